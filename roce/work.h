@@ -1,0 +1,137 @@
+// Work as the transport sees it: requests and completions, already validated and private to the daemon.
+#pragma once
+
+#include <cstdint>
+
+#include "roce/types.h"
+
+namespace roci::roce {
+
+// Absolute time in nanoseconds of whatever monotonic clock the caller uses. The transport never reads one.
+using TimeNs = uint64_t;
+inline constexpr TimeNs kNever = ~TimeNs{0};
+
+// Operations of a send queue. Values are our own; verbs_provider/abi has the values shared with programs.
+enum class WorkOpcode : uint8_t {
+  kSend,
+  kSendWithImm,
+  kSendWithInvalidate,
+  kRdmaWrite,
+  kRdmaWriteWithImm,
+  kRdmaRead,
+  kCompareSwap,
+  kFetchAdd,
+  kLocalInvalidate,
+  kBindMw,
+  kAtomicWrite,
+  kFlush,
+};
+
+// Values are those of enum ibv_wc_status (ibv_poll_cq(3)), so that they need no translation.
+enum class CompletionStatus : uint8_t {
+  kSuccess = 0,
+  kLocalLengthError = 1,
+  kLocalQpOperationError = 2,
+  kLocalEecOperationError = 3,
+  kLocalProtectionError = 4,
+  kWorkRequestFlushed = 5,
+  kMwBindError = 6,
+  kBadResponse = 7,
+  kLocalAccessError = 8,
+  kRemoteInvalidRequest = 9,
+  kRemoteAccessError = 10,
+  kRemoteOperationError = 11,
+  kRetryExceeded = 12,
+  kRnrRetryExceeded = 13,
+  kRemoteAborted = 16,
+  kFatal = 19,
+  kResponseTimeout = 20,
+  kGeneralError = 21,
+};
+
+// Values are those of enum ibv_wc_opcode.
+enum class CompletionOpcode : uint8_t {
+  kSend = 0,
+  kRdmaWrite = 1,
+  kRdmaRead = 2,
+  kCompareSwap = 3,
+  kFetchAdd = 4,
+  kBindMw = 5,
+  kLocalInvalidate = 6,
+  kAtomicWrite = 9,
+  kFlush = 8,
+  kRecv = 128,
+  kRecvRdmaWithImm = 129,
+};
+
+// One scatter/gather element. `va` is a virtual address of the app (or an offset for a zero-based region).
+struct Sge {
+  uint64_t va;
+  uint32_t length;  // bytes
+  Key lkey;
+};
+
+// Private copy of a send work request's header. SGEs after the first one and inline bytes stay in the app's ring;
+// the host reads (and copies) them when a packet needs them. `slot` names the ring entry and is the free-running
+// producer index at which it was posted.
+struct SendWqe {
+  uint64_t wr_id;
+  uint64_t remote_va;
+  uint64_t compare_add;  // host byte order
+  uint64_t swap;         // host byte order
+  Sge first_sge;
+  uint32_t slot;
+  uint32_t length;  // sum of all SGEs or inline bytes, at most 2^31
+  Key rkey;
+  uint32_t immediate;  // as given by the app (network byte order), or the R_Key to invalidate (host order)
+  WorkOpcode opcode;
+  uint8_t num_sge;
+  bool is_inline : 1;
+  bool signaled : 1;
+  bool solicited : 1;
+  bool fence : 1;
+  // UD only.
+  uint32_t remote_qkey;
+  Qpn remote_qpn;
+  uint32_t address_handle;
+};
+
+// Private copy of a receive work request's header.
+struct RecvWqe {
+  uint64_t wr_id;
+  uint64_t capacity;  // sum of all SGEs, bytes
+  Sge first_sge;
+  uint32_t slot;
+  uint8_t num_sge;
+};
+
+// What FetchSend/FetchRecv of the host answer. kBad: the entry was malformed; wr_id, slot and opcode of the output
+// are what could be read, and the QP completes it with `bad_status` and goes to ERR.
+enum class FetchResult : uint8_t { kEmpty, kOk, kBad };
+
+struct Completion {
+  uint64_t wr_id;
+  uint32_t slot;         // ring entry that this completes (and, for sends, every older one)
+  uint32_t byte_length;  // receive: bytes received; READ/atomic: bytes returned
+  uint32_t immediate;    // network byte order, or the invalidated R_Key
+  Qpn source_qpn;        // UD receive
+  CompletionStatus status;
+  CompletionOpcode opcode;
+  bool has_immediate : 1;
+  bool has_invalidate : 1;
+  bool has_grh : 1;
+  bool solicited : 1;  // wakes a CQ armed for solicited completions only (errors always do)
+  bool signaled : 1;   // false: the app asked for no CQE; the host may only note the slot as done
+};
+
+// Affiliated asynchronous events of a QP (IBTA vol 1, 11.6.3).
+enum class QpEvent : uint8_t {
+  kCommunicationEstablished,
+  kSendQueueDrained,
+  kFatal,            // local work queue catastrophic error
+  kInvalidRequest,   // invalid request local work queue error
+  kAccessViolation,  // local access violation work queue error
+  kLastWqeReached,
+};
+
+}  // namespace roci::roce
