@@ -1,0 +1,203 @@
+// Shared-memory layout between the provider plugin and the daemon: send and receive queues,
+// completion queues and the doorbell page. Plain C layout; everything is little-endian host order
+// unless a field says otherwise.
+//
+// Trust: the daemon writes and reads these bytes but believes none of them. Sizes, strides and its
+// own positions live in daemon memory; what an app writes here can only harm that app.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define ROCI_ABI_ASSERT(condition) static_assert(condition, #condition)
+#else
+#define ROCI_ABI_ASSERT(condition) _Static_assert(condition, #condition)
+#endif
+
+#define ROCI_ABI_CACHE_LINE 64
+#define ROCI_ABI_MAX_SGE 32
+
+// ---- Work queues
+// -------------------------------------------------------------------------------------------------
+// Both queues of a QP live in one memfd, at the offsets that the create response names. Indices are
+// free-running 32-bit counters; slot = index & (capacity - 1), capacities are powers of two.
+
+struct roci_abi_queue {
+  // Written by the app: entries posted so far. Store with release order after the entry is
+  // complete.
+  uint32_t producer;
+  uint32_t reserved0[15];
+  // Written by the daemon: 1 = the daemon is not watching this queue; after storing `producer` (and
+  // a full fence) the app must ring the doorbell. 0 = the daemon polls `producer` by itself.
+  uint32_t armed;
+  // Written by the daemon, a hint for tools: entries taken so far.
+  uint32_t consumer;
+  uint32_t reserved1[14];
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_queue) == 128);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_queue, armed) == 64);
+
+struct roci_abi_sge {
+  uint64_t va;
+  uint32_t length;  // bytes
+  uint32_t lkey;
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_sge) == 16);
+
+// Values of enum ibv_wr_opcode (ibv_post_send(3)).
+enum roci_abi_send_opcode {
+  ROCI_ABI_WR_RDMA_WRITE = 0,
+  ROCI_ABI_WR_RDMA_WRITE_WITH_IMM = 1,
+  ROCI_ABI_WR_SEND = 2,
+  ROCI_ABI_WR_SEND_WITH_IMM = 3,
+  ROCI_ABI_WR_RDMA_READ = 4,
+  ROCI_ABI_WR_ATOMIC_CMP_AND_SWP = 5,
+  ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD = 6,
+  ROCI_ABI_WR_LOCAL_INV = 7,
+  ROCI_ABI_WR_BIND_MW = 8,
+  ROCI_ABI_WR_SEND_WITH_INV = 9,
+};
+
+enum roci_abi_send_flags {
+  ROCI_ABI_SEND_FENCE = 1 << 0,
+  ROCI_ABI_SEND_SIGNALED = 1 << 1,
+  ROCI_ABI_SEND_SOLICITED = 1 << 2,
+  // Data follows the header as bytes (`inline_length` of them) instead of as SGEs. The provider
+  // sets it for small SENDs and WRITEs by its own choice too.
+  ROCI_ABI_SEND_INLINE = 1 << 3,
+};
+
+// One send queue slot: this header, then `num_sge` SGEs or `inline_length` bytes. The stride is
+// fixed per QP, a multiple of 64 and at least 128.
+struct roci_abi_send_wqe {
+  uint64_t wr_id;
+  uint8_t opcode;  // roci_abi_send_opcode
+  uint8_t flags;   // roci_abi_send_flags
+  uint8_t num_sge;
+  uint8_t reserved0;
+  uint32_t immediate;  // network byte order; or the R_Key to invalidate
+  uint32_t inline_length;
+  uint32_t rkey;
+  uint64_t remote_va;
+  union {
+    struct {
+      uint64_t compare_add;
+      uint64_t swap;
+      uint64_t reserved;
+    } atomic;
+    struct {
+      uint32_t address_handle;
+      uint32_t remote_qpn;
+      uint32_t remote_qkey;
+      uint32_t reserved[3];
+    } ud;
+    struct {
+      uint32_t window_key;
+      uint32_t region_key;
+      uint32_t access;
+      uint32_t new_key;
+      uint64_t length;  // the address is remote_va
+    } bind;
+  } u;
+  uint32_t remote_srqn;  // XRC
+  uint32_t reserved1;
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_send_wqe) == 64);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_send_wqe, remote_va) == 24);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_send_wqe, u) == 32);
+
+// One receive queue slot: this header, then `num_sge` SGEs. The stride is fixed per QP, a multiple
+// of 32.
+struct roci_abi_recv_wqe {
+  uint64_t wr_id;
+  uint32_t num_sge;
+  uint32_t reserved;
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_recv_wqe) == 16);
+
+// ---- Completion queues
+// ---------------------------------------------------------------------------------------------
+
+enum roci_abi_cq_arm {
+  ROCI_ABI_CQ_ARM_NONE = 0,
+  ROCI_ABI_CQ_ARM_SOLICITED = 1,
+  ROCI_ABI_CQ_ARM_ANY = 2,
+};
+
+// Header of a CQ's memfd; the entries follow at the offset named in the create response.
+struct roci_abi_cq {
+  // Written by the app: entries consumed so far (release order).
+  uint32_t consumer;
+  uint32_t reserved0[15];
+  // Written by the app (roci_abi_cq_arm), exchanged with NONE by the daemon when it sends the
+  // event.
+  uint32_t arm;
+  uint32_t reserved1[15];
+  // Written by the daemon: entries written so far (a hint; validity of an entry is its
+  // `generation`).
+  uint32_t producer;
+  uint32_t overflowed;  // 1 after IBV_EVENT_CQ_ERR
+  uint32_t reserved2[14];
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_cq) == 192);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_cq, arm) == 64);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_cq, producer) == 128);
+
+enum roci_abi_cqe_flags {
+  ROCI_ABI_CQE_GRH = 1 << 0,       // as IBV_WC_GRH
+  ROCI_ABI_CQE_WITH_IMM = 1 << 1,  // as IBV_WC_WITH_IMM
+  ROCI_ABI_CQE_WITH_INV = 1 << 3,  // as IBV_WC_WITH_INV
+  ROCI_ABI_CQE_SEND = 1 << 8,      // completes a send queue entry (else a receive)
+};
+
+// One completion: a cache line. An entry at free-running index i of a CQ with `capacity` entries (a
+// power of two) is valid when generation == (uint32_t)(i / capacity + 1); the daemon stores it
+// last, with release order.
+struct roci_abi_cqe {
+  uint64_t wr_id;
+  uint8_t status;  // enum ibv_wc_status
+  uint8_t opcode;  // enum ibv_wc_opcode
+  uint16_t flags;  // roci_abi_cqe_flags
+  uint32_t vendor_error;
+  uint32_t byte_length;
+  uint32_t immediate;  // network byte order, or the invalidated R_Key
+  uint32_t qpn;
+  uint32_t qp_handle;  // session-local handle of the QP
+  uint32_t source_qpn;
+  uint32_t
+      slot;  // free-running index of the work queue entry; for sends every older entry is free too
+  uint64_t timestamp_ns;
+  uint8_t sl;
+  uint8_t reserved0;
+  uint16_t pkey_index;
+  uint32_t reserved1;
+  uint32_t generation;
+};
+// 8-byte alignment pads the structure to a whole line.
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_cqe) == 64);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, timestamp_ns) == 40);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, generation) == 56);
+
+// ---- Doorbell page
+// ---------------------------------------------------------------------------------------------------
+// One per session. A bit per QP handle in three levels, so that the daemon finds the few rung ones
+// among tens of thousands by looking at one word. The app sets bits bottom up (level 0, 1, 2), the
+// daemon exchanges with 0 top down.
+
+#define ROCI_ABI_MAX_QP_HANDLES 65536
+
+struct roci_abi_doorbells {
+  // Written by the daemon: 1 = its thread sleeps; after ringing (and a full fence) the app writes 8
+  // bytes to the wake eventfd.
+  uint32_t sleeping;
+  uint32_t reserved0[15];
+  uint64_t level2;  // bit i: level1[i] != 0
+  uint64_t reserved1[7];
+  uint64_t level1[ROCI_ABI_MAX_QP_HANDLES / 64 / 64];
+  uint64_t reserved2[8 - (ROCI_ABI_MAX_QP_HANDLES / 64 / 64) % 8];
+  uint64_t level0[ROCI_ABI_MAX_QP_HANDLES / 64];
+};
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level2) == 64);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level1) == 128);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level0) % 64 == 0);
