@@ -1,0 +1,106 @@
+// The frame encoder: a TxPacket and the path it takes become the bytes of an Ethernet frame.
+// Threading: a FrameTemplate is immutable once built; the functions are pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "roce/icrc.h"
+#include "roce/packet.h"
+#include "roce/types.h"
+
+namespace roci::roce {
+
+// A resolved address vector. Both GIDs are IPv4-mapped (the packet is then IPv4) or neither is.
+struct Path {
+  Mac src_mac;
+  Mac dst_mac;
+  bool has_vlan = false;
+  uint16_t vlan_tci = 0;  // with has_vlan only
+  Gid src_gid;
+  Gid dst_gid;
+  uint8_t hop_limit = 64;
+  uint8_t traffic_class = 0;  // IPv4 TOS or IPv6 traffic class: DSCP << 2 | ECN
+  uint32_t flow_label = 0;    // 20 bits, IPv6 only
+  uint16_t udp_src_port = 0;  // constant per QP; see UdpSourcePort
+  uint16_t pkey = 0xFFFF;
+  bool mig_req = true;  // BTH.MigReq, the Migrated state
+};
+
+// The UDP source port for a pair of QPs: 0xC000 | 14 bits that spread flows over the network's
+// paths (IBTA vol 1, A17.4.3). A non-zero flow label decides alone, as in
+// rdma_flow_label_to_udp_sport().
+uint16_t UdpSourcePort(uint32_t flow_label, Qpn local, Qpn remote);
+
+// Everything of a frame's headers that is the same for all packets of a QP (or of a UD address
+// handle): Ethernet, IP, UDP and the constant parts of the BTH, ready to be copied.
+class FrameTemplate {
+ public:
+  FrameTemplate() = default;
+  explicit FrameTemplate(const Path& path);
+
+  // UD: the address handle gives the template, the sending QP its P_Key.
+  void set_pkey(uint16_t pkey);
+
+  bool is_ipv6() const { return is_ipv6_; }
+  uint32_t network_offset() const { return network_offset_; }      // of the IP header in the frame
+  uint32_t transport_offset() const { return transport_offset_; }  // of the BTH in the frame
+
+  static constexpr uint32_t kCapacity = 80;  // 78 are the most: Ethernet, VLAN, IPv6, UDP, BTH
+  const std::byte* bytes() const { return bytes_.data(); }
+  // Sum of the IPv4 header's words in memory order, without total length, id and checksum.
+  uint32_t ipv4_sum() const { return ipv4_sum_; }
+  // First four bytes of the BTH as a number, without opcode, solicited and pad count.
+  uint32_t bth_word() const { return bth_word_; }
+
+ private:
+  alignas(16) std::array<std::byte, kCapacity> bytes_{};
+  uint32_t ipv4_sum_ = 0;
+  uint32_t bth_word_ = 0;
+  uint8_t network_offset_ = 0;
+  uint8_t transport_offset_ = 0;
+  bool is_ipv6_ = false;
+};
+
+// A piece of payload in this process's memory.
+struct PayloadPart {
+  const std::byte* data = nullptr;
+  uint32_t length = 0;
+};
+
+// No frame is longer: VLAN, IPv6, the longest headers with a payload, 4096 bytes, ICRC.
+inline constexpr size_t kMaxFrameBytes = 14 + 4 + kMaxPacketOverhead + kMaxPathMtuBytes;
+
+constexpr uint32_t PadCount(uint32_t payload_length) { return -payload_length & 3; }
+
+// Length of the frame that EncodeFrame will write, without Ethernet padding to 60 bytes.
+inline uint32_t FrameBytes(const FrameTemplate& tmpl, const TxPacket& packet) {
+  return tmpl.transport_offset() + InfoOf(packet.opcode).header_bytes + packet.payload_length +
+         PadCount(packet.payload_length) + kIcrcBytes;
+}
+
+// Writes a whole frame to `out` (of at least FrameBytes bytes) and returns its
+// length. `payload` points to packet.payload_length bytes (may be null if there are none), which
+// are copied and summed in one pass and read exactly once: a program that writes to them meanwhile
+// cannot make the ICRC wrong. `ip_id` is IPv4's identification; DF is set, so 0 is fine (RFC 6864).
+uint32_t EncodeFrame(const FrameTemplate& tmpl, const TxPacket& packet, const std::byte* payload,
+                     uint16_t ip_id, std::byte* out);
+
+// The same for a payload in several parts, whose lengths add up to packet.payload_length.
+uint32_t EncodeFrame(const FrameTemplate& tmpl, const TxPacket& packet,
+                     std::span<const PayloadPart> payload, uint16_t ip_id, std::byte* out);
+
+// For a payload that comes from elsewhere (another process, a burst of reads): StartFrame writes
+// the headers and returns where packet.payload_length bytes are to be put; FinishFrame then writes
+// pad and ICRC over what is there and returns the frame's length. The payload may be put first:
+// StartFrame writes nothing at or behind PayloadOffset.
+inline uint32_t PayloadOffset(const FrameTemplate& tmpl, const TxPacket& packet) {
+  return tmpl.transport_offset() + InfoOf(packet.opcode).header_bytes;
+}
+std::byte* StartFrame(const FrameTemplate& tmpl, const TxPacket& packet, uint16_t ip_id,
+                      std::byte* out);
+uint32_t FinishFrame(const FrameTemplate& tmpl, const TxPacket& packet, std::byte* out);
+
+}  // namespace roci::roce

@@ -1,0 +1,95 @@
+// The two typed packets: `Packet`, a received frame behind gate 1, and `TxPacket`, what a QP wants
+// sent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "roce/headers.h"
+#include "roce/opcode.h"
+#include "roce/types.h"
+
+namespace roci::roce {
+
+// Values of all extension headers. Only those that the opcode's table entry names have a meaning;
+// the parser leaves the others as they were.
+struct ExtHeaders {
+  Reth reth;
+  AtomicEth atomic;
+  Aeth aeth;
+  AtomicAckEth atomic_ack;
+  Deth deth;
+  ImmDt imm;
+  Ieth ieth;
+  XrcEth xrc;
+  Feth feth;
+};
+
+// A received packet. The pointers lead into the frame that was parsed: the Packet lives no longer
+// than that. Reuse one object for many frames, constructing it costs more than parsing.
+struct Packet {
+  const OpcodeInfo* info = nullptr;  // never of a reserved opcode
+  Opcode opcode{};
+  bool solicited = false;
+  bool ack_request = false;
+  bool mig_req = false;
+  bool fecn = false;
+  bool becn = false;
+  uint8_t pad_count = 0;
+  bool has_vlan = false;
+  uint16_t pkey = 0;
+  uint16_t vlan_tci = 0;  // with has_vlan only
+  uint16_t udp_src_port = 0;
+  uint8_t traffic_class = 0;  // IPv4 TOS or IPv6 traffic class: DSCP << 2 | ECN
+  uint8_t hop_limit = 0;      // IPv4 TTL or IPv6 hop limit
+  uint32_t flow_label = 0;    // IPv6 only, else 0
+  Psn psn;
+  Qpn dest_qpn;
+  Gid src_gid;  // both IPv4-mapped, or neither
+  Gid dst_gid;
+  Mac src_mac;
+  Mac dst_mac;
+  bool is_ipv6 = false;
+  uint16_t network_bytes = 0;                 // from the IP header through the ICRC
+  const std::byte* network_header = nullptr;  // the IP header
+  std::span<const std::byte> payload;         // without pad
+  ExtHeaders ext;
+
+  uint8_t ecn() const { return traffic_class & 3; }
+  uint8_t dscp() const { return traffic_class >> 2; }
+};
+
+// Explicit congestion notification codes (RFC 3168).
+inline constexpr uint8_t kEcnCongestionExperienced = 3;
+
+inline constexpr uint32_t kGrhBytes = 40;
+
+// Writes the 40 bytes that come before the payload of a UD receive: the IPv6 header, or 20 zero
+// bytes and the IPv4 header (IBTA vol 1, A17.4.5.1).
+inline void StoreGrh(const Packet& packet, std::byte* out) {
+  if (packet.is_ipv6) {
+    std::memcpy(out, packet.network_header, kGrhBytes);
+    return;
+  }
+  std::memset(out, 0, kGrhBytes - Ipv4Header::kBytes);
+  std::memcpy(out + kGrhBytes - Ipv4Header::kBytes, packet.network_header, Ipv4Header::kBytes);
+}
+
+// A packet to be sent, without its payload: the encoder in frame.h takes that as memory segments.
+// Pad count, lengths and ICRC follow from it; addresses, P_Key and MigReq come from the
+// FrameTemplate.
+struct TxPacket {
+  Opcode opcode{};
+  bool solicited = false;
+  bool ack_request = false;
+  bool fecn = false;
+  bool becn = false;
+  Psn psn;
+  Qpn dest_qpn;
+  uint32_t payload_length = 0;  // bytes, 0..4096
+  ExtHeaders ext;
+};
+
+}  // namespace roci::roce
