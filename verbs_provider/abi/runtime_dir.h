@@ -1,0 +1,76 @@
+// Where the daemon, the tool and the plugin meet: the runtime directory and the names in it.
+// Header-only and free of Abseil, so that all three decide by the same code.
+#pragma once
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace roci::abi {
+
+inline constexpr char kRuntimeDirVariable[] = "ROCI_RUNTIME_DIR";
+inline constexpr char kSystemRuntimeDir[] = "/run/roci";
+// Below the runtime directory: the daemon's SOCK_SEQPACKET socket and the tree that looks like sysfs.
+inline constexpr char kSocketName[] = "rocid.sock";
+inline constexpr char kSysfsName[] = "sysfs";
+// A file in class/infiniband/DEV and class/infiniband_verbs/uverbsN of that tree: the absolute path
+// of the socket of the daemon that owns the device, and a line feed. No kernel device has it. So a
+// plugin finds the right daemon also where the program has cleared its environment.
+inline constexpr char kSocketAttribute[] = "roci_socket";
+// Device number ("dev") of the character device that stands in for uverbsN and rdma_cm: /dev/full,
+// which fails every write and answers ENOTTY to every ioctl.
+inline constexpr unsigned kStandInMajor = 1;
+inline constexpr unsigned kStandInMinor = 7;
+inline constexpr char kStandInPath[] = "/dev/full";
+
+enum class RuntimeDirUse {
+  kServe,    // the daemon: always the caller's own directory
+  kConnect,  // tool and plugin: the system's directory too, where the caller's own has no daemon
+};
+
+inline std::string SocketPath(const std::string& runtime_dir) {
+  return runtime_dir + "/" + kSocketName;
+}
+
+inline std::string SysfsPath(const std::string& runtime_dir) {
+  return runtime_dir + "/" + kSysfsName;
+}
+
+namespace runtime_dir_internal {
+
+inline bool HasSocket(const std::string& runtime_dir) {
+  struct stat st;
+  return ::stat(SocketPath(runtime_dir).c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
+// Anybody can make a directory in /tmp: one that is not ours, or that others may write, has no say.
+inline bool IsPrivate(const std::string& dir) {
+  struct stat st;
+  return ::lstat(dir.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid() &&
+         (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+}  // namespace runtime_dir_internal
+
+// The runtime directory, an absolute path unless the option or the variable is relative: `option`
+// (--runtime-dir; null or empty if not given), else $ROCI_RUNTIME_DIR, else /run/roci for root, else
+// $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID. The directory need not exist. Environment variables are
+// ignored in set-uid programs. A daemon that serves from /tmp/roci-UID creates it with mode 0755.
+inline std::string RuntimeDir(const char* option, RuntimeDirUse use) {
+  if (option != nullptr && *option != '\0') return option;
+  const char* variable = ::secure_getenv(kRuntimeDirVariable);
+  if (variable != nullptr && *variable != '\0') return variable;
+  if (::geteuid() == 0) return kSystemRuntimeDir;
+  const char* xdg = ::secure_getenv("XDG_RUNTIME_DIR");
+  const bool has_xdg = xdg != nullptr && *xdg == '/';
+  const std::string own =
+      has_xdg ? std::string(xdg) + "/roci" : "/tmp/roci-" + std::to_string(::geteuid());
+  if (use == RuntimeDirUse::kServe) return own;
+  using runtime_dir_internal::HasSocket;
+  const bool usable = HasSocket(own) && (has_xdg || runtime_dir_internal::IsPrivate(own));
+  return !usable && HasSocket(kSystemRuntimeDir) ? kSystemRuntimeDir : own;
+}
+
+}  // namespace roci::abi
