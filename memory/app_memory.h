@@ -1,0 +1,60 @@
+// The memory of one app process, reached with process_vm_readv/writev: correct for every kind of
+// memory, a system call per batch.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "memory/types.h"
+
+namespace roci::memory {
+
+/// Which way bytes go.
+enum class Direction : uint8_t {
+  kFromApp,  ///< Read: app memory -> daemon.
+  kToApp,    ///< Write: daemon -> app memory.
+};
+
+/// One app process. Made by control, used by any lcore; const members are thread-safe. A
+/// SegmentList or KeyTable that refers to it must be gone before it is destroyed.
+class AppMemory {
+ public:
+  /// Opens the process behind `pidfd` (from SO_PEERPIDFD, or pidfd_open of the SO_PEERCRED pid),
+  /// whose number in this pid namespace is `pid`. Takes its own copy of `pidfd`; pass -1 where the
+  /// kernel offers none, and the number alone is used. Null on failure, with *error an errno: ESRCH
+  /// the process is gone, EPERM it may not be accessed.
+  static std::unique_ptr<AppMemory> Open(pid_t pid, int pidfd, int* error);
+  ~AppMemory();
+  AppMemory(const AppMemory&) = delete;
+  AppMemory& operator=(const AppMemory&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  /// Whether the same program still runs in the process: false after it exited or called exec. A
+  /// system call.
+  bool Alive() const;
+
+  /// Moves bytes between `local` and `remote`, which must add up to the same length; each at most
+  /// IOV_MAX long. Returns how many bytes (counted from the front) are sure to have been moved; all
+  /// of them unless a remote address faulted or the process is gone (then 0).
+  size_t Transfer(Direction direction, std::span<const iovec> local,
+                  std::span<const iovec> remote) const;
+
+  /// One run of bytes. kOk or kFault.
+  MemoryStatus Read(uint64_t va, std::span<std::byte> to) const;
+  MemoryStatus Write(uint64_t va, std::span<const std::byte> from) const;
+
+ private:
+  AppMemory(pid_t pid, int pidfd, int mem_fd) : pid_(pid), pidfd_(pidfd), mem_fd_(mem_fd) {}
+
+  pid_t pid_;
+  int pidfd_;   // -1: none
+  int mem_fd_;  // /proc/PID/mem, bound to the address space itself; -1: none
+};
+
+}  // namespace roci::memory

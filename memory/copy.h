@@ -1,0 +1,34 @@
+// Copies and atomics on resolved memory, one packet at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "memory/segment.h"
+#include "memory/types.h"
+
+namespace roci::memory {
+
+/// Places `bytes` at the front of `segments` (received payload). bytes.size() <=
+/// segments.total_length(). kOk, or kFault with an unknown part placed.
+MemoryStatus CopyIn(const SegmentList& segments, std::span<const std::byte> bytes);
+
+/// Fetches bytes.size() <= segments.total_length() bytes from the front of `segments`. kOk, or
+/// kFault.
+MemoryStatus CopyOut(const SegmentList& segments, std::span<std::byte> bytes);
+
+/// Value in memory before the atomic, in host byte order; valid if status is kOk.
+struct AtomicResult {
+  MemoryStatus status;
+  uint64_t original;
+};
+
+/// Compare-and-swap and fetch-and-add on exactly 8 bytes, a number in the host's byte order as
+/// verbs have it. Atomic against everything where the memory is mapped here and aligned; otherwise
+/// only against other work of the same lcore (IBV_ATOMIC_HCA is what can be advertised).
+/// kMisaligned unless `segments` has 8 bytes.
+AtomicResult CompareAndSwap(const SegmentList& segments, uint64_t compare, uint64_t swap);
+AtomicResult FetchAndAdd(const SegmentList& segments, uint64_t add);
+
+}  // namespace roci::memory

@@ -1,0 +1,93 @@
+// Finds out of what kind the app's own memory is, so that the daemon can be told the best way to
+// reach it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace roci::provider {
+
+/// How the daemon reaches a run of the app's memory.
+enum class ExtentKind : uint8_t {
+  kProcessVm = 0,  ///< process_vm_readv/writev: always right.
+  kFile = 1,       ///< `fd` is the file that is mapped here; the daemon may map it too.
+  kMapFiles =
+      2,  ///< No descriptor, but /proc/PID/map_files names it; only a root daemon can open that.
+  kConverted =
+      3,  ///< As kFile; the file is our own sealed memfd, put under private memory by convert.h.
+};
+
+struct MemoryExtent {
+  uint64_t va;
+  uint64_t length;       ///< Bytes, at least 1.
+  uint64_t file_offset;  ///< Offset of `va` in the file. kFile, kMapFiles, kConverted.
+  uint64_t vma_begin;    ///< kMapFiles: the line of /proc/PID/maps, hence the name in map_files.
+  uint64_t vma_end;
+  int fd;         ///< kFile, kConverted: descriptor of the file, else -1.
+  bool close_fd;  ///< `fd` was opened for this list; CloseExtents closes it. Otherwise it is the
+                  ///< app's, or convert.h's.
+  bool writable;  ///< The daemon may map it for writing.
+  ExtentKind kind;
+};
+
+/// Extents of one registration, sorted and adjacent. What does not fit goes through process_vm in
+/// the last one.
+struct MemoryExtents {
+  static constexpr uint32_t kCapacity = 16;
+  uint32_t count = 0;
+  MemoryExtent items[kCapacity];
+};
+
+/// Describes [va, va + length), length >= 1. 0, or an errno as Linux gives it for ibv_reg_mr:
+/// EFAULT where a page is not mapped or not readable, or not writable although `writable` asks for
+/// it; EINVAL where the range wraps. `on_demand`: holes are allowed (IBV_ACCESS_ON_DEMAND) and
+/// everything is process_vm. No malloc, no locks of its own; errno is kept.
+int DescribeMemory(uint64_t va, uint64_t length, bool writable, bool on_demand,
+                   MemoryExtents* extents);
+
+/// Closes the descriptors that DescribeMemory opened, after they were sent to the daemon.
+void CloseExtents(MemoryExtents* extents);
+
+/// Lets process `daemon_pid` use process_vm on this process where Yama's ptrace_scope is 1.
+/// Harmless elsewhere.
+void AllowAccessBy(int daemon_pid);
+
+/// One line of /proc/self/maps.
+struct MapsLine {
+  uint64_t begin;
+  uint64_t end;
+  uint64_t offset;
+  uint64_t device;  ///< dev_t
+  uint64_t inode;   ///< 0: anonymous
+  bool readable;
+  bool writable;
+  bool executable;
+  bool shared;
+  /// Path, cut to the buffer and ended by NUL; empty for unnamed anonymous memory.
+  char path[512];
+};
+
+/// Reads /proc/self/maps line by line with read(2) into its own buffer (about 8 KiB, on the
+/// caller's stack). The kernel keeps lines whole; memory that changes meanwhile may be seen before
+/// or after the change.
+class MapsReader {
+ public:
+  MapsReader();
+  ~MapsReader();
+  MapsReader(const MapsReader&) = delete;
+  MapsReader& operator=(const MapsReader&) = delete;
+
+  bool ok() const { return fd_ >= 0; }
+  /// False at the end of the file or on an error.
+  bool Next(MapsLine* line);
+
+ private:
+  bool Fill();
+
+  int fd_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  char buffer_[8192];
+};
+
+}  // namespace roci::provider
