@@ -1,6 +1,10 @@
+# shellcheck shell=bash
 # Shared by the shell scripts in tools/: messages, retries, time bounds. Sourced, never run.
 
 readonly roci_top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+# The folders that hold the project's own code.
+readonly source_folders=(memory roce dataplane control verbs_provider tools tests)
 
 # Everything that a person reads goes to stderr, so that stdout stays free for results.
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
@@ -20,7 +24,12 @@ retry() {
 }
 
 # bounded SECONDS COMMAND...: SIGTERM at the limit, SIGKILL 10 s later; status 124 when it ran out of time.
-bounded() { timeout --kill-after=10 "$@"; }
+bounded() {
+  # In a process group of its own, which `timeout` makes to end a whole family, the command would not see Ctrl-C.
+  local foreground=()
+  [ ! -t 0 ] || foreground=(--foreground)
+  timeout ${foreground[@]+"${foreground[@]}"} --kill-after=10 "$@"
+}
 
 # usage: prints the comment block that begins on the calling script's second line.
 usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
