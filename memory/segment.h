@@ -57,8 +57,8 @@ static_assert(sizeof(Segment) == 32);
 /// Segments in the order of the message's bytes. Fixed capacity, on the stack, nothing is zeroed.
 class SegmentList {
  public:
-  /// Room for the advertised 30 SGEs per work request plus a few that straddle extents.
-  static constexpr uint32_t kCapacity = 40;
+  /// Room for 32 SGEs of which each one straddles an extent boundary, and some.
+  static constexpr uint32_t kCapacity = 72;
 
   SegmentList() : size_(0), total_length_(0) {}
   SegmentList(const SegmentList& other) { *this = other; }
@@ -111,7 +111,10 @@ class SegmentList {
   /// meanwhile, so that the bytes read are not the app's, or the bytes written never reached it
   /// (report MemoryStatus::kFault).
   bool Intact() const {
+    // The handler runs on this thread, or ran on another before the page of zeros could be seen
+    // here.
     std::atomic_signal_fence(std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_acquire);
     for (uint32_t i = 0; i < size_; ++i) {
       const Segment& segment = segments_[i];
       if (segment.direct != nullptr && segment.broken != nullptr &&

@@ -1,0 +1,85 @@
+// Regions, guards and keys of a simulated program.
+#include "tests/sim/arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace roci::sim {
+namespace {
+constexpr std::byte kGuard{0xA5};
+}
+
+Arena::Arena() {
+  uint64_t offset = kGuardBytes;
+  for (uint32_t i = 0; i < kRegionCount; ++i) {
+    offsets_[i] = offset;
+    offset += kSizes[i] + kGuardBytes;
+  }
+  total_ = offset;
+  const int fd = memfd_create("sim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(total_)) != 0) abort();
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) abort();
+  int error = 0;
+  mapping_ = memory::MappedFile::Map(fd, 0, total_, true, &error);
+  close(fd);
+  if (mapping_ == nullptr) abort();
+  memory_ = mapping_->At(0);
+}
+
+void Arena::Reset(Random& random) {
+  std::fill_n(memory_, total_, kGuard);
+  for (uint32_t i = 0; i < kRegionCount; ++i) {
+    std::span<std::byte> region = bytes(static_cast<RegionName>(i));
+    for (size_t at = 0; at + 8 <= region.size(); at += 8) {
+      const uint64_t word = random.Next();
+      std::memcpy(region.data() + at, &word, 8);
+    }
+  }
+  using memory::Access;
+  keys_table_ = std::make_unique<memory::KeyTable>(nullptr, 64);
+  Register(kSource, Access::kNone, random);
+  Register(kTarget, Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead, random);
+  Register(kReceive, Access::kLocalWrite, random);
+  Register(kLanding, Access::kLocalWrite, random);
+  Register(kAtomics, Access::kLocalWrite | Access::kRemoteAtomic | Access::kRemoteRead, random);
+  Register(kReadOnly, Access::kRemoteRead, random);
+}
+
+// Half of the regions come as several extents, as a region over several VMAs does.
+void Arena::Register(RegionName region, memory::Access access, Random& random) {
+  memory::Translation translation{va(region), kSizes[region], va(region), {}};
+  uint64_t done = 0;
+  while (done < kSizes[region]) {
+    uint64_t length = kSizes[region] - done;
+    if (region != kAtomics && random.Chance(300) && translation.extents.size() < 4) {
+      length = random.Between(1, length);
+    }
+    translation.extents.push_back(
+        memory::Extent{va(region) + done, length, mapping_, offsets_[region] + done});
+    done += length;
+  }
+  if (keys_table_->Register(kPd, access, std::move(translation), &keys_[region]) !=
+      memory::MemoryStatus::kOk) {
+    abort();
+  }
+}
+
+bool Arena::GuardsIntact() const {
+  const auto intact = [&](uint64_t begin) {
+    return std::all_of(memory_ + begin, memory_ + begin + kGuardBytes,
+                       [](std::byte b) { return b == kGuard; });
+  };
+  if (!intact(0)) return false;
+  for (uint32_t i = 0; i < kRegionCount; ++i) {
+    if (!intact(offsets_[i] + kSizes[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace roci::sim

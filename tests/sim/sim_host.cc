@@ -1,0 +1,106 @@
+// Queues and memory of a simulated program.
+#include "tests/sim/sim_host.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace roci::sim {
+using memory::MemoryStatus;
+
+void SimHost::PostSend(PostedSend post) {
+  post.wqe.slot = static_cast<uint32_t>(sends_.size());
+  sends_.push_back(std::move(post));
+}
+
+void SimHost::PostRecv(PostedRecv post) {
+  post.wqe.slot = static_cast<uint32_t>(recvs_.size());
+  recvs_.push_back(std::move(post));
+}
+
+roce::FetchResult SimHost::FetchSend(roce::SendWqe& out, roce::CompletionStatus&) {
+  if (next_send_ == sends_.size()) return roce::FetchResult::kEmpty;
+  out = sends_[next_send_++].wqe;
+  return roce::FetchResult::kOk;
+}
+
+roce::FetchResult SimHost::FetchRecv(roce::RecvWqe& out, roce::CompletionStatus&) {
+  if (next_recv_ == recvs_.size()) return roce::FetchResult::kEmpty;
+  out = recvs_[next_recv_++].wqe;
+  return roce::FetchResult::kOk;
+}
+
+MemoryStatus SimHost::Walk(std::span<const roce::Sge> sges, uint32_t offset, uint32_t length,
+                           memory::Access access, memory::SegmentList& out) {
+  for (const roce::Sge& sge : sges) {
+    if (length == 0) break;
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const uint32_t piece = std::min(length, sge.length - offset);
+    const MemoryStatus status = arena_->keys().Resolve(sge.lkey.value(), context_, sge.va + offset,
+                                                       piece, access, out);
+    if (status != MemoryStatus::kOk) return status;
+    offset = 0;
+    length -= piece;
+  }
+  return length == 0 ? MemoryStatus::kOk : MemoryStatus::kOutOfBounds;
+}
+
+MemoryStatus SimHost::GatherSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
+                                 memory::SegmentList& out) {
+  PostedSend& post = sends_[wqe.slot];
+  if (!wqe.is_inline) return Walk(post.sges, offset, length, memory::Access::kNone, out);
+  if (uint64_t{offset} + length > post.inline_bytes.size()) return MemoryStatus::kOutOfBounds;
+  if (length != 0) {
+    out.Append(memory::Segment::Direct(post.inline_bytes.data() + offset, length, nullptr));
+  }
+  return MemoryStatus::kOk;
+}
+
+MemoryStatus SimHost::ScatterSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
+                                  memory::SegmentList& out) {
+  return Walk(sends_[wqe.slot].sges, offset, length, memory::Access::kLocalWrite, out);
+}
+
+MemoryStatus SimHost::ScatterRecv(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
+                                  memory::SegmentList& out) {
+  return Walk(recvs_[wqe.slot].sges, offset, length, memory::Access::kLocalWrite, out);
+}
+
+MemoryStatus SimHost::ResolveRemote(roce::Key key, uint64_t va, uint32_t length,
+                                    memory::Access access, memory::SegmentList& out) {
+  return arena_->keys().Resolve(key.value(), context_, va, length, access, out);
+}
+
+MemoryStatus SimHost::Place(const memory::SegmentList& segments, std::span<const std::byte> bytes) {
+  return memory::CopyIn(segments, bytes);
+}
+
+MemoryStatus SimHost::AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
+                                        uint64_t swap, uint64_t& original) {
+  memory::SegmentList list;
+  list.Append(segment);
+  const memory::AtomicResult result = memory::CompareAndSwap(list, compare, swap);
+  original = result.original;
+  return result.status;
+}
+
+MemoryStatus SimHost::AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
+                                     uint64_t& original) {
+  memory::SegmentList list;
+  list.Append(segment);
+  const memory::AtomicResult result = memory::FetchAndAdd(list, add);
+  original = result.original;
+  return result.status;
+}
+
+void SimHost::CompleteSend(const roce::Completion& completion) {
+  send_completions_.push_back(completion);
+}
+
+void SimHost::CompleteRecv(const roce::Completion& completion) {
+  recv_completions_.push_back(completion);
+}
+
+}  // namespace roci::sim

@@ -1,0 +1,80 @@
+// The world of one simulated queue pair: a program's queues, memory and completions, as a QpHost.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memory/copy.h"
+#include "roce/host.h"
+#include "roce/work.h"
+#include "tests/sim/arena.h"
+
+namespace roci::sim {
+
+// A posted request as the program wrote it.
+struct PostedSend {
+  roce::SendWqe wqe{};
+  std::vector<roce::Sge> sges;
+  std::vector<std::byte> inline_bytes;
+};
+struct PostedRecv {
+  roce::RecvWqe wqe{};
+  std::vector<roce::Sge> sges;
+};
+
+class SimHost {
+ public:
+  SimHost(Arena* arena, uint32_t qpn) : arena_(arena), context_{Arena::kPd, qpn} {}
+
+  // The program's side. Slots are filled in here.
+  void PostSend(PostedSend post);
+  void PostRecv(PostedRecv post);
+  const std::vector<PostedSend>& sends() const { return sends_; }
+  const std::vector<PostedRecv>& recvs() const { return recvs_; }
+  const std::vector<roce::Completion>& send_completions() const { return send_completions_; }
+  const std::vector<roce::Completion>& recv_completions() const { return recv_completions_; }
+  const std::vector<roce::QpEvent>& events() const { return events_; }
+  uint64_t count(roce::QpCounter counter) const { return counters_[static_cast<size_t>(counter)]; }
+  bool AllFetched() const { return next_send_ == sends_.size(); }
+
+  // QpHost.
+  roce::FetchResult FetchSend(roce::SendWqe& out, roce::CompletionStatus& bad_status);
+  roce::FetchResult FetchRecv(roce::RecvWqe& out, roce::CompletionStatus& bad_status);
+  memory::MemoryStatus GatherSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
+                                  memory::SegmentList& out);
+  memory::MemoryStatus ScatterSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
+                                   memory::SegmentList& out);
+  memory::MemoryStatus ScatterRecv(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
+                                   memory::SegmentList& out);
+  memory::MemoryStatus ResolveRemote(roce::Key key, uint64_t va, uint32_t length,
+                                     memory::Access access, memory::SegmentList& out);
+  memory::MemoryStatus Place(const memory::SegmentList& segments, std::span<const std::byte> bytes);
+  memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
+                                         uint64_t swap, uint64_t& original);
+  memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
+                                      uint64_t& original);
+  void CompleteSend(const roce::Completion& completion);
+  void CompleteRecv(const roce::Completion& completion);
+  void RaiseEvent(roce::QpEvent event) { events_.push_back(event); }
+  void Count(roce::QpCounter counter) { ++counters_[static_cast<size_t>(counter)]; }
+
+ private:
+  memory::MemoryStatus Walk(std::span<const roce::Sge> sges, uint32_t offset, uint32_t length,
+                            memory::Access access, memory::SegmentList& out);
+
+  Arena* arena_;
+  memory::AccessContext context_;
+  std::vector<PostedSend> sends_;
+  std::vector<PostedRecv> recvs_;
+  size_t next_send_ = 0;
+  size_t next_recv_ = 0;
+  std::vector<roce::Completion> send_completions_;
+  std::vector<roce::Completion> recv_completions_;
+  std::vector<roce::QpEvent> events_;
+  std::array<uint64_t, roce::kQpCounterNames.size()> counters_{};
+};
+static_assert(roce::QpHost<SimHost>);
+
+}  // namespace roci::sim
