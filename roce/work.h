@@ -1,4 +1,5 @@
-// Work as the transport sees it: requests and completions, already validated and private to the daemon.
+// Work as the transport sees it: requests and completions, already validated and private to the
+// daemon.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,13 @@
 
 namespace roci::roce {
 
-// Absolute time in nanoseconds of whatever monotonic clock the caller uses. The transport never reads one.
+// Absolute time in nanoseconds of whatever monotonic clock the caller uses. The transport never
+// reads one.
 using TimeNs = uint64_t;
 inline constexpr TimeNs kNever = ~TimeNs{0};
 
-// Operations of a send queue. Values are our own; verbs_provider/abi has the values shared with programs.
+// Operations of a send queue. Values are our own; verbs_provider/abi has the values shared with
+// programs.
 enum class WorkOpcode : uint8_t {
   kSend,
   kSendWithImm,
@@ -64,16 +67,17 @@ enum class CompletionOpcode : uint8_t {
   kRecvRdmaWithImm = 129,
 };
 
-// One scatter/gather element. `va` is a virtual address of the app (or an offset for a zero-based region).
+// One scatter/gather element. `va` is a virtual address of the app (or an offset for a zero-based
+// region).
 struct Sge {
   uint64_t va;
   uint32_t length;  // bytes
   Key lkey;
 };
 
-// Private copy of a send work request's header. SGEs after the first one and inline bytes stay in the app's ring;
-// the host reads (and copies) them when a packet needs them. `slot` names the ring entry and is the free-running
-// producer index at which it was posted.
+// Private copy of a send work request's header. SGEs after the first one and inline bytes stay in
+// the app's ring; the host reads (and copies) them when a packet needs them. `slot` names the ring
+// entry and is the free-running producer index at which it was posted.
 struct SendWqe {
   uint64_t wr_id;
   uint64_t remote_va;
@@ -83,7 +87,8 @@ struct SendWqe {
   uint32_t slot;
   uint32_t length;  // sum of all SGEs or inline bytes, at most 2^31
   Key rkey;
-  uint32_t immediate;  // as given by the app (network byte order), or the R_Key to invalidate (host order)
+  uint32_t immediate;  // as given by the app (network byte order), or the R_Key to invalidate (host
+                       // order)
   WorkOpcode opcode;
   uint8_t num_sge;
   bool is_inline : 1;
@@ -105,8 +110,9 @@ struct RecvWqe {
   uint8_t num_sge;
 };
 
-// What FetchSend/FetchRecv of the host answer. kBad: the entry was malformed; wr_id, slot and opcode of the output
-// are what could be read, and the QP completes it with `bad_status` and goes to ERR.
+// What FetchSend/FetchRecv of the host answer. kBad: the entry was malformed; wr_id, slot and
+// opcode of the output are what could be read, and the QP completes it with `bad_status` and goes
+// to ERR.
 enum class FetchResult : uint8_t { kEmpty, kOk, kBad };
 
 struct Completion {

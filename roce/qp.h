@@ -1,0 +1,102 @@
+// A queue pair as a pure state machine: packets, work and time go in; packets, completions and
+// events come out. It never reads a clock, never allocates, never touches a socket.
+//
+// To instantiate it for a host (roce/host.h), one .cc of the owner includes roce/qp_inl.h and says
+//   template class roci::roce::Qp<MyHost>;
+// Everybody else includes this file alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "memory/segment.h"
+#include "roce/drop_reason.h"
+#include "roce/packet.h"
+#include "roce/qp_attributes.h"
+#include "roce/qp_context.h"
+#include "roce/requester.h"
+#include "roce/responder.h"
+#include "roce/work.h"
+
+namespace roci::roce {
+
+// What `roci show qp` tells beside the attributes.
+struct QpDebug {
+  RequesterDebug requester;
+  ResponderDebug responder;
+  bool flushing = false;
+};
+
+// One thread. All storage is the owner's and outlives the object; nothing is allocated. After every
+// call that takes a Host the owner looks at HasTransmit() and NextTimeout() again.
+template <class Host>
+class Qp {
+ public:
+  // `records` and `resources`: sizes are powers of two, at least 1. The number of records bounds
+  // the work requests in flight, and so the completions that one acknowledgement causes.
+  Qp(const QpConfig& config, std::span<SendRecord> records, std::span<ResponderResource> resources);
+  Qp(const Qp&) = delete;
+  Qp& operator=(const Qp&) = delete;
+
+  // ibv_modify_qp. Anything but kOk changed nothing. With kAttrCurState the state must be
+  // attributes.cur_state. To RESET: everything in flight is forgotten without completions, and the
+  // owner empties its rings. To ERR: both queues are flushed; with many requests posted part of it
+  // happens in HandleTimeout (NextTimeout() is then in the past).
+  ModifyResult Modify(Host& host, TimeNs now, const QpAttributes& attributes, uint32_t mask);
+  void Query(QpAttributes& out) const;
+
+  // `packet` is addressed to this QP and P_Key and addresses fit it (the owner checks these).
+  // kNone: consumed. Otherwise the reason why nothing (kOutOfSequence: nothing but a NAK) came of
+  // it.
+  DropReason HandlePacket(Host& host, TimeNs now, const Packet& packet);
+
+  // Either queue has new entries, or may have.
+  void HandleWork(Host& host, TimeNs now);
+
+  // NextTimeout() has passed. Harmless if called early.
+  void HandleTimeout(Host& host, TimeNs now);
+
+  // Gives the next packet to be sent, the responder's answers first. The segments in `payload` hold
+  // exactly out.payload_length bytes and are good for as long as the host's translations are.
+  // False: nothing to send now. What a packet does to the state is done when this returns: do not
+  // poll for a packet that cannot be sent.
+  bool PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+
+  // UD: the work request's address handle for the packet that PollTransmit gave last.
+  uint32_t TransmitAddressHandle() const { return requester_.address_handle(); }
+
+  // May say true once too often, never false while something can go.
+  bool HasTransmit() const;
+
+  // The payload of `packet`, one of those polled last, could not be read; it was not sent.
+  // Requester: the work request fails with a local protection error. Responder: NAK remote
+  // operational error.
+  void HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet);
+
+  // When to call HandleTimeout; kNever. May move to an earlier or later time with every call.
+  TimeNs NextTimeout() const { return flushing_ ? 0 : requester_.deadline(); }
+
+  QpState state() const { return context_.state(); }
+  QpType type() const { return context_.config.type; }
+  Qpn qpn() const { return context_.config.qpn; }
+  const QpAttributes& attributes() const { return context_.attributes; }
+  void Describe(QpDebug& out) const;
+
+ private:
+  void ApplyAttributes(const QpAttributes& attributes, uint32_t mask);
+  void EnterState(Host& host, TimeNs now, QpState from, QpState to);
+  void EnterError(Host& host);
+  void ContinueFlush(Host& host);
+  // What every entry point ends with: acts on a fault, reports a drained send queue.
+  void Settle(Host& host);
+
+  QpContext context_;
+  Requester<Host> requester_;
+  Responder<Host> responder_;
+  bool communication_established_ = false;  // event raised, or too late for it
+  bool drain_notify_ = false;               // SQD: event to be raised when drained
+  bool flushing_ = false;                   // ERR: entries may be left in the rings
+  bool last_wqe_raised_ = false;
+};
+
+}  // namespace roci::roce

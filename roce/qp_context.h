@@ -1,0 +1,56 @@
+// What the requester and the responder of one queue pair share: configuration, attributes, state.
+#pragma once
+
+#include <cstdint>
+
+#include "roce/qp_attributes.h"
+#include "roce/types.h"
+#include "roce/work.h"
+
+namespace roci::roce {
+
+struct QpLimits {
+  // Unacknowledged PSNs in flight; a READ counts as one when it is sent. 2 .. 2^20.
+  uint32_t window_packets = 128;
+  // A message longer than this asks for an ACK every so many packets. 1 .. window_packets.
+  uint16_t ack_every_packets = 32;
+  uint8_t max_rd_atomic = 16;
+  // At most the number of ResponderResources handed over.
+  uint8_t max_dest_rd_atomic = 16;
+  uint32_t max_message_bytes = 1u << 31;
+  PathMtu max_path_mtu = PathMtu::k4096;
+  uint16_t pkey_table_length = 1;
+};
+
+struct QpConfig {
+  QpType type = QpType::kRc;
+  Qpn qpn;
+  bool sq_sig_all = false;
+  // FetchRecv takes from a shared receive queue: nothing is flushed from it in ERR, and "last WQE
+  // reached" is raised instead (IBTA vol 1, 10.2.9).
+  bool uses_srq = false;
+  QpLimits limits;
+};
+
+struct QpContext {
+  QpConfig config;
+  QpAttributes attributes;
+  // Path MTU as a shift, 8 .. 12: the hot path never looks the enumerator up.
+  uint8_t mtu_shift = 10;
+  // Set by requester or responder when a fault moves the QP to ERR; Qp acts on it before it
+  // returns.
+  bool error_pending = false;
+
+  QpState state() const { return attributes.state; }
+  uint32_t mtu_bytes() const { return 1u << mtu_shift; }
+};
+
+// Steps from `from` forward to `to`, 0 .. 2^24 - 1.
+constexpr uint32_t StepsForward(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
+
+// PSNs that a message of `length` bytes takes (IBTA vol 1, 9.7.2): one if it is empty.
+constexpr uint32_t PacketsOf(uint32_t length, uint8_t mtu_shift) {
+  return length == 0 ? 1 : ((length - 1) >> mtu_shift) + 1;
+}
+
+}  // namespace roci::roce

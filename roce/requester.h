@@ -1,0 +1,130 @@
+// The sending half of a queue pair: takes work requests, cuts them into request packets, matches
+// acknowledgements and responses, recovers from loss (IBTA vol 1, 9.7.3 .. 9.7.5 and 9.9.2).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "memory/segment.h"
+#include "roce/counters.h"
+#include "roce/drop_reason.h"
+#include "roce/packet.h"
+#include "roce/qp_context.h"
+#include "roce/requester_checks.h"
+#include "roce/work.h"
+
+namespace roci::roce {
+
+// One work request in flight. Hot fields first. The owner allocates a ring of them per QP (size a
+// power of two) and needs not initialise it.
+struct SendRecord {
+  Psn first_psn;
+  uint32_t packets;   // PSNs taken; 0: the request failed before it was sent
+  uint32_t received;  // READ: responses placed so far
+  CompletionStatus local_status;
+  bool started;  // some packet of it was sent
+  bool failed;   // completes with local_status when it is the oldest
+  SendWqe wqe;
+};
+static_assert(sizeof(SendRecord) <= 128);
+
+struct RequesterDebug {
+  Psn oldest_unacknowledged, next_to_send, end_of_sent, next_new;
+  uint32_t records = 0;  // in flight or waiting
+  uint32_t rd_atomic_outstanding = 0;
+  uint8_t retries_left = 0;
+  uint8_t rnr_retries_left = 0;
+  bool rnr_waiting = false;
+  bool recovering = false;
+  TimeNs deadline = kNever;
+};
+
+template <class Host>
+class Requester {
+ public:
+  // `records`: size a power of two, at least 1; outlives this object.
+  Requester(QpContext& context, std::span<SendRecord> records);
+  Requester(const Requester&) = delete;
+  Requester& operator=(const Requester&) = delete;
+
+  void Reset();
+  // RTR -> RTS.
+  void Start(Psn sq_psn);
+  // To RTS from SQD or SQE: what waits may go.
+  void Resume() { more_work_ = true; }
+  void NoteWork() { more_work_ = true; }
+
+  // A response packet (is_request false) of this QP's transport.
+  DropReason HandleResponse(Host& host, TimeNs now, const Packet& packet);
+  void HandleTimeout(Host& host, TimeNs now);
+  bool Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  // The payload of request packet `psn`, polled before, could not be read.
+  void HandleTransmitFault(Host& host, Psn psn);
+  bool CanTransmit() const;
+
+  // Completes up to `budget` requests with "flushed", oldest first; true if none is left.
+  bool Flush(Host& host, uint32_t budget);
+  // No request that was begun is incomplete (for SQD, IBTA vol 1, 10.3.1.5).
+  bool IsDrained() const { return head_ == tail_ || !At(head_).started; }
+
+  TimeNs deadline() const { return deadline_; }
+  Psn next_psn() const { return next_psn_; }
+  // UD: address handle of the packet that Poll gave last.
+  uint32_t address_handle() const { return address_handle_; }
+  void Describe(RequesterDebug& out) const;
+
+ private:
+  SendRecord& At(uint32_t index) { return records_[index & mask_]; }
+  const SendRecord& At(uint32_t index) const { return records_[index & mask_]; }
+  uint32_t InFlight() const { return StepsForward(una_, send_psn_); }
+  bool WindowOpen() const { return InFlight() < context_.config.limits.window_packets; }
+  bool MayStart(const SendRecord& record) const;
+
+  bool FetchNext(Host& host);
+  bool BuildPacket(Host& host, SendRecord& record, TxPacket& out, memory::SegmentList& payload);
+  bool BuildSegmented(Host& host, SendRecord& record, TxPacket& out, memory::SegmentList& payload);
+  void BuildRead(const SendRecord& record, TxPacket& out);
+  void BuildAtomic(const SendRecord& record, TxPacket& out);
+  void NoteSent(Host& host, TimeNs now, SendRecord& record, uint32_t psns);
+
+  DropReason HandleAcknowledge(Host& host, TimeNs now, Psn psn, Aeth aeth);
+  DropReason HandleReadResponse(Host& host, TimeNs now, const Packet& packet);
+  DropReason HandleAtomicResponse(Host& host, TimeNs now, const Packet& packet);
+  DropReason HandleNak(Host& host, TimeNs now, Psn psn, uint8_t code);
+  DropReason HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_t timer_code);
+  // Completes everything before `psn` that an acknowledgement can complete. Stops at a READ or
+  // atomic without its response and at a failed record; false in the former case.
+  bool AcknowledgeBefore(Host& host, TimeNs now, Psn psn);
+  SendRecord* OldestReadOrAtomic(Psn psn);
+  void Progress(TimeNs now);
+  void Retry(Host& host, TimeNs now, QpCounter reason);
+  void Rewind();
+  void CompleteHead(Host& host, CompletionStatus status);
+  void FailRecord(Host& host, uint32_t index, CompletionStatus status);
+  void FailHead(Host& host, CompletionStatus status);
+  void FailAt(Host& host, Psn psn, CompletionStatus status);
+  void ArmTimer(TimeNs now);
+
+  QpContext& context_;
+  SendRecord* records_;
+  uint32_t mask_;
+  uint32_t head_ = 0;    // oldest incomplete record; the three indices run freely
+  uint32_t cursor_ = 0;  // record that the next packet is of
+  uint32_t tail_ = 0;    // next free record
+  Psn una_;              // oldest PSN that is not acknowledged; in a READ: response expected next
+  Psn send_psn_;         // PSN of the next packet
+  Psn sent_end_;         // one behind the last PSN ever asked for by a packet
+  Psn next_psn_;         // first PSN of the next new request
+  uint32_t rd_atomic_outstanding_ = 0;
+  uint32_t since_ack_request_ = 0;
+  uint32_t address_handle_ = 0;
+  uint8_t retries_left_ = 0;
+  uint8_t rnr_retries_left_ = 0;
+  bool more_work_ = false;    // the app's queue may hold more
+  bool rnr_waiting_ = false;  // deadline_ is the end of the wait
+  bool recovering_ = false;   // went back once; further NAKs mean the same loss until progress
+  TimeNs deadline_ = kNever;
+};
+
+}  // namespace roci::roce

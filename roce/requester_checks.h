@@ -1,0 +1,72 @@
+// Pure decisions of the requester: which operation goes on which transport, what a request packet's
+// opcode is, what a NAK means. Tables, no state.
+#pragma once
+
+#include <cstdint>
+
+#include "roce/opcode.h"
+#include "roce/qp_attributes.h"
+#include "roce/types.h"
+#include "roce/work.h"
+
+namespace roci::roce {
+
+// How a work request travels.
+enum class WorkClass : uint8_t {
+  kSegmented,  // data goes out with the requests: SEND, WRITE
+  kRead,
+  kAtomic,
+  kLocal,        // never leaves this side
+  kUnsupported,  // not advertised: completes with a local QP operation error
+};
+
+struct WorkInfo {
+  WorkClass work_class;
+  CompletionOpcode completion;
+  // RC opcodes; WithTransport gives the others. READ and atomics: `only`.
+  Opcode first, middle, last, only;
+  bool on_rc, on_uc, on_ud;
+  bool has_reth, has_immediate, has_invalidate;
+};
+
+const WorkInfo& InfoOf(WorkOpcode opcode);
+
+// kSuccess, or the status with which a malformed or unsupported request completes (IBTA vol 1,
+// 10.8.3.3 and 11.6.2): kLocalQpOperationError, kLocalLengthError.
+CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
+                              uint32_t max_message_bytes, uint32_t max_rd_atomic);
+
+constexpr Position PositionOf(uint32_t index, uint32_t packets) {
+  if (index + 1 == packets) return index == 0 ? Position::kOnly : Position::kLast;
+  return index == 0 ? Position::kFirst : Position::kMiddle;
+}
+
+constexpr Transport TransportOf(QpType type) {
+  switch (type) {
+    case QpType::kUc:
+      return Transport::kUc;
+    case QpType::kUd:
+      return Transport::kUd;
+    case QpType::kXrcSend:
+    case QpType::kXrcRecv:
+      return Transport::kXrc;
+    default:
+      return Transport::kRc;
+  }
+}
+
+// Status of the request that a NAK is about (IBTA vol 1, 9.9.2.2; codes other than 0). Reserved
+// codes: kBadResponse.
+CompletionStatus StatusOfNak(uint8_t nak_code);
+
+// What is wrong with a READ response as the `index`-th of `packets` responses: its length must be
+// what is left, at most one path MTU; a retried READ starts again with FIRST or ONLY at any index.
+bool ReadResponseFits(Position position, uint32_t payload_bytes, uint32_t index, uint32_t length,
+                      uint8_t mtu_shift);
+
+// Local ACK timeout in nanoseconds: 4.096 us * 2^code; kNever for 0 (IBTA vol 1, 9.7.6.1.3).
+constexpr uint64_t AckTimeoutNs(uint8_t code) {
+  return code == 0 ? kNever : uint64_t{4096} << (code & 31);
+}
+
+}  // namespace roci::roce

@@ -1,0 +1,122 @@
+// The receiving half of a queue pair: validates requests, executes them once, answers (IBTA vol 1,
+// 9.7.4, 9.7.5, 9.9.3). Answers are state, not packets: Poll builds them from the latest state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "memory/segment.h"
+#include "roce/counters.h"
+#include "roce/drop_reason.h"
+#include "roce/packet.h"
+#include "roce/qp_context.h"
+#include "roce/responder_checks.h"
+#include "roce/work.h"
+
+namespace roci::roce {
+
+// A READ or atomic of the peer, kept for its answer and for duplicates of it (IBTA vol 1, 9.7.4.4:
+// "responder resources"). The owner allocates a ring of them per QP (size a power of two) and needs
+// not initialise it.
+struct ResponderResource {
+  uint64_t va;        // READ
+  uint64_t original;  // atomic: the value found
+  Key rkey;
+  uint32_t length;  // READ, bytes
+  Psn first_psn;
+  uint32_t packets;  // PSNs taken
+  uint32_t next;     // response to be sent next, 0 .. packets - 1
+  Msn msn;
+  bool is_atomic;
+  bool pending;   // answer not completely sent
+  bool replayed;  // was answered completely once
+};
+static_assert(sizeof(ResponderResource) <= 48);
+
+struct ResponderDebug {
+  Psn expected_psn;
+  Msn msn;
+  uint32_t resources_pending = 0;
+  bool ack_pending = false;
+  bool nak_pending = false;
+  bool gap_reported = false;
+  bool in_message = false;
+};
+
+template <class Host>
+class Responder {
+ public:
+  // `resources`: size a power of two, at least 1; outlives this object.
+  Responder(QpContext& context, std::span<ResponderResource> resources);
+  Responder(const Responder&) = delete;
+  Responder& operator=(const Responder&) = delete;
+
+  void Reset();
+  // INIT -> RTR.
+  void Start(Psn rq_psn);
+
+  // A request packet (is_request true) of this QP's transport.
+  DropReason HandleRequest(Host& host, const Packet& packet);
+  bool Poll(Host& host, TxPacket& out, memory::SegmentList& payload);
+  // The payload of response packet `psn`, polled before, could not be read.
+  void HandleTransmitFault(Host& host, Psn psn);
+  bool CanTransmit() const { return emit_ != end_ || nak_pending_ || ack_pending_; }
+
+  // Completes up to `budget` receives with "flushed"; true if none is left.
+  bool Flush(Host& host, uint32_t budget);
+  // Forgets what is to be answered (the app moved the QP to ERR).
+  void DropAnswers();
+
+  uint32_t resource_capacity() const { return mask_ + 1; }
+  Psn expected_psn() const { return expected_; }
+  void Describe(ResponderDebug& out) const;
+
+ private:
+  ResponderResource& At(uint32_t index) { return resources_[index & mask_]; }
+  const ResponderResource& At(uint32_t index) const { return resources_[index & mask_]; }
+
+  DropReason HandleGap(Host& host);
+  DropReason HandleDuplicate(Host& host, const Packet& packet);
+  DropReason ReplayRead(Host& host, const Packet& packet);
+  DropReason ReplayAtomic(Host& host, const Packet& packet);
+  RequestFault Execute(Host& host, const Packet& packet);
+  RequestFault ExecuteSend(Host& host, const Packet& packet);
+  RequestFault ExecuteWrite(Host& host, const Packet& packet);
+  RequestFault ExecuteRead(Host& host, const Packet& packet);
+  RequestFault ExecuteAtomic(Host& host, const Packet& packet);
+  RequestFault TakeReceive(Host& host);
+  RequestFault PlaceReceived(Host& host, const Packet& packet);
+  RequestFault PlaceWritten(Host& host, const Packet& packet);
+  void CompleteReceive(Host& host, const Packet& packet, CompletionOpcode opcode,
+                       uint32_t byte_length);
+  void FailReceive(Host& host, CompletionStatus status);
+  DropReason Fault(Host& host, RequestFault fault);
+  bool HasFreeResource() const;
+  ResponderResource& AddResource();
+  ResponderResource* FindResource(Psn psn, uint32_t& index);
+  bool BuildResourceAnswer(Host& host, TxPacket& out, memory::SegmentList& payload);
+  bool BuildReadResponse(Host& host, ResponderResource& resource, TxPacket& out,
+                         memory::SegmentList& payload);
+  void BuildAcknowledge(TxPacket& out, Psn psn, Aeth aeth) const;
+  void SetNak(Psn psn, uint8_t syndrome);
+
+  QpContext& context_;
+  ResponderResource* resources_;
+  uint32_t mask_;
+  uint32_t oldest_ = 0;  // oldest resource kept; the three indices run freely
+  uint32_t emit_ = 0;    // no resource before this one is pending; == end_: none at all
+  uint32_t end_ = 0;
+  Psn expected_;
+  Msn msn_;
+  MessageState message_;
+  Psn nak_psn_;
+  uint8_t nak_syndrome_ = 0;
+  bool nak_pending_ = false;
+  bool ack_pending_ = false;
+  bool gap_reported_ = false;  // a NAK for expected_ was given; none again until it arrives
+  bool has_receive_ = false;   // receive_ belongs to the message under way (or to its retry)
+  RecvWqe receive_{};
+};
+
+}  // namespace roci::roce
