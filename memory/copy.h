@@ -27,8 +27,8 @@ struct AtomicResult {
 /// Compare-and-swap and fetch-and-add on exactly 8 bytes, a number in the host's byte order as
 /// verbs have it. Atomic against everything where the memory is mapped here and aligned; otherwise
 /// only against other work of the same lcore (IBV_ATOMIC_HCA is what can be advertised).
-/// kMisaligned unless `segments` has 8 bytes.
-AtomicResult CompareAndSwap(const SegmentList& segments, uint64_t compare, uint64_t swap);
-AtomicResult FetchAndAdd(const SegmentList& segments, uint64_t add);
+/// kMisaligned unless `segment` is 8 bytes long.
+AtomicResult CompareAndSwap(const Segment& segment, uint64_t compare, uint64_t swap);
+AtomicResult FetchAndAdd(const Segment& segment, uint64_t add);
 
 }  // namespace roci::memory

@@ -104,7 +104,7 @@ class KeyTable {
     const uint64_t offset = address - entry->iova;
     // One comparison chain for the common case; the reasons are sorted out off the hot path.
     if (entry->direct != nullptr && entry->pd == context.pd && Includes(entry->access, need) &&
-        offset < entry->length && length <= entry->length - offset &&
+        offset < entry->length && uint64_t{length} - 1 < entry->length - offset &&
         (entry->broken == nullptr || !entry->broken->load(std::memory_order_relaxed))) [[likely]] {
       return out.Append(Segment::Direct(entry->direct + offset, length, entry->broken))
                  ? MemoryStatus::kOk
@@ -163,6 +163,7 @@ class KeyTable {
                            uint32_t length, Access need, SegmentList& out) const;
   MemoryStatus AppendExtents(const Region& region, uint64_t va, uint32_t length,
                              SegmentList& out) const;
+  static MemoryStatus AppendNull(Access need, uint32_t length, SegmentList& out);
   Entry* Allocate();
   void Free(Entry* entry);
   static void RefreshFastPath(Entry* entry);

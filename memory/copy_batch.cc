@@ -1,0 +1,98 @@
+// Grouping of pending copies by app and direction, and finding the one that failed.
+#include "memory/copy_batch.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace roci::memory {
+namespace {
+
+uint32_t CountRemote(const SegmentList& segments, size_t length) {
+  uint32_t count = 0;
+  for (const Segment& segment : segments) {
+    if (length == 0) break;
+    count += segment.direct == nullptr ? 1 : 0;
+    length -= std::min<size_t>(segment.length, length);
+  }
+  return count;
+}
+
+}  // namespace
+
+MemoryStatus CopyBatch::AddIn(const SegmentList& segments, std::span<const std::byte> bytes,
+                              uint32_t token) {
+  return Add(segments, const_cast<std::byte*>(bytes.data()), bytes.size(), token,
+             Direction::kToApp);
+}
+
+MemoryStatus CopyBatch::AddOut(const SegmentList& segments, std::span<std::byte> bytes,
+                               uint32_t token) {
+  return Add(segments, bytes.data(), bytes.size(), token, Direction::kFromApp);
+}
+
+MemoryStatus CopyBatch::Add(const SegmentList& segments, std::byte* local, size_t length,
+                            uint32_t token, Direction direction) {
+  assert(length <= segments.total_length());
+  if (CountRemote(segments, length) > kMaxPieces - size_) return MemoryStatus::kTooManySegments;
+  for (const Segment& segment : segments) {
+    if (length == 0) break;
+    const auto run = static_cast<uint32_t>(std::min<size_t>(segment.length, length));
+    if (segment.direct == nullptr) {
+      pieces_[size_++] = Piece{segment.app, segment.remote_va, local, run, token, direction, false};
+    } else if (direction == Direction::kToApp) {
+      std::memcpy(segment.direct, local, run);
+    } else {
+      std::memcpy(local, segment.direct, run);
+    }
+    local += run;
+    length -= run;
+  }
+  return segments.Intact() ? MemoryStatus::kOk : MemoryStatus::kFault;
+}
+
+std::span<const uint32_t> CopyBatch::Flush() {
+  failed_size_ = 0;
+  for (const Direction direction : {Direction::kToApp, Direction::kFromApp}) {
+    for (uint32_t i = 0; i < size_; ++i) {
+      if (!pieces_[i].done && pieces_[i].direction == direction) FlushGroup(i);
+    }
+  }
+  size_ = 0;
+  return {failed_.data(), failed_size_};
+}
+
+void CopyBatch::FlushGroup(uint32_t first) {
+  const AppMemory* app = pieces_[first].app;
+  const Direction direction = pieces_[first].direction;
+  uint32_t count = 0;
+  for (uint32_t i = first; i < size_; ++i) {
+    Piece& piece = pieces_[i];
+    if (piece.done || piece.app != app || piece.direction != direction) continue;
+    piece.done = true;
+    order_[count] = i;
+    local_[count] = iovec{piece.local, piece.length};
+    remote_[count] = iovec{reinterpret_cast<void*>(piece.remote_va), piece.length};
+    ++count;
+  }
+  RunGroup(*app, direction, count);
+}
+
+// A piece that faults ends the call early; the ones behind it are tried again. A process that is
+// gone fails all of them.
+void CopyBatch::RunGroup(const AppMemory& app, Direction direction, uint32_t count) {
+  uint32_t next = 0;
+  while (next < count) {
+    size_t moved =
+        app.Transfer(direction, {&local_[next], count - next}, {&remote_[next], count - next});
+    const bool nothing = moved == 0;
+    while (next < count && moved >= local_[next].iov_len) moved -= local_[next++].iov_len;
+    if (next == count) break;
+    failed_[failed_size_++] = pieces_[order_[next++]].token;
+    if (nothing && next < count && !app.Alive()) {
+      while (next < count) failed_[failed_size_++] = pieces_[order_[next++]].token;
+    }
+  }
+}
+
+}  // namespace roci::memory

@@ -1,0 +1,321 @@
+// Registration, and the slow paths of translation.
+#include "memory/key_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace roci::memory {
+namespace {
+
+// What null regions are backed by: one is only written, the other only read. Shared by all
+// sessions: nothing of what is written can be read again.
+constexpr uint32_t kNullBackingSize = 64 * 1024;
+alignas(64) constinit std::byte g_null_sink[kNullBackingSize];
+alignas(64) constinit std::byte g_null_zeros[kNullBackingSize];
+
+bool Wraps(uint64_t start, uint64_t length) { return length != 0 && start + (length - 1) < start; }
+
+bool ContainsRange(uint64_t offset, uint64_t length, uint64_t limit) {
+  return offset <= limit && length <= limit - offset;
+}
+
+// IBTA vol 1, 10.6.3.1: remote write and remote atomic need local write.
+bool AccessConsistent(Access access) {
+  const bool remote_change =
+      (access & (Access::kRemoteWrite | Access::kRemoteAtomic)) != Access::kNone;
+  return (static_cast<uint32_t>(access) & ~kAccessMask) == 0 &&
+         (!remote_change || Includes(access, Access::kLocalWrite));
+}
+
+bool ExtentsCover(const Translation& translation) {
+  if (translation.extents.empty()) return true;
+  uint64_t covered = 0;
+  for (const Extent& extent : translation.extents) {
+    if (extent.length == 0 || extent.va != translation.va + covered ||
+        !ContainsRange(covered, extent.length, translation.length)) {
+      return false;
+    }
+    if (extent.mapping != nullptr && !extent.mapping->Covers(extent.file_offset, extent.length)) {
+      return false;
+    }
+    covered += extent.length;
+  }
+  return covered == translation.length;
+}
+
+// A region that may be written needs mappings that may be written.
+bool MappingsAllow(const Translation& translation, Access access) {
+  return !Includes(access, Access::kLocalWrite) ||
+         std::all_of(translation.extents.begin(), translation.extents.end(),
+                     [](const Extent& e) { return e.mapping == nullptr || e.mapping->writable(); });
+}
+
+bool TranslationValid(const Translation& translation) {
+  return !Wraps(translation.va, translation.length) &&
+         !Wraps(translation.iova, translation.length) && ExtentsCover(translation);
+}
+
+bool Broken(const MappedFile& mapping) {
+  return mapping.broken() != nullptr && mapping.broken()->load(std::memory_order_relaxed);
+}
+
+bool Overlaps(uint64_t a, uint64_t a_length, uint64_t b, uint64_t b_length) {
+  return a_length != 0 && b_length != 0 && a <= b + (b_length - 1) && b <= a + (a_length - 1);
+}
+
+void Release(std::vector<Extent>& extents, ReleasedMappings* released) {
+  for (Extent& extent : extents) {
+    if (extent.mapping != nullptr) released->push_back(std::move(extent.mapping));
+  }
+  extents.clear();
+}
+
+}  // namespace
+
+struct KeyTable::Region {
+  uint64_t va = 0;
+  std::vector<Extent> extents;
+};
+
+KeyTable::KeyTable(const AppMemory* app, uint32_t capacity) : app_(app), capacity_(capacity) {
+  assert(capacity >= 1 && capacity < (1U << 24));
+  // Indices run from 1 to capacity.
+  chunks_ = std::make_unique<std::unique_ptr<Entry[]>[]>((capacity >> kChunkBits) + 1);
+}
+
+KeyTable::~KeyTable() {
+  for (uint32_t index = 1; index < next_index_; ++index) {
+    delete chunks_[index >> kChunkBits][index & (kChunkSize - 1)].region;
+  }
+}
+
+KeyTable::Entry* KeyTable::Allocate() {
+  if (used_ == capacity_) return nullptr;
+  // New indices first, then those that have rested longest.
+  uint32_t index = next_index_;
+  if (index <= capacity_) {
+    auto& chunk = chunks_[index >> kChunkBits];
+    if (chunk == nullptr) chunk = std::make_unique<Entry[]>(kChunkSize);
+    ++next_index_;
+  } else {
+    index = free_head_;
+  }
+  Entry* entry = &chunks_[index >> kChunkBits][index & (kChunkSize - 1)];
+  if (index == free_head_) {
+    free_head_ = entry->next_free;
+    if (free_head_ == 0) free_tail_ = 0;
+  }
+  ++used_;
+  ++entry->variant;
+  entry->key = (index << 8) | entry->variant;
+  return entry;
+}
+
+void KeyTable::Free(Entry* entry) {
+  const uint32_t index = entry->key >> 8;
+  delete entry->region;
+  const uint8_t variant = entry->variant;
+  *entry = Entry{};
+  entry->variant = variant;
+  if (free_tail_ == 0) {
+    free_head_ = index;
+  } else {
+    chunks_[free_tail_ >> kChunkBits][free_tail_ & (kChunkSize - 1)].next_free = index;
+  }
+  free_tail_ = index;
+  --used_;
+}
+
+void KeyTable::RefreshFastPath(Entry* entry) {
+  entry->direct = nullptr;
+  entry->broken = nullptr;
+  if (entry->kind != Kind::kRegion || entry->region->extents.size() != 1) return;
+  const Extent& extent = entry->region->extents.front();
+  if (extent.mapping == nullptr) return;
+  entry->direct = extent.mapping->At(extent.file_offset);
+  entry->broken = extent.mapping->broken();
+}
+
+MemoryStatus KeyTable::Register(uint32_t pd, Access access, Translation translation,
+                                uint32_t* key) {
+  if (!AccessConsistent(access) || !TranslationValid(translation) ||
+      !MappingsAllow(translation, access)) {
+    return MemoryStatus::kInvalidArgument;
+  }
+  Entry* entry = Allocate();
+  if (entry == nullptr) return MemoryStatus::kTableFull;
+  entry->kind = Kind::kRegion;
+  entry->pd = pd;
+  entry->access = access;
+  entry->iova = translation.iova;
+  entry->length = translation.length;
+  entry->region = new Region{translation.va, std::move(translation.extents)};
+  RefreshFastPath(entry);
+  *key = entry->key;
+  return MemoryStatus::kOk;
+}
+
+MemoryStatus KeyTable::RegisterNull(uint32_t pd, uint32_t* key) {
+  Entry* entry = Allocate();
+  if (entry == nullptr) return MemoryStatus::kTableFull;
+  entry->kind = Kind::kNull;
+  entry->pd = pd;
+  entry->access = Access::kLocalWrite;
+  entry->iova = 0;
+  entry->length = UINT64_MAX;
+  *key = entry->key;
+  return MemoryStatus::kOk;
+}
+
+MemoryStatus KeyTable::Deregister(uint32_t key, ReleasedMappings* released) {
+  Entry* entry = Find(key);
+  if (entry == nullptr) return MemoryStatus::kBadKey;
+  if (entry->region != nullptr) Release(entry->region->extents, released);
+  Free(entry);
+  return MemoryStatus::kOk;
+}
+
+MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMappings* released) {
+  Entry* entry = Find(key);
+  if (entry == nullptr) return MemoryStatus::kBadKey;
+  if (entry->kind != Kind::kRegion) return MemoryStatus::kInvalidArgument;
+  const Access access = change.access.value_or(entry->access);
+  if (!AccessConsistent(access) ||
+      (change.translation &&
+       (!TranslationValid(*change.translation) || !MappingsAllow(*change.translation, access)))) {
+    return MemoryStatus::kInvalidArgument;
+  }
+  entry->pd = change.pd.value_or(entry->pd);
+  entry->access = access;
+  if (change.translation) {
+    Release(entry->region->extents, released);
+    entry->iova = change.translation->iova;
+    entry->length = change.translation->length;
+    entry->region->va = change.translation->va;
+    entry->region->extents = std::move(change.translation->extents);
+  } else if (Includes(access, Access::kLocalWrite)) {
+    // Write access came with no new translation: what was mapped for reading only goes through
+    // process_vm from now on.
+    for (Extent& extent : entry->region->extents) {
+      if (extent.mapping != nullptr && !extent.mapping->writable()) {
+        released->push_back(std::move(extent.mapping));
+      }
+    }
+  }
+  RefreshFastPath(entry);
+  return MemoryStatus::kOk;
+}
+
+void KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released) {
+  for (uint32_t index = 1; index < next_index_; ++index) {
+    Entry* entry = &chunks_[index >> kChunkBits][index & (kChunkSize - 1)];
+    if (entry->kind != Kind::kRegion) continue;
+    for (Extent& extent : entry->region->extents) {
+      if (extent.mapping != nullptr && Overlaps(extent.va, extent.length, va, length)) {
+        released->push_back(std::move(extent.mapping));
+      }
+    }
+    RefreshFastPath(entry);
+  }
+}
+
+MemoryStatus KeyTable::CheckEntry(const Entry& entry, const AccessContext& context,
+                                  uint64_t address, uint64_t length, Access need) {
+  if (entry.pd != context.pd) return MemoryStatus::kWrongPd;
+  if (!Includes(entry.access, need)) return MemoryStatus::kNoPermission;
+  // An address below iova becomes a huge offset; registration made sure that iova + length does not
+  // wrap.
+  if (!ContainsRange(address - entry.iova, length, entry.length)) return MemoryStatus::kOutOfBounds;
+  return MemoryStatus::kOk;
+}
+
+MemoryStatus KeyTable::Check(uint32_t key, const AccessContext& context, uint64_t address,
+                             uint64_t length, Access need) const {
+  const Entry* entry = Find(key);
+  if (entry == nullptr) return MemoryStatus::kBadKey;
+  return CheckEntry(*entry, context, address, length, need);
+}
+
+MemoryStatus KeyTable::ResolveSlow(const Entry& entry, const AccessContext& context,
+                                   uint64_t address, uint32_t length, Access need,
+                                   SegmentList& out) const {
+  const MemoryStatus status = CheckEntry(entry, context, address, length, need);
+  if (status != MemoryStatus::kOk || length == 0) return status;
+  const uint32_t size_before = out.size();
+  const MemoryStatus appended =
+      entry.kind == Kind::kNull
+          ? AppendNull(need, length, out)
+          : AppendExtents(*entry.region, entry.region->va + (address - entry.iova), length, out);
+  if (appended != MemoryStatus::kOk) out.Truncate(size_before);
+  return appended;
+}
+
+MemoryStatus KeyTable::AppendNull(Access need, uint32_t length, SegmentList& out) {
+  std::byte* backing = need == Access::kNone ? g_null_zeros : g_null_sink;
+  while (length > 0) {
+    const uint32_t piece = std::min(length, kNullBackingSize);
+    if (!out.Append(Segment::Direct(backing, piece, nullptr))) {
+      return MemoryStatus::kTooManySegments;
+    }
+    length -= piece;
+  }
+  return MemoryStatus::kOk;
+}
+
+MemoryStatus KeyTable::AppendExtents(const Region& region, uint64_t va, uint32_t length,
+                                     SegmentList& out) const {
+  if (region.extents.empty()) {
+    return out.Append(Segment::Remote(app_, va, length)) ? MemoryStatus::kOk
+                                                         : MemoryStatus::kTooManySegments;
+  }
+  // The last extent that begins at or before va.
+  auto extent = std::upper_bound(region.extents.begin(), region.extents.end(), va,
+                                 [](uint64_t at, const Extent& e) { return at < e.va; }) -
+                1;
+  while (length > 0) {
+    const uint64_t skip = va - extent->va;
+    const auto piece = static_cast<uint32_t>(std::min<uint64_t>(length, extent->length - skip));
+    const bool direct = extent->mapping != nullptr && !Broken(*extent->mapping);
+    const Segment segment = direct
+                                ? Segment::Direct(extent->mapping->At(extent->file_offset) + skip,
+                                                  piece, extent->mapping->broken())
+                                : Segment::Remote(app_, va, piece);
+    if (!out.Append(segment)) return MemoryStatus::kTooManySegments;
+    va += piece;
+    length -= piece;
+    ++extent;
+  }
+  return MemoryStatus::kOk;
+}
+
+RegionInfo KeyTable::Describe(const Entry& entry) {
+  RegionInfo info{};
+  info.key = entry.key;
+  info.pd = entry.pd;
+  info.access = entry.access;
+  info.null_region = entry.kind == Kind::kNull;
+  info.iova = entry.iova;
+  info.length = entry.length;
+  if (entry.region == nullptr) return info;
+  info.va = entry.region->va;
+  info.extents = static_cast<uint32_t>(entry.region->extents.size());
+  for (const Extent& extent : entry.region->extents) {
+    if (extent.mapping != nullptr && !Broken(*extent.mapping)) info.direct_length += extent.length;
+  }
+  return info;
+}
+
+std::optional<RegionInfo> KeyTable::Info(uint32_t key) const {
+  const Entry* entry = Find(key);
+  return entry == nullptr ? std::nullopt : std::optional(Describe(*entry));
+}
+
+void KeyTable::ForEach(const std::function<void(const RegionInfo&)>& visit) const {
+  for (uint32_t index = 1; index < next_index_; ++index) {
+    const Entry& entry = chunks_[index >> kChunkBits][index & (kChunkSize - 1)];
+    if (entry.key != 0) visit(Describe(entry));
+  }
+}
+
+}  // namespace roci::memory

@@ -1,0 +1,197 @@
+// Mapping of app files in the daemon: which files are safe to map, page rounding, sharing, and
+// map_files.
+#include "memory/mapped_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/fsuid.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstdio>
+
+namespace roci::memory {
+namespace {
+
+// File systems whose page faults end by themselves. Not in linux/magic.h of every version: the
+// values are kernel ABI.
+constexpr uint64_t kXfsMagic = 0x58465342;
+constexpr uint64_t kLocalFileSystems[] = {
+    TMPFS_MAGIC, RAMFS_MAGIC,       HUGETLBFS_MAGIC,  EXT4_SUPER_MAGIC,
+    kXfsMagic,   BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC};
+
+bool IsLocal(uint64_t type) {
+  return std::find(std::begin(kLocalFileSystems), std::end(kLocalFileSystems), type) !=
+         std::end(kLocalFileSystems);
+}
+
+// 0 when the file may be mapped, with the size of its pages.
+int Inspect(int fd, struct stat* file, size_t* page_size) {
+  struct statfs fs;
+  if (fstat(fd, file) != 0 || fstatfs(fd, &fs) != 0) return errno;
+  const auto type = static_cast<uint64_t>(fs.f_type) & 0xFFFFFFFFU;
+  if (!S_ISREG(file->st_mode) || !IsLocal(type)) return EOPNOTSUPP;
+  *page_size = type == HUGETLBFS_MAGIC ? static_cast<size_t>(fs.f_bsize)
+                                       : static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return 0;
+}
+
+bool CanShrink(int fd) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals < 0 || (seals & F_SEAL_SHRINK) == 0;
+}
+
+// A sealed file cannot shrink, but pages past its end were never there.
+bool EndsBefore(const struct stat& file, uint64_t end) {
+  return static_cast<uint64_t>(file.st_size) < end;
+}
+
+// Sets this thread's file-system identity and gives the old one back.
+class ScopedFsIdentity {
+ public:
+  ScopedFsIdentity(uid_t uid, gid_t gid) : uid_(setfsuid(uid)), gid_(setfsgid(gid)) {
+    ok_ = static_cast<uid_t>(setfsuid(static_cast<uid_t>(-1))) == uid &&
+          static_cast<gid_t>(setfsgid(static_cast<gid_t>(-1))) == gid;
+  }
+  ~ScopedFsIdentity() {
+    setfsuid(static_cast<uid_t>(uid_));
+    setfsgid(static_cast<gid_t>(gid_));
+  }
+  ScopedFsIdentity(const ScopedFsIdentity&) = delete;
+  ScopedFsIdentity& operator=(const ScopedFsIdentity&) = delete;
+  bool ok() const { return ok_; }
+
+ private:
+  int uid_;
+  int gid_;
+  bool ok_;
+};
+
+// Drops this thread's supplementary groups (the raw call: glibc's would change every thread) and
+// gives them back.
+class ScopedNoGroups {
+ public:
+  ScopedNoGroups() {
+    count_ = getgroups(kMaxGroups, groups_);
+    ok_ = count_ == 0 || (count_ > 0 && syscall(SYS_setgroups, 0, nullptr) == 0);
+  }
+  ~ScopedNoGroups() {
+    if (ok_ && count_ > 0) syscall(SYS_setgroups, count_, groups_);
+  }
+  ScopedNoGroups(const ScopedNoGroups&) = delete;
+  ScopedNoGroups& operator=(const ScopedNoGroups&) = delete;
+  bool ok() const { return ok_; }
+
+ private:
+  static constexpr int kMaxGroups = 256;
+  gid_t groups_[kMaxGroups];
+  int count_;
+  bool ok_;
+};
+
+}  // namespace
+
+std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t length, bool writable,
+                                            int* error) {
+  struct stat file;
+  size_t page_size = 0;
+  *error = Inspect(fd, &file, &page_size);
+  if (*error != 0) return nullptr;
+  uint64_t end = 0;
+  if (length == 0 || __builtin_add_overflow(offset, length, &end) ||
+      __builtin_add_overflow(end, page_size - 1, &end) || end > INT64_MAX) {
+    *error = EINVAL;
+    return nullptr;
+  }
+  end &= ~(page_size - 1);
+  const uint64_t begin = offset & ~(page_size - 1);
+  void* base = mmap(nullptr, end - begin, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+                    fd, static_cast<off_t>(begin));
+  if (base == MAP_FAILED) {
+    *error = errno;
+    return nullptr;
+  }
+  madvise(base, end - begin, MADV_DONTFORK);
+  madvise(base, end - begin, MADV_DONTDUMP);
+  std::shared_ptr<MappedFile> mapped(new MappedFile);
+  mapped->base_ = static_cast<std::byte*>(base);
+  mapped->offset_ = begin;
+  mapped->length_ = end - begin;
+  mapped->device_ = file.st_dev;
+  mapped->inode_ = file.st_ino;
+  mapped->writable_ = writable;
+  // hugetlb pages can be missing even where the file is sealed: the pool may be empty when one is
+  // first touched.
+  const bool huge = page_size != static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (huge || CanShrink(fd) || EndsBefore(file, end)) {
+    mapped->guard_ = SigbusGuard::Add(base, end - begin, page_size);
+    if (mapped->guard_ == nullptr) {
+      *error = ENOSPC;
+      return nullptr;
+    }
+  }
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  // In this order the guard never covers addresses that another mapping may have taken over.
+  if (guard_ != nullptr) SigbusGuard::Remove(guard_);
+  if (base_ != nullptr) munmap(base_, length_);
+}
+
+std::byte* MappedFile::At(uint64_t offset) const {
+  assert(Covers(offset, 1));
+  return base_ + (offset - offset_);
+}
+
+bool MappedFile::Covers(uint64_t offset, uint64_t length) const {
+  return offset >= offset_ && offset - offset_ <= length_ && length <= length_ - (offset - offset_);
+}
+
+std::shared_ptr<MappedFile> FileMappings::Map(int fd, uint64_t offset, uint64_t length,
+                                              bool writable, int* error) {
+  std::erase_if(known_, [](const auto& weak) { return weak.expired(); });
+  struct stat file;
+  if (fstat(fd, &file) != 0) {
+    *error = errno;
+    return nullptr;
+  }
+  for (const auto& weak : known_) {
+    auto mapped = weak.lock();
+    if (mapped != nullptr && mapped->device_ == file.st_dev && mapped->inode_ == file.st_ino &&
+        mapped->Covers(offset, length) && mapped->writable_ == writable &&
+        (mapped->sealed() || !mapped->broken()->load(std::memory_order_relaxed))) {
+      *error = 0;
+      return mapped;
+    }
+  }
+  auto mapped = MappedFile::Map(fd, offset, length, writable, error);
+  if (mapped != nullptr) known_.push_back(mapped);
+  return mapped;
+}
+
+int OpenMappingOf(pid_t pid, uid_t uid, gid_t gid, uint64_t begin, uint64_t end, bool writable,
+                  int* error) {
+  char path[96];
+  std::snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", static_cast<int>(pid),
+                static_cast<unsigned long long>(begin), static_cast<unsigned long long>(end));
+  // Root may follow map_files links; the file behind is opened with the app's own rights, else an
+  // app could have a file that it may only read written for it.
+  const ScopedNoGroups groups;
+  const ScopedFsIdentity identity(uid, gid);
+  if (!groups.ok() || !identity.ok()) {
+    *error = EPERM;
+    return -1;
+  }
+  const int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  *error = fd < 0 ? errno : 0;
+  return fd;
+}
+
+}  // namespace roci::memory

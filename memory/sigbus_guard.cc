@@ -1,0 +1,119 @@
+// The SIGBUS handler and its table. Everything the handler touches is a lock-free atomic in static
+// storage.
+#include "memory/sigbus_guard.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <mutex>
+
+namespace roci::memory {
+namespace {
+
+constinit SigbusGuard::Range g_ranges[SigbusGuard::kCapacity];
+constinit std::atomic<uint32_t> g_range_limit{0};  // slots from here on were never used
+constinit std::atomic<uint64_t> g_faults{0};
+constinit std::mutex g_mutex;  // writers only
+bool g_installed = false;      // under g_mutex
+struct sigaction g_previous;   // written once, before the handler can run
+
+static_assert(std::atomic<uintptr_t>::is_always_lock_free);
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+SigbusGuard::Range* FindRange(uintptr_t address) {
+  const uint32_t limit = g_range_limit.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < limit; ++i) {
+    SigbusGuard::Range& range = g_ranges[i];
+    const uintptr_t begin = range.begin.load(std::memory_order_acquire);
+    if (begin != 0 && address >= begin && address < range.end.load(std::memory_order_relaxed)) {
+      return &range;
+    }
+  }
+  return nullptr;
+}
+
+// Puts zeros where the page is missing, so that the interrupted copy can go on and find out
+// afterwards.
+bool Survive(uintptr_t address) {
+  SigbusGuard::Range* range = FindRange(address);
+  if (range == nullptr) return false;
+  range->broken.store(true, std::memory_order_relaxed);
+  const size_t page_size = range->page_size.load(std::memory_order_relaxed);
+  void* page = reinterpret_cast<void*>(address & ~(page_size - 1));
+  if (mmap(page, page_size, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
+    return false;
+  }
+  g_faults.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+// Not ours: as if this handler were not there.
+void PassOn(int signal_number, siginfo_t* info, void* context) {
+  if ((g_previous.sa_flags & SA_SIGINFO) != 0) {
+    g_previous.sa_sigaction(signal_number, info, context);
+  } else if (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN) {
+    g_previous.sa_handler(signal_number);
+  } else {
+    // The access happens again after the return and then ends the process. A SIGBUS that someone
+    // sent has no access to repeat, so it is sent again.
+    signal(SIGBUS, SIG_DFL);
+    if (info->si_code <= 0) raise(SIGBUS);
+  }
+}
+
+void OnSigbus(int signal_number, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  // Codes above 0 come from the kernel and carry an address.
+  if (info->si_code <= 0 || !Survive(reinterpret_cast<uintptr_t>(info->si_addr))) {
+    PassOn(signal_number, info, context);
+  }
+  errno = saved_errno;
+}
+
+bool InstallLocked() {
+  if (g_installed) return true;
+  struct sigaction action = {};
+  action.sa_sigaction = OnSigbus;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  if (sigaction(SIGBUS, nullptr, &g_previous) != 0 || sigaction(SIGBUS, &action, nullptr) != 0) {
+    return false;
+  }
+  g_installed = true;
+  return true;
+}
+
+SigbusGuard::Range* TakeSlotLocked() {
+  const uint32_t limit = g_range_limit.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < limit; ++i) {
+    if (g_ranges[i].begin.load(std::memory_order_relaxed) == 0) return &g_ranges[i];
+  }
+  if (limit == SigbusGuard::kCapacity) return nullptr;
+  g_range_limit.store(limit + 1, std::memory_order_release);
+  return &g_ranges[limit];
+}
+
+}  // namespace
+
+SigbusGuard::Range* SigbusGuard::Add(void* begin, size_t length, size_t page_size) {
+  const std::lock_guard lock(g_mutex);
+  Range* range = InstallLocked() ? TakeSlotLocked() : nullptr;
+  if (range == nullptr) return nullptr;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
+  range->end.store(address + length, std::memory_order_relaxed);
+  range->page_size.store(page_size, std::memory_order_relaxed);
+  range->broken.store(false, std::memory_order_relaxed);
+  range->begin.store(address, std::memory_order_release);
+  return range;
+}
+
+void SigbusGuard::Remove(Range* range) {
+  const std::lock_guard lock(g_mutex);
+  range->begin.store(0, std::memory_order_release);
+}
+
+uint64_t SigbusGuard::faults() { return g_faults.load(std::memory_order_relaxed); }
+
+}  // namespace roci::memory
