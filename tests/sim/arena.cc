@@ -1,6 +1,7 @@
 // Regions, guards and keys of a simulated program.
 #include "tests/sim/arena.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-// The memory of one simulated program: regions with guard bands between them, reached by the real key table.
+// The memory of one simulated program: regions with guard bands between them, reached by the real
+// key table.
 #pragma once
 
 #include <array>
@@ -13,17 +14,17 @@
 namespace roci::sim {
 
 enum RegionName : uint32_t {
-  kSource,   // read by SENDs and WRITEs, local read only
-  kTarget,   // written by the peer's WRITEs, read by its READs
-  kReceive,  // receive buffers
-  kLanding,  // where READ and atomic results go
-  kAtomics,  // words for the peer's atomics
+  kSource,    // read by SENDs and WRITEs, local read only
+  kTarget,    // written by the peer's WRITEs, read by its READs
+  kReceive,   // receive buffers
+  kLanding,   // where READ and atomic results go
+  kAtomics,   // words for the peer's atomics
   kReadOnly,  // granted for remote read only
   kRegionCount,
 };
 
-// Addresses are the simulated program's own, far away from this process's. One arena is reused for many runs: Reset
-// fills every region anew and gives fresh keys.
+// Addresses are the simulated program's own, far away from this process's. One arena is reused for
+// many runs: Reset fills every region anew and gives fresh keys.
 class Arena {
  public:
   static constexpr uint32_t kPd = 7;
@@ -44,7 +45,8 @@ class Arena {
 
  private:
   static constexpr uint64_t kBase = 0x7000'0000'0000;
-  static constexpr std::array<uint64_t, kRegionCount> kSizes = {65536, 65536, 65536, 65536, 512, 4096};
+  static constexpr std::array<uint64_t, kRegionCount> kSizes = {65536, 65536, 65536,
+                                                                65536, 512,   4096};
 
   void Register(RegionName region, memory::Access access, Random& random);
 

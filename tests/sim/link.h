@@ -17,10 +17,10 @@ struct LinkFaults {
   uint32_t loss = 0;
   uint32_t duplicate = 0;
   uint32_t corrupt = 0;
-  uint32_t reorder = 0;        // how often a frame gets `reorder_delay_ns` more
+  uint32_t reorder = 0;  // how often a frame gets `reorder_delay_ns` more
   uint64_t reorder_delay_ns = 0;
-  uint64_t delay_ns = 1000;    // of every frame
-  uint64_t jitter_ns = 0;      // 0..jitter_ns more
+  uint64_t delay_ns = 1000;  // of every frame
+  uint64_t jitter_ns = 0;    // 0..jitter_ns more
 };
 
 // One direction. Frames with the same delivery time come out in the order in which they went in.

@@ -38,8 +38,8 @@ MemoryStatus SimHost::Walk(std::span<const roce::Sge> sges, uint32_t offset, uin
       continue;
     }
     const uint32_t piece = std::min(length, sge.length - offset);
-    const MemoryStatus status = arena_->keys().Resolve(sge.lkey.value(), context_, sge.va + offset,
-                                                       piece, access, out);
+    const MemoryStatus status =
+        arena_->keys().Resolve(sge.lkey.value(), context_, sge.va + offset, piece, access, out);
     if (status != MemoryStatus::kOk) return status;
     offset = 0;
     length -= piece;
@@ -72,6 +72,14 @@ MemoryStatus SimHost::ResolveRemote(roce::Key key, uint64_t va, uint32_t length,
                                     memory::Access access, memory::SegmentList& out) {
   return arena_->keys().Resolve(key.value(), context_, va, length, access, out);
 }
+
+MemoryStatus SimHost::CheckRemote(roce::Key key, uint64_t va, uint32_t length,
+                                  memory::Access access) {
+  return arena_->keys().Check(key.value(), context_, va, length, access);
+}
+
+// No windows here yet.
+MemoryStatus SimHost::Invalidate(roce::Key) { return MemoryStatus::kBadKey; }
 
 MemoryStatus SimHost::Place(const memory::SegmentList& segments, std::span<const std::byte> bytes) {
   return memory::CopyIn(segments, bytes);

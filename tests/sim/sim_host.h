@@ -50,6 +50,9 @@ class SimHost {
                                    memory::SegmentList& out);
   memory::MemoryStatus ResolveRemote(roce::Key key, uint64_t va, uint32_t length,
                                      memory::Access access, memory::SegmentList& out);
+  memory::MemoryStatus CheckRemote(roce::Key key, uint64_t va, uint32_t length,
+                                   memory::Access access);
+  memory::MemoryStatus Invalidate(roce::Key key);
   memory::MemoryStatus Place(const memory::SegmentList& segments, std::span<const std::byte> bytes);
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original);

@@ -1,0 +1,155 @@
+// Frames between two simulated nodes: encoded, harmed, parsed, handled.
+#include "tests/sim/pair.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "memory/copy.h"
+#include "roce/parse.h"
+#include "roce/qp_inl.h"
+
+template class roci::roce::Qp<roci::sim::SimHost>;
+
+namespace roci::sim {
+namespace {
+
+roce::QpConfig Config(uint32_t qpn, const Connection& connection) {
+  roce::QpConfig config;
+  config.qpn = roce::Qpn(qpn);
+  config.limits = connection.limits;
+  return config;
+}
+
+roce::Gid Address(int node, bool ipv6) {
+  const auto last = static_cast<uint8_t>(node + 1);
+  if (!ipv6) return roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, last}});
+  roce::Gid gid;
+  gid.bytes[0] = 0xFD;
+  gid.bytes[15] = last;
+  return gid;
+}
+
+constexpr uint32_t kFirstQpn = 0x100;
+
+}  // namespace
+
+Pair::Node::Node(const roce::QpConfig& config, uint32_t record_count, Arena* memory)
+    : arena(memory),
+      host(memory, config.qpn.value()),
+      records(record_count),
+      resources(config.limits.max_dest_rd_atomic),
+      qp(config, records, resources) {}
+
+Pair::Pair(const Connection& connection, Arena* left, Arena* right)
+    : nodes_{Node(Config(kFirstQpn, connection), connection.records, left),
+             Node(Config(kFirstQpn + 1, connection), connection.records, right)},
+      buffer_(roce::kMaxFrameBytes) {
+  Connect(0, connection);
+  Connect(1, connection);
+}
+
+void Pair::Connect(int node, const Connection& connection) {
+  Node& self = nodes_[static_cast<size_t>(node)];
+  roce::Path path;
+  path.src_mac.bytes = {2, 0, 0, 0, 0, static_cast<uint8_t>(node + 1)};
+  path.dst_mac.bytes = {2, 0, 0, 0, 0, static_cast<uint8_t>(2 - node)};
+  path.src_gid = Address(node, connection.ipv6);
+  path.dst_gid = Address(1 - node, connection.ipv6);
+  path.udp_src_port = 0xC123;
+  self.frame = roce::FrameTemplate(path);
+
+  using namespace roce;
+  QpAttributes attributes;
+  attributes.port = 1;
+  attributes.access_flags = kQpAccessRemoteWrite | kQpAccessRemoteRead | kQpAccessRemoteAtomic;
+  attributes.path_mtu = connection.mtu;
+  attributes.dest_qpn = Qpn(kFirstQpn + 1 - static_cast<uint32_t>(node));
+  attributes.rq_psn = connection.first_psn[static_cast<size_t>(1 - node)];
+  attributes.sq_psn = connection.first_psn[static_cast<size_t>(node)];
+  attributes.max_rd_atomic = connection.max_rd_atomic;
+  attributes.max_dest_rd_atomic = connection.max_rd_atomic;
+  attributes.min_rnr_timer = connection.min_rnr_timer;
+  attributes.timeout = connection.timeout;
+  attributes.retry_count = connection.retry_count;
+  attributes.rnr_retry = connection.rnr_retry;
+  const auto modify = [&](QpState state, uint32_t mask) {
+    attributes.state = state;
+    if (self.qp.Modify(self.host, now_, attributes, mask | kAttrState) != ModifyResult::kOk)
+      abort();
+  };
+  modify(QpState::kInit, kAttrPkeyIndex | kAttrPort | kAttrAccessFlags);
+  modify(QpState::kRtr, kAttrAddressVector | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn |
+                            kAttrMaxDestRdAtomic | kAttrMinRnrTimer);
+  modify(QpState::kRts,
+         kAttrTimeout | kAttrRetryCount | kAttrRnrRetry | kAttrSqPsn | kAttrMaxRdAtomic);
+}
+
+void Pair::SetFaults(const LinkFaults& faults) {
+  for (Node& node : nodes_) node.out.set_faults(faults);
+}
+
+void Pair::Work(int node, Random& random) {
+  Node& self = nodes_[static_cast<size_t>(node)];
+  self.qp.HandleWork(self.host, now_);
+  Transmit(node, random);
+}
+
+bool Pair::Step(Random& random, roce::TimeNs until) {
+  roce::TimeNs next = until;
+  for (const Node& node : nodes_) {
+    next = std::min({next, node.out.NextDelivery(), node.qp.NextTimeout()});
+  }
+  if (next == until) {
+    if (until != roce::kNever) now_ = std::max(now_, until);
+    return false;
+  }
+  now_ = std::max(now_, next);
+  for (int node = 0; node < 2; ++node) {
+    Node& self = nodes_[static_cast<size_t>(node)];
+    if (self.out.NextDelivery() <= now_) {
+      Deliver(1 - node, random);
+      return true;
+    }
+    if (self.qp.NextTimeout() <= now_) {
+      self.qp.HandleTimeout(self.host, now_);
+      Transmit(node, random);
+      return true;
+    }
+  }
+  return true;
+}
+
+// Sometimes several frames are handled before the answers go out, as in a burst.
+void Pair::Deliver(int to, Random& random) {
+  Node& from = nodes_[static_cast<size_t>(1 - to)];
+  Node& self = nodes_[static_cast<size_t>(to)];
+  const uint64_t burst = random.Between(1, 4);
+  for (uint64_t i = 0; i < burst && from.out.NextDelivery() <= now_; ++i) {
+    const std::vector<std::byte> frame = from.out.Take();
+    if (roce::ParsePacket(frame, packet_) != roce::DropReason::kNone) {
+      ++dropped_;
+      continue;
+    }
+    if (packet_.dest_qpn != self.qp.qpn()) abort();  // the ICRC lets no other number through
+    self.qp.HandlePacket(self.host, now_, packet_);
+  }
+  Transmit(to, random);
+}
+
+void Pair::Transmit(int node, Random& random) {
+  Node& self = nodes_[static_cast<size_t>(node)];
+  roce::TxPacket packet;
+  memory::SegmentList payload;
+  for (;;) {
+    payload.Clear();
+    if (!self.qp.PollTransmit(self.host, now_, packet, payload)) return;
+    std::byte* place = roce::StartFrame(self.frame, packet, 0, buffer_.data());
+    if (memory::CopyOut(payload, {place, packet.payload_length}) != memory::MemoryStatus::kOk) {
+      abort();  // the memory of a simulated program never faults here
+    }
+    const uint32_t length = roce::FinishFrame(self.frame, packet, buffer_.data());
+    self.out.Send(now_, {buffer_.begin(), buffer_.begin() + length}, random);
+  }
+}
+
+}  // namespace roci::sim

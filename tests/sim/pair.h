@@ -1,0 +1,73 @@
+// Two nodes, each with one queue pair, joined by two faulty links, and the clock that drives them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "roce/frame.h"
+#include "roce/qp.h"
+#include "tests/sim/arena.h"
+#include "tests/sim/link.h"
+#include "tests/sim/random.h"
+#include "tests/sim/sim_host.h"
+
+namespace roci::sim {
+
+// What both ends of a connection agree on, as two programs would through ibv_modify_qp.
+struct Connection {
+  roce::PathMtu mtu = roce::PathMtu::k1024;
+  roce::QpLimits limits;
+  uint8_t timeout = 10;
+  uint8_t retry_count = 7;
+  uint8_t rnr_retry = 7;
+  uint8_t min_rnr_timer = 1;
+  uint8_t max_rd_atomic = 4;
+  uint32_t records = 32;  // in-flight records of each requester, a power of two
+  bool ipv6 = false;
+  std::array<roce::Psn, 2> first_psn;  // of the requests that node 0, node 1 sends
+};
+
+class Pair {
+ public:
+  Pair(const Connection& connection, Arena* left, Arena* right);
+
+  SimHost& host(int node) { return nodes_[static_cast<size_t>(node)].host; }
+  roce::Qp<SimHost>& qp(int node) { return nodes_[static_cast<size_t>(node)].qp; }
+  Arena& arena(int node) { return *nodes_[static_cast<size_t>(node)].arena; }
+  roce::TimeNs now() const { return now_; }
+
+  // Both directions.
+  void SetFaults(const LinkFaults& faults);
+  // The program rang the doorbell.
+  void Work(int node, Random& random);
+  // Moves the clock to the next event and handles it. False if nothing will ever happen again by
+  // itself or nothing happens before `until`; the clock then stands at `until` if that is not
+  // kNever.
+  bool Step(Random& random, roce::TimeNs until);
+  uint64_t frames_dropped() const { return dropped_; }
+
+ private:
+  struct Node {
+    Node(const roce::QpConfig& config, uint32_t record_count, Arena* memory);
+    Arena* arena;
+    SimHost host;
+    std::vector<roce::SendRecord> records;
+    std::vector<roce::ResponderResource> resources;
+    roce::Qp<SimHost> qp;
+    roce::FrameTemplate frame;
+    Link out;
+  };
+
+  void Connect(int node, const Connection& connection);
+  void Deliver(int to, Random& random);
+  void Transmit(int node, Random& random);
+
+  std::array<Node, 2> nodes_;
+  roce::TimeNs now_ = 1;
+  uint64_t dropped_ = 0;
+  roce::Packet packet_;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace roci::sim

@@ -1,0 +1,188 @@
+// Reliable connections under loss, reordering, duplication, corruption and delay, over many seeds.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tests/sim/pair.h"
+#include "tests/sim/workload.h"
+
+namespace roci::sim {
+namespace {
+
+using roce::CompletionStatus;
+using roce::QpState;
+
+// Seeds that once failed, so that they are never forgotten.
+constexpr uint64_t kRegressions[] = {0};
+
+uint64_t SeedCount() {
+  const char* text = std::getenv("ROCI_SIM_SEEDS");
+  return text == nullptr ? 10000 : std::strtoull(text, nullptr, 10);
+}
+
+Arena* ArenaOf(int node) {
+  static Arena arenas[2];
+  return &arenas[node];
+}
+
+Connection RandomConnection(Random& random) {
+  Connection connection;
+  connection.mtu = static_cast<roce::PathMtu>(random.Between(1, 5));
+  connection.limits.window_packets = static_cast<uint32_t>(random.Between(2, 128));
+  connection.limits.ack_every_packets =
+      static_cast<uint16_t>(random.Between(1, connection.limits.window_packets));
+  connection.timeout = static_cast<uint8_t>(random.Between(8, 12));
+  connection.min_rnr_timer = static_cast<uint8_t>(random.Between(1, 8));
+  connection.max_rd_atomic = static_cast<uint8_t>(random.Between(1, 16));
+  connection.records = 1U << random.Between(0, 6);
+  connection.ipv6 = random.Chance(500);
+  for (roce::Psn& psn : connection.first_psn) {
+    psn = random.Chance(400) ? roce::Psn(0xFFFFFF) - static_cast<uint32_t>(random.Below(40))
+                             : roce::Psn(static_cast<uint32_t>(random.Next()));
+  }
+  return connection;
+}
+
+LinkFaults RandomFaults(Random& random) {
+  LinkFaults faults;
+  faults.delay_ns = random.Between(200, 5000);
+  if (random.Chance(150)) return faults;  // a perfect cable
+  const auto some = [&](uint32_t most) {
+    return random.Chance(500) ? static_cast<uint32_t>(random.Below(most)) : 0;
+  };
+  faults.loss = some(120);
+  faults.duplicate = some(200);
+  faults.corrupt = some(100);
+  faults.reorder = some(200);
+  faults.reorder_delay_ns = random.Between(500, 200000);
+  faults.jitter_ns = random.Chance(500) ? random.Below(20000) : 0;
+  return faults;
+}
+
+// One run: random work in both directions over faulty links that become perfect after a while.
+class Run {
+ public:
+  explicit Run(uint64_t seed) : random_(seed) {
+    for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random_);
+    const Connection connection = RandomConnection(random_);
+    pair_ = std::make_unique<Pair>(connection, ArenaOf(0), ArenaOf(1));
+    pair_->SetFaults(RandomFaults(random_));
+    for (int node = 0; node < 2; ++node) {
+      WorkloadShape shape;
+      shape.requests = static_cast<uint32_t>(random_.Between(node == 0 ? 1 : 0, 24));
+      shape.mtu_bytes = roce::PathMtuBytes(connection.mtu);
+      shape.max_message_bytes = std::min<uint32_t>(20000, shape.mtu_bytes * 24);
+      shape.outstanding = static_cast<uint32_t>(random_.Between(1, 20));
+      work_[node].emplace(shape, &pair_->host(node), ArenaOf(node), &pair_->host(1 - node),
+                          ArenaOf(1 - node));
+    }
+    faults_end_ = random_.Between(1000, 5'000'000);
+  }
+
+  // What went wrong, if anything.
+  std::optional<std::string> Go() {
+    constexpr int kMaxSteps = 400000;
+    for (int step = 0; step < kMaxSteps; ++step) {
+      if (auto wrong = StepOnce()) return wrong;
+      if (pair_->now() >= faults_end_) pair_->SetFaults(LinkFaults{});
+      if (work_[0]->failed() || work_[1]->failed()) return CheckFailure();
+      if (work_[0]->Done() && work_[1]->Done() && !progressed_) return CheckEnd();
+    }
+    return "does not finish: " + std::to_string(pair_->now()) + " ns of simulated time";
+  }
+
+ private:
+  std::optional<std::string> StepOnce() {
+    for (int node = 0; node < 2; ++node) {
+      work_[node]->Post(random_);
+      pair_->Work(node, random_);
+    }
+    const bool unposted = work_[0]->HasUnpostedWork() || work_[1]->HasUnpostedWork();
+    const roce::TimeNs until = unposted ? pair_->now() + random_.Between(1, 3000) : roce::kNever;
+    progressed_ = pair_->Step(random_, until);
+    for (int node = 0; node < 2; ++node) {
+      if (auto wrong = work_[node]->Check()) return wrong;
+      if (!ArenaOf(node)->GuardsIntact()) return std::string("wrote outside of a region");
+    }
+    if (!progressed_ && !unposted && !(work_[0]->Done() && work_[1]->Done())) {
+      return std::string("stuck: nothing in flight, no timer, and requests left");
+    }
+    return std::nullopt;
+  }
+
+  // Only a link that lost too much may fail a request, and then as hardware would.
+  std::optional<std::string> CheckFailure() {
+    for (int node = 0; node < 2; ++node) {
+      if (!work_[node]->failed()) continue;
+      if (work_[node]->error() != CompletionStatus::kRetryExceeded) {
+        return "request failed with status " +
+               std::to_string(static_cast<int>(work_[node]->error()));
+      }
+      if (pair_->qp(node).state() != QpState::kErr) return std::string("failed, but not in ERR");
+    }
+    gave_up_ = true;
+    return std::nullopt;
+  }
+
+  std::optional<std::string> CheckEnd() {
+    for (int node = 0; node < 2; ++node) {
+      if (auto wrong = work_[node]->CheckFinal()) return wrong;
+      if (pair_->qp(node).state() != QpState::kRts) return std::string("not in RTS at the end");
+      if (pair_->qp(node).NextTimeout() != roce::kNever)
+        return std::string("a timer runs while idle");
+      const auto& events = pair_->host(node).events();
+      for (roce::QpEvent event : events) {
+        if (event != roce::QpEvent::kCommunicationEstablished)
+          return std::string("unexpected event");
+      }
+    }
+    return std::nullopt;
+  }
+
+ public:
+  bool gave_up() const { return gave_up_; }
+
+ private:
+  Random random_;
+  std::unique_ptr<Pair> pair_;
+  std::optional<Workload> work_[2];
+  roce::TimeNs faults_end_ = 0;
+  bool progressed_ = false;
+  bool gave_up_ = false;
+};
+
+TEST(RcSimulation, RegressionSeeds) {
+  for (uint64_t seed : kRegressions) {
+    Run run(seed);
+    const std::optional<std::string> wrong = run.Go();
+    EXPECT_FALSE(wrong.has_value()) << "seed " << seed << ": " << *wrong;
+  }
+}
+
+// ROCI_SIM_SEEDS sets how many seeds (default 10000), ROCI_SIM_FIRST_SEED where they begin.
+TEST(RcSimulation, EverythingCompletesOnceAndInOrder) {
+  const char* first_text = std::getenv("ROCI_SIM_FIRST_SEED");
+  const uint64_t first = first_text == nullptr ? 1 : std::strtoull(first_text, nullptr, 10);
+  const uint64_t count = SeedCount();
+  printf("seeds %llu to %llu\n", static_cast<unsigned long long>(first),
+         static_cast<unsigned long long>(first + count - 1));
+  uint64_t gave_up = 0;
+  int failures = 0;
+  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
+    Run run(seed);
+    const std::optional<std::string> wrong = run.Go();
+    if (run.gave_up()) ++gave_up;
+    if (wrong) {
+      ++failures;
+      ADD_FAILURE() << "seed " << seed << ": " << *wrong;
+    }
+  }
+  // Retry exceeded needs eight losses in a row: rare, or something is broken.
+  EXPECT_LE(gave_up * 100, count) << "too many connections gave up";
+}
+
+}  // namespace
+}  // namespace roci::sim
