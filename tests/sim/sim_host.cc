@@ -87,18 +87,14 @@ MemoryStatus SimHost::Place(const memory::SegmentList& segments, std::span<const
 
 MemoryStatus SimHost::AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                         uint64_t swap, uint64_t& original) {
-  memory::SegmentList list;
-  list.Append(segment);
-  const memory::AtomicResult result = memory::CompareAndSwap(list, compare, swap);
+  const memory::AtomicResult result = memory::CompareAndSwap(segment, compare, swap);
   original = result.original;
   return result.status;
 }
 
 MemoryStatus SimHost::AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
                                      uint64_t& original) {
-  memory::SegmentList list;
-  list.Append(segment);
-  const memory::AtomicResult result = memory::FetchAndAdd(list, add);
+  const memory::AtomicResult result = memory::FetchAndAdd(segment, add);
   original = result.original;
   return result.status;
 }
