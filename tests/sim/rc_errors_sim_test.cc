@@ -1,0 +1,282 @@
+// What a request that must fail does to both ends, in the middle of good ones and over faulty
+// links.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/pair.h"
+
+namespace roci::sim {
+namespace {
+
+using roce::CompletionStatus;
+using roce::QpState;
+using roce::WorkOpcode;
+
+struct ErrorCase {
+  const char* name;
+  // Makes the bad request out of a good one-SGE SEND of 64 bytes from kSource.
+  std::function<void(PostedSend&, Arena& self, Arena& peer)> spoil;
+  CompletionStatus status;       // of the bad request
+  CompletionStatus peer_status;  // first failed receive at the peer; kSuccess: none but flushes
+  QpState peer_state;
+};
+
+void MakeRemote(PostedSend& post, WorkOpcode opcode, uint64_t va, uint32_t key) {
+  post.wqe.opcode = opcode;
+  post.wqe.remote_va = va;
+  post.wqe.rkey = roce::Key(key);
+}
+
+void SetSge(PostedSend& post, uint64_t va, uint32_t length, uint32_t key) {
+  post.sges = {roce::Sge{va, length, roce::Key(key)}};
+  post.wqe.first_sge = post.sges.front();
+  post.wqe.num_sge = 1;
+  post.wqe.length = length;
+}
+
+void MakeAtomic(PostedSend& post, Arena& self, uint64_t va, uint32_t key) {
+  MakeRemote(post, WorkOpcode::kFetchAdd, va, key);
+  SetSge(post, self.va(kLanding), 8, self.key(kLanding));
+}
+
+constexpr uint32_t kRecvBytes = 256;
+
+std::vector<ErrorCase> Cases() {
+  using S = CompletionStatus;
+  return {
+      {"WriteBadKey",
+       [](PostedSend& p, Arena&, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaWrite, peer.va(kTarget), peer.key(kTarget) ^ 0x55);
+       },
+       S::kRemoteAccessError, S::kSuccess, QpState::kErr},
+      {"WriteOutOfBounds",
+       [](PostedSend& p, Arena&, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaWrite, peer.va(kTarget) + peer.size(kTarget) - 63,
+                    peer.key(kTarget));
+       },
+       S::kRemoteAccessError, S::kSuccess, QpState::kErr},
+      {"LongWriteWhoseEndIsOutOfBounds",
+       [](PostedSend& p, Arena& self, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaWrite, peer.va(kTarget) + peer.size(kTarget) - 9000,
+                    peer.key(kTarget));
+         SetSge(p, self.va(kSource), 9001, self.key(kSource));
+       },
+       S::kRemoteAccessError, S::kSuccess, QpState::kErr},
+      {"WriteWithoutPermission",
+       [](PostedSend& p, Arena&, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaWrite, peer.va(kReadOnly), peer.key(kReadOnly));
+       },
+       S::kRemoteAccessError, S::kSuccess, QpState::kErr},
+      {"ReadWithoutPermission",
+       [](PostedSend& p, Arena& self, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaRead, peer.va(kSource), peer.key(kSource));
+         SetSge(p, self.va(kLanding), 64, self.key(kLanding));
+       },
+       S::kRemoteAccessError, S::kSuccess, QpState::kErr},
+      {"ReadOutOfBounds",
+       [](PostedSend& p, Arena& self, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaRead, peer.va(kReadOnly) + 1, peer.key(kReadOnly));
+         SetSge(p, self.va(kLanding), 4096, self.key(kLanding));
+       },
+       S::kRemoteAccessError, S::kSuccess, QpState::kErr},
+      {"AtomicWithoutPermission",
+       [](PostedSend& p, Arena& self, Arena& peer) {
+         MakeAtomic(p, self, peer.va(kTarget), peer.key(kTarget));
+       },
+       S::kRemoteAccessError, S::kSuccess, QpState::kErr},
+      {"AtomicMisaligned",
+       [](PostedSend& p, Arena& self, Arena& peer) {
+         MakeAtomic(p, self, peer.va(kAtomics) + 4, peer.key(kAtomics));
+       },
+       S::kRemoteInvalidRequest, S::kSuccess, QpState::kErr},
+      {"SendTooLongForTheReceive",
+       [](PostedSend& p, Arena& self, Arena&) {
+         SetSge(p, self.va(kSource), kRecvBytes + 1, self.key(kSource));
+       },
+       S::kRemoteInvalidRequest, S::kLocalLengthError, QpState::kErr},
+      {"SendOfManyPacketsTooLongForTheReceive",
+       [](PostedSend& p, Arena& self, Arena&) {
+         SetSge(p, self.va(kSource), 20000, self.key(kSource));
+       },
+       S::kRemoteInvalidRequest, S::kLocalLengthError, QpState::kErr},
+      {"BadLocalKey",
+       [](PostedSend& p, Arena& self, Arena&) {
+         SetSge(p, self.va(kSource), 64, self.key(kSource) ^ 0x55);
+       },
+       S::kLocalProtectionError, S::kSuccess, QpState::kRts},
+      {"LocalOutOfBounds",
+       [](PostedSend& p, Arena& self, Arena&) {
+         SetSge(p, self.va(kSource) + self.size(kSource) - 63, 64, self.key(kSource));
+       },
+       S::kLocalProtectionError, S::kSuccess, QpState::kRts},
+      {"ReadIntoReadOnlyMemory",
+       [](PostedSend& p, Arena& self, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaRead, peer.va(kReadOnly), peer.key(kReadOnly));
+         SetSge(p, self.va(kSource), 64, self.key(kSource));
+       },
+       S::kLocalProtectionError, S::kSuccess, QpState::kRts},
+  };
+}
+
+Arena* ArenaOf(int node) {
+  static Arena arenas[2];
+  return &arenas[node];
+}
+
+PostedSend GoodSend(Arena& self, uint64_t wr_id) {
+  PostedSend post;
+  post.wqe.wr_id = wr_id;
+  post.wqe.opcode = WorkOpcode::kSend;
+  post.wqe.signaled = true;
+  SetSge(post, self.va(kSource), 64, self.key(kSource));
+  return post;
+}
+
+PostedRecv Receive(Arena& self, uint64_t wr_id, uint32_t key) {
+  PostedRecv recv;
+  recv.wqe.wr_id = wr_id;
+  recv.wqe.capacity = kRecvBytes;
+  recv.sges = {roce::Sge{self.va(kReceive) + wr_id * kRecvBytes, kRecvBytes, roce::Key(key)}};
+  recv.wqe.first_sge = recv.sges.front();
+  recv.wqe.num_sge = 1;
+  return recv;
+}
+
+LinkFaults SomeFaults(Random& random) {
+  LinkFaults faults;
+  faults.loss = static_cast<uint32_t>(random.Below(80));
+  faults.duplicate = static_cast<uint32_t>(random.Below(80));
+  faults.reorder = static_cast<uint32_t>(random.Below(80));
+  faults.reorder_delay_ns = 20000;
+  return faults;
+}
+
+void Drive(Pair& pair, Random& random, uint64_t clean_after_ns) {
+  for (int node = 0; node < 2; ++node) pair.Work(node, random);
+  for (int step = 0; step < 200000 && pair.Step(random, roce::kNever); ++step) {
+    if (pair.now() > clean_after_ns) pair.SetFaults(LinkFaults{});
+  }
+}
+
+constexpr uint64_t kGood = 5;   // requests before the bad one
+constexpr uint64_t kAfter = 4;  // and after it
+
+// Before the bad request everything succeeds, the bad one gets its status, what follows is flushed,
+// all in order.
+void ExpectCompletions(const std::vector<roce::Completion>& completions, CompletionStatus status) {
+  ASSERT_EQ(completions.size(), kGood + 1 + kAfter);
+  for (size_t i = 0; i < completions.size(); ++i) {
+    const CompletionStatus want = i < kGood    ? CompletionStatus::kSuccess
+                                  : i == kGood ? status
+                                               : CompletionStatus::kWorkRequestFlushed;
+    EXPECT_EQ(static_cast<int>(completions[i].status), static_cast<int>(want)) << "request " << i;
+    EXPECT_EQ(completions[i].wr_id, i);
+  }
+}
+
+class RcErrors : public testing::TestWithParam<ErrorCase> {};
+
+TEST_P(RcErrors, FailAsTheSpecificationSays) {
+  const ErrorCase& error = GetParam();
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random);
+    Connection connection;
+    connection.mtu = static_cast<roce::PathMtu>(random.Between(1, 5));
+    connection.first_psn = {roce::Psn(0xFFFFFC), roce::Psn(7)};
+    Pair pair(connection, ArenaOf(0), ArenaOf(1));
+    pair.SetFaults(SomeFaults(random));
+    constexpr uint64_t kRecvs = kGood + kAfter + 3;
+    for (uint64_t i = 0; i < kRecvs; ++i) {
+      pair.host(1).PostRecv(Receive(*ArenaOf(1), i, ArenaOf(1)->key(kReceive)));
+    }
+    for (uint64_t i = 0; i < kGood + 1 + kAfter; ++i) {
+      PostedSend post = GoodSend(*ArenaOf(0), i);
+      if (i == kGood) error.spoil(post, *ArenaOf(0), *ArenaOf(1));
+      pair.host(0).PostSend(std::move(post));
+    }
+    Drive(pair, random, 3'000'000);
+
+    ExpectCompletions(pair.host(0).send_completions(), error.status);
+    EXPECT_EQ(pair.qp(0).state(), QpState::kErr);
+    EXPECT_EQ(static_cast<int>(pair.qp(1).state()), static_cast<int>(error.peer_state));
+    const auto& recvs = pair.host(1).recv_completions();
+    ASSERT_GE(recvs.size(), kGood);
+    for (size_t i = 0; i < kGood; ++i) EXPECT_EQ(recvs[i].status, CompletionStatus::kSuccess);
+    if (error.peer_state == QpState::kErr) {
+      ASSERT_EQ(recvs.size(), kRecvs);
+      const CompletionStatus first = error.peer_status == CompletionStatus::kSuccess
+                                         ? CompletionStatus::kWorkRequestFlushed
+                                         : error.peer_status;
+      EXPECT_EQ(static_cast<int>(recvs[kGood].status), static_cast<int>(first));
+      for (size_t i = kGood + 1; i < kRecvs; ++i) {
+        EXPECT_EQ(recvs[i].status, CompletionStatus::kWorkRequestFlushed);
+      }
+    } else {
+      EXPECT_EQ(recvs.size(), kGood);
+    }
+    for (int node = 0; node < 2; ++node) EXPECT_TRUE(ArenaOf(node)->GuardsIntact());
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RcErrors, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(RcErrors, ReceiveIntoBadMemoryFailsBothEnds) {
+  Random random(1);
+  for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random);
+  Pair pair(Connection{}, ArenaOf(0), ArenaOf(1));
+  pair.host(1).PostRecv(Receive(*ArenaOf(1), 0, ArenaOf(1)->key(kReceive) ^ 0x55));
+  pair.host(0).PostSend(GoodSend(*ArenaOf(0), 0));
+  Drive(pair, random, 0);
+  ASSERT_EQ(pair.host(0).send_completions().size(), 1u);
+  EXPECT_EQ(pair.host(0).send_completions()[0].status, CompletionStatus::kRemoteOperationError);
+  ASSERT_EQ(pair.host(1).recv_completions().size(), 1u);
+  EXPECT_EQ(pair.host(1).recv_completions()[0].status, CompletionStatus::kLocalProtectionError);
+  EXPECT_EQ(pair.qp(1).state(), QpState::kErr);
+}
+
+TEST(RcErrors, NoReceiveExhaustsTheRnrRetries) {
+  Random random(2);
+  for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random);
+  Connection connection;
+  connection.rnr_retry = 2;
+  Pair pair(connection, ArenaOf(0), ArenaOf(1));
+  pair.host(0).PostSend(GoodSend(*ArenaOf(0), 0));
+  pair.host(0).PostSend(GoodSend(*ArenaOf(0), 1));
+  Drive(pair, random, 0);
+  ASSERT_EQ(pair.host(0).send_completions().size(), 2u);
+  EXPECT_EQ(pair.host(0).send_completions()[0].status, CompletionStatus::kRnrRetryExceeded);
+  EXPECT_EQ(pair.host(0).send_completions()[1].status, CompletionStatus::kWorkRequestFlushed);
+  EXPECT_EQ(pair.host(1).count(roce::QpCounter::kRnrNaksSent), 3u);  // the first and two retries
+  EXPECT_EQ(pair.qp(1).state(), QpState::kRts);
+}
+
+TEST(RcErrors, SilentPeerExhaustsTheRetries) {
+  Random random(3);
+  for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random);
+  Connection connection;
+  connection.retry_count = 3;
+  connection.timeout = 10;
+  Pair pair(connection, ArenaOf(0), ArenaOf(1));
+  LinkFaults cut;
+  cut.loss = 1000;
+  pair.SetFaults(cut);
+  pair.host(0).PostSend(GoodSend(*ArenaOf(0), 0));
+  Drive(pair, random, roce::kNever);
+  ASSERT_EQ(pair.host(0).send_completions().size(), 1u);
+  EXPECT_EQ(pair.host(0).send_completions()[0].status, CompletionStatus::kRetryExceeded);
+  // Not sooner than the timeouts that the QP asks for: 4.096 us * 2^10, four times.
+  EXPECT_GE(pair.now(), 4u * 4194304u);
+  EXPECT_LE(pair.now(), 4u * 4u * 4194304u);
+}
+
+}  // namespace
+}  // namespace roci::sim
