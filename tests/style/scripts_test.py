@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.util
 import io
+import json
 import os
 import pathlib
 import subprocess
@@ -169,6 +170,27 @@ class Packages(unittest.TestCase):
         self.assertEqual(len(names), len(set(names)))
         for name in names:
             self.assertRegex(name, r'^[a-z0-9][a-z0-9+.-]+$')
+
+
+class Bounds(unittest.TestCase):
+    """What Meson was told about the tests of this build."""
+
+    SUITES = {'unit', 'sim', 'fuzz', 'integration', 'conformance', 'style', 'interop', 'bench'}
+    LONGEST_S = 900
+
+    def setUp(self):
+        # Meson's test passes its build folder; by hand, it is the one that tools/test makes.
+        build = pathlib.Path(os.environ.get('ROCI_BUILD', TOP / 'build'))
+        self.tests = json.loads((build / 'meson-info/intro-tests.json').read_text())
+
+    def test_every_test_has_a_time_limit(self):
+        for test in self.tests:
+            self.assertTrue(0 < test['timeout'] <= self.LONGEST_S, f'{test["name"]}: {test["timeout"]} s')
+
+    def test_every_test_is_in_a_known_suite(self):
+        for test in self.tests:
+            suites = {suite.rpartition(':')[2] for suite in test['suite']}
+            self.assertTrue(suites & self.SUITES, f'{test["name"]}: {suites}')
 
 
 class TapResult(unittest.TextTestResult):
