@@ -1,0 +1,271 @@
+#include "control/config.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "control/toml_reader.h"
+
+namespace roci::control {
+namespace {
+
+template <class Value>
+struct Named {
+  std::string_view name;
+  Value value;
+};
+
+constexpr Named<LogLevel> kLogLevels[] = {{"error", LogLevel::kError},
+                                          {"warning", LogLevel::kWarning},
+                                          {"notice", LogLevel::kNotice},
+                                          {"info", LogLevel::kInfo},
+                                          {"debug", LogLevel::kDebug}};
+constexpr Named<HugepageUse> kHugepageUses[] = {
+    {"auto", HugepageUse::kAuto}, {"on", HugepageUse::kOn}, {"off", HugepageUse::kOff}};
+constexpr Named<roci_abi_memory_policy> kMemoryPolicies[] = {
+    {"auto", ROCI_ABI_MEMORY_AUTO},
+    {"process_vm", ROCI_ABI_MEMORY_PROCESS_VM},
+    {"map", ROCI_ABI_MEMORY_MAP}};
+
+template <class Value, size_t kCount>
+bool Lookup(const Named<Value> (&table)[kCount], std::string_view name, Value& out) {
+  for (const Named<Value>& entry : table) {
+    if (entry.name == name) {
+      out = entry.value;
+      return true;
+    }
+  }
+  return false;
+}
+
+void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
+  reader.Number("lcores", 1, kMaxLcores, out.lcores);
+  reader.Numbers("pin", 0, 1023, out.pin);
+  if (!out.pin.empty() && out.pin.size() != out.lcores) {
+    reader.Fault("pin", absl::StrCat("needs one processor per lcore, ", out.lcores));
+  }
+  reader.Parsed("hugepages", "one of \"auto\", \"on\", \"off\"", [&](const std::string& text) {
+    return Lookup(kHugepageUses, text, out.hugepages);
+  });
+  reader.Number("memory_mib", 0, 1 << 20, out.memory_mib);
+  reader.Bool("spin", out.spin);
+  reader.Number("idle_sleep_us", 0, 1'000'000, out.idle_sleep_us);
+  reader.Parsed("log_level", "one of \"error\", \"warning\", \"notice\", \"info\", \"debug\"",
+                [&](const std::string& text) { return Lookup(kLogLevels, text, out.log_level); });
+  reader.Strings("eal_args", out.eal_args);
+}
+
+void ReadMemory(TomlReader& reader, MemoryConfig& out) {
+  reader.Parsed("policy", "one of \"auto\", \"process_vm\", \"map\"",
+                [&](const std::string& text) { return Lookup(kMemoryPolicies, text, out.policy); });
+  reader.Number("auto_inline", 0, kMaxInline, out.auto_inline);
+}
+
+void ReadLimits(TomlReader& reader, LimitsConfig& out) {
+  const DeviceLimits most;  // the defaults are also the most that is held
+  reader.Number("max_qp", 1, most.max_qp, out.device.max_qp);
+  reader.Number("max_cq", 1, most.max_cq, out.device.max_cq);
+  reader.Number("max_mr", 1, most.max_mr, out.device.max_mr);
+  reader.Number("max_pd", 1, most.max_pd, out.device.max_pd);
+  reader.Number("max_ah", 1, most.max_ah, out.device.max_ah);
+  reader.Number("max_qp_wr", 1, most.max_qp_wr, out.device.max_qp_wr);
+  reader.Number("max_cqe", 1, most.max_cqe, out.device.max_cqe);
+  reader.Number("max_rd_atomic", 1, most.max_rd_atomic, out.device.max_rd_atomic);
+  reader.Number("max_sessions", 1, 65536, out.max_sessions);
+  reader.Number("ring_memory_mib", 1, 1 << 24, out.ring_memory_mib);
+}
+
+// Names end up in sysfs paths and in the plugin's messages.
+bool IsName(std::string_view name) {
+  if (name.empty() || name.size() >= ROCI_ABI_DEVICE_NAME_MAX) return false;
+  for (const char c : name) {
+    const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    c == '_' || c == '-';
+    if (!ok) return false;
+  }
+  return true;
+}
+
+void ReadName(TomlReader& reader, std::string& out) {
+  reader.Parsed("name", "a name of letters, digits, '_' and '-'", [&](const std::string& text) {
+    out = text;
+    return IsName(text);
+  });
+  if (out.empty()) reader.Fault("name", "is required");
+}
+
+bool IsUsableAddress(const roce::Gid& gid) { return !gid.IsZero() && !gid.IsMulticast(); }
+
+void ReadAddresses(TomlReader& reader, DeviceConfig& out) {
+  reader.ParsedEach("addresses", "an IPv4 or IPv6 unicast address with its prefix length",
+                    [&](const std::string& text) {
+                      const std::optional<InterfaceAddress> address = ParseInterfaceAddress(text);
+                      if (!address || !IsUsableAddress(address->gid)) return false;
+                      out.addresses.push_back(*address);
+                      return true;
+                    });
+  constexpr size_t kMost = 63;  // the GID table holds the link-local one too
+  if (out.addresses.size() > kMost) {
+    reader.Fault("addresses", absl::StrCat("at most ", kMost, " are possible"));
+  }
+  for (size_t i = 0; i < out.addresses.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (out.addresses[i].gid == out.addresses[j].gid) {
+        reader.Fault("addresses",
+                     absl::StrCat(IpText(out.addresses[i].gid), " is there more than once"));
+      }
+    }
+  }
+}
+
+void ReadGateway(TomlReader& reader, const char* key, bool ipv4, std::optional<roce::Gid>& out) {
+  reader.Parsed(key, ipv4 ? "an IPv4 unicast address" : "an IPv6 unicast address",
+                [&](const std::string& text) {
+                  out = ParseIp(text);
+                  return out && out->IsIpv4() == ipv4 && IsUsableAddress(*out);
+                });
+}
+
+void ReadDevice(TomlReader& reader, DeviceConfig& out) {
+  ReadName(reader, out.name);
+  reader.Parsed("mac", "a unicast MAC address like \"02:72:6f:63:69:00\"",
+                [&](const std::string& text) {
+                  out.mac = ParseMac(text);
+                  return out.mac && *out.mac != roce::Mac{} && (out.mac->bytes[0] & 1) == 0;
+                });
+  ReadAddresses(reader, out);
+  ReadGateway(reader, "gateway4", true, out.gateway4);
+  ReadGateway(reader, "gateway6", false, out.gateway6);
+  reader.Number("mtu", kMinMtu, kMaxMtu, out.mtu);
+  reader.String("wire", out.wire);
+  reader.String("port", out.port);
+  if (out.wire.empty() == out.port.empty()) {
+    reader.Fault(out.wire.empty() ? "wire" : "port", "a device has either a wire or a port");
+  }
+  reader.Number("rate_mbps", 1, 1'600'000, out.rate_mbps);
+}
+
+roce::Mac DefaultMac(size_t index) {
+  return roce::Mac{{0x02, 'r', 'o', 'c', 'i', static_cast<uint8_t>(index)}};
+}
+
+void ReadWires(TomlReader& reader, Config& config) {
+  std::set<std::string> names;
+  reader.Tables("wire", [&](TomlReader& table, size_t) {
+    WireConfig& wire = config.wires.emplace_back();
+    ReadName(table, wire.name);
+    if (!names.insert(wire.name).second) table.Fault("name", "another wire has this name");
+  });
+}
+
+bool HasWire(const Config& config, const std::string& name) {
+  for (const WireConfig& wire : config.wires) {
+    if (wire.name == name) return true;
+  }
+  return false;
+}
+
+// What one device must not share with another.
+void CheckAgainstOthers(TomlReader& reader, const Config& config, const DeviceConfig& device) {
+  for (const DeviceConfig& other : config.devices) {
+    if (&other == &device) continue;
+    if (other.name == device.name) reader.Fault("name", "another device has this name");
+    if (!device.port.empty() && other.port == device.port) {
+      reader.Fault("port", "another device has this port");
+    }
+    if (device.wire.empty() || other.wire != device.wire) continue;
+    if (other.mac == device.mac) {  // both have one: devices on a wire get a default
+      reader.Fault("mac", absl::StrCat(other.name, " on the same wire has this MAC"));
+    }
+    for (const InterfaceAddress& address : device.addresses) {
+      for (const InterfaceAddress& taken : other.addresses) {
+        if (address.gid != taken.gid) continue;
+        reader.Fault("addresses", absl::StrCat(IpText(address.gid), " belongs to ", other.name,
+                                               " on the same wire"));
+      }
+    }
+  }
+}
+
+void ReadDevices(TomlReader& reader, Config& config) {
+  reader.Tables("device", [&](TomlReader& table, size_t index) {
+    if (index >= kMaxDevices) {
+      return table.Fault("name", absl::StrCat("at most ", kMaxDevices, " devices are possible"));
+    }
+    DeviceConfig& device = config.devices.emplace_back();
+    ReadDevice(table, device);
+    if (!device.wire.empty()) {
+      if (!HasWire(config, device.wire)) table.Fault("wire", "no [[wire]] has this name");
+      if (!device.mac) device.mac = DefaultMac(index);
+      if (device.mtu == 0) device.mtu = kDefaultWireMtu;
+    }
+    CheckAgainstOthers(table, config, device);
+  });
+}
+
+void AddDefaultDevices(Config& config) {
+  config.wires = {{.name = "wire0"}};
+  for (size_t i = 0; i < 2; ++i) {
+    DeviceConfig& device = config.devices.emplace_back();
+    device.name = absl::StrCat("roci", i);
+    device.mac = DefaultMac(i);
+    device.addresses = {*ParseInterfaceAddress(absl::StrCat("10.99.0.", i + 1, "/24")),
+                        *ParseInterfaceAddress(absl::StrCat("fd72:6f63:6900::", i + 1, "/64"))};
+    device.mtu = kDefaultWireMtu;
+    device.wire = "wire0";
+  }
+}
+
+}  // namespace
+
+std::optional<LogLevel> ParseLogLevel(std::string_view name) {
+  LogLevel level;
+  if (!Lookup(kLogLevels, name, level)) return std::nullopt;
+  return level;
+}
+
+Config DefaultConfig() {
+  Config config;
+  AddDefaultDevices(config);
+  return config;
+}
+
+absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& file) {
+  TomlFaults faults(file);
+  Config config;
+  try {
+    const toml::table table = toml::parse(text, file);
+    TomlReader reader(table, "", faults);
+    reader.Table("daemon", [&](TomlReader& t) { ReadDaemon(t, config.daemon); });
+    reader.Table("memory", [&](TomlReader& t) { ReadMemory(t, config.memory); });
+    reader.Table("limits", [&](TomlReader& t) { ReadLimits(t, config.limits); });
+    ReadWires(reader, config);
+    ReadDevices(reader, config);
+    reader.RefuseOthers();
+    if (config.devices.empty() && !config.wires.empty()) {
+      reader.Fault("wire", "no [[device]] is on it");
+    }
+  } catch (const toml::parse_error& error) {
+    const std::string_view description = error.description();
+    faults.Add(error.source(), "", absl::string_view(description.data(), description.size()));
+  }
+  if (!faults.status().ok()) return faults.status();
+  if (config.devices.empty()) AddDefaultDevices(config);
+  return config;
+}
+
+absl::StatusOr<Config> LoadConfig(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (!stream) {
+    const int error = errno;
+    return absl::NotFoundError(
+        absl::StrCat(file, ": cannot be read: ", std::strerror(error == 0 ? EIO : error)));
+  }
+  return ParseConfig(text, file);
+}
+
+}  // namespace roci::control

@@ -1,0 +1,40 @@
+// What a device promises to programs (ibv_query_device(3)), in one place. Everything here is held:
+// an object more than a limit fails with ENOMEM, a number larger than a limit with EINVAL.
+#pragma once
+
+#include <cstdint>
+
+#include "verbs_provider/abi/session.h"
+
+namespace roci::control {
+
+// Limits per device, over all its sessions. The configuration may lower them ([limits]).
+struct DeviceLimits {
+  uint32_t max_qp = 16384;
+  uint32_t max_cq = 16384;
+  uint32_t max_mr = 65536;
+  uint32_t max_pd = 16384;
+  uint32_t max_ah = 65536;
+  uint32_t max_qp_wr = 16384;   // entries of a send or receive queue
+  uint32_t max_cqe = 1 << 20;   // entries of a completion queue
+  uint32_t max_rd_atomic = 16;  // READs and atomics under way per QP, each direction
+};
+
+// The same for every device.
+inline constexpr uint32_t kMaxSge = 30;
+inline constexpr uint32_t kMaxInline = 1024;  // bytes
+inline constexpr uint64_t kMaxMrSize = uint64_t{1} << 46;
+inline constexpr uint32_t kMaxMessageBytes = uint32_t{1} << 31;
+inline constexpr uint32_t kMaxCompletionChannels = 16384;  // per session
+inline constexpr uint32_t kCompletionVectors = 1;
+inline constexpr uint32_t kVendorId = 0x526f;  // "Ro"; not registered with the IEEE
+inline constexpr uint32_t kVendorPartId = 0x6369;
+inline constexpr char kFirmwareVersion[] = "0.1.0";
+// PortInfo:CapabilityMask bits as verbs have them: communication management, IP based GIDs.
+inline constexpr uint32_t kPortCapabilities = 1u << 16 | 1u << 26;
+
+// Fills in everything of the answer but its head. `node_guid` in host byte order.
+void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
+                    roci_abi_query_device_response& out);
+
+}  // namespace roci::control

@@ -1,0 +1,252 @@
+#include "control/neighbours.h"
+
+#include <algorithm>
+
+#include "roce/headers.h"
+
+namespace roci::control {
+namespace {
+
+using roce::EthernetHeader;
+using roce::TimeNs;
+
+bool IsGroup(const roce::Mac& mac) { return mac.bytes[0] & 1; }
+
+const roce::Gid& AllNodes() {
+  static const roce::Gid gid{{0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  return gid;
+}
+
+}  // namespace
+
+void Neighbours::Announce(Send send) const {
+  for (const InterfaceAddress& address : addresses_.entries()) {
+    if (address.gid.IsIpv4()) {
+      send(BuildArp(kBroadcastMac, {.is_request = true,
+                                    .sender_mac = addresses_.mac(),
+                                    .sender_ip = address.gid.ToIpv4(),
+                                    .target_mac = {},
+                                    .target_ip = address.gid.ToIpv4()}));
+    } else {
+      send(BuildNd(MulticastMac(AllNodes()), addresses_.mac(),
+                   {.is_solicitation = false,
+                    .solicited = false,
+                    .override_entry = true,
+                    .source = address.gid,
+                    .destination = AllNodes(),
+                    .target = address.gid,
+                    .link_address = addresses_.mac()}));
+    }
+  }
+}
+
+SlowPathReason Neighbours::HandleFrame(TimeNs now, std::span<const std::byte> frame, Send send) {
+  const SlowPathReason reason = Dispatch(now, frame, send);
+  ++counters_[static_cast<size_t>(reason)];
+  return reason;
+}
+
+SlowPathReason Neighbours::Dispatch(TimeNs now, std::span<const std::byte> frame, Send send) {
+  if (frame.size() < EthernetHeader::kBytes) return SlowPathReason::kTruncated;
+  const EthernetHeader ethernet = EthernetHeader::Load(frame.data());
+  if (ethernet.dst != addresses_.mac() && !IsGroup(ethernet.dst)) {
+    return SlowPathReason::kOtherDestination;
+  }
+  // A group can be no sender; what we sent ourselves (a hub, a loop) teaches nothing.
+  if (IsGroup(ethernet.src) || ethernet.src == addresses_.mac()) {
+    return SlowPathReason::kOtherDestination;
+  }
+  const std::span<const std::byte> rest = frame.subspan(EthernetHeader::kBytes);
+  switch (ethernet.ether_type) {
+    case kEtherTypeArp:
+      return HandleArp(now, rest, send);
+    case roce::kEtherTypeIpv4:
+      return HandleIcmp(now, rest, false, ethernet.src, send);
+    case roce::kEtherTypeIpv6:
+      return HandleIcmp(now, rest, true, ethernet.src, send);
+    default:
+      return SlowPathReason::kEtherType;
+  }
+}
+
+SlowPathReason Neighbours::HandleArp(TimeNs now, std::span<const std::byte> bytes, Send send) {
+  const std::optional<ArpMessage> message = ParseArp(bytes);
+  if (!message || IsGroup(message->sender_mac)) return SlowPathReason::kArpMalformed;
+  const roce::Gid sender = roce::Gid::FromIpv4(message->sender_ip);
+  const roce::Gid target = roce::Gid::FromIpv4(message->target_ip);
+  const bool for_us = addresses_.IsOwn(target);
+  // RFC 826: a known sender is updated whoever was asked; an unknown one only if we were.
+  Learn(now, sender, message->sender_mac, for_us && message->is_request);
+  if (!for_us) return SlowPathReason::kArpNotForUs;
+  if (message->is_request) {
+    send(BuildArp(message->sender_mac, {.is_request = false,
+                                        .sender_mac = addresses_.mac(),
+                                        .sender_ip = message->target_ip,
+                                        .target_mac = message->sender_mac,
+                                        .target_ip = message->sender_ip}));
+  }
+  return SlowPathReason::kHandled;
+}
+
+SlowPathReason Neighbours::HandleIcmp(TimeNs now, std::span<const std::byte> bytes, bool ipv6,
+                                      const roce::Mac& from, Send send) {
+  IcmpPacket packet;
+  const SlowPathReason reason = ParseIcmp(bytes, ipv6, packet);
+  if (reason != SlowPathReason::kHandled) return reason;
+  if (ipv6 && (packet.type == kNdSolicitation || packet.type == kNdAdvertisement)) {
+    return HandleNd(now, packet, from, send);
+  }
+  if (!addresses_.IsOwn(packet.destination)) return SlowPathReason::kIpNotForUs;
+  const uint8_t echo = ipv6 ? kIcmpv6EchoRequest : kIcmpEchoRequest;
+  if (packet.type != echo || packet.code != 0) return SlowPathReason::kIcmpType;
+  if (packet.source.IsZero() || packet.source.IsMulticast()) return SlowPathReason::kIcmpMalformed;
+  send(BuildEchoReply(from, addresses_.mac(), packet));
+  return SlowPathReason::kHandled;
+}
+
+SlowPathReason Neighbours::HandleNd(TimeNs now, const IcmpPacket& packet, const roce::Mac& from,
+                                    Send send) {
+  const std::optional<NdMessage> message = ParseNd(packet);
+  if (!message || (message->link_address && IsGroup(*message->link_address))) {
+    return SlowPathReason::kNdMalformed;
+  }
+  if (!message->is_solicitation) {
+    Learn(now, message->target, message->link_address.value_or(from), false);
+    return SlowPathReason::kHandled;
+  }
+  if (!addresses_.IsOwn(message->target)) return SlowPathReason::kNdNotForUs;
+  if (!message->source.IsZero() && message->link_address) {
+    Learn(now, message->source, *message->link_address, true);
+  }
+  AnswerSolicitation(*message, from, send);
+  return SlowPathReason::kHandled;
+}
+
+void Neighbours::AnswerSolicitation(const NdMessage& message, const roce::Mac& from,
+                                    Send send) const {
+  // RFC 4861, 7.2.4: who has no address yet is answered by telling everybody.
+  const bool probe = message.source.IsZero();
+  const roce::Gid& to = probe ? AllNodes() : message.source;
+  send(BuildNd(probe ? MulticastMac(to) : message.link_address.value_or(from), addresses_.mac(),
+               {.is_solicitation = false,
+                .solicited = !probe,
+                .override_entry = true,
+                .source = message.target,
+                .destination = to,
+                .target = message.target,
+                .link_address = addresses_.mac()}));
+}
+
+void Neighbours::Ask(const roce::Gid& target, const Entry& entry, Send send) const {
+  if (target.IsIpv4()) {
+    return send(BuildArp(kBroadcastMac, {.is_request = true,
+                                         .sender_mac = addresses_.mac(),
+                                         .sender_ip = entry.source.ToIpv4(),
+                                         .target_mac = {},
+                                         .target_ip = target.ToIpv4()}));
+  }
+  const roce::Gid group = SolicitedNodeGroup(target);
+  send(BuildNd(MulticastMac(group), addresses_.mac(),
+               {.is_solicitation = true,
+                .source = entry.source,
+                .destination = group,
+                .target = target,
+                .link_address = addresses_.mac()}));
+}
+
+void Neighbours::Learn(TimeNs now, const roce::Gid& gid, const roce::Mac& mac, bool create) {
+  if (gid.IsZero() || gid.IsMulticast() || addresses_.IsOwn(gid)) return;
+  auto it = entries_.find(gid);
+  if (it == entries_.end()) {
+    if (!create || addresses_.NextHop(gid) != gid || !MakeRoom(now)) return;
+    it = entries_.emplace(gid, Entry{}).first;
+  }
+  Entry& entry = it->second;
+  entry.mac = mac;
+  entry.confirmed = now;
+  entry.tries = 0;
+  for (const uint64_t waiter : entry.waiters) answers_.push_back({waiter, absl::OkStatus(), mac});
+  waiters_ -= entry.waiters.size();
+  entry.waiters.clear();
+}
+
+std::optional<roce::Mac> Neighbours::Resolve(TimeNs now, const roce::Gid& source,
+                                             const roce::Gid& next_hop, uint64_t waiter,
+                                             Send send) {
+  if (addresses_.IsOwn(next_hop)) return addresses_.mac();
+  auto it = entries_.find(next_hop);
+  if (it != entries_.end() && it->second.mac && now - it->second.confirmed < kLifetimeNs) {
+    return it->second.mac;
+  }
+  if (waiters_ >= kMaxWaiters || (it == entries_.end() && !MakeRoom(now))) {
+    answers_.push_back({waiter, absl::ResourceExhaustedError("too many peers to resolve"), {}});
+    return std::nullopt;
+  }
+  const bool asking = it != entries_.end() && !it->second.mac;
+  Entry& entry = it != entries_.end() ? it->second : entries_[next_hop];
+  entry.waiters.push_back(waiter);
+  ++waiters_;
+  if (asking) return std::nullopt;
+  entry.mac.reset();
+  entry.source = source;
+  entry.tries = 1;
+  entry.next_try = now + kFirstRetryNs;
+  Ask(next_hop, entry, send);
+  return std::nullopt;
+}
+
+void Neighbours::Cancel(uint64_t waiter) {
+  for (auto& [gid, entry] : entries_) {
+    waiters_ -= std::erase(entry.waiters, waiter);
+  }
+  std::erase_if(answers_, [&](const Answer& answer) { return answer.waiter == waiter; });
+}
+
+void Neighbours::HandleTimeout(TimeNs now, Send send) {
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    Entry& entry = it->second;
+    if (entry.mac || entry.next_try > now) {
+      ++it;
+      continue;
+    }
+    if (entry.tries < kMaxTries) {
+      entry.next_try = now + (kFirstRetryNs << entry.tries);
+      ++entry.tries;
+      Ask(it->first, entry, send);
+      ++it;
+      continue;
+    }
+    for (const uint64_t waiter : entry.waiters) {
+      answers_.push_back({waiter, absl::DeadlineExceededError("no answer from the peer"), {}});
+    }
+    waiters_ -= entry.waiters.size();
+    it = entries_.erase(it);
+  }
+}
+
+TimeNs Neighbours::NextTimeout() const {
+  TimeNs next = roce::kNever;
+  for (const auto& [gid, entry] : entries_) {
+    if (!entry.mac) next = std::min(next, entry.next_try);
+  }
+  return next;
+}
+
+// Drops what is out of date, else what was confirmed longest ago. False: all are being asked for.
+bool Neighbours::MakeRoom(TimeNs now) {
+  if (entries_.size() < kMaxEntries) return true;
+  std::erase_if(entries_, [&](const auto& item) {
+    return item.second.mac && now - item.second.confirmed >= kLifetimeNs;
+  });
+  if (entries_.size() < kMaxEntries) return true;
+  auto oldest = entries_.end();
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    if (!it->second.mac) continue;
+    if (oldest == entries_.end() || it->second.confirmed < oldest->second.confirmed) oldest = it;
+  }
+  if (oldest == entries_.end()) return false;
+  entries_.erase(oldest);
+  return true;
+}
+
+}  // namespace roci::control

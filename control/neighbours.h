@@ -1,0 +1,97 @@
+// Answers ARP, IPv6 neighbour discovery and ping for one device, and finds the MACs of its peers.
+// Sans I/O: frames and time come in as arguments, frames go out through a callback. Every table and
+// every wait is bounded.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "control/addresses.h"
+#include "control/neighbour_frames.h"
+#include "roce/types.h"
+#include "roce/work.h"
+
+namespace roci::control {
+
+class Neighbours {
+ public:
+  using Send = absl::FunctionRef<void(const Frame&)>;
+  using SlowPathCounters = std::array<uint64_t, kSlowPathReasonNames.size()>;
+
+  static constexpr size_t kMaxEntries = 4096;
+  static constexpr size_t kMaxWaiters = 16384;
+  static constexpr uint32_t kMaxTries = 6;
+  static constexpr roce::TimeNs kFirstRetryNs = 50'000'000;  // doubles with every try
+  static constexpr roce::TimeNs kLifetimeNs = 60'000'000'000;
+
+  // How a wait ended: OK with the MAC, DeadlineExceeded, or ResourceExhausted.
+  struct Answer {
+    uint64_t waiter;
+    absl::Status status;
+    roce::Mac mac;
+  };
+  struct Entry {
+    std::optional<roce::Mac> mac;  // absent: being asked for
+    roce::TimeNs confirmed = 0;    // with a MAC
+    roce::TimeNs next_try = 0;     // without
+    uint32_t tries = 0;
+    roce::Gid source;  // whose name the questions carry
+    std::vector<uint64_t> waiters;
+  };
+
+  // `addresses` must outlive this.
+  explicit Neighbours(const AddressTable& addresses) : addresses_(addresses) {}
+
+  // Tells the neighbourhood our addresses (gratuitous ARP, unsolicited advertisements).
+  void Announce(Send send) const;
+  // A received frame that is no RoCE packet.
+  SlowPathReason HandleFrame(roce::TimeNs now, std::span<const std::byte> frame, Send send);
+
+  // The MAC of `next_hop` (an address on one of our networks, or our own) if it is known. Otherwise
+  // begins to ask for it, with `source`, one of our addresses of the same family, and remembers
+  // `waiter`: its answer will be in TakeAnswers. Every waiter gets exactly one answer, unless
+  // cancelled.
+  std::optional<roce::Mac> Resolve(roce::TimeNs now, const roce::Gid& source,
+                                   const roce::Gid& next_hop, uint64_t waiter, Send send);
+  void Cancel(uint64_t waiter);
+  std::vector<Answer> TakeAnswers() { return std::exchange(answers_, {}); }
+
+  void HandleTimeout(roce::TimeNs now, Send send);
+  // Absolute; kNever if nothing is being asked.
+  roce::TimeNs NextTimeout() const;
+
+  const SlowPathCounters& counters() const { return counters_; }
+  struct GidLess {
+    bool operator()(const roce::Gid& a, const roce::Gid& b) const { return a.bytes < b.bytes; }
+  };
+  const std::map<roce::Gid, Entry, GidLess>& entries() const { return entries_; }
+
+ private:
+  SlowPathReason Dispatch(roce::TimeNs now, std::span<const std::byte> frame, Send send);
+  SlowPathReason HandleArp(roce::TimeNs now, std::span<const std::byte> bytes, Send send);
+  SlowPathReason HandleIcmp(roce::TimeNs now, std::span<const std::byte> bytes, bool ipv6,
+                            const roce::Mac& from, Send send);
+  SlowPathReason HandleNd(roce::TimeNs now, const IcmpPacket& packet, const roce::Mac& from,
+                          Send send);
+  void AnswerSolicitation(const NdMessage& message, const roce::Mac& from, Send send) const;
+  void Ask(const roce::Gid& target, const Entry& entry, Send send) const;
+  // `create`: we were asked by it, so we shall soon have to answer it.
+  void Learn(roce::TimeNs now, const roce::Gid& gid, const roce::Mac& mac, bool create);
+  bool MakeRoom(roce::TimeNs now);
+
+  const AddressTable& addresses_;
+  std::map<roce::Gid, Entry, GidLess> entries_;
+  size_t waiters_ = 0;
+  std::vector<Answer> answers_;
+  SlowPathCounters counters_{};
+};
+
+}  // namespace roci::control

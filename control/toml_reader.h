@@ -1,0 +1,69 @@
+// Reads the keys of one TOML table into variables, remembers the first fault with its line, and
+// knows which keys nobody asked for.
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace roci::control {
+
+// The first fault of a file; later ones are dropped.
+class TomlFaults {
+ public:
+  explicit TomlFaults(absl::string_view file) : file_(file) {}
+  void Add(const toml::source_region& where, absl::string_view key, absl::string_view reason);
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const std::string file_;
+  absl::Status status_;
+};
+
+// Each reader leaves its variable as it is where the key is absent or wrong, and answers whether it
+// was set. `prefix` is what messages put before a key ("device[0].").
+class TomlReader {
+ public:
+  TomlReader(const toml::table& table, std::string prefix, TomlFaults& faults)
+      : table_(table), prefix_(std::move(prefix)), faults_(faults) {}
+
+  bool Bool(absl::string_view key, bool& out);
+  bool Number(absl::string_view key, uint32_t min, uint32_t max, uint32_t& out);
+  bool Numbers(absl::string_view key, uint32_t min, uint32_t max, std::vector<uint32_t>& out);
+  bool String(absl::string_view key, std::string& out);
+  bool Strings(absl::string_view key, std::vector<std::string>& out);
+  // `parse` answers false for a text that is none of `expected` (shown to people).
+  bool Parsed(absl::string_view key, absl::string_view expected,
+              const std::function<bool(const std::string&)>& parse);
+  // As Parsed, for each element of an array of strings.
+  bool ParsedEach(absl::string_view key, absl::string_view expected,
+                  const std::function<bool(const std::string&)>& parse);
+  // Runs `read` on the table at `key`, or on each table of the array there.
+  void Table(absl::string_view key, const std::function<void(TomlReader&)>& read);
+  void Tables(absl::string_view key, const std::function<void(TomlReader&, size_t index)>& read);
+
+  // A fault of `key`, or of the table itself where the key is absent.
+  void Fault(absl::string_view key, absl::string_view reason);
+  // Every key that was not read is a fault.
+  void RefuseOthers();
+
+ private:
+  const toml::node* Find(absl::string_view key);
+  void FaultAt(const toml::node& node, absl::string_view key, absl::string_view reason);
+  bool ReadNumber(const toml::node& node, absl::string_view key, uint32_t min, uint32_t max,
+                  uint32_t& out);
+
+  const toml::table& table_;
+  const std::string prefix_;
+  TomlFaults& faults_;
+  std::set<std::string, std::less<>> known_;
+};
+
+}  // namespace roci::control

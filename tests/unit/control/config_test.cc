@@ -1,0 +1,174 @@
+#include "control/config.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace roci::control {
+namespace {
+
+std::string Fault(std::string_view text) {
+  const absl::StatusOr<Config> config = ParseConfig(text, "t.toml");
+  return config.ok() ? "" : std::string(config.status().message());
+}
+
+TEST(ConfigTest, DefaultIsTwoDevicesOnOneWire) {
+  const Config config = DefaultConfig();
+  ASSERT_EQ(config.devices.size(), 2u);
+  EXPECT_EQ(config.devices[0].name, "roci0");
+  EXPECT_EQ(config.devices[1].name, "roci1");
+  EXPECT_EQ(config.devices[0].wire, config.devices[1].wire);
+  EXPECT_NE(config.devices[0].mac, config.devices[1].mac);
+  EXPECT_EQ(config.devices[0].mac->bytes[0] & 3, 2) << "unicast and locally administered";
+  EXPECT_EQ(IpText(config.devices[1].addresses[0].gid), "10.99.0.2");
+}
+
+TEST(ConfigTest, EmptyFileMeansDefaults) {
+  const absl::StatusOr<Config> config = ParseConfig("# nothing\n", "t.toml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices.size(), 2u);
+  EXPECT_EQ(config->daemon.lcores, 1u);
+}
+
+TEST(ConfigTest, ReadsEveryKey) {
+  const absl::StatusOr<Config> config = ParseConfig(R"(
+[daemon]
+lcores = 2
+pin = [3, 5]
+hugepages = "off"
+memory_mib = 512
+spin = true
+idle_sleep_us = 50
+log_level = "debug"
+eal_args = ["--no-telemetry"]
+[memory]
+policy = "process_vm"
+auto_inline = 64
+[limits]
+max_qp = 10
+max_cq = 11
+max_mr = 12
+max_pd = 13
+max_ah = 14
+max_qp_wr = 15
+max_cqe = 16
+max_rd_atomic = 4
+max_sessions = 17
+ring_memory_mib = 18
+[[wire]]
+name = "w"
+[[device]]
+name = "a"
+wire = "w"
+mac = "02:00:00:00:00:aa"
+addresses = ["192.0.2.1/24", "2001:db8::1/64"]
+gateway4 = "192.0.2.254"
+gateway6 = "2001:db8::ff"
+mtu = 1500
+rate_mbps = 25000
+[[device]]
+name = "b"
+port = "net_tap0,iface=x"
+)",
+                                                    "t.toml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->daemon.lcores, 2u);
+  EXPECT_EQ(config->daemon.pin, (std::vector<uint32_t>{3, 5}));
+  EXPECT_EQ(config->daemon.hugepages, HugepageUse::kOff);
+  EXPECT_EQ(config->daemon.memory_mib, 512u);
+  EXPECT_TRUE(config->daemon.spin);
+  EXPECT_EQ(config->daemon.idle_sleep_us, 50u);
+  EXPECT_EQ(config->daemon.log_level, LogLevel::kDebug);
+  EXPECT_EQ(config->daemon.eal_args, std::vector<std::string>{"--no-telemetry"});
+  EXPECT_EQ(config->memory.policy, ROCI_ABI_MEMORY_PROCESS_VM);
+  EXPECT_EQ(config->memory.auto_inline, 64u);
+  const DeviceLimits& limits = config->limits.device;
+  EXPECT_EQ(limits.max_qp, 10u);
+  EXPECT_EQ(limits.max_cq, 11u);
+  EXPECT_EQ(limits.max_mr, 12u);
+  EXPECT_EQ(limits.max_pd, 13u);
+  EXPECT_EQ(limits.max_ah, 14u);
+  EXPECT_EQ(limits.max_qp_wr, 15u);
+  EXPECT_EQ(limits.max_cqe, 16u);
+  EXPECT_EQ(limits.max_rd_atomic, 4u);
+  EXPECT_EQ(config->limits.max_sessions, 17u);
+  EXPECT_EQ(config->limits.ring_memory_mib, 18u);
+  ASSERT_EQ(config->devices.size(), 2u);
+  const DeviceConfig& a = config->devices[0];
+  EXPECT_EQ(MacText(*a.mac), "02:00:00:00:00:aa");
+  ASSERT_EQ(a.addresses.size(), 2u);
+  EXPECT_EQ(a.addresses[0].prefix_length, 24);
+  EXPECT_EQ(IpText(a.addresses[1].gid), "2001:db8::1");
+  EXPECT_EQ(IpText(*a.gateway4), "192.0.2.254");
+  EXPECT_EQ(IpText(*a.gateway6), "2001:db8::ff");
+  EXPECT_EQ(a.mtu, 1500u);
+  EXPECT_EQ(a.rate_mbps, 25000u);
+  const DeviceConfig& b = config->devices[1];
+  EXPECT_EQ(b.port, "net_tap0,iface=x");
+  EXPECT_FALSE(b.mac.has_value());
+  EXPECT_EQ(b.mtu, 0u);
+}
+
+TEST(ConfigTest, FaultsNameFileLineKeyAndReason) {
+  EXPECT_EQ(Fault("[daemon]\nlcores = 0\n"),
+            "t.toml:2: daemon.lcores: must be a whole number from 1 to 16");
+  EXPECT_EQ(Fault("[daemon]\n\nlcore = 1\n"), "t.toml:3: daemon.lcore: unknown key");
+  EXPECT_EQ(Fault("[demon]\n"), "t.toml:1: demon: unknown key");
+  EXPECT_EQ(Fault("[memory]\npolicy = \"fast\"\n"),
+            "t.toml:2: memory.policy: \"fast\" is not one of \"auto\", \"process_vm\", \"map\"");
+  EXPECT_EQ(Fault("device = 1\n"), "t.toml:1: device: must be a list of tables: [[device]]");
+  EXPECT_EQ(Fault("daemon = 1\n"), "t.toml:1: daemon: must be a table: [daemon]");
+  EXPECT_EQ(Fault("[[wire]]\nname=\"w\"\n[[device]]\nwire=\"w\"\n"),
+            "t.toml:3: device[0].name: is required");
+  EXPECT_EQ(Fault("[[device]]\nname=\"a\"\nwire=\"w\"\n"),
+            "t.toml:3: device[0].wire: no [[wire]] has this name");
+  EXPECT_EQ(Fault("[[device]]\nname=\"a\"\nport=\"p\"\naddresses=[\"10.0.0.1\",\n\"nonsense\"]\n"),
+            "t.toml:5: device[0].addresses: \"nonsense\" is not an IPv4 or IPv6 unicast address "
+            "with its prefix length");
+}
+
+TEST(ConfigTest, SyntaxErrorsHaveALine) {
+  EXPECT_EQ(Fault("[daemon]\nlcores = = 2\n").substr(0, 9), "t.toml:2:");
+}
+
+TEST(ConfigTest, RefusesContradictions) {
+  const std::string wire = "[[wire]]\nname=\"w\"\n[[device]]\nname=\"a\"\nwire=\"w\"\n";
+  EXPECT_NE(Fault(wire + "port=\"p\"\n"), "");
+  EXPECT_NE(Fault("[[device]]\nname=\"a\"\n"), "");
+  EXPECT_NE(Fault(wire + "[[device]]\nname=\"a\"\nwire=\"w\"\n"), "") << "same name";
+  EXPECT_NE(Fault(wire + "mac=\"02:00:00:00:00:01\"\n[[device]]\nname=\"b\"\nwire=\"w\"\n"
+                         "mac=\"02:00:00:00:00:01\"\n"),
+            "")
+      << "same MAC";
+  EXPECT_NE(Fault(wire + "addresses=[\"10.0.0.1/8\"]\n[[device]]\nname=\"b\"\nwire=\"w\"\n"
+                         "addresses=[\"10.0.0.1/24\"]\n"),
+            "")
+      << "same address";
+  EXPECT_NE(Fault(wire + "mac=\"01:00:00:00:00:01\"\n"), "") << "a group is no device's MAC";
+  EXPECT_NE(Fault(wire + "addresses=[\"224.0.0.1/24\"]\n"), "");
+  EXPECT_NE(Fault(wire + "addresses=[\"10.0.0.1/33\"]\n"), "");
+  EXPECT_NE(Fault("[daemon]\nlcores=2\npin=[1]\n"), "");
+  EXPECT_NE(Fault("[limits]\nmax_qp=16385\n"), "") << "more than is held";
+  EXPECT_NE(Fault("[[wire]]\nname=\"w\"\n"), "") << "a wire without devices";
+  EXPECT_EQ(Fault(wire), "");
+}
+
+TEST(ConfigTest, MissingFile) {
+  const absl::StatusOr<Config> config = LoadConfig("/nonexistent/rocid.toml");
+  EXPECT_TRUE(absl::IsNotFound(config.status()));
+  EXPECT_NE(config.status().message().find("/nonexistent/rocid.toml"), std::string::npos);
+}
+
+TEST(ConfigTest, EmptyFileOnDiskIsNoError) {
+  char name[] = "/tmp/roci_config_test.XXXXXX";
+  const int fd = mkstemp(name);
+  ASSERT_GE(fd, 0);
+  close(fd);
+  EXPECT_TRUE(LoadConfig(name).ok());
+  unlink(name);
+}
+
+}  // namespace
+}  // namespace roci::control
