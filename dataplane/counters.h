@@ -1,0 +1,120 @@
+// Counters that one thread writes and any thread may read, and the plain structures into which
+// they are read for people.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "roce/counters.h"
+#include "roce/drop_reason.h"
+
+namespace roci::dataplane {
+
+// Written by one thread: a plain load, add and store, never a locked instruction.
+class Counter {
+ public:
+  void Add(uint64_t n) {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+// X(member, name): what a device counts on each lcore besides drops and QP counters. Bytes are
+// those of whole Ethernet frames without FCS.
+#define ROCI_DEVICE_COUNTERS(X)                                                     \
+  X(rx_packets, "rx_packets")                                                       \
+  X(rx_bytes, "rx_bytes")                                                           \
+  X(tx_packets, "tx_packets")                                                       \
+  X(tx_bytes, "tx_bytes")                                                           \
+  X(rx_roce_packets, "rx_roce_packets")                                             \
+  X(tx_roce_packets, "tx_roce_packets")                                             \
+  /* Frames given to the control plane, and those it was too slow for */            \
+  X(rx_slow_path, "rx_slow_path")                                                   \
+  X(rx_slow_path_dropped, "rx_slow_path_dropped")                                   \
+  /* Frames given up after the port took nothing for a long time */                 \
+  X(tx_dropped, "tx_dropped")                                                       \
+  /* Bursts that the port did not take whole, so that QPs had to wait */            \
+  X(tx_blocked, "tx_blocked")                                                       \
+  /* Frames that no hand-off ring to another lcore had room for */                  \
+  X(rx_hand_off_dropped, "rx_hand_off_dropped")                                     \
+  X(rx_scattered_dropped, "rx_scattered_dropped")                                   \
+  /* No frame buffer was free: QPs had to wait */                                   \
+  X(no_frame_buffer, "no_frame_buffer")
+
+// A device's counters on one lcore: written by that lcore only.
+struct LaneCounters {
+#define ROCI_LANE_COUNTER(member, name) Counter member;
+  ROCI_DEVICE_COUNTERS(ROCI_LANE_COUNTER)
+#undef ROCI_LANE_COUNTER
+  std::array<Counter, roce::kDropReasonCount> drops;  // by roce::DropReason
+  std::array<Counter, roce::kQpCounterCount> qp;      // by roce::QpCounter
+
+  void Drop(roce::DropReason reason) { drops[static_cast<size_t>(reason)].Add(1); }
+};
+
+// The sum over all lcores at about one moment.
+struct DeviceSnapshot {
+#define ROCI_SNAPSHOT_COUNTER(member, name) uint64_t member = 0;
+  ROCI_DEVICE_COUNTERS(ROCI_SNAPSHOT_COUNTER)
+#undef ROCI_SNAPSHOT_COUNTER
+  std::array<uint64_t, roce::kDropReasonCount> drops{};
+  std::array<uint64_t, roce::kQpCounterCount> qp{};
+
+  void Add(const LaneCounters& lane) {
+#define ROCI_SNAPSHOT_ADD(member, name) member += lane.member.value();
+    ROCI_DEVICE_COUNTERS(ROCI_SNAPSHOT_ADD)
+#undef ROCI_SNAPSHOT_ADD
+    for (size_t i = 0; i < drops.size(); ++i) drops[i] += lane.drops[i].value();
+    for (size_t i = 0; i < qp.size(); ++i) qp[i] += lane.qp[i].value();
+  }
+};
+
+// Stages of an lcore's loop, timed only while LcoreOptions::profile or Lcore::SetProfile asks.
+#define ROCI_LCORE_STAGES(X)    \
+  X(kMailbox, "mailbox")        \
+  X(kReceive, "receive")        \
+  X(kDoorbells, "doorbells")    \
+  X(kWork, "work")              \
+  X(kTransmit, "transmit")      \
+  X(kCompletions, "completions") \
+  X(kTimers, "timers")
+
+enum class LcoreStage : uint8_t {
+#define ROCI_LCORE_STAGE_ENUMERATOR(id, name) id,
+  ROCI_LCORE_STAGES(ROCI_LCORE_STAGE_ENUMERATOR)
+#undef ROCI_LCORE_STAGE_ENUMERATOR
+};
+inline constexpr std::array kLcoreStageNames = {
+#define ROCI_LCORE_STAGE_NAME(id, name) name,
+    ROCI_LCORE_STAGES(ROCI_LCORE_STAGE_NAME)
+#undef ROCI_LCORE_STAGE_NAME
+};
+inline constexpr size_t kLcoreStageCount = kLcoreStageNames.size();
+
+// What an lcore has done since it started. Cycles are of the TSC.
+struct LcoreSnapshot {
+  uint64_t loops = 0;
+  uint64_t busy_loops = 0;    // found something to do
+  uint64_t busy_cycles = 0;
+  uint64_t idle_cycles = 0;   // awake with nothing to do
+  uint64_t sleeps = 0;
+  uint64_t wakes_by_doorbell = 0;
+  uint64_t yields = 0;
+  uint64_t rx_bursts = 0;
+  uint64_t rx_packets = 0;
+  uint64_t tx_packets = 0;
+  uint64_t calls = 0;               // functions run for other threads
+  uint64_t bad_doorbells = 0;       // bits of handles that do not exist
+  uint64_t comp_events = 0;
+  uint64_t async_events = 0;
+  uint64_t events_delayed = 0;      // a pipe was full
+  uint64_t memory_faults = 0;       // copies from or to app memory that failed
+  uint64_t timer_expiries = 0;
+  std::array<uint64_t, kLcoreStageCount> stage_cycles{};
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,111 @@
+// The dataplane half of an RDMA device: its port, its QPNs and, on each lcore, a lane that holds
+// the queue pairs and counters of that lcore.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "dataplane/counters.h"
+#include "dataplane/eal.h"
+#include "dataplane/qpn_space.h"
+#include "dataplane/shared_memory.h"
+#include "roce/types.h"
+
+struct rte_mbuf;
+struct rte_ring;
+
+namespace roci::dataplane {
+
+class Dataplane;
+class DeviceLane;
+class EthdevPort;
+class QueuePair;
+class Wire;
+
+struct DeviceConfig {
+  std::string name;  // "roci0"
+  // Exactly one of the two: a wire of this daemon, or a DPDK ethdev by its devargs (a vdev such as
+  // "net_af_packet0,iface=eth0", or a PCI address).
+  Wire* wire = nullptr;
+  std::string devargs;
+  roce::Mac mac;       // wire: the device's address. ethdev: all zero = the port's own
+  uint32_t mtu = 4200;  // Ethernet MTU wanted; an ethdev may have less, see mtu()
+};
+
+// Made, used and destroyed by the control thread; sessions on it must be gone first.
+class Device {
+ public:
+  // Opens the port and adds the device to every lcore.
+  static absl::StatusOr<std::unique_ptr<Device>> Create(Dataplane& dataplane,
+                                                        const DeviceConfig& config);
+  ~Device();
+
+  const std::string& name() const { return name_; }
+  const roce::Mac& mac() const { return mac_; }
+  uint32_t mtu() const { return mtu_; }  // Ethernet MTU (the L3 size)
+  bool link_up() const;
+  uint32_t link_speed_mbps() const;  // 0: unknown
+  bool on_wire() const { return wire_ != nullptr; }
+
+  // Frames that are not for a queue pair here: everything but RoCE, and RoCE to QP 1. The queue is
+  // bounded (what does not fit is counted and dropped). The eventfd is readable when there is
+  // something; reading it is the caller's business.
+  int slow_path_fd() const { return slow_path_event_.get(); }
+  // Takes the oldest frame, a whole Ethernet frame without FCS; false if there is none. RoCE
+  // frames in it have passed ParsePacket.
+  bool ReceiveSlowPath(std::vector<std::byte>& frame);
+  // Sends a complete Ethernet frame (ARP, ICMP, CM, ...; RoCE with its ICRC). ResourceExhausted if
+  // the queue to the lcore or the frame pool is at its end; InvalidArgument if shorter than 14
+  // bytes or longer than a frame buffer.
+  absl::Status SendRaw(std::span<const std::byte> frame);
+
+  // The addresses of this device. Datagrams to other addresses (multicast groups aside) are
+  // dropped as DropReason::kAddress. At most kMaxGids. Empty (the start): all are taken.
+  static constexpr size_t kMaxGids = 64;
+  void SetLocalGids(std::span<const roce::Gid> gids);
+
+  // Frames to this group are delivered to `qp` (UD). ALREADY_EXISTS, NOT_FOUND.
+  absl::Status AttachMulticast(QueuePair& qp, const roce::Gid& group);
+  absl::Status DetachMulticast(QueuePair& qp, const roce::Gid& group);
+
+  DeviceSnapshot Snapshot() const;
+  uint32_t queue_pairs() const;  // on all lcores
+
+  // For the rest of the dataplane.
+  DeviceLane& lane(uint32_t lcore) { return *lanes_[lcore]; }
+  Dataplane& dataplane() { return dataplane_; }
+  // QPNs of an lcore; control thread only.
+  QpnSpace& qpns() { return qpns_; }
+  // Gives a received frame to the control plane; any lcore. Takes the mbuf over.
+  bool PushSlowPath(rte_mbuf* frame);
+
+ private:
+  explicit Device(Dataplane& dataplane) : dataplane_(dataplane) {}
+  absl::Status OpenPort(const DeviceConfig& config);
+  absl::Status OpenSlowPath();
+  void AddLanes();
+
+  Dataplane& dataplane_;
+  std::string name_;
+  roce::Mac mac_;
+  uint32_t mtu_ = 0;
+  Wire* wire_ = nullptr;
+  uint32_t wire_endpoint_ = 0;
+  std::unique_ptr<EthdevPort> ethdev_;
+  uint32_t home_lcore_ = 0;  // polls the ethdev and sends raw frames
+  QpnSpace qpns_;
+  Fd slow_path_event_;
+  rte_ring* slow_path_ = nullptr;  // lcores -> control
+  rte_ring* raw_ = nullptr;        // control -> home lcore
+  std::vector<std::unique_ptr<DeviceLane>> lanes_;
+};
+
+}  // namespace roci::dataplane

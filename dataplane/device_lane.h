@@ -1,0 +1,96 @@
+// A device's part on one lcore: queue pairs by number, frames staged for sending, counters. Touched
+// by that lcore only (the counters may be read by anybody).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/counters.h"
+#include "dataplane/ethdev_port.h"
+#include "dataplane/frame_pool.h"
+#include "dataplane/qpn_space.h"
+#include "dataplane/wire.h"
+#include "roce/types.h"
+
+struct rte_mbuf;
+struct rte_ring;
+
+namespace roci::dataplane {
+
+class Device;
+class QueuePair;
+
+class DeviceLane {
+ public:
+  static constexpr uint32_t kBurst = 32;
+  static constexpr uint32_t kStage = 64;
+
+  DeviceLane(Device& device, uint32_t lcore);
+  ~DeviceLane();
+  DeviceLane(const DeviceLane&) = delete;
+  DeviceLane& operator=(const DeviceLane&) = delete;
+
+  // ---- Queue pairs
+  QueuePair* Find(roce::Qpn qpn) const;
+  QueuePair* Slot(roce::Qpn qpn) const { return table_[QpnSpace::SlotOf(qpn, lcore_bits)]; }
+  void Add(QueuePair& qp);
+  void Remove(QueuePair& qp);
+  uint32_t queue_pairs() const { return count_.load(std::memory_order_relaxed); }
+
+  // ---- Receiving. What is taken must be freed by the caller.
+  uint32_t Receive(rte_mbuf** frames) {
+    return wire != nullptr ? wire->Receive(endpoint, lcore, frames, kBurst)
+                           : ethdev->Receive(lcore, frames, kBurst);
+  }
+  bool ReceivePending() const {
+    return wire != nullptr ? wire->Pending(endpoint, lcore) : ethdev->Pending(lcore);
+  }
+
+  // ---- Sending
+  // Room for one frame more. Tries to empty the stage if it is full.
+  bool HasRoom() { return staged_ < kBurst || FlushStage(); }
+  void Stage(rte_mbuf* frame, uint32_t bytes, uint32_t to_lcore) {
+    frames_[staged_] = frame;
+    to_lcore_[staged_] = static_cast<uint8_t>(to_lcore);
+    ++staged_;
+    staged_bytes_ += bytes;
+  }
+  // Hands the staged frames to the port; true if it took enough for HasRoom.
+  bool FlushStage();
+  uint32_t staged() const { return staged_; }
+  // Frames from the control thread (home lcore only).
+  uint32_t TakeRaw(rte_mbuf** frames, uint32_t count);
+
+  Device& device;
+  Wire* wire = nullptr;
+  EthdevPort* ethdev = nullptr;
+  uint32_t endpoint = 0;
+  uint32_t lcore = 0;
+  uint32_t lcore_bits = 0;
+  uint32_t lcore_count = 1;
+  rte_ring* raw = nullptr;  // home lane: frames from the control thread
+  roce::Mac mac;
+  LaneCounters counters;
+
+  // Multicast groups of UD queue pairs on this lcore, few.
+  struct Membership {
+    roce::Gid group;
+    QueuePair* qp;
+  };
+  std::vector<Membership> multicast;
+  std::vector<roce::Gid> local_gids;  // empty: anything goes
+
+ private:
+  void GiveUpStage();
+
+  uint32_t staged_ = 0;
+  uint32_t staged_bytes_ = 0;
+  uint32_t refused_ = 0;  // flushes in a row that moved nothing
+  std::array<rte_mbuf*, kStage> frames_;
+  std::array<uint8_t, kStage> to_lcore_;
+  std::atomic<uint32_t> count_{0};
+  QueuePair** table_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,77 @@
+// Finds the queue pairs whose doorbell an app has rung, among tens of thousands, by looking at one
+// word.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+
+#include "verbs_provider/abi/rings.h"
+
+namespace roci::dataplane {
+
+// The daemon's side of one doorbell page. One thread.
+class Doorbells {
+ public:
+  Doorbells() = default;
+  // `page` is shared with the app and outlives this object.
+  explicit Doorbells(roci_abi_doorbells* page) : page_(page) {}
+
+  bool Pending() const {
+    return pending2_ != 0 ||
+           std::atomic_ref(page_->level2).load(std::memory_order_relaxed) != 0;
+  }
+
+  // Calls visit(handle) for rung handles, at most `budget` of them (rounded up to a word of 64);
+  // what is left is kept for the next call. Handles are < ROCI_ABI_MAX_QP_HANDLES and need not
+  // exist. Returns how many were visited.
+  template <class Visit>
+  uint32_t Collect(uint32_t budget, Visit&& visit);
+
+  // Tells the app whether it has to write to the wake eventfd after ringing. The caller makes the
+  // full fence that has to follow `true`.
+  void SetSleeping(bool sleeping) {
+    std::atomic_ref(page_->sleeping).store(sleeping ? 1 : 0, std::memory_order_relaxed);
+  }
+
+  void Prefetch() const { __builtin_prefetch(&page_->level2); }
+
+ private:
+  static constexpr uint32_t kLevel1Words = ROCI_ABI_MAX_QP_HANDLES / 64 / 64;
+
+  static uint64_t Take(uint64_t& word) {
+    std::atomic_ref<uint64_t> ref(word);
+    if (ref.load(std::memory_order_relaxed) == 0) return 0;
+    return ref.exchange(0, std::memory_order_acq_rel);
+  }
+
+  roci_abi_doorbells* page_ = nullptr;
+  // Bits taken from the page and not followed yet.
+  uint64_t pending2_ = 0;
+  std::array<uint64_t, kLevel1Words> pending1_{};
+};
+
+template <class Visit>
+uint32_t Doorbells::Collect(uint32_t budget, Visit&& visit) {
+  constexpr uint64_t kLevel2Mask = (uint64_t{1} << kLevel1Words) - 1;
+  pending2_ |= Take(page_->level2) & kLevel2Mask;
+  uint32_t visited = 0;
+  while (pending2_ != 0 && visited < budget) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(pending2_));
+    uint64_t& words = pending1_[i];
+    words |= Take(page_->level1[i]);
+    while (words != 0 && visited < budget) {
+      const uint32_t word = i * 64 + static_cast<uint32_t>(std::countr_zero(words));
+      words &= words - 1;
+      for (uint64_t bits = Take(page_->level0[word]); bits != 0; bits &= bits - 1) {
+        visit(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+        ++visited;
+      }
+    }
+    if (words == 0) pending2_ &= pending2_ - 1;
+  }
+  return visited;
+}
+
+}  // namespace roci::dataplane

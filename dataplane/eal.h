@@ -1,0 +1,38 @@
+// Starts and stops DPDK's environment the way a daemon without privileges needs it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace roci::dataplane {
+
+// Dataplane lcores at most: their number fits the low bits of a QPN (see QpnSpace in qpn_space.h).
+inline constexpr uint32_t kMaxLcores = 16;
+
+enum class HugePages : uint8_t { kAuto, kOn, kOff };
+
+struct EalOptions {
+  uint32_t lcores = 1;    // dataplane lcores, 1..kMaxLcores; the caller's thread is one more
+  std::vector<int> cpus;  // lcore i runs on cpus[i]; empty: all float over every allowed processor
+  uint32_t memory_mib = 0;  // of DPDK's own heap without hugepages; 0: as much as the pool needs
+  HugePages hugepages = HugePages::kAuto;
+  std::string file_prefix;               // empty: one of its own per process
+  std::vector<std::string> pci_devices;  // addresses to probe; none: no PCI bus at all
+  std::string log_level;                 // for --log-level; empty: warnings and worse
+  std::vector<std::string> extra_arguments;  // appended as they are
+};
+
+// Initialises the EAL; the calling thread becomes its main lcore (the control thread). Once per
+// process. Fails with InvalidArgument for options out of range and Internal if DPDK refuses.
+absl::Status StartEal(const EalOptions& options);
+
+// Frees what StartEal took. No lcore may run any more.
+void StopEal();
+
+// Whether StartEal found (and uses) hugepages.
+bool EalHasHugePages();
+
+}  // namespace roci::dataplane

@@ -1,0 +1,73 @@
+// A DPDK ethdev under a device: opened by its devargs, one receive queue polled by the device's
+// home lcore, hand-off rings to and from the other lcores.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "dataplane/eal.h"
+#include "roce/types.h"
+
+struct rte_mbuf;
+struct rte_ring;
+
+namespace roci::dataplane {
+
+class Dataplane;
+
+class EthdevPort {
+ public:
+  struct Config {
+    std::string devargs;
+    uint32_t mtu = 1500;  // wanted; a PMD that cannot be told keeps its own
+    roce::Mac mac;        // all zero: the port's own
+    uint32_t home_lcore = 0;
+  };
+
+  // Control thread. NotFound if the devargs name no Ethernet device.
+  static absl::StatusOr<std::unique_ptr<EthdevPort>> Open(Dataplane& dataplane,
+                                                          const Config& config);
+  // No lcore may use the port any more.
+  ~EthdevPort();
+
+  // ---- Control thread
+  const roce::Mac& mac() const { return mac_; }
+  uint32_t mtu() const { return mtu_; }
+  bool link_up() const;
+  uint32_t link_speed_mbps() const;
+  uint16_t port_id() const { return port_; }
+  uint32_t home_lcore() const { return home_lcore_; }
+
+  // ---- Lcores
+  // The home lcore takes from the port, others what the home lcore handed off.
+  uint32_t Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count);
+  bool Pending(uint32_t lcore) const;
+  // Gives a received frame to another lcore; false (the frame stays the caller's) if it is behind.
+  bool HandOff(rte_mbuf* frame, uint32_t to_lcore);
+  // Takes over up to `count` frames, in order; returns how many.
+  uint32_t Transmit(uint32_t lcore, rte_mbuf** frames, uint32_t count);
+  // Home lcore, once per loop: sends what others queued, where the port has too few queues.
+  void ServeOthers();
+  bool IsHome(uint32_t lcore) const { return lcore == home_lcore_; }
+
+ private:
+  explicit EthdevPort(Dataplane& dataplane) : dataplane_(dataplane) {}
+  absl::Status Configure(const Config& config);
+  absl::Status OpenRings();
+
+  Dataplane& dataplane_;
+  std::string devargs_;
+  uint16_t port_ = 0;
+  bool attached_ = false;
+  bool queue_per_lcore_ = false;
+  uint32_t home_lcore_ = 0;
+  uint32_t mtu_ = 0;
+  roce::Mac mac_;
+  std::array<rte_ring*, kMaxLcores> to_lcore_{};
+  rte_ring* from_others_ = nullptr;
+};
+
+}  // namespace roci::dataplane

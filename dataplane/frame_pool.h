@@ -1,0 +1,38 @@
+// The frame buffers (mbufs) of the daemon, shared by all lcores and ports.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+struct rte_mempool;
+
+namespace roci::dataplane {
+
+// Where a frame that this daemon builds starts in its buffer: WRITE and SEND payloads of a common
+// frame (Ethernet, IPv4, UDP, BTH) then begin on a cache line.
+inline constexpr uint16_t kFrameOffset = 128 + 10;
+// Bytes of a buffer behind its start; holds roce::kMaxFrameBytes from kFrameOffset on.
+inline constexpr uint16_t kFrameBufferBytes = 4480;
+
+// An rte_mempool of single-segment buffers. Without hugepages it lies in transparent huge pages
+// where the kernel gives them.
+class FramePool {
+ public:
+  static absl::StatusOr<std::unique_ptr<FramePool>> Create(uint32_t frames);
+  ~FramePool();
+  FramePool(const FramePool&) = delete;
+  FramePool& operator=(const FramePool&) = delete;
+
+  rte_mempool* mempool() const { return pool_; }
+  uint32_t capacity() const { return capacity_; }
+  uint32_t in_use() const;  // not exact while lcores run
+
+ private:
+  FramePool() = default;
+  rte_mempool* pool_ = nullptr;
+  uint32_t capacity_ = 0;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,93 @@
+// A dataplane thread: runs a Worker on a DPDK lcore and lets other threads run functions on it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "dataplane/counters.h"
+#include "dataplane/mailbox.h"
+#include "dataplane/shared_memory.h"
+
+namespace roci::dataplane {
+
+class Dataplane;
+class DeviceLane;
+class QueuePair;
+class Session;
+class Worker;
+
+struct LcoreOptions {
+  // Without work for so long the lcore sleeps until something wakes it.
+  uint32_t idle_sleep_us = 200;
+  bool spin = false;     // never sleep, never yield
+  bool profile = false;  // time the stages of the loop (costs about 100 cycles per loop)
+};
+
+class Lcore {
+ public:
+  Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options);
+  ~Lcore();
+
+  // `eal_lcore` is the DPDK lcore to run on. Control thread.
+  absl::Status Start(unsigned eal_lcore);
+  void Stop();
+
+  // Runs f() on the lcore between two bursts and waits for it; f's result is returned. Before Start
+  // and after Stop f runs on the caller's thread. Must not be called from an lcore.
+  template <class F>
+  auto Call(F&& f) -> std::invoke_result_t<F&> {
+    using Result = std::invoke_result_t<F&>;
+    if constexpr (std::is_void_v<Result>) {
+      Run([](void* p) { (*static_cast<std::remove_reference_t<F>*>(p))(); }, &f);
+    } else {
+      struct Box {
+        std::remove_reference_t<F>* f;
+        Result result;
+      } box{&f, {}};
+      Run([](void* p) { static_cast<Box*>(p)->result = (*static_cast<Box*>(p)->f)(); }, &box);
+      return std::move(box.result);
+    }
+  }
+
+  uint32_t index() const { return index_; }
+  LcoreSnapshot Snapshot() const;
+  uint32_t sessions() const { return sessions_.load(std::memory_order_relaxed); }
+  void SetProfile(bool on);
+
+  // Wakes the lcore if it sleeps. Any thread; the caller stored what is to be seen and made a full
+  // fence.
+  void WakeIfSleeping() {
+    if (sleeping_.load(std::memory_order_relaxed)) [[unlikely]] Wake();
+  }
+
+  // Control thread.
+  void AttachSession(Session& session);
+  void DetachSession(Session& session);
+  void AttachLane(DeviceLane& lane);
+  void DetachLane(DeviceLane& lane);
+
+  // On the lcore, or inside Call.
+  Worker& worker() { return *worker_; }
+
+ private:
+  friend class Worker;
+  void Run(void (*function)(void*), void* argument);
+  void Wake();
+  static int Main(void* self);
+
+  Dataplane& dataplane_;
+  uint32_t index_;
+  unsigned eal_lcore_ = 0;
+  std::atomic<bool> running_{false};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> sleeping_{false};
+  std::atomic<uint32_t> sessions_{0};
+  Mailbox mailbox_;
+  Fd wake_;
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,146 @@
+// A queue pair as the dataplane holds it: rings shared with the app, the transport core, the frame
+// template of its path, its place in the lcore's lists.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "dataplane/queue_pair_host.h"
+#include "dataplane/record_arena.h"
+#include "dataplane/shared_memory.h"
+#include "dataplane/timer_wheel.h"
+#include "roce/frame.h"
+#include "roce/qp.h"
+
+namespace roci::dataplane {
+
+class DeviceLane;
+
+// What a queue pair may be asked for at most; control advertises no more.
+struct QueueLimits {
+  uint32_t max_wr = 32768;
+  uint32_t max_sge = 30;
+  uint32_t max_inline = 1024;  // bytes
+};
+inline constexpr QueueLimits kQueueLimits;
+
+struct QueuePairConfig {
+  roce::QpType type = roce::QpType::kRc;
+  uint32_t pd = 0;
+  CompletionQueue* send_cq = nullptr;
+  CompletionQueue* recv_cq = nullptr;
+  bool sq_sig_all = false;
+  uint64_t user_handle = 0;    // what events carry
+  uint32_t max_send_wr = 1;    // as the app asked
+  uint32_t max_recv_wr = 0;
+  uint32_t max_send_sge = 1;
+  uint32_t max_recv_sge = 1;
+  uint32_t max_inline = 0;
+  roce::QpLimits limits;
+};
+
+// Granted limits and the layout of the memfd, named as in roci_abi_create_qp_response.
+struct QueueLayout {
+  uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
+  uint32_t send_capacity, recv_capacity;  // slots
+  uint32_t send_stride, recv_stride;      // bytes
+  uint32_t send_queue_offset, recv_queue_offset, send_slots_offset, recv_slots_offset;
+  uint64_t memory_size;
+};
+
+// InvalidArgument if the config asks for more than kQueueLimits.
+absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config);
+
+// What `roci show qp` tells.
+struct QueuePairInfo {
+  roce::Qpn qpn;
+  roce::QpType type;
+  roce::QpState state;
+  uint32_t handle = 0;
+  uint32_t pd = 0;
+  roce::QpAttributes attributes;
+  roce::QpDebug debug;
+  roce::Gid local_gid;
+  roce::Gid remote_gid;
+  uint32_t send_taken = 0;  // entries taken from the rings so far
+  uint32_t recv_taken = 0;
+  uint64_t tx_packets = 0;
+  uint64_t rx_packets = 0;
+  uint64_t drops = 0;
+  bool active = false;  // in the lcore's list of queue pairs that it polls
+};
+
+class alignas(64) QueuePair {
+ public:
+  using Core = roce::Qp<QueuePairHost>;
+
+  // By Session, on the control thread. Not attached to an lcore yet.
+  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(Session& session, DeviceLane& lane,
+                                                           const QueuePairConfig& config,
+                                                           roce::Qpn qpn, uint32_t handle);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  // ---- Any thread
+  roce::Qpn qpn() const { return host.owner.qpn_value(); }
+  uint32_t handle() const { return host.owner.qp_handle; }
+  roce::QpType type() const { return type_; }
+  uint32_t pd() const { return host.pd; }
+  uint64_t user_handle() const { return host.user_handle; }
+  const QueueLayout& layout() const { return layout_; }
+  CompletionQueue* send_cq() const { return host.send_cq; }
+  CompletionQueue* recv_cq() const { return host.recv_cq; }
+  uint32_t async_events() const { return host.async_events.load(std::memory_order_relaxed); }
+  Fd TakeFd() { return memory_.TakeFd(); }
+
+  // ---- On the lcore
+  roce::ModifyResult Modify(roce::TimeNs now, const roce::QpAttributes& attributes, uint32_t mask,
+                            const roce::Path* path);
+  void SetPath(const roce::Path& path);
+  QueuePairInfo Inspect() const;
+  // The app's rings hold nonsense: the QP goes to ERR with a fatal event. Called when a queue is
+  // broken, outside of the core.
+  void FailBrokenQueue(roce::TimeNs now);
+  bool HasBrokenQueue() const {
+    return (host.send_queue.broken() || host.recv_queue.broken()) && !broken_handled_;
+  }
+  // P_Key and addresses of a received packet; kNone if they are this QP's.
+  roce::DropReason CheckPath(const roce::Packet& packet) const;
+
+  // Touched for every packet, by the lcore; in the order of use.
+  DeviceLane* lane;
+  uint64_t last_work_ns = 0;         // when a visit last found something to do
+  uint32_t active_position = kNone;  // in the lcore's active list
+  bool touched = false;              // in the list of this receive burst
+  bool attached = false;
+  uint16_t pkey = 0xFFFF;
+  uint64_t tx_packets = 0;
+  uint64_t rx_packets = 0;
+  uint64_t drops = 0;
+  QueuePairHost host;
+  Core core;
+  TimerNode timer;
+  roce::FrameTemplate frame;
+  roce::Gid local_gid;
+  roce::Gid remote_gid;
+
+  static constexpr uint32_t kNone = ~0u;
+
+ private:
+  struct Parts;
+  QueuePair(Session& session, DeviceLane& qp_lane, const QueuePairConfig& config,
+            const roce::QpConfig& core_config, uint32_t qp_handle, const QueueLayout& layout,
+            SharedMemory memory, RecordStorage storage);
+
+  roce::QpType type_;
+  bool broken_handled_ = false;
+  QueueLayout layout_;
+  SharedMemory memory_;
+  RecordStorage storage_;
+};
+
+}  // namespace roci::dataplane

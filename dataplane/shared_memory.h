@@ -1,0 +1,57 @@
+// Memory shared with one app: a memfd that the daemon creates, seals against shrinking and growing,
+// and maps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace roci::dataplane {
+
+// Owner of a file descriptor.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd() { Reset(); }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
+  void Reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// Zeroed, page aligned, mapped read-write and shared. The app can neither truncate it (so touching
+// it never raises SIGBUS) nor add seals. Unmapped by the destructor.
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. ResourceExhausted where
+  // memory or descriptors are short.
+  static absl::StatusOr<SharedMemory> Create(const char* name, size_t size);
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+  ~SharedMemory();
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  // The memfd, to be passed to the app and then closed (the mapping stays).
+  Fd TakeFd() { return static_cast<Fd&&>(fd_); }
+  int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace roci::dataplane

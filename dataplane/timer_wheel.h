@@ -1,0 +1,86 @@
+// Timers of many queue pairs: an intrusive hashed wheel, O(1) to set and to move. Lazy: whoever
+// sets a later time may leave the node where it is and look again when it expires.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace roci::dataplane {
+
+// Embedded in the owner; must be removed from its wheel before it is destroyed.
+struct TimerNode {
+  TimerNode* next = nullptr;
+  TimerNode** link = nullptr;    // what points to this node; null: not in a wheel
+  uint64_t expiry_ns = kNever;   // when the wheel will give it back, at the latest one tick after
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  bool armed() const { return link != nullptr; }
+};
+
+// Times beyond the horizon are kept in the last slot and come back too early: the owner sets them
+// again. One thread. Times are in ns of the caller's clock.
+class TimerWheel {
+ public:
+  static constexpr uint32_t kTickBits = 13;  // 8.192 us
+  static constexpr uint32_t kSlots = 8192;   // horizon 67 ms
+  static constexpr uint64_t kTickNs = uint64_t{1} << kTickBits;
+
+  explicit TimerWheel(uint64_t now_ns) : tick_(now_ns >> kTickBits) {}
+  TimerWheel(const TimerWheel&) = delete;
+  TimerWheel& operator=(const TimerWheel&) = delete;
+
+  // Puts `node` in, or moves it, so that it expires at or after min(expiry_ns, horizon). A time
+  // that has passed expires with the next tick.
+  void Set(TimerNode& node, uint64_t expiry_ns);
+  void Cancel(TimerNode& node);
+
+  bool DueTick(uint64_t now_ns) const { return (now_ns >> kTickBits) > tick_; }
+
+  // Takes every node out that has expired by `now_ns` and calls expire(node), which may set it
+  // again. At most `budget` of them; the rest comes with the next call. Returns how many.
+  template <class Expire>
+  uint32_t Advance(uint64_t now_ns, uint32_t budget, Expire&& expire);
+
+  // A time not later than the first expiry; TimerNode::kNever if the wheel is empty.
+  uint64_t NextExpiry() const;
+  uint32_t size() const { return size_; }
+
+ private:
+  static constexpr uint32_t kMask = kSlots - 1;
+
+  void Unlink(TimerNode& node);
+  // First occupied slot at or after tick `from`, as a tick; `from` + kSlots if none.
+  uint64_t FirstOccupied(uint64_t from) const;
+
+  uint64_t tick_;  // every slot up to and including this one is empty or being emptied
+  uint32_t size_ = 0;
+  std::array<uint64_t, kSlots / 64> occupied_{};
+  std::array<TimerNode*, kSlots> slots_{};
+};
+
+template <class Expire>
+uint32_t TimerWheel::Advance(uint64_t now_ns, uint32_t budget, Expire&& expire) {
+  const uint64_t target = now_ns >> kTickBits;
+  uint32_t expired = 0;
+  while (tick_ < target) {
+    const uint64_t next = size_ == 0 ? target + 1 : FirstOccupied(tick_ + 1);
+    if (next > target) {
+      tick_ = target;
+      break;
+    }
+    // The slot is emptied one by one with tick_ still before it: a node that is set again goes to
+    // a later slot, never to this one.
+    while (TimerNode* node = slots_[next & kMask]) {
+      if (expired == budget) return expired;
+      Unlink(*node);
+      ++expired;
+      tick_ = next;
+      expire(*node);
+      tick_ = next - 1;
+    }
+    tick_ = next;
+  }
+  return expired;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,97 @@
+// Gate 2: the work queues in memory that the app writes. Indices are bounded, every entry is copied
+// once and the copy is checked; what the daemon believes lives in these objects.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "roce/qp_attributes.h"
+#include "roce/work.h"
+#include "verbs_provider/abi/rings.h"
+
+namespace roci::dataplane {
+
+inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
+
+// The part that send and receive queues share. `broken`: the app's producer index was impossible;
+// nothing is taken from the queue until Reset.
+class WorkQueue {
+ public:
+  WorkQueue() = default;
+  // `header` and `slots` are shared with the app. `capacity` is a power of two, or 0 for a queue
+  // that takes nothing.
+  WorkQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
+            uint8_t max_sge)
+      : header_(header), slots_(slots), capacity_(capacity), stride_(stride), max_sge_(max_sge) {}
+
+  bool broken() const { return broken_; }
+  uint32_t taken() const { return next_; }  // entries so far
+
+  // Whether the app has posted more than was taken.
+  bool HasPosted() {
+    if (next_ != seen_) return true;
+    return Refresh();
+  }
+
+  // 1: the app rings the doorbell for what it posts from now on. The caller makes the full fence
+  // and then looks once more.
+  void SetArmed(bool armed) {
+    std::atomic_ref(header_->armed).store(armed ? 1 : 0, std::memory_order_relaxed);
+    std::atomic_ref(header_->consumer).store(next_, std::memory_order_relaxed);
+  }
+
+  // Forgets everything that was posted: both indices start at 0 again.
+  void Reset();
+
+  void PrefetchProducer() const { __builtin_prefetch(&header_->producer); }
+  void PrefetchNext() const { __builtin_prefetch(Slot(next_)); }
+
+ protected:
+  // Reads the producer index. False if there is nothing new, or nonsense.
+  bool Refresh();
+  std::byte* Slot(uint32_t index) const {
+    return slots_ + size_t{index & (capacity_ - 1)} * stride_;
+  }
+
+  roci_abi_queue* header_ = nullptr;
+  std::byte* slots_ = nullptr;
+  uint32_t capacity_ = 0;
+  uint32_t stride_ = 0;
+  uint32_t next_ = 0;  // index of the next entry to take
+  uint32_t seen_ = 0;  // producer index as last read
+  uint8_t max_sge_ = 0;
+  bool broken_ = false;
+};
+
+class SendQueue : public WorkQueue {
+ public:
+  SendQueue() = default;
+  SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
+            uint8_t max_sge, uint32_t max_inline, roce::QpType type);
+
+  // Takes the next entry. kBad: `out` has slot, wr_id and opcode (kSend if the app's was none), and
+  // `bad_status` says what is wrong.
+  roce::FetchResult Fetch(roce::SendWqe& out, roce::CompletionStatus& bad_status);
+
+  // Element `i` < wqe.num_sge as it is in the ring now; the app may have changed it.
+  roce::Sge ReadSge(const roce::SendWqe& wqe, uint32_t i) const;
+  // The inline bytes of an entry; wqe.length of them.
+  std::byte* InlineData(const roce::SendWqe& wqe) const {
+    return Slot(wqe.slot) + sizeof(roci_abi_send_wqe);
+  }
+
+ private:
+  uint32_t max_inline_ = 0;
+  uint32_t allowed_opcodes_ = 0;  // bit i: roci_abi_send_opcode i
+};
+
+class RecvQueue : public WorkQueue {
+ public:
+  using WorkQueue::WorkQueue;
+
+  roce::FetchResult Fetch(roce::RecvWqe& out, roce::CompletionStatus& bad_status);
+  roce::Sge ReadSge(const roce::RecvWqe& wqe, uint32_t i) const;
+};
+
+}  // namespace roci::dataplane
