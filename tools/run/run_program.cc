@@ -1,0 +1,153 @@
+// Decides how a program is to find the devices, prepares that and becomes the program.
+#include "tools/run/run_program.h"
+
+#include <linux/netlink.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "control/unique_fd.h"
+#include "tools/run/file.h"
+#include "tools/run/find_plugin.h"
+#include "tools/run/mount_namespace.h"
+#include "tools/run/netlink_filter.h"
+#include "tools/run/show_devices.h"
+#include "verbs_provider/abi/runtime_dir.h"
+
+namespace roci::tools {
+namespace {
+
+constexpr int kCannotPrepare = 125;
+constexpr int kCannotExecute = 126;
+constexpr int kNoProgram = 127;
+
+void Complain(const std::string& message) {
+  std::fprintf(stderr, "roci run: %s\n", message.c_str());
+}
+
+absl::StatusOr<std::string> AbsolutePath(const std::string& path) {
+  char resolved[PATH_MAX];
+  if (::realpath(path.c_str(), resolved) == nullptr) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot find ", path));
+  }
+  return std::string(resolved);
+}
+
+// Connects and hangs up: a socket file may outlive its daemon.
+absl::Status CheckDaemon(const std::string& runtime_dir) {
+  const std::string path = abi::SocketPath(runtime_dir);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat("the path of the socket is too long: ", path));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const control::UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+    return absl::OkStatus();
+  }
+  if (errno == ENOENT || errno == ENOTDIR || errno == ECONNREFUSED) {
+    return absl::UnavailableError(
+        absl::StrCat("no daemon is running at ", runtime_dir,
+                     " (start rocid, or name its directory with --runtime-dir or $",
+                     abi::kRuntimeDirVariable, ")"));
+  }
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot reach the daemon at ", path));
+}
+
+absl::Status Export(const char* name, const std::string& value) {
+  if (::setenv(name, value.c_str(), 1) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot set ", name));
+}
+
+// Puts `value` first in a variable that lists things.
+absl::Status ExportFirst(const char* name, const std::string& value) {
+  const char* rest = std::getenv(name);
+  return Export(name, rest == nullptr || *rest == '\0' ? value : absl::StrCat(value, ":", rest));
+}
+
+absl::Status PrepareNamespace(const std::string& sysfs, const std::string& plugin) {
+  absl::Status status = EnterPrivateMountNamespace();
+  bool needs_driver_variable = false;
+  if (status.ok()) status = ShowDevices(sysfs, plugin, &needs_driver_variable);
+  if (status.ok() && needs_driver_variable)
+    status = ExportFirst("RDMAV_DRIVERS", DriverName(plugin));
+  if (status.ok() && HasNetlink(NETLINK_RDMA)) status = RefuseNetlink(NETLINK_RDMA);
+  if (status.ok()) ::unsetenv("SYSFS_PATH");
+  return status;
+}
+
+// Without a namespace there is no /dev/infiniband: the plugin, loaded with the program, answers for
+// it in libibverbs' name (verbs_provider/intercept.h). Reaches programs that use libibverbs and
+// keep their environment; tools that read /sys by themselves see nothing.
+absl::Status PrepareEnvironment(const std::string& sysfs, const std::string& plugin) {
+  if (plugin.find_first_of(" :;\t\n") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("without a mount namespace the plugin's path must be free of spaces, ':' and "
+                     "';': ",
+                     plugin));
+  }
+  absl::Status status = Export("SYSFS_PATH", sysfs);
+  if (status.ok()) status = ExportFirst("RDMAV_DRIVERS", DriverName(plugin));
+  if (status.ok()) status = ExportFirst("LD_PRELOAD", plugin);
+  return status;
+}
+
+absl::Status Prepare(const RunOptions& options) {
+  absl::StatusOr<std::string> runtime_dir =
+      abi::RuntimeDir(options.runtime_dir.c_str(), abi::RuntimeDirUse::kConnect);
+  absl::Status status = CheckDaemon(*runtime_dir);
+  if (!status.ok()) return status;
+  runtime_dir = AbsolutePath(*runtime_dir);
+  if (!runtime_dir.ok()) return runtime_dir.status();
+  const absl::StatusOr<std::string> plugin = FindPlugin(options.plugin);
+  if (!plugin.ok()) return plugin.status();
+  const std::string sysfs = abi::SysfsPath(*runtime_dir);
+  if (!IsDirectory(sysfs + "/class/infiniband_verbs")) {
+    return absl::NotFoundError(absl::StrCat("the daemon at ", *runtime_dir, " shows no devices: ",
+                                            sysfs, " is not there or not readable"));
+  }
+  status = Export(abi::kRuntimeDirVariable, *runtime_dir);
+  if (!status.ok()) return status;
+  if (!options.no_namespace) {
+    status = PrepareNamespace(sysfs, *plugin);
+    if (options.verbose) {
+      Complain(status.ok()
+                   ? absl::StrCat("devices of ", *runtime_dir, " shown in a mount namespace")
+                   : absl::StrCat("no mount namespace (", status.message(),
+                                  "): falling back to SYSFS_PATH"));
+    }
+    if (status.ok() || options.require_namespace) return status;
+  }
+  return PrepareEnvironment(sysfs, *plugin);
+}
+
+}  // namespace
+
+int RunProgram(const RunOptions& options) {
+  const absl::Status status = Prepare(options);
+  if (!status.ok()) {
+    Complain(std::string(status.message()));
+    return kCannotPrepare;
+  }
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const int error = errno;
+  Complain(absl::StrCat("cannot run ", options.command[0], ": ", std::strerror(error)));
+  return error == ENOENT ? kNoProgram : kCannotExecute;
+}
+
+}  // namespace roci::tools
