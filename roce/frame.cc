@@ -1,6 +1,7 @@
 // The frame encoder: template copy, the few fields that change, extension headers, payload, ICRC.
 #include "roce/frame.h"
 
+#include <bit>
 #include <cassert>
 #include <cstring>
 
@@ -10,17 +11,13 @@ namespace roci::roce {
 namespace {
 
 // Offsets from the IP header.
-constexpr uint32_t kIpv4LengthAt = 2;
-constexpr uint32_t kIpv4IdAt = 4;
+constexpr uint32_t kIpv4LengthAt = 2;  // the identification follows
 constexpr uint32_t kIpv4ChecksumAt = 10;
 constexpr uint32_t kIpv6LengthAt = 4;
 constexpr uint32_t kUdpLengthAt = 4;
 
-inline uint16_t LoadNative16(const std::byte* p) {
-  uint16_t v;
-  std::memcpy(&v, p, sizeof(v));
-  return v;
-}
+// Stores through std::byte may alias anything: everything below reads what it needs before it
+// writes.
 
 // Copies the headers up to the BTH: 42 or 46 bytes (IPv4), 62 or 66 (IPv6), and not a byte more.
 inline void CopyHeaders(const FrameTemplate& tmpl, std::byte* out) {
@@ -34,6 +31,11 @@ inline void CopyHeaders(const FrameTemplate& tmpl, std::byte* out) {
   }
 }
 
+constexpr uint16_t ToBe16(uint32_t v) {
+  const auto low = static_cast<uint16_t>(v);
+  return std::endian::native == std::endian::little ? __builtin_bswap16(low) : low;
+}
+
 // Lengths, IPv4 identification and checksum. `udp_bytes` counts from the UDP header through the
 // ICRC.
 inline void StoreLengths(const FrameTemplate& tmpl, uint32_t udp_bytes, uint16_t ip_id,
@@ -44,40 +46,47 @@ inline void StoreLengths(const FrameTemplate& tmpl, uint32_t udp_bytes, uint16_t
     StoreBe<uint16_t>(ip + Ipv6Header::kBytes + kUdpLengthAt, static_cast<uint16_t>(udp_bytes));
     return;
   }
-  StoreBe<uint16_t>(ip + kIpv4LengthAt, static_cast<uint16_t>(udp_bytes + Ipv4Header::kBytes));
-  StoreBe<uint16_t>(ip + kIpv4IdAt, ip_id);
-  StoreBe<uint16_t>(ip + Ipv4Header::kBytes + kUdpLengthAt, static_cast<uint16_t>(udp_bytes));
   // The sum is over words in memory order, so the checksum needs no swap (RFC 1071, 2 (B)).
-  const auto checksum = static_cast<uint16_t>(~FoldOnesComplement(
-      uint64_t{tmpl.ipv4_sum()} + LoadNative16(ip + kIpv4LengthAt) + LoadNative16(ip + kIpv4IdAt)));
+  const uint16_t length = ToBe16(udp_bytes + Ipv4Header::kBytes);
+  const uint16_t id = ToBe16(ip_id);
+  uint32_t sum = uint32_t{tmpl.ipv4_sum()} + length + id;
+  sum = (sum & 0xFFFF) + (sum >> 16);
+  sum = (sum & 0xFFFF) + (sum >> 16);
+  const auto checksum = static_cast<uint16_t>(~sum);
+  const uint16_t length_and_id[2] = {length, id};
+  std::memcpy(ip + kIpv4LengthAt, length_and_id, sizeof(length_and_id));
   std::memcpy(ip + kIpv4ChecksumAt, &checksum, sizeof(checksum));
+  StoreBe<uint16_t>(ip + Ipv4Header::kBytes + kUdpLengthAt, static_cast<uint16_t>(udp_bytes));
 }
 
 inline void StoreBth(const FrameTemplate& tmpl, const TxPacket& packet, std::byte* bth) {
-  StoreBe<uint32_t>(bth, tmpl.bth_word() | (uint32_t{static_cast<uint8_t>(packet.opcode)} << 24) |
-                             (uint32_t{packet.solicited} << 23) |
-                             (PadCount(packet.payload_length) << 20));
-  StoreBe<uint32_t>(bth + 4, (uint32_t{packet.fecn} << 31) | (uint32_t{packet.becn} << 30) |
-                                 packet.dest_qpn.value());
-  StoreBe<uint32_t>(bth + 8, (uint32_t{packet.ack_request} << 31) | packet.psn.value());
+  const uint32_t w0 = tmpl.bth_word() | (uint32_t{static_cast<uint8_t>(packet.opcode)} << 24) |
+                      (uint32_t{packet.solicited} << 23) | (PadCount(packet.payload_length) << 20);
+  const uint32_t w1 =
+      (uint32_t{packet.fecn} << 31) | (uint32_t{packet.becn} << 30) | packet.dest_qpn.value();
+  const uint32_t w2 = (uint32_t{packet.ack_request} << 31) | packet.psn.value();
+  StoreBe<uint64_t>(bth, (uint64_t{w0} << 32) | w1);
+  StoreBe<uint32_t>(bth + 8, w2);
 }
 
 inline void StoreExtHeaders(const OpcodeInfo& info, const ExtHeaders& ext, std::byte* bth) {
   using enum ExtHeader;
-  if (info.ext_mask == 0) return;
-  if (info.Has(kReth)) ext.reth.Store(bth + info.OffsetOf(kReth));
-  if (info.Has(kAeth)) ext.aeth.Store(bth + info.OffsetOf(kAeth));
-  if (info.Has(kImmDt)) ext.imm.Store(bth + info.OffsetOf(kImmDt));
+  const uint32_t mask = info.ext_mask;
+  if (mask == 0) return;
+  const auto has = [mask](ExtHeader h) { return (mask & OpcodeInfo::Bit(h)) != 0; };
+  if (has(kReth)) ext.reth.Store(bth + info.OffsetOf(kReth));
+  if (has(kAeth)) ext.aeth.Store(bth + info.OffsetOf(kAeth));
+  if (has(kImmDt)) ext.imm.Store(bth + info.OffsetOf(kImmDt));
   constexpr uint16_t kCommon =
       OpcodeInfo::Bit(kReth) | OpcodeInfo::Bit(kAeth) | OpcodeInfo::Bit(kImmDt);
-  if ((info.ext_mask & ~kCommon) == 0) return;
-  if (info.Has(kDeth)) ext.deth.Store(bth + info.OffsetOf(kDeth));
-  if (info.Has(kAtomicEth)) ext.atomic.Store(bth + info.OffsetOf(kAtomicEth));
-  if (info.Has(kAtomicAckEth)) ext.atomic_ack.Store(bth + info.OffsetOf(kAtomicAckEth));
-  if (info.Has(kXrcEth)) ext.xrc.Store(bth + info.OffsetOf(kXrcEth));
-  if (info.Has(kIeth)) ext.ieth.Store(bth + info.OffsetOf(kIeth));
-  if (info.Has(kFeth)) ext.feth.Store(bth + info.OffsetOf(kFeth));
-  if (info.Has(kCnpReserved)) std::memset(bth + info.OffsetOf(kCnpReserved), 0, 16);
+  if ((mask & ~kCommon) == 0) return;
+  if (has(kDeth)) ext.deth.Store(bth + info.OffsetOf(kDeth));
+  if (has(kAtomicEth)) ext.atomic.Store(bth + info.OffsetOf(kAtomicEth));
+  if (has(kAtomicAckEth)) ext.atomic_ack.Store(bth + info.OffsetOf(kAtomicAckEth));
+  if (has(kXrcEth)) ext.xrc.Store(bth + info.OffsetOf(kXrcEth));
+  if (has(kIeth)) ext.ieth.Store(bth + info.OffsetOf(kIeth));
+  if (has(kFeth)) ext.feth.Store(bth + info.OffsetOf(kFeth));
+  if (has(kCnpReserved)) std::memset(bth + info.OffsetOf(kCnpReserved), 0, 16);
 }
 
 // Writes all headers and answers the offset of the payload.
@@ -88,15 +97,14 @@ inline void StoreExtHeaders(const OpcodeInfo& info, const ExtHeaders& ext, std::
   assert(info.known);
   assert(packet.payload_length <= kMaxPathMtuBytes);
   assert(info.payload != PayloadRule::kNone || packet.payload_length == 0);
-  const uint32_t pad = PadCount(packet.payload_length);
+  const uint32_t header_bytes = info.header_bytes;
+  const uint32_t transport = tmpl.transport_offset();
+  const uint32_t payload_bytes = packet.payload_length + PadCount(packet.payload_length);
   CopyHeaders(tmpl, out);
-  StoreLengths(tmpl,
-               UdpHeader::kBytes + info.header_bytes + packet.payload_length + pad + kIcrcBytes,
-               ip_id, out);
-  std::byte* bth = out + tmpl.transport_offset();
-  StoreBth(tmpl, packet, bth);
-  StoreExtHeaders(info, packet.ext, bth);
-  return tmpl.transport_offset() + info.header_bytes;
+  StoreLengths(tmpl, UdpHeader::kBytes + header_bytes + payload_bytes + kIcrcBytes, ip_id, out);
+  StoreBth(tmpl, packet, out + transport);
+  StoreExtHeaders(info, packet.ext, out + transport);
+  return transport + header_bytes;
 }
 
 }  // namespace
@@ -184,24 +192,15 @@ uint32_t EncodeFrame(const FrameTemplate& tmpl, const TxPacket& packet,
     assert(payload[0].length == packet.payload_length);
     return EncodeFrame(tmpl, packet, payload[0].data, ip_id, out);
   }
-  uint32_t at = StoreHeaders(tmpl, packet, ip_id, out);
-  const CrcKernel& kernel = ActiveCrcKernel();
-  const uint32_t network = tmpl.network_offset();
-  CrcState state = kernel.masked(out + network, at - network, tmpl.is_ipv6());
-  [[maybe_unused]] const uint32_t start = at;
+  // One pass over the gathered bytes beats carrying the CRC from part to part: that costs a
+  // reduction for each of them.
+  std::byte* at = StartFrame(tmpl, packet, ip_id, out);
   for (const PayloadPart& part : payload) {
-    state = kernel.copy_update(state, out + at, part.data, part.length);
+    if (part.length != 0) std::memcpy(at, part.data, part.length);
     at += part.length;
   }
-  assert(at - start == packet.payload_length);
-  static constexpr std::byte kZeros[4] = {};
-  const uint32_t pad = PadCount(packet.payload_length);
-  if (pad != 0) {
-    state = kernel.copy_update(state, out + at, kZeros, pad);
-    at += pad;
-  }
-  StoreIcrc(out + at, state);
-  return at + kIcrcBytes;
+  assert(at == out + PayloadOffset(tmpl, packet) + packet.payload_length);
+  return FinishFrame(tmpl, packet, out);
 }
 
 }  // namespace roci::roce

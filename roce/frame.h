@@ -51,14 +51,14 @@ class FrameTemplate {
   static constexpr uint32_t kCapacity = 80;  // 78 are the most: Ethernet, VLAN, IPv6, UDP, BTH
   const std::byte* bytes() const { return bytes_.data(); }
   // Sum of the IPv4 header's words in memory order, without total length, id and checksum.
-  uint32_t ipv4_sum() const { return ipv4_sum_; }
+  uint16_t ipv4_sum() const { return ipv4_sum_; }
   // First four bytes of the BTH as a number, without opcode, solicited and pad count.
   uint32_t bth_word() const { return bth_word_; }
 
  private:
   alignas(16) std::array<std::byte, kCapacity> bytes_{};
-  uint32_t ipv4_sum_ = 0;
   uint32_t bth_word_ = 0;
+  uint16_t ipv4_sum_ = 0;
   uint8_t network_offset_ = 0;
   uint8_t transport_offset_ = 0;
   bool is_ipv6_ = false;
