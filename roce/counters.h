@@ -47,6 +47,7 @@ namespace roci::roce {
   X(kReqRemoteAccessErrors, "req_remote_access_errors")       \
   X(kReqRemoteOperationErrors, "req_remote_operation_errors") \
   X(kReqBadResponses, "req_bad_responses")                    \
+  X(kReqLocalErrors, "req_local_errors")                      \
   X(kReqCqeErrors, "req_cqe_error")                           \
   X(kReqCqeFlushErrors, "req_cqe_flush_error")
 

@@ -84,7 +84,8 @@ class Qp {
 
  private:
   void ApplyAttributes(const QpAttributes& attributes, uint32_t mask);
-  void EnterState(Host& host, TimeNs now, QpState from, QpState to);
+  void EnterState(Host& host, QpState from, QpState to);
+  void Clear();
   void EnterError(Host& host);
   void ContinueFlush(Host& host);
   // What every entry point ends with: acts on a fault, reports a drained send queue.

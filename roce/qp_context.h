@@ -1,6 +1,7 @@
 // What the requester and the responder of one queue pair share: configuration, attributes, state.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "roce/qp_attributes.h"
@@ -51,6 +52,11 @@ constexpr uint32_t StepsForward(Psn from, Psn to) { return (to.value() - from.va
 // PSNs that a message of `length` bytes takes (IBTA vol 1, 9.7.2): one if it is empty.
 constexpr uint32_t PacketsOf(uint32_t length, uint8_t mtu_shift) {
   return length == 0 ? 1 : ((length - 1) >> mtu_shift) + 1;
+}
+
+// Immediate data between verbs (network byte order) and ImmDt (host byte order), either way.
+constexpr uint32_t SwapNetworkOrder(uint32_t value) {
+  return std::endian::native == std::endian::little ? __builtin_bswap32(value) : value;
 }
 
 }  // namespace roci::roce

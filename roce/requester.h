@@ -81,11 +81,16 @@ class Requester {
   bool WindowOpen() const { return InFlight() < context_.config.limits.window_packets; }
   bool MayStart(const SendRecord& record) const;
 
+  bool IsReliable() const;
+  bool WantsAck(bool is_last);
+
   bool FetchNext(Host& host);
-  bool BuildPacket(Host& host, SendRecord& record, TxPacket& out, memory::SegmentList& payload);
-  bool BuildSegmented(Host& host, SendRecord& record, TxPacket& out, memory::SegmentList& payload);
-  void BuildRead(const SendRecord& record, TxPacket& out);
-  void BuildAtomic(const SendRecord& record, TxPacket& out);
+  bool BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
+                   memory::SegmentList& payload);
+  bool BuildSegmented(Host& host, const WorkInfo& info, SendRecord& record, TxPacket& out,
+                      memory::SegmentList& payload);
+  uint32_t BuildRead(const WorkInfo& info, const SendRecord& record, TxPacket& out);
+  void BuildAtomic(const WorkInfo& info, const SendRecord& record, TxPacket& out);
   void NoteSent(Host& host, TimeNs now, SendRecord& record, uint32_t psns);
 
   DropReason HandleAcknowledge(Host& host, TimeNs now, Psn psn, Aeth aeth);
@@ -93,18 +98,21 @@ class Requester {
   DropReason HandleAtomicResponse(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleNak(Host& host, TimeNs now, Psn psn, uint8_t code);
   DropReason HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_t timer_code);
-  // Completes everything before `psn` that an acknowledgement can complete. Stops at a READ or
-  // atomic without its response and at a failed record; false in the former case.
-  bool AcknowledgeBefore(Host& host, TimeNs now, Psn psn);
-  SendRecord* OldestReadOrAtomic(Psn psn);
-  void Progress(TimeNs now);
-  void Retry(Host& host, TimeNs now, QpCounter reason);
+  bool AcknowledgeBefore(Host& host, TimeNs now, Psn end);
+  bool HeadAwaits(WorkClass work_class, Psn psn) const;
+  bool PlaceResponse(Host& host, const SendWqe& wqe, uint32_t offset,
+                     std::span<const std::byte> bytes);
+  void Progress(Host& host, TimeNs now);
+
+  DropReason ImplyNak(Host& host);
+  void Retry(Host& host, QpCounter reason);
   void Rewind();
+  void ArmTimer(TimeNs now);
+
   void CompleteHead(Host& host, CompletionStatus status);
   void FailRecord(Host& host, uint32_t index, CompletionStatus status);
   void FailHead(Host& host, CompletionStatus status);
   void FailAt(Host& host, Psn psn, CompletionStatus status);
-  void ArmTimer(TimeNs now);
 
   QpContext& context_;
   SendRecord* records_;

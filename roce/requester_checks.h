@@ -2,8 +2,11 @@
 // opcode is, what a NAK means. Tables, no state.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
+#include "roce/counters.h"
 #include "roce/opcode.h"
 #include "roce/qp_attributes.h"
 #include "roce/types.h"
@@ -29,12 +32,23 @@ struct WorkInfo {
   bool has_reth, has_immediate, has_invalidate;
 };
 
-const WorkInfo& InfoOf(WorkOpcode opcode);
+// Indexed by WorkOpcode.
+inline constexpr size_t kWorkOpcodeCount = 12;
+extern const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable;
+
+// `opcode` comes from gate 2, which lets only enumerators through.
+inline const WorkInfo& InfoOf(WorkOpcode opcode) { return kWorkTable[static_cast<size_t>(opcode)]; }
 
 // kSuccess, or the status with which a malformed or unsupported request completes (IBTA vol 1,
 // 10.8.3.3 and 11.6.2): kLocalQpOperationError, kLocalLengthError.
 CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
                               uint32_t max_message_bytes, uint32_t max_rd_atomic);
+
+// rnr_retry: no limit.
+inline constexpr uint8_t kRetryForEver = 7;
+
+// A responder takes the half of the PSN space before the one it expects for duplicates.
+inline constexpr uint32_t kMaxPsnsInFlight = 1u << 23;
 
 constexpr Position PositionOf(uint32_t index, uint32_t packets) {
   if (index + 1 == packets) return index == 0 ? Position::kOnly : Position::kLast;
@@ -59,7 +73,10 @@ constexpr Transport TransportOf(QpType type) {
 // codes: kBadResponse.
 CompletionStatus StatusOfNak(uint8_t nak_code);
 
-// What is wrong with a READ response as the `index`-th of `packets` responses: its length must be
+// The counter of a request that completes with `status`.
+QpCounter CounterOfFailure(CompletionStatus status);
+
+// Whether a packet is right as the `index`-th of `packets` responses: its length must be
 // what is left, at most one path MTU; a retried READ starts again with FIRST or ONLY at any index.
 bool ReadResponseFits(Position position, uint32_t payload_bytes, uint32_t index, uint32_t length,
                       uint8_t mtu_shift);

@@ -27,6 +27,7 @@ struct ResponderResource {
   Psn first_psn;
   uint32_t packets;  // PSNs taken
   uint32_t next;     // response to be sent next, 0 .. packets - 1
+  uint32_t start;    // first response of this round: a retried READ begins in the middle
   Msn msn;
   bool is_atomic;
   bool pending;   // answer not completely sent
@@ -77,9 +78,12 @@ class Responder {
   const ResponderResource& At(uint32_t index) const { return resources_[index & mask_]; }
 
   DropReason HandleGap(Host& host);
+  void LeaveGap();
   DropReason HandleDuplicate(Host& host, const Packet& packet);
-  DropReason ReplayRead(Host& host, const Packet& packet);
-  DropReason ReplayAtomic(Host& host, const Packet& packet);
+  DropReason ReplayRead(const Packet& packet);
+  DropReason ReplayAtomic(const Packet& packet);
+  void Rearm(ResponderResource& resource, uint32_t index, uint32_t next);
+
   RequestFault Execute(Host& host, const Packet& packet);
   RequestFault ExecuteSend(Host& host, const Packet& packet);
   RequestFault ExecuteWrite(Host& host, const Packet& packet);
@@ -88,18 +92,27 @@ class Responder {
   RequestFault TakeReceive(Host& host);
   RequestFault PlaceReceived(Host& host, const Packet& packet);
   RequestFault PlaceWritten(Host& host, const Packet& packet);
+  RequestFault FinishSend(Host& host, const Packet& packet);
+  void FinishWrite(Host& host, const Packet& packet);
+  void FinishMessage();
   void CompleteReceive(Host& host, const Packet& packet, CompletionOpcode opcode,
                        uint32_t byte_length);
   void FailReceive(Host& host, CompletionStatus status);
   DropReason Fault(Host& host, RequestFault fault);
+
   bool HasFreeResource() const;
-  ResponderResource& AddResource();
-  ResponderResource* FindResource(Psn psn, uint32_t& index);
+  ResponderResource& AddResource(const Packet& packet, uint32_t length);
+  bool FindResource(Psn psn, uint32_t& index) const;
+  uint32_t NextPending(uint32_t index) const;
+
+  bool NakPrecedes(const ResponderResource& resource) const;
   bool BuildResourceAnswer(Host& host, TxPacket& out, memory::SegmentList& payload);
   bool BuildReadResponse(Host& host, ResponderResource& resource, TxPacket& out,
                          memory::SegmentList& payload);
   void BuildAcknowledge(TxPacket& out, Psn psn, Aeth aeth) const;
+  void FailAnswer(Host& host, Psn psn, RequestFault fault);
   void SetNak(Psn psn, uint8_t syndrome);
+  void CountNak(Host& host);
 
   QpContext& context_;
   ResponderResource* resources_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "roce/counters.h"
+#include "roce/drop_reason.h"
 #include "roce/headers.h"
 #include "roce/opcode.h"
 #include "roce/qp_attributes.h"
@@ -59,6 +60,7 @@ struct FaultInfo {
   bool raises_event_always;         // even if a receive completes with the error
   QpEvent event;                    // else only without a receive
   QpCounter counter;
+  DropReason drop;  // what HandlePacket answers
 };
 inline constexpr uint8_t kRnr = 0xFF;
 

@@ -1,0 +1,250 @@
+// Definitions of Qp. Include it in the one .cc file that instantiates Qp for a host.
+#pragma once
+
+#include <cassert>
+
+#include "roce/host.h"
+#include "roce/qp.h"
+#include "roce/requester_inl.h"
+#include "roce/responder_inl.h"
+
+namespace roci::roce {
+
+// Work requests flushed per call. A deep queue is flushed in several, so that one QP's error does
+// not hold up the others of its lcore.
+inline constexpr uint32_t kFlushBudget = 128;
+
+template <class Host>
+Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
+             std::span<ResponderResource> resources)
+    : requester_(context_, records), responder_(context_, resources) {
+  static_assert(QpHost<Host>);
+  assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
+  assert(config.limits.max_dest_rd_atomic <= resources.size());
+  context_.config = config;
+}
+
+// ---- Attributes and states ----
+
+template <class Host>
+ModifyResult Qp<Host>::Modify(Host& host, TimeNs now, const QpAttributes& attributes,
+                              uint32_t mask) {
+  (void)now;
+  const QpState from = state();
+  if ((mask & kAttrCurState) != 0 && attributes.cur_state != from) {
+    return ModifyResult::kBadTransition;
+  }
+  const QpState to = (mask & kAttrState) != 0 ? attributes.state : from;
+  ModifyResult result = CheckModify(type(), from, to, mask);
+  if (result != ModifyResult::kOk) return result;
+  const QpLimits& limits = context_.config.limits;
+  result = CheckAttributeValues(attributes, mask,
+                                {.pkey_table_length = limits.pkey_table_length,
+                                 .ports = 1,
+                                 .max_rd_atomic = limits.max_rd_atomic,
+                                 .max_dest_rd_atomic = limits.max_dest_rd_atomic,
+                                 .max_path_mtu = limits.max_path_mtu});
+  if (result != ModifyResult::kOk) return result;
+  ApplyAttributes(attributes, mask);
+  EnterState(host, from, to);
+  Settle(host);
+  return ModifyResult::kOk;
+}
+
+template <class Host>
+void Qp<Host>::ApplyAttributes(const QpAttributes& in, uint32_t mask) {
+  QpAttributes& a = context_.attributes;
+  const auto set = [mask](uint32_t bit, auto& to, const auto& from) {
+    if ((mask & bit) != 0) to = from;
+  };
+  set(kAttrSqdNotify, a.en_sqd_async_notify, in.en_sqd_async_notify);
+  set(kAttrAccessFlags, a.access_flags, in.access_flags);
+  set(kAttrPkeyIndex, a.pkey_index, in.pkey_index);
+  set(kAttrPort, a.port, in.port);
+  set(kAttrQkey, a.qkey, in.qkey);
+  set(kAttrPathMtu, a.path_mtu, in.path_mtu);
+  set(kAttrTimeout, a.timeout, in.timeout);
+  set(kAttrRetryCount, a.retry_count, in.retry_count);
+  set(kAttrRnrRetry, a.rnr_retry, in.rnr_retry);
+  set(kAttrRqPsn, a.rq_psn, in.rq_psn);
+  set(kAttrMaxRdAtomic, a.max_rd_atomic, in.max_rd_atomic);
+  set(kAttrMaxDestRdAtomic, a.max_dest_rd_atomic, in.max_dest_rd_atomic);
+  set(kAttrMinRnrTimer, a.min_rnr_timer, in.min_rnr_timer);
+  set(kAttrSqPsn, a.sq_psn, in.sq_psn);
+  set(kAttrPathMigState, a.path_mig_state, in.path_mig_state);
+  set(kAttrDestQpn, a.dest_qpn, in.dest_qpn);
+  context_.mtu_shift = static_cast<uint8_t>(7 + static_cast<uint8_t>(a.path_mtu));
+}
+
+// What a transition does beside its attributes. `to` is legal from `from`.
+template <class Host>
+void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
+  context_.attributes.state = to;
+  switch (to) {
+    case QpState::kReset:
+      Clear();
+      break;
+    case QpState::kInit:
+      break;
+    case QpState::kRtr:
+      responder_.Start(context_.attributes.rq_psn);
+      break;
+    case QpState::kRts:
+      communication_established_ = true;
+      drain_notify_ = false;
+      if (from == QpState::kRtr) {
+        requester_.Start(context_.attributes.sq_psn);
+      } else {
+        requester_.Resume();
+      }
+      break;
+    case QpState::kSqd:
+      if (from == QpState::kRts) drain_notify_ = context_.attributes.en_sqd_async_notify;
+      break;
+    case QpState::kSqe:
+      break;
+    case QpState::kErr:
+      responder_.DropAnswers();
+      if (from != QpState::kErr) EnterError(host);
+      break;
+  }
+}
+
+template <class Host>
+void Qp<Host>::Clear() {
+  context_.attributes = QpAttributes();
+  context_.error_pending = false;
+  requester_.Reset();
+  responder_.Reset();
+  communication_established_ = false;
+  drain_notify_ = false;
+  flushing_ = false;
+  last_wqe_raised_ = false;
+}
+
+template <class Host>
+void Qp<Host>::Query(QpAttributes& out) const {
+  out = context_.attributes;
+  out.cur_state = out.state;
+  if (out.state >= QpState::kRtr) out.rq_psn = responder_.expected_psn();
+  if (out.state >= QpState::kRts) out.sq_psn = requester_.next_psn();
+  out.sq_draining = out.state == QpState::kSqd && !requester_.IsDrained();
+}
+
+// IBTA vol 1, 10.3.1.7: everything outstanding and everything posted from now on completes as
+// flushed; nothing is received.
+template <class Host>
+void Qp<Host>::EnterError(Host& host) {
+  context_.attributes.state = QpState::kErr;
+  context_.error_pending = false;
+  drain_notify_ = false;
+  ContinueFlush(host);
+}
+
+template <class Host>
+void Qp<Host>::ContinueFlush(Host& host) {
+  const bool sends_done = requester_.Flush(host, kFlushBudget);
+  const bool receives_done = responder_.Flush(host, kFlushBudget);
+  flushing_ = !sends_done || !receives_done;
+  if (context_.config.uses_srq && !last_wqe_raised_) {
+    last_wqe_raised_ = true;
+    host.RaiseEvent(QpEvent::kLastWqeReached);
+  }
+}
+
+template <class Host>
+void Qp<Host>::Settle(Host& host) {
+  if (context_.error_pending) [[unlikely]] {
+    EnterError(host);
+  }
+  if (drain_notify_ && requester_.IsDrained()) [[unlikely]] {
+    drain_notify_ = false;
+    host.RaiseEvent(QpEvent::kSendQueueDrained);
+  }
+}
+
+// ---- Input ----
+
+template <class Host>
+DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  const QpState current = state();
+  if (info.transport != TransportOf(type())) [[unlikely]] {
+    return DropReason::kWrongTransport;
+  }
+  if (!info.is_request) {
+    if (current != QpState::kRts && current != QpState::kSqd) [[unlikely]] {
+      return DropReason::kQpState;
+    }
+    const DropReason reason = requester_.HandleResponse(host, now, packet);
+    Settle(host);
+    return reason;
+  }
+  if (current < QpState::kRtr || current == QpState::kErr) [[unlikely]] {
+    return DropReason::kQpState;
+  }
+  if (!communication_established_) [[unlikely]] {
+    communication_established_ = true;
+    host.RaiseEvent(QpEvent::kCommunicationEstablished);
+  }
+  const DropReason reason = responder_.HandleRequest(host, packet);
+  Settle(host);
+  return reason;
+}
+
+template <class Host>
+void Qp<Host>::HandleWork(Host& host, TimeNs now) {
+  (void)now;
+  if (state() == QpState::kErr) [[unlikely]] {
+    ContinueFlush(host);
+    return;
+  }
+  requester_.NoteWork();
+}
+
+template <class Host>
+void Qp<Host>::HandleTimeout(Host& host, TimeNs now) {
+  if (flushing_) {
+    ContinueFlush(host);
+    return;
+  }
+  requester_.HandleTimeout(host, now);
+  Settle(host);
+}
+
+// ---- Output ----
+
+template <class Host>
+bool Qp<Host>::HasTransmit() const {
+  return responder_.CanTransmit() || requester_.CanTransmit();
+}
+
+template <class Host>
+bool Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+  payload.Clear();
+  const bool has_packet =
+      responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
+  Settle(host);
+  return has_packet;
+}
+
+template <class Host>
+void Qp<Host>::HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet) {
+  (void)now;
+  if (state() == QpState::kErr || state() == QpState::kReset) return;
+  if (InfoOf(packet.opcode).is_request) {
+    requester_.HandleTransmitFault(host, packet.psn);
+  } else {
+    responder_.HandleTransmitFault(host, packet.psn);
+  }
+  Settle(host);
+}
+
+template <class Host>
+void Qp<Host>::Describe(QpDebug& out) const {
+  requester_.Describe(out.requester);
+  responder_.Describe(out.responder);
+  out.flushing = flushing_;
+}
+
+}  // namespace roci::roce

@@ -1,0 +1,154 @@
+// Tables of the requester.
+#include "roce/requester_checks.h"
+
+#include <array>
+#include <cstddef>
+
+#include "roce/headers.h"
+
+namespace roci::roce {
+namespace {
+
+constexpr WorkInfo Segmented(CompletionOpcode completion, Opcode first, Opcode middle, Opcode last,
+                             Opcode only, bool on_ud) {
+  WorkInfo info{};
+  info.work_class = WorkClass::kSegmented;
+  info.completion = completion;
+  info.first = first;
+  info.middle = middle;
+  info.last = last;
+  info.only = only;
+  info.on_rc = true;
+  info.on_uc = true;
+  info.on_ud = on_ud;
+  return info;
+}
+
+constexpr WorkInfo Single(WorkClass work_class, CompletionOpcode completion, Opcode only) {
+  WorkInfo info{};
+  info.work_class = work_class;
+  info.completion = completion;
+  info.only = only;
+  info.on_rc = true;
+  return info;
+}
+
+constexpr WorkInfo Unsupported(CompletionOpcode completion) {
+  WorkInfo info{};
+  info.work_class = WorkClass::kUnsupported;
+  info.completion = completion;
+  return info;
+}
+
+// Indexed by WorkOpcode.
+constexpr std::array<WorkInfo, kWorkOpcodeCount> MakeTable() {
+  std::array<WorkInfo, kWorkOpcodeCount> t{};
+  t[0] = Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
+                   Opcode::kRcSendLast, Opcode::kRcSendOnly, true);
+  t[1] = Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
+                   Opcode::kRcSendLastImm, Opcode::kRcSendOnlyImm, true);
+  t[1].has_immediate = true;
+  t[2] = Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
+                   Opcode::kRcSendLastInvalidate, Opcode::kRcSendOnlyInvalidate, false);
+  t[2].has_invalidate = true;
+  t[2].on_uc = false;
+  t[3] = Segmented(CompletionOpcode::kRdmaWrite, Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle,
+                   Opcode::kRcWriteLast, Opcode::kRcWriteOnly, false);
+  t[3].has_reth = true;
+  t[4] = Segmented(CompletionOpcode::kRdmaWrite, Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle,
+                   Opcode::kRcWriteLastImm, Opcode::kRcWriteOnlyImm, false);
+  t[4].has_reth = true;
+  t[4].has_immediate = true;
+  t[5] = Single(WorkClass::kRead, CompletionOpcode::kRdmaRead, Opcode::kRcReadRequest);
+  t[6] = Single(WorkClass::kAtomic, CompletionOpcode::kCompareSwap, Opcode::kRcCompareSwap);
+  t[7] = Single(WorkClass::kAtomic, CompletionOpcode::kFetchAdd, Opcode::kRcFetchAdd);
+  t[8] = Unsupported(CompletionOpcode::kLocalInvalidate);
+  t[9] = Unsupported(CompletionOpcode::kBindMw);
+  t[10] = Unsupported(CompletionOpcode::kAtomicWrite);
+  t[11] = Unsupported(CompletionOpcode::kFlush);
+  return t;
+}
+static_assert(static_cast<size_t>(WorkOpcode::kSendWithImm) == 1);
+static_assert(static_cast<size_t>(WorkOpcode::kRdmaRead) == 5);
+static_assert(static_cast<size_t>(WorkOpcode::kFlush) == kWorkOpcodeCount - 1);
+
+bool IsOnTransport(const WorkInfo& info, QpType type) {
+  switch (type) {
+    case QpType::kRc:
+    case QpType::kXrcSend:
+      return info.on_rc;
+    case QpType::kUc:
+      return info.on_uc;
+    case QpType::kUd:
+      return info.on_ud;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable = MakeTable();
+
+CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
+                              uint32_t max_message_bytes, uint32_t max_rd_atomic) {
+  const WorkInfo& info = InfoOf(wqe.opcode);
+  if (info.work_class == WorkClass::kUnsupported || !IsOnTransport(info, type)) {
+    return CompletionStatus::kLocalQpOperationError;
+  }
+  const bool takes_resource =
+      info.work_class == WorkClass::kRead || info.work_class == WorkClass::kAtomic;
+  if (takes_resource && (max_rd_atomic == 0 || wqe.is_inline)) {
+    return CompletionStatus::kLocalQpOperationError;
+  }
+  if (info.work_class == WorkClass::kAtomic && wqe.length < 8) {
+    return CompletionStatus::kLocalLengthError;
+  }
+  const uint32_t limit = type == QpType::kUd ? mtu_bytes : max_message_bytes;
+  return wqe.length <= limit ? CompletionStatus::kSuccess : CompletionStatus::kLocalLengthError;
+}
+
+CompletionStatus StatusOfNak(uint8_t nak_code) {
+  switch (static_cast<NakCode>(nak_code)) {
+    case NakCode::kInvalidRequest:
+    case NakCode::kInvalidRdRequest:
+      return CompletionStatus::kRemoteInvalidRequest;
+    case NakCode::kRemoteAccessError:
+      return CompletionStatus::kRemoteAccessError;
+    case NakCode::kRemoteOperationalError:
+      return CompletionStatus::kRemoteOperationError;
+    default:
+      return CompletionStatus::kBadResponse;
+  }
+}
+
+QpCounter CounterOfFailure(CompletionStatus status) {
+  switch (status) {
+    case CompletionStatus::kRetryExceeded:
+      return QpCounter::kRetryExceeded;
+    case CompletionStatus::kRnrRetryExceeded:
+      return QpCounter::kRnrRetryExceeded;
+    case CompletionStatus::kRemoteInvalidRequest:
+      return QpCounter::kReqRemoteInvalidRequest;
+    case CompletionStatus::kRemoteAccessError:
+      return QpCounter::kReqRemoteAccessErrors;
+    case CompletionStatus::kRemoteOperationError:
+      return QpCounter::kReqRemoteOperationErrors;
+    case CompletionStatus::kBadResponse:
+      return QpCounter::kReqBadResponses;
+    default:
+      return QpCounter::kReqLocalErrors;
+  }
+}
+
+bool ReadResponseFits(Position position, uint32_t payload_bytes, uint32_t index, uint32_t length,
+                      uint8_t mtu_shift) {
+  const uint32_t offset = index << mtu_shift;
+  const uint32_t left = length - offset;
+  const uint32_t mtu_bytes = 1u << mtu_shift;
+  const bool is_last = left <= mtu_bytes;
+  const bool says_last = position == Position::kLast || position == Position::kOnly;
+  return is_last == says_last && payload_bytes == (is_last ? left : mtu_bytes);
+}
+
+}  // namespace roci::roce
