@@ -82,6 +82,8 @@ KeyTable::KeyTable(const AppMemory* app, uint32_t capacity) : app_(app), capacit
   assert(capacity >= 1 && capacity < (1U << 24));
   // Indices run from 1 to capacity.
   chunks_ = std::make_unique<std::unique_ptr<Entry[]>[]>((capacity >> kChunkBits) + 1);
+  // Index 0 is looked up like any other.
+  chunks_[0] = std::make_unique<Entry[]>(kChunkSize);
 }
 
 KeyTable::~KeyTable() {
@@ -208,6 +210,8 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
 }
 
 void KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released) {
+  // A range that wraps is taken to end at the top of the address space.
+  if (Wraps(va, length)) length = UINT64_MAX - va + 1;
   for (uint32_t index = 1; index < next_index_; ++index) {
     Entry* entry = &chunks_[index >> kChunkBits][index & (kChunkSize - 1)];
     if (entry->kind != Kind::kRegion) continue;

@@ -62,6 +62,14 @@ TEST(KeyTable, ChecksInOrder) {
             MemoryStatus::kNoPermission);
 }
 
+TEST(KeyTable, EmptyTableKnowsNoKey) {
+  KeyTable table(kApp, 16);
+  for (const uint32_t key : {0U, 1U, 255U, 256U, 257U, 0xFFFFFFFFU}) {
+    EXPECT_EQ(TryResolve(table, key, 0, 8), MemoryStatus::kBadKey);
+    EXPECT_FALSE(table.Info(key).has_value());
+  }
+}
+
 TEST(KeyTable, EveryByteMustBeInside) {
   KeyTable table(kApp, 16);
   for (const bool direct : {false, true}) {

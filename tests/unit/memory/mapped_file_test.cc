@@ -168,6 +168,24 @@ TEST(SigbusGuard, FileCutByAnotherProcessWhileBytesAreCopied) {
   }
 }
 
+// A huge page that the pool does not have: the page of zeros must be as big.
+TEST(SigbusGuard, MissingHugePage) {
+  constexpr size_t kHuge = 2U << 20;
+  const int fd = memfd_create("t", MFD_CLOEXEC | MFD_HUGETLB | (21U << 26));
+  if (fd < 0) GTEST_SKIP() << "no hugetlbfs";
+  ASSERT_EQ(ftruncate(fd, kHuge), 0);
+  void* base = mmap(nullptr, kHuge, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  ASSERT_NE(base, MAP_FAILED);
+  auto* range = SigbusGuard::Add(base, kHuge, kHuge);
+  ASSERT_NE(range, nullptr);
+  const Segment word = Segment::Direct(static_cast<std::byte*>(base) + 8000, 8, &range->broken);
+  const AtomicResult result = FetchAndAdd(word, 1);
+  EXPECT_EQ(result.status == MemoryStatus::kFault, range->broken.load());
+  SigbusGuard::Remove(range);
+  munmap(base, kHuge);
+  close(fd);
+}
+
 // Bigger than the guarded mapping, which the forked child does not have: so it cannot get the
 // guarded addresses.
 void TouchCutFile() {
