@@ -16,7 +16,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "control/unique_fd.h"
-#include "verbs_provider/abi/runtime_dir.h"
+#include "verbs_provider/abi/stand_in.h"
 
 namespace roci::control {
 namespace {

@@ -2,7 +2,8 @@
 // answered here, for the descriptors that the provider registered, and passed on for all others.
 //
 // How: the plugin's constructor calls InstallInterception, which replaces the slots of read, write,
-// ioctl, close, open and stat in libibverbs' own global offset table. No other library's calls change.
+// ioctl, close, open and stat in libibverbs' own global offset table. No other library's calls
+// change.
 #pragma once
 
 #include <sys/types.h>
@@ -19,14 +20,15 @@ enum class FdKind : uint8_t {
   kAsyncEvents,        // async_fd: read gives struct ib_uverbs_async_event_desc (16 bytes)
   kCompletionChannel,  // ibv_comp_channel: read gives struct ib_uverbs_comp_event_desc (8 bytes)
   kRdmaCm,             // event channel of librdmacm: write ABI of <rdma/rdma_user_cm.h>
+  kLost,               // kAsyncEvents whose daemon is gone; not for RegisterFd
 };
 
-// What the provider does when asked. `owner` is what RegisterFd was given for the command descriptor
-// (for lost: for the descriptor that ended). Called on the application's thread, no lock held; errno
-// need not be kept. A null pointer answers as a kernel without the feature does.
+// What the provider does when asked. `owner` is what RegisterFd was given for the command
+// descriptor (for lost: for the descriptor that ended). Called on the application's thread, no lock
+// held; errno need not be kept. A null pointer answers as a kernel without the feature does.
 struct InterceptHandlers {
-  // ibv_create_comp_channel: a new close-on-exec descriptor (ownership passes to libibverbs) that the
-  // handler has registered as kCompletionChannel, or a negative errno.
+  // ibv_create_comp_channel: a new close-on-exec descriptor (ownership passes to libibverbs) that
+  // the handler has registered as kCompletionChannel, or a negative errno.
   int (*create_completion_channel)(void* owner) = nullptr;
   // ibv_import_device, and ibv_open_device where alloc_context left async_fd at -1: likewise, as
   // kAsyncEvents.
@@ -34,6 +36,9 @@ struct InterceptHandlers {
   // The writing end of an asynchronous event descriptor is gone, so the daemon is. Called once per
   // descriptor, before IBV_EVENT_DEVICE_FATAL is handed out.
   void (*lost)(void* owner) = nullptr;
+  // libibverbs is about to close a descriptor, which is registered no more. The only news of
+  // ibv_destroy_comp_channel that there is.
+  void (*closing)(void* owner, int fd, FdKind kind) = nullptr;
 };
 
 // The rdma_cm character device. Only for a provider that serves the connection manager.
@@ -48,22 +53,27 @@ struct RdmaCmHandlers {
   void (*close)(void* owner, int fd) = nullptr;
 };
 
-// Patches libibverbs.so.1, which must be loaded. Idempotent; the handlers of the first call stay.
-// False where the library or one of the needed slots was not found: no device must be offered then.
+// Patches libibverbs.so.1, which must be loaded. For the plugin's constructor: calls after the
+// first return what that returned, and must not overlap it. False where the library or one of the
+// needed slots was not found: no device must be offered then.
 bool InstallInterception(const InterceptHandlers& handlers);
 
-// The same for librdmacm.so.1. Loads it for good if it is not there yet, since a program may load it
-// later; false where the machine has none.
+// The same for librdmacm.so.1. Loads it for good if it is not there yet, since a program may load
+// it later; false where the machine has none.
 bool InstallRdmaCmInterception(const RdmaCmHandlers& handlers);
 
+// The same for other libraries, for tests. May be called once each per process.
+bool InstallInterceptionInto(const char* soname, const InterceptHandlers& handlers);
+bool InstallRdmaCmInterceptionInto(const char* soname, const RdmaCmHandlers& handlers);
+
 // Makes `fd` ours until it is closed through libibverbs, forgotten, or found to be another file (an
-// application may close any number behind our backs: the file's identity is compared before anything
-// unusual is done). Any number; replaces an earlier registration. False: `fd` is not open, or memory
-// ran out. Thread-safe.
+// application may close any number behind our backs: the file's identity is compared before
+// anything unusual is done). Any number; replaces an earlier registration. False: `fd` is not open,
+// or memory ran out. Thread-safe.
 //
 // kAsyncEvents and kCompletionChannel should be the reading end of a socket pair rather than of a
-// pipe: when the daemon is gone, poll() then says POLLIN | POLLHUP, and programs that look for POLLIN
-// alone read and learn of it. At end of file an asynchronous event descriptor yields one
+// pipe: when the daemon is gone, poll() then says POLLIN | POLLHUP, and programs that look for
+// POLLIN alone read and learn of it. At end of file an asynchronous event descriptor yields one
 // IBV_EVENT_DEVICE_FATAL and is quiet from then on; a completion channel fails with EIO, as the
 // kernel's do.
 bool RegisterFd(int fd, FdKind kind, void* owner);

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/run/file.h"
 #include "tools/run/mount_namespace.h"
-#include "verbs_provider/abi/runtime_dir.h"
+#include "verbs_provider/abi/stand_in.h"
 
 namespace roci::tools {
 namespace {

@@ -12,18 +12,10 @@ namespace roci::abi {
 
 inline constexpr char kRuntimeDirVariable[] = "ROCI_RUNTIME_DIR";
 inline constexpr char kSystemRuntimeDir[] = "/run/roci";
-// Below the runtime directory: the daemon's SOCK_SEQPACKET socket and the tree that looks like sysfs.
+// Below the runtime directory: the daemon's SOCK_SEQPACKET socket and the tree that looks like
+// sysfs.
 inline constexpr char kSocketName[] = "rocid.sock";
 inline constexpr char kSysfsName[] = "sysfs";
-// A file in class/infiniband/DEV and class/infiniband_verbs/uverbsN of that tree: the absolute path
-// of the socket of the daemon that owns the device, and a line feed. No kernel device has it. So a
-// plugin finds the right daemon also where the program has cleared its environment.
-inline constexpr char kSocketAttribute[] = "roci_socket";
-// Device number ("dev") of the character device that stands in for uverbsN and rdma_cm: /dev/full,
-// which fails every write and answers ENOTTY to every ioctl.
-inline constexpr unsigned kStandInMajor = 1;
-inline constexpr unsigned kStandInMinor = 7;
-inline constexpr char kStandInPath[] = "/dev/full";
 
 enum class RuntimeDirUse {
   kServe,    // the daemon: always the caller's own directory
@@ -55,9 +47,10 @@ inline bool IsPrivate(const std::string& dir) {
 }  // namespace runtime_dir_internal
 
 // The runtime directory, an absolute path unless the option or the variable is relative: `option`
-// (--runtime-dir; null or empty if not given), else $ROCI_RUNTIME_DIR, else /run/roci for root, else
-// $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID. The directory need not exist. Environment variables are
-// ignored in set-uid programs. A daemon that serves from /tmp/roci-UID creates it with mode 0755.
+// (--runtime-dir; null or empty if not given), else $ROCI_RUNTIME_DIR, else /run/roci for root,
+// else $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID. The directory need not exist. Environment
+// variables are ignored in set-uid programs. A daemon that serves from /tmp/roci-UID creates it
+// with mode 0755.
 inline std::string RuntimeDir(const char* option, RuntimeDirUse use) {
   if (option != nullptr && *option != '\0') return option;
   const char* variable = ::secure_getenv(kRuntimeDirVariable);
