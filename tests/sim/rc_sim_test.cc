@@ -1,7 +1,10 @@
 // Reliable connections under loss, reordering, duplication, corruption and delay, over many seeds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +20,16 @@ using roce::QpState;
 
 // Seeds that once failed, so that they are never forgotten.
 constexpr uint64_t kRegressions[] = {0};
+
+// What the faults must have caused in some of the runs.
+constexpr roce::QpCounter kMustHappen[] = {
+    roce::QpCounter::kOutOfSequence,        roce::QpCounter::kDuplicateRequest,
+    roce::QpCounter::kSequenceNaksSent,     roce::QpCounter::kRnrNaksSent,
+    roce::QpCounter::kPacketSequenceErrors, roce::QpCounter::kImpliedNaks,
+    roce::QpCounter::kAckTimeouts,          roce::QpCounter::kRnrNaksReceived,
+    roce::QpCounter::kRetransmittedPackets, roce::QpCounter::kReadResponsesSent,
+    roce::QpCounter::kAtomicResponsesSent,
+};
 
 uint64_t SeedCount() {
   const char* text = std::getenv("ROCI_SIM_SEEDS");
@@ -63,9 +76,9 @@ LinkFaults RandomFaults(Random& random) {
 }
 
 // One run: random work in both directions over faulty links that become perfect after a while.
-class Run {
+class SeededRun {
  public:
-  explicit Run(uint64_t seed) : random_(seed) {
+  explicit SeededRun(uint64_t seed) : random_(seed) {
     for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random_);
     const Connection connection = RandomConnection(random_);
     pair_ = std::make_unique<Pair>(connection, ArenaOf(0), ArenaOf(1));
@@ -144,6 +157,10 @@ class Run {
 
  public:
   bool gave_up() const { return gave_up_; }
+  uint64_t Count(roce::QpCounter counter) {
+    return pair_->host(0).count(counter) + pair_->host(1).count(counter);
+  }
+  uint64_t frames_dropped() const { return pair_->frames_dropped(); }
 
  private:
   Random random_;
@@ -156,7 +173,7 @@ class Run {
 
 TEST(RcSimulation, RegressionSeeds) {
   for (uint64_t seed : kRegressions) {
-    Run run(seed);
+    SeededRun run(seed);
     const std::optional<std::string> wrong = run.Go();
     EXPECT_FALSE(wrong.has_value()) << "seed " << seed << ": " << *wrong;
   }
@@ -170,14 +187,25 @@ TEST(RcSimulation, EverythingCompletesOnceAndInOrder) {
   printf("seeds %llu to %llu\n", static_cast<unsigned long long>(first),
          static_cast<unsigned long long>(first + count - 1));
   uint64_t gave_up = 0;
+  uint64_t damaged = 0;
+  std::map<roce::QpCounter, uint64_t> seen;
   int failures = 0;
   for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
-    Run run(seed);
+    SeededRun run(seed);
     const std::optional<std::string> wrong = run.Go();
     if (run.gave_up()) ++gave_up;
+    damaged += run.frames_dropped();
+    for (roce::QpCounter counter : kMustHappen) seen[counter] += run.Count(counter);
     if (wrong) {
       ++failures;
       ADD_FAILURE() << "seed " << seed << ": " << *wrong;
+    }
+  }
+  // A simulation in which recovery never had to work shows nothing.
+  if (count >= 100) {
+    EXPECT_GT(damaged, 0u);
+    for (roce::QpCounter counter : kMustHappen) {
+      EXPECT_GT(seen[counter], count / 50) << roce::kQpCounterNames[static_cast<size_t>(counter)];
     }
   }
   // Retry exceeded needs eight losses in a row: rare, or something is broken.
