@@ -22,6 +22,8 @@
 // -------------------------------------------------------------------------------------------------
 // Both queues of a QP live in one memfd, at the offsets that the create response names. Indices are
 // free-running 32-bit counters; slot = index & (capacity - 1), capacities are powers of two.
+// A move of the QP to RESET forgets what is posted: before it answers the daemon stores 0 to both
+// `producer`s, and both sides count from 0 again.
 
 struct roci_abi_queue {
   // Written by the app: entries posted so far. Store with release order after the entry is
