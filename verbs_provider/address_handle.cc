@@ -1,0 +1,35 @@
+// Address handles.
+#include "verbs_provider/allocate.h"
+#include "verbs_provider/objects.h"
+#include "verbs_provider/qp_attributes.h"
+#include "verbs_provider/verbs_ops.h"
+
+namespace roci::provider {
+
+ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
+  auto* ah = Allocate<Ah>();
+  if (ah == nullptr) return nullptr;
+  roci_abi_create_ah_request request = {};
+  roci_abi_handle_response response = {};
+  request.pd = pd->handle;
+  request.attr = ToAbi(*attr);
+  const int error = SessionOf(pd->context)->client.Call(ROCI_ABI_CREATE_AH, &request, &response);
+  if (error != 0) {
+    Free(ah);
+    return Fail(error);
+  }
+  ah->ah.context = pd->context;
+  ah->ah.pd = pd;
+  ah->ah.handle = response.handle;
+  return &ah->ah;
+}
+
+int DestroyAh(ibv_ah* ah) {
+  Session* session = SessionOf(ah->context);
+  const int error = CallWithHandle(session->client, ROCI_ABI_DESTROY_AH, ah->handle);
+  if (!IsGone(session, error)) return error;
+  Free(reinterpret_cast<Ah*>(ah));
+  return 0;
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,25 @@
+// The rarer operations on a completion queue ring.
+#include "verbs_provider/completion_ring.h"
+
+namespace roci::provider {
+
+void CompletionRing::SkipEntriesOf(uint32_t qpn) {
+  // At most one turn: the daemon does not write over what was not consumed.
+  for (uint32_t index = consumer; index - consumer <= mask; ++index) {
+    roci_abi_cqe* entry = At(index);
+    if (entry == nullptr) return;
+    if (entry->qpn == qpn) entry->status = kSkippedStatus;
+  }
+}
+
+void CompletionRing::RequestNotification(bool solicited_only) {
+  const std::atomic_ref<uint32_t> arm(shared->arm);
+  if (!solicited_only) {
+    arm.exchange(ROCI_ABI_CQ_ARM_ANY, std::memory_order_seq_cst);
+    return;
+  }
+  uint32_t none = ROCI_ABI_CQ_ARM_NONE;
+  arm.compare_exchange_strong(none, ROCI_ABI_CQ_ARM_SOLICITED, std::memory_order_seq_cst);
+}
+
+}  // namespace roci::provider

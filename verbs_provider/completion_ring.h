@@ -1,0 +1,71 @@
+// The app's half of a completion queue ring. Sans libibverbs calls.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "verbs_provider/abi/rings.h"
+#include "verbs_provider/provider_api.h"
+
+namespace roci::provider {
+
+/// Status of an entry that belonged to a QP that is gone or was reset, and is skipped. No
+/// ibv_wc_status has this value; only the plugin writes it.
+inline constexpr uint8_t kSkippedStatus = 0xFF;
+
+/// Callers hold the CQ's lock.
+struct CompletionRing {
+  roci_abi_cq* shared = nullptr;
+  roci_abi_cqe* entries = nullptr;
+  uint32_t mask = 0;      // capacity - 1
+  uint32_t shift = 0;     // log2(capacity)
+  uint32_t consumer = 0;  // free-running
+
+  /// Begins at index 0. `capacity` is a power of two.
+  void Use(roci_abi_cq* header, roci_abi_cqe* first, uint32_t capacity) {
+    shared = header;
+    entries = first;
+    mask = capacity - 1;
+    shift = static_cast<uint32_t>(__builtin_ctz(capacity));
+    consumer = 0;
+  }
+
+  /// Entry `index` if the daemon has written it, else null. Its bytes may be read until the
+  /// consumer index is published past it.
+  roci_abi_cqe* At(uint32_t index) const {
+    roci_abi_cqe* entry = &entries[index & mask];
+    const uint32_t generation =
+        std::atomic_ref<uint32_t>(entry->generation).load(std::memory_order_acquire);
+    return generation == (index >> shift) + 1 ? entry : nullptr;
+  }
+
+  void PublishConsumer(uint32_t index) {
+    consumer = index;
+    std::atomic_ref<uint32_t>(shared->consumer).store(index, std::memory_order_release);
+  }
+
+  /// Marks every entry of `qpn` that the app has not polled.
+  void SkipEntriesOf(uint32_t qpn);
+
+  /// ibv_req_notify_cq. A request for any completion is not weakened by one for solicited ones
+  /// (IBTA vol 1, 11.4.2.2).
+  void RequestNotification(bool solicited_only);
+};
+
+inline void FillCompletion(const roci_abi_cqe& entry, ibv_wc* wc) {
+  wc->wr_id = entry.wr_id;
+  wc->status = static_cast<ibv_wc_status>(entry.status);
+  wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode);
+  wc->vendor_err = entry.vendor_error;
+  wc->byte_len = entry.byte_length;
+  wc->imm_data = entry.immediate;
+  wc->qp_num = entry.qpn;
+  wc->src_qp = entry.source_qpn;
+  wc->wc_flags = entry.flags & (IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV);
+  wc->pkey_index = entry.pkey_index;
+  wc->slid = 0;
+  wc->sl = entry.sl;
+  wc->dlid_path_bits = 0;
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,139 @@
+// Completion queues: creation, resizing, destruction, notification. Polling is in poll.cc.
+#include <utility>
+
+#include "verbs_provider/allocate.h"
+#include "verbs_provider/channel.h"
+#include "verbs_provider/events.h"
+#include "verbs_provider/objects.h"
+#include "verbs_provider/verbs_ops.h"
+
+namespace roci::provider {
+namespace {
+
+struct RingPlace {
+  uint64_t memory_size;
+  uint32_t capacity;
+  uint32_t entries_offset;
+};
+
+// Maps the ring that an answer describes. 0 or an errno; `memory` and `ring` change on success
+// only.
+int MapRing(int fd, const RingPlace& place, SharedMapping* memory, CompletionRing* ring) {
+  SharedMapping mapping;
+  const int error = mapping.Map(fd, place.memory_size);
+  if (error != 0) return error;
+  auto* header = mapping.At<roci_abi_cq>(0);
+  auto* entries = mapping.At<roci_abi_cqe>(place.entries_offset, place.capacity);
+  const bool power_of_two = place.capacity != 0 && (place.capacity & (place.capacity - 1)) == 0;
+  if (header == nullptr || entries == nullptr || !power_of_two) {
+    mapping.Unmap();
+    return EPROTO;
+  }
+  ring->Use(header, entries, place.capacity);
+  *memory = mapping;
+  return 0;
+}
+
+int Destroy(Session* session, uint32_t handle, roci_abi_destroy_response* response) {
+  roci_abi_handle_request request = {};
+  request.handle = handle;
+  return session->client.Call(ROCI_ABI_DESTROY_CQ, &request, response);
+}
+
+int Create(Cq* cq, const roci_abi_create_cq_request& filled) {
+  Session* session = cq->session;
+  roci_abi_create_cq_request request = filled;
+  roci_abi_create_cq_response response = {};
+  ReceivedFds fds;
+  int error = session->client.Call(ROCI_ABI_CREATE_CQ, &request, &response, nullptr, &fds);
+  if (error != 0 && error != EMFILE) return error;
+  if (error == 0) {
+    error = MapRing(fds.at(0), {response.memory_size, response.capacity, response.entries_offset},
+                    &cq->memory, &cq->ring);
+  }
+  if (error != 0) {
+    roci_abi_destroy_response ignored = {};
+    if (response.head.error == 0) Destroy(session, response.handle, &ignored);
+    return error;
+  }
+  cq->vcq.cq.handle = response.handle;
+  cq->vcq.cq.cqe = static_cast<int>(response.entries);
+  return 0;
+}
+
+}  // namespace
+
+ibv_cq* CreateCq(ibv_context* context, int entries, ibv_comp_channel* channel, int vector) {
+  Session* session = SessionOf(context);
+  if (entries < 1 || vector < 0 || static_cast<uint32_t>(vector) >= session->num_comp_vectors) {
+    return Fail(EINVAL);
+  }
+  roci_abi_create_cq_request request = {};
+  request.channel = kNoChannel;
+  if (channel != nullptr && !FindChannel(session, channel->fd, &request.channel)) {
+    return Fail(EINVAL);
+  }
+  auto* cq = Allocate<Cq>();
+  if (cq == nullptr) return nullptr;
+  cq->session = session;
+  cq->vcq.cq.context = context;
+  request.user_handle = reinterpret_cast<uintptr_t>(&cq->vcq.cq);
+  request.entries = static_cast<uint32_t>(entries);
+  request.comp_vector = static_cast<uint32_t>(vector);
+  const int error = Create(cq, request);
+  if (error != 0) {
+    Free(cq);
+    return Fail(error);
+  }
+  return &cq->vcq.cq;
+}
+
+int ResizeCq(ibv_cq* ibcq, int entries) {
+  Cq* cq = ToCq(ibcq);
+  if (entries < 1) return EINVAL;
+  if (!cq->session->alive()) return EIO;
+  roci_abi_resize_cq_request request = {};
+  roci_abi_resize_cq_response response = {};
+  ReceivedFds fds;
+  request.handle = ibcq->handle;
+  request.entries = static_cast<uint32_t>(entries);
+  // Nobody polls while the entries move. Pollers yield meanwhile.
+  const SpinGuard guard(cq->lock);
+  request.consumer = cq->ring.consumer;
+  int error = cq->session->client.Call(ROCI_ABI_RESIZE_CQ, &request, &response, nullptr, &fds);
+  if (error != 0 && response.head.error != 0) return error;
+  SharedMapping old = cq->memory;
+  if (error == 0) {
+    error = MapRing(fds.at(0), {response.memory_size, response.capacity, response.entries_offset},
+                    &cq->memory, &cq->ring);
+  }
+  if (error != 0) {
+    // The daemon has moved on and we cannot follow: this session is of no use any more.
+    cq->session->client.MarkDead();
+    return error;
+  }
+  old.Unmap();
+  ibcq->cqe = static_cast<int>(response.entries);
+  return 0;
+}
+
+int DestroyCq(ibv_cq* ibcq) {
+  Cq* cq = ToCq(ibcq);
+  roci_abi_destroy_response response = {};
+  const int error = Destroy(cq->session, ibcq->handle, &response);
+  if (!IsGone(cq->session, error)) return error;
+  if (error == 0) AwaitCqAcknowledgements(ibcq, response.comp_events, response.async_events);
+  UnmapOwn(cq->session, &cq->memory);
+  Free(cq);
+  return 0;
+}
+
+int ReqNotifyCq(ibv_cq* ibcq, int solicited_only) {
+  Cq* cq = ToCq(ibcq);
+  if (!cq->session->alive()) return EIO;
+  const SpinGuard guard(cq->lock);
+  cq->ring.RequestNotification(solicited_only != 0);
+  return 0;
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,94 @@
+// What a device and its port can do.
+#include <algorithm>
+#include <cstring>
+
+#include "verbs_provider/objects.h"
+#include "verbs_provider/verbs_ops.h"
+
+namespace roci::provider {
+namespace {
+
+void FillDevice(const roci_abi_query_device_response& from, ibv_device_attr* to) {
+  memcpy(to->fw_ver, from.fw_ver, sizeof(to->fw_ver));
+  to->fw_ver[sizeof(to->fw_ver) - 1] = '\0';
+  to->node_guid = from.node_guid;
+  to->sys_image_guid = from.sys_image_guid;
+  to->max_mr_size = from.max_mr_size;
+  to->page_size_cap = from.page_size_cap;
+  to->vendor_id = from.vendor_id;
+  to->vendor_part_id = from.vendor_part_id;
+  to->hw_ver = from.hw_ver;
+  to->max_qp = static_cast<int>(from.max_qp);
+  to->max_qp_wr = static_cast<int>(from.max_qp_wr);
+  to->device_cap_flags = static_cast<unsigned>(from.device_cap_flags);
+  to->max_sge = static_cast<int>(from.max_sge);
+  to->max_sge_rd = static_cast<int>(from.max_sge_rd);
+  to->max_cq = static_cast<int>(from.max_cq);
+  to->max_cqe = static_cast<int>(from.max_cqe);
+  to->max_mr = static_cast<int>(from.max_mr);
+  to->max_pd = static_cast<int>(from.max_pd);
+  to->max_qp_rd_atom = static_cast<int>(from.max_qp_rd_atom);
+  to->max_res_rd_atom = static_cast<int>(from.max_res_rd_atom);
+  to->max_qp_init_rd_atom = static_cast<int>(from.max_qp_init_rd_atom);
+  to->atomic_cap = static_cast<ibv_atomic_cap>(from.atomic_cap);
+  to->max_mw = static_cast<int>(from.max_mw);
+  to->max_mcast_grp = static_cast<int>(from.max_mcast_grp);
+  to->max_mcast_qp_attach = static_cast<int>(from.max_mcast_qp_attach);
+  to->max_total_mcast_qp_attach = static_cast<int>(from.max_total_mcast_qp_attach);
+  to->max_ah = static_cast<int>(from.max_ah);
+  to->max_srq = static_cast<int>(from.max_srq);
+  to->max_srq_wr = static_cast<int>(from.max_srq_wr);
+  to->max_srq_sge = static_cast<int>(from.max_srq_sge);
+  to->max_pkeys = static_cast<uint16_t>(from.max_pkeys);
+  to->local_ca_ack_delay = from.local_ca_ack_delay;
+  to->phys_port_cnt = from.phys_port_cnt;
+}
+
+}  // namespace
+
+int QueryDevice(ibv_context* context, const ibv_query_device_ex_input* input,
+                ibv_device_attr_ex* attr, size_t attr_size) {
+  if (input != nullptr && input->comp_mask != 0) return EINVAL;
+  roci_abi_query_device_request request = {};
+  roci_abi_query_device_response response = {};
+  const int error = SessionOf(context)->client.Call(ROCI_ABI_QUERY_DEVICE, &request, &response);
+  if (error != 0) return error;
+  ibv_device_attr_ex all = {};
+  FillDevice(response, &all.orig_attr);
+  all.completion_timestamp_mask = response.completion_timestamp_mask;
+  all.hca_core_clock = response.hca_core_clock_khz;
+  all.device_cap_flags_ex = response.device_cap_flags_ex;
+  all.phys_port_cnt_ex = response.phys_port_cnt;
+  // Older programs have a shorter structure, newer ones a longer.
+  memset(attr, 0, attr_size);
+  memcpy(attr, &all, std::min(attr_size, sizeof(all)));
+  return 0;
+}
+
+int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
+  roci_abi_query_port_request request = {};
+  roci_abi_query_port_response response = {};
+  request.port = port;
+  const int error = SessionOf(context)->client.Call(ROCI_ABI_QUERY_PORT, &request, &response);
+  if (error != 0) return error;
+  *attr = {};
+  attr->state = static_cast<ibv_port_state>(response.state);
+  attr->max_mtu = static_cast<ibv_mtu>(response.max_mtu);
+  attr->active_mtu = static_cast<ibv_mtu>(response.active_mtu);
+  attr->gid_tbl_len = static_cast<int>(response.gid_table_length);
+  attr->port_cap_flags = response.port_cap_flags;
+  attr->max_msg_sz = response.max_message_size;
+  attr->bad_pkey_cntr = response.bad_pkey_counter;
+  attr->qkey_viol_cntr = response.qkey_violation_counter;
+  attr->pkey_tbl_len = response.pkey_table_length;
+  attr->max_vl_num = response.max_vl_num;
+  attr->active_width = response.active_width;
+  attr->active_speed = response.active_speed;
+  attr->phys_state = response.phys_state;
+  attr->link_layer = response.link_layer;
+  attr->flags = response.flags;
+  attr->port_cap_flags2 = static_cast<uint16_t>(response.port_cap_flags2);
+  return 0;
+}
+
+}  // namespace roci::provider

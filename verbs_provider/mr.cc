@@ -1,0 +1,239 @@
+// Memory regions.
+#include <algorithm>
+
+#include "verbs_provider/allocate.h"
+#include "verbs_provider/app_memory.h"
+#include "verbs_provider/convert.h"
+#include "verbs_provider/objects.h"
+#include "verbs_provider/verbs_ops.h"
+
+namespace roci::provider {
+namespace {
+
+constexpr int kRemoteChanges = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kServedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                              IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+// Hints that may be ignored; libibverbs takes them away unless the kernel knows them.
+constexpr unsigned kOptionalAccess = IBV_ACCESS_OPTIONAL_RANGE;
+
+int CheckAccess(int access) {
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0) return EOPNOTSUPP;
+  const int known = kServedAccess | static_cast<int>(kOptionalAccess);
+  // Remote changes need the local right too (IBTA vol 1, 10.6.3.1).
+  const bool lacks_local = (access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0;
+  return (access & ~known) != 0 || lacks_local ? EINVAL : 0;
+}
+
+bool NeedsWrite(int access) { return (access & (IBV_ACCESS_LOCAL_WRITE | kRemoteChanges)) != 0; }
+
+// A region's memory as the daemon is told of it.
+struct DescribedMemory {
+  uint32_t extent_count = 0;
+  roci_abi_extent extents[ROCI_ABI_MAX_EXTENTS] = {};
+  FdsToSend fds;
+};
+
+uint32_t IndexOf(int fd, FdsToSend* fds) {
+  uint32_t i = 0;
+  while (i < fds->count && fds->fds[i] != fd) ++i;
+  if (i == fds->count) fds->fds[fds->count++] = fd;
+  return i;
+}
+
+roci_abi_extent ToAbi(const MemoryExtent& extent, bool writable, FdsToSend* fds) {
+  roci_abi_extent abi = {};
+  abi.va = extent.va;
+  abi.length = extent.length;
+  abi.kind = ROCI_ABI_EXTENT_PROCESS_VM;
+  // A file that may not be mapped for writing is no use to a region that is written.
+  if (extent.kind == ExtentKind::kProcessVm || (writable && !extent.writable)) return abi;
+  abi.file_offset = extent.file_offset;
+  if (extent.kind == ExtentKind::kMapFiles) {
+    abi.kind = ROCI_ABI_EXTENT_MAP_FILES;
+    abi.map_start = extent.vma_begin;
+    abi.map_end = extent.vma_end;
+  } else {
+    abi.kind = ROCI_ABI_EXTENT_FD;
+    abi.fd_index = IndexOf(extent.fd, fds);
+  }
+  return abi;
+}
+
+static_assert(MemoryExtents::kCapacity <= ROCI_ABI_MAX_EXTENTS);
+
+DescribedMemory Describe(const MemoryExtents& extents, bool writable) {
+  DescribedMemory described;
+  described.extent_count = extents.count;
+  for (uint32_t i = 0; i < extents.count; ++i) {
+    described.extents[i] = ToAbi(extents.items[i], writable, &described.fds);
+  }
+  return described;
+}
+
+// Files can be truncated by others: touching such memory at post time could end the app with
+// SIGBUS, where the daemon gives an error completion.
+bool MayCopyAtPost(const MemoryExtents& extents) {
+  return std::all_of(extents.items, extents.items + extents.count, [](const MemoryExtent& e) {
+    return e.kind == ExtentKind::kProcessVm || e.kind == ExtentKind::kConverted;
+  });
+}
+
+uint64_t IovaOf(uint64_t iova, int access) {
+  return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
+}
+
+template <class Request>
+void PutMemory(const DescribedMemory& described, Request* request) {
+  request->extent_count = described.extent_count;
+  request->fd_count = described.fds.count;
+  std::copy_n(described.extents, described.extent_count, request->extents);
+}
+
+// What the daemon granted.
+void Note(Session* session, Mr* mr, const roci_abi_reg_mr_response& response) {
+  ibv_mr& region = mr->vmr.ibv_mr;
+  region.handle = response.handle;
+  region.lkey = response.lkey;
+  region.rkey = response.rkey;
+  if (mr->may_copy) {
+    session->keys.Add(region.lkey, region.pd->handle, mr->iova,
+                      reinterpret_cast<uintptr_t>(region.addr), region.length);
+  }
+}
+
+int Register(Session* session, Mr* mr, const RegistrationLock& lock) {
+  const ibv_mr& region = mr->vmr.ibv_mr;
+  const bool writable = NeedsWrite(mr->vmr.access);
+  roci_abi_reg_mr_request request = {};
+  request.pd = region.pd->handle;
+  request.access = static_cast<uint32_t>(mr->vmr.access);
+  request.start = reinterpret_cast<uintptr_t>(region.addr);
+  request.length = region.length;
+  request.iova = mr->iova;
+  if (!session->alive()) return EIO;
+  MemoryExtents extents;
+  int error = AcquireMemory(lock, request.start, request.length, writable, false,
+                            session->memory_policy, &extents, &mr->held);
+  if (error != 0) return error;
+  const DescribedMemory described = Describe(extents, writable);
+  PutMemory(described, &request);
+  roci_abi_reg_mr_response response = {};
+  error = session->client.Call(ROCI_ABI_REG_MR, &request, &response, &described.fds);
+  mr->may_copy = MayCopyAtPost(extents);
+  CloseExtents(&extents);
+  if (error != 0) {
+    ReleaseMemory(lock, &mr->held);
+    return error;
+  }
+  Note(session, mr, response);
+  return 0;
+}
+
+// `wanted` is the region as it is to be; its `held` is empty. On success `mr` is like it.
+int Reregister(Session* session, Mr* mr, Mr wanted, uint32_t flags, const RegistrationLock& lock) {
+  const ibv_mr& region = wanted.vmr.ibv_mr;
+  const bool writable = NeedsWrite(wanted.vmr.access);
+  // A new right to write may ask for another way to the memory: describe it again.
+  const bool describe =
+      (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 || (writable && !NeedsWrite(mr->vmr.access));
+  roci_abi_rereg_mr_request request = {};
+  request.handle = region.handle;
+  request.flags = flags | (describe ? IBV_REREG_MR_CHANGE_TRANSLATION : 0);
+  request.pd = region.pd->handle;
+  request.access = static_cast<uint32_t>(wanted.vmr.access);
+  request.start = reinterpret_cast<uintptr_t>(region.addr);
+  request.length = region.length;
+  request.iova = wanted.iova;
+  if (!session->alive()) return EIO;
+  MemoryExtents extents;
+  DescribedMemory described;
+  if (describe) {
+    const int error = AcquireMemory(lock, request.start, request.length, writable, false,
+                                    session->memory_policy, &extents, &wanted.held);
+    if (error != 0) return error;
+    described = Describe(extents, writable);
+    wanted.may_copy = MayCopyAtPost(extents);
+  }
+  PutMemory(described, &request);
+  roci_abi_reg_mr_response response = {};
+  const int error = session->client.Call(ROCI_ABI_REREG_MR, &request, &response, &described.fds);
+  CloseExtents(&extents);
+  if (error != 0) {
+    ReleaseMemory(lock, &wanted.held);
+    return error;
+  }
+  session->keys.Remove(mr->vmr.ibv_mr.lkey);
+  if (describe) {
+    ReleaseMemory(lock, &mr->held);
+  } else {
+    wanted.held = mr->held;
+  }
+  *mr = wanted;
+  Note(session, mr, response);
+  return 0;
+}
+
+}  // namespace
+
+ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access) {
+  const int refusal = length == 0 ? EINVAL : CheckAccess(access);
+  if (refusal != 0) return Fail(refusal);
+  auto* mr = Allocate<Mr>();
+  if (mr == nullptr) return nullptr;
+  mr->vmr.mr_type = IBV_MR_TYPE_MR;
+  mr->vmr.access = access;
+  mr->vmr.ibv_mr.context = pd->context;
+  mr->vmr.ibv_mr.pd = pd;
+  mr->vmr.ibv_mr.addr = address;
+  mr->vmr.ibv_mr.length = length;
+  mr->iova = IovaOf(iova, access);
+  int error;
+  {
+    const RegistrationLock lock;
+    error = Register(SessionOf(pd->context), mr, lock);
+  }
+  if (error != 0) {
+    Free(mr);
+    return Fail(error);
+  }
+  return &mr->vmr.ibv_mr;
+}
+
+int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, int access) {
+  Mr* mr = ToMr(vmr);
+  Mr wanted = *mr;
+  wanted.held = {};
+  ibv_mr& region = wanted.vmr.ibv_mr;
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) region.pd = pd;
+  if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) wanted.vmr.access = access;
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    region.addr = address;
+    region.length = length;
+    wanted.iova = IovaOf(reinterpret_cast<uintptr_t>(address), wanted.vmr.access);
+  }
+  const int refusal = region.pd == nullptr ? EINVAL : CheckAccess(wanted.vmr.access);
+  if (refusal != 0) return refusal;
+  const RegistrationLock lock;
+  return Reregister(SessionOf(region.context), mr, wanted, static_cast<uint32_t>(flags), lock);
+}
+
+int DeregMr(verbs_mr* vmr) {
+  Mr* mr = ToMr(vmr);
+  Session* session = SessionOf(vmr->ibv_mr.context);
+  if (session->inherited()) {  // the memory is the parent's affair
+    Free(mr);
+    return 0;
+  }
+  {
+    const RegistrationLock lock;
+    const int error = CallWithHandle(session->client, ROCI_ABI_DEREG_MR, vmr->ibv_mr.handle);
+    if (!IsGone(session, error)) return error;
+    session->keys.Remove(vmr->ibv_mr.lkey);
+    ReleaseMemory(lock, &mr->held);
+  }
+  Free(mr);
+  return 0;
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,67 @@
+// What libibverbs sees when it loads the plugin: which devices are ours, and how to open them.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "verbs_provider/abi/stand_in.h"
+#include "verbs_provider/allocate.h"
+#include "verbs_provider/context.h"
+#include "verbs_provider/intercept.h"
+#include "verbs_provider/objects.h"
+
+namespace roci::provider {
+namespace {
+
+// Reads the path of the daemon's socket from the device's directory in sysfs. Only our daemon
+// writes such a file, so no device of another driver is ever claimed, whatever its name.
+bool ReadSocketPath(const verbs_sysfs_dev* sysfs, char* path, size_t size) {
+  char file[sizeof(sysfs->ibdev_path) + sizeof(abi::kSocketAttribute) + 1];
+  snprintf(file, sizeof(file), "%s/%s", sysfs->ibdev_path, abi::kSocketAttribute);
+  const int fd = open(file, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t n = read(fd, path, size - 1);
+  close(fd);
+  if (n <= 0) return false;
+  path[n] = '\0';
+  path[strcspn(path, "\n")] = '\0';
+  return path[0] == '/';
+}
+
+bool MatchDevice(verbs_sysfs_dev* sysfs) {
+  char path[sizeof(Device::socket_path)];
+  return ReadSocketPath(sysfs, path, sizeof(path));
+}
+
+verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
+  auto* device = Allocate<Device>();
+  if (device == nullptr) return nullptr;
+  if (!ReadSocketPath(sysfs, device->socket_path, sizeof(device->socket_path))) {
+    Free(device);
+    return nullptr;
+  }
+  return &device->vdev;
+}
+
+void UninitDevice(verbs_device* vdev) { Free(reinterpret_cast<Device*>(vdev)); }
+
+// The uverbs ABI version plays no part: nothing of it is used but what interception answers.
+const verbs_device_ops kDeviceOps = {
+    .name = "roci",
+    .match_min_abi_version = 0,
+    .match_max_abi_version = UINT32_MAX,
+    .match_device = MatchDevice,
+    .alloc_context = AllocContext,
+    .alloc_device = AllocDevice,
+    .uninit_device = UninitDevice,
+};
+
+__attribute__((constructor)) void RegisterDriver() {
+  // Without interception half of the verbs would reach a device file that is none.
+  if (InstallInterception(ContextHandlers())) verbs_register_driver(&kDeviceOps);
+}
+
+}  // namespace
+}  // namespace roci::provider

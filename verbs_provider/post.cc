@@ -1,0 +1,33 @@
+// Posting to the queues of a QP.
+#include "verbs_provider/objects.h"
+#include "verbs_provider/verbs_ops.h"
+
+namespace roci::provider {
+
+int PostSend(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  Qp* qp = ToQp(ibqp);
+  int error = qp->send_refusal.load(std::memory_order_relaxed);
+  if (!qp->session->alive()) [[unlikely]] {
+    error = EIO;
+  }
+  if (error == 0) [[likely]] {
+    return PostSendList(qp->sq, wr, bad);
+  }
+  *bad = wr;
+  return error;
+}
+
+int PostRecv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  Qp* qp = ToQp(ibqp);
+  int error = qp->recv_refusal.load(std::memory_order_relaxed);
+  if (!qp->session->alive()) [[unlikely]] {
+    error = EIO;
+  }
+  if (error == 0) [[likely]] {
+    return PostRecvList(qp->rq, wr, bad);
+  }
+  *bad = wr;
+  return error;
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,180 @@
+// Opening and closing sessions, and what happens to them in fork.
+#include "verbs_provider/session.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "verbs_provider/allocate.h"
+#include "verbs_provider/app_memory.h"
+
+namespace roci::provider {
+namespace {
+
+// Every session of this process. Lock order: RegistrationLock, this one, a session's own.
+pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+Session* list_head = nullptr;
+
+void AddToList(Session* session) {
+  pthread_mutex_lock(&list_mutex);
+  session->next = list_head;
+  list_head = session;
+  pthread_mutex_unlock(&list_mutex);
+}
+
+void RemoveFromList(Session* session) {
+  pthread_mutex_lock(&list_mutex);
+  Session** link = &list_head;
+  while (*link != nullptr && *link != session) link = &(*link)->next;
+  if (*link != nullptr) *link = session->next;
+  pthread_mutex_unlock(&list_mutex);
+}
+
+// ConvertHook: the pages at [va, va + length) are about to be private again.
+bool TellEverySession(void*, uint64_t va, uint64_t length) {
+  bool told = true;
+  pthread_mutex_lock(&list_mutex);
+  for (Session* session = list_head; session != nullptr; session = session->next) {
+    if (!session->alive()) continue;
+    roci_abi_unshare_range_request request = {};
+    roci_abi_plain_response response = {};
+    request.start = va;
+    request.length = length;
+    told &= session->client.Call(ROCI_ABI_UNSHARE_RANGE, &request, &response) == 0;
+  }
+  pthread_mutex_unlock(&list_mutex);
+  return told;
+}
+
+void BeforeFork() { pthread_mutex_lock(&list_mutex); }
+void InParent() { pthread_mutex_unlock(&list_mutex); }
+
+// The child keeps nothing of its parent's sessions but the objects' memory: a socket that stays
+// open here would hide the parent's end from the daemon.
+void InChild() {
+  for (Session* session = list_head; session != nullptr; session = session->next) {
+    if (session->inherited()) session->client.DropInChild();
+  }
+  pthread_mutex_unlock(&list_mutex);
+}
+
+int InstallHooksOnce() {
+  // Before InitConvert: prepare handlers run last in, first out, and conversion's takes list_mutex
+  // through the hook.
+  int error = pthread_atfork(BeforeFork, InParent, InChild);
+  if (error == 0) error = InitConvert({TellEverySession, nullptr});
+  return error;
+}
+
+ConvertPolicy PolicyOf(uint32_t memory_policy) {
+  switch (memory_policy) {
+    case ROCI_ABI_MEMORY_PROCESS_VM:
+      return ConvertPolicy::kProcessVm;
+    case ROCI_ABI_MEMORY_MAP:
+      return ConvertPolicy::kConvert;
+    default:
+      return ConvertPolicy::kAuto;
+  }
+}
+
+int MakeStatePage(Session* session) {
+  const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return errno;
+  if (madvise(page, size, MADV_WIPEONFORK) != 0) {
+    const int error = errno;
+    munmap(page, size);
+    return error;
+  }
+  session->state = new (page) std::atomic<uint32_t>(kSessionDead);
+  return 0;
+}
+
+int Allot(Session* session) {
+  // Only the pages of handles in use take memory.
+  session->qps =
+      static_cast<std::atomic<Qp*>*>(calloc(ROCI_ABI_MAX_QP_HANDLES, sizeof(*session->qps)));
+  return session->qps == nullptr ? ENOMEM : MakeStatePage(session);
+}
+
+int Greet(Session* session, const char* device) {
+  roci_abi_hello_request request = {};
+  roci_abi_hello_response response = {};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR;
+  request.minor = ROCI_ABI_MINOR;
+  if (strlen(device) >= sizeof(request.device)) return ENODEV;
+  strcpy(request.device, device);
+  ReceivedFds fds;
+  const int error = session->client.Call(ROCI_ABI_HELLO, &request, &response, nullptr, &fds);
+  if (error != 0) return error;
+  const bool has_uffd = (response.flags & ROCI_ABI_HELLO_HAS_USERFAULTFD) != 0;
+  if (response.magic != ROCI_ABI_MAGIC || response.major != ROCI_ABI_MAJOR ||
+      fds.count() != (has_uffd ? 4u : 3u) || response.doorbell_size < sizeof(roci_abi_doorbells)) {
+    return EPROTO;
+  }
+  const int map_error = session->doorbell_memory.Map(fds.at(0), response.doorbell_size);
+  if (map_error != 0) return map_error;
+  session->wake_fd = fds.Take(1);
+  session->async_fd = fds.Take(2);
+  if (has_uffd) SetUserfaultfdDevice(fds.Take(3));
+  session->bells = Doorbells(session->doorbell_memory.At<roci_abi_doorbells>(0), session->wake_fd);
+  session->number = response.session;
+  session->auto_inline = response.auto_inline;
+  session->num_comp_vectors = response.num_comp_vectors;
+  session->memory_policy = PolicyOf(response.memory_policy);
+  return 0;
+}
+
+// Everything but the list. In a child the shared mappings are not there, and the descriptors are
+// its own copies.
+void Dispose(Session* session) {
+  if (session->state != nullptr && !session->inherited()) session->doorbell_memory.Unmap();
+  if (session->wake_fd >= 0) close(session->wake_fd);
+  if (session->state != nullptr) {
+    munmap(session->state, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+  }
+  free(session->qps);
+  Free(session);
+}
+
+}  // namespace
+
+int Session::InstallHooks() {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static bool installed = false;
+  pthread_mutex_lock(&mutex);
+  const int error = installed ? 0 : InstallHooksOnce();
+  installed = error == 0;
+  pthread_mutex_unlock(&mutex);
+  return error;
+}
+
+int Session::Open(const char* socket_path, const char* device, Session** opened) {
+  auto* session = Allocate<Session>();
+  if (session == nullptr) return ENOMEM;
+  int error = Allot(session);
+  if (error == 0) error = session->client.Connect(socket_path, session->state);
+  if (error == 0) {
+    AllowAccessBy(session->client.peer_pid());
+    error = Greet(session, device);
+  }
+  if (error != 0) {
+    if (session->async_fd >= 0) close(session->async_fd);
+    Dispose(session);
+    return error;
+  }
+  AddToList(session);
+  *opened = session;
+  return 0;
+}
+
+void Session::Close(Session* session) {
+  if (session == nullptr) return;
+  RemoveFromList(session);
+  Dispose(session);
+}
+
+}  // namespace roci::provider

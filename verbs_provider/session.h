@@ -1,0 +1,57 @@
+// What one open device of this process shares with the daemon: the control socket, the doorbell
+// page, and the tables by which the data path finds its objects.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "verbs_provider/convert.h"
+#include "verbs_provider/doorbell.h"
+#include "verbs_provider/mr_keys.h"
+#include "verbs_provider/session_client.h"
+#include "verbs_provider/shared_mapping.h"
+
+namespace roci::provider {
+
+struct Qp;
+
+/// Created and destroyed by Open and Close. Members without a remark are fixed after Open.
+struct Session {
+  /// 0 or an errno. On success `*opened` is on the list of sessions and `async_fd` is the caller's.
+  static int Open(const char* socket_path, const char* device, Session** opened);
+  /// The last use of the session; its objects are gone or will not be used any more. Also right in
+  /// a forked child.
+  static void Close(Session* session);
+  /// Installs the process-wide fork and conversion hooks. Idempotent; 0 or an errno.
+  static int InstallHooks();
+
+  /// What every call on the data path looks at before anything else.
+  bool alive() const { return state->load(std::memory_order_relaxed) == kSessionAlive; }
+  /// True in a child that inherited this session; its mappings are not there.
+  bool inherited() const { return state->load(std::memory_order_relaxed) == kSessionInherited; }
+
+  Qp* FindQp(uint32_t handle) const {
+    return handle < ROCI_ABI_MAX_QP_HANDLES ? qps[handle].load(std::memory_order_relaxed) : nullptr;
+  }
+
+  SessionClient client;
+  /// SessionState, in a page that fork wipes.
+  std::atomic<uint32_t>* state = nullptr;
+  SharedMapping doorbell_memory;
+  Doorbells bells;
+  int wake_fd = -1;
+  int async_fd = -1;
+  uint32_t number = 0;  // as `roci show app` prints it
+  uint32_t auto_inline = 0;
+  uint32_t num_comp_vectors = 1;
+  ConvertPolicy memory_policy = ConvertPolicy::kAuto;
+
+  /// By handle. An entry is changed under the locks of the QP's CQs and read under one of them.
+  std::atomic<Qp*>* qps = nullptr;
+  /// Changed under the RegistrationLock.
+  MrKeys keys;
+
+  Session* next = nullptr;  // on the list of sessions
+};
+
+}  // namespace roci::provider
