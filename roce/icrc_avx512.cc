@@ -111,10 +111,11 @@ ROCI_AVX512_INLINE __m512i AppendTail(__m512i x, __m512i tail, size_t n) {
               _mm512_mask_blend_epi8(kept, tail_rotated, x_rotated));
 }
 
+// `dst` is null, and not used, without kCopy.
 template <bool kCopy>
-ROCI_AVX512_INLINE __m512i LoadAndStore(std::byte* dst, const std::byte* src) {
-  const __m512i v = _mm512_loadu_si512(src);
-  if constexpr (kCopy) _mm512_storeu_si512(dst, v);
+ROCI_AVX512_INLINE __m512i LoadAndStore(std::byte* dst, const std::byte* src, size_t at) {
+  const __m512i v = _mm512_loadu_si512(src + at);
+  if constexpr (kCopy) _mm512_storeu_si512(dst + at, v);
   return v;
 }
 
@@ -126,21 +127,21 @@ ROCI_AVX512_INLINE __m512i AppendBlocks(__m512i x, std::byte* dst, const std::by
   size_t at = 0;
   if (blocks >= 8) {
     const __m512i by256 = _mm512_load_si512(&kBy256);
-    __m512i x0 = Step(x, by64, LoadAndStore<kCopy>(dst, src));
-    __m512i x1 = LoadAndStore<kCopy>(dst + 64, src + 64);
-    __m512i x2 = LoadAndStore<kCopy>(dst + 128, src + 128);
-    __m512i x3 = LoadAndStore<kCopy>(dst + 192, src + 192);
+    __m512i x0 = Step(x, by64, LoadAndStore<kCopy>(dst, src, 0));
+    __m512i x1 = LoadAndStore<kCopy>(dst, src, 64);
+    __m512i x2 = LoadAndStore<kCopy>(dst, src, 128);
+    __m512i x3 = LoadAndStore<kCopy>(dst, src, 192);
     at = 256;
     for (blocks -= 4; blocks >= 4; blocks -= 4, at += 256) {
-      x0 = Step(x0, by256, LoadAndStore<kCopy>(dst + at, src + at));
-      x1 = Step(x1, by256, LoadAndStore<kCopy>(dst + at + 64, src + at + 64));
-      x2 = Step(x2, by256, LoadAndStore<kCopy>(dst + at + 128, src + at + 128));
-      x3 = Step(x3, by256, LoadAndStore<kCopy>(dst + at + 192, src + at + 192));
+      x0 = Step(x0, by256, LoadAndStore<kCopy>(dst, src, at));
+      x1 = Step(x1, by256, LoadAndStore<kCopy>(dst, src, at + 64));
+      x2 = Step(x2, by256, LoadAndStore<kCopy>(dst, src, at + 128));
+      x3 = Step(x3, by256, LoadAndStore<kCopy>(dst, src, at + 192));
     }
     x = Step(Step(Step(x0, by64, x1), by64, x2), by64, x3);
   }
   for (; blocks != 0; --blocks, at += 64) {
-    x = Step(x, by64, LoadAndStore<kCopy>(dst + at, src + at));
+    x = Step(x, by64, LoadAndStore<kCopy>(dst, src, at));
   }
   return x;
 }
@@ -163,7 +164,7 @@ ROCI_AVX512_INLINE CrcState UpdateAny(CrcState state, std::byte* dst, const std:
                                       size_t length) {
   const __m512i start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state)));
   if (length >= 64) {
-    const __m512i x = _mm512_xor_si512(start, LoadAndStore<kCopy>(dst, src));
+    const __m512i x = _mm512_xor_si512(start, LoadAndStore<kCopy>(dst, src, 0));
     return Reduce512(Append<kCopy>(x, kCopy ? dst + 64 : nullptr, src + 64, length - 64, 0));
   }
   // The state is added to the first four bytes; the sum, of max(length, 4) bytes, is right-aligned.

@@ -106,6 +106,10 @@ struct Rest {
   out.flow_label = ip.flow_label;
   out.src_gid = Gid::FromIpv6(ip.src);
   out.dst_gid = Gid::FromIpv6(ip.dst);
+  // As GIDs they would pass for IPv4 addresses, which they are not on the wire (RFC 4038, 4.2).
+  if (out.src_gid.IsIpv4() || out.dst_gid.IsIpv4()) [[unlikely]] {
+    return DropReason::kIpv6MappedAddress;
+  }
   out.network_header = rest.p;
   out.network_bytes = static_cast<uint16_t>(Ipv6Header::kBytes + ip.payload_length);
   rest = {rest.p + Ipv6Header::kBytes, ip.payload_length};

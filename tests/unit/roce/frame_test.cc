@@ -283,9 +283,8 @@ TEST(UdpSourcePort, IsInTheDynamicRangeAndSpreads) {
     EXPECT_EQ(port, UdpSourcePort(0, Qpn(qpn + 17), Qpn(qpn)));  // both ends agree
     ports.push_back(port);
   }
-  std::ranges::sort(ports);
-  const auto unique = std::ranges::unique(ports);
-  EXPECT_GT(unique.begin() - ports.begin(), 900);
+  std::sort(ports.begin(), ports.end());
+  EXPECT_GT(std::unique(ports.begin(), ports.end()) - ports.begin(), 900);
   EXPECT_EQ(UdpSourcePort(0x12345, Qpn(1), Qpn(2)), 0xC000 | (0x2345 ^ 0x4));
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
@@ -192,6 +193,11 @@ TEST(Parse, EveryReasonOverIpv4) {
   EXPECT_EQ(seen.size(), 14u);
 }
 
+void PutMappedAddress(Frame& f, size_t at) {
+  const Gid gid = Gid::FromIpv4({{10, 1, 2, 3}});
+  std::memcpy(f.data() + at, gid.bytes.data(), gid.bytes.size());
+}
+
 TEST(Parse, EveryReasonOverIpv6) {
   constexpr size_t kUdp6 = kIp + 40;
   const Case kCases[] = {
@@ -207,6 +213,8 @@ TEST(Parse, EveryReasonOverIpv6) {
       {DropReason::kIpLength, "jumbogram", [](Frame& f) { Put16(f, kIp + 4, 0); }},
       {DropReason::kIpLength, "more than the packet's 16 bits",
        [](Frame& f) { f.resize(70000), Put16(f, kIp + 4, 0xFFFF); }},
+      {DropReason::kIpv6MappedAddress, "source", [](Frame& f) { PutMappedAddress(f, kIp + 8); }},
+      {DropReason::kIpv6MappedAddress, "target", [](Frame& f) { PutMappedAddress(f, kIp + 24); }},
       {DropReason::kUdpLength, "not IP's", [](Frame& f) { Put16(f, kUdp6 + 4, 8); }},
   };
   const Frame valid =
