@@ -307,19 +307,10 @@ SlotPatch Hook(const char* symbol, Function* replacement, Function** original) {
   return {symbol, reinterpret_cast<void*>(replacement), reinterpret_cast<void**>(original)};
 }
 
-bool AllFound(const SlotPatch* patches, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    if (!patches[i].found) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 bool InstallInterceptionInto(const char* soname, const InterceptHandlers& handlers) {
   g_handlers = handlers;
-  // The first four are what the provider lives on.
-  constexpr size_t kNeeded = 4;
   SlotPatch patches[] = {
       Hook("read", RociRead, &g_verbs.read),
       Hook("write", RociWrite, &g_verbs.write),
@@ -328,10 +319,12 @@ bool InstallInterceptionInto(const char* soname, const InterceptHandlers& handle
       Hook("open", RociOpen, &g_verbs.open),
       Hook("open64", RociOpen, &g_verbs.open),
       Hook("stat", RociStat, &g_verbs.stat),
+      Hook("stat64", RociStat, &g_verbs.stat),
       Hook("nl_connect", RociNetlinkConnect, &g_verbs.nl_connect),
   };
   return PatchLibrary(soname, patches, sizeof(patches) / sizeof(patches[0])) &&
-         AllFound(patches, kNeeded);
+         g_verbs.read != nullptr && g_verbs.write != nullptr && g_verbs.ioctl != nullptr &&
+         g_verbs.close != nullptr;
 }
 
 bool InstallInterception(const InterceptHandlers& handlers) {
@@ -346,15 +339,14 @@ bool InstallRdmaCmInterceptionInto(const char* soname, const RdmaCmHandlers& han
   if (handlers.open == nullptr || handlers.write == nullptr) return false;
   if (::dlopen(soname, RTLD_NOW | RTLD_NODELETE) == nullptr) return false;
   g_cm_handlers = handlers;
-  constexpr size_t kNeeded = 4;
   SlotPatch patches[] = {
-      Hook("open", RociCmOpen, &g_cm.open),
-      Hook("write", RociCmWrite, &g_cm.write),
-      Hook("fstat", RociCmFstat, &g_cm.fstat),
-      Hook("close", RociCmClose, &g_cm.close),
+      Hook("open", RociCmOpen, &g_cm.open),    Hook("open64", RociCmOpen, &g_cm.open),
+      Hook("fstat", RociCmFstat, &g_cm.fstat), Hook("fstat64", RociCmFstat, &g_cm.fstat),
+      Hook("write", RociCmWrite, &g_cm.write), Hook("close", RociCmClose, &g_cm.close),
   };
   return PatchLibrary(soname, patches, sizeof(patches) / sizeof(patches[0])) &&
-         AllFound(patches, kNeeded);
+         g_cm.open != nullptr && g_cm.fstat != nullptr && g_cm.write != nullptr &&
+         g_cm.close != nullptr;
 }
 
 bool InstallRdmaCmInterception(const RdmaCmHandlers& handlers) {

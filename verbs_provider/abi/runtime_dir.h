@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "verbs_provider/abi/stand_in.h"
+
 namespace roci::abi {
 
 inline constexpr char kRuntimeDirVariable[] = "ROCI_RUNTIME_DIR";
