@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "frames.h"
-#include "rng.h"
 #include "roce/parse.h"
-#include "vectors.h"
+#include "tests/unit/roce/frames.h"
+#include "tests/unit/roce/rng.h"
+#include "tests/unit/roce/vectors.h"
 
 namespace roci::roce {
 namespace {

@@ -1,10 +1,10 @@
-#include "frames.h"
+#include "tests/unit/roce/frames.h"
 
 #include <zlib.h>
 
 #include <random>
 
-#include "rng.h"
+#include "tests/unit/roce/rng.h"
 
 namespace roci::roce {
 namespace {

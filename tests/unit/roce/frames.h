@@ -5,7 +5,7 @@
 
 #include "roce/frame.h"
 #include "roce/packet.h"
-#include "vectors.h"
+#include "tests/unit/roce/vectors.h"
 
 namespace roci::roce {
 

@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
-#include "rng.h"
 #include "roce/drop_reason.h"
 #include "roce/packet.h"
+#include "tests/unit/roce/rng.h"
 
 namespace roci::roce {
 namespace {

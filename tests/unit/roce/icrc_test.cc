@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "rng.h"
-#include "vectors.h"
+#include "tests/unit/roce/rng.h"
+#include "tests/unit/roce/vectors.h"
 
 namespace roci::roce {
 namespace {

@@ -9,11 +9,11 @@
 #include <map>
 #include <set>
 
-#include "frames.h"
-#include "rng.h"
 #include "roce/frame.h"
 #include "roce/icrc.h"
-#include "vectors.h"
+#include "tests/unit/roce/frames.h"
+#include "tests/unit/roce/rng.h"
+#include "tests/unit/roce/vectors.h"
 
 namespace roci::roce {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "rng.h"
+#include "tests/unit/roce/rng.h"
 
 namespace roci::roce {
 namespace {

@@ -1,4 +1,4 @@
-#include "vectors.h"
+#include "tests/unit/roce/vectors.h"
 
 #include <algorithm>
 #include <cstdint>
