@@ -1,0 +1,184 @@
+// A scripted world for one queue pair: its work queues, its memory, and records of all that it
+// says.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "memory/segment.h"
+#include "roce/host.h"
+#include "roce/qp.h"
+
+namespace roci::roce {
+
+// Memory lies at [kMemoryVa, kMemoryVa + size). Keys grant parts of it. Grants may be larger than
+// the memory, which then comes again and again.
+class ScriptedHost {
+ public:
+  static constexpr uint64_t kMemoryVa = 0x7000'0000'1000;
+  static constexpr Key kLkey{0x1100};
+  static constexpr Key kRkey{0x2200};
+
+  explicit ScriptedHost(size_t memory_bytes = 64 * 1024);
+
+  // ---- What a test scripts ----
+  struct Grant {
+    uint64_t va;
+    uint64_t length;
+    memory::Access access;
+  };
+  std::map<uint32_t, Grant> grants;
+  std::vector<std::byte> bytes;
+  std::deque<SendWqe> sends;
+  std::deque<RecvWqe> receives;
+  // Answer kBad with this status for the next entry.
+  std::optional<CompletionStatus> bad_send, bad_receive;
+  // Every copy faults from now on.
+  bool place_faults = false;
+  bool atomic_faults = false;
+  bool invalidate_fails = false;
+
+  // ---- What it records ----
+  std::vector<Completion> send_completions, recv_completions;
+  std::vector<QpEvent> events;
+  std::array<uint64_t, kQpCounterCount> counters{};
+  std::vector<Key> invalidated;
+  uint32_t fetches = 0;
+
+  uint64_t count(QpCounter counter) const { return counters[static_cast<size_t>(counter)]; }
+  std::byte* At(uint64_t va) { return bytes.data() + (va - kMemoryVa); }
+  uint64_t Word(uint64_t va);
+  void SetWord(uint64_t va, uint64_t value);
+
+  // Posting. Each returns the entry for the test to change before anybody fetches it.
+  SendWqe& PostSend(WorkOpcode opcode, uint32_t length, uint64_t offset = 0,
+                    uint64_t remote_offset = 0);
+  RecvWqe& PostRecv(uint32_t capacity, uint64_t offset = 0);
+
+  // ---- QpHost ----
+  FetchResult FetchSend(SendWqe& out, CompletionStatus& bad_status);
+  FetchResult FetchRecv(RecvWqe& out, CompletionStatus& bad_status);
+  memory::MemoryStatus GatherSend(const SendWqe& wqe, uint32_t offset, uint32_t length,
+                                  memory::SegmentList& out);
+  memory::MemoryStatus ScatterSend(const SendWqe& wqe, uint32_t offset, uint32_t length,
+                                   memory::SegmentList& out);
+  memory::MemoryStatus ScatterRecv(const RecvWqe& wqe, uint32_t offset, uint32_t length,
+                                   memory::SegmentList& out);
+  memory::MemoryStatus ResolveRemote(Key rkey, uint64_t va, uint32_t length, memory::Access access,
+                                     memory::SegmentList& out);
+  memory::MemoryStatus CheckRemote(Key rkey, uint64_t va, uint32_t length, memory::Access access);
+  memory::MemoryStatus Invalidate(Key rkey);
+  memory::MemoryStatus Place(const memory::SegmentList& segments, std::span<const std::byte> bytes);
+  memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
+                                         uint64_t swap, uint64_t& original);
+  memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
+                                      uint64_t& original);
+  void CompleteSend(const Completion& completion) { send_completions.push_back(completion); }
+  void CompleteRecv(const Completion& completion) { recv_completions.push_back(completion); }
+  void RaiseEvent(QpEvent event) { events.push_back(event); }
+  void Count(QpCounter counter) { ++counters[static_cast<size_t>(counter)]; }
+
+ private:
+  memory::MemoryStatus Resolve(Key key, uint64_t va, uint32_t length, memory::Access access,
+                               memory::SegmentList* out);
+
+  uint32_t next_send_slot_ = 0;
+  uint32_t next_recv_slot_ = 0;
+};
+
+// A packet that owns its payload: what went into or comes out of a queue pair.
+struct WirePacket {
+  TxPacket tx;
+  std::vector<std::byte> payload;
+
+  const OpcodeInfo& info() const { return InfoOf(tx.opcode); }
+  // A view as ParsePacket would give it; lives no longer than this object.
+  Packet View() const;
+};
+
+inline constexpr Qpn kLocalQpn{0x11};
+inline constexpr Qpn kPeerQpn{0x22};
+inline constexpr Psn kSqPsn{0x1000};  // of our requests
+inline constexpr Psn kRqPsn{0x8000};  // of the peer's
+
+struct NodeOptions {
+  QpType type = QpType::kRc;
+  QpLimits limits;
+  uint32_t records = 64;
+  bool sq_sig_all = false;
+  bool uses_srq = false;
+  PathMtu path_mtu = PathMtu::k256;
+  Psn sq_psn = kSqPsn;
+  Psn rq_psn = kRqPsn;
+  Qpn qpn = kLocalQpn;
+  Qpn dest_qpn = kPeerQpn;
+  uint32_t access_flags = kQpAccessRemoteWrite | kQpAccessRemoteRead | kQpAccessRemoteAtomic;
+  uint8_t timeout = 14;
+  uint8_t retry_count = 3;
+  uint8_t rnr_retry = 3;
+  uint8_t min_rnr_timer = 12;
+  uint8_t max_rd_atomic = 4;
+  uint8_t max_dest_rd_atomic = 4;
+  size_t memory_bytes = 64 * 1024;
+};
+
+// A queue pair with its world and its clock, in RTS unless told otherwise.
+class Node {
+ public:
+  explicit Node(const NodeOptions& options = {}, QpState target = QpState::kRts);
+
+  // Goes on through INIT, RTR, RTS up to `target`.
+  void BringTo(QpState target);
+  ModifyResult Modify(QpState to, uint32_t more_mask = 0);
+
+  // The next packet to be sent, if there is one.
+  std::optional<WirePacket> Poll();
+  // All that can be sent now.
+  std::vector<WirePacket> PollAll();
+  DropReason Receive(const WirePacket& packet);
+  DropReason Receive(const Packet& packet);
+  // Tells the QP of work and sends all it can.
+  std::vector<WirePacket> Run();
+  void Work() { qp.HandleWork(host, now); }
+  // Moves the clock to the QP's next timeout and lets it pass; false: it has none.
+  bool PassTimeout();
+
+  NodeOptions options;
+  QpAttributes attributes;
+  ScriptedHost host;
+  TimeNs now = 1'000'000;
+
+ private:
+  std::vector<SendRecord> records_;
+  std::vector<ResponderResource> resources_;
+
+ public:
+  Qp<ScriptedHost> qp;
+};
+
+// ---- Packets of a peer ----
+
+WirePacket MakeRequest(Opcode opcode, Psn psn, uint32_t payload_bytes = 0, bool ack_request = true);
+WirePacket MakeWrite(Opcode opcode, Psn psn, uint32_t payload_bytes, uint32_t length,
+                     uint64_t offset = 0);
+WirePacket MakeReadRequest(Psn psn, uint32_t length, uint64_t offset = 0);
+WirePacket MakeCompareSwap(Psn psn, uint64_t compare, uint64_t swap, uint64_t offset = 0);
+WirePacket MakeFetchAdd(Psn psn, uint64_t add, uint64_t offset = 0);
+WirePacket MakeAck(Psn psn);
+WirePacket MakeNak(Psn psn, NakCode code);
+WirePacket MakeRnrNak(Psn psn, uint8_t timer);
+WirePacket MakeReadResponse(Opcode opcode, Psn psn, uint32_t payload_bytes, uint8_t seed = 0);
+WirePacket MakeAtomicAck(Psn psn, uint64_t original);
+
+// Byte `i` of the payloads that the Make functions fill in.
+constexpr std::byte PayloadByte(uint32_t i, uint8_t seed = 0) {
+  return static_cast<std::byte>(i * 7 + 13 + seed);
+}
+
+}  // namespace roci::roce
