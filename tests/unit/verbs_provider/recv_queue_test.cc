@@ -1,0 +1,59 @@
+// Work requests as they arrive in the receive queue ring.
+#include "verbs_provider/recv_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "tests/unit/verbs_provider/rings_fixture.h"
+
+namespace roci::provider {
+namespace {
+
+TEST(RecvQueue, WritesEntriesAndRings) {
+  FakeRecvQueue fake(4, 64);
+  fake.queue.shared->armed = 1;
+  ibv_sge sges[] = {{0x1000, 10, 1}, {0x2000, 20, 2}, {0x3000, 30, 3}};
+  ibv_recv_wr second = {.wr_id = 22, .next = nullptr, .sg_list = nullptr, .num_sge = 0};
+  ibv_recv_wr first = {.wr_id = 11, .next = &second, .sg_list = sges, .num_sge = 3};
+  ibv_recv_wr* bad = nullptr;
+  ASSERT_EQ(PostRecvList(fake.queue, &first, &bad), 0);
+  EXPECT_EQ(fake.queue.shared->producer, 2u);
+  EXPECT_EQ(fake.Entry(0).wr_id, 11u);
+  EXPECT_EQ(fake.Entry(0).num_sge, 3u);
+  const auto* out = reinterpret_cast<const roci_abi_sge*>(&fake.Entry(0) + 1);
+  EXPECT_EQ(out[2].va, 0x3000u);
+  EXPECT_EQ(out[2].length, 30u);
+  EXPECT_EQ(out[2].lkey, 3u);
+  EXPECT_EQ(fake.Entry(1).wr_id, 22u);
+  EXPECT_EQ(fake.Entry(1).num_sge, 0u);
+  EXPECT_TRUE(fake.doorbells.IsRung(FakeRecvQueue::kHandle));
+}
+
+TEST(RecvQueue, RefusesTooManySgesAndFillsUp) {
+  FakeRecvQueue fake(4, 64);
+  fake.queue.limit = 3;
+  ibv_sge sges[4] = {};
+  ibv_recv_wr wr = {.wr_id = 1, .next = nullptr, .sg_list = sges, .num_sge = 4};
+  ibv_recv_wr* bad = nullptr;
+  EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), EINVAL);
+  EXPECT_EQ(bad, &wr);
+  wr.num_sge = -1;
+  EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), EINVAL);
+  wr.num_sge = 1;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), 0);
+  EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), ENOMEM);
+  fake.queue.tail = 1;
+  EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), 0);
+}
+
+TEST(RecvQueue, WithoutRoomTakesNothing) {
+  FakeRecvQueue fake(1, 32);
+  fake.queue.limit = 0;
+  ibv_recv_wr wr = {};
+  ibv_recv_wr* bad = nullptr;
+  EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), ENOMEM);
+}
+
+}  // namespace
+}  // namespace roci::provider
