@@ -106,6 +106,7 @@ class Responder {
   uint32_t NextPending(uint32_t index) const;
 
   bool NakPrecedes(const ResponderResource& resource) const;
+  bool AckPrecedesNak() const;
   bool BuildResourceAnswer(Host& host, TxPacket& out, memory::SegmentList& payload);
   bool BuildReadResponse(Host& host, ResponderResource& resource, TxPacket& out,
                          memory::SegmentList& payload);

@@ -476,8 +476,9 @@ bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& paylo
   if (emit_ != end_ && !NakPrecedes(At(emit_)) && BuildResourceAnswer(host, out, payload)) {
     return true;
   }
-  if (nak_pending_) {
+  if (nak_pending_ && !AckPrecedesNak()) {
     nak_pending_ = false;
+    if (nak_psn_ == expected_) ack_pending_ = false;  // the NAK says as much
     CountNak(host);
     BuildAcknowledge(out, nak_psn_, Aeth{nak_syndrome_, msn_});
     return true;
@@ -494,6 +495,14 @@ bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& paylo
 template <class Host>
 bool Responder<Host>::NakPrecedes(const ResponderResource& resource) const {
   return nak_pending_ && Distance(nak_psn_, resource.first_psn + resource.next) >= 0;
+}
+
+// A NAK acknowledges what was before it, but Linux does not take an RNR NAK so, and would send it all
+// again.
+template <class Host>
+bool Responder<Host>::AckPrecedesNak() const {
+  return ack_pending_ && nak_psn_ == expected_ &&
+         Aeth{nak_syndrome_, msn_}.kind() == AethKind::kRnrNak;
 }
 
 template <class Host>
