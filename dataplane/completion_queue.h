@@ -21,8 +21,10 @@ class Session;
 // The CQs of one lcore that got entries in this burst or wait for room in their event pipe.
 class CompletionEvents {
  public:
+  // A CQ more, or less, on this lcore: storage grows here and never on the hot path.
+  void Register();
+  void Unregister(CompletionQueue& cq);
   void Touch(CompletionQueue& cq) { touched_.push_back(&cq); }
-  void Forget(CompletionQueue& cq);
   bool empty() const { return touched_.empty(); }
   bool has_delayed() const { return !delayed_.empty(); }
   // Called once per burst, after its last entry was written.
@@ -35,6 +37,7 @@ class CompletionEvents {
 
  private:
   void Send(CompletionQueue& cq);
+  size_t queues_ = 0;
   std::vector<CompletionQueue*> touched_;
   std::vector<CompletionQueue*> delayed_;
 };
@@ -55,12 +58,16 @@ class CompletionQueue {
                                                                  uint32_t entries,
                                                                  uint64_t user_handle, int channel);
 
+  // The memory of a ring for at least `entries`, which are 1..kMaxEntries.
+  static absl::StatusOr<SharedMemory> CreateRing(uint32_t entries);
+
   // ---- On the lcore
   // Appends one entry. On overflow it is lost, the CQ is dead from then on and the session gets
   // IBV_EVENT_CQ_ERR.
   void Write(const roce::Completion& completion, const CompletionOwner& owner, bool is_send,
              uint64_t now_ns) {
-    if (producer_ - consumer_ >= capacity_ && !MakeRoom()) [[unlikely]] return;
+    if (producer_ - consumer_ >= capacity_ && !MakeRoom()) [[unlikely]]
+      return;
     roci_abi_cqe& entry = entries_[producer_ & (capacity_ - 1)];
     Fill(entry, completion, owner, is_send, now_ns);
     std::atomic_ref(entry.generation)

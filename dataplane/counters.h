@@ -25,24 +25,24 @@ class Counter {
 
 // X(member, name): what a device counts on each lcore besides drops and QP counters. Bytes are
 // those of whole Ethernet frames without FCS.
-#define ROCI_DEVICE_COUNTERS(X)                                                     \
-  X(rx_packets, "rx_packets")                                                       \
-  X(rx_bytes, "rx_bytes")                                                           \
-  X(tx_packets, "tx_packets")                                                       \
-  X(tx_bytes, "tx_bytes")                                                           \
-  X(rx_roce_packets, "rx_roce_packets")                                             \
-  X(tx_roce_packets, "tx_roce_packets")                                             \
-  /* Frames given to the control plane, and those it was too slow for */            \
-  X(rx_slow_path, "rx_slow_path")                                                   \
-  X(rx_slow_path_dropped, "rx_slow_path_dropped")                                   \
-  /* Frames given up after the port took nothing for a long time */                 \
-  X(tx_dropped, "tx_dropped")                                                       \
-  /* Bursts that the port did not take whole, so that QPs had to wait */            \
-  X(tx_blocked, "tx_blocked")                                                       \
-  /* Frames that no hand-off ring to another lcore had room for */                  \
-  X(rx_hand_off_dropped, "rx_hand_off_dropped")                                     \
-  X(rx_scattered_dropped, "rx_scattered_dropped")                                   \
-  /* No frame buffer was free: QPs had to wait */                                   \
+#define ROCI_DEVICE_COUNTERS(X)                                          \
+  X(rx_packets, "rx_packets")                                            \
+  X(rx_bytes, "rx_bytes")                                                \
+  X(tx_packets, "tx_packets")                                            \
+  X(tx_bytes, "tx_bytes")                                                \
+  X(rx_roce_packets, "rx_roce_packets")                                  \
+  X(tx_roce_packets, "tx_roce_packets")                                  \
+  /* Frames given to the control plane, and those it was too slow for */ \
+  X(rx_slow_path, "rx_slow_path")                                        \
+  X(rx_slow_path_dropped, "rx_slow_path_dropped")                        \
+  /* Frames given up after the port took nothing for a long time */      \
+  X(tx_dropped, "tx_dropped")                                            \
+  /* Bursts that the port did not take whole, so that QPs had to wait */ \
+  X(tx_blocked, "tx_blocked")                                            \
+  /* Frames that no hand-off ring to another lcore had room for */       \
+  X(rx_hand_off_dropped, "rx_hand_off_dropped")                          \
+  X(rx_scattered_dropped, "rx_scattered_dropped")                        \
+  /* No frame buffer was free: QPs had to wait */                        \
   X(no_frame_buffer, "no_frame_buffer")
 
 // A device's counters on one lcore: written by that lcore only.
@@ -74,12 +74,12 @@ struct DeviceSnapshot {
 };
 
 // Stages of an lcore's loop, timed only while LcoreOptions::profile or Lcore::SetProfile asks.
-#define ROCI_LCORE_STAGES(X)    \
-  X(kMailbox, "mailbox")        \
-  X(kReceive, "receive")        \
-  X(kDoorbells, "doorbells")    \
-  X(kWork, "work")              \
-  X(kTransmit, "transmit")      \
+#define ROCI_LCORE_STAGES(X)     \
+  X(kMailbox, "mailbox")         \
+  X(kReceive, "receive")         \
+  X(kDoorbells, "doorbells")     \
+  X(kWork, "work")               \
+  X(kTransmit, "transmit")       \
   X(kCompletions, "completions") \
   X(kTimers, "timers")
 
@@ -98,21 +98,21 @@ inline constexpr size_t kLcoreStageCount = kLcoreStageNames.size();
 // What an lcore has done since it started. Cycles are of the TSC.
 struct LcoreSnapshot {
   uint64_t loops = 0;
-  uint64_t busy_loops = 0;    // found something to do
+  uint64_t busy_loops = 0;  // found something to do
   uint64_t busy_cycles = 0;
-  uint64_t idle_cycles = 0;   // awake with nothing to do
+  uint64_t idle_cycles = 0;  // awake with nothing to do
   uint64_t sleeps = 0;
   uint64_t wakes_by_doorbell = 0;
   uint64_t yields = 0;
   uint64_t rx_bursts = 0;
   uint64_t rx_packets = 0;
   uint64_t tx_packets = 0;
-  uint64_t calls = 0;               // functions run for other threads
-  uint64_t bad_doorbells = 0;       // bits of handles that do not exist
+  uint64_t calls = 0;          // functions run for other threads
+  uint64_t bad_doorbells = 0;  // bits of handles that do not exist
   uint64_t comp_events = 0;
   uint64_t async_events = 0;
-  uint64_t events_delayed = 0;      // a pipe was full
-  uint64_t memory_faults = 0;       // copies from or to app memory that failed
+  uint64_t events_delayed = 0;  // a pipe was full
+  uint64_t memory_faults = 0;   // copies from or to app memory that failed
   uint64_t timer_expiries = 0;
   std::array<uint64_t, kLcoreStageCount> stage_cycles{};
 };

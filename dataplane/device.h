@@ -36,9 +36,12 @@ struct DeviceConfig {
   // "net_af_packet0,iface=eth0", or a PCI address).
   Wire* wire = nullptr;
   std::string devargs;
-  roce::Mac mac;       // wire: the device's address. ethdev: all zero = the port's own
+  roce::Mac mac;        // wire: the device's address. ethdev: all zero = the port's own
   uint32_t mtu = 4200;  // Ethernet MTU wanted; an ethdev may have less, see mtu()
 };
+
+// What a frame buffer holds behind the Ethernet and VLAN headers.
+inline constexpr uint32_t kMaxWireMtu = 4200;
 
 // Made, used and destroyed by the control thread; sessions on it must be gone first.
 class Device {

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "dataplane/counters.h"
@@ -24,9 +27,10 @@ class QueuePair;
 class DeviceLane {
  public:
   static constexpr uint32_t kBurst = 32;
-  static constexpr uint32_t kStage = 64;
+  static constexpr uint32_t kStage = kBurst;
 
-  DeviceLane(Device& device, uint32_t lcore);
+  // `now` points to the lcore's time of the burst, ns.
+  DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t* now);
   ~DeviceLane();
   DeviceLane(const DeviceLane&) = delete;
   DeviceLane& operator=(const DeviceLane&) = delete;
@@ -50,17 +54,18 @@ class DeviceLane {
   // ---- Sending
   // Room for one frame more. Tries to empty the stage if it is full.
   bool HasRoom() { return staged_ < kBurst || FlushStage(); }
-  void Stage(rte_mbuf* frame, uint32_t bytes, uint32_t to_lcore) {
+  // Takes the frame over. HasRoom() said yes. `to_lcore` as Wire::Transmit has it.
+  void Stage(rte_mbuf* frame, uint32_t to) {
     frames_[staged_] = frame;
-    to_lcore_[staged_] = static_cast<uint8_t>(to_lcore);
+    to_lcore_[staged_] = static_cast<uint8_t>(to);
     ++staged_;
-    staged_bytes_ += bytes;
   }
-  // Hands the staged frames to the port; true if it took enough for HasRoom.
+  // Hands the staged frames to the port, whose own order they keep; true if HasRoom() now.
   bool FlushStage();
   uint32_t staged() const { return staged_; }
-  // Frames from the control thread (home lcore only).
-  uint32_t TakeRaw(rte_mbuf** frames, uint32_t count);
+  // Stages frames from the control thread (home lane only); returns how many.
+  uint32_t StageRaw();
+  bool RawPending() const;
 
   Device& device;
   Wire* wire = nullptr;
@@ -84,13 +89,16 @@ class DeviceLane {
  private:
   void GiveUpStage();
 
+  const uint64_t* now_ns_;
   uint32_t staged_ = 0;
-  uint32_t staged_bytes_ = 0;
-  uint32_t refused_ = 0;  // flushes in a row that moved nothing
+  uint64_t blocked_since_ns_ = 0;
   std::array<rte_mbuf*, kStage> frames_;
   std::array<uint8_t, kStage> to_lcore_;
   std::atomic<uint32_t> count_{0};
-  QueuePair** table_;
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<QueuePair*[], Free> table_;  // from calloc: pages of zeros until used
 };
 
 }  // namespace roci::dataplane

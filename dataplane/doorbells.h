@@ -19,8 +19,7 @@ class Doorbells {
   explicit Doorbells(roci_abi_doorbells* page) : page_(page) {}
 
   bool Pending() const {
-    return pending2_ != 0 ||
-           std::atomic_ref(page_->level2).load(std::memory_order_relaxed) != 0;
+    return pending2_ != 0 || std::atomic_ref(page_->level2).load(std::memory_order_relaxed) != 0;
   }
 
   // Calls visit(handle) for rung handles, at most `budget` of them (rounded up to a word of 64);

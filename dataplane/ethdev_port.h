@@ -50,7 +50,7 @@ class EthdevPort {
   // Takes over up to `count` frames, in order; returns how many.
   uint32_t Transmit(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   // Home lcore, once per loop: sends what others queued, where the port has too few queues.
-  void ServeOthers();
+  uint32_t ServeOthers();
   bool IsHome(uint32_t lcore) const { return lcore == home_lcore_; }
 
  private:
@@ -68,6 +68,8 @@ class EthdevPort {
   roce::Mac mac_;
   std::array<rte_ring*, kMaxLcores> to_lcore_{};
   rte_ring* from_others_ = nullptr;
+  std::array<rte_mbuf*, 32> held_{};
+  uint32_t held_count_ = 0;
 };
 
 }  // namespace roci::dataplane

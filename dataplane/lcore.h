@@ -60,7 +60,8 @@ class Lcore {
   // Wakes the lcore if it sleeps. Any thread; the caller stored what is to be seen and made a full
   // fence.
   void WakeIfSleeping() {
-    if (sleeping_.load(std::memory_order_relaxed)) [[unlikely]] Wake();
+    if (sleeping_.load(std::memory_order_relaxed)) [[unlikely]]
+      Wake();
   }
 
   // Control thread.
@@ -78,7 +79,6 @@ class Lcore {
   void Wake();
   static int Main(void* self);
 
-  Dataplane& dataplane_;
   uint32_t index_;
   unsigned eal_lcore_ = 0;
   std::atomic<bool> running_{false};

@@ -21,7 +21,8 @@ class Mailbox {
 
   // The lcore: one load if there is nothing. Returns how many functions were run.
   uint32_t Serve() {
-    if (first_.load(std::memory_order_relaxed) == nullptr) [[likely]] return 0;
+    if (first_.load(std::memory_order_relaxed) == nullptr) [[likely]]
+      return 0;
     return ServeAll();
   }
   bool Pending() const { return first_.load(std::memory_order_seq_cst) != nullptr; }

@@ -33,8 +33,8 @@ struct QueuePairConfig {
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;
   bool sq_sig_all = false;
-  uint64_t user_handle = 0;    // what events carry
-  uint32_t max_send_wr = 1;    // as the app asked
+  uint64_t user_handle = 0;  // what events carry
+  uint32_t max_send_wr = 1;  // as the app asked
   uint32_t max_recv_wr = 0;
   uint32_t max_send_sge = 1;
   uint32_t max_recv_sge = 1;
@@ -96,6 +96,7 @@ class alignas(64) QueuePair {
   CompletionQueue* recv_cq() const { return host.recv_cq; }
   uint32_t async_events() const { return host.async_events.load(std::memory_order_relaxed); }
   Fd TakeFd() { return memory_.TakeFd(); }
+  uint32_t owner_index = 0;  // where the session keeps it; control thread only
 
   // ---- On the lcore
   roce::ModifyResult Modify(roce::TimeNs now, const roce::QpAttributes& attributes, uint32_t mask,
@@ -113,17 +114,21 @@ class alignas(64) QueuePair {
 
   // Touched for every packet, by the lcore; in the order of use.
   DeviceLane* lane;
-  uint64_t last_work_ns = 0;         // when a visit last found something to do
+  uint64_t last_work_ns = 0;         // when there was last something to do
+  uint64_t last_ring_ns = 0;         // when the doorbell was last rung
   uint32_t active_position = kNone;  // in the lcore's active list
+  bool polled = false;               // the send queue is not armed: the daemon looks by itself
   bool touched = false;              // in the list of this receive burst
-  bool attached = false;
+  bool watches_receives = false;     // ERR: receives posted from now on are flushed
   uint16_t pkey = 0xFFFF;
   uint64_t tx_packets = 0;
   uint64_t rx_packets = 0;
   uint64_t drops = 0;
   QueuePairHost host;
   Core core;
-  TimerNode timer;
+  struct Timer : TimerNode {
+    QueuePair* owner;
+  } timer;
   roce::FrameTemplate frame;
   roce::Gid local_gid;
   roce::Gid remote_gid;
@@ -131,7 +136,6 @@ class alignas(64) QueuePair {
   static constexpr uint32_t kNone = ~0u;
 
  private:
-  struct Parts;
   QueuePair(Session& session, DeviceLane& qp_lane, const QueuePairConfig& config,
             const roce::QpConfig& core_config, uint32_t qp_handle, const QueueLayout& layout,
             SharedMemory memory, RecordStorage storage);

@@ -76,7 +76,8 @@ struct QueuePairHost {
   memory::MemoryStatus Place(const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
     const memory::MemoryStatus status = memory::CopyIn(segments, bytes);
-    if (status != memory::MemoryStatus::kOk) [[unlikely]] memory_faults->Add(1);
+    if (status != memory::MemoryStatus::kOk) [[unlikely]]
+      memory_faults->Add(1);
     return status;
   }
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,7 +100,7 @@ class Session {
   // Writes an event to the async pipe; any thread. False if the pipe is full or closed.
   bool SendAsyncEvent(uint64_t element, uint32_t type);
 
-  uint32_t queue_pair_count() const { return queue_pair_count_; }
+  uint32_t queue_pair_count() const { return static_cast<uint32_t>(queue_pairs_.size()); }
   uint32_t completion_queue_count() const {
     return static_cast<uint32_t>(completion_queues_.size());
   }
@@ -112,9 +113,9 @@ class Session {
   const AddressTable& addresses() const { return addresses_; }
 
  private:
-  friend class Lcore;
   Session(Device& device, Lcore& lcore, SessionConfig config);
   absl::Status OpenDoorbells();
+  std::optional<uint32_t> FreeHandle();
 
   Device& device_;
   Lcore& lcore_;
@@ -127,9 +128,10 @@ class Session {
   // Read by the lcore and changed on it.
   std::vector<QueuePair*> handles_;
   // Control thread only.
+  bool attached_ = false;
   uint32_t max_queue_pairs_;
-  uint32_t queue_pair_count_ = 0;
   uint32_t next_handle_ = 0;
+  std::vector<QueuePair*> by_handle_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
   std::vector<std::unique_ptr<CompletionQueue>> completion_queues_;
 };

@@ -11,8 +11,8 @@ namespace roci::dataplane {
 // Embedded in the owner; must be removed from its wheel before it is destroyed.
 struct TimerNode {
   TimerNode* next = nullptr;
-  TimerNode** link = nullptr;    // what points to this node; null: not in a wheel
-  uint64_t expiry_ns = kNever;   // when the wheel will give it back, at the latest one tick after
+  TimerNode** link = nullptr;   // what points to this node; null: not in a wheel
+  uint64_t expiry_ns = kNever;  // when the wheel will give it back, at the latest one tick after
   static constexpr uint64_t kNever = ~uint64_t{0};
   bool armed() const { return link != nullptr; }
 };

@@ -18,12 +18,15 @@ namespace roci::dataplane {
 
 class Dataplane;
 
-// Forwards by destination MAC: to that endpoint (the sender's own included), group addresses to all
-// others, unknown addresses nowhere. Nothing is learnt; the addresses are those of the endpoints.
+// Forwards by destination MAC: to that endpoint (the sender's own included), group addresses to
+// all (the sender too, unless the control plane sent the frame), unknown addresses nowhere. Nothing
+// is learnt; the addresses are those of the endpoints.
 class Wire {
  public:
   static constexpr uint32_t kMaxEndpoints = 64;
   static constexpr uint32_t kRingEntries = 1024;
+  // In place of an lcore: the frame comes from the control plane and goes to the receiver's.
+  static constexpr uint8_t kFromControl = 0xFF;
 
   explicit Wire(Dataplane& dataplane);
   // All endpoints must have been removed.
@@ -54,8 +57,7 @@ class Wire {
   };
 
   uint32_t Deliver(Endpoint& to, uint32_t lcore, rte_mbuf** frames, uint32_t count);
-  void Flood(uint32_t from, const rte_mbuf* frame, bool to_self);
-  void FloodTo(Endpoint& to, const rte_mbuf* frame);
+  void Flood(uint32_t from, const rte_mbuf* frame, bool from_control);
   Endpoint* Find(uint64_t mac) const;
 
   Dataplane& dataplane_;

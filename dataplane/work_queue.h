@@ -34,6 +34,13 @@ class WorkQueue {
     return Refresh();
   }
 
+  // Whether the app has posted more than was seen last; what was seen and not taken does not count.
+  bool HasNew() {
+    const uint32_t before = seen_;
+    Refresh();
+    return seen_ != before;
+  }
+
   // 1: the app rings the doorbell for what it posts from now on. The caller makes the full fence
   // and then looks once more.
   void SetArmed(bool armed) {

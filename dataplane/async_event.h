@@ -1,0 +1,38 @@
+// Asynchronous events by their numbers in enum ibv_event_type, which is what the pipe carries.
+#pragma once
+
+#include <cstdint>
+
+#include "roce/work.h"
+
+namespace roci::dataplane {
+
+inline constexpr uint32_t kEventCqError = 0;
+inline constexpr uint32_t kEventQpFatal = 1;
+inline constexpr uint32_t kEventQpRequestError = 2;
+inline constexpr uint32_t kEventQpAccessError = 3;
+inline constexpr uint32_t kEventCommunicationEstablished = 4;
+inline constexpr uint32_t kEventSendQueueDrained = 5;
+inline constexpr uint32_t kEventPortActive = 9;
+inline constexpr uint32_t kEventPortError = 10;
+inline constexpr uint32_t kEventLastWqeReached = 16;
+
+constexpr uint32_t EventNumber(roce::QpEvent event) {
+  switch (event) {
+    case roce::QpEvent::kCommunicationEstablished:
+      return kEventCommunicationEstablished;
+    case roce::QpEvent::kSendQueueDrained:
+      return kEventSendQueueDrained;
+    case roce::QpEvent::kFatal:
+      return kEventQpFatal;
+    case roce::QpEvent::kInvalidRequest:
+      return kEventQpRequestError;
+    case roce::QpEvent::kAccessViolation:
+      return kEventQpAccessError;
+    case roce::QpEvent::kLastWqeReached:
+      return kEventLastWqeReached;
+  }
+  return kEventQpFatal;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,51 @@
+// The lcore's clock: the TSC, scaled to the nanoseconds of CLOCK_MONOTONIC, without a system call.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace roci::dataplane {
+
+// One per thread. Never goes back.
+class Clock {
+ public:
+  // `tsc_hz` is the TSC's frequency.
+  explicit Clock(uint64_t tsc_hz)
+      : multiplier_(
+            static_cast<uint64_t>((static_cast<unsigned __int128>(1'000'000'000) << 32) / tsc_hz)) {
+    Anchor(Tsc());
+  }
+
+  static uint64_t Tsc() { return __builtin_ia32_rdtsc(); }
+
+  // The time at `tsc`, which must not be older than that of the last call.
+  uint64_t At(uint64_t tsc) {
+    if (tsc - anchor_tsc_ > kAnchorCycles) [[unlikely]]
+      Anchor(tsc);
+    const auto elapsed = static_cast<uint64_t>(
+        (static_cast<unsigned __int128>(tsc - anchor_tsc_) * multiplier_) >> 32);
+    const uint64_t now = anchor_ns_ + elapsed;
+    // After anchoring, a clock that was ahead waits.
+    last_ns_ = now > last_ns_ ? now : last_ns_;
+    return last_ns_;
+  }
+
+ private:
+  static constexpr uint64_t kAnchorCycles = uint64_t{1} << 27;  // tens of milliseconds
+
+  void Anchor(uint64_t tsc) {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);  // no system call: the vDSO
+    anchor_tsc_ = tsc;
+    anchor_ns_ =
+        static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  }
+
+  uint64_t multiplier_;  // ns per cycle, 32 bits of fraction
+  uint64_t anchor_tsc_ = 0;
+  uint64_t anchor_ns_ = 0;
+  uint64_t last_ns_ = 0;
+};
+
+}  // namespace roci::dataplane

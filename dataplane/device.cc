@@ -1,0 +1,197 @@
+#include "dataplane/device.h"
+
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "dataplane/dataplane.h"
+#include "dataplane/device_lane.h"
+#include "dataplane/ethdev_port.h"
+#include "dataplane/queue_pair.h"
+#include "dataplane/session.h"
+#include "dataplane/wire.h"
+#include "dataplane/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t kSlowPathEntries = 512;
+constexpr uint32_t kRawEntries = 256;
+constexpr size_t kMinEthernetFrame = 60;
+constexpr uint32_t kWireSpeedMbps = 100'000;
+
+rte_ring* MakeRing(const char* kind, uint32_t entries, unsigned flags) {
+  static std::atomic<uint32_t> serial{0};
+  const std::string name = absl::StrCat("roci_", kind, serial.fetch_add(1));
+  return rte_ring_create(name.c_str(), entries, SOCKET_ID_ANY, flags);
+}
+
+void FreeRing(rte_ring* ring) {
+  if (ring == nullptr) return;
+  void* frame;
+  while (rte_ring_dequeue(ring, &frame) == 0) rte_pktmbuf_free(static_cast<rte_mbuf*>(frame));
+  rte_ring_free(ring);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Create(Dataplane& dataplane,
+                                                       const DeviceConfig& config) {
+  if ((config.wire != nullptr) == !config.devargs.empty()) {
+    return absl::InvalidArgumentError("a device sits on a wire or on a DPDK port");
+  }
+  std::unique_ptr<Device> device(new Device(dataplane));
+  device->name_ = config.name;
+  device->qpns_ = QpnSpace(dataplane.lcore_count(), std::random_device{}());
+  if (absl::Status status = device->OpenSlowPath(); !status.ok()) return status;
+  if (absl::Status status = device->OpenPort(config); !status.ok()) return status;
+  device->AddLanes();
+  return device;
+}
+
+absl::Status Device::OpenSlowPath() {
+  slow_path_event_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!slow_path_event_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
+  slow_path_ = MakeRing("slow", kSlowPathEntries, RING_F_SC_DEQ);
+  raw_ = MakeRing("raw", kRawEntries, RING_F_SC_DEQ);
+  if (slow_path_ == nullptr || raw_ == nullptr) return absl::ResourceExhaustedError("DPDK rings");
+  return absl::OkStatus();
+}
+
+absl::Status Device::OpenPort(const DeviceConfig& config) {
+  if (config.wire != nullptr) {
+    const std::optional<uint32_t> endpoint = config.wire->AddEndpoint(config.mac);
+    if (!endpoint.has_value()) return absl::ResourceExhaustedError("the wire is full");
+    wire_ = config.wire;
+    wire_endpoint_ = *endpoint;
+    mac_ = config.mac;
+    mtu_ = std::min<uint32_t>(config.mtu, kMaxWireMtu);
+    return absl::OkStatus();
+  }
+  auto port = EthdevPort::Open(dataplane_, {config.devargs, config.mtu, config.mac, home_lcore_});
+  if (!port.ok()) return port.status();
+  ethdev_ = *std::move(port);
+  mac_ = ethdev_->mac();
+  mtu_ = ethdev_->mtu();
+  return absl::OkStatus();
+}
+
+void Device::AddLanes() {
+  for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
+    Lcore& lcore = dataplane_.lcore(i);
+    auto lane = std::make_unique<DeviceLane>(*this, i, lcore.worker().now_address());
+    lane->wire = wire_;
+    lane->endpoint = wire_endpoint_;
+    lane->ethdev = ethdev_.get();
+    lane->lcore_bits = qpns_.lcore_bits();
+    lane->lcore_count = dataplane_.lcore_count();
+    lane->raw = i == home_lcore_ ? raw_ : nullptr;
+    lane->mac = mac_;
+    lcore.AttachLane(*lane);
+    lanes_.push_back(std::move(lane));
+  }
+}
+
+Device::~Device() {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).DetachLane(*lanes_[i]);
+  }
+  if (wire_ != nullptr) wire_->RemoveEndpoint(wire_endpoint_);
+  ethdev_.reset();
+  lanes_.clear();
+  FreeRing(slow_path_);
+  FreeRing(raw_);
+}
+
+bool Device::link_up() const { return ethdev_ == nullptr || ethdev_->link_up(); }
+
+uint32_t Device::link_speed_mbps() const {
+  return ethdev_ == nullptr ? kWireSpeedMbps : ethdev_->link_speed_mbps();
+}
+
+bool Device::PushSlowPath(rte_mbuf* frame) {
+  if (rte_ring_enqueue(slow_path_, frame) != 0) return false;
+  const uint64_t one = 1;
+  // Fails only if the counter is full: it is readable then, too.
+  [[maybe_unused]] const ssize_t written = write(slow_path_event_.get(), &one, sizeof(one));
+  return true;
+}
+
+bool Device::ReceiveSlowPath(std::vector<std::byte>& frame) {
+  void* taken;
+  if (rte_ring_dequeue(slow_path_, &taken) != 0) return false;
+  auto* buffer = static_cast<rte_mbuf*>(taken);
+  const auto* bytes = rte_pktmbuf_mtod(buffer, const std::byte*);
+  frame.assign(bytes, bytes + buffer->data_len);
+  rte_pktmbuf_free(buffer);
+  return true;
+}
+
+absl::Status Device::SendRaw(std::span<const std::byte> frame) {
+  if (frame.size() < 14 || frame.size() > size_t{kFrameBufferBytes} - kFrameOffset) {
+    return absl::InvalidArgumentError("length of a raw frame");
+  }
+  rte_mbuf* buffer = rte_pktmbuf_alloc(dataplane_.frames().mempool());
+  if (buffer == nullptr) return absl::ResourceExhaustedError("no frame buffer is free");
+  const size_t length = std::max(frame.size(), kMinEthernetFrame);
+  char* out = rte_pktmbuf_append(buffer, static_cast<uint16_t>(length));
+  std::memcpy(out, frame.data(), frame.size());
+  std::memset(out + frame.size(), 0, length - frame.size());
+  if (rte_ring_enqueue(raw_, buffer) != 0) {
+    rte_pktmbuf_free(buffer);
+    return absl::ResourceExhaustedError("the lcore is behind with raw frames");
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  dataplane_.lcore(home_lcore_).WakeIfSleeping();
+  return absl::OkStatus();
+}
+
+void Device::SetLocalGids(std::span<const roce::Gid> gids) {
+  const std::vector<roce::Gid> copy(gids.begin(), gids.end());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->local_gids = copy; });
+  }
+}
+
+absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
+  DeviceLane& lane = *qp.lane;
+  const bool added = dataplane_.lcore(lane.lcore).Call([&] {
+    for (const DeviceLane::Membership& member : lane.multicast) {
+      if (member.qp == &qp && member.group == group) return false;
+    }
+    lane.multicast.push_back({group, &qp});
+    return true;
+  });
+  return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
+}
+
+absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
+  DeviceLane& lane = *qp.lane;
+  const size_t removed = dataplane_.lcore(lane.lcore).Call([&] {
+    return std::erase_if(lane.multicast, [&](const DeviceLane::Membership& member) {
+      return member.qp == &qp && member.group == group;
+    });
+  });
+  return removed != 0 ? absl::OkStatus()
+                      : absl::NotFoundError("the queue pair is not in the group");
+}
+
+DeviceSnapshot Device::Snapshot() const {
+  DeviceSnapshot snapshot;
+  for (const auto& lane : lanes_) snapshot.Add(lane->counters);
+  return snapshot;
+}
+
+uint32_t Device::queue_pairs() const {
+  uint32_t count = 0;
+  for (const auto& lane : lanes_) count += lane->queue_pairs();
+  return count;
+}
+
+}  // namespace roci::dataplane

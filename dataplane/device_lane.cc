@@ -1,0 +1,95 @@
+#include "dataplane/device_lane.h"
+
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include <algorithm>
+#include <cassert>
+#include <new>
+
+#include "dataplane/device.h"
+#include "dataplane/queue_pair.h"
+
+namespace roci::dataplane {
+namespace {
+
+// A port that takes nothing for so long is broken; what waits for it is dropped, as a NIC would.
+constexpr uint64_t kGiveUpNs = 200'000'000;
+
+}  // namespace
+
+DeviceLane::DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t* now)
+    : device(lane_device),
+      lcore(lane_lcore),
+      now_ns_(now),
+      table_(static_cast<QueuePair**>(std::calloc(QpnSpace::kSlots, sizeof(QueuePair*)))) {
+  if (table_ == nullptr) throw std::bad_alloc();
+}
+
+DeviceLane::~DeviceLane() { rte_pktmbuf_free_bulk(frames_.data(), staged_); }
+
+QueuePair* DeviceLane::Find(roce::Qpn qpn) const {
+  QueuePair* qp = Slot(qpn);
+  return qp != nullptr && qp->qpn() == qpn ? qp : nullptr;
+}
+
+void DeviceLane::Add(QueuePair& qp) {
+  QueuePair*& slot = table_[QpnSpace::SlotOf(qp.qpn(), lcore_bits)];
+  assert(slot == nullptr);
+  slot = &qp;
+  count_.store(queue_pairs() + 1, std::memory_order_relaxed);
+}
+
+void DeviceLane::Remove(QueuePair& qp) {
+  QueuePair*& slot = table_[QpnSpace::SlotOf(qp.qpn(), lcore_bits)];
+  assert(slot == &qp);
+  slot = nullptr;
+  count_.store(queue_pairs() - 1, std::memory_order_relaxed);
+  std::erase_if(multicast, [&](const Membership& member) { return member.qp == &qp; });
+}
+
+bool DeviceLane::FlushStage() {
+  if (staged_ == 0) return true;
+  uint64_t bytes = 0;
+  std::array<uint16_t, kStage> lengths;
+  for (uint32_t i = 0; i < staged_; ++i) lengths[i] = static_cast<uint16_t>(frames_[i]->pkt_len);
+  const uint32_t taken = wire != nullptr
+                             ? wire->Transmit(endpoint, frames_.data(), to_lcore_.data(), staged_)
+                             : ethdev->Transmit(lcore, frames_.data(), staged_);
+  for (uint32_t i = 0; i < taken; ++i) bytes += lengths[i];
+  counters.tx_packets.Add(taken);
+  counters.tx_bytes.Add(bytes);
+  if (taken == staged_) [[likely]] {
+    staged_ = 0;
+    blocked_since_ns_ = 0;
+    return true;
+  }
+  counters.tx_blocked.Add(1);
+  std::copy(frames_.begin() + taken, frames_.begin() + staged_, frames_.begin());
+  std::copy(to_lcore_.begin() + taken, to_lcore_.begin() + staged_, to_lcore_.begin());
+  staged_ -= taken;
+  if (taken != 0 || blocked_since_ns_ == 0) blocked_since_ns_ = *now_ns_;
+  if (*now_ns_ - blocked_since_ns_ > kGiveUpNs) GiveUpStage();
+  return staged_ < kBurst;
+}
+
+void DeviceLane::GiveUpStage() {
+  counters.tx_dropped.Add(staged_);
+  rte_pktmbuf_free_bulk(frames_.data(), staged_);
+  staged_ = 0;
+  blocked_since_ns_ = 0;
+}
+
+uint32_t DeviceLane::StageRaw() {
+  uint32_t moved = 0;
+  void* frame;
+  while (HasRoom() && rte_ring_sc_dequeue(raw, &frame) == 0) {
+    Stage(static_cast<rte_mbuf*>(frame), Wire::kFromControl);
+    ++moved;
+  }
+  return moved;
+}
+
+bool DeviceLane::RawPending() const { return raw != nullptr && rte_ring_empty(raw) == 0; }
+
+}  // namespace roci::dataplane

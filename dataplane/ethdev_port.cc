@@ -1,0 +1,204 @@
+#include "dataplane/ethdev_port.h"
+
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "dataplane/dataplane.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint16_t kDescriptors = 512;
+constexpr uint32_t kHandOffEntries = 1024;
+
+// "net_tap0,iface=x" -> "net_tap0".
+std::string DeviceName(const std::string& devargs) { return devargs.substr(0, devargs.find(',')); }
+
+absl::Status DpdkError(int error, const std::string& what) {
+  return absl::InternalError(absl::StrCat(what, ": ", rte_strerror(error < 0 ? -error : error)));
+}
+
+bool IsZero(const roce::Mac& mac) { return mac == roce::Mac{}; }
+
+rte_ring* MakeRing(unsigned flags) {
+  static uint32_t serial = 0;
+  const std::string name = absl::StrCat("roci_e", serial++);
+  return rte_ring_create(name.c_str(), kHandOffEntries, SOCKET_ID_ANY, flags);
+}
+
+void FreeRing(rte_ring* ring) {
+  if (ring == nullptr) return;
+  void* frame;
+  while (rte_ring_dequeue(ring, &frame) == 0) rte_pktmbuf_free(static_cast<rte_mbuf*>(frame));
+  rte_ring_free(ring);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplane,
+                                                             const Config& config) {
+  std::unique_ptr<EthdevPort> port(new EthdevPort(dataplane));
+  port->home_lcore_ = config.home_lcore;
+  const std::string name = DeviceName(config.devargs);
+  // A port that is there already (a PCI device of the allow list, or made by the EAL's own
+  // arguments) is used as it is.
+  if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
+    if (const int error = rte_dev_probe(config.devargs.c_str()); error != 0) {
+      return DpdkError(error, absl::StrCat("no DPDK device for '", config.devargs, "'"));
+    }
+    port->attached_ = true;
+    if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
+      return absl::NotFoundError(absl::StrCat("'", config.devargs, "' is no Ethernet device"));
+    }
+  }
+  if (absl::Status status = port->Configure(config); !status.ok()) return status;
+  if (absl::Status status = port->OpenRings(); !status.ok()) return status;
+  return port;
+}
+
+absl::Status EthdevPort::Configure(const Config& config) {
+  rte_eth_dev_info info;
+  if (const int error = rte_eth_dev_info_get(port_, &info); error != 0) {
+    return DpdkError(error, "port information");
+  }
+  const auto lcores = static_cast<uint16_t>(dataplane_.lcore_count());
+  queue_per_lcore_ = info.max_tx_queues >= lcores;
+  const uint16_t tx_queues = queue_per_lcore_ ? lcores : 1;
+  rte_eth_conf eth_config;
+  std::memset(&eth_config, 0, sizeof(eth_config));
+  eth_config.rxmode.mtu = static_cast<uint32_t>(
+      std::clamp<uint32_t>(config.mtu, info.min_mtu, std::max(info.max_mtu, info.min_mtu)));
+  int error = rte_eth_dev_configure(port_, 1, tx_queues, &eth_config);
+  if (error != 0) {
+    // Some PMDs refuse any MTU but their own.
+    std::memset(&eth_config, 0, sizeof(eth_config));
+    error = rte_eth_dev_configure(port_, 1, tx_queues, &eth_config);
+  }
+  if (error != 0) return DpdkError(error, "configuring the port");
+
+  uint16_t rx_descriptors = kDescriptors;
+  uint16_t tx_descriptors = kDescriptors;
+  rte_eth_dev_adjust_nb_rx_tx_desc(port_, &rx_descriptors, &tx_descriptors);
+  const int socket = rte_eth_dev_socket_id(port_);
+  error = rte_eth_rx_queue_setup(port_, 0, rx_descriptors, static_cast<unsigned>(socket), nullptr,
+                                 dataplane_.frames().mempool());
+  for (uint16_t queue = 0; error == 0 && queue < tx_queues; ++queue) {
+    error = rte_eth_tx_queue_setup(port_, queue, tx_descriptors, static_cast<unsigned>(socket),
+                                   nullptr);
+  }
+  if (error != 0) return DpdkError(error, "setting the port's queues up");
+
+  if (!IsZero(config.mac)) {
+    rte_ether_addr address;
+    std::memcpy(address.addr_bytes, config.mac.bytes.data(), 6);
+    if (rte_eth_dev_default_mac_addr_set(port_, &address) != 0) rte_eth_promiscuous_enable(port_);
+    mac_ = config.mac;
+  } else {
+    rte_ether_addr address;
+    error = rte_eth_macaddr_get(port_, &address);
+    if (error != 0) return DpdkError(error, "the port's address");
+    std::memcpy(mac_.bytes.data(), address.addr_bytes, 6);
+  }
+  error = rte_eth_dev_start(port_);
+  if (error != 0) return DpdkError(error, "starting the port");
+  // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
+  rte_eth_allmulticast_enable(port_);
+  uint16_t mtu = 0;
+  mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : 1500;
+  return absl::OkStatus();
+}
+
+absl::Status EthdevPort::OpenRings() {
+  if (dataplane_.lcore_count() == 1) return absl::OkStatus();
+  for (uint32_t lcore = 0; lcore < dataplane_.lcore_count(); ++lcore) {
+    if (lcore == home_lcore_) continue;
+    to_lcore_[lcore] = MakeRing(RING_F_SP_ENQ | RING_F_SC_DEQ);
+    if (to_lcore_[lcore] == nullptr) return absl::ResourceExhaustedError("hand-off ring");
+  }
+  if (!queue_per_lcore_) {
+    from_others_ = MakeRing(RING_F_SC_DEQ);
+    if (from_others_ == nullptr) return absl::ResourceExhaustedError("hand-off ring");
+  }
+  return absl::OkStatus();
+}
+
+EthdevPort::~EthdevPort() {
+  for (rte_ring* ring : to_lcore_) FreeRing(ring);
+  FreeRing(from_others_);
+  rte_pktmbuf_free_bulk(held_.data(), held_count_);
+  if (!rte_eth_dev_is_valid_port(port_)) return;
+  rte_eth_dev_stop(port_);
+  rte_eth_dev_info info;
+  const bool removable = attached_ && rte_eth_dev_info_get(port_, &info) == 0;
+  rte_eth_dev_close(port_);
+  if (removable) rte_dev_remove(info.device);
+}
+
+bool EthdevPort::link_up() const {
+  rte_eth_link link;
+  return rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+uint32_t EthdevPort::link_speed_mbps() const {
+  rte_eth_link link;
+  if (rte_eth_link_get_nowait(port_, &link) != 0) return 0;
+  return link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
+}
+
+uint32_t EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  if (lcore == home_lcore_) {
+    return rte_eth_rx_burst(port_, 0, frames, static_cast<uint16_t>(count));
+  }
+  return rte_ring_sc_dequeue_burst(to_lcore_[lcore], reinterpret_cast<void**>(frames), count,
+                                   nullptr);
+}
+
+bool EthdevPort::Pending(uint32_t lcore) const {
+  if (lcore != home_lcore_) return rte_ring_empty(to_lcore_[lcore]) == 0;
+  // Where the PMD cannot tell, the lcore looks again after its poll interval.
+  return rte_eth_rx_queue_count(port_, 0) > 0 ||
+         (from_others_ != nullptr && rte_ring_empty(from_others_) == 0);
+}
+
+bool EthdevPort::HandOff(rte_mbuf* frame, uint32_t to_lcore) {
+  if (rte_ring_sp_enqueue(to_lcore_[to_lcore], frame) != 0) return false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  dataplane_.lcore(to_lcore).WakeIfSleeping();
+  return true;
+}
+
+uint32_t EthdevPort::Transmit(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  if (queue_per_lcore_) {
+    return rte_eth_tx_burst(port_, static_cast<uint16_t>(lcore), frames,
+                            static_cast<uint16_t>(count));
+  }
+  if (lcore == home_lcore_) return rte_eth_tx_burst(port_, 0, frames, static_cast<uint16_t>(count));
+  const uint32_t taken =
+      rte_ring_mp_enqueue_burst(from_others_, reinterpret_cast<void**>(frames), count, nullptr);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  dataplane_.lcore(home_lcore_).WakeIfSleeping();
+  return taken;
+}
+
+// What the port does not take waits in `held_`, in front of what is still in the ring.
+uint32_t EthdevPort::ServeOthers() {
+  if (from_others_ == nullptr) return 0;
+  if (held_count_ == 0) {
+    held_count_ = rte_ring_sc_dequeue_burst(from_others_, reinterpret_cast<void**>(held_.data()),
+                                            static_cast<unsigned>(held_.size()), nullptr);
+  }
+  if (held_count_ == 0) return 0;
+  const uint16_t sent =
+      rte_eth_tx_burst(port_, 0, held_.data(), static_cast<uint16_t>(held_count_));
+  std::copy(held_.begin() + sent, held_.begin() + held_count_, held_.begin());
+  held_count_ -= sent;
+  return sent;
+}
+
+}  // namespace roci::dataplane

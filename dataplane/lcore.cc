@@ -1,0 +1,116 @@
+#include "dataplane/lcore.h"
+
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "dataplane/dataplane.h"
+#include "dataplane/session.h"
+#include "dataplane/worker.h"
+
+namespace roci::dataplane {
+
+Lcore::Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options)
+    : index_(index),
+      wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      worker_(std::make_unique<Worker>(dataplane, *this, options)) {
+  worker_->WatchWake(wake_.get());
+}
+
+Lcore::~Lcore() { Stop(); }
+
+absl::Status Lcore::Start(unsigned eal_lcore) {
+  eal_lcore_ = eal_lcore;
+  stop_ = false;
+  if (rte_eal_remote_launch(&Lcore::Main, this, eal_lcore) != 0) {
+    return absl::InternalError("the DPDK lcore is busy or does not exist");
+  }
+  running_ = true;
+  return absl::OkStatus();
+}
+
+void Lcore::Stop() {
+  if (!running_) return;
+  stop_ = true;
+  Wake();
+  rte_eal_wait_lcore(eal_lcore_);
+  running_ = false;
+}
+
+int Lcore::Main(void* self) {
+  // An app may close the reading end of its event pipe: that is its own business.
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  static_cast<Lcore*>(self)->worker_->Run();
+  return 0;
+}
+
+void Lcore::Run(void (*function)(void*), void* argument) {
+  if (!running_) {
+    function(argument);
+    return;
+  }
+  mailbox_.Post(function, argument, [this] {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    WakeIfSleeping();
+  });
+}
+
+void Lcore::Wake() {
+  const uint64_t one = 1;
+  // Fails only if the counter is full, and then the lcore wakes anyhow.
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+}
+
+void Lcore::SetProfile(bool on) {
+  Call([&] { worker_->set_profile(on); });
+}
+
+void Lcore::AttachSession(Session& session) {
+  Call([&] { worker_->AddSession(session); });
+  sessions_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Lcore::DetachSession(Session& session) {
+  Call([&] { worker_->RemoveSession(session); });
+  sessions_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Lcore::AttachLane(DeviceLane& lane) {
+  Call([&] { worker_->AddLane(lane); });
+}
+
+void Lcore::DetachLane(DeviceLane& lane) {
+  Call([&] { worker_->RemoveLane(lane); });
+}
+
+LcoreSnapshot Lcore::Snapshot() const {
+  const WorkerStats& stats = worker_->stats();
+  LcoreSnapshot out;
+  out.loops = stats.loops.value();
+  out.busy_loops = stats.busy_loops.value();
+  out.busy_cycles = stats.busy_cycles.value();
+  out.idle_cycles = stats.idle_cycles.value();
+  out.sleeps = stats.sleeps.value();
+  out.wakes_by_doorbell = stats.wakes_by_doorbell.value();
+  out.yields = stats.yields.value();
+  out.rx_bursts = stats.rx_bursts.value();
+  out.rx_packets = stats.rx_packets.value();
+  out.tx_packets = stats.tx_packets.value();
+  out.calls = stats.calls.value();
+  out.bad_doorbells = stats.bad_doorbells.value();
+  out.comp_events = worker_->events().sent.value();
+  out.events_delayed = worker_->events().delayed.value();
+  out.async_events = stats.async_events.value();
+  out.memory_faults = stats.memory_faults.value();
+  out.timer_expiries = stats.timer_expiries.value();
+  for (size_t i = 0; i < kLcoreStageCount; ++i) out.stage_cycles[i] = stats.stage_cycles[i].value();
+  return out;
+}
+
+}  // namespace roci::dataplane

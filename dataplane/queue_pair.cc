@@ -1,0 +1,184 @@
+#include "dataplane/queue_pair.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "absl/status/status.h"
+#include "dataplane/device_lane.h"
+#include "dataplane/lcore.h"
+#include "dataplane/session.h"
+#include "dataplane/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t RoundUp(uint32_t value, uint32_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+uint32_t SendStride(uint32_t max_sge, uint32_t max_inline) {
+  const uint32_t data = std::max<uint32_t>(max_sge * sizeof(roci_abi_sge), max_inline);
+  return std::max(128u, RoundUp(static_cast<uint32_t>(sizeof(roci_abi_send_wqe)) + data, 64));
+}
+
+uint32_t RecvStride(uint32_t max_sge) {
+  return RoundUp(static_cast<uint32_t>(sizeof(roci_abi_recv_wqe) + max_sge * sizeof(roci_abi_sge)),
+                 32);
+}
+
+roci_abi_queue* QueueAt(const SharedMemory& memory, uint32_t offset) {
+  return reinterpret_cast<roci_abi_queue*>(memory.data() + offset);
+}
+
+// More work requests than PSNs in flight there cannot be.
+uint32_t RecordCount(const QueuePairConfig& config) {
+  return std::bit_ceil(std::clamp(config.max_send_wr, 1u, config.limits.window_packets));
+}
+
+}  // namespace
+
+absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config) {
+  if (config.max_send_wr > kQueueLimits.max_wr || config.max_recv_wr > kQueueLimits.max_wr ||
+      config.max_send_sge > kQueueLimits.max_sge || config.max_recv_sge > kQueueLimits.max_sge ||
+      config.max_inline > kQueueLimits.max_inline) {
+    return absl::InvalidArgumentError("queue pair: more than the device has");
+  }
+  QueueLayout out{};
+  out.max_send_sge = std::max(config.max_send_sge, 1u);
+  out.max_recv_sge = std::max(config.max_recv_sge, 1u);
+  out.send_stride = SendStride(out.max_send_sge, config.max_inline);
+  out.recv_stride = RecvStride(out.max_recv_sge);
+  out.max_inline = std::min(out.send_stride - static_cast<uint32_t>(sizeof(roci_abi_send_wqe)),
+                            kQueueLimits.max_inline);
+  out.send_capacity = config.max_send_wr == 0 ? 0 : std::bit_ceil(config.max_send_wr);
+  out.recv_capacity = config.max_recv_wr == 0 ? 0 : std::bit_ceil(config.max_recv_wr);
+  out.max_send_wr = out.send_capacity;
+  out.max_recv_wr = out.recv_capacity;
+  out.send_queue_offset = 0;
+  out.recv_queue_offset = sizeof(roci_abi_queue);
+  out.send_slots_offset = 2 * sizeof(roci_abi_queue);
+  out.recv_slots_offset = out.send_slots_offset + out.send_capacity * out.send_stride;
+  out.memory_size = out.recv_slots_offset + uint64_t{out.recv_capacity} * out.recv_stride;
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(Session& session, DeviceLane& lane,
+                                                             const QueuePairConfig& config,
+                                                             roce::Qpn qpn, uint32_t handle) {
+  absl::StatusOr<QueueLayout> layout = LayOutQueues(config);
+  if (!layout.ok()) return layout.status();
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-qp", layout->memory_size);
+  if (!memory.ok()) return memory.status();
+  RecordStorage storage = RecordStorage::Allocate(
+      RecordCount(config), std::bit_ceil(std::max<uint32_t>(config.limits.max_dest_rd_atomic, 1)));
+  if (!storage) return absl::ResourceExhaustedError("queue pair: no address space");
+  roce::QpConfig core_config;
+  core_config.type = config.type;
+  core_config.qpn = qpn;
+  core_config.sq_sig_all = config.sq_sig_all;
+  core_config.limits = config.limits;
+  return std::unique_ptr<QueuePair>(new QueuePair(session, lane, config, core_config, handle,
+                                                  *layout, *std::move(memory), std::move(storage)));
+}
+
+QueuePair::QueuePair(Session& session, DeviceLane& qp_lane, const QueuePairConfig& config,
+                     const roce::QpConfig& core_config, uint32_t qp_handle,
+                     const QueueLayout& layout, SharedMemory memory, RecordStorage storage)
+    : lane(&qp_lane),
+      core(core_config, storage.records(), storage.resources()),
+      type_(config.type),
+      layout_(layout),
+      memory_(std::move(memory)),
+      storage_(std::move(storage)) {
+  Worker& worker = session.lcore().worker();
+  timer.owner = this;
+  host.session = &session;
+  host.keys = &session.keys();
+  host.pd = config.pd;
+  host.owner.qpn = core_config.qpn.value();
+  host.owner.qp_handle = qp_handle;
+  host.counters = &qp_lane.counters;
+  host.now_ns = worker.now_address();
+  host.memory_faults = &worker.stats().memory_faults;
+  host.send_cq = config.send_cq;
+  host.recv_cq = config.recv_cq;
+  host.user_handle = config.user_handle;
+  host.send_queue =
+      SendQueue(QueueAt(memory_, layout.send_queue_offset),
+                memory_.data() + layout.send_slots_offset, layout.send_capacity, layout.send_stride,
+                static_cast<uint8_t>(layout.max_send_sge), layout.max_inline, config.type);
+  host.recv_queue = RecvQueue(QueueAt(memory_, layout.recv_queue_offset),
+                              memory_.data() + layout.recv_slots_offset, layout.recv_capacity,
+                              layout.recv_stride, static_cast<uint8_t>(layout.max_recv_sge));
+  host.send_queue.SetArmed(true);
+}
+
+QueuePair::~QueuePair() = default;
+
+roce::ModifyResult QueuePair::Modify(roce::TimeNs now, const roce::QpAttributes& attributes,
+                                     uint32_t mask, const roce::Path* path) {
+  const roce::ModifyResult result = core.Modify(host, now, attributes, mask);
+  if (result != roce::ModifyResult::kOk) return result;
+  if (path != nullptr) SetPath(*path);
+  if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
+    host.send_queue.Reset();
+    host.recv_queue.Reset();
+    broken_handled_ = false;
+  }
+  return result;
+}
+
+void QueuePair::SetPath(const roce::Path& path) {
+  frame = roce::FrameTemplate(path);
+  local_gid = path.src_gid;
+  remote_gid = path.dst_gid;
+  pkey = path.pkey;
+}
+
+void QueuePair::FailBrokenQueue(roce::TimeNs now) {
+  broken_handled_ = true;
+  host.RaiseEvent(roce::QpEvent::kFatal);
+  roce::QpAttributes attributes;
+  attributes.state = roce::QpState::kErr;
+  core.Modify(host, now, attributes, roce::kAttrState);
+}
+
+namespace {
+
+// Equal on 15 bits, one side a full member (IBTA vol 1, 10.9.3).
+bool PkeysMatch(uint16_t a, uint16_t b) {
+  return ((a ^ b) & 0x7FFF) == 0 && ((a | b) & 0x8000) != 0;
+}
+
+}  // namespace
+
+roce::DropReason QueuePair::CheckPath(const roce::Packet& packet) const {
+  if (!PkeysMatch(packet.pkey, pkey)) return roce::DropReason::kPkey;
+  if (type_ == roce::QpType::kUd) return roce::DropReason::kNone;
+  if (packet.src_gid != remote_gid || packet.dst_gid != local_gid) {
+    return roce::DropReason::kAddress;
+  }
+  return roce::DropReason::kNone;
+}
+
+QueuePairInfo QueuePair::Inspect() const {
+  QueuePairInfo info;
+  info.qpn = qpn();
+  info.type = type_;
+  info.state = core.state();
+  info.handle = handle();
+  info.pd = pd();
+  core.Query(info.attributes);
+  core.Describe(info.debug);
+  info.local_gid = local_gid;
+  info.remote_gid = remote_gid;
+  info.send_taken = host.send_queue.taken();
+  info.recv_taken = host.recv_queue.taken();
+  info.tx_packets = tx_packets;
+  info.rx_packets = rx_packets;
+  info.drops = drops;
+  info.active = active_position != kNone;
+  return info;
+}
+
+}  // namespace roci::dataplane

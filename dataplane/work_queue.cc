@@ -1,0 +1,210 @@
+#include "dataplane/work_queue.h"
+
+#include <array>
+#include <cassert>
+#include <cstring>
+
+namespace roci::dataplane {
+namespace {
+
+using roce::CompletionStatus;
+using roce::FetchResult;
+using roce::WorkOpcode;
+
+// What gate 2 knows of an operation. Operations without an entry here are refused.
+struct Operation {
+  WorkOpcode opcode = WorkOpcode::kSend;
+  bool served = false;
+  bool may_be_inline = false;
+  bool is_atomic = false;  // local length is 8 bytes
+};
+
+constexpr std::array<Operation, 32> kOperations = [] {
+  std::array<Operation, 32> table{};
+  table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, true, true, false};
+  table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM] = {WorkOpcode::kRdmaWriteWithImm, true, true, false};
+  table[ROCI_ABI_WR_SEND] = {WorkOpcode::kSend, true, true, false};
+  table[ROCI_ABI_WR_SEND_WITH_IMM] = {WorkOpcode::kSendWithImm, true, true, false};
+  table[ROCI_ABI_WR_RDMA_READ] = {WorkOpcode::kRdmaRead, true, false, false};
+  table[ROCI_ABI_WR_ATOMIC_CMP_AND_SWP] = {WorkOpcode::kCompareSwap, true, false, true};
+  table[ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD] = {WorkOpcode::kFetchAdd, true, false, true};
+  table[ROCI_ABI_WR_SEND_WITH_INV] = {WorkOpcode::kSendWithInvalidate, true, true, false};
+  return table;
+}();
+
+constexpr uint32_t Bit(uint32_t opcode) { return 1u << opcode; }
+
+constexpr uint32_t kUdOpcodes = Bit(ROCI_ABI_WR_SEND) | Bit(ROCI_ABI_WR_SEND_WITH_IMM);
+constexpr uint32_t kUcOpcodes =
+    kUdOpcodes | Bit(ROCI_ABI_WR_RDMA_WRITE) | Bit(ROCI_ABI_WR_RDMA_WRITE_WITH_IMM);
+constexpr uint32_t kRcOpcodes =
+    kUcOpcodes | Bit(ROCI_ABI_WR_RDMA_READ) | Bit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) |
+    Bit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD) | Bit(ROCI_ABI_WR_SEND_WITH_INV);
+
+constexpr uint32_t AllowedOpcodes(roce::QpType type) {
+  switch (type) {
+    case roce::QpType::kRc:
+    case roce::QpType::kXrcSend:
+      return kRcOpcodes;
+    case roce::QpType::kUc:
+      return kUcOpcodes;
+    case roce::QpType::kUd:
+      return kUdOpcodes;
+    default:
+      return 0;
+  }
+}
+
+constexpr uint8_t kKnownFlags =
+    ROCI_ABI_SEND_FENCE | ROCI_ABI_SEND_SIGNALED | ROCI_ABI_SEND_SOLICITED | ROCI_ABI_SEND_INLINE;
+
+// Copies foreign memory once: from here on the compiler may not look at the source again.
+template <class T>
+void CopyOnce(T& to, const std::byte* from) {
+  std::memcpy(&to, from, sizeof(T));
+  asm volatile("" : "+m"(to));
+}
+
+roce::Sge ToSge(const roci_abi_sge& sge) { return {sge.va, sge.length, roce::Key(sge.lkey)}; }
+
+roce::Sge ReadElement(const std::byte* at) {
+  roci_abi_sge sge;
+  CopyOnce(sge, at);
+  return ToSge(sge);
+}
+
+struct SendEntry {
+  roci_abi_send_wqe head;
+  roci_abi_sge first;
+};
+static_assert(sizeof(SendEntry) == 80);
+
+struct RecvEntry {
+  roci_abi_recv_wqe head;
+  roci_abi_sge first;
+};
+static_assert(sizeof(RecvEntry) == 32);
+
+}  // namespace
+
+void WorkQueue::Reset() {
+  next_ = 0;
+  seen_ = 0;
+  broken_ = false;
+  if (header_ == nullptr) return;
+  std::atomic_ref(header_->producer).store(0, std::memory_order_relaxed);
+  std::atomic_ref(header_->consumer).store(0, std::memory_order_relaxed);
+}
+
+bool WorkQueue::Refresh() {
+  if (capacity_ == 0 || broken_) return false;
+  const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
+  if (producer - next_ > capacity_) [[unlikely]] {
+    broken_ = true;
+    return false;
+  }
+  seen_ = producer;
+  return seen_ != next_;
+}
+
+SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
+                     uint8_t max_sge, uint32_t max_inline, roce::QpType type)
+    : WorkQueue(header, slots, capacity, stride, max_sge),
+      max_inline_(max_inline),
+      allowed_opcodes_(AllowedOpcodes(type)) {
+  assert(capacity == 0 || (stride >= 128 && stride >= sizeof(roci_abi_send_wqe) + max_inline &&
+                           stride >= sizeof(roci_abi_send_wqe) + max_sge * sizeof(roci_abi_sge)));
+}
+
+FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
+  if (next_ == seen_ && !Refresh()) return FetchResult::kEmpty;
+  const std::byte* slot = Slot(next_);
+  __builtin_prefetch(Slot(next_ + 1));
+  __builtin_prefetch(Slot(next_ + 1) + 64);
+  SendEntry entry;
+  CopyOnce(entry, slot);
+  const roci_abi_send_wqe& head = entry.head;
+
+  const bool allowed = head.opcode < 32 && (allowed_opcodes_ >> head.opcode & 1) != 0;
+  const Operation operation = kOperations[allowed ? head.opcode : uint8_t{ROCI_ABI_WR_SEND}];
+  out.wr_id = head.wr_id;
+  out.remote_va = head.remote_va;
+  out.slot = next_++;
+  out.rkey = roce::Key(head.rkey);
+  out.immediate = head.immediate;
+  out.opcode = operation.opcode;
+  out.is_inline = (head.flags & ROCI_ABI_SEND_INLINE) != 0;
+  out.signaled = (head.flags & ROCI_ABI_SEND_SIGNALED) != 0;
+  out.solicited = (head.flags & ROCI_ABI_SEND_SOLICITED) != 0;
+  out.fence = (head.flags & ROCI_ABI_SEND_FENCE) != 0;
+  out.num_sge = 0;
+  out.length = 0;
+  bad_status = CompletionStatus::kLocalQpOperationError;
+  if (!allowed || (head.flags & ~kKnownFlags) != 0) [[unlikely]]
+    return FetchResult::kBad;
+
+  // One member of the union has a meaning, the opcode and QP type say which; the core reads that.
+  out.compare_add = head.u.atomic.compare_add;
+  out.swap = head.u.atomic.swap;
+  out.address_handle = head.u.ud.address_handle;
+  out.remote_qpn = roce::Qpn(head.u.ud.remote_qpn);
+  out.remote_qkey = head.u.ud.remote_qkey;
+
+  if (out.is_inline) {
+    if (!operation.may_be_inline || head.inline_length > max_inline_) [[unlikely]] {
+      bad_status = CompletionStatus::kLocalLengthError;
+      return FetchResult::kBad;
+    }
+    out.length = head.inline_length;
+    return FetchResult::kOk;
+  }
+  if (head.num_sge > max_sge_) [[unlikely]]
+    return FetchResult::kBad;
+  out.num_sge = head.num_sge;
+  uint64_t total = 0;
+  if (head.num_sge >= 1) [[likely]] {
+    out.first_sge = ToSge(entry.first);
+    total = entry.first.length;
+  }
+  for (uint32_t i = 1; i < head.num_sge; ++i) total += ReadSge(out, i).length;
+  out.length = static_cast<uint32_t>(total);
+  if (total > kMaxMessageBytes || (operation.is_atomic && total != 8)) [[unlikely]] {
+    out.length = 0;
+    bad_status = CompletionStatus::kLocalLengthError;
+    return FetchResult::kBad;
+  }
+  return FetchResult::kOk;
+}
+
+roce::Sge SendQueue::ReadSge(const roce::SendWqe& wqe, uint32_t i) const {
+  return ReadElement(Slot(wqe.slot) + sizeof(roci_abi_send_wqe) + i * sizeof(roci_abi_sge));
+}
+
+FetchResult RecvQueue::Fetch(roce::RecvWqe& out, CompletionStatus& bad_status) {
+  if (next_ == seen_ && !Refresh()) return FetchResult::kEmpty;
+  const std::byte* slot = Slot(next_);
+  __builtin_prefetch(Slot(next_ + 1));
+  RecvEntry entry;
+  CopyOnce(entry, slot);
+  out.wr_id = entry.head.wr_id;
+  out.slot = next_++;
+  out.num_sge = 0;
+  out.capacity = 0;
+  if (entry.head.num_sge > max_sge_) [[unlikely]] {
+    bad_status = CompletionStatus::kLocalQpOperationError;
+    return FetchResult::kBad;
+  }
+  out.num_sge = static_cast<uint8_t>(entry.head.num_sge);
+  if (out.num_sge >= 1) [[likely]] {
+    out.first_sge = ToSge(entry.first);
+    out.capacity = entry.first.length;
+  }
+  for (uint32_t i = 1; i < out.num_sge; ++i) out.capacity += ReadSge(out, i).length;
+  return FetchResult::kOk;
+}
+
+roce::Sge RecvQueue::ReadSge(const roce::RecvWqe& wqe, uint32_t i) const {
+  return ReadElement(Slot(wqe.slot) + sizeof(roci_abi_recv_wqe) + i * sizeof(roci_abi_sge));
+}
+
+}  // namespace roci::dataplane

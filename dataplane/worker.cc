@@ -1,0 +1,194 @@
+#include "dataplane/worker.h"
+
+#include <rte_cycles.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "dataplane/dataplane.h"
+#include "dataplane/queue_pair.h"
+#include "dataplane/session.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint64_t kEventRetryNs = 1'000'000;
+
+}  // namespace
+
+Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
+    : dataplane_(dataplane),
+      lcore_(lcore),
+      options_(options),
+      clock_(rte_get_tsc_hz()),
+      profile_(options.profile),
+      stash_(dataplane.frames().mempool()),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wheel_(RefreshTime()) {}
+
+Worker::~Worker() { close(epoll_); }
+
+void Worker::Run() {
+  while (!lcore_.stop_.load(std::memory_order_relaxed)) {
+    if (RunOnce() == 0) Idle();
+  }
+  FlushLanes();
+  stash_.Drain();
+}
+
+uint32_t Worker::RunOnce() {
+  StartRound();
+  uint32_t work = lcore_.mailbox_.Serve();
+  if (work != 0) [[unlikely]]
+    stats_.calls.Add(work);
+  Lap(LcoreStage::kMailbox);
+  for (DeviceLane* lane : lanes_) work += ReceiveLane(*lane);
+  Lap(LcoreStage::kReceive);
+  work += CollectDoorbells();
+  Lap(LcoreStage::kDoorbells);
+  if (!active_.empty()) work += VisitActive();
+  Lap(LcoreStage::kWork);
+  if (wheel_.DueTick(now_)) work += ExpireTimers();
+  Lap(LcoreStage::kTimers);
+  work += FlushLanes();
+  Lap(LcoreStage::kTransmit);
+  events_.Flush();
+  Lap(LcoreStage::kCompletions);
+  if (work != 0) {
+    idle_rounds_ = 0;
+    last_busy_ns_ = now_;
+  }
+  round_busy_ = work != 0;
+  return work;
+}
+
+// The time is read once per round, and says also how long the last one took.
+void Worker::StartRound() {
+  const uint64_t tsc = Clock::Tsc();
+  (round_busy_ ? stats_.busy_cycles : stats_.idle_cycles).Add(tsc - round_tsc_);
+  stats_.loops.Add(1);
+  if (round_busy_) stats_.busy_loops.Add(1);
+  round_tsc_ = tsc;
+  lap_tsc_ = tsc;
+  now_ = clock_.At(tsc);
+  sent_this_round_ = 0;
+  if (events_.has_delayed() && now_ - last_retry_ns_ > kEventRetryNs) [[unlikely]] {
+    last_retry_ns_ = now_;
+    events_.Retry();
+  }
+}
+
+void Worker::Lap(LcoreStage stage) {
+  if (!profile_) [[likely]]
+    return;
+  const uint64_t tsc = Clock::Tsc();
+  stats_.stage_cycles[static_cast<size_t>(stage)].Add(tsc - lap_tsc_);
+  lap_tsc_ = tsc;
+}
+
+uint64_t Worker::RefreshTime() {
+  now_ = clock_.At(Clock::Tsc());
+  return now_;
+}
+
+uint32_t Worker::CollectDoorbells() {
+  uint32_t rung = 0;
+  for (Session* session : sessions_) {
+    if (!session->doorbells().Pending()) continue;
+    rung += session->doorbells().Collect(kDoorbellsPerRound,
+                                         [&](uint32_t handle) { Ring(*session, handle); });
+  }
+  return rung;
+}
+
+// A queue pair that is rung often is polled from then on; one that is rung now and then stays armed
+// and is visited once.
+void Worker::Ring(Session& session, uint32_t handle) {
+  QueuePair* qp = session.FindQueuePair(handle);
+  if (qp == nullptr) [[unlikely]] {
+    stats_.bad_doorbells.Add(1);
+    return;
+  }
+  __builtin_prefetch(&qp->core);
+  if (!qp->polled && now_ - qp->last_ring_ns < kHotRingNs) {
+    qp->host.send_queue.SetArmed(false);
+    qp->polled = true;
+  }
+  qp->last_ring_ns = now_;
+  active_.Push(*qp);
+}
+
+uint32_t Worker::ExpireTimers() {
+  return wheel_.Advance(now_, kTimersPerRound, [&](TimerNode& node) {
+    QueuePair& qp = *static_cast<QueuePair::Timer&>(node).owner;
+    // The timer may have been moved to later since it was set.
+    if (qp.core.NextTimeout() <= now_) {
+      stats_.timer_expiries.Add(1);
+      qp.core.HandleTimeout(qp.host, now_);
+      if (qp.core.HasTransmit()) active_.Push(qp);
+      NoteState(qp);
+    }
+    SetTimer(qp);
+  });
+}
+
+uint32_t Worker::FlushLanes() {
+  uint32_t work = 0;
+  for (DeviceLane* lane : lanes_) {
+    if (lane->raw != nullptr) work += lane->StageRaw();
+    if (lane->ethdev != nullptr && lane->ethdev->IsHome(lane->lcore)) {
+      work += lane->ethdev->ServeOthers();
+    }
+    if (lane->staged() != 0) lane->FlushStage();
+  }
+  return work;
+}
+
+void Worker::AddLane(DeviceLane& lane) {
+  lanes_.push_back(&lane);
+  has_ethdev_ |= lane.ethdev != nullptr;
+}
+
+void Worker::RemoveLane(DeviceLane& lane) {
+  std::erase(lanes_, &lane);
+  has_ethdev_ = std::any_of(lanes_.begin(), lanes_.end(),
+                            [](const DeviceLane* other) { return other->ethdev != nullptr; });
+}
+
+// Edge triggered: nobody has to read it.
+void Worker::WatchWake(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+}
+
+void Worker::AddSession(Session& session) {
+  sessions_.push_back(&session);
+  WatchWake(session.wake_fd());
+}
+
+void Worker::RemoveSession(Session& session) {
+  std::erase(sessions_, &session);
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, session.wake_fd(), nullptr);
+}
+
+void Worker::AddQueuePair(QueuePair& qp) {
+  active_.Reserve(++queue_pairs_);
+  qp.lane->Add(qp);
+}
+
+void Worker::RemoveQueuePair(QueuePair& qp) {
+  --queue_pairs_;
+  qp.lane->Remove(qp);
+  active_.Remove(qp);
+  wheel_.Cancel(qp.timer);
+}
+
+void Worker::Poke(QueuePair& qp) {
+  NoteState(qp);
+  SetTimer(qp);
+  active_.Push(qp);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,156 @@
+// What one lcore does, over and over: receive, look at doorbells, visit queue pairs, send,
+// complete, expire timers; and sleep when there is nothing to do.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/active_list.h"
+#include "dataplane/clock.h"
+#include "dataplane/completion_queue.h"
+#include "dataplane/counters.h"
+#include "dataplane/device_lane.h"
+#include "dataplane/frame_stash.h"
+#include "dataplane/lcore.h"
+#include "dataplane/timer_wheel.h"
+#include "memory/segment.h"
+#include "roce/packet.h"
+
+namespace roci::dataplane {
+
+class QueuePair;
+class Session;
+
+// Written by the lcore, read by anybody; what they mean is said in LcoreSnapshot.
+struct WorkerStats {
+  Counter loops, busy_loops, busy_cycles, idle_cycles, sleeps, wakes_by_doorbell, yields;
+  Counter rx_bursts, rx_packets, tx_packets, calls, bad_doorbells, memory_faults, timer_expiries;
+  Counter async_events;
+  std::array<Counter, kLcoreStageCount> stage_cycles;
+};
+
+// Every member is called on the lcore (or while it does not run), except the constructor.
+class Worker {
+ public:
+  Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options);
+  ~Worker();
+
+  void Run();
+  // One round. Returns how much was done; 0: nothing.
+  uint32_t RunOnce();
+
+  // ---- What the lcore serves
+  // `fd`: an eventfd that ends a sleep when it is written to.
+  void WatchWake(int fd);
+  void AddLane(DeviceLane& lane);
+  void RemoveLane(DeviceLane& lane);
+  void AddSession(Session& session);
+  void RemoveSession(Session& session);
+  void AddQueuePair(QueuePair& qp);
+  void RemoveQueuePair(QueuePair& qp);
+  // The state of `qp` was changed from outside: it may have work, its timer may have moved.
+  void Poke(QueuePair& qp);
+
+  CompletionEvents& events() { return events_; }
+  WorkerStats& stats() { return stats_; }
+  // Time of this burst, ns.
+  const uint64_t* now_address() const { return &now_; }
+  uint64_t RefreshTime();
+  void set_profile(bool on) { profile_ = on; }
+
+ private:
+  // A queue pair is visited for at most so many packets before it is another's turn.
+  static constexpr uint32_t kPacketBudget = 32;
+  // Frames built per round, so that they are still in the cache when they are received.
+  static constexpr uint32_t kPacketsPerRound = 64;
+  static constexpr uint32_t kVisitsPerRound = 64;
+  static constexpr uint32_t kBurstsPerRound = 2;
+  static constexpr uint32_t kDoorbellsPerRound = 128;
+  static constexpr uint32_t kTimersPerRound = 64;
+  // A doorbell rung again so soon makes the queue pair polled.
+  static constexpr uint64_t kHotRingNs = 20'000;
+  // A polled queue pair without work for so long goes back to doorbells.
+  static constexpr uint64_t kLingerNs = 30'000;
+  static constexpr uint32_t kBurst = DeviceLane::kBurst;
+
+  // worker.cc
+  void StartRound();
+  void Lap(LcoreStage stage);
+  uint32_t CollectDoorbells();
+  void Ring(Session& session, uint32_t handle);
+  uint32_t ExpireTimers();
+  uint32_t FlushLanes();
+
+  // worker_receive.cc
+  uint32_t ReceiveLane(DeviceLane& lane);
+  uint32_t ReceiveBurst(DeviceLane& lane);
+  void ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+  // True: the frame was taken over (or freed).
+  bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index);
+  bool HandleOther(DeviceLane& lane, rte_mbuf* frame, roce::DropReason reason);
+  bool HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet);
+  bool HandleMulticast(DeviceLane& lane, const roce::Packet& packet);
+  void Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet);
+  void VisitTouched();
+  void FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+
+  // worker_visit.cc
+  uint32_t VisitActive();
+  void PrefetchAhead();
+  // Takes new work and sends; returns entries taken and packets sent.
+  uint32_t Visit(QueuePair& qp);
+  uint32_t Transmit(QueuePair& qp);
+  void Emit(QueuePair& qp, DeviceLane& lane);
+  uint32_t Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
+  uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
+  void Settle(QueuePair& qp);
+  void NoteState(QueuePair& qp);
+  void SetTimer(QueuePair& qp);
+  void Unpoll(QueuePair& qp);
+  void FinishUnpolling();
+
+  // worker_idle.cc
+  void Idle();
+  void Sleep();
+  bool UnpollAll();
+  bool AnythingPending();
+  uint64_t SleepNs();
+  void Wait(uint64_t ns);
+
+  Dataplane& dataplane_;
+  Lcore& lcore_;
+  LcoreOptions options_;
+  Clock clock_;
+  uint64_t now_ = 0;
+  uint64_t round_tsc_ = 0;
+  uint64_t lap_tsc_ = 0;
+  uint64_t last_busy_ns_ = 0;
+  uint64_t last_retry_ns_ = 0;
+  uint32_t idle_rounds_ = 0;
+  bool round_busy_ = false;
+  bool profile_ = false;
+  bool has_ethdev_ = false;
+  uint32_t sent_this_round_ = 0;
+  uint32_t queue_pairs_ = 0;
+  std::vector<DeviceLane*> lanes_;
+  std::vector<Session*> sessions_;
+  ActiveList active_;
+  FrameStash stash_;
+  CompletionEvents events_;
+  // Queue pairs that are armed again and wait for the fence before the last look.
+  std::array<QueuePair*, kVisitsPerRound> unpolled_;
+  uint32_t unpolled_count_ = 0;
+  std::array<QueuePair*, kBurst> touched_;
+  uint32_t touched_count_ = 0;
+  roce::TxPacket tx_;
+  memory::SegmentList payload_;
+  std::array<roce::Packet, kBurst> packets_;
+  std::array<roce::DropReason, kBurst> reasons_;
+  WorkerStats stats_;
+  int epoll_ = -1;
+  TimerWheel wheel_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,102 @@
+// What an lcore does when there is nothing to do: pause, give the processor away, sleep.
+#include <rte_pause.h>
+#include <sched.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "dataplane/dataplane.h"
+#include "dataplane/queue_pair.h"
+#include "dataplane/session.h"
+#include "dataplane/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t kRoundsBeforeYield = 16;
+// Ports without receive interrupts, and event pipes without room, are looked at so often.
+constexpr uint64_t kPollNs = 1'000'000;
+constexpr uint64_t kLongestSleepNs = 1'000'000'000;
+
+}  // namespace
+
+void Worker::Idle() {
+  if (options_.spin || ++idle_rounds_ < kRoundsBeforeYield) {
+    rte_pause();
+    return;
+  }
+  if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * 1000) {
+    // Programs and other daemons may share this processor: a spinning poller starves them.
+    stats_.yields.Add(1);
+    sched_yield();
+    return;
+  }
+  Sleep();
+}
+
+void Worker::Sleep() {
+  if (!UnpollAll()) {
+    sched_yield();
+    return;
+  }
+  stash_.Drain();
+  for (Session* session : sessions_) session->doorbells().SetSleeping(true);
+  lcore_.sleeping_.store(true, std::memory_order_relaxed);
+  // Whoever has work for this lcore stores it before he looks at the flags; so it is seen here, or
+  // he wakes.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!AnythingPending()) {
+    stats_.sleeps.Add(1);
+    Wait(SleepNs());
+  }
+  lcore_.sleeping_.store(false, std::memory_order_relaxed);
+  for (Session* session : sessions_) session->doorbells().SetSleeping(false);
+}
+
+// Arms every polled queue pair. False if one of them has work after all.
+bool Worker::UnpollAll() {
+  for (uint32_t left = active_.size(); left > 0; --left) {
+    QueuePair* qp = active_.Pop();
+    if (qp == nullptr) continue;
+    if (qp->core.HasTransmit()) {
+      active_.Push(*qp);
+    } else if (qp->polled) {
+      Unpoll(*qp);
+    }
+    if (unpolled_count_ == unpolled_.size()) FinishUnpolling();
+  }
+  FinishUnpolling();
+  return active_.empty();
+}
+
+bool Worker::AnythingPending() {
+  if (lcore_.stop_.load(std::memory_order_relaxed) || lcore_.mailbox_.Pending()) return true;
+  const auto lane_pending = [](const DeviceLane* lane) {
+    return lane->staged() != 0 || lane->ReceivePending() || lane->RawPending();
+  };
+  const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
+  return std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
+         std::any_of(sessions_.begin(), sessions_.end(), session_pending);
+}
+
+uint64_t Worker::SleepNs() {
+  uint64_t ns = kLongestSleepNs;
+  const uint64_t expiry = wheel_.NextExpiry();
+  if (expiry != TimerNode::kNever) ns = std::min(ns, expiry > now_ ? expiry - now_ : 0);
+  if (has_ethdev_ || events_.has_delayed()) ns = std::min(ns, kPollNs);
+  return ns;
+}
+
+void Worker::Wait(uint64_t ns) {
+  epoll_event events[16];
+  const timespec timeout{static_cast<time_t>(ns / 1'000'000'000),
+                         static_cast<long>(ns % 1'000'000'000)};
+  int ready = epoll_pwait2(epoll_, events, 16, &timeout, nullptr);
+  if (ready < 0 && errno == ENOSYS) {
+    ready = epoll_wait(epoll_, events, 16, static_cast<int>(ns / 1'000'000) + 1);
+  }
+  if (ready > 0) stats_.wakes_by_doorbell.Add(1);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,206 @@
+// The receiving part of the loop: a burst of frames through gate 1 to the queue pairs.
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+#include "dataplane/dataplane.h"
+#include "dataplane/device.h"
+#include "dataplane/queue_pair.h"
+#include "dataplane/worker.h"
+#include "roce/parse.h"
+
+namespace roci::dataplane {
+namespace {
+
+using roce::DropReason;
+
+std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
+  return {rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len};
+}
+
+void Prefetch(const QueuePair* qp) {
+  const char* line = reinterpret_cast<const char*>(qp);
+  for (size_t offset = 0; offset < 6 * 64; offset += 64) __builtin_prefetch(line + offset);
+}
+
+bool IsGroup(const roce::Mac& mac) { return (mac.bytes[0] & 1) != 0; }
+
+// Whether an address check beyond the queue pair's own lets the packet in: ports may deliver
+// frames of others, and datagrams are to be addressed to one of the device's addresses.
+bool IsAddressedHere(const DeviceLane& lane, const QueuePair& qp, const roce::Packet& packet) {
+  if (lane.ethdev != nullptr && packet.dst_mac != lane.mac && !IsGroup(packet.dst_mac)) {
+    return false;
+  }
+  if (qp.type() != roce::QpType::kUd || lane.local_gids.empty()) return true;
+  return std::find(lane.local_gids.begin(), lane.local_gids.end(), packet.dst_gid) !=
+         lane.local_gids.end();
+}
+
+}  // namespace
+
+uint32_t Worker::ReceiveLane(DeviceLane& lane) {
+  uint32_t received = 0;
+  for (uint32_t burst = 0; burst < kBurstsPerRound; ++burst) {
+    const uint32_t count = ReceiveBurst(lane);
+    received += count;
+    if (count < kBurst) break;
+  }
+  return received;
+}
+
+uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
+  rte_mbuf* frames[kBurst];
+  const uint32_t count = lane.Receive(frames);
+  if (count == 0) return 0;
+  stats_.rx_bursts.Add(1);
+  stats_.rx_packets.Add(count);
+  ParseBurst(lane, frames, count);
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!HandleFrame(lane, frames[i], i)) frames[kept++] = frames[i];
+  }
+  // Before anything is sent, so that the buffers are used again while they are in the cache.
+  FreeFrames(lane, frames, kept);
+  VisitTouched();
+  return count;
+}
+
+// Headers of all frames first: meanwhile the queue pairs' state comes into the cache.
+void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    __builtin_prefetch(frames[i]);
+    __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset);
+    __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset + 64);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    bytes += frames[i]->pkt_len;
+    if (frames[i]->nb_segs != 1) [[unlikely]] {
+      reasons_[i] = DropReason::kReserved;
+      continue;
+    }
+    reasons_[i] = roce::ParseHeaders(BytesOf(frames[i]), packets_[i]);
+    if (reasons_[i] != DropReason::kNone) [[unlikely]]
+      continue;
+    if (const QueuePair* qp = lane.Slot(packets_[i].dest_qpn)) Prefetch(qp);
+  }
+  lane.counters.rx_packets.Add(count);
+  lane.counters.rx_bytes.Add(bytes);
+}
+
+bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
+  const roce::Packet& packet = packets_[index];
+  if (reasons_[index] != DropReason::kNone) [[unlikely]] {
+    return HandleOther(lane, frame, reasons_[index]);
+  }
+  QueuePair* qp = lane.Find(packet.dest_qpn);
+  if (qp == nullptr) [[unlikely]]
+    return HandleNoQueuePair(lane, frame, packet);
+  DropReason reason = roce::CheckIcrc(packet);
+  if (reason == DropReason::kNone && !IsAddressedHere(lane, *qp, packet)) [[unlikely]] {
+    reason = DropReason::kAddress;
+  }
+  if (reason != DropReason::kNone) [[unlikely]] {
+    lane.counters.Drop(reason);
+    return false;
+  }
+  Deliver(lane, *qp, packet);
+  return false;
+}
+
+// A packet whose ICRC is right, to a queue pair of this lcore.
+void Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet) {
+  lane.counters.rx_roce_packets.Add(1);
+  DropReason reason = qp.CheckPath(packet);
+  if (reason == DropReason::kNone) [[likely]] {
+    reason = qp.core.HandlePacket(qp.host, now_, packet);
+    if (!qp.touched) {
+      qp.touched = true;
+      touched_[touched_count_++] = &qp;
+    }
+  }
+  ++qp.rx_packets;
+  if (reason != DropReason::kNone) [[unlikely]] {
+    ++qp.drops;
+    lane.counters.Drop(reason);
+  }
+}
+
+bool Worker::HandleOther(DeviceLane& lane, rte_mbuf* frame, DropReason reason) {
+  if (frame->nb_segs != 1) {
+    lane.counters.rx_scattered_dropped.Add(1);
+    return false;
+  }
+  if (reason != DropReason::kNotRoce) {
+    lane.counters.Drop(reason);
+    return false;
+  }
+  if (!lane.device.PushSlowPath(frame)) {
+    lane.counters.rx_slow_path_dropped.Add(1);
+    return false;
+  }
+  lane.counters.rx_slow_path.Add(1);
+  return true;
+}
+
+// RoCE, but to no queue pair here: multicast, the general service interface, or another lcore's.
+bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet) {
+  const uint32_t owner = QpnSpace::LcoreOf(packet.dest_qpn, lane.lcore_bits);
+  const bool is_gsi = packet.dest_qpn.value() <= roce::kGsiQpn.value();
+  if (!is_gsi && packet.dest_qpn != roce::kMulticastQpn && lane.ethdev != nullptr &&
+      owner != lane.lcore && owner < lane.lcore_count) {
+    if (lane.ethdev->HandOff(frame, owner)) return true;
+    lane.counters.rx_hand_off_dropped.Add(1);
+    return false;
+  }
+  const DropReason reason = roce::CheckIcrc(packet);
+  if (reason != DropReason::kNone) {
+    lane.counters.Drop(reason);
+    return false;
+  }
+  if (packet.dest_qpn == roce::kMulticastQpn) {
+    if (!HandleMulticast(lane, packet)) lane.counters.Drop(DropReason::kUnknownMulticast);
+    return false;
+  }
+  if (is_gsi) return HandleOther(lane, frame, DropReason::kNotRoce);
+  lane.counters.Drop(DropReason::kUnknownQp);
+  return false;
+}
+
+bool Worker::HandleMulticast(DeviceLane& lane, const roce::Packet& packet) {
+  bool delivered = false;
+  for (const DeviceLane::Membership& member : lane.multicast) {
+    if (member.group != packet.dst_gid) continue;
+    delivered = true;
+    // A burst may touch more queue pairs than it has frames.
+    if (touched_count_ == touched_.size()) VisitTouched();
+    Deliver(lane, *member.qp, packet);
+  }
+  return delivered;
+}
+
+// Answers at once: the queue pairs are in the cache, and one ACK stands for all that the burst
+// brought.
+void Worker::VisitTouched() {
+  for (uint32_t i = 0; i < touched_count_; ++i) {
+    QueuePair& qp = *touched_[i];
+    qp.touched = false;
+    qp.last_work_ns = now_;
+    if (qp.core.HasTransmit()) {
+      Transmit(qp);
+      if (qp.core.HasTransmit()) active_.Push(qp);
+    }
+    Settle(qp);
+  }
+  touched_count_ = 0;
+}
+
+void Worker::FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
+  if (lane.wire != nullptr) [[likely]] {
+    stash_.Put(frames, count);
+  } else {
+    rte_pktmbuf_free_bulk(frames, count);
+  }
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,187 @@
+// The sending part of the loop: queue pairs take new work and build frames.
+#include <rte_mbuf.h>
+
+#include "dataplane/dataplane.h"
+#include "dataplane/device.h"
+#include "dataplane/queue_pair.h"
+#include "dataplane/session.h"
+#include "dataplane/worker.h"
+#include "memory/copy.h"
+#include "roce/frame.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t kMinEthernetFrame = 60;  // without FCS
+
+void PrefetchLines(const void* start, size_t from, size_t to) {
+  for (size_t offset = from; offset < to; offset += 64) {
+    __builtin_prefetch(static_cast<const char*>(start) + offset);
+  }
+}
+
+}  // namespace
+
+uint32_t Worker::VisitActive() {
+  uint32_t work = 0;
+  const uint32_t visits = std::min(active_.size(), kVisitsPerRound);
+  for (uint32_t i = 0; i < visits && sent_this_round_ < kPacketsPerRound; ++i) {
+    PrefetchAhead();
+    QueuePair* qp = active_.Pop();
+    if (qp == nullptr) continue;
+    const uint32_t done = Visit(*qp);
+    work += done;
+    if (done != 0) qp->last_work_ns = now_;
+    if (qp->core.HasTransmit()) {
+      active_.Push(*qp);
+    } else if (qp->polled) {
+      if (now_ - qp->last_work_ns < kLingerNs) {
+        active_.Push(*qp);
+      } else {
+        Unpoll(*qp);
+      }
+    }
+    Settle(*qp);
+  }
+  if (unpolled_count_ != 0) FinishUnpolling();
+  return work;
+}
+
+// Queue pairs are cold when there are thousands: first their own lines, then what these point to.
+void Worker::PrefetchAhead() {
+  if (const QueuePair* far = active_.Peek(6)) PrefetchLines(far, 0, sizeof(QueuePair));
+  if (QueuePair* near = active_.Peek(3)) {
+    near->host.send_queue.PrefetchProducer();
+    near->host.send_queue.PrefetchNext();
+  }
+}
+
+uint32_t Worker::Visit(QueuePair& qp) {
+  const uint32_t taken = qp.host.send_queue.taken();
+  if (qp.host.send_queue.HasPosted() || (qp.watches_receives && qp.host.recv_queue.HasPosted())) {
+    qp.core.HandleWork(qp.host, now_);
+  }
+  uint32_t work = 0;
+  if (qp.core.HasTransmit()) work = Transmit(qp);
+  return work + (qp.host.send_queue.taken() - taken);
+}
+
+uint32_t Worker::Transmit(QueuePair& qp) {
+  DeviceLane& lane = *qp.lane;
+  uint32_t sent = 0;
+  while (sent < kPacketBudget) {
+    // A packet that was polled must go, so the place for it comes first.
+    if (!lane.HasRoom()) [[unlikely]]
+      break;
+    if (!stash_.Ensure()) [[unlikely]] {
+      lane.counters.no_frame_buffer.Add(1);
+      break;
+    }
+    payload_.Clear();
+    if (!qp.core.PollTransmit(qp.host, now_, tx_, payload_)) break;
+    Emit(qp, lane);
+    ++sent;
+  }
+  qp.tx_packets += sent;
+  lane.counters.tx_roce_packets.Add(sent);
+  stats_.tx_packets.Add(sent);
+  sent_this_round_ += sent;
+  return sent;
+}
+
+void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
+  const roce::FrameTemplate* frame = &qp.frame;
+  if (qp.type() == roce::QpType::kUd) {
+    frame = qp.host.session->addresses().Find(qp.core.TransmitAddressHandle(), qp.pd());
+  }
+  rte_mbuf* buffer = stash_.Top();
+  std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
+  uint32_t bytes = frame == nullptr ? 0 : Encode(qp, *frame, out);
+  if (bytes == 0) [[unlikely]] {
+    stats_.memory_faults.Add(1);
+    qp.core.HandleTransmitFault(qp.host, now_, tx_);
+    return;
+  }
+  if (bytes < kMinEthernetFrame) [[unlikely]] {
+    std::memset(out + bytes, 0, kMinEthernetFrame - bytes);
+    bytes = kMinEthernetFrame;
+  }
+  stash_.Pop();
+  buffer->data_off = kFrameOffset;
+  buffer->data_len = static_cast<uint16_t>(bytes);
+  buffer->pkt_len = bytes;
+  buffer->ol_flags = 0;
+  lane.Stage(buffer, QpnSpace::LcoreOf(tx_.dest_qpn, lane.lcore_bits));
+}
+
+// Returns the frame's length; 0 if the payload could not be read.
+uint32_t Worker::Encode(QueuePair&, const roce::FrameTemplate& frame, std::byte* out) {
+  if (tx_.payload_length == 0) {
+    return roce::EncodeFrame(frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
+  }
+  if (payload_.size() == 1 && payload_[0].direct != nullptr) [[likely]] {
+    const uint32_t bytes = roce::EncodeFrame(frame, tx_, payload_[0].direct, 0, out);
+    return payload_.Intact() ? bytes : 0;
+  }
+  return EncodePieces(frame, out);
+}
+
+uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) {
+  if (payload_.AllDirect()) {
+    std::array<roce::PayloadPart, memory::SegmentList::kCapacity> parts;
+    for (uint32_t i = 0; i < payload_.size(); ++i) {
+      parts[i] = {payload_[i].direct, payload_[i].length};
+    }
+    const uint32_t bytes = roce::EncodeFrame(
+        frame, tx_, std::span<const roce::PayloadPart>(parts.data(), payload_.size()), 0, out);
+    return payload_.Intact() ? bytes : 0;
+  }
+  std::byte* to = roce::StartFrame(frame, tx_, 0, out);
+  if (memory::CopyOut(payload_, {to, tx_.payload_length}) != memory::MemoryStatus::kOk) return 0;
+  return roce::FinishFrame(frame, tx_, out);
+}
+
+// What follows every call into the core: a queue found broken, the timer, a change of state.
+void Worker::Settle(QueuePair& qp) {
+  if (qp.HasBrokenQueue()) [[unlikely]] {
+    qp.FailBrokenQueue(now_);
+  }
+  NoteState(qp);
+  SetTimer(qp);
+}
+
+// In ERR the app's new receives are flushed, so they have to be noticed.
+void Worker::NoteState(QueuePair& qp) {
+  const bool in_error = qp.core.state() == roce::QpState::kErr;
+  if (in_error == qp.watches_receives) [[likely]]
+    return;
+  qp.watches_receives = in_error;
+  qp.host.recv_queue.SetArmed(in_error);
+  if (!in_error) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  active_.Push(qp);
+}
+
+void Worker::SetTimer(QueuePair& qp) {
+  const roce::TimeNs next = qp.core.NextTimeout();
+  // Later than set: it stays, and is looked at when it expires.
+  if (next < qp.timer.expiry_ns) wheel_.Set(qp.timer, next);
+}
+
+void Worker::Unpoll(QueuePair& qp) {
+  qp.polled = false;
+  qp.host.send_queue.SetArmed(true);
+  unpolled_[unpolled_count_++] = &qp;
+}
+
+// The app stores its index before it looks at `armed`; the last look here comes after `armed` is
+// stored. So one of both notices.
+void Worker::FinishUnpolling() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (uint32_t i = 0; i < unpolled_count_; ++i) {
+    if (unpolled_[i]->host.send_queue.HasNew()) active_.Push(*unpolled_[i]);
+  }
+  unpolled_count_ = 0;
+}
+
+}  // namespace roci::dataplane
