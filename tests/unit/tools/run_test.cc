@@ -1,0 +1,98 @@
+// Parts of the launcher that need no namespace.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/netlink.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tools/run/file.h"
+#include "tools/run/find_plugin.h"
+#include "tools/run/netlink_filter.h"
+#include "tools/run/show_devices.h"
+
+namespace roci::tools {
+namespace {
+
+// Exit status of a child that runs `body`.
+template <class Body>
+int InChild(Body body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(NetlinkFilter, RefusesOneFamilyAlone) {
+  ASSERT_TRUE(HasNetlink(NETLINK_ROUTE));
+  ASSERT_TRUE(HasNetlink(NETLINK_KOBJECT_UEVENT));
+  const int result = InChild([] {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 1;
+    if (!RefuseNetlink(NETLINK_KOBJECT_UEVENT).ok()) return 2;
+    if (HasNetlink(NETLINK_KOBJECT_UEVENT)) return 3;
+    if (errno != EPROTONOSUPPORT) return 4;
+    if (!HasNetlink(NETLINK_ROUTE)) return 5;
+    // Another domain with the same protocol number.
+    const int raw = socket(AF_UNIX, SOCK_STREAM, NETLINK_KOBJECT_UEVENT);
+    if (raw >= 0 || errno != EPROTONOSUPPORT) return 6;
+    if (socket(AF_UNIX, SOCK_STREAM, 0) < 0) return 7;
+    // Descendants inherit it.
+    return InChild([] { return HasNetlink(NETLINK_KOBJECT_UEVENT) ? 1 : 0; });
+  });
+  EXPECT_EQ(result, 0);
+  EXPECT_TRUE(HasNetlink(NETLINK_KOBJECT_UEVENT));
+}
+
+TEST(NetlinkFilter, KnowsFamiliesThatAreNotThere) { EXPECT_FALSE(HasNetlink(4000)); }
+
+TEST(DriverName, IsThePathWithoutTheSuffix) {
+  EXPECT_EQ(DriverName("/a/libroci-rdmav34.so"), "/a/libroci");
+  EXPECT_EQ(DriverName("/a-rdmav1/libroci-rdmav59.so"), "/a-rdmav1/libroci");
+  EXPECT_EQ(DriverName("/a-rdmav1/libroci.so"), "");
+  EXPECT_EQ(DriverName("libroci.so"), "");
+}
+
+TEST(FindPlugin, TakesTheOneThatIsNamedAndMakesItAbsolute) {
+  char name[] = "/tmp/run_test.XXXXXX";
+  const std::string directory = mkdtemp(name);
+  const std::string plugin = directory + "/libroci-rdmav34.so";
+  EXPECT_FALSE(FindPlugin(plugin).ok());
+  std::ofstream(plugin) << "x";
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(directory);
+  const auto found = FindPlugin("./libroci-rdmav34.so");
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, plugin);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(File, ListsAndWrites) {
+  char name[] = "/tmp/run_test.XXXXXX";
+  const std::string directory = mkdtemp(name);
+  EXPECT_TRUE(ListDirectory(directory).empty());
+  EXPECT_TRUE(ListDirectory(directory + "/none").empty());
+  ASSERT_TRUE(WriteFile(directory + "/b", "text").ok());
+  ASSERT_TRUE(WriteFile(directory + "/a", "").ok());
+  EXPECT_EQ(ListDirectory(directory), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(std::filesystem::file_size(directory + "/b"), 4u);
+  EXPECT_FALSE(WriteFile(directory + "/none/c", "").ok());
+  EXPECT_FALSE(WriteFile("/dev/full", "x").ok());
+  EXPECT_TRUE(IsDirectory(directory));
+  EXPECT_FALSE(IsDirectory(directory + "/a"));
+  EXPECT_TRUE(Exists(directory + "/a"));
+  EXPECT_FALSE(Exists(directory + "/c"));
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace roci::tools
