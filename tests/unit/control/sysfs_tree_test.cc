@@ -26,7 +26,7 @@ std::string Read(const std::string& path) {
 class SysfsTreeTest : public testing::Test {
  protected:
   SysfsTreeTest() {
-    char name[] = "/tmp/sysfs_tree_test.XXXXXX";
+    char name[] = "/dev/shm/sysfs_tree_test.XXXXXX";
     directory_ = ::mkdtemp(name);
     stdfs::create_directories(Kernel("class/net/eth7"));
     stdfs::create_directories(Kernel("devices/system/cpu"));
