@@ -2,7 +2,6 @@
 // reach it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace roci::provider {
@@ -35,7 +34,18 @@ struct MemoryExtent {
 struct MemoryExtents {
   static constexpr uint32_t kCapacity = 16;
   uint32_t count = 0;
+  /// Some of it is a file (other than a known one): if that is cut short, touching the memory
+  /// raises SIGBUS in the app.
+  bool file_backed = false;
   MemoryExtent items[kCapacity];
+};
+
+/// A file whose mappings the caller knows: they are described as kConverted with this descriptor,
+/// which stays the caller's.
+struct KnownFile {
+  uint64_t device;  ///< dev_t
+  uint64_t inode;
+  int fd;
 };
 
 /// Describes [va, va + length), length >= 1. 0, or an errno as Linux gives it for ibv_reg_mr:
@@ -43,7 +53,7 @@ struct MemoryExtents {
 /// it; EINVAL where the range wraps. `on_demand`: holes are allowed (IBV_ACCESS_ON_DEMAND) and
 /// everything is process_vm. No malloc, no locks of its own; errno is kept.
 int DescribeMemory(uint64_t va, uint64_t length, bool writable, bool on_demand,
-                   MemoryExtents* extents);
+                   const KnownFile* known, MemoryExtents* extents);
 
 /// Closes the descriptors that DescribeMemory opened, after they were sent to the daemon.
 void CloseExtents(MemoryExtents* extents);
@@ -51,43 +61,5 @@ void CloseExtents(MemoryExtents* extents);
 /// Lets process `daemon_pid` use process_vm on this process where Yama's ptrace_scope is 1.
 /// Harmless elsewhere.
 void AllowAccessBy(int daemon_pid);
-
-/// One line of /proc/self/maps.
-struct MapsLine {
-  uint64_t begin;
-  uint64_t end;
-  uint64_t offset;
-  uint64_t device;  ///< dev_t
-  uint64_t inode;   ///< 0: anonymous
-  bool readable;
-  bool writable;
-  bool executable;
-  bool shared;
-  /// Path, cut to the buffer and ended by NUL; empty for unnamed anonymous memory.
-  char path[512];
-};
-
-/// Reads /proc/self/maps line by line with read(2) into its own buffer (about 8 KiB, on the
-/// caller's stack). The kernel keeps lines whole; memory that changes meanwhile may be seen before
-/// or after the change.
-class MapsReader {
- public:
-  MapsReader();
-  ~MapsReader();
-  MapsReader(const MapsReader&) = delete;
-  MapsReader& operator=(const MapsReader&) = delete;
-
-  bool ok() const { return fd_ >= 0; }
-  /// False at the end of the file or on an error.
-  bool Next(MapsLine* line);
-
- private:
-  bool Fill();
-
-  int fd_;
-  size_t begin_ = 0;
-  size_t end_ = 0;
-  char buffer_[8192];
-};
 
 }  // namespace roci::provider

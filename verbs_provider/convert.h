@@ -17,8 +17,8 @@ enum class ConvertPolicy : uint8_t {
 
 /// Shortest region that kAuto converts, bytes: one page.
 inline constexpr uint64_t kConvertMinimumLength = 4096;
-/// Converted ranges (and their memfds) per process; past it regions go through process_vm.
-inline constexpr uint32_t kMaxConversions = 1024;
+/// Registrations that may hold converted memory at one time; past it regions go through process_vm.
+inline constexpr uint32_t kMaxConversions = 4096;
 
 /// Called with the lock held, just before [va, va + length) turns private again while a
 /// registration may still use it (in the fork prepare handler). It must tell every session's daemon
@@ -43,8 +43,7 @@ class RegistrationLock {
 /// What one registration holds; the provider keeps it in its ibv_mr and gives it back to
 /// ReleaseMemory.
 struct ConvertedRanges {
-  uint32_t count = 0;
-  uint64_t ids[MemoryExtents::kCapacity];
+  uint64_t id = 0;  ///< 0: nothing
 };
 
 /// Once per process, before the first AcquireMemory: installs the fork handlers and the hook (later
@@ -67,7 +66,7 @@ int AcquireMemory(const RegistrationLock& lock, uint64_t va, uint64_t length, bo
 /// AcquireMemory took, and turns memory that nobody uses any more private again.
 void ReleaseMemory(const RegistrationLock& lock, ConvertedRanges* held);
 
-/// Converted ranges now, for tests and statistics.
+/// Registrations that hold converted memory now, for tests and statistics.
 uint32_t ConversionCount();
 
 }  // namespace roci::provider

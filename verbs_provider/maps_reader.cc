@@ -1,0 +1,129 @@
+// The parser and the buffer behind it.
+#include "verbs_provider/maps_reader.h"
+
+#include <fcntl.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace roci::provider {
+namespace {
+
+// A position in the text; every Take fails for good once one has failed.
+struct Cursor {
+  const char* at;
+  const char* end;
+  bool ok = true;
+
+  void Skip(char expected) {
+    ok = ok && at < end && *at == expected;
+    if (ok) ++at;
+  }
+  char Flag() {
+    ok = ok && at < end;
+    return ok ? *at++ : '\0';
+  }
+  uint64_t Number(unsigned base) {
+    uint64_t value = 0;
+    const char* start = at;
+    for (; at < end; ++at) {
+      const unsigned digit = Digit(*at);
+      if (digit >= base) break;
+      value = value * base + digit;
+    }
+    ok = ok && at != start;
+    return value;
+  }
+  static unsigned Digit(char c) {
+    if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+    if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a' + 10);
+    return 16;
+  }
+};
+
+void TakePath(const Cursor& cursor, MapsLine* line) {
+  const char* at = cursor.at;
+  while (at < cursor.end && *at == ' ') ++at;
+  const size_t length =
+      std::min<size_t>(static_cast<size_t>(cursor.end - at), sizeof line->path - 1);
+  std::memcpy(line->path, at, length);
+  line->path[length] = '\0';
+}
+
+}  // namespace
+
+bool ParseMapsLine(const char* text, size_t length, MapsLine* line) {
+  Cursor cursor{text, text + length};
+  line->begin = cursor.Number(16);
+  cursor.Skip('-');
+  line->end = cursor.Number(16);
+  cursor.Skip(' ');
+  line->readable = cursor.Flag() == 'r';
+  line->writable = cursor.Flag() == 'w';
+  line->executable = cursor.Flag() == 'x';
+  line->shared = cursor.Flag() == 's';
+  cursor.Skip(' ');
+  line->offset = cursor.Number(16);
+  cursor.Skip(' ');
+  const uint64_t major_number = cursor.Number(16);
+  cursor.Skip(':');
+  line->device =
+      makedev(static_cast<unsigned>(major_number), static_cast<unsigned>(cursor.Number(16)));
+  cursor.Skip(' ');
+  line->inode = cursor.Number(10);
+  if (!cursor.ok || line->begin >= line->end) return false;
+  TakePath(cursor, line);
+  return true;
+}
+
+MapsReader::MapsReader() : fd_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
+
+MapsReader::~MapsReader() {
+  if (fd_ >= 0) close(fd_);
+}
+
+// Makes room and reads more. False at the end or when a line fills the whole buffer.
+bool MapsReader::Fill() {
+  if (begin_ > 0) {
+    std::memmove(buffer_, buffer_ + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  if (end_ == sizeof buffer_) return false;
+  ssize_t got;
+  do {
+    got = read(fd_, buffer_ + end_, sizeof buffer_ - end_);
+  } while (got < 0 && errno == EINTR);
+  if (got <= 0) return false;
+  end_ += static_cast<size_t>(got);
+  return true;
+}
+
+bool MapsReader::Next(MapsLine* line) {
+  if (fd_ < 0) return false;
+  const char* newline = nullptr;
+  while ((newline = static_cast<const char*>(std::memchr(buffer_ + begin_, '\n', end_ - begin_))) ==
+         nullptr) {
+    if (!Fill()) break;
+  }
+  if (newline != nullptr) {
+    const char* start = buffer_ + begin_;
+    begin_ = static_cast<size_t>(newline - buffer_) + 1;
+    return ParseMapsLine(start, static_cast<size_t>(newline - start), line);
+  }
+  if (end_ != sizeof buffer_) return false;
+  // A line longer than the buffer: what matters stands at its front; the rest is skipped.
+  const bool parsed = ParseMapsLine(buffer_, end_, line);
+  while (parsed && newline == nullptr) {
+    begin_ = end_;
+    if (!Fill()) return parsed;
+    newline = static_cast<const char*>(std::memchr(buffer_, '\n', end_));
+  }
+  if (newline != nullptr) begin_ = static_cast<size_t>(newline - buffer_) + 1;
+  return parsed;
+}
+
+}  // namespace roci::provider
