@@ -98,6 +98,8 @@ void Device::AddLanes() {
   }
 }
 
+Device::Device(Dataplane& dataplane) : dataplane_(dataplane) {}
+
 Device::~Device() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).DetachLane(*lanes_[i]);

@@ -91,7 +91,7 @@ class Device {
   bool PushSlowPath(rte_mbuf* frame);
 
  private:
-  explicit Device(Dataplane& dataplane) : dataplane_(dataplane) {}
+  explicit Device(Dataplane& dataplane);
   absl::Status OpenPort(const DeviceConfig& config);
   absl::Status OpenSlowPath();
   void AddLanes();
