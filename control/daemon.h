@@ -1,0 +1,63 @@
+// The daemon as a whole: everything that rocid runs, made and taken down in the right order.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "control/config.h"
+#include "control/device.h"
+#include "control/event_loop.h"
+#include "control/manage_server.h"
+#include "control/quota.h"
+#include "control/services.h"
+#include "control/session_server.h"
+#include "control/sysfs_publisher.h"
+#include "control/unique_fd.h"
+#include "dataplane/dataplane.h"
+#include "dataplane/wire.h"
+
+namespace roci::control {
+
+// Made, run and destroyed by one thread, which is then the control thread. Once per process.
+class Daemon {
+ public:
+  // Everything is there when it returns: devices, sockets, sysfs tree. SIGTERM and SIGINT must be
+  // blocked in every thread; Run takes them.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config,
+                                                       const std::string& runtime_dir);
+  // Ends every session, removes sockets and tree.
+  ~Daemon();
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  // Until SIGTERM, SIGINT or SIGHUP.
+  void Run();
+
+ private:
+  explicit Daemon(const Config& config);
+  absl::Status StartDataplane();
+  absl::Status MakeDevices();
+  absl::Status OpenSockets();
+  absl::Status WatchSignals();
+  dataplane::Wire* FindWire(const std::string& name);
+
+  const Config config_;
+  std::string runtime_dir_;
+  // Destroyed from the last to the first.
+  UniqueFd lock_;
+  UniqueFd signals_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<dataplane::Dataplane> dataplane_;
+  std::vector<std::unique_ptr<dataplane::Wire>> wires_;  // as in config_.wires
+  std::vector<std::unique_ptr<Device>> devices_;
+  Quota ring_memory_;
+  Quota app_mappings_{kMaxAppMappings};
+  std::unique_ptr<Services> services_;
+  std::unique_ptr<SessionServer> sessions_;
+  std::unique_ptr<ManageServer> manage_;
+  std::unique_ptr<SysfsPublisher> publisher_;
+};
+
+}  // namespace roci::control

@@ -1,0 +1,189 @@
+#include "control/device.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "control/log.h"
+#include "control/paths.h"
+
+namespace roci::control {
+namespace {
+
+// Frames taken per wake, so that a flood cannot hold up the control thread; the rest follows after
+// other events.
+constexpr uint32_t kSlowPathBudget = 64;
+
+// Values of enum ibv_port_state, of the physical states (IBTA vol 1, 14.2.5.6), of the link layer.
+constexpr uint32_t kPortDown = 1;
+constexpr uint32_t kPortActive = 4;
+constexpr uint8_t kPhysicalPolling = 2;
+constexpr uint8_t kPhysicalLinkUp = 5;
+constexpr uint8_t kLinkLayerEthernet = 2;
+constexpr uint8_t kGrhRequired = 1;
+
+// Width and speed codes (IBTA vol 1, 14.2.5.6) by the rate they make together.
+struct LinkRate {
+  uint32_t mbps;
+  uint8_t width;  // 1: 1x, 2: 4x, 4: 8x
+  uint8_t speed;  // 1: 2.5, 4: 10, 32: 25, 64: 50, 128: 100 Gb/s per lane
+};
+constexpr LinkRate kLinkRates[] = {{2'500, 1, 1},    {10'000, 1, 4},    {25'000, 1, 32},
+                                   {40'000, 2, 4},   {50'000, 1, 64},   {100'000, 2, 32},
+                                   {200'000, 2, 64}, {400'000, 2, 128}, {800'000, 4, 128}};
+
+const LinkRate& RateFor(uint32_t mbps) {
+  for (const LinkRate& rate : kLinkRates) {
+    if (mbps <= rate.mbps) return rate;
+  }
+  return kLinkRates[std::size(kLinkRates) - 1];
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dataplane,
+                                                       dataplane::Wire* wire,
+                                                       const DeviceConfig& config,
+                                                       const DeviceLimits& limits,
+                                                       EventLoop& loop) {
+  dataplane::DeviceConfig lower;
+  lower.name = config.name;
+  lower.wire = wire;
+  lower.devargs = config.port;
+  if (config.mac) lower.mac = *config.mac;
+  if (config.mtu != 0) lower.mtu = config.mtu;
+  absl::StatusOr<std::unique_ptr<dataplane::Device>> port =
+      dataplane::Device::Create(dataplane, lower);
+  if (!port.ok()) {
+    return absl::Status(port.status().code(),
+                        absl::StrCat(config.name, ": ", port.status().message()));
+  }
+  const std::optional<roce::PathMtu> path_mtu = roce::PathMtuForEthernetMtu((*port)->mtu());
+  if (!path_mtu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.name, ": an MTU of ", (*port)->mtu(), " bytes is too small for RoCE"));
+  }
+  std::unique_ptr<Device> device(new Device(config, limits, loop, *std::move(port), *path_mtu));
+  const absl::Status status = device->Start();
+  if (!status.ok()) return status;
+  return device;
+}
+
+Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
+               std::unique_ptr<dataplane::Device> dataplane, roce::PathMtu max_path_mtu)
+    : config_(config),
+      limits_(limits),
+      loop_(loop),
+      dataplane_(std::move(dataplane)),
+      addresses_(dataplane_->mac(), config.addresses, config.gateway4, config.gateway6),
+      neighbours_(addresses_),
+      quotas_(limits),
+      max_path_mtu_(max_path_mtu) {}
+
+Device::~Device() { loop_.Forget(slow_path_watch_); }
+
+absl::Status Device::Start() {
+  std::vector<roce::Gid> gids;
+  for (const InterfaceAddress& entry : addresses_.entries()) gids.push_back(entry.gid);
+  dataplane_->SetLocalGids(gids);
+  const absl::StatusOr<EventLoop::Watch> watch =
+      loop_.Add(dataplane_->slow_path_fd(), EPOLLIN, [this](uint32_t) { DrainSlowPath(); });
+  if (!watch.ok()) return watch.status();
+  slow_path_watch_ = *watch;
+  loop_.AddDeadline([this] { return NextTimeout(); },
+                    [this](roce::TimeNs now) { HandleTimeout(now); });
+  neighbours_.Announce([this](const Frame& frame) { SendFrame(frame); });
+  return absl::OkStatus();
+}
+
+void Device::DescribePort(roci_abi_query_port_response& out) const {
+  const bool up = dataplane_->link_up();
+  const LinkRate& rate = RateFor(config_.rate_mbps);
+  out.state = up ? kPortActive : kPortDown;
+  out.phys_state = up ? kPhysicalLinkUp : kPhysicalPolling;
+  out.max_mtu = static_cast<uint32_t>(roce::PathMtu::k4096);
+  out.active_mtu = static_cast<uint32_t>(max_path_mtu_);
+  out.gid_table_length = addresses_.size();
+  out.port_cap_flags = kPortCapabilities;
+  out.max_message_size = kMaxMessageBytes;
+  out.pkey_table_length = 1;
+  out.active_width = rate.width;
+  out.active_speed = rate.speed;
+  out.active_speed_ex = rate.speed;
+  out.max_vl_num = 1;
+  out.link_layer = kLinkLayerEthernet;
+  out.flags = kGrhRequired;
+}
+
+absl::StatusOr<std::optional<roce::Path>> Device::FindPath(const roci_abi_ah_attr& attr,
+                                                           roce::Qpn local, roce::Qpn remote,
+                                                           PathDone later, uint64_t& number) {
+  absl::StatusOr<PathPlan> plan = PlanPath(addresses_, attr, local, remote);
+  if (!plan.ok()) return plan.status();
+  if (plan->resolved) return plan->path;
+  const uint64_t waiter = ++last_waiting_;
+  const std::optional<roce::Mac> mac =
+      neighbours_.Resolve(MonotonicNow(), plan->path.src_gid, plan->next_hop, waiter,
+                          [this](const Frame& frame) { SendFrame(frame); });
+  if (mac) {
+    plan->path.dst_mac = *mac;
+    return plan->path;
+  }
+  waiting_.emplace(waiter, Waiting{plan->path, std::move(later)});
+  number = waiter;
+  loop_.Post([this] { DeliverAnswers(); });  // the table may be full
+  return std::nullopt;
+}
+
+void Device::CancelPath(uint64_t number) {
+  if (waiting_.erase(number) > 0) neighbours_.Cancel(number);
+}
+
+void Device::HandleTimeout(roce::TimeNs now) {
+  neighbours_.HandleTimeout(now, [this](const Frame& frame) { SendFrame(frame); });
+  DeliverAnswers();
+}
+
+void Device::DrainSlowPath() {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t n = read(dataplane_->slow_path_fd(), &count, sizeof(count));
+  std::vector<std::byte> frame;
+  uint32_t taken = 0;
+  while (taken < kSlowPathBudget && dataplane_->ReceiveSlowPath(frame)) {
+    ++taken;
+    const SlowPathReason reason = neighbours_.HandleFrame(
+        MonotonicNow(), frame, [this](const Frame& reply) { SendFrame(reply); });
+    if (reason != SlowPathReason::kHandled) {
+      Log(LogArea::kNeighbours, LogLevel::kDebug, "%s: frame of %zu bytes: %s", name().c_str(),
+          frame.size(), std::string(kSlowPathReasonNames[static_cast<size_t>(reason)]).c_str());
+    }
+  }
+  if (taken == kSlowPathBudget) {
+    const uint64_t one = 1;  // there may be more: come back
+    [[maybe_unused]] const ssize_t m = write(dataplane_->slow_path_fd(), &one, sizeof(one));
+  }
+  DeliverAnswers();
+}
+
+void Device::SendFrame(const Frame& frame) {
+  if (!dataplane_->SendRaw(frame).ok()) ++raw_send_failures_;
+}
+
+void Device::DeliverAnswers() {
+  for (const Neighbours::Answer& answer : neighbours_.TakeAnswers()) {
+    const auto it = waiting_.find(answer.waiter);
+    if (it == waiting_.end()) continue;
+    Waiting waiting = std::move(it->second);
+    waiting_.erase(it);
+    waiting.path.dst_mac = answer.mac;
+    if (answer.status.ok()) {
+      waiting.done(waiting.path);
+    } else {
+      waiting.done(answer.status);
+    }
+  }
+}
+
+}  // namespace roci::control

@@ -1,0 +1,105 @@
+#include "control/event_loop.h"
+
+#include <sys/epoll.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <utility>
+
+#include "control/errno_status.h"
+
+namespace roci::control {
+
+roce::TimeNs MonotonicNow() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<roce::TimeNs>(time.tv_sec) * 1'000'000'000 +
+         static_cast<roce::TimeNs>(time.tv_nsec);
+}
+
+absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return StatusFromErrno(errno, "epoll_create1");
+  return std::unique_ptr<EventLoop>(new EventLoop(std::move(epoll)));
+}
+
+absl::StatusOr<EventLoop::Watch> EventLoop::Add(int fd, uint32_t epoll_events, Handler handler) {
+  const Watch watch = ++last_watch_;
+  epoll_event event{};
+  event.events = epoll_events;
+  event.data.u64 = watch;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    return StatusFromErrno(errno, "epoll_ctl");
+  }
+  entries_.emplace(watch, Entry{fd, std::make_shared<Handler>(std::move(handler))});
+  return watch;
+}
+
+void EventLoop::Change(Watch watch, uint32_t epoll_events) {
+  const auto it = entries_.find(watch);
+  assert(it != entries_.end());
+  epoll_event event{};
+  event.events = epoll_events;
+  event.data.u64 = watch;
+  const int result = epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, it->second.fd, &event);
+  assert(result == 0);
+  (void)result;
+}
+
+void EventLoop::Forget(Watch watch) {
+  const auto it = entries_.find(watch);
+  if (it == entries_.end()) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, it->second.fd, nullptr);
+  entries_.erase(it);
+}
+
+void EventLoop::AddDeadline(std::function<roce::TimeNs()> next,
+                            std::function<void(roce::TimeNs now)> run) {
+  deadlines_.push_back({std::move(next), std::move(run)});
+}
+
+int EventLoop::WaitMs() const {
+  roce::TimeNs next = roce::kNever;
+  for (const Deadline& deadline : deadlines_) next = std::min(next, deadline.next());
+  if (next == roce::kNever) return -1;
+  const roce::TimeNs now = MonotonicNow();
+  if (next <= now) return 0;
+  constexpr roce::TimeNs kNsPerMs = 1'000'000;
+  return static_cast<int>(std::min<roce::TimeNs>((next - now + kNsPerMs - 1) / kNsPerMs, 60'000));
+}
+
+void EventLoop::RunDeadlines() {
+  const roce::TimeNs now = MonotonicNow();
+  for (const Deadline& deadline : deadlines_) {
+    if (deadline.next() <= now) deadline.run(now);
+  }
+}
+
+void EventLoop::RunTasks() {
+  while (!tasks_.empty()) {
+    for (const std::function<void()>& task : std::exchange(tasks_, {})) task();
+  }
+}
+
+void EventLoop::Run() {
+  std::array<epoll_event, 64> events;
+  while (!stopped_) {
+    const int count = epoll_wait(epoll_.get(), events.data(), events.size(), WaitMs());
+    assert(count >= 0 || errno == EINTR);
+    for (int i = 0; i < count && !stopped_; ++i) {
+      // An earlier handler of this round may have forgotten it.
+      const auto it = entries_.find(events[static_cast<size_t>(i)].data.u64);
+      if (it == entries_.end()) continue;
+      const std::shared_ptr<Handler> handler = it->second.handler;
+      (*handler)(events[static_cast<size_t>(i)].events);
+      RunTasks();
+    }
+    RunDeadlines();
+    RunTasks();
+  }
+}
+
+}  // namespace roci::control

@@ -1,0 +1,53 @@
+// The objects of one kind that one session owns, by the small numbers that its app knows them by.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace roci::control {
+
+// Handles go round through 1..kLast before one is given out again, so that a stale one is noticed.
+// At most `limit` objects. Pointers stay good until the object is removed.
+template <class T>
+class HandleTable {
+ public:
+  static constexpr uint32_t kLast = (1u << 24) - 1;
+
+  explicit HandleTable(uint32_t limit) : limit_(limit) {}
+
+  absl::StatusOr<uint32_t> Add(T object) {
+    if (objects_.size() >= limit_) return absl::ResourceExhaustedError("too many objects");
+    do {
+      last_ = last_ == kLast ? 1 : last_ + 1;
+    } while (objects_.contains(last_));
+    objects_.emplace(last_, std::move(object));
+    return last_;
+  }
+  // For objects whose handle somebody else chose. False if it is taken.
+  bool AddAs(uint32_t handle, T object) {
+    return objects_.emplace(handle, std::move(object)).second;
+  }
+  T* Find(uint32_t handle) {
+    const auto it = objects_.find(handle);
+    return it == objects_.end() ? nullptr : &it->second;
+  }
+  void Remove(uint32_t handle) { objects_.erase(handle); }
+  void Clear() { objects_.clear(); }
+
+  size_t size() const { return objects_.size(); }
+  auto begin() { return objects_.begin(); }
+  auto end() { return objects_.end(); }
+  auto begin() const { return objects_.begin(); }
+  auto end() const { return objects_.end(); }
+
+ private:
+  uint32_t limit_;
+  uint32_t last_ = 0;
+  std::map<uint32_t, T> objects_;
+};
+
+}  // namespace roci::control

@@ -1,0 +1,20 @@
+// The daemon's log: lines on stderr through DPDK's rte_log, with types of our own, so that
+// --log-level and EAL's --log-level=roci.*:debug both rule.
+#pragma once
+
+#include <cstdint>
+
+#include "control/config.h"
+
+namespace roci::control {
+
+enum class LogArea : uint8_t { kDaemon, kSession, kNeighbours };
+
+// Before the EAL starts: sends rte_log to stderr and sets our types' level. Once.
+void InitLog(LogLevel level);
+
+// One line; the newline is added. Any thread, but never on the hot path.
+void Log(LogArea area, LogLevel level, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+}  // namespace roci::control

@@ -1,0 +1,62 @@
+// rocid: the daemon.
+#include <signal.h>
+
+#include <cstdio>
+#include <string>
+
+#include "control/config.h"
+#include "control/daemon.h"
+#include "control/log.h"
+#include "control/options.h"
+#include "verbs_provider/abi/runtime_dir.h"
+
+namespace {
+
+using roci::control::Config;
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "rocid: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+// Before any thread is made, so that every thread inherits it: a signalfd takes these.
+void BlockSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+absl::StatusOr<Config> ReadConfig(const roci::control::Options& options) {
+  absl::StatusOr<Config> config = options.config_file.empty()
+                                      ? roci::control::DefaultConfig()
+                                      : roci::control::LoadConfig(options.config_file);
+  if (config.ok() && options.log_level) config->daemon.log_level = *options.log_level;
+  return config;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int exit_status = 0;
+  const std::optional<roci::control::Options> options =
+      roci::control::ParseOptions(argc, argv, exit_status);
+  if (!options) return exit_status;
+  const absl::StatusOr<Config> config = ReadConfig(*options);
+  if (!config.ok()) return Fail(config.status());
+  if (options->check_config) return 0;
+
+  BlockSignals();
+  roci::control::InitLog(config->daemon.log_level);
+  const std::string runtime_dir =
+      roci::abi::RuntimeDir(options->runtime_dir.c_str(), roci::abi::RuntimeDirUse::kServe);
+  absl::StatusOr<std::unique_ptr<roci::control::Daemon>> daemon =
+      roci::control::Daemon::Start(*config, runtime_dir);
+  if (!daemon.ok()) return Fail(daemon.status());
+  std::puts("rocid: ready");
+  std::fflush(stdout);
+  (*daemon)->Run();
+  daemon->reset();
+  return 0;
+}

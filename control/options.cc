@@ -1,0 +1,84 @@
+#include "control/options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace roci::control {
+namespace {
+
+constexpr char kDescription[] =
+    R"(rocid - the daemon of Rocinante, an RDMA NIC made of software
+
+Offers RDMA devices (roci0, roci1, ...) to the programs of this machine and speaks RoCEv2 for them on
+Ethernet ports that it drives with DPDK, or on a wire inside the daemon. Programs are started with
+`roci run PROGRAM`; they need libibverbs and nothing else. No RDMA hardware and no kernel support for
+RDMA is needed, nor are privileges or hugepages.
+
+Without --config there are two devices, roci0 (10.99.0.1, fd72:6f63:6900::1) and roci1 (10.99.0.2,
+fd72:6f63:6900::2), on one wire.)";
+
+constexpr char kFooter[] = R"(
+CONFIGURATION FILE
+  TOML. Every key is optional; unknown keys are errors. docs/rocid.toml is a commented example.
+    [daemon]    lcores, pin, hugepages, memory_mib, spin, idle_sleep_us, log_level, eal_args
+    [memory]    policy, auto_inline
+    [limits]    max_qp, max_cq, max_mr, max_pd, max_ah, max_qp_wr, max_cqe, max_rd_atomic,
+                max_sessions, ring_memory_mib
+    [[wire]]    name
+    [[device]]  name, wire or port, mac, addresses, gateway4, gateway6, mtu, rate_mbps
+
+OUTPUT
+  One line on standard output, `rocid: ready`, when programs can find the devices. The log goes to
+  standard error. Under systemd use Type=notify.
+
+SIGNALS
+  SIGTERM, SIGINT, SIGHUP   end: sessions are closed, sockets and the sysfs tree removed.
+
+FILES (in the runtime directory: --runtime-dir, else $ROCI_RUNTIME_DIR, else /run/roci for root,
+$XDG_RUNTIME_DIR/roci or /tmp/roci-UID for other users)
+  rocid.sock    programs connect here
+  manage.sock   `roci show` and other management; the daemon's user and root only
+  sysfs/        what programs see as /sys/class/infiniband and its neighbours
+  rocid.lock    held by the running daemon: one per runtime directory
+
+EXIT STATUS
+  0   ended by a signal, or --check-config found no fault
+  1   could not start, or the configuration has a fault
+  2   wrong command line
+
+SEE ALSO
+  roci --help, roci run --help, roci show --help)";
+
+}  // namespace
+
+std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {
+  Options options;
+  CLI::App app(kDescription, "rocid");
+  app.footer(kFooter);
+  app.set_version_flag("--version,-V", "rocid " ROCI_VERSION);
+  app.add_option("-c,--config", options.config_file, "Read the configuration from FILE")
+      ->type_name("FILE");
+  app.add_option("-r,--runtime-dir", options.runtime_dir,
+                 "Directory for sockets and the sysfs tree (see FILES)")
+      ->type_name("DIR");
+  std::string level;
+  app.add_option("-l,--log-level", level,
+                 "error, warning, notice, info or debug; overrides the configuration")
+      ->type_name("LEVEL")
+      ->check([](const std::string& text) {
+        return ParseLogLevel(text) ? std::string()
+                                   : "must be error, warning, notice, info or debug";
+      });
+  app.add_flag("--check-config", options.check_config,
+               "Only read the configuration, tell its first fault, and end");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    constexpr int kUsage = 2;
+    exit_status = app.exit(error) == 0 ? 0 : kUsage;
+    return std::nullopt;
+  }
+  if (!level.empty()) options.log_level = ParseLogLevel(level);
+  return options;
+}
+
+}  // namespace roci::control

@@ -1,0 +1,22 @@
+// The command line of rocid.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "control/config.h"
+
+namespace roci::control {
+
+struct Options {
+  std::string config_file;  // empty: defaults
+  std::string runtime_dir;  // empty: abi::RuntimeDir decides
+  std::optional<LogLevel> log_level;
+  bool check_config = false;
+};
+
+// Nothing if the process is to end at once (--help, --version or a wrong command line, which has
+// been told on stderr); then `exit_status` says how.
+std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status);
+
+}  // namespace roci::control

@@ -1,0 +1,55 @@
+#include "control/paths.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "control/errno_status.h"
+
+namespace roci::control {
+namespace {
+
+// Programs leave the hop limit at 0 or 1, meant for InfiniBand; Linux takes the route's instead.
+constexpr uint8_t kDefaultHopLimit = 64;
+
+absl::Status CheckAttr(const AddressTable& addresses, const roci_abi_ah_attr& attr,
+                       const roce::Gid& destination) {
+  if (attr.port != 1) return absl::InvalidArgumentError("port");
+  if (!attr.is_global) return absl::InvalidArgumentError("RoCE needs a global address");
+  const roce::Gid* source = addresses.At(attr.sgid_index);
+  if (source == nullptr) return absl::InvalidArgumentError("source GID index");
+  if (destination.IsZero()) return absl::InvalidArgumentError("destination GID");
+  if (source->IsIpv4() != destination.IsIpv4()) {
+    return absl::InvalidArgumentError("source and destination GID are of different families");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PathPlan> PlanPath(const AddressTable& addresses, const roci_abi_ah_attr& attr,
+                                  roce::Qpn local, roce::Qpn remote) {
+  roce::Gid destination;
+  std::memcpy(destination.bytes.data(), attr.dgid, sizeof(attr.dgid));
+  const absl::Status status = CheckAttr(addresses, attr, destination);
+  if (!status.ok()) return status;
+  PathPlan plan;
+  roce::Path& path = plan.path;
+  path.src_mac = addresses.mac();
+  path.src_gid = *addresses.At(attr.sgid_index);
+  path.dst_gid = destination;
+  path.hop_limit = attr.hop_limit > 1 ? attr.hop_limit : kDefaultHopLimit;
+  path.traffic_class = attr.traffic_class;
+  path.flow_label = attr.flow_label & 0xFFFFF;
+  path.udp_src_port = roce::UdpSourcePort(path.flow_label, local, remote);
+  if (destination.IsMulticast()) {
+    path.dst_mac = MulticastMac(destination);
+    plan.resolved = true;
+    return plan;
+  }
+  const std::optional<roce::Gid> next_hop = addresses.NextHop(destination);
+  if (!next_hop) return StatusFromErrno(ENETUNREACH, "destination");
+  plan.next_hop = *next_hop;
+  return plan;
+}
+
+}  // namespace roci::control

@@ -1,0 +1,62 @@
+// A bound on how many of something there may be. Not thread-safe: control thread only.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+
+namespace roci::control {
+
+class Quota {
+ public:
+  explicit Quota(uint64_t limit) : limit_(limit) {}
+  uint64_t limit() const { return limit_; }
+  uint64_t used() const { return used_; }
+
+  // False, with nothing taken, if fewer than `amount` are left.
+  bool Take(uint64_t amount = 1) {
+    if (amount > limit_ - used_) return false;
+    used_ += amount;
+    return true;
+  }
+  void Give(uint64_t amount = 1) {
+    assert(amount <= used_);
+    used_ -= amount;
+  }
+
+ private:
+  const uint64_t limit_;
+  uint64_t used_ = 0;
+};
+
+// What was taken from a quota; given back when this goes.
+class QuotaShare {
+ public:
+  QuotaShare() = default;
+  // Check ok() afterwards.
+  QuotaShare(Quota& quota, uint64_t amount)
+      : quota_(quota.Take(amount) ? &quota : nullptr), amount_(amount) {}
+  QuotaShare(QuotaShare&& other) noexcept : quota_(other.quota_), amount_(other.amount_) {
+    other.quota_ = nullptr;
+  }
+  QuotaShare& operator=(QuotaShare&& other) noexcept {
+    if (this == &other) return *this;
+    Reset();
+    quota_ = other.quota_;
+    amount_ = other.amount_;
+    other.quota_ = nullptr;
+    return *this;
+  }
+  ~QuotaShare() { Reset(); }
+
+  bool ok() const { return quota_ != nullptr; }
+  void Reset() {
+    if (quota_ != nullptr) quota_->Give(amount_);
+    quota_ = nullptr;
+  }
+
+ private:
+  Quota* quota_ = nullptr;
+  uint64_t amount_ = 0;
+};
+
+}  // namespace roci::control

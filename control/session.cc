@@ -1,0 +1,171 @@
+#include "control/session.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "control/errno_status.h"
+#include "control/log.h"
+
+namespace roci::control {
+namespace {
+
+// Messages taken per wake, so that one busy app does not hold up the others.
+constexpr int kMessageBudget = 16;
+
+std::string ProgramName(pid_t pid) {
+  std::ifstream stream(absl::StrCat("/proc/", pid, "/comm"));
+  std::string name;
+  std::getline(stream, name);
+  return name;
+}
+
+}  // namespace
+
+Session::Handler Session::HandlerOf(uint32_t command) {
+  // By roci_abi_command, in its order.
+  static constexpr Handler kHandlers[] = {
+      nullptr,
+      &Session::Hello,
+      &Session::QueryDevice,
+      &Session::QueryPort,
+      &Session::AllocPd,
+      &Session::DeallocPd,
+      &Session::RegMr,
+      &Session::ReregMr,
+      &Session::DeregMr,
+      &Session::UnshareRange,
+      &Session::CreateChannel,
+      &Session::DestroyChannel,
+      &Session::CreateCq,
+      &Session::ResizeCq,
+      &Session::DestroyCq,
+      &Session::CreateQp,
+      &Session::ModifyQp,
+      &Session::QueryQp,
+      &Session::DestroyQp,
+      &Session::CreateAh,
+      &Session::DestroyAh,
+  };
+  static_assert(std::size(kHandlers) == ROCI_ABI_COMMAND_COUNT);
+  return kHandlers[command];
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(Services& services, UniqueFd socket,
+                                                         Peer peer, uint32_t number,
+                                                         std::function<void()> end) {
+  std::unique_ptr<Session> session(
+      new Session(services, std::move(socket), std::move(peer), number, std::move(end)));
+  const absl::Status status = session->Watch();
+  if (!status.ok()) return status;
+  return session;
+}
+
+Session::Session(Services& services, UniqueFd socket, Peer peer, uint32_t number,
+                 std::function<void()> end)
+    : services_(services),
+      number_(number),
+      end_(std::move(end)),
+      socket_(std::move(socket)),
+      peer_(std::move(peer)),
+      program_(ProgramName(peer_.pid)) {}
+
+Session::~Session() {
+  if (waiting_path_ != 0) device_->CancelPath(waiting_path_);
+  services_.loop.Forget(socket_watch_);
+  services_.loop.Forget(exit_watch_);
+  if (device_ == nullptr) return;
+  Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d] on %s ends with %zu QPs, %zu MRs",
+      number_, program_.c_str(), peer_.pid, device_->name().c_str(), qps_.size(), mrs_.size());
+}
+
+absl::Status Session::Watch() {
+  absl::StatusOr<EventLoop::Watch> watch =
+      services_.loop.Add(socket_.get(), EPOLLIN, [this](uint32_t events) { HandleSocket(events); });
+  if (!watch.ok()) return watch.status();
+  socket_watch_ = *watch;
+  if (!peer_.pidfd.valid()) return absl::OkStatus();
+  // A child of the app may have inherited the socket and keep it open after the app's end.
+  watch = services_.loop.Add(peer_.pidfd.get(), EPOLLIN, [this](uint32_t) { end_(); });
+  if (!watch.ok()) return watch.status();
+  exit_watch_ = *watch;
+  return absl::OkStatus();
+}
+
+void Session::HandleSocket(uint32_t events) {
+  if (deferred_) {
+    // Not reading: it can only be that the app is gone.
+    if (events & (EPOLLHUP | EPOLLERR)) end_();
+    return;
+  }
+  std::array<std::byte, kMaxRequestBytes> buffer;
+  for (int i = 0; i < kMessageBudget && !deferred_; ++i) {
+    Fds fds;
+    size_t size = 0;
+    bool fds_cut = false;
+    switch (ReceiveMessage(socket_.get(), buffer, size, fds, fds_cut)) {
+      case ReceiveResult::kNothing:
+        return;
+      case ReceiveResult::kClosed:
+        return end_();
+      case ReceiveResult::kMessage:
+        break;
+    }
+    // No command is longer than the buffer, and who sends less than a head cannot be answered.
+    if (size < sizeof(roci_abi_request) || size > buffer.size() || fds_cut) {
+      Log(LogArea::kSession, LogLevel::kWarning,
+          "session %u of %s[%d]: message of %zu bytes%s; closing", number_, program_.c_str(),
+          peer_.pid, size, fds_cut ? " with too many descriptors" : "");
+      return end_();
+    }
+    HandleMessage(std::span(buffer).first(size), fds);
+  }
+}
+
+void Session::HandleMessage(std::span<const std::byte> message, Fds& fds) {
+  Reply reply;
+  absl::Status status = DecodeRequest(message, static_cast<uint32_t>(fds.size()), request_);
+  if (status.ok()) status = Dispatch(request_, fds, reply);
+  if (status.ok() && reply.deferred) {
+    deferred_ = true;
+    services_.loop.Change(socket_watch_, 0);
+    return;
+  }
+  Send(request_, status, reply);
+}
+
+absl::Status Session::Dispatch(const Request& request, Fds& fds, Reply& reply) {
+  const bool hello = request.head.command == ROCI_ABI_HELLO;
+  if (hello != (device_ == nullptr)) {
+    return absl::InvalidArgumentError(hello ? "a second HELLO" : "HELLO has to come first");
+  }
+  return (this->*HandlerOf(request.head.command))(request, fds, reply);
+}
+
+void Session::Send(const Request& request, const absl::Status& status, Reply& reply) {
+  if (!status.ok()) {
+    Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: %s refused: %s", number_,
+        program_.c_str(), peer_.pid, request.info != nullptr ? request.info->name : "command",
+        std::string(status.message()).c_str());
+    reply = Reply{};
+  }
+  auto& head = reply.As<roci_abi_response>();
+  head.serial = request.head.serial;
+  head.error = ErrnoOf(status);
+  head.fd_count = static_cast<uint32_t>(reply.fds.size());
+  const size_t size =
+      request.info != nullptr ? request.info->response_size : sizeof(roci_abi_response);
+  // One request at a time: an app that does not take its answer is broken or hostile.
+  if (!SendMessage(socket_.get(), std::span(reply.bytes).first(size), reply.fds)) end_();
+}
+
+void Session::FinishDeferred(const absl::Status& status, Reply& reply) {
+  deferred_ = false;
+  waiting_path_ = 0;
+  services_.loop.Change(socket_watch_, EPOLLIN);
+  Send(request_, status, reply);
+}
+
+}  // namespace roci::control

@@ -1,0 +1,105 @@
+// Session commands about completion channels and completion queues.
+#include <bit>
+
+#include "control/session.h"
+
+namespace roci::control {
+namespace {
+
+constexpr uint32_t kNoChannel = ~0u;
+
+// Bytes of a completion queue's ring as the dataplane lays it out, for the budget.
+uint64_t RingBytes(uint32_t entries) {
+  return sizeof(roci_abi_cq) + uint64_t{std::bit_ceil(entries)} * sizeof(roci_abi_cqe);
+}
+
+}  // namespace
+
+absl::Status Session::CreateChannel(const Request&, Fds&, Reply& reply) {
+  UniqueFd reading;
+  ChannelRecord record;
+  const absl::Status status = MakeEventPipe(reading, record.pipe);
+  if (!status.ok()) return status;
+  const absl::StatusOr<uint32_t> handle = channels_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  reply.As<roci_abi_handle_response>().handle = *handle;
+  reply.Hand(std::move(reading));
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroyChannel(const Request& request, Fds&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const ChannelRecord* channel = channels_.Find(handle);
+  if (channel == nullptr) return absl::NotFoundError("completion channel");
+  if (channel->users > 0) return absl::FailedPreconditionError("completion channel in use");
+  channels_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::CreateCq(const Request& request, Fds&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_cq_request>();
+  if (create.entries > device_->limits().max_cqe || create.comp_vector >= kCompletionVectors) {
+    return absl::InvalidArgumentError("entries or completion vector");
+  }
+  ChannelRecord* channel = nullptr;
+  if (create.channel != kNoChannel) {
+    channel = channels_.Find(create.channel);
+    if (channel == nullptr) return absl::NotFoundError("completion channel");
+  }
+  CqRecord record;
+  record.share = QuotaShare(device_->quotas().cqs, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("completion queues");
+  record.memory = QuotaShare(services_.ring_memory, RingBytes(create.entries));
+  if (!record.memory.ok()) return absl::ResourceExhaustedError("ring memory");
+  absl::StatusOr<dataplane::CreatedCompletionQueue> created = dataplane_->CreateCompletionQueue(
+      create.entries, create.user_handle, channel != nullptr ? channel->pipe.get() : -1);
+  if (!created.ok()) return created.status();
+  record.cq = created->completion_queue;
+  record.channel = channel != nullptr ? create.channel : 0;
+  if (channel != nullptr) ++channel->users;
+  auto& response = reply.As<roci_abi_create_cq_response>();
+  response.capacity = record.cq->capacity();
+  response.entries = record.cq->capacity();
+  response.entries_offset = dataplane::CompletionQueue::kEntriesOffset;
+  response.memory_size = record.cq->memory_size();
+  response.handle = *cqs_.Add(std::move(record));
+  reply.Hand(UniqueFd(created->memory.Release()));
+  return absl::OkStatus();
+}
+
+absl::Status Session::ResizeCq(const Request& request, Fds&, Reply& reply) {
+  const auto& resize = request.As<roci_abi_resize_cq_request>();
+  CqRecord* record = cqs_.Find(resize.handle);
+  if (record == nullptr) return absl::NotFoundError("completion queue");
+  if (resize.entries > device_->limits().max_cqe) return absl::InvalidArgumentError("entries");
+  QuotaShare memory(services_.ring_memory, RingBytes(resize.entries));
+  if (!memory.ok()) return absl::ResourceExhaustedError("ring memory");
+  absl::StatusOr<dataplane::Fd> fd =
+      dataplane_->ResizeCompletionQueue(*record->cq, resize.entries, resize.consumer);
+  if (!fd.ok()) return fd.status();
+  record->memory = std::move(memory);
+  auto& response = reply.As<roci_abi_resize_cq_response>();
+  response.capacity = record->cq->capacity();
+  response.entries = record->cq->capacity();
+  response.entries_offset = dataplane::CompletionQueue::kEntriesOffset;
+  response.memory_size = record->cq->memory_size();
+  reply.Hand(UniqueFd(fd->Release()));
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroyCq(const Request& request, Fds&, Reply& reply) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const CqRecord* record = cqs_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("completion queue");
+  const absl::StatusOr<dataplane::EventCounts> events =
+      dataplane_->DestroyCompletionQueue(*record->cq);
+  if (!events.ok()) return events.status();
+  auto& response = reply.As<roci_abi_destroy_response>();
+  response.comp_events = events->comp_events;
+  response.async_events = events->async_events;
+  if (record->channel != 0) --channels_.Find(record->channel)->users;
+  cqs_.Remove(handle);
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

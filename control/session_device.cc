@@ -1,0 +1,90 @@
+// Session commands that open the device and tell about it.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "control/errno_status.h"
+#include "control/log.h"
+#include "control/session.h"
+
+namespace roci::control {
+namespace {
+
+// For apps that may not handle faults of the kernel by themselves (userfaultfd(2)).
+UniqueFd OpenUserfaultfdDevice() { return UniqueFd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)); }
+
+}  // namespace
+
+absl::Status Session::Hello(const Request& request, Fds&, Reply& reply) {
+  const auto& hello = request.As<roci_abi_hello_request>();
+  Device* device = services_.FindDevice(hello.device);
+  if (device == nullptr) return StatusFromErrno(ENODEV, hello.device);
+  int error = 0;
+  app_ = memory::AppMemory::Open(peer_.pid, peer_.pidfd.get(), &error);
+  if (app_ == nullptr) {
+    Log(LogArea::kSession, LogLevel::kWarning,
+        "the memory of %s[%d] (uid %u) cannot be reached: %s", program_.c_str(), peer_.pid,
+        peer_.uid, std::string(StatusFromErrno(error, "process_vm").message()).c_str());
+    return StatusFromErrno(error, "the app's memory");
+  }
+  const absl::Status status = OpenDataplane(*device, reply);
+  if (!status.ok()) return status;
+  device_ = device;
+  auto& response = reply.As<roci_abi_hello_response>();
+  response.magic = ROCI_ABI_MAGIC;
+  response.major = ROCI_ABI_MAJOR;
+  response.minor = std::min<uint16_t>(hello.minor, ROCI_ABI_MINOR);
+  response.features = 0;
+  response.session = number_;
+  response.doorbell_size = static_cast<uint32_t>(dataplane_->doorbell_bytes());
+  response.memory_policy = services_.config.memory.policy;
+  response.auto_inline = services_.config.memory.auto_inline;
+  response.num_comp_vectors = kCompletionVectors;
+  const bool may_convert = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
+  UniqueFd userfaultfd = may_convert ? OpenUserfaultfdDevice() : UniqueFd();
+  if (userfaultfd.valid()) {
+    response.flags |= ROCI_ABI_HELLO_HAS_USERFAULTFD;
+    reply.Hand(std::move(userfaultfd));
+  }
+  Log(LogArea::kSession, LogLevel::kInfo, "session %u: %s[%d] (uid %u) opens %s on lcore %u",
+      number_, program_.c_str(), peer_.pid, peer_.uid, device->name().c_str(),
+      dataplane_->lcore().index());
+  return absl::OkStatus();
+}
+
+absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
+  UniqueFd reading;
+  UniqueFd writing;
+  const absl::Status status = MakeEventPipe(reading, writing);
+  if (!status.ok()) return status;
+  dataplane::SessionConfig config;
+  config.app = app_.get();
+  config.max_keys = device.limits().max_mr;
+  config.max_queue_pairs = device.limits().max_qp;
+  config.max_address_handles = device.limits().max_ah;
+  config.async_pipe = dataplane::Fd(writing.Release());
+  absl::StatusOr<std::unique_ptr<dataplane::Session>> session = dataplane::Session::Create(
+      device.dataplane(), services_.dataplane.LeastLoadedLcore(), std::move(config));
+  if (!session.ok()) return session.status();
+  dataplane_ = *std::move(session);
+  reply.fds = {dataplane_->doorbell_fd(), dataplane_->wake_fd()};
+  reply.Hand(std::move(reading));
+  return absl::OkStatus();
+}
+
+absl::Status Session::QueryDevice(const Request&, Fds&, Reply& reply) {
+  DescribeDevice(device_->limits(), device_->node_guid(),
+                 reply.As<roci_abi_query_device_response>());
+  return absl::OkStatus();
+}
+
+absl::Status Session::QueryPort(const Request& request, Fds&, Reply& reply) {
+  if (request.As<roci_abi_query_port_request>().port != 1) {
+    return absl::InvalidArgumentError("port");
+  }
+  device_->DescribePort(reply.As<roci_abi_query_port_response>());
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

@@ -1,0 +1,212 @@
+// Session commands about protection domains and memory regions.
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "control/errno_status.h"
+#include "control/log.h"
+#include "control/session.h"
+
+namespace roci::control {
+namespace {
+
+absl::Status StatusOfMemory(memory::MemoryStatus status) {
+  switch (status) {
+    case memory::MemoryStatus::kOk:
+      return absl::OkStatus();
+    case memory::MemoryStatus::kTableFull:
+      return absl::ResourceExhaustedError("keys");
+    case memory::MemoryStatus::kInUse:
+      return absl::FailedPreconditionError("memory region in use");
+    case memory::MemoryStatus::kBadKey:
+      return absl::NotFoundError("key");
+    case memory::MemoryStatus::kFault:
+      return absl::OutOfRangeError("memory cannot be reached");
+    default:
+      return absl::InvalidArgumentError(memory::MemoryStatusName(status));
+  }
+}
+
+// What the key table knows of the flags that a program gave.
+memory::Access AccessOf(uint32_t flags) {
+  constexpr auto kHint = static_cast<uint32_t>(memory::Access::kRelaxedOrdering);
+  return static_cast<memory::Access>(flags & ~(kOptionalAccess & ~kHint));
+}
+
+uint64_t CountMappings(const memory::Translation& translation) {
+  return static_cast<uint64_t>(
+      std::count_if(translation.extents.begin(), translation.extents.end(),
+                    [](const memory::Extent& extent) { return extent.mapping != nullptr; }));
+}
+
+}  // namespace
+
+absl::Status Session::AllocPd(const Request&, Fds&, Reply& reply) {
+  PdRecord record;
+  record.share = QuotaShare(device_->quotas().pds, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("protection domains");
+  const absl::StatusOr<uint32_t> handle = pds_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  reply.As<roci_abi_handle_response>().handle = *handle;
+  return absl::OkStatus();
+}
+
+absl::Status Session::DeallocPd(const Request& request, Fds&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const PdRecord* pd = pds_.Find(handle);
+  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  if (pd->users > 0) return absl::FailedPreconditionError("protection domain in use");
+  pds_.Remove(handle);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, bool writable,
+                                                       const Fds& fds) {
+  int error = 0;
+  UniqueFd opened;
+  int fd = -1;
+  if (extent.kind == ROCI_ABI_EXTENT_FD) {
+    fd = fds[extent.fd_index].get();
+  } else {
+    opened.Reset(memory::OpenMappingOf(peer_.pid, peer_.uid, peer_.gid, extent.map_start,
+                                       extent.map_end, writable, &error));
+    // The number may be another process's by now.
+    if (opened.valid() && app_->Alive()) fd = opened.get();
+  }
+  std::shared_ptr<memory::MappedFile> mapping;
+  if (fd >= 0) {
+    mapping = file_mappings_.Map(fd, extent.file_offset, extent.length, writable, &error);
+  }
+  if (mapping == nullptr) {
+    Log(LogArea::kSession, LogLevel::kDebug,
+        "session %u: %llu bytes cannot be mapped (%s), using process_vm", number_,
+        static_cast<unsigned long long>(extent.length),
+        std::string(StatusFromErrno(error == 0 ? ESRCH : error, "map").message()).c_str());
+  }
+  return mapping;
+}
+
+absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
+                                      uint64_t length, uint64_t iova, uint32_t access,
+                                      const Fds& fds, memory::Translation& out) {
+  // A first look says whether there is memory at all; the provider has looked closer.
+  std::byte byte;
+  for (const uint64_t va : {start, start + length - 1}) {
+    const memory::MemoryStatus status = app_->Read(va, std::span(&byte, 1));
+    if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
+  }
+  out.va = start;
+  out.length = length;
+  out.iova = iova;
+  const bool map = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
+  const bool writable = access & static_cast<uint32_t>(memory::Access::kLocalWrite);
+  const Quota& mappings = services_.app_mappings;
+  for (const roci_abi_extent& extent : extents) {
+    memory::Extent& target = out.extents.emplace_back();
+    target.va = extent.va;
+    target.length = extent.length;
+    target.file_offset = extent.file_offset;
+    const bool room = mappings.used() + out.extents.size() <= mappings.limit();
+    if (map && room && extent.kind != ROCI_ABI_EXTENT_PROCESS_VM) {
+      target.mapping = MapExtent(extent, writable, fds);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::RegMr(const Request& request, Fds& fds, Reply& reply) {
+  const auto& reg = request.As<roci_abi_reg_mr_request>();
+  PdRecord* pd = pds_.Find(reg.pd);
+  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  MrRecord record;
+  record.share = QuotaShare(device_->quotas().mrs, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
+  memory::Translation translation;
+  absl::Status status = MakeTranslation(std::span(reg.extents).first(reg.extent_count), reg.start,
+                                        reg.length, reg.iova, reg.access, fds, translation);
+  if (!status.ok()) return status;
+  record.mappings = QuotaShare(services_.app_mappings, CountMappings(translation));
+  record.pd = reg.pd;
+  record.start = reg.start;
+  record.length = reg.length;
+  status = StatusOfMemory(dataplane_->lcore().Call([&] {
+    return dataplane_->keys().Register(reg.pd, AccessOf(reg.access), std::move(translation),
+                                       &record.key);
+  }));
+  if (!status.ok()) return status;
+  auto& response = reply.As<roci_abi_reg_mr_response>();
+  response.lkey = record.key;
+  response.rkey = record.key;
+  ++pd->users;
+  response.handle = *mrs_.Add(std::move(record));
+  return absl::OkStatus();
+}
+
+absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
+  const auto& rereg = request.As<roci_abi_rereg_mr_request>();
+  MrRecord* mr = mrs_.Find(rereg.handle);
+  if (mr == nullptr) return absl::NotFoundError("memory region");
+  memory::RegionChange change;
+  PdRecord* new_pd = nullptr;
+  if (rereg.flags & kReregPd) {
+    new_pd = pds_.Find(rereg.pd);
+    if (new_pd == nullptr) return absl::NotFoundError("protection domain");
+    change.pd = rereg.pd;
+  }
+  if (rereg.flags & kReregAccess) change.access = AccessOf(rereg.access);
+  QuotaShare mappings;
+  if (rereg.flags & kReregTranslation) {
+    // Writable mappings unless the new rights say otherwise: the old rights stay in force else.
+    const uint32_t access = rereg.flags & kReregAccess
+                                ? rereg.access
+                                : static_cast<uint32_t>(memory::Access::kLocalWrite);
+    const absl::Status status =
+        MakeTranslation(std::span(rereg.extents).first(rereg.extent_count), rereg.start,
+                        rereg.length, rereg.iova, access, fds, change.translation.emplace());
+    if (!status.ok()) return status;
+    mappings = QuotaShare(services_.app_mappings, CountMappings(*change.translation));
+  }
+  memory::ReleasedMappings released;
+  const uint32_t key = mr->key;
+  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
+      [&] { return dataplane_->keys().Reregister(key, std::move(change), &released); }));
+  if (!status.ok()) return status;
+  if (new_pd != nullptr) {
+    --pds_.Find(mr->pd)->users;
+    ++new_pd->users;
+    mr->pd = rereg.pd;
+  }
+  if (rereg.flags & kReregTranslation) {
+    mr->mappings = std::move(mappings);
+    mr->start = rereg.start;
+    mr->length = rereg.length;
+  }
+  auto& response = reply.As<roci_abi_reg_mr_response>();
+  response.handle = rereg.handle;
+  response.lkey = key;
+  response.rkey = key;
+  return absl::OkStatus();
+}
+
+absl::Status Session::DeregMr(const Request& request, Fds&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const MrRecord* mr = mrs_.Find(handle);
+  if (mr == nullptr) return absl::NotFoundError("memory region");
+  memory::ReleasedMappings released;
+  const absl::Status status = StatusOfMemory(
+      dataplane_->lcore().Call([&] { return dataplane_->keys().Deregister(mr->key, &released); }));
+  if (!status.ok()) return status;
+  --pds_.Find(mr->pd)->users;
+  mrs_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::UnshareRange(const Request& request, Fds&, Reply&) {
+  const auto& unshare = request.As<roci_abi_unshare_range_request>();
+  memory::ReleasedMappings released;
+  dataplane_->lcore().Call(
+      [&] { dataplane_->keys().UseProcessVm(unshare.start, unshare.length, &released); });
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

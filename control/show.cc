@@ -1,0 +1,338 @@
+#include "control/show.h"
+
+#include <functional>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "dataplane/lcore.h"
+
+namespace roci::control {
+namespace {
+
+using Json = nlohmann::json;
+
+template <class Names, class Values>
+Json ByName(const Names& names, const Values& values, bool with_zeros = true) {
+  Json out = Json::object();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (with_zeros || values[i] != 0) out[std::string(names[i])] = values[i];
+  }
+  return out;
+}
+
+std::string Hex(uint64_t value) { return absl::StrFormat("0x%x", value); }
+
+Json Use(const Quota& quota) { return {{"used", quota.used()}, {"limit", quota.limit()}}; }
+
+Json ShowDevice(Device& device, const SessionServer& server) {
+  Json gids = Json::array();
+  uint32_t index = 0;
+  for (const InterfaceAddress& entry : device.addresses().entries()) {
+    gids.push_back({{"index", index++},
+                    {"gid", GidText(entry.gid)},
+                    {"address", absl::StrCat(IpText(entry.gid), "/", entry.prefix_length)},
+                    {"type", "RoCE v2"}});
+  }
+  size_t sessions = 0;
+  for (const auto& [number, session] : server.sessions()) sessions += session->device() == &device;
+  DeviceQuotas& quotas = device.quotas();
+  return {{"name", device.name()},
+          {"mac", MacText(device.addresses().mac())},
+          {"wire", device.config().wire},
+          {"port", device.config().port},
+          {"mtu", device.dataplane().mtu()},
+          {"path_mtu", roce::PathMtuBytes(device.max_path_mtu())},
+          {"link_up", device.dataplane().link_up()},
+          {"rate_mbps", device.config().rate_mbps},
+          {"node_guid", absl::StrFormat("%016x", device.node_guid())},
+          {"gids", gids},
+          {"sessions", sessions},
+          {"qps", Use(quotas.qps)},
+          {"cqs", Use(quotas.cqs)},
+          {"mrs", Use(quotas.mrs)},
+          {"pds", Use(quotas.pds)},
+          {"ahs", Use(quotas.ahs)}};
+}
+
+Json PortCounters(const dataplane::DeviceSnapshot& snapshot) {
+  Json out = Json::object();
+#define ROCI_SHOW_COUNTER(member, name) out[name] = snapshot.member;
+  ROCI_DEVICE_COUNTERS(ROCI_SHOW_COUNTER)
+#undef ROCI_SHOW_COUNTER
+  return out;
+}
+
+Json ShowPort(Device& device, bool with_zeros) {
+  const dataplane::DeviceSnapshot snapshot = device.dataplane().Snapshot();
+  return {{"device", device.name()},
+          {"port", 1},
+          {"state", device.dataplane().link_up() ? "active" : "down"},
+          {"mac", MacText(device.addresses().mac())},
+          {"mtu", device.dataplane().mtu()},
+          {"on", device.config().port.empty() ? absl::StrCat("wire ", device.config().wire)
+                                              : device.config().port},
+          {"counters", PortCounters(snapshot)},
+          {"drops", ByName(roce::kDropReasonNames, snapshot.drops, with_zeros)},
+          {"transport", ByName(roce::kQpCounterNames, snapshot.qp, with_zeros)},
+          {"slow_path", ByName(kSlowPathReasonNames, device.neighbours().counters(), with_zeros)},
+          {"slow_path_send_failures", device.raw_send_failures()}};
+}
+
+Json SessionHead(const Session& session) {
+  return {{"session", session.number()},
+          {"pid", session.peer().pid},
+          {"program", session.program()},
+          {"device", session.device()->name()}};
+}
+
+Json ShowApp(const Session& session) {
+  Json out = SessionHead(session);
+  out["uid"] = session.peer().uid;
+  out["lcore"] = session.dataplane()->lcore().index();
+  out["pds"] = session.pds().size();
+  out["mrs"] = session.mrs().size();
+  out["channels"] = session.channels().size();
+  out["cqs"] = session.cqs().size();
+  out["qps"] = session.qps().size();
+  out["ahs"] = session.ahs().size();
+  return out;
+}
+
+const char* QpTypeName(roce::QpType type) {
+  switch (type) {
+    case roce::QpType::kRc:
+      return "RC";
+    case roce::QpType::kUc:
+      return "UC";
+    case roce::QpType::kUd:
+      return "UD";
+    case roce::QpType::kRawPacket:
+      return "RAW";
+    case roce::QpType::kXrcSend:
+      return "XRC_SEND";
+    case roce::QpType::kXrcRecv:
+      return "XRC_RECV";
+  }
+  return "?";
+}
+
+Json ShowRequester(const roce::RequesterDebug& debug) {
+  return {{"oldest_unacknowledged", debug.oldest_unacknowledged.value()},
+          {"next_to_send", debug.next_to_send.value()},
+          {"end_of_sent", debug.end_of_sent.value()},
+          {"next_new", debug.next_new.value()},
+          {"window", roce::Distance(debug.oldest_unacknowledged, debug.end_of_sent)},
+          {"records", debug.records},
+          {"rd_atomic_outstanding", debug.rd_atomic_outstanding},
+          {"retries_left", debug.retries_left},
+          {"rnr_retries_left", debug.rnr_retries_left},
+          {"rnr_waiting", debug.rnr_waiting},
+          {"recovering", debug.recovering},
+          {"timer_running", debug.deadline != roce::kNever}};
+}
+
+Json ShowResponder(const roce::ResponderDebug& debug) {
+  return {{"expected_psn", debug.expected_psn.value()},
+          {"msn", debug.msn.value()},
+          {"resources_pending", debug.resources_pending},
+          {"ack_pending", debug.ack_pending},
+          {"nak_pending", debug.nak_pending},
+          {"gap_reported", debug.gap_reported},
+          {"in_message", debug.in_message}};
+}
+
+Json ShowQp(const Session& session, const QpRecord& record, const dataplane::QueuePairInfo& info) {
+  Json out = SessionHead(session);
+  const roce::QpAttributes& attributes = info.attributes;
+  const dataplane::QueueLayout& layout = record.qp->layout();
+  out["qpn"] = info.qpn.value();
+  out["handle"] = info.handle;
+  out["type"] = QpTypeName(info.type);
+  out["state"] = roce::QpStateName(info.state);
+  out["pd"] = info.pd;
+  out["send_cq"] = record.send_cq;
+  out["recv_cq"] = record.recv_cq;
+  out["remote_qpn"] = attributes.dest_qpn.value();
+  out["local"] = IpText(info.local_gid);
+  out["remote"] = IpText(info.remote_gid);
+  out["path_mtu"] = roce::PathMtuBytes(attributes.path_mtu);
+  out["sq_psn"] = attributes.sq_psn.value();
+  out["rq_psn"] = attributes.rq_psn.value();
+  out["timeout"] = attributes.timeout;
+  out["retry_count"] = attributes.retry_count;
+  out["rnr_retry"] = attributes.rnr_retry;
+  out["min_rnr_timer"] = attributes.min_rnr_timer;
+  out["max_rd_atomic"] = attributes.max_rd_atomic;
+  out["max_dest_rd_atomic"] = attributes.max_dest_rd_atomic;
+  out["access"] = attributes.access_flags;
+  out["max_send_wr"] = layout.max_send_wr;
+  out["max_recv_wr"] = layout.max_recv_wr;
+  out["send_taken"] = info.send_taken;
+  out["recv_taken"] = info.recv_taken;
+  out["tx_packets"] = info.tx_packets;
+  out["rx_packets"] = info.rx_packets;
+  out["drops"] = info.drops;
+  out["active"] = info.active;
+  out["flushing"] = info.debug.flushing;
+  out["requester"] = ShowRequester(info.debug.requester);
+  out["responder"] = ShowResponder(info.debug.responder);
+  return out;
+}
+
+void AddQps(const Session& session, Json& out) {
+  std::vector<dataplane::QueuePairInfo> infos;
+  infos.reserve(session.qps().size());
+  session.dataplane()->lcore().Call([&] {
+    for (const auto& [handle, record] : session.qps()) infos.push_back(record.qp->Inspect());
+  });
+  size_t i = 0;
+  for (const auto& [handle, record] : session.qps()) {
+    out.push_back(ShowQp(session, record, infos[i++]));
+  }
+}
+
+void AddCqs(const Session& session, Json& out) {
+  for (const auto& [handle, record] : session.cqs()) {
+    Json cq = SessionHead(session);
+    cq["handle"] = handle;
+    cq["capacity"] = record.cq->capacity();
+    cq["channel"] = record.channel;
+    cq["qp_queues"] = record.cq->users();
+    cq["comp_events"] = record.cq->comp_events();
+    cq["async_events"] = record.cq->async_events();
+    cq["overflowed"] = record.cq->overflowed();
+    out.push_back(std::move(cq));
+  }
+}
+
+Json AccessNames(memory::Access access) {
+  struct Name {
+    memory::Access bit;
+    const char* text;
+  };
+  constexpr Name kNames[] = {
+      {memory::Access::kLocalWrite, "local_write"},
+      {memory::Access::kRemoteWrite, "remote_write"},
+      {memory::Access::kRemoteRead, "remote_read"},
+      {memory::Access::kRemoteAtomic, "remote_atomic"},
+      {memory::Access::kWindowBind, "window_bind"},
+      {memory::Access::kZeroBased, "zero_based"},
+      {memory::Access::kHugeTlb, "hugetlb"},
+      {memory::Access::kRelaxedOrdering, "relaxed_ordering"},
+  };
+  Json out = Json::array();
+  for (const Name& name : kNames) {
+    if (memory::Includes(access, name.bit)) out.push_back(name.text);
+  }
+  return out;
+}
+
+const char* HowReached(const memory::RegionInfo& info) {
+  if (info.direct_length == 0) return "process_vm";
+  return info.direct_length == info.length ? "mapped" : "mixed";
+}
+
+void AddMrs(const Session& session, Json& out) {
+  std::map<uint32_t, memory::RegionInfo> infos;
+  session.dataplane()->lcore().Call([&] {
+    session.dataplane()->keys().ForEach(
+        [&](const memory::RegionInfo& info) { infos.emplace(info.key, info); });
+  });
+  for (const auto& [handle, record] : session.mrs()) {
+    const auto it = infos.find(record.key);
+    if (it == infos.end()) continue;
+    const memory::RegionInfo& info = it->second;
+    Json mr = SessionHead(session);
+    mr["handle"] = handle;
+    mr["pd"] = info.pd;
+    mr["key"] = Hex(info.key);
+    mr["address"] = Hex(info.va);
+    mr["iova"] = Hex(info.iova);
+    mr["length"] = info.length;
+    mr["access"] = AccessNames(info.access);
+    mr["reached_by"] = HowReached(info);
+    mr["mapped_bytes"] = info.direct_length;
+    mr["extents"] = info.extents;
+    out.push_back(std::move(mr));
+  }
+}
+
+Json ShowLcore(dataplane::Lcore& lcore) {
+  const dataplane::LcoreSnapshot s = lcore.Snapshot();
+  return {{"lcore", lcore.index()},
+          {"sessions", lcore.sessions()},
+          {"loops", s.loops},
+          {"busy_loops", s.busy_loops},
+          {"busy_cycles", s.busy_cycles},
+          {"idle_cycles", s.idle_cycles},
+          {"sleeps", s.sleeps},
+          {"wakes_by_doorbell", s.wakes_by_doorbell},
+          {"yields", s.yields},
+          {"rx_bursts", s.rx_bursts},
+          {"rx_packets", s.rx_packets},
+          {"tx_packets", s.tx_packets},
+          {"calls", s.calls},
+          {"bad_doorbells", s.bad_doorbells},
+          {"comp_events", s.comp_events},
+          {"async_events", s.async_events},
+          {"events_delayed", s.events_delayed},
+          {"memory_faults", s.memory_faults},
+          {"timer_expiries", s.timer_expiries},
+          {"stage_cycles", ByName(dataplane::kLcoreStageNames, s.stage_cycles)}};
+}
+
+void AddNeighbours(const Device& device, Json& out) {
+  for (const auto& [gid, entry] : device.neighbours().entries()) {
+    out.push_back({{"device", device.name()},
+                   {"address", IpText(gid)},
+                   {"mac", entry.mac ? MacText(*entry.mac) : ""},
+                   {"state", entry.mac ? "reachable" : "incomplete"}});
+  }
+}
+
+void ForEachSession(const SessionServer& server, const std::function<void(const Session&)>& visit) {
+  for (const auto& [number, session] : server.sessions()) {
+    if (session->device() != nullptr) visit(*session);  // else before HELLO
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServer& server,
+                                    const std::string& what) {
+  Json out = Json::array();
+  using Add = std::function<void()>;
+  const auto per_session = [&](const std::function<void(const Session&)>& visit) {
+    return Add([&, visit] { ForEachSession(server, visit); });
+  };
+  const auto per_device = [&](const std::function<void(Device&)>& visit) {
+    return Add([&, visit] {
+      for (const std::unique_ptr<Device>& device : services.devices) visit(*device);
+    });
+  };
+  const std::map<std::string, Add> kinds = {
+      {"devices", per_device([&](Device& d) { out.push_back(ShowDevice(d, server)); })},
+      {"ports", per_device([&](Device& d) { out.push_back(ShowPort(d, false)); })},
+      {"counters", per_device([&](Device& d) { out.push_back(ShowPort(d, true)); })},
+      {"neighbours", per_device([&](Device& d) { AddNeighbours(d, out); })},
+      {"apps", per_session([&](const Session& s) { out.push_back(ShowApp(s)); })},
+      {"qps", per_session([&](const Session& s) { AddQps(s, out); })},
+      {"cqs", per_session([&](const Session& s) { AddCqs(s, out); })},
+      {"mrs", per_session([&](const Session& s) { AddMrs(s, out); })},
+      {"lcores",
+       [&] {
+         for (uint32_t i = 0; i < services.dataplane.lcore_count(); ++i) {
+           out.push_back(ShowLcore(services.dataplane.lcore(i)));
+         }
+       }},
+  };
+  const auto it = kinds.find(what);
+  if (it == kinds.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is nothing called \"", what, "\""));
+  }
+  it->second();
+  return out;
+}
+
+}  // namespace roci::control

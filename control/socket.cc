@@ -1,0 +1,135 @@
+#include "control/socket.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <cassert>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "control/errno_status.h"
+#include "control/session_decoder.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // Linux 6.5
+#endif
+
+namespace roci::control {
+namespace {
+
+constexpr int kBacklog = 128;
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> ListenUnix(const std::string& directory, const std::string& name, int type,
+                                    mode_t mode) {
+  const UniqueFd folder(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return StatusFromErrno(errno, directory);
+  UniqueFd fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return StatusFromErrno(errno, "socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const int length = std::snprintf(address.sun_path, sizeof(address.sun_path),
+                                   "/proc/self/fd/%d/%s", folder.get(), name.c_str());
+  assert(length > 0 && static_cast<size_t>(length) < sizeof(address.sun_path));
+  (void)length;
+  unlinkat(folder.get(), name.c_str(), 0);
+  const mode_t old_mask = umask(0777 & ~mode);
+  const int bound = bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int error = errno;
+  umask(old_mask);
+  const std::string path = directory + "/" + name;
+  if (bound != 0) return StatusFromErrno(error, path);
+  if (listen(fd.get(), kBacklog) != 0) return StatusFromErrno(errno, path);
+  return fd;
+}
+
+UniqueFd AcceptUnix(int listener) {
+  return UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+absl::StatusOr<Peer> PeerOf(int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return StatusFromErrno(errno, "SO_PEERCRED");
+  }
+  // 0: a process of another PID namespace, which cannot be reached from here.
+  if (credentials.pid <= 0) return absl::PermissionDeniedError("the peer's process is not visible");
+  Peer peer;
+  peer.pid = credentials.pid;
+  peer.uid = credentials.uid;
+  peer.gid = credentials.gid;
+  int pidfd = -1;
+  size = sizeof(pidfd);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) != 0) {
+    pidfd = static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0));
+  }
+  peer.pidfd.Reset(pidfd);
+  return peer;
+}
+
+ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size,
+                             std::vector<UniqueFd>& fds, bool& fds_cut) {
+  iovec part{buffer.data(), buffer.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxRequestFds)];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+  if (count < 0) {
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? ReceiveResult::kNothing
+                                                                     : ReceiveResult::kClosed;
+  }
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t fd_count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < fd_count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+      fds.emplace_back(fd);
+    }
+  }
+  if (count == 0) return ReceiveResult::kClosed;
+  size = static_cast<size_t>(count);
+  fds_cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  return ReceiveResult::kMessage;
+}
+
+bool SendMessage(int socket, std::span<const std::byte> bytes, std::span<const int> fds) {
+  assert(fds.size() <= kMaxRequestFds);
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxRequestFds)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+  }
+  const ssize_t count = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return count == static_cast<ssize_t>(bytes.size());
+}
+
+absl::Status MakeEventPipe(UniqueFd& reading, UniqueFd& writing) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return StatusFromErrno(errno, "pipe2");
+  reading.Reset(ends[0]);
+  writing.Reset(ends[1]);
+  if (fcntl(writing.get(), F_SETFL, O_NONBLOCK) != 0) return StatusFromErrno(errno, "fcntl");
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

@@ -1,0 +1,55 @@
+// Shows the devices in the tree that looks like sysfs, and keeps its counters and port states
+// fresh: four times a second while there are programs or traffic, not at all otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "control/services.h"
+#include "control/session_server.h"
+#include "control/sysfs_tree.h"
+
+namespace roci::control {
+
+// Control thread only.
+class SysfsPublisher {
+ public:
+  // All devices are there when it returns; what this object made is removed by the destructor.
+  static absl::StatusOr<std::unique_ptr<SysfsPublisher>> Create(const Services& services,
+                                                                const SessionServer& server,
+                                                                const std::string& runtime_dir);
+
+  // For the loop's deadlines.
+  roce::TimeNs NextTimeout() const;
+  void HandleTimeout(roce::TimeNs now);
+
+ private:
+  struct Shown {
+    Device* device;
+    bool link_up = false;
+    dataplane::DeviceSnapshot last;
+  };
+
+  SysfsPublisher(const Services& services, const SessionServer& server,
+                 std::unique_ptr<SysfsTree> tree)
+      : services_(services), server_(server), tree_(std::move(tree)) {}
+  absl::Status Add(Device& device);
+  // True if something has changed.
+  bool Refresh(Shown& shown);
+  void ShowLink(Shown& shown);
+  uint64_t SlowPathFrames() const;
+
+  const Services& services_;
+  const SessionServer& server_;
+  std::unique_ptr<SysfsTree> tree_;
+  std::vector<Shown> shown_;
+  roce::TimeNs last_refresh_ = 0;
+  uint64_t slow_path_frames_ = 0;  // at the last refresh
+  bool busy_ = true;               // something had changed at the last refresh
+  bool has_ethdev_ = false;
+};
+
+}  // namespace roci::control
