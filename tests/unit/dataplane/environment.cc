@@ -1,0 +1,32 @@
+#include "tests/unit/dataplane/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace roci::testing {
+namespace {
+
+std::unique_ptr<dataplane::Dataplane> g_dataplane;
+
+class DataplaneEnvironment : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    dataplane::DataplaneOptions options;
+    options.eal.lcores = kTestLcores;
+    options.eal.hugepages = dataplane::HugePages::kOff;
+    auto dataplane = dataplane::Dataplane::Start(options);
+    ASSERT_TRUE(dataplane.ok()) << dataplane.status();
+    g_dataplane = *std::move(dataplane);
+  }
+  void TearDown() override { g_dataplane.reset(); }
+};
+
+[[maybe_unused]] const auto* const g_environment =
+    ::testing::AddGlobalTestEnvironment(new DataplaneEnvironment);
+
+}  // namespace
+
+dataplane::Dataplane& TestDataplane() { return *g_dataplane; }
+
+}  // namespace roci::testing

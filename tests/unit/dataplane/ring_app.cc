@@ -1,0 +1,286 @@
+#include "tests/unit/dataplane/ring_app.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "dataplane/lcore.h"
+
+namespace roci::testing {
+namespace {
+
+void Check(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "ring_app: %s\n", what);
+  std::abort();
+}
+
+template <class T>
+T Take(absl::StatusOr<T> value) {
+  if (!value.ok()) std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
+  Check(value.ok(), "an object could not be made");
+  return *std::move(value);
+}
+
+constexpr uint32_t kLocalAndRemote = 0xF;  // local write, remote write, read, atomic
+
+}  // namespace
+
+Mapping::Mapping(int fd, size_t size) : size_(size) {
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  Check(data != MAP_FAILED, "mmap");
+  data_ = static_cast<std::byte*>(data);
+}
+Mapping::Mapping(Mapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+Mapping::~Mapping() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+AppCq::AppCq(dataplane::Session& session, uint32_t entries, int channel, uint64_t user_handle) {
+  auto created = Take(session.CreateCompletionQueue(entries, user_handle, channel));
+  cq_ = created.completion_queue;
+  capacity_ = cq_->capacity();
+  shift_ = static_cast<uint32_t>(std::countr_zero(capacity_));
+  memory_ = Mapping(created.memory.get(), cq_->memory_size());
+}
+
+void AppCq::Switch(dataplane::Fd fd) {
+  capacity_ = cq_->capacity();
+  shift_ = static_cast<uint32_t>(std::countr_zero(capacity_));
+  memory_ = Mapping(fd.get(), cq_->memory_size());
+  consumer_ = 0;
+}
+
+bool AppCq::Poll(roci_abi_cqe* out) {
+  auto* entries =
+      reinterpret_cast<roci_abi_cqe*>(memory_.data() + dataplane::CompletionQueue::kEntriesOffset);
+  roci_abi_cqe& entry = entries[consumer_ & (capacity_ - 1)];
+  const uint32_t generation = std::atomic_ref(entry.generation).load(std::memory_order_acquire);
+  if (generation != (consumer_ >> shift_) + 1) return false;
+  *out = entry;
+  ++consumer_;
+  std::atomic_ref(header()->consumer).store(consumer_, std::memory_order_release);
+  return true;
+}
+
+bool AppCq::Wait(roci_abi_cqe* out, int timeout_ms) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (!Poll(out)) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+void AppCq::Arm(roci_abi_cq_arm arm) {
+  std::atomic_ref(header()->arm).store(arm, std::memory_order_seq_cst);
+}
+
+AppQp::AppQp(dataplane::Session& session, const dataplane::QueuePairConfig& config)
+    : session_(session) {
+  auto created = Take(session.CreateQueuePair(config));
+  qp_ = created.queue_pair;
+  layout_ = qp_->layout();
+  memory_ = Mapping(created.memory.get(), layout_.memory_size);
+  doorbells_ = Mapping(session.doorbell_fd(), session.doorbell_bytes());
+}
+
+roci_abi_queue* AppQp::send_queue() const {
+  return reinterpret_cast<roci_abi_queue*>(memory_.data() + layout_.send_queue_offset);
+}
+roci_abi_queue* AppQp::recv_queue() const {
+  return reinterpret_cast<roci_abi_queue*>(memory_.data() + layout_.recv_queue_offset);
+}
+std::byte* AppQp::SendSlot(uint32_t index) const {
+  return memory_.data() + layout_.send_slots_offset +
+         size_t{index & (layout_.send_capacity - 1)} * layout_.send_stride;
+}
+
+void AppQp::Post(const SendRequest& request) {
+  roci_abi_send_wqe head = request.head;
+  std::byte* slot = SendSlot(send_producer_++);
+  if ((head.flags & ROCI_ABI_SEND_INLINE) != 0) {
+    head.inline_length = static_cast<uint32_t>(request.inline_data.size());
+    std::memcpy(slot + sizeof(head), request.inline_data.data(), request.inline_data.size());
+  } else {
+    head.num_sge = static_cast<uint8_t>(request.sges.size());
+    std::memcpy(slot + sizeof(head), request.sges.data(),
+                request.sges.size() * sizeof(roci_abi_sge));
+  }
+  std::memcpy(slot, &head, sizeof(head));
+}
+
+void AppQp::PostRecv(uint64_t wr_id, const std::vector<roci_abi_sge>& sges) {
+  std::byte* slot = memory_.data() + layout_.recv_slots_offset +
+                    size_t{recv_producer_++ & (layout_.recv_capacity - 1)} * layout_.recv_stride;
+  const roci_abi_recv_wqe head{wr_id, static_cast<uint32_t>(sges.size()), 0};
+  std::memcpy(slot, &head, sizeof(head));
+  std::memcpy(slot + sizeof(head), sges.data(), sges.size() * sizeof(roci_abi_sge));
+}
+
+void AppQp::Publish(roci_abi_queue* queue, uint32_t producer) {
+  std::atomic_ref(queue->producer).exchange(producer, std::memory_order_seq_cst);
+  if (std::atomic_ref(queue->armed).load(std::memory_order_relaxed) == 0) return;
+  auto* page = reinterpret_cast<roci_abi_doorbells*>(doorbells_.data());
+  const uint32_t handle = qp_->handle();
+  const auto set = [](uint64_t& word, uint32_t bit) {
+    std::atomic_ref(word).fetch_or(uint64_t{1} << bit, std::memory_order_seq_cst);
+  };
+  set(page->level0[handle >> 6], handle & 63);
+  set(page->level1[handle >> 12], (handle >> 6) & 63);
+  set(page->level2, handle >> 12);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (std::atomic_ref(page->sleeping).load(std::memory_order_relaxed) != 0) {
+    const uint64_t one = 1;
+    Check(write(session_.wake_fd(), &one, sizeof(one)) == sizeof(one), "wake");
+  }
+}
+
+void AppQp::Ring() {
+  if (recv_producer_ != recv_queue()->producer) Publish(recv_queue(), recv_producer_);
+  if (send_producer_ != send_queue()->producer) Publish(send_queue(), send_producer_);
+}
+
+Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config& config) {
+  int error = 0;
+  app_ = memory::AppMemory::Open(getpid(), -1, &error);
+  Check(app_ != nullptr, "own process");
+  const auto number = static_cast<uint8_t>(config.number);
+  dataplane::DeviceConfig device;
+  device.name = "test" + std::to_string(config.number);
+  device.wire = config.devargs.empty() ? wire : nullptr;
+  device.devargs = config.devargs;
+  if (config.devargs.empty()) device.mac = roce::Mac{{0x02, 0, 0, 0, 0, number}};
+  device_ = Take(dataplane::Device::Create(dataplane, device));
+  gid_ = roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, number}});
+  int pipe_ends[2];
+  Check(pipe2(pipe_ends, O_NONBLOCK | O_CLOEXEC) == 0, "pipe");
+  async_read_ = dataplane::Fd(pipe_ends[0]);
+  dataplane::SessionConfig session;
+  session.app = app_.get();
+  session.async_pipe = dataplane::Fd(pipe_ends[1]);
+  session_ =
+      Take(dataplane::Session::Create(*device_, dataplane.lcore(config.lcore), std::move(session)));
+  RegisterMemory(config);
+}
+
+void Node::RegisterMemory(const Config& config) {
+  memory_bytes_ = config.memory_bytes;
+  auto shared = Take(dataplane::SharedMemory::Create("test-memory", memory_bytes_));
+  dataplane::Fd fd = shared.TakeFd();
+  void* data = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  Check(data != MAP_FAILED, "memory");
+  memory_ = static_cast<std::byte*>(data);
+  memory::Translation translation;
+  translation.va = translation.iova = va();
+  translation.length = memory_bytes_;
+  if (!config.process_vm) {
+    int error = 0;
+    auto mapping = memory::MappedFile::Map(fd.get(), 0, memory_bytes_, true, &error);
+    Check(mapping != nullptr, "mapping");
+    translation.extents.push_back({va(), memory_bytes_, mapping, 0});
+  }
+  const auto status = session_->lcore().Call([&] {
+    return session_->keys().Register(kPd, static_cast<memory::Access>(kLocalAndRemote), translation,
+                                     &key_);
+  });
+  Check(status == memory::MemoryStatus::kOk, "registration");
+}
+
+Node::~Node() {
+  session_.reset();
+  device_.reset();
+  munmap(memory_, memory_bytes_);
+}
+
+roce::Path PathTo(Node& node, Node& peer, uint32_t flow) {
+  roce::Path path;
+  path.src_mac = node.device().mac();
+  path.dst_mac = peer.device().mac();
+  path.src_gid = node.gid();
+  path.dst_gid = peer.gid();
+  path.udp_src_port = static_cast<uint16_t>(0xC000 | (flow & 0x3FFF));
+  return path;
+}
+
+namespace {
+
+roce::ModifyResult Modify(Node& node, AppQp& qp, const roce::QpAttributes& attributes,
+                          uint32_t mask, const roce::Path* path = nullptr) {
+  return node.session().ModifyQueuePair(qp.qp(), attributes, mask, path, {});
+}
+
+}  // namespace
+
+roce::ModifyResult Connect(Node& node, AppQp& qp, Node& peer, roce::Qpn peer_qpn,
+                           const ConnectOptions& options) {
+  const bool rc = qp.qp().type() == roce::QpType::kRc;
+  roce::QpAttributes attributes;
+  attributes.port = 1;
+  attributes.access_flags = kLocalAndRemote;
+  attributes.path_mtu = options.mtu;
+  attributes.rq_psn = roce::Psn(options.first_psn);
+  attributes.sq_psn = roce::Psn(options.first_psn);
+  attributes.dest_qpn = peer_qpn;
+  attributes.timeout = options.timeout;
+  attributes.retry_count = options.retry_count;
+  attributes.rnr_retry = options.rnr_retry;
+  attributes.min_rnr_timer = 1;
+  attributes.max_rd_atomic = options.max_rd_atomic;
+  attributes.max_dest_rd_atomic = options.max_rd_atomic;
+  attributes.state = roce::QpState::kInit;
+  auto result =
+      Modify(node, qp, attributes,
+             roce::kAttrState | roce::kAttrPkeyIndex | roce::kAttrPort | roce::kAttrAccessFlags);
+  if (result != roce::ModifyResult::kOk) return result;
+  attributes.state = roce::QpState::kRtr;
+  const roce::Path path = PathTo(node, peer, peer_qpn.value());
+  result =
+      Modify(node, qp, attributes,
+             roce::kAttrState | roce::kAttrAddressVector | roce::kAttrPathMtu | roce::kAttrDestQpn |
+                 roce::kAttrRqPsn | (rc ? roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer : 0),
+             &path);
+  if (result != roce::ModifyResult::kOk) return result;
+  attributes.state = roce::QpState::kRts;
+  return Modify(node, qp, attributes,
+                roce::kAttrState | roce::kAttrSqPsn |
+                    (rc ? roce::kAttrTimeout | roce::kAttrRetryCount | roce::kAttrRnrRetry |
+                              roce::kAttrMaxRdAtomic
+                        : 0));
+}
+
+roce::ModifyResult ConnectUd(Node& node, AppQp& qp) {
+  roce::QpAttributes attributes;
+  attributes.port = 1;
+  attributes.qkey = 0x1234;
+  attributes.state = roce::QpState::kInit;
+  auto result = Modify(node, qp, attributes,
+                       roce::kAttrState | roce::kAttrPkeyIndex | roce::kAttrPort | roce::kAttrQkey);
+  if (result != roce::ModifyResult::kOk) return result;
+  attributes.state = roce::QpState::kRtr;
+  result = Modify(node, qp, attributes, roce::kAttrState);
+  if (result != roce::ModifyResult::kOk) return result;
+  attributes.state = roce::QpState::kRts;
+  return Modify(node, qp, attributes, roce::kAttrState | roce::kAttrSqPsn);
+}
+
+roce::ModifyResult MoveTo(Node& node, AppQp& qp, roce::QpState state) {
+  roce::QpAttributes attributes;
+  attributes.state = state;
+  return Modify(node, qp, attributes, roce::kAttrState);
+}
+
+}  // namespace roci::testing

@@ -1,0 +1,154 @@
+// A program's side of the rings, as small as it can be: what the provider plugin does, without
+// libibverbs. For tests and benchmarks that run in one process with the dataplane.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "dataplane/dataplane.h"
+#include "dataplane/device.h"
+#include "dataplane/queue_pair.h"
+#include "dataplane/session.h"
+#include "dataplane/wire.h"
+#include "memory/app_memory.h"
+
+namespace roci::testing {
+
+// A second mapping of a descriptor, as an app has it.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(int fd, size_t size);
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+class AppCq {
+ public:
+  AppCq(dataplane::Session& session, uint32_t entries, int channel = -1, uint64_t user_handle = 0);
+  bool Poll(roci_abi_cqe* out);
+  // Polls until an entry comes; false after `timeout_ms`.
+  bool Wait(roci_abi_cqe* out, int timeout_ms = 5000);
+  void Arm(roci_abi_cq_arm arm);
+  uint32_t consumed() const { return consumer_; }
+  roci_abi_cq* header() const { return reinterpret_cast<roci_abi_cq*>(memory_.data()); }
+  // After ResizeCompletionQueue.
+  void Switch(dataplane::Fd fd);
+  dataplane::CompletionQueue* cq() const { return cq_; }
+
+ private:
+  dataplane::CompletionQueue* cq_;
+  Mapping memory_;
+  uint32_t capacity_;
+  uint32_t shift_;
+  uint32_t consumer_ = 0;
+};
+
+// A work request of a send queue.
+struct SendRequest {
+  roci_abi_send_wqe head{};
+  std::vector<roci_abi_sge> sges;
+  std::vector<std::byte> inline_data;
+};
+
+class AppQp {
+ public:
+  AppQp(dataplane::Session& session, const dataplane::QueuePairConfig& config);
+
+  // Writes the entry; the daemon sees it after Ring.
+  void Post(const SendRequest& request);
+  // The same without allocation: head and one element.
+  void Post(const roci_abi_send_wqe& head, const roci_abi_sge& sge) {
+    std::byte* slot = SendSlot(send_producer_++);
+    std::memcpy(slot, &head, sizeof(head));
+    std::memcpy(slot + sizeof(head), &sge, sizeof(sge));
+  }
+  void PostRecv(uint64_t wr_id, const std::vector<roci_abi_sge>& sges);
+  // Publishes what was posted and rings if the daemon asked for it.
+  void Ring();
+  // To RESET: indices start again.
+  void Forget() { send_producer_ = recv_producer_ = 0; }
+  void set_send_producer(uint32_t value) { send_producer_ = value; }
+  uint32_t send_producer() const { return send_producer_; }
+
+  dataplane::QueuePair& qp() { return *qp_; }
+  roci_abi_queue* send_queue() const;
+  roci_abi_queue* recv_queue() const;
+  std::byte* SendSlot(uint32_t index) const;
+
+ private:
+  void Publish(roci_abi_queue* queue, uint32_t producer);
+
+  dataplane::Session& session_;
+  dataplane::QueuePair* qp_;
+  dataplane::QueueLayout layout_;
+  Mapping memory_;
+  Mapping doorbells_;
+  uint32_t send_producer_ = 0;
+  uint32_t recv_producer_ = 0;
+};
+
+// One device, one session on it, one region of memory.
+class Node {
+ public:
+  struct Config {
+    uint32_t number = 1;  // 1..254: in the MAC and the IP address
+    uint32_t lcore = 0;   // of the session
+    size_t memory_bytes = 1 << 20;
+    bool process_vm = false;  // reach the memory through system calls
+    std::string devargs;      // instead of the wire
+  };
+  Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config& config);
+  ~Node();
+
+  dataplane::Device& device() { return *device_; }
+  dataplane::Session& session() { return *session_; }
+  std::byte* memory() const { return memory_; }
+  uint32_t key() const { return key_; }
+  uint64_t va(size_t offset = 0) const { return reinterpret_cast<uint64_t>(memory_) + offset; }
+  roci_abi_sge Sge(size_t offset, uint32_t length) const { return {va(offset), length, key_}; }
+  int async_pipe() const { return async_read_.get(); }
+  roce::Gid gid() const { return gid_; }
+  static constexpr uint32_t kPd = 7;
+
+ private:
+  void RegisterMemory(const Config& config);
+
+  std::unique_ptr<memory::AppMemory> app_;
+  std::unique_ptr<dataplane::Device> device_;
+  std::unique_ptr<dataplane::Session> session_;
+  dataplane::Fd async_read_;
+  std::byte* memory_ = nullptr;
+  size_t memory_bytes_ = 0;
+  uint32_t key_ = 0;
+  roce::Gid gid_;
+};
+
+struct ConnectOptions {
+  roce::PathMtu mtu = roce::PathMtu::k4096;
+  uint8_t timeout = 14;
+  uint8_t retry_count = 7;
+  uint8_t rnr_retry = 7;
+  uint8_t max_rd_atomic = 16;
+  uint32_t first_psn = 0xFFFFF0;  // wraps soon
+};
+
+// INIT, RTR, RTS of one side. `peer` must be told of the same.
+roce::ModifyResult Connect(Node& node, AppQp& qp, Node& peer, roce::Qpn peer_qpn,
+                           const ConnectOptions& options = {});
+// To RTS without a peer, with Q_Key 0x1234.
+roce::ModifyResult ConnectUd(Node& node, AppQp& qp);
+roce::ModifyResult MoveTo(Node& node, AppQp& qp, roce::QpState state);
+roce::Path PathTo(Node& node, Node& peer, uint32_t flow = 0);
+
+}  // namespace roci::testing

@@ -1,0 +1,409 @@
+// Whole messages between two devices on a wire: programs' rings in, programs' memory and completion
+// queues out.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+
+#include "tests/unit/dataplane/environment.h"
+#include "tests/unit/dataplane/ring_app.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::testing {
+namespace {
+
+using dataplane::Wire;
+
+struct Layout {
+  uint32_t lcore_a = 0;
+  uint32_t lcore_b = 0;
+  bool process_vm = false;
+};
+
+// Two nodes; on one lcore or on two; memory mapped or behind process_vm.
+class Traffic : public ::testing::TestWithParam<Layout> {
+ protected:
+  Traffic()
+      : wire_(TestDataplane()),
+        a_(TestDataplane(), &wire_, NodeConfig(1, GetParam().lcore_a)),
+        b_(TestDataplane(), &wire_, NodeConfig(2, GetParam().lcore_b)),
+        a_cq_(a_.session(), 1024),
+        b_cq_(b_.session(), 1024) {}
+
+  static Node::Config NodeConfig(uint32_t number, uint32_t lcore) {
+    Node::Config config;
+    config.number = number;
+    config.lcore = lcore;
+    config.process_vm = GetParam().process_vm;
+    return config;
+  }
+
+  static dataplane::QueuePairConfig QpConfig(AppCq& cq, roce::QpType type) {
+    dataplane::QueuePairConfig config;
+    config.type = type;
+    config.pd = Node::kPd;
+    config.send_cq = cq.cq();
+    config.recv_cq = cq.cq();
+    config.user_handle = 0xABC;
+    config.max_send_wr = 64;
+    config.max_recv_wr = 64;
+    config.max_send_sge = 4;
+    config.max_recv_sge = 4;
+    config.max_inline = 128;
+    return config;
+  }
+
+  struct Pair {
+    AppQp a;
+    AppQp b;
+  };
+  std::unique_ptr<Pair> MakePair(roce::QpType type, const ConnectOptions& options = {}) {
+    std::unique_ptr<Pair> pair(new Pair{AppQp(a_.session(), QpConfig(a_cq_, type)),
+                                        AppQp(b_.session(), QpConfig(b_cq_, type))});
+    EXPECT_EQ(Connect(a_, pair->a, b_, pair->b.qp().qpn(), options), roce::ModifyResult::kOk);
+    EXPECT_EQ(Connect(b_, pair->b, a_, pair->a.qp().qpn(), options), roce::ModifyResult::kOk);
+    return pair;
+  }
+
+  static SendRequest Request(roci_abi_send_opcode opcode, uint64_t wr_id,
+                             std::vector<roci_abi_sge> sges) {
+    SendRequest request;
+    request.head.opcode = static_cast<uint8_t>(opcode);
+    request.head.flags = ROCI_ABI_SEND_SIGNALED;
+    request.head.wr_id = wr_id;
+    request.sges = std::move(sges);
+    return request;
+  }
+  SendRequest ToB(SendRequest request, size_t offset) const {
+    request.head.remote_va = b_.va(offset);
+    request.head.rkey = b_.key();
+    return request;
+  }
+  void Fill(Node& node, size_t offset, size_t length, uint32_t seed) {
+    std::mt19937 random(seed);
+    for (size_t i = 0; i < length; ++i)
+      node.memory()[offset + i] = static_cast<std::byte>(random());
+  }
+  // Posts, waits for the completion, expects it to be good.
+  void Complete(AppQp& qp, const SendRequest& request) {
+    qp.Post(request);
+    qp.Ring();
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(a_cq_.Wait(&cqe));
+    EXPECT_EQ(cqe.status, 0u) << "opcode " << int{request.head.opcode};
+    EXPECT_EQ(cqe.wr_id, request.head.wr_id);
+    EXPECT_NE(cqe.flags & ROCI_ABI_CQE_SEND, 0);
+  }
+
+  Wire wire_;
+  Node a_;
+  Node b_;
+  AppCq a_cq_;
+  AppCq b_cq_;
+};
+
+TEST_P(Traffic, WritesOfAllLengthsArrive) {
+  auto pair = MakePair(roce::QpType::kRc);
+  const uint32_t lengths[] = {0, 1, 2, 3, 4, 63, 64, 255, 4095, 4096, 4097, 8192, 65536, 300001};
+  uint64_t wr_id = 100;
+  for (const uint32_t length : lengths) {
+    SCOPED_TRACE(length);
+    Fill(a_, 0, length, length);
+    std::memset(b_.memory(), 0, 400000);
+    Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, wr_id++, {a_.Sge(0, length)}), 5));
+    EXPECT_EQ(std::memcmp(a_.memory(), b_.memory() + 5, length), 0);
+    EXPECT_EQ(b_.memory()[5 + length], std::byte{0});
+  }
+}
+
+TEST_P(Traffic, ReadsOfAllLengthsArrive) {
+  auto pair = MakePair(roce::QpType::kRc);
+  const uint32_t lengths[] = {1, 3, 64, 4096, 4097, 65536, 300001};
+  for (const uint32_t length : lengths) {
+    SCOPED_TRACE(length);
+    Fill(b_, 77, length, length);
+    std::memset(a_.memory(), 0, 400000);
+    Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_READ, length, {a_.Sge(3, length)}), 77));
+    EXPECT_EQ(std::memcmp(a_.memory() + 3, b_.memory() + 77, length), 0);
+    EXPECT_EQ(a_.memory()[3 + length], std::byte{0});
+  }
+}
+
+TEST_P(Traffic, SendsGatherAndScatter) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Fill(a_, 0, 20000, 1);
+  pair->b.PostRecv(55, {b_.Sge(0, 100), b_.Sge(1000, 7), b_.Sge(2000, 30000)});
+  pair->b.Ring();
+  Complete(pair->a, Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 9000), a_.Sge(10000, 5)}));
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, 0u);
+  EXPECT_EQ(cqe.wr_id, 55u);
+  EXPECT_EQ(cqe.byte_length, 9005u);
+  EXPECT_EQ(cqe.opcode, 128u);
+  EXPECT_EQ(cqe.flags & ROCI_ABI_CQE_SEND, 0);
+  EXPECT_EQ(std::memcmp(b_.memory(), a_.memory(), 100), 0);
+  EXPECT_EQ(std::memcmp(b_.memory() + 1000, a_.memory() + 100, 7), 0);
+  EXPECT_EQ(std::memcmp(b_.memory() + 2000, a_.memory() + 107, 9000 - 107), 0);
+  EXPECT_EQ(std::memcmp(b_.memory() + 2000 + 9000 - 107, a_.memory() + 10000, 5), 0);
+}
+
+TEST_P(Traffic, InlineDataAndImmediateArrive) {
+  auto pair = MakePair(roce::QpType::kRc);
+  pair->b.PostRecv(9, {});
+  pair->b.Ring();
+  SendRequest request = ToB(Request(ROCI_ABI_WR_RDMA_WRITE_WITH_IMM, 2, {}), 50);
+  request.head.flags |= ROCI_ABI_SEND_INLINE;
+  request.head.immediate = 0x11223344;
+  const char text[] = "carried in the ring";
+  request.inline_data.resize(sizeof(text));
+  std::memcpy(request.inline_data.data(), text, sizeof(text));
+  Complete(pair->a, request);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.opcode, 129u);
+  EXPECT_EQ(cqe.immediate, 0x11223344u);
+  EXPECT_EQ(cqe.byte_length, sizeof(text));
+  EXPECT_NE(cqe.flags & ROCI_ABI_CQE_WITH_IMM, 0);
+  EXPECT_STREQ(reinterpret_cast<const char*>(b_.memory() + 50), text);
+}
+
+TEST_P(Traffic, AtomicsReturnWhatWasThere) {
+  auto pair = MakePair(roce::QpType::kRc);
+  uint64_t value = 41;
+  std::memcpy(b_.memory() + 64, &value, 8);
+  SendRequest add = ToB(Request(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, 1, {a_.Sge(0, 8)}), 64);
+  add.head.u.atomic.compare_add = 1;
+  Complete(pair->a, add);
+  std::memcpy(&value, a_.memory(), 8);
+  EXPECT_EQ(value, 41u);
+  SendRequest swap = ToB(Request(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP, 2, {a_.Sge(0, 8)}), 64);
+  swap.head.u.atomic.compare_add = 42;
+  swap.head.u.atomic.swap = 7;
+  Complete(pair->a, swap);
+  std::memcpy(&value, a_.memory(), 8);
+  EXPECT_EQ(value, 42u);
+  std::memcpy(&value, b_.memory() + 64, 8);
+  EXPECT_EQ(value, 7u);
+}
+
+TEST_P(Traffic, UnreliableConnectedWorks) {
+  auto pair = MakePair(roce::QpType::kUc);
+  Fill(a_, 0, 10000, 3);
+  Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 10000)}), 0));
+  pair->b.PostRecv(1, {b_.Sge(20000, 100)});
+  pair->b.Ring();
+  Complete(pair->a, Request(ROCI_ABI_WR_SEND, 2, {a_.Sge(0, 50)}));
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.byte_length, 50u);
+  EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 10000), 0);
+}
+
+TEST_P(Traffic, DatagramsCarryTheirHeader) {
+  AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp to(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
+  ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
+  ASSERT_EQ(ConnectUd(b_, to), roce::ModifyResult::kOk);
+  const auto handle = a_.session().CreateAddressHandle(Node::kPd, PathTo(a_, b_));
+  ASSERT_TRUE(handle.ok());
+  Fill(a_, 0, 1000, 4);
+  to.PostRecv(8, {b_.Sge(0, 2000)});
+  to.Ring();
+  SendRequest request = Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 1000)});
+  request.head.u.ud.address_handle = *handle;
+  request.head.u.ud.remote_qpn = to.qp().qpn().value();
+  request.head.u.ud.remote_qkey = 0x1234;
+  Complete(from, request);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.byte_length, 1040u);
+  EXPECT_EQ(cqe.source_qpn, from.qp().qpn().value());
+  EXPECT_NE(cqe.flags & ROCI_ABI_CQE_GRH, 0);
+  EXPECT_EQ(b_.memory()[20], std::byte{0x45});
+  EXPECT_EQ(std::memcmp(b_.memory() + 40, a_.memory(), 1000), 0);
+}
+
+TEST_P(Traffic, MulticastReachesEveryMember) {
+  AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp first(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
+  AppQp second(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
+  ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
+  ASSERT_EQ(ConnectUd(b_, first), roce::ModifyResult::kOk);
+  ASSERT_EQ(ConnectUd(b_, second), roce::ModifyResult::kOk);
+  const roce::Gid group = roce::Gid::FromIpv4(roce::Ipv4{{239, 1, 2, 3}});
+  ASSERT_TRUE(b_.device().AttachMulticast(first.qp(), group).ok());
+  ASSERT_TRUE(b_.device().AttachMulticast(second.qp(), group).ok());
+  EXPECT_FALSE(b_.device().AttachMulticast(second.qp(), group).ok());
+  roce::Path path = PathTo(a_, b_);
+  path.dst_gid = group;
+  path.dst_mac = roce::Mac{{0x01, 0x00, 0x5E, 1, 2, 3}};
+  const auto handle = a_.session().CreateAddressHandle(Node::kPd, path);
+  ASSERT_TRUE(handle.ok());
+  first.PostRecv(1, {b_.Sge(0, 200)});
+  second.PostRecv(2, {b_.Sge(1000, 200)});
+  first.Ring();
+  second.Ring();
+  SendRequest request = Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 100)});
+  request.head.u.ud = {*handle, 0xFFFFFF, 0x1234, {}};
+  Complete(from, request);
+  roci_abi_cqe cqe;
+  uint64_t seen = 0;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(b_cq_.Wait(&cqe));
+    seen += cqe.wr_id;
+  }
+  EXPECT_EQ(seen, 3u);
+  ASSERT_TRUE(b_.device().DetachMulticast(first.qp(), group).ok());
+  EXPECT_FALSE(b_.device().DetachMulticast(first.qp(), group).ok());
+}
+
+TEST_P(Traffic, WrongRemoteKeyEndsInAnError) {
+  auto pair = MakePair(roce::QpType::kRc);
+  SendRequest request = ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0);
+  request.head.rkey ^= 0x100;
+  pair->a.Post(request);
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRemoteAccessError));
+  // What is posted to a QP in ERR comes back flushed, sends and receives.
+  pair->a.Post(Request(ROCI_ABI_WR_SEND, 2, {a_.Sge(0, 64)}));
+  pair->a.PostRecv(3, {a_.Sge(0, 64)});
+  pair->a.Ring();
+  uint64_t seen = 0;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(a_cq_.Wait(&cqe));
+    EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kWorkRequestFlushed));
+    seen += cqe.wr_id;
+  }
+  EXPECT_EQ(seen, 5u);
+}
+
+TEST_P(Traffic, WrongLocalKeyEndsInAnErrorAndTheQpCanBeUsedAgain) {
+  auto pair = MakePair(roce::QpType::kRc);
+  SendRequest request = ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0);
+  request.sges[0].lkey ^= 0x100;
+  pair->a.Post(request);
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError));
+  ASSERT_EQ(MoveTo(a_, pair->a, roce::QpState::kReset), roce::ModifyResult::kOk);
+  ASSERT_EQ(MoveTo(b_, pair->b, roce::QpState::kReset), roce::ModifyResult::kOk);
+  pair->a.Forget();
+  pair->b.Forget();
+  ASSERT_EQ(Connect(a_, pair->a, b_, pair->b.qp().qpn()), roce::ModifyResult::kOk);
+  ASSERT_EQ(Connect(b_, pair->b, a_, pair->a.qp().qpn()), roce::ModifyResult::kOk);
+  Fill(a_, 0, 64, 9);
+  Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
+  EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 64), 0);
+}
+
+TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
+  auto victim = MakePair(roce::QpType::kRc);
+  auto other = MakePair(roce::QpType::kRc);
+  victim->a.set_send_producer(1'000'000);
+  victim->a.Ring();
+  roci_abi_async_event event{};
+  for (int i = 0; i < 5000 && read(a_.async_pipe(), &event, sizeof(event)) < 0; ++i) usleep(1000);
+  EXPECT_EQ(event.element, 0xABCu);
+  EXPECT_EQ(event.type, 1u);  // IBV_EVENT_QP_FATAL
+  EXPECT_EQ(victim->a.qp().async_events(), 1u);
+  EXPECT_EQ(a_.session().InspectQueuePair(victim->a.qp()).state, roce::QpState::kErr);
+  Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
+}
+
+TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
+  Mapping page(a_.session().doorbell_fd(), a_.session().doorbell_bytes());
+  const auto before = a_.session().lcore().Snapshot().bad_doorbells;
+  std::memset(page.data() + 64, 0xFF, sizeof(roci_abi_doorbells) - 64);
+  auto pair = MakePair(roce::QpType::kRc);
+  Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
+  for (int i = 0; i < 5000 && a_.session().lcore().Snapshot().bad_doorbells - before < 65000; ++i) {
+    usleep(1000);
+  }
+  EXPECT_GE(a_.session().lcore().Snapshot().bad_doorbells - before, 65000u);
+}
+
+TEST_P(Traffic, CompletionEventsComeOncePerArming) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+  AppCq cq(b_.session(), 16, ends[1], 0x77);
+  AppQp a(a_.session(), QpConfig(a_cq_, roce::QpType::kRc));
+  AppQp b(b_.session(), QpConfig(cq, roce::QpType::kRc));
+  ASSERT_EQ(Connect(a_, a, b_, b.qp().qpn()), roce::ModifyResult::kOk);
+  ASSERT_EQ(Connect(b_, b, a_, a.qp().qpn()), roce::ModifyResult::kOk);
+  for (uint64_t i = 0; i < 6; ++i) b.PostRecv(i, {b_.Sge(0, 64)});
+  b.Ring();
+  roci_abi_cqe cqe;
+  uint64_t handle = 0;
+  const auto send = [&](bool solicited) {
+    SendRequest request = Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 8)});
+    if (solicited) request.head.flags |= ROCI_ABI_SEND_SOLICITED;
+    Complete(a, request);
+    ASSERT_TRUE(cq.Wait(&cqe));
+  };
+  const auto event_comes = [&] {
+    for (int i = 0; i < 100; ++i) {
+      if (read(ends[0], &handle, sizeof(handle)) == sizeof(handle)) return true;
+      usleep(1000);
+    }
+    return false;
+  };
+  send(false);
+  EXPECT_FALSE(event_comes());
+  cq.Arm(ROCI_ABI_CQ_ARM_ANY);
+  send(false);
+  EXPECT_TRUE(event_comes());
+  EXPECT_EQ(handle, 0x77u);
+  send(false);
+  EXPECT_FALSE(event_comes());
+  cq.Arm(ROCI_ABI_CQ_ARM_SOLICITED);
+  send(false);
+  EXPECT_FALSE(event_comes());
+  send(true);
+  EXPECT_TRUE(event_comes());
+  EXPECT_EQ(cq.cq()->comp_events(), 2u);
+  b_.session().DestroyQueuePair(b.qp());
+  EXPECT_TRUE(b_.session().DestroyCompletionQueue(*cq.cq()).ok());
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_P(Traffic, ReceiverNotReadyIsRetried) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Fill(a_, 0, 3000, 5);
+  pair->a.Post(Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 3000)}));
+  pair->a.Ring();
+  usleep(20000);
+  pair->b.PostRecv(2, {b_.Sge(0, 4000)});
+  pair->b.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, 0u);
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 3000), 0);
+}
+
+TEST_P(Traffic, ADeadPeerIsNoticed) {
+  ConnectOptions options;
+  options.timeout = 8;  // 1 ms
+  options.retry_count = 2;
+  auto pair = MakePair(roce::QpType::kRc, options);
+  ASSERT_EQ(MoveTo(b_, pair->b, roce::QpState::kReset), roce::ModifyResult::kOk);
+  pair->a.Post(Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 100)}));
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRetryExceeded));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Traffic,
+                         ::testing::Values(Layout{0, 0, false}, Layout{0, 1, false},
+                                           Layout{0, 0, true}, Layout{1, 0, true}));
+
+}  // namespace
+}  // namespace roci::testing
