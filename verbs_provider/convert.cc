@@ -42,8 +42,7 @@ struct State {
   bool initialized;
   ConvertHook hook;
   int device;  // /dev/userfaultfd; -1: none
-  bool use_device;
-  int file;  // see SwapTools; -1: none yet
+  int file;    // see SwapTools; -1: none yet
   uint64_t file_device;
   uint64_t file_inode;
   Ability ability;
@@ -56,7 +55,6 @@ pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 constinit State g_state = {.initialized = false,
                            .hook = {},
                            .device = -1,
-                           .use_device = false,
                            .file = -1,
                            .file_device = 0,
                            .file_inode = 0,
@@ -87,7 +85,7 @@ int ProtectionOf(const MapsLine& line) {
   return (line.readable ? PROT_READ : 0) | (line.writable ? PROT_WRITE : 0);
 }
 
-SwapTools Tools() { return {g_state.use_device ? g_state.device : -1, g_state.file}; }
+SwapTools Tools() { return {g_state.device, g_state.file}; }
 
 // ---- The file -------------------------------------------------------------------------------
 
@@ -160,20 +158,14 @@ bool TryOut() {
   return works;
 }
 
-bool TryEveryWay() {
-  if (sysconf(_SC_PAGESIZE) != static_cast<long>(kPageSize)) return false;
-  g_state.use_device = false;
-  if (TryOut()) return true;
-  if (g_state.device < 0) g_state.device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-  if (g_state.device < 0) return false;
-  g_state.use_device = true;
-  return TryOut();
-}
-
 bool CanConvertLocked() {
   if (!HaveFile()) return false;
   if (g_state.ability == Ability::kUnknown) {
-    g_state.ability = TryEveryWay() ? Ability::kYes : Ability::kNo;
+    // Opened even where userfaultfd(2) is permitted: the program may give up its rights and must
+    // still be able to convert back.
+    if (g_state.device < 0) g_state.device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+    const bool can = sysconf(_SC_PAGESIZE) == static_cast<long>(kPageSize) && TryOut();
+    g_state.ability = can ? Ability::kYes : Ability::kNo;
   }
   return g_state.ability == Ability::kYes;
 }
@@ -236,7 +228,9 @@ bool Convert(Range pages) {
       continue;
     }
     uint64_t done = part.begin;
-    SwapToFile(part.begin, part.end, ProtectionOf(line), tools, &done);
+    const int error = SwapToFile(part.begin, part.end, ProtectionOf(line), tools, &done);
+    // The program has given up rights since they were tried.
+    if (error == EPERM) g_state.ability = Ability::kUnknown;
     any = any || done != part.begin;
   }
   return any;

@@ -90,9 +90,10 @@ class RawFd {
 // Not UFFD_USER_MODE_ONLY: system calls that touch the range must wait too.
 long NewUserfaultfd(int device) {
   const long flags = O_CLOEXEC | O_NONBLOCK;
-  const long fd = device >= 0
-                      ? RawSyscall(SYS_ioctl, device, static_cast<long>(USERFAULTFD_IOC_NEW), flags)
-                      : RawSyscall(SYS_userfaultfd, flags);
+  long fd = RawSyscall(SYS_userfaultfd, flags);
+  if (RawFailed(fd) && device >= 0) {
+    fd = RawSyscall(SYS_ioctl, device, static_cast<long>(USERFAULTFD_IOC_NEW), flags);
+  }
   if (RawFailed(fd)) return fd;
   uffdio_api api{UFFD_API, 0, 0};
   const long agreed =

@@ -8,7 +8,7 @@ namespace roci::provider {
 
 /// Descriptors that the moves need; owned by convert.cc.
 struct SwapTools {
-  /// /dev/userfaultfd, or -1 to call userfaultfd(2).
+  /// /dev/userfaultfd, used where userfaultfd(2) is not permitted; -1: none.
   int userfaultfd_device;
   /// Sparse sealed memfd, as large as the address space: the page at address A belongs at file
   /// offset A. So one descriptor serves every range, and neighbours merge into one mapping.
