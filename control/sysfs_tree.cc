@@ -309,14 +309,14 @@ absl::Status SysfsTree::RemoveDevice(std::string_view name) {
   return status;
 }
 
-absl::Status SysfsTree::Replace(Device& device, SysfsFiles files) {
+absl::Status SysfsTree::Replace(Device& device, const SysfsFiles& files) {
   absl::Status result;
-  for (auto& [path, content] : files) {
+  for (const auto& [path, content] : files) {
     auto [current, is_new] = device.files.try_emplace(path);
     if (!is_new && current->second == content) continue;
     const absl::Status status = WriteFile(Join(device.directory, path), content);
     result.Update(status);
-    if (status.ok()) current->second = std::move(content);
+    if (status.ok()) current->second = content;
   }
   return result;
 }
@@ -360,7 +360,7 @@ absl::Status SysfsTree::SetPortState(std::string_view name, SysfsPortState state
     for (auto& [path, content] : RenderNetdev(description)) {
       files[Join(netdev, path)] = std::move(content);
     }
-    status.Update(Replace(**device, std::move(files)));
+    status.Update(Replace(**device, files));
   }
   return status;
 }
@@ -399,7 +399,7 @@ absl::Status SysfsTree::SetCounters(std::string_view name, CounterGroup group,
     }
     files[std::move(path)] = absl::StrCat(counter.value, "\n");
   }
-  status.Update(Replace(**device, std::move(files)));
+  status.Update(Replace(**device, files));
   return status;
 }
 

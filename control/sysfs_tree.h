@@ -41,13 +41,13 @@ class SysfsTree {
   SysfsTree& operator=(const SysfsTree&) = delete;
 
   // Shows a device, complete at once. Returns N of its uverbsN.
-  absl::StatusOr<int> AddDevice(const DeviceDescription& device);
+  absl::StatusOr<int> AddDevice(const DeviceDescription& description);
   absl::Status RemoveDevice(std::string_view name);
 
   // Updates write only what changed. NotFound for an unknown device.
   absl::Status SetGids(std::string_view name, absl::Span<const GidDescription> gids);
   absl::Status SetPortState(std::string_view name, SysfsPortState state, uint64_t rate_mbps);
-  absl::Status SetNodeDescription(std::string_view name, std::string_view description);
+  absl::Status SetNodeDescription(std::string_view name, std::string_view text);
   // NotFound for a counter that the device was not described with; the others are written still.
   absl::Status SetCounters(std::string_view name, CounterGroup group,
                            absl::Span<const CounterValue> values);
@@ -69,7 +69,7 @@ class SysfsTree {
   static std::string StandInDevice();
 
   // Writes those of `files` (relative to the device's directory) that are not so already.
-  absl::Status Replace(Device& device, SysfsFiles files);
+  absl::Status Replace(Device& device, const SysfsFiles& files);
   // The file at `path` is either the old one or the new one for whoever opens it.
   absl::Status WriteFile(const std::string& path, std::string_view content);
 

@@ -60,7 +60,7 @@ inline std::string RuntimeDir(const char* option, RuntimeDirUse use) {
   if (::geteuid() == 0) return kSystemRuntimeDir;
   const char* xdg = ::secure_getenv("XDG_RUNTIME_DIR");
   const bool has_xdg = xdg != nullptr && *xdg == '/';
-  const std::string own =
+  std::string own =
       has_xdg ? std::string(xdg) + "/roci" : "/tmp/roci-" + std::to_string(::geteuid());
   if (use == RuntimeDirUse::kServe) return own;
   using runtime_dir_internal::HasSocket;
