@@ -1,0 +1,242 @@
+// Speed of the dataplane alone: one lcore drives both ends of a wire, this thread plays the program
+// (posts to the rings, polls the completion queue). Prints messages/s, Gb/s and cycles per stage.
+//
+//   dataplane_bench [write|read|send] [size] [queue pairs] [milliseconds] [depth per queue pair]
+//   dataplane_bench lat [size]
+//
+// Environment: THREADS=2 gives the lcore a thread of its own (needs two idle processors; SPIN=1: it
+// never yields). Otherwise program and lcore take turns on one thread and processor time counts,
+// which other load disturbs little. PROFILE=1 times the stages. PROCESS_VM=1 maps no memory.
+#include <rte_cycles.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dataplane/lcore.h"
+#include "dataplane/worker.h"
+#include "tests/unit/dataplane/ring_app.h"
+
+namespace {
+
+using namespace roci;
+using testing::AppCq;
+using testing::AppQp;
+using testing::Node;
+
+// Null: the lcore runs on a thread of its own.
+dataplane::Worker* g_inline_worker = nullptr;
+
+void GiveTurn() {
+  if (g_inline_worker != nullptr) {
+    g_inline_worker->RunOnce();
+  } else {
+    __builtin_ia32_pause();
+  }
+}
+
+double Seconds() {
+  timespec now;
+  clock_gettime(g_inline_worker != nullptr ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+struct Options {
+  std::string mode = "write";
+  uint32_t size = 64;
+  uint32_t queue_pairs = 1;
+  uint32_t milliseconds = 1000;
+  uint32_t depth = 128;
+};
+
+dataplane::QueuePairConfig QpConfig(AppCq& cq, uint32_t depth) {
+  dataplane::QueuePairConfig config;
+  config.pd = Node::kPd;
+  config.send_cq = cq.cq();
+  config.recv_cq = cq.cq();
+  config.max_send_wr = depth;
+  config.max_recv_wr = 256;
+  config.max_inline = 64;
+  return config;
+}
+
+struct Pairs {
+  std::vector<std::unique_ptr<AppQp>> a;
+  std::vector<std::unique_ptr<AppQp>> b;
+};
+
+Pairs MakePairs(Node& a, Node& b, AppCq& a_cq, AppCq& b_cq, const Options& options) {
+  Pairs pairs;
+  for (uint32_t i = 0; i < options.queue_pairs; ++i) {
+    pairs.a.push_back(std::make_unique<AppQp>(a.session(), QpConfig(a_cq, options.depth)));
+    pairs.b.push_back(std::make_unique<AppQp>(b.session(), QpConfig(b_cq, options.depth)));
+    Connect(a, *pairs.a[i], b, pairs.b[i]->qp().qpn());
+    Connect(b, *pairs.b[i], a, pairs.a[i]->qp().qpn());
+  }
+  return pairs;
+}
+
+roci_abi_send_wqe Head(const Options& options, Node& b) {
+  roci_abi_send_wqe head{};
+  head.opcode = options.mode == "read"   ? ROCI_ABI_WR_RDMA_READ
+                : options.mode == "send" ? ROCI_ABI_WR_SEND
+                                         : ROCI_ABI_WR_RDMA_WRITE;
+  head.num_sge = 1;
+  head.rkey = b.key();
+  head.remote_va = b.va();
+  return head;
+}
+
+constexpr uint32_t kBatch = 16;
+
+// Keeps `depth` requests per queue pair outstanding; every sixteenth is signalled.
+uint64_t Throughput(const Options& options, Node& a, Node& b, AppCq& a_cq, AppCq& b_cq,
+                    Pairs& pairs) {
+  const uint32_t batch = std::min(kBatch, options.depth);
+  std::vector<uint32_t> free(options.queue_pairs, options.depth);
+  std::vector<uint32_t> by_handle(65536);
+  for (uint32_t i = 0; i < options.queue_pairs; ++i) by_handle[pairs.a[i]->qp().handle()] = i;
+  roci_abi_send_wqe head = Head(options, b);
+  const bool receives = options.mode == "send";
+  if (receives) {
+    for (auto& qp : pairs.b) {
+      for (int i = 0; i < 256; ++i) qp->PostRecv(0, {b.Sge(0, options.size)});
+      qp->Ring();
+    }
+  }
+  uint64_t done = 0;
+  uint32_t turn = 0;
+  const double end = Seconds() + options.milliseconds * 1e-3;
+  for (uint64_t round = 0; (round & 255) != 0 || Seconds() < end; ++round) {
+    for (uint32_t visit = 0; visit < std::min(options.queue_pairs, 64u); ++visit) {
+      const uint32_t i = turn++ % options.queue_pairs;
+      if (free[i] < batch) continue;
+      for (uint32_t n = 1; n <= batch; ++n) {
+        head.flags = n == batch ? ROCI_ABI_SEND_SIGNALED : 0;
+        pairs.a[i]->Post(head, a.Sge(size_t{n} * options.size % 65536, options.size));
+      }
+      free[i] -= batch;
+      pairs.a[i]->Ring();
+    }
+    roci_abi_cqe cqe;
+    bool idle = true;
+    for (int n = 0; n < 64 && a_cq.Poll(&cqe); ++n) {
+      if (cqe.status != 0) {
+        std::printf("completion status %u\n", cqe.status);
+        std::exit(1);
+      }
+      free[by_handle[cqe.qp_handle]] += batch;
+      done += batch;
+      idle = false;
+    }
+    for (int n = 0; receives && n < 256 && b_cq.Poll(&cqe); ++n) {
+      pairs.b[by_handle[cqe.qp_handle]]->PostRecv(0, {b.Sge(0, options.size)});
+      pairs.b[by_handle[cqe.qp_handle]]->Ring();
+    }
+    if (idle || g_inline_worker != nullptr) GiveTurn();
+  }
+  return done;
+}
+
+void Latency(const Options& options, Node& a, Node& b, AppCq& a_cq, Pairs& pairs) {
+  roci_abi_send_wqe head = Head(options, b);
+  head.opcode = ROCI_ABI_WR_RDMA_READ;
+  head.flags = ROCI_ABI_SEND_SIGNALED;
+  std::vector<double> times;
+  roci_abi_cqe cqe;
+  for (int i = 0; i < 200000; ++i) {
+    const uint64_t start = __builtin_ia32_rdtsc();
+    pairs.a[0]->Post(head, a.Sge(0, options.size));
+    pairs.a[0]->Ring();
+    while (!a_cq.Poll(&cqe)) GiveTurn();
+    times.push_back(static_cast<double>(__builtin_ia32_rdtsc() - start) * 1e6 /
+                    static_cast<double>(rte_get_tsc_hz()));
+  }
+  std::sort(times.begin(), times.end());
+  std::printf("read %u B: median %.2f us, 99%% %.2f us\n", options.size, times[times.size() / 2],
+              times[times.size() * 99 / 100]);
+}
+
+void PrintStages(const dataplane::LcoreSnapshot& before, const dataplane::LcoreSnapshot& after,
+                 uint64_t messages) {
+  std::printf(
+      "busy %.0f cycles/message, %.1f frames/burst, %.0f%% busy;",
+      static_cast<double>(after.busy_cycles - before.busy_cycles) / static_cast<double>(messages),
+      static_cast<double>(after.rx_packets - before.rx_packets) /
+          static_cast<double>(after.rx_bursts - before.rx_bursts + 1),
+      100.0 * static_cast<double>(after.busy_cycles - before.busy_cycles) /
+          static_cast<double>(after.busy_cycles - before.busy_cycles + after.idle_cycles -
+                              before.idle_cycles));
+  for (size_t i = 0; i < dataplane::kLcoreStageCount; ++i) {
+    std::printf(" %s %.0f", dataplane::kLcoreStageNames[i],
+                static_cast<double>(after.stage_cycles[i] - before.stage_cycles[i]) /
+                    static_cast<double>(messages));
+  }
+  std::printf("\n");
+}
+
+void Run(const Options& options) {
+  dataplane::DataplaneOptions dataplane_options;
+  dataplane_options.lcore.profile = std::getenv("PROFILE") != nullptr;
+  dataplane_options.lcore.spin = std::getenv("SPIN") != nullptr;
+  auto dataplane = dataplane::Dataplane::Start(dataplane_options);
+  if (!dataplane.ok()) {
+    std::fprintf(stderr, "%s\n", dataplane.status().ToString().c_str());
+    std::exit(1);
+  }
+  if (std::getenv("THREADS") == nullptr) {
+    (*dataplane)->lcore(0).Stop();
+    g_inline_worker = &(*dataplane)->lcore(0).worker();
+  }
+  {
+    dataplane::Wire wire(**dataplane);
+    Node::Config config;
+    config.process_vm = std::getenv("PROCESS_VM") != nullptr;
+    Node a(**dataplane, &wire, config);
+    config.number = 2;
+    Node b(**dataplane, &wire, config);
+    AppCq a_cq(a.session(), 65536);
+    AppCq b_cq(b.session(), 65536);
+    Pairs pairs = MakePairs(a, b, a_cq, b_cq, options);
+    if (options.mode == "lat") {
+      Latency(options, a, b, a_cq, pairs);
+      return;
+    }
+    const auto before = (*dataplane)->lcore(0).Snapshot();
+    const double start = Seconds();
+    const uint64_t done = Throughput(options, a, b, a_cq, b_cq, pairs);
+    const double seconds = Seconds() - start;
+    const auto after = (*dataplane)->lcore(0).Snapshot();
+    std::printf("%s %u B, %u queue pairs: %.2f M messages/s, %.1f Gb/s\n", options.mode.c_str(),
+                options.size, options.queue_pairs, static_cast<double>(done) / seconds / 1e6,
+                static_cast<double>(done) * options.size * 8 / seconds / 1e9);
+    PrintStages(before, after, done);
+    const auto counters = a.device().Snapshot();
+    const auto remote = b.device().Snapshot();
+    std::printf("tx_blocked %" PRIu64 " %" PRIu64 ", retransmitted %" PRIu64 ", acks %" PRIu64 "\n",
+                counters.tx_blocked, remote.tx_blocked,
+                counters.qp[static_cast<size_t>(roce::QpCounter::kRetransmittedPackets)],
+                remote.qp[static_cast<size_t>(roce::QpCounter::kAcksSent)]);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  if (argc > 1) options.mode = argv[1];
+  const auto number = [&](int i, uint32_t otherwise) {
+    return argc > i ? static_cast<uint32_t>(std::strtoul(argv[i], nullptr, 0)) : otherwise;
+  };
+  options.size = number(2, options.size);
+  options.queue_pairs = number(3, options.queue_pairs);
+  options.milliseconds = number(4, options.milliseconds);
+  options.depth = number(5, options.depth);
+  Run(options);
+}
