@@ -85,7 +85,7 @@ memory::MemoryStatus ScriptedHost::Resolve(Key key, uint64_t va, uint32_t length
     return memory::MemoryStatus::kOutOfBounds;
   }
   if (out == nullptr) return memory::MemoryStatus::kOk;
-  uint64_t start = va - kMemoryVa;
+  uint64_t start = grant.backing + offset;
   if (start + length > bytes.size()) start %= bytes.size() - kMaxPathMtuBytes;
   out->Append(memory::Segment::Direct(bytes.data() + start, length, nullptr));
   return memory::MemoryStatus::kOk;
@@ -121,6 +121,7 @@ memory::MemoryStatus ScriptedHost::CheckRemote(Key rkey, uint64_t va, uint32_t l
 
 memory::MemoryStatus ScriptedHost::Invalidate(Key rkey) {
   invalidated.push_back(rkey);
+  grants.erase(rkey.value());
   return invalidate_fails ? memory::MemoryStatus::kBadKey : memory::MemoryStatus::kOk;
 }
 

@@ -32,6 +32,7 @@ class ScriptedHost {
     uint64_t va;
     uint64_t length;
     memory::Access access;
+    uint64_t backing = 0;  // index in `bytes` of the byte at `va`
   };
   std::map<uint32_t, Grant> grants;
   std::vector<std::byte> bytes;
