@@ -86,35 +86,25 @@ std::byte* Locate(ScriptedHost& host, Key key, uint64_t va) {
   return host.bytes.data() + grant.backing + (va - grant.va);
 }
 
-// Gives our memory the contents that Linux answered with, so that we can answer the same.
-void FillFromAnswers(ScriptedHost& host, const std::vector<Recorded>& recorded, const Gid& asker) {
-  const Recorded* request = nullptr;
-  std::set<uint64_t> seen_atomics;
-  for (const Recorded& r : recorded) {
+// Gives our memory what Linux's held when it got `request`, as far as its answer tells. The operand
+// of an atomic is given once per place: later ones must come out of our own arithmetic.
+void FillForRequest(ScriptedHost& host, const std::vector<Recorded>& answers,
+                    const WirePacket& request, uint32_t mtu_bytes,
+                    std::set<uint64_t>& seen_atomics) {
+  const bool is_read = request.tx.opcode == Opcode::kRcReadRequest;
+  if (!is_read && !HasAtomicEth(request)) return;
+  const Reth& reth = request.tx.ext.reth;
+  const AtomicEth& eth = request.tx.ext.atomic;
+  if (!is_read && !seen_atomics.insert(eth.va).second) return;
+  const uint32_t psns = is_read ? std::max(1u, (reth.length + mtu_bytes - 1) / mtu_bytes) : 1;
+  for (const Recorded& r : answers) {
     const TxPacket& tx = r.packet.tx;
-    if (r.src == asker) {
-      if (tx.opcode == Opcode::kRcReadRequest || HasAtomicEth(r.packet)) request = &r;
-      continue;
-    }
-    if (r.packet.info().operation == Operation::kReadResponse) {
-      // Responses follow their request in these captures, unless several are outstanding.
-      for (const Recorded& q : recorded) {
-        const Reth& reth = q.packet.tx.ext.reth;
-        if (q.src != asker || q.packet.tx.opcode != Opcode::kRcReadRequest) continue;
-        const uint32_t mtu = PathMtuBytes(MtuOf(recorded));
-        const uint32_t index = StepsForward(q.packet.tx.psn, tx.psn);
-        if (uint64_t{index} * mtu + r.packet.payload.size() > reth.length) continue;
-        if (!r.packet.payload.empty()) {
-          std::memcpy(Locate(host, reth.rkey, reth.va + uint64_t{index} * mtu),
-                      r.packet.payload.data(), r.packet.payload.size());
-        }
-        break;
-      }
+    const uint32_t index = StepsForward(request.tx.psn, tx.psn);
+    if (index >= psns) continue;
+    if (r.packet.info().operation == Operation::kReadResponse && !r.packet.payload.empty()) {
+      std::memcpy(Locate(host, reth.rkey, reth.va + uint64_t{index} * mtu_bytes),
+                  r.packet.payload.data(), r.packet.payload.size());
     } else if (tx.opcode == Opcode::kRcAtomicAcknowledge) {
-      ASSERT_NE(request, nullptr);
-      const AtomicEth& eth = request->packet.tx.ext.atomic;
-      // Only the first of each place: what follows must come out of our own arithmetic.
-      if (!seen_atomics.insert(eth.va).second) continue;
       std::memcpy(Locate(host, eth.rkey, eth.va), &tx.ext.atomic_ack.original, 8);
     }
   }
@@ -199,10 +189,12 @@ TEST(QpVectors, OurResponderAnswersAsLinuxDid) {
       const Split split = SplitBy(recorded, asker);
       Node node(OptionsFor(recorded, split.requests.front().packet.tx.psn));
       GrantWhatIsNamed(node.host, split.requests);
-      FillFromAnswers(node.host, recorded, asker);
+      std::set<uint64_t> seen_atomics;
       PostReceives(node, 600);
       std::vector<WirePacket> ours;
       for (const Recorded& request : split.requests) {
+        FillForRequest(node.host, split.answers, request.packet,
+                       PathMtuBytes(node.options.path_mtu), seen_atomics);
         node.Receive(request.packet);
         for (WirePacket& packet : node.PollAll()) ours.push_back(std::move(packet));
       }
