@@ -63,6 +63,7 @@ class SegmentList {
   SegmentList() : size_(0), total_length_(0) {}
   SegmentList(const SegmentList& other) { *this = other; }
   SegmentList& operator=(const SegmentList& other) {
+    if (this == &other) return *this;
     size_ = other.size_;
     total_length_ = other.total_length_;
     for (uint32_t i = 0; i < size_; ++i) segments_[i] = other.segments_[i];

@@ -129,6 +129,13 @@ class Memory {
   void* at_;
 };
 
+// Puts the file's page `file_page` at `at`.
+void MapPage(char* at, int fd, uint64_t file_page = 0, int protection = kReadWrite) {
+  ASSERT_EQ(mmap(at, kPage, protection, MAP_SHARED | MAP_FIXED, fd,
+                 static_cast<off_t>(file_page * kPage)),
+            at);
+}
+
 class Described {
  public:
   Described(uint64_t va, uint64_t length, bool writable = true, bool on_demand = false,
@@ -289,7 +296,7 @@ TEST(DescribeMemory, FaultsAsRegistrationOnLinuxDoes) {
 TEST(DescribeMemory, FailureClosesWhatItOpened) {
   const int fd = Memfd(kPage);
   Memory memory(2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS);
-  mmap(memory.bytes(), kPage, kReadWrite, MAP_SHARED | MAP_FIXED, fd, 0);
+  MapPage(memory.bytes(), fd);
   const int next_before = dup(fd);
   close(next_before);
   EXPECT_EQ(Described(memory.va(), 2 * kPage).error, EFAULT);
@@ -306,14 +313,10 @@ TEST(DescribeMemory, NeighboursMerge) {
   // Two private mappings of different rights, then one file in order, then the same file out of
   // order.
   mprotect(memory.bytes(), kPage, kReadWrite | PROT_EXEC);
-  const auto map = [&](int page, int file_page, int protection) {
-    mmap(memory.bytes() + page * static_cast<int>(kPage), kPage, protection, MAP_SHARED | MAP_FIXED,
-         fd, static_cast<off_t>(file_page * static_cast<int>(kPage)));
-  };
-  map(2, 0, kReadWrite);
-  map(3, 1, kReadWrite | PROT_EXEC);
-  map(4, 0, kReadWrite);
-  map(5, 3, kReadWrite);
+  MapPage(memory.bytes() + 2 * kPage, fd, 0);
+  MapPage(memory.bytes() + 3 * kPage, fd, 1, kReadWrite | PROT_EXEC);
+  MapPage(memory.bytes() + 4 * kPage, fd, 0);
+  MapPage(memory.bytes() + 5 * kPage, fd, 3);
   const Described described(memory.va(), 6 * kPage);
   ASSERT_EQ(described.list.count, 4U);
   EXPECT_EQ(described[0].length, 2 * kPage);
@@ -328,13 +331,12 @@ TEST(DescribeMemory, NeighboursMerge) {
 }
 
 TEST(DescribeMemory, TheLastExtentTakesWhatDoesNotFit) {
-  constexpr int kPages = 41;
+  constexpr uint64_t kPages = 41;
   Memory memory(kPages * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS);
   std::vector<int> fds;
-  for (int i = 0; i < kPages; i += 2) {
+  for (uint64_t i = 0; i < kPages; i += 2) {
     fds.push_back(Memfd(kPage));
-    mmap(memory.bytes() + i * static_cast<int>(kPage), kPage, kReadWrite, MAP_SHARED | MAP_FIXED,
-         fds.back(), 0);
+    MapPage(memory.bytes() + i * kPage, fds.back());
   }
   const Described described(memory.va(), kPages * kPage);
   ASSERT_EQ(described.list.count, MemoryExtents::kCapacity);

@@ -1,93 +1,35 @@
-// Conversion to a memfd and back, while threads, the kernel and another process use the memory; and
-// fork.
+// Conversion to a memfd and back, sharing, limits, and fork.
 #include "verbs_provider/convert.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/time.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "verbs_provider/maps_reader.h"
+#include "tests/unit/verbs_provider/convert_testing.h"
 
 namespace roci::provider {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr uint64_t kPage = 4096;
-constexpr auto kHammerTime = std::chrono::milliseconds(1500);
-constexpr int kReadWrite = PROT_READ | PROT_WRITE;
-
 alignas(kPage) char g_bss[4 * kPage];
 char g_data[4 * kPage] = {1};
-
-std::vector<std::pair<uint64_t, uint64_t>> g_told;  // ranges given to the hook
-std::function<void()> g_when_told;
-
-bool Told(void* argument, uint64_t va, uint64_t length) {
-  EXPECT_EQ(argument, &g_told);
-  g_told.emplace_back(va, length);
-  if (g_when_told) g_when_told();
-  return true;
-}
-
-uint64_t Va(const volatile void* at) { return reinterpret_cast<uint64_t>(at); }
-
-// One registration.
-class Registration {
- public:
-  Registration(const volatile void* at, uint64_t length,
-               ConvertPolicy policy = ConvertPolicy::kAuto, bool writable = true) {
-    const RegistrationLock lock;
-    error = AcquireMemory(lock, Va(at), length, writable, false, policy, &extents, &held_);
-  }
-  ~Registration() { Release(); }
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
-  void Release() {
-    const RegistrationLock lock;
-    ReleaseMemory(lock, &held_);
-    CloseExtents(&extents);
-    extents.count = 0;
-  }
-  bool AllConverted() const {
-    bool all = error == 0 && extents.count > 0;
-    for (uint32_t i = 0; i < extents.count; ++i) {
-      all = all && extents.items[i].kind == ExtentKind::kConverted && extents.items[i].writable;
-    }
-    return all;
-  }
-  bool NoneConverted() const {
-    bool none = error == 0 && extents.count > 0;
-    for (uint32_t i = 0; i < extents.count; ++i) {
-      none = none && extents.items[i].kind != ExtentKind::kConverted;
-    }
-    return none;
-  }
-
-  MemoryExtents extents;
-  int error = 0;
-
- private:
-  ConvertedRanges held_;
-};
 
 // The daemon's side of an extent. It goes through the file, not a mapping: a mapping in this
 // process would count as the app's own.
@@ -118,47 +60,19 @@ class DaemonView {
   uint64_t length_;
 };
 
-char* Anonymous(uint64_t length, int flags = MAP_PRIVATE) {
-  void* at = mmap(nullptr, length, kReadWrite, flags | MAP_ANONYMOUS, -1, 0);
-  EXPECT_NE(at, MAP_FAILED);
-  return static_cast<char*>(at);
-}
-
-MapsLine LineOf(const volatile void* at) {
-  MapsReader reader;
-  MapsLine line;
-  while (reader.Next(&line)) {
-    if (line.begin <= Va(at) && Va(at) < line.end) return line;
+// Runs `body` in a child that must exit with 0; it reports with exit codes.
+void InChild(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(20);
+    _exit(body());
   }
-  return MapsLine{};
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
-
-bool IsPrivate(const volatile void* at) {
-  const MapsLine line = LineOf(at);
-  return !line.shared && line.inode == 0 && line.end != 0;
-}
-
-void Fill(char* at, uint64_t length, unsigned seed) {
-  for (uint64_t i = 0; i < length; ++i) at[i] = static_cast<char>((i * 31 + seed) >> 3);
-}
-bool Holds(const char* at, uint64_t length, unsigned seed) {
-  for (uint64_t i = 0; i < length; ++i) {
-    if (at[i] != static_cast<char>((i * 31 + seed) >> 3)) return false;
-  }
-  return true;
-}
-
-class Convert : public testing::Test {
- protected:
-  void SetUp() override {
-    ASSERT_EQ(InitConvert({Told, &g_told}), 0);
-    if (!CanConvert()) GTEST_SKIP() << "this process may not use userfaultfd";
-    g_told.clear();
-    g_when_told = nullptr;
-    ASSERT_EQ(ConversionCount(), 0U);
-  }
-  void TearDown() override { EXPECT_EQ(ConversionCount(), 0U); }
-};
 
 TEST_F(Convert, ThereAndBack) {
   constexpr uint64_t kLength = 5U << 20;  // several pieces, the last one short
@@ -417,20 +331,6 @@ TEST_F(Convert, TheNumberOfConversionsIsBounded) {
   munmap(at, 2 * kPage);
 }
 
-// Runs `body` in a child that must exit with 0; it reports with exit codes.
-void InChild(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(20);
-    _exit(body());
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-}
-
 TEST_F(Convert, FileSizeLimitMeansNoConversion) {
   InChild([] {
     const rlimit limit = {1 << 20, 1 << 20};
@@ -622,203 +522,6 @@ TEST_F(Convert, ForksWhileOtherThreadsRegister) {
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_GT(forks, 0);
-}
-
-// ---- Hammers --------------------------------------------------------------------------------
-
-// Converts and lets go again until the time is up; returns how often.
-int ConvertRepeatedly(char* at, uint64_t length, const std::function<void()>& between) {
-  const auto end = Clock::now() + kHammerTime;
-  int rounds = 0;
-  for (; Clock::now() < end; ++rounds) {
-    Registration registration(at, length);
-    EXPECT_TRUE(registration.AllConverted());
-    between();
-    registration.Release();
-    between();
-  }
-  return rounds;
-}
-
-uint32_t NextRandom(uint32_t x) { return x * 1664525U + 1013904223U; }
-
-TEST_F(Convert, HammerPlainIncrementsOfTwoThreads) {
-  constexpr uint64_t kLength = 4U << 20;
-  constexpr uint32_t kWords = kLength / sizeof(uint32_t);
-  char* at = Anonymous(kLength);
-  auto* words = reinterpret_cast<volatile uint32_t*>(at);
-  std::vector<uint32_t> expected(kWords);
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < 2; ++t) {  // each one has every second word
-    threads.emplace_back([&, t] {
-      for (uint32_t x = t; !stop.load(std::memory_order_relaxed);) {
-        x = NextRandom(x);
-        const uint32_t i = ((x >> 4) % (kWords / 2)) * 2 + t;
-        words[i] = words[i] + 1;
-        ++expected[i];
-      }
-    });
-  }
-  const int rounds = ConvertRepeatedly(at, kLength, [] { usleep(500); });
-  stop = true;
-  for (auto& thread : threads) thread.join();
-  uint32_t lost = 0;
-  for (uint32_t i = 0; i < kWords; ++i) lost += words[i] != expected[i];
-  EXPECT_EQ(lost, 0U) << "after " << rounds << " rounds";
-  std::printf("%d rounds\n", rounds);
-  munmap(at, kLength);
-}
-
-TEST_F(Convert, HammerAtomicsKernelWritesAndAnotherProcess) {
-  constexpr uint64_t kLength = 2U << 20;
-  constexpr uint32_t kWords = kLength / sizeof(uint32_t);
-  char* at = Anonymous(kLength);
-  auto* words = reinterpret_cast<volatile uint32_t*>(at);
-  struct Shared {
-    std::atomic<bool> go;
-    std::atomic<bool> stop;
-    uint64_t failed;
-    uint32_t expected[kWords];
-  };
-  auto* shared = reinterpret_cast<Shared*>(Anonymous(sizeof(Shared), MAP_SHARED));
-  const pid_t parent = getpid();
-  // The daemon's part: words 3 mod 4, through process_vm.
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    shared->go = true;
-    for (uint32_t x = 5; !shared->stop;) {
-      x = NextRandom(x);
-      const uint32_t i = ((x >> 4) % (kWords / 4)) * 4 + 3;
-      uint32_t value = 0;
-      const iovec local = {&value, sizeof value};
-      const iovec remote = {at + i * sizeof value, sizeof value};
-      if (process_vm_readv(parent, &local, 1, &remote, 1, 0) != sizeof value) {
-        ++shared->failed;
-        continue;
-      }
-      ++value;
-      if (process_vm_writev(parent, &local, 1, &remote, 1, 0) != sizeof value) {
-        ++shared->failed;
-        continue;
-      }
-      shared->expected[i] = value;
-    }
-    _exit(0);
-  }
-  while (!shared->go) usleep(100);
-  std::atomic<bool> stop{false};
-  std::atomic<uint64_t> added{0};
-  std::atomic<uint64_t> kernel_failed{0};
-  std::vector<uint32_t> kernel_expected(kWords);
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < 2; ++t) {  // words 0 mod 4, both threads
-    threads.emplace_back([&, t] {
-      uint64_t count = 0;
-      for (uint32_t x = t; !stop.load(std::memory_order_relaxed); ++count) {
-        x = NextRandom(x);
-        __atomic_fetch_add(&words[((x >> 4) % (kWords / 4)) * 4], 1, __ATOMIC_RELAXED);
-      }
-      added += count;
-    });
-  }
-  threads.emplace_back([&] {  // words 1 mod 4, written by the kernel
-    const int source = memfd_create("s", MFD_CLOEXEC);
-    for (uint32_t x = 99; !stop.load(std::memory_order_relaxed);) {
-      x = NextRandom(x);
-      const uint32_t i = ((x >> 4) % (kWords / 4)) * 4 + 1;
-      const uint32_t value = kernel_expected[i] + 1;
-      if (pwrite(source, &value, sizeof value, 0) != sizeof value) std::abort();
-      if (pread(source, at + i * sizeof value, sizeof value, 0) == sizeof value) {
-        kernel_expected[i] = value;
-      } else {
-        ++kernel_failed;
-      }
-    }
-    close(source);
-  });
-  const int rounds = ConvertRepeatedly(at, kLength, [] { usleep(500); });
-  stop = true;
-  shared->stop = true;
-  for (auto& thread : threads) thread.join();
-  waitpid(child, nullptr, 0);
-  uint64_t sum = 0;
-  uint32_t lost = 0;
-  for (uint32_t i = 0; i < kWords; i += 4) {
-    sum += words[i];
-    lost += words[i + 1] != kernel_expected[i + 1];
-    lost += words[i + 3] != shared->expected[i + 3];
-  }
-  EXPECT_EQ(sum, added.load());
-  EXPECT_EQ(lost, 0U);
-  EXPECT_EQ(kernel_failed.load(), 0U);
-  EXPECT_EQ(shared->failed, 0U);
-  std::printf("%d rounds\n", rounds);
-  munmap(at, kLength);
-  munmap(shared, sizeof(Shared));
-}
-
-volatile sig_atomic_t g_signals = 0;
-volatile char* g_signal_memory = nullptr;
-
-TEST_F(Convert, SignalHandlersMayTouchTheMemory) {
-  constexpr uint64_t kLength = 1U << 20;
-  char* at = Anonymous(kLength);
-  Fill(at, kLength, 1);
-  at[kPage] = 0;
-  g_signal_memory = at;
-  g_signals = 0;
-  struct sigaction action = {};
-  struct sigaction before;
-  action.sa_handler = [](int) {
-    g_signals = g_signals + 1;
-    g_signal_memory[kPage] = static_cast<char>(g_signal_memory[kPage] + 1);
-  };
-  ASSERT_EQ(sigaction(SIGALRM, &action, &before), 0);
-  itimerval timer = {{0, 150}, {0, 150}};
-  setitimer(ITIMER_REAL, &timer, nullptr);
-  const int rounds = ConvertRepeatedly(at, kLength, [] {});
-  timer = {};
-  setitimer(ITIMER_REAL, &timer, nullptr);
-  sigaction(SIGALRM, &before, nullptr);
-  EXPECT_GT(rounds, 0);
-  EXPECT_GT(g_signals, 0);
-  EXPECT_EQ(at[kPage], static_cast<char>(g_signals));
-  munmap(at, kLength);
-}
-
-// malloc and free go on in the same heap pages.
-TEST_F(Convert, HammerTheHeap) {
-  std::atomic<bool> stop{false};
-  std::atomic<int> wrong{0};
-  std::thread thread([&] {
-    std::vector<std::unique_ptr<char[]>> blocks(200);
-    for (uint32_t x = 1; !stop.load(std::memory_order_relaxed);) {
-      x = NextRandom(x);
-      auto& block = blocks[(x >> 8) % blocks.size()];
-      if (block != nullptr) {
-        wrong += !Holds(block.get(), 900, static_cast<unsigned>((x >> 8) % blocks.size()));
-        block.reset();
-      } else {
-        block.reset(new char[900]);
-        Fill(block.get(), 900, static_cast<unsigned>((x >> 8) % blocks.size()));
-      }
-    }
-  });
-  std::vector<std::unique_ptr<char[]>> buffers;
-  for (int i = 0; i < 20; ++i) buffers.emplace_back(new char[20000]);
-  const auto end = Clock::now() + kHammerTime;
-  for (size_t round = 0; Clock::now() < end; ++round) {
-    char* buffer = buffers[round % buffers.size()].get();
-    Fill(buffer, 20000, static_cast<unsigned>(round));
-    Registration registration(buffer, 20000);
-    wrong += registration.error != 0 || !Holds(buffer, 20000, static_cast<unsigned>(round));
-    buffers[(round + 7) % buffers.size()].reset(new char[20000]);
-  }
-  stop = true;
-  thread.join();
-  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(Convert, Costs) {
