@@ -1,10 +1,12 @@
-// Counts what each thread of a program allocates, for tools/bench: preloaded into the daemon, it
-// shows that the dataplane's threads allocate nothing after start-up. The file that
-// ROCI_MALLOC_COUNT names holds kSlots records of two 64-bit numbers, the thread's id and its
-// allocations so far, and is written through a shared mapping.
+// Counts what each thread of a program allocates, frees and locks, for tools/bench: preloaded into
+// the daemon, it shows that the dataplane's threads do none of it once they run. The file that
+// ROCI_CALL_COUNT names holds kSlots records of three 64-bit numbers (the thread's id, its calls
+// of the allocator, its locked mutexes and read-write locks), written through a shared mapping.
 //
 // glibc's own allocator does the work, through the entry points it keeps for such wrappers.
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,16 +31,17 @@ constexpr size_t kSlots = 256;
 
 struct Slot {
   std::atomic<uint64_t> thread_id;
-  std::atomic<uint64_t> calls;
+  std::atomic<uint64_t> allocator_calls;
+  std::atomic<uint64_t> locks;
 };
-static_assert(sizeof(Slot) == 16);
+static_assert(sizeof(Slot) == 24);
 
 std::atomic<Slot*> slots{nullptr};
 std::atomic<size_t> used{0};
 thread_local Slot* own __attribute__((tls_model("initial-exec"))) = nullptr;
 
 [[gnu::constructor]] void Open() {
-  const char* path = getenv("ROCI_MALLOC_COUNT");
+  const char* path = getenv("ROCI_CALL_COUNT");
   if (path == nullptr) return;
   const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0 || ftruncate(fd, kSlots * sizeof(Slot)) != 0) return;
@@ -47,18 +50,42 @@ thread_local Slot* own __attribute__((tls_model("initial-exec"))) = nullptr;
   if (p != MAP_FAILED) slots.store(static_cast<Slot*>(p));
 }
 
-// Threads beyond the last slot are not counted.
-void Count() {
-  if (own == nullptr) {
-    Slot* all = slots.load(std::memory_order_acquire);
-    if (all == nullptr) return;
-    const size_t index = used.fetch_add(1);
-    if (index >= kSlots) return;
-    own = all + index;
-    own->thread_id.store(static_cast<uint64_t>(syscall(SYS_gettid)));
-  }
-  own->calls.fetch_add(1, std::memory_order_relaxed);
+// Threads beyond the last slot are not counted. Null for those, and before the file is open.
+Slot* Own() {
+  if (own != nullptr) return own;
+  Slot* all = slots.load(std::memory_order_acquire);
+  if (all == nullptr) return nullptr;
+  const size_t index = used.fetch_add(1);
+  if (index >= kSlots) return nullptr;
+  own = all + index;
+  own->thread_id.store(static_cast<uint64_t>(syscall(SYS_gettid)));
+  return own;
 }
+
+void Count() {
+  if (Slot* slot = Own()) slot->allocator_calls.fetch_add(1, std::memory_order_relaxed);
+}
+
+// The function of that name behind this library's.
+template <class Function>
+Function Next(std::atomic<Function>& cached, const char* name) {
+  Function function = cached.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    function = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+    cached.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
+
+template <class Lock>
+int CountedLock(std::atomic<int (*)(Lock*)>& cached, const char* name, Lock* lock) {
+  if (Slot* slot = Own()) slot->locks.fetch_add(1, std::memory_order_relaxed);
+  return Next(cached, name)(lock);
+}
+
+std::atomic<int (*)(pthread_mutex_t*)> next_mutex_lock{nullptr};
+std::atomic<int (*)(pthread_rwlock_t*)> next_read_lock{nullptr};
+std::atomic<int (*)(pthread_rwlock_t*)> next_write_lock{nullptr};
 
 }  // namespace
 
@@ -97,6 +124,16 @@ __attribute__((visibility("default"))) int posix_memalign(void** out, size_t ali
 __attribute__((visibility("default"))) void free(void* p) {
   if (p != nullptr) Count();
   __libc_free(p);
+}
+
+__attribute__((visibility("default"))) int pthread_mutex_lock(pthread_mutex_t* lock) {
+  return CountedLock(next_mutex_lock, "pthread_mutex_lock", lock);
+}
+__attribute__((visibility("default"))) int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
+  return CountedLock(next_read_lock, "pthread_rwlock_rdlock", lock);
+}
+__attribute__((visibility("default"))) int pthread_rwlock_wrlock(pthread_rwlock_t* lock) {
+  return CountedLock(next_write_lock, "pthread_rwlock_wrlock", lock);
 }
 
 }  // extern "C"

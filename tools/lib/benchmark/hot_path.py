@@ -1,0 +1,95 @@
+"""What the daemon's dataplane threads do besides computing while traffic runs: system calls, allocations, locks."""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+from .processes import BenchmarkError
+
+# What the design lets a dataplane thread call: copies from and to programs, waking a sleeping program and being woken, and
+# handing over the processor when there is nothing to do.
+ALLOWED_CALLS = {'process_vm_readv', 'process_vm_writev', 'write', 'read', 'epoll_wait', 'epoll_pwait', 'ppoll', 'poll', 'sched_yield'}
+SLOT = struct.Struct('<3q')
+
+
+def processor_ticks(pid):
+    """Clock ticks that each thread of a process has used: {tid: ticks}."""
+    ticks = {}
+    for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
+        try:
+            fields = (task / 'stat').read_text().rpartition(')')[2].split()
+            ticks[int(task.name)] = int(fields[11]) + int(fields[12])
+        except OSError:
+            pass
+    return ticks
+
+
+def busiest_thread(pid, seconds):
+    """The thread that uses the processor most: with traffic, the dataplane's."""
+    before = processor_ticks(pid)
+    time.sleep(seconds)
+    after = processor_ticks(pid)
+    return max(after, key=lambda tid: after[tid] - before.get(tid, 0))
+
+
+def read_counts(path):
+    """{tid: (allocator calls, locks)} of the file that libcall_count writes."""
+    data = pathlib.Path(path).read_bytes()
+    return {tid: (calls, locks) for tid, calls, locks in SLOT.iter_unpack(data) if tid}
+
+
+def parse_strace_summary(text):
+    """{system call: how often} of `strace -c`."""
+    calls = {}
+    row = re.compile(r'^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?([a-z_]\w*)$')
+    for line in text.splitlines():
+        match = row.match(line)
+        if match and match[2] != 'total':
+            calls[match[2]] = int(match[1])
+    return calls
+
+
+def trace(tid, seconds):
+    """System calls of one thread within some seconds. The tracer stops the thread at each: few are to be expected."""
+    tracer = subprocess.Popen(['strace', '-c', '-qq', '-p', str(tid)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    time.sleep(seconds)
+    tracer.send_signal(signal.SIGINT)
+    try:
+        output, _ = tracer.communicate(timeout=10)
+    except subprocess.TimeoutExpired as error:
+        tracer.kill()
+        raise BenchmarkError('strace did not end') from error
+    if 'Operation not permitted' in output or 'ptrace' in output:
+        raise BenchmarkError(f'strace may not look at the daemon: {output.strip()}')
+    return parse_strace_summary(output)
+
+
+def watch(daemon, counts_file, program, message_bytes, seconds):
+    """Watches the dataplane's thread during a perftest run: {calls_per_s, allocator_calls, locks, seconds}."""
+    arguments = ['-s', message_bytes, '-D', int(2 * seconds) + 6]
+    with daemon.pair(program, *arguments) as client:
+        time.sleep(1.5)  # start-up and warm-up
+        tid = busiest_thread(daemon.pid, 0.5)
+        before = read_counts(counts_file).get(tid, (0, 0))
+        time.sleep(seconds)
+        after = read_counts(counts_file).get(tid, (0, 0))
+        calls = trace(tid, seconds) if shutil.which('strace') else None
+        if client.poll() is not None:
+            raise BenchmarkError(f'{program} ended too early:\n{client.stdout.read()[-800:]}{daemon.describe_failure()}')
+        name = pathlib.Path(f'/proc/{daemon.pid}/task/{tid}/comm').read_text().strip()
+    result = {'thread': name, 'seconds': seconds, 'allocator_calls': after[0] - before[0], 'locks': after[1] - before[1]}
+    if calls is not None:
+        result['system_calls_per_s'] = {call: count / seconds for call, count in sorted(calls.items())}
+        result['not_allowed'] = sorted(set(calls) - ALLOWED_CALLS)
+    return result
+
+
+def environment(build, counts_file):
+    """For a daemon whose allocations and locks are to be counted."""
+    library = pathlib.Path(build, 'tests/bench/libcall_count.so').resolve()
+    return {'LD_PRELOAD': os.pathsep.join(filter(None, [str(library), os.environ.get('LD_PRELOAD')])),
+            'ROCI_CALL_COUNT': str(counts_file)}

@@ -1,0 +1,146 @@
+"""The processes of a benchmark run: the daemon, and Debian's perftest programs in pairs. Everything ends with the run."""
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+SERVER_DEVICE, CLIENT_DEVICE, GID_INDEX = 'roci0', 'roci1', 1
+
+
+class BenchmarkError(Exception):
+    """A measurement could not be made; the message says why."""
+
+
+def stop(process, patience_s=5.0):
+    """Ends a process that was started in a session of its own, with all that it started."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def tail(path, lines=15):
+    """The end of a log, for a message."""
+    return '\n'.join(pathlib.Path(path).read_text(errors='replace').splitlines()[-lines:])
+
+
+def free_port():
+    """A TCP port that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(('', 0))
+        return probe.getsockname()[1]
+
+
+def is_listening(port):
+    """Whether somebody listens there. Connecting would look like a client to a perftest server."""
+    listening = '0A'
+    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+        with contextlib.suppress(OSError), open(table, encoding='ascii') as lines:
+            for fields in map(str.split, lines):
+                if fields[3] == listening and int(fields[1].rpartition(':')[2], 16) == port:
+                    return True
+    return False
+
+
+class Daemon:
+    """A daemon of its own with the default configuration (two devices on a wire), as a context manager."""
+
+    READY_WITHIN_S = 30
+
+    def __init__(self, build, environment=None):
+        self.build = pathlib.Path(build)
+        self.environment = {**os.environ, **(environment or {})}
+        self.process = None
+
+    def __enter__(self):
+        self.scratch = tempfile.TemporaryDirectory(prefix='roci-bench.', dir=os.environ.get('XDG_RUNTIME_DIR'))
+        self.runtime_dir = pathlib.Path(self.scratch.name, 'run')
+        self.runtime_dir.mkdir(mode=0o700)
+        self.log = pathlib.Path(self.scratch.name, 'rocid.log')
+        with open(self.log, 'wb') as log:
+            self.process = subprocess.Popen([self.build / 'control/rocid', '--runtime-dir', self.runtime_dir], stdout=log,
+                                            stderr=log, env=self.environment, start_new_session=True)
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def wait_ready(self):
+        deadline = time.monotonic() + self.READY_WITHIN_S
+        while 'rocid: ready' not in self.log.read_text(errors='replace').splitlines():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise BenchmarkError(f'rocid did not become ready:\n{tail(self.log)}')
+            time.sleep(0.05)
+
+    def __exit__(self, *_):
+        stop(self.process)
+        self.scratch.cleanup()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def command(self, *arguments):
+        """The command line that runs a program on the daemon's devices."""
+        return [str(word) for word in (self.build / 'tools/roci', '--runtime-dir', self.runtime_dir, 'run', *arguments)]
+
+    def describe_failure(self):
+        if self.process.poll() is None:
+            return ''
+        return f'\nrocid has ended (status {self.process.returncode}):\n{tail(self.log)}'
+
+    @contextlib.contextmanager
+    def pair(self, program, *arguments):
+        """A perftest server on one device and its client on the other; gives the client's process, its output in a pipe."""
+        port = free_port()
+        common = [program, '-p', port, '-x', GID_INDEX, '-F', *arguments]
+        server_log = pathlib.Path(self.scratch.name, 'server.log')
+        with open(server_log, 'wb') as log:
+            server = subprocess.Popen(self.command(*common, '-d', SERVER_DEVICE), stdout=log, stderr=log, start_new_session=True)
+        client = None
+        try:
+            deadline = time.monotonic() + 10
+            while not is_listening(port):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    raise BenchmarkError(f'the server side of {program} did not start:\n{tail(server_log)}{self.describe_failure()}')
+                time.sleep(0.02)
+            client = subprocess.Popen(self.command(*common, '-d', CLIENT_DEVICE, '127.0.0.1'), stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, start_new_session=True)
+            yield client
+        finally:
+            for process in (client, server):
+                if process is not None:
+                    stop(process, 1.0)
+
+    def run_pair(self, program, *arguments, limit_s=90):
+        """Runs both sides to their end and answers what the client printed."""
+        with self.pair(program, *arguments) as client:
+            try:
+                output, _ = client.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired as error:
+                raise BenchmarkError(f'{program} did not end within {limit_s} s{self.describe_failure()}') from error
+            if client.returncode != 0:
+                last = '\n'.join(output.splitlines()[-15:])
+                raise BenchmarkError(f'{program} failed (status {client.returncode}):\n{last}{self.describe_failure()}')
+            return output
+
+    def run_program(self, *arguments, limit_s=300):
+        """Runs another program on the devices and answers its standard output; its standard error is ours."""
+        try:
+            run = subprocess.run(self.command(*arguments), stdout=subprocess.PIPE, text=True, timeout=limit_s, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise BenchmarkError(f'{arguments[0]} did not end within {limit_s} s{self.describe_failure()}') from error
+        if run.returncode != 0:
+            raise BenchmarkError(f'{arguments[0]} failed (status {run.returncode}){self.describe_failure()}')
+        return run.stdout

@@ -1,0 +1,45 @@
+"""The table of results: what, result, limit, share, wanted, and whether it is reached."""
+
+
+class Table:
+    """Rows as dictionaries (the JSON's `results`) and as text."""
+
+    HEADINGS = ('what', 'result', 'limit', 'share', 'wanted', '')
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, what, result, unit, *, limit=None, share=None, wanted=None, ok=None, note=None):
+        """`ok` is None where nothing is demanded; `share` is a fraction of the limit."""
+        self.rows.append({'what': what, 'result': result, 'unit': unit, 'limit': limit, 'share': share, 'wanted': wanted, 'ok': ok,
+                          **({'note': note} if note else {})})
+
+    def fail(self, what, why):
+        """A measurement that could not be made is short of what was wanted."""
+        self.rows.append({'what': what, 'result': None, 'unit': '', 'limit': None, 'share': None, 'wanted': 'a result', 'ok': False,
+                          'note': why})
+
+    @property
+    def short(self):
+        return [row for row in self.rows if row['ok'] is False]
+
+    def lines(self):
+        cells = [self.HEADINGS]
+        for row in self.rows:
+            number = '-' if row['result'] is None else f'{figures(row["result"])} {row["unit"]}'
+            limit = '' if row['limit'] is None else f'{figures(row["limit"])} {row["unit"]}'
+            share = '' if row['share'] is None else f'{row["share"]:.0%}'
+            verdict = {True: 'ok', False: 'SHORT', None: ''}[row['ok']]
+            cells.append((row['what'], number, limit, share, row['wanted'] or '', verdict))
+        widths = [max(len(line[column]) for line in cells) for column in range(len(self.HEADINGS))]
+        text = ['  '.join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
+        text.insert(1, '  '.join('-' * width for width in widths).rstrip())
+        notes = [f'{row["what"]}: {row["note"]}' for row in self.rows if 'note' in row]
+        return text + ([''] + notes if notes else [])
+
+
+def figures(value):
+    """Three figures that matter."""
+    if isinstance(value, int) or value >= 100:
+        return f'{value:,.0f}'
+    return f'{value:.3g}' if value >= 1 else f'{value:.2g}'
