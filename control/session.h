@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "control/event_pipe.h"
 #include "control/handle_table.h"
 #include "control/quota.h"
 #include "control/services.h"
@@ -57,19 +58,21 @@ struct MrRecord {
   uint64_t length = 0;
 };
 struct ChannelRecord {
-  UniqueFd pipe;       // writing end
+  EventPipe pipe;
   uint32_t users = 0;  // completion queues
 };
 struct CqRecord {
   QuotaShare share;
   QuotaShare memory;
   dataplane::CompletionQueue* cq = nullptr;
+  uint64_t user_handle = 0;
   uint32_t channel = 0;  // 0: none
 };
 struct QpRecord {
   QuotaShare share;
   QuotaShare memory;
   dataplane::QueuePair* qp = nullptr;
+  uint64_t user_handle = 0;
   uint32_t pd = 0;
   uint32_t send_cq = 0;
   uint32_t recv_cq = 0;
@@ -176,6 +179,7 @@ class Session {
   Request request_;            // being handled, or deferred
   uint64_t waiting_path_ = 0;  // what a deferred request waits for
   bool deferred_ = false;
+  EventPipe async_events_;  // the dataplane has a writing end of its own
 
   // Destroyed from the last to the first: dataplane before what it refers to. Most tables have no
   // limit of their own, the device's quotas rule.

@@ -18,7 +18,7 @@ uint64_t RingBytes(uint32_t entries) {
 absl::Status Session::CreateChannel(const Request&, Fds&, Reply& reply) {
   UniqueFd reading;
   ChannelRecord record;
-  const absl::Status status = MakeEventPipe(reading, record.pipe);
+  const absl::Status status = EventPipe::Create(record.pipe, reading);
   if (!status.ok()) return status;
   const absl::StatusOr<uint32_t> handle = channels_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
@@ -52,9 +52,10 @@ absl::Status Session::CreateCq(const Request& request, Fds&, Reply& reply) {
   record.memory = QuotaShare(services_.ring_memory, RingBytes(create.entries));
   if (!record.memory.ok()) return absl::ResourceExhaustedError("ring memory");
   absl::StatusOr<dataplane::CreatedCompletionQueue> created = dataplane_->CreateCompletionQueue(
-      create.entries, create.user_handle, channel != nullptr ? channel->pipe.get() : -1);
+      create.entries, create.user_handle, channel != nullptr ? channel->pipe.writing.get() : -1);
   if (!created.ok()) return created.status();
   record.cq = created->completion_queue;
+  record.user_handle = create.user_handle;
   record.channel = channel != nullptr ? create.channel : 0;
   if (channel != nullptr) ++channel->users;
   auto& response = reply.As<roci_abi_create_cq_response>();
@@ -95,9 +96,17 @@ absl::Status Session::DestroyCq(const Request& request, Fds&, Reply& reply) {
       dataplane_->DestroyCompletionQueue(*record->cq);
   if (!events.ok()) return events.status();
   auto& response = reply.As<roci_abi_destroy_response>();
+  // What the app has been handed out, and must acknowledge, is what cannot be taken back.
   response.comp_events = events->comp_events;
-  response.async_events = events->async_events;
-  if (record->channel != 0) --channels_.Find(record->channel)->users;
+  response.async_events =
+      events->async_events -
+      TakeBackEvents(async_events_, record->user_handle, sizeof(roci_abi_async_event));
+  if (record->channel != 0) {
+    ChannelRecord* channel = channels_.Find(record->channel);
+    response.comp_events -=
+        TakeBackEvents(channel->pipe, record->user_handle, sizeof(roci_abi_comp_event));
+    --channel->users;
+  }
   cqs_.Remove(handle);
   return absl::OkStatus();
 }

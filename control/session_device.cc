@@ -55,15 +55,16 @@ absl::Status Session::Hello(const Request& request, Fds&, Reply& reply) {
 
 absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   UniqueFd reading;
-  UniqueFd writing;
-  const absl::Status status = MakeEventPipe(reading, writing);
+  const absl::Status status = EventPipe::Create(async_events_, reading);
   if (!status.ok()) return status;
+  const int writing = fcntl(async_events_.writing.get(), F_DUPFD_CLOEXEC, 0);
+  if (writing < 0) return StatusFromErrno(errno, "fcntl");
   dataplane::SessionConfig config;
   config.app = app_.get();
   config.max_keys = device.limits().max_mr;
   config.max_queue_pairs = device.limits().max_qp;
   config.max_address_handles = device.limits().max_ah;
-  config.async_pipe = dataplane::Fd(writing.Release());
+  config.async_pipe = dataplane::Fd(writing);
   absl::StatusOr<std::unique_ptr<dataplane::Session>> session = dataplane::Session::Create(
       device.dataplane(), services_.dataplane.LeastLoadedLcore(), std::move(config));
   if (!session.ok()) return session.status();

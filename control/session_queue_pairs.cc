@@ -87,6 +87,7 @@ absl::Status Session::CreateQp(const Request& request, Fds&, Reply& reply) {
   if (!created.ok()) return created.status();
   dataplane::QueuePair* qp = created->queue_pair;
   record.qp = qp;
+  record.user_handle = create.user_handle;
   record.pd = create.pd;
   record.send_cq = create.send_cq;
   record.recv_cq = create.recv_cq;
@@ -174,7 +175,9 @@ absl::Status Session::DestroyQp(const Request& request, Fds&, Reply& reply) {
   const dataplane::EventCounts events = dataplane_->DestroyQueuePair(*record->qp);
   auto& response = reply.As<roci_abi_destroy_response>();
   response.comp_events = events.comp_events;
-  response.async_events = events.async_events;
+  response.async_events =
+      events.async_events -
+      TakeBackEvents(async_events_, record->user_handle, sizeof(roci_abi_async_event));
   --pds_.Find(record->pd)->users;
   qps_.Remove(handle);
   return absl::OkStatus();

@@ -123,13 +123,4 @@ bool SendMessage(int socket, std::span<const std::byte> bytes, std::span<const i
   return count == static_cast<ssize_t>(bytes.size());
 }
 
-absl::Status MakeEventPipe(UniqueFd& reading, UniqueFd& writing) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return StatusFromErrno(errno, "pipe2");
-  reading.Reset(ends[0]);
-  writing.Reset(ends[1]);
-  if (fcntl(writing.get(), F_SETFL, O_NONBLOCK) != 0) return StatusFromErrno(errno, "fcntl");
-  return absl::OkStatus();
-}
-
 }  // namespace roci::control

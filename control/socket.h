@@ -41,8 +41,4 @@ ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& si
 // Sends one message without waiting. False if it did not go out whole.
 bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds);
 
-// A pipe for events to an app: writing never blocks; the reading end is the app's, with file status
-// flags of its own.
-absl::Status MakeEventPipe(UniqueFd& reading, UniqueFd& writing);
-
 }  // namespace roci::control
