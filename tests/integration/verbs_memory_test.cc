@@ -1,0 +1,281 @@
+// Registration: what is refused, what can be changed, what kinds of memory work, and fork.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "tests/integration/verbs_endpoint.h"
+
+namespace roci::testing {
+namespace {
+
+TEST(VerbsMemory, RefusesWhatLinuxRefuses) {
+  ibv_pd* pd = DeviceZero().pd;
+  char data[64];
+  const struct {
+    const char* what;
+    void* address;
+    size_t length;
+    int access;
+    int error;
+  } kCases[] = {
+      {"no bytes", data, 0, IBV_ACCESS_LOCAL_WRITE, EINVAL},
+      {"remote write alone", data, 64, IBV_ACCESS_REMOTE_WRITE, EINVAL},
+      {"remote atomic alone", data, 64, IBV_ACCESS_REMOTE_ATOMIC, EINVAL},
+      {"on demand", data, 64, IBV_ACCESS_ON_DEMAND, EOPNOTSUPP},
+      {"unmapped", reinterpret_cast<void*>(4096), 4096, 0, EFAULT},
+      {"wraps", data, ~size_t{0}, 0, EINVAL},
+  };
+  for (const auto& c : kCases) {
+    errno = 0;
+    EXPECT_EQ(ibv_reg_mr(pd, c.address, c.length, c.access), nullptr) << c.what;
+    EXPECT_EQ(errno, c.error) << c.what;
+  }
+  void* page = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  errno = 0;
+  EXPECT_EQ(ibv_reg_mr(pd, page, 4096, IBV_ACCESS_LOCAL_WRITE), nullptr) << "not writable";
+  EXPECT_EQ(errno, EFAULT);
+  ibv_mr* mr = ibv_reg_mr(pd, page, 4096, IBV_ACCESS_REMOTE_READ);
+  EXPECT_NE(mr, nullptr) << "read only memory may be read";
+  if (mr != nullptr) {
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  }
+  munmap(page, 4096);
+}
+
+// Sends `length` bytes at `data` through one memory region to another on the far device and back.
+void ExpectTransfers(void* data, size_t length) {
+  Pair pair;
+  Buffer there(pair.far_device, length, 2);
+  auto* bytes = static_cast<uint8_t*>(data);
+  for (size_t i = 0; i < length; ++i) bytes[i] = PatternByte(7, i);
+  ibv_mr* mr = ibv_reg_mr(pair.near_device.pd, data, length, IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(mr, nullptr) << strerror(errno);
+  const ibv_sge sge = {reinterpret_cast<uintptr_t>(data), static_cast<uint32_t>(length), mr->lkey};
+  EXPECT_EQ(
+      pair.near.PostSend(IBV_WR_RDMA_WRITE, sge, IBV_SEND_SIGNALED, there.address(), there.rkey()),
+      0);
+  pair.near.ExpectSuccess();
+  EXPECT_EQ(memcmp(data, there.data(), length), 0);
+  there.Fill(8);
+  EXPECT_EQ(
+      pair.near.PostSend(IBV_WR_RDMA_READ, sge, IBV_SEND_SIGNALED, there.address(), there.rkey()),
+      0);
+  pair.near.ExpectSuccess();
+  EXPECT_EQ(memcmp(data, there.data(), length), 0);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  EXPECT_EQ(memcmp(data, there.data(), length), 0) << "kept after deregistration";
+}
+
+TEST(VerbsMemory, OfManyKindsWorks) {
+  {
+    SCOPED_TRACE("stack");
+    uint8_t stack[3000];
+    ExpectTransfers(stack, sizeof(stack));
+  }
+  {
+    SCOPED_TRACE("heap");
+    std::vector<uint8_t> heap(100001);
+    ExpectTransfers(heap.data() + 1, 100000);
+  }
+  {
+    SCOPED_TRACE("data segment");
+    static uint8_t data_segment[5000] = {1};
+    ExpectTransfers(data_segment, sizeof(data_segment));
+  }
+  {
+    SCOPED_TRACE("shared anonymous");
+    void* shared = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ExpectTransfers(shared, 65536);
+    munmap(shared, 65536);
+  }
+  {
+    SCOPED_TRACE("memfd");
+    const int fd = memfd_create("test", MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(fd, 65536), 0);
+    void* file = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ExpectTransfers(file, 65536);
+    munmap(file, 65536);
+    close(fd);
+  }
+  {
+    SCOPED_TRACE("two mappings side by side");
+    void* both = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* second = static_cast<uint8_t*>(both) + 32768;
+    ASSERT_EQ(
+        mmap(second, 32768, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+        second);
+    ExpectTransfers(both, 65536);
+    munmap(both, 65536);
+  }
+}
+
+TEST(VerbsMemory, AtAnotherAddress) {
+  Pair pair;
+  Buffer here(pair.near_device, 8192, 1);
+  std::vector<uint8_t> memory(8192);
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  for (const bool zero_based : {true, false}) {
+    ibv_mr* mr =
+        zero_based ? ibv_reg_mr(pair.far_device.pd, memory.data(), memory.size(),
+                                access | IBV_ACCESS_ZERO_BASED)
+                   : ibv_reg_mr_iova(pair.far_device.pd, memory.data(), memory.size(),
+                                     0x10000 + (reinterpret_cast<uintptr_t>(memory.data()) & 4095),
+                                     access);
+    ASSERT_NE(mr, nullptr);
+    const uint64_t base =
+        zero_based ? 0 : 0x10000 + (reinterpret_cast<uintptr_t>(memory.data()) & 4095);
+    EXPECT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 5000), IBV_SEND_SIGNALED,
+                                 base + 100, mr->rkey),
+              0);
+    pair.near.ExpectSuccess();
+    EXPECT_EQ(memcmp(memory.data() + 100, here.data(), 5000), 0);
+    memset(memory.data(), 0, memory.size());
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  }
+}
+
+TEST(VerbsMemory, SmallSendsFromAnIova) {
+  // The plugin copies small payloads itself and has to find them as the daemon would.
+  Pair pair;
+  Buffer there(pair.far_device, 4096, 2);
+  std::vector<uint8_t> memory(4096);
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = PatternByte(3, i);
+  ibv_mr* mr = ibv_reg_mr(pair.near_device.pd, memory.data(), memory.size(), IBV_ACCESS_ZERO_BASED);
+  ASSERT_NE(mr, nullptr);
+  const ibv_sge sge = {1000, 16, mr->lkey};
+  ASSERT_EQ(
+      pair.near.PostSend(IBV_WR_RDMA_WRITE, sge, IBV_SEND_SIGNALED, there.address(), there.rkey()),
+      0);
+  pair.near.ExpectSuccess();
+  EXPECT_EQ(memcmp(there.data(), memory.data() + 1000, 16), 0);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+}
+
+TEST(VerbsMemory, CanBeRegisteredAnew) {
+  Pair pair;
+  Buffer here(pair.near_device, 65536, 1);
+  std::vector<uint8_t> first(65536);
+  std::vector<uint8_t> second(100000);
+  ibv_mr* mr = ibv_reg_mr(pair.far_device.pd, first.data(), first.size(), IBV_ACCESS_REMOTE_READ);
+  ASSERT_NE(mr, nullptr);
+  ASSERT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
+            0);
+  ASSERT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 65536), IBV_SEND_SIGNALED,
+                               reinterpret_cast<uintptr_t>(first.data()), mr->rkey),
+            0);
+  pair.near.ExpectSuccess();
+  EXPECT_EQ(memcmp(first.data(), here.data(), 65536), 0);
+  ASSERT_EQ(
+      ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, second.data(), second.size(), 0),
+      0);
+  EXPECT_EQ(mr->addr, second.data());
+  ASSERT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 65536), IBV_SEND_SIGNALED,
+                               reinterpret_cast<uintptr_t>(second.data()) + 30000, mr->rkey),
+            0);
+  pair.near.ExpectSuccess();
+  EXPECT_EQ(memcmp(second.data() + 30000, here.data(), 65536), 0);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+}
+
+TEST(VerbsMemory, ComesAndGoes) {
+  std::vector<uint8_t> memory(1 << 20);
+  uint32_t last_key = 0;
+  for (int i = 0; i < 200; ++i) {
+    ibv_mr* mr =
+        ibv_reg_mr(DeviceZero().pd, memory.data() + i * 100, 50000, IBV_ACCESS_LOCAL_WRITE);
+    ASSERT_NE(mr, nullptr);
+    EXPECT_NE(mr->lkey, last_key);
+    last_key = mr->lkey;
+    ASSERT_EQ(ibv_dereg_mr(mr), 0);
+  }
+}
+
+// A child inherits objects that it cannot use; its parent's must not notice.
+TEST(VerbsFork, LeavesTheChildWithoutAndTheParentUntouched) {
+  EndpointOptions options;
+  options.with_channel = true;
+  Pair pair(options);
+  Buffer here(pair.near_device, 1 << 20, 1);
+  Buffer there(pair.far_device, 1 << 20, 2);
+  const pid_t child = fork();
+  if (child == 0) {
+    ibv_wc wc;
+    int failed = 0;
+    failed |= pair.near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 8), IBV_SEND_SIGNALED,
+                                 there.address(), there.rkey()) != EIO;
+    failed |= (pair.near.PostRecv(here.Sge(0, 8)) != EIO) << 1;
+    failed |= (ibv_poll_cq(pair.near.cq, 1, &wc) >= 0) << 2;
+    failed |= (ibv_req_notify_cq(pair.near.cq, 0) != EIO) << 3;
+    failed |= (ibv_alloc_pd(pair.near_device.context) != nullptr) << 4;
+    here.data()[0] ^= 0xFF;
+    failed |= (ibv_destroy_qp(pair.near.qp) != 0) << 5;
+    failed |= (ibv_destroy_cq(pair.near.cq) != 0) << 6;
+    _exit(failed);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  ASSERT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 1 << 20), IBV_SEND_SIGNALED,
+                               there.address(), there.rkey()),
+            0);
+  pair.near.ExpectSuccess();
+  EXPECT_EQ(there.data()[0], PatternByte(1, 0)) << "the child's write is its own";
+  EXPECT_EQ(memcmp(here.data(), there.data(), 1 << 20), 0);
+}
+
+TEST(VerbsFork, LetsTheChildOpenTheDeviceItself) {
+  DeviceZero();
+  const pid_t child = fork();
+  if (child == 0) {
+    OpenDevice own("roci0");
+    Buffer buffer(own, 4096, 1);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// Four threads post and poll on one pair of queues.
+TEST(VerbsThreads, ShareQueuesSafely) {
+  constexpr int kThreads = 4;
+  constexpr uint64_t kPerThread = 2000;
+  Pair pair;
+  Buffer here(pair.near_device, 65536, 1);
+  Buffer there(pair.far_device, 65536, 2);
+  std::atomic<uint64_t> completed{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      uint64_t posted = 0;
+      while (posted < kPerThread || completed < kThreads * kPerThread) {
+        if (posted < kPerThread) {
+          const int error = pair.near.PostSend(
+              IBV_WR_RDMA_WRITE, here.Sge(static_cast<size_t>(t) * 4096, 1500), IBV_SEND_SIGNALED,
+              there.address() + static_cast<uint64_t>(t) * 4096, there.rkey(), posted);
+          ASSERT_TRUE(error == 0 || error == ENOMEM) << error;
+          posted += error == 0;
+        }
+        ibv_wc wc[8];
+        const int n = ibv_poll_cq(pair.near.cq, 8, wc);
+        ASSERT_GE(n, 0);
+        for (int i = 0; i < n; ++i) ASSERT_EQ(wc[i].status, IBV_WC_SUCCESS);
+        completed += static_cast<uint64_t>(n);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(completed, kThreads * kPerThread);
+  for (size_t t = 0; t < kThreads; ++t) {
+    EXPECT_EQ(memcmp(here.data() + t * 4096, there.data() + t * 4096, 1500), 0);
+  }
+}
+
+}  // namespace
+}  // namespace roci::testing
