@@ -83,10 +83,12 @@ class Qp {
   void Describe(QpDebug& out) const;
 
  private:
+  void SetPathMtu(PathMtu mtu);
   void ApplyAttributes(const QpAttributes& attributes, uint32_t mask);
   void EnterState(Host& host, QpState from, QpState to);
   void Clear();
   void EnterError(Host& host);
+  void EnterSendError(Host& host);
   void ContinueFlush(Host& host);
   // What every entry point ends with: acts on a fault, reports a drained send queue.
   void Settle(Host& host);

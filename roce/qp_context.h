@@ -41,9 +41,12 @@ struct QpContext {
   // Set by requester or responder when a fault moves the QP to ERR; Qp acts on it before it
   // returns.
   bool error_pending = false;
+  // The same for SQE: a send queue of an unreliable QP failed (IBTA vol 1, 10.3.1.6).
+  bool send_error_pending = false;
 
   QpState state() const { return attributes.state; }
   uint32_t mtu_bytes() const { return 1u << mtu_shift; }
+  bool IsReliable() const { return config.type != QpType::kUc && config.type != QpType::kUd; }
 };
 
 // Steps from `from` forward to `to`, 0 .. 2^24 - 1.

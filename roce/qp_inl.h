@@ -7,6 +7,7 @@
 #include "roce/qp.h"
 #include "roce/requester_inl.h"
 #include "roce/responder_inl.h"
+#include "roce/responder_unreliable_inl.h"
 
 namespace roci::roce {
 
@@ -22,6 +23,7 @@ Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
   assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
   assert(config.limits.max_dest_rd_atomic <= resources.size());
   context_.config = config;
+  Clear();
 }
 
 // ---- Attributes and states ----
@@ -73,7 +75,14 @@ void Qp<Host>::ApplyAttributes(const QpAttributes& in, uint32_t mask) {
   set(kAttrSqPsn, a.sq_psn, in.sq_psn);
   set(kAttrPathMigState, a.path_mig_state, in.path_mig_state);
   set(kAttrDestQpn, a.dest_qpn, in.dest_qpn);
-  context_.mtu_shift = static_cast<uint8_t>(7 + static_cast<uint8_t>(a.path_mtu));
+  SetPathMtu(a.path_mtu);
+}
+
+// UD has no path MTU of its own: any that the port can do.
+template <class Host>
+void Qp<Host>::SetPathMtu(PathMtu mtu) {
+  if (type() == QpType::kUd) mtu = context_.config.limits.max_path_mtu;
+  context_.mtu_shift = static_cast<uint8_t>(7 + static_cast<uint8_t>(mtu));
 }
 
 // What a transition does beside its attributes. `to` is legal from `from`.
@@ -92,6 +101,7 @@ void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
     case QpState::kRts:
       communication_established_ = true;
       drain_notify_ = false;
+      flushing_ = false;
       if (from == QpState::kRtr) {
         requester_.Start(context_.attributes.sq_psn);
       } else {
@@ -113,7 +123,9 @@ void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
 template <class Host>
 void Qp<Host>::Clear() {
   context_.attributes = QpAttributes();
+  SetPathMtu(context_.attributes.path_mtu);
   context_.error_pending = false;
+  context_.send_error_pending = false;
   requester_.Reset();
   responder_.Reset();
   communication_established_ = false;
@@ -137,13 +149,27 @@ template <class Host>
 void Qp<Host>::EnterError(Host& host) {
   context_.attributes.state = QpState::kErr;
   context_.error_pending = false;
+  context_.send_error_pending = false;
   drain_notify_ = false;
   ContinueFlush(host);
+}
+
+// UC and UD (10.3.1.6): the send queue is flushed, the receive queue goes on.
+template <class Host>
+void Qp<Host>::EnterSendError(Host& host) {
+  context_.attributes.state = QpState::kSqe;
+  context_.send_error_pending = false;
+  drain_notify_ = false;
+  flushing_ = !requester_.Flush(host, kFlushBudget);
 }
 
 template <class Host>
 void Qp<Host>::ContinueFlush(Host& host) {
   const bool sends_done = requester_.Flush(host, kFlushBudget);
+  if (state() == QpState::kSqe) {
+    flushing_ = !sends_done;
+    return;
+  }
   const bool receives_done = responder_.Flush(host, kFlushBudget);
   flushing_ = !sends_done || !receives_done;
   if (context_.config.uses_srq && !last_wqe_raised_) {
@@ -156,6 +182,8 @@ template <class Host>
 void Qp<Host>::Settle(Host& host) {
   if (context_.error_pending) [[unlikely]] {
     EnterError(host);
+  } else if (context_.send_error_pending) [[unlikely]] {
+    EnterSendError(host);
   }
   if (drain_notify_ && requester_.IsDrained()) [[unlikely]] {
     drain_notify_ = false;
@@ -176,6 +204,7 @@ DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) 
     if (current != QpState::kRts && current != QpState::kSqd) [[unlikely]] {
       return DropReason::kQpState;
     }
+    if (type() == QpType::kXrcRecv) return DropReason::kUnexpectedOpcode;
     const DropReason reason = requester_.HandleResponse(host, now, packet);
     Settle(host);
     return reason;
@@ -183,7 +212,10 @@ DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) 
   if (current < QpState::kRtr || current == QpState::kErr) [[unlikely]] {
     return DropReason::kQpState;
   }
-  if (!communication_established_) [[unlikely]] {
+  if (type() == QpType::kXrcSend) [[unlikely]] {
+    return DropReason::kUnexpectedOpcode;
+  }
+  if (!communication_established_ && type() != QpType::kUd) [[unlikely]] {
     communication_established_ = true;
     host.RaiseEvent(QpEvent::kCommunicationEstablished);
   }
@@ -195,7 +227,7 @@ DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) 
 template <class Host>
 void Qp<Host>::HandleWork(Host& host, TimeNs now) {
   (void)now;
-  if (state() == QpState::kErr) [[unlikely]] {
+  if (state() == QpState::kErr || state() == QpState::kSqe) [[unlikely]] {
     ContinueFlush(host);
     return;
   }

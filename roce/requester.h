@@ -81,7 +81,7 @@ class Requester {
   bool WindowOpen() const { return InFlight() < context_.config.limits.window_packets; }
   bool MayStart(const SendRecord& record) const;
 
-  bool IsReliable() const;
+  void ReportSent(Host& host);
   bool WantsAck(bool is_last);
 
   bool FetchNext(Host& host);

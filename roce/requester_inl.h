@@ -49,14 +49,10 @@ inline void SanitizeOpcode(SendWqe& wqe) {
 }  // namespace requester_internal
 
 template <class Host>
-bool Requester<Host>::IsReliable() const {
-  return context_.config.type != QpType::kUc && context_.config.type != QpType::kUd;
-}
-
-template <class Host>
 bool Requester<Host>::CanTransmit() const {
   const QpState state = context_.state();
   if (state != QpState::kRts && state != QpState::kSqd) return false;
+  if (!context_.IsReliable() && head_ != cursor_) return true;  // to be reported
   if (rnr_waiting_ || !WindowOpen()) return false;
   if (cursor_ == tail_) return state == QpState::kRts && more_work_ && tail_ - head_ <= mask_;
   const SendRecord& record = At(cursor_);
@@ -79,6 +75,7 @@ bool Requester<Host>::MayStart(const SendRecord& record) const {
 
 template <class Host>
 bool Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+  if (!context_.IsReliable() && head_ != cursor_) ReportSent(host);
   if (!CanTransmit()) return false;
   if (cursor_ == tail_ && !FetchNext(host)) return false;
   SendRecord& record = At(cursor_);
@@ -143,6 +140,7 @@ bool Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, Tx
     BuildAtomic(info, record, out);
   }
   out.opcode = WithTransport(out.opcode, TransportOf(context_.config.type));
+  out.ext.xrc.srq_number = record.wqe.remote_srq_number;
   NoteSent(host, now, record, psns);
   return true;
 }
@@ -194,7 +192,7 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
     out.ext.deth = Deth{use_own ? context_.attributes.qkey : wqe.remote_qkey, context_.config.qpn};
     address_handle_ = wqe.address_handle;
   }
-  out.ack_request = IsReliable() && WantsAck(is_last);
+  out.ack_request = context_.IsReliable() && WantsAck(is_last);
   return true;
 }
 
@@ -250,13 +248,19 @@ void Requester<Host>::NoteSent(Host& host, TimeNs now, SendRecord& record, uint3
   }
   const bool is_complete = send_psn_ == record.first_psn + record.packets;
   if (is_complete) ++cursor_;
-  if (IsReliable()) [[likely]] {
+  if (context_.IsReliable()) [[likely]] {
     if (deadline_ == kNever) ArmTimer(now);
     return;
   }
-  // Nobody answers: sent is done.
+  // Nobody answers: sent is done. It is reported by the next Poll, when it is known that the
+  // payload could be read.
   una_ = send_psn_;
-  if (is_complete) CompleteHead(host, CompletionStatus::kSuccess);
+}
+
+template <class Host>
+void Requester<Host>::ReportSent(Host& host) {
+  while (head_ != cursor_ && !At(head_).failed) CompleteHead(host, CompletionStatus::kSuccess);
+  if (head_ != tail_ && At(head_).failed) FailHead(host, At(head_).local_status);
 }
 
 // ---- Answers ----
@@ -520,7 +524,7 @@ void Requester<Host>::FailHead(Host& host, CompletionStatus status) {
   CompleteHead(host, status);
   deadline_ = kNever;
   rnr_waiting_ = false;
-  context_.error_pending = true;
+  (context_.IsReliable() ? context_.error_pending : context_.send_error_pending) = true;
 }
 
 // A fatal NAK: what was before it is done, its own request fails. A READ or atomic before it whose
@@ -553,6 +557,7 @@ void Requester<Host>::HandleTransmitFault(Host& host, Psn psn) {
     // The packet was never sent: what follows it must not go either, so that the peer sees a gap.
     cursor_ = i;
     send_psn_ = psn;
+    if (!context_.IsReliable()) una_ = sent_end_ = psn;
     FailRecord(host, i, CompletionStatus::kLocalProtectionError);
     return;
   }
@@ -575,6 +580,7 @@ bool Requester<Host>::Flush(Host& host, uint32_t budget) {
     CompleteHead(host, CompletionStatus::kWorkRequestFlushed);
   }
   cursor_ = head_;
+  una_ = sent_end_ = next_psn_ = send_psn_;  // for a send queue that is taken up again after SQE
   return budget != 0;
 }
 

@@ -77,6 +77,11 @@ class Responder {
   ResponderResource& At(uint32_t index) { return resources_[index & mask_]; }
   const ResponderResource& At(uint32_t index) const { return resources_[index & mask_]; }
 
+  DropReason HandleReliable(Host& host, const Packet& packet);
+  DropReason HandleUnreliable(Host& host, const Packet& packet);
+  DropReason HandleDatagram(Host& host, const Packet& packet);
+  DropReason Discard(Host& host, RequestFault fault);
+  bool PlaceDatagram(Host& host, const Packet& packet);
   DropReason HandleGap(Host& host);
   void LeaveGap();
   DropReason HandleDuplicate(Host& host, const Packet& packet);
@@ -129,6 +134,7 @@ class Responder {
   bool nak_pending_ = false;
   bool ack_pending_ = false;
   bool gap_reported_ = false;  // a NAK for expected_ was given; none again until it arrives
+  bool discarding_ = false;    // UC: the rest of a damaged message is dropped
   bool has_receive_ = false;   // receive_ belongs to the message under way (or to its retry)
   RecvWqe receive_{};
 };

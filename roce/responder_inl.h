@@ -1,4 +1,5 @@
-// Definitions of Responder. Included by qp_inl.h only.
+// Definitions of Responder, reliable service and what all services share. Included by qp_inl.h
+// only.
 #pragma once
 
 #include <bit>
@@ -24,6 +25,7 @@ void Responder<Host>::Reset() {
   message_ = MessageState();
   has_receive_ = false;
   gap_reported_ = false;
+  discarding_ = false;
   DropAnswers();
 }
 
@@ -42,6 +44,17 @@ void Responder<Host>::DropAnswers() {
 
 template <class Host>
 DropReason Responder<Host>::HandleRequest(Host& host, const Packet& packet) {
+  switch (context_.config.type) {
+    case QpType::kUc:
+      return HandleUnreliable(host, packet);
+    case QpType::kUd:
+      return HandleDatagram(host, packet);
+      [[likely]] default : return HandleReliable(host, packet);
+  }
+}
+
+template <class Host>
+DropReason Responder<Host>::HandleReliable(Host& host, const Packet& packet) {
   if (packet.psn != expected_) [[unlikely]] {
     return ClassifyPsn(expected_, packet.psn) == PsnClass::kDuplicate
                ? HandleDuplicate(host, packet)
@@ -413,6 +426,10 @@ void Responder<Host>::CompleteReceive(Host& host, const Packet& packet, Completi
   completion.slot = receive_.slot;
   completion.byte_length = byte_length;
   completion.source_qpn = context_.attributes.dest_qpn;
+  if (packet.info->Has(ExtHeader::kDeth)) {
+    completion.source_qpn = packet.ext.deth.src_qpn;
+    completion.has_grh = true;
+  }
   completion.status = CompletionStatus::kSuccess;
   completion.opcode = opcode;
   completion.solicited = packet.solicited;
@@ -497,8 +514,8 @@ bool Responder<Host>::NakPrecedes(const ResponderResource& resource) const {
   return nak_pending_ && Distance(nak_psn_, resource.first_psn + resource.next) >= 0;
 }
 
-// A NAK acknowledges what was before it, but Linux does not take an RNR NAK so, and would send it all
-// again.
+// A NAK acknowledges what was before it, but Linux does not take an RNR NAK so, and would send it
+// all again.
 template <class Host>
 bool Responder<Host>::AckPrecedesNak() const {
   return ack_pending_ && nak_psn_ == expected_ &&

@@ -99,6 +99,8 @@ struct SendWqe {
   uint32_t remote_qkey;
   Qpn remote_qpn;
   uint32_t address_handle;
+  // XRC only.
+  uint32_t remote_srq_number;
 };
 
 // Private copy of a receive work request's header.

@@ -189,6 +189,7 @@ QpAttributes AttributesOf(const NodeOptions& options) {
   a.dest_qpn = options.dest_qpn;
   a.access_flags = options.access_flags;
   a.port = 1;
+  a.qkey = options.qkey;
   a.timeout = options.timeout;
   a.retry_count = options.retry_count;
   a.rnr_retry = options.rnr_retry;

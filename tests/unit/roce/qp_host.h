@@ -120,6 +120,7 @@ struct NodeOptions {
   Qpn qpn = kLocalQpn;
   Qpn dest_qpn = kPeerQpn;
   uint32_t access_flags = kQpAccessRemoteWrite | kQpAccessRemoteRead | kQpAccessRemoteAtomic;
+  uint32_t qkey = 0;
   uint8_t timeout = 14;
   uint8_t retry_count = 3;
   uint8_t rnr_retry = 3;

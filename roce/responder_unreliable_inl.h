@@ -1,0 +1,88 @@
+// Definitions of Responder for the services that answer nothing: UC and UD. Included by qp_inl.h
+// only.
+#pragma once
+
+#include "roce/responder.h"
+
+namespace roci::roce {
+
+// Unreliable connection (IBTA vol 1, 9.8.2): a lost packet costs its message, and the next FIRST or
+// ONLY begins anew at whatever PSN it has. A receive that was taken for a lost message serves the
+// next one that needs it.
+template <class Host>
+DropReason Responder<Host>::HandleUnreliable(Host& host, const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  const bool in_sequence = packet.psn == expected_;
+  expected_ = packet.psn + 1;
+  if (!in_sequence) host.Count(QpCounter::kOutOfSequence);
+  if (info.IsFirst()) {
+    message_.kind = InMessage::kNone;
+    discarding_ = false;
+  } else if (!in_sequence || discarding_) {
+    message_.kind = InMessage::kNone;
+    discarding_ = true;
+    return DropReason::kOutOfSequence;
+  }
+  RequestFault fault = CheckOpcodeSequence(message_.kind, info);
+  if (fault == RequestFault::kNone) [[likely]] {
+    fault = CheckOpcodeEnabled(context_.attributes.access_flags, info);
+  }
+  if (fault == RequestFault::kNone) [[likely]] {
+    fault = Execute(host, packet);
+    expected_ = packet.psn + 1;
+    ack_pending_ = false;
+  }
+  return fault == RequestFault::kNone ? DropReason::kNone : Discard(host, fault);
+}
+
+// Faults of the peer's making cost the message (class D); faults of the posted receive end the QP
+// (class E). IBTA vol 1, 9.9.3.2.
+template <class Host>
+DropReason Responder<Host>::Discard(Host& host, RequestFault fault) {
+  const FaultInfo& info = InfoOf(fault);
+  host.Count(info.counter);
+  message_.kind = InMessage::kNone;
+  discarding_ = true;
+  const bool is_local = fault == RequestFault::kReceiveTooLong ||
+                        fault == RequestFault::kReceiveMemory || fault == RequestFault::kReceiveBad;
+  if (is_local) {
+    FailReceive(host, info.receive_status);
+    context_.error_pending = true;
+  }
+  return info.drop;
+}
+
+// Unreliable datagram (IBTA vol 1, 9.8.3): 40 bytes for the network header come before the payload
+// and count (A17.4.5.1).
+template <class Host>
+DropReason Responder<Host>::HandleDatagram(Host& host, const Packet& packet) {
+  if (packet.ext.deth.qkey != context_.attributes.qkey) return DropReason::kQkey;
+  if (packet.payload.size() > context_.mtu_bytes()) return DropReason::kPayloadLength;
+  if (const RequestFault fault = TakeReceive(host); fault != RequestFault::kNone) {
+    return Discard(host, fault);
+  }
+  const auto total = static_cast<uint32_t>(kGrhBytes + packet.payload.size());
+  if (total > receive_.capacity) return Discard(host, RequestFault::kReceiveTooLong);
+  if (!PlaceDatagram(host, packet)) return Discard(host, RequestFault::kReceiveMemory);
+  host.Count(QpCounter::kRxSendRequests);
+  CompleteReceive(host, packet, CompletionOpcode::kRecv, total);
+  return DropReason::kNone;
+}
+
+template <class Host>
+bool Responder<Host>::PlaceDatagram(Host& host, const Packet& packet) {
+  std::byte header[kGrhBytes];
+  StoreGrh(packet, header);
+  memory::SegmentList segments;
+  if (host.ScatterRecv(receive_, 0, kGrhBytes, segments) != memory::MemoryStatus::kOk ||
+      host.Place(segments, header) != memory::MemoryStatus::kOk) {
+    return false;
+  }
+  if (packet.payload.empty()) return true;
+  segments.Clear();
+  return host.ScatterRecv(receive_, kGrhBytes, static_cast<uint32_t>(packet.payload.size()),
+                          segments) == memory::MemoryStatus::kOk &&
+         host.Place(segments, packet.payload) == memory::MemoryStatus::kOk;
+}
+
+}  // namespace roci::roce
