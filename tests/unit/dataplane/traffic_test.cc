@@ -22,6 +22,11 @@ struct Layout {
   bool process_vm = false;
 };
 
+std::string LayoutName(const ::testing::TestParamInfo<Layout>& info) {
+  return std::string(info.param.lcore_a == info.param.lcore_b ? "OneLcore" : "TwoLcores") +
+         (info.param.process_vm ? "ProcessVm" : "Mapped");
+}
+
 // Two nodes; on one lcore or on two; memory mapped or behind process_vm.
 class Traffic : public ::testing::TestWithParam<Layout> {
  protected:
@@ -403,7 +408,8 @@ TEST_P(Traffic, ADeadPeerIsNoticed) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Traffic,
                          ::testing::Values(Layout{0, 0, false}, Layout{0, 1, false},
-                                           Layout{0, 0, true}, Layout{1, 0, true}));
+                                           Layout{0, 0, true}, Layout{1, 0, true}),
+                         LayoutName);
 
 }  // namespace
 }  // namespace roci::testing

@@ -1,0 +1,179 @@
+// The small parts: numbers, tables, lists, letters.
+#include <gtest/gtest.h>
+#include <rte_cycles.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "dataplane/active_list.h"
+#include "dataplane/address_table.h"
+#include "dataplane/clock.h"
+#include "dataplane/mailbox.h"
+#include "dataplane/qpn_space.h"
+#include "dataplane/record_arena.h"
+#include "tests/unit/dataplane/environment.h"
+#include "tests/unit/dataplane/ring_app.h"
+
+namespace roci::dataplane {
+namespace {
+
+TEST(QpnSpace, NumbersNameTheirLcoreAndDoNotComeBackSoon) {
+  QpnSpace space(3, 42);
+  EXPECT_EQ(space.lcore_bits(), 2u);
+  std::set<uint32_t> seen;
+  for (int i = 0; i < 5000; ++i) {
+    const auto qpn = space.Allocate(2);
+    ASSERT_TRUE(qpn.has_value());
+    EXPECT_EQ(QpnSpace::LcoreOf(*qpn, 2), 2u);
+    EXPECT_TRUE(seen.insert(qpn->value()).second);
+    space.Free(*qpn);
+  }
+}
+
+TEST(QpnSpace, EverySlotCanBeUsedAndNoMore) {
+  for (const uint32_t lcores : {1u, 2u, 16u}) {
+    QpnSpace space(lcores, lcores);
+    std::set<uint32_t> slots;
+    for (uint32_t i = 0; i < QpnSpace::kSlots; ++i) {
+      const auto qpn = space.Allocate(0);
+      ASSERT_TRUE(qpn.has_value());
+      EXPECT_GT(qpn->value(), 1u);
+      EXPECT_NE(*qpn, roce::kMulticastQpn);
+      slots.insert(QpnSpace::SlotOf(*qpn, space.lcore_bits()));
+    }
+    EXPECT_EQ(slots.size(), QpnSpace::kSlots);
+    EXPECT_FALSE(space.Allocate(0).has_value());
+  }
+}
+
+TEST(AddressTable, HandlesBelongToTheirDomain) {
+  AddressTable table(2);
+  uint32_t a = 0;
+  uint32_t b = 0;
+  ASSERT_TRUE(table.Add(1, {}, &a));
+  ASSERT_TRUE(table.Add(1, {}, &b));
+  uint32_t c = 0;
+  EXPECT_FALSE(table.Add(1, {}, &c));
+  EXPECT_NE(table.Find(a, 1), nullptr);
+  EXPECT_EQ(table.Find(a, 2), nullptr);
+  EXPECT_EQ(table.Find(99, 1), nullptr);
+  EXPECT_TRUE(table.Remove(a));
+  EXPECT_FALSE(table.Remove(a));
+  EXPECT_EQ(table.Find(a, 1), nullptr);
+  ASSERT_TRUE(table.Add(2, {}, &c));
+  EXPECT_EQ(c, a);
+}
+
+TEST(Mailbox, RunsFunctionsOfOthersInTheirOrder) {
+  Mailbox mailbox;
+  std::atomic<bool> stop{false};
+  std::thread server([&] {
+    while (!stop) {
+      mailbox.Serve();
+      std::this_thread::yield();
+    }
+  });
+  uint64_t count = 0;
+  std::thread others[2];
+  for (std::thread& other : others) {
+    other = std::thread([&] {
+      for (int i = 0; i < 5000; ++i) {
+        // Not atomic: only the server touches it.
+        mailbox.Post([](void* p) { ++*static_cast<uint64_t*>(p); }, &count, [] {});
+      }
+    });
+  }
+  for (std::thread& other : others) other.join();
+  stop = true;
+  server.join();
+  EXPECT_EQ(count, 10000u);
+}
+
+TEST(RecordStorage, IsZeroAndComesBackZero) {
+  std::byte* first = nullptr;
+  for (int round = 0; round < 3; ++round) {
+    RecordStorage storage = RecordStorage::Allocate(128, 16);
+    ASSERT_TRUE(storage);
+    auto* bytes = reinterpret_cast<std::byte*>(storage.records().data());
+    EXPECT_TRUE(first == nullptr || bytes == first);
+    first = bytes;
+    for (size_t i = 0; i < storage.records().size_bytes(); ++i) EXPECT_EQ(bytes[i], std::byte{0});
+    std::memset(static_cast<void*>(storage.records().data()), 0xAA, storage.records().size_bytes());
+    std::memset(static_cast<void*>(storage.resources().data()), 0xBB,
+                storage.resources().size_bytes());
+    EXPECT_EQ(bytes[storage.records().size_bytes() - 1], std::byte{0xAA});
+  }
+}
+
+TEST(Clock, FollowsTheSystemsMonotonicClock) {
+  Clock clock(rte_get_tsc_hz());
+  uint64_t last = 0;
+  for (int i = 0; i < 300; ++i) {
+    const uint64_t now = clock.At(Clock::Tsc());
+    EXPECT_GE(now, last);
+    last = now;
+    timespec system;
+    clock_gettime(CLOCK_MONOTONIC, &system);
+    const int64_t difference =
+        system.tv_sec * int64_t{1'000'000'000} + system.tv_nsec - static_cast<int64_t>(now);
+    EXPECT_LT(std::abs(difference), 50'000'000);  // the thread may lose the processor in between
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+}
+
+class ActiveListTest : public ::testing::Test {
+ protected:
+  ActiveListTest()
+      : wire_(testing::TestDataplane()),
+        node_(testing::TestDataplane(), &wire_, {}),
+        cq_(node_.session(), 16) {
+    QueuePairConfig config;
+    config.send_cq = config.recv_cq = cq_.cq();
+    for (int i = 0; i < 100; ++i) {
+      apps_.push_back(std::make_unique<testing::AppQp>(node_.session(), config));
+    }
+  }
+  QueuePair& qp(size_t i) { return apps_[i]->qp(); }
+
+  Wire wire_;
+  testing::Node node_;
+  testing::AppCq cq_;
+  std::vector<std::unique_ptr<testing::AppQp>> apps_;
+};
+
+TEST_F(ActiveListTest, KeepsOrderAndForgetsTheRemoved) {
+  ActiveList list;
+  list.Push(qp(0));
+  list.Push(qp(1));
+  list.Push(qp(1));
+  list.Push(qp(2));
+  EXPECT_EQ(list.size(), 3u);
+  list.Remove(qp(1));
+  EXPECT_EQ(list.Peek(0), &qp(0));
+  EXPECT_EQ(list.Peek(1), nullptr);
+  EXPECT_EQ(list.Pop(), &qp(0));
+  EXPECT_EQ(list.Pop(), nullptr);
+  EXPECT_EQ(list.Pop(), &qp(2));
+  EXPECT_TRUE(list.empty());
+}
+
+TEST_F(ActiveListTest, GrowsAndCompacts) {
+  ActiveList list;
+  for (size_t i = 0; i < 60; ++i) list.Push(qp(i));
+  list.Reserve(100);
+  for (size_t i = 60; i < 100; ++i) list.Push(qp(i));
+  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(list.Pop(), &qp(i));
+  // Removed ones leave holes; the ring never overflows because of them.
+  for (int round = 0; round < 50; ++round) {
+    for (size_t i = 0; i < 100; ++i) list.Push(qp(i));
+    for (size_t i = 0; i < 100; i += 2) list.Remove(qp(i));
+    for (size_t i = 0; i < 100; i += 2) list.Push(qp(i));
+    uint32_t found = 0;
+    while (!list.empty()) found += list.Pop() != nullptr ? 1 : 0;
+    ASSERT_EQ(found, 100u);
+  }
+}
+
+}  // namespace
+}  // namespace roci::dataplane
