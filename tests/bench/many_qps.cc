@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -16,10 +17,11 @@
 
 namespace {
 
-constexpr uint32_t kMessage = 64;          // bytes
-constexpr uint32_t kMemory = 64 * 1024;    // bytes that each end registers
-constexpr uint32_t kQueueEntries = 64;     // of a send queue
-constexpr uint32_t kMaxOutstanding = 512;  // over all queue pairs
+constexpr uint32_t kMessage = 64;                  // bytes
+constexpr uint32_t kMemory = 64 * 1024;            // bytes that each end registers
+constexpr uint32_t kPerVisit = 16;                 // messages in a row on a queue pair, if not one
+constexpr uint32_t kQueueEntries = 2 * kPerVisit;  // of a send queue; the first pair has more
+constexpr uint32_t kMaxOutstanding = 512;          // over all queue pairs
 constexpr uint32_t kCqEntries = 4096;
 constexpr int kPoll = 64;
 
@@ -110,11 +112,11 @@ class End {
   End(const End&) = delete;
   End& operator=(const End&) = delete;
 
-  ibv_qp* CreateQp() {
+  ibv_qp* CreateQp(uint32_t queue_entries) {
     ibv_qp_init_attr attr{};
     attr.send_cq = cq_;
     attr.recv_cq = cq_;
-    attr.cap = {kQueueEntries, 1, 1, 1, 0};
+    attr.cap = {queue_entries, 1, 1, 1, 0};
     attr.qp_type = IBV_QPT_RC;
     ibv_qp* qp = ibv_create_qp(pd_, &attr);
     Check(qp != nullptr, "ibv_create_qp");
@@ -183,8 +185,9 @@ class Pairs {
 
   void GrowTo(size_t count) {
     while (active_.size() < count) {
-      passive_.push_back(server_.CreateQp());
-      active_.push_back(client_.CreateQp());
+      const uint32_t entries = active_.empty() ? kMaxOutstanding : kQueueEntries;
+      passive_.push_back(server_.CreateQp(1));
+      active_.push_back(client_.CreateQp(entries));
       server_.Connect(passive_.back(), active_.back()->qp_num, client_.gid());
       client_.Connect(active_.back(), passive_.back()->qp_num, server_.gid());
       if (active_.size() % 2000 == 0)
@@ -204,11 +207,13 @@ class Pairs {
   // Returns when everything posted is completed; answers how many that were.
   uint64_t Send(size_t count, uint32_t per_visit, double seconds) {
     const double end = Now() + seconds;
+    const uint64_t window =
+        count == 1 ? kMaxOutstanding : std::min<uint64_t>(kMaxOutstanding, kPerVisit * count);
     uint64_t posted = 0;
     uint64_t completed = 0;
     while (completed < posted || Now() < end) {
       if (Now() < end) {
-        while (posted - completed + per_visit <= kMaxOutstanding) {
+        while (posted - completed + per_visit <= window) {
           for (uint32_t i = 0; i < per_visit; ++i) Post(active_[next_ % count], posted++);
           next_ = next_ + 1 == count ? 0 : next_ + 1;
         }
@@ -323,7 +328,6 @@ void PrintList(const char* name, const std::vector<double>& values) {
 int main(int argc, char** argv) {
   const Options options = ParseOptions(argc, argv);
   RaiseFileLimit();
-  constexpr uint32_t kPerVisit = 16;
   End server(options.server, options.gid_index);
   End client(options.client, options.gid_index);
   Pairs pairs(server, client);

@@ -12,7 +12,8 @@ from .processes import BenchmarkError
 
 # What the design lets a dataplane thread call: copies from and to programs, waking a sleeping program and being woken, and
 # handing over the processor when there is nothing to do.
-ALLOWED_CALLS = {'process_vm_readv', 'process_vm_writev', 'write', 'read', 'epoll_wait', 'epoll_pwait', 'ppoll', 'poll', 'sched_yield'}
+ALLOWED_CALLS = {'process_vm_readv', 'process_vm_writev', 'write', 'read', 'epoll_wait', 'epoll_pwait', 'epoll_pwait2', 'ppoll',
+                 'sched_yield'}
 SLOT = struct.Struct('<3q')
 
 

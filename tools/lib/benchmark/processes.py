@@ -60,6 +60,7 @@ class Daemon:
         self.build = pathlib.Path(build)
         self.environment = {**os.environ, **(environment or {})}
         self.process = None
+        self.ran_s = self.waited_s = 0.0
 
     def __enter__(self):
         self.scratch = tempfile.TemporaryDirectory(prefix='roci-bench.', dir=os.environ.get('XDG_RUNTIME_DIR'))
@@ -123,9 +124,28 @@ class Daemon:
                 if process is not None:
                     stop(process, 1.0)
 
+    def threads(self):
+        """Seconds that each of the daemon's threads has run, and has waited for a processor: {tid: (ran, waited)}."""
+        found = {}
+        for task in pathlib.Path(f'/proc/{self.pid}/task').iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                ran, waited, _ = (task / 'schedstat').read_text().split()
+                found[task.name] = (int(ran) * 1e-9, int(waited) * 1e-9)
+        return found
+
+    @contextlib.contextmanager
+    def note_waiting(self):
+        """Adds to `ran_s` and `waited_s` what the busiest thread, the dataplane's, has run and waited within the block."""
+        before = self.threads()
+        yield
+        spent = [(ran - before.get(tid, (0, 0))[0], waited - before.get(tid, (0, 0))[1]) for tid, (ran, waited) in self.threads().items()]
+        ran, waited = max(spent, default=(0, 0))
+        self.ran_s += ran
+        self.waited_s += waited
+
     def run_pair(self, program, *arguments, limit_s=90):
         """Runs both sides to their end and answers what the client printed."""
-        with self.pair(program, *arguments) as client:
+        with self.note_waiting(), self.pair(program, *arguments) as client:
             try:
                 output, _ = client.communicate(timeout=limit_s)
             except subprocess.TimeoutExpired as error:
@@ -138,7 +158,8 @@ class Daemon:
     def run_program(self, *arguments, limit_s=300):
         """Runs another program on the devices and answers its standard output; its standard error is ours."""
         try:
-            run = subprocess.run(self.command(*arguments), stdout=subprocess.PIPE, text=True, timeout=limit_s, check=False)
+            with self.note_waiting():
+                run = subprocess.run(self.command(*arguments), stdout=subprocess.PIPE, text=True, timeout=limit_s, check=False)
         except subprocess.TimeoutExpired as error:
             raise BenchmarkError(f'{arguments[0]} did not end within {limit_s} s{self.describe_failure()}') from error
         if run.returncode != 0:

@@ -8,6 +8,7 @@ class Table:
 
     def __init__(self):
         self.rows = []
+        self.notes = []  # sentences that belong to no row
 
     def add(self, what, result, unit, *, limit=None, share=None, wanted=None, ok=None, note=None):
         """`ok` is None where nothing is demanded; `share` is a fraction of the limit."""
@@ -34,7 +35,7 @@ class Table:
         widths = [max(len(line[column]) for line in cells) for column in range(len(self.HEADINGS))]
         text = ['  '.join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
         text.insert(1, '  '.join('-' * width for width in widths).rstrip())
-        notes = [f'{row["what"]}: {row["note"]}' for row in self.rows if 'note' in row]
+        notes = [f'{row["what"]}: {row["note"]}' for row in self.rows if 'note' in row] + self.notes
         return text + ([''] + notes if notes else [])
 
 
