@@ -17,5 +17,6 @@ struct CommandContext {
 };
 
 void AddRunCommand(CLI::App& app, CommandContext& context);
+void AddShowCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace roci::tools

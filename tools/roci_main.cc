@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
                  "$XDG_RUNTIME_DIR/roci or /tmp/roci-UID)");
   app.fallthrough();
   roci::tools::AddRunCommand(app, context);
+  roci::tools::AddShowCommand(app, context);
   std::vector<std::string> arguments = WithoutRunSeparator(app, argc, argv);
   std::reverse(arguments.begin(), arguments.end());  // as CLI::App::parse wants them
   try {

@@ -1,0 +1,240 @@
+#include "tools/show/tables.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace roci::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Column {
+  const char* title;
+  std::function<std::string(const Json&)> text;
+};
+
+std::string Text(const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) {
+    const std::string text = value.get<std::string>();
+    return text.empty() ? "-" : text;
+  }
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  return value.dump();
+}
+
+// The value at a path of keys ("requester/window").
+const Json& At(const Json& item, const std::string& path) {
+  static const Json nothing;
+  const Json::json_pointer pointer("/" + path);
+  return item.contains(pointer) ? item.at(pointer) : nothing;
+}
+
+std::string Field(const Json& item, const std::string& path) { return Text(At(item, path)); }
+
+Column Plain(const char* title, const std::string& path) {
+  return {title, [path](const Json& item) { return Field(item, path); }};
+}
+
+Column Join(const char* title, const std::string& first, const char* between,
+            const std::string& second) {
+  return {title, [=](const Json& item) {
+            return absl::StrCat(Field(item, first), between, Field(item, second));
+          }};
+}
+
+Column App() {
+  return {"APP", [](const Json& item) {
+            return absl::StrCat(Field(item, "program"), "[", Field(item, "pid"), "]");
+          }};
+}
+
+std::string Bytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"", "K", "M", "G", "T", "P"};
+  size_t unit = 0;
+  while (bytes >= 10 * 1024 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return absl::StrCat(bytes, kUnits[unit]);
+}
+
+std::string ListText(const Json& list) {
+  std::string out;
+  for (const Json& entry : list) absl::StrAppend(&out, out.empty() ? "" : ",", Text(entry));
+  return out.empty() ? "-" : out;
+}
+
+std::string Addresses(const Json& item) {
+  std::string out;
+  for (const Json& gid : At(item, "gids")) {
+    absl::StrAppend(&out, out.empty() ? "" : " ", Field(gid, "address"));
+  }
+  return out;
+}
+
+std::vector<Column> DeviceColumns() {
+  return {Plain("DEVICE", "name"),
+          {"ON",
+           [](const Json& item) {
+             const std::string port = Field(item, "port");
+             return port != "-" ? port : "wire " + Field(item, "wire");
+           }},
+          {"LINK", [](const Json& item) { return At(item, "link_up") == true ? "up" : "down"; }},
+          Plain("MAC", "mac"),
+          Join("MTU/PATH", "mtu", "/", "path_mtu"),
+          Plain("SESSIONS", "sessions"),
+          Join("QPS", "qps/used", "/", "qps/limit"),
+          Join("CQS", "cqs/used", "/", "cqs/limit"),
+          Join("MRS", "mrs/used", "/", "mrs/limit"),
+          {"ADDRESSES (by GID index)", Addresses}};
+}
+
+std::vector<Column> AppColumns() {
+  return {Plain("SESSION", "session"),  App(),
+          Plain("UID", "uid"),          Plain("DEVICE", "device"),
+          Plain("LCORE", "lcore"),      Plain("PDS", "pds"),
+          Plain("MRS", "mrs"),          Plain("CQS", "cqs"),
+          Plain("QPS", "qps"),          Plain("AHS", "ahs"),
+          Plain("CHANNELS", "channels")};
+}
+
+std::vector<Column> QpColumns() {
+  return {
+      {"QPN", [](const Json& item) { return absl::StrFormat("0x%06x", item.value("qpn", 0u)); }},
+      Plain("TYPE", "type"),
+      Plain("STATE", "state"),
+      Plain("DEVICE", "device"),
+      App(),
+      {"REMOTE",
+       [](const Json& item) {
+         const uint32_t qpn = item.value("remote_qpn", 0u);
+         if (qpn == 0) return std::string("-");
+         return absl::StrFormat("%s 0x%06x", Field(item, "remote"), qpn);
+       }},
+      Plain("MTU", "path_mtu"),
+      Join("SQ PSN (oldest..new)", "requester/oldest_unacknowledged", "..", "requester/next_new"),
+      Plain("RQ PSN", "responder/expected_psn"),
+      Plain("WINDOW", "requester/window"),
+      {"TIMER",
+       [](const Json& item) {
+         return absl::StrCat(Field(item, "timeout"),
+                             At(item, "requester/timer_running") == true ? "*" : "");
+       }},
+      Join("RETRY", "requester/retries_left", "/", "retry_count"),
+      Join("RNR", "requester/rnr_retries_left", "/", "rnr_retry"),
+      Plain("TX PKTS", "tx_packets"),
+      Plain("RX PKTS", "rx_packets"),
+      Plain("DROPS", "drops")};
+}
+
+std::vector<Column> CqColumns() {
+  return {
+      Plain("CQ", "handle"),          Plain("DEVICE", "device"),        App(),
+      Plain("CAPACITY", "capacity"),  Plain("QUEUES", "qp_queues"),     Plain("CHANNEL", "channel"),
+      Plain("EVENTS", "comp_events"), Plain("OVERFLOWED", "overflowed")};
+}
+
+std::vector<Column> MrColumns() {
+  return {Plain("MR", "handle"),
+          Plain("KEY", "key"),
+          Plain("DEVICE", "device"),
+          App(),
+          Plain("PD", "pd"),
+          Plain("ADDRESS", "address"),
+          {"LENGTH", [](const Json& item) { return Bytes(item.value("length", uint64_t{0})); }},
+          Plain("REACHED BY", "reached_by"),
+          Plain("EXTENTS", "extents"),
+          {"ACCESS", [](const Json& item) { return ListText(At(item, "access")); }}};
+}
+
+std::vector<Column> LcoreColumns() {
+  return {Plain("LCORE", "lcore"),
+          Plain("SESSIONS", "sessions"),
+          {"BUSY",
+           [](const Json& item) {
+             const double busy = item.value("busy_cycles", 0.0);
+             const double all = busy + item.value("idle_cycles", 0.0);
+             return all == 0 ? "-" : absl::StrFormat("%.0f%%", 100 * busy / all);
+           }},
+          Plain("SLEEPS", "sleeps"),
+          Plain("RX PKTS", "rx_packets"),
+          Plain("TX PKTS", "tx_packets"),
+          Plain("COMP EVENTS", "comp_events"),
+          Plain("MEMORY FAULTS", "memory_faults"),
+          Plain("TIMERS", "timer_expiries")};
+}
+
+std::vector<Column> NeighbourColumns() {
+  return {Plain("DEVICE", "device"), Plain("ADDRESS", "address"), Plain("MAC", "mac"),
+          Plain("STATE", "state")};
+}
+
+std::string FormatTable(const std::vector<Column>& columns, const Json& items) {
+  std::vector<std::vector<std::string>> rows(1);
+  for (const Column& column : columns) rows[0].push_back(column.title);
+  for (const Json& item : items) {
+    std::vector<std::string>& row = rows.emplace_back();
+    for (const Column& column : columns) row.push_back(column.text(item));
+  }
+  std::vector<size_t> widths(columns.size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool last = i + 1 == row.size();
+      absl::StrAppend(&out, row[i], last ? "\n" : std::string(widths[i] - row[i].size() + 2, ' '));
+    }
+  }
+  return out;
+}
+
+void AppendNumbers(const Json& numbers, bool with_zeros, std::string& out) {
+  for (const auto& [name, value] : numbers.items()) {
+    if (with_zeros || value != 0) absl::StrAppendFormat(&out, "    %-34s %s\n", name, Text(value));
+  }
+}
+
+// A block per port: counters, and why frames were dropped.
+std::string FormatPorts(const Json& items, bool with_zeros) {
+  std::string out;
+  for (const Json& item : items) {
+    absl::StrAppendFormat(&out, "%s port %s: %s on %s, MAC %s, MTU %s\n", Field(item, "device"),
+                          Field(item, "port"), Field(item, "state"), Field(item, "on"),
+                          Field(item, "mac"), Field(item, "mtu"));
+    for (const auto& [title, key] :
+         {std::pair("counters", "counters"), std::pair("frames dropped, by reason", "drops"),
+          std::pair("transport", "transport"),
+          std::pair("not RoCE (ARP, ND, ping)", "slow_path")}) {
+      std::string lines;
+      AppendNumbers(At(item, key), with_zeros, lines);
+      if (!lines.empty()) absl::StrAppend(&out, "  ", title, ":\n", lines);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string FormatItems(const std::string& what, const Json& items) {
+  if (what == "ports" || what == "counters") return FormatPorts(items, what == "counters");
+  static const std::map<std::string, std::vector<Column>> tables = {
+      {"devices", DeviceColumns()},
+      {"apps", AppColumns()},
+      {"qps", QpColumns()},
+      {"cqs", CqColumns()},
+      {"mrs", MrColumns()},
+      {"lcores", LcoreColumns()},
+      {"neighbours", NeighbourColumns()}};
+  const auto it = tables.find(what);
+  return it == tables.end() ? items.dump(2) + "\n" : FormatTable(it->second, items);
+}
+
+}  // namespace roci::tools
