@@ -1,9 +1,8 @@
 #include "control/config.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,8 @@
 
 namespace roci::control {
 namespace {
+
+constexpr size_t kMaxFileBytes = 1 << 20;
 
 template <class Value>
 struct Named {
@@ -258,12 +259,23 @@ absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& fil
 }
 
 absl::StatusOr<Config> LoadConfig(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (!stream) {
-    const int error = errno;
-    return absl::NotFoundError(
-        absl::StrCat(file, ": cannot be read: ", std::strerror(error == 0 ? EIO : error)));
+  std::FILE* stream = std::fopen(file.c_str(), "re");
+  std::string text;
+  if (stream != nullptr) {
+    char buffer[4096];
+    while (const size_t count = std::fread(buffer, 1, sizeof(buffer), stream)) {
+      text.append(buffer, count);
+      if (text.size() > kMaxFileBytes) break;
+    }
+  }
+  const bool failed = stream == nullptr || std::ferror(stream);
+  const int error = errno;
+  if (stream != nullptr) std::fclose(stream);
+  if (failed) {
+    return absl::NotFoundError(absl::StrCat(file, ": cannot be read: ", std::strerror(error)));
+  }
+  if (text.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": is no configuration: too long"));
   }
   return ParseConfig(text, file);
 }

@@ -78,7 +78,7 @@ Config DefaultConfig();
 // `file` is the name that messages carry. Fails with InvalidArgument and one line:
 // "FILE:LINE: KEY: REASON". A file without devices gets the default ones.
 absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& file);
-// As ParseConfig; NotFound or PermissionDenied if the file cannot be read.
+// As ParseConfig; NotFound if the file cannot be read.
 absl::StatusOr<Config> LoadConfig(const std::string& file);
 
 }  // namespace roci::control

@@ -101,6 +101,7 @@ absl::Status Daemon::StartDataplane() {
   options.lcore.spin = config_.daemon.spin;
   absl::StatusOr<std::unique_ptr<dataplane::Dataplane>> dataplane =
       dataplane::Dataplane::Start(options);
+  InitLog(config_.daemon.log_level);
   if (!dataplane.ok()) return dataplane.status();
   dataplane_ = *std::move(dataplane);
   return absl::OkStatus();

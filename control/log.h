@@ -10,7 +10,8 @@ namespace roci::control {
 
 enum class LogArea : uint8_t { kDaemon, kSession, kNeighbours };
 
-// Before the EAL starts: sends rte_log to stderr and sets our types' level. Once.
+// Sends rte_log to stderr and sets our types' level. Before the EAL starts, and once more after it
+// has set the levels of all types.
 void InitLog(LogLevel level);
 
 // One line; the newline is added. Any thread, but never on the hot path.

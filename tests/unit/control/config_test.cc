@@ -161,6 +161,10 @@ TEST(ConfigTest, MissingFile) {
   EXPECT_NE(config.status().message().find("/nonexistent/rocid.toml"), std::string::npos);
 }
 
+TEST(ConfigTest, DirectoryIsNoFile) {
+  EXPECT_EQ(LoadConfig("/tmp").status().message(), "/tmp: cannot be read: Is a directory");
+}
+
 TEST(ConfigTest, EmptyFileOnDiskIsNoError) {
   char name[] = "/tmp/roci_config_test.XXXXXX";
   const int fd = mkstemp(name);
