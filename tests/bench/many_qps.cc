@@ -24,6 +24,7 @@ constexpr uint32_t kQueueEntries = 2 * kPerVisit;  // of a send queue; the first
 constexpr uint32_t kMaxOutstanding = 512;          // over all queue pairs
 constexpr uint32_t kCqEntries = 4096;
 constexpr int kPoll = 64;
+constexpr int kTurnsPerLook = 32;  // at the clock
 
 constexpr char kUsage[] =
     R"(usage: many_qps [OPTIONS]
@@ -207,18 +208,22 @@ class Pairs {
   // Returns when everything posted is completed; answers how many that were.
   uint64_t Send(size_t count, uint32_t per_visit, double seconds) {
     const double end = Now() + seconds;
+    next_ = next_ < count ? next_ : 0;
     const uint64_t window =
         count == 1 ? kMaxOutstanding : std::min<uint64_t>(kMaxOutstanding, kPerVisit * count);
     uint64_t posted = 0;
     uint64_t completed = 0;
-    while (completed < posted || Now() < end) {
-      if (Now() < end) {
-        while (posted - completed + per_visit <= window) {
-          for (uint32_t i = 0; i < per_visit; ++i) Post(active_[next_ % count], posted++);
-          next_ = next_ + 1 == count ? 0 : next_ + 1;
+    bool going_on = true;
+    while (going_on || completed < posted) {
+      // Reading the clock at each turn would be a good part of a message's cost.
+      for (int turn = 0; turn < kTurnsPerLook; ++turn) {
+        while (going_on && posted - completed + per_visit <= window) {
+          for (uint32_t i = 0; i < per_visit; ++i) Post(active_[next_], posted++);
+          next_ = next_ + 1 >= count ? 0 : next_ + 1;
         }
+        completed += Poll();
       }
-      completed += Poll();
+      going_on = going_on && Now() < end;
     }
     return completed;
   }
