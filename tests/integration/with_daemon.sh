@@ -3,7 +3,8 @@
 #
 # Starts a daemon of its own in a private runtime folder, runs COMMAND among its devices (`roci run`), and stops the daemon.
 # Exit status: the command's; 124 when it was not done in SECONDS; 99 when the daemon did not start, did not survive, or did
-# not end well. The daemon's output is shown when something failed. ROCID_PID tells the command which process it is.
+# not end well. The daemon's output is shown when something failed. ROCID_PID tells the command which process it is. With
+# ROCI_TEST_ENDS_DAEMON=yes in the environment the command may end the daemon itself.
 set -uo pipefail
 
 config=()
@@ -35,7 +36,7 @@ stop_daemon() {
 }
 
 clean_up() {
-  [ -z "$daemon" ] || kill -KILL "$daemon" 2>/dev/null
+  [ -z "$daemon" ] || { kill -KILL "$daemon"; wait "$daemon"; } 2>/dev/null
   rm -rf "$scratch"
 }
 trap clean_up EXIT
@@ -47,6 +48,7 @@ fail() {
   exit "$2"
 }
 
+: >"$log"
 "$rocid" --runtime-dir "$runtime_dir" "${config[@]}" >"$log" 2>&1 &
 daemon=$!
 for ((try = 0; try < 300; try++)); do
