@@ -17,7 +17,16 @@ absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what)
 
 }  // namespace
 
-bool IsOfferedQpType(uint32_t type) { return type == static_cast<uint32_t>(roce::QpType::kRc); }
+bool IsOfferedQpType(uint32_t type) {
+  switch (static_cast<roce::QpType>(type)) {
+    case roce::QpType::kRc:
+    case roce::QpType::kUc:
+    case roce::QpType::kUd:
+      return type <= UINT8_MAX;
+    default:
+      return false;
+  }
+}
 
 absl::Status AttributesFromAbi(const roci_abi_qp_attr& attr, uint32_t mask,
                                roce::QpAttributes& out) {
