@@ -333,10 +333,9 @@ void Requester<Host>::Progress(Host& host, TimeNs now) {
   recovering_ = false;
   // Acknowledged beyond the point to which we had gone back.
   if (StepsForward(una_, send_psn_) > StepsForward(una_, sent_end_)) Rewind();
-  if (!rnr_waiting_) {
-    deadline_ = kNever;
-    if (send_psn_ != una_) ArmTimer(now);
-  }
+  rnr_waiting_ = false;  // what was not ready is acknowledged after all
+  deadline_ = kNever;
+  if (send_psn_ != una_) ArmTimer(now);
   if (head_ != tail_ && At(head_).failed) [[unlikely]] {
     FailHead(host, At(head_).local_status);
   }

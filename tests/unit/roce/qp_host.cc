@@ -219,7 +219,9 @@ ModifyResult Node::Modify(QpState to, uint32_t more_mask) {
 }
 
 void Node::BringTo(QpState target) {
+  // XRC: the sending side needs no responder attributes.
   const bool rc = options.type == QpType::kRc;
+  const bool sends_reliably = rc || options.type == QpType::kXrcSend;
   const bool ud = options.type == QpType::kUd;
   const auto must = [](ModifyResult result) {
     if (result != ModifyResult::kOk) std::abort();
@@ -234,7 +236,7 @@ void Node::BringTo(QpState target) {
   }
   if (qp.state() == QpState::kRtr && target >= QpState::kRts) {
     const uint32_t reliable = kAttrTimeout | kAttrRetryCount | kAttrRnrRetry | kAttrMaxRdAtomic;
-    must(Modify(QpState::kRts, kAttrSqPsn | (rc ? reliable : 0)));
+    must(Modify(QpState::kRts, kAttrSqPsn | (sends_reliably ? reliable : 0)));
   }
 }
 
