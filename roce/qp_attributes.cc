@@ -52,7 +52,7 @@ constexpr uint32_t kSqdXrcRecv =
     kSqdUc | kAttrPort | kAttrTimeout | kAttrMaxDestRdAtomic | kAttrMinRnrTimer;
 constexpr uint32_t kSqdRc = kSqdXrcSend | kSqdXrcRecv;
 
-// IBTA vol 1, 11.2.5.2, table 91, with what Linux makes of it. Columns: RC, UC, UD, XRC send, XRC
+// IBTA vol 1, 11.2.5.2, with what Linux makes of it. Columns: RC, UC, UD, XRC send, XRC
 // receive, raw. Transitions to RESET and ERR need nothing and are legal from everywhere.
 constexpr Transition kTransitions[] = {
     {QpState::kReset,

@@ -5,7 +5,10 @@
 
 #include "roce/host.h"
 #include "roce/qp.h"
+#include "roce/requester_answers_inl.h"
 #include "roce/requester_inl.h"
+#include "roce/responder_answers_inl.h"
+#include "roce/responder_execute_inl.h"
 #include "roce/responder_inl.h"
 #include "roce/responder_unreliable_inl.h"
 

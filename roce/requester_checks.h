@@ -39,6 +39,12 @@ extern const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable;
 // `opcode` comes from gate 2, which lets only enumerators through.
 inline const WorkInfo& InfoOf(WorkOpcode opcode) { return kWorkTable[static_cast<size_t>(opcode)]; }
 
+// A malformed request (FetchResult::kBad) may hold any byte as its opcode; the table is indexed by
+// it.
+inline void SanitizeOpcode(SendWqe& wqe) {
+  if (static_cast<size_t>(wqe.opcode) >= kWorkOpcodeCount) wqe.opcode = WorkOpcode::kSend;
+}
+
 // kSuccess, or the status with which a malformed or unsupported request completes (IBTA vol 1,
 // 10.8.3.3 and 11.6.2): kLocalQpOperationError, kLocalLengthError.
 CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
@@ -69,7 +75,7 @@ constexpr Transport TransportOf(QpType type) {
   }
 }
 
-// Status of the request that a NAK is about (IBTA vol 1, 9.9.2.2; codes other than 0). Reserved
+// Status of the request that a NAK is about (IBTA vol 1, 9.9.2; codes other than 0). Reserved
 // codes: kBadResponse.
 CompletionStatus StatusOfNak(uint8_t nak_code);
 

@@ -16,9 +16,9 @@
 
 namespace roci::roce {
 
-// A READ or atomic of the peer, kept for its answer and for duplicates of it (IBTA vol 1, 9.7.4.4:
-// "responder resources"). The owner allocates a ring of them per QP (size a power of two) and needs
-// not initialise it.
+// A READ or atomic of the peer, kept for its answer and for duplicates of it (the "responder
+// resources" of IBTA vol 1, 9.7.4). The owner allocates a ring of them per QP (size a power of two)
+// and needs not initialise it.
 struct ResponderResource {
   uint64_t va;        // READ
   uint64_t original;  // atomic: the value found

@@ -35,8 +35,7 @@ constexpr FaultInfo AccessFault(RequestFault fault) {
           DropReason::kMemoryAccess};
 }
 
-// Indexed by RequestFault. IBTA vol 1, 9.9.3.1, tables 60 and 61 (responder faults and their
-// classes).
+// Indexed by RequestFault. IBTA vol 1, 9.9.3 (responder faults and their classes).
 constexpr FaultInfo kFaults[] = {
     {RequestFault::kNone, 0, CompletionStatus::kSuccess, false, QpEvent::kFatal,
      QpCounter::kRespOperationErrors, DropReason::kNone},
@@ -70,6 +69,20 @@ static_assert(IsTableInOrder());
 }  // namespace
 
 const FaultInfo& InfoOf(RequestFault fault) { return kFaults[static_cast<size_t>(fault)]; }
+
+RequestFault FaultOfRemote(memory::MemoryStatus status) {
+  switch (status) {
+    case memory::MemoryStatus::kOk:
+      return RequestFault::kNone;
+    case memory::MemoryStatus::kFault:
+    case memory::MemoryStatus::kTooManySegments:
+      return RequestFault::kRemoteMemory;
+    case memory::MemoryStatus::kMisaligned:
+      return RequestFault::kMisalignedAtomic;
+    default:
+      return RequestFault::kRemoteAccess;
+  }
+}
 
 RequestFault CheckOpcodeSequence(InMessage message, const OpcodeInfo& info) {
   const bool continues = info.position == Position::kMiddle || info.position == Position::kLast;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "memory/types.h"
 #include "roce/counters.h"
 #include "roce/drop_reason.h"
 #include "roce/headers.h"
@@ -16,7 +17,7 @@ namespace roci::roce {
 
 enum class PsnClass : uint8_t { kExpected, kDuplicate, kGap };
 
-// IBTA vol 1, 9.7.4.1.2: the half of the PSN space before the expected one is duplicates.
+// IBTA vol 1, 9.7.4.1: the half of the PSN space before the expected one is duplicates.
 constexpr PsnClass ClassifyPsn(Psn expected, Psn psn) {
   const int32_t distance = Distance(expected, psn);
   if (distance == 0) return PsnClass::kExpected;
@@ -66,13 +67,16 @@ inline constexpr uint8_t kRnr = 0xFF;
 
 const FaultInfo& InfoOf(RequestFault fault);
 
-// kNone or kOpcodeSequence (IBTA vol 1, 9.7.4.1.3; table of valid successions).
+// What a failed use of an R_Key is: a bad key is the peer's fault, memory that went away is not.
+RequestFault FaultOfRemote(memory::MemoryStatus status);
+
+// kNone or kOpcodeSequence (IBTA vol 1, 9.7.4.1, table of valid successions).
 RequestFault CheckOpcodeSequence(InMessage message, const OpcodeInfo& info);
 
-// kNone or kUnsupportedOpcode: the QP's access flags forbid it or we do not have it (9.7.4.1.4).
+// kNone or kUnsupportedOpcode: the QP's access flags forbid it or we do not have it (9.7.4.1).
 RequestFault CheckOpcodeEnabled(uint32_t access_flags, const OpcodeInfo& info);
 
-// FIRST and MIDDLE carry a full path MTU, LAST 1 .. MTU, ONLY 0 .. MTU (9.7.4.1.7). kNone or
+// FIRST and MIDDLE carry a full path MTU, LAST 1 .. MTU, ONLY 0 .. MTU (9.7.4.1). kNone or
 // kPayloadLength.
 RequestFault CheckPayloadLength(Position position, uint32_t payload_bytes, uint32_t mtu_bytes);
 

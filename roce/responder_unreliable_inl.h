@@ -36,7 +36,7 @@ DropReason Responder<Host>::HandleUnreliable(Host& host, const Packet& packet) {
 }
 
 // Faults of the peer's making cost the message (class D); faults of the posted receive end the QP
-// (class E). IBTA vol 1, 9.9.3.2.
+// (class E). IBTA vol 1, 9.9.3.
 template <class Host>
 DropReason Responder<Host>::Discard(Host& host, RequestFault fault) {
   const FaultInfo& info = InfoOf(fault);

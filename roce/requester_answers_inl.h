@@ -1,0 +1,345 @@
+// Definitions of Requester: answers, loss recovery, completions. Included by qp_inl.h only.
+#pragma once
+
+#include <cassert>
+#include <cstring>
+
+#include "roce/headers.h"
+#include "roce/requester.h"
+
+namespace roci::roce {
+
+template <class Host>
+DropReason Requester<Host>::HandleResponse(Host& host, TimeNs now, const Packet& packet) {
+  if (StepsForward(una_, packet.psn) >= StepsForward(una_, sent_end_)) [[unlikely]] {
+    // Before the window: a duplicate. Behind it: for something never sent (a "ghost", 9.7.6).
+    return Distance(una_, packet.psn) < 0 ? DropReason::kStaleAcknowledge
+                                          : DropReason::kGhostAcknowledge;
+  }
+  switch (packet.info->operation) {
+    case Operation::kAcknowledge:
+      return HandleAcknowledge(host, now, packet.psn, packet.ext.aeth);
+    case Operation::kReadResponse:
+      return HandleReadResponse(host, now, packet);
+    case Operation::kAtomicAcknowledge:
+      return HandleAtomicResponse(host, now, packet);
+    default:
+      return DropReason::kUnexpectedOpcode;
+  }
+}
+
+template <class Host>
+DropReason Requester<Host>::HandleAcknowledge(Host& host, TimeNs now, Psn psn, Aeth aeth) {
+  switch (aeth.kind()) {
+    case AethKind::kAck:
+      if (!AcknowledgeBefore(host, now, psn + 1)) ImplyNak(host);
+      return DropReason::kNone;
+    case AethKind::kRnrNak:
+      return HandleRnrNak(host, now, psn, aeth.value());
+    case AethKind::kNak:
+      return HandleNak(host, now, psn, aeth.value());
+    default:
+      return DropReason::kInvalidAcknowledge;
+  }
+}
+
+// Completes what an acknowledgement of everything before `end` can complete. False: it covers a
+// READ or atomic whose response has not come, so the response is lost (an implied NAK, 9.7.5).
+template <class Host>
+bool Requester<Host>::AcknowledgeBefore(Host& host, TimeNs now, Psn end) {
+  bool is_complete = true;
+  const Psn before = una_;
+  while (una_ != end && head_ != tail_) {
+    SendRecord& record = At(head_);
+    if (record.failed) break;
+    if (InfoOf(record.wqe.opcode).work_class != WorkClass::kSegmented) {
+      is_complete = false;
+      break;
+    }
+    const uint32_t covered = StepsForward(una_, end);
+    const uint32_t left = StepsForward(una_, record.first_psn + record.packets);
+    if (covered < left) {
+      una_ = end;
+      break;
+    }
+    una_ += left;
+    CompleteHead(host, CompletionStatus::kSuccess);
+  }
+  if (una_ != before) Progress(host, now);
+  return is_complete;
+}
+
+// Something was acknowledged: loss recovery starts from new (IBTA vol 1, 9.9.2).
+template <class Host>
+void Requester<Host>::Progress(Host& host, TimeNs now) {
+  retries_left_ = context_.attributes.retry_count;
+  rnr_retries_left_ = context_.attributes.rnr_retry;
+  recovering_ = false;
+  // Acknowledged beyond the point to which we had gone back.
+  if (StepsForward(una_, send_psn_) > StepsForward(una_, sent_end_)) Rewind();
+  rnr_waiting_ = false;  // what was not ready is acknowledged after all
+  deadline_ = kNever;
+  if (send_psn_ != una_) ArmTimer(now);
+  if (head_ != tail_ && At(head_).failed) [[unlikely]] {
+    FailHead(host, At(head_).local_status);
+  }
+}
+
+template <class Host>
+DropReason Requester<Host>::HandleReadResponse(Host& host, TimeNs now, const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  if (info.Has(ExtHeader::kAeth) && packet.ext.aeth.kind() != AethKind::kAck) {
+    return DropReason::kInvalidAcknowledge;
+  }
+  if (!AcknowledgeBefore(host, now, packet.psn)) return ImplyNak(host);
+  if (!HeadAwaits(WorkClass::kRead, packet.psn)) return DropReason::kUnexpectedOpcode;
+  SendRecord& record = At(head_);
+  const auto bytes = static_cast<uint32_t>(packet.payload.size());
+  if (!ReadResponseFits(info.position, bytes, record.received, record.wqe.length,
+                        context_.mtu_shift)) [[unlikely]] {
+    FailHead(host, CompletionStatus::kBadResponse);
+    return DropReason::kPayloadLength;
+  }
+  const uint32_t offset = record.received << context_.mtu_shift;
+  if (!PlaceResponse(host, record.wqe, offset, packet.payload)) [[unlikely]] {
+    FailHead(host, CompletionStatus::kLocalProtectionError);
+    return DropReason::kMemoryAccess;
+  }
+  ++una_;
+  if (++record.received == record.packets) CompleteHead(host, CompletionStatus::kSuccess);
+  Progress(host, now);
+  return DropReason::kNone;
+}
+
+template <class Host>
+DropReason Requester<Host>::HandleAtomicResponse(Host& host, TimeNs now, const Packet& packet) {
+  if (packet.ext.aeth.kind() != AethKind::kAck) return DropReason::kInvalidAcknowledge;
+  if (!AcknowledgeBefore(host, now, packet.psn)) return ImplyNak(host);
+  if (!HeadAwaits(WorkClass::kAtomic, packet.psn)) return DropReason::kUnexpectedOpcode;
+  std::byte original[sizeof(uint64_t)];
+  std::memcpy(original, &packet.ext.atomic_ack.original, sizeof(original));
+  if (!PlaceResponse(host, At(head_).wqe, 0, original)) [[unlikely]] {
+    FailHead(host, CompletionStatus::kLocalProtectionError);
+    return DropReason::kMemoryAccess;
+  }
+  ++una_;
+  CompleteHead(host, CompletionStatus::kSuccess);
+  Progress(host, now);
+  return DropReason::kNone;
+}
+
+// The oldest request is of that kind, not failed, and `psn` is what it waits for.
+template <class Host>
+bool Requester<Host>::HeadAwaits(WorkClass work_class, Psn psn) const {
+  if (context_.error_pending || head_ == tail_ || una_ != psn) return false;
+  const SendRecord& record = At(head_);
+  return !record.failed && record.started && InfoOf(record.wqe.opcode).work_class == work_class;
+}
+
+template <class Host>
+bool Requester<Host>::PlaceResponse(Host& host, const SendWqe& wqe, uint32_t offset,
+                                    std::span<const std::byte> bytes) {
+  if (bytes.empty()) return true;
+  memory::SegmentList segments;
+  return host.ScatterSend(wqe, offset, static_cast<uint32_t>(bytes.size()), segments) ==
+             memory::MemoryStatus::kOk &&
+         host.Place(segments, bytes) == memory::MemoryStatus::kOk;
+}
+
+// ---- Recovery ----
+
+template <class Host>
+DropReason Requester<Host>::ImplyNak(Host& host) {
+  if (recovering_ || rnr_waiting_) return DropReason::kOutOfSequence;
+  Retry(host, QpCounter::kImpliedNaks);
+  return DropReason::kOutOfSequence;
+}
+
+// IBTA vol 1, 9.7.5.2: a NAK acknowledges everything before its PSN.
+template <class Host>
+DropReason Requester<Host>::HandleNak(Host& host, TimeNs now, Psn psn, uint8_t code) {
+  if (code != static_cast<uint8_t>(NakCode::kPsnSequenceError)) {
+    FailAt(host, psn, StatusOfNak(code));
+    return DropReason::kNone;
+  }
+  if (!AcknowledgeBefore(host, now, psn)) return ImplyNak(host);
+  if (una_ != psn || context_.error_pending) return DropReason::kNone;
+  if (recovering_ || rnr_waiting_) return DropReason::kStaleAcknowledge;
+  Retry(host, QpCounter::kPacketSequenceErrors);
+  return DropReason::kNone;
+}
+
+// IBTA vol 1, 9.7.5.2.8 and 9.9.2.
+template <class Host>
+DropReason Requester<Host>::HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_t timer_code) {
+  if (!AcknowledgeBefore(host, now, psn)) return ImplyNak(host);
+  if (una_ != psn || context_.error_pending) return DropReason::kNone;
+  if (rnr_waiting_) return DropReason::kStaleAcknowledge;
+  host.Count(QpCounter::kRnrNaksReceived);
+  if (context_.attributes.rnr_retry != kRetryForEver) {
+    if (rnr_retries_left_ == 0) {
+      FailHead(host, CompletionStatus::kRnrRetryExceeded);
+      return DropReason::kNone;
+    }
+    --rnr_retries_left_;
+  }
+  Rewind();
+  rnr_waiting_ = true;
+  recovering_ = true;
+  deadline_ = now + kRnrTimerNs[timer_code];
+  return DropReason::kNone;
+}
+
+template <class Host>
+void Requester<Host>::HandleTimeout(Host& host, TimeNs now) {
+  if (now < deadline_ || deadline_ == kNever) return;
+  if (rnr_waiting_) {
+    rnr_waiting_ = false;
+    deadline_ = kNever;
+    return;
+  }
+  Retry(host, QpCounter::kAckTimeouts);
+}
+
+// Goes back to the oldest unacknowledged PSN, if the retry counter allows.
+template <class Host>
+void Requester<Host>::Retry(Host& host, QpCounter reason) {
+  host.Count(reason);
+  if (retries_left_ == 0) {
+    FailHead(host, CompletionStatus::kRetryExceeded);
+    return;
+  }
+  --retries_left_;
+  recovering_ = true;
+  Rewind();
+  deadline_ = kNever;  // armed by the first packet that is sent again
+}
+
+template <class Host>
+void Requester<Host>::Rewind() {
+  send_psn_ = una_;
+  cursor_ = head_;
+}
+
+template <class Host>
+void Requester<Host>::ArmTimer(TimeNs now) {
+  const uint64_t timeout_ns = AckTimeoutNs(context_.attributes.timeout);
+  deadline_ = timeout_ns == kNever ? kNever : now + timeout_ns;
+}
+
+// ---- Completion ----
+
+template <class Host>
+void Requester<Host>::CompleteHead(Host& host, CompletionStatus status) {
+  SendRecord& record = At(head_);
+  const WorkInfo& info = InfoOf(record.wqe.opcode);
+  const bool is_answered =
+      info.work_class == WorkClass::kRead || info.work_class == WorkClass::kAtomic;
+  if (is_answered && record.started) --rd_atomic_outstanding_;
+  Completion completion{};
+  completion.wr_id = record.wqe.wr_id;
+  completion.slot = record.wqe.slot;
+  if (info.work_class == WorkClass::kRead) completion.byte_length = record.wqe.length;
+  if (info.work_class == WorkClass::kAtomic) completion.byte_length = 8;
+  completion.status = status;
+  completion.opcode = info.completion;
+  completion.signaled =
+      record.wqe.signaled || context_.config.sq_sig_all || status != CompletionStatus::kSuccess;
+  ++head_;
+  host.CompleteSend(completion);
+}
+
+// A request that fails on this side waits for those before it, so that they keep their own fate;
+// nothing after it is sent.
+template <class Host>
+void Requester<Host>::FailRecord(Host& host, uint32_t index, CompletionStatus status) {
+  SendRecord& record = At(index);
+  record.failed = true;
+  record.local_status = status;
+  if (index == head_) FailHead(host, status);
+}
+
+template <class Host>
+void Requester<Host>::FailHead(Host& host, CompletionStatus status) {
+  assert(head_ != tail_);
+  host.Count(CounterOfFailure(status));
+  host.Count(QpCounter::kReqCqeErrors);
+  CompleteHead(host, status);
+  deadline_ = kNever;
+  rnr_waiting_ = false;
+  (context_.IsReliable() ? context_.error_pending : context_.send_error_pending) = true;
+}
+
+// A fatal NAK: what was before it is done, its own request fails. A READ or atomic before it whose
+// answer never came will not get one any more: flushed.
+template <class Host>
+void Requester<Host>::FailAt(Host& host, Psn psn, CompletionStatus status) {
+  while (head_ != tail_) {
+    SendRecord& record = At(head_);
+    if (record.failed) {
+      FailHead(host, record.local_status);
+      return;
+    }
+    const Psn end = record.first_psn + record.packets;
+    if (StepsForward(una_, psn) < StepsForward(una_, end)) {
+      FailHead(host, status);
+      return;
+    }
+    una_ = end;
+    const bool is_segmented = InfoOf(record.wqe.opcode).work_class == WorkClass::kSegmented;
+    CompleteHead(host,
+                 is_segmented ? CompletionStatus::kSuccess : CompletionStatus::kWorkRequestFlushed);
+  }
+}
+
+template <class Host>
+void Requester<Host>::HandleTransmitFault(Host& host, Psn psn) {
+  for (uint32_t i = head_; i != tail_; ++i) {
+    const SendRecord& record = At(i);
+    if (!InWindow(psn, record.first_psn, record.packets)) continue;
+    // The packet was never sent: what follows it must not go either, so that the peer sees a gap.
+    cursor_ = i;
+    send_psn_ = psn;
+    if (!context_.IsReliable()) una_ = sent_end_ = psn;
+    FailRecord(host, i, CompletionStatus::kLocalProtectionError);
+    return;
+  }
+}
+
+template <class Host>
+bool Requester<Host>::Flush(Host& host, uint32_t budget) {
+  deadline_ = kNever;
+  rnr_waiting_ = false;
+  for (; budget != 0; --budget) {
+    if (head_ == tail_) {
+      SendRecord& record = At(tail_);
+      CompletionStatus ignored{};
+      if (host.FetchSend(record.wqe, ignored) == FetchResult::kEmpty) break;
+      SanitizeOpcode(record.wqe);
+      record.started = false;
+      ++tail_;
+    }
+    host.Count(QpCounter::kReqCqeFlushErrors);
+    CompleteHead(host, CompletionStatus::kWorkRequestFlushed);
+  }
+  cursor_ = head_;
+  una_ = sent_end_ = next_psn_ = send_psn_;  // for a send queue that is taken up again after SQE
+  return budget != 0;
+}
+
+template <class Host>
+void Requester<Host>::Describe(RequesterDebug& out) const {
+  out.oldest_unacknowledged = una_;
+  out.next_to_send = send_psn_;
+  out.end_of_sent = sent_end_;
+  out.next_new = next_psn_;
+  out.records = tail_ - head_;
+  out.rd_atomic_outstanding = rd_atomic_outstanding_;
+  out.retries_left = retries_left_;
+  out.rnr_retries_left = rnr_retries_left_;
+  out.rnr_waiting = rnr_waiting_;
+  out.recovering = recovering_;
+  out.deadline = deadline_;
+}
+
+}  // namespace roci::roce

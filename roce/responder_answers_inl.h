@@ -1,0 +1,149 @@
+// Definitions of Responder: answers. Included by qp_inl.h only.
+#pragma once
+
+#include <cassert>
+
+#include "roce/responder.h"
+
+namespace roci::roce {
+
+template <class Host>
+void Responder<Host>::SetNak(Psn psn, uint8_t syndrome) {
+  nak_pending_ = true;
+  nak_psn_ = psn;
+  nak_syndrome_ = syndrome;
+}
+
+// Answers go out in PSN order: what READs and atomics wait for, then the NAK, then one ACK for
+// everything executed. An ACK or NAK ahead of a READ response would tell the requester that the
+// response is lost (an implied NAK).
+template <class Host>
+bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& payload) {
+  if (emit_ != end_ && !NakPrecedes(At(emit_)) && BuildResourceAnswer(host, out, payload)) {
+    return true;
+  }
+  if (nak_pending_ && !AckPrecedesNak()) {
+    nak_pending_ = false;
+    if (nak_psn_ == expected_) ack_pending_ = false;  // the NAK says as much
+    CountNak(host);
+    BuildAcknowledge(out, nak_psn_, Aeth{nak_syndrome_, msn_});
+    return true;
+  }
+  if (ack_pending_) {
+    ack_pending_ = false;
+    host.Count(QpCounter::kAcksSent);
+    BuildAcknowledge(out, expected_ - 1, Aeth::Ack(msn_));
+    return true;
+  }
+  return false;
+}
+
+template <class Host>
+bool Responder<Host>::NakPrecedes(const ResponderResource& resource) const {
+  return nak_pending_ && Distance(nak_psn_, resource.first_psn + resource.next) >= 0;
+}
+
+// A NAK acknowledges what was before it, but Linux does not take an RNR NAK so, and would send it
+// all again.
+template <class Host>
+bool Responder<Host>::AckPrecedesNak() const {
+  return ack_pending_ && nak_psn_ == expected_ &&
+         Aeth{nak_syndrome_, msn_}.kind() == AethKind::kRnrNak;
+}
+
+template <class Host>
+void Responder<Host>::CountNak(Host& host) {
+  const Aeth aeth{nak_syndrome_, msn_};
+  if (aeth.kind() == AethKind::kRnrNak) {
+    host.Count(QpCounter::kRnrNaksSent);
+  } else if (aeth.nak_code() == NakCode::kPsnSequenceError) {
+    host.Count(QpCounter::kSequenceNaksSent);
+  } else {
+    host.Count(QpCounter::kErrorNaksSent);
+  }
+}
+
+// False: the memory failed and a NAK is pending instead.
+template <class Host>
+bool Responder<Host>::BuildResourceAnswer(Host& host, TxPacket& out, memory::SegmentList& payload) {
+  ResponderResource& resource = At(emit_);
+  assert(resource.pending);
+  if (resource.is_atomic) {
+    host.Count(QpCounter::kAtomicResponsesSent);
+    BuildAcknowledge(out, resource.first_psn, Aeth::Ack(resource.msn));
+    out.opcode = WithTransport(Opcode::kRcAtomicAcknowledge, TransportOf(context_.config.type));
+    out.ext.atomic_ack.original = resource.original;
+    ++resource.next;
+  } else if (!BuildReadResponse(host, resource, out, payload)) {
+    return false;
+  }
+  if (resource.next == resource.packets) {
+    resource.pending = false;
+    resource.replayed = true;
+    // The answer acknowledges everything before it as well.
+    if (resource.first_psn + resource.packets == expected_) ack_pending_ = false;
+    emit_ = NextPending(emit_ + 1);
+  }
+  return true;
+}
+
+template <class Host>
+bool Responder<Host>::BuildReadResponse(Host& host, ResponderResource& resource, TxPacket& out,
+                                        memory::SegmentList& payload) {
+  static constexpr Opcode kOpcodes[] = {Opcode::kRcReadResponseFirst, Opcode::kRcReadResponseMiddle,
+                                        Opcode::kRcReadResponseLast, Opcode::kRcReadResponseOnly};
+  const uint32_t offset = resource.next << context_.mtu_shift;
+  const uint32_t left = resource.length - offset;
+  const uint32_t bytes = left < context_.mtu_bytes() ? left : context_.mtu_bytes();
+  const Psn psn = resource.first_psn + resource.next;
+  if (bytes != 0) {
+    const memory::MemoryStatus status = host.ResolveRemote(
+        resource.rkey, resource.va + offset, bytes, memory::Access::kRemoteRead, payload);
+    if (status != memory::MemoryStatus::kOk) [[unlikely]] {
+      FailAnswer(host, psn, FaultOfRemote(status));
+      return false;
+    }
+  }
+  const Position position =
+      PositionOf(resource.next - resource.start, resource.packets - resource.start);
+  BuildAcknowledge(out, psn, Aeth::Ack(resource.msn));
+  out.opcode =
+      WithTransport(kOpcodes[static_cast<size_t>(position)], TransportOf(context_.config.type));
+  out.payload_length = bytes;
+  ++resource.next;
+  host.Count(QpCounter::kReadResponsesSent);
+  return true;
+}
+
+template <class Host>
+void Responder<Host>::BuildAcknowledge(TxPacket& out, Psn psn, Aeth aeth) const {
+  out.opcode = WithTransport(Opcode::kRcAcknowledge, TransportOf(context_.config.type));
+  out.solicited = false;
+  out.ack_request = false;
+  out.fecn = false;
+  out.becn = false;
+  out.psn = psn;
+  out.dest_qpn = context_.attributes.dest_qpn;
+  out.payload_length = 0;
+  out.ext.aeth = aeth;
+}
+
+// The memory behind an answer is gone: nothing after `psn` can be answered either.
+template <class Host>
+void Responder<Host>::FailAnswer(Host& host, Psn psn, RequestFault fault) {
+  DropAnswers();
+  const FaultInfo& info = InfoOf(fault);
+  host.Count(info.counter);
+  SetNak(psn, Aeth::Nak(msn_, static_cast<NakCode>(info.nak_code)).syndrome);
+  host.RaiseEvent(info.event);
+  context_.error_pending = true;
+}
+
+template <class Host>
+void Responder<Host>::HandleTransmitFault(Host& host, Psn psn) {
+  uint32_t index = 0;
+  if (!FindResource(psn, index)) return;
+  FailAnswer(host, psn, RequestFault::kRemoteMemory);
+}
+
+}  // namespace roci::roce
