@@ -8,6 +8,7 @@
 #include "verbs_provider/convert.h"
 #include "verbs_provider/provider_api.h"
 #include "verbs_provider/recv_queue.h"
+#include "verbs_provider/send_builder.h"
 #include "verbs_provider/send_queue.h"
 #include "verbs_provider/session.h"
 #include "verbs_provider/shared_mapping.h"
@@ -60,6 +61,7 @@ struct Qp {
   ibv_qp_cap cap;  // granted
   SendQueue sq;
   RecvQueue rq;
+  SendBuilder builder;  // under sq.lock
 };
 
 inline Device* ToDevice(ibv_device* device) { return reinterpret_cast<Device*>(device); }

@@ -204,15 +204,22 @@ ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 ibv_qp* CreateQpEx(ibv_context*, ibv_qp_init_attr_ex* attr) {
-  constexpr uint32_t kServed = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  constexpr uint32_t kServed =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   const bool wants_flags =
       (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0;
   if ((attr->comp_mask & ~kServed) != 0 || wants_flags) return Fail(EOPNOTSUPP);
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) return Fail(EINVAL);
+  const bool extended = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  if (extended && (attr->send_ops_flags & ~SendOperationsOf(attr->qp_type)) != 0) {
+    return Fail(EOPNOTSUPP);
+  }
   // The extended structure begins like the plain one.
   static_assert(offsetof(ibv_qp_init_attr_ex, sq_sig_all) ==
                 offsetof(ibv_qp_init_attr, sq_sig_all));
-  return CreateQp(attr->pd, reinterpret_cast<ibv_qp_init_attr*>(attr));
+  ibv_qp* qp = CreateQp(attr->pd, reinterpret_cast<ibv_qp_init_attr*>(attr));
+  if (qp != nullptr && extended) EnableSendCalls(ToQp(qp), attr->send_ops_flags);
+  return qp;
 }
 
 int ModifyQp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {

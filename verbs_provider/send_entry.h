@@ -1,0 +1,112 @@
+// Writing one entry of a send queue ring, shared by ibv_post_send and the ibv_wr_* calls. All
+// inline: this is the hottest code of the plugin.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+
+#include "verbs_provider/send_queue.h"
+
+namespace roci::provider {
+
+constexpr uint32_t OpcodeBit(ibv_wr_opcode opcode) { return 1u << opcode; }
+
+inline constexpr uint32_t kSendOpcodes = OpcodeBit(IBV_WR_SEND) | OpcodeBit(IBV_WR_SEND_WITH_IMM);
+inline constexpr uint32_t kWriteOpcodes =
+    OpcodeBit(IBV_WR_RDMA_WRITE) | OpcodeBit(IBV_WR_RDMA_WRITE_WITH_IMM);
+inline constexpr uint32_t kAtomicOpcodes =
+    OpcodeBit(IBV_WR_ATOMIC_CMP_AND_SWP) | OpcodeBit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+inline constexpr uint32_t kWindowOpcodes =
+    OpcodeBit(IBV_WR_LOCAL_INV) | OpcodeBit(IBV_WR_BIND_MW) | OpcodeBit(IBV_WR_SEND_WITH_INV);
+/// Operations whose payload leaves this host, so that it may ride in the slot.
+inline constexpr uint32_t kDataOpcodes =
+    kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_SEND_WITH_INV);
+
+inline constexpr unsigned kSlotFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+static_assert(IBV_SEND_FENCE == int{ROCI_ABI_SEND_FENCE});
+static_assert(IBV_SEND_SIGNALED == int{ROCI_ABI_SEND_SIGNALED});
+static_assert(IBV_SEND_SOLICITED == int{ROCI_ABI_SEND_SOLICITED});
+static_assert(IBV_SEND_INLINE == int{ROCI_ABI_SEND_INLINE});
+static_assert(sizeof(ibv_sge) == sizeof(roci_abi_sge));
+static_assert(offsetof(ibv_sge, length) == offsetof(roci_abi_sge, length));
+static_assert(offsetof(ibv_sge, lkey) == offsetof(roci_abi_sge, lkey));
+
+inline bool CarriesData(const roci_abi_send_wqe* entry) {
+  return (kDataOpcodes >> entry->opcode & 1) != 0;
+}
+
+inline std::byte* Payload(roci_abi_send_wqe* entry) {
+  return reinterpret_cast<std::byte*>(entry) + sizeof(*entry);
+}
+
+/// Begins entry `index`. Null with `*error` ENOMEM (full), EINVAL or EOPNOTSUPP (operation, flags).
+inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t opcode,
+                                     uint64_t wr_id, unsigned flags, int* error) {
+  if (queue.IsFull(index)) [[unlikely]] {
+    *error = ENOMEM;
+    return nullptr;
+  }
+  if (opcode >= 32 || (queue.opcodes.served >> opcode & 1) == 0 ||
+      (flags & ~(kSlotFlags | IBV_SEND_INLINE)) != 0) [[unlikely]] {
+    *error = opcode < 32 && (queue.opcodes.not_served >> opcode & 1) != 0 ? EOPNOTSUPP : EINVAL;
+    return nullptr;
+  }
+  auto* entry = reinterpret_cast<roci_abi_send_wqe*>(queue.Slot(index));
+  *entry = {};
+  entry->wr_id = wr_id;
+  entry->opcode = static_cast<uint8_t>(opcode);
+  entry->flags = static_cast<uint8_t>(flags & kSlotFlags);
+  return entry;
+}
+
+/// Data that the app wants copied now. `Piece(i)` gives number i as {address, length}; no keys are
+/// looked at (ibv_post_send(3), IBV_SEND_INLINE). 0 or EINVAL: too long, or nothing that could be
+/// inline.
+template <class PieceAt>
+int PutInline(const SendQueue& queue, roci_abi_send_wqe* entry, size_t count, PieceAt piece_at) {
+  uint64_t total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const ibv_data_buf piece = piece_at(i);
+    // Checked one by one: a sum of lengths may wrap.
+    if (piece.length > queue.max_inline - total || !CarriesData(entry)) return EINVAL;
+    if (piece.length != 0) memcpy(Payload(entry) + total, piece.addr, piece.length);
+    total += piece.length;
+  }
+  entry->inline_length = static_cast<uint32_t>(total);
+  entry->flags |= ROCI_ABI_SEND_INLINE;
+  return 0;
+}
+
+/// Copies a small payload although the app did not ask, if every key is good; a bad one is left to
+/// the daemon, which completes the request with the right error.
+inline bool TryCopy(const SendQueue& queue, roci_abi_send_wqe* entry, const ibv_sge* sges,
+                    size_t count) {
+  std::byte* out = Payload(entry);
+  uint32_t total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const ibv_sge& sge = sges[i];
+    if (sge.length > queue.auto_inline - total) return false;
+    const void* data = queue.keys->Find(sge.lkey, queue.pd, sge.addr, sge.length);
+    if (data == nullptr) return false;
+    memcpy(out + total, data, sge.length);
+    total += sge.length;
+  }
+  entry->inline_length = total;
+  entry->flags |= ROCI_ABI_SEND_INLINE;
+  return true;
+}
+
+/// 0, or EINVAL: too many.
+inline int PutSges(const SendQueue& queue, roci_abi_send_wqe* entry, const ibv_sge* sges,
+                   size_t count) {
+  if (count > queue.max_sge) [[unlikely]] {
+    return EINVAL;
+  }
+  if (CarriesData(entry) && count != 0 && TryCopy(queue, entry, sges, count)) return 0;
+  auto* out = reinterpret_cast<roci_abi_sge*>(Payload(entry));
+  for (size_t i = 0; i < count; ++i) out[i] = {sges[i].addr, sges[i].length, sges[i].lkey};
+  entry->num_sge = static_cast<uint8_t>(count);
+  return 0;
+}
+
+}  // namespace roci::provider
