@@ -59,9 +59,10 @@ bool Worker::UnpollAll() {
   for (uint32_t left = active_.size(); left > 0; --left) {
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
-    if (qp->core.HasTransmit()) {
+    // Armed and yet in the list: it was rung and waits for its visit.
+    if (!qp->polled || qp->core.HasTransmit()) {
       active_.Push(*qp);
-    } else if (qp->polled) {
+    } else {
       Unpoll(*qp);
     }
     if (unpolled_count_ == unpolled_.size()) FinishUnpolling();
