@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "qp_host.h"
-#include "rng.h"
+#include "tests/unit/roce/qp_host.h"
+#include "tests/unit/roce/rng.h"
 
 namespace roci::roce {
 namespace {

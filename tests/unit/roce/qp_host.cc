@@ -1,4 +1,4 @@
-#include "qp_host.h"
+#include "tests/unit/roce/qp_host.h"
 
 #include <algorithm>
 #include <cstdlib>

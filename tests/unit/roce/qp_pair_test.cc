@@ -9,8 +9,8 @@
 #include <map>
 #include <memory>
 
-#include "qp_host.h"
-#include "rng.h"
+#include "tests/unit/roce/qp_host.h"
+#include "tests/unit/roce/rng.h"
 
 namespace roci::roce {
 namespace {

@@ -1,7 +1,7 @@
 // The requester of a reliable connection under loss: retries, timers, NAKs.
 #include <gtest/gtest.h>
 
-#include "qp_host.h"
+#include "tests/unit/roce/qp_host.h"
 
 namespace roci::roce {
 namespace {

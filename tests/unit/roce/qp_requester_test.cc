@@ -1,7 +1,7 @@
 // The requester of a reliable connection without loss: packets, order, windows, completions.
 #include <gtest/gtest.h>
 
-#include "qp_host.h"
+#include "tests/unit/roce/qp_host.h"
 
 namespace roci::roce {
 namespace {

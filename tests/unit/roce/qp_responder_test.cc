@@ -1,7 +1,7 @@
 // The responder of a reliable connection: execution, answers, duplicates, faults.
 #include <gtest/gtest.h>
 
-#include "qp_host.h"
+#include "tests/unit/roce/qp_host.h"
 
 namespace roci::roce {
 namespace {

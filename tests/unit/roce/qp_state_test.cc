@@ -1,7 +1,7 @@
 // States of a queue pair: what each accepts, flushing, draining, reset, events.
 #include <gtest/gtest.h>
 
-#include "qp_host.h"
+#include "tests/unit/roce/qp_host.h"
 
 namespace roci::roce {
 namespace {

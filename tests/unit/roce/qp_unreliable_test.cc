@@ -1,7 +1,7 @@
 // UC and UD: nothing is acknowledged, nothing is sent twice.
 #include <gtest/gtest.h>
 
-#include "qp_host.h"
+#include "tests/unit/roce/qp_host.h"
 
 namespace roci::roce {
 namespace {

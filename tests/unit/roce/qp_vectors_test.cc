@@ -9,9 +9,9 @@
 #include <set>
 #include <string>
 
-#include "qp_host.h"
 #include "roce/parse.h"
-#include "vectors.h"
+#include "tests/unit/roce/qp_host.h"
+#include "tests/unit/roce/vectors.h"
 
 namespace roci::roce {
 namespace {
