@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<SysfsPublisher>> SysfsPublisher::Create(
   options.socket_path = abi::SocketPath(runtime_dir);
   absl::StatusOr<std::unique_ptr<SysfsTree>> tree = SysfsTree::Create(options);
   if (!tree.ok()) return tree.status();
-  std::unique_ptr<SysfsPublisher> publisher(new SysfsPublisher(services, server, *std::move(tree)));
+  std::unique_ptr<SysfsPublisher> publisher(new SysfsPublisher(server, *std::move(tree)));
   for (const std::unique_ptr<Device>& device : services.devices) {
     const absl::Status status = publisher->Add(*device);
     if (!status.ok()) return status;

@@ -33,16 +33,14 @@ class SysfsPublisher {
     dataplane::DeviceSnapshot last;
   };
 
-  SysfsPublisher(const Services& services, const SessionServer& server,
-                 std::unique_ptr<SysfsTree> tree)
-      : services_(services), server_(server), tree_(std::move(tree)) {}
+  SysfsPublisher(const SessionServer& server, std::unique_ptr<SysfsTree> tree)
+      : server_(server), tree_(std::move(tree)) {}
   absl::Status Add(Device& device);
   // True if something has changed.
   bool Refresh(Shown& shown);
   void ShowLink(Shown& shown);
   uint64_t SlowPathFrames() const;
 
-  const Services& services_;
   const SessionServer& server_;
   std::unique_ptr<SysfsTree> tree_;
   std::vector<Shown> shown_;
