@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "control/errno_status.h"
@@ -66,7 +69,15 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 
 Daemon::~Daemon() {
   publisher_.reset();
-  if (sessions_ == nullptr) return;
+  manage_.reset();
+  const bool served = sessions_ != nullptr;
+  sessions_.reset();
+  devices_.clear();
+  wires_.clear();
+  dataplane_.reset();
+  std::error_code ignored;
+  if (!runtime_dir_.empty()) std::filesystem::remove_all(runtime_dir_ + "/dpdk", ignored);
+  if (!served) return;
   unlink(abi::SocketPath(runtime_dir_).c_str());
   unlink(absl::StrCat(runtime_dir_, "/", ManageServer::kSocketName).c_str());
 }
@@ -86,6 +97,8 @@ absl::Status Daemon::WatchSignals() {
 }
 
 absl::Status Daemon::StartDataplane() {
+  // Where the EAL puts its own files, else in a directory that all users of DPDK share.
+  setenv("RUNTIME_DIRECTORY", runtime_dir_.c_str(), 1);
   dataplane::DataplaneOptions options;
   options.eal.lcores = config_.daemon.lcores;
   options.eal.cpus.assign(config_.daemon.pin.begin(), config_.daemon.pin.end());
