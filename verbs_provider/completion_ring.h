@@ -52,6 +52,9 @@ struct CompletionRing {
   void RequestNotification(bool solicited_only);
 };
 
+/// Flags of an entry that are flags of an ibv_wc.
+inline constexpr unsigned kCompletionFlags = IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV;
+
 inline void FillCompletion(const roci_abi_cqe& entry, ibv_wc* wc) {
   wc->wr_id = entry.wr_id;
   wc->status = static_cast<ibv_wc_status>(entry.status);
@@ -61,7 +64,7 @@ inline void FillCompletion(const roci_abi_cqe& entry, ibv_wc* wc) {
   wc->imm_data = entry.immediate;
   wc->qp_num = entry.qpn;
   wc->src_qp = entry.source_qpn;
-  wc->wc_flags = entry.flags & (IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV);
+  wc->wc_flags = entry.flags & kCompletionFlags;
   wc->pkey_index = entry.pkey_index;
   wc->slid = 0;
   wc->sl = entry.sl;

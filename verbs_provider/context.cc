@@ -26,12 +26,16 @@ void FreeContext(ibv_context* ibcontext) {
 
 // What is not named here answers EOPNOTSUPP or ENOSYS from libibverbs' own table.
 constexpr verbs_context_ops kOps = {
+    .alloc_parent_domain = AllocParentDomain,
     .alloc_pd = AllocPd,
+    .alloc_td = AllocTd,
     .create_ah = CreateAh,
     .create_cq = CreateCq,
+    .create_cq_ex = CreateCqEx,
     .create_qp = CreateQp,
     .create_qp_ex = CreateQpEx,
     .dealloc_pd = DeallocPd,
+    .dealloc_td = DeallocTd,
     .dereg_mr = DeregMr,
     .destroy_ah = DestroyAh,
     .destroy_cq = DestroyCq,
@@ -44,6 +48,7 @@ constexpr verbs_context_ops kOps = {
     .query_device_ex = QueryDevice,
     .query_port = QueryPort,
     .query_qp = QueryQp,
+    .query_rt_values = QueryRtValues,
     .reg_mr = RegMr,
     .req_notify_cq = ReqNotifyCq,
     .rereg_mr = ReregMr,

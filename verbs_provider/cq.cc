@@ -4,6 +4,7 @@
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/channel.h"
 #include "verbs_provider/events.h"
+#include "verbs_provider/extended_poll.h"
 #include "verbs_provider/objects.h"
 #include "verbs_provider/verbs_ops.h"
 
@@ -63,11 +64,11 @@ int Create(Cq* cq, const roci_abi_create_cq_request& filled) {
 
 }  // namespace
 
-ibv_cq* CreateCq(ibv_context* context, int entries, ibv_comp_channel* channel, int vector) {
+namespace {
+
+Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uint32_t vector) {
   Session* session = SessionOf(context);
-  if (entries < 1 || vector < 0 || static_cast<uint32_t>(vector) >= session->num_comp_vectors) {
-    return Fail(EINVAL);
-  }
+  if (entries < 1 || vector >= session->num_comp_vectors) return Fail(EINVAL);
   roci_abi_create_cq_request request = {};
   request.channel = kNoChannel;
   if (channel != nullptr && !FindChannel(session, channel->fd, &request.channel)) {
@@ -78,14 +79,38 @@ ibv_cq* CreateCq(ibv_context* context, int entries, ibv_comp_channel* channel, i
   cq->session = session;
   cq->vcq.cq.context = context;
   request.user_handle = reinterpret_cast<uintptr_t>(&cq->vcq.cq);
-  request.entries = static_cast<uint32_t>(entries);
-  request.comp_vector = static_cast<uint32_t>(vector);
+  request.entries = entries;
+  request.comp_vector = vector;
   const int error = Create(cq, request);
   if (error != 0) {
     Free(cq);
     return Fail(error);
   }
-  return &cq->vcq.cq;
+  return cq;
+}
+
+}  // namespace
+
+ibv_cq* CreateCq(ibv_context* context, int entries, ibv_comp_channel* channel, int vector) {
+  if (entries < 1 || vector < 0) return Fail(EINVAL);
+  Cq* cq = NewCq(context, static_cast<uint32_t>(entries), channel, static_cast<uint32_t>(vector));
+  return cq != nullptr ? &cq->vcq.cq : nullptr;
+}
+
+ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+  constexpr uint32_t kServed = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  // Being told that one thread only will poll asks for nothing.
+  const bool wants_flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
+                           (attr->flags & ~uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0;
+  if ((attr->comp_mask & ~kServed) != 0 || wants_flags ||
+      (attr->wc_flags & ~kExtendedFields) != 0) {
+    return Fail(EOPNOTSUPP);
+  }
+  if (attr->cqe > INT32_MAX) return Fail(EINVAL);
+  Cq* cq = NewCq(context, attr->cqe, attr->channel, attr->comp_vector);
+  if (cq == nullptr) return nullptr;
+  EnableExtendedPoll(cq, attr->wc_flags);
+  return &cq->vcq.cq_ex;
 }
 
 int ResizeCq(ibv_cq* ibcq, int entries) {

@@ -1,5 +1,8 @@
 // What a device and its port can do.
+#include <time.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "verbs_provider/objects.h"
@@ -62,6 +65,19 @@ int QueryDevice(ibv_context* context, const ibv_query_device_ex_input* input,
   // Older programs have a shorter structure, newer ones a longer.
   memset(attr, 0, attr_size);
   memcpy(attr, &all, std::min(attr_size, sizeof(all)));
+  return 0;
+}
+
+// The clock of completion timestamps, in its own cycles: nanoseconds of CLOCK_MONOTONIC.
+int QueryRtValues(ibv_context*, ibv_values_ex* values) {
+  const bool wanted = (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0;
+  values->comp_mask = 0;
+  if (!wanted) return 0;
+  timespec now;
+  if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return errno;
+  values->raw_clock.tv_sec = 0;
+  values->raw_clock.tv_nsec = now.tv_sec * 1'000'000'000 + now.tv_nsec;
+  values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
   return 0;
 }
 

@@ -16,6 +16,8 @@
 
 namespace roci::provider {
 
+struct Td;
+
 struct Device {
   verbs_device vdev;  // first
   char socket_path[4096];
@@ -27,8 +29,18 @@ struct Context {
   Session* session;
 };
 
+/// A protection domain, or a parent domain, which is one with a note for the provider. (The note, a
+/// thread domain, allows to leave out locks; they cost too little here for that.)
 struct Pd {
-  ibv_pd pd;  // first
+  ibv_pd pd;                          // first
+  Pd* parent;                         // null for a protection domain
+  Td* td;                             // of a parent domain, may be null
+  std::atomic<uint32_t> children{0};  // parent domains
+};
+
+struct Td {
+  ibv_td td;  // first
+  std::atomic<uint32_t> users{0};
 };
 
 struct Mr {
@@ -48,6 +60,9 @@ struct Cq {
   SharedMapping memory;
   SpinLock lock;
   CompletionRing ring;  // under `lock`
+  // Between start_poll and end_poll, which hold `lock` from one to the other.
+  const roci_abi_cqe* current;
+  uint32_t polled;  // index behind `current`
 };
 
 struct Qp {

@@ -1,7 +1,8 @@
 // Polling completion queues.
+#include "verbs_provider/poll.h"
+
 #include <sched.h>
 
-#include "verbs_provider/objects.h"
 #include "verbs_provider/verbs_ops.h"
 
 namespace roci::provider {
@@ -14,16 +15,7 @@ constexpr uint32_t kEmptyPollsPerLook = 1024;  // power of two
 // Polls in a row that found nothing, on any CQ of this thread.
 thread_local uint32_t empty_polls = 0;
 
-// A completed entry and all before it may be written over.
-void FreeWork(Session* session, const roci_abi_cqe& entry) {
-  Qp* qp = session->FindQp(entry.qp_handle);
-  // The number tells a QP from an earlier one with the same handle.
-  if (qp == nullptr || qp->vqp.qp.qp_num != entry.qpn) [[unlikely]] {
-    return;
-  }
-  std::atomic<uint32_t>& tail = (entry.flags & ROCI_ABI_CQE_SEND) != 0 ? qp->sq.tail : qp->rq.tail;
-  tail.store(entry.slot + 1, std::memory_order_release);
-}
+}  // namespace
 
 int PollEmpty(Session* session) {
   if (!session->alive()) [[unlikely]] {
@@ -36,7 +28,7 @@ int PollEmpty(Session* session) {
   return 0;
 }
 
-}  // namespace
+void NotePolled() { empty_polls = 0; }
 
 int PollCq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   Cq* cq = ToCq(ibcq);

@@ -10,11 +10,15 @@ namespace roci::provider {
 // device.cc
 int QueryDevice(ibv_context* context, const ibv_query_device_ex_input* input,
                 ibv_device_attr_ex* attr, size_t attr_size);
+int QueryRtValues(ibv_context* context, ibv_values_ex* values);
 int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr);
 
 // pd.cc
 ibv_pd* AllocPd(ibv_context* context);
 int DeallocPd(ibv_pd* pd);
+ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attr);
+ibv_td* AllocTd(ibv_context* context, ibv_td_init_attr* attr);
+int DeallocTd(ibv_td* td);
 
 // mr.cc
 ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access);
@@ -23,6 +27,7 @@ int DeregMr(verbs_mr* vmr);
 
 // cq.cc
 ibv_cq* CreateCq(ibv_context* context, int entries, ibv_comp_channel* channel, int vector);
+ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr);
 int ResizeCq(ibv_cq* cq, int entries);
 int DestroyCq(ibv_cq* cq);
 int ReqNotifyCq(ibv_cq* cq, int solicited_only);

@@ -1,0 +1,20 @@
+// Extended completion queues (ibv_create_cq_ex(3)): polling entry by entry, reading only the fields
+// that the app asked for.
+#pragma once
+
+#include <cstdint>
+
+#include "verbs_provider/provider_api.h"
+
+namespace roci::provider {
+
+struct Cq;
+
+/// enum ibv_create_cq_wc_flags that can be asked for.
+inline constexpr uint64_t kExtendedFields =
+    uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+
+/// Sets the calls of `cq` up for `fields`, a part of kExtendedFields.
+void EnableExtendedPoll(Cq* cq, uint64_t fields);
+
+}  // namespace roci::provider
