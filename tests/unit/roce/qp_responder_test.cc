@@ -346,6 +346,15 @@ TEST(QpResponder, AckWaitsForTheReadBeforeIt) {
   EXPECT_EQ(packets[2].tx.psn, kRqPsn + 2);
 }
 
+TEST(QpResponder, ReadResponseAcknowledgesWhatWasBeforeIt) {
+  Node node;
+  node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn, 8, 8));
+  node.Receive(MakeReadRequest(kRqPsn + 1, 8));
+  const auto packets = node.PollAll();
+  ASSERT_EQ(packets.size(), 1u);
+  EXPECT_EQ(packets[0].tx.opcode, Opcode::kRcReadResponseOnly);
+}
+
 TEST(QpResponder, NakWaitsForTheReadBeforeItsGap) {
   Node node;
   node.Receive(MakeReadRequest(kRqPsn, kMtu));
