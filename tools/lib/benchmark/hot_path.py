@@ -17,24 +17,20 @@ ALLOWED_CALLS = {'process_vm_readv', 'process_vm_writev', 'write', 'read', 'epol
 SLOT = struct.Struct('<3q')
 
 
-def processor_ticks(pid):
-    """Clock ticks that each thread of a process has used: {tid: ticks}."""
-    ticks = {}
-    for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
-        try:
-            fields = (task / 'stat').read_text().rpartition(')')[2].split()
-            ticks[int(task.name)] = int(fields[11]) + int(fields[12])
-        except OSError:
-            pass
-    return ticks
-
-
-def busiest_thread(pid, seconds):
-    """The thread that uses the processor most: with traffic, the dataplane's."""
-    before = processor_ticks(pid)
-    time.sleep(seconds)
-    after = processor_ticks(pid)
-    return max(after, key=lambda tid: after[tid] - before.get(tid, 0))
+def dataplane_thread(daemon, patience_s=10.0):
+    """The thread that is busy with the traffic, as soon as there is traffic: an idle dataplane sleeps."""
+    interval_s = 0.2
+    deadline = time.monotonic() + patience_s
+    before = daemon.threads()
+    while time.monotonic() < deadline:
+        time.sleep(interval_s)
+        after = daemon.threads()
+        ran = {tid: times[0] - before.get(tid, times)[0] for tid, times in after.items()}
+        busiest = max(ran, key=ran.get)
+        if ran[busiest] > interval_s / 4:  # other programs may have the processor in between
+            return busiest
+        before = after
+    raise BenchmarkError('no thread of the daemon is busy')
 
 
 def read_counts(path):
@@ -73,8 +69,8 @@ def watch(daemon, counts_file, program, message_bytes, seconds):
     """Watches the dataplane's thread during a perftest run: {calls_per_s, allocator_calls, locks, seconds}."""
     arguments = ['-s', message_bytes, '-D', int(2 * seconds) + 6]
     with daemon.pair(program, *arguments) as client:
-        time.sleep(1.5)  # start-up and warm-up
-        tid = busiest_thread(daemon.pid, 0.5)
+        tid = dataplane_thread(daemon)
+        time.sleep(0.5)  # warm-up
         before = read_counts(counts_file).get(tid, (0, 0))
         time.sleep(seconds)
         after = read_counts(counts_file).get(tid, (0, 0))

@@ -130,7 +130,7 @@ class Daemon:
         for task in pathlib.Path(f'/proc/{self.pid}/task').iterdir():
             with contextlib.suppress(OSError, ValueError):
                 ran, waited, _ = (task / 'schedstat').read_text().split()
-                found[task.name] = (int(ran) * 1e-9, int(waited) * 1e-9)
+                found[int(task.name)] = (int(ran) * 1e-9, int(waited) * 1e-9)
         return found
 
     @contextlib.contextmanager
