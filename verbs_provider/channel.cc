@@ -1,13 +1,13 @@
 // Completion channels.
 #include "verbs_provider/channel.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/intercept.h"
+#include "verbs_provider/process_lock.h"
 #include "verbs_provider/session.h"
 
 namespace roci::provider {
@@ -20,25 +20,22 @@ struct Channel {
   Channel* next;
 };
 
-pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Channel* channels = nullptr;
 
 void AddToList(Channel* channel) {
-  pthread_mutex_lock(&mutex);
+  const ProcessLock lock;
   channel->next = channels;
   channels = channel;
-  pthread_mutex_unlock(&mutex);
 }
 
 // Takes the first channel that `wanted` holds for off the list, if there is one.
 template <class Predicate>
 Channel* TakeOff(Predicate wanted) {
-  pthread_mutex_lock(&mutex);
+  const ProcessLock lock;
   Channel** link = &channels;
   while (*link != nullptr && !wanted(*link)) link = &(*link)->next;
   Channel* found = *link;
   if (found != nullptr) *link = found->next;
-  pthread_mutex_unlock(&mutex);
   return found;
 }
 

@@ -10,6 +10,11 @@ namespace roci::provider {
 /// there, is of another version or does not have the device.
 verbs_context* AllocContext(ibv_device* device, int cmd_fd, void* private_data);
 
+/// verbs_device_ops::import_context: another context of the session whose command descriptor
+/// `cmd_fd` is a duplicate of; ENODEV where there is none in this process. Asynchronous events go
+/// to whichever of the contexts reads first.
+verbs_context* ImportContext(ibv_device* device, int cmd_fd);
+
 /// What interception asks of us.
 InterceptHandlers ContextHandlers();
 

@@ -90,6 +90,17 @@ void PutMemory(const DescribedMemory& described, Request* request) {
   std::copy_n(described.extents, described.extent_count, request->extents);
 }
 
+void AddToRegions(Session* session, Mr* mr) {
+  mr->next = session->regions;
+  session->regions = mr;
+}
+
+void RemoveFromRegions(Session* session, Mr* mr) {
+  Mr** link = &session->regions;
+  while (*link != mr) link = &(*link)->next;
+  *link = mr->next;
+}
+
 // What the daemon granted.
 void Note(Session* session, Mr* mr, const roci_abi_reg_mr_response& response) {
   ibv_mr& region = mr->vmr.ibv_mr;
@@ -127,6 +138,7 @@ int Register(Session* session, Mr* mr, const RegistrationLock& lock) {
     return error;
   }
   Note(session, mr, response);
+  AddToRegions(session, mr);
   return 0;
 }
 
@@ -221,7 +233,8 @@ int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, 
 int DeregMr(verbs_mr* vmr) {
   Mr* mr = ToMr(vmr);
   Session* session = SessionOf(vmr->ibv_mr.context);
-  if (session->inherited()) {  // the memory is the parent's affair
+  if (vmr->mr_type == IBV_MR_TYPE_IMPORTED_MR) return EINVAL;  // ibv_unimport_mr
+  if (session->inherited()) {                                  // the memory is the parent's affair
     Free(mr);
     return 0;
   }
@@ -230,10 +243,32 @@ int DeregMr(verbs_mr* vmr) {
     const int error = CallWithHandle(session->client, ROCI_ABI_DEREG_MR, vmr->ibv_mr.handle);
     if (!IsGone(session, error)) return error;
     session->keys.Remove(vmr->ibv_mr.lkey);
+    RemoveFromRegions(session, mr);
     ReleaseMemory(lock, &mr->held);
   }
   Free(mr);
   return 0;
 }
+
+// Another handle for a region of the same session (ibv_import_mr(3)); where it lies is not told.
+ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle) {
+  auto* mr = Allocate<Mr>();
+  if (mr == nullptr) return nullptr;
+  const RegistrationLock lock;
+  const Mr* original = SessionOf(pd->context)->regions;
+  while (original != nullptr && original->vmr.ibv_mr.handle != handle) original = original->next;
+  if (original == nullptr) {
+    Free(mr);
+    return Fail(ENOENT);
+  }
+  mr->vmr.mr_type = IBV_MR_TYPE_IMPORTED_MR;
+  mr->vmr.ibv_mr = original->vmr.ibv_mr;
+  mr->vmr.ibv_mr.context = pd->context;
+  mr->vmr.ibv_mr.pd = pd;
+  mr->vmr.ibv_mr.addr = nullptr;
+  return &mr->vmr.ibv_mr;
+}
+
+void UnimportMr(ibv_mr* mr) { Free(ToMr(verbs_get_mr(mr))); }
 
 }  // namespace roci::provider

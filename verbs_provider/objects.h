@@ -27,6 +27,7 @@ struct Device {
 struct Context {
   verbs_context vctx;  // first
   Session* session;
+  Context* next;  // on the list of contexts
 };
 
 /// A protection domain, or a parent domain, which is one with a note for the provider. (The note, a
@@ -48,6 +49,7 @@ struct Mr {
   ConvertedRanges held;
   uint64_t iova;
   bool may_copy;  // posts may read the memory themselves
+  Mr* next;       // of the session's regions
 };
 
 struct Ah {

@@ -64,6 +64,18 @@ int DeallocPd(ibv_pd* ibpd) {
   return 0;
 }
 
+// Another handle for a protection domain of the same session (ibv_import_pd(3)). The daemon judges
+// the number when it is used.
+ibv_pd* ImportPd(ibv_context* context, uint32_t handle) {
+  auto* pd = Allocate<Pd>();
+  if (pd == nullptr) return nullptr;
+  pd->pd.context = context;
+  pd->pd.handle = handle;
+  return &pd->pd;
+}
+
+void UnimportPd(ibv_pd* pd) { Free(ToPd(pd)); }
+
 ibv_td* AllocTd(ibv_context* context, ibv_td_init_attr* attr) {
   if (attr->comp_mask != 0) return Fail(EOPNOTSUPP);
   auto* td = Allocate<Td>();

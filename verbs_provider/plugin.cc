@@ -54,6 +54,7 @@ const verbs_device_ops kDeviceOps = {
     .match_max_abi_version = UINT32_MAX,
     .match_device = MatchDevice,
     .alloc_context = AllocContext,
+    .import_context = ImportContext,
     .alloc_device = AllocDevice,
     .uninit_device = UninitDevice,
 };

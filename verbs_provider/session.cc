@@ -1,6 +1,7 @@
 // Opening and closing sessions, and what happens to them in fork.
 #include "verbs_provider/session.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,33 +10,32 @@
 
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/app_memory.h"
+#include "verbs_provider/channel.h"
+#include "verbs_provider/process_lock.h"
 
 namespace roci::provider {
 namespace {
 
-// Every session of this process. Lock order: RegistrationLock, this one, a session's own.
-pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+// Every session of this process; under the ProcessLock.
 Session* list_head = nullptr;
 
 void AddToList(Session* session) {
-  pthread_mutex_lock(&list_mutex);
+  const ProcessLock lock;
   session->next = list_head;
   list_head = session;
-  pthread_mutex_unlock(&list_mutex);
 }
 
 void RemoveFromList(Session* session) {
-  pthread_mutex_lock(&list_mutex);
+  const ProcessLock lock;
   Session** link = &list_head;
   while (*link != nullptr && *link != session) link = &(*link)->next;
   if (*link != nullptr) *link = session->next;
-  pthread_mutex_unlock(&list_mutex);
 }
 
 // ConvertHook: the pages at [va, va + length) are about to be private again.
 bool TellEverySession(void*, uint64_t va, uint64_t length) {
   bool told = true;
-  pthread_mutex_lock(&list_mutex);
+  const ProcessLock lock;
   for (Session* session = list_head; session != nullptr; session = session->next) {
     if (!session->alive()) continue;
     roci_abi_unshare_range_request request = {};
@@ -44,12 +44,8 @@ bool TellEverySession(void*, uint64_t va, uint64_t length) {
     request.length = length;
     told &= session->client.Call(ROCI_ABI_UNSHARE_RANGE, &request, &response) == 0;
   }
-  pthread_mutex_unlock(&list_mutex);
   return told;
 }
-
-void BeforeFork() { pthread_mutex_lock(&list_mutex); }
-void InParent() { pthread_mutex_unlock(&list_mutex); }
 
 // The child keeps nothing of its parent's sessions but the objects' memory: a socket that stays
 // open here would hide the parent's end from the daemon.
@@ -57,13 +53,13 @@ void InChild() {
   for (Session* session = list_head; session != nullptr; session = session->next) {
     if (session->inherited()) session->client.DropInChild();
   }
-  pthread_mutex_unlock(&list_mutex);
+  ProcessLock::AfterFork();
 }
 
 int InstallHooksOnce() {
-  // Before InitConvert: prepare handlers run last in, first out, and conversion's takes list_mutex
-  // through the hook.
-  int error = pthread_atfork(BeforeFork, InParent, InChild);
+  // Before InitConvert: prepare handlers run last in, first out, and conversion's takes the
+  // ProcessLock through the hook.
+  int error = pthread_atfork(ProcessLock::BeforeFork, ProcessLock::AfterFork, InChild);
   if (error == 0) error = InitConvert({TellEverySession, nullptr});
   return error;
 }
@@ -133,6 +129,7 @@ int Greet(Session* session, const char* device) {
 void Dispose(Session* session) {
   if (session->state != nullptr && !session->inherited()) session->doorbell_memory.Unmap();
   if (session->wake_fd >= 0) close(session->wake_fd);
+  if (session->async_fd >= 0) close(session->async_fd);
   if (session->state != nullptr) {
     munmap(session->state, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
   }
@@ -162,7 +159,6 @@ int Session::Open(const char* socket_path, const char* device, Session** opened)
     error = Greet(session, device);
   }
   if (error != 0) {
-    if (session->async_fd >= 0) close(session->async_fd);
     Dispose(session);
     return error;
   }
@@ -172,8 +168,9 @@ int Session::Open(const char* socket_path, const char* device, Session** opened)
 }
 
 void Session::Close(Session* session) {
-  if (session == nullptr) return;
+  if (--session->users != 0) return;
   RemoveFromList(session);
+  DropChannels(session);
   Dispose(session);
 }
 

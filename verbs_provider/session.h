@@ -13,14 +13,17 @@
 
 namespace roci::provider {
 
+struct Mr;
 struct Qp;
 
 /// Created and destroyed by Open and Close. Members without a remark are fixed after Open.
 struct Session {
-  /// 0 or an errno. On success `*opened` is on the list of sessions and `async_fd` is the caller's.
+  /// 0 or an errno. On success `*opened` is on the list of sessions, with one user.
   static int Open(const char* socket_path, const char* device, Session** opened);
-  /// The last use of the session; its objects are gone or will not be used any more. Also right in
-  /// a forked child.
+  /// One more user: an imported context.
+  void Share() { ++users; }
+  /// Ends one use. After the last one the session's objects are gone or will not be used any more,
+  /// and it is closed. Also right in a forked child.
   static void Close(Session* session);
   /// Installs the process-wide fork and conversion hooks. Idempotent; 0 or an errno.
   static int InstallHooks();
@@ -40,7 +43,7 @@ struct Session {
   SharedMapping doorbell_memory;
   Doorbells bells;
   int wake_fd = -1;
-  int async_fd = -1;
+  int async_fd = -1;    // contexts have duplicates
   uint32_t number = 0;  // as `roci show app` prints it
   uint32_t auto_inline = 0;
   uint32_t num_comp_vectors = 1;
@@ -51,6 +54,9 @@ struct Session {
   /// Changed under the RegistrationLock.
   MrKeys keys;
 
+  Mr* regions = nullptr;  // newest first; under the RegistrationLock
+
+  std::atomic<uint32_t> users{1};
   Session* next = nullptr;  // on the list of sessions
 };
 

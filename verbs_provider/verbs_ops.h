@@ -17,6 +17,8 @@ int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr);
 ibv_pd* AllocPd(ibv_context* context);
 int DeallocPd(ibv_pd* pd);
 ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attr);
+ibv_pd* ImportPd(ibv_context* context, uint32_t handle);
+void UnimportPd(ibv_pd* pd);
 ibv_td* AllocTd(ibv_context* context, ibv_td_init_attr* attr);
 int DeallocTd(ibv_td* td);
 
@@ -24,6 +26,8 @@ int DeallocTd(ibv_td* td);
 ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access);
 int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, int access);
 int DeregMr(verbs_mr* vmr);
+ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle);
+void UnimportMr(ibv_mr* mr);
 
 // cq.cc
 ibv_cq* CreateCq(ibv_context* context, int entries, ibv_comp_channel* channel, int vector);
