@@ -1,0 +1,79 @@
+// Fuzzes what answers frames that are no RoCE packets: ARP, neighbour discovery, ping. The input is
+// a sequence of frames, each behind two bytes of length. Every answer must be a sound frame itself,
+// no longer than what it answers (but for padding), and the tables must stay within their bounds.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "control/neighbours.h"
+#include "roce/headers.h"
+
+namespace roci::control {
+namespace {
+
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                  \
+    }                                                                                \
+  } while (false)
+
+constexpr roce::Mac kMac{{0x02, 'r', 'o', 'c', 'i', 0}};
+
+const AddressTable& Addresses() {
+  static const std::vector<InterfaceAddress> given = {
+      *ParseInterfaceAddress("10.99.0.1/24"), *ParseInterfaceAddress("fd72:6f63:6900::1/64")};
+  static const AddressTable table(kMac, given, {}, {});
+  return table;
+}
+
+void CheckAnswer(const Frame& answer, size_t asked_bytes) {
+  constexpr size_t kPadded = 60;
+  constexpr size_t kLinkOption = 8;
+  CHECK(answer.size() <= std::max(asked_bytes + kLinkOption, size_t{86}));
+  CHECK(answer.size() >= kPadded);
+  const auto ethernet = roce::EthernetHeader::Load(answer.data());
+  CHECK(ethernet.src == kMac);
+  CHECK(ethernet.dst != kMac);
+  const std::span<const std::byte> rest = std::span(answer).subspan(roce::EthernetHeader::kBytes);
+  if (ethernet.ether_type == kEtherTypeArp) {
+    CHECK(ParseArp(rest).has_value());
+    return;
+  }
+  IcmpPacket packet;
+  const bool ipv6 = ethernet.ether_type == roce::kEtherTypeIpv6;
+  CHECK(ParseIcmp(rest, ipv6, packet) == SlowPathReason::kHandled);
+  CHECK(Addresses().IsOwn(packet.source));
+  if (packet.type == kNdAdvertisement && ipv6) CHECK(ParseNd(packet).has_value());
+}
+
+}  // namespace
+}  // namespace roci::control
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace roci::control;
+  Neighbours neighbours(Addresses());
+  const auto ignore = [](const Frame&) {};
+  neighbours.Resolve(0, *ParseIp("10.99.0.1"), *ParseIp("10.99.0.2"), 1, ignore);
+  neighbours.Resolve(0, *ParseIp("fd72:6f63:6900::1"), *ParseIp("fd72:6f63:6900::2"), 2, ignore);
+  roci::roce::TimeNs now = 0;
+  while (size >= 2) {
+    size_t length = data[0] | static_cast<size_t>(data[1]) << 8;
+    data += 2;
+    size -= 2;
+    length = std::min(length, size);
+    std::vector<std::byte> frame(length);
+    std::memcpy(frame.data(), data, length);
+    data += length;
+    size -= length;
+    neighbours.HandleFrame(now, frame, [&](const Frame& f) { CheckAnswer(f, length); });
+    now += 10'000'000;
+    neighbours.HandleTimeout(now, ignore);
+    CHECK(neighbours.entries().size() <= Neighbours::kMaxEntries);
+  }
+  CHECK(neighbours.TakeAnswers().size() <= 2);
+  return 0;
+}

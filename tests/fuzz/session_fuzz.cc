@@ -1,0 +1,95 @@
+// Fuzzes gate 3: a control message as an app sends it. The first byte of the input is the number of
+// descriptors beside it. What comes through is checked against what the gate promises.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "control/device_limits.h"
+#include "control/errno_status.h"
+#include "control/session_decoder.h"
+
+namespace roci::control {
+namespace {
+
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                  \
+    }                                                                                \
+  } while (false)
+
+void CheckRegion(std::span<const roci_abi_extent> extents, uint64_t start, uint64_t length,
+                 uint64_t iova, uint32_t fd_count) {
+  CHECK(length > 0 && length <= kMaxMrSize);
+  CHECK(start + length > start && iova + length > iova);
+  uint64_t covered = 0;
+  for (const roci_abi_extent& extent : extents) {
+    CHECK(extent.length > 0);
+    CHECK(extent.va == start + covered);
+    covered += extent.length;
+    CHECK(covered <= length);
+    CHECK(extent.kind <= ROCI_ABI_EXTENT_MAP_FILES);
+    if (extent.kind == ROCI_ABI_EXTENT_FD) CHECK(extent.fd_index < fd_count);
+    if (extent.kind == ROCI_ABI_EXTENT_MAP_FILES) {
+      CHECK(extent.map_start <= extent.va && extent.va + extent.length <= extent.map_end);
+    }
+    if (extent.kind != ROCI_ABI_EXTENT_PROCESS_VM) {
+      CHECK(extent.file_offset + extent.length > extent.file_offset);
+    }
+  }
+  CHECK(covered == length);
+}
+
+void CheckRequest(const Request& request, size_t size, uint32_t fd_count) {
+  CHECK(request.info == FindCommand(request.head.command));
+  CHECK(request.info != nullptr && request.info->request_size == size);
+  CHECK(request.head.size == size);
+  CHECK(fd_count == 0 || request.info->takes_fds);
+  switch (request.head.command) {
+    case ROCI_ABI_HELLO: {
+      const auto& hello = request.As<roci_abi_hello_request>();
+      CHECK(strnlen(hello.device, sizeof(hello.device)) < sizeof(hello.device));
+      break;
+    }
+    case ROCI_ABI_REG_MR: {
+      const auto& reg = request.As<roci_abi_reg_mr_request>();
+      CHECK(reg.fd_count == fd_count && reg.extent_count <= ROCI_ABI_MAX_EXTENTS);
+      CheckRegion(std::span(reg.extents).first(reg.extent_count), reg.start, reg.length, reg.iova,
+                  fd_count);
+      break;
+    }
+    case ROCI_ABI_REREG_MR: {
+      const auto& rereg = request.As<roci_abi_rereg_mr_request>();
+      CHECK(rereg.fd_count == fd_count && rereg.extent_count <= ROCI_ABI_MAX_EXTENTS);
+      if (!(rereg.flags & kReregTranslation)) break;
+      CheckRegion(std::span(rereg.extents).first(rereg.extent_count), rereg.start, rereg.length,
+                  rereg.iova, fd_count);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+}  // namespace
+}  // namespace roci::control
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace roci::control;
+  if (size == 0) return 0;
+  const uint32_t fd_count = data[0];
+  // A copy of exact size, so that a sanitizer sees reads past the end.
+  const std::vector<uint8_t> message(data + 1, data + size);
+  Request request;
+  const absl::Status status = DecodeRequest(std::as_bytes(std::span(message)), fd_count, request);
+  if (status.ok()) {
+    CheckRequest(request, message.size(), fd_count);
+  } else {
+    CHECK(ErrnoOf(status) > 0);
+  }
+  return 0;
+}
