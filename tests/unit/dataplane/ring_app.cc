@@ -29,6 +29,11 @@ T Take(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
+template <class T>
+void Store(std::byte* to, const std::vector<T>& values) {
+  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
+}
+
 constexpr uint32_t kLocalAndRemote = 0xF;  // local write, remote write, read, atomic
 
 }  // namespace
@@ -114,11 +119,10 @@ void AppQp::Post(const SendRequest& request) {
   std::byte* slot = SendSlot(send_producer_++);
   if ((head.flags & ROCI_ABI_SEND_INLINE) != 0) {
     head.inline_length = static_cast<uint32_t>(request.inline_data.size());
-    std::memcpy(slot + sizeof(head), request.inline_data.data(), request.inline_data.size());
+    Store(slot + sizeof(head), request.inline_data);
   } else {
     head.num_sge = static_cast<uint8_t>(request.sges.size());
-    std::memcpy(slot + sizeof(head), request.sges.data(),
-                request.sges.size() * sizeof(roci_abi_sge));
+    Store(slot + sizeof(head), request.sges);
   }
   std::memcpy(slot, &head, sizeof(head));
 }
@@ -128,7 +132,7 @@ void AppQp::PostRecv(uint64_t wr_id, const std::vector<roci_abi_sge>& sges) {
                     size_t{recv_producer_++ & (layout_.recv_capacity - 1)} * layout_.recv_stride;
   const roci_abi_recv_wqe head{wr_id, static_cast<uint32_t>(sges.size()), 0};
   std::memcpy(slot, &head, sizeof(head));
-  std::memcpy(slot + sizeof(head), sges.data(), sges.size() * sizeof(roci_abi_sge));
+  Store(slot + sizeof(head), sges);
 }
 
 void AppQp::Publish(roci_abi_queue* queue, uint32_t producer) {
