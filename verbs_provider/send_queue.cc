@@ -29,7 +29,7 @@ int PutOperation(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wq
     entry->u.ud.remote_qkey = wr.wr.ud.remote_qkey;
     return 0;
   }
-  if ((kAtomicOpcodes >> wr.opcode & 1) != 0) {
+  if ((kAtomicOpcodes >> entry->opcode & 1) != 0) {
     entry->remote_va = wr.wr.atomic.remote_addr;
     entry->rkey = wr.wr.atomic.rkey;
     entry->u.atomic.compare_add = wr.wr.atomic.compare_add;
@@ -62,7 +62,9 @@ SendOpcodes SendOpcodesOf(ibv_qp_type type) {
 
 int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr) {
   int error = 0;
-  roci_abi_send_wqe* entry = BeginEntry(queue, index, wr.opcode, wr.wr_id, wr.send_flags, &error);
+  uint32_t opcode;  // as a number: what an app writes there need not be one of the enumeration
+  memcpy(&opcode, &wr.opcode, sizeof(opcode));
+  roci_abi_send_wqe* entry = BeginEntry(queue, index, opcode, wr.wr_id, wr.send_flags, &error);
   if (entry == nullptr) [[unlikely]] {
     return error;
   }
