@@ -140,12 +140,13 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   ReadAddresses(reader, out);
   ReadGateway(reader, "gateway4", true, out.gateway4);
   ReadGateway(reader, "gateway6", false, out.gateway6);
-  reader.Number("mtu", kMinMtu, kMaxMtu, out.mtu);
   reader.String("wire", out.wire);
   reader.String("port", out.port);
   if (out.wire.empty() == out.port.empty()) {
     reader.Fault(out.wire.empty() ? "wire" : "port", "a device has either a wire or a port");
   }
+  out.mtu = out.wire.empty() ? kDefaultPortMtu : kDefaultWireMtu;
+  reader.Number("mtu", kMinMtu, kMaxMtu, out.mtu);
   reader.Number("rate_mbps", 1, 1'600'000, out.rate_mbps);
 }
 
@@ -201,7 +202,6 @@ void ReadDevices(TomlReader& reader, Config& config) {
     if (!device.wire.empty()) {
       if (!HasWire(config, device.wire)) table.Fault("wire", "no [[wire]] has this name");
       if (!device.mac) device.mac = DefaultMac(index);
-      if (device.mtu == 0) device.mtu = kDefaultWireMtu;
     }
     CheckAgainstOthers(table, config, device);
   });

@@ -23,8 +23,9 @@ enum class HugepageUse : uint8_t { kAuto, kOn, kOff };
 inline constexpr uint32_t kMaxLcores = 16;
 inline constexpr uint32_t kMaxDevices = 256;
 inline constexpr uint32_t kDefaultWireMtu = 4200;  // fits a path MTU of 4096 bytes
-inline constexpr uint32_t kMinMtu = 1280;          // IPv6's own (RFC 8200, 5)
-inline constexpr uint32_t kMaxMtu = 9216;
+inline constexpr uint32_t kDefaultPortMtu = 1500;
+inline constexpr uint32_t kMinMtu = 1280;             // IPv6's own (RFC 8200, 5)
+inline constexpr uint32_t kMaxMtu = kDefaultWireMtu;  // RoCE has no use for more
 
 struct DaemonConfig {  // [daemon]
   uint32_t lcores = 1;
@@ -58,10 +59,10 @@ struct DeviceConfig {  // [[device]]
   std::vector<InterfaceAddress> addresses;
   std::optional<roce::Gid> gateway4;
   std::optional<roce::Gid> gateway6;
-  uint32_t mtu = 0;              // bytes of Ethernet payload; 0: the port's own
-  std::string wire;              // name of a [[wire]], or
-  std::string port;              // devargs of a DPDK port
-  uint32_t rate_mbps = 100'000;  // what the device reports
+  uint32_t mtu = kDefaultPortMtu;  // bytes of Ethernet payload
+  std::string wire;                // name of a [[wire]], or
+  std::string port;                // devargs of a DPDK port
+  uint32_t rate_mbps = 100'000;    // what the device reports
 };
 
 struct Config {

@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
   lower.wire = wire;
   lower.devargs = config.port;
   if (config.mac) lower.mac = *config.mac;
-  if (config.mtu != 0) lower.mtu = config.mtu;
+  lower.mtu = config.mtu;
   absl::StatusOr<std::unique_ptr<dataplane::Device>> port =
       dataplane::Device::Create(dataplane, lower);
   if (!port.ok()) {
