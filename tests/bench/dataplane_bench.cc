@@ -7,6 +7,7 @@
 // Environment: THREADS=2 gives the lcore a thread of its own (needs two idle processors; SPIN=1: it
 // never yields). Otherwise program and lcore take turns on one thread and processor time counts,
 // which other load disturbs little. PROFILE=1 times the stages. PROCESS_VM=1 maps no memory.
+// PORT_A and PORT_B: devargs of DPDK ports that are joined outside, instead of the wire.
 #include <rte_cycles.h>
 #include <time.h>
 
@@ -198,8 +199,10 @@ void Run(const Options& options) {
     dataplane::Wire wire(**dataplane);
     Node::Config config;
     config.process_vm = std::getenv("PROCESS_VM") != nullptr;
+    if (const char* port = std::getenv("PORT_A")) config.devargs = port;
     Node a(**dataplane, &wire, config);
     config.number = 2;
+    if (const char* port = std::getenv("PORT_B")) config.devargs = port;
     Node b(**dataplane, &wire, config);
     AppCq a_cq(a.session(), 65536);
     AppCq b_cq(b.session(), 65536);

@@ -70,6 +70,8 @@ def watch(daemon, counts_file, program, message_bytes, seconds):
     arguments = ['-s', message_bytes, '-D', int(2 * seconds) + 6]
     with daemon.pair(program, *arguments) as client:
         tid = dataplane_thread(daemon)
+        if read_counts(counts_file).get(daemon.pid, (0, 0))[0] == 0:
+            raise BenchmarkError('nothing is counted: no thread of the daemon seems ever to have allocated')
         time.sleep(0.5)  # warm-up
         before = read_counts(counts_file).get(tid, (0, 0))
         time.sleep(seconds)

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Tests of what tools/bench makes of other programs' output. Speaks TAP."""
+import pathlib
+import struct
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(TOP / 'tools/lib'))
+from benchmark import charts, hot_path, perftest, report  # pylint: disable=wrong-import-position
+from benchmark.processes import BenchmarkError  # pylint: disable=wrong-import-position
+
+BANDWIDTH = """\
+ CQ Moderation   : 100
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 64         20000            4.04               3.70   \t\t   7.226172
+ 65536      20000            111.26             33.69  \t\t   0.064267
+---------------------------------------------------------------------------------------
+"""
+LATENCY = """\
+ #, usec
+1, 0.56
+2, 0.58
+3, 12.40
+---------------------------------------------------------------------------------------
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]\x20
+ 8       3          0.56           12.40        0.58     \t       0.61        \t1.02   \t\t0.90    \t\t12.40  \x20
+---------------------------------------------------------------------------------------
+"""
+STRACE = """\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 88.36    0.000315           0       336           sched_yield
+ 11.64    0.000042           1        26         2 epoll_pwait2
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.000357           0       362         2 total
+"""
+
+
+class Perftest(unittest.TestCase):
+
+    def test_reads_every_row_of_a_bandwidth_test(self):
+        rows = perftest.parse_bandwidth(BANDWIDTH)
+        self.assertEqual([row['bytes'] for row in rows], [64, 65536])
+        self.assertEqual(rows[0]['million_per_s'], 7.226172)
+        self.assertAlmostEqual(rows[1]['gbps'], 33.69, delta=0.01)
+
+    def test_does_not_take_megabytes_for_gigabits(self):
+        with self.assertRaises(BenchmarkError):
+            perftest.parse_bandwidth(BANDWIDTH.replace('Gb/sec', 'MB/sec'))
+
+    def test_reads_a_latency_test_and_its_samples(self):
+        result = perftest.parse_latency(LATENCY)
+        self.assertEqual((result['typical_us'], result['p99_us'], result['most_us']), (0.58, 0.90, 12.40))
+        self.assertEqual(result['samples_us'], [0.56, 0.58, 12.40])
+
+    def test_no_result_is_an_error(self):
+        for parse, text in ((perftest.parse_bandwidth, BANDWIDTH), (perftest.parse_latency, LATENCY)):
+            cut = '\n'.join(line for line in text.splitlines() if not line[:3].strip().isdigit())
+            with self.assertRaises(BenchmarkError):
+                parse(cut)
+
+    def test_working_set_has_both_sides_and_at_least_a_page_of_each(self):
+        self.assertEqual(perftest.working_set_bytes(64), 8192)
+        self.assertEqual(perftest.working_set_bytes(1 << 20), 2 << 20)
+
+    def test_median_is_one_of_the_runs(self):
+        runs = [{'rate': rate, 'other': -rate} for rate in (3, 1, 2, 5)]
+        self.assertEqual(perftest.median_of(runs, 'rate'), {'rate': 2, 'other': -2})
+
+
+class HotPath(unittest.TestCase):
+
+    def test_reads_a_summary_of_system_calls_with_and_without_errors(self):
+        self.assertEqual(hot_path.parse_strace_summary(STRACE), {'sched_yield': 336, 'epoll_pwait2': 26})
+
+    def test_what_allocates_or_locks_is_not_allowed(self):
+        self.assertTrue({'mmap', 'brk', 'futex', 'munmap'}.isdisjoint(hot_path.ALLOWED_CALLS))
+
+    def test_reads_counts_of_the_slots_in_use(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(struct.pack('<9q', 7, 100, 2, 9, 0, 0, 0, 0, 0))
+            file.flush()
+            self.assertEqual(hot_path.read_counts(file.name), {7: (100, 2), 9: (0, 0)})
+
+
+class Drawing(unittest.TestCase):
+
+    def test_drawings_are_well_formed_and_hold_every_point(self):
+        points = [{'bytes': 1 << n, 'gbps': float(n)} for n in range(1, 24)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, 'a.svg')
+            charts.draw_bandwidth(path, {'a <b>': points}, points[12:])
+            root = xml.etree.ElementTree.parse(path).getroot()
+            circles = root.findall('{http://www.w3.org/2000/svg}circle')
+            self.assertEqual(len(circles), len(points) + len(points[12:]))
+            charts.draw_latency(path, {'a': [0.5] * 990 + [20.0] * 10, 'b': [1.0, 2.0]})
+            xml.etree.ElementTree.parse(path)
+
+    def test_steps_of_an_axis_are_round(self):
+        self.assertEqual([charts.round_step(span) for span in (4, 170, 99, 0.9)], [1, 20, 20, 0.2])
+
+    def test_bars_are_as_long_as_their_values(self):
+        lines = charts.bars([('a', 4, ''), ('b', 2, ''), ('c', 0, '')], width=8)
+        self.assertEqual([line.count('█') for line in lines], [8, 4, 0])
+
+
+class Report(unittest.TestCase):
+
+    def test_what_could_not_be_measured_is_short(self):
+        table = report.Table()
+        table.add('fine', 3.0, 'us', limit=1.5, share=0.5, wanted='<= 4 us', ok=True)
+        table.add('not demanded', 3, 'us')
+        table.fail('broken', 'it broke')
+        self.assertEqual([row['what'] for row in table.short], ['broken'])
+        text = '\n'.join(table.lines())
+        self.assertIn('50%', text)
+        self.assertIn('broken: it broke', text)
+
+
+class TapResult(unittest.TextTestResult):
+    """Prints a TAP line for each test."""
+
+    def report(self, word, test):
+        print(f'{word} {self.testsRun} {test.id()}', flush=True)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.report('ok', test)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.report('not ok', test)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.report('not ok', test)
+
+
+if __name__ == '__main__':
+    tests = unittest.defaultTestLoader.loadTestsFromModule(sys.modules['__main__'])
+    print(f'1..{tests.countTestCases()}', flush=True)
+    outcome = unittest.TextTestRunner(stream=sys.stderr, resultclass=TapResult).run(tests)
+    sys.exit(not outcome.wasSuccessful())
