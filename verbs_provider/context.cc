@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "verbs_provider/channel.h"
 #include "verbs_provider/intercept.h"
@@ -93,6 +95,15 @@ constexpr verbs_context_ops kOps = {
     .unimport_pd = UnimportPd,
 };
 
+// Most programs say no more than that the device cannot be opened.
+void Complain(ibv_device* device, int error) {
+  const char* reason = error == EPROTONOSUPPORT || error == EPROTO
+                           ? "the daemon is of another version"
+                           : strerrordesc_np(error);
+  fprintf(stderr, "libroci: cannot open %s by %s: %s\n", device->name,
+          ToDevice(device)->socket_path, reason != nullptr ? reason : "unknown error");
+}
+
 // A registered duplicate of the session's asynchronous event descriptor, or a negative errno.
 int MakeAsyncFd(ibv_context* context) {
   const int fd = fcntl(SessionOf(context)->async_fd, F_DUPFD_CLOEXEC, 0);
@@ -132,6 +143,7 @@ verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
   int error = Session::InstallHooks();
   if (error == 0) error = Session::Open(ToDevice(device)->socket_path, device->name, &session);
   if (error != 0) {
+    Complain(device, error);
     close(cmd_fd);
     return Fail(error);
   }

@@ -1,6 +1,7 @@
 // Telling the daemon that a queue has new entries, where it does not watch that queue by itself.
 #pragma once
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -44,8 +45,9 @@ class Doorbells {
       return;
     }
     const uint64_t one = 1;
-    // Fails only if the counter is full, and then the daemon wakes all the same.
-    [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+    // Fails only if the counter is full, and then the daemon wakes all the same. Not write(2),
+    // where a thread can be cancelled, and it may hold a queue's lock.
+    syscall(SYS_write, wake_fd_, &one, sizeof(one));
   }
 
   roci_abi_doorbells* page_ = nullptr;

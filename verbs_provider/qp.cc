@@ -247,6 +247,8 @@ int QueryQp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
   if (error != 0) return error;
   *attr = FromAbi(response.attr);
   attr->cap = qp->cap;
+  // The daemon may have ended it since the last modification.
+  if (attr->qp_state == IBV_QPS_ERR) NoteState(qp, IBV_QPS_ERR);
   *init = {};
   init->qp_context = ibqp->qp_context;
   init->send_cq = ibqp->send_cq;

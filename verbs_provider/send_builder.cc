@@ -18,7 +18,10 @@ void Note(SendBuilder& builder, int error) {
 
 void Start(ibv_qp_ex* qpx) {
   Qp* qp = ToQp(qpx);
-  qp->sq.lock.Lock();
+  // In a forked child the lock's state is an accident of the moment.
+  if (!qp->session->inherited()) [[likely]] {
+    qp->sq.lock.Lock();
+  }
   const int refusal = qp->send_refusal.load(std::memory_order_relaxed);
   qp->builder = {nullptr, qp->sq.head, qp->session->alive() ? refusal : EIO};
 }

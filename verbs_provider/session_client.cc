@@ -94,9 +94,11 @@ int SessionClient::Connect(const char* socket_path, std::atomic<uint32_t>* state
   if (error == 0) {
     const timeval limit = {kTimeoutSeconds, 0};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));  // also bounds connect
-    if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-      error = errno;
-    }
+    int result;
+    do {
+      result = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) error = errno;
   }
   if (directory >= 0) close(directory);
   if (error == 0) return Adopt(fd, state);

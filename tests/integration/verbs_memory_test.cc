@@ -215,6 +215,7 @@ TEST(VerbsFork, LeavesTheChildWithoutAndTheParentUntouched) {
     here.data()[0] ^= 0xFF;
     failed |= (ibv_destroy_qp(pair.near.qp) != 0) << 5;
     failed |= (ibv_destroy_cq(pair.near.cq) != 0) << 6;
+    failed |= (ibv_close_device(pair.near_device.context) != 0) << 7;
     _exit(failed);
   }
   int status = 0;
