@@ -74,9 +74,9 @@ nlohmann::json Measure(bool quick) {
   out["crc_kernel"] = roce::ActiveCrcKernel().name;
   constexpr size_t kKiB = 1024;
   const int repetitions = quick ? 1 : 3;
-  for (const size_t working_set :
-       {8 * kKiB, 128 * kKiB, 512 * kKiB, 2048 * kKiB, 8192 * kKiB, 1024 * 1024 * kKiB}) {
-    if (quick && working_set > 8192 * kKiB) continue;
+  for (const size_t working_set : {8 * kKiB, 128 * kKiB, 512 * kKiB, 2048 * kKiB, 8192 * kKiB,
+                                   32768 * kKiB, 1024 * 1024 * kKiB}) {
+    if (quick && working_set > 32768 * kKiB) continue;
     LargeResult best;
     for (int run = 0; run < repetitions; ++run) {
       const LargeResult result = LargeLimit(working_set, 0.03);
