@@ -98,9 +98,8 @@ absl::Status Session::DestroyCq(const Request& request, Fds&, Reply& reply) {
   auto& response = reply.As<roci_abi_destroy_response>();
   // What the app has been handed out, and must acknowledge, is what cannot be taken back.
   response.comp_events = events->comp_events;
-  response.async_events =
-      events->async_events -
-      TakeBackEvents(async_events_, record->user_handle, sizeof(roci_abi_async_event));
+  response.async_events = events->async_events - TakeBackEvents(async_events_, record->user_handle,
+                                                                sizeof(roci_abi_async_event));
   if (record->channel != 0) {
     ChannelRecord* channel = channels_.Find(record->channel);
     response.comp_events -=

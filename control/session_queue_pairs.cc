@@ -175,9 +175,8 @@ absl::Status Session::DestroyQp(const Request& request, Fds&, Reply& reply) {
   const dataplane::EventCounts events = dataplane_->DestroyQueuePair(*record->qp);
   auto& response = reply.As<roci_abi_destroy_response>();
   response.comp_events = events.comp_events;
-  response.async_events =
-      events.async_events -
-      TakeBackEvents(async_events_, record->user_handle, sizeof(roci_abi_async_event));
+  response.async_events = events.async_events - TakeBackEvents(async_events_, record->user_handle,
+                                                               sizeof(roci_abi_async_event));
   --pds_.Find(record->pd)->users;
   qps_.Remove(handle);
   return absl::OkStatus();

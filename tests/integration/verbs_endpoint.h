@@ -80,7 +80,7 @@ struct EndpointOptions {
 /// A QP with a CQ of its own.
 class Endpoint {
  public:
-  Endpoint(OpenDevice& device, const EndpointOptions& options = {});
+  explicit Endpoint(OpenDevice& device, const EndpointOptions& options = {});
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
