@@ -105,10 +105,11 @@ Device::~Device() {
     dataplane_.lcore(static_cast<uint32_t>(i)).DetachLane(*lanes_[i]);
   }
   if (wire_ != nullptr) wire_->RemoveEndpoint(wire_endpoint_);
-  ethdev_.reset();
   lanes_.clear();
+  // Before the port, whose own buffers may lie in there.
   FreeRing(slow_path_);
   FreeRing(raw_);
+  ethdev_.reset();
 }
 
 bool Device::link_up() const { return ethdev_ == nullptr || ethdev_->link_up(); }

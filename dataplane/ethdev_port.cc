@@ -1,11 +1,13 @@
 #include "dataplane/ethdev_port.h"
 
+#include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +18,10 @@ namespace {
 
 constexpr uint16_t kDescriptors = 512;
 constexpr uint32_t kHandOffEntries = 1024;
+constexpr uint32_t kLargeFrames = 4096;
+constexpr uint16_t kLargeBufferBytes = 16384 + RTE_PKTMBUF_HEADROOM;
+// Ethernet header, FCS and one VLAN tag.
+constexpr uint32_t kEthernetOverhead = 14 + 4 + 4;
 
 // "net_tap0,iface=x" -> "net_tap0".
 std::string DeviceName(const std::string& devargs) { return devargs.substr(0, devargs.find(',')); }
@@ -25,6 +31,22 @@ absl::Status DpdkError(int error, const std::string& what) {
 }
 
 bool IsZero(const roce::Mac& mac) { return mac == roce::Mac{}; }
+
+// A virtual port's sending queue n ends in its peer's receiving queue n, which nobody may read; all
+// queues of a NIC end on its link.
+bool IsHardware(const rte_eth_dev_info& info) {
+  return std::strcmp(rte_bus_name(rte_dev_bus(info.device)), "pci") == 0;
+}
+
+// What a frame on a net_memif port may have; 0 for other ports.
+uint32_t MemifBufferBytes(const std::string& devargs) {
+  if (!devargs.starts_with("net_memif")) return 0;
+  constexpr uint32_t kDefault = 2048;
+  const size_t at = devargs.find("bsize=");
+  uint32_t bytes = kDefault;
+  if (at != std::string::npos) std::sscanf(devargs.c_str() + at, "bsize=%u", &bytes);
+  return bytes;
+}
 
 rte_ring* MakeRing(unsigned flags) {
   static uint32_t serial = 0;
@@ -68,29 +90,16 @@ absl::Status EthdevPort::Configure(const Config& config) {
     return DpdkError(error, "port information");
   }
   const auto lcores = static_cast<uint16_t>(dataplane_.lcore_count());
-  queue_per_lcore_ = info.max_tx_queues >= lcores;
+  queue_per_lcore_ = lcores > 1 && info.max_tx_queues >= lcores && IsHardware(info);
   const uint16_t tx_queues = queue_per_lcore_ ? lcores : 1;
-  rte_eth_conf eth_config;
-  std::memset(&eth_config, 0, sizeof(eth_config));
-  eth_config.rxmode.mtu = static_cast<uint32_t>(
-      std::clamp<uint32_t>(config.mtu, info.min_mtu, std::max(info.max_mtu, info.min_mtu)));
-  int error = rte_eth_dev_configure(port_, 1, tx_queues, &eth_config);
-  if (error != 0) {
-    // Some PMDs refuse any MTU but their own.
-    std::memset(&eth_config, 0, sizeof(eth_config));
-    error = rte_eth_dev_configure(port_, 1, tx_queues, &eth_config);
-  }
-  if (error != 0) return DpdkError(error, "configuring the port");
+  if (absl::Status status = SetMtu(config, info, tx_queues); !status.ok()) return status;
 
   uint16_t rx_descriptors = kDescriptors;
   uint16_t tx_descriptors = kDescriptors;
   rte_eth_dev_adjust_nb_rx_tx_desc(port_, &rx_descriptors, &tx_descriptors);
-  const int socket = rte_eth_dev_socket_id(port_);
-  error = rte_eth_rx_queue_setup(port_, 0, rx_descriptors, static_cast<unsigned>(socket), nullptr,
-                                 dataplane_.frames().mempool());
+  int error = SetUpReceiving(rx_descriptors);
   for (uint16_t queue = 0; error == 0 && queue < tx_queues; ++queue) {
-    error = rte_eth_tx_queue_setup(port_, queue, tx_descriptors, static_cast<unsigned>(socket),
-                                   nullptr);
+    error = rte_eth_tx_queue_setup(port_, queue, tx_descriptors, Socket(), nullptr);
   }
   if (error != 0) return DpdkError(error, "setting the port's queues up");
 
@@ -109,8 +118,45 @@ absl::Status EthdevPort::Configure(const Config& config) {
   if (error != 0) return DpdkError(error, "starting the port");
   // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
   rte_eth_allmulticast_enable(port_);
+  return absl::OkStatus();
+}
+
+unsigned EthdevPort::Socket() const { return static_cast<unsigned>(rte_eth_dev_socket_id(port_)); }
+
+// A port whose own frames are larger than a buffer of ours (net_af_packet with a large framesz)
+// gets larger buffers for receiving.
+int EthdevPort::SetUpReceiving(uint16_t descriptors) {
+  const int error = rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr,
+                                           dataplane_.frames().mempool());
+  if (error == 0) return 0;
+  auto pool = FramePool::Create(kLargeFrames, kLargeBufferBytes);
+  if (!pool.ok()) return error;
+  large_frames_ = *std::move(pool);
+  return rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr, large_frames_->mempool());
+}
+
+// Configures the port with the MTU that comes nearest to what is wanted.
+absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& info,
+                                uint16_t tx_queues) {
+  rte_eth_conf eth_config;
+  std::memset(&eth_config, 0, sizeof(eth_config));
+  const uint32_t most = info.max_rx_pktlen > kEthernetOverhead
+                            ? info.max_rx_pktlen - kEthernetOverhead
+                            : uint32_t{RTE_ETHER_MTU};
+  eth_config.rxmode.mtu = std::min<uint32_t>({config.mtu, most, info.max_mtu});
+  int error = rte_eth_dev_configure(port_, 1, tx_queues, &eth_config);
+  if (error != 0) {
+    // Some PMDs refuse any MTU but their own.
+    std::memset(&eth_config, 0, sizeof(eth_config));
+    error = rte_eth_dev_configure(port_, 1, tx_queues, &eth_config);
+  }
+  if (error != 0) return DpdkError(error, "configuring the port");
   uint16_t mtu = 0;
-  mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : 1500;
+  mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : uint32_t{RTE_ETHER_MTU};
+  // This one reports 1518 bytes whatever its buffers hold, and takes more.
+  if (const uint32_t buffer = MemifBufferBytes(config.devargs); buffer > kEthernetOverhead) {
+    mtu_ = std::min(config.mtu, buffer - kEthernetOverhead);
+  }
   return absl::OkStatus();
 }
 

@@ -9,8 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "dataplane/eal.h"
+#include "dataplane/frame_pool.h"
 #include "roce/types.h"
 
+struct rte_eth_dev_info;
 struct rte_mbuf;
 struct rte_ring;
 
@@ -56,10 +58,13 @@ class EthdevPort {
  private:
   explicit EthdevPort(Dataplane& dataplane) : dataplane_(dataplane) {}
   absl::Status Configure(const Config& config);
+  absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info, uint16_t tx_queues);
+  int SetUpReceiving(uint16_t descriptors);
+  unsigned Socket() const;
   absl::Status OpenRings();
 
   Dataplane& dataplane_;
-  std::string devargs_;
+  std::unique_ptr<FramePool> large_frames_;
   uint16_t port_ = 0;
   bool attached_ = false;
   bool queue_per_lcore_ = false;

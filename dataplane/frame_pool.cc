@@ -38,12 +38,13 @@ absl::Status PopulateFromAnonymousMemory(rte_mempool* pool, uint32_t frames) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames) {
+absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames,
+                                                             uint16_t buffer_bytes) {
   static std::atomic<uint32_t> serial{0};
   const std::string name = absl::StrCat("roci_frames", serial.fetch_add(1));
   std::unique_ptr<FramePool> pool(new FramePool);
   pool->pool_ =
-      rte_mempool_create_empty(name.c_str(), frames, sizeof(rte_mbuf) + kFrameBufferBytes,
+      rte_mempool_create_empty(name.c_str(), frames, uint32_t{sizeof(rte_mbuf)} + buffer_bytes,
                                kLcoreCache, sizeof(rte_pktmbuf_pool_private), SOCKET_ID_ANY, 0);
   if (pool->pool_ == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat("frame pool: ", rte_strerror(rte_errno)));

@@ -20,7 +20,9 @@ inline constexpr uint16_t kFrameBufferBytes = 4480;
 // where the kernel gives them.
 class FramePool {
  public:
-  static absl::StatusOr<std::unique_ptr<FramePool>> Create(uint32_t frames);
+  // `buffer_bytes` as kFrameBufferBytes, at most 65535.
+  static absl::StatusOr<std::unique_ptr<FramePool>> Create(
+      uint32_t frames, uint16_t buffer_bytes = kFrameBufferBytes);
   ~FramePool();
   FramePool(const FramePool&) = delete;
   FramePool& operator=(const FramePool&) = delete;

@@ -15,8 +15,10 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kRoundsBeforeYield = 16;
-// Ports without receive interrupts, and event pipes without room, are looked at so often.
-constexpr uint64_t kPollNs = 1'000'000;
+// Ports without receive interrupts, and event pipes without room, are looked at so often: the more
+// seldom the longer nothing has come.
+constexpr uint64_t kShortestPollNs = 50'000;
+constexpr uint64_t kLongestPollNs = 1'000'000;
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
 
 }  // namespace
@@ -85,7 +87,10 @@ uint64_t Worker::SleepNs() {
   uint64_t ns = kLongestSleepNs;
   const uint64_t expiry = wheel_.NextExpiry();
   if (expiry != TimerNode::kNever) ns = std::min(ns, expiry > now_ ? expiry - now_ : 0);
-  if (has_ethdev_ || events_.has_delayed()) ns = std::min(ns, kPollNs);
+  if (has_ethdev_ || events_.has_delayed()) {
+    const uint64_t idle_ns = now_ - last_busy_ns_;
+    ns = std::min(ns, std::clamp(idle_ns / 8, kShortestPollNs, kLongestPollNs));
+  }
   return ns;
 }
 
