@@ -1,0 +1,369 @@
+// What the daemon answers to sessions that say wrong things, and that it forgets them afterwards.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/integration/raw_session.h"
+#include "tools/show/manage_client.h"
+
+namespace roci::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kInitMask = 1 << 0 | 1 << 3 | 1 << 4 | 1 << 5;
+constexpr uint32_t kRtrMask = 1 << 0 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
+
+nlohmann::json ShowDevice(const std::string& name) {
+  const auto devices = tools::AskDaemon("", {{"command", "show"}, {"what", "devices"}});
+  EXPECT_TRUE(devices.ok()) << devices.status();
+  for (const nlohmann::json& device : *devices) {
+    if (device["name"] == name) return device;
+  }
+  return {};
+}
+
+// Sessions end a moment after their sockets do.
+void ExpectNothingInUse(const std::string& name) {
+  nlohmann::json device;
+  for (int i = 0; i < 100; ++i) {
+    device = ShowDevice(name);
+    if (device["sessions"] == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  for (const char* kind : {"qps", "cqs", "mrs", "pds", "ahs"}) {
+    EXPECT_EQ(device[kind]["used"], 0) << kind;
+  }
+}
+
+size_t DaemonFds() {
+  const char* pid = std::getenv("ROCID_PID");
+  if (pid == nullptr) return 0;
+  const std::filesystem::directory_iterator fds(std::string("/proc/") + pid + "/fd");
+  return static_cast<size_t>(std::distance(begin(fds), end(fds)));
+}
+
+// The daemon closes what it was sent after it has answered; other sessions may end meanwhile.
+void ExpectNoMoreDaemonFds(size_t before) {
+  for (int i = 0; i < 100 && DaemonFds() > before; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_LE(DaemonFds(), before);
+}
+
+roci_abi_qp_attr InitAttr() {
+  roci_abi_qp_attr attr{};
+  attr.state = 1;
+  attr.port = 1;
+  return attr;
+}
+
+// Of IPv4 address 10.99.0.`host` by GID index 1.
+roci_abi_qp_attr RtrAttr(uint8_t host) {
+  roci_abi_qp_attr attr{};
+  attr.state = 2;
+  attr.path_mtu = 3;
+  attr.dest_qpn = 5;
+  attr.max_dest_rd_atomic = 1;
+  attr.min_rnr_timer = 12;
+  attr.ah.is_global = 1;
+  attr.ah.port = 1;
+  attr.ah.sgid_index = 1;
+  const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 99, 0, host};
+  std::memcpy(attr.ah.dgid, gid, sizeof(gid));
+  return attr;
+}
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    session_.Close();
+    ExpectNothingInUse("roci0");
+  }
+  // A queue pair in INIT.
+  uint32_t MakeQp() {
+    EXPECT_EQ(session_.Hello(), 0);
+    pd_ = session_.AllocPd();
+    cq_ = session_.CreateCq(16);
+    roci_abi_create_qp_response qp;
+    EXPECT_EQ(session_.CreateQp(RawSession::QpRequest(pd_, cq_), qp), 0);
+    EXPECT_EQ(session_.Modify(qp.handle, kInitMask, InitAttr()), 0);
+    return qp.handle;
+  }
+
+  RawSession session_;
+  uint32_t pd_ = 0;
+  uint32_t cq_ = 0;
+};
+
+TEST_F(SessionTest, HelloComesFirstAndOnce) {
+  EXPECT_EQ(session_.AllocPd(), 0u);
+  EXPECT_EQ(session_.error, EINVAL);
+  EXPECT_EQ(session_.Hello("no-such-device"), ENODEV);
+  EXPECT_EQ(session_.Hello(), 0);
+  EXPECT_EQ(session_.Hello(), EINVAL);
+  EXPECT_NE(session_.AllocPd(), 0u);
+}
+
+TEST_F(SessionTest, OtherVersionsGetNoSession) {
+  roci_abi_hello_request request{};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR + 1;
+  std::strcpy(request.device, "roci0");
+  roci_abi_hello_response response;
+  EXPECT_EQ(session_.Call(ROCI_ABI_HELLO, request, response), EPROTONOSUPPORT);
+}
+
+TEST_F(SessionTest, MessagesOfWrongSizeAreRefused) {
+  ASSERT_EQ(session_.Hello(), 0);
+  roci_abi_plain_request head{};
+  head.head.command = ROCI_ABI_CREATE_QP;
+  head.head.size = sizeof(head);
+  head.head.serial = 9;
+  ASSERT_TRUE(session_.SendBytes(std::as_bytes(std::span(&head, 1))));
+  std::array<std::byte, 4096> answer;
+  ASSERT_GE(session_.ReceiveBytes(answer), static_cast<ssize_t>(sizeof(roci_abi_response)));
+  roci_abi_response response;
+  std::memcpy(&response, answer.data(), sizeof(response));
+  EXPECT_EQ(response.error, EINVAL);
+  EXPECT_EQ(response.serial, 9u);
+}
+
+TEST_F(SessionTest, MessagesWithoutAHeadEndTheSession) {
+  const std::array<std::byte, 7> bytes{};
+  ASSERT_TRUE(session_.SendBytes(bytes));
+  std::array<std::byte, 64> answer;
+  EXPECT_EQ(session_.ReceiveBytes(answer), 0);
+}
+
+TEST_F(SessionTest, GiantMessagesEndTheSession) {
+  const std::vector<std::byte> bytes(100'000);
+  ASSERT_TRUE(session_.SendBytes(bytes));
+  std::array<std::byte, 64> answer;
+  EXPECT_EQ(session_.ReceiveBytes(answer), 0);
+}
+
+TEST_F(SessionTest, UnknownCommandIsNotSupported) {
+  ASSERT_EQ(session_.Hello(), 0);
+  roci_abi_plain_response response;
+  EXPECT_EQ(session_.Call(4711, roci_abi_plain_request{}, response), EOPNOTSUPP);
+}
+
+TEST_F(SessionTest, UnwantedDescriptorsAreClosed) {
+  ASSERT_EQ(session_.Hello(), 0);
+  const size_t before = DaemonFds();
+  const std::vector<int> fds(10, 0);
+  roci_abi_handle_response response;
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(session_.Call(ROCI_ABI_ALLOC_PD, roci_abi_plain_request{}, response, fds), EINVAL);
+  }
+  ExpectNoMoreDaemonFds(before);
+}
+
+TEST_F(SessionTest, HandlesThatDoNotExist) {
+  ASSERT_EQ(session_.Hello(), 0);
+  for (const uint32_t command :
+       {ROCI_ABI_DEALLOC_PD, ROCI_ABI_DEREG_MR, ROCI_ABI_DESTROY_COMP_CHANNEL, ROCI_ABI_DESTROY_CQ,
+        ROCI_ABI_DESTROY_QP, ROCI_ABI_DESTROY_AH}) {
+    for (const uint32_t handle : {0u, 1u, 65536u, ~0u}) {
+      EXPECT_EQ(session_.OnHandle(command, handle), ENOENT) << command << " " << handle;
+    }
+  }
+}
+
+TEST_F(SessionTest, HandlesOfOtherSessionsDoNotExist) {
+  ASSERT_EQ(session_.Hello(), 0);
+  RawSession other;
+  ASSERT_EQ(other.Hello(), 0);
+  const uint32_t pd = other.AllocPd();
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DEALLOC_PD, pd), ENOENT);
+  EXPECT_EQ(other.OnHandle(ROCI_ABI_DEALLOC_PD, pd), 0);
+}
+
+TEST_F(SessionTest, ObjectsInUseAreBusy) {
+  const uint32_t qp = MakeQp();
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DEALLOC_PD, pd_), EBUSY);
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DESTROY_CQ, cq_), EBUSY);
+  const uint32_t channel = session_.CreateChannel();
+  const uint32_t cq = session_.CreateCq(1, channel);
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DESTROY_COMP_CHANNEL, channel), EBUSY);
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DESTROY_CQ, cq), 0);
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DESTROY_COMP_CHANNEL, channel), 0);
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DESTROY_QP, qp), 0);
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DESTROY_CQ, cq_), 0);
+  EXPECT_EQ(session_.OnHandle(ROCI_ABI_DEALLOC_PD, pd_), 0);
+}
+
+TEST_F(SessionTest, WhatIsNotOfferedIsNotSupported) {
+  MakeQp();
+  roci_abi_create_qp_response qp;
+  for (const uint32_t type : {0u, 8u, 9u, 10u, 255u, 0x102u}) {
+    EXPECT_EQ(session_.CreateQp(RawSession::QpRequest(pd_, cq_, type), qp), EOPNOTSUPP) << type;
+  }
+  auto request = RawSession::QpRequest(pd_, cq_);
+  request.srq = 1;
+  EXPECT_EQ(session_.CreateQp(request, qp), EOPNOTSUPP);
+}
+
+TEST_F(SessionTest, MoreThanTheDeviceHasIsInvalid) {
+  ASSERT_EQ(session_.Hello(), 0);
+  roci_abi_query_device_response device;
+  ASSERT_EQ(session_.Call(ROCI_ABI_QUERY_DEVICE, roci_abi_query_device_request{}, device), 0);
+  pd_ = session_.AllocPd();
+  EXPECT_EQ(session_.CreateCq(device.max_cqe + 1), 0u);
+  EXPECT_EQ(session_.error, EINVAL);
+  EXPECT_EQ(session_.CreateCq(~0u), 0u);
+  EXPECT_EQ(session_.error, EINVAL);
+  cq_ = session_.CreateCq(device.max_cqe);
+  EXPECT_NE(cq_, 0u);
+  roci_abi_create_qp_response qp;
+  const auto refused = [&](auto&& change) {
+    auto request = RawSession::QpRequest(pd_, cq_);
+    change(request);
+    return session_.CreateQp(request, qp);
+  };
+  EXPECT_EQ(refused([&](auto& r) { r.max_send_wr = device.max_qp_wr + 1; }), EINVAL);
+  EXPECT_EQ(refused([&](auto& r) { r.max_recv_wr = ~0u; }), EINVAL);
+  EXPECT_EQ(refused([&](auto& r) { r.max_send_sge = device.max_sge + 1; }), EINVAL);
+  EXPECT_EQ(refused([&](auto& r) { r.max_recv_sge = ~0u; }), EINVAL);
+  EXPECT_EQ(refused([&](auto& r) { r.max_inline = device.max_inline + 1; }), EINVAL);
+  EXPECT_EQ(refused([&](auto& r) {
+              r.max_send_wr = device.max_qp_wr;
+              r.max_recv_wr = device.max_qp_wr;
+              r.max_send_sge = device.max_sge;
+              r.max_recv_sge = device.max_sge;
+              r.max_inline = device.max_inline;
+            }),
+            0);
+  EXPECT_GE(qp.max_send_wr, device.max_qp_wr);
+  EXPECT_GE(qp.max_inline, device.max_inline);
+}
+
+TEST_F(SessionTest, RegionsThatAreNoMemory) {
+  ASSERT_EQ(session_.Hello(), 0);
+  roci_abi_reg_mr_request request{};
+  request.pd = session_.AllocPd();
+  request.access = 1;
+  request.start = 0x1000;  // never mapped
+  request.length = 4096;
+  request.iova = request.start;
+  request.extent_count = 1;
+  request.extents[0].va = request.start;
+  request.extents[0].length = request.length;
+  roci_abi_reg_mr_response response;
+  EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), EFAULT);
+  request.pd = 999;
+  EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), ENOENT);
+}
+
+// A descriptor that is not what the extent says must not be mapped, and none may stay open.
+TEST_F(SessionTest, DescriptorsOfRegionsAreLookedAt) {
+  ASSERT_EQ(session_.Hello(), 0);
+  const size_t before = DaemonFds();
+  alignas(4096) static char memory[8192];
+  roci_abi_reg_mr_request request{};
+  request.pd = session_.AllocPd();
+  request.access = 1;
+  request.start = reinterpret_cast<uint64_t>(memory);
+  request.length = sizeof(memory);
+  request.iova = request.start;
+  request.extent_count = 1;
+  request.fd_count = 1;
+  request.extents[0].va = request.start;
+  request.extents[0].length = request.length;
+  request.extents[0].kind = ROCI_ABI_EXTENT_FD;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const int small = memfd_create("small", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(small, 4096), 0);
+  for (const int fd : {ends[0], small, session_.fd()}) {
+    roci_abi_reg_mr_response response;
+    // The region is good, only the descriptor is not: it is reached the other way.
+    EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response, {fd}), 0);
+    EXPECT_EQ(session_.OnHandle(ROCI_ABI_DEREG_MR, response.handle), 0);
+  }
+  ExpectNoMoreDaemonFds(before);
+  close(ends[0]);
+  close(ends[1]);
+  close(small);
+}
+
+TEST_F(SessionTest, AddressVectorsThatLeadNowhere) {
+  const uint32_t qp = MakeQp();
+  const auto refused = [&](auto&& change) {
+    roci_abi_qp_attr attr = RtrAttr(2);
+    change(attr);
+    return session_.Modify(qp, kRtrMask, attr);
+  };
+  EXPECT_EQ(refused([](auto& a) { a.ah.sgid_index = 0; }), EINVAL) << "families differ";
+  EXPECT_EQ(refused([](auto& a) { a.ah.sgid_index = 200; }), EINVAL);
+  EXPECT_EQ(refused([](auto& a) { a.ah.is_global = 0; }), EINVAL);
+  EXPECT_EQ(refused([](auto& a) { a.ah.port = 2; }), EINVAL);
+  EXPECT_EQ(refused([](auto& a) { std::memset(a.ah.dgid, 0, 16); }), EINVAL);
+  EXPECT_EQ(refused([](auto& a) { a.ah.dgid[13] = 1; }), ENETUNREACH) << "10.1.0.2: no gateway";
+  EXPECT_EQ(refused([](auto& a) { a.path_mtu = 6; }), EINVAL);
+  EXPECT_EQ(refused([](auto& a) { a.max_dest_rd_atomic = 200; }), EINVAL);
+  EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "still in INIT after all that";
+  EXPECT_EQ(session_.Modify(qp, 1 << 25, RtrAttr(2)), EOPNOTSUPP);
+  EXPECT_EQ(session_.Modify(qp + 1, kRtrMask, RtrAttr(2)), ENOENT);
+}
+
+// Looking for a peer that is not there takes seconds: its session waits, the others do not.
+TEST_F(SessionTest, SilentPeersTimeOutAloneAndInTime) {
+  const uint32_t qp = MakeQp();
+  roci_abi_modify_qp_request request{};
+  request.handle = qp;
+  request.mask = kRtrMask;
+  request.attr = RtrAttr(77);
+  const auto start = Clock::now();
+  session_.CloseFds();
+  ASSERT_TRUE(session_.Send(ROCI_ABI_MODIFY_QP, request));
+  RawSession other;
+  ASSERT_EQ(other.Hello(), 0);
+  for (int i = 0; i < 100; ++i) ASSERT_NE(other.AllocPd(), 0u);
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(2)) << "others had to wait";
+  roci_abi_modify_qp_response response{};
+  EXPECT_EQ(session_.Receive(response), ETIMEDOUT);
+  EXPECT_GT(Clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(9));
+  EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "and nothing has changed";
+}
+
+TEST_F(SessionTest, AppsMayEndWhileTheyWaitForAPeer) {
+  const uint32_t qp = MakeQp();
+  roci_abi_modify_qp_request request{};
+  request.handle = qp;
+  request.mask = kRtrMask;
+  request.attr = RtrAttr(78);
+  ASSERT_TRUE(session_.Send(ROCI_ABI_MODIFY_QP, request));
+  session_.Close();
+  ExpectNothingInUse("roci0");
+}
+
+TEST_F(SessionTest, LimitIsHeldExactlyOverSessions) {
+  ASSERT_EQ(session_.Hello(), 0);
+  RawSession other;
+  ASSERT_EQ(other.Hello(), 0);
+  roci_abi_query_device_response device;
+  ASSERT_EQ(session_.Call(ROCI_ABI_QUERY_DEVICE, roci_abi_query_device_request{}, device), 0);
+  uint32_t made = 0;
+  uint32_t last = 0;
+  for (RawSession* session = &session_; made <= device.max_pd;) {
+    const uint32_t pd = session->AllocPd();
+    if (pd == 0) break;
+    last = pd;
+    ++made;
+    session = made < device.max_pd / 2 ? &session_ : &other;
+  }
+  EXPECT_EQ(made, device.max_pd);
+  EXPECT_EQ(other.AllocPd(), 0u);
+  EXPECT_EQ(other.error, ENOMEM);
+  EXPECT_EQ(other.OnHandle(ROCI_ABI_DEALLOC_PD, last), 0);
+  EXPECT_NE(session_.AllocPd(), 0u) << "what one gives back the other may have";
+}
+
+}  // namespace
+}  // namespace roci::testing
