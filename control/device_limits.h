@@ -21,7 +21,7 @@ struct DeviceLimits {
 };
 
 // The same for every device.
-inline constexpr uint32_t kMaxSge = 30;
+inline constexpr uint32_t kMaxSge = 32;
 inline constexpr uint32_t kMaxInline = 1024;  // bytes
 inline constexpr uint64_t kMaxMrSize = uint64_t{1} << 46;
 inline constexpr uint32_t kMaxMessageBytes = uint32_t{1} << 31;

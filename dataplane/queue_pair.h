@@ -22,7 +22,7 @@ class DeviceLane;
 // What a queue pair may be asked for at most; control advertises no more.
 struct QueueLimits {
   uint32_t max_wr = 32768;
-  uint32_t max_sge = 30;
+  uint32_t max_sge = 32;
   uint32_t max_inline = 1024;  // bytes
 };
 inline constexpr QueueLimits kQueueLimits;
@@ -103,9 +103,10 @@ class alignas(64) QueuePair {
                             const roce::Path* path);
   void SetPath(const roce::Path& path);
   QueuePairInfo Inspect() const;
-  // The app's rings hold nonsense: the QP goes to ERR with a fatal event. Called when a queue is
-  // broken, outside of the core.
-  void FailBrokenQueue(roce::TimeNs now);
+  // What went wrong while the core ran and the core does not know: the app's rings hold nonsense,
+  // or a payload could not be placed. Fail moves the QP to ERR and raises the event.
+  bool HasFailed() const { return HasBrokenQueue() || host.copy_failed; }
+  void Fail(roce::TimeNs now);
   bool HasBrokenQueue() const {
     return (host.send_queue.broken() || host.recv_queue.broken()) && !broken_handled_;
   }
