@@ -115,7 +115,7 @@ void Session::HandleSocket(uint32_t events) {
     }
     // No command is longer than the buffer, and who sends less than a head cannot be answered.
     if (size < sizeof(roci_abi_request) || size > buffer.size() || fds_cut) {
-      Log(LogArea::kSession, LogLevel::kWarning,
+      Log(LogArea::kSession, LogLevel::kInfo,
           "session %u of %s[%d]: message of %zu bytes%s; closing", number_, program_.c_str(),
           peer_.pid, size, fds_cut ? " with too many descriptors" : "");
       return end_();

@@ -162,7 +162,7 @@ class Session {
   // has been found.
   using UsePath = std::function<absl::Status(const roce::Path&, Reply&)>;
   absl::Status WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, roce::Qpn remote,
-                        UsePath then, Reply& reply);
+                        const UsePath& then, Reply& reply);
   absl::Status CreateAh(const Request& request, Fds& fds, Reply& reply);
   absl::Status DestroyAh(const Request& request, Fds& fds, Reply& reply);
 

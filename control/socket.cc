@@ -103,24 +103,24 @@ ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& si
   return ReceiveResult::kMessage;
 }
 
-bool SendMessage(int socket, std::span<const std::byte> bytes, std::span<const int> fds) {
+bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds) {
   assert(fds.size() <= kMaxRequestFds);
-  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  iovec part{const_cast<std::byte*>(message.data()), message.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxRequestFds)] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
   if (!fds.empty()) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(fds.size_bytes());
-    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   }
-  const ssize_t count = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  return count == static_cast<ssize_t>(bytes.size());
+  const ssize_t count = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return count == static_cast<ssize_t>(message.size());
 }
 
 }  // namespace roci::control

@@ -71,6 +71,15 @@ std::vector<CounterValue> HardwareValues(const dataplane::DeviceSnapshot& s,
   return values;
 }
 
+// The kernel's interface under a port of net_af_packet or net_af_xdp; empty for others.
+std::string InterfaceOf(const std::string& devargs) {
+  constexpr char kKey[] = ",iface=";
+  const size_t begin = devargs.find(kKey);
+  if (begin == std::string::npos) return "";
+  const size_t value = begin + sizeof(kKey) - 1;
+  return devargs.substr(value, devargs.find(',', value) - value);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SysfsPublisher>> SysfsPublisher::Create(
@@ -97,6 +106,7 @@ absl::Status SysfsPublisher::Add(Device& device) {
   description.firmware_version = kFirmwareVersion;
   description.mac = device.addresses().mac();
   description.mtu = device.dataplane().mtu();
+  description.netdev = InterfaceOf(device.config().port);
   description.rate_mbps = device.config().rate_mbps;
   description.capability_mask = kPortCapabilities;
   for (const InterfaceAddress& entry : device.addresses().entries()) {
