@@ -70,7 +70,17 @@ bool DeviceLane::FlushStage() {
   staged_ -= taken;
   if (taken != 0 || blocked_since_ns_ == 0) blocked_since_ns_ = *now_ns_;
   if (*now_ns_ - blocked_since_ns_ > kGiveUpNs) GiveUpStage();
-  return staged_ < kBurst;
+  return !IsFull();
+}
+
+void DeviceLane::Unstage(const rte_mbuf* frame) {
+  const auto begin = frames_.begin();
+  const auto found = std::find(begin, begin + staged_, frame);
+  assert(found != begin + staged_);
+  const auto index = found - begin;
+  std::copy(found + 1, begin + staged_, found);
+  std::copy(to_lcore_.begin() + index + 1, to_lcore_.begin() + staged_, to_lcore_.begin() + index);
+  --staged_;
 }
 
 void DeviceLane::GiveUpStage() {
@@ -83,7 +93,7 @@ void DeviceLane::GiveUpStage() {
 uint32_t DeviceLane::StageRaw() {
   uint32_t moved = 0;
   void* frame;
-  while (HasRoom() && rte_ring_sc_dequeue(raw, &frame) == 0) {
+  while ((!IsFull() || FlushStage()) && rte_ring_sc_dequeue(raw, &frame) == 0) {
     Stage(static_cast<rte_mbuf*>(frame), Wire::kFromControl);
     ++moved;
   }

@@ -52,16 +52,17 @@ class DeviceLane {
   }
 
   // ---- Sending
-  // Room for one frame more. Tries to empty the stage if it is full.
-  bool HasRoom() { return staged_ < kBurst || FlushStage(); }
-  // Takes the frame over. HasRoom() said yes. `to_lcore` as Wire::Transmit has it.
+  bool IsFull() const { return staged_ == kStage; }
+  // Takes the frame over; the stage is not full. `to` is an lcore as Wire::Transmit has it.
   void Stage(rte_mbuf* frame, uint32_t to) {
     frames_[staged_] = frame;
     to_lcore_[staged_] = static_cast<uint8_t>(to);
     ++staged_;
   }
-  // Hands the staged frames to the port, whose own order they keep; true if HasRoom() now.
+  // Hands the staged frames to the port, in order; true if the stage is not full afterwards.
   bool FlushStage();
+  // Takes a staged frame back.
+  void Unstage(const rte_mbuf* frame);
   uint32_t staged() const { return staged_; }
   // Stages frames from the control thread (home lane only); returns how many.
   uint32_t StageRaw();

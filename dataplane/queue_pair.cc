@@ -99,6 +99,7 @@ QueuePair::QueuePair(Session& session, DeviceLane& qp_lane, const QueuePairConfi
   host.owner.qp_handle = qp_handle;
   host.counters = &qp_lane.counters;
   host.now_ns = worker.now_address();
+  host.places = &worker.places();
   host.memory_faults = &worker.stats().memory_faults;
   host.send_cq = config.send_cq;
   host.recv_cq = config.recv_cq;
@@ -135,9 +136,11 @@ void QueuePair::SetPath(const roce::Path& path) {
   pkey = path.pkey;
 }
 
-void QueuePair::FailBrokenQueue(roce::TimeNs now) {
-  broken_handled_ = true;
-  host.RaiseEvent(roce::QpEvent::kFatal);
+void QueuePair::Fail(roce::TimeNs now) {
+  const bool is_broken = HasBrokenQueue();
+  broken_handled_ |= is_broken;
+  host.copy_failed = false;
+  host.RaiseEvent(is_broken ? roce::QpEvent::kFatal : roce::QpEvent::kAccessViolation);
   roce::QpAttributes attributes;
   attributes.state = roce::QpState::kErr;
   core.Modify(host, now, attributes, roce::kAttrState);

@@ -8,6 +8,7 @@
 
 #include "dataplane/completion_queue.h"
 #include "dataplane/counters.h"
+#include "dataplane/place_batch.h"
 #include "dataplane/work_queue.h"
 #include "memory/copy.h"
 #include "memory/key_table.h"
@@ -31,6 +32,8 @@ struct QueuePairHost {
   Owner owner{};
   LaneCounters* counters = nullptr;
   const uint64_t* now_ns = nullptr;  // the lcore's time of this burst
+  PlaceBatch* places = nullptr;      // the lcore's
+  bool copy_failed = false;          // a payload that was taken could not be placed
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;
   RecvQueue recv_queue;
@@ -75,35 +78,43 @@ struct QueuePairHost {
 
   memory::MemoryStatus Place(const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
-    const memory::MemoryStatus status = memory::CopyIn(segments, bytes);
+    const memory::MemoryStatus status = segments.AllDirect() ? memory::CopyIn(segments, bytes)
+                                                             : places->Add(*this, segments, bytes);
     if (status != memory::MemoryStatus::kOk) [[unlikely]]
       memory_faults->Add(1);
     return status;
   }
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original) {
+    if (!places->empty()) places->Flush();
     const memory::AtomicResult result = memory::CompareAndSwap(segment, compare, swap);
     original = result.original;
     return result.status;
   }
   memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
                                       uint64_t& original) {
+    if (!places->empty()) places->Flush();
     const memory::AtomicResult result = memory::FetchAndAdd(segment, add);
     original = result.original;
     return result.status;
   }
 
   void CompleteSend(const roce::Completion& completion) {
-    if (completion.signaled) send_cq->Write(completion, owner, true, *now_ns);
+    if (completion.signaled) Complete(*send_cq, completion, true);
   }
-  void CompleteRecv(const roce::Completion& completion) {
-    recv_cq->Write(completion, owner, false, *now_ns);
-  }
+  void CompleteRecv(const roce::Completion& completion) { Complete(*recv_cq, completion, false); }
   void RaiseEvent(roce::QpEvent event);
   void Count(roce::QpCounter counter) { counters->qp[static_cast<size_t>(counter)].Add(1); }
 
  private:
   memory::AccessContext Context() const { return {pd, owner.qpn}; }
+  void Complete(CompletionQueue& cq, const roce::Completion& completion, bool is_send) {
+    if (places->empty()) [[likely]] {
+      cq.Write(completion, owner, is_send, *now_ns);
+    } else {
+      places->Defer(*this, cq, completion, is_send);
+    }
+  }
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                     memory::SegmentList& out) {
     // Rings are sealed, so the bytes cannot vanish.

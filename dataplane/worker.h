@@ -13,7 +13,9 @@
 #include "dataplane/counters.h"
 #include "dataplane/device_lane.h"
 #include "dataplane/frame_stash.h"
+#include "dataplane/gather_batch.h"
 #include "dataplane/lcore.h"
+#include "dataplane/place_batch.h"
 #include "dataplane/timer_wheel.h"
 #include "memory/segment.h"
 #include "roce/packet.h"
@@ -54,6 +56,7 @@ class Worker {
   void Poke(QueuePair& qp);
 
   CompletionEvents& events() { return events_; }
+  PlaceBatch& places() { return places_; }
   WorkerStats& stats() { return stats_; }
   // Time of this burst, ns.
   const uint64_t* now_address() const { return &now_; }
@@ -102,9 +105,12 @@ class Worker {
   // Takes new work and sends; returns entries taken and packets sent.
   uint32_t Visit(QueuePair& qp);
   uint32_t Transmit(QueuePair& qp);
+  bool HasRoom(DeviceLane& lane);
   void Emit(QueuePair& qp, DeviceLane& lane);
   uint32_t Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
   uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
+  uint32_t EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
+  void FinishGathers();
   void Settle(QueuePair& qp);
   void NoteState(QueuePair& qp);
   void SetTimer(QueuePair& qp);
@@ -139,6 +145,8 @@ class Worker {
   ActiveList active_;
   FrameStash stash_;
   CompletionEvents events_;
+  PlaceBatch places_;
+  GatherBatch gathers_;
   // Queue pairs that are armed again and wait for the fence before the last look.
   std::array<QueuePair*, kVisitsPerRound> unpolled_;
   uint32_t unpolled_count_ = 0;

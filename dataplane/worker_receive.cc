@@ -59,6 +59,8 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   for (uint32_t i = 0; i < count; ++i) {
     if (!HandleFrame(lane, frames[i], i)) frames[kept++] = frames[i];
   }
+  // What is still to be copied lies in the frames.
+  if (!places_.empty()) places_.Flush();
   // Before anything is sent, so that the buffers are used again while they are in the cache.
   FreeFrames(lane, frames, kept);
   VisitTouched();
@@ -113,6 +115,7 @@ void Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
   lane.counters.rx_roce_packets.Add(1);
   DropReason reason = qp.CheckPath(packet);
   if (reason == DropReason::kNone) [[likely]] {
+    places_.BeginPacket(packet.payload);
     reason = qp.core.HandlePacket(qp.host, now_, packet);
     if (!qp.touched) {
       qp.touched = true;
@@ -182,10 +185,14 @@ bool Worker::HandleMulticast(DeviceLane& lane, const roce::Packet& packet) {
 // Answers at once: the queue pairs are in the cache, and one ACK stands for all that the burst
 // brought.
 void Worker::VisitTouched() {
+  if (!places_.empty()) places_.Flush();
   for (uint32_t i = 0; i < touched_count_; ++i) {
     QueuePair& qp = *touched_[i];
     qp.touched = false;
     qp.last_work_ns = now_;
+    // Before it acknowledges what did not arrive.
+    if (qp.HasFailed()) [[unlikely]]
+      qp.Fail(now_);
     if (qp.core.HasTransmit()) {
       Transmit(qp);
       if (qp.core.HasTransmit()) active_.Push(qp);
@@ -193,6 +200,7 @@ void Worker::VisitTouched() {
     Settle(qp);
   }
   touched_count_ = 0;
+  if (!gathers_.empty()) FinishGathers();
 }
 
 void Worker::FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {

@@ -20,6 +20,10 @@ void PrefetchLines(const void* start, size_t from, size_t to) {
   }
 }
 
+bool IsReliable(roce::QpType type) {
+  return type != roce::QpType::kUd && type != roce::QpType::kUc;
+}
+
 }  // namespace
 
 uint32_t Worker::VisitActive() {
@@ -44,6 +48,7 @@ uint32_t Worker::VisitActive() {
     Settle(*qp);
   }
   if (unpolled_count_ != 0) FinishUnpolling();
+  if (!gathers_.empty()) FinishGathers();
   return work;
 }
 
@@ -71,7 +76,7 @@ uint32_t Worker::Transmit(QueuePair& qp) {
   uint32_t sent = 0;
   while (sent < kPacketBudget) {
     // A packet that was polled must go, so the place for it comes first.
-    if (!lane.HasRoom()) [[unlikely]]
+    if (!HasRoom(lane)) [[unlikely]]
       break;
     if (!stash_.Ensure()) [[unlikely]] {
       lane.counters.no_frame_buffer.Add(1);
@@ -87,6 +92,13 @@ uint32_t Worker::Transmit(QueuePair& qp) {
   stats_.tx_packets.Add(sent);
   sent_this_round_ += sent;
   return sent;
+}
+
+bool Worker::HasRoom(DeviceLane& lane) {
+  if (!lane.IsFull()) [[likely]]
+    return true;
+  if (!gathers_.empty()) FinishGathers();
+  return lane.FlushStage();
 }
 
 void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
@@ -112,10 +124,12 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   buffer->pkt_len = bytes;
   buffer->ol_flags = 0;
   lane.Stage(buffer, QpnSpace::LcoreOf(tx_.dest_qpn, lane.lcore_bits));
+  // An unreliable queue pair completes what it has sent when it is asked for the next packet.
+  if (!gathers_.empty() && !IsReliable(qp.type())) FinishGathers();
 }
 
 // Returns the frame's length; 0 if the payload could not be read.
-uint32_t Worker::Encode(QueuePair&, const roce::FrameTemplate& frame, std::byte* out) {
+uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
   if (tx_.payload_length == 0) {
     return roce::EncodeFrame(frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
   }
@@ -123,29 +137,47 @@ uint32_t Worker::Encode(QueuePair&, const roce::FrameTemplate& frame, std::byte*
     const uint32_t bytes = roce::EncodeFrame(frame, tx_, payload_[0].direct, 0, out);
     return payload_.Intact() ? bytes : 0;
   }
-  return EncodePieces(frame, out);
+  return payload_.AllDirect() ? EncodePieces(frame, out) : EncodeLater(qp, frame, out);
 }
 
 uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) {
-  if (payload_.AllDirect()) {
-    std::array<roce::PayloadPart, memory::SegmentList::kCapacity> parts;
-    for (uint32_t i = 0; i < payload_.size(); ++i) {
-      parts[i] = {payload_[i].direct, payload_[i].length};
-    }
-    const uint32_t bytes = roce::EncodeFrame(
-        frame, tx_, std::span<const roce::PayloadPart>(parts.data(), payload_.size()), 0, out);
-    return payload_.Intact() ? bytes : 0;
+  std::array<roce::PayloadPart, memory::SegmentList::kCapacity> parts;
+  for (uint32_t i = 0; i < payload_.size(); ++i) {
+    parts[i] = {payload_[i].direct, payload_[i].length};
   }
-  std::byte* to = roce::StartFrame(frame, tx_, 0, out);
-  if (memory::CopyOut(payload_, {to, tx_.payload_length}) != memory::MemoryStatus::kOk) return 0;
-  return roce::FinishFrame(frame, tx_, out);
+  const uint32_t bytes = roce::EncodeFrame(
+      frame, tx_, std::span<const roce::PayloadPart>(parts.data(), payload_.size()), 0, out);
+  return payload_.Intact() ? bytes : 0;
+}
+
+// Another process's memory: the payload comes with those of the other frames of this round.
+uint32_t Worker::EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
+  using memory::MemoryStatus;
+  rte_mbuf* buffer = stash_.Top();
+  MemoryStatus status = gathers_.Add(qp, buffer, out, frame, tx_, payload_);
+  if (status == MemoryStatus::kTooManySegments) {
+    FinishGathers();
+    status = gathers_.Add(qp, buffer, out, frame, tx_, payload_);
+  }
+  return status == MemoryStatus::kOk ? roce::FrameBytes(frame, tx_) : 0;
+}
+
+void Worker::FinishGathers() {
+  gathers_.Finish([&](GatherBatch::Frame& frame) {
+    QueuePair& qp = *frame.qp;
+    qp.lane->Unstage(frame.buffer);
+    rte_pktmbuf_free(frame.buffer);
+    stats_.memory_faults.Add(1);
+    qp.core.HandleTransmitFault(qp.host, now_, frame.packet);
+    if (qp.core.HasTransmit()) active_.Push(qp);
+    Settle(qp);
+  });
 }
 
 // What follows every call into the core: a queue found broken, the timer, a change of state.
 void Worker::Settle(QueuePair& qp) {
-  if (qp.HasBrokenQueue()) [[unlikely]] {
-    qp.FailBrokenQueue(now_);
-  }
+  if (qp.HasFailed()) [[unlikely]]
+    qp.Fail(now_);
   NoteState(qp);
   SetTimer(qp);
 }

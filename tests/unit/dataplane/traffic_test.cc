@@ -2,6 +2,7 @@
 // queues out.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -406,6 +407,81 @@ TEST_P(Traffic, ADeadPeerIsNoticed) {
   EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRetryExceeded));
 }
 
+// Memory that went away after it was registered: whoever wanted it gets the error.
+class VanishedMemory : public Traffic {
+ protected:
+  static constexpr size_t kHole = 512 * 1024;
+  void Vanish(Node& node) { ASSERT_EQ(mprotect(node.memory() + kHole, kHole, PROT_NONE), 0); }
+  void TearDown() override {
+    mprotect(a_.memory() + kHole, kHole, PROT_READ | PROT_WRITE);
+    mprotect(b_.memory() + kHole, kHole, PROT_READ | PROT_WRITE);
+  }
+  roce::CompletionStatus StatusOf(AppQp& qp, const SendRequest& request) {
+    qp.Post(request);
+    qp.Ring();
+    roci_abi_cqe cqe{};
+    EXPECT_TRUE(a_cq_.Wait(&cqe));
+    return static_cast<roce::CompletionStatus>(cqe.status);
+  }
+};
+
+TEST_P(VanishedMemory, AsTheSourceOfAWrite) {
+  auto pair = MakePair(roce::QpType::kRc);
+  auto other = MakePair(roce::QpType::kRc);
+  Vanish(a_);
+  EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(kHole, 9000)}), 0)),
+            roce::CompletionStatus::kLocalProtectionError);
+  Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 9000)}), 0));
+}
+
+TEST_P(VanishedMemory, AsTheTargetOfARead) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(a_);
+  EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_READ, 1, {a_.Sge(kHole, 9000)}), 0)),
+            roce::CompletionStatus::kLocalProtectionError);
+}
+
+TEST_P(VanishedMemory, AsTheSourceOfARead) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(b_);
+  EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_READ, 1, {a_.Sge(0, 9000)}), kHole)),
+            roce::CompletionStatus::kRemoteOperationError);
+}
+
+TEST_P(VanishedMemory, AsTheTargetOfAWrite) {
+  ConnectOptions options;
+  options.timeout = 8;
+  options.retry_count = 1;
+  auto pair = MakePair(roce::QpType::kRc, options);
+  auto other = MakePair(roce::QpType::kRc);
+  Vanish(b_);
+  EXPECT_NE(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 9000)}), kHole)),
+            roce::CompletionStatus::kSuccess);
+  EXPECT_EQ(b_.session().InspectQueuePair(pair->b.qp()).state, roce::QpState::kErr);
+  roci_abi_async_event event{};
+  ASSERT_EQ(read(b_.async_pipe(), &event, sizeof(event)), ssize_t{sizeof(event)});
+  EXPECT_EQ(event.type, 3u);  // IBV_EVENT_QP_ACCESS_ERR
+  Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 9000)}), 0));
+}
+
+TEST_P(VanishedMemory, AsTheTargetOfASend) {
+  ConnectOptions options;
+  options.timeout = 8;
+  options.retry_count = 1;
+  auto pair = MakePair(roce::QpType::kRc, options);
+  Vanish(b_);
+  pair->b.PostRecv(4, {b_.Sge(kHole, 100)});
+  pair->b.Ring();
+  EXPECT_NE(StatusOf(pair->a, Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 50)})),
+            roce::CompletionStatus::kSuccess);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 4u);
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, VanishedMemory,
+                         ::testing::Values(Layout{0, 0, true}, Layout{1, 0, true}), LayoutName);
 INSTANTIATE_TEST_SUITE_P(Layouts, Traffic,
                          ::testing::Values(Layout{0, 0, false}, Layout{0, 1, false},
                                            Layout{0, 0, true}, Layout{1, 0, true}),
