@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 
@@ -132,13 +133,15 @@ void CompletionEvents::Send(CompletionQueue& cq) {
   }
 }
 
+// A few at a time: an app that does not read its channel must not take the lcore from others.
 void CompletionEvents::Retry() {
-  const size_t count = delayed_.size();
+  std::array<CompletionQueue*, kRetriesPerCall> owed;
+  const size_t count = std::min(delayed_.size(), owed.size());
+  std::copy_n(delayed_.begin(), count, owed.begin());
+  delayed_.erase(delayed_.begin(), delayed_.begin() + static_cast<ptrdiff_t>(count));
   for (size_t i = 0; i < count; ++i) {
-    CompletionQueue* cq = delayed_.front();
-    delayed_.erase(delayed_.begin());
-    cq->delayed_ = false;
-    Send(*cq);
+    owed[i]->delayed_ = false;
+    Send(*owed[i]);
   }
 }
 

@@ -39,6 +39,7 @@ class CompletionEvents {
   void Send(CompletionQueue& cq);
   size_t queues_ = 0;
   std::vector<CompletionQueue*> touched_;
+  static constexpr size_t kRetriesPerCall = 16;
   std::vector<CompletionQueue*> delayed_;
 };
 

@@ -129,7 +129,9 @@ uint32_t Wire::Transmit(uint32_t endpoint, rte_mbuf** frames, const uint8_t* lco
            DestinationOf(frames[i + run]) == mac) {
       ++run;
     }
-    const uint32_t lcore = lcores[i] == kFromControl ? 0 : lcores[i];
+    // A QPN that an app made up may name an lcore that is not there: any one will count it as
+    // unknown.
+    const uint32_t lcore = lcores[i] < dataplane_.lcore_count() ? lcores[i] : 0;
     const uint32_t taken = Deliver(*to, lcore, frames + i, run);
     i += taken;
     if (taken < run) return i;

@@ -1,8 +1,10 @@
 // Speed of the dataplane alone: one lcore drives both ends of a wire, this thread plays the program
 // (posts to the rings, polls the completion queue). Prints messages/s, Gb/s and cycles per stage.
 //
-//   dataplane_bench [write|read|send] [size] [queue pairs] [milliseconds] [depth per queue pair]
+//   dataplane_bench [write|read|send] [size] [queue pairs] [milliseconds]
+//                   [depth per queue pair] [requests per doorbell]
 //   dataplane_bench lat [size]
+//   dataplane_bench idle 0 [queue pairs]      memory of queue pairs that do nothing
 //
 // Environment: THREADS=2 gives the lcore a thread of its own (needs two idle processors; SPIN=1: it
 // never yields). Otherwise program and lcore take turns on one thread and processor time counts,
@@ -16,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,9 +37,14 @@ using testing::Node;
 // Null: the lcore runs on a thread of its own.
 dataplane::Worker* g_inline_worker = nullptr;
 
+// Cycles of the lcore's turns.
+uint64_t g_worker_cycles = 0;
+
 void GiveTurn() {
   if (g_inline_worker != nullptr) {
+    const uint64_t start = __builtin_ia32_rdtsc();
     g_inline_worker->RunOnce();
+    g_worker_cycles += __builtin_ia32_rdtsc() - start;
   } else {
     __builtin_ia32_pause();
   }
@@ -54,6 +62,7 @@ struct Options {
   uint32_t queue_pairs = 1;
   uint32_t milliseconds = 1000;
   uint32_t depth = 128;
+  uint32_t batch = 16;
 };
 
 dataplane::QueuePairConfig QpConfig(AppCq& cq, uint32_t depth) {
@@ -94,12 +103,10 @@ roci_abi_send_wqe Head(const Options& options, Node& b) {
   return head;
 }
 
-constexpr uint32_t kBatch = 16;
-
-// Keeps `depth` requests per queue pair outstanding; every sixteenth is signalled.
+// Keeps `depth` requests per queue pair outstanding; the last one of a batch is signalled.
 uint64_t Throughput(const Options& options, Node& a, Node& b, AppCq& a_cq, AppCq& b_cq,
                     Pairs& pairs) {
-  const uint32_t batch = std::min(kBatch, options.depth);
+  const uint32_t batch = std::min(options.batch, options.depth);
   std::vector<uint32_t> free(options.queue_pairs, options.depth);
   std::vector<uint32_t> by_handle(65536);
   for (uint32_t i = 0; i < options.queue_pairs; ++i) by_handle[pairs.a[i]->qp().handle()] = i;
@@ -115,7 +122,7 @@ uint64_t Throughput(const Options& options, Node& a, Node& b, AppCq& a_cq, AppCq
   uint32_t turn = 0;
   const double end = Seconds() + options.milliseconds * 1e-3;
   for (uint64_t round = 0; (round & 255) != 0 || Seconds() < end; ++round) {
-    for (uint32_t visit = 0; visit < std::min(options.queue_pairs, 64u); ++visit) {
+    for (uint32_t visit = 0; visit < std::max(64 / batch, 1u); ++visit) {
       const uint32_t i = turn++ % options.queue_pairs;
       if (free[i] < batch) continue;
       for (uint32_t n = 1; n <= batch; ++n) {
@@ -164,6 +171,17 @@ void Latency(const Options& options, Node& a, Node& b, AppCq& a_cq, Pairs& pairs
               times[times.size() * 99 / 100]);
 }
 
+// kB of this process that no ring is in.
+uint64_t AnonymousKilobytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  uint64_t value = 0;
+  while (status >> word) {
+    if (word == "RssAnon:") status >> value;
+  }
+  return value;
+}
+
 void PrintStages(const dataplane::LcoreSnapshot& before, const dataplane::LcoreSnapshot& after,
                  uint64_t messages) {
   std::printf(
@@ -206,19 +224,33 @@ void Run(const Options& options) {
     Node b(**dataplane, &wire, config);
     AppCq a_cq(a.session(), 65536);
     AppCq b_cq(b.session(), 65536);
+    const uint64_t before_kilobytes = AnonymousKilobytes();
     Pairs pairs = MakePairs(a, b, a_cq, b_cq, options);
+    if (options.mode == "idle") {
+      std::printf("%.2f KiB per connected queue pair, this program's own bookkeeping included\n",
+                  static_cast<double>(AnonymousKilobytes() - before_kilobytes) /
+                      (2.0 * options.queue_pairs));
+      return;
+    }
     if (options.mode == "lat") {
       Latency(options, a, b, a_cq, pairs);
       return;
     }
     const auto before = (*dataplane)->lcore(0).Snapshot();
     const double start = Seconds();
+    const uint64_t start_cycles = __builtin_ia32_rdtsc();
+    g_worker_cycles = 0;
     const uint64_t done = Throughput(options, a, b, a_cq, b_cq, pairs);
     const double seconds = Seconds() - start;
+    const double share = static_cast<double>(g_worker_cycles) /
+                         static_cast<double>(__builtin_ia32_rdtsc() - start_cycles);
     const auto after = (*dataplane)->lcore(0).Snapshot();
-    std::printf("%s %u B, %u queue pairs: %.2f M messages/s, %.1f Gb/s\n", options.mode.c_str(),
-                options.size, options.queue_pairs, static_cast<double>(done) / seconds / 1e6,
-                static_cast<double>(done) * options.size * 8 / seconds / 1e9);
+    std::printf(
+        "%s %u B, %u queue pairs: %.2f M messages/s, %.1f Gb/s, %.0f ns of the lcore each\n",
+        options.mode.c_str(), options.size, options.queue_pairs,
+        static_cast<double>(done) / seconds / 1e6,
+        static_cast<double>(done) * options.size * 8 / seconds / 1e9,
+        share * seconds * 1e9 / static_cast<double>(done));
     PrintStages(before, after, done);
     const auto counters = a.device().Snapshot();
     const auto remote = b.device().Snapshot();
@@ -241,5 +273,6 @@ int main(int argc, char** argv) {
   options.queue_pairs = number(3, options.queue_pairs);
   options.milliseconds = number(4, options.milliseconds);
   options.depth = number(5, options.depth);
+  options.batch = std::max(number(6, options.batch), 1u);
   Run(options);
 }
