@@ -45,21 +45,27 @@ absl::Status EventPipe::Create(EventPipe& pipe, UniqueFd& reading) {
 }
 
 // All that waits is read at once, since a pipe that is full gets room by whole pages only, and what
-// is wanted goes back. The app may read meanwhile, and the lcore may write.
+// is wanted goes back. The app may read meanwhile, and the lcore may write. An app that reads parts
+// of events leaves a part at the end here: it goes back as it is, and is that app's to make sense
+// of.
 uint32_t TakeBackEvents(const EventPipe& pipe, uint64_t element, size_t event_size) {
   int waiting = 0;
   if (ioctl(pipe.unread.get(), FIONREAD, &waiting) != 0 || waiting <= 0) return 0;
   std::vector<std::byte> events(static_cast<size_t>(waiting));
-  const ssize_t size = read(pipe.unread.get(), events.data(), events.size());
+  const ssize_t got = read(pipe.unread.get(), events.data(), events.size());
+  if (got <= 0) return 0;
+  const auto size = static_cast<size_t>(got);
   uint32_t taken = 0;
   size_t kept = 0;
-  for (ssize_t at = 0; at < size; at += static_cast<ssize_t>(event_size)) {
-    if (std::memcmp(&events[static_cast<size_t>(at)], &element, sizeof(element)) == 0) {
+  for (size_t at = 0; at < size;) {
+    const size_t length = std::min(event_size, size - at);
+    if (length == event_size && std::memcmp(&events[at], &element, sizeof(element)) == 0) {
       ++taken;
-      continue;
+    } else {
+      std::memmove(&events[kept], &events[at], length);
+      kept += length;
     }
-    std::memmove(&events[kept], &events[static_cast<size_t>(at)], event_size);
-    kept += event_size;
+    at += length;
   }
   events.resize(kept);
   WriteBack(pipe, events);

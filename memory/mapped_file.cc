@@ -22,9 +22,10 @@ namespace {
 // File systems whose page faults end by themselves. Not in linux/magic.h of every version: the
 // values are kernel ABI.
 constexpr uint64_t kXfsMagic = 0x58465342;
-constexpr uint64_t kLocalFileSystems[] = {
-    TMPFS_MAGIC, RAMFS_MAGIC,       HUGETLBFS_MAGIC,  EXT4_SUPER_MAGIC,
-    kXfsMagic,   BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC};
+// Not overlayfs: what lies below it may be a FUSE server.
+constexpr uint64_t kLocalFileSystems[] = {TMPFS_MAGIC,      RAMFS_MAGIC, HUGETLBFS_MAGIC,
+                                          EXT4_SUPER_MAGIC, kXfsMagic,   BTRFS_SUPER_MAGIC,
+                                          F2FS_SUPER_MAGIC};
 
 bool IsLocal(uint64_t type) {
   return std::find(std::begin(kLocalFileSystems), std::end(kLocalFileSystems), type) !=

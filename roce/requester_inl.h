@@ -78,6 +78,8 @@ bool Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::Segmen
 // Takes one work request into the ring. False: there is none.
 template <class Host>
 bool Requester<Host>::FetchNext(Host& host) {
+  // An empty ring starts over: a queue pair touches no more records than it ever has in flight.
+  if (head_ == tail_) head_ = cursor_ = tail_ = 0;
   SendRecord& record = At(tail_);
   CompletionStatus status = CompletionStatus::kLocalQpOperationError;
   const FetchResult result = host.FetchSend(record.wqe, status);
