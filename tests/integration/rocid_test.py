@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""The daemon as its operator sees it: command line, files, signals, `roci show`.
+
+Usage: rocid_test.py ROCID ROCI [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROCID, ROCI = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
+START_LIMIT_S = 30
+
+
+class Daemon:
+    """A running rocid. `arguments` come after --runtime-dir; `user` is a uid to run as."""
+
+    def __init__(self, runtime_dir, *arguments, env=None, user=None):
+        self.runtime_dir = pathlib.Path(runtime_dir)
+        self.out_file = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [ROCID, '--runtime-dir', str(runtime_dir), *arguments], stdout=self.out_file, stderr=self.log,
+            env=env, **({'user': user, 'group': user, 'extra_groups': []} if user else {}))
+        deadline = time.monotonic() + START_LIMIT_S
+        while not self.ready() and time.monotonic() < deadline and self.process.poll() is None:
+            time.sleep(0.01)
+
+    def ready(self):
+        return 'rocid: ready\n' in self.out()
+
+    # Of the whole file, without moving the offset at which the daemon writes.
+    def out(self):
+        return os.pread(self.out_file.fileno(), 1 << 20, 0).decode()
+
+    def said(self):
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode()
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        return self.process.wait(START_LIMIT_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.out_file.close()
+        self.log.close()
+
+
+def rocid(*arguments):
+    return subprocess.run([ROCID, *arguments], capture_output=True, text=True, timeout=START_LIMIT_S)
+
+
+def show(runtime_dir, *arguments):
+    return subprocess.run([ROCI, '--runtime-dir', str(runtime_dir), 'show', *arguments], capture_output=True,
+                          text=True, timeout=START_LIMIT_S)
+
+
+class RocidTest(unittest.TestCase):
+    def setUp(self):
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix='roci-test.'))
+        self.scratch.chmod(0o755)
+        self.run_dir = self.scratch / 'run'
+        self.addCleanup(shutil.rmtree, self.scratch, True)
+
+    def config(self, text):
+        path = self.scratch / 'rocid.toml'
+        path.write_text(text)
+        return str(path)
+
+    def test_serves_and_cleans_up(self):
+        for how in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
+            with self.subTest(how), Daemon(self.run_dir) as daemon:
+                self.assertTrue(daemon.ready(), daemon.said())
+                names = os.listdir(self.run_dir / 'sysfs/class/infiniband')
+                self.assertEqual(sorted(names), ['roci0', 'roci1'])
+                for name in 'rocid.sock', 'manage.sock':
+                    self.assertTrue(stat.S_ISSOCK((self.run_dir / name).stat().st_mode))
+                self.assertEqual(stat.S_IMODE((self.run_dir / 'manage.sock').stat().st_mode), 0o600)
+                self.assertEqual(stat.S_IMODE((self.run_dir / 'rocid.sock').stat().st_mode),
+                                 0o666 if os.geteuid() == 0 else 0o600)
+                self.assertEqual(daemon.end(how), 0, daemon.said())
+                self.assertEqual(daemon.out(), 'rocid: ready\n', 'exactly one line')
+                self.assertEqual(daemon.said(), '', 'silent when all is well')
+                self.assertEqual(sorted(os.listdir(self.run_dir)), ['rocid.lock', 'sysfs'])
+                self.assertEqual(os.listdir(self.run_dir / 'sysfs/class/infiniband'), [])
+
+    def test_one_daemon_per_directory(self):
+        with Daemon(self.run_dir) as first, Daemon(self.run_dir) as second:
+            self.assertTrue(first.ready(), first.said())
+            self.assertEqual(second.process.wait(START_LIMIT_S), 1)
+            self.assertEqual(second.said().count('\n'), 1)
+            self.assertIn(f'another rocid (process {first.process.pid})', second.said())
+            self.assertEqual(show(self.run_dir).returncode, 0, 'the first is none the worse')
+
+    def test_two_daemons_in_two_directories(self):
+        with Daemon(self.run_dir) as first, Daemon(self.scratch / 'other') as second:
+            self.assertTrue(first.ready(), first.said())
+            self.assertTrue(second.ready(), second.said())
+
+    def test_starts_after_a_crash(self):
+        with Daemon(self.run_dir) as daemon:
+            self.assertTrue(daemon.ready())
+            daemon.end(signal.SIGKILL)
+        self.assertTrue((self.run_dir / 'rocid.sock').exists())
+        with Daemon(self.run_dir) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            self.assertEqual(daemon.end(), 0)
+
+    def test_long_runtime_dir(self):
+        path = self.scratch / ('d' * 100) / ('e' * 100)
+        path.mkdir(parents=True)
+        with Daemon(path) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            self.assertEqual(show(path).returncode, 0)
+
+    def test_directory_that_is_not_safe(self):
+        self.run_dir.mkdir()
+        self.run_dir.chmod(0o777)
+        result = rocid('--runtime-dir', str(self.run_dir))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('every user may write there', result.stderr)
+        self.assertEqual(result.stderr.count('\n'), 1)
+
+    @unittest.skipUnless(os.geteuid() == 0, 'needs root to become somebody else')
+    def test_ordinary_user(self):
+        user = 65432
+        self.run_dir.mkdir()
+        os.chown(self.run_dir, user, user)
+        with Daemon(self.run_dir, user=user) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            self.assertEqual(stat.S_IMODE((self.run_dir / 'rocid.sock').stat().st_mode), 0o600)
+            self.assertEqual(show(self.run_dir).returncode, 0, 'root may ask')
+            self.assertEqual(daemon.end(), 0, daemon.said())
+        result = subprocess.run([ROCID, '--runtime-dir', str(self.scratch / 'no')], user=user, group=user,
+                                extra_groups=[], capture_output=True, text=True, timeout=START_LIMIT_S)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('Permission denied', result.stderr)
+
+    def test_tells_the_service_manager(self):
+        path = str(self.scratch / 'notify')
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(path)
+            manager.settimeout(START_LIMIT_S)
+            with Daemon(self.run_dir, env=dict(os.environ, NOTIFY_SOCKET=path)) as daemon:
+                self.assertEqual(manager.recv(100), b'READY=1')
+                self.assertEqual(daemon.end(), 0)
+                self.assertEqual(manager.recv(100), b'STOPPING=1')
+
+    def test_configuration_faults(self):
+        path = self.config('[daemon]\nlcores = "two"\n')
+        for check in [], ['--check-config']:
+            result = rocid('--runtime-dir', str(self.run_dir), '--config', path, *check)
+            self.assertEqual(result.returncode, 1)
+            self.assertEqual(result.stderr,
+                             f'rocid: {path}:2: daemon.lcores: must be a whole number from 1 to 16\n')
+            self.assertEqual(result.stdout, '')
+        self.assertFalse(self.run_dir.exists())
+        result = rocid('--config', str(self.scratch / 'none'))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('No such file', result.stderr)
+        result = rocid('--config', str(self.scratch))
+        self.assertEqual(result.returncode, 1)
+
+    def test_port_that_does_not_exist(self):
+        path = self.config('[[device]]\nname = "roci0"\nport = "net_nonsense0"\n')
+        result = rocid('--runtime-dir', str(self.run_dir), '--config', path)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('roci0', result.stderr)
+        self.assertEqual(result.stdout, '')
+
+    def test_configured_devices(self):
+        path = self.config('''
+            [daemon]
+            lcores = 2
+            hugepages = "off"
+            [[wire]]
+            name = "a"
+            [[wire]]
+            name = "b"
+            [[device]]
+            name = "left"
+            wire = "a"
+            addresses = ["192.0.2.1/24"]
+            mtu = 1500
+            [[device]]
+            name = "right"
+            wire = "b"
+            mac = "02:00:00:00:00:77"
+        ''')
+        with Daemon(self.run_dir, '--config', path) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            left, right = json.loads(show(self.run_dir, 'devices', '--json').stdout)
+            self.assertEqual([left['name'], right['name']], ['left', 'right'])
+            self.assertEqual([left['path_mtu'], right['path_mtu']], [1024, 4096])
+            self.assertEqual(left['gids'][1]['address'], '192.0.2.1/24')
+            self.assertEqual(right['mac'], '02:00:00:00:00:77')
+            self.assertEqual(len(right['gids']), 1, 'the link-local one')
+            self.assertEqual(len(json.loads(show(self.run_dir, 'lcores', '--json').stdout)), 2)
+            gid = (self.run_dir / 'sysfs/class/infiniband/left/ports/1/gids/1').read_text()
+            self.assertEqual(gid, '0000:0000:0000:0000:0000:ffff:c000:0201\n')
+
+    def test_show(self):
+        with Daemon(self.run_dir) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            for kind in ('devices', 'ports', 'apps', 'qps', 'cqs', 'mrs', 'counters', 'lcores', 'neighbours',
+                         'device', 'port', 'app', 'qp', 'cq', 'mr', 'lcore'):
+                with self.subTest(kind):
+                    self.assertIsInstance(json.loads(show(self.run_dir, kind, '--json').stdout), list)
+                    self.assertEqual(show(self.run_dir, kind).returncode, 0)
+            self.assertIn('roci0', show(self.run_dir).stdout)
+            self.assertEqual(show(self.run_dir, 'nonsense').returncode, 2)
+        result = show(self.run_dir)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('is rocid running?', result.stderr)
+
+    def test_sleeps_when_idle(self):
+        with Daemon(self.run_dir) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            time.sleep(1)  # counters of the start are published
+            status = pathlib.Path(f'/proc/{daemon.process.pid}/task')
+
+            def switches():
+                return sum(int(line.split()[1]) for task in status.iterdir()
+                           for line in (task / 'status').read_text().splitlines()
+                           if line.startswith('voluntary_ctxt_switches'))
+            before = switches()
+            time.sleep(2)
+            self.assertLess(switches() - before, 10, 'wakes of an idle daemon in two seconds')
+
+    def test_command_line(self):
+        version = rocid('--version')
+        self.assertEqual(version.returncode, 0)
+        self.assertRegex(version.stdout, r'^rocid \d+\.\d+\.\d+\n$')
+        text = rocid('--help')
+        self.assertEqual(text.returncode, 0)
+        for word in ('--config', '--runtime-dir', '--log-level', '--check-config', 'FILES', 'SIGNALS', 'EXIT STATUS'):
+            self.assertIn(word, text.stdout)
+        for wrong in ['--nonsense'], ['argument'], ['--log-level', 'loud'], ['--config']:
+            with self.subTest(wrong):
+                result = rocid(*wrong)
+                self.assertEqual(result.returncode, 2)
+                self.assertNotEqual(result.stderr, '')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
