@@ -93,5 +93,17 @@ TEST_F(EventPipeTest, EndsForTheAppWithTheDaemon) {
   EXPECT_EQ(read(reading.get(), &element, sizeof(element)), 0);
 }
 
+// An app that reads an event in parts leaves the rest of it; nothing beyond it may be touched.
+TEST_F(EventPipeTest, KeepsHalfAnEvent) {
+  for (const uint64_t element : {5, 7, 9}) Write(element);
+  char part[3];
+  ASSERT_EQ(read(reading.get(), part, sizeof(part)), 3);
+  TakeBackEvents(pipe, 9, sizeof(uint64_t));
+  char rest[64];
+  const ssize_t left = read(reading.get(), rest, sizeof(rest));
+  EXPECT_GE(left, 5);
+  EXPECT_LE(left, 3 * 8 - 3);
+}
+
 }  // namespace
 }  // namespace roci::control
