@@ -79,6 +79,23 @@ struct SendEntry {
 };
 static_assert(sizeof(SendEntry) == 80);
 
+// What needs no check. One member of the union has a meaning; opcode and QP type say which, and the
+// core reads that one.
+void TakeHead(const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  out.remote_va = head.remote_va;
+  out.rkey = roce::Key(head.rkey);
+  out.immediate = head.immediate;
+  out.is_inline = (head.flags & ROCI_ABI_SEND_INLINE) != 0;
+  out.signaled = (head.flags & ROCI_ABI_SEND_SIGNALED) != 0;
+  out.solicited = (head.flags & ROCI_ABI_SEND_SOLICITED) != 0;
+  out.fence = (head.flags & ROCI_ABI_SEND_FENCE) != 0;
+  out.compare_add = head.u.atomic.compare_add;
+  out.swap = head.u.atomic.swap;
+  out.address_handle = head.u.ud.address_handle;
+  out.remote_qpn = roce::Qpn(head.u.ud.remote_qpn);
+  out.remote_qkey = head.u.ud.remote_qkey;
+}
+
 struct RecvEntry {
   roci_abi_recv_wqe head;
   roci_abi_sge first;
@@ -123,57 +140,48 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   __builtin_prefetch(Slot(next_ + 1) + 64);
   SendEntry entry;
   CopyOnce(entry, slot);
-  const roci_abi_send_wqe& head = entry.head;
-
-  const bool allowed = head.opcode < 32 && (allowed_opcodes_ >> head.opcode & 1) != 0;
-  const Operation operation = kOperations[allowed ? head.opcode : uint8_t{ROCI_ABI_WR_SEND}];
-  out.wr_id = head.wr_id;
-  out.remote_va = head.remote_va;
   out.slot = next_++;
-  out.rkey = roce::Key(head.rkey);
-  out.immediate = head.immediate;
-  out.opcode = operation.opcode;
-  out.is_inline = (head.flags & ROCI_ABI_SEND_INLINE) != 0;
-  out.signaled = (head.flags & ROCI_ABI_SEND_SIGNALED) != 0;
-  out.solicited = (head.flags & ROCI_ABI_SEND_SOLICITED) != 0;
-  out.fence = (head.flags & ROCI_ABI_SEND_FENCE) != 0;
+  out.wr_id = entry.head.wr_id;
   out.num_sge = 0;
   out.length = 0;
-  bad_status = CompletionStatus::kLocalQpOperationError;
-  if (!allowed || (head.flags & ~kKnownFlags) != 0) [[unlikely]]
+  const bool allowed = entry.head.opcode < 32 && (allowed_opcodes_ >> entry.head.opcode & 1) != 0;
+  const Operation operation = kOperations[allowed ? entry.head.opcode : uint8_t{ROCI_ABI_WR_SEND}];
+  out.opcode = operation.opcode;
+  TakeHead(entry.head, out);
+  if (!allowed || (entry.head.flags & ~kKnownFlags) != 0) [[unlikely]] {
+    bad_status = CompletionStatus::kLocalQpOperationError;
     return FetchResult::kBad;
-
-  // One member of the union has a meaning, the opcode and QP type say which; the core reads that.
-  out.compare_add = head.u.atomic.compare_add;
-  out.swap = head.u.atomic.swap;
-  out.address_handle = head.u.ud.address_handle;
-  out.remote_qpn = roce::Qpn(head.u.ud.remote_qpn);
-  out.remote_qkey = head.u.ud.remote_qkey;
-
-  if (out.is_inline) {
-    if (!operation.may_be_inline || head.inline_length > max_inline_) [[unlikely]] {
-      bad_status = CompletionStatus::kLocalLengthError;
-      return FetchResult::kBad;
-    }
-    out.length = head.inline_length;
-    return FetchResult::kOk;
   }
+  bad_status = out.is_inline ? TakeInline(entry.head, operation.may_be_inline, out)
+                             : TakeElements(entry.head, entry.first, operation.is_atomic, out);
+  return bad_status == CompletionStatus::kSuccess ? FetchResult::kOk : FetchResult::kBad;
+}
+
+CompletionStatus SendQueue::TakeInline(const roci_abi_send_wqe& head, bool may_be_inline,
+                                       roce::SendWqe& out) const {
+  if (!may_be_inline || head.inline_length > max_inline_) [[unlikely]] {
+    return CompletionStatus::kLocalLengthError;
+  }
+  out.length = head.inline_length;
+  return CompletionStatus::kSuccess;
+}
+
+CompletionStatus SendQueue::TakeElements(const roci_abi_send_wqe& head, const roci_abi_sge& first,
+                                         bool is_atomic, roce::SendWqe& out) const {
   if (head.num_sge > max_sge_) [[unlikely]]
-    return FetchResult::kBad;
+    return CompletionStatus::kLocalQpOperationError;
   out.num_sge = head.num_sge;
   uint64_t total = 0;
   if (head.num_sge >= 1) [[likely]] {
-    out.first_sge = ToSge(entry.first);
-    total = entry.first.length;
+    out.first_sge = ToSge(first);
+    total = first.length;
   }
   for (uint32_t i = 1; i < head.num_sge; ++i) total += ReadSge(out, i).length;
-  out.length = static_cast<uint32_t>(total);
-  if (total > kMaxMessageBytes || (operation.is_atomic && total != 8)) [[unlikely]] {
-    out.length = 0;
-    bad_status = CompletionStatus::kLocalLengthError;
-    return FetchResult::kBad;
+  if (total > kMaxMessageBytes || (is_atomic && total != 8)) [[unlikely]] {
+    return CompletionStatus::kLocalLengthError;
   }
-  return FetchResult::kOk;
+  out.length = static_cast<uint32_t>(total);
+  return CompletionStatus::kSuccess;
 }
 
 roce::Sge SendQueue::ReadSge(const roce::SendWqe& wqe, uint32_t i) const {

@@ -89,6 +89,11 @@ class SendQueue : public WorkQueue {
   }
 
  private:
+  roce::CompletionStatus TakeInline(const roci_abi_send_wqe& head, bool may_be_inline,
+                                    roce::SendWqe& out) const;
+  roce::CompletionStatus TakeElements(const roci_abi_send_wqe& head, const roci_abi_sge& first,
+                                      bool is_atomic, roce::SendWqe& out) const;
+
   uint32_t max_inline_ = 0;
   uint32_t allowed_opcodes_ = 0;  // bit i: roci_abi_send_opcode i
 };

@@ -200,6 +200,60 @@ void PrintStages(const dataplane::LcoreSnapshot& before, const dataplane::LcoreS
   std::printf("\n");
 }
 
+void PrintCounters(Node& a, Node& b) {
+  const auto counters = a.device().Snapshot();
+  const auto remote = b.device().Snapshot();
+  std::printf("tx_blocked %" PRIu64 " %" PRIu64 ", retransmitted %" PRIu64 ", acks %" PRIu64 "\n",
+              counters.tx_blocked, remote.tx_blocked,
+              counters.qp[static_cast<size_t>(roce::QpCounter::kRetransmittedPackets)],
+              remote.qp[static_cast<size_t>(roce::QpCounter::kAcksSent)]);
+}
+
+void MeasureThroughput(const Options& options, dataplane::Lcore& lcore, Node& a, Node& b,
+                       AppCq& a_cq, AppCq& b_cq, Pairs& pairs) {
+  const auto before = lcore.Snapshot();
+  const double start = Seconds();
+  const uint64_t start_cycles = __builtin_ia32_rdtsc();
+  g_worker_cycles = 0;
+  const uint64_t done = Throughput(options, a, b, a_cq, b_cq, pairs);
+  const double seconds = Seconds() - start;
+  const double share = static_cast<double>(g_worker_cycles) /
+                       static_cast<double>(__builtin_ia32_rdtsc() - start_cycles);
+  const auto messages = static_cast<double>(done);
+  std::printf("%s %u B, %u queue pairs: %.2f M messages/s, %.1f Gb/s, %.0f ns of the lcore each\n",
+              options.mode.c_str(), options.size, options.queue_pairs, messages / seconds / 1e6,
+              messages * options.size * 8 / seconds / 1e9, share * seconds * 1e9 / messages);
+  PrintStages(before, lcore.Snapshot(), done);
+  PrintCounters(a, b);
+}
+
+Node::Config NodeConfig(uint32_t number, const char* port_variable) {
+  Node::Config config;
+  config.number = number;
+  config.process_vm = std::getenv("PROCESS_VM") != nullptr;
+  if (const char* port = std::getenv(port_variable)) config.devargs = port;
+  return config;
+}
+
+void Measure(const Options& options, dataplane::Dataplane& dataplane) {
+  dataplane::Wire wire(dataplane);
+  Node a(dataplane, &wire, NodeConfig(1, "PORT_A"));
+  Node b(dataplane, &wire, NodeConfig(2, "PORT_B"));
+  AppCq a_cq(a.session(), 65536);
+  AppCq b_cq(b.session(), 65536);
+  const uint64_t before_kilobytes = AnonymousKilobytes();
+  Pairs pairs = MakePairs(a, b, a_cq, b_cq, options);
+  if (options.mode == "idle") {
+    std::printf(
+        "%.2f KiB per connected queue pair, this program's own bookkeeping included\n",
+        static_cast<double>(AnonymousKilobytes() - before_kilobytes) / (2.0 * options.queue_pairs));
+  } else if (options.mode == "lat") {
+    Latency(options, a, b, a_cq, pairs);
+  } else {
+    MeasureThroughput(options, dataplane.lcore(0), a, b, a_cq, b_cq, pairs);
+  }
+}
+
 void Run(const Options& options) {
   dataplane::DataplaneOptions dataplane_options;
   dataplane_options.lcore.profile = std::getenv("PROFILE") != nullptr;
@@ -213,52 +267,7 @@ void Run(const Options& options) {
     (*dataplane)->lcore(0).Stop();
     g_inline_worker = &(*dataplane)->lcore(0).worker();
   }
-  {
-    dataplane::Wire wire(**dataplane);
-    Node::Config config;
-    config.process_vm = std::getenv("PROCESS_VM") != nullptr;
-    if (const char* port = std::getenv("PORT_A")) config.devargs = port;
-    Node a(**dataplane, &wire, config);
-    config.number = 2;
-    if (const char* port = std::getenv("PORT_B")) config.devargs = port;
-    Node b(**dataplane, &wire, config);
-    AppCq a_cq(a.session(), 65536);
-    AppCq b_cq(b.session(), 65536);
-    const uint64_t before_kilobytes = AnonymousKilobytes();
-    Pairs pairs = MakePairs(a, b, a_cq, b_cq, options);
-    if (options.mode == "idle") {
-      std::printf("%.2f KiB per connected queue pair, this program's own bookkeeping included\n",
-                  static_cast<double>(AnonymousKilobytes() - before_kilobytes) /
-                      (2.0 * options.queue_pairs));
-      return;
-    }
-    if (options.mode == "lat") {
-      Latency(options, a, b, a_cq, pairs);
-      return;
-    }
-    const auto before = (*dataplane)->lcore(0).Snapshot();
-    const double start = Seconds();
-    const uint64_t start_cycles = __builtin_ia32_rdtsc();
-    g_worker_cycles = 0;
-    const uint64_t done = Throughput(options, a, b, a_cq, b_cq, pairs);
-    const double seconds = Seconds() - start;
-    const double share = static_cast<double>(g_worker_cycles) /
-                         static_cast<double>(__builtin_ia32_rdtsc() - start_cycles);
-    const auto after = (*dataplane)->lcore(0).Snapshot();
-    std::printf(
-        "%s %u B, %u queue pairs: %.2f M messages/s, %.1f Gb/s, %.0f ns of the lcore each\n",
-        options.mode.c_str(), options.size, options.queue_pairs,
-        static_cast<double>(done) / seconds / 1e6,
-        static_cast<double>(done) * options.size * 8 / seconds / 1e9,
-        share * seconds * 1e9 / static_cast<double>(done));
-    PrintStages(before, after, done);
-    const auto counters = a.device().Snapshot();
-    const auto remote = b.device().Snapshot();
-    std::printf("tx_blocked %" PRIu64 " %" PRIu64 ", retransmitted %" PRIu64 ", acks %" PRIu64 "\n",
-                counters.tx_blocked, remote.tx_blocked,
-                counters.qp[static_cast<size_t>(roce::QpCounter::kRetransmittedPackets)],
-                remote.qp[static_cast<size_t>(roce::QpCounter::kAcksSent)]);
-  }
+  Measure(options, **dataplane);
 }
 
 }  // namespace

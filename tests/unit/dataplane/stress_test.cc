@@ -35,153 +35,174 @@ class Stress : public ::testing::TestWithParam<uint32_t> {};  // the peer's lcor
 
 using Steady = std::chrono::steady_clock;
 
-// What is known of the first flow that is not done.
-std::string Stuck(Node& a, std::vector<Flow>& flows, uint32_t messages) {
-  for (Flow& flow : flows) {
-    if (flow.done == messages) continue;
-    const auto info = a.session().InspectQueuePair(flow.a->qp());
-    const roci_abi_queue* queue = flow.a->send_queue();
-    const auto& debug = info.debug.requester;
-    std::ostringstream out;
-    out << "posted " << flow.posted << " done " << flow.done << " producer " << queue->producer
-        << " armed " << queue->armed << " taken " << info.send_taken << " active " << info.active
-        << " state " << static_cast<int>(info.state) << " records " << debug.records << " una "
-        << debug.oldest_unacknowledged.value() << " next " << debug.next_to_send.value()
-        << " deadline " << debug.deadline << " tx " << info.tx_packets << " rx " << info.rx_packets
-        << " drops " << info.drops;
-    return out.str();
-  }
-  return "nothing";
-}
+// Every flow runs `messages` requests of random kind and length, a few at a time. A WRITE or SEND
+// carries the bytes of its place in the slice, so that the final memory is known whatever the
+// order.
+class FlowRun {
+ public:
+  FlowRun(uint32_t lcore_b, uint32_t flow_count, uint32_t messages, uint32_t seed)
+      : messages_(messages),
+        random_(seed),
+        wire_(TestDataplane()),
+        a_(TestDataplane(), &wire_, NodeConfig(1, 0, flow_count)),
+        b_(TestDataplane(), &wire_, NodeConfig(2, lcore_b, flow_count)),
+        a_cq_(a_.session(), flow_count * kDepth),
+        b_cq_(b_.session(), flow_count * kDepth),
+        flows_(flow_count),
+        written_(flow_count, std::vector<bool>(kSlice / 2)) {}
 
-// Every flow runs `messages` requests of random kind and length, a few at a time. WRITEs carry the
-// bytes of their place in the slice, so that the final memory is known whatever the order.
-void RunFlows(uint32_t lcore_b, uint32_t flow_count, uint32_t messages, uint32_t seed) {
-  std::mt19937 random(seed);
-  Wire wire(TestDataplane());
-  Node::Config config;
-  config.memory_bytes = size_t{flow_count} * kSlice;
-  Node a(TestDataplane(), &wire, config);
-  config.number = 2;
-  config.lcore = lcore_b;
-  Node b(TestDataplane(), &wire, config);
-  AppCq a_cq(a.session(), flow_count * kDepth);
-  AppCq b_cq(b.session(), flow_count * kDepth);
-  for (size_t i = 0; i < config.memory_bytes; ++i) {
-    a.memory()[i] = static_cast<std::byte>(i * 131 >> 3);
-    b.memory()[i] = i % kSlice < kSlice / 2 ? std::byte{0} : a.memory()[i];
-  }
-  dataplane::QueuePairConfig qp_config;
-  qp_config.pd = Node::kPd;
-  qp_config.max_send_wr = kDepth;
-  qp_config.max_recv_wr = kDepth;
-  std::vector<Flow> flows(flow_count);
-  std::vector<uint32_t> by_handle(65536);
-  std::vector<std::vector<bool>> expected(flow_count, std::vector<bool>(kSlice / 2));
-  ConnectOptions options;
-  options.mtu = roce::PathMtu::k256;
-  for (uint32_t i = 0; i < flow_count; ++i) {
-    qp_config.send_cq = qp_config.recv_cq = a_cq.cq();
-    flows[i].a = std::make_unique<AppQp>(a.session(), qp_config);
-    qp_config.send_cq = qp_config.recv_cq = b_cq.cq();
-    flows[i].b = std::make_unique<AppQp>(b.session(), qp_config);
-    by_handle[flows[i].a->qp().handle()] = i;
-    options.first_psn = static_cast<uint32_t>(random());
-    ASSERT_EQ(Connect(a, *flows[i].a, b, flows[i].b->qp().qpn(), options), roce::ModifyResult::kOk);
-    ASSERT_EQ(Connect(b, *flows[i].b, a, flows[i].a->qp().qpn(), options), roce::ModifyResult::kOk);
-  }
-
-  uint64_t done = 0;
-  uint64_t receives = 0;
-  uint64_t sends = 0;
-  roci_abi_cqe cqe;
-  auto last_progress = Steady::now();
-  while (done < uint64_t{flow_count} * messages) {
-    for (uint32_t i = 0; i < flow_count; ++i) {
-      Flow& flow = flows[i];
-      while (flow.posted < messages && flow.posted - flow.done < kDepth) {
-        const size_t base = size_t{i} * kSlice;
-        const auto length = static_cast<uint32_t>(random() % 1000);
-        const auto offset = static_cast<uint32_t>(random() % (kSlice / 2 - 1000));
-        SendRequest request;
-        request.head.wr_id = i;
-        request.head.flags = ROCI_ABI_SEND_SIGNALED;
-        request.head.rkey = b.key();
-        switch (random() % 3) {
-          case 0:
-            request.head.opcode = ROCI_ABI_WR_RDMA_WRITE;
-            request.head.remote_va = b.va(base + offset);
-            request.sges = {a.Sge(base + offset, length)};
-            for (uint32_t k = 0; k < length; ++k) expected[i][offset + k] = true;
-            break;
-          case 1:
-            request.head.opcode = ROCI_ABI_WR_SEND;
-            request.sges = {a.Sge(base + offset, length)};
-            flow.b->PostRecv(i, {b.Sge(base + offset, 1000)});
-            flow.b->Ring();
-            for (uint32_t k = 0; k < length; ++k) expected[i][offset + k] = true;
-            ++sends;
-            break;
-          case 2:
-            request.head.opcode = ROCI_ABI_WR_RDMA_READ;
-            request.head.remote_va = b.va(base + kSlice / 2 + offset);
-            request.sges = {a.Sge(base + kSlice / 2 + offset, length)};
-            break;
-        }
-        flow.a->Post(request);
-        ++flow.posted;
+  void Run() {
+    FillMemory();
+    for (Flow& flow : flows_) Open(flow);
+    auto last_progress = Steady::now();
+    while (done_ < flows_.size() * messages_) {
+      for (uint32_t i = 0; i < flows_.size(); ++i) PostSome(i);
+      if (Poll()) {
+        last_progress = Steady::now();
+        continue;
       }
-      flow.a->Ring();
+      sched_yield();
+      ASSERT_LT(Steady::now() - last_progress, std::chrono::seconds(10)) << Stuck();
     }
-    bool progress = false;
-    while (a_cq.Poll(&cqe)) {
-      ASSERT_EQ(cqe.status, 0u);
-      ASSERT_EQ(by_handle[cqe.qp_handle], cqe.wr_id);
-      ++flows[cqe.wr_id].done;
-      ++done;
-      progress = true;
-    }
-    while (b_cq.Poll(&cqe)) {
-      ASSERT_EQ(cqe.status, 0u);
-      ++receives;
-    }
-    if (progress) {
-      last_progress = Steady::now();
-      continue;
-    }
-    sched_yield();
-    ASSERT_LT(Steady::now() - last_progress, std::chrono::seconds(10)) << Stuck(a, flows, messages);
+    for (int i = 0; i < 1'000'000 && receives_ < sends_; ++i) Poll();
+    EXPECT_EQ(receives_, sends_);
+    CheckMemory();
   }
-  for (int i = 0; i < 1'000'000 && receives < sends; ++i) {
-    if (b_cq.Poll(&cqe)) ++receives;
+
+ private:
+  static Node::Config NodeConfig(uint32_t number, uint32_t lcore, uint32_t flow_count) {
+    Node::Config config;
+    config.number = number;
+    config.lcore = lcore;
+    config.memory_bytes = size_t{flow_count} * kSlice;
+    return config;
   }
-  EXPECT_EQ(receives, sends);
-  uint64_t wrong = 0;
-  for (size_t i = 0; i < config.memory_bytes; ++i) {
-    const size_t in_slice = i % kSlice;
-    const bool touched = in_slice >= kSlice / 2 || expected[i / kSlice][in_slice];
-    if (b.memory()[i] != (touched ? a.memory()[i] : std::byte{0})) ++wrong;
-  }
-  EXPECT_EQ(wrong, 0u);
-  const auto snapshot = b.device().Snapshot();
-  for (size_t i = 1; i < snapshot.drops.size(); ++i) {
-    if (snapshot.drops[i] != 0) {
-      std::printf("drops %s: %llu\n", roce::kDropReasonNames[i].data(),
-                  static_cast<unsigned long long>(snapshot.drops[i]));
+
+  void FillMemory() {
+    for (size_t i = 0; i < flows_.size() * kSlice; ++i) {
+      a_.memory()[i] = static_cast<std::byte>(i * 131 >> 3);
+      b_.memory()[i] = i % kSlice < kSlice / 2 ? std::byte{0} : a_.memory()[i];
     }
   }
-}
+
+  void Open(Flow& flow) {
+    dataplane::QueuePairConfig config;
+    config.pd = Node::kPd;
+    config.max_send_wr = kDepth;
+    config.max_recv_wr = kDepth;
+    config.send_cq = config.recv_cq = a_cq_.cq();
+    flow.a = std::make_unique<AppQp>(a_.session(), config);
+    config.send_cq = config.recv_cq = b_cq_.cq();
+    flow.b = std::make_unique<AppQp>(b_.session(), config);
+    ConnectOptions options;
+    options.mtu = roce::PathMtu::k256;
+    options.first_psn = static_cast<uint32_t>(random_());
+    ASSERT_EQ(Connect(a_, *flow.a, b_, flow.b->qp().qpn(), options), roce::ModifyResult::kOk);
+    ASSERT_EQ(Connect(b_, *flow.b, a_, flow.a->qp().qpn(), options), roce::ModifyResult::kOk);
+  }
+
+  void PostSome(uint32_t index) {
+    Flow& flow = flows_[index];
+    for (; flow.posted < messages_ && flow.posted - flow.done < kDepth; ++flow.posted) {
+      flow.a->Post(RandomRequest(index));
+    }
+    flow.a->Ring();
+  }
+
+  SendRequest RandomRequest(uint32_t index) {
+    const size_t base = size_t{index} * kSlice;
+    const auto length = static_cast<uint32_t>(random_() % 1000);
+    const auto offset = static_cast<uint32_t>(random_() % (kSlice / 2 - 1000));
+    SendRequest request;
+    request.head.wr_id = index;
+    request.head.flags = ROCI_ABI_SEND_SIGNALED;
+    request.head.rkey = b_.key();
+    request.head.remote_va = b_.va(base + offset);
+    request.sges = {a_.Sge(base + offset, length)};
+    const auto kind = random_() % 3;
+    if (kind == 0) {
+      request.head.opcode = ROCI_ABI_WR_RDMA_READ;
+      request.head.remote_va += kSlice / 2;
+      request.sges = {a_.Sge(base + kSlice / 2 + offset, length)};
+      return request;
+    }
+    for (uint32_t i = 0; i < length; ++i) written_[index][offset + i] = true;
+    request.head.opcode = kind == 1 ? ROCI_ABI_WR_RDMA_WRITE : ROCI_ABI_WR_SEND;
+    if (kind == 2) {
+      flows_[index].b->PostRecv(index, {b_.Sge(base + offset, 1000)});
+      flows_[index].b->Ring();
+      ++sends_;
+    }
+    return request;
+  }
+
+  // True if something was done.
+  bool Poll() {
+    roci_abi_cqe cqe;
+    const uint64_t before = done_;
+    while (a_cq_.Poll(&cqe)) {
+      EXPECT_EQ(cqe.status, 0u);
+      EXPECT_EQ(flows_[cqe.wr_id].a->qp().handle(), cqe.qp_handle);
+      ++flows_[cqe.wr_id].done;
+      ++done_;
+    }
+    for (; b_cq_.Poll(&cqe); ++receives_) EXPECT_EQ(cqe.status, 0u);
+    return done_ != before;
+  }
+
+  void CheckMemory() {
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < flows_.size() * kSlice; ++i) {
+      const size_t in_slice = i % kSlice;
+      const bool same = in_slice >= kSlice / 2 || written_[i / kSlice][in_slice];
+      if (b_.memory()[i] != (same ? a_.memory()[i] : std::byte{0})) ++wrong;
+    }
+    EXPECT_EQ(wrong, 0u);
+  }
+
+  // What is known of the first flow that is not done.
+  std::string Stuck() {
+    for (Flow& flow : flows_) {
+      if (flow.done == messages_) continue;
+      const auto info = a_.session().InspectQueuePair(flow.a->qp());
+      const roci_abi_queue* queue = flow.a->send_queue();
+      const auto& debug = info.debug.requester;
+      std::ostringstream out;
+      out << "posted " << flow.posted << " done " << flow.done << " producer " << queue->producer
+          << " armed " << queue->armed << " taken " << info.send_taken << " active " << info.active
+          << " state " << static_cast<int>(info.state) << " records " << debug.records << " una "
+          << debug.oldest_unacknowledged.value() << " next " << debug.next_to_send.value()
+          << " deadline " << debug.deadline << " tx " << info.tx_packets << " rx "
+          << info.rx_packets << " drops " << info.drops;
+      return out.str();
+    }
+    return "nothing";
+  }
+
+  uint32_t messages_;
+  std::mt19937 random_;
+  Wire wire_;
+  Node a_;
+  Node b_;
+  AppCq a_cq_;
+  AppCq b_cq_;
+  std::vector<Flow> flows_;
+  std::vector<std::vector<bool>> written_;  // by flow and byte of the lower half
+  uint64_t done_ = 0;
+  uint64_t sends_ = 0;
+  uint64_t receives_ = 0;
+};
 
 TEST_P(Stress, FewQueuePairsManyMessages) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);
-  RunFlows(GetParam(), 5, 10000, seed);
+  FlowRun(GetParam(), 5, 10000, seed).Run();
 }
 
 TEST_P(Stress, ManyQueuePairsFewMessages) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);
-  RunFlows(GetParam(), 2000, 20, seed);
+  FlowRun(GetParam(), 2000, 20, seed).Run();
 }
 
 // Queue pairs and whole sessions go away with their work under way.
