@@ -57,27 +57,27 @@ ModifyResult Qp<Host>::Modify(Host& host, TimeNs now, const QpAttributes& attrib
 }
 
 template <class Host>
-void Qp<Host>::ApplyAttributes(const QpAttributes& in, uint32_t mask) {
+void Qp<Host>::ApplyAttributes(const QpAttributes& attributes, uint32_t mask) {
   QpAttributes& a = context_.attributes;
   const auto set = [mask](uint32_t bit, auto& to, const auto& from) {
     if ((mask & bit) != 0) to = from;
   };
-  set(kAttrSqdNotify, a.en_sqd_async_notify, in.en_sqd_async_notify);
-  set(kAttrAccessFlags, a.access_flags, in.access_flags);
-  set(kAttrPkeyIndex, a.pkey_index, in.pkey_index);
-  set(kAttrPort, a.port, in.port);
-  set(kAttrQkey, a.qkey, in.qkey);
-  set(kAttrPathMtu, a.path_mtu, in.path_mtu);
-  set(kAttrTimeout, a.timeout, in.timeout);
-  set(kAttrRetryCount, a.retry_count, in.retry_count);
-  set(kAttrRnrRetry, a.rnr_retry, in.rnr_retry);
-  set(kAttrRqPsn, a.rq_psn, in.rq_psn);
-  set(kAttrMaxRdAtomic, a.max_rd_atomic, in.max_rd_atomic);
-  set(kAttrMaxDestRdAtomic, a.max_dest_rd_atomic, in.max_dest_rd_atomic);
-  set(kAttrMinRnrTimer, a.min_rnr_timer, in.min_rnr_timer);
-  set(kAttrSqPsn, a.sq_psn, in.sq_psn);
-  set(kAttrPathMigState, a.path_mig_state, in.path_mig_state);
-  set(kAttrDestQpn, a.dest_qpn, in.dest_qpn);
+  set(kAttrSqdNotify, a.en_sqd_async_notify, attributes.en_sqd_async_notify);
+  set(kAttrAccessFlags, a.access_flags, attributes.access_flags);
+  set(kAttrPkeyIndex, a.pkey_index, attributes.pkey_index);
+  set(kAttrPort, a.port, attributes.port);
+  set(kAttrQkey, a.qkey, attributes.qkey);
+  set(kAttrPathMtu, a.path_mtu, attributes.path_mtu);
+  set(kAttrTimeout, a.timeout, attributes.timeout);
+  set(kAttrRetryCount, a.retry_count, attributes.retry_count);
+  set(kAttrRnrRetry, a.rnr_retry, attributes.rnr_retry);
+  set(kAttrRqPsn, a.rq_psn, attributes.rq_psn);
+  set(kAttrMaxRdAtomic, a.max_rd_atomic, attributes.max_rd_atomic);
+  set(kAttrMaxDestRdAtomic, a.max_dest_rd_atomic, attributes.max_dest_rd_atomic);
+  set(kAttrMinRnrTimer, a.min_rnr_timer, attributes.min_rnr_timer);
+  set(kAttrSqPsn, a.sq_psn, attributes.sq_psn);
+  set(kAttrPathMigState, a.path_mig_state, attributes.path_mig_state);
+  set(kAttrDestQpn, a.dest_qpn, attributes.dest_qpn);
   SetPathMtu(a.path_mtu);
 }
 
