@@ -90,11 +90,14 @@ void EventLoop::Run() {
     const int count = epoll_wait(epoll_.get(), events.data(), events.size(), WaitMs());
     assert(count >= 0 || errno == EINTR);
     for (int i = 0; i < count && !stopped_; ++i) {
+      // A copy: the kernel's structure is packed, and find() takes a reference.
+      const epoll_event event = events[static_cast<size_t>(i)];
+      const uint64_t key = event.data.u64;
       // An earlier handler of this round may have forgotten it.
-      const auto it = entries_.find(events[static_cast<size_t>(i)].data.u64);
+      const auto it = entries_.find(key);
       if (it == entries_.end()) continue;
       const std::shared_ptr<Handler> handler = it->second.handler;
-      (*handler)(events[static_cast<size_t>(i)].events);
+      (*handler)(event.events);
       RunTasks();
     }
     RunDeadlines();
