@@ -40,6 +40,10 @@ void Neighbours::Announce(Send send) const {
   }
 }
 
+bool Neighbours::CanBeSender(const roce::Mac& mac) const {
+  return !IsGroup(mac) && mac != addresses_.mac();
+}
+
 SlowPathReason Neighbours::HandleFrame(TimeNs now, std::span<const std::byte> frame, Send send) {
   const SlowPathReason reason = Dispatch(now, frame, send);
   ++counters_[static_cast<size_t>(reason)];
@@ -52,8 +56,7 @@ SlowPathReason Neighbours::Dispatch(TimeNs now, std::span<const std::byte> frame
   if (ethernet.dst != addresses_.mac() && !IsGroup(ethernet.dst)) {
     return SlowPathReason::kOtherDestination;
   }
-  // A group can be no sender; what we sent ourselves (a hub, a loop) teaches nothing.
-  if (IsGroup(ethernet.src) || ethernet.src == addresses_.mac()) {
+  if (!CanBeSender(ethernet.src)) {
     return SlowPathReason::kOtherDestination;
   }
   const std::span<const std::byte> rest = frame.subspan(EthernetHeader::kBytes);
@@ -71,7 +74,7 @@ SlowPathReason Neighbours::Dispatch(TimeNs now, std::span<const std::byte> frame
 
 SlowPathReason Neighbours::HandleArp(TimeNs now, std::span<const std::byte> bytes, Send send) {
   const std::optional<ArpMessage> message = ParseArp(bytes);
-  if (!message || IsGroup(message->sender_mac)) return SlowPathReason::kArpMalformed;
+  if (!message || !CanBeSender(message->sender_mac)) return SlowPathReason::kArpMalformed;
   const roce::Gid sender = roce::Gid::FromIpv4(message->sender_ip);
   const roce::Gid target = roce::Gid::FromIpv4(message->target_ip);
   const bool for_us = addresses_.IsOwn(target);
@@ -107,7 +110,7 @@ SlowPathReason Neighbours::HandleIcmp(TimeNs now, std::span<const std::byte> byt
 SlowPathReason Neighbours::HandleNd(TimeNs now, const IcmpPacket& packet, const roce::Mac& from,
                                     Send send) {
   const std::optional<NdMessage> message = ParseNd(packet);
-  if (!message || (message->link_address && IsGroup(*message->link_address))) {
+  if (!message || (message->link_address && !CanBeSender(*message->link_address))) {
     return SlowPathReason::kNdMalformed;
   }
   if (!message->is_solicitation) {

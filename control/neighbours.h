@@ -76,6 +76,10 @@ class Neighbours {
 
  private:
   SlowPathReason Dispatch(roce::TimeNs now, std::span<const std::byte> frame, Send send);
+  // Neither a group nor our own: what we sent ourselves (a hub, a loop) teaches nothing, and an
+  // answer to our own address would go nowhere. For the frame's source and for what its payload
+  // claims.
+  bool CanBeSender(const roce::Mac& mac) const;
   SlowPathReason HandleArp(roce::TimeNs now, std::span<const std::byte> bytes, Send send);
   SlowPathReason HandleIcmp(roce::TimeNs now, std::span<const std::byte> bytes, bool ipv6,
                             const roce::Mac& from, Send send);
