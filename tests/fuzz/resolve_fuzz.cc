@@ -171,8 +171,10 @@ class Machine {
       for (Extent& extent : model.translation.extents) {
         const auto first = static_cast<unsigned __int128>(extent.va);
         const auto other = static_cast<unsigned __int128>(va);
-        // A range that wraps ends at the top.
-        if (first < other + length && other < first + extent.length) extent.mapping = nullptr;
+        // A range that wraps ends at the top; an empty one holds nothing.
+        if (length != 0 && first < other + length && other < first + extent.length) {
+          extent.mapping = nullptr;
+        }
       }
     }
   }
