@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <map>
 
 namespace roci::memory {
 namespace {
@@ -54,6 +56,17 @@ std::unique_ptr<AppMemory> AppMemory::Open(pid_t pid, int pidfd, int* error) {
   return app;
 }
 
+std::shared_ptr<AppMemory::AtomicLocks> AppMemory::LocksOf(pid_t pid) {
+  static std::mutex mutex;
+  static std::map<pid_t, std::weak_ptr<AtomicLocks>> by_process;
+  const std::lock_guard guard(mutex);
+  std::erase_if(by_process, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<AtomicLocks>& known = by_process[pid];
+  std::shared_ptr<AtomicLocks> locks = known.lock();
+  if (locks == nullptr) known = locks = std::make_shared<AtomicLocks>();
+  return locks;
+}
+
 AppMemory::~AppMemory() {
   if (pidfd_ >= 0) close(pidfd_);
   if (mem_fd_ >= 0) close(mem_fd_);
@@ -61,6 +74,15 @@ AppMemory::~AppMemory() {
 
 bool AppMemory::Alive() const {
   return !AddressSpaceGone(mem_fd_) && (pidfd_ < 0 || !ProcessExited(pidfd_));
+}
+
+bool AppMemory::AccessibleTo(uid_t uid) const {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/%d/maps", static_cast<int>(pid_));
+  struct stat maps;
+  // The kernel gives these files to root where the user has no business in them (proc(5)). What was
+  // found is true of the program that was opened if that one is there still.
+  return stat(path, &maps) == 0 && maps.st_uid == uid && Alive();
 }
 
 size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,

@@ -5,9 +5,11 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "memory/types.h"
@@ -39,20 +41,37 @@ class AppMemory {
   /// system call.
   bool Alive() const;
 
+  /// Whether `uid` may look into the process: it runs as that user and has no more rights than the
+  /// user (set-id programs, file capabilities), and it has not asked to be left alone (prctl(2),
+  /// PR_SET_DUMPABLE; ptrace(2), "access mode checking"). A program that gave up another user's
+  /// rights without a call of exec is refused as well. Holds for the program that was opened.
+  bool AccessibleTo(uid_t uid) const;
+
   /// Moves bytes between `local` and `remote`, which must add up to the same length; each at most
   /// IOV_MAX long. Returns how many bytes (counted from the front) are sure to have been moved; all
   /// of them unless a remote address faulted or the process is gone (then 0).
   size_t Transfer(Direction direction, std::span<const iovec> local,
                   std::span<const iovec> remote) const;
 
+  /// Held around a read and a write that are to be one atomic on the 8 bytes at `va`: makes those
+  /// of several lcores atomic together. Objects that are of the same process have the same locks.
+  std::unique_lock<std::mutex> LockAtomic(uint64_t va) const {
+    return std::unique_lock((*atomic_locks_)[va / sizeof(uint64_t) % kAtomicLocks]);
+  }
+
   /// One run of bytes. kOk or kFault.
   MemoryStatus Read(uint64_t va, std::span<std::byte> to) const;
   MemoryStatus Write(uint64_t va, std::span<const std::byte> from) const;
 
  private:
-  AppMemory(pid_t pid, int pidfd, int mem_fd) : pid_(pid), pidfd_(pidfd), mem_fd_(mem_fd) {}
+  static constexpr size_t kAtomicLocks = 64;
+  using AtomicLocks = std::array<std::mutex, kAtomicLocks>;
+  static std::shared_ptr<AtomicLocks> LocksOf(pid_t pid);
+  AppMemory(pid_t pid, int pidfd, int mem_fd)
+      : pid_(pid), atomic_locks_(LocksOf(pid)), pidfd_(pidfd), mem_fd_(mem_fd) {}
 
   pid_t pid_;
+  std::shared_ptr<AtomicLocks> atomic_locks_;
   int pidfd_;   // -1: none
   int mem_fd_;  // /proc/PID/mem, bound to the address space itself; -1: none
 };

@@ -107,6 +107,7 @@ uint64_t AtomicDirect(std::byte* at, Update update) {
 
 template <class Update>
 AtomicResult AtomicRemote(const Segment& segment, Update update) {
+  const auto guard = segment.app->LockAtomic(segment.remote_va);
   uint64_t old = 0;
   const MemoryStatus read =
       segment.app->Read(segment.remote_va, std::as_writable_bytes(std::span(&old, 1)));
@@ -146,6 +147,27 @@ AtomicResult CompareAndSwap(const Segment& segment, uint64_t compare, uint64_t s
 
 AtomicResult FetchAndAdd(const Segment& segment, uint64_t add) {
   return Atomic(segment, [=](uint64_t old) { return old + add; });
+}
+
+MemoryStatus AtomicWrite(const Segment& segment, std::span<const std::byte, 8> bytes) {
+  if (segment.length != bytes.size()) return MemoryStatus::kMisaligned;
+  if (segment.direct == nullptr) {
+    // The kernel copies an aligned word at once; but no other lcore's atomic is to be half way.
+    const auto guard = segment.app->LockAtomic(segment.remote_va);
+    return segment.app->Write(segment.remote_va, bytes);
+  }
+  if (reinterpret_cast<uintptr_t>(segment.direct) % sizeof(uint64_t) != 0) {
+    // An iova that is aligned where the memory is not.
+    std::memcpy(segment.direct, bytes.data(), bytes.size());
+  } else {
+    uint64_t word;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    std::atomic_ref(*reinterpret_cast<uint64_t*>(segment.direct))
+        .store(word, std::memory_order_seq_cst);
+  }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const bool cut = segment.broken != nullptr && segment.broken->load(std::memory_order_relaxed);
+  return cut ? MemoryStatus::kFault : MemoryStatus::kOk;
 }
 
 }  // namespace roci::memory

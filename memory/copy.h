@@ -26,9 +26,14 @@ struct AtomicResult {
 
 /// Compare-and-swap and fetch-and-add on exactly 8 bytes, a number in the host's byte order as
 /// verbs have it. Atomic against everything where the memory is mapped here and aligned; otherwise
-/// only against other work of the same lcore (IBV_ATOMIC_HCA is what can be advertised).
+/// against each other, as long as they name the memory by the same process (IBV_ATOMIC_HCA is what
+/// can be advertised).
 /// kMisaligned unless `segment` is 8 bytes long.
 AtomicResult CompareAndSwap(const Segment& segment, uint64_t compare, uint64_t swap);
 AtomicResult FetchAndAdd(const Segment& segment, uint64_t add);
+
+/// Stores 8 bytes as they are, so that nobody who reads the aligned word sees a part of them. kOk,
+/// kFault, or kMisaligned unless `segment` is 8 bytes long.
+MemoryStatus AtomicWrite(const Segment& segment, std::span<const std::byte, 8> bytes);
 
 }  // namespace roci::memory

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <utility>
 
+#include "memory/key_table_region.h"
+
 namespace roci::memory {
 namespace {
 
@@ -71,61 +73,73 @@ void Release(std::vector<Extent>& extents, ReleasedMappings* released) {
   extents.clear();
 }
 
+// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+uint64_t Mix(uint64_t value) {
+  value += 0x9E3779B97F4A7C15;
+  value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9;
+  value = (value ^ value >> 27) * 0x94D049BB133111EB;
+  return value ^ value >> 31;
+}
+
+// Indices end below 2^24.
+uint32_t BaseOf(uint64_t seed, uint32_t capacity) {
+  return seed == 0 ? 0 : static_cast<uint32_t>(Mix(seed) % ((1U << 24) - capacity));
+}
+
 }  // namespace
 
-struct KeyTable::Region {
-  uint64_t va = 0;
-  std::vector<Extent> extents;
-};
+uint8_t KeyTable::FirstVariant(uint32_t slot) const {
+  return seed_ == 0 ? 0 : static_cast<uint8_t>(Mix(seed_ + slot));
+}
 
-KeyTable::KeyTable(const AppMemory* app, uint32_t capacity) : app_(app), capacity_(capacity) {
+KeyTable::KeyTable(const AppMemory* app, uint32_t capacity, uint64_t seed)
+    : app_(app), capacity_(capacity), base_(BaseOf(seed, capacity)), seed_(seed) {
   assert(capacity >= 1 && capacity < (1U << 24));
-  // Indices run from 1 to capacity.
+  // Slots run from 1 to capacity.
   chunks_ = std::make_unique<std::unique_ptr<Entry[]>[]>((capacity >> kChunkBits) + 1);
-  // Index 0 is looked up like any other.
+  // Slot 0 is looked up like any other.
   chunks_[0] = std::make_unique<Entry[]>(kChunkSize);
 }
 
 KeyTable::~KeyTable() {
-  for (uint32_t index = 1; index < next_index_; ++index) {
-    delete chunks_[index >> kChunkBits][index & (kChunkSize - 1)].region;
-  }
+  for (uint32_t slot = 1; slot < next_slot_; ++slot) delete At(slot).region;
 }
 
 KeyTable::Entry* KeyTable::Allocate() {
   if (used_ == capacity_) return nullptr;
-  // New indices first, then those that have rested longest.
-  uint32_t index = next_index_;
-  if (index <= capacity_) {
-    auto& chunk = chunks_[index >> kChunkBits];
+  // New slots first, then those that have rested longest.
+  uint32_t slot = next_slot_;
+  if (slot <= capacity_) {
+    auto& chunk = chunks_[slot >> kChunkBits];
     if (chunk == nullptr) chunk = std::make_unique<Entry[]>(kChunkSize);
-    ++next_index_;
+    ++next_slot_;
+    At(slot).variant = FirstVariant(slot);
   } else {
-    index = free_head_;
+    slot = free_head_;
   }
-  Entry* entry = &chunks_[index >> kChunkBits][index & (kChunkSize - 1)];
-  if (index == free_head_) {
+  Entry* entry = &At(slot);
+  if (slot == free_head_) {
     free_head_ = entry->next_free;
     if (free_head_ == 0) free_tail_ = 0;
   }
   ++used_;
   ++entry->variant;
-  entry->key = (index << 8) | entry->variant;
+  entry->key = ((slot + base_) << 8) | entry->variant;
   return entry;
 }
 
 void KeyTable::Free(Entry* entry) {
-  const uint32_t index = entry->key >> 8;
+  const uint32_t slot = (entry->key >> 8) - base_;
   delete entry->region;
   const uint8_t variant = entry->variant;
   *entry = Entry{};
   entry->variant = variant;
   if (free_tail_ == 0) {
-    free_head_ = index;
+    free_head_ = slot;
   } else {
-    chunks_[free_tail_ >> kChunkBits][free_tail_ & (kChunkSize - 1)].next_free = index;
+    At(free_tail_).next_free = slot;
   }
-  free_tail_ = index;
+  free_tail_ = slot;
   --used_;
 }
 
@@ -152,7 +166,10 @@ MemoryStatus KeyTable::Register(uint32_t pd, Access access, Translation translat
   entry->access = access;
   entry->iova = translation.iova;
   entry->length = translation.length;
-  entry->region = new Region{translation.va, std::move(translation.extents)};
+  entry->region = new Region;
+  entry->region->app = translation.app != nullptr ? translation.app : app_;
+  entry->region->va = translation.va;
+  entry->region->extents = std::move(translation.extents);
   RefreshFastPath(entry);
   *key = entry->key;
   return MemoryStatus::kOk;
@@ -172,16 +189,37 @@ MemoryStatus KeyTable::RegisterNull(uint32_t pd, uint32_t* key) {
 
 MemoryStatus KeyTable::Deregister(uint32_t key, ReleasedMappings* released) {
   Entry* entry = Find(key);
-  if (entry == nullptr) return MemoryStatus::kBadKey;
-  if (entry->region != nullptr) Release(entry->region->extents, released);
+  if (entry == nullptr || IsWindow(*entry) || entry->kind == Kind::kList) {
+    return MemoryStatus::kBadKey;
+  }
+  if (entry->region != nullptr) {
+    if (entry->region->windows != 0) return MemoryStatus::kInUse;
+    Release(entry->region->extents, released);
+  }
   Free(entry);
   return MemoryStatus::kOk;
 }
 
-MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMappings* released) {
+MemoryStatus KeyTable::Drop(uint32_t key, ReleasedMappings* released) {
   Entry* entry = Find(key);
   if (entry == nullptr) return MemoryStatus::kBadKey;
+  if (IsWindow(*entry)) return DeallocateWindow(key >> 8);
+  if (entry->kind == Kind::kList) return FreeList(key >> 8);
+  for (uint32_t slot = 1;
+       slot < next_slot_ && entry->region != nullptr && entry->region->windows != 0; ++slot) {
+    Entry* window = &At(slot);
+    if (window->key != 0 && IsWindow(*window) && window->region->parent == entry) Unbind(window);
+  }
+  return Deregister(key, released);
+}
+
+MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMappings* released) {
+  Entry* entry = Find(key);
+  if (entry == nullptr || IsWindow(*entry) || entry->kind == Kind::kList) {
+    return MemoryStatus::kBadKey;
+  }
   if (entry->kind != Kind::kRegion) return MemoryStatus::kInvalidArgument;
+  if (entry->region->windows != 0) return MemoryStatus::kInUse;
   const Access access = change.access.value_or(entry->access);
   if (!AccessConsistent(access) ||
       (change.translation &&
@@ -194,6 +232,7 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
     Release(entry->region->extents, released);
     entry->iova = change.translation->iova;
     entry->length = change.translation->length;
+    if (change.translation->app != nullptr) entry->region->app = change.translation->app;
     entry->region->va = change.translation->va;
     entry->region->extents = std::move(change.translation->extents);
   } else if (Includes(access, Access::kLocalWrite)) {
@@ -209,12 +248,14 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
   return MemoryStatus::kOk;
 }
 
-void KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released) {
+void KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released,
+                            const AppMemory* app) {
+  if (app == nullptr) app = app_;
   // A range that wraps is taken to end at the top of the address space.
   if (Wraps(va, length)) length = UINT64_MAX - va + 1;
-  for (uint32_t index = 1; index < next_index_; ++index) {
-    Entry* entry = &chunks_[index >> kChunkBits][index & (kChunkSize - 1)];
-    if (entry->kind != Kind::kRegion) continue;
+  for (uint32_t slot = 1; slot < next_slot_; ++slot) {
+    Entry* entry = &At(slot);
+    if (entry->kind != Kind::kRegion || entry->region->app != app) continue;
     for (Extent& extent : entry->region->extents) {
       if (extent.mapping != nullptr && Overlaps(extent.va, extent.length, va, length)) {
         released->push_back(std::move(extent.mapping));
@@ -226,6 +267,11 @@ void KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* rele
 
 MemoryStatus KeyTable::CheckEntry(const Entry& entry, const AccessContext& context,
                                   uint64_t address, uint64_t length, Access need) {
+  if (IsWindow(entry)) {
+    const MemoryStatus status = CheckWindow(entry, context, need);
+    if (status != MemoryStatus::kOk) return status;
+  }
+  if (entry.kind == Kind::kList && !entry.region->is_valid) return MemoryStatus::kBadKey;
   if (entry.pd != context.pd) return MemoryStatus::kWrongPd;
   if (!Includes(entry.access, need)) return MemoryStatus::kNoPermission;
   // An address below iova becomes a huge offset; registration made sure that iova + length does not
@@ -241,16 +287,32 @@ MemoryStatus KeyTable::Check(uint32_t key, const AccessContext& context, uint64_
   return CheckEntry(*entry, context, address, length, need);
 }
 
+MemoryStatus KeyTable::CheckKey(uint32_t key, const AccessContext& context, Access need) const {
+  const Entry* entry = Find(key);
+  if (entry == nullptr) return MemoryStatus::kBadKey;
+  return CheckEntry(*entry, context, entry->iova, 0, need);
+}
+
 MemoryStatus KeyTable::ResolveSlow(const Entry& entry, const AccessContext& context,
                                    uint64_t address, uint32_t length, Access need,
                                    SegmentList& out) const {
   const MemoryStatus status = CheckEntry(entry, context, address, length, need);
   if (status != MemoryStatus::kOk || length == 0) return status;
   const uint32_t size_before = out.size();
-  const MemoryStatus appended =
-      entry.kind == Kind::kNull
-          ? AppendNull(need, length, out)
-          : AppendExtents(*entry.region, entry.region->va + (address - entry.iova), length, out);
+  MemoryStatus appended = MemoryStatus::kOk;
+  if (entry.kind == Kind::kNull) {
+    appended = AppendNull(need, length, out);
+  } else if (entry.kind == Kind::kList) {
+    appended = AppendRuns(entry, address - entry.iova, length, need, out);
+  } else {
+    uint64_t offset = address - entry.iova;
+    const Region* region = entry.region;
+    if (IsWindow(entry)) {
+      offset += region->offset;
+      region = region->parent->region;
+    }
+    appended = AppendExtents(*region, region->va + offset, length, out);
+  }
   if (appended != MemoryStatus::kOk) out.Truncate(size_before);
   return appended;
 }
@@ -270,8 +332,8 @@ MemoryStatus KeyTable::AppendNull(Access need, uint32_t length, SegmentList& out
 MemoryStatus KeyTable::AppendExtents(const Region& region, uint64_t va, uint32_t length,
                                      SegmentList& out) const {
   if (region.extents.empty()) {
-    return out.Append(Segment::Remote(app_, va, length)) ? MemoryStatus::kOk
-                                                         : MemoryStatus::kTooManySegments;
+    return out.Append(Segment::Remote(region.app, va, length)) ? MemoryStatus::kOk
+                                                               : MemoryStatus::kTooManySegments;
   }
   // The last extent that begins at or before va.
   auto extent = std::upper_bound(region.extents.begin(), region.extents.end(), va,
@@ -284,7 +346,7 @@ MemoryStatus KeyTable::AppendExtents(const Region& region, uint64_t va, uint32_t
     const Segment segment = direct
                                 ? Segment::Direct(extent->mapping->At(extent->file_offset) + skip,
                                                   piece, extent->mapping->broken())
-                                : Segment::Remote(app_, va, piece);
+                                : Segment::Remote(region.app, va, piece);
     if (!out.Append(segment)) return MemoryStatus::kTooManySegments;
     va += piece;
     length -= piece;
@@ -299,6 +361,8 @@ RegionInfo KeyTable::Describe(const Entry& entry) {
   info.pd = entry.pd;
   info.access = entry.access;
   info.null_region = entry.kind == Kind::kNull;
+  info.window = IsWindow(entry);
+  info.list = entry.kind == Kind::kList;
   info.iova = entry.iova;
   info.length = entry.length;
   if (entry.region == nullptr) return info;
@@ -316,8 +380,8 @@ std::optional<RegionInfo> KeyTable::Info(uint32_t key) const {
 }
 
 void KeyTable::ForEach(const std::function<void(const RegionInfo&)>& visit) const {
-  for (uint32_t index = 1; index < next_index_; ++index) {
-    const Entry& entry = chunks_[index >> kChunkBits][index & (kChunkSize - 1)];
+  for (uint32_t slot = 1; slot < next_slot_; ++slot) {
+    const Entry& entry = At(slot);
     if (entry.key != 0) visit(Describe(entry));
   }
 }

@@ -1,12 +1,14 @@
-// The keys of one session: what each lkey/rkey grants, and translation (gate 4): key and address
+// The keys of a session: what each lkey/rkey grants, and translation (gate 4): key and address
 // in, segments out.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "memory/mapped_file.h"
@@ -34,6 +36,8 @@ struct Translation {
   uint64_t iova;
   /// Sorted, adjacent, covering [va, va + length) exactly. Empty: all of it through process_vm.
   std::vector<Extent> extents;
+  /// Whose memory it is; null: the table's own app. Outlives the region.
+  const AppMemory* app = nullptr;
 };
 
 /// What ibv_rereg_mr may change; what is absent stays.
@@ -41,6 +45,31 @@ struct RegionChange {
   std::optional<uint32_t> pd;
   std::optional<Access> access;
   std::optional<Translation> translation;
+};
+
+/// A bind request (IBTA vol 1, 10.6.7.2 and 11.2.8.12).
+struct WindowBinding {
+  uint32_t window;      ///< Number of the window: the upper 24 bits of its keys.
+  uint32_t new_key;     ///< Its low 8 bits are those of the R_Key from now on.
+  uint32_t region_key;  ///< L_Key of the region; not looked at where `length` is 0.
+  Access access;        ///< Remote rights, and kZeroBased.
+  uint64_t address;     ///< First byte, as users of the region name it.
+  uint64_t length;      ///< Bytes; 0 takes a type 1 window off its region.
+};
+
+/// A part of an ordinary region in a list region.
+struct ListRun {
+  uint64_t address;  ///< As users of the region name it.
+  uint32_t length;   ///< Bytes, at least 1.
+  uint32_t lkey;     ///< Of the region.
+};
+
+/// A request to register a list region (IBTA vol 1, 10.6.5 and 11.4.1.1).
+struct ListRegistration {
+  uint32_t new_key;  ///< Its keys from now on: its number and a variant of choice.
+  Access access;     ///< Local write, remote read, write and atomic.
+  uint64_t iova;     ///< How users of the key name the first byte.
+  std::span<const ListRun> runs;
 };
 
 /// Mappings that are no longer used by the table. Handed back to the caller so that the control
@@ -53,6 +82,8 @@ struct RegionInfo {
   uint32_t pd;
   Access access;
   bool null_region;
+  bool window;  ///< A memory window; `length` is 0 while it is not bound.
+  bool list;    ///< A list region; `length` is 0 while it is not registered.
   uint64_t va;
   uint64_t iova;
   uint64_t length;
@@ -60,16 +91,22 @@ struct RegionInfo {
   uint32_t extents;
 };
 
+/// The keys of a session; sessions that share a context (abi/session.h, ATTACH) share the table
+/// too.
+///
 /// Keys are 32 bits: an index in the upper 24 and a variant in the low 8 that changes whenever the
-/// index is used again, so that a stale key is noticed. lkey and rkey are the same number; 0 is
-/// never a key. PDs are plain numbers given by control.
+/// index is used again, so that a stale key is noticed. Where both begin is the seed's to say, so
+/// that one session's key is hardly ever another's as well, and a program that mixes them up learns
+/// of it. lkey and rkey are the same number; 0 is never a key. PDs are plain numbers given by
+/// control.
 ///
 /// Owned by one dataplane lcore; every member is called on it (control goes through the lcore's
 /// mailbox). Entries never move. Only Register* and Reregister allocate.
 class KeyTable {
  public:
   /// `app` outlives the table. At most `capacity` keys (the advertised max_mr), 1 .. 2^24 - 1.
-  KeyTable(const AppMemory* app, uint32_t capacity);
+  /// `seed` 0: keys are 0x101, 0x201, ...
+  KeyTable(const AppMemory* app, uint32_t capacity, uint64_t seed = 0);
   ~KeyTable();
   KeyTable(const KeyTable&) = delete;
   KeyTable& operator=(const KeyTable&) = delete;
@@ -83,13 +120,48 @@ class KeyTable {
   MemoryStatus RegisterNull(uint32_t pd, uint32_t* key);
   /// kBadKey, or kInUse while windows are bound to it.
   MemoryStatus Deregister(uint32_t key, ReleasedMappings* released);
-  /// Keeps the key. On failure nothing has changed.
+  /// As Deregister, but takes windows off first: what the region is made of goes away. A window's
+  /// or list region's key is given up, too. kBadKey.
+  MemoryStatus Drop(uint32_t key, ReleasedMappings* released);
+  /// Keeps the key. On failure (kBadKey, kInvalidArgument, kInUse while windows are bound to it)
+  /// nothing has changed.
   MemoryStatus Reregister(uint32_t key, RegionChange change, ReleasedMappings* released);
 
-  /// From now on every extent that overlaps [va, va + length) in the app is reached through
-  /// process_vm: the app is about to turn converted memory back into private memory. When this
-  /// returns no lcore writes through the mappings any more.
-  void UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released);
+  /// A memory window that is bound to nothing. kTableFull.
+  MemoryStatus AllocateWindow(uint32_t pd, WindowType type, uint32_t* key);
+  /// `window` is the upper 24 bits of its keys. Bound or not. kBadKey.
+  MemoryStatus DeallocateWindow(uint32_t window);
+  /// On failure nothing has changed: kBadKey (no such window or region), kWrongPd (context, window
+  /// and region must agree: C10-72), kInUse (a type 2 window that is bound), kNoPermission (the
+  /// region lacks kWindowBind, or local write for remote changes: C10-73, C10-74), kOutOfBounds
+  /// (C10-75), kInvalidArgument (unknown rights, a zero-based window of type 1 or on a zero-based
+  /// region, a type 2 window without length).
+  MemoryStatus BindWindow(const WindowBinding& binding, const AccessContext& context);
+  /// Ends a registration of a list region, or takes a type 2 window off its region: a local
+  /// invalidate, or a peer's SEND with invalidate. `key` must be its present R_Key; a window that
+  /// is bound must be so to context.qpn. One that is not bound stays so. kBadKey, kWrongPd,
+  /// kWrongQp, kInvalidArgument (neither).
+  MemoryStatus Invalidate(uint32_t key, const AccessContext& context);
+  /// The QP goes away: nobody may use what it bound, whoever gets its number next.
+  void ReleaseWindowsOf(uint32_t qpn);
+
+  /// A list region with room for `max_runs`, registered with nothing. The key means nothing yet.
+  /// kTableFull.
+  MemoryStatus AllocateList(uint32_t pd, uint32_t max_runs, uint32_t* key);
+  /// `number` is the upper 24 bits of its keys. Registered or not. kBadKey.
+  MemoryStatus FreeList(uint32_t number);
+  /// On failure nothing has changed: kBadKey (no such list, or a run's key is not an ordinary
+  /// region's), kWrongPd (context, list and regions must agree), kInUse (it is registered),
+  /// kInvalidArgument (unknown rights, remote change without local write, no runs or too many, an
+  /// empty run, addresses that wrap), kNoPermission (a run's region may not be written), and
+  /// kOutOfBounds (a run lies outside of its region).
+  MemoryStatus RegisterList(const ListRegistration& list, const AccessContext& context);
+
+  /// From now on every extent that overlaps [va, va + length) in `app` (null: the table's own) is
+  /// reached through process_vm: the app is about to turn converted memory back into private
+  /// memory. When this returns no lcore writes through the mappings any more.
+  void UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released,
+                    const AppMemory* app = nullptr);
 
   /// Gate 4. Appends the segments of [address, address + length) to `out` if `key` is valid,
   /// belongs to `context`, grants `need` and covers the range; checked in this order (IBTA vol
@@ -118,16 +190,19 @@ class KeyTable {
   MemoryStatus Check(uint32_t key, const AccessContext& context, uint64_t address, uint64_t length,
                      Access need) const;
 
+  /// Key and rights alone, as if for no byte of it.
+  MemoryStatus CheckKey(uint32_t key, const AccessContext& context, Access need) const;
+
   uint32_t size() const { return used_; }
   uint32_t capacity() const { return capacity_; }
   std::optional<RegionInfo> Info(uint32_t key) const;
   void ForEach(const std::function<void(const RegionInfo&)>& visit) const;
 
  private:
-  enum class Kind : uint8_t { kFree, kRegion, kNull };
+  enum class Kind : uint8_t { kFree, kRegion, kNull, kWindow1, kWindow2, kList };
   struct Region;
-  /// Hot part of a key, one cache line. A memory window will be one more kind, with its parent in
-  /// `region`.
+  /// Hot part of a key, one cache line. Windows have no fast path (`direct` is null): they are
+  /// resolved through their region, as it is at that moment.
   struct alignas(64) Entry {
     uint32_t key;  // 0: free
     uint32_t pd;
@@ -138,7 +213,8 @@ class KeyTable {
     Access access;
     Kind kind;
     uint8_t variant;     // of the last key given out at this index
-    uint32_t next_free;  // index, 0: none
+    uint32_t next_free;  // slot, 0: none
+    uint32_t qpn;        // kWindow2: that bound it
     Region* region;      // cold part, owned
   };
   static_assert(sizeof(Entry) == 64);
@@ -147,16 +223,18 @@ class KeyTable {
   static constexpr uint32_t kChunkSize = 1U << kChunkBits;
 
   const Entry* Find(uint32_t key) const {
-    const uint32_t index = key >> 8;
-    if (index >= next_index_) [[unlikely]] {
+    const uint32_t slot = (key >> 8) - base_;  // below it: a huge number
+    if (slot >= next_slot_) [[unlikely]] {
       return nullptr;
     }
-    const Entry* entry = &chunks_[index >> kChunkBits][index & (kChunkSize - 1)];
+    const Entry* entry = &At(slot);
     return entry->key == key && key != 0 ? entry : nullptr;
   }
   Entry* Find(uint32_t key) {
     return const_cast<Entry*>(static_cast<const KeyTable*>(this)->Find(key));
   }
+  Entry& At(uint32_t slot) const { return chunks_[slot >> kChunkBits][slot & (kChunkSize - 1)]; }
+  uint8_t FirstVariant(uint32_t slot) const;
   static MemoryStatus CheckEntry(const Entry& entry, const AccessContext& context, uint64_t address,
                                  uint64_t length, Access need);
   MemoryStatus ResolveSlow(const Entry& entry, const AccessContext& context, uint64_t address,
@@ -164,18 +242,37 @@ class KeyTable {
   MemoryStatus AppendExtents(const Region& region, uint64_t va, uint32_t length,
                              SegmentList& out) const;
   static MemoryStatus AppendNull(Access need, uint32_t length, SegmentList& out);
+  static bool IsWindow(const Entry& entry) {
+    return entry.kind == Kind::kWindow1 || entry.kind == Kind::kWindow2;
+  }
+  static MemoryStatus CheckWindow(const Entry& entry, const AccessContext& context, Access need);
+  static MemoryStatus CheckBinding(const Entry& window, const Entry& region,
+                                   const WindowBinding& binding);
+  Entry* FindWindow(uint32_t window);
+  static uint32_t BucketOf(uint32_t qpn) { return qpn * 0x9E3779B1u >> 24; }
+  void LinkToQp(Entry* window);
+  void Unbind(Entry* window);
   Entry* Allocate();
   void Free(Entry* entry);
   static void RefreshFastPath(Entry* entry);
   static RegionInfo Describe(const Entry& entry);
+  Entry* FindList(uint32_t number);
+  MemoryStatus CheckRun(const ListRun& run, uint32_t pd, Access need) const;
+  static void InvalidateList(Entry* list);
+  MemoryStatus AppendRuns(const Entry& list, uint64_t offset, uint32_t length, Access need,
+                          SegmentList& out) const;
 
   const AppMemory* app_;
   uint32_t capacity_;
   uint32_t used_ = 0;
-  uint32_t next_index_ = 1;  // indices below have been used at least once; 0 never is
-  uint32_t free_head_ = 0;   // first in, first out, so that an index rests as long as possible
+  uint32_t base_;           // the index of a key is its slot plus this
+  uint32_t next_slot_ = 1;  // slots below have been used at least once; 0 never is
+  uint32_t free_head_ = 0;  // first in, first out, so that an index rests as long as possible
   uint32_t free_tail_ = 0;
   std::unique_ptr<std::unique_ptr<Entry[]>[]> chunks_;
+  uint64_t seed_;
+  // Bound windows of type 2, by a hash of the queue pair's number: lists through Region.
+  std::array<Entry*, 256> windows_of_qps_{};
 };
 
 }  // namespace roci::memory

@@ -43,7 +43,7 @@ enum class MemoryStatus : uint8_t {
   kOk = 0,
   kBadKey,        ///< No such key, or one that has been deregistered.
   kWrongPd,       ///< The key belongs to another protection domain.
-  kWrongQp,       ///< A type 2B memory window bound to another QP.
+  kWrongQp,       ///< A type 2 memory window bound to another QP.
   kNoPermission,  ///< The region does not grant a right that the operation needs.
   kOutOfBounds,   ///< Some byte of the range lies outside the region.
   kFault,         ///< The memory could not be touched: unmapped, truncated, or the process is gone.
@@ -58,10 +58,14 @@ enum class MemoryStatus : uint8_t {
 /// A short lower-case word for `status`, for counters and messages. Static storage.
 const char* MemoryStatusName(MemoryStatus status);
 
+/// Kinds of memory windows (IBTA vol 1, 10.6.7.2). Type 1: any QP of the protection domain may use
+/// it. Type 2 (variant B): the protection domain and the QP that bound it alone.
+enum class WindowType : uint8_t { kType1 = 1, kType2 = 2 };
+
 /// Who asks for memory: the protection domain of the queue pair and its number.
 struct AccessContext {
   uint32_t pd;   ///< PD number, as given at registration.
-  uint32_t qpn;  ///< 24-bit QP number; only type 2B memory windows look at it.
+  uint32_t qpn;  ///< 24-bit QP number; only type 2 memory windows look at it.
 };
 
 }  // namespace roci::memory
