@@ -16,6 +16,7 @@ namespace roci::roce {
   X(kRxWriteRequests, "rx_write_requests")                    \
   X(kRxReadRequests, "rx_read_requests")                      \
   X(kRxAtomicRequests, "rx_atomic_requests")                  \
+  X(kRxFlushRequests, "rx_flush_requests")                    \
   /* Responder: sequence */                                   \
   X(kOutOfSequence, "out_of_sequence")                        \
   X(kDuplicateRequest, "duplicate_request")                   \

@@ -12,42 +12,44 @@ namespace roci::roce {
 // X(enumerator, counter name). The first group comes from ParsePacket, the second from the lookup
 // and validation of the destination QP (IBTA vol 1, 9.6.1), the third from the sequence checks of a
 // QP.
-#define ROCI_DROP_REASONS(X)                             \
-  X(kNone, "none")                                       \
-  /* Not ours: for the control plane (ARP, ICMP, ...) */ \
-  X(kNotRoce, "not_roce")                                \
-  X(kFrameTruncated, "frame_truncated")                  \
-  X(kIpv4Header, "ipv4_header")                          \
-  X(kIpv4Options, "ipv4_options")                        \
-  X(kIpv4Fragment, "ipv4_fragment")                      \
-  X(kIpv4Checksum, "ipv4_checksum")                      \
-  X(kIpv6Header, "ipv6_header")                          \
-  X(kIpv6MappedAddress, "ipv6_mapped_address")           \
-  X(kIpLength, "ip_length")                              \
-  X(kUdpLength, "udp_length")                            \
-  X(kTransportVersion, "transport_version")              \
-  X(kReservedOpcode, "reserved_opcode")                  \
-  X(kHeadersTruncated, "headers_truncated")              \
-  X(kLengthNotMultipleOf4, "length_not_multiple_of_4")   \
-  X(kPadCount, "pad_count")                              \
-  X(kPayloadLength, "payload_length")                    \
-  X(kIcrc, "icrc")                                       \
-  X(kUnknownQp, "unknown_qp")                            \
-  X(kQpState, "qp_state")                                \
-  X(kWrongTransport, "wrong_transport")                  \
-  X(kPkey, "pkey")                                       \
-  X(kQkey, "qkey")                                       \
-  X(kAddress, "address")                                 \
-  X(kUnknownMulticast, "unknown_multicast")              \
-  X(kNoReceiveBuffer, "no_receive_buffer")               \
-  X(kReceiveTooLong, "receive_too_long")                 \
-  X(kUnexpectedOpcode, "unexpected_opcode")              \
-  X(kOutOfSequence, "out_of_sequence")                   \
-  X(kStaleDuplicate, "stale_duplicate")                  \
-  X(kStaleAcknowledge, "stale_acknowledge")              \
-  X(kGhostAcknowledge, "ghost_acknowledge")              \
-  X(kInvalidAcknowledge, "invalid_acknowledge")          \
-  X(kMemoryAccess, "memory_access")                      \
+#define ROCI_DROP_REASONS(X)                                       \
+  X(kNone, "none")                                                 \
+  /* Not ours: for the control plane (ARP, ICMP, ...) */           \
+  X(kNotRoce, "not_roce")                                          \
+  X(kFrameTruncated, "frame_truncated")                            \
+  X(kIpv4Header, "ipv4_header")                                    \
+  X(kIpv4Options, "ipv4_options")                                  \
+  X(kIpv4Fragment, "ipv4_fragment")                                \
+  X(kIpv4Checksum, "ipv4_checksum")                                \
+  X(kIpv6Header, "ipv6_header")                                    \
+  X(kIpv6MappedAddress, "ipv6_mapped_address")                     \
+  X(kIpLength, "ip_length")                                        \
+  X(kUdpLength, "udp_length")                                      \
+  X(kTransportVersion, "transport_version")                        \
+  X(kReservedOpcode, "reserved_opcode")                            \
+  X(kHeadersTruncated, "headers_truncated")                        \
+  X(kLengthNotMultipleOf4, "length_not_multiple_of_4")             \
+  X(kPadCount, "pad_count")                                        \
+  X(kPayloadLength, "payload_length")                              \
+  X(kIcrc, "icrc")                                                 \
+  X(kUnknownQp, "unknown_qp")                                      \
+  X(kQpState, "qp_state")                                          \
+  X(kWrongTransport, "wrong_transport")                            \
+  X(kPkey, "pkey")                                                 \
+  X(kQkey, "qkey")                                                 \
+  X(kAddress, "address")                                           \
+  X(kUnknownMulticast, "unknown_multicast")                        \
+  X(kNoReceiveBuffer, "no_receive_buffer")                         \
+  X(kReceiveTooLong, "receive_too_long")                           \
+  X(kUnexpectedOpcode, "unexpected_opcode")                        \
+  X(kOutOfSequence, "out_of_sequence")                             \
+  X(kStaleDuplicate, "stale_duplicate")                            \
+  X(kStaleAcknowledge, "stale_acknowledge")                        \
+  X(kGhostAcknowledge, "ghost_acknowledge")                        \
+  X(kInvalidAcknowledge, "invalid_acknowledge")                    \
+  X(kMemoryAccess, "memory_access")                                \
+  /* XRC: the domain has no shared receive queue of that number */ \
+  X(kReceiveQueue, "receive_queue")                                \
   X(kReserved, "reserved")
 
 enum class DropReason : uint8_t {

@@ -266,6 +266,7 @@ struct Feth {
   static constexpr uint32_t kBytes = 4;
   static constexpr uint8_t kGlobalVisibility = 1;
   static constexpr uint8_t kPersistence = 2;
+  static constexpr uint8_t kWholeRegion = 1;
   uint8_t placement_type = 0;     // bit set of the two above
   uint8_t selectivity_level = 0;  // 0 memory region range, 1 whole memory region
 

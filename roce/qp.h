@@ -35,6 +35,9 @@ class Qp {
   // `records` and `resources`: sizes are powers of two, at least 1. The number of records bounds
   // the work requests in flight, and so the completions that one acknowledgement causes.
   Qp(const QpConfig& config, std::span<SendRecord> records, std::span<ResponderResource> resources);
+  // Without records: they are lent (LendRecords) while they are needed. `record_count` as the
+  // number of records above.
+  Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources);
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
 
@@ -50,6 +53,10 @@ class Qp {
   // it.
   DropReason HandlePacket(Host& host, TimeNs now, const Packet& packet);
 
+  // Raw packet queue pairs only: a whole Ethernet frame without FCS that a flow rule with this tag
+  // sends here. Without a receive that it fits it is dropped.
+  DropReason HandleFrame(Host& host, std::span<const std::byte> frame, uint32_t flow_tag);
+
   // Either queue has new entries, or may have.
   void HandleWork(Host& host, TimeNs now);
 
@@ -62,19 +69,40 @@ class Qp {
   // poll for a packet that cannot be sent.
   bool PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
 
+  // For owners of many queue pairs, of which few have work in flight. Where NeedsRecords() the
+  // owner lends `record_count` records before it calls PollTransmit; no other call uses them for
+  // something new. Where HasIdleRecords() it may take them back.
+  bool NeedsRecords() const { return requester_.NeedsRecords(); }
+  bool HasIdleRecords() const { return requester_.HasIdleRecords(); }
+  void LendRecords(SendRecord* records) { requester_.LendRecords(records); }
+  // Null if there are none.
+  SendRecord* TakeRecordsBack() { return requester_.TakeRecordsBack(); }
+
   // UD: the work request's address handle for the packet that PollTransmit gave last.
   uint32_t TransmitAddressHandle() const { return requester_.address_handle(); }
 
   // May say true once too often, never false while something can go.
   bool HasTransmit() const;
 
-  // The payload of `packet`, one of those polled last, could not be read; it was not sent.
-  // Requester: the work request fails with a local protection error. Responder: NAK remote
-  // operational error.
-  void HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet);
+  // `packet`, one of those polled last, was not sent: its payload could not be read, or there is
+  // no way to its destination. Requester: the work request fails with `status`. Responder: NAK
+  // remote operational error.
+  void HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet,
+                           CompletionStatus status = CompletionStatus::kLocalProtectionError);
+
+  // The host, which puts placing off, could not place the payload of a packet that HandlePacket
+  // took: request packet `psn` (`was_request`), or a response. The QP goes to ERR; a peer that
+  // waits gets NAK remote operational error for `psn`, and no ACK for anything after it.
+  void HandlePlaceFault(Host& host, bool was_request, Psn psn);
 
   // When to call HandleTimeout; kNever. May move to an earlier or later time with every call.
   TimeNs NextTimeout() const { return flushing_ ? 0 : requester_.deadline(); }
+
+  // The receive that a message under way has taken and that a RESET would forget; null if none.
+  const RecvWqe* held_receive() const { return responder_.held_receive(); }
+  uint32_t receive_queue_number() const { return responder_.receive_queue_number(); }  // XRC: its
+  // XRC: see Responder.
+  void ForgetReceiveQueue(uint32_t number);
 
   QpState state() const { return context_.state(); }
   QpType type() const { return context_.config.type; }

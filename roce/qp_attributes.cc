@@ -40,9 +40,9 @@ constexpr uint32_t kRtsRequester =
     kAttrTimeout | kAttrRetryCount | kAttrRnrRetry | kAttrSqPsn | kAttrMaxRdAtomic;
 // What a running connected QP may change.
 constexpr uint32_t kLive =
-    kAttrCurState | kAttrAlternatePath | kAttrAccessFlags | kAttrPathMigState;
+    kAttrCurState | kAttrAlternatePath | kAttrAccessFlags | kAttrPathMigState | kAttrRateLimit;
 constexpr uint32_t kLiveResponder = kLive | kAttrMinRnrTimer;
-constexpr uint32_t kLiveDatagram = kAttrCurState | kAttrQkey;
+constexpr uint32_t kLiveDatagram = kAttrCurState | kAttrQkey | kAttrRateLimit;
 
 constexpr uint32_t kSqdUc =
     kAttrAddressVector | kAttrAlternatePath | kAttrAccessFlags | kAttrPkeyIndex | kAttrPathMigState;
@@ -52,8 +52,9 @@ constexpr uint32_t kSqdXrcRecv =
     kSqdUc | kAttrPort | kAttrTimeout | kAttrMaxDestRdAtomic | kAttrMinRnrTimer;
 constexpr uint32_t kSqdRc = kSqdXrcSend | kSqdXrcRecv;
 
-// IBTA vol 1, 11.2.5.2, with what Linux makes of it. Columns: RC, UC, UD, XRC send, XRC
-// receive, raw. Transitions to RESET and ERR need nothing and are legal from everywhere.
+// IBTA vol 1, 11.2.5.2, with what Linux makes of it; the rate limit, which Linux has for raw
+// packets only, is every sender's. Columns: RC, UC, UD, XRC send, XRC receive, raw. Transitions to
+// RESET and ERR need nothing and are legal from everywhere.
 constexpr Transition kTransitions[] = {
     {QpState::kReset,
      QpState::kInit,
@@ -171,6 +172,14 @@ ModifyResult CheckModify(QpType type, QpState from, QpState to, uint32_t mask) {
   return ModifyResult::kOk;
 }
 
+namespace {
+
+// enum ibv_access_flags up to FLUSH_PERSISTENT, and its range of optional ones, which mean nothing
+// where they are not known.
+constexpr uint32_t kKnownAccessFlags = 0x3FF | 0x3FF00000;
+
+}  // namespace
+
 ModifyResult CheckAttributeValues(const QpAttributes& a, uint32_t mask,
                                   const QpAttributeLimits& limits) {
   const auto has = [mask](uint32_t bit) { return (mask & bit) != 0; };
@@ -182,10 +191,12 @@ ModifyResult CheckAttributeValues(const QpAttributes& a, uint32_t mask,
       (has(kAttrTimeout) && a.timeout > 31) || (has(kAttrRetryCount) && a.retry_count > 7) ||
       (has(kAttrRnrRetry) && a.rnr_retry > 7) || (has(kAttrMinRnrTimer) && a.min_rnr_timer > 31) ||
       (has(kAttrMaxRdAtomic) && a.max_rd_atomic > limits.max_rd_atomic) ||
-      (has(kAttrMaxDestRdAtomic) && a.max_dest_rd_atomic > limits.max_dest_rd_atomic);
+      (has(kAttrMaxDestRdAtomic) && a.max_dest_rd_atomic > limits.max_dest_rd_atomic) ||
+      (has(kAttrAccessFlags) && (a.access_flags & ~kKnownAccessFlags) != 0) ||
+      (has(kAttrRateLimit) && a.rate_limit_kbps != 0 &&
+       (a.rate_limit_kbps < limits.min_rate_kbps || a.rate_limit_kbps > limits.max_rate_kbps));
   if (bad) return ModifyResult::kBadValue;
-  if (has(kAttrAlternatePath) || (has(kAttrPathMigState) && a.path_mig_state != kPathMigrated) ||
-      has(kAttrRateLimit)) {
+  if (has(kAttrAlternatePath) || (has(kAttrPathMigState) && a.path_mig_state != kPathMigrated)) {
     return ModifyResult::kUnsupported;
   }
   return ModifyResult::kOk;

@@ -61,6 +61,8 @@ inline constexpr uint32_t kAttrRateLimit = 1u << 25;
 inline constexpr uint32_t kQpAccessRemoteWrite = 1u << 1;
 inline constexpr uint32_t kQpAccessRemoteRead = 1u << 2;
 inline constexpr uint32_t kQpAccessRemoteAtomic = 1u << 3;
+inline constexpr uint32_t kQpAccessFlushGlobal = 1u << 8;
+inline constexpr uint32_t kQpAccessFlushPersistent = 1u << 9;
 
 // Automatic path migration: only "migrated" (value of IBV_MIG_MIGRATED), we have one path per QP.
 inline constexpr uint8_t kPathMigrated = 0;
@@ -78,7 +80,8 @@ struct QpAttributes {
   Psn sq_psn;  // out: next PSN to be given to a new request
   Qpn dest_qpn;
   uint32_t access_flags = 0;
-  uint32_t rate_limit_kbps = 0;
+  uint32_t rate_limit_kbps = 0;   // 0: none
+  uint32_t rate_burst_bytes = 0;  // what may go at once after a pause; 0: any good amount
   uint16_t pkey_index = 0;
   uint8_t port = 0;                // 1
   uint8_t timeout = 0;             // 4.096 us * 2^timeout, 0: never; 0..31
@@ -105,6 +108,10 @@ const char* ModifyResultName(ModifyResult result);
 // allowed. `mask` may lack kAttrState; then `to` must equal `from`.
 ModifyResult CheckModify(QpType type, QpState from, QpState to, uint32_t mask);
 
+// What kAttrRateLimit may ask for, beside 0.
+inline constexpr uint32_t kMinRateKbps = 100;
+inline constexpr uint32_t kMaxRateKbps = 100'000'000;
+
 // What values attributes may have on this device.
 struct QpAttributeLimits {
   uint32_t pkey_table_length = 1;
@@ -112,6 +119,8 @@ struct QpAttributeLimits {
   uint8_t max_rd_atomic = 16;
   uint8_t max_dest_rd_atomic = 16;
   PathMtu max_path_mtu = PathMtu::k4096;
+  uint32_t min_rate_kbps = kMinRateKbps;
+  uint32_t max_rate_kbps = kMaxRateKbps;
 };
 
 // Checks the values of those attributes that `mask` names.

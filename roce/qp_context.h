@@ -18,7 +18,7 @@ struct QpLimits {
   uint8_t max_rd_atomic = 16;
   // At most the number of ResponderResources handed over.
   uint8_t max_dest_rd_atomic = 16;
-  uint32_t max_message_bytes = 1u << 31;
+  uint32_t max_message_bytes = 1u << 31;  // raw packet: of a frame without FCS
   PathMtu max_path_mtu = PathMtu::k4096;
   uint16_t pkey_table_length = 1;
 };
@@ -46,7 +46,11 @@ struct QpContext {
 
   QpState state() const { return attributes.state; }
   uint32_t mtu_bytes() const { return 1u << mtu_shift; }
-  bool IsReliable() const { return config.type != QpType::kUc && config.type != QpType::kUd; }
+  bool IsReliable() const { return !HasSendErrorState() && config.type != QpType::kRawPacket; }
+  // Whether a failed send request leads to SQE; otherwise to ERR.
+  bool HasSendErrorState() const {
+    return config.type == QpType::kUc || config.type == QpType::kUd;
+  }
 };
 
 // Steps from `from` forward to `to`, 0 .. 2^24 - 1.

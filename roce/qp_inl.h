@@ -29,6 +29,15 @@ Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
   Clear();
 }
 
+template <class Host>
+Qp<Host>::Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources)
+    : requester_(context_, record_count), responder_(context_, resources) {
+  assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
+  assert(config.limits.max_dest_rd_atomic <= resources.size());
+  context_.config = config;
+  Clear();
+}
+
 // ---- Attributes and states ----
 
 template <class Host>
@@ -78,6 +87,11 @@ void Qp<Host>::ApplyAttributes(const QpAttributes& attributes, uint32_t mask) {
   set(kAttrSqPsn, a.sq_psn, attributes.sq_psn);
   set(kAttrPathMigState, a.path_mig_state, attributes.path_mig_state);
   set(kAttrDestQpn, a.dest_qpn, attributes.dest_qpn);
+  if ((mask & kAttrRateLimit) != 0) {
+    a.rate_limit_kbps = attributes.rate_limit_kbps;
+    a.rate_burst_bytes = attributes.rate_burst_bytes;
+    requester_.SetRate(a.rate_limit_kbps, a.rate_burst_bytes);
+  }
   SetPathMtu(a.path_mtu);
 }
 
@@ -130,6 +144,7 @@ void Qp<Host>::Clear() {
   context_.error_pending = false;
   context_.send_error_pending = false;
   requester_.Reset();
+  requester_.SetRate(0, 0);
   responder_.Reset();
   communication_established_ = false;
   drain_notify_ = false;
@@ -228,6 +243,15 @@ DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) 
 }
 
 template <class Host>
+DropReason Qp<Host>::HandleFrame(Host& host, std::span<const std::byte> frame, uint32_t flow_tag) {
+  assert(type() == QpType::kRawPacket);
+  if (state() < QpState::kRtr || state() == QpState::kErr) return DropReason::kQpState;
+  const DropReason reason = responder_.HandleFrame(host, frame, flow_tag);
+  Settle(host);
+  return reason;
+}
+
+template <class Host>
 void Qp<Host>::HandleWork(Host& host, TimeNs now) {
   (void)now;
   if (state() == QpState::kErr || state() == QpState::kSqe) [[unlikely]] {
@@ -264,15 +288,28 @@ bool Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::Segme
 }
 
 template <class Host>
-void Qp<Host>::HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet) {
+void Qp<Host>::HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet,
+                                   CompletionStatus status) {
   (void)now;
   if (state() == QpState::kErr || state() == QpState::kReset) return;
   if (InfoOf(packet.opcode).is_request) {
-    requester_.HandleTransmitFault(host, packet.psn);
+    requester_.HandleTransmitFault(host, packet.psn, status);
   } else {
     responder_.HandleTransmitFault(host, packet.psn);
   }
   Settle(host);
+}
+
+template <class Host>
+void Qp<Host>::HandlePlaceFault(Host& host, bool was_request, Psn psn) {
+  if (state() == QpState::kReset) return;
+  responder_.HandlePlaceFault(host, was_request && context_.IsReliable(), psn);
+  if (state() != QpState::kErr) EnterError(host);
+}
+
+template <class Host>
+void Qp<Host>::ForgetReceiveQueue(uint32_t number) {
+  responder_.ForgetReceiveQueue(number);
 }
 
 template <class Host>

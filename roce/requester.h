@@ -2,13 +2,17 @@
 // acknowledgements and responses, recovers from loss (IBTA vol 1, 9.7.3 .. 9.7.5 and 9.9.2).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "memory/segment.h"
+#include "memory/types.h"
 #include "roce/counters.h"
 #include "roce/drop_reason.h"
+#include "roce/pacer.h"
 #include "roce/packet.h"
 #include "roce/qp_context.h"
 #include "roce/requester_checks.h"
@@ -20,10 +24,10 @@ namespace roci::roce {
 // power of two) and needs not initialise it.
 struct SendRecord {
   Psn first_psn;
-  uint32_t packets;   // PSNs taken; 0: the request failed before it was sent
+  uint32_t packets;   // PSNs taken; 0: never sent, since it failed or is done on this side
   uint32_t received;  // READ: responses placed so far
   CompletionStatus local_status;
-  bool started;  // some packet of it was sent
+  bool started;  // some packet of it was sent; local: it is done
   bool failed;   // completes with local_status when it is the oldest
   SendWqe wqe;
 };
@@ -45,6 +49,8 @@ class Requester {
  public:
   // `records`: size a power of two, at least 1; outlives this object.
   Requester(QpContext& context, std::span<SendRecord> records);
+  // See Qp::LendRecords. `record_count`: a power of two, at least 1.
+  Requester(QpContext& context, uint32_t record_count);
   Requester(const Requester&) = delete;
   Requester& operator=(const Requester&) = delete;
 
@@ -55,12 +61,17 @@ class Requester {
   void Resume() { more_work_ = true; }
   void NoteWork() { more_work_ = true; }
 
+  bool NeedsRecords() const { return records_ == nullptr && more_work_; }
+  bool HasIdleRecords() const { return head_ == tail_ && records_ != nullptr; }
+  void LendRecords(SendRecord* records) { records_ = records; }
+  SendRecord* TakeRecordsBack() { return std::exchange(records_, nullptr); }
+
   // A response packet (is_request false) of this QP's transport.
   DropReason HandleResponse(Host& host, TimeNs now, const Packet& packet);
   void HandleTimeout(Host& host, TimeNs now);
   bool Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
-  // The payload of request packet `psn`, polled before, could not be read.
-  void HandleTransmitFault(Host& host, Psn psn);
+  // Request packet `psn`, polled before, could not be sent; its request fails with `status`.
+  void HandleTransmitFault(Host& host, Psn psn, CompletionStatus status);
   bool CanTransmit() const;
 
   // Completes up to `budget` requests with "flushed", oldest first; true if none is left.
@@ -68,7 +79,9 @@ class Requester {
   // No request that was begun is incomplete (for SQD, IBTA vol 1, 10.3.1.5).
   bool IsDrained() const { return head_ == tail_ || !At(head_).started; }
 
-  TimeNs deadline() const { return deadline_; }
+  TimeNs deadline() const { return std::min(deadline_, pacer_.wake_time()); }
+  // The attributes' rate limit changed.
+  void SetRate(uint32_t kbps, uint32_t burst_bytes) { pacer_.Set(kbps, burst_bytes); }
   Psn next_psn() const { return next_psn_; }
   // UD: address handle of the packet that Poll gave last.
   uint32_t address_handle() const { return address_handle_; }
@@ -85,16 +98,22 @@ class Requester {
   bool WantsAck(bool is_last);
 
   bool FetchNext(Host& host);
+  static memory::MemoryStatus ExecuteLocal(Host& host, const SendWqe& wqe);
+  bool PassLocal(Host& host, SendRecord& record);
+  void CompleteLocals(Host& host);
   bool BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
                    memory::SegmentList& payload);
   bool BuildSegmented(Host& host, const WorkInfo& info, SendRecord& record, TxPacket& out,
                       memory::SegmentList& payload);
+  void BuildFlush(const WorkInfo& info, const SendRecord& record, TxPacket& out);
   uint32_t BuildRead(const WorkInfo& info, const SendRecord& record, TxPacket& out);
+  bool BuildFrame(Host& host, SendRecord& record, TxPacket& out, memory::SegmentList& payload);
   void BuildAtomic(const WorkInfo& info, const SendRecord& record, TxPacket& out);
   void NoteSent(Host& host, TimeNs now, SendRecord& record, uint32_t psns);
 
   DropReason HandleAcknowledge(Host& host, TimeNs now, Psn psn, Aeth aeth);
   DropReason HandleReadResponse(Host& host, TimeNs now, const Packet& packet);
+  DropReason HandleConfirmation(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleAtomicResponse(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleNak(Host& host, TimeNs now, Psn psn, uint8_t code);
   DropReason HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_t timer_code);
@@ -110,12 +129,13 @@ class Requester {
   void ArmTimer(TimeNs now);
 
   void CompleteHead(Host& host, CompletionStatus status);
+  void Complete(Host& host, const SendRecord& record, CompletionStatus status);
   void FailRecord(Host& host, uint32_t index, CompletionStatus status);
   void FailHead(Host& host, CompletionStatus status);
   void FailAt(Host& host, Psn psn, CompletionStatus status);
 
   QpContext& context_;
-  SendRecord* records_;
+  SendRecord* records_ = nullptr;  // null: not lent, and then none is in use
   uint32_t mask_;
   uint32_t head_ = 0;    // oldest incomplete record; the three indices run freely
   uint32_t cursor_ = 0;  // record that the next packet is of
@@ -133,6 +153,7 @@ class Requester {
   bool rnr_waiting_ = false;  // deadline_ is the end of the wait
   bool recovering_ = false;   // went back once; further NAKs mean the same loss until progress
   TimeNs deadline_ = kNever;
+  Pacer pacer_;
 };
 
 }  // namespace roci::roce

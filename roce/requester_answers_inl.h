@@ -51,7 +51,7 @@ bool Requester<Host>::AcknowledgeBefore(Host& host, TimeNs now, Psn end) {
   const Psn before = una_;
   while (una_ != end && head_ != tail_) {
     SendRecord& record = At(head_);
-    if (record.failed) break;
+    if (record.failed || record.packets == 0) break;  // a local one in front waits for a fence
     if (InfoOf(record.wqe.opcode).work_class != WorkClass::kSegmented) {
       is_complete = false;
       break;
@@ -64,6 +64,7 @@ bool Requester<Host>::AcknowledgeBefore(Host& host, TimeNs now, Psn end) {
     }
     una_ += left;
     CompleteHead(host, CompletionStatus::kSuccess);
+    CompleteLocals(host);
   }
   if (una_ != before) Progress(host, now);
   return is_complete;
@@ -92,7 +93,9 @@ DropReason Requester<Host>::HandleReadResponse(Host& host, TimeNs now, const Pac
     return DropReason::kInvalidAcknowledge;
   }
   if (!AcknowledgeBefore(host, now, packet.psn)) return ImplyNak(host);
-  if (!HeadAwaits(WorkClass::kRead, packet.psn)) return DropReason::kUnexpectedOpcode;
+  if (!HeadAwaits(WorkClass::kRead, packet.psn)) [[unlikely]] {
+    return HandleConfirmation(host, now, packet);
+  }
   SendRecord& record = At(head_);
   const auto bytes = static_cast<uint32_t>(packet.payload.size());
   if (!ReadResponseFits(info.position, bytes, record.received, record.wqe.length,
@@ -106,7 +109,25 @@ DropReason Requester<Host>::HandleReadResponse(Host& host, TimeNs now, const Pac
     return DropReason::kMemoryAccess;
   }
   ++una_;
-  if (++record.received == record.packets) CompleteHead(host, CompletionStatus::kSuccess);
+  if (++record.received == record.packets) {
+    CompleteHead(host, CompletionStatus::kSuccess);
+    CompleteLocals(host);
+  }
+  Progress(host, now);
+  return DropReason::kNone;
+}
+
+// The empty READ response that answers a FLUSH or ATOMIC WRITE (IBTA vol 1, A19.4.4).
+template <class Host>
+DropReason Requester<Host>::HandleConfirmation(Host& host, TimeNs now, const Packet& packet) {
+  if (!HeadAwaits(WorkClass::kConfirmed, packet.psn)) return DropReason::kUnexpectedOpcode;
+  if (packet.info->position != Position::kOnly || !packet.payload.empty()) [[unlikely]] {
+    FailHead(host, CompletionStatus::kBadResponse);
+    return DropReason::kPayloadLength;
+  }
+  ++una_;
+  CompleteHead(host, CompletionStatus::kSuccess);
+  CompleteLocals(host);
   Progress(host, now);
   return DropReason::kNone;
 }
@@ -124,6 +145,7 @@ DropReason Requester<Host>::HandleAtomicResponse(Host& host, TimeNs now, const P
   }
   ++una_;
   CompleteHead(host, CompletionStatus::kSuccess);
+  CompleteLocals(host);
   Progress(host, now);
   return DropReason::kNone;
 }
@@ -192,6 +214,7 @@ DropReason Requester<Host>::HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_
 
 template <class Host>
 void Requester<Host>::HandleTimeout(Host& host, TimeNs now) {
+  pacer_.HandleTimeout(now);
   if (now < deadline_ || deadline_ == kNever) return;
   if (rnr_waiting_) {
     rnr_waiting_ = false;
@@ -231,11 +254,13 @@ void Requester<Host>::ArmTimer(TimeNs now) {
 
 template <class Host>
 void Requester<Host>::CompleteHead(Host& host, CompletionStatus status) {
-  SendRecord& record = At(head_);
+  Complete(host, At(head_++), status);
+}
+
+template <class Host>
+void Requester<Host>::Complete(Host& host, const SendRecord& record, CompletionStatus status) {
   const WorkInfo& info = InfoOf(record.wqe.opcode);
-  const bool is_answered =
-      info.work_class == WorkClass::kRead || info.work_class == WorkClass::kAtomic;
-  if (is_answered && record.started) --rd_atomic_outstanding_;
+  if (IsAnswered(info.work_class) && record.started) --rd_atomic_outstanding_;
   Completion completion{};
   completion.wr_id = record.wqe.wr_id;
   completion.slot = record.wqe.slot;
@@ -245,7 +270,6 @@ void Requester<Host>::CompleteHead(Host& host, CompletionStatus status) {
   completion.opcode = info.completion;
   completion.signaled =
       record.wqe.signaled || context_.config.sq_sig_all || status != CompletionStatus::kSuccess;
-  ++head_;
   host.CompleteSend(completion);
 }
 
@@ -267,7 +291,7 @@ void Requester<Host>::FailHead(Host& host, CompletionStatus status) {
   CompleteHead(host, status);
   deadline_ = kNever;
   rnr_waiting_ = false;
-  (context_.IsReliable() ? context_.error_pending : context_.send_error_pending) = true;
+  (context_.HasSendErrorState() ? context_.send_error_pending : context_.error_pending) = true;
 }
 
 // A fatal NAK: what was before it is done, its own request fails. A READ or atomic before it whose
@@ -286,14 +310,14 @@ void Requester<Host>::FailAt(Host& host, Psn psn, CompletionStatus status) {
       return;
     }
     una_ = end;
-    const bool is_segmented = InfoOf(record.wqe.opcode).work_class == WorkClass::kSegmented;
+    const bool unanswered = IsAnswered(InfoOf(record.wqe.opcode).work_class);
     CompleteHead(host,
-                 is_segmented ? CompletionStatus::kSuccess : CompletionStatus::kWorkRequestFlushed);
+                 unanswered ? CompletionStatus::kWorkRequestFlushed : CompletionStatus::kSuccess);
   }
 }
 
 template <class Host>
-void Requester<Host>::HandleTransmitFault(Host& host, Psn psn) {
+void Requester<Host>::HandleTransmitFault(Host& host, Psn psn, CompletionStatus status) {
   for (uint32_t i = head_; i != tail_; ++i) {
     const SendRecord& record = At(i);
     if (!InWindow(psn, record.first_psn, record.packets)) continue;
@@ -301,7 +325,7 @@ void Requester<Host>::HandleTransmitFault(Host& host, Psn psn) {
     cursor_ = i;
     send_psn_ = psn;
     if (!context_.IsReliable()) una_ = sent_end_ = psn;
-    FailRecord(host, i, CompletionStatus::kLocalProtectionError);
+    FailRecord(host, i, status);
     return;
   }
 }
@@ -311,16 +335,18 @@ bool Requester<Host>::Flush(Host& host, uint32_t budget) {
   deadline_ = kNever;
   rnr_waiting_ = false;
   for (; budget != 0; --budget) {
-    if (head_ == tail_) {
-      SendRecord& record = At(tail_);
-      CompletionStatus ignored{};
-      if (host.FetchSend(record.wqe, ignored) == FetchResult::kEmpty) break;
-      SanitizeOpcode(record.wqe);
-      record.started = false;
-      ++tail_;
+    if (head_ != tail_) {
+      host.Count(QpCounter::kReqCqeFlushErrors);
+      CompleteHead(host, CompletionStatus::kWorkRequestFlushed);
+      continue;
     }
+    // Never was in flight, and needs no place in the ring.
+    SendRecord record{};
+    CompletionStatus ignored{};
+    if (host.FetchSend(record.wqe, ignored) == FetchResult::kEmpty) break;
+    SanitizeOpcode(record.wqe);
     host.Count(QpCounter::kReqCqeFlushErrors);
-    CompleteHead(host, CompletionStatus::kWorkRequestFlushed);
+    Complete(host, record, CompletionStatus::kWorkRequestFlushed);
   }
   cursor_ = head_;
   una_ = sent_end_ = next_psn_ = send_psn_;  // for a send queue that is taken up again after SQE

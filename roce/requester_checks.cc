@@ -33,10 +33,12 @@ constexpr WorkInfo Single(WorkClass work_class, CompletionOpcode completion, Opc
   return info;
 }
 
-constexpr WorkInfo Unsupported(CompletionOpcode completion) {
+constexpr WorkInfo Local(CompletionOpcode completion) {
   WorkInfo info{};
-  info.work_class = WorkClass::kUnsupported;
+  info.work_class = WorkClass::kLocal;
   info.completion = completion;
+  info.on_rc = true;
+  info.on_uc = true;
   return info;
 }
 
@@ -45,6 +47,7 @@ constexpr std::array<WorkInfo, kWorkOpcodeCount> MakeTable() {
   std::array<WorkInfo, kWorkOpcodeCount> t{};
   t[0] = Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
                    Opcode::kRcSendLast, Opcode::kRcSendOnly, true);
+  t[0].on_raw = true;
   t[1] = Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
                    Opcode::kRcSendLastImm, Opcode::kRcSendOnlyImm, true);
   t[1].has_immediate = true;
@@ -62,15 +65,18 @@ constexpr std::array<WorkInfo, kWorkOpcodeCount> MakeTable() {
   t[5] = Single(WorkClass::kRead, CompletionOpcode::kRdmaRead, Opcode::kRcReadRequest);
   t[6] = Single(WorkClass::kAtomic, CompletionOpcode::kCompareSwap, Opcode::kRcCompareSwap);
   t[7] = Single(WorkClass::kAtomic, CompletionOpcode::kFetchAdd, Opcode::kRcFetchAdd);
-  t[8] = Unsupported(CompletionOpcode::kLocalInvalidate);
-  t[9] = Unsupported(CompletionOpcode::kBindMw);
-  t[10] = Unsupported(CompletionOpcode::kAtomicWrite);
-  t[11] = Unsupported(CompletionOpcode::kFlush);
+  t[8] = Local(CompletionOpcode::kLocalInvalidate);
+  t[9] = Local(CompletionOpcode::kBindMw);
+  t[10] = Single(WorkClass::kConfirmed, CompletionOpcode::kAtomicWrite, Opcode::kRcAtomicWrite);
+  t[10].has_reth = true;
+  t[11] = Single(WorkClass::kConfirmed, CompletionOpcode::kFlush, Opcode::kRcFlush);
+  t[11].has_reth = true;
+  t[12] = Local(CompletionOpcode::kRegisterList);
   return t;
 }
 static_assert(static_cast<size_t>(WorkOpcode::kSendWithImm) == 1);
 static_assert(static_cast<size_t>(WorkOpcode::kRdmaRead) == 5);
-static_assert(static_cast<size_t>(WorkOpcode::kFlush) == kWorkOpcodeCount - 1);
+static_assert(static_cast<size_t>(WorkOpcode::kRegisterList) == kWorkOpcodeCount - 1);
 
 bool IsOnTransport(const WorkInfo& info, QpType type) {
   switch (type) {
@@ -81,6 +87,8 @@ bool IsOnTransport(const WorkInfo& info, QpType type) {
       return info.on_uc;
     case QpType::kUd:
       return info.on_ud;
+    case QpType::kRawPacket:
+      return info.on_raw;
     default:
       return false;
   }
@@ -93,15 +101,19 @@ const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable = MakeTable();
 CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
                               uint32_t max_message_bytes, uint32_t max_rd_atomic) {
   const WorkInfo& info = InfoOf(wqe.opcode);
-  if (info.work_class == WorkClass::kUnsupported || !IsOnTransport(info, type)) {
+  if (!IsOnTransport(info, type)) return CompletionStatus::kLocalQpOperationError;
+  const bool scatters =
+      info.work_class == WorkClass::kRead || info.work_class == WorkClass::kAtomic;
+  if ((IsAnswered(info.work_class) && max_rd_atomic == 0) || (scatters && wqe.is_inline)) {
     return CompletionStatus::kLocalQpOperationError;
   }
-  const bool takes_resource =
-      info.work_class == WorkClass::kRead || info.work_class == WorkClass::kAtomic;
-  if (takes_resource && (max_rd_atomic == 0 || wqe.is_inline)) {
-    return CompletionStatus::kLocalQpOperationError;
+  if (wqe.opcode == WorkOpcode::kAtomicWrite && wqe.length != sizeof(uint64_t)) {
+    return CompletionStatus::kLocalLengthError;
   }
   if (info.work_class == WorkClass::kAtomic && wqe.length < 8) {
+    return CompletionStatus::kLocalLengthError;
+  }
+  if (type == QpType::kRawPacket && wqe.length < EthernetHeader::kBytes) {
     return CompletionStatus::kLocalLengthError;
   }
   const uint32_t limit = type == QpType::kUd ? mtu_bytes : max_message_bytes;

@@ -19,8 +19,8 @@ enum class WorkClass : uint8_t {
   kSegmented,  // data goes out with the requests: SEND, WRITE
   kRead,
   kAtomic,
-  kLocal,        // never leaves this side
-  kUnsupported,  // not advertised: completes with a local QP operation error
+  kConfirmed,  // one packet, answered by an empty READ response: FLUSH, ATOMIC WRITE
+  kLocal,      // never leaves this side: bind, local invalidate, register
 };
 
 struct WorkInfo {
@@ -28,16 +28,22 @@ struct WorkInfo {
   CompletionOpcode completion;
   // RC opcodes; WithTransport gives the others. READ and atomics: `only`.
   Opcode first, middle, last, only;
-  bool on_rc, on_uc, on_ud;
+  bool on_rc, on_uc, on_ud, on_raw;
   bool has_reth, has_immediate, has_invalidate;
 };
 
 // Indexed by WorkOpcode.
-inline constexpr size_t kWorkOpcodeCount = 12;
+inline constexpr size_t kWorkOpcodeCount = 13;
 extern const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable;
 
 // `opcode` comes from gate 2, which lets only enumerators through.
 inline const WorkInfo& InfoOf(WorkOpcode opcode) { return kWorkTable[static_cast<size_t>(opcode)]; }
+
+// READs and what is answered like them: limited by max_rd_atomic, waited for by a fence.
+constexpr bool IsAnswered(WorkClass work_class) {
+  return work_class == WorkClass::kRead || work_class == WorkClass::kAtomic ||
+         work_class == WorkClass::kConfirmed;
+}
 
 // A malformed request (FetchResult::kBad) may hold any byte as its opcode; the table is indexed by
 // it.
@@ -45,7 +51,7 @@ inline void SanitizeOpcode(SendWqe& wqe) {
   if (static_cast<size_t>(wqe.opcode) >= kWorkOpcodeCount) wqe.opcode = WorkOpcode::kSend;
 }
 
-// kSuccess, or the status with which a malformed or unsupported request completes (IBTA vol 1,
+// kSuccess, or the status with which a malformed request completes (IBTA vol 1,
 // 10.8.3.3 and 11.6.2): kLocalQpOperationError, kLocalLengthError.
 CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
                               uint32_t max_message_bytes, uint32_t max_rd_atomic);

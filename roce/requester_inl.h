@@ -10,12 +10,29 @@
 
 namespace roci::roce {
 
+// Binds and local invalidates done in one call at most.
+inline constexpr uint32_t kLocalBudget = 16;
+
+// What a rate limit counts: a frame without FCS, as if it were IPv4's.
+inline uint32_t BytesOnWire(QpType type, const TxPacket& packet) {
+  if (type == QpType::kRawPacket) return packet.payload_length;
+  constexpr uint32_t kNetwork = EthernetHeader::kBytes + Ipv4Header::kBytes + UdpHeader::kBytes;
+  return kNetwork + InfoOf(packet.opcode).header_bytes + packet.payload_length +
+         (-packet.payload_length & 3) + kIcrcBytes;
+}
+
 template <class Host>
 Requester<Host>::Requester(QpContext& context, std::span<SendRecord> records)
     : context_(context),
       records_(records.data()),
       mask_(static_cast<uint32_t>(records.size()) - 1) {
   assert(std::has_single_bit(records.size()));
+}
+
+template <class Host>
+Requester<Host>::Requester(QpContext& context, uint32_t record_count)
+    : context_(context), mask_(record_count - 1) {
+  assert(std::has_single_bit(record_count));
 }
 
 template <class Host>
@@ -35,6 +52,7 @@ void Requester<Host>::Start(Psn sq_psn) {
   rnr_waiting_ = false;
   recovering_ = false;
   deadline_ = kNever;
+  pacer_.StopWaiting();
   more_work_ = true;
 }
 
@@ -43,7 +61,7 @@ bool Requester<Host>::CanTransmit() const {
   const QpState state = context_.state();
   if (state != QpState::kRts && state != QpState::kSqd) return false;
   if (!context_.IsReliable() && head_ != cursor_) return true;  // to be reported
-  if (rnr_waiting_ || !WindowOpen()) return false;
+  if (rnr_waiting_ || pacer_.waiting() || !WindowOpen()) return false;
   if (cursor_ == tail_) return state == QpState::kRts && more_work_ && tail_ - head_ <= mask_;
   const SendRecord& record = At(cursor_);
   return !record.failed && MayStart(record);
@@ -56,8 +74,9 @@ bool Requester<Host>::MayStart(const SendRecord& record) const {
   if (record.started) return true;
   if (context_.state() == QpState::kSqd) return false;
   if (record.wqe.fence && rd_atomic_outstanding_ != 0) return false;
-  const WorkClass work_class = InfoOf(record.wqe.opcode).work_class;
-  if (work_class != WorkClass::kRead && work_class != WorkClass::kAtomic) return true;
+  // A local invalidate waits for everything before it (the local invalidate fence, 10.6.5.1).
+  if (record.wqe.opcode == WorkOpcode::kLocalInvalidate) return &record == &At(head_);
+  if (!IsAnswered(InfoOf(record.wqe.opcode).work_class)) return true;
   if (rd_atomic_outstanding_ >= context_.attributes.max_rd_atomic) return false;
   // Never more PSNs in flight than the half of the space that a responder can tell from the other.
   return InFlight() == 0 || InFlight() + record.packets <= kMaxPsnsInFlight;
@@ -66,18 +85,69 @@ bool Requester<Host>::MayStart(const SendRecord& record) const {
 template <class Host>
 bool Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   if (!context_.IsReliable() && head_ != cursor_) ReportSent(host);
-  if (!CanTransmit()) return false;
-  if (cursor_ == tail_ && !FetchNext(host)) return false;
-  SendRecord& record = At(cursor_);
-  if (record.failed || !MayStart(record)) [[unlikely]] {
-    return false;
+  for (uint32_t budget = kLocalBudget; budget != 0 && CanTransmit(); --budget) {
+    if (cursor_ == tail_ && !FetchNext(host)) return false;
+    SendRecord& record = At(cursor_);
+    if (record.failed || !MayStart(record)) [[unlikely]] {
+      return false;
+    }
+    if (record.packets != 0) [[likely]] {
+      if (pacer_.limited() && !pacer_.MayGo(now)) [[unlikely]] {
+        return false;
+      }
+      return BuildPacket(host, now, record, out, payload);
+    }
+    if (!PassLocal(host, record)) return false;
   }
-  return BuildPacket(host, now, record, out, payload);
+  return false;
+}
+
+template <class Host>
+memory::MemoryStatus Requester<Host>::ExecuteLocal(Host& host, const SendWqe& wqe) {
+  switch (wqe.opcode) {
+    case WorkOpcode::kBindMw:
+      return host.BindWindow(wqe);
+    case WorkOpcode::kRegisterList:
+      return host.RegisterList(wqe);
+    default:
+      return host.Invalidate(Key(wqe.immediate));
+  }
+}
+
+// A bind, registration or local invalidate: done once, in its place in the queue, before anything
+// behind it begins; it completes in its turn (IBTA vol 1, 10.8.3.3). False: it failed.
+template <class Host>
+bool Requester<Host>::PassLocal(Host& host, SendRecord& record) {
+  if (!record.started) {
+    const memory::MemoryStatus status = ExecuteLocal(host, record.wqe);
+    if (status != memory::MemoryStatus::kOk) {
+      FailRecord(host, cursor_, CompletionStatus::kMwBindError);
+      return false;
+    }
+    record.started = true;
+  }
+  ++cursor_;
+  if (context_.IsReliable()) CompleteLocals(host);
+  return true;
+}
+
+// What was done on this side and has nothing unanswered before it is complete.
+template <class Host>
+void Requester<Host>::CompleteLocals(Host& host) {
+  while (head_ != tail_) {
+    const SendRecord& record = At(head_);
+    if (record.packets != 0 || !record.started || record.failed) [[likely]] {
+      return;
+    }
+    if (cursor_ == head_) ++cursor_;
+    CompleteHead(host, CompletionStatus::kSuccess);
+  }
 }
 
 // Takes one work request into the ring. False: there is none.
 template <class Host>
 bool Requester<Host>::FetchNext(Host& host) {
+  assert(records_ != nullptr);
   // An empty ring starts over: a queue pair touches no more records than it ever has in flight.
   if (head_ == tail_) head_ = cursor_ = tail_ = 0;
   SendRecord& record = At(tail_);
@@ -103,9 +173,14 @@ bool Requester<Host>::FetchNext(Host& host) {
     FailRecord(host, tail_ - 1, status);
     return false;
   }
-  const bool is_read = InfoOf(record.wqe.opcode).work_class == WorkClass::kRead;
-  const bool is_segmented = InfoOf(record.wqe.opcode).work_class == WorkClass::kSegmented;
-  record.packets = is_read || is_segmented ? PacketsOf(record.wqe.length, context_.mtu_shift) : 1;
+  const WorkClass work_class = InfoOf(record.wqe.opcode).work_class;
+  if (context_.config.type == QpType::kRawPacket) [[unlikely]] {
+    record.packets = 1;
+  } else if (work_class == WorkClass::kSegmented || work_class == WorkClass::kRead) [[likely]] {
+    record.packets = PacketsOf(record.wqe.length, context_.mtu_shift);
+  } else {
+    record.packets = work_class == WorkClass::kLocal ? 0 : 1;
+  }
   next_psn_ += record.packets;
   return true;
 }
@@ -122,23 +197,45 @@ bool Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, Tx
   out.dest_qpn = context_.attributes.dest_qpn;
   out.payload_length = 0;
   uint32_t psns = 1;
-  if (info.work_class == WorkClass::kSegmented) [[likely]] {
+  if (context_.config.type == QpType::kRawPacket) [[unlikely]] {
+    if (!BuildFrame(host, record, out, payload)) return false;
+  } else if (info.work_class == WorkClass::kSegmented ||
+             record.wqe.opcode == WorkOpcode::kAtomicWrite) [[likely]] {
     if (!BuildSegmented(host, info, record, out, payload)) [[unlikely]] {
       return false;
     }
   } else if (info.work_class == WorkClass::kRead) {
     psns = BuildRead(info, record, out);
+  } else if (record.wqe.opcode == WorkOpcode::kFlush) {
+    BuildFlush(info, record, out);
   } else {
     BuildAtomic(info, record, out);
   }
   out.opcode = WithTransport(out.opcode, TransportOf(context_.config.type));
   out.ext.xrc.srq_number = record.wqe.remote_srq_number;
+  if (pacer_.limited()) [[unlikely]] {
+    pacer_.Charge(now, BytesOnWire(context_.config.type, out));
+  }
   NoteSent(host, now, record, psns);
   return true;
 }
 
-// One packet of a SEND or WRITE (IBTA vol 1, 9.4.1, 9.4.3). The payload is read again for every
-// retransmission. False: the data cannot be had, the request fails.
+// A raw packet queue pair's request is one frame, sent as it is.
+template <class Host>
+bool Requester<Host>::BuildFrame(Host& host, SendRecord& record, TxPacket& out,
+                                 memory::SegmentList& payload) {
+  if (host.GatherSend(record.wqe, 0, record.wqe.length, payload) != memory::MemoryStatus::kOk) {
+    FailRecord(host, cursor_, CompletionStatus::kLocalProtectionError);
+    return false;
+  }
+  out.opcode = Opcode::kRcSendOnly;  // a request, which is all that it says
+  out.ack_request = false;
+  out.payload_length = record.wqe.length;
+  return true;
+}
+
+// One packet of a SEND or WRITE, or an ATOMIC WRITE (IBTA vol 1, 9.4.1, 9.4.3). The payload is read
+// again for every retransmission. False: the data cannot be had, the request fails.
 template <class Host>
 bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecord& record,
                                      TxPacket& out, memory::SegmentList& payload) {
@@ -212,6 +309,16 @@ uint32_t Requester<Host>::BuildRead(const WorkInfo& info, const SendRecord& reco
   out.opcode = info.only;
   out.ext.reth = Reth{record.wqe.remote_va + offset, record.wqe.rkey, record.wqe.length - offset};
   return record.packets - index;
+}
+
+// IBTA vol 1, A19.4.3.
+template <class Host>
+void Requester<Host>::BuildFlush(const WorkInfo& info, const SendRecord& record, TxPacket& out) {
+  const SendWqe& wqe = record.wqe;
+  out.opcode = info.only;
+  out.ext.feth = Feth{static_cast<uint8_t>(wqe.immediate & 0xF),
+                      static_cast<uint8_t>((wqe.immediate >> 4) & 3)};
+  out.ext.reth = Reth{wqe.remote_va, wqe.rkey, wqe.length};
 }
 
 template <class Host>

@@ -20,8 +20,11 @@ namespace roci::roce {
 // resources" of IBTA vol 1, 9.7.4). The owner allocates a ring of them per QP (size a power of two)
 // and needs not initialise it.
 struct ResponderResource {
-  uint64_t va;        // READ
-  uint64_t original;  // atomic: the value found
+  uint64_t va;  // READ
+  union {
+    uint64_t original;    // atomic: the value found
+    uint32_t srq_number;  // READ, XRC: whose protection domain is asked
+  };
   Key rkey;
   uint32_t length;  // READ, bytes
   Psn first_psn;
@@ -30,8 +33,9 @@ struct ResponderResource {
   uint32_t start;    // first response of this round: a retried READ begins in the middle
   Msn msn;
   bool is_atomic;
-  bool pending;   // answer not completely sent
-  bool replayed;  // was answered completely once
+  bool is_confirmation;  // of a FLUSH or ATOMIC WRITE: an empty READ response
+  bool pending;          // answer not completely sent
+  bool replayed;         // was answered completely once
 };
 static_assert(sizeof(ResponderResource) <= 48);
 
@@ -59,13 +63,25 @@ class Responder {
 
   // A request packet (is_request true) of this QP's transport.
   DropReason HandleRequest(Host& host, const Packet& packet);
+  // A frame for a raw packet queue pair.
+  DropReason HandleFrame(Host& host, std::span<const std::byte> frame, uint32_t flow_tag);
   bool Poll(Host& host, TxPacket& out, memory::SegmentList& payload);
   // The payload of response packet `psn`, polled before, could not be read.
   void HandleTransmitFault(Host& host, Psn psn);
   bool CanTransmit() const { return emit_ != end_ || nak_pending_ || ack_pending_; }
 
+  // See Qp::HandlePlaceFault. `nak`: request packet `psn` gets one; nothing else is answered.
+  void HandlePlaceFault(Host& host, bool nak, Psn psn);
+
   // Completes up to `budget` receives with "flushed"; true if none is left.
   bool Flush(Host& host, uint32_t budget);
+  // The receive that the message under way has taken; null if none.
+  const RecvWqe* held_receive() const { return has_receive_ ? &receive_ : nullptr; }
+  // XRC: the number of the shared receive queue that it came from.
+  uint32_t receive_queue_number() const { return srq_number_; }
+  // XRC: that shared receive queue is about to go. What was taken from it is not completed, and the
+  // rest of the message will find no queue.
+  void ForgetReceiveQueue(uint32_t number);
   // Forgets what is to be answered (the app moved the QP to ERR).
   void DropAnswers();
 
@@ -74,10 +90,13 @@ class Responder {
   void Describe(ResponderDebug& out) const;
 
  private:
+  static constexpr uint32_t kNoSrq = ~0u;
+
   ResponderResource& At(uint32_t index) { return resources_[index & mask_]; }
   const ResponderResource& At(uint32_t index) const { return resources_[index & mask_]; }
 
   DropReason HandleReliable(Host& host, const Packet& packet);
+  DropReason HandleXrc(Host& host, const Packet& packet);
   DropReason HandleUnreliable(Host& host, const Packet& packet);
   DropReason HandleDatagram(Host& host, const Packet& packet);
   DropReason Discard(Host& host, RequestFault fault);
@@ -87,6 +106,7 @@ class Responder {
   DropReason HandleDuplicate(Host& host, const Packet& packet);
   DropReason ReplayRead(const Packet& packet);
   DropReason ReplayAtomic(const Packet& packet);
+  DropReason ReplayConfirmation(const Packet& packet);
   void Rearm(ResponderResource& resource, uint32_t index, uint32_t next);
 
   RequestFault Execute(Host& host, const Packet& packet);
@@ -94,7 +114,10 @@ class Responder {
   RequestFault ExecuteWrite(Host& host, const Packet& packet);
   RequestFault ExecuteRead(Host& host, const Packet& packet);
   RequestFault ExecuteAtomic(Host& host, const Packet& packet);
-  RequestFault TakeReceive(Host& host);
+  RequestFault ExecuteAtomicWrite(Host& host, const Packet& packet);
+  RequestFault ExecuteFlush(Host& host, const Packet& packet);
+  RequestFault CheckFlush(Host& host, const Packet& packet) const;
+  RequestFault TakeReceive(Host& host, const Packet* packet);
   RequestFault PlaceReceived(Host& host, const Packet& packet);
   RequestFault PlaceWritten(Host& host, const Packet& packet);
   RequestFault FinishSend(Host& host, const Packet& packet);
@@ -133,9 +156,10 @@ class Responder {
   uint8_t nak_syndrome_ = 0;
   bool nak_pending_ = false;
   bool ack_pending_ = false;
-  bool gap_reported_ = false;  // a NAK for expected_ was given; none again until it arrives
-  bool discarding_ = false;    // UC: the rest of a damaged message is dropped
-  bool has_receive_ = false;   // receive_ belongs to the message under way (or to its retry)
+  bool gap_reported_ = false;     // a NAK for expected_ was given; none again until it arrives
+  bool discarding_ = false;       // UC: the rest of a damaged message is dropped
+  bool has_receive_ = false;      // receive_ belongs to the message under way (or to its retry)
+  uint32_t srq_number_ = kNoSrq;  // XRC: of the packet in sequence last seen
   RecvWqe receive_{};
 };
 

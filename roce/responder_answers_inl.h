@@ -14,6 +14,14 @@ void Responder<Host>::SetNak(Psn psn, uint8_t syndrome) {
   nak_syndrome_ = syndrome;
 }
 
+template <class Host>
+void Responder<Host>::HandlePlaceFault(Host& host, bool nak, Psn psn) {
+  const FaultInfo& info = InfoOf(RequestFault::kRemoteMemory);
+  DropAnswers();
+  host.Count(info.counter);
+  if (nak) SetNak(psn, Aeth::Nak(msn_, static_cast<NakCode>(info.nak_code)).syndrome);
+}
+
 // Answers go out in PSN order: what READs and atomics wait for, then the NAK, then one ACK for
 // everything executed. An ACK or NAK ahead of a READ response would tell the requester that the
 // response is lost (an implied NAK).
@@ -97,6 +105,11 @@ bool Responder<Host>::BuildReadResponse(Host& host, ResponderResource& resource,
   const uint32_t bytes = left < context_.mtu_bytes() ? left : context_.mtu_bytes();
   const Psn psn = resource.first_psn + resource.next;
   if (bytes != 0) {
+    if (context_.config.type == QpType::kXrcRecv && !host.SelectReceiveQueue(resource.srq_number))
+        [[unlikely]] {
+      FailAnswer(host, psn, RequestFault::kReceiveQueue);
+      return false;
+    }
     const memory::MemoryStatus status = host.ResolveRemote(
         resource.rkey, resource.va + offset, bytes, memory::Access::kRemoteRead, payload);
     if (status != memory::MemoryStatus::kOk) [[unlikely]] {

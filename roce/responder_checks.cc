@@ -25,10 +25,12 @@ constexpr FaultInfo ReceiveFault(RequestFault fault, CompletionStatus status) {
           DropReason::kMemoryAccess};
 }
 
+// The responder's own receive, if a WRITE with immediate data has taken one, ends with a local
+// access error (11.6.2).
 constexpr FaultInfo AccessFault(RequestFault fault) {
   return {fault,
           Nak(NakCode::kRemoteAccessError),
-          CompletionStatus::kRemoteAccessError,
+          CompletionStatus::kLocalAccessError,
           true,
           QpEvent::kAccessViolation,
           QpCounter::kRespRemoteAccessErrors,
@@ -55,6 +57,7 @@ constexpr FaultInfo kFaults[] = {
     ReceiveFault(RequestFault::kReceiveMemory, CompletionStatus::kLocalProtectionError),
     ReceiveFault(RequestFault::kReceiveBad, CompletionStatus::kLocalQpOperationError),
     AccessFault(RequestFault::kInvalidate),
+    InvalidRequest(RequestFault::kReceiveQueue, DropReason::kReceiveQueue),
 };
 static_assert(std::size(kFaults) == kRequestFaultCount);
 
@@ -97,10 +100,15 @@ RequestFault CheckOpcodeEnabled(uint32_t access_flags, const OpcodeInfo& info) {
     case Operation::kSend:
       return RequestFault::kNone;
     case Operation::kWrite:
+    case Operation::kAtomicWrite:
       needed = kQpAccessRemoteWrite;
       break;
     case Operation::kReadRequest:
       needed = kQpAccessRemoteRead;
+      break;
+    case Operation::kFlush:
+      // Which of the two its header asks for is looked at with it.
+      needed = kQpAccessFlushGlobal | kQpAccessFlushPersistent;
       break;
     case Operation::kCompareSwap:
     case Operation::kFetchAdd:
@@ -110,6 +118,15 @@ RequestFault CheckOpcodeEnabled(uint32_t access_flags, const OpcodeInfo& info) {
       return RequestFault::kUnsupportedOpcode;
   }
   return (access_flags & needed) != 0 ? RequestFault::kNone : RequestFault::kUnsupportedOpcode;
+}
+
+uint32_t FlushRights(uint8_t placement_type) {
+  static_assert(kQpAccessFlushGlobal == static_cast<uint32_t>(memory::Access::kFlushGlobal));
+  static_assert(kQpAccessFlushPersistent ==
+                static_cast<uint32_t>(memory::Access::kFlushPersistent));
+  if ((placement_type & ~(Feth::kGlobalVisibility | Feth::kPersistence)) != 0) return 0;
+  return ((placement_type & Feth::kGlobalVisibility) != 0 ? kQpAccessFlushGlobal : 0) |
+         ((placement_type & Feth::kPersistence) != 0 ? kQpAccessFlushPersistent : 0);
 }
 
 RequestFault CheckPayloadLength(Position position, uint32_t payload_bytes, uint32_t mtu_bytes) {

@@ -51,8 +51,9 @@ enum class RequestFault : uint8_t {
   kReceiveMemory,   // the posted receive names memory that may not or cannot be written
   kReceiveBad,      // the posted receive is malformed
   kInvalidate,      // R_Key of a SEND with invalidate is not one that can be
+  kReceiveQueue,    // XRC: no shared receive queue of that number in the domain
 };
-inline constexpr uint32_t kRequestFaultCount = 14;
+inline constexpr uint32_t kRequestFaultCount = 15;
 
 struct FaultInfo {
   RequestFault fault;
@@ -75,6 +76,10 @@ RequestFault CheckOpcodeSequence(InMessage message, const OpcodeInfo& info);
 
 // kNone or kUnsupportedOpcode: the QP's access flags forbid it or we do not have it (9.7.4.1).
 RequestFault CheckOpcodeEnabled(uint32_t access_flags, const OpcodeInfo& info);
+
+// The rights that a FLUSH of the given placement type asks of queue pair and region, in the bits of
+// both (kQpAccess*, memory::Access); 0 if there is no such type (A19.4.3.1).
+uint32_t FlushRights(uint8_t placement_type);
 
 // FIRST and MIDDLE carry a full path MTU, LAST 1 .. MTU, ONLY 0 .. MTU (9.7.4.1). kNone or
 // kPayloadLength.

@@ -10,10 +10,10 @@ namespace roci::roce {
 // A receive is taken once per message, at the packet that needs it first, and kept if that packet
 // has to come again.
 template <class Host>
-RequestFault Responder<Host>::TakeReceive(Host& host) {
+RequestFault Responder<Host>::TakeReceive(Host& host, const Packet* packet) {
   if (has_receive_) return RequestFault::kNone;
   CompletionStatus bad_status = CompletionStatus::kLocalQpOperationError;
-  const FetchResult result = host.FetchRecv(receive_, bad_status);
+  const FetchResult result = host.FetchRecv(receive_, bad_status, packet);
   if (result == FetchResult::kEmpty) return RequestFault::kNoReceive;
   has_receive_ = true;
   if (result == FetchResult::kOk) [[likely]] {
@@ -28,7 +28,7 @@ RequestFault Responder<Host>::ExecuteSend(Host& host, const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
   const auto bytes = static_cast<uint32_t>(packet.payload.size());
   if (info.IsFirst()) {
-    const RequestFault fault = TakeReceive(host);
+    const RequestFault fault = TakeReceive(host, &packet);
     if (fault != RequestFault::kNone) return fault;
     message_.received = 0;
   }
@@ -85,7 +85,7 @@ RequestFault Responder<Host>::ExecuteWrite(Host& host, const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
   const auto bytes = static_cast<uint32_t>(packet.payload.size());
   if (info.Has(ExtHeader::kImmDt)) {
-    const RequestFault fault = TakeReceive(host);
+    const RequestFault fault = TakeReceive(host, &packet);
     if (fault != RequestFault::kNone) return fault;
   }
   if (info.IsFirst()) {
@@ -177,6 +177,60 @@ RequestFault Responder<Host>::ExecuteAtomic(Host& host, const Packet& packet) {
   return RequestFault::kNone;
 }
 
+// IBTA vol 1, A19.4.4: eight aligned bytes, seen all at once.
+template <class Host>
+RequestFault Responder<Host>::ExecuteAtomicWrite(Host& host, const Packet& packet) {
+  const Reth& reth = packet.ext.reth;
+  if (!HasFreeResource()) return RequestFault::kTooManyReads;
+  if (reth.length != sizeof(uint64_t)) return RequestFault::kMessageLength;
+  if ((reth.va & 7) != 0) return RequestFault::kMisalignedAtomic;
+  memory::SegmentList segments;
+  memory::MemoryStatus status = host.ResolveRemote(reth.rkey, reth.va, sizeof(uint64_t),
+                                                   memory::Access::kRemoteWrite, segments);
+  if (status == memory::MemoryStatus::kOk) {
+    if (segments.size() != 1) return RequestFault::kRemoteMemory;
+    status = host.AtomicWrite(segments[0], packet.payload.template first<sizeof(uint64_t)>());
+  }
+  if (status != memory::MemoryStatus::kOk) return FaultOfRemote(status);
+  host.Count(QpCounter::kRxAtomicRequests);
+  AddResource(packet, 0).is_confirmation = true;
+  return RequestFault::kNone;
+}
+
+// What the peer wrote before is visible to the program when the answer goes out: everything is
+// placed in the order of arrival, so there is nothing to do but to finish that.
+template <class Host>
+RequestFault Responder<Host>::ExecuteFlush(Host& host, const Packet& packet) {
+  if (!HasFreeResource()) return RequestFault::kTooManyReads;
+  const RequestFault fault = CheckFlush(host, packet);
+  if (fault != RequestFault::kNone) return fault;
+  host.FinishPlacing();
+  host.Count(QpCounter::kRxFlushRequests);
+  AddResource(packet, 0).is_confirmation = true;
+  return RequestFault::kNone;
+}
+
+// IBTA vol 1, A19.4.3.1 and A19.4.4: placement type and level are ones that exist, queue pair and
+// region allow the type. A range of no bytes has no key to check (9.7.4.1.6).
+template <class Host>
+RequestFault Responder<Host>::CheckFlush(Host& host, const Packet& packet) const {
+  const Feth& feth = packet.ext.feth;
+  const uint32_t rights = FlushRights(feth.placement_type);
+  if (rights == 0 || feth.selectivity_level > Feth::kWholeRegion ||
+      (context_.attributes.access_flags & rights) != rights) {
+    return RequestFault::kUnsupportedOpcode;
+  }
+  const Reth& reth = packet.ext.reth;
+  const auto need = static_cast<memory::Access>(rights);
+  memory::MemoryStatus status = memory::MemoryStatus::kOk;
+  if (feth.selectivity_level == Feth::kWholeRegion) {
+    status = host.CheckRemoteKey(reth.rkey, need);
+  } else if (reth.length != 0) {
+    status = host.CheckRemote(reth.rkey, reth.va, reth.length, need);
+  }
+  return FaultOfRemote(status);
+}
+
 // The ring keeps the last max_dest_rd_atomic requests for duplicates. The oldest makes room, unless
 // it was never answered: then the peer has more outstanding than was agreed (9.7.4.1).
 template <class Host>
@@ -199,6 +253,7 @@ ResponderResource& Responder<Host>::AddResource(const Packet& packet, uint32_t l
   ResponderResource& resource = At(end_);
   ++end_;
   ++msn_;
+  resource.srq_number = srq_number_;
   resource.va = packet.ext.reth.va;
   resource.rkey = packet.ext.reth.rkey;
   resource.length = length;
@@ -208,6 +263,7 @@ ResponderResource& Responder<Host>::AddResource(const Packet& packet, uint32_t l
   resource.start = 0;
   resource.msn = msn_;
   resource.is_atomic = false;
+  resource.is_confirmation = false;
   resource.pending = true;
   resource.replayed = false;
   expected_ += resource.packets;
@@ -232,6 +288,10 @@ void Responder<Host>::CompleteReceive(Host& host, const Packet& packet, Completi
   if (packet.info->Has(ExtHeader::kDeth)) {
     completion.source_qpn = packet.ext.deth.src_qpn;
     completion.has_grh = true;
+    // Datagrams have no flow rule's tag; they use its place for the kind of the network header, for
+    // which the IBTA asks (vol 1, A17.4.5.1), in the numbers that adapters show in ibv_wc.sl and
+    // that UCX reads there: 0x9 IPv6, 0xA IPv4.
+    completion.flow_tag = packet.is_ipv6 ? 0x9 : 0xA;
   }
   completion.status = CompletionStatus::kSuccess;
   completion.opcode = opcode;
@@ -259,6 +319,8 @@ void Responder<Host>::FailReceive(Host& host, CompletionStatus status) {
   completion.slot = receive_.slot;
   completion.status = status;
   completion.opcode = CompletionOpcode::kRecv;
+  // An answer that was built meanwhile may have been for another one.
+  if (context_.config.type == QpType::kXrcRecv) host.SelectReceiveQueue(srq_number_);
   completion.signaled = true;
   host.CompleteRecv(completion);
 }

@@ -26,6 +26,7 @@ void Responder<Host>::Reset() {
   has_receive_ = false;
   gap_reported_ = false;
   discarding_ = false;
+  srq_number_ = kNoSrq;
   DropAnswers();
 }
 
@@ -49,8 +50,32 @@ DropReason Responder<Host>::HandleRequest(Host& host, const Packet& packet) {
       return HandleUnreliable(host, packet);
     case QpType::kUd:
       return HandleDatagram(host, packet);
+    case QpType::kXrcRecv:
+      return HandleXrc(host, packet);
       [[likely]] default : return HandleReliable(host, packet);
   }
+}
+
+// Extended reliable connection (IBTA vol 1, A14): every request names a shared receive queue, whose
+// protection domain counts; all packets of a message the same one.
+template <class Host>
+DropReason Responder<Host>::HandleXrc(Host& host, const Packet& packet) {
+  if (packet.psn == expected_) [[likely]] {
+    const uint32_t number = packet.ext.xrc.srq_number;
+    const bool continues = message_.kind != InMessage::kNone;
+    if ((continues && number != srq_number_) || !host.SelectReceiveQueue(number)) [[unlikely]] {
+      return Fault(host, RequestFault::kReceiveQueue);
+    }
+    srq_number_ = number;
+  }
+  return HandleReliable(host, packet);
+}
+
+template <class Host>
+void Responder<Host>::ForgetReceiveQueue(uint32_t number) {
+  if (srq_number_ != number) return;
+  has_receive_ = false;
+  srq_number_ = kNoSrq;
 }
 
 template <class Host>
@@ -97,7 +122,7 @@ DropReason Responder<Host>::HandleGap(Host& host) {
 }
 
 // IBTA vol 1, 9.7.4.1 and 9.7.5: SEND and WRITE are acknowledged again and not executed;
-// READs run again; atomics answer what they answered.
+// READs run again; atomics, FLUSH and ATOMIC WRITE answer what they answered.
 template <class Host>
 DropReason Responder<Host>::HandleDuplicate(Host& host, const Packet& packet) {
   host.Count(QpCounter::kDuplicateRequest);
@@ -111,6 +136,9 @@ DropReason Responder<Host>::HandleDuplicate(Host& host, const Packet& packet) {
     case Operation::kCompareSwap:
     case Operation::kFetchAdd:
       return ReplayAtomic(packet);
+    case Operation::kFlush:
+    case Operation::kAtomicWrite:
+      return ReplayConfirmation(packet);
     default:
       return DropReason::kStaleDuplicate;
   }
@@ -138,8 +166,8 @@ DropReason Responder<Host>::ReplayRead(const Packet& packet) {
   const uint32_t skip = StepsForward(resource.first_psn, packet.psn);
   const uint32_t offset = skip << context_.mtu_shift;
   const Reth& reth = packet.ext.reth;
-  if (resource.is_atomic || reth.va != resource.va + offset || reth.rkey != resource.rkey ||
-      reth.length != resource.length - offset) {
+  if (resource.is_atomic || resource.is_confirmation || reth.va != resource.va + offset ||
+      reth.rkey != resource.rkey || reth.length != resource.length - offset) {
     return DropReason::kStaleDuplicate;
   }
   Rearm(resource, index, skip);
@@ -150,6 +178,16 @@ template <class Host>
 DropReason Responder<Host>::ReplayAtomic(const Packet& packet) {
   uint32_t index = 0;
   if (!FindResource(packet.psn, index) || !At(index).is_atomic) return DropReason::kStaleDuplicate;
+  Rearm(At(index), index, 0);
+  return DropReason::kNone;
+}
+
+template <class Host>
+DropReason Responder<Host>::ReplayConfirmation(const Packet& packet) {
+  uint32_t index = 0;
+  if (!FindResource(packet.psn, index) || !At(index).is_confirmation) {
+    return DropReason::kStaleDuplicate;
+  }
   Rearm(At(index), index, 0);
   return DropReason::kNone;
 }
@@ -177,6 +215,10 @@ RequestFault Responder<Host>::Execute(Host& host, const Packet& packet) {
     case Operation::kCompareSwap:
     case Operation::kFetchAdd:
       return ExecuteAtomic(host, packet);
+    case Operation::kAtomicWrite:
+      return ExecuteAtomicWrite(host, packet);
+    case Operation::kFlush:
+      return ExecuteFlush(host, packet);
     default:
       return fault;
   }
@@ -195,7 +237,7 @@ bool Responder<Host>::Flush(Host& host, uint32_t budget) {
   if (context_.config.uses_srq) return true;
   for (; budget != 0; --budget) {
     CompletionStatus ignored{};
-    if (host.FetchRecv(receive_, ignored) == FetchResult::kEmpty) return true;
+    if (host.FetchRecv(receive_, ignored, nullptr) == FetchResult::kEmpty) return true;
     has_receive_ = true;
     FailReceive(host, CompletionStatus::kWorkRequestFlushed);
   }

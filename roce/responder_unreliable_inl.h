@@ -1,5 +1,5 @@
-// Definitions of Responder for the services that answer nothing: UC and UD. Included by qp_inl.h
-// only.
+// Definitions of Responder for the services that answer nothing: UC, UD and raw packets. Included
+// by qp_inl.h only.
 #pragma once
 
 #include "roce/responder.h"
@@ -58,7 +58,7 @@ template <class Host>
 DropReason Responder<Host>::HandleDatagram(Host& host, const Packet& packet) {
   if (packet.ext.deth.qkey != context_.attributes.qkey) return DropReason::kQkey;
   if (packet.payload.size() > context_.mtu_bytes()) return DropReason::kPayloadLength;
-  if (const RequestFault fault = TakeReceive(host); fault != RequestFault::kNone) {
+  if (const RequestFault fault = TakeReceive(host, &packet); fault != RequestFault::kNone) {
     return Discard(host, fault);
   }
   const auto total = static_cast<uint32_t>(kGrhBytes + packet.payload.size());
@@ -66,6 +66,37 @@ DropReason Responder<Host>::HandleDatagram(Host& host, const Packet& packet) {
   if (!PlaceDatagram(host, packet)) return Discard(host, RequestFault::kReceiveMemory);
   host.Count(QpCounter::kRxSendRequests);
   CompleteReceive(host, packet, CompletionOpcode::kRecv, total);
+  return DropReason::kNone;
+}
+
+// A frame that is too long for the next receive leaves it alone: whoever can send frames must not
+// be able to end the queue pair.
+template <class Host>
+DropReason Responder<Host>::HandleFrame(Host& host, std::span<const std::byte> frame,
+                                        uint32_t flow_tag) {
+  if (const RequestFault fault = TakeReceive(host, nullptr); fault != RequestFault::kNone) {
+    return Discard(host, fault);
+  }
+  if (frame.size() > receive_.capacity) {
+    host.Count(QpCounter::kRespLocalLengthErrors);
+    return DropReason::kReceiveTooLong;
+  }
+  const auto bytes = static_cast<uint32_t>(frame.size());
+  memory::SegmentList segments;
+  if (host.ScatterRecv(receive_, 0, bytes, segments) != memory::MemoryStatus::kOk ||
+      host.Place(segments, frame) != memory::MemoryStatus::kOk) {
+    return Discard(host, RequestFault::kReceiveMemory);
+  }
+  Completion completion{};
+  completion.wr_id = receive_.wr_id;
+  completion.slot = receive_.slot;
+  completion.byte_length = bytes;
+  completion.flow_tag = flow_tag;
+  completion.status = CompletionStatus::kSuccess;
+  completion.opcode = CompletionOpcode::kRecv;
+  completion.signaled = true;
+  has_receive_ = false;
+  host.CompleteRecv(completion);
   return DropReason::kNone;
 }
 

@@ -28,6 +28,7 @@ enum class WorkOpcode : uint8_t {
   kBindMw,
   kAtomicWrite,
   kFlush,
+  kRegisterList,
 };
 
 // Values are those of enum ibv_wc_status (ibv_poll_cq(3)), so that they need no translation.
@@ -50,6 +51,8 @@ enum class CompletionStatus : uint8_t {
   kFatal = 19,
   kResponseTimeout = 20,
   kGeneralError = 21,
+  kTagError = 22,
+  kTagRendezvousIncomplete = 23,
 };
 
 // Values are those of enum ibv_wc_opcode.
@@ -65,6 +68,12 @@ enum class CompletionOpcode : uint8_t {
   kFlush = 8,
   kRecv = 128,
   kRecvRdmaWithImm = 129,
+  kTagAdd = 130,
+  kTagDelete = 131,
+  kTagSync = 132,
+  kTagRecv = 133,
+  kTagNoTag = 134,
+  kRegisterList = 135,  // IBV_WC_DRIVER1
 };
 
 // One scatter/gather element. `va` is a virtual address of the app (or an offset for a zero-based
@@ -81,21 +90,22 @@ struct Sge {
 struct SendWqe {
   uint64_t wr_id;
   uint64_t remote_va;
-  uint64_t compare_add;  // host byte order
+  uint64_t compare_add;  // host byte order. Bind: bytes; the window begins at remote_va.
+                         // Register: runs in the list; the region begins at remote_va
   uint64_t swap;         // host byte order
   Sge first_sge;
   uint32_t slot;
-  uint32_t length;  // sum of all SGEs or inline bytes, at most 2^31
-  Key rkey;
-  uint32_t immediate;  // as given by the app (network byte order), or the R_Key to invalidate (host
-                       // order)
+  uint32_t length;     // sum of all SGEs or inline bytes, at most 2^31
+  Key rkey;            // bind: L_Key of the region
+  uint32_t immediate;  // as given by the app (network byte order); the R_Key to invalidate, or the
+                       // new one of a window (host order); FLUSH: placement type | level << 4
   WorkOpcode opcode;
   uint8_t num_sge;
   bool is_inline : 1;
   bool signaled : 1;
   bool solicited : 1;
   bool fence : 1;
-  // UD only.
+  // UD. Bind, register: rights, -, number of the window or list (memory/key_table.h).
   uint32_t remote_qkey;
   Qpn remote_qpn;
   uint32_t address_handle;
@@ -123,6 +133,7 @@ struct Completion {
   uint32_t byte_length;  // receive: bytes received; READ/atomic: bytes returned
   uint32_t immediate;    // network byte order, or the invalidated R_Key
   Qpn source_qpn;        // UD receive
+  uint32_t flow_tag;     // raw packet receive: of the rule that took the frame
   CompletionStatus status;
   CompletionOpcode opcode;
   bool has_immediate : 1;
