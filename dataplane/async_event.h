@@ -15,7 +15,10 @@ inline constexpr uint32_t kEventCommunicationEstablished = 4;
 inline constexpr uint32_t kEventSendQueueDrained = 5;
 inline constexpr uint32_t kEventPortActive = 9;
 inline constexpr uint32_t kEventPortError = 10;
+inline constexpr uint32_t kEventSrqError = 14;
+inline constexpr uint32_t kEventSrqLimitReached = 15;
 inline constexpr uint32_t kEventLastWqeReached = 16;
+inline constexpr uint32_t kEventWorkQueueFatal = 19;
 
 constexpr uint32_t EventNumber(roce::QpEvent event) {
   switch (event) {

@@ -17,6 +17,13 @@ class Clock {
     Anchor(Tsc());
   }
 
+  // Without an object, for what is not on the hot path.
+  static uint64_t Monotonic() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  }
+
   static uint64_t Tsc() { return __builtin_ia32_rdtsc(); }
 
   // The time at `tsc`, which must not be older than that of the last call.
@@ -35,11 +42,8 @@ class Clock {
   static constexpr uint64_t kAnchorCycles = uint64_t{1} << 27;  // tens of milliseconds
 
   void Anchor(uint64_t tsc) {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);  // no system call: the vDSO
     anchor_tsc_ = tsc;
-    anchor_ns_ =
-        static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+    anchor_ns_ = Monotonic();  // no system call: the vDSO
   }
 
   uint64_t multiplier_;  // ns per cycle, 32 bits of fraction

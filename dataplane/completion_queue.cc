@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "dataplane/async_event.h"
+#include "dataplane/async_events.h"
 #include "dataplane/session.h"
 #include "verbs_provider/abi/session.h"
 
@@ -62,7 +63,9 @@ bool CompletionQueue::MakeRoom() {
     consumer_ = consumer;
     return true;
   }
+  if (ignore_overrun_) return false;
   overflowed_ = true;
+  events_->overflowed_.push_back(this);
   std::atomic_ref(header_->overflowed).store(1, std::memory_order_relaxed);
   if (session_.SendAsyncEvent(user_handle_, kEventCqError)) {
     async_events_.store(async_events() + 1, std::memory_order_relaxed);
@@ -70,7 +73,37 @@ bool CompletionQueue::MakeRoom() {
   return false;
 }
 
+void CompletionQueue::PublishWithheld() {
+  if (!has_withheld_) return;
+  has_withheld_ = false;
+  roci_abi_cqe& entry = entries_[withheld_index_ & (capacity_ - 1)];
+  std::memcpy(static_cast<void*>(&entry), &withheld_, offsetof(roci_abi_cqe, generation));
+  entry.tag_context = withheld_.tag_context;
+  std::atomic_ref(entry.generation).store(withheld_.generation, std::memory_order_release);
+}
+
+void CompletionQueue::WriteEntry(roci_abi_cqe filled, bool solicited, uint64_t now_ns) {
+  if (producer_ - consumer_ >= capacity_ && !MakeRoom()) return;
+  filled.timestamp_ns = now_ns;
+  filled.generation = 0;
+  roci_abi_cqe& entry = has_withheld_ ? entries_[producer_ & (capacity_ - 1)] : withheld_;
+  entry = filled;
+  std::atomic_ref(entry.generation)
+      .store(GenerationOf(producer_, capacity_shift_), std::memory_order_release);
+  if (!has_withheld_) {
+    has_withheld_ = true;
+    withheld_index_ = producer_;
+    events_->Withhold(*this);
+  }
+  ++producer_;
+  solicited_ |= solicited;
+  if (touched_) return;
+  touched_ = true;
+  events_->Touch(*this);
+}
+
 bool CompletionQueue::SwapRing(SharedMemory& ring, uint32_t capacity, uint32_t consumer) {
+  PublishWithheld();
   const uint32_t unconsumed = producer_ - consumer;
   if (unconsumed > capacity_ || unconsumed > capacity) return false;
   const roci_abi_cqe* old_entries = entries_;
@@ -86,49 +119,134 @@ bool CompletionQueue::SwapRing(SharedMemory& ring, uint32_t capacity, uint32_t c
   header_->producer = unconsumed;
   header_->overflowed = overflowed_;
   producer_ = unconsumed;
-  consumer_ = 0;
+  unannounced_ -= consumer;
+  // A dead queue stays full for ever.
+  consumer_ = overflowed_ ? producer_ - capacity_ : 0;
   return true;
 }
 
 void CompletionEvents::Register() {
   ++queues_;
   touched_.reserve(queues_);
+  withheld_.reserve(queues_);
   delayed_.reserve(queues_);
+  held_.reserve(queues_);
+  overflowed_.reserve(queues_);
 }
 
 void CompletionEvents::Unregister(CompletionQueue& cq) {
   --queues_;
+  cq.PublishWithheld();
+  std::erase(withheld_, &cq);
   std::erase(touched_, &cq);
   std::erase(delayed_, &cq);
+  CountOwed();
+  std::erase(overflowed_, &cq);
+  LetGo(cq);
 }
 
-void CompletionEvents::Flush() {
+void CompletionEvents::Adopt(CompletionQueue& cq) {
+  Register();
+  cq.events_ = this;
+  if (cq.delayed_) delayed_.push_back(&cq);
+  CountOwed();
+  cq.touched_ = true;  // for an event that was held back
+  touched_.push_back(&cq);
+}
+
+void CompletionEvents::PublishWithheld() {
+  for (CompletionQueue* cq : withheld_) cq->PublishWithheld();
+  withheld_.clear();
+}
+
+void CompletionEvents::Flush(uint64_t now_ns) {
   if (touched_.empty()) return;
+  Publish();
   // The entries are visible before `arm` is read; the app stores `arm` before it looks for entries
   // a last time. One of both sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (CompletionQueue* cq : touched_) {
     cq->touched_ = false;
     std::atomic_ref(cq->header_->producer).store(cq->producer_, std::memory_order_relaxed);
-    const bool solicited = std::exchange(cq->solicited_, false);
-    if (cq->channel_ < 0) continue;
-    const uint32_t arm = std::atomic_ref(cq->header_->arm).load(std::memory_order_relaxed);
-    if (arm == ROCI_ABI_CQ_ARM_NONE || (arm == ROCI_ABI_CQ_ARM_SOLICITED && !solicited)) continue;
-    std::atomic_ref(cq->header_->arm).exchange(ROCI_ABI_CQ_ARM_NONE, std::memory_order_seq_cst);
-    Send(*cq);
+    Consider(*cq, now_ns);
   }
   touched_.clear();
+}
+
+// Sends the event of a queue with new entries if the app has asked for it and it is time.
+void CompletionEvents::Consider(CompletionQueue& cq, uint64_t now_ns) {
+  const uint32_t arm = cq.channel_ < 0
+                           ? uint32_t{ROCI_ABI_CQ_ARM_NONE}
+                           : std::atomic_ref(cq.header_->arm).load(std::memory_order_relaxed);
+  const bool wanted =
+      arm == ROCI_ABI_CQ_ARM_ANY || (arm == ROCI_ABI_CQ_ARM_SOLICITED && cq.solicited_);
+  if (wanted && !cq.moderation_.none()) [[unlikely]] {
+    const bool enough =
+        cq.moderation_.count != 0 && cq.producer_ - cq.unannounced_ >= cq.moderation_.count;
+    const bool due = cq.held_ && cq.deadline_ns_ <= now_ns;
+    if (!enough && !due) return HoldBack(cq, now_ns);
+  }
+  cq.solicited_ = false;
+  cq.unannounced_ = cq.producer_;
+  if (cq.held_) [[unlikely]]
+    LetGo(cq);
+  if (!wanted) return;
+  std::atomic_ref(cq.header_->arm).exchange(ROCI_ABI_CQ_ARM_NONE, std::memory_order_seq_cst);
+  Send(cq);
+}
+
+void CompletionEvents::HoldBack(CompletionQueue& cq, uint64_t now_ns) {
+  if (cq.held_) return;
+  cq.held_ = true;
+  const uint64_t period_ns = cq.moderation_.period_ns;
+  cq.deadline_ns_ = period_ns != 0 ? now_ns + period_ns : kNever;
+  next_deadline_ = std::min(next_deadline_, cq.deadline_ns_);
+  held_.push_back(&cq);
+}
+
+void CompletionEvents::LetGo(CompletionQueue& cq) {
+  cq.held_ = false;
+  if (std::erase(held_, &cq) != 0 && held_.empty()) next_deadline_ = kNever;
+}
+
+void CompletionEvents::Expire(uint64_t now_ns) {
+  std::array<CompletionQueue*, kRetriesPerCall> due;
+  size_t count = 0;
+  uint64_t next = kNever;
+  for (CompletionQueue* cq : held_) {
+    if (cq->deadline_ns_ <= now_ns && count < due.size()) {
+      due[count++] = cq;
+    } else {
+      next = std::min(next, cq->deadline_ns_);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) Consider(*due[i], now_ns);
+  next_deadline_ = next;
+}
+
+void CompletionEvents::Moderate(CompletionQueue& cq, const EventModeration& moderation,
+                                uint64_t now_ns) {
+  const bool held = cq.held_;
+  LetGo(cq);
+  cq.moderation_ = moderation;
+  if (held) {
+    Consider(cq, now_ns);
+  } else {
+    cq.unannounced_ = cq.producer_;
+  }
 }
 
 // One event per disarming. Where the pipe has no room it is owed.
 void CompletionEvents::Send(CompletionQueue& cq) {
   const roci_abi_comp_event event{cq.user_handle_};
-  if (write(cq.channel_, &event, sizeof(event)) == sizeof(event)) {
+  const bool held = cq.channel_ == held_channel_;
+  if (!held && write(cq.channel_, &event, sizeof(event)) == sizeof(event)) {
     cq.comp_events_.store(cq.comp_events() + 1, std::memory_order_relaxed);
     sent.Add(1);
-  } else if (errno == EAGAIN && !cq.delayed_) {
+  } else if ((held || errno == EAGAIN) && !cq.delayed_) {
     cq.delayed_ = true;
     delayed_.push_back(&cq);
+    CountOwed();
     delayed.Add(1);
   }
 }
@@ -143,6 +261,33 @@ void CompletionEvents::Retry() {
     owed[i]->delayed_ = false;
     Send(*owed[i]);
   }
+  for (size_t i = std::min(waiting_.size(), kRetriesPerCall); i > 0; --i) {
+    AsyncEvents* events = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    events->Retry();
+    if (events->waiting()) waiting_.push_back(events);
+  }
+  CountOwed();
+}
+
+void CompletionEvents::CountOwed() { owed_ = delayed_.size() + waiting_.size(); }
+
+void CompletionEvents::Register(AsyncEvents& events) {
+  waiting_.reserve(++sessions_);
+  if (events.waiting()) AwaitRoom(events);
+}
+
+void CompletionEvents::Unregister(AsyncEvents& events) {
+  --sessions_;
+  std::erase(waiting_, &events);
+  CountOwed();
+}
+
+void CompletionEvents::AwaitRoom(AsyncEvents& events) {
+  if (std::find(waiting_.begin(), waiting_.end(), &events) == waiting_.end()) {
+    waiting_.push_back(&events);
+  }
+  CountOwed();
 }
 
 }  // namespace roci::dataplane

@@ -32,6 +32,8 @@ class Counter {
   X(tx_bytes, "tx_bytes")                                                \
   X(rx_roce_packets, "rx_roce_packets")                                  \
   X(tx_roce_packets, "tx_roce_packets")                                  \
+  /* Frames that flow rules took */                                      \
+  X(rx_flow_packets, "rx_flow_packets")                                  \
   /* Frames given to the control plane, and those it was too slow for */ \
   X(rx_slow_path, "rx_slow_path")                                        \
   X(rx_slow_path_dropped, "rx_slow_path_dropped")                        \
@@ -111,7 +113,8 @@ struct LcoreSnapshot {
   uint64_t bad_doorbells = 0;  // bits of handles that do not exist
   uint64_t comp_events = 0;
   uint64_t async_events = 0;
-  uint64_t events_delayed = 0;  // a pipe was full
+  uint64_t events_delayed = 0;  // a completion channel's pipe was full
+  uint64_t events_lost = 0;     // asynchronous ones: see AsyncEvents
   uint64_t memory_faults = 0;   // copies from or to app memory that failed
   uint64_t timer_expiries = 0;
   std::array<uint64_t, kLcoreStageCount> stage_cycles{};

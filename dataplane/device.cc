@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/device_lane.h"
+#include "dataplane/device_link.h"
 #include "dataplane/ethdev_port.h"
+#include "dataplane/flow_table.h"
 #include "dataplane/queue_pair.h"
 #include "dataplane/session.h"
 #include "dataplane/wire.h"
@@ -23,6 +25,7 @@ namespace {
 
 constexpr uint32_t kSlowPathEntries = 512;
 constexpr uint32_t kRawEntries = 256;
+constexpr uint32_t kHandedEntries = 512;
 constexpr size_t kMinEthernetFrame = 60;
 constexpr uint32_t kWireSpeedMbps = 100'000;
 
@@ -49,6 +52,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(Dataplane& dataplane,
   std::unique_ptr<Device> device(new Device(dataplane));
   device->name_ = config.name;
   device->qpns_ = QpnSpace(dataplane.lcore_count(), std::random_device{}());
+  device->srqns_ = QpnSpace(1, std::random_device{}());
   if (absl::Status status = device->OpenSlowPath(); !status.ok()) return status;
   if (absl::Status status = device->OpenPort(config); !status.ok()) return status;
   device->AddLanes();
@@ -61,6 +65,11 @@ absl::Status Device::OpenSlowPath() {
   slow_path_ = MakeRing("slow", kSlowPathEntries, RING_F_SC_DEQ);
   raw_ = MakeRing("raw", kRawEntries, RING_F_SC_DEQ);
   if (slow_path_ == nullptr || raw_ == nullptr) return absl::ResourceExhaustedError("DPDK rings");
+  const uint32_t lcores = dataplane_.lcore_count();
+  for (uint32_t i = 0; lcores > 1 && i < lcores; ++i) {
+    handed_rings_.push_back(MakeRing("handed", kHandedEntries, RING_F_SC_DEQ));
+    if (handed_rings_.back() == nullptr) return absl::ResourceExhaustedError("DPDK rings");
+  }
   return absl::OkStatus();
 }
 
@@ -93,6 +102,7 @@ void Device::AddLanes() {
     lane->lcore_count = dataplane_.lcore_count();
     lane->raw = i == home_lcore_ ? raw_ : nullptr;
     lane->mac = mac_;
+    if (dataplane_.lcore_count() > 1) lane->handed = handed_rings_[i];
     lcore.AttachLane(*lane);
     lanes_.push_back(std::move(lane));
   }
@@ -106,9 +116,11 @@ Device::~Device() {
   }
   if (wire_ != nullptr) wire_->RemoveEndpoint(wire_endpoint_);
   lanes_.clear();
+  taps_.clear();  // with frames that are still held
   // Before the port, whose own buffers may lie in there.
   FreeRing(slow_path_);
   FreeRing(raw_);
+  for (rte_ring* ring : handed_rings_) FreeRing(ring);
   ethdev_.reset();
 }
 
@@ -120,10 +132,19 @@ uint32_t Device::link_speed_mbps() const {
 
 bool Device::PushSlowPath(rte_mbuf* frame) {
   if (rte_ring_enqueue(slow_path_, frame) != 0) return false;
+  // One system call for all frames that wait. (Whoever takes them looks at the ring after the flag
+  // was cleared.)
+  if (slow_path_signalled_.exchange(true, std::memory_order_seq_cst)) return true;
   const uint64_t one = 1;
   // Fails only if the counter is full: it is readable then, too.
   [[maybe_unused]] const ssize_t written = write(slow_path_event_.get(), &one, sizeof(one));
   return true;
+}
+
+void Device::ForgetSlowPathEvent() {
+  uint64_t count;
+  [[maybe_unused]] const ssize_t n = read(slow_path_event_.get(), &count, sizeof(count));
+  slow_path_signalled_.exchange(false, std::memory_order_seq_cst);
 }
 
 bool Device::ReceiveSlowPath(std::vector<std::byte>& frame) {
@@ -164,25 +185,41 @@ void Device::SetLocalGids(std::span<const roce::Gid> gids) {
 
 absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = *qp.lane;
-  const bool added = dataplane_.lcore(lane.lcore).Call([&] {
-    for (const DeviceLane::Membership& member : lane.multicast) {
-      if (member.qp == &qp && member.group == group) return false;
-    }
-    lane.multicast.push_back({group, &qp});
-    return true;
-  });
+  const bool added =
+      dataplane_.lcore(lane.lcore).Call([&] { return lane.multicast.Add(group, qp); });
   return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
 }
 
 absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = *qp.lane;
-  const size_t removed = dataplane_.lcore(lane.lcore).Call([&] {
-    return std::erase_if(lane.multicast, [&](const DeviceLane::Membership& member) {
-      return member.qp == &qp && member.group == group;
-    });
-  });
-  return removed != 0 ? absl::OkStatus()
-                      : absl::NotFoundError("the queue pair is not in the group");
+  const bool removed =
+      dataplane_.lcore(lane.lcore).Call([&] { return lane.multicast.Remove(group, qp); });
+  return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");
+}
+
+// Every lcore knows every rule, since frames may come to any; all tables are the same, so what the
+// first takes the others take too.
+absl::Status Device::AddFlow(FlowRule& rule) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const bool added =
+        dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { return lanes_[i]->flows.Add(rule); });
+    if (!added) return absl::ResourceExhaustedError("different masks of flow rules");
+  }
+  if (++flow_count_ == 1 && ethdev_ != nullptr) ethdev_->SetPromiscuous(true);
+  return absl::OkStatus();
+}
+
+void Device::RemoveFlow(FlowRule& rule) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->flows.Remove(rule); });
+  }
+  if (--flow_count_ == 0 && ethdev_ != nullptr) ethdev_->SetPromiscuous(false);
+}
+
+void Device::CountFlow(FlowRule& rule, FlowCounters& counters) {
+  // Whole, between two bursts of every lcore: on one of them while the others see either value.
+  std::atomic_ref(rule.counters).store(&counters, std::memory_order_release);
+  dataplane_.Quiesce();
 }
 
 DeviceSnapshot Device::Snapshot() const {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "dataplane/counters.h"
 #include "dataplane/eal.h"
+#include "dataplane/impairment.h"
 #include "dataplane/qpn_space.h"
 #include "dataplane/shared_memory.h"
 #include "roce/types.h"
@@ -24,9 +25,13 @@ struct rte_ring;
 
 namespace roci::dataplane {
 
+class CaptureTap;
 class Dataplane;
 class DeviceLane;
 class EthdevPort;
+struct FlowCounters;
+struct FlowRule;
+class LinkTap;
 class QueuePair;
 class Wire;
 
@@ -61,6 +66,8 @@ class Device {
   // Frames that are not for a queue pair here: everything but RoCE, and RoCE to QP 1. The queue is
   // bounded (what does not fit is counted and dropped). The eventfd is readable when there is
   // something; reading it is the caller's business.
+  // Before frames are taken: the descriptor is readable again when more come.
+  void ForgetSlowPathEvent();
   int slow_path_fd() const { return slow_path_event_.get(); }
   // Takes the oldest frame, a whole Ethernet frame without FCS; false if there is none. RoCE
   // frames in it have passed ParsePacket.
@@ -79,6 +86,31 @@ class Device {
   absl::Status AttachMulticast(QueuePair& qp, const roce::Gid& group);
   absl::Status DetachMulticast(QueuePair& qp, const roce::Gid& group);
 
+  // Frames that the rule matches go to its queue pair. It stays the caller's, who removes it before
+  // the queue pair goes. ResourceExhausted: too many different masks (FlowTable::kMaxClasses).
+  absl::Status AddFlow(FlowRule& rule);
+  void RemoveFlow(FlowRule& rule);
+  // From now on the rule counts into `counters`.
+  void CountFlow(FlowRule& rule, FlowCounters& counters);
+
+  // Frames of this device are given to `capture`, which stays the caller's, until it is removed.
+  // ResourceExhausted: LinkTap::kMaxCaptures are there.
+  absl::Status AddCapture(CaptureTap& capture);
+  void RemoveCapture(CaptureTap& capture);
+  size_t captures() const { return captures_.size(); }
+
+  // Frames of a direction meet its rules in the order in which they were made. One of the same
+  // direction and filter takes the place of that which is there, and counts from 0.
+  // ResourceExhausted: LinkTap::kMaxRules are there.
+  struct ImpairmentState {
+    ImpairmentSettings settings;
+    ImpairmentSnapshot counters;
+  };
+  absl::Status SetImpairment(const ImpairmentSettings& settings);
+  // Frames that are held still go when they are due. Answers how many rules there were.
+  size_t ClearImpairments(std::optional<LinkDirection> direction);
+  std::vector<ImpairmentState> Impairments() const;
+
   DeviceSnapshot Snapshot() const;
   uint32_t queue_pairs() const;  // on all lcores
 
@@ -87,6 +119,9 @@ class Device {
   Dataplane& dataplane() { return dataplane_; }
   // QPNs of an lcore; control thread only.
   QpnSpace& qpns() { return qpns_; }
+  // Numbers of shared receive queues in XRC domains; no two share a slot of a lane's table. Control
+  // thread only.
+  QpnSpace& srqns() { return srqns_; }
   // Gives a received frame to the control plane; any lcore. Takes the mbuf over.
   bool PushSlowPath(rte_mbuf* frame);
 
@@ -95,6 +130,9 @@ class Device {
   absl::Status OpenPort(const DeviceConfig& config);
   absl::Status OpenSlowPath();
   void AddLanes();
+  struct ImpairmentRule;
+  void OpenTaps();
+  void RemoveRule(size_t index);
 
   Dataplane& dataplane_;
   std::string name_;
@@ -105,9 +143,16 @@ class Device {
   std::unique_ptr<EthdevPort> ethdev_;
   uint32_t home_lcore_ = 0;  // polls the ethdev and sends raw frames
   QpnSpace qpns_;
+  QpnSpace srqns_;
   Fd slow_path_event_;
-  rte_ring* slow_path_ = nullptr;  // lcores -> control
-  rte_ring* raw_ = nullptr;        // control -> home lcore
+  std::atomic<bool> slow_path_signalled_{false};
+  rte_ring* slow_path_ = nullptr;        // lcores -> control
+  rte_ring* raw_ = nullptr;              // control -> home lcore
+  std::vector<rte_ring*> handed_rings_;  // to each lcore, if there are several
+  uint32_t flow_count_ = 0;
+  std::vector<std::unique_ptr<LinkTap>> taps_;  // of each lane, once there was need for one
+  std::vector<CaptureTap*> captures_;
+  std::vector<std::unique_ptr<ImpairmentRule>> rules_;
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };
 

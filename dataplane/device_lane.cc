@@ -9,6 +9,7 @@
 
 #include "dataplane/device.h"
 #include "dataplane/queue_pair.h"
+#include "dataplane/shared_receive_queue.h"
 
 namespace roci::dataplane {
 namespace {
@@ -22,8 +23,10 @@ DeviceLane::DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t*
     : device(lane_device),
       lcore(lane_lcore),
       now_ns_(now),
-      table_(static_cast<QueuePair**>(std::calloc(QpnSpace::kSlots, sizeof(QueuePair*)))) {
-  if (table_ == nullptr) throw std::bad_alloc();
+      table_(static_cast<QueuePair**>(std::calloc(QpnSpace::kSlots, sizeof(QueuePair*)))),
+      queues_(static_cast<SharedReceiveQueue**>(
+          std::calloc(QpnSpace::kSlots, sizeof(SharedReceiveQueue*)))) {
+  if (table_ == nullptr || queues_ == nullptr) throw std::bad_alloc();
 }
 
 DeviceLane::~DeviceLane() { rte_pktmbuf_free_bulk(frames_.data(), staged_); }
@@ -45,10 +48,49 @@ void DeviceLane::Remove(QueuePair& qp) {
   assert(slot == &qp);
   slot = nullptr;
   count_.store(queue_pairs() - 1, std::memory_order_relaxed);
-  std::erase_if(multicast, [&](const Membership& member) { return member.qp == &qp; });
+  if (qp.type() == roce::QpType::kUd && !multicast.empty()) multicast.RemoveAll(qp);
+}
+
+void DeviceLane::AddQueue(SharedReceiveQueue& srq) {
+  SharedReceiveQueue*& slot = queues_[srq.number() % QpnSpace::kSlots];
+  assert(slot == nullptr);
+  slot = &srq;
+}
+
+void DeviceLane::RemoveQueue(SharedReceiveQueue& srq) {
+  SharedReceiveQueue*& slot = queues_[srq.number() % QpnSpace::kSlots];
+  assert(slot == &srq);
+  slot = nullptr;
+}
+
+SharedReceiveQueue* DeviceLane::FindQueue(uint32_t number) const {
+  SharedReceiveQueue* srq = queues_[number % QpnSpace::kSlots];
+  return srq != nullptr && srq->number() == number ? srq : nullptr;
+}
+
+// A DPDK port's frames pass the home lane first: what it hands to others has been through.
+uint32_t DeviceLane::ReceiveThroughTap(rte_mbuf** frames, uint32_t count) {
+  if (ethdev != nullptr && !ethdev->IsHome(lcore)) return count;
+  return link->Receive(frames, count, kBurst);
+}
+
+bool DeviceLane::ServeTap() {
+  const bool is_due = link->SendIsDue();
+  if (is_due) FlushStage();
+  if (link->IsIdle()) link = nullptr;
+  return is_due;
 }
 
 bool DeviceLane::FlushStage() {
+  if (link == nullptr) [[likely]]
+    return SendStage();
+  staged_ = link->Send(frames_.data(), to_lcore_.data(), staged_, kStage);
+  const bool has_room = SendStage();
+  link->Sent(staged_);
+  return has_room;
+}
+
+bool DeviceLane::SendStage() {
   if (staged_ == 0) return true;
   uint64_t bytes = 0;
   std::array<uint16_t, kStage> lengths;
@@ -99,6 +141,24 @@ uint32_t DeviceLane::StageRaw() {
   }
   return moved;
 }
+
+bool DeviceLane::Hand(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag) {
+  frame->hash.fdir.hi = qpn.value();
+  frame->hash.fdir.lo = tag;
+  return rte_ring_mp_enqueue(handed, frame) == 0;
+}
+
+DeviceLane::HandedFrame DeviceLane::HandedOf(const rte_mbuf& frame) {
+  return {roce::Qpn(frame.hash.fdir.hi), frame.hash.fdir.lo};
+}
+
+uint32_t DeviceLane::TakeHanded(rte_mbuf** frames) {
+  return handed == nullptr
+             ? 0
+             : rte_ring_sc_dequeue_burst(handed, reinterpret_cast<void**>(frames), kBurst, nullptr);
+}
+
+bool DeviceLane::HandedPending() const { return handed != nullptr && rte_ring_empty(handed) == 0; }
 
 bool DeviceLane::RawPending() const { return raw != nullptr && rte_ring_empty(raw) == 0; }
 

@@ -11,7 +11,10 @@
 
 #include "dataplane/counters.h"
 #include "dataplane/ethdev_port.h"
+#include "dataplane/flow_table.h"
 #include "dataplane/frame_pool.h"
+#include "dataplane/link_tap.h"
+#include "dataplane/multicast_table.h"
 #include "dataplane/qpn_space.h"
 #include "dataplane/wire.h"
 #include "roce/types.h"
@@ -23,6 +26,7 @@ namespace roci::dataplane {
 
 class Device;
 class QueuePair;
+class SharedReceiveQueue;
 
 class DeviceLane {
  public:
@@ -42,10 +46,18 @@ class DeviceLane {
   void Remove(QueuePair& qp);
   uint32_t queue_pairs() const { return count_.load(std::memory_order_relaxed); }
 
+  // ---- Shared receive queues of XRC domains, by number
+  void AddQueue(SharedReceiveQueue& srq);
+  void RemoveQueue(SharedReceiveQueue& srq);
+  SharedReceiveQueue* FindQueue(uint32_t number) const;
+
   // ---- Receiving. What is taken must be freed by the caller.
   uint32_t Receive(rte_mbuf** frames) {
-    return wire != nullptr ? wire->Receive(endpoint, lcore, frames, kBurst)
-                           : ethdev->Receive(lcore, frames, kBurst);
+    const uint32_t count = wire != nullptr ? wire->Receive(endpoint, lcore, frames, kBurst)
+                                           : ethdev->Receive(lcore, frames, kBurst);
+    if (link != nullptr) [[unlikely]]
+      return ReceiveThroughTap(frames, count);
+    return count;
   }
   bool ReceivePending() const {
     return wire != nullptr ? wire->Pending(endpoint, lcore) : ethdev->Pending(lcore);
@@ -61,12 +73,26 @@ class DeviceLane {
   }
   // Hands the staged frames to the port, in order; true if the stage is not full afterwards.
   bool FlushStage();
+  // With a tap, once per round: sends held frames that are due; true if there were any.
+  bool ServeTap();
   // Takes a staged frame back.
   void Unstage(const rte_mbuf* frame);
   uint32_t staged() const { return staged_; }
   // Stages frames from the control thread (home lane only); returns how many.
   uint32_t StageRaw();
   bool RawPending() const;
+
+  // ---- Frames that another lcore matched for a queue pair of this one
+  struct HandedFrame {
+    roce::Qpn qpn;
+    uint32_t tag;
+  };
+  // Any lcore. Takes the frame over; false (it stays the caller's) if this lcore is behind.
+  bool Hand(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag);
+  static HandedFrame HandedOf(const rte_mbuf& frame);
+  // What is taken must be freed by the caller.
+  uint32_t TakeHanded(rte_mbuf** frames);
+  bool HandedPending() const;
 
   Device& device;
   Wire* wire = nullptr;
@@ -75,20 +101,20 @@ class DeviceLane {
   uint32_t lcore = 0;
   uint32_t lcore_bits = 0;
   uint32_t lcore_count = 1;
+  LinkTap* link = nullptr;  // null: nobody captures or impairs
   rte_ring* raw = nullptr;  // home lane: frames from the control thread
   roce::Mac mac;
   LaneCounters counters;
 
-  // Multicast groups of UD queue pairs on this lcore, few.
-  struct Membership {
-    roce::Gid group;
-    QueuePair* qp;
-  };
-  std::vector<Membership> multicast;
+  MulticastTable multicast;
+  FlowTable flows;                    // those of all lcores
+  rte_ring* handed = nullptr;         // null: there is one lcore only
   std::vector<roce::Gid> local_gids;  // empty: anything goes
 
  private:
+  bool SendStage();
   void GiveUpStage();
+  uint32_t ReceiveThroughTap(rte_mbuf** frames, uint32_t count);
 
   const uint64_t* now_ns_;
   uint32_t staged_ = 0;
@@ -99,7 +125,8 @@ class DeviceLane {
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
-  std::unique_ptr<QueuePair*[], Free> table_;  // from calloc: pages of zeros until used
+  std::unique_ptr<QueuePair*[], Free> table_;            // from calloc: pages of zeros until used
+  std::unique_ptr<SharedReceiveQueue*[], Free> queues_;  // likewise
 };
 
 }  // namespace roci::dataplane

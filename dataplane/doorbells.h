@@ -34,6 +34,17 @@ class Doorbells {
     std::atomic_ref(page_->sleeping).store(sleeping ? 1 : 0, std::memory_order_relaxed);
   }
 
+  // As the app rings; for work that the daemon itself makes for a queue pair. On this thread, which
+  // looks at the page before it sleeps.
+  void Ring(uint32_t handle) {
+    const auto set = [](uint64_t& word, uint32_t bit) {
+      std::atomic_ref(word).fetch_or(uint64_t{1} << bit, std::memory_order_seq_cst);
+    };
+    set(page_->level0[handle >> 6], handle & 63);
+    set(page_->level1[handle >> 12], (handle >> 6) & 63);
+    set(page_->level2, handle >> 12);
+  }
+
   void Prefetch() const { __builtin_prefetch(&page_->level2); }
 
  private:

@@ -106,7 +106,8 @@ absl::Status EthdevPort::Configure(const Config& config) {
   if (!IsZero(config.mac)) {
     rte_ether_addr address;
     std::memcpy(address.addr_bytes, config.mac.bytes.data(), 6);
-    if (rte_eth_dev_default_mac_addr_set(port_, &address) != 0) rte_eth_promiscuous_enable(port_);
+    always_promiscuous_ = rte_eth_dev_default_mac_addr_set(port_, &address) != 0;
+    if (always_promiscuous_) rte_eth_promiscuous_enable(port_);
     mac_ = config.mac;
   } else {
     rte_ether_addr address;
@@ -189,6 +190,15 @@ EthdevPort::~EthdevPort() {
 bool EthdevPort::link_up() const {
   rte_eth_link link;
   return rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+void EthdevPort::SetPromiscuous(bool on) {
+  if (always_promiscuous_) return;
+  if (on) {
+    rte_eth_promiscuous_enable(port_);
+  } else {
+    rte_eth_promiscuous_disable(port_);
+  }
 }
 
 uint32_t EthdevPort::link_speed_mbps() const {

@@ -42,6 +42,8 @@ class EthdevPort {
   uint32_t link_speed_mbps() const;
   uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }
+  // Whether frames to other stations' addresses come in too, where the PMD can choose.
+  void SetPromiscuous(bool on);
 
   // ---- Lcores
   // The home lcore takes from the port, others what the home lcore handed off.
@@ -68,6 +70,7 @@ class EthdevPort {
   uint16_t port_ = 0;
   bool attached_ = false;
   bool queue_per_lcore_ = false;
+  bool always_promiscuous_ = false;
   uint32_t home_lcore_ = 0;
   uint32_t mtu_ = 0;
   roce::Mac mac_;

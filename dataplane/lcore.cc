@@ -2,6 +2,7 @@
 
 #include <rte_launch.h>
 #include <rte_lcore.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -50,11 +51,40 @@ int Lcore::Main(void* self) {
   return 0;
 }
 
+void Lcore::TakeBack() {
+  uint32_t holder = kNobody;
+  while (!holder_.compare_exchange_weak(holder, kItself, std::memory_order_acquire)) {
+    if (holder == kCaller) sched_yield();
+    holder = kNobody;
+  }
+}
+
+bool Lcore::RunInItsPlace(void (*function)(void*), void* argument) {
+  uint32_t holder = kNobody;
+  if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
+  function(argument);
+  worker_->CountCall();
+  // What the function left to be done is seen by the next round, which begins now.
+  const bool sleeps = sleeping_.load(std::memory_order_relaxed);
+  holder_.store(kNobody, std::memory_order_release);
+  if (sleeps) Wake();
+  return true;
+}
+
 void Lcore::Run(void (*function)(void*), void* argument) {
   if (!running_) {
     function(argument);
     return;
   }
+  if (RunInItsPlace(function, argument)) return;
+  Deliver(function, argument);
+}
+
+void Lcore::FinishRound() {
+  if (running_) Deliver([](void*) {}, nullptr);
+}
+
+void Lcore::Deliver(void (*function)(void*), void* argument) {
   mailbox_.Post(function, argument, [this] {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     WakeIfSleeping();
@@ -106,6 +136,7 @@ LcoreSnapshot Lcore::Snapshot() const {
   out.bad_doorbells = stats.bad_doorbells.value();
   out.comp_events = worker_->events().sent.value();
   out.events_delayed = worker_->events().delayed.value();
+  out.events_lost = worker_->events().lost.value();
   out.async_events = stats.async_events.value();
   out.memory_faults = stats.memory_faults.value();
   out.timer_expiries = stats.timer_expiries.value();

@@ -35,8 +35,9 @@ class Lcore {
   absl::Status Start(unsigned eal_lcore);
   void Stop();
 
-  // Runs f() on the lcore between two bursts and waits for it; f's result is returned. Before Start
-  // and after Stop f runs on the caller's thread. Must not be called from an lcore.
+  // Runs f() on the lcore between two bursts and waits for it; f's result is returned. While the
+  // lcore has nothing to do, and before Start and after Stop, f runs on the caller's thread in the
+  // lcore's place. Must not be called from an lcore.
   template <class F>
   auto Call(F&& f) -> std::invoke_result_t<F&> {
     using Result = std::invoke_result_t<F&>;
@@ -51,6 +52,9 @@ class Lcore {
       return std::move(box.result);
     }
   }
+
+  // Returns in a round that has begun since: the next Call finds it finished.
+  void FinishRound();
 
   uint32_t index() const { return index_; }
   LcoreSnapshot Snapshot() const;
@@ -75,8 +79,16 @@ class Lcore {
 
  private:
   friend class Worker;
+  enum Holder : uint32_t { kItself, kNobody, kCaller };
+
   void Run(void (*function)(void*), void* argument);
+  bool RunInItsPlace(void (*function)(void*), void* argument);
+  void Deliver(void (*function)(void*), void* argument);
   void Wake();
+  // On the lcore, around a while in which it does nothing: what is to be run on it need not wait
+  // for it then, and is run by the thread that wants it.
+  void Lend() { holder_.store(kNobody, std::memory_order_release); }
+  void TakeBack();
   static int Main(void* self);
 
   uint32_t index_;
@@ -85,6 +97,7 @@ class Lcore {
   std::atomic<bool> stop_{false};
   std::atomic<bool> sleeping_{false};
   std::atomic<uint32_t> sessions_{0};
+  std::atomic<uint32_t> holder_{kItself};
   Mailbox mailbox_;
   Fd wake_;
   std::unique_ptr<Worker> worker_;

@@ -1,5 +1,6 @@
 #include "dataplane/place_batch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "dataplane/queue_pair_host.h"
@@ -20,30 +21,46 @@ MemoryStatus PlaceBatch::Add(QueuePairHost& host, const memory::SegmentList& seg
     bytes = {few_[places_].data(), bytes.size()};
   }
   const MemoryStatus status = copies_.AddIn(segments, bytes, places_);
-  if (status == MemoryStatus::kOk) hosts_[places_++] = &host;
+  if (status == MemoryStatus::kOk) origins_[places_++] = {&host, psn_, is_request_};
   return status;
 }
 
 void PlaceBatch::Defer(QueuePairHost& host, CompletionQueue& cq, const roce::Completion& completion,
-                       bool is_send) {
-  deferred_[deferred_count_++] = {&host, &cq, completion, is_send};
+                       const CompletionOwner& owner, bool is_send) {
+  deferred_[deferred_count_++] = {&host, &cq, completion, owner, is_send, places_};
   if (deferred_count_ == kMaxDeferred) Flush();
 }
 
+// The first of a queue pair's payloads that failed is the one that its peer is told of, and before
+// which everything is well.
+void PlaceBatch::NoteFailure(uint32_t place) {
+  const Origin& origin = origins_[place];
+  CopyFault& fault = origin.host->copy_fault;
+  origin.host->memory_faults->Add(1);
+  if (!fault.failed) fault.place = place;
+  fault.place = std::min(fault.place, place);
+  fault.failed = true;
+  if (!origin.is_request) return;
+  if (!fault.of_request || roce::Distance(origin.psn, fault.psn) > 0) fault.psn = origin.psn;
+  fault.of_request = true;
+}
+
 void PlaceBatch::Flush() {
-  for (const uint32_t failed : copies_.Flush()) {
-    hosts_[failed]->memory_faults->Add(1);
-    hosts_[failed]->copy_failed = true;
-  }
+  const std::span<const uint32_t> failed = copies_.Flush();
+  for (const uint32_t place : failed) NoteFailure(place);
   places_ = 0;
   for (uint32_t i = 0; i < deferred_count_; ++i) {
     Deferred& late = deferred_[i];
-    if (late.host->copy_failed && late.completion.status == roce::CompletionStatus::kSuccess) {
+    const CopyFault& fault = late.host->copy_fault;
+    if (fault.failed && fault.place < late.places &&
+        late.completion.status == roce::CompletionStatus::kSuccess) {
       late.completion.status = roce::CompletionStatus::kLocalProtectionError;
     }
-    late.cq->Write(late.completion, late.host->owner, late.is_send, *late.host->now_ns);
+    late.cq->Write(late.completion, late.owner, late.is_send, *late.host->now_ns);
   }
   deferred_count_ = 0;
+  // Whatever these queue pairs do before they are stopped comes after the fault.
+  for (const uint32_t place : failed) origins_[place].host->copy_fault.place = 0;
 }
 
 }  // namespace roci::dataplane

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
+#include <new>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "dataplane/device_lane.h"
 #include "dataplane/lcore.h"
+#include "dataplane/receive_entry.h"
 #include "dataplane/session.h"
+#include "dataplane/slab.h"
 #include "dataplane/worker.h"
 
 namespace roci::dataplane {
@@ -21,9 +26,9 @@ uint32_t SendStride(uint32_t max_sge, uint32_t max_inline) {
   return std::max(128u, RoundUp(static_cast<uint32_t>(sizeof(roci_abi_send_wqe)) + data, 64));
 }
 
-uint32_t RecvStride(uint32_t max_sge) {
-  return RoundUp(static_cast<uint32_t>(sizeof(roci_abi_recv_wqe) + max_sge * sizeof(roci_abi_sge)),
-                 32);
+Slab& QueuePairs() {
+  static Slab slab(sizeof(QueuePair), /*huge=*/true);
+  return slab;
 }
 
 roci_abi_queue* QueueAt(const SharedMemory& memory, uint32_t offset) {
@@ -32,7 +37,9 @@ roci_abi_queue* QueueAt(const SharedMemory& memory, uint32_t offset) {
 
 // More work requests than PSNs in flight there cannot be.
 uint32_t RecordCount(const QueuePairConfig& config) {
-  return std::bit_ceil(std::clamp(config.max_send_wr, 1u, config.limits.window_packets));
+  const bool has_tags = config.srq != nullptr && config.srq->tags() != nullptr;
+  const uint32_t entries = has_tags ? TagReceiver::kSendEntries : config.max_send_wr;
+  return std::bit_ceil(std::clamp(entries, 1u, config.limits.window_packets));
 }
 
 }  // namespace
@@ -62,41 +69,54 @@ absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config) {
   return out;
 }
 
-absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(Session& session, DeviceLane& lane,
+absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(Lcore& lcore, Session* session,
+                                                             DeviceLane& lane,
                                                              const QueuePairConfig& config,
                                                              roce::Qpn qpn, uint32_t handle) {
   absl::StatusOr<QueueLayout> layout = LayOutQueues(config);
   if (!layout.ok()) return layout.status();
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-qp", layout->memory_size);
   if (!memory.ok()) return memory.status();
-  RecordStorage storage = RecordStorage::Allocate(
-      RecordCount(config), std::bit_ceil(std::max<uint32_t>(config.limits.max_dest_rd_atomic, 1)));
-  if (!storage) return absl::ResourceExhaustedError("queue pair: no address space");
+  RecordStorage storage = RecordStorage::Allocate(RecordCount(config));
+  ResourceStorage resources = ResourceStorage::Allocate(
+      std::bit_ceil(std::max<uint32_t>(config.limits.max_dest_rd_atomic, 1)));
+  if (!storage || !resources) return absl::ResourceExhaustedError("queue pair: no address space");
   roce::QpConfig core_config;
   core_config.type = config.type;
   core_config.qpn = qpn;
   core_config.sq_sig_all = config.sq_sig_all;
+  core_config.uses_srq = config.srq != nullptr || config.type == roce::QpType::kXrcRecv;
   core_config.limits = config.limits;
-  return std::unique_ptr<QueuePair>(new QueuePair(session, lane, config, core_config, handle,
-                                                  *layout, *std::move(memory), std::move(storage)));
+  return std::unique_ptr<QueuePair>(new QueuePair(lcore, session, lane, config, core_config, handle,
+                                                  *layout, *std::move(memory), std::move(storage),
+                                                  std::move(resources)));
 }
 
-QueuePair::QueuePair(Session& session, DeviceLane& qp_lane, const QueuePairConfig& config,
-                     const roce::QpConfig& core_config, uint32_t qp_handle,
-                     const QueueLayout& layout, SharedMemory memory, RecordStorage storage)
+QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
+                     const QueuePairConfig& config, const roce::QpConfig& core_config,
+                     uint32_t qp_handle, const QueueLayout& layout, SharedMemory memory,
+                     RecordStorage storage, ResourceStorage resources)
     : lane(&qp_lane),
-      core(core_config, storage.records(), storage.resources()),
-      type_(config.type),
+      record_class(static_cast<uint8_t>(storage.size_class())),
+      core(core_config, RecordCount(config), resources.span()),
       layout_(layout),
       memory_(std::move(memory)),
-      storage_(std::move(storage)) {
-  Worker& worker = session.lcore().worker();
+      storage_(std::move(storage)),
+      resources_(std::move(resources)) {
+  Worker& worker = lcore.worker();
   timer.owner = this;
-  host.session = &session;
-  host.keys = &session.keys();
+  blocks_own_multicast = config.blocks_own_multicast;
+  rss = config.rss;
+  host.is_work_queue = config.is_work_queue;
+  host.session = session;
+  if (session != nullptr) host.keys = &session->keys();
   host.pd = config.pd;
   host.owner.qpn = core_config.qpn.value();
   host.owner.qp_handle = qp_handle;
+  host.srq = config.srq;
+  host.recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd;
+  host.recv_owner = {host.owner.qpn, config.srq != nullptr ? config.srq->handle() : qp_handle,
+                     core_config.uses_srq};
   host.counters = &qp_lane.counters;
   host.now_ns = worker.now_address();
   host.places = &worker.places();
@@ -111,19 +131,37 @@ QueuePair::QueuePair(Session& session, DeviceLane& qp_lane, const QueuePairConfi
   host.recv_queue = RecvQueue(QueueAt(memory_, layout.recv_queue_offset),
                               memory_.data() + layout.recv_slots_offset, layout.recv_capacity,
                               layout.recv_stride, static_cast<uint8_t>(layout.max_recv_sge));
+  if (config.srq != nullptr && config.srq->tags() != nullptr) {
+    tags_ = std::make_unique<TagReceiver>(*config.srq);
+    host.tags = tags_.get();
+    host.owner.is_shared = true;
+    host.send_queue = tags_->MakeSendQueue();
+  }
   host.send_queue.SetArmed(true);
 }
 
 QueuePair::~QueuePair() = default;
 
+void* QueuePair::operator new(size_t bytes) {
+  assert(bytes == sizeof(QueuePair));
+  void* place = QueuePairs().Take();
+  if (place == nullptr) throw std::bad_alloc();
+  return place;
+}
+
+void QueuePair::operator delete(void* qp) { QueuePairs().Give(qp); }
+
 roce::ModifyResult QueuePair::Modify(roce::TimeNs now, const roce::QpAttributes& attributes,
                                      uint32_t mask, const roce::Path* path) {
+  const HeldReceive held = FindHeldReceive();
   const roce::ModifyResult result = core.Modify(host, now, attributes, mask);
   if (result != roce::ModifyResult::kOk) return result;
   if (path != nullptr) SetPath(*path);
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
+    GiveBack(held);
     host.send_queue.Reset();
     host.recv_queue.Reset();
+    host.shared_broken = false;
     broken_handled_ = false;
   }
   return result;
@@ -136,11 +174,36 @@ void QueuePair::SetPath(const roce::Path& path) {
   pkey = path.pkey;
 }
 
+QueuePair::HeldReceive QueuePair::FindHeldReceive() {
+  const roce::RecvWqe* wqe = core.held_receive();
+  if (wqe == nullptr) return {};
+  if (core.type() == roce::QpType::kXrcRecv) host.SelectReceiveQueue(core.receive_queue_number());
+  return {host.srq, *wqe};
+}
+
+void QueuePair::GiveBackReceive() { GiveBack(FindHeldReceive()); }
+
+void QueuePair::GiveBack(const HeldReceive& held) {
+  if (tags_ != nullptr && !tags_->Abandon(host)) return;
+  if (held.srq != nullptr) held.srq->GiveBack(held.wqe);
+}
+
 void QueuePair::Fail(roce::TimeNs now) {
   const bool is_broken = HasBrokenQueue();
   broken_handled_ |= is_broken;
-  host.copy_failed = false;
+  const CopyFault fault = std::exchange(host.copy_fault, CopyFault());
   host.RaiseEvent(is_broken ? roce::QpEvent::kFatal : roce::QpEvent::kAccessViolation);
+  if (fault.failed) core.HandlePlaceFault(host, fault.of_request, fault.psn);
+  if (is_broken) MoveToError(now);
+}
+
+void QueuePair::FailForQueue(roce::TimeNs now) {
+  if (core.state() == roce::QpState::kErr || core.state() == roce::QpState::kReset) return;
+  host.RaiseEvent(roce::QpEvent::kFatal);
+  MoveToError(now);
+}
+
+void QueuePair::MoveToError(roce::TimeNs now) {
   roce::QpAttributes attributes;
   attributes.state = roce::QpState::kErr;
   core.Modify(host, now, attributes, roce::kAttrState);
@@ -157,7 +220,7 @@ bool PkeysMatch(uint16_t a, uint16_t b) {
 
 roce::DropReason QueuePair::CheckPath(const roce::Packet& packet) const {
   if (!PkeysMatch(packet.pkey, pkey)) return roce::DropReason::kPkey;
-  if (type_ == roce::QpType::kUd) return roce::DropReason::kNone;
+  if (type() == roce::QpType::kUd) return roce::DropReason::kNone;
   if (packet.src_gid != remote_gid || packet.dst_gid != local_gid) {
     return roce::DropReason::kAddress;
   }
@@ -167,7 +230,7 @@ roce::DropReason QueuePair::CheckPath(const roce::Packet& packet) const {
 QueuePairInfo QueuePair::Inspect() const {
   QueuePairInfo info;
   info.qpn = qpn();
-  info.type = type_;
+  info.type = type();
   info.state = core.state();
   info.handle = handle();
   info.pd = pd();

@@ -8,9 +8,13 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "dataplane/prefetch.h"
 #include "dataplane/queue_pair_host.h"
 #include "dataplane/record_arena.h"
+#include "dataplane/resource_storage.h"
+#include "dataplane/rss_group.h"
 #include "dataplane/shared_memory.h"
+#include "dataplane/tag_receiver.h"
 #include "dataplane/timer_wheel.h"
 #include "roce/frame.h"
 #include "roce/qp.h"
@@ -18,6 +22,7 @@
 namespace roci::dataplane {
 
 class DeviceLane;
+class Lcore;
 
 // What a queue pair may be asked for at most; control advertises no more.
 struct QueueLimits {
@@ -30,15 +35,22 @@ inline constexpr QueueLimits kQueueLimits;
 struct QueuePairConfig {
   roce::QpType type = roce::QpType::kRc;
   uint32_t pd = 0;
+  // Null where it has no queue that could complete anything.
   CompletionQueue* send_cq = nullptr;
-  CompletionQueue* recv_cq = nullptr;
+  CompletionQueue* recv_cq = nullptr;  // null for the XRC types
+  SharedReceiveQueue* srq = nullptr;   // of the same session, instead of a receive queue
   bool sq_sig_all = false;
-  uint64_t user_handle = 0;  // what events carry
-  uint32_t max_send_wr = 1;  // as the app asked
+  bool blocks_own_multicast = false;  // UD: no copies of what it sends to its own groups
+  uint64_t user_handle = 0;           // what events carry
+  uint32_t max_send_wr = 1;           // as the app asked
   uint32_t max_recv_wr = 0;
   uint32_t max_send_sge = 1;
   uint32_t max_recv_sge = 1;
   uint32_t max_inline = 0;
+  // Raw packet: it has no queues of its own and receives by these.
+  std::shared_ptr<const RssGroup> rss;
+  // Raw packet: a member of RSS groups, known to the program as a work queue.
+  bool is_work_queue = false;
   roce::QpLimits limits;
 };
 
@@ -78,22 +90,28 @@ class alignas(64) QueuePair {
   using Core = roce::Qp<QueuePairHost>;
 
   // By Session, on the control thread. Not attached to an lcore yet.
-  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(Session& session, DeviceLane& lane,
+  // `session` is null for XRC receive.
+  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(Lcore& lcore, Session* session,
+                                                           DeviceLane& lane,
                                                            const QueuePairConfig& config,
                                                            roce::Qpn qpn, uint32_t handle);
   ~QueuePair();
+  // From a slab: with thousands of them, address translation is a good part of a visit's cost.
+  static void* operator new(size_t bytes);
+  static void operator delete(void* qp);
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
   // ---- Any thread
   roce::Qpn qpn() const { return host.owner.qpn_value(); }
   uint32_t handle() const { return host.owner.qp_handle; }
-  roce::QpType type() const { return type_; }
+  roce::QpType type() const { return core.type(); }
   uint32_t pd() const { return host.pd; }
   uint64_t user_handle() const { return host.user_handle; }
   const QueueLayout& layout() const { return layout_; }
   CompletionQueue* send_cq() const { return host.send_cq; }
   CompletionQueue* recv_cq() const { return host.recv_cq; }
+  SharedReceiveQueue* srq() const { return host.srq; }  // not XRC receive
   uint32_t async_events() const { return host.async_events.load(std::memory_order_relaxed); }
   Fd TakeFd() { return memory_.TakeFd(); }
   uint32_t owner_index = 0;  // where the session keeps it; control thread only
@@ -102,18 +120,33 @@ class alignas(64) QueuePair {
   roce::ModifyResult Modify(roce::TimeNs now, const roce::QpAttributes& attributes, uint32_t mask,
                             const roce::Path* path);
   void SetPath(const roce::Path& path);
+  // It is about to go: what a message under way took from a shared receive queue is there again for
+  // others.
+  void GiveBackReceive();
   QueuePairInfo Inspect() const;
   // What went wrong while the core ran and the core does not know: the app's rings hold nonsense,
   // or a payload could not be placed. Fail moves the QP to ERR and raises the event.
-  bool HasFailed() const { return HasBrokenQueue() || host.copy_failed; }
+  bool HasFailed() const { return HasBrokenQueue() || host.copy_fault.failed; }
   void Fail(roce::TimeNs now);
+  // IBV_EVENT_QP_FATAL and ERR, unless it is there, or in RESET, already.
+  void FailForQueue(roce::TimeNs now);
   bool HasBrokenQueue() const {
-    return (host.send_queue.broken() || host.recv_queue.broken()) && !broken_handled_;
+    return (host.send_queue.broken() || host.recv_queue.broken() || host.shared_broken) &&
+           !broken_handled_;
   }
   // P_Key and addresses of a received packet; kNone if they are this QP's.
   roce::DropReason CheckPath(const roce::Packet& packet) const;
 
-  // Touched for every packet, by the lcore; in the order of use.
+  // The lines that a visit or a packet touches.
+  void Prefetch() const { PrefetchLines(this, &remote_gid + 1); }
+  void PrefetchWork() const {
+    host.send_queue.PrefetchProducer();
+    host.send_queue.PrefetchNext();
+  }
+  // On the lcore, as it adds and removes the queue pair: storage that it shares with the others.
+  RecordStorage& record_storage() { return storage_; }
+
+  // Touched for every packet, by the lcore.
   DeviceLane* lane;
   uint64_t last_work_ns = 0;         // when there was last something to do
   uint64_t last_ring_ns = 0;         // when the doorbell was last rung
@@ -121,6 +154,7 @@ class alignas(64) QueuePair {
   bool polled = false;               // the send queue is not armed: the daemon looks by itself
   bool touched = false;              // in the list of this receive burst
   bool watches_receives = false;     // ERR: receives posted from now on are flushed
+  uint8_t record_class = 0;          // of the records that it borrows
   uint16_t pkey = 0xFFFF;
   uint64_t tx_packets = 0;
   uint64_t rx_packets = 0;
@@ -133,19 +167,32 @@ class alignas(64) QueuePair {
   roce::FrameTemplate frame;
   roce::Gid local_gid;
   roce::Gid remote_gid;
+  bool blocks_own_multicast = false;
+  std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
 
   static constexpr uint32_t kNone = ~0u;
 
  private:
-  QueuePair(Session& session, DeviceLane& qp_lane, const QueuePairConfig& config,
+  QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane, const QueuePairConfig& config,
             const roce::QpConfig& core_config, uint32_t qp_handle, const QueueLayout& layout,
-            SharedMemory memory, RecordStorage storage);
+            SharedMemory memory, RecordStorage storage, ResourceStorage resources);
 
-  roce::QpType type_;
+  void MoveToError(roce::TimeNs now);
+
+  struct HeldReceive {
+    SharedReceiveQueue* srq = nullptr;
+    roce::RecvWqe wqe{};
+  };
+  // What a RESET would forget.
+  HeldReceive FindHeldReceive();
+  void GiveBack(const HeldReceive& held);
+
   bool broken_handled_ = false;
   QueueLayout layout_;
   SharedMemory memory_;
-  RecordStorage storage_;
+  RecordStorage storage_;  // empty while the lcore's pool has it
+  ResourceStorage resources_;
+  std::unique_ptr<TagReceiver> tags_;  // of a tag-matching receive queue only
 };
 
 }  // namespace roci::dataplane

@@ -5,15 +5,17 @@
 #include "dataplane/async_event.h"
 #include "dataplane/lcore.h"
 #include "dataplane/session.h"
+#include "dataplane/tag_receiver.h"
 #include "dataplane/worker.h"
+#include "dataplane/xrc_domain.h"
 
 namespace roci::dataplane {
 
 using memory::MemoryStatus;
 
 template <class Queue, class Wqe>
-MemoryStatus QueuePairHost::ResolveElements(const Queue& queue, const Wqe& wqe, uint32_t offset,
-                                            uint32_t length, memory::Access need,
+MemoryStatus QueuePairHost::ResolveElements(uint32_t domain_pd, const Queue& queue, const Wqe& wqe,
+                                            uint32_t offset, uint32_t length, memory::Access need,
                                             memory::SegmentList& out) {
   uint32_t skip = offset;
   for (uint32_t i = 0; i < wqe.num_sge && length != 0; ++i) {
@@ -23,7 +25,7 @@ MemoryStatus QueuePairHost::ResolveElements(const Queue& queue, const Wqe& wqe, 
       continue;
     }
     const uint32_t part = std::min(length, sge.length - skip);
-    const MemoryStatus status = ResolveLocal(sge, skip, part, need, out);
+    const MemoryStatus status = ResolveLocal(domain_pd, sge, skip, part, need, out);
     if (status != MemoryStatus::kOk) return status;
     length -= part;
     skip = 0;
@@ -31,15 +33,94 @@ MemoryStatus QueuePairHost::ResolveElements(const Queue& queue, const Wqe& wqe, 
   return length == 0 ? MemoryStatus::kOk : MemoryStatus::kOutOfBounds;
 }
 
-template MemoryStatus QueuePairHost::ResolveElements(const SendQueue&, const roce::SendWqe&,
-                                                     uint32_t, uint32_t, memory::Access,
-                                                     memory::SegmentList&);
-template MemoryStatus QueuePairHost::ResolveElements(const RecvQueue&, const roce::RecvWqe&,
-                                                     uint32_t, uint32_t, memory::Access,
-                                                     memory::SegmentList&);
+template MemoryStatus QueuePairHost::ResolveElements(uint32_t, const SendQueue&,
+                                                     const roce::SendWqe&, uint32_t, uint32_t,
+                                                     memory::Access, memory::SegmentList&);
+template MemoryStatus QueuePairHost::ResolveElements(uint32_t, const RecvQueue&,
+                                                     const roce::RecvWqe&, uint32_t, uint32_t,
+                                                     memory::Access, memory::SegmentList&);
+
+namespace {
+
+// The elements of a tagged buffer in the form that ResolveElements walks over.
+struct TaggedElements {
+  const TaggedBuffer& buffer;
+  uint32_t num_sge;
+  roce::Sge ReadSge(const TaggedElements&, uint32_t i) const { return buffer.sges[i]; }
+};
+
+}  // namespace
+
+MemoryStatus QueuePairHost::ResolveTagged(const TaggedBuffer& buffer, uint32_t offset,
+                                          uint32_t length, memory::SegmentList& out) {
+  const TaggedElements elements{buffer, buffer.num_sge};
+  return ResolveElements(recv_pd, elements, elements, offset, length, memory::Access::kLocalWrite,
+                         out);
+}
+
+MemoryStatus QueuePairHost::ScatterShared(const roce::RecvWqe& wqe, uint32_t offset,
+                                          uint32_t length, memory::SegmentList& out) {
+  if (tags != nullptr && TagReceiver::IsTagged(wqe)) {
+    return tags->ScatterRecv(*this, wqe, offset, length, out);
+  }
+  return ResolveElements(recv_pd, *srq, wqe, offset, length, memory::Access::kLocalWrite, out);
+}
+
+void QueuePairHost::CompleteShared(const roce::Completion& completion) {
+  if (tags != nullptr) return tags->CompleteRecv(*this, completion);
+  Complete(*recv_cq, completion, recv_owner, false);
+}
+
+void QueuePairHost::CompleteOwnSend(const roce::Completion& completion) {
+  tags->CompleteSend(*this, completion);
+}
+
+roce::FetchResult QueuePairHost::FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
+                                             const roce::Packet* packet) {
+  // Queue pairs of a session are failed when its completion queue overflows (Worker::FailUsers);
+  // one that belongs to no session, when it needs a receive that could not be completed.
+  if (domain != nullptr && recv_cq->overflowed()) [[unlikely]] {
+    shared_broken = true;
+    return roce::FetchResult::kEmpty;
+  }
+  const roce::FetchResult result = tags != nullptr ? tags->FetchRecv(*this, packet, wqe, bad_status)
+                                                   : srq->Fetch(wqe, bad_status);
+  if (srq->broken()) shared_broken = true;
+  return result;
+}
+
+bool QueuePairHost::FindReceiveQueue(uint32_t number) {
+  SharedReceiveQueue* found = domain != nullptr ? domain->Find(number) : nullptr;
+  if (found == nullptr) return false;
+  srq = found;
+  keys = &found->session().keys();
+  pd = recv_pd = found->pd();
+  recv_cq = found->cq();
+  recv_owner.qp_handle = found->handle();
+  return true;
+}
+
+MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {
+  return keys->BindWindow({.window = wqe.address_handle,
+                           .new_key = wqe.immediate,
+                           .region_key = wqe.rkey.value(),
+                           .access = static_cast<memory::Access>(wqe.remote_qkey),
+                           .address = wqe.remote_va,
+                           .length = wqe.compare_add},
+                          Context());
+}
+
+MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
+  return session->lists().Register(*keys, wqe, Context());
+}
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
-  if (session->SendAsyncEvent(user_handle, EventNumber(event))) {
+  if (session == nullptr) {
+    for (TargetOpening* opening : openings) opening->RaiseEvent(EventNumber(event));
+    return;
+  }
+  if (session->SendAsyncEvent(user_handle,
+                              is_work_queue ? kEventWorkQueueFatal : EventNumber(event))) {
     session->lcore().worker().stats().async_events.Add(1);
     async_events.store(async_events.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

@@ -9,6 +9,7 @@
 #include "dataplane/completion_queue.h"
 #include "dataplane/counters.h"
 #include "dataplane/place_batch.h"
+#include "dataplane/shared_receive_queue.h"
 #include "dataplane/work_queue.h"
 #include "memory/copy.h"
 #include "memory/key_table.h"
@@ -19,6 +20,18 @@
 namespace roci::dataplane {
 
 class Session;
+class TagReceiver;
+class XrcDomain;
+struct TaggedBuffer;
+struct TargetOpening;
+
+// A payload that was taken could not be placed.
+struct CopyFault {
+  bool failed = false;
+  bool of_request = false;  // of the peer: packet `psn`, the first of them
+  roce::Psn psn;
+  uint32_t place = 0;  // in the batch
+};
 
 // One per queue pair; on its lcore. Members are set once by QueuePair.
 struct QueuePairHost {
@@ -33,20 +46,40 @@ struct QueuePairHost {
   LaneCounters* counters = nullptr;
   const uint64_t* now_ns = nullptr;  // the lcore's time of this burst
   PlaceBatch* places = nullptr;      // the lcore's
-  bool copy_failed = false;          // a payload that was taken could not be placed
+  CopyFault copy_fault;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;
+  SharedReceiveQueue* srq = nullptr;  // instead of recv_queue; XRC: of the request under way
   RecvQueue recv_queue;
+  uint32_t recv_pd = 0;          // whose L_Keys receives use
+  bool shared_broken = false;    // the shared receive queue was needed and is broken
+  CompletionOwner recv_owner{};  // of receive completions
   Counter* memory_faults = nullptr;
-  Session* session = nullptr;
+  Session* session = nullptr;  // null for XRC receive
   uint64_t user_handle = 0;
+  bool is_work_queue = false;
   std::atomic<uint32_t> async_events{0};
+  XrcDomain* domain = nullptr;           // XRC receive only
+  std::vector<TargetOpening*> openings;  // XRC receive only: who hears of events
+  TagReceiver* tags = nullptr;           // of a tag-matching receive queue only
 
   roce::FetchResult FetchSend(roce::SendWqe& wqe, roce::CompletionStatus& bad_status) {
     return send_queue.Fetch(wqe, bad_status);
   }
-  roce::FetchResult FetchRecv(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status) {
+  roce::FetchResult FetchRecv(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
+                              const roce::Packet* packet) {
+    if (srq != nullptr) [[unlikely]]
+      return FetchShared(wqe, bad_status, packet);
     return recv_queue.Fetch(wqe, bad_status);
+  }
+  bool SelectReceiveQueue(uint32_t number) {
+    return (srq != nullptr && srq->number() == number) || FindReceiveQueue(number);
+  }
+  // XRC: the selected one is about to go.
+  void ForgetReceiveQueue() {
+    srq = nullptr;
+    keys = nullptr;
+    recv_cq = nullptr;
   }
 
   memory::MemoryStatus GatherSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
@@ -60,10 +93,12 @@ struct QueuePairHost {
   }
   memory::MemoryStatus ScatterRecv(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
                                    memory::SegmentList& out) {
+    constexpr auto kWrite = memory::Access::kLocalWrite;
     if (wqe.num_sge == 1) [[likely]] {
-      return ResolveLocal(wqe.first_sge, offset, length, memory::Access::kLocalWrite, out);
+      return ResolveLocal(recv_pd, wqe.first_sge, offset, length, kWrite, out);
     }
-    return ResolveElements(recv_queue, wqe, offset, length, memory::Access::kLocalWrite, out);
+    return srq != nullptr ? ScatterShared(wqe, offset, length, out)
+                          : ResolveElements(recv_pd, recv_queue, wqe, offset, length, kWrite, out);
   }
   memory::MemoryStatus ResolveRemote(roce::Key rkey, uint64_t va, uint32_t length,
                                      memory::Access need, memory::SegmentList& out) {
@@ -73,8 +108,17 @@ struct QueuePairHost {
                                    memory::Access need) {
     return keys->Check(rkey.value(), Context(), va, length, need);
   }
-  // There are neither memory windows nor fast registration: nothing can be taken away.
-  memory::MemoryStatus Invalidate(roce::Key) { return memory::MemoryStatus::kNoPermission; }
+  memory::MemoryStatus CheckRemoteKey(roce::Key rkey, memory::Access need) {
+    return keys->CheckKey(rkey.value(), Context(), need);
+  }
+  memory::MemoryStatus Invalidate(roce::Key key) {
+    return keys->Invalidate(key.value(), Context());
+  }
+  memory::MemoryStatus BindWindow(const roce::SendWqe& wqe);
+  memory::MemoryStatus RegisterList(const roce::SendWqe& wqe);
+  void FinishPlacing() {
+    if (!places->empty()) places->Flush();
+  }
 
   memory::MemoryStatus Place(const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
@@ -86,35 +130,70 @@ struct QueuePairHost {
   }
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original) {
-    if (!places->empty()) places->Flush();
+    FinishPlacing();
+    // What the peer asked for before has failed: it must not see this done.
+    if (copy_fault.failed) [[unlikely]]
+      return memory::MemoryStatus::kFault;
     const memory::AtomicResult result = memory::CompareAndSwap(segment, compare, swap);
     original = result.original;
     return result.status;
   }
   memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
                                       uint64_t& original) {
-    if (!places->empty()) places->Flush();
+    FinishPlacing();
+    // What the peer asked for before has failed: it must not see this done.
+    if (copy_fault.failed) [[unlikely]]
+      return memory::MemoryStatus::kFault;
     const memory::AtomicResult result = memory::FetchAndAdd(segment, add);
     original = result.original;
     return result.status;
   }
+  memory::MemoryStatus AtomicWrite(const memory::Segment& segment,
+                                   std::span<const std::byte, 8> bytes) {
+    FinishPlacing();
+    if (copy_fault.failed) [[unlikely]]
+      return memory::MemoryStatus::kFault;
+    return memory::AtomicWrite(segment, bytes);
+  }
 
   void CompleteSend(const roce::Completion& completion) {
-    if (completion.signaled) Complete(*send_cq, completion, true);
+    if (!completion.signaled) return;
+    // Of the dataplane's own requests, which tag matching makes.
+    if (owner.is_shared) [[unlikely]]
+      return CompleteOwnSend(completion);
+    Complete(*send_cq, completion, owner, true);
   }
-  void CompleteRecv(const roce::Completion& completion) { Complete(*recv_cq, completion, false); }
+  void CompleteRecv(const roce::Completion& completion) {
+    if (recv_owner.is_shared) [[unlikely]]
+      return CompleteShared(completion);
+    Complete(*recv_cq, completion, recv_owner, false);
+  }
+  // For TagReceiver: a receive of the shared queue itself; the memory of a tagged buffer.
+  void CompleteUntagged(const roce::Completion& completion) {
+    Complete(*recv_cq, completion, recv_owner, false);
+  }
+  memory::MemoryStatus ResolveTagged(const TaggedBuffer& buffer, uint32_t offset, uint32_t length,
+                                     memory::SegmentList& out);
   void RaiseEvent(roce::QpEvent event);
   void Count(roce::QpCounter counter) { counters->qp[static_cast<size_t>(counter)].Add(1); }
 
  private:
   memory::AccessContext Context() const { return {pd, owner.qpn}; }
-  void Complete(CompletionQueue& cq, const roce::Completion& completion, bool is_send) {
+  void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
+                bool is_send) {
     if (places->empty()) [[likely]] {
-      cq.Write(completion, owner, is_send, *now_ns);
+      cq.Write(completion, who, is_send, *now_ns);
     } else {
-      places->Defer(*this, cq, completion, is_send);
+      places->Defer(*this, cq, completion, who, is_send);
     }
   }
+  roce::FetchResult FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
+                                const roce::Packet* packet);
+  memory::MemoryStatus ScatterShared(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
+                                     memory::SegmentList& out);
+  void CompleteShared(const roce::Completion& completion);
+  void CompleteOwnSend(const roce::Completion& completion);
+  bool FindReceiveQueue(uint32_t number);
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                     memory::SegmentList& out) {
     // Rings are sealed, so the bytes cannot vanish.
@@ -122,22 +201,24 @@ struct QueuePairHost {
                ? memory::MemoryStatus::kOk
                : memory::MemoryStatus::kTooManySegments;
   }
-  memory::MemoryStatus ResolveLocal(const roce::Sge& sge, uint32_t offset, uint32_t length,
-                                    memory::Access need, memory::SegmentList& out) {
-    return keys->Resolve(sge.lkey.value(), Context(), sge.va + offset, length, need, out);
+  memory::MemoryStatus ResolveLocal(uint32_t domain_pd, const roce::Sge& sge, uint32_t offset,
+                                    uint32_t length, memory::Access need,
+                                    memory::SegmentList& out) {
+    return keys->Resolve(sge.lkey.value(), {domain_pd, owner.qpn}, sge.va + offset, length, need,
+                         out);
   }
   memory::MemoryStatus ResolveSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                    memory::Access need, memory::SegmentList& out) {
     if (wqe.num_sge == 1) [[likely]] {
-      return ResolveLocal(wqe.first_sge, offset, length, need, out);
+      return ResolveLocal(pd, wqe.first_sge, offset, length, need, out);
     }
-    return ResolveElements(send_queue, wqe, offset, length, need, out);
+    return ResolveElements(pd, send_queue, wqe, offset, length, need, out);
   }
   // Several elements, read from the ring again: the app may have changed them since their lengths
   // were added up, in which case they may fall short (kOutOfBounds).
   template <class Queue, class Wqe>
-  memory::MemoryStatus ResolveElements(const Queue& queue, const Wqe& wqe, uint32_t offset,
-                                       uint32_t length, memory::Access need,
+  memory::MemoryStatus ResolveElements(uint32_t domain_pd, const Queue& queue, const Wqe& wqe,
+                                       uint32_t offset, uint32_t length, memory::Access need,
                                        memory::SegmentList& out);
 };
 

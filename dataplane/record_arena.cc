@@ -33,8 +33,12 @@ class Arena {
     return Cut(Bytes(size_class));
   }
 
-  void Give(std::byte* run, uint32_t size_class) {
+  static void Forget(std::byte* run, uint32_t size_class) {
     madvise(run, Bytes(size_class), MADV_DONTNEED);
+  }
+
+  void Give(std::byte* run, uint32_t size_class) {
+    Forget(run, size_class);
     std::lock_guard lock(mutex_);
     free_[size_class].push_back(run);
   }
@@ -43,7 +47,7 @@ class Arena {
     const size_t pages = (bytes + kPage - 1) / kPage;
     return static_cast<uint32_t>(std::bit_width(std::max<size_t>(pages, 1) - 1));
   }
-  static constexpr uint32_t kClasses = 16;  // up to 128 MiB
+  static constexpr uint32_t kClasses = RecordStorage::kClasses;
 
  private:
   static constexpr size_t kPage = 4096;
@@ -74,44 +78,28 @@ class Arena {
 
 }  // namespace
 
-RecordStorage RecordStorage::Allocate(uint32_t records, uint32_t resources) {
-  RecordStorage storage;
-  const size_t bytes =
-      records * sizeof(roce::SendRecord) + resources * sizeof(roce::ResponderResource);
-  storage.size_class_ = Arena::ClassFor(bytes);
-  if (storage.size_class_ >= Arena::kClasses) return storage;
-  storage.data_ = Arena::Instance().Take(storage.size_class_);
-  storage.records_ = records;
-  storage.resources_ = resources;
-  return storage;
+RecordStorage RecordStorage::Allocate(uint32_t records) {
+  const uint32_t size_class = Arena::ClassFor(records * sizeof(roce::SendRecord));
+  if (size_class >= kClasses) return RecordStorage();
+  return {reinterpret_cast<roce::SendRecord*>(Arena::Instance().Take(size_class)), size_class};
 }
-
-RecordStorage::RecordStorage(RecordStorage&& other) noexcept { *this = std::move(other); }
 
 RecordStorage& RecordStorage::operator=(RecordStorage&& other) noexcept {
   if (this != &other) {
-    Release();
-    data_ = std::exchange(other.data_, nullptr);
-    records_ = other.records_;
-    resources_ = other.resources_;
+    GiveBack();
+    records_ = other.Release();
     size_class_ = other.size_class_;
   }
   return *this;
 }
 
-RecordStorage::~RecordStorage() { Release(); }
-
-void RecordStorage::Release() {
-  if (data_ != nullptr) Arena::Instance().Give(std::exchange(data_, nullptr), size_class_);
+void RecordStorage::Forget(roce::SendRecord* records, uint32_t size_class) {
+  Arena::Forget(reinterpret_cast<std::byte*>(records), size_class);
 }
 
-std::span<roce::SendRecord> RecordStorage::records() const {
-  return {reinterpret_cast<roce::SendRecord*>(data_), records_};
-}
-
-std::span<roce::ResponderResource> RecordStorage::resources() const {
-  std::byte* start = data_ + records_ * sizeof(roce::SendRecord);
-  return {reinterpret_cast<roce::ResponderResource*>(start), resources_};
+void RecordStorage::GiveBack() {
+  if (records_ == nullptr) return;
+  Arena::Instance().Give(reinterpret_cast<std::byte*>(Release()), size_class_);
 }
 
 }  // namespace roci::dataplane

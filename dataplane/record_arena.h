@@ -1,35 +1,41 @@
-// Storage for the work in flight of queue pairs: zero pages until touched, and one mapping for all
-// of them, so that an idle queue pair costs neither memory nor one of the kernel's mappings.
+// Address space for records of work in flight: zero pages until touched, and one mapping for all of
+// them, so that they cost neither memory nor one of the kernel's mappings before they are used.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <utility>
 
 #include "roce/requester.h"
-#include "roce/responder.h"
 
 namespace roci::dataplane {
 
-// A run of whole pages, given back by the destructor.
+// A run of whole pages, given back by the destructor. Runs of one class are of one size.
 class RecordStorage {
  public:
-  RecordStorage() = default;
-  // `records` and `resources` are powers of two. An empty object if the arena is exhausted.
-  static RecordStorage Allocate(uint32_t records, uint32_t resources);
-  RecordStorage(RecordStorage&& other) noexcept;
-  RecordStorage& operator=(RecordStorage&& other) noexcept;
-  ~RecordStorage();
+  static constexpr uint32_t kClasses = 16;  // up to 128 MiB
 
-  explicit operator bool() const { return data_ != nullptr; }
-  std::span<roce::SendRecord> records() const;
-  std::span<roce::ResponderResource> resources() const;
+  RecordStorage() = default;
+  // `records` is a power of two. An empty object if the arena is exhausted.
+  static RecordStorage Allocate(uint32_t records);
+  // What Release gave.
+  RecordStorage(roce::SendRecord* records, uint32_t size_class)
+      : records_(records), size_class_(size_class) {}
+  RecordStorage(RecordStorage&& other) noexcept { *this = std::move(other); }
+  RecordStorage& operator=(RecordStorage&& other) noexcept;
+  ~RecordStorage() { GiveBack(); }
+
+  explicit operator bool() const { return records_ != nullptr; }
+  roce::SendRecord* records() const { return records_; }
+  uint32_t size_class() const { return size_class_; }
+  // The caller has it from now on.
+  roce::SendRecord* Release() { return std::exchange(records_, nullptr); }
+  // The run's pages are zero again and cost nothing.
+  static void Forget(roce::SendRecord* records, uint32_t size_class);
 
  private:
-  void Release();
-  std::byte* data_ = nullptr;
-  uint32_t records_ = 0;
-  uint32_t resources_ = 0;
+  void GiveBack();
+  roce::SendRecord* records_ = nullptr;
   uint32_t size_class_ = 0;
 };
 

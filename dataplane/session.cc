@@ -1,18 +1,16 @@
 #include "dataplane/session.h"
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 
-#include "dataplane/async_event.h"
 #include "dataplane/device.h"
 #include "dataplane/device_lane.h"
 #include "dataplane/lcore.h"
 #include "dataplane/worker.h"
+#include "dataplane/xrc_domain.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::dataplane {
@@ -28,9 +26,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(Device& device, Lcore& 
 
 Session::Session(Device& device, Lcore& lcore, SessionConfig config)
     : device_(device),
-      lcore_(lcore),
-      async_pipe_(std::move(config.async_pipe)),
-      keys_(config.app, config.max_keys),
+      lcore_(&lcore),
+      async_events_(std::move(config.async_pipe)),
+      keys_(std::make_shared<memory::KeyTable>(config.app, config.max_keys, config.key_seed)),
       addresses_(config.max_address_handles),
       max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {}
 
@@ -45,22 +43,55 @@ absl::Status Session::OpenDoorbells() {
 }
 
 Session::~Session() {
-  lcore_.Call([&] {
-    for (auto& qp : queue_pairs_) lcore_.worker().RemoveQueuePair(*qp);
-    for (auto& cq : completion_queues_) lcore_.worker().events().Unregister(*cq);
+  lcore_->Call([&] {
+    for (auto& qp : queue_pairs_) lcore_->worker().RemoveQueuePair(*qp);
+    if (keys_.use_count() > 1) {
+      for (auto& qp : queue_pairs_) keys_->ReleaseWindowsOf(qp->qpn().value());
+    }
+    for (auto& srq : shared_queues_) {
+      if (srq->domain() != nullptr) srq->domain()->RemoveQueue(*srq);
+    }
+    for (auto& cq : completion_queues_) lcore_->worker().events().Unregister(*cq);
     handles_.clear();
+    tag_queues_.clear();
   });
   for (auto& qp : queue_pairs_) device_.qpns().Free(qp->qpn());
-  if (attached_) lcore_.DetachSession(*this);
+  for (auto& srq : shared_queues_) {
+    if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
+  }
+  if (attached_) lcore_->DetachSession(*this);
+}
+
+bool Session::MoveTo(Lcore& lcore) {
+  if (!queue_pairs_.empty() || !shared_queues_.empty() || targets_ != 0 || keys_.use_count() > 1) {
+    return false;
+  }
+  lcore_->Call([&] {
+    for (auto& cq : completion_queues_) lcore_->worker().events().Unregister(*cq);
+  });
+  lcore_->DetachSession(*this);
+  lcore_ = &lcore;
+  lcore_->AttachSession(*this);
+  lcore_->Call([&] {
+    for (auto& cq : completion_queues_) lcore_->worker().events().Adopt(*cq);
+  });
+  return true;
+}
+
+void Session::ShareKeysOf(Session& other) {
+  const bool moved = lcore_ == other.lcore_ || MoveTo(*other.lcore_);
+  assert(moved);
+  static_cast<void>(moved);
+  keys_ = other.keys_;
 }
 
 absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t entries,
                                                                       uint64_t user_handle,
                                                                       int channel) {
-  CompletionEvents& events = lcore_.worker().events();
+  CompletionEvents& events = lcore_->worker().events();
   auto cq = CompletionQueue::Create(*this, events, entries, user_handle, channel);
   if (!cq.ok()) return cq.status();
-  lcore_.Call([&] { events.Register(); });
+  lcore_->Call([&] { events.Register(); });
   CompletionQueue* created = cq->get();
   completion_queues_.push_back(*std::move(cq));
   return CreatedCompletionQueue{created, created->TakeFd()};
@@ -71,15 +102,21 @@ absl::StatusOr<Fd> Session::ResizeCompletionQueue(CompletionQueue& cq, uint32_t 
   absl::StatusOr<SharedMemory> ring = CompletionQueue::CreateRing(entries);
   if (!ring.ok()) return ring.status();
   Fd fd = ring->TakeFd();
+  // What was posted before the request counts: the lcore makes a whole round.
+  if (std::bit_ceil(entries) < cq.capacity()) lcore_->FinishRound();
   const bool swapped =
-      lcore_.Call([&] { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
+      lcore_->Call([&] { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
   if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
   return fd;
 }
 
+void Session::ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation) {
+  lcore_->Call([&] { lcore_->worker().events().Moderate(cq, moderation, Clock::Monotonic()); });
+}
+
 absl::StatusOr<EventCounts> Session::DestroyCompletionQueue(CompletionQueue& cq) {
   if (cq.users() != 0) return absl::FailedPreconditionError("completion queue: in use");
-  lcore_.Call([&] { lcore_.worker().events().Unregister(cq); });
+  lcore_->Call([&] { lcore_->worker().events().Unregister(cq); });
   const EventCounts counts{cq.comp_events(), cq.async_events()};
   std::erase_if(completion_queues_, [&](const auto& owned) { return owned.get() == &cq; });
   return counts;
@@ -100,36 +137,41 @@ std::optional<uint32_t> Session::FreeHandle() {
 absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig& config) {
   const std::optional<uint32_t> handle = FreeHandle();
   if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
-  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_.index());
+  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
-  auto created = QueuePair::Create(*this, device_.lane(lcore_.index()), config, *qpn, *handle);
+  auto created =
+      QueuePair::Create(*lcore_, this, device_.lane(lcore_->index()), config, *qpn, *handle);
   if (!created.ok()) {
     device_.qpns().Free(*qpn);
     return created.status();
   }
   QueuePair* qp = created->get();
-  qp->send_cq()->AddUser();
-  qp->recv_cq()->AddUser();
+  if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
+  if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
+  if (qp->srq() != nullptr) qp->srq()->AddUser();
   by_handle_[*handle] = qp;
   queue_pairs_.push_back(*std::move(created));
   qp->owner_index = static_cast<uint32_t>(queue_pairs_.size()) - 1;
-  lcore_.Call([&] {
+  lcore_->Call([&] {
     if (handles_.size() <= *handle) handles_.resize(*handle + 1);
     handles_[*handle] = qp;
-    lcore_.worker().AddQueuePair(*qp);
+    lcore_->worker().AddQueuePair(*qp);
   });
   return CreatedQueuePair{qp, qp->TakeFd()};
 }
 
 EventCounts Session::DestroyQueuePair(QueuePair& qp) {
   const uint32_t handle = qp.handle();
-  lcore_.Call([&] {
+  lcore_->Call([&] {
     handles_[handle] = nullptr;
-    lcore_.worker().RemoveQueuePair(qp);
+    qp.GiveBackReceive();
+    lcore_->worker().RemoveQueuePair(qp);
+    keys_->ReleaseWindowsOf(qp.qpn().value());
   });
   const EventCounts counts{0, qp.async_events()};
-  qp.send_cq()->RemoveUser();
-  qp.recv_cq()->RemoveUser();
+  if (qp.send_cq() != nullptr) qp.send_cq()->RemoveUser();
+  if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveUser();
+  if (qp.srq() != nullptr) qp.srq()->RemoveUser();
   device_.qpns().Free(qp.qpn());
   by_handle_[handle] = nullptr;
   const uint32_t index = qp.owner_index;
@@ -139,29 +181,127 @@ EventCounts Session::DestroyQueuePair(QueuePair& qp) {
   return counts;
 }
 
+absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, uint32_t max_runs) {
+  absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(max_runs);
+  if (!memory.ok()) return memory.status();
+  CreatedList created{0, (*memory)->TakeFd()};
+  const memory::MemoryStatus status = lcore_->Call([&] {
+    const memory::MemoryStatus allocated = keys_->AllocateList(pd, max_runs, &created.key);
+    if (allocated == memory::MemoryStatus::kOk) {
+      lists_.Add(created.key >> 8, *std::move(memory), max_runs);
+    }
+    return allocated;
+  });
+  if (status != memory::MemoryStatus::kOk) return absl::ResourceExhaustedError("list region: key");
+  return created;
+}
+
+void Session::DestroyList(uint32_t number) {
+  // Unmapped here rather than on the lcore.
+  const std::unique_ptr<SharedMemory> memory = lcore_->Call([&] {
+    keys_->FreeList(number);
+    return lists_.Remove(number);
+  });
+}
+
+absl::StatusOr<uint32_t> Session::AddTarget(QueuePair& qp) {
+  const std::optional<uint32_t> handle = FreeHandle();
+  if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
+  by_handle_[*handle] = &qp;
+  ++targets_;
+  return *handle;
+}
+
+void Session::RemoveTarget(uint32_t handle) {
+  by_handle_[handle] = nullptr;
+  --targets_;
+}
+
+absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
+    const SharedReceiveQueueConfig& config, uint32_t handle) {
+  // These handles come from the other end.
+  if (config.tags.max_tags != 0 && TagDoorbell(handle) < max_queue_pairs_) {
+    return absl::ResourceExhaustedError("shared receive queue: no doorbell left");
+  }
+  roce::Qpn number;
+  if (config.domain != nullptr) {
+    const std::optional<roce::Qpn> free = device_.srqns().Allocate(0);
+    if (!free.has_value()) return absl::ResourceExhaustedError("shared receive queue: no number");
+    number = *free;
+  }
+  auto created = SharedReceiveQueue::Create(*this, config, handle, number.value());
+  if (!created.ok()) {
+    if (config.domain != nullptr) device_.srqns().Free(number);
+    return created.status();
+  }
+  SharedReceiveQueue* srq = created->get();
+  shared_queues_.push_back(*std::move(created));
+  if (srq->cq() != nullptr) srq->cq()->AddUser();
+  if (config.domain != nullptr) lcore_->Call([&] { config.domain->AddQueue(*srq); });
+  if (srq->tags() != nullptr) {
+    lcore_->Call([&] { tag_queues_[TagDoorbell(handle)] = srq; });
+  }
+  return CreatedSharedReceiveQueue{srq, srq->TakeFd()};
+}
+
+absl::StatusOr<Fd> Session::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
+                                                   const roci_abi_srq_layout& layout) {
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout.memory_size);
+  if (!memory.ok()) return memory.status();
+  Fd fd = memory->TakeFd();
+  if (!lcore_->Call([&] { return srq.Grow(*memory, layout); })) {
+    return absl::InvalidArgumentError("shared receive queue: broken");
+  }
+  return fd;
+}
+
+absl::StatusOr<EventCounts> Session::DestroySharedReceiveQueue(SharedReceiveQueue& srq) {
+  if (srq.users() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
+  if (srq.domain() != nullptr) {
+    lcore_->Call([&] { srq.domain()->RemoveQueue(srq); });
+    device_.srqns().Free(roce::Qpn(srq.number()));
+  }
+  if (srq.tags() != nullptr) {
+    lcore_->Call([&] { tag_queues_.erase(TagDoorbell(srq.handle())); });
+  }
+  if (srq.cq() != nullptr) srq.cq()->RemoveUser();
+  const EventCounts counts{0, srq.async_events()};
+  std::erase_if(shared_queues_, [&](const auto& owned) { return owned.get() == &srq; });
+  return counts;
+}
+
+bool Session::ServeTags(uint32_t handle, uint64_t now_ns) {
+  const auto found = tag_queues_.find(handle);
+  if (found == tag_queues_.end()) return false;
+  if (!found->second->tags()->Serve(now_ns)) found->second->Fail();
+  return true;
+}
+
 roce::ModifyResult Session::ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
                                             uint32_t mask, const roce::Path* path,
-                                            const roce::QpAttributeLimits& limits) {
+                                            const roce::QpAttributeLimits& limits,
+                                            roce::QpState* state_after) {
   const roce::ModifyResult values = roce::CheckAttributeValues(attributes, mask, limits);
   if (values != roce::ModifyResult::kOk) return values;
-  return lcore_.Call([&] {
-    Worker& worker = lcore_.worker();
+  return lcore_->Call([&] {
+    Worker& worker = lcore_->worker();
     const roce::ModifyResult result = qp.Modify(worker.RefreshTime(), attributes, mask, path);
     if (result == roce::ModifyResult::kOk) worker.Poke(qp);
+    if (state_after != nullptr) *state_after = qp.core.state();
     return result;
   });
 }
 
 void Session::SetPath(QueuePair& qp, const roce::Path& path) {
-  lcore_.Call([&] { qp.SetPath(path); });
+  lcore_->Call([&] { qp.SetPath(path); });
 }
 
 void Session::QueryQueuePair(QueuePair& qp, roce::QpAttributes& out) {
-  lcore_.Call([&] { qp.core.Query(out); });
+  lcore_->Call([&] { qp.core.Query(out); });
 }
 
 QueuePairInfo Session::InspectQueuePair(QueuePair& qp) {
-  return lcore_.Call([&] { return qp.Inspect(); });
+  return lcore_->Call([&] { return qp.Inspect(); });
 }
 
 QueuePair* Session::queue_pair(uint32_t handle) {
@@ -170,26 +310,39 @@ QueuePair* Session::queue_pair(uint32_t handle) {
 
 absl::StatusOr<uint32_t> Session::CreateAddressHandle(uint32_t pd, const roce::Path& path) {
   uint32_t handle = 0;
-  const bool added = lcore_.Call([&] { return addresses_.Add(pd, path, &handle); });
+  const bool added = lcore_->Call([&] { return addresses_.Add(pd, path, &handle); });
   if (!added) return absl::ResourceExhaustedError("address handle: none left");
   return handle;
 }
 
 absl::Status Session::DestroyAddressHandle(uint32_t handle) {
-  const bool removed = lcore_.Call([&] { return addresses_.Remove(handle); });
+  const bool removed = lcore_->Call([&] { return addresses_.Remove(handle); });
   return removed ? absl::OkStatus() : absl::NotFoundError("address handle");
 }
 
 bool Session::SendAsyncEvent(uint64_t element, uint32_t type) {
-  // Programs with thousands of queue pairs that never look must still be told of faults: this one
-  // event, which every queue pair may raise, leaves half of the pipe to the others.
-  if (type == kEventCommunicationEstablished) {
-    int waiting = 0;
-    const int capacity = fcntl(async_pipe_.get(), F_GETPIPE_SZ);
-    if (ioctl(async_pipe_.get(), FIONREAD, &waiting) == 0 && waiting > capacity / 2) return false;
-  }
-  const roci_abi_async_event event{element, type, 0};
-  return write(async_pipe_.get(), &event, sizeof(event)) == sizeof(event);
+  const bool waited = async_events_.waiting();
+  const bool sent = async_events_.Send(element, type);
+  CompletionEvents& events = lcore_->worker().events();
+  if (!sent) events.lost.Add(1);
+  if (!waited && async_events_.waiting()) events.AwaitRoom(async_events_);
+  return sent;
+}
+
+uint32_t Session::HoldAsyncEvents(uint64_t element) {
+  return lcore_->Call([&] { return async_events_.Hold(element); });
+}
+
+void Session::ReleaseAsyncEvents() {
+  lcore_->Call([&] { async_events_.Release(); });
+}
+
+void Session::HoldCompletionEvents(int channel) {
+  lcore_->Call([&] { lcore_->worker().events().Hold(channel); });
+}
+
+void Session::ReleaseCompletionEvents() {
+  lcore_->Call([&] { lcore_->worker().events().Hold(-1); });
 }
 
 }  // namespace roci::dataplane

@@ -7,15 +7,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "dataplane/address_table.h"
+#include "dataplane/async_events.h"
 #include "dataplane/completion_queue.h"
 #include "dataplane/doorbells.h"
+#include "dataplane/list_memory.h"
 #include "dataplane/queue_pair.h"
 #include "dataplane/shared_memory.h"
+#include "dataplane/shared_receive_queue.h"
 #include "memory/app_memory.h"
 #include "memory/key_table.h"
 
@@ -27,6 +31,7 @@ class Lcore;
 struct SessionConfig {
   const memory::AppMemory* app = nullptr;  // outlives the session
   uint32_t max_keys = 65536;
+  uint64_t key_seed = 0;             // see memory::KeyTable
   uint32_t max_queue_pairs = 65536;  // at most ROCI_ABI_MAX_QP_HANDLES
   uint32_t max_address_handles = 65536;
   // Writing end of the async event pipe, non-blocking. The session owns it.
@@ -38,8 +43,17 @@ struct CreatedQueuePair {
   QueuePair* queue_pair;
   Fd memory;
 };
+struct CreatedSharedReceiveQueue {
+  SharedReceiveQueue* queue;
+  Fd memory;
+};
 struct CreatedCompletionQueue {
   CompletionQueue* completion_queue;
+  Fd memory;
+};
+// A list region; its memory is to be passed to the app.
+struct CreatedList {
+  uint32_t key;
   Fd memory;
 };
 struct EventCounts {
@@ -57,7 +71,13 @@ class Session {
   ~Session();
 
   Device& device() { return device_; }
-  Lcore& lcore() { return lcore_; }
+  Lcore& lcore() { return *lcore_; }
+  // Goes to another lcore with everything that it has. False: it cannot, because of queue pairs or
+  // shared receive queues, or because it shares its keys.
+  bool MoveTo(Lcore& lcore);
+  // From now on this session, which has nothing yet, uses the keys of `other` and is served by its
+  // lcore. The table lives as long as one of them.
+  void ShareKeysOf(Session& other);
 
   // Descriptors for the HELLO response; the caller passes them on and keeps the session's own open.
   int doorbell_fd() const { return doorbell_memory_.fd(); }
@@ -65,7 +85,7 @@ class Session {
   size_t doorbell_bytes() const { return doorbell_memory_.size(); }
 
   // On the lcore only: `session.lcore().Call([&] { session.keys().Register(...); })`.
-  memory::KeyTable& keys() { return keys_; }
+  memory::KeyTable& keys() { return *keys_; }
 
   // `channel` is the writing end of a completion channel's pipe (non-blocking; it must stay open as
   // long as the CQ), or -1. `entries` >= 1 is what was asked for.
@@ -75,18 +95,44 @@ class Session {
   // possible value, or the new ring cannot hold what is unconsumed.
   absl::StatusOr<Fd> ResizeCompletionQueue(CompletionQueue& cq, uint32_t entries,
                                            uint32_t consumer);
+  // How long its events may be held back from now on.
+  void ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation);
   // FailedPrecondition while a queue pair uses it.
   absl::StatusOr<EventCounts> DestroyCompletionQueue(CompletionQueue& cq);
+
+  // `handle` is what completions carry. ResourceExhausted: no number or memory left.
+  absl::StatusOr<CreatedSharedReceiveQueue> CreateSharedReceiveQueue(
+      const SharedReceiveQueueConfig& config, uint32_t handle);
+  // Continues in new memory with more slots, laid out as `layout` says. InvalidArgument: what the
+  // app has written is impossible.
+  absl::StatusOr<Fd> GrowSharedReceiveQueue(SharedReceiveQueue& srq,
+                                            const roci_abi_srq_layout& layout);
+  // What is rung for its list operations, if it has tag matching.
+  static uint32_t TagDoorbell(uint32_t srq_handle) { return ROCI_ABI_MAX_QP_HANDLES - srq_handle; }
+  // FailedPrecondition while a queue pair uses it (XRC: may use it, that is no obstacle).
+  absl::StatusOr<EventCounts> DestroySharedReceiveQueue(SharedReceiveQueue& srq);
+
+  // A region that work requests register, of at most `max_runs`. ResourceExhausted: no key or
+  // memory left.
+  absl::StatusOr<CreatedList> CreateList(uint32_t pd, uint32_t max_runs);
+  // `number`: the upper 24 bits of its keys.
+  void DestroyList(uint32_t number);
+
+  // A handle of this session for an XRC receive queue pair; nothing rings it.
+  absl::StatusOr<uint32_t> AddTarget(QueuePair& qp);
+  void RemoveTarget(uint32_t handle);
 
   // Limits in `config` are checked against kQueueLimits; what is granted is in qp.layout().
   // ResourceExhausted: no handle, QPN or memory left.
   absl::StatusOr<CreatedQueuePair> CreateQueuePair(const QueuePairConfig& config);
   EventCounts DestroyQueuePair(QueuePair& qp);
   // `path` is the resolved address vector; needed when `mask` has kAttrAddressVector, else null.
-  // Checks the transition and the values (against `limits`), then applies them on the lcore.
+  // Checks the transition and the values (against `limits`), then applies them on the lcore. Once
+  // that is done, `state_after` (may be null) is the state that the queue pair is in then.
   roce::ModifyResult ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
                                      uint32_t mask, const roce::Path* path,
-                                     const roce::QpAttributeLimits& limits);
+                                     const roce::QpAttributeLimits& limits,
+                                     roce::QpState* state_after = nullptr);
   // The path alone, as when a neighbour's MAC has changed.
   void SetPath(QueuePair& qp, const roce::Path& path);
   void QueryQueuePair(QueuePair& qp, roce::QpAttributes& out);
@@ -97,8 +143,13 @@ class Session {
   absl::StatusOr<uint32_t> CreateAddressHandle(uint32_t pd, const roce::Path& path);
   absl::Status DestroyAddressHandle(uint32_t handle);
 
-  // Writes an event to the async pipe; any thread. False if the pipe is full or closed.
-  bool SendAsyncEvent(uint64_t element, uint32_t type);
+  // Before events that wait in a pipe are taken back: the lcore writes none to the async pipe, or
+  // to the completion channel `channel`, until the other is called. Returns how many asynchronous
+  // events of `element` had not got to the pipe; they are gone.
+  uint32_t HoldAsyncEvents(uint64_t element);
+  void ReleaseAsyncEvents();
+  void HoldCompletionEvents(int channel);
+  void ReleaseCompletionEvents();
 
   uint32_t queue_pair_count() const { return static_cast<uint32_t>(queue_pairs_.size()); }
   uint32_t completion_queue_count() const {
@@ -106,10 +157,18 @@ class Session {
   }
 
   // ---- On the lcore
+  // False if the event is lost: see AsyncEvents.
+  bool SendAsyncEvent(uint64_t element, uint32_t type);
+  AsyncEvents& async_events() { return async_events_; }
   Doorbells& doorbells() { return doorbells_; }
+  ListMemory& lists() { return lists_; }
   QueuePair* FindQueuePair(uint32_t handle) const {
     return handle < handles_.size() ? handles_[handle] : nullptr;
   }
+  // Something rang for what is no queue pair. False: nothing has this handle.
+  bool ServeTags(uint32_t handle, uint64_t now_ns);
+  // All handles are below.
+  uint32_t handle_end() const { return static_cast<uint32_t>(handles_.size()); }
   const AddressTable& addresses() const { return addresses_; }
 
  private:
@@ -118,15 +177,17 @@ class Session {
   std::optional<uint32_t> FreeHandle();
 
   Device& device_;
-  Lcore& lcore_;
+  Lcore* lcore_;
   SharedMemory doorbell_memory_;
   Fd wake_;
-  Fd async_pipe_;
+  AsyncEvents async_events_;
   Doorbells doorbells_;
-  memory::KeyTable keys_;
+  std::shared_ptr<memory::KeyTable> keys_;
   AddressTable addresses_;
+  ListMemory lists_;
   // Read by the lcore and changed on it.
   std::vector<QueuePair*> handles_;
+  std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
   // Control thread only.
   bool attached_ = false;
   uint32_t max_queue_pairs_;
@@ -134,6 +195,8 @@ class Session {
   std::vector<QueuePair*> by_handle_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
   std::vector<std::unique_ptr<CompletionQueue>> completion_queues_;
+  std::vector<std::unique_ptr<SharedReceiveQueue>> shared_queues_;
+  uint32_t targets_ = 0;
 };
 
 }  // namespace roci::dataplane

@@ -96,12 +96,14 @@ uint32_t Wire::Deliver(Endpoint& to, uint32_t lcore, rte_mbuf** frames, uint32_t
 }
 
 // Every receiver on every lcore gets a copy: the lcores do not know of each other's groups. Frames
-// of the control plane are for the control plane, so one lcore is enough.
-void Wire::Flood(uint32_t from, const rte_mbuf* frame, bool from_control) {
+// of the control plane are for the control plane, and raw ones for flow rules, which every lcore
+// knows: one lcore is enough.
+void Wire::Flood(uint32_t from, const rte_mbuf* frame, uint8_t lcore_of) {
+  const bool from_control = lcore_of == kFromControl;
+  const uint32_t lcores = from_control || lcore_of == kRawPacket ? 1 : dataplane_.lcore_count();
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
     Endpoint* to = endpoints_[i].load(std::memory_order_acquire);
     if (to == nullptr || (i == from && from_control)) continue;
-    const uint32_t lcores = from_control ? 1 : dataplane_.lcore_count();
     for (uint32_t lcore = 0; lcore < lcores; ++lcore) {
       rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
       if (copy != nullptr && Deliver(*to, lcore, &copy, 1) == 0) rte_pktmbuf_free(copy);
@@ -115,7 +117,7 @@ uint32_t Wire::Transmit(uint32_t endpoint, rte_mbuf** frames, const uint8_t* lco
   while (i < count) {
     const uint64_t mac = DestinationOf(frames[i]);
     if (IsGroup(mac)) [[unlikely]] {
-      Flood(endpoint, frames[i], lcores[i] == kFromControl);
+      Flood(endpoint, frames[i], lcores[i]);
       rte_pktmbuf_free(frames[i++]);
       continue;
     }

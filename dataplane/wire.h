@@ -27,6 +27,8 @@ class Wire {
   static constexpr uint32_t kRingEntries = 1024;
   // In place of an lcore: the frame comes from the control plane and goes to the receiver's.
   static constexpr uint8_t kFromControl = 0xFF;
+  // The same, and a group frame comes to the sender as well: frames of raw packet queue pairs.
+  static constexpr uint8_t kRawPacket = 0xFE;
 
   explicit Wire(Dataplane& dataplane);
   // All endpoints must have been removed.
@@ -57,7 +59,7 @@ class Wire {
   };
 
   uint32_t Deliver(Endpoint& to, uint32_t lcore, rte_mbuf** frames, uint32_t count);
-  void Flood(uint32_t from, const rte_mbuf* frame, bool from_control);
+  void Flood(uint32_t from, const rte_mbuf* frame, uint8_t lcore_of);
   Endpoint* Find(uint64_t mac) const;
 
   Dataplane& dataplane_;

@@ -4,6 +4,9 @@
 #include <cassert>
 #include <cstring>
 
+#include "dataplane/receive_entry.h"
+#include "verbs_provider/abi/list_mr.h"
+
 namespace roci::dataplane {
 namespace {
 
@@ -11,35 +14,43 @@ using roce::CompletionStatus;
 using roce::FetchResult;
 using roce::WorkOpcode;
 
+constexpr uint8_t kAnyLength = 0xFF;
+
 // What gate 2 knows of an operation. Operations without an entry here are refused.
 struct Operation {
   WorkOpcode opcode = WorkOpcode::kSend;
   bool served = false;
   bool may_be_inline = false;
-  bool is_atomic = false;  // local length is 8 bytes
+  uint8_t length = kAnyLength;  // bytes on this side
 };
 
 constexpr std::array<Operation, 32> kOperations = [] {
   std::array<Operation, 32> table{};
-  table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, true, true, false};
-  table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM] = {WorkOpcode::kRdmaWriteWithImm, true, true, false};
-  table[ROCI_ABI_WR_SEND] = {WorkOpcode::kSend, true, true, false};
-  table[ROCI_ABI_WR_SEND_WITH_IMM] = {WorkOpcode::kSendWithImm, true, true, false};
-  table[ROCI_ABI_WR_RDMA_READ] = {WorkOpcode::kRdmaRead, true, false, false};
-  table[ROCI_ABI_WR_ATOMIC_CMP_AND_SWP] = {WorkOpcode::kCompareSwap, true, false, true};
-  table[ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD] = {WorkOpcode::kFetchAdd, true, false, true};
-  table[ROCI_ABI_WR_SEND_WITH_INV] = {WorkOpcode::kSendWithInvalidate, true, true, false};
+  table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, true, true};
+  table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM] = {WorkOpcode::kRdmaWriteWithImm, true, true};
+  table[ROCI_ABI_WR_SEND] = {WorkOpcode::kSend, true, true};
+  table[ROCI_ABI_WR_SEND_WITH_IMM] = {WorkOpcode::kSendWithImm, true, true};
+  table[ROCI_ABI_WR_RDMA_READ] = {WorkOpcode::kRdmaRead, true, false};
+  table[ROCI_ABI_WR_ATOMIC_CMP_AND_SWP] = {WorkOpcode::kCompareSwap, true, false, 8};
+  table[ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD] = {WorkOpcode::kFetchAdd, true, false, 8};
+  table[ROCI_ABI_WR_LOCAL_INV] = {WorkOpcode::kLocalInvalidate, true, false, 0};
+  table[ROCI_ABI_WR_BIND_MW] = {WorkOpcode::kBindMw, true, false, 0};
+  table[ROCI_ABI_WR_SEND_WITH_INV] = {WorkOpcode::kSendWithInvalidate, true, true};
+  table[ROCI_ABI_WR_ATOMIC_WRITE] = {WorkOpcode::kAtomicWrite, true, true, 8};
+  table[ROCI_ABI_WR_REG_LIST] = {WorkOpcode::kRegisterList, true, false, 0};
   return table;
 }();
 
 constexpr uint32_t Bit(uint32_t opcode) { return 1u << opcode; }
 
 constexpr uint32_t kUdOpcodes = Bit(ROCI_ABI_WR_SEND) | Bit(ROCI_ABI_WR_SEND_WITH_IMM);
-constexpr uint32_t kUcOpcodes =
-    kUdOpcodes | Bit(ROCI_ABI_WR_RDMA_WRITE) | Bit(ROCI_ABI_WR_RDMA_WRITE_WITH_IMM);
-constexpr uint32_t kRcOpcodes =
-    kUcOpcodes | Bit(ROCI_ABI_WR_RDMA_READ) | Bit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) |
-    Bit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD) | Bit(ROCI_ABI_WR_SEND_WITH_INV);
+constexpr uint32_t kUcOpcodes = kUdOpcodes | Bit(ROCI_ABI_WR_RDMA_WRITE) |
+                                Bit(ROCI_ABI_WR_RDMA_WRITE_WITH_IMM) | Bit(ROCI_ABI_WR_LOCAL_INV) |
+                                Bit(ROCI_ABI_WR_BIND_MW) | Bit(ROCI_ABI_WR_REG_LIST);
+constexpr uint32_t kRcOpcodes = kUcOpcodes | Bit(ROCI_ABI_WR_RDMA_READ) |
+                                Bit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) |
+                                Bit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD) |
+                                Bit(ROCI_ABI_WR_SEND_WITH_INV) | Bit(ROCI_ABI_WR_ATOMIC_WRITE);
 
 constexpr uint32_t AllowedOpcodes(roce::QpType type) {
   switch (type) {
@@ -50,6 +61,8 @@ constexpr uint32_t AllowedOpcodes(roce::QpType type) {
       return kUcOpcodes;
     case roce::QpType::kUd:
       return kUdOpcodes;
+    case roce::QpType::kRawPacket:
+      return Bit(ROCI_ABI_WR_SEND);
     default:
       return 0;
   }
@@ -57,15 +70,6 @@ constexpr uint32_t AllowedOpcodes(roce::QpType type) {
 
 constexpr uint8_t kKnownFlags =
     ROCI_ABI_SEND_FENCE | ROCI_ABI_SEND_SIGNALED | ROCI_ABI_SEND_SOLICITED | ROCI_ABI_SEND_INLINE;
-
-// Copies foreign memory once: from here on the compiler may not look at the source again.
-template <class T>
-void CopyOnce(T& to, const std::byte* from) {
-  std::memcpy(&to, from, sizeof(T));
-  asm volatile("" : "+m"(to));
-}
-
-roce::Sge ToSge(const roci_abi_sge& sge) { return {sge.va, sge.length, roce::Key(sge.lkey)}; }
 
 roce::Sge ReadElement(const std::byte* at) {
   roci_abi_sge sge;
@@ -78,6 +82,15 @@ struct SendEntry {
   roci_abi_sge first;
 };
 static_assert(sizeof(SendEntry) == 80);
+
+// The bytes of the union mean something else here.
+void TakeBinding(const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  out.compare_add = head.u.bind.length;
+  out.rkey = roce::Key(head.u.bind.region_key);
+  out.immediate = head.u.bind.new_key;
+  out.remote_qkey = head.u.bind.access;
+  out.address_handle = head.u.bind.window;
+}
 
 // What needs no check. One member of the union has a meaning; opcode and QP type say which, and the
 // core reads that one.
@@ -94,21 +107,18 @@ void TakeHead(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   out.address_handle = head.u.ud.address_handle;
   out.remote_qpn = roce::Qpn(head.u.ud.remote_qpn);
   out.remote_qkey = head.u.ud.remote_qkey;
+  out.remote_srq_number = head.remote_srqn;
 }
-
-struct RecvEntry {
-  roci_abi_recv_wqe head;
-  roci_abi_sge first;
-};
-static_assert(sizeof(RecvEntry) == 32);
 
 }  // namespace
 
 void WorkQueue::Reset() {
   next_ = 0;
   seen_ = 0;
+  left_out_ = 0;
   broken_ = false;
   if (header_ == nullptr) return;
+  restarts_ = std::atomic_ref(header_->restarts).load(std::memory_order_relaxed);
   std::atomic_ref(header_->producer).store(0, std::memory_order_relaxed);
   std::atomic_ref(header_->consumer).store(0, std::memory_order_relaxed);
 }
@@ -116,12 +126,30 @@ void WorkQueue::Reset() {
 bool WorkQueue::Refresh() {
   if (capacity_ == 0 || broken_) return false;
   const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
+  // The app leaves indices out only while everything that it published was taken: what is new in
+  // `restarts` counts as soon as there is something new in `producer`, and not before.
+  if (producer == next_) {
+    seen_ = producer;
+    return false;
+  }
+  const uint32_t restarts = std::atomic_ref(header_->restarts).load(std::memory_order_relaxed);
+  if (restarts != restarts_) LeaveOut(restarts, producer);
   if (producer - next_ > capacity_) [[unlikely]] {
     broken_ = true;
     return false;
   }
   seen_ = producer;
   return seen_ != next_;
+}
+
+// Whatever the app says: entries that it posted are not taken, and that is all.
+void WorkQueue::LeaveOut(uint32_t restarts, uint32_t producer) {
+  restarts_ = restarts;
+  const uint32_t start = std::atomic_ref(header_->start).load(std::memory_order_relaxed);
+  const uint32_t steps = start - next_;
+  if (steps > producer - next_) return;
+  next_ = start;
+  left_out_ += steps;
 }
 
 SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
@@ -136,8 +164,11 @@ SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity
 FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   if (next_ == seen_ && !Refresh()) return FetchResult::kEmpty;
   const std::byte* slot = Slot(next_);
-  __builtin_prefetch(Slot(next_ + 1));
-  __builtin_prefetch(Slot(next_ + 1) + 64);
+  // A slot that nobody has written is in nobody's cache, and of no use.
+  if (next_ + 1 != seen_) {
+    __builtin_prefetch(Slot(next_ + 1));
+    __builtin_prefetch(Slot(next_ + 1) + 64);
+  }
   SendEntry entry;
   CopyOnce(entry, slot);
   out.slot = next_++;
@@ -152,8 +183,16 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
     bad_status = CompletionStatus::kLocalQpOperationError;
     return FetchResult::kBad;
   }
+  // Without data here: bind, registration, local invalidate.
+  if (operation.length == 0 && out.opcode != WorkOpcode::kLocalInvalidate) [[unlikely]] {
+    TakeBinding(entry.head, out);
+  }
   bad_status = out.is_inline ? TakeInline(entry.head, operation.may_be_inline, out)
-                             : TakeElements(entry.head, entry.first, operation.is_atomic, out);
+                             : TakeElements(entry.head, entry.first, out);
+  if (operation.length != kAnyLength && out.length != operation.length &&
+      bad_status == CompletionStatus::kSuccess) [[unlikely]] {
+    bad_status = CompletionStatus::kLocalLengthError;
+  }
   return bad_status == CompletionStatus::kSuccess ? FetchResult::kOk : FetchResult::kBad;
 }
 
@@ -167,7 +206,7 @@ CompletionStatus SendQueue::TakeInline(const roci_abi_send_wqe& head, bool may_b
 }
 
 CompletionStatus SendQueue::TakeElements(const roci_abi_send_wqe& head, const roci_abi_sge& first,
-                                         bool is_atomic, roce::SendWqe& out) const {
+                                         roce::SendWqe& out) const {
   if (head.num_sge > max_sge_) [[unlikely]]
     return CompletionStatus::kLocalQpOperationError;
   out.num_sge = head.num_sge;
@@ -177,7 +216,7 @@ CompletionStatus SendQueue::TakeElements(const roci_abi_send_wqe& head, const ro
     total = first.length;
   }
   for (uint32_t i = 1; i < head.num_sge; ++i) total += ReadSge(out, i).length;
-  if (total > kMaxMessageBytes || (is_atomic && total != 8)) [[unlikely]] {
+  if (total > kMaxMessageBytes) [[unlikely]] {
     return CompletionStatus::kLocalLengthError;
   }
   out.length = static_cast<uint32_t>(total);
@@ -192,27 +231,12 @@ FetchResult RecvQueue::Fetch(roce::RecvWqe& out, CompletionStatus& bad_status) {
   if (next_ == seen_ && !Refresh()) return FetchResult::kEmpty;
   const std::byte* slot = Slot(next_);
   __builtin_prefetch(Slot(next_ + 1));
-  RecvEntry entry;
-  CopyOnce(entry, slot);
-  out.wr_id = entry.head.wr_id;
   out.slot = next_++;
-  out.num_sge = 0;
-  out.capacity = 0;
-  if (entry.head.num_sge > max_sge_) [[unlikely]] {
-    bad_status = CompletionStatus::kLocalQpOperationError;
-    return FetchResult::kBad;
-  }
-  out.num_sge = static_cast<uint8_t>(entry.head.num_sge);
-  if (out.num_sge >= 1) [[likely]] {
-    out.first_sge = ToSge(entry.first);
-    out.capacity = entry.first.length;
-  }
-  for (uint32_t i = 1; i < out.num_sge; ++i) out.capacity += ReadSge(out, i).length;
-  return FetchResult::kOk;
+  return TakeReceive(slot, max_sge_, out, bad_status);
 }
 
 roce::Sge RecvQueue::ReadSge(const roce::RecvWqe& wqe, uint32_t i) const {
-  return ReadElement(Slot(wqe.slot) + sizeof(roci_abi_recv_wqe) + i * sizeof(roci_abi_sge));
+  return ReadReceiveSge(Slot(wqe.slot), i);
 }
 
 }  // namespace roci::dataplane

@@ -26,7 +26,7 @@ class WorkQueue {
       : header_(header), slots_(slots), capacity_(capacity), stride_(stride), max_sge_(max_sge) {}
 
   bool broken() const { return broken_; }
-  uint32_t taken() const { return next_; }  // entries so far
+  uint32_t taken() const { return next_ - left_out_; }  // entries so far
 
   // Whether the app has posted more than was taken.
   bool HasPosted() {
@@ -52,11 +52,15 @@ class WorkQueue {
   void Reset();
 
   void PrefetchProducer() const { __builtin_prefetch(&header_->producer); }
-  void PrefetchNext() const { __builtin_prefetch(Slot(next_)); }
+  void PrefetchNext() const {
+    __builtin_prefetch(Slot(next_));
+    __builtin_prefetch(Slot(next_) + 64);
+  }
 
  protected:
   // Reads the producer index. False if there is nothing new, or nonsense.
   bool Refresh();
+  void LeaveOut(uint32_t restarts, uint32_t producer);
   std::byte* Slot(uint32_t index) const {
     return slots_ + size_t{index & (capacity_ - 1)} * stride_;
   }
@@ -67,6 +71,8 @@ class WorkQueue {
   uint32_t stride_ = 0;
   uint32_t next_ = 0;  // index of the next entry to take
   uint32_t seen_ = 0;  // producer index as last read
+  uint32_t restarts_ = 0;
+  uint32_t left_out_ = 0;  // indices that the app left out
   uint8_t max_sge_ = 0;
   bool broken_ = false;
 };
@@ -92,7 +98,7 @@ class SendQueue : public WorkQueue {
   roce::CompletionStatus TakeInline(const roci_abi_send_wqe& head, bool may_be_inline,
                                     roce::SendWqe& out) const;
   roce::CompletionStatus TakeElements(const roci_abi_send_wqe& head, const roci_abi_sge& first,
-                                      bool is_atomic, roce::SendWqe& out) const;
+                                      roce::SendWqe& out) const;
 
   uint32_t max_inline_ = 0;
   uint32_t allowed_opcodes_ = 0;  // bit i: roci_abi_send_opcode i

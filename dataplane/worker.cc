@@ -51,9 +51,11 @@ uint32_t Worker::RunOnce() {
   Lap(LcoreStage::kWork);
   if (wheel_.DueTick(now_)) work += ExpireTimers();
   Lap(LcoreStage::kTimers);
+  if (events_.has_overflowed()) [[unlikely]]
+    work += FailUsers();
   work += FlushLanes();
   Lap(LcoreStage::kTransmit);
-  events_.Flush();
+  events_.Flush(now_);
   Lap(LcoreStage::kCompletions);
   if (work != 0) {
     idle_rounds_ = 0;
@@ -77,6 +79,8 @@ void Worker::StartRound() {
     last_retry_ns_ = now_;
     events_.Retry();
   }
+  if (events_.next_deadline() <= now_) [[unlikely]]
+    events_.Expire(now_);
 }
 
 void Worker::Lap(LcoreStage stage) {
@@ -96,27 +100,41 @@ uint32_t Worker::CollectDoorbells() {
   uint32_t rung = 0;
   for (Session* session : sessions_) {
     if (!session->doorbells().Pending()) continue;
-    rung += session->doorbells().Collect(kDoorbellsPerRound,
-                                         [&](uint32_t handle) { Ring(*session, handle); });
+    uint32_t count = 0;
+    rung += session->doorbells().Collect(kDoorbellsPerRound, [&](uint32_t handle) {
+      QueuePair* qp = session->FindQueuePair(handle);
+      if (qp == nullptr) [[unlikely]] {
+        if (!session->ServeTags(handle, now_)) stats_.bad_doorbells.Add(1);
+        return;
+      }
+      qp->Prefetch();
+      rung_[count++] = qp;
+    });
+    RingAll(count);
   }
   return rung;
 }
 
+// Queue pairs are cold when there are thousands: their own lines have been asked for; what these
+// point to is a few ahead of the one that is looked at.
+void Worker::RingAll(uint32_t count) {
+  constexpr uint32_t kAhead = 8;
+  for (uint32_t i = 0; i < std::min(count, kAhead); ++i) rung_[i]->PrefetchWork();
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) rung_[i + kAhead]->PrefetchWork();
+    Ring(*rung_[i]);
+  }
+}
+
 // A queue pair that is rung often is polled from then on; one that is rung now and then stays armed
 // and is visited once.
-void Worker::Ring(Session& session, uint32_t handle) {
-  QueuePair* qp = session.FindQueuePair(handle);
-  if (qp == nullptr) [[unlikely]] {
-    stats_.bad_doorbells.Add(1);
-    return;
+void Worker::Ring(QueuePair& qp) {
+  if (!qp.polled && now_ - qp.last_ring_ns < kHotRingNs) {
+    qp.host.send_queue.SetArmed(false);
+    qp.polled = true;
   }
-  __builtin_prefetch(&qp->core);
-  if (!qp->polled && now_ - qp->last_ring_ns < kHotRingNs) {
-    qp->host.send_queue.SetArmed(false);
-    qp->polled = true;
-  }
-  qp->last_ring_ns = now_;
-  active_.Push(*qp);
+  qp.last_ring_ns = now_;
+  active_.Push(qp);
 }
 
 uint32_t Worker::ExpireTimers() {
@@ -127,10 +145,28 @@ uint32_t Worker::ExpireTimers() {
       stats_.timer_expiries.Add(1);
       qp.core.HandleTimeout(qp.host, now_);
       if (qp.core.HasTransmit()) active_.Push(qp);
-      NoteState(qp);
+      Settle(qp);
+      return;
     }
     SetTimer(qp);
   });
+}
+
+// A CQ that has overflowed takes its queue pairs along (IBTA vol 1, 11.6.3.3). The walk is the
+// price of one mistake of an app, and cut into slices, so that it does not hold up others.
+uint32_t Worker::FailUsers() {
+  CompletionQueue& cq = events_.overflowed();
+  const Session& session = cq.session();
+  uint32_t& handle = cq.walked();
+  const uint32_t end = std::min(session.handle_end(), handle + kWalkedPerRound);
+  for (; handle < end; ++handle) {
+    QueuePair* qp = session.FindQueuePair(handle);
+    if (qp == nullptr || (qp->send_cq() != &cq && qp->recv_cq() != &cq)) continue;
+    qp->FailForQueue(now_);
+    Settle(*qp);
+  }
+  if (handle == session.handle_end()) events_.DoneOverflowed();
+  return 1;
 }
 
 uint32_t Worker::FlushLanes() {
@@ -141,6 +177,8 @@ uint32_t Worker::FlushLanes() {
       work += lane->ethdev->ServeOthers();
     }
     if (lane->staged() != 0) lane->FlushStage();
+    if (lane->link != nullptr) [[unlikely]]
+      work += lane->ServeTap();
   }
   return work;
 }
@@ -165,16 +203,21 @@ void Worker::WatchWake(int fd) {
 
 void Worker::AddSession(Session& session) {
   sessions_.push_back(&session);
+  // It may come from an lcore that sleeps.
+  session.doorbells().SetSleeping(false);
+  events_.Register(session.async_events());
   WatchWake(session.wake_fd());
 }
 
 void Worker::RemoveSession(Session& session) {
   std::erase(sessions_, &session);
+  events_.Unregister(session.async_events());
   epoll_ctl(epoll_, EPOLL_CTL_DEL, session.wake_fd(), nullptr);
 }
 
 void Worker::AddQueuePair(QueuePair& qp) {
   active_.Reserve(++queue_pairs_);
+  records_.Add(std::move(qp.record_storage()));
   qp.lane->Add(qp);
 }
 
@@ -183,11 +226,14 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
   qp.lane->Remove(qp);
   active_.Remove(qp);
   wheel_.Cancel(qp.timer);
+  if (roce::SendRecord* lent = qp.core.TakeRecordsBack()) records_.Return(qp.record_class, lent);
+  qp.record_storage() = records_.Remove(qp.record_class);
 }
 
 void Worker::Poke(QueuePair& qp) {
-  NoteState(qp);
-  SetTimer(qp);
+  // What the change flushed is in the ring when the app hears that it was made.
+  events_.Publish();
+  Settle(qp);
   active_.Push(qp);
 }
 

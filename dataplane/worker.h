@@ -16,6 +16,7 @@
 #include "dataplane/gather_batch.h"
 #include "dataplane/lcore.h"
 #include "dataplane/place_batch.h"
+#include "dataplane/record_pool.h"
 #include "dataplane/timer_wheel.h"
 #include "memory/segment.h"
 #include "roce/packet.h"
@@ -61,6 +62,11 @@ class Worker {
   // Time of this burst, ns.
   const uint64_t* now_address() const { return &now_; }
   uint64_t RefreshTime();
+  // A function was run in this lcore's place: there may be more to come, and something to do.
+  void CountCall() {
+    stats_.calls.Add(1);
+    last_busy_ns_ = RefreshTime();
+  }
   void set_profile(bool on) { profile_ = on; }
 
  private:
@@ -70,8 +76,10 @@ class Worker {
   static constexpr uint32_t kPacketsPerRound = 64;
   static constexpr uint32_t kVisitsPerRound = 64;
   static constexpr uint32_t kBurstsPerRound = 2;
-  static constexpr uint32_t kDoorbellsPerRound = 128;
+  static constexpr uint32_t kDoorbellsPerRound = 64;
+  static constexpr uint32_t kMostDoorbellsPerRound = kDoorbellsPerRound + 63;  // words are not cut
   static constexpr uint32_t kTimersPerRound = 64;
+  static constexpr uint32_t kWalkedPerRound = 256;
   // A doorbell rung again so soon makes the queue pair polled.
   static constexpr uint64_t kHotRingNs = 20'000;
   // A polled queue pair without work for so long goes back to doorbells.
@@ -82,8 +90,10 @@ class Worker {
   void StartRound();
   void Lap(LcoreStage stage);
   uint32_t CollectDoorbells();
-  void Ring(Session& session, uint32_t handle);
+  void RingAll(uint32_t count);
+  void Ring(QueuePair& qp);
   uint32_t ExpireTimers();
+  uint32_t FailUsers();
   uint32_t FlushLanes();
 
   // worker_receive.cc
@@ -93,10 +103,24 @@ class Worker {
   // True: the frame was taken over (or freed).
   bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index);
   bool HandleOther(DeviceLane& lane, rte_mbuf* frame, roce::DropReason reason);
+  bool GiveToControl(DeviceLane& lane, rte_mbuf* frame);
   bool HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet);
   bool HandleMulticast(DeviceLane& lane, const roce::Packet& packet);
+  void SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame);
   void Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet);
   void VisitTouched();
+
+  // worker_flows.cc
+  // A frame that is no packet of a queue pair. True: flow rules have it for themselves.
+  bool HandleFlows(DeviceLane& lane, const rte_mbuf* frame);
+  void Sniff(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+  void TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::FlowKey& key,
+                  const rte_mbuf* frame);
+  void DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key,
+                  std::span<const std::byte> bytes, uint32_t tag);
+  uint32_t ReceiveHanded(DeviceLane& lane);
+
+  // worker_receive.cc again
   void FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
 
   // worker_visit.cc
@@ -109,6 +133,7 @@ class Worker {
   void Emit(QueuePair& qp, DeviceLane& lane);
   uint32_t Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
   uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
+  uint32_t EncodeRaw(std::byte* out);
   uint32_t EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
   void FinishGathers();
   void Settle(QueuePair& qp);
@@ -130,7 +155,7 @@ class Worker {
   LcoreOptions options_;
   Clock clock_;
   uint64_t now_ = 0;
-  uint64_t round_tsc_ = 0;
+  uint64_t round_tsc_ = Clock::Tsc();
   uint64_t lap_tsc_ = 0;
   uint64_t last_busy_ns_ = 0;
   uint64_t last_retry_ns_ = 0;
@@ -147,6 +172,9 @@ class Worker {
   CompletionEvents events_;
   PlaceBatch places_;
   GatherBatch gathers_;
+  RecordPool records_;
+  // Queue pairs whose doorbells were rung.
+  std::array<QueuePair*, kMostDoorbellsPerRound> rung_;
   // Queue pairs that are armed again and wait for the fence before the last look.
   std::array<QueuePair*, kVisitsPerRound> unpolled_;
   uint32_t unpolled_count_ = 0;

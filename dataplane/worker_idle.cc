@@ -20,6 +20,9 @@ constexpr uint32_t kRoundsBeforeYield = 16;
 constexpr uint64_t kShortestPollNs = 50'000;
 constexpr uint64_t kLongestPollNs = 1'000'000;
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
+// Runs of records that are given back to the kernel before a sleep: no more, since a doorbell may
+// come meanwhile.
+constexpr uint32_t kTrimmedPerSleep = 32;
 
 }  // namespace
 
@@ -31,7 +34,9 @@ void Worker::Idle() {
   if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * 1000) {
     // Programs and other daemons may share this processor: a spinning poller starves them.
     stats_.yields.Add(1);
+    lcore_.Lend();
     sched_yield();
+    lcore_.TakeBack();
     return;
   }
   Sleep();
@@ -43,6 +48,7 @@ void Worker::Sleep() {
     return;
   }
   stash_.Drain();
+  const bool more_to_trim = records_.Trim(kTrimmedPerSleep);
   for (Session* session : sessions_) session->doorbells().SetSleeping(true);
   lcore_.sleeping_.store(true, std::memory_order_relaxed);
   // Whoever has work for this lcore stores it before he looks at the flags; so it is seen here, or
@@ -50,7 +56,10 @@ void Worker::Sleep() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!AnythingPending()) {
     stats_.sleeps.Add(1);
-    Wait(SleepNs());
+    const uint64_t ns = more_to_trim ? std::min(SleepNs(), kShortestPollNs) : SleepNs();
+    lcore_.Lend();
+    Wait(ns);
+    lcore_.TakeBack();
   }
   lcore_.sleeping_.store(false, std::memory_order_relaxed);
   for (Session* session : sessions_) session->doorbells().SetSleeping(false);
@@ -76,7 +85,8 @@ bool Worker::UnpollAll() {
 bool Worker::AnythingPending() {
   if (lcore_.stop_.load(std::memory_order_relaxed) || lcore_.mailbox_.Pending()) return true;
   const auto lane_pending = [](const DeviceLane* lane) {
-    return lane->staged() != 0 || lane->ReceivePending() || lane->RawPending();
+    return lane->staged() != 0 || lane->ReceivePending() || lane->RawPending() ||
+           lane->HandedPending();
   };
   const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
   return std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
@@ -86,7 +96,16 @@ bool Worker::AnythingPending() {
 uint64_t Worker::SleepNs() {
   uint64_t ns = kLongestSleepNs;
   const uint64_t expiry = wheel_.NextExpiry();
+  const uint64_t deadline = events_.next_deadline();
+  if (deadline != CompletionEvents::kNever) {
+    ns = std::min(ns, deadline > now_ ? deadline - now_ : 0);
+  }
   if (expiry != TimerNode::kNever) ns = std::min(ns, expiry > now_ ? expiry - now_ : 0);
+  for (const DeviceLane* lane : lanes_) {
+    if (lane->link == nullptr) continue;
+    const uint64_t due = lane->link->next_due();
+    if (due != DelayQueue::kNever) ns = std::min(ns, due > now_ ? due - now_ : 0);
+  }
   if (has_ethdev_ || events_.has_delayed()) {
     const uint64_t idle_ns = now_ - last_busy_ns_;
     ns = std::min(ns, std::clamp(idle_ns / 8, kShortestPollNs, kLongestPollNs));

@@ -18,11 +18,6 @@ std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
   return {rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len};
 }
 
-void Prefetch(const QueuePair* qp) {
-  const char* line = reinterpret_cast<const char*>(qp);
-  for (size_t offset = 0; offset < 6 * 64; offset += 64) __builtin_prefetch(line + offset);
-}
-
 bool IsGroup(const roce::Mac& mac) { return (mac.bytes[0] & 1) != 0; }
 
 // Whether an address check beyond the queue pair's own lets the packet in: ports may deliver
@@ -36,6 +31,11 @@ bool IsAddressedHere(const DeviceLane& lane, const QueuePair& qp, const roce::Pa
          lane.local_gids.end();
 }
 
+bool IsOwnDatagram(const DeviceLane& lane, const QueuePair& qp, const roce::Packet& packet) {
+  return packet.info->Has(roce::ExtHeader::kDeth) && packet.ext.deth.src_qpn == qp.qpn() &&
+         packet.src_mac == lane.mac;
+}
+
 }  // namespace
 
 uint32_t Worker::ReceiveLane(DeviceLane& lane) {
@@ -45,6 +45,7 @@ uint32_t Worker::ReceiveLane(DeviceLane& lane) {
     received += count;
     if (count < kBurst) break;
   }
+  if (lane.handed != nullptr) received += ReceiveHanded(lane);
   return received;
 }
 
@@ -55,6 +56,8 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   stats_.rx_bursts.Add(1);
   stats_.rx_packets.Add(count);
   ParseBurst(lane, frames, count);
+  if (!lane.flows.sniffers().empty()) [[unlikely]]
+    Sniff(lane, frames, count);
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count; ++i) {
     if (!HandleFrame(lane, frames[i], i)) frames[kept++] = frames[i];
@@ -64,12 +67,14 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   // Before anything is sent, so that the buffers are used again while they are in the cache.
   FreeFrames(lane, frames, kept);
   VisitTouched();
+  events_.Publish();
   return count;
 }
 
 // Headers of all frames first: meanwhile the queue pairs' state comes into the cache.
 void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
   uint64_t bytes = 0;
+  const QueuePair* last = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
     __builtin_prefetch(frames[i]);
     __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset);
@@ -84,7 +89,10 @@ void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
     reasons_[i] = roce::ParseHeaders(BytesOf(frames[i]), packets_[i]);
     if (reasons_[i] != DropReason::kNone) [[unlikely]]
       continue;
-    if (const QueuePair* qp = lane.Slot(packets_[i].dest_qpn)) Prefetch(qp);
+    const QueuePair* qp = lane.Slot(packets_[i].dest_qpn);
+    if (qp == nullptr || qp == last) continue;
+    qp->Prefetch();
+    last = qp;
   }
   lane.counters.rx_packets.Add(count);
   lane.counters.rx_bytes.Add(bytes);
@@ -115,7 +123,7 @@ void Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
   lane.counters.rx_roce_packets.Add(1);
   DropReason reason = qp.CheckPath(packet);
   if (reason == DropReason::kNone) [[likely]] {
-    places_.BeginPacket(packet.payload);
+    places_.BeginPacket(packet);
     reason = qp.core.HandlePacket(qp.host, now_, packet);
     if (!qp.touched) {
       qp.touched = true;
@@ -134,10 +142,15 @@ bool Worker::HandleOther(DeviceLane& lane, rte_mbuf* frame, DropReason reason) {
     lane.counters.rx_scattered_dropped.Add(1);
     return false;
   }
+  if (HandleFlows(lane, frame)) return false;
   if (reason != DropReason::kNotRoce) {
     lane.counters.Drop(reason);
     return false;
   }
+  return GiveToControl(lane, frame);
+}
+
+bool Worker::GiveToControl(DeviceLane& lane, rte_mbuf* frame) {
   if (!lane.device.PushSlowPath(frame)) {
     lane.counters.rx_slow_path_dropped.Add(1);
     return false;
@@ -156,30 +169,49 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
     lane.counters.rx_hand_off_dropped.Add(1);
     return false;
   }
+  // On the wire every lcore has a copy of a multicast packet; one of them asks the rules.
+  const bool is_first = packet.dest_qpn != roce::kMulticastQpn || lane.lcore == 0;
   const DropReason reason = roce::CheckIcrc(packet);
   if (reason != DropReason::kNone) {
-    lane.counters.Drop(reason);
+    if (!is_first || !HandleFlows(lane, frame)) lane.counters.Drop(reason);
     return false;
   }
   if (packet.dest_qpn == roce::kMulticastQpn) {
-    if (!HandleMulticast(lane, packet)) lane.counters.Drop(DropReason::kUnknownMulticast);
+    SpreadMulticast(lane, frame);
+    if (!HandleMulticast(lane, packet) && !(is_first && HandleFlows(lane, frame))) {
+      lane.counters.Drop(DropReason::kUnknownMulticast);
+    }
     return false;
   }
-  if (is_gsi) return HandleOther(lane, frame, DropReason::kNotRoce);
-  lane.counters.Drop(DropReason::kUnknownQp);
+  if (is_gsi) return GiveToControl(lane, frame);
+  if (!HandleFlows(lane, frame)) lane.counters.Drop(DropReason::kUnknownQp);
   return false;
 }
 
+// IBTA vol 1, 10.5.2: a copy for every member. False: there is none.
 bool Worker::HandleMulticast(DeviceLane& lane, const roce::Packet& packet) {
-  bool delivered = false;
-  for (const DeviceLane::Membership& member : lane.multicast) {
-    if (member.group != packet.dst_gid) continue;
-    delivered = true;
+  const std::span<QueuePair* const> members = lane.multicast.Find(packet.dst_gid);
+  for (QueuePair* member : members) {
+    if (member->blocks_own_multicast && IsOwnDatagram(lane, *member, packet)) continue;
     // A burst may touch more queue pairs than it has frames.
     if (touched_count_ == touched_.size()) VisitTouched();
-    Deliver(lane, *member.qp, packet);
+    Deliver(lane, *member, packet);
   }
-  return delivered;
+  // The frames of the burst that are still to come find room for their queue pairs.
+  VisitTouched();
+  return !members.empty();
+}
+
+// The wire gives every lcore a copy; a port's frames come to one lcore only, which passes them on.
+void Worker::SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame) {
+  if (lane.ethdev == nullptr || !lane.ethdev->IsHome(lane.lcore)) return;
+  for (uint32_t to = 0; to < lane.lcore_count; ++to) {
+    if (to == lane.lcore) continue;
+    rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
+    if (copy != nullptr && lane.ethdev->HandOff(copy, to)) continue;
+    rte_pktmbuf_free(copy);
+    lane.counters.rx_hand_off_dropped.Add(1);
+  }
 }
 
 // Answers at once: the queue pairs are in the cache, and one ACK stands for all that the burst

@@ -14,14 +14,8 @@ namespace {
 
 constexpr uint32_t kMinEthernetFrame = 60;  // without FCS
 
-void PrefetchLines(const void* start, size_t from, size_t to) {
-  for (size_t offset = from; offset < to; offset += 64) {
-    __builtin_prefetch(static_cast<const char*>(start) + offset);
-  }
-}
-
 bool IsReliable(roce::QpType type) {
-  return type != roce::QpType::kUd && type != roce::QpType::kUc;
+  return type != roce::QpType::kUd && type != roce::QpType::kUc && type != roce::QpType::kRawPacket;
 }
 
 }  // namespace
@@ -54,11 +48,8 @@ uint32_t Worker::VisitActive() {
 
 // Queue pairs are cold when there are thousands: first their own lines, then what these point to.
 void Worker::PrefetchAhead() {
-  if (const QueuePair* far = active_.Peek(6)) PrefetchLines(far, 0, sizeof(QueuePair));
-  if (QueuePair* near = active_.Peek(3)) {
-    near->host.send_queue.PrefetchProducer();
-    near->host.send_queue.PrefetchNext();
-  }
+  if (const QueuePair* far = active_.Peek(6)) far->Prefetch();
+  if (const QueuePair* near = active_.Peek(3)) near->PrefetchWork();
 }
 
 uint32_t Worker::Visit(QueuePair& qp) {
@@ -74,6 +65,7 @@ uint32_t Worker::Visit(QueuePair& qp) {
 uint32_t Worker::Transmit(QueuePair& qp) {
   DeviceLane& lane = *qp.lane;
   uint32_t sent = 0;
+  if (qp.core.NeedsRecords()) qp.core.LendRecords(records_.Borrow(qp.record_class));
   while (sent < kPacketBudget) {
     // A packet that was polled must go, so the place for it comes first.
     if (!HasRoom(lane)) [[unlikely]]
@@ -108,10 +100,20 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   }
   rte_mbuf* buffer = stash_.Top();
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
-  uint32_t bytes = frame == nullptr ? 0 : Encode(qp, *frame, out);
+  const bool is_raw = qp.type() == roce::QpType::kRawPacket;
+  uint32_t bytes = 0;
+  if (is_raw) [[unlikely]] {
+    bytes = EncodeRaw(out);
+  } else if (frame != nullptr) [[likely]] {
+    bytes = Encode(qp, *frame, out);
+  }
   if (bytes == 0) [[unlikely]] {
     stats_.memory_faults.Add(1);
-    qp.core.HandleTransmitFault(qp.host, now_, tx_);
+    // An address handle that is gone, or another PD's, is not a matter of memory (IBTA vol
+    // 1, 11.6.2).
+    qp.core.HandleTransmitFault(qp.host, now_, tx_,
+                                frame == nullptr ? roce::CompletionStatus::kLocalQpOperationError
+                                                 : roce::CompletionStatus::kLocalProtectionError);
     return;
   }
   if (bytes < kMinEthernetFrame) [[unlikely]] {
@@ -123,7 +125,8 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   buffer->data_len = static_cast<uint16_t>(bytes);
   buffer->pkt_len = bytes;
   buffer->ol_flags = 0;
-  lane.Stage(buffer, QpnSpace::LcoreOf(tx_.dest_qpn, lane.lcore_bits));
+  lane.Stage(buffer, is_raw ? uint32_t{Wire::kRawPacket}
+                            : QpnSpace::LcoreOf(tx_.dest_qpn, lane.lcore_bits));
   // An unreliable queue pair completes what it has sent when it is asked for the next packet.
   if (!gathers_.empty() && !IsReliable(qp.type())) FinishGathers();
 }
@@ -138,6 +141,13 @@ uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::by
     return payload_.Intact() ? bytes : 0;
   }
   return payload_.AllDirect() ? EncodePieces(frame, out) : EncodeLater(qp, frame, out);
+}
+
+// A frame as the program made it.
+uint32_t Worker::EncodeRaw(std::byte* out) {
+  static_assert(kMaxWireMtu + 18 + kFrameOffset <= kFrameBufferBytes);
+  const memory::MemoryStatus status = memory::CopyOut(payload_, {out, tx_.payload_length});
+  return status == memory::MemoryStatus::kOk ? tx_.payload_length : 0;
 }
 
 uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) {
@@ -178,6 +188,7 @@ void Worker::FinishGathers() {
 void Worker::Settle(QueuePair& qp) {
   if (qp.HasFailed()) [[unlikely]]
     qp.Fail(now_);
+  if (qp.core.HasIdleRecords()) records_.Return(qp.record_class, qp.core.TakeRecordsBack());
   NoteState(qp);
   SetTimer(qp);
 }

@@ -1,0 +1,96 @@
+#include "dataplane/impairment.h"
+
+#include <cstring>
+
+#include "roce/headers.h"
+#include "roce/packet.h"
+
+namespace roci::dataplane {
+namespace {
+
+// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
+
+uint64_t Mix(uint64_t v) {
+  v = (v ^ (v >> 30)) * 0xBF58476D1CE4E5B9;
+  v = (v ^ (v >> 27)) * 0x94D049BB133111EB;
+  return v ^ (v >> 31);
+}
+
+constexpr uint8_t kEcnMask = 3;
+
+// Not-ECT must not be marked: its sender would not understand (RFC 3168, 5).
+bool IsCapable(uint8_t ecn) { return ecn == 1 || ecn == 2; }
+
+}  // namespace
+
+Impairment::Impairment(const ImpairmentSettings& settings, uint32_t lcore)
+    : settings_(settings),
+      state_(
+          Mix(settings.seed + kStep * (2 * lcore + (settings.direction == LinkDirection::kIn)))) {}
+
+uint64_t Impairment::Draw() {
+  state_ += kStep;
+  return Mix(state_);
+}
+
+void Impairment::Apply(std::span<std::byte> frame, FrameFate& fate) {
+  if (!settings_.filter.Matches(frame)) return;
+  // As many draws for every frame, so that one setting does not move what another one does.
+  const bool lost = Happens(settings_.loss);
+  const bool duplicated = Happens(settings_.duplicate);
+  const bool corrupted = Happens(settings_.corrupt);
+  const uint64_t bit = Draw();
+  const bool reordered = Happens(settings_.reorder);
+  const bool marked = Happens(settings_.ecn);
+  counters_.matched.Add(1);
+  if (lost) {
+    counters_.lost.Add(1);
+    fate.lost = true;
+    return;
+  }
+  // Before it is damaged, as a switch on the way would.
+  if (marked && MarkCongestion(frame)) counters_.ecn_marked.Add(1);
+  if (corrupted) CorruptOneBit(frame, bit);
+  if (duplicated) {
+    counters_.duplicated.Add(1);
+    fate.duplicated = true;
+  }
+  if (settings_.delay_ns != 0) {
+    counters_.delayed.Add(1);
+    fate.hold_ns += settings_.delay_ns;
+  }
+  if (reordered) {
+    counters_.reordered.Add(1);
+    fate.hold_ns += settings_.reorder_ns;
+  }
+}
+
+// Addresses of the link stay, else the damage would be a matter of who receives it.
+void Impairment::CorruptOneBit(std::span<std::byte> frame, uint64_t number) {
+  if (frame.size() <= roce::EthernetHeader::kBytes) return;
+  const size_t bits = (frame.size() - roce::EthernetHeader::kBytes) * 8;
+  const size_t bit = roce::EthernetHeader::kBytes * 8 + number % bits;
+  frame[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+  counters_.corrupted.Add(1);
+}
+
+bool MarkCongestion(std::span<std::byte> frame) {
+  const NetworkHeader network = FindNetworkHeader(frame);
+  std::byte* ip = frame.data() + network.offset;
+  if (network.version == 6) {
+    // The traffic class lies across two bytes.
+    if (!IsCapable((std::to_integer<uint8_t>(ip[1]) >> 4) & kEcnMask)) return false;
+    ip[1] |= static_cast<std::byte>(roce::kEcnCongestionExperienced << 4);
+    return true;
+  }
+  if (network.version != 4 || std::to_integer<uint8_t>(ip[0]) != 0x45) return false;
+  if (!IsCapable(std::to_integer<uint8_t>(ip[1]) & kEcnMask)) return false;
+  ip[1] |= static_cast<std::byte>(roce::kEcnCongestionExperienced);
+  std::memset(ip + 10, 0, 2);
+  const auto checksum = static_cast<uint16_t>(~roce::Ipv4HeaderSum(ip));
+  std::memcpy(ip + 10, &checksum, sizeof(checksum));
+  return true;
+}
+
+}  // namespace roci::dataplane

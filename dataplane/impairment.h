@@ -1,0 +1,103 @@
+// What a bad link does to frames, decided by a seed: loss, delay, reordering, duplication,
+// corruption, congestion marks. Touches no port and reads no clock.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dataplane/counters.h"
+#include "dataplane/frame_filter.h"
+
+namespace roci::dataplane {
+
+// A probability in parts of 2^32: 0 never, 2^32 always.
+using Chance = uint64_t;
+inline constexpr Chance kAlways = uint64_t{1} << 32;
+
+struct ImpairmentSettings {
+  // A frame is held no longer than this, delay and hold together.
+  static constexpr uint64_t kMaxDelayNs = 10'000'000'000;
+
+  LinkDirection direction = LinkDirection::kOut;
+  FrameFilter filter;
+  Chance loss = 0;
+  Chance duplicate = 0;
+  Chance corrupt = 0;  // one bit behind the Ethernet header
+  Chance reorder = 0;  // held back by `reorder_ns`, so that those behind overtake it
+  Chance ecn = 0;      // "congestion experienced" on packets that are capable of it (RFC 3168)
+  uint64_t delay_ns = 0;
+  uint64_t reorder_ns = 100'000;
+  uint64_t seed = 0;
+
+  bool DoesSomething() const {
+    return (loss | duplicate | corrupt | reorder | ecn | delay_ns) != 0;
+  }
+};
+
+// X(member, name)
+#define ROCI_IMPAIRMENT_COUNTERS(X)                           \
+  X(matched, "matched")                                       \
+  X(lost, "lost")                                             \
+  X(delayed, "delayed")                                       \
+  X(reordered, "reordered")                                   \
+  X(duplicated, "duplicated")                                 \
+  X(corrupted, "corrupted")                                   \
+  X(ecn_marked, "ecn_marked")                                 \
+  /* Frames that the queue of delayed ones had no room for */ \
+  X(queue_full, "queue_full")
+
+struct ImpairmentCounters {
+#define ROCI_IMPAIRMENT_COUNTER(member, name) Counter member;
+  ROCI_IMPAIRMENT_COUNTERS(ROCI_IMPAIRMENT_COUNTER)
+#undef ROCI_IMPAIRMENT_COUNTER
+};
+
+struct ImpairmentSnapshot {
+#define ROCI_IMPAIRMENT_VALUE(member, name) uint64_t member = 0;
+  ROCI_IMPAIRMENT_COUNTERS(ROCI_IMPAIRMENT_VALUE)
+#undef ROCI_IMPAIRMENT_VALUE
+
+  void Add(const ImpairmentCounters& lane) {
+#define ROCI_IMPAIRMENT_ADD(member, name) member += lane.member.value();
+    ROCI_IMPAIRMENT_COUNTERS(ROCI_IMPAIRMENT_ADD)
+#undef ROCI_IMPAIRMENT_ADD
+  }
+};
+
+// What is to become of a frame.
+struct FrameFate {
+  bool lost = false;
+  bool duplicated = false;
+  uint64_t hold_ns = 0;
+};
+
+// One rule on one lcore. The n-th matching frame meets the same fate in every run with the same
+// seed and lcore.
+class Impairment {
+ public:
+  Impairment(const ImpairmentSettings& settings, uint32_t lcore);
+
+  // Adds to `fate`, and damages or marks `frame` in place. A frame that is lost already is not to
+  // be shown.
+  void Apply(std::span<std::byte> frame, FrameFate& fate);
+
+  ImpairmentCounters& counters() { return counters_; }
+  const ImpairmentCounters& counters() const { return counters_; }
+
+ private:
+  uint64_t Draw();
+  bool Happens(Chance chance) { return (Draw() >> 32) < chance; }
+  void CorruptOneBit(std::span<std::byte> frame, uint64_t number);
+
+  const ImpairmentSettings& settings_;
+  uint64_t state_;
+  ImpairmentCounters counters_;
+};
+
+// Sets "congestion experienced" in an IP header that allows it, and puts an IPv4 checksum right;
+// false if it does not.
+bool MarkCongestion(std::span<std::byte> frame);
+
+}  // namespace roci::dataplane

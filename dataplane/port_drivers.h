@@ -1,0 +1,12 @@
+// Which ports DPDK has a driver for, before the EAL is started.
+#pragma once
+
+#include <string>
+
+namespace roci::dataplane {
+
+// Whether a bus and, for virtual ports, a driver knows `devargs` ("net_tap0,iface=x", a PCI
+// address). Loads DPDK's plugins, as the EAL would. Says nothing about the port itself.
+bool HasPortDriver(const std::string& devargs);
+
+}  // namespace roci::dataplane
