@@ -22,6 +22,10 @@
 // -------------------------------------------------------------------------------------------------
 // Both queues of a QP live in one memfd, at the offsets that the create response names. Indices are
 // free-running 32-bit counters; slot = index & (capacity - 1), capacities are powers of two.
+// An app whose send queue is empty (every entry was taken and completed) may leave indices out, so
+// that a queue that is used now and then uses the same few slots, which are in the caches: before
+// `producer` it stores `start`, the index of the next entry, and adds 1 to `restarts`
+// (ROCI_ABI_FEATURE_RESTART).
 // A move of the QP to RESET forgets what is posted: before it answers the daemon stores 0 to both
 // `producer`s, and both sides count from 0 again.
 
@@ -29,7 +33,9 @@ struct roci_abi_queue {
   // Written by the app: entries posted so far. Store with release order after the entry is
   // complete.
   uint32_t producer;
-  uint32_t reserved0[15];
+  uint32_t start;     // no entries before this index, counted from `producer`'s old value
+  uint32_t restarts;  // how often `start` was stored
+  uint32_t reserved0[13];
   // Written by the daemon: 1 = the daemon is not watching this queue; after storing `producer` (and
   // a full fence) the app must ring the doorbell. 0 = the daemon polls `producer` by itself.
   uint32_t armed;
@@ -38,6 +44,7 @@ struct roci_abi_queue {
   uint32_t reserved1[14];
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_queue) == 128);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_queue, restarts) == 8);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_queue, armed) == 64);
 
 struct roci_abi_sge {
@@ -59,6 +66,7 @@ enum roci_abi_send_opcode {
   ROCI_ABI_WR_LOCAL_INV = 7,
   ROCI_ABI_WR_BIND_MW = 8,
   ROCI_ABI_WR_SEND_WITH_INV = 9,
+  ROCI_ABI_WR_ATOMIC_WRITE = 15,
 };
 
 enum roci_abi_send_flags {
@@ -95,11 +103,11 @@ struct roci_abi_send_wqe {
       uint32_t reserved[3];
     } ud;
     struct {
-      uint32_t window_key;
+      uint64_t length;  // bytes from remote_va on
+      uint32_t window;  // handle
+      uint32_t access;  // enum ibv_access_flags
       uint32_t region_key;
-      uint32_t access;
       uint32_t new_key;
-      uint64_t length;  // the address is remote_va
     } bind;
   } u;
   uint32_t remote_srqn;  // XRC
@@ -117,6 +125,29 @@ struct roci_abi_recv_wqe {
   uint32_t reserved;
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_recv_wqe) == 16);
+
+// ---- Shared receive queues
+// ---------------------------------------------------------------------------------------------
+// Any QP of the session takes entries, in the order in which they were posted, but they complete in
+// any order. So there are slots, which the app hands out from a list of free ones, and a ring that
+// names them in the order of posting.
+
+#define ROCI_ABI_MAX_SRQ_HANDLES 65536
+
+// Header of a shared receive queue's memfd. The ring of 32-bit slot numbers and the slots (each as
+// one of a receive queue) follow at the offsets named in the create response. The index into the
+// ring is free-running; place = index & (ring capacity - 1).
+struct roci_abi_srq {
+  // Written by the app: entries posted so far. Store with release order after slot and ring are
+  // complete.
+  uint32_t producer;
+  uint32_t reserved0[15];
+  // Written by the daemon, a hint for tools: entries taken so far.
+  uint32_t consumer;
+  uint32_t reserved1[15];
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_srq) == 128);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_srq, consumer) == 64);
 
 // ---- Completion queues
 // ---------------------------------------------------------------------------------------------
@@ -147,10 +178,15 @@ ROCI_ABI_ASSERT(offsetof(struct roci_abi_cq, arm) == 64);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_cq, producer) == 128);
 
 enum roci_abi_cqe_flags {
-  ROCI_ABI_CQE_GRH = 1 << 0,       // as IBV_WC_GRH
-  ROCI_ABI_CQE_WITH_IMM = 1 << 1,  // as IBV_WC_WITH_IMM
-  ROCI_ABI_CQE_WITH_INV = 1 << 3,  // as IBV_WC_WITH_INV
-  ROCI_ABI_CQE_SEND = 1 << 8,      // completes a send queue entry (else a receive)
+  ROCI_ABI_CQE_GRH = 1 << 0,               // as IBV_WC_GRH
+  ROCI_ABI_CQE_WITH_IMM = 1 << 1,          // as IBV_WC_WITH_IMM
+  ROCI_ABI_CQE_WITH_INV = 1 << 3,          // as IBV_WC_WITH_INV
+  ROCI_ABI_CQE_TAG_SYNC_REQUEST = 1 << 4,  // as IBV_WC_TM_SYNC_REQ
+  ROCI_ABI_CQE_TAG_MATCH = 1 << 5,         // as IBV_WC_TM_MATCH; tag: flow_tag << 32 | slot
+  ROCI_ABI_CQE_TAG_DATA_VALID = 1 << 6,    // as IBV_WC_TM_DATA_VALID
+  ROCI_ABI_CQE_SEND = 1 << 8,              // completes a send queue entry (else a receive)
+  ROCI_ABI_CQE_SRQ = 1 << 9,               // completes a receive of a shared receive queue
+  ROCI_ABI_CQE_TAG = 1 << 10,              // of tag matching, and no entry of a work queue
 };
 
 // One completion: a cache line. An entry at free-running index i of a CQ with `capacity` entries (a
@@ -165,18 +201,20 @@ struct roci_abi_cqe {
   uint32_t byte_length;
   uint32_t immediate;  // network byte order, or the invalidated R_Key
   uint32_t qpn;
-  uint32_t qp_handle;  // session-local handle of the QP
+  uint32_t qp_handle;  // session-local handle of the QP; with ROCI_ABI_CQE_SRQ of the shared
+                       // receive queue; with ROCI_ABI_CQE_TAG, too
   uint32_t source_qpn;
-  uint32_t
-      slot;  // free-running index of the work queue entry; for sends every older entry is free too
+  // Free-running index of the work queue entry; for sends every older entry is free too. With
+  // ROCI_ABI_CQE_SRQ: number of the slot, which alone is free.
+  uint32_t slot;
   uint64_t timestamp_ns;
   uint8_t sl;
   uint8_t reserved0;
   uint16_t pkey_index;
-  uint32_t reserved1;
+  uint32_t flow_tag;  // raw packet receives; with ROCI_ABI_CQE_TAG_MATCH of the tag
   uint32_t generation;
+  uint32_t tag_context;  // with ROCI_ABI_CQE_TAG_MATCH: what the sender added to its tag
 };
-// 8-byte alignment pads the structure to a whole line.
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_cqe) == 64);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, timestamp_ns) == 40);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, generation) == 56);
