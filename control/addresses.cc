@@ -15,10 +15,33 @@ AddressTable::AddressTable(const roce::Mac& mac, std::span<const InterfaceAddres
   }
 }
 
-bool AddressTable::IsOwn(const roce::Gid& gid) const {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const InterfaceAddress& entry) { return entry.gid == gid; });
+absl::StatusOr<uint32_t> AddressTable::Add(const InterfaceAddress& address) {
+  if (IsOwn(address.gid)) return absl::AlreadyExistsError("the device has this address");
+  uint32_t index = 1;
+  while (index < size() && !IsFree(index)) ++index;
+  if (index >= kMostEntries) return absl::ResourceExhaustedError("the GID table is full");
+  if (index == size()) entries_.emplace_back();
+  entries_[index] = address;
+  return index;
 }
+
+absl::Status AddressTable::Remove(const roce::Gid& gid) {
+  const std::optional<uint32_t> index = IndexOf(gid);
+  if (!index) return absl::NotFoundError("the device does not have this address");
+  if (*index == 0) return absl::FailedPreconditionError("the link-local address stays");
+  entries_[*index] = entries_[0];
+  while (IsFree(size() - 1)) entries_.pop_back();
+  return absl::OkStatus();
+}
+
+std::optional<uint32_t> AddressTable::IndexOf(const roce::Gid& gid) const {
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (entries_[i].gid == gid) return i;
+  }
+  return std::nullopt;
+}
+
+bool AddressTable::IsOwn(const roce::Gid& gid) const { return IndexOf(gid).has_value(); }
 
 bool AddressTable::HasSolicitedNode(const roce::Gid& group) const {
   return std::any_of(entries_.begin(), entries_.end(), [&](const InterfaceAddress& entry) {
@@ -30,7 +53,12 @@ std::optional<roce::Gid> AddressTable::NextHop(const roce::Gid& destination) con
   for (const InterfaceAddress& entry : entries_) {
     if (SameNetwork(entry, destination)) return destination;
   }
-  return destination.IsIpv4() ? gateway4_ : gateway6_;
+  const std::optional<roce::Gid>& gateway = destination.IsIpv4() ? gateway4_ : gateway6_;
+  const bool is_near =
+      gateway && std::any_of(entries_.begin(), entries_.end(), [&](const InterfaceAddress& entry) {
+        return SameNetwork(entry, *gateway);
+      });
+  return is_near ? gateway : std::nullopt;
 }
 
 roce::Gid SolicitedNodeGroup(const roce::Gid& gid) {

@@ -1,11 +1,13 @@
 #include "control/config.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "control/addresses.h"
 #include "control/toml_reader.h"
 
 namespace roci::control {
@@ -42,6 +44,20 @@ bool Lookup(const Named<Value> (&table)[kCount], std::string_view name, Value& o
   return false;
 }
 
+// What can be known without asking DPDK, which ends the process over what it does not like.
+void CheckEalArguments(TomlReader& reader, const std::vector<std::string>& args) {
+  if (!args.empty() && args.front().rfind('-', 0) != 0) {
+    reader.Fault("eal_args", absl::StrCat("\"", args.front(), "\" is no option of DPDK"));
+  }
+  for (const std::string& arg : args) {
+    const std::string name = arg.substr(0, arg.find('='));
+    for (const char* taken : {"-", "--", "-h", "--help", "-v", "--version", "-l", "-c", "--lcores",
+                              "--main-lcore", "--file-prefix"}) {
+      if (name == taken) reader.Fault("eal_args", absl::StrCat("\"", name, "\" is not possible"));
+    }
+  }
+}
+
 void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
   reader.Number("lcores", 1, kMaxLcores, out.lcores);
   reader.Numbers("pin", 0, 1023, out.pin);
@@ -57,6 +73,7 @@ void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
   reader.Parsed("log_level", "one of \"error\", \"warning\", \"notice\", \"info\", \"debug\"",
                 [&](const std::string& text) { return Lookup(kLogLevels, text, out.log_level); });
   reader.Strings("eal_args", out.eal_args);
+  CheckEalArguments(reader, out.eal_args);
 }
 
 void ReadMemory(TomlReader& reader, MemoryConfig& out) {
@@ -70,14 +87,22 @@ void ReadLimits(TomlReader& reader, LimitsConfig& out) {
   reader.Number("max_qp", 1, most.max_qp, out.device.max_qp);
   reader.Number("max_cq", 1, most.max_cq, out.device.max_cq);
   reader.Number("max_mr", 1, most.max_mr, out.device.max_mr);
+  reader.Number("max_mw", 1, most.max_mw, out.device.max_mw);
+  reader.Number("max_dm_bytes", 4096, most.max_dm_bytes, out.device.max_dm_bytes);
   reader.Number("max_pd", 1, most.max_pd, out.device.max_pd);
   reader.Number("max_ah", 1, most.max_ah, out.device.max_ah);
+  reader.Number("max_srq", 1, most.max_srq, out.device.max_srq);
+  reader.Number("max_srq_wr", 1, most.max_srq_wr, out.device.max_srq_wr);
   reader.Number("max_qp_wr", 1, most.max_qp_wr, out.device.max_qp_wr);
   reader.Number("max_cqe", 1, most.max_cqe, out.device.max_cqe);
   reader.Number("max_rd_atomic", 1, most.max_rd_atomic, out.device.max_rd_atomic);
   reader.Number("max_sessions", 1, 65536, out.max_sessions);
   reader.Number("ring_memory_mib", 1, 1 << 24, out.ring_memory_mib);
+  reader.Number("user_percent", 1, 100, out.user_percent);
 }
+
+static_assert(ROCI_ABI_DEVICE_NAME_MAX == 64);
+constexpr char kNameRule[] = "a name of at most 63 letters, digits, '_' and '-'";
 
 // Names end up in sysfs paths and in the plugin's messages.
 bool IsName(std::string_view name) {
@@ -91,24 +116,38 @@ bool IsName(std::string_view name) {
 }
 
 void ReadName(TomlReader& reader, std::string& out) {
-  reader.Parsed("name", "a name of letters, digits, '_' and '-'", [&](const std::string& text) {
+  reader.Parsed("name", kNameRule, [&](const std::string& text) {
     out = text;
     return IsName(text);
   });
   if (out.empty()) reader.Fault("name", "is required");
 }
 
-bool IsUsableAddress(const roce::Gid& gid) { return !gid.IsZero() && !gid.IsMulticast(); }
-
 void ReadAddresses(TomlReader& reader, DeviceConfig& out) {
   reader.ParsedEach("addresses", "an IPv4 or IPv6 unicast address with its prefix length",
                     [&](const std::string& text) {
                       const std::optional<InterfaceAddress> address = ParseInterfaceAddress(text);
                       if (!address || !IsUsableAddress(address->gid)) return false;
+                      if (text.find('/') == std::string::npos) {
+                        reader.Fault("addresses",
+                                     absl::StrCat(text,
+                                                  " lacks the length of its network's prefix"
+                                                  ", as in ",
+                                                  text, address->gid.IsIpv4() ? "/24" : "/64"));
+                      } else if (address->prefix_length == 0) {
+                        reader.Fault("addresses", absl::StrCat(text,
+                                                               " has all addresses in its "
+                                                               "network"));
+                      }
+                      if (!IsHostAddress(*address)) {
+                        reader.Fault("addresses", absl::StrCat(text,
+                                                               " is the address of a whole "
+                                                               "network, not of a host"));
+                      }
                       out.addresses.push_back(*address);
                       return true;
                     });
-  constexpr size_t kMost = 63;  // the GID table holds the link-local one too
+  constexpr size_t kMost = AddressTable::kMostEntries - 1;  // it holds the link-local one too
   if (out.addresses.size() > kMost) {
     reader.Fault("addresses", absl::StrCat("at most ", kMost, " are possible"));
   }
@@ -130,6 +169,20 @@ void ReadGateway(TomlReader& reader, const char* key, bool ipv4, std::optional<r
                 });
 }
 
+// A gateway is a neighbour. (Its IPv6 address may be link-local, which every device has too.)
+void CheckGateway(TomlReader& reader, const char* key, const std::optional<roce::Gid>& gateway,
+                  const DeviceConfig& device) {
+  if (!gateway || SameNetwork({LinkLocal(roce::Mac{}), 64}, *gateway)) return;
+  bool near = false;
+  for (const InterfaceAddress& address : device.addresses) {
+    near |= SameNetwork(address, *gateway);
+    if (address.gid == *gateway) reader.Fault(key, "is the device's own address");
+  }
+  if (!near) {
+    reader.Fault(key, absl::StrCat(IpText(*gateway), " is in none of the device's networks"));
+  }
+}
+
 void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   ReadName(reader, out.name);
   reader.Parsed("mac", "a unicast MAC address like \"02:72:6f:63:69:00\"",
@@ -140,6 +193,8 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   ReadAddresses(reader, out);
   ReadGateway(reader, "gateway4", true, out.gateway4);
   ReadGateway(reader, "gateway6", false, out.gateway6);
+  CheckGateway(reader, "gateway4", out.gateway4, out);
+  CheckGateway(reader, "gateway6", out.gateway6, out);
   reader.String("wire", out.wire);
   reader.String("port", out.port);
   if (out.wire.empty() == out.port.empty()) {

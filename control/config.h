@@ -47,6 +47,7 @@ struct LimitsConfig {  // [limits]
   DeviceLimits device;
   uint32_t max_sessions = 1024;     // contexts open at one time, over all devices
   uint32_t ring_memory_mib = 8192;  // all queues and completion queues together
+  uint32_t user_percent = 50;       // what one ordinary user may take of each limit (users.h)
 };
 
 struct WireConfig {  // [[wire]]

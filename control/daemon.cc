@@ -5,14 +5,19 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "control/address_commands.h"
+#include "control/cm/show.h"
 #include "control/errno_status.h"
+#include "control/link_requests.h"
 #include "control/log.h"
+#include "control/port_guard.h"
 #include "control/runtime_files.h"
 #include "control/show.h"
 #include "verbs_provider/abi/runtime_dir.h"
@@ -41,10 +46,23 @@ bool IsPciAddress(const std::string& devargs) {
          name.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
 }
 
+// What the daemon itself needs comes off the limit, generously: EAL, ports, management, descriptors
+// that come with messages.
+uint64_t DescriptorsForSessions(const Config& config) {
+  const uint64_t own = 128 + 8 * (config.daemon.lcores + config.devices.size());
+  const uint64_t limit = FileLimit();
+  return limit > own ? limit - own : 0;
+}
+
 }  // namespace
 
 Daemon::Daemon(const Config& config)
-    : config_(config), ring_memory_(config.limits.ring_memory_mib * kMiB) {}
+    : config_(config),
+      quotas_{.sessions = Quota(config.limits.max_sessions),
+              .descriptors = Quota(DescriptorsForSessions(config)),
+              .ring_memory = Quota(config.limits.ring_memory_mib * kMiB),
+              .app_mappings = Quota(kMaxAppMappings)},
+      users_(quotas_, geteuid(), config.limits.user_percent) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
                                                       const std::string& runtime_dir) {
@@ -70,7 +88,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 Daemon::~Daemon() {
   publisher_.reset();
   manage_.reset();
+  captures_.reset();
   const bool served = sessions_ != nullptr;
+  connections_.reset();
   sessions_.reset();
   devices_.clear();
   wires_.clear();
@@ -79,6 +99,7 @@ Daemon::~Daemon() {
   if (!runtime_dir_.empty()) std::filesystem::remove_all(runtime_dir_ + "/dpdk", ignored);
   if (!served) return;
   unlink(abi::SocketPath(runtime_dir_).c_str());
+  unlink(absl::StrCat(runtime_dir_, "/", ROCI_ABI_CM_SOCKET_NAME).c_str());
   unlink(absl::StrCat(runtime_dir_, "/", ManageServer::kSocketName).c_str());
 }
 
@@ -137,39 +158,84 @@ absl::Status Daemon::MakeDevices() {
     if (!made.ok()) return made.status();
     devices_.push_back(*std::move(made));
   }
+  GuardPorts();
   return absl::OkStatus();
 }
 
+// A wire and a device of our own on the PCI bus are nothing that the kernel sees.
+void Daemon::GuardPorts() {
+  const bool any =
+      std::any_of(config_.devices.begin(), config_.devices.end(), [](const DeviceConfig& device) {
+        return !device.port.empty() && !IsPciAddress(device.port);
+      });
+  if (!any) return;
+  absl::StatusOr<UniqueFd> guard = GuardRocePort();
+  if (guard.ok()) {
+    port_guard_ = *std::move(guard);
+  } else {
+    Log(LogArea::kDaemon, LogLevel::kNotice, "UDP port 4791 is not held against the kernel: %s",
+        std::string(guard.status().message()).c_str());
+  }
+}
+
 absl::Status Daemon::OpenSockets() {
-  services_.reset(
-      new Services{*loop_, *dataplane_, config_, devices_, ring_memory_, app_mappings_});
+  services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_});
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(*services_, runtime_dir_, geteuid() == 0);
   if (!sessions.ok()) return sessions.status();
   sessions_ = *std::move(sessions);
+  absl::StatusOr<std::unique_ptr<cm::Server>> connections =
+      cm::Server::Create(*services_, runtime_dir_, geteuid() == 0);
+  if (!connections.ok()) return connections.status();
+  connections_ = *std::move(connections);
   absl::StatusOr<std::unique_ptr<ManageServer>> manage = ManageServer::Create(*loop_, runtime_dir_);
   if (!manage.ok()) return manage.status();
   manage_ = *std::move(manage);
+  loop_->AddDeadline(NextLogSuppressed, LogSuppressed);
+  loop_->AddDeadline([this] { return sessions_->NextTimeout(); },
+                     [this](roce::TimeNs now) { sessions_->HandleTimeout(now); });
+  loop_->AddDeadline([this] { return connections_->NextTimeout(); },
+                     [this](roce::TimeNs now) { connections_->HandleTimeout(now); });
   manage_->AddCommand("show",
                       [this](const nlohmann::json& request) -> absl::StatusOr<nlohmann::json> {
                         const auto what = request.find("what");
                         if (what == request.end() || !what->is_string()) {
                           return absl::InvalidArgumentError("show what?");
                         }
+                        if (*what == "connections") return cm::ShowConnections(*connections_);
                         return Show(*services_, *sessions_, what->get<std::string>());
                       });
+  AddLinkCommands();
   absl::StatusOr<std::unique_ptr<SysfsPublisher>> publisher =
       SysfsPublisher::Create(*services_, *sessions_, runtime_dir_);
   if (!publisher.ok()) return publisher.status();
   publisher_ = *std::move(publisher);
+  AddAddressCommand(*manage_, *services_, *publisher_);
   loop_->AddDeadline([this] { return publisher_->NextTimeout(); },
                      [this](roce::TimeNs now) { publisher_->HandleTimeout(now); });
   return absl::OkStatus();
 }
 
+void Daemon::AddLinkCommands() {
+  captures_ = std::make_unique<CaptureServer>(*services_);
+  loop_->AddDeadline([this] { return captures_->NextTimeout(); },
+                     [this](roce::TimeNs now) { captures_->HandleTimeout(now); });
+  manage_->AddStream("capture",
+                     [this](const nlohmann::json& request) -> absl::StatusOr<ManageServer::Stream> {
+                       auto capture = captures_->Prepare(request);
+                       if (!capture.ok()) return capture.status();
+                       return [this, prepared = *std::move(capture)](UniqueFd socket) {
+                         captures_->Start(prepared, std::move(socket));
+                       };
+                     });
+  manage_->AddCommand(
+      "impair", [this](const nlohmann::json& request) { return Impair(*services_, request); });
+}
+
 void Daemon::Run() {
   NotifyServiceManager("READY=1");
   loop_->Run();
+  LogSuppressed(roce::kNever);
   NotifyServiceManager("STOPPING=1");
 }
 

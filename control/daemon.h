@@ -6,15 +6,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "control/capture_server.h"
+#include "control/cm/server.h"
 #include "control/config.h"
 #include "control/device.h"
 #include "control/event_loop.h"
 #include "control/manage_server.h"
-#include "control/quota.h"
 #include "control/services.h"
 #include "control/session_server.h"
 #include "control/sysfs_publisher.h"
 #include "control/unique_fd.h"
+#include "control/users.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/wire.h"
 
@@ -40,6 +42,8 @@ class Daemon {
   absl::Status StartDataplane();
   absl::Status MakeDevices();
   absl::Status OpenSockets();
+  void AddLinkCommands();
+  void GuardPorts();
   absl::Status WatchSignals();
   dataplane::Wire* FindWire(const std::string& name);
 
@@ -52,11 +56,14 @@ class Daemon {
   std::unique_ptr<dataplane::Dataplane> dataplane_;
   std::vector<std::unique_ptr<dataplane::Wire>> wires_;  // as in config_.wires
   std::vector<std::unique_ptr<Device>> devices_;
-  Quota ring_memory_;
-  Quota app_mappings_{kMaxAppMappings};
+  SharedQuotas quotas_;
+  Users users_;
   std::unique_ptr<Services> services_;
   std::unique_ptr<SessionServer> sessions_;
+  std::unique_ptr<cm::Server> connections_;
+  UniqueFd port_guard_;
   std::unique_ptr<ManageServer> manage_;
+  std::unique_ptr<CaptureServer> captures_;
   std::unique_ptr<SysfsPublisher> publisher_;
 };
 

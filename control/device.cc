@@ -3,11 +3,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "control/log.h"
 #include "control/paths.h"
+#include "roce/parse.h"
 
 namespace roci::control {
 namespace {
@@ -39,6 +41,12 @@ const LinkRate& RateFor(uint32_t mbps) {
     if (mbps <= rate.mbps) return rate;
   }
   return kLinkRates[std::size(kLinkRates) - 1];
+}
+
+// The counters of PortInfo have 16 bits and stop at their end (IBTA vol 1, 14.2.5.6).
+uint32_t ViolationCount(const dataplane::DeviceSnapshot& snapshot, roce::DropReason reason) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(snapshot.drops[static_cast<size_t>(reason)], UINT16_MAX));
 }
 
 }  // namespace
@@ -79,23 +87,60 @@ Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop
       dataplane_(std::move(dataplane)),
       addresses_(dataplane_->mac(), config.addresses, config.gateway4, config.gateway6),
       neighbours_(addresses_),
+      groups_(addresses_, Eui64(addresses_.mac())),
       quotas_(limits),
       max_path_mtu_(max_path_mtu) {}
 
 Device::~Device() { loop_.Forget(slow_path_watch_); }
 
 absl::Status Device::Start() {
-  std::vector<roce::Gid> gids;
-  for (const InterfaceAddress& entry : addresses_.entries()) gids.push_back(entry.gid);
-  dataplane_->SetLocalGids(gids);
+  TellDataplaneAddresses();
   const absl::StatusOr<EventLoop::Watch> watch =
       loop_.Add(dataplane_->slow_path_fd(), EPOLLIN, [this](uint32_t) { DrainSlowPath(); });
   if (!watch.ok()) return watch.status();
   slow_path_watch_ = *watch;
   loop_.AddDeadline([this] { return NextTimeout(); },
                     [this](roce::TimeNs now) { HandleTimeout(now); });
-  neighbours_.Announce([this](const Frame& frame) { SendFrame(frame); });
+  const auto send = [this](const Frame& frame) { SendFrame(frame); };
+  for (const InterfaceAddress& entry : addresses_.entries()) neighbours_.Probe(entry.gid, send);
+  neighbours_.Announce(send);
+  for (const InterfaceAddress& entry : addresses_.entries()) JoinSolicitedNode(entry.gid);
+  multicast_.SetListener([this](const roce::Gid& group, bool has_members) {
+    if (has_members) {
+      JoinGroup(group);
+    } else {
+      LeaveGroup(group);
+    }
+  });
   return absl::OkStatus();
+}
+
+void Device::TellDataplaneAddresses() {
+  std::vector<roce::Gid> gids;
+  for (const InterfaceAddress& entry : addresses_.entries()) gids.push_back(entry.gid);
+  dataplane_->SetLocalGids(gids);
+}
+
+absl::StatusOr<uint32_t> Device::AddAddress(const InterfaceAddress& address) {
+  const absl::StatusOr<uint32_t> index = addresses_.Add(address);
+  if (!index.ok()) return index.status();
+  TellDataplaneAddresses();
+  neighbours_.Forget(address.gid);
+  const auto send = [this](const Frame& frame) { SendFrame(frame); };
+  neighbours_.Probe(address.gid, send);
+  neighbours_.AnnounceOne(address.gid, send);
+  JoinSolicitedNode(address.gid);
+  DeliverAnswers();
+  return *index;
+}
+
+absl::Status Device::RemoveAddress(const roce::Gid& gid) {
+  const absl::Status status = addresses_.Remove(gid);
+  if (!status.ok()) return status;
+  TellDataplaneAddresses();
+  neighbours_.Forget(gid);
+  if (!gid.IsIpv4()) LeaveGroup(SolicitedNodeGroup(gid));
+  return status;
 }
 
 void Device::DescribePort(roci_abi_query_port_response& out) const {
@@ -108,6 +153,9 @@ void Device::DescribePort(roci_abi_query_port_response& out) const {
   out.gid_table_length = addresses_.size();
   out.port_cap_flags = kPortCapabilities;
   out.max_message_size = kMaxMessageBytes;
+  const dataplane::DeviceSnapshot snapshot = dataplane_->Snapshot();
+  out.bad_pkey_counter = ViolationCount(snapshot, roce::DropReason::kPkey);
+  out.qkey_violation_counter = ViolationCount(snapshot, roce::DropReason::kQkey);
   out.pkey_table_length = 1;
   out.active_width = rate.width;
   out.active_speed = rate.speed;
@@ -143,28 +191,68 @@ void Device::CancelPath(uint64_t number) {
 
 void Device::HandleTimeout(roce::TimeNs now) {
   neighbours_.HandleTimeout(now, [this](const Frame& frame) { SendFrame(frame); });
+  groups_.HandleTimeout(now, [this](const Frame& frame) { SendFrame(frame); });
   DeliverAnswers();
 }
 
+bool Device::JoinGroup(const roce::Gid& group) {
+  return groups_.Join(MonotonicNow(), group, [this](const Frame& frame) { SendFrame(frame); });
+}
+
+void Device::LeaveGroup(const roce::Gid& group) {
+  groups_.Leave(group, [this](const Frame& frame) { SendFrame(frame); });
+}
+
+// Where switches pass groups on to members only, nobody could ask for our MAC else (RFC 4861,
+// 7.2.1).
+void Device::JoinSolicitedNode(const roce::Gid& own) {
+  if (!own.IsIpv4()) JoinGroup(SolicitedNodeGroup(own));
+}
+
 void Device::DrainSlowPath() {
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t n = read(dataplane_->slow_path_fd(), &count, sizeof(count));
+  dataplane_->ForgetSlowPathEvent();
   std::vector<std::byte> frame;
   uint32_t taken = 0;
   while (taken < kSlowPathBudget && dataplane_->ReceiveSlowPath(frame)) {
     ++taken;
-    const SlowPathReason reason = neighbours_.HandleFrame(
-        MonotonicNow(), frame, [this](const Frame& reply) { SendFrame(reply); });
-    if (reason != SlowPathReason::kHandled) {
-      Log(LogArea::kNeighbours, LogLevel::kDebug, "%s: frame of %zu bytes: %s", name().c_str(),
-          frame.size(), std::string(kSlowPathReasonNames[static_cast<size_t>(reason)]).c_str());
-    }
+    if (!HandleGsi(frame)) HandleOther(frame);
+  }
+  for (const roce::Gid& own : neighbours_.TakeConflicts()) {
+    Log(LogArea::kNeighbours, LogLevel::kWarning, "%s: %s is an address of %s, too", name().c_str(),
+        IpText(own).c_str(), MacText(neighbours_.ConflictOf(own)->mac).c_str());
   }
   if (taken == kSlowPathBudget) {
     const uint64_t one = 1;  // there may be more: come back
     [[maybe_unused]] const ssize_t m = write(dataplane_->slow_path_fd(), &one, sizeof(one));
   }
   DeliverAnswers();
+}
+
+void Device::HandleOther(std::span<const std::byte> frame) {
+  const roce::TimeNs now = MonotonicNow();
+  std::optional<SlowPathReason> reason = groups_.HandleFrame(now, frame);
+  if (reason) {
+    neighbours_.Count(*reason);
+  } else {
+    reason = neighbours_.HandleFrame(now, frame, [this](const Frame& reply) { SendFrame(reply); });
+  }
+  if (*reason == SlowPathReason::kHandled) return;
+  Log(LogArea::kNeighbours, LogLevel::kDebug, "%s: frame of %zu bytes: %s", name().c_str(),
+      frame.size(), std::string(kSlowPathReasonNames[static_cast<size_t>(*reason)]).c_str());
+}
+
+bool Device::HandleGsi(std::span<const std::byte> frame) {
+  roce::Packet packet;
+  if (roce::ParsePacket(frame, packet) != roce::DropReason::kNone) return false;
+  if (gsi_handler_ && packet.dst_mac == addresses_.mac()) gsi_handler_(packet);
+  return true;
+}
+
+void Device::SendGsi(const Frame& frame) {
+  const roce::EthernetHeader ethernet = roce::EthernetHeader::Load(frame.data());
+  if (dataplane_->on_wire() || ethernet.dst != addresses_.mac()) return SendFrame(frame);
+  // A network gives nothing back to its sender.
+  loop_.Post([this, frame] { HandleGsi(frame); });
 }
 
 void Device::SendFrame(const Frame& frame) {

@@ -1,6 +1,7 @@
 // The control half of an RDMA device: addresses, neighbours, limits and what is used of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,27 +14,50 @@
 #include "control/addresses.h"
 #include "control/config.h"
 #include "control/event_loop.h"
+#include "control/group_reports.h"
+#include "control/multicast.h"
 #include "control/neighbours.h"
 #include "control/quota.h"
+#include "control/xrc_domains.h"
 #include "dataplane/device.h"
 #include "roce/frame.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
 
-// How much of each limit the sessions of a device use.
+// How much of each limit the sessions of a device, or of one user on it, use.
 struct DeviceQuotas {
-  explicit DeviceQuotas(const DeviceLimits& limits)
-      : qps(limits.max_qp),
-        cqs(limits.max_cq),
-        mrs(limits.max_mr),
-        pds(limits.max_pd),
-        ahs(limits.max_ah) {}
+  // `whole`: see Quota.
+  explicit DeviceQuotas(const DeviceLimits& limits, DeviceQuotas* whole = nullptr)
+      : qps(limits.max_qp, whole != nullptr ? &whole->qps : nullptr),
+        cqs(limits.max_cq, whole != nullptr ? &whole->cqs : nullptr),
+        mrs(limits.max_mr, whole != nullptr ? &whole->mrs : nullptr),
+        mws(limits.max_mw, whole != nullptr ? &whole->mws : nullptr),
+        dm_bytes(limits.max_dm_bytes, whole != nullptr ? &whole->dm_bytes : nullptr),
+        pds(limits.max_pd, whole != nullptr ? &whole->pds : nullptr),
+        ahs(limits.max_ah, whole != nullptr ? &whole->ahs : nullptr),
+        multicast(limits.max_multicast_memberships, whole != nullptr ? &whole->multicast : nullptr),
+        flows(limits.max_flows, whole != nullptr ? &whole->flows : nullptr),
+        counters(limits.max_counters, whole != nullptr ? &whole->counters : nullptr),
+        work_queues(limits.max_work_queues, whole != nullptr ? &whole->work_queues : nullptr),
+        queue_tables(limits.max_queue_tables, whole != nullptr ? &whole->queue_tables : nullptr),
+
+        srqs(limits.max_srq, whole != nullptr ? &whole->srqs : nullptr),
+        xrcds(limits.max_xrcd, whole != nullptr ? &whole->xrcds : nullptr) {}
   Quota qps;
   Quota cqs;
   Quota mrs;
+  Quota mws;
+  Quota dm_bytes;  // whole pages
   Quota pds;
   Quota ahs;
+  Quota multicast;
+  Quota flows;
+  Quota counters;
+  Quota work_queues;
+  Quota queue_tables;
+  Quota srqs;
+  Quota xrcds;
 };
 
 // Control thread only.
@@ -53,12 +77,28 @@ class Device {
   const DeviceConfig& config() const { return config_; }
   const DeviceLimits& limits() const { return limits_; }
   DeviceQuotas& quotas() { return quotas_; }
+  MulticastCensus& multicast() { return multicast_; }
+  XrcDomains& xrc_domains() { return xrc_domains_; }
   dataplane::Device& dataplane() { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
+  // Who joins an IP multicast group is reported to the network until he leaves it. False: too many
+  // groups. Queue pairs that are attached do so by themselves.
+  bool JoinGroup(const roce::Gid& group);
+  void LeaveGroup(const roce::Gid& group);
+  size_t reported_groups() const { return groups_.size(); }
   uint64_t node_guid() const { return Eui64(addresses_.mac()); }  // host byte order
   roce::PathMtu max_path_mtu() const { return max_path_mtu_; }
+  // Of raw packet queue pairs, bytes without FCS.
+  uint32_t max_raw_frame() const {
+    return std::min(dataplane_->mtu(), dataplane::kMaxWireMtu) + kRawFrameOverhead;
+  }
   uint64_t raw_send_failures() const { return raw_send_failures_; }
+
+  // While programs use the device. Answers the index in the GID table; see AddressTable::Add and
+  // Remove for refusals. Packets to an address that was removed are dropped from then on.
+  absl::StatusOr<uint32_t> AddAddress(const InterfaceAddress& address);
+  absl::Status RemoveAddress(const roce::Gid& gid);
 
   // Fills in everything of the answer but its head.
   void DescribePort(roci_abi_query_port_response& out) const;
@@ -72,8 +112,16 @@ class Device {
                                                      uint64_t& number);
   void CancelPath(uint64_t number);
 
+  // What comes for QP 1, the general service interface; behind gate 1. Null: nobody cares.
+  using GsiHandler = std::function<void(const roce::Packet&)>;
+  void SetGsiHandler(GsiHandler handler) { gsi_handler_ = std::move(handler); }
+  // Sends a complete frame of ours; one to our own MAC comes back on every kind of port.
+  void SendGsi(const Frame& frame);
+
   // For the loop's deadlines.
-  roce::TimeNs NextTimeout() const { return neighbours_.NextTimeout(); }
+  roce::TimeNs NextTimeout() const {
+    return std::min(neighbours_.NextTimeout(), groups_.NextTimeout());
+  }
   void HandleTimeout(roce::TimeNs now);
 
  private:
@@ -85,22 +133,31 @@ class Device {
   Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
          std::unique_ptr<dataplane::Device> dataplane, roce::PathMtu max_path_mtu);
   absl::Status Start();
+  void TellDataplaneAddresses();
+  void JoinSolicitedNode(const roce::Gid& own);
+  void HandleOther(std::span<const std::byte> frame);
   void DrainSlowPath();
   void SendFrame(const Frame& frame);
+  // True if the frame was a RoCE packet.
+  bool HandleGsi(std::span<const std::byte> frame);
   void DeliverAnswers();
 
   const DeviceConfig config_;
   const DeviceLimits limits_;
   EventLoop& loop_;
   std::unique_ptr<dataplane::Device> dataplane_;
-  const AddressTable addresses_;
+  AddressTable addresses_;
   Neighbours neighbours_;
+  GroupReports groups_;
   DeviceQuotas quotas_;
+  MulticastCensus multicast_;
+  XrcDomains xrc_domains_;
   const roce::PathMtu max_path_mtu_;
   EventLoop::Watch slow_path_watch_ = 0;
   uint64_t last_waiting_ = 0;
   std::map<uint64_t, Waiting> waiting_;
   uint64_t raw_send_failures_ = 0;
+  GsiHandler gsi_handler_;
 };
 
 }  // namespace roci::control

@@ -13,11 +13,22 @@ struct DeviceLimits {
   uint32_t max_qp = 16384;
   uint32_t max_cq = 16384;
   uint32_t max_mr = 65536;
+  uint32_t max_mw = 65536;
+  uint32_t max_dm_bytes = 16 << 20;  // of device memory
   uint32_t max_pd = 16384;
   uint32_t max_ah = 65536;
+  uint32_t max_srq = 4096;
+  uint32_t max_xrcd = 4096;     // open handles of XRC domains; verbs do not tell
+  uint32_t max_srq_wr = 16384;  // entries of a shared receive queue
   uint32_t max_qp_wr = 16384;   // entries of a send or receive queue
   uint32_t max_cqe = 1 << 20;   // entries of a completion queue
   uint32_t max_rd_atomic = 16;  // READs and atomics under way per QP, each direction
+  // Not for the configuration.
+  uint32_t max_multicast_memberships = 8192;  // queue pairs in all groups
+  uint32_t max_flows = 16384;
+  uint32_t max_counters = 16384;
+  uint32_t max_work_queues = 4096;
+  uint32_t max_queue_tables = 1024;
 };
 
 // The same for every device.
@@ -27,6 +38,12 @@ inline constexpr uint64_t kMaxMrSize = uint64_t{1} << 46;
 inline constexpr uint32_t kMaxMessageBytes = uint32_t{1} << 31;
 inline constexpr uint32_t kMaxCompletionChannels = 16384;  // per session
 inline constexpr uint32_t kCompletionVectors = 1;
+// Completions, and microseconds, for which a completion event may be held back.
+inline constexpr uint32_t kMaxCqModeration = 65535;
+inline constexpr uint32_t kMaxMulticastGroups = 1024;
+inline constexpr uint32_t kMaxMulticastMembers = 256;  // queue pairs in one group
+// A raw packet queue pair's frames: the port's MTU and this, an Ethernet header with a VLAN tag.
+inline constexpr uint32_t kRawFrameOverhead = 18;
 inline constexpr uint32_t kVendorId = 0x526f;  // "Ro"; not registered with the IEEE
 inline constexpr uint32_t kVendorPartId = 0x6369;
 inline constexpr char kFirmwareVersion[] = "0.1.0";

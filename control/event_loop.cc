@@ -1,5 +1,6 @@
 #include "control/event_loop.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <time.h>
 
@@ -7,11 +8,28 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <span>
 #include <utility>
 
 #include "control/errno_status.h"
 
 namespace roci::control {
+namespace {
+
+constexpr roce::TimeNs kStayAwakeNs = 50'000;
+
+// Programs that set something up ask again at once: to be awake still costs less than to be woken.
+int PollUntil(int epoll, std::span<epoll_event> events, roce::TimeNs end) {
+  const auto size = static_cast<int>(events.size());
+  int count = epoll_wait(epoll, events.data(), size, 0);
+  while (count == 0 && MonotonicNow() < end) {
+    sched_yield();
+    count = epoll_wait(epoll, events.data(), size, 0);
+  }
+  return count;
+}
+
+}  // namespace
 
 roce::TimeNs MonotonicNow() {
   timespec time;
@@ -86,9 +104,12 @@ void EventLoop::RunTasks() {
 
 void EventLoop::Run() {
   std::array<epoll_event, 64> events;
+  roce::TimeNs awake_until = 0;
   while (!stopped_) {
-    const int count = epoll_wait(epoll_.get(), events.data(), events.size(), WaitMs());
+    int count = PollUntil(epoll_.get(), events, awake_until);
+    if (count == 0) count = epoll_wait(epoll_.get(), events.data(), events.size(), WaitMs());
     assert(count >= 0 || errno == EINTR);
+    if (count > 0) awake_until = MonotonicNow() + kStayAwakeNs;
     for (int i = 0; i < count && !stopped_; ++i) {
       // A copy: the kernel's structure is packed, and find() takes a reference.
       const epoll_event event = events[static_cast<size_t>(i)];

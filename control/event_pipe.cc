@@ -45,9 +45,8 @@ absl::Status EventPipe::Create(EventPipe& pipe, UniqueFd& reading) {
 }
 
 // All that waits is read at once, since a pipe that is full gets room by whole pages only, and what
-// is wanted goes back. The app may read meanwhile, and the lcore may write. An app that reads parts
-// of events leaves a part at the end here: it goes back as it is, and is that app's to make sense
-// of.
+// is wanted goes back. The app may read meanwhile. An app that reads parts of events leaves a part
+// at the end here: it goes back as it is, and is that app's to make sense of.
 uint32_t TakeBackEvents(const EventPipe& pipe, uint64_t element, size_t event_size) {
   int waiting = 0;
   if (ioctl(pipe.unread.get(), FIONREAD, &waiting) != 0 || waiting <= 0) return 0;

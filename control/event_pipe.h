@@ -20,8 +20,8 @@ struct EventPipe {
 };
 
 // Takes back the events of `event_size` bytes (8 or 16, a multiple of 8) that begin with `element`
-// and that nobody has read; the others stay, in their order. Nobody writes events of `element` any
-// more. Returns how many there were.
+// and that nobody has read; the others stay, in their order. Nobody else writes meanwhile, or there
+// might be no room to put them back. Returns how many there were.
 uint32_t TakeBackEvents(const EventPipe& pipe, uint64_t element, size_t event_size);
 
 }  // namespace roci::control

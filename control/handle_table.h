@@ -10,22 +10,30 @@
 
 namespace roci::control {
 
-// Handles go round through 1..kLast before one is given out again, so that a stale one is noticed.
+// Handles go round through 1..last before one is given out again, so that a stale one is noticed.
 // At most `limit` objects. Pointers stay good until the object is removed.
 template <class T>
 class HandleTable {
  public:
   static constexpr uint32_t kLast = (1u << 24) - 1;
 
-  explicit HandleTable(uint32_t limit) : limit_(limit) {}
+  explicit HandleTable(uint32_t limit, uint32_t last = kLast)
+      : limit_(limit < last ? limit : last), last_handle_(last) {}
 
   absl::StatusOr<uint32_t> Add(T object) {
     if (objects_.size() >= limit_) return absl::ResourceExhaustedError("too many objects");
     do {
-      last_ = last_ == kLast ? 1 : last_ + 1;
+      last_ = last_ == last_handle_ ? first_ : last_ + 1;
     } while (objects_.contains(last_));
     objects_.emplace(last_, std::move(object));
     return last_;
+  }
+  // Handles that Add gives are base + 1 .. base + last from now on. Only before the first one.
+  void UseRange(uint32_t base, uint32_t last) {
+    if (limit_ > last) limit_ = last;
+    first_ = base + 1;
+    last_ = base;
+    last_handle_ = base + last;
   }
   // For objects whose handle somebody else chose. False if it is taken.
   bool AddAs(uint32_t handle, T object) {
@@ -46,6 +54,8 @@ class HandleTable {
 
  private:
   uint32_t limit_;
+  uint32_t last_handle_;
+  uint32_t first_ = 1;
   uint32_t last_ = 0;
   std::map<uint32_t, T> objects_;
 };

@@ -18,6 +18,11 @@ std::optional<uint32_t> ParseNumber(std::string_view text, int base) {
   return value;
 }
 
+// 127/8 (RFC 1122, 3.2.1.3) and ::1 never leave a host.
+bool IsLoopback(const roce::Gid& gid) {
+  return gid.IsIpv4() ? gid.bytes[12] == 127 : gid == *ParseIp("::1");
+}
+
 }  // namespace
 
 std::optional<roce::Mac> ParseMac(std::string_view text) {
@@ -51,6 +56,29 @@ std::optional<InterfaceAddress> ParseInterfaceAddress(std::string_view text) {
   const std::optional<uint32_t> length = ParseNumber(text.substr(slash + 1), 10);
   if (!length || *length > bits) return std::nullopt;
   return InterfaceAddress{*gid, static_cast<uint8_t>(*length)};
+}
+
+bool IsUsableAddress(const roce::Gid& gid) {
+  return !gid.IsZero() && !gid.IsMulticast() && !IsLoopback(gid);
+}
+
+bool IsHostAddress(const InterfaceAddress& address) {
+  const bool ipv4 = address.gid.IsIpv4();
+  const auto& bytes = address.gid.bytes;
+  const auto all = [&](uint8_t value) {
+    return std::all_of(bytes.begin() + 12, bytes.end(), [=](uint8_t b) { return b == value; });
+  };
+  if (ipv4 && (all(0x00) || all(0xFF))) return false;
+  const size_t first = ipv4 ? 96 + address.prefix_length : address.prefix_length;
+  if (first >= 127) return true;
+  bool zeros = true;
+  bool ones = true;
+  for (size_t bit = first; bit < 128; ++bit) {
+    const bool set = (bytes[bit / 8] & (0x80 >> bit % 8)) != 0;
+    zeros &= !set;
+    ones &= set;
+  }
+  return !zeros && !(ipv4 && ones);
 }
 
 std::string MacText(const roce::Mac& mac) {

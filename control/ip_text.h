@@ -26,6 +26,13 @@ std::optional<roce::Gid> ParseIp(std::string_view text);
 // As ParseIp with "/length"; without one the whole address is the prefix.
 std::optional<InterfaceAddress> ParseInterfaceAddress(std::string_view text);
 
+// Whether an interface can have `gid`: neither all zero, nor a group, nor a loopback address.
+bool IsUsableAddress(const roce::Gid& gid);
+// False for what names a whole network: an IPv4 network's first and last addresses are its own and
+// the broadcast (RFC 1122, 3.2.1.3; networks of /31 have neither: RFC 3021); an IPv6 network's
+// first is every router's (RFC 4291, 2.6.1, but RFC 6164 for /127).
+bool IsHostAddress(const InterfaceAddress& address);
+
 std::string MacText(const roce::Mac& mac);
 // IPv4-mapped addresses come out as IPv4.
 std::string IpText(const roce::Gid& gid);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "control/config.h"
+#include "roce/work.h"
 
 namespace roci::control {
 
@@ -14,8 +15,14 @@ enum class LogArea : uint8_t { kDaemon, kSession, kNeighbours };
 // has set the levels of all types.
 void InitLog(LogLevel level);
 
-// One line; the newline is added. Any thread, but never on the hot path.
+// One line; the newline is added. Of lines with the same format only some are said (LogLimiter):
+// apps and peers can provoke most of them. Any thread, but never on the hot path.
 void Log(LogArea area, LogLevel level, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
+
+// Says how many lines were held back, once their period is over at `now`; kNever for all of them.
+// For the loop's deadlines.
+void LogSuppressed(roce::TimeNs now);
+roce::TimeNs NextLogSuppressed();
 
 }  // namespace roci::control

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "control/check_config.h"
 #include "control/config.h"
 #include "control/daemon.h"
 #include "control/log.h"
@@ -45,12 +46,18 @@ int main(int argc, char** argv) {
   if (!options) return exit_status;
   const absl::StatusOr<Config> config = ReadConfig(*options);
   if (!config.ok()) return Fail(config.status());
-  if (options->check_config) return 0;
-
-  BlockSignals();
-  roci::control::InitLog(config->daemon.log_level);
+  const absl::Status fits = roci::control::CheckMachine(*config, options->config_file);
+  if (!fits.ok()) return Fail(fits);
   const std::string runtime_dir =
       roci::abi::RuntimeDir(options->runtime_dir.c_str(), roci::abi::RuntimeDirUse::kServe);
+  if (options->check_config) {
+    std::printf("%s: ok\n%s",
+                options->config_file.empty() ? "defaults" : options->config_file.c_str(),
+                roci::control::DescribeConfig(*config, runtime_dir).c_str());
+    return 0;
+  }
+  BlockSignals();
+  roci::control::InitLog(config->daemon.log_level);
   absl::StatusOr<std::unique_ptr<roci::control::Daemon>> daemon =
       roci::control::Daemon::Start(*config, runtime_dir);
   if (!daemon.ok()) return Fail(daemon.status());

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "control/log.h"
@@ -25,28 +26,24 @@ absl::StatusOr<std::unique_ptr<ManageServer>> ManageServer::Create(EventLoop& lo
                                                                    const std::string& runtime_dir) {
   absl::StatusOr<UniqueFd> listener = ListenUnix(runtime_dir, kSocketName, SOCK_STREAM, 0600);
   if (!listener.ok()) return listener.status();
-  std::unique_ptr<ManageServer> server(new ManageServer(loop, *std::move(listener)));
-  const absl::Status status = server->Watch();
-  if (!status.ok()) return status;
+  std::unique_ptr<ManageServer> server(new ManageServer(loop));
+  ManageServer* const self = server.get();
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
+      loop, *std::move(listener), [self](UniqueFd socket) { self->Accept(std::move(socket)); },
+      [](int) {
+        Log(LogArea::kDaemon, LogLevel::kWarning,
+            "management connection refused: no file descriptor is left");
+      });
+  if (!acceptor.ok()) return acceptor.status();
+  server->acceptor_ = *std::move(acceptor);
   return server;
 }
 
 ManageServer::~ManageServer() {
-  loop_.Forget(watch_);
   for (const auto& [id, connection] : connections_) loop_.Forget(connection.watch);
 }
 
-absl::Status ManageServer::Watch() {
-  const absl::StatusOr<EventLoop::Watch> watch =
-      loop_.Add(listener_.get(), EPOLLIN, [this](uint32_t) { Accept(); });
-  if (!watch.ok()) return watch.status();
-  watch_ = *watch;
-  return absl::OkStatus();
-}
-
-void ManageServer::Accept() {
-  UniqueFd socket = AcceptUnix(listener_.get());
-  if (!socket.valid()) return;
+void ManageServer::Accept(UniqueFd socket) {
   const absl::StatusOr<Peer> peer = PeerOf(socket.get());
   const bool allowed = peer.ok() && (peer->uid == geteuid() || peer->uid == 0);
   if (!allowed || connections_.size() >= kMaxConnections) {
@@ -66,13 +63,41 @@ void ManageServer::Handle(uint64_t id, uint32_t events) {
   // One answer at a time: while an earlier one is not taken, nothing more is read.
   size_t end = 0;
   while (open && connection.out.empty() && (end = connection.in.find('\n')) != std::string::npos) {
-    connection.out = Answer(connection.in.substr(0, end)) + "\n";
+    const std::string line = connection.in.substr(0, end);
     connection.in.erase(0, end + 1);
+    if (StartStream(id, line)) return;
+    if (connection.out.empty()) connection.out = Answer(line) + "\n";
     open = Flush(connection);
   }
   if (open && (events & EPOLLOUT)) open = Flush(connection);
   if (!open) return Close(id);
   loop_.Change(connection.watch, connection.out.empty() ? EPOLLIN : EPOLLOUT);
+}
+
+bool ManageServer::StartStream(uint64_t id, const std::string& line) {
+  const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!request.is_object() || !request.contains("command")) return false;
+  const nlohmann::json& command = request["command"];
+  const auto handler =
+      streams_.find(command.is_string() ? command.get<std::string>() : std::string());
+  if (handler == streams_.end()) return false;
+  Connection& connection = connections_.at(id);
+  const absl::StatusOr<Stream> stream = handler->second(request);
+  if (!stream.ok()) {
+    connection.out = Refusal(std::string(stream.status().message())) + "\n";
+    return false;
+  }
+  // Nothing is waiting in the socket, so a line has room.
+  constexpr std::string_view kGranted = "{\"ok\":true,\"result\":null}\n";
+  if (send(connection.socket.get(), kGranted.data(), kGranted.size(),
+           MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(kGranted.size())) {
+    Close(id);
+    return true;
+  }
+  UniqueFd socket = std::move(connection.socket);
+  Close(id);
+  (*stream)(std::move(socket));
+  return true;
 }
 
 bool ManageServer::Receive(Connection& connection) {

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "control/acceptor.h"
 #include "control/event_loop.h"
 #include "control/unique_fd.h"
 
@@ -39,6 +40,14 @@ class ManageServer {
     handlers_[name] = std::move(handler);
   }
 
+  // For commands whose answer does not end with a line: what the handler returns takes the
+  // connection over, behind the line that says that all is well.
+  using Stream = std::function<void(UniqueFd socket)>;
+  using StreamHandler = std::function<absl::StatusOr<Stream>(const nlohmann::json& request)>;
+  void AddStream(const std::string& name, StreamHandler handler) {
+    streams_[name] = std::move(handler);
+  }
+
   // One line in, one line out, both without the newline.
   std::string Answer(const std::string& line) const;
 
@@ -50,21 +59,22 @@ class ManageServer {
     std::string out;  // not sent yet
   };
 
-  ManageServer(EventLoop& loop, UniqueFd listener) : loop_(loop), listener_(std::move(listener)) {}
-  absl::Status Watch();
-  void Accept();
+  explicit ManageServer(EventLoop& loop) : loop_(loop) {}
+  void Accept(UniqueFd socket);
   void Handle(uint64_t id, uint32_t events);
   // False: the connection is over.
   bool Receive(Connection& connection);
   bool Flush(Connection& connection);
+  // True: the line asked for a stream, and the connection is its own now.
+  bool StartStream(uint64_t id, const std::string& line);
   void Close(uint64_t id);
 
   EventLoop& loop_;
-  UniqueFd listener_;
-  EventLoop::Watch watch_ = 0;
+  std::unique_ptr<Acceptor> acceptor_;
   uint64_t last_id_ = 0;
   std::map<uint64_t, Connection> connections_;
   std::map<std::string, Handler> handlers_;
+  std::map<std::string, StreamHandler> streams_;
 };
 
 }  // namespace roci::control

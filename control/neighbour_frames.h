@@ -32,7 +32,10 @@ using Frame = std::vector<std::byte>;
   X(kIcmpChecksum, "icmp_checksum")         \
   X(kIcmpType, "icmp_type")                 \
   X(kNdMalformed, "nd_malformed")           \
-  X(kNdNotForUs, "nd_not_for_us")
+  X(kNdNotForUs, "nd_not_for_us")           \
+  X(kAddressConflict, "address_conflict")   \
+  X(kGroupMalformed, "group_malformed")     \
+  X(kGroupNotForUs, "group_not_for_us")
 
 enum class SlowPathReason : uint8_t {
 #define ROCI_SLOW_PATH_ENUMERATOR(id, name) id,

@@ -20,24 +20,76 @@ const roce::Gid& AllNodes() {
 }  // namespace
 
 void Neighbours::Announce(Send send) const {
-  for (const InterfaceAddress& address : addresses_.entries()) {
-    if (address.gid.IsIpv4()) {
-      send(BuildArp(kBroadcastMac, {.is_request = true,
-                                    .sender_mac = addresses_.mac(),
-                                    .sender_ip = address.gid.ToIpv4(),
-                                    .target_mac = {},
-                                    .target_ip = address.gid.ToIpv4()}));
-    } else {
-      send(BuildNd(MulticastMac(AllNodes()), addresses_.mac(),
-                   {.is_solicitation = false,
-                    .solicited = false,
-                    .override_entry = true,
-                    .source = address.gid,
-                    .destination = AllNodes(),
-                    .target = address.gid,
-                    .link_address = addresses_.mac()}));
-    }
+  for (uint32_t i = 0; i < addresses_.size(); ++i) {
+    if (!addresses_.IsFree(i)) AnnounceOne(*addresses_.At(i), send);
   }
+}
+
+void Neighbours::AnnounceOne(const roce::Gid& own, Send send) const {
+  if (own.IsIpv4()) {
+    return send(BuildArp(kBroadcastMac, {.is_request = true,
+                                         .sender_mac = addresses_.mac(),
+                                         .sender_ip = own.ToIpv4(),
+                                         .target_mac = {},
+                                         .target_ip = own.ToIpv4()}));
+  }
+  send(BuildNd(MulticastMac(AllNodes()), addresses_.mac(),
+               {.is_solicitation = false,
+                .solicited = false,
+                .override_entry = true,
+                .source = own,
+                .destination = AllNodes(),
+                .target = own,
+                .link_address = addresses_.mac()}));
+}
+
+void Neighbours::Probe(const roce::Gid& own, Send send) const {
+  if (own.IsIpv4()) {
+    return send(BuildArp(kBroadcastMac, {.is_request = true,
+                                         .sender_mac = addresses_.mac(),
+                                         .sender_ip = {},
+                                         .target_mac = {},
+                                         .target_ip = own.ToIpv4()}));
+  }
+  const roce::Gid group = SolicitedNodeGroup(own);
+  send(BuildNd(MulticastMac(group), addresses_.mac(),
+               {.is_solicitation = true,
+                .source = {},
+                .destination = group,
+                .target = own,
+                .link_address = std::nullopt}));
+}
+
+const Neighbours::Conflict* Neighbours::ConflictOf(const roce::Gid& own) const {
+  const auto it = conflicts_.find(own);
+  return it == conflicts_.end() ? nullptr : &it->second;
+}
+
+// We keep the address and say so, but not in an endless quarrel (RFC 5227, 2.4 (b)).
+SlowPathReason Neighbours::NoteConflict(TimeNs now, const roce::Gid& own, const roce::Mac& mac,
+                                        Send send) {
+  const auto [it, is_new] = conflicts_.try_emplace(own);
+  Conflict& conflict = it->second;
+  if (is_new || conflict.mac != mac) new_conflicts_.push_back(own);
+  conflict.mac = mac;
+  ++conflict.times;
+  if (is_new || now - conflict.defended >= kDefendIntervalNs) {
+    conflict.defended = now;
+    AnnounceOne(own, send);
+  }
+  return SlowPathReason::kAddressConflict;
+}
+
+void Neighbours::Forget(const roce::Gid& gid) {
+  conflicts_.erase(gid);
+  const auto it = entries_.find(gid);
+  if (it == entries_.end()) return;
+  // They wanted to reach what is ourselves now.
+  for (const uint64_t waiter : it->second.waiters) {
+    answers_.push_back({waiter, absl::OkStatus(), addresses_.mac()});
+  }
+  waiters_ -= it->second.waiters.size();
+  entries_.erase(it);
 }
 
 bool Neighbours::CanBeSender(const roce::Mac& mac) const {
@@ -77,6 +129,7 @@ SlowPathReason Neighbours::HandleArp(TimeNs now, std::span<const std::byte> byte
   if (!message || !CanBeSender(message->sender_mac)) return SlowPathReason::kArpMalformed;
   const roce::Gid sender = roce::Gid::FromIpv4(message->sender_ip);
   const roce::Gid target = roce::Gid::FromIpv4(message->target_ip);
+  if (addresses_.IsOwn(sender)) return NoteConflict(now, sender, message->sender_mac, send);
   const bool for_us = addresses_.IsOwn(target);
   // RFC 826: a known sender is updated whoever was asked; an unknown one only if we were.
   Learn(now, sender, message->sender_mac, for_us && message->is_request);
@@ -114,6 +167,9 @@ SlowPathReason Neighbours::HandleNd(TimeNs now, const IcmpPacket& packet, const 
     return SlowPathReason::kNdMalformed;
   }
   if (!message->is_solicitation) {
+    if (addresses_.IsOwn(message->target)) {
+      return NoteConflict(now, message->target, message->link_address.value_or(from), send);
+    }
     Learn(now, message->target, message->link_address.value_or(from), false);
     return SlowPathReason::kHandled;
   }

@@ -31,6 +31,7 @@ class Neighbours {
   static constexpr uint32_t kMaxTries = 6;
   static constexpr roce::TimeNs kFirstRetryNs = 50'000'000;  // doubles with every try
   static constexpr roce::TimeNs kLifetimeNs = 60'000'000'000;
+  static constexpr roce::TimeNs kDefendIntervalNs = 10'000'000'000;  // RFC 5227, 1.1
 
   // How a wait ended: OK with the MAC, DeadlineExceeded, or ResourceExhausted.
   struct Answer {
@@ -52,6 +53,14 @@ class Neighbours {
 
   // Tells the neighbourhood our addresses (gratuitous ARP, unsolicited advertisements).
   void Announce(Send send) const;
+  void AnnounceOne(const roce::Gid& own, Send send) const;
+  // Asks whether somebody else has our address `own` (RFC 5227, 2.1.1; RFC 4862, 5.4.2). Whoever
+  // answers has a conflict with us.
+  void Probe(const roce::Gid& own, Send send) const;
+  // `gid` has become ours, or is ours no more: what was known or asked about it is forgotten.
+  void Forget(const roce::Gid& gid);
+  // Of frames that others than this handle.
+  void Count(SlowPathReason reason) { ++counters_[static_cast<size_t>(reason)]; }
   // A received frame that is no RoCE packet.
   SlowPathReason HandleFrame(roce::TimeNs now, std::span<const std::byte> frame, Send send);
 
@@ -67,6 +76,17 @@ class Neighbours {
   void HandleTimeout(roce::TimeNs now, Send send);
   // Absolute; kNever if nothing is being asked.
   roce::TimeNs NextTimeout() const;
+
+  // Who said last that an address of ours is his.
+  struct Conflict {
+    roce::Mac mac;
+    uint64_t times = 0;
+    roce::TimeNs defended = 0;
+  };
+  // Null: nobody else claims `own`.
+  const Conflict* ConflictOf(const roce::Gid& own) const;
+  // Addresses that somebody else has begun to claim since the last call.
+  std::vector<roce::Gid> TakeConflicts() { return std::exchange(new_conflicts_, {}); }
 
   const SlowPathCounters& counters() const { return counters_; }
   struct GidLess {
@@ -90,12 +110,16 @@ class Neighbours {
   // `create`: we were asked by it, so we shall soon have to answer it.
   void Learn(roce::TimeNs now, const roce::Gid& gid, const roce::Mac& mac, bool create);
   bool MakeRoom(roce::TimeNs now);
+  SlowPathReason NoteConflict(roce::TimeNs now, const roce::Gid& own, const roce::Mac& mac,
+                              Send send);
 
   const AddressTable& addresses_;
   std::map<roce::Gid, Entry, GidLess> entries_;
   size_t waiters_ = 0;
   std::vector<Answer> answers_;
   SlowPathCounters counters_{};
+  std::map<roce::Gid, Conflict, GidLess> conflicts_;  // by addresses of ours
+  std::vector<roce::Gid> new_conflicts_;
 };
 
 }  // namespace roci::control

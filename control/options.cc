@@ -21,8 +21,8 @@ CONFIGURATION FILE
   TOML. Every key is optional; unknown keys are errors. docs/rocid.toml is a commented example.
     [daemon]    lcores, pin, hugepages, memory_mib, spin, idle_sleep_us, log_level, eal_args
     [memory]    policy, auto_inline
-    [limits]    max_qp, max_cq, max_mr, max_pd, max_ah, max_qp_wr, max_cqe, max_rd_atomic,
-                max_sessions, ring_memory_mib
+    [limits]    max_qp, max_cq, max_mr, max_mw, max_dm_bytes, max_pd, max_ah, max_srq, max_srq_wr, max_qp_wr,
+                max_cqe, max_rd_atomic, max_sessions, ring_memory_mib, user_percent
     [[wire]]    name
     [[device]]  name, wire or port, mac, addresses, gateway4, gateway6, mtu, rate_mbps
 
@@ -31,7 +31,8 @@ OUTPUT
   standard error. Under systemd use Type=notify.
 
 SIGNALS
-  SIGTERM, SIGINT, SIGHUP   end: sessions are closed, sockets and the sysfs tree removed.
+  SIGTERM, SIGINT, SIGHUP   end: sessions are closed, sockets and the devices' entries in the sysfs tree removed.
+                            rocid.lock and the tree's empty directories stay, for the next daemon.
 
 FILES (in the runtime directory: --runtime-dir, else $ROCI_RUNTIME_DIR, else /run/roci for root,
 $XDG_RUNTIME_DIR/roci or /tmp/roci-UID for other users)
@@ -68,8 +69,9 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {
         return ParseLogLevel(text) ? std::string()
                                    : "must be error, warning, notice, info or debug";
       });
-  app.add_flag("--check-config", options.check_config,
-               "Only read the configuration, tell its first fault, and end");
+  app.add_flag(
+      "--check-config", options.check_config,
+      "Only check the configuration, tell its first fault or what it would start, and end");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

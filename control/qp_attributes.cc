@@ -22,17 +22,28 @@ bool IsOfferedQpType(uint32_t type) {
     case roce::QpType::kRc:
     case roce::QpType::kUc:
     case roce::QpType::kUd:
+    case roce::QpType::kRawPacket:
+    case roce::QpType::kXrcSend:
+    case roce::QpType::kXrcRecv:
       return type <= UINT8_MAX;
     default:
       return false;
   }
 }
 
+uint32_t KnownAttributesOf(roce::QpType type, uint32_t mask) {
+  constexpr uint32_t kOfResponders = roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer;
+  constexpr uint32_t kOfRequesters =
+      roce::kAttrMaxRdAtomic | roce::kAttrRetryCount | roce::kAttrRnrRetry;
+  if (type == roce::QpType::kXrcSend) return mask & ~kOfResponders;
+  if (type == roce::QpType::kXrcRecv) return mask & ~kOfRequesters;
+  return mask;
+}
+
 absl::Status AttributesFromAbi(const roci_abi_qp_attr& attr, uint32_t mask,
                                roce::QpAttributes& out) {
   if (mask & ~kKnownAttributes) return Invalid("attribute mask");
   if (mask & roce::kAttrCapabilities) return absl::UnimplementedError("resizing a queue pair");
-  if (mask & roce::kAttrRateLimit) return absl::UnimplementedError("rate limit");
   if (mask & roce::kAttrState) {
     if (attr.state >= roce::kQpStateCount) return Invalid("state");
     out.state = static_cast<roce::QpState>(attr.state);
@@ -66,6 +77,8 @@ absl::Status AttributesFromAbi(const roci_abi_qp_attr& attr, uint32_t mask,
   out.max_rd_atomic = attr.max_rd_atomic;
   out.max_dest_rd_atomic = attr.max_dest_rd_atomic;
   out.en_sqd_async_notify = attr.en_sqd_async_notify != 0;
+  out.rate_limit_kbps = attr.rate_limit_kbps;
+  out.rate_burst_bytes = attr.rate_burst_bytes;
   return absl::OkStatus();
 }
 
@@ -90,6 +103,7 @@ void AttributesToAbi(const roce::QpAttributes& attributes, roci_abi_qp_attr& out
   out.retry_count = attributes.retry_count;
   out.rnr_retry = attributes.rnr_retry;
   out.rate_limit_kbps = attributes.rate_limit_kbps;
+  out.rate_burst_bytes = attributes.rate_burst_bytes;
 }
 
 absl::Status StatusOfModify(roce::ModifyResult result) {

@@ -12,6 +12,10 @@ namespace roci::control {
 // Types of queue pairs that exist here; others answer EOPNOTSUPP.
 bool IsOfferedQpType(uint32_t type);
 
+// The half of an XRC connection takes, and does not look at, attributes that the other half has:
+// programs treat both as they do RC, and Linux lets them.
+uint32_t KnownAttributesOf(roce::QpType type, uint32_t mask);
+
 // InvalidArgument if a value that `mask` names does not fit its type; Unimplemented for attributes
 // that this device does not have. What `mask` does not name is left at its default.
 absl::Status AttributesFromAbi(const roci_abi_qp_attr& attr, uint32_t mask,

@@ -1,6 +1,7 @@
 // A bound on how many of something there may be. Not thread-safe: control thread only.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 
@@ -8,23 +9,35 @@ namespace roci::control {
 
 class Quota {
  public:
-  explicit Quota(uint64_t limit) : limit_(limit) {}
+  // `whole`, if any, outlives this and is what this is a part of: what is taken here is taken there
+  // too. Parts of one whole may add up to more than it has.
+  explicit Quota(uint64_t limit, Quota* whole = nullptr) : limit_(limit), whole_(whole) {}
+  Quota(const Quota&) = delete;
+  Quota& operator=(const Quota&) = delete;
   uint64_t limit() const { return limit_; }
   uint64_t used() const { return used_; }
+  // How many could be taken now.
+  uint64_t left() const {
+    const uint64_t own = limit_ - used_;
+    return whole_ == nullptr ? own : std::min(own, whole_->left());
+  }
 
   // False, with nothing taken, if fewer than `amount` are left.
   bool Take(uint64_t amount = 1) {
     if (amount > limit_ - used_) return false;
+    if (whole_ != nullptr && !whole_->Take(amount)) return false;
     used_ += amount;
     return true;
   }
   void Give(uint64_t amount = 1) {
     assert(amount <= used_);
     used_ -= amount;
+    if (whole_ != nullptr) whole_->Give(amount);
   }
 
  private:
   const uint64_t limit_;
+  Quota* const whole_;
   uint64_t used_ = 0;
 };
 

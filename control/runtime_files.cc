@@ -79,6 +79,11 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+uint64_t FileLimit() {
+  rlimit limit;
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
 void NotifyServiceManager(const char* state) {
   const char* path = std::getenv("NOTIFY_SOCKET");
   sockaddr_un address{};

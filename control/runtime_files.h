@@ -1,6 +1,7 @@
 // The daemon's runtime directory: made, checked, and held by one daemon at a time.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,8 @@ absl::StatusOr<std::string> CanonicalDir(const std::string& directory);
 // Allows as many open files as the system does: rings and pipes take descriptors while they are
 // passed on.
 void RaiseFileLimit();
+// How many descriptors this process may have open.
+uint64_t FileLimit();
 
 // Tells systemd (or whoever listens at $NOTIFY_SOCKET) how the daemon does: sd_notify(3).
 void NotifyServiceManager(const char* state);

@@ -2,13 +2,14 @@
 // users.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "control/config.h"
 #include "control/device.h"
 #include "control/event_loop.h"
-#include "control/quota.h"
+#include "control/users.h"
 #include "dataplane/dataplane.h"
 
 namespace roci::control {
@@ -17,13 +18,17 @@ namespace roci::control {
 // default, and rings need theirs; past it regions go through process_vm.
 inline constexpr uint64_t kMaxAppMappings = 16384;
 
+class Session;
+
 struct Services {
   EventLoop& loop;
   dataplane::Dataplane& dataplane;
   const Config& config;
   const std::vector<std::unique_ptr<Device>>& devices;
-  Quota& ring_memory;   // bytes of queues and completion queues
-  Quota& app_mappings;  // see kMaxAppMappings
+  Users& users;
+  // The session of user `uid` that has named the open file `fd` as its context; null if there is
+  // none.
+  std::function<Session*(int fd, uid_t uid)> find_context = {};
 
   Device* FindDevice(const std::string& name) const {
     for (const std::unique_ptr<Device>& device : devices) {

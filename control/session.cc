@@ -12,9 +12,6 @@
 namespace roci::control {
 namespace {
 
-// Messages taken per wake, so that one busy app does not hold up the others.
-constexpr int kMessageBudget = 16;
-
 std::string ProgramName(pid_t pid) {
   std::ifstream stream(absl::StrCat("/proc/", pid, "/comm"));
   std::string name;
@@ -48,24 +45,59 @@ Session::Handler Session::HandlerOf(uint32_t command) {
       &Session::DestroyQp,
       &Session::CreateAh,
       &Session::DestroyAh,
+      &Session::AttachMulticast,
+      &Session::DetachMulticast,
+      &Session::ModifyCq,
+      &Session::AllocMw,
+      &Session::DeallocMw,
+      &Session::AllocNullMr,
+      &Session::AllocDm,
+      &Session::FreeDm,
+      &Session::RegDmMr,
+      &Session::CreateFlow,
+      &Session::DestroyFlow,
+      &Session::CreateCounters,
+      &Session::DestroyCounters,
+      &Session::AttachCounters,
+      &Session::ReadCounters,
+      &Session::CreateQueueTable,
+      &Session::DestroyQueueTable,
+      &Session::CreateRssQp,
+      &Session::CreateSrq,
+      &Session::ModifySrq,
+      &Session::QuerySrq,
+      &Session::DestroySrq,
+      &Session::OpenXrcd,
+      &Session::CloseXrcd,
+      &Session::OpenQp,
+      &Session::CreateTagSrq,
+      &Session::AllocListMr,
+      &Session::FreeListMr,
+      &Session::NameContext,
+      &Session::Attach,
+      &Session::ImportPd,
+      &Session::ImportMr,
+      &Session::ImportDm,
   };
   static_assert(std::size(kHandlers) == ROCI_ABI_COMMAND_COUNT);
   return kHandlers[command];
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(Services& services, UniqueFd socket,
-                                                         Peer peer, uint32_t number,
+                                                         Peer peer, Admission admission,
+                                                         uint32_t number,
                                                          std::function<void()> end) {
-  std::unique_ptr<Session> session(
-      new Session(services, std::move(socket), std::move(peer), number, std::move(end)));
+  std::unique_ptr<Session> session(new Session(services, std::move(socket), std::move(peer),
+                                               std::move(admission), number, std::move(end)));
   const absl::Status status = session->Watch();
   if (!status.ok()) return status;
   return session;
 }
 
-Session::Session(Services& services, UniqueFd socket, Peer peer, uint32_t number,
-                 std::function<void()> end)
+Session::Session(Services& services, UniqueFd socket, Peer peer, Admission admission,
+                 uint32_t number, std::function<void()> end)
     : services_(services),
+      admission_(std::move(admission)),
       number_(number),
       end_(std::move(end)),
       socket_(std::move(socket)),
@@ -77,8 +109,13 @@ Session::~Session() {
   services_.loop.Forget(socket_watch_);
   services_.loop.Forget(exit_watch_);
   if (device_ == nullptr) return;
+  if (group_ != nullptr) LeaveGroup();
   Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d] on %s ends with %zu QPs, %zu MRs",
       number_, program_.c_str(), peer_.pid, device_->name().c_str(), qps_.size(), mrs_.size());
+  // Others may go on with them.
+  for (auto& [handle, record] : qps_) {
+    if (record.domain != nullptr) CloseTarget(handle, record);
+  }
 }
 
 absl::Status Session::Watch() {
@@ -100,28 +137,27 @@ void Session::HandleSocket(uint32_t events) {
     if (events & (EPOLLHUP | EPOLLERR)) end_();
     return;
   }
+  // One message a wake: a program waits for its answer before it asks again, and a flood of one
+  // does not hold up the others.
   std::array<std::byte, kMaxRequestBytes> buffer;
-  for (int i = 0; i < kMessageBudget && !deferred_; ++i) {
-    Fds fds;
-    size_t size = 0;
-    bool fds_cut = false;
-    switch (ReceiveMessage(socket_.get(), buffer, size, fds, fds_cut)) {
-      case ReceiveResult::kNothing:
-        return;
-      case ReceiveResult::kClosed:
-        return end_();
-      case ReceiveResult::kMessage:
-        break;
-    }
-    // No command is longer than the buffer, and who sends less than a head cannot be answered.
-    if (size < sizeof(roci_abi_request) || size > buffer.size() || fds_cut) {
-      Log(LogArea::kSession, LogLevel::kInfo,
-          "session %u of %s[%d]: message of %zu bytes%s; closing", number_, program_.c_str(),
-          peer_.pid, size, fds_cut ? " with too many descriptors" : "");
+  Fds fds;
+  size_t size = 0;
+  bool fds_cut = false;
+  switch (ReceiveMessage(socket_.get(), buffer, size, fds, fds_cut)) {
+    case ReceiveResult::kNothing:
+      return;
+    case ReceiveResult::kClosed:
       return end_();
-    }
-    HandleMessage(std::span(buffer).first(size), fds);
+    case ReceiveResult::kMessage:
+      break;
   }
+  // No command is longer than the buffer, and who sends less than a head cannot be answered.
+  if (size < sizeof(roci_abi_request) || size > buffer.size() || fds_cut) {
+    Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: message of %zu bytes%s; closing",
+        number_, program_.c_str(), peer_.pid, size, fds_cut ? " with too many descriptors" : "");
+    return end_();
+  }
+  HandleMessage(std::span(buffer).first(size), fds);
 }
 
 void Session::HandleMessage(std::span<const std::byte> message, Fds& fds) {
@@ -137,11 +173,13 @@ void Session::HandleMessage(std::span<const std::byte> message, Fds& fds) {
 }
 
 absl::Status Session::Dispatch(const Request& request, Fds& fds, Reply& reply) {
-  const bool hello = request.head.command == ROCI_ABI_HELLO;
-  if (hello != (device_ == nullptr)) {
-    return absl::InvalidArgumentError(hello ? "a second HELLO" : "HELLO has to come first");
+  const uint32_t command = request.head.command;
+  const bool opens = command == ROCI_ABI_HELLO || command == ROCI_ABI_ATTACH;
+  if (opens != (device_ == nullptr)) {
+    return absl::InvalidArgumentError(opens ? "a second HELLO" : "HELLO has to come first");
   }
-  return (this->*HandlerOf(request.head.command))(request, fds, reply);
+  const absl::Status status = (this->*HandlerOf(command))(request, fds, reply);
+  return absl::IsNotFound(status) && DestroysAnothers(request) ? absl::OkStatus() : status;
 }
 
 void Session::Send(const Request& request, const absl::Status& status, Reply& reply) {
@@ -153,7 +191,8 @@ void Session::Send(const Request& request, const absl::Status& status, Reply& re
   }
   auto& head = reply.As<roci_abi_response>();
   head.serial = request.head.serial;
-  head.error = ErrnoOf(status);
+  const int error = ErrnoOf(status);
+  head.error = error == EMFILE ? ENFILE : error;  // the daemon's table is full, not the app's
   head.fd_count = static_cast<uint32_t>(reply.fds.size());
   const size_t size =
       request.info != nullptr ? request.info->response_size : sizeof(roci_abi_response);

@@ -21,14 +21,14 @@ absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, ro
 
 absl::Status Session::CreateAh(const Request& request, Fds&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_ah_request>();
-  if (pds_.Find(create.pd) == nullptr) return absl::NotFoundError("protection domain");
+  if (FindPd(create.pd) == nullptr) return absl::NotFoundError("protection domain");
   const uint32_t pd = create.pd;
   return WithPath(
       create.attr, roce::Qpn(), roce::Qpn(),
       [this, pd](const roce::Path& path, Reply& answer) -> absl::Status {
         AhRecord record;
         record.pd = pd;
-        record.share = QuotaShare(device_->quotas().ahs, 1);
+        record.share = QuotaShare(quotas_->ahs, 1);
         if (!record.share.ok()) return absl::ResourceExhaustedError("address handles");
         const absl::StatusOr<uint32_t> handle = dataplane_->CreateAddressHandle(pd, path);
         if (!handle.ok()) return handle.status();

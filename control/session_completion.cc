@@ -1,6 +1,8 @@
 // Session commands about completion channels and completion queues.
 #include <bit>
+#include <cerrno>
 
+#include "control/errno_status.h"
 #include "control/session.h"
 
 namespace roci::control {
@@ -15,9 +17,19 @@ uint64_t RingBytes(uint32_t entries) {
 
 }  // namespace
 
+uint32_t Session::KeptAsyncEvents(uint64_t user_handle, uint32_t sent) {
+  if (sent == 0) return 0;
+  const uint32_t waiting = dataplane_->HoldAsyncEvents(user_handle);
+  const uint32_t unread = TakeBackEvents(async_events_, user_handle, sizeof(roci_abi_async_event));
+  dataplane_->ReleaseAsyncEvents();
+  return sent - waiting - unread;
+}
+
 absl::Status Session::CreateChannel(const Request&, Fds&, Reply& reply) {
   UniqueFd reading;
   ChannelRecord record;
+  record.descriptors = QuotaShare(admission_.user->descriptors, ChannelRecord::kDescriptors);
+  if (!record.descriptors.ok()) return StatusFromErrno(ENFILE, "completion channels");
   const absl::Status status = EventPipe::Create(record.pipe, reading);
   if (!status.ok()) return status;
   const absl::StatusOr<uint32_t> handle = channels_.Add(std::move(record));
@@ -47,14 +59,15 @@ absl::Status Session::CreateCq(const Request& request, Fds&, Reply& reply) {
     if (channel == nullptr) return absl::NotFoundError("completion channel");
   }
   CqRecord record;
-  record.share = QuotaShare(device_->quotas().cqs, 1);
+  record.share = QuotaShare(quotas_->cqs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("completion queues");
-  record.memory = QuotaShare(services_.ring_memory, RingBytes(create.entries));
+  record.memory = QuotaShare(admission_.user->ring_memory, RingBytes(create.entries));
   if (!record.memory.ok()) return absl::ResourceExhaustedError("ring memory");
   absl::StatusOr<dataplane::CreatedCompletionQueue> created = dataplane_->CreateCompletionQueue(
       create.entries, create.user_handle, channel != nullptr ? channel->pipe.writing.get() : -1);
   if (!created.ok()) return created.status();
   record.cq = created->completion_queue;
+  if (create.flags & ROCI_ABI_CQ_IGNORE_OVERRUN) record.cq->IgnoreOverrun();
   record.user_handle = create.user_handle;
   record.channel = channel != nullptr ? create.channel : 0;
   if (channel != nullptr) ++channel->users;
@@ -73,7 +86,7 @@ absl::Status Session::ResizeCq(const Request& request, Fds&, Reply& reply) {
   CqRecord* record = cqs_.Find(resize.handle);
   if (record == nullptr) return absl::NotFoundError("completion queue");
   if (resize.entries > device_->limits().max_cqe) return absl::InvalidArgumentError("entries");
-  QuotaShare memory(services_.ring_memory, RingBytes(resize.entries));
+  QuotaShare memory(admission_.user->ring_memory, RingBytes(resize.entries));
   if (!memory.ok()) return absl::ResourceExhaustedError("ring memory");
   absl::StatusOr<dataplane::Fd> fd =
       dataplane_->ResizeCompletionQueue(*record->cq, resize.entries, resize.consumer);
@@ -88,6 +101,15 @@ absl::Status Session::ResizeCq(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
+absl::Status Session::ModifyCq(const Request& request, Fds&, Reply&) {
+  const auto& modify = request.As<roci_abi_modify_cq_request>();
+  const CqRecord* record = cqs_.Find(modify.handle);
+  if (record == nullptr) return absl::NotFoundError("completion queue");
+  dataplane_->ModerateCompletionQueue(*record->cq,
+                                      {modify.count, uint64_t{modify.period_us} * 1000 /* ns */});
+  return absl::OkStatus();
+}
+
 absl::Status Session::DestroyCq(const Request& request, Fds&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const CqRecord* record = cqs_.Find(handle);
@@ -98,12 +120,15 @@ absl::Status Session::DestroyCq(const Request& request, Fds&, Reply& reply) {
   auto& response = reply.As<roci_abi_destroy_response>();
   // What the app has been handed out, and must acknowledge, is what cannot be taken back.
   response.comp_events = events->comp_events;
-  response.async_events = events->async_events - TakeBackEvents(async_events_, record->user_handle,
-                                                                sizeof(roci_abi_async_event));
+  response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);
   if (record->channel != 0) {
     ChannelRecord* channel = channels_.Find(record->channel);
-    response.comp_events -=
-        TakeBackEvents(channel->pipe, record->user_handle, sizeof(roci_abi_comp_event));
+    if (response.comp_events != 0) {
+      dataplane_->HoldCompletionEvents(channel->pipe.writing.get());
+      response.comp_events -=
+          TakeBackEvents(channel->pipe, record->user_handle, sizeof(roci_abi_comp_event));
+      dataplane_->ReleaseCompletionEvents();
+    }
     --channel->users;
   }
   cqs_.Remove(handle);

@@ -1,5 +1,7 @@
 // Session commands that open the device and tell about it.
 #include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +13,8 @@
 namespace roci::control {
 namespace {
 
-// For apps that may not handle faults of the kernel by themselves (userfaultfd(2)).
+// For apps that may not handle faults of the kernel by themselves (userfaultfd(2)). Who has one can
+// make an access of the daemon to its memory wait: nothing for other users' programs.
 UniqueFd OpenUserfaultfdDevice() { return UniqueFd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)); }
 
 }  // namespace
@@ -20,35 +23,54 @@ absl::Status Session::Hello(const Request& request, Fds&, Reply& reply) {
   const auto& hello = request.As<roci_abi_hello_request>();
   Device* device = services_.FindDevice(hello.device);
   if (device == nullptr) return StatusFromErrno(ENODEV, hello.device);
+  return OpenDevice(*device, hello.minor, nullptr, reply);
+}
+
+absl::Status Session::OpenApp() {
   int error = 0;
   app_ = memory::AppMemory::Open(peer_.pid, peer_.pidfd.get(), &error);
+  // Whoever connected may have left its number to a program with more rights (a child of `su`).
+  if (app_ != nullptr && !app_->AccessibleTo(peer_.uid)) {
+    app_.reset();
+    error = EPERM;
+  }
   if (app_ == nullptr) {
     Log(LogArea::kSession, LogLevel::kWarning,
         "the memory of %s[%d] (uid %u) cannot be reached: %s", program_.c_str(), peer_.pid,
         peer_.uid, std::string(StatusFromErrno(error, "process_vm").message()).c_str());
     return StatusFromErrno(error, "the app's memory");
   }
-  const absl::Status status = OpenDataplane(*device, reply);
+  return absl::OkStatus();
+}
+
+// What HELLO and ATTACH answer. `shared`: whose context the session shares, or null.
+absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply) {
+  absl::Status status = OpenApp();
+  if (status.ok()) status = OpenDataplane(device, reply);
+  if (status.ok() && shared != nullptr) status = JoinGroup(*shared);
   if (!status.ok()) return status;
-  device_ = device;
+  device_ = &device;
+  limits_ = admission_.user->LimitsOf(device.limits());
+  quotas_ = &admission_.user->QuotasOf(device.limits(), device.quotas());
   auto& response = reply.As<roci_abi_hello_response>();
   response.magic = ROCI_ABI_MAGIC;
   response.major = ROCI_ABI_MAJOR;
-  response.minor = std::min<uint16_t>(hello.minor, ROCI_ABI_MINOR);
-  response.features = 0;
+  response.minor = std::min<uint16_t>(minor, ROCI_ABI_MINOR);
+  response.features = ROCI_ABI_FEATURE_RESTART;
   response.session = number_;
   response.doorbell_size = static_cast<uint32_t>(dataplane_->doorbell_bytes());
   response.memory_policy = services_.config.memory.policy;
   response.auto_inline = services_.config.memory.auto_inline;
   response.num_comp_vectors = kCompletionVectors;
   const bool may_convert = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
-  UniqueFd userfaultfd = may_convert ? OpenUserfaultfdDevice() : UniqueFd();
+  const bool trusted = peer_.uid == geteuid();
+  UniqueFd userfaultfd = may_convert && trusted ? OpenUserfaultfdDevice() : UniqueFd();
   if (userfaultfd.valid()) {
     response.flags |= ROCI_ABI_HELLO_HAS_USERFAULTFD;
     reply.Hand(std::move(userfaultfd));
   }
   Log(LogArea::kSession, LogLevel::kInfo, "session %u: %s[%d] (uid %u) opens %s on lcore %u",
-      number_, program_.c_str(), peer_.pid, peer_.uid, device->name().c_str(),
+      number_, program_.c_str(), peer_.pid, peer_.uid, device.name().c_str(),
       dataplane_->lcore().index());
   return absl::OkStatus();
 }
@@ -61,8 +83,10 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   if (writing < 0) return StatusFromErrno(errno, "fcntl");
   dataplane::SessionConfig config;
   config.app = app_.get();
-  config.max_keys = device.limits().max_mr;
-  config.max_queue_pairs = device.limits().max_qp;
+  config.max_keys = device.limits().max_mr + device.limits().max_mw;
+  // Where there is no randomness (yet) keys begin where they like.
+  if (getrandom(&config.key_seed, sizeof(config.key_seed), GRND_NONBLOCK) < 0) config.key_seed = 0;
+  config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;
   config.max_address_handles = device.limits().max_ah;
   config.async_pipe = dataplane::Fd(writing);
   absl::StatusOr<std::unique_ptr<dataplane::Session>> session = dataplane::Session::Create(
@@ -75,8 +99,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
 }
 
 absl::Status Session::QueryDevice(const Request&, Fds&, Reply& reply) {
-  DescribeDevice(device_->limits(), device_->node_guid(),
-                 reply.As<roci_abi_query_device_response>());
+  DescribeDevice(limits_, device_->node_guid(), reply.As<roci_abi_query_device_response>());
   return absl::OkStatus();
 }
 

@@ -5,33 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "control/errno_status.h"
 #include "control/log.h"
+#include "control/memory_status.h"
 #include "control/session.h"
 
 namespace roci::control {
 namespace {
-
-absl::Status StatusOfMemory(memory::MemoryStatus status) {
-  switch (status) {
-    case memory::MemoryStatus::kOk:
-      return absl::OkStatus();
-    case memory::MemoryStatus::kTableFull:
-      return absl::ResourceExhaustedError("keys");
-    case memory::MemoryStatus::kInUse:
-      return absl::FailedPreconditionError("memory region in use");
-    case memory::MemoryStatus::kBadKey:
-      return absl::NotFoundError("key");
-    case memory::MemoryStatus::kFault:
-      return absl::OutOfRangeError("memory cannot be reached");
-    default:
-      return absl::InvalidArgumentError(memory::MemoryStatusName(status));
-  }
-}
-
-// What the key table knows of the flags that a program gave.
-memory::Access AccessOf(uint32_t flags) {
-  constexpr auto kHint = static_cast<uint32_t>(memory::Access::kRelaxedOrdering);
-  return static_cast<memory::Access>(flags & ~(kOptionalAccess & ~kHint));
-}
 
 uint64_t CountMappings(const memory::Translation& translation) {
   return static_cast<uint64_t>(
@@ -43,7 +21,7 @@ uint64_t CountMappings(const memory::Translation& translation) {
 
 absl::Status Session::AllocPd(const Request&, Fds&, Reply& reply) {
   PdRecord record;
-  record.share = QuotaShare(device_->quotas().pds, 1);
+  record.share = QuotaShare(quotas_->pds, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("protection domains");
   const absl::StatusOr<uint32_t> handle = pds_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
@@ -55,7 +33,9 @@ absl::Status Session::DeallocPd(const Request& request, Fds&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const PdRecord* pd = pds_.Find(handle);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
-  if (pd->users > 0) return absl::FailedPreconditionError("protection domain in use");
+  // A share in another's ends with what is made in it here.
+  const uint32_t users = AnothersHandle(handle) != nullptr ? pd->users.own() : pd->users.total();
+  if (users > 0) return absl::FailedPreconditionError("protection domain in use");
   pds_.Remove(handle);
   return absl::OkStatus();
 }
@@ -89,24 +69,28 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
 absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                       uint64_t length, uint64_t iova, uint32_t access,
                                       const Fds& fds, memory::Translation& out) {
-  // A first look says whether there is memory at all; the provider has looked closer.
-  std::byte byte;
-  for (const uint64_t va : {start, start + length - 1}) {
-    const memory::MemoryStatus status = app_->Read(va, std::span(&byte, 1));
-    if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
+  // A first look says whether there is memory at all; the provider has looked closer. What is paged
+  // in on demand may not be there yet.
+  if (length != 0 && !(access & static_cast<uint32_t>(memory::Access::kOnDemand))) {
+    std::byte byte;
+    for (const uint64_t va : {start, start + length - 1}) {
+      const memory::MemoryStatus status = app_->Read(va, std::span(&byte, 1));
+      if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
+    }
   }
+  out.app = app_.get();
   out.va = start;
   out.length = length;
   out.iova = iova;
   const bool map = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
   const bool writable = access & static_cast<uint32_t>(memory::Access::kLocalWrite);
-  const Quota& mappings = services_.app_mappings;
+  const uint64_t mappings_left = admission_.user->app_mappings.left();
   for (const roci_abi_extent& extent : extents) {
     memory::Extent& target = out.extents.emplace_back();
     target.va = extent.va;
     target.length = extent.length;
     target.file_offset = extent.file_offset;
-    const bool room = mappings.used() + out.extents.size() <= mappings.limit();
+    const bool room = out.extents.size() <= mappings_left;
     if (map && room && extent.kind != ROCI_ABI_EXTENT_PROCESS_VM) {
       target.mapping = MapExtent(extent, writable, fds);
     }
@@ -116,16 +100,16 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
 
 absl::Status Session::RegMr(const Request& request, Fds& fds, Reply& reply) {
   const auto& reg = request.As<roci_abi_reg_mr_request>();
-  PdRecord* pd = pds_.Find(reg.pd);
+  PdRecord* pd = FindPd(reg.pd);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
   MrRecord record;
-  record.share = QuotaShare(device_->quotas().mrs, 1);
+  record.share = QuotaShare(quotas_->mrs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
   memory::Translation translation;
   absl::Status status = MakeTranslation(std::span(reg.extents).first(reg.extent_count), reg.start,
                                         reg.length, reg.iova, reg.access, fds, translation);
   if (!status.ok()) return status;
-  record.mappings = QuotaShare(services_.app_mappings, CountMappings(translation));
+  record.mappings = QuotaShare(admission_.user->app_mappings, CountMappings(translation));
   record.pd = reg.pd;
   record.start = reg.start;
   record.length = reg.length;
@@ -149,7 +133,7 @@ absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
   memory::RegionChange change;
   PdRecord* new_pd = nullptr;
   if (rereg.flags & kReregPd) {
-    new_pd = pds_.Find(rereg.pd);
+    new_pd = FindPd(rereg.pd);
     if (new_pd == nullptr) return absl::NotFoundError("protection domain");
     change.pd = rereg.pd;
   }
@@ -164,7 +148,7 @@ absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
         MakeTranslation(std::span(rereg.extents).first(rereg.extent_count), rereg.start,
                         rereg.length, rereg.iova, access, fds, change.translation.emplace());
     if (!status.ok()) return status;
-    mappings = QuotaShare(services_.app_mappings, CountMappings(*change.translation));
+    mappings = QuotaShare(admission_.user->app_mappings, CountMappings(*change.translation));
   }
   memory::ReleasedMappings released;
   const uint32_t key = mr->key;
@@ -197,6 +181,7 @@ absl::Status Session::DeregMr(const Request& request, Fds&, Reply&) {
       dataplane_->lcore().Call([&] { return dataplane_->keys().Deregister(mr->key, &released); }));
   if (!status.ok()) return status;
   --pds_.Find(mr->pd)->users;
+  if (mr->dm != 0) --dms_.Find(mr->dm)->users;
   mrs_.Remove(handle);
   return absl::OkStatus();
 }
@@ -204,8 +189,9 @@ absl::Status Session::DeregMr(const Request& request, Fds&, Reply&) {
 absl::Status Session::UnshareRange(const Request& request, Fds&, Reply&) {
   const auto& unshare = request.As<roci_abi_unshare_range_request>();
   memory::ReleasedMappings released;
-  dataplane_->lcore().Call(
-      [&] { dataplane_->keys().UseProcessVm(unshare.start, unshare.length, &released); });
+  dataplane_->lcore().Call([&] {
+    dataplane_->keys().UseProcessVm(unshare.start, unshare.length, &released, app_.get());
+  });
   return absl::OkStatus();
 }
 

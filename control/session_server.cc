@@ -1,20 +1,15 @@
 #include "control/session_server.h"
 
-#include <fcntl.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
+#include "control/errno_status.h"
 #include "control/log.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace roci::control {
-namespace {
-
-constexpr int kAcceptBudget = 16;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& services,
                                                                      const std::string& runtime_dir,
@@ -22,62 +17,96 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
   absl::StatusOr<UniqueFd> listener =
       ListenUnix(runtime_dir, abi::kSocketName, SOCK_SEQPACKET, public_socket ? 0666 : 0600);
   if (!listener.ok()) return listener.status();
-  std::unique_ptr<SessionServer> server(new SessionServer(services, *std::move(listener)));
-  const absl::Status status = server->Watch();
-  if (!status.ok()) return status;
+  std::unique_ptr<SessionServer> server(new SessionServer(services));
+  SessionServer* const self = server.get();
+  services.find_context = [self](int fd, uid_t uid) { return self->FindContext(fd, uid); };
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
+      services.loop, *std::move(listener),
+      [self](UniqueFd socket) { self->Take(std::move(socket)); },
+      [self](int socket) { self->Refuse(socket, StatusFromErrno(ENFILE, "file descriptors")); });
+  if (!acceptor.ok()) return acceptor.status();
+  server->acceptor_ = *std::move(acceptor);
   return server;
 }
 
-SessionServer::~SessionServer() { services_.loop.Forget(watch_); }
-
-absl::Status SessionServer::Watch() {
-  const absl::StatusOr<EventLoop::Watch> watch =
-      services_.loop.Add(listener_.get(), EPOLLIN, [this](uint32_t) { Accept(); });
-  if (!watch.ok()) return watch.status();
-  watch_ = *watch;
-  spare_.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  return absl::OkStatus();
+void SessionServer::Take(UniqueFd socket) {
+  const absl::Status status = Open(socket);
+  if (!status.ok()) Refuse(socket.get(), status);
 }
 
-void SessionServer::Accept() {
-  for (int i = 0; i < kAcceptBudget; ++i) {
-    UniqueFd socket = AcceptUnix(listener_.get());
-    if (!socket.valid()) {
-      if (errno == EMFILE || errno == ENFILE) DropOne();
-      return;
-    }
-    const absl::Status status = Open(std::move(socket));
-    if (status.ok()) continue;
-    ++refused_;
-    Log(LogArea::kSession, LogLevel::kWarning, "connection refused: %s",
-        std::string(status.message()).c_str());
-  }
-}
-
-// A connection that cannot be taken would wake the loop for ever.
-void SessionServer::DropOne() {
-  spare_.Reset();
-  AcceptUnix(listener_.get());
-  spare_.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+void SessionServer::Refuse(int socket, const absl::Status& status) {
   ++refused_;
-  Log(LogArea::kSession, LogLevel::kError, "connection refused: no file descriptor is left");
+  Log(LogArea::kSession, LogLevel::kWarning, "connection refused: %s",
+      std::string(status.message()).c_str());
+  SendRefusal(socket, status);
 }
 
-absl::Status SessionServer::Open(UniqueFd socket) {
-  if (sessions_.size() >= services_.config.limits.max_sessions) {
-    return absl::ResourceExhaustedError("limits.max_sessions is reached");
+absl::StatusOr<Session::Admission> SessionServer::Admit(uid_t uid) {
+  Session::Admission admission;
+  admission.user = services_.users.Get(uid);
+  Quota& sessions = admission.user->sessions;
+  admission.session = QuotaShare(sessions, 1);
+  if (!admission.session.ok()) {
+    if (sessions.used() < sessions.limit() ||
+        sessions.limit() == services_.config.limits.max_sessions) {
+      return StatusFromErrno(EUSERS, "limits.max_sessions is reached");
+    }
+    return StatusFromErrno(EAGAIN, absl::StrCat("user ", uid, " has ", sessions.used(),
+                                                " sessions, see limits.user_percent"));
   }
+  admission.descriptors = QuotaShare(admission.user->descriptors, Session::kDescriptors);
+  if (!admission.descriptors.ok()) {
+    return StatusFromErrno(ENFILE, absl::StrCat("descriptors for a session of user ", uid));
+  }
+  return admission;
+}
+
+absl::Status SessionServer::Open(UniqueFd& socket) {
   absl::StatusOr<Peer> peer = PeerOf(socket.get());
   if (!peer.ok()) return peer.status();
+  absl::StatusOr<Session::Admission> admission = Admit(peer->uid);
+  if (!admission.ok()) return admission.status();
   while (++last_number_ == 0 || sessions_.contains(last_number_)) {
   }
   const uint32_t number = last_number_;
-  auto end = [this, number] { services_.loop.Post([this, number] { sessions_.erase(number); }); };
+  const roce::TimeNs deadline = hello_deadlines_.Add(number, MonotonicNow());
+  admission->hello_deadline = deadline;
+  auto end = [this, number] { services_.loop.Post([this, number] { End(number); }); };
   absl::StatusOr<std::unique_ptr<Session>> session =
-      Session::Create(services_, std::move(socket), *std::move(peer), number, end);
-  if (!session.ok()) return session.status();
+      Session::Create(services_, std::move(socket), *std::move(peer), *std::move(admission), number,
+                      std::move(end));
+  if (!session.ok()) {
+    hello_deadlines_.Forget(number, deadline);
+    return session.status();
+  }
   sessions_.emplace(number, *std::move(session));
   return absl::OkStatus();
+}
+
+// One system call for each session of the user: imports are rare.
+Session* SessionServer::FindContext(int fd, uid_t uid) const {
+  for (const auto& [number, session] : sessions_) {
+    if (session->peer().uid == uid && session->IsContext(fd)) return session.get();
+  }
+  return nullptr;
+}
+
+void SessionServer::End(uint32_t number) {
+  const auto it = sessions_.find(number);
+  if (it == sessions_.end()) return;
+  hello_deadlines_.Forget(number, it->second->hello_deadline());
+  sessions_.erase(it);
+}
+
+void SessionServer::HandleTimeout(roce::TimeNs now) {
+  for (const uint32_t number : hello_deadlines_.TakeDue(now)) {
+    const auto it = sessions_.find(number);
+    if (it == sessions_.end() || it->second->device() != nullptr) continue;
+    Log(LogArea::kSession, LogLevel::kWarning,
+        "session %u of %s[%d] (uid %u) opens no device: closing", number,
+        it->second->program().c_str(), it->second->peer().pid, it->second->peer().uid);
+    sessions_.erase(it);
+  }
 }
 
 }  // namespace roci::control

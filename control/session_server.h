@@ -1,4 +1,4 @@
-// Accepts sessions on <runtime dir>/rocid.sock and owns them.
+// Accepts sessions on <runtime dir>/rocid.sock, decides who may have one, and owns them.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "control/acceptor.h"
+#include "control/hello_deadlines.h"
 #include "control/services.h"
 #include "control/session.h"
 
@@ -19,25 +21,29 @@ class SessionServer {
   static absl::StatusOr<std::unique_ptr<SessionServer>> Create(Services& services,
                                                                const std::string& runtime_dir,
                                                                bool public_socket);
-  ~SessionServer();
   SessionServer(const SessionServer&) = delete;
   SessionServer& operator=(const SessionServer&) = delete;
 
   const std::map<uint32_t, std::unique_ptr<Session>>& sessions() const { return sessions_; }
   uint64_t refused() const { return refused_; }  // connections turned away
 
+  // For the loop's deadlines: connections that do not open a device in time are closed.
+  roce::TimeNs NextTimeout() const { return hello_deadlines_.Next(); }
+  void HandleTimeout(roce::TimeNs now);
+
  private:
-  SessionServer(Services& services, UniqueFd listener)
-      : services_(services), listener_(std::move(listener)) {}
-  absl::Status Watch();
-  void Accept();
-  void DropOne();
-  absl::Status Open(UniqueFd socket);
+  explicit SessionServer(Services& services) : services_(services) {}
+  void Take(UniqueFd socket);
+  // Says why on the socket, and in the log.
+  void Refuse(int socket, const absl::Status& status);
+  absl::StatusOr<Session::Admission> Admit(uid_t uid);
+  absl::Status Open(UniqueFd& socket);
+  void End(uint32_t number);
+  Session* FindContext(int fd, uid_t uid) const;
 
   Services& services_;
-  UniqueFd listener_;
-  UniqueFd spare_;  // closed to take a connection, and drop it, when descriptors have run out
-  EventLoop::Watch watch_ = 0;
+  std::unique_ptr<Acceptor> acceptor_;
+  HelloDeadlines hello_deadlines_;
   uint32_t last_number_ = 0;
   uint64_t refused_ = 0;
   std::map<uint32_t, std::unique_ptr<Session>> sessions_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "control/link_requests.h"
 #include "dataplane/lcore.h"
 
 namespace roci::control {
@@ -33,6 +34,9 @@ Json ShowDevice(Device& device, const SessionServer& server) {
                     {"gid", GidText(entry.gid)},
                     {"address", absl::StrCat(IpText(entry.gid), "/", entry.prefix_length)},
                     {"type", "RoCE v2"}});
+    if (const auto* conflict = device.neighbours().ConflictOf(entry.gid)) {
+      gids.back()["claimed_by"] = MacText(conflict->mac);
+    }
   }
   size_t sessions = 0;
   for (const auto& [number, session] : server.sessions()) sessions += session->device() == &device;
@@ -47,12 +51,15 @@ Json ShowDevice(Device& device, const SessionServer& server) {
           {"rate_mbps", device.config().rate_mbps},
           {"node_guid", absl::StrFormat("%016x", device.node_guid())},
           {"gids", gids},
+          {"reported_groups", device.reported_groups()},
           {"sessions", sessions},
           {"qps", Use(quotas.qps)},
           {"cqs", Use(quotas.cqs)},
           {"mrs", Use(quotas.mrs)},
           {"pds", Use(quotas.pds)},
-          {"ahs", Use(quotas.ahs)}};
+          {"ahs", Use(quotas.ahs)},
+          {"srqs", Use(quotas.srqs)},
+          {"xrcds", Use(quotas.xrcds)}};
 }
 
 Json PortCounters(const dataplane::DeviceSnapshot& snapshot) {
@@ -60,6 +67,12 @@ Json PortCounters(const dataplane::DeviceSnapshot& snapshot) {
 #define ROCI_SHOW_COUNTER(member, name) out[name] = snapshot.member;
   ROCI_DEVICE_COUNTERS(ROCI_SHOW_COUNTER)
 #undef ROCI_SHOW_COUNTER
+  return out;
+}
+
+Json Drops(const dataplane::DeviceSnapshot& snapshot, bool with_zeros) {
+  Json out = ByName(roce::kDropReasonNames, snapshot.drops, with_zeros);
+  out.erase(std::string(roce::DropReasonName(roce::DropReason::kNone)));  // no reason to drop
   return out;
 }
 
@@ -73,28 +86,32 @@ Json ShowPort(Device& device, bool with_zeros) {
           {"on", device.config().port.empty() ? absl::StrCat("wire ", device.config().wire)
                                               : device.config().port},
           {"counters", PortCounters(snapshot)},
-          {"drops", ByName(roce::kDropReasonNames, snapshot.drops, with_zeros)},
+          {"drops", Drops(snapshot, with_zeros)},
           {"transport", ByName(roce::kQpCounterNames, snapshot.qp, with_zeros)},
           {"slow_path", ByName(kSlowPathReasonNames, device.neighbours().counters(), with_zeros)},
-          {"slow_path_send_failures", device.raw_send_failures()}};
+          {"slow_path_send_failures", device.raw_send_failures()},
+          {"captures", device.dataplane().captures()},
+          {"impairments", DescribeImpairments(device.dataplane())}};
 }
 
 Json SessionHead(const Session& session) {
   return {{"session", session.number()},
           {"pid", session.peer().pid},
           {"program", session.program()},
-          {"device", session.device()->name()}};
+          {"device", session.device() != nullptr ? Json(session.device()->name()) : Json()}};
 }
 
 Json ShowApp(const Session& session) {
   Json out = SessionHead(session);
   out["uid"] = session.peer().uid;
-  out["lcore"] = session.dataplane()->lcore().index();
+  out["lcore"] = session.device() != nullptr ? Json(session.dataplane()->lcore().index()) : Json();
   out["pds"] = session.pds().size();
   out["mrs"] = session.mrs().size();
   out["channels"] = session.channels().size();
   out["cqs"] = session.cqs().size();
   out["qps"] = session.qps().size();
+  out["srqs"] = session.srqs().size();
+  out["xrcds"] = session.xrcds().size();
   out["ahs"] = session.ahs().size();
   return out;
 }
@@ -153,6 +170,8 @@ Json ShowQp(const Session& session, const QpRecord& record, const dataplane::Que
   out["pd"] = info.pd;
   out["send_cq"] = record.send_cq;
   out["recv_cq"] = record.recv_cq;
+  out["srq"] = record.srq;
+  out["xrcd"] = record.xrcd;
   out["remote_qpn"] = attributes.dest_qpn.value();
   out["local"] = IpText(info.local_gid);
   out["remote"] = IpText(info.remote_gid);
@@ -203,6 +222,30 @@ void AddCqs(const Session& session, Json& out) {
     cq["async_events"] = record.cq->async_events();
     cq["overflowed"] = record.cq->overflowed();
     out.push_back(std::move(cq));
+  }
+}
+
+void AddSrqs(const Session& session, Json& out) {
+  for (const auto& [handle, record] : session.srqs()) {
+    dataplane::SharedReceiveQueue& queue = *record.srq;
+    Json srq = SessionHead(session);
+    srq["handle"] = handle;
+    const bool has_tags = queue.tags() != nullptr;
+    srq["type"] = record.xrcd != 0 ? "XRC" : has_tags ? "tags" : "basic";
+    srq["number"] = queue.number();
+    srq["pd"] = record.pd;
+    srq["max_wr"] = record.max_wr;
+    srq["max_sge"] = queue.layout().max_sge;
+    srq["qps"] = queue.users();
+    srq["async_events"] = queue.async_events();
+    session.dataplane()->lcore().Call([&] {
+      srq["posted"] = queue.posted();
+      srq["taken"] = queue.taken();
+      srq["limit"] = queue.limit();
+      srq["broken"] = queue.broken();
+      srq["tags"] = has_tags ? queue.tags()->list().size() : 0;
+    });
+    out.push_back(std::move(srq));
   }
 }
 
@@ -277,9 +320,9 @@ Json ShowLcore(dataplane::Lcore& lcore) {
           {"comp_events", s.comp_events},
           {"async_events", s.async_events},
           {"events_delayed", s.events_delayed},
+          {"events_lost", s.events_lost},
           {"memory_faults", s.memory_faults},
-          {"timer_expiries", s.timer_expiries},
-          {"stage_cycles", ByName(dataplane::kLcoreStageNames, s.stage_cycles)}};
+          {"timer_expiries", s.timer_expiries}};
 }
 
 void AddNeighbours(const Device& device, Json& out) {
@@ -316,9 +359,13 @@ absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServe
       {"ports", per_device([&](Device& d) { out.push_back(ShowPort(d, false)); })},
       {"counters", per_device([&](Device& d) { out.push_back(ShowPort(d, true)); })},
       {"neighbours", per_device([&](Device& d) { AddNeighbours(d, out); })},
-      {"apps", per_session([&](const Session& s) { out.push_back(ShowApp(s)); })},
+      {"apps",
+       [&] {
+         for (const auto& [number, session] : server.sessions()) out.push_back(ShowApp(*session));
+       }},
       {"qps", per_session([&](const Session& s) { AddQps(s, out); })},
       {"cqs", per_session([&](const Session& s) { AddCqs(s, out); })},
+      {"srqs", per_session([&](const Session& s) { AddSrqs(s, out); })},
       {"mrs", per_session([&](const Session& s) { AddMrs(s, out); })},
       {"lcores",
        [&] {

@@ -68,6 +68,9 @@ absl::StatusOr<Peer> PeerOf(int socket) {
   size = sizeof(pidfd);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) != 0) {
     pidfd = static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0));
+    if (pidfd < 0 && (errno == EMFILE || errno == ENFILE)) {
+      return StatusFromErrno(errno, "pidfd_open");
+    }
   }
   peer.pidfd.Reset(pidfd);
   return peer;
@@ -121,6 +124,13 @@ bool SendMessage(int socket, std::span<const std::byte> message, std::span<const
   }
   const ssize_t count = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
   return count == static_cast<ssize_t>(message.size());
+}
+
+void SendRefusal(int socket, const absl::Status& status) {
+  roci_abi_plain_response response{};
+  const int error = ErrnoOf(status);
+  response.head.error = error == EMFILE ? ENFILE : error;  // see Session::Send
+  SendMessage(socket, std::as_bytes(std::span(&response, 1)), {});
 }
 
 }  // namespace roci::control

@@ -29,7 +29,7 @@ struct Peer {
   gid_t gid = 0;
   UniqueFd pidfd;  // invalid where the kernel has none
 };
-// Of the process that connected. PermissionDenied if it cannot be known.
+// Of the process that connected. PermissionDenied if it cannot be known; EMFILE, ENFILE.
 absl::StatusOr<Peer> PeerOf(int socket);
 
 enum class ReceiveResult { kMessage, kNothing, kClosed };
@@ -40,5 +40,7 @@ ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& si
                              std::vector<UniqueFd>& fds, bool& fds_cut);
 // Sends one message without waiting. False if it did not go out whole.
 bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds);
+// Says on a new connection why it cannot be kept ("unasked" in abi/session.h).
+void SendRefusal(int socket, const absl::Status& status);
 
 }  // namespace roci::control

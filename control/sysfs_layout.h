@@ -55,7 +55,7 @@ struct DeviceDescription {
   roce::Mac mac;
   uint32_t mtu = 1500;  // bytes of Ethernet payload
   // Shown in device/net/: a link to the kernel's interface where it has one of that name, else a
-  // directory with the values above. Empty: device/net/ is empty.
+  // directory with the values above. Empty: there is no device/net/.
   std::string netdev;
   int numa_node = -1;
   SysfsPortState state = SysfsPortState::kDown;

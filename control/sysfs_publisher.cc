@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "control/log.h"
+#include "dataplane/lcore.h"
+#include "verbs_provider/abi/rdma_cm.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace roci::control {
@@ -13,8 +15,10 @@ namespace {
 constexpr roce::TimeNs kBusyPeriodNs = 250'000'000;
 constexpr roce::TimeNs kLinkPeriodNs = 1'000'000'000;  // a cable may be pulled at any time
 
+constexpr uint64_t kPort = 1;
 constexpr uint32_t kEventPortActive = 9;  // IBV_EVENT_PORT_ACTIVE
 constexpr uint32_t kEventPortError = 10;  // IBV_EVENT_PORT_ERR
+constexpr uint32_t kEventGidChange = 18;  // IBV_EVENT_GID_CHANGE
 
 std::string DropCounterName(size_t reason) {
   return absl::StrCat("rx_drop_", std::string(roce::kDropReasonNames[reason]));
@@ -71,6 +75,14 @@ std::vector<CounterValue> HardwareValues(const dataplane::DeviceSnapshot& s,
   return values;
 }
 
+std::vector<GidDescription> GidsOf(const Device& device) {
+  std::vector<GidDescription> gids;
+  for (const InterfaceAddress& entry : device.addresses().entries()) {
+    gids.push_back({.gid = entry.gid, .type = GidType::kRoceV2, .netdev = {}});
+  }
+  return gids;
+}
+
 // The kernel's interface under a port of net_af_packet or net_af_xdp; empty for others.
 std::string InterfaceOf(const std::string& devargs) {
   constexpr char kKey[] = ",iface=";
@@ -87,6 +99,8 @@ absl::StatusOr<std::unique_ptr<SysfsPublisher>> SysfsPublisher::Create(
   SysfsTreeOptions options;
   options.root = abi::SysfsPath(runtime_dir);
   options.socket_path = abi::SocketPath(runtime_dir);
+  options.advertise_rdma_cm = true;
+  options.rdma_cm_socket_path = absl::StrCat(runtime_dir, "/", ROCI_ABI_CM_SOCKET_NAME);
   absl::StatusOr<std::unique_ptr<SysfsTree>> tree = SysfsTree::Create(options);
   if (!tree.ok()) return tree.status();
   std::unique_ptr<SysfsPublisher> publisher(new SysfsPublisher(server, *std::move(tree)));
@@ -109,9 +123,7 @@ absl::Status SysfsPublisher::Add(Device& device) {
   description.netdev = InterfaceOf(device.config().port);
   description.rate_mbps = device.config().rate_mbps;
   description.capability_mask = kPortCapabilities;
-  for (const InterfaceAddress& entry : device.addresses().entries()) {
-    description.gids.push_back({.gid = entry.gid, .type = GidType::kRoceV2, .netdev = {}});
-  }
+  description.gids = GidsOf(device);
   description.hardware_counters = HardwareCounterNames();
   Shown shown{.device = &device, .link_up = device.dataplane().link_up(), .last = {}};
   description.state = shown.link_up ? SysfsPortState::kActive : SysfsPortState::kDown;
@@ -169,10 +181,21 @@ void SysfsPublisher::ShowLink(Shown& shown) {
   if (!status.ok()) {
     Log(LogArea::kDaemon, LogLevel::kWarning, "%s", std::string(status.message()).c_str());
   }
+  TellPrograms(*shown.device, up ? kEventPortActive : kEventPortError);
+}
+
+void SysfsPublisher::TellPrograms(const Device& device, uint32_t event) const {
   for (const auto& [number, session] : server_.sessions()) {
-    if (session->device() != shown.device) continue;
-    session->dataplane()->SendAsyncEvent(1, up ? kEventPortActive : kEventPortError);
+    if (session->device() != &device) continue;
+    dataplane::Session& opened = *session->dataplane();
+    opened.lcore().Call([&] { opened.SendAsyncEvent(kPort, event); });
   }
+}
+
+absl::Status SysfsPublisher::ShowAddresses(const Device& device) {
+  const absl::Status status = tree_->SetGids(device.name(), GidsOf(device));
+  TellPrograms(device, kEventGidChange);
+  return status;
 }
 
 uint64_t SysfsPublisher::SlowPathFrames() const {

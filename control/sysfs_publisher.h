@@ -22,6 +22,10 @@ class SysfsPublisher {
                                                                 const SessionServer& server,
                                                                 const std::string& runtime_dir);
 
+  // The addresses of `device` have changed: the tree follows, and programs are told
+  // (IBV_EVENT_GID_CHANGE).
+  absl::Status ShowAddresses(const Device& device);
+
   // For the loop's deadlines.
   roce::TimeNs NextTimeout() const;
   void HandleTimeout(roce::TimeNs now);
@@ -39,6 +43,7 @@ class SysfsPublisher {
   // True if something has changed.
   bool Refresh(Shown& shown);
   void ShowLink(Shown& shown);
+  void TellPrograms(const Device& device, uint32_t event) const;
   uint64_t SlowPathFrames() const;
 
   const SessionServer& server_;

@@ -184,6 +184,9 @@ absl::Status SysfsTree::AddRdmaCm() {
   absl::Status status = MakeDirectories(options_.root, kRdmaCm);
   if (status.ok()) status = WriteFile(Path(kRdmaCm, "abi_version"), kRdmaCmAbi);
   if (status.ok()) status = WriteFile(Path(kRdmaCm, "dev"), StandInDevice());
+  if (status.ok() && !options_.rdma_cm_socket_path.empty()) {
+    status = WriteFile(Path(kRdmaCm, abi::kSocketAttribute), options_.rdma_cm_socket_path + "\n");
+  }
   return status;
 }
 
@@ -245,9 +248,8 @@ absl::StatusOr<int> SysfsTree::AddDevice(const DeviceDescription& description) {
 absl::Status SysfsTree::BuildDevice(const Device& device, const std::string& where) {
   absl::Status status = MakeDirectory(where);
   for (std::string_view directory :
-       {"device/net", "device/infiniband", "device/infiniband_verbs", "ports/1/gids",
-        "ports/1/gid_attrs/types", "ports/1/gid_attrs/ndevs", "ports/1/pkeys", "ports/1/counters",
-        "ports/1/hw_counters"}) {
+       {"device/infiniband", "device/infiniband_verbs", "ports/1/gids", "ports/1/gid_attrs/types",
+        "ports/1/gid_attrs/ndevs", "ports/1/pkeys", "ports/1/counters", "ports/1/hw_counters"}) {
     if (status.ok()) status = MakeDirectories(where, directory);
   }
   for (const auto& [path, content] : device.files) {
@@ -263,16 +265,20 @@ absl::Status SysfsTree::BuildDevice(const Device& device, const std::string& whe
   if (status.ok()) {
     status = MakeLink("../../../" + name, where + "/device/infiniband/" + name);
   }
-  if (status.ok()) status = BuildNetdev(device, where + "/device/net/");
+  if (status.ok()) status = BuildNetdev(device, where);
   return status;
 }
 
-absl::Status SysfsTree::BuildNetdev(const Device& device, const std::string& where) {
+absl::Status SysfsTree::BuildNetdev(const Device& device, const std::string& device_directory) {
   const std::string& netdev = device.description.netdev;
+  // Programs take an empty device/net for an interface without a name: rather none.
   if (netdev.empty()) return absl::OkStatus();
+  absl::Status status = MakeDirectories(device_directory, "device/net");
+  if (!status.ok()) return status;
+  const std::string where = device_directory + "/device/net/";
   const std::string kernel = options_.kernel_sysfs + "/class/net/" + netdev;
   if (Exists(kernel)) return MakeLink(kernel, where + netdev);
-  absl::Status status = MakeDirectory(where + netdev);
+  status = MakeDirectory(where + netdev);
   for (const auto& [path, content] : RenderNetdev(device.description)) {
     if (status.ok()) status = CreateFile(Join(where + netdev, path), content);
   }

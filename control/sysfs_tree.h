@@ -26,6 +26,7 @@ struct SysfsTreeOptions {
   std::string socket_path;  // absolute; shown to plugins (abi::kSocketAttribute)
   // Shows class/misc/rdma_cm. Only for a daemon that serves the connection manager.
   bool advertise_rdma_cm = false;
+  std::string rdma_cm_socket_path = {};  // absolute; shown to plugins there
   // The kernel's tree: numbers of uverbs devices that it uses are left alone.
   std::string kernel_sysfs = "/sys";
 };
@@ -60,7 +61,7 @@ class SysfsTree {
   void Clear();
   absl::Status AddRdmaCm();
   absl::Status BuildDevice(const Device& device, const std::string& where);
-  absl::Status BuildNetdev(const Device& device, const std::string& where);
+  absl::Status BuildNetdev(const Device& device, const std::string& device_directory);
   absl::Status BuildVerbs(const Device& device, const std::string& where);
 
   absl::StatusOr<Device*> Find(std::string_view name);

@@ -1,0 +1,44 @@
+// Takes connections from a listening socket for as long as it lives, also while descriptors have
+// run out: then they are refused, and the loop neither spins nor stops taking.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "control/event_loop.h"
+#include "control/unique_fd.h"
+
+namespace roci::control {
+
+// Control thread only.
+class Acceptor {
+ public:
+  using Take = std::function<void(UniqueFd socket)>;
+  // Gets a connection that cannot be kept: `socket` is closed afterwards.
+  using Refuse = std::function<void(int socket)>;
+
+  // `listener` is non-blocking and listens. `loop` outlives this and does not run after its end.
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Create(EventLoop& loop, UniqueFd listener,
+                                                          Take take, Refuse refuse);
+  ~Acceptor() { loop_.Forget(watch_); }
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+ private:
+  Acceptor(EventLoop& loop, UniqueFd listener, Take take, Refuse refuse);
+  absl::Status Watch();
+  void Accept();
+  void RefuseOne();
+  void Resume();
+
+  EventLoop& loop_;
+  const UniqueFd listener_;
+  const Take take_;
+  const Refuse refuse_;
+  UniqueFd spare_;  // closed to take a connection, and refuse it, when no other is left
+  EventLoop::Watch watch_ = 0;
+  roce::TimeNs resume_at_ = roce::kNever;  // paused until then
+};
+
+}  // namespace roci::control

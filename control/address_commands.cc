@@ -1,0 +1,101 @@
+#include "control/address_commands.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "control/log.h"
+
+namespace roci::control {
+namespace {
+
+using Json = nlohmann::json;
+
+absl::StatusOr<std::string> TextOf(const Json& request, const char* key) {
+  const auto value = request.find(key);
+  if (value == request.end() || !value->is_string()) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" is missing"));
+  }
+  return value->get<std::string>();
+}
+
+absl::StatusOr<Device*> FindDevice(const Services& services, const std::string& name) {
+  for (const std::unique_ptr<Device>& device : services.devices) {
+    if (device->name() == name) return device.get();
+  }
+  return absl::NotFoundError(absl::StrCat("there is no device ", name));
+}
+
+absl::Status Refusal(const std::string& device, const std::string& address,
+                     absl::string_view reason) {
+  return absl::InvalidArgumentError(absl::StrCat(device, ": ", address, ": ", reason));
+}
+
+// Why `address` cannot be one of `device`; empty: it can.
+std::string FaultOf(const Services& services, const Device& device,
+                    const InterfaceAddress& address) {
+  if (!IsUsableAddress(address.gid)) return "not a unicast address";
+  if (!IsHostAddress(address)) return "the address of a whole network, not of a host";
+  for (const std::unique_ptr<Device>& other : services.devices) {
+    const bool on_same_wire = other.get() != &device && !device.config().wire.empty() &&
+                              other->config().wire == device.config().wire;
+    if (on_same_wire && other->addresses().IsOwn(address.gid)) {
+      return absl::StrCat("belongs to ", other->name(), " on the same wire");
+    }
+  }
+  return "";
+}
+
+absl::StatusOr<Json> AddAddress(const Services& services, Device& device, const std::string& text,
+                                const InterfaceAddress& address) {
+  const std::string fault = FaultOf(services, device, address);
+  if (!fault.empty()) return Refusal(device.name(), text, fault);
+  const absl::StatusOr<uint32_t> index = device.AddAddress(address);
+  if (!index.ok()) return Refusal(device.name(), text, index.status().message());
+  Log(LogArea::kDaemon, LogLevel::kNotice, "%s: address %s added, GID %u", device.name().c_str(),
+      text.c_str(), *index);
+  return Json{{"index", *index}};
+}
+
+absl::StatusOr<Json> RemoveAddress(Device& device, const std::string& text,
+                                   const InterfaceAddress& address) {
+  const absl::Status status = device.RemoveAddress(address.gid);
+  if (!status.ok()) return Refusal(device.name(), text, status.message());
+  Log(LogArea::kDaemon, LogLevel::kNotice, "%s: address %s removed", device.name().c_str(),
+      text.c_str());
+  return Json::object();
+}
+
+absl::StatusOr<Json> Run(const Services& services, SysfsPublisher& publisher, const Json& request) {
+  const absl::StatusOr<std::string> action = TextOf(request, "action");
+  if (!action.ok()) return action.status();
+  const absl::StatusOr<std::string> name = TextOf(request, "device");
+  if (!name.ok()) return name.status();
+  const absl::StatusOr<std::string> text = TextOf(request, "address");
+  if (!text.ok()) return text.status();
+  const absl::StatusOr<Device*> device = FindDevice(services, *name);
+  if (!device.ok()) return device.status();
+  const std::optional<InterfaceAddress> address = ParseInterfaceAddress(*text);
+  if (!address) return Refusal(*name, *text, "not an IPv4 or IPv6 address with its prefix length");
+  const bool adds = *action == "add";
+  if (!adds && *action != "remove") return absl::InvalidArgumentError("\"action\": add or remove");
+  absl::StatusOr<Json> result = adds ? AddAddress(services, **device, *text, *address)
+                                     : RemoveAddress(**device, *text, *address);
+  if (!result.ok()) return result;
+  const absl::Status shown = publisher.ShowAddresses(**device);
+  if (!shown.ok()) {
+    Log(LogArea::kDaemon, LogLevel::kWarning, "%s: GIDs: %s", name->c_str(),
+        std::string(shown.message()).c_str());
+  }
+  return result;
+}
+
+}  // namespace
+
+void AddAddressCommand(ManageServer& server, Services& services, SysfsPublisher& publisher) {
+  server.AddCommand("address", [&services, &publisher](const Json& request) {
+    return Run(services, publisher, request);
+  });
+}
+
+}  // namespace roci::control

@@ -1,0 +1,105 @@
+#include "control/check_config.h"
+
+#include <linux/if_ether.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "control/unique_fd.h"
+#include "dataplane/port_drivers.h"
+
+namespace roci::control {
+namespace {
+
+absl::Status Fault(const std::string& file, const std::string& key, const std::string& reason) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(file.empty() ? "configuration" : file, ": ", key, ": ", reason));
+}
+
+std::string Processors(const cpu_set_t& set) {
+  std::vector<int> numbers;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) numbers.push_back(cpu);
+  }
+  return absl::StrJoin(numbers, ", ");
+}
+
+std::string Addresses(const DeviceConfig& device) {
+  std::string out;
+  for (const InterfaceAddress& address : device.addresses) {
+    absl::StrAppend(&out, " ", IpText(address.gid), "/", address.prefix_length);
+  }
+  return out.empty() ? " its link-local address only" : out;
+}
+
+// DPDK's driver for the port of a machine's own interface says EPERM whatever is missing. Empty:
+// nothing is, or it is no such port.
+std::string WhatAnInterfaceLacks(const std::string& port) {
+  constexpr absl::string_view kInterface = "iface=";
+  if (port.rfind("net_af_packet", 0) != 0 && port.rfind("net_af_xdp", 0) != 0) return "";
+  absl::string_view name;
+  for (absl::string_view part : absl::StrSplit(port, ',')) {
+    if (absl::ConsumePrefix(&part, kInterface)) name = part;
+  }
+  if (name.empty()) return "names no interface (iface=NAME)";
+  if (if_nametoindex(std::string(name).c_str()) == 0) {
+    return absl::StrCat("there is no network interface \"", name, "\"");
+  }
+  const UniqueFd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+  return socket.valid() || errno != EPERM ? "" : "needs the right to raw sockets (CAP_NET_RAW)";
+}
+
+}  // namespace
+
+absl::Status CheckMachine(const Config& config, const std::string& file) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+  for (const uint32_t cpu : config.daemon.pin) {
+    if (!known || (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &allowed))) continue;
+    return Fault(
+        file, "daemon.pin",
+        absl::StrCat("processor ", cpu, " is not there, or not for this process, which has ",
+                     Processors(allowed)));
+  }
+  for (size_t i = 0; i < config.devices.size(); ++i) {
+    const DeviceConfig& device = config.devices[i];
+    if (device.port.empty()) continue;
+    const std::string key = absl::StrCat("device[", i, "].port");
+    if (dataplane::HasPortDriver(device.port)) {
+      const std::string lack = WhatAnInterfaceLacks(device.port);
+      if (lack.empty()) continue;
+      return Fault(file, key, absl::StrCat("\"", device.port, "\": ", lack));
+    }
+    return Fault(file, key,
+                 absl::StrCat("DPDK has no driver for \"", device.port, "\", the port of ",
+                              device.name, " (a PCI address, or net_af_packet0,iface=NAME, ...)"));
+  }
+  return absl::OkStatus();
+}
+
+std::string DescribeConfig(const Config& config, const std::string& runtime_dir) {
+  const DaemonConfig& daemon = config.daemon;
+  std::string out =
+      absl::StrCat("  ", config.devices.size(), config.devices.size() == 1 ? " device" : " devices",
+                   " in ", runtime_dir, ", ", daemon.lcores,
+                   daemon.lcores == 1 ? " dataplane thread" : " dataplane threads");
+  if (!daemon.pin.empty()) {
+    absl::StrAppend(&out, " on processor ", absl::StrJoin(daemon.pin, ", "));
+  }
+  absl::StrAppend(&out, daemon.spin ? ", never sleeping\n" : "\n");
+  for (const DeviceConfig& device : config.devices) {
+    absl::StrAppend(&out, "  ", device.name, " on ", device.wire.empty() ? "port " : "wire ",
+                    device.wire.empty() ? device.port : device.wire, ", MTU ", device.mtu, ":",
+                    Addresses(device), "\n");
+  }
+  return out;
+}
+
+}  // namespace roci::control

@@ -1,0 +1,84 @@
+// One event channel of librdmacm: a connection to the daemon, the events that wait for the program,
+// and the descriptor that says so to poll().
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "control/cm/cm_id.h"
+#include "control/event_loop.h"
+#include "control/socket.h"
+#include "control/unique_fd.h"
+#include "control/users.h"
+
+namespace roci::control::cm {
+
+// Control thread only.
+class Channel {
+ public:
+  // Kept open for every channel: socket, both ends of the signal.
+  static constexpr uint64_t kDescriptors = 3;
+  // What a channel takes of its user's quotas; `user` keeps them.
+  struct Admission {
+    std::shared_ptr<User> user;
+    QuotaShare channel;
+    QuotaShare descriptors;
+    roce::TimeNs hello_deadline = roce::kNever;  // see HelloDeadlines
+  };
+
+  // `receive` is called when the connection has something to read or has ended.
+  static absl::StatusOr<std::unique_ptr<Channel>> Create(EventLoop& loop, UniqueFd socket,
+                                                         Peer peer, Admission admission,
+                                                         uint32_t number,
+                                                         std::function<void(Channel&)> receive);
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  uint32_t number() const { return number_; }
+  const Peer& peer() const { return peer_; }
+  int socket() const { return socket_.get(); }
+  roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
+  // Makes the descriptor for the program; once.
+  absl::StatusOr<UniqueFd> OpenSignal();
+  bool is_open() const { return signal_.valid(); }
+
+  const std::deque<QueuedEvent>& events() const { return events_; }
+  void Push(const QueuedEvent& event);
+  // There is one.
+  QueuedEvent Pop();
+  // Takes out everything that would be acknowledged to identifier `number`.
+  std::vector<QueuedEvent> RemoveEvents(uint32_t number);
+  void ClearEvents();
+  // Whether a program that does not fetch its events has enough of them.
+  bool is_full() const { return events_.size() >= kMostEvents; }
+  void RemoveMembershipEvents(uint32_t number);
+
+ private:
+  Channel(EventLoop& loop, UniqueFd socket, Peer peer, Admission admission, uint32_t number)
+      : loop_(loop),
+        admission_(std::move(admission)),
+        socket_(std::move(socket)),
+        peer_(std::move(peer)),
+        number_(number) {}
+  void UpdateSignal();
+
+  EventLoop& loop_;
+  const Admission admission_;
+  UniqueFd socket_;
+  Peer peer_;
+  const uint32_t number_;
+  EventLoop::Watch watch_ = 0;
+  static constexpr size_t kMostEvents = 16384;
+  UniqueFd signal_;      // our end
+  UniqueFd signal_far_;  // the program's, to take the signal back
+  bool signalled_ = false;
+  std::deque<QueuedEvent> events_;
+};
+
+}  // namespace roci::control::cm

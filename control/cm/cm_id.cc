@@ -1,0 +1,67 @@
+#include "control/cm/cm_id.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "control/errno_status.h"
+
+namespace roci::control::cm {
+namespace {
+
+// Linux's default range (ip_local_port_range).
+constexpr uint32_t kFirstEphemeral = 32768;
+constexpr uint32_t kLastEphemeral = 60999;
+constexpr uint32_t kEphemeralCount = kLastEphemeral - kFirstEphemeral + 1;
+
+}  // namespace
+
+absl::Status PortTable::Check(const CmId& id, const std::vector<CmId*>& holders, bool reuse) const {
+  for (const CmId* other : holders) {
+    if (other == &id || (reuse && other->reuse_address)) continue;
+    const bool other_family = id.source.family != other->source.family;
+    if (id.family_only && other->family_only && other_family) continue;
+    // Linux tells a wildcard's conflict from that of two equal addresses.
+    if (id.source.IsAny() || other->source.IsAny()) {
+      return StatusFromErrno(EADDRNOTAVAIL, "the port is held for all addresses");
+    }
+    if (id.source.gid == other->source.gid) return StatusFromErrno(EADDRINUSE, "address");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PortTable::Take(CmId& id, uint64_t random) {
+  if (id.source.port == 0) {
+    for (uint32_t i = 0; i < kEphemeralCount && id.source.port == 0; ++i) {
+      const auto port = static_cast<uint16_t>(kFirstEphemeral + (random + i) % kEphemeralCount);
+      if (!holders_.contains({id.space, port})) id.source.port = port;
+    }
+    if (id.source.port == 0) return StatusFromErrno(EADDRNOTAVAIL, "no port is free");
+  }
+  std::vector<CmId*>& holders = holders_[{id.space, id.source.port}];
+  const absl::Status status = Check(id, holders, id.reuse_address);
+  if (!status.ok()) return status;
+  holders.push_back(&id);
+  id.holds_port = true;
+  return absl::OkStatus();
+}
+
+void PortTable::Give(CmId& id) {
+  if (!id.holds_port) return;
+  id.holds_port = false;
+  const auto it = holders_.find({id.space, id.source.port});
+  if (it == holders_.end()) return;
+  std::erase(it->second, &id);
+  if (it->second.empty()) holders_.erase(it);
+}
+
+absl::Status PortTable::CheckListen(const CmId& id) const {
+  return Check(id, Holders(id.space, id.source.port), false);
+}
+
+const std::vector<CmId*>& PortTable::Holders(PortSpace space, uint16_t port) const {
+  static const std::vector<CmId*> nobody;
+  const auto it = holders_.find({space, port});
+  return it == holders_.end() ? nobody : it->second;
+}
+
+}  // namespace roci::control::cm

@@ -1,0 +1,43 @@
+// Gate 3 for librdmacm's commands: the bytes that a program wrote become a checked command, or an
+// errno. Identifiers and states are the manager's business. Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "control/cm/cm_id.h"
+#include "verbs_provider/abi/rdma_cm.h"
+
+namespace roci::control::cm {
+
+struct CommandInfo {
+  const char* name;   // "CREATE_ID"
+  uint32_t in_size;   // bytes, of the newest form
+  uint32_t min_size;  // of the oldest form that is taken; what it lacks is 0
+  uint32_t out_size;  // of the answer, 0: none
+};
+
+// Null for numbers that name no command (that we have).
+const CommandInfo* FindCommand(uint32_t command);
+
+struct Command {
+  const CommandInfo* info = nullptr;
+  uint32_t number = 0;
+  alignas(8) std::array<std::byte, ROCI_ABI_CM_DATA_MAX> bytes{};
+  std::span<const std::byte> extra;  // in `bytes`
+
+  template <class T>
+  const T& As() const {
+    static_assert(sizeof(T) <= ROCI_ABI_CM_DATA_MAX);
+    return *reinterpret_cast<const T*>(bytes.data());
+  }
+};
+
+// `request` is the daemon's own copy. EINVAL: sizes that do not fit; ENOSYS: no such command;
+// ENOSPC: the program has no room for the answer.
+absl::Status DecodeCommand(const roci_abi_cm_request& request, Command& out);
+
+}  // namespace roci::control::cm

@@ -1,0 +1,105 @@
+// One connection (or one datagram service request) as a communication manager knows it: its states,
+// what each message does in each of them, and its numbers. Plain data; see engine.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "control/cm/mad.h"
+#include "roce/frame.h"
+#include "roce/work.h"
+
+namespace roci::control::cm {
+
+// IBTA vol 1, 12.9.7 (figures of the active and passive state machine), with the states of a
+// datagram's service ID resolution (12.11).
+#define ROCI_CM_STATES(X)                  \
+  X(kReqSent, "req_sent")                  \
+  X(kMraReqReceived, "req_wait")           \
+  X(kReqReceived, "req_received")          \
+  X(kMraReqSent, "mra_req_sent")           \
+  X(kRepSent, "rep_sent")                  \
+  X(kMraRepReceived, "rep_wait")           \
+  X(kRepReceived, "rep_received")          \
+  X(kMraRepSent, "mra_rep_sent")           \
+  X(kEstablished, "established")           \
+  X(kDreqSent, "dreq_sent")                \
+  X(kRejected, "rejected")                 \
+  X(kTimewait, "timewait")                 \
+  X(kSidrReqSent, "sidr_req_sent")         \
+  X(kSidrReqReceived, "sidr_req_received") \
+  X(kSidrAnswered, "sidr_answered")
+
+enum class State : uint8_t {
+#define ROCI_CM_ENUMERATOR(id, name) id,
+  ROCI_CM_STATES(ROCI_CM_ENUMERATOR)
+#undef ROCI_CM_ENUMERATOR
+};
+inline constexpr std::array kStateNames = {
+#define ROCI_CM_NAME(id, name) std::string_view(name),
+    ROCI_CM_STATES(ROCI_CM_NAME)
+#undef ROCI_CM_NAME
+};
+
+// What a message of the peer does.
+enum class Action : uint8_t {
+  kIgnore,
+  kTakeReply,      // REP: the answer to our REQ
+  kAskPatience,    // a repeated REQ or REP while the program thinks: MRA
+  kRepeatLast,     // our answer was lost: send it again
+  kRejectStale,    // a repeated REQ of a connection that is over
+  kTakeReady,      // RTU
+  kTakeReject,     // REJ while connecting
+  kEndByPeer,      // DREQ, or a REJ that comes too late
+  kRepeatRelease,  // DREQ again: DREP again
+  kEndByUs,        // DREP
+  kWaitLonger,     // MRA
+  kRefusePath,     // LAP: we have one path
+};
+Action ActionOf(MessageType message, State state);
+
+struct Connection {
+  uint32_t local_id = 0;   // communication ID; never 0
+  uint32_t remote_id = 0;  // 0: not known yet
+  uint64_t owner = 0;      // whom events are for; 0: nobody any more
+  State state = State::kReqSent;
+  bool is_active = false;
+  bool is_datagram = false;
+  bool indexed_by_peer = false;  // see Engine::peers_ and sidr_peers_
+  bool indexed_by_qpn = false;
+
+  uint64_t transaction = 0;
+  uint64_t service_id = 0;
+  uint64_t remote_guid = 0;
+  roce::Path path;  // of our messages; the connection's own path has the same addresses
+
+  uint32_t local_qpn = 0;
+  uint32_t remote_qpn = 0;
+  uint32_t local_psn = 0;
+  uint32_t remote_psn = 0;
+  uint32_t qkey = 0;  // datagrams
+  uint8_t transport = 0;
+  uint8_t extended_transport = 0;
+  uint8_t path_mtu = 0;
+  uint8_t responder_resources = 0;  // of ours
+  uint8_t initiator_depth = 0;
+  uint8_t retry_count = 0;
+  uint8_t rnr_retry_count = 0;
+  uint8_t ack_timeout = 0;  // for our QP, 4.096 us * 2^n
+  uint8_t traffic_class = 0;
+  bool has_alternate = false;
+
+  // Retransmission.
+  roce::TimeNs response_timeout = 0;
+  uint32_t retries = 0;  // of `last` that are left
+  uint32_t max_retries = 0;
+  roce::TimeNs deadline = roce::kNever;
+  MadBytes last{};  // what was sent last and may have to be sent again
+};
+
+// 4.096 us * 2^exponent, the form of all times in CM messages.
+constexpr roce::TimeNs TimeOf(uint8_t exponent) { return roce::TimeNs{4096} << (exponent & 31); }
+
+}  // namespace roci::control::cm

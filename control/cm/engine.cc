@@ -1,0 +1,457 @@
+// Tables, timers, and what the owners of connections do.
+#include "control/cm/engine.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "roce/headers.h"
+
+namespace roci::control::cm {
+namespace {
+
+template <size_t kSize>
+bool Fill(Data<kSize>& out, std::span<const std::byte> in) {
+  if (in.size() > kSize) return false;
+  std::copy(in.begin(), in.end(), out.begin());
+  return true;
+}
+
+absl::Status TooLong() { return absl::InvalidArgumentError("the private data is too long"); }
+absl::Status WrongState() {
+  return absl::FailedPreconditionError("not in this state of the connection");
+}
+absl::Status NoRoom() { return absl::ResourceExhaustedError("too many connections"); }
+
+// IBTA vol 1, 12.7.34: what the far side needs to answer, and the packet to go there and back; one
+// exponent more than the life time stands for the doubling.
+uint8_t AckTimeout(uint8_t packet_life_time) {
+  return static_cast<uint8_t>(std::min(packet_life_time + 1, 31));
+}
+
+PathFields PrimaryPath(const ConnectOptions& options, uint8_t packet_life_time) {
+  PathFields primary;
+  // RoCE has no LIDs; peers expect the permissive one (IBTA vol 1, A16.5.1).
+  primary.local_lid = 0xFFFF;
+  primary.remote_lid = 0xFFFF;
+  primary.local_gid = options.path.src_gid;
+  primary.remote_gid = options.path.dst_gid;
+  primary.flow_label = options.path.flow_label;
+  primary.packet_rate = 0;
+  primary.traffic_class = options.path.traffic_class;
+  primary.hop_limit = options.path.hop_limit;
+  primary.local_ack_timeout = AckTimeout(packet_life_time);
+  return primary;
+}
+
+}  // namespace
+
+Engine::Engine(const EngineConfig& config, uint64_t seed) : config_(config), random_(seed) {}
+
+// splitmix64 (Steele and others, 2014).
+uint64_t Engine::Random() {
+  random_ += 0x9E3779B97F4A7C15;
+  uint64_t z = random_;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+  return z ^ (z >> 31);
+}
+
+const Connection* Engine::Find(uint32_t id) const {
+  const auto it = connections_.find(id);
+  return it == connections_.end() ? nullptr : it->second.get();
+}
+
+Connection* Engine::Get(uint32_t id) { return const_cast<Connection*>(Find(id)); }
+
+Connection* Engine::Add() {
+  if (connections_.size() >= config_.max_connections) return nullptr;
+  uint32_t id = 0;
+  while (id == 0 || connections_.contains(id)) id = static_cast<uint32_t>(Random());
+  auto connection = std::make_unique<Connection>();
+  connection->local_id = id;
+  return connections_.emplace(id, std::move(connection)).first->second.get();
+}
+
+void Engine::SetDeadline(Connection& connection, roce::TimeNs deadline) {
+  if (connection.deadline != roce::kNever) {
+    timers_.erase({connection.deadline, connection.local_id});
+  }
+  connection.deadline = deadline;
+  if (deadline != roce::kNever) timers_.insert({deadline, connection.local_id});
+}
+
+void Engine::DropIndexes(Connection& connection) {
+  if (connection.indexed_by_qpn) peer_qpns_.erase({connection.remote_guid, connection.remote_qpn});
+  connection.indexed_by_qpn = false;
+}
+
+void Engine::Forget(Connection& connection) {
+  DropIndexes(connection);
+  SetDeadline(connection, roce::kNever);
+  if (connection.indexed_by_peer && connection.is_datagram) {
+    sidr_peers_.erase({connection.path.dst_gid.bytes, connection.remote_id});
+  } else if (connection.indexed_by_peer) {
+    peers_.erase({connection.remote_guid, connection.remote_id});
+  }
+  connections_.erase(connection.local_id);
+}
+
+void Engine::SendOnce(Connection& connection, Body body) {
+  connection.last = BuildMad({connection.transaction, body});
+  outgoing_.push_back({connection.path, connection.last});
+}
+
+void Engine::SendRepeatedly(roce::TimeNs now, Connection& connection, Body body) {
+  SendOnce(connection, body);
+  connection.retries = connection.max_retries;
+  SetDeadline(connection, now + connection.response_timeout);
+}
+
+void Engine::Tell(const Connection& connection, EventKind kind, Body body) {
+  const bool is_new = kind == EventKind::kRequest || kind == EventKind::kDatagramRequest;
+  if (connection.owner == 0 && !is_new) return;
+  events_.push_back({kind, connection.local_id, connection.owner, connection.path, body});
+}
+
+bool Engine::IndexByQpn(Connection& connection) {
+  const PeerKey key{connection.remote_guid, connection.remote_qpn};
+  connection.indexed_by_qpn = peer_qpns_.emplace(key, connection.local_id).second;
+  return connection.indexed_by_qpn;
+}
+
+// Long enough for every copy of our messages to have died (IBTA vol 1, 12.9.8.4).
+void Engine::EnterTimewait(roce::TimeNs now, Connection& connection) {
+  DropIndexes(connection);
+  connection.state = State::kTimewait;
+  SetDeadline(connection, now + 2 * TimeOf(config_.packet_life_time));
+}
+
+void Engine::LingerRejected(roce::TimeNs now, Connection& connection) {
+  DropIndexes(connection);
+  connection.owner = 0;
+  connection.state = State::kRejected;
+  SetDeadline(connection, now + 2 * connection.response_timeout);
+}
+
+void Engine::BeginRelease(roce::TimeNs now, Connection& connection) {
+  connection.state = State::kDreqSent;
+  connection.transaction = Random();
+  SendRepeatedly(now, connection,
+                 Dreq{connection.local_id, connection.remote_id, connection.remote_qpn, {}});
+}
+
+absl::StatusOr<uint32_t> Engine::Connect(roce::TimeNs now, const ConnectOptions& options) {
+  Req req;
+  if (!Fill(req.private_data, options.private_data)) return TooLong();
+  Connection* connection = Add();
+  if (connection == nullptr) return NoRoom();
+  const uint8_t life =
+      options.packet_life_time != 0 ? options.packet_life_time : config_.packet_life_time;
+  Connection& c = *connection;
+  c.owner = options.owner;
+  c.state = State::kReqSent;
+  c.is_active = true;
+  c.transaction = Random();
+  c.service_id = options.service_id;
+  c.path = options.path;
+  c.local_qpn = options.qpn;
+  c.local_psn = options.psn;
+  c.transport = options.transport;
+  c.extended_transport = options.extended_transport;
+  c.path_mtu = options.path_mtu;
+  c.responder_resources = options.responder_resources;
+  c.initiator_depth = options.initiator_depth;
+  c.retry_count = options.retry_count;
+  c.rnr_retry_count = options.rnr_retry_count;
+  c.ack_timeout = AckTimeout(life);
+  c.traffic_class = options.path.traffic_class;
+  c.max_retries = config_.max_retries;
+  c.response_timeout = TimeOf(config_.response_timeout) + 2 * TimeOf(config_.packet_life_time);
+
+  req.local_id = c.local_id;
+  req.service_id = c.service_id;
+  req.local_ca_guid = config_.ca_guid;
+  req.local_qpn = c.local_qpn;
+  req.responder_resources = c.responder_resources;
+  req.initiator_depth = c.initiator_depth;
+  req.remote_response_timeout = config_.response_timeout;
+  req.transport_service = c.transport;
+  req.extended_transport = c.extended_transport;
+  req.flow_control = options.flow_control;
+  req.starting_psn = c.local_psn;
+  req.local_response_timeout = config_.response_timeout;
+  req.retry_count = c.retry_count;
+  req.pkey = options.path.pkey;
+  req.path_mtu = c.path_mtu;
+  req.rnr_retry_count = c.rnr_retry_count;
+  req.max_cm_retries = config_.max_retries;
+  req.srq = options.srq;
+  req.primary = PrimaryPath(options, life);
+  SendRepeatedly(now, c, req);
+  return c.local_id;
+}
+
+absl::StatusOr<uint32_t> Engine::ConnectDatagram(roce::TimeNs now, const DatagramOptions& options) {
+  SidrReq req;
+  if (!Fill(req.private_data, options.private_data)) return TooLong();
+  Connection* c = Add();
+  if (c == nullptr) return NoRoom();
+  c->owner = options.owner;
+  c->state = State::kSidrReqSent;
+  c->is_active = true;
+  c->is_datagram = true;
+  c->transaction = Random();
+  c->service_id = options.service_id;
+  c->path = options.path;
+  c->max_retries = config_.max_retries;
+  c->response_timeout = TimeOf(config_.response_timeout) + 2 * TimeOf(config_.packet_life_time);
+  req.request_id = c->local_id;
+  req.pkey = options.path.pkey;
+  req.service_id = options.service_id;
+  SendRepeatedly(now, *c, req);
+  return c->local_id;
+}
+
+void Engine::Adopt(uint32_t id, uint64_t owner) {
+  if (Connection* connection = Get(id)) connection->owner = owner;
+}
+
+absl::Status Engine::Accept(roce::TimeNs now, uint32_t id, const AcceptOptions& options) {
+  Connection* c = Get(id);
+  if (c == nullptr || (c->state != State::kReqReceived && c->state != State::kMraReqSent)) {
+    return WrongState();
+  }
+  Rep rep;
+  if (!Fill(rep.private_data, options.private_data)) return TooLong();
+  c->local_qpn = options.qpn;
+  c->local_psn = options.psn;
+  c->responder_resources = options.responder_resources;
+  c->initiator_depth = options.initiator_depth;
+  rep.local_id = c->local_id;
+  rep.remote_id = c->remote_id;
+  rep.local_qpn = options.qpn;
+  rep.starting_psn = options.psn;
+  rep.responder_resources = options.responder_resources;
+  rep.initiator_depth = options.initiator_depth;
+  // 1: alternate paths are not supported.
+  rep.failover_accepted = c->has_alternate ? 1 : 0;
+  rep.flow_control = options.flow_control;
+  rep.rnr_retry_count = options.rnr_retry_count;
+  rep.srq = options.srq;
+  rep.local_ca_guid = config_.ca_guid;
+  c->state = State::kRepSent;
+  SendRepeatedly(now, *c, rep);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::AnswerDatagram(roce::TimeNs now, uint32_t id, const DatagramAnswer& answer) {
+  Connection* c = Get(id);
+  if (c == nullptr || c->state != State::kSidrReqReceived) return WrongState();
+  SidrRep rep;
+  if (!Fill(rep.private_data, answer.private_data)) return TooLong();
+  rep.request_id = c->remote_id;
+  rep.status = static_cast<uint8_t>(answer.status);
+  if (answer.status == SidrStatus::kValid) {
+    rep.qpn = answer.qpn;
+    rep.qkey = answer.qkey;
+  }
+  rep.service_id = c->service_id;
+  c->state = State::kSidrAnswered;
+  c->owner = 0;
+  SendOnce(*c, rep);
+  SetDeadline(*c, now + 2 * c->response_timeout);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Ready(roce::TimeNs, uint32_t id) {
+  Connection* c = Get(id);
+  if (c == nullptr || (c->state != State::kRepReceived && c->state != State::kMraRepSent)) {
+    return WrongState();
+  }
+  c->state = State::kEstablished;
+  SetDeadline(*c, roce::kNever);
+  SendOnce(*c, Rtu{c->local_id, c->remote_id, {}});
+  return absl::OkStatus();
+}
+
+void Engine::SendReject(Connection& connection, AboutMessage about, RejectReason reason,
+                        std::span<const std::byte> info, std::span<const std::byte> private_data) {
+  Rej rej;
+  rej.local_id = connection.local_id;
+  rej.remote_id = connection.remote_id;
+  rej.about = static_cast<uint8_t>(about);
+  rej.reason = static_cast<uint16_t>(reason);
+  rej.info_length = static_cast<uint8_t>(info.size());
+  const bool fits = Fill(rej.info, info) && Fill(rej.private_data, private_data);
+  assert(fits);
+  (void)fits;
+  SendOnce(connection, rej);
+}
+
+absl::Status Engine::Reject(roce::TimeNs now, uint32_t id, RejectReason reason,
+                            std::span<const std::byte> info,
+                            std::span<const std::byte> private_data) {
+  if (info.size() > sizeof(Rej::info) || private_data.size() > sizeof(Rej::private_data)) {
+    return TooLong();
+  }
+  Connection* c = Get(id);
+  if (c == nullptr) return WrongState();
+  switch (c->state) {
+    case State::kReqReceived:
+    case State::kMraReqSent:
+      SendReject(*c, AboutMessage::kReq, reason, info, private_data);
+      break;
+    case State::kRepReceived:
+    case State::kMraRepSent:
+      SendReject(*c, AboutMessage::kRep, reason, info, private_data);
+      break;
+    default:
+      return WrongState();
+  }
+  LingerRejected(now, *c);
+  return absl::OkStatus();
+}
+
+void Engine::Refuse(uint32_t id, RejectReason reason) {
+  Connection* c = Get(id);
+  if (c == nullptr) return;
+  if (c->state == State::kSidrReqReceived) {
+    SidrRep rep;
+    rep.request_id = c->remote_id;
+    rep.status =
+        static_cast<uint8_t>(reason == RejectReason::kInvalidServiceId ? SidrStatus::kNotSupported
+                                                                       : SidrStatus::kRejected);
+    rep.service_id = c->service_id;
+    SendOnce(*c, rep);
+  } else {
+    SendReject(*c, AboutMessage::kReq, reason, {}, {});
+  }
+  Forget(*c);
+}
+
+void Engine::Drop(uint32_t id) {
+  if (Connection* c = Get(id)) Forget(*c);
+}
+
+absl::Status Engine::Disconnect(roce::TimeNs now, uint32_t id) {
+  Connection* c = Get(id);
+  if (c == nullptr) return WrongState();
+  switch (c->state) {
+    case State::kEstablished:
+    case State::kRepReceived:
+    case State::kMraRepSent:
+    case State::kRepSent:
+    case State::kMraRepReceived:
+      BeginRelease(now, *c);
+      return absl::OkStatus();
+    case State::kDreqSent:
+    case State::kTimewait:  // the peer was first
+      return absl::OkStatus();
+    default:
+      return WrongState();
+  }
+}
+
+absl::Status Engine::NoticeEstablished(roce::TimeNs, uint32_t id) {
+  Connection* c = Get(id);
+  if (c == nullptr) return WrongState();
+  if (c->state == State::kEstablished) return absl::AlreadyExistsError("established");
+  if (c->state != State::kRepSent && c->state != State::kMraRepReceived) return WrongState();
+  c->state = State::kEstablished;
+  SetDeadline(*c, roce::kNever);
+  Tell(*c, EventKind::kEstablished);
+  return absl::OkStatus();
+}
+
+void Engine::AbandonRequest(Connection& connection) {
+  // The peer may not have told us its ID yet: ours and our GUID name the connection (12.6.7).
+  std::array<std::byte, sizeof(uint64_t)> guid;
+  roce::StoreBe<uint64_t>(guid.data(), config_.ca_guid);
+  SendReject(connection, AboutMessage::kReq, RejectReason::kTimeout, guid, {});
+  Forget(connection);
+}
+
+void Engine::Release(roce::TimeNs now, uint32_t id) {
+  Connection* c = Get(id);
+  if (c == nullptr) return;
+  c->owner = 0;
+  std::erase_if(events_, [id](const Event& event) { return event.id == id; });
+  switch (c->state) {
+    case State::kReqSent:
+    case State::kMraReqReceived:
+      return AbandonRequest(*c);
+    case State::kReqReceived:
+    case State::kMraReqSent:
+      SendReject(*c, AboutMessage::kReq, RejectReason::kConsumer, {}, {});
+      return LingerRejected(now, *c);
+    case State::kRepReceived:
+    case State::kMraRepSent:
+      SendReject(*c, AboutMessage::kRep, RejectReason::kConsumer, {}, {});
+      return LingerRejected(now, *c);
+    case State::kRepSent:
+    case State::kMraRepReceived:
+    case State::kEstablished:
+      return BeginRelease(now, *c);
+    case State::kSidrReqReceived:
+      return Refuse(id, RejectReason::kConsumer);
+    case State::kSidrReqSent:
+      return Forget(*c);
+    case State::kDreqSent:
+    case State::kRejected:
+    case State::kTimewait:
+    case State::kSidrAnswered:
+      return;  // their time comes
+  }
+}
+
+void Engine::RepeatOrGiveUp(roce::TimeNs now, Connection& c) {
+  switch (c.state) {
+    case State::kTimewait:
+      Tell(c, EventKind::kTimewaitOver);
+      return Forget(c);
+    case State::kRejected:
+    case State::kSidrAnswered:
+      return Forget(c);
+    default:
+      break;
+  }
+  if (c.retries > 0) {
+    --c.retries;
+    if (c.state == State::kMraReqReceived) c.state = State::kReqSent;
+    if (c.state == State::kMraRepReceived) c.state = State::kRepSent;
+    outgoing_.push_back({c.path, c.last});
+    return SetDeadline(c, now + c.response_timeout);
+  }
+  switch (c.state) {
+    case State::kReqSent:
+    case State::kMraReqReceived:
+      Tell(c, EventKind::kUnreachable);
+      c.owner = 0;
+      return AbandonRequest(c);
+    case State::kRepSent:
+    case State::kMraRepReceived:
+      // The peer may believe that all is well: its RTUs may be what got lost.
+      Tell(c, EventKind::kUnreachable);
+      c.owner = 0;
+      return BeginRelease(now, c);
+    case State::kDreqSent:
+      Tell(c, EventKind::kDisconnected);
+      return EnterTimewait(now, c);
+    case State::kSidrReqSent:
+      Tell(c, EventKind::kDatagramUnreachable);
+      return Forget(c);
+    default:
+      assert(false);
+  }
+}
+
+void Engine::HandleTimeout(roce::TimeNs now) {
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    Connection* c = Get(timers_.begin()->second);
+    assert(c != nullptr);
+    SetDeadline(*c, roce::kNever);
+    RepeatOrGiveUp(now, *c);
+  }
+}
+
+}  // namespace roci::control::cm

@@ -1,0 +1,211 @@
+// The communication manager of one port: connections from request to timewait, as IBTA vol 1,
+// chapter 12 has them. Sans I/O: messages, time and a seed come in as arguments; messages and
+// events are taken out. Every table and every wait is bounded.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "control/cm/connection.h"
+#include "control/cm/mad.h"
+#include "roce/frame.h"
+#include "roce/work.h"
+
+namespace roci::control::cm {
+
+struct EngineConfig {
+  uint64_t ca_guid = 0;  // host byte order
+  uint8_t max_path_mtu = 5;
+  // Exponents and counts that our requests carry.
+  uint8_t response_timeout = 20;  // 4.3 s: what either side may take to answer
+  uint8_t max_retries = 15;
+  uint8_t patience = 24;              // MRA: how long a program may think, 69 s
+  uint8_t packet_life_time = 16;      // 0.27 s
+  uint32_t max_connections = 65'536;  // of all states
+};
+
+struct ConnectOptions {
+  uint64_t owner = 0;
+  roce::Path path = {};  // resolved
+  uint64_t service_id = 0;
+  uint8_t transport = 0;  // TransportService
+  uint8_t extended_transport = 0;
+  uint32_t qpn = 0;
+  uint32_t psn = 0;
+  uint8_t path_mtu = 5;  // code
+  uint8_t responder_resources = 0;
+  uint8_t initiator_depth = 0;
+  uint8_t retry_count = 0;
+  uint8_t rnr_retry_count = 0;
+  uint8_t flow_control = 0;
+  uint8_t srq = 0;
+  uint8_t packet_life_time = 0;                  // 0: the engine's
+  std::span<const std::byte> private_data = {};  // at most 92 bytes
+};
+
+struct AcceptOptions {
+  uint32_t qpn = 0;
+  uint32_t psn = 0;
+  uint8_t responder_resources = 0;
+  uint8_t initiator_depth = 0;
+  uint8_t rnr_retry_count = 0;
+  uint8_t flow_control = 0;
+  uint8_t srq = 0;
+  std::span<const std::byte> private_data = {};  // at most 196 bytes
+};
+
+struct DatagramOptions {
+  uint64_t owner = 0;
+  roce::Path path = {};
+  uint64_t service_id = 0;
+  std::span<const std::byte> private_data = {};  // at most 216 bytes
+};
+
+struct DatagramAnswer {
+  SidrStatus status = SidrStatus::kValid;
+  uint32_t qpn = 0;
+  uint32_t qkey = 0;
+  std::span<const std::byte> private_data = {};  // at most 136 bytes
+};
+
+enum class EventKind : uint8_t {
+  kRequest,              // Req: nobody's yet. Adopt, or Refuse it
+  kReply,                // Rep: answer with Ready or Reject
+  kEstablished,          // Rtu or the program's own news
+  kRejected,             // Rej
+  kUnreachable,          // no answer to REQ or REP
+  kDisconnected,         // by the peer or after Disconnect
+  kTimewaitOver,         // the connection is forgotten
+  kDatagramRequest,      // SidrReq: nobody's yet
+  kDatagramReply,        // SidrRep; the connection is forgotten
+  kDatagramUnreachable,  // likewise
+};
+
+struct Event {
+  EventKind kind;
+  uint32_t id = 0;
+  uint64_t owner = 0;
+  roce::Path path;  // of our answers
+  Body body;        // where one is named above
+};
+
+struct Outgoing {
+  roce::Path path = {};
+  MadBytes mad;
+};
+
+class Engine {
+ public:
+  using Reasons = std::array<uint64_t, kMadReasonNames.size()>;
+
+  // `seed` decides communication IDs and transaction IDs; different ones for each start.
+  Engine(const EngineConfig& config, uint64_t seed);
+
+  // ---- What the owner of a connection does. InvalidArgument: the private data is too long.
+  // FailedPrecondition: not in this state. ResourceExhausted: too many connections.
+  absl::StatusOr<uint32_t> Connect(roce::TimeNs now, const ConnectOptions& options);
+  absl::StatusOr<uint32_t> ConnectDatagram(roce::TimeNs now, const DatagramOptions& options);
+  // Takes over a request that an event told of.
+  void Adopt(uint32_t id, uint64_t owner);
+  absl::Status Accept(roce::TimeNs now, uint32_t id, const AcceptOptions& options);
+  absl::Status AnswerDatagram(roce::TimeNs now, uint32_t id, const DatagramAnswer& answer);
+  // The reply is good: RTU.
+  absl::Status Ready(roce::TimeNs now, uint32_t id);
+  // A request or a reply. At most 148 bytes of private data, 72 of information. The connection is
+  // over; a repeated request is rejected again.
+  absl::Status Reject(roce::TimeNs now, uint32_t id, RejectReason reason,
+                      std::span<const std::byte> info, std::span<const std::byte> private_data);
+  // Rejects a request and remembers nothing of it.
+  void Refuse(uint32_t id, RejectReason reason);
+  // Forgets a request without an answer: the peer will ask again.
+  void Drop(uint32_t id);
+  absl::Status Disconnect(roce::TimeNs now, uint32_t id);
+  // The first message came before the RTU (IBV_EVENT_COMM_EST). AlreadyExists: known.
+  absl::Status NoticeEstablished(roce::TimeNs now, uint32_t id);
+  // The owner wants to hear no more. The peer is told what it has to know. Any state, any ID.
+  void Release(roce::TimeNs now, uint32_t id);
+
+  // ---- The network. `reply` leads back to the sender; its source is the address that was meant.
+  MadReason HandleMad(roce::TimeNs now, const roce::Path& reply, std::span<const std::byte> mad);
+
+  void HandleTimeout(roce::TimeNs now);
+  roce::TimeNs NextTimeout() const {
+    return timers_.empty() ? roce::kNever : timers_.begin()->first;
+  }
+
+  std::vector<Outgoing> TakeOutgoing() { return std::exchange(outgoing_, {}); }
+  std::vector<Event> TakeEvents() { return std::exchange(events_, {}); }
+
+  // Null: no such connection (any more).
+  const Connection* Find(uint32_t id) const;
+  size_t size() const { return connections_.size(); }
+  const Reasons& reasons() const { return reasons_; }
+  void CountReason(MadReason reason) { ++reasons_[static_cast<size_t>(reason)]; }
+  uint32_t NewPsn() { return static_cast<uint32_t>(Random()) & 0xFFFFFF; }
+
+ private:
+  using PeerKey = std::pair<uint64_t, uint32_t>;                 // GUID and communication ID or QPN
+  using SidrKey = std::pair<std::array<uint8_t, 16>, uint32_t>;  // address and request ID
+
+  uint64_t Random();
+  Connection* Get(uint32_t id);
+  Connection* Add();
+  void Forget(Connection& connection);
+  void SetDeadline(Connection& connection, roce::TimeNs deadline);
+  void SendOnce(Connection& connection, Body body);
+  // Sends and repeats until the state changes.
+  void SendRepeatedly(roce::TimeNs now, Connection& connection, Body body);
+  void Tell(const Connection& connection, EventKind kind, Body body = {});
+  bool IndexByQpn(Connection& connection);
+  void DropIndexes(Connection& connection);
+  void EnterTimewait(roce::TimeNs now, Connection& connection);
+  void LingerRejected(roce::TimeNs now, Connection& connection);
+  void BeginRelease(roce::TimeNs now, Connection& connection);
+  void AbandonRequest(Connection& connection);
+  void SendReject(Connection& connection, AboutMessage about, RejectReason reason,
+                  std::span<const std::byte> info, std::span<const std::byte> private_data);
+  void RepeatOrGiveUp(roce::TimeNs now, Connection& connection);
+
+  // engine_receive.cc
+  MadReason Dispatch(roce::TimeNs now, const roce::Path& reply, const Message& message);
+  MadReason HandleReq(roce::TimeNs now, const roce::Path& reply, const Message& message,
+                      const Req& req);
+  MadReason HandleSidrReq(roce::TimeNs now, const roce::Path& reply, const Message& message,
+                          const SidrReq& req);
+  MadReason HandleSidrRep(const roce::Path& reply, const SidrRep& rep);
+  MadReason RepeatedReq(roce::TimeNs now, Connection& connection);
+  void AcceptRequest(roce::TimeNs now, const roce::Path& reply, const Message& message,
+                     const Req& req, Connection& connection);
+  MadReason AnswerStranger(const roce::Path& reply, const Message& message);
+  Connection* Match(const roce::Path& reply, const Message& message);
+  MadReason Act(roce::TimeNs now, Connection& connection, const Message& message);
+  void TakeReply(roce::TimeNs now, Connection& connection, const Rep& rep);
+  void TakeReject(roce::TimeNs now, Connection& connection, const Rej& rej);
+  void EndByPeer(roce::TimeNs now, Connection& connection, const Message& message);
+  void WaitLonger(roce::TimeNs now, Connection& connection, const Mra& mra);
+  void AskPatience(roce::TimeNs now, Connection& connection);
+  void Answer(const roce::Path& reply, uint64_t transaction, Body body);
+
+  const EngineConfig config_;
+  uint64_t random_;
+  std::unordered_map<uint32_t, std::unique_ptr<Connection>> connections_;
+  std::map<PeerKey, uint32_t> peers_;      // by the peer's communication ID: repeated REQs
+  std::map<PeerKey, uint32_t> peer_qpns_;  // by the peer's QPN: stale connections
+  std::map<SidrKey, uint32_t> sidr_peers_;
+  std::set<std::pair<roce::TimeNs, uint32_t>> timers_;
+  std::vector<Outgoing> outgoing_;
+  std::vector<Event> events_;
+  Reasons reasons_{};
+};
+
+}  // namespace roci::control::cm

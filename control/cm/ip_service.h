@@ -1,0 +1,42 @@
+// RDMA connections by IP address: the service IDs of port spaces and the header that carries the
+// addresses in a request's private data (IBTA vol 1, annex A11). Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "roce/types.h"
+
+namespace roci::control::cm {
+
+// As RDMA_PS_*; bytes 4 and 5 of a service ID (A11.2).
+enum class PortSpace : uint16_t { kIpoib = 0x0002, kIb = 0x013F, kTcp = 0x0106, kUdp = 0x0111 };
+std::optional<PortSpace> PortSpaceFrom(uint16_t value);
+
+struct IpService {
+  PortSpace space = PortSpace::kTcp;
+  uint16_t port = 0;
+  friend bool operator==(const IpService&, const IpService&) = default;
+};
+uint64_t ServiceIdOf(const IpService& service);
+// Nothing for a service that is not of RDMA's IP port spaces.
+std::optional<IpService> IpServiceOf(uint64_t service_id);
+
+// What the active side says of itself (A11.4): 36 bytes before the program's own private data.
+struct IpHeader {
+  uint16_t source_port = 0;
+  roce::Gid source;  // both IPv4-mapped, or neither
+  roce::Gid destination;
+  friend bool operator==(const IpHeader&, const IpHeader&) = default;
+};
+inline constexpr size_t kIpHeaderBytes = 36;
+using IpHeaderBytes = std::array<std::byte, kIpHeaderBytes>;
+
+IpHeaderBytes BuildIpHeader(const IpHeader& header);
+// Nothing if `private_data` is too short or of another version, or names no IP version.
+std::optional<IpHeader> ParseIpHeader(std::span<const std::byte> private_data);
+
+}  // namespace roci::control::cm

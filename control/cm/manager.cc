@@ -1,0 +1,449 @@
+// Identifiers, addresses, listeners.
+#include "control/cm/manager.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+
+#include "control/cm/gsi.h"
+#include "control/cm/verbs_numbers.h"
+#include "control/errno_status.h"
+
+namespace roci::control::cm {
+namespace {
+
+constexpr uint64_t kNsPerMs = 1'000'000;
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what); }
+
+// Which kind of QP identifiers of a port space have; nothing where the program may choose.
+std::optional<uint8_t> QpTypeOf(PortSpace space) {
+  switch (space) {
+    case PortSpace::kTcp:
+      return kQpRc;
+    case PortSpace::kUdp:
+    case PortSpace::kIpoib:
+      return kQpUd;
+    case PortSpace::kIb:
+      break;
+  }
+  return std::nullopt;
+}
+
+bool IsConnectionQpType(uint8_t type) {
+  return type == kQpRc || type == kQpUc || type == kQpUd || type == kQpXrcSend ||
+         type == kQpXrcRecv;
+}
+
+// Index in the GID table of the address that packets to `destination` should come from.
+std::optional<uint32_t> SourceIndex(const AddressTable& addresses, const roce::Gid& destination) {
+  std::optional<uint32_t> any;
+  for (uint32_t i = 0; i < addresses.size(); ++i) {
+    const InterfaceAddress& entry = addresses.entries()[i];
+    if (entry.gid == destination || SameNetwork(entry, destination)) return i;
+    const bool is_link_local = entry.gid == addresses.entries()[0].gid;
+    if (!any && !is_link_local && entry.gid.IsIpv4() == destination.IsIpv4()) any = i;
+  }
+  return any;
+}
+
+bool Reaches(const Port& port, const roce::Gid& destination) {
+  const auto& addresses = port.device.addresses();
+  return addresses.NextHop(destination).has_value() &&
+         SourceIndex(addresses, destination).has_value();
+}
+
+bool IsNeighbour(const Port& port, const roce::Gid& destination) {
+  const auto entries = port.device.addresses().entries();
+  return std::any_of(entries.begin(), entries.end(), [&](const InterfaceAddress& entry) {
+    return SameNetwork(entry, destination);
+  });
+}
+
+}  // namespace
+
+Manager::Manager(Services& services) : services_(services), random_(RandomSeed()) {
+  for (const std::unique_ptr<Device>& device : services.devices) {
+    EngineConfig config;
+    config.ca_guid = device->node_guid();
+    config.max_path_mtu = static_cast<uint8_t>(device->max_path_mtu());
+    ports_.push_back(std::make_unique<Port>(*device, config, RandomSeed()));
+    Port* port = ports_.back().get();
+    device->SetGsiHandler(
+        [this, port](const roce::Packet& packet) { ReceivePacket(*port, packet); });
+  }
+  services.loop.AddDeadline([this] { return NextTimeout(); },
+                            [this](roce::TimeNs now) { HandleTimeout(now); });
+}
+
+Manager::~Manager() {
+  for (const std::unique_ptr<Port>& port : ports_) port->device.SetGsiHandler(nullptr);
+}
+
+roce::TimeNs Manager::NextTimeout() const {
+  roce::TimeNs next = resolves_.empty() ? roce::kNever : resolves_.begin()->first;
+  for (const std::unique_ptr<Port>& port : ports_)
+    next = std::min(next, port->engine.NextTimeout());
+  return next;
+}
+
+void Manager::HandleTimeout(roce::TimeNs now) {
+  while (!resolves_.empty() && resolves_.begin()->first <= now) {
+    const uint32_t number = resolves_.begin()->second;
+    CmId* id = Get(number);
+    if (id->path_wait != 0) id->port->device.CancelPath(id->path_wait);
+    AddressKnown(number, absl::DeadlineExceededError("no answer in time"));
+  }
+  for (const std::unique_ptr<Port>& port : ports_) {
+    port->engine.HandleTimeout(now);
+    Flush(*port);
+  }
+}
+
+CmId* Manager::Get(uint64_t number) {
+  const auto it = ids_.find(static_cast<uint32_t>(number));
+  return it == ids_.end() ? nullptr : it->second.get();
+}
+
+CmId* Manager::Find(const Channel& channel, uint32_t number) {
+  CmId* id = Get(number);
+  return id != nullptr && id->channel == &channel && id->listener == 0 ? id : nullptr;
+}
+
+CmId* Manager::Add(Channel& channel) {
+  const uid_t uid = channel.peer().uid;
+  const bool is_trusted = uid == 0 || uid == geteuid();
+  size_t& of_user = ids_of_user_[uid];
+  if (ids_.size() >= kMaxIds - 1 || (!is_trusted && of_user >= kMaxIdsOfUser)) return nullptr;
+  ++of_user;
+  do {
+    ++last_number_;
+    // librdmacm keeps a table of the first 65536 numbers only.
+    if (last_number_ >= kMaxIds) last_number_ = 1;
+  } while (ids_.contains(last_number_));
+  auto id = std::make_unique<CmId>();
+  id->number = last_number_;
+  id->channel = &channel;
+  id->psn = static_cast<uint32_t>(random_ = random_ * 6364136223846793005 + 1442695040888963407) &
+            0xFFFFFF;
+  return ids_.emplace(last_number_, std::move(id)).first->second.get();
+}
+
+absl::StatusOr<uint32_t> Manager::Create(Channel& channel, const rdma_ucm_create_id& command) {
+  const std::optional<PortSpace> space = PortSpaceFrom(command.ps);
+  if (!space) return Invalid("port space");
+  const uint8_t qp_type = QpTypeOf(*space).value_or(command.qp_type);
+  if (!IsConnectionQpType(qp_type)) return Invalid("QP type");
+  CmId* id = Add(channel);
+  if (id == nullptr) return absl::ResourceExhaustedError("too many identifiers");
+  id->uid = command.uid;
+  id->space = *space;
+  id->qp_type = qp_type;
+  return id->number;
+}
+
+uint32_t Manager::Destroy(CmId& id) {
+  const uint32_t reported = id.events_reported;
+  // Requests that the program has not seen.
+  std::vector<uint32_t> unseen;
+  for (const QueuedEvent& event : id.channel->events()) {
+    if (event.counts_for == id.number && event.event.event == kCmConnectRequest) {
+      unseen.push_back(event.event.id);
+    }
+  }
+  id.channel->RemoveEvents(id.number);
+  for (const uint32_t number : unseen) {
+    if (CmId* request = Get(number)) Destroy(*request);
+  }
+  EndResolve(id);
+  for (const Membership& member : id.memberships) {
+    membership_owners_.erase(member.number);
+    if (!member.send_only) id.port->device.LeaveGroup(member.group);
+  }
+  port_table_.Give(id);
+  Port* port = id.port;
+  if (id.connection != 0) {
+    port->engine.Release(MonotonicNow(), id.connection);
+  }
+  const auto user = ids_of_user_.find(id.channel->peer().uid);
+  if (--user->second == 0) ids_of_user_.erase(user);
+  ids_.erase(id.number);
+  if (port != nullptr) Flush(*port);
+  return reported;
+}
+
+void Manager::DestroyAll(Channel& channel) {
+  std::vector<uint32_t> numbers;
+  // Also of those who ask to connect: their identifiers are this channel's.
+  channel.ClearEvents();
+  for (const auto& [number, id] : ids_) {
+    if (id->channel == &channel) numbers.push_back(number);
+  }
+  for (const uint32_t number : numbers) {
+    if (CmId* id = Get(number)) Destroy(*id);
+  }
+}
+
+Port* Manager::PortOf(const roce::Gid& own_address) const {
+  for (const std::unique_ptr<Port>& port : ports_) {
+    if (port->device.addresses().IsOwn(own_address)) return port.get();
+  }
+  return nullptr;
+}
+
+absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
+  if (id.state != IdState::kIdle) return Invalid("bound already");
+  Port* port = nullptr;
+  if (!address.IsAny()) {
+    port = PortOf(address.gid);
+    if (port == nullptr) return StatusFromErrno(EADDRNOTAVAIL, "address");
+  }
+  id.source = address;
+  const absl::Status status = port_table_.Take(id, random_ >> 32);
+  random_ = random_ * 6364136223846793005 + 1442695040888963407;
+  if (!status.ok()) {
+    id.source = {};
+    return status;
+  }
+  id.port = port;
+  if (port != nullptr) id.gid_index = *port->device.addresses().IndexOf(address.gid);
+  id.state = IdState::kBound;
+  return absl::OkStatus();
+}
+
+// Device and source address for id.destination.
+absl::Status Manager::ChooseRoute(CmId& id) {
+  roce::Gid& to = id.destination.gid;
+  if (id.destination.IsAny()) {
+    // To oneself, as Linux has it.
+    if (id.port == nullptr) id.port = ports_.empty() ? nullptr : ports_.front().get();
+    if (id.port == nullptr) return StatusFromErrno(ENODEV, "no device");
+    const AddressTable& addresses = id.port->device.addresses();
+    for (uint32_t i = 0; i < addresses.size(); ++i) {
+      const roce::Gid& own = *addresses.At(i);
+      if (!addresses.IsFree(i) && own.IsIpv4() == (id.destination.family == AF_INET)) to = own;
+    }
+    if (id.destination.IsAny()) return StatusFromErrno(EADDRNOTAVAIL, "destination");
+  }
+  if (to.IsMulticast() && id.port == nullptr) {
+    for (const std::unique_ptr<Port>& port : ports_) {
+      if (SourceIndex(port->device.addresses(), to).has_value()) {
+        id.port = port.get();
+        break;
+      }
+    }
+  }
+  if (id.port == nullptr) id.port = PortOf(to);
+  for (const bool neighbours_only : {true, false}) {
+    for (const std::unique_ptr<Port>& port : ports_) {
+      if (id.port == nullptr && Reaches(*port, to) &&
+          (!neighbours_only || IsNeighbour(*port, to))) {
+        id.port = port.get();
+      }
+    }
+  }
+  if (id.port == nullptr) return StatusFromErrno(ENETUNREACH, "destination");
+  if (!id.source.IsAny()) return absl::OkStatus();
+  const std::optional<uint32_t> index = SourceIndex(id.port->device.addresses(), to);
+  if (!index) return StatusFromErrno(ENETUNREACH, "no source address");
+  id.gid_index = *index;
+  return absl::OkStatus();
+}
+
+absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
+                                     const SocketAddress& destination, uint32_t timeout_ms) {
+  if (id.state != IdState::kIdle && id.state != IdState::kBound) return Invalid("state");
+  if (id.channel->is_full()) return absl::ResourceExhaustedError("events are not fetched");
+  if (id.state == IdState::kIdle) {
+    const absl::Status status =
+        Bind(id, source != nullptr ? *source : AnyAddress(destination.family));
+    if (!status.ok()) return status;
+  }
+  if (id.source.family != destination.family) return Invalid("families differ");
+  Port* bound = id.port;
+  id.destination = destination;
+  absl::Status status = ChooseRoute(id);
+  if (!status.ok()) {
+    id.port = bound;
+    return status;
+  }
+  roci_abi_ah_attr attr = {};
+  std::memcpy(attr.dgid, id.destination.gid.bytes.data(), sizeof(attr.dgid));
+  attr.sgid_index = static_cast<uint8_t>(id.gid_index);
+  attr.is_global = 1;
+  attr.port = 1;
+  attr.traffic_class = id.type_of_service;
+  const uint32_t number = id.number;
+  absl::StatusOr<std::optional<roce::Path>> path = id.port->device.FindPath(
+      attr, roce::kGsiQpn, roce::kGsiQpn,
+      [this, number](const absl::StatusOr<roce::Path>& found) { AddressKnown(number, found); },
+      id.path_wait);
+  if (!path.ok()) {
+    id.port = bound;
+    return path.status();
+  }
+  id.state = IdState::kAddressQuery;
+  if (path->has_value()) {
+    AddressKnown(number, **path);
+    return absl::OkStatus();
+  }
+  id.resolve_deadline = MonotonicNow() + timeout_ms * kNsPerMs;
+  resolves_.insert({id.resolve_deadline, number});
+  return absl::OkStatus();
+}
+
+void Manager::EndResolve(CmId& id) {
+  if (id.resolve_deadline != roce::kNever) resolves_.erase({id.resolve_deadline, id.number});
+  id.resolve_deadline = roce::kNever;
+  if (id.path_wait != 0) id.port->device.CancelPath(id.path_wait);
+  id.path_wait = 0;
+}
+
+void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& path) {
+  CmId* id = Get(number);
+  if (id == nullptr) return;
+  id->path_wait = 0;  // it is over
+  EndResolve(*id);
+  if (!path.ok()) {
+    id->state = IdState::kBound;
+    return PostSimple(*id, kCmAddrError, -ErrnoOf(path.status()));
+  }
+  id->path = *path;
+  const uint16_t port = id->source.port;
+  id->source = AddressFromGid(path->src_gid, port);
+  id->state = IdState::kAddressResolved;
+  PostSimple(*id, kCmAddrResolved);
+}
+
+absl::Status Manager::ResolveRoute(CmId& id) {
+  if (id.state != IdState::kAddressResolved) return Invalid("no address is resolved");
+  id.state = IdState::kRouteResolved;
+  PostSimple(id, kCmRouteResolved);
+  return absl::OkStatus();
+}
+
+absl::Status Manager::Listen(CmId& id, uint32_t backlog) {
+  if (id.state == IdState::kIdle) {
+    const absl::Status status = Bind(id, AnyAddress(AF_INET));
+    if (!status.ok()) return status;
+  }
+  if (id.state != IdState::kBound) return Invalid("state");
+  if (id.reuse_address) {
+    const absl::Status status = port_table_.CheckListen(id);
+    if (!status.ok()) return status;
+  }
+  id.backlog = backlog > 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog;
+  id.state = IdState::kListen;
+  return absl::OkStatus();
+}
+
+// An exact address before a wildcard.
+CmId* Manager::FindListener(const Port& port, const IpService& service,
+                            const IpHeader& header) const {
+  const auto family = static_cast<uint16_t>(header.destination.IsIpv4() ? AF_INET : AF_INET6);
+  CmId* wildcard = nullptr;
+  for (CmId* id : port_table_.Holders(service.space, service.port)) {
+    if (id->state != IdState::kListen || (id->port != nullptr && id->port != &port)) continue;
+    if (id->source.gid == header.destination && id->source.family == family) return id;
+    const bool any_family =
+        id->source.family == family || (id->source.family == AF_INET6 && !id->family_only);
+    if (id->source.IsAny() && any_family) wildcard = id;
+  }
+  return wildcard;
+}
+
+absl::Status Manager::SetOption(CmId& id, uint32_t level, uint32_t name,
+                                std::span<const std::byte> value) {
+  const auto number = [&value]() -> int {
+    int out = 0;
+    std::memcpy(&out, value.data(), sizeof(out));
+    return out;
+  };
+  if (level == RDMA_OPTION_IB) {
+    if (name != RDMA_OPTION_IB_PATH) return StatusFromErrno(ENOSYS, "option");
+    // RoCE finds its own way; a path that the program brings tells nothing new.
+    if (value.empty() || value.size() % sizeof(ib_path_rec_data) != 0) return Invalid("path");
+    return ResolveRoute(id);
+  }
+  if (level != RDMA_OPTION_ID) return StatusFromErrno(ENOSYS, "option level");
+  switch (name) {
+    case RDMA_OPTION_ID_TOS:
+      if (value.size() != 1) return Invalid("length");
+      id.type_of_service = std::to_integer<uint8_t>(value[0]);
+      id.has_type_of_service = true;
+      return absl::OkStatus();
+    case RDMA_OPTION_ID_REUSEADDR:
+      if (value.size() != sizeof(int)) return Invalid("length");
+      if (id.state != IdState::kIdle && (number() == 0 || id.state != IdState::kBound)) {
+        return Invalid("state");
+      }
+      id.reuse_address = number() != 0;
+      return absl::OkStatus();
+    case RDMA_OPTION_ID_AFONLY:
+      if (value.size() != sizeof(int)) return Invalid("length");
+      if (id.state != IdState::kIdle && id.state != IdState::kBound) return Invalid("state");
+      id.family_only = number() != 0;
+      return absl::OkStatus();
+    case RDMA_OPTION_ID_ACK_TIMEOUT:
+      if (value.size() != 1) return Invalid("length");
+      if (id.qp_type != kQpRc && id.qp_type != kQpXrcSend) return Invalid("QP type");
+      if (std::to_integer<uint8_t>(value[0]) > 31) return Invalid("timeout");
+      id.ack_timeout = std::to_integer<uint8_t>(value[0]);
+      return absl::OkStatus();
+    default:
+      return StatusFromErrno(ENOSYS, "option");
+  }
+}
+
+uint32_t Manager::Migrate(CmId& id, Channel& to) {
+  if (id.channel != &to) {
+    for (const QueuedEvent& event : id.channel->RemoveEvents(id.number)) {
+      // What the program has not seen of a listener goes with it.
+      if (event.event.event == kCmConnectRequest) {
+        if (CmId* request = Get(event.event.id)) request->channel = &to;
+      }
+      to.Push(event);
+    }
+    id.channel = &to;
+  }
+  return id.events_reported;
+}
+
+void Manager::Post(CmId& id, rdma_ucm_event_resp event) {
+  // Nobody knows it yet (it comes into being with the program's accept).
+  if (id.uid == 0) return;
+  event.uid = id.uid;
+  event.id = id.number;
+  id.channel->Push({id.number, 0, event});
+}
+
+void Manager::PostSimple(CmId& id, uint32_t event, int32_t status) {
+  rdma_ucm_event_resp out = {};
+  out.event = event;
+  out.status = static_cast<uint32_t>(status);
+  Post(id, out);
+}
+
+rdma_ucm_event_resp Manager::TakeEvent(Channel& channel) {
+  const QueuedEvent queued = channel.Pop();
+  if (CmId* id = Get(queued.counts_for)) {
+    ++id->events_reported;
+    for (Membership& member : id->memberships) {
+      if (member.number == queued.membership) ++member.events_reported;
+    }
+    if (queued.event.event == kCmConnectRequest) {
+      ++id->backlog;
+      if (CmId* request = Get(queued.event.id)) request->listener = 0;
+    }
+  }
+  return queued.event;
+}
+
+}  // namespace roci::control::cm

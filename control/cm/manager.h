@@ -1,0 +1,113 @@
+// The RDMA connection manager: librdmacm's identifiers over all devices of the daemon. Knows
+// addresses, port spaces and listeners; leaves messages to the engine of each device.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "control/cm/channel.h"
+#include "control/cm/cm_id.h"
+#include "control/cm/engine.h"
+#include "control/services.h"
+
+namespace roci::control::cm {
+
+// A device and its engine.
+struct Port {
+  Port(Device& port_device, const EngineConfig& config, uint64_t seed)
+      : device(port_device), engine(config, seed) {}
+  Device& device;
+  Engine engine;
+  uint32_t psn = 0;  // of the datagrams of QP 1
+};
+
+// Control thread only. Every command answers what Linux's does; see rdma_cm(7) and
+// <rdma/rdma_user_cm.h>.
+class Manager {
+ public:
+  static constexpr size_t kMaxIds = 65'536;
+  // Of one user who is neither root nor the daemon's own.
+  static constexpr size_t kMaxIdsOfUser = kMaxIds / 4;
+  static constexpr uint32_t kMaxBacklog = 8192;
+  static constexpr size_t kMaxMemberships = 64;  // of one identifier
+
+  explicit Manager(Services& services);
+  ~Manager();
+  Manager(const Manager&) = delete;
+  Manager& operator=(const Manager&) = delete;
+
+  // Null: no such identifier on this channel.
+  CmId* Find(const Channel& channel, uint32_t number);
+
+  absl::StatusOr<uint32_t> Create(Channel& channel, const rdma_ucm_create_id& command);
+  // Returns how many events the program has been given and must acknowledge.
+  uint32_t Destroy(CmId& id);
+  void DestroyAll(Channel& channel);
+  absl::Status Bind(CmId& id, const SocketAddress& address);
+  absl::Status ResolveAddress(CmId& id, const SocketAddress* source,
+                              const SocketAddress& destination, uint32_t timeout_ms);
+  absl::Status ResolveRoute(CmId& id);
+  absl::Status Listen(CmId& id, uint32_t backlog);
+  absl::Status Connect(CmId& id, const rdma_ucm_conn_param& param);
+  absl::Status Accept(CmId& id, uint64_t uid, const rdma_ucm_conn_param& param);
+  absl::Status Reject(CmId& id, uint8_t reason, std::span<const std::byte> private_data);
+  absl::Status Disconnect(CmId& id);
+  absl::Status Notify(CmId& id, uint32_t event);
+  absl::Status SetOption(CmId& id, uint32_t level, uint32_t name, std::span<const std::byte> value);
+  absl::Status InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_attr& out) const;
+  void QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const;
+  void QueryAddress(const CmId& id, rdma_ucm_query_addr_resp& out) const;
+  absl::StatusOr<uint32_t> Join(CmId& id, uint64_t uid, const SocketAddress& group, bool send_only);
+  // `number` names a membership. NotFound; InvalidArgument: of another channel.
+  absl::StatusOr<uint32_t> Leave(const Channel& channel, uint32_t number);
+  // Moves what waits for `id` to channel `to`, too. Returns the events given out so far.
+  uint32_t Migrate(CmId& id, Channel& to);
+  // The oldest event of `channel`, which must have one; counts it.
+  rdma_ucm_event_resp TakeEvent(Channel& channel);
+
+  const std::vector<std::unique_ptr<Port>>& ports() const { return ports_; }
+  const std::map<uint32_t, std::unique_ptr<CmId>>& ids() const { return ids_; }
+
+ private:
+  using ConnParam = rdma_ucm_conn_param;
+
+  CmId* Get(uint64_t number);
+  // Null: too many, of all or of the user.
+  CmId* Add(Channel& channel);
+  Port* PortOf(const roce::Gid& own_address) const;
+  absl::Status ChooseRoute(CmId& id);
+  void AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& path);
+  void EndResolve(CmId& id);
+  void ReceivePacket(Port& port, const roce::Packet& packet);
+  // Sends what the engine wants sent, and turns its events into ours.
+  void Flush(Port& port);
+  void HandleEvent(Port& port, const Event& event);
+  void HandleRequest(Port& port, const Event& event);
+  CmId* FindListener(const Port& port, const IpService& service, const IpHeader& header) const;
+  void HandleDatagramReply(CmId& id, const SidrRep& rep);
+  void EndConnection(CmId& id, uint32_t event, int32_t status, const Rej* rej);
+  void Post(CmId& id, rdma_ucm_event_resp event);
+  void PostSimple(CmId& id, uint32_t event, int32_t status = 0);
+  ib_uverbs_ah_attr AddressHandle(const CmId& id, const roce::Gid& destination) const;
+  absl::Status ConnectDatagram(CmId& id, std::span<const std::byte> data);
+  void HandleTimeout(roce::TimeNs now);
+  roce::TimeNs NextTimeout() const;
+
+  Services& services_;
+  uint64_t random_;
+  std::vector<std::unique_ptr<Port>> ports_;
+  std::map<uint32_t, std::unique_ptr<CmId>> ids_;
+  std::map<uid_t, size_t> ids_of_user_;
+  uint32_t last_number_ = 0;
+  PortTable port_table_;
+  std::set<std::pair<roce::TimeNs, uint32_t>> resolves_;
+  std::map<uint32_t, uint32_t> membership_owners_;  // by membership
+  uint32_t last_membership_ = 0;
+};
+
+}  // namespace roci::control::cm

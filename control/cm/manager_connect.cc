@@ -1,0 +1,384 @@
+// Connections and datagram services: from the program's commands to the engine, and back.
+
+#include <algorithm>
+#include <cerrno>
+
+#include "control/cm/gsi.h"
+#include "control/cm/manager.h"
+#include "control/cm/verbs_numbers.h"
+#include "control/errno_status.h"
+
+namespace roci::control::cm {
+namespace {
+
+constexpr uint32_t kMulticastQpn = 0xFFFFFF;
+
+absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what); }
+
+std::span<const std::byte> DataOf(const rdma_ucm_conn_param& param) {
+  return {reinterpret_cast<const std::byte*>(param.private_data), param.private_data_len};
+}
+
+template <class Param>
+void CopyData(std::span<const std::byte> data, Param& out) {
+  const size_t size = std::min<size_t>(data.size(), 255);
+  std::memcpy(out.private_data, data.data(), size);
+  out.private_data_len = static_cast<uint8_t>(size);
+}
+
+uint8_t TransportOf(uint8_t qp_type) {
+  switch (qp_type) {
+    case kQpUc:
+      return static_cast<uint8_t>(TransportService::kUc);
+    case kQpXrcSend:
+    case kQpXrcRecv:
+      return static_cast<uint8_t>(TransportService::kExtended);
+    default:
+      return static_cast<uint8_t>(TransportService::kRc);
+  }
+}
+
+// Which QP type a request asks its listener for.
+uint8_t QpTypeOf(const Req& req) {
+  switch (static_cast<TransportService>(req.transport_service)) {
+    case TransportService::kUc:
+      return kQpUc;
+    case TransportService::kExtended:
+      return kQpXrcRecv;
+    default:
+      return kQpRc;
+  }
+}
+
+// The program's own data behind the addresses.
+std::vector<std::byte> WithHeader(const CmId& id, std::span<const std::byte> data) {
+  IpHeader header;
+  header.source_port = id.source.port;
+  header.source = id.source.gid;
+  header.destination = id.destination.gid;
+  const IpHeaderBytes bytes = BuildIpHeader(header);
+  std::vector<std::byte> out(bytes.begin(), bytes.end());
+  out.insert(out.end(), data.begin(), data.end());
+  return out;
+}
+
+uint32_t QkeyOf(const CmId& id) { return id.qkey != 0 ? id.qkey : kUdpQkey; }
+
+}  // namespace
+
+absl::Status Manager::ConnectDatagram(CmId& id, std::span<const std::byte> data) {
+  DatagramOptions options;
+  options.owner = id.number;
+  options.path = id.path;
+  options.service_id = ServiceIdOf({id.space, id.destination.port});
+  options.private_data = data;
+  const absl::StatusOr<uint32_t> connection =
+      id.port->engine.ConnectDatagram(MonotonicNow(), options);
+  if (!connection.ok()) return connection.status();
+  id.connection = *connection;
+  return absl::OkStatus();
+}
+
+absl::Status Manager::Connect(CmId& id, const ConnParam& param) {
+  if (param.valid == 0) return Invalid("no parameters");
+  if (id.state != IdState::kRouteResolved) return Invalid("no route is resolved");
+  const std::vector<std::byte> data = WithHeader(id, DataOf(param));
+  id.qpn = param.qp_num;
+  id.srq = param.srq != 0;
+  absl::Status status;
+  if (id.qp_type == kQpUd) {
+    status = ConnectDatagram(id, data);
+  } else {
+    ConnectOptions options;
+    options.owner = id.number;
+    options.path = id.path;
+    options.service_id = ServiceIdOf({id.space, id.destination.port});
+    options.transport = TransportOf(id.qp_type);
+    options.extended_transport =
+        options.transport == static_cast<uint8_t>(TransportService::kExtended) ? kExtendedXrc : 0;
+    options.qpn = param.qp_num & 0xFFFFFF;
+    options.psn = id.psn;
+    options.path_mtu = static_cast<uint8_t>(id.port->device.max_path_mtu());
+    options.responder_resources = param.responder_resources;
+    options.initiator_depth = param.initiator_depth;
+    options.retry_count = std::min<uint8_t>(param.retry_count, 7);
+    options.rnr_retry_count = std::min<uint8_t>(param.rnr_retry_count, 7);
+    options.flow_control = param.flow_control != 0;
+    options.srq = param.srq != 0;
+    // An exponent that a program gives is that of the QP's timeout, one above the packet's life.
+    options.packet_life_time = id.ack_timeout > 1 ? static_cast<uint8_t>(id.ack_timeout - 1) : 0;
+    options.private_data = data;
+    const absl::StatusOr<uint32_t> connection = id.port->engine.Connect(MonotonicNow(), options);
+    status = connection.status();
+    if (connection.ok()) id.connection = *connection;
+  }
+  if (!status.ok()) return status;
+  id.state = IdState::kConnect;
+  Flush(*id.port);
+  return absl::OkStatus();
+}
+
+absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param) {
+  if (id.state != IdState::kConnect) return Invalid("nothing to accept");
+  Engine& engine = id.port->engine;
+  absl::Status status;
+  if (param.valid == 0) {
+    status = engine.Ready(MonotonicNow(), id.connection);
+  } else if (id.qp_type == kQpUd) {
+    id.qpn = param.qp_num;
+    id.qkey = param.qkey;
+    DatagramAnswer answer;
+    answer.qpn = param.qp_num;
+    answer.qkey = QkeyOf(id);
+    answer.private_data = DataOf(param);
+    status = engine.AnswerDatagram(MonotonicNow(), id.connection, answer);
+  } else {
+    id.qpn = param.qp_num;
+    id.srq = param.srq != 0;
+    AcceptOptions options;
+    options.qpn = param.qp_num & 0xFFFFFF;
+    options.psn = id.psn;
+    options.responder_resources = param.responder_resources;
+    options.initiator_depth = param.initiator_depth;
+    options.rnr_retry_count = std::min<uint8_t>(param.rnr_retry_count, 7);
+    options.flow_control = param.flow_control != 0;
+    options.srq = param.srq != 0;
+    options.private_data = DataOf(param);
+    status = engine.Accept(MonotonicNow(), id.connection, options);
+  }
+  if (status.ok() && param.valid != 0) id.uid = uid;
+  Flush(*id.port);
+  return absl::IsFailedPrecondition(status) ? Invalid("the connection is gone") : status;
+}
+
+absl::Status Manager::Reject(CmId& id, uint8_t reason, std::span<const std::byte> private_data) {
+  if (reason == 0) reason = static_cast<uint8_t>(RejectReason::kConsumer);
+  if (reason != static_cast<uint8_t>(RejectReason::kConsumer) &&
+      reason != static_cast<uint8_t>(RejectReason::kVendorOption)) {
+    return Invalid("reason");
+  }
+  if (id.connection == 0) return Invalid("nothing to reject");
+  Engine& engine = id.port->engine;
+  absl::Status status;
+  if (id.qp_type == kQpUd) {
+    DatagramAnswer answer;
+    answer.status = SidrStatus::kRejected;
+    answer.private_data = private_data;
+    status = engine.AnswerDatagram(MonotonicNow(), id.connection, answer);
+  } else {
+    status = engine.Reject(MonotonicNow(), id.connection, static_cast<RejectReason>(reason), {},
+                           private_data);
+  }
+  if (status.ok()) id.connection = 0;
+  Flush(*id.port);
+  return absl::IsFailedPrecondition(status) ? Invalid("nothing to reject") : status;
+}
+
+absl::Status Manager::Disconnect(CmId& id) {
+  if (id.connection == 0 || id.qp_type == kQpUd) return Invalid("not connected");
+  const absl::Status status = id.port->engine.Disconnect(MonotonicNow(), id.connection);
+  Flush(*id.port);
+  return absl::IsFailedPrecondition(status) ? Invalid("not connected") : status;
+}
+
+absl::Status Manager::Notify(CmId& id, uint32_t event) {
+  if (id.connection == 0) return Invalid("not connected");
+  if (event != kEventCommEst) return Invalid("event");
+  const absl::Status status = id.port->engine.NoticeEstablished(MonotonicNow(), id.connection);
+  Flush(*id.port);
+  if (absl::IsAlreadyExists(status)) return StatusFromErrno(EISCONN, "connection");
+  return absl::IsFailedPrecondition(status) ? Invalid("state") : status;
+}
+
+void Manager::ReceivePacket(Port& port, const roce::Packet& packet) {
+  const MadReason reason = CheckGsiPacket(packet);
+  const roce::Path reply = ReplyPath(packet);
+  if (reason != MadReason::kNone || !port.device.addresses().IsOwn(reply.src_gid)) {
+    return port.engine.CountReason(reason != MadReason::kNone ? reason : MadReason::kSource);
+  }
+  port.engine.HandleMad(MonotonicNow(), reply, packet.payload);
+  Flush(port);
+}
+
+// Ends: an event makes at most one message, and only messages of the network make events.
+void Manager::Flush(Port& port) {
+  while (true) {
+    for (const Outgoing& out : port.engine.TakeOutgoing()) {
+      port.device.SendGsi(BuildGsiFrame(out.path, out.mad, port.psn++));
+    }
+    const std::vector<Event> events = port.engine.TakeEvents();
+    if (events.empty()) return;
+    for (const Event& event : events) HandleEvent(port, event);
+  }
+}
+
+void Manager::EndConnection(CmId& id, uint32_t event, int32_t status, const Rej* rej) {
+  rdma_ucm_event_resp out = {};
+  out.event = event;
+  out.status = static_cast<uint32_t>(status);
+  if (rej != nullptr) CopyData(rej->private_data, out.param.conn);
+  id.connection = 0;
+  id.state = IdState::kDisconnected;
+  Post(id, out);
+}
+
+void Manager::HandleEvent(Port& port, const Event& event) {
+  if (event.kind == EventKind::kRequest || event.kind == EventKind::kDatagramRequest) {
+    return HandleRequest(port, event);
+  }
+  CmId* id = Get(event.owner);
+  if (id == nullptr || id->connection != event.id) return;
+  switch (event.kind) {
+    case EventKind::kReply: {
+      const Rep& rep = std::get<Rep>(event.body);
+      rdma_ucm_event_resp out = {};
+      out.event = kCmConnectResponse;
+      CopyData(rep.private_data, out.param.conn);
+      out.param.conn.responder_resources = rep.initiator_depth;
+      out.param.conn.initiator_depth = rep.responder_resources;
+      out.param.conn.flow_control = rep.flow_control;
+      out.param.conn.rnr_retry_count = rep.rnr_retry_count;
+      out.param.conn.srq = rep.srq;
+      out.param.conn.qp_num = rep.local_qpn;
+      return Post(*id, out);
+    }
+    case EventKind::kEstablished:
+      return PostSimple(*id, kCmEstablished);
+    case EventKind::kRejected: {
+      const Rej& rej = std::get<Rej>(event.body);
+      return EndConnection(*id, kCmRejected, rej.reason, &rej);
+    }
+    case EventKind::kUnreachable:
+    case EventKind::kDatagramUnreachable:
+      return EndConnection(*id, kCmUnreachable, -ETIMEDOUT, nullptr);
+    case EventKind::kDisconnected:
+      id->state = IdState::kDisconnected;
+      return PostSimple(*id, kCmDisconnected);
+    case EventKind::kTimewaitOver:
+      id->connection = 0;
+      return PostSimple(*id, kCmTimewaitExit);
+    case EventKind::kDatagramReply:
+      return HandleDatagramReply(*id, std::get<SidrRep>(event.body));
+    case EventKind::kRequest:
+    case EventKind::kDatagramRequest:
+      return;
+  }
+}
+
+void Manager::HandleDatagramReply(CmId& id, const SidrRep& rep) {
+  id.connection = 0;
+  rdma_ucm_event_resp out = {};
+  CopyData(rep.private_data, out.param.ud);
+  if (rep.status != static_cast<uint8_t>(SidrStatus::kValid)) {
+    out.event = kCmUnreachable;
+    out.status = rep.status;
+    return Post(id, out);
+  }
+  out.event = kCmEstablished;
+  out.param.ud.qp_num = rep.qpn;
+  out.param.ud.qkey = rep.qkey;
+  out.param.ud.ah_attr = AddressHandle(id, id.destination.gid);
+  Post(id, out);
+}
+
+void Manager::HandleRequest(Port& port, const Event& event) {
+  Engine& engine = port.engine;
+  const Req* req = std::get_if<Req>(&event.body);
+  const SidrReq* datagram = std::get_if<SidrReq>(&event.body);
+  const std::optional<IpService> service =
+      IpServiceOf(req != nullptr ? req->service_id : datagram->service_id);
+  const std::span<const std::byte> data = req != nullptr
+                                              ? std::span<const std::byte>(req->private_data)
+                                              : std::span<const std::byte>(datagram->private_data);
+  const std::optional<IpHeader> header = ParseIpHeader(data);
+  CmId* listener = service && header && header->destination == event.path.src_gid
+                       ? FindListener(port, *service, *header)
+                       : nullptr;
+  if (listener == nullptr) return engine.Refuse(event.id, RejectReason::kInvalidServiceId);
+  const uint8_t qp_type = req != nullptr ? QpTypeOf(*req) : kQpUd;
+  if (qp_type != listener->qp_type) {
+    return engine.Refuse(event.id, RejectReason::kInvalidTransportServiceType);
+  }
+  if (listener->backlog == 0) return engine.Drop(event.id);
+  CmId* id = Add(*listener->channel);
+  if (id == nullptr) return engine.Refuse(event.id, RejectReason::kNoResources);
+  --listener->backlog;
+  id->listener = listener->number;
+  id->space = listener->space;
+  id->qp_type = listener->qp_type;
+  id->type_of_service = listener->type_of_service;
+  id->state = IdState::kConnect;
+  id->source = AddressFromGid(header->destination, service->port);
+  id->destination = AddressFromGid(header->source, header->source_port);
+  id->port = &port;
+  id->path = event.path;
+  id->gid_index = port.device.addresses().IndexOf(event.path.src_gid).value_or(0);
+  id->connection = event.id;
+  engine.Adopt(event.id, id->number);
+
+  rdma_ucm_event_resp out = {};
+  out.uid = listener->uid;
+  out.id = id->number;
+  out.event = kCmConnectRequest;
+  if (req != nullptr) {
+    CopyData(data.subspan(kIpHeaderBytes), out.param.conn);
+    out.param.conn.qp_num = req->local_qpn;
+    out.param.conn.srq = req->srq;
+    out.param.conn.responder_resources = req->initiator_depth;
+    out.param.conn.initiator_depth = req->responder_resources;
+    out.param.conn.flow_control = req->flow_control;
+    out.param.conn.retry_count = req->retry_count;
+    out.param.conn.rnr_retry_count = req->rnr_retry_count;
+  } else {
+    CopyData(data.subspan(kIpHeaderBytes), out.param.ud);
+  }
+  listener->channel->Push({listener->number, 0, out});
+}
+
+absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddress& group,
+                                       bool send_only) {
+  if (id.qp_type != kQpUd) return Invalid("not for datagrams");
+  if (id.port == nullptr ||
+      (id.state != IdState::kBound && id.state != IdState::kAddressResolved)) {
+    return Invalid("no device is chosen");
+  }
+  if (!group.gid.IsMulticast()) return Invalid("not a multicast address");
+  if (id.memberships.size() >= kMaxMemberships || id.channel->is_full()) {
+    return absl::ResourceExhaustedError("too many groups");
+  }
+  // Who only sends need not be sent anything.
+  if (!send_only && !id.port->device.JoinGroup(group.gid)) {
+    return absl::ResourceExhaustedError("too many groups");
+  }
+  do {
+    ++last_membership_;
+  } while (last_membership_ == 0 || membership_owners_.contains(last_membership_));
+  id.memberships.push_back({last_membership_, uid, group.gid, send_only});
+  membership_owners_[last_membership_] = id.number;
+  rdma_ucm_event_resp out = {};
+  out.uid = uid;
+  out.id = id.number;
+  out.event = kCmMulticastJoin;
+  out.param.ud.qp_num = kMulticastQpn;
+  out.param.ud.qkey = QkeyOf(id);
+  out.param.ud.ah_attr = AddressHandle(id, group.gid);
+  id.channel->Push({id.number, last_membership_, out});
+  return last_membership_;
+}
+
+absl::StatusOr<uint32_t> Manager::Leave(const Channel& channel, uint32_t number) {
+  const auto it = membership_owners_.find(number);
+  if (it == membership_owners_.end()) return absl::NotFoundError("no such membership");
+  CmId& id = *Get(it->second);
+  if (id.channel != &channel) return Invalid("a membership of another channel");
+  const auto member = std::find_if(id.memberships.begin(), id.memberships.end(),
+                                   [&](const Membership& m) { return m.number == number; });
+  const uint32_t reported = member->events_reported;
+  id.channel->RemoveMembershipEvents(number);
+  if (!member->send_only) id.port->device.LeaveGroup(member->group);
+  id.memberships.erase(member);
+  membership_owners_.erase(it);
+  return reported;
+}
+
+}  // namespace roci::control::cm

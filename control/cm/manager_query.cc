@@ -1,0 +1,131 @@
+// What programs ask of an identifier: its route, its addresses, the attributes of its queue pair.
+#include <endian.h>
+
+#include "control/cm/manager.h"
+#include "control/cm/verbs_numbers.h"
+
+namespace roci::control::cm {
+namespace {
+
+constexpr uint16_t kDefaultPkey = 0xFFFF;
+constexpr uint32_t kNoDeviceIndex = ~0u;  // librdmacm then goes by the GUID
+constexpr uint8_t kPort = 1;
+constexpr uint8_t kHopLimit = 64;
+
+absl::Status NotNow() { return absl::InvalidArgumentError("not in this state of the connection"); }
+
+bool IsReliable(const CmId& id) { return id.qp_type != kQpUc; }
+
+}  // namespace
+
+ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destination) const {
+  ib_uverbs_ah_attr out = {};
+  std::memcpy(out.grh.dgid, destination.bytes.data(), sizeof(out.grh.dgid));
+  // Addresses come and go, and another may have the index now.
+  const AddressTable& addresses = id.port->device.addresses();
+  out.grh.sgid_index =
+      static_cast<uint8_t>(addresses.IndexOf(id.source.gid).value_or(id.gid_index));
+  out.grh.hop_limit = kHopLimit;
+  out.grh.traffic_class = id.type_of_service;
+  out.is_global = 1;
+  out.port_num = kPort;
+  return out;
+}
+
+void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
+  StoreSocketAddress(id.source, &out.src_addr);
+  StoreSocketAddress(id.destination, &out.dst_addr);
+  out.ibdev_index = kNoDeviceIndex;
+  if (id.port == nullptr) return;
+  out.node_guid = htobe64(id.port->device.node_guid());
+  out.port_num = kPort;
+  ib_user_path_rec& path = out.ib_route[0];
+  if (!id.source.IsAny()) {
+    std::memcpy(path.sgid, id.source.gid.bytes.data(), sizeof(path.sgid));
+  }
+  path.pkey = htobe16(kDefaultPkey);
+  if (id.destination.family == AF_UNSPEC) return;
+  std::memcpy(path.dgid, id.destination.gid.bytes.data(), sizeof(path.dgid));
+  const bool has_route = id.state >= IdState::kRouteResolved && id.state != IdState::kListen;
+  if (!has_route) return;
+  out.num_paths = 1;
+  path.reversible = 1;
+  path.numb_path = 1;
+  path.mtu = static_cast<uint32_t>(id.port->device.max_path_mtu());
+  path.hop_limit = kHopLimit;
+  path.traffic_class = id.type_of_service;
+  path.mtu_selector = 2;  // exactly
+  path.rate_selector = 2;
+  path.rate = kRate100Gbps;
+  path.packet_life_time_selector = 2;
+  path.packet_life_time = EngineConfig().packet_life_time;
+}
+
+void Manager::QueryAddress(const CmId& id, rdma_ucm_query_addr_resp& out) const {
+  out.src_size = static_cast<uint16_t>(StoreSocketAddress(id.source, &out.src_addr));
+  out.dst_size = static_cast<uint16_t>(StoreSocketAddress(id.destination, &out.dst_addr));
+  out.ibdev_index = kNoDeviceIndex;
+  out.pkey = htobe16(kDefaultPkey);
+  if (id.port == nullptr) return;
+  out.node_guid = htobe64(id.port->device.node_guid());
+  out.port_num = kPort;
+}
+
+absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_attr& out) const {
+  if (id.port == nullptr) return NotNow();
+  out.qp_state = state;
+  out.port_num = kPort;
+  const Connection* connection = id.connection != 0 ? id.port->engine.Find(id.connection) : nullptr;
+  if (id.qp_type == kQpUd || connection == nullptr) {
+    if (state != kQpInit) return NotNow();
+    out.qp_attr_mask = kMaskState | kMaskPkeyIndex | kMaskPort;
+    if (id.qp_type == kQpUd) {
+      out.qkey = id.qkey != 0 ? id.qkey : kUdpQkey;
+      out.qp_attr_mask |= kMaskQkey;
+    } else {
+      out.qp_attr_mask |= kMaskAccessFlags;
+    }
+    return absl::OkStatus();
+  }
+  const Connection& c = *connection;
+  const bool is_over = c.state >= State::kDreqSent;
+  const bool knows_peer = c.remote_qpn != 0 || c.remote_id != 0;
+  switch (state) {
+    case kQpInit:
+      if (is_over) return NotNow();
+      out.qp_attr_mask = kMaskState | kMaskAccessFlags | kMaskPkeyIndex | kMaskPort;
+      out.qp_access_flags = kAccessRemoteWrite;
+      if (c.responder_resources != 0) {
+        out.qp_access_flags |= kAccessRemoteRead | kAccessRemoteAtomic;
+      }
+      return absl::OkStatus();
+    case kQpRtr:
+      if (is_over || !knows_peer) return NotNow();
+      out.qp_attr_mask = kMaskState | kMaskAv | kMaskPathMtu | kMaskDestQpn | kMaskRqPsn;
+      out.ah_attr = AddressHandle(id, c.path.dst_gid);
+      out.path_mtu = c.path_mtu;
+      out.dest_qp_num = c.remote_qpn;
+      out.rq_psn = c.remote_psn;
+      if (IsReliable(id)) {
+        out.qp_attr_mask |= kMaskMaxDestRdAtomic | kMaskMinRnrTimer;
+        out.max_dest_rd_atomic = c.responder_resources;
+      }
+      return absl::OkStatus();
+    case kQpRts:
+      if (is_over || !knows_peer) return NotNow();
+      out.qp_attr_mask = kMaskState | kMaskSqPsn;
+      out.sq_psn = id.psn;
+      if (IsReliable(id)) {
+        out.qp_attr_mask |= kMaskTimeout | kMaskRetryCount | kMaskRnrRetry | kMaskMaxRdAtomic;
+        out.timeout = id.ack_timeout != 0 ? id.ack_timeout : c.ack_timeout;
+        out.retry_cnt = c.retry_count;
+        out.rnr_retry = c.rnr_retry_count;
+        out.max_rd_atomic = c.initiator_depth;
+      }
+      return absl::OkStatus();
+    default:
+      return NotNow();
+  }
+}
+
+}  // namespace roci::control::cm

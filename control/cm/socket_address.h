@@ -1,0 +1,97 @@
+// Addresses as programs give them, struct sockaddr_in and sockaddr_in6, as values. Pure.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "roce/types.h"
+
+namespace roci::control::cm {
+
+struct SocketAddress {
+  uint16_t family = AF_UNSPEC;  // AF_INET or AF_INET6 otherwise
+  roce::Gid gid;                // IPv4-mapped for AF_INET; see IsAny
+  uint16_t port = 0;            // host byte order
+  uint32_t scope = 0;
+
+  bool IsLoopback() const {
+    if (family == AF_INET) return gid.ToIpv4().bytes[0] == 127;
+    return gid.bytes.back() == 1 && std::all_of(gid.bytes.begin(), gid.bytes.end() - 1,
+                                                [](uint8_t byte) { return byte == 0; });
+  }
+  // The loopback addresses stand for any device's, as in Linux: libfabric binds "localhost" to
+  // learn whether there is a device at all.
+  bool IsAny() const {
+    return IsLoopback() || (family == AF_INET ? gid == roce::Gid::FromIpv4({}) : gid.IsZero());
+  }
+};
+
+inline SocketAddress AnyAddress(uint16_t family) {
+  SocketAddress any;
+  any.family = family;
+  if (family == AF_INET) any.gid = roce::Gid::FromIpv4({});
+  return any;
+}
+
+// `bytes` begin with an address family. Nothing for other families, or if too short.
+inline std::optional<SocketAddress> LoadSocketAddress(std::span<const std::byte> bytes) {
+  SocketAddress out;
+  if (bytes.size() < sizeof(sockaddr_in)) return std::nullopt;
+  std::memcpy(&out.family, bytes.data(), sizeof(out.family));
+  if (out.family == AF_INET) {
+    sockaddr_in in;
+    std::memcpy(&in, bytes.data(), sizeof(in));
+    roce::Ipv4 ip;
+    std::memcpy(ip.bytes.data(), &in.sin_addr, sizeof(in.sin_addr));
+    out.gid = roce::Gid::FromIpv4(ip);
+    out.port = ntohs(in.sin_port);
+    return out;
+  }
+  if (out.family != AF_INET6 || bytes.size() < sizeof(sockaddr_in6)) return std::nullopt;
+  sockaddr_in6 in6;
+  std::memcpy(&in6, bytes.data(), sizeof(in6));
+  std::memcpy(out.gid.bytes.data(), &in6.sin6_addr, sizeof(in6.sin6_addr));
+  out.port = ntohs(in6.sin6_port);
+  out.scope = in6.sin6_scope_id;
+  // An IPv4 address in IPv6 clothes.
+  if (out.gid.IsIpv4()) out.family = AF_INET;
+  return out;
+}
+
+// At most sizeof(sockaddr_in6) bytes; returns how many. 0 for no address.
+inline size_t StoreSocketAddress(const SocketAddress& in, void* out) {
+  if (in.family == AF_INET) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(in.port);
+    const roce::Ipv4 ip = in.gid.ToIpv4();
+    std::memcpy(&address.sin_addr, ip.bytes.data(), sizeof(address.sin_addr));
+    std::memcpy(out, &address, sizeof(address));
+    return sizeof(address);
+  }
+  if (in.family != AF_INET6) return 0;
+  sockaddr_in6 address = {};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(in.port);
+  address.sin6_scope_id = in.scope;
+  std::memcpy(&address.sin6_addr, in.gid.bytes.data(), sizeof(address.sin6_addr));
+  std::memcpy(out, &address, sizeof(address));
+  return sizeof(address);
+}
+
+// Of the family of `gid`.
+inline SocketAddress AddressFromGid(const roce::Gid& gid, uint16_t port) {
+  SocketAddress out;
+  out.family = gid.IsIpv4() ? AF_INET : AF_INET6;
+  out.gid = gid;
+  out.port = port;
+  return out;
+}
+
+}  // namespace roci::control::cm

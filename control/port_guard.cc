@@ -1,0 +1,37 @@
+#include "control/port_guard.h"
+
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "control/errno_status.h"
+#include "roce/headers.h"
+
+namespace roci::control {
+
+absl::StatusOr<UniqueFd> GuardRocePort() {
+  UniqueFd fd(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return StatusFromErrno(errno, "socket");
+  // "Return 0": nothing is kept of any packet. Before the port is bound, so that none slips in.
+  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog filter{1, &drop_all};
+  if (setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
+    return StatusFromErrno(errno, "SO_ATTACH_FILTER");
+  }
+  const int on = 1;
+  const int off = 0;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  any.sin6_port = htons(roce::kRoceUdpPort);
+  any.sin6_addr = in6addr_any;
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(any)) != 0) {
+    return StatusFromErrno(errno, "bind");
+  }
+  return fd;
+}
+
+}  // namespace roci::control

@@ -1,0 +1,39 @@
+#include "control/privilege.h"
+
+#include <linux/capability.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace roci::control {
+namespace {
+
+bool SharesUserNamespace(pid_t pid) {
+  struct stat theirs, ours;
+  return stat(absl::StrCat("/proc/", pid, "/ns/user").c_str(), &theirs) == 0 &&
+         stat("/proc/self/ns/user", &ours) == 0 && theirs.st_dev == ours.st_dev &&
+         theirs.st_ino == ours.st_ino;
+}
+
+bool HasEffectiveCapability(pid_t pid, unsigned capability) {
+  std::ifstream stream(absl::StrCat("/proc/", pid, "/status"));
+  constexpr char kLabel[] = "CapEff:";
+  for (std::string line; std::getline(stream, line);) {
+    if (line.rfind(kLabel, 0) != 0) continue;
+    return (std::strtoull(line.c_str() + sizeof(kLabel) - 1, nullptr, 16) >> capability & 1) != 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool MayUseRawPackets(const Peer& peer) {
+  if (peer.uid == geteuid()) return true;
+  return SharesUserNamespace(peer.pid) && HasEffectiveCapability(peer.pid, CAP_NET_RAW);
+}
+
+}  // namespace roci::control

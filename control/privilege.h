@@ -1,0 +1,14 @@
+// Whether a program may do what Linux asks CAP_NET_RAW for.
+#pragma once
+
+#include "control/socket.h"
+
+namespace roci::control {
+
+// Raw packet queue pairs and flow rules see and forge frames of everybody on the port. The daemon's
+// own user may have them, since it could as well stop the daemon and open the port; others need
+// CAP_NET_RAW, effective, in the daemon's own user namespace (in one of its own every program has
+// all capabilities). Who connected is known by SO_PEERCRED; its capabilities are read now.
+bool MayUseRawPackets(const Peer& peer);
+
+}  // namespace roci::control

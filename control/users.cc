@@ -1,0 +1,73 @@
+#include "control/users.h"
+
+#include <algorithm>
+
+namespace roci::control {
+namespace {
+
+constexpr uint32_t kEverything = 100;
+
+uint64_t Part(uint64_t limit, uint32_t percent) {
+  // Without overflow, and everything where the limit is none.
+  if (percent == kEverything) return limit;
+  return std::max<uint64_t>(limit / 100 * percent + limit % 100 * percent / 100, 1);
+}
+
+uint32_t Part32(uint32_t limit, uint32_t percent) {
+  return static_cast<uint32_t>(Part(limit, percent));
+}
+
+// Limits below 16 have none.
+Quota WithoutReserve(Quota& whole) { return Quota(whole.limit() - whole.limit() / 16, &whole); }
+
+}  // namespace
+
+User::User(const SharedQuotas& whole, SharedQuotas& from, uint32_t percent)
+    : sessions(Part(whole.sessions.limit(), percent), &from.sessions),
+      descriptors(Part(whole.descriptors.limit(), percent), &from.descriptors),
+      ring_memory(Part(whole.ring_memory.limit(), percent), &from.ring_memory),
+      app_mappings(Part(whole.app_mappings.limit(), percent), &from.app_mappings),
+      event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
+      percent_(percent) {}
+
+Users::Users(SharedQuotas& whole, uid_t owner, uint32_t percent)
+    : whole_(whole),
+      others_{.sessions = WithoutReserve(whole.sessions),
+              .descriptors = WithoutReserve(whole.descriptors),
+              .ring_memory = WithoutReserve(whole.ring_memory),
+              .app_mappings = WithoutReserve(whole.app_mappings),
+              .event_channels = WithoutReserve(whole.event_channels)},
+      owner_(owner),
+      percent_(percent) {}
+
+DeviceLimits User::LimitsOf(const DeviceLimits& limits) const {
+  DeviceLimits part = limits;
+  for (uint32_t DeviceLimits::*count :
+       {&DeviceLimits::max_qp, &DeviceLimits::max_cq, &DeviceLimits::max_mr, &DeviceLimits::max_mw,
+        &DeviceLimits::max_dm_bytes, &DeviceLimits::max_pd, &DeviceLimits::max_ah,
+        &DeviceLimits::max_multicast_memberships, &DeviceLimits::max_flows,
+        &DeviceLimits::max_counters, &DeviceLimits::max_work_queues,
+        &DeviceLimits::max_queue_tables, &DeviceLimits::max_srq, &DeviceLimits::max_xrcd}) {
+    part.*count = Part32(limits.*count, percent_);
+  }
+  return part;
+}
+
+DeviceQuotas& User::QuotasOf(const DeviceLimits& limits, DeviceQuotas& whole) {
+  return devices_.try_emplace(&whole, LimitsOf(limits), &whole).first->second;
+}
+
+std::shared_ptr<User> Users::Get(uid_t uid) {
+  std::erase_if(users_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<User>& known = users_[uid];
+  std::shared_ptr<User> user = known.lock();
+  if (user == nullptr) {
+    const bool is_trusted = uid == 0 || uid == owner_;
+    user = is_trusted ? std::make_shared<User>(whole_, whole_, kEverything)
+                      : std::make_shared<User>(whole_, others_, percent_);
+    known = user;
+  }
+  return user;
+}
+
+}  // namespace roci::control
