@@ -13,7 +13,8 @@ ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
   roci_abi_handle_response response = {};
   request.pd = pd->handle;
   request.attr = ToAbi(*attr);
-  const int error = SessionOf(pd->context)->client.Call(ROCI_ABI_CREATE_AH, &request, &response);
+  ah->session = SessionOf(pd->context);
+  const int error = ah->session->client.Call(ROCI_ABI_CREATE_AH, &request, &response);
   if (error != 0) {
     Free(ah);
     return Fail(error);
@@ -24,11 +25,11 @@ ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
   return &ah->ah;
 }
 
-int DestroyAh(ibv_ah* ah) {
-  Session* session = SessionOf(ah->context);
-  const int error = CallWithHandle(session->client, ROCI_ABI_DESTROY_AH, ah->handle);
-  if (!IsGone(session, error)) return error;
-  Free(reinterpret_cast<Ah*>(ah));
+int DestroyAh(ibv_ah* ibah) {
+  auto* ah = reinterpret_cast<Ah*>(ibah);
+  const int error = CallWithHandle(ah->session->client, ROCI_ABI_DESTROY_AH, ibah->handle);
+  if (!IsGone(ah->session, error)) return error;
+  Free(ah);
   return 0;
 }
 

@@ -192,7 +192,7 @@ class Builder {
 };
 
 int WalkRange(uint64_t va, uint64_t end, bool writable, Builder* builder) {
-  MapsReader reader;
+  MapsReader reader(va);
   if (!reader.ok()) return errno == 0 ? EIO : errno;
   MapsLine line;
   uint64_t next = va;

@@ -3,15 +3,6 @@
 
 namespace roci::provider {
 
-void CompletionRing::SkipEntriesOf(uint32_t qpn) {
-  // At most one turn: the daemon does not write over what was not consumed.
-  for (uint32_t index = consumer; index - consumer <= mask; ++index) {
-    roci_abi_cqe* entry = At(index);
-    if (entry == nullptr) return;
-    if (entry->qpn == qpn) entry->status = kSkippedStatus;
-  }
-}
-
 void CompletionRing::RequestNotification(bool solicited_only) {
   const std::atomic_ref<uint32_t> arm(shared->arm);
   if (!solicited_only) {

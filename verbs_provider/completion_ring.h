@@ -44,8 +44,19 @@ struct CompletionRing {
     std::atomic_ref<uint32_t>(shared->consumer).store(index, std::memory_order_release);
   }
 
-  /// Marks every entry of `qpn` that the app has not polled.
-  void SkipEntriesOf(uint32_t qpn);
+  /// Marks every entry that the app has not polled and for which `is_meant(entry)` holds, after
+  /// skipping(entry).
+  template <class Predicate, class Visit>
+  void SkipEntries(Predicate&& is_meant, Visit&& skipping) {
+    // At most one turn: the daemon does not write over what was not consumed.
+    for (uint32_t index = consumer; index - consumer <= mask; ++index) {
+      roci_abi_cqe* entry = At(index);
+      if (entry == nullptr) return;
+      if (entry->status == kSkippedStatus || !is_meant(*entry)) continue;
+      skipping(*entry);
+      entry->status = kSkippedStatus;
+    }
+  }
 
   /// ibv_req_notify_cq. A request for any completion is not weakened by one for solicited ones
   /// (IBTA vol 1, 11.4.2.2).
@@ -53,7 +64,12 @@ struct CompletionRing {
 };
 
 /// Flags of an entry that are flags of an ibv_wc.
-inline constexpr unsigned kCompletionFlags = IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV;
+inline constexpr unsigned kCompletionFlags = IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV |
+                                             IBV_WC_TM_SYNC_REQ | IBV_WC_TM_MATCH |
+                                             IBV_WC_TM_DATA_VALID;
+static_assert(int{ROCI_ABI_CQE_TAG_SYNC_REQUEST} == IBV_WC_TM_SYNC_REQ &&
+              int{ROCI_ABI_CQE_TAG_MATCH} == IBV_WC_TM_MATCH &&
+              int{ROCI_ABI_CQE_TAG_DATA_VALID} == IBV_WC_TM_DATA_VALID);
 
 inline void FillCompletion(const roci_abi_cqe& entry, ibv_wc* wc) {
   wc->wr_id = entry.wr_id;

@@ -20,8 +20,9 @@
 namespace roci::provider {
 namespace {
 
-// Every open context of this process.
+// Every open context of this process, and every device that libibverbs knows.
 Context* contexts = nullptr;
+Device* devices = nullptr;
 
 void AddToList(Context* context) {
   const ProcessLock lock;
@@ -36,9 +37,14 @@ void RemoveFromList(Context* context) {
   if (*link != nullptr) *link = context->next;
 }
 
-// The context whose command descriptor `fd` is a duplicate of. Its session is shared for the caller
-// before the list is let go. Null: none.
-Context* ShareContextOf(int fd) {
+struct SharedContext {
+  ibv_device* device;
+  Session* session;  // null: there is no such context
+};
+
+// Of the context whose command descriptor `fd` is a duplicate of. The session is shared for the
+// caller before the list is let go; the context itself may be closed after that.
+SharedContext ShareContextOf(int fd) {
   const pid_t pid = getpid();
   const ProcessLock lock;
   Context* context = contexts;
@@ -46,8 +52,21 @@ Context* ShareContextOf(int fd) {
          syscall(SYS_kcmp, pid, pid, KCMP_FILE, fd, context->vctx.context.cmd_fd) != 0) {
     context = context->next;
   }
-  if (context != nullptr) context->session->Share();
-  return context;
+  if (context == nullptr) return {};
+  Session* session = context->session.load();
+  session->Share();
+  return {context->vctx.context.device, session};
+}
+
+// The device of that name whose daemon is `like`'s; null: none.
+ibv_device* FindDevice(const char* name, const Device* like) {
+  const ProcessLock lock;
+  Device* device = devices;
+  while (device != nullptr && (strcmp(device->vdev.device.name, name) != 0 ||
+                               strcmp(device->socket_path, like->socket_path) != 0)) {
+    device = device->next;
+  }
+  return device != nullptr ? &device->vdev.device : nullptr;
 }
 
 void FreeContext(ibv_context* ibcontext) {
@@ -62,46 +81,108 @@ void FreeContext(ibv_context* ibcontext) {
 
 // What is not named here answers EOPNOTSUPP or ENOSYS from libibverbs' own table.
 constexpr verbs_context_ops kOps = {
+    .advise_mr = AdviseMr,
+    .alloc_dm = AllocDm,
+    .alloc_mw = AllocMw,
+    .alloc_null_mr = AllocNullMr,
     .alloc_parent_domain = AllocParentDomain,
     .alloc_pd = AllocPd,
     .alloc_td = AllocTd,
+    .attach_counters_point_flow = AttachCounters,
+    .attach_mcast = AttachMulticast,
+    .bind_mw = BindMw,
+    .close_xrcd = CloseXrcd,
     .create_ah = CreateAh,
+    .create_counters = CreateCounters,
     .create_cq = CreateCq,
     .create_cq_ex = CreateCqEx,
+    .create_flow = CreateFlow,
     .create_qp = CreateQp,
     .create_qp_ex = CreateQpEx,
+    .create_rwq_ind_table = CreateQueueTable,
+    .create_srq = CreateSrq,
+    .create_srq_ex = CreateSrqEx,
+    .create_wq = CreateWq,
+    .dealloc_mw = DeallocMw,
     .dealloc_pd = DeallocPd,
     .dealloc_td = DeallocTd,
     .dereg_mr = DeregMr,
     .destroy_ah = DestroyAh,
+    .destroy_counters = DestroyCounters,
     .destroy_cq = DestroyCq,
+    .destroy_flow = DestroyFlow,
     .destroy_qp = DestroyQp,
+    .destroy_rwq_ind_table = DestroyQueueTable,
+    .destroy_srq = DestroySrq,
+    .destroy_wq = DestroyWq,
+    .detach_mcast = DetachMulticast,
     .free_context = FreeContext,
+    .free_dm = FreeDm,
+    .get_srq_num = GetSrqNum,
+    .import_dm = ImportDm,
     .import_mr = ImportMr,
     .import_pd = ImportPd,
+    .modify_cq = ModifyCq,
     .modify_qp = ModifyQp,
+    .modify_qp_rate_limit = ModifyRateLimit,
+    .modify_srq = ModifySrq,
+    .modify_wq = ModifyWq,
+    .open_qp = OpenQp,
+    .open_xrcd = OpenXrcd,
     .poll_cq = PollCq,
     .post_recv = PostRecv,
     .post_send = PostSend,
+    .post_srq_ops = PostSrqOps,
+    .post_srq_recv = PostSrqRecv,
     .query_device_ex = QueryDevice,
+    .query_ece = QueryEce,
     .query_port = QueryPort,
     .query_qp = QueryQp,
     .query_rt_values = QueryRtValues,
+    .query_srq = QuerySrq,
+    .read_counters = ReadCounters,
+    .reg_dm_mr = RegDmMr,
     .reg_mr = RegMr,
     .req_notify_cq = ReqNotifyCq,
     .rereg_mr = ReregMr,
     .resize_cq = ResizeCq,
+    .set_ece = SetEce,
+    .unimport_dm = UnimportDm,
     .unimport_mr = UnimportMr,
     .unimport_pd = UnimportPd,
 };
 
+// What an errno means that the daemon answers, where its text does not tell.
+const char* HintOf(int error) {
+  switch (error) {
+    case EPERM:
+    case EACCES:
+      return " (a daemon that root does not run serves the programs of its own user only)";
+    case ENFILE:
+      return " (the daemon has no descriptor left for this user)";
+    case EAGAIN:
+      return " (this user has all the sessions that limits.user_percent leaves it)";
+    case EUSERS:
+      return " (limits.max_sessions of the daemon)";
+    case ENOENT:
+    case ECONNREFUSED:
+      return " (does the daemon run?)";
+    default:
+      return "";
+  }
+}
+
 // Most programs say no more than that the device cannot be opened.
+// As libibverbs has it: a library says nothing on its user's terminal unless it is asked to.
 void Complain(ibv_device* device, int error) {
+  const char* level = secure_getenv("VERBS_LOG_LEVEL");
+  if (level == nullptr || atoi(level) < 1) return;
   const char* reason = error == EPROTONOSUPPORT || error == EPROTO
                            ? "the daemon is of another version"
                            : strerrordesc_np(error);
-  fprintf(stderr, "libroci: cannot open %s by %s: %s\n", device->name,
-          ToDevice(device)->socket_path, reason != nullptr ? reason : "unknown error");
+  fprintf(stderr, "libroci: cannot open %s by %s: %s%s\n", device->name,
+          ToDevice(device)->socket_path, reason != nullptr ? reason : "unknown error",
+          HintOf(error));
 }
 
 // A registered duplicate of the session's asynchronous event descriptor, or a negative errno.
@@ -150,6 +231,7 @@ verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
   Context* context = MakeContext(device, cmd_fd, session);
   if (context == nullptr) return nullptr;
   ibv_context* ibcontext = &context->vctx.context;
+  session->NameContext(ibcontext->cmd_fd);
   const int async_fd = MakeAsyncFd(ibcontext);
   if (async_fd < 0) {
     FreeContext(ibcontext);
@@ -159,15 +241,79 @@ verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
   return &context->vctx;
 }
 
+namespace {
+
+verbs_context* ImportFromAnotherProcess(ibv_device* device, int cmd_fd) {
+  Session* session = nullptr;
+  char name[ROCI_ABI_DEVICE_NAME_MAX];
+  int error = Session::InstallHooks();
+  if (error == 0) error = Session::Attach(ToDevice(device)->socket_path, cmd_fd, name, &session);
+  if (error != 0) return Fail(error);
+  ibv_device* opened = FindDevice(name, ToDevice(device));
+  if (opened == nullptr) {
+    Session::Close(session);
+    return Fail(ENODEV);
+  }
+  Context* context = MakeContext(opened, cmd_fd, session);
+  if (context == nullptr) return nullptr;
+  session->NameContext(cmd_fd);
+  return &context->vctx;
+}
+
+// The child's events come by its own session: they take the place of the parent's.
+void TakeAsyncEvents(Context* context, const Session* session) {
+  ibv_context& ibcontext = context->vctx.context;
+  ForgetFd(ibcontext.async_fd);
+  if (dup3(session->async_fd, ibcontext.async_fd, O_CLOEXEC) >= 0) {
+    RegisterFd(ibcontext.async_fd, FdKind::kAsyncEvents, &ibcontext);
+  }
+}
+
+}  // namespace
+
+// What was inherited stays as it is, and objects that have rings keep the inherited session with
+// it: they are of no use here. Its memory is not given back, since they point to it.
+Session* SessionOfChild(Context* context) {
+  Session* const inherited = context->session.load(std::memory_order_acquire);
+  const ibv_context& ibcontext = context->vctx.context;
+  const char* const socket_path = ToDevice(ibcontext.device)->socket_path;
+  Session* own = nullptr;
+  char name[ROCI_ABI_DEVICE_NAME_MAX];
+  int error = Session::Attach(socket_path, ibcontext.cmd_fd, name, &own);
+  // The parent may be gone: what the child makes anew is as good without it.
+  if (error == ENODEV) error = Session::Open(socket_path, ibcontext.device->name, &own);
+  if (error != 0) return inherited;
+  Session* present = inherited;
+  if (!context->session.compare_exchange_strong(present, own)) {  // another thread was first
+    Session::Close(own);
+    return present;
+  }
+  own->NameContext(ibcontext.cmd_fd);
+  TakeAsyncEvents(context, own);
+  return own;
+}
+
 // libibverbs finds the device by the number of the character device, which is the same for all of
 // ours: the open context knows better. It makes the asynchronous event descriptor itself afterwards
 // (InterceptHandlers::allocate_async_fd).
-verbs_context* ImportContext(ibv_device*, int cmd_fd) {
-  const Context* original = ShareContextOf(cmd_fd);
-  if (original == nullptr) return Fail(ENODEV);
-  Session* session = original->session;
-  Context* context = MakeContext(original->vctx.context.device, cmd_fd, session);
+verbs_context* ImportContext(ibv_device* device, int cmd_fd) {
+  const SharedContext original = ShareContextOf(cmd_fd);
+  if (original.session == nullptr) return ImportFromAnotherProcess(device, cmd_fd);
+  Context* context = MakeContext(original.device, cmd_fd, original.session);
   return context != nullptr ? &context->vctx : nullptr;
+}
+
+void AddDevice(Device* device) {
+  const ProcessLock lock;
+  device->next = devices;
+  devices = device;
+}
+
+void RemoveDevice(Device* device) {
+  const ProcessLock lock;
+  Device** link = &devices;
+  while (*link != nullptr && *link != device) link = &(*link)->next;
+  if (*link != nullptr) *link = device->next;
 }
 
 InterceptHandlers ContextHandlers() {

@@ -46,6 +46,7 @@ struct State {
   uint64_t file_device;
   uint64_t file_inode;
   Ability ability;
+  bool went_astray;  // some memory could not be made private again
   uint64_t last_id;
   uint32_t held_count;
   Held held[kMaxConversions];
@@ -59,6 +60,7 @@ constinit State g_state = {.initialized = false,
                            .file_device = 0,
                            .file_inode = 0,
                            .ability = Ability::kUnknown,
+                           .went_astray = false,
                            .last_id = 0,
                            .held_count = 0,
                            .held = {}};
@@ -203,9 +205,13 @@ bool HoldsOurData(Range pages) {
          Overlap(pages, {lock, lock + sizeof g_lock});
 }
 
-// Whether memory that was converted at `pages` lives on elsewhere.
+// Whether memory that was converted at `pages` lives on elsewhere: the app has moved it and a
+// registration still holds it. (What nobody holds is private again, wherever it is.)
 bool FilePagesInUse(Range pages) {
-  MapsReader reader;
+  const bool held = std::any_of(g_state.held, g_state.held + g_state.held_count,
+                                [&](const Held& each) { return Overlap(each.pages, pages); });
+  if (!held && !g_state.went_astray) return false;
+  MapsReader reader = MapsReader::OfFiles();
   MapsLine line;
   while (reader.Next(&line)) {
     if (IsOurs(line) && line.offset != line.begin && Overlap(FilePagesOf(line), pages)) return true;
@@ -213,12 +219,19 @@ bool FilePagesInUse(Range pages) {
   return !reader.ok();
 }
 
+// Where to begin reading so that the mapping below the first one of `pages` is seen too.
+uint64_t BelowFirst(Range pages) {
+  MapsReader reader(pages.begin);
+  MapsLine line;
+  return reader.seeks() && reader.Next(&line) ? line.begin - 1 : 0;
+}
+
 // Converts what can be converted of `pages`. True when any was.
 bool Convert(Range pages) {
   if (FilePagesInUse(pages)) return false;
   const SwapTools tools = Tools();
   bool any = false;
-  MapsReader reader;
+  MapsReader reader(BelowFirst(pages));
   MapsLine line;
   MapsLine below{};
   for (; reader.Next(&line) && line.begin < pages.end; below = line) {
@@ -243,7 +256,7 @@ bool Convert(Range pages) {
 void Unconvert(Range pages) {
   const SwapTools tools = Tools();
   bool failed = false;
-  MapsReader reader;
+  MapsReader reader = MapsReader::OfFiles();
   MapsLine line;
   while (reader.Next(&line)) {
     const Range part = Intersect(FilePagesOf(line), pages);
@@ -253,6 +266,7 @@ void Unconvert(Range pages) {
     failed |= SwapToPrivate(begin, begin + (part.end - part.begin), part.begin, ProtectionOf(line),
                             tools, &done) != 0;
   }
+  g_state.went_astray |= failed;
   if (reader.ok() && !failed) DropFilePages(pages.begin, pages.end, tools);
 }
 
@@ -289,7 +303,7 @@ void TellDaemons() {
   if (g_state.hook.on_unconverted == nullptr) return;
   Range ranges[kMaxHookCalls];
   uint32_t count = 0;
-  MapsReader reader;
+  MapsReader reader = MapsReader::OfFiles();
   MapsLine line;
   while (reader.Next(&line)) {
     if (!IsOurs(line)) continue;

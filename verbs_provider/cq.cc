@@ -1,8 +1,8 @@
 // Completion queues: creation, resizing, destruction, notification. Polling is in poll.cc.
 #include <utility>
 
-#include "verbs_provider/allocate.h"
 #include "verbs_provider/channel.h"
+#include "verbs_provider/domain.h"
 #include "verbs_provider/events.h"
 #include "verbs_provider/extended_poll.h"
 #include "verbs_provider/objects.h"
@@ -66,7 +66,14 @@ int Create(Cq* cq, const roci_abi_create_cq_request& filled) {
 
 namespace {
 
-Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uint32_t vector) {
+struct CqOptions {
+  ibv_pd* domain = nullptr;
+  bool for_one_thread = false;
+  bool ignore_overrun = false;
+};
+
+Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uint32_t vector,
+          const CqOptions& options) {
   Session* session = SessionOf(context);
   if (entries < 1 || vector >= session->num_comp_vectors) return Fail(EINVAL);
   roci_abi_create_cq_request request = {};
@@ -74,16 +81,18 @@ Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uin
   if (channel != nullptr && !FindChannel(session, channel->fd, &request.channel)) {
     return Fail(EINVAL);
   }
-  auto* cq = Allocate<Cq>();
+  auto* cq = AllocateIn<Cq>(options.domain, DomainMemory::kCompletionQueue);
   if (cq == nullptr) return nullptr;
+  if (options.for_one_thread) cq->lock.BeForOneThread();
   cq->session = session;
   cq->vcq.cq.context = context;
   request.user_handle = reinterpret_cast<uintptr_t>(&cq->vcq.cq);
   request.entries = entries;
   request.comp_vector = vector;
+  request.flags = options.ignore_overrun ? ROCI_ABI_CQ_IGNORE_OVERRUN : 0;
   const int error = Create(cq, request);
   if (error != 0) {
-    Free(cq);
+    FreeIn(cq, DomainMemory::kCompletionQueue);
     return Fail(error);
   }
   return cq;
@@ -93,21 +102,31 @@ Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uin
 
 ibv_cq* CreateCq(ibv_context* context, int entries, ibv_comp_channel* channel, int vector) {
   if (entries < 1 || vector < 0) return Fail(EINVAL);
-  Cq* cq = NewCq(context, static_cast<uint32_t>(entries), channel, static_cast<uint32_t>(vector));
+  Cq* cq =
+      NewCq(context, static_cast<uint32_t>(entries), channel, static_cast<uint32_t>(vector), {});
   return cq != nullptr ? &cq->vcq.cq : nullptr;
 }
 
 ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   constexpr uint32_t kServed = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
-  // Being told that one thread only will poll asks for nothing.
-  const bool wants_flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
-                           (attr->flags & ~uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0;
-  if ((attr->comp_mask & ~kServed) != 0 || wants_flags ||
+  constexpr uint32_t kServedFlags =
+      IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+  const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
+  if ((attr->comp_mask & ~kServed) != 0 || (flags & ~kServedFlags) != 0 ||
       (attr->wc_flags & ~kExtendedFields) != 0) {
     return Fail(EOPNOTSUPP);
   }
   if (attr->cqe > INT32_MAX) return Fail(EINVAL);
-  Cq* cq = NewCq(context, attr->cqe, attr->channel, attr->comp_vector);
+  CqOptions options;
+  if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
+    options.domain = attr->parent_domain;
+    const Pd* domain = ParentDomainOf(options.domain);
+    if (domain == nullptr || domain->pd.context != context) return Fail(EINVAL);
+  }
+  options.for_one_thread =
+      (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0 || IsForOneThread(options.domain);
+  options.ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
+  Cq* cq = NewCq(context, attr->cqe, attr->channel, attr->comp_vector, options);
   if (cq == nullptr) return nullptr;
   EnableExtendedPoll(cq, attr->wc_flags);
   return &cq->vcq.cq_ex;
@@ -142,6 +161,17 @@ int ResizeCq(ibv_cq* ibcq, int entries) {
   return 0;
 }
 
+int ModifyCq(ibv_cq* ibcq, ibv_modify_cq_attr* attr) {
+  if ((attr->attr_mask & ~uint32_t{IBV_CQ_ATTR_MODERATE}) != 0) return EOPNOTSUPP;
+  if (attr->attr_mask == 0) return 0;
+  roci_abi_modify_cq_request request = {};
+  roci_abi_plain_response response = {};
+  request.handle = ibcq->handle;
+  request.count = attr->moderate.cq_count;
+  request.period_us = attr->moderate.cq_period;
+  return ToCq(ibcq)->session->client.Call(ROCI_ABI_MODIFY_CQ, &request, &response);
+}
+
 int DestroyCq(ibv_cq* ibcq) {
   Cq* cq = ToCq(ibcq);
   roci_abi_destroy_response response = {};
@@ -149,7 +179,7 @@ int DestroyCq(ibv_cq* ibcq) {
   if (!IsGone(cq->session, error)) return error;
   if (error == 0) AwaitCqAcknowledgements(ibcq, response.comp_events, response.async_events);
   UnmapOwn(cq->session, &cq->memory);
-  Free(cq);
+  FreeIn(cq, DomainMemory::kCompletionQueue);
   return 0;
 }
 

@@ -47,6 +47,42 @@ void FillDevice(const roci_abi_query_device_response& from, ibv_device_attr* to)
   to->phys_port_cnt = from.phys_port_cnt;
 }
 
+void FillTagMatching(const roci_abi_query_device_response& from, ibv_tm_caps* to) {
+  to->max_rndv_hdr_size = from.max_rndv_header;
+  to->max_num_tags = from.max_tags;
+  to->flags = IBV_TM_CAP_RC;
+  to->max_ops = from.max_tag_ops;
+  to->max_sge = from.max_tag_sge;
+}
+
+// Memory is reached by address, so pages may come and go, for every operation of every transport.
+void FillOnDemand(ibv_device_attr_ex* attr) {
+  const bool has_srq = attr->orig_attr.max_srq > 0;
+  const bool has_xrc = (attr->orig_attr.device_cap_flags & IBV_DEVICE_XRC) != 0;
+  const uint32_t srq = has_srq ? uint32_t{IBV_ODP_SUPPORT_SRQ_RECV} : 0;
+  const uint32_t datagram = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | srq;
+  const uint32_t reliable =
+      datagram | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+  attr->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  attr->odp_caps.per_transport_caps.rc_odp_caps = reliable;
+  attr->odp_caps.per_transport_caps.uc_odp_caps =
+      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE;
+  attr->odp_caps.per_transport_caps.ud_odp_caps = datagram;
+  attr->xrc_odp_caps = has_xrc ? reliable : 0;
+}
+
+void FillRaw(const roci_abi_query_device_response& from, ibv_device_attr_ex* to) {
+  to->rss_caps.supported_qpts = from.rss_qp_types;
+  to->rss_caps.max_rwq_indirection_tables = from.max_queue_tables;
+  to->rss_caps.max_rwq_indirection_table_size = from.max_queue_table_size;
+  to->rss_caps.rx_hash_fields_mask = from.rss_fields;
+  to->rss_caps.rx_hash_function = static_cast<uint8_t>(from.rss_functions);
+  to->max_wq_type_rq = from.max_work_queues;
+  to->packet_pacing_caps.qp_rate_limit_min = from.min_rate_kbps;
+  to->packet_pacing_caps.qp_rate_limit_max = from.max_rate_kbps;
+  to->packet_pacing_caps.supported_qpts = from.rate_qp_types;
+}
+
 }  // namespace
 
 int QueryDevice(ibv_context* context, const ibv_query_device_ex_input* input,
@@ -62,6 +98,12 @@ int QueryDevice(ibv_context* context, const ibv_query_device_ex_input* input,
   all.hca_core_clock = response.hca_core_clock_khz;
   all.device_cap_flags_ex = response.device_cap_flags_ex;
   all.phys_port_cnt_ex = response.phys_port_cnt;
+  all.max_dm_size = response.max_dm_size;
+  FillOnDemand(&all);
+  all.cq_mod_caps.max_cq_count = static_cast<uint16_t>(response.max_cq_count);
+  all.cq_mod_caps.max_cq_period = static_cast<uint16_t>(response.max_cq_period);
+  FillRaw(response, &all);
+  FillTagMatching(response, &all.tm_caps);
   // Older programs have a shorter structure, newer ones a longer.
   memset(attr, 0, attr_size);
   memcpy(attr, &all, std::min(attr_size, sizeof(all)));

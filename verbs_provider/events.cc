@@ -17,4 +17,10 @@ void AwaitQpAcknowledgements(ibv_qp* qp, uint32_t async_events) {
   pthread_mutex_unlock(&qp->mutex);
 }
 
+void AwaitSrqAcknowledgements(ibv_srq* srq, uint32_t async_events) {
+  pthread_mutex_lock(&srq->mutex);
+  while (srq->events_completed != async_events) pthread_cond_wait(&srq->cond, &srq->mutex);
+  pthread_mutex_unlock(&srq->mutex);
+}
+
 }  // namespace roci::provider

@@ -13,4 +13,7 @@ void AwaitCqAcknowledgements(ibv_cq* cq, uint32_t comp_events, uint32_t async_ev
 /// Likewise for the asynchronous events of a QP.
 void AwaitQpAcknowledgements(ibv_qp* qp, uint32_t async_events);
 
+/// And of a shared receive queue.
+void AwaitSrqAcknowledgements(ibv_srq* srq, uint32_t async_events);
+
 }  // namespace roci::provider

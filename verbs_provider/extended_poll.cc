@@ -1,6 +1,8 @@
 // Extended completion queues.
 #include "verbs_provider/extended_poll.h"
 
+#include <time.h>
+
 #include "verbs_provider/objects.h"
 #include "verbs_provider/poll.h"
 
@@ -63,9 +65,43 @@ __be32 ReadImmediate(ibv_cq_ex* cq) { return Current(cq).immediate; }
 uint32_t ReadQpn(ibv_cq_ex* cq) { return Current(cq).qpn; }
 uint32_t ReadSourceQp(ibv_cq_ex* cq) { return Current(cq).source_qpn; }
 uint32_t ReadSourceLid(ibv_cq_ex*) { return 0; }  // Ethernet has none
-uint8_t ReadServiceLevel(ibv_cq_ex* cq) { return Current(cq).sl; }
+// A datagram's flow_tag is the kind of its network header (roce/responder_execute_inl.h).
+bool IsDatagram(ibv_cq_ex* cq) { return (Current(cq).flags & ROCI_ABI_CQE_GRH) != 0; }
+uint8_t ReadServiceLevel(ibv_cq_ex* cq) {
+  return IsDatagram(cq) ? static_cast<uint8_t>(Current(cq).flow_tag) : 0;
+}
 uint8_t ReadPathBits(ibv_cq_ex*) { return 0; }
+// Elsewhere it is half of another tag.
+uint32_t ReadFlowTag(ibv_cq_ex* cq) {
+  return (Current(cq).flags & (ROCI_ABI_CQE_TAG | ROCI_ABI_CQE_GRH)) != 0 ? 0
+                                                                          : Current(cq).flow_tag;
+}
+
+// Of the completion that reports a match; zeros elsewhere.
+void ReadTagInfo(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
+  const roci_abi_cqe& entry = Current(cq);
+  *info = {};
+  if ((entry.flags & ROCI_ABI_CQE_TAG_MATCH) == 0) return;
+  info->tag = uint64_t{entry.flow_tag} << 32 | entry.slot;
+  info->priv = entry.tag_context;
+}
 uint64_t ReadTimestamp(ibv_cq_ex* cq) { return Current(cq).timestamp_ns; }
+
+uint64_t Now(clockid_t clock) {
+  timespec now = {};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Nanoseconds of CLOCK_REALTIME: the daemon's stamp, moved by what the two clocks differ now. That
+// is measured with some jitter, which must not put completions out of order.
+uint64_t ReadWallClock(ibv_cq_ex* cq_ex) {
+  constexpr uint64_t kJitter_ns = 100'000;
+  Cq* cq = ToCq(cq_ex);
+  const uint64_t offset = Now(CLOCK_REALTIME) - Now(CLOCK_MONOTONIC);
+  if (offset - cq->wall_offset + kJitter_ns > 2 * kJitter_ns) cq->wall_offset = offset;
+  return ReadTimestamp(cq_ex) + cq->wall_offset;
+}
 
 }  // namespace
 
@@ -85,7 +121,12 @@ void EnableExtendedPoll(Cq* cq, uint64_t fields) {
   if (has(IBV_WC_EX_WITH_SLID)) out->read_slid = ReadSourceLid;
   if (has(IBV_WC_EX_WITH_SL)) out->read_sl = ReadServiceLevel;
   if (has(IBV_WC_EX_WITH_DLID_PATH_BITS)) out->read_dlid_path_bits = ReadPathBits;
+  if (has(IBV_WC_EX_WITH_FLOW_TAG)) out->read_flow_tag = ReadFlowTag;
+  if (has(IBV_WC_EX_WITH_TM_INFO)) out->read_tm_info = ReadTagInfo;
   if (has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) out->read_completion_ts = ReadTimestamp;
+  if (has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) {
+    out->read_completion_wallclock_ns = ReadWallClock;
+  }
 }
 
 }  // namespace roci::provider

@@ -11,8 +11,10 @@ namespace roci::provider {
 struct Cq;
 
 /// enum ibv_create_cq_wc_flags that can be asked for.
-inline constexpr uint64_t kExtendedFields =
-    uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+inline constexpr uint64_t kExtendedFields = uint64_t{IBV_WC_STANDARD_FLAGS} |
+                                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
+                                            IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_TM_INFO;
 
 /// Sets the calls of `cq` up for `fields`, a part of kExtendedFields.
 void EnableExtendedPoll(Cq* cq, uint64_t fields);

@@ -2,6 +2,7 @@
 #include "verbs_provider/maps_reader.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -11,6 +12,30 @@
 
 namespace roci::provider {
 namespace {
+
+// struct procmap_query and PROCMAP_QUERY of <linux/fs.h>, which Debian's headers do not have yet.
+struct MappingQuery {
+  uint64_t size;
+  uint64_t flags;
+  uint64_t address;
+  uint64_t begin;
+  uint64_t end;
+  uint64_t rights;
+  uint64_t page_size;
+  uint64_t offset;
+  uint64_t inode;
+  uint32_t device_major;
+  uint32_t device_minor;
+  uint32_t name_size;
+  uint32_t build_id_size;
+  uint64_t name;
+  uint64_t build_id;
+};
+static_assert(sizeof(MappingQuery) == 104);
+constexpr unsigned long kQueryMapping = _IOWR('f', 17, MappingQuery);
+constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
+constexpr uint64_t kThisOrNext = 16;
+constexpr uint32_t kMaxName = 4096;  // the kernel's own limit
 
 // A position in the text; every Take fails for good once one has failed.
 struct Cursor {
@@ -79,7 +104,15 @@ bool ParseMapsLine(const char* text, size_t length, MapsLine* line) {
   return true;
 }
 
-MapsReader::MapsReader() : fd_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
+MapsReader::MapsReader(uint64_t from, uint64_t query_flags)
+    : fd_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)), query_flags_(query_flags), from_(from) {
+  if (fd_ < 0 || from == 0) return;
+  MappingQuery query = {};
+  query.size = sizeof(query);
+  query.flags = kThisOrNext;
+  query.address = from;
+  seeks_ = ioctl(fd_, kQueryMapping, &query) == 0 || errno == ENOENT;
+}
 
 MapsReader::~MapsReader() {
   if (fd_ >= 0) close(fd_);
@@ -102,8 +135,47 @@ bool MapsReader::Fill() {
   return true;
 }
 
+bool MapsReader::Query(MapsLine* line) {
+  char name[kMaxName];
+  MappingQuery query = {};
+  query.size = sizeof(query);
+  query.flags = kThisOrNext | query_flags_;
+  query.address = from_;
+  query.name = reinterpret_cast<uintptr_t>(name);
+  query.name_size = sizeof(name);
+  if (ioctl(fd_, kQueryMapping, &query) != 0) {
+    if (errno != ENAMETOOLONG) return false;
+    query.name = 0;
+    query.name_size = 0;
+    if (ioctl(fd_, kQueryMapping, &query) != 0) return false;
+  }
+  line->begin = query.begin;
+  line->end = query.end;
+  line->offset = query.offset;
+  line->device = makedev(query.device_major, query.device_minor);
+  line->inode = query.inode;
+  line->readable = (query.rights & kReadable) != 0;
+  line->writable = (query.rights & kWritable) != 0;
+  line->executable = (query.rights & kExecutable) != 0;
+  line->shared = (query.rights & kShared) != 0;
+  // With its NUL; 0 where there is none.
+  const size_t length = std::min<size_t>(query.name_size, sizeof line->path);
+  if (length != 0) std::memcpy(line->path, name, length);
+  line->path[length == 0 ? 0 : length - 1] = '\0';
+  from_ = query.end;
+  return true;
+}
+
 bool MapsReader::Next(MapsLine* line) {
   if (fd_ < 0) return false;
+  if (seeks_) return Query(line);
+  while (NextOfText(line)) {
+    if (line->end > from_) return true;
+  }
+  return false;
+}
+
+bool MapsReader::NextOfText(MapsLine* line) {
   const char* newline = nullptr;
   while ((newline = static_cast<const char*>(std::memchr(buffer_ + begin_, '\n', end_ - begin_))) ==
          nullptr) {

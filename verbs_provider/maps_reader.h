@@ -1,4 +1,5 @@
-// Reads /proc/self/maps without malloc.
+// Reads /proc/self/maps without malloc: from its beginning, or, where the kernel can be asked for
+// one mapping (PROCMAP_QUERY, Linux 6.11), from an address on.
 #pragma once
 
 #include <cstddef>
@@ -29,19 +30,32 @@ bool ParseMapsLine(const char* text, size_t length, MapsLine* line);
 /// meanwhile is seen before or after the change.
 class MapsReader {
  public:
-  MapsReader();
+  /// Mappings that end at or before `from` are left out.
+  explicit MapsReader(uint64_t from = 0) : MapsReader(from, 0) {}
+  /// From the beginning, but anonymous mappings may be left out, which is faster where seeks().
+  static MapsReader OfFiles() { return {1, kFilesOnly}; }
   ~MapsReader();
   MapsReader(const MapsReader&) = delete;
   MapsReader& operator=(const MapsReader&) = delete;
 
   bool ok() const { return fd_ >= 0; }
+  /// Whether beginning at an address costs no more than beginning there.
+  bool seeks() const { return seeks_; }
   /// False at the end of the file or on an error.
   bool Next(MapsLine* line);
 
  private:
+  static constexpr uint64_t kFilesOnly = 32;  // PROCMAP_QUERY_FILE_BACKED_VMA
+
+  MapsReader(uint64_t from, uint64_t query_flags);
+  bool Query(MapsLine* line);
+  bool NextOfText(MapsLine* line);
   bool Fill();
 
   int fd_;
+  bool seeks_ = false;
+  uint64_t query_flags_;
+  uint64_t from_;
   size_t begin_ = 0;
   size_t end_ = 0;
   char buffer_[4096 + 512];  // the kernel hands out a page at most; longer lines lose the end of

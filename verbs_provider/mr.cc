@@ -11,14 +11,16 @@ namespace roci::provider {
 namespace {
 
 constexpr int kRemoteChanges = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+// Of newer headers than Debian's (IBV_ACCESS_FLUSH_GLOBAL).
+constexpr int kAccessFlushGlobal = 1 << 8;
 constexpr int kServedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                              IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+                              IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
+                              IBV_ACCESS_ON_DEMAND | kAccessFlushGlobal;
 // Hints that may be ignored; libibverbs takes them away unless the kernel knows them.
 constexpr unsigned kOptionalAccess = IBV_ACCESS_OPTIONAL_RANGE;
 
 int CheckAccess(int access) {
-  if ((access & IBV_ACCESS_ON_DEMAND) != 0) return EOPNOTSUPP;
   const int known = kServedAccess | static_cast<int>(kOptionalAccess);
   // Remote changes need the local right too (IBTA vol 1, 10.6.3.1).
   const bool lacks_local = (access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0;
@@ -92,13 +94,14 @@ void PutMemory(const DescribedMemory& described, Request* request) {
 
 void AddToRegions(Session* session, Mr* mr) {
   mr->next = session->regions;
+  mr->link = &session->regions;
+  if (mr->next != nullptr) mr->next->link = &mr->next;
   session->regions = mr;
 }
 
-void RemoveFromRegions(Session* session, Mr* mr) {
-  Mr** link = &session->regions;
-  while (*link != mr) link = &(*link)->next;
-  *link = mr->next;
+void RemoveFromRegions(const Mr* mr) {
+  *mr->link = mr->next;
+  if (mr->next != nullptr) mr->next->link = mr->link;
 }
 
 // What the daemon granted.
@@ -124,14 +127,19 @@ int Register(Session* session, Mr* mr, const RegistrationLock& lock) {
   request.iova = mr->iova;
   if (!session->alive()) return EIO;
   MemoryExtents extents;
-  int error = AcquireMemory(lock, request.start, request.length, writable, false,
-                            session->memory_policy, &extents, &mr->held);
+  const bool on_demand = (mr->vmr.access & IBV_ACCESS_ON_DEMAND) != 0;
+  int error = 0;
+  if (request.length != 0) {  // else there is no memory to look at: a key for messages of no bytes
+    error = AcquireMemory(lock, request.start, request.length, writable, on_demand,
+                          session->memory_policy, &extents, &mr->held);
+  }
   if (error != 0) return error;
   const DescribedMemory described = Describe(extents, writable);
   PutMemory(described, &request);
   roci_abi_reg_mr_response response = {};
   error = session->client.Call(ROCI_ABI_REG_MR, &request, &response, &described.fds);
-  mr->may_copy = MayCopyAtPost(extents);
+  // On-demand memory may have holes.
+  mr->may_copy = !on_demand && MayCopyAtPost(extents);
   CloseExtents(&extents);
   if (error != 0) {
     ReleaseMemory(lock, &mr->held);
@@ -189,7 +197,7 @@ int Reregister(Session* session, Mr* mr, Mr wanted, uint32_t flags, const Regist
 }  // namespace
 
 ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access) {
-  const int refusal = length == 0 ? EINVAL : CheckAccess(access);
+  const int refusal = CheckAccess(access);
   if (refusal != 0) return Fail(refusal);
   auto* mr = Allocate<Mr>();
   if (mr == nullptr) return nullptr;
@@ -200,10 +208,11 @@ ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int acces
   mr->vmr.ibv_mr.addr = address;
   mr->vmr.ibv_mr.length = length;
   mr->iova = IovaOf(iova, access);
+  Session* session = SessionOf(pd->context);  // which may have to be opened, so before the lock
   int error;
   {
     const RegistrationLock lock;
-    error = Register(SessionOf(pd->context), mr, lock);
+    error = Register(session, mr, lock);
   }
   if (error != 0) {
     Free(mr);
@@ -214,6 +223,8 @@ ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int acces
 
 int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, int access) {
   Mr* mr = ToMr(vmr);
+  Session* session = SessionOf(vmr->ibv_mr.context);
+  const RegistrationLock lock;  // the copy has its place on the list of regions
   Mr wanted = *mr;
   wanted.held = {};
   ibv_mr& region = wanted.vmr.ibv_mr;
@@ -224,15 +235,68 @@ int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, 
     region.length = length;
     wanted.iova = IovaOf(reinterpret_cast<uintptr_t>(address), wanted.vmr.access);
   }
-  const int refusal = region.pd == nullptr ? EINVAL : CheckAccess(wanted.vmr.access);
-  if (refusal != 0) return refusal;
+  int error = CheckAccess(wanted.vmr.access);
+  if (region.pd == nullptr || SessionOf(region.pd->context) != session) error = EINVAL;
+  // On demand, or (without an address) device memory.
+  if (((mr->vmr.access | wanted.vmr.access) & IBV_ACCESS_ON_DEMAND) != 0 ||
+      mr->vmr.ibv_mr.addr == nullptr) {
+    error = EOPNOTSUPP;
+  }
+  if (error == 0) error = Reregister(session, mr, wanted, static_cast<uint32_t>(flags), lock);
+  // The call itself answers an ibv_rereg_mr_err_code; this says why.
+  if (error != 0) errno = error;
+  return error;
+}
+
+namespace {
+
+// A region that is not made of the app's memory.
+template <class Request>
+ibv_mr* MakeRegion(ibv_pd* pd, uint32_t command, Request* request, ibv_mr_type type,
+                   unsigned access, size_t length) {
+  auto* mr = Allocate<Mr>();
+  if (mr == nullptr) return nullptr;
+  Session* session = SessionOf(pd->context);
+  roci_abi_reg_mr_response response = {};
   const RegistrationLock lock;
-  return Reregister(SessionOf(region.context), mr, wanted, static_cast<uint32_t>(flags), lock);
+  const int error = session->client.Call(command, request, &response);
+  if (error != 0) {
+    Free(mr);
+    return Fail(error);
+  }
+  mr->vmr.mr_type = type;
+  mr->vmr.access = static_cast<int>(access);
+  mr->vmr.ibv_mr.context = pd->context;
+  mr->vmr.ibv_mr.pd = pd;
+  mr->vmr.ibv_mr.length = length;
+  Note(session, mr, response);
+  AddToRegions(session, mr);
+  return &mr->vmr.ibv_mr;
+}
+
+}  // namespace
+
+ibv_mr* AllocNullMr(ibv_pd* pd) {
+  roci_abi_alloc_null_mr_request request = {};
+  request.pd = pd->handle;
+  return MakeRegion(pd, ROCI_ABI_ALLOC_NULL_MR, &request, IBV_MR_TYPE_NULL_MR,
+                    IBV_ACCESS_LOCAL_WRITE, 0);
+}
+
+ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access) {
+  if (SessionOf(dm->context) != SessionOf(pd->context)) return Fail(EINVAL);
+  roci_abi_reg_dm_mr_request request = {};
+  request.pd = pd->handle;
+  request.dm = dm->handle;
+  request.offset = offset;
+  request.length = length;
+  request.access = access;
+  return MakeRegion(pd, ROCI_ABI_REG_DM_MR, &request, IBV_MR_TYPE_MR, access, length);
 }
 
 int DeregMr(verbs_mr* vmr) {
   Mr* mr = ToMr(vmr);
-  Session* session = SessionOf(vmr->ibv_mr.context);
+  Session* session = PresentSessionOf(vmr->ibv_mr.context);
   if (vmr->mr_type == IBV_MR_TYPE_IMPORTED_MR) return EINVAL;  // ibv_unimport_mr
   if (session->inherited()) {                                  // the memory is the parent's affair
     Free(mr);
@@ -243,7 +307,7 @@ int DeregMr(verbs_mr* vmr) {
     const int error = CallWithHandle(session->client, ROCI_ABI_DEREG_MR, vmr->ibv_mr.handle);
     if (!IsGone(session, error)) return error;
     session->keys.Remove(vmr->ibv_mr.lkey);
-    RemoveFromRegions(session, mr);
+    RemoveFromRegions(mr);
     ReleaseMemory(lock, &mr->held);
   }
   Free(mr);
@@ -254,19 +318,23 @@ int DeregMr(verbs_mr* vmr) {
 ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle) {
   auto* mr = Allocate<Mr>();
   if (mr == nullptr) return nullptr;
-  const RegistrationLock lock;
-  const Mr* original = SessionOf(pd->context)->regions;
-  while (original != nullptr && original->vmr.ibv_mr.handle != handle) original = original->next;
-  if (original == nullptr) {
+  roci_abi_handle_request request = {};
+  roci_abi_import_mr_response response = {};
+  request.handle = handle;
+  const int error = SessionOf(pd->context)->client.Call(ROCI_ABI_IMPORT_MR, &request, &response);
+  if (error != 0) {
     Free(mr);
-    return Fail(ENOENT);
+    return Fail(error);
   }
   mr->vmr.mr_type = IBV_MR_TYPE_IMPORTED_MR;
-  mr->vmr.ibv_mr = original->vmr.ibv_mr;
-  mr->vmr.ibv_mr.context = pd->context;
-  mr->vmr.ibv_mr.pd = pd;
-  mr->vmr.ibv_mr.addr = nullptr;
-  return &mr->vmr.ibv_mr;
+  ibv_mr& region = mr->vmr.ibv_mr;
+  region.context = pd->context;
+  region.pd = pd;
+  region.handle = handle;
+  region.length = response.length;
+  region.lkey = response.lkey;
+  region.rkey = response.rkey;
+  return &region;
 }
 
 void UnimportMr(ibv_mr* mr) { Free(ToMr(verbs_get_mr(mr))); }

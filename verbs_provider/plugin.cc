@@ -11,6 +11,7 @@
 #include "verbs_provider/context.h"
 #include "verbs_provider/intercept.h"
 #include "verbs_provider/objects.h"
+#include "verbs_provider/rdma_cm.h"
 
 namespace roci::provider {
 namespace {
@@ -42,10 +43,15 @@ verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
     Free(device);
     return nullptr;
   }
+  AddDevice(device);
   return &device->vdev;
 }
 
-void UninitDevice(verbs_device* vdev) { Free(reinterpret_cast<Device*>(vdev)); }
+void UninitDevice(verbs_device* vdev) {
+  auto* device = reinterpret_cast<Device*>(vdev);
+  RemoveDevice(device);
+  Free(device);
+}
 
 // The uverbs ABI version plays no part: nothing of it is used but what interception answers.
 const verbs_device_ops kDeviceOps = {
@@ -61,7 +67,9 @@ const verbs_device_ops kDeviceOps = {
 
 __attribute__((constructor)) void RegisterDriver() {
   // Without interception half of the verbs would reach a device file that is none.
-  if (InstallInterception(ContextHandlers())) verbs_register_driver(&kDeviceOps);
+  if (!InstallInterception(ContextHandlers())) return;
+  verbs_register_driver(&kDeviceOps);
+  ServeRdmaCm();
 }
 
 }  // namespace

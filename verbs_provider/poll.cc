@@ -46,7 +46,12 @@ int PollCq(ibv_cq* ibcq, int count, ibv_wc* wc) {
     if (entry->status == kSkippedStatus) [[unlikely]] {
       continue;
     }
-    FillCompletion(*entry, &wc[polled++]);
+    FillCompletion(*entry, &wc[polled]);
+    // A datagram's flow_tag is the kind of its network header (roce/responder_execute_inl.h).
+    if ((entry->flags & ROCI_ABI_CQE_GRH) != 0) {
+      wc[polled].sl = static_cast<uint8_t>(entry->flow_tag);
+    }
+    ++polled;
     FreeWork(session, *entry);
   }
   if (consumer != cq->ring.consumer) cq->ring.PublishConsumer(consumer);

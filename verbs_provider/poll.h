@@ -7,6 +7,13 @@ namespace roci::provider {
 
 /// A completed entry of a work queue, and all before it, may be written over. Under the CQ's lock.
 inline void FreeWork(const Session* session, const roci_abi_cqe& entry) {
+  if ((entry.flags & ROCI_ABI_CQE_SRQ) != 0) [[unlikely]] {
+    if (Srq* srq = session->FindSrq(entry.qp_handle)) srq->queue.Release(entry.slot);
+    return;
+  }
+  if ((entry.flags & ROCI_ABI_CQE_TAG) != 0) [[unlikely]] {
+    return;
+  }
   Qp* qp = session->FindQp(entry.qp_handle);
   // The number tells a QP from an earlier one with the same handle.
   if (qp == nullptr || qp->vqp.qp.qp_num != entry.qpn) [[unlikely]] {

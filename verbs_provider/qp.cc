@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "verbs_provider/allocate.h"
+#include "verbs_provider/domain.h"
 #include "verbs_provider/events.h"
 #include "verbs_provider/objects.h"
+#include "verbs_provider/poll.h"
 #include "verbs_provider/qp_attributes.h"
+#include "verbs_provider/queue_pair_parts.h"
 #include "verbs_provider/verbs_ops.h"
 
 namespace roci::provider {
@@ -13,25 +15,40 @@ namespace {
 
 constexpr uint32_t kNoSrq = ~uint32_t{0};
 
-// Both CQs of a QP, locked in the order of their addresses.
+bool IsTarget(const Qp* qp) { return qp->vqp.qp.qp_type == IBV_QPT_XRC_RECV; }
+bool HasReceiveQueue(const ibv_qp& qp) {
+  return qp.qp_type != IBV_QPT_XRC_SEND && qp.qp_type != IBV_QPT_XRC_RECV && qp.srq == nullptr;
+}
+
+// The CQs of a QP (the XRC types and RSS lack one or both), locked in the order of their addresses.
 class CqLocks {
  public:
   explicit CqLocks(const Qp* qp)
       : first_(std::min(SendCq(qp), RecvCq(qp))), second_(std::max(SendCq(qp), RecvCq(qp))) {
-    first_->lock.Lock();
+    if (first_ != nullptr) first_->lock.Lock();
     if (second_ != first_) second_->lock.Lock();
   }
   ~CqLocks() {
     if (second_ != first_) second_->lock.Unlock();
-    first_->lock.Unlock();
+    if (first_ != nullptr) first_->lock.Unlock();
   }
   CqLocks(const CqLocks&) = delete;
   CqLocks& operator=(const CqLocks&) = delete;
 
-  static Cq* SendCq(const Qp* qp) { return ToCq(qp->vqp.qp.send_cq); }
-  static Cq* RecvCq(const Qp* qp) { return ToCq(qp->vqp.qp.recv_cq); }
+  // Calls visit(cq) for each.
+  template <class Visit>
+  void ForEach(Visit&& visit) const {
+    if (first_ != nullptr) visit(*first_);
+    if (second_ != first_) visit(*second_);
+  }
 
  private:
+  static Cq* SendCq(const Qp* qp) { return IsTarget(qp) ? nullptr : ToCq(qp->vqp.qp.send_cq); }
+  static Cq* RecvCq(const Qp* qp) {
+    return qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND || IsTarget(qp) ? SendCq(qp)
+                                                                  : ToCq(qp->vqp.qp.recv_cq);
+  }
+
   Cq* const first_;
   Cq* const second_;
 };
@@ -41,15 +58,26 @@ class CqLocks {
 void NoteState(Qp* qp, ibv_qp_state state) {
   const bool sends =
       state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
-  qp->send_refusal.store(sends ? 0 : EINVAL, std::memory_order_relaxed);
-  qp->recv_refusal.store(state == IBV_QPS_RESET ? EINVAL : 0, std::memory_order_relaxed);
+  const bool receives = state != IBV_QPS_RESET && HasReceiveQueue(qp->vqp.qp);
+  qp->send_refusal.store(sends && !IsTarget(qp) ? 0 : EINVAL, std::memory_order_relaxed);
+  qp->recv_refusal.store(receives ? 0 : EINVAL, std::memory_order_relaxed);
 }
 
 // Completions that were not polled before the QP went away or was reset are not delivered (IBTA vol
-// 1, 10.3.1 lets them vanish), and must not move the tails of the queues that come after.
-void SkipCompletions(const Qp* qp) {
-  CqLocks::SendCq(qp)->ring.SkipEntriesOf(qp->vqp.qp.qp_num);
-  CqLocks::RecvCq(qp)->ring.SkipEntriesOf(qp->vqp.qp.qp_num);
+// 1, 10.3.1 lets them vanish), and must not move the tails of the queues that come after. The slots
+// of a shared receive queue are free again.
+void SkipCompletions(const Qp* qp, const CqLocks& locks) {
+  locks.ForEach([qp](Cq& cq) {
+    cq.ring.SkipEntries(
+        // What became of a tagged buffer, and how many unexpected messages there are, is not the
+        // queue pair's matter.
+        [qp](const roci_abi_cqe& entry) {
+          return entry.qpn == qp->vqp.qp.qp_num && entry.opcode != IBV_WC_TM_RECV;
+        },
+        [qp](const roci_abi_cqe& entry) {
+          if ((entry.flags & ROCI_ABI_CQE_SRQ) != 0) FreeWork(qp->session, entry);
+        });
+  });
 }
 
 // In RESET both queues are empty and begin at index 0 again, on the daemon's side too.
@@ -62,8 +90,9 @@ void EmptyQueue(Queue* queue) {
 }
 
 void EmptyQueues(Qp* qp) {
+  if (IsTarget(qp)) return;
   const CqLocks locks(qp);
-  SkipCompletions(qp);
+  SkipCompletions(qp, locks);
   EmptyQueue(&qp->sq);
   EmptyQueue(&qp->rq);
 }
@@ -105,6 +134,7 @@ int PlaceQueues(Qp* qp, ibv_qp_type type, const roci_abi_create_qp_response& r) 
   if (sq.max_inline > room) return EPROTO;
   sq.auto_inline = std::min(qp->session->auto_inline, room);
   sq.keys = &qp->session->keys;
+  sq.may_restart = qp->session->may_restart;
   sq.opcodes = SendOpcodesOf(type);
   sq.is_datagram = type == IBV_QPT_UD;
   return 0;
@@ -116,22 +146,21 @@ int Destroy(Session* session, uint32_t handle, roci_abi_destroy_response* respon
   return session->client.Call(ROCI_ABI_DESTROY_QP, &request, response);
 }
 
-int Create(Qp* qp, const roci_abi_create_qp_request& filled) {
+}  // namespace
+
+int FinishParts(Qp* qp, int error, ibv_qp_type type, uint32_t pd,
+                const roci_abi_create_qp_response& response, const ReceivedFds& fds) {
   Session* session = qp->session;
-  roci_abi_create_qp_request request = filled;
-  roci_abi_create_qp_response response = {};
-  ReceivedFds fds;
-  int error = session->client.Call(ROCI_ABI_CREATE_QP, &request, &response, nullptr, &fds);
   if (error != 0 && error != EMFILE) return error;
   if (error == 0) error = qp->memory.Map(fds.at(0), response.memory_size);
-  if (error == 0) error = PlaceQueues(qp, static_cast<ibv_qp_type>(request.qp_type), response);
+  if (error == 0) error = PlaceQueues(qp, type, response);
   if (error != 0) {
     roci_abi_destroy_response ignored = {};
     if (response.head.error == 0) Destroy(session, response.handle, &ignored);
     qp->memory.Unmap();
     return error;
   }
-  qp->sq.pd = request.pd;
+  qp->sq.pd = pd;
   qp->vqp.qp.handle = response.handle;
   qp->vqp.qp.qp_num = response.qpn;
   qp->cap = {.max_send_wr = response.max_send_wr,
@@ -142,46 +171,62 @@ int Create(Qp* qp, const roci_abi_create_qp_request& filled) {
   return 0;
 }
 
-// libibverbs' own half, which it leaves to the provider.
-void InitBase(Qp* qp, ibv_pd* pd, const ibv_qp_init_attr& attr) {
-  ibv_qp& base = qp->vqp.qp;
-  base.context = pd->context;
-  base.qp_context = attr.qp_context;
-  base.pd = pd;
-  base.send_cq = attr.send_cq;
-  base.recv_cq = attr.recv_cq;
-  base.srq = attr.srq;
-  base.state = IBV_QPS_RESET;
-  base.qp_type = attr.qp_type;
-  pthread_mutex_init(&base.mutex, nullptr);
-  pthread_cond_init(&base.cond, nullptr);
+void MakeKnown(Qp* qp) {
+  const CqLocks locks(qp);
+  qp->session->qps[qp->vqp.qp.handle].store(qp, std::memory_order_relaxed);
 }
+
+int DestroyParts(Qp* qp, uint32_t* async_events) {
+  Session* session = qp->session;
+  const uint32_t handle = qp->vqp.qp.handle;
+  roci_abi_destroy_response response = {};
+  const int error = Destroy(session, handle, &response);
+  if (!IsGone(session, error)) return error;
+  *async_events = response.async_events;
+  if (!session->inherited()) {
+    const CqLocks locks(qp);
+    SkipCompletions(qp, locks);
+    session->qps[handle].store(nullptr, std::memory_order_relaxed);
+  }
+  UnmapOwn(session, &qp->memory);
+  return error;
+}
+
+namespace {
 
 int Check(const ibv_pd* pd, const ibv_qp_init_attr& attr) {
-  if (attr.srq != nullptr) return EOPNOTSUPP;
   if (SendOpcodesOf(attr.qp_type).served == 0) return EOPNOTSUPP;
-  const bool complete = pd != nullptr && attr.send_cq != nullptr && attr.recv_cq != nullptr;
-  return complete && attr.send_cq->context == pd->context && attr.recv_cq->context == pd->context
-             ? 0
-             : EINVAL;
+  const auto is_ours = [pd](const auto* object) {
+    return object != nullptr && object->context == pd->context;
+  };
+  if (pd == nullptr || !is_ours(attr.send_cq)) return EINVAL;
+  if (attr.qp_type == IBV_QPT_XRC_SEND) return 0;  // the rest is not looked at
+  // What a child inherited has its rings in the parent.
+  if (attr.srq != nullptr && ToSrq(attr.srq)->session != SessionOf(pd->context)) return EINVAL;
+  return is_ours(attr.recv_cq) && (attr.srq == nullptr || is_ours(attr.srq)) ? 0 : EINVAL;
 }
 
-}  // namespace
-
-ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+// `flags`: enum ibv_qp_create_flags.
+ibv_qp* CreateWith(ibv_pd* pd, ibv_qp_init_attr* attr, uint32_t flags) {
   const int refusal = Check(pd, *attr);
   if (refusal != 0) return Fail(refusal);
-  auto* qp = Allocate<Qp>();
+  auto* qp = AllocateIn<Qp>(pd, DomainMemory::kQueuePair);
   if (qp == nullptr) return nullptr;
-  Session* session = SessionOf(pd->context);
-  qp->session = session;
+  if (IsForOneThread(pd)) {
+    qp->sq.lock.BeForOneThread();
+    qp->rq.lock.BeForOneThread();
+  }
+  qp->session = SessionOf(pd->context);
   qp->sq_sig_all = attr->sq_sig_all;
   roci_abi_create_qp_request request = {};
   request.user_handle = reinterpret_cast<uintptr_t>(&qp->vqp.qp);
   request.pd = pd->handle;
   request.send_cq = attr->send_cq->handle;
-  request.recv_cq = attr->recv_cq->handle;
   request.srq = kNoSrq;
+  if (attr->qp_type != IBV_QPT_XRC_SEND) {
+    request.recv_cq = attr->recv_cq->handle;
+    if (attr->srq != nullptr) request.srq = attr->srq->handle;
+  }
   request.qp_type = attr->qp_type;
   request.sq_sig_all = attr->sq_sig_all != 0 ? 1 : 0;
   request.max_send_wr = attr->cap.max_send_wr;
@@ -189,27 +234,40 @@ ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   request.max_send_sge = attr->cap.max_send_sge;
   request.max_recv_sge = attr->cap.max_recv_sge;
   request.max_inline = attr->cap.max_inline_data;
-  const int error = Create(qp, request);
+  static_assert(IBV_QP_CREATE_BLOCK_SELF_MCAST_LB == int{ROCI_ABI_QP_BLOCK_SELF_MULTICAST});
+  request.flags = flags;
+  const int error = CreateParts(qp, ROCI_ABI_CREATE_QP, attr->qp_type, &request);
   if (error != 0) {
-    Free(qp);
+    FreeIn(qp, DomainMemory::kQueuePair);
     return Fail(error);
   }
-  InitBase(qp, pd, *attr);
+  FinishQp(qp, pd, *attr);
   attr->cap = qp->cap;
-  {
-    const CqLocks locks(qp);
-    session->qps[qp->vqp.qp.handle].store(qp, std::memory_order_relaxed);
-  }
   return &qp->vqp.qp;
 }
 
-ibv_qp* CreateQpEx(ibv_context*, ibv_qp_init_attr_ex* attr) {
+}  // namespace
+
+ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) { return CreateWith(pd, attr, 0); }
+
+ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  if (attr->qp_type == IBV_QPT_XRC_RECV) {
+    constexpr uint32_t kOfTargets = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD;
+    if ((attr->comp_mask & ~kOfTargets) != 0) return Fail(EOPNOTSUPP);
+    return CreateTargetQp(context, attr);
+  }
   constexpr uint32_t kServed =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  const bool wants_flags =
-      (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0;
-  if ((attr->comp_mask & ~kServed) != 0 || wants_flags) return Fail(EOPNOTSUPP);
+  constexpr uint32_t kRss = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+  if ((attr->comp_mask & ~(kServed | kRss)) != 0) return Fail(EOPNOTSUPP);
+  const uint32_t flags =
+      (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attr->create_flags : 0;
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) return Fail(EINVAL);
+  if ((attr->comp_mask & kRss) != 0) {
+    const uint32_t rest = attr->comp_mask & ~(kRss | IBV_QP_INIT_ATTR_PD);
+    if (rest != 0 && (rest != IBV_QP_INIT_ATTR_CREATE_FLAGS || flags != 0)) return Fail(EINVAL);
+    return (attr->comp_mask & kRss) == kRss ? CreateRssQp(attr->pd, attr) : Fail(EINVAL);
+  }
   const bool extended = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   if (extended && (attr->send_ops_flags & ~SendOperationsOf(attr->qp_type)) != 0) {
     return Fail(EOPNOTSUPP);
@@ -217,7 +275,7 @@ ibv_qp* CreateQpEx(ibv_context*, ibv_qp_init_attr_ex* attr) {
   // The extended structure begins like the plain one.
   static_assert(offsetof(ibv_qp_init_attr_ex, sq_sig_all) ==
                 offsetof(ibv_qp_init_attr, sq_sig_all));
-  ibv_qp* qp = CreateQp(attr->pd, reinterpret_cast<ibv_qp_init_attr*>(attr));
+  ibv_qp* qp = CreateWith(attr->pd, reinterpret_cast<ibv_qp_init_attr*>(attr), flags);
   if (qp != nullptr && extended) EnableSendCalls(ToQp(qp), attr->send_ops_flags);
   return qp;
 }
@@ -260,22 +318,28 @@ int QueryQp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
   return 0;
 }
 
+int ModifyRateLimit(ibv_qp* ibqp, ibv_qp_rate_limit_attr* limit) {
+  if (limit->comp_mask != 0) return EINVAL;
+  Qp* qp = ToQp(ibqp);
+  roci_abi_modify_qp_request request = {};
+  roci_abi_modify_qp_response response = {};
+  request.handle = ibqp->handle;
+  request.mask = IBV_QP_RATE_LIMIT;
+  request.attr.rate_limit_kbps = limit->rate_limit;
+  // The typical packet is a hint for hardware that rounds; nothing is rounded here.
+  request.attr.rate_burst_bytes = limit->max_burst_sz;
+  return qp->session->client.Call(ROCI_ABI_MODIFY_QP, &request, &response);
+}
+
 int DestroyQp(ibv_qp* ibqp) {
   Qp* qp = ToQp(ibqp);
-  Session* session = qp->session;
-  roci_abi_destroy_response response = {};
-  const int error = Destroy(session, ibqp->handle, &response);
-  if (!IsGone(session, error)) return error;
-  if (!session->inherited()) {
-    const CqLocks locks(qp);
-    SkipCompletions(qp);
-    session->qps[ibqp->handle].store(nullptr, std::memory_order_relaxed);
-  }
-  if (error == 0) AwaitQpAcknowledgements(ibqp, response.async_events);
+  uint32_t async_events = 0;
+  const int error = DestroyParts(qp, &async_events);
+  if (!IsGone(qp->session, error)) return error;
+  if (error == 0) AwaitQpAcknowledgements(ibqp, async_events);
   pthread_cond_destroy(&ibqp->cond);
   pthread_mutex_destroy(&ibqp->mutex);
-  UnmapOwn(session, &qp->memory);
-  Free(qp);
+  FreeIn(qp, DomainMemory::kQueuePair);
   return 0;
 }
 

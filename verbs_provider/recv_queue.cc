@@ -3,6 +3,8 @@
 
 #include <cerrno>
 
+#include "verbs_provider/recv_entry.h"
+
 namespace roci::provider {
 namespace {
 
@@ -11,17 +13,7 @@ int WriteRecv(RecvQueue& queue, uint32_t index, const ibv_recv_wr& wr) {
   if (queue.IsFull(index)) [[unlikely]] {
     return ENOMEM;
   }
-  // A negative number is far too large here.
-  if (static_cast<uint32_t>(wr.num_sge) > queue.max_sge) [[unlikely]] {
-    return EINVAL;
-  }
-  auto* entry = reinterpret_cast<roci_abi_recv_wqe*>(queue.Slot(index));
-  *entry = {wr.wr_id, static_cast<uint32_t>(wr.num_sge), 0};
-  auto* out = reinterpret_cast<roci_abi_sge*>(entry + 1);
-  for (int i = 0; i < wr.num_sge; ++i) {
-    out[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
-  }
-  return 0;
+  return WriteReceive(queue.Slot(index), queue.max_sge, wr);
 }
 
 }  // namespace

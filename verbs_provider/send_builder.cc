@@ -21,6 +21,7 @@ void Start(ibv_qp_ex* qpx) {
   // In a forked child the lock's state is an accident of the moment.
   if (!qp->session->inherited()) [[likely]] {
     qp->sq.lock.Lock();
+    qp->sq.RestartIfEmpty();
   }
   const int refusal = qp->send_refusal.load(std::memory_order_relaxed);
   qp->builder = {nullptr, qp->sq.head, qp->session->alive() ? refusal : EIO};
@@ -99,6 +100,34 @@ void FetchAndAdd(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, uint64_t add) {
   Atomic(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, address, add, 0);
 }
 
+void SendInvalidate(ibv_qp_ex* qp, uint32_t rkey) {
+  roci_abi_send_wqe* entry = Begin(qp, IBV_WR_SEND_WITH_INV);
+  if (entry != nullptr) entry->immediate = rkey;
+}
+void LocalInvalidate(ibv_qp_ex* qp, uint32_t rkey) {
+  roci_abi_send_wqe* entry = Begin(qp, IBV_WR_LOCAL_INV);
+  if (entry != nullptr) entry->immediate = rkey;
+}
+void BindWindow(ibv_qp_ex* qpx, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
+  roci_abi_send_wqe* entry = Begin(qpx, IBV_WR_BIND_MW);
+  if (entry == nullptr) return;
+  if (mw->type == IBV_MW_TYPE_2) {
+    PutBinding(entry, *mw, rkey, *info);
+  } else {
+    Note(ToQp(qpx)->builder, EINVAL);
+  }
+}
+// The eight bytes are taken now, like inline data.
+void AtomicWrite(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, const void* value) {
+  roci_abi_send_wqe* entry = Begin(qp, IBV_WR_ATOMIC_WRITE);
+  if (entry == nullptr) return;
+  entry->rkey = rkey;
+  entry->remote_va = address;
+  memcpy(Payload(entry), value, sizeof(uint64_t));
+  entry->inline_length = sizeof(uint64_t);
+  entry->flags |= ROCI_ABI_SEND_INLINE;
+}
+
 // ---- What belongs to the request begun last
 
 // That request, if everything is well so far.
@@ -160,6 +189,13 @@ constexpr SendCall kSendCalls[] = {
      [](ibv_qp_ex* qp) { qp->wr_atomic_cmp_swp = CompareAndSwap; }},
     {IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD,
      [](ibv_qp_ex* qp) { qp->wr_atomic_fetch_add = FetchAndAdd; }},
+    {IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV,
+     [](ibv_qp_ex* qp) { qp->wr_local_inv = LocalInvalidate; }},
+    {IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW, [](ibv_qp_ex* qp) { qp->wr_bind_mw = BindWindow; }},
+    {IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV,
+     [](ibv_qp_ex* qp) { qp->wr_send_inv = SendInvalidate; }},
+    {IBV_QP_EX_WITH_ATOMIC_WRITE, IBV_WR_ATOMIC_WRITE,
+     [](ibv_qp_ex* qp) { qp->wr_atomic_write = AtomicWrite; }},
 };
 
 }  // namespace

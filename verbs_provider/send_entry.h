@@ -16,11 +16,11 @@ inline constexpr uint32_t kWriteOpcodes =
     OpcodeBit(IBV_WR_RDMA_WRITE) | OpcodeBit(IBV_WR_RDMA_WRITE_WITH_IMM);
 inline constexpr uint32_t kAtomicOpcodes =
     OpcodeBit(IBV_WR_ATOMIC_CMP_AND_SWP) | OpcodeBit(IBV_WR_ATOMIC_FETCH_AND_ADD);
-inline constexpr uint32_t kWindowOpcodes =
-    OpcodeBit(IBV_WR_LOCAL_INV) | OpcodeBit(IBV_WR_BIND_MW) | OpcodeBit(IBV_WR_SEND_WITH_INV);
 /// Operations whose payload leaves this host, so that it may ride in the slot.
 inline constexpr uint32_t kDataOpcodes =
-    kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_SEND_WITH_INV);
+    kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_SEND_WITH_INV) | OpcodeBit(IBV_WR_ATOMIC_WRITE);
+/// Operations without data on this side.
+inline constexpr uint32_t kLocalOpcodes = OpcodeBit(IBV_WR_LOCAL_INV) | OpcodeBit(IBV_WR_BIND_MW);
 
 inline constexpr unsigned kSlotFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
 static_assert(IBV_SEND_FENCE == int{ROCI_ABI_SEND_FENCE});
@@ -37,6 +37,22 @@ inline bool CarriesData(const roci_abi_send_wqe* entry) {
 
 inline std::byte* Payload(roci_abi_send_wqe* entry) {
   return reinterpret_cast<std::byte*>(entry) + sizeof(*entry);
+}
+
+/// The part of a bind request that says what is bound to what. Of `new_key` the low 8 bits count,
+/// which are the app's to choose; the rest of an R_Key is the window's own (IBTA vol 1, 10.6.7.2.2
+/// and 11.2.8.12). The window has its new key at once, as ibv_bind_mw(3) has it; an app whose bind
+/// fails puts the old one back.
+inline void PutBinding(roci_abi_send_wqe* entry, ibv_mw& mw, uint32_t new_key,
+                       const ibv_mw_bind_info& info) {
+  constexpr uint32_t kChosenByApp = 0xFF;
+  mw.rkey = mw.handle << 8 | (new_key & kChosenByApp);
+  entry->remote_va = info.addr;
+  entry->u.bind.length = info.length;
+  entry->u.bind.window = mw.handle;
+  entry->u.bind.access = info.mw_access_flags;
+  entry->u.bind.region_key = info.mr != nullptr ? info.mr->lkey : 0;
+  entry->u.bind.new_key = mw.rkey;
 }
 
 /// Begins entry `index`. Null with `*error` ENOMEM (full), EINVAL or EOPNOTSUPP (operation, flags).

@@ -11,13 +11,15 @@ struct TypeOpcodes {
   ibv_qp_type type;
   SendOpcodes opcodes;
 };
-constexpr uint32_t kReliable =
-    kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_RDMA_READ) | kAtomicOpcodes;
+constexpr uint32_t kReliable = kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_RDMA_READ) |
+                               kAtomicOpcodes | OpcodeBit(IBV_WR_ATOMIC_WRITE) | kLocalOpcodes |
+                               OpcodeBit(IBV_WR_SEND_WITH_INV);
 constexpr TypeOpcodes kTypeOpcodes[] = {
-    {IBV_QPT_RC, {kReliable, kWindowOpcodes}},
-    {IBV_QPT_XRC_SEND, {kReliable, kWindowOpcodes}},
-    {IBV_QPT_UC, {kSendOpcodes | kWriteOpcodes, kWindowOpcodes}},
+    {IBV_QPT_RC, {kReliable, 0}},
+    {IBV_QPT_XRC_SEND, {kReliable, 0}},
+    {IBV_QPT_UC, {kSendOpcodes | kWriteOpcodes | kLocalOpcodes, OpcodeBit(IBV_WR_SEND_WITH_INV)}},
     {IBV_QPT_UD, {kSendOpcodes, 0}},
+    {IBV_QPT_RAW_PACKET, {OpcodeBit(IBV_WR_SEND), OpcodeBit(IBV_WR_TSO)}},
 };
 
 // The part of the entry that depends on the operation.
@@ -27,6 +29,11 @@ int PutOperation(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wq
     entry->u.ud.address_handle = wr.wr.ud.ah->handle;
     entry->u.ud.remote_qpn = wr.wr.ud.remote_qpn;
     entry->u.ud.remote_qkey = wr.wr.ud.remote_qkey;
+    return 0;
+  }
+  if (entry->opcode == IBV_WR_BIND_MW) [[unlikely]] {
+    if (wr.bind_mw.mw == nullptr || wr.bind_mw.mw->type != IBV_MW_TYPE_2) return EINVAL;
+    PutBinding(entry, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info);
     return 0;
   }
   if ((kAtomicOpcodes >> entry->opcode & 1) != 0) {
@@ -42,6 +49,9 @@ int PutOperation(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wq
 }
 
 int PutPayload(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wqe* entry) {
+  if ((kLocalOpcodes >> entry->opcode & 1) != 0) [[unlikely]] {
+    return 0;
+  }
   const auto count = static_cast<uint32_t>(wr.num_sge);  // a negative number is far too large
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) return PutSges(queue, entry, wr.sg_list, count);
   if (count > queue.max_sge || !CarriesData(entry)) return EINVAL;
@@ -75,7 +85,10 @@ int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr) {
 }
 
 int PostSendList(SendQueue& queue, ibv_send_wr* list, ibv_send_wr** bad) {
+  queue.PrefetchHeader();
   const SpinGuard guard(queue.lock);
+  queue.RestartIfEmpty();
+  queue.PrefetchSlots();
   uint32_t head = queue.head;
   int error = 0;
   // A list that runs in a circle ends when the queue is full.

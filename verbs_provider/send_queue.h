@@ -9,6 +9,7 @@
 #include "verbs_provider/abi/rings.h"
 #include "verbs_provider/doorbell.h"
 #include "verbs_provider/mr_keys.h"
+#include "verbs_provider/prefetch.h"
 #include "verbs_provider/provider_api.h"
 #include "verbs_provider/spin_lock.h"
 
@@ -39,15 +40,45 @@ struct SendQueue {
   uint32_t pd = 0;
   SendOpcodes opcodes;
   bool is_datagram = false;
+  bool may_restart = false;
 
   alignas(64) SpinLock lock;
-  uint32_t head = 0;  // entries written so far; under the lock
+  uint32_t head = 0;      // index of the next entry; under the lock
+  uint32_t restarts = 0;  // under the lock
 
   /// Entries that the app may write over. Stored by whoever polls the CQ, under the CQ's lock.
   alignas(64) std::atomic<uint32_t> tail{0};
 
+  static constexpr uint32_t kPrefetchAhead = 4;
+  void PrefetchSlot(uint32_t index) const {
+    PrefetchForWrite(Slot(index));
+    PrefetchForWrite(Slot(index) + 64);
+  }
   std::byte* Slot(uint32_t index) const {
     return slots + static_cast<size_t>(index & mask) * stride;
+  }
+  /// Everything posted is completed: the next entry goes to the first slot again, which is still in
+  /// the caches where the queue pair is used now and then. Under the lock. Counts with the next
+  /// Publish.
+  void RestartIfEmpty() {
+    if (tail.load(std::memory_order_acquire) != head || (head & mask) == 0 || !may_restart) return;
+    head = (head + mask) & ~mask;
+    // Nothing is outstanding, so that nobody else stores it.
+    tail.store(head, std::memory_order_relaxed);
+    std::atomic_ref<uint32_t>(shared->start).store(head, std::memory_order_relaxed);
+    std::atomic_ref<uint32_t>(shared->restarts).store(++restarts, std::memory_order_relaxed);
+  }
+  /// The lines of the header that a post will touch, which are cold where there are thousands of
+  /// queues.
+  void PrefetchHeader() const {
+    PrefetchForWrite(&shared->producer);
+    __builtin_prefetch(&shared->armed);
+  }
+  /// The first lines of the next slot, and of one that will be written soon: the daemon's processor
+  /// has read them, and a store that waits for them holds up every store after it. Under the lock.
+  void PrefetchSlots() const {
+    PrefetchSlot(head);
+    PrefetchSlot(head + kPrefetchAhead);
   }
   bool IsFull(uint32_t index) const {
     return index - tail.load(std::memory_order_acquire) >= limit;

@@ -42,7 +42,10 @@ bool TellEverySession(void*, uint64_t va, uint64_t length) {
     roci_abi_plain_response response = {};
     request.start = va;
     request.length = length;
-    told &= session->client.Call(ROCI_ABI_UNSHARE_RANGE, &request, &response) == 0;
+    if (session->client.Call(ROCI_ABI_UNSHARE_RANGE, &request, &response) == 0) continue;
+    // What the daemon wrote there from now on would be lost unseen: better an end that is seen.
+    session->client.MarkDead();
+    told = false;
   }
   return told;
 }
@@ -92,7 +95,30 @@ int Allot(Session* session) {
   // Only the pages of handles in use take memory.
   session->qps =
       static_cast<std::atomic<Qp*>*>(calloc(ROCI_ABI_MAX_QP_HANDLES, sizeof(*session->qps)));
-  return session->qps == nullptr ? ENOMEM : MakeStatePage(session);
+  session->srqs =
+      static_cast<std::atomic<Srq*>*>(calloc(ROCI_ABI_MAX_SRQ_HANDLES, sizeof(*session->srqs)));
+  if (session->qps == nullptr || session->srqs == nullptr) return ENOMEM;
+  return MakeStatePage(session);
+}
+
+int TakeGreeting(Session* session, const roci_abi_hello_response& response, ReceivedFds* fds) {
+  const bool has_uffd = (response.flags & ROCI_ABI_HELLO_HAS_USERFAULTFD) != 0;
+  if (response.magic != ROCI_ABI_MAGIC || response.major != ROCI_ABI_MAJOR ||
+      fds->count() != (has_uffd ? 4u : 3u) || response.doorbell_size < sizeof(roci_abi_doorbells)) {
+    return EPROTO;
+  }
+  const int map_error = session->doorbell_memory.Map(fds->at(0), response.doorbell_size);
+  if (map_error != 0) return map_error;
+  session->wake_fd = fds->Take(1);
+  session->async_fd = fds->Take(2);
+  if (has_uffd) SetUserfaultfdDevice(fds->Take(3));
+  session->bells = Doorbells(session->doorbell_memory.At<roci_abi_doorbells>(0), session->wake_fd);
+  session->number = response.session;
+  session->auto_inline = response.auto_inline;
+  session->may_restart = (response.features & ROCI_ABI_FEATURE_RESTART) != 0;
+  session->num_comp_vectors = response.num_comp_vectors;
+  session->memory_policy = PolicyOf(response.memory_policy);
+  return 0;
 }
 
 int Greet(Session* session, const char* device) {
@@ -105,23 +131,25 @@ int Greet(Session* session, const char* device) {
   strcpy(request.device, device);
   ReceivedFds fds;
   const int error = session->client.Call(ROCI_ABI_HELLO, &request, &response, nullptr, &fds);
+  return error != 0 ? error : TakeGreeting(session, response, &fds);
+}
+
+// The same for a session that shares a context.
+int GreetAttached(Session* session, int cmd_fd, char* device) {
+  roci_abi_attach_request request = {};
+  roci_abi_attach_response response = {};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR;
+  request.minor = ROCI_ABI_MINOR;
+  FdsToSend send;
+  send.count = 1;
+  send.fds[0] = cmd_fd;
+  ReceivedFds fds;
+  const int error = session->client.Call(ROCI_ABI_ATTACH, &request, &response, &send, &fds);
   if (error != 0) return error;
-  const bool has_uffd = (response.flags & ROCI_ABI_HELLO_HAS_USERFAULTFD) != 0;
-  if (response.magic != ROCI_ABI_MAGIC || response.major != ROCI_ABI_MAJOR ||
-      fds.count() != (has_uffd ? 4u : 3u) || response.doorbell_size < sizeof(roci_abi_doorbells)) {
-    return EPROTO;
-  }
-  const int map_error = session->doorbell_memory.Map(fds.at(0), response.doorbell_size);
-  if (map_error != 0) return map_error;
-  session->wake_fd = fds.Take(1);
-  session->async_fd = fds.Take(2);
-  if (has_uffd) SetUserfaultfdDevice(fds.Take(3));
-  session->bells = Doorbells(session->doorbell_memory.At<roci_abi_doorbells>(0), session->wake_fd);
-  session->number = response.session;
-  session->auto_inline = response.auto_inline;
-  session->num_comp_vectors = response.num_comp_vectors;
-  session->memory_policy = PolicyOf(response.memory_policy);
-  return 0;
+  if (memchr(response.device, 0, sizeof(response.device)) == nullptr) return EPROTO;
+  memcpy(device, response.device, sizeof(response.device));
+  return TakeGreeting(session, response.hello, &fds);
 }
 
 // Everything but the list. In a child the shared mappings are not there, and the descriptors are
@@ -134,6 +162,7 @@ void Dispose(Session* session) {
     munmap(session->state, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
   }
   free(session->qps);
+  free(session->srqs);
   Free(session);
 }
 
@@ -149,14 +178,18 @@ int Session::InstallHooks() {
   return error;
 }
 
-int Session::Open(const char* socket_path, const char* device, Session** opened) {
+namespace {
+
+// `greet` speaks to the daemon first.
+template <class Greeting>
+int Begin(const char* socket_path, Greeting greet, Session** opened) {
   auto* session = Allocate<Session>();
   if (session == nullptr) return ENOMEM;
   int error = Allot(session);
   if (error == 0) error = session->client.Connect(socket_path, session->state);
   if (error == 0) {
     AllowAccessBy(session->client.peer_pid());
-    error = Greet(session, device);
+    error = greet(session);
   }
   if (error != 0) {
     Dispose(session);
@@ -165,6 +198,28 @@ int Session::Open(const char* socket_path, const char* device, Session** opened)
   AddToList(session);
   *opened = session;
   return 0;
+}
+
+}  // namespace
+
+int Session::Open(const char* socket_path, const char* device, Session** opened) {
+  return Begin(
+      socket_path, [device](Session* session) { return Greet(session, device); }, opened);
+}
+
+int Session::Attach(const char* socket_path, int cmd_fd, char* device, Session** opened) {
+  return Begin(
+      socket_path, [=](Session* session) { return GreetAttached(session, cmd_fd, device); },
+      opened);
+}
+
+void Session::NameContext(int cmd_fd) {
+  const int saved = errno;
+  roci_abi_name_context_request request = {};
+  roci_abi_plain_response response = {};
+  request.fd = cmd_fd;
+  client.Call(ROCI_ABI_NAME_CONTEXT, &request, &response);
+  errno = saved;
 }
 
 void Session::Close(Session* session) {

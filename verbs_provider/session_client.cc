@@ -2,6 +2,7 @@
 #include "verbs_provider/session_client.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -59,6 +60,31 @@ void CollectFds(msghdr* message, ReceivedFds* received) {
       received->Add(fd);
     }
   }
+}
+
+// "Unasked" (abi/session.h).
+bool IsRefusal(const roci_abi_response& response, size_t size) {
+  return size == sizeof(response) && response.serial == 0 && response.error > 0;
+}
+
+// How often a caller gives the processor away before it sleeps for the answer.
+constexpr int kYieldsBeforeSleep = 40;
+
+// The daemon answers most requests within microseconds, and to sleep until then costs more than to
+// give the processor away a few times: to the daemon, where it shares ours.
+ssize_t Receive(int socket, msghdr* message) {
+  const msghdr fresh = *message;
+  for (int i = 0; i < kYieldsBeforeSleep; ++i) {
+    const ssize_t n = recvmsg(socket, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (n >= 0 || (errno != EAGAIN && errno != EINTR)) return n;
+    *message = fresh;
+    sched_yield();
+  }
+  ssize_t n;
+  do {
+    n = recvmsg(socket, message, MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  return n;
 }
 
 }  // namespace
@@ -158,6 +184,14 @@ bool SessionClient::Send(const roci_abi_request* request, size_t size, const Fds
   return n == static_cast<ssize_t>(size);
 }
 
+// What the daemon has said before it closed the connection, or EIO.
+int SessionClient::Refusal() {
+  roci_abi_plain_response response;
+  const ssize_t n = recv(fd_, &response, sizeof(response), MSG_DONTWAIT);
+  const bool refused = n > 0 && IsRefusal(response.head, static_cast<size_t>(n));
+  return refused ? response.head.error : EIO;
+}
+
 // What is wrong with the answer is the daemon's fault, and nothing after it can be trusted: EIO.
 int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
                             roci_abi_response* response, size_t response_size,
@@ -167,7 +201,7 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
   request->reserved = 0;
   if (!Send(request, request_size, send)) {
     MarkDead();
-    return EIO;
+    return Refusal();
   }
   iovec part = {response, response_size};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * ReceivedFds::kCapacity)];
@@ -176,14 +210,20 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  ssize_t n;
-  do {
-    n = recvmsg(fd_, &message, MSG_CMSG_CLOEXEC);
-  } while (n < 0 && errno == EINTR);
+  const ssize_t n = Receive(fd_, &message);
+  if (n < 0 && errno == ECONNRESET) {  // with our request unread: there may be a refusal before it
+    MarkDead();
+    return Refusal();
+  }
   if (n > 0) CollectFds(&message, received);
   // A refusal may come without the fields that it has nothing to put in.
   const bool whole = n == static_cast<ssize_t>(response_size) ||
                      (n >= static_cast<ssize_t>(sizeof(*response)) && response->error != 0);
+  const bool refused = n > 0 && IsRefusal(*response, static_cast<size_t>(n));
+  if (refused) {
+    MarkDead();
+    return response->error;
+  }
   if (n <= 0 || !whole || (message.msg_flags & MSG_TRUNC) != 0 ||
       response->serial != request->serial || response->error < 0) {
     MarkDead();
@@ -200,13 +240,15 @@ int SessionClient::Transact(roci_abi_request* request, size_t request_size,
                             roci_abi_response* response, size_t response_size,
                             const FdsToSend* send, ReceivedFds* received) {
   const NoCancellation no_cancellation;
-  if (!alive()) return EIO;
+  if (!alive()) return errno = EIO;
   ReceivedFds unwanted;
   ReceivedFds* fds = received != nullptr ? received : &unwanted;
   pthread_mutex_lock(&mutex_);
   const int error =
       alive() ? Exchange(request, request_size, response, response_size, send, fds) : EIO;
   pthread_mutex_unlock(&mutex_);
+  // Calls that return an error number set errno too, as those that end in a system call do.
+  if (error != 0) errno = error;
   return error;
 }
 

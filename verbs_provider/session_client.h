@@ -82,7 +82,8 @@ class SessionClient {
   void DropInChild();
 
   /// Sends `request` (its head's command filled in by the caller, the rest of the head here) and
-  /// waits for the answer. 0 or a positive errno: the daemon's own, EIO as above, or EMFILE where
+  /// waits for the answer. 0 or a positive errno: the daemon's own (also where it refuses the
+  /// connection, which ends the session), EIO as above, or EMFILE where
   /// this process could not take the answer's descriptors (`response` is complete then, so that the
   /// caller can undo).
   template <class Request, class Response>
@@ -99,6 +100,7 @@ class SessionClient {
                size_t response_size, const FdsToSend* send, ReceivedFds* received);
   int Exchange(roci_abi_request* request, size_t request_size, roci_abi_response* response,
                size_t response_size, const FdsToSend* send, ReceivedFds* received);
+  int Refusal();
   bool Send(const roci_abi_request* request, size_t size, const FdsToSend* send);
 
   int fd_ = -1;

@@ -8,17 +8,23 @@
 
 namespace roci::provider {
 
-/// Not recursive. Waiters spin a little and then yield: with more threads than processors the
-/// holder may be the one that waits for a processor. In a forked child its state means nothing; the
-/// child never gets as far (session.h, alive).
+/// Not recursive. Not one at all where the app has promised that one thread only comes here.
+/// Waiters spin a little and then yield: with more threads than processors the holder may be the
+/// one that waits for a processor. In a forked child its state means nothing; the child never gets
+/// as far (session.h, alive).
 class SpinLock {
  public:
   void Lock() {
+    if (!needed_) [[unlikely]] {
+      return;
+    }
     if (locked_.exchange(true, std::memory_order_acquire)) [[unlikely]] {
       LockSlowly();
     }
   }
   void Unlock() { locked_.store(false, std::memory_order_release); }
+  /// Before anybody else knows of it.
+  void BeForOneThread() { needed_ = false; }
 
  private:
   static constexpr int kSpinsBeforeYield = 64;
@@ -37,6 +43,7 @@ class SpinLock {
   }
 
   std::atomic<bool> locked_{false};
+  bool needed_ = true;
 };
 
 class SpinGuard {

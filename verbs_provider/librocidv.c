@@ -1,0 +1,71 @@
+// librocidv: the calls of rocidv.h, passed on to the plugin that serves the context.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+#include "verbs_provider/direct_table.h"
+
+// A call of the context's own table leads to the plugin that filled it in; only ours has the
+// symbol.
+static const struct rocidv_table* TableOf(struct ibv_context* context) {
+  Dl_info info;
+  void* address;
+  if (context == NULL) return NULL;
+  memcpy(&address, &context->ops.poll_cq, sizeof(address));
+  if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return NULL;
+  void* plugin = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (plugin == NULL) return NULL;
+  const struct rocidv_table* table = dlsym(plugin, ROCI_DIRECT_TABLE_SYMBOL);
+  dlclose(plugin);  // libibverbs keeps it
+  return table != NULL && table->size >= sizeof(*table) ? table : NULL;
+}
+
+bool rocidv_is_supported(struct ibv_context* context) { return TableOf(context) != NULL; }
+
+int rocidv_query_device(struct ibv_context* context, struct rocidv_device_attr* attr,
+                        size_t attr_size) {
+  const struct rocidv_table* table = TableOf(context);
+  if (table == NULL) return EOPNOTSUPP;
+  struct rocidv_device_attr all;
+  memset(&all, 0, sizeof(all));
+  const int error = table->query_device(context, &all);
+  if (error != 0) return error;
+  memset(attr, 0, attr_size);
+  memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
+  return 0;
+}
+
+struct rocidv_mr* rocidv_alloc_mr(struct ibv_pd* pd, uint32_t max_entries) {
+  const struct rocidv_table* table = TableOf(pd->context);
+  if (table != NULL) return table->alloc_mr(pd, max_entries);
+  errno = EOPNOTSUPP;
+  return NULL;
+}
+
+// Whoever has a rocidv_mr has it from the plugin.
+int rocidv_dereg_mr(struct rocidv_mr* mr) { return TableOf(mr->context)->dereg_mr(mr); }
+
+int rocidv_map_mr_sg(struct rocidv_mr* mr, const struct ibv_sge* runs, uint32_t count,
+                     uint64_t iova) {
+  return TableOf(mr->context)->map_mr_sg(mr, runs, count, iova);
+}
+
+int rocidv_map_mr_pages(struct rocidv_mr* mr, uint32_t lkey, const uint64_t* pages, uint32_t count,
+                        uint64_t page_size, uint64_t offset, uint64_t length, uint64_t iova) {
+  return TableOf(mr->context)
+      ->map_mr_pages(mr, lkey, pages, count, page_size, offset, length, iova);
+}
+
+void rocidv_update_rkey(struct rocidv_mr* mr, uint8_t variant) {
+  TableOf(mr->context)->update_rkey(mr, variant);
+}
+
+void rocidv_wr_reg_mr(struct ibv_qp_ex* qp, const struct rocidv_mr* mr, unsigned int access) {
+  TableOf(mr->context)->wr_reg_mr(qp, mr, access);
+}
+
+int rocidv_post_reg_mr(struct ibv_qp* qp, const struct rocidv_mr* mr, unsigned int access,
+                       uint64_t wr_id, unsigned int send_flags) {
+  return TableOf(mr->context)->post_reg_mr(qp, mr, access, wr_id, send_flags);
+}

@@ -1,0 +1,235 @@
+#include "verbs_provider/rdma_cm.h"
+
+#include <netinet/in.h>
+// The kernel's header comes after the C library's, whose addresses it then uses.
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_user_cm.h>
+#include <sys/poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "verbs_provider/abi/rdma_cm.h"
+#include "verbs_provider/abi/stand_in.h"
+#include "verbs_provider/allocate.h"
+#include "verbs_provider/intercept.h"
+#include "verbs_provider/process_lock.h"
+#include "verbs_provider/provider_api.h"
+#include "verbs_provider/session_client.h"
+
+namespace roci::provider {
+namespace {
+
+// One open descriptor of the device. As with the kernel's, a thread that waits in it keeps it when
+// another closes it, and goes on waiting.
+struct EventChannel {
+  SessionClient client;
+  std::atomic<uint32_t> state{kSessionDead};
+  uint32_t number = 0;
+  pid_t pid = 0;    // of the process that opened it
+  int signal = -1;  // the program's descriptor, under another number
+  uint32_t users = 1;
+  EventChannel* next = nullptr;
+};
+
+// Those that are open; under the ProcessLock, and so are their users.
+EventChannel* g_channels = nullptr;
+
+void AddChannel(EventChannel* channel) {
+  const ProcessLock lock;
+  channel->next = g_channels;
+  g_channels = channel;
+}
+
+// Null: it has been closed meanwhile.
+EventChannel* Hold(void* owner) {
+  const ProcessLock lock;
+  for (EventChannel* channel = g_channels; channel != nullptr; channel = channel->next) {
+    if (channel != owner) continue;
+    ++channel->users;
+    return channel;
+  }
+  return nullptr;
+}
+
+// `closed`: nobody shall find it any more.
+void Release(EventChannel* channel, bool closed) {
+  bool last = false;
+  {
+    const ProcessLock lock;
+    for (EventChannel** link = &g_channels; closed && *link != nullptr; link = &(*link)->next) {
+      if (*link != channel) continue;
+      *link = channel->next;
+      break;
+    }
+    last = --channel->users == 0;
+  }
+  if (!last) return;
+  if (channel->signal >= 0) close(channel->signal);
+  Free(channel);
+}
+
+char g_socket_path[4096];
+
+bool ReadSocketPath() {
+  char file[4096];
+  const int length = snprintf(file, sizeof(file), "%s/class/misc/rdma_cm/%s", ibv_get_sysfs_path(),
+                              abi::kSocketAttribute);
+  if (length <= 0 || static_cast<size_t>(length) >= sizeof(file)) return false;
+  const int fd = open(file, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t n = read(fd, g_socket_path, sizeof(g_socket_path) - 1);
+  close(fd);
+  if (n <= 0) return false;
+  g_socket_path[n] = '\0';
+  g_socket_path[strcspn(g_socket_path, "\n")] = '\0';
+  return g_socket_path[0] == '/';
+}
+
+int OpenChannel(EventChannel* channel, int flags) {
+  const int error = channel->client.Connect(g_socket_path, &channel->state);
+  if (error != 0) return -error;
+  roci_abi_cm_open_request request = {};
+  roci_abi_cm_open_response response = {};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR;
+  request.minor = ROCI_ABI_MINOR;
+  ReceivedFds fds;
+  const int refused = channel->client.Call(ROCI_ABI_CM_OPEN, &request, &response, nullptr, &fds);
+  if (refused != 0) return -refused;
+  if (fds.count() != 1) return -EPROTO;
+  channel->number = response.channel;
+  channel->pid = getpid();
+  const int fd = fds.Take(0);
+  channel->signal = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if ((flags & O_NONBLOCK) != 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  if ((flags & O_CLOEXEC) == 0) fcntl(fd, F_SETFD, 0);
+  return fd;
+}
+
+int Open(int flags) {
+  auto* channel = Allocate<EventChannel>();
+  if (channel == nullptr) return -ENOMEM;
+  const int fd = OpenChannel(channel, flags);
+  AddChannel(channel);
+  if (fd >= 0 && channel->signal >= 0 && RegisterFd(fd, FdKind::kRdmaCm, channel)) return fd;
+  if (fd >= 0) close(fd);
+  Release(channel, true);
+  return fd >= 0 ? -ENOMEM : fd;
+}
+
+void Close(void* owner, int) { Release(static_cast<EventChannel*>(owner), true); }
+
+// Where a command wants its answer; 0: nowhere.
+uint64_t AnswerAddress(uint32_t command, const void* body) {
+  switch (command) {
+    case RDMA_USER_CM_CMD_CREATE_ID:
+      return static_cast<const rdma_ucm_create_id*>(body)->response;
+    case RDMA_USER_CM_CMD_JOIN_MCAST:
+    case RDMA_USER_CM_CMD_JOIN_IP_MCAST:
+    case RDMA_USER_CM_CMD_DESTROY_ID:
+    case RDMA_USER_CM_CMD_LEAVE_MCAST:
+    case RDMA_USER_CM_CMD_QUERY_ROUTE:
+    case RDMA_USER_CM_CMD_QUERY:
+    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
+    case RDMA_USER_CM_CMD_GET_EVENT:
+    case RDMA_USER_CM_CMD_MIGRATE_ID:
+      return *static_cast<const uint64_t*>(body);
+    default:
+      return 0;
+  }
+}
+
+// What refers to this process: an option's value, another descriptor.
+int Localise(roci_abi_cm_request* request) {
+  if (request->command == RDMA_USER_CM_CMD_SET_OPTION &&
+      request->in_size >= sizeof(rdma_ucm_set_option)) {
+    rdma_ucm_set_option option;
+    memcpy(&option, request->data, sizeof(option));
+    if (option.optlen > sizeof(request->data) - request->in_size) return EINVAL;
+    memcpy(request->data + request->in_size, reinterpret_cast<const void*>(option.optval),
+           option.optlen);
+    request->extra_size = option.optlen;
+  }
+  if (request->command == RDMA_USER_CM_CMD_MIGRATE_ID &&
+      request->in_size >= sizeof(rdma_ucm_migrate_id)) {
+    rdma_ucm_migrate_id migrate;
+    memcpy(&migrate, request->data, sizeof(migrate));
+    void* from = nullptr;
+    if (LookUpFd(static_cast<int>(migrate.fd), &from) != FdKind::kRdmaCm) return EINVAL;
+    EventChannel* channel = Hold(from);
+    if (channel == nullptr) return EINVAL;
+    migrate.fd = channel->number;
+    Release(channel, false);
+    memcpy(request->data, &migrate, sizeof(migrate));
+  }
+  return 0;
+}
+
+// GET_EVENT waits, unless the descriptor says otherwise. The event may go to another thread.
+int WaitForEvent(int fd) {
+  const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+  pollfd waiting = {fd, POLLIN, 0};
+  const int ready = poll(&waiting, 1, blocks ? -1 : 0);
+  if (ready < 0) return errno;
+  if (ready == 0) return EAGAIN;
+  return (waiting.revents & POLLIN) != 0 && (waiting.revents & POLLHUP) == 0 ? 0 : EIO;
+}
+
+ssize_t WriteTo(EventChannel* channel, const void* data, size_t size) {
+  rdma_ucm_cmd_hdr header;
+  if (size < sizeof(header)) return -EINVAL;
+  memcpy(&header, data, sizeof(header));
+  roci_abi_cm_request request = {};
+  if (header.in + sizeof(header) > size || header.in > sizeof(request.data)) return -EINVAL;
+  // A child shares its parent's connection: their messages would mix.
+  if (channel->pid != getpid()) return -EIO;
+  request.command = header.cmd;
+  request.in_size = header.in;
+  request.out_size = header.out;
+  alignas(8) unsigned char body[ROCI_ABI_CM_DATA_MAX] = {};
+  memcpy(body, static_cast<const char*>(data) + sizeof(header), header.in);
+  memcpy(request.data, body, header.in);
+  int error = Localise(&request);
+  if (error != 0) return -error;
+  roci_abi_cm_response response = {};
+  const bool is_get_event = header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
+  do {
+    error = is_get_event ? WaitForEvent(channel->signal) : 0;
+    if (error != 0) break;
+    error = channel->client.Call(ROCI_ABI_CM_COMMAND, &request, &response);
+  } while (error == EAGAIN && is_get_event);
+  if (error != 0) return -error;
+  const uint64_t answer = AnswerAddress(header.cmd, body);
+  if (answer != 0) {
+    memcpy(reinterpret_cast<void*>(answer), response.data,
+           std::min<size_t>({response.out_size, header.out, sizeof(response.data)}));
+  }
+  return static_cast<ssize_t>(size);
+}
+
+ssize_t Write(void* owner, int, const void* data, size_t size) {
+  EventChannel* channel = Hold(owner);
+  if (channel == nullptr) return -EBADF;
+  const ssize_t result = WriteTo(channel, data, size);
+  Release(channel, false);
+  return result;
+}
+
+}  // namespace
+
+void ServeRdmaCm() {
+  if (!ReadSocketPath()) return;
+  RdmaCmHandlers handlers;
+  handlers.open = Open;
+  handlers.write = Write;
+  handlers.close = Close;
+  InstallRdmaCmInterception(handlers);
+}
+
+}  // namespace roci::provider
