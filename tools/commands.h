@@ -18,5 +18,9 @@ struct CommandContext {
 
 void AddRunCommand(CLI::App& app, CommandContext& context);
 void AddShowCommand(CLI::App& app, CommandContext& context);
+void AddCaptureCommand(CLI::App& app, CommandContext& context);
+void AddImpairCommand(CLI::App& app, CommandContext& context);
+void AddDecodeCommand(CLI::App& app, CommandContext& context);
+void AddAddrCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace roci::tools

@@ -7,15 +7,26 @@
 
 namespace roci::tools {
 
+namespace {
+
+class RunFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: roci run [OPTIONS] [--] PROGRAM [ARGS...]\n";
+  }
+};
+
+}  // namespace
+
 void AddRunCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run",
                                          "Run a program that sees the daemon's devices below "
                                          "/sys/class/infiniband and /dev/infiniband");
   command->footer(
-      "Usage in full: roci run [OPTIONS] [--] PROGRAM [ARGS...]\n"
       "The program replaces roci: its exit status is the program's; 125 if the devices cannot be\n"
       "shown, 126 if the program cannot be executed, 127 if there is none.");
+  command->formatter(std::make_shared<RunFormatter>());
   // Options end at the program's name: what follows is the program's.
   command->fallthrough(false);
   command->prefix_command();

@@ -1,13 +1,16 @@
 // roci show WHAT
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "tools/commands.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
+#include "tools/show/terms.h"
 
 namespace roci::tools {
 namespace {
@@ -15,13 +18,15 @@ namespace {
 struct ShowOptions {
   std::string what = "devices";
   bool json = false;
+  int timeout_s = 10;
 };
 
 // What people type, and what the daemon calls it.
 const std::map<std::string, std::string>& Kinds() {
   static const std::map<std::string, std::string> kinds = [] {
     std::map<std::string, std::string> names;
-    for (const char* plural : {"devices", "ports", "apps", "qps", "cqs", "mrs", "lcores"}) {
+    for (const char* plural :
+         {"devices", "ports", "apps", "qps", "cqs", "srqs", "mrs", "lcores", "connections"}) {
       const std::string name = plural;
       names[name] = name;
       names[name.substr(0, name.size() - 1)] = name;
@@ -33,10 +38,21 @@ const std::map<std::string, std::string>& Kinds() {
   return kinds;
 }
 
+absl::StatusOr<nlohmann::json> Ask(const ShowOptions& options, const std::string& runtime_dir) {
+  const std::string& what = Kinds().at(options.what);
+  const nlohmann::json request = {{"command", "show"}, {"what", what}};
+  absl::StatusOr<nlohmann::json> items = AskDaemon(runtime_dir, request, options.timeout_s);
+  if (what != "lcores" || options.json || !items.ok()) return items;
+  // How busy they are now is the difference of two moments.
+  constexpr auto kMoment = std::chrono::milliseconds(250);
+  std::this_thread::sleep_for(kMoment);
+  absl::StatusOr<nlohmann::json> later = AskDaemon(runtime_dir, request, options.timeout_s);
+  return later.ok() ? LcoresSince(*items, *std::move(later)) : later;
+}
+
 int Show(const ShowOptions& options, const std::string& runtime_dir) {
   const std::string& what = Kinds().at(options.what);
-  const absl::StatusOr<nlohmann::json> items =
-      AskDaemon(runtime_dir, {{"command", "show"}, {"what", what}});
+  const absl::StatusOr<nlohmann::json> items = Ask(options, runtime_dir);
   if (!items.ok()) {
     std::fprintf(stderr, "roci: %s\n", std::string(items.status().message()).c_str());
     return 1;
@@ -51,7 +67,7 @@ int Show(const ShowOptions& options, const std::string& runtime_dir) {
 void AddShowCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "Show what the daemon has and does");
-  command->footer(
+  static const std::string kKinds =
       "WHAT is one of\n"
       "  devices     devices, their addresses and what is in use of their limits (the default)\n"
       "  ports       ports, with counters that are not zero and why frames were dropped\n"
@@ -59,16 +75,27 @@ void AddShowCommand(CLI::App& app, CommandContext& context) {
       "  apps        programs that have a device open\n"
       "  qps         queue pairs: state, PSNs, window, timers (* running), retries left\n"
       "  cqs         completion queues\n"
+      "  srqs        shared receive queues\n"
       "  mrs         memory regions: size, key, and how the daemon reaches them\n"
+      "  connections what librdmacm's programs listen on and are connected to\n"
       "  lcores      dataplane threads\n"
       "  neighbours  peers whose MAC is known or asked for\n"
-      "Only the daemon's user and root may ask.");
-  command
-      ->add_option_function<std::string>(
-          "WHAT", [options](const std::string& what) { options->what = what; }, "What to show")
-      ->check([](const std::string& what) {
-        return Kinds().contains(what) ? std::string() : "there is no such thing to show: " + what;
-      });
+      "`roci show WHAT --help` explains the columns. Only the daemon's user and root may ask.";
+  CLI::Option* const chosen =
+      command
+          ->add_option_function<std::string>(
+              "WHAT", [options](const std::string& what) { options->what = what; }, "What to show")
+          ->check([](const std::string& what) {
+            return Kinds().contains(what) ? std::string()
+                                          : "there is no such thing to show: " + what;
+          });
+  command->footer([chosen] {
+    const bool known = !chosen->empty() && Kinds().contains(chosen->results().front());
+    return known ? ExplainColumns(Kinds().at(chosen->results().front())) : kKinds;
+  });
+  command->add_option("--timeout", options->timeout_s, "How long the daemon may take, seconds")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
   command->add_flag("--json", options->json, "JSON, for programs");
   command->callback(
       [options, &context] { context.exit_status = Show(*options, context.runtime_dir); });

@@ -73,7 +73,8 @@ std::string ListText(const Json& list) {
 std::string Addresses(const Json& item) {
   std::string out;
   for (const Json& gid : At(item, "gids")) {
-    absl::StrAppend(&out, out.empty() ? "" : " ", Field(gid, "address"));
+    absl::StrAppend(&out, out.empty() ? "" : " ", Field(gid, "address"),
+                    gid.contains("claimed_by") ? " (CONFLICT)" : "");
   }
   return out;
 }
@@ -140,6 +141,14 @@ std::vector<Column> CqColumns() {
       Plain("EVENTS", "comp_events"), Plain("OVERFLOWED", "overflowed")};
 }
 
+std::vector<Column> SrqColumns() {
+  return {Plain("SRQ", "handle"),   Plain("DEVICE", "device"), App(),
+          Plain("TYPE", "type"),    Plain("NUMBER", "number"), Plain("PD", "pd"),
+          Plain("SIZE", "max_wr"),  Plain("POSTED", "posted"), Plain("TAKEN", "taken"),
+          Plain("QPS", "qps"),      Plain("LIMIT", "limit"),   Plain("EVENTS", "async_events"),
+          Plain("BROKEN", "broken")};
+}
+
 std::vector<Column> MrColumns() {
   return {Plain("MR", "handle"),
           Plain("KEY", "key"),
@@ -160,7 +169,8 @@ std::vector<Column> LcoreColumns() {
            [](const Json& item) {
              const double busy = item.value("busy_cycles", 0.0);
              const double all = busy + item.value("idle_cycles", 0.0);
-             return all == 0 ? "-" : absl::StrFormat("%.0f%%", 100 * busy / all);
+             // None at all: it slept.
+             return all == 0 ? "0%" : absl::StrFormat("%.0f%%", 100 * busy / all);
            }},
           Plain("SLEEPS", "sleeps"),
           Plain("RX PKTS", "rx_packets"),
@@ -168,6 +178,23 @@ std::vector<Column> LcoreColumns() {
           Plain("COMP EVENTS", "comp_events"),
           Plain("MEMORY FAULTS", "memory_faults"),
           Plain("TIMERS", "timer_expiries")};
+}
+
+std::vector<Column> ConnectionColumns() {
+  return {Plain("ID", "id"),
+          Plain("PID", "pid"),
+          Plain("SPACE", "space"),
+          Plain("STATE", "state"),
+          Plain("DEVICE", "device"),
+          Plain("SOURCE", "source"),
+          Plain("DESTINATION", "destination"),
+          Plain("QPN", "qpn"),
+          Plain("REMOTE QPN", "remote_qpn")};
+}
+
+std::vector<Column> AddressColumns() {
+  return {Plain("DEVICE", "device"), Plain("GID", "index"), Plain("ADDRESS", "address"),
+          Plain("CLAIMED BY", "claimed_by")};
 }
 
 std::vector<Column> NeighbourColumns() {
@@ -202,6 +229,16 @@ void AppendNumbers(const Json& numbers, bool with_zeros, std::string& out) {
   }
 }
 
+// One word each: "loss=0.01".
+std::string ImpairmentWords(const Json& impairment) {
+  std::string out = Field(impairment, "direction");
+  for (const auto& [name, value] : impairment.items()) {
+    if (name == "direction" || name == "counters") continue;
+    absl::StrAppend(&out, " ", name, "=", value.is_array() ? ListText(value) : Text(value));
+  }
+  return out;
+}
+
 // A block per port: counters, and why frames were dropped.
 std::string FormatPorts(const Json& items, bool with_zeros) {
   std::string out;
@@ -217,11 +254,40 @@ std::string FormatPorts(const Json& items, bool with_zeros) {
       AppendNumbers(At(item, key), with_zeros, lines);
       if (!lines.empty()) absl::StrAppend(&out, "  ", title, ":\n", lines);
     }
+    const Json& impairments = At(item, "impairments");
+    if (!impairments.empty()) {
+      absl::StrAppend(&out, "  impairments:\n", FormatImpairments(impairments, "    "));
+    }
   }
   return out;
 }
 
 }  // namespace
+
+Json LcoresSince(const Json& earlier, Json later) {
+  for (Json& item : later) {
+    for (const Json& before : earlier) {
+      if (At(before, "lcore") != At(item, "lcore")) continue;
+      for (const char* key : {"busy_cycles", "idle_cycles"}) {
+        item[key] = item.value(key, uint64_t{0}) - before.value(key, uint64_t{0});
+      }
+    }
+  }
+  return later;
+}
+
+std::string FormatImpairments(const Json& impairments, const std::string& indent) {
+  std::string out;
+  for (const Json& impairment : impairments) {
+    absl::StrAppend(&out, indent, ImpairmentWords(impairment), "\n", indent, "  ");
+    for (const auto& [name, value] : At(impairment, "counters").items()) {
+      if (name == "matched" || value != 0) absl::StrAppend(&out, name, " ", Text(value), "  ");
+    }
+    out.erase(out.find_last_not_of(' ') + 1);
+    absl::StrAppend(&out, "\n");
+  }
+  return out.empty() ? indent + "none\n" : out;
+}
 
 std::string FormatItems(const std::string& what, const Json& items) {
   if (what == "ports" || what == "counters") return FormatPorts(items, what == "counters");
@@ -230,9 +296,12 @@ std::string FormatItems(const std::string& what, const Json& items) {
       {"apps", AppColumns()},
       {"qps", QpColumns()},
       {"cqs", CqColumns()},
+      {"srqs", SrqColumns()},
       {"mrs", MrColumns()},
       {"lcores", LcoreColumns()},
-      {"neighbours", NeighbourColumns()}};
+      {"neighbours", NeighbourColumns()},
+      {"addresses", AddressColumns()},
+      {"connections", ConnectionColumns()}};
   const auto it = tables.find(what);
   return it == tables.end() ? items.dump(2) + "\n" : FormatTable(it->second, items);
 }

@@ -10,4 +10,10 @@ namespace roci::tools {
 // Missing values come out as "-".
 std::string FormatItems(const std::string& what, const nlohmann::json& items);
 
+// `later` of "lcores", with the cycles that have passed since `earlier` instead of all.
+nlohmann::json LcoresSince(const nlohmann::json& earlier, nlohmann::json later);
+
+// Impairments of a device, a line each with what they have done; "none" if there are none.
+std::string FormatImpairments(const nlohmann::json& impairments, const std::string& indent);
+
 }  // namespace roci::tools

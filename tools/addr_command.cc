@@ -1,0 +1,94 @@
+// roci addr add|del|show: the addresses of devices while the daemon runs.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "tools/commands.h"
+#include "tools/show/manage_client.h"
+#include "tools/show/tables.h"
+#include "tools/show/terms.h"
+
+namespace roci::tools {
+namespace {
+
+struct AddrOptions {
+  std::string device;
+  std::string address;
+  bool json = false;
+};
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "roci: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+int Change(const char* action, const AddrOptions& options, const std::string& runtime_dir) {
+  const absl::StatusOr<nlohmann::json> result =
+      AskDaemon(runtime_dir, {{"command", "address"},
+                              {"action", action},
+                              {"device", options.device},
+                              {"address", options.address}});
+  if (!result.ok()) return Fail(result.status());
+  if (const auto index = result->find("index"); index != result->end()) {
+    std::printf("%s: %s is GID %s\n", options.device.c_str(), options.address.c_str(),
+                index->dump().c_str());
+  }
+  return 0;
+}
+
+// One item for each entry of each device's GID table.
+nlohmann::json EntriesOf(const nlohmann::json& devices, const std::string& only) {
+  nlohmann::json entries = nlohmann::json::array();
+  for (const nlohmann::json& device : devices) {
+    if (!only.empty() && device.value("name", "") != only) continue;
+    for (nlohmann::json gid : device.value("gids", nlohmann::json::array())) {
+      gid["device"] = device.value("name", "");
+      entries.push_back(std::move(gid));
+    }
+  }
+  return entries;
+}
+
+int Show(const AddrOptions& options, const std::string& runtime_dir) {
+  const absl::StatusOr<nlohmann::json> devices =
+      AskDaemon(runtime_dir, {{"command", "show"}, {"what", "devices"}});
+  if (!devices.ok()) return Fail(devices.status());
+  const nlohmann::json entries = EntriesOf(*devices, options.device);
+  if (entries.empty()) return Fail(absl::NotFoundError("there is no device " + options.device));
+  const std::string text =
+      options.json ? entries.dump(2) + "\n" : FormatItems("addresses", entries);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+void AddAddrCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<AddrOptions>();
+  CLI::App* command = app.add_subcommand("addr", "Add, remove or show addresses of devices");
+  command->require_subcommand(1);
+  command->footer(
+      "Programs that use the device are told (IBV_EVENT_GID_CHANGE), and so are neighbours. What "
+      "was\n"
+      "added is gone with the daemon. Only the daemon's user and root may do this.");
+  CLI::App* add = command->add_subcommand("add", "Give a device one more address");
+  add->add_option("DEVICE", options->device, "Its name, as roci0")->required();
+  add->add_option("ADDRESS", options->address, "As 10.0.0.1/24 or fd00::1/64")->required();
+  add->callback(
+      [options, &context] { context.exit_status = Change("add", *options, context.runtime_dir); });
+  CLI::App* remove = command->add_subcommand("del", "Take an address away from a device");
+  remove->add_option("DEVICE", options->device, "Its name, as roci0")->required();
+  remove->add_option("ADDRESS", options->address, "As 10.0.0.1 or 10.0.0.1/24")->required();
+  remove->callback([options, &context] {
+    context.exit_status = Change("remove", *options, context.runtime_dir);
+  });
+  CLI::App* show = command->add_subcommand("show", "Show the addresses of a device, or of all");
+  show->add_option("DEVICE", options->device, "Its name, as roci0");
+  show->footer(ExplainColumns("addresses"));
+  show->add_flag("--json", options->json, "JSON, for programs");
+  show->callback(
+      [options, &context] { context.exit_status = Show(*options, context.runtime_dir); });
+}
+
+}  // namespace roci::tools

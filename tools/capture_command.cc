@@ -1,0 +1,164 @@
+// roci capture DEV -w FILE
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "control/unique_fd.h"
+#include "tools/commands.h"
+#include "tools/link/block_copy.h"
+#include "tools/link/selection.h"
+#include "tools/show/manage_client.h"
+
+namespace roci::tools {
+namespace {
+
+constexpr char kManual[] =
+    R"(Frames that device DEV sends and receives are written as pcapng, while traffic goes on: every
+frame, or with --qp and --opcode those RoCE packets that match one of each. Each packet has its
+direction and the time of its burst in nanoseconds. Frames are taken where they meet the link:
+behind what `roci impair` does to frames that leave, before what it does to frames that come.
+
+A capture ends with --count or --seconds, with SIGINT (Ctrl-C), SIGTERM or SIGHUP, when nobody reads
+what is written, or with the daemon. The file is whole in each case.
+
+Traffic is not held up: what the disk or the reader is too slow for is dropped from the capture, and
+counted. The statistics block at the file's end and the last line on standard error have the number.
+
+Exit status: 0; 1 if the daemon refuses or is not there, ends, or if FILE cannot be written; 2 for
+wrong usage.
+
+Examples:
+  roci capture roci0 -w traffic.pcapng
+  roci capture roci0 -w - | tshark -r -
+  roci capture roci0 --opcode '*ACKNOWLEDGE' --count 100 -w - | roci decode -
+  roci capture roci0 --qp 0x0012a4 --seconds 10 -w qp.pcapng)";
+
+struct CaptureOptions {
+  std::string device;
+  std::string file;
+  std::string direction = "both";
+  uint64_t count = 0;
+  double seconds = 0;
+  uint32_t snap_length = 0;
+  int timeout_s = 10;
+  Selection selection;
+};
+
+nlohmann::json RequestOf(const CaptureOptions& options) {
+  nlohmann::json request = {{"command", "capture"},
+                            {"device", options.device},
+                            {"direction", options.direction},
+                            {"snap_length", options.snap_length},
+                            {"count", options.count}};
+  AddSelection(options.selection, request);
+  return request;
+}
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Milliseconds until `deadline`, for poll.
+int WaitMs(Deadline deadline) {
+  if (deadline == Deadline::max()) return -1;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
+}
+
+// Copies until the daemon ends the stream. A signal, the deadline, or an output that nobody reads
+// asks the daemon to do so.
+bool Copy(int socket, int signals, Deadline deadline, BlockCopy& copy) {
+  bool asked = false;
+  char buffer[65536];
+  for (;;) {
+    pollfd fds[] = {{socket, POLLIN, 0}, {asked ? -1 : signals, POLLIN, 0}};
+    const int ready = poll(fds, 2, asked ? -1 : WaitMs(deadline));
+    if (ready < 0 && errno != EINTR) return false;
+    const bool is_over = !asked && std::chrono::steady_clock::now() >= deadline;
+    if (!asked && (is_over || (fds[1].revents & POLLIN) != 0 || copy.failed())) {
+      shutdown(socket, SHUT_WR);
+      asked = true;
+    }
+    if ((fds[0].revents & (POLLIN | POLLHUP)) == 0) continue;
+    const ssize_t count = recv(socket, buffer, sizeof(buffer), 0);
+    if (count < 0) return false;
+    if (count == 0) return true;
+    copy.Add({buffer, static_cast<size_t>(count)});
+  }
+}
+
+int Capture(const CaptureOptions& options, const std::string& runtime_dir) {
+  const bool to_stdout = options.file == "-";
+  // Before the daemon is asked, so that the end is always an orderly one.
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const control::UniqueFd signals(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
+
+  const auto socket = OpenStream(runtime_dir, RequestOf(options), options.timeout_s);
+  if (!socket.ok()) {
+    std::fprintf(stderr, "roci: %s\n", std::string(socket.status().message()).c_str());
+    return 1;
+  }
+  std::FILE* const file = to_stdout ? stdout : std::fopen(options.file.c_str(), "wb");
+  if (file == nullptr) {
+    std::fprintf(stderr, "roci: %s: %s\n", options.file.c_str(), std::strerror(errno));
+    return 1;
+  }
+  Deadline deadline = Deadline::max();
+  if (options.seconds > 0) {
+    deadline = std::chrono::steady_clock::now() +
+               std::chrono::milliseconds(static_cast<int64_t>(options.seconds * 1000));
+  }
+  BlockCopy copy(file);
+  const bool complete = Copy(socket->get(), signals.get(), deadline, copy);
+  const bool closed = to_stdout || std::fclose(file) == 0;
+  std::fprintf(stderr, "%" PRIu64 " frames captured, %" PRIu64 " dropped\n", copy.packets(),
+               copy.dropped());
+  // A reader of standard output may have had enough.
+  if ((copy.failed() && !to_stdout) || !closed) {
+    std::fprintf(stderr, "roci: %s: could not be written\n", options.file.c_str());
+    return 1;
+  }
+  if (!complete || !copy.has_statistics()) {
+    std::fprintf(stderr, "roci: the daemon ended the capture\n");
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddCaptureCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<CaptureOptions>();
+  CLI::App* command = app.add_subcommand("capture", "Write a device's frames as pcapng");
+  command->add_option("DEV", options->device, "The device: roci0")->required();
+  command->add_option("-w,--write", options->file, "The file, or - for standard output")
+      ->required();
+  command->add_option("--direction", options->direction, "in, out or both")
+      ->check(CLI::IsMember({"in", "out", "both"}))
+      ->capture_default_str();
+  AddSelectionOptions(*command, options->selection);
+  command->add_option("-c,--count", options->count, "End after so many frames")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seconds", options->seconds, "End after so long")
+      ->check(CLI::Range(0.001, 1e6));
+  command->add_option("-s,--snaplen", options->snap_length, "Keep so many bytes of a frame")
+      ->check(CLI::Range(1, 65535));
+  command->footer(kManual);
+  command->callback(
+      [options, &context] { context.exit_status = Capture(*options, context.runtime_dir); });
+}
+
+}  // namespace roci::tools

@@ -1,0 +1,294 @@
+#include "tools/decode/capture_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace roci::tools {
+namespace {
+
+constexpr uint32_t kMagicMicroseconds = 0xA1B2C3D4;
+constexpr uint32_t kMagicNanoseconds = 0xA1B23C4D;
+constexpr uint32_t kByteOrderMagic = 0x1A2B3C4D;
+
+// Block types and options of pcapng (draft-ietf-opsawg-pcapng, 4).
+constexpr uint32_t kSectionHeader = 0x0A0D0D0A;  // a palindrome: the byte order does not matter
+constexpr uint32_t kInterfaceDescription = 1;
+constexpr uint32_t kPacketBlock = 2;  // obsolete
+constexpr uint32_t kSimplePacket = 3;
+constexpr uint32_t kEnhancedPacket = 6;
+constexpr uint16_t kOptionEnd = 0;
+constexpr uint16_t kOptionPacketFlags = 2;
+constexpr uint16_t kOptionTimeResolution = 9;
+constexpr uint16_t kOptionTimeOffset = 14;
+
+constexpr uint32_t kBlockOverhead = 12;  // type, length, length again
+constexpr uint32_t kNanosecondsPerSecond = 1'000'000'000;
+
+uint64_t PowerOf10(unsigned exponent) {
+  uint64_t power = 1;
+  while (exponent-- > 0) power *= 10;
+  return power;
+}
+
+struct Time {
+  uint64_t seconds;
+  uint32_t nanoseconds;
+};
+
+// `resolution`: 2^-n with the highest bit set, else 10^-n (if_tsresol).
+Time Scale(uint64_t units, uint8_t resolution) {
+  const unsigned n = resolution & 0x7F;
+  if ((resolution & 0x80) != 0) {
+    const auto nanoseconds =
+        static_cast<unsigned __int128>(units) * kNanosecondsPerSecond >> n;  // below 2^94
+    return {static_cast<uint64_t>(nanoseconds / kNanosecondsPerSecond),
+            static_cast<uint32_t>(nanoseconds % kNanosecondsPerSecond)};
+  }
+  if (n > 28) return {0, 0};  // 2^64 of these are less than a nanosecond
+  if (n > 19) return {0, static_cast<uint32_t>(units / PowerOf10(n - 9) % kNanosecondsPerSecond)};
+  const uint64_t unit = PowerOf10(n);
+  const uint64_t rest = units % unit;
+  return {units / unit,
+          static_cast<uint32_t>(n <= 9 ? rest * PowerOf10(9 - n) : rest / PowerOf10(n - 9))};
+}
+
+template <class T>
+T Load(const std::byte* p, bool swapped) {
+  T value;
+  std::memcpy(&value, p, sizeof(value));
+  if (!swapped) return value;
+  if constexpr (sizeof(T) == 2) return __builtin_bswap16(value);
+  if constexpr (sizeof(T) == 4) return __builtin_bswap32(value);
+  if constexpr (sizeof(T) == 8) return __builtin_bswap64(value);
+}
+
+size_t PaddedTo4(size_t length) { return (length + 3) & ~size_t{3}; }
+
+}  // namespace
+
+uint16_t CaptureReader::U16(size_t at) const { return Load<uint16_t>(&buffer_[at], swapped_); }
+uint32_t CaptureReader::U32(size_t at) const { return Load<uint32_t>(&buffer_[at], swapped_); }
+uint64_t CaptureReader::U64(size_t at) const { return Load<uint64_t>(&buffer_[at], swapped_); }
+
+// In pieces, so that a length that is not true costs no memory.
+bool CaptureReader::Fill(size_t n) {
+  constexpr size_t kPiece = 65536;
+  while (n > 0) {
+    const size_t piece = std::min(n, kPiece);
+    const size_t at = buffer_.size();
+    buffer_.resize(at + piece);
+    const size_t got = read_(buffer_.data() + at, piece);
+    buffer_.resize(at + got);
+    if (got < piece) return false;
+    n -= piece;
+  }
+  return true;
+}
+
+CaptureReader::Outcome CaptureReader::Damaged(const std::string& why) {
+  error_ = why;
+  return Outcome::kDamaged;
+}
+
+CaptureReader::Outcome CaptureReader::Next(CaptureRecord& record) {
+  if (last_ != Outcome::kRecord) return last_;
+  if (format_ == Format::kUnknown) last_ = Open();
+  while (last_ == Outcome::kRecord) {
+    const uint64_t before = records_;
+    last_ = format_ == Format::kPcap ? NextPcap(record) : NextBlock(record);
+    if (records_ != before) break;
+  }
+  record.number = records_;
+  return last_;
+}
+
+CaptureReader::Outcome CaptureReader::Open() {
+  buffer_.clear();
+  const bool complete = Fill(4);
+  const uint32_t magic = complete ? U32(0) : 0;
+  if (magic == kSectionHeader) {
+    format_ = Format::kPcapng;
+    uint32_t length = 0;
+    return ReadSectionHeader(length) ? Outcome::kRecord : Outcome::kDamaged;
+  }
+  return OpenPcap(magic);
+}
+
+CaptureReader::Outcome CaptureReader::OpenPcap(uint32_t magic) {
+  for (const bool swapped : {false, true}) {
+    const uint32_t value = swapped ? __builtin_bswap32(magic) : magic;
+    if (value != kMagicMicroseconds && value != kMagicNanoseconds) continue;
+    format_ = Format::kPcap;
+    swapped_ = swapped;
+    nanoseconds_ = value == kMagicNanoseconds;
+    buffer_.clear();
+    if (!Fill(20)) return Damaged("the file ends within its header");
+    // The upper bits tell of a frame check sequence, which is seen as bytes behind the packet.
+    interfaces_.push_back({.link_type = U32(16) & 0xFFFF, .snap_length = U32(12)});
+    return Outcome::kRecord;
+  }
+  error_ = "neither pcap nor pcapng";
+  return Outcome::kNotACapture;
+}
+
+CaptureReader::Outcome CaptureReader::NextPcap(CaptureRecord& record) {
+  buffer_.clear();
+  if (!Fill(16)) {
+    return buffer_.empty() ? Outcome::kEnd : Damaged("the file ends within a record's header");
+  }
+  const uint32_t captured = U32(8);
+  const uint32_t fraction = U32(4);
+  record = {
+      .link_type = interfaces_[0].link_type,
+      .has_time = true,
+      .seconds = U32(0),
+      .nanoseconds = nanoseconds_ ? fraction % kNanosecondsPerSecond : fraction % 1'000'000 * 1000,
+      .original_length = U32(12),
+      .bytes = {}};
+  if (captured > kMaxRecordBytes) {
+    return Damaged(absl::StrCat("a record of ", captured, " bytes"));
+  }
+  buffer_.clear();
+  if (!Fill(captured)) return Damaged("the file ends within a record");
+  record.bytes = buffer_;
+  ++records_;
+  return Outcome::kRecord;
+}
+
+// Behind the block's type. The body is left in buffer_.
+bool CaptureReader::ReadSectionHeader(uint32_t& total_length) {
+  buffer_.clear();
+  if (!Fill(8)) return Damaged("the file ends within a section's header"), false;
+  swapped_ = false;
+  if (U32(4) != kByteOrderMagic) {
+    swapped_ = true;
+    if (U32(4) != kByteOrderMagic) return Damaged("a section without byte order magic"), false;
+  }
+  total_length = U32(0);
+  if (total_length < kBlockOverhead + 16 || total_length % 4 != 0 ||
+      total_length > kMaxRecordBytes) {
+    return Damaged(absl::StrCat("a section header of ", total_length, " bytes")), false;
+  }
+  if (!Fill(total_length - kBlockOverhead)) {
+    return Damaged("the file ends within a section's header"), false;
+  }
+  if (U16(8) != 1) return Damaged(absl::StrCat("pcapng of version ", U16(8))), false;
+  interfaces_.clear();
+  return true;
+}
+
+CaptureReader::Outcome CaptureReader::NextBlock(CaptureRecord& record) {
+  buffer_.clear();
+  if (!Fill(4)) return buffer_.empty() ? Outcome::kEnd : Damaged("the file ends within a block");
+  const uint32_t type = U32(0);
+  uint32_t length = 0;
+  if (type == kSectionHeader) {
+    return ReadSectionHeader(length) ? Outcome::kRecord : Outcome::kDamaged;
+  }
+  buffer_.clear();
+  if (!Fill(4)) return Damaged("the file ends within a block");
+  length = U32(0);
+  if (length < kBlockOverhead || length % 4 != 0 || length > kMaxRecordBytes) {
+    return Damaged(absl::StrCat("a block of ", length, " bytes"));
+  }
+  buffer_.clear();
+  if (!Fill(length - 8)) return Damaged("the file ends within a block");
+  if (U32(buffer_.size() - 4) != length) return Damaged("a block with two lengths");
+  buffer_.resize(buffer_.size() - 4);
+  if (HandleBlock(type, record)) ++records_;
+  return error_.empty() ? Outcome::kRecord : Outcome::kDamaged;
+}
+
+bool CaptureReader::HandleBlock(uint32_t type, CaptureRecord& record) {
+  switch (type) {
+    case kInterfaceDescription:
+      AddInterface();
+      return false;
+    case kEnhancedPacket:
+      return EnhancedPacket(record, /*is_old=*/false);
+    case kPacketBlock:
+      return EnhancedPacket(record, /*is_old=*/true);
+    case kSimplePacket:
+      return SimplePacket(record);
+    default:
+      return false;
+  }
+}
+
+std::span<const std::byte> CaptureReader::Option(size_t at, uint16_t code) const {
+  while (buffer_.size() >= at + 4) {
+    const uint16_t found = U16(at);
+    const size_t length = U16(at + 2);
+    if (found == kOptionEnd || length > buffer_.size() - at - 4) break;
+    if (found == code) return std::span(buffer_).subspan(at + 4, length);
+    at += 4 + PaddedTo4(length);
+  }
+  return {};
+}
+
+void CaptureReader::AddInterface() {
+  if (buffer_.size() < 8) {
+    Damaged("an interface description that is too short");
+    return;
+  }
+  if (interfaces_.size() == kMaxInterfaces) {
+    Damaged("too many interfaces");
+    return;
+  }
+  Interface added{.link_type = U16(0), .snap_length = U32(4)};
+  if (const auto value = Option(8, kOptionTimeResolution); value.size() == 1) {
+    added.resolution = std::to_integer<uint8_t>(value[0]);
+  }
+  if (const auto value = Option(8, kOptionTimeOffset); value.size() == 8) {
+    added.offset_s = Load<int64_t>(value.data(), swapped_);
+  }
+  interfaces_.push_back(added);
+}
+
+bool CaptureReader::EnhancedPacket(CaptureRecord& record, bool is_old) {
+  constexpr size_t kHead = 20;
+  if (buffer_.size() < kHead) return Damaged("a packet block that is too short"), false;
+  const uint32_t interface = is_old ? U16(0) : U32(0);
+  const uint32_t captured = U32(12);
+  if (interface >= interfaces_.size()) {
+    return Damaged(absl::StrCat("a packet of interface ", interface, ", which is not described")),
+           false;
+  }
+  if (captured > buffer_.size() - kHead) {
+    return Damaged("a packet that is longer than its block"), false;
+  }
+  const Interface& on = interfaces_[interface];
+  const Time time = Scale((uint64_t{U32(4)} << 32) | U32(8), on.resolution);
+  record = {.interface = interface,
+            .link_type = on.link_type,
+            .has_time = true,
+            .seconds = time.seconds + static_cast<uint64_t>(on.offset_s),
+            .nanoseconds = time.nanoseconds,
+            .original_length = U32(16),
+            .bytes = std::span(buffer_).subspan(kHead, captured)};
+  const auto flags = Option(kHead + PaddedTo4(captured), kOptionPacketFlags);
+  if (flags.size() == 4) {
+    const uint32_t direction = Load<uint32_t>(flags.data(), swapped_) & 3;
+    if (direction != 3) record.direction = static_cast<Direction>(direction);
+  }
+  return true;
+}
+
+bool CaptureReader::SimplePacket(CaptureRecord& record) {
+  if (buffer_.size() < 4) return Damaged("a packet block that is too short"), false;
+  if (interfaces_.empty()) return Damaged("a packet without an interface"), false;
+  const Interface& on = interfaces_[0];
+  size_t captured = U32(0);
+  if (on.snap_length != 0) captured = std::min<size_t>(captured, on.snap_length);
+  if (captured > buffer_.size() - 4)
+    return Damaged("a packet that is longer than its block"), false;
+  record = {.link_type = on.link_type,
+            .original_length = U32(0),
+            .bytes = std::span(buffer_).subspan(4, captured)};
+  return true;
+}
+
+}  // namespace roci::tools

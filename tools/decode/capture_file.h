@@ -1,0 +1,97 @@
+// Reads captures: pcap (micro- and nanoseconds, either byte order) and pcapng (several sections,
+// interfaces and byte orders). Trusts nothing that the file says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace roci::tools {
+
+// LINKTYPE_ values of https://www.tcpdump.org/linktypes.html that are understood here.
+inline constexpr uint32_t kLinkTypeEthernet = 1;
+inline constexpr uint32_t kLinkTypeRaw = 101;
+inline constexpr uint32_t kLinkTypeLinuxSll = 113;
+inline constexpr uint32_t kLinkTypeIpv4 = 228;
+inline constexpr uint32_t kLinkTypeIpv6 = 229;
+inline constexpr uint32_t kLinkTypeLinuxSll2 = 276;
+
+enum class Direction : uint8_t { kUnknown = 0, kIn = 1, kOut = 2 };
+
+struct CaptureRecord {
+  uint64_t number = 0;     // counts the file's packets from 1
+  uint32_t interface = 0;  // within its section
+  uint32_t link_type = 0;
+  bool has_time = false;  // simple packet blocks have none
+  uint64_t seconds = 0;
+  uint32_t nanoseconds = 0;
+  Direction direction = Direction::kUnknown;
+  uint32_t original_length = 0;      // on the wire
+  std::span<const std::byte> bytes;  // what was captured; until the next call of Next
+};
+
+// Not thread-safe. Uses memory for one record and 16 bytes for each interface.
+class CaptureReader {
+ public:
+  // Longer records and blocks, and more interfaces in a section, are taken for damage.
+  static constexpr uint32_t kMaxRecordBytes = 16 << 20;
+  static constexpr size_t kMaxInterfaces = 65536;
+
+  // Puts the next n bytes of the input at p and answers how many there were: fewer at its end only.
+  using Read = std::function<size_t(std::byte* p, size_t n)>;
+  explicit CaptureReader(Read read) : read_(std::move(read)) {}
+
+  enum class Outcome : uint8_t {
+    kRecord,
+    kEnd,
+    kDamaged,      // it cannot be read any further; error() says why
+    kNotACapture,  // it does not begin like one
+  };
+  // After anything but kRecord the same answer comes again.
+  Outcome Next(CaptureRecord& record);
+  const std::string& error() const { return error_; }
+
+ private:
+  enum class Format : uint8_t { kUnknown, kPcap, kPcapng };
+  struct Interface {
+    uint32_t link_type = 0;
+    uint32_t snap_length = 0;
+    int64_t offset_s = 0;
+    uint8_t resolution = 6;  // if_tsresol as in the file
+  };
+
+  Outcome Open();
+  Outcome OpenPcap(uint32_t magic);
+  Outcome NextPcap(CaptureRecord& record);
+  Outcome NextBlock(CaptureRecord& record);
+  // True: `record` holds a packet. Blocks of other kinds are taken note of, or passed over.
+  bool HandleBlock(uint32_t type, CaptureRecord& record);
+  bool ReadSectionHeader(uint32_t& total_length);
+  void AddInterface();
+  bool EnhancedPacket(CaptureRecord& record, bool is_old);
+  bool SimplePacket(CaptureRecord& record);
+  Outcome Damaged(const std::string& why);
+
+  // Reads n more bytes into buffer_; false at the end of the input.
+  bool Fill(size_t n);
+  uint16_t U16(size_t at) const;
+  uint32_t U32(size_t at) const;
+  uint64_t U64(size_t at) const;
+  // Value of the option in [at, end of the buffer), empty if it is not there.
+  std::span<const std::byte> Option(size_t at, uint16_t code) const;
+
+  Read read_;
+  std::string error_;
+  Format format_ = Format::kUnknown;
+  Outcome last_ = Outcome::kRecord;
+  bool swapped_ = false;
+  bool nanoseconds_ = false;
+  uint64_t records_ = 0;
+  std::vector<Interface> interfaces_;
+  std::vector<std::byte> buffer_;  // the record, or the body of the block
+};
+
+}  // namespace roci::tools

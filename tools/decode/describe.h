@@ -1,0 +1,18 @@
+// A decoded frame in words: one JSON object, or one line of text with the same fields.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/decode/capture_file.h"
+#include "tools/decode/dissect.h"
+
+namespace roci::tools {
+
+// Every header field by name, in the order of the wire; numbers, except addresses and the verdicts.
+nlohmann::ordered_json Describe(const CaptureRecord& record, const DecodedFrame& frame);
+
+// The same on one line, without a newline: "1 0.000123456 eth{dst=... src=...} ... icrc=good".
+std::string DescribeInText(const nlohmann::ordered_json& description);
+
+}  // namespace roci::tools

@@ -1,0 +1,68 @@
+// A captured frame, header by header, and what our own code says of it: whether it passes gate 1,
+// whether its ICRC is right, and whether encoding what was read gives the same bytes again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "roce/drop_reason.h"
+#include "roce/headers.h"
+#include "roce/opcode.h"
+#include "roce/packet.h"
+
+namespace roci::tools {
+
+enum class IcrcVerdict : uint8_t { kGood, kBad, kUnchecked };
+enum class ReencodeVerdict : uint8_t { kSame, kDiffers, kUnchecked };
+
+// The tags of a VLAN stack are all shown; more than these are taken for something else.
+inline constexpr size_t kMaxVlanTags = 8;
+
+struct VlanLayer {
+  uint16_t protocol = 0;  // 0x8100, 0x88A8, 0x9100
+  uint16_t tci = 0;
+};
+
+// What a frame's headers say, as far as it has them: a header that is cut is not there.
+struct DecodedFrame {
+  std::optional<roce::EthernetHeader> ethernet;  // not for other link types
+  std::vector<VlanLayer> vlans;                  // outermost first
+  std::optional<roce::Ipv4Header> ipv4;
+  std::optional<roce::Ipv6Header> ipv6;
+  uint32_t ipv4_option_bytes = 0;
+  std::optional<roce::UdpHeader> udp;
+  std::optional<roce::Bth> bth;
+  uint8_t bth_reserved6 = 0;  // of byte 4
+  uint8_t bth_reserved7 = 0;  // of byte 8
+  uint8_t ext_reserved8 = 0;  // of DETH or XRCETH; no opcode has both
+  uint16_t ext_present = 0;   // bit i: ExtHeader i was read into `ext`
+  roce::ExtHeaders ext;
+  // Behind the headers, without pad and ICRC; only if the lengths let one tell.
+  std::optional<uint32_t> payload_bytes;
+  uint32_t trailer_bytes = 0;  // behind the IP packet: Ethernet padding, frame check sequence
+
+  // The capture holds less of the IP packet than was on the wire: nothing can be verified.
+  bool cut = false;
+  // Gate 1's word on the frame; kNone for one that is cut.
+  roce::DropReason malformed = roce::DropReason::kNone;
+  IcrcVerdict icrc = IcrcVerdict::kUnchecked;
+  uint32_t icrc_found = 0;     // least significant byte first on the wire
+  uint32_t icrc_computed = 0;  // both with kGood and kBad only
+  ReencodeVerdict reencoded = ReencodeVerdict::kUnchecked;
+  uint32_t differs_at = 0;  // with kDiffers: offset in the captured frame
+
+  bool failed() const {
+    return malformed != roce::DropReason::kNone || icrc == IcrcVerdict::kBad ||
+           reencoded == ReencodeVerdict::kDiffers;
+  }
+};
+
+// Nothing if the frame is no RoCEv2 (UDP to port 4791; of fragments, the first). `original_length`
+// is the frame's length on the wire, bytes.
+std::optional<DecodedFrame> Dissect(std::span<const std::byte> frame, uint32_t original_length,
+                                    uint32_t link_type);
+
+}  // namespace roci::tools

@@ -1,0 +1,130 @@
+// roci decode FILE
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "tools/commands.h"
+#include "tools/decode/capture_file.h"
+#include "tools/decode/describe.h"
+#include "tools/decode/dissect.h"
+
+namespace roci::tools {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kTrouble = 2;
+
+constexpr char kManual[] =
+    R"(FILE is a capture in pcap format (times in micro- or nanoseconds, either byte order) or pcapng
+format (any number of sections and interfaces); `-` is standard input, which may be a capture that
+still goes on: each frame is printed when it arrives. Link types: Ethernet, Linux cooked (SLL and
+SLL2), raw IP.
+
+Every RoCEv2 frame (UDP to port 4791, over IPv4 or IPv6, with any VLAN tags) becomes one line.
+Frames of other kinds are counted only. A line has the number of the frame in the file, its time,
+the headers with all fields (eth, vlan, ipv4 or ipv6, udp, bth, and of deth, xrceth, feth, reth,
+atomiceth, aeth, atomicacketh, immdt, ieth those that the opcode has), then
+  payload     bytes of payload, without pad and ICRC
+  trailer     bytes behind the IP packet: Ethernet padding, or a frame check sequence
+  icrc        good; bad, with what was found and what it should be; or unchecked
+  reencoded   same: encoding what was read gives the same bytes again. Or where it differs
+  malformed   why a device would drop the frame: the name of the counter in `roci show ports`
+  cut         the capture has less of the frame than was sent: it cannot be verified
+  verdict     ok, failed or cut
+With --json a line is a JSON object with these names, numbers in decimal.
+
+The last line, on standard error, counts the frames.
+
+Exit status: 0 if no frame failed; 1 if one is malformed, has a bad ICRC or was not encoded the same
+again, or if the file is damaged (what was before the damage is printed); 2 for wrong usage, and for
+files that cannot be opened or are no captures. Frames that are cut do not fail.
+
+Examples:
+  roci decode traffic.pcapng
+  tcpdump -i eth0 -w - udp port 4791 | roci decode -
+  roci decode --json traffic.pcap | jq 'select(.aeth.kind == "nak")')";
+
+struct DecodeOptions {
+  std::string path;
+  bool json = false;
+  bool failed_only = false;
+};
+
+struct Totals {
+  uint64_t frames = 0;
+  uint64_t roce = 0;
+  uint64_t failed = 0;
+  uint64_t cut = 0;
+};
+
+void Print(const std::string& line) {
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::putchar('\n');
+}
+
+// Prints the frame if it is RoCE.
+void DecodeFrame(const CaptureRecord& record, const DecodeOptions& options, Totals& totals) {
+  ++totals.frames;
+  const auto frame = Dissect(record.bytes, record.original_length, record.link_type);
+  if (!frame) return;
+  ++totals.roce;
+  totals.failed += frame->failed();
+  totals.cut += frame->cut;
+  if (options.failed_only && !frame->failed()) return;
+  const nlohmann::ordered_json description = Describe(record, *frame);
+  Print(options.json ? description.dump() : DescribeInText(description));
+}
+
+int DecodeAll(std::FILE* file, const DecodeOptions& options) {
+  CaptureReader reader([file](std::byte* p, size_t n) { return std::fread(p, 1, n, file); });
+  CaptureRecord record;
+  Totals totals;
+  CaptureReader::Outcome outcome;
+  while ((outcome = reader.Next(record)) == CaptureReader::Outcome::kRecord) {
+    DecodeFrame(record, options, totals);
+    if (std::ferror(stdout) != 0) break;  // nobody reads on
+  }
+  std::fflush(stdout);
+  if (!reader.error().empty()) {
+    std::fprintf(stderr, "roci: %s: %s\n", options.path.c_str(), reader.error().c_str());
+  }
+  if (outcome == CaptureReader::Outcome::kNotACapture) return kTrouble;
+  std::fprintf(stderr,
+               "%" PRIu64 " frames, %" PRIu64 " of RoCE: %" PRIu64 " failed, %" PRIu64 " cut\n",
+               totals.frames, totals.roce, totals.failed, totals.cut);
+  return totals.failed != 0 || outcome == CaptureReader::Outcome::kDamaged ? kFailed : 0;
+}
+
+int Decode(const DecodeOptions& options) {
+  if (options.path == "-") {
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+    return DecodeAll(stdin, options);
+  }
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(options.path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (file == nullptr) {
+    std::fprintf(stderr, "roci: %s: %s\n", options.path.c_str(), std::strerror(errno));
+    return kTrouble;
+  }
+  return DecodeAll(file.get(), options);
+}
+
+}  // namespace
+
+void AddDecodeCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<DecodeOptions>();
+  CLI::App* command =
+      app.add_subcommand("decode", "Print and verify the RoCE frames of a capture file");
+  command->add_option("FILE", options->path, "A pcap or pcapng file, or - for standard input")
+      ->required();
+  command->add_flag("--json", options->json, "One JSON object a line, for programs");
+  command->add_flag("--failed", options->failed_only, "Print the frames that fail only");
+  command->footer(kManual);
+  command->callback([options, &context] { context.exit_status = Decode(*options); });
+}
+
+}  // namespace roci::tools

@@ -1,0 +1,155 @@
+// roci impair DEV
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "tools/commands.h"
+#include "tools/link/selection.h"
+#include "tools/show/manage_client.h"
+#include "tools/show/tables.h"
+
+namespace roci::tools {
+namespace {
+
+constexpr char kManual[] =
+    R"(Frames of device DEV are lost, delayed, and so on, until --clear. Probabilities are given as 1% or
+0.01, times as 10us (ns, us, ms, s). The n-th frame meets the same fate in every run with the same
+--seed (and the same number of lcores).
+
+An impairment is for one direction, and with --qp or --opcode for some RoCE packets only; without,
+for every frame, ARP and connection management included. One with the same direction and the same
+choice of packets takes the place of that which is there; others are added (up to 16), and a frame
+meets them in the order in which they were made.
+
+  --loss       frames that vanish
+  --delay      all frames are held so long, in order
+  --reorder    frames that are held --reorder-delay longer, so that those behind overtake them
+  --duplicate  frames that come twice
+  --corrupt    frames with one wrong bit, anywhere behind the Ethernet header
+  --ecn        packets that become "congestion experienced", if their sender is capable of ECN
+               (RFC 3168; perftest: --tclass 2)
+
+At most 2048 frames of a direction are held on an lcore; more are lost and counted as queue_full.
+`roci show ports` has the impairments of a device and what they have done.
+
+Without any option but DEV, what is set is printed. Exit status: 0; 1 if the daemon refuses or is
+not there; 2 for wrong usage.
+
+Examples:
+  roci impair roci0 --loss 1% --reorder 5% --seed 7
+  roci impair roci0 --direction in --delay 50us
+  roci impair roci0 --opcode '*ACKNOWLEDGE' --loss 10%
+  roci impair roci0 --clear)";
+
+struct ImpairOptions {
+  std::string device;
+  std::string direction;
+  std::string loss, duplicate, corrupt, reorder, ecn;
+  std::string delay, reorder_delay;
+  uint64_t seed = 0;
+  bool clear = false;
+  bool json = false;
+  int timeout_s = 10;
+  Selection selection;
+};
+
+nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
+  nlohmann::json request = {{"command", "impair"}, {"device", options.device}};
+  if (!options.direction.empty()) request["direction"] = options.direction;
+  if (options.clear) {
+    request["clear"] = true;
+    return request;
+  }
+  if (!sets) return {{"command", "show"}, {"what", "ports"}};
+  const auto add_chance = [&](const char* name, const std::string& text) {
+    if (!text.empty()) request[name] = *ParseChance(text);
+  };
+  add_chance("loss", options.loss);
+  add_chance("duplicate", options.duplicate);
+  add_chance("corrupt", options.corrupt);
+  add_chance("reorder", options.reorder);
+  add_chance("ecn", options.ecn);
+  if (!options.delay.empty()) request["delay_ns"] = *ParseDuration(options.delay);
+  if (!options.reorder_delay.empty()) request["reorder_ns"] = *ParseDuration(options.reorder_delay);
+  request["seed"] = options.seed;
+  AddSelection(options.selection, request);
+  return request;
+}
+
+// What `roci show ports` says of one device; null: there is no such device.
+nlohmann::json OfDevice(const nlohmann::json& ports, const std::string& device) {
+  for (const nlohmann::json& port : ports) {
+    if (port.value("device", "") == device) return port["impairments"];
+  }
+  return nullptr;
+}
+
+int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
+  const bool sets = !(options.loss + options.duplicate + options.corrupt + options.reorder +
+                      options.ecn + options.delay)
+                         .empty();
+  if (options.clear && sets) {
+    std::fprintf(stderr, "roci: --clear goes with --direction only\n");
+    return 2;
+  }
+  if (!options.clear && !sets &&
+      !(options.selection.qps.empty() && options.selection.opcodes.empty() &&
+        options.direction.empty() && options.reorder_delay.empty())) {
+    std::fprintf(stderr, "roci: what is to happen to the frames?\n");
+    return 2;
+  }
+  absl::StatusOr<nlohmann::json> answer =
+      AskDaemon(runtime_dir, RequestOf(options, sets), options.timeout_s);
+  if (answer.ok() && !options.clear && !sets) answer = OfDevice(*answer, options.device);
+  if (answer.ok() && answer->is_null()) {
+    answer = absl::NotFoundError("there is no device " + options.device);
+  }
+  if (!answer.ok()) {
+    std::fprintf(stderr, "roci: %s\n", std::string(answer.status().message()).c_str());
+    return 1;
+  }
+  const std::string text = options.json ? answer->dump(2) + "\n" : FormatImpairments(*answer, "");
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+void AddChanceOption(CLI::App& command, const char* name, std::string& out, const char* help) {
+  command.add_option(name, out, help)->check([](const std::string& text) {
+    return ParseChance(text) ? std::string() : text + " is no probability (1%, 0.01)";
+  });
+}
+
+void AddDurationOption(CLI::App& command, const char* name, std::string& out, const char* help) {
+  command.add_option(name, out, help)->check([](const std::string& text) {
+    return ParseDuration(text) ? std::string() : text + " is no time up to 5s (10us, 1.5ms)";
+  });
+}
+
+}  // namespace
+
+void AddImpairCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<ImpairOptions>();
+  CLI::App* command = app.add_subcommand("impair", "Lose, delay, reorder, ... a device's frames");
+  command->add_option("DEV", options->device, "The device: roci0")->required();
+  command
+      ->add_option("--direction", options->direction, "in or out (default out; with --clear: both)")
+      ->check(CLI::IsMember({"in", "out"}));
+  AddChanceOption(*command, "--loss", options->loss, "Probability of loss");
+  AddDurationOption(*command, "--delay", options->delay, "Time that every frame is held");
+  AddChanceOption(*command, "--reorder", options->reorder, "Probability of being overtaken");
+  AddDurationOption(*command, "--reorder-delay", options->reorder_delay,
+                    "Time that such a frame is held (default 100us)");
+  AddChanceOption(*command, "--duplicate", options->duplicate, "Probability of coming twice");
+  AddChanceOption(*command, "--corrupt", options->corrupt, "Probability of a wrong bit");
+  AddChanceOption(*command, "--ecn", options->ecn, "Probability of a congestion mark");
+  command->add_option("--seed", options->seed, "Of all chances")->capture_default_str();
+  AddSelectionOptions(*command, options->selection);
+  command->add_flag("--clear", options->clear, "Remove the impairments (of --direction, or all)");
+  command->add_flag("--json", options->json, "JSON, for programs");
+  command->footer(kManual);
+  command->callback(
+      [options, &context] { context.exit_status = Impair(*options, context.runtime_dir); });
+}
+
+}  // namespace roci::tools

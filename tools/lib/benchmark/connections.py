@@ -1,0 +1,49 @@
+"""Connections set up and torn down by Debian's cmtime, whose queue pairs are real ones."""
+import json
+import pathlib
+import re
+import subprocess
+import time
+
+from .processes import BenchmarkError, stop, tail
+
+SERVER_ADDRESS, CLIENT_ADDRESS = '10.99.0.2', '10.99.0.1'
+
+
+def parse(text):
+    """What cmtime's client printed, as milliseconds for all connections together: {phase: ms}."""
+    rows = re.findall(r'^([a-z ]+?)\s*:\s*(\d+\.\d+)\s+-?\d+\.\d+\s+\d+\.\d+\s+\d+\.\d+\s*$', text, re.MULTILINE)
+    failed = re.search(r'^(?:failure .*|event: .*|RDMA_CM_EVENT_.*)$', text, re.MULTILINE)
+    if failed:
+        raise BenchmarkError(f'cmtime: {failed[0]}')
+    if not rows or 'connect' not in dict(rows):
+        raise BenchmarkError(f'no result in what cmtime printed:\n{text[-800:]}')
+    return {phase: float(total) for phase, total in rows}
+
+
+def listens(daemon):
+    shown = subprocess.run([daemon.build / 'tools/roci', '--runtime-dir', daemon.runtime_dir, 'show', '--json', 'connections'],
+                           stdout=subprocess.PIPE, timeout=20, check=True).stdout
+    return any(each['state'] == 'listen' for each in json.loads(shown))
+
+
+def measure(daemon, count, repetitions, progress):
+    """`count` connections that all exist at the same time, by one program to another on the other device. The run in the middle."""
+    log = pathlib.Path(daemon.scratch.name, 'cmtime.log')
+    with open(log, 'wb') as out:
+        server = subprocess.Popen(daemon.command('cmtime', '-b', SERVER_ADDRESS), stdout=out, stderr=out, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 20
+        while not listens(daemon):
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise BenchmarkError(f'the server side of cmtime did not start:\n{tail(log)}{daemon.describe_failure()}')
+            time.sleep(0.05)
+        runs = []
+        for _ in range(repetitions):
+            text = daemon.run_program('cmtime', '-s', SERVER_ADDRESS, '-b', CLIENT_ADDRESS, '-c', count, limit_s=120)
+            phases = parse(text)
+            runs.append({'connections': count, 'phases_ms': phases, 'per_s': count * 1e3 / sum(phases.values())})
+            progress(f'{count} connections: {runs[-1]["per_s"]:.0f} a second')
+    finally:
+        stop(server, 1.0)
+    return sorted(runs, key=lambda run: run['per_s'])[(len(runs) - 1) // 2]

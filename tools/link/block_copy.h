@@ -1,0 +1,36 @@
+// Writes a pcapng stream block by block: whatever ends it, the file ends with a whole block. Counts
+// packets on the way.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace roci::tools {
+
+// The stream is the daemon's own, in host byte order.
+class BlockCopy {
+ public:
+  // `out` stays the caller's.
+  explicit BlockCopy(std::FILE* out) : out_(out) {}
+
+  void Add(std::string_view bytes);
+
+  bool failed() const { return failed_; }  // nothing more is written
+  uint64_t packets() const { return packets_; }
+  uint64_t dropped() const { return dropped_; }
+  bool has_statistics() const { return has_statistics_; }
+
+ private:
+  void Note(std::string_view block);
+
+  std::FILE* out_;
+  std::string rest_;
+  bool failed_ = false;
+  bool has_statistics_ = false;
+  uint64_t packets_ = 0;
+  uint64_t dropped_ = 0;
+};
+
+}  // namespace roci::tools

@@ -1,0 +1,98 @@
+#include "tools/link/selection.h"
+
+#include <fnmatch.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "roce/opcode.h"
+
+namespace roci::tools {
+
+std::optional<uint64_t> ParseNumber(const std::string& text, uint64_t most) {
+  uint64_t value = 0;
+  const bool is_hex = text.starts_with("0x") || text.starts_with("0X");
+  const bool is_number =
+      is_hex ? absl::SimpleHexAtoi(text, &value) : absl::SimpleAtoi(text, &value);
+  if (!is_number || value > most) return std::nullopt;
+  return value;
+}
+
+std::vector<uint32_t> FindOpcodes(const std::string& text) {
+  if (const auto number = ParseNumber(text, 255)) return {static_cast<uint32_t>(*number)};
+  std::vector<uint32_t> found;
+  for (uint32_t opcode = 0; opcode < roce::kOpcodeTable.size(); ++opcode) {
+    const roce::OpcodeInfo& info = roce::kOpcodeTable[opcode];
+    if (info.known && fnmatch(text.c_str(), info.name, FNM_CASEFOLD) == 0) found.push_back(opcode);
+  }
+  return found;
+}
+
+std::optional<double> ParseChance(const std::string& text) {
+  const bool is_percent = text.ends_with('%');
+  double value = 0;
+  if (!absl::SimpleAtod(is_percent ? text.substr(0, text.size() - 1) : text, &value)) {
+    return std::nullopt;
+  }
+  if (is_percent) value /= 100;
+  if (!(value >= 0 && value <= 1)) return std::nullopt;
+  return value;
+}
+
+std::optional<uint64_t> ParseDuration(const std::string& text) {
+  constexpr double kMostNs = 5e9;
+  const size_t unit_at = text.find_first_not_of("0123456789.");
+  if (unit_at == 0 || unit_at == std::string::npos) return std::nullopt;
+  const std::string unit = text.substr(unit_at);
+  const double scale = unit == "ns"   ? 1
+                       : unit == "us" ? 1e3
+                       : unit == "ms" ? 1e6
+                       : unit == "s"  ? 1e9
+                                      : 0;
+  double value = 0;
+  if (scale == 0 || !absl::SimpleAtod(text.substr(0, unit_at), &value)) return std::nullopt;
+  if (!(value * scale <= kMostNs)) return std::nullopt;
+  return static_cast<uint64_t>(std::llround(value * scale));
+}
+
+void AddSelectionOptions(CLI::App& command, Selection& selection) {
+  constexpr size_t kMaxQps = 64;  // as the daemon has it
+  command
+      .add_option("--qp", selection.qps,
+                  "Only packets to this queue pair number, or datagrams from it; may be repeated")
+      ->expected(1)
+      ->take_all()
+      ->check([](const std::string& text) {
+        return ParseNumber(text, 0xFFFFFF) ? std::string() : text + " is no queue pair number";
+      })
+      ->check([&selection](const std::string&) {
+        return selection.qps.size() <= kMaxQps ? std::string() : "at most 64 queue pairs";
+      });
+  command
+      .add_option("--opcode", selection.opcodes,
+                  "Only packets of this opcode: a name (RC_SEND_ONLY), a pattern ('*READ*') or a "
+                  "number; may be repeated")
+      ->expected(1)
+      ->take_all()
+      ->check([](const std::string& text) {
+        return FindOpcodes(text).empty() ? "there is no opcode " + text : std::string();
+      });
+}
+
+void AddSelection(const Selection& selection, nlohmann::json& request) {
+  for (const std::string& text : selection.qps) {
+    request["qps"].push_back(*ParseNumber(text, 0xFFFFFF));
+  }
+  std::set<uint32_t> opcodes;
+  for (const std::string& text : selection.opcodes) {
+    const std::vector<uint32_t> found = FindOpcodes(text);
+    opcodes.insert(found.begin(), found.end());
+  }
+  if (!opcodes.empty()) request["opcodes"] = opcodes;
+}
+
+}  // namespace roci::tools

@@ -1,0 +1,37 @@
+// Options that `roci capture` and `roci impair` share: which frames are meant.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace roci::tools {
+
+struct Selection {
+  std::vector<std::string> qps;
+  std::vector<std::string> opcodes;
+};
+
+// --qp and --opcode, checked when they are parsed. `selection` outlives the parse.
+void AddSelectionOptions(CLI::App& command, Selection& selection);
+
+// Adds "qps" and "opcodes" to a request to the daemon.
+void AddSelection(const Selection& selection, nlohmann::json& request);
+
+// "17" or "0x11", at most `most`.
+std::optional<uint64_t> ParseNumber(const std::string& text, uint64_t most);
+// Opcodes that "0x11", "RC_ACKNOWLEDGE" or "*_READ_*" (in any case) names; none: nothing is called
+// that.
+std::vector<uint32_t> FindOpcodes(const std::string& text);
+// "1%", "0.01": from 0 to 1.
+std::optional<double> ParseChance(const std::string& text);
+// "10us", "1.5ms", "200ns", "1s": nanoseconds, at most 5 s.
+std::optional<uint64_t> ParseDuration(const std::string& text);
+
+}  // namespace roci::tools

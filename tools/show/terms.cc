@@ -1,0 +1,104 @@
+#include "tools/show/terms.h"
+
+#include <map>
+
+namespace roci::tools {
+namespace {
+
+constexpr char kDevices[] = R"(DEVICE     its name, as programs see it
+ON         the wire inside the daemon or the DPDK port that carries its frames
+LINK       up: the port is active
+MTU/PATH   bytes of Ethernet payload, and the largest path MTU that fits with headers
+SESSIONS   times that programs have it open
+QPS, CQS, MRS   queue pairs, completion queues, memory regions: in use / limit (ibv_query_device(3))
+ADDRESSES  one per GID, in the order of the GID table; all RoCE v2. CONFLICT: another adapter
+           has it, too; see `roci addr show`
+)";
+// Of everything that a program has made.
+constexpr char kWhose[] = "DEVICE, APP   where it is, and whose: name and process number\n";
+constexpr char kPorts[] = R"(counters   frames and bytes that the port has sent and received
+frames dropped, by reason   what was received and thrown away, and which check it failed
+transport  what the queue pairs of the device have met: retries, NAKs, duplicates, ...
+not RoCE   frames for the daemon itself: ARP, IPv6 neighbour discovery, ping
+impairments   what `roci impair` has set, and the frames that it has met
+`roci show counters` prints those that are zero too.
+)";
+constexpr char kApps[] = R"(SESSION    number of the connection: one per open device of a program
+APP        name and process number
+UID        the user that runs it
+DEVICE     the device that it has open; "-" before it has opened one, for which it has five seconds
+LCORE      the dataplane thread that serves it
+PDS, MRS, CQS, QPS, AHS, CHANNELS   objects it has: protection domains, memory regions, completion
+           queues, queue pairs, address handles, completion channels
+)";
+constexpr char kQps[] = R"(QPN        queue pair number on the wire
+TYPE       RC (reliable connection), UC (unreliable connection), UD (datagrams), ...
+STATE      RESET, INIT, RTR (receives), RTS (receives and sends), SQD (sends drained), SQE, ERR
+REMOTE     address and number of the peer's queue pair; "-" where there is none
+MTU        path MTU, bytes of payload in a packet
+SQ PSN     packet sequence numbers: the oldest that is not acknowledged .. the next for new work
+RQ PSN     the packet sequence number that is expected next
+WINDOW     packets sent and not acknowledged
+TIMER      the acknowledge timeout as given: 4.096 us * 2^TIMER, 0 for none; "*": it runs
+RETRY      retries left before the queue pair fails / as given (retry_cnt)
+RNR        the same for a peer that is not ready to receive (rnr_retry); 7 is for ever
+TX PKTS, RX PKTS, DROPS   packets sent, received, and refused by the queue pair
+)";
+constexpr char kCqs[] = R"(CQ         its handle in the program's session
+CAPACITY   entries
+QUEUES     send and receive queues that complete into it
+CHANNEL    handle of its completion channel; 0 for none
+EVENTS     completion events written to that channel
+OVERFLOWED yes: it was full when an entry was due, and is of no more use
+)";
+constexpr char kMrs[] = R"(MR         its handle in the program's session
+KEY        L_Key and R_Key
+PD         handle of its protection domain
+ADDRESS    where it begins in the program
+LENGTH     bytes
+REACHED BY mapped: the daemon has the same memory mapped; process_vm: a system call per burst;
+           mixed: parts of each
+EXTENTS    pieces of memory it is made of
+ACCESS     rights that were given to it
+)";
+constexpr char kLcores[] = R"(LCORE      number of the dataplane thread
+SESSIONS   sessions that it serves
+BUSY       share of the last quarter of a second in which there was work (--json has the cycles since
+           the start: busy_cycles, and idle_cycles, which those asleep are part of)
+SLEEPS     times it went to sleep without work
+RX PKTS, TX PKTS   packets received and sent by it
+COMP EVENTS        events written to completion channels
+MEMORY FAULTS      accesses to memory that was not there (any more)
+TIMERS     timers of queue pairs that ran out
+)";
+constexpr char kAddresses[] = R"(DEVICE     ours
+GID        index in the GID table; where an address was removed, the link-local one stands again
+ADDRESS    with the length of its network's prefix
+CLAIMED BY another adapter that says that it has this address; "-": nobody
+)";
+constexpr char kNeighbours[] = R"(DEVICE     ours
+ADDRESS    of the peer, or of the gateway
+MAC        its Ethernet address, once it has answered
+STATE      reachable; incomplete: asked for
+)";
+
+}  // namespace
+
+std::string ExplainColumns(const std::string& what) {
+  static const std::map<std::string, const char*> terms = {{"devices", kDevices},
+                                                           {"ports", kPorts},
+                                                           {"counters", kPorts},
+                                                           {"apps", kApps},
+                                                           {"qps", kQps},
+                                                           {"cqs", kCqs},
+                                                           {"mrs", kMrs},
+                                                           {"lcores", kLcores},
+                                                           {"neighbours", kNeighbours},
+                                                           {"addresses", kAddresses}};
+  const auto it = terms.find(what);
+  if (it == terms.end()) return "";
+  const bool made = what == "qps" || what == "cqs" || what == "mrs";
+  return std::string(it->second) + (made ? kWhose : "");
+}
+
+}  // namespace roci::tools
