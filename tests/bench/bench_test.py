@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOP / 'tools/lib'))
-from benchmark import charts, hot_path, perftest, report  # pylint: disable=wrong-import-position
+from benchmark import charts, connections, hot_path, perftest, report  # pylint: disable=wrong-import-position
 from benchmark.processes import BenchmarkError  # pylint: disable=wrong-import-position
 
 BANDWIDTH = """\
@@ -30,6 +30,15 @@ LATENCY = """\
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]\x20
  8       3          0.56           12.40        0.58     \t       0.61        \t1.02   \t\t0.90    \t\t12.40  \x20
 ---------------------------------------------------------------------------------------
+"""
+CMTIME = """\
+creating id
+binding source address
+destroying id
+step              total ms     max ms     min us  us / conn
+create id    :       12.84       0.10       6.00       8.56
+resolve route:       38.10      24.21   13904.00      25.40
+connect      :      314.96     288.40   44093.00     209.98
 """
 STRACE = """\
 % time     seconds  usecs/call     calls    errors syscall
@@ -71,6 +80,17 @@ class Perftest(unittest.TestCase):
     def test_median_is_one_of_the_runs(self):
         runs = [{'rate': rate, 'other': -rate} for rate in (3, 1, 2, 5)]
         self.assertEqual(perftest.median_of(runs, 'rate'), {'rate': 2, 'other': -2})
+
+
+class Connections(unittest.TestCase):
+
+    def test_reads_the_phases(self):
+        self.assertEqual(connections.parse(CMTIME), {'create id': 12.84, 'resolve route': 38.10, 'connect': 314.96})
+
+    def test_a_connection_that_failed_is_an_error(self):
+        for text in (CMTIME + 'event: RDMA_CM_EVENT_REJECTED, error: 8\n', CMTIME.partition('step')[0]):
+            with self.assertRaises(BenchmarkError):
+                connections.parse(text)
 
 
 class HotPath(unittest.TestCase):

@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -355,6 +356,10 @@ int main(int argc, char** argv) {
     many_in_bursts.push_back(pairs.Rate(options.pairs, kPerVisit, options.seconds));
   }
 
+  // Time for the daemon to fall asleep, and to tidy up before.
+  usleep(500'000);
+  const int64_t after_traffic = OwnMemory(options.daemon_pid);
+
   printf("{\n  \"pairs\": %u,\n  \"outstanding\": %u,\n  \"messages_per_visit\": %u,\n",
          options.pairs, kMaxOutstanding, kPerVisit);
   PrintList("one_per_s", one);
@@ -365,6 +370,8 @@ int main(int argc, char** argv) {
   if (before >= 0 && after >= 0 && options.pairs > 1) {
     printf("  \"daemon_bytes_per_idle_qp\": %.0f,\n",
            static_cast<double>(after - before) / (2.0 * (options.pairs - 1)));
+    printf("  \"daemon_bytes_per_used_qp\": %.0f,\n",
+           static_cast<double>(after_traffic - before) / (2.0 * (options.pairs - 1)));
   }
   printf("  \"connect_s\": %.2f\n}\n", connect_s);
   return 0;

@@ -1,4 +1,5 @@
-// Fuzzes what answers frames that are no RoCE packets: ARP, neighbour discovery, ping. The input is
+// Fuzzes what answers frames that are no RoCE packets: ARP, neighbour discovery, ping, and queries
+// for multicast groups. The input is
 // a sequence of frames, each behind two bytes of length. Every answer must be a sound frame itself,
 // no longer than what it answers (but for padding), and the tables must stay within their bounds.
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "control/group_reports.h"
 #include "control/neighbours.h"
 #include "roce/headers.h"
 
@@ -58,6 +60,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto ignore = [](const Frame&) {};
   neighbours.Resolve(0, *ParseIp("10.99.0.1"), *ParseIp("10.99.0.2"), 1, ignore);
   neighbours.Resolve(0, *ParseIp("fd72:6f63:6900::1"), *ParseIp("fd72:6f63:6900::2"), 2, ignore);
+  GroupReports groups(Addresses(), 1);
+  groups.Join(0, *ParseIp("239.1.2.3"), ignore);
+  groups.Join(0, *ParseIp("ff0e::1"), ignore);
   roci::roce::TimeNs now = 0;
   while (size >= 2) {
     size_t length = data[0] | static_cast<size_t>(data[1]) << 8;
@@ -70,7 +75,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     data += length;
     size -= length;
     neighbours.HandleFrame(now, frame, [&](const Frame& f) { CheckAnswer(f, length); });
+    groups.HandleFrame(now, frame);
+    CHECK(groups.size() == 2);
     now += 10'000'000;
+    groups.HandleTimeout(now, [](const Frame& report) { CHECK(report.size() >= 60); });
     neighbours.HandleTimeout(now, ignore);
     CHECK(neighbours.entries().size() <= Neighbours::kMaxEntries);
   }

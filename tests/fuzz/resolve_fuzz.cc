@@ -64,7 +64,7 @@ class Machine {
 
   void Run() {
     for (int steps = 0; steps < 2000 && !input_.empty(); ++steps) {
-      switch (input_.Take<uint8_t>() % 8) {
+      switch (input_.Take<uint8_t>() % 12) {
         case 0:
         case 1:
           Register();
@@ -78,10 +78,22 @@ class Machine {
         case 4:
           UseProcessVm();
           break;
+        case 8:
+          ChangeWindows();
+          break;
+        case 9:
+          Bind();
+          break;
+        case 10:
+          Invalidate();
+          break;
+        case 11:
+          LookUpWindow();
+          break;
         default:
           Lookup();
       }
-      CHECK(table_.size() == models_.size());
+      CHECK(table_.size() == models_.size() + windows_.size());
     }
   }
 
@@ -90,6 +102,19 @@ class Machine {
     uint32_t pd;
     Access access;
     Translation translation;
+    uint32_t windows = 0;
+  };
+  struct Window {
+    uint32_t pd;
+    WindowType type;
+    uint32_t key;
+    // While it is bound; `region` is 0 else.
+    uint32_t region = 0;
+    uint32_t qpn = 0;
+    Access access = Access::kNone;
+    uint64_t start = 0;   // address of its first byte, for its users
+    uint64_t offset = 0;  // of that byte in the region
+    uint64_t length = 0;
   };
 
   Translation TakeTranslation() {
@@ -116,19 +141,25 @@ class Machine {
 
   Access TakeAccess() {
     auto access = static_cast<Access>(input_.Take<uint32_t>());
-    if (input_.Take<uint8_t>() % 8 != 0) access = (access & Access{15}) | Access::kLocalWrite;
+    if (input_.Take<uint8_t>() % 8 != 0) access = (access & Access{0x1F}) | Access::kLocalWrite;
     return access;
   }
 
   uint32_t TakeKey() {
-    if (models_.empty() || input_.Take<uint8_t>() % 8 == 0) return input_.Take<uint32_t>();
+    if (models_.empty() || input_.Take<uint8_t>() % 8 == 0) {
+      const auto key = input_.Take<uint32_t>();
+      for (const Window& window : windows_) {
+        if (window.key == key) return 0;  // they have their own lookups
+      }
+      return key;
+    }
     auto at = models_.begin();
     std::advance(at, input_.Take<uint8_t>() % models_.size());
     return at->first;
   }
 
   void Register() {
-    Model model{input_.Take<uint8_t>() % 3U, TakeAccess(), TakeTranslation()};
+    Model model{input_.Take<uint8_t>() % 3U, TakeAccess(), TakeTranslation(), 0};
     uint32_t key = 0;
     const MemoryStatus status = table_.Register(model.pd, model.access, model.translation, &key);
     CHECK(status == MemoryStatus::kOk || status == MemoryStatus::kTableFull ||
@@ -141,8 +172,16 @@ class Machine {
   void Deregister() {
     const uint32_t key = TakeKey();
     ReleasedMappings released;
-    const bool known = models_.erase(key) == 1;
-    CHECK((table_.Deregister(key, &released) == MemoryStatus::kOk) == known);
+    const auto model = models_.find(key);
+    const MemoryStatus status = table_.Deregister(key, &released);
+    if (model == models_.end()) {
+      CHECK(status == MemoryStatus::kBadKey);
+    } else if (model->second.windows != 0) {
+      CHECK(status == MemoryStatus::kInUse);
+    } else {
+      CHECK(status == MemoryStatus::kOk);
+      models_.erase(model);
+    }
   }
 
   void Reregister() {
@@ -157,6 +196,7 @@ class Machine {
     const auto model = models_.find(key);
     CHECK((status == MemoryStatus::kBadKey) == (model == models_.end()));
     if (status != MemoryStatus::kOk) return;
+    CHECK(model->second.windows == 0);
     model->second.pd = change.pd.value_or(model->second.pd);
     model->second.access = change.access.value_or(model->second.access);
     if (change.translation) model->second.translation = *change.translation;
@@ -176,6 +216,126 @@ class Machine {
           extent.mapping = nullptr;
         }
       }
+    }
+  }
+
+  Window* TakeWindow() {
+    if (windows_.empty()) return nullptr;
+    return &windows_[input_.Take<uint8_t>() % windows_.size()];
+  }
+
+  // Mostly of the window's domain.
+  AccessContext TakeContext(const Window& window) {
+    const auto choice = input_.Take<uint8_t>();
+    return {choice % 8 == 0 ? choice % 3U : window.pd, choice / 8 % 2U};
+  }
+
+  void Unbind(Window& window) {
+    if (window.region != 0) --models_.at(window.region).windows;
+    window.region = 0;
+  }
+
+  void ChangeWindows() {
+    if (windows_.size() < 6 && input_.Take<uint8_t>() % 4 != 0) {
+      Window window{};
+      window.pd = input_.Take<uint8_t>() % 3U;
+      window.type = input_.Take<uint8_t>() % 2 == 0 ? WindowType::kType1 : WindowType::kType2;
+      const MemoryStatus status = table_.AllocateWindow(window.pd, window.type, &window.key);
+      CHECK(status == MemoryStatus::kOk || status == MemoryStatus::kTableFull);
+      if (status == MemoryStatus::kOk) windows_.push_back(window);
+      return;
+    }
+    if (input_.Take<uint8_t>() % 2 == 0) {
+      const uint32_t qpn = input_.Take<uint8_t>() % 3U;
+      table_.ReleaseWindowsOf(qpn);
+      for (Window& window : windows_) {
+        if (window.type == WindowType::kType2 && window.qpn == qpn) Unbind(window);
+      }
+      return;
+    }
+    Window* window = TakeWindow();
+    if (window == nullptr) return;
+    CHECK(table_.DeallocateWindow(window->key >> 8) == MemoryStatus::kOk);
+    Unbind(*window);
+    windows_.erase(windows_.begin() + (window - windows_.data()));
+  }
+
+  void Bind() {
+    Window* window = TakeWindow();
+    if (window == nullptr) return;
+    const uint32_t region = TakeKey();
+    const auto model = models_.find(region);
+    WindowBinding binding{};
+    binding.window = window->key >> 8;
+    binding.new_key = (window->key & ~0xFFu) | input_.Take<uint8_t>();
+    binding.region_key = region;
+    binding.access = static_cast<Access>(input_.Take<uint8_t>());
+    if (input_.Take<uint8_t>() % 8 != 0) binding.access = binding.access & Access{0x2F};
+    binding.length = input_.Take<uint16_t>() % 512;
+    binding.address = input_.Take<uint16_t>() % 512;
+    if (model != models_.end()) binding.address += model->second.translation.iova;
+    const AccessContext context = TakeContext(*window);
+    if (table_.BindWindow(binding, context) != MemoryStatus::kOk) return;
+    CHECK(window->pd == context.pd);
+    const bool type2 = window->type == WindowType::kType2;
+    CHECK(!type2 || (window->region == 0 && binding.length != 0));
+    Unbind(*window);
+    window->key = binding.new_key;
+    if (binding.length == 0) return;
+    CHECK(model != models_.end() && model->second.pd == window->pd);
+    CHECK(Includes(model->second.access, Access::kWindowBind));
+    const Access changes = Access::kRemoteWrite | Access::kRemoteAtomic;
+    CHECK((binding.access & changes) == Access::kNone ||
+          Includes(model->second.access, Access::kLocalWrite));
+    const uint64_t offset = binding.address - model->second.translation.iova;
+    CHECK(static_cast<unsigned __int128>(offset) + binding.length <=
+          model->second.translation.length);
+    const bool zero_based = Includes(binding.access, Access::kZeroBased);
+    CHECK(!zero_based || type2);
+    ++model->second.windows;
+    window->region = region;
+    window->qpn = context.qpn;
+    window->access = binding.access & Access{0xE};
+    window->start = zero_based ? 0 : binding.address;
+    window->offset = offset;
+    window->length = binding.length;
+  }
+
+  void Invalidate() {
+    Window* window = TakeWindow();
+    const uint32_t key = window == nullptr ? TakeKey() : window->key;
+    const AccessContext context{input_.Take<uint8_t>() % 3U, input_.Take<uint8_t>() % 3U};
+    const MemoryStatus status = table_.Invalidate(key, context);
+    const bool may = window != nullptr && window->type == WindowType::kType2 &&
+                     window->pd == context.pd &&
+                     (window->region == 0 || window->qpn == context.qpn);
+    CHECK((status == MemoryStatus::kOk) == may);
+    if (may) Unbind(*window);
+  }
+
+  void LookUpWindow() {
+    const Window* window = TakeWindow();
+    if (window == nullptr) return;
+    const AccessContext context = TakeContext(*window);
+    const auto need = static_cast<Access>(input_.Take<uint8_t>() & 15);
+    const uint64_t address = window->start + input_.Take<uint16_t>() % 512;
+    const uint32_t length = input_.Take<uint16_t>() % 512 + 1U;
+    SegmentList segments;
+    const MemoryStatus status =
+        table_.Resolve(window->key, context, address, length, need, segments);
+    CHECK(status == table_.Check(window->key, context, address, length, need));
+    const bool fits = address - window->start + length <= window->length;
+    const bool may = window->region != 0 && window->pd == context.pd &&
+                     (window->type == WindowType::kType1 || window->qpn == context.qpn) &&
+                     need != Access::kNone && Includes(window->access, need) && fits;
+    CHECK((status == MemoryStatus::kOk) == may);
+    if (!may) return;
+    const Translation& translation = models_.at(window->region).translation;
+    uint64_t offset = window->offset + (address - window->start);
+    for (const Segment& segment : segments) {
+      CheckByte(translation, offset, segment, 0);
+      CheckByte(translation, offset + segment.length - 1, segment, segment.length - 1);
+      offset += segment.length;
     }
   }
 
@@ -225,6 +385,7 @@ class Machine {
   Input input_;
   KeyTable table_{kApp, 20};
   std::map<uint32_t, Model> models_;
+  std::vector<Window> windows_;
 };
 
 }  // namespace

@@ -58,6 +58,10 @@ void CheckRequest(const Request& request, size_t size, uint32_t fd_count) {
     case ROCI_ABI_REG_MR: {
       const auto& reg = request.As<roci_abi_reg_mr_request>();
       CHECK(reg.fd_count == fd_count && reg.extent_count <= ROCI_ABI_MAX_EXTENTS);
+      if (reg.length == 0) {
+        CHECK(reg.extent_count == 0 && fd_count == 0);
+        break;
+      }
       CheckRegion(std::span(reg.extents).first(reg.extent_count), reg.start, reg.length, reg.iova,
                   fd_count);
       break;

@@ -95,7 +95,7 @@ void CheckSend(Rings& rings, uint32_t before) {
     return;
   }
   Require(rings.type == QpType::kRc || rings.type == QpType::kUc || rings.type == QpType::kUd ||
-              rings.type == QpType::kXrcSend,
+              rings.type == QpType::kXrcSend || rings.type == QpType::kRawPacket,
           "no other type sends");
   if (wqe.is_inline) {
     Require(wqe.length <= rings.max_inline, "inline length");

@@ -7,22 +7,12 @@ Starts a daemon of its own, runs every pair of programs in the table below, and 
 client must both exit with 0 in time. --only runs the cases whose name contains TEXT.
 """
 import argparse
-import os
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 import time
 
-CASE_TIMEOUT_S = 60
+from harness import Daemon, Pair, Programs
+
 ACROSS, BACK, SELF = ('roci0', 'roci1'), ('roci1', 'roci0'), ('roci0', 'roci0')
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('', 0))
-        return probe.getsockname()[1]
 
 
 def pingpong_cases():
@@ -46,14 +36,16 @@ def bandwidth_cases():
         sized = program != 'ib_atomic_bw'
         few = ['-n', '1000'] if sized else ['-n', '20000']
         yield ACROSS, base
+        yield BACK, base + few
         yield SELF, base + few
         if sized:
             yield ACROSS, base + ['-a', '-n', '200']
             yield ACROSS, base + ['-a', '-b', '-n', '100']
             yield ACROSS, base + ['-s', '1', '-n', '20000']
-            for mtu in ('256', '1024', '4096'):
+            for mtu in ('256', '512', '1024', '2048', '4096'):
                 yield ACROSS, base + few + ['-m', mtu]
         yield ACROSS, base + few + ['-b']
+        yield BACK, base + few + ['-b', '-q', '4']
         yield ACROSS, base + few + ['-q', '16']
         yield ACROSS, base + few + ['-q', '16', '-b']
         if program != 'ib_write_bw':  # which has no completion to wait for at the server, and refuses
@@ -74,8 +66,11 @@ def latency_cases():
     for program, rounds in (('ib_send_lat', '1000'), ('ib_write_lat', '60'), ('ib_read_lat', '1000'),
                             ('ib_atomic_lat', '1000')):
         base = [program, '-F', '-x', '1', '-n', rounds]
-        yield ACROSS, base
-        yield SELF, base
+        for devices in (ACROSS, BACK, SELF):
+            yield devices, base
+        large = ['-s', '5000'] if program != 'ib_atomic_lat' else []
+        for mtu in ('256', '512', '1024', '2048', '4096'):
+            yield ACROSS, base[:-1] + ['50', *large, '-m', mtu]
         if program in ('ib_send_lat', 'ib_read_lat'):
             yield ACROSS, base[:-1] + ['100', '-a']
         if program != 'ib_write_lat':
@@ -86,8 +81,63 @@ def latency_cases():
             yield ACROSS, [program, '-F', '-x', gid, '-n', rounds]
 
 
+def unreliable_cases():
+    for program in ('ibv_uc_pingpong', 'ibv_ud_pingpong'):
+        for devices in (ACROSS, SELF):
+            yield devices, [program, '-g', '1']
+        yield ACROSS, [program, '-g', '2', '-e']
+    yield ACROSS, ['ibv_uc_pingpong', '-g', '1', '-s', '65537']
+    yield ACROSS, ['ibv_ud_pingpong', '-g', '1', '-s', '2048']
+    for program, rounds in (('ib_send_bw', '1000'), ('ib_send_lat', '500')):
+        for service in ('UC', 'UD'):
+            yield ACROSS, [program, '-F', '-x', '1', '-c', service, '-n', rounds]
+            yield ACROSS, [program, '-F', '-x', '2', '-c', service, '-n', rounds, '-e']
+        # A multicast group, which perftest names by an IPv6 address.
+        yield ACROSS, [program, '-F', '-x', '2', '-c', 'UD', '-g', '-n', rounds]
+    yield ACROSS, ['ib_send_bw', '-F', '-x', '1', '-c', 'UD', '-b', '-q', '4', '-n', '1000']
+    yield ACROSS, ['ib_write_bw', '-F', '-x', '1', '-c', 'UC', '-n', '1000']
+
+
+def interface_cases():
+    """Each program again through the newer calls, and with the options that change how it calls."""
+    for options in (['-N'], ['-t'], ['-N', '-t', '-c'], ['-N', '-e', '-c'], ['-N', '-c', '-s', '1000000', '-n', '100']):
+        yield ACROSS, ['ibv_rc_pingpong', '-g', '1', *options]
+    for program in ('ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_atomic_bw'):
+        base = [program, '-F', '-x', '1', '-n', '1600']
+        yield ACROSS, base + ['--use_old_post_send']
+        yield ACROSS, base + ['-l', '16', '-Q', '16']
+    base = ['ib_send_bw', '-F', '-x', '1', '-n', '1600']
+    for options in (['--recv_post_list', '16'], ['--mr_per_qp', '-q', '4'], ['--tclass', '96'], ['-N'],
+                    ['-b', '--report-both'], ['--reversed'], ['--perform_warm_up']):
+        yield ACROSS, base + options
+
+
+def shared_receive_cases():
+    base = ['ibv_srq_pingpong', '-g', '1']
+    for devices in (ACROSS, SELF):
+        yield devices, base
+    for options in (['-e'], ['-s', '1'], ['-s', '65537', '-m', '1024'], ['-q', '64', '-n', '200'], ['-r', '64']):
+        yield ACROSS, base + options
+    for service in ('RC', 'UD'):
+        for program in ('ib_send_bw', 'ib_send_lat'):
+            yield ACROSS, [program, '-F', '-x', '1', '-c', service, '--use-srq', '-n', '1000']
+    yield ACROSS, ['ib_send_bw', '-F', '-x', '1', '--use-srq', '-n', '1000', '-q', '8', '-b']
+
+
+def extended_reliable_cases():
+    yield ACROSS, ['ibv_xsrq_pingpong', '-g', '1', '-c', '1']
+    yield SELF, ['ibv_xsrq_pingpong', '-g', '1', '-c', '1', '-e']
+    for program in ('ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_atomic_bw'):
+        base = [program, '-F', '-x', '1', '-c', 'XRC', '-n', '1000']
+        yield ACROSS, base
+        yield ACROSS, base + ['-q', '4', '-b']
+    for program in ('ib_send_lat', 'ib_read_lat', 'ib_atomic_lat'):
+        yield ACROSS, [program, '-F', '-x', '1', '-c', 'XRC', '-n', '500']
+
+
 def all_cases():
-    for devices, command in [*pingpong_cases(), *bandwidth_cases(), *latency_cases()]:
+    for devices, command in [*pingpong_cases(), *bandwidth_cases(), *latency_cases(), *unreliable_cases(),
+                             *interface_cases(), *shared_receive_cases(), *extended_reliable_cases()]:
         yield [(devices, command)]
     # Two pairs at the same time, over both devices and over one.
     yield [(ACROSS, ['ib_write_bw', '-F', '-x', '1']), (BACK, ['ib_read_bw', '-F', '-x', '2'])]
@@ -96,90 +146,6 @@ def all_cases():
 
 def name_of(pairs):
     return ' and '.join(f'{" ".join(command)} {server} <- {client}' for (server, client), command in pairs)
-
-
-class Daemon:
-    """A daemon in a runtime directory of its own."""
-
-    def __init__(self, rocid, roci, plugin):
-        self.runtime_dir = tempfile.mkdtemp(prefix='roci-programs.')
-        self.run = [roci, 'run', '--runtime-dir', self.runtime_dir, '--plugin', plugin]
-        self.log = open(os.path.join(self.runtime_dir, 'rocid.log'), 'w+', encoding='utf-8')
-        self.process = subprocess.Popen([rocid, '--runtime-dir', self.runtime_dir], stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + 30
-        while not os.path.exists(os.path.join(self.runtime_dir, 'rocid.sock')) or 'ready' not in self.output():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit('Bail out! the daemon did not start:\n' + self.output())
-            time.sleep(0.05)
-
-    def output(self):
-        with open(self.log.name, encoding='utf-8') as log:
-            return log.read()
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            status = self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        output = self.output()
-        self.log.close()
-        shutil.rmtree(self.runtime_dir)
-        return status, output
-
-
-def listening(port):
-    """Whether somebody listens on the TCP port, without connecting: the server takes one connection only."""
-    wanted = f':{port:04X}'
-    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
-        with open(table, encoding='ascii') as rows:
-            for row in rows:
-                fields = row.split()
-                if fields[1].endswith(wanted) and fields[3] == '0A':
-                    return True
-    return False
-
-
-class Pair:
-    """A server and a client of the same program."""
-
-    def __init__(self, daemon, devices, command):
-        self.port = free_port()
-        self.daemon = daemon
-        self.client_command = self.command(devices[1], command) + ['127.0.0.1']
-        self.server = self.start(self.command(devices[0], command))
-        self.client = None
-
-    def command(self, device, command):
-        return self.daemon.run + [command[0], '-d', device, '-p', str(self.port), *command[1:]]
-
-    @staticmethod
-    def start(command):
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True, errors='replace')
-
-    def connect(self):
-        deadline = time.monotonic() + 20
-        while not listening(self.port) and self.server.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.client = self.start(self.client_command)
-
-    def result(self):
-        """What went wrong, or ''."""
-        wrong = ''
-        for role, process in (('client', self.client), ('server', self.server)):
-            try:
-                output, _ = process.communicate(timeout=CASE_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                output, _ = process.communicate()
-                wrong += f'{role}: not done in {CASE_TIMEOUT_S} s\n{output}'
-                continue
-            if process.returncode != 0 or 'invalid data' in output:
-                wrong += f'{role}: exit status {process.returncode}\n{output}'
-        return wrong
 
 
 def run_case(daemon, pairs):
@@ -201,8 +167,10 @@ def main():
         return 0
     if len(options.paths) != 3:
         parser.error('three paths wanted')
-    roci, rocid, plugin = (os.path.abspath(path) for path in options.paths)
-    daemon = Daemon(rocid, roci, plugin)
+    try:
+        daemon = Daemon(Programs(*options.paths))
+    except RuntimeError as error:
+        raise SystemExit(f'Bail out! {error}') from error
     print(f'1..{len(cases) + 1}')
     failed = 0
     for number, case in enumerate(cases, 1):
@@ -216,11 +184,11 @@ def main():
         sys.stdout.flush()
         if daemon.process.poll() is not None:
             break
-    status, output = daemon.stop()
+    status = daemon.stop()
     failed += status != 0
     print(f'{"ok" if status == 0 else "not ok"} {len(cases) + 1} - the daemon lives and ends with status 0')
     if status != 0:
-        print(f'# status {status}\n# ' + '\n# '.join(output.splitlines()[-20:]))
+        print(f'# status {status}\n# ' + '\n# '.join(daemon.last_output.splitlines()[-20:]))
     return 1 if failed else 0
 
 

@@ -174,6 +174,29 @@ class RocidTest(unittest.TestCase):
         result = rocid('--config', str(self.scratch))
         self.assertEqual(result.returncode, 1)
 
+    def test_what_check_config_tells(self):
+        result = rocid('--runtime-dir', str(self.run_dir), '--check-config')
+        self.assertEqual((result.returncode, result.stderr), (0, ''))
+        self.assertTrue(result.stdout.startswith('defaults: ok\n'), result.stdout)
+        for word in (str(self.run_dir), 'roci0 on wire wire0', 'MTU 4200', '10.99.0.2/24'):
+            self.assertIn(word, result.stdout)
+        faults = {'[daemon]\nlcores = 1\npin = [1023]\n': 'daemon.pin: processor 1023 is not there',
+                  '[[device]]\nname = "a"\nport = "net_nonsense0"\n': 'DPDK has no driver for "net_nonsense0"',
+                  '[[device]]\nname = "a"\nport = "eth1"\n': 'DPDK has no driver for "eth1"',
+                  '[[device]]\nname = "a"\nport = "net_af_packet0,iface=nosuch0"\n':
+                  'device[0].port: "net_af_packet0,iface=nosuch0": there is no network interface "nosuch0"',
+                  '[[device]]\nname = "a"\nport = "net_af_packet0"\n': 'names no interface (iface=NAME)'}
+        for text, fault in faults.items():
+            path = self.config(text)
+            result = rocid('--runtime-dir', str(self.run_dir), '--config', path, '--check-config')
+            self.assertEqual((result.returncode, result.stdout), (1, ''))
+            self.assertIn(fault, result.stderr)
+            self.assertEqual(result.stderr.count('\n'), 1, result.stderr)
+        for port in 'net_tap0,iface=x', 'net_af_packet0,iface=lo', '0000:03:00.0':
+            path = self.config(f'[[device]]\nname = "a"\nport = "{port}"\n')
+            self.assertEqual(rocid('--config', path, '--check-config').returncode, 0, port)
+        self.assertFalse(self.run_dir.exists())
+
     def test_port_that_does_not_exist(self):
         path = self.config('[[device]]\nname = "roci0"\nport = "net_nonsense0"\n')
         result = rocid('--runtime-dir', str(self.run_dir), '--config', path)
@@ -215,7 +238,7 @@ class RocidTest(unittest.TestCase):
     def test_show(self):
         with Daemon(self.run_dir) as daemon:
             self.assertTrue(daemon.ready(), daemon.said())
-            for kind in ('devices', 'ports', 'apps', 'qps', 'cqs', 'mrs', 'counters', 'lcores', 'neighbours',
+            for kind in ('devices', 'ports', 'apps', 'qps', 'cqs', 'srqs', 'mrs', 'counters', 'lcores', 'neighbours',
                          'device', 'port', 'app', 'qp', 'cq', 'mr', 'lcore'):
                 with self.subTest(kind):
                     self.assertIsInstance(json.loads(show(self.run_dir, kind, '--json').stdout), list)
@@ -226,10 +249,58 @@ class RocidTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn('is rocid running?', result.stderr)
 
+    def test_show_of_a_stopped_daemon(self):
+        with Daemon(self.run_dir) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            daemon.process.send_signal(signal.SIGSTOP)
+            started = time.monotonic()
+            result = show(self.run_dir, '--timeout', '1')
+            self.assertLess(time.monotonic() - started, 10)
+            self.assertEqual((result.returncode, result.stdout), (1, ''))
+            self.assertIn('the daemon does not answer', result.stderr)
+            daemon.process.send_signal(signal.SIGCONT)
+            self.assertEqual(show(self.run_dir).returncode, 0)
+
+    def test_drops_have_reasons(self):
+        with Daemon(self.run_dir) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            for port in json.loads(show(self.run_dir, 'counters', '--json').stdout):
+                self.assertNotIn('none', port['drops'])
+                self.assertIn('icrc', port['drops'])
+
+    def test_lines_that_anybody_can_provoke_are_few(self):
+        path = self.config('[limits]\nmax_sessions = 1\n')
+        with Daemon(self.run_dir, '--config', path) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            for _ in range(100):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as first, \
+                        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as second:
+                    first.connect(str(self.run_dir / 'rocid.sock'))
+                    second.connect(str(self.run_dir / 'rocid.sock'))
+            self.assertEqual(daemon.end(), 0)
+            self.assertLessEqual(daemon.said().count('connection refused'), 11, daemon.said())
+            self.assertIn(' similar suppressed: "connection refused', daemon.said())
+
+    def test_roci_command_line(self):
+        def roci(*arguments):
+            return subprocess.run([ROCI, '--runtime-dir', str(self.run_dir), *arguments], capture_output=True, text=True,
+                                  timeout=START_LIMIT_S)
+        result = roci('bogus')
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('no command "bogus"; there are: run, show', result.stderr)
+        self.assertIn('roci run [OPTIONS] [--] PROGRAM [ARGS...]', roci('run', '--help').stdout)
+        for arguments in ('--bogus',), ('run', '--bogus', 'ls'), ('run', '-x', 'ls'), ('run', '--bogus=1', 'ls'):
+            result = roci(*arguments)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn('unknown option -', result.stderr)
+        self.assertIn('WINDOW', roci('show', 'qps', '--help').stdout)
+        self.assertIn('neighbours', roci('show', '--help').stdout)
+
     def test_sleeps_when_idle(self):
         with Daemon(self.run_dir) as daemon:
             self.assertTrue(daemon.ready(), daemon.said())
-            time.sleep(1)  # counters of the start are published
+            # Counters of the start are published, and addresses probed for and announced.
+            time.sleep(9)
             status = pathlib.Path(f'/proc/{daemon.process.pid}/task')
 
             def switches():

@@ -167,9 +167,23 @@ TEST_F(SessionTest, HandlesThatDoNotExist) {
   ASSERT_EQ(session_.Hello(), 0);
   for (const uint32_t command :
        {ROCI_ABI_DEALLOC_PD, ROCI_ABI_DEREG_MR, ROCI_ABI_DESTROY_COMP_CHANNEL, ROCI_ABI_DESTROY_CQ,
-        ROCI_ABI_DESTROY_QP, ROCI_ABI_DESTROY_AH}) {
+        ROCI_ABI_DESTROY_QP, ROCI_ABI_DESTROY_AH, ROCI_ABI_DESTROY_FLOW, ROCI_ABI_DESTROY_COUNTERS,
+        ROCI_ABI_DESTROY_QUEUE_TABLE}) {
     for (const uint32_t handle : {0u, 1u, 65536u, ~0u}) {
       EXPECT_EQ(session_.OnHandle(command, handle), ENOENT) << command << " " << handle;
+    }
+  }
+}
+
+TEST_F(SessionTest, MulticastOfQueuePairsThatDoNotExist) {
+  ASSERT_EQ(session_.Hello(), 0);
+  roci_abi_plain_response response;
+  roci_abi_multicast_request request{};
+  request.gid[0] = 0xFF;
+  for (const uint32_t command : {ROCI_ABI_ATTACH_MULTICAST, ROCI_ABI_DETACH_MULTICAST}) {
+    for (const uint32_t handle : {0u, 65536u, ~0u}) {
+      request.qp = handle;
+      EXPECT_EQ(session_.Call(command, request, response), ENOENT);
     }
   }
 }
@@ -200,12 +214,15 @@ TEST_F(SessionTest, ObjectsInUseAreBusy) {
 TEST_F(SessionTest, WhatIsNotOfferedIsNotSupported) {
   MakeQp();
   roci_abi_create_qp_response qp;
-  for (const uint32_t type : {0u, 8u, 9u, 10u, 255u, 0x102u}) {
+  for (const uint32_t type : {0u, 11u, 255u, 0x102u}) {
     EXPECT_EQ(session_.CreateQp(RawSession::QpRequest(pd_, cq_, type), qp), EOPNOTSUPP) << type;
   }
-  auto request = RawSession::QpRequest(pd_, cq_);
-  request.srq = 1;
-  EXPECT_EQ(session_.CreateQp(request, qp), EOPNOTSUPP);
+  roci_abi_create_srq_request srq{};
+  srq.pd = pd_;
+  srq.max_wr = 1;
+  srq.type = 2;  // tag matching
+  roci_abi_create_srq_response created;
+  EXPECT_EQ(session_.Call(ROCI_ABI_CREATE_SRQ, srq, created), EOPNOTSUPP);
 }
 
 TEST_F(SessionTest, MoreThanTheDeviceHasIsInvalid) {
@@ -307,7 +324,7 @@ TEST_F(SessionTest, AddressVectorsThatLeadNowhere) {
   EXPECT_EQ(refused([](auto& a) { a.path_mtu = 6; }), EINVAL);
   EXPECT_EQ(refused([](auto& a) { a.max_dest_rd_atomic = 200; }), EINVAL);
   EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "still in INIT after all that";
-  EXPECT_EQ(session_.Modify(qp, 1 << 25, RtrAttr(2)), EOPNOTSUPP);
+  EXPECT_EQ(session_.Modify(qp, 1 << 25, RtrAttr(2)), EINVAL) << "a rate limit before RTS";
   EXPECT_EQ(session_.Modify(qp + 1, kRtrMask, RtrAttr(2)), ENOENT);
 }
 

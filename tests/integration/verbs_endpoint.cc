@@ -104,6 +104,7 @@ Endpoint::Endpoint(OpenDevice& d, const EndpointOptions& o) : device(d), options
   ibv_qp_init_attr init = {};
   init.send_cq = cq;
   init.recv_cq = cq;
+  init.srq = options.srq;
   init.cap.max_send_wr = options.max_send_wr;
   init.cap.max_recv_wr = options.max_recv_wr;
   init.cap.max_send_sge = options.max_sge;

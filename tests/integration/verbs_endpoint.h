@@ -75,6 +75,7 @@ struct EndpointOptions {
   uint8_t retry_count = 3;
   uint8_t rnr_retry = 1;
   ibv_mtu mtu = IBV_MTU_1024;
+  ibv_srq* srq = nullptr;  // instead of a receive queue
 };
 
 /// A QP with a CQ of its own.

@@ -144,7 +144,7 @@ TEST_F(VerbsWorkRequests, FailAsAWhole) {
 
 TEST(VerbsExtendedQp, OffersOnlyWhatItHas) {
   Endpoint endpoint(DeviceZero());
-  ibv_qp_init_attr_ex init = InitAttr(endpoint, kRcOperations | IBV_QP_EX_WITH_BIND_MW);
+  ibv_qp_init_attr_ex init = InitAttr(endpoint, kRcOperations | IBV_QP_EX_WITH_TSO);
   errno = 0;
   EXPECT_EQ(ibv_create_qp_ex(DeviceZero().context, &init), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
@@ -217,7 +217,7 @@ TEST(VerbsExtendedCq, TellsWhatWasAskedFor) {
 TEST(VerbsExtendedCq, RefusesFieldsThatItHasNot) {
   ibv_cq_init_attr_ex attr = {};
   attr.cqe = 1;
-  attr.wc_flags = IBV_WC_EX_WITH_TM_INFO;
+  attr.wc_flags = IBV_WC_EX_WITH_CVLAN;
   errno = 0;
   EXPECT_EQ(ibv_create_cq_ex(DeviceZero().context, &attr), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);

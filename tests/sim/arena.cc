@@ -45,7 +45,9 @@ void Arena::Reset(Random& random) {
   using memory::Access;
   keys_table_ = std::make_unique<memory::KeyTable>(nullptr, 64);
   Register(kSource, Access::kNone, random);
-  Register(kTarget, Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead, random);
+  Register(kTarget,
+           Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead | Access::kWindowBind,
+           random);
   Register(kReceive, Access::kLocalWrite, random);
   Register(kLanding, Access::kLocalWrite, random);
   Register(kAtomics, Access::kLocalWrite | Access::kRemoteAtomic | Access::kRemoteRead, random);

@@ -39,7 +39,7 @@ class Arena {
   std::span<std::byte> bytes(RegionName region) {
     return {memory_ + offsets_[region], kSizes[region]};
   }
-  const memory::KeyTable& keys() const { return *keys_table_; }
+  memory::KeyTable& keys() { return *keys_table_; }
   // False if a byte between the regions changed.
   bool GuardsIntact() const;
 

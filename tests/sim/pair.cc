@@ -13,8 +13,10 @@ template class roci::roce::Qp<roci::sim::SimHost>;
 namespace roci::sim {
 namespace {
 
-roce::QpConfig Config(uint32_t qpn, const Connection& connection) {
+roce::QpConfig Config(size_t node, uint32_t qpn, const Connection& connection) {
   roce::QpConfig config;
+  config.type = connection.types[node];
+  config.uses_srq = node == 1 && connection.shares_receives;
   config.qpn = roce::Qpn(qpn);
   config.limits = connection.limits;
   return config;
@@ -41,8 +43,8 @@ Pair::Node::Node(const roce::QpConfig& config, uint32_t record_count, Arena* mem
       qp(config, records, resources) {}
 
 Pair::Pair(const Connection& connection, Arena* left, Arena* right)
-    : nodes_{Node(Config(kFirstQpn, connection), connection.records, left),
-             Node(Config(kFirstQpn + 1, connection), connection.records, right)},
+    : nodes_{Node(Config(0, kFirstQpn, connection), connection.records, left),
+             Node(Config(1, kFirstQpn + 1, connection), connection.records, right)},
       buffer_(roce::kMaxFrameBytes) {
   Connect(0, connection);
   Connect(1, connection);
@@ -77,11 +79,23 @@ void Pair::Connect(int node, const Connection& connection) {
     if (self.qp.Modify(self.host, now_, attributes, mask | kAttrState) != ModifyResult::kOk)
       abort();
   };
+  const QpType type = connection.types[static_cast<size_t>(node)];
+  const uint32_t responder = type == QpType::kXrcSend ? 0 : kAttrMaxDestRdAtomic | kAttrMinRnrTimer;
+  const uint32_t requester =
+      type == QpType::kXrcRecv ? 0 : kAttrRetryCount | kAttrRnrRetry | kAttrMaxRdAtomic;
   modify(QpState::kInit, kAttrPkeyIndex | kAttrPort | kAttrAccessFlags);
-  modify(QpState::kRtr, kAttrAddressVector | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn |
-                            kAttrMaxDestRdAtomic | kAttrMinRnrTimer);
-  modify(QpState::kRts,
-         kAttrTimeout | kAttrRetryCount | kAttrRnrRetry | kAttrSqPsn | kAttrMaxRdAtomic);
+  modify(QpState::kRtr, kAttrAddressVector | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn | responder);
+  modify(QpState::kRts, kAttrTimeout | kAttrSqPsn | requester);
+}
+
+void Pair::Fail(int node, Random& random) {
+  Node& self = nodes_[static_cast<size_t>(node)];
+  roce::QpAttributes attributes;
+  attributes.state = roce::QpState::kErr;
+  if (self.qp.Modify(self.host, now_, attributes, roce::kAttrState) != roce::ModifyResult::kOk) {
+    abort();
+  }
+  Transmit(node, random);
 }
 
 void Pair::SetFaults(const LinkFaults& faults) {

@@ -16,6 +16,9 @@ namespace roci::sim {
 
 // What both ends of a connection agree on, as two programs would through ibv_modify_qp.
 struct Connection {
+  // Of node 0 and node 1: both RC, or XRC send and XRC receive.
+  std::array<roce::QpType, 2> types = {roce::QpType::kRc, roce::QpType::kRc};
+  bool shares_receives = false;  // node 1 has a shared receive queue
   roce::PathMtu mtu = roce::PathMtu::k1024;
   roce::QpLimits limits;
   uint8_t timeout = 10;
@@ -39,6 +42,8 @@ class Pair {
 
   // Both directions.
   void SetFaults(const LinkFaults& faults);
+  // The program moves its queue pair to ERR.
+  void Fail(int node, Random& random);
   // The program rang the doorbell.
   void Work(int node, Random& random);
   // Moves the clock to the next event and handles it. False if nothing will ever happen again by

@@ -23,7 +23,16 @@ roce::FetchResult SimHost::FetchSend(roce::SendWqe& out, roce::CompletionStatus&
   return roce::FetchResult::kOk;
 }
 
-roce::FetchResult SimHost::FetchRecv(roce::RecvWqe& out, roce::CompletionStatus&) {
+roce::FetchResult SimHost::FetchRecv(roce::RecvWqe& out, roce::CompletionStatus&,
+                                     const roce::Packet* packet) {
+  if (choose_ != nullptr) {
+    const PostedRecv* chosen = packet != nullptr ? choose_(*packet) : nullptr;
+    if (chosen == nullptr) return roce::FetchResult::kEmpty;
+    chosen_ = chosen;
+    out = chosen->wqe;
+    return roce::FetchResult::kOk;
+  }
+  if (shared_ != nullptr) return shared_->Fetch(selected_, out);
   if (next_recv_ == recvs_.size()) return roce::FetchResult::kEmpty;
   out = recvs_[next_recv_++].wqe;
   return roce::FetchResult::kOk;
@@ -65,7 +74,10 @@ MemoryStatus SimHost::ScatterSend(const roce::SendWqe& wqe, uint32_t offset, uin
 
 MemoryStatus SimHost::ScatterRecv(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
                                   memory::SegmentList& out) {
-  return Walk(recvs_[wqe.slot].sges, offset, length, memory::Access::kLocalWrite, out);
+  const PostedRecv& post = choose_ != nullptr   ? *chosen_
+                           : shared_ != nullptr ? shared_->At(selected_, wqe.slot)
+                                                : recvs_[wqe.slot];
+  return Walk(post.sges, offset, length, memory::Access::kLocalWrite, out);
 }
 
 MemoryStatus SimHost::ResolveRemote(roce::Key key, uint64_t va, uint32_t length,
@@ -78,8 +90,34 @@ MemoryStatus SimHost::CheckRemote(roce::Key key, uint64_t va, uint32_t length,
   return arena_->keys().Check(key.value(), context_, va, length, access);
 }
 
-// No windows here yet.
-MemoryStatus SimHost::Invalidate(roce::Key) { return MemoryStatus::kBadKey; }
+MemoryStatus SimHost::CheckRemoteKey(roce::Key key, memory::Access access) {
+  return arena_->keys().CheckKey(key.value(), context_, access);
+}
+
+MemoryStatus SimHost::Invalidate(roce::Key key) {
+  return arena_->keys().Invalidate(key.value(), context_);
+}
+
+MemoryStatus SimHost::BindWindow(const roce::SendWqe& wqe) {
+  return arena_->keys().BindWindow({.window = wqe.address_handle,
+                                    .new_key = wqe.immediate,
+                                    .region_key = wqe.rkey.value(),
+                                    .access = static_cast<memory::Access>(wqe.remote_qkey),
+                                    .address = wqe.remote_va,
+                                    .length = wqe.compare_add},
+                                   context_);
+}
+
+MemoryStatus SimHost::AtomicWrite(const memory::Segment& segment,
+                                  std::span<const std::byte, 8> bytes) {
+  return memory::AtomicWrite(segment, bytes);
+}
+
+bool SimHost::SelectReceiveQueue(uint32_t number) {
+  if (shared_ == nullptr || !shared_->Has(number)) return false;
+  selected_ = number;
+  return true;
+}
 
 MemoryStatus SimHost::Place(const memory::SegmentList& segments, std::span<const std::byte> bytes) {
   return memory::CopyIn(segments, bytes);
@@ -105,6 +143,7 @@ void SimHost::CompleteSend(const roce::Completion& completion) {
 
 void SimHost::CompleteRecv(const roce::Completion& completion) {
   recv_completions_.push_back(completion);
+  completed_queues_.push_back(selected_);
 }
 
 }  // namespace roci::sim

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "roce/host.h"
 #include "roce/work.h"
 #include "tests/sim/arena.h"
+#include "tests/sim/shared_queues.h"
 
 namespace roci::sim {
 
@@ -19,11 +21,6 @@ struct PostedSend {
   std::vector<roce::Sge> sges;
   std::vector<std::byte> inline_bytes;
 };
-struct PostedRecv {
-  roce::RecvWqe wqe{};
-  std::vector<roce::Sge> sges;
-};
-
 class SimHost {
  public:
   SimHost(Arena* arena, uint32_t qpn) : arena_(arena), context_{Arena::kPd, qpn} {}
@@ -31,6 +28,17 @@ class SimHost {
   // The program's side. Slots are filled in here.
   void PostSend(PostedSend post);
   void PostRecv(PostedRecv post);
+  // Receives come from queue `number` of these, or, for XRC, from the one that each request names.
+  void UseSharedQueues(SharedQueues* queues, uint32_t number) {
+    shared_ = queues;
+    selected_ = number;
+  }
+  // A receive is what `choose` says for the message that begins with this packet; null: none is
+  // there.
+  using Choose = std::function<const PostedRecv*(const roce::Packet&)>;
+  void ChooseReceives(Choose choose) { choose_ = std::move(choose); }
+  // The numbers of the shared queues of recv_completions().
+  const std::vector<uint32_t>& completed_queues() const { return completed_queues_; }
   const std::vector<PostedSend>& sends() const { return sends_; }
   const std::vector<PostedRecv>& recvs() const { return recvs_; }
   const std::vector<roce::Completion>& send_completions() const { return send_completions_; }
@@ -41,7 +49,8 @@ class SimHost {
 
   // QpHost.
   roce::FetchResult FetchSend(roce::SendWqe& out, roce::CompletionStatus& bad_status);
-  roce::FetchResult FetchRecv(roce::RecvWqe& out, roce::CompletionStatus& bad_status);
+  roce::FetchResult FetchRecv(roce::RecvWqe& out, roce::CompletionStatus& bad_status,
+                              const roce::Packet* packet);
   memory::MemoryStatus GatherSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                   memory::SegmentList& out);
   memory::MemoryStatus ScatterSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
@@ -52,7 +61,15 @@ class SimHost {
                                      memory::Access access, memory::SegmentList& out);
   memory::MemoryStatus CheckRemote(roce::Key key, uint64_t va, uint32_t length,
                                    memory::Access access);
+  memory::MemoryStatus CheckRemoteKey(roce::Key key, memory::Access access);
   memory::MemoryStatus Invalidate(roce::Key key);
+  memory::MemoryStatus BindWindow(const roce::SendWqe& wqe);
+  // Simulated programs have no list regions.
+  memory::MemoryStatus RegisterList(const roce::SendWqe&) { return memory::MemoryStatus::kBadKey; }
+  void FinishPlacing() {}
+  memory::MemoryStatus AtomicWrite(const memory::Segment& segment,
+                                   std::span<const std::byte, 8> bytes);
+  bool SelectReceiveQueue(uint32_t number);
   memory::MemoryStatus Place(const memory::SegmentList& segments, std::span<const std::byte> bytes);
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original);
@@ -75,6 +92,11 @@ class SimHost {
   size_t next_recv_ = 0;
   std::vector<roce::Completion> send_completions_;
   std::vector<roce::Completion> recv_completions_;
+  SharedQueues* shared_ = nullptr;
+  Choose choose_;
+  const PostedRecv* chosen_ = nullptr;
+  uint32_t selected_ = 0;
+  std::vector<uint32_t> completed_queues_;
   std::vector<roce::QpEvent> events_;
   std::array<uint64_t, roce::kQpCounterNames.size()> counters_{};
 };

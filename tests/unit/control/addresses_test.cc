@@ -65,6 +65,36 @@ TEST(AddressTableTest, RoutesToNeighboursAndGateways) {
   EXPECT_EQ(table.NextHop(*ParseIp("2001:db8::1")), std::nullopt);
 }
 
+TEST(AddressTableTest, EntriesKeepTheirIndices) {
+  const std::vector<InterfaceAddress> given = {*ParseInterfaceAddress("10.0.0.1/24"),
+                                               *ParseInterfaceAddress("10.0.1.1/24")};
+  AddressTable table(kMac, given, *ParseIp("10.0.1.254"), {});
+  EXPECT_EQ(*table.Add(*ParseInterfaceAddress("fd00::1/64")), 3u);
+  EXPECT_TRUE(absl::IsAlreadyExists(table.Add(*ParseInterfaceAddress("10.0.0.1/8")).status()));
+  EXPECT_TRUE(table.NextHop(*ParseIp("10.9.9.9")).has_value());
+  ASSERT_TRUE(table.Remove(*ParseIp("10.0.1.1")).ok());
+  EXPECT_EQ(table.NextHop(*ParseIp("10.9.9.9")), std::nullopt) << "the gateway is out of reach";
+  ASSERT_EQ(table.size(), 4u);
+  EXPECT_TRUE(table.IsFree(2));
+  EXPECT_EQ(*table.At(2), *table.At(0)) << "dense";
+  EXPECT_EQ(table.IndexOf(*ParseIp("fd00::1")), 3u);
+  EXPECT_FALSE(table.IsOwn(*ParseIp("10.0.1.1")));
+  EXPECT_TRUE(absl::IsNotFound(table.Remove(*ParseIp("10.0.1.1"))));
+  EXPECT_TRUE(absl::IsFailedPrecondition(table.Remove(LinkLocal(kMac))));
+  EXPECT_EQ(*table.Add(*ParseInterfaceAddress("10.0.2.1/24")), 2u) << "the lowest that is free";
+  ASSERT_TRUE(table.Remove(*ParseIp("10.0.2.1")).ok());
+  ASSERT_TRUE(table.Remove(*ParseIp("fd00::1")).ok());
+  EXPECT_EQ(table.size(), 2u) << "free ones at the end go";
+}
+
+TEST(AddressTableTest, IsBounded) {
+  AddressTable table(kMac, {}, {}, {});
+  for (uint32_t i = 1; i < AddressTable::kMostEntries; ++i) {
+    EXPECT_EQ(*table.Add(*ParseInterfaceAddress("10.0.0." + std::to_string(i) + "/24")), i);
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(table.Add(*ParseInterfaceAddress("10.1.0.1/24")).status()));
+}
+
 TEST(AddressTableTest, MulticastMacs) {
   EXPECT_EQ(MacText(MulticastMac(*ParseIp("239.129.2.3"))), "01:00:5e:01:02:03");
   EXPECT_EQ(MacText(MulticastMac(*ParseIp("ff02::1:ff01:0203"))), "33:33:ff:01:02:03");

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
+
 namespace roci::control {
 namespace {
 
@@ -50,13 +52,18 @@ auto_inline = 64
 max_qp = 10
 max_cq = 11
 max_mr = 12
+max_mw = 19
+max_dm_bytes = 8192
 max_pd = 13
 max_ah = 14
+max_srq = 20
+max_srq_wr = 21
 max_qp_wr = 15
 max_cqe = 16
 max_rd_atomic = 4
 max_sessions = 17
 ring_memory_mib = 18
+user_percent = 19
 [[wire]]
 name = "w"
 [[device]]
@@ -88,13 +95,18 @@ port = "net_tap0,iface=x"
   EXPECT_EQ(limits.max_qp, 10u);
   EXPECT_EQ(limits.max_cq, 11u);
   EXPECT_EQ(limits.max_mr, 12u);
+  EXPECT_EQ(limits.max_mw, 19u);
+  EXPECT_EQ(limits.max_dm_bytes, 8192u);
   EXPECT_EQ(limits.max_pd, 13u);
   EXPECT_EQ(limits.max_ah, 14u);
+  EXPECT_EQ(limits.max_srq, 20u);
+  EXPECT_EQ(limits.max_srq_wr, 21u);
   EXPECT_EQ(limits.max_qp_wr, 15u);
   EXPECT_EQ(limits.max_cqe, 16u);
   EXPECT_EQ(limits.max_rd_atomic, 4u);
   EXPECT_EQ(config->limits.max_sessions, 17u);
   EXPECT_EQ(config->limits.ring_memory_mib, 18u);
+  EXPECT_EQ(config->limits.user_percent, 19u);
   ASSERT_EQ(config->devices.size(), 2u);
   const DeviceConfig& a = config->devices[0];
   EXPECT_EQ(MacText(*a.mac), "02:00:00:00:00:aa");
@@ -124,9 +136,10 @@ TEST(ConfigTest, FaultsNameFileLineKeyAndReason) {
             "t.toml:3: device[0].name: is required");
   EXPECT_EQ(Fault("[[device]]\nname=\"a\"\nwire=\"w\"\n"),
             "t.toml:3: device[0].wire: no [[wire]] has this name");
-  EXPECT_EQ(Fault("[[device]]\nname=\"a\"\nport=\"p\"\naddresses=[\"10.0.0.1\",\n\"nonsense\"]\n"),
-            "t.toml:5: device[0].addresses: \"nonsense\" is not an IPv4 or IPv6 unicast address "
-            "with its prefix length");
+  EXPECT_EQ(
+      Fault("[[device]]\nname=\"a\"\nport=\"p\"\naddresses=[\"10.0.0.1/8\",\n\"nonsense\"]\n"),
+      "t.toml:5: device[0].addresses: \"nonsense\" is not an IPv4 or IPv6 unicast address "
+      "with its prefix length");
 }
 
 TEST(ConfigTest, SyntaxErrorsHaveALine) {
@@ -153,6 +166,63 @@ TEST(ConfigTest, RefusesContradictions) {
   EXPECT_NE(Fault("[limits]\nmax_qp=16385\n"), "") << "more than is held";
   EXPECT_NE(Fault("[[wire]]\nname=\"w\"\n"), "") << "a wire without devices";
   EXPECT_EQ(Fault(wire), "");
+}
+
+TEST(ConfigTest, AddressesAreThoseOfHosts) {
+  const auto with = [](const std::string& lines) {
+    return Fault("[[wire]]\nname=\"w\"\n[[device]]\nname=\"a\"\nwire=\"w\"\n" + lines);
+  };
+  for (const char* bad : {"10.0.0.0/24", "10.0.0.255/24", "10.0.0.0/23", "10.0.1.255/23",
+                          "fd00::/64", "255.255.255.255/32", "10.0.0.1", "fd00::1", "10.0.0.1/0",
+                          "fd00::1/0", "127.0.0.1/8", "::1/128"}) {
+    EXPECT_NE(with(absl::StrCat("addresses=[\"", bad, "\"]\n")), "") << bad;
+  }
+  for (const char* good :
+       {"10.0.0.0/31", "10.0.0.1/31", "10.0.0.7/32", "10.0.0.255/23", "10.0.1.0/23", "fd00::1/64",
+        "fd00::/127", "fd00::/128", "fd00::ffff/112"}) {
+    EXPECT_EQ(with(absl::StrCat("addresses=[\"", good, "\"]\n")), "") << good;
+  }
+  EXPECT_EQ(
+      with("addresses=[\"10.0.0.0/24\"]\n"),
+      "t.toml:6: device[0].addresses: 10.0.0.0/24 is the address of a whole network, not of a "
+      "host");
+  EXPECT_EQ(
+      with("addresses=[\"10.0.0.5\"]\n"),
+      "t.toml:6: device[0].addresses: 10.0.0.5 lacks the length of its network's prefix, as in "
+      "10.0.0.5/24");
+}
+
+TEST(ConfigTest, RefusesWhatDpdkWouldEndOver) {
+  const auto with = [](const std::string& args) {
+    return Fault("[daemon]\neal_args = [" + args + "]\n");
+  };
+  EXPECT_EQ(with("\"nonsense\""), "t.toml:2: daemon.eal_args: \"nonsense\" is no option of DPDK");
+  EXPECT_NE(with("\"--legacy-mem\", \"--help\""), "");
+  EXPECT_NE(with("\"--file-prefix=x\""), "") << "the daemon's own";
+  EXPECT_EQ(with("\"--legacy-mem\", \"-d\", \"some.so\""), "");
+}
+
+TEST(ConfigTest, GatewaysAreNeighbours) {
+  const auto with = [](const std::string& lines) {
+    return Fault("[[wire]]\nname=\"w\"\n[[device]]\nname=\"a\"\nwire=\"w\"\n" + lines);
+  };
+  EXPECT_EQ(with("addresses=[\"10.0.0.1/24\"]\ngateway4=\"10.0.1.1\"\n"),
+            "t.toml:7: device[0].gateway4: 10.0.1.1 is in none of the device's networks");
+  EXPECT_NE(with("addresses=[\"10.0.0.1/24\"]\ngateway4=\"10.0.0.1\"\n"), "") << "itself";
+  EXPECT_NE(with("gateway6=\"2001:db8::1\"\n"), "");
+  EXPECT_EQ(with("gateway6=\"fe80::1\"\n"), "") << "every device has a link-local address";
+  EXPECT_EQ(with("addresses=[\"10.0.0.1/24\", \"fd00::5/64\"]\ngateway4=\"10.0.0.254\"\n"
+                 "gateway6=\"fd00::1\"\n"),
+            "");
+}
+
+TEST(ConfigTest, NamesHaveALimitThatIsTold) {
+  const std::string name(64, 'x');
+  const auto named = [](const std::string& text) {
+    return Fault("[[device]]\nname=\"" + text + "\"\nport=\"p\"\n");
+  };
+  EXPECT_NE(named(name).find("at most 63"), std::string::npos) << named(name);
+  EXPECT_EQ(named(name.substr(1)), "");
 }
 
 TEST(ConfigTest, MissingFile) {

@@ -190,6 +190,46 @@ TEST_P(NeighboursTest, NoTruncatedOrCorruptFrameIsAnsweredOrRemembered) {
   EXPECT_LE(b_.neighbours.entries().size(), Neighbours::kMaxEntries);
 }
 
+// Another adapter with the same addresses: it says so, or answers when it is asked.
+TEST_P(NeighboursTest, AConflictIsSeenAndTheAddressDefendedNowAndThen) {
+  Node twin(kMacB, 1);
+  const roce::Gid own = *ParseIp(MineA());
+  EXPECT_EQ(a_.neighbours.ConflictOf(own), nullptr);
+  const auto claim = [&](roce::TimeNs now) {
+    twin.neighbours.AnnounceOne(own, [&](const Frame& frame) { twin.Send(frame); });
+    for (const Frame& frame : twin.Take()) {
+      EXPECT_EQ(a_.Receive(frame, now), SlowPathReason::kAddressConflict);
+    }
+  };
+  claim(kSecond);
+  ASSERT_NE(a_.neighbours.ConflictOf(own), nullptr);
+  EXPECT_EQ(a_.neighbours.ConflictOf(own)->mac, kMacB);
+  EXPECT_EQ(a_.neighbours.TakeConflicts(), std::vector<roce::Gid>{own});
+  EXPECT_EQ(a_.Take().size(), 1u) << "defended";
+  claim(2 * kSecond);
+  EXPECT_TRUE(a_.Take().empty()) << "no quarrel";
+  EXPECT_TRUE(a_.neighbours.TakeConflicts().empty()) << "told once";
+  claim(12 * kSecond);
+  EXPECT_EQ(a_.Take().size(), 1u);
+  EXPECT_EQ(a_.neighbours.ConflictOf(own)->times, 3u);
+  a_.neighbours.Forget(own);
+  EXPECT_EQ(a_.neighbours.ConflictOf(own), nullptr);
+}
+
+TEST_P(NeighboursTest, AProbeFindsWhoHasTheAddress) {
+  Node twin(kMacB, 1);
+  const roce::Gid own = *ParseIp(MineA());
+  a_.neighbours.Probe(own, [&](const Frame& frame) {
+    EXPECT_EQ(twin.Receive(frame), SlowPathReason::kHandled);
+    EXPECT_NE(b_.Receive(frame), SlowPathReason::kHandled);
+  });
+  EXPECT_EQ(twin.neighbours.ConflictOf(own), nullptr) << "a question is no claim";
+  const std::vector<Frame> answers = twin.Take();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(a_.Receive(answers[0]), SlowPathReason::kAddressConflict);
+  EXPECT_TRUE(b_.Take().empty());
+}
+
 TEST(NeighboursIpv6Test, DuplicateAddressProbeIsAnsweredToAll) {
   Node b(kMacB, 2);
   const roce::Gid target = *ParseIp("fd00::2");

@@ -153,7 +153,7 @@ TEST(SessionDecoderTest, BadRegions) {
       {"unknown access", EINVAL, [](auto& r) { r.access |= 1u << 12; }},
       {"remote write alone", EINVAL, [](auto& r) { r.access = 2; }},
       {"remote atomic alone", EINVAL, [](auto& r) { r.access = 8; }},
-      {"on demand", EOPNOTSUPP, [](auto& r) { r.access |= 1u << 6; }},
+      {"on demand, and yet described", EINVAL, [](auto& r) { r.access |= 1u << 6; }},
   };
   for (const BadRegion& bad : cases) {
     auto region = Region();
@@ -163,6 +163,22 @@ TEST(SessionDecoderTest, BadRegions) {
   auto region = Region();
   region.access |= kOptionalAccess;
   EXPECT_EQ(Decode(region, 1), 0) << "what need not be given may be asked for";
+  region.length = 0;
+  region.extent_count = region.fd_count = 0;
+  EXPECT_EQ(Decode(region), 0) << "a region of no bytes has no extents";
+}
+
+TEST(SessionDecoderTest, Attach) {
+  auto attach = Head<roci_abi_attach_request>(ROCI_ABI_ATTACH);
+  attach.magic = ROCI_ABI_MAGIC;
+  attach.major = ROCI_ABI_MAJOR;
+  EXPECT_EQ(Decode(attach, 1), 0);
+  EXPECT_EQ(Decode(attach), EINVAL) << "no context";
+  EXPECT_EQ(Decode(attach, 2), EINVAL);
+  attach.major = ROCI_ABI_MAJOR + 1;
+  EXPECT_EQ(Decode(attach, 1), EPROTONOSUPPORT);
+  attach.magic = 0;
+  EXPECT_EQ(Decode(attach, 1), EINVAL);
 }
 
 TEST(SessionDecoderTest, Rereg) {
@@ -193,6 +209,54 @@ TEST(SessionDecoderTest, QueuesHaveEntries) {
   EXPECT_EQ(Decode(resize), EINVAL);
   resize.entries = 1;
   EXPECT_EQ(Decode(resize), 0);
+}
+
+roci_abi_create_flow_request FlowRequest() {
+  auto flow = Head<roci_abi_create_flow_request>(ROCI_ABI_CREATE_FLOW);
+  flow.qp = 1;
+  flow.port = 1;
+  flow.mask.dst_port = 0xFFFF;
+  flow.mask.layers = flow.value.layers = ROCI_ABI_FLOW_UDP;
+  return flow;
+}
+
+TEST(SessionDecoderTest, FlowRules) {
+  EXPECT_EQ(Decode(FlowRequest()), 0);
+  const auto changed = [](auto&& change) {
+    auto flow = FlowRequest();
+    change(flow);
+    return Decode(flow);
+  };
+  EXPECT_EQ(changed([](auto& f) { f.type = 4; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.actions = 1u << 3; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.mask.layers = 1u << 5; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.value.layers = 0xFF; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.mask.reserved[1] = 1; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.type = 3; }), EINVAL) << "a sniffer looks for nothing";
+  EXPECT_EQ(changed([](auto& f) {
+              f.type = 3;
+              f.mask = {};
+            }),
+            0);
+  EXPECT_EQ(changed([](auto& f) {
+              f.type = 1;
+              f.mask = {};
+              f.actions = ROCI_ABI_FLOW_PASS_ON;
+            }),
+            EINVAL);
+}
+
+TEST(SessionDecoderTest, ReceiveSideScaling) {
+  auto table = Head<roci_abi_create_queue_table_request>(ROCI_ABI_CREATE_QUEUE_TABLE);
+  table.log_size = ROCI_ABI_MAX_QUEUE_TABLE_LOG;
+  EXPECT_EQ(Decode(table), 0);
+  table.log_size = ROCI_ABI_MAX_QUEUE_TABLE_LOG + 1;
+  EXPECT_EQ(Decode(table), EINVAL);
+  auto qp = Head<roci_abi_create_rss_qp_request>(ROCI_ABI_CREATE_RSS_QP);
+  qp.fields = 0xFF;
+  EXPECT_EQ(Decode(qp), 0);
+  qp.fields = 1u << 31;
+  EXPECT_EQ(Decode(qp), EOPNOTSUPP);
 }
 
 }  // namespace

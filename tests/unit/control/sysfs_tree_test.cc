@@ -98,6 +98,15 @@ TEST_F(SysfsTreeTest, IsReadableByAllWhateverTheUmask) {
   }
 }
 
+TEST_F(SysfsTreeTest, ShowsNoFolderOfInterfacesWhereThereIsNone) {
+  const auto tree = Create();
+  DeviceDescription device = Describe("roci0");
+  device.netdev = "";
+  ASSERT_TRUE(tree->AddDevice(device).ok());
+  EXPECT_TRUE(stdfs::exists(Device("device/infiniband")));
+  EXPECT_FALSE(stdfs::exists(Device("device/net")));
+}
+
 TEST_F(SysfsTreeTest, LinksAnInterfaceOfTheKernelAndMakesUpOthers) {
   const auto tree = Create();
   DeviceDescription device = Describe("roci0");

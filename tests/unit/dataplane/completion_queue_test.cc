@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "dataplane/worker.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 #include "verbs_provider/abi/session.h"
@@ -19,12 +20,17 @@ class CompletionQueueTest : public ::testing::Test {
 
   void Write(AppCq& cq, uint64_t wr_id) {
     node_.session().lcore().Call([&] {
-      roce::Completion completion{};
-      completion.wr_id = wr_id;
-      completion.slot = 3;
-      completion.signaled = true;
-      cq.cq()->Write(completion, {77, 5}, true, 123);
+      WriteHere(cq, wr_id);
+      node_.session().lcore().worker().events().Publish();
     });
+  }
+  // On the lcore.
+  static void WriteHere(AppCq& cq, uint64_t wr_id) {
+    roce::Completion completion{};
+    completion.wr_id = wr_id;
+    completion.slot = 3;
+    completion.signaled = true;
+    cq.cq()->Write(completion, {77, 5}, true, 123);
   }
 
   dataplane::Wire wire_;
@@ -51,6 +57,46 @@ TEST_F(CompletionQueueTest, EntriesComeOutInOrderThroughManyWraps) {
   EXPECT_EQ(cqe.timestamp_ns, 123u);
 }
 
+TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
+  Write(cq_, 0);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq_.Poll(&cqe));
+  node_.session().lcore().Call([&] {
+    for (uint64_t i = 1; i <= 4; ++i) WriteHere(cq_, i);
+    EXPECT_FALSE(cq_.Poll(&cqe)) << "before they are published";
+    node_.session().lcore().worker().events().Publish();
+    for (uint64_t i = 1; i <= 2; ++i) {
+      ASSERT_TRUE(cq_.Poll(&cqe));
+      EXPECT_EQ(cqe.wr_id, i);
+    }
+    // A second one finds nothing to do.
+    node_.session().lcore().worker().events().Publish();
+  });
+  for (uint64_t i = 3; i <= 4; ++i) {
+    ASSERT_TRUE(cq_.Poll(&cqe));
+    EXPECT_EQ(cqe.wr_id, i);
+  }
+  EXPECT_FALSE(cq_.Poll(&cqe));
+}
+
+TEST_F(CompletionQueueTest, WhatIsHeldBackIsNotLostWithoutABurst) {
+  // Nobody publishes but the round itself, and a move to another ring.
+  node_.session().lcore().Call([&] { WriteHere(cq_, 1); });
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq_.Wait(&cqe, 5000));
+  EXPECT_EQ(cqe.wr_id, 1u);
+  dataplane::SharedMemory ring = *dataplane::CompletionQueue::CreateRing(16);
+  node_.session().lcore().Call([&] {
+    WriteHere(cq_, 2);
+    ASSERT_TRUE(cq_.cq()->SwapRing(ring, 16, cq_.consumed()));
+    node_.session().lcore().worker().events().Publish();
+  });
+  cq_.Switch(cq_.cq()->TakeFd());
+  ASSERT_TRUE(cq_.Poll(&cqe));
+  EXPECT_EQ(cqe.wr_id, 2u);
+  EXPECT_FALSE(cq_.Poll(&cqe));
+}
+
 TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
   EXPECT_TRUE(cq_.cq()->overflowed());
@@ -67,6 +113,29 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   }
   Write(cq_, 99);
   EXPECT_FALSE(cq_.Poll(&cqe));
+  auto fd = node_.session().ResizeCompletionQueue(*cq_.cq(), 32, cq_.consumed());
+  ASSERT_TRUE(fd.ok());
+  cq_.Switch(*std::move(fd));
+  Write(cq_, 100);
+  EXPECT_FALSE(cq_.Poll(&cqe)) << "a larger ring does not bring it back";
+  EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
+}
+
+TEST_F(CompletionQueueTest, AnOverflowThatIsIgnoredLosesEntriesOnly) {
+  cq_.cq()->IgnoreOverrun();
+  for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
+  EXPECT_FALSE(cq_.cq()->overflowed());
+  roci_abi_async_event event{};
+  EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
+  roci_abi_cqe cqe;
+  for (uint64_t i = 0; i < 8; ++i) {
+    ASSERT_TRUE(cq_.Poll(&cqe));
+    EXPECT_EQ(cqe.wr_id, i);
+  }
+  EXPECT_FALSE(cq_.Poll(&cqe));
+  Write(cq_, 99);
+  ASSERT_TRUE(cq_.Poll(&cqe));
+  EXPECT_EQ(cqe.wr_id, 99u);
 }
 
 TEST_F(CompletionQueueTest, ANonsenseConsumerIndexHurtsItsOwner) {
@@ -121,6 +190,75 @@ TEST_F(CompletionQueueTest, AFullEventPipeDelaysEventsAndLosesNone) {
   EXPECT_TRUE(node_.session().DestroyCompletionQueue(*cq.cq()).ok());
   close(ends[0]);
   close(ends[1]);
+}
+
+class ModerationTest : public CompletionQueueTest {
+ protected:
+  ModerationTest() {
+    EXPECT_EQ(pipe2(ends_, O_NONBLOCK | O_CLOEXEC), 0);
+    moderated_ = std::make_unique<AppCq>(node_.session(), 16, ends_[1], 0x55);
+  }
+  ~ModerationTest() override {
+    EXPECT_TRUE(node_.session().DestroyCompletionQueue(*moderated_->cq()).ok());
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  void Moderate(uint32_t count, uint64_t period_ns) {
+    node_.session().ModerateCompletionQueue(*moderated_->cq(), {count, period_ns});
+  }
+  // Events so far, once the lcore has done with what it was given.
+  uint32_t Events() {
+    for (int round = 0; round < 2; ++round) node_.session().lcore().FinishRound();
+    return moderated_->cq()->comp_events();
+  }
+  void WriteOne() { Write(*moderated_, 1); }
+
+  int ends_[2] = {-1, -1};
+  std::unique_ptr<AppCq> moderated_;
+};
+
+TEST_F(ModerationTest, CountsEntriesFromTheArmingOn) {
+  Moderate(3, 0);
+  for (int i = 0; i < 5; ++i) WriteOne();
+  EXPECT_EQ(Events(), 0u) << "not armed";
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  WriteOne();
+  WriteOne();
+  EXPECT_EQ(Events(), 0u);
+  WriteOne();
+  EXPECT_EQ(Events(), 1u);
+  for (int i = 0; i < 3; ++i) WriteOne();
+  EXPECT_EQ(Events(), 1u) << "not armed again";
+}
+
+TEST_F(ModerationTest, APeriodEndsTheWait) {
+  Moderate(100, 20'000'000);
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  WriteOne();
+  EXPECT_EQ(Events(), 0u);
+  for (int i = 0; i < 1000 && moderated_->cq()->comp_events() == 0; ++i) usleep(1000);
+  EXPECT_EQ(Events(), 1u);
+}
+
+TEST_F(ModerationTest, AnEventHeldBackSurvivesResizingAndIsSentWhenModerationEnds) {
+  Moderate(3, 0);
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  WriteOne();
+  WriteOne();
+  EXPECT_EQ(Events(), 0u);
+  auto fd = node_.session().ResizeCompletionQueue(*moderated_->cq(), 64, moderated_->consumed());
+  ASSERT_TRUE(fd.ok());
+  moderated_->Switch(*std::move(fd));
+  EXPECT_EQ(Events(), 0u);
+  Moderate(0, 0);
+  EXPECT_EQ(Events(), 1u);
+}
+
+TEST_F(ModerationTest, AQueueMayEndWithAnEventHeldBack) {
+  Moderate(100, 1'000'000'000);
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  WriteOne();
+  EXPECT_EQ(Events(), 0u);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include "dataplane/mailbox.h"
 #include "dataplane/qpn_space.h"
 #include "dataplane/record_arena.h"
+#include "dataplane/record_pool.h"
+#include "dataplane/slab.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
@@ -93,17 +95,65 @@ TEST(Mailbox, RunsFunctionsOfOthersInTheirOrder) {
 TEST(RecordStorage, IsZeroAndComesBackZero) {
   std::byte* first = nullptr;
   for (int round = 0; round < 3; ++round) {
-    RecordStorage storage = RecordStorage::Allocate(128, 16);
+    RecordStorage storage = RecordStorage::Allocate(128);
     ASSERT_TRUE(storage);
-    auto* bytes = reinterpret_cast<std::byte*>(storage.records().data());
+    constexpr size_t kBytes = 128 * sizeof(roce::SendRecord);
+    auto* bytes = reinterpret_cast<std::byte*>(storage.records());
     EXPECT_TRUE(first == nullptr || bytes == first);
     first = bytes;
-    for (size_t i = 0; i < storage.records().size_bytes(); ++i) EXPECT_EQ(bytes[i], std::byte{0});
-    std::memset(static_cast<void*>(storage.records().data()), 0xAA, storage.records().size_bytes());
-    std::memset(static_cast<void*>(storage.resources().data()), 0xBB,
-                storage.resources().size_bytes());
-    EXPECT_EQ(bytes[storage.records().size_bytes() - 1], std::byte{0xAA});
+    for (size_t i = 0; i < kBytes; ++i) EXPECT_EQ(bytes[i], std::byte{0});
+    std::memset(bytes, 0xAA, kBytes);
+    EXPECT_EQ(bytes[kBytes - 1], std::byte{0xAA});
   }
+}
+
+TEST(RecordPool, LendsWhatCameBackLastAndTrimsWhatIsLeft) {
+  RecordPool pool;
+  constexpr uint32_t kQueuePairs = 100;
+  const uint32_t size_class = RecordStorage::Allocate(128).size_class();
+  for (uint32_t i = 0; i < kQueuePairs; ++i) pool.Add(RecordStorage::Allocate(128));
+  std::set<roce::SendRecord*> lent;
+  for (uint32_t i = 0; i < kQueuePairs; ++i) lent.insert(pool.Borrow(size_class));
+  EXPECT_EQ(lent.size(), kQueuePairs);
+  for (roce::SendRecord* records : lent) {
+    std::memset(static_cast<void*>(records), 0x55, sizeof(*records));
+    pool.Return(size_class, records);
+  }
+  EXPECT_EQ(pool.Borrow(size_class), *lent.rbegin());
+  pool.Return(size_class, *lent.rbegin());
+
+  EXPECT_EQ(pool.used(), kQueuePairs);
+  EXPECT_TRUE(pool.Trim(10));
+  EXPECT_EQ(pool.used(), kQueuePairs - 10);
+  EXPECT_FALSE(pool.Trim(1000));
+  EXPECT_EQ(pool.used(), 64u);
+  uint32_t zero = 0;
+  for (roce::SendRecord* records : lent) zero += *reinterpret_cast<uint8_t*>(records) == 0 ? 1 : 0;
+  EXPECT_EQ(zero, kQueuePairs - 64);
+  for (uint32_t i = 0; i < kQueuePairs; ++i) EXPECT_TRUE(pool.Remove(size_class));
+}
+
+TEST(Slab, PacksObjectsAndGivesChunksBack) {
+  Slab slab(100, /*huge=*/false);  // 128 with alignment
+  constexpr size_t kPerChunk = Slab::kChunkBytes / 128;
+  std::set<std::byte*> objects;
+  for (size_t i = 0; i < 3 * kPerChunk; ++i) {
+    auto* object = static_cast<std::byte*>(slab.Take());
+    ASSERT_NE(object, nullptr);
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(object) % 64, 0u);
+    std::memset(object, 0x77, 100);
+    objects.insert(object);
+  }
+  EXPECT_EQ(objects.size(), 3 * kPerChunk);
+  EXPECT_EQ(slab.chunks(), 3u);
+  std::byte* last = nullptr;
+  for (std::byte* object : objects) {
+    EXPECT_TRUE(last == nullptr || object - last >= 128);
+    last = object;
+    slab.Give(object);
+  }
+  EXPECT_EQ(slab.chunks(), 1u);
+  EXPECT_NE(slab.Take(), nullptr);
 }
 
 TEST(Clock, FollowsTheSystemsMonotonicClock) {

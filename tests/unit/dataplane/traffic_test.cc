@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <random>
+#include <set>
 
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
@@ -232,6 +233,20 @@ TEST_P(Traffic, DatagramsCarryTheirHeader) {
   EXPECT_EQ(std::memcmp(b_.memory() + 40, a_.memory(), 1000), 0);
 }
 
+TEST_P(Traffic, AnAddressOfAnotherDomainFailsTheRequest) {
+  AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
+  ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
+  const auto handle = a_.session().CreateAddressHandle(Node::kPd + 1, PathTo(a_, b_));
+  ASSERT_TRUE(handle.ok());
+  SendRequest request = Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 100)});
+  request.head.u.ud = {*handle, 5, 0x1234, {}};
+  from.Post(request);
+  from.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kLocalQpOperationError));
+}
+
 TEST_P(Traffic, MulticastReachesEveryMember) {
   AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
   AppQp first(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
@@ -332,6 +347,42 @@ TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
     usleep(1000);
   }
   EXPECT_GE(a_.session().lcore().Snapshot().bad_doorbells - before, 65000u);
+}
+
+TEST_P(Traffic, AnOverflownQueueTakesItsQueuePairsAlong) {
+  auto bystander = MakePair(roce::QpType::kRc);
+  AppCq small(a_.session(), 4);
+  AppQp user(a_.session(), QpConfig(small, roce::QpType::kRc));
+  AppQp peer(b_.session(), QpConfig(b_cq_, roce::QpType::kRc));
+  ASSERT_EQ(Connect(a_, user, b_, peer.qp().qpn()), roce::ModifyResult::kOk);
+  ASSERT_EQ(Connect(b_, peer, a_, user.qp().qpn()), roce::ModifyResult::kOk);
+  dataplane::QueuePairConfig config = QpConfig(a_cq_, roce::QpType::kUd);
+  config.recv_cq = small.cq();
+  config.user_handle = 0xDEF;
+  AppQp idle(a_.session(), config);
+  ASSERT_EQ(ConnectUd(a_, idle), roce::ModifyResult::kOk);
+  for (uint64_t i = 0; i < 8; ++i) {
+    user.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, i, {a_.Sge(0, 64)}), 0));
+  }
+  user.Ring();
+  std::multiset<std::pair<uint64_t, uint32_t>> events;
+  for (int i = 0; i < 5000 && events.size() < 3; ++i) {
+    roci_abi_async_event event{};
+    if (read(a_.async_pipe(), &event, sizeof(event)) != ssize_t{sizeof(event)}) {
+      usleep(1000);
+    } else {
+      events.insert({event.element, event.type});
+    }
+  }
+  const std::multiset<std::pair<uint64_t, uint32_t>> wanted = {
+      {0, 0}, {0xABC, 1}, {0xDEF, 1}};  // IBV_EVENT_CQ_ERR, twice IBV_EVENT_QP_FATAL
+  EXPECT_EQ(events, wanted);
+  EXPECT_EQ(a_.session().InspectQueuePair(user.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(a_.session().InspectQueuePair(idle.qp()).state, roce::QpState::kErr);
+  roci_abi_cqe cqe;
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(small.Wait(&cqe));
+  EXPECT_FALSE(small.Poll(&cqe));
+  Complete(bystander->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
 }
 
 TEST_P(Traffic, CompletionEventsComeOncePerArming) {
@@ -455,8 +506,8 @@ TEST_P(VanishedMemory, AsTheTargetOfAWrite) {
   auto pair = MakePair(roce::QpType::kRc, options);
   auto other = MakePair(roce::QpType::kRc);
   Vanish(b_);
-  EXPECT_NE(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 9000)}), kHole)),
-            roce::CompletionStatus::kSuccess);
+  EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 9000)}), kHole)),
+            roce::CompletionStatus::kRemoteOperationError);
   EXPECT_EQ(b_.session().InspectQueuePair(pair->b.qp()).state, roce::QpState::kErr);
   roci_abi_async_event event{};
   ASSERT_EQ(read(b_.async_pipe(), &event, sizeof(event)), ssize_t{sizeof(event)});
@@ -472,8 +523,8 @@ TEST_P(VanishedMemory, AsTheTargetOfASend) {
   Vanish(b_);
   pair->b.PostRecv(4, {b_.Sge(kHole, 100)});
   pair->b.Ring();
-  EXPECT_NE(StatusOf(pair->a, Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 50)})),
-            roce::CompletionStatus::kSuccess);
+  EXPECT_EQ(StatusOf(pair->a, Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 50)})),
+            roce::CompletionStatus::kRemoteOperationError);
   roci_abi_cqe cqe;
   ASSERT_TRUE(b_cq_.Wait(&cqe));
   EXPECT_EQ(cqe.wr_id, 4u);

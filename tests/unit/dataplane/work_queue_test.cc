@@ -47,6 +47,58 @@ class SendQueueTest : public ::testing::Test {
   CompletionStatus status_ = CompletionStatus::kSuccess;
 };
 
+TEST_F(SendQueueTest, GoesOnWhereTheAppRestarts) {
+  Post(ROCI_ABI_WR_SEND, {});
+  Post(ROCI_ABI_WR_SEND, {});
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  header_.start = kCapacity;
+  header_.restarts = 1;
+  EXPECT_FALSE(queue_.HasPosted()) << "nothing is published yet";
+  EXPECT_EQ(Fetch(), FetchResult::kEmpty);
+  header_.producer = kCapacity;
+  Post(ROCI_ABI_WR_SEND, {}).wr_id = 77;
+  EXPECT_TRUE(queue_.HasPosted());
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_EQ(wqe_.wr_id, 77u);
+  EXPECT_EQ(wqe_.slot, kCapacity);
+  EXPECT_EQ(queue_.taken(), 3u);
+  EXPECT_EQ(Fetch(), FetchResult::kEmpty);
+  Post(ROCI_ABI_WR_SEND, {}).wr_id = 78;
+  ASSERT_EQ(Fetch(), FetchResult::kOk) << "the same start is not taken twice";
+  EXPECT_EQ(wqe_.slot, kCapacity + 1);
+  EXPECT_FALSE(queue_.broken());
+}
+
+TEST_F(SendQueueTest, RestartsOfAnyValueOnlyLeaveEntriesOut) {
+  for (uint32_t start = 0xFFFFFFF0; start != 64; ++start) {
+    for (uint32_t producer = 0xFFFFFFF0; producer != 64; ++producer) {
+      header_ = {};
+      SendQueue queue(&header_, slots_.data(), kCapacity, kStride, kMaxSge, kMaxInline,
+                      QpType::kRc);
+      header_.producer = producer;
+      header_.start = start;
+      header_.restarts = 1;
+      uint32_t fetched = 0;
+      while (queue.Fetch(wqe_, status_) != FetchResult::kEmpty) ++fetched;
+      EXPECT_LE(fetched, kCapacity);
+      const uint32_t left = start <= producer ? producer - start : producer;
+      EXPECT_EQ(queue.broken(), left > kCapacity) << start << ' ' << producer;
+      EXPECT_EQ(fetched, left > kCapacity ? 0 : left) << start << ' ' << producer;
+    }
+  }
+}
+
+TEST_F(SendQueueTest, ForgetsRestartsInReset) {
+  header_.start = 4;
+  header_.restarts = 9;
+  header_.producer = 2;
+  queue_.Reset();
+  Post(ROCI_ABI_WR_SEND, {});
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_EQ(wqe_.slot, 0u);
+}
+
 TEST_F(SendQueueTest, TakesEntriesInOrder) {
   EXPECT_EQ(Fetch(), FetchResult::kEmpty);
   Post(ROCI_ABI_WR_RDMA_WRITE, {{0x1000, 64, 7}}, ROCI_ABI_SEND_SIGNALED).remote_va = 0x99;
@@ -98,6 +150,29 @@ TEST_F(SendQueueTest, ExactlyFullIsFine) {
   EXPECT_EQ(Fetch(), FetchResult::kEmpty);
 }
 
+TEST_F(SendQueueTest, TakesABindApart) {
+  roci_abi_send_wqe& entry = Post(ROCI_ABI_WR_BIND_MW, {});
+  entry.remote_va = 0x1234;
+  entry.u.bind = {
+      .length = uint64_t{1} << 40, .window = 7, .access = 6, .region_key = 0x501, .new_key = 0x702};
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_EQ(wqe_.opcode, roce::WorkOpcode::kBindMw);
+  EXPECT_EQ(wqe_.remote_va, 0x1234u);
+  EXPECT_EQ(wqe_.compare_add, uint64_t{1} << 40);
+  EXPECT_EQ(wqe_.address_handle, 7u);
+  EXPECT_EQ(wqe_.remote_qkey, 6u);
+  EXPECT_EQ(wqe_.rkey, roce::Key(0x501));
+  EXPECT_EQ(wqe_.immediate, 0x702u);
+  EXPECT_EQ(wqe_.length, 0u);
+}
+
+TEST_F(SendQueueTest, AnAtomicMayScatterItsEightBytes) {
+  Post(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, {{0, 3, 1}, {8, 4, 1}, {16, 1, 1}});
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_EQ(wqe_.length, 8u);
+  EXPECT_EQ(wqe_.num_sge, 3);
+}
+
 TEST_F(SendQueueTest, RefusesWithAReason) {
   struct Case {
     const char* what;
@@ -108,8 +183,17 @@ TEST_F(SendQueueTest, RefusesWithAReason) {
   const auto length = CompletionStatus::kLocalLengthError;
   const Case cases[] = {
       {"opcode 200", bad, [&] { Post(200, {}); }},
-      {"local invalidate", bad, [&] { Post(ROCI_ABI_WR_LOCAL_INV, {}); }},
-      {"bind", bad, [&] { Post(ROCI_ABI_WR_BIND_MW, {}); }},
+      {"local invalidate with data", length,
+       [&] {
+         Post(ROCI_ABI_WR_LOCAL_INV, {{0, 4, 1}});
+       }},
+      {"inline bind", length, [&] { Post(ROCI_ABI_WR_BIND_MW, {}, ROCI_ABI_SEND_INLINE); }},
+      {"atomic write of 4", length,
+       [&] { Post(ROCI_ABI_WR_ATOMIC_WRITE, {}, ROCI_ABI_SEND_INLINE).inline_length = 4; }},
+      {"atomic write of 16", length,
+       [&] {
+         Post(ROCI_ABI_WR_ATOMIC_WRITE, {{0, 8, 1}, {0, 8, 1}});
+       }},
       {"flag", bad, [&] { Post(ROCI_ABI_WR_SEND, {}, 0x10); }},
       {"elements", bad, [&] { Post(ROCI_ABI_WR_SEND, {}).num_sge = kMaxSge + 1; }},
       {"too long", length,

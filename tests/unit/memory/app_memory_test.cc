@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <vector>
@@ -213,6 +215,29 @@ TEST(AppMemory, OpenRefusesAPidThatIsNotThePidfds) {
   EXPECT_EQ(error, ESRCH);
   EXPECT_EQ(AppMemory::Open(other.pid(), 9999, &error), nullptr);
   EXPECT_EQ(error, EBADF);
+}
+
+TEST(AppMemory, IsAccessibleToItsUserUnlessItHasMoreRights) {
+  if (geteuid() != 0) GTEST_SKIP() << "changes users";
+  constexpr uid_t kNobody = 65534;
+  ForkedApp app([](Channel& channel) {
+    // As a set-id program looks from outside: the user's process, and not the user's to look into.
+    channel.Send(static_cast<uint64_t>(setuid(kNobody)));
+    channel.Receive();
+    channel.Send(static_cast<uint64_t>(prctl(PR_SET_DUMPABLE, 1)));
+    channel.Receive();
+  });
+  ASSERT_EQ(app.channel().Receive(), 0u);
+  int error = 0;
+  const auto memory = AppMemory::Open(app.pid(), app.pidfd(), &error);
+  ASSERT_NE(memory, nullptr);
+  EXPECT_FALSE(memory->AccessibleTo(kNobody));
+  app.channel().Send(0);
+  ASSERT_EQ(app.channel().Receive(), 0u);
+  EXPECT_TRUE(memory->AccessibleTo(kNobody));
+  EXPECT_FALSE(memory->AccessibleTo(kNobody - 1));
+  app.Kill();
+  EXPECT_FALSE(memory->AccessibleTo(kNobody));
 }
 
 }  // namespace

@@ -132,6 +132,22 @@ TEST_F(Atomics, RemoteFault) {
   EXPECT_EQ(FetchAndAdd(Remote(0, 4), 1).status, MemoryStatus::kMisaligned);
 }
 
+TEST_F(Atomics, RemoteOnesOfTwoThreadsAreAtomicTogether) {
+  constexpr uint64_t kEach = 3000;
+  int error = 0;
+  const auto other = AppMemory::Open(memory_->pid(), -1, &error);
+  ASSERT_NE(other, nullptr);
+  const Segment segment = Remote(64, 8);
+  const uint64_t before = FetchAndAdd(segment, 0).original;
+  std::thread adder([&] {
+    const Segment same = Segment::Remote(other.get(), segment.remote_va, 8);
+    for (uint64_t i = 0; i < kEach; ++i) FetchAndAdd(same, 1);
+  });
+  for (uint64_t i = 0; i < kEach; ++i) FetchAndAdd(segment, 1);
+  adder.join();
+  EXPECT_EQ(FetchAndAdd(segment, 0).original, before + 2 * kEach);
+}
+
 TEST_F(Atomics, DirectIsAtomicAgainstTheApp) {
   alignas(8) std::atomic<uint64_t> word{0};
   constexpr uint64_t kRounds = 200000;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 
 #include "memory/copy.h"
@@ -60,6 +61,43 @@ TEST(KeyTable, ChecksInOrder) {
   EXPECT_EQ(TryResolve(table, key, 0, 999, Access::kRemoteRead), MemoryStatus::kOutOfBounds);
   EXPECT_EQ(TryResolve(table, key, 0x1000, 100, Access::kRemoteRead | Access::kRemoteAtomic),
             MemoryStatus::kNoPermission);
+}
+
+// Two programs' first keys are hardly ever the same.
+TEST(KeyTable, SeedsSetKeysApart) {
+  std::set<uint32_t> firsts, variants;
+  for (uint64_t seed = 1; seed <= 1000; ++seed) {
+    KeyTable table(kApp, 65536, seed);
+    const uint32_t first = MustRegister(table, Access::kRemoteRead, Plain(0x1000, 100));
+    const uint32_t second = MustRegister(table, Access::kRemoteRead, Plain(0x1000, 100));
+    EXPECT_EQ(TryResolve(table, first, 0x1000, 100, Access::kRemoteRead), MemoryStatus::kOk);
+    EXPECT_EQ(second >> 8, (first >> 8) + 1);
+    EXPECT_EQ(TryResolve(table, second ^ 1, 0x1000, 1, Access::kRemoteRead), MemoryStatus::kBadKey);
+    for (const uint32_t wrong : {0u, first - 256, second + 256, 0x101u, ~0u}) {
+      if (wrong == first || wrong == second) continue;
+      EXPECT_EQ(TryResolve(table, wrong, 0x1000, 1, Access::kRemoteRead), MemoryStatus::kBadKey);
+    }
+    firsts.insert(first);
+    variants.insert(first & 0xFF);
+  }
+  EXPECT_GT(firsts.size(), 990u);
+  EXPECT_GT(variants.size(), 200u);
+}
+
+TEST(KeyTable, SeededTableOfAnySizeHoldsWhatItSays) {
+  for (const uint32_t capacity : {1u, 3u, 1024u, (1u << 24) - 1}) {
+    KeyTable table(kApp, capacity, 0x123456789);
+    const uint32_t key = MustRegister(table, Access::kRemoteRead, Plain(0x1000, 100));
+    for (uint32_t i = 1; i < std::min(capacity, 2000u); ++i) {
+      MustRegister(table, Access::kRemoteRead, Plain(0x1000, 100));
+    }
+    ReleasedMappings released;
+    EXPECT_EQ(table.Deregister(key, &released), MemoryStatus::kOk);
+    const uint32_t next = MustRegister(table, Access::kRemoteRead, Plain(0x1000, 100));
+    EXPECT_NE(next, key) << "a stale key";
+    EXPECT_EQ(TryResolve(table, key, 0x1000, 1, Access::kRemoteRead), MemoryStatus::kBadKey);
+    EXPECT_EQ(table.Deregister(next, &released), MemoryStatus::kOk);
+  }
 }
 
 TEST(KeyTable, EmptyTableKnowsNoKey) {

@@ -64,10 +64,11 @@ FetchResult ScriptedHost::FetchSend(SendWqe& out, CompletionStatus& bad_status) 
   return FetchResult::kBad;
 }
 
-FetchResult ScriptedHost::FetchRecv(RecvWqe& out, CompletionStatus& bad_status) {
-  if (receives.empty()) return FetchResult::kEmpty;
-  out = receives.front();
-  receives.pop_front();
+FetchResult ScriptedHost::FetchRecv(RecvWqe& out, CompletionStatus& bad_status, const Packet*) {
+  std::deque<RecvWqe>& queue = shared_queues.empty() ? receives : shared_queues[selected_queue];
+  if (queue.empty()) return FetchResult::kEmpty;
+  out = queue.front();
+  queue.pop_front();
   if (!bad_receive) return FetchResult::kOk;
   bad_status = *bad_receive;
   bad_receive.reset();
@@ -123,6 +124,25 @@ memory::MemoryStatus ScriptedHost::Invalidate(Key rkey) {
   invalidated.push_back(rkey);
   grants.erase(rkey.value());
   return invalidate_fails ? memory::MemoryStatus::kBadKey : memory::MemoryStatus::kOk;
+}
+
+memory::MemoryStatus ScriptedHost::CheckRemoteKey(Key rkey, memory::Access access) {
+  const auto it = grants.find(rkey.value());
+  if (it == grants.end()) return memory::MemoryStatus::kBadKey;
+  return Includes(it->second.access, access) ? memory::MemoryStatus::kOk
+                                             : memory::MemoryStatus::kNoPermission;
+}
+
+memory::MemoryStatus ScriptedHost::BindWindow(const SendWqe& wqe) {
+  bound.push_back(wqe.wr_id);
+  return bind_fails ? memory::MemoryStatus::kNoPermission : memory::MemoryStatus::kOk;
+}
+
+memory::MemoryStatus ScriptedHost::AtomicWrite(const memory::Segment& segment,
+                                               std::span<const std::byte, 8> from) {
+  if (atomic_faults) return memory::MemoryStatus::kFault;
+  std::memcpy(segment.direct, from.data(), from.size());
+  return memory::MemoryStatus::kOk;
 }
 
 memory::MemoryStatus ScriptedHost::Place(const memory::SegmentList& segments,
@@ -219,24 +239,29 @@ ModifyResult Node::Modify(QpState to, uint32_t more_mask) {
 }
 
 void Node::BringTo(QpState target) {
-  // XRC: the sending side needs no responder attributes.
+  // XRC: each side needs the attributes of its half.
   const bool rc = options.type == QpType::kRc;
   const bool sends_reliably = rc || options.type == QpType::kXrcSend;
+  const bool responds_reliably = rc || options.type == QpType::kXrcRecv;
   const bool ud = options.type == QpType::kUd;
+  const bool raw = options.type == QpType::kRawPacket;
   const auto must = [](ModifyResult result) {
     if (result != ModifyResult::kOk) std::abort();
   };
   if (qp.state() == QpState::kReset && target >= QpState::kInit) {
-    must(Modify(QpState::kInit, kAttrPkeyIndex | kAttrPort | (ud ? kAttrQkey : kAttrAccessFlags)));
+    const uint32_t transport = kAttrPkeyIndex | (ud ? kAttrQkey : kAttrAccessFlags);
+    must(Modify(QpState::kInit, kAttrPort | (raw ? 0 : transport)));
   }
   if (qp.state() == QpState::kInit && target >= QpState::kRtr) {
     const uint32_t connected = kAttrAddressVector | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn;
     must(Modify(QpState::kRtr,
-                (ud ? 0 : connected) | (rc ? kAttrMaxDestRdAtomic | kAttrMinRnrTimer : 0)));
+                (ud || raw ? 0 : connected) |
+                    (responds_reliably ? kAttrMaxDestRdAtomic | kAttrMinRnrTimer : 0)));
   }
   if (qp.state() == QpState::kRtr && target >= QpState::kRts) {
     const uint32_t reliable = kAttrTimeout | kAttrRetryCount | kAttrRnrRetry | kAttrMaxRdAtomic;
-    must(Modify(QpState::kRts, kAttrSqPsn | (sends_reliably ? reliable : 0)));
+    const uint32_t target_only = options.type == QpType::kXrcRecv ? kAttrTimeout : 0;
+    must(Modify(QpState::kRts, (raw ? 0 : kAttrSqPsn) | (sends_reliably ? reliable : target_only)));
   }
 }
 

@@ -38,19 +38,26 @@ class ScriptedHost {
   std::vector<std::byte> bytes;
   std::deque<SendWqe> sends;
   std::deque<RecvWqe> receives;
+  // XRC: shared receive queues by number, instead of `receives`.
+  std::map<uint32_t, std::deque<RecvWqe>> shared_queues;
   // Answer kBad with this status for the next entry.
   std::optional<CompletionStatus> bad_send, bad_receive;
   // Every copy faults from now on.
   bool place_faults = false;
   bool atomic_faults = false;
   bool invalidate_fails = false;
+  bool bind_fails = false;
 
   // ---- What it records ----
   std::vector<Completion> send_completions, recv_completions;
+  std::vector<uint32_t> completed_queues;  // XRC: of each receive completion
   std::vector<QpEvent> events;
   std::array<uint64_t, kQpCounterCount> counters{};
   std::vector<Key> invalidated;
+  std::vector<uint64_t> bound;  // wr_ids
+  uint32_t finished_placing = 0;
   uint32_t fetches = 0;
+  uint32_t selected_queue = 0;
 
   uint64_t count(QpCounter counter) const { return counters[static_cast<size_t>(counter)]; }
   std::byte* At(uint64_t va) { return bytes.data() + (va - kMemoryVa); }
@@ -64,7 +71,7 @@ class ScriptedHost {
 
   // ---- QpHost ----
   FetchResult FetchSend(SendWqe& out, CompletionStatus& bad_status);
-  FetchResult FetchRecv(RecvWqe& out, CompletionStatus& bad_status);
+  FetchResult FetchRecv(RecvWqe& out, CompletionStatus& bad_status, const Packet* packet);
   memory::MemoryStatus GatherSend(const SendWqe& wqe, uint32_t offset, uint32_t length,
                                   memory::SegmentList& out);
   memory::MemoryStatus ScatterSend(const SendWqe& wqe, uint32_t offset, uint32_t length,
@@ -74,14 +81,29 @@ class ScriptedHost {
   memory::MemoryStatus ResolveRemote(Key rkey, uint64_t va, uint32_t length, memory::Access access,
                                      memory::SegmentList& out);
   memory::MemoryStatus CheckRemote(Key rkey, uint64_t va, uint32_t length, memory::Access access);
+  memory::MemoryStatus CheckRemoteKey(Key rkey, memory::Access access);
   memory::MemoryStatus Invalidate(Key rkey);
+  memory::MemoryStatus BindWindow(const SendWqe& wqe);
+  // As bindings: registered lists, or the refusal that was scripted for them.
+  memory::MemoryStatus RegisterList(const SendWqe& wqe) { return BindWindow(wqe); }
+  void FinishPlacing() { ++finished_placing; }
+  memory::MemoryStatus AtomicWrite(const memory::Segment& segment,
+                                   std::span<const std::byte, 8> from);
+  bool SelectReceiveQueue(uint32_t number) {
+    if (!shared_queues.contains(number)) return false;
+    selected_queue = number;
+    return true;
+  }
   memory::MemoryStatus Place(const memory::SegmentList& segments, std::span<const std::byte> bytes);
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original);
   memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
                                       uint64_t& original);
   void CompleteSend(const Completion& completion) { send_completions.push_back(completion); }
-  void CompleteRecv(const Completion& completion) { recv_completions.push_back(completion); }
+  void CompleteRecv(const Completion& completion) {
+    recv_completions.push_back(completion);
+    completed_queues.push_back(selected_queue);
+  }
   void RaiseEvent(QpEvent event) { events.push_back(event); }
   void Count(QpCounter counter) { ++counters[static_cast<size_t>(counter)]; }
 

@@ -79,6 +79,38 @@ TEST(MapsReader, SeesWhatIsMapped) {
   munmap(at, kPages * kPage);
 }
 
+TEST(MapsReader, BeginsAtAnAddress) {
+  auto* at =
+      static_cast<char*>(mmap(nullptr, 4 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  mprotect(at + kPage, kPage, PROT_READ);
+  mprotect(at + 2 * kPage, kPage, kReadWrite);
+  const auto base = reinterpret_cast<uint64_t>(at);
+  // Whether the kernel answers for one mapping or the text is read, the lines are the same.
+  for (const uint64_t from : {base + kPage, base + kPage + 1, base + 2 * kPage - 1}) {
+    MapsReader text;
+    MapsReader reader(from);
+    MapsLine expected, line;
+    while (text.Next(&expected) && expected.end <= from) {
+    }
+    ASSERT_TRUE(reader.Next(&line));
+    EXPECT_EQ(line.begin, base + kPage);
+    do {
+      EXPECT_EQ(line.begin, expected.begin);
+      EXPECT_EQ(line.end, expected.end);
+      EXPECT_EQ(line.offset, expected.offset) << expected.path;
+      EXPECT_EQ(line.device, expected.device) << expected.path;
+      EXPECT_EQ(line.inode, expected.inode);
+      EXPECT_EQ(line.readable, expected.readable);
+      EXPECT_EQ(line.writable, expected.writable);
+      EXPECT_EQ(line.executable, expected.executable);
+      EXPECT_EQ(line.shared, expected.shared);
+      EXPECT_STREQ(line.path, expected.path);
+    } while (text.Next(&expected) && std::strcmp(expected.path, "[stack]") != 0 &&
+             std::strcmp(expected.path, "[vvar]") != 0 && reader.Next(&line));
+  }
+  munmap(at, 4 * kPage);
+}
+
 TEST(MapsReader, SurvivesAPathLongerThanItsBuffer) {
   // A path near PATH_MAX whose backslashes and newlines are printed as four characters each.
   std::string folder = "/tmp/roci-maps-test-" + std::to_string(getpid());

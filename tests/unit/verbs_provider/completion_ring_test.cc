@@ -75,7 +75,8 @@ TEST(CompletionRing, SkipsTheEntriesOfOneQpOnly) {
   fake.Write(Entry(2, 2));
   fake.Write(Entry(3, 1));
   fake.Write(Entry(4, 2));  // full
-  fake.ring.SkipEntriesOf(1);
+  fake.ring.SkipEntries([](const roci_abi_cqe& entry) { return entry.qpn == 1; },
+                        [](const roci_abi_cqe&) {});
   EXPECT_EQ(fake.ring.At(1)->status, kSkippedStatus);
   EXPECT_EQ(fake.ring.At(2)->status, IBV_WC_SUCCESS);
   EXPECT_EQ(fake.ring.At(3)->status, kSkippedStatus);

@@ -201,9 +201,14 @@ TEST(SendQueue, RefusesOperationsThatTheTypeLacks) {
   } kCases[] = {
       {IBV_QPT_RC, IBV_WR_RDMA_READ, 0},
       {IBV_QPT_RC, IBV_WR_ATOMIC_CMP_AND_SWP, 0},
-      {IBV_QPT_RC, IBV_WR_BIND_MW, EOPNOTSUPP},
-      {IBV_QPT_RC, IBV_WR_LOCAL_INV, EOPNOTSUPP},
-      {IBV_QPT_RC, IBV_WR_SEND_WITH_INV, EOPNOTSUPP},
+      {IBV_QPT_RC, IBV_WR_BIND_MW, EINVAL},  // of no window
+      {IBV_QPT_RC, IBV_WR_LOCAL_INV, 0},
+      {IBV_QPT_RC, IBV_WR_SEND_WITH_INV, 0},
+      {IBV_QPT_RC, IBV_WR_ATOMIC_WRITE, 0},
+      {IBV_QPT_UC, IBV_WR_LOCAL_INV, 0},
+      {IBV_QPT_UC, IBV_WR_SEND_WITH_INV, EOPNOTSUPP},
+      {IBV_QPT_UC, IBV_WR_ATOMIC_WRITE, EINVAL},
+      {IBV_QPT_UD, IBV_WR_LOCAL_INV, EINVAL},
       {IBV_QPT_RC, IBV_WR_TSO, EINVAL},
       {IBV_QPT_RC, 31, EINVAL},
       {IBV_QPT_RC, 32, EINVAL},
@@ -262,6 +267,29 @@ TEST(SendQueue, IsFullAtItsLimitAndAcrossTheWrapOfIndices) {
     fake.queue.tail = fake.queue.head;
   }
   EXPECT_EQ(fake.queue.shared->producer, 0xFFFFFFFDu + 18);
+}
+
+TEST(SendQueue, StartsOverWhenEmpty) {
+  FakeSendQueue fake(8, 128);
+  fake.queue.may_restart = true;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(Post(fake, Request(IBV_WR_SEND, nullptr, 0)), 0);
+  EXPECT_EQ(fake.queue.shared->restarts, 0u) << "nothing was left out";
+  fake.queue.tail = 2;
+  ASSERT_EQ(Post(fake, Request(IBV_WR_SEND, nullptr, 0)), 0);
+  EXPECT_EQ(fake.queue.shared->producer, 4u) << "not empty";
+  fake.queue.tail = 4;
+  ibv_send_wr wrong = Request(IBV_WR_DRIVER1, nullptr, 0);
+  EXPECT_EQ(Post(fake, wrong), EINVAL);
+  EXPECT_EQ(fake.queue.shared->producer, 4u);
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(Post(fake, Request(IBV_WR_SEND, nullptr, 0)), 0);
+  EXPECT_EQ(Post(fake, Request(IBV_WR_SEND, nullptr, 0)), ENOMEM);
+  EXPECT_EQ(fake.queue.shared->restarts, 1u);
+  EXPECT_EQ(fake.queue.shared->start, 8u);
+  EXPECT_EQ(fake.queue.shared->producer, 16u);
+  fake.queue.tail = 16;
+  ASSERT_EQ(Post(fake, Request(IBV_WR_SEND, nullptr, 0)), 0);
+  EXPECT_EQ(fake.queue.shared->producer, 17u) << "at the first slot already";
+  EXPECT_EQ(fake.queue.shared->restarts, 1u);
 }
 
 TEST(SendQueue, EndsAListThatRunsInACircle) {

@@ -208,6 +208,32 @@ TEST_F(SessionClientTest, SurvivesADaemonThatEndsInTheMiddleOfARequest) {
   EXPECT_EQ(state, kSessionDead);
 }
 
+TEST_F(SessionClientTest, TellsWhyItsConnectionWasRefused) {
+  roci_abi_plain_response refusal = {};
+  refusal.head.error = EUSERS;
+  daemon.Send(&refusal, sizeof(refusal));
+  close(daemon.daemon_end);
+  daemon.daemon_end = -1;
+  EXPECT_EQ(AllocPd(&handle), EUSERS);
+  EXPECT_EQ(state, kSessionDead);
+  EXPECT_EQ(AllocPd(&handle), EIO);
+}
+
+TEST_F(SessionClientTest, TellsWhyItsConnectionWasRefusedWithTheRequestUnread) {
+  roci_abi_plain_response refusal = {};
+  refusal.head.error = EAGAIN;
+  std::thread refuses([&] {
+    char byte;
+    EXPECT_EQ(recv(daemon.daemon_end, &byte, 1, MSG_PEEK), 1);
+    daemon.Send(&refusal, sizeof(refusal));
+    close(daemon.daemon_end);
+    daemon.daemon_end = -1;
+  });
+  EXPECT_EQ(AllocPd(&handle), EAGAIN);
+  EXPECT_EQ(state, kSessionDead);
+  refuses.join();
+}
+
 // What a daemon of this version never sends ends the session: what comes after could not be
 // trusted.
 TEST_F(SessionClientTest, EndsOnAnswersThatBreakTheProtocol) {

@@ -1,0 +1,211 @@
+#!/usr/bin/python3
+"""The public verbs tests of python3-pyverbs, on one device.
+
+Usage: pyverbs_test.py [--only TEXT] [--gid N] DEVICE SKIPS
+
+To be run among the devices (`roci run`, with_daemon.sh), by the interpreter that Debian's pyverbs is built for. Unpacks
+the tests that the package ships, leaves out those for one vendor's NIC, runs their own run_tests.py, and prints a TAP
+line for each case. A case must pass, or be listed in SKIPS with its reason. A listed case that passes, or that the
+package does not have, is a failure too, so that the list stays true; only where the machine may lack something both
+passing and being skipped are right. --only runs the cases whose name contains TEXT.
+"""
+import argparse
+import faulthandler
+import glob
+import gzip
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PACKAGE = 'python3-pyverbs'
+TESTS = 'usr/share/doc/rdma-core/tests'
+VENDORS = ('test_mlx5', 'test_efa')
+KINDS = ('machine', 'device', 'not built yet', 'not run')
+CASE_TIMEOUT_S = 120
+
+
+def packed_tests(scratch):
+    """The folder with the tests: the installed one, or, where documentation is not installed, one from the package."""
+    installed = os.path.join('/', TESTS)
+    if glob.glob(os.path.join(installed, 'run_tests.py*')):
+        return installed
+    subprocess.run(['apt-get', '-qq', 'download', PACKAGE], cwd=scratch, check=True, stdout=sys.stderr)
+    package, = glob.glob(os.path.join(scratch, PACKAGE + '_*.deb'))
+    subprocess.run(['dpkg-deb', '-x', package, os.path.join(scratch, 'package')], check=True)
+    return os.path.join(scratch, 'package', TESTS)
+
+
+def unpack(scratch):
+    source = packed_tests(scratch)
+    target = os.path.join(scratch, 'tests')
+    os.mkdir(target)
+    for name in sorted(os.listdir(source)):
+        if name.startswith(VENDORS):
+            continue
+        path = os.path.join(source, name)
+        if name.endswith('.gz'):
+            with gzip.open(path) as packed, open(os.path.join(target, name[:-3]), 'wb') as plain:
+                shutil.copyfileobj(packed, plain)
+        elif os.path.isfile(path):
+            shutil.copy(path, target)
+    return target
+
+
+def read_skips(path):
+    """{test: (kind, reason)}. A line is "TEST: KIND: REASON"; # begins a remark."""
+    skips = {}
+    with open(path, encoding='utf-8') as lines:
+        for number, line in enumerate(lines, 1):
+            line = line.strip()
+            if not line or line.startswith('#'):
+                continue
+            name, kind, reason = ([part.strip() for part in line.split(':', 2)] + ['', ''])[:3]
+            if kind not in KINDS or not reason or name in skips:
+                raise SystemExit(f'{path}:{number}: wanted "TEST: KIND: REASON", each test once')
+            skips[name] = (kind, reason)
+    return skips
+
+
+class Results:
+    """What became of each case, printed as it comes."""
+
+    def __init__(self, skips, out):
+        self.skips = skips
+        self.out = out
+        self.count = 0
+        self.failed = 0
+        self.seen = set()
+
+    def say(self, good, name, directive=''):
+        self.count += 1
+        self.failed += not good
+        print(f'{"ok" if good else "not ok"} {self.count} - {name}{directive}', file=self.out, flush=True)
+
+    def remark(self, text):
+        for line in text.splitlines():
+            print('#', line, file=self.out, flush=True)
+
+    def note(self, name, outcome, detail):
+        """`outcome` is pass, skip or fail."""
+        self.seen.add(name)
+        kind, reason = self.skips.get(name, ('', ''))
+        if outcome == 'pass':
+            stale = kind not in ('', 'machine')
+            self.say(not stale, name)
+            if stale:
+                self.remark('passes: it has no place in the list of skips any more')
+        elif kind and (kind != 'machine' or outcome == 'skip'):
+            self.say(True, name, f' # SKIP {kind}: {reason}')
+        else:
+            self.say(False, name)
+            self.remark(f'{outcome}: {detail}')
+
+    def finish(self):
+        for name in sorted(set(self.skips) - self.seen):
+            self.say(False, name)
+            self.remark('is in the list of skips, but there is no such test')
+        print(f'1..{self.count}', file=self.out, flush=True)
+
+
+def result_class(results, only):
+    """A unittest result that reports to `results`; run_tests.py makes it through unittest.main."""
+
+    class Result(unittest.TestResult):
+        def startTest(self, test):
+            super().startTest(test)
+            self.outcome = ('pass', '')
+            faulthandler.dump_traceback_later(CASE_TIMEOUT_S, exit=True)
+
+        def stopTest(self, test):
+            super().stopTest(test)
+            faulthandler.cancel_dump_traceback_later()
+            results.note(test.id(), *self.outcome)
+
+        def worse(self, test, err):
+            self.outcome = ('fail', self._exc_info_to_string(err, test))
+
+        def addError(self, test, err):
+            if not hasattr(test, '_testMethodName'):  # a module or class that cannot be set up
+                results.note(str(test), 'fail', self._exc_info_to_string(err, test))
+            self.worse(test, err)
+
+        def addFailure(self, test, err):
+            self.worse(test, err)
+
+        def addSubTest(self, test, subtest, err):
+            if err is not None:
+                self.worse(test, err)
+
+        def addSkip(self, test, reason):
+            self.outcome = ('skip', reason)
+
+        def wasSuccessful(self):
+            return True  # `results` judge
+
+    class Runner:
+        """In place of unittest.TextTestRunner."""
+
+        def __init__(self, **_):
+            pass
+
+        def run(self, tests):
+            result = Result()
+            chosen = [case for case in flat(tests) if only in case.id()]
+            for case in chosen:
+                if results.skips.get(case.id(), ('', ''))[0] == 'not run':
+                    results.note(case.id(), 'skip', '')
+            unittest.TestSuite(case for case in chosen if case.id() not in results.seen).run(result)
+            return result
+
+    return Runner
+
+
+def flat(tests):
+    for test in tests:
+        if isinstance(test, unittest.TestSuite):
+            yield from flat(test)
+        else:
+            yield test
+
+
+def run(folder, device, gid, runner):
+    sys.path.insert(0, folder)
+    os.chdir(os.path.dirname(folder))
+    sys.argv = ['run_tests.py', '--dev', device, '--port', '1', '--gid', gid]
+    unittest.runner.TextTestRunner = runner  # what unittest.main uses
+    try:
+        runpy.run_path(os.path.join(folder, 'run_tests.py'), run_name='__main__')
+    except SystemExit:
+        pass
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--only', default='', metavar='TEXT')
+    parser.add_argument('--gid', default='1', metavar='N')
+    parser.add_argument('device', metavar='DEVICE')
+    parser.add_argument('skips', metavar='SKIPS')
+    options = parser.parse_args()
+    skips = {name: why for name, why in read_skips(options.skips).items() if options.only in name}
+    # Tests print as they like; the TAP lines have a descriptor of their own.
+    out = os.fdopen(os.dup(1), 'w', encoding='utf-8')
+    os.dup2(2, 1)
+    faulthandler.enable()
+    scratch = tempfile.mkdtemp(prefix='roci-pyverbs.')
+    results = Results(skips, out)
+    try:
+        folder = unpack(scratch)
+        run(folder, options.device, options.gid, result_class(results, options.only))
+    finally:
+        os.chdir('/')
+        shutil.rmtree(scratch, ignore_errors=True)
+    results.finish()
+    return 1 if results.failed or not results.count else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,45 @@
+// Fuzzes what `roci decode` makes of a file: the reader of captures, the dissection of their frames
+// and its words. Frames must not fail in any way but by a verdict.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tools/decode/capture_file.h"
+#include "tools/decode/describe.h"
+#include "tools/decode/dissect.h"
+
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                  \
+    }                                                                                \
+  } while (false)
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace roci::tools;
+  size_t at = 0;
+  CaptureReader reader([&](std::byte* p, size_t n) {
+    const size_t count = std::min(n, size - at);
+    if (count != 0) std::memcpy(p, data + at, count);
+    at += count;
+    return count;
+  });
+  CaptureRecord record;
+  uint64_t records = 0;
+  while (reader.Next(record) == CaptureReader::Outcome::kRecord) {
+    CHECK(record.number == ++records);
+    CHECK(record.bytes.size() <= size);
+    CHECK(record.nanoseconds < 1'000'000'000);
+    const auto frame = Dissect(record.bytes, record.original_length, record.link_type);
+    if (!frame) continue;
+    CHECK(!(frame->cut && frame->failed()));
+    CHECK(frame->reencoded == ReencodeVerdict::kUnchecked || frame->icrc == IcrcVerdict::kGood);
+    CHECK(frame->differs_at <= record.bytes.size());
+    CHECK(DescribeInText(Describe(record, *frame)).size() < 8192);
+  }
+  CHECK(reader.Next(record) != CaptureReader::Outcome::kRecord);
+  return 0;
+}

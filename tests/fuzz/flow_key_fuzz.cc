@@ -1,0 +1,41 @@
+// Fuzzes gate 1 for frames that flow rules may take: any bytes have a key whose layers fit
+// together.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "roce/flow_key.h"
+#include "roce/toeplitz.h"
+
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                  \
+    }                                                                                \
+  } while (false)
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace roci::roce;
+  // A copy of exact size, so that a sanitizer sees reads past the end.
+  const std::vector<uint8_t> frame(data, data + size);
+  FlowKey key;
+  const bool parsed = ParseFlowKey(std::as_bytes(std::span(frame)), key);
+  CHECK(parsed == (size >= 14));
+  if (!parsed) return 0;
+  const auto has = [&key](uint8_t layer) { return (key.layers & layer) != 0; };
+  CHECK((key.layers & ~kFlowLayers) == 0);
+  CHECK(!has(kFlowLayerIpv4) || !has(kFlowLayerIpv6));
+  CHECK(!has(kFlowLayerTcp) || !has(kFlowLayerUdp));
+  const bool has_ports = has(kFlowLayerTcp) || has(kFlowLayerUdp);
+  CHECK(!has_ports || has(kFlowLayerIpv4) || has(kFlowLayerIpv6));
+  CHECK(has_ports || (key.src_port == 0 && key.dst_port == 0));
+  CHECK(has(kFlowLayerVlan) || key.vlan_tci == 0);
+  CHECK(Equal(Masked(key, key), key));
+  ToeplitzKey hash_key{};
+  hash_key[0] = 1;
+  const uint32_t hash = HashFlow(hash_key, kHashFields, key);
+  CHECK(has(kFlowLayerIpv4) || has(kFlowLayerIpv6) || hash == 0);
+  return 0;
+}

@@ -1,0 +1,176 @@
+// Gate 2 against an app that writes whatever it likes into a shared receive queue: slot numbers,
+// the producer index, and the slots themselves. The input is a list of what app and daemon do in
+// turn.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "dataplane/async_event.h"
+#include "dataplane/session.h"
+#include "dataplane/shared_receive_queue.h"
+
+namespace {
+
+uint32_t g_errors = 0;  // events of a broken queue
+uint32_t g_limits = 0;  // and of one that has reached its limit
+alignas(roci::dataplane::Session) std::byte g_no_session[sizeof(roci::dataplane::Session)];
+
+}  // namespace
+
+namespace roci::dataplane {
+
+// All that the queue wants of its session.
+bool Session::SendAsyncEvent(uint64_t, uint32_t type) {
+  ++(type == kEventSrqError ? g_errors : g_limits);
+  return true;
+}
+
+}  // namespace roci::dataplane
+
+namespace {
+
+using roci::dataplane::LayOutSharedReceiveQueue;
+using roci::dataplane::SharedMemory;
+using roci::dataplane::SharedReceiveQueue;
+using roci::roce::CompletionStatus;
+using roci::roce::FetchResult;
+using roci::roce::RecvWqe;
+
+void Require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  std::abort();
+}
+
+// Takes values off the front of the input; zeros when it is at its end.
+class Input {
+ public:
+  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
+  bool empty() const { return size_ == 0; }
+  template <class T>
+  T Take() {
+    T value{};
+    const size_t n = std::min(size_, sizeof(T));
+    std::memcpy(&value, data_, n);
+    data_ += n;
+    size_ -= n;
+    return value;
+  }
+
+ private:
+  const uint8_t* data_;
+  size_t size_;
+};
+
+class Fuzz {
+ public:
+  explicit Fuzz(Input& input) : input_(input) {
+    max_sge_ = input.Take<uint8_t>() % 4 + 1u;
+    Use(*LayOutSharedReceiveQueue(input.Take<uint8_t>() % 24 + 1u, max_sge_));
+    // No member of the session is touched.
+    auto* session = reinterpret_cast<roci::dataplane::Session*>(g_no_session);
+    queue_ = *SharedReceiveQueue::Create(
+        *session, {.pd = 1, .max_wr = layout_.max_wr, .max_sge = max_sge_, .limit = 3, .tags = {}},
+        1, 0);
+    app_ = queue_->TakeFd();
+  }
+
+  void Step() {
+    switch (input_.Take<uint8_t>() % 8) {
+      case 0:  // an honest post
+        Poke(RingAt(Producer()), input_.Take<uint8_t>() % layout_.max_wr);
+        return Poke(0, Producer() + 1);
+      case 1:
+        return Poke(RingAt(input_.Take<uint8_t>()), input_.Take<uint32_t>());
+      case 2:
+        return Poke(0, Producer() + input_.Take<uint8_t>());
+      case 3:
+        return Poke(0, input_.Take<uint32_t>());
+      case 4: {
+        const uint64_t room = layout_.memory_size - sizeof(uint32_t);
+        return Poke(input_.Take<uint16_t>() % room, input_.Take<uint32_t>());
+      }
+      case 5:
+        return queue_->SetLimit(input_.Take<uint8_t>());
+      case 6:
+        return Grow();
+      default:
+        return Fetch();
+    }
+  }
+
+ private:
+  void Use(const roci_abi_srq_layout& layout) {
+    layout_ = layout;
+    Require(layout_.ring_offset + layout_.ring_capacity * 4 <= layout_.slots_offset, "layout");
+    Require(layout_.slots_offset + uint64_t{layout_.max_wr} * layout_.stride <= layout_.memory_size,
+            "layout");
+  }
+  void Poke(uint64_t at, uint32_t value) {
+    Require(pwrite(app_.get(), &value, sizeof(value), static_cast<off_t>(at)) == 4, "pwrite");
+  }
+  uint32_t Producer() const {
+    uint32_t value = 0;
+    Require(pread(app_.get(), &value, sizeof(value), 0) == 4, "pread");
+    return value;
+  }
+  uint64_t RingAt(uint32_t index) const {
+    return layout_.ring_offset + uint64_t{index % layout_.ring_capacity} * sizeof(uint32_t);
+  }
+
+  void Fetch() {
+    const bool was_broken = queue_->broken();
+    const uint32_t before = queue_->taken();
+    RecvWqe wqe{};
+    CompletionStatus bad{};
+    const FetchResult result = queue_->Fetch(wqe, bad);
+    if (result == FetchResult::kEmpty) {
+      Require(queue_->taken() == before, "an empty queue gives nothing");
+      return;
+    }
+    Require(wqe.slot < layout_.max_wr, "slots that exist");
+    Require(wqe.num_sge <= max_sge_, "elements that exist");
+    Require(!was_broken || queue_->taken() == before, "a broken queue gives back what it had only");
+    for (uint32_t i = 0; i < wqe.num_sge; ++i) queue_->ReadSge(wqe, i);
+    if (input_.Take<uint8_t>() % 4 == 0 && given_back_ < 100) {
+      queue_->GiveBack(wqe);
+      ++given_back_;
+    }
+  }
+
+  void Grow() {
+    if (grown_ == 3) return;
+    const auto layout = LayOutSharedReceiveQueue(layout_.max_wr * 2, max_sge_);
+    auto memory = SharedMemory::Create("roci-srq", layout->memory_size);
+    Require(memory.ok(), "memory");
+    roci::dataplane::Fd fd = memory->TakeFd();
+    if (!queue_->Grow(*memory, *layout)) return Require(queue_->broken(), "grows unless broken");
+    ++grown_;
+    Use(*layout);
+    app_ = std::move(fd);
+  }
+
+  Input& input_;
+  uint32_t max_sge_ = 0;
+  roci_abi_srq_layout layout_{};
+  std::unique_ptr<SharedReceiveQueue> queue_;
+  roci::dataplane::Fd app_;  // as the app has the memory
+  uint32_t given_back_ = 0;
+  uint32_t grown_ = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  g_errors = g_limits = 0;
+  Input input(data, size);
+  Fuzz fuzz(input);
+  while (!input.empty()) fuzz.Step();
+  Require(g_errors <= 1, "a queue breaks once");
+  return 0;
+}

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Debian's own programs that connect by librdmacm, unmodified, over emulated devices.
+
+Usage: cm_programs_test.py [--list] [--only TEXT] ROCI ROCID PLUGIN
+
+Starts a daemon of its own, runs every pair of programs in the table below, and prints a TAP line for each: server and
+client must both exit with 0 in time. At the end nothing may be left in the daemon.
+"""
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import LIMIT_S, Daemon, Programs, await_, free_port, listening
+
+# Addresses of the daemon's own configuration.
+V4 = ('10.99.0.1', '10.99.0.2')
+V6 = ('fd72:6f63:6900::1', 'fd72:6f63:6900::2')
+# Runs of a case whose programs have a race of their own that they may lose.
+RACE_RUNS = 5
+SCRATCH = tempfile.TemporaryDirectory()  # gone with the program
+
+
+class Case:
+    """Server and client commands. `stays`: the server never ends by itself. `fails`: so does the client, saying this. `joins`: nobody
+    listens, the server joins a group. `race`: what the client says when it has lost a race of the programs' own; the case
+    is run again then. `port`: the server listens there by TCP first."""
+
+    def __init__(self, server, client, stays=False, fails=None, joins=False, race=None, port=None):
+        self.server = server.split()
+        self.client = client.split()
+        self.stays, self.fails, self.joins, self.race, self.port = stays, fails, joins, race, port
+        self.name = f'{server} <- {client}'
+
+
+def rping_cases():
+    for a, b in (V4, V6, V4[::-1], V6[::-1]):
+        yield Case(f'rping -s -a {b} -C 10 -v', f'rping -c -a {b} -I {a} -C 10')
+    # Over a device to itself; over all addresses.
+    yield Case(f'rping -s -a {V4[0]} -C 10', f'rping -c -a {V4[0]} -C 10 -v')
+    # The loopback addresses: a listener for all devices, and the first device to itself.
+    for own in ('127.0.0.1', '::1'):
+        yield Case(f'rping -s -a {own} -C 10', f'rping -c -a {own} -C 10 -v')
+    yield Case('rping -s -a 127.0.0.1 -C 10', f'rping -c -a {V4[1]} -I {V4[0]} -C 10')
+    yield Case('rping -s -C 10 -S 30000', f'rping -c -a {V4[1]} -I {V4[0]} -C 10 -S 30000 -V')
+    yield Case(f'rping -s -a {V4[1]} -P -v', f'rping -c -a {V4[1]} -I {V4[0]} -C 100', stays=True)
+    yield Case(f'rping -s -a {V4[1]} -C 5 -q', f'rping -c -a {V4[1]} -I {V4[0]} -C 5 -q')
+
+
+def connection_cases():
+    for a, b in (V4, V6):
+        yield Case(f'ucmatose -b {b}', f'ucmatose -s {b} -b {a}')
+        yield Case(f'udaddy -b {b}', f'udaddy -s {b} -b {a}')
+    yield Case(f'ucmatose -b {V4[1]} -c 50 -C 5 -S 1000', f'ucmatose -s {V4[1]} -b {V4[0]} -c 50 -C 5 -S 1000')
+    yield Case(f'ucmatose -b {V4[1]} -m', f'ucmatose -s {V4[1]} -b {V4[0]} -m')
+    yield Case(f'udaddy -b {V4[1]} -c 20', f'udaddy -s {V4[1]} -b {V4[0]} -c 20')
+    yield Case('rdma_server', f'rdma_client -s {V4[1]}')
+    yield Case('rdma_server -p 7500', f'rdma_client -s {V4[0]} -p 7500')
+    yield Case('rdma_xserver -c r', f'rdma_xclient -s {V4[1]} -c r')
+    yield Case('rdma_xserver -c x', f'rdma_xclient -s {V4[1]} -c x')
+    yield Case(f'cmtime -b {V4[1]} -c 200', f'cmtime -s {V4[1]} -b {V4[0]} -c 200', stays=True)
+
+
+def multicast_cases():
+    for group, (a, b) in (('239.1.2.3', V4), ('ff0e::4711', V6)):
+        yield Case(f'mckey -m {group} -b {a} -p 0x0111', f'mckey -m {group} -b {b} -s -p 0x0111', joins=True)
+
+
+def socket_cases():
+    few = '-S 4096 -C 200'
+    for a, b in (V4, V6):
+        yield Case(f'rstream -b {b} {few}', f'rstream -s {b} -b {a} {few}')
+    # With polling at the server only: a polling client takes POLLHUP for a failure, and gets it beside POLLIN when the
+    # server, which sends last, has disconnected before the client has read everything.
+    yield Case(f'rstream -b {V4[1]} {few} -T a', f'rstream -s {V4[1]} {few}')
+    yield Case(f'rstream -b {V4[1]} -S 1048576 -C 20', f'rstream -s {V4[1]} -S 1048576 -C 20')
+    yield Case(f'riostream -b {V4[1]} {few}', f'riostream -s {V4[1]} {few}')
+    yield Case('rcopy', f'rcopy /usr/bin/rcopy {V4[1]}:{SCRATCH.name}/copy', stays=True)
+
+
+def perftest_cases():
+    # Both connect twice. Before the second time the server tells the client to go on and listens only then; where the
+    # server waits for a processor, the client finds no listener, and crashes in its second attempt (it has destroyed its
+    # identifier after the first).
+    race = 'RDMA_CM_EVENT_REJECTED; error: 8'
+
+    def case(server, client):
+        return Case(server, client, race=race)
+
+    for program in ('ib_write_bw', 'ib_read_bw', 'ib_send_bw', 'ib_read_lat', 'ib_send_lat'):
+        yield case(f'{program} -F -d roci1 -R -n 500', f'{program} -F -d roci0 -R -n 500 {V4[1]}')
+    yield case('ib_send_bw -F -d roci1 -R -c UD -n 500', f'ib_send_bw -F -d roci0 -R -c UD -n 500 {V4[1]}')
+    yield case('ib_write_bw -F -d roci1 -R -q 4 -n 500', f'ib_write_bw -F -d roci0 -R -q 4 -n 500 {V4[1]}')
+
+
+def application_cases():
+    """Of tests/apps/applications.py, what is small."""
+    for verb in ('write', 'read'):
+        common = '--thread --ioengine=rdma --port=7777 --bs=64k --size=4m --iodepth=16'
+        yield Case(f'fio --name=receive {common} --rw=read',
+                   f'fio --name=send {common} --hostname={V4[1]} --verb={verb} --rw=write --iodepth_batch_complete=1')
+    port = free_port()
+    for test in ('rc_bw', 'rc_rdma_read_bw', 'ver_rc_compare_swap', 'ver_rc_fetch_add'):
+        yield Case(f'qperf -lp {port}', f'qperf -lp {port} 127.0.0.1 -t 1 -cm1 {test}', stays=True, port=port)
+    registry = f'{SCRATCH.name}/dat.conf'
+    with open(registry, 'w', encoding='ascii') as file:
+        for name, address in (('near', V4[0]), ('far', V4[1])):
+            file.write(f'{name} u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "{address} 0" ""\n')
+    dapl = f'env DAT_OVERRIDE={registry} dapltest -T'
+    yield Case(f'{dapl} S -D far', f'{dapl} T -s {V4[1]} -D near -d -i 20 -t 1 -w 1 -R BE client SR 1024 4 server SR 1024 4 '
+               'client RR 4096 server RW 4096', stays=True)
+
+
+def error_cases():
+    # Nobody listens; nobody is there; no way leads there; not an address of ours.
+    yield Case('sleep 600', f'ucmatose -s {V4[1]} -b {V4[0]}', stays=True, fails='RDMA_CM_EVENT_REJECTED, error: 8')
+    yield Case('sleep 600', f'rping -c -a 10.99.0.77 -I {V4[0]} -C 1', stays=True, fails='error -110')
+    yield Case('sleep 600', 'rping -c -a 192.0.2.1 -C 1', stays=True, fails='Network is unreachable')
+    yield Case('sleep 600', f'rping -c -a {V4[1]} -I 192.0.2.1 -C 1', stays=True, fails='Cannot assign requested address')
+
+
+def all_cases():
+    for kind in (rping_cases, connection_cases, multicast_cases, socket_cases, perftest_cases,
+                 application_cases, error_cases):
+        yield from kind()
+
+
+def output_of(process, limit_s):
+    try:
+        return process.communicate(timeout=limit_s)[0], process.returncode
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0], f'none in {limit_s} s'
+
+
+def run_case(daemon, case):
+    """What went wrong, or ''."""
+    for run in range(1, RACE_RUNS + 1):
+        wrong, lost_race = run_once(daemon, case, run == RACE_RUNS)
+        if not lost_race:
+            break
+        print(f'# run {run} has lost its race')
+    return wrong
+
+
+def run_once(daemon, case, is_last):
+    """What went wrong, or ''; and whether that was the case's race and another run may follow."""
+    server = daemon.start(*case.server)
+    listens = case.server[0] != 'sleep'
+    if case.joins:
+        await_(lambda: server.poll() is not None or daemon.show('qps'))
+        time.sleep(1)  # for its receives
+    elif case.port is not None:
+        await_(lambda: server.poll() is not None or listening(case.port))
+    elif listens:
+        await_(lambda: server.poll() is not None or
+               any(c['state'] == 'listen' and c['pid'] == server.pid for c in daemon.show('connections')))
+    client_output, client = output_of(daemon.start(*case.client), LIMIT_S)
+    if client != 0 and case.race is not None and case.race in client_output and not is_last:
+        server.kill()
+        server.communicate()
+        return '', True
+    if case.stays:
+        alive = server.poll() is None
+        server.kill()
+        server_output, _ = server.communicate()
+        status = 0 if alive else server.returncode
+    else:
+        server_output, status = output_of(server, LIMIT_S)
+    wrong = ''
+    if case.fails is not None:
+        if case.fails not in client_output:
+            wrong += f'client: "{case.fails}" was to be said\n{client_output}'
+    elif client != 0:
+        wrong += f'client: exit status {client}\n{client_output}'
+    if status != 0:
+        wrong += f'server: exit status {status}\n{server_output}'
+    return wrong, False
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--list', action='store_true', help='print the names of the cases and end')
+    parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
+    parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN')
+    options = parser.parse_args()
+    cases = [case for case in all_cases() if options.only in case.name]
+    if options.list:
+        print('\n'.join(case.name for case in cases))
+        return 0
+    if len(options.paths) != 3:
+        parser.error('three paths wanted')
+    try:
+        daemon = Daemon(Programs(*options.paths))
+    except RuntimeError as error:
+        raise SystemExit(f'Bail out! {error}') from error
+    print(f'1..{len(cases) + 1}')
+    failed = 0
+    for number, case in enumerate(cases, 1):
+        started = time.monotonic()
+        wrong = run_case(daemon, case)
+        failed += bool(wrong)
+        print(f'{"not ok" if wrong else "ok"} {number} - {case.name}')
+        print(f'# {time.monotonic() - started:.1f} s')
+        for line in wrong.splitlines()[-25:]:
+            print('#', line[:200])
+        sys.stdout.flush()
+        if daemon.process.poll() is not None:
+            break
+    left = [] if daemon.process.poll() is not None else daemon.show('connections')
+    status = daemon.stop()
+    good = status == 0 and not left
+    failed += not good
+    print(f'{"ok" if good else "not ok"} {len(cases) + 1} - nothing is left, and the daemon ends with status 0')
+    if not good:
+        print(f'# status {status}, left {left}\n# ' + '\n# '.join(daemon.last_output.splitlines()[-20:]))
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Sessions that hostile or careless users hold: what one user can take from the others, and a daemon short of descriptors.
+
+Usage: connections_test.py ROCI ROCID PLUGIN [unittest arguments]
+"""
+import contextlib
+import errno
+import os
+import pwd
+import socket
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+from harness import LIMIT_S, Daemon, Programs, as_user, await_, free_port
+
+PROGRAMS = None
+STRANGER = 'nobody'
+HELLO_LIMIT_S = 5
+
+
+def connect(daemon, user=None, name='rocid.sock'):
+    """A connection that says nothing, made as `user`."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    own = os.geteuid()
+    os.seteuid(pwd.getpwnam(user).pw_uid if user else own)
+    try:
+        connection.connect(os.path.join(daemon.runtime_dir, name))
+    finally:
+        os.seteuid(own)
+    connection.settimeout(LIMIT_S)
+    return connection
+
+
+def refusal(connection):
+    """The errno with which the daemon has refused the connection, None where it has been closed without a word."""
+    with contextlib.suppress(ConnectionResetError):
+        message = connection.recv(100)
+        if message:
+            serial, error, _, _ = struct.unpack('=IiII', message)
+            assert serial == 0, serial
+            return error
+    return None
+
+
+class ConnectionsTest(unittest.TestCase):
+
+    def make_daemon(self, **options):
+        daemon = Daemon(PROGRAMS, **options)
+        self.addCleanup(daemon.stop)
+        return daemon
+
+    def open_device(self, daemon, user=None):
+        return subprocess.run(daemon.command('ibv_devinfo', '-d', 'roci0'), capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False, env=dict(os.environ, VERBS_LOG_LEVEL='1'), **as_user(user))
+
+    def test_connections_that_open_nothing_are_shown_and_closed(self):
+        daemon = self.make_daemon()
+        with connect(daemon) as silent, connect(daemon) as speaker, connect(daemon, name='rdma_cm.sock') as channel:
+            started = time.monotonic()
+            self.assertTrue(await_(lambda: len(daemon.show('apps')) == 2))
+            self.assertEqual([app['device'] for app in daemon.show('apps')], [None, None])
+            speaker.send(b'\0' * 16)  # no HELLO
+            self.assertNotEqual(speaker.recv(100), b'')
+            for connection in (silent, speaker, channel):
+                self.assertEqual(connection.recv(100), b'')
+            self.assertGreater(time.monotonic() - started, HELLO_LIMIT_S - 0.5)
+            self.assertLess(time.monotonic() - started, HELLO_LIMIT_S + 5)
+        self.assertEqual(daemon.show('apps'), [])
+        self.assertIn('opens no device: closing', daemon.output())
+        self.assertIn('stays silent: closing', daemon.output())
+
+    def test_programs_stay_connected(self):
+        daemon = self.make_daemon()
+        server = daemon.start('ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-p', str(free_port()))
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        self.assertTrue(await_(lambda: [app['device'] for app in daemon.show('apps')] == ['roci0']))
+        time.sleep(HELLO_LIMIT_S + 0.5)
+        self.assertEqual([app['device'] for app in daemon.show('apps')], ['roci0'])
+
+    def test_a_full_daemon_says_so(self):
+        daemon = self.make_daemon(config='[limits]\nmax_sessions = 3\n')
+        with connect(daemon), connect(daemon), connect(daemon), connect(daemon) as fourth:
+            self.assertEqual(refusal(fourth), errno.EUSERS)
+            done = self.open_device(daemon)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn('cannot open roci0', done.stderr)
+            self.assertIn(os.strerror(errno.EUSERS), done.stderr)
+        self.assertTrue(await_(lambda: daemon.show('apps') == []))
+        self.assertEqual(self.open_device(daemon).returncode, 0)
+
+    @unittest.skipIf(os.geteuid() != 0, 'only root can become another user')
+    def test_one_user_cannot_shut_out_the_others(self):
+        daemon = self.make_daemon(config='[limits]\nmax_sessions = 10\nuser_percent = 60\n')
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(connect(daemon, STRANGER)) for _ in range(9)]
+            self.assertEqual([refusal(one) for one in connections[6:]], [errno.EAGAIN] * 3)
+            self.assertEqual(len(daemon.show('apps')), 6)
+            self.assertIn(os.strerror(errno.EAGAIN), self.open_device(daemon, STRANGER).stderr)
+            self.assertEqual(self.open_device(daemon).returncode, 0)
+            self.assertEqual(self.open_device(daemon, 'daemon').returncode, 0, 'another ordinary user')
+
+    @unittest.skipIf(os.geteuid() != 0, 'only root can become another user')
+    def test_two_users_leave_descriptors_to_root(self):
+        daemon = self.make_daemon(config='[limits]\nuser_percent = 60\n', prefix=('prlimit', '--nofile=1024:1024'))
+        with contextlib.ExitStack() as stack:
+            for user in (STRANGER, 'daemon'):
+                # Three descriptors each, of 872; event channels count like sessions.
+                channels = [stack.enter_context(connect(daemon, user, 'rdma_cm.sock')) for _ in range(200)]
+                self.assertEqual(refusal(channels[-1]), errno.ENFILE)
+                self.assertIn(os.strerror(errno.ENFILE), self.open_device(daemon, user).stderr)
+            self.assertEqual(self.open_device(daemon).returncode, 0)
+            done = subprocess.run(daemon.command('rping', '-c', '-a', '10.99.0.2', '-I', '10.99.0.1'), check=False,
+                                  capture_output=True, text=True, timeout=LIMIT_S)
+            self.assertIn('REJECTED', done.stdout + done.stderr, 'it has an event channel, and nobody listens')
+
+    def test_users_see_their_own_limits(self):
+        daemon = self.make_daemon(config='[limits]\nmax_qp = 1000\nuser_percent = 30\n')
+        for user, limit in ((None, 1000), (STRANGER, 300)):
+            if user and os.geteuid() != 0:
+                continue
+            done = subprocess.run(daemon.command('ibv_devinfo', '-v', '-d', 'roci0'), capture_output=True, text=True,
+                                  timeout=LIMIT_S, check=True, **as_user(user))
+            self.assertRegex(done.stdout, rf'max_qp:\s+{limit}\n')
+
+    def test_without_descriptors_the_daemon_lives_and_does_not_spin(self):
+        # 256 - 128 - 8 for the lcore - 16 for the devices, nine a session: eleven.
+        daemon = self.make_daemon(prefix=('prlimit', '--nofile=256:256'))
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(connect(daemon)) for _ in range(200)]
+            self.assertEqual([refusal(one) for one in connections[11:]], [errno.ENFILE] * 189)
+            self.assertEqual(len(daemon.show('apps')), 11, 'management still works')
+            self.assertIn(os.strerror(errno.ENFILE), self.open_device(daemon).stderr)
+            before = daemon.cpu_s()
+            time.sleep(1)
+            self.assertLess(daemon.cpu_s() - before, 0.3)
+        self.assertTrue(await_(lambda: daemon.show('apps') == []))
+        self.assertEqual(self.open_device(daemon).returncode, 0)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_when_not_even_management_has_a_descriptor(self):
+        daemon = self.make_daemon()
+        free = 3
+        subprocess.run(['prlimit', f'--pid={daemon.pid}', f'--nofile={daemon.descriptors() + free}:'], check=True)
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(connect(daemon)) for _ in range(20)]
+            self.assertEqual(refusal(connections[-1]), errno.ENFILE)
+            before = daemon.cpu_s()
+            time.sleep(1)
+            self.assertLess(daemon.cpu_s() - before, 0.3)
+        subprocess.run(['prlimit', f'--pid={daemon.pid}', '--nofile=1024:'], check=True)
+        self.assertTrue(await_(lambda: daemon.show('apps') == []))
+        self.assertEqual(self.open_device(daemon).returncode, 0)
+
+
+if __name__ == '__main__':
+    PROGRAMS = Programs(*sys.argv[1:4], copied=True)
+    try:
+        unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)
+    finally:
+        PROGRAMS.remove()

@@ -1,0 +1,189 @@
+"""What the tests of whole programs share: a daemon with a runtime directory of its own, and programs among its devices."""
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+LIMIT_S = 60
+START_LIMIT_S = 30
+
+
+class Programs:
+    """The built programs. `copied` puts them where any user may run them: the build folder may lie below a private one."""
+
+    def __init__(self, roci, rocid, plugin, copied=False):
+        paths = [os.path.abspath(path) for path in (roci, rocid, plugin)]
+        self.folder = None
+        if copied:
+            self.folder = tempfile.mkdtemp(prefix='roci-programs.')
+            os.chmod(self.folder, 0o755)
+            paths = [shutil.copy(path, self.folder) for path in paths]
+        self.roci, self.rocid, self.plugin = paths
+
+    def remove(self):
+        if self.folder:
+            shutil.rmtree(self.folder)
+
+
+def free_port():
+    """A TCP port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(('', 0))
+        return probe.getsockname()[1]
+
+
+def listening(port):
+    """Whether somebody listens on the TCP port, without connecting: the programs take one connection only."""
+    wanted = f':{port:04X}'
+    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+        with open(table, encoding='ascii') as rows:
+            for row in rows:
+                fields = row.split()
+                if fields[1].endswith(wanted) and fields[3] == '0A':
+                    return True
+    return False
+
+
+def await_(condition, timeout_s=20):
+    """Whether `condition` comes true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def as_user(user):
+    """What Popen needs to run something as `user` (a name; None: as we are)."""
+    if not user:
+        return {}
+    entry = pwd.getpwnam(user)
+    return {'user': entry.pw_uid, 'group': entry.pw_gid, 'extra_groups': []}
+
+
+class Daemon:
+    """rocid in a runtime directory of its own, which goes with it. `user` runs it; `config` is text for --config."""
+
+    def __init__(self, programs, arguments=(), user=None, config=None, runtime_dir=None, prefix=()):
+        self.programs = programs
+        self.user = user  # whom programs run as
+        self.own_dir = runtime_dir is None
+        self.runtime_dir = runtime_dir or tempfile.mkdtemp(prefix='roci-daemon.')
+        if self.own_dir:
+            os.chmod(self.runtime_dir, 0o755)
+            if user:
+                shutil.chown(self.runtime_dir, user)
+        # (Not below the runtime directory: that is the daemon's.)
+        self.log = tempfile.NamedTemporaryFile('w+', prefix='roci-log.')
+        command = [*prefix, programs.rocid, '--runtime-dir', self.runtime_dir, *arguments]
+        if config is not None:
+            self.config = tempfile.NamedTemporaryFile('w', prefix='roci-config.', suffix='.toml')
+            self.config.write(config)
+            self.config.flush()
+            os.chmod(self.config.name, 0o644)
+            command += ['--config', self.config.name]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
+                                        **as_user(user))
+        self.ready = await_(lambda: 'rocid: ready\n' in self.output() or self.process.poll() is not None,
+                            START_LIMIT_S) and self.process.poll() is None
+        if not self.ready:
+            self.stop()
+            raise RuntimeError('the daemon did not start:\n' + self.last_output)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def output(self):
+        with open(self.log.name, encoding='utf-8', errors='replace') as log:
+            return log.read()
+
+    def command(self, *command):
+        return [self.programs.roci, 'run', '--runtime-dir', self.runtime_dir, '--plugin', self.programs.plugin, *command]
+
+    def start(self, *command, **options):
+        """Starts a program among the daemon's devices."""
+        return subprocess.Popen(self.command(*command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, errors='replace', **as_user(self.user), **options)
+
+    def show(self, what):
+        done = subprocess.run([self.programs.roci, '--runtime-dir', self.runtime_dir, 'show', '--json', what],
+                              capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        return json.loads(done.stdout)
+
+    def descriptors(self):
+        return len(os.listdir(f'/proc/{self.pid}/fd'))
+
+    def mappings(self):
+        with open(f'/proc/{self.pid}/maps', encoding='utf-8') as maps:
+            return sum(1 for _ in maps)
+
+    def cpu_s(self):
+        """Processor time that the daemon has used, seconds."""
+        with open(f'/proc/{self.pid}/stat', encoding='ascii') as stat:
+            fields = stat.read().rsplit(')', 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+    def stop(self):
+        """The exit status after SIGTERM, or what it has ended with before. Can be called again."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if not self.log.closed:
+            self.last_output = self.output()
+            self.log.close()
+            if self.own_dir:
+                shutil.rmtree(self.runtime_dir, True)
+        return self.process.returncode
+
+
+class Pair:
+    """A server and a client of the same program, joined through a TCP port of this machine."""
+
+    def __init__(self, daemon, devices, command):
+        self.daemon = daemon
+        self.port = free_port()
+        self.client_command = self.on(devices[1], command) + ['127.0.0.1']
+        self.server = daemon.start(*self.on(devices[0], command))
+        self.client = None
+
+    def on(self, device, command):
+        return [command[0], '-d', device, '-p', str(self.port), *command[1:]]
+
+    def connect(self):
+        await_(lambda: listening(self.port) or self.server.poll() is not None)
+        self.client = self.daemon.start(*self.client_command)
+        return self
+
+    def result(self, limit_s=LIMIT_S):
+        """What went wrong, or ''."""
+        wrong = ''
+        for role, process in (('client', self.client), ('server', self.server)):
+            try:
+                output, _ = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                output, _ = process.communicate()
+                wrong += f'{role}: not done in {limit_s} s\n{output}'
+                continue
+            if process.returncode != 0 or 'invalid data' in output:
+                wrong += f'{role}: exit status {process.returncode}\n{output}'
+        return wrong
+
+    def kill(self):
+        for process in (self.server, self.client):
+            if process is None:
+                continue
+            if process.poll() is None:
+                process.kill()
+            if not process.stdout.closed:
+                process.communicate()

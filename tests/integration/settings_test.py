@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""The daemon's settings under traffic: lcores and their processors, spinning, hugepages.
+
+Usage: settings_test.py ROCI ROCID PLUGIN [unittest arguments]
+"""
+import os
+import pathlib
+import sys
+import time
+import unittest
+
+from harness import Daemon, Pair, Programs
+
+PROGRAMS = None
+ACROSS = ('roci0', 'roci1')
+
+
+def free_hugepage_bytes():
+    total = 0
+    for folder in pathlib.Path('/sys/kernel/mm/hugepages').glob('hugepages-*kB'):
+        size = int(folder.name[len('hugepages-'):-len('kB')]) * 1024
+        total += size * int((folder / 'free_hugepages').read_text())
+    return total
+
+
+class SettingsTest(unittest.TestCase):
+
+    def make_daemon(self, config):
+        daemon = Daemon(PROGRAMS, config=config)
+        self.addCleanup(daemon.stop)
+        return daemon
+
+    def run_pairs(self, daemon, *commands):
+        """Runs them at the same time; they say themselves whether data was right."""
+        pairs = [Pair(daemon, ACROSS, list(command)) for command in commands]
+        for pair in pairs:
+            self.addCleanup(pair.kill)
+            pair.connect()
+        for pair in pairs:
+            self.assertEqual(pair.result(), '')
+
+    @staticmethod
+    def lcore_processors(daemon):
+        """The processors of each dataplane thread, which the EAL has named."""
+        found = {}
+        for task in pathlib.Path(f'/proc/{daemon.pid}/task').iterdir():
+            name = (task / 'comm').read_text().strip()
+            if name.startswith(('lcore-worker-', 'rte-worker-')):
+                found[int(name.rsplit('-', 1)[1])] = os.sched_getaffinity(int(task.name))
+        return found
+
+    def test_pinned_lcores_stay_where_they_are_put(self):
+        processors = sorted(os.sched_getaffinity(0))
+        pins = [processors[-1], processors[0]]
+        daemon = self.make_daemon(f'[daemon]\nlcores = 2\npin = {pins}\n')
+        self.assertEqual(self.lcore_processors(daemon), {1: {pins[0]}, 2: {pins[1]}})
+        self.run_pairs(daemon, ['ibv_rc_pingpong', '-g', '1', '-c'])
+
+    def test_lcores_without_a_pin_float(self):
+        daemon = self.make_daemon('[daemon]\nlcores = 2\n')
+        everywhere = os.sched_getaffinity(0)
+        self.assertEqual(self.lcore_processors(daemon), {1: everywhere, 2: everywhere})
+
+    def test_spinning_lcores_never_sleep(self):
+        daemon = self.make_daemon('[daemon]\nspin = true\n')
+        self.run_pairs(daemon, ['ibv_rc_pingpong', '-g', '1', '-c'])
+        before = daemon.show('lcores')[0]
+        time.sleep(1)
+        after = daemon.show('lcores')[0]
+        self.assertEqual(after['sleeps'], 0)
+        self.assertGreater(after['loops'] - before['loops'], 1000)
+
+    def test_three_lcores_share_sessions_and_reach_each_other(self):
+        daemon = self.make_daemon('[daemon]\nlcores = 3\n')
+        self.run_pairs(daemon, ['ibv_rc_pingpong', '-g', '1', '-c', '-n', '2000'],
+                       ['ib_write_bw', '-F', '-x', '1', '-q', '4', '-n', '500'],
+                       ['ib_read_bw', '-F', '-x', '2', '-n', '500'])
+        lcores = daemon.show('lcores')
+        self.assertEqual([lcore['lcore'] for lcore in lcores], [0, 1, 2])
+        for lcore in lcores:
+            self.assertGreater(lcore['rx_packets'], 0, lcore)
+        for port in daemon.show('counters'):
+            self.assertEqual(port['drops']['unknown_qp'], 0)
+
+    def test_without_hugepages(self):
+        daemon = self.make_daemon('[daemon]\nhugepages = "off"\n')
+        self.run_pairs(daemon, ['ibv_rc_pingpong', '-g', '1', '-c'])
+        with open(f'/proc/{daemon.pid}/smaps_rollup', encoding='ascii') as rollup:
+            self.assertRegex(rollup.read(), r'Private_Hugetlb: +0 kB')
+
+    @unittest.skipIf(free_hugepage_bytes() < 128 << 20, 'no 128 MiB of free hugepages (/proc/sys/vm/nr_hugepages)')
+    def test_with_hugepages(self):
+        daemon = self.make_daemon('[daemon]\nhugepages = "on"\nmemory_mib = 64\n')
+        self.run_pairs(daemon, ['ibv_rc_pingpong', '-g', '1', '-c'])
+        with open(f'/proc/{daemon.pid}/smaps_rollup', encoding='ascii') as rollup:
+            self.assertNotRegex(rollup.read(), r'(Private|Shared)_Hugetlb: +0 kB\n.*_Hugetlb: +0 kB')
+
+
+if __name__ == '__main__':
+    PROGRAMS = Programs(*sys.argv[1:4])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)

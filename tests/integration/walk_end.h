@@ -1,0 +1,86 @@
+// One queue pair of the random walk, with the memory it works on and what it expects to happen.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace roci::testing {
+
+/// An open device of the walk.
+struct WalkDevice {
+  ibv_context* context = nullptr;
+  ibv_gid gid = {};
+  uint8_t gid_index = 0;
+};
+
+/// A request that was posted and has not completed.
+struct WalkRequest {
+  uint64_t wr_id = 0;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  uint32_t slot = 0;
+  uint32_t length = 0;
+  bool signaled = true;
+  bool must_fail = false;  // a key or a range is wrong, and it has data
+};
+
+/// A QP. Its memory has kSlots slots for what it sends, as many for what the peer WRITEs, for what
+/// it READs, and for what it receives. Requests use all but the last slot round robin, so that
+/// nobody writes over data that has not been compared; the last ones hold what peers READ (kSource)
+/// and the counter for their atomics (kRead), and stay.
+class WalkEnd {
+ public:
+  static constexpr uint32_t kSlots = 16;
+  static constexpr uint32_t kLastSlot = kSlots - 1;
+  static constexpr uint32_t kSlotBytes = 8192;
+  enum class Area : uint32_t { kSource = 0, kWritten = 1, kRead = 2, kReceived = 3 };
+
+  WalkEnd() = default;
+  ~WalkEnd();
+  WalkEnd(const WalkEnd&) = delete;
+  WalkEnd& operator=(const WalkEnd&) = delete;
+
+  uint8_t* At(Area area, uint32_t slot) {
+    return memory + (static_cast<uint32_t>(area) * kSlots + slot) * size_t{kSlotBytes};
+  }
+  uint64_t Address(Area area, uint32_t slot) { return reinterpret_cast<uintptr_t>(At(area, slot)); }
+  bool AllocateMemory();
+  /// 0 or an errno.
+  int ToInit();
+  int ToRtr(const WalkEnd& peer);
+  int ToRts();
+  int ToState(ibv_qp_state state);
+  ibv_qp_state QueryState() const;
+  int PostRecv(uint64_t wr_id, uint32_t slot);
+  void Forget();
+
+  WalkDevice* device = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_qp* qp = nullptr;
+  ibv_mr* mr = nullptr;
+  ibv_qp_type type = IBV_QPT_RC;
+  uint8_t* memory = nullptr;
+  ibv_ah* ah = nullptr;     // UD: of the peer
+  WalkEnd* peer = nullptr;  // null: not connected
+  bool disturbed = false;   // its requests may fail from now on
+  bool failed = false;      // an error completion of a send came: only flushes may follow
+  bool flushing = false;    // it was moved to ERR: everything has to come out
+  uint32_t psn = 0;         // first of the connection, of this side
+  uint64_t atomics = 0;     // that have been done on the peer's counter
+  uint32_t next_slot = 0;
+  uint32_t next_recv = 0;
+  std::deque<WalkRequest> sends;
+  std::deque<WalkRequest> recvs;
+  std::deque<WalkRequest> incoming;  // the peer's SENDs that no receive has answered yet
+};
+
+/// Fills `length` bytes so that CheckPayload can tell whether they are as they were.
+void FillPayload(uint8_t* data, uint32_t length, uint64_t seed);
+bool CheckPayload(const uint8_t* data, uint32_t length);
+
+}  // namespace roci::testing

@@ -1,0 +1,242 @@
+#include "tests/integration/walker.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+namespace roci::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kGrhBytes = 40;
+constexpr std::chrono::seconds kPatience{60};
+
+}  // namespace
+
+const Walker::Operation Walker::kOperations[] = {
+    {30, &Walker::PostGood},      {20, &Walker::PostRecvs},   {25, &Walker::PollAny},
+    {3, &Walker::MakeDomain},     {2, &Walker::DropDomain},   {3, &Walker::MakeQueue},
+    {2, &Walker::DropQueue},      {1, &Walker::ResizeQueue},  {4, &Walker::NotifyQueue},
+    {3, &Walker::MakeRegion},     {2, &Walker::ChangeRegion}, {2, &Walker::DropRegion},
+    {2, &Walker::MakeHandle},     {2, &Walker::DropHandle},   {3, &Walker::MakePair},
+    {2, &Walker::ConnectAnyPair}, {1, &Walker::DropEnd},      {1, &Walker::FailEnd},
+    {1, &Walker::ResetEnd},       {1, &Walker::LoseMemory},   {1, &Walker::PostBad},
+    {2, &Walker::QueryAll},       {2, &Walker::Settle},
+};
+
+Walker::Walker(uint64_t seed) : seed_(seed), random_(seed) {
+  Open(&devices_[0], "roci0");
+  Open(&devices_[1], "roci1");
+}
+
+void Walker::Fail(const char* format, ...) {
+  const int error = errno;
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "random walk: seed %lu, step %lu: %s (errno %d)\n", seed_, steps_, text, error);
+  _exit(1);
+}
+
+void Walker::Run(double seconds) {
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  while (Clock::now() < end) Step();
+  Settle();
+  // Else the daemon has to clean up behind the process.
+  if (random_.Chance(500)) CleanUp();
+}
+
+void Walker::Step() {
+  uint32_t total = 0;
+  for (const Operation& operation : kOperations) total += operation.weight;
+  uint64_t choice = random_.Below(total);
+  for (const Operation& operation : kOperations) {
+    if (choice < operation.weight) {
+      ++steps_;
+      (this->*operation.run)();
+      return;
+    }
+    choice -= operation.weight;
+  }
+}
+
+WalkEnd* Walker::EndOf(const Queue& queue, uint32_t qpn) {
+  for (const auto& end : ends_) {
+    if (end->cq == queue.cq && end->qp->qp_num == qpn) return end.get();
+  }
+  Fail("a completion of QP %u, which is gone", qpn);
+}
+
+int Walker::Poll(Queue& queue, int count) {
+  ibv_wc wcs[16];
+  const int polled = ibv_poll_cq(queue.cq, std::min(count, 16), wcs);
+  Expect(polled >= 0, "ibv_poll_cq");
+  for (int i = 0; i < polled; ++i) Complete(queue, wcs[i]);
+  return polled;
+}
+
+void Walker::PollAny() {
+  Queue* queue = Any(queues_);
+  if (queue == nullptr) return;
+  Poll(*queue, 1 + static_cast<int>(random_.Below(16)));
+  if (queue->channel == nullptr) return;
+  pollfd fd = {queue->channel->fd, POLLIN, 0};
+  if (::poll(&fd, 1, 0) != 1) return;
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  Expect(ibv_get_cq_event(queue->channel, &cq, &context) == 0, "ibv_get_cq_event");
+  Expect(cq == queue->cq, "the CQ of an event");
+  ibv_ack_cq_events(cq, 1);
+}
+
+void Walker::Complete(Queue& queue, const ibv_wc& wc) {
+  ++completions_;
+  WalkEnd* end = EndOf(queue, static_cast<uint32_t>(wc.qp_num));
+  if ((wc.wr_id & 1) != 0) {
+    CompleteRecv(*end, wc);
+  } else {
+    CompleteSend(*end, wc);
+  }
+}
+
+void Walker::CompleteSend(WalkEnd& end, const ibv_wc& wc) {
+  for (;;) {
+    if (end.sends.empty()) Fail("request %lu completes twice or was never posted", wc.wr_id);
+    const WalkRequest request = end.sends.front();
+    end.sends.pop_front();
+    const bool is_this = request.wr_id == wc.wr_id;
+    if (!is_this && (request.signaled || end.failed)) {
+      Fail("request %lu completes before %lu", wc.wr_id, request.wr_id);
+    }
+    if (!is_this || wc.status == IBV_WC_SUCCESS) {
+      if (request.must_fail) Fail("request %lu succeeds with a bad key", request.wr_id);
+      CheckDone(end, request);
+    }
+    if (is_this) break;
+  }
+  if (wc.status == IBV_WC_SUCCESS) {
+    Expect(!end.failed, "a success after an error");
+    return;
+  }
+  if (!end.disturbed) {
+    Fail("request %lu of QP %u (type %d) fails: %s", wc.wr_id, end.qp->qp_num, end.type,
+         ibv_wc_status_str(wc.status));
+  }
+  if (end.failed && wc.status != IBV_WC_WR_FLUSH_ERR) {
+    Fail("a second error: %s", ibv_wc_status_str(wc.status));
+  }
+  end.failed = true;
+  Disturb(&end);
+}
+
+// A send that was a success, by its own completion or by that of a later one.
+void Walker::CheckDone(WalkEnd& end, const WalkRequest& request) {
+  using Area = WalkEnd::Area;
+  if (end.type != IBV_QPT_RC || end.peer == nullptr) return;
+  switch (request.opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      Expect(memcmp(end.At(Area::kSource, request.slot), end.peer->At(Area::kWritten, request.slot),
+                    request.length) == 0,
+             "data of a WRITE");
+      break;
+    case IBV_WR_RDMA_READ:
+      Expect(memcmp(end.At(Area::kRead, request.slot),
+                    end.peer->At(Area::kSource, WalkEnd::kLastSlot), request.length) == 0,
+             "data of a READ");
+      break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: {
+      uint64_t before = 0;
+      memcpy(&before, end.At(Area::kRead, request.slot), sizeof(before));
+      Expect(before == end.atomics, "the value before an atomic");
+      ++end.atomics;
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+void Walker::CompleteRecv(WalkEnd& end, const ibv_wc& wc) {
+  if (end.recvs.empty() || end.recvs.front().wr_id != wc.wr_id) {
+    Fail("receive %lu completes out of order", wc.wr_id);
+  }
+  const WalkRequest recv = end.recvs.front();
+  end.recvs.pop_front();
+  if (wc.status != IBV_WC_SUCCESS) {
+    if (!end.disturbed) {
+      Fail("receive %lu of QP %u (type %d) fails: %s", wc.wr_id, end.qp->qp_num, end.type,
+           ibv_wc_status_str(wc.status));
+    }
+    return;
+  }
+  const bool has_data = wc.opcode == IBV_WC_RECV;
+  Expect(has_data || wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM, "the opcode of a receive");
+  const uint32_t header = end.type == IBV_QPT_UD ? kGrhBytes : 0;
+  Expect(wc.byte_len >= header && wc.byte_len <= WalkEnd::kSlotBytes, "the length of a receive");
+  if (has_data) {
+    const uint8_t* data = end.At(WalkEnd::Area::kReceived, recv.slot) + header;
+    Expect(CheckPayload(data, wc.byte_len - header), "data of a receive");
+  }
+  if (end.incoming.empty()) return;
+  const WalkRequest sent = end.incoming.front();
+  end.incoming.pop_front();
+  if (end.disturbed || end.type != IBV_QPT_RC) return;
+  Expect(wc.byte_len == sent.length, "the length of a message");
+  if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0) {
+    Expect(wc.imm_data == static_cast<uint32_t>(sent.wr_id), "immediate data");
+  } else {
+    Expect(sent.opcode == IBV_WR_SEND, "a message without its immediate data");
+  }
+}
+
+void Walker::QueryAll() {
+  for (const auto& end : ends_) {
+    const ibv_qp_state state = end->QueryState();
+    Expect(state != IBV_QPS_UNKNOWN, "ibv_query_qp");
+    if (end->flushing) Expect(state == IBV_QPS_ERR, "a QP in ERR stays there");
+    if (end->peer != nullptr && !end->disturbed) Expect(state == IBV_QPS_RTS, "a QP in RTS");
+  }
+  for (WalkDevice& device : devices_) {
+    ibv_device_attr attr;
+    ibv_port_attr port;
+    Expect(ibv_query_device(device.context, &attr) == 0, "ibv_query_device");
+    Expect(ibv_query_port(device.context, 1, &port) == 0, "ibv_query_port");
+  }
+}
+
+bool Walker::Owes(const WalkEnd& end) const {
+  // After an error every request completes, signaled or not.
+  if (end.failed && !end.sends.empty()) return true;
+  if (end.flushing && !end.recvs.empty()) return true;
+  if (!end.flushing && (end.peer == nullptr || end.disturbed)) return false;
+  for (const WalkRequest& request : end.sends) {
+    if (request.signaled) return true;
+  }
+  return !end.flushing && end.type == IBV_QPT_RC && !end.incoming.empty();
+}
+
+void Walker::Settle() {
+  const auto deadline = Clock::now() + kPatience;
+  for (;;) {
+    int polled = 0;
+    for (const auto& queue : queues_) polled += Poll(*queue, 16);
+    const WalkEnd* owing = nullptr;
+    for (const auto& end : ends_) owing = Owes(*end) ? end.get() : owing;
+    if (owing == nullptr) return;
+    if (polled == 0 && Clock::now() > deadline) {
+      Fail("QP %u (type %d, state %d%s%s) owes %zu sends, %zu receives, %zu messages",
+           owing->qp->qp_num, owing->type, owing->QueryState(),
+           owing->disturbed ? ", disturbed" : "", owing->failed ? ", failed" : "",
+           owing->sends.size(), owing->recvs.size(), owing->incoming.size());
+    }
+  }
+}
+
+}  // namespace roci::testing

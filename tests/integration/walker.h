@@ -1,0 +1,122 @@
+// A random walk over the verbs API in one thread: makes, changes, uses and destroys objects in any
+// order, and knows what must come of it. What should not happen ends the process with a message
+// that names the seed.
+#pragma once
+
+#include <array>
+#include <cstdarg>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/integration/walk_end.h"
+#include "tests/sim/random.h"
+
+namespace roci::testing {
+
+class Walker {
+ public:
+  explicit Walker(uint64_t seed);
+
+  /// Walks for so long. Then everything is destroyed, or, for some seeds, left to the process's
+  /// end.
+  void Run(double seconds);
+  uint64_t steps() const { return steps_; }
+  uint64_t completions() const { return completions_; }
+
+ private:
+  struct Domain {
+    WalkDevice* device;
+    ibv_pd* pd;
+    int users = 0;
+  };
+  struct Queue {
+    WalkDevice* device;
+    ibv_cq* cq;
+    ibv_comp_channel* channel;
+    int users = 0;
+  };
+  struct Region {
+    Domain* domain;
+    ibv_mr* mr;
+    std::vector<uint8_t> bytes;
+  };
+  struct Handle {
+    Domain* domain;
+    ibv_ah* ah;
+  };
+  struct Operation {
+    uint32_t weight;
+    void (Walker::*run)();
+  };
+  static const Operation kOperations[];
+
+  void Open(WalkDevice* device, const char* name);
+  void Step();
+  void CleanUp();
+  [[noreturn]] void Fail(const char* format, ...) __attribute__((format(printf, 2, 3)));
+  void Expect(bool condition, const char* what) {
+    if (!condition) Fail("%s", what);
+  }
+  template <class T>
+  T* Any(std::vector<std::unique_ptr<T>>& list) {
+    return list.empty() ? nullptr : list[random_.Below(list.size())].get();
+  }
+
+  // Operations
+  void MakeDomain();
+  void DropDomain();
+  void MakeQueue();
+  void DropQueue();
+  void ResizeQueue();
+  void NotifyQueue();
+  void MakeRegion();
+  void ChangeRegion();
+  void DropRegion();
+  void MakeHandle();
+  void DropHandle();
+  void MakePair();
+  void ConnectAnyPair();
+  void DropEnd();
+  void FailEnd();
+  void ResetEnd();
+  void LoseMemory();
+  void PostGood();
+  void PostBad();
+  void PostRecvs();
+  void PollAny();
+  void QueryAll();
+  void Settle();
+
+  WalkEnd* MakeEnd(WalkDevice& device, ibv_qp_type type);
+  void DestroyEnd(WalkEnd* end);
+  void Disconnect(WalkEnd* end);
+  void Connect(WalkEnd* a, WalkEnd* b);
+  void Disturb(WalkEnd* end);
+  bool PostOne(WalkEnd* end, bool good);
+  Domain* DomainOf(ibv_pd* pd);
+  Queue* QueueOf(ibv_cq* cq);
+  WalkEnd* EndOf(const Queue& queue, uint32_t qpn);
+  int Poll(Queue& queue, int count);
+  void Complete(Queue& queue, const ibv_wc& wc);
+  void CompleteSend(WalkEnd& end, const ibv_wc& wc);
+  void CompleteRecv(WalkEnd& end, const ibv_wc& wc);
+  void CheckDone(WalkEnd& end, const WalkRequest& request);
+  // What still has to complete by itself.
+  bool Owes(const WalkEnd& end) const;
+
+  const uint64_t seed_;
+  sim::Random random_;
+  uint64_t steps_ = 0;
+  uint64_t completions_ = 0;
+  uint64_t last_wr_id_ = 0;
+  std::array<WalkDevice, 2> devices_;
+  std::vector<std::unique_ptr<Domain>> domains_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<std::unique_ptr<Region>> regions_;
+  std::vector<std::unique_ptr<Handle>> handles_;
+  std::vector<std::unique_ptr<WalkEnd>> ends_;
+};
+
+}  // namespace roci::testing

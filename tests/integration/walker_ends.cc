@@ -1,0 +1,263 @@
+// The walker's queue pairs: pairing, disturbing, posting.
+#include <cerrno>
+#include <cstring>
+
+#include "tests/integration/walker.h"
+
+namespace roci::testing {
+namespace {
+
+constexpr size_t kMaxEnds = 12;
+constexpr uint32_t kQkey = 0x1234;
+constexpr uint32_t kUdBytes = 1024;
+constexpr uint32_t kRecvs = WalkEnd::kLastSlot;
+
+bool TakesReceive(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
+         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+bool Reads(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+ibv_wr_opcode OpcodeFor(ibv_qp_type type, sim::Random& random) {
+  static constexpr ibv_wr_opcode kOpcodes[] = {IBV_WR_SEND,       IBV_WR_SEND_WITH_IMM,
+                                               IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+                                               IBV_WR_RDMA_READ,  IBV_WR_ATOMIC_FETCH_AND_ADD};
+  const uint64_t count = type == IBV_QPT_UD ? 2 : type == IBV_QPT_UC ? 4 : 6;
+  return kOpcodes[random.Below(count)];
+}
+
+}  // namespace
+
+WalkEnd* Walker::MakeEnd(WalkDevice& device, ibv_qp_type type) {
+  if (ends_.size() >= kMaxEnds) return nullptr;
+  Domain* domain = nullptr;
+  Queue* queue = nullptr;
+  for (const auto& d : domains_) domain = d->device == &device ? d.get() : domain;
+  for (const auto& q : queues_) queue = q->device == &device ? q.get() : queue;
+  if (domain == nullptr || queue == nullptr) return nullptr;
+  auto end = std::make_unique<WalkEnd>();
+  end->device = &device;
+  end->type = type;
+  end->pd = domain->pd;
+  end->cq = queue->cq;
+  ibv_qp_init_attr init = {};
+  init.send_cq = init.recv_cq = queue->cq;
+  init.qp_type = type;
+  init.cap = {WalkEnd::kSlots, WalkEnd::kSlots, 2, 1, random_.Chance(500) ? 200u : 0u};
+  end->qp = ibv_create_qp(domain->pd, &init);
+  Expect(end->qp != nullptr, "ibv_create_qp");
+  Expect(end->AllocateMemory(), "memory of a QP");
+  domain->users += 2;  // the QP and its region
+  ++queue->users;
+  ends_.push_back(std::move(end));
+  return ends_.back().get();
+}
+
+void Walker::DestroyEnd(WalkEnd* end) {
+  if (end->peer != nullptr) {
+    Disturb(end);
+    Disconnect(end);
+  }
+  Expect(ibv_destroy_qp(end->qp) == 0, "ibv_destroy_qp");
+  Domain* domain = DomainOf(end->pd);
+  --domain->users;
+  if (end->mr != nullptr) {
+    Expect(ibv_dereg_mr(end->mr) == 0, "ibv_dereg_mr of a QP's memory");
+    --domain->users;
+  }
+  --QueueOf(end->cq)->users;
+  std::erase_if(ends_, [end](const auto& owned) { return owned.get() == end; });
+}
+
+void Walker::Disconnect(WalkEnd* end) {
+  for (WalkEnd* side : {end, end->peer}) {
+    side->peer = nullptr;
+    if (side->ah == nullptr) continue;
+    Expect(ibv_destroy_ah(side->ah) == 0, "ibv_destroy_ah of a QP");
+    side->ah = nullptr;
+    --DomainOf(side->pd)->users;
+  }
+}
+
+void Walker::Disturb(WalkEnd* end) {
+  end->disturbed = true;
+  if (end->peer != nullptr) end->peer->disturbed = true;
+}
+
+// Both begin anew.
+void Walker::Connect(WalkEnd* a, WalkEnd* b) {
+  for (WalkEnd* end : {a, b}) {
+    if (end->peer != nullptr) {
+      Disturb(end);
+      Disconnect(end);
+    }
+    Expect(end->ToState(IBV_QPS_RESET) == 0, "to RESET");
+    end->Forget();
+    // Far from all others: an old peer may go on sending to this QP, and must not be taken for the
+    // new one.
+    end->psn = static_cast<uint32_t>(random_.Below(1u << 24));
+    memset(end->At(WalkEnd::Area::kRead, WalkEnd::kLastSlot), 0, sizeof(uint64_t));
+  }
+  a->peer = b;
+  b->peer = a;
+  for (WalkEnd* end : {a, b}) Expect(end->ToInit() == 0, "to INIT");
+  for (WalkEnd* end : {a, b}) Expect(end->ToRtr(*end->peer) == 0, "to RTR");
+  for (WalkEnd* end : {a, b}) {
+    Expect(end->ToRts() == 0, "to RTS");
+    if (end->type != IBV_QPT_UD) continue;
+    ibv_ah_attr attr = {};
+    attr.is_global = 1;
+    attr.port_num = 1;
+    attr.grh.dgid = end->peer->device->gid;
+    attr.grh.sgid_index = end->device->gid_index;
+    attr.grh.hop_limit = 64;
+    end->ah = ibv_create_ah(end->pd, &attr);
+    Expect(end->ah != nullptr, "ibv_create_ah of a QP");
+    ++DomainOf(end->pd)->users;
+  }
+}
+
+void Walker::MakePair() {
+  static constexpr ibv_qp_type kTypes[] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+  const ibv_qp_type type = kTypes[random_.Below(4)];
+  WalkEnd* a = MakeEnd(devices_[random_.Below(2)], type);
+  if (a == nullptr) return;
+  WalkEnd* b = MakeEnd(devices_[random_.Below(2)], type);
+  if (b == nullptr) return DestroyEnd(a);
+  Connect(a, b);
+}
+
+void Walker::ConnectAnyPair() {
+  WalkEnd* a = Any(ends_);
+  WalkEnd* b = Any(ends_);
+  if (a == nullptr || a == b || a->type != b->type || a->mr == nullptr || b->mr == nullptr) return;
+  Connect(a, b);
+}
+
+void Walker::DropEnd() {
+  WalkEnd* end = Any(ends_);
+  if (end != nullptr) DestroyEnd(end);
+}
+
+void Walker::FailEnd() {
+  WalkEnd* end = Any(ends_);
+  if (end == nullptr) return;
+  Disturb(end);
+  Expect(end->ToState(IBV_QPS_ERR) == 0, "to ERR");
+  end->flushing = true;
+}
+
+void Walker::ResetEnd() {
+  WalkEnd* end = Any(ends_);
+  if (end == nullptr) return;
+  if (end->peer != nullptr) {
+    Disturb(end);
+    Disconnect(end);
+  }
+  Expect(end->ToState(IBV_QPS_RESET) == 0, "to RESET");
+  end->Forget();
+  Expect(end->QueryState() == IBV_QPS_RESET, "in RESET");
+  ibv_send_wr wr = {};
+  ibv_send_wr* bad = nullptr;
+  Expect(ibv_post_send(end->qp, &wr, &bad) == EINVAL && bad == &wr, "a post in RESET");
+}
+
+// The region goes while requests may be using it.
+void Walker::LoseMemory() {
+  WalkEnd* end = Any(ends_);
+  if (end == nullptr || end->mr == nullptr) return;
+  Disturb(end);
+  Expect(ibv_dereg_mr(end->mr) == 0, "ibv_dereg_mr in use");
+  --DomainOf(end->pd)->users;
+  end->mr = nullptr;
+}
+
+void Walker::PostRecvs() {
+  WalkEnd* end = Any(ends_);
+  if (end == nullptr || end->mr == nullptr || end->peer == nullptr) return;
+  for (uint64_t left = random_.Between(1, kRecvs); left > 0 && end->recvs.size() < kRecvs; --left) {
+    WalkRequest request;
+    request.wr_id = ++last_wr_id_ << 1 | 1;
+    request.slot = end->next_recv;
+    Expect(end->PostRecv(request.wr_id, request.slot) == 0, "ibv_post_recv");
+    end->next_recv = (end->next_recv + 1) % WalkEnd::kLastSlot;
+    end->recvs.push_back(request);
+  }
+}
+
+void Walker::PostGood() {
+  WalkEnd* end = Any(ends_);
+  if (end == nullptr || end->peer == nullptr) return;
+  for (uint64_t left = random_.Between(1, 8); left > 0 && PostOne(end, true); --left) {
+  }
+}
+
+// One request that cannot succeed.
+void Walker::PostBad() {
+  WalkEnd* end = Any(ends_);
+  if (end == nullptr || end->peer == nullptr) return;
+  if (PostOne(end, false)) Disturb(end);
+}
+
+bool Walker::PostOne(WalkEnd* end, bool good) {
+  WalkEnd* peer = end->peer;
+  if (end->mr == nullptr || peer->mr == nullptr || end->sends.size() >= WalkEnd::kLastSlot) {
+    return false;
+  }
+  WalkRequest request;
+  request.opcode = OpcodeFor(end->type, random_);
+  if (TakesReceive(request.opcode) && peer->recvs.size() <= peer->incoming.size()) return false;
+  request.wr_id = ++last_wr_id_ << 1;
+  request.slot = end->next_slot;
+  const bool atomic = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  const uint32_t most = end->type == IBV_QPT_UD ? kUdBytes : WalkEnd::kSlotBytes;
+  request.length = atomic ? 8 : static_cast<uint32_t>(random_.Below(most + 1));
+  if (!good && request.length == 0) request.length = 1;
+  request.must_fail = !good;
+  request.signaled = !good || random_.Chance(600);
+
+  using Area = WalkEnd::Area;
+  const Area local = Reads(request.opcode) ? Area::kRead : Area::kSource;
+  if (!Reads(request.opcode)) {
+    FillPayload(end->At(local, request.slot), request.length, random_.Next());
+  }
+  // In two elements.
+  const auto first = static_cast<uint32_t>(atomic ? 8 : random_.Below(request.length + 1));
+  const uint64_t address = end->Address(local, request.slot);
+  ibv_sge sges[2] = {{address, first, end->mr->lkey},
+                     {address + first, request.length - first, end->mr->lkey}};
+  if (!good) sges[first == 0 ? 1 : 0].lkey ^= 0x55AA00;
+  ibv_send_wr wr = {};
+  wr.wr_id = request.wr_id;
+  wr.sg_list = sges;
+  wr.num_sge = atomic ? 1 : 2;
+  wr.opcode = request.opcode;
+  wr.send_flags = (request.signaled ? unsigned{IBV_SEND_SIGNALED} : 0) |
+                  (random_.Chance(100) && end->type == IBV_QPT_RC ? unsigned{IBV_SEND_FENCE} : 0);
+  wr.imm_data = static_cast<uint32_t>(request.wr_id);
+  if (end->type == IBV_QPT_UD) {
+    wr.wr.ud.ah = end->ah;
+    wr.wr.ud.remote_qpn = peer->qp->qp_num;
+    wr.wr.ud.remote_qkey = kQkey;
+  } else if (atomic) {
+    wr.wr.atomic.remote_addr = peer->Address(Area::kRead, WalkEnd::kLastSlot);
+    wr.wr.atomic.rkey = peer->mr->rkey;
+    wr.wr.atomic.compare_add = 1;
+  } else {
+    wr.wr.rdma.remote_addr = request.opcode == IBV_WR_RDMA_READ
+                                 ? peer->Address(Area::kSource, WalkEnd::kLastSlot)
+                                 : peer->Address(Area::kWritten, request.slot);
+    wr.wr.rdma.rkey = peer->mr->rkey;
+  }
+  ibv_send_wr* bad = nullptr;
+  Expect(ibv_post_send(end->qp, &wr, &bad) == 0, "ibv_post_send");
+  end->next_slot = (end->next_slot + 1) % WalkEnd::kLastSlot;
+  end->sends.push_back(request);
+  if (TakesReceive(request.opcode)) peer->incoming.push_back(request);
+  return true;
+}
+
+}  // namespace roci::testing

@@ -1,0 +1,80 @@
+#include "control/privilege.h"
+
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace roci::control {
+namespace {
+
+// A child that has become what `become` makes it; the answer about it.
+bool MayChild(uid_t uid, bool (*become)()) {
+  int ready[2];
+  EXPECT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const char done = become() ? 'y' : 'n';
+    [[maybe_unused]] const ssize_t n = write(ready[1], &done, 1);
+    pause();
+    _exit(0);
+  }
+  char done = 0;
+  EXPECT_EQ(read(ready[0], &done, 1), 1);
+  EXPECT_EQ(done, 'y');
+  Peer peer;
+  peer.pid = child;
+  peer.uid = uid;
+  const bool may = MayUseRawPackets(peer);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
+  return may;
+}
+
+bool SetCapabilities(uint32_t mask) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {{mask, mask, 0}, {0, 0, 0}};
+  return syscall(SYS_capset, &header, data) == 0;
+}
+
+constexpr uid_t kNobody = 65534;
+
+TEST(PrivilegeTest, TheDaemonsOwnUser) {
+  EXPECT_TRUE(MayChild(geteuid(), [] { return true; }));
+}
+
+TEST(PrivilegeTest, OthersNeedTheCapability) {
+  if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+  EXPECT_FALSE(MayChild(kNobody, [] { return setresuid(kNobody, kNobody, kNobody) == 0; }));
+  EXPECT_TRUE(MayChild(kNobody, [] {
+    return prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(kNobody, kNobody, kNobody) == 0 &&
+           SetCapabilities(1u << CAP_NET_RAW);
+  }));
+}
+
+TEST(PrivilegeTest, CapabilitiesInAnotherUserNamespaceAreNone) {
+  if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+  const bool has_namespaces = [] {
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(setresuid(kNobody, kNobody, kNobody) == 0 && unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    return status == 0;
+  }();
+  if (!has_namespaces) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_FALSE(MayChild(kNobody, [] {
+    return setresuid(kNobody, kNobody, kNobody) == 0 && unshare(CLONE_NEWUSER) == 0;
+  }));
+}
+
+}  // namespace
+}  // namespace roci::control

@@ -1,0 +1,142 @@
+// Raw packet queue pairs: a request is a frame, a frame is a receive. And the rate limit that every
+// sender may have.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/unit/roce/qp_host.h"
+
+namespace roci::roce {
+namespace {
+
+constexpr uint32_t kLongest = 4218;
+
+NodeOptions Raw() {
+  NodeOptions options;
+  options.type = QpType::kRawPacket;
+  options.limits.max_message_bytes = kLongest;
+  return options;
+}
+
+std::vector<std::byte> FrameOf(uint32_t bytes) {
+  std::vector<std::byte> frame(bytes);
+  for (uint32_t i = 0; i < bytes; ++i) frame[i] = PayloadByte(i);
+  return frame;
+}
+
+TEST(QpRaw, OneFrameForARequest) {
+  Node node(Raw());
+  for (const uint32_t bytes : {14u, 60u, 1500u, kLongest}) {
+    node.host.PostSend(WorkOpcode::kSend, bytes);
+  }
+  const auto packets = node.Run();
+  ASSERT_EQ(packets.size(), 4u);
+  EXPECT_EQ(packets[0].payload.size(), 14u);
+  EXPECT_EQ(packets[3].payload.size(), kLongest);
+  ASSERT_EQ(node.host.send_completions.size(), 4u);
+  EXPECT_EQ(node.host.send_completions[3].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(node.qp.NextTimeout(), kNever);
+}
+
+TEST(QpRaw, WhatIsNoFrameEndsIt) {
+  struct Case {
+    WorkOpcode opcode;
+    uint32_t bytes;
+    CompletionStatus status;
+  };
+  constexpr Case kCases[] = {
+      {WorkOpcode::kSend, 13, CompletionStatus::kLocalLengthError},
+      {WorkOpcode::kSend, 0, CompletionStatus::kLocalLengthError},
+      {WorkOpcode::kSend, kLongest + 1, CompletionStatus::kLocalLengthError},
+      {WorkOpcode::kSendWithImm, 64, CompletionStatus::kLocalQpOperationError},
+      {WorkOpcode::kRdmaWrite, 64, CompletionStatus::kLocalQpOperationError},
+  };
+  for (const Case& c : kCases) {
+    Node node(Raw());
+    node.host.PostSend(c.opcode, c.bytes);
+    EXPECT_TRUE(node.Run().empty());
+    ASSERT_EQ(node.host.send_completions.size(), 1u);
+    EXPECT_EQ(node.host.send_completions[0].status, c.status) << c.bytes;
+    EXPECT_EQ(node.qp.state(), QpState::kErr) << "it has no SQE";
+  }
+}
+
+TEST(QpRaw, FramesCompleteReceives) {
+  Node node(Raw());
+  node.host.PostRecv(2000);
+  const std::vector<std::byte> frame = FrameOf(1514);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, frame, 77), DropReason::kNone);
+  ASSERT_EQ(node.host.recv_completions.size(), 1u);
+  const Completion& completion = node.host.recv_completions[0];
+  EXPECT_EQ(completion.status, CompletionStatus::kSuccess);
+  EXPECT_EQ(completion.byte_length, 1514u);
+  EXPECT_EQ(completion.flow_tag, 77u);
+  EXPECT_FALSE(completion.has_grh);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, frame, 77), DropReason::kNoReceiveBuffer);
+  EXPECT_EQ(node.qp.state(), QpState::kRts);
+}
+
+TEST(QpRaw, AFrameThatDoesNotFitLeavesTheReceive) {
+  Node node(Raw());
+  node.host.PostRecv(100);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(101), 0), DropReason::kReceiveTooLong);
+  EXPECT_TRUE(node.host.recv_completions.empty());
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(100), 0), DropReason::kNone);
+  ASSERT_EQ(node.host.recv_completions.size(), 1u);
+  EXPECT_EQ(node.host.recv_completions[0].byte_length, 100u);
+}
+
+TEST(QpRaw, NothingIsReceivedOutsideOfItsStates) {
+  Node node(Raw(), QpState::kInit);
+  node.host.PostRecv(100);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), 0), DropReason::kQpState);
+  node.BringTo(QpState::kRtr);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), 0), DropReason::kNone);
+  EXPECT_EQ(node.Modify(QpState::kErr), ModifyResult::kOk);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), 0), DropReason::kQpState);
+}
+
+// ---- Rate limits
+
+TEST(QpRate, PacketsWaitForTheirTime) {
+  Node node;
+  node.attributes.rate_limit_kbps = 8000;  // a byte a microsecond
+  node.attributes.rate_burst_bytes = 1;
+  ASSERT_EQ(node.Modify(QpState::kRts, kAttrRateLimit), ModifyResult::kOk);
+  node.host.PostSend(WorkOpcode::kRdmaWrite, 4 * 256);
+  EXPECT_EQ(node.Run().size(), 1u);
+  EXPECT_FALSE(node.qp.HasTransmit());
+  // Ethernet, IPv4, UDP, BTH, RETH, payload, ICRC.
+  const TimeNs due = node.now + (14 + 20 + 8 + 12 + 16 + 256 + 4) * 1000;
+  EXPECT_EQ(node.qp.NextTimeout(), due);
+  node.now = due - 1;
+  node.qp.HandleTimeout(node.host, node.now);
+  EXPECT_FALSE(node.qp.HasTransmit());
+  node.now = due;
+  node.qp.HandleTimeout(node.host, node.now);
+  EXPECT_EQ(node.PollAll().size(), 1u);
+  QpAttributes out;
+  node.qp.Query(out);
+  EXPECT_EQ(out.rate_limit_kbps, 8000u);
+}
+
+TEST(QpRate, WithoutALimitEverythingGoes) {
+  Node node;
+  node.attributes.rate_limit_kbps = 8000;
+  ASSERT_EQ(node.Modify(QpState::kRts, kAttrRateLimit), ModifyResult::kOk);
+  node.attributes.rate_limit_kbps = 0;
+  ASSERT_EQ(node.Modify(QpState::kRts, kAttrRateLimit), ModifyResult::kOk);
+  node.host.PostSend(WorkOpcode::kRdmaWrite, 4 * 256);
+  EXPECT_EQ(node.Run().size(), 4u);
+}
+
+TEST(QpRate, ValuesOutsideOfTheDevices) {
+  for (const uint32_t kbps : {kMinRateKbps - 1, kMaxRateKbps + 1, ~0u}) {
+    Node node;
+    node.attributes.rate_limit_kbps = kbps;
+    EXPECT_EQ(node.Modify(QpState::kRts, kAttrRateLimit), ModifyResult::kBadValue) << kbps;
+  }
+}
+
+}  // namespace
+}  // namespace roci::roce

@@ -1,0 +1,58 @@
+// Tables of `roci show`, and that each of their columns is explained.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tools/show/tables.h"
+#include "tools/show/terms.h"
+
+namespace roci::tools {
+namespace {
+
+TEST(ShowTest, EveryColumnIsExplained) {
+  for (const char* what :
+       {"devices", "apps", "qps", "cqs", "mrs", "lcores", "neighbours", "addresses"}) {
+    std::string titles = FormatItems(what, nlohmann::json::array());
+    titles.erase(titles.find('\n'));
+    const std::string text = ExplainColumns(what);
+    // Titles are two blanks apart; what is in brackets explains itself.
+    for (size_t at = 0; at != std::string::npos && at < titles.size();) {
+      const size_t end = titles.find("  ", at);
+      std::string title = titles.substr(at, end - at);
+      title = title.substr(0, title.find(" ("));
+      EXPECT_TRUE(title == "MAC" || text.find(title) != std::string::npos) << what << ": " << title;
+      at = end == std::string::npos ? end : titles.find_first_not_of(' ', end);
+    }
+  }
+  EXPECT_FALSE(ExplainColumns("ports").empty());
+  EXPECT_EQ(ExplainColumns("ports"), ExplainColumns("counters"));
+  EXPECT_EQ(ExplainColumns("nonsense"), "");
+}
+
+TEST(ShowTest, LcoresAreAsBusyAsTheyWereLately) {
+  const nlohmann::json before = {{{"lcore", 0}, {"busy_cycles", 900}, {"idle_cycles", 100}},
+                                 {{"lcore", 1}, {"busy_cycles", 5}, {"idle_cycles", 5}}};
+  nlohmann::json after = before;
+  EXPECT_NE(FormatItems("lcores", before).find("90%"), std::string::npos);
+  after[0]["busy_cycles"] = 925;
+  after[0]["idle_cycles"] = 175;
+  const std::string table = FormatItems("lcores", LcoresSince(before, after));
+  EXPECT_NE(table.find(" 25%"), std::string::npos) << table;
+  EXPECT_NE(table.find(" 0%"), std::string::npos) << table;
+}
+
+TEST(ShowTest, AnAppThatHasOpenedNothingHasNoDevice) {
+  const std::string table = FormatItems(
+      "apps", {{{"session", 3}, {"program", "x"}, {"pid", 7}, {"uid", 1}, {"device", nullptr}}});
+  std::istringstream lines(table);
+  std::string word;
+  std::getline(lines, word);
+  std::vector<std::string> row;
+  while (lines >> word) row.push_back(word);
+  ASSERT_GE(row.size(), 4u);
+  EXPECT_EQ(row[1], "x[7]");
+  EXPECT_EQ(row[3], "-");
+}
+
+}  // namespace
+}  // namespace roci::tools
