@@ -37,7 +37,7 @@ class TagTest : public ::testing::Test {
   void Make(uint32_t max_tags = 8, uint32_t max_ops = 16, EndpointOptions options = {}) {
     ibv_cq_init_attr_ex cq_init = {};
     cq_init.cqe = 4096;
-    cq_init.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO;
+    cq_init.wc_flags = static_cast<uint64_t>(IBV_WC_STANDARD_FLAGS) | IBV_WC_EX_WITH_TM_INFO;
     cq_ = ibv_create_cq_ex(DeviceOne().context, &cq_init);
     ASSERT_NE(cq_, nullptr);
     srq_ = MakeSrq(max_tags, max_ops);
