@@ -193,7 +193,7 @@ MemoryStatus KeyTable::Deregister(uint32_t key, ReleasedMappings* released) {
     return MemoryStatus::kBadKey;
   }
   if (entry->region != nullptr) {
-    if (entry->region->windows != 0) return MemoryStatus::kInUse;
+    if (entry->region->windows != nullptr) return MemoryStatus::kInUse;
     Release(entry->region->extents, released);
   }
   Free(entry);
@@ -205,10 +205,8 @@ MemoryStatus KeyTable::Drop(uint32_t key, ReleasedMappings* released) {
   if (entry == nullptr) return MemoryStatus::kBadKey;
   if (IsWindow(*entry)) return DeallocateWindow(key >> 8);
   if (entry->kind == Kind::kList) return FreeList(key >> 8);
-  for (uint32_t slot = 1;
-       slot < next_slot_ && entry->region != nullptr && entry->region->windows != 0; ++slot) {
-    Entry* window = &At(slot);
-    if (window->key != 0 && IsWindow(*window) && window->region->parent == entry) Unbind(window);
+  if (entry->region != nullptr) {
+    while (entry->region->windows != nullptr) Unbind(entry->region->windows);
   }
   return Deregister(key, released);
 }
@@ -219,7 +217,7 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
     return MemoryStatus::kBadKey;
   }
   if (entry->kind != Kind::kRegion) return MemoryStatus::kInvalidArgument;
-  if (entry->region->windows != 0) return MemoryStatus::kInUse;
+  if (entry->region->windows != nullptr) return MemoryStatus::kInUse;
   const Access access = change.access.value_or(entry->access);
   if (!AccessConsistent(access) ||
       (change.translation &&

@@ -250,7 +250,6 @@ class KeyTable {
                                    const WindowBinding& binding);
   Entry* FindWindow(uint32_t window);
   static uint32_t BucketOf(uint32_t qpn) { return qpn * 0x9E3779B1u >> 24; }
-  void LinkToQp(Entry* window);
   void Unbind(Entry* window);
   Entry* Allocate();
   void Free(Entry* entry);

@@ -12,14 +12,30 @@ struct KeyTable::Region {
   const AppMemory* app = nullptr;  // whose memory it is
   uint64_t va = 0;
   std::vector<Extent> extents;
-  uint32_t windows = 0;  // bound to it
+  Entry* windows = nullptr;  // bound to it: the first, the others through of_region
   // Of a window: the region it is bound to, or null, and where in it the window begins.
-  const Entry* parent = nullptr;
+  Entry* parent = nullptr;
   uint64_t offset = 0;
-  // A bound window of type 2, in the list of its queue pair's bucket: who follows, and what points
-  // here.
-  Entry* next = nullptr;
-  Entry** link = nullptr;
+  // A bound window's places: among those of its region, and, of type 2, of its queue pair's bucket.
+  struct Chain {
+    Entry* next = nullptr;   // who follows
+    Entry** link = nullptr;  // what points here
+  };
+  Chain of_region;
+  Chain of_qp;
+  // As the first of the chain that begins at `head`.
+  static void Insert(Entry** head, Chain Region::*chain, Entry* window) {
+    Chain& place = window->region->*chain;
+    place = {*head, head};
+    if (*head != nullptr) ((*head)->region->*chain).link = &place.next;
+    *head = window;
+  }
+  static void Remove(Chain Region::*chain, Entry* window) {
+    Chain& place = window->region->*chain;
+    *place.link = place.next;
+    if (place.next != nullptr) (place.next->region->*chain).link = place.link;
+    place = {};
+  }
   // Of a list region: its parts, sorted by where in the list they begin.
   struct Run {
     uint64_t begin;

@@ -1,7 +1,4 @@
 // Memory windows: keys that grant a part of a region, and how they are bound and taken away.
-#include <algorithm>
-#include <cassert>
-
 #include "memory/key_table.h"
 #include "memory/key_table_region.h"
 
@@ -43,12 +40,8 @@ MemoryStatus KeyTable::DeallocateWindow(uint32_t window) {
 void KeyTable::Unbind(Entry* window) {
   Region* cold = window->region;
   if (cold->parent == nullptr) return;
-  assert(cold->parent->region->windows > 0);
-  --cold->parent->region->windows;
-  if (window->kind == Kind::kWindow2) {
-    *cold->link = cold->next;
-    if (cold->next != nullptr) cold->next->region->link = cold->link;
-  }
+  Region::Remove(&Region::of_region, window);
+  if (window->kind == Kind::kWindow2) Region::Remove(&Region::of_qp, window);
   cold->parent = nullptr;
   window->access = Access::kNone;
   window->iova = 0;
@@ -86,7 +79,7 @@ MemoryStatus KeyTable::BindWindow(const WindowBinding& binding, const AccessCont
       (type2 && binding.length == 0)) {
     return MemoryStatus::kInvalidArgument;
   }
-  const Entry* region = nullptr;
+  Entry* region = nullptr;
   if (binding.length != 0) {
     region = Find(binding.region_key);
     if (region == nullptr) return MemoryStatus::kBadKey;
@@ -103,8 +96,8 @@ MemoryStatus KeyTable::BindWindow(const WindowBinding& binding, const AccessCont
   window->qpn = type2 ? context.qpn : 0;
   window->region->parent = region;
   window->region->offset = binding.address - region->iova;
-  ++region->region->windows;
-  if (type2) LinkToQp(window);
+  Region::Insert(&region->region->windows, &Region::of_region, window);
+  if (type2) Region::Insert(&windows_of_qps_[BucketOf(window->qpn)], &Region::of_qp, window);
   return MemoryStatus::kOk;
 }
 
@@ -127,18 +120,9 @@ MemoryStatus KeyTable::Invalidate(uint32_t key, const AccessContext& context) {
   return MemoryStatus::kOk;
 }
 
-void KeyTable::LinkToQp(Entry* window) {
-  Entry** head = &windows_of_qps_[BucketOf(window->qpn)];
-  Region* cold = window->region;
-  cold->next = *head;
-  cold->link = head;
-  if (*head != nullptr) (*head)->region->link = &cold->next;
-  *head = window;
-}
-
 void KeyTable::ReleaseWindowsOf(uint32_t qpn) {
   for (Entry* window = windows_of_qps_[BucketOf(qpn)]; window != nullptr;) {
-    Entry* next = window->region->next;
+    Entry* next = window->region->of_qp.next;
     if (window->qpn == qpn) Unbind(window);
     window = next;
   }

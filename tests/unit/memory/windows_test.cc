@@ -1,6 +1,7 @@
 // Memory windows: binding, use, and how they are taken away.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "memory/key_table.h"
@@ -147,6 +148,73 @@ TEST(ManyWindows, ThoseOfOneQueuePairGoAndNoOthers) {
   for (uint32_t key : keys) EXPECT_EQ(table.DeallocateWindow(key >> 8), MemoryStatus::kOk);
   ReleasedMappings released;
   EXPECT_EQ(table.Deregister(region, &released), MemoryStatus::kOk) << "nothing is bound to it";
+}
+
+// Two regions whose windows were bound in turn, of both types.
+class TwoRegionsTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kWindows = 12;
+
+  TwoRegionsTest() {
+    for (uint32_t& region : regions_) {
+      EXPECT_EQ(table_.Register(kPd, kBindable, {0x10000, 0x1000, 0x10000, {}}, &region),
+                MemoryStatus::kOk);
+    }
+    for (uint32_t i = 0; i < kWindows; ++i) {
+      const WindowType type = i % 3 == 0 ? WindowType::kType1 : WindowType::kType2;
+      EXPECT_EQ(table_.AllocateWindow(kPd, type, &keys_[i]), MemoryStatus::kOk);
+      EXPECT_EQ(Bind(i, regions_[i % 2]), MemoryStatus::kOk);
+    }
+  }
+
+  MemoryStatus Bind(uint32_t i, uint32_t region) {
+    return table_.BindWindow({.window = keys_[i] >> 8,
+                              .new_key = keys_[i],
+                              .region_key = region,
+                              .access = Access::kRemoteRead,
+                              .address = 0x10000,
+                              .length = region == 0 ? 0u : 1u},
+                             kQp17);
+  }
+  bool Bound(uint32_t i) const {
+    return table_.Check(keys_[i], kQp17, 0x10000, 1, Access::kRemoteRead) == MemoryStatus::kOk;
+  }
+  // Type 1 by a bind of no bytes, type 2 by an invalidate.
+  void TakeOff(uint32_t i) {
+    EXPECT_EQ(i % 3 == 0 ? Bind(i, 0) : table_.Invalidate(keys_[i], kQp17), MemoryStatus::kOk);
+  }
+
+  KeyTable table_{kApp, kWindows + 2};
+  std::array<uint32_t, 2> regions_{};
+  std::array<uint32_t, kWindows> keys_{};
+  ReleasedMappings released_;
+};
+
+TEST_F(TwoRegionsTest, ARegionIsFreeWhenItsLastWindowIsOffInAnyOrder) {
+  constexpr std::array<uint32_t, 6> kOrder{6, 0, 10, 2, 8, 4};  // middle, ends, neighbours
+  for (uint32_t i : kOrder) {
+    EXPECT_EQ(table_.Deregister(regions_[0], &released_), MemoryStatus::kInUse) << i;
+    TakeOff(i);
+    EXPECT_FALSE(Bound(i));
+  }
+  EXPECT_EQ(table_.Deregister(regions_[0], &released_), MemoryStatus::kOk);
+  for (uint32_t i = 1; i < kWindows; i += 2) EXPECT_TRUE(Bound(i)) << i;
+  EXPECT_EQ(table_.Deregister(regions_[1], &released_), MemoryStatus::kInUse);
+}
+
+TEST_F(TwoRegionsTest, ADropTakesOffAllOfItsWindowsAndNoOthers) {
+  TakeOff(4);
+  ASSERT_EQ(Bind(4, regions_[1]), MemoryStatus::kOk) << "moved to the other region";
+  ASSERT_EQ(Bind(3, regions_[0]), MemoryStatus::kOk) << "type 1, bound again without being off";
+  EXPECT_EQ(table_.Drop(regions_[0], &released_), MemoryStatus::kOk);
+  for (uint32_t i = 0; i < kWindows; ++i) {
+    const bool of_other = i == 4 || (i % 2 != 0 && i != 3);
+    EXPECT_EQ(Bound(i), of_other) << i;
+  }
+  table_.ReleaseWindowsOf(17);
+  for (uint32_t i = 0; i < kWindows; ++i) EXPECT_EQ(Bound(i), i == 9) << i << ": type 1 stays";
+  EXPECT_EQ(table_.DeallocateWindow(keys_[9] >> 8), MemoryStatus::kOk);
+  EXPECT_EQ(table_.Deregister(regions_[1], &released_), MemoryStatus::kOk);
 }
 
 TEST_F(WindowTest, ZeroBasedCountsFromItsStart) {
