@@ -273,7 +273,9 @@ absl::StatusOr<EventCounts> Session::DestroySharedReceiveQueue(SharedReceiveQueu
 bool Session::ServeTags(uint32_t handle, uint64_t now_ns) {
   const auto found = tag_queues_.find(handle);
   if (found == tag_queues_.end()) return false;
-  if (!found->second->tags()->Serve(now_ns)) found->second->Fail();
+  TagQueue& tags = *found->second->tags();
+  if (!tags.Serve(now_ns)) found->second->Fail();
+  if (tags.has_more()) doorbells_.Ring(handle);
   return true;
 }
 

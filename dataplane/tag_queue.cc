@@ -1,5 +1,6 @@
 #include "dataplane/tag_queue.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 
@@ -68,8 +69,10 @@ TagQueue::TagQueue(const TagQueueConfig& config, const TagQueueLayout& layout, u
       layout_(layout),
       memory_(std::move(memory)) {}
 
-// What the app posts meanwhile is for the next call, so that it cannot keep the lcore here.
+// Bounded, and what the app posts meanwhile is for the next call, so that it cannot keep the lcore
+// here.
 bool TagQueue::Serve(uint64_t now_ns) {
+  has_more_ = false;
   if (broken_) return false;
   const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
   if (producer == next_) [[likely]]
@@ -78,7 +81,9 @@ bool TagQueue::Serve(uint64_t now_ns) {
     broken_ = true;
     return false;
   }
-  for (; next_ != producer; ++next_) {
+  const uint32_t end = next_ + std::min(producer - next_, kOpsPerCall);
+  has_more_ = end != producer;
+  for (; next_ != end; ++next_) {
     roci_abi_tag_op op;
     CopyOnce(op, ops_ + size_t{next_ & (layout_.ops_capacity - 1)} * sizeof(op));
     Execute(op, now_ns);

@@ -40,9 +40,12 @@ class TagQueue {
   Fd TakeFd() { return memory_.TakeFd(); }
 
   // ---- On the lcore
-  // Executes what was posted, at most max_ops operations. False: the app wrote an impossible index;
-  // nothing is taken any more.
+  static constexpr uint32_t kOpsPerCall = 64;
+  // Executes what was posted, at most kOpsPerCall operations. False: the app wrote an impossible
+  // index; nothing is taken any more.
   bool Serve(uint64_t now_ns);
+  // The last call left something, for which nobody will ring again.
+  bool has_more() const { return has_more_; }
   TagList& list() { return list_; }
   // A matched buffer is used up.
   void Release(uint32_t slot);
@@ -64,6 +67,7 @@ class TagQueue {
   uint32_t next_ = 0;
   uint32_t max_ops_;
   bool broken_ = false;
+  bool has_more_ = false;
   uint32_t handle_;
   CompletionQueue& cq_;
   TagList list_;

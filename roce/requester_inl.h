@@ -115,9 +115,11 @@ memory::MemoryStatus Requester<Host>::ExecuteLocal(Host& host, const SendWqe& wq
 }
 
 // A bind, registration or local invalidate: done once, in its place in the queue, before anything
-// behind it begins; it completes in its turn (IBTA vol 1, 10.8.3.3). False: it failed.
+// behind it begins; it completes in its turn (IBTA vol 1, 10.8.3.3). False: it failed, or took so
+// long that others are to have their turn.
 template <class Host>
 bool Requester<Host>::PassLocal(Host& host, SendRecord& record) {
+  bool was_short = true;
   if (!record.started) {
     const memory::MemoryStatus status = ExecuteLocal(host, record.wqe);
     if (status != memory::MemoryStatus::kOk) {
@@ -125,10 +127,12 @@ bool Requester<Host>::PassLocal(Host& host, SendRecord& record) {
       return false;
     }
     record.started = true;
+    // A registration copies and checks as many runs as its list has.
+    was_short = record.wqe.opcode != WorkOpcode::kRegisterList;
   }
   ++cursor_;
   if (context_.IsReliable()) CompleteLocals(host);
-  return true;
+  return was_short;
 }
 
 // What was done on this side and has nothing unanswered before it is complete.

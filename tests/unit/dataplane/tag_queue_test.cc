@@ -121,6 +121,28 @@ TEST_F(TagQueueTest, AsksForACountWhileItIsBehind) {
   EXPECT_NE(queue_->list().Match(5), nullptr);
 }
 
+TEST_F(TagQueueTest, ServesSoManyACall) {
+  constexpr uint32_t kOps = TagQueue::kOpsPerCall * 2 + 1;
+  Make(4, kOps);
+  roci_abi_tag_op sync{};
+  sync.opcode = ROCI_ABI_TAG_SYNC;
+  for (uint32_t i = 0; i < kOps; ++i) Post(sync);
+  for (uint32_t call = 1; call <= 2; ++call) {
+    ASSERT_TRUE(Serve());
+    EXPECT_EQ(header()->consumer, call * TagQueue::kOpsPerCall);
+    EXPECT_TRUE(queue_->has_more());
+  }
+  ASSERT_TRUE(Serve());
+  EXPECT_EQ(header()->consumer, kOps);
+  EXPECT_FALSE(queue_->has_more());
+  for (uint32_t i = 0; i < TagQueue::kOpsPerCall; ++i) Post(sync);
+  ASSERT_TRUE(Serve());
+  EXPECT_FALSE(queue_->has_more()) << "as many as a call takes leave nothing";
+  header()->producer += kOps + 1;
+  EXPECT_FALSE(Serve());
+  EXPECT_FALSE(queue_->has_more());
+}
+
 TEST_F(TagQueueTest, AnImpossibleIndexEndsIt) {
   Make(2, 4);
   header()->producer = 5;

@@ -167,6 +167,25 @@ TEST(QpWindows, ManyBindsDoNotFillTheRing) {
   EXPECT_EQ(node.host.send_completions.size(), 1000u);
 }
 
+TEST(QpWindows, OneRegistrationAVisit) {
+  for (const QpType type : {QpType::kRc, QpType::kUc}) {
+    NodeOptions options;
+    options.type = type;
+    Node node(options);
+    node.host.PostSend(WorkOpcode::kRegisterList, 0);
+    node.host.PostSend(WorkOpcode::kRegisterList, 0);
+    node.host.PostSend(WorkOpcode::kSend, 8);
+    node.Work();
+    for (uint32_t visit = 1; visit <= 2; ++visit) {
+      EXPECT_FALSE(node.Poll().has_value());
+      EXPECT_EQ(node.host.bound.size(), visit);
+      EXPECT_TRUE(node.qp.HasTransmit()) << "comes again by itself";
+    }
+    EXPECT_TRUE(node.Poll().has_value());
+    EXPECT_EQ(node.host.bound.size(), 2u);
+  }
+}
+
 TEST(QpWindows, UnreliableConnectionsBindToo) {
   NodeOptions options;
   options.type = QpType::kUc;
