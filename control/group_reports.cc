@@ -218,15 +218,6 @@ std::optional<SlowPathReason> GroupReports::Parse(std::span<const std::byte> fra
   return names_group || is_general ? SlowPathReason::kHandled : SlowPathReason::kGroupMalformed;
 }
 
-// splitmix64 (Steele and others, 2014).
-uint64_t GroupReports::Random() {
-  random_ += 0x9E3779B97F4A7C15;
-  uint64_t z = random_;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-  return z ^ (z >> 31);
-}
-
 void GroupReports::SetDue(const Gid& gid, Group& group, TimeNs due) {
   if (group.due != roce::kNever) timers_.erase({group.due, gid});
   group.due = due;
@@ -273,7 +264,7 @@ void GroupReports::Leave(const Gid& gid, Send send) {
 
 void GroupReports::AnswerWithin(TimeNs now, const Gid& gid, Group& group, TimeNs longest) {
   if (!IsReported(gid)) return;
-  const TimeNs due = now + Random() % std::max<TimeNs>(longest, 1);
+  const TimeNs due = now + random_.Next() % std::max<TimeNs>(longest, 1);
   if (due < group.due) SetDue(gid, group, due);
 }
 

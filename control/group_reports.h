@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "control/addresses.h"
 #include "control/neighbour_frames.h"
+#include "memory/split_mix.h"
 #include "roce/types.h"
 #include "roce/work.h"
 
@@ -69,10 +70,9 @@ class GroupReports {
   void HandleQuery(roce::TimeNs now, const Message& query);
   void AnswerWithin(roce::TimeNs now, const roce::Gid& gid, Group& group, roce::TimeNs longest);
   void Tell(const roce::Gid& group, bool is_member, Send send) const;
-  uint64_t Random();
 
   const AddressTable& addresses_;
-  uint64_t random_;
+  memory::SplitMix random_;
   std::map<roce::Gid, Group, GidLess> groups_;
   std::set<std::pair<roce::TimeNs, roce::Gid>, TimerLess> timers_;
 };

@@ -8,15 +8,6 @@
 namespace roci::dataplane {
 namespace {
 
-// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
-
-uint64_t Mix(uint64_t v) {
-  v = (v ^ (v >> 30)) * 0xBF58476D1CE4E5B9;
-  v = (v ^ (v >> 27)) * 0x94D049BB133111EB;
-  return v ^ (v >> 31);
-}
-
 constexpr uint8_t kEcnMask = 3;
 
 // Not-ECT must not be marked: its sender would not understand (RFC 3168, 5).
@@ -26,13 +17,8 @@ bool IsCapable(uint8_t ecn) { return ecn == 1 || ecn == 2; }
 
 Impairment::Impairment(const ImpairmentSettings& settings, uint32_t lcore)
     : settings_(settings),
-      state_(
-          Mix(settings.seed + kStep * (2 * lcore + (settings.direction == LinkDirection::kIn)))) {}
-
-uint64_t Impairment::Draw() {
-  state_ += kStep;
-  return Mix(state_);
-}
+      random_(memory::SplitMix::At(
+          settings.seed, 2 * lcore + (settings.direction == LinkDirection::kIn ? 1 : 0))) {}
 
 void Impairment::Apply(std::span<std::byte> frame, FrameFate& fate) {
   if (!settings_.filter.Matches(frame)) return;
@@ -40,7 +26,7 @@ void Impairment::Apply(std::span<std::byte> frame, FrameFate& fate) {
   const bool lost = Happens(settings_.loss);
   const bool duplicated = Happens(settings_.duplicate);
   const bool corrupted = Happens(settings_.corrupt);
-  const uint64_t bit = Draw();
+  const uint64_t bit = random_.Next();
   const bool reordered = Happens(settings_.reorder);
   const bool marked = Happens(settings_.ecn);
   counters_.matched.Add(1);

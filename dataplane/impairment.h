@@ -9,6 +9,7 @@
 
 #include "dataplane/counters.h"
 #include "dataplane/frame_filter.h"
+#include "memory/split_mix.h"
 
 namespace roci::dataplane {
 
@@ -87,12 +88,11 @@ class Impairment {
   const ImpairmentCounters& counters() const { return counters_; }
 
  private:
-  uint64_t Draw();
-  bool Happens(Chance chance) { return (Draw() >> 32) < chance; }
+  bool Happens(Chance chance) { return (random_.Next() >> 32) < chance; }
   void CorruptOneBit(std::span<std::byte> frame, uint64_t number);
 
   const ImpairmentSettings& settings_;
-  uint64_t state_;
+  memory::SplitMix random_;
   ImpairmentCounters counters_;
 };
 

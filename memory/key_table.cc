@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memory/key_table_region.h"
+#include "memory/split_mix.h"
 
 namespace roci::memory {
 namespace {
@@ -73,23 +74,15 @@ void Release(std::vector<Extent>& extents, ReleasedMappings* released) {
   extents.clear();
 }
 
-// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
-uint64_t Mix(uint64_t value) {
-  value += 0x9E3779B97F4A7C15;
-  value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9;
-  value = (value ^ value >> 27) * 0x94D049BB133111EB;
-  return value ^ value >> 31;
-}
-
 // Indices end below 2^24.
 uint32_t BaseOf(uint64_t seed, uint32_t capacity) {
-  return seed == 0 ? 0 : static_cast<uint32_t>(Mix(seed) % ((1U << 24) - capacity));
+  return seed == 0 ? 0 : static_cast<uint32_t>(SplitMix(seed).Next() % ((1U << 24) - capacity));
 }
 
 }  // namespace
 
 uint8_t KeyTable::FirstVariant(uint32_t slot) const {
-  return seed_ == 0 ? 0 : static_cast<uint8_t>(Mix(seed_ + slot));
+  return seed_ == 0 ? 0 : static_cast<uint8_t>(SplitMix(seed_ + slot).Next());
 }
 
 KeyTable::KeyTable(const AppMemory* app, uint32_t capacity, uint64_t seed)

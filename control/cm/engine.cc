@@ -47,15 +47,6 @@ PathFields PrimaryPath(const ConnectOptions& options, uint8_t packet_life_time) 
 
 Engine::Engine(const EngineConfig& config, uint64_t seed) : config_(config), random_(seed) {}
 
-// splitmix64 (Steele and others, 2014).
-uint64_t Engine::Random() {
-  random_ += 0x9E3779B97F4A7C15;
-  uint64_t z = random_;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-  return z ^ (z >> 31);
-}
-
 const Connection* Engine::Find(uint32_t id) const {
   const auto it = connections_.find(id);
   return it == connections_.end() ? nullptr : it->second.get();
@@ -66,7 +57,7 @@ Connection* Engine::Get(uint32_t id) { return const_cast<Connection*>(Find(id));
 Connection* Engine::Add() {
   if (connections_.size() >= config_.max_connections) return nullptr;
   uint32_t id = 0;
-  while (id == 0 || connections_.contains(id)) id = static_cast<uint32_t>(Random());
+  while (id == 0 || connections_.contains(id)) id = static_cast<uint32_t>(random_.Next());
   auto connection = std::make_unique<Connection>();
   connection->local_id = id;
   return connections_.emplace(id, std::move(connection)).first->second.get();
@@ -135,7 +126,7 @@ void Engine::LingerRejected(roce::TimeNs now, Connection& connection) {
 
 void Engine::BeginRelease(roce::TimeNs now, Connection& connection) {
   connection.state = State::kDreqSent;
-  connection.transaction = Random();
+  connection.transaction = random_.Next();
   SendRepeatedly(now, connection,
                  Dreq{connection.local_id, connection.remote_id, connection.remote_qpn, {}});
 }
@@ -151,7 +142,7 @@ absl::StatusOr<uint32_t> Engine::Connect(roce::TimeNs now, const ConnectOptions&
   c.owner = options.owner;
   c.state = State::kReqSent;
   c.is_active = true;
-  c.transaction = Random();
+  c.transaction = random_.Next();
   c.service_id = options.service_id;
   c.path = options.path;
   c.local_qpn = options.qpn;
@@ -200,7 +191,7 @@ absl::StatusOr<uint32_t> Engine::ConnectDatagram(roce::TimeNs now, const Datagra
   c->state = State::kSidrReqSent;
   c->is_active = true;
   c->is_datagram = true;
-  c->transaction = Random();
+  c->transaction = random_.Next();
   c->service_id = options.service_id;
   c->path = options.path;
   c->max_retries = config_.max_retries;

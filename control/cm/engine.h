@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "control/cm/connection.h"
 #include "control/cm/mad.h"
+#include "memory/split_mix.h"
 #include "roce/frame.h"
 #include "roce/work.h"
 
@@ -151,13 +152,12 @@ class Engine {
   size_t size() const { return connections_.size(); }
   const Reasons& reasons() const { return reasons_; }
   void CountReason(MadReason reason) { ++reasons_[static_cast<size_t>(reason)]; }
-  uint32_t NewPsn() { return static_cast<uint32_t>(Random()) & 0xFFFFFF; }
+  uint32_t NewPsn() { return static_cast<uint32_t>(random_.Next()) & 0xFFFFFF; }
 
  private:
   using PeerKey = std::pair<uint64_t, uint32_t>;                 // GUID and communication ID or QPN
   using SidrKey = std::pair<std::array<uint8_t, 16>, uint32_t>;  // address and request ID
 
-  uint64_t Random();
   Connection* Get(uint32_t id);
   Connection* Add();
   void Forget(Connection& connection);
@@ -197,7 +197,7 @@ class Engine {
   void Answer(const roce::Path& reply, uint64_t transaction, Body body);
 
   const EngineConfig config_;
-  uint64_t random_;
+  memory::SplitMix random_;
   std::unordered_map<uint32_t, std::unique_ptr<Connection>> connections_;
   std::map<PeerKey, uint32_t> peers_;      // by the peer's communication ID: repeated REQs
   std::map<PeerKey, uint32_t> peer_qpns_;  // by the peer's QPN: stale connections

@@ -131,8 +131,7 @@ CmId* Manager::Add(Channel& channel) {
   auto id = std::make_unique<CmId>();
   id->number = last_number_;
   id->channel = &channel;
-  id->psn = static_cast<uint32_t>(random_ = random_ * 6364136223846793005 + 1442695040888963407) &
-            0xFFFFFF;
+  id->psn = static_cast<uint32_t>(random_.Next()) & 0xFFFFFF;
   return ids_.emplace(last_number_, std::move(id)).first->second.get();
 }
 
@@ -206,8 +205,7 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
     if (port == nullptr) return StatusFromErrno(EADDRNOTAVAIL, "address");
   }
   id.source = address;
-  const absl::Status status = port_table_.Take(id, random_ >> 32);
-  random_ = random_ * 6364136223846793005 + 1442695040888963407;
+  const absl::Status status = port_table_.Take(id, random_.Next());
   if (!status.ok()) {
     id.source = {};
     return status;

@@ -14,6 +14,7 @@
 #include "control/cm/cm_id.h"
 #include "control/cm/engine.h"
 #include "control/services.h"
+#include "memory/split_mix.h"
 
 namespace roci::control::cm {
 
@@ -99,7 +100,7 @@ class Manager {
   roce::TimeNs NextTimeout() const;
 
   Services& services_;
-  uint64_t random_;
+  memory::SplitMix random_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::map<uint32_t, std::unique_ptr<CmId>> ids_;
   std::map<uid_t, size_t> ids_of_user_;

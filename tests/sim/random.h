@@ -4,19 +4,16 @@
 #include <cassert>
 #include <cstdint>
 
+#include "memory/split_mix.h"
+
 namespace roci::sim {
 
-// xoshiro256** (Blackman and Vigna, 2018), seeded through splitmix64.
+// xoshiro256** (Blackman and Vigna, 2018), seeded through SplitMix64.
 class Random {
  public:
   explicit Random(uint64_t seed) {
-    for (uint64_t& word : state_) {
-      seed += 0x9E3779B97F4A7C15;
-      uint64_t z = seed;
-      z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-      z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-      word = z ^ (z >> 31);
-    }
+    memory::SplitMix words(seed);
+    for (uint64_t& word : state_) word = words.Next();
   }
 
   uint64_t Next() {

@@ -1,0 +1,32 @@
+// SplitMix64: a seed's random numbers, the same on every machine; quick, and no secret to anyone.
+// (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.)
+#pragma once
+
+#include <cstdint>
+
+namespace roci::memory {
+
+class SplitMix {
+ public:
+  explicit constexpr SplitMix(uint64_t seed) : state_(seed) {}
+
+  constexpr uint64_t Next() {
+    state_ += kStep;
+    return Mix(state_);
+  }
+  /// What the n-th call of Next gives for `seed`, counted from 1.
+  static constexpr uint64_t At(uint64_t seed, uint64_t n) { return Mix(seed + n * kStep); }
+
+ private:
+  static constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
+
+  static constexpr uint64_t Mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+  }
+
+  uint64_t state_;
+};
+
+}  // namespace roci::memory
