@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "control/log.h"
@@ -79,6 +80,12 @@ absl::StatusOr<Json> Run(const Services& services, SysfsPublisher& publisher, co
   if (!address) return Refusal(*name, *text, "not an IPv4 or IPv6 address with its prefix length");
   const bool adds = *action == "add";
   if (!adds && *action != "remove") return absl::InvalidArgumentError("\"action\": add or remove");
+  // Without one it would be a host of no network.
+  if (adds && !absl::StrContains(*text, '/')) {
+    return Refusal(*name, *text,
+                   absl::StrCat("the prefix length is missing, as in ", *text,
+                                address->gid.IsIpv4() ? "/24" : "/64"));
+  }
   absl::StatusOr<Json> result = adds ? AddAddress(services, **device, *text, *address)
                                      : RemoveAddress(**device, *text, *address);
   if (!result.ok()) return result;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "control/unique_fd.h"
 #include "tools/commands.h"
 #include "tools/link/block_copy.h"
@@ -47,7 +48,7 @@ struct CaptureOptions {
   std::string device;
   std::string file;
   std::string direction = "both";
-  uint64_t count = 0;
+  std::string count;
   double seconds = 0;
   uint32_t snap_length = 0;
   int timeout_s = 10;
@@ -58,8 +59,8 @@ nlohmann::json RequestOf(const CaptureOptions& options) {
   nlohmann::json request = {{"command", "capture"},
                             {"device", options.device},
                             {"direction", options.direction},
-                            {"snap_length", options.snap_length},
-                            {"count", options.count}};
+                            {"snap_length", options.snap_length}};
+  if (!options.count.empty()) request["count"] = *ParseNumber(options.count, kMostInJson);
   AddSelection(options.selection, request);
   return request;
 }
@@ -151,9 +152,18 @@ void AddCaptureCommand(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   AddSelectionOptions(*command, options->selection);
   command->add_option("-c,--count", options->count, "End after so many frames")
-      ->check(CLI::PositiveNumber);
+      ->check([](const std::string& text) {
+        return ParseNumber(text, kMostInJson).value_or(0) != 0
+                   ? std::string()
+                   : text + " is no number of frames from 1 to 2^53";
+      });
   command->add_option("--seconds", options->seconds, "End after so long")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check([](const std::string& text) {
+        double seconds = 0;  // NaN compares with nothing
+        return absl::SimpleAtod(text, &seconds) && seconds >= 0.001 && seconds <= 1e6
+                   ? std::string()
+                   : text + " is no number of seconds from 0.001 to 1000000";
+      });
   command->add_option("-s,--snaplen", options->snap_length, "Keep so many bytes of a frame")
       ->check(CLI::Range(1, 65535));
   command->footer(kManual);

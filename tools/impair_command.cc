@@ -47,7 +47,7 @@ struct ImpairOptions {
   std::string direction;
   std::string loss, duplicate, corrupt, reorder, ecn;
   std::string delay, reorder_delay;
-  uint64_t seed = 0;
+  std::string seed;
   bool clear = false;
   bool json = false;
   int timeout_s = 10;
@@ -72,7 +72,7 @@ nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
   add_chance("ecn", options.ecn);
   if (!options.delay.empty()) request["delay_ns"] = *ParseDuration(options.delay);
   if (!options.reorder_delay.empty()) request["reorder_ns"] = *ParseDuration(options.reorder_delay);
-  request["seed"] = options.seed;
+  if (!options.seed.empty()) request["seed"] = *ParseNumber(options.seed, kMostInJson);
   AddSelection(options.selection, request);
   return request;
 }
@@ -89,13 +89,14 @@ int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
   const bool sets = !(options.loss + options.duplicate + options.corrupt + options.reorder +
                       options.ecn + options.delay)
                          .empty();
-  if (options.clear && sets) {
+  // Says how, or to which frames, and nothing happens by it.
+  const bool qualifies = !(options.selection.qps.empty() && options.selection.opcodes.empty() &&
+                           options.reorder_delay.empty() && options.seed.empty());
+  if (options.clear && (sets || qualifies)) {
     std::fprintf(stderr, "roci: --clear goes with --direction only\n");
     return 2;
   }
-  if (!options.clear && !sets &&
-      !(options.selection.qps.empty() && options.selection.opcodes.empty() &&
-        options.direction.empty() && options.reorder_delay.empty())) {
+  if (!options.clear && !sets && (qualifies || !options.direction.empty())) {
     std::fprintf(stderr, "roci: what is to happen to the frames?\n");
     return 2;
   }
@@ -143,7 +144,11 @@ void AddImpairCommand(CLI::App& app, CommandContext& context) {
   AddChanceOption(*command, "--duplicate", options->duplicate, "Probability of coming twice");
   AddChanceOption(*command, "--corrupt", options->corrupt, "Probability of a wrong bit");
   AddChanceOption(*command, "--ecn", options->ecn, "Probability of a congestion mark");
-  command->add_option("--seed", options->seed, "Of all chances")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of all chances (default 0)")
+      ->check([](const std::string& text) {
+        return ParseNumber(text, kMostInJson) ? std::string()
+                                              : text + " is no number from 0 to 2^53";
+      });
   AddSelectionOptions(*command, options->selection);
   command->add_flag("--clear", options->clear, "Remove the impairments (of --direction, or all)");
   command->add_flag("--json", options->json, "JSON, for programs");

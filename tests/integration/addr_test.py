@@ -111,6 +111,8 @@ class AddrTest(unittest.TestCase):
         for words, arguments in {
                 'there is no device roci7': ('add', 'roci7', '10.99.7.1/24'),
                 'not an IPv4 or IPv6 address': ('add', 'roci0', '10.99.7.1/33'),
+                'the prefix length is missing, as in 10.99.7.1/24': ('add', 'roci0', '10.99.7.1'),
+                'the prefix length is missing, as in fd72:7::1/64': ('add', 'roci0', 'fd72:7::1'),
                 'the device has this address': ('add', 'roci0', '10.99.0.1/24'),
                 'belongs to roci1 on the same wire': ('add', 'roci0', '10.99.0.2/24'),
                 'not a unicast address': ('add', 'roci0', '239.1.2.3/24'),

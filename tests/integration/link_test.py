@@ -161,9 +161,18 @@ class LinkTest(unittest.TestCase):
         for arguments in (['capture', 'roci0'], ['capture', 'roci0', '-w', '-', '--opcode', 'NONSENSE'],
                           ['impair', 'roci0', '--loss', '101%'], ['impair', 'roci0', '--delay', '10'],
                           ['impair', 'roci0', '--seed', '1', '--direction', 'in'],
-                          ['impair', 'roci0', '--clear', '--loss', '1%'],
+                          ['impair', 'roci0', '--seed', '1'], ['impair', 'roci0', '--seed', '0'],
+                          ['impair', 'roci0', '--clear', '--loss', '1%'], ['impair', 'roci0', '--clear', '--seed', '1'],
                           ['impair', 'roci0', '--loss', '1%', '--qp', '0x1000000']):
             self.assertEqual(self.roci(*arguments, check=False).returncode, 2, arguments)
+        above = str(2**53 + 1)
+        for what, arguments in {'seconds': ['capture', 'roci0', '-w', '-', '--seconds', 'nan'],
+                                'frames': ['capture', 'roci0', '-w', '-', '--count', above],
+                                '2^53': ['impair', 'roci0', '--loss', '1%', '--seed', above]}.items():
+            done = self.roci(*arguments, check=False)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(f'{arguments[-1]} is no number', done.stderr.decode())
+            self.assertIn(what, done.stderr.decode())
         captures = [self.start_capture('roci0')[0] for _ in range(4)]
         done = self.roci('capture', 'roci0', '-w', '/dev/null', check=False)
         self.assertEqual(done.returncode, 1)

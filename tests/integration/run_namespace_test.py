@@ -155,7 +155,9 @@ class NamespaceTest(RunTest):
         self.assertEqual(self.execute('sh', '-c', 'exit 7', user=user).returncode, 7)
         self.assertEqual(self.execute('sh', '-c', 'kill -9 $$', user=user).returncode, -signal.SIGKILL)
         self.assertEqual(self.execute('no-such-program', user=user, env={'PATH': '/usr/bin'}).returncode, 127)
-        self.assertEqual(self.execute('/etc/passwd', user=user).returncode, 126)
+        refused = self.execute('/etc/passwd', user=user)
+        self.assertEqual(refused.returncode, 126)
+        self.assertIn('not executable for this user', refused.stderr)
 
     def test_the_program_replaces_the_launcher(self):
         process = subprocess.Popen(self.run_command('sh', '-c', 'echo $$ $PPID'), stdout=subprocess.PIPE, text=True)

@@ -24,6 +24,9 @@ void AddSelectionOptions(CLI::App& command, Selection& selection);
 // Adds "qps" and "opcodes" to a request to the daemon.
 void AddSelection(const Selection& selection, nlohmann::json& request);
 
+// The largest number that every reader of JSON takes for what it is (RFC 8259, 6).
+inline constexpr uint64_t kMostInJson = uint64_t{1} << 53;
+
 // "17" or "0x11", at most `most`.
 std::optional<uint64_t> ParseNumber(const std::string& text, uint64_t most);
 // Opcodes that "0x11", "RC_ACKNOWLEDGE" or "*_READ_*" (in any case) names; none: nothing is called

@@ -131,6 +131,16 @@ absl::Status Prepare(const RunOptions& options) {
   return PrepareEnvironment(sysfs, *plugin);
 }
 
+// What execvp's errno means, where its text does not tell.
+std::string HintOf(const std::string& program, int error) {
+  if (error != EACCES) return "";
+  if (IsDirectory(program)) return " (it is a directory)";
+  if (program.find('/') != std::string::npos && ::access(program.c_str(), F_OK) == 0) {
+    return " (it is not executable for this user: chmod +x, or run its interpreter with it)";
+  }
+  return " (a folder on the way to it, or of $PATH, is closed to this user)";
+}
+
 }  // namespace
 
 int RunProgram(const RunOptions& options) {
@@ -146,7 +156,8 @@ int RunProgram(const RunOptions& options) {
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
   const int error = errno;
-  Complain(absl::StrCat("cannot run ", options.command[0], ": ", std::strerror(error)));
+  Complain(absl::StrCat("cannot run ", options.command[0], ": ", std::strerror(error),
+                        HintOf(options.command[0], error)));
   return error == ENOENT ? kNoProgram : kCannotExecute;
 }
 
