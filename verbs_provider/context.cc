@@ -30,11 +30,17 @@ void AddToList(Context* context) {
   contexts = context;
 }
 
+// The daemon knows a session by the descriptor of one of its contexts. If another context uses the
+// session, too, its descriptor is the name from now on: this one's is about to be closed.
 void RemoveFromList(Context* context) {
   const ProcessLock lock;
   Context** link = &contexts;
   while (*link != nullptr && *link != context) link = &(*link)->next;
   if (*link != nullptr) *link = context->next;
+  Session* session = context->session.load();
+  const Context* heir = contexts;
+  while (heir != nullptr && heir->session.load() != session) heir = heir->next;
+  if (heir != nullptr) session->NameContext(heir->vctx.context.cmd_fd);
 }
 
 struct SharedContext {

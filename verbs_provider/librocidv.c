@@ -2,23 +2,40 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "verbs_provider/direct_table.h"
 
 // A call of the context's own table leads to the plugin that filled it in; only ours has the
 // symbol.
-static const struct rocidv_table* TableOf(struct ibv_context* context) {
+static const struct rocidv_table* FindTable(void* address) {
   Dl_info info;
-  void* address;
-  if (context == NULL) return NULL;
-  memcpy(&address, &context->ops.poll_cq, sizeof(address));
   if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return NULL;
   void* plugin = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   if (plugin == NULL) return NULL;
   const struct rocidv_table* table = dlsym(plugin, ROCI_DIRECT_TABLE_SYMBOL);
   dlclose(plugin);  // libibverbs keeps it
   return table != NULL && table->size >= sizeof(*table) ? table : NULL;
+}
+
+// The first plugin that was found, which is the only one in all but strange programs, is
+// remembered: the linker is asked once and not for every work request.
+static const struct rocidv_table* TableOf(struct ibv_context* context) {
+  static const struct rocidv_table* _Atomic known_table;
+  static void* _Atomic known_address;  // set after the table, once
+  void* address;
+  if (context == NULL) return NULL;
+  memcpy(&address, &context->ops.poll_cq, sizeof(address));
+  if (address != NULL && atomic_load_explicit(&known_address, memory_order_acquire) == address) {
+    return atomic_load_explicit(&known_table, memory_order_relaxed);
+  }
+  const struct rocidv_table* table = FindTable(address);
+  const struct rocidv_table* none = NULL;
+  if (table != NULL && atomic_compare_exchange_strong(&known_table, &none, table)) {
+    atomic_store_explicit(&known_address, address, memory_order_release);
+  }
+  return table;
 }
 
 bool rocidv_is_supported(struct ibv_context* context) { return TableOf(context) != NULL; }

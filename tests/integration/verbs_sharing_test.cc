@@ -105,6 +105,25 @@ TEST(VerbsFork, GrandchildToo) {
   for (size_t i = 0; i < 300; ++i) ASSERT_EQ(mine.data()[i], PatternByte(3, i)) << i;
 }
 
+// The context that opened the device is closed, the one that was imported from it goes on: others
+// still find the session by its descriptor.
+TEST(VerbsFork, ChildOfAnImportedContextThatOutlivesItsOriginal) {
+  OpenDevice device("roci0");
+  ibv_context* imported = ibv_import_device(dup(device.context->cmd_fd));
+  ASSERT_NE(imported, nullptr) << strerror(errno);
+  EXPECT_EQ(ibv_dealloc_pd(device.pd), 0);
+  EXPECT_EQ(ibv_close_device(device.context), 0);
+  device.context = imported;
+  device.pd = ibv_alloc_pd(imported);
+  ASSERT_NE(device.pd, nullptr) << strerror(errno);
+  Buffer mine(device, 5000, 1);
+  InChild([&] {
+    Buffer theirs(device, 5000, 2);  // in the domain that was inherited
+    WriteBetween(device, theirs, mine.address(), mine.rkey());
+  });
+  for (size_t i = 0; i < mine.size(); ++i) ASSERT_EQ(mine.data()[i], PatternByte(2, i)) << i;
+}
+
 // What the owner of a context tells another process.
 struct Handles {
   uint32_t pd, mr, dm;
