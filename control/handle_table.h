@@ -35,6 +35,12 @@ class HandleTable {
     last_ = base;
     last_handle_ = base + last;
   }
+  // Add goes on behind `step` others, so that handles begin somewhere else in each table. Only
+  // before the first one.
+  void StartBehind(uint64_t step) {
+    const uint64_t span = uint64_t{last_handle_} - first_ + 1;
+    last_ = first_ - 1 + static_cast<uint32_t>(step % span);
+  }
   // For objects whose handle somebody else chose. False if it is taken.
   bool AddAs(uint32_t handle, T object) {
     return objects_.emplace(handle, std::move(object)).second;

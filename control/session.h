@@ -233,6 +233,21 @@ class Session {
   absl::Status ImportMr(const Request& request, Fds& fds, Reply& reply);
   absl::Status ImportDm(const Request& request, Fds& fds, Reply& reply);
   absl::Status JoinGroup(Session& other);
+  // The tables whose handles no other session of the context gives, and which a program that mixes
+  // up its contexts, or a child that has lost its parent's, could take for another's. Windows and
+  // lists have numbers of the key table, and what is named by the app's own objects cannot be mixed
+  // up.
+  template <class Visit>
+  void ForEachOwnTable(Visit&& visit) {
+    visit(pds_);
+    visit(mrs_);
+    visit(dms_);
+    visit(cqs_);
+    visit(xrcds_);
+    visit(flows_);
+    visit(counters_);
+    visit(queue_tables_);
+  }
   void LeaveGroup();
   // The session, other than this one, that gave out `handle`.
   Session* AnothersHandle(uint32_t handle) const;

@@ -9,6 +9,7 @@
 #include "control/errno_status.h"
 #include "control/log.h"
 #include "control/session.h"
+#include "memory/split_mix.h"
 
 namespace roci::control {
 namespace {
@@ -16,6 +17,12 @@ namespace {
 // For apps that may not handle faults of the kernel by themselves (userfaultfd(2)). Who has one can
 // make an access of the daemon to its memory wait: nothing for other users' programs.
 UniqueFd OpenUserfaultfdDevice() { return UniqueFd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)); }
+
+// For what is only not to be mixed up: 0 where there is no randomness (yet).
+uint64_t RandomNumber() {
+  uint64_t number = 0;
+  return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
+}
 
 }  // namespace
 
@@ -49,6 +56,9 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   if (status.ok()) status = OpenDataplane(device, reply);
   if (status.ok() && shared != nullptr) status = JoinGroup(*shared);
   if (!status.ok()) return status;
+  memory::SplitMix random(RandomNumber());
+  ForEachOwnTable([&](auto& table) { table.StartBehind(random.Next()); });
+  srqs_.UseRange(0, std::min(ROCI_ABI_MAX_SRQ_HANDLES - 1u, dataplane_->last_srq_handle()));
   device_ = &device;
   limits_ = admission_.user->LimitsOf(device.limits());
   quotas_ = &admission_.user->QuotasOf(device.limits(), device.quotas());
@@ -84,8 +94,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   dataplane::SessionConfig config;
   config.app = app_.get();
   config.max_keys = device.limits().max_mr + device.limits().max_mw;
-  // Where there is no randomness (yet) keys begin where they like.
-  if (getrandom(&config.key_seed, sizeof(config.key_seed), GRND_NONBLOCK) < 0) config.key_seed = 0;
+  config.key_seed = RandomNumber();
   config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;
   config.max_address_handles = device.limits().max_ah;
   config.async_pipe = dataplane::Fd(writing);

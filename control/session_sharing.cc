@@ -42,16 +42,7 @@ absl::Status Session::JoinGroup(Session& other) {
   if (base == 0) return absl::ResourceExhaustedError("processes that share a context");
   group_ = other.group_;
   constexpr uint32_t kLast = ContextGroup::kRange - 1;
-  // Windows have numbers of the key table, and what is named by the app's own objects cannot be
-  // mixed up.
-  pds_.UseRange(base, kLast);
-  mrs_.UseRange(base, kLast);
-  dms_.UseRange(base, kLast);
-  cqs_.UseRange(base, kLast);
-  xrcds_.UseRange(base, kLast);
-  flows_.UseRange(base, kLast);
-  counters_.UseRange(base, kLast);
-  queue_tables_.UseRange(base, kLast);
+  ForEachOwnTable([&](auto& table) { table.UseRange(base, kLast); });
   dataplane_->ShareKeysOf(*other.dataplane_);
   return absl::OkStatus();
 }

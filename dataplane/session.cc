@@ -220,7 +220,7 @@ void Session::RemoveTarget(uint32_t handle) {
 absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
     const SharedReceiveQueueConfig& config, uint32_t handle) {
   // These handles come from the other end.
-  if (config.tags.max_tags != 0 && TagDoorbell(handle) < max_queue_pairs_) {
+  if (config.tags.max_tags != 0 && handle > last_srq_handle()) {
     return absl::ResourceExhaustedError("shared receive queue: no doorbell left");
   }
   roce::Qpn number;

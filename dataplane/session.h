@@ -109,6 +109,8 @@ class Session {
                                             const roci_abi_srq_layout& layout);
   // What is rung for its list operations, if it has tag matching.
   static uint32_t TagDoorbell(uint32_t srq_handle) { return ROCI_ABI_MAX_QP_HANDLES - srq_handle; }
+  // Up to here each shared receive queue has a doorbell that is no queue pair's.
+  uint32_t last_srq_handle() const { return ROCI_ABI_MAX_QP_HANDLES - max_queue_pairs_; }
   // FailedPrecondition while a queue pair uses it (XRC: may use it, that is no obstacle).
   absl::StatusOr<EventCounts> DestroySharedReceiveQueue(SharedReceiveQueue& srq);
 

@@ -105,6 +105,14 @@ TEST(VerbsFork, GrandchildToo) {
   for (size_t i = 0; i < 300; ++i) ASSERT_EQ(mine.data()[i], PatternByte(3, i)) << i;
 }
 
+// Who names an object of one context in another, as a child does whose parent is gone, is told.
+TEST(VerbsFork, ContextsOfTheirOwnGiveHandlesOfTheirOwn) {
+  OpenDevice one("roci0"), two("roci0");
+  EXPECT_NE(one.pd->handle, two.pd->handle);
+  Buffer of_one(one, 100, 1), of_two(two, 100, 2);
+  EXPECT_NE(of_one.mr->handle, of_two.mr->handle);
+}
+
 // The context that opened the device is closed, the one that was imported from it goes on: others
 // still find the session by its descriptor.
 TEST(VerbsFork, ChildOfAnImportedContextThatOutlivesItsOriginal) {

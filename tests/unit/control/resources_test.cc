@@ -52,6 +52,19 @@ TEST(HandleTableTest, OfARange) {
   EXPECT_EQ(*table.Add(3), 0x1000001u);
 }
 
+TEST(HandleTableTest, BeginsSomewhereInItsRange) {
+  HandleTable<int> whole(100);
+  whole.StartBehind(0xABCDE);
+  EXPECT_EQ(*whole.Add(1), 0xABCDFu);
+  HandleTable<int> table(100);
+  table.UseRange(0x1000000, 4);
+  table.StartBehind(4 * 1000 + 2);
+  for (const uint32_t handle : {0x1000003u, 0x1000004u, 0x1000001u, 0x1000002u}) {
+    EXPECT_EQ(*table.Add(1), handle);
+  }
+  EXPECT_FALSE(table.Add(1).ok());
+}
+
 TEST(UserCountTest, SharesGiveTheirPartBack) {
   UserCount original;
   ++original;

@@ -2,7 +2,9 @@
 // own list at most, and completes.
 #include "dataplane/tag_queue.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -159,6 +161,30 @@ TEST_F(TagQueueTest, LimitsAreThoseOfTheDevice) {
     EXPECT_FALSE(dataplane::LayOutTagQueue(bad).ok());
   }
   EXPECT_TRUE(dataplane::LayOutTagQueue({ROCI_ABI_MAX_TAGS, ROCI_ABI_MAX_TAG_OPS}).ok());
+}
+
+TEST_F(TagQueueTest, ASharedQueueUpToTheLastHandleHasADoorbell) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+  const dataplane::Fd reading(ends[0]);
+  dataplane::SessionConfig config;
+  config.max_queue_pairs = 1000;
+  config.async_pipe = dataplane::Fd(ends[1]);
+  const auto session =
+      dataplane::Session::Create(node_.device(), node_.session().lcore(), std::move(config));
+  ASSERT_TRUE(session.ok());
+  const AppCq cq(**session, 16);
+  dataplane::SharedReceiveQueueConfig srq;
+  srq.max_wr = 4;
+  srq.max_sge = 1;
+  srq.cq = cq.cq();
+  srq.tags = {4, 8};
+  const uint32_t last = (*session)->last_srq_handle();
+  EXPECT_EQ(last, ROCI_ABI_MAX_QP_HANDLES - 1000u);
+  EXPECT_TRUE((*session)->CreateSharedReceiveQueue(srq, last).ok());
+  EXPECT_FALSE((*session)->CreateSharedReceiveQueue(srq, last + 1).ok());
+  srq.tags = {};
+  EXPECT_TRUE((*session)->CreateSharedReceiveQueue(srq, last + 1).ok()) << "needs none";
 }
 
 TEST_F(TagQueueTest, NonsenseHarmsNobody) {
