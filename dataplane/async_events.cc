@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <utility>
 
 #include "dataplane/async_event.h"
 
@@ -47,19 +48,19 @@ uint32_t AsyncEvents::Longest() const {
   return std::min({count_, kMaxWaiting - first_, kEventsPerWrite});
 }
 
-void AsyncEvents::Retry() {
+uint32_t AsyncEvents::Retry() {
   for (int i = 0; i < kWritesPerRetry && count_ != 0 && !held_; ++i) {
     const uint32_t events = Longest();
     const ssize_t size = static_cast<ssize_t>(events * sizeof(roci_abi_async_event));
     const ssize_t written = write(pipe_.get(), &ring_[first_], static_cast<size_t>(size));
     if (written != size) {
       // Nobody will read them.
-      if (errno != EAGAIN) count_ = 0;
-      return;
+      return errno != EAGAIN ? std::exchange(count_, 0) : 0;
     }
     first_ = (first_ + events) & kMask;
     count_ -= events;
   }
+  return 0;
 }
 
 uint32_t AsyncEvents::Hold(uint64_t element) {
@@ -76,9 +77,9 @@ uint32_t AsyncEvents::Hold(uint64_t element) {
   return taken;
 }
 
-void AsyncEvents::Release() {
+uint32_t AsyncEvents::Release() {
   held_ = false;
-  Retry();
+  return Retry();
 }
 
 }  // namespace roci::dataplane

@@ -24,14 +24,15 @@ class AsyncEvents {
   bool Send(uint64_t element, uint32_t type);
   // Some did not go yet: Retry has to be called now and then.
   bool waiting() const { return count_ != 0; }
-  // Writes what there is room for, as much as a few system calls do.
-  void Retry();
+  // Writes what there is room for, as much as a few system calls do. Returns how many are lost, for
+  // the app has closed its end.
+  [[nodiscard]] uint32_t Retry();
 
   // Takes back those of `element` that wait here, returns how many there were, and writes nothing
   // to the pipe until Release, so that another thread may take out what is unread and put some of
   // it back.
   uint32_t Hold(uint64_t element);
-  void Release();
+  [[nodiscard]] uint32_t Release();  // as Retry
 
  private:
   bool Append(const roci_abi_async_event& event);

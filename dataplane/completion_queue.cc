@@ -264,7 +264,7 @@ void CompletionEvents::Retry() {
   for (size_t i = std::min(waiting_.size(), kRetriesPerCall); i > 0; --i) {
     AsyncEvents* events = waiting_.front();
     waiting_.erase(waiting_.begin());
-    events->Retry();
+    lost.Add(events->Retry());
     if (events->waiting()) waiting_.push_back(events);
   }
   CountOwed();

@@ -336,7 +336,7 @@ uint32_t Session::HoldAsyncEvents(uint64_t element) {
 }
 
 void Session::ReleaseAsyncEvents() {
-  lcore_->Call([&] { async_events_.Release(); });
+  lcore_->Call([&] { lcore_->worker().events().lost.Add(async_events_.Release()); });
 }
 
 void Session::HoldCompletionEvents(int channel) {

@@ -38,7 +38,7 @@ class AsyncEventsTest : public ::testing::Test {
   std::vector<uint64_t> ReadAll() {
     std::vector<uint64_t> all = Read();
     while (events_.waiting()) {
-      events_.Retry();
+      EXPECT_EQ(events_.Retry(), 0u);
       const std::vector<uint64_t> more = Read();
       if (more.empty()) break;
       all.insert(all.end(), more.begin(), more.end());
@@ -88,9 +88,9 @@ TEST_F(AsyncEventsTest, TakesBackThoseOfOneObjectAndWritesNothingWhileHeld) {
   EXPECT_EQ(events_.Hold(1), 100u);
   EXPECT_EQ(Read().size(), kPipe);
   EXPECT_TRUE(events_.Send(7, dataplane::kEventQpFatal));
-  events_.Retry();
+  EXPECT_EQ(events_.Retry(), 0u);
   EXPECT_TRUE(Read().empty());
-  events_.Release();
+  EXPECT_EQ(events_.Release(), 0u);
   const std::vector<uint64_t> read = ReadAll();
   ASSERT_EQ(read.size(), 201u);
   for (uint64_t i = 0; i < 200; ++i) EXPECT_EQ(read[i], i % 2 * 2) << i;
@@ -101,15 +101,23 @@ TEST_F(AsyncEventsTest, HoldsAlsoWhenNothingWaits) {
   EXPECT_EQ(events_.Hold(1), 0u);
   EXPECT_TRUE(events_.Send(5, dataplane::kEventQpFatal));
   EXPECT_TRUE(Read().empty());
-  events_.Release();
+  EXPECT_EQ(events_.Release(), 0u);
   EXPECT_EQ(Read(), std::vector<uint64_t>{5});
+}
+
+TEST_F(AsyncEventsTest, TellsWhatIsLostWhenTheyAreReleased) {
+  events_.Hold(1);
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
+  reading_.Reset();
+  EXPECT_EQ(events_.Release(), 3u);
 }
 
 TEST_F(AsyncEventsTest, ForgetsThemWhenNobodyCanRead) {
   for (uint64_t i = 0; i < kPipe + 5; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
   reading_.Reset();
-  events_.Retry();
+  EXPECT_EQ(events_.Retry(), 5u) << "lost";
   EXPECT_FALSE(events_.waiting());
+  EXPECT_EQ(events_.Retry(), 0u);
   EXPECT_FALSE(events_.Send(1, dataplane::kEventQpFatal));
 }
 
