@@ -18,7 +18,8 @@ using Chance = uint64_t;
 inline constexpr Chance kAlways = uint64_t{1} << 32;
 
 struct ImpairmentSettings {
-  // A frame is held no longer than this, delay and hold together.
+  // A rule holds a frame no longer than this, delay and hold together. What the rules of a device
+  // (LinkTap::kMaxRules) do to a frame adds up.
   static constexpr uint64_t kMaxDelayNs = 10'000'000'000;
 
   LinkDirection direction = LinkDirection::kOut;
