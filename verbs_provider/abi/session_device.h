@@ -1,0 +1,128 @@
+// Messages of a session (session.h): opening a device, and what it tells about itself.
+#pragma once
+
+#include "verbs_provider/abi/session_head.h"
+
+// HELLO. Response descriptors, in this order: doorbell page memfd, wake eventfd, async event pipe
+// (reading end), and, if flags say so, a userfaultfd that handles kernel faults (for apps that may
+// not open one).
+#define ROCI_ABI_HELLO_HAS_USERFAULTFD 1u
+// `features` of the response: what this daemon understands beside the minor version.
+#define ROCI_ABI_FEATURE_RESTART 1u  // send queues may leave indices out, see rings.h
+struct roci_abi_hello_request {
+  struct roci_abi_request head;
+  uint32_t magic;
+  uint16_t major;
+  uint16_t minor;
+  uint64_t features;
+  char device[ROCI_ABI_DEVICE_NAME_MAX];  // NUL-terminated
+};
+struct roci_abi_hello_response {
+  struct roci_abi_response head;
+  uint32_t magic;
+  uint16_t major;
+  uint16_t minor;
+  uint64_t features;
+  uint32_t flags;
+  uint32_t session;        // number, as `roci show app` prints it
+  uint32_t doorbell_size;  // bytes of the doorbell memfd
+  uint32_t memory_policy;  // roci_abi_memory_policy
+  uint32_t auto_inline;  // bytes up to which the provider copies SENDs and WRITEs into the ring by
+                         // itself
+  uint32_t num_comp_vectors;
+};
+
+enum roci_abi_memory_policy {
+  ROCI_ABI_MEMORY_AUTO = 0,
+  ROCI_ABI_MEMORY_PROCESS_VM = 1,  // never map, never convert
+  ROCI_ABI_MEMORY_MAP = 2,         // convert or map whatever can be, whatever its size
+};
+
+struct roci_abi_query_device_request {
+  struct roci_abi_request head;
+};
+// Everything that ibv_query_device_ex(3) reports and this device holds; the provider sets what is
+// not here to 0.
+struct roci_abi_query_device_response {
+  struct roci_abi_response head;
+  uint64_t node_guid;       // network byte order
+  uint64_t sys_image_guid;  // network byte order
+  uint64_t max_mr_size;
+  uint64_t page_size_cap;
+  uint64_t device_cap_flags;
+  uint64_t device_cap_flags_ex;
+  uint64_t hca_core_clock_khz;
+  uint64_t completion_timestamp_mask;
+  uint32_t vendor_id;
+  uint32_t vendor_part_id;
+  uint32_t hw_ver;
+  uint32_t max_qp;
+  uint32_t max_qp_wr;
+  uint32_t max_sge;
+  uint32_t max_sge_rd;
+  uint32_t max_cq;
+  uint32_t max_cqe;
+  uint32_t max_mr;
+  uint32_t max_pd;
+  uint32_t max_qp_rd_atom;
+  uint32_t max_res_rd_atom;
+  uint32_t max_qp_init_rd_atom;
+  uint32_t atomic_cap;  // enum ibv_atomic_cap
+  uint32_t max_mw;
+  uint32_t max_mcast_grp;
+  uint32_t max_mcast_qp_attach;
+  uint32_t max_total_mcast_qp_attach;
+  uint32_t max_ah;
+  uint32_t max_srq;
+  uint32_t max_srq_wr;
+  uint32_t max_srq_sge;
+  uint32_t max_pkeys;
+  uint32_t max_inline;
+  uint8_t local_ca_ack_delay;
+  uint8_t phys_port_cnt;
+  uint8_t reserved[2];
+  char fw_ver[64];
+  uint32_t max_cq_count;   // of MODIFY_CQ
+  uint32_t max_cq_period;  // microseconds
+  uint64_t max_dm_size;    // bytes
+  uint64_t rss_fields;     // enum ibv_rx_hash_fields
+  uint32_t rss_functions;  // enum ibv_rx_hash_function_flags
+  uint32_t rss_qp_types;   // bit i: enum ibv_qp_type i
+  uint32_t max_queue_tables;
+  uint32_t max_queue_table_size;
+  uint32_t max_work_queues;
+  uint32_t min_rate_kbps;
+  uint32_t max_rate_kbps;
+  uint32_t rate_qp_types;  // bit i: enum ibv_qp_type i
+  // Tag matching (struct ibv_tm_caps).
+  uint32_t max_tags;
+  uint32_t max_tag_ops;
+  uint32_t max_tag_sge;
+  uint32_t max_rndv_header;  // bytes
+};
+
+struct roci_abi_query_port_request {
+  struct roci_abi_request head;
+  uint32_t port;
+  uint32_t reserved;
+};
+struct roci_abi_query_port_response {
+  struct roci_abi_response head;
+  uint32_t state;       // enum ibv_port_state
+  uint32_t max_mtu;     // enum ibv_mtu
+  uint32_t active_mtu;  // enum ibv_mtu
+  uint32_t gid_table_length;
+  uint32_t port_cap_flags;
+  uint32_t max_message_size;
+  uint32_t bad_pkey_counter;
+  uint32_t qkey_violation_counter;
+  uint16_t pkey_table_length;
+  uint8_t active_width;
+  uint8_t active_speed;
+  uint8_t phys_state;
+  uint8_t max_vl_num;
+  uint8_t link_layer;
+  uint8_t flags;
+  uint32_t port_cap_flags2;
+  uint32_t active_speed_ex;
+};
