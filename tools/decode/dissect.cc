@@ -6,6 +6,7 @@
 #include "roce/frame.h"
 #include "roce/icrc.h"
 #include "roce/parse.h"
+#include "roce/resend.h"
 #include "tools/decode/capture_file.h"
 
 namespace roci::tools {
@@ -159,20 +160,6 @@ void CheckIcrc(Bytes network, DecodedFrame& out) {
   out.icrc = out.icrc_found == out.icrc_computed ? IcrcVerdict::kGood : IcrcVerdict::kBad;
 }
 
-roce::TxPacket TxOf(const roce::Packet& packet) {
-  roce::TxPacket tx;
-  tx.opcode = packet.opcode;
-  tx.solicited = packet.solicited;
-  tx.ack_request = packet.ack_request;
-  tx.fecn = packet.fecn;
-  tx.becn = packet.becn;
-  tx.psn = packet.psn;
-  tx.dest_qpn = packet.dest_qpn;
-  tx.payload_length = static_cast<uint32_t>(packet.payload.size());
-  tx.ext = packet.ext;
-  return tx;
-}
-
 // What our sender never writes and others do: reserved bits (ConnectX sets one in the BTH),
 // fragments allowed, a UDP checksum.
 bool HasForeignFields(const DecodedFrame& frame) {
@@ -227,17 +214,8 @@ std::vector<std::byte> EncodeLink(const DecodedFrame& frame) {
 
 // `packet` is what gate 1 made of the frame.
 std::vector<std::byte> EncodeNetwork(const DecodedFrame& frame, const roce::Packet& packet) {
-  const roce::FrameTemplate tmpl(roce::Path{.src_mac = packet.src_mac,
-                                            .dst_mac = packet.dst_mac,
-                                            .src_gid = packet.src_gid,
-                                            .dst_gid = packet.dst_gid,
-                                            .hop_limit = packet.hop_limit,
-                                            .traffic_class = packet.traffic_class,
-                                            .flow_label = packet.flow_label,
-                                            .udp_src_port = packet.udp_src_port,
-                                            .pkey = packet.pkey,
-                                            .mig_req = packet.mig_req});
-  const roce::TxPacket tx = TxOf(packet);
+  const roce::FrameTemplate tmpl(roce::PathOf(packet));
+  const roce::TxPacket tx = roce::TxOf(packet);
   std::vector<std::byte> encoded(roce::FrameBytes(tmpl, tx));
   roce::EncodeFrame(tmpl, tx, packet.payload.data(), frame.ipv4 ? frame.ipv4->id : uint16_t{0},
                     encoded.data());

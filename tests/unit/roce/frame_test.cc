@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "roce/parse.h"
+#include "roce/resend.h"
 #include "tests/unit/roce/frames.h"
 #include "tests/unit/roce/rng.h"
 #include "tests/unit/roce/vectors.h"
@@ -13,43 +14,13 @@
 namespace roci::roce {
 namespace {
 
-// What a sender of `packet` would have asked for.
-TxPacket ToTxPacket(const Packet& packet) {
-  TxPacket tx;
-  tx.opcode = packet.opcode;
-  tx.solicited = packet.solicited;
-  tx.ack_request = packet.ack_request;
-  tx.fecn = packet.fecn;
-  tx.becn = packet.becn;
-  tx.psn = packet.psn;
-  tx.dest_qpn = packet.dest_qpn;
-  tx.payload_length = static_cast<uint32_t>(packet.payload.size());
-  tx.ext = packet.ext;
-  return tx;
-}
-
-Path ToPath(const Packet& packet) {
-  return {.src_mac = packet.src_mac,
-          .dst_mac = packet.dst_mac,
-          .has_vlan = packet.has_vlan,
-          .vlan_tci = packet.vlan_tci,
-          .src_gid = packet.src_gid,
-          .dst_gid = packet.dst_gid,
-          .hop_limit = packet.hop_limit,
-          .traffic_class = packet.traffic_class,
-          .flow_label = packet.flow_label,
-          .udp_src_port = packet.udp_src_port,
-          .pkey = packet.pkey,
-          .mig_req = packet.mig_req};
-}
-
 uint16_t Ipv4Id(const Packet& packet) {
   return packet.is_ipv6 ? uint16_t{0} : LoadBe<uint16_t>(packet.network_header + 4);
 }
 
 Frame Rebuild(const Packet& packet) {
-  const FrameTemplate tmpl(ToPath(packet));
-  const TxPacket tx = ToTxPacket(packet);
+  const FrameTemplate tmpl(PathOf(packet));
+  const TxPacket tx = TxOf(packet);
   Frame out(FrameBytes(tmpl, tx), std::byte{0xEE});
   EXPECT_EQ(EncodeFrame(tmpl, tx, packet.payload.data(), Ipv4Id(packet), out.data()), out.size());
   return out;
