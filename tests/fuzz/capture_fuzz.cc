@@ -2,21 +2,12 @@
 // and its words. Frames must not fail in any way but by a verdict.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
+#include "tests/fuzz/fuzz.h"
 #include "tools/decode/capture_file.h"
 #include "tools/decode/describe.h"
 #include "tools/decode/dissect.h"
-
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace roci::tools;

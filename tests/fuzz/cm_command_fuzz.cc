@@ -3,25 +3,16 @@
 // for the answer), then the bytes.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 
 #include "control/cm/command_decoder.h"
 #include "control/cm/socket_address.h"
 #include "control/errno_status.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace roci::control::cm {
 namespace {
-
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
 
 // Each field on its own, as the server takes them.
 void CheckAddress(std::span<const std::byte> bytes) {

@@ -3,25 +3,16 @@
 // in, tables stay within bounds, what goes out is sound, and at the end nothing is stuck.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "control/cm/engine.h"
 #include "control/cm/ip_service.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace roci::control::cm {
 namespace {
-
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
 
 constexpr uint32_t kMaxConnections = 8;
 constexpr size_t kPayloadOffset = 24;

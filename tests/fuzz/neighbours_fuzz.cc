@@ -3,24 +3,15 @@
 // a sequence of frames, each behind two bytes of length. Every answer must be a sound frame itself,
 // no longer than what it answers (but for padding), and the tables must stay within their bounds.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "control/group_reports.h"
 #include "control/neighbours.h"
 #include "roce/headers.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace roci::control {
 namespace {
-
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
 
 constexpr roce::Mac kMac{{0x02, 'r', 'o', 'c', 'i', 0}};
 

@@ -2,25 +2,17 @@
 // checksums of the frame that follows are put right first, as no fuzzer would find a CRC. What the
 // parser accepts must lie inside the frame and survive encoding and parsing again unchanged.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "roce/frame.h"
 #include "roce/icrc.h"
 #include "roce/parse.h"
+#include "roce/resend.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace roci::roce {
 namespace {
-
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
 
 using Frame = std::vector<std::byte>;
 
@@ -61,28 +53,8 @@ void CheckInvariants(const Frame& frame, const Packet& packet) {
 }
 
 Frame Encode(const Packet& packet) {
-  const FrameTemplate tmpl(Path{.src_mac = packet.src_mac,
-                                .dst_mac = packet.dst_mac,
-                                .has_vlan = packet.has_vlan,
-                                .vlan_tci = packet.vlan_tci,
-                                .src_gid = packet.src_gid,
-                                .dst_gid = packet.dst_gid,
-                                .hop_limit = packet.hop_limit,
-                                .traffic_class = packet.traffic_class,
-                                .flow_label = packet.flow_label,
-                                .udp_src_port = packet.udp_src_port,
-                                .pkey = packet.pkey,
-                                .mig_req = packet.mig_req});
-  TxPacket tx;
-  tx.opcode = packet.opcode;
-  tx.solicited = packet.solicited;
-  tx.ack_request = packet.ack_request;
-  tx.fecn = packet.fecn;
-  tx.becn = packet.becn;
-  tx.psn = packet.psn;
-  tx.dest_qpn = packet.dest_qpn;
-  tx.payload_length = static_cast<uint32_t>(packet.payload.size());
-  tx.ext = packet.ext;
+  const FrameTemplate tmpl(PathOf(packet));
+  const TxPacket tx = TxOf(packet);
   Frame frame(FrameBytes(tmpl, tx));
   CHECK(EncodeFrame(tmpl, tx, packet.payload.data(), 1, frame.data()) == frame.size());
   return frame;

@@ -5,24 +5,16 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <vector>
 
 #include "memory/key_table.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace roci::memory {
 namespace {
 
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
+using fuzz::Input;
 
 constexpr uint64_t kFileLength = 4 * 4096;
 const auto* const kApp = reinterpret_cast<const AppMemory*>(0x1000);
@@ -37,26 +29,6 @@ std::shared_ptr<MappedFile> MakeFile() {
   close(fd);
   return mapped;
 }
-
-// Takes numbers from the front of the input; zeros once it is used up.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <class T>
-  T Take() {
-    T value{};
-    const size_t n = size_ < sizeof value ? size_ : sizeof value;
-    std::memcpy(&value, data_, n);
-    data_ += n;
-    size_ -= n;
-    return value;
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
 
 class Machine {
  public:
@@ -77,6 +49,9 @@ class Machine {
           break;
         case 4:
           UseProcessVm();
+          break;
+        case 5:
+          Drop();
           break;
         case 8:
           ChangeWindows();
@@ -182,6 +157,17 @@ class Machine {
       CHECK(status == MemoryStatus::kOk);
       models_.erase(model);
     }
+  }
+
+  void Drop() {
+    const uint32_t key = TakeKey();
+    ReleasedMappings released;
+    const MemoryStatus status = table_.Drop(key, &released);
+    CHECK(status == (models_.contains(key) ? MemoryStatus::kOk : MemoryStatus::kBadKey));
+    for (Window& window : windows_) {
+      if (window.region == key) window.region = 0;
+    }
+    models_.erase(key);
   }
 
   void Reregister() {

@@ -1,8 +1,6 @@
 // Fuzzes gate 3: a control message as an app sends it. The first byte of the input is the number of
 // descriptors beside it. What comes through is checked against what the gate promises.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -10,17 +8,10 @@
 #include "control/device_limits.h"
 #include "control/errno_status.h"
 #include "control/session_decoder.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace roci::control {
 namespace {
-
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
 
 void CheckRegion(std::span<const roci_abi_extent> extents, uint64_t start, uint64_t length,
                  uint64_t iova, uint32_t fd_count) {

@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include "dataplane/async_event.h"
 #include "dataplane/session.h"
 #include "dataplane/shared_receive_queue.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace {
 
@@ -37,35 +35,11 @@ namespace {
 using roci::dataplane::LayOutSharedReceiveQueue;
 using roci::dataplane::SharedMemory;
 using roci::dataplane::SharedReceiveQueue;
+using roci::fuzz::Input;
+using roci::fuzz::Require;
 using roci::roce::CompletionStatus;
 using roci::roce::FetchResult;
 using roci::roce::RecvWqe;
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
-
-// Takes values off the front of the input; zeros when it is at its end.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <class T>
-  T Take() {
-    T value{};
-    const size_t n = std::min(size_, sizeof(T));
-    std::memcpy(&value, data_, n);
-    data_ += n;
-    size_ -= n;
-    return value;
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
 
 class Fuzz {
  public:

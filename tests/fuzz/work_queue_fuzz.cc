@@ -2,46 +2,21 @@
 // is a list of what app and daemon do in turn.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "dataplane/work_queue.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace {
 
 using roci::dataplane::RecvQueue;
 using roci::dataplane::SendQueue;
+using roci::fuzz::Input;
+using roci::fuzz::Require;
 using roci::roce::CompletionStatus;
 using roci::roce::FetchResult;
 using roci::roce::QpType;
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
-
-// Takes values off the front of the input; zeros when it is at its end.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <class T>
-  T Take() {
-    T value{};
-    const size_t bytes = std::min(size_, sizeof(T));
-    if (bytes != 0) std::memcpy(&value, data_, bytes);
-    data_ += bytes;
-    size_ -= bytes;
-    return value;
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
 
 constexpr uint32_t kCapacities[] = {1, 2, 8, 64};
 constexpr uint32_t kMaxOperations = 512;
