@@ -2,7 +2,6 @@
 // delays messages: no connection may get stuck or stay open on one side only.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -11,6 +10,7 @@
 
 #include "control/cm/engine.h"
 #include "tests/sim/random.h"
+#include "tests/sim/seeded_runs.h"
 
 namespace roci::control::cm {
 namespace {
@@ -25,11 +25,6 @@ constexpr TimeNs kThinkNs = 20 * kMs;   // what a program takes at most
 constexpr uint32_t kLightLoss = 200;
 constexpr TimeNs kEndNs = 4'000 * kMs;
 constexpr uint64_t kService = 0x01061234;
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
-}
 
 roce::Gid Address(uint8_t node) { return roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, node}}); }
 
@@ -263,17 +258,16 @@ class World {
 };
 
 TEST(CmSim, NoConnectionIsStuckOrHalfOpen) {
-  const uint64_t first = FromEnvironment("ROCI_SIM_FIRST_SEED", 1);
-  const uint64_t seeds = FromEnvironment("ROCI_SIM_SEEDS", 10'000);
+  const sim::Seeds seeds(10'000);
   uint64_t connected = 0;
-  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(seed);
     world.Run();
     connected += world.connected;
     if (testing::Test::HasFailure()) break;
   }
-  EXPECT_GT(connected, seeds / 2) << "too few connections for a test";
+  EXPECT_GT(connected, seeds.count / 2) << "too few connections for a test";
 }
 
 }  // namespace

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "tests/sim/faults.h"
 #include "tests/sim/pair.h"
+#include "tests/sim/seeded_runs.h"
 #include "tests/sim/workload.h"
 
 namespace roci::sim {
@@ -31,11 +30,6 @@ constexpr roce::QpCounter kMustHappen[] = {
     roce::QpCounter::kRetransmittedPackets, roce::QpCounter::kReadResponsesSent,
     roce::QpCounter::kAtomicResponsesSent,
 };
-
-uint64_t SeedCount() {
-  const char* text = std::getenv("ROCI_SIM_SEEDS");
-  return text == nullptr ? 10000 : std::strtoull(text, nullptr, 10);
-}
 
 Arena* ArenaOf(int node) {
   static Arena arenas[2];
@@ -146,37 +140,26 @@ TEST(RcSimulation, RegressionSeeds) {
   }
 }
 
-// ROCI_SIM_SEEDS sets how many seeds (default 10000), ROCI_SIM_FIRST_SEED where they begin.
 TEST(RcSimulation, EverythingCompletesOnceAndInOrder) {
-  const char* first_text = std::getenv("ROCI_SIM_FIRST_SEED");
-  const uint64_t first = first_text == nullptr ? 1 : std::strtoull(first_text, nullptr, 10);
-  const uint64_t count = SeedCount();
-  printf("seeds %llu to %llu\n", static_cast<unsigned long long>(first),
-         static_cast<unsigned long long>(first + count - 1));
+  const Seeds seeds(10000);
+  printf("seeds %llu to %llu\n", static_cast<unsigned long long>(seeds.first),
+         static_cast<unsigned long long>(seeds.first + seeds.count - 1));
   uint64_t gave_up = 0;
   uint64_t damaged = 0;
-  std::map<roce::QpCounter, uint64_t> seen;
-  int failures = 0;
-  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
-    SeededRun run(seed);
-    const std::optional<std::string> wrong = run.Go();
-    if (run.gave_up()) ++gave_up;
-    damaged += run.frames_dropped();
-    for (roce::QpCounter counter : kMustHappen) seen[counter] += run.Count(counter);
-    if (wrong) {
-      ++failures;
-      ADD_FAILURE() << "seed " << seed << ": " << *wrong;
-    }
-  }
-  // A simulation in which recovery never had to work shows nothing.
-  if (count >= 100) {
+  MustHappen must_happen(kMustHappen);
+  ForEachSeed(
+      seeds, [](uint64_t seed) { return SeededRun(seed); },
+      [&](SeededRun& run) {
+        if (run.gave_up()) ++gave_up;
+        damaged += run.frames_dropped();
+        must_happen.Look(run);
+      });
+  must_happen.Check(seeds);
+  if (seeds.AreMany()) {
     EXPECT_GT(damaged, 0u);
-    for (roce::QpCounter counter : kMustHappen) {
-      EXPECT_GT(seen[counter], count / 50) << roce::kQpCounterNames[static_cast<size_t>(counter)];
-    }
   }
   // Retry exceeded needs eight losses in a row: rare, or something is broken.
-  EXPECT_LE(gave_up * 100, count) << "too many connections gave up";
+  EXPECT_LE(gave_up * 100, seeds.count) << "too many connections gave up";
 }
 
 }  // namespace

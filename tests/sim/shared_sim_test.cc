@@ -3,7 +3,6 @@
 // receive of the right queue, and every receive that was taken completes exactly once.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "tests/sim/faults.h"
 #include "tests/sim/pair.h"
+#include "tests/sim/seeded_runs.h"
 #include "tests/sim/shared_queues.h"
 
 namespace roci::sim {
@@ -314,27 +314,17 @@ class SharedRun {
 class SharedSimulation : public testing::TestWithParam<bool> {};
 
 TEST_P(SharedSimulation, EveryReceiveCompletesOnceAndForTheRightMessage) {
-  const char* text = std::getenv("ROCI_SIM_SEEDS");
-  const uint64_t count = text == nullptr ? 3000 : std::strtoull(text, nullptr, 10);
+  const Seeds seeds(3000);
   uint64_t gave_up = 0;
-  int failures = 0;
-  std::map<roce::QpCounter, uint64_t> seen;
-  for (uint64_t seed = 1; seed <= count && failures < 5; ++seed) {
-    SharedRun run(seed, GetParam());
-    const std::optional<std::string> wrong = run.Go();
-    gave_up += run.gave_up();
-    for (const roce::QpCounter counter : kMustHappen) seen[counter] += run.Count(counter);
-    if (wrong) {
-      ++failures;
-      ADD_FAILURE() << "seed " << seed << ": " << *wrong;
-    }
-  }
-  if (count >= 100) {
-    for (const roce::QpCounter counter : kMustHappen) {
-      EXPECT_GT(seen[counter], count / 50) << roce::kQpCounterNames[static_cast<size_t>(counter)];
-    }
-  }
-  EXPECT_LE(gave_up * 50, count) << "too many connections gave up";
+  MustHappen must_happen(kMustHappen);
+  ForEachSeed(
+      seeds, [](uint64_t seed) { return SharedRun(seed, GetParam()); },
+      [&](SharedRun& run) {
+        gave_up += run.gave_up();
+        must_happen.Look(run);
+      });
+  must_happen.Check(seeds);
+  EXPECT_LE(gave_up * 50, seeds.count) << "too many connections gave up";
 }
 
 INSTANTIATE_TEST_SUITE_P(Service, SharedSimulation, testing::Bool(),

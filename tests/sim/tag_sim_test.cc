@@ -3,9 +3,7 @@
 // buffer that fits it, and its bytes are there.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +13,7 @@
 #include "roce/tag_header.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/pair.h"
+#include "tests/sim/seeded_runs.h"
 
 namespace roci::sim {
 namespace {
@@ -240,27 +239,17 @@ class TagRun {
 };
 
 TEST(TagSimulation, EveryMessageIsMatchedOnceWithTheOldestBufferThatFits) {
-  const char* text = std::getenv("ROCI_SIM_SEEDS");
-  const uint64_t count = text == nullptr ? 3000 : std::strtoull(text, nullptr, 10);
+  const Seeds seeds(3000);
   uint64_t gave_up = 0;
-  int failures = 0;
-  std::map<roce::QpCounter, uint64_t> seen;
-  for (uint64_t seed = 1; seed <= count && failures < 5; ++seed) {
-    TagRun run(seed);
-    const std::optional<std::string> wrong = run.Go();
-    gave_up += run.gave_up();
-    for (const roce::QpCounter counter : kMustHappen) seen[counter] += run.Count(counter);
-    if (wrong) {
-      ++failures;
-      ADD_FAILURE() << "seed " << seed << ": " << *wrong;
-    }
-  }
-  if (count >= 100) {
-    for (const roce::QpCounter counter : kMustHappen) {
-      EXPECT_GT(seen[counter], count / 50) << roce::kQpCounterNames[static_cast<size_t>(counter)];
-    }
-  }
-  EXPECT_LE(gave_up * 50, count) << "too many connections gave up";
+  MustHappen must_happen(kMustHappen);
+  ForEachSeed(
+      seeds, [](uint64_t seed) { return TagRun(seed); },
+      [&](TagRun& run) {
+        gave_up += run.gave_up();
+        must_happen.Look(run);
+      });
+  must_happen.Check(seeds);
+  EXPECT_LE(gave_up * 50, seeds.count) << "too many connections gave up";
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -17,6 +15,7 @@
 #include "roce/qp.h"
 #include "tests/sim/arena.h"
 #include "tests/sim/random.h"
+#include "tests/sim/seeded_runs.h"
 #include "tests/sim/sim_host.h"
 
 namespace roci::sim {
@@ -28,11 +27,6 @@ using roce::QpType;
 constexpr uint32_t kQkey = 0x1234;
 constexpr uint32_t kReceives = 16;
 constexpr uint32_t kReceiveBytes = 4096;  // of each buffer; no message with its header is longer
-
-uint64_t SeedCount() {
-  const char* text = std::getenv("ROCI_SIM_SEEDS");
-  return text == nullptr ? 4000 : std::strtoull(text, nullptr, 10);
-}
 
 Arena* ArenaOf(int node) {
   static Arena arenas[2];
@@ -325,27 +319,19 @@ INSTANTIATE_TEST_SUITE_P(Services, UnreliableSimulation,
                            return service.param == QpType::kUc ? "Uc" : "Ud";
                          });
 
-// ROCI_SIM_SEEDS sets how many seeds (default 4000), ROCI_SIM_FIRST_SEED where they begin.
 TEST_P(UnreliableSimulation, WhatArrivesIsWholeAndTheRestIsSilent) {
-  const char* first_text = std::getenv("ROCI_SIM_FIRST_SEED");
-  const uint64_t first = first_text == nullptr ? 1 : std::strtoull(first_text, nullptr, 10);
-  const uint64_t count = SeedCount();
+  const Seeds seeds(4000);
   uint64_t harmed = 0;
   uint64_t delivered = 0;
-  int failures = 0;
-  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
-    SeededRun run(GetParam(), seed);
-    const std::optional<std::string> wrong = run.Go();
-    harmed += run.harmed();
-    delivered += run.delivered();
-    if (wrong) {
-      ++failures;
-      ADD_FAILURE() << "seed " << seed << ": " << *wrong;
-    }
-  }
-  if (count >= 100) {
-    EXPECT_GT(harmed, count / 10) << "a simulation without faults shows nothing";
-    EXPECT_GT(delivered, count);
+  ForEachSeed(
+      seeds, [](uint64_t seed) { return SeededRun(GetParam(), seed); },
+      [&](const SeededRun& run) {
+        harmed += run.harmed();
+        delivered += run.delivered();
+      });
+  if (seeds.AreMany()) {
+    EXPECT_GT(harmed, seeds.count / 10) << "a simulation without faults shows nothing";
+    EXPECT_GT(delivered, seeds.count);
   }
 }
 

@@ -1,0 +1,74 @@
+// Runs a simulation over many seeds, and sees to it that the faults which it is about did happen.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "roce/counters.h"
+
+namespace roci::sim {
+
+inline uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
+}
+
+// ROCI_SIM_SEEDS sets how many seeds, ROCI_SIM_FIRST_SEED where they begin.
+struct Seeds {
+  explicit Seeds(uint64_t usual)
+      : first(FromEnvironment("ROCI_SIM_FIRST_SEED", 1)),
+        count(FromEnvironment("ROCI_SIM_SEEDS", usual)) {}
+  // What happens by chance has happened.
+  bool AreMany() const { return count >= 100; }
+
+  const uint64_t first;
+  const uint64_t count;
+};
+
+// `make` gives the run of a seed, whose Go() says what went wrong, if anything; `look` is shown it
+// afterwards. Ends after a few failures.
+template <class Make, class Look>
+void ForEachSeed(const Seeds& seeds, Make&& make, Look&& look) {
+  constexpr int kMaxFailures = 5;
+  int failures = 0;
+  for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count && failures < kMaxFailures;
+       ++seed) {
+    auto run = make(seed);
+    const std::optional<std::string> wrong = run.Go();
+    look(run);
+    if (!wrong) continue;
+    ++failures;
+    ADD_FAILURE() << "seed " << seed << ": " << *wrong;
+  }
+}
+
+// A simulation in which recovery never had to work shows nothing: each of these must be counted as
+// often as there are fifties of runs.
+class MustHappen {
+ public:
+  explicit MustHappen(std::span<const roce::QpCounter> counters) : counters_(counters) {}
+
+  template <class Run>
+  void Look(Run& run) {
+    for (const roce::QpCounter counter : counters_) seen_[counter] += run.Count(counter);
+  }
+  void Check(const Seeds& seeds) {
+    if (!seeds.AreMany()) return;
+    for (const roce::QpCounter counter : counters_) {
+      EXPECT_GT(seen_[counter], seeds.count / 50)
+          << roce::kQpCounterNames[static_cast<size_t>(counter)];
+    }
+  }
+
+ private:
+  std::span<const roce::QpCounter> counters_;
+  std::map<roce::QpCounter, uint64_t> seen_;
+};
+
+}  // namespace roci::sim
