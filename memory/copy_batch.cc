@@ -35,6 +35,7 @@ MemoryStatus CopyBatch::Add(const SegmentList& segments, std::byte* local, size_
                             uint32_t token, Direction direction) {
   assert(length <= segments.total_length());
   if (CountRemote(segments, length) > kMaxPieces - size_) return MemoryStatus::kTooManySegments;
+  const uint32_t size_before = size_;
   for (const Segment& segment : segments) {
     if (length == 0) break;
     const auto run = static_cast<uint32_t>(std::min<size_t>(segment.length, length));
@@ -48,7 +49,11 @@ MemoryStatus CopyBatch::Add(const SegmentList& segments, std::byte* local, size_
     local += run;
     length -= run;
   }
-  return segments.Intact() ? MemoryStatus::kOk : MemoryStatus::kFault;
+  if (segments.Intact()) [[likely]]
+    return MemoryStatus::kOk;
+  // The caller forgets this copy, its buffer and its token: none of it may wait here.
+  size_ = size_before;
+  return MemoryStatus::kFault;
 }
 
 std::span<const uint32_t> CopyBatch::Flush() {

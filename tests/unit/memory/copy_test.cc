@@ -243,6 +243,24 @@ TEST_F(Batch, FaultsNameTheirPacketsAndHurtNoOther) {
   }
 }
 
+// What the caller was told has failed must not be done later, with a buffer that is somebody else's
+// by then, nor be counted as another's.
+TEST_F(Batch, NothingStaysOfACopyWhoseMappingWasCut) {
+  CopyBatch batch;
+  std::array<std::byte, 16> there{};
+  const std::atomic<bool> cut{true};
+  SegmentList segments;
+  segments.Append(Remote(0, 8));
+  segments.Append(Segment::Direct(there.data(), 8, &cut));
+  std::array<std::byte, 16> bytes{};
+  EXPECT_EQ(batch.AddOut(segments, bytes, 0), MemoryStatus::kFault);
+  EXPECT_TRUE(batch.empty());
+  EXPECT_EQ(batch.AddIn(segments, bytes, 0), MemoryStatus::kFault);
+  EXPECT_TRUE(batch.empty());
+  EXPECT_TRUE(batch.Flush().empty());
+  EXPECT_TRUE(AppHasPattern(1));
+}
+
 TEST_F(Batch, FullBatchRefusesAndGoesOnAfterAFlush) {
   CopyBatch batch;
   std::byte byte{};
