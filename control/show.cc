@@ -139,7 +139,7 @@ Json ShowRequester(const roce::RequesterDebug& debug) {
           {"next_to_send", debug.next_to_send.value()},
           {"end_of_sent", debug.end_of_sent.value()},
           {"next_new", debug.next_new.value()},
-          {"window", roce::Distance(debug.oldest_unacknowledged, debug.end_of_sent)},
+          {"window", roce::StepsForward(debug.oldest_unacknowledged, debug.end_of_sent)},
           {"records", debug.records},
           {"rd_atomic_outstanding", debug.rd_atomic_outstanding},
           {"retries_left", debug.retries_left},

@@ -41,6 +41,8 @@ class Pacer {
     next_ += cost / kbps_;
     rest_ = static_cast<uint32_t>(cost % kbps_);
   }
+  // What went is not paid for: the next packet has to wait.
+  bool IsSpent(TimeNs now) const { return next_ > now; }
   void HandleTimeout(TimeNs now) {
     if (next_ <= now) waiting_ = false;
   }

@@ -54,7 +54,7 @@ constexpr uint32_t kSqdRc = kSqdXrcSend | kSqdXrcRecv;
 
 // IBTA vol 1, 11.2.5.2, with what Linux makes of it; the rate limit, which Linux has for raw
 // packets only, is every sender's. Columns: RC, UC, UD, XRC send, XRC receive, raw. Transitions to
-// RESET and ERR need nothing and are legal from everywhere.
+// RESET and ERR take nothing, and are legal from everywhere but RESET to ERR.
 constexpr Transition kTransitions[] = {
     {QpState::kReset,
      QpState::kInit,
@@ -156,9 +156,8 @@ ModifyResult CheckModify(QpType type, QpState from, QpState to, uint32_t mask) {
   }
   uint32_t required = 0;
   uint32_t optional = 0;
-  if (to == QpState::kReset || to == QpState::kErr) {
-    optional = kAttrCurState;
-  } else {
+  if (to == QpState::kErr && from == QpState::kReset) return ModifyResult::kBadTransition;
+  if (to != QpState::kReset && to != QpState::kErr) {
     const Masks* masks = FindTransition(from, to);
     if (masks == nullptr) return ModifyResult::kBadTransition;
     const uint32_t column = ColumnOf(type);

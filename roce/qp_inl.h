@@ -17,6 +17,8 @@ namespace roci::roce {
 // Work requests flushed per call. A deep queue is flushed in several, so that one QP's error does
 // not hold up the others of its lcore.
 inline constexpr uint32_t kFlushBudget = 128;
+// Such calls for more than the deepest queue; a program that goes on posting gets no more.
+inline constexpr uint32_t kFlushRounds = 512;
 
 template <class Host>
 Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
@@ -118,6 +120,10 @@ void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
     case QpState::kRts:
       communication_established_ = true;
       drain_notify_ = false;
+      // What SQE has still to flush must not be sent.
+      for (uint32_t i = 0; flushing_ && i < kFlushRounds; ++i) {
+        flushing_ = !requester_.Flush(host, kFlushBudget);
+      }
       flushing_ = false;
       if (from == QpState::kRtr) {
         requester_.Start(context_.attributes.sq_psn);
@@ -215,7 +221,8 @@ template <class Host>
 DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
   const QpState current = state();
-  if (info.transport != TransportOf(type())) [[unlikely]] {
+  // A raw packet queue pair gets frames by flow rules only.
+  if (info.transport != TransportOf(type()) || type() == QpType::kRawPacket) [[unlikely]] {
     return DropReason::kWrongTransport;
   }
   if (!info.is_request) {
@@ -301,9 +308,10 @@ void Qp<Host>::HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packe
 }
 
 template <class Host>
-void Qp<Host>::HandlePlaceFault(Host& host, bool was_request, Psn psn) {
+void Qp<Host>::HandlePlaceFault(Host& host, const PlaceFault& fault) {
   if (state() == QpState::kReset) return;
-  responder_.HandlePlaceFault(host, was_request && context_.IsReliable(), psn);
+  if (fault.of_request) responder_.HandlePlaceFault(host, fault);
+  if (fault.of_response && !fault.send_told) requester_.HandlePlaceFault(host);
   if (state() != QpState::kErr) EnterError(host);
 }
 

@@ -219,6 +219,8 @@ bool Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, Tx
   out.ext.xrc.srq_number = record.wqe.remote_srq_number;
   if (pacer_.limited()) [[unlikely]] {
     pacer_.Charge(now, BytesOnWire(context_.config.type, out));
+    // Our own pause must not look like the peer's silence.
+    if (context_.IsReliable() && pacer_.IsSpent(now)) out.ack_request = true;
   }
   NoteSent(host, now, record, psns);
   return true;

@@ -59,7 +59,7 @@ TEST(QpAttributes, OnlyTheLegalTransitions) {
       for (const QpState to : kAllStates) {
         const bool unreliable = type == QpType::kUc || type == QpType::kUd;
         const bool legal =
-            to == QpState::kReset || to == QpState::kErr ||
+            to == QpState::kReset || (to == QpState::kErr && from != QpState::kReset) ||
             (to == QpState::kInit && (from == QpState::kReset || from == QpState::kInit)) ||
             (to == QpState::kRtr && from == QpState::kInit) ||
             (to == QpState::kRts &&
@@ -97,10 +97,20 @@ TEST(QpAttributes, OptionalAttributes) {
 }
 
 TEST(QpAttributes, CurrentStateOnlyWhereItMeansSomething) {
-  EXPECT_EQ(CheckModify(QpType::kRc, QpState::kReset, QpState::kErr, kAttrState | kAttrCurState),
+  EXPECT_EQ(CheckModify(QpType::kRc, QpState::kInit, QpState::kInit, kAttrState | kAttrCurState),
             ModifyResult::kBadTransition);
-  EXPECT_EQ(CheckModify(QpType::kRc, QpState::kRts, QpState::kErr, kAttrState | kAttrCurState),
+  EXPECT_EQ(CheckModify(QpType::kRc, QpState::kSqd, QpState::kRts, kAttrState | kAttrCurState),
             ModifyResult::kOk);
+}
+
+TEST(QpAttributes, ResetAndErrorTakeNothingElse) {
+  for (const QpType type : kAllTypes) {
+    for (const QpState to : {QpState::kReset, QpState::kErr}) {
+      EXPECT_EQ(CheckModify(type, QpState::kRts, to, kAttrState), ModifyResult::kOk);
+      EXPECT_EQ(CheckModify(type, QpState::kRts, to, kAttrState | kAttrCurState),
+                ModifyResult::kAttributeNotAllowed);
+    }
+  }
 }
 
 TEST(QpAttributes, WithoutAStateTheStateStays) {

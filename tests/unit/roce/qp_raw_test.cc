@@ -96,7 +96,31 @@ TEST(QpRaw, NothingIsReceivedOutsideOfItsStates) {
   EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), 0), DropReason::kQpState);
 }
 
+// Packets of any transport come to it by flow rules alone: nobody on the network shall be able to
+// end it.
+TEST(QpRaw, TakesNoPackets) {
+  Node sender;
+  sender.host.PostSend(WorkOpcode::kRdmaWrite, 16);
+  const auto packets = sender.Run();
+  ASSERT_EQ(packets.size(), 1u);
+  Node node(Raw());
+  EXPECT_EQ(node.Receive(packets[0]), DropReason::kWrongTransport);
+  EXPECT_EQ(node.qp.state(), QpState::kRts);
+}
+
 // ---- Rate limits
+
+// The pause between packets is our own: the peer's answers to what went must not be late.
+TEST(QpRate, EveryPacketBeforeAPauseAsksForAnAnswer) {
+  Node node;
+  node.attributes.rate_limit_kbps = 8000;
+  node.attributes.rate_burst_bytes = 1;
+  ASSERT_EQ(node.Modify(QpState::kRts, kAttrRateLimit), ModifyResult::kOk);
+  node.host.PostSend(WorkOpcode::kRdmaWrite, 4 * 256);
+  const auto packets = node.Run();
+  ASSERT_EQ(packets.size(), 1u);
+  EXPECT_TRUE(packets[0].tx.ack_request);
+}
 
 TEST(QpRate, PacketsWaitForTheirTime) {
   Node node;
