@@ -40,7 +40,10 @@ void PlaceBatch::NoteFailure(uint32_t place) {
   if (!fault.failed) fault.place = place;
   fault.place = std::min(fault.place, place);
   fault.failed = true;
-  if (!origin.is_request) return;
+  if (!origin.is_request) {
+    fault.of_response = true;
+    return;
+  }
   if (!fault.of_request || roce::Distance(origin.psn, fault.psn) > 0) fault.psn = origin.psn;
   fault.of_request = true;
 }
@@ -51,10 +54,11 @@ void PlaceBatch::Flush() {
   places_ = 0;
   for (uint32_t i = 0; i < deferred_count_; ++i) {
     Deferred& late = deferred_[i];
-    const CopyFault& fault = late.host->copy_fault;
+    CopyFault& fault = late.host->copy_fault;
     if (fault.failed && fault.place < late.places &&
         late.completion.status == roce::CompletionStatus::kSuccess) {
       late.completion.status = roce::CompletionStatus::kLocalProtectionError;
+      (late.is_send ? fault.send_told : fault.recv_told) = true;
     }
     late.cq->Write(late.completion, late.owner, late.is_send, *late.host->now_ns);
   }

@@ -192,8 +192,18 @@ void QueuePair::Fail(roce::TimeNs now) {
   const bool is_broken = HasBrokenQueue();
   broken_handled_ |= is_broken;
   const CopyFault fault = std::exchange(host.copy_fault, CopyFault());
-  host.RaiseEvent(is_broken ? roce::QpEvent::kFatal : roce::QpEvent::kAccessViolation);
-  if (fault.failed) core.HandlePlaceFault(host, fault.of_request, fault.psn);
+  if (is_broken) {
+    host.RaiseEvent(roce::QpEvent::kFatal);
+  } else if (fault.of_request) {
+    host.RaiseEvent(roce::QpEvent::kAccessViolation);
+  }
+  if (fault.failed) {
+    core.HandlePlaceFault(host, {.of_request = fault.of_request,
+                                 .of_response = fault.of_response,
+                                 .recv_told = fault.recv_told,
+                                 .send_told = fault.send_told,
+                                 .psn = fault.psn});
+  }
   if (is_broken) MoveToError(now);
 }
 

@@ -71,6 +71,16 @@ void QueuePairHost::CompleteShared(const roce::Completion& completion) {
   Complete(*recv_cq, completion, recv_owner, false);
 }
 
+// The queue pair is lost, and has not been told yet: nothing of it succeeds any more.
+void QueuePairHost::CompleteBehindFault(CompletionQueue& cq, roce::Completion completion,
+                                        const CompletionOwner& who, bool is_send) {
+  if (completion.status == roce::CompletionStatus::kSuccess) {
+    completion.status = roce::CompletionStatus::kLocalProtectionError;
+    (is_send ? copy_fault.send_told : copy_fault.recv_told) = true;
+  }
+  cq.Write(completion, who, is_send, *now_ns);
+}
+
 void QueuePairHost::CompleteOwnSend(const roce::Completion& completion) {
   tags->CompleteSend(*this, completion);
 }

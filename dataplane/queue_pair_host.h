@@ -25,10 +25,13 @@ class XrcDomain;
 struct TaggedBuffer;
 struct TargetOpening;
 
-// A payload that was taken could not be placed.
+// Payloads that were taken could not be placed.
 struct CopyFault {
   bool failed = false;
-  bool of_request = false;  // of the peer: packet `psn`, the first of them
+  bool of_request = false;   // of the peer: packet `psn`, the first of them
+  bool of_response = false;  // to a READ or atomic of our own
+  bool recv_told = false;    // a completion has told of it already
+  bool send_told = false;
   roce::Psn psn;
   uint32_t place = 0;  // in the batch
 };
@@ -181,10 +184,12 @@ struct QueuePairHost {
   memory::AccessContext Context() const { return {pd, owner.qpn}; }
   void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
                 bool is_send) {
-    if (places->empty()) [[likely]] {
+    if (!places->empty()) {
+      places->Defer(*this, cq, completion, who, is_send);
+    } else if (!copy_fault.failed) [[likely]] {
       cq.Write(completion, who, is_send, *now_ns);
     } else {
-      places->Defer(*this, cq, completion, who, is_send);
+      CompleteBehindFault(cq, completion, who, is_send);
     }
   }
   roce::FetchResult FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
@@ -192,6 +197,8 @@ struct QueuePairHost {
   memory::MemoryStatus ScatterShared(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
                                      memory::SegmentList& out);
   void CompleteShared(const roce::Completion& completion);
+  void CompleteBehindFault(CompletionQueue& cq, roce::Completion completion,
+                           const CompletionOwner& who, bool is_send);
   void CompleteOwnSend(const roce::Completion& completion);
   bool FindReceiveQueue(uint32_t number);
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,

@@ -90,10 +90,11 @@ class Qp {
   void HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet,
                            CompletionStatus status = CompletionStatus::kLocalProtectionError);
 
-  // The host, which puts placing off, could not place the payload of a packet that HandlePacket
-  // took: request packet `psn` (`was_request`), or a response. The QP goes to ERR; a peer that
-  // waits gets NAK remote operational error for `psn`, and no ACK for anything after it.
-  void HandlePlaceFault(Host& host, bool was_request, Psn psn);
+  // The host, which puts placing off, could not place payloads of packets that HandlePacket took.
+  // The QP goes to ERR; a peer that waits gets NAK remote operational error for the first request
+  // of them, and no ACK for anything after it. The receive or READ that is under way with one
+  // completes with a local protection error.
+  void HandlePlaceFault(Host& host, const PlaceFault& fault);
 
   // When to call HandleTimeout; kNever. May move to an earlier or later time with every call.
   TimeNs NextTimeout() const { return flushing_ ? 0 : requester_.deadline(); }

@@ -54,6 +54,16 @@ struct QpContext {
 };
 
 // Steps from `from` forward to `to`, 0 .. 2^24 - 1.
+// Payloads of packets that were taken could not be placed: of requests, the first of which was
+// `psn`, of responses, or both. `*_told`: a completion has told of it.
+struct PlaceFault {
+  bool of_request;
+  bool of_response;
+  bool recv_told;
+  bool send_told;
+  Psn psn;
+};
+
 constexpr uint32_t StepsForward(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
 
 // PSNs that a message of `length` bytes takes (IBTA vol 1, 9.7.2): one if it is empty.

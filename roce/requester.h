@@ -72,6 +72,8 @@ class Requester {
   bool Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   // Request packet `psn`, polled before, could not be sent; its request fails with `status`.
   void HandleTransmitFault(Host& host, Psn psn, CompletionStatus status);
+  // Part of the answer to the READ or atomic under way could not be placed.
+  void HandlePlaceFault(Host& host);
   bool CanTransmit() const;
 
   // Completes up to `budget` requests with "flushed", oldest first; true if none is left.

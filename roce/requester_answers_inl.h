@@ -330,6 +330,15 @@ void Requester<Host>::HandleTransmitFault(Host& host, Psn psn, CompletionStatus 
   }
 }
 
+// Answers come in order, so what is under way is the oldest.
+template <class Host>
+void Requester<Host>::HandlePlaceFault(Host& host) {
+  if (head_ == tail_) return;
+  const SendRecord& record = At(head_);
+  if (!record.started || !IsAnswered(InfoOf(record.wqe.opcode).work_class)) return;
+  FailHead(host, CompletionStatus::kLocalProtectionError);
+}
+
 template <class Host>
 bool Requester<Host>::Flush(Host& host, uint32_t budget) {
   deadline_ = kNever;

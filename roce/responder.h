@@ -70,8 +70,8 @@ class Responder {
   void HandleTransmitFault(Host& host, Psn psn);
   bool CanTransmit() const { return emit_ != end_ || nak_pending_ || ack_pending_; }
 
-  // See Qp::HandlePlaceFault. `nak`: request packet `psn` gets one; nothing else is answered.
-  void HandlePlaceFault(Host& host, bool nak, Psn psn);
+  // See Qp::HandlePlaceFault. Nothing but the NAK is sent any more.
+  void HandlePlaceFault(Host& host, const PlaceFault& fault);
 
   // Completes up to `budget` receives with "flushed"; true if none is left.
   bool Flush(Host& host, uint32_t budget);

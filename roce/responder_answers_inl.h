@@ -15,11 +15,17 @@ void Responder<Host>::SetNak(Psn psn, uint8_t syndrome) {
 }
 
 template <class Host>
-void Responder<Host>::HandlePlaceFault(Host& host, bool nak, Psn psn) {
+void Responder<Host>::HandlePlaceFault(Host& host, const PlaceFault& fault) {
   const FaultInfo& info = InfoOf(RequestFault::kRemoteMemory);
   DropAnswers();
   host.Count(info.counter);
-  if (nak) SetNak(psn, Aeth::Nak(msn_, static_cast<NakCode>(info.nak_code)).syndrome);
+  if (context_.IsReliable()) {
+    SetNak(fault.psn, Aeth::Nak(msn_, static_cast<NakCode>(info.nak_code)).syndrome);
+  }
+  // Of the message under way; that of one before it has been told of.
+  if (fault.recv_told || message_.kind != InMessage::kSend) return;
+  const Psn start = expected_ - (message_.received >> context_.mtu_shift);
+  if (Distance(start, fault.psn) >= 0) FailReceive(host, CompletionStatus::kLocalProtectionError);
 }
 
 // Answers go out in PSN order: what READs and atomics wait for, then the NAK, then one ACK for

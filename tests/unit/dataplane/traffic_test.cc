@@ -497,6 +497,35 @@ TEST_P(VanishedMemory, AsTheTargetOfARead) {
             roce::CompletionStatus::kLocalProtectionError);
 }
 
+// More than one burst: the fault is known while the message is still under way.
+TEST_P(VanishedMemory, AsTheTargetOfALongRead) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(a_);
+  EXPECT_EQ(
+      StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_READ, 1, {a_.Sge(kHole, 256 * 1024)}), 0)),
+      roce::CompletionStatus::kLocalProtectionError);
+  // An error of our own is no access violation of the peer's.
+  roci_abi_async_event event{};
+  EXPECT_EQ(read(a_.async_pipe(), &event, sizeof(event)), -1);
+}
+
+TEST_P(VanishedMemory, AsTheTargetOfALongSend) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(b_);
+  pair->b.PostRecv(4, {b_.Sge(kHole, 256 * 1024)});
+  pair->b.PostRecv(5, {b_.Sge(0, 100)});
+  pair->b.Ring();
+  EXPECT_EQ(StatusOf(pair->a, Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 256 * 1024)})),
+            roce::CompletionStatus::kRemoteOperationError);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 4u);
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError));
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 5u);
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kWorkRequestFlushed));
+}
+
 TEST_P(VanishedMemory, AsTheSourceOfARead) {
   auto pair = MakePair(roce::QpType::kRc);
   Vanish(b_);
