@@ -77,9 +77,9 @@ struct Connection {
 
   uint32_t local_qpn = 0;
   uint32_t remote_qpn = 0;
-  uint32_t local_psn = 0;
-  uint32_t remote_psn = 0;
-  uint32_t qkey = 0;  // datagrams
+  uint32_t local_psn = 0;   // with which the peer begins to send to us
+  uint32_t remote_psn = 0;  // with which we begin
+  uint32_t qkey = 0;        // datagrams
   uint8_t transport = 0;
   uint8_t extended_transport = 0;
   uint8_t path_mtu = 0;

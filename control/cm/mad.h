@@ -126,7 +126,7 @@ struct Req {
   uint8_t remote_response_timeout = 0;  // 4.096 us * 2^n
   uint8_t transport_service = 0;
   uint8_t flow_control = 0;
-  uint32_t starting_psn = 0;
+  uint32_t starting_psn = 0;  // with which the receiver of this begins to send
   uint8_t local_response_timeout = 0;
   uint8_t retry_count = 0;
   uint16_t pkey = 0;
@@ -173,7 +173,7 @@ struct Rep {
   uint8_t vendor_high = 0;
   uint32_t local_eecn = 0;
   uint8_t vendor_middle = 0;
-  uint32_t starting_psn = 0;
+  uint32_t starting_psn = 0;  // with which the receiver of this begins to send
   uint8_t vendor_low = 0;
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;

@@ -105,7 +105,7 @@ absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_at
       out.ah_attr = AddressHandle(id, c.path.dst_gid);
       out.path_mtu = c.path_mtu;
       out.dest_qp_num = c.remote_qpn;
-      out.rq_psn = c.remote_psn;
+      out.rq_psn = id.psn;
       if (IsReliable(id)) {
         out.qp_attr_mask |= kMaskMaxDestRdAtomic | kMaskMinRnrTimer;
         out.max_dest_rd_atomic = c.responder_resources;
@@ -114,7 +114,7 @@ absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_at
     case kQpRts:
       if (is_over || !knows_peer) return NotNow();
       out.qp_attr_mask = kMaskState | kMaskSqPsn;
-      out.sq_psn = id.psn;
+      out.sq_psn = c.remote_psn;
       if (IsReliable(id)) {
         out.qp_attr_mask |= kMaskTimeout | kMaskRetryCount | kMaskRnrRetry | kMaskMaxRdAtomic;
         out.timeout = id.ack_timeout != 0 ? id.ack_timeout : c.ack_timeout;
