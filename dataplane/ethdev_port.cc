@@ -7,11 +7,12 @@
 #include <rte_ring.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/dataplane.h"
+#include "dataplane/port_devargs.h"
 
 namespace roci::dataplane {
 namespace {
@@ -38,16 +39,6 @@ bool IsHardware(const rte_eth_dev_info& info) {
   return std::strcmp(rte_bus_name(rte_dev_bus(info.device)), "pci") == 0;
 }
 
-// What a frame on a net_memif port may have; 0 for other ports.
-uint32_t MemifBufferBytes(const std::string& devargs) {
-  if (!devargs.starts_with("net_memif")) return 0;
-  constexpr uint32_t kDefault = 2048;
-  const size_t at = devargs.find("bsize=");
-  uint32_t bytes = kDefault;
-  if (at != std::string::npos) std::sscanf(devargs.c_str() + at, "bsize=%u", &bytes);
-  return bytes;
-}
-
 rte_ring* MakeRing(unsigned flags) {
   static uint32_t serial = 0;
   const std::string name = absl::StrCat("roci_e", serial++);
@@ -68,10 +59,11 @@ absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplan
   std::unique_ptr<EthdevPort> port(new EthdevPort(dataplane));
   port->home_lcore_ = config.home_lcore;
   const std::string name = DeviceName(config.devargs);
+  port->devargs_ = WithRoomFor(config.devargs, config.mtu);
   // A port that is there already (a PCI device of the allow list, or made by the EAL's own
   // arguments) is used as it is.
   if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
-    if (const int error = rte_dev_probe(config.devargs.c_str()); error != 0) {
+    if (const int error = rte_dev_probe(port->devargs_.c_str()); error != 0) {
       return DpdkError(error, absl::StrCat("no DPDK device for '", config.devargs, "'"));
     }
     port->attached_ = true;
@@ -154,10 +146,8 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
   if (error != 0) return DpdkError(error, "configuring the port");
   uint16_t mtu = 0;
   mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : uint32_t{RTE_ETHER_MTU};
-  // This one reports 1518 bytes whatever its buffers hold, and takes more.
-  if (const uint32_t buffer = MemifBufferBytes(config.devargs); buffer > kEthernetOverhead) {
-    mtu_ = std::min(config.mtu, buffer - kEthernetOverhead);
-  }
+  // Some report 1518 bytes whatever their buffers hold, and take more.
+  if (const std::optional<uint32_t> real = MtuOf(devargs_)) mtu_ = std::min(config.mtu, *real);
   return absl::OkStatus();
 }
 

@@ -66,6 +66,7 @@ class EthdevPort {
   absl::Status OpenRings();
 
   Dataplane& dataplane_;
+  std::string devargs_;  // as probed
   std::unique_ptr<FramePool> large_frames_;
   uint16_t port_ = 0;
   bool attached_ = false;

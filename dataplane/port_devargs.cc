@@ -1,0 +1,78 @@
+#include "dataplane/port_devargs.h"
+
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t kDefaultBufferBytes = 2048;  // of both drivers
+// Ethernet header, FCS and one VLAN tag.
+constexpr uint32_t kEthernetOverhead = 14 + 4 + 4;
+// The kernel's header in front of a frame in a ring (packet(7)), generously.
+constexpr uint32_t kRingHeader = 128;
+
+// "net_x,a=1,b=2", "b" -> "2"; empty: it is not there.
+std::string_view ValueOf(std::string_view devargs, std::string_view key) {
+  for (size_t at = devargs.find(','); at != std::string_view::npos;) {
+    const size_t end = devargs.find(',', at + 1);
+    const std::string_view item = devargs.substr(at + 1, end - at - 1);
+    if (item.starts_with(key) && item.substr(key.size()).starts_with('=')) {
+      return item.substr(key.size() + 1);
+    }
+    at = end;
+  }
+  return {};
+}
+
+uint32_t NumberOf(std::string_view devargs, std::string_view key, uint32_t otherwise) {
+  const std::string_view text = ValueOf(devargs, key);
+  uint32_t value = otherwise;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// Of a network device of the kernel's; nothing where it is not there.
+std::optional<uint32_t> KernelMtu(std::string_view interface) {
+  ifreq request{};
+  if (interface.empty() || interface.size() >= sizeof(request.ifr_name)) return std::nullopt;
+  std::memcpy(request.ifr_name, interface.data(), interface.size());
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return std::nullopt;
+  const bool done = ioctl(fd, SIOCGIFMTU, &request) == 0;
+  close(fd);
+  return done ? std::optional(static_cast<uint32_t>(request.ifr_mtu)) : std::nullopt;
+}
+
+uint32_t Less(uint32_t bytes, uint32_t overhead) { return bytes > overhead ? bytes - overhead : 0; }
+
+}  // namespace
+
+std::string WithRoomFor(std::string devargs, uint32_t mtu) {
+  if (!devargs.starts_with("net_af_packet") ||
+      mtu <= kDefaultBufferBytes - kRingHeader - kEthernetOverhead ||
+      !ValueOf(devargs, "framesz").empty() || !ValueOf(devargs, "blocksz").empty()) {
+    return devargs;
+  }
+  // Whole frames to a block; as many as the driver has of small ones.
+  return devargs + ",blocksz=65536,framesz=8192,framecnt=512";
+}
+
+std::optional<uint32_t> MtuOf(const std::string& devargs) {
+  if (devargs.starts_with("net_memif")) {
+    return Less(NumberOf(devargs, "bsize", kDefaultBufferBytes), kEthernetOverhead);
+  }
+  if (!devargs.starts_with("net_af_packet")) return std::nullopt;
+  const uint32_t ring =
+      Less(NumberOf(devargs, "framesz", kDefaultBufferBytes), kRingHeader + kEthernetOverhead);
+  return std::min(ring, KernelMtu(ValueOf(devargs, "iface")).value_or(ring));
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,116 @@
+"""A Linux guest with soft-RoCE, under QEMU's software emulation, and programs in it."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from harness import await_
+
+HERE = pathlib.Path(__file__).resolve().parent
+BOOT_LIMIT_S = 90
+
+
+class Unavailable(Exception):
+    """The machine cannot have a guest; the text says why."""
+
+
+def make_image(folder):
+    """Makes what guests boot from in `folder`, if it is not there yet."""
+    if shutil.which('qemu-system-x86_64') is None:
+        raise Unavailable('qemu-system-x86_64 is not installed')
+    done = subprocess.run([HERE / 'make_guest.sh', folder], capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode == 77:
+        raise Unavailable(done.stderr.strip())
+    if done.returncode != 0:
+        raise RuntimeError(f'make_guest.sh: {done.stderr}')
+
+
+class Job:
+    """A shell command in the guest; its output and status come through the shared folder."""
+
+    def __init__(self, guest, name, command):
+        self.guest = guest
+        self.place = guest.share / name
+        self.command = command
+        part = guest.share / f'{name}.part'
+        part.write_text(command + '\n', encoding='utf-8')
+        part.rename(f'{self.place}.sh')
+
+    def output(self):
+        try:
+            return pathlib.Path(f'{self.place}.out').read_text(encoding='utf-8', errors='replace')
+        except FileNotFoundError:
+            return ''
+
+    def status(self):
+        """The exit status, or None while it runs."""
+        try:
+            return int(pathlib.Path(f'{self.place}.status').read_text(encoding='ascii'))
+        except FileNotFoundError:
+            return None
+
+    def wait(self, limit_s):
+        """The exit status; None: not done in time, and killed."""
+        if await_(lambda: self.status() is not None or not self.guest.alive(), limit_s):
+            return self.status()
+        self.kill()
+        return None
+
+    def kill(self):
+        if self.status() is None:
+            pathlib.Path(f'{self.place}.kill').touch()
+
+
+class Guest:
+    """Runs until stop(). `prefix` comes before the command (a network namespace), `network` are QEMU's options for it."""
+
+    def __init__(self, image, network, prefix=(), memory_mib=512):
+        self.folder = tempfile.TemporaryDirectory(prefix='roci-guest.')
+        self.share = pathlib.Path(self.folder.name) / 'share'
+        self.share.mkdir()
+        shutil.copy(HERE / 'guest_agent.sh', self.share)
+        self.console = pathlib.Path(self.folder.name) / 'console'
+        self.jobs = 0
+        kernel = 'console=ttyS0 panic=-1 quiet mitigations=off nokaslr tsc=reliable random.trust_cpu=on net.ifnames=0'
+        self.process = subprocess.Popen(
+            [*prefix, 'qemu-system-x86_64', '-machine', 'q35', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', '2',
+             '-m', str(memory_mib), '-display', 'none', '-no-reboot', '-nodefaults', '-serial', f'file:{self.console}',
+             '-kernel', f'{image}/vmlinuz', '-initrd', f'{image}/initrd', '-append', kernel,
+             '-virtfs', 'local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap',
+             '-virtfs', f'local,path={self.share},mount_tag=host,security_model=none',
+             '-object', 'rng-random,filename=/dev/urandom,id=rng', '-device', 'virtio-rng-pci,rng=rng', *network],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if not await_(lambda: (self.share / 'ready').exists() or not self.alive(), BOOT_LIMIT_S) or not self.alive():
+            said = self.console_text()
+            self.stop()
+            raise RuntimeError(f'the guest did not start:\n{said}{self.last_output}')
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def console_text(self):
+        return self.console.read_text(encoding='utf-8', errors='replace') if self.console.exists() else ''
+
+    def start(self, command):
+        self.jobs += 1
+        return Job(self, str(self.jobs), command)
+
+    def run(self, command, limit_s=60):
+        """What the command said; RuntimeError where it fails."""
+        job = self.start(command)
+        status = job.wait(limit_s)
+        if status != 0:
+            raise RuntimeError(f'guest: {command}: exit status {status}\n{job.output()}')
+        return job.output()
+
+    def stop(self):
+        if self.alive():
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.last_output, _ = self.process.communicate()
+        self.folder.cleanup()

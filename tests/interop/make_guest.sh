@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Usage: make_guest.sh FOLDER
+#
+# Makes what a guest boots from: FOLDER/vmlinuz, of Debian's kernel package, and FOLDER/initrd, with the modules that the
+# tests need and guest_init.sh. The guest has no disk: it runs on this machine's files, which it sees read-only. Done once
+# for each version of the kernel and of this script.
+#
+# Exit status 77 where the package cannot be had.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$1
+modules=(virtio_pci virtio_net virtio_rng 9p 9pnet_virtio crc32_generic crc32_pclmul rdma_rxe rdma_ucm ib_umad)
+
+unavailable() { printf 'make_guest: %s\n' "$*" >&2; exit 77; }
+for program in busybox cpio depmod modprobe dpkg-deb; do
+  command -v "$program" >/dev/null || unavailable "$program is not installed"
+done
+
+version=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: linux-image-\([0-9].*\)/\1/p' | head -1)
+[ -n "$version" ] || unavailable "Debian's package lists have no linux-image-amd64 (apt-get update?)"
+mkdir -p "$folder"
+stamp="$version $(cat "$here/make_guest.sh" "$here/guest_init.sh" | sha256sum)"
+[ "$(cat "$folder/stamp" 2>/dev/null)" != "$stamp" ] || exit 0
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"  # apt fetches as a user of its own
+(cd "$work" && apt-get -qq download "linux-image-$version") >&2 || unavailable "cannot download linux-image-$version"
+dpkg-deb -x "$work"/linux-image-*.deb "$work/kernel"
+depmod -b "$work/kernel" "$version"
+
+root=$work/initrd
+mkdir -p "$root"/{bin,dev,proc,sys,new,modules}
+cp "$(command -v busybox)" "$root/bin/busybox"
+cp "$here/guest_init.sh" "$root/init"
+chmod 755 "$root/init"
+# In the order in which they can be loaded.
+for module in "${modules[@]}"; do
+  modprobe -d "$work/kernel" -S "$version" --show-depends "$module"
+done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r path; do
+  cp "$path" "$root/modules/"
+  basename "$path"
+done >"$root/modules/order"
+(cd "$root" && find . | cpio -o -H newc --quiet) | gzip -1 >"$folder/initrd"
+cp "$work/kernel/boot/vmlinuz-$version" "$folder/vmlinuz"
+printf '%s' "$stamp" >"$folder/stamp"
