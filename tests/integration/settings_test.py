@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The daemon's settings under traffic: lcores and their processors, spinning, hugepages.
+"""The daemon's settings under traffic: lcores and their processors, spinning, memory policy, hugepages.
 
 Usage: settings_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from harness import Daemon, Pair, Programs
+from harness import Daemon, Pair, Programs, await_
 
 PROGRAMS = None
 ACROSS = ('roci0', 'roci1')
@@ -81,6 +81,23 @@ class SettingsTest(unittest.TestCase):
             self.assertGreater(lcore['rx_packets'], 0, lcore)
         for port in daemon.show('counters'):
             self.assertEqual(port['drops']['unknown_qp'], 0)
+
+    def test_memory_is_reached_as_the_policy_says(self):
+        # The pages of one pingpong are few; a program with a large region shows how it was reached.
+        for policy, wanted in (('process_vm', {'process_vm'}), ('map', {'mapped', 'mixed'}), ('auto', {'mapped', 'mixed'})):
+            with self.subTest(policy):
+                daemon = self.make_daemon(f'[memory]\npolicy = "{policy}"\n')
+                for program in (['ibv_rc_pingpong', '-g', '1', '-c', '-s', '300000', '-n', '200'],
+                                ['ibv_ud_pingpong', '-g', '1', '-c', '-s', '1000', '-n', '200'],
+                                ['ib_read_bw', '-F', '-x', '1', '-s', '1000000', '-n', '20'],
+                                ['ib_atomic_bw', '-F', '-x', '1', '-n', '200']):
+                    self.run_pairs(daemon, program)
+                server = daemon.start('ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-p', '18888', '-s', '1000000')
+                self.addCleanup(server.stdout.close)
+                self.addCleanup(server.kill)
+                self.assertTrue(await_(lambda: daemon.show('mrs') or server.poll() is not None))
+                self.assertLessEqual({mr['reached_by'] for mr in daemon.show('mrs')}, wanted)
+                daemon.stop()
 
     def test_without_hugepages(self):
         daemon = self.make_daemon('[daemon]\nhugepages = "off"\n')
