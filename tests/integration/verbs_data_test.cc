@@ -177,6 +177,32 @@ TEST_F(VerbsData, TakesInlineDataAtOnce) {
   ExpectPattern(there, 0, 64, 5, 0, 2);
 }
 
+TEST(VerbsInline, TakesAsMuchAsIsGranted) {
+  EndpointOptions options;
+  options.max_inline = 1024;
+  Pair pair(options);
+  const uint32_t granted = pair.near.cap.max_inline_data;
+  ASSERT_GE(granted, 512u);
+  Buffer there(pair.far_device, 4096, 2);
+  for (const uint32_t bytes : {1u, 511u, 512u, granted}) {
+    std::vector<uint8_t> local(bytes);
+    for (size_t i = 0; i < bytes; ++i) local[i] = PatternByte(5, i);
+    const ibv_sge sge = {reinterpret_cast<uintptr_t>(local.data()), bytes, 0};
+    ASSERT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, sge, IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+                                 there.address(), there.rkey()),
+              0);
+    memset(local.data(), 0, bytes);
+    pair.near.ExpectSuccess();
+    ExpectPattern(there, 0, bytes, 5, 0, 2);
+    there.Fill(2);
+  }
+  std::vector<uint8_t> local(granted + 1);
+  const ibv_sge sge = {reinterpret_cast<uintptr_t>(local.data()), granted + 1, 0};
+  EXPECT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, sge, IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+                               there.address(), there.rkey()),
+            EINVAL);
+}
+
 TEST_F(VerbsData, FreesTheSlotsOfUnsignalledRequests) {
   const uint32_t depth = near.cap.max_send_wr;
   uint64_t posted = 0;

@@ -1,10 +1,14 @@
 // Registration: what is refused, what can be changed, what kinds of memory work, and fork.
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "tests/integration/verbs_endpoint.h"
@@ -132,6 +136,83 @@ TEST(VerbsMemory, OfManyKindsWorks) {
         second);
     ExpectTransfers(both, 65536);
     munmap(both, 65536);
+  }
+}
+
+TEST(VerbsMemory, OfTheProgramsOwnSegmentsWorks) {
+  {
+    SCOPED_TRACE("bss");
+    static uint8_t bss[50000];
+    ExpectTransfers(bss, sizeof(bss));
+  }
+  {
+    SCOPED_TRACE("brk");
+    void* grown = sbrk(1 << 20);
+    ASSERT_NE(grown, reinterpret_cast<void*>(-1));
+    ExpectTransfers(static_cast<uint8_t*>(grown) + 100, 1 << 19);
+    // It stays: the allocator may have gone on behind it.
+  }
+  {
+    SCOPED_TRACE("huge pages of the kernel's choice");
+    constexpr size_t kBytes = 4 << 20;
+    void* memory =
+        mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(memory, 2 * kBytes, MADV_HUGEPAGE);
+    ExpectTransfers(memory, kBytes);
+    munmap(memory, 2 * kBytes);
+  }
+  {
+    SCOPED_TRACE("locked");
+    void* memory = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mlock(memory, 65536);  // as far as the limit lets us
+    ExpectTransfers(memory, 65536);
+    munmap(memory, 65536);
+  }
+}
+
+TEST(VerbsMemory, OfFilesWorks) {
+  const struct {
+    const char* what;
+    const char* folder;
+    int sharing;
+  } kCases[] = {
+      {"private file", "/tmp", MAP_PRIVATE},
+      {"shared file", "/tmp", MAP_SHARED},
+      {"POSIX shared memory", "/dev/shm", MAP_SHARED},
+      {"private mapping of shared memory", "/dev/shm", MAP_PRIVATE},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.what);
+    std::string name = std::string(c.folder) + "/roci-test-XXXXXX";
+    const int fd = mkstemp(name.data());
+    ASSERT_GE(fd, 0);
+    unlink(name.c_str());
+    ASSERT_EQ(ftruncate(fd, 65536), 0);
+    void* file = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, c.sharing, fd, 0);
+    ExpectTransfers(file, 65536);
+    munmap(file, 65536);
+    close(fd);
+  }
+}
+
+TEST(VerbsMemory, OfSystemVSharedMemoryWorks) {
+  const int id = shmget(IPC_PRIVATE, 65536, IPC_CREAT | 0600);
+  if (id < 0) GTEST_SKIP() << "no System V shared memory here: " << strerror(errno);
+  void* shared = shmat(id, nullptr, 0);
+  shmctl(id, IPC_RMID, nullptr);
+  ASSERT_NE(shared, reinterpret_cast<void*>(-1));
+  ExpectTransfers(shared, 65536);
+  shmdt(shared);
+}
+
+TEST(VerbsMemory, OfHugePagesWorks) {
+  constexpr size_t kBytes = 2 << 20;
+  for (const int sharing : {MAP_PRIVATE, MAP_SHARED}) {
+    void* huge =
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+    if (huge == MAP_FAILED) GTEST_SKIP() << "no free huge pages (/proc/sys/vm/nr_hugepages)";
+    ExpectTransfers(huge, kBytes);
+    munmap(huge, kBytes);
   }
 }
 
