@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "memory/app_memory.h"
+#include "memory/integrity.h"
 
 namespace roci::memory {
 namespace {
@@ -56,6 +57,12 @@ void CopyDirect(Direction direction, std::byte* direct, const Chunk& chunk) {
   }
 }
 
+MemoryStatus CopyIntegrity(Direction direction, const Segment& segment, const Chunk& chunk) {
+  return direction == Direction::kToApp
+             ? segment.integrity->CopyIn(segment.remote_va, {chunk.local, chunk.length})
+             : segment.integrity->CopyOut(segment.remote_va, {chunk.local, chunk.length});
+}
+
 MemoryStatus CopySlow(Direction direction, const SegmentList& segments, std::byte* local,
                       size_t length) {
   RemoteRun run(direction);
@@ -64,6 +71,9 @@ MemoryStatus CopySlow(Direction direction, const SegmentList& segments, std::byt
     const Chunk chunk{local, static_cast<uint32_t>(std::min<size_t>(segment.length, length))};
     if (segment.direct != nullptr) {
       CopyDirect(direction, segment.direct, chunk);
+    } else if (segment.is_integrity) {
+      const MemoryStatus status = CopyIntegrity(direction, segment, chunk);
+      if (status != MemoryStatus::kOk) return status;
     } else {
       if (!run.Accepts(segment.app) && !run.Run()) return MemoryStatus::kFault;
       run.Add(segment, chunk);
@@ -122,6 +132,7 @@ AtomicResult AtomicRemote(const Segment& segment, Update update) {
 template <class Update>
 AtomicResult Atomic(const Segment& segment, Update update) {
   if (segment.length != sizeof(uint64_t)) return {MemoryStatus::kMisaligned, 0};
+  if (segment.is_integrity) return {MemoryStatus::kNoPermission, 0};
   if (segment.direct == nullptr) return AtomicRemote(segment, update);
   const uint64_t old = AtomicDirect(segment.direct, update);
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -151,6 +162,7 @@ AtomicResult FetchAndAdd(const Segment& segment, uint64_t add) {
 
 MemoryStatus AtomicWrite(const Segment& segment, std::span<const std::byte, 8> bytes) {
   if (segment.length != bytes.size()) return MemoryStatus::kMisaligned;
+  if (segment.is_integrity) return MemoryStatus::kNoPermission;
   if (segment.direct == nullptr) {
     // The kernel copies an aligned word at once; but no other lcore's atomic is to be half way.
     const auto guard = segment.app->LockAtomic(segment.remote_va);

@@ -11,11 +11,11 @@
 namespace roci::memory {
 
 /// Places `bytes` at the front of `segments` (received payload). bytes.size() <=
-/// segments.total_length(). kOk, or kFault with an unknown part placed.
+/// segments.total_length(). kOk, or kFault with an unknown part placed; of a signature region also
+/// what IntegrityRegion::CopyIn answers.
 MemoryStatus CopyIn(const SegmentList& segments, std::span<const std::byte> bytes);
 
-/// Fetches bytes.size() <= segments.total_length() bytes from the front of `segments`. kOk, or
-/// kFault.
+/// Fetches bytes.size() <= segments.total_length() bytes from the front of `segments`. As above.
 MemoryStatus CopyOut(const SegmentList& segments, std::span<std::byte> bytes);
 
 /// Value in memory before the atomic, in host byte order; valid if status is kOk.
@@ -28,12 +28,12 @@ struct AtomicResult {
 /// verbs have it. Atomic against everything where the memory is mapped here and aligned; otherwise
 /// against each other, as long as they name the memory by the same process (IBV_ATOMIC_HCA is what
 /// can be advertised).
-/// kMisaligned unless `segment` is 8 bytes long.
+/// kMisaligned unless `segment` is 8 bytes long; kNoPermission in a signature region.
 AtomicResult CompareAndSwap(const Segment& segment, uint64_t compare, uint64_t swap);
 AtomicResult FetchAndAdd(const Segment& segment, uint64_t add);
 
 /// Stores 8 bytes as they are, so that nobody who reads the aligned word sees a part of them. kOk,
-/// kFault, or kMisaligned unless `segment` is 8 bytes long.
+/// kFault, kMisaligned unless `segment` is 8 bytes long, or kNoPermission in a signature region.
 MemoryStatus AtomicWrite(const Segment& segment, std::span<const std::byte, 8> bytes);
 
 }  // namespace roci::memory

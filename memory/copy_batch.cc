@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "memory/integrity.h"
+
 namespace roci::memory {
 namespace {
 
@@ -12,7 +14,7 @@ uint32_t CountRemote(const SegmentList& segments, size_t length) {
   uint32_t count = 0;
   for (const Segment& segment : segments) {
     if (length == 0) break;
-    count += segment.direct == nullptr ? 1 : 0;
+    count += segment.direct == nullptr && !segment.is_integrity ? 1 : 0;
     length -= std::min<size_t>(segment.length, length);
   }
   return count;
@@ -36,10 +38,15 @@ MemoryStatus CopyBatch::Add(const SegmentList& segments, std::byte* local, size_
   assert(length <= segments.total_length());
   if (CountRemote(segments, length) > kMaxPieces - size_) return MemoryStatus::kTooManySegments;
   const uint32_t size_before = size_;
+  MemoryStatus status = MemoryStatus::kOk;
   for (const Segment& segment : segments) {
-    if (length == 0) break;
+    if (length == 0 || status != MemoryStatus::kOk) break;
     const auto run = static_cast<uint32_t>(std::min<size_t>(segment.length, length));
-    if (segment.direct == nullptr) {
+    if (segment.is_integrity) {
+      status = direction == Direction::kToApp
+                   ? segment.integrity->CopyIn(segment.remote_va, {local, run})
+                   : segment.integrity->CopyOut(segment.remote_va, {local, run});
+    } else if (segment.direct == nullptr) {
       pieces_[size_++] = Piece{segment.app, segment.remote_va, local, run, token, direction, false};
     } else if (direction == Direction::kToApp) {
       std::memcpy(segment.direct, local, run);
@@ -49,11 +56,10 @@ MemoryStatus CopyBatch::Add(const SegmentList& segments, std::byte* local, size_
     local += run;
     length -= run;
   }
-  if (segments.Intact()) [[likely]]
-    return MemoryStatus::kOk;
-  // The caller forgets this copy, its buffer and its token: none of it may wait here.
-  size_ = size_before;
-  return MemoryStatus::kFault;
+  if (status == MemoryStatus::kOk && !segments.Intact()) status = MemoryStatus::kFault;
+  // The caller may use its buffer for something else now.
+  if (status != MemoryStatus::kOk) size_ = size_before;
+  return status;
 }
 
 std::span<const uint32_t> CopyBatch::Flush() {

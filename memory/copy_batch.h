@@ -13,10 +13,10 @@
 
 namespace roci::memory {
 
-/// Copies of one burst. Segments that are mapped here are copied at once by Add*; the others when
-/// Flush is called. Within one app and direction the order of adding is kept. Flush writes first
-/// and reads after: where a read was added before a write to the same place and must not see it,
-/// flush between them. One thread; no allocation; about 24 KiB.
+/// Copies of one burst. Segments that are mapped here, or of a signature region, are copied at once
+/// by Add*; the others when Flush is called. Within one app and direction the order of adding is
+/// kept. Flush writes first and reads after: where a read was added before a write to the same
+/// place and must not see it, flush between them. One thread; no allocation; about 24 KiB.
 class CopyBatch {
  public:
   /// Pieces (remote segments) held at most.
@@ -24,7 +24,8 @@ class CopyBatch {
 
   /// Copies `bytes` to the front of `segments`. The buffer must stay until Flush. `token` is the
   /// caller's name for it (an index of a packet, say). kTooManySegments: nothing added, flush and
-  /// try again. kFault: a mapping was cut; nothing is pending of this one.
+  /// try again. kFault: a mapping was cut, or what a signature region answers; nothing is pending of
+  /// this one.
   MemoryStatus AddIn(const SegmentList& segments, std::span<const std::byte> bytes, uint32_t token);
   /// Fetches bytes.size() bytes from the front of `segments`. As above.
   MemoryStatus AddOut(const SegmentList& segments, std::span<std::byte> bytes, uint32_t token);

@@ -294,7 +294,7 @@ MemoryStatus KeyTable::ResolveSlow(const Entry& entry, const AccessContext& cont
   if (entry.kind == Kind::kNull) {
     appended = AppendNull(need, length, out);
   } else if (entry.kind == Kind::kList) {
-    appended = AppendRuns(entry, address - entry.iova, length, need, out);
+    appended = AppendList(entry, address - entry.iova, length, need, out);
   } else {
     uint64_t offset = address - entry.iova;
     const Region* region = entry.region;

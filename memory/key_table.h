@@ -17,6 +17,11 @@
 
 namespace roci::memory {
 
+class IntegrityRegion;
+enum class Direction : uint8_t;
+struct IntegrityAttributes;
+struct IntegrityError;
+
 /// A run of a region that is reached in one way.
 struct Extent {
   uint64_t va;      ///< Address in the app.
@@ -70,6 +75,10 @@ struct ListRegistration {
   Access access;     ///< Local write, remote read, write and atomic.
   uint64_t iova;     ///< How users of the key name the first byte.
   std::span<const ListRun> runs;
+  /// Of a signature region, and null for another list: what it does, and where its protection
+  /// information lies (nowhere: behind each block of `runs`, if memory has any).
+  const IntegrityAttributes* integrity = nullptr;
+  std::span<const ListRun> protection = {};
 };
 
 /// Mappings that are no longer used by the table. Handed back to the caller so that the control
@@ -148,14 +157,22 @@ class KeyTable {
   /// A list region with room for `max_runs`, registered with nothing. The key means nothing yet.
   /// kTableFull.
   MemoryStatus AllocateList(uint32_t pd, uint32_t max_runs, uint32_t* key);
+  /// The same for a signature region (memory/integrity.h), which also has room for
+  /// `max_protection` runs of protection information.
+  MemoryStatus AllocateIntegrity(uint32_t pd, uint32_t max_runs, uint32_t max_protection,
+                                 uint32_t* key);
   /// `number` is the upper 24 bits of its keys. Registered or not. kBadKey.
   MemoryStatus FreeList(uint32_t number);
   /// On failure nothing has changed: kBadKey (no such list, or a run's key is not an ordinary
   /// region's), kWrongPd (context, list and regions must agree), kInUse (it is registered),
   /// kInvalidArgument (unknown rights, remote change without local write, no runs or too many, an
-  /// empty run, addresses that wrap), kNoPermission (a run's region may not be written), and
-  /// kOutOfBounds (a run lies outside of its region).
+  /// empty run, addresses that wrap; a signature region without attributes, another list with them,
+  /// atomics on a signature region, and what IntegrityRegion::Check refuses), kNoPermission (a
+  /// run's region may not be written), and kOutOfBounds (a run lies outside of its region).
   MemoryStatus RegisterList(const ListRegistration& list, const AccessContext& context);
+  /// What a signature region found (IntegrityRegion::TakeError). kBadKey: there is none of that
+  /// number.
+  MemoryStatus TakeIntegrityError(uint32_t number, IntegrityError* error);
 
   /// From now on every extent that overlaps [va, va + length) in `app` (null: the table's own) is
   /// reached through process_vm: the app is about to turn converted memory back into private
@@ -199,6 +216,7 @@ class KeyTable {
   void ForEach(const std::function<void(const RegionInfo&)>& visit) const;
 
  private:
+  friend class IntegrityRegion;
   enum class Kind : uint8_t { kFree, kRegion, kNull, kWindow1, kWindow2, kList };
   struct Region;
   /// Hot part of a key, one cache line. Windows have no fast path (`direct` is null): they are
@@ -218,6 +236,12 @@ class KeyTable {
     Region* region;      // cold part, owned
   };
   static_assert(sizeof(Entry) == 64);
+
+  /// A part of a list, which has the parts sorted by where in the list they begin.
+  struct PlacedRun {
+    uint64_t begin;
+    ListRun place;
+  };
 
   static constexpr uint32_t kChunkBits = 10;
   static constexpr uint32_t kChunkSize = 1U << kChunkBits;
@@ -257,9 +281,17 @@ class KeyTable {
   static RegionInfo Describe(const Entry& entry);
   Entry* FindList(uint32_t number);
   MemoryStatus CheckRun(const ListRun& run, uint32_t pd, Access need) const;
+  MemoryStatus CheckRuns(std::span<const ListRun> runs, uint32_t pd, Access need,
+                         uint64_t* total) const;
+  static void PlaceRuns(std::span<const ListRun> runs, std::vector<PlacedRun>* placed);
   static void InvalidateList(Entry* list);
-  MemoryStatus AppendRuns(const Entry& list, uint64_t offset, uint32_t length, Access need,
+  MemoryStatus AppendList(const Entry& list, uint64_t offset, uint32_t length, Access need,
                           SegmentList& out) const;
+  MemoryStatus AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, uint64_t offset,
+                          uint32_t length, Access through, SegmentList& out) const;
+  /// Copies bytes of a list's data or protection runs, as many as it takes.
+  MemoryStatus CopyRuns(const Entry& list, bool of_protection, Direction direction, uint64_t offset,
+                        std::span<std::byte> bytes) const;
 
   const AppMemory* app_;
   uint32_t capacity_;

@@ -1,8 +1,11 @@
 // List regions: keys that name runs of other regions, one behind the other, and are filled and
-// taken away by work requests (fast registration, IBTA vol 1, 10.6.5 and 11.4.1.1).
+// taken away by work requests (fast registration, IBTA vol 1, 10.6.5 and 11.4.1.1). Those of
+// signature regions guard what crosses them, too (integrity.h).
 #include <algorithm>
 #include <cassert>
 
+#include "memory/app_memory.h"
+#include "memory/copy.h"
 #include "memory/key_table.h"
 #include "memory/key_table_region.h"
 
@@ -35,6 +38,17 @@ MemoryStatus KeyTable::AllocateList(uint32_t pd, uint32_t max_runs, uint32_t* ke
   return MemoryStatus::kOk;
 }
 
+MemoryStatus KeyTable::AllocateIntegrity(uint32_t pd, uint32_t max_runs, uint32_t max_protection,
+                                         uint32_t* key) {
+  const MemoryStatus status = AllocateList(pd, max_runs, key);
+  if (status != MemoryStatus::kOk) return status;
+  Region* region = FindList(*key >> 8)->region;
+  region->protection.reserve(max_protection);
+  region->max_protection = max_protection;
+  region->integrity = std::make_unique<IntegrityRegion>();
+  return MemoryStatus::kOk;
+}
+
 MemoryStatus KeyTable::FreeList(uint32_t number) {
   Entry* entry = FindList(number);
   if (entry == nullptr) return MemoryStatus::kBadKey;
@@ -50,64 +64,111 @@ MemoryStatus KeyTable::CheckRun(const ListRun& run, uint32_t pd, Access need) co
   return CheckEntry(*region, {pd, 0}, run.address, run.length, need);
 }
 
+MemoryStatus KeyTable::CheckRuns(std::span<const ListRun> runs, uint32_t pd, Access need,
+                                 uint64_t* total) const {
+  *total = 0;
+  for (const ListRun& run : runs) {
+    if (run.length == 0) return MemoryStatus::kInvalidArgument;
+    const MemoryStatus status = CheckRun(run, pd, need);
+    if (status != MemoryStatus::kOk) return status;
+    *total += run.length;
+  }
+  return MemoryStatus::kOk;
+}
+
+void KeyTable::PlaceRuns(std::span<const ListRun> runs, std::vector<PlacedRun>* placed) {
+  uint64_t begin = 0;
+  placed->clear();
+  for (const ListRun& run : runs) {
+    placed->push_back({begin, run});
+    begin += run.length;
+  }
+}
+
 MemoryStatus KeyTable::RegisterList(const ListRegistration& list, const AccessContext& context) {
   Entry* entry = FindList(list.new_key >> 8);
   if (entry == nullptr) return MemoryStatus::kBadKey;
   if (entry->pd != context.pd) return MemoryStatus::kWrongPd;
-  if (entry->region->is_valid) return MemoryStatus::kInUse;
+  Region& region = *entry->region;
+  if (region.is_valid) return MemoryStatus::kInUse;
   const bool remote_change =
       (list.access & (Access::kRemoteWrite | Access::kRemoteAtomic)) != Access::kNone;
-  if (!Includes(kListRights, list.access) || list.runs.empty() ||
-      list.runs.size() > entry->region->max_runs ||
+  const bool is_integrity = region.integrity != nullptr;
+  const Access rights = is_integrity ? kListRights & ~Access::kRemoteAtomic : kListRights;
+  if (!Includes(rights, list.access) || list.runs.empty() || list.runs.size() > region.max_runs ||
+      list.protection.size() > region.max_protection ||
+      is_integrity != (list.integrity != nullptr) ||
       (remote_change && !Includes(list.access, Access::kLocalWrite))) {
     return MemoryStatus::kInvalidArgument;
   }
   const Access need =
       (list.access & kWriters) != Access::kNone ? Access::kLocalWrite : Access::kNone;
   uint64_t total = 0;
-  for (const ListRun& run : list.runs) {
-    if (run.length == 0) return MemoryStatus::kInvalidArgument;
-    const MemoryStatus status = CheckRun(run, entry->pd, need);
-    if (status != MemoryStatus::kOk) return status;
-    total += run.length;
+  uint64_t protection = 0;
+  MemoryStatus status = CheckRuns(list.runs, entry->pd, need, &total);
+  if (status == MemoryStatus::kOk) {
+    status = CheckRuns(list.protection, entry->pd, need, &protection);
   }
+  if (status == MemoryStatus::kOk && is_integrity) {
+    status = IntegrityRegion::Check(*list.integrity, total, protection, &total);
+  }
+  if (status != MemoryStatus::kOk) return status;
   if (list.iova + (total - 1) < list.iova) return MemoryStatus::kInvalidArgument;
   entry->key = list.new_key;
   entry->variant = static_cast<uint8_t>(list.new_key);
   entry->access = list.access;
   entry->iova = list.iova;
   entry->length = total;
-  entry->region->is_valid = true;
-  uint64_t begin = 0;
-  entry->region->runs.clear();
-  for (const ListRun& run : list.runs) {
-    entry->region->runs.push_back({begin, run});
-    begin += run.length;
+  region.is_valid = true;
+  PlaceRuns(list.runs, &region.runs);
+  PlaceRuns(list.protection, &region.protection);
+  if (is_integrity) {
+    const bool is_interleaved = list.integrity->memory.is_present && list.protection.empty();
+    region.integrity->Register(this, entry, *list.integrity, is_interleaved);
   }
+  return MemoryStatus::kOk;
+}
+
+MemoryStatus KeyTable::TakeIntegrityError(uint32_t number, IntegrityError* error) {
+  const Entry* entry = FindList(number);
+  if (entry == nullptr || entry->region->integrity == nullptr) return MemoryStatus::kBadKey;
+  *error = entry->region->integrity->TakeError();
   return MemoryStatus::kOk;
 }
 
 void KeyTable::InvalidateList(Entry* list) {
   list->region->is_valid = false;
   list->region->runs.clear();
+  list->region->protection.clear();
   list->access = Access::kNone;
   list->iova = 0;
   list->length = 0;
 }
 
+// Only the copy of a signature region's bytes knows which ones it needs.
+MemoryStatus KeyTable::AppendList(const Entry& list, uint64_t offset, uint32_t length, Access need,
+                                  SegmentList& out) const {
+  const Region& region = *list.region;
+  if (region.integrity != nullptr) {
+    return out.Append(Segment::Integrity(region.integrity.get(), offset, length))
+               ? MemoryStatus::kOk
+               : MemoryStatus::kTooManySegments;
+  }
+  const Access through = (need & kWriters) != Access::kNone ? Access::kLocalWrite : Access::kNone;
+  return AppendRuns(region.runs, list.pd, offset, length, through, out);
+}
+
 // Runs are resolved through their regions as these are now: one that is gone or has changed makes
 // its part of the list unusable.
-MemoryStatus KeyTable::AppendRuns(const Entry& list, uint64_t offset, uint32_t length, Access need,
-                                  SegmentList& out) const {
-  const std::vector<Region::Run>& runs = list.region->runs;
+MemoryStatus KeyTable::AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, uint64_t offset,
+                                  uint32_t length, Access through, SegmentList& out) const {
   auto run = std::upper_bound(runs.begin(), runs.end(), offset,
-                              [](uint64_t at, const Region::Run& r) { return at < r.begin; }) -
+                              [](uint64_t at, const PlacedRun& r) { return at < r.begin; }) -
              1;
-  const Access through = (need & kWriters) != Access::kNone ? Access::kLocalWrite : Access::kNone;
   while (length > 0) {
     const uint64_t skip = offset - run->begin;
     const auto piece = static_cast<uint32_t>(std::min<uint64_t>(length, run->place.length - skip));
-    const MemoryStatus status = CheckRun(run->place, list.pd, through);
+    const MemoryStatus status = CheckRun(run->place, pd, through);
     if (status != MemoryStatus::kOk) return status;
     const Entry& region = *Find(run->place.lkey);
     const uint64_t va = region.region->va + (run->place.address + skip - region.iova);
@@ -116,6 +177,31 @@ MemoryStatus KeyTable::AppendRuns(const Entry& list, uint64_t offset, uint32_t l
     offset += piece;
     length -= piece;
     ++run;
+  }
+  return MemoryStatus::kOk;
+}
+
+MemoryStatus KeyTable::CopyRuns(const Entry& list, bool of_protection, Direction direction,
+                                uint64_t offset, std::span<std::byte> bytes) const {
+  const std::vector<PlacedRun>& runs = of_protection ? list.region->protection : list.region->runs;
+  assert(list.region->is_valid && !runs.empty());
+  const Access through = direction == Direction::kToApp ? Access::kLocalWrite : Access::kNone;
+  while (!bytes.empty()) {
+    SegmentList segments;
+    auto piece = static_cast<uint32_t>(bytes.size());
+    MemoryStatus status = AppendRuns(runs, list.pd, offset, piece, through, segments);
+    // Half of it has fewer parts. A byte has one.
+    while (status == MemoryStatus::kTooManySegments && piece > 1) {
+      piece /= 2;
+      segments.Clear();
+      status = AppendRuns(runs, list.pd, offset, piece, through, segments);
+    }
+    if (status != MemoryStatus::kOk) return status;
+    const std::span<std::byte> front = bytes.first(piece);
+    status = direction == Direction::kToApp ? CopyIn(segments, front) : CopyOut(segments, front);
+    if (status != MemoryStatus::kOk) return status;
+    offset += piece;
+    bytes = bytes.subspan(piece);
   }
   return MemoryStatus::kOk;
 }

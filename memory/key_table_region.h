@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "memory/integrity.h"
 #include "memory/key_table.h"
 
 namespace roci::memory {
@@ -36,14 +38,13 @@ struct KeyTable::Region {
     if (place.next != nullptr) (place.next->region->*chain).link = place.link;
     place = {};
   }
-  // Of a list region: its parts, sorted by where in the list they begin.
-  struct Run {
-    uint64_t begin;
-    ListRun place;
-  };
-  std::vector<Run> runs;
+  // Of a list region: its parts, and of a signature region those of its protection information.
+  std::vector<PlacedRun> runs;
+  std::vector<PlacedRun> protection;
   uint32_t max_runs = 0;
+  uint32_t max_protection = 0;
   bool is_valid = false;
+  std::unique_ptr<IntegrityRegion> integrity;  // of a signature region only
 };
 
 }  // namespace roci::memory

@@ -1,5 +1,5 @@
 // The result of translation: a short list of places in app memory, each one either mapped in this
-// process or reached through process_vm.
+// process or reached through process_vm, or of a signature region, which knows where its bytes are.
 #pragma once
 
 #include <atomic>
@@ -10,17 +10,21 @@
 namespace roci::memory {
 
 class AppMemory;
+class IntegrityRegion;
 
 /// A run of app memory. The list that holds it owns nothing: it is good until control state changes
 /// on this lcore, that is, within one burst.
 struct Segment {
   /// Where the run is mapped in this process; nullptr: go through `app`.
   std::byte* direct;
-  /// Address of the run in the app. Meaningful only where `direct` is nullptr.
+  /// Address of the run in the app, or where in a signature region it begins. Meaningful only where
+  /// `direct` is nullptr.
   uint64_t remote_va;
   union {
     /// direct == nullptr: the process that owns the run.
     const AppMemory* app;
+    /// The same if is_integrity: what copies it.
+    IntegrityRegion* integrity;
     /// direct != nullptr: becomes true when the app cut the file under the mapping, after which
     /// bytes read from `direct` are zeros and bytes written there are lost. nullptr: the file is
     /// sealed and cannot be cut.
@@ -28,6 +32,8 @@ struct Segment {
   };
   /// Bytes, at least 1.
   uint32_t length;
+  /// Of a signature region; `direct` is nullptr.
+  bool is_integrity;
 
   static Segment Direct(std::byte* base, uint32_t length, const std::atomic<bool>* broken) {
     Segment segment;
@@ -35,6 +41,7 @@ struct Segment {
     segment.remote_va = 0;
     segment.broken = broken;
     segment.length = length;
+    segment.is_integrity = false;
     return segment;
   }
   static Segment Remote(const AppMemory* app, uint64_t va, uint32_t length) {
@@ -43,6 +50,16 @@ struct Segment {
     segment.remote_va = va;
     segment.app = app;
     segment.length = length;
+    segment.is_integrity = false;
+    return segment;
+  }
+  static Segment Integrity(IntegrityRegion* region, uint64_t offset, uint32_t length) {
+    Segment segment;
+    segment.direct = nullptr;
+    segment.remote_va = offset;
+    segment.integrity = region;
+    segment.length = length;
+    segment.is_integrity = true;
     return segment;
   }
   /// The first `bytes` are dropped. `bytes` < length.
@@ -107,6 +124,13 @@ class SegmentList {
       if (segments_[i].direct == nullptr) return false;
     }
     return true;
+  }
+  /// True when a part is of a signature region, whose bytes are copied in their order.
+  bool HasIntegrity() const {
+    for (uint32_t i = 0; i < size_; ++i) {
+      if (segments_[i].is_integrity) return true;
+    }
+    return false;
   }
   /// To be asked after touching `direct` pointers: false when an app cut one of the files
   /// meanwhile, so that the bytes read are not the app's, or the bytes written never reached it
