@@ -78,6 +78,8 @@ Session::Handler Session::HandlerOf(uint32_t command) {
       &Session::ImportPd,
       &Session::ImportMr,
       &Session::ImportDm,
+      &Session::AllocSignatureMr,
+      &Session::CheckSignatureMr,
   };
   static_assert(std::size(kHandlers) == ROCI_ABI_COMMAND_COUNT);
   return kHandlers[command];

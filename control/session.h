@@ -277,6 +277,9 @@ class Session {
   // session_lists.cc
   absl::Status AllocListMr(const Request& request, Fds& fds, Reply& reply);
   absl::Status FreeListMr(const Request& request, Fds& fds, Reply& reply);
+  absl::Status AllocSignatureMr(const Request& request, Fds& fds, Reply& reply);
+  absl::Status CheckSignatureMr(const Request& request, Fds& fds, Reply& reply);
+  absl::Status MakeList(uint32_t pd, const dataplane::ListRoom& room, Reply& reply);
   // session_windows.cc
   absl::Status AllocMw(const Request& request, Fds& fds, Reply& reply);
   absl::Status DeallocMw(const Request& request, Fds& fds, Reply& reply);

@@ -239,6 +239,14 @@ absl::Status CheckAllocListMr(const void* request, uint32_t) {
   return runs >= 1 && runs <= ROCI_ABI_MAX_LIST_RUNS ? absl::OkStatus() : Invalid("runs of a list");
 }
 
+absl::Status CheckAllocSignatureMr(const void* request, uint32_t) {
+  const auto& alloc = *static_cast<const roci_abi_alloc_signature_mr_request*>(request);
+  return alloc.max_runs >= 1 && alloc.max_runs <= ROCI_ABI_MAX_LIST_RUNS &&
+                 alloc.max_protection_runs <= ROCI_ABI_MAX_LIST_RUNS
+             ? absl::OkStatus()
+             : Invalid("runs of a signature region");
+}
+
 absl::Status CheckModifySrq(const void* request, uint32_t) {
   const auto& modify = *static_cast<const roci_abi_modify_srq_request*>(request);
   return (modify.mask & ~(ROCI_ABI_SRQ_MAX_WR | ROCI_ABI_SRQ_LIMIT)) == 0
@@ -327,6 +335,9 @@ constexpr CommandInfo kCommands[] = {
     Command<HandleRequest, Plain>("IMPORT_PD"),
     Command<HandleRequest, roci_abi_import_mr_response>("IMPORT_MR"),
     Command<HandleRequest, roci_abi_import_dm_response>("IMPORT_DM"),
+    Command<roci_abi_alloc_signature_mr_request, roci_abi_alloc_list_mr_response>(
+        "ALLOC_SIGNATURE_MR", CheckAllocSignatureMr),
+    Command<HandleRequest, roci_abi_check_signature_mr_response>("CHECK_SIGNATURE_MR"),
 };
 static_assert(std::size(kCommands) == ROCI_ABI_COMMAND_COUNT);
 

@@ -1,23 +1,37 @@
-// Session commands about list regions, which work requests register.
+// Session commands about list regions and signature regions, which work requests register.
 #include "control/memory_status.h"
 #include "control/session.h"
+#include "memory/t10_dif.h"
 #include "verbs_provider/abi/list_mr.h"
 
 namespace roci::control {
 
 absl::Status Session::AllocListMr(const Request& request, Fds&, Reply& reply) {
   const auto& alloc = request.As<roci_abi_alloc_list_mr_request>();
-  PdRecord* pd = FindPd(alloc.pd);
+  return MakeList(alloc.pd, {.max_runs = alloc.max_runs}, reply);
+}
+
+absl::Status Session::AllocSignatureMr(const Request& request, Fds&, Reply& reply) {
+  const auto& alloc = request.As<roci_abi_alloc_signature_mr_request>();
+  return MakeList(alloc.pd,
+                  {.max_runs = alloc.max_runs,
+                   .max_protection_runs = alloc.max_protection_runs,
+                   .has_signature = true},
+                  reply);
+}
+
+absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& room, Reply& reply) {
+  PdRecord* pd = FindPd(pd_handle);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
   ListRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
-  const uint64_t bytes = uint64_t{alloc.max_runs} * sizeof(roci_abi_sge);
+  const uint64_t bytes = room.Bytes();
   // The daemon has a copy of its own.
   record.memory = QuotaShare(admission_.user->ring_memory, 2 * bytes);
   if (!record.memory.ok()) return absl::ResourceExhaustedError("ring memory");
-  record.pd = alloc.pd;
-  absl::StatusOr<dataplane::CreatedList> created = dataplane_->CreateList(alloc.pd, alloc.max_runs);
+  record.pd = pd_handle;
+  absl::StatusOr<dataplane::CreatedList> created = dataplane_->CreateList(pd_handle, room);
   if (!created.ok()) return created.status();
   ++pd->users;
   auto& response = reply.As<roci_abi_alloc_list_mr_response>();
@@ -26,6 +40,27 @@ absl::Status Session::AllocListMr(const Request& request, Fds&, Reply& reply) {
   response.memory_size = bytes;
   reply.Hand(UniqueFd(created->memory.Release()));
   lists_.AddAs(response.handle, std::move(record));
+  return absl::OkStatus();
+}
+
+absl::Status Session::CheckSignatureMr(const Request& request, Fds&, Reply& reply) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  if (lists_.Find(handle) == nullptr) return absl::NotFoundError("signature region");
+  memory::IntegrityError error;
+  const memory::MemoryStatus status = dataplane_->lcore().Call(
+      [&] { return dataplane_->keys().TakeIntegrityError(handle, &error); });
+  if (status != memory::MemoryStatus::kOk) return absl::InvalidArgumentError("no signature region");
+  static_assert(static_cast<uint32_t>(memory::DifFault::kGuard) == ROCI_ABI_SIGNATURE_BAD_GUARD);
+  static_assert(static_cast<uint32_t>(memory::DifFault::kReferenceTag) ==
+                ROCI_ABI_SIGNATURE_BAD_REF_TAG);
+  static_assert(static_cast<uint32_t>(memory::DifFault::kApplicationTag) ==
+                ROCI_ABI_SIGNATURE_BAD_APP_TAG);
+  auto& response = reply.As<roci_abi_check_signature_mr_response>();
+  response.fault = static_cast<uint32_t>(error.what.fault);
+  response.key = error.key;
+  response.expected = error.what.expected;
+  response.actual = error.what.actual;
+  response.offset = error.offset;
   return absl::OkStatus();
 }
 

@@ -12,6 +12,11 @@ using memory::MemoryStatus;
 
 MemoryStatus PlaceBatch::Add(QueuePairHost& host, const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
+  // A signature region wants the bytes of a block in their order, and looks at them at once.
+  if (segments.HasIntegrity()) [[unlikely]] {
+    Flush();
+    return memory::CopyIn(segments, bytes);
+  }
   if (places_ == kMaxPlaces || copies_.size() + segments.size() > memory::CopyBatch::kMaxPieces) {
     Flush();
   }

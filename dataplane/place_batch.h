@@ -28,7 +28,8 @@ class PlaceBatch {
     psn_ = packet.psn;
     is_request_ = packet.info->is_request;
   }
-  // As memory::CopyIn, later if `bytes` are of the payload or few.
+  // As memory::CopyIn, later if `bytes` are of the payload or few. What is for a signature region
+  // is copied at once, behind everything before.
   memory::MemoryStatus Add(QueuePairHost& host, const memory::SegmentList& segments,
                            std::span<const std::byte> bytes);
   // A completion of `host` while the batch is not empty.

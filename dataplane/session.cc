@@ -181,14 +181,17 @@ EventCounts Session::DestroyQueuePair(QueuePair& qp) {
   return counts;
 }
 
-absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, uint32_t max_runs) {
-  absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(max_runs);
+absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& room) {
+  absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(room);
   if (!memory.ok()) return memory.status();
   CreatedList created{0, (*memory)->TakeFd()};
   const memory::MemoryStatus status = lcore_->Call([&] {
-    const memory::MemoryStatus allocated = keys_->AllocateList(pd, max_runs, &created.key);
+    const memory::MemoryStatus allocated =
+        room.has_signature
+            ? keys_->AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
+            : keys_->AllocateList(pd, room.max_runs, &created.key);
     if (allocated == memory::MemoryStatus::kOk) {
-      lists_.Add(created.key >> 8, *std::move(memory), max_runs);
+      lists_.Add(created.key >> 8, *std::move(memory), room);
     }
     return allocated;
   });

@@ -114,9 +114,8 @@ class Session {
   // FailedPrecondition while a queue pair uses it (XRC: may use it, that is no obstacle).
   absl::StatusOr<EventCounts> DestroySharedReceiveQueue(SharedReceiveQueue& srq);
 
-  // A region that work requests register, of at most `max_runs`. ResourceExhausted: no key or
-  // memory left.
-  absl::StatusOr<CreatedList> CreateList(uint32_t pd, uint32_t max_runs);
+  // A region that work requests register. ResourceExhausted: no key or memory left.
+  absl::StatusOr<CreatedList> CreateList(uint32_t pd, const ListRoom& room);
   // `number`: the upper 24 bits of its keys.
   void DestroyList(uint32_t number);
 

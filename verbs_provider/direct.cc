@@ -1,47 +1,60 @@
 // The plugin's part of rocidv.h: regions that are registered by work requests.
-#include "verbs_provider/abi/list_mr.h"
 #include "verbs_provider/allocate.h"
+#include "verbs_provider/direct_list.h"
 #include "verbs_provider/direct_table.h"
-#include "verbs_provider/objects.h"
 #include "verbs_provider/send_entry.h"
 
 namespace roci::provider {
 namespace {
 
-struct ListMr {
-  rocidv_mr mr;  // first
-  Session* session;
-  uint32_t handle;
-  uint32_t count;  // runs, as mapped last; 0: none
-  SharedMapping memory;
-  roci_abi_sge* runs;
-};
-
-ListMr* ToListMr(rocidv_mr* mr) { return reinterpret_cast<ListMr*>(mr); }
-const ListMr* ToListMr(const rocidv_mr* mr) { return reinterpret_cast<const ListMr*>(mr); }
-
 int QueryDevice(ibv_context*, rocidv_device_attr* attr) {
   attr->max_mr_entries = ROCI_ABI_MAX_LIST_RUNS;
+  attr->max_protection_entries = ROCI_ABI_MAX_LIST_RUNS;
+  attr->sig_block_sizes = ROCIDV_SIG_BLOCK_512 | ROCIDV_SIG_BLOCK_520 | ROCIDV_SIG_BLOCK_4048 |
+                          ROCIDV_SIG_BLOCK_4096 | ROCIDV_SIG_BLOCK_4160;
+  attr->sig_guards = 1u << ROCIDV_SIG_CRC | 1u << ROCIDV_SIG_CHECKSUM;
   return 0;
 }
 
-int Create(ListMr* list, ibv_pd* pd, uint32_t max_entries) {
-  roci_abi_alloc_list_mr_request request = {};
+int Call(ListMr* list, roci_abi_alloc_list_mr_response* response, ReceivedFds* fds) {
+  SessionClient& client = list->session->client;
+  if (!list->has_signature) {
+    roci_abi_alloc_list_mr_request request = {};
+    request.pd = list->mr.pd->handle;
+    request.max_runs = list->mr.max_entries;
+    return client.Call(ROCI_ABI_ALLOC_LIST_MR, &request, response, nullptr, fds);
+  }
+  roci_abi_alloc_signature_mr_request request = {};
+  request.pd = list->mr.pd->handle;
+  request.max_runs = list->mr.max_entries;
+  request.max_protection_runs = list->mr.max_protection_entries;
+  return client.Call(ROCI_ABI_ALLOC_SIGNATURE_MR, &request, response, nullptr, fds);
+}
+
+// The parts of the list's memory. False: it is smaller than they are.
+bool FindParts(ListMr* list) {
+  uint64_t at = 0;
+  if (list->has_signature) {
+    list->signature = list->memory.At<roci_abi_signature>(0);
+    if (list->signature == nullptr) return false;
+    at += sizeof(roci_abi_signature);
+  }
+  list->runs = list->memory.At<roci_abi_sge>(at, list->mr.max_entries);
+  at += list->mr.max_entries * sizeof(roci_abi_sge);
+  list->protection = list->memory.At<roci_abi_sge>(at, list->mr.max_protection_entries);
+  return list->runs != nullptr && list->protection != nullptr;
+}
+
+int Create(ListMr* list) {
   roci_abi_alloc_list_mr_response response = {};
   ReceivedFds fds;
-  SessionClient& client = list->session->client;
-  request.pd = pd->handle;
-  request.max_runs = max_entries;
-  int error = client.Call(ROCI_ABI_ALLOC_LIST_MR, &request, &response, nullptr, &fds);
+  int error = Call(list, &response, &fds);
   if (error != 0 && error != EMFILE) return error;
   if (error == 0) error = list->memory.Map(fds.at(0), response.memory_size);
-  if (error == 0) {
-    list->runs = list->memory.At<roci_abi_sge>(0, max_entries);
-    if (list->runs == nullptr) error = EPROTO;
-  }
+  if (error == 0 && !FindParts(list)) error = EPROTO;
   if (error != 0) {
     if (response.head.error == 0) {
-      CallWithHandle(client, ROCI_ABI_FREE_LIST_MR, response.handle);
+      CallWithHandle(list->session->client, ROCI_ABI_FREE_LIST_MR, response.handle);
     }
     list->memory.Unmap();
     return error;
@@ -51,19 +64,31 @@ int Create(ListMr* list, ibv_pd* pd, uint32_t max_entries) {
   return 0;
 }
 
-rocidv_mr* AllocMr(ibv_pd* pd, uint32_t max_entries) {
+}  // namespace
+
+ListMr* MakeListMr(ibv_pd* pd, uint32_t max_entries, bool has_signature,
+                   uint32_t max_protection_entries) {
   auto* list = Allocate<ListMr>();
   if (list == nullptr) return nullptr;
   list->session = SessionOf(pd->context);
-  const int error = Create(list, pd, max_entries);
+  list->mr.context = pd->context;
+  list->mr.pd = pd;
+  list->mr.max_entries = max_entries;
+  list->mr.max_protection_entries = max_protection_entries;
+  list->has_signature = has_signature;
+  const int error = Create(list);
   if (error != 0) {
     Free(list);
     return Fail(error);
   }
-  list->mr.context = pd->context;
-  list->mr.pd = pd;
-  list->mr.max_entries = max_entries;
-  return &list->mr;
+  return list;
+}
+
+namespace {
+
+rocidv_mr* AllocMr(ibv_pd* pd, uint32_t max_entries) {
+  ListMr* list = MakeListMr(pd, max_entries, false, 0);
+  return list != nullptr ? &list->mr : nullptr;
 }
 
 int DeregMr(rocidv_mr* mr) {
@@ -76,19 +101,12 @@ int DeregMr(rocidv_mr* mr) {
   return 0;
 }
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
-
 // `run(i)` gives number i.
 template <class RunAt>
 int Map(ListMr* list, uint32_t count, uint64_t iova, RunAt&& run) {
-  if (count == 0 || count > list->mr.max_entries) return EINVAL;
-  uint64_t total = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    const roci_abi_sge element = run(i);
-    if (element.length == 0) return EINVAL;
-    total += element.length;
-  }
-  if (total > kMaxBytes || iova + (total - 1) < iova) return EINVAL;
+  if (list->has_signature || count == 0 || count > list->mr.max_entries) return EINVAL;
+  const uint64_t total = BytesOf(count, run);
+  if (!IsRange(iova, total)) return EINVAL;
   for (uint32_t i = 0; i < count; ++i) list->runs[i] = run(i);
   list->count = count;
   list->mr.iova = iova;
@@ -97,9 +115,7 @@ int Map(ListMr* list, uint32_t count, uint64_t iova, RunAt&& run) {
 }
 
 int MapMrSg(rocidv_mr* mr, const ibv_sge* runs, uint32_t count, uint64_t iova) {
-  return Map(ToListMr(mr), count, iova, [runs](uint32_t i) {
-    return roci_abi_sge{runs[i].addr, runs[i].length, runs[i].lkey};
-  });
+  return Map(ToListMr(mr), count, iova, [runs](uint32_t i) { return ToRun(runs[i]); });
 }
 
 int MapMrPages(rocidv_mr* mr, uint32_t lkey, const uint64_t* pages, uint32_t count,
@@ -131,7 +147,8 @@ int Put(roci_abi_send_wqe* entry, const ListMr& list, unsigned access) {
   constexpr unsigned kRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   constexpr unsigned kChanges = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-  if (list.count == 0 || (access & ~kRights) != 0 ||
+  const unsigned rights = list.has_signature ? kRights & ~IBV_ACCESS_REMOTE_ATOMIC : kRights;
+  if (list.count == 0 || (access & ~rights) != 0 ||
       ((access & kChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
     return EINVAL;
   }
@@ -191,4 +208,7 @@ const rocidv_table rocidv_table_1 = {
     .update_rkey = roci::provider::UpdateRkey,
     .wr_reg_mr = roci::provider::WrRegMr,
     .post_reg_mr = roci::provider::PostRegMr,
+    .alloc_mr_integrity = roci::provider::AllocMrIntegrity,
+    .map_mr_sg_integrity = roci::provider::MapMrSgIntegrity,
+    .check_mr_status = roci::provider::CheckMrStatus,
 };

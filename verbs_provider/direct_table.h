@@ -19,6 +19,11 @@ struct rocidv_table {
   void (*update_rkey)(struct rocidv_mr*, uint8_t);
   void (*wr_reg_mr)(struct ibv_qp_ex*, const struct rocidv_mr*, unsigned int);
   int (*post_reg_mr)(struct ibv_qp*, const struct rocidv_mr*, unsigned int, uint64_t, unsigned int);
+  struct rocidv_mr* (*alloc_mr_integrity)(struct ibv_pd*, uint32_t, uint32_t);
+  int (*map_mr_sg_integrity)(struct rocidv_mr*, const struct ibv_sge*, uint32_t,
+                             const struct ibv_sge*, uint32_t, const struct rocidv_sig_attr*,
+                             uint64_t);
+  int (*check_mr_status)(struct rocidv_mr*, struct rocidv_sig_error*);
 };
 
 #endif

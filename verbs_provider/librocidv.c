@@ -7,6 +7,9 @@
 
 #include "verbs_provider/direct_table.h"
 
+// A plugin that is older than this library has no signatures.
+#define SIZE_BEFORE_SIGNATURES offsetof(struct rocidv_table, alloc_mr_integrity)
+
 // A call of the context's own table leads to the plugin that filled it in; only ours has the
 // symbol.
 static const struct rocidv_table* FindTable(void* address) {
@@ -16,7 +19,7 @@ static const struct rocidv_table* FindTable(void* address) {
   if (plugin == NULL) return NULL;
   const struct rocidv_table* table = dlsym(plugin, ROCI_DIRECT_TABLE_SYMBOL);
   dlclose(plugin);  // libibverbs keeps it
-  return table != NULL && table->size >= sizeof(*table) ? table : NULL;
+  return table != NULL && table->size >= SIZE_BEFORE_SIGNATURES ? table : NULL;
 }
 
 // The first plugin that was found, which is the only one in all but strange programs, is
@@ -85,4 +88,30 @@ void rocidv_wr_reg_mr(struct ibv_qp_ex* qp, const struct rocidv_mr* mr, unsigned
 int rocidv_post_reg_mr(struct ibv_qp* qp, const struct rocidv_mr* mr, unsigned int access,
                        uint64_t wr_id, unsigned int send_flags) {
   return TableOf(mr->context)->post_reg_mr(qp, mr, access, wr_id, send_flags);
+}
+
+struct rocidv_mr* rocidv_alloc_mr_integrity(struct ibv_pd* pd, uint32_t max_entries,
+                                            uint32_t max_protection_entries) {
+  const struct rocidv_table* table = TableOf(pd->context);
+  if (table != NULL && table->size > SIZE_BEFORE_SIGNATURES) {
+    return table->alloc_mr_integrity(pd, max_entries, max_protection_entries);
+  }
+  errno = EOPNOTSUPP;
+  return NULL;
+}
+
+// A region may be an ordinary one, of a plugin that has no others.
+int rocidv_map_mr_sg_integrity(struct rocidv_mr* mr, const struct ibv_sge* data,
+                               uint32_t data_count, const struct ibv_sge* protection,
+                               uint32_t protection_count, const struct rocidv_sig_attr* attr,
+                               uint64_t iova) {
+  const struct rocidv_table* table = TableOf(mr->context);
+  if (table->size <= SIZE_BEFORE_SIGNATURES) return EINVAL;
+  return table->map_mr_sg_integrity(mr, data, data_count, protection, protection_count, attr, iova);
+}
+
+int rocidv_check_mr_status(struct rocidv_mr* mr, struct rocidv_sig_error* error) {
+  const struct rocidv_table* table = TableOf(mr->context);
+  if (table->size <= SIZE_BEFORE_SIGNATURES) return EINVAL;
+  return table->check_mr_status(mr, error);
 }

@@ -1,5 +1,5 @@
-// List regions (fast registration): the messages that make and free them, and the list that the
-// program fills in before it posts the request. As rings.h otherwise.
+// List regions (fast registration) and signature regions: the messages that make and free them, and
+// the list that the program fills in before it posts the request. As rings.h otherwise.
 #pragma once
 
 #include "verbs_provider/abi/session.h"
@@ -24,3 +24,78 @@ struct roci_abi_alloc_list_mr_response {  // 1 descriptor
   uint32_t key;     // means nothing before a registration
   uint64_t memory_size;
 };
+
+// ---- Signature regions (T10 protection information)
+//
+// The memfd begins with a roci_abi_signature; behind it are `max_runs` places for the runs of data,
+// then `max_protection_runs` for those of protection information. The request is that of a list.
+
+// Data that the 8 bytes of protection information guard, bytes.
+#define ROCI_ABI_SIGNATURE_BLOCK_SIZES \
+  { 512, 520, 4048, 4096, 4160 }
+
+enum roci_abi_signature_guard {
+  ROCI_ABI_SIGNATURE_CRC = 0,
+  ROCI_ABI_SIGNATURE_CHECKSUM = 1,
+};
+
+#define ROCI_ABI_SIGNATURE_REF_COUNTS 1u  // the reference tag grows by 1 with each block
+#define ROCI_ABI_SIGNATURE_APP_ESCAPE 2u  // no checks where the application tag is 0xFFFF
+#define ROCI_ABI_SIGNATURE_APP_REF_ESCAPE \
+  4u  // and the reference tag 0xFFFFFFFF; not with the other
+
+#define ROCI_ABI_SIGNATURE_CHECK_GUARD 0xC0u
+#define ROCI_ABI_SIGNATURE_CHECK_APP_TAG 0x30u
+#define ROCI_ABI_SIGNATURE_CHECK_REF_TAG 0x0Fu
+
+struct roci_abi_signature_domain {
+  uint8_t is_present;  // 0: no protection information; the rest means nothing
+  uint8_t guard;       // roci_abi_signature_guard
+  uint16_t seed;
+  uint16_t app_tag;
+  uint16_t app_tag_mask;
+  uint32_t ref_tag;
+  uint32_t flags;  // ROCI_ABI_SIGNATURE_*
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_signature_domain) == 16);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_signature_domain, ref_tag) == 8);
+
+struct roci_abi_signature {
+  struct roci_abi_signature_domain memory;
+  struct roci_abi_signature_domain wire;
+  uint32_t block_size;
+  uint32_t checks;           // ROCI_ABI_SIGNATURE_CHECK_*
+  uint32_t protection_runs;  // as `u.bind.length` for the runs of data
+  uint32_t reserved;
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_signature) == 48);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_signature, block_size) == 32);
+
+// Answered as ALLOC_LIST_MR, and freed by FREE_LIST_MR.
+struct roci_abi_alloc_signature_mr_request {
+  struct roci_abi_request head;
+  uint32_t pd;
+  uint32_t max_runs;             // 1 .. ROCI_ABI_MAX_LIST_RUNS
+  uint32_t max_protection_runs;  // 0 .. ROCI_ABI_MAX_LIST_RUNS
+  uint32_t reserved;
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_alloc_signature_mr_request) == 32);
+
+enum roci_abi_signature_fault {
+  ROCI_ABI_SIGNATURE_OK = 0,
+  ROCI_ABI_SIGNATURE_BAD_GUARD = 1,
+  ROCI_ABI_SIGNATURE_BAD_REF_TAG = 2,
+  ROCI_ABI_SIGNATURE_BAD_APP_TAG = 3,
+};
+
+// The first check that failed since the registration or the last such request, which a handle
+// request makes.
+struct roci_abi_check_signature_mr_response {
+  struct roci_abi_response head;
+  uint32_t fault;  // roci_abi_signature_fault
+  uint32_t key;
+  uint32_t expected;
+  uint32_t actual;
+  uint64_t offset;  // of the block in the region
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_check_signature_mr_response) == 40);
