@@ -9,6 +9,7 @@
 #include "control/errno_status.h"
 #include "control/session_decoder.h"
 #include "tests/fuzz/fuzz.h"
+#include "verbs_provider/abi/list_mr.h"
 
 namespace roci::control {
 namespace {
@@ -63,6 +64,12 @@ void CheckRequest(const Request& request, size_t size, uint32_t fd_count) {
       if (!(rereg.flags & kReregTranslation)) break;
       CheckRegion(std::span(rereg.extents).first(rereg.extent_count), rereg.start, rereg.length,
                   rereg.iova, fd_count);
+      break;
+    }
+    case ROCI_ABI_ALLOC_SIGNATURE_MR: {
+      const auto& alloc = request.As<roci_abi_alloc_signature_mr_request>();
+      CHECK(alloc.max_runs >= 1 && alloc.max_runs <= ROCI_ABI_MAX_LIST_RUNS);
+      CHECK(alloc.max_protection_runs <= ROCI_ABI_MAX_LIST_RUNS);
       break;
     }
     default:
