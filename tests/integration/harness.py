@@ -146,6 +146,19 @@ class Daemon:
         return self.process.returncode
 
 
+def outcome(role, process, limit_s):
+    """What went wrong with one side of a pair, or ''."""
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        return f'{role}: not done in {limit_s} s\n{output}'
+    if process.returncode != 0 or 'invalid data' in output:
+        return f'{role}: exit status {process.returncode}\n{output}'
+    return ''
+
+
 class Pair:
     """A server and a client of the same program, joined through a TCP port of this machine."""
 
@@ -161,23 +174,15 @@ class Pair:
 
     def connect(self):
         await_(lambda: listening(self.port) or self.server.poll() is not None)
+        return self.connect_client()
+
+    def connect_client(self):
         self.client = self.daemon.start(*self.client_command)
         return self
 
     def result(self, limit_s=LIMIT_S):
         """What went wrong, or ''."""
-        wrong = ''
-        for role, process in (('client', self.client), ('server', self.server)):
-            try:
-                output, _ = process.communicate(timeout=limit_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                output, _ = process.communicate()
-                wrong += f'{role}: not done in {limit_s} s\n{output}'
-                continue
-            if process.returncode != 0 or 'invalid data' in output:
-                wrong += f'{role}: exit status {process.returncode}\n{output}'
-        return wrong
+        return outcome('client', self.client, limit_s) + outcome('server', self.server, limit_s)
 
     def kill(self):
         for process in (self.server, self.client):
