@@ -35,20 +35,19 @@ DropReason Responder<Host>::HandleUnreliable(Host& host, const Packet& packet) {
   return fault == RequestFault::kNone ? DropReason::kNone : Discard(host, fault);
 }
 
-// Faults of the peer's making cost the message (class D); faults of the posted receive end the QP
-// (class E). IBTA vol 1, 9.9.3.
+// Faults of the peer's making cost the message alone (class D; IBTA vol 1, 9.9.3); its receive
+// waits for the next. One of a shared queue cannot wait for this QP's next message, and so
+// completes with the error (class E). Faults of the posted receive end the QP (class A).
 template <class Host>
 DropReason Responder<Host>::Discard(Host& host, RequestFault fault) {
   const FaultInfo& info = InfoOf(fault);
   host.Count(info.counter);
   message_.kind = InMessage::kNone;
   discarding_ = true;
-  const bool is_local = fault == RequestFault::kReceiveTooLong ||
-                        fault == RequestFault::kReceiveMemory || fault == RequestFault::kReceiveBad;
-  if (is_local) {
-    FailReceive(host, info.receive_status);
-    context_.error_pending = true;
-  }
+  const bool is_local = fault == RequestFault::kReceiveMemory || fault == RequestFault::kReceiveBad;
+  const bool shared_too_short = fault == RequestFault::kReceiveTooLong && context_.config.uses_srq;
+  if (is_local || shared_too_short) FailReceive(host, info.receive_status);
+  if (is_local) context_.error_pending = true;
   return info.drop;
 }
 

@@ -75,6 +75,29 @@ TEST(DatagramTest, LongerThanThePathMtuFailsWhereItIsSent) {
   EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
+// IBTA vol 1, 9.9.3, responder class D: nobody on the network can take a receive away or end the
+// QP.
+TEST(DatagramTest, TooLongForItsReceiveLeavesItForTheNext) {
+  DatagramEndpoint near(DeviceZero());
+  DatagramEndpoint far(DeviceOne());
+  Buffer out(near.device, 256, 1);
+  Buffer in(far.device, 256, 2);
+  ibv_ah* ah = near.CreateAh(far.device.gid, static_cast<uint8_t>(near.device.gid_index));
+  ASSERT_NE(ah, nullptr);
+  ASSERT_EQ(far.PostRecv(in.Sge(0, kGrhBytes + 100), 7), 0);
+  ASSERT_EQ(near.PostSend(ah, far.qp->qp_num, out.Sge(0, 101)), 0);
+  EXPECT_EQ(near.Wait().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(far.IsQuiet(50));
+  ASSERT_EQ(near.PostSend(ah, far.qp->qp_num, out.Sge(0, 100)), 0);
+  EXPECT_EQ(near.Wait().status, IBV_WC_SUCCESS);
+  const ibv_wc wc = far.Wait();
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.wr_id, 7u);
+  EXPECT_EQ(wc.byte_len, kGrhBytes + 100);
+  EXPECT_EQ(memcmp(in.data() + kGrhBytes, out.data(), 100), 0);
+  EXPECT_EQ(ibv_destroy_ah(ah), 0);
+}
+
 TEST(DatagramTest, WrongQkeysAreCountedAndDropped) {
   DatagramEndpoint near(DeviceZero());
   DatagramEndpoint far(DeviceOne());

@@ -110,7 +110,7 @@ Endpoint::Endpoint(OpenDevice& d, const EndpointOptions& o) : device(d), options
   init.cap.max_send_sge = options.max_sge;
   init.cap.max_recv_sge = options.max_sge;
   init.cap.max_inline_data = options.max_inline;
-  init.qp_type = IBV_QPT_RC;
+  init.qp_type = options.type;
   init.sq_sig_all = options.sq_sig_all ? 1 : 0;
   qp = ibv_create_qp(device.pd, &init);
   Require(qp != nullptr, "ibv_create_qp");
@@ -146,9 +146,11 @@ int Endpoint::ToRtr(const Endpoint& peer) {
   attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(device.gid_index);
   attr.ah_attr.grh.hop_limit = 64;
   attr.ah_attr.port_num = 1;
-  return ibv_modify_qp(qp, &attr,
-                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  const int reliable =
+      options.type == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
+  return ibv_modify_qp(
+      qp, &attr,
+      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | reliable);
 }
 
 int Endpoint::ToRts() {
@@ -159,9 +161,10 @@ int Endpoint::ToRts() {
   attr.rnr_retry = options.rnr_retry;
   attr.sq_psn = qp->qp_num & 0xFFFFFF;
   attr.max_rd_atomic = 4;
-  return ibv_modify_qp(qp, &attr,
-                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  const int reliable = options.type == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
+                                                  : 0;
+  return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | reliable);
 }
 
 int Endpoint::ToState(ibv_qp_state state) {

@@ -1,4 +1,5 @@
-// One end of an RC connection through libibverbs, for tests that run among the daemon's devices.
+// One end of an RC or UC connection through libibverbs, for tests that run among the daemon's
+// devices.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -76,6 +77,7 @@ struct EndpointOptions {
   uint8_t rnr_retry = 1;
   ibv_mtu mtu = IBV_MTU_1024;
   ibv_srq* srq = nullptr;  // instead of a receive queue
+  ibv_qp_type type = IBV_QPT_RC;
 };
 
 /// A QP with a CQ of its own.

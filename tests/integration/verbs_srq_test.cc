@@ -5,9 +5,12 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -262,6 +265,82 @@ TEST_F(SrqTest, DestroyedQueuePairsGiveSlotsBack) {
     near_[1]->ExpectSuccess();
     EXPECT_EQ(far_[0]->Wait().wr_id, i);
   }
+}
+
+// Messages of an unreliable connection take from it too. One that is too long costs its receive,
+// which completes, and nothing else.
+TEST_F(SrqTest, UnreliableConnectionsTakeFromIt) {
+  EndpointOptions options;
+  options.type = IBV_QPT_UC;
+  Make(4, 2, options);
+  Buffer source(DeviceZero(), kSlot, 1);
+  Buffer target(DeviceOne(), 4 * kSlot, 2);
+  const auto send = [&](int i, size_t length) {
+    EXPECT_EQ(near_[i]->PostSend(IBV_WR_SEND, source.Sge(0, length)), 0);
+    near_[i]->ExpectSuccess();
+    return far_[i]->Wait();
+  };
+  for (uint64_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(srq_->Post(target.Sge(i * kSlot, i == 1 ? 1500 : kSlot), i), 0);
+  }
+  const ibv_wc first = send(0, kSlot);
+  EXPECT_EQ(first.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(first.wr_id, 0u);
+  const ibv_wc too_long = send(1, 1501);
+  EXPECT_EQ(too_long.status, IBV_WC_LOC_LEN_ERR);
+  EXPECT_EQ(too_long.wr_id, 1u);
+  for (int i = 0; i < 2; ++i) {
+    const ibv_wc wc = send(1 - i, kSlot);
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(wc.wr_id, 2u + i);
+    EXPECT_EQ(wc.byte_len, kSlot);
+    EXPECT_EQ(memcmp(target.data() + wc.wr_id * kSlot, source.data(), kSlot), 0);
+  }
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(srq_->Post(target.Sge(i * kSlot, kSlot), i), 0);
+  EXPECT_EQ(srq_->Post(target.Sge(0, 1), 9), ENOMEM);
+}
+
+// Where this process has the queue's ring: only one shared receive queue may be there.
+uint32_t* FindProducer() {
+  std::ifstream maps("/proc/self/maps");
+  uint32_t* found = nullptr;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:roci-srq") == std::string::npos) continue;
+    if (found != nullptr) return nullptr;
+    found = reinterpret_cast<uint32_t*>(std::stoull(line, nullptr, 16));
+  }
+  return found;
+}
+
+// A program that writes nonsense into the ring is told that the queue is broken, and so are the
+// queue pairs that need it; nobody else notices.
+TEST_F(SrqTest, NonsenseInTheRingIsAnErrorOfTheQueue) {
+  Make(4, 2);
+  Srq other(DeviceOne(), 4);
+  EXPECT_EQ(FindProducer(), nullptr) << "two of them";
+  ASSERT_EQ(ibv_destroy_srq(other.srq), 0);
+  other.srq = nullptr;
+  uint32_t* producer = FindProducer();
+  ASSERT_NE(producer, nullptr);
+  Buffer source(DeviceZero(), 64, 1);
+  __atomic_store_n(producer, 1000u, __ATOMIC_RELEASE);
+  ASSERT_EQ(near_[0]->PostSend(IBV_WR_SEND, source.Sge(0, 8)), 0);
+  void* element = nullptr;
+  ASSERT_EQ(AwaitEvent(DeviceOne().context, IBV_EVENT_SRQ_ERR, &element), 0);
+  EXPECT_EQ(element, srq_->srq);
+  ASSERT_EQ(AwaitEvent(DeviceOne().context, IBV_EVENT_QP_FATAL, &element), 0);
+  EXPECT_EQ(element, far_[0]->qp);
+  EXPECT_NE(near_[0]->Wait().status, IBV_WC_SUCCESS);
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_EQ(ibv_query_qp(far_[0]->qp, &attr, IBV_QP_STATE, &init), 0);
+  EXPECT_EQ(attr.qp_state, IBV_QPS_ERR);
+  Pair bystander;
+  Buffer target(bystander.far_device, 64, 2);
+  ASSERT_EQ(bystander.far.PostRecv(target.Sge(0, 64)), 0);
+  ASSERT_EQ(bystander.near.PostSend(IBV_WR_SEND, source.Sge(0, 8)), 0);
+  bystander.near.ExpectSuccess();
+  bystander.far.ExpectSuccess(2);
 }
 
 TEST_F(SrqTest, WrongUseIsRefused) {

@@ -188,14 +188,36 @@ TEST(QpUc, FaultsOfThePeerAreDroppedInSilence) {
   }
 }
 
-TEST(QpUc, ReceiveTooShortEndsTheQp) {
+TEST(QpUc, MessageTooLongForItsReceiveLeavesItForTheNext) {
   Node node(Uc());
-  node.host.PostRecv(7);
-  EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendOnly, kRqPsn, 8)), DropReason::kReceiveTooLong);
+  node.host.PostRecv(kMtu + 7);
+  EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendFirst, kRqPsn, kMtu)), DropReason::kNone);
+  EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendLast, kRqPsn + 1, 8)),
+            DropReason::kReceiveTooLong);
+  EXPECT_TRUE(node.host.recv_completions.empty());
+  EXPECT_EQ(node.qp.state(), QpState::kRts);
+  EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendFirst, kRqPsn + 2, kMtu)), DropReason::kNone);
+  EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendLast, kRqPsn + 3, 7)), DropReason::kNone);
   ASSERT_EQ(node.host.recv_completions.size(), 1u);
-  EXPECT_EQ(node.host.recv_completions[0].status, CompletionStatus::kLocalLengthError);
-  EXPECT_EQ(node.qp.state(), QpState::kErr);
+  EXPECT_EQ(node.host.recv_completions[0].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(node.host.recv_completions[0].byte_length, kMtu + 7);
   EXPECT_TRUE(node.PollAll().empty());
+  EXPECT_TRUE(node.host.events.empty());
+}
+
+// A receive of a shared queue has no next message of this QP to wait for.
+TEST(QpUc, SharedReceiveTooShortCompletesWithTheError) {
+  NodeOptions options = Uc();
+  options.uses_srq = true;
+  Node node(options);
+  node.host.PostRecv(7);
+  node.host.PostRecv(8);
+  EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendOnly, kRqPsn, 8)), DropReason::kReceiveTooLong);
+  EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendOnly, kRqPsn + 1, 8)), DropReason::kNone);
+  ASSERT_EQ(node.host.recv_completions.size(), 2u);
+  EXPECT_EQ(node.host.recv_completions[0].status, CompletionStatus::kLocalLengthError);
+  EXPECT_EQ(node.host.recv_completions[1].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(node.qp.state(), QpState::kRts);
 }
 
 // ---- UD ----
@@ -297,12 +319,31 @@ TEST(QpUd, WhatDoesNotFitIsDroppedWithAReason) {
   EXPECT_TRUE(node.host.events.empty());
 }
 
-TEST(QpUd, ReceiveTooShortEndsTheQp) {
+TEST(QpUd, DatagramTooLongForItsReceiveLeavesItForTheNext) {
   Node node(Ud());
   node.host.PostRecv(47);
   EXPECT_EQ(node.Receive(Datagram(MakeDatagram(8)).packet), DropReason::kReceiveTooLong);
-  EXPECT_EQ(node.host.recv_completions.at(0).status, CompletionStatus::kLocalLengthError);
-  EXPECT_EQ(node.qp.state(), QpState::kErr);
+  EXPECT_TRUE(node.host.recv_completions.empty());
+  EXPECT_EQ(node.host.count(QpCounter::kRespLocalLengthErrors), 1u);
+  EXPECT_EQ(node.Receive(Datagram(MakeDatagram(7)).packet), DropReason::kNone);
+  ASSERT_EQ(node.host.recv_completions.size(), 1u);
+  EXPECT_EQ(node.host.recv_completions[0].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(node.host.recv_completions[0].byte_length, 47u);
+  EXPECT_EQ(node.qp.state(), QpState::kRts);
+}
+
+TEST(QpUd, SharedReceiveTooShortCompletesWithTheError) {
+  NodeOptions options = Ud();
+  options.uses_srq = true;
+  Node node(options);
+  node.host.PostRecv(47);
+  node.host.PostRecv(48);
+  EXPECT_EQ(node.Receive(Datagram(MakeDatagram(8)).packet), DropReason::kReceiveTooLong);
+  EXPECT_EQ(node.Receive(Datagram(MakeDatagram(8)).packet), DropReason::kNone);
+  ASSERT_EQ(node.host.recv_completions.size(), 2u);
+  EXPECT_EQ(node.host.recv_completions[0].status, CompletionStatus::kLocalLengthError);
+  EXPECT_EQ(node.host.recv_completions[1].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(node.qp.state(), QpState::kRts);
 }
 
 }  // namespace
