@@ -11,8 +11,9 @@ namespace roci::provider {
 namespace {
 
 constexpr int kRemoteChanges = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-// Of newer headers than Debian's (IBV_ACCESS_FLUSH_GLOBAL).
+// Of newer headers than Debian's (IBV_ACCESS_FLUSH_GLOBAL, IBV_ACCESS_FLUSH_PERSISTENT).
 constexpr int kAccessFlushGlobal = 1 << 8;
+constexpr int kAccessFlushPersistent = 1 << 9;
 constexpr int kServedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                               IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
@@ -21,10 +22,12 @@ constexpr int kServedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 constexpr unsigned kOptionalAccess = IBV_ACCESS_OPTIONAL_RANGE;
 
 int CheckAccess(int access) {
-  const int known = kServedAccess | static_cast<int>(kOptionalAccess);
+  const int known = kServedAccess | static_cast<int>(kOptionalAccess) | kAccessFlushPersistent;
   // Remote changes need the local right too (IBTA vol 1, 10.6.3.1).
   const bool lacks_local = (access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0;
-  return (access & ~known) != 0 || lacks_local ? EINVAL : 0;
+  if ((access & ~known) != 0 || lacks_local) return EINVAL;
+  // As Linux answers for a device without persistent memory.
+  return (access & kAccessFlushPersistent) != 0 ? EOPNOTSUPP : 0;
 }
 
 bool NeedsWrite(int access) { return (access & (IBV_ACCESS_LOCAL_WRITE | kRemoteChanges)) != 0; }
