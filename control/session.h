@@ -198,6 +198,8 @@ class Session {
 
   const HandleTable<PdRecord>& pds() const { return pds_; }
   const HandleTable<MrRecord>& mrs() const { return mrs_; }
+  const HandleTable<MwRecord>& mws() const { return mws_; }
+  const HandleTable<ListRecord>& lists() const { return lists_; }
   const HandleTable<ChannelRecord>& channels() const { return channels_; }
   const HandleTable<CqRecord>& cqs() const { return cqs_; }
   const HandleTable<QpRecord>& qps() const { return qps_; }

@@ -261,7 +261,9 @@ Json AccessNames(memory::Access access) {
       {memory::Access::kRemoteAtomic, "remote_atomic"},
       {memory::Access::kWindowBind, "window_bind"},
       {memory::Access::kZeroBased, "zero_based"},
+      {memory::Access::kOnDemand, "on_demand"},
       {memory::Access::kHugeTlb, "hugetlb"},
+      {memory::Access::kFlushGlobal, "flush_global"},
       {memory::Access::kRelaxedOrdering, "relaxed_ordering"},
   };
   Json out = Json::array();
@@ -271,34 +273,49 @@ Json AccessNames(memory::Access access) {
   return out;
 }
 
+const char* KindOf(const memory::RegionInfo& info) {
+  if (info.window) return "window";
+  if (info.list) return "list";
+  return info.null_region ? "null" : "region";
+}
+
 const char* HowReached(const memory::RegionInfo& info) {
+  if (info.window || info.list) return "regions";
+  if (info.null_region) return "nothing";
   if (info.direct_length == 0) return "process_vm";
   return info.direct_length == info.length ? "mapped" : "mixed";
 }
 
+Json ShowMr(const Session& session, uint32_t handle, const memory::RegionInfo& info) {
+  Json mr = SessionHead(session);
+  mr["handle"] = handle;
+  mr["kind"] = KindOf(info);
+  mr["pd"] = info.pd;
+  mr["key"] = Hex(info.key);
+  mr["address"] = Hex(info.va);
+  mr["iova"] = Hex(info.iova);
+  mr["length"] = info.length;
+  mr["access"] = AccessNames(info.access);
+  mr["reached_by"] = HowReached(info);
+  mr["mapped_bytes"] = info.direct_length;
+  mr["extents"] = info.extents;
+  return mr;
+}
+
+// Sessions may share a table: of its keys, those that are this one's.
 void AddMrs(const Session& session, Json& out) {
-  std::map<uint32_t, memory::RegionInfo> infos;
+  std::map<uint32_t, memory::RegionInfo> infos;  // by number: a key's upper 24 bits stay
   session.dataplane()->lcore().Call([&] {
     session.dataplane()->keys().ForEach(
-        [&](const memory::RegionInfo& info) { infos.emplace(info.key, info); });
+        [&](const memory::RegionInfo& info) { infos.emplace(info.key >> 8, info); });
   });
-  for (const auto& [handle, record] : session.mrs()) {
-    const auto it = infos.find(record.key);
-    if (it == infos.end()) continue;
-    const memory::RegionInfo& info = it->second;
-    Json mr = SessionHead(session);
-    mr["handle"] = handle;
-    mr["pd"] = info.pd;
-    mr["key"] = Hex(info.key);
-    mr["address"] = Hex(info.va);
-    mr["iova"] = Hex(info.iova);
-    mr["length"] = info.length;
-    mr["access"] = AccessNames(info.access);
-    mr["reached_by"] = HowReached(info);
-    mr["mapped_bytes"] = info.direct_length;
-    mr["extents"] = info.extents;
-    out.push_back(std::move(mr));
-  }
+  const auto add = [&](uint32_t handle, uint32_t number) {
+    const auto it = infos.find(number);
+    if (it != infos.end()) out.push_back(ShowMr(session, handle, it->second));
+  };
+  for (const auto& [handle, record] : session.mrs()) add(handle, record.key >> 8);
+  for (const auto& [handle, record] : session.mws()) add(handle, handle);
+  for (const auto& [handle, record] : session.lists()) add(handle, handle);
 }
 
 Json ShowLcore(dataplane::Lcore& lcore) {

@@ -1,12 +1,15 @@
 // Direct verbs (rocidv.h) as a program uses them: regions that work requests register, with the
 // bytes.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
 #include "tests/integration/verbs_endpoint.h"
+#include "tools/show/manage_client.h"
 #include "verbs_provider/rocidv.h"
 
 namespace roci::testing {
@@ -72,6 +75,45 @@ TEST_F(DirectVerbs, TellWhatTheDeviceHas) {
   EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY);
   EXPECT_EQ(rocidv_dereg_mr(other), 0);
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+}
+
+// What `roci show mrs` has about one key, which is one of this program's.
+nlohmann::json Shown(uint32_t key) {
+  const auto mrs = tools::AskDaemon("", {{"command", "show"}, {"what", "mrs"}});
+  EXPECT_TRUE(mrs.ok()) << mrs.status();
+  char text[16];
+  snprintf(text, sizeof(text), "0x%x", key);
+  nlohmann::json found;
+  for (const nlohmann::json& mr : *mrs) {
+    if (mr["key"] == text && mr["pid"] == getpid()) found = mr;
+  }
+  return found;
+}
+
+TEST_F(DirectVerbs, AreShownByTheirKinds) {
+  Make();
+  EXPECT_EQ(Shown(there_.rkey())["kind"], "region");
+  nlohmann::json list = Shown(mr_->rkey);
+  EXPECT_EQ(list["kind"], "list");
+  EXPECT_EQ(list["length"], 0);
+  const ibv_sge runs[] = {there_.Sge(7, 100), there_.Sge(0, 1)};
+  ASSERT_EQ(rocidv_map_mr_sg(mr_, runs, 2, 0x5000), 0);
+  Register();
+  list = Shown(mr_->rkey);
+  EXPECT_EQ(list["kind"], "list");
+  EXPECT_EQ(list["length"], 101);
+  EXPECT_EQ(list["iova"], "0x5000");
+  EXPECT_EQ(list["reached_by"], "regions");
+  ibv_mw* mw = ibv_alloc_mw(pair_.far_device.pd, IBV_MW_TYPE_2);
+  ASSERT_NE(mw, nullptr);
+  EXPECT_EQ(Shown(mw->rkey)["kind"], "window");
+  const uint32_t rkey = mw->rkey;
+  EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+  EXPECT_TRUE(Shown(rkey).is_null());
+  ibv_mr* null = ibv_alloc_null_mr(pair_.far_device.pd);
+  ASSERT_NE(null, nullptr);
+  EXPECT_EQ(Shown(null->lkey)["kind"], "null");
+  EXPECT_EQ(ibv_dereg_mr(null), 0);
 }
 
 TEST_F(DirectVerbs, AListIsOneRegionForReadsAndWrites) {

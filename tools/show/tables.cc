@@ -151,6 +151,7 @@ std::vector<Column> SrqColumns() {
 
 std::vector<Column> MrColumns() {
   return {Plain("MR", "handle"),
+          Plain("KIND", "kind"),
           Plain("KEY", "key"),
           Plain("DEVICE", "device"),
           App(),

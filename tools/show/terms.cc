@@ -52,12 +52,15 @@ EVENTS     completion events written to that channel
 OVERFLOWED yes: it was full when an entry was due, and is of no more use
 )";
 constexpr char kMrs[] = R"(MR         its handle in the program's session
+KIND       region: of the program's memory, or of device memory; null: takes everything, gives
+           zeros; window: a memory window, or list: a region that a work request registers, which
+           are ranges of other regions
 KEY        L_Key and R_Key
 PD         handle of its protection domain
 ADDRESS    where it begins in the program
 LENGTH     bytes
 REACHED BY mapped: the daemon has the same memory mapped; process_vm: a system call per burst;
-           mixed: parts of each
+           mixed: parts of each; regions: as those are that it is a range of
 EXTENTS    pieces of memory it is made of
 ACCESS     rights that were given to it
 )";
