@@ -97,7 +97,7 @@ bool DeviceLane::SendStage() {
   for (uint32_t i = 0; i < staged_; ++i) lengths[i] = static_cast<uint16_t>(frames_[i]->pkt_len);
   const uint32_t taken = wire != nullptr
                              ? wire->Transmit(endpoint, frames_.data(), to_lcore_.data(), staged_)
-                             : ethdev->Transmit(lcore, frames_.data(), staged_);
+                             : ethdev->Transmit(lcore, frames_.data(), to_lcore_.data(), staged_);
   for (uint32_t i = 0; i < taken; ++i) bytes += lengths[i];
   counters.tx_packets.Add(taken);
   counters.tx_bytes.Add(bytes);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/port_devargs.h"
+#include "dataplane/wire.h"
 
 namespace roci::dataplane {
 namespace {
@@ -152,6 +153,8 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
 }
 
 absl::Status EthdevPort::OpenRings() {
+  from_self_ = MakeRing(RING_F_SC_DEQ);
+  if (from_self_ == nullptr) return absl::ResourceExhaustedError("loopback ring");
   if (dataplane_.lcore_count() == 1) return absl::OkStatus();
   for (uint32_t lcore = 0; lcore < dataplane_.lcore_count(); ++lcore) {
     if (lcore == home_lcore_) continue;
@@ -168,6 +171,7 @@ absl::Status EthdevPort::OpenRings() {
 EthdevPort::~EthdevPort() {
   for (rte_ring* ring : to_lcore_) FreeRing(ring);
   FreeRing(from_others_);
+  FreeRing(from_self_);
   rte_pktmbuf_free_bulk(held_.data(), held_count_);
   if (!rte_eth_dev_is_valid_port(port_)) return;
   rte_eth_dev_stop(port_);
@@ -199,7 +203,10 @@ uint32_t EthdevPort::link_speed_mbps() const {
 
 uint32_t EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   if (lcore == home_lcore_) {
-    return rte_eth_rx_burst(port_, 0, frames, static_cast<uint16_t>(count));
+    // Half of the burst at most, so that neither starves the other.
+    const uint32_t own =
+        rte_ring_sc_dequeue_burst(from_self_, reinterpret_cast<void**>(frames), count / 2, nullptr);
+    return own + rte_eth_rx_burst(port_, 0, frames + own, static_cast<uint16_t>(count - own));
   }
   return rte_ring_sc_dequeue_burst(to_lcore_[lcore], reinterpret_cast<void**>(frames), count,
                                    nullptr);
@@ -208,7 +215,7 @@ uint32_t EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) 
 bool EthdevPort::Pending(uint32_t lcore) const {
   if (lcore != home_lcore_) return rte_ring_empty(to_lcore_[lcore]) == 0;
   // Where the PMD cannot tell, the lcore looks again after its poll interval.
-  return rte_eth_rx_queue_count(port_, 0) > 0 ||
+  return rte_ring_empty(from_self_) == 0 || rte_eth_rx_queue_count(port_, 0) > 0 ||
          (from_others_ != nullptr && rte_ring_empty(from_others_) == 0);
 }
 
@@ -219,7 +226,52 @@ bool EthdevPort::HandOff(rte_mbuf* frame, uint32_t to_lcore) {
   return true;
 }
 
-uint32_t EthdevPort::Transmit(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+uint32_t EthdevPort::TurnRound(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  const uint32_t taken =
+      rte_ring_mp_enqueue_burst(from_self_, reinterpret_cast<void**>(frames), count, nullptr);
+  if (lcore != home_lcore_) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    dataplane_.lcore(home_lcore_).WakeIfSleeping();
+  }
+  return taken;
+}
+
+// A group that a queue pair sends to may have members here.
+uint32_t EthdevPort::SendToGroup(uint32_t lcore, rte_mbuf* frame) {
+  rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
+  const uint32_t sent = Send(lcore, &frame, 1);
+  if (copy != nullptr && (sent == 0 || TurnRound(lcore, &copy, 1) == 0)) rte_pktmbuf_free(copy);
+  return sent;
+}
+
+EthdevPort::Way EthdevPort::WayOf(const rte_mbuf* frame, uint8_t lcore) const {
+  const auto* mac = rte_pktmbuf_mtod(frame, const uint8_t*);
+  if (std::memcmp(mac, mac_.bytes.data(), mac_.bytes.size()) == 0) return Way::kBack;
+  const bool is_group = (*mac & 1) != 0 && lcore < Wire::kRawPacket;
+  return is_group ? Way::kBoth : Way::kOut;
+}
+
+uint32_t EthdevPort::Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* lcores,
+                              uint32_t count) {
+  uint32_t i = 0;
+  while (i < count) {
+    const Way way = WayOf(frames[i], lcores[i]);
+    if (way == Way::kBoth) [[unlikely]] {
+      if (SendToGroup(lcore, frames[i]) == 0) break;
+      ++i;
+      continue;
+    }
+    uint32_t run = 1;
+    while (i + run < count && WayOf(frames[i + run], lcores[i + run]) == way) ++run;
+    const uint32_t taken =
+        way == Way::kBack ? TurnRound(lcore, frames + i, run) : Send(lcore, frames + i, run);
+    i += taken;
+    if (taken < run) break;
+  }
+  return i;
+}
+
+uint32_t EthdevPort::Send(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   if (queue_per_lcore_) {
     return rte_eth_tx_burst(port_, static_cast<uint16_t>(lcore), frames,
                             static_cast<uint16_t>(count));

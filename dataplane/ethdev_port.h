@@ -1,5 +1,6 @@
 // A DPDK ethdev under a device: opened by its devargs, one receive queue polled by the device's
-// home lcore, hand-off rings to and from the other lcores.
+// home lcore, hand-off rings to and from the other lcores. What a device sends to itself turns
+// round here, since no link brings it back.
 #pragma once
 
 #include <array>
@@ -51,8 +52,8 @@ class EthdevPort {
   bool Pending(uint32_t lcore) const;
   // Gives a received frame to another lcore; false (the frame stays the caller's) if it is behind.
   bool HandOff(rte_mbuf* frame, uint32_t to_lcore);
-  // Takes over up to `count` frames, in order; returns how many.
-  uint32_t Transmit(uint32_t lcore, rte_mbuf** frames, uint32_t count);
+  // Takes over up to `count` frames, in order; returns how many. `lcores` as for Wire::Transmit.
+  uint32_t Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* lcores, uint32_t count);
   // Home lcore, once per loop: sends what others queued, where the port has too few queues.
   uint32_t ServeOthers();
   bool IsHome(uint32_t lcore) const { return lcore == home_lcore_; }
@@ -64,6 +65,11 @@ class EthdevPort {
   int SetUpReceiving(uint16_t descriptors);
   unsigned Socket() const;
   absl::Status OpenRings();
+  enum class Way : uint8_t { kOut, kBack, kBoth };
+  Way WayOf(const rte_mbuf* frame, uint8_t lcore) const;
+  uint32_t SendToGroup(uint32_t lcore, rte_mbuf* frame);
+  uint32_t TurnRound(uint32_t lcore, rte_mbuf** frames, uint32_t count);
+  uint32_t Send(uint32_t lcore, rte_mbuf** frames, uint32_t count);
 
   Dataplane& dataplane_;
   std::string devargs_;  // as probed
@@ -77,6 +83,7 @@ class EthdevPort {
   roce::Mac mac_;
   std::array<rte_ring*, kMaxLcores> to_lcore_{};
   rte_ring* from_others_ = nullptr;
+  rte_ring* from_self_ = nullptr;
   std::array<rte_mbuf*, 32> held_{};
   uint32_t held_count_ = 0;
 };

@@ -104,6 +104,12 @@ class TwoDaemons(unittest.TestCase):
                 size = [] if program == 'ib_atomic_bw' else ['-s', '30000']
                 self.run_ends(program, '-x', gid, '-F', '-n', '100', *size)
 
+    def test_a_device_with_itself(self):
+        for program in ('ibv_rc_pingpong', 'ibv_uc_pingpong', 'ibv_ud_pingpong', 'ibv_srq_pingpong'):
+            pair = Pair(self.daemons[0], ('roci0', 'roci0'), [program, '-g', '1', '-n', '200'])
+            self.addCleanup(pair.kill)
+            self.assertEqual(pair.connect().result(), '', program)
+
     def test_connection_manager(self):
         for addresses in (V4, V6):
             for a, b in ((0, 1), (1, 0)):
