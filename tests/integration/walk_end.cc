@@ -32,7 +32,7 @@ bool WalkEnd::AllocateMemory() {
   FillPayload(At(Area::kSource, kLastSlot), kSlotBytes, reinterpret_cast<uintptr_t>(this));
   mr = ibv_reg_mr(pd, memory, kBytes,
                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                      IBV_ACCESS_REMOTE_ATOMIC);
+                      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND);
   return mr != nullptr;
 }
 
@@ -69,7 +69,7 @@ int WalkEnd::ToRtr(const WalkEnd& to) {
     attr.ah_attr = AddressOf(*this, to);
     mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   }
-  if (type == IBV_QPT_RC) {
+  if (type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV) {
     attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 1;
     mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -82,10 +82,15 @@ int WalkEnd::ToRts() {
   attr.qp_state = IBV_QPS_RTS;
   attr.sq_psn = psn;
   int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  if (type == IBV_QPT_RC) {
+  if (type == IBV_QPT_XRC_RECV) {
+    attr.timeout = 14;
+    mask |= IBV_QP_TIMEOUT;
+  }
+  if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND) {
     attr.timeout = 14;
     attr.retry_cnt = 7;
-    attr.rnr_retry = 6;
+    // For ever where receives are shared: nobody knows whose turn it is.
+    attr.rnr_retry = peer->srq != nullptr ? 7 : 6;
     attr.max_rd_atomic = 4;
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   }
@@ -112,7 +117,7 @@ void WalkEnd::Forget() {
   sends.clear();
   recvs.clear();
   incoming.clear();
-  disturbed = failed = flushing = false;
+  disturbed = failed = flushing = drained = false;
   atomics = 0;
   next_slot = next_recv = 0;
 }

@@ -26,7 +26,10 @@ struct WalkRequest {
   uint32_t length = 0;
   bool signaled = true;
   bool must_fail = false;  // a key or a range is wrong, and it has data
+  uint32_t key = 0;        // that it binds or invalidates
 };
+
+struct WalkSrq;
 
 /// A QP. Its memory has kSlots slots for what it sends, as many for what the peer WRITEs, for what
 /// it READs, and for what it receives. Requests use all but the last slot round robin, so that
@@ -57,6 +60,9 @@ class WalkEnd {
   ibv_qp_state QueryState() const;
   int PostRecv(uint64_t wr_id, uint32_t slot);
   void Forget();
+  bool is_xrc() const { return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV; }
+  /// Requests arrive, or fail.
+  bool is_reliable() const { return type == IBV_QPT_RC || is_xrc(); }
 
   WalkDevice* device = nullptr;
   ibv_pd* pd = nullptr;
@@ -65,11 +71,13 @@ class WalkEnd {
   ibv_mr* mr = nullptr;
   ibv_qp_type type = IBV_QPT_RC;
   uint8_t* memory = nullptr;
+  WalkSrq* srq = nullptr;   // null: it has a receive queue
   ibv_ah* ah = nullptr;     // UD: of the peer
   WalkEnd* peer = nullptr;  // null: not connected
   bool disturbed = false;   // its requests may fail from now on
   bool failed = false;      // an error completion of a send came: only flushes may follow
   bool flushing = false;    // it was moved to ERR: everything has to come out
+  bool drained = false;     // IBV_EVENT_QP_LAST_WQE_REACHED came
   uint32_t psn = 0;         // first of the connection, of this side
   uint64_t atomics = 0;     // that have been done on the peer's counter
   uint32_t next_slot = 0;
@@ -77,6 +85,13 @@ class WalkEnd {
   std::deque<WalkRequest> sends;
   std::deque<WalkRequest> recvs;
   std::deque<WalkRequest> incoming;  // the peer's SENDs that no receive has answered yet
+
+  /// A window on all of its memory, for the peer.
+  enum class Window { kNone, kBinding, kBound, kEnding };
+  Window window = Window::kNone;
+  ibv_mw* mw = nullptr;
+  uint32_t window_key = 0;  // kBinding, kBound, kEnding
+  uint32_t old_key = 0;     // of the last window that was taken away
 };
 
 /// Fills `length` bytes so that CheckPayload can tell whether they are as they were.

@@ -25,7 +25,10 @@ const Walker::Operation Walker::kOperations[] = {
     {2, &Walker::MakeHandle},     {2, &Walker::DropHandle},   {3, &Walker::MakePair},
     {2, &Walker::ConnectAnyPair}, {1, &Walker::DropEnd},      {1, &Walker::FailEnd},
     {1, &Walker::ResetEnd},       {1, &Walker::LoseMemory},   {1, &Walker::PostBad},
-    {2, &Walker::QueryAll},       {2, &Walker::Settle},
+    {2, &Walker::QueryAll},       {2, &Walker::Settle},       {2, &Walker::MakeSrq},
+    {1, &Walker::DropSrq},        {1, &Walker::ChangeSrq},    {10, &Walker::PostShared},
+    {2, &Walker::MakeXrcPair},    {4, &Walker::ReadEvents},   {20, &Walker::BindWindow},
+    {14, &Walker::EndWindow},     {1, &Walker::PostStale},
 };
 
 Walker::Walker(uint64_t seed) : seed_(seed), random_(seed) {
@@ -66,11 +69,11 @@ void Walker::Step() {
   }
 }
 
-WalkEnd* Walker::EndOf(const Queue& queue, uint32_t qpn) {
+WalkEnd* Walker::FindEnd(const Queue& queue, uint32_t qpn) {
   for (const auto& end : ends_) {
     if (end->cq == queue.cq && end->qp->qp_num == qpn) return end.get();
   }
-  Fail("a completion of QP %u, which is gone", qpn);
+  return nullptr;
 }
 
 int Walker::Poll(Queue& queue, int count) {
@@ -97,8 +100,12 @@ void Walker::PollAny() {
 
 void Walker::Complete(Queue& queue, const ibv_wc& wc) {
   ++completions_;
-  WalkEnd* end = EndOf(queue, static_cast<uint32_t>(wc.qp_num));
-  if ((wc.wr_id & 1) != 0) {
+  WalkEnd* end = FindEnd(queue, static_cast<uint32_t>(wc.qp_num));
+  if (end == nullptr) {
+    WalkSrq* srq = SharedOf(queue, wc);
+    if (srq == nullptr) Fail("a completion of QP %u, which is gone", wc.qp_num);
+    srq->Take(wc.wr_id);
+  } else if ((wc.wr_id & 1) != 0) {
     CompleteRecv(*end, wc);
   } else {
     CompleteSend(*end, wc);
@@ -116,6 +123,7 @@ void Walker::CompleteSend(WalkEnd& end, const ibv_wc& wc) {
     }
     if (!is_this || wc.status == IBV_WC_SUCCESS) {
       if (request.must_fail) Fail("request %lu succeeds with a bad key", request.wr_id);
+      CompleteWindowWork(end, request);
       CheckDone(end, request);
     }
     if (is_this) break;
@@ -138,7 +146,7 @@ void Walker::CompleteSend(WalkEnd& end, const ibv_wc& wc) {
 // A send that was a success, by its own completion or by that of a later one.
 void Walker::CheckDone(WalkEnd& end, const WalkRequest& request) {
   using Area = WalkEnd::Area;
-  if (end.type != IBV_QPT_RC || end.peer == nullptr) return;
+  if (!end.is_reliable() || end.peer == nullptr) return;
   switch (request.opcode) {
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -164,11 +172,18 @@ void Walker::CheckDone(WalkEnd& end, const WalkRequest& request) {
 }
 
 void Walker::CompleteRecv(WalkEnd& end, const ibv_wc& wc) {
-  if (end.recvs.empty() || end.recvs.front().wr_id != wc.wr_id) {
-    Fail("receive %lu completes out of order", wc.wr_id);
+  const uint8_t* data = nullptr;
+  if (end.srq != nullptr) {
+    data = end.srq->Take(wc.wr_id);
+    ++shared_;
+    if (data == nullptr) Fail("shared receive %lu completes twice or was never posted", wc.wr_id);
+  } else {
+    if (end.recvs.empty() || end.recvs.front().wr_id != wc.wr_id) {
+      Fail("receive %lu completes out of order", wc.wr_id);
+    }
+    data = end.At(WalkEnd::Area::kReceived, end.recvs.front().slot);
+    end.recvs.pop_front();
   }
-  const WalkRequest recv = end.recvs.front();
-  end.recvs.pop_front();
   if (wc.status != IBV_WC_SUCCESS) {
     if (!end.disturbed) {
       Fail("receive %lu of QP %u (type %d) fails: %s", wc.wr_id, end.qp->qp_num, end.type,
@@ -181,16 +196,22 @@ void Walker::CompleteRecv(WalkEnd& end, const ibv_wc& wc) {
   const uint32_t header = end.type == IBV_QPT_UD ? kGrhBytes : 0;
   Expect(wc.byte_len >= header && wc.byte_len <= WalkEnd::kSlotBytes, "the length of a receive");
   if (has_data) {
-    const uint8_t* data = end.At(WalkEnd::Area::kReceived, recv.slot) + header;
-    Expect(CheckPayload(data, wc.byte_len - header), "data of a receive");
+    Expect(CheckPayload(data + header, wc.byte_len - header), "data of a receive");
   }
+  CheckMessage(end, wc);
+}
+
+void Walker::CheckMessage(WalkEnd& end, const ibv_wc& wc) {
   if (end.incoming.empty()) return;
   const WalkRequest sent = end.incoming.front();
   end.incoming.pop_front();
-  if (end.disturbed || end.type != IBV_QPT_RC) return;
+  if (end.disturbed || !end.is_reliable()) return;
   Expect(wc.byte_len == sent.length, "the length of a message");
   if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0) {
     Expect(wc.imm_data == static_cast<uint32_t>(sent.wr_id), "immediate data");
+  } else if (sent.opcode == IBV_WR_SEND_WITH_INV) {
+    Expect((wc.wc_flags & IBV_WC_WITH_INV) != 0 && wc.invalidated_rkey == sent.key,
+           "the key that a message takes away");
   } else {
     Expect(sent.opcode == IBV_WR_SEND, "a message without its immediate data");
   }
@@ -219,7 +240,7 @@ bool Walker::Owes(const WalkEnd& end) const {
   for (const WalkRequest& request : end.sends) {
     if (request.signaled) return true;
   }
-  return !end.flushing && end.type == IBV_QPT_RC && !end.incoming.empty();
+  return !end.flushing && end.is_reliable() && !end.incoming.empty();
 }
 
 void Walker::Settle() {
@@ -227,6 +248,7 @@ void Walker::Settle() {
   for (;;) {
     int polled = 0;
     for (const auto& queue : queues_) polled += Poll(*queue, 16);
+    for (const auto& srq : srqs_) Refill(srq.get(), 4);
     const WalkEnd* owing = nullptr;
     for (const auto& end : ends_) owing = Owes(*end) ? end.get() : owing;
     if (owing == nullptr) return;

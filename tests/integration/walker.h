@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/integration/walk_end.h"
+#include "tests/integration/walk_srq.h"
 #include "tests/sim/random.h"
 
 namespace roci::testing {
@@ -24,6 +25,9 @@ class Walker {
   void Run(double seconds);
   uint64_t steps() const { return steps_; }
   uint64_t completions() const { return completions_; }
+  /// Of receives that were shared, and of work on windows.
+  uint64_t shared() const { return shared_; }
+  uint64_t windows() const { return windows_; }
 
  private:
   struct Domain {
@@ -88,8 +92,31 @@ class Walker {
   void PollAny();
   void QueryAll();
   void Settle();
+  // walker_shared.cc
+  void MakeSrq();
+  void DropSrq();
+  void ChangeSrq();
+  void PostShared();
+  void MakeXrcPair();
+  void ReadEvents();
+  // walker_windows.cc
+  void BindWindow();
+  void EndWindow();
+  void PostStale();
 
   WalkEnd* MakeEnd(WalkDevice& device, ibv_qp_type type);
+  WalkSrq* AnySrq(const WalkDevice& device, bool is_xrc);
+  void MakeXrcSrq(WalkSrq* srq);
+  void Refill(WalkSrq* srq, size_t count);
+  WalkSrq* SharedOf(const Queue& queue, const ibv_wc& wc);
+  void Drain(WalkEnd* end);
+  void ReadEventsOf(const WalkDevice& device);
+  void CheckEvent(const ibv_async_event& event);
+  void DropWindow(WalkEnd* end);
+  bool MayUseWindow(const WalkEnd& end) const;
+  void PostWindowWork(WalkEnd* end, ibv_wr_opcode opcode, uint32_t key);
+  void EndType1(WalkEnd* end);
+  void CompleteWindowWork(WalkEnd& end, const WalkRequest& request);
   void DestroyEnd(WalkEnd* end);
   void Disconnect(WalkEnd* end);
   void Connect(WalkEnd* a, WalkEnd* b);
@@ -97,12 +124,13 @@ class Walker {
   bool PostOne(WalkEnd* end, bool good);
   Domain* DomainOf(ibv_pd* pd);
   Queue* QueueOf(ibv_cq* cq);
-  WalkEnd* EndOf(const Queue& queue, uint32_t qpn);
+  WalkEnd* FindEnd(const Queue& queue, uint32_t qpn);
   int Poll(Queue& queue, int count);
   void Complete(Queue& queue, const ibv_wc& wc);
   void CompleteSend(WalkEnd& end, const ibv_wc& wc);
   void CompleteRecv(WalkEnd& end, const ibv_wc& wc);
   void CheckDone(WalkEnd& end, const WalkRequest& request);
+  void CheckMessage(WalkEnd& end, const ibv_wc& wc);
   // What still has to complete by itself.
   bool Owes(const WalkEnd& end) const;
 
@@ -110,12 +138,15 @@ class Walker {
   sim::Random random_;
   uint64_t steps_ = 0;
   uint64_t completions_ = 0;
+  uint64_t shared_ = 0;
+  uint64_t windows_ = 0;
   uint64_t last_wr_id_ = 0;
   std::array<WalkDevice, 2> devices_;
   std::vector<std::unique_ptr<Domain>> domains_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<std::unique_ptr<Region>> regions_;
   std::vector<std::unique_ptr<Handle>> handles_;
+  std::vector<std::unique_ptr<WalkSrq>> srqs_;
   std::vector<std::unique_ptr<WalkEnd>> ends_;
 };
 

@@ -17,6 +17,12 @@ bool TakesReceive(ibv_wr_opcode opcode) {
          opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+// For a message more. What is shared others may take: it waits then, or is lost.
+bool HasReceive(const WalkEnd& end) {
+  if (end.srq != nullptr) return end.incoming.size() < WalkEnd::kLastSlot;
+  return end.recvs.size() > end.incoming.size();
+}
+
 bool Reads(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
@@ -47,6 +53,12 @@ WalkEnd* Walker::MakeEnd(WalkDevice& device, ibv_qp_type type) {
   init.send_cq = init.recv_cq = queue->cq;
   init.qp_type = type;
   init.cap = {WalkEnd::kSlots, WalkEnd::kSlots, 2, 1, random_.Chance(500) ? 200u : 0u};
+  if (type == IBV_QPT_XRC_SEND) init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
+  if (type != IBV_QPT_XRC_SEND && random_.Chance(300)) end->srq = AnySrq(device, false);
+  if (end->srq != nullptr) {
+    init.srq = end->srq->srq;
+    ++end->srq->users;
+  }
   end->qp = ibv_create_qp(domain->pd, &init);
   Expect(end->qp != nullptr, "ibv_create_qp");
   Expect(end->AllocateMemory(), "memory of a QP");
@@ -61,7 +73,10 @@ void Walker::DestroyEnd(WalkEnd* end) {
     Disturb(end);
     Disconnect(end);
   }
+  Drain(end);
+  DropWindow(end);
   Expect(ibv_destroy_qp(end->qp) == 0, "ibv_destroy_qp");
+  if (end->srq != nullptr) --end->srq->users;
   Domain* domain = DomainOf(end->pd);
   --domain->users;
   if (end->mr != nullptr) {
@@ -94,6 +109,8 @@ void Walker::Connect(WalkEnd* a, WalkEnd* b) {
       Disturb(end);
       Disconnect(end);
     }
+    Drain(end);
+    DropWindow(end);
     Expect(end->ToState(IBV_QPS_RESET) == 0, "to RESET");
     end->Forget();
     // Far from all others: an old peer may go on sending to this QP, and must not be taken for the
@@ -133,8 +150,9 @@ void Walker::MakePair() {
 void Walker::ConnectAnyPair() {
   WalkEnd* a = Any(ends_);
   WalkEnd* b = Any(ends_);
-  if (a == nullptr || a == b || a->type != b->type || a->mr == nullptr || b->mr == nullptr) return;
-  Connect(a, b);
+  if (a == nullptr || a == b || a->mr == nullptr || b->mr == nullptr) return;
+  const bool fit = a->is_xrc() ? b->is_xrc() && a->type != b->type : a->type == b->type;
+  if (fit) Connect(a, b);
 }
 
 void Walker::DropEnd() {
@@ -157,9 +175,12 @@ void Walker::ResetEnd() {
     Disturb(end);
     Disconnect(end);
   }
+  Drain(end);
+  DropWindow(end);
   Expect(end->ToState(IBV_QPS_RESET) == 0, "to RESET");
   end->Forget();
   Expect(end->QueryState() == IBV_QPS_RESET, "in RESET");
+  if (end->type == IBV_QPT_XRC_RECV) return;
   ibv_send_wr wr = {};
   ibv_send_wr* bad = nullptr;
   Expect(ibv_post_send(end->qp, &wr, &bad) == EINVAL && bad == &wr, "a post in RESET");
@@ -170,6 +191,10 @@ void Walker::LoseMemory() {
   WalkEnd* end = Any(ends_);
   if (end == nullptr || end->mr == nullptr) return;
   Disturb(end);
+  if (end->window == WalkEnd::Window::kBound) {
+    Expect(ibv_dereg_mr(end->mr) == EBUSY, "ibv_dereg_mr under a window");
+  }
+  DropWindow(end);
   Expect(ibv_dereg_mr(end->mr) == 0, "ibv_dereg_mr in use");
   --DomainOf(end->pd)->users;
   end->mr = nullptr;
@@ -178,6 +203,11 @@ void Walker::LoseMemory() {
 void Walker::PostRecvs() {
   WalkEnd* end = Any(ends_);
   if (end == nullptr || end->mr == nullptr || end->peer == nullptr) return;
+  if (end->is_xrc()) return;
+  if (end->srq != nullptr) {
+    Expect(end->PostRecv(1, 0) == EINVAL, "a receive for a QP with a shared queue");
+    return;
+  }
   for (uint64_t left = random_.Between(1, kRecvs); left > 0 && end->recvs.size() < kRecvs; --left) {
     WalkRequest request;
     request.wr_id = ++last_wr_id_ << 1 | 1;
@@ -204,12 +234,13 @@ void Walker::PostBad() {
 
 bool Walker::PostOne(WalkEnd* end, bool good) {
   WalkEnd* peer = end->peer;
-  if (end->mr == nullptr || peer->mr == nullptr || end->sends.size() >= WalkEnd::kLastSlot) {
+  if (end->mr == nullptr || peer->mr == nullptr || end->sends.size() >= WalkEnd::kLastSlot ||
+      end->type == IBV_QPT_XRC_RECV) {
     return false;
   }
   WalkRequest request;
   request.opcode = OpcodeFor(end->type, random_);
-  if (TakesReceive(request.opcode) && peer->recvs.size() <= peer->incoming.size()) return false;
+  if (TakesReceive(request.opcode) && !HasReceive(*peer)) return false;
   request.wr_id = ++last_wr_id_ << 1;
   request.slot = end->next_slot;
   const bool atomic = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -238,25 +269,30 @@ bool Walker::PostOne(WalkEnd* end, bool good) {
   wr.send_flags = (request.signaled ? unsigned{IBV_SEND_SIGNALED} : 0) |
                   (random_.Chance(100) && end->type == IBV_QPT_RC ? unsigned{IBV_SEND_FENCE} : 0);
   wr.imm_data = static_cast<uint32_t>(request.wr_id);
+  if (end->type == IBV_QPT_XRC_SEND) wr.qp_type.xrc.remote_srqn = peer->srq->number;
+  const uint32_t rkey =
+      MayUseWindow(*peer) && random_.Chance(500) ? peer->window_key : peer->mr->rkey;
   if (end->type == IBV_QPT_UD) {
     wr.wr.ud.ah = end->ah;
     wr.wr.ud.remote_qpn = peer->qp->qp_num;
     wr.wr.ud.remote_qkey = kQkey;
   } else if (atomic) {
     wr.wr.atomic.remote_addr = peer->Address(Area::kRead, WalkEnd::kLastSlot);
-    wr.wr.atomic.rkey = peer->mr->rkey;
+    wr.wr.atomic.rkey = rkey;
     wr.wr.atomic.compare_add = 1;
   } else {
     wr.wr.rdma.remote_addr = request.opcode == IBV_WR_RDMA_READ
                                  ? peer->Address(Area::kSource, WalkEnd::kLastSlot)
                                  : peer->Address(Area::kWritten, request.slot);
-    wr.wr.rdma.rkey = peer->mr->rkey;
+    wr.wr.rdma.rkey = rkey;
   }
   ibv_send_wr* bad = nullptr;
   Expect(ibv_post_send(end->qp, &wr, &bad) == 0, "ibv_post_send");
   end->next_slot = (end->next_slot + 1) % WalkEnd::kLastSlot;
   end->sends.push_back(request);
-  if (TakesReceive(request.opcode)) peer->incoming.push_back(request);
+  // (What comes to a shared queue may find it empty, and is lost where nothing is sent again.)
+  const bool may_be_lost = peer->srq != nullptr && !peer->is_reliable();
+  if (TakesReceive(request.opcode) && !may_be_lost) peer->incoming.push_back(request);
   return true;
 }
 

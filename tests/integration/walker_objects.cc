@@ -163,6 +163,7 @@ void Walker::DropHandle() {
 
 void Walker::CleanUp() {
   while (!ends_.empty()) DestroyEnd(ends_.back().get());
+  while (!srqs_.empty()) DropSrq();
   while (!handles_.empty()) DropHandle();
   while (!regions_.empty()) DropRegion();
   while (!queues_.empty()) DropQueue();
