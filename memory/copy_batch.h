@@ -24,8 +24,8 @@ class CopyBatch {
 
   /// Copies `bytes` to the front of `segments`. The buffer must stay until Flush. `token` is the
   /// caller's name for it (an index of a packet, say). kTooManySegments: nothing added, flush and
-  /// try again. kFault: a mapping was cut, or what a signature region answers; nothing is pending of
-  /// this one.
+  /// try again. kFault: a mapping was cut, or what a signature region answers; nothing is pending
+  /// of this one.
   MemoryStatus AddIn(const SegmentList& segments, std::span<const std::byte> bytes, uint32_t token);
   /// Fetches bytes.size() bytes from the front of `segments`. As above.
   MemoryStatus AddOut(const SegmentList& segments, std::span<std::byte> bytes, uint32_t token);

@@ -5,24 +5,17 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "memory/copy.h"
 #include "memory/integrity.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace roci::memory {
 namespace {
 
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
+using fuzz::Input;
 
 constexpr uint64_t kMemory = 64 * 1024;
 constexpr uint64_t kVa = 0x7000'0000;
@@ -39,26 +32,6 @@ std::shared_ptr<MappedFile> MakeFile() {
   close(fd);
   return mapped;
 }
-
-// Takes numbers from the front of the input; zeros once it is used up.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <class T>
-  T Take() {
-    T value{};
-    const size_t n = size_ < sizeof value ? size_ : sizeof value;
-    if (n != 0) std::memcpy(&value, data_, n);
-    data_ += n;
-    size_ -= n;
-    return value;
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
 
 // What the words of t10_dif.h mean, again and slowly.
 struct Model {

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -15,50 +13,25 @@
 
 #include "dataplane/list_memory.h"
 #include "memory/key_table.h"
+#include "tests/fuzz/fuzz.h"
 #include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
 namespace {
 
+using fuzz::Input;
 using memory::Access;
 using memory::AccessContext;
 using memory::KeyTable;
 using memory::ListRun;
 using memory::MemoryStatus;
 
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                  \
-    }                                                                                \
-  } while (false)
-
 const auto* const kApp = reinterpret_cast<const memory::AppMemory*>(0x1000);
 constexpr Access kRights{0xF};
 constexpr Access kWriters = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
-// Takes numbers from the front of the input; zeros once it is used up.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <class T>
-  T Take() {
-    T value{};
-    const size_t n = std::min(size_, sizeof value);
-    std::memcpy(&value, data_, n);
-    data_ += n;
-    size_ -= n;
-    return value;
-  }
-  // One time in eight.
-  bool Rarely() { return Take<uint8_t>() % 8 == 0; }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
+// One time in eight.
+bool Rarely(Input& input) { return input.Take<uint8_t>() % 8 == 0; }
 
 class Machine {
  public:
@@ -122,16 +95,16 @@ class Machine {
     if (from.empty()) return from.end();
     return std::next(from.begin(), input_.Take<uint8_t>() % from.size());
   }
-  uint32_t TakePd() { return input_.Rarely() ? 2 : 1; }
+  uint32_t TakePd() { return Rarely(input_) ? 2 : 1; }
   Access TakeAccess() {
-    if (input_.Rarely()) return static_cast<Access>(input_.Take<uint32_t>());
+    if (Rarely(input_)) return static_cast<Access>(input_.Take<uint32_t>());
     return (static_cast<Access>(input_.Take<uint8_t>()) & kRights) | Access::kLocalWrite;
   }
 
   Region TakeRegion() {
     Region region{};
     region.pd = TakePd();
-    region.access = input_.Rarely() ? Access::kNone : Access::kLocalWrite;
+    region.access = Rarely(input_) ? Access::kNone : Access::kLocalWrite;
     region.va = 0x10000 * (input_.Take<uint8_t>() + 1u);
     region.iova = input_.Take<uint8_t>() % 2 == 0 ? region.va : input_.Take<uint32_t>();
     region.length = input_.Take<uint16_t>();
@@ -168,11 +141,12 @@ class Machine {
     list.pd = TakePd();
     list.max_runs = input_.Take<uint8_t>() % 8 + 1u;
     if (table_.AllocateList(list.pd, list.max_runs, &list.key) != MemoryStatus::kOk) return;
-    auto memory = ListMemory::Create(list.max_runs);
+    const ListRoom room{.max_runs = list.max_runs};
+    auto memory = ListMemory::Create(room);
     CHECK(memory.ok());
     list.app = (*memory)->TakeFd();
     const uint32_t number = list.key >> 8;
-    memory_.Add(number, *std::move(memory), list.max_runs);
+    memory_.Add(number, *std::move(memory), room);
     CHECK(lists_.emplace(number, std::move(list)).second);
   }
   void DropList() {
@@ -190,13 +164,13 @@ class Machine {
     if (list == lists_.end()) return;
     roci_abi_sge run{};
     const auto region = Any(regions_);
-    if (region == regions_.end() || input_.Rarely()) {
+    if (region == regions_.end() || Rarely(input_)) {
       run = {input_.Take<uint64_t>(), input_.Take<uint32_t>(), input_.Take<uint32_t>()};
     } else {
       run.va = region->second.iova + input_.Take<uint8_t>();
       run.length = input_.Take<uint8_t>();
       run.lkey = region->first;
-      if (input_.Rarely() && !lists_.empty()) run.lkey = Any(lists_)->second.key;
+      if (Rarely(input_) && !lists_.empty()) run.lkey = Any(lists_)->second.key;
     }
     const off_t at =
         static_cast<off_t>(input_.Take<uint8_t>() % list->second.max_runs * sizeof(roci_abi_sge));
@@ -242,13 +216,13 @@ class Machine {
     roce::SendWqe wqe{};
     const auto found = Any(lists_);
     wqe.address_handle =
-        found == lists_.end() || input_.Rarely() ? input_.Take<uint32_t>() : found->first;
+        found == lists_.end() || Rarely(input_) ? input_.Take<uint32_t>() : found->first;
     wqe.immediate = wqe.address_handle << 8 | input_.Take<uint8_t>();
-    if (input_.Rarely()) wqe.immediate = input_.Take<uint32_t>();
-    wqe.compare_add = input_.Rarely() ? input_.Take<uint64_t>() : input_.Take<uint8_t>() % 4;
+    if (Rarely(input_)) wqe.immediate = input_.Take<uint32_t>();
+    wqe.compare_add = Rarely(input_) ? input_.Take<uint64_t>() : input_.Take<uint8_t>() % 4;
     wqe.remote_qkey = static_cast<uint32_t>(TakeAccess());
     wqe.remote_va =
-        input_.Rarely() ? ~uint64_t{0} - input_.Take<uint8_t>() : input_.Take<uint32_t>();
+        Rarely(input_) ? ~uint64_t{0} - input_.Take<uint8_t>() : input_.Take<uint32_t>();
     const AccessContext context{TakePd(), 17};
     const MemoryStatus status = memory_.Register(table_, wqe, context);
 
@@ -275,7 +249,7 @@ class Machine {
     const auto found = Any(lists_);
     if (found == lists_.end()) return;
     const AccessContext context{TakePd(), 17};
-    const uint32_t key = input_.Rarely() ? input_.Take<uint32_t>() : found->second.key;
+    const uint32_t key = Rarely(input_) ? input_.Take<uint32_t>() : found->second.key;
     const bool may =
         found->second.is_registered && key == found->second.key && found->second.pd == context.pd;
     const MemoryStatus status = table_.Invalidate(key, context);
@@ -300,7 +274,7 @@ class Machine {
     const auto need = static_cast<Access>(input_.Take<uint8_t>() & 15);
     const uint64_t skip = input_.Take<uint16_t>() % 1024;
     const uint32_t length =
-        input_.Rarely() ? input_.Take<uint32_t>() | 1 : input_.Take<uint8_t>() + 1u;
+        Rarely(input_) ? input_.Take<uint32_t>() | 1 : input_.Take<uint8_t>() + 1u;
     memory::SegmentList segments;
     const MemoryStatus status =
         table_.Resolve(list.key, context, list.iova + skip, length, need, segments);

@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "dataplane/completion_queue.h"
 #include "dataplane/tag_queue.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace {
 
@@ -36,35 +35,11 @@ namespace {
 
 using roci::dataplane::TaggedBuffer;
 using roci::dataplane::TagQueue;
+using roci::fuzz::Input;
+using roci::fuzz::Require;
 
 constexpr uint32_t kHandle = 9;
 constexpr uint8_t kTagError = 22;  // IBV_WC_TM_ERR
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
-
-// Takes values off the front of the input; zeros when it is at its end.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <class T>
-  T Take() {
-    T value{};
-    const size_t n = std::min(size_, sizeof(T));
-    std::memcpy(&value, data_, n);
-    data_ += n;
-    size_ -= n;
-    return value;
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
 
 // What the list should hold.
 class Model {
