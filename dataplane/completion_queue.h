@@ -116,6 +116,8 @@ class CompletionQueue {
   static absl::StatusOr<SharedMemory> CreateRing(uint32_t entries);
 
   // ---- On the lcore
+  // Lets apps see all entries of the lcore's queues that are held back.
+  void PublishBurst() { events_->Publish(); }
   // Appends one entry. On overflow it is lost, the CQ is dead from then on and the session gets
   // IBV_EVENT_CQ_ERR.
   // The first entry since the last CompletionEvents::Publish is held back, and with it all that

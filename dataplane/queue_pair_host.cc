@@ -125,6 +125,9 @@ MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
 }
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
+  // A program that hears of the event finds the completions of what led to it.
+  FinishPlacing();
+  if (CompletionQueue* cq = recv_cq != nullptr ? recv_cq : send_cq) cq->PublishBurst();
   if (session == nullptr) {
     for (TargetOpening* opening : openings) opening->RaiseEvent(EventNumber(event));
     return;
