@@ -1,6 +1,7 @@
 // Rate limits of queue pairs, measured.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -10,6 +11,9 @@ namespace roci::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// A limit is never exceeded, but only reached when the daemon and we get processors in time.
+constexpr int kRuns = 5;
 
 // Sends `packets` of `bytes` each by RDMA WRITE and returns the rate of frames in kbit/s.
 double MeasureWrites(Endpoint& from, Buffer& here, Buffer& there, uint32_t packets,
@@ -72,10 +76,14 @@ TEST(PacingTest, ReliableConnectionsKeepToTheirRate) {
     ASSERT_EQ(ibv_query_qp(pair.near.qp, &attr, IBV_QP_RATE_LIMIT, &init), 0);
     EXPECT_EQ(attr.rate_limit, kbps);
     const uint32_t packets = kbps / 20;  // about 430 ms
-    const double measured = MeasureWrites(pair.near, here, there, packets, 1024);
-    EXPECT_LT(measured, kbps * 1.1);
+    double best = 0;
+    for (int run = 0; run < kRuns && best <= kbps * 0.9; ++run) {
+      const double measured = MeasureWrites(pair.near, here, there, packets, 1024);
+      EXPECT_LT(measured, kbps * 1.1);
+      best = std::max(best, measured);
+    }
     if (unlimited > 4 * kbps) {
-      EXPECT_GT(measured, kbps * 0.9);
+      EXPECT_GT(best, kbps * 0.9);
     }
   }
   ASSERT_EQ(Limit(pair.near.qp, 0), 0);
@@ -95,12 +103,16 @@ TEST(PacingTest, RawPacketsKeepToTheirRate) {
   options.payload = 958;
   const Frame frame = MakeFrame(options);
   ASSERT_EQ(frame.size(), 1000u);
-  const double limited = MeasureFrames(near, frame, 2500);  // 400 ms
+  double best = 0;
+  for (int run = 0; run < kRuns && best <= 45'000; ++run) {
+    const double limited = MeasureFrames(near, frame, 2500);  // 400 ms
+    EXPECT_LT(limited, 55'000);
+    best = std::max(best, limited);
+  }
   ASSERT_EQ(Limit(near.qp, 0), 0);
   const double unlimited = MeasureFrames(near, frame, 2500);
-  EXPECT_LT(limited, 55'000);
   if (unlimited > 200'000) {
-    EXPECT_GT(limited, 45'000);
+    EXPECT_GT(best, 45'000);
   }
 }
 

@@ -163,6 +163,11 @@ void Walker::DropEnd() {
 void Walker::FailEnd() {
   WalkEnd* end = Any(ends_);
   if (end == nullptr) return;
+  if (end->QueryState() == IBV_QPS_RESET) {
+    // A QP that was never set up has nothing to flush.
+    Expect(end->ToState(IBV_QPS_ERR) == EINVAL, "from RESET to ERR");
+    return;
+  }
   Disturb(end);
   Expect(end->ToState(IBV_QPS_ERR) == 0, "to ERR");
   end->flushing = true;
