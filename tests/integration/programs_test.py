@@ -143,7 +143,8 @@ def extended_reliable_cases():
 
 
 def raw_packet_cases():
-    base = ['raw_ethernet_bw', '-F', '-s', '1024', '-n', '1000']
+    # A receive for every frame: what comes faster than the program looks would be lost, and is waited for.
+    base = ['raw_ethernet_bw', '-F', '-s', '1024', '-n', '1000', '-r', '1024']
     for options in ([], ['-b'], ['--vlan_en'], ['--promiscuous'],
                     ['-J', '10.99.0.1', '-j', '10.99.0.2', '-K', '2000', '-k', '3000'],
                     ['-J', '10.99.0.1', '-j', '10.99.0.2', '-K', '2000', '-k', '3000', '--tcp'],

@@ -104,6 +104,13 @@ class RxeEnd:
         network = ['-netdev', f'tap,id=n,ifname={TAP},script=no,downscript=no,vhost=off',
                    '-device', f'virtio-net-pci,netdev=n,mac={GUEST_MAC},host_mtu={MTU}']
         self.guest = Guest(image, network, ('ip', 'netns', 'exec', namespace))
+        try:
+            self.set_up()
+        except BaseException:
+            self.guest.stop()
+            raise
+
+    def set_up(self):
         self.guest.run(f"""set -e
             ip link set eth0 mtu {MTU} up
             ip address add {RXE['v4']}/24 dev eth0

@@ -85,7 +85,8 @@ class Guest:
         if not await_(lambda: (self.share / 'ready').exists() or not self.alive(), BOOT_LIMIT_S) or not self.alive():
             said = self.console_text()
             self.stop()
-            raise RuntimeError(f'the guest did not start:\n{said}{self.last_output}')
+            last = ' '.join(f'{said}\n{self.last_output}'.split()[-30:])
+            raise Unavailable(f'QEMU does not bring the guest up here within {BOOT_LIMIT_S} s; it said last: {last}')
 
     def alive(self):
         return self.process.poll() is None

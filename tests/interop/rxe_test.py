@@ -132,6 +132,16 @@ def run_case(case, server_end, client_end):
     return wrong
 
 
+def run_again(case, roci, server_end, client_end):
+    """What went wrong twice, or ''. A guest without a processor of its own may be late."""
+    wrong = run_impaired(case, roci, server_end, client_end)
+    if not wrong:
+        return ''
+    print('# once more, after:\n# ' + '\n# '.join(wrong.splitlines()[-5:]))
+    settle()
+    return run_impaired(case, roci, server_end, client_end)
+
+
 def run_impaired(case, roci, server_end, client_end):
     directions = ('in', 'out') if case.impair else ()
     for direction in directions:
@@ -162,7 +172,7 @@ class Report:
 def run_all(cases, roci, rxe, report):
     for case, (server_end, client_end) in cases:
         started = time.monotonic()
-        wrong = run_impaired(case, roci, server_end, client_end)
+        wrong = run_again(case, roci, server_end, client_end)
         report.add(f'{server_end.name} serves: {case.name}', wrong, time.monotonic() - started)
         if roci.daemon.process.poll() is not None or not rxe.guest.alive():
             return
@@ -194,7 +204,11 @@ def main():
     ends = []
     try:
         ends.append(RociEnd(Programs(*options.paths[:3]), network.name))
-        ends.append(RxeEnd(options.paths[3], network.name))
+        try:
+            ends.append(RxeEnd(options.paths[3], network.name))
+        except Unavailable as error:
+            print(f'1..0 # SKIP {error}')
+            return 0
         roci, rxe = ends
         both = [(case, pair) for case in cases for pair in ((roci, rxe), (rxe, roci)) if pair[0].name in case.servers]
         report = Report(len(both) + 1)
