@@ -1,5 +1,6 @@
 #include "control/session_server.h"
 
+#include <malloc.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -96,6 +97,9 @@ void SessionServer::End(uint32_t number) {
   if (it == sessions_.end()) return;
   hello_deadlines_.Forget(number, it->second->hello_deadline());
   sessions_.erase(it);
+  // What programs with very many objects have left in the heap goes back to the system when nobody
+  // can be kept waiting for it.
+  if (sessions_.empty()) malloc_trim(0);
 }
 
 void SessionServer::HandleTimeout(roce::TimeNs now) {
