@@ -47,8 +47,8 @@ class LifeTest(unittest.TestCase):
             pair.kill()
             now = (daemon.descriptors(), daemon.mappings())
             before = before or now  # the first round may leave what is made once
-        # The daemon may not have closed its end of the last `roci show` yet.
-        self.assertTrue(await_(lambda: daemon.descriptors() == before[0]), f'descriptors left behind: {now} {before}')
+        # The daemon may not have closed its end of the last `roci show` yet, now or then.
+        self.assertTrue(await_(lambda: daemon.descriptors() <= before[0]), f'descriptors left behind: {now} {before}')
         self.assertLessEqual(now[1], before[1] + 4, 'mappings left behind')
         self.assertEqual(daemon.stop(), 0)
 
