@@ -9,6 +9,7 @@ next run. Skips everything where QEMU, the kernel's package or the right to make
 """
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -201,6 +202,8 @@ def main():
     except (Unavailable, subprocess.CalledProcessError, FileNotFoundError) as error:
         print(f'1..0 # SKIP {getattr(error, "stderr", None) or error}')
         return 0
+    # Ended by its time limit, it leaves nothing behind either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     ends = []
     try:
         ends.append(RociEnd(Programs(*options.paths[:3]), network.name))
