@@ -48,7 +48,7 @@ void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
   out.device_cap_flags_ex = out.device_cap_flags | kCapFlushGlobal | kCapAtomicWrite;
   out.hca_core_clock_khz = 1'000'000;  // timestamps are nanoseconds
   out.completion_timestamp_mask = ~uint64_t{0};
-  out.vendor_id = kVendorId;
+  out.vendor_id = ROCI_ABI_VENDOR_ID;
   out.vendor_part_id = kVendorPartId;
   out.max_qp = limits.max_qp;
   out.max_qp_wr = limits.max_qp_wr;

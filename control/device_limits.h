@@ -44,7 +44,6 @@ inline constexpr uint32_t kMaxMulticastGroups = 1024;
 inline constexpr uint32_t kMaxMulticastMembers = 256;  // queue pairs in one group
 // A raw packet queue pair's frames: the port's MTU and this, an Ethernet header with a VLAN tag.
 inline constexpr uint32_t kRawFrameOverhead = 18;
-inline constexpr uint32_t kVendorId = 0x526f;  // "Ro"; not registered with the IEEE
 inline constexpr uint32_t kVendorPartId = 0x6369;
 inline constexpr char kFirmwareVersion[] = "0.1.0";
 // PortInfo:CapabilityMask bits as verbs have them: communication management, IP based GIDs.

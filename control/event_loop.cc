@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "control/errno_status.h"
+#include "verbs_provider/abi/yield_judge.h"
 
 namespace roci::control {
 namespace {
@@ -19,11 +20,14 @@ namespace {
 constexpr roce::TimeNs kStayAwakeNs = 50'000;
 
 // Programs that set something up ask again at once: to be awake still costs less than to be woken.
-int PollUntil(int epoll, std::span<epoll_event> events, roce::TimeNs end) {
+int PollUntil(int epoll, std::span<epoll_event> events, roce::TimeNs end, abi::YieldJudge& judge) {
   const auto size = static_cast<int>(events.size());
   int count = epoll_wait(epoll, events.data(), size, 0);
-  while (count == 0 && MonotonicNow() < end) {
+  roce::TimeNs now = MonotonicNow();
+  while (count == 0 && now < end && judge.Allows(now)) {
     sched_yield();
+    const roce::TimeNs begin = std::exchange(now, MonotonicNow());
+    judge.Took(begin, now);
     count = epoll_wait(epoll, events.data(), size, 0);
   }
   return count;
@@ -105,8 +109,9 @@ void EventLoop::RunTasks() {
 void EventLoop::Run() {
   std::array<epoll_event, 64> events;
   roce::TimeNs awake_until = 0;
+  abi::YieldJudge judge;
   while (!stopped_) {
-    int count = PollUntil(epoll_.get(), events, awake_until);
+    int count = PollUntil(epoll_.get(), events, awake_until, judge);
     if (count == 0) count = epoll_wait(epoll_.get(), events.data(), events.size(), WaitMs());
     assert(count >= 0 || errno == EINTR);
     if (count > 0) awake_until = MonotonicNow() + kStayAwakeNs;

@@ -171,8 +171,7 @@ absl::Status Device::SendRaw(std::span<const std::byte> frame) {
     rte_pktmbuf_free(buffer);
     return absl::ResourceExhaustedError("the lcore is behind with raw frames");
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  dataplane_.lcore(home_lcore_).WakeIfSleeping();
+  dataplane_.lcore(home_lcore_).Nudge();
   return absl::OkStatus();
 }
 

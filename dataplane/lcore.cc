@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "dataplane/dataplane.h"
@@ -13,6 +14,11 @@
 #include "dataplane/worker.h"
 
 namespace roci::dataplane {
+namespace {
+
+constexpr unsigned long kTimerSlackNs = 1000;
+
+}  // namespace
 
 Lcore::Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options)
     : index_(index),
@@ -47,6 +53,9 @@ int Lcore::Main(void* self) {
   sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // A port without interrupts is looked at after a sleep of 50 us, which the usual slack would
+  // double.
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   static_cast<Lcore*>(self)->worker_->Run();
   return 0;
 }
@@ -64,11 +73,17 @@ bool Lcore::RunInItsPlace(void (*function)(void*), void* argument) {
   if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
   function(argument);
   worker_->CountCall();
-  // What the function left to be done is seen by the next round, which begins now.
-  const bool sleeps = sleeping_.load(std::memory_order_relaxed);
+  const bool wakes = sleeping_.load(std::memory_order_relaxed) && worker_->HasWork();
   holder_.store(kNobody, std::memory_order_release);
-  if (sleeps) Wake();
+  if (wakes) Wake();
   return true;
+}
+
+void Lcore::Nudge() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto rounds = [](void* worker) { static_cast<Worker*>(worker)->RunAFewRounds(); };
+  if (running_ && RunInItsPlace(rounds, worker_.get())) return;
+  WakeIfSleeping();
 }
 
 void Lcore::Run(void (*function)(void*), void* argument) {

@@ -68,6 +68,10 @@ class Lcore {
       Wake();
   }
 
+  // As WakeIfSleeping, for what is soon done: an lcore that has nothing else to do need not wake,
+  // the caller does it in its place. Not from an lcore.
+  void Nudge();
+
   // Control thread.
   void AttachSession(Session& session);
   void DetachSession(Session& session);

@@ -203,8 +203,8 @@ void Worker::WatchWake(int fd) {
 
 void Worker::AddSession(Session& session) {
   sessions_.push_back(&session);
-  // It may come from an lcore that sleeps.
-  session.doorbells().SetSleeping(false);
+  // It may come from an lcore that sleeps, and to one.
+  session.doorbells().SetSleeping(lcore_.sleeping_.load(std::memory_order_relaxed));
   events_.Register(session.async_events());
   WatchWake(session.wake_fd());
 }

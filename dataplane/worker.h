@@ -20,6 +20,7 @@
 #include "dataplane/timer_wheel.h"
 #include "memory/segment.h"
 #include "roce/packet.h"
+#include "verbs_provider/abi/yield_judge.h"
 
 namespace roci::dataplane {
 
@@ -67,6 +68,10 @@ class Worker {
     stats_.calls.Add(1);
     last_busy_ns_ = RefreshTime();
   }
+  // In the place of an lcore that sleeps: whether it must wake for what a function has left.
+  bool HasWork();
+  // In the place of the lcore: works until nothing is left, or for long enough for one call.
+  void RunAFewRounds();
   void set_profile(bool on) { profile_ = on; }
 
  private:
@@ -159,6 +164,8 @@ class Worker {
   uint64_t lap_tsc_ = 0;
   uint64_t last_busy_ns_ = 0;
   uint64_t last_retry_ns_ = 0;
+  uint64_t sleeps_until_ns_ = 0;
+  abi::YieldJudge yields_;
   uint32_t idle_rounds_ = 0;
   bool round_busy_ = false;
   bool profile_ = false;

@@ -19,6 +19,8 @@ constexpr uint32_t kRoundsBeforeYield = 16;
 // seldom the longer nothing has come.
 constexpr uint64_t kShortestPollNs = 50'000;
 constexpr uint64_t kLongestPollNs = 1'000'000;
+// A frame of the control thread takes two: to the wire, and from there to the receiver.
+constexpr uint32_t kRoundsInItsPlace = 4;
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
 // Runs of records that are given back to the kernel before a sleep: no more, since a doorbell may
 // come meanwhile.
@@ -31,12 +33,14 @@ void Worker::Idle() {
     rte_pause();
     return;
   }
-  if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * 1000) {
+  if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * 1000 && yields_.Allows(now_)) {
     // Programs and other daemons may share this processor: a spinning poller starves them.
     stats_.yields.Add(1);
     lcore_.Lend();
     sched_yield();
     lcore_.TakeBack();
+    const uint64_t begin = now_;
+    yields_.Took(begin, RefreshTime());
     return;
   }
   Sleep();
@@ -57,6 +61,7 @@ void Worker::Sleep() {
   if (!AnythingPending()) {
     stats_.sleeps.Add(1);
     const uint64_t ns = more_to_trim ? std::min(SleepNs(), kShortestPollNs) : SleepNs();
+    sleeps_until_ns_ = now_ + ns;
     lcore_.Lend();
     Wait(ns);
     lcore_.TakeBack();
@@ -91,6 +96,18 @@ bool Worker::AnythingPending() {
   const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
   return std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
          std::any_of(sessions_.begin(), sessions_.end(), session_pending);
+}
+
+bool Worker::HasWork() {
+  // As in Sleep: the function may have shown the flag `sleeping` to a session.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return !active_.empty() || !events_.empty() || events_.has_overflowed() || AnythingPending() ||
+         now_ + SleepNs() < sleeps_until_ns_;
+}
+
+void Worker::RunAFewRounds() {
+  for (uint32_t round = 0; round < kRoundsInItsPlace && RunOnce() != 0; ++round) {
+  }
 }
 
 uint64_t Worker::SleepNs() {

@@ -1,8 +1,7 @@
 // Polling completion queues.
 #include "verbs_provider/poll.h"
 
-#include <sched.h>
-
+#include "verbs_provider/give_way.h"
 #include "verbs_provider/verbs_ops.h"
 
 namespace roci::provider {
@@ -24,7 +23,7 @@ int PollEmpty(Session* session) {
   const uint32_t tries = ++empty_polls;
   if (tries <= kEmptyPollsBeforeYield) return 0;
   if ((tries & (kEmptyPollsPerLook - 1)) == 0 && !session->client.CheckPeer()) return -EIO;
-  sched_yield();
+  GiveWay();
   return 0;
 }
 

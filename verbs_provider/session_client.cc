@@ -2,7 +2,6 @@
 #include "verbs_provider/session_client.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -11,6 +10,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include "verbs_provider/give_way.h"
 
 namespace roci::provider {
 namespace {
@@ -78,7 +79,7 @@ ssize_t Receive(int socket, msghdr* message) {
     const ssize_t n = recvmsg(socket, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (n >= 0 || (errno != EAGAIN && errno != EINTR)) return n;
     *message = fresh;
-    sched_yield();
+    if (!TryYield()) break;
   }
   ssize_t n;
   do {

@@ -38,6 +38,8 @@ enum roci_abi_memory_policy {
   ROCI_ABI_MEMORY_MAP = 2,         // convert or map whatever can be, whatever its size
 };
 
+#define ROCI_ABI_VENDOR_ID 0x526fu /* "Ro"; not registered with the IEEE */
+
 struct roci_abi_query_device_request {
   struct roci_abi_request head;
 };

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
@@ -44,7 +46,7 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
     const auto sleeps = lcore.Snapshot().sleeps;
     for (int tries = 0; tries < 2000 && lcore.Snapshot().sleeps == sleeps; ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      lcore.Call([] {});  // and it falls asleep again
+      lcore.FinishRound();  // and it falls asleep again
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     EXPECT_GT(lcore.Snapshot().sleeps, sleeps);
@@ -53,6 +55,22 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
     lcore.FinishRound();
     EXPECT_GT(lcore.Snapshot().loops, loops);
   }
+}
+
+// A function that leaves nothing to do costs a sleeping lcore nothing.
+TEST(LcoreTest, SleepsOnWhenNothingIsLeftToDo) {
+  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  uint64_t least = UINT64_MAX;
+  // It wakes once a second by itself, and whatever earlier tests left may wake it.
+  for (int attempt = 0; attempt < 10 && least != 0; ++attempt) {
+    lcore.FinishRound();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto loops = lcore.Snapshot().loops;
+    for (int i = 0; i < 100; ++i) lcore.Call([] {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    least = std::min<uint64_t>(least, lcore.Snapshot().loops - loops);
+  }
+  EXPECT_EQ(least, 0U);
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+#include "verbs_provider/give_way.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "verbs_provider/abi/yield_judge.h"
+
+namespace roci::provider {
+namespace {
+
+thread_local abi::YieldJudge judge;
+
+uint64_t MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+bool TryYield() {
+  const uint64_t begin = MonotonicNs();
+  if (!judge.Allows(begin)) return false;
+  sched_yield();
+  judge.Took(begin, MonotonicNs());
+  return true;
+}
+
+void GiveWay() {
+  if (TryYield()) return;
+  // Not nanosleep(), at which the thread could be cancelled.
+  const timespec shortest = {0, 1};
+  syscall(SYS_nanosleep, &shortest, nullptr);
+}
+
+}  // namespace roci::provider
