@@ -56,7 +56,9 @@ constexpr FaultInfo kFaults[] = {
     ReceiveFault(RequestFault::kRemoteMemory, CompletionStatus::kRemoteOperationError),
     ReceiveFault(RequestFault::kReceiveMemory, CompletionStatus::kLocalProtectionError),
     ReceiveFault(RequestFault::kReceiveBad, CompletionStatus::kLocalQpOperationError),
-    AccessFault(RequestFault::kInvalidate),
+    // Class J: a memory management error of the receive, and the peer is told nothing.
+    {RequestFault::kInvalidate, kNoNak, CompletionStatus::kMwBindError, false,
+     QpEvent::kAccessViolation, QpCounter::kRespRemoteAccessErrors, DropReason::kMemoryAccess},
     InvalidRequest(RequestFault::kReceiveQueue, DropReason::kReceiveQueue),
 };
 static_assert(std::size(kFaults) == kRequestFaultCount);

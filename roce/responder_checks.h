@@ -57,7 +57,7 @@ inline constexpr uint32_t kRequestFaultCount = 15;
 
 struct FaultInfo {
   RequestFault fault;
-  uint8_t nak_code;                 // of the NAK; kRnr below for RNR
+  uint8_t nak_code;                 // of the NAK; kRnr below for RNR, kNoNak for none
   CompletionStatus receive_status;  // of the receive that the message holds, if it does
   bool raises_event_always;         // even if a receive completes with the error
   QpEvent event;                    // else only without a receive
@@ -65,6 +65,7 @@ struct FaultInfo {
   DropReason drop;  // what HandlePacket answers
 };
 inline constexpr uint8_t kRnr = 0xFF;
+inline constexpr uint8_t kNoNak = 0xFE;
 
 const FaultInfo& InfoOf(RequestFault fault);
 

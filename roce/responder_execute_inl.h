@@ -335,7 +335,9 @@ DropReason Responder<Host>::Fault(Host& host, RequestFault fault) {
     gap_reported_ = true;
     return info.drop;
   }
-  SetNak(expected_, Aeth::Nak(msn_, static_cast<NakCode>(info.nak_code)).syndrome);
+  if (info.nak_code != kNoNak) {
+    SetNak(expected_, Aeth::Nak(msn_, static_cast<NakCode>(info.nak_code)).syndrome);
+  }
   const bool had_receive = has_receive_ || fault == RequestFault::kReceiveBad;
   FailReceive(host, info.receive_status);
   if (info.raises_event_always || !had_receive) host.RaiseEvent(info.event);

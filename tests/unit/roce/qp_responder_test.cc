@@ -65,14 +65,19 @@ TEST(QpResponder, SendWithInvalidate) {
   EXPECT_EQ(node.host.recv_completions[0].immediate, 0x77u);
 }
 
-TEST(QpResponder, InvalidateOfAKeyThatCannotBeIsAnAccessError) {
+// IBTA vol 1, 9.9.6.3, class J.
+TEST(QpResponder, InvalidateOfAKeyThatCannotBeFailsTheReceiveAndIsNotAnswered) {
   Node node;
   node.host.invalidate_fails = true;
   node.host.PostRecv(100);
-  node.Receive(MakeRequest(Opcode::kRcSendOnlyInvalidate, kRqPsn, 4));
-  ASSERT_EQ(node.host.recv_completions.size(), 1u);
-  EXPECT_NE(node.host.recv_completions[0].status, CompletionStatus::kSuccess);
-  ExpectNak(node.PollAll(), kRqPsn, NakCode::kRemoteAccessError);
+  node.host.PostRecv(101);
+  node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn, 4));
+  node.Receive(MakeRequest(Opcode::kRcSendOnlyInvalidate, kRqPsn + 1, 4));
+  ASSERT_EQ(node.host.recv_completions.size(), 2u);
+  EXPECT_EQ(node.host.recv_completions[1].status, CompletionStatus::kMwBindError);
+  // What was before it is acknowledged.
+  ExpectAck(node.PollAll(), kRqPsn, Msn(1));
+  EXPECT_EQ(node.qp.state(), QpState::kErr);
 }
 
 // ---- WRITE ----
