@@ -46,10 +46,11 @@ inline std::byte* Payload(roci_abi_send_wqe* entry) {
 inline void PutBinding(roci_abi_send_wqe* entry, ibv_mw& mw, uint32_t new_key,
                        const ibv_mw_bind_info& info) {
   constexpr uint32_t kChosenByApp = 0xFF;
-  mw.rkey = mw.handle << 8 | (new_key & kChosenByApp);
+  // The key names the window, as on adapters: a handle that the app has overwritten is not used.
+  mw.rkey = (mw.rkey & ~kChosenByApp) | (new_key & kChosenByApp);
   entry->remote_va = info.addr;
   entry->u.bind.length = info.length;
-  entry->u.bind.window = mw.handle;
+  entry->u.bind.window = mw.rkey >> 8;
   entry->u.bind.access = info.mw_access_flags;
   entry->u.bind.region_key = info.mr != nullptr ? info.mr->lkey : 0;
   entry->u.bind.new_key = mw.rkey;

@@ -210,6 +210,29 @@ TEST(VerbsWindows, InvalidatedByThePeersSend) {
   EXPECT_EQ(WriteStatus(pair.near, here.Sge(0, 8), there.address(), key), IBV_WC_REM_ACCESS_ERR);
 }
 
+TEST(VerbsWindows, AreNamedByTheirKeyInABind) {
+  Pair pair;
+  Buffer there(pair.far_device, 4096, 2, kBindable);
+  Buffer here(pair.near_device, 4096, 1);
+  for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
+    SCOPED_TRACE(type);
+    Window window(pair.far_device.pd, type);
+    const uint32_t handle = window.mw->handle;
+    window.mw->handle = ~handle;
+    if (type == IBV_MW_TYPE_1) {
+      ASSERT_EQ(Bind1(pair.far, window.mw, there.mr, there.address(), 64, kReadWrite), 0);
+    } else {
+      ASSERT_EQ(Bind2(pair.far, window.mw, ibv_inc_rkey(window.mw->rkey), there.mr, there.address(),
+                      64, kReadWrite),
+                0);
+    }
+    window.mw->handle = handle;
+    ASSERT_EQ(pair.far.Wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(WriteStatus(pair.near, here.Sge(0, 8), there.address(), window.mw->rkey),
+              IBV_WC_SUCCESS);
+  }
+}
+
 // IBTA vol 1, 9.9.6.3, class J: the receiver fails, and does not say so.
 TEST(VerbsWindows, SendMayNotInvalidateARegion) {
   Pair pair;
