@@ -57,7 +57,7 @@ int Create(Cq* cq, const roci_abi_create_cq_request& filled) {
     if (response.head.error == 0) Destroy(session, response.handle, &ignored);
     return error;
   }
-  cq->vcq.cq.handle = response.handle;
+  cq->vcq.cq.handle = cq->handle = response.handle;
   cq->vcq.cq.cqe = static_cast<int>(response.entries);
   return 0;
 }
@@ -186,6 +186,8 @@ int DestroyCq(ibv_cq* ibcq) {
 int ReqNotifyCq(ibv_cq* ibcq, int solicited_only) {
   Cq* cq = ToCq(ibcq);
   if (!cq->session->alive()) return EIO;
+  // Nobody would ever hear of it, or what was handed in is no CQ (IBTA vol 1, 11.4.2.2).
+  if (ibcq->channel == nullptr || ibcq->handle != cq->handle) return EINVAL;
   const SpinGuard guard(cq->lock);
   cq->ring.RequestNotification(solicited_only != 0);
   return 0;

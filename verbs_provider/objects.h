@@ -88,6 +88,7 @@ struct Cq {
   verbs_cq vcq;  // first
   Session* session;
   Home home;
+  uint32_t handle;  // as in `vcq`, which the app can write
   SharedMapping memory;
   SpinLock lock;
   CompletionRing ring;  // under `lock`

@@ -97,6 +97,20 @@ TEST_F(VerbsEvents, DoNotBlockWhereTheProgramSaidSo) {
   ExpectEvent();
 }
 
+// A request that could never be answered is refused.
+TEST_F(VerbsEvents, CannotBeAskedForWithoutAChannelOrOfAnotherHandle) {
+  ibv_cq* cq = ibv_create_cq(pair.far_device.context, 8, nullptr, nullptr, 0);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(ibv_req_notify_cq(cq, 0), EINVAL);
+  EXPECT_EQ(ibv_req_notify_cq(cq, 1), EINVAL);
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  const uint32_t handle = pair.far.cq->handle;
+  pair.far.cq->handle = ~handle;
+  EXPECT_EQ(ibv_req_notify_cq(pair.far.cq, 0), EINVAL);
+  pair.far.cq->handle = handle;
+  EXPECT_EQ(ibv_req_notify_cq(pair.far.cq, 0), 0);
+}
+
 // A program need not take every event: what it has not been handed out it cannot acknowledge, and
 // the CQ must go away all the same, without a trace in the channel.
 TEST_F(VerbsEvents, ThatWereNotTakenDoNotHoldUpDestruction) {
