@@ -20,21 +20,26 @@ int Walk(uint64_t seed, uint64_t threads, double seconds) {
   std::atomic<uint64_t> completions{0};
   std::atomic<uint64_t> shared{0};
   std::atomic<uint64_t> windows{0};
+  std::atomic<uint64_t> extended{0};
   std::vector<std::thread> running;
   for (uint64_t i = 0; i < threads; ++i) {
-    running.emplace_back([&steps, &completions, &shared, &windows, seconds, seed, i] {
+    running.emplace_back([&steps, &completions, &shared, &windows, &extended, seconds, seed, i] {
       roci::testing::Walker walker(seed + i);
       walker.Run(seconds);
       steps += walker.steps();
       completions += walker.completions();
       shared += walker.shared();
       windows += walker.windows();
+      extended += walker.extended();
     });
   }
   for (std::thread& thread : running) thread.join();
-  printf("seeds %lu to %lu: %lu steps, %lu completions (%lu of shared receives, %lu of windows)\n",
-         seed, seed + threads - 1, steps.load(), completions.load(), shared.load(), windows.load());
-  return completions > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  printf(
+      "seeds %lu to %lu: %lu steps, %lu completions (%lu of shared receives, %lu of windows), %lu "
+      "extended calls\n",
+      seed, seed + threads - 1, steps.load(), completions.load(), shared.load(), windows.load(),
+      extended.load());
+  return completions > 0 && extended > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ class WalkEnd {
   static constexpr uint32_t kSlots = 16;
   static constexpr uint32_t kLastSlot = kSlots - 1;
   static constexpr uint32_t kSlotBytes = 8192;
+  static constexpr uint32_t kMaxSges = 2;
   enum class Area : uint32_t { kSource = 0, kWritten = 1, kRead = 2, kReceived = 3 };
 
   WalkEnd() = default;
@@ -59,6 +60,12 @@ class WalkEnd {
   int ToState(ibv_qp_state state);
   ibv_qp_state QueryState() const;
   int PostRecv(uint64_t wr_id, uint32_t slot);
+  /// In its domain, of its type.
+  bool Create(ibv_qp_init_attr& init, bool extended);
+  /// A request by the calls of an extended queue pair: between ibv_wr_start and ibv_wr_complete,
+  /// or with them.
+  void PutExtended(const ibv_send_wr& wr);
+  int PostExtended(const ibv_send_wr& wr);
   void Forget();
   bool is_xrc() const { return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV; }
   /// Requests arrive, or fail.
@@ -68,6 +75,8 @@ class WalkEnd {
   ibv_pd* pd = nullptr;
   ibv_cq* cq = nullptr;
   ibv_qp* qp = nullptr;
+  ibv_qp_ex* qpx = nullptr;  // the same, where it is an extended one
+  uint32_t max_inline = 0;
   ibv_mr* mr = nullptr;
   ibv_qp_type type = IBV_QPT_RC;
   uint8_t* memory = nullptr;

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -28,7 +29,7 @@ const Walker::Operation Walker::kOperations[] = {
     {2, &Walker::QueryAll},       {2, &Walker::Settle},       {2, &Walker::MakeSrq},
     {1, &Walker::DropSrq},        {1, &Walker::ChangeSrq},    {10, &Walker::PostShared},
     {2, &Walker::MakeXrcPair},    {4, &Walker::ReadEvents},   {20, &Walker::BindWindow},
-    {14, &Walker::EndWindow},     {1, &Walker::PostStale},
+    {14, &Walker::EndWindow},     {1, &Walker::PostStale},    {2, &Walker::PostNothing},
 };
 
 Walker::Walker(uint64_t seed) : seed_(seed), random_(seed) {
@@ -78,9 +79,42 @@ WalkEnd* Walker::FindEnd(const Queue& queue, uint32_t qpn) {
 
 int Walker::Poll(Queue& queue, int count) {
   ibv_wc wcs[16];
-  const int polled = ibv_poll_cq(queue.cq, std::min(count, 16), wcs);
+  count = std::min(count, 16);
+  const bool extended = queue.extended != nullptr && random_.Chance(600);
+  const int polled = extended ? PollExtended(queue, count, wcs) : ibv_poll_cq(queue.cq, count, wcs);
   Expect(polled >= 0, "ibv_poll_cq");
   for (int i = 0; i < polled; ++i) Complete(queue, wcs[i]);
+  return polled;
+}
+
+// Nothing is judged before the end of the poll: until then the CQ is locked.
+int Walker::PollExtended(Queue& queue, int count, ibv_wc* wcs) {
+  ibv_cq_ex* cq = queue.extended;
+  ibv_poll_cq_attr attr = {};
+  int result = ibv_start_poll(cq, &attr);
+  if (result == ENOENT) return 0;
+  Expect(result == 0, "ibv_start_poll");
+  int polled = 0;
+  bool in_order = true;
+  while (result == 0) {
+    ibv_wc& wc = wcs[polled++];
+    wc.wr_id = cq->wr_id;
+    wc.status = cq->status;
+    wc.opcode = ibv_wc_read_opcode(cq);
+    wc.byte_len = ibv_wc_read_byte_len(cq);
+    wc.qp_num = ibv_wc_read_qp_num(cq);
+    wc.wc_flags = ibv_wc_read_wc_flags(cq);
+    wc.imm_data = ibv_wc_read_imm_data(cq);
+    const uint64_t stamp_ns = ibv_wc_read_completion_ts(cq);
+    in_order &= stamp_ns >= queue.last_ns;
+    queue.last_ns = stamp_ns;
+    if (polled == count) break;
+    result = ibv_next_poll(cq);
+  }
+  ibv_end_poll(cq);
+  Expect(result == 0 || result == ENOENT, "ibv_next_poll");
+  Expect(in_order && queue.last_ns != 0, "the times of completions");
+  extended_ += static_cast<uint64_t>(polled);
   return polled;
 }
 

@@ -28,6 +28,8 @@ class Walker {
   /// Of receives that were shared, and of work on windows.
   uint64_t shared() const { return shared_; }
   uint64_t windows() const { return windows_; }
+  /// Requests and completions by the extended calls.
+  uint64_t extended() const { return extended_; }
 
  private:
   struct Domain {
@@ -39,7 +41,9 @@ class Walker {
     WalkDevice* device;
     ibv_cq* cq;
     ibv_comp_channel* channel;
+    ibv_cq_ex* extended;  // the same, or null
     int users = 0;
+    uint64_t last_ns = 0;  // the newest completion's time
   };
   struct Region {
     Domain* domain;
@@ -86,12 +90,14 @@ class Walker {
   void FailEnd();
   void ResetEnd();
   void LoseMemory();
-  void PostGood();
-  void PostBad();
   void PostRecvs();
   void PollAny();
   void QueryAll();
   void Settle();
+  // walker_posts.cc
+  void PostGood();
+  void PostBad();
+  void PostNothing();
   // walker_shared.cc
   void MakeSrq();
   void DropSrq();
@@ -122,10 +128,12 @@ class Walker {
   void Connect(WalkEnd* a, WalkEnd* b);
   void Disturb(WalkEnd* end);
   bool PostOne(WalkEnd* end, bool good);
+  void Post(WalkEnd* end, ibv_send_wr& wr);
   Domain* DomainOf(ibv_pd* pd);
   Queue* QueueOf(ibv_cq* cq);
   WalkEnd* FindEnd(const Queue& queue, uint32_t qpn);
   int Poll(Queue& queue, int count);
+  int PollExtended(Queue& queue, int count, ibv_wc* wcs);
   void Complete(Queue& queue, const ibv_wc& wc);
   void CompleteSend(WalkEnd& end, const ibv_wc& wc);
   void CompleteRecv(WalkEnd& end, const ibv_wc& wc);
@@ -140,6 +148,8 @@ class Walker {
   uint64_t completions_ = 0;
   uint64_t shared_ = 0;
   uint64_t windows_ = 0;
+  uint64_t extended_ = 0;
+  WalkEnd* batch_ = nullptr;  // between its ibv_wr_start and ibv_wr_complete
   uint64_t last_wr_id_ = 0;
   std::array<WalkDevice, 2> devices_;
   std::vector<std::unique_ptr<Domain>> domains_;

@@ -66,9 +66,24 @@ void Walker::MakeQueue() {
     Expect(channel != nullptr, "ibv_create_comp_channel");
   }
   const int entries = kFewestEntries + static_cast<int>(random_.Below(500));
-  ibv_cq* cq = ibv_create_cq(device->context, entries, nullptr, channel, 0);
-  Expect(cq != nullptr, "ibv_create_cq");
-  queues_.push_back(std::make_unique<Queue>(Queue{device, cq, channel}));
+  ibv_cq_ex* extended = nullptr;
+  ibv_cq* cq = nullptr;
+  if (random_.Chance(500)) {
+    ibv_cq_init_attr_ex init = {};
+    init.cqe = static_cast<uint32_t>(entries);
+    init.channel = channel;
+    init.wc_flags = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+    init.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    // The walker is one thread.
+    init.flags = random_.Chance(300) ? uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED} : 0;
+    extended = ibv_create_cq_ex(device->context, &init);
+    Expect(extended != nullptr, "ibv_create_cq_ex");
+    cq = ibv_cq_ex_to_cq(extended);
+  } else {
+    cq = ibv_create_cq(device->context, entries, nullptr, channel, 0);
+    Expect(cq != nullptr, "ibv_create_cq");
+  }
+  queues_.push_back(std::make_unique<Queue>(Queue{device, cq, channel, extended}));
 }
 
 void Walker::DropQueue() {
@@ -104,7 +119,9 @@ void Walker::ResizeQueue() {
 void Walker::NotifyQueue() {
   Queue* queue = Any(queues_);
   if (queue != nullptr) {
-    Expect(ibv_req_notify_cq(queue->cq, random_.Chance(500)) == 0, "ibv_req_notify_cq");
+    Expect(ibv_req_notify_cq(queue->cq, random_.Chance(500)) ==
+               (queue->channel != nullptr ? 0 : EINVAL),
+           "ibv_req_notify_cq");
   }
 }
 

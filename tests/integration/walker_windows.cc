@@ -99,8 +99,7 @@ void Walker::PostWindowWork(WalkEnd* end, ibv_wr_opcode opcode, uint32_t key) {
     // A READ before it may be read late.
     wr.send_flags |= opcode == IBV_WR_SEND_WITH_INV ? unsigned{IBV_SEND_FENCE} : 0;
   }
-  ibv_send_wr* bad = nullptr;
-  Expect(ibv_post_send(end->qp, &wr, &bad) == 0, "ibv_post_send for a window");
+  Post(end, wr);
   end->sends.push_back(request);
 }
 
@@ -140,8 +139,7 @@ void Walker::PostStale() {
   wr.send_flags = IBV_SEND_SIGNALED;
   wr.wr.rdma.remote_addr = end->peer->Address(WalkEnd::Area::kWritten, end->next_slot);
   wr.wr.rdma.rkey = end->peer->old_key;
-  ibv_send_wr* bad = nullptr;
-  Expect(ibv_post_send(end->qp, &wr, &bad) == 0, "ibv_post_send with an old key");
+  Post(end, wr);
   end->sends.push_back(request);
   Disturb(end);
 }
