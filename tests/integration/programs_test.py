@@ -148,6 +148,7 @@ def raw_packet_cases():
     for options in ([], ['-b'], ['--vlan_en'], ['--promiscuous'],
                     ['-J', '10.99.0.1', '-j', '10.99.0.2', '-K', '2000', '-k', '3000'],
                     ['-J', '10.99.0.1', '-j', '10.99.0.2', '-K', '2000', '-k', '3000', '--tcp'],
+                    ['-q', '4'],  # equal rules: each queue pair gets every frame
                     ['--rate_limit_type=PP', '--rate_units=M', '--rate_limit=10']):
         yield ACROSS, base + options
     for devices in (ACROSS, BACK):
