@@ -54,6 +54,18 @@ bool MappingsAllow(const Translation& translation, Access access) {
                      [](const Extent& e) { return e.mapping == nullptr || e.mapping->writable(); });
 }
 
+// What is to be made durable has to lie in files that the daemon maps.
+bool DurableIfAsked(const Translation& translation, Access access) {
+  return !Includes(access, Access::kFlushPersistent) || translation.length == 0 ||
+         (!translation.extents.empty() && translation.extents.size() <= DurableRange::kMaxParts &&
+          std::all_of(translation.extents.begin(), translation.extents.end(),
+                      [](const Extent& e) { return e.mapping && e.mapping->durable(); }));
+}
+
+bool RightsFit(const Translation& translation, Access access) {
+  return MappingsAllow(translation, access) && DurableIfAsked(translation, access);
+}
+
 bool TranslationValid(const Translation& translation) {
   return !Wraps(translation.va, translation.length) &&
          !Wraps(translation.iova, translation.length) && ExtentsCover(translation);
@@ -149,7 +161,7 @@ void KeyTable::RefreshFastPath(Entry* entry) {
 MemoryStatus KeyTable::Register(uint32_t pd, Access access, Translation translation,
                                 uint32_t* key) {
   if (!AccessConsistent(access) || !TranslationValid(translation) ||
-      !MappingsAllow(translation, access)) {
+      !RightsFit(translation, access)) {
     return MemoryStatus::kInvalidArgument;
   }
   Entry* entry = Allocate();
@@ -214,7 +226,11 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
   const Access access = change.access.value_or(entry->access);
   if (!AccessConsistent(access) ||
       (change.translation &&
-       (!TranslationValid(*change.translation) || !MappingsAllow(*change.translation, access)))) {
+       (!TranslationValid(*change.translation) || !RightsFit(*change.translation, access)))) {
+    return MemoryStatus::kInvalidArgument;
+  }
+  // A right that the region has been checked for, or that comes with memory that was.
+  if (!change.translation && Includes(access & ~entry->access, Access::kFlushPersistent)) {
     return MemoryStatus::kInvalidArgument;
   }
   entry->pd = change.pd.value_or(entry->pd);

@@ -81,6 +81,21 @@ struct ListRegistration {
   std::span<const ListRun> protection = {};
 };
 
+/// What has to be synced to make a range of a region durable: parts of files.
+struct DurableRange {
+  struct Part {
+    std::shared_ptr<MappedFile> mapping;
+    uint64_t file_offset;
+    uint64_t length;
+  };
+  static constexpr uint32_t kMaxParts = 16;
+  std::array<Part, kMaxParts> parts;
+  uint32_t count = 0;
+
+  /// Syncs all parts and lets go of them. True: they are durable.
+  bool Sync();
+};
+
 /// Mappings that are no longer used by the table. Handed back to the caller so that the control
 /// thread unmaps them and not the dataplane lcore.
 using ReleasedMappings = std::vector<std::shared_ptr<MappedFile>>;
@@ -122,7 +137,8 @@ class KeyTable {
 
   /// New region. kTableFull, or kInvalidArgument (va or iova range wraps; extents leave a hole or
   /// stick out; remote write or atomic without local write, which IBTA vol 1, 10.6.3.1 rules out;
-  /// unknown access bits).
+  /// unknown access bits; kFlushPersistent where a byte is not reached through the mapping of a
+  /// durable file).
   MemoryStatus Register(uint32_t pd, Access access, Translation translation, uint32_t* key);
   /// A region that takes every write and reads as zeros, at any address (ibv_alloc_null_mr; local
   /// use only).
@@ -209,6 +225,11 @@ class KeyTable {
 
   /// Key and rights alone, as if for no byte of it.
   MemoryStatus CheckKey(uint32_t key, const AccessContext& context, Access need) const;
+
+  /// The files behind [address, address + length), or behind everything that the key opens, with
+  /// the checks of Resolve for kFlushPersistent. kFault: a part is no mapped file any more.
+  MemoryStatus FindDurable(uint32_t key, const AccessContext& context, uint64_t address,
+                           uint32_t length, bool whole_region, DurableRange* out) const;
 
   uint32_t size() const { return used_; }
   uint32_t capacity() const { return capacity_; }

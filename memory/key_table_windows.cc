@@ -5,8 +5,9 @@
 namespace roci::memory {
 namespace {
 
+constexpr Access kFlushes = Access::kFlushGlobal | Access::kFlushPersistent;
 constexpr Access kWindowRights =
-    Access::kRemoteWrite | Access::kRemoteRead | Access::kRemoteAtomic | Access::kFlushGlobal;
+    Access::kRemoteWrite | Access::kRemoteRead | Access::kRemoteAtomic | kFlushes;
 // kLocalWrite means nothing here; programs give it as they do to regions.
 constexpr Access kBindMask = kWindowRights | Access::kZeroBased | Access::kLocalWrite;
 
@@ -57,7 +58,7 @@ MemoryStatus KeyTable::CheckBinding(const Entry& window, const Entry& region,
   if (!Includes(region.access, Access::kWindowBind)) return MemoryStatus::kNoPermission;
   const bool changes =
       (binding.access & (Access::kRemoteWrite | Access::kRemoteAtomic)) != Access::kNone;
-  const Access flushes = binding.access & Access::kFlushGlobal;
+  const Access flushes = binding.access & kFlushes;
   if ((changes && !Includes(region.access, Access::kLocalWrite)) ||
       !Includes(region.access, flushes)) {
     return MemoryStatus::kNoPermission;

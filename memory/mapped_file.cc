@@ -16,6 +16,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "memory/dma_buffer.h"
+
 namespace roci::memory {
 namespace {
 
@@ -32,12 +34,18 @@ bool IsLocal(uint64_t type) {
          std::end(kLocalFileSystems);
 }
 
+// What lies in memory alone.
+bool IsVolatile(uint64_t type) {
+  return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
+}
+
 // 0 when the file may be mapped, with the size of its pages.
-int Inspect(int fd, struct stat* file, size_t* page_size) {
+int Inspect(int fd, struct stat* file, size_t* page_size, bool* durable) {
   struct statfs fs;
   if (fstat(fd, file) != 0 || fstatfs(fd, &fs) != 0) return errno;
   const auto type = static_cast<uint64_t>(fs.f_type) & 0xFFFFFFFFU;
   if (!S_ISREG(file->st_mode) || !IsLocal(type)) return EOPNOTSUPP;
+  *durable = !IsVolatile(type);
   *page_size = type == HUGETLBFS_MAGIC ? static_cast<size_t>(fs.f_bsize)
                                        : static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return 0;
@@ -102,7 +110,8 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
                                             int* error) {
   struct stat file;
   size_t page_size = 0;
-  *error = Inspect(fd, &file, &page_size);
+  bool durable = false;
+  *error = Inspect(fd, &file, &page_size, &durable);
   if (*error != 0) return nullptr;
   uint64_t end = 0;
   if (length == 0 || __builtin_add_overflow(offset, length, &end) ||
@@ -112,6 +121,22 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
   }
   end &= ~(page_size - 1);
   const uint64_t begin = offset & ~(page_size - 1);
+  std::shared_ptr<MappedFile> mapped = MapPages(fd, begin, end, writable, error);
+  if (mapped == nullptr) return nullptr;
+  mapped->device_ = file.st_dev;
+  mapped->inode_ = file.st_ino;
+  mapped->durable_ = durable;
+  // hugetlb pages can be missing even where the file is sealed: the pool may be empty when one is
+  // first touched.
+  const bool huge = page_size != static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if ((huge || CanShrink(fd) || EndsBefore(file, end)) && !mapped->Guard(page_size, error)) {
+    return nullptr;
+  }
+  return mapped;
+}
+
+std::shared_ptr<MappedFile> MappedFile::MapPages(int fd, uint64_t begin, uint64_t end,
+                                                 bool writable, int* error) {
   void* base = mmap(nullptr, end - begin, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                     fd, static_cast<off_t>(begin));
   if (base == MAP_FAILED) {
@@ -124,26 +149,21 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
   mapped->base_ = static_cast<std::byte*>(base);
   mapped->offset_ = begin;
   mapped->length_ = end - begin;
-  mapped->device_ = file.st_dev;
-  mapped->inode_ = file.st_ino;
   mapped->writable_ = writable;
-  // hugetlb pages can be missing even where the file is sealed: the pool may be empty when one is
-  // first touched.
-  const bool huge = page_size != static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  if (huge || CanShrink(fd) || EndsBefore(file, end)) {
-    mapped->guard_ = SigbusGuard::Add(base, end - begin, page_size);
-    if (mapped->guard_ == nullptr) {
-      *error = ENOSPC;
-      return nullptr;
-    }
-  }
   return mapped;
+}
+
+bool MappedFile::Guard(size_t page_size, int* error) {
+  guard_ = SigbusGuard::Add(base_, length_, page_size);
+  if (guard_ == nullptr) *error = ENOSPC;
+  return guard_ != nullptr;
 }
 
 MappedFile::~MappedFile() {
   // In this order the guard never covers addresses that another mapping may have taken over.
   if (guard_ != nullptr) SigbusGuard::Remove(guard_);
   if (base_ != nullptr) munmap(base_, length_);
+  if (dma_buffer_ >= 0) EndDmaBufferAccess(dma_buffer_);
 }
 
 std::byte* MappedFile::At(uint64_t offset) const {
@@ -153,6 +173,19 @@ std::byte* MappedFile::At(uint64_t offset) const {
 
 bool MappedFile::Covers(uint64_t offset, uint64_t length) const {
   return offset >= offset_ && offset - offset_ <= length_ && length <= length_ - (offset - offset_);
+}
+
+// msync and not fdatasync: it needs no descriptor kept open, and writes this range alone.
+int MappedFile::Sync(uint64_t offset, uint64_t length) {
+  assert(Covers(offset, length));
+  const auto page_size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = offset & ~(page_size - 1);
+  const int error = msync(At(begin), offset + length - begin, MS_SYNC) == 0 ? 0 : errno;
+  if (error != 0) sync_failed_.store(true, std::memory_order_relaxed);
+  // What was written to a page that was cut off is lost.
+  const bool lost = sync_failed_.load(std::memory_order_relaxed) ||
+                    (broken() != nullptr && broken()->load(std::memory_order_relaxed));
+  return error != 0 ? error : lost ? EIO : 0;
 }
 
 std::shared_ptr<MappedFile> FileMappings::Map(int fd, uint64_t offset, uint64_t length,

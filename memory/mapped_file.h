@@ -24,6 +24,11 @@ class MappedFile {
   /// back to process_vm.
   static std::shared_ptr<MappedFile> Map(int fd, uint64_t offset, uint64_t length, bool writable,
                                          int* error);
+  /// Maps the same of a DMA buffer (a file of dma_buf(9)), and begins an access of the processor to
+  /// it that ends with the mapping: EINVAL (none, or not so long), EOPNOTSUPP (its exporter lets
+  /// nobody map it), or another errno.
+  static std::shared_ptr<MappedFile> MapDmaBuffer(int fd, uint64_t offset, uint64_t length,
+                                                  bool writable, int* error);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -36,11 +41,20 @@ class MappedFile {
   /// missing; the mapping then must not be used any more (Segment::broken).
   const std::atomic<bool>* broken() const { return guard_ == nullptr ? nullptr : &guard_->broken; }
   bool sealed() const { return guard_ == nullptr; }
+  /// Its pages belong to a file that outlives a power failure, and may be written.
+  bool durable() const { return durable_ && writable_; }
+  /// Brings what was written to the range to where a power failure does not reach it, and waits
+  /// for it. 0, EIO (from then on always: the kernel tells once of pages that it has dropped), or
+  /// another errno. Any thread. Size and name of the file are the app's affair.
+  int Sync(uint64_t offset, uint64_t length);
   uint64_t length() const { return length_; }
 
  private:
   friend class FileMappings;
   MappedFile() = default;
+  static std::shared_ptr<MappedFile> MapPages(int fd, uint64_t begin, uint64_t end, bool writable,
+                                              int* error);
+  bool Guard(size_t page_size, int* error);
 
   std::byte* base_ = nullptr;
   uint64_t offset_ = 0;
@@ -48,6 +62,9 @@ class MappedFile {
   dev_t device_ = 0;
   ino_t inode_ = 0;
   bool writable_ = false;
+  bool durable_ = false;
+  int dma_buffer_ = -1;  // its descriptor, for the end of the access
+  std::atomic<bool> sync_failed_{false};
   SigbusGuard::Range* guard_ = nullptr;
 };
 

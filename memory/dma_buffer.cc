@@ -1,0 +1,74 @@
+// Recognising DMA buffers, mapping them, and the calls around the processor's access.
+#include "memory/dma_buffer.h"
+
+#include <fcntl.h>
+#include <linux/dma-buf.h>
+#include <linux/magic.h>
+#include <sys/ioctl.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "memory/mapped_file.h"
+
+namespace roci::memory {
+namespace {
+
+// 0 or an errno. It may wait for work of the device that has the buffer now, which ends.
+int Sync(int fd, uint64_t flags) {
+  dma_buf_sync sync = {};
+  sync.flags = flags | DMA_BUF_SYNC_RW;
+  while (ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync) != 0) {
+    if (errno != EINTR && errno != EAGAIN) return errno;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int CheckDmaBuffer(int fd, uint64_t offset, uint64_t length) {
+  struct statfs fs;
+  if (fstatfs(fd, &fs) != 0) return errno;
+  if ((static_cast<uint64_t>(fs.f_type) & 0xFFFFFFFFU) != DMA_BUF_MAGIC) return EINVAL;
+  const off_t end = lseek(fd, 0, SEEK_END);
+  if (end < 0) return errno;
+  const auto size = static_cast<uint64_t>(end);
+  return length != 0 && offset <= size && length <= size - offset ? 0 : EINVAL;
+}
+
+int BeginDmaBufferAccess(int fd, int* error) {
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  *error = copy < 0 ? errno : Sync(copy, DMA_BUF_SYNC_START);
+  if (*error == 0) return copy;
+  if (copy >= 0) close(copy);
+  return -1;
+}
+
+void EndDmaBufferAccess(int fd) {
+  Sync(fd, DMA_BUF_SYNC_END);
+  close(fd);
+}
+
+std::shared_ptr<MappedFile> MappedFile::MapDmaBuffer(int fd, uint64_t offset, uint64_t length,
+                                                     bool writable, int* error) {
+  *error = CheckDmaBuffer(fd, offset, length);
+  if (*error != 0) return nullptr;
+  const auto page_size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t end = (offset + length + page_size - 1) & ~(page_size - 1);
+  // From the beginning: some exporters (Linux's GEM with shmem) count pages from that of the
+  // mapping, and not of the buffer.
+  auto mapped = MapPages(fd, 0, end, writable, error);
+  if (mapped == nullptr) {
+    // The range is there, so it is the exporter that does not want it.
+    const bool ours = *error == EACCES || *error == EPERM || *error == ENOMEM || *error == EAGAIN;
+    if (!ours) *error = EOPNOTSUPP;
+    return nullptr;
+  }
+  // Some exporters' pages can go, as those of a file that is cut.
+  if (!mapped->Guard(page_size, error)) return nullptr;
+  mapped->dma_buffer_ = BeginDmaBufferAccess(fd, error);
+  return mapped->dma_buffer_ >= 0 ? mapped : nullptr;
+}
+
+}  // namespace roci::memory
