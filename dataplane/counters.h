@@ -117,6 +117,8 @@ struct LcoreSnapshot {
   uint64_t events_lost = 0;     // asynchronous ones: see AsyncEvents
   uint64_t memory_faults = 0;   // copies from or to app memory that failed
   uint64_t timer_expiries = 0;
+  uint64_t durable_syncs = 0;     // begun for FLUSH for persistence
+  uint64_t durable_failures = 0;  // of these
   std::array<uint64_t, kLcoreStageCount> stage_cycles{};
 };
 

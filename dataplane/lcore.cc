@@ -155,6 +155,8 @@ LcoreSnapshot Lcore::Snapshot() const {
   out.async_events = stats.async_events.value();
   out.memory_faults = stats.memory_faults.value();
   out.timer_expiries = stats.timer_expiries.value();
+  out.durable_syncs = stats.durable_syncs.value();
+  out.durable_failures = stats.durable_failures.value();
   for (size_t i = 0; i < kLcoreStageCount; ++i) out.stage_cycles[i] = stats.stage_cycles[i].value();
   return out;
 }

@@ -108,6 +108,7 @@ QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
   blocks_own_multicast = config.blocks_own_multicast;
   rss = config.rss;
   host.is_work_queue = config.is_work_queue;
+  host.queue_pair = this;
   host.session = session;
   if (session != nullptr) host.keys = &session->keys();
   host.pd = config.pd;

@@ -124,6 +124,23 @@ MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
   return session->lists().Register(*keys, wqe, Context());
 }
 
+roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint32_t length,
+                                               bool whole_region) {
+  memory::DurableRange range;
+  const MemoryStatus status =
+      keys->FindDurable(rkey.value(), Context(), va, length, whole_region, &range);
+  if (status == MemoryStatus::kFault) {
+    durable = roce::DurableState::kFailed;
+  } else if (status != MemoryStatus::kOk) {
+    durable = roce::DurableState::kNoAccess;
+  } else {
+    // Charged are those whose memory it is: processes that share a context are one.
+    Worker& worker = (session != nullptr ? *session : srq->session()).lcore().worker();
+    durable = worker.StartDurable(*queue_pair, keys, range);
+  }
+  return durable;
+}
+
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   // A program that hears of the event finds the completions of what led to it.
   FinishPlacing();

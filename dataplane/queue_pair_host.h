@@ -19,6 +19,7 @@
 
 namespace roci::dataplane {
 
+class QueuePair;
 class Session;
 class TagReceiver;
 class XrcDomain;
@@ -65,6 +66,8 @@ struct QueuePairHost {
   XrcDomain* domain = nullptr;           // XRC receive only
   std::vector<TargetOpening*> openings;  // XRC receive only: who hears of events
   TagReceiver* tags = nullptr;           // of a tag-matching receive queue only
+  QueuePair* queue_pair = nullptr;       // that this is of
+  roce::DurableState durable{};          // what became of the last StartDurable
 
   roce::FetchResult FetchSend(roce::SendWqe& wqe, roce::CompletionStatus& bad_status) {
     return send_queue.Fetch(wqe, bad_status);
@@ -122,6 +125,9 @@ struct QueuePairHost {
   void FinishPlacing() {
     if (!places->empty()) places->Flush();
   }
+
+  roce::DurableState StartDurable(roce::Key rkey, uint64_t va, uint32_t length, bool whole_region);
+  roce::DurableState PollDurable() const { return durable; }
 
   memory::MemoryStatus Place(const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {

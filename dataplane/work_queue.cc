@@ -36,6 +36,7 @@ constexpr std::array<Operation, 32> kOperations = [] {
   table[ROCI_ABI_WR_LOCAL_INV] = {WorkOpcode::kLocalInvalidate, true, false, 0};
   table[ROCI_ABI_WR_BIND_MW] = {WorkOpcode::kBindMw, true, false, 0};
   table[ROCI_ABI_WR_SEND_WITH_INV] = {WorkOpcode::kSendWithInvalidate, true, true};
+  table[ROCI_ABI_WR_FLUSH] = {WorkOpcode::kFlush, true, false, 0};
   table[ROCI_ABI_WR_ATOMIC_WRITE] = {WorkOpcode::kAtomicWrite, true, true, 8};
   table[ROCI_ABI_WR_REG_LIST] = {WorkOpcode::kRegisterList, true, false, 0};
   return table;
@@ -47,10 +48,10 @@ constexpr uint32_t kUdOpcodes = Bit(ROCI_ABI_WR_SEND) | Bit(ROCI_ABI_WR_SEND_WIT
 constexpr uint32_t kUcOpcodes = kUdOpcodes | Bit(ROCI_ABI_WR_RDMA_WRITE) |
                                 Bit(ROCI_ABI_WR_RDMA_WRITE_WITH_IMM) | Bit(ROCI_ABI_WR_LOCAL_INV) |
                                 Bit(ROCI_ABI_WR_BIND_MW) | Bit(ROCI_ABI_WR_REG_LIST);
-constexpr uint32_t kRcOpcodes = kUcOpcodes | Bit(ROCI_ABI_WR_RDMA_READ) |
-                                Bit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) |
-                                Bit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD) |
-                                Bit(ROCI_ABI_WR_SEND_WITH_INV) | Bit(ROCI_ABI_WR_ATOMIC_WRITE);
+constexpr uint32_t kRcOpcodes =
+    kUcOpcodes | Bit(ROCI_ABI_WR_RDMA_READ) | Bit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) |
+    Bit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD) | Bit(ROCI_ABI_WR_SEND_WITH_INV) |
+    Bit(ROCI_ABI_WR_FLUSH) | Bit(ROCI_ABI_WR_ATOMIC_WRITE);
 
 constexpr uint32_t AllowedOpcodes(roce::QpType type) {
   switch (type) {
@@ -90,6 +91,18 @@ void TakeBinding(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   out.immediate = head.u.bind.new_key;
   out.remote_qkey = head.u.bind.access;
   out.address_handle = head.u.bind.window;
+}
+
+// Its length is of bytes at the peer. What type and level mean is the peer's to judge: it refuses
+// what does not exist.
+CompletionStatus TakeFlush(const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  if (head.u.flush.length > kMaxMessageBytes) return CompletionStatus::kLocalLengthError;
+  if (head.u.flush.type > 0xF || head.u.flush.level > 3) {
+    return CompletionStatus::kLocalQpOperationError;
+  }
+  out.length = static_cast<uint32_t>(head.u.flush.length);
+  out.immediate = head.u.flush.type | head.u.flush.level << 4;
+  return CompletionStatus::kSuccess;
 }
 
 // What needs no check. One member of the union has a meaning; opcode and QP type say which, and the
@@ -183,8 +196,9 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
     bad_status = CompletionStatus::kLocalQpOperationError;
     return FetchResult::kBad;
   }
-  // Without data here: bind, registration, local invalidate.
-  if (operation.length == 0 && out.opcode != WorkOpcode::kLocalInvalidate) [[unlikely]] {
+  // Without data here: bind, registration, local invalidate, FLUSH.
+  if (operation.length == 0 && out.opcode != WorkOpcode::kLocalInvalidate &&
+      out.opcode != WorkOpcode::kFlush) [[unlikely]] {
     TakeBinding(entry.head, out);
   }
   bad_status = out.is_inline ? TakeInline(entry.head, operation.may_be_inline, out)
@@ -192,6 +206,9 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   if (operation.length != kAnyLength && out.length != operation.length &&
       bad_status == CompletionStatus::kSuccess) [[unlikely]] {
     bad_status = CompletionStatus::kLocalLengthError;
+  }
+  if (out.opcode == WorkOpcode::kFlush && bad_status == CompletionStatus::kSuccess) [[unlikely]] {
+    bad_status = TakeFlush(entry.head, out);
   }
   return bad_status == CompletionStatus::kSuccess ? FetchResult::kOk : FetchResult::kBad;
 }

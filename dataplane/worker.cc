@@ -25,7 +25,11 @@ Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
       profile_(options.profile),
       stash_(dataplane.frames().mempool()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      wheel_(RefreshTime()) {}
+      wheel_(RefreshTime()),
+      durable_writer_([&lcore] {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        lcore.WakeIfSleeping();
+      }) {}
 
 Worker::~Worker() { close(epoll_); }
 
@@ -49,6 +53,8 @@ uint32_t Worker::RunOnce() {
   Lap(LcoreStage::kDoorbells);
   if (!active_.empty()) work += VisitActive();
   Lap(LcoreStage::kWork);
+  if (durable_writer_.HasDone() || !durable_waiters_.empty()) [[unlikely]]
+    work += CollectDurable();
   if (wheel_.DueTick(now_)) work += ExpireTimers();
   Lap(LcoreStage::kTimers);
   if (events_.has_overflowed()) [[unlikely]]
@@ -217,6 +223,7 @@ void Worker::RemoveSession(Session& session) {
 
 void Worker::AddQueuePair(QueuePair& qp) {
   active_.Reserve(++queue_pairs_);
+  durable_waiters_.reserve(queue_pairs_);
   records_.Add(std::move(qp.record_storage()));
   qp.lane->Add(qp);
 }
@@ -225,6 +232,7 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
   qp.lane->Remove(qp);
   active_.Remove(qp);
+  ForgetDurable(qp);
   wheel_.Cancel(qp.timer);
   if (roce::SendRecord* lent = qp.core.TakeRecordsBack()) records_.Return(qp.record_class, lent);
   qp.record_storage() = records_.Remove(qp.record_class);

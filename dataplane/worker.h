@@ -12,6 +12,7 @@
 #include "dataplane/completion_queue.h"
 #include "dataplane/counters.h"
 #include "dataplane/device_lane.h"
+#include "dataplane/durable_writer.h"
 #include "dataplane/frame_stash.h"
 #include "dataplane/gather_batch.h"
 #include "dataplane/lcore.h"
@@ -31,7 +32,7 @@ class Session;
 struct WorkerStats {
   Counter loops, busy_loops, busy_cycles, idle_cycles, sleeps, wakes_by_doorbell, yields;
   Counter rx_bursts, rx_packets, tx_packets, calls, bad_doorbells, memory_faults, timer_expiries;
-  Counter async_events;
+  Counter async_events, durable_syncs, durable_failures;
   std::array<Counter, kLcoreStageCount> stage_cycles;
 };
 
@@ -56,6 +57,13 @@ class Worker {
   void RemoveQueuePair(QueuePair& qp);
   // The state of `qp` was changed from outside: it may have work, its timer may have moved.
   void Poke(QueuePair& qp);
+
+  // A range of a region of `payer`, who is a name, becomes durable. The queue pair hears of the
+  // end, or, after kBusy, of room, by Qp::NoteDurable.
+  roce::DurableState StartDurable(QueuePair& qp, const void* payer, memory::DurableRange& range);
+
+  // Control thread: regions may be made durable from now on.
+  void PrepareDurable() { durable_writer_.StartThreads(); }
 
   CompletionEvents& events() { return events_; }
   PlaceBatch& places() { return places_; }
@@ -147,6 +155,13 @@ class Worker {
   void Unpoll(QueuePair& qp);
   void FinishUnpolling();
 
+  // worker_durable.cc
+  uint32_t CollectDurable();
+  void RetryDurable(const void* payer);
+  void WakeDurable(QueuePair& qp);
+  void ForgetDurable(QueuePair& qp);
+  uint64_t DurableSleepNs() const;
+
   // worker_idle.cc
   void Idle();
   void Sleep();
@@ -193,7 +208,14 @@ class Worker {
   std::array<roce::DropReason, kBurst> reasons_;
   WorkerStats stats_;
   int epoll_ = -1;
+  struct DurableWaiter {
+    QueuePair* qp;
+    const void* payer;
+  };
+  std::vector<DurableWaiter> durable_waiters_;  // for room, in the order of coming
+  uint64_t durable_retry_ns_ = 0;
   TimerWheel wheel_;
+  DurableWriter durable_writer_;
 };
 
 }  // namespace roci::dataplane

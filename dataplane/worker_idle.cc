@@ -94,7 +94,7 @@ bool Worker::AnythingPending() {
            lane->HandedPending();
   };
   const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
-  return std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
+  return durable_writer_.HasDone() || std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
          std::any_of(sessions_.begin(), sessions_.end(), session_pending);
 }
 
@@ -111,7 +111,7 @@ void Worker::RunAFewRounds() {
 }
 
 uint64_t Worker::SleepNs() {
-  uint64_t ns = kLongestSleepNs;
+  uint64_t ns = std::min(kLongestSleepNs, DurableSleepNs());
   const uint64_t expiry = wheel_.NextExpiry();
   const uint64_t deadline = events_.next_deadline();
   if (deadline != CompletionEvents::kNever) {

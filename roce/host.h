@@ -28,9 +28,14 @@ namespace roci::roce {
 // fast-registered key away (a peer's SEND with invalidate, or a local invalidate); BindWindow puts
 // a window on its region, RegisterList fills a list region. CheckRemoteKey looks at key and rights
 // alone. FinishPlacing returns when everything placed before can be seen by the program.
-// SelectReceiveQueue (XRC only) makes FetchRecv, ScatterRecv, CompleteRecv and everything remote
-// work with that shared receive queue and its protection domain from here on; false: this QP's
-// domain has none of that number, and nothing changed.
+// StartDurable begins to bring a range of a region, or all of it, to where a power failure does not
+// reach it, with what was placed in it before; it does not wait. kBusy: no room for now. Whatever
+// it answers but kBusy holds until the next call, and PollDurable says what became of it; there is
+// one at a time, and a new one makes the one before forgotten. After kBusy and kRunning the host
+// calls Qp::NoteDurable when another look is worth while. SelectReceiveQueue (XRC only) makes
+// FetchRecv, ScatterRecv, CompleteRecv and everything remote work with that shared receive queue
+// and its protection domain from here on; false: this QP's domain has none of that number, and
+// nothing changed.
 template <class H>
 concept QpHost = requires(H& h, SendWqe& send, const SendWqe& csend, RecvWqe& recv,
                           const RecvWqe& crecv, CompletionStatus& bad_status,
@@ -55,6 +60,10 @@ concept QpHost = requires(H& h, SendWqe& send, const SendWqe& csend, RecvWqe& re
   { h.BindWindow(csend) } -> std::same_as<memory::MemoryStatus>;
   { h.RegisterList(csend) } -> std::same_as<memory::MemoryStatus>;
   { h.FinishPlacing() } -> std::same_as<void>;
+  {
+    h.StartDurable(Key{}, uint64_t{} /*va*/, uint32_t{} /*length*/, bool{} /*whole region*/)
+    } -> std::same_as<DurableState>;
+  { h.PollDurable() } -> std::same_as<DurableState>;
   {
     h.AtomicWrite(segment, std::span<const std::byte, 8>(bytes))
     } -> std::same_as<memory::MemoryStatus>;

@@ -96,6 +96,11 @@ class Qp {
   // completes with a local protection error.
   void HandlePlaceFault(Host& host, const PlaceFault& fault);
 
+  // Something that QpHost::StartDurable began, or had no room for, may be over: HasTransmit() says
+  // more than before. Harmless at any time.
+  void NoteDurable() { responder_.NoteDurable(); }
+  bool waits_for_durable() const { return responder_.waits_for_durable(); }
+
   // When to call HandleTimeout; kNever. May move to an earlier or later time with every call.
   TimeNs NextTimeout() const { return flushing_ ? 0 : requester_.deadline(); }
 

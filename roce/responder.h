@@ -16,26 +16,33 @@
 
 namespace roci::roce {
 
+enum class AnswerKind : uint8_t {
+  kRead,
+  kAtomic,
+  kConfirmation,  // of a FLUSH or ATOMIC WRITE: an empty READ response
+  kDurable,       // the same, for a FLUSH whose bytes are not durable yet
+};
+
 // A READ or atomic of the peer, kept for its answer and for duplicates of it (the "responder
 // resources" of IBTA vol 1, 9.7.4). The owner allocates a ring of them per QP (size a power of two)
 // and needs not initialise it.
 struct ResponderResource {
-  uint64_t va;  // READ
+  uint64_t va;  // READ, FLUSH
   union {
     uint64_t original;    // atomic: the value found
-    uint32_t srq_number;  // READ, XRC: whose protection domain is asked
+    uint32_t srq_number;  // READ, FLUSH, XRC: whose protection domain is asked
   };
   Key rkey;
-  uint32_t length;  // READ, bytes
+  uint32_t length;  // READ and, until it is durable, FLUSH, bytes
   Psn first_psn;
   uint32_t packets;  // PSNs taken
   uint32_t next;     // response to be sent next, 0 .. packets - 1
   uint32_t start;    // first response of this round: a retried READ begins in the middle
   Msn msn;
-  bool is_atomic;
-  bool is_confirmation;  // of a FLUSH or ATOMIC WRITE: an empty READ response
-  bool pending;          // answer not completely sent
-  bool replayed;         // was answered completely once
+  AnswerKind kind;
+  bool whole_region;  // FLUSH
+  bool pending;       // answer not completely sent
+  bool replayed;      // was answered completely once
 };
 static_assert(sizeof(ResponderResource) <= 48);
 
@@ -47,6 +54,7 @@ struct ResponderDebug {
   bool nak_pending = false;
   bool gap_reported = false;
   bool in_message = false;
+  bool waits_for_durable = false;
 };
 
 template <class Host>
@@ -68,7 +76,12 @@ class Responder {
   bool Poll(Host& host, TxPacket& out, memory::SegmentList& payload);
   // The payload of response packet `psn`, polled before, could not be read.
   void HandleTransmitFault(Host& host, Psn psn);
-  bool CanTransmit() const { return emit_ != end_ || nak_pending_ || ack_pending_; }
+  bool CanTransmit() const {
+    return (emit_ != end_ || nak_pending_ || ack_pending_) && !waits_for_durable_;
+  }
+  // What the answer at the head waits for may be over (QpHost::StartDurable).
+  void NoteDurable() { waits_for_durable_ = false; }
+  bool waits_for_durable() const { return waits_for_durable_; }
 
   // See Qp::HandlePlaceFault. Nothing but the NAK is sent any more.
   void HandlePlaceFault(Host& host, const PlaceFault& fault);
@@ -136,6 +149,8 @@ class Responder {
   bool NakPrecedes(const ResponderResource& resource) const;
   bool AckPrecedesNak() const;
   bool BuildResourceAnswer(Host& host, TxPacket& out, memory::SegmentList& payload);
+  bool MakeDurable(Host& host);
+  bool FinishDurable(Host& host, ResponderResource& resource, DurableState state);
   bool BuildReadResponse(Host& host, ResponderResource& resource, TxPacket& out,
                          memory::SegmentList& payload);
   void BuildAcknowledge(TxPacket& out, Psn psn, Aeth aeth) const;
@@ -157,6 +172,8 @@ class Responder {
   bool nak_pending_ = false;
   bool ack_pending_ = false;
   bool gap_reported_ = false;     // a NAK for expected_ was given; none again until it arrives
+  bool durable_started_ = false;  // for the answer at the head
+  bool waits_for_durable_ = false;
   bool discarding_ = false;       // UC: the rest of a damaged message is dropped
   bool has_receive_ = false;      // receive_ belongs to the message under way (or to its retry)
   uint32_t srq_number_ = kNoSrq;  // XRC: of the packet in sequence last seen

@@ -10,6 +10,7 @@ namespace roci::roce {
 template <class Host>
 void Responder<Host>::SetNak(Psn psn, uint8_t syndrome) {
   nak_pending_ = true;
+  waits_for_durable_ = false;  // it may be for something before that
   nak_psn_ = psn;
   nak_syndrome_ = syndrome;
 }
@@ -33,8 +34,11 @@ void Responder<Host>::HandlePlaceFault(Host& host, const PlaceFault& fault) {
 // response is lost (an implied NAK).
 template <class Host>
 bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& payload) {
-  if (emit_ != end_ && !NakPrecedes(At(emit_)) && BuildResourceAnswer(host, out, payload)) {
-    return true;
+  if (waits_for_durable_) return false;
+  if (emit_ != end_ && !NakPrecedes(At(emit_))) {
+    const bool ready = At(emit_).kind != AnswerKind::kDurable || MakeDurable(host);
+    if (waits_for_durable_) return false;
+    if (ready && BuildResourceAnswer(host, out, payload)) return true;
   }
   if (nak_pending_ && !AckPrecedesNak()) {
     nak_pending_ = false;
@@ -77,12 +81,51 @@ void Responder<Host>::CountNak(Host& host) {
   }
 }
 
+// IBTA vol 1, A19.4.4: a FLUSH for persistence is answered when its bytes are durable. It begins
+// when everything before was answered, so one at a time; duplicates find it under way. False: not
+// yet, or a NAK is pending instead.
+template <class Host>
+bool Responder<Host>::MakeDurable(Host& host) {
+  ResponderResource& resource = At(emit_);
+  if (durable_started_) return FinishDurable(host, resource, host.PollDurable());
+  if (context_.config.type == QpType::kXrcRecv && !host.SelectReceiveQueue(resource.srq_number)) {
+    FailAnswer(host, resource.first_psn, RequestFault::kReceiveQueue);
+    return false;
+  }
+  return FinishDurable(
+      host, resource,
+      host.StartDurable(resource.rkey, resource.va, resource.length, resource.whole_region));
+}
+
+template <class Host>
+bool Responder<Host>::FinishDurable(Host& host, ResponderResource& resource, DurableState state) {
+  switch (state) {
+    case DurableState::kBusy:
+    case DurableState::kRunning:
+      durable_started_ = state == DurableState::kRunning;
+      waits_for_durable_ = true;
+      return false;
+    case DurableState::kDone:
+      durable_started_ = false;
+      resource.kind = AnswerKind::kConfirmation;
+      resource.length = 0;
+      return true;
+    case DurableState::kFailed:
+      FailAnswer(host, resource.first_psn, RequestFault::kRemoteMemory);
+      return false;
+    case DurableState::kNoAccess:
+      FailAnswer(host, resource.first_psn, RequestFault::kRemoteAccess);
+      return false;
+  }
+  return false;
+}
+
 // False: the memory failed and a NAK is pending instead.
 template <class Host>
 bool Responder<Host>::BuildResourceAnswer(Host& host, TxPacket& out, memory::SegmentList& payload) {
   ResponderResource& resource = At(emit_);
   assert(resource.pending);
-  if (resource.is_atomic) {
+  if (resource.kind == AnswerKind::kAtomic) {
     host.Count(QpCounter::kAtomicResponsesSent);
     BuildAcknowledge(out, resource.first_psn, Aeth::Ack(resource.msn));
     out.opcode = WithTransport(Opcode::kRcAtomicAcknowledge, TransportOf(context_.config.type));

@@ -172,7 +172,7 @@ RequestFault Responder<Host>::ExecuteAtomic(Host& host, const Packet& packet) {
   if (status != memory::MemoryStatus::kOk) return FaultOfRemote(status);
   host.Count(QpCounter::kRxAtomicRequests);
   ResponderResource& resource = AddResource(packet, 0);
-  resource.is_atomic = true;
+  resource.kind = AnswerKind::kAtomic;
   resource.original = original;
   return RequestFault::kNone;
 }
@@ -193,12 +193,13 @@ RequestFault Responder<Host>::ExecuteAtomicWrite(Host& host, const Packet& packe
   }
   if (status != memory::MemoryStatus::kOk) return FaultOfRemote(status);
   host.Count(QpCounter::kRxAtomicRequests);
-  AddResource(packet, 0).is_confirmation = true;
+  AddResource(packet, 0).kind = AnswerKind::kConfirmation;
   return RequestFault::kNone;
 }
 
 // What the peer wrote before is visible to the program when the answer goes out: everything is
-// placed in the order of arrival, so there is nothing to do but to finish that.
+// placed in the order of arrival, so there is nothing to do but to finish that. To be durable takes
+// longer: that begins when it is this answer's turn (MakeDurable).
 template <class Host>
 RequestFault Responder<Host>::ExecuteFlush(Host& host, const Packet& packet) {
   if (!HasFreeResource()) return RequestFault::kTooManyReads;
@@ -206,7 +207,17 @@ RequestFault Responder<Host>::ExecuteFlush(Host& host, const Packet& packet) {
   if (fault != RequestFault::kNone) return fault;
   host.FinishPlacing();
   host.Count(QpCounter::kRxFlushRequests);
-  AddResource(packet, 0).is_confirmation = true;
+  const Feth& feth = packet.ext.feth;
+  const bool whole_region = feth.selectivity_level == Feth::kWholeRegion;
+  ResponderResource& resource = AddResource(packet, 0);
+  resource.kind = AnswerKind::kConfirmation;
+  if ((feth.placement_type & Feth::kPersistence) == 0 ||
+      (packet.ext.reth.length == 0 && !whole_region)) {
+    return RequestFault::kNone;
+  }
+  resource.kind = AnswerKind::kDurable;
+  resource.length = packet.ext.reth.length;
+  resource.whole_region = whole_region;
   return RequestFault::kNone;
 }
 
@@ -262,8 +273,8 @@ ResponderResource& Responder<Host>::AddResource(const Packet& packet, uint32_t l
   resource.next = 0;
   resource.start = 0;
   resource.msn = msn_;
-  resource.is_atomic = false;
-  resource.is_confirmation = false;
+  resource.kind = AnswerKind::kRead;
+  resource.whole_region = false;
   resource.pending = true;
   resource.replayed = false;
   expected_ += resource.packets;

@@ -41,6 +41,8 @@ void Responder<Host>::DropAnswers() {
   emit_ = end_;
   nak_pending_ = false;
   ack_pending_ = false;
+  durable_started_ = false;
+  waits_for_durable_ = false;
 }
 
 template <class Host>
@@ -122,7 +124,7 @@ DropReason Responder<Host>::HandleGap(Host& host) {
 }
 
 // IBTA vol 1, 9.7.4.1 and 9.7.5: SEND and WRITE are acknowledged again and not executed;
-// READs run again; atomics, FLUSH and ATOMIC WRITE answer what they answered.
+// READs run again; atomics, FLUSH and ATOMIC WRITE answer what they answered, or are about to.
 template <class Host>
 DropReason Responder<Host>::HandleDuplicate(Host& host, const Packet& packet) {
   host.Count(QpCounter::kDuplicateRequest);
@@ -166,7 +168,7 @@ DropReason Responder<Host>::ReplayRead(const Packet& packet) {
   const uint32_t skip = StepsForward(resource.first_psn, packet.psn);
   const uint32_t offset = skip << context_.mtu_shift;
   const Reth& reth = packet.ext.reth;
-  if (resource.is_atomic || resource.is_confirmation || reth.va != resource.va + offset ||
+  if (resource.kind != AnswerKind::kRead || reth.va != resource.va + offset ||
       reth.rkey != resource.rkey || reth.length != resource.length - offset) {
     return DropReason::kStaleDuplicate;
   }
@@ -177,7 +179,9 @@ DropReason Responder<Host>::ReplayRead(const Packet& packet) {
 template <class Host>
 DropReason Responder<Host>::ReplayAtomic(const Packet& packet) {
   uint32_t index = 0;
-  if (!FindResource(packet.psn, index) || !At(index).is_atomic) return DropReason::kStaleDuplicate;
+  if (!FindResource(packet.psn, index) || At(index).kind != AnswerKind::kAtomic) {
+    return DropReason::kStaleDuplicate;
+  }
   Rearm(At(index), index, 0);
   return DropReason::kNone;
 }
@@ -185,7 +189,8 @@ DropReason Responder<Host>::ReplayAtomic(const Packet& packet) {
 template <class Host>
 DropReason Responder<Host>::ReplayConfirmation(const Packet& packet) {
   uint32_t index = 0;
-  if (!FindResource(packet.psn, index) || !At(index).is_confirmation) {
+  if (!FindResource(packet.psn, index) ||
+      (At(index).kind != AnswerKind::kConfirmation && At(index).kind != AnswerKind::kDurable)) {
     return DropReason::kStaleDuplicate;
   }
   Rearm(At(index), index, 0);
@@ -197,7 +202,9 @@ void Responder<Host>::Rearm(ResponderResource& resource, uint32_t index, uint32_
   resource.next = next;
   resource.start = next;
   resource.pending = true;
-  if (static_cast<int32_t>(index - emit_) < 0) emit_ = index;
+  if (static_cast<int32_t>(index - emit_) >= 0) return;
+  emit_ = index;
+  waits_for_durable_ = false;
 }
 
 template <class Host>
@@ -254,6 +261,7 @@ void Responder<Host>::Describe(ResponderDebug& out) const {
   out.nak_pending = nak_pending_;
   out.gap_reported = gap_reported_;
   out.in_message = message_.kind != InMessage::kNone;
+  out.waits_for_durable = waits_for_durable_;
 }
 
 }  // namespace roci::roce

@@ -127,6 +127,15 @@ struct RecvWqe {
 // to ERR.
 enum class FetchResult : uint8_t { kEmpty, kOk, kBad };
 
+// Of bytes that are to be made durable (FLUSH for persistence).
+enum class DurableState : uint8_t {
+  kBusy,      // cannot begin now
+  kRunning,   // begun
+  kDone,      // they are
+  kFailed,    // they are not, and may be lost
+  kNoAccess,  // the key does not open them any more
+};
+
 struct Completion {
   uint64_t wr_id;
   uint32_t slot;         // ring entry that this completes (and, for sends, every older one)

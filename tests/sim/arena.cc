@@ -46,7 +46,8 @@ void Arena::Reset(Random& random) {
   keys_table_ = std::make_unique<memory::KeyTable>(nullptr, 64);
   Register(kSource, Access::kNone, random);
   Register(kTarget,
-           Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead | Access::kWindowBind,
+           Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead | Access::kWindowBind |
+               Access::kFlushGlobal,
            random);
   Register(kReceive, Access::kLocalWrite, random);
   Register(kLanding, Access::kLocalWrite, random);

@@ -63,7 +63,8 @@ void Pair::Connect(int node, const Connection& connection) {
   using namespace roce;
   QpAttributes attributes;
   attributes.port = 1;
-  attributes.access_flags = kQpAccessRemoteWrite | kQpAccessRemoteRead | kQpAccessRemoteAtomic;
+  attributes.access_flags = kQpAccessRemoteWrite | kQpAccessRemoteRead | kQpAccessRemoteAtomic |
+                            kQpAccessFlushGlobal | kQpAccessFlushPersistent;
   attributes.path_mtu = connection.mtu;
   attributes.dest_qpn = Qpn(kFirstQpn + 1 - static_cast<uint32_t>(node));
   attributes.rq_psn = connection.first_psn[static_cast<size_t>(1 - node)];
@@ -111,7 +112,7 @@ void Pair::Work(int node, Random& random) {
 bool Pair::Step(Random& random, roce::TimeNs until) {
   roce::TimeNs next = until;
   for (const Node& node : nodes_) {
-    next = std::min({next, node.out.NextDelivery(), node.qp.NextTimeout()});
+    next = std::min({next, node.out.NextDelivery(), node.qp.NextTimeout(), node.sync_end});
   }
   if (next == until) {
     if (until != roce::kNever) now_ = std::max(now_, until);
@@ -126,6 +127,13 @@ bool Pair::Step(Random& random, roce::TimeNs until) {
     }
     if (self.qp.NextTimeout() <= now_) {
       self.qp.HandleTimeout(self.host, now_);
+      Transmit(node, random);
+      return true;
+    }
+    if (self.sync_end <= now_) {
+      self.sync_end = roce::kNever;
+      self.host.EndSync();
+      self.qp.NoteDurable();
       Transmit(node, random);
       return true;
     }
@@ -156,13 +164,16 @@ void Pair::Transmit(int node, Random& random) {
   memory::SegmentList payload;
   for (;;) {
     payload.Clear();
-    if (!self.qp.PollTransmit(self.host, now_, packet, payload)) return;
+    if (!self.qp.PollTransmit(self.host, now_, packet, payload)) break;
     std::byte* place = roce::StartFrame(self.frame, packet, 0, buffer_.data());
     if (memory::CopyOut(payload, {place, packet.payload_length}) != memory::MemoryStatus::kOk) {
       abort();  // the memory of a simulated program never faults here
     }
     const uint32_t length = roce::FinishFrame(self.frame, packet, buffer_.data());
     self.out.Send(now_, {buffer_.begin(), buffer_.begin() + length}, random);
+  }
+  if (self.host.wants_sync() && self.sync_end == roce::kNever) {
+    self.sync_end = now_ + random.Between(100, longest_sync_ns_);
   }
 }
 

@@ -42,6 +42,8 @@ class Pair {
 
   // Both directions.
   void SetFaults(const LinkFaults& faults);
+  // What a peer's FLUSH for persistence takes at most.
+  void set_longest_sync_ns(roce::TimeNs ns) { longest_sync_ns_ = ns; }
   // The program moves its queue pair to ERR.
   void Fail(int node, Random& random);
   // The program rang the doorbell.
@@ -62,6 +64,7 @@ class Pair {
     roce::Qp<SimHost> qp;
     roce::FrameTemplate frame;
     Link out;
+    roce::TimeNs sync_end = roce::kNever;
   };
 
   void Connect(int node, const Connection& connection);
@@ -71,6 +74,7 @@ class Pair {
   std::array<Node, 2> nodes_;
   roce::TimeNs now_ = 1;
   uint64_t dropped_ = 0;
+  roce::TimeNs longest_sync_ns_ = 1000;
   roce::Packet packet_;
   std::vector<std::byte> buffer_;
 };

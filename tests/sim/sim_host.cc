@@ -85,13 +85,39 @@ MemoryStatus SimHost::ResolveRemote(roce::Key key, uint64_t va, uint32_t length,
   return arena_->keys().Resolve(key.value(), context_, va, length, access, out);
 }
 
+// What is durable here is not for the key table to know: its files are those of a kernel.
 MemoryStatus SimHost::CheckRemote(roce::Key key, uint64_t va, uint32_t length,
                                   memory::Access access) {
-  return arena_->keys().Check(key.value(), context_, va, length, access);
+  return arena_->keys().Check(key.value(), context_, va, length,
+                              access & ~memory::Access::kFlushPersistent);
 }
 
 MemoryStatus SimHost::CheckRemoteKey(roce::Key key, memory::Access access) {
-  return arena_->keys().CheckKey(key.value(), context_, access);
+  return arena_->keys().CheckKey(key.value(), context_, access & ~memory::Access::kFlushPersistent);
+}
+
+roce::DurableState SimHost::StartDurable(roce::Key key, uint64_t va, uint32_t length,
+                                         bool whole_region) {
+  if (key.value() != arena_->key(kTarget)) return roce::DurableState::kNoAccess;
+  wants_sync_ = true;
+  if (busy_ != 0) {
+    --busy_;
+    return roce::DurableState::kBusy;
+  }
+  ++syncs_;
+  sync_offset_ = whole_region ? 0 : va - arena_->va(kTarget);
+  const auto from = arena_->bytes(kTarget).subspan(
+      sync_offset_, whole_region ? arena_->size(kTarget) : uint64_t{length});
+  syncing_.assign(from.begin(), from.end());
+  return durable_ = roce::DurableState::kRunning;
+}
+
+void SimHost::EndSync() {
+  wants_sync_ = false;
+  std::copy(syncing_.begin(), syncing_.end(),
+            disk_.begin() + static_cast<std::ptrdiff_t>(sync_offset_));
+  syncing_.clear();
+  durable_ = roce::DurableState::kDone;
 }
 
 MemoryStatus SimHost::Invalidate(roce::Key key) {

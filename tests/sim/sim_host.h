@@ -45,6 +45,15 @@ class SimHost {
   const std::vector<roce::Completion>& recv_completions() const { return recv_completions_; }
   const std::vector<roce::QpEvent>& events() const { return events_; }
   uint64_t count(roce::QpCounter counter) const { return counters_[static_cast<size_t>(counter)]; }
+  // What has become durable of kTarget, for the peer's FLUSH for persistence; to be set up before.
+  // A range is what it was when its sync began, as soon as that has ended.
+  std::vector<std::byte>& disk() { return disk_; }
+  uint32_t syncs() const { return syncs_; }
+  // So many times there will be no room for a sync.
+  void set_busy(uint32_t times) { busy_ = times; }
+  // Whether somebody waits for EndSync, which ends a sync, or makes room.
+  bool wants_sync() const { return wants_sync_; }
+  void EndSync();
   bool AllFetched() const { return next_send_ == sends_.size(); }
 
   // QpHost.
@@ -67,6 +76,8 @@ class SimHost {
   // Simulated programs have no list regions.
   memory::MemoryStatus RegisterList(const roce::SendWqe&) { return memory::MemoryStatus::kBadKey; }
   void FinishPlacing() {}
+  roce::DurableState StartDurable(roce::Key key, uint64_t va, uint32_t length, bool whole_region);
+  roce::DurableState PollDurable() const { return durable_; }
   memory::MemoryStatus AtomicWrite(const memory::Segment& segment,
                                    std::span<const std::byte, 8> bytes);
   bool SelectReceiveQueue(uint32_t number);
@@ -84,6 +95,13 @@ class SimHost {
   memory::MemoryStatus Walk(std::span<const roce::Sge> sges, uint32_t offset, uint32_t length,
                             memory::Access access, memory::SegmentList& out);
 
+  std::vector<std::byte> disk_;
+  std::vector<std::byte> syncing_;  // goes to disk_ at sync_offset_
+  uint64_t sync_offset_ = 0;
+  roce::DurableState durable_{};
+  uint32_t syncs_ = 0;
+  uint32_t busy_ = 0;
+  bool wants_sync_ = false;
   Arena* arena_;
   memory::AccessContext context_;
   std::vector<PostedSend> sends_;

@@ -66,6 +66,7 @@ enum roci_abi_send_opcode {
   ROCI_ABI_WR_LOCAL_INV = 7,
   ROCI_ABI_WR_BIND_MW = 8,
   ROCI_ABI_WR_SEND_WITH_INV = 9,
+  ROCI_ABI_WR_FLUSH = 14,
   ROCI_ABI_WR_ATOMIC_WRITE = 15,
 };
 
@@ -109,6 +110,12 @@ struct roci_abi_send_wqe {
       uint32_t region_key;
       uint32_t new_key;
     } bind;
+    struct {
+      uint64_t length;  // bytes from remote_va on
+      uint32_t type;    // 1: global visibility, 2: persistence, 3: both
+      uint32_t level;   // 0: the range, 1: everything that `rkey` opens
+      uint64_t reserved;
+    } flush;
   } u;
   uint32_t remote_srqn;  // XRC
   uint32_t reserved1;

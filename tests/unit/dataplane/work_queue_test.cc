@@ -166,6 +166,19 @@ TEST_F(SendQueueTest, TakesABindApart) {
   EXPECT_EQ(wqe_.length, 0u);
 }
 
+TEST_F(SendQueueTest, TakesAFlushApart) {
+  roci_abi_send_wqe& entry = Post(ROCI_ABI_WR_FLUSH, {});
+  entry.remote_va = 0x1234;
+  entry.rkey = 0x501;
+  entry.u.flush = {.length = uint64_t{1} << 31, .type = 3, .level = 1, .reserved = 0};
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_EQ(wqe_.opcode, roce::WorkOpcode::kFlush);
+  EXPECT_EQ(wqe_.remote_va, 0x1234u);
+  EXPECT_EQ(wqe_.rkey, roce::Key(0x501));
+  EXPECT_EQ(wqe_.length, 1u << 31);
+  EXPECT_EQ(wqe_.immediate, 0x13u);
+}
+
 TEST_F(SendQueueTest, AnAtomicMayScatterItsEightBytes) {
   Post(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, {{0, 3, 1}, {8, 4, 1}, {16, 1, 1}});
   ASSERT_EQ(Fetch(), FetchResult::kOk);
@@ -194,6 +207,16 @@ TEST_F(SendQueueTest, RefusesWithAReason) {
        [&] {
          Post(ROCI_ABI_WR_ATOMIC_WRITE, {{0, 8, 1}, {0, 8, 1}});
        }},
+      {"flush with data", length,
+       [&] {
+         Post(ROCI_ABI_WR_FLUSH, {{0, 4, 1}});
+       }},
+      {"flush of too much", length,
+       [&] { Post(ROCI_ABI_WR_FLUSH, {}).u.flush.length = (uint64_t{1} << 31) + 1; }},
+      {"flush of a type that no header holds", bad,
+       [&] { Post(ROCI_ABI_WR_FLUSH, {}).u.flush.type = 16; }},
+      {"flush of a level that no header holds", bad,
+       [&] { Post(ROCI_ABI_WR_FLUSH, {}).u.flush.level = 4; }},
       {"flag", bad, [&] { Post(ROCI_ABI_WR_SEND, {}, 0x10); }},
       {"elements", bad, [&] { Post(ROCI_ABI_WR_SEND, {}).num_sge = kMaxSge + 1; }},
       {"too long", length,

@@ -324,6 +324,12 @@ WirePacket MakeReadRequest(Psn psn, uint32_t length, uint64_t offset) {
   return MakeWrite(Opcode::kRcReadRequest, psn, 0, length, offset);
 }
 
+WirePacket MakeFlush(Psn psn, uint8_t type, uint8_t level, uint32_t length, uint64_t offset) {
+  WirePacket packet = MakeWrite(Opcode::kRcFlush, psn, 0, length, offset);
+  packet.tx.ext.feth = {type, level};
+  return packet;
+}
+
 WirePacket MakeCompareSwap(Psn psn, uint64_t compare, uint64_t swap, uint64_t offset) {
   WirePacket packet = MakeRequest(Opcode::kRcCompareSwap, psn);
   packet.tx.ext.atomic = {ScriptedHost::kMemoryVa + offset, ScriptedHost::kRkey, swap, compare};

@@ -48,7 +48,19 @@ class ScriptedHost {
   bool invalidate_fails = false;
   bool bind_fails = false;
 
+  // What StartDurable and PollDurable answer.
+  DurableState durable_start = DurableState::kRunning;
+  DurableState durable = DurableState::kRunning;
+
   // ---- What it records ----
+  struct DurableRequest {
+    Key rkey;
+    uint64_t va;
+    uint32_t length;
+    bool whole_region;
+    uint32_t queue;  // XRC: that was selected
+  };
+  std::vector<DurableRequest> durable_requests;
   std::vector<Completion> send_completions, recv_completions;
   std::vector<uint32_t> completed_queues;  // XRC: of each receive completion
   std::vector<QpEvent> events;
@@ -87,6 +99,11 @@ class ScriptedHost {
   // As bindings: registered lists, or the refusal that was scripted for them.
   memory::MemoryStatus RegisterList(const SendWqe& wqe) { return BindWindow(wqe); }
   void FinishPlacing() { ++finished_placing; }
+  DurableState StartDurable(Key rkey, uint64_t va, uint32_t length, bool whole_region) {
+    durable_requests.push_back({rkey, va, length, whole_region, selected_queue});
+    return durable_start;
+  }
+  DurableState PollDurable() { return durable; }
   memory::MemoryStatus AtomicWrite(const memory::Segment& segment,
                                    std::span<const std::byte, 8> from);
   bool SelectReceiveQueue(uint32_t number) {
@@ -192,6 +209,7 @@ WirePacket MakeRequest(Opcode opcode, Psn psn, uint32_t payload_bytes = 0, bool 
 WirePacket MakeWrite(Opcode opcode, Psn psn, uint32_t payload_bytes, uint32_t length,
                      uint64_t offset = 0);
 WirePacket MakeReadRequest(Psn psn, uint32_t length, uint64_t offset = 0);
+WirePacket MakeFlush(Psn psn, uint8_t type, uint8_t level, uint32_t length, uint64_t offset = 0);
 WirePacket MakeCompareSwap(Psn psn, uint64_t compare, uint64_t swap, uint64_t offset = 0);
 WirePacket MakeFetchAdd(Psn psn, uint64_t add, uint64_t offset = 0);
 WirePacket MakeAck(Psn psn);

@@ -12,12 +12,6 @@ std::vector<uint64_t> Completed(const Node& node) {
   return wr_ids;
 }
 
-WirePacket MakeFlush(Psn psn, uint8_t type, uint8_t level, uint32_t length, uint64_t offset = 0) {
-  WirePacket packet = MakeWrite(Opcode::kRcFlush, psn, 0, length, offset);
-  packet.tx.ext.feth = {type, level};
-  return packet;
-}
-
 // Of FLUSH or ATOMIC WRITE `psn`.
 void ExpectConfirmation(const std::vector<WirePacket>& packets, Psn psn, Msn msn) {
   ASSERT_EQ(packets.size(), 1u);
