@@ -147,7 +147,7 @@ int Endpoint::ToRtr(const Endpoint& peer) {
   attr.ah_attr.grh.hop_limit = 64;
   attr.ah_attr.port_num = 1;
   const int reliable =
-      options.type == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
+      options.type != IBV_QPT_UC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
   return ibv_modify_qp(
       qp, &attr,
       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | reliable);
@@ -161,7 +161,7 @@ int Endpoint::ToRts() {
   attr.rnr_retry = options.rnr_retry;
   attr.sq_psn = qp->qp_num & 0xFFFFFF;
   attr.max_rd_atomic = 4;
-  const int reliable = options.type == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+  const int reliable = options.type != IBV_QPT_UC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                                         IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
                                                   : 0;
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | reliable);

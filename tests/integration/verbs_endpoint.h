@@ -1,4 +1,4 @@
-// One end of an RC or UC connection through libibverbs, for tests that run among the daemon's
+// One end of an RC, UC or XRC connection through libibverbs, for tests that run among the daemon's
 // devices.
 #pragma once
 

@@ -4,201 +4,33 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "tests/integration/verbs_endpoint.h"
-#include "verbs_provider/rocidv.h"
+#include "tests/integration/signature_region.h"
 
 namespace roci::testing {
 namespace {
 
-constexpr unsigned kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-constexpr uint32_t kChecks =
-    ROCIDV_SIG_CHECK_GUARD | ROCIDV_SIG_CHECK_APP_TAG | ROCIDV_SIG_CHECK_REF_TAG;
-constexpr size_t kBuffer = 64 * 1024;
-
-using Bytes = std::vector<uint8_t>;
-
-uint16_t Crc(const uint8_t* data, size_t bytes, uint16_t seed) {
-  uint32_t crc = seed;
-  for (size_t i = 0; i < bytes; ++i) {
-    crc ^= uint32_t{data[i]} << 8;
-    for (int bit = 0; bit < 8; ++bit) crc = ((crc & 0x8000) != 0 ? crc << 1 ^ 0x8BB7 : crc << 1);
-    crc &= 0xFFFF;
-  }
-  return static_cast<uint16_t>(crc);
-}
-
-uint16_t Checksum(const uint8_t* data, size_t bytes, uint16_t seed) {
-  uint32_t sum = seed;
-  for (size_t i = 0; i < bytes; i += 2) sum += uint32_t{data[i]} << 8 | data[i + 1];
-  while (sum > 0xFFFF) sum = (sum & 0xFFFF) + (sum >> 16);
-  return static_cast<uint16_t>(~sum);
-}
-
-rocidv_sig_domain T10(uint8_t guard = ROCIDV_SIG_CRC) {
-  rocidv_sig_domain domain = {};
-  domain.type = ROCIDV_SIG_T10_DIF;
-  domain.guard = guard;
-  domain.app_tag = 0xA5C3;
-  domain.app_tag_check_mask = 0xFFFF;
-  domain.ref_tag = 0x01020304;
-  domain.flags = ROCIDV_SIG_REF_REMAP;
-  return domain;
-}
-
-// The eight bytes of block `number`.
-Bytes Protection(const rocidv_sig_domain& domain, const uint8_t* data, uint32_t block_size,
-                 uint32_t number) {
-  const uint16_t guard = domain.guard == ROCIDV_SIG_CRC ? Crc(data, block_size, domain.seed)
-                                                        : Checksum(data, block_size, domain.seed);
-  const uint32_t tag = domain.ref_tag + ((domain.flags & ROCIDV_SIG_REF_REMAP) != 0 ? number : 0);
-  return {static_cast<uint8_t>(guard >> 8),
-          static_cast<uint8_t>(guard),
-          static_cast<uint8_t>(domain.app_tag >> 8),
-          static_cast<uint8_t>(domain.app_tag),
-          static_cast<uint8_t>(tag >> 24),
-          static_cast<uint8_t>(tag >> 16),
-          static_cast<uint8_t>(tag >> 8),
-          static_cast<uint8_t>(tag)};
-}
-
-// Data with protection information behind each block.
-Bytes Image(const rocidv_sig_domain& domain, const Bytes& data, uint32_t block_size) {
-  if (domain.type == ROCIDV_SIG_NONE) return data;
-  Bytes out;
-  for (size_t at = 0, i = 0; at < data.size(); at += block_size, ++i) {
-    out.insert(out.end(), data.begin() + at, data.begin() + at + block_size);
-    const Bytes one = Protection(domain, &data[at], block_size, static_cast<uint32_t>(i));
-    out.insert(out.end(), one.begin(), one.end());
-  }
-  return out;
-}
-
-// A region and its memory, at one end of the pair.
-class Region {
- public:
-  Region(Endpoint& end, OpenDevice& device, const rocidv_sig_attr& attr, uint32_t blocks,
-         bool is_separate, unsigned access = kAll)
-      : end_(end), attr_(attr), blocks_(blocks) {
-    const bool has_memory = attr.memory.type != ROCIDV_SIG_NONE;
-    is_separate_ = has_memory && is_separate;
-    const size_t stride = attr.block_size + (has_memory && !is_separate ? 8 : 0);
-    bytes_ = stride * blocks;
-    buffer_ = std::make_unique<Buffer>(device, kBuffer, 7, IBV_ACCESS_LOCAL_WRITE);
-    protection_.resize(size_t{blocks} * 8);
-    // Less than a page: the daemon reaches it by system calls.
-    protection_mr_ =
-        ibv_reg_mr(device.pd, protection_.data(), protection_.size(), IBV_ACCESS_LOCAL_WRITE);
-    EXPECT_NE(protection_mr_, nullptr);
-    mr = rocidv_alloc_mr_integrity(device.pd, 3, is_separate_ ? 2 : 0);
-    EXPECT_NE(mr, nullptr) << strerror(errno);
-    Register(access);
-  }
-  ~Region() {
-    EXPECT_EQ(rocidv_dereg_mr(mr), 0);
-    EXPECT_EQ(ibv_dereg_mr(protection_mr_), 0);
-  }
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-
-  void Register(unsigned access = kAll) {
-    // Runs that end within blocks and within protection information.
-    const ibv_sge data[] = {buffer_->Sge(0, 301), buffer_->Sge(301, 100),
-                            buffer_->Sge(401, bytes_ - 401)};
-    const uint64_t at = reinterpret_cast<uintptr_t>(protection_.data());
-    const ibv_sge protection[] = {
-        {at, 3, protection_mr_->lkey},
-        {at + 3, static_cast<uint32_t>(protection_.size() - 3), protection_mr_->lkey}};
-    ASSERT_EQ(rocidv_map_mr_sg_integrity(mr, data, 3, protection, is_separate_ ? 2 : 0, &attr_, 0),
-              0);
-    ASSERT_EQ(rocidv_post_reg_mr(end_.qp, mr, access, 77, IBV_SEND_SIGNALED), 0);
-    const ibv_wc wc = end_.Wait();
-    ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
-    ASSERT_EQ(wc.opcode, IBV_WC_DRIVER1);
-  }
-  void Fill(const Bytes& data) {
-    Bytes image = is_separate_ ? data : Image(attr_.memory, data, attr_.block_size);
-    ASSERT_EQ(image.size(), bytes_);
-    memcpy(buffer_->data(), image.data(), image.size());
-    for (uint32_t i = 0; i < blocks_ && is_separate_; ++i) {
-      const Bytes one =
-          Protection(attr_.memory, &data[size_t{i} * attr_.block_size], attr_.block_size, i);
-      memcpy(&protection_[size_t{i} * 8], one.data(), 8);
-    }
-  }
-  // A byte of the protection information in memory.
-  uint8_t& Stored(uint32_t block, uint32_t byte) {
-    return is_separate_
-               ? protection_[size_t{block} * 8 + byte]
-               : buffer_->data()[size_t{block} * (attr_.block_size + 8) + attr_.block_size + byte];
-  }
-  void Expect(const Bytes& data) {
-    const Bytes image = is_separate_ ? data : Image(attr_.memory, data, attr_.block_size);
-    EXPECT_EQ(Bytes(buffer_->data(), buffer_->data() + bytes_), image);
-    for (uint32_t i = 0; i < blocks_ && is_separate_; ++i) {
-      EXPECT_EQ(Bytes(&protection_[size_t{i} * 8], &protection_[size_t{i} * 8] + 8),
-                Protection(attr_.memory, &data[size_t{i} * attr_.block_size], attr_.block_size, i))
-          << i;
-    }
-    EXPECT_EQ(buffer_->data()[bytes_], PatternByte(7, bytes_));
-  }
-  rocidv_sig_error TakeError() {
-    rocidv_sig_error error = {};
-    EXPECT_EQ(rocidv_check_mr_status(mr, &error), 0);
-    return error;
-  }
-  void ExpectNoError() { EXPECT_EQ(TakeError().type, unsigned{ROCIDV_SIG_OK}); }
-  void ExpectError(uint32_t type, uint32_t difference, uint64_t offset) {
-    const rocidv_sig_error error = TakeError();
-    EXPECT_EQ(error.type, type);
-    EXPECT_EQ(error.expected ^ error.actual, difference);
-    EXPECT_EQ(error.offset, offset);
-    EXPECT_EQ(error.key, mr->rkey);
-    ExpectNoError();
-  }
-  ibv_sge Sge() const { return {0, static_cast<uint32_t>(mr->length), mr->lkey}; }
-
-  rocidv_mr* mr = nullptr;
-
- private:
-  Endpoint& end_;
-  rocidv_sig_attr attr_;
-  uint32_t blocks_;
-  bool is_separate_;
-  size_t bytes_;
-  std::unique_ptr<Buffer> buffer_;
-  Bytes protection_;
-  ibv_mr* protection_mr_ = nullptr;
-};
-
 class DirectSignatures : public ::testing::Test {
  protected:
-  Region Near(const rocidv_sig_attr& attr, uint32_t blocks = 5, bool is_separate = false) {
-    return Region(pair_.near, pair_.near_device, attr, blocks, is_separate);
+  SignatureRegion Near(const rocidv_sig_attr& attr, uint32_t blocks = 5, bool is_separate = false) {
+    return SignatureRegion(pair_.near, pair_.near_device, attr, blocks, is_separate);
   }
-  Region Far(const rocidv_sig_attr& attr, uint32_t blocks = 5, bool is_separate = false,
-             unsigned access = kAll) {
-    return Region(pair_.far, pair_.far_device, attr, blocks, is_separate, access);
+  SignatureRegion Far(const rocidv_sig_attr& attr, uint32_t blocks = 5, bool is_separate = false,
+                      unsigned access = kAll) {
+    return SignatureRegion(pair_.far, pair_.far_device, attr, blocks, is_separate, access);
   }
   ibv_wc_status Do(ibv_wr_opcode opcode, ibv_sge sge, uint64_t remote = 0, uint32_t key = 0) {
     EXPECT_EQ(pair_.near.PostSend(opcode, sge, IBV_SEND_SIGNALED, remote, key), 0);
     return pair_.near.Wait().status;
   }
-  static Bytes Data(uint32_t seed, size_t bytes) {
-    Bytes data(bytes);
-    for (size_t i = 0; i < bytes; ++i) data[i] = PatternByte(seed, i);
-    return data;
-  }
+  static Bytes Data(uint32_t seed, size_t bytes) { return PatternBytes(seed, bytes); }
   Bytes Plain(size_t bytes) { return {plain_.data(), plain_.data() + bytes}; }
 
   Pair pair_;
   Buffer plain_{pair_.far_device, kBuffer, 3};  // ordinary memory at the far end
 };
-
-constexpr rocidv_sig_domain kNone = {};
 
 TEST_F(DirectSignatures, AreAdvertisedAndLimited) {
   rocidv_device_attr attr = {};
@@ -235,7 +67,7 @@ class DirectSignatureLayouts : public DirectSignatures,
 TEST_P(DirectSignatureLayouts, InsertAndStrip) {
   const Layout layout = GetParam();
   const rocidv_sig_attr attr = {kNone, T10(), layout.block_size, kChecks};
-  Region near = Near(attr, layout.blocks);
+  SignatureRegion near = Near(attr, layout.blocks);
   const Bytes data = Data(1, size_t{layout.blocks} * layout.block_size);
   const Bytes wire = Image(attr.wire, data, layout.block_size);
   ASSERT_EQ(near.mr->length, wire.size());
@@ -258,7 +90,7 @@ TEST_P(DirectSignatureLayouts, InsertAndStrip) {
 TEST_P(DirectSignatureLayouts, GenerateInMemoryAndTakeAway) {
   const Layout layout = GetParam();
   const rocidv_sig_attr attr = {T10(ROCIDV_SIG_CHECKSUM), kNone, layout.block_size, kChecks};
-  Region far = Far(attr, layout.blocks, layout.is_separate);
+  SignatureRegion far = Far(attr, layout.blocks, layout.is_separate);
   Buffer here(pair_.near_device, kBuffer, 1);
   const Bytes data = Data(1, size_t{layout.blocks} * layout.block_size);
   ASSERT_EQ(far.mr->length, data.size());
@@ -289,9 +121,9 @@ TEST_P(DirectSignatureLayouts, PassAndConvert) {
   far_memory.app_tag = 1;
   far_memory.seed = 0xFFFF;
   far_memory.flags = 0;
-  Region near =
+  SignatureRegion near =
       Near({near_memory, T10(), layout.block_size, kChecks}, layout.blocks, layout.is_separate);
-  Region far =
+  SignatureRegion far =
       Far({far_memory, T10(), layout.block_size, kChecks}, layout.blocks, !layout.is_separate);
   const Bytes data = Data(4, size_t{layout.blocks} * layout.block_size);
   near.Fill(data);
@@ -323,8 +155,8 @@ constexpr Damage kDamages[] = {{0, ROCIDV_SIG_BAD_GUARD, 0x100},
 
 TEST_F(DirectSignatures, DamageIsFoundAtBothEndsAndStopsNothing) {
   const rocidv_sig_attr attr = {T10(), T10(), 512, kChecks};
-  Region near = Near(attr, 6, true);
-  Region far = Far(attr, 6);
+  SignatureRegion near = Near(attr, 6, true);
+  SignatureRegion far = Far(attr, 6);
   const Bytes data = Data(5, 6 * 512);
   for (const Damage& damage : kDamages) {
     near.Fill(data);
@@ -345,7 +177,7 @@ TEST_F(DirectSignatures, ChecksAndEscapesAreTheProgramsToChoose) {
   rocidv_sig_attr attr = {kNone, T10(), 512, ROCIDV_SIG_CHECK_APP_TAG};
   attr.wire.app_tag_check_mask = 0xFF00;
   attr.wire.flags |= ROCIDV_SIG_APP_ESCAPE;
-  Region far = Far(attr, 4);
+  SignatureRegion far = Far(attr, 4);
   Buffer here(pair_.near_device, kBuffer, 1);
   const Bytes wire = Image(attr.wire, Data(1, 4 * 512), 512);
   const auto write = [&] {
@@ -365,7 +197,7 @@ TEST_F(DirectSignatures, ChecksAndEscapesAreTheProgramsToChoose) {
 
 TEST_F(DirectSignatures, ARegistrationEndsWithItsKeyAndStartsAfresh) {
   const rocidv_sig_attr attr = {kNone, T10(), 512, kChecks};
-  Region far = Far(attr, 2);
+  SignatureRegion far = Far(attr, 2);
   Buffer here(pair_.near_device, kBuffer, 1);
   ASSERT_EQ(Do(IBV_WR_RDMA_WRITE, here.Sge(0, 1040), 0, far.mr->rkey), IBV_WC_SUCCESS);
   ibv_send_wr wr = {};
@@ -385,7 +217,7 @@ TEST_F(DirectSignatures, ARegistrationEndsWithItsKeyAndStartsAfresh) {
 
 TEST_F(DirectSignatures, BlocksMayComeInSeveralMessages) {
   const rocidv_sig_attr attr = {kNone, T10(), 512, kChecks};
-  Region far = Far(attr, 4);
+  SignatureRegion far = Far(attr, 4);
   Buffer here(pair_.near_device, kBuffer, 1);
   const Bytes data = Data(1, 4 * 512);
   const Bytes wire = Image(attr.wire, data, 512);
@@ -403,7 +235,7 @@ TEST_F(DirectSignatures, BlocksMayComeInSeveralMessages) {
 
 TEST_F(DirectSignatures, AReceiveFromWithinABlockFails) {
   const rocidv_sig_attr attr = {kNone, T10(), 512, kChecks};
-  Region far = Far(attr, 2);
+  SignatureRegion far = Far(attr, 2);
   Buffer here(pair_.near_device, kBuffer, 1);
   ASSERT_EQ(pair_.far.PostRecv({8, 512, far.mr->lkey}), 0);
   EXPECT_NE(Do(IBV_WR_SEND, here.Sge(0, 512)), IBV_WC_SUCCESS);
@@ -412,7 +244,7 @@ TEST_F(DirectSignatures, AReceiveFromWithinABlockFails) {
 
 TEST_F(DirectSignatures, RightsAreThoseOfTheRegistration) {
   const rocidv_sig_attr attr = {kNone, T10(), 512, kChecks};
-  Region far = Far(attr, 2, false, IBV_ACCESS_REMOTE_READ);
+  SignatureRegion far = Far(attr, 2, false, IBV_ACCESS_REMOTE_READ);
   Buffer here(pair_.near_device, kBuffer, 1);
   EXPECT_EQ(Do(IBV_WR_RDMA_READ, here.Sge(0, 1040), 0, far.mr->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(Do(IBV_WR_RDMA_WRITE, here.Sge(0, 1040), 0, far.mr->rkey), IBV_WC_REM_ACCESS_ERR);
@@ -420,7 +252,7 @@ TEST_F(DirectSignatures, RightsAreThoseOfTheRegistration) {
 
 TEST_F(DirectSignatures, AreNotForAtomics) {
   const rocidv_sig_attr attr = {kNone, kNone, 512, 0};
-  Region far = Far(attr, 2);
+  SignatureRegion far = Far(attr, 2);
   EXPECT_EQ(rocidv_post_reg_mr(pair_.far.qp, far.mr, kAll | IBV_ACCESS_REMOTE_ATOMIC, 1, 0),
             EINVAL);
   Buffer here(pair_.near_device, 4096, 1);
