@@ -21,8 +21,10 @@ constexpr uint64_t kCapMemoryWindow = 1u << 17;
 constexpr uint64_t kCapXrc = 1u << 20;
 constexpr uint64_t kCapMemoryManagement = 1u << 21;  // IBV_DEVICE_MEM_MGT_EXTENSIONS
 constexpr uint64_t kCapMemoryWindowType2B = 1u << 24;
-// Of device_cap_flags_ex (IB_UVERBS_DEVICE_FLUSH_GLOBAL, IB_UVERBS_DEVICE_ATOMIC_WRITE).
+// Of device_cap_flags_ex (IB_UVERBS_DEVICE_FLUSH_GLOBAL, IB_UVERBS_DEVICE_FLUSH_PERSISTENT,
+// IB_UVERBS_DEVICE_ATOMIC_WRITE).
 constexpr uint64_t kCapFlushGlobal = uint64_t{1} << 38;
+constexpr uint64_t kCapFlushPersistent = uint64_t{1} << 39;
 constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
 
 constexpr uint32_t kAtomicHca = 1;  // IBV_ATOMIC_HCA: atomic among this device's own work
@@ -45,7 +47,8 @@ void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
   out.device_cap_flags = kCapBadPkeyCounter | kCapPortActiveEvent | kCapSysImageGuid |
                          kCapRcRnrNak | kCapSrqResize | kCapMemoryWindow | kCapXrc |
                          kCapMemoryManagement | kCapMemoryWindowType2B;
-  out.device_cap_flags_ex = out.device_cap_flags | kCapFlushGlobal | kCapAtomicWrite;
+  out.device_cap_flags_ex =
+      out.device_cap_flags | kCapFlushGlobal | kCapFlushPersistent | kCapAtomicWrite;
   out.hca_core_clock_khz = 1'000'000;  // timestamps are nanoseconds
   out.completion_timestamp_mask = ~uint64_t{0};
   out.vendor_id = ROCI_ABI_VENDOR_ID;

@@ -80,6 +80,7 @@ Session::Handler Session::HandlerOf(uint32_t command) {
       &Session::ImportDm,
       &Session::AllocSignatureMr,
       &Session::CheckSignatureMr,
+      &Session::RegDmaBufferMr,
   };
   static_assert(std::size(kHandlers) == ROCI_ABI_COMMAND_COUNT);
   return kHandlers[command];

@@ -55,6 +55,7 @@ struct PdRecord {
 struct MrRecord {
   QuotaShare share;
   QuotaShare mappings;
+  QuotaShare descriptor;  // of a DMA buffer
   uint32_t pd = 0;
   uint32_t key = 0;
   uint64_t start = 0;
@@ -281,6 +282,7 @@ class Session {
   absl::Status FreeListMr(const Request& request, Fds& fds, Reply& reply);
   absl::Status AllocSignatureMr(const Request& request, Fds& fds, Reply& reply);
   absl::Status CheckSignatureMr(const Request& request, Fds& fds, Reply& reply);
+  absl::Status RegDmaBufferMr(const Request& request, Fds& fds, Reply& reply);
   absl::Status MakeList(uint32_t pd, const dataplane::ListRoom& room, Reply& reply);
   // session_windows.cc
   absl::Status AllocMw(const Request& request, Fds& fds, Reply& reply);

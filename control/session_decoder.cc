@@ -88,8 +88,6 @@ absl::Status CheckTranslation(const roci_abi_extent (&extents)[ROCI_ABI_MAX_EXTE
 absl::Status CheckAccess(uint32_t access) {
   access &= ~kOptionalAccess;
   if (access & ~memory::kAccessMask) return Invalid("access flags");
-  constexpr auto kNotOffered = static_cast<uint32_t>(memory::Access::kFlushPersistent);
-  if (access & kNotOffered) return absl::UnimplementedError("access flags");
   constexpr uint32_t kRemoteWriters =
       static_cast<uint32_t>(memory::Access::kRemoteWrite | memory::Access::kRemoteAtomic);
   // IBTA vol 1, 10.6.3.1.
@@ -136,6 +134,20 @@ absl::Status CheckRegDmMr(const void* request, uint32_t) {
   }
   if (access & ~(kAllowed | kOptionalAccess)) return Invalid("access flags");
   return CheckAccess(access);
+}
+
+absl::Status CheckRegDmaBufferMr(const void* request, uint32_t fd_count) {
+  const auto& reg = *static_cast<const roci_abi_reg_dma_buffer_mr_request*>(request);
+  if (fd_count != 1) return Invalid("descriptor count");
+  // As the kernel has it.
+  constexpr auto kAllowed =
+      static_cast<uint32_t>(memory::Access::kLocalWrite | memory::Access::kRemoteWrite |
+                            memory::Access::kRemoteRead | memory::Access::kRemoteAtomic);
+  if (reg.access & ~(kAllowed | kOptionalAccess)) return Invalid("access flags");
+  const absl::Status status = CheckAccess(reg.access);
+  if (!status.ok()) return status;
+  if (Wraps(reg.iova, reg.length)) return Invalid("the range wraps");
+  return CheckRange(reg.offset, reg.length);
 }
 
 absl::Status CheckReregMr(const void* request, uint32_t fd_count) {
@@ -338,6 +350,8 @@ constexpr CommandInfo kCommands[] = {
     Command<roci_abi_alloc_signature_mr_request, roci_abi_alloc_list_mr_response>(
         "ALLOC_SIGNATURE_MR", CheckAllocSignatureMr),
     Command<HandleRequest, roci_abi_check_signature_mr_response>("CHECK_SIGNATURE_MR"),
+    Command<roci_abi_reg_dma_buffer_mr_request, roci_abi_reg_mr_response>(
+        "REG_DMA_BUFFER_MR", CheckRegDmaBufferMr, true),
 };
 static_assert(std::size(kCommands) == ROCI_ABI_COMMAND_COUNT);
 

@@ -7,6 +7,7 @@
 #include "control/log.h"
 #include "control/memory_status.h"
 #include "control/session.h"
+#include "dataplane/worker.h"
 
 namespace roci::control {
 namespace {
@@ -83,7 +84,13 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   out.length = length;
   out.iova = iova;
   const bool map = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
-  const bool writable = access & static_cast<uint32_t>(memory::Access::kLocalWrite);
+  const bool durable = access & static_cast<uint32_t>(memory::Access::kFlushPersistent);
+  const bool writable = durable || access & static_cast<uint32_t>(memory::Access::kLocalWrite);
+  if (durable) {
+    for (uint32_t i = 0; i < services_.dataplane.lcore_count(); ++i) {
+      services_.dataplane.lcore(i).worker().PrepareDurable();
+    }
+  }
   const uint64_t mappings_left = admission_.user->app_mappings.left();
   for (const roci_abi_extent& extent : extents) {
     memory::Extent& target = out.extents.emplace_back();

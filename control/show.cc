@@ -156,7 +156,8 @@ Json ShowResponder(const roce::ResponderDebug& debug) {
           {"ack_pending", debug.ack_pending},
           {"nak_pending", debug.nak_pending},
           {"gap_reported", debug.gap_reported},
-          {"in_message", debug.in_message}};
+          {"in_message", debug.in_message},
+          {"waits_for_durable", debug.waits_for_durable}};
 }
 
 Json ShowQp(const Session& session, const QpRecord& record, const dataplane::QueuePairInfo& info) {
@@ -264,6 +265,7 @@ Json AccessNames(memory::Access access) {
       {memory::Access::kOnDemand, "on_demand"},
       {memory::Access::kHugeTlb, "hugetlb"},
       {memory::Access::kFlushGlobal, "flush_global"},
+      {memory::Access::kFlushPersistent, "flush_persistent"},
       {memory::Access::kRelaxedOrdering, "relaxed_ordering"},
   };
   Json out = Json::array();
@@ -339,7 +341,9 @@ Json ShowLcore(dataplane::Lcore& lcore) {
           {"events_delayed", s.events_delayed},
           {"events_lost", s.events_lost},
           {"memory_faults", s.memory_faults},
-          {"timer_expiries", s.timer_expiries}};
+          {"timer_expiries", s.timer_expiries},
+          {"durable_syncs", s.durable_syncs},
+          {"durable_failures", s.durable_failures}};
 }
 
 void AddNeighbours(const Device& device, Json& out) {

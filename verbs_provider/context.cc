@@ -148,6 +148,7 @@ constexpr verbs_context_ops kOps = {
     .query_srq = QuerySrq,
     .read_counters = ReadCounters,
     .reg_dm_mr = RegDmMr,
+    .reg_dmabuf_mr = RegDmaBufferMr,
     .reg_mr = RegMr,
     .req_notify_cq = ReqNotifyCq,
     .rereg_mr = ReregMr,

@@ -12,6 +12,7 @@ int QueryDevice(ibv_context*, rocidv_device_attr* attr) {
   attr->max_protection_entries = ROCI_ABI_MAX_LIST_RUNS;
   attr->sig_block_sizes = ROCIDV_SIG_BLOCK_512 | ROCIDV_SIG_BLOCK_520 | ROCIDV_SIG_BLOCK_4048 |
                           ROCIDV_SIG_BLOCK_4096 | ROCIDV_SIG_BLOCK_4160;
+  attr->flush_types = ROCIDV_FLUSH_GLOBAL | ROCIDV_FLUSH_PERSISTENT;
   attr->sig_guards = 1u << ROCIDV_SIG_CRC | 1u << ROCIDV_SIG_CHECKSUM;
   return 0;
 }
@@ -211,4 +212,6 @@ const rocidv_table rocidv_table_1 = {
     .alloc_mr_integrity = roci::provider::AllocMrIntegrity,
     .map_mr_sg_integrity = roci::provider::MapMrSgIntegrity,
     .check_mr_status = roci::provider::CheckMrStatus,
+    .wr_flush = roci::provider::WrFlush,
+    .post_flush = roci::provider::PostFlush,
 };

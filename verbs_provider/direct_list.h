@@ -54,4 +54,10 @@ int MapMrSgIntegrity(rocidv_mr* mr, const ibv_sge* data, uint32_t data_count,
                      const rocidv_sig_attr* attr, uint64_t iova);
 int CheckMrStatus(rocidv_mr* mr, rocidv_sig_error* error);
 
+/// direct_flush.cc
+void WrFlush(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, size_t length, uint32_t type,
+             uint32_t level);
+int PostFlush(ibv_qp* qp, uint32_t rkey, uint64_t address, size_t length, uint32_t type,
+              uint32_t level, uint64_t wr_id, unsigned send_flags);
+
 }  // namespace roci::provider

@@ -24,6 +24,9 @@ struct rocidv_table {
                              const struct ibv_sge*, uint32_t, const struct rocidv_sig_attr*,
                              uint64_t);
   int (*check_mr_status)(struct rocidv_mr*, struct rocidv_sig_error*);
+  void (*wr_flush)(struct ibv_qp_ex*, uint32_t, uint64_t, size_t, uint32_t, uint32_t);
+  int (*post_flush)(struct ibv_qp*, uint32_t, uint64_t, size_t, uint32_t, uint32_t, uint64_t,
+                    unsigned int);
 };
 
 #endif

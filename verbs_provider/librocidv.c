@@ -9,6 +9,8 @@
 
 // A plugin that is older than this library has no signatures.
 #define SIZE_BEFORE_SIGNATURES offsetof(struct rocidv_table, alloc_mr_integrity)
+// And one that is older still in this respect no FLUSH.
+#define SIZE_BEFORE_FLUSH offsetof(struct rocidv_table, wr_flush)
 
 // A call of the context's own table leads to the plugin that filled it in; only ours has the
 // symbol.
@@ -114,4 +116,20 @@ int rocidv_check_mr_status(struct rocidv_mr* mr, struct rocidv_sig_error* error)
   const struct rocidv_table* table = TableOf(mr->context);
   if (table->size <= SIZE_BEFORE_SIGNATURES) return EINVAL;
   return table->check_mr_status(mr, error);
+}
+
+// A foreign queue pair has no call for it, and no place for an error.
+void rocidv_wr_flush(struct ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, size_t length,
+                     uint32_t type, uint32_t level) {
+  const struct rocidv_table* table = TableOf(qp->qp_base.context);
+  if (table != NULL && table->size > SIZE_BEFORE_FLUSH) {
+    table->wr_flush(qp, rkey, remote_addr, length, type, level);
+  }
+}
+
+int rocidv_post_flush(struct ibv_qp* qp, uint32_t rkey, uint64_t remote_addr, size_t length,
+                      uint32_t type, uint32_t level, uint64_t wr_id, unsigned int send_flags) {
+  const struct rocidv_table* table = TableOf(qp->context);
+  if (table == NULL || table->size <= SIZE_BEFORE_FLUSH) return EOPNOTSUPP;
+  return table->post_flush(qp, rkey, remote_addr, length, type, level, wr_id, send_flags);
 }

@@ -1,4 +1,6 @@
 // Memory regions.
+#include <fcntl.h>
+
 #include <algorithm>
 
 #include "verbs_provider/allocate.h"
@@ -17,20 +19,24 @@ constexpr int kAccessFlushPersistent = 1 << 9;
 constexpr int kServedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                               IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
-                              IBV_ACCESS_ON_DEMAND | kAccessFlushGlobal;
+                              IBV_ACCESS_ON_DEMAND | kAccessFlushGlobal | kAccessFlushPersistent;
 // Hints that may be ignored; libibverbs takes them away unless the kernel knows them.
 constexpr unsigned kOptionalAccess = IBV_ACCESS_OPTIONAL_RANGE;
 
 int CheckAccess(int access) {
-  const int known = kServedAccess | static_cast<int>(kOptionalAccess) | kAccessFlushPersistent;
+  const int known = kServedAccess | static_cast<int>(kOptionalAccess);
   // Remote changes need the local right too (IBTA vol 1, 10.6.3.1).
   const bool lacks_local = (access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0;
-  if ((access & ~known) != 0 || lacks_local) return EINVAL;
-  // As Linux answers for a device without persistent memory.
-  return (access & kAccessFlushPersistent) != 0 ? EOPNOTSUPP : 0;
+  // Nothing is known of memory that is paged in on demand, so not that it is persistent.
+  constexpr int kContradiction = IBV_ACCESS_ON_DEMAND | kAccessFlushPersistent;
+  const bool contradicts = (access & kContradiction) == kContradiction;
+  return (access & ~known) != 0 || lacks_local || contradicts ? EINVAL : 0;
 }
 
-bool NeedsWrite(int access) { return (access & (IBV_ACCESS_LOCAL_WRITE | kRemoteChanges)) != 0; }
+// Only what the daemon may write can it make persistent.
+bool NeedsWrite(int access) {
+  return (access & (IBV_ACCESS_LOCAL_WRITE | kRemoteChanges | kAccessFlushPersistent)) != 0;
+}
 
 // A region's memory as the daemon is told of it.
 struct DescribedMemory {
@@ -157,9 +163,10 @@ int Register(Session* session, Mr* mr, const RegistrationLock& lock) {
 int Reregister(Session* session, Mr* mr, Mr wanted, uint32_t flags, const RegistrationLock& lock) {
   const ibv_mr& region = wanted.vmr.ibv_mr;
   const bool writable = NeedsWrite(wanted.vmr.access);
-  // A new right to write may ask for another way to the memory: describe it again.
-  const bool describe =
-      (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 || (writable && !NeedsWrite(mr->vmr.access));
+  // A new right may ask for another way to the memory: describe it again.
+  const bool new_right = (writable && !NeedsWrite(mr->vmr.access)) ||
+                         (wanted.vmr.access & ~mr->vmr.access & kAccessFlushPersistent) != 0;
+  const bool describe = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 || new_right;
   roci_abi_rereg_mr_request request = {};
   request.handle = region.handle;
   request.flags = flags | (describe ? IBV_REREG_MR_CHANGE_TRANSLATION : 0);
@@ -240,9 +247,9 @@ int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, 
   }
   int error = CheckAccess(wanted.vmr.access);
   if (region.pd == nullptr || SessionOf(region.pd->context) != session) error = EINVAL;
-  // On demand, or (without an address) device memory.
+  // On demand, or (without an address) device memory, or a DMA buffer.
   if (((mr->vmr.access | wanted.vmr.access) & IBV_ACCESS_ON_DEMAND) != 0 ||
-      mr->vmr.ibv_mr.addr == nullptr) {
+      mr->vmr.ibv_mr.addr == nullptr || mr->vmr.mr_type == IBV_MR_TYPE_DMABUF_MR) {
     error = EOPNOTSUPP;
   }
   if (error == 0) error = Reregister(session, mr, wanted, static_cast<uint32_t>(flags), lock);
@@ -256,13 +263,13 @@ namespace {
 // A region that is not made of the app's memory.
 template <class Request>
 ibv_mr* MakeRegion(ibv_pd* pd, uint32_t command, Request* request, ibv_mr_type type,
-                   unsigned access, size_t length) {
+                   unsigned access, size_t length, const FdsToSend* fds = nullptr) {
   auto* mr = Allocate<Mr>();
   if (mr == nullptr) return nullptr;
   Session* session = SessionOf(pd->context);
   roci_abi_reg_mr_response response = {};
   const RegistrationLock lock;
-  const int error = session->client.Call(command, request, &response);
+  const int error = session->client.Call(command, request, &response, fds);
   if (error != 0) {
     Free(mr);
     return Fail(error);
@@ -295,6 +302,21 @@ ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned
   request.length = length;
   request.access = access;
   return MakeRegion(pd, ROCI_ABI_REG_DM_MR, &request, IBV_MR_TYPE_MR, access, length);
+}
+
+ibv_mr* RegDmaBufferMr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                       int access) {
+  if (fcntl(fd, F_GETFD) < 0) return Fail(EBADF);
+  roci_abi_reg_dma_buffer_mr_request request = {};
+  request.pd = pd->handle;
+  request.access = static_cast<uint32_t>(access);
+  request.offset = offset;
+  request.length = length;
+  request.iova = iova;
+  FdsToSend fds;
+  fds.fds[fds.count++] = fd;
+  return MakeRegion(pd, ROCI_ABI_REG_DMA_BUFFER_MR, &request, IBV_MR_TYPE_DMABUF_MR,
+                    static_cast<unsigned>(access), length, &fds);
 }
 
 int DeregMr(verbs_mr* vmr) {

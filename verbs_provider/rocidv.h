@@ -24,6 +24,7 @@ struct rocidv_device_attr {
   uint32_t max_protection_entries; /* runs of protection information in one; 0: no signatures */
   uint32_t sig_block_sizes;        /* ROCIDV_SIG_BLOCK_*: those that can be protected */
   uint32_t sig_guards;             /* 1 << enum rocidv_sig_guard */
+  uint32_t flush_types;            /* enum rocidv_flush_type; 0: there is no FLUSH */
 };
 
 /* Whether `context` is open on a device of Rocinante. */
@@ -89,6 +90,39 @@ void rocidv_wr_reg_mr(struct ibv_qp_ex* qp, const struct rocidv_mr* mr, unsigned
  * 0, EINVAL, or ENOMEM: the send queue is full. */
 int rocidv_post_reg_mr(struct ibv_qp* qp, const struct rocidv_mr* mr, unsigned int access,
                        uint64_t wr_id, unsigned int send_flags);
+
+/* ---- FLUSH
+ *
+ * The counterpart of ibv_wr_flush() of newer libraries, for RC and XRC send queue pairs. What was
+ * written to the range (or, with ROCIDV_FLUSH_WHOLE_REGION, to everything that the key opens; range
+ * and length do not count then) by earlier requests of this queue pair is, when the request has
+ * completed, visible to the peer's program (ROCIDV_FLUSH_GLOBAL), or survives a power failure
+ * (ROCIDV_FLUSH_PERSISTENT), or both. The peer's region and queue pair must allow the type:
+ * IBV_ACCESS_FLUSH_GLOBAL (1 << 8), IBV_ACCESS_FLUSH_PERSISTENT (1 << 9). It counts among READs and
+ * atomics (max_rd_atomic), and completes with the opcode IBV_WC_FLUSH of newer headers (8).
+ *
+ * The answer to ROCIDV_FLUSH_PERSISTENT takes as long as the peer's disk does. Choose a timeout of
+ * the queue pair that, with its retries, is longer.
+ */
+enum rocidv_flush_type {
+  ROCIDV_FLUSH_GLOBAL = 1,
+  ROCIDV_FLUSH_PERSISTENT = 2, /* may be combined */
+};
+
+enum rocidv_flush_level {
+  ROCIDV_FLUSH_RANGE = 0,
+  ROCIDV_FLUSH_WHOLE_REGION = 1,
+};
+
+/* The request, between ibv_wr_start() and ibv_wr_complete(); qp->wr_id and qp->wr_flags count.
+ * Errors come from ibv_wr_complete(): EINVAL (another type of queue pair, an unknown type or level,
+ * more than 2^31 bytes), ENOMEM. Where the device has no flush_types nothing is posted. */
+void rocidv_wr_flush(struct ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, size_t length,
+                     uint32_t type, uint32_t level);
+/* The same for any RC queue pair, at once. `send_flags`: IBV_SEND_SIGNALED, IBV_SEND_FENCE. 0, or
+ * one of these errors, or EOPNOTSUPP. */
+int rocidv_post_flush(struct ibv_qp* qp, uint32_t rkey, uint64_t remote_addr, size_t length,
+                      uint32_t type, uint32_t level, uint64_t wr_id, unsigned int send_flags);
 
 /* ---- Signatures: T10 protection information
  *

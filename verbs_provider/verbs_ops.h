@@ -30,6 +30,8 @@ ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle);
 void UnimportMr(ibv_mr* mr);
 
 ibv_mr* AllocNullMr(ibv_pd* pd);
+ibv_mr* RegDmaBufferMr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                       int access);
 ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access);
 
 // dm.cc

@@ -216,12 +216,12 @@ TEST_F(VerbsAdvertised, WhatHasNoCapabilityWorksOrSaysThatItDoesNot) {
 }
 
 // The rights of FLUSH, which newer headers name: one for global visibility, and one for
-// persistence, which memory here does not have.
-TEST_F(VerbsAdvertised, NoRegionIsPersistent) {
+// persistence, which this memory does not have (verbs_flush_test.cc has some that does).
+TEST_F(VerbsAdvertised, OrdinaryRegionsAreNotPersistent) {
   constexpr int kFlushGlobal = 1 << 8;
   constexpr int kFlushPersistent = 1 << 9;
   constexpr uint64_t kDevicePersistent = uint64_t{1} << 39;
-  EXPECT_EQ(attr.device_cap_flags_ex & kDevicePersistent, 0U);
+  EXPECT_NE(attr.device_cap_flags_ex & kDevicePersistent, 0U);
   Buffer buffer(device, 4096, 1);
   const auto make = [&](int access) {
     return ibv_reg_mr(device.pd, buffer.data(), buffer.size(), IBV_ACCESS_LOCAL_WRITE | access);
@@ -231,27 +231,30 @@ TEST_F(VerbsAdvertised, NoRegionIsPersistent) {
   for (const int access : {kFlushPersistent, kFlushPersistent | kFlushGlobal}) {
     errno = 0;
     EXPECT_EQ(make(access), nullptr);
-    EXPECT_EQ(errno, EOPNOTSUPP);
+    EXPECT_EQ(errno, EINVAL);
     errno = 0;
     EXPECT_NE(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
                            IBV_ACCESS_LOCAL_WRITE | access),
               0);
-    EXPECT_EQ(errno, EOPNOTSUPP);
+    EXPECT_EQ(errno, EINVAL);
   }
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
-// No exporter of DMA buffers has been seen with this device, so none is taken: whatever the
-// descriptor is.
-TEST_F(VerbsAdvertised, DmaBuffersAreNotTaken) {
+// (dma_buffers_test.cc has some, where the kernel does.)
+TEST_F(VerbsAdvertised, WhatIsNoDmaBufferIsNotTaken) {
   const int memory = memfd_create("no-dmabuf", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(memory, 4096), 0);
-  for (const int fd : {memory, -1}) {
+  const auto make = [&](int fd, int access) {
     errno = 0;
-    EXPECT_EQ(ibv_reg_dmabuf_mr(device.pd, 0, 4096, 0, fd, IBV_ACCESS_LOCAL_WRITE), nullptr);
-    EXPECT_EQ(errno, EOPNOTSUPP);
-  }
+    EXPECT_EQ(ibv_reg_dmabuf_mr(device.pd, 0, 4096, 0, fd, access), nullptr);
+    return errno;
+  };
+  EXPECT_EQ(make(memory, IBV_ACCESS_LOCAL_WRITE), EINVAL);
+  EXPECT_EQ(make(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND), EINVAL);
+  EXPECT_EQ(make(-1, IBV_ACCESS_LOCAL_WRITE), EBADF);
   close(memory);
+  EXPECT_EQ(make(memory, IBV_ACCESS_LOCAL_WRITE), EBADF);
 }
 
 TEST_F(VerbsAdvertised, OperationsOfExtendedQueuePairs) {

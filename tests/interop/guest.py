@@ -73,7 +73,7 @@ class Guest:
         shutil.copy(HERE / 'guest_agent.sh', self.share)
         self.console = pathlib.Path(self.folder.name) / 'console'
         self.jobs = 0
-        kernel = 'console=ttyS0 panic=-1 quiet mitigations=off nokaslr tsc=reliable random.trust_cpu=on net.ifnames=0'
+        kernel = 'console=ttyS0 panic=-1 quiet mitigations=off nokaslr tsc=reliable random.trust_cpu=on net.ifnames=0 no_timer_check'
         self.process = subprocess.Popen(
             [*prefix, 'qemu-system-x86_64', '-machine', 'q35', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', '2',
              '-m', str(memory_mib), '-display', 'none', '-no-reboot', '-nodefaults', '-serial', f'file:{self.console}',

@@ -73,6 +73,15 @@ struct roci_abi_reg_dm_mr_request {
   uint32_t reserved;
 };  // response: roci_abi_reg_mr_response
 
+struct roci_abi_reg_dma_buffer_mr_request {  // 1 descriptor: the DMA buffer
+  struct roci_abi_request head;
+  uint32_t pd;
+  uint32_t access;  // enum ibv_access_flags
+  uint64_t offset;  // in the buffer, bytes
+  uint64_t length;
+  uint64_t iova;  // address that work requests use for `offset`
+};                // response: roci_abi_reg_mr_response
+
 struct roci_abi_rereg_mr_request {
   struct roci_abi_request head;
   uint32_t handle;

@@ -181,6 +181,31 @@ TEST(SessionDecoderTest, Attach) {
   EXPECT_EQ(Decode(attach, 1), EINVAL);
 }
 
+TEST(SessionDecoderTest, DmaBuffers) {
+  auto reg = Head<roci_abi_reg_dma_buffer_mr_request>(ROCI_ABI_REG_DMA_BUFFER_MR);
+  reg.access = kLocalWrite | kOptionalAccess;
+  reg.length = 4096;
+  EXPECT_EQ(Decode(reg, 1), 0);
+  EXPECT_EQ(Decode(reg), EINVAL) << "no buffer";
+  EXPECT_EQ(Decode(reg, 2), EINVAL);
+  reg.access = static_cast<uint32_t>(memory::Access::kRemoteWrite);
+  EXPECT_EQ(Decode(reg, 1), EINVAL) << "without local write";
+  for (const memory::Access access :
+       {memory::Access::kOnDemand, memory::Access::kWindowBind, memory::Access::kZeroBased,
+        memory::Access::kFlushPersistent}) {
+    reg.access = kLocalWrite | static_cast<uint32_t>(access);
+    EXPECT_EQ(Decode(reg, 1), EINVAL) << reg.access;
+  }
+  reg.access = kLocalWrite;
+  reg.offset = ~uint64_t{0} - 100;
+  EXPECT_EQ(Decode(reg, 1), EINVAL) << "offset";
+  reg.offset = 0;
+  reg.iova = ~uint64_t{0} - 100;
+  EXPECT_EQ(Decode(reg, 1), EINVAL) << "iova";
+  reg.iova = reg.length = 0;
+  EXPECT_EQ(Decode(reg, 1), EINVAL) << "nothing";
+}
+
 TEST(SessionDecoderTest, Rereg) {
   auto rereg = Head<roci_abi_rereg_mr_request>(ROCI_ABI_REREG_MR);
   EXPECT_EQ(Decode(rereg), EINVAL) << "no flags";
