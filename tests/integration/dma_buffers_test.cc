@@ -183,11 +183,12 @@ TEST_F(DmaBuffers, RightsHold) {
 
 TEST_F(DmaBuffers, StayAsTheyWereRegistered) {
   Register();
+  // The library refuses for every provider.
   errno = 0;
   EXPECT_NE(ibv_rereg_mr(mr_, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0), 0);
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(errno, EINVAL);
   EXPECT_NE(ibv_rereg_mr(mr_, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, here_.data(), kPage, 0), 0);
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(errno, EINVAL);
   // And as many as one likes, over the same bytes.
   ibv_mr* more[20];
   for (ibv_mr*& mr : more) {
