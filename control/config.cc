@@ -203,6 +203,8 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   out.mtu = out.wire.empty() ? kDefaultPortMtu : kDefaultWireMtu;
   reader.Number("mtu", kMinMtu, kMaxMtu, out.mtu);
   reader.Number("rate_mbps", 1, 1'600'000, out.rate_mbps);
+  CongestionUse use{};
+  if (ReadCongestionUse(reader, "congestion", use)) out.congestion_use = use;
 }
 
 roce::Mac DefaultMac(size_t index) {
@@ -259,6 +261,13 @@ void ReadDevices(TomlReader& reader, Config& config) {
       if (!device.mac) device.mac = DefaultMac(index);
     }
     CheckAgainstOthers(table, config, device);
+    device.congestion = CongestionOf(config.congestion, device.congestion_use, !device.wire.empty(),
+                                     device.rate_mbps);
+    const uint32_t least_mbps = config.congestion.parameters.min_rate_kbps / 1000;
+    if (device.congestion && device.rate_mbps < least_mbps) {
+      table.Fault("rate_mbps",
+                  absl::StrCat("is less than min_rate_mbps of [congestion], ", least_mbps));
+    }
   });
 }
 
@@ -272,6 +281,7 @@ void AddDefaultDevices(Config& config) {
                         *ParseInterfaceAddress(absl::StrCat("fd72:6f63:6900::", i + 1, "/64"))};
     device.mtu = kDefaultWireMtu;
     device.wire = "wire0";
+    device.congestion = CongestionOf(config.congestion, std::nullopt, true, device.rate_mbps);
   }
 }
 
@@ -298,6 +308,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& fil
     reader.Table("daemon", [&](TomlReader& t) { ReadDaemon(t, config.daemon); });
     reader.Table("memory", [&](TomlReader& t) { ReadMemory(t, config.memory); });
     reader.Table("limits", [&](TomlReader& t) { ReadLimits(t, config.limits); });
+    reader.Table("congestion", [&](TomlReader& t) { ReadCongestion(t, config.congestion); });
     ReadWires(reader, config);
     ReadDevices(reader, config);
     reader.RefuseOthers();

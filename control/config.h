@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "control/congestion_config.h"
 #include "control/device_limits.h"
 #include "control/ip_text.h"
 #include "roce/types.h"
@@ -60,16 +61,20 @@ struct DeviceConfig {  // [[device]]
   std::vector<InterfaceAddress> addresses;
   std::optional<roce::Gid> gateway4;
   std::optional<roce::Gid> gateway6;
-  uint32_t mtu = kDefaultPortMtu;  // bytes of Ethernet payload
-  std::string wire;                // name of a [[wire]], or
-  std::string port;                // devargs of a DPDK port
-  uint32_t rate_mbps = 100'000;    // what the device reports
+  uint32_t mtu = kDefaultPortMtu;               // bytes of Ethernet payload
+  std::string wire;                             // name of a [[wire]], or
+  std::string port;                             // devargs of a DPDK port
+  uint32_t rate_mbps = 100'000;                 // what the device reports
+  std::optional<CongestionUse> congestion_use;  // absent: as [congestion] has it
+  // What comes of both. Absent: the device does without congestion control.
+  std::optional<roce::CongestionParameters> congestion;
 };
 
 struct Config {
   DaemonConfig daemon;
   MemoryConfig memory;
   LimitsConfig limits;
+  CongestionConfig congestion;
   std::vector<WireConfig> wires;
   std::vector<DeviceConfig> devices;
 };

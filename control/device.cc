@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
   lower.devargs = config.port;
   if (config.mac) lower.mac = *config.mac;
   lower.mtu = config.mtu;
+  lower.congestion = config.congestion;
   absl::StatusOr<std::unique_ptr<dataplane::Device>> port =
       dataplane::Device::Create(dataplane, lower);
   if (!port.ok()) {

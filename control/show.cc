@@ -49,6 +49,7 @@ Json ShowDevice(Device& device, const SessionServer& server) {
           {"path_mtu", roce::PathMtuBytes(device.max_path_mtu())},
           {"link_up", device.dataplane().link_up()},
           {"rate_mbps", device.config().rate_mbps},
+          {"congestion_control", device.config().congestion.has_value()},
           {"node_guid", absl::StrFormat("%016x", device.node_guid())},
           {"gids", gids},
           {"reported_groups", device.reported_groups()},
@@ -195,6 +196,8 @@ Json ShowQp(const Session& session, const QpRecord& record, const dataplane::Que
   out["drops"] = info.drops;
   out["active"] = info.active;
   out["flushing"] = info.debug.flushing;
+  const uint32_t throttled = info.debug.throttled_to_kbps;
+  out["throttled_to_kbps"] = throttled != 0 ? Json(throttled) : Json();
   out["requester"] = ShowRequester(info.debug.requester);
   out["responder"] = ShowResponder(info.debug.responder);
   return out;

@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(Dataplane& dataplane,
   device->srqns_ = QpnSpace(1, std::random_device{}());
   if (absl::Status status = device->OpenSlowPath(); !status.ok()) return status;
   if (absl::Status status = device->OpenPort(config); !status.ok()) return status;
-  device->AddLanes();
+  device->AddLanes(config);
   return device;
 }
 
@@ -91,7 +91,11 @@ absl::Status Device::OpenPort(const DeviceConfig& config) {
   return absl::OkStatus();
 }
 
-void Device::AddLanes() {
+void Device::AddLanes(const DeviceConfig& config) {
+  std::optional<roce::CongestionParameters> congestion = config.congestion;
+  if (congestion && ethdev_ != nullptr && link_speed_mbps() != 0) {
+    congestion->line_rate_kbps = std::max(link_speed_mbps() * 1000, congestion->min_rate_kbps);
+  }
   for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
     Lcore& lcore = dataplane_.lcore(i);
     auto lane = std::make_unique<DeviceLane>(*this, i, lcore.worker().now_address());
@@ -102,6 +106,7 @@ void Device::AddLanes() {
     lane->lcore_count = dataplane_.lcore_count();
     lane->raw = i == home_lcore_ ? raw_ : nullptr;
     lane->mac = mac_;
+    if (congestion) lane->congestion = roce::CongestionPort{.parameters = *congestion};
     if (dataplane_.lcore_count() > 1) lane->handed = handed_rings_[i];
     lcore.AttachLane(*lane);
     lanes_.push_back(std::move(lane));

@@ -18,6 +18,7 @@
 #include "dataplane/impairment.h"
 #include "dataplane/qpn_space.h"
 #include "dataplane/shared_memory.h"
+#include "roce/dcqcn.h"
 #include "roce/types.h"
 
 struct rte_mbuf;
@@ -43,6 +44,9 @@ struct DeviceConfig {
   std::string devargs;
   roce::Mac mac;        // wire: the device's address. ethdev: all zero = the port's own
   uint32_t mtu = 4200;  // Ethernet MTU wanted; an ethdev may have less, see mtu()
+  // None: marks are not answered, nothing is marked as capable of them, and notifications are
+  // ignored. A link speed that the port knows takes the place of the line rate.
+  std::optional<roce::CongestionParameters> congestion;
 };
 
 // What a frame buffer holds behind the Ethernet and VLAN headers.
@@ -129,7 +133,7 @@ class Device {
   explicit Device(Dataplane& dataplane);
   absl::Status OpenPort(const DeviceConfig& config);
   absl::Status OpenSlowPath();
-  void AddLanes();
+  void AddLanes(const DeviceConfig& config);
   struct ImpairmentRule;
   void OpenTaps();
   void RemoveRule(size_t index);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "dataplane/counters.h"
@@ -17,6 +18,7 @@
 #include "dataplane/multicast_table.h"
 #include "dataplane/qpn_space.h"
 #include "dataplane/wire.h"
+#include "roce/dcqcn.h"
 #include "roce/types.h"
 
 struct rte_mbuf;
@@ -105,6 +107,7 @@ class DeviceLane {
   rte_ring* raw = nullptr;  // home lane: frames from the control thread
   roce::Mac mac;
   LaneCounters counters;
+  std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
 
   MulticastTable multicast;
   FlowTable flows;                    // those of all lcores

@@ -8,8 +8,6 @@
 namespace roci::dataplane {
 namespace {
 
-constexpr uint8_t kEcnMask = 3;
-
 // Not-ECT must not be marked: its sender would not understand (RFC 3168, 5).
 bool IsCapable(uint8_t ecn) { return ecn == 1 || ecn == 2; }
 
@@ -66,12 +64,12 @@ bool MarkCongestion(std::span<std::byte> frame) {
   std::byte* ip = frame.data() + network.offset;
   if (network.version == 6) {
     // The traffic class lies across two bytes.
-    if (!IsCapable((std::to_integer<uint8_t>(ip[1]) >> 4) & kEcnMask)) return false;
+    if (!IsCapable((std::to_integer<uint8_t>(ip[1]) >> 4) & roce::kEcnMask)) return false;
     ip[1] |= static_cast<std::byte>(roce::kEcnCongestionExperienced << 4);
     return true;
   }
   if (network.version != 4 || std::to_integer<uint8_t>(ip[0]) != 0x45) return false;
-  if (!IsCapable(std::to_integer<uint8_t>(ip[1]) & kEcnMask)) return false;
+  if (!IsCapable(std::to_integer<uint8_t>(ip[1]) & roce::kEcnMask)) return false;
   ip[1] |= static_cast<std::byte>(roce::kEcnCongestionExperienced);
   std::memset(ip + 10, 0, 2);
   const auto checksum = static_cast<uint16_t>(~roce::Ipv4HeaderSum(ip));

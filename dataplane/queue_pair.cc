@@ -98,7 +98,9 @@ QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
                      RecordStorage storage, ResourceStorage resources)
     : lane(&qp_lane),
       record_class(static_cast<uint8_t>(storage.size_class())),
-      core(core_config, RecordCount(config), resources.span()),
+      core(core_config, RecordCount(config), resources.span(),
+           qp_lane.congestion ? &congestion : nullptr),
+      congestion(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
       layout_(layout),
       memory_(std::move(memory)),
       storage_(std::move(storage)),
@@ -170,6 +172,14 @@ roce::ModifyResult QueuePair::Modify(roce::TimeNs now, const roce::QpAttributes&
 
 void QueuePair::SetPath(const roce::Path& path) {
   frame = roce::FrameTemplate(path);
+  // Adapters take the DSCP from the address vector, and what says that its marks are heeded is
+  // theirs to say (RFC 3168, 5).
+  if (lane->congestion && roce::IsConnected(type())) {
+    roce::Path capable = path;
+    capable.traffic_class =
+        static_cast<uint8_t>((path.traffic_class & ~roce::kEcnMask) | roce::kEcnCapable);
+    frame = roce::FrameTemplate(capable);
+  }
   local_gid = path.src_gid;
   remote_gid = path.dst_gid;
   pkey = path.pkey;
@@ -246,7 +256,7 @@ QueuePairInfo QueuePair::Inspect() const {
   info.handle = handle();
   info.pd = pd();
   core.Query(info.attributes);
-  core.Describe(info.debug);
+  core.Describe(*host.now_ns, info.debug);
   info.local_gid = local_gid;
   info.remote_gid = remote_gid;
   info.send_taken = host.send_queue.taken();

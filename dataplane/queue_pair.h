@@ -155,6 +155,7 @@ class alignas(64) QueuePair {
   bool touched = false;              // in the list of this receive burst
   bool watches_receives = false;     // ERR: receives posted from now on are flushed
   uint8_t record_class = 0;          // of the records that it borrows
+  bool blocks_own_multicast = false;
   uint16_t pkey = 0xFFFF;
   uint64_t tx_packets = 0;
   uint64_t rx_packets = 0;
@@ -167,8 +168,8 @@ class alignas(64) QueuePair {
   roce::FrameTemplate frame;
   roce::Gid local_gid;
   roce::Gid remote_gid;
-  bool blocks_own_multicast = false;
   std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
+  roce::Dcqcn congestion;               // touched where there is congestion only
 
   static constexpr uint32_t kNone = ~0u;
 

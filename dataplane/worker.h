@@ -145,6 +145,7 @@ class Worker {
   bool HasRoom(DeviceLane& lane);
   void Emit(QueuePair& qp, DeviceLane& lane);
   uint32_t Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
+  uint32_t EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& frame, std::byte* out);
   uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
   uint32_t EncodeRaw(std::byte* out);
   uint32_t EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);

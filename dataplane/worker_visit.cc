@@ -134,6 +134,8 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
 // Returns the frame's length; 0 if the payload could not be read.
 uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
   if (tx_.payload_length == 0) {
+    if (tx_.opcode == roce::Opcode::kCnp) [[unlikely]]
+      return EncodeCnp(*qp.lane, frame, out);
     return roce::EncodeFrame(frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
   }
   if (payload_.size() == 1 && payload_[0].direct != nullptr) [[likely]] {
@@ -141,6 +143,12 @@ uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::by
     return payload_.Intact() ? bytes : 0;
   }
   return payload_.AllDirect() ? EncodePieces(frame, out) : EncodeLater(qp, frame, out);
+}
+
+uint32_t Worker::EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& frame,
+                           std::byte* out) {
+  const roce::FrameTemplate own = frame.ForNotifications(lane.congestion->parameters.cnp_dscp);
+  return roce::EncodeFrame(own, tx_, static_cast<const std::byte*>(nullptr), 0, out);
 }
 
 // A frame as the program made it.

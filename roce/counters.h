@@ -50,7 +50,12 @@ namespace roci::roce {
   X(kReqBadResponses, "req_bad_responses")                    \
   X(kReqLocalErrors, "req_local_errors")                      \
   X(kReqCqeErrors, "req_cqe_error")                           \
-  X(kReqCqeFlushErrors, "req_cqe_flush_error")
+  X(kReqCqeFlushErrors, "req_cqe_flush_error")                \
+  /* Congestion: received marks, notifications */             \
+  X(kMarkedPackets, "np_ecn_marked_roce_packets")             \
+  X(kCnpsSent, "np_cnp_sent")                                 \
+  X(kCnpsHandled, "rp_cnp_handled")                           \
+  X(kCnpsIgnored, "rp_cnp_ignored")
 
 enum class QpCounter : uint8_t {
 #define ROCI_QP_COUNTER_ENUMERATOR(id, name) id,

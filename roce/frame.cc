@@ -16,6 +16,8 @@ constexpr uint32_t kIpv4ChecksumAt = 10;
 constexpr uint32_t kIpv6LengthAt = 4;
 constexpr uint32_t kUdpLengthAt = 4;
 
+constexpr uint32_t kMigReqBit = 1u << 22;  // of the BTH's first word
+
 // Stores through std::byte may alias anything: everything below reads what it needs before it
 // writes.
 
@@ -145,10 +147,25 @@ FrameTemplate::FrameTemplate(const Path& path) : is_ipv6_(!path.dst_gid.IsIpv4()
   UdpHeader{path.udp_src_port, kRoceUdpPort, 0, 0}.Store(p);
   p += UdpHeader::kBytes;
   transport_offset_ = static_cast<uint8_t>(p - bytes_.data());
-  bth_word_ = (uint32_t{path.mig_req} << 22) | path.pkey;
+  bth_word_ = (path.mig_req ? kMigReqBit : 0) | path.pkey;
 }
 
 void FrameTemplate::set_pkey(uint16_t pkey) { bth_word_ = (bth_word_ & ~0xFFFFu) | pkey; }
+
+FrameTemplate FrameTemplate::ForNotifications(uint8_t dscp) const {
+  FrameTemplate out = *this;
+  const auto traffic_class = static_cast<uint8_t>(dscp << 2);
+  std::byte* ip = out.bytes_.data() + network_offset_;
+  if (is_ipv6_) {
+    const uint32_t word = LoadBe<uint32_t>(ip) & ~(0xFFu << 20);
+    StoreBe<uint32_t>(ip, word | uint32_t{traffic_class} << 20);
+  } else {
+    StoreBe<uint8_t>(ip + 1, traffic_class);
+    out.ipv4_sum_ = Ipv4HeaderSum(ip);
+  }
+  out.bth_word_ &= ~kMigReqBit;
+  return out;
+}
 
 uint16_t UdpSourcePort(uint32_t flow_label, Qpn local, Qpn remote) {
   uint32_t label = flow_label & 0xFFFFF;

@@ -43,6 +43,9 @@ class FrameTemplate {
 
   // UD: the address handle gives the template, the sending QP its P_Key.
   void set_pkey(uint16_t pkey);
+  // The same way for congestion notifications, which have a class of their own and cannot be marked
+  // themselves (IBTA vol 1, A17.9.3).
+  FrameTemplate ForNotifications(uint8_t dscp) const;
 
   bool is_ipv6() const { return is_ipv6_; }
   uint32_t network_offset() const { return network_offset_; }      // of the IP header in the frame

@@ -62,6 +62,8 @@ struct Packet {
 };
 
 // Explicit congestion notification codes (RFC 3168).
+inline constexpr uint8_t kEcnMask = 3;
+inline constexpr uint8_t kEcnCapable = 2;  // ECT(0)
 inline constexpr uint8_t kEcnCongestionExperienced = 3;
 
 inline constexpr uint32_t kGrhBytes = 40;

@@ -6,10 +6,12 @@
 // Everybody else includes this file alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
 #include "memory/segment.h"
+#include "roce/dcqcn.h"
 #include "roce/drop_reason.h"
 #include "roce/packet.h"
 #include "roce/qp_attributes.h"
@@ -25,6 +27,7 @@ struct QpDebug {
   RequesterDebug requester;
   ResponderDebug responder;
   bool flushing = false;
+  uint32_t throttled_to_kbps = 0;  // by congestion control; 0: it is not
 };
 
 // One thread. All storage is the owner's and outlives the object; nothing is allocated. After every
@@ -34,10 +37,13 @@ class Qp {
  public:
   // `records` and `resources`: sizes are powers of two, at least 1. The number of records bounds
   // the work requests in flight, and so the completions that one acknowledgement causes.
-  Qp(const QpConfig& config, std::span<SendRecord> records, std::span<ResponderResource> resources);
+  // `congestion`, in its first state: connected types react to congestion; null: they do not.
+  Qp(const QpConfig& config, std::span<SendRecord> records, std::span<ResponderResource> resources,
+     Dcqcn* congestion = nullptr);
   // Without records: they are lent (LendRecords) while they are needed. `record_count` as the
   // number of records above.
-  Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources);
+  Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources,
+     Dcqcn* congestion = nullptr);
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
 
@@ -102,7 +108,9 @@ class Qp {
   bool waits_for_durable() const { return responder_.waits_for_durable(); }
 
   // When to call HandleTimeout; kNever. May move to an earlier or later time with every call.
-  TimeNs NextTimeout() const { return flushing_ ? 0 : requester_.deadline(); }
+  TimeNs NextTimeout() const {
+    return flushing_ ? 0 : std::min(requester_.deadline(), throttle_end_);
+  }
 
   // The receive that a message under way has taken and that a RESET would forget; null if none.
   const RecvWqe* held_receive() const { return responder_.held_receive(); }
@@ -114,9 +122,14 @@ class Qp {
   QpType type() const { return context_.config.type; }
   Qpn qpn() const { return context_.config.qpn; }
   const QpAttributes& attributes() const { return context_.attributes; }
-  void Describe(QpDebug& out) const;
+  void Describe(TimeNs now, QpDebug& out) const;
 
  private:
+  // Bits of congested_.
+  static constexpr uint8_t kOwesCnp = 1;        // the peer is to hear of a mark
+  static constexpr uint8_t kThrottled = 2;      // the peer heard of ours
+  static constexpr uint8_t kThrottleWaits = 4;  // nothing with data may go before throttle_end_
+
   void SetPathMtu(PathMtu mtu);
   void ApplyAttributes(const QpAttributes& attributes, uint32_t mask);
   void EnterState(Host& host, QpState from, QpState to);
@@ -124,6 +137,12 @@ class Qp {
   void EnterError(Host& host);
   void EnterSendError(Host& host);
   void ContinueFlush(Host& host);
+  void NoteMark(Host& host, TimeNs now, const OpcodeInfo& info);
+  DropReason HandleCnp(Host& host, TimeNs now, const Packet& packet);
+  bool PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  bool PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  void BuildCnp(Host& host, TxPacket& out);
+  void EndThrottle();
   // What every entry point ends with: acts on a fault, reports a drained send queue.
   void Settle(Host& host);
 
@@ -134,6 +153,9 @@ class Qp {
   bool drain_notify_ = false;               // SQD: event to be raised when drained
   bool flushing_ = false;                   // ERR: entries may be left in the rings
   bool last_wqe_raised_ = false;
+  uint8_t congested_ = 0;  // nothing on the hot path looks further than here
+  TimeNs throttle_end_ = kNever;
+  Dcqcn* congestion_ = nullptr;
 };
 
 }  // namespace roci::roce

@@ -30,6 +30,11 @@ enum class QpState : uint8_t {
 };
 inline constexpr uint32_t kQpStateCount = 7;
 
+// It has one peer.
+constexpr bool IsConnected(QpType type) {
+  return type != QpType::kUd && type != QpType::kRawPacket;
+}
+
 // "RESET", "RTS", ...
 const char* QpStateName(QpState state);
 

@@ -5,6 +5,7 @@
 
 #include "roce/host.h"
 #include "roce/qp.h"
+#include "roce/qp_congestion_inl.h"
 #include "roce/requester_answers_inl.h"
 #include "roce/requester_inl.h"
 #include "roce/responder_answers_inl.h"
@@ -22,21 +23,28 @@ inline constexpr uint32_t kFlushRounds = 512;
 
 template <class Host>
 Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
-             std::span<ResponderResource> resources)
-    : requester_(context_, records), responder_(context_, resources) {
+             std::span<ResponderResource> resources, Dcqcn* congestion)
+    : requester_(context_, records),
+      responder_(context_, resources),
+      congestion_(IsConnected(config.type) ? congestion : nullptr) {
   static_assert(QpHost<Host>);
   assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
   assert(config.limits.max_dest_rd_atomic <= resources.size());
   context_.config = config;
+  context_.adapts_timer = congestion_ != nullptr;
   Clear();
 }
 
 template <class Host>
-Qp<Host>::Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources)
-    : requester_(context_, record_count), responder_(context_, resources) {
+Qp<Host>::Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources,
+             Dcqcn* congestion)
+    : requester_(context_, record_count),
+      responder_(context_, resources),
+      congestion_(IsConnected(config.type) ? congestion : nullptr) {
   assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
   assert(config.limits.max_dest_rd_atomic <= resources.size());
   context_.config = config;
+  context_.adapts_timer = congestion_ != nullptr;
   Clear();
 }
 
@@ -111,6 +119,7 @@ void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
   switch (to) {
     case QpState::kReset:
       Clear();
+      if (congestion_ != nullptr) congestion_->Reset();
       break;
     case QpState::kInit:
       break;
@@ -156,6 +165,8 @@ void Qp<Host>::Clear() {
   drain_notify_ = false;
   flushing_ = false;
   last_wqe_raised_ = false;
+  congested_ = 0;
+  throttle_end_ = kNever;
 }
 
 template <class Host>
@@ -172,6 +183,8 @@ void Qp<Host>::Query(QpAttributes& out) const {
 template <class Host>
 void Qp<Host>::EnterError(Host& host) {
   context_.attributes.state = QpState::kErr;
+  congested_ &= static_cast<uint8_t>(~kOwesCnp);
+  EndThrottle();
   context_.error_pending = false;
   context_.send_error_pending = false;
   drain_notify_ = false;
@@ -223,8 +236,11 @@ DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) 
   const QpState current = state();
   // A raw packet queue pair gets frames by flow rules only.
   if (info.transport != TransportOf(type()) || type() == QpType::kRawPacket) [[unlikely]] {
-    return DropReason::kWrongTransport;
+    return info.transport == Transport::kCnp ? HandleCnp(host, now, packet)
+                                             : DropReason::kWrongTransport;
   }
+  if (packet.ecn() == kEcnCongestionExperienced) [[unlikely]]
+    NoteMark(host, now, info);
   if (!info.is_request) {
     if (current != QpState::kRts && current != QpState::kSqd) [[unlikely]] {
       return DropReason::kQpState;
@@ -274,6 +290,8 @@ void Qp<Host>::HandleTimeout(Host& host, TimeNs now) {
     ContinueFlush(host);
     return;
   }
+  if (throttle_end_ <= now) [[unlikely]]
+    EndThrottle();
   requester_.HandleTimeout(host, now);
   Settle(host);
 }
@@ -282,14 +300,18 @@ void Qp<Host>::HandleTimeout(Host& host, TimeNs now) {
 
 template <class Host>
 bool Qp<Host>::HasTransmit() const {
+  if ((congested_ & (kOwesCnp | kThrottleWaits)) != 0) [[unlikely]] {
+    return (congested_ & kOwesCnp) != 0 || responder_.MayAnswerAtOnce() || requester_.HasReport();
+  }
   return responder_.CanTransmit() || requester_.CanTransmit();
 }
 
 template <class Host>
 bool Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   payload.Clear();
-  const bool has_packet =
-      responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
+  const bool has_packet = congested_ != 0 ? PollCongested(host, now, out, payload)
+                                          : responder_.Poll(host, out, payload) ||
+                                                requester_.Poll(host, now, out, payload);
   Settle(host);
   return has_packet;
 }
@@ -299,6 +321,7 @@ void Qp<Host>::HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packe
                                    CompletionStatus status) {
   (void)now;
   if (state() == QpState::kErr || state() == QpState::kReset) return;
+  if (packet.opcode == Opcode::kCnp) return;  // another mark, another notification
   if (InfoOf(packet.opcode).is_request) {
     requester_.HandleTransmitFault(host, packet.psn, status);
   } else {
@@ -321,10 +344,13 @@ void Qp<Host>::ForgetReceiveQueue(uint32_t number) {
 }
 
 template <class Host>
-void Qp<Host>::Describe(QpDebug& out) const {
+void Qp<Host>::Describe(TimeNs now, QpDebug& out) const {
   requester_.Describe(out.requester);
   responder_.Describe(out.responder);
   out.flushing = flushing_;
+  if ((congested_ & kThrottled) == 0) return;
+  Dcqcn then = *congestion_;
+  if (then.Advance(now)) out.throttled_to_kbps = then.rate_kbps();
 }
 
 }  // namespace roci::roce

@@ -75,6 +75,11 @@ class Requester {
   // Part of the answer to the READ or atomic under way could not be placed.
   void HandlePlaceFault(Host& host);
   bool CanTransmit() const;
+  // Requests of an unreliable queue pair that were sent and not yet reported.
+  bool HasReport() const { return !context_.IsReliable() && head_ != cursor_; }
+  void Report(Host& host) {
+    if (HasReport()) ReportSent(host);
+  }
 
   // Completes up to `budget` requests with "flushed", oldest first; true if none is left.
   bool Flush(Host& host, uint32_t budget);
@@ -129,6 +134,8 @@ class Requester {
   void Retry(Host& host, QpCounter reason);
   void Rewind();
   void ArmTimer(TimeNs now);
+  void LengthenTimer();
+  void ShortenTimer(TimeNs now);
 
   void CompleteHead(Host& host, CompletionStatus status);
   void Complete(Host& host, const SendRecord& record, CompletionStatus status);
@@ -153,6 +160,7 @@ class Requester {
   uint8_t rnr_retries_left_ = 0;
   bool more_work_ = false;    // the app's queue may hold more
   bool rnr_waiting_ = false;  // deadline_ is the end of the wait
+  uint8_t timer_shift_ = 0;   // the timeout is the attribute's times 2^timer_shift_
   bool recovering_ = false;   // went back once; further NAKs mean the same loss until progress
   TimeNs deadline_ = kNever;
   Pacer pacer_;

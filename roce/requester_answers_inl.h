@@ -76,6 +76,8 @@ void Requester<Host>::Progress(Host& host, TimeNs now) {
   retries_left_ = context_.attributes.retry_count;
   rnr_retries_left_ = context_.attributes.rnr_retry;
   recovering_ = false;
+  if (timer_shift_ != 0) [[unlikely]]
+    ShortenTimer(now);
   // Acknowledged beyond the point to which we had gone back.
   if (StepsForward(una_, send_psn_) > StepsForward(una_, sent_end_)) Rewind();
   rnr_waiting_ = false;  // what was not ready is acknowledged after all
@@ -221,6 +223,7 @@ void Requester<Host>::HandleTimeout(Host& host, TimeNs now) {
     deadline_ = kNever;
     return;
   }
+  if (context_.adapts_timer) LengthenTimer();
   Retry(host, QpCounter::kAckTimeouts);
 }
 
@@ -247,7 +250,24 @@ void Requester<Host>::Rewind() {
 template <class Host>
 void Requester<Host>::ArmTimer(TimeNs now) {
   const uint64_t timeout_ns = AckTimeoutNs(context_.attributes.timeout);
-  deadline_ = timeout_ns == kNever ? kNever : now + timeout_ns;
+  deadline_ = timeout_ns == kNever ? kNever : now + (timeout_ns << timer_shift_);
+}
+
+// Sending a window again into a queue that is full already makes it no shorter. The IBTA leaves
+// room for that: a timer runs for at least the attribute's time and at most four times as long (vol
+// 1, 9.7.6.1.3).
+template <class Host>
+void Requester<Host>::LengthenTimer() {
+  constexpr uint8_t kMostShift = 2;
+  if (timer_shift_ < kMostShift) ++timer_shift_;
+}
+
+// The answer came in the first quarter of the time: half of that will do.
+template <class Host>
+void Requester<Host>::ShortenTimer(TimeNs now) {
+  const uint64_t timeout_ns = AckTimeoutNs(context_.attributes.timeout);
+  if (timeout_ns == kNever || deadline_ == kNever || deadline_ < now) return;
+  if (deadline_ - now >= (timeout_ns << timer_shift_) / 4 * 3) --timer_shift_;
 }
 
 // ---- Completion ----

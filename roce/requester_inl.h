@@ -51,6 +51,7 @@ void Requester<Host>::Start(Psn sq_psn) {
   rnr_retries_left_ = context_.attributes.rnr_retry;
   rnr_waiting_ = false;
   recovering_ = false;
+  timer_shift_ = 0;
   deadline_ = kNever;
   pacer_.StopWaiting();
   more_work_ = true;

@@ -82,6 +82,12 @@ class Responder {
   // What the answer at the head waits for may be over (QpHost::StartDurable).
   void NoteDurable() { waits_for_durable_ = false; }
   bool waits_for_durable() const { return waits_for_durable_; }
+  // Whether the answer that comes first has data of a READ.
+  bool NextHasData() const {
+    return emit_ != end_ && At(emit_).length != 0 && !NakPrecedes(At(emit_));
+  }
+  // There is one, and it has none.
+  bool MayAnswerAtOnce() const { return CanTransmit() && !NextHasData(); }
 
   // See Qp::HandlePlaceFault. Nothing but the NAK is sent any more.
   void HandlePlaceFault(Host& host, const PlaceFault& fault);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of what tools/bench makes of other programs' output. Speaks TAP."""
+import json
 import pathlib
 import struct
 import sys
@@ -10,7 +11,7 @@ import xml.etree.ElementTree
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOP / 'tools/lib'))
-from benchmark import charts, connections, hot_path, perftest, report  # pylint: disable=wrong-import-position
+from benchmark import charts, connections, hot_path, incast, perftest, report  # pylint: disable=wrong-import-position
 from benchmark.processes import BenchmarkError  # pylint: disable=wrong-import-position
 
 BANDWIDTH = """\
@@ -108,6 +109,27 @@ class HotPath(unittest.TestCase):
             self.assertEqual(hot_path.read_counts(file.name), {7: (100, 2), 9: (0, 0)})
 
 
+class Incast(unittest.TestCase):
+
+    def raw(self, *received):
+        steps = len(received[0])
+        wire = {'rate_kbps': 10_000_000, 'step_us': 500, 'queued_bytes': [1000] * steps, 'longest_queue_bytes': 2000, 'lost': 3,
+                'marked': 4, 'pauses': 5, **{f'received_bytes_{i}': list(each) for i, each in enumerate(received)}}
+        return json.dumps({'senders': len(received), 'lossless': wire, 'lossy': wire})
+
+    def test_judges_shares_by_the_second_half_and_goodput_by_the_whole(self):
+        # 625,000 bytes are what the port carries in a step.
+        found = incast.read(self.raw((625_000, 312_500), (0, 312_500)))['lossy']
+        self.assertAlmostEqual(found['goodput'], 1.0)
+        self.assertAlmostEqual(found['fairness'], 1.0)
+        self.assertEqual(found['gbps'], [[10.0, 5.0], [0.0, 5.0]])
+        self.assertEqual(found['late_gbps'], [5.0, 5.0])
+        self.assertEqual((found['lost'], found['queued_kb']), (3, [1.0, 1.0]))
+
+    def test_one_sender_that_has_it_all_is_not_fair(self):
+        self.assertAlmostEqual(incast.read(self.raw((1, 500), (1, 0), (1, 0), (1, 0)))['lossless']['fairness'], 0.25)
+
+
 class Drawing(unittest.TestCase):
 
     def test_drawings_are_well_formed_and_hold_every_point(self):
@@ -120,6 +142,13 @@ class Drawing(unittest.TestCase):
             self.assertEqual(len(circles), len(points) + len(points[12:]))
             charts.draw_latency(path, {'a': [0.5] * 990 + [20.0] * 10, 'b': [1.0, 2.0]})
             xml.etree.ElementTree.parse(path)
+            charts.draw_over_time(path, 'a', 'b', {'c': [1, 2, 3], 'd': [0, 0, 0]}, 0.5, dashed='d')
+            self.assertEqual(path.read_text().count('stroke-dasharray'), 2)
+            xml.etree.ElementTree.parse(path)
+
+    def test_a_line_over_time_is_as_high_as_its_values(self):
+        self.assertEqual(charts.time_line([0, 4, 8], width=3), ' ▄█')
+        self.assertEqual(len(charts.time_line([1.0] * 240)), 60)
 
     def test_steps_of_an_axis_are_round(self):
         self.assertEqual([charts.round_step(span) for span in (4, 170, 99, 0.9)], [1, 20, 20, 0.2])

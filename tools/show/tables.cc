@@ -129,6 +129,12 @@ std::vector<Column> QpColumns() {
        }},
       Join("RETRY", "requester/retries_left", "/", "retry_count"),
       Join("RNR", "requester/rnr_retries_left", "/", "rnr_retry"),
+      {"THROTTLED",
+       [](const Json& item) {
+         const Json& kbps = At(item, "throttled_to_kbps");
+         if (!kbps.is_number()) return std::string("-");
+         return absl::StrFormat("%.1f Mb/s", kbps.get<double>() / 1000);
+       }},
       Plain("TX PKTS", "tx_packets"),
       Plain("RX PKTS", "rx_packets"),
       Plain("DROPS", "drops")};

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/unit/control/congestion_fields.h"
 
 namespace roci::control {
 namespace {
@@ -166,6 +167,61 @@ TEST(ConfigTest, RefusesContradictions) {
   EXPECT_NE(Fault("[limits]\nmax_qp=16385\n"), "") << "more than is held";
   EXPECT_NE(Fault("[[wire]]\nname=\"w\"\n"), "") << "a wire without devices";
   EXPECT_EQ(Fault(wire), "");
+}
+
+TEST(ConfigTest, CongestionControlIsForPortsUnlessToldOtherwise) {
+  const std::string devices =
+      "[[wire]]\nname=\"w\"\n[[device]]\nname=\"a\"\nwire=\"w\"\n"
+      "[[device]]\nname=\"b\"\nport=\"p\"\nrate_mbps=25000\n";
+  const auto uses = [](const std::string& text) {
+    std::vector<bool> out;
+    const absl::StatusOr<Config> config = ParseConfig(text, "t.toml");
+    EXPECT_TRUE(config.ok()) << config.status();
+    for (const DeviceConfig& device : config->devices) out.push_back(device.congestion.has_value());
+    return out;
+  };
+  using Uses = std::vector<bool>;
+  EXPECT_EQ(uses(""), Uses({false, false}));
+  EXPECT_EQ(uses("[congestion]\nenabled=\"on\"\n"), Uses({true, true}));
+  EXPECT_EQ(uses(devices), Uses({false, true}));
+  EXPECT_EQ(uses("[congestion]\nenabled=\"off\"\n" + devices), Uses({false, false}));
+  EXPECT_EQ(uses("[congestion]\nenabled=\"off\"\n" + devices + "congestion=\"on\"\n"),
+            Uses({false, true}));
+  const absl::StatusOr<Config> config = ParseConfig(
+      "[congestion]\ncnp_interval_us=7\ncnp_port_interval_us=0\ncnp_dscp=46\nmin_rate_mbps=2\n"
+      "cut_interval_us=9\nalpha_divisor=16\nalpha_period_us=60\nincrease_period_us=300\n"
+      "increase_bytes=32768\nfast_recovery_steps=1\nadditive_mbps=5\nhyper_mbps=50\n"
+      "burst_bytes=1500\n" +
+          devices,
+      "t.toml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(FieldsOf(*config->devices[1].congestion), FieldsOf({.line_rate_kbps = 25'000'000,
+                                                                .min_rate_kbps = 2'000,
+                                                                .cnp_interval_ns = 7'000,
+                                                                .cnp_port_interval_ns = 0,
+                                                                .cnp_dscp = 46,
+                                                                .cut_interval_ns = 9'000,
+                                                                .alpha_divisor = 16,
+                                                                .alpha_period_ns = 60'000,
+                                                                .increase_period_ns = 300'000,
+                                                                .increase_bytes = 32'768,
+                                                                .fast_recovery_steps = 1,
+                                                                .additive_kbps = 5'000,
+                                                                .hyper_kbps = 50'000,
+                                                                .burst_bytes = 1'500}));
+}
+
+TEST(ConfigTest, RefusesImpossibleCongestionControl) {
+  EXPECT_EQ(Fault("[congestion]\nenabled = \"maybe\"\n"),
+            "t.toml:2: congestion.enabled: \"maybe\" is not one of \"auto\", \"on\", \"off\"");
+  for (const char* line : {"cnp_interval_us = 0", "cnp_dscp = 64", "alpha_divisor = 1",
+                           "increase_period_us = 0", "increase_bytes = 1500",
+                           "fast_recovery_steps = 0", "burst_bytes = 0", "min_rate_mbps = 0"}) {
+    EXPECT_NE(Fault(std::string("[congestion]\n") + line + "\n"), "") << line;
+  }
+  EXPECT_EQ(Fault("[congestion]\nmin_rate_mbps = 1000\n[[device]]\nname=\"a\"\nport=\"p\"\n"
+                  "rate_mbps = 100\n"),
+            "t.toml:6: device[0].rate_mbps: is less than min_rate_mbps of [congestion], 1000");
 }
 
 TEST(ConfigTest, AddressesAreThoseOfHosts) {

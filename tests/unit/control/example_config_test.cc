@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "control/config.h"
+#include "tests/unit/control/congestion_fields.h"
 
 namespace roci::control {
 namespace {
@@ -22,6 +23,8 @@ TEST(ExampleConfigTest, IsTheDefault) {
   EXPECT_EQ(file.memory.policy, expected.memory.policy);
   EXPECT_EQ(file.memory.auto_inline, expected.memory.auto_inline);
   EXPECT_EQ(std::memcmp(&file.limits, &expected.limits, sizeof(LimitsConfig)), 0);
+  EXPECT_EQ(file.congestion.use, expected.congestion.use);
+  EXPECT_EQ(FieldsOf(file.congestion.parameters), FieldsOf(expected.congestion.parameters));
   ASSERT_EQ(file.wires.size(), expected.wires.size());
   EXPECT_EQ(file.wires[0].name, expected.wires[0].name);
   ASSERT_EQ(file.devices.size(), expected.devices.size());

@@ -181,6 +181,7 @@ Packet WirePacket::View() const {
   packet.opcode = tx.opcode;
   packet.solicited = tx.solicited;
   packet.ack_request = tx.ack_request;
+  packet.becn = tx.becn;
   packet.pkey = 0xFFFF;
   packet.psn = tx.psn;
   packet.dest_qpn = tx.dest_qpn;
@@ -229,7 +230,7 @@ Node::Node(const NodeOptions& o, QpState target)
       host(o.memory_bytes),
       records_(o.records),
       resources_(kResources),
-      qp(ConfigOf(o), records_, resources_) {
+      qp(ConfigOf(o), records_, resources_, o.congestion) {
   BringTo(target);
 }
 

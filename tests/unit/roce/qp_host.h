@@ -167,6 +167,7 @@ struct NodeOptions {
   uint8_t max_rd_atomic = 4;
   uint8_t max_dest_rd_atomic = 4;
   size_t memory_bytes = 64 * 1024;
+  Dcqcn* congestion = nullptr;
 };
 
 // A queue pair with its world and its clock, in RTS unless told otherwise.

@@ -4,7 +4,7 @@ import math
 import pathlib
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 460, 70, 150, 50, 60
-COLOURS = ('#0b6e99', '#c4551d', '#3c8d40', '#7b4fa3', '#8a8a8a')
+COLOURS = ('#0b6e99', '#c4551d', '#3c8d40', '#7b4fa3', '#8a8a8a', '#b5a000', '#c2477f', '#4c4c4c', '#2ea6a0')
 BLOCKS = ' ▁▂▃▄▅▆▇█'
 
 
@@ -23,11 +23,11 @@ def round_step(span):
 
 
 class Plot:
-    """One SVG drawing: lines over an axis that is logarithmic, with a linear axis upwards."""
+    """One SVG drawing: lines over an axis that is logarithmic (linear without a base), with a linear axis upwards."""
 
     def __init__(self, title, x_label, y_label, x_range, y_top, base):
-        self.log_from, self.log_to = (math.log(x, base) for x in x_range)
         self.base = base
+        self.x_from, self.x_to = (self.scaled(x) for x in x_range)
         self.y_top = y_top
         self.names = []
         self.parts = [
@@ -39,8 +39,11 @@ class Plot:
             f'<text transform="translate(18 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{html.escape(y_label)}</text>',
         ]
 
+    def scaled(self, value):
+        return value if self.base is None else math.log(value, self.base)
+
     def x(self, value):
-        share = (math.log(value, self.base) - self.log_from) / (self.log_to - self.log_from)
+        share = (self.scaled(value) - self.x_from) / (self.x_to - self.x_from)
         return LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value):
@@ -105,6 +108,26 @@ def draw_latency(path, samples):
         steps = [(percentile(values, i / 1000), i / 1000) for i in range(1000)]
         plot.line(name, steps, dots=False)
     plot.write(path)
+
+
+def draw_over_time(path, title, y_label, lines, step_ms, dashed=None):
+    """Values that were taken every step_ms. lines: {name: [value]}; dashed: one of the names."""
+    top = max(value for values in lines.values() for value in values) * 1.05 or 1
+    end = step_ms * max(len(values) for values in lines.values())
+    plot = Plot(title, 'milliseconds', y_label, (0, end), top, None)
+    step = round_step(end)
+    plot.grid([(n * step, f'{n * step:g}') for n in range(int(end / step) + 1)], round_step(top), lambda value: f'{value:g}')
+    for name, values in lines.items():
+        plot.line(name, [((i + 1) * step_ms, value) for i, value in enumerate(values)], dashed=name == dashed, dots=False)
+    plot.write(path)
+
+
+def time_line(values, width=60):
+    """One line of blocks: the mean of values of each part of the time, in parts of the greatest."""
+    parts = [values[i * len(values) // width:(i + 1) * len(values) // width] or [0] for i in range(min(width, len(values)))]
+    means = [sum(part) / len(part) for part in parts]
+    top = max(means) or 1
+    return ''.join(BLOCKS[math.ceil(mean / top * (len(BLOCKS) - 1))] for mean in means)
 
 
 def bars(rows, width=48):

@@ -1,0 +1,93 @@
+// Definitions of Qp: congestion notifications received and sent, sending while throttled. Included
+// by qp_inl.h only.
+#pragma once
+
+#include "roce/qp.h"
+#include "roce/requester_inl.h"
+
+namespace roci::roce {
+
+// IBTA vol 1, A17.9.2: a packet of the peer's had to wait in a queue on its way. Acknowledgements
+// do not count, for no sender could send fewer of them.
+template <class Host>
+void Qp<Host>::NoteMark(Host& host, TimeNs now, const OpcodeInfo& info) {
+  host.Count(QpCounter::kMarkedPackets);
+  if (congestion_ == nullptr || state() < QpState::kRtr || state() == QpState::kErr) return;
+  if (info.operation == Operation::kAcknowledge ||
+      info.operation == Operation::kAtomicAcknowledge) {
+    return;
+  }
+  if (congestion_->TakeNotification(now)) congested_ |= kOwesCnp;
+}
+
+// IBTA vol 1, A17.9.3. The owner has compared the addresses with those of the peer, so others can
+// slow nothing down.
+template <class Host>
+DropReason Qp<Host>::HandleCnp(Host& host, TimeNs now, const Packet& packet) {
+  const bool is_living = state() >= QpState::kRtr && state() != QpState::kErr;
+  if (congestion_ == nullptr || !is_living || !packet.becn) {
+    host.Count(QpCounter::kCnpsIgnored);
+    return DropReason::kNone;
+  }
+  host.Count(QpCounter::kCnpsHandled);
+  congestion_->HandleCnp(now);
+  if (congestion_->throttled()) congested_ |= kThrottled;
+  return DropReason::kNone;
+}
+
+template <class Host>
+bool Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+  if ((congested_ & kOwesCnp) != 0) {
+    BuildCnp(host, out);
+    return true;
+  }
+  if (congestion_->Advance(now)) return PollThrottled(host, now, out, payload);
+  EndThrottle();
+  congested_ = 0;
+  return responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
+}
+
+// What goes is paid for. Answers without data do not wait: they are few bytes, and stand between
+// the peer and its retransmission.
+template <class Host>
+bool Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+  EndThrottle();
+  const bool may_go = congestion_->MayGo(now);
+  if ((may_go || !responder_.NextHasData()) && responder_.Poll(host, out, payload)) {
+    if (out.payload_length != 0) congestion_->Charge(now, BytesOnWire(type(), out));
+    return true;
+  }
+  if (!may_go) {
+    congested_ |= kThrottleWaits;
+    throttle_end_ = congestion_->next_send();
+    requester_.Report(host);
+    return false;
+  }
+  if (!requester_.Poll(host, now, out, payload)) return false;
+  congestion_->Charge(now, BytesOnWire(type(), out));
+  // Our own pause must not look like the peer's silence.
+  if (context_.IsReliable() && !congestion_->MayGo(now)) out.ack_request = true;
+  return true;
+}
+
+template <class Host>
+void Qp<Host>::BuildCnp(Host& host, TxPacket& out) {
+  congested_ &= static_cast<uint8_t>(~kOwesCnp);
+  host.Count(QpCounter::kCnpsSent);
+  out.opcode = Opcode::kCnp;
+  out.solicited = false;
+  out.ack_request = false;
+  out.fecn = false;
+  out.becn = true;
+  out.psn = Psn();
+  out.dest_qpn = context_.attributes.dest_qpn;
+  out.payload_length = 0;
+}
+
+template <class Host>
+void Qp<Host>::EndThrottle() {
+  congested_ &= static_cast<uint8_t>(~kThrottleWaits);
+  throttle_end_ = kNever;
+}
+
+}  // namespace roci::roce
