@@ -255,10 +255,11 @@ void Requester<Host>::ArmTimer(TimeNs now) {
 
 // Sending a window again into a queue that is full already makes it no shorter. The IBTA leaves
 // room for that: a timer runs for at least the attribute's time and at most four times as long (vol
-// 1, 9.7.6.1.3).
+// 1, 9.7.6.1.3). Twice is enough where rates adapt as well, and a peer that is gone is to be
+// noticed.
 template <class Host>
 void Requester<Host>::LengthenTimer() {
-  constexpr uint8_t kMostShift = 2;
+  constexpr uint8_t kMostShift = 1;
   if (timer_shift_ < kMostShift) ++timer_shift_;
 }
 

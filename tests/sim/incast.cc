@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 #include "memory/copy.h"
 #include "roce/parse.h"
 #include "roce/qp.h"
+#include "tests/sim/marks.h"
 
 namespace roci::sim {
 namespace {
@@ -29,21 +29,6 @@ roce::QpConfig Config(uint32_t qpn) {
 roce::Gid Address(uint32_t number, bool is_near) {
   const auto low = static_cast<uint8_t>(is_near ? number + 1 : 1);
   return roce::Gid::FromIpv4(roce::Ipv4{{10, 0, static_cast<uint8_t>(is_near ? 0 : 1), low}});
-}
-
-// Of an IPv4 frame without VLAN.
-constexpr size_t kIpAt = roce::EthernetHeader::kBytes;
-
-bool IsCapable(const std::vector<std::byte>& frame) {
-  return (std::to_integer<uint8_t>(frame[kIpAt + 1]) & roce::kEcnMask) == roce::kEcnCapable;
-}
-
-void Mark(std::vector<std::byte>& frame) {
-  std::byte* ip = frame.data() + kIpAt;
-  ip[1] |= static_cast<std::byte>(roce::kEcnCongestionExperienced);
-  std::memset(ip + 10, 0, 2);
-  const auto checksum = static_cast<uint16_t>(~roce::Ipv4HeaderSum(ip));
-  std::memcpy(ip + 10, &checksum, sizeof(checksum));
 }
 
 }  // namespace
@@ -234,10 +219,7 @@ void Incast::Enqueue(uint32_t index, Frame frame) {
     ++lost_;
     return;
   }
-  if (IsMarked() && IsCapable(frame)) {
-    Mark(frame);
-    ++marked_;
-  }
+  if (IsMarked() && MarkFrame(frame)) ++marked_;
   queued_bytes_ += frame.size();
   longest_queue_bytes_ = std::max(longest_queue_bytes_, queued_bytes_);
   queue_.emplace_back(index, std::move(frame));

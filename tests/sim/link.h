@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "roce/work.h"
+#include "tests/sim/marks.h"
 #include "tests/sim/random.h"
 
 namespace roci::sim {
@@ -17,6 +18,7 @@ struct LinkFaults {
   uint32_t loss = 0;
   uint32_t duplicate = 0;
   uint32_t corrupt = 0;
+  uint32_t mark = 0;     // as a switch with a long queue does
   uint32_t reorder = 0;  // how often a frame gets `reorder_delay_ns` more
   uint64_t reorder_delay_ns = 0;
   uint64_t delay_ns = 1000;  // of every frame
@@ -33,6 +35,7 @@ class Link {
       ++lost_;
       return;
     }
+    if (faults_.mark != 0 && random.Chance(faults_.mark)) MarkFrame(frame);
     if (random.Chance(faults_.duplicate)) Enqueue(now, frame, random);
     if (random.Chance(faults_.corrupt)) Damage(frame, random);
     Enqueue(now, std::move(frame), random);

@@ -35,16 +35,19 @@ constexpr uint32_t kFirstQpn = 0x100;
 
 }  // namespace
 
-Pair::Node::Node(const roce::QpConfig& config, uint32_t record_count, Arena* memory)
+// Rates at which a packet does not take as long as the shortest timeout.
+Pair::Node::Node(const roce::QpConfig& config, const Connection& connection, Arena* memory)
     : arena(memory),
       host(memory, config.qpn.value()),
-      records(record_count),
+      records(connection.records),
       resources(config.limits.max_dest_rd_atomic),
-      qp(config, records, resources) {}
+      port{.parameters = {.line_rate_kbps = 10'000'000, .min_rate_kbps = 1'000'000}},
+      congestion(&port),
+      qp(config, records, resources, connection.controls_congestion ? &congestion : nullptr) {}
 
 Pair::Pair(const Connection& connection, Arena* left, Arena* right)
-    : nodes_{Node(Config(0, kFirstQpn, connection), connection.records, left),
-             Node(Config(1, kFirstQpn + 1, connection), connection.records, right)},
+    : nodes_{Node(Config(0, kFirstQpn, connection), connection, left),
+             Node(Config(1, kFirstQpn + 1, connection), connection, right)},
       buffer_(roce::kMaxFrameBytes) {
   Connect(0, connection);
   Connect(1, connection);
@@ -58,6 +61,7 @@ void Pair::Connect(int node, const Connection& connection) {
   path.src_gid = Address(node, connection.ipv6);
   path.dst_gid = Address(1 - node, connection.ipv6);
   path.udp_src_port = 0xC123;
+  if (connection.controls_congestion) path.traffic_class = roce::kEcnCapable;
   self.frame = roce::FrameTemplate(path);
 
   using namespace roce;
@@ -165,11 +169,13 @@ void Pair::Transmit(int node, Random& random) {
   for (;;) {
     payload.Clear();
     if (!self.qp.PollTransmit(self.host, now_, packet, payload)) break;
-    std::byte* place = roce::StartFrame(self.frame, packet, 0, buffer_.data());
+    const roce::FrameTemplate frame =
+        packet.opcode == roce::Opcode::kCnp ? self.frame.ForNotifications(48) : self.frame;
+    std::byte* place = roce::StartFrame(frame, packet, 0, buffer_.data());
     if (memory::CopyOut(payload, {place, packet.payload_length}) != memory::MemoryStatus::kOk) {
       abort();  // the memory of a simulated program never faults here
     }
-    const uint32_t length = roce::FinishFrame(self.frame, packet, buffer_.data());
+    const uint32_t length = roce::FinishFrame(frame, packet, buffer_.data());
     self.out.Send(now_, {buffer_.begin(), buffer_.begin() + length}, random);
   }
   if (self.host.wants_sync() && self.sync_end == roce::kNever) {

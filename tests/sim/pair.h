@@ -28,6 +28,7 @@ struct Connection {
   uint8_t max_rd_atomic = 4;
   uint32_t records = 32;  // in-flight records of each requester, a power of two
   bool ipv6 = false;
+  bool controls_congestion = false;
   std::array<roce::Psn, 2> first_psn;  // of the requests that node 0, node 1 sends
 };
 
@@ -56,11 +57,13 @@ class Pair {
 
  private:
   struct Node {
-    Node(const roce::QpConfig& config, uint32_t record_count, Arena* memory);
+    Node(const roce::QpConfig& config, const Connection& connection, Arena* memory);
     Arena* arena;
     SimHost host;
     std::vector<roce::SendRecord> records;
     std::vector<roce::ResponderResource> resources;
+    roce::CongestionPort port;
+    roce::Dcqcn congestion;
     roce::Qp<SimHost> qp;
     roce::FrameTemplate frame;
     Link out;

@@ -28,7 +28,8 @@ constexpr roce::QpCounter kMustHappen[] = {
     roce::QpCounter::kPacketSequenceErrors, roce::QpCounter::kImpliedNaks,
     roce::QpCounter::kAckTimeouts,          roce::QpCounter::kRnrNaksReceived,
     roce::QpCounter::kRetransmittedPackets, roce::QpCounter::kReadResponsesSent,
-    roce::QpCounter::kAtomicResponsesSent,
+    roce::QpCounter::kAtomicResponsesSent,  roce::QpCounter::kCnpsSent,
+    roce::QpCounter::kCnpsHandled,
 };
 
 Arena* ArenaOf(int node) {
@@ -41,9 +42,12 @@ class SeededRun {
  public:
   explicit SeededRun(uint64_t seed) : random_(seed) {
     for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random_);
-    const Connection connection = RandomConnection(random_);
+    Connection connection = RandomConnection(random_);
+    connection.controls_congestion = seed % 4 == 3;
     pair_ = std::make_unique<Pair>(connection, ArenaOf(0), ArenaOf(1));
-    pair_->SetFaults(RandomFaults(random_));
+    LinkFaults faults = RandomFaults(random_);
+    if (connection.controls_congestion) faults.mark = 100;
+    pair_->SetFaults(faults);
     for (int node = 0; node < 2; ++node) {
       WorkloadShape shape;
       shape.requests = static_cast<uint32_t>(random_.Between(node == 0 ? 1 : 0, 24));

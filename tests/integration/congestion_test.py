@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Congestion control between two devices whose wire marks packets: `roci impair --ecn`, counters, rates.
+
+Usage: congestion_test.py ROCI ROCID PLUGIN [unittest arguments]
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from harness import LIMIT_S, Daemon, Pair, Programs, await_
+
+PROGRAMS = None
+SERVER, CLIENT = 'roci0', 'roci1'  # the client writes
+ON = '[congestion]\nenabled = "on"\n'
+# The client's requests on their way; acknowledgements are not marked.
+MARK_REQUESTS = ('--direction', 'in', '--ecn')
+CNP_DSCP = 48
+
+
+class CongestionTest(unittest.TestCase):
+
+    def start(self, config):
+        self.daemon = Daemon(PROGRAMS, config=config)
+        self.addCleanup(self.daemon.stop)
+
+    def roci(self, *arguments):
+        done = subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, *arguments], capture_output=True,
+                              timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def start_pair(self, *command):
+        pair = Pair(self.daemon, (SERVER, CLIENT), list(command))
+        self.addCleanup(pair.kill)
+        return pair.connect()
+
+    def counters(self, device):
+        return next(port for port in self.daemon.show('counters') if port['device'] == device)
+
+    def transport(self, device, name):
+        return self.counters(device)['transport'][name]
+
+    def sent_bytes(self):
+        return self.counters(CLIENT)['counters']['tx_bytes']
+
+    def throttled_kbps(self):
+        """What the client's queue pair is throttled to; None: it is not."""
+        rates = [qp['throttled_to_kbps'] for qp in self.daemon.show('qps') if qp['device'] == CLIENT and qp['state'] == 'RTS']
+        self.assertEqual(len(rates), 1)
+        return rates[0]
+
+    def decoded(self, path):
+        return [json.loads(line) for line in self.roci('decode', '--json', path).splitlines()]
+
+    def test_rate_falls_while_packets_are_marked_and_comes_back(self):
+        self.start(ON)
+        self.start_pair('ib_write_bw', '-x', '1', '-F', '-s', '65536', '-D', '1000', '-u', '18')
+        self.assertTrue(await_(lambda: self.sent_bytes() > 10_000_000, LIMIT_S))
+        self.assertIsNone(self.throttled_kbps())
+        self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
+
+        self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
+        # Cut after cut, down to the 10 Mb/s of the default configuration, or not far above when one comes late.
+        self.assertTrue(await_(lambda: (self.throttled_kbps() or 10 ** 9) < 100_000, LIMIT_S))
+        begin, before = time.monotonic(), self.sent_bytes()
+        time.sleep(1)
+        sent = self.sent_bytes() - before
+        took_s = time.monotonic() - begin
+        # Unthrottled it is gigabits.
+        self.assertLess(sent * 8 / took_s, 200e6)
+        self.assertGreater(sent, 0)
+        self.assertRegex(self.roci('show', 'qps').decode(), r'THROTTLED(.|\n)* Mb/s')
+
+        self.roci('impair', SERVER, '--clear')
+        self.assertTrue(await_(lambda: self.throttled_kbps() is None, LIMIT_S))
+        server, client = self.counters(SERVER)['transport'], self.counters(CLIENT)['transport']
+        self.assertGreater(server['np_ecn_marked_roce_packets'], server['np_cnp_sent'] - 1)
+        self.assertGreater(server['np_cnp_sent'], 10)
+        self.assertEqual(client['rp_cnp_handled'], server['np_cnp_sent'])
+        self.assertEqual((client['rp_cnp_ignored'], client['np_cnp_sent'], server['rp_cnp_handled']), (0, 0, 0))
+        # Our own pauses were nobody's silence.
+        self.assertEqual(client['local_ack_timeout_err'], 0)
+        before = self.sent_bytes()
+        self.assertTrue(await_(lambda: self.sent_bytes() > before + 50_000_000, LIMIT_S))
+        self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), server['np_cnp_sent'])
+
+    def test_data_of_reads_is_throttled_at_its_source(self):
+        self.start(ON)
+        self.roci('impair', CLIENT, *MARK_REQUESTS, '20%')
+        pair = self.start_pair('ib_read_bw', '-x', '1', '-F', '-s', '65536', '-n', '100', '-u', '18')
+        self.assertEqual(pair.result(), '')
+        self.assertGreater(self.transport(CLIENT, 'np_cnp_sent'), 0)
+        self.assertEqual(self.transport(SERVER, 'rp_cnp_handled'), self.transport(CLIENT, 'np_cnp_sent'))
+
+    def test_every_connected_type_takes_part(self):
+        self.start(ON)
+        self.roci('impair', SERVER, *MARK_REQUESTS, '30%')
+        for kind in ('RC', 'UC', 'XRC'):
+            before = self.transport(CLIENT, 'rp_cnp_handled')
+            pair = self.start_pair('ib_write_bw', '-c', kind, '-x', '2', '-F', '-s', '4096', '-n', '500', '-u', '18')
+            self.assertEqual(pair.result(), '', kind)
+            self.assertGreater(self.transport(CLIENT, 'rp_cnp_handled'), before, kind)
+
+    def test_what_is_on_the_wire(self):
+        self.start(ON)
+        self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'both.pcapng')
+            capture = subprocess.Popen([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', CLIENT, '-w', path],
+                                       stderr=subprocess.PIPE, text=True)
+            self.addCleanup(capture.stderr.close)
+            self.addCleanup(capture.kill)
+            self.assertTrue(await_(lambda: os.path.exists(path) and os.path.getsize(path) > 0))
+            # DSCP 26, and ECN bits that are not the program's to choose.
+            pair = self.start_pair('ib_write_lat', '-x', '1', '-F', '-n', '50', '-s', '64', '--tclass', '107', '-u', '18')
+            self.assertEqual(pair.result(), '')
+            pair = self.start_pair('ib_send_lat', '-c', 'UD', '-x', '1', '-F', '-n', '10', '-s', '64', '--tclass', '104')
+            self.assertEqual(pair.result(), '')
+            capture.send_signal(signal.SIGINT)
+            capture.communicate(timeout=LIMIT_S)
+            frames = self.decoded(path)
+        kinds = {}
+        for frame in frames:
+            if 'bth' in frame:
+                kinds.setdefault(frame['bth']['name'], []).append(frame)
+        for frame in kinds['RC_WRITE_ONLY'] + kinds['RC_ACKNOWLEDGE']:
+            self.assertEqual((frame['ipv4']['dscp'], frame['ipv4']['ecn']), (26, 2), frame)
+        for frame in kinds['UD_SEND_ONLY']:  # nothing would react for it
+            self.assertEqual((frame['ipv4']['dscp'], frame['ipv4']['ecn']), (26, 0), frame)
+        for frame in kinds['CNP']:
+            self.assertEqual((frame['ipv4']['dscp'], frame['ipv4']['ecn']), (CNP_DSCP, 0), frame)
+            self.assertTrue(frame['bth']['becn'])
+            self.assertEqual(frame['icrc']['verdict'], 'good', frame)
+
+    def test_off_on_a_wire_unless_told_otherwise(self):
+        self.start(None)
+        self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
+        self.assertEqual(self.start_pair('ib_write_bw', '-x', '1', '-F', '-s', '4096', '-n', '500').result(), '')
+        impairment = next(port for port in self.daemon.show('ports') if port['device'] == SERVER)['impairments'][0]
+        self.assertGreater(impairment['counters']['matched'], 0)
+        self.assertEqual(impairment['counters']['ecn_marked'], 0)
+        # What says that it is capable by itself is marked, and that is all.
+        self.assertEqual(self.start_pair('ib_write_bw', '-x', '1', '-F', '-s', '4096', '-n', '500', '--tclass', '2').result(), '')
+        self.assertGreater(self.transport(SERVER, 'np_ecn_marked_roce_packets'), 0)
+        self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
+        self.assertEqual([device['congestion_control'] for device in self.daemon.show('devices')], [False, False])
+
+
+if __name__ == '__main__':
+    PROGRAMS = Programs(*sys.argv[1:4])
+    unittest.main(argv=[sys.argv[0]] + sys.argv[4:])
