@@ -35,33 +35,41 @@ DropReason Qp<Host>::HandleCnp(Host& host, TimeNs now, const Packet& packet) {
   return DropReason::kNone;
 }
 
+// Answers without data do not wait: they are few bytes, and stand between the peer and its
+// retransmission.
+template <class Host>
+bool PollWaiting(Host& host, Responder<Host>& responder, Requester<Host>& requester, TxPacket& out,
+                 memory::SegmentList& payload) {
+  if (responder.MayAnswerAtOnce() && responder.Poll(host, out, payload)) return true;
+  requester.Report(host);
+  return false;
+}
+
 template <class Host>
 bool Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   if ((congested_ & kOwesCnp) != 0) {
     BuildCnp(host, out);
     return true;
   }
+  // Until its end has come to HandleTimeout, so that HasTransmit knew as much.
+  if ((congested_ & kThrottleWaits) != 0)
+    return PollWaiting(host, responder_, requester_, out, payload);
   if (congestion_->Advance(now)) return PollThrottled(host, now, out, payload);
-  EndThrottle();
   congested_ = 0;
   return responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
 }
 
-// What goes is paid for. Answers without data do not wait: they are few bytes, and stand between
-// the peer and its retransmission.
+// What has data is paid for.
 template <class Host>
 bool Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
-  EndThrottle();
-  const bool may_go = congestion_->MayGo(now);
-  if ((may_go || !responder_.NextHasData()) && responder_.Poll(host, out, payload)) {
-    if (out.payload_length != 0) congestion_->Charge(now, BytesOnWire(type(), out));
-    return true;
-  }
-  if (!may_go) {
+  if (!congestion_->MayGo(now)) {
     congested_ |= kThrottleWaits;
     throttle_end_ = congestion_->next_send();
-    requester_.Report(host);
-    return false;
+    return PollWaiting(host, responder_, requester_, out, payload);
+  }
+  if (responder_.Poll(host, out, payload)) {
+    if (out.payload_length != 0) congestion_->Charge(now, BytesOnWire(type(), out));
+    return true;
   }
   if (!requester_.Poll(host, now, out, payload)) return false;
   congestion_->Charge(now, BytesOnWire(type(), out));

@@ -33,7 +33,9 @@ NodeOptions ChaosOptions(Rng& rng, QpType type) {
 
 class Chaos {
  public:
-  Chaos(uint32_t seed, QpType type) : rng_(seed), node_(ChaosOptions(rng_, type)) {}
+  // Every other one with congestion control.
+  Chaos(uint32_t seed, QpType type)
+      : controlled_(seed % 2 == 0), rng_(seed), node_(Options(ChaosOptions(rng_, type))) {}
 
   void Run(int steps) {
     for (int i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) {
@@ -44,13 +46,19 @@ class Chaos {
     for (int i = 0; node_.PassTimeout(); ++i) ASSERT_LT(i, 1000);
     EXPECT_TRUE(node_.host.sends.empty());
     QpDebug debug;
-    node_.qp.Describe(debug);
+    node_.qp.Describe(node_.now, debug);
     EXPECT_EQ(debug.requester.records, 0u);
     CheckInvariants();
   }
 
  private:
+  NodeOptions Options(NodeOptions options) {
+    if (controlled_) options.congestion = &dcqcn_;
+    return options;
+  }
+
   void Step() {
+    if (controlled_ && rng_() % 8 == 0) ReceiveCnp();
     switch (rng_() % 16) {
       case 0:
       case 1:
@@ -144,7 +152,7 @@ class Chaos {
   // Near what the responder expects.
   WirePacket PlausibleRequest() {
     QpDebug debug;
-    node_.qp.Describe(debug);
+    node_.qp.Describe(node_.now, debug);
     const uint32_t jitter = rng_() % 10;
     const Psn psn = debug.responder.expected_psn + (jitter < 6 ? 0 : rng_() % 6 - 3);
     static constexpr Opcode kOpcodes[] = {
@@ -171,7 +179,7 @@ class Chaos {
   // Near what the requester waits for.
   WirePacket PlausibleResponse() {
     QpDebug debug;
-    node_.qp.Describe(debug);
+    node_.qp.Describe(node_.now, debug);
     Psn psn = debug.requester.oldest_unacknowledged + rng_() % 4;
     if (rng_() % 4 == 0) psn = last_sent_.psn;
     switch (rng_() % 8) {
@@ -218,7 +226,16 @@ class Chaos {
     Packet view = packet.View();
     view.network_header = kNetworkHeader;
     view.is_ipv6 = true;
+    if (controlled_ && rng_() % 4 == 0) view.traffic_class = kEcnCongestionExperienced;
     node_.Receive(view);
+  }
+
+  void ReceiveCnp() {
+    WirePacket cnp;
+    cnp.tx.opcode = Opcode::kCnp;
+    cnp.tx.becn = rng_() % 8 != 0;
+    cnp.tx.psn = Psn(rng_());
+    EXPECT_EQ(node_.Receive(cnp), DropReason::kNone);
   }
 
   void CheckInvariants() {
@@ -230,7 +247,7 @@ class Chaos {
       ASSERT_EQ(host.recv_completions[seen_receives_].slot, seen_receives_);
     }
     QpDebug debug;
-    node_.qp.Describe(debug);
+    node_.qp.Describe(node_.now, debug);
     const RequesterDebug& r = debug.requester;
     const uint32_t in_flight = StepsForward(r.oldest_unacknowledged, r.end_of_sent);
     ASSERT_LE(StepsForward(r.oldest_unacknowledged, r.next_to_send), in_flight);
@@ -238,8 +255,12 @@ class Chaos {
     ASSERT_LE(r.rd_atomic_outstanding, node_.options.max_rd_atomic);
     ASSERT_LE(debug.responder.resources_pending, node_.options.max_dest_rd_atomic);
     const bool error = node_.qp.state() == QpState::kErr;
+    ASSERT_LE(host.count(QpCounter::kCnpsSent), host.count(QpCounter::kMarkedPackets));
     if (r.records == 0 && !debug.flushing) {
-      ASSERT_EQ(node_.qp.NextTimeout(), kNever);
+      // (The data of a READ may have to wait.)
+      if (host.count(QpCounter::kCnpsHandled) == 0) {
+        ASSERT_EQ(node_.qp.NextTimeout(), kNever);
+      }
       ASSERT_EQ(r.rd_atomic_outstanding * (error ? 0 : 1), 0u);
     }
     if (r.rnr_waiting) {
@@ -247,6 +268,9 @@ class Chaos {
     }
   }
 
+  const bool controlled_;
+  CongestionPort port_;
+  Dcqcn dcqcn_{&port_};
   Rng rng_;
   Node node_;
   TxPacket last_sent_;

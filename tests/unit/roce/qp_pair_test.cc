@@ -101,7 +101,7 @@ class Side {
 
   void Dump() const {
     QpDebug d;
-    node.qp.Describe(d);
+    node.qp.Describe(node.now, d);
     std::cout << "left " << jobs_left_ << " in flight " << in_flight_.size() << " posted "
               << node.host.sends.size() << " una " << d.requester.oldest_unacknowledged.value()
               << " send " << d.requester.next_to_send.value() << " sent "

@@ -328,7 +328,7 @@ TEST(QpStates, CallsInAnyStateAreHarmless) {
     packet.opcode = Opcode::kRcReadResponseOnly;
     node.qp.HandleTransmitFault(node.host, 0, packet);
     QpDebug debug;
-    node.qp.Describe(debug);
+    node.qp.Describe(node.now, debug);
     EXPECT_EQ(node.qp.state(), state);
   }
 }
