@@ -84,7 +84,8 @@ class Responder {
   bool waits_for_durable() const { return waits_for_durable_; }
   // Whether the answer that comes first has data of a READ.
   bool NextHasData() const {
-    return emit_ != end_ && At(emit_).length != 0 && !NakPrecedes(At(emit_));
+    return emit_ != end_ && At(emit_).kind == AnswerKind::kRead && At(emit_).length != 0 &&
+           !NakPrecedes(At(emit_));
   }
   // There is one, and it has none.
   bool MayAnswerAtOnce() const { return CanTransmit() && !NextHasData(); }
