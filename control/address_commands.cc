@@ -40,11 +40,15 @@ std::string FaultOf(const Services& services, const Device& device,
   for (const std::unique_ptr<Device>& other : services.devices) {
     const bool on_same_wire = other.get() != &device && !device.config().wire.empty() &&
                               other->config().wire == device.config().wire;
-    if (on_same_wire && other->addresses().IsOwn(address.gid)) {
+    if (on_same_wire && other->addresses().IsOwn(address.net())) {
       return absl::StrCat("belongs to ", other->name(), " on the same wire");
     }
   }
   return "";
+}
+
+std::string InVlanText(const InterfaceAddress& address) {
+  return address.vlan == 0 ? "" : absl::StrCat(" in VLAN ", address.vlan);
 }
 
 absl::StatusOr<Json> AddAddress(const Services& services, Device& device, const std::string& text,
@@ -53,18 +57,27 @@ absl::StatusOr<Json> AddAddress(const Services& services, Device& device, const 
   if (!fault.empty()) return Refusal(device.name(), text, fault);
   const absl::StatusOr<uint32_t> index = device.AddAddress(address);
   if (!index.ok()) return Refusal(device.name(), text, index.status().message());
-  Log(LogArea::kDaemon, LogLevel::kNotice, "%s: address %s added, GID %u", device.name().c_str(),
-      text.c_str(), *index);
+  Log(LogArea::kDaemon, LogLevel::kNotice, "%s: address %s%s added, GID %u", device.name().c_str(),
+      text.c_str(), InVlanText(address).c_str(), *index);
   return Json{{"index", *index}};
 }
 
 absl::StatusOr<Json> RemoveAddress(Device& device, const std::string& text,
                                    const InterfaceAddress& address) {
-  const absl::Status status = device.RemoveAddress(address.gid);
+  const absl::Status status = device.RemoveAddress(address.net());
   if (!status.ok()) return Refusal(device.name(), text, status.message());
-  Log(LogArea::kDaemon, LogLevel::kNotice, "%s: address %s removed", device.name().c_str(),
-      text.c_str());
+  Log(LogArea::kDaemon, LogLevel::kNotice, "%s: address %s%s removed", device.name().c_str(),
+      text.c_str(), InVlanText(address).c_str());
   return Json::object();
+}
+
+absl::Status ReadVlan(const Json& value, InterfaceAddress& out) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMaxVlan) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"vlan\": a number up to ", kMaxVlan, ", 0 for none"));
+  }
+  out.vlan = value.get<uint16_t>();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Json> Run(const Services& services, SysfsPublisher& publisher, const Json& request) {
@@ -76,8 +89,12 @@ absl::StatusOr<Json> Run(const Services& services, SysfsPublisher& publisher, co
   if (!text.ok()) return text.status();
   const absl::StatusOr<Device*> device = FindDevice(services, *name);
   if (!device.ok()) return device.status();
-  const std::optional<InterfaceAddress> address = ParseInterfaceAddress(*text);
+  std::optional<InterfaceAddress> address = ParseInterfaceAddress(*text);
   if (!address) return Refusal(*name, *text, "not an IPv4 or IPv6 address with its prefix length");
+  if (const auto vlan = request.find("vlan"); vlan != request.end()) {
+    const absl::Status status = ReadVlan(*vlan, *address);
+    if (!status.ok()) return status;
+  }
   const bool adds = *action == "add";
   if (!adds && *action != "remove") return absl::InvalidArgumentError("\"action\": add or remove");
   // Without one it would be a host of no network.

@@ -3,62 +3,156 @@
 #include <algorithm>
 
 namespace roci::control {
+namespace {
+
+uint32_t EntryCount(std::span<const InterfaceAddress> entries, uint16_t vlan) {
+  return static_cast<uint32_t>(
+      std::count_if(entries.begin(), entries.end(),
+                    [vlan](const InterfaceAddress& entry) { return entry.vlan == vlan; }));
+}
+
+}  // namespace
+
+uint8_t PriorityOfTypeOfService(uint8_t type_of_service) {
+  constexpr uint8_t kBestEffort = 0;
+  constexpr uint8_t kBulk = 2;
+  constexpr uint8_t kInteractiveBulk = 4;
+  constexpr uint8_t kInteractive = 6;
+  constexpr uint8_t kOfTwoBits[] = {kBestEffort, kBulk, kInteractive, kInteractiveBulk};
+  return kOfTwoBits[type_of_service >> 3 & 3];
+}
 
 AddressTable::AddressTable(const roce::Mac& mac, std::span<const InterfaceAddress> addresses,
-                           std::optional<roce::Gid> gateway4, std::optional<roce::Gid> gateway6)
-    : mac_(mac), gateway4_(gateway4), gateway6_(gateway6) {
-  entries_.push_back({LinkLocal(mac), 64});
+                           std::optional<roce::Gid> gateway4, std::optional<roce::Gid> gateway6,
+                           std::span<const VlanSettings> vlans)
+    : mac_(mac) {
+  VlanSettings untagged;
+  untagged.addresses.assign(addresses.begin(), addresses.end());
+  untagged.gateway4 = gateway4;
+  untagged.gateway6 = gateway6;
+  AddInitial(untagged);
+  for (const VlanSettings& vlan : vlans) AddInitial(vlan);
+}
+
+void AddressTable::AddInitial(const VlanSettings& settings) {
+  Network& network = networks_.emplace_back();
+  network.vlan = settings.id;
+  network.stays = true;
+  network.gateway4 = settings.gateway4;
+  network.gateway6 = settings.gateway6;
+  network.egress_qos_map = settings.egress_qos_map;
+  entries_.push_back({LinkLocal(mac_), 64, settings.id});
   for (const bool want_ipv4 : {true, false}) {
-    for (const InterfaceAddress& address : addresses) {
-      if (address.gid.IsIpv4() == want_ipv4 && !IsOwn(address.gid)) entries_.push_back(address);
+    for (InterfaceAddress address : settings.addresses) {
+      address.vlan = settings.id;
+      if (address.gid.IsIpv4() == want_ipv4 && !IsOwn(address.net())) entries_.push_back(address);
     }
   }
 }
 
-absl::StatusOr<uint32_t> AddressTable::Add(const InterfaceAddress& address) {
-  if (IsOwn(address.gid)) return absl::AlreadyExistsError("the device has this address");
+const AddressTable::Network* AddressTable::FindNetwork(uint16_t vlan) const {
+  for (const Network& network : networks_) {
+    if (network.vlan == vlan) return &network;
+  }
+  return nullptr;
+}
+
+uint32_t AddressTable::FirstFree() const {
   uint32_t index = 1;
   while (index < size() && !IsFree(index)) ++index;
-  if (index >= kMostEntries) return absl::ResourceExhaustedError("the GID table is full");
-  if (index == size()) entries_.emplace_back();
-  entries_[index] = address;
   return index;
 }
 
-absl::Status AddressTable::Remove(const roce::Gid& gid) {
-  const std::optional<uint32_t> index = IndexOf(gid);
-  if (!index) return absl::NotFoundError("the device does not have this address");
-  if (*index == 0) return absl::FailedPreconditionError("the link-local address stays");
-  entries_[*index] = entries_[0];
+void AddressTable::Put(uint32_t index, const InterfaceAddress& address) {
+  if (index == size()) entries_.emplace_back();
+  entries_[index] = address;
+}
+
+void AddressTable::Clear(uint32_t index) {
+  entries_[index] = entries_[0];
   while (IsFree(size() - 1)) entries_.pop_back();
+}
+
+absl::StatusOr<uint32_t> AddressTable::Add(const InterfaceAddress& address) {
+  if (IsOwn(address.net())) return absl::AlreadyExistsError("the device has this address");
+  const InterfaceAddress link_local{LinkLocal(mac_), 64, address.vlan};
+  const bool is_new_vlan = !HasVlan(address.vlan);
+  uint32_t free = kMostEntries - size();
+  for (uint32_t i = 1; i < size(); ++i) free += IsFree(i);
+  if (free < (is_new_vlan ? 2u : 1u)) return absl::ResourceExhaustedError("the GID table is full");
+  if (is_new_vlan) {
+    networks_.emplace_back().vlan = address.vlan;
+    Put(FirstFree(), link_local);
+    if (address.net() == link_local.net()) return *IndexOf(address.net());
+  }
+  const uint32_t index = FirstFree();
+  Put(index, address);
+  return index;
+}
+
+absl::Status AddressTable::Remove(const roce::NetAddress& address) {
+  const std::optional<uint32_t> index = IndexOf(address);
+  if (!index) return absl::NotFoundError("the device does not have this address");
+  const Network network = *FindNetwork(address.vlan);
+  const bool is_last = EntryCount(entries_, network.vlan) == 1 && !network.stays;
+  if (address.gid == LinkLocal(mac_) && !is_last) {
+    return absl::FailedPreconditionError("the link-local address stays");
+  }
+  Clear(*index);
+  if (network.stays || EntryCount(entries_, network.vlan) > 1) return absl::OkStatus();
+  if (const auto link_local = IndexOf({LinkLocal(mac_), network.vlan})) Clear(*link_local);
+  std::erase_if(networks_, [&](const Network& each) { return each.vlan == network.vlan; });
   return absl::OkStatus();
 }
 
-std::optional<uint32_t> AddressTable::IndexOf(const roce::Gid& gid) const {
+std::optional<uint32_t> AddressTable::IndexOf(const roce::NetAddress& address) const {
+  for (uint32_t i = 0; i < size(); ++i) {
+    if (entries_[i].net() == address) return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<uint32_t> AddressTable::IndexInAnyVlan(const roce::Gid& gid) const {
+  if (const auto index = IndexOf({gid, 0})) return index;
   for (uint32_t i = 0; i < size(); ++i) {
     if (entries_[i].gid == gid) return i;
   }
   return std::nullopt;
 }
 
-bool AddressTable::IsOwn(const roce::Gid& gid) const { return IndexOf(gid).has_value(); }
+bool AddressTable::IsOwn(const roce::NetAddress& address) const {
+  return IndexOf(address).has_value();
+}
 
-bool AddressTable::HasSolicitedNode(const roce::Gid& group) const {
+std::vector<uint16_t> AddressTable::Vlans() const {
+  std::vector<uint16_t> out;
+  for (const Network& network : networks_) out.push_back(network.vlan);
+  return out;
+}
+
+bool AddressTable::HasSolicitedNode(const roce::NetAddress& group) const {
   return std::any_of(entries_.begin(), entries_.end(), [&](const InterfaceAddress& entry) {
-    return !entry.gid.IsIpv4() && SolicitedNodeGroup(entry.gid) == group;
+    return entry.vlan == group.vlan && !entry.gid.IsIpv4() &&
+           SolicitedNodeGroup(entry.gid) == group.gid;
   });
 }
 
-std::optional<roce::Gid> AddressTable::NextHop(const roce::Gid& destination) const {
-  for (const InterfaceAddress& entry : entries_) {
-    if (SameNetwork(entry, destination)) return destination;
-  }
-  const std::optional<roce::Gid>& gateway = destination.IsIpv4() ? gateway4_ : gateway6_;
-  const bool is_near =
-      gateway && std::any_of(entries_.begin(), entries_.end(), [&](const InterfaceAddress& entry) {
-        return SameNetwork(entry, *gateway);
-      });
-  return is_near ? gateway : std::nullopt;
+std::optional<roce::Gid> AddressTable::NextHop(const roce::NetAddress& destination) const {
+  const auto is_near = [&](const roce::Gid& gid) {
+    return std::any_of(entries_.begin(), entries_.end(), [&](const InterfaceAddress& entry) {
+      return entry.vlan == destination.vlan && SameNetwork(entry, gid);
+    });
+  };
+  if (is_near(destination.gid)) return destination.gid;
+  const Network* network = FindNetwork(destination.vlan);
+  if (network == nullptr) return std::nullopt;
+  const auto& gateway = destination.gid.IsIpv4() ? network->gateway4 : network->gateway6;
+  return gateway && is_near(*gateway) ? gateway : std::nullopt;
+}
+
+uint8_t AddressTable::PriorityIn(uint16_t vlan, uint8_t type_of_service) const {
+  const Network* network = FindNetwork(vlan);
+  return network == nullptr ? 0 : network->egress_qos_map[PriorityOfTypeOfService(type_of_service)];
 }
 
 roce::Gid SolicitedNodeGroup(const roce::Gid& gid) {

@@ -35,6 +35,13 @@ std::string Addresses(const DeviceConfig& device) {
   for (const InterfaceAddress& address : device.addresses) {
     absl::StrAppend(&out, " ", IpText(address.gid), "/", address.prefix_length);
   }
+  for (const VlanSettings& vlan : device.vlans) {
+    absl::StrAppend(&out, " (VLAN ", vlan.id, ":");
+    for (const InterfaceAddress& address : vlan.addresses) {
+      absl::StrAppend(&out, " ", IpText(address.gid), "/", address.prefix_length);
+    }
+    absl::StrAppend(&out, vlan.addresses.empty() ? " its link-local address only)" : ")");
+  }
   return out.empty() ? " its link-local address only" : out;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <set>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "control/addresses.h"
@@ -123,7 +124,7 @@ void ReadName(TomlReader& reader, std::string& out) {
   if (out.empty()) reader.Fault("name", "is required");
 }
 
-void ReadAddresses(TomlReader& reader, DeviceConfig& out) {
+void ReadAddresses(TomlReader& reader, std::vector<InterfaceAddress>& out) {
   reader.ParsedEach("addresses", "an IPv4 or IPv6 unicast address with its prefix length",
                     [&](const std::string& text) {
                       const std::optional<InterfaceAddress> address = ParseInterfaceAddress(text);
@@ -144,18 +145,13 @@ void ReadAddresses(TomlReader& reader, DeviceConfig& out) {
                                                                " is the address of a whole "
                                                                "network, not of a host"));
                       }
-                      out.addresses.push_back(*address);
+                      out.push_back(*address);
                       return true;
                     });
-  constexpr size_t kMost = AddressTable::kMostEntries - 1;  // it holds the link-local one too
-  if (out.addresses.size() > kMost) {
-    reader.Fault("addresses", absl::StrCat("at most ", kMost, " are possible"));
-  }
-  for (size_t i = 0; i < out.addresses.size(); ++i) {
+  for (size_t i = 0; i < out.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (out.addresses[i].gid == out.addresses[j].gid) {
-        reader.Fault("addresses",
-                     absl::StrCat(IpText(out.addresses[i].gid), " is there more than once"));
+      if (out[i].gid == out[j].gid) {
+        reader.Fault("addresses", absl::StrCat(IpText(out[i].gid), " is there more than once"));
       }
     }
   }
@@ -171,16 +167,60 @@ void ReadGateway(TomlReader& reader, const char* key, bool ipv4, std::optional<r
 
 // A gateway is a neighbour. (Its IPv6 address may be link-local, which every device has too.)
 void CheckGateway(TomlReader& reader, const char* key, const std::optional<roce::Gid>& gateway,
-                  const DeviceConfig& device) {
+                  std::span<const InterfaceAddress> addresses) {
   if (!gateway || SameNetwork({LinkLocal(roce::Mac{}), 64}, *gateway)) return;
   bool near = false;
-  for (const InterfaceAddress& address : device.addresses) {
+  for (const InterfaceAddress& address : addresses) {
     near |= SameNetwork(address, *gateway);
     if (address.gid == *gateway) reader.Fault(key, "is the device's own address");
   }
   if (!near) {
     reader.Fault(key, absl::StrCat(IpText(*gateway), " is in none of the device's networks"));
   }
+}
+
+template <class Network>
+void ReadNetwork(TomlReader& reader, Network& out) {
+  ReadAddresses(reader, out.addresses);
+  ReadGateway(reader, "gateway4", true, out.gateway4);
+  ReadGateway(reader, "gateway6", false, out.gateway6);
+  CheckGateway(reader, "gateway4", out.gateway4, out.addresses);
+  CheckGateway(reader, "gateway6", out.gateway6, out.addresses);
+}
+
+// "FROM:TO", both 0 to 7, as ip-link(8) has it.
+bool ReadQosMapping(const std::string& text, VlanSettings& out) {
+  const auto is_digit = [](char c) { return c >= '0' && c < '0' + kPriorities; };
+  if (text.size() != 3 || !is_digit(text[0]) || text[1] != ':' || !is_digit(text[2])) return false;
+  out.egress_qos_map[static_cast<size_t>(text[0] - '0')] = static_cast<uint8_t>(text[2] - '0');
+  return true;
+}
+
+void ReadVlans(TomlReader& reader, DeviceConfig& out) {
+  reader.Tables("vlan", [&](TomlReader& table, size_t) {
+    VlanSettings vlan;
+    uint32_t id = 0;
+    if (!table.Number("id", 1, kMaxVlan, id)) table.Fault("id", "is required");
+    vlan.id = static_cast<uint16_t>(id);
+    for (const VlanSettings& other : out.vlans) {
+      if (other.id == vlan.id) table.Fault("id", "the device has this VLAN twice");
+    }
+    ReadNetwork(table, vlan);
+    for (InterfaceAddress& address : vlan.addresses) address.vlan = vlan.id;
+    table.ParsedEach("egress_qos_map", "\"FROM:TO\", two priorities of 0 to 7",
+                     [&](const std::string& text) { return ReadQosMapping(text, vlan); });
+    out.vlans.push_back(std::move(vlan));
+  });
+}
+
+// Each network has a link-local address, too.
+void CheckTableSize(TomlReader& reader, const DeviceConfig& device) {
+  size_t entries = 1 + device.addresses.size();
+  for (const VlanSettings& vlan : device.vlans) entries += 1 + vlan.addresses.size();
+  if (entries <= AddressTable::kMostEntries) return;
+  reader.Fault("addresses",
+               absl::StrCat("at most ", AddressTable::kMostEntries - 1,
+                            " are possible, with those of VLANs, of which each has one more"));
 }
 
 void ReadDevice(TomlReader& reader, DeviceConfig& out) {
@@ -190,11 +230,9 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
                   out.mac = ParseMac(text);
                   return out.mac && *out.mac != roce::Mac{} && (out.mac->bytes[0] & 1) == 0;
                 });
-  ReadAddresses(reader, out);
-  ReadGateway(reader, "gateway4", true, out.gateway4);
-  ReadGateway(reader, "gateway6", false, out.gateway6);
-  CheckGateway(reader, "gateway4", out.gateway4, out);
-  CheckGateway(reader, "gateway6", out.gateway6, out);
+  ReadNetwork(reader, out);
+  ReadVlans(reader, out);
+  CheckTableSize(reader, out);
   reader.String("wire", out.wire);
   reader.String("port", out.port);
   if (out.wire.empty() == out.port.empty()) {
@@ -239,10 +277,10 @@ void CheckAgainstOthers(TomlReader& reader, const Config& config, const DeviceCo
     if (other.mac == device.mac) {  // both have one: devices on a wire get a default
       reader.Fault("mac", absl::StrCat(other.name, " on the same wire has this MAC"));
     }
-    for (const InterfaceAddress& address : device.addresses) {
-      for (const InterfaceAddress& taken : other.addresses) {
-        if (address.gid != taken.gid) continue;
-        reader.Fault("addresses", absl::StrCat(IpText(address.gid), " belongs to ", other.name,
+    for (const InterfaceAddress& address : AddressesOf(device)) {
+      for (const InterfaceAddress& taken : AddressesOf(other)) {
+        if (address.net() != taken.net()) continue;
+        reader.Fault("addresses", absl::StrCat(NetText(address.net()), " belongs to ", other.name,
                                                " on the same wire"));
       }
     }
@@ -286,6 +324,14 @@ void AddDefaultDevices(Config& config) {
 }
 
 }  // namespace
+
+std::vector<InterfaceAddress> AddressesOf(const DeviceConfig& device) {
+  std::vector<InterfaceAddress> out = device.addresses;
+  for (const VlanSettings& vlan : device.vlans) {
+    out.insert(out.end(), vlan.addresses.begin(), vlan.addresses.end());
+  }
+  return out;
+}
 
 std::optional<LogLevel> ParseLogLevel(std::string_view name) {
   LogLevel level;

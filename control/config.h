@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "control/addresses.h"
 #include "control/congestion_config.h"
 #include "control/device_limits.h"
 #include "control/ip_text.h"
@@ -61,6 +62,7 @@ struct DeviceConfig {  // [[device]]
   std::vector<InterfaceAddress> addresses;
   std::optional<roce::Gid> gateway4;
   std::optional<roce::Gid> gateway6;
+  std::vector<VlanSettings> vlans;
   uint32_t mtu = kDefaultPortMtu;               // bytes of Ethernet payload
   std::string wire;                             // name of a [[wire]], or
   std::string port;                             // devargs of a DPDK port
@@ -69,6 +71,9 @@ struct DeviceConfig {  // [[device]]
   // What comes of both. Absent: the device does without congestion control.
   std::optional<roce::CongestionParameters> congestion;
 };
+
+// Those that the configuration names, in all VLANs.
+std::vector<InterfaceAddress> AddressesOf(const DeviceConfig& device);
 
 struct Config {
   DaemonConfig daemon;

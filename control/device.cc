@@ -86,7 +86,8 @@ Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop
       limits_(limits),
       loop_(loop),
       dataplane_(std::move(dataplane)),
-      addresses_(dataplane_->mac(), config.addresses, config.gateway4, config.gateway6),
+      addresses_(dataplane_->mac(), config.addresses, config.gateway4, config.gateway6,
+                 config.vlans),
       neighbours_(addresses_),
       groups_(addresses_, Eui64(addresses_.mac())),
       quotas_(limits),
@@ -103,45 +104,75 @@ absl::Status Device::Start() {
   loop_.AddDeadline([this] { return NextTimeout(); },
                     [this](roce::TimeNs now) { HandleTimeout(now); });
   const auto send = [this](const Frame& frame) { SendFrame(frame); };
-  for (const InterfaceAddress& entry : addresses_.entries()) neighbours_.Probe(entry.gid, send);
+  for (const InterfaceAddress& entry : addresses_.entries()) neighbours_.Probe(entry.net(), send);
   neighbours_.Announce(send);
-  for (const InterfaceAddress& entry : addresses_.entries()) JoinSolicitedNode(entry.gid);
+  for (const InterfaceAddress& entry : addresses_.entries()) JoinSolicitedNode(entry);
   multicast_.SetListener([this](const roce::Gid& group, bool has_members) {
-    if (has_members) {
-      JoinGroup(group);
-    } else {
-      LeaveGroup(group);
+    for (const uint16_t vlan : addresses_.Vlans()) {
+      if (has_members) {
+        JoinGroup({group, vlan});
+      } else {
+        LeaveGroup({group, vlan});
+      }
     }
   });
   return absl::OkStatus();
 }
 
 void Device::TellDataplaneAddresses() {
-  std::vector<roce::Gid> gids;
-  for (const InterfaceAddress& entry : addresses_.entries()) gids.push_back(entry.gid);
-  dataplane_->SetLocalGids(gids);
+  std::vector<roce::NetAddress> own;
+  for (const InterfaceAddress& entry : addresses_.entries()) own.push_back(entry.net());
+  dataplane_->SetLocalAddresses(own);
 }
 
 absl::StatusOr<uint32_t> Device::AddAddress(const InterfaceAddress& address) {
+  const bool is_new_vlan = !addresses_.HasVlan(address.vlan);
   const absl::StatusOr<uint32_t> index = addresses_.Add(address);
   if (!index.ok()) return index.status();
   TellDataplaneAddresses();
-  neighbours_.Forget(address.gid);
-  const auto send = [this](const Frame& frame) { SendFrame(frame); };
-  neighbours_.Probe(address.gid, send);
-  neighbours_.AnnounceOne(address.gid, send);
-  JoinSolicitedNode(address.gid);
+  if (is_new_vlan) {
+    const InterfaceAddress link_local =
+        *addresses_.At(*addresses_.IndexOf({LinkLocal(addresses_.mac()), address.vlan}));
+    if (link_local.net() != address.net()) Appear(link_local);
+    JoinAttachedGroups(address.vlan);
+  }
+  Appear(address);
   DeliverAnswers();
   return *index;
 }
 
-absl::Status Device::RemoveAddress(const roce::Gid& gid) {
-  const absl::Status status = addresses_.Remove(gid);
+absl::Status Device::RemoveAddress(const roce::NetAddress& address) {
+  const std::vector<InterfaceAddress> before(addresses_.entries().begin(),
+                                             addresses_.entries().end());
+  const absl::Status status = addresses_.Remove(address);
   if (!status.ok()) return status;
   TellDataplaneAddresses();
-  neighbours_.Forget(gid);
-  if (!gid.IsIpv4()) LeaveGroup(SolicitedNodeGroup(gid));
+  for (const InterfaceAddress& entry : before) {
+    if (!addresses_.IsOwn(entry.net())) Disappear(entry);
+  }
+  if (!addresses_.HasVlan(address.vlan)) LeaveAttachedGroups(address.vlan);
   return status;
+}
+
+void Device::Appear(const InterfaceAddress& own) {
+  neighbours_.Forget(own.net());
+  const auto send = [this](const Frame& frame) { SendFrame(frame); };
+  neighbours_.Probe(own.net(), send);
+  neighbours_.AnnounceOne(own.net(), send);
+  JoinSolicitedNode(own);
+}
+
+void Device::Disappear(const InterfaceAddress& own) {
+  neighbours_.Forget(own.net());
+  if (!own.gid.IsIpv4()) LeaveGroup({SolicitedNodeGroup(own.gid), own.vlan});
+}
+
+void Device::JoinAttachedGroups(uint16_t vlan) {
+  for (const roce::Gid& group : multicast_.Groups()) JoinGroup({group, vlan});
+}
+
+void Device::LeaveAttachedGroups(uint16_t vlan) {
+  for (const roce::Gid& group : multicast_.Groups()) LeaveGroup({group, vlan});
 }
 
 void Device::DescribePort(roci_abi_query_port_response& out) const {
@@ -174,8 +205,8 @@ absl::StatusOr<std::optional<roce::Path>> Device::FindPath(const roci_abi_ah_att
   if (plan->resolved) return plan->path;
   const uint64_t waiter = ++last_waiting_;
   const std::optional<roce::Mac> mac =
-      neighbours_.Resolve(MonotonicNow(), plan->path.src_gid, plan->next_hop, waiter,
-                          [this](const Frame& frame) { SendFrame(frame); });
+      neighbours_.Resolve(MonotonicNow(), plan->path.src_gid, {plan->next_hop, plan->path.vlan()},
+                          waiter, [this](const Frame& frame) { SendFrame(frame); });
   if (mac) {
     plan->path.dst_mac = *mac;
     return plan->path;
@@ -196,18 +227,18 @@ void Device::HandleTimeout(roce::TimeNs now) {
   DeliverAnswers();
 }
 
-bool Device::JoinGroup(const roce::Gid& group) {
+bool Device::JoinGroup(const roce::NetAddress& group) {
   return groups_.Join(MonotonicNow(), group, [this](const Frame& frame) { SendFrame(frame); });
 }
 
-void Device::LeaveGroup(const roce::Gid& group) {
+void Device::LeaveGroup(const roce::NetAddress& group) {
   groups_.Leave(group, [this](const Frame& frame) { SendFrame(frame); });
 }
 
 // Where switches pass groups on to members only, nobody could ask for our MAC else (RFC 4861,
 // 7.2.1).
-void Device::JoinSolicitedNode(const roce::Gid& own) {
-  if (!own.IsIpv4()) JoinGroup(SolicitedNodeGroup(own));
+void Device::JoinSolicitedNode(const InterfaceAddress& own) {
+  if (!own.gid.IsIpv4()) JoinGroup({SolicitedNodeGroup(own.gid), own.vlan});
 }
 
 void Device::DrainSlowPath() {
@@ -218,9 +249,9 @@ void Device::DrainSlowPath() {
     ++taken;
     if (!HandleGsi(frame)) HandleOther(frame);
   }
-  for (const roce::Gid& own : neighbours_.TakeConflicts()) {
+  for (const roce::NetAddress& own : neighbours_.TakeConflicts()) {
     Log(LogArea::kNeighbours, LogLevel::kWarning, "%s: %s is an address of %s, too", name().c_str(),
-        IpText(own).c_str(), MacText(neighbours_.ConflictOf(own)->mac).c_str());
+        NetText(own).c_str(), MacText(neighbours_.ConflictOf(own)->mac).c_str());
   }
   if (taken == kSlowPathBudget) {
     const uint64_t one = 1;  // there may be more: come back

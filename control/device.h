@@ -82,10 +82,11 @@ class Device {
   dataplane::Device& dataplane() { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
-  // Who joins an IP multicast group is reported to the network until he leaves it. False: too many
-  // groups. Queue pairs that are attached do so by themselves.
-  bool JoinGroup(const roce::Gid& group);
-  void LeaveGroup(const roce::Gid& group);
+  // Who joins an IP multicast group is reported to its network until he leaves it. False: too many
+  // groups. Queue pairs that are attached do so by themselves, in all networks: they receive the
+  // group's datagrams from each.
+  bool JoinGroup(const roce::NetAddress& group);
+  void LeaveGroup(const roce::NetAddress& group);
   size_t reported_groups() const { return groups_.size(); }
   uint64_t node_guid() const { return Eui64(addresses_.mac()); }  // host byte order
   roce::PathMtu max_path_mtu() const { return max_path_mtu_; }
@@ -98,7 +99,7 @@ class Device {
   // While programs use the device. Answers the index in the GID table; see AddressTable::Add and
   // Remove for refusals. Packets to an address that was removed are dropped from then on.
   absl::StatusOr<uint32_t> AddAddress(const InterfaceAddress& address);
-  absl::Status RemoveAddress(const roce::Gid& gid);
+  absl::Status RemoveAddress(const roce::NetAddress& address);
 
   // Fills in everything of the answer but its head.
   void DescribePort(roci_abi_query_port_response& out) const;
@@ -134,7 +135,11 @@ class Device {
          std::unique_ptr<dataplane::Device> dataplane, roce::PathMtu max_path_mtu);
   absl::Status Start();
   void TellDataplaneAddresses();
-  void JoinSolicitedNode(const roce::Gid& own);
+  void JoinSolicitedNode(const InterfaceAddress& own);
+  void Appear(const InterfaceAddress& own);
+  void Disappear(const InterfaceAddress& own);
+  void JoinAttachedGroups(uint16_t vlan);
+  void LeaveAttachedGroups(uint16_t vlan);
   void HandleOther(std::span<const std::byte> frame);
   void DrainSlowPath();
   void SendFrame(const Frame& frame);

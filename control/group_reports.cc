@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "control/vlan_frames.h"
 #include "roce/headers.h"
 
 namespace roci::control {
@@ -11,6 +12,7 @@ namespace {
 using roce::EthernetHeader;
 using roce::Gid;
 using roce::LoadBe;
+using roce::NetAddress;
 using roce::StoreBe;
 using roce::TimeNs;
 
@@ -130,6 +132,7 @@ uint64_t FloatTime(uint32_t code, int mantissa_bits) {
 struct GroupReports::Message {
   bool is_query = false;
   Gid group;  // all zero: a query about every group
+  uint16_t vlan = 0;
   bool ipv4 = false;
   TimeNs longest = 0;  // queries: how long an answer may take
 };
@@ -186,9 +189,11 @@ std::optional<SlowPathReason> FindMld(std::span<const std::byte> ip,
 }  // namespace
 
 std::optional<SlowPathReason> GroupReports::Parse(std::span<const std::byte> frame, Message& out) {
-  if (frame.size() < EthernetHeader::kBytes) return kIsOther;
-  const uint16_t type = EthernetHeader::Load(frame.data()).ether_type;
-  const std::span<const std::byte> ip = frame.subspan(EthernetHeader::kBytes);
+  LinkHeader link;
+  if (!ParseLinkHeader(frame, link)) return kIsOther;
+  const uint16_t type = link.ethernet.ether_type;
+  const std::span<const std::byte> ip = link.payload;
+  out.vlan = link.vlan;
   std::span<const std::byte> body;
   out.ipv4 = type == roce::kEtherTypeIpv4;
   if (!out.ipv4 && type != roce::kEtherTypeIpv6) return kIsOther;
@@ -218,60 +223,66 @@ std::optional<SlowPathReason> GroupReports::Parse(std::span<const std::byte> fra
   return names_group || is_general ? SlowPathReason::kHandled : SlowPathReason::kGroupMalformed;
 }
 
-void GroupReports::SetDue(const Gid& gid, Group& group, TimeNs due) {
-  if (group.due != roce::kNever) timers_.erase({group.due, gid});
+void GroupReports::SetDue(const NetAddress& address, Group& group, TimeNs due) {
+  if (group.due != roce::kNever) timers_.erase({group.due, address});
   group.due = due;
-  if (due != roce::kNever) timers_.insert({due, gid});
+  if (due != roce::kNever) timers_.insert({due, address});
 }
 
-void GroupReports::Tell(const Gid& group, bool is_member, Send send) const {
-  const bool ipv4 = group.IsIpv4();
-  const Gid& to = is_member ? group : AllRouters(ipv4);
+void GroupReports::Tell(const NetAddress& group, bool is_member, Send send) const {
+  const bool ipv4 = group.gid.IsIpv4();
+  const Gid& to = is_member ? group.gid : AllRouters(ipv4);
   if (!ipv4) {
-    return send(BuildMld(addresses_.mac(), *addresses_.At(0), to, is_member ? kMldReport : kMldDone,
-                         group));
+    const Frame frame = BuildMld(addresses_.mac(), addresses_.At(0)->gid, to,
+                                 is_member ? kMldReport : kMldDone, group.gid);
+    return send(InVlan(frame, addresses_, group.vlan));
   }
   Gid source = Gid::FromIpv4({});
   for (const InterfaceAddress& entry : addresses_.entries()) {
-    if (!entry.gid.IsIpv4()) continue;
+    if (!entry.gid.IsIpv4() || entry.vlan != group.vlan) continue;
     source = entry.gid;
     break;
   }
-  send(BuildIgmp(addresses_.mac(), source, to, is_member ? kIgmpReport2 : kIgmpLeave, group));
+  const Frame frame =
+      BuildIgmp(addresses_.mac(), source, to, is_member ? kIgmpReport2 : kIgmpLeave, group.gid);
+  send(InVlan(frame, addresses_, group.vlan));
 }
 
-bool GroupReports::Join(TimeNs now, const Gid& gid, Send send) {
-  auto it = groups_.find(gid);
+bool GroupReports::Join(TimeNs now, const NetAddress& address, Send send) {
+  auto it = groups_.find(address);
   if (it == groups_.end()) {
     if (groups_.size() >= kMaxGroups) return false;
-    it = groups_.emplace(gid, Group{}).first;
+    it = groups_.emplace(address, Group{}).first;
   }
   Group& group = it->second;
-  if (++group.users > 1 || !IsReported(gid)) return true;
-  Tell(gid, true, send);
+  if (++group.users > 1 || !IsReported(address.gid)) return true;
+  Tell(address, true, send);
   group.reports_left = kUnsolicitedReports - 1;
-  AnswerWithin(now, gid, group, kRepeatNs);
+  AnswerWithin(now, address, group, kRepeatNs);
   return true;
 }
 
-void GroupReports::Leave(const Gid& gid, Send send) {
-  const auto it = groups_.find(gid);
+void GroupReports::Leave(const NetAddress& address, Send send) {
+  const auto it = groups_.find(address);
   if (it == groups_.end() || --it->second.users > 0) return;
-  SetDue(gid, it->second, roce::kNever);
+  SetDue(address, it->second, roce::kNever);
   groups_.erase(it);
-  if (IsReported(gid)) Tell(gid, false, send);
+  if (IsReported(address.gid)) Tell(address, false, send);
 }
 
-void GroupReports::AnswerWithin(TimeNs now, const Gid& gid, Group& group, TimeNs longest) {
-  if (!IsReported(gid)) return;
+void GroupReports::AnswerWithin(TimeNs now, const NetAddress& address, Group& group,
+                                TimeNs longest) {
+  if (!IsReported(address.gid)) return;
   const TimeNs due = now + random_.Next() % std::max<TimeNs>(longest, 1);
-  if (due < group.due) SetDue(gid, group, due);
+  if (due < group.due) SetDue(address, group, due);
 }
 
 void GroupReports::HandleQuery(TimeNs now, const Message& query) {
-  for (auto& [gid, group] : groups_) {
-    const bool is_asked = query.group.IsZero() ? gid.IsIpv4() == query.ipv4 : gid == query.group;
-    if (is_asked) AnswerWithin(now, gid, group, query.longest);
+  for (auto& [address, group] : groups_) {
+    if (address.vlan != query.vlan) continue;
+    const bool is_asked =
+        query.group.IsZero() ? address.gid.IsIpv4() == query.ipv4 : address.gid == query.group;
+    if (is_asked) AnswerWithin(now, address, group, query.longest);
   }
 }
 
@@ -285,7 +296,7 @@ std::optional<SlowPathReason> GroupReports::HandleFrame(TimeNs now,
     return SlowPathReason::kHandled;
   }
   // Another member has answered; that will do (RFC 2236, 3; RFC 2710, 4).
-  const auto it = groups_.find(message.group);
+  const auto it = groups_.find({message.group, message.vlan});
   if (it == groups_.end()) return SlowPathReason::kGroupNotForUs;
   it->second.reports_left = 0;
   SetDue(it->first, it->second, roce::kNever);
@@ -294,12 +305,12 @@ std::optional<SlowPathReason> GroupReports::HandleFrame(TimeNs now,
 
 void GroupReports::HandleTimeout(TimeNs now, Send send) {
   while (!timers_.empty() && timers_.begin()->first <= now) {
-    const Gid gid = timers_.begin()->second;
-    Group& group = groups_.find(gid)->second;
-    SetDue(gid, group, roce::kNever);
-    Tell(gid, true, send);
+    const NetAddress address = timers_.begin()->second;
+    Group& group = groups_.find(address)->second;
+    SetDue(address, group, roce::kNever);
+    Tell(address, true, send);
     if (group.reports_left > 0 && --group.reports_left > 0) {
-      AnswerWithin(now, gid, group, kRepeatNs);
+      AnswerWithin(now, address, group, kRepeatNs);
     }
   }
 }

@@ -33,11 +33,11 @@ class GroupReports {
   GroupReports(const AddressTable& addresses, uint64_t seed)
       : addresses_(addresses), random_(seed) {}
 
-  // One more user of group `gid`, an IPv4-mapped or IPv6 multicast address; the first makes us a
+  // One more user of `group`, an IPv4-mapped or IPv6 multicast address; the first makes us a
   // member. False: too many groups.
-  bool Join(roce::TimeNs now, const roce::Gid& gid, Send send);
+  bool Join(roce::TimeNs now, const roce::NetAddress& group, Send send);
   // One user less. Only after Join.
-  void Leave(const roce::Gid& gid, Send send);
+  void Leave(const roce::NetAddress& group, Send send);
 
   // Nothing for a frame that is neither IGMP nor MLD; else whether and why it was refused.
   std::optional<SlowPathReason> HandleFrame(roce::TimeNs now, std::span<const std::byte> frame);
@@ -49,32 +49,24 @@ class GroupReports {
   size_t size() const { return groups_.size(); }
 
  private:
-  struct GidLess {
-    bool operator()(const roce::Gid& a, const roce::Gid& b) const { return a.bytes < b.bytes; }
-  };
   struct Group {
     uint32_t users = 0;
     uint32_t reports_left = 0;
     roce::TimeNs due = roce::kNever;
   };
   struct Message;
-  struct TimerLess {
-    bool operator()(const std::pair<roce::TimeNs, roce::Gid>& a,
-                    const std::pair<roce::TimeNs, roce::Gid>& b) const {
-      return a.first != b.first ? a.first < b.first : a.second.bytes < b.second.bytes;
-    }
-  };
 
   static std::optional<SlowPathReason> Parse(std::span<const std::byte> frame, Message& out);
-  void SetDue(const roce::Gid& gid, Group& group, roce::TimeNs due);
+  void SetDue(const roce::NetAddress& address, Group& group, roce::TimeNs due);
   void HandleQuery(roce::TimeNs now, const Message& query);
-  void AnswerWithin(roce::TimeNs now, const roce::Gid& gid, Group& group, roce::TimeNs longest);
-  void Tell(const roce::Gid& group, bool is_member, Send send) const;
+  void AnswerWithin(roce::TimeNs now, const roce::NetAddress& address, Group& group,
+                    roce::TimeNs longest);
+  void Tell(const roce::NetAddress& group, bool is_member, Send send) const;
 
   const AddressTable& addresses_;
   memory::SplitMix random_;
-  std::map<roce::Gid, Group, GidLess> groups_;
-  std::set<std::pair<roce::TimeNs, roce::Gid>, TimerLess> timers_;
+  std::map<roce::NetAddress, Group> groups_;
+  std::set<std::pair<roce::TimeNs, roce::NetAddress>> timers_;
 };
 
 }  // namespace roci::control

@@ -94,6 +94,11 @@ std::string IpText(const roce::Gid& gid) {
   return text;
 }
 
+std::string NetText(const roce::NetAddress& address) {
+  return address.vlan == 0 ? IpText(address.gid)
+                           : absl::StrCat(IpText(address.gid), " in VLAN ", address.vlan);
+}
+
 std::string GidText(const roce::Gid& gid) {
   std::string text;
   for (size_t i = 0; i < 16; i += 2) {

@@ -15,7 +15,9 @@ namespace roci::control {
 struct InterfaceAddress {
   roce::Gid gid;
   uint8_t prefix_length = 0;
+  uint16_t vlan = 0;  // 0: none
 
+  roce::NetAddress net() const { return {gid, vlan}; }
   friend bool operator==(const InterfaceAddress&, const InterfaceAddress&) = default;
 };
 
@@ -36,6 +38,8 @@ bool IsHostAddress(const InterfaceAddress& address);
 std::string MacText(const roce::Mac& mac);
 // IPv4-mapped addresses come out as IPv4.
 std::string IpText(const roce::Gid& gid);
+// "10.0.0.1", or "10.0.0.1 in VLAN 7".
+std::string NetText(const roce::NetAddress& address);
 // Always eight groups, as tools print GIDs: "0000:0000:0000:0000:0000:ffff:0a63:0001".
 std::string GidText(const roce::Gid& gid);
 

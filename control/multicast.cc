@@ -17,6 +17,12 @@ absl::StatusOr<MulticastCensus::Membership> MulticastCensus::Join(const roce::Gi
   return Membership(*this, group);
 }
 
+std::vector<roce::Gid> MulticastCensus::Groups() const {
+  std::vector<roce::Gid> out;
+  for (const auto& [group, count] : members_) out.push_back(group);
+  return out;
+}
+
 MulticastCensus::Membership& MulticastCensus::Membership::operator=(Membership&& other) noexcept {
   if (this == &other) return *this;
   End();

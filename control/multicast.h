@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "control/device_limits.h"
@@ -39,6 +40,7 @@ class MulticastCensus {
   // ResourceExhausted: groups or members of this group are at their limit.
   absl::StatusOr<Membership> Join(const roce::Gid& group);
 
+  std::vector<roce::Gid> Groups() const;
   uint32_t groups() const { return static_cast<uint32_t>(members_.size()); }
   uint32_t memberships() const { return total_; }
 

@@ -20,6 +20,7 @@ using Frame = std::vector<std::byte>;
   X(kHandled, "handled")                    \
   X(kTruncated, "truncated")                \
   X(kOtherDestination, "other_destination") \
+  X(kVlanNotOurs, "vlan_not_ours")          \
   X(kEtherType, "ether_type")               \
   X(kArpMalformed, "arp_malformed")         \
   X(kArpNotForUs, "arp_not_for_us")         \

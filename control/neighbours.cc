@@ -21,53 +21,57 @@ const roce::Gid& AllNodes() {
 
 void Neighbours::Announce(Send send) const {
   for (uint32_t i = 0; i < addresses_.size(); ++i) {
-    if (!addresses_.IsFree(i)) AnnounceOne(*addresses_.At(i), send);
+    if (!addresses_.IsFree(i)) AnnounceOne(addresses_.At(i)->net(), send);
   }
 }
 
-void Neighbours::AnnounceOne(const roce::Gid& own, Send send) const {
-  if (own.IsIpv4()) {
-    return send(BuildArp(kBroadcastMac, {.is_request = true,
-                                         .sender_mac = addresses_.mac(),
-                                         .sender_ip = own.ToIpv4(),
-                                         .target_mac = {},
-                                         .target_ip = own.ToIpv4()}));
+void Neighbours::AnnounceOne(const roce::NetAddress& own, Send send) const {
+  if (own.gid.IsIpv4()) {
+    const Frame frame = BuildArp(kBroadcastMac, {.is_request = true,
+                                                 .sender_mac = addresses_.mac(),
+                                                 .sender_ip = own.gid.ToIpv4(),
+                                                 .target_mac = {},
+                                                 .target_ip = own.gid.ToIpv4()});
+    return send(InVlan(frame, addresses_, own.vlan));
   }
-  send(BuildNd(MulticastMac(AllNodes()), addresses_.mac(),
-               {.is_solicitation = false,
-                .solicited = false,
-                .override_entry = true,
-                .source = own,
-                .destination = AllNodes(),
-                .target = own,
-                .link_address = addresses_.mac()}));
+  const Frame frame = BuildNd(MulticastMac(AllNodes()), addresses_.mac(),
+                              {.is_solicitation = false,
+                               .solicited = false,
+                               .override_entry = true,
+                               .source = own.gid,
+                               .destination = AllNodes(),
+                               .target = own.gid,
+                               .link_address = addresses_.mac()});
+  send(InVlan(frame, addresses_, own.vlan));
 }
 
-void Neighbours::Probe(const roce::Gid& own, Send send) const {
-  if (own.IsIpv4()) {
-    return send(BuildArp(kBroadcastMac, {.is_request = true,
-                                         .sender_mac = addresses_.mac(),
-                                         .sender_ip = {},
-                                         .target_mac = {},
-                                         .target_ip = own.ToIpv4()}));
+void Neighbours::Probe(const roce::NetAddress& own, Send send) const {
+  if (own.gid.IsIpv4()) {
+    const Frame frame = BuildArp(kBroadcastMac, {.is_request = true,
+                                                 .sender_mac = addresses_.mac(),
+                                                 .sender_ip = {},
+                                                 .target_mac = {},
+                                                 .target_ip = own.gid.ToIpv4()});
+    return send(InVlan(frame, addresses_, own.vlan));
   }
-  const roce::Gid group = SolicitedNodeGroup(own);
-  send(BuildNd(MulticastMac(group), addresses_.mac(),
-               {.is_solicitation = true,
-                .source = {},
-                .destination = group,
-                .target = own,
-                .link_address = std::nullopt}));
+  const roce::Gid group = SolicitedNodeGroup(own.gid);
+  const Frame frame = BuildNd(MulticastMac(group), addresses_.mac(),
+                              {.is_solicitation = true,
+                               .source = {},
+                               .destination = group,
+                               .target = own.gid,
+                               .link_address = std::nullopt});
+  send(InVlan(frame, addresses_, own.vlan));
 }
 
-const Neighbours::Conflict* Neighbours::ConflictOf(const roce::Gid& own) const {
+const Neighbours::Conflict* Neighbours::ConflictOf(const roce::NetAddress& own) const {
   const auto it = conflicts_.find(own);
   return it == conflicts_.end() ? nullptr : &it->second;
 }
 
 // We keep the address and say so, but not in an endless quarrel (RFC 5227, 2.4 (b)).
-SlowPathReason Neighbours::NoteConflict(TimeNs now, const roce::Gid& own, const roce::Mac& mac,
-                                        Send send) {
+SlowPathReason Neighbours::NoteConflict(TimeNs now, const roce::NetAddress& own,
+                                        const roce::Mac& mac, Send send) {
   const auto [it, is_new] = conflicts_.try_emplace(own);
   Conflict& conflict = it->second;
   if (is_new || conflict.mac != mac) new_conflicts_.push_back(own);
@@ -80,9 +84,9 @@ SlowPathReason Neighbours::NoteConflict(TimeNs now, const roce::Gid& own, const 
   return SlowPathReason::kAddressConflict;
 }
 
-void Neighbours::Forget(const roce::Gid& gid) {
-  conflicts_.erase(gid);
-  const auto it = entries_.find(gid);
+void Neighbours::Forget(const roce::NetAddress& address) {
+  conflicts_.erase(address);
+  const auto it = entries_.find(address);
   if (it == entries_.end()) return;
   // They wanted to reach what is ourselves now.
   for (const uint64_t waiter : it->second.waiters) {
@@ -103,122 +107,127 @@ SlowPathReason Neighbours::HandleFrame(TimeNs now, std::span<const std::byte> fr
 }
 
 SlowPathReason Neighbours::Dispatch(TimeNs now, std::span<const std::byte> frame, Send send) {
-  if (frame.size() < EthernetHeader::kBytes) return SlowPathReason::kTruncated;
-  const EthernetHeader ethernet = EthernetHeader::Load(frame.data());
-  if (ethernet.dst != addresses_.mac() && !IsGroup(ethernet.dst)) {
+  LinkHeader link;
+  if (!ParseLinkHeader(frame, link)) return SlowPathReason::kTruncated;
+  if (link.ethernet.dst != addresses_.mac() && !IsGroup(link.ethernet.dst)) {
     return SlowPathReason::kOtherDestination;
   }
-  if (!CanBeSender(ethernet.src)) {
-    return SlowPathReason::kOtherDestination;
-  }
-  const std::span<const std::byte> rest = frame.subspan(EthernetHeader::kBytes);
-  switch (ethernet.ether_type) {
+  if (!CanBeSender(link.ethernet.src)) return SlowPathReason::kOtherDestination;
+  if (!addresses_.HasVlan(link.vlan)) return SlowPathReason::kVlanNotOurs;
+  switch (link.ethernet.ether_type) {
     case kEtherTypeArp:
-      return HandleArp(now, rest, send);
+      return HandleArp(now, link, send);
     case roce::kEtherTypeIpv4:
-      return HandleIcmp(now, rest, false, ethernet.src, send);
+      return HandleIcmp(now, link, false, send);
     case roce::kEtherTypeIpv6:
-      return HandleIcmp(now, rest, true, ethernet.src, send);
+      return HandleIcmp(now, link, true, send);
     default:
       return SlowPathReason::kEtherType;
   }
 }
 
-SlowPathReason Neighbours::HandleArp(TimeNs now, std::span<const std::byte> bytes, Send send) {
-  const std::optional<ArpMessage> message = ParseArp(bytes);
+SlowPathReason Neighbours::HandleArp(TimeNs now, const LinkHeader& link, Send send) {
+  const std::optional<ArpMessage> message = ParseArp(link.payload);
   if (!message || !CanBeSender(message->sender_mac)) return SlowPathReason::kArpMalformed;
-  const roce::Gid sender = roce::Gid::FromIpv4(message->sender_ip);
-  const roce::Gid target = roce::Gid::FromIpv4(message->target_ip);
+  const roce::NetAddress sender{roce::Gid::FromIpv4(message->sender_ip), link.vlan};
+  const roce::NetAddress target{roce::Gid::FromIpv4(message->target_ip), link.vlan};
   if (addresses_.IsOwn(sender)) return NoteConflict(now, sender, message->sender_mac, send);
   const bool for_us = addresses_.IsOwn(target);
   // RFC 826: a known sender is updated whoever was asked; an unknown one only if we were.
   Learn(now, sender, message->sender_mac, for_us && message->is_request);
   if (!for_us) return SlowPathReason::kArpNotForUs;
   if (message->is_request) {
-    send(BuildArp(message->sender_mac, {.is_request = false,
-                                        .sender_mac = addresses_.mac(),
-                                        .sender_ip = message->target_ip,
-                                        .target_mac = message->sender_mac,
-                                        .target_ip = message->sender_ip}));
+    const Frame frame = BuildArp(message->sender_mac, {.is_request = false,
+                                                       .sender_mac = addresses_.mac(),
+                                                       .sender_ip = message->target_ip,
+                                                       .target_mac = message->sender_mac,
+                                                       .target_ip = message->sender_ip});
+    send(InVlan(frame, addresses_, link.vlan));
   }
   return SlowPathReason::kHandled;
 }
 
-SlowPathReason Neighbours::HandleIcmp(TimeNs now, std::span<const std::byte> bytes, bool ipv6,
-                                      const roce::Mac& from, Send send) {
+SlowPathReason Neighbours::HandleIcmp(TimeNs now, const LinkHeader& link, bool ipv6, Send send) {
   IcmpPacket packet;
-  const SlowPathReason reason = ParseIcmp(bytes, ipv6, packet);
+  const SlowPathReason reason = ParseIcmp(link.payload, ipv6, packet);
   if (reason != SlowPathReason::kHandled) return reason;
   if (ipv6 && (packet.type == kNdSolicitation || packet.type == kNdAdvertisement)) {
-    return HandleNd(now, packet, from, send);
+    return HandleNd(now, link, packet, send);
   }
-  if (!addresses_.IsOwn(packet.destination)) return SlowPathReason::kIpNotForUs;
+  if (!addresses_.IsOwn({packet.destination, link.vlan})) return SlowPathReason::kIpNotForUs;
   const uint8_t echo = ipv6 ? kIcmpv6EchoRequest : kIcmpEchoRequest;
   if (packet.type != echo || packet.code != 0) return SlowPathReason::kIcmpType;
   if (packet.source.IsZero() || packet.source.IsMulticast()) return SlowPathReason::kIcmpMalformed;
-  send(BuildEchoReply(from, addresses_.mac(), packet));
+  const Frame reply = BuildEchoReply(link.ethernet.src, addresses_.mac(), packet);
+  send(InVlan(reply, addresses_, link.vlan));
   return SlowPathReason::kHandled;
 }
 
-SlowPathReason Neighbours::HandleNd(TimeNs now, const IcmpPacket& packet, const roce::Mac& from,
+SlowPathReason Neighbours::HandleNd(TimeNs now, const LinkHeader& link, const IcmpPacket& packet,
                                     Send send) {
   const std::optional<NdMessage> message = ParseNd(packet);
   if (!message || (message->link_address && !CanBeSender(*message->link_address))) {
     return SlowPathReason::kNdMalformed;
   }
+  const roce::NetAddress target{message->target, link.vlan};
   if (!message->is_solicitation) {
-    if (addresses_.IsOwn(message->target)) {
-      return NoteConflict(now, message->target, message->link_address.value_or(from), send);
-    }
-    Learn(now, message->target, message->link_address.value_or(from), false);
+    const roce::Mac mac = message->link_address.value_or(link.ethernet.src);
+    if (addresses_.IsOwn(target)) return NoteConflict(now, target, mac, send);
+    Learn(now, target, mac, false);
     return SlowPathReason::kHandled;
   }
-  if (!addresses_.IsOwn(message->target)) return SlowPathReason::kNdNotForUs;
+  if (!addresses_.IsOwn(target)) return SlowPathReason::kNdNotForUs;
   if (!message->source.IsZero() && message->link_address) {
-    Learn(now, message->source, *message->link_address, true);
+    Learn(now, {message->source, link.vlan}, *message->link_address, true);
   }
-  AnswerSolicitation(*message, from, send);
+  AnswerSolicitation(*message, link, send);
   return SlowPathReason::kHandled;
 }
 
-void Neighbours::AnswerSolicitation(const NdMessage& message, const roce::Mac& from,
+void Neighbours::AnswerSolicitation(const NdMessage& message, const LinkHeader& link,
                                     Send send) const {
   // RFC 4861, 7.2.4: who has no address yet is answered by telling everybody.
   const bool probe = message.source.IsZero();
   const roce::Gid& to = probe ? AllNodes() : message.source;
-  send(BuildNd(probe ? MulticastMac(to) : message.link_address.value_or(from), addresses_.mac(),
-               {.is_solicitation = false,
-                .solicited = !probe,
-                .override_entry = true,
-                .source = message.target,
-                .destination = to,
-                .target = message.target,
-                .link_address = addresses_.mac()}));
+  const roce::Mac mac = probe ? MulticastMac(to) : message.link_address.value_or(link.ethernet.src);
+  const Frame frame = BuildNd(mac, addresses_.mac(),
+                              {.is_solicitation = false,
+                               .solicited = !probe,
+                               .override_entry = true,
+                               .source = message.target,
+                               .destination = to,
+                               .target = message.target,
+                               .link_address = addresses_.mac()});
+  send(InVlan(frame, addresses_, link.vlan));
 }
 
-void Neighbours::Ask(const roce::Gid& target, const Entry& entry, Send send) const {
-  if (target.IsIpv4()) {
-    return send(BuildArp(kBroadcastMac, {.is_request = true,
-                                         .sender_mac = addresses_.mac(),
-                                         .sender_ip = entry.source.ToIpv4(),
-                                         .target_mac = {},
-                                         .target_ip = target.ToIpv4()}));
+void Neighbours::Ask(const roce::NetAddress& target, const Entry& entry, Send send) const {
+  if (target.gid.IsIpv4()) {
+    const Frame frame = BuildArp(kBroadcastMac, {.is_request = true,
+                                                 .sender_mac = addresses_.mac(),
+                                                 .sender_ip = entry.source.ToIpv4(),
+                                                 .target_mac = {},
+                                                 .target_ip = target.gid.ToIpv4()});
+    return send(InVlan(frame, addresses_, target.vlan));
   }
-  const roce::Gid group = SolicitedNodeGroup(target);
-  send(BuildNd(MulticastMac(group), addresses_.mac(),
-               {.is_solicitation = true,
-                .source = entry.source,
-                .destination = group,
-                .target = target,
-                .link_address = addresses_.mac()}));
+  const roce::Gid group = SolicitedNodeGroup(target.gid);
+  const Frame frame = BuildNd(MulticastMac(group), addresses_.mac(),
+                              {.is_solicitation = true,
+                               .source = entry.source,
+                               .destination = group,
+                               .target = target.gid,
+                               .link_address = addresses_.mac()});
+  send(InVlan(frame, addresses_, target.vlan));
 }
 
-void Neighbours::Learn(TimeNs now, const roce::Gid& gid, const roce::Mac& mac, bool create) {
-  if (gid.IsZero() || gid.IsMulticast() || addresses_.IsOwn(gid)) return;
-  auto it = entries_.find(gid);
+void Neighbours::Learn(TimeNs now, const roce::NetAddress& address, const roce::Mac& mac,
+                       bool create) {
+  const roce::Gid& gid = address.gid;
+  if (gid.IsZero() || gid.IsMulticast() || addresses_.IsOwn(address)) return;
+  auto it = entries_.find(address);
   if (it == entries_.end()) {
-    if (!create || addresses_.NextHop(gid) != gid || !MakeRoom(now)) return;
-    it = entries_.emplace(gid, Entry{}).first;
+    if (!create || addresses_.NextHop(address) != gid || !MakeRoom(now)) return;
+    it = entries_.emplace(address, Entry{}).first;
   }
   Entry& entry = it->second;
   entry.mac = mac;
@@ -230,7 +239,7 @@ void Neighbours::Learn(TimeNs now, const roce::Gid& gid, const roce::Mac& mac, b
 }
 
 std::optional<roce::Mac> Neighbours::Resolve(TimeNs now, const roce::Gid& source,
-                                             const roce::Gid& next_hop, uint64_t waiter,
+                                             const roce::NetAddress& next_hop, uint64_t waiter,
                                              Send send) {
   if (addresses_.IsOwn(next_hop)) return addresses_.mac();
   auto it = entries_.find(next_hop);

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "control/addresses.h"
 #include "control/neighbour_frames.h"
+#include "control/vlan_frames.h"
 #include "roce/types.h"
 #include "roce/work.h"
 
@@ -53,23 +54,23 @@ class Neighbours {
 
   // Tells the neighbourhood our addresses (gratuitous ARP, unsolicited advertisements).
   void Announce(Send send) const;
-  void AnnounceOne(const roce::Gid& own, Send send) const;
+  void AnnounceOne(const roce::NetAddress& own, Send send) const;
   // Asks whether somebody else has our address `own` (RFC 5227, 2.1.1; RFC 4862, 5.4.2). Whoever
   // answers has a conflict with us.
-  void Probe(const roce::Gid& own, Send send) const;
-  // `gid` has become ours, or is ours no more: what was known or asked about it is forgotten.
-  void Forget(const roce::Gid& gid);
+  void Probe(const roce::NetAddress& own, Send send) const;
+  // `address` has become ours, or is ours no more: what was known or asked about it is forgotten.
+  void Forget(const roce::NetAddress& address);
   // Of frames that others than this handle.
   void Count(SlowPathReason reason) { ++counters_[static_cast<size_t>(reason)]; }
   // A received frame that is no RoCE packet.
   SlowPathReason HandleFrame(roce::TimeNs now, std::span<const std::byte> frame, Send send);
 
   // The MAC of `next_hop` (an address on one of our networks, or our own) if it is known. Otherwise
-  // begins to ask for it, with `source`, one of our addresses of the same family, and remembers
-  // `waiter`: its answer will be in TakeAnswers. Every waiter gets exactly one answer, unless
-  // cancelled.
+  // begins to ask for it, with `source`, one of our addresses of the same family and VLAN, and
+  // remembers `waiter`: its answer will be in TakeAnswers. Every waiter gets exactly one answer,
+  // unless cancelled.
   std::optional<roce::Mac> Resolve(roce::TimeNs now, const roce::Gid& source,
-                                   const roce::Gid& next_hop, uint64_t waiter, Send send);
+                                   const roce::NetAddress& next_hop, uint64_t waiter, Send send);
   void Cancel(uint64_t waiter);
   std::vector<Answer> TakeAnswers() { return std::exchange(answers_, {}); }
 
@@ -84,15 +85,12 @@ class Neighbours {
     roce::TimeNs defended = 0;
   };
   // Null: nobody else claims `own`.
-  const Conflict* ConflictOf(const roce::Gid& own) const;
+  const Conflict* ConflictOf(const roce::NetAddress& own) const;
   // Addresses that somebody else has begun to claim since the last call.
-  std::vector<roce::Gid> TakeConflicts() { return std::exchange(new_conflicts_, {}); }
+  std::vector<roce::NetAddress> TakeConflicts() { return std::exchange(new_conflicts_, {}); }
 
   const SlowPathCounters& counters() const { return counters_; }
-  struct GidLess {
-    bool operator()(const roce::Gid& a, const roce::Gid& b) const { return a.bytes < b.bytes; }
-  };
-  const std::map<roce::Gid, Entry, GidLess>& entries() const { return entries_; }
+  const std::map<roce::NetAddress, Entry>& entries() const { return entries_; }
 
  private:
   SlowPathReason Dispatch(roce::TimeNs now, std::span<const std::byte> frame, Send send);
@@ -100,26 +98,25 @@ class Neighbours {
   // answer to our own address would go nowhere. For the frame's source and for what its payload
   // claims.
   bool CanBeSender(const roce::Mac& mac) const;
-  SlowPathReason HandleArp(roce::TimeNs now, std::span<const std::byte> bytes, Send send);
-  SlowPathReason HandleIcmp(roce::TimeNs now, std::span<const std::byte> bytes, bool ipv6,
-                            const roce::Mac& from, Send send);
-  SlowPathReason HandleNd(roce::TimeNs now, const IcmpPacket& packet, const roce::Mac& from,
+  SlowPathReason HandleArp(roce::TimeNs now, const LinkHeader& link, Send send);
+  SlowPathReason HandleIcmp(roce::TimeNs now, const LinkHeader& link, bool ipv6, Send send);
+  SlowPathReason HandleNd(roce::TimeNs now, const LinkHeader& link, const IcmpPacket& packet,
                           Send send);
-  void AnswerSolicitation(const NdMessage& message, const roce::Mac& from, Send send) const;
-  void Ask(const roce::Gid& target, const Entry& entry, Send send) const;
+  void AnswerSolicitation(const NdMessage& message, const LinkHeader& link, Send send) const;
+  void Ask(const roce::NetAddress& target, const Entry& entry, Send send) const;
   // `create`: we were asked by it, so we shall soon have to answer it.
-  void Learn(roce::TimeNs now, const roce::Gid& gid, const roce::Mac& mac, bool create);
+  void Learn(roce::TimeNs now, const roce::NetAddress& address, const roce::Mac& mac, bool create);
   bool MakeRoom(roce::TimeNs now);
-  SlowPathReason NoteConflict(roce::TimeNs now, const roce::Gid& own, const roce::Mac& mac,
+  SlowPathReason NoteConflict(roce::TimeNs now, const roce::NetAddress& own, const roce::Mac& mac,
                               Send send);
 
   const AddressTable& addresses_;
-  std::map<roce::Gid, Entry, GidLess> entries_;
+  std::map<roce::NetAddress, Entry> entries_;
   size_t waiters_ = 0;
   std::vector<Answer> answers_;
   SlowPathCounters counters_{};
-  std::map<roce::Gid, Conflict, GidLess> conflicts_;  // by addresses of ours
-  std::vector<roce::Gid> new_conflicts_;
+  std::map<roce::NetAddress, Conflict> conflicts_;  // by addresses of ours
+  std::vector<roce::NetAddress> new_conflicts_;
 };
 
 }  // namespace roci::control

@@ -33,8 +33,9 @@ Json ShowDevice(Device& device, const SessionServer& server) {
     gids.push_back({{"index", index++},
                     {"gid", GidText(entry.gid)},
                     {"address", absl::StrCat(IpText(entry.gid), "/", entry.prefix_length)},
+                    {"vlan", entry.vlan},
                     {"type", "RoCE v2"}});
-    if (const auto* conflict = device.neighbours().ConflictOf(entry.gid)) {
+    if (const auto* conflict = device.neighbours().ConflictOf(entry.net())) {
       gids.back()["claimed_by"] = MacText(conflict->mac);
     }
   }
@@ -177,6 +178,7 @@ Json ShowQp(const Session& session, const QpRecord& record, const dataplane::Que
   out["remote_qpn"] = attributes.dest_qpn.value();
   out["local"] = IpText(info.local_gid);
   out["remote"] = IpText(info.remote_gid);
+  out["vlan"] = info.vlan;
   out["path_mtu"] = roce::PathMtuBytes(attributes.path_mtu);
   out["sq_psn"] = attributes.sq_psn.value();
   out["rq_psn"] = attributes.rq_psn.value();
@@ -350,9 +352,10 @@ Json ShowLcore(dataplane::Lcore& lcore) {
 }
 
 void AddNeighbours(const Device& device, Json& out) {
-  for (const auto& [gid, entry] : device.neighbours().entries()) {
+  for (const auto& [address, entry] : device.neighbours().entries()) {
     out.push_back({{"device", device.name()},
-                   {"address", IpText(gid)},
+                   {"address", IpText(address.gid)},
+                   {"vlan", address.vlan},
                    {"mac", entry.mac ? MacText(*entry.mac) : ""},
                    {"state", entry.mac ? "reachable" : "incomplete"}});
   }

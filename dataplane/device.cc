@@ -180,10 +180,10 @@ absl::Status Device::SendRaw(std::span<const std::byte> frame) {
   return absl::OkStatus();
 }
 
-void Device::SetLocalGids(std::span<const roce::Gid> gids) {
-  const std::vector<roce::Gid> copy(gids.begin(), gids.end());
+void Device::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
+  const std::vector<roce::NetAddress> copy(addresses.begin(), addresses.end());
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->local_gids = copy; });
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->local_addresses = copy; });
   }
 }
 

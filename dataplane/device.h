@@ -82,11 +82,12 @@ class Device {
   absl::Status SendRaw(std::span<const std::byte> frame);
 
   // The addresses of this device. Datagrams to other addresses (multicast groups aside) are
-  // dropped as DropReason::kAddress. At most kMaxGids. Empty (the start): all are taken.
-  static constexpr size_t kMaxGids = 64;
-  void SetLocalGids(std::span<const roce::Gid> gids);
+  // dropped as DropReason::kAddress, those to one of another VLAN, and groups' of VLANs in which
+  // the device has none, as kVlan. Empty (the start): all are taken.
+  void SetLocalAddresses(std::span<const roce::NetAddress> addresses);
 
-  // Frames to this group are delivered to `qp` (UD). ALREADY_EXISTS, NOT_FOUND.
+  // Frames to this group, of any network of the device, are delivered to `qp` (UD). ALREADY_EXISTS,
+  // NOT_FOUND.
   absl::Status AttachMulticast(QueuePair& qp, const roce::Gid& group);
   absl::Status DetachMulticast(QueuePair& qp, const roce::Gid& group);
 

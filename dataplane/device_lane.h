@@ -110,9 +110,9 @@ class DeviceLane {
   std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
 
   MulticastTable multicast;
-  FlowTable flows;                    // those of all lcores
-  rte_ring* handed = nullptr;         // null: there is one lcore only
-  std::vector<roce::Gid> local_gids;  // empty: anything goes
+  FlowTable flows;                                // those of all lcores
+  rte_ring* handed = nullptr;                     // null: there is one lcore only
+  std::vector<roce::NetAddress> local_addresses;  // empty: anything goes
 
  private:
   bool SendStage();

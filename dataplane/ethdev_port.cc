@@ -3,6 +3,7 @@
 #include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_ethdev.h>
+#include <rte_ether.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
@@ -44,6 +45,21 @@ rte_ring* MakeRing(unsigned flags) {
   static uint32_t serial = 0;
   const std::string name = absl::StrCat("roci_e", serial++);
   return rte_ring_create(name.c_str(), kHandOffEntries, SOCKET_ID_ANY, flags);
+}
+
+// A port may hand over a VLAN tag beside its frame, though nobody asked it to take it out: the
+// kernel does so, and some PMDs pass that on.
+void RestoreTags(rte_mbuf** frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    rte_mbuf* frame = frames[i];
+    if ((frame->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) == 0) [[likely]]
+      continue;
+    if (rte_vlan_insert(&frame) == 0) continue;
+    // It has no room for the tag, and must not pass for a frame without one: nothing is left of it,
+    // which is counted as a truncated frame.
+    frame->data_len = 0;
+    frame->pkt_len = 0;
+  }
 }
 
 void FreeRing(rte_ring* ring) {
@@ -206,7 +222,10 @@ uint32_t EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) 
     // Half of the burst at most, so that neither starves the other.
     const uint32_t own =
         rte_ring_sc_dequeue_burst(from_self_, reinterpret_cast<void**>(frames), count / 2, nullptr);
-    return own + rte_eth_rx_burst(port_, 0, frames + own, static_cast<uint16_t>(count - own));
+    const uint16_t received =
+        rte_eth_rx_burst(port_, 0, frames + own, static_cast<uint16_t>(count - own));
+    RestoreTags(frames + own, received);
+    return own + received;
   }
   return rte_ring_sc_dequeue_burst(to_lcore_[lcore], reinterpret_cast<void**>(frames), count,
                                    nullptr);

@@ -8,8 +8,6 @@
 namespace roci::dataplane {
 namespace {
 
-constexpr uint16_t kProviderVlan = 0x88A8;
-
 // The frame from its BTH on; empty if it is no RoCEv2 with a whole BTH.
 std::span<const std::byte> FromBth(std::span<const std::byte> frame) {
   const NetworkHeader network = FindNetworkHeader(frame);
@@ -34,7 +32,7 @@ NetworkHeader FindNetworkHeader(std::span<const std::byte> frame) {
   uint32_t offset = roce::EthernetHeader::kBytes;
   if (frame.size() < offset) return {};
   uint16_t type = roce::LoadBe<uint16_t>(frame.data() + 12);
-  for (int tags = 0; tags < 2 && (type == roce::kEtherTypeVlan || type == kProviderVlan); ++tags) {
+  for (int tags = 0; tags < 2 && roce::IsVlanType(type); ++tags) {
     if (frame.size() < offset + roce::VlanTag::kBytes) return {};
     type = roce::LoadBe<uint16_t>(frame.data() + offset + 2);
     offset += roce::VlanTag::kBytes;

@@ -183,6 +183,7 @@ void QueuePair::SetPath(const roce::Path& path) {
   local_gid = path.src_gid;
   remote_gid = path.dst_gid;
   pkey = path.pkey;
+  vlan = path.vlan();
 }
 
 QueuePair::HeldReceive QueuePair::FindHeldReceive() {
@@ -245,6 +246,8 @@ roce::DropReason QueuePair::CheckPath(const roce::Packet& packet) const {
   if (packet.src_gid != remote_gid || packet.dst_gid != local_gid) {
     return roce::DropReason::kAddress;
   }
+  if (packet.vlan() != vlan) [[unlikely]]
+    return roce::DropReason::kVlan;
   return roce::DropReason::kNone;
 }
 
@@ -259,6 +262,7 @@ QueuePairInfo QueuePair::Inspect() const {
   core.Describe(*host.now_ns, info.debug);
   info.local_gid = local_gid;
   info.remote_gid = remote_gid;
+  info.vlan = vlan;
   info.send_taken = host.send_queue.taken();
   info.recv_taken = host.recv_queue.taken();
   info.tx_packets = tx_packets;

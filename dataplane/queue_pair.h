@@ -77,6 +77,7 @@ struct QueuePairInfo {
   roce::QpDebug debug;
   roce::Gid local_gid;
   roce::Gid remote_gid;
+  uint16_t vlan = 0;
   uint32_t send_taken = 0;  // entries taken from the rings so far
   uint32_t recv_taken = 0;
   uint64_t tx_packets = 0;
@@ -134,7 +135,7 @@ class alignas(64) QueuePair {
     return (host.send_queue.broken() || host.recv_queue.broken() || host.shared_broken) &&
            !broken_handled_;
   }
-  // P_Key and addresses of a received packet; kNone if they are this QP's.
+  // P_Key, addresses and VLAN of a received packet; kNone if they are this QP's.
   roce::DropReason CheckPath(const roce::Packet& packet) const;
 
   // The lines that a visit or a packet touches.
@@ -157,6 +158,7 @@ class alignas(64) QueuePair {
   uint8_t record_class = 0;          // of the records that it borrows
   bool blocks_own_multicast = false;
   uint16_t pkey = 0xFFFF;
+  uint16_t vlan = 0;  // of its path; 0: none
   uint64_t tx_packets = 0;
   uint64_t rx_packets = 0;
   uint64_t drops = 0;

@@ -22,13 +22,28 @@ bool IsGroup(const roce::Mac& mac) { return (mac.bytes[0] & 1) != 0; }
 
 // Whether an address check beyond the queue pair's own lets the packet in: ports may deliver
 // frames of others, and datagrams are to be addressed to one of the device's addresses.
-bool IsAddressedHere(const DeviceLane& lane, const QueuePair& qp, const roce::Packet& packet) {
+DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
+                              const roce::Packet& packet) {
   if (lane.ethdev != nullptr && packet.dst_mac != lane.mac && !IsGroup(packet.dst_mac)) {
-    return false;
+    return DropReason::kAddress;
   }
-  if (qp.type() != roce::QpType::kUd || lane.local_gids.empty()) return true;
-  return std::find(lane.local_gids.begin(), lane.local_gids.end(), packet.dst_gid) !=
-         lane.local_gids.end();
+  if (qp.type() != roce::QpType::kUd || lane.local_addresses.empty()) return DropReason::kNone;
+  DropReason reason = DropReason::kAddress;
+  for (const roce::NetAddress& own : lane.local_addresses) {
+    if (own.gid != packet.dst_gid) continue;
+    if (own.vlan == packet.vlan()) return DropReason::kNone;
+    reason = DropReason::kVlan;
+  }
+  return reason;
+}
+
+// Who has no address in a VLAN is no part of it.
+bool IsOfOurVlan(const DeviceLane& lane, const roce::Packet& packet) {
+  const auto& own = lane.local_addresses;
+  return packet.vlan() == 0 || own.empty() ||
+         std::any_of(own.begin(), own.end(), [&](const roce::NetAddress& address) {
+           return address.vlan == packet.vlan();
+         });
 }
 
 bool IsOwnDatagram(const DeviceLane& lane, const QueuePair& qp, const roce::Packet& packet) {
@@ -107,9 +122,8 @@ bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
   if (qp == nullptr) [[unlikely]]
     return HandleNoQueuePair(lane, frame, packet);
   DropReason reason = roce::CheckIcrc(packet);
-  if (reason == DropReason::kNone && !IsAddressedHere(lane, *qp, packet)) [[unlikely]] {
-    reason = DropReason::kAddress;
-  }
+  if (reason == DropReason::kNone) [[likely]]
+    reason = CheckAddressedHere(lane, *qp, packet);
   if (reason != DropReason::kNone) [[unlikely]] {
     lane.counters.Drop(reason);
     return false;
@@ -178,8 +192,9 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
   }
   if (packet.dest_qpn == roce::kMulticastQpn) {
     SpreadMulticast(lane, frame);
-    if (!HandleMulticast(lane, packet) && !(is_first && HandleFlows(lane, frame))) {
-      lane.counters.Drop(DropReason::kUnknownMulticast);
+    const bool is_ours = IsOfOurVlan(lane, packet);
+    if (!(is_ours && HandleMulticast(lane, packet)) && !(is_first && HandleFlows(lane, frame))) {
+      lane.counters.Drop(is_ours ? DropReason::kUnknownMulticast : DropReason::kVlan);
     }
     return false;
   }

@@ -17,6 +17,8 @@ namespace roci::roce {
   /* Not ours: for the control plane (ARP, ICMP, ...) */           \
   X(kNotRoce, "not_roce")                                          \
   X(kFrameTruncated, "frame_truncated")                            \
+  /* More than one VLAN tag */                                     \
+  X(kVlanStack, "vlan_stack")                                      \
   X(kIpv4Header, "ipv4_header")                                    \
   X(kIpv4Options, "ipv4_options")                                  \
   X(kIpv4Fragment, "ipv4_fragment")                                \
@@ -38,6 +40,7 @@ namespace roci::roce {
   X(kPkey, "pkey")                                                 \
   X(kQkey, "qkey")                                                 \
   X(kAddress, "address")                                           \
+  X(kVlan, "vlan")                                                 \
   X(kUnknownMulticast, "unknown_multicast")                        \
   X(kNoReceiveBuffer, "no_receive_buffer")                         \
   X(kReceiveTooLong, "receive_too_long")                           \

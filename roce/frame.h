@@ -27,6 +27,8 @@ struct Path {
   uint16_t udp_src_port = 0;  // constant per QP; see UdpSourcePort
   uint16_t pkey = 0xFFFF;
   bool mig_req = true;  // BTH.MigReq, the Migrated state
+
+  uint16_t vlan() const { return has_vlan ? vlan_tci & VlanTag::kIdMask : 0; }  // 0: none
 };
 
 // The UDP source port for a pair of QPs: 0xC000 | 14 bits that spread flows over the network's

@@ -38,6 +38,8 @@ inline void StoreBe(std::byte* p, T v) {
 inline constexpr uint16_t kEtherTypeIpv4 = 0x0800;
 inline constexpr uint16_t kEtherTypeIpv6 = 0x86DD;
 inline constexpr uint16_t kEtherTypeVlan = 0x8100;
+inline constexpr uint16_t kEtherTypeProviderVlan = 0x88A8;  // the outer tag of a stack
+inline constexpr uint16_t kEtherTypeOldVlanStack = 0x9100;  // before there was a standard for it
 inline constexpr uint8_t kIpProtocolUdp = 17;
 inline constexpr uint16_t kRoceUdpPort = 4791;  // IBTA vol 1, A17.4.3
 inline constexpr uint32_t kIcrcBytes = 4;
@@ -62,9 +64,16 @@ struct EthernetHeader {
   }
 };
 
-// What follows the two MAC addresses' 0x8100: the tag and the inner type.
+constexpr bool IsVlanType(uint16_t ether_type) {
+  return ether_type == kEtherTypeVlan || ether_type == kEtherTypeProviderVlan ||
+         ether_type == kEtherTypeOldVlanStack;
+}
+
+// What follows the two MAC addresses' 0x8100: the tag and the inner type (IEEE 802.1Q, 9.6).
 struct VlanTag {
   static constexpr uint32_t kBytes = 4;
+  static constexpr uint16_t kIdMask = 0xFFF;
+  static constexpr uint32_t kPriorityShift = 13;
   uint16_t tci = 0;  // priority 3 bits, drop eligible 1, VLAN id 12
   uint16_t ether_type = 0;
 

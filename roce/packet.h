@@ -40,7 +40,7 @@ struct Packet {
   uint8_t pad_count = 0;
   bool has_vlan = false;
   uint16_t pkey = 0;
-  uint16_t vlan_tci = 0;  // with has_vlan only
+  uint16_t vlan_tci = 0;  // 0 without a tag
   uint16_t udp_src_port = 0;
   uint8_t traffic_class = 0;  // IPv4 TOS or IPv6 traffic class: DSCP << 2 | ECN
   uint8_t hop_limit = 0;      // IPv4 TTL or IPv6 hop limit
@@ -59,6 +59,8 @@ struct Packet {
 
   uint8_t ecn() const { return traffic_class & 3; }
   uint8_t dscp() const { return traffic_class >> 2; }
+  // 0: none. A tag without an id says a priority only (IEEE 802.1Q, table 9-2).
+  uint16_t vlan() const { return vlan_tci & VlanTag::kIdMask; }
 };
 
 // Explicit congestion notification codes (RFC 3168).

@@ -22,6 +22,7 @@ struct Rest {
   std::memcpy(out.src_mac.bytes.data(), rest.p + 6, 6);
   ether_type = LoadBe<uint16_t>(rest.p + 12);
   rest = {rest.p + EthernetHeader::kBytes, rest.bytes - EthernetHeader::kBytes};
+  out.vlan_tci = 0;
   out.has_vlan = ether_type == kEtherTypeVlan;
   if (!out.has_vlan) return DropReason::kNone;
   if (rest.bytes < VlanTag::kBytes) [[unlikely]]
@@ -206,7 +207,7 @@ struct Rest {
   } else if (ether_type == kEtherTypeIpv6) {
     reason = ParseIpv6(rest, out);
   } else {
-    return DropReason::kNotRoce;
+    return IsVlanType(ether_type) ? DropReason::kVlanStack : DropReason::kNotRoce;
   }
   if (reason != DropReason::kNone) [[unlikely]]
     return reason;

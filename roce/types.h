@@ -147,6 +147,16 @@ struct alignas(8) Gid {
   }
 };
 
+// An address within a VLAN: what it names elsewhere is another's business.
+struct NetAddress {
+  Gid gid;
+  uint16_t vlan = 0;  // 0: none
+  friend constexpr bool operator==(const NetAddress&, const NetAddress&) = default;
+  friend constexpr bool operator<(const NetAddress& a, const NetAddress& b) {
+    return a.vlan != b.vlan ? a.vlan < b.vlan : a.gid.bytes < b.gid.bytes;
+  }
+};
+
 // The transport service, numbered as in the upper three bits of the BTH opcode (IBTA vol 1, 9.2.1).
 enum class Transport : uint8_t { kRc = 0, kUc = 1, kRd = 2, kUd = 3, kCnp = 4, kXrc = 5 };
 

@@ -15,6 +15,7 @@ namespace {
 struct AddrOptions {
   std::string device;
   std::string address;
+  uint32_t vlan = 0;
   bool json = false;
 };
 
@@ -28,7 +29,8 @@ int Change(const char* action, const AddrOptions& options, const std::string& ru
       AskDaemon(runtime_dir, {{"command", "address"},
                               {"action", action},
                               {"device", options.device},
-                              {"address", options.address}});
+                              {"address", options.address},
+                              {"vlan", options.vlan}});
   if (!result.ok()) return Fail(result.status());
   if (const auto index = result->find("index"); index != result->end()) {
     std::printf("%s: %s is GID %s\n", options.device.c_str(), options.address.c_str(),
@@ -72,14 +74,21 @@ void AddAddrCommand(CLI::App& app, CommandContext& context) {
       "Programs that use the device are told (IBV_EVENT_GID_CHANGE), and so are neighbours. What "
       "was\n"
       "added is gone with the daemon. Only the daemon's user and root may do this.");
+  const auto add_vlan = [options](CLI::App* to) {
+    to->add_option("--vlan", options->vlan,
+                   "Its VLAN, 1 to 4094. The first address of one brings a link-local one, too")
+        ->check(CLI::Range(1, 4094));
+  };
   CLI::App* add = command->add_subcommand("add", "Give a device one more address");
   add->add_option("DEVICE", options->device, "Its name, as roci0")->required();
   add->add_option("ADDRESS", options->address, "As 10.0.0.1/24 or fd00::1/64")->required();
+  add_vlan(add);
   add->callback(
       [options, &context] { context.exit_status = Change("add", *options, context.runtime_dir); });
   CLI::App* remove = command->add_subcommand("del", "Take an address away from a device");
   remove->add_option("DEVICE", options->device, "Its name, as roci0")->required();
   remove->add_option("ADDRESS", options->address, "As 10.0.0.1 or 10.0.0.1/24")->required();
+  add_vlan(remove);
   remove->callback([options, &context] {
     context.exit_status = Change("remove", *options, context.runtime_dir);
   });

@@ -65,12 +65,17 @@ __be32 ReadImmediate(ibv_cq_ex* cq) { return Current(cq).immediate; }
 uint32_t ReadQpn(ibv_cq_ex* cq) { return Current(cq).qpn; }
 uint32_t ReadSourceQp(ibv_cq_ex* cq) { return Current(cq).source_qpn; }
 uint32_t ReadSourceLid(ibv_cq_ex*) { return 0; }  // Ethernet has none
-// A datagram's flow_tag is the kind of its network header (roce/responder_execute_inl.h).
+// A datagram's flow_tag is its VLAN tag and the kind of its network header
+// (roce/responder_execute_inl.h).
 bool IsDatagram(ibv_cq_ex* cq) { return (Current(cq).flags & ROCI_ABI_CQE_GRH) != 0; }
 uint8_t ReadServiceLevel(ibv_cq_ex* cq) {
   return IsDatagram(cq) ? static_cast<uint8_t>(Current(cq).flow_tag) : 0;
 }
 uint8_t ReadPathBits(ibv_cq_ex*) { return 0; }
+// A datagram's tag control information, in the upper half; raw frames keep their tags.
+uint16_t ReadVlan(ibv_cq_ex* cq) {
+  return IsDatagram(cq) ? static_cast<uint16_t>(Current(cq).flow_tag >> 16) : 0;
+}
 // Elsewhere it is half of another tag.
 uint32_t ReadFlowTag(ibv_cq_ex* cq) {
   return (Current(cq).flags & (ROCI_ABI_CQE_TAG | ROCI_ABI_CQE_GRH)) != 0 ? 0
@@ -121,6 +126,7 @@ void EnableExtendedPoll(Cq* cq, uint64_t fields) {
   if (has(IBV_WC_EX_WITH_SLID)) out->read_slid = ReadSourceLid;
   if (has(IBV_WC_EX_WITH_SL)) out->read_sl = ReadServiceLevel;
   if (has(IBV_WC_EX_WITH_DLID_PATH_BITS)) out->read_dlid_path_bits = ReadPathBits;
+  if (has(IBV_WC_EX_WITH_CVLAN)) out->read_cvlan = ReadVlan;
   if (has(IBV_WC_EX_WITH_FLOW_TAG)) out->read_flow_tag = ReadFlowTag;
   if (has(IBV_WC_EX_WITH_TM_INFO)) out->read_tm_info = ReadTagInfo;
   if (has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) out->read_completion_ts = ReadTimestamp;

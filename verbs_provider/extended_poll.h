@@ -11,10 +11,10 @@ namespace roci::provider {
 struct Cq;
 
 /// enum ibv_create_cq_wc_flags that can be asked for.
-inline constexpr uint64_t kExtendedFields = uint64_t{IBV_WC_STANDARD_FLAGS} |
-                                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
-                                            IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_TM_INFO;
+inline constexpr uint64_t kExtendedFields =
+    uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_FLOW_TAG |
+    IBV_WC_EX_WITH_TM_INFO | IBV_WC_EX_WITH_CVLAN;
 
 /// Sets the calls of `cq` up for `fields`, a part of kExtendedFields.
 void EnableExtendedPoll(Cq* cq, uint64_t fields);

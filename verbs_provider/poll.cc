@@ -46,7 +46,8 @@ int PollCq(ibv_cq* ibcq, int count, ibv_wc* wc) {
       continue;
     }
     FillCompletion(*entry, &wc[polled]);
-    // A datagram's flow_tag is the kind of its network header (roce/responder_execute_inl.h).
+    // A datagram's flow_tag ends with the kind of its network header
+    // (roce/responder_execute_inl.h).
     if ((entry->flags & ROCI_ABI_CQE_GRH) != 0) {
       wc[polled].sl = static_cast<uint8_t>(entry->flow_tag);
     }

@@ -38,7 +38,7 @@ enum class IdState : uint8_t {
 struct Membership {
   uint32_t number = 0;
   uint64_t uid = 0;
-  roce::Gid group;
+  roce::NetAddress group;
   bool send_only = false;
   uint32_t events_reported = 0;
 };
@@ -56,7 +56,8 @@ struct CmId {
 
   Port* port = nullptr;  // the device; null: any yet
   uint32_t gid_index = 0;
-  roce::Path path;  // once resolved
+  uint16_t vlan = 0;  // of the source address
+  roce::Path path;    // once resolved
   uint64_t path_wait = 0;
   roce::TimeNs resolve_deadline = roce::kNever;
 

@@ -60,6 +60,17 @@ enum class Action : uint8_t {
 };
 Action ActionOf(MessageType message, State state);
 
+// Who is at the other end of a path.
+inline roce::NetAddress FarEndOf(const roce::Path& path) { return {path.dst_gid, path.vlan()}; }
+inline bool IsSamePeer(const roce::Path& a, const roce::Path& b) {
+  return FarEndOf(a) == FarEndOf(b);
+}
+// Of an address vector: in a VLAN the priority of its frames.
+inline uint8_t ServiceLevelOf(const roce::Path& path) {
+  const uint32_t tag = path.has_vlan ? path.vlan_tci : 0;
+  return static_cast<uint8_t>(tag >> roce::VlanTag::kPriorityShift);
+}
+
 struct Connection {
   uint32_t local_id = 0;   // communication ID; never 0
   uint32_t remote_id = 0;  // 0: not known yet

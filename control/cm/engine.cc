@@ -39,6 +39,7 @@ PathFields PrimaryPath(const ConnectOptions& options, uint8_t packet_life_time) 
   primary.packet_rate = 0;
   primary.traffic_class = options.path.traffic_class;
   primary.hop_limit = options.path.hop_limit;
+  primary.sl = ServiceLevelOf(options.path);
   primary.local_ack_timeout = AckTimeout(packet_life_time);
   return primary;
 }
@@ -80,7 +81,7 @@ void Engine::Forget(Connection& connection) {
   DropIndexes(connection);
   SetDeadline(connection, roce::kNever);
   if (connection.indexed_by_peer && connection.is_datagram) {
-    sidr_peers_.erase({connection.path.dst_gid.bytes, connection.remote_id});
+    sidr_peers_.erase({FarEndOf(connection.path), connection.remote_id});
   } else if (connection.indexed_by_peer) {
     peers_.erase({connection.remote_guid, connection.remote_id});
   }

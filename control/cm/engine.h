@@ -155,8 +155,8 @@ class Engine {
   uint32_t NewPsn() { return static_cast<uint32_t>(random_.Next()) & 0xFFFFFF; }
 
  private:
-  using PeerKey = std::pair<uint64_t, uint32_t>;                 // GUID and communication ID or QPN
-  using SidrKey = std::pair<std::array<uint8_t, 16>, uint32_t>;  // address and request ID
+  using PeerKey = std::pair<uint64_t, uint32_t>;          // GUID and communication ID or QPN
+  using SidrKey = std::pair<roce::NetAddress, uint32_t>;  // address and request ID
 
   Connection* Get(uint32_t id);
   Connection* Add();

@@ -95,7 +95,7 @@ Connection* Engine::Match(const roce::Path& reply, const Message& message) {
     const auto it = peers_.find({roce::LoadBe<uint64_t>(timeout->info.data()), ids.sender});
     if (it != peers_.end()) connection = Get(it->second);
   }
-  if (connection == nullptr || connection->path.dst_gid != reply.dst_gid) return nullptr;
+  if (connection == nullptr || !IsSamePeer(connection->path, reply)) return nullptr;
   const bool knows_sender = connection->remote_id != 0;
   // Who refuses a request at once may not have given it an ID.
   const bool is_early_reject = std::holds_alternative<Rej>(message.body) && ids.sender == 0;
@@ -138,7 +138,7 @@ MadReason Engine::HandleReq(roce::TimeNs now, const roce::Path& reply, const Mes
   const auto known = peers_.find({req.local_ca_guid, req.local_id});
   if (known != peers_.end()) {
     Connection* connection = Get(known->second);
-    if (connection->path.dst_gid != reply.dst_gid) return MadReason::kSource;
+    if (!IsSamePeer(connection->path, reply)) return MadReason::kSource;
     return RepeatedReq(now, *connection);
   }
   const auto refuse = [&](RejectReason reason) {
@@ -164,7 +164,7 @@ MadReason Engine::HandleReq(roce::TimeNs now, const roce::Path& reply, const Mes
   if (stale != peer_qpns_.end()) {
     refuse(RejectReason::kStaleConnection);
     Connection* old = Get(stale->second);
-    if (old->state == State::kEstablished && old->path.dst_gid == reply.dst_gid) {
+    if (old->state == State::kEstablished && IsSamePeer(old->path, reply)) {
       BeginRelease(now, *old);
     }
     return MadReason::kUnexpected;
@@ -229,7 +229,7 @@ MadReason Engine::RepeatedReq(roce::TimeNs now, Connection& connection) {
 
 MadReason Engine::HandleSidrReq(roce::TimeNs, const roce::Path& reply, const Message& message,
                                 const SidrReq& req) {
-  const SidrKey key{reply.dst_gid.bytes, req.request_id};
+  const SidrKey key{FarEndOf(reply), req.request_id};
   const auto known = sidr_peers_.find(key);
   if (known != sidr_peers_.end()) {
     const Connection& old = *Find(known->second);
@@ -252,7 +252,7 @@ MadReason Engine::HandleSidrReq(roce::TimeNs, const roce::Path& reply, const Mes
 
 MadReason Engine::HandleSidrRep(const roce::Path& reply, const SidrRep& rep) {
   Connection* c = Get(rep.request_id);
-  if (c == nullptr || c->path.dst_gid != reply.dst_gid) return MadReason::kUnknownConnection;
+  if (c == nullptr || !IsSamePeer(c->path, reply)) return MadReason::kUnknownConnection;
   if (c->state != State::kSidrReqSent) return MadReason::kUnexpected;
   Tell(*c, EventKind::kDatagramReply, rep);
   Forget(*c);

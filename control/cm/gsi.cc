@@ -15,7 +15,7 @@ roce::Path ReplyPath(const roce::Packet& packet) {
   roce::Path path;
   path.src_mac = packet.dst_mac;
   path.dst_mac = packet.src_mac;
-  path.has_vlan = packet.has_vlan;
+  path.has_vlan = packet.vlan() != 0;
   path.vlan_tci = packet.vlan_tci;
   path.src_gid = packet.dst_gid;
   path.dst_gid = packet.src_gid;

@@ -45,19 +45,25 @@ bool IsConnectionQpType(uint8_t type) {
 // Index in the GID table of the address that packets to `destination` should come from.
 std::optional<uint32_t> SourceIndex(const AddressTable& addresses, const roce::Gid& destination) {
   std::optional<uint32_t> any;
+  const auto leads_there = [&](uint16_t vlan) {
+    return destination.IsMulticast() || addresses.NextHop({destination, vlan}).has_value();
+  };
   for (uint32_t i = 0; i < addresses.size(); ++i) {
     const InterfaceAddress& entry = addresses.entries()[i];
     if (entry.gid == destination || SameNetwork(entry, destination)) return i;
     const bool is_link_local = entry.gid == addresses.entries()[0].gid;
-    if (!any && !is_link_local && entry.gid.IsIpv4() == destination.IsIpv4()) any = i;
+    if (!any && !is_link_local && entry.gid.IsIpv4() == destination.IsIpv4() &&
+        leads_there(entry.vlan)) {
+      any = i;
+    }
   }
   return any;
 }
 
 bool Reaches(const Port& port, const roce::Gid& destination) {
-  const auto& addresses = port.device.addresses();
-  return addresses.NextHop(destination).has_value() &&
-         SourceIndex(addresses, destination).has_value();
+  const AddressTable& addresses = port.device.addresses();
+  const std::optional<uint32_t> source = SourceIndex(addresses, destination);
+  return source && addresses.NextHop({destination, addresses.At(*source)->vlan}).has_value();
 }
 
 bool IsNeighbour(const Port& port, const roce::Gid& destination) {
@@ -192,7 +198,7 @@ void Manager::DestroyAll(Channel& channel) {
 
 Port* Manager::PortOf(const roce::Gid& own_address) const {
   for (const std::unique_ptr<Port>& port : ports_) {
-    if (port->device.addresses().IsOwn(own_address)) return port.get();
+    if (port->device.addresses().IndexInAnyVlan(own_address)) return port.get();
   }
   return nullptr;
 }
@@ -211,7 +217,10 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
     return status;
   }
   id.port = port;
-  if (port != nullptr) id.gid_index = *port->device.addresses().IndexOf(address.gid);
+  if (port != nullptr) {
+    id.gid_index = *port->device.addresses().IndexInAnyVlan(address.gid);
+    id.vlan = port->device.addresses().At(id.gid_index)->vlan;
+  }
   id.state = IdState::kBound;
   return absl::OkStatus();
 }
@@ -225,8 +234,9 @@ absl::Status Manager::ChooseRoute(CmId& id) {
     if (id.port == nullptr) return StatusFromErrno(ENODEV, "no device");
     const AddressTable& addresses = id.port->device.addresses();
     for (uint32_t i = 0; i < addresses.size(); ++i) {
-      const roce::Gid& own = *addresses.At(i);
-      if (!addresses.IsFree(i) && own.IsIpv4() == (id.destination.family == AF_INET)) to = own;
+      const InterfaceAddress& own = *addresses.At(i);
+      if (addresses.IsFree(i) || (own.vlan != 0 && !id.destination.IsAny())) continue;
+      if (own.gid.IsIpv4() == (id.destination.family == AF_INET)) to = own.gid;
     }
     if (id.destination.IsAny()) return StatusFromErrno(EADDRNOTAVAIL, "destination");
   }
@@ -314,6 +324,7 @@ void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& pa
     return PostSimple(*id, kCmAddrError, -ErrnoOf(path.status()));
   }
   id->path = *path;
+  id->vlan = path->vlan();
   const uint16_t port = id->source.port;
   id->source = AddressFromGid(path->src_gid, port);
   id->state = IdState::kAddressResolved;
@@ -322,6 +333,13 @@ void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& pa
 
 absl::Status Manager::ResolveRoute(CmId& id) {
   if (id.state != IdState::kAddressResolved) return Invalid("no address is resolved");
+  // Programs may have said it since they have resolved the address.
+  id.path.traffic_class = id.type_of_service;
+  if (id.path.has_vlan) {
+    const AddressTable& addresses = id.port->device.addresses();
+    const uint32_t priority = addresses.PriorityIn(id.vlan, id.type_of_service);
+    id.path.vlan_tci = static_cast<uint16_t>(id.vlan | priority << roce::VlanTag::kPriorityShift);
+  }
   id.state = IdState::kRouteResolved;
   PostSimple(id, kCmRouteResolved);
   return absl::OkStatus();
@@ -343,13 +361,15 @@ absl::Status Manager::Listen(CmId& id, uint32_t backlog) {
 }
 
 // An exact address before a wildcard.
-CmId* Manager::FindListener(const Port& port, const IpService& service,
-                            const IpHeader& header) const {
+CmId* Manager::FindListener(const Port& port, const IpService& service, const IpHeader& header,
+                            uint16_t vlan) const {
   const auto family = static_cast<uint16_t>(header.destination.IsIpv4() ? AF_INET : AF_INET6);
   CmId* wildcard = nullptr;
   for (CmId* id : port_table_.Holders(service.space, service.port)) {
     if (id->state != IdState::kListen || (id->port != nullptr && id->port != &port)) continue;
-    if (id->source.gid == header.destination && id->source.family == family) return id;
+    if (id->source.gid == header.destination && id->source.family == family && id->vlan == vlan) {
+      return id;
+    }
     const bool any_family =
         id->source.family == family || (id->source.family == AF_INET6 && !id->family_only);
     if (id->source.IsAny() && any_family) wildcard = id;

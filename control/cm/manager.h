@@ -89,7 +89,8 @@ class Manager {
   void Flush(Port& port);
   void HandleEvent(Port& port, const Event& event);
   void HandleRequest(Port& port, const Event& event);
-  CmId* FindListener(const Port& port, const IpService& service, const IpHeader& header) const;
+  CmId* FindListener(const Port& port, const IpService& service, const IpHeader& header,
+                     uint16_t vlan) const;
   void HandleDatagramReply(CmId& id, const SidrRep& rep);
   void EndConnection(CmId& id, uint32_t event, int32_t status, const Rej* rej);
   void Post(CmId& id, rdma_ucm_event_resp event);

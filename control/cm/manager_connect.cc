@@ -193,7 +193,8 @@ absl::Status Manager::Notify(CmId& id, uint32_t event) {
 void Manager::ReceivePacket(Port& port, const roce::Packet& packet) {
   const MadReason reason = CheckGsiPacket(packet);
   const roce::Path reply = ReplyPath(packet);
-  if (reason != MadReason::kNone || !port.device.addresses().IsOwn(reply.src_gid)) {
+  if (reason != MadReason::kNone ||
+      !port.device.addresses().IsOwn({reply.src_gid, packet.vlan()})) {
     return port.engine.CountReason(reason != MadReason::kNone ? reason : MadReason::kSource);
   }
   port.engine.HandleMad(MonotonicNow(), reply, packet.payload);
@@ -292,7 +293,7 @@ void Manager::HandleRequest(Port& port, const Event& event) {
                                               : std::span<const std::byte>(datagram->private_data);
   const std::optional<IpHeader> header = ParseIpHeader(data);
   CmId* listener = service && header && header->destination == event.path.src_gid
-                       ? FindListener(port, *service, *header)
+                       ? FindListener(port, *service, *header, event.path.vlan())
                        : nullptr;
   if (listener == nullptr) return engine.Refuse(event.id, RejectReason::kInvalidServiceId);
   const uint8_t qp_type = req != nullptr ? QpTypeOf(*req) : kQpUd;
@@ -312,7 +313,8 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   id->destination = AddressFromGid(header->source, header->source_port);
   id->port = &port;
   id->path = event.path;
-  id->gid_index = port.device.addresses().IndexOf(event.path.src_gid).value_or(0);
+  id->vlan = event.path.vlan();
+  id->gid_index = port.device.addresses().IndexOf({event.path.src_gid, id->vlan}).value_or(0);
   id->connection = event.id;
   engine.Adopt(event.id, id->number);
 
@@ -346,14 +348,15 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
   if (id.memberships.size() >= kMaxMemberships || id.channel->is_full()) {
     return absl::ResourceExhaustedError("too many groups");
   }
+  const roce::NetAddress joined{group.gid, id.vlan};
   // Who only sends need not be sent anything.
-  if (!send_only && !id.port->device.JoinGroup(group.gid)) {
+  if (!send_only && !id.port->device.JoinGroup(joined)) {
     return absl::ResourceExhaustedError("too many groups");
   }
   do {
     ++last_membership_;
   } while (last_membership_ == 0 || membership_owners_.contains(last_membership_));
-  id.memberships.push_back({last_membership_, uid, group.gid, send_only});
+  id.memberships.push_back({last_membership_, uid, joined, send_only});
   membership_owners_[last_membership_] = id.number;
   rdma_ucm_event_resp out = {};
   out.uid = uid;

@@ -24,9 +24,11 @@ ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destin
   // Addresses come and go, and another may have the index now.
   const AddressTable& addresses = id.port->device.addresses();
   out.grh.sgid_index =
-      static_cast<uint8_t>(addresses.IndexOf(id.source.gid).value_or(id.gid_index));
+      static_cast<uint8_t>(addresses.IndexOf({id.source.gid, id.vlan}).value_or(id.gid_index));
   out.grh.hop_limit = kHopLimit;
   out.grh.traffic_class = id.type_of_service;
+  out.sl = id.path.has_vlan ? ServiceLevelOf(id.path)
+                            : addresses.PriorityIn(id.vlan, id.type_of_service);
   out.is_global = 1;
   out.port_num = kPort;
   return out;
@@ -54,6 +56,7 @@ void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
   path.mtu = static_cast<uint32_t>(id.port->device.max_path_mtu());
   path.hop_limit = kHopLimit;
   path.traffic_class = id.type_of_service;
+  path.sl = ServiceLevelOf(id.path);
   path.mtu_selector = 2;  // exactly
   path.rate_selector = 2;
   path.rate = kRate100Gbps;

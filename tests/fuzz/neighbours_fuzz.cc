@@ -18,19 +18,29 @@ constexpr roce::Mac kMac{{0x02, 'r', 'o', 'c', 'i', 0}};
 const AddressTable& Addresses() {
   static const std::vector<InterfaceAddress> given = {
       *ParseInterfaceAddress("10.99.0.1/24"), *ParseInterfaceAddress("fd72:6f63:6900::1/64")};
-  static const AddressTable table(kMac, given, {}, {});
+  static const std::vector<VlanSettings> vlans = [] {
+    VlanSettings vlan;
+    vlan.id = 100;
+    vlan.addresses = given;
+    return std::vector<VlanSettings>{vlan};
+  }();
+  static const AddressTable table(kMac, given, {}, {}, vlans);
   return table;
 }
 
 void CheckAnswer(const Frame& answer, size_t asked_bytes) {
   constexpr size_t kPadded = 60;
   constexpr size_t kLinkOption = 8;
-  CHECK(answer.size() <= std::max(asked_bytes + kLinkOption, size_t{86}));
+  constexpr size_t kLongest = 90;  // an advertisement with a tag
+  CHECK(answer.size() <= std::max(asked_bytes + kLinkOption, kLongest));
   CHECK(answer.size() >= kPadded);
-  const auto ethernet = roce::EthernetHeader::Load(answer.data());
+  LinkHeader link;
+  CHECK(ParseLinkHeader(answer, link));
+  const roce::EthernetHeader& ethernet = link.ethernet;
+  CHECK(Addresses().HasVlan(link.vlan));
   CHECK(ethernet.src == kMac);
   CHECK(ethernet.dst != kMac);
-  const std::span<const std::byte> rest = std::span(answer).subspan(roce::EthernetHeader::kBytes);
+  const std::span<const std::byte> rest = link.payload;
   if (ethernet.ether_type == kEtherTypeArp) {
     CHECK(ParseArp(rest).has_value());
     return;
@@ -38,7 +48,7 @@ void CheckAnswer(const Frame& answer, size_t asked_bytes) {
   IcmpPacket packet;
   const bool ipv6 = ethernet.ether_type == roce::kEtherTypeIpv6;
   CHECK(ParseIcmp(rest, ipv6, packet) == SlowPathReason::kHandled);
-  CHECK(Addresses().IsOwn(packet.source));
+  CHECK(Addresses().IsOwn({packet.source, link.vlan}));
   if (packet.type == kNdAdvertisement && ipv6) CHECK(ParseNd(packet).has_value());
 }
 
@@ -49,11 +59,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace roci::control;
   Neighbours neighbours(Addresses());
   const auto ignore = [](const Frame&) {};
-  neighbours.Resolve(0, *ParseIp("10.99.0.1"), *ParseIp("10.99.0.2"), 1, ignore);
-  neighbours.Resolve(0, *ParseIp("fd72:6f63:6900::1"), *ParseIp("fd72:6f63:6900::2"), 2, ignore);
+  neighbours.Resolve(0, *ParseIp("10.99.0.1"), {*ParseIp("10.99.0.2")}, 1, ignore);
+  neighbours.Resolve(0, *ParseIp("fd72:6f63:6900::1"), {*ParseIp("fd72:6f63:6900::2")}, 2, ignore);
   GroupReports groups(Addresses(), 1);
-  groups.Join(0, *ParseIp("239.1.2.3"), ignore);
-  groups.Join(0, *ParseIp("ff0e::1"), ignore);
+  groups.Join(0, {*ParseIp("239.1.2.3")}, ignore);
+  groups.Join(0, {*ParseIp("ff0e::1")}, ignore);
   roci::roce::TimeNs now = 0;
   while (size >= 2) {
     size_t length = data[0] | static_cast<size_t>(data[1]) << 8;

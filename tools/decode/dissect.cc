@@ -15,14 +15,6 @@ namespace {
 using roce::LoadBe;
 using Bytes = std::span<const std::byte>;
 
-constexpr uint16_t kEtherTypeProviderVlan = 0x88A8;
-constexpr uint16_t kEtherTypeOldVlanStack = 0x9100;
-
-bool IsVlan(uint16_t type) {
-  return type == roce::kEtherTypeVlan || type == kEtherTypeProviderVlan ||
-         type == kEtherTypeOldVlanStack;
-}
-
 // Takes a header of type T off the front, if it is there.
 template <class T>
 std::optional<T> Take(Bytes& rest) {
@@ -37,7 +29,7 @@ uint16_t TakeEthernet(Bytes& rest, DecodedFrame& out) {
   out.ethernet = Take<roce::EthernetHeader>(rest);
   if (!out.ethernet) return 0;
   uint16_t type = out.ethernet->ether_type;
-  while (IsVlan(type) && out.vlans.size() < kMaxVlanTags) {
+  while (roce::IsVlanType(type) && out.vlans.size() < kMaxVlanTags) {
     const auto tag = Take<roce::VlanTag>(rest);
     if (!tag) return 0;
     out.vlans.push_back({type, tag->tci});

@@ -73,8 +73,9 @@ std::string ListText(const Json& list) {
 std::string Addresses(const Json& item) {
   std::string out;
   for (const Json& gid : At(item, "gids")) {
-    absl::StrAppend(&out, out.empty() ? "" : " ", Field(gid, "address"),
-                    gid.contains("claimed_by") ? " (CONFLICT)" : "");
+    absl::StrAppend(&out, out.empty() ? "" : " ", Field(gid, "address"));
+    if (const uint32_t vlan = gid.value("vlan", 0u); vlan != 0) absl::StrAppend(&out, "@", vlan);
+    absl::StrAppend(&out, gid.contains("claimed_by") ? " (CONFLICT)" : "");
   }
   return out;
 }
@@ -199,8 +200,16 @@ std::vector<Column> ConnectionColumns() {
           Plain("REMOTE QPN", "remote_qpn")};
 }
 
+std::string VlanText(const Json& item) {
+  const uint32_t vlan = item.value("vlan", 0u);
+  return vlan == 0 ? "-" : absl::StrCat(vlan);
+}
+
 std::vector<Column> AddressColumns() {
-  return {Plain("DEVICE", "device"), Plain("GID", "index"), Plain("ADDRESS", "address"),
+  return {Plain("DEVICE", "device"),
+          Plain("GID", "index"),
+          Plain("ADDRESS", "address"),
+          {"VLAN", VlanText},
           Plain("CLAIMED BY", "claimed_by")};
 }
 

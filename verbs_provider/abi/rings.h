@@ -218,7 +218,8 @@ struct roci_abi_cqe {
   uint8_t sl;
   uint8_t reserved0;
   uint16_t pkey_index;
-  uint32_t flow_tag;  // raw packet receives; with ROCI_ABI_CQE_TAG_MATCH of the tag
+  uint32_t flow_tag;  // raw packet receives; with ROCI_ABI_CQE_TAG_MATCH of the tag; datagrams: the
+                      // VLAN tag << 16 | kind of network header
   uint32_t generation;
   uint32_t tag_context;  // with ROCI_ABI_CQE_TAG_MATCH: what the sender added to its tag
 };

@@ -88,6 +88,27 @@ TEST_F(CmEngine, HoldsSoManyConnectionsAndNoMore) {
   EXPECT_FALSE(engine_.Connect(1, {}).ok());
 }
 
+TEST_F(CmEngine, APeerInAnotherVlanIsAnother) {
+  const uint32_t ours = Establish(5, 77);
+  roce::Path elsewhere = Back();
+  elsewhere.has_vlan = true;
+  elsewhere.vlan_tci = 7;
+  const Dreq dreq{5, ours, 8, {}};
+  EXPECT_EQ(engine_.HandleMad(1, elsewhere, BuildMad({1, dreq})), MadReason::kUnknownConnection);
+  EXPECT_TRUE(engine_.TakeEvents().empty());
+  engine_.TakeOutgoing();
+  EXPECT_EQ(Receive(dreq), MadReason::kNone);
+}
+
+TEST_F(CmEngine, TheServiceLevelIsTheVlansPriority) {
+  ConnectOptions options;
+  options.path = Back();
+  options.path.has_vlan = true;
+  options.path.vlan_tci = 7 | 5 << 13;
+  ASSERT_TRUE(engine_.Connect(1, options).ok());
+  EXPECT_EQ(Sent<Req>().primary.sl, 5);
+}
+
 TEST_F(CmEngine, AnswersStrangers) {
   EXPECT_EQ(Receive(Dreq{3, 4, 5, {}}), MadReason::kUnknownConnection);
   EXPECT_EQ(Sent<Drep>().remote_id, 3u);

@@ -76,6 +76,14 @@ gateway4 = "192.0.2.254"
 gateway6 = "2001:db8::ff"
 mtu = 1500
 rate_mbps = 25000
+[[device.vlan]]
+id = 100
+addresses = ["192.0.2.1/24", "198.51.100.1/24"]
+gateway4 = "198.51.100.254"
+gateway6 = "fe80::1"
+egress_qos_map = ["0:1", "6:7"]
+[[device.vlan]]
+id = 4094
 [[device]]
 name = "b"
 port = "net_tap0,iface=x"
@@ -118,10 +126,59 @@ port = "net_tap0,iface=x"
   EXPECT_EQ(IpText(*a.gateway6), "2001:db8::ff");
   EXPECT_EQ(a.mtu, 1500u);
   EXPECT_EQ(a.rate_mbps, 25000u);
+  ASSERT_EQ(a.vlans.size(), 2u);
+  EXPECT_EQ(a.vlans[0].id, 100);
+  ASSERT_EQ(a.vlans[0].addresses.size(), 2u);
+  EXPECT_EQ(a.vlans[0].addresses[0].net(), (roce::NetAddress{*ParseIp("192.0.2.1"), 100}));
+  EXPECT_EQ(IpText(*a.vlans[0].gateway4), "198.51.100.254");
+  EXPECT_EQ(IpText(*a.vlans[0].gateway6), "fe80::1");
+  EXPECT_EQ(a.vlans[0].egress_qos_map, (std::array<uint8_t, 8>{1, 0, 0, 0, 0, 0, 7, 0}));
+  EXPECT_EQ(a.vlans[1].id, 4094);
+  EXPECT_TRUE(a.vlans[1].addresses.empty());
   const DeviceConfig& b = config->devices[1];
   EXPECT_EQ(b.port, "net_tap0,iface=x");
   EXPECT_FALSE(b.mac.has_value());
   EXPECT_EQ(b.mtu, kDefaultPortMtu);
+}
+
+TEST(ConfigTest, FaultsOfVlans) {
+  const auto fault = [](const std::string& vlan) {
+    return Fault("[[device]]\nname=\"a\"\nport=\"p\"\n[[device.vlan]]\n" + vlan);
+  };
+  EXPECT_EQ(fault("id=1\n"), "");
+  EXPECT_EQ(fault("\n"), "t.toml:4: device[0].vlan[0].id: is required");
+  EXPECT_EQ(fault("id=0\n"),
+            "t.toml:5: device[0].vlan[0].id: must be a whole number from 1 to 4094");
+  EXPECT_EQ(fault("id=4095\n"),
+            "t.toml:5: device[0].vlan[0].id: must be a whole number from 1 to 4094");
+  EXPECT_EQ(fault("id=1\n[[device.vlan]]\nid=1\n"),
+            "t.toml:7: device[0].vlan[1].id: the device has this VLAN twice");
+  EXPECT_EQ(fault("id=1\nmtu=5\n"), "t.toml:6: device[0].vlan[0].mtu: unknown key");
+  for (const char* mapping : {"8:0", "0:8", "1", "1:", "01:1", "1:1:1", ""}) {
+    EXPECT_EQ(fault(absl::StrCat("id=1\negress_qos_map=[\"", mapping, "\"]\n")),
+              absl::StrCat("t.toml:6: device[0].vlan[0].egress_qos_map: \"", mapping,
+                           "\" is not \"FROM:TO\", two priorities of 0 to 7"));
+  }
+  EXPECT_EQ(fault("id=1\naddresses=[\"10.0.0.1/24\"]\ngateway4=\"10.0.1.1\"\n"),
+            "t.toml:7: device[0].vlan[0].gateway4: 10.0.1.1 is in none of the device's networks");
+  std::string many;
+  for (int i = 0; i < 32; ++i) {
+    absl::StrAppend(&many, "[[device.vlan]]\nid=", i + 2, "\naddresses=[\"10.", i, ".0.1/24\"]\n");
+  }
+  EXPECT_EQ(fault("id=1\n" + many),
+            "t.toml:1: device[0].addresses: at most 63 are possible, with those of VLANs, of which "
+            "each has one more");
+  const char* two =
+      "[[wire]]\nname=\"w\"\n"
+      "[[device]]\nname=\"a\"\nwire=\"w\"\n[[device.vlan]]\nid=1\naddresses=[\"10.0.0.1/8\"]\n"
+      "[[device]]\nname=\"b\"\nwire=\"w\"\n[[device.vlan]]\nid=%\naddresses=[\"10.0.0.1/8\"]\n";
+  std::string same = two;
+  same[same.find('%')] = '1';
+  EXPECT_NE(Fault(same).find("10.0.0.1 in VLAN 1 belongs to a on the same wire"), std::string::npos)
+      << Fault(same);
+  std::string other = two;
+  other[other.find('%')] = '2';
+  EXPECT_EQ(Fault(other), "");
 }
 
 TEST(ConfigTest, FaultsNameFileLineKeyAndReason) {

@@ -60,10 +60,10 @@ class GroupReportsTest : public testing::Test {
     return {*ParseInterfaceAddress("10.0.0.1/24"), *ParseInterfaceAddress("fd00::1/64")};
   }
   bool Join(const char* group, roce::TimeNs now = 0) {
-    return reports_.Join(now, *ParseIp(group), [this](const Frame& f) { sent_.push_back(f); });
+    return reports_.Join(now, {*ParseIp(group)}, [this](const Frame& f) { sent_.push_back(f); });
   }
   void Leave(const char* group) {
-    reports_.Leave(*ParseIp(group), [this](const Frame& f) { sent_.push_back(f); });
+    reports_.Leave({*ParseIp(group)}, [this](const Frame& f) { sent_.push_back(f); });
   }
   // Runs all timers up to `until`.
   void Run(roce::TimeNs until) {
@@ -110,7 +110,7 @@ TEST_F(GroupReportsTest, AnIpv6MembershipIsReportedFromTheLinkLocalAddress) {
   const std::byte* ip = sent_[0].data() + 14;
   EXPECT_EQ(Hex({sent_[0].data(), 14}), "33330000471102000000000a86dd");
   EXPECT_EQ(Hex({ip + 4, 4}), "00200001") << "32 bytes, hop-by-hop header, hop limit 1";
-  EXPECT_EQ(Hex({ip + 8, 16}), Hex(std::as_bytes(std::span(table_.At(0)->bytes))));
+  EXPECT_EQ(Hex({ip + 8, 16}), Hex(std::as_bytes(std::span(table_.At(0)->gid.bytes))));
   EXPECT_EQ(Hex({ip + 24, 16}), "ff0e0000000000000000000000004711");
   EXPECT_EQ(Hex({ip + 40, 8}), "3a00050200000100");
   EXPECT_EQ(ip[48], std::byte{131});
@@ -142,7 +142,7 @@ TEST_F(GroupReportsTest, QueriesAreAnsweredInTimeForTheirGroups) {
   // Another member is faster.
   reports_.HandleFrame(now, IgmpQuery("239.1.2.3", 100));
   GroupReports other(table_, 2);
-  other.Join(0, *ParseIp("239.1.2.3"), [&](const Frame& report) {
+  other.Join(0, {*ParseIp("239.1.2.3")}, [&](const Frame& report) {
     EXPECT_EQ(reports_.HandleFrame(now, report), SlowPathReason::kHandled);
   });
   Run(now + 20 * kSecond);
@@ -199,9 +199,38 @@ TEST_F(GroupReportsTest, EverybodysGroupIsNotReportedAndTheTableIsBounded) {
     roce::Gid gid = *ParseIp("239.0.0.0");
     gid.bytes[14] = static_cast<uint8_t>(i >> 8);
     gid.bytes[15] = static_cast<uint8_t>(i);
-    ASSERT_TRUE(reports_.Join(0, gid, [](const Frame&) {}));
+    ASSERT_TRUE(reports_.Join(0, {gid}, [](const Frame&) {}));
   }
   EXPECT_FALSE(Join("239.255.0.1"));
+}
+
+TEST_F(GroupReportsTest, AMembershipInAVlanIsToldThere) {
+  VlanSettings vlan;
+  vlan.id = 100;
+  vlan.addresses = {*ParseInterfaceAddress("10.1.0.1/24")};
+  const AddressTable table(kMac, Addresses(), {}, {}, {&vlan, 1});
+  GroupReports reports(table, 1);
+  std::vector<Frame> sent;
+  const auto send = [&](const Frame& frame) { sent.push_back(frame); };
+  ASSERT_TRUE(reports.Join(0, {*ParseIp("239.1.2.3"), 100}, send));
+  ASSERT_TRUE(reports.Join(0, {*ParseIp("239.1.2.3"), 0}, send));
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(Hex({sent[0].data() + 12, 6}), "810000640800");
+  EXPECT_EQ(Hex({sent[0].data() + 18 + 12, 4}), "0a010001") << "the VLAN's own address";
+  EXPECT_EQ(Hex({sent[1].data() + 12, 2}), "0800");
+  EXPECT_EQ(Hex({sent[1].data() + 14 + 12, 4}), "0a000001");
+  while (reports.NextTimeout() != roce::kNever) reports.HandleTimeout(reports.NextTimeout(), send);
+  // Another member's report in the VLAN is no question answered elsewhere.
+  const Frame in_vlan = sent[0];
+  EXPECT_EQ(reports.HandleFrame(0, in_vlan), SlowPathReason::kHandled);
+  Frame elsewhere = in_vlan;
+  roce::StoreBe<uint16_t>(elsewhere.data() + 14, 101);
+  EXPECT_EQ(reports.HandleFrame(0, elsewhere), SlowPathReason::kGroupNotForUs);
+  sent.clear();
+  reports.Leave({*ParseIp("239.1.2.3"), 100}, send);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(Hex({sent[0].data() + 12, 4}), "81000064");
+  EXPECT_EQ(reports.size(), 1u);
 }
 
 }  // namespace

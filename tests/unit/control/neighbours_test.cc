@@ -28,7 +28,7 @@ struct Node {
   }
   std::optional<roce::Mac> Resolve(roce::TimeNs now, const char* source, const char* target,
                                    uint64_t waiter) {
-    return neighbours.Resolve(now, *ParseIp(source), *ParseIp(target), waiter,
+    return neighbours.Resolve(now, *ParseIp(source), {*ParseIp(target)}, waiter,
                               [this](const Frame& f) { Send(f); });
   }
   void Timeout(roce::TimeNs now) {
@@ -194,36 +194,36 @@ TEST_P(NeighboursTest, NoTruncatedOrCorruptFrameIsAnsweredOrRemembered) {
 TEST_P(NeighboursTest, AConflictIsSeenAndTheAddressDefendedNowAndThen) {
   Node twin(kMacB, 1);
   const roce::Gid own = *ParseIp(MineA());
-  EXPECT_EQ(a_.neighbours.ConflictOf(own), nullptr);
+  EXPECT_EQ(a_.neighbours.ConflictOf({own}), nullptr);
   const auto claim = [&](roce::TimeNs now) {
-    twin.neighbours.AnnounceOne(own, [&](const Frame& frame) { twin.Send(frame); });
+    twin.neighbours.AnnounceOne({own}, [&](const Frame& frame) { twin.Send(frame); });
     for (const Frame& frame : twin.Take()) {
       EXPECT_EQ(a_.Receive(frame, now), SlowPathReason::kAddressConflict);
     }
   };
   claim(kSecond);
-  ASSERT_NE(a_.neighbours.ConflictOf(own), nullptr);
-  EXPECT_EQ(a_.neighbours.ConflictOf(own)->mac, kMacB);
-  EXPECT_EQ(a_.neighbours.TakeConflicts(), std::vector<roce::Gid>{own});
+  ASSERT_NE(a_.neighbours.ConflictOf({own}), nullptr);
+  EXPECT_EQ(a_.neighbours.ConflictOf({own})->mac, kMacB);
+  EXPECT_EQ(a_.neighbours.TakeConflicts(), std::vector<roce::NetAddress>{{own}});
   EXPECT_EQ(a_.Take().size(), 1u) << "defended";
   claim(2 * kSecond);
   EXPECT_TRUE(a_.Take().empty()) << "no quarrel";
   EXPECT_TRUE(a_.neighbours.TakeConflicts().empty()) << "told once";
   claim(12 * kSecond);
   EXPECT_EQ(a_.Take().size(), 1u);
-  EXPECT_EQ(a_.neighbours.ConflictOf(own)->times, 3u);
-  a_.neighbours.Forget(own);
-  EXPECT_EQ(a_.neighbours.ConflictOf(own), nullptr);
+  EXPECT_EQ(a_.neighbours.ConflictOf({own})->times, 3u);
+  a_.neighbours.Forget({own});
+  EXPECT_EQ(a_.neighbours.ConflictOf({own}), nullptr);
 }
 
 TEST_P(NeighboursTest, AProbeFindsWhoHasTheAddress) {
   Node twin(kMacB, 1);
   const roce::Gid own = *ParseIp(MineA());
-  a_.neighbours.Probe(own, [&](const Frame& frame) {
+  a_.neighbours.Probe({own}, [&](const Frame& frame) {
     EXPECT_EQ(twin.Receive(frame), SlowPathReason::kHandled);
     EXPECT_NE(b_.Receive(frame), SlowPathReason::kHandled);
   });
-  EXPECT_EQ(twin.neighbours.ConflictOf(own), nullptr) << "a question is no claim";
+  EXPECT_EQ(twin.neighbours.ConflictOf({own}), nullptr) << "a question is no claim";
   const std::vector<Frame> answers = twin.Take();
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(a_.Receive(answers[0]), SlowPathReason::kAddressConflict);
@@ -271,7 +271,7 @@ TEST(NeighboursTest, TableIsBounded) {
     roce::Gid peer = *ParseIp("10.1.0.0");
     peer.bytes[14] = static_cast<uint8_t>(i >> 8);
     peer.bytes[15] = static_cast<uint8_t>(i);
-    neighbours.Resolve(0, *table.At(1), peer, i, [&](const Frame&) { ++sent; });
+    neighbours.Resolve(0, table.At(1)->gid, {peer}, i, [&](const Frame&) { ++sent; });
   }
   EXPECT_EQ(neighbours.entries().size(), Neighbours::kMaxEntries);
   EXPECT_EQ(sent, Neighbours::kMaxEntries);
@@ -289,6 +289,91 @@ TEST(NeighboursTest, AnnouncementsUpdateWhoKnowsUs) {
   EXPECT_EQ(b.neighbours.TakeAnswers().size(), 2u);
   EXPECT_EQ(b.Resolve(0, "10.0.0.2", "10.0.0.1", 3), kMacA);
   EXPECT_EQ(b.Resolve(0, "fd00::2", "fd00::1", 4), kMacA);
+}
+
+std::vector<VlanSettings> VlanSeven(int host) {
+  VlanSettings vlan;
+  vlan.id = 7;
+  vlan.addresses = Addresses(host);
+  vlan.egress_qos_map[0] = 2;
+  return {vlan};
+}
+
+// The same addresses twice: in VLAN 7 and without a tag.
+class VlanNeighboursTest : public NeighboursTest {
+ protected:
+  struct VlanNode {
+    VlanNode(const roce::Mac& mac, int host)
+        : vlans(VlanSeven(host)), table(mac, Addresses(host), {}, {}, vlans), neighbours(table) {}
+    SlowPathReason Receive(const Frame& frame) {
+      return neighbours.HandleFrame(0, frame, [this](const Frame& f) { sent.push_back(f); });
+    }
+    std::optional<roce::Mac> Resolve(const char* source, const roce::NetAddress& target) {
+      return neighbours.Resolve(0, *ParseIp(source), target, 1,
+                                [this](const Frame& f) { sent.push_back(f); });
+    }
+    std::vector<Frame> Take() { return std::exchange(sent, {}); }
+    std::vector<VlanSettings> vlans;
+    AddressTable table;
+    Neighbours neighbours;
+    std::vector<Frame> sent;
+  };
+  static uint16_t TagOf(const Frame& frame) {
+    const auto type = roce::LoadBe<uint16_t>(frame.data() + 12);
+    return type == roce::kEtherTypeVlan ? roce::LoadBe<uint16_t>(frame.data() + 14) : uint16_t{0};
+  }
+  VlanNode c_{kMacA, 1};
+  VlanNode d_{kMacB, 2};
+};
+INSTANTIATE_TEST_SUITE_P(Families, VlanNeighboursTest, testing::Bool(),
+                         [](const auto& family) { return family.param ? "IPv6" : "IPv4"; });
+
+TEST_P(VlanNeighboursTest, AsksAndAnswersWithinTheVlan) {
+  EXPECT_EQ(c_.Resolve(MineA(), {*ParseIp(MineB()), 7}), std::nullopt);
+  const std::vector<Frame> questions = c_.Take();
+  ASSERT_EQ(questions.size(), 1u);
+  EXPECT_EQ(TagOf(questions[0]), 7 | 2 << 13) << "with the priority of the map";
+  EXPECT_EQ(d_.Receive(questions[0]), SlowPathReason::kHandled);
+  const std::vector<Frame> replies = d_.Take();
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_EQ(TagOf(replies[0]), 7 | 2 << 13);
+  EXPECT_EQ(c_.Receive(replies[0]), SlowPathReason::kHandled);
+  EXPECT_EQ(c_.Resolve(MineA(), {*ParseIp(MineB()), 7}), kMacB);
+  EXPECT_EQ(c_.Resolve(MineA(), {*ParseIp(MineB()), 0}), std::nullopt) << "somebody else, maybe";
+  EXPECT_EQ(TagOf(c_.Take().at(0)), 0);
+  EXPECT_EQ(d_.Resolve(MineB(), {*ParseIp(MineA()), 7}), kMacA) << "who was asked has learned";
+  EXPECT_EQ(d_.Resolve(MineB(), {*ParseIp(MineA()), 0}), std::nullopt);
+}
+
+TEST_P(VlanNeighboursTest, OtherVlansAreNotOurs) {
+  c_.Resolve(MineA(), {*ParseIp(MineB()), 7});
+  const Frame question = c_.Take().at(0);
+  for (const uint16_t id : {uint16_t{8}, uint16_t{4095}}) {
+    Frame frame = question;
+    roce::StoreBe<uint16_t>(frame.data() + 14, id);
+    EXPECT_EQ(d_.Receive(frame), SlowPathReason::kVlanNotOurs) << id;
+  }
+  Frame stacked = question;
+  stacked.insert(stacked.begin() + 12, question.begin() + 12, question.begin() + 16);
+  EXPECT_EQ(d_.Receive(stacked), SlowPathReason::kEtherType);
+  roce::StoreBe<uint16_t>(stacked.data() + 12, roce::kEtherTypeProviderVlan);
+  EXPECT_EQ(d_.Receive(stacked), SlowPathReason::kEtherType);
+  for (size_t length = 0; length < 18; ++length) {
+    const Frame cut(question.begin(), question.begin() + static_cast<std::ptrdiff_t>(length));
+    EXPECT_EQ(d_.Receive(cut), SlowPathReason::kTruncated) << length;
+  }
+  EXPECT_TRUE(d_.Take().empty());
+  EXPECT_TRUE(d_.neighbours.entries().empty());
+}
+
+TEST_P(VlanNeighboursTest, ATagWithoutAnIdIsNoVlan) {
+  c_.Resolve(MineA(), {*ParseIp(MineB()), 0});
+  Frame question = c_.Take().at(0);
+  const Frame tag = {std::byte{0x81}, {}, std::byte{0xA0}, {}};
+  question.insert(question.begin() + 12, tag.begin(), tag.end());
+  EXPECT_EQ(d_.Receive(question), SlowPathReason::kHandled);
+  EXPECT_EQ(TagOf(d_.Take().at(0)), 0);
+  EXPECT_EQ(d_.Resolve(MineB(), {*ParseIp(MineA()), 0}), kMacA);
 }
 
 }  // namespace

@@ -181,6 +181,32 @@ TEST_F(PathTest, InfiniBandHopLimitsAreNotTaken) {
   }
 }
 
+TEST_F(PathTest, InAVlanFramesHaveItsTag) {
+  VlanSettings vlan;
+  vlan.id = 100;
+  vlan.addresses = {*ParseInterfaceAddress("10.1.0.1/24")};
+  vlan.egress_qos_map[2] = 5;
+  const AddressTable table(roce::Mac{{2, 0, 0, 0, 0, 1}}, addresses_, {}, {}, {&vlan, 1});
+  const auto plan = [&](const roci_abi_ah_attr& attr) { return PlanPath(table, attr, {}, {}); };
+  ASSERT_TRUE(plan(Attr("10.0.0.2", 1)).ok());
+  EXPECT_FALSE(plan(Attr("10.0.0.2", 1))->path.has_vlan);
+  roci_abi_ah_attr attr = Attr("10.1.0.2", 4);
+  ASSERT_TRUE(plan(attr).ok());
+  EXPECT_TRUE(plan(attr)->path.has_vlan);
+  EXPECT_EQ(plan(attr)->path.vlan_tci, 100);
+  attr.traffic_class = 0x08;  // bulk
+  EXPECT_EQ(plan(attr)->path.vlan_tci, 100 | 5 << 13) << "by the VLAN's map";
+  attr.sl = 0xA;
+  EXPECT_EQ(plan(attr)->path.vlan_tci, 100 | 5 << 13) << "no service level";
+  attr.sl = 3;
+  EXPECT_EQ(plan(attr)->path.vlan_tci, 100 | 3 << 13) << "a service level rules";
+  EXPECT_EQ(ErrnoOf(plan(Attr("10.0.0.2", 4)).status()), ENETUNREACH) << "of another VLAN";
+  EXPECT_EQ(ErrnoOf(plan(Attr("10.1.0.2", 1)).status()), ENETUNREACH) << "of a VLAN";
+  attr = Attr("ff02::1", 3);
+  ASSERT_TRUE(plan(attr).ok()) << "a group";
+  EXPECT_EQ(plan(attr)->path.vlan(), 100);
+}
+
 TEST_F(PathTest, MulticastNeedsNobody) {
   const absl::StatusOr<PathPlan> plan = PlanPath(table_, Attr("239.1.2.3", 1), {}, {});
   ASSERT_TRUE(plan.ok());

@@ -282,6 +282,84 @@ TEST_P(Traffic, MulticastReachesEveryMember) {
   EXPECT_FALSE(b_.device().DetachMulticast(first.qp(), group).ok());
 }
 
+roce::Path InVlan(roce::Path path, uint16_t tag) {
+  path.has_vlan = true;
+  path.vlan_tci = tag;
+  return path;
+}
+
+TEST_P(Traffic, AQueuePairTakesPacketsOfItsVlanOnly) {
+  ConnectOptions options;
+  options.timeout = 8;
+  options.retry_count = 1;
+  auto pair = MakePair(roce::QpType::kRc, options);
+  a_.session().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 7 | 5 << 13));
+  b_.session().SetPath(pair->b.qp(), InVlan(PathTo(b_, a_), 7));  // priorities are no matter
+  Fill(a_, 0, 10000, 6);
+  Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 10000)}), 0));
+  EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 10000), 0);
+  const auto drops = [&] {
+    return b_.device().Snapshot().drops[static_cast<size_t>(roce::DropReason::kVlan)];
+  };
+  EXPECT_EQ(drops(), 0u);
+  // A tag without an id is none.
+  a_.session().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 5 << 13));
+  b_.session().SetPath(pair->b.qp(), PathTo(b_, a_));
+  Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 10)}), 0));
+  b_.session().SetPath(pair->b.qp(), InVlan(PathTo(b_, a_), 8));
+  pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 3, {a_.Sge(0, 64)}), 20000));
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRetryExceeded));
+  EXPECT_EQ(drops(), 2u);
+}
+
+TEST_P(Traffic, DatagramsAreForAnAddressOfTheirVlan) {
+  AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp to(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
+  ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
+  ASSERT_EQ(ConnectUd(b_, to), roce::ModifyResult::kOk);
+  const roce::Gid own = PathTo(a_, b_).dst_gid;
+  const roce::NetAddress addresses[] = {{own, 7}, {own, 0}};
+  b_.device().SetLocalAddresses(addresses);
+  const auto send = [&](const roce::Path& path, uint64_t number) {
+    const auto handle = a_.session().CreateAddressHandle(Node::kPd, path);
+    ASSERT_TRUE(handle.ok());
+    SendRequest request = Request(ROCI_ABI_WR_SEND, number, {a_.Sge(0, 100)});
+    const bool is_group = path.dst_gid.IsMulticast();
+    request.head.u.ud = {*handle, is_group ? 0xFFFFFF : to.qp().qpn().value(), 0x1234, {}};
+    Complete(from, request);
+  };
+  const roce::Gid group = roce::Gid::FromIpv4(roce::Ipv4{{239, 1, 2, 3}});
+  ASSERT_TRUE(b_.device().AttachMulticast(to.qp(), group).ok());
+  roce::Path to_group = PathTo(a_, b_);
+  to_group.dst_gid = group;
+  to_group.dst_mac = roce::Mac{{0x01, 0x00, 0x5E, 1, 2, 3}};
+  for (uint64_t i = 0; i < 4; ++i) to.PostRecv(i, {b_.Sge(0, 2000)});
+  to.Ring();
+  send(InVlan(PathTo(a_, b_), 8), 1);
+  send(InVlan(to_group, 8), 2);
+  send(InVlan(PathTo(a_, b_), 7 | 3 << 13), 3);
+  send(InVlan(to_group, 7), 4);
+  send(PathTo(a_, b_), 5);
+  send(to_group, 6);
+  std::multiset<uint32_t> tags;
+  for (int i = 0; i < 4; ++i) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(b_cq_.Wait(&cqe));
+    tags.insert(cqe.flow_tag >> 16);
+    EXPECT_EQ(cqe.flow_tag & 0xFFFF, 0xAu) << "an IPv4 header";
+  }
+  EXPECT_EQ(tags, (std::multiset<uint32_t>{7 | 3 << 13, 7, 0, 0}));
+  const auto drops = [&] {
+    return b_.device().Snapshot().drops[static_cast<size_t>(roce::DropReason::kVlan)];
+  };
+  for (int i = 0; i < 2000 && drops() < 2; ++i) usleep(1000);
+  // Every lcore has a copy of a group's datagram.
+  EXPECT_GE(drops(), 2u);
+}
+
 TEST_P(Traffic, WrongRemoteKeyEndsInAnError) {
   auto pair = MakePair(roce::QpType::kRc);
   SendRequest request = ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0);

@@ -133,6 +133,16 @@ TEST(Parse, EveryReasonOverIpv4) {
       {DropReason::kFrameTruncated, "half an Ethernet header", [](Frame& f) { f.resize(13); }},
       {DropReason::kFrameTruncated, "half an IP header", [](Frame& f) { f.resize(kIp + 19); }},
       {DropReason::kFrameTruncated, "half a UDP header", [](Frame& f) { f.resize(kUdp4 + 7); }},
+      {DropReason::kVlanStack, "two tags",
+       [](Frame& f) {
+         const std::byte tags[] = {std::byte{0x81}, {}, {}, std::byte{5},
+                                   std::byte{0x81}, {}, {}, std::byte{6}};
+         f.insert(f.begin() + 12, std::begin(tags), std::end(tags));
+       }},
+      {DropReason::kVlanStack, "a provider's tag", [](Frame& f) { Put16(f, 12, 0x88A8); }},
+      {DropReason::kVlanStack, "an old stack", [](Frame& f) { Put16(f, 12, 0x9100); }},
+      {DropReason::kNotRoce, "ARP behind a tag",
+       [](Frame& f) { Put16(f, 12, 0x8100), Put16(f, 16, 0x0806); }},
       {DropReason::kFrameTruncated, "half a tag",
        [](Frame& f) { Put16(f, 12, 0x8100), f.resize(17); }},
       {DropReason::kFrameTruncated, "half of the options",
@@ -190,7 +200,7 @@ TEST(Parse, EveryReasonOverIpv4) {
   Resize4(longest, 4096 - 64);
   FixChecksums(longest);
   EXPECT_EQ(Name(Parse(longest)), "none");
-  EXPECT_EQ(seen.size(), 14u);
+  EXPECT_EQ(seen.size(), 15u);
 }
 
 void PutMappedAddress(Frame& f, size_t at) {
