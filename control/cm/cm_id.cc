@@ -33,11 +33,11 @@ absl::Status PortTable::Take(CmId& id, uint64_t random) {
   if (id.source.port == 0) {
     for (uint32_t i = 0; i < kEphemeralCount && id.source.port == 0; ++i) {
       const auto port = static_cast<uint16_t>(kFirstEphemeral + (random + i) % kEphemeralCount);
-      if (!holders_.contains({id.space, port})) id.source.port = port;
+      if (!holders_.contains({id.port_space, port})) id.source.port = port;
     }
     if (id.source.port == 0) return StatusFromErrno(EADDRNOTAVAIL, "no port is free");
   }
-  std::vector<CmId*>& holders = holders_[{id.space, id.source.port}];
+  std::vector<CmId*>& holders = holders_[{id.port_space, id.source.port}];
   const absl::Status status = Check(id, holders, id.reuse_address);
   if (!status.ok()) return status;
   holders.push_back(&id);
@@ -48,14 +48,14 @@ absl::Status PortTable::Take(CmId& id, uint64_t random) {
 void PortTable::Give(CmId& id) {
   if (!id.holds_port) return;
   id.holds_port = false;
-  const auto it = holders_.find({id.space, id.source.port});
+  const auto it = holders_.find({id.port_space, id.source.port});
   if (it == holders_.end()) return;
   std::erase(it->second, &id);
   if (it->second.empty()) holders_.erase(it);
 }
 
 absl::Status PortTable::CheckListen(const CmId& id) const {
-  return Check(id, Holders(id.space, id.source.port), false);
+  return Check(id, Holders(id.port_space, id.source.port), false);
 }
 
 const std::vector<CmId*>& PortTable::Holders(PortSpace space, uint16_t port) const {

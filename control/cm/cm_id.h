@@ -48,7 +48,8 @@ struct CmId {
   Channel* channel = nullptr;
   uint64_t uid = 0;  // 0: a request that has not been accepted yet
   PortSpace space = PortSpace::kTcp;
-  uint8_t qp_type = 0;  // enum ibv_qp_type
+  PortSpace port_space = PortSpace::kTcp;  // whose port it holds: AF_IB addresses may name another
+  uint8_t qp_type = 0;                     // enum ibv_qp_type
   IdState state = IdState::kIdle;
   SocketAddress source;
   SocketAddress destination;
@@ -91,7 +92,8 @@ struct QueuedEvent {
 // Who holds which port number of which port space, with Linux's rules of conflict.
 class PortTable {
  public:
-  // Takes id.source.port, or a free one if it is 0. StatusFromErrno: EADDRINUSE, EADDRNOTAVAIL.
+  // Takes id.source.port of id.port_space, or a free one if it is 0. StatusFromErrno: EADDRINUSE,
+  // EADDRNOTAVAIL.
   absl::Status Take(CmId& id, uint64_t random);
   void Give(CmId& id);
   // Whether the holder may listen: nobody else's address overlaps, reusable or not.

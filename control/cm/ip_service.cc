@@ -41,6 +41,15 @@ uint64_t ServiceIdOf(const IpService& service) {
   return uint64_t{static_cast<uint16_t>(service.space)} << 16 | service.port;
 }
 
+std::optional<PortSpace> PortSpaceOfService(PortSpace own, uint64_t service_id, uint64_t mask) {
+  mask &= ~uint64_t{0xFFFF};
+  for (const PortSpace space : {PortSpace::kIb, PortSpace::kTcp, PortSpace::kUdp}) {
+    const bool is_allowed = own == space || own == PortSpace::kIb;
+    if (is_allowed && ((service_id ^ ServiceIdOf({space, 0})) & mask) == 0) return space;
+  }
+  return std::nullopt;
+}
+
 std::optional<IpService> IpServiceOf(uint64_t service_id) {
   const std::optional<PortSpace> space =
       service_id >> 32 == 0 ? PortSpaceFrom(static_cast<uint16_t>(service_id >> 16)) : std::nullopt;

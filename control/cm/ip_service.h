@@ -22,6 +22,9 @@ struct IpService {
   friend bool operator==(const IpService&, const IpService&) = default;
 };
 uint64_t ServiceIdOf(const IpService& service);
+// The port space that a service ID of an identifier of `own` is in, as far as `mask` says that its
+// bits count; what it leaves open is `own`. Nothing for services of other kinds.
+std::optional<PortSpace> PortSpaceOfService(PortSpace own, uint64_t service_id, uint64_t mask);
 // Nothing for a service that is not of RDMA's IP port spaces.
 std::optional<IpService> IpServiceOf(uint64_t service_id);
 

@@ -210,11 +210,21 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
     port = PortOf(address.gid);
     if (port == nullptr) return StatusFromErrno(EADDRNOTAVAIL, "address");
   }
+  id.port_space = id.space;
+  if (address.family == AF_IB) {
+    const auto space = PortSpaceOfService(id.space, address.service, address.service_mask);
+    if (!space) return StatusFromErrno(EPROTONOSUPPORT, "service ID");
+    id.port_space = *space;
+  }
   id.source = address;
   const absl::Status status = port_table_.Take(id, random_.Next());
   if (!status.ok()) {
     id.source = {};
     return status;
+  }
+  if (address.family == AF_IB) {
+    id.source.service = ServiceIdOf({id.port_space, id.source.port});
+    id.source.service_mask = ~uint64_t{0};
   }
   id.port = port;
   if (port != nullptr) {
@@ -325,8 +335,11 @@ void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& pa
   }
   id->path = *path;
   id->vlan = path->vlan();
-  const uint16_t port = id->source.port;
-  id->source = AddressFromGid(path->src_gid, port);
+  if (id->source.family == AF_IB) {
+    id->source.gid = path->src_gid;
+  } else {
+    id->source = AddressFromGid(path->src_gid, id->source.port);
+  }
   id->state = IdState::kAddressResolved;
   PostSimple(*id, kCmAddrResolved);
 }
@@ -375,6 +388,16 @@ CmId* Manager::FindListener(const Port& port, const IpService& service, const Ip
     if (id->source.IsAny() && any_family) wildcard = id;
   }
   return wildcard;
+}
+
+CmId* Manager::FindServiceListener(const Port& port, const IpService& service,
+                                   const roce::NetAddress& own) const {
+  for (CmId* id : port_table_.Holders(service.space, service.port)) {
+    const bool listens = id->state == IdState::kListen && id->source.family == AF_IB;
+    if (!listens || (id->port != nullptr && id->port != &port)) continue;
+    if (id->source.IsAny() || roce::NetAddress{id->source.gid, id->vlan} == own) return id;
+  }
+  return nullptr;
 }
 
 absl::Status Manager::SetOption(CmId& id, uint32_t level, uint32_t name,

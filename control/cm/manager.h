@@ -63,6 +63,12 @@ class Manager {
   absl::Status InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_attr& out) const;
   void QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const;
   void QueryAddress(const CmId& id, rdma_ucm_query_addr_resp& out) const;
+  // The same as AF_IB addresses, whatever they are.
+  void QueryGids(const CmId& id, rdma_ucm_query_addr_resp& out) const;
+  // One path, or none.
+  static constexpr size_t kPathAnswerBytes =
+      sizeof(rdma_ucm_query_path_resp) + sizeof(ib_path_rec_data);
+  size_t QueryPath(const CmId& id, std::span<std::byte, kPathAnswerBytes> out) const;
   absl::StatusOr<uint32_t> Join(CmId& id, uint64_t uid, const SocketAddress& group, bool send_only);
   // `number` names a membership. NotFound; InvalidArgument: of another channel.
   absl::StatusOr<uint32_t> Leave(const Channel& channel, uint32_t number);
@@ -89,6 +95,11 @@ class Manager {
   void Flush(Port& port);
   void HandleEvent(Port& port, const Event& event);
   void HandleRequest(Port& port, const Event& event);
+  // One that has an AF_IB address: for requests that name no IP addresses, and those that nobody
+  // else is there for.
+  CmId* FindServiceListener(const Port& port, const IpService& service,
+                            const roce::NetAddress& own) const;
+  void DescribeDevice(const CmId& id, rdma_ucm_query_addr_resp& out) const;
   CmId* FindListener(const Port& port, const IpService& service, const IpHeader& header,
                      uint16_t vlan) const;
   void HandleDatagramReply(CmId& id, const SidrRep& rep);

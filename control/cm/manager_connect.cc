@@ -50,8 +50,14 @@ uint8_t QpTypeOf(const Req& req) {
   }
 }
 
-// The program's own data behind the addresses.
+uint64_t ServiceOf(const CmId& id) {
+  return id.destination.family == AF_IB ? id.destination.service
+                                        : ServiceIdOf({id.space, id.destination.port});
+}
+
+// The program's own data behind the addresses, if these are of IP.
 std::vector<std::byte> WithHeader(const CmId& id, std::span<const std::byte> data) {
+  if (id.destination.family == AF_IB) return {data.begin(), data.end()};
   IpHeader header;
   header.source_port = id.source.port;
   header.source = id.source.gid;
@@ -70,7 +76,7 @@ absl::Status Manager::ConnectDatagram(CmId& id, std::span<const std::byte> data)
   DatagramOptions options;
   options.owner = id.number;
   options.path = id.path;
-  options.service_id = ServiceIdOf({id.space, id.destination.port});
+  options.service_id = ServiceOf(id);
   options.private_data = data;
   const absl::StatusOr<uint32_t> connection =
       id.port->engine.ConnectDatagram(MonotonicNow(), options);
@@ -92,7 +98,7 @@ absl::Status Manager::Connect(CmId& id, const ConnParam& param) {
     ConnectOptions options;
     options.owner = id.number;
     options.path = id.path;
-    options.service_id = ServiceIdOf({id.space, id.destination.port});
+    options.service_id = ServiceOf(id);
     options.transport = TransportOf(id.qp_type);
     options.extended_transport =
         options.transport == static_cast<uint8_t>(TransportService::kExtended) ? kExtendedXrc : 0;
@@ -286,8 +292,8 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   Engine& engine = port.engine;
   const Req* req = std::get_if<Req>(&event.body);
   const SidrReq* datagram = std::get_if<SidrReq>(&event.body);
-  const std::optional<IpService> service =
-      IpServiceOf(req != nullptr ? req->service_id : datagram->service_id);
+  const uint64_t service_id = req != nullptr ? req->service_id : datagram->service_id;
+  const std::optional<IpService> service = IpServiceOf(service_id);
   const std::span<const std::byte> data = req != nullptr
                                               ? std::span<const std::byte>(req->private_data)
                                               : std::span<const std::byte>(datagram->private_data);
@@ -295,6 +301,10 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   CmId* listener = service && header && header->destination == event.path.src_gid
                        ? FindListener(port, *service, *header, event.path.vlan())
                        : nullptr;
+  const bool by_service = listener == nullptr;
+  if (by_service && service) {
+    listener = FindServiceListener(port, *service, {event.path.src_gid, event.path.vlan()});
+  }
   if (listener == nullptr) return engine.Refuse(event.id, RejectReason::kInvalidServiceId);
   const uint8_t qp_type = req != nullptr ? QpTypeOf(*req) : kQpUd;
   if (qp_type != listener->qp_type) {
@@ -309,8 +319,13 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   id->qp_type = listener->qp_type;
   id->type_of_service = listener->type_of_service;
   id->state = IdState::kConnect;
-  id->source = AddressFromGid(header->destination, service->port);
-  id->destination = AddressFromGid(header->source, header->source_port);
+  if (by_service) {
+    id->source = ServiceAddress(event.path.src_gid, service_id);
+    id->destination = ServiceAddress(event.path.dst_gid, 0);
+  } else {
+    id->source = AddressFromGid(header->destination, service->port);
+    id->destination = AddressFromGid(header->source, header->source_port);
+  }
   id->port = &port;
   id->path = event.path;
   id->vlan = event.path.vlan();
@@ -318,12 +333,13 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   id->connection = event.id;
   engine.Adopt(event.id, id->number);
 
+  const std::span<const std::byte> own_data = by_service ? data : data.subspan(kIpHeaderBytes);
   rdma_ucm_event_resp out = {};
   out.uid = listener->uid;
   out.id = id->number;
   out.event = kCmConnectRequest;
   if (req != nullptr) {
-    CopyData(data.subspan(kIpHeaderBytes), out.param.conn);
+    CopyData(own_data, out.param.conn);
     out.param.conn.qp_num = req->local_qpn;
     out.param.conn.srq = req->srq;
     out.param.conn.responder_resources = req->initiator_depth;
@@ -332,7 +348,7 @@ void Manager::HandleRequest(Port& port, const Event& event) {
     out.param.conn.retry_count = req->retry_count;
     out.param.conn.rnr_retry_count = req->rnr_retry_count;
   } else {
-    CopyData(data.subspan(kIpHeaderBytes), out.param.ud);
+    CopyData(own_data, out.param.ud);
   }
   listener->channel->Push({listener->number, 0, out});
 }

@@ -1,8 +1,13 @@
 // What programs ask of an identifier: its route, its addresses, the attributes of its queue pair.
 #include <endian.h>
+#include <rdma/ib_user_sa.h>
+
+#include <algorithm>
+#include <cstring>
 
 #include "control/cm/manager.h"
 #include "control/cm/verbs_numbers.h"
+#include "roce/headers.h"
 
 namespace roci::control::cm {
 namespace {
@@ -15,6 +20,10 @@ constexpr uint8_t kHopLimit = 64;
 absl::Status NotNow() { return absl::InvalidArgumentError("not in this state of the connection"); }
 
 bool IsReliable(const CmId& id) { return id.qp_type != kQpUc; }
+
+bool HasRoute(const CmId& id) {
+  return id.port != nullptr && id.state >= IdState::kRouteResolved && id.state != IdState::kListen;
+}
 
 }  // namespace
 
@@ -35,8 +44,9 @@ ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destin
 }
 
 void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
-  StoreSocketAddress(id.source, &out.src_addr);
-  StoreSocketAddress(id.destination, &out.dst_addr);
+  // (There is no room for AF_IB addresses, and who has them asks otherwise.)
+  if (id.source.family != AF_IB) StoreSocketAddress(id.source, &out.src_addr);
+  if (id.destination.family != AF_IB) StoreSocketAddress(id.destination, &out.dst_addr);
   out.ibdev_index = kNoDeviceIndex;
   if (id.port == nullptr) return;
   out.node_guid = htobe64(id.port->device.node_guid());
@@ -48,8 +58,7 @@ void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
   path.pkey = htobe16(kDefaultPkey);
   if (id.destination.family == AF_UNSPEC) return;
   std::memcpy(path.dgid, id.destination.gid.bytes.data(), sizeof(path.dgid));
-  const bool has_route = id.state >= IdState::kRouteResolved && id.state != IdState::kListen;
-  if (!has_route) return;
+  if (!HasRoute(id)) return;
   out.num_paths = 1;
   path.reversible = 1;
   path.numb_path = 1;
@@ -67,6 +76,51 @@ void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
 void Manager::QueryAddress(const CmId& id, rdma_ucm_query_addr_resp& out) const {
   out.src_size = static_cast<uint16_t>(StoreSocketAddress(id.source, &out.src_addr));
   out.dst_size = static_cast<uint16_t>(StoreSocketAddress(id.destination, &out.dst_addr));
+  DescribeDevice(id, out);
+}
+
+void Manager::QueryGids(const CmId& id, rdma_ucm_query_addr_resp& out) const {
+  const auto as_service = [&id](const SocketAddress& address) {
+    if (address.family == AF_IB) return address;
+    const bool has_gid = address.family != AF_UNSPEC && !address.IsAny();
+    SocketAddress result =
+        ServiceAddress(has_gid ? address.gid : roce::Gid{}, ServiceIdOf({id.space, address.port}));
+    result.service_mask = 0;
+    return result;
+  };
+  out.src_size = static_cast<uint16_t>(StoreSocketAddress(as_service(id.source), &out.src_addr));
+  out.dst_size =
+      static_cast<uint16_t>(StoreSocketAddress(as_service(id.destination), &out.dst_addr));
+  DescribeDevice(id, out);
+}
+
+// A path record as subnet administration has it (IBTA vol 1, 15.2.5.16), without service ID and
+// LIDs.
+size_t Manager::QueryPath(const CmId& id, std::span<std::byte, kPathAnswerBytes> out) const {
+  std::fill(out.begin(), out.end(), std::byte{0});
+  rdma_ucm_query_path_resp head = {};
+  head.num_paths = HasRoute(id) ? 1 : 0;
+  std::memcpy(out.data(), &head, sizeof(head));
+  if (head.num_paths == 0) return sizeof(head);
+  const uint32_t flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+  std::byte* data = out.data() + sizeof(head);
+  std::memcpy(data, &flags, sizeof(flags));
+  std::byte* record = data + offsetof(ib_path_rec_data, path_rec);
+  constexpr uint8_t kExactly = 2 << 6;
+  std::memcpy(record + 8, id.destination.gid.bytes.data(), 16);
+  std::memcpy(record + 24, id.source.gid.bytes.data(), 16);
+  roce::StoreBe<uint32_t>(record + 44, id.path.flow_label << 8 | kHopLimit);
+  record[48] = std::byte{id.type_of_service};
+  record[49] = std::byte{1 << 7 | 1};  // reversible, one
+  roce::StoreBe<uint16_t>(record + 50, kDefaultPkey);
+  roce::StoreBe<uint16_t>(record + 52, ServiceLevelOf(id.path));
+  record[54] = std::byte{kExactly} | static_cast<std::byte>(id.port->device.max_path_mtu());
+  record[55] = std::byte{kExactly} | std::byte{kRate100Gbps};
+  record[56] = std::byte{kExactly} | std::byte{EngineConfig().packet_life_time};
+  return kPathAnswerBytes;
+}
+
+void Manager::DescribeDevice(const CmId& id, rdma_ucm_query_addr_resp& out) const {
   out.ibdev_index = kNoDeviceIndex;
   out.pkey = htobe16(kDefaultPkey);
   if (id.port == nullptr) return;

@@ -311,15 +311,8 @@ absl::Status Server::RunOn(CmId& id, const Command& command, roci_abi_cm_respons
       Put(route, out);
       return absl::OkStatus();
     }
-    case RDMA_USER_CM_CMD_QUERY: {
-      if (command.As<rdma_ucm_query>().option != RDMA_USER_CM_QUERY_ADDR) {
-        return StatusFromErrno(ENOSYS, "query");
-      }
-      rdma_ucm_query_addr_resp address = {};
-      manager_.QueryAddress(id, address);
-      Put(address, out);
-      return absl::OkStatus();
-    }
+    case RDMA_USER_CM_CMD_QUERY:
+      return Query(id, command.As<rdma_ucm_query>().option, out);
     case RDMA_USER_CM_CMD_CONNECT:
       return manager_.Connect(id, command.As<rdma_ucm_connect>().conn_param);
     case RDMA_USER_CM_CMD_LISTEN:
@@ -360,6 +353,28 @@ absl::Status Server::RunOn(CmId& id, const Command& command, roci_abi_cm_respons
     }
     default:
       return StatusFromErrno(ENOSYS, "command");
+  }
+}
+
+absl::Status Server::Query(const CmId& id, uint32_t what, roci_abi_cm_response& out) {
+  rdma_ucm_query_addr_resp addresses = {};
+  switch (what) {
+    case RDMA_USER_CM_QUERY_ADDR:
+      manager_.QueryAddress(id, addresses);
+      Put(addresses, out);
+      return absl::OkStatus();
+    case RDMA_USER_CM_QUERY_GID:
+      manager_.QueryGids(id, addresses);
+      Put(addresses, out);
+      return absl::OkStatus();
+    case RDMA_USER_CM_QUERY_PATH: {
+      std::array<std::byte, Manager::kPathAnswerBytes> path;
+      out.out_size = static_cast<uint32_t>(manager_.QueryPath(id, path));
+      std::memcpy(out.data, path.data(), out.out_size);
+      return absl::OkStatus();
+    }
+    default:
+      return StatusFromErrno(ENOSYS, "query");
   }
 }
 

@@ -47,6 +47,7 @@ class Server {
   // With an identifier of the channel.
   absl::Status RunOn(CmId& id, const Command& command, roci_abi_cm_response& out);
   absl::Status RunWithoutId(Channel& channel, const Command& command, roci_abi_cm_response& out);
+  absl::Status Query(const CmId& id, uint32_t what, roci_abi_cm_response& out);
   // As a program gave it.
   struct RawAddress {
     const void* bytes;

@@ -49,8 +49,9 @@ std::string NameOf(const CmId& id, const Connection* connection) {
 std::string TextOf(const SocketAddress& address) {
   if (address.family == AF_UNSPEC) return "";
   const std::string ip = address.IsAny() ? "*" : IpText(address.gid);
-  return address.family == AF_INET6 ? absl::StrCat("[", ip, "]:", address.port)
-                                    : absl::StrCat(ip, ":", address.port);
+  return address.family != AF_INET && !address.gid.IsIpv4()
+             ? absl::StrCat("[", ip, "]:", address.port)
+             : absl::StrCat(ip, ":", address.port);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
-// Addresses as programs give them, struct sockaddr_in and sockaddr_in6, as values. Pure.
+// Addresses as programs give them, struct sockaddr_in, sockaddr_in6 and sockaddr_ib, as values.
+// Pure.
 #pragma once
 
+#include <endian.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -15,10 +17,13 @@
 namespace roci::control::cm {
 
 struct SocketAddress {
-  uint16_t family = AF_UNSPEC;  // AF_INET or AF_INET6 otherwise
+  uint16_t family = AF_UNSPEC;  // AF_INET, AF_INET6 or AF_IB otherwise
   roce::Gid gid;                // IPv4-mapped for AF_INET; see IsAny
-  uint16_t port = 0;            // host byte order
+  uint16_t port = 0;            // host byte order; AF_IB: the end of the service ID
   uint32_t scope = 0;
+  // AF_IB only: a service ID, and which of its bits count where it is bound to.
+  uint64_t service = 0;
+  uint64_t service_mask = 0;
 
   bool IsLoopback() const {
     if (family == AF_INET) return gid.ToIpv4().bytes[0] == 127;
@@ -31,6 +36,18 @@ struct SocketAddress {
     return IsLoopback() || (family == AF_INET ? gid == roce::Gid::FromIpv4({}) : gid.IsZero());
   }
 };
+
+// struct sockaddr_ib of <infiniband/ib.h>.
+struct SockaddrIb {
+  uint16_t family;
+  uint16_t pkey;  // network byte order, as all that follow
+  uint32_t flow_info;
+  uint8_t gid[16];
+  uint64_t service;
+  uint64_t service_mask;
+  uint64_t scope;
+};
+static_assert(sizeof(SockaddrIb) == 48);
 
 inline SocketAddress AnyAddress(uint16_t family) {
   SocketAddress any;
@@ -53,6 +70,16 @@ inline std::optional<SocketAddress> LoadSocketAddress(std::span<const std::byte>
     out.port = ntohs(in.sin_port);
     return out;
   }
+  if (out.family == AF_IB) {
+    SockaddrIb ib;
+    if (bytes.size() < sizeof(ib)) return std::nullopt;
+    std::memcpy(&ib, bytes.data(), sizeof(ib));
+    std::memcpy(out.gid.bytes.data(), ib.gid, sizeof(ib.gid));
+    out.service = be64toh(ib.service);
+    out.service_mask = be64toh(ib.service_mask);
+    out.port = static_cast<uint16_t>(out.service & out.service_mask);
+    return out;
+  }
   if (out.family != AF_INET6 || bytes.size() < sizeof(sockaddr_in6)) return std::nullopt;
   sockaddr_in6 in6;
   std::memcpy(&in6, bytes.data(), sizeof(in6));
@@ -64,7 +91,7 @@ inline std::optional<SocketAddress> LoadSocketAddress(std::span<const std::byte>
   return out;
 }
 
-// At most sizeof(sockaddr_in6) bytes; returns how many. 0 for no address.
+// At most sizeof(SockaddrIb) bytes; returns how many. 0 for no address.
 inline size_t StoreSocketAddress(const SocketAddress& in, void* out) {
   if (in.family == AF_INET) {
     sockaddr_in address = {};
@@ -72,6 +99,16 @@ inline size_t StoreSocketAddress(const SocketAddress& in, void* out) {
     address.sin_port = htons(in.port);
     const roce::Ipv4 ip = in.gid.ToIpv4();
     std::memcpy(&address.sin_addr, ip.bytes.data(), sizeof(address.sin_addr));
+    std::memcpy(out, &address, sizeof(address));
+    return sizeof(address);
+  }
+  if (in.family == AF_IB) {
+    SockaddrIb address = {};
+    address.family = AF_IB;
+    address.pkey = 0xFFFF;
+    std::memcpy(address.gid, in.gid.bytes.data(), sizeof(address.gid));
+    address.service = htobe64(in.service);
+    address.service_mask = htobe64(in.service_mask);
     std::memcpy(out, &address, sizeof(address));
     return sizeof(address);
   }
@@ -83,6 +120,17 @@ inline size_t StoreSocketAddress(const SocketAddress& in, void* out) {
   std::memcpy(&address.sin6_addr, in.gid.bytes.data(), sizeof(address.sin6_addr));
   std::memcpy(out, &address, sizeof(address));
   return sizeof(address);
+}
+
+// A whole service ID at `gid`.
+inline SocketAddress ServiceAddress(const roce::Gid& gid, uint64_t service) {
+  SocketAddress out;
+  out.family = AF_IB;
+  out.gid = gid;
+  out.port = static_cast<uint16_t>(service);
+  out.service = service;
+  out.service_mask = ~uint64_t{0};
+  return out;
 }
 
 // Of the family of `gid`.

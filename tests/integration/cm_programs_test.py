@@ -62,6 +62,18 @@ def connection_cases():
     yield Case(f'cmtime -b {V4[1]} -c 200', f'cmtime -s {V4[1]} -b {V4[0]} -c 200', stays=True)
 
 
+def gid_cases():
+    """AF_IB addresses."""
+    for a, b in (tuple(f'::ffff:{address}' for address in V4), V6):
+        yield Case(f'ucmatose -f gid -b {b}', f'ucmatose -f gid -s {b} -b {a}')
+        yield Case(f'ucmatose -f gid -P ib -b {b}', f'ucmatose -f gid -P ib -s {b} -b {a}')
+        yield Case(f'udaddy -f gid -b {b}', f'udaddy -f gid -s {b} -b {a}')
+    # No source; several at a time; a listener by its IP address does not know of such requests.
+    yield Case(f'ucmatose -f gid -b {V6[1]} -c 20', f'ucmatose -f gid -s {V6[1]} -c 20')
+    yield Case(f'ucmatose -b {V6[1]}', f'ucmatose -f gid -s {V6[1]} -b {V6[0]}', stays=True,
+               fails='RDMA_CM_EVENT_REJECTED, error: 8')
+
+
 def multicast_cases():
     for group, (a, b) in (('239.1.2.3', V4), ('ff0e::4711', V6)):
         yield Case(f'mckey -m {group} -b {a} -p 0x0111', f'mckey -m {group} -b {b} -s -p 0x0111', joins=True)
@@ -121,7 +133,7 @@ def error_cases():
 
 
 def all_cases():
-    for kind in (rping_cases, connection_cases, multicast_cases, socket_cases, perftest_cases,
+    for kind in (rping_cases, connection_cases, gid_cases, multicast_cases, socket_cases, perftest_cases,
                  application_cases, error_cases):
         yield from kind()
 

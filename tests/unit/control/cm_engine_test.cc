@@ -199,7 +199,7 @@ TEST(CmPorts, ConflictAsLinuxSays) {
   table.Give(first);
   EXPECT_TRUE(table.CheckListen(same).ok());
   CmId elsewhere = At("10.0.0.1", 7000);
-  elsewhere.space = PortSpace::kUdp;
+  elsewhere.port_space = PortSpace::kUdp;
   EXPECT_TRUE(table.Take(elsewhere, 0).ok());
   for (CmId* id : {&same, &other, &elsewhere}) table.Give(*id);
   EXPECT_TRUE(table.Holders(PortSpace::kTcp, 7000).empty());
