@@ -33,11 +33,11 @@ class GroupReports {
   GroupReports(const AddressTable& addresses, uint64_t seed)
       : addresses_(addresses), random_(seed) {}
 
-  // One more user of `group`, an IPv4-mapped or IPv6 multicast address; the first makes us a
+  // One more user of `address`, an IPv4-mapped or IPv6 multicast address; the first makes us a
   // member. False: too many groups.
-  bool Join(roce::TimeNs now, const roce::NetAddress& group, Send send);
+  bool Join(roce::TimeNs now, const roce::NetAddress& address, Send send);
   // One user less. Only after Join.
-  void Leave(const roce::NetAddress& group, Send send);
+  void Leave(const roce::NetAddress& address, Send send);
 
   // Nothing for a frame that is neither IGMP nor MLD; else whether and why it was refused.
   std::optional<SlowPathReason> HandleFrame(roce::TimeNs now, std::span<const std::byte> frame);

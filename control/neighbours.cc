@@ -7,7 +7,6 @@
 namespace roci::control {
 namespace {
 
-using roce::EthernetHeader;
 using roce::TimeNs;
 
 bool IsGroup(const roce::Mac& mac) { return mac.bytes[0] & 1; }

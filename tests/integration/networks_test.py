@@ -116,7 +116,8 @@ class TwoDaemons(unittest.TestCase):
                 server = self.daemons[a].start('rping', '-s', '-a', addresses[a], '-C', '5', '-S', '5000', '-V')
                 self.addCleanup(server.stdout.close)
                 self.addCleanup(server.kill)
-                self.assertTrue(await_(lambda: self.daemons[a].show('connections') or server.poll() is not None))
+                self.assertTrue(await_(lambda: server.poll() is not None or any(
+                    each['state'] == 'listen' for each in self.daemons[a].show('connections'))))
                 client = self.daemons[b].start('rping', '-c', '-a', addresses[a], '-C', '5', '-S', '5000', '-V')
                 self.addCleanup(client.kill)
                 said, _ = client.communicate(timeout=LIMIT_S)

@@ -217,7 +217,8 @@ class VethVlanTest(VethTest):
         server = self.daemons[0].start('rping', '-s', '-a', '10.98.0.1', '-C', '5', '-V')
         self.addCleanup(server.stdout.close)
         self.addCleanup(server.kill)
-        self.assertTrue(await_(lambda: self.daemons[0].show('connections') or server.poll() is not None))
+        self.assertTrue(await_(lambda: server.poll() is not None or any(
+            each['state'] == 'listen' for each in self.daemons[0].show('connections'))))
         client = self.daemons[1].start('rping', '-c', '-a', '10.98.0.1', '-C', '5', '-V')
         self.addCleanup(client.kill)
         said, _ = client.communicate(timeout=LIMIT_S)

@@ -11,8 +11,8 @@ LINK       up: the port is active
 MTU/PATH   bytes of Ethernet payload, and the largest path MTU that fits with headers
 SESSIONS   times that programs have it open
 QPS, CQS, MRS   queue pairs, completion queues, memory regions: in use / limit (ibv_query_device(3))
-ADDRESSES  one per GID, in the order of the GID table; all RoCE v2. CONFLICT: another adapter
-           has it, too; see `roci addr show`
+ADDRESSES  one per GID, in the order of the GID table; all RoCE v2. @7: in VLAN 7. CONFLICT: another
+           adapter has it, too; see `roci addr show`
 )";
 // Of everything that a program has made.
 constexpr char kWhose[] = "DEVICE, APP   where it is, and whose: name and process number\n";
@@ -77,6 +77,7 @@ TIMERS     timers of queue pairs that ran out
 constexpr char kAddresses[] = R"(DEVICE     ours
 GID        index in the GID table; where an address was removed, the link-local one stands again
 ADDRESS    with the length of its network's prefix
+VLAN       of the address; "-": none, its frames have no tag
 CLAIMED BY another adapter that says that it has this address; "-": nobody
 )";
 constexpr char kNeighbours[] = R"(DEVICE     ours
