@@ -42,6 +42,7 @@ WINDOW     packets sent and not acknowledged
 TIMER      the acknowledge timeout as given: 4.096 us * 2^TIMER, 0 for none; "*": it runs
 RETRY      retries left before the queue pair fails / as given (retry_cnt)
 RNR        the same for a peer that is not ready to receive (rnr_retry); 7 is for ever
+THROTTLED  the rate to which congestion control holds it; "-": to none
 TX PKTS, RX PKTS, DROPS   packets sent, received, and refused by the queue pair
 )";
 constexpr char kCqs[] = R"(CQ         its handle in the program's session
