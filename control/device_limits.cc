@@ -24,7 +24,6 @@ constexpr uint64_t kCapMemoryWindowType2B = 1u << 24;
 // Of device_cap_flags_ex (IB_UVERBS_DEVICE_FLUSH_GLOBAL, IB_UVERBS_DEVICE_FLUSH_PERSISTENT,
 // IB_UVERBS_DEVICE_ATOMIC_WRITE).
 constexpr uint64_t kCapFlushGlobal = uint64_t{1} << 38;
-constexpr uint64_t kCapFlushPersistent = uint64_t{1} << 39;
 constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
 
 constexpr uint32_t kAtomicHca = 1;  // IBV_ATOMIC_HCA: atomic among this device's own work

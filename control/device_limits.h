@@ -50,6 +50,9 @@ inline constexpr char kFirmwareVersion[] = "0.1.0";
 inline constexpr uint32_t kPortCapabilities = 1u << 16 | 1u << 26;
 
 // Fills in everything of the answer but its head. `node_guid` in host byte order.
+// Of device_cap_flags_ex: held by devices that map memory.
+inline constexpr uint64_t kCapFlushPersistent = uint64_t{1} << 39;
+
 void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
                     roci_abi_query_device_response& out);
 

@@ -108,7 +108,11 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
 }
 
 absl::Status Session::QueryDevice(const Request&, Fds&, Reply& reply) {
-  DescribeDevice(limits_, device_->node_guid(), reply.As<roci_abi_query_device_response>());
+  auto& device = reply.As<roci_abi_query_device_response>();
+  DescribeDevice(limits_, device_->node_guid(), device);
+  if (services_.config.memory.policy == ROCI_ABI_MEMORY_PROCESS_VM) {
+    device.device_cap_flags_ex &= ~kCapFlushPersistent;
+  }
   return absl::OkStatus();
 }
 

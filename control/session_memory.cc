@@ -86,9 +86,10 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   const bool map = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
   const bool durable = access & static_cast<uint32_t>(memory::Access::kFlushPersistent);
   const bool writable = durable || access & static_cast<uint32_t>(memory::Access::kLocalWrite);
-  if (durable) {
-    for (uint32_t i = 0; i < services_.dataplane.lcore_count(); ++i) {
-      services_.dataplane.lcore(i).worker().PrepareDurable();
+  if (durable && !map) return absl::UnimplementedError("nothing is mapped");
+  for (uint32_t i = 0; durable && i < services_.dataplane.lcore_count(); ++i) {
+    if (!services_.dataplane.lcore(i).worker().PrepareDurable()) {
+      return absl::ResourceExhaustedError("threads that wait for disks");
     }
   }
   const uint64_t mappings_left = admission_.user->app_mappings.left();

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <system_error>
 #include <utility>
 
 namespace roci::dataplane {
@@ -18,19 +19,24 @@ DurableWriter::~DurableWriter() {
   sem_destroy(&posted_);
 }
 
-void DurableWriter::StartThreads() {
-  if (!threads_.empty()) return;
+bool DurableWriter::StartThreads() {
+  if (!threads_.empty()) return true;
   // Signals are for the threads that wait for them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   sigdelset(&all, SIGBUS);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (uint32_t i = 0; i < kThreads; ++i) {
-    threads_.emplace_back([this] { Run(); });
-    pthread_setname_np(threads_.back().native_handle(), "roci-durable");
+  // Fewer will do where the system has no room for them all.
+  try {
+    while (threads_.size() < kThreads) {
+      threads_.emplace_back([this] { Run(); });
+      pthread_setname_np(threads_.back().native_handle(), "roci-durable");
+    }
+  } catch (const std::system_error&) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return !threads_.empty();
 }
 
 DurableWriter::Started DurableWriter::Start(void* owner, const void* payer,

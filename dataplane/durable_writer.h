@@ -34,8 +34,9 @@ class DurableWriter {
   DurableWriter(const DurableWriter&) = delete;
   DurableWriter& operator=(const DurableWriter&) = delete;
 
-  // Control thread, while nobody starts anything: before the first sync. Later: nothing.
-  void StartThreads();
+  // Control thread, while nobody starts anything: before the first sync. Later: nothing. False if
+  // the system has no thread to give.
+  bool StartThreads();
 
   // ---- On the lcore
   // `owner` and `payer` are names: who hears of the end, and who is charged. What the owner has

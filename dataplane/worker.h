@@ -63,7 +63,7 @@ class Worker {
   roce::DurableState StartDurable(QueuePair& qp, const void* payer, memory::DurableRange& range);
 
   // Control thread: regions may be made durable from now on.
-  void PrepareDurable() { durable_writer_.StartThreads(); }
+  bool PrepareDurable() { return durable_writer_.StartThreads(); }
 
   CompletionEvents& events() { return events_; }
   PlaceBatch& places() { return places_; }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/dma-buf.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -15,12 +16,16 @@
 namespace roci::memory {
 namespace {
 
-// 0 or an errno. It may wait for work of the device that has the buffer now, which ends.
+// 0 or an errno; EBUSY while a device works with the buffer: to wait for that would keep others
+// waiting, and the program that handed the buffer in could make it long.
 int Sync(int fd, uint64_t flags) {
+  pollfd idle = {fd, POLLOUT, 0};
+  if (poll(&idle, 1, 0) == 0) return EBUSY;
   dma_buf_sync sync = {};
   sync.flags = flags | DMA_BUF_SYNC_RW;
-  while (ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync) != 0) {
-    if (errno != EINTR && errno != EAGAIN) return errno;
+  constexpr int kTries = 16;
+  for (int tries = 0; ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync) != 0; ++tries) {
+    if ((errno != EINTR && errno != EAGAIN) || tries == kTries) return errno;
   }
   return 0;
 }

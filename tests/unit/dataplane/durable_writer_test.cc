@@ -64,8 +64,8 @@ class DurableWriterTest : public ::testing::Test {
 };
 
 TEST_F(DurableWriterTest, OwnerHearsOfTheEnd) {
-  writer_.StartThreads();
-  writer_.StartThreads();
+  ASSERT_TRUE(writer_.StartThreads());
+  ASSERT_TRUE(writer_.StartThreads());
   EXPECT_FALSE(writer_.HasDone());
   ASSERT_EQ(Start(&owners_[0], &payers_[0]), Started::kYes);
   const auto ended = Collect(1);
@@ -87,7 +87,7 @@ TEST_F(DurableWriterTest, NobodyHasMoreThanAPart) {
   }
   EXPECT_EQ(Start(&owners_[100], &payers_[150]), Started::kFull);
   EXPECT_EQ(Start(&owners_[9], &payers_[0]), Started::kPayerFull);
-  writer_.StartThreads();
+  ASSERT_TRUE(writer_.StartThreads());
   EXPECT_EQ(Collect(started).size(), started);
   EXPECT_EQ(Start(&owners_[9], &payers_[0]), Started::kYes);
   EXPECT_EQ(Collect(1).at(0).owner, &owners_[9]);
@@ -99,7 +99,7 @@ TEST_F(DurableWriterTest, WhatWasGivenUpEndsUnheard) {
   writer_.GiveUp(&owners_[0]);
   // One that begins anew does not hear of the one before.
   ASSERT_EQ(Start(&owners_[1], &payers_[2]), Started::kYes);
-  writer_.StartThreads();
+  ASSERT_TRUE(writer_.StartThreads());
   const auto ended = Collect(3);
   EXPECT_EQ(std::count_if(ended.begin(), ended.end(), [](const Ended& e) { return !e.owner; }), 2);
   for (const Ended& e : ended) {
@@ -108,7 +108,7 @@ TEST_F(DurableWriterTest, WhatWasGivenUpEndsUnheard) {
 }
 
 TEST_F(DurableWriterTest, ManyGoThroughInTurn) {
-  writer_.StartThreads();
+  ASSERT_TRUE(writer_.StartThreads());
   uint32_t started = 0, ended = 0;
   while (ended < 5000) {
     if (started < 5000 &&
@@ -126,7 +126,7 @@ TEST_F(DurableWriterTest, ManyGoThroughInTurn) {
 
 TEST_F(DurableWriterTest, EndsWithWorkLeft) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(Start(&owners_[i], &payers_[i]), Started::kYes);
-  writer_.StartThreads();
+  ASSERT_TRUE(writer_.StartThreads());
 }
 
 }  // namespace
