@@ -46,6 +46,8 @@ namespace roci::roce {
   X(kReceiveTooLong, "receive_too_long")                           \
   X(kUnexpectedOpcode, "unexpected_opcode")                        \
   X(kOutOfSequence, "out_of_sequence")                             \
+  /* Its turn is after a FLUSH that still waits for a disk */      \
+  X(kBehindFlush, "behind_flush")                                  \
   X(kStaleDuplicate, "stale_duplicate")                            \
   X(kStaleAcknowledge, "stale_acknowledge")                        \
   X(kGhostAcknowledge, "ghost_acknowledge")                        \

@@ -122,6 +122,8 @@ class Responder {
   DropReason Discard(Host& host, RequestFault fault);
   bool PlaceDatagram(Host& host, const Packet& packet);
   DropReason HandleGap(Host& host);
+  void AskForExpected();
+  bool MustFollowFlush(const OpcodeInfo& info) const;
   void LeaveGap();
   DropReason HandleDuplicate(Host& host, const Packet& packet);
   DropReason ReplayRead(const Packet& packet);

@@ -91,6 +91,10 @@ DropReason Responder<Host>::HandleReliable(Host& host, const Packet& packet) {
   if (fault == RequestFault::kNone) [[likely]] {
     fault = CheckOpcodeEnabled(context_.attributes.access_flags, *packet.info);
   }
+  if (emit_ != end_ && fault == RequestFault::kNone && MustFollowFlush(*packet.info)) [[unlikely]] {
+    AskForExpected();
+    return DropReason::kBehindFlush;
+  }
   if (fault == RequestFault::kNone) [[likely]] {
     fault = Execute(host, packet);
   }
@@ -116,11 +120,30 @@ void Responder<Host>::LeaveGap() {
 template <class Host>
 DropReason Responder<Host>::HandleGap(Host& host) {
   host.Count(QpCounter::kOutOfSequence);
-  if (!gap_reported_) {
-    SetNak(expected_, Aeth::Nak(msn_, NakCode::kPsnSequenceError).syndrome);
-    gap_reported_ = true;
-  }
+  AskForExpected();
   return DropReason::kOutOfSequence;
+}
+
+template <class Host>
+void Responder<Host>::AskForExpected() {
+  if (gap_reported_) return;
+  SetNak(expected_, Aeth::Nak(msn_, NakCode::kPsnSequenceError).syndrome);
+  gap_reported_ = true;
+}
+
+// IBTA vol 1, A19: what an ATOMIC WRITE or another atomic tells the world about bytes that a FLUSH
+// makes durable must not be seen before they are. So it is not taken yet; the NAK that asks for it
+// again goes out behind the FLUSH's answer.
+template <class Host>
+bool Responder<Host>::MustFollowFlush(const OpcodeInfo& info) const {
+  if (info.operation != Operation::kAtomicWrite && info.operation != Operation::kCompareSwap &&
+      info.operation != Operation::kFetchAdd) {
+    return false;
+  }
+  for (uint32_t i = emit_; i != end_; ++i) {
+    if (At(i).kind == AnswerKind::kDurable) return true;
+  }
+  return false;
 }
 
 // IBTA vol 1, 9.7.4.1 and 9.7.5: SEND and WRITE are acknowledged again and not executed;

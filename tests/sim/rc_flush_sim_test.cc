@@ -1,14 +1,17 @@
 // FLUSH over faulty links: node 0 writes, reads and flushes, node 1 has a slow disk, which is often
 // busy. When a FLUSH has completed, what was written before is in memory, and for persistence on
-// the disk; each one began one sync, however often its packets came.
+// the disk; each one began one sync, however often its packets came. What an ATOMIC WRITE behind it
+// wrote is not seen before.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/faults.h"
@@ -88,10 +91,12 @@ class SeededRun {
     Posted note;
     note.written = written_.size();
     const uint64_t kind = random_.Below(10);
-    if (kind < 5) {
+    if (kind < 4) {
       PrepareWrite(post);
-    } else if (kind < 6) {
+    } else if (kind < 5) {
       PrepareRead(post);
+    } else if (kind < 6) {
+      PrepareAtomicWrite(post);
     } else {
       PrepareFlush(post, note);
     }
@@ -110,9 +115,17 @@ class SeededRun {
 
   // No byte is written twice, so that it is known for ever what it must be.
   void PrepareWrite(PostedSend& post) {
-    const auto length = static_cast<uint32_t>(random_.Between(1, 65536 / kRequests));
+    const auto length = static_cast<uint32_t>(random_.Between(1, 65536 / kRequests - 8));
+    PrepareBytes(post, WorkOpcode::kRdmaWrite, length);
+  }
+  void PrepareAtomicWrite(PostedSend& post) {
+    next_ = (next_ + 7) & ~uint64_t{7};
+    unseen_.push_back({posted_.size(), written_.size()});
+    PrepareBytes(post, WorkOpcode::kAtomicWrite, 8);
+  }
+  void PrepareBytes(PostedSend& post, WorkOpcode opcode, uint32_t length) {
     const uint64_t source = random_.Below(pair_->arena(0).size(kSource) - length);
-    post.wqe.opcode = WorkOpcode::kRdmaWrite;
+    post.wqe.opcode = opcode;
     post.wqe.remote_va = pair_->arena(1).va(kTarget) + next_;
     SetSge(post, kSource, source, length);
     const auto bytes = pair_->arena(0).bytes(kSource).subspan(source, length);
@@ -139,7 +152,28 @@ class SeededRun {
     durable_ += (note.type & Feth::kPersistence) != 0 && some ? 1u : 0u;
   }
 
+  // By an ATOMIC WRITE that is seen, the FLUSHes before it have done what they had to.
+  std::optional<std::string> CheckOrder() {
+    while (!unseen_.empty()) {
+      const auto [request, part] = unseen_.front();
+      const Written& word = written_[part];
+      if (std::memcmp(pair_->arena(1).bytes(kTarget).data() + word.offset, word.bytes.data(), 8)) {
+        return std::nullopt;
+      }
+      unseen_.pop_front();
+      for (; ordered_ < request; ++ordered_) {
+        const Posted& flush = posted_[ordered_];
+        if (flush.is_flush && (flush.type & Feth::kPersistence) != 0 &&
+            !Includes(pair_->host(1).disk(), flush, false)) {
+          return "an ATOMIC WRITE overtook request " + std::to_string(ordered_);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
   std::optional<std::string> Check() {
+    if (auto wrong = CheckOrder()) return wrong;
     const auto& done = pair_->host(0).send_completions();
     for (; seen_ < done.size(); ++seen_) {
       // Where the disk takes longer than all retries, or the link loses too much.
@@ -178,6 +212,9 @@ class SeededRun {
   std::vector<Written> written_;
   uint64_t next_ = 0;  // of the target
   size_t seen_ = 0;
+  // ATOMIC WRITEs that are not in memory yet: of posted_ and of written_.
+  std::deque<std::pair<size_t, size_t>> unseen_;
+  size_t ordered_ = 0;  // FLUSHes looked at for their order
   uint32_t durable_ = 0;
   bool gave_up_ = false;
 };

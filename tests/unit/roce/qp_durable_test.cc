@@ -115,6 +115,39 @@ TEST_F(QpDurable, TwoTakeTurns) {
   EXPECT_EQ(Psns(End(DurableState::kDone)), (std::vector<Psn>{kRqPsn + 1}));
 }
 
+// What an atomic says about the bytes is not to be seen before they are durable.
+TEST_F(QpDurable, AtomicsComeBehind) {
+  const WirePacket atomic = MakeFetchAdd(kRqPsn + 2, 5, 16);
+  node_.Receive(MakeFlush(kRqPsn, kPersistence, 0, 8));
+  node_.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 1, 8, 8));
+  const auto written = node_.host.bytes;
+  EXPECT_EQ(node_.Receive(atomic), DropReason::kBehindFlush);
+  EXPECT_EQ(node_.Receive(atomic), DropReason::kBehindFlush);
+  EXPECT_EQ(node_.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 3, 8, 32)),
+            DropReason::kOutOfSequence);
+  EXPECT_TRUE(node_.PollAll().empty());
+  EXPECT_FALSE(node_.qp.HasTransmit());
+  EXPECT_EQ(node_.host.bytes, written);
+  const auto packets = End(DurableState::kDone);
+  ASSERT_EQ(packets.size(), 2u);
+  EXPECT_EQ(packets[0].tx.opcode, Opcode::kRcReadResponseOnly);
+  EXPECT_EQ(packets[0].tx.psn, kRqPsn);
+  EXPECT_EQ(packets[1].tx.psn, kRqPsn + 2);
+  EXPECT_EQ(packets[1].tx.ext.aeth.nak_code(), NakCode::kPsnSequenceError);
+  EXPECT_EQ(node_.Receive(atomic), DropReason::kNone);
+  EXPECT_NE(node_.host.bytes, written);
+  EXPECT_EQ(Psns(node_.PollAll()), (std::vector<Psn>{kRqPsn + 2}));
+}
+
+TEST_F(QpDurable, AnAtomicBehindAFlushThatFailsIsNotExecuted) {
+  node_.Receive(MakeFlush(kRqPsn, kPersistence, 0, 8));
+  const auto before = node_.host.bytes;
+  EXPECT_EQ(node_.Receive(MakeFetchAdd(kRqPsn + 1, 5, 16)), DropReason::kBehindFlush);
+  EXPECT_TRUE(node_.PollAll().empty());
+  ExpectFailure(End(DurableState::kFailed), kRqPsn, NakCode::kRemoteOperationalError);
+  EXPECT_EQ(node_.host.bytes, before);
+}
+
 TEST_F(QpDurable, RequestsGoOutMeanwhile) {
   node_.Receive(MakeFlush(kRqPsn, kPersistence, 0, 8));
   EXPECT_TRUE(node_.PollAll().empty());
