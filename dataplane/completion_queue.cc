@@ -155,8 +155,26 @@ void CompletionEvents::Adopt(CompletionQueue& cq) {
 }
 
 void CompletionEvents::PublishWithheld() {
-  for (CompletionQueue* cq : withheld_) cq->PublishWithheld();
+  for (CompletionQueue* cq : withheld_) {
+    Claim(*cq);
+    cq->PublishWithheld();
+  }
   withheld_.clear();
+}
+
+// An app that has seen the entry may at once ask for the event of the next one, and gets both: what
+// it had asked for before is taken before the entry is seen. Moderated events wait for Consider.
+void CompletionEvents::Claim(CompletionQueue& cq) {
+  if (!cq.moderation_.none() || !IsWanted(cq)) return;
+  std::atomic_ref(cq.header_->arm).exchange(ROCI_ABI_CQ_ARM_NONE, std::memory_order_seq_cst);
+  cq.solicited_ = false;
+  ++cq.claimed_;
+}
+
+bool CompletionEvents::IsWanted(const CompletionQueue& cq) {
+  if (cq.channel_ < 0) return false;
+  const uint32_t arm = std::atomic_ref(cq.header_->arm).load(std::memory_order_relaxed);
+  return arm == ROCI_ABI_CQ_ARM_ANY || (arm == ROCI_ABI_CQ_ARM_SOLICITED && cq.solicited_);
 }
 
 void CompletionEvents::Flush(uint64_t now_ns) {
@@ -168,18 +186,23 @@ void CompletionEvents::Flush(uint64_t now_ns) {
   for (CompletionQueue* cq : touched_) {
     cq->touched_ = false;
     std::atomic_ref(cq->header_->producer).store(cq->producer_, std::memory_order_relaxed);
-    Consider(*cq, now_ns);
+    if (cq->claimed_ != 0) {
+      SendClaimed(*cq);
+    } else {
+      Consider(*cq, now_ns);
+    }
   }
   touched_.clear();
 }
 
+// Whoever armed the queue since, and did not see the entries yet, is woken by these as well.
+void CompletionEvents::SendClaimed(CompletionQueue& cq) {
+  for (; cq.claimed_ != 0; --cq.claimed_) Send(cq);
+}
+
 // Sends the event of a queue with new entries if the app has asked for it and it is time.
 void CompletionEvents::Consider(CompletionQueue& cq, uint64_t now_ns) {
-  const uint32_t arm = cq.channel_ < 0
-                           ? uint32_t{ROCI_ABI_CQ_ARM_NONE}
-                           : std::atomic_ref(cq.header_->arm).load(std::memory_order_relaxed);
-  const bool wanted =
-      arm == ROCI_ABI_CQ_ARM_ANY || (arm == ROCI_ABI_CQ_ARM_SOLICITED && cq.solicited_);
+  const bool wanted = IsWanted(cq);
   if (wanted && !cq.moderation_.none()) [[unlikely]] {
     const bool enough =
         cq.moderation_.count != 0 && cq.producer_ - cq.unannounced_ >= cq.moderation_.count;

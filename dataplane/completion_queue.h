@@ -76,6 +76,9 @@ class CompletionEvents {
  private:
   void CountOwed();
   void PublishWithheld();
+  static void Claim(CompletionQueue& cq);
+  static bool IsWanted(const CompletionQueue& cq);
+  void SendClaimed(CompletionQueue& cq);
   void Consider(CompletionQueue& cq, uint64_t now_ns);
   void HoldBack(CompletionQueue& cq, uint64_t now_ns);
   void LetGo(CompletionQueue& cq);
@@ -191,6 +194,7 @@ class CompletionQueue {
   bool solicited_ = false;  // this burst has an entry that wakes a CQ armed for solicited ones
   bool has_withheld_ = false;
   uint32_t withheld_index_ = 0;
+  uint32_t claimed_ = 0;  // events of this burst that are to be sent once its entries are seen
   bool delayed_ = false;  // an event waits for room in the pipe
   bool overflowed_ = false;
   bool ignore_overrun_ = false;

@@ -25,8 +25,9 @@ class CompletionQueueTest : public ::testing::Test {
     });
   }
   // On the lcore.
-  static void WriteHere(AppCq& cq, uint64_t wr_id) {
+  static void WriteHere(AppCq& cq, uint64_t wr_id, bool solicited = false) {
     roce::Completion completion{};
+    completion.solicited = solicited;
     completion.wr_id = wr_id;
     completion.slot = 3;
     completion.signaled = true;
@@ -229,6 +230,34 @@ TEST_F(ModerationTest, CountsEntriesFromTheArmingOn) {
   EXPECT_EQ(Events(), 1u);
   for (int i = 0; i < 3; ++i) WriteOne();
   EXPECT_EQ(Events(), 1u) << "not armed again";
+}
+
+// Each time a queue is armed is worth an event, be the app ever so quick after it saw an entry.
+TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
+  for (const roci_abi_cq_arm arm : {ROCI_ABI_CQ_ARM_ANY, ROCI_ABI_CQ_ARM_SOLICITED}) {
+    const uint32_t before = Events();
+    moderated_->Arm(arm);
+    node_.session().lcore().Call([&] {
+      for (uint64_t i = 1; i <= 2; ++i) {
+        WriteHere(*moderated_, i, true);
+        EXPECT_EQ(moderated_->cq()->comp_events(), before) << "before the entry can be seen";
+        node_.session().lcore().worker().events().Publish();
+        roci_abi_cqe cqe;
+        EXPECT_TRUE(moderated_->Poll(&cqe));
+        EXPECT_EQ(cqe.wr_id, i);
+        moderated_->Arm(arm);
+      }
+    });
+    EXPECT_EQ(Events(), before + 2);
+    node_.session().lcore().Call([&] { WriteHere(*moderated_, 3, false); });
+    const uint32_t any = arm == ROCI_ABI_CQ_ARM_ANY ? 1 : 0;
+    EXPECT_EQ(Events(), before + 2 + any);
+    node_.session().lcore().Call([&] { WriteHere(*moderated_, 4, true); });
+    EXPECT_EQ(Events(), before + 3);
+    roci_abi_cqe cqe;
+    while (moderated_->Poll(&cqe)) {
+    }
+  }
 }
 
 TEST_F(ModerationTest, APeriodEndsTheWait) {
