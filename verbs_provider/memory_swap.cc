@@ -53,6 +53,7 @@ struct Piece {
   int file;
   int pagemap;  // -1: every page counts as present
   int userfaultfd;
+  uint64_t* data_end;  // see CopyPagesFromFile
 };
 
 // All signals wait: a handler that touches the range would wait for the very thread it interrupted.
@@ -186,17 +187,22 @@ long CopyPagesToFile(const Piece& piece, uint64_t away) {
   return 0;
 }
 
-// Copies what the file holds of the piece; its holes stay untouched (zero) pages.
+// Copies what the file holds of the piece; its holes stay untouched (zero) pages. The kernel looks
+// for a hole page by page, maybe far behind the piece: where the data ends is kept for the next.
 long CopyPagesFromFile(const Piece& piece, uint64_t to) {
   const uint64_t end = piece.offset + piece.length;
   for (uint64_t at = piece.offset; at < end;) {
-    const long data = RawSyscall(SYS_lseek, piece.file, static_cast<long>(at), SEEK_DATA);
-    if (data == -ENXIO || (!RawFailed(data) && static_cast<uint64_t>(data) >= end)) return 0;
-    if (RawFailed(data)) return data;
-    const long hole = RawSyscall(SYS_lseek, piece.file, data, SEEK_HOLE);
-    if (RawFailed(hole)) return hole;
-    const auto from = static_cast<uint64_t>(data);
-    const uint64_t until = static_cast<uint64_t>(hole) < end ? static_cast<uint64_t>(hole) : end;
+    uint64_t from = at;
+    if (at >= *piece.data_end) {
+      const long data = RawSyscall(SYS_lseek, piece.file, static_cast<long>(at), SEEK_DATA);
+      if (data == -ENXIO || (!RawFailed(data) && static_cast<uint64_t>(data) >= end)) return 0;
+      if (RawFailed(data)) return data;
+      const long hole = RawSyscall(SYS_lseek, piece.file, data, SEEK_HOLE);
+      if (RawFailed(hole)) return hole;
+      from = static_cast<uint64_t>(data);
+      *piece.data_end = static_cast<uint64_t>(hole);
+    }
+    const uint64_t until = *piece.data_end < end ? *piece.data_end : end;
     const long error = ReadAll(piece.file, to + (from - piece.offset), until - from, from);
     if (error != 0) return error;
     at = until;
@@ -260,12 +266,13 @@ using MovePiece = long (*)(const Piece&);
 int MovePieces(uint64_t begin, uint64_t end, uint64_t offset, int protection,
                const SwapTools& tools, int pagemap, uint64_t mode, MovePiece move, uint64_t* done) {
   *done = begin;
+  uint64_t data_end = 0;
   while (*done < end) {
     const RawFd userfaultfd(NewUserfaultfd(tools.userfaultfd_device));
     if (userfaultfd.get() < 0) return -userfaultfd.get();
     const uint64_t length = end - *done < kPieceLength ? end - *done : kPieceLength;
     const Piece piece{*done,      length,  offset + (*done - begin), protection,
-                      tools.file, pagemap, userfaultfd.get()};
+                      tools.file, pagemap, userfaultfd.get(),        &data_end};
     const long registered = Register(piece, mode);
     if (RawFailed(registered)) return ErrnoOf(registered);
     const BlockSignals block;
