@@ -205,12 +205,27 @@ bool HoldsOurData(Range pages) {
          Overlap(pages, {lock, lock + sizeof g_lock});
 }
 
+bool IsHeld(Range pages) {
+  return std::any_of(g_state.held, g_state.held + g_state.held_count,
+                     [&](const Held& each) { return Overlap(each.pages, pages); });
+}
+
+// Whether some registration holds pages of the file that are not mapped at their own address.
+bool AnyHeldAway(Range pages) {
+  MapsReader reader(pages.begin);
+  MapsLine line;
+  while (reader.Next(&line) && line.begin < pages.end) {
+    const bool at_home = IsOurs(line) && line.offset == line.begin;
+    if (!at_home && IsHeld(Intersect(RangeOf(line), pages))) return true;
+  }
+  return !reader.ok();
+}
+
 // Whether memory that was converted at `pages` lives on elsewhere: the app has moved it and a
-// registration still holds it. (What nobody holds is private again, wherever it is.)
+// registration still holds it. (What nobody holds is private again, wherever it is.) All files are
+// looked through only where that can be: programs register thousands of buffers in shared pages.
 bool FilePagesInUse(Range pages) {
-  const bool held = std::any_of(g_state.held, g_state.held + g_state.held_count,
-                                [&](const Held& each) { return Overlap(each.pages, pages); });
-  if (!held && !g_state.went_astray) return false;
+  if (!g_state.went_astray && !AnyHeldAway(pages)) return false;
   MapsReader reader = MapsReader::OfFiles();
   MapsLine line;
   while (reader.Next(&line)) {
@@ -251,29 +266,51 @@ bool Convert(Range pages) {
 
 // ---- Going back -----------------------------------------------------------------------------
 
-// Makes what was converted at `pages` private again, and frees the file's pages for what the app
-// has unmapped meanwhile.
-void Unconvert(Range pages) {
+// What a pass over the mappings has made private again.
+struct Returned {
+  uint64_t length = 0;
+  bool ok = true;
+};
+
+// Makes private again what `reader` finds of the file's `pages` in mappings below the address
+// `end`.
+Returned ReturnFound(MapsReader& reader, Range pages, uint64_t end) {
   const SwapTools tools = Tools();
-  bool failed = false;
-  MapsReader reader = MapsReader::OfFiles();
+  Returned out;
   MapsLine line;
-  while (reader.Next(&line)) {
+  while (reader.Next(&line) && line.begin < end) {
     const Range part = Intersect(FilePagesOf(line), pages);
     if (!IsOurs(line) || Empty(part)) continue;
     const uint64_t begin = line.begin + (part.begin - line.offset);
+    const uint64_t length = part.end - part.begin;
     uint64_t done = begin;
-    failed |= SwapToPrivate(begin, begin + (part.end - part.begin), part.begin, ProtectionOf(line),
-                            tools, &done) != 0;
+    out.length += length;
+    out.ok &=
+        SwapToPrivate(begin, begin + length, part.begin, ProtectionOf(line), tools, &done) == 0;
   }
-  g_state.went_astray |= failed;
-  if (reader.ok() && !failed) DropFilePages(pages.begin, pages.end, tools);
+  out.ok &= reader.ok();
+  return out;
+}
+
+// Makes what was converted at `pages` private again, and frees the file's pages for what the app
+// has unmapped meanwhile. All files are looked through only for what is not at its own address.
+void Unconvert(Range pages) {
+  Returned home;
+  MapsReader near(pages.begin);
+  if (near.seeks()) home = ReturnFound(near, pages, pages.end);
+  Returned away;
+  if (home.length < pages.end - pages.begin) {
+    MapsReader all = MapsReader::OfFiles();
+    away = ReturnFound(all, pages, UINT64_MAX);
+  }
+  g_state.went_astray |= !home.ok || !away.ok;
+  if (home.ok && away.ok) DropFilePages(pages.begin, pages.end, Tools());
 }
 
 // The first page at or after `from` that no registration covers, and where the next registration
 // begins.
 Range NextUncovered(uint64_t from, uint64_t end) {
-  for (uint32_t i = 0; i < g_state.held_count;) {
+  for (uint32_t i = 0; i < g_state.held_count && from < end;) {
     const Range& pages = g_state.held[i].pages;
     if (pages.begin <= from && from < pages.end) {
       from = pages.end;
