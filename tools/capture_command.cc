@@ -77,15 +77,19 @@ int WaitMs(Deadline deadline) {
 
 // Copies until the daemon ends the stream. A signal, the deadline, or an output that nobody reads
 // asks the daemon to do so.
-bool Copy(int socket, int signals, Deadline deadline, BlockCopy& copy) {
+bool Copy(int socket, int signals, int output, Deadline deadline, BlockCopy& copy) {
   bool asked = false;
   char buffer[65536];
   for (;;) {
-    pollfd fds[] = {{socket, POLLIN, 0}, {asked ? -1 : signals, POLLIN, 0}};
-    const int ready = poll(fds, 2, asked ? -1 : WaitMs(deadline));
+    // Of a pipe without a reader POLLERR is told (pipe(7)), frames or none.
+    pollfd fds[] = {
+        {socket, POLLIN, 0}, {asked ? -1 : signals, POLLIN, 0}, {asked ? -1 : output, 0, 0}};
+    const int ready = poll(fds, 3, asked ? -1 : WaitMs(deadline));
     if (ready < 0 && errno != EINTR) return false;
     const bool is_over = !asked && std::chrono::steady_clock::now() >= deadline;
-    if (!asked && (is_over || (fds[1].revents & POLLIN) != 0 || copy.failed())) {
+    const bool is_signalled = (fds[1].revents & POLLIN) != 0;
+    const bool is_unread = (fds[2].revents & POLLERR) != 0 || copy.failed();
+    if (!asked && (is_over || is_signalled || is_unread)) {
       shutdown(socket, SHUT_WR);
       asked = true;
     }
@@ -123,7 +127,7 @@ int Capture(const CaptureOptions& options, const std::string& runtime_dir) {
                std::chrono::milliseconds(static_cast<int64_t>(options.seconds * 1000));
   }
   BlockCopy copy(file);
-  const bool complete = Copy(socket->get(), signals.get(), deadline, copy);
+  const bool complete = Copy(socket->get(), signals.get(), fileno(file), deadline, copy);
   const bool closed = to_stdout || std::fclose(file) == 0;
   std::fprintf(stderr, "%" PRIu64 " frames captured, %" PRIu64 " dropped\n", copy.packets(),
                copy.dropped());

@@ -65,8 +65,7 @@ void FillOnDemand(ibv_device_attr_ex* attr) {
       datagram | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
   attr->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   attr->odp_caps.per_transport_caps.rc_odp_caps = reliable;
-  attr->odp_caps.per_transport_caps.uc_odp_caps =
-      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE;
+  attr->odp_caps.per_transport_caps.uc_odp_caps = datagram | IBV_ODP_SUPPORT_WRITE;
   attr->odp_caps.per_transport_caps.ud_odp_caps = datagram;
   attr->xrc_odp_caps = has_xrc ? reliable : 0;
 }

@@ -142,6 +142,17 @@ class LinkTest(unittest.TestCase):
         self.assertEqual(done.stdout.count(b'\n'), 7)
         self.assertEqual(self.running_captures(), 0)
 
+    def test_a_capture_ends_with_its_reader(self):
+        # No frame comes: nothing is written that could fail.
+        command = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', 'roci0', '-w', '-']
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as capture:
+            self.assertTrue(await_(lambda: self.running_captures() > 0))
+            capture.stdout.close()
+            capture.stdout = None
+            _, said = capture.communicate(timeout=LIMIT_S)
+        self.assertEqual((capture.returncode, said), (0, b'0 frames captured, 0 dropped\n'))
+        self.assertEqual(self.running_captures(), 0)
+
     def running_captures(self):
         return next(port['captures'] for port in self.daemon.show('ports') if port['device'] == 'roci0')
 
