@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOP / 'tools/lib'))
-from benchmark import charts, connections, hot_path, incast, perftest, report  # pylint: disable=wrong-import-position
+from benchmark import charts, connections, hot_path, incast, networks, perftest, report  # pylint: disable=wrong-import-position
 from benchmark.processes import BenchmarkError  # pylint: disable=wrong-import-position
 
 BANDWIDTH = """\
@@ -49,6 +49,23 @@ STRACE = """\
 ------ ----------- ----------- --------- --------- ----------------
 100.00    0.000357           0       362         2 total
 """
+
+
+QPERF = """\
+tcp_lat:
+    latency  =  26895 ns
+tcp_bw:
+    bw  =  4976896 bytes/sec
+"""
+
+
+class Qperf(unittest.TestCase):
+
+    def test_numbers(self):
+        self.assertEqual(networks.parse_qperf(QPERF, 'latency'), 26895)
+        self.assertEqual(networks.parse_qperf(QPERF, 'bw'), 4976896)
+        with self.assertRaises(BenchmarkError):
+            networks.parse_qperf('failed to connect\n', 'bw')
 
 
 class Perftest(unittest.TestCase):

@@ -1,5 +1,4 @@
 """Connections set up and torn down by Debian's cmtime, whose queue pairs are real ones."""
-import json
 import pathlib
 import re
 import subprocess
@@ -22,9 +21,7 @@ def parse(text):
 
 
 def listens(daemon):
-    shown = subprocess.run([daemon.build / 'tools/roci', '--runtime-dir', daemon.runtime_dir, 'show', '--json', 'connections'],
-                           stdout=subprocess.PIPE, timeout=20, check=True).stdout
-    return any(each['state'] == 'listen' for each in json.loads(shown))
+    return any(each['state'] == 'listen' for each in daemon.show('connections'))
 
 
 def measure(daemon, count, repetitions, progress):

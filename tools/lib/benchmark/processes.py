@@ -1,5 +1,6 @@
 """The processes of a benchmark run: the daemon, and Debian's perftest programs in pairs. Everything ends with the run."""
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -40,10 +41,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def is_listening(port):
-    """Whether somebody listens there. Connecting would look like a client to a perftest server."""
+def is_listening(port, pid='self'):
+    """Whether somebody listens there, in the network namespace of process `pid`. Connecting would look like a client to a
+    perftest server."""
     listening = '0A'
-    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+    for table in (f'/proc/{pid}/net/tcp', f'/proc/{pid}/net/tcp6'):
         with contextlib.suppress(OSError), open(table, encoding='ascii') as lines:
             for fields in map(str.split, lines):
                 if fields[3] == listening and int(fields[1].rpartition(':')[2], 16) == port:
@@ -51,14 +53,55 @@ def is_listening(port):
     return False
 
 
+@contextlib.contextmanager
+def perftest_pair(server_end, client_end, program, *arguments):
+    """A perftest server and its client, each at an end (Daemon, device); gives the client's process, its output in a pipe."""
+    (server_daemon, server_device), (client_daemon, client_device) = server_end, client_end
+    port = free_port()
+    common = [program, '-p', port, '-x', GID_INDEX, '-F', *arguments]
+    server_log = pathlib.Path(server_daemon.scratch.name, 'server.log')
+    with open(server_log, 'wb') as log:
+        server = subprocess.Popen(server_daemon.command(*common, '-d', server_device), stdout=log, stderr=log, start_new_session=True)
+    client = None
+    try:
+        deadline = time.monotonic() + 10
+        while not is_listening(port):
+            if server.poll() is not None or time.monotonic() > deadline:
+                failure = server_daemon.describe_failure()
+                raise BenchmarkError(f'the server side of {program} did not start:\n{tail(server_log)}{failure}')
+            time.sleep(0.02)
+        client = subprocess.Popen(client_daemon.command(*common, '-d', client_device, '127.0.0.1'), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        yield client
+    finally:
+        for process in (client, server):
+            if process is not None:
+                stop(process, 1.0)
+
+
+def run_client(client, program, limit_s, describe_failure):
+    """What the client of a pair printed to its end. `describe_failure()` tells what has become of the daemons."""
+    try:
+        output, _ = client.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired as error:
+        raise BenchmarkError(f'{program} did not end within {limit_s} s{describe_failure()}') from error
+    if client.returncode != 0:
+        last = '\n'.join(output.splitlines()[-15:])
+        raise BenchmarkError(f'{program} failed (status {client.returncode}):\n{last}{describe_failure()}')
+    return output
+
+
 class Daemon:
-    """A daemon of its own with the default configuration (two devices on a wire), as a context manager."""
+    """A daemon of its own, as a context manager. Without `config` it has the default: two devices on a wire. `prefix` is what
+    its command begins with."""
 
     READY_WITHIN_S = 30
 
-    def __init__(self, build, environment=None):
+    def __init__(self, build, environment=None, config=None, prefix=()):
         self.build = pathlib.Path(build)
         self.environment = {**os.environ, **(environment or {})}
+        self.config = config
+        self.prefix = prefix
         self.process = None
         self.ran_s = self.waited_s = 0.0
 
@@ -67,9 +110,13 @@ class Daemon:
         self.runtime_dir = pathlib.Path(self.scratch.name, 'run')
         self.runtime_dir.mkdir(mode=0o700)
         self.log = pathlib.Path(self.scratch.name, 'rocid.log')
+        command = [*self.prefix, self.build / 'control/rocid', '--runtime-dir', self.runtime_dir]
+        if self.config is not None:
+            config = pathlib.Path(self.scratch.name, 'rocid.toml')
+            config.write_text(self.config)
+            command += ['--config', config]
         with open(self.log, 'wb') as log:
-            self.process = subprocess.Popen([self.build / 'control/rocid', '--runtime-dir', self.runtime_dir], stdout=log,
-                                            stderr=log, env=self.environment, start_new_session=True)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, start_new_session=True)
         try:
             self.wait_ready()
         except BaseException:
@@ -101,28 +148,15 @@ class Daemon:
             return ''
         return f'\nrocid has ended (status {self.process.returncode}):\n{tail(self.log)}'
 
-    @contextlib.contextmanager
     def pair(self, program, *arguments):
-        """A perftest server on one device and its client on the other; gives the client's process, its output in a pipe."""
-        port = free_port()
-        common = [program, '-p', port, '-x', GID_INDEX, '-F', *arguments]
-        server_log = pathlib.Path(self.scratch.name, 'server.log')
-        with open(server_log, 'wb') as log:
-            server = subprocess.Popen(self.command(*common, '-d', SERVER_DEVICE), stdout=log, stderr=log, start_new_session=True)
-        client = None
-        try:
-            deadline = time.monotonic() + 10
-            while not is_listening(port):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    raise BenchmarkError(f'the server side of {program} did not start:\n{tail(server_log)}{self.describe_failure()}')
-                time.sleep(0.02)
-            client = subprocess.Popen(self.command(*common, '-d', CLIENT_DEVICE, '127.0.0.1'), stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, start_new_session=True)
-            yield client
-        finally:
-            for process in (client, server):
-                if process is not None:
-                    stop(process, 1.0)
+        """perftest_pair between the daemon's two devices."""
+        return perftest_pair((self, SERVER_DEVICE), (self, CLIENT_DEVICE), program, *arguments)
+
+    def show(self, what):
+        """What `roci show --json` tells."""
+        shown = subprocess.run([self.build / 'tools/roci', '--runtime-dir', self.runtime_dir, 'show', '--json', what],
+                               stdout=subprocess.PIPE, timeout=20, check=True).stdout
+        return json.loads(shown)
 
     def threads(self):
         """Seconds that each of the daemon's threads has run, and has waited for a processor: {tid: (ran, waited)}."""
@@ -146,14 +180,7 @@ class Daemon:
     def run_pair(self, program, *arguments, limit_s=90):
         """Runs both sides to their end and answers what the client printed."""
         with self.note_waiting(), self.pair(program, *arguments) as client:
-            try:
-                output, _ = client.communicate(timeout=limit_s)
-            except subprocess.TimeoutExpired as error:
-                raise BenchmarkError(f'{program} did not end within {limit_s} s{self.describe_failure()}') from error
-            if client.returncode != 0:
-                last = '\n'.join(output.splitlines()[-15:])
-                raise BenchmarkError(f'{program} failed (status {client.returncode}):\n{last}{self.describe_failure()}')
-            return output
+            return run_client(client, program, limit_s, self.describe_failure)
 
     def run_program(self, *arguments, limit_s=300):
         """Runs another program on the devices and answers its standard output; its standard error is ours."""

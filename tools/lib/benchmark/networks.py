@@ -1,0 +1,171 @@
+"""Two daemons on a network of virtual ports, and the kernel's TCP over a veth pair, to hold one against the other."""
+import contextlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+
+from .processes import BenchmarkError, Daemon, is_listening, perftest_pair, run_client, stop
+
+KERNEL_ADDRESSES = ('198.51.100.1', '198.51.100.2')
+DAEMON_ADDRESSES = ('198.51.100.11', '198.51.100.12')
+DEVICE = 'roci0'
+QPERF_PORT, IPERF_PORT = 19765, 5201
+
+
+def ip(*arguments):
+    done = subprocess.run(['ip', *arguments], capture_output=True, text=True, timeout=20, check=False)
+    if done.returncode != 0:
+        raise BenchmarkError(f'ip {" ".join(arguments)}: {done.stderr.strip()}')
+
+
+class Veth:
+    """A veth pair between two network namespaces, as a context manager. Kernel and daemons have addresses of their own."""
+
+    interfaces = ('roci-bench-a', 'roci-bench-b')
+
+    def __init__(self, mtu):
+        self.mtu = mtu
+        self.names = tuple(f'roci-bench-{os.getpid()}-{end}' for end in 'ab')
+
+    def __enter__(self):
+        try:
+            for name in self.names:
+                ip('netns', 'add', name)
+            ip('link', 'add', self.interfaces[0], 'netns', self.names[0], 'type', 'veth', 'peer', 'name', self.interfaces[1], 'netns',
+               self.names[1])
+            for name, interface, address in zip(self.names, self.interfaces, KERNEL_ADDRESSES):
+                ip('-n', name, 'address', 'add', f'{address}/24', 'dev', interface)
+                ip('-n', name, 'link', 'set', interface, 'mtu', str(self.mtu), 'up')
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(['ip', 'netns', 'delete', name], capture_output=True, timeout=20, check=False)
+
+    def inside(self, end):
+        """What a command begins with to run there."""
+        return ('ip', 'netns', 'exec', self.names[end])
+
+
+class Joined:
+    """Two daemons, each with one device, that a network joins. Speaks to perftest.measure_* as a Daemon does."""
+
+    def __init__(self, daemons):
+        self.daemons = daemons
+
+    def await_link(self):
+        deadline = time.monotonic() + 20
+        while any(port['state'] != 'active' for daemon in self.daemons for port in daemon.show('ports')):
+            if time.monotonic() > deadline:
+                raise BenchmarkError('the link between the daemons did not come up')
+            time.sleep(0.1)
+
+    def run_pair(self, program, *arguments, limit_s=90):
+        with perftest_pair((self.daemons[0], DEVICE), (self.daemons[1], DEVICE), program, *arguments) as client:
+            return run_client(client, program, limit_s, self.describe_failure)
+
+    def describe_failure(self):
+        return ''.join(daemon.describe_failure() for daemon in self.daemons)
+
+
+def config(port, end, mtu, extra=''):
+    return f'[[device]]\nname = "{DEVICE}"\nport = "{port}"\naddresses = ["{DAEMON_ADDRESSES[end]}/24"]\nmtu = {mtu}\n{extra}'
+
+
+@contextlib.contextmanager
+def join(build, configs, prefixes=((), ())):
+    """Daemons by those configurations; gives a Joined once the link is up."""
+    with Daemon(build, config=configs[0], prefix=prefixes[0]) as one, Daemon(build, config=configs[1], prefix=prefixes[1]) as other:
+        joined = Joined((one, other))
+        joined.await_link()
+        yield joined
+
+
+@contextlib.contextmanager
+def over_veth(build, driver, mtu):
+    with Veth(mtu) as veth:
+        configs = [config(f'{driver}0,iface={interface}', end, mtu) for end, interface in enumerate(veth.interfaces)]
+        with join(build, configs, (veth.inside(0), veth.inside(1))) as joined:
+            yield joined
+
+
+@contextlib.contextmanager
+def over_memif(build):
+    with tempfile.TemporaryDirectory(prefix='roci-bench.') as folder:
+        options = f'socket={folder}/memif.sock,socket-abstract=no,bsize=4608'
+        with join(build, [config(f'net_memif0,role={role},{options}', end, 4200, f'mac = "02:72:6f:63:69:1{end}"\n')
+                          for end, role in enumerate(('server', 'client'))]) as joined:
+            yield joined
+
+
+@contextlib.contextmanager
+def over_vhost(build):
+    with tempfile.TemporaryDirectory(prefix='roci-bench.') as folder:
+        path = f'{folder}/vhost.sock'
+        with join(build, [config(f'net_vhost0,iface={path}', 0, 4200),
+                          config(f'net_virtio_user0,path={path},mrg_rxbuf=1', 1, 4200)]) as joined:
+            yield joined
+
+
+# By name: what makes the daemons. AF_XDP's buffers are a page at most.
+NETWORKS = {
+    'veth, net_af_packet': lambda build: over_veth(build, 'net_af_packet', 4200),
+    'veth, net_af_xdp': lambda build: over_veth(build, 'net_af_xdp', 3400),
+    'memif': over_memif,
+    'vhost-user': over_vhost,
+}
+
+
+def parse_qperf(text, what):
+    """The number of a line of `qperf -uu`: bytes a second, or nanoseconds."""
+    match = re.search(rf'^\s*{what}\s*=\s*(\d+(?:\.\d+)?)\s', text, re.MULTILINE)
+    if not match:
+        raise BenchmarkError(f'no {what} in what qperf printed:\n{text[-400:]}')
+    return float(match[1])
+
+
+def run_in(veth, end, *command, limit_s=60):
+    words = [*veth.inside(end), *map(str, command)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, check=False)
+    if done.returncode != 0:
+        raise BenchmarkError(f'{command[0]}: {(done.stderr or done.stdout).strip()[-400:]}')
+    return done.stdout
+
+
+@contextlib.contextmanager
+def server_in(veth, port, *command):
+    """A TCP server at the first end, which listens."""
+    process = subprocess.Popen([*veth.inside(0), *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 10
+        while not is_listening(port, process.pid):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise BenchmarkError(f'{command[0]} did not start as a server')
+            time.sleep(0.02)
+        yield
+    finally:
+        stop(process, 1.0)
+
+
+def measure_tcp(seconds, repetitions, progress):
+    """What TCP does over the veth pair, medians: Gb/s (iperf3), million 64-byte messages a second and half a round trip of 8
+    bytes in microseconds (qperf)."""
+    found = {'gbps': [], 'million_per_s': [], 'latency_us': []}
+    duration_s = max(1, round(seconds))
+    with Veth(4200) as veth, server_in(veth, IPERF_PORT, 'iperf3', '-s'), server_in(veth, QPERF_PORT, 'qperf'):
+        for _ in range(repetitions):
+            report = json.loads(run_in(veth, 1, 'iperf3', '-c', KERNEL_ADDRESSES[0], '-t', duration_s, '-J'))
+            found['gbps'].append(report['end']['sum_received']['bits_per_second'] * 1e-9)
+            qperf = ('qperf', KERNEL_ADDRESSES[0], '-t', duration_s, '-uu')
+            found['million_per_s'].append(parse_qperf(run_in(veth, 1, *qperf, '-m', 64, 'tcp_bw'), 'bw') / 64e6)
+            found['latency_us'].append(parse_qperf(run_in(veth, 1, *qperf, '-m', 8, 'tcp_lat'), 'latency') * 1e-3)
+            progress('TCP over veth: ' + ', '.join(f'{name} {values[-1]:.3g}' for name, values in found.items()))
+    return {name: sorted(values)[(len(values) - 1) // 2] for name, values in found.items()}
+
