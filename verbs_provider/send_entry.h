@@ -95,9 +95,11 @@ int PutInline(const SendQueue& queue, roci_abi_send_wqe* entry, size_t count, Pi
 }
 
 /// Copies a small payload although the app did not ask, if every key is good; a bad one is left to
-/// the daemon, which completes the request with the right error.
+/// the daemon, which completes the request with the right error. Nor is it done behind a fence: the
+/// payload may be what a READ before it has yet to bring.
 inline bool TryCopy(const SendQueue& queue, roci_abi_send_wqe* entry, const ibv_sge* sges,
                     size_t count) {
+  if ((entry->flags & ROCI_ABI_SEND_FENCE) != 0) return false;
   std::byte* out = Payload(entry);
   uint32_t total = 0;
   for (size_t i = 0; i < count; ++i) {
