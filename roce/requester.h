@@ -153,7 +153,8 @@ class Requester {
   Psn send_psn_;         // PSN of the next packet
   Psn sent_end_;         // one behind the last PSN ever asked for by a packet
   Psn next_psn_;         // first PSN of the next new request
-  uint32_t rd_atomic_outstanding_ = 0;
+  uint16_t rd_atomic_outstanding_ = 0;
+  uint16_t durable_outstanding_ = 0;  // FLUSHes for persistence among them
   uint32_t since_ack_request_ = 0;
   uint32_t address_handle_ = 0;
   uint8_t retries_left_ = 0;

@@ -207,6 +207,8 @@ DropReason Requester<Host>::HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_
     }
     --rnr_retries_left_;
   }
+  // The peer is there and has the request: what was lost on the way is made good.
+  retries_left_ = context_.attributes.retry_count;
   Rewind();
   rnr_waiting_ = true;
   recovering_ = true;
@@ -281,7 +283,10 @@ void Requester<Host>::CompleteHead(Host& host, CompletionStatus status) {
 template <class Host>
 void Requester<Host>::Complete(Host& host, const SendRecord& record, CompletionStatus status) {
   const WorkInfo& info = InfoOf(record.wqe.opcode);
-  if (IsAnswered(info.work_class) && record.started) --rd_atomic_outstanding_;
+  if (IsAnswered(info.work_class) && record.started) {
+    --rd_atomic_outstanding_;
+    durable_outstanding_ -= IsDurableFlush(record.wqe);
+  }
   Completion completion{};
   completion.wr_id = record.wqe.wr_id;
   completion.slot = record.wqe.slot;

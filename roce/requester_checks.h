@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "roce/counters.h"
+#include "roce/headers.h"
 #include "roce/opcode.h"
 #include "roce/qp_attributes.h"
 #include "roce/types.h"
@@ -43,6 +44,16 @@ inline const WorkInfo& InfoOf(WorkOpcode opcode) { return kWorkTable[static_cast
 constexpr bool IsAnswered(WorkClass work_class) {
   return work_class == WorkClass::kRead || work_class == WorkClass::kAtomic ||
          work_class == WorkClass::kConfirmed;
+}
+
+// A FLUSH for persistence, behind which a responder takes no atomic before it is done (IBTA vol 1,
+// A19): to send one earlier would cost a NAK and a retry.
+constexpr bool IsDurableFlush(const SendWqe& wqe) {
+  return wqe.opcode == WorkOpcode::kFlush && (wqe.immediate & Feth::kPersistence) != 0;
+}
+constexpr bool FollowsDurableFlush(const SendWqe& wqe) {
+  return wqe.opcode == WorkOpcode::kCompareSwap || wqe.opcode == WorkOpcode::kFetchAdd ||
+         wqe.opcode == WorkOpcode::kAtomicWrite;
 }
 
 // A malformed request (FetchResult::kBad) may hold any byte as its opcode; the table is indexed by

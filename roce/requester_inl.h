@@ -46,6 +46,7 @@ void Requester<Host>::Start(Psn sq_psn) {
   head_ = cursor_ = tail_ = 0;
   una_ = send_psn_ = sent_end_ = next_psn_ = sq_psn;
   rd_atomic_outstanding_ = 0;
+  durable_outstanding_ = 0;
   since_ack_request_ = 0;
   retries_left_ = context_.attributes.retry_count;
   rnr_retries_left_ = context_.attributes.rnr_retry;
@@ -79,6 +80,9 @@ bool Requester<Host>::MayStart(const SendRecord& record) const {
   if (record.wqe.opcode == WorkOpcode::kLocalInvalidate) return &record == &At(head_);
   if (!IsAnswered(InfoOf(record.wqe.opcode).work_class)) return true;
   if (rd_atomic_outstanding_ >= context_.attributes.max_rd_atomic) return false;
+  if (durable_outstanding_ != 0 && FollowsDurableFlush(record.wqe)) [[unlikely]] {
+    return false;
+  }
   // Never more PSNs in flight than the half of the space that a responder can tell from the other.
   return InFlight() == 0 || InFlight() + record.packets <= kMaxPsnsInFlight;
 }
@@ -350,7 +354,10 @@ void Requester<Host>::NoteSent(Host& host, TimeNs now, SendRecord& record, uint3
   if (!record.started) {
     record.started = true;
     const WorkClass work_class = InfoOf(record.wqe.opcode).work_class;
-    if (work_class != WorkClass::kSegmented) ++rd_atomic_outstanding_;
+    if (work_class != WorkClass::kSegmented) {
+      ++rd_atomic_outstanding_;
+      durable_outstanding_ += IsDurableFlush(record.wqe);
+    }
   }
   const bool is_complete = send_psn_ == record.first_psn + record.packets;
   if (is_complete) ++cursor_;

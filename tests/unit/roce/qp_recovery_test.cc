@@ -264,6 +264,23 @@ TEST(QpRecovery, RnrRetrySevenIsForEver) {
   EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kSuccess);
 }
 
+// Else a slow receiver on a lossy link would end the queue pair, however long it may be waited for.
+TEST(QpRecovery, AnRnrNakMakesLossesGood) {
+  NodeOptions options;
+  options.rnr_retry = 7;
+  Node node(options);
+  PostSends(node, 1);
+  node.Run();
+  for (int i = 0; i < 100; ++i) {
+    node.PassTimeout();  // lost
+    ASSERT_EQ(node.PollAll().size(), 1u);
+    node.Receive(MakeRnrNak(kSqPsn, 1));
+    node.PassTimeout();
+    ASSERT_EQ(node.PollAll().size(), 1u);
+  }
+  EXPECT_TRUE(node.host.send_completions.empty());
+}
+
 TEST(QpRecovery, WhileWaitingOtherNaksMeanNothing) {
   Node node;
   PostSends(node, 3);

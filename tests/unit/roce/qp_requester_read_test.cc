@@ -111,6 +111,24 @@ TEST(QpRequester, FenceWaitsForReadsAndAtomicsOnly) {
   EXPECT_EQ(node.PollAll().size(), 1u);
 }
 
+// A responder would ask for it again, which costs a retry.
+TEST(QpRequester, AtomicsWaitForAFlushForPersistence) {
+  for (const WorkOpcode atomic :
+       {WorkOpcode::kFetchAdd, WorkOpcode::kCompareSwap, WorkOpcode::kAtomicWrite}) {
+    for (const uint32_t type : {Feth::kGlobalVisibility, Feth::kPersistence}) {
+      Node node;
+      node.host.PostSend(WorkOpcode::kFlush, 8).immediate = type;
+      node.host.PostSend(WorkOpcode::kSend, 8);
+      node.host.PostSend(atomic, 8);
+      const bool waits = type == Feth::kPersistence;
+      EXPECT_EQ(node.Run().size(), waits ? 2u : 3u);
+      EXPECT_EQ(node.qp.HasTransmit(), false);
+      node.Receive(MakeReadResponse(Opcode::kRcReadResponseOnly, kSqPsn, 0));
+      EXPECT_EQ(node.PollAll().size(), waits ? 1u : 0u);
+    }
+  }
+}
+
 TEST(QpRequester, BadReadResponsesEndTheQp) {
   const struct {
     const char* what;
