@@ -210,7 +210,8 @@ bool IsHeld(Range pages) {
                      [&](const Held& each) { return Overlap(each.pages, pages); });
 }
 
-// Whether some registration holds pages of the file that are not mapped at their own address.
+// Whether some registration holds pages of the file that are not mapped at their own address any
+// more: the app has moved or unmapped them.
 bool AnyHeldAway(Range pages) {
   MapsReader reader(pages.begin);
   MapsLine line;
@@ -221,11 +222,12 @@ bool AnyHeldAway(Range pages) {
   return !reader.ok();
 }
 
-// Whether memory that was converted at `pages` lives on elsewhere: the app has moved it and a
-// registration still holds it. (What nobody holds is private again, wherever it is.) All files are
-// looked through only where that can be: programs register thousands of buffers in shared pages.
+// Whether the file's pages for `pages` are somebody's: of a registration whose key still shows
+// them, or of memory that could not be made private. (What nobody holds is private again, wherever
+// it is.)
 bool FilePagesInUse(Range pages) {
-  if (!g_state.went_astray && !AnyHeldAway(pages)) return false;
+  if (AnyHeldAway(pages)) return true;
+  if (!g_state.went_astray) return false;
   MapsReader reader = MapsReader::OfFiles();
   MapsLine line;
   while (reader.Next(&line)) {
