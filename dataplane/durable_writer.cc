@@ -57,8 +57,8 @@ DurableWriter::Started DurableWriter::Start(void* owner, const void* payer,
   free->owner = owner;
   free->payer = payer;
   free->range = std::exchange(range, {});
-  free->state.store(State::kTaken, std::memory_order_relaxed);
-  queue_[tail_++ % kSlots] = static_cast<uint32_t>(free - slots_.data());
+  free->turn.store(next_turn_++, std::memory_order_relaxed);
+  free->state.store(State::kQueued, std::memory_order_release);
   sem_post(&posted_);
   return Started::kYes;
 }
@@ -69,13 +69,32 @@ void DurableWriter::GiveUp(const void* owner) {
   }
 }
 
+// There is one for each thread that comes here; where another thread was quicker, the next oldest.
+DurableWriter::Slot& DurableWriter::TakeOldest() {
+  for (;;) {
+    Slot* oldest = nullptr;
+    uint32_t turn = 0;
+    for (Slot& slot : slots_) {
+      if (slot.state.load(std::memory_order_acquire) != State::kQueued) continue;
+      const uint32_t its = slot.turn.load(std::memory_order_relaxed);
+      if (oldest != nullptr && static_cast<int32_t>(its - turn) > 0) continue;
+      oldest = &slot;
+      turn = its;
+    }
+    State queued = State::kQueued;
+    if (oldest != nullptr &&
+        oldest->state.compare_exchange_strong(queued, State::kTaken, std::memory_order_acquire)) {
+      return *oldest;
+    }
+  }
+}
+
 void DurableWriter::Run() {
   for (;;) {
     while (sem_wait(&posted_) != 0) {
     }
     if (stop_.load(std::memory_order_relaxed)) return;
-    const uint32_t entry = head_.fetch_add(1, std::memory_order_acq_rel);
-    Slot& slot = slots_[queue_[entry % kSlots]];
+    Slot& slot = TakeOldest();
     slot.ok = slot.range.Sync();
     slot.state.store(State::kDone, std::memory_order_release);
     done_count_.fetch_add(1, std::memory_order_release);

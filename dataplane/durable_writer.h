@@ -58,29 +58,29 @@ class DurableWriter {
   }
 
  private:
-  enum class State : uint8_t { kFree, kTaken, kDone };
+  enum class State : uint8_t { kFree, kQueued, kTaken, kDone };
   struct Slot {
     std::atomic<State> state{State::kFree};
-    bool ok = false;        // written by a thread before kDone
-    void* owner = nullptr;  // the lcore's, as the next
+    std::atomic<uint32_t> turn{0};  // the oldest one queued is taken
+    bool ok = false;                // written by a thread before kDone
+    void* owner = nullptr;          // the lcore's, as the next
     const void* payer = nullptr;
     memory::DurableRange range;  // handed to a thread, which empties it
   };
 
   void Run();
+  Slot& TakeOldest();
 
   std::function<void()> done_;
   std::array<Slot, kSlots> slots_;
-  // Slots in the order of Start. There is one `posted_` for each entry that no thread has taken,
-  // and an entry is not written again before its slot is free.
-  std::array<uint32_t, kSlots> queue_{};
-  uint32_t tail_ = 0;
+  uint32_t next_turn_ = 0;
   uint32_t collected_ = 0;
-  sem_t posted_;  // that of C++ may sleep for ever in libstdc++ 12
+  // One for each slot that is queued and that no thread is about to take. That of C++ may sleep for
+  // ever in libstdc++ 12.
+  sem_t posted_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
-  alignas(64) std::atomic<uint32_t> head_{0};  // the threads'
-  std::atomic<uint32_t> done_count_{0};
+  alignas(64) std::atomic<uint32_t> done_count_{0};
 };
 
 }  // namespace roci::dataplane
