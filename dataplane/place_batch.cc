@@ -12,8 +12,8 @@ using memory::MemoryStatus;
 
 MemoryStatus PlaceBatch::Add(QueuePairHost& host, const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
-  // A signature region wants the bytes of a block in their order, and looks at them at once.
-  if (segments.HasIntegrity()) [[unlikely]] {
+  // At once, and behind what came before.
+  if (segments.CopiesItself()) [[unlikely]] {
     Flush();
     return memory::CopyIn(segments, bytes);
   }

@@ -8,6 +8,7 @@
 
 #include "memory/app_memory.h"
 #include "memory/integrity.h"
+#include "memory/list_bytes.h"
 
 namespace roci::memory {
 namespace {
@@ -57,12 +58,6 @@ void CopyDirect(Direction direction, std::byte* direct, const Chunk& chunk) {
   }
 }
 
-MemoryStatus CopyIntegrity(Direction direction, const Segment& segment, const Chunk& chunk) {
-  return direction == Direction::kToApp
-             ? segment.integrity->CopyIn(segment.remote_va, {chunk.local, chunk.length})
-             : segment.integrity->CopyOut(segment.remote_va, {chunk.local, chunk.length});
-}
-
 MemoryStatus CopySlow(Direction direction, const SegmentList& segments, std::byte* local,
                       size_t length) {
   RemoteRun run(direction);
@@ -71,8 +66,8 @@ MemoryStatus CopySlow(Direction direction, const SegmentList& segments, std::byt
     const Chunk chunk{local, static_cast<uint32_t>(std::min<size_t>(segment.length, length))};
     if (segment.direct != nullptr) {
       CopyDirect(direction, segment.direct, chunk);
-    } else if (segment.is_integrity) {
-      const MemoryStatus status = CopyIntegrity(direction, segment, chunk);
+    } else if (segment.kind != SegmentKind::kMemory) {
+      const MemoryStatus status = CopyByRegion(direction, segment, {chunk.local, chunk.length});
       if (status != MemoryStatus::kOk) return status;
     } else {
       if (!run.Accepts(segment.app) && !run.Run()) return MemoryStatus::kFault;
@@ -132,7 +127,7 @@ AtomicResult AtomicRemote(const Segment& segment, Update update) {
 template <class Update>
 AtomicResult Atomic(const Segment& segment, Update update) {
   if (segment.length != sizeof(uint64_t)) return {MemoryStatus::kMisaligned, 0};
-  if (segment.is_integrity) return {MemoryStatus::kNoPermission, 0};
+  if (segment.kind != SegmentKind::kMemory) return {MemoryStatus::kNoPermission, 0};
   if (segment.direct == nullptr) return AtomicRemote(segment, update);
   const uint64_t old = AtomicDirect(segment.direct, update);
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -152,6 +147,16 @@ MemoryStatus CopyOut(const SegmentList& segments, std::span<std::byte> bytes) {
   return Copy(Direction::kFromApp, segments, bytes.data(), bytes.size());
 }
 
+MemoryStatus CopyByRegion(Direction direction, const Segment& segment, std::span<std::byte> local) {
+  const uint64_t offset = segment.remote_va;
+  const bool places = direction == Direction::kToApp;
+  if (segment.kind == SegmentKind::kList) {
+    return places ? segment.list->CopyIn(offset, local) : segment.list->CopyOut(offset, local);
+  }
+  return places ? segment.integrity->CopyIn(offset, local)
+                : segment.integrity->CopyOut(offset, local);
+}
+
 AtomicResult CompareAndSwap(const Segment& segment, uint64_t compare, uint64_t swap) {
   return Atomic(segment, [=](uint64_t old) { return old == compare ? swap : old; });
 }
@@ -162,7 +167,7 @@ AtomicResult FetchAndAdd(const Segment& segment, uint64_t add) {
 
 MemoryStatus AtomicWrite(const Segment& segment, std::span<const std::byte, 8> bytes) {
   if (segment.length != bytes.size()) return MemoryStatus::kMisaligned;
-  if (segment.is_integrity) return MemoryStatus::kNoPermission;
+  if (segment.kind != SegmentKind::kMemory) return MemoryStatus::kNoPermission;
   if (segment.direct == nullptr) {
     // The kernel copies an aligned word at once; but no other lcore's atomic is to be half way.
     const auto guard = segment.app->LockAtomic(segment.remote_va);

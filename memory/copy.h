@@ -10,10 +10,15 @@
 
 namespace roci::memory {
 
+enum class Direction : uint8_t;
+
 /// Places `bytes` at the front of `segments` (received payload). bytes.size() <=
 /// segments.total_length(). kOk, or kFault with an unknown part placed; of a signature region also
 /// what IntegrityRegion::CopyIn answers.
 MemoryStatus CopyIn(const SegmentList& segments, std::span<const std::byte> bytes);
+
+/// The part of these for one segment that is not kMemory.
+MemoryStatus CopyByRegion(Direction direction, const Segment& segment, std::span<std::byte> local);
 
 /// Fetches bytes.size() <= segments.total_length() bytes from the front of `segments`. As above.
 MemoryStatus CopyOut(const SegmentList& segments, std::span<std::byte> bytes);

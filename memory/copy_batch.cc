@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "memory/integrity.h"
+#include "memory/copy.h"
 
 namespace roci::memory {
 namespace {
@@ -14,7 +14,7 @@ uint32_t CountRemote(const SegmentList& segments, size_t length) {
   uint32_t count = 0;
   for (const Segment& segment : segments) {
     if (length == 0) break;
-    count += segment.direct == nullptr && !segment.is_integrity ? 1 : 0;
+    count += segment.direct == nullptr && segment.kind == SegmentKind::kMemory ? 1 : 0;
     length -= std::min<size_t>(segment.length, length);
   }
   return count;
@@ -42,10 +42,8 @@ MemoryStatus CopyBatch::Add(const SegmentList& segments, std::byte* local, size_
   for (const Segment& segment : segments) {
     if (length == 0 || status != MemoryStatus::kOk) break;
     const auto run = static_cast<uint32_t>(std::min<size_t>(segment.length, length));
-    if (segment.is_integrity) {
-      status = direction == Direction::kToApp
-                   ? segment.integrity->CopyIn(segment.remote_va, {local, run})
-                   : segment.integrity->CopyOut(segment.remote_va, {local, run});
+    if (segment.kind != SegmentKind::kMemory) {
+      status = CopyByRegion(direction, segment, {local, run});
     } else if (segment.direct == nullptr) {
       pieces_[size_++] = Piece{segment.app, segment.remote_va, local, run, token, direction, false};
     } else if (direction == Direction::kToApp) {

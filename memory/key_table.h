@@ -238,6 +238,7 @@ class KeyTable {
 
  private:
   friend class IntegrityRegion;
+  friend class ListBytes;
   enum class Kind : uint8_t { kFree, kRegion, kNull, kWindow1, kWindow2, kList };
   struct Region;
   /// Hot part of a key, one cache line. Windows have no fast path (`direct` is null): they are

@@ -16,6 +16,11 @@ constexpr Access kListRights =
     Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead | Access::kRemoteAtomic;
 constexpr Access kWriters = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
+// Runs that a list may have as segments of their own, so that there is room for the other elements
+// of a request (SegmentList::kCapacity).
+constexpr uint32_t kRunsOfFirst = 8;
+constexpr uint32_t kRunsOfOther = 2;
+
 }  // namespace
 
 KeyTable::Entry* KeyTable::FindList(uint32_t number) {
@@ -34,6 +39,7 @@ MemoryStatus KeyTable::AllocateList(uint32_t pd, uint32_t max_runs, uint32_t* ke
   // All that a registration will need: it runs on the lcore.
   entry->region->runs.reserve(max_runs);
   entry->region->max_runs = max_runs;
+  entry->region->bytes.emplace(this, entry);
   *key = entry->key;
   return MemoryStatus::kOk;
 }
@@ -155,7 +161,16 @@ MemoryStatus KeyTable::AppendList(const Entry& list, uint64_t offset, uint32_t l
                : MemoryStatus::kTooManySegments;
   }
   const Access through = (need & kWriters) != Access::kNone ? Access::kLocalWrite : Access::kNone;
-  return AppendRuns(region.runs, list.pd, offset, length, through, out);
+  const uint32_t before = out.size();
+  const MemoryStatus status = AppendRuns(region.runs, list.pd, offset, length, through, out);
+  const bool has_room = out.size() - before <= (before == 0 ? kRunsOfFirst : kRunsOfOther);
+  if (status == MemoryStatus::kTooManySegments || (status == MemoryStatus::kOk && !has_room)) {
+    out.Truncate(before);
+    return out.Append(Segment::List(&*region.bytes, offset, length))
+               ? MemoryStatus::kOk
+               : MemoryStatus::kTooManySegments;
+  }
+  return status;
 }
 
 // Runs are resolved through their regions as these are now: one that is gone or has changed makes

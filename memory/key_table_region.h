@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "memory/integrity.h"
 #include "memory/key_table.h"
+#include "memory/list_bytes.h"
 
 namespace roci::memory {
 
@@ -44,6 +46,7 @@ struct KeyTable::Region {
   uint32_t max_runs = 0;
   uint32_t max_protection = 0;
   bool is_valid = false;
+  std::optional<ListBytes> bytes;              // of a list
   std::unique_ptr<IntegrityRegion> integrity;  // of a signature region only
 };
 

@@ -1,5 +1,6 @@
 // The result of translation: a short list of places in app memory, each one either mapped in this
-// process or reached through process_vm, or of a signature region, which knows where its bytes are.
+// process or reached through process_vm, or of a list or signature region, which knows where its
+// bytes are.
 #pragma once
 
 #include <atomic>
@@ -11,19 +12,24 @@ namespace roci::memory {
 
 class AppMemory;
 class IntegrityRegion;
+class ListBytes;
+
+/// Who copies a run: anybody, or the region that it is of.
+enum class SegmentKind : uint8_t { kMemory, kList, kIntegrity };
 
 /// A run of app memory. The list that holds it owns nothing: it is good until control state changes
 /// on this lcore, that is, within one burst.
 struct Segment {
   /// Where the run is mapped in this process; nullptr: go through `app`.
   std::byte* direct;
-  /// Address of the run in the app, or where in a signature region it begins. Meaningful only where
-  /// `direct` is nullptr.
+  /// Address of the run in the app, or where in a list or signature region it begins. Meaningful
+  /// only where `direct` is nullptr.
   uint64_t remote_va;
   union {
     /// direct == nullptr: the process that owns the run.
     const AppMemory* app;
-    /// The same if is_integrity: what copies it.
+    /// The same if it is of a list or a signature region: what copies it.
+    const ListBytes* list;
     IntegrityRegion* integrity;
     /// direct != nullptr: becomes true when the app cut the file under the mapping, after which
     /// bytes read from `direct` are zeros and bytes written there are lost. nullptr: the file is
@@ -32,8 +38,8 @@ struct Segment {
   };
   /// Bytes, at least 1.
   uint32_t length;
-  /// Of a signature region; `direct` is nullptr.
-  bool is_integrity;
+  /// If not kMemory, `direct` is nullptr.
+  SegmentKind kind;
 
   static Segment Direct(std::byte* base, uint32_t length, const std::atomic<bool>* broken) {
     Segment segment;
@@ -41,7 +47,7 @@ struct Segment {
     segment.remote_va = 0;
     segment.broken = broken;
     segment.length = length;
-    segment.is_integrity = false;
+    segment.kind = SegmentKind::kMemory;
     return segment;
   }
   static Segment Remote(const AppMemory* app, uint64_t va, uint32_t length) {
@@ -50,7 +56,7 @@ struct Segment {
     segment.remote_va = va;
     segment.app = app;
     segment.length = length;
-    segment.is_integrity = false;
+    segment.kind = SegmentKind::kMemory;
     return segment;
   }
   static Segment Integrity(IntegrityRegion* region, uint64_t offset, uint32_t length) {
@@ -59,7 +65,16 @@ struct Segment {
     segment.remote_va = offset;
     segment.integrity = region;
     segment.length = length;
-    segment.is_integrity = true;
+    segment.kind = SegmentKind::kIntegrity;
+    return segment;
+  }
+  static Segment List(const ListBytes* list, uint64_t offset, uint32_t length) {
+    Segment segment;
+    segment.direct = nullptr;
+    segment.remote_va = offset;
+    segment.list = list;
+    segment.length = length;
+    segment.kind = SegmentKind::kList;
     return segment;
   }
   /// The first `bytes` are dropped. `bytes` < length.
@@ -125,10 +140,11 @@ class SegmentList {
     }
     return true;
   }
-  /// True when a part is of a signature region, whose bytes are copied in their order.
-  bool HasIntegrity() const {
+  /// True when a part is copied by its region: a signature region wants the bytes of a block in
+  /// their order.
+  bool CopiesItself() const {
     for (uint32_t i = 0; i < size_; ++i) {
-      if (segments_[i].is_integrity) return true;
+      if (segments_[i].kind != SegmentKind::kMemory) return true;
     }
     return false;
   }

@@ -10,7 +10,7 @@
 
 #include "tests/integration/verbs_endpoint.h"
 #include "tools/show/manage_client.h"
-#include "verbs_provider/rocidv.h"
+#include "verbs_provider/include/infiniband/rocidv.h"
 
 namespace roci::testing {
 namespace {
@@ -136,6 +136,30 @@ TEST_F(DirectVerbs, AListIsOneRegionForReadsAndWrites) {
   for (size_t i = 0; i < 3000; ++i) ASSERT_EQ(here_.data()[i], PatternByte(1, 999 + i));
   EXPECT_EQ(Remote(IBV_WR_RDMA_READ, here_.Sge(0, 2), 0x123456 + 6000, mr_->rkey),
             IBV_WC_REM_ACCESS_ERR);
+}
+
+// As many runs as a packet has room for, and more.
+TEST_F(DirectVerbs, AListMayHaveManySmallRuns) {
+  constexpr uint32_t kRuns = 500;
+  Make(kRuns);
+  std::vector<ibv_sge> runs;
+  for (uint32_t i = 0; i < kRuns; ++i) runs.push_back(there_.Sge(16 * (kRuns - i), 1 + i % 8));
+  ASSERT_EQ(rocidv_map_mr_sg(mr_, runs.data(), static_cast<int>(runs.size()), 0), 0);
+  const auto length = static_cast<uint32_t>(mr_->length);
+  Register();
+  ASSERT_EQ(Remote(IBV_WR_RDMA_WRITE, here_.Sge(0, length), 0, mr_->rkey), IBV_WC_SUCCESS);
+  size_t at = 0;
+  for (const ibv_sge& run : runs) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(run.addr);
+    for (uint32_t i = 0; i < run.length; ++i) ASSERT_EQ(bytes[i], PatternByte(1, at++)) << at;
+  }
+  here_.Fill(9);
+  ASSERT_EQ(Remote(IBV_WR_RDMA_READ, here_.Sge(0, length), 0, mr_->rkey), IBV_WC_SUCCESS);
+  for (size_t i = 0; i < length; ++i) ASSERT_EQ(here_.data()[i], PatternByte(1, i));
+  ASSERT_EQ(pair_.near.PostRecv(here_.Sge(0, 4096), 3), 0);
+  ASSERT_EQ(pair_.far.PostSend(IBV_WR_SEND, {0, length, mr_->lkey}), 0);
+  pair_.far.ExpectSuccess();
+  EXPECT_EQ(pair_.near.Wait().byte_len, length);
 }
 
 TEST_F(DirectVerbs, PagesAreARegionToo) {

@@ -529,7 +529,7 @@ TEST_F(IntegrityTest, GoesThroughABatchBetweenOtherMemory) {
     EXPECT_EQ(table_->Resolve(key_, kContext, 0x5000, 1040, need, segments), MemoryStatus::kOk);
     EXPECT_EQ(table_->Resolve(remote_, kContext, elsewhere + 32, 32, Access::kNone, segments),
               MemoryStatus::kOk);
-    EXPECT_TRUE(segments.HasIntegrity());
+    EXPECT_TRUE(segments.CopiesItself());
     EXPECT_FALSE(segments.AllDirect());
   };
   Bytes message = Random(64 + 1040);

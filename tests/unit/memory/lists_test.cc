@@ -4,7 +4,9 @@
 #include <random>
 #include <vector>
 
+#include "memory/copy.h"
 #include "memory/key_table.h"
+#include "tests/unit/memory/forked_app.h"
 
 namespace roci::memory {
 namespace {
@@ -139,8 +141,8 @@ TEST_F(ListsTest, EveryByteIsWhereTheListSays) {
   std::mt19937 random(1);
   const uint32_t a = Region(0x100000, 0x10000);
   for (int round = 0; round < 200; ++round) {
-    const uint32_t list = List(20);
-    std::vector<ListRun> runs(1 + random() % 20);
+    const uint32_t list = List(8);
+    std::vector<ListRun> runs(1 + random() % 8);
     std::vector<uint64_t> bytes;
     for (ListRun& run : runs) {
       run = {0x100000 + random() % 0x8000, static_cast<uint32_t>(1 + random() % 100), a};
@@ -161,6 +163,62 @@ TEST_F(ListsTest, EveryByteIsWhereTheListSays) {
     }
     ASSERT_EQ(table_.FreeList(list >> 8), MemoryStatus::kOk);
   }
+}
+
+// More of them than there are segments for, and several elements of a request that each have some.
+TEST(ManyRuns, AreCopiedByTheList) {
+  constexpr uint32_t kRuns = 500;
+  constexpr size_t kLength = 65536;
+  ForkedApp app([](Channel& channel) {
+    std::vector<std::byte> memory(kLength);
+    FillPattern(memory.data(), kLength, 1);
+    channel.Send(reinterpret_cast<uint64_t>(memory.data()));
+    channel.Receive();
+  });
+  const uint64_t va = app.channel().Receive();
+  const std::unique_ptr<AppMemory> memory = app.Open();
+  KeyTable table(memory.get(), 64);
+  uint32_t region = 0;
+  ASSERT_EQ(table.Register(kPd, kAll, {va, kLength, va, {}}, &region), MemoryStatus::kOk);
+  uint32_t list = 0;
+  ASSERT_EQ(table.AllocateList(kPd, kRuns, &list), MemoryStatus::kOk);
+  // From the end to the beginning, 1 to 8 bytes each.
+  std::vector<ListRun> runs(kRuns);
+  std::vector<uint64_t> places;
+  for (uint32_t i = 0; i < kRuns; ++i) {
+    const uint64_t offset = kLength - 100 * (i + 1);
+    runs[i] = {va + offset, 1 + i % 8, region};
+    for (uint32_t k = 0; k < runs[i].length; ++k) places.push_back(offset + k);
+  }
+  ASSERT_EQ(table.RegisterList({list, kAll, 0, runs}, kContext), MemoryStatus::kOk);
+
+  SegmentList segments;
+  for (uint32_t part = 0; part < 32; ++part) {
+    const uint32_t at = part * 50;
+    ASSERT_EQ(table.Resolve(list, kContext, at, 50, Access::kRemoteRead, segments),
+              MemoryStatus::kOk);
+  }
+  std::vector<std::byte> bytes(32 * 50);
+  ASSERT_EQ(CopyOut(segments, bytes), MemoryStatus::kOk);
+  for (size_t i = 0; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], PatternByte(1, places[i]));
+
+  segments.Clear();
+  bytes.resize(places.size());
+  FillPattern(bytes.data(), bytes.size(), 2);
+  ASSERT_EQ(table.Resolve(list, kContext, 0, static_cast<uint32_t>(bytes.size()),
+                          Access::kRemoteWrite, segments),
+            MemoryStatus::kOk);
+  EXPECT_TRUE(segments.CopiesItself());
+  ASSERT_EQ(CopyIn(segments, bytes), MemoryStatus::kOk);
+  std::vector<std::byte> all(kLength);
+  ASSERT_EQ(memory->Read(va, all), MemoryStatus::kOk);
+  for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(all[places[i]], PatternByte(2, i));
+  EXPECT_EQ(all[places[0] - 1], PatternByte(1, places[0] - 1));
+
+  ReleasedMappings released;
+  ASSERT_EQ(table.Deregister(region, &released), MemoryStatus::kOk);
+  EXPECT_EQ(CopyIn(segments, bytes), MemoryStatus::kBadKey) << "found while it is copied";
+  app.channel().Send(0);
 }
 
 }  // namespace
