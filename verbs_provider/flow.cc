@@ -13,6 +13,7 @@ namespace {
 struct Flow {
   ibv_flow flow;  // first
   Session* session;
+  FlowCounters* counters;  // that it names; may be null
 };
 
 // As many as Linux takes.
@@ -22,6 +23,7 @@ constexpr uint32_t kMaxSpecs = 10;
 struct Builder {
   roci_abi_create_flow_request request;
   uint32_t seen;  // layers and actions: kSeen*
+  FlowCounters* counters;
 };
 constexpr uint32_t kSeenEthernet = 1, kSeenIp = 2, kSeenPorts = 4, kSeenTag = 8, kSeenDrop = 16,
                    kSeenCount = 32;
@@ -114,7 +116,8 @@ int AddTag(Builder* builder, const ibv_flow_spec_action_tag& spec) {
 
 int AddCount(Builder* builder, const ibv_flow_spec_counter_action& spec) {
   if (spec.counters == nullptr) return EINVAL;
-  builder->request.counters = reinterpret_cast<const FlowCounters*>(spec.counters)->handle;
+  builder->counters = reinterpret_cast<FlowCounters*>(spec.counters);
+  builder->request.counters = builder->counters->handle;
   builder->request.actions |= ROCI_ABI_FLOW_COUNT;
   return See(builder, kSeenCount);
 }
@@ -195,8 +198,13 @@ ibv_flow* CreateFlow(ibv_qp* qp, ibv_flow_attr* attr) {
   auto* flow = Allocate<Flow>();
   if (flow == nullptr) return nullptr;
   flow->session = ToQp(qp)->session;
+  flow->counters = builder.counters;
   roci_abi_handle_response response = {};
-  error = flow->session->client.Call(ROCI_ABI_CREATE_FLOW, &builder.request, &response);
+  error = flow->counters != nullptr ? AddUser(flow->counters) : 0;
+  if (error == 0) {
+    error = flow->session->client.Call(ROCI_ABI_CREATE_FLOW, &builder.request, &response);
+    if (error != 0 && flow->counters != nullptr) RemoveUser(flow->counters);
+  }
   if (error != 0) {
     Free(flow);
     return Fail(error);
@@ -210,6 +218,7 @@ int DestroyFlow(ibv_flow* ibflow) {
   auto* flow = reinterpret_cast<Flow*>(ibflow);
   const int error = CallWithHandle(flow->session->client, ROCI_ABI_DESTROY_FLOW, ibflow->handle);
   if (!IsGone(flow->session, error)) return error;
+  if (flow->counters != nullptr) RemoveUser(flow->counters);
   Free(flow);
   return 0;
 }

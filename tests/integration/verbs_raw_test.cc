@@ -225,6 +225,9 @@ TEST_F(RawTest, DroppedFramesAreCounted) {
   attach.counter_desc = IBV_COUNTER_BYTES;
   attach.index = 0;
   EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, nullptr), 0);
+  // Points of one index are summed up.
+  attach.counter_desc = IBV_COUNTER_PACKETS;
+  EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, nullptr), 0);
   const uint32_t unknown = 77;
   memcpy(&attach.counter_desc, &unknown, sizeof(unknown));
   EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, nullptr), EOPNOTSUPP);
@@ -245,21 +248,41 @@ TEST_F(RawTest, DroppedFramesAreCounted) {
     ASSERT_EQ(near_.Send(To(far_mac_)), IBV_WC_SUCCESS);
     EXPECT_EQ(far_.Receive(), To(far_mac_)) << "the only one that is not dropped";
     ASSERT_EQ(ibv_read_counters(counters, values, 3, 0), 0);
-    EXPECT_EQ(values[0], bytes);
+    EXPECT_EQ(values[0], bytes + 10);
     EXPECT_EQ(values[1], 9u) << "not named";
     EXPECT_EQ(values[2], 10u);
+    attach.counter_desc = IBV_COUNTER_PACKETS;
+    EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, nullptr), EBUSY);
     EXPECT_EQ(ibv_destroy_counters(counters), EBUSY);
   }
-  // A rule that begins to count later, too.
-  const Flow later(Rule().Eth(&far_mac_), far_.qp);
+  EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, nullptr), 0) << "not bound now";
+  EXPECT_EQ(ibv_destroy_counters(counters), 0);
+}
+
+TEST_F(RawTest, PointsMayBeAttachedToARuleThatIsThere) {
+  ibv_counters_init_attr init = {};
+  ibv_counters* counters = ibv_create_counters(DeviceOne().context, &init);
+  ASSERT_NE(counters, nullptr) << strerror(errno);
+  Flow flow(Rule().Eth(&far_mac_), far_.qp);
+  ibv_counter_attach_attr attach = {};
   attach.counter_desc = IBV_COUNTER_PACKETS;
-  attach.index = 1;
-  EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, later.get()), 0);
+  for (attach.index = 0; attach.index < 2; ++attach.index) {
+    EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, flow.get()), 0);
+  }
   ASSERT_EQ(near_.Send(To(far_mac_)), IBV_WC_SUCCESS);
   EXPECT_EQ(far_.Receive(), To(far_mac_));
-  ASSERT_EQ(ibv_read_counters(counters, values, 3, IBV_READ_COUNTERS_ATTR_PREFER_CACHED), 0);
-  EXPECT_EQ(values[1], 11u);
-  const_cast<Flow&>(later).End();
+  uint64_t values[2];
+  ASSERT_EQ(ibv_read_counters(counters, values, 2, IBV_READ_COUNTERS_ATTR_PREFER_CACHED), 0);
+  EXPECT_EQ(values[0], 1u);
+  EXPECT_EQ(values[1], 1u);
+  // The object counts for one rule so.
+  EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, nullptr), EBUSY);
+  Flow other(Rule(IBV_FLOW_ATTR_NORMAL, 1).Eth(&far_mac_), far_.qp);
+  EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, other.get()), EOPNOTSUPP);
+  EXPECT_EQ(ibv_create_flow(far_.qp, &Rule().Eth(&far_mac_).Count(counters).attr()), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  other.End();
+  flow.End();
   EXPECT_EQ(ibv_destroy_counters(counters), 0);
 }
 
