@@ -1,5 +1,6 @@
 // Address handles.
 #include "verbs_provider/allocate.h"
+#include "verbs_provider/domain.h"
 #include "verbs_provider/objects.h"
 #include "verbs_provider/qp_attributes.h"
 #include "verbs_provider/verbs_ops.h"
@@ -22,6 +23,7 @@ ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
   ah->ah.context = pd->context;
   ah->ah.pd = pd;
   ah->ah.handle = response.handle;
+  EnterDomain(pd);
   return &ah->ah;
 }
 
@@ -29,6 +31,7 @@ int DestroyAh(ibv_ah* ibah) {
   auto* ah = reinterpret_cast<Ah*>(ibah);
   const int error = CallWithHandle(ah->session->client, ROCI_ABI_DESTROY_AH, ibah->handle);
   if (!IsGone(ah->session, error)) return error;
+  LeaveDomain(ibah->pd);
   Free(ah);
   return 0;
 }

@@ -143,6 +143,7 @@ int ResizeCq(ibv_cq* ibcq, int entries) {
   request.entries = static_cast<uint32_t>(entries);
   // Nobody polls while the entries move. Pollers yield meanwhile.
   const SpinGuard guard(cq->lock);
+  const SpinGuard arm_guard(cq->arm_lock);
   request.consumer = cq->ring.consumer;
   int error = cq->session->client.Call(ROCI_ABI_RESIZE_CQ, &request, &response, nullptr, &fds);
   if (error != 0 && response.head.error != 0) return error;
@@ -188,7 +189,7 @@ int ReqNotifyCq(ibv_cq* ibcq, int solicited_only) {
   if (!cq->session->alive()) return EIO;
   // Nobody would ever hear of it, or what was handed in is no CQ (IBTA vol 1, 11.4.2.2).
   if (ibcq->channel == nullptr || ibcq->handle != cq->handle) return EINVAL;
-  const SpinGuard guard(cq->lock);
+  const SpinGuard guard(cq->arm_lock);
   cq->ring.RequestNotification(solicited_only != 0);
   return 0;
 }

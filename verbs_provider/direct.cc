@@ -2,6 +2,7 @@
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/direct_list.h"
 #include "verbs_provider/direct_table.h"
+#include "verbs_provider/domain.h"
 #include "verbs_provider/send_entry.h"
 
 namespace roci::provider {
@@ -82,6 +83,7 @@ ListMr* MakeListMr(ibv_pd* pd, uint32_t max_entries, bool has_signature,
     Free(list);
     return Fail(error);
   }
+  EnterDomain(pd);
   return list;
 }
 
@@ -98,6 +100,7 @@ int DeregMr(rocidv_mr* mr) {
   const int error = CallWithHandle(session->client, ROCI_ABI_FREE_LIST_MR, list->handle);
   if (!IsGone(session, error)) return error;
   UnmapOwn(session, &list->memory);
+  LeaveDomain(mr->pd);
   Free(list);
   return 0;
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "verbs_provider/abi/list_mr.h"
+#include "verbs_provider/include/infiniband/rocidv.h"
 #include "verbs_provider/objects.h"
-#include "verbs_provider/rocidv.h"
 
 namespace roci::provider {
 

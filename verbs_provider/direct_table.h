@@ -3,7 +3,7 @@
 #ifndef ROCI_DIRECT_TABLE_H
 #define ROCI_DIRECT_TABLE_H
 
-#include "verbs_provider/rocidv.h"
+#include "verbs_provider/include/infiniband/rocidv.h"
 
 #define ROCI_DIRECT_TABLE_SYMBOL "rocidv_table_1"
 

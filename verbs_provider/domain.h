@@ -48,6 +48,15 @@ void FreeIn(T* object, DomainMemory what) {
   ReturnDomainMemory(home, object, what);
 }
 
+/// An object that was made with `pd` and keeps nothing there: a parent domain is not freed before
+/// it.
+inline void EnterDomain(ibv_pd* pd) {
+  if (Pd* domain = ParentDomainOf(pd)) ++domain->users;
+}
+inline void LeaveDomain(ibv_pd* pd) {
+  if (Pd* domain = ParentDomainOf(pd)) --domain->users;
+}
+
 /// Whether the app has promised that one thread at a time uses the objects of `pd`.
 inline bool IsForOneThread(ibv_pd* pd) {
   const Pd* domain = ParentDomainOf(pd);

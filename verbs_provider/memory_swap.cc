@@ -54,6 +54,7 @@ struct Piece {
   int pagemap;  // -1: every page counts as present
   int userfaultfd;
   uint64_t* data_end;  // see CopyPagesFromFile
+  uint64_t fresh;      // private memory for it; 0: none yet
 };
 
 // All signals wait: a handler that touches the range would wait for the very thread it interrupted.
@@ -236,10 +237,14 @@ long MovePieceToFile(const Piece& piece) {
   return error;
 }
 
+long MapPrivate(uint64_t length) {
+  return RawSyscall(SYS_mmap, 0, static_cast<long>(length), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
 long MovePieceToPrivate(const Piece& piece) {
   const auto length = static_cast<long>(piece.length);
-  const long fresh =
-      RawSyscall(SYS_mmap, 0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const long fresh = piece.fresh != 0 ? static_cast<long>(piece.fresh) : MapPrivate(piece.length);
   if (RawFailed(fresh)) return fresh;
   long error = WriteProtect(piece, true);
   if (error == 0) error = CopyPagesFromFile(piece, static_cast<uint64_t>(fresh));
@@ -261,22 +266,60 @@ long MovePieceToPrivate(const Piece& piece) {
   return 0;
 }
 
+// Private memory for all pieces of [begin, end): only what was one mapping becomes one again, and
+// mremap moves no more than one. What the pieces have not taken is unmapped.
+class FreshMemory {
+ public:
+  explicit FreshMemory(uint64_t length) : length_(length) {
+    const long mapped = length > kPieceLength ? MapPrivate(length) : -ENOMEM;
+    if (RawFailed(mapped)) return;  // each piece has to make its own
+    begin_ = static_cast<uint64_t>(mapped);
+    // Mappings split off later are parts of the same memory to the kernel once a page is there.
+    *reinterpret_cast<volatile char*>(begin_) = 0;
+  }
+  ~FreshMemory() {
+    if (begin_ != 0 && taken_ < length_) {
+      RawSyscall(SYS_munmap, static_cast<long>(begin_ + taken_),
+                 static_cast<long>(length_ - taken_));
+    }
+  }
+  FreshMemory(const FreshMemory&) = delete;
+  FreshMemory& operator=(const FreshMemory&) = delete;
+  uint64_t Next() const { return begin_ != 0 ? begin_ + taken_ : 0; }
+  void Took(uint64_t length) { taken_ += length; }
+
+ private:
+  uint64_t begin_ = 0;
+  uint64_t length_;
+  uint64_t taken_ = 0;
+};
+
 using MovePiece = long (*)(const Piece&);
 
 int MovePieces(uint64_t begin, uint64_t end, uint64_t offset, int protection,
-               const SwapTools& tools, int pagemap, uint64_t mode, MovePiece move, uint64_t* done) {
+               const SwapTools& tools, int pagemap, uint64_t mode, MovePiece move,
+               FreshMemory* fresh, uint64_t* done) {
   *done = begin;
   uint64_t data_end = 0;
   while (*done < end) {
     const RawFd userfaultfd(NewUserfaultfd(tools.userfaultfd_device));
     if (userfaultfd.get() < 0) return -userfaultfd.get();
     const uint64_t length = end - *done < kPieceLength ? end - *done : kPieceLength;
-    const Piece piece{*done,      length,  offset + (*done - begin), protection,
-                      tools.file, pagemap, userfaultfd.get(),        &data_end};
+    const Piece piece{*done,
+                      length,
+                      offset + (*done - begin),
+                      protection,
+                      tools.file,
+                      pagemap,
+                      userfaultfd.get(),
+                      &data_end,
+                      fresh != nullptr ? fresh->Next() : 0};
     const long registered = Register(piece, mode);
     if (RawFailed(registered)) return ErrnoOf(registered);
     const BlockSignals block;
     const long moved = move(piece);
+    // Used up in either case.
+    if (fresh != nullptr) fresh->Took(length);
     if (RawFailed(moved)) return ErrnoOf(moved);
     *done += length;
   }
@@ -296,13 +339,14 @@ int SwapToFile(uint64_t begin, uint64_t end, int protection, const SwapTools& to
     return ErrnoOf(cleared);
   }
   return MovePieces(begin, end, begin, protection, tools, pagemap.get(),
-                    UFFDIO_REGISTER_MODE_MISSING, MovePieceToFile, done);
+                    UFFDIO_REGISTER_MODE_MISSING, MovePieceToFile, nullptr, done);
 }
 
 int SwapToPrivate(uint64_t begin, uint64_t end, uint64_t offset, int protection,
                   const SwapTools& tools, uint64_t* done) {
+  FreshMemory fresh(end - begin);
   return MovePieces(begin, end, offset, protection, tools, -1, UFFDIO_REGISTER_MODE_WP,
-                    MovePieceToPrivate, done);
+                    MovePieceToPrivate, &fresh, done);
 }
 
 void DropFilePages(uint64_t begin, uint64_t end, const SwapTools& tools) {

@@ -6,6 +6,7 @@
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/app_memory.h"
 #include "verbs_provider/convert.h"
+#include "verbs_provider/domain.h"
 #include "verbs_provider/objects.h"
 #include "verbs_provider/verbs_ops.h"
 
@@ -228,12 +229,14 @@ ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int acces
     Free(mr);
     return Fail(error);
   }
+  EnterDomain(pd);
   return &mr->vmr.ibv_mr;
 }
 
 int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, int access) {
   Mr* mr = ToMr(vmr);
   Session* session = SessionOf(vmr->ibv_mr.context);
+  ibv_pd* const old_pd = vmr->ibv_mr.pd;
   const RegistrationLock lock;  // the copy has its place on the list of regions
   Mr wanted = *mr;
   wanted.held = {};
@@ -255,6 +258,10 @@ int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, 
   if (error == 0) error = Reregister(session, mr, wanted, static_cast<uint32_t>(flags), lock);
   // The call itself answers an ibv_rereg_mr_err_code; this says why.
   if (error != 0) errno = error;
+  if (error == 0 && (flags & IBV_REREG_MR_CHANGE_PD) != 0) {
+    LeaveDomain(old_pd);
+    EnterDomain(pd);
+  }
   return error;
 }
 
@@ -281,6 +288,7 @@ ibv_mr* MakeRegion(ibv_pd* pd, uint32_t command, Request* request, ibv_mr_type t
   mr->vmr.ibv_mr.length = length;
   Note(session, mr, response);
   AddToRegions(session, mr);
+  EnterDomain(pd);
   return &mr->vmr.ibv_mr;
 }
 
@@ -319,12 +327,21 @@ ibv_mr* RegDmaBufferMr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova
                     static_cast<unsigned>(access), length, &fds);
 }
 
+namespace {
+
+void FreeRegion(Mr* mr) {
+  LeaveDomain(mr->vmr.ibv_mr.pd);
+  Free(mr);
+}
+
+}  // namespace
+
 int DeregMr(verbs_mr* vmr) {
   Mr* mr = ToMr(vmr);
   Session* session = PresentSessionOf(vmr->ibv_mr.context);
   if (vmr->mr_type == IBV_MR_TYPE_IMPORTED_MR) return EINVAL;  // ibv_unimport_mr
   if (session->inherited()) {                                  // the memory is the parent's affair
-    Free(mr);
+    FreeRegion(mr);
     return 0;
   }
   {
@@ -335,7 +352,7 @@ int DeregMr(verbs_mr* vmr) {
     RemoveFromRegions(mr);
     ReleaseMemory(lock, &mr->held);
   }
-  Free(mr);
+  FreeRegion(mr);
   return 0;
 }
 
@@ -359,9 +376,10 @@ ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle) {
   region.length = response.length;
   region.lkey = response.lkey;
   region.rkey = response.rkey;
+  EnterDomain(pd);
   return &region;
 }
 
-void UnimportMr(ibv_mr* mr) { Free(ToMr(verbs_get_mr(mr))); }
+void UnimportMr(ibv_mr* mr) { FreeRegion(ToMr(verbs_get_mr(mr))); }
 
 }  // namespace roci::provider

@@ -1,5 +1,6 @@
 // Memory windows: allocation, and the bind of type 1 (type 2 is bound by work requests of the app).
 #include "verbs_provider/allocate.h"
+#include "verbs_provider/domain.h"
 #include "verbs_provider/objects.h"
 #include "verbs_provider/send_entry.h"
 #include "verbs_provider/verbs_ops.h"
@@ -23,6 +24,7 @@ ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type) {
   mw->rkey = response.rkey;
   mw->handle = response.handle;
   mw->type = type;
+  EnterDomain(pd);
   return mw;
 }
 
@@ -30,6 +32,7 @@ int DeallocMw(ibv_mw* mw) {
   Session* session = PresentSessionOf(mw->context);
   const int error = CallWithHandle(session->client, ROCI_ABI_DEALLOC_MW, mw->handle);
   if (!IsGone(session, error)) return error;
+  LeaveDomain(mw->pd);
   Free(mw);
   return 0;
 }

@@ -43,7 +43,7 @@ struct Pd {
   ibv_pd pd;                       // first
   Pd* parent;                      // null for a protection domain
   Td* td;                          // of a parent domain, may be null
-  std::atomic<uint32_t> users{0};  // parent domains; QPs and CQs of a parent domain
+  std::atomic<uint32_t> users{0};  // parent domains; what was made with a parent domain
   void* (*allocate)(ibv_pd*, void*, size_t, size_t, uint64_t);
   void (*release)(ibv_pd*, void*, void*, uint64_t);
   void* app_context;  // for both
@@ -91,7 +91,8 @@ struct Cq {
   uint32_t handle;  // as in `vcq`, which the app can write
   SharedMapping memory;
   SpinLock lock;
-  CompletionRing ring;  // under `lock`
+  CompletionRing ring;  // under `lock`; where it is, under `arm_lock` too
+  SpinLock arm_lock;    // behind `lock`. A program may ask for an event while it polls
   // Between start_poll and end_poll, which hold `lock` from one to the other.
   const roci_abi_cqe* current;
   uint64_t wall_offset;  // ns from CLOCK_MONOTONIC to CLOCK_REALTIME, as last used

@@ -1,5 +1,6 @@
 // Shared receive queues: creation, modification, queries, destruction, posting.
 #include "verbs_provider/allocate.h"
+#include "verbs_provider/domain.h"
 #include "verbs_provider/events.h"
 #include "verbs_provider/objects.h"
 #include "verbs_provider/poll.h"
@@ -85,6 +86,7 @@ Srq* NewSrq(ibv_pd* pd, ibv_srq_attr* attr, Ask&& create) {
   attr->max_wr = srq->queue.limit;
   attr->max_sge = srq->queue.max_sge;
   srq->vsrq.srq.context = pd->context;
+  EnterDomain(pd);
   srq->session->srqs[srq->vsrq.srq.handle].store(srq, std::memory_order_relaxed);
   return srq;
 }
@@ -256,6 +258,7 @@ int DestroySrq(ibv_srq* ibsrq) {
   UnmapOwn(session, &srq->tag_memory);
   srq->queue.FreeMemory();
   srq->tags.FreeMemory();
+  LeaveDomain(ibsrq->pd);
   Free(srq);
   return 0;
 }

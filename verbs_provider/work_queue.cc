@@ -116,6 +116,7 @@ ibv_wq* CreateWq(ibv_context* context, ibv_wq_init_attr* attr) {
   }
   InitBase(queue, context, *attr);
   MakeKnown(&queue->qp);
+  EnterDomain(attr->pd);
   attr->max_wr = queue->qp.cap.max_recv_wr;
   attr->max_sge = queue->qp.cap.max_recv_sge;
   return &queue->wq;
@@ -142,6 +143,7 @@ int DestroyWq(ibv_wq* wq) {
   if (error == 0) AwaitAcknowledgements(wq, async_events);
   pthread_cond_destroy(&wq->cond);
   pthread_mutex_destroy(&wq->mutex);
+  LeaveDomain(wq->pd);
   Free(queue);
   return 0;
 }

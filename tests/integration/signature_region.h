@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/integration/verbs_endpoint.h"
-#include "verbs_provider/rocidv.h"
+#include "verbs_provider/include/infiniband/rocidv.h"
 
 namespace roci::testing {
 

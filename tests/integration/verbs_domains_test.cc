@@ -139,6 +139,44 @@ TEST(VerbsParentDomain, AnAllocatorMayLeaveItToTheDevice) {
   EXPECT_EQ(ibv_dealloc_pd(domain), 0);
 }
 
+TEST(VerbsParentDomain, IsNotFreedBeforeWhatWasMadeWithIt) {
+  ibv_pd* domain = MakeDomain(DeviceZero(), nullptr);
+  ASSERT_NE(domain, nullptr);
+  std::vector<char> memory(8192);
+  ibv_mr* mr = ibv_reg_mr(domain, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(mr, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(domain), EBUSY);
+  // Another domain, and back.
+  EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, DeviceZero().pd, nullptr, 0, 0), 0);
+  EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, domain, nullptr, 0, 0), 0);
+  EXPECT_EQ(ibv_dealloc_pd(domain), EBUSY);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  mr = ibv_alloc_null_mr(domain);
+  ASSERT_NE(mr, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(domain), EBUSY);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  ibv_mw* mw = ibv_alloc_mw(domain, IBV_MW_TYPE_1);
+  ASSERT_NE(mw, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(domain), EBUSY);
+  EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+  ibv_srq_init_attr srq_attr = {};
+  srq_attr.attr.max_wr = 1;
+  srq_attr.attr.max_sge = 1;
+  ibv_srq* srq = ibv_create_srq(domain, &srq_attr);
+  ASSERT_NE(srq, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(domain), EBUSY);
+  EXPECT_EQ(ibv_destroy_srq(srq), 0);
+  ibv_ah_attr ah_attr = {};
+  ah_attr.port_num = 1;
+  ah_attr.is_global = 1;
+  ASSERT_EQ(ibv_query_gid(DeviceZero().context, 1, 0, &ah_attr.grh.dgid), 0);
+  ibv_ah* ah = ibv_create_ah(domain, &ah_attr);
+  ASSERT_NE(ah, nullptr) << strerror(errno);
+  EXPECT_EQ(ibv_dealloc_pd(domain), EBUSY);
+  EXPECT_EQ(ibv_destroy_ah(ah), 0);
+  EXPECT_EQ(ibv_dealloc_pd(domain), 0);
+}
+
 TEST(VerbsParentDomain, RefusesNonsense) {
   ibv_parent_domain_init_attr attr = {};
   attr.pd = DeviceZero().pd;

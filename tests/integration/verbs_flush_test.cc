@@ -17,7 +17,7 @@
 
 #include "tests/integration/verbs_endpoint.h"
 #include "tools/show/manage_client.h"
-#include "verbs_provider/rocidv.h"
+#include "verbs_provider/include/infiniband/rocidv.h"
 
 namespace roci::testing {
 namespace {

@@ -257,25 +257,32 @@ TEST_F(Convert, OverlappingRegistrationsShare) {
   munmap(at, 8 * kPage);
 }
 
-TEST_F(Convert, ReusedAddressesStartFromTheirOwnBytes) {
+// What the first key shows is the file's pages: they must not become those of the second one.
+TEST_F(Convert, ReusedAddressesAreNotShownByTheOldKey) {
   char* at = Anonymous(4 * kPage);
   Fill(at, 4 * kPage, 1);
   auto stale = std::make_unique<Registration>(at, 4 * kPage);
+  ASSERT_TRUE(stale->AllConverted());
   // The app unmaps registered memory and gets the same address again.
   munmap(at, 4 * kPage);
   ASSERT_EQ(mmap(at, 4 * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), at);
   at[kPage] = 7;
   auto fresh = std::make_unique<Registration>(at, 4 * kPage);
-  ASSERT_TRUE(fresh->AllConverted());
+  EXPECT_TRUE(fresh->NoneConverted());
+  char shown[4 * kPage];
+  const MemoryExtent& extent = stale->extents.items[0];
+  ASSERT_EQ(pread(extent.fd, shown, sizeof shown, static_cast<off_t>(extent.file_offset)),
+            ssize_t{sizeof shown});
+  EXPECT_TRUE(Holds(shown, sizeof shown, 1));
+  stale.reset();
+  EXPECT_TRUE(IsPrivate(at));
   EXPECT_EQ(at[0], 0);
   EXPECT_EQ(at[kPage], 7);
+  // Nobody holds the pages any more.
+  fresh = std::make_unique<Registration>(at, 4 * kPage);
+  EXPECT_TRUE(fresh->AllConverted());
+  EXPECT_EQ(at[kPage], 7);
   EXPECT_EQ(at[2 * kPage], 0);
-  stale.reset();
-  EXPECT_FALSE(IsPrivate(at));
-  EXPECT_EQ(at[kPage], 7);
-  fresh.reset();
-  EXPECT_TRUE(IsPrivate(at));
-  EXPECT_EQ(at[kPage], 7);
   munmap(at, 4 * kPage);
 }
 
@@ -313,6 +320,22 @@ TEST_F(Convert, MemoryMovedWhileRegisteredKeepsItsBytes) {
   EXPECT_TRUE(Holds(at, 4 * kPage, 2));
   munmap(at, 4 * kPage);
   munmap(moved, 4 * kPage);
+}
+
+// mremap moves one mapping, not several; and a process may have so many only.
+TEST_F(Convert, LargeMemoryIsOneMappingAgain) {
+  constexpr size_t kLength = 9 << 20;
+  char* at = Anonymous(kLength);
+  Fill(at, kLength / 2, 1);
+  { const Registration registration(at, kLength); }
+  const MapsLine line = LineOf(at);
+  EXPECT_LE(line.begin, reinterpret_cast<uint64_t>(at));
+  EXPECT_GE(line.end, reinterpret_cast<uint64_t>(at) + kLength);
+  void* moved = mremap(at, kLength, 2 * kLength, MREMAP_MAYMOVE);
+  ASSERT_NE(moved, MAP_FAILED) << strerror(errno);
+  EXPECT_TRUE(Holds(static_cast<char*>(moved), kLength / 2, 1));
+  EXPECT_EQ(static_cast<char*>(moved)[kLength - 1], 0);
+  munmap(moved, 2 * kLength);
 }
 
 TEST_F(Convert, TheNumberOfConversionsIsBounded) {
