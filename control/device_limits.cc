@@ -79,7 +79,8 @@ void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
   out.min_rate_kbps = roce::kMinRateKbps;
   out.max_rate_kbps = roce::kMaxRateKbps;
   out.rate_qp_types = TypeBit(roce::QpType::kRc) | TypeBit(roce::QpType::kUc) |
-                      TypeBit(roce::QpType::kUd) | TypeBit(roce::QpType::kRawPacket);
+                      TypeBit(roce::QpType::kUd) | TypeBit(roce::QpType::kRawPacket) |
+                      TypeBit(roce::QpType::kXrcSend);
   out.max_tags = ROCI_ABI_MAX_TAGS;
   out.max_tag_ops = ROCI_ABI_MAX_TAG_OPS;
   out.max_tag_sge = ROCI_ABI_MAX_TAG_SGE;
