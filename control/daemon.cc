@@ -20,6 +20,7 @@
 #include "control/port_guard.h"
 #include "control/runtime_files.h"
 #include "control/show.h"
+#include "dataplane/port_devargs.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace roci::control {
@@ -39,11 +40,9 @@ dataplane::HugePages HugePagesOf(HugepageUse use) {
   return dataplane::HugePages::kAuto;
 }
 
-// "0000:03:00.0" or "03:00.0", perhaps with ",key=value" behind.
-bool IsPciAddress(const std::string& devargs) {
-  const std::string name = devargs.substr(0, devargs.find(','));
-  return name.find('.') != std::string::npos && name.find(':') != std::string::npos &&
-         name.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
+// Whether somebody else than this process and the kernel reads and writes the port's frames.
+bool SharesFrames(const std::string& devargs) {
+  return dataplane::IsPciAddress(devargs) || devargs.starts_with("net_virtio_user");
 }
 
 // What the daemon itself needs comes off the limit, generously: EAL, ports, management, descriptors
@@ -127,9 +126,8 @@ absl::Status Daemon::StartDataplane() {
   options.eal.hugepages = HugePagesOf(config_.daemon.hugepages);
   options.eal.extra_arguments = config_.daemon.eal_args;
   for (const DeviceConfig& device : config_.devices) {
-    if (IsPciAddress(device.port)) {
-      options.eal.pci_devices.push_back(device.port.substr(0, device.port.find(',')));
-    }
+    if (dataplane::IsPciAddress(device.port)) options.eal.pci_devices.push_back(device.port);
+    if (SharesFrames(device.port)) options.frame_memory = dataplane::FrameMemory::kDevices;
   }
   options.lcore.idle_sleep_us = config_.daemon.idle_sleep_us;
   options.lcore.spin = config_.daemon.spin;
@@ -166,7 +164,7 @@ absl::Status Daemon::MakeDevices() {
 void Daemon::GuardPorts() {
   const bool any =
       std::any_of(config_.devices.begin(), config_.devices.end(), [](const DeviceConfig& device) {
-        return !device.port.empty() && !IsPciAddress(device.port);
+        return !device.port.empty() && !dataplane::IsPciAddress(device.port);
       });
   if (!any) return;
   absl::StatusOr<UniqueFd> guard = GuardRocePort();

@@ -85,7 +85,8 @@ std::vector<GidDescription> GidsOf(const Device& device) {
 
 // The kernel's interface under a port of net_af_packet or net_af_xdp; empty for others.
 std::string InterfaceOf(const std::string& devargs) {
-  constexpr char kKey[] = ",iface=";
+  constexpr char kKey[] = ",iface=";  // of net_vhost it is a socket
+  if (!devargs.starts_with("net_af_packet") && !devargs.starts_with("net_af_xdp")) return "";
   const size_t begin = devargs.find(kKey);
   if (begin == std::string::npos) return "";
   const size_t value = begin + sizeof(kKey) - 1;

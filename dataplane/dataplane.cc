@@ -9,11 +9,16 @@
 namespace roci::dataplane {
 
 absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptions& options) {
-  if (absl::Status status = StartEal(options.eal); !status.ok()) return status;
-  std::unique_ptr<Dataplane> dataplane(new Dataplane);
   const uint32_t frames =
       options.frames != 0 ? options.frames : 8192 + 4096 * (options.eal.lcores - 1);
-  absl::StatusOr<std::unique_ptr<FramePool>> pool = FramePool::Create(frames);
+  EalOptions eal = options.eal;
+  if (options.frame_memory == FrameMemory::kDevices) {
+    eal.frames_mib = FramePool::HeapMib(frames, kFrameBufferBytes);
+  }
+  if (absl::Status status = StartEal(eal); !status.ok()) return status;
+  std::unique_ptr<Dataplane> dataplane(new Dataplane);
+  absl::StatusOr<std::unique_ptr<FramePool>> pool =
+      FramePool::Create(frames, kFrameBufferBytes, options.frame_memory);
   if (!pool.ok()) return pool.status();
   dataplane->frames_ = *std::move(pool);
   for (uint32_t i = 0; i < options.eal.lcores; ++i) {

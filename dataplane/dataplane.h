@@ -16,6 +16,7 @@ struct DataplaneOptions {
   EalOptions eal;
   LcoreOptions lcore;
   uint32_t frames = 0;  // frame buffers of 4.3 KiB; 0: 8192 and 4096 more per further lcore
+  FrameMemory frame_memory = FrameMemory::kOwn;
 };
 
 // Made, used and destroyed by the control thread. Everything made from it (wires, devices,

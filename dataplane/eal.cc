@@ -67,7 +67,8 @@ std::vector<std::string> Arguments(const EalOptions& options) {
     args.push_back("--in-memory");
     if (options.memory_mib != 0) args.insert(args.end(), {"-m", absl::StrCat(options.memory_mib)});
   } else {
-    const uint32_t heap = options.memory_mib != 0 ? options.memory_mib : kDefaultHeapMib;
+    const uint32_t heap =
+        options.memory_mib != 0 ? options.memory_mib : kDefaultHeapMib + options.frames_mib;
     args.insert(args.end(), {"--no-huge", "--no-shconf", "-m", absl::StrCat(heap)});
   }
   if (options.pci_devices.empty()) args.push_back("--no-pci");

@@ -19,8 +19,9 @@ struct EalOptions {
   std::vector<int> cpus;  // lcore i runs on cpus[i]; empty: all float over every allowed processor
   uint32_t memory_mib = 0;  // of DPDK's own heap without hugepages; 0: as much as the pool needs
   HugePages hugepages = HugePages::kAuto;
+  uint32_t frames_mib = 0;                   // of the heap for frames, where it is not memory_mib
   std::string file_prefix;                   // empty: one of its own per process
-  std::vector<std::string> pci_devices;      // addresses to probe; none: no PCI bus at all
+  std::vector<std::string> pci_devices;      // devargs to probe; none: no PCI bus at all
   std::string log_level;                     // for --log-level; empty: warnings and worse
   std::vector<std::string> extra_arguments;  // appended as they are
 };

@@ -21,13 +21,12 @@ namespace {
 
 constexpr uint16_t kDescriptors = 512;
 constexpr uint32_t kHandOffEntries = 1024;
+// net_af_xdp holds 2048 for the kernel, and as many that it sends.
+constexpr uint32_t kSmallFrames = 8192;
 constexpr uint32_t kLargeFrames = 4096;
 constexpr uint16_t kLargeBufferBytes = 16384 + RTE_PKTMBUF_HEADROOM;
 // Ethernet header, FCS and one VLAN tag.
 constexpr uint32_t kEthernetOverhead = 14 + 4 + 4;
-
-// "net_tap0,iface=x" -> "net_tap0".
-std::string DeviceName(const std::string& devargs) { return devargs.substr(0, devargs.find(',')); }
 
 absl::Status DpdkError(int error, const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", rte_strerror(error < 0 ? -error : error)));
@@ -75,7 +74,7 @@ absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplan
                                                              const Config& config) {
   std::unique_ptr<EthdevPort> port(new EthdevPort(dataplane));
   port->home_lcore_ = config.home_lcore;
-  const std::string name = DeviceName(config.devargs);
+  const std::string name = PortName(config.devargs);
   port->devargs_ = WithRoomFor(config.devargs, config.mtu);
   // A port that is there already (a PCI device of the allow list, or made by the EAL's own
   // arguments) is used as it is.
@@ -99,6 +98,8 @@ absl::Status EthdevPort::Configure(const Config& config) {
     return DpdkError(error, "port information");
   }
   const auto lcores = static_cast<uint16_t>(dataplane_.lcore_count());
+  // net_vhost complains of being asked while it has no peer.
+  tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
   queue_per_lcore_ = lcores > 1 && info.max_tx_queues >= lcores && IsHardware(info);
   const uint16_t tx_queues = queue_per_lcore_ ? lcores : 1;
   if (absl::Status status = SetMtu(config, info, tx_queues); !status.ok()) return status;
@@ -134,15 +135,19 @@ absl::Status EthdevPort::Configure(const Config& config) {
 unsigned EthdevPort::Socket() const { return static_cast<unsigned>(rte_eth_dev_socket_id(port_)); }
 
 // A port whose own frames are larger than a buffer of ours (net_af_packet with a large framesz)
-// gets larger buffers for receiving.
+// gets larger buffers for receiving, and one that takes none so large (net_af_xdp) smaller ones.
 int EthdevPort::SetUpReceiving(uint16_t descriptors) {
-  const int error = rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr,
-                                           dataplane_.frames().mempool());
-  if (error == 0) return 0;
-  auto pool = FramePool::Create(kLargeFrames, kLargeBufferBytes);
-  if (!pool.ok()) return error;
-  large_frames_ = *std::move(pool);
-  return rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr, large_frames_->mempool());
+  const std::optional<uint16_t> wanted_bytes = BufferBytesOf(devargs_);
+  if (!wanted_bytes.has_value()) {
+    const int error = rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr,
+                                             dataplane_.frames().mempool());
+    if (error == 0) return 0;
+  }
+  auto pool = wanted_bytes.has_value() ? FramePool::Create(kSmallFrames, *wanted_bytes)
+                                       : FramePool::Create(kLargeFrames, kLargeBufferBytes);
+  if (!pool.ok()) return -ENOMEM;
+  own_frames_ = *std::move(pool);
+  return rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr, own_frames_->mempool());
 }
 
 // Configures the port with the MTU that comes nearest to what is wanted.
@@ -234,7 +239,8 @@ uint32_t EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) 
 bool EthdevPort::Pending(uint32_t lcore) const {
   if (lcore != home_lcore_) return rte_ring_empty(to_lcore_[lcore]) == 0;
   // Where the PMD cannot tell, the lcore looks again after its poll interval.
-  return rte_ring_empty(from_self_) == 0 || rte_eth_rx_queue_count(port_, 0) > 0 ||
+  return rte_ring_empty(from_self_) == 0 ||
+         (tells_pending_ && rte_eth_rx_queue_count(port_, 0) > 0) ||
          (from_others_ != nullptr && rte_ring_empty(from_others_) == 0);
 }
 

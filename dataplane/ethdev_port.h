@@ -73,10 +73,11 @@ class EthdevPort {
 
   Dataplane& dataplane_;
   std::string devargs_;  // as probed
-  std::unique_ptr<FramePool> large_frames_;
+  std::unique_ptr<FramePool> own_frames_;
   uint16_t port_ = 0;
   bool attached_ = false;
   bool queue_per_lcore_ = false;
+  bool tells_pending_ = true;
   bool always_promiscuous_ = false;
   uint32_t home_lcore_ = 0;
   uint32_t mtu_ = 0;

@@ -38,8 +38,14 @@ absl::Status PopulateFromAnonymousMemory(rte_mempool* pool, uint32_t frames) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames,
-                                                             uint16_t buffer_bytes) {
+uint32_t FramePool::HeapMib(uint32_t frames, uint16_t buffer_bytes) {
+  const uint64_t object = uint64_t{buffer_bytes} + sizeof(rte_mbuf) + sizeof(rte_mempool_objhdr) +
+                          2 * RTE_CACHE_LINE_SIZE;
+  return static_cast<uint32_t>(frames * object >> 20) + 1;
+}
+
+absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames, uint16_t buffer_bytes,
+                                                             FrameMemory memory) {
   static std::atomic<uint32_t> serial{0};
   const std::string name = absl::StrCat("roci_frames", serial.fetch_add(1));
   std::unique_ptr<FramePool> pool(new FramePool);
@@ -53,7 +59,7 @@ absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames,
     return absl::InternalError("DPDK's ring mempool driver is not there");
   }
   rte_pktmbuf_pool_init(pool->pool_, nullptr);
-  if (rte_eal_has_hugepages()) {
+  if (memory == FrameMemory::kDevices || rte_eal_has_hugepages()) {
     const int objects = rte_mempool_populate_default(pool->pool_);
     if (objects < 0) {
       return absl::ResourceExhaustedError(absl::StrCat("frame pool: ", rte_strerror(-objects)));

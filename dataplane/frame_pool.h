@@ -16,13 +16,21 @@ inline constexpr uint16_t kFrameOffset = 128 + 10;
 // Bytes of a buffer behind its start; holds roce::kMaxFrameBytes from kFrameOffset on.
 inline constexpr uint16_t kFrameBufferBytes = 4480;
 
-// An rte_mempool of single-segment buffers. Without hugepages it lies in transparent huge pages
-// where the kernel gives them.
+// Where frames lie without hugepages (in these they lie in any case).
+enum class FrameMemory : uint8_t {
+  kOwn,      // in transparent huge pages, where the kernel gives them
+  kDevices,  // in DPDK's heap, which PCI devices and the peers of net_virtio_user can reach
+};
+
+// An rte_mempool of single-segment buffers.
 class FramePool {
  public:
   // `buffer_bytes` as kFrameBufferBytes, at most 65535.
   static absl::StatusOr<std::unique_ptr<FramePool>> Create(
-      uint32_t frames, uint16_t buffer_bytes = kFrameBufferBytes);
+      uint32_t frames, uint16_t buffer_bytes = kFrameBufferBytes,
+      FrameMemory memory = FrameMemory::kOwn);
+  // How much of the heap a pool takes, generously.
+  static uint32_t HeapMib(uint32_t frames, uint16_t buffer_bytes);
   ~FramePool();
   FramePool(const FramePool&) = delete;
   FramePool& operator=(const FramePool&) = delete;

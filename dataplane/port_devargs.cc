@@ -53,7 +53,26 @@ std::optional<uint32_t> KernelMtu(std::string_view interface) {
 
 uint32_t Less(uint32_t bytes, uint32_t overhead) { return bytes > overhead ? bytes - overhead : 0; }
 
+// The kernel writes into net_af_xdp's buffers, of which none may be larger than a page with all
+// that DPDK has in it: the pool's header and the mbuf. An odd number of cache lines is what the
+// pool adds no padding to.
+constexpr uint16_t kXdpBufferBytes = 4096 - 64 - 64 - 128;
+// In front of the frame: DPDK's headroom and the kernel's.
+constexpr uint32_t kXdpHeadroom = 128 + 256;
+
 }  // namespace
+
+bool IsPciAddress(const std::string& devargs) {
+  const std::string name = devargs.substr(0, devargs.find(','));
+  return name.find('.') != std::string::npos && name.find(':') != std::string::npos &&
+         name.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
+}
+
+std::string PortName(const std::string& devargs) {
+  const std::string name = devargs.substr(0, devargs.find(','));
+  const bool is_short = IsPciAddress(devargs) && std::count(name.begin(), name.end(), ':') == 1;
+  return is_short ? "0000:" + name : name;
+}
 
 std::string WithRoomFor(std::string devargs, uint32_t mtu) {
   if (!devargs.starts_with("net_af_packet") ||
@@ -69,10 +88,19 @@ std::optional<uint32_t> MtuOf(const std::string& devargs) {
   if (devargs.starts_with("net_memif")) {
     return Less(NumberOf(devargs, "bsize", kDefaultBufferBytes), kEthernetOverhead);
   }
-  if (!devargs.starts_with("net_af_packet")) return std::nullopt;
-  const uint32_t ring =
-      Less(NumberOf(devargs, "framesz", kDefaultBufferBytes), kRingHeader + kEthernetOverhead);
-  return std::min(ring, KernelMtu(ValueOf(devargs, "iface")).value_or(ring));
+  uint32_t room = 0;
+  if (devargs.starts_with("net_af_packet")) {
+    room = Less(NumberOf(devargs, "framesz", kDefaultBufferBytes), kRingHeader + kEthernetOverhead);
+  } else if (devargs.starts_with("net_af_xdp")) {
+    room = kXdpBufferBytes - kXdpHeadroom - kEthernetOverhead;
+  } else {
+    return std::nullopt;
+  }
+  return std::min(room, KernelMtu(ValueOf(devargs, "iface")).value_or(room));
+}
+
+std::optional<uint16_t> BufferBytesOf(const std::string& devargs) {
+  return devargs.starts_with("net_af_xdp") ? std::optional(kXdpBufferBytes) : std::nullopt;
 }
 
 }  // namespace roci::dataplane

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Two daemons on one network: over a veth pair between two network namespaces by net_af_packet, and over net_memif.
+"""Two daemons on one network: over a veth pair between two network namespaces by net_af_packet and net_af_xdp, over
+net_memif, and over net_vhost with net_virtio_user.
 
 The kernel has the same address on its side of the veth pair, kept quiet as docs/ports.md says. Namespaces and interfaces
 are made here, and go with the test; without the rights for it those cases are skipped.
@@ -25,6 +26,7 @@ V4 = ('192.0.2.1', '192.0.2.2')
 V6 = ('2001:db8::1', '2001:db8::2')
 ROCE_PORT = 4791
 ETH_P_ALL = 3
+AF_XDP = 44
 
 
 def ip(*arguments, namespace=None):
@@ -84,6 +86,13 @@ class TwoDaemons(unittest.TestCase):
         return daemon
 
     @classmethod
+    def await_link(cls):
+        def up():
+            return all(port['state'] == 'active' for daemon in cls.daemons for port in daemon.show('ports'))
+        if not await_(up):
+            raise AssertionError('the link did not come up')
+
+    @classmethod
     def extra_config(cls, _number):
         return ''
 
@@ -125,12 +134,17 @@ class TwoDaemons(unittest.TestCase):
                 self.assertEqual(server.wait(timeout=LIMIT_S), 0)
 
 
-class VethTest(TwoDaemons):
+class OnVeth(TwoDaemons):
+    """The daemons' ports are the ends of a veth pair; derived classes name DPDK's driver."""
+    driver = None
+    mtu = 1500
     names = tuple(f'roci-{os.getpid()}-{end}' for end in 'ab')
     interfaces = ('roci-veth-a', 'roci-veth-b')
 
     @classmethod
     def set_up_network(cls):
+        if cls.driver is None:
+            raise unittest.SkipTest('no network of its own')
         try:
             for name in cls.names:
                 ip('netns', 'add', name)
@@ -141,9 +155,9 @@ class VethTest(TwoDaemons):
             raise unittest.SkipTest(f'no network namespaces here: {getattr(error, "stderr", error)}') from error
         daemons = []
         for number, (name, interface) in enumerate(zip(cls.names, cls.interfaces)):
-            ip('link', 'set', interface, 'up', namespace=name)
+            ip('link', 'set', interface, 'mtu', str(cls.mtu), 'up', namespace=name)
             cls.quieten_kernel(name, interface, number)
-            daemons.append(cls.start_daemon(f'net_af_packet0,iface={interface}', number, ('ip', 'netns', 'exec', name)))
+            daemons.append(cls.start_daemon(f'{cls.driver}0,iface={interface}', number, ('ip', 'netns', 'exec', name)))
         cls.daemons = daemons
 
     @classmethod
@@ -157,6 +171,31 @@ class VethTest(TwoDaemons):
     def write(path, text):
         with open(path, 'w', encoding='ascii') as file:
             file.write(text)
+
+
+class XdpTest(OnVeth):
+    """Its buffers are no larger than a page."""
+    driver = 'net_af_xdp'
+    mtu = 3400
+
+    @classmethod
+    def set_up_network(cls):
+        try:
+            socket.socket(AF_XDP, socket.SOCK_RAW).close()
+        except OSError as error:
+            raise unittest.SkipTest(f'no AF_XDP here: {error}') from error
+        super().set_up_network()
+
+    @classmethod
+    def extra_config(cls, _number):
+        return f'mtu = {cls.mtu}\n'
+
+    def test_mtu_is_that_of_the_buffers_at_most(self):
+        self.assertEqual([daemon.show('ports')[0]['mtu'] for daemon in self.daemons], [self.mtu] * 2)
+
+
+class VethTest(OnVeth):
+    driver = 'net_af_packet'
 
     def listen(self, number):
         """A socket that gets every frame of the interface, both ways."""
@@ -249,14 +288,23 @@ class MemifTest(TwoDaemons):
         options = f'socket={folder.name}/memif.sock,socket-abstract=no,bsize=4608'
         cls.daemons = [cls.start_daemon(f'net_memif0,role={role},{options}', number)
                        for number, role in enumerate(('server', 'client'))]
-        def up():
-            return all(port['state'] == 'active' for daemon in cls.daemons for port in daemon.show('ports'))
-        if not await_(up):
-            raise AssertionError('the link did not come up')
+        cls.await_link()
 
     @classmethod
     def extra_config(cls, number):
         return f'mac = "02:72:6f:63:69:1{number}"\nmtu = 4200\n'
+
+
+class VhostTest(MemifTest):
+    """The first daemon is what QEMU would be the guest of, the second the guest."""
+
+    @classmethod
+    def set_up_network(cls):
+        folder = tempfile.TemporaryDirectory(prefix='roci-vhost.')
+        cls.addClassCleanup(folder.cleanup)
+        cls.daemons = [cls.start_daemon(f'net_vhost0,iface={folder.name}/vhost.sock', 0),
+                       cls.start_daemon(f'net_virtio_user0,path={folder.name}/vhost.sock,mrg_rxbuf=1', 1)]
+        cls.await_link()
 
 
 if __name__ == '__main__':

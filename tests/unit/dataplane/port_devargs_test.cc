@@ -26,6 +26,29 @@ TEST(PortDevargs, MtuIsThatOfTheBuffers) {
   EXPECT_EQ(MtuOf("0000:01:00.0"), std::nullopt);
 }
 
+TEST(PortDevargs, BuffersOfXdpFitAPage) {
+  EXPECT_EQ(BufferBytesOf("net_af_packet0,iface=lo"), std::nullopt);
+  // With the headers of the pool and of the mbuf, and no padding.
+  const std::optional<uint16_t> bytes = BufferBytesOf("net_af_xdp0,iface=lo");
+  ASSERT_TRUE(bytes.has_value());
+  EXPECT_EQ((*bytes + 64 + 128) % 128, 64);
+  EXPECT_LT(*bytes + 64 + 128, 4096);
+  EXPECT_EQ(MtuOf("net_af_xdp0,iface=no-such-device"), *bytes - 128 - 256 - 22);
+}
+
+TEST(PortDevargs, PciAddressesAreShortOrLong) {
+  for (const char* address : {"0000:03:00.0", "03:00.0", "0000:0b:00.1,rx_queues=1"}) {
+    EXPECT_TRUE(IsPciAddress(address)) << address;
+  }
+  for (const char* other :
+       {"net_af_packet0,iface=eth0.100", "eth0.1", "", "net_tap0,mac=02:00:00"}) {
+    EXPECT_FALSE(IsPciAddress(other)) << other;
+  }
+  EXPECT_EQ(PortName("03:00.0"), "0000:03:00.0");
+  EXPECT_EQ(PortName("0001:03:00.0,a=b"), "0001:03:00.0");
+  EXPECT_EQ(PortName("net_tap0,iface=x"), "net_tap0");
+}
+
 TEST(PortDevargs, MtuIsAtMostThatOfTheNetworkDevice) {
   // The loopback device has 65536 bytes.
   EXPECT_EQ(MtuOf("net_af_packet0,iface=lo,framesz=262144"), 65536);
