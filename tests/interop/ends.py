@@ -1,4 +1,7 @@
-"""The two ends of the tests with soft-RoCE: rocid in a network namespace, a guest, and a tap device between them."""
+"""The two ends of the tests with guests: rocid in a network namespace, a guest, and tap devices or a vhost-user socket
+between them."""
+import copy
+import ipaddress
 import json
 import os
 import subprocess
@@ -11,18 +14,31 @@ from harness import Daemon, await_
 LIMIT_S = 60
 TAP = 'roci-tap'
 MTU = 4200  # the largest path MTU and its headers
-GUEST_MAC = '02:72:6f:63:69:77'
+GUEST_MACS = ('02:72:6f:63:69:77', '02:72:6f:63:69:78')
 # Of rocid; of the guest; of this side's kernel, over which programs exchange what they need to connect by themselves.
 ROCI = {'v4': '192.0.2.1', 'v6': '2001:db8::1'}
 RXE = {'v4': '192.0.2.2', 'v6': '2001:db8::2'}
 KERNEL = '192.0.2.3'
-CONFIG = f"""
+# The same, of the second devices, which vhost-user joins.
+ROCI_VHOST = {'v4': '198.51.100.1', 'v6': '2001:db8:1::1'}
+RXE_VHOST = {'v4': '198.51.100.2', 'v6': '2001:db8:1::2'}
+
+
+def device_config(name, port, addresses):
+    return f"""
 [[device]]
-name = "roci0"
-port = "net_af_packet0,iface={TAP}"
+name = "{name}"
+port = "{port}"
 mtu = {MTU}
-addresses = ["{ROCI['v4']}/24", "{ROCI['v6']}/64"]
+addresses = ["{addresses['v4']}/24", "{addresses['v6']}/64"]
 """
+
+
+def other(end, name, device, addresses, gids):
+    """Another device of the same end."""
+    made = copy.copy(end)
+    made.name, made.device, made.addresses, made.gids = name, device, addresses, gids
+    return made
 
 
 def listening_row(port):
@@ -68,9 +84,9 @@ class RociEnd:
     tcp_address = KERNEL
     gids = {'v4': 1, 'v6': 2}
 
-    def __init__(self, programs, namespace):
+    def __init__(self, programs, namespace, config):
         self.prefix = ('ip', 'netns', 'exec', namespace)
-        self.daemon = Daemon(programs, config=CONFIG, prefix=self.prefix)
+        self.daemon = Daemon(programs, config=config, prefix=self.prefix)
 
     def start(self, command):
         return HostProgram(self, command)
@@ -88,22 +104,25 @@ class RociEnd:
         return {what: rows for what in ('qps', 'connections') if (rows := self.daemon.show(what))}
 
     def impair(self, *arguments):
-        subprocess.run([self.daemon.programs.roci, '--runtime-dir', self.daemon.runtime_dir, 'impair', 'roci0', *arguments],
-                       check=True, capture_output=True, timeout=LIMIT_S)
+        subprocess.run([self.daemon.programs.roci, '--runtime-dir', self.daemon.runtime_dir, 'impair', self.device,
+                        *arguments], check=True, capture_output=True, timeout=LIMIT_S)
 
 
 class RxeEnd:
-    """The device rxe0 in the guest."""
+    """The device rxe0 in the guest; and rxe1, on a NIC whose other side is the vhost-user socket `vhost`."""
 
     name = 'rxe'
     device = 'rxe0'
     addresses = RXE
     tcp_address = RXE['v4']
 
-    def __init__(self, image, namespace):
+    def __init__(self, image, namespace, vhost):
+        # With interrupts by messages QEMU 7.2 crashes on vhost-user without KVM.
         network = ['-netdev', f'tap,id=n,ifname={TAP},script=no,downscript=no,vhost=off',
-                   '-device', f'virtio-net-pci,netdev=n,mac={GUEST_MAC},host_mtu={MTU}']
-        self.guest = Guest(image, network, ('ip', 'netns', 'exec', namespace))
+                   '-device', f'virtio-net-pci,netdev=n,mac={GUEST_MACS[0]},host_mtu={MTU}',
+                   '-chardev', f'socket,id=c,path={vhost}', '-netdev', 'vhost-user,id=v,chardev=c',
+                   '-device', f'virtio-net-pci,netdev=v,mac={GUEST_MACS[1]},host_mtu={MTU},vectors=0']
+        self.guest = Guest(image, network, ('ip', 'netns', 'exec', namespace), shared_memory=True)
         try:
             self.set_up()
         except BaseException:
@@ -111,17 +130,21 @@ class RxeEnd:
             raise
 
     def set_up(self):
-        self.guest.run(f"""set -e
-            ip link set eth0 mtu {MTU} up
-            ip address add {RXE['v4']}/24 dev eth0
-            ip address add {RXE['v6']}/64 dev eth0 nodad
-            rdma link add rxe0 type rxe netdev eth0""")
-        self.gids = {family: self.find_gid(address) for family, address in
-                     (('v4', '0000:0000:0000:0000:0000:ffff:c000:0202'), ('v6', '2001:0db8:0000:0000:0000:0000:0000:0002'))}
+        for number, addresses in enumerate((RXE, RXE_VHOST)):
+            self.guest.run(f"""set -e
+                ip link set eth{number} mtu {MTU} up
+                ip address add {addresses['v4']}/24 dev eth{number}
+                ip address add {addresses['v6']}/64 dev eth{number} nodad
+                rdma link add rxe{number} type rxe netdev eth{number}""")
+        self.gids = self.find_gids('rxe0', RXE)
 
-    def find_gid(self, gid):
+    def find_gids(self, device, addresses):
+        return {'v4': self.find_gid(device, ipaddress.ip_address(f'::ffff:{addresses["v4"]}')),
+                'v6': self.find_gid(device, ipaddress.ip_address(addresses['v6']))}
+
+    def find_gid(self, device, gid):
         found = self.guest.run(f"""for i in 1 2 3 4 5 6 7 8 9 10; do
-            grep -l {gid} /sys/class/infiniband/rxe0/ports/1/gids/* && exit 0; sleep 0.3; done; exit 1""")
+            grep -l {gid.exploded} /sys/class/infiniband/{device}/ports/1/gids/* && exit 0; sleep 0.3; done; exit 1""")
         return int(found.split('/')[-1])
 
     def start(self, command):
@@ -141,14 +164,15 @@ class RxeEnd:
 
 
 class Network:
-    """A namespace with a tap device. CalledProcessError or FileNotFoundError where that cannot be had."""
+    """A namespace with tap devices. CalledProcessError or FileNotFoundError where that cannot be had."""
 
-    def __init__(self):
+    def __init__(self, more_taps=()):
         self.name = f'roci-interop-{os.getpid()}'
         self.run('netns', 'add', self.name)
         try:
-            self.run('-n', self.name, 'tuntap', 'add', TAP, 'mode', 'tap')
-            self.run('-n', self.name, 'link', 'set', TAP, 'mtu', str(MTU), 'up')
+            for tap in (TAP, *more_taps):
+                self.run('-n', self.name, 'tuntap', 'add', tap, 'mode', 'tap')
+                self.run('-n', self.name, 'link', 'set', tap, 'mtu', str(MTU), 'up')
             self.run('-n', self.name, 'link', 'set', 'lo', 'up')
             self.run('-n', self.name, 'address', 'add', f'{KERNEL}/24', 'dev', TAP)
         except BaseException:

@@ -64,19 +64,25 @@ class Job:
 
 
 class Guest:
-    """Runs until stop(). `prefix` comes before the command (a network namespace), `network` are QEMU's options for it."""
+    """Runs until stop(). `prefix` comes before the command (a network namespace), `network` are QEMU's options for it,
+    `kernel` are more words for the kernel's command line, `shared_memory` lets a vhost-user process have the memory."""
 
-    def __init__(self, image, network, prefix=(), memory_mib=512):
+    def __init__(self, image, network, prefix=(), memory_mib=512, kernel='', shared_memory=False):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-guest.')
         self.share = pathlib.Path(self.folder.name) / 'share'
         self.share.mkdir()
         shutil.copy(HERE / 'guest_agent.sh', self.share)
         self.console = pathlib.Path(self.folder.name) / 'console'
         self.jobs = 0
-        kernel = 'console=ttyS0 panic=-1 quiet mitigations=off nokaslr tsc=reliable random.trust_cpu=on net.ifnames=0 no_timer_check'
+        kernel = ('console=ttyS0 panic=-1 quiet mitigations=off nokaslr tsc=reliable random.trust_cpu=on net.ifnames=0 '
+                  f'no_timer_check {kernel}')
+        memory = ['-m', str(memory_mib)]
+        if shared_memory:
+            memory += ['-object', f'memory-backend-memfd,id=memory,size={memory_mib}M,share=on',
+                       '-machine', 'memory-backend=memory']
         self.process = subprocess.Popen(
             [*prefix, 'qemu-system-x86_64', '-machine', 'q35', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', '2',
-             '-m', str(memory_mib), '-display', 'none', '-no-reboot', '-nodefaults', '-serial', f'file:{self.console}',
+             *memory, '-display', 'none', '-no-reboot', '-nodefaults', '-serial', f'file:{self.console}',
              '-kernel', f'{image}/vmlinuz', '-initrd', f'{image}/initrd', '-append', kernel,
              '-virtfs', 'local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap',
              '-virtfs', f'local,path={self.share},mount_tag=host,security_model=none',

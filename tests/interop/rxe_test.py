@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""rocid against the soft-RoCE of a Linux kernel: a guest under QEMU, joined to a port of rocid by a tap device.
+"""rocid against the soft-RoCE of a Linux kernel: a guest under QEMU, joined to a port of rocid by a tap device, and to
+another by vhost-user.
 
 Usage: rxe_test.py [--list] [--only TEXT] ROCI ROCID PLUGIN FOLDER
 
@@ -12,33 +13,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
 sys.dont_write_bytecode = True
-from ends import LIMIT_S, Network, RociEnd, RxeEnd, settle  # pylint: disable=wrong-import-position
+from ends import (ROCI, ROCI_VHOST, RXE_VHOST, TAP, Network,  # pylint: disable=wrong-import-position
+                  RociEnd, RxeEnd, device_config, other)
 from guest import Unavailable, make_image  # pylint: disable=wrong-import-position
 from harness import Programs  # pylint: disable=wrong-import-position
+from pairs import Case, Report, report_end, run_all  # pylint: disable=wrong-import-position
 
-PORT = 18600
 FAMILIES = ('v4', 'v6')
-
-
-class Case:
-    """A pair of programs. In the commands {device}, {gid}, {port} and {address} are the own device, its GID index for the
-    family, a TCP port, and the own address; {peer} and {tcp} are the server's address as the connection manager and as
-    TCP know it. `cm`: by the connection manager. `joins`: nobody listens, the server joins a group. `impair`: of rocid's
-    port meanwhile, both ways. `killed`: the client is, and the server must notice. `fails`: what the client must say.
-    `servers`: the ends that may be one."""
-
-    def __init__(self, server, client=None, family='v4', cm=False, joins=False, impair=(), killed=False, fails=None,
-                 servers=('roci', 'rxe')):
-        self.server = server
-        self.client = client or f'{server} {{tcp}}'
-        self.family = family
-        self.servers = servers
-        self.cm, self.joins, self.impair, self.killed, self.fails = cm, joins, impair, killed, fails
-        self.name = f'{family} {server}' + (f' [{" ".join(impair)}]' if impair else '') + (' [killed]' if killed else '')
 
 
 def pingpong_cases():
@@ -94,94 +79,17 @@ def fault_cases():
     yield Case('rping -s -a {address} -V', 'rping -c -a {peer} -V', cm=True, killed=True)
 
 
+def vhost_cases():
+    own = '-d {device} -g {gid} -p {port}'
+    for family, mtu in (('v4', 1024), ('v6', 4096)):
+        yield Case(f'ibv_rc_pingpong {own} -e -c -m {mtu} -s 65537 -n 20', family=family)
+        yield Case('rping -s -a {address} -C 20 -V', 'rping -c -a {peer} -C 20 -V', family, cm=True)
+    yield Case('ib_write_bw -d {device} -x {gid} -p {port} -F -u 18 -b -s 65536 -n 100')
+
+
 def all_cases():
     for kind in (pingpong_cases, perftest_cases, connection_cases, fault_cases):
         yield from kind()
-
-
-def command_for(end, peer, text, family):
-    return text.format(device=end.device, gid=end.gids[family], port=PORT, address=end.addresses[family],
-                       peer=peer.addresses[family], tcp=peer.tcp_address)
-
-
-def run_case(case, server_end, client_end):
-    """What went wrong, or ''."""
-    server = server_end.start(command_for(server_end, client_end, case.server, case.family))
-    if case.joins:
-        time.sleep(2)
-    else:
-        server_end.await_listener(server, None if case.cm else PORT)
-    client = client_end.start(command_for(client_end, server_end, case.client, case.family))
-    if case.killed:
-        time.sleep(2)
-        client.kill()
-        status = server.wait(LIMIT_S)
-        if status is None:
-            return f'server: did not notice that the client was killed\n{server.output()}'
-        return ''
-    client_status = client.wait(LIMIT_S)
-    if case.fails is not None:
-        server.kill()
-        said = client.output()
-        return '' if case.fails in said else f'client: "{case.fails}" was to be said\n{said}'
-    server_status = server.wait(LIMIT_S if client_status == 0 else 5)
-    wrong = ''
-    for role, program, status in (('client', client, client_status), ('server', server, server_status)):
-        said = program.output()
-        if status != 0 or 'invalid data' in said:
-            wrong += f'{role}: exit status {status}\n{said}'
-    return wrong
-
-
-def run_again(case, roci, server_end, client_end):
-    """What went wrong twice, or ''. A guest without a processor of its own may be late."""
-    wrong = run_impaired(case, roci, server_end, client_end)
-    if not wrong:
-        return ''
-    print('# once more, after:\n# ' + '\n# '.join(wrong.splitlines()[-5:]))
-    settle()
-    return run_impaired(case, roci, server_end, client_end)
-
-
-def run_impaired(case, roci, server_end, client_end):
-    directions = ('in', 'out') if case.impair else ()
-    for direction in directions:
-        roci.impair('--direction', direction, *case.impair)
-    try:
-        return run_case(case, server_end, client_end)
-    finally:
-        if directions:
-            roci.impair('--clear')
-
-
-class Report:
-    """TAP lines."""
-
-    def __init__(self, count):
-        self.number = self.failed = 0
-        print(f'1..{count}')
-
-    def add(self, name, wrong, seconds):
-        self.number += 1
-        self.failed += bool(wrong)
-        print(f'{"not ok" if wrong else "ok"} {self.number} - {name}\n# {seconds:.1f} s')
-        for line in wrong.splitlines()[-25:]:
-            print('#', line[:200])
-        sys.stdout.flush()
-
-
-def run_all(cases, roci, rxe, report):
-    for case, (server_end, client_end) in cases:
-        started = time.monotonic()
-        wrong = run_again(case, roci, server_end, client_end)
-        report.add(f'{server_end.name} serves: {case.name}', wrong, time.monotonic() - started)
-        if roci.daemon.process.poll() is not None or not rxe.guest.alive():
-            return
-        settle()
-    left = {**roci.left(), **rxe.left()}
-    status = roci.daemon.stop()
-    wrong = f'left {left}, status {status}\n{roci.daemon.last_output}' if left or status != 0 else ''
-    report.add('nothing is left, and the daemon ends with status 0', wrong, 0)
 
 
 def main():
@@ -190,9 +98,9 @@ def main():
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
     parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN FOLDER')
     options = parser.parse_args()
-    cases = [case for case in all_cases() if options.only in case.name]
+    cases, over_vhost = ([case for case in each if options.only in case.name] for each in (all_cases(), vhost_cases()))
     if options.list:
-        print('\n'.join(case.name for case in cases))
+        print('\n'.join(case.name for case in cases + over_vhost))
         return 0
     if len(options.paths) != 4:
         parser.error('four paths wanted')
@@ -205,17 +113,25 @@ def main():
     # Ended by its time limit, it leaves nothing behind either.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     ends = []
+    folder = tempfile.TemporaryDirectory(prefix='roci-vhost.')
+    vhost = f'{folder.name}/vhost.sock'
     try:
-        ends.append(RociEnd(Programs(*options.paths[:3]), network.name))
+        config = (device_config('roci0', f'net_af_packet0,iface={TAP}', ROCI) +
+                  device_config('roci1', f'net_vhost0,iface={vhost}', ROCI_VHOST))
+        ends.append(RociEnd(Programs(*options.paths[:3]), network.name, config))
         try:
-            ends.append(RxeEnd(options.paths[3], network.name))
+            ends.append(RxeEnd(options.paths[3], network.name, vhost))
         except Unavailable as error:
             print(f'1..0 # SKIP {error}')
             return 0
         roci, rxe = ends
         both = [(case, pair) for case in cases for pair in ((roci, rxe), (rxe, roci)) if pair[0].name in case.servers]
+        over = (other(roci, 'roci over vhost-user', 'roci1', ROCI_VHOST, roci.gids),
+                other(rxe, 'rxe over vhost-user', 'rxe1', RXE_VHOST, rxe.find_gids('rxe1', RXE_VHOST)))
+        both += [(case, pair) for case in over_vhost for pair in (over, over[::-1])]
         report = Report(len(both) + 1)
-        run_all(both, roci, rxe, report)
+        if run_all(both, roci, rxe.guest, report):
+            report_end((roci, rxe), report)
         return 1 if report.failed else 0
     except RuntimeError as error:
         print(f'Bail out! {error}')
@@ -226,6 +142,7 @@ def main():
         if ends:
             ends[0].daemon.stop()
         network.remove()
+        folder.cleanup()
 
 
 if __name__ == '__main__':
