@@ -127,7 +127,7 @@ absl::Status Daemon::StartDataplane() {
   options.eal.extra_arguments = config_.daemon.eal_args;
   for (const DeviceConfig& device : config_.devices) {
     if (dataplane::IsPciAddress(device.port)) options.eal.pci_devices.push_back(device.port);
-    if (SharesFrames(device.port)) options.frame_memory = dataplane::FrameMemory::kDevices;
+    if (SharesFrames(device.port)) ++options.sharing_ports;
   }
   options.lcore.idle_sleep_us = config_.daemon.idle_sleep_us;
   options.lcore.spin = config_.daemon.spin;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dataplane/ethdev_port.h"
 #include "dataplane/worker.h"
 
 namespace roci::dataplane {
@@ -12,13 +13,15 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
   const uint32_t frames =
       options.frames != 0 ? options.frames : 8192 + 4096 * (options.eal.lcores - 1);
   EalOptions eal = options.eal;
-  if (options.frame_memory == FrameMemory::kDevices) {
-    eal.frames_mib = FramePool::HeapMib(frames, kFrameBufferBytes);
+  const FrameMemory memory = options.sharing_ports != 0 ? FrameMemory::kDevices : FrameMemory::kOwn;
+  if (memory == FrameMemory::kDevices) {
+    eal.frames_mib = FramePool::HeapMib(frames, kFrameBufferBytes) +
+                     options.sharing_ports * EthdevPort::MostHeapMib();
   }
   if (absl::Status status = StartEal(eal); !status.ok()) return status;
   std::unique_ptr<Dataplane> dataplane(new Dataplane);
   absl::StatusOr<std::unique_ptr<FramePool>> pool =
-      FramePool::Create(frames, kFrameBufferBytes, options.frame_memory);
+      FramePool::Create(frames, kFrameBufferBytes, memory);
   if (!pool.ok()) return pool.status();
   dataplane->frames_ = *std::move(pool);
   for (uint32_t i = 0; i < options.eal.lcores; ++i) {

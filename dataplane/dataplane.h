@@ -15,8 +15,8 @@ namespace roci::dataplane {
 struct DataplaneOptions {
   EalOptions eal;
   LcoreOptions lcore;
-  uint32_t frames = 0;  // frame buffers of 4.3 KiB; 0: 8192 and 4096 more per further lcore
-  FrameMemory frame_memory = FrameMemory::kOwn;
+  uint32_t frames = 0;         // frame buffers of 4.3 KiB; 0: 8192 and 4096 more per further lcore
+  uint32_t sharing_ports = 0;  // so many need their frames in FrameMemory::kDevices
 };
 
 // Made, used and destroyed by the control thread. Everything made from it (wires, devices,

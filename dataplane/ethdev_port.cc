@@ -25,6 +25,7 @@ constexpr uint32_t kHandOffEntries = 1024;
 constexpr uint32_t kSmallFrames = 8192;
 constexpr uint32_t kLargeFrames = 4096;
 constexpr uint16_t kLargeBufferBytes = 16384 + RTE_PKTMBUF_HEADROOM;
+constexpr uint16_t kRoundBufferBytes = 8192 + RTE_PKTMBUF_HEADROOM;
 // Ethernet header, FCS and one VLAN tag.
 constexpr uint32_t kEthernetOverhead = 14 + 4 + 4;
 
@@ -125,7 +126,7 @@ absl::Status EthdevPort::Configure(const Config& config) {
     if (error != 0) return DpdkError(error, "the port's address");
     std::memcpy(mac_.bytes.data(), address.addr_bytes, 6);
   }
-  error = rte_eth_dev_start(port_);
+  error = Start(rx_descriptors);
   if (error != 0) return DpdkError(error, "starting the port");
   // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
   rte_eth_allmulticast_enable(port_);
@@ -134,20 +135,47 @@ absl::Status EthdevPort::Configure(const Config& config) {
 
 unsigned EthdevPort::Socket() const { return static_cast<unsigned>(rte_eth_dev_socket_id(port_)); }
 
+uint32_t EthdevPort::MostHeapMib() { return FramePool::HeapMib(kLargeFrames, kRoundBufferBytes); }
+
+int EthdevPort::ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory,
+                            uint16_t descriptors) {
+  auto pool = FramePool::Create(frames, buffer_bytes, memory);
+  if (!pool.ok()) return -ENOMEM;
+  const int error =
+      rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr, (*pool)->mempool());
+  // (It has given the old ones back.)
+  own_frames_ = *std::move(pool);
+  return error;
+}
+
+// Whether frames come in pieces.
+bool EthdevPort::Scatters() const {
+  rte_eth_rxq_info info;
+  return rte_eth_rx_queue_info_get(port_, 0, &info) == 0 && info.scattered_rx != 0;
+}
+
+// Some NICs fill a round part of each buffer only, which shows when they start, and frames of the
+// largest MTU do not fit.
+int EthdevPort::Start(uint16_t descriptors) {
+  int error = rte_eth_dev_start(port_);
+  if (error != 0 || !Scatters()) return error;
+  error = rte_eth_dev_stop(port_);
+  if (error == 0) {
+    error = ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices, descriptors);
+  }
+  return error != 0 ? error : rte_eth_dev_start(port_);
+}
+
 // A port whose own frames are larger than a buffer of ours (net_af_packet with a large framesz)
 // gets larger buffers for receiving, and one that takes none so large (net_af_xdp) smaller ones.
 int EthdevPort::SetUpReceiving(uint16_t descriptors) {
-  const std::optional<uint16_t> wanted_bytes = BufferBytesOf(devargs_);
-  if (!wanted_bytes.has_value()) {
-    const int error = rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr,
-                                             dataplane_.frames().mempool());
-    if (error == 0) return 0;
+  if (const std::optional<uint16_t> bytes = BufferBytesOf(devargs_); bytes.has_value()) {
+    return ReceiveWith(kSmallFrames, *bytes, FrameMemory::kOwn, descriptors);
   }
-  auto pool = wanted_bytes.has_value() ? FramePool::Create(kSmallFrames, *wanted_bytes)
-                                       : FramePool::Create(kLargeFrames, kLargeBufferBytes);
-  if (!pool.ok()) return -ENOMEM;
-  own_frames_ = *std::move(pool);
-  return rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr, own_frames_->mempool());
+  const int error = rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr,
+                                           dataplane_.frames().mempool());
+  if (error == 0) return 0;
+  return ReceiveWith(kLargeFrames, kLargeBufferBytes, FrameMemory::kOwn, descriptors);
 }
 
 // Configures the port with the MTU that comes nearest to what is wanted.

@@ -33,6 +33,8 @@ class EthdevPort {
   // Control thread. NotFound if the devargs name no Ethernet device.
   static absl::StatusOr<std::unique_ptr<EthdevPort>> Open(Dataplane& dataplane,
                                                           const Config& config);
+  // Of DPDK's heap, for frames of its own, where a port may need some there.
+  static uint32_t MostHeapMib();
   // No lcore may use the port any more.
   ~EthdevPort();
 
@@ -63,6 +65,9 @@ class EthdevPort {
   absl::Status Configure(const Config& config);
   absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info, uint16_t tx_queues);
   int SetUpReceiving(uint16_t descriptors);
+  int ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory, uint16_t descriptors);
+  bool Scatters() const;
+  int Start(uint16_t descriptors);
   unsigned Socket() const;
   absl::Status OpenRings();
   enum class Way : uint8_t { kOut, kBack, kBoth };

@@ -95,13 +95,13 @@ class Report:
         sys.stdout.flush()
 
 
-def run_all(cases, roci, guest, report):
+def run_all(cases, roci, guest, report, prefix=''):
     """`cases` are pairs of a case and its ends, (server, client); `roci` is the end on this side. Whether
     daemon and guest lived to the end."""
     for case, (server_end, client_end) in cases:
         started = time.monotonic()
         wrong = run_again(case, roci, server_end, client_end)
-        report.add(f'{server_end.name} serves: {case.name}', wrong, time.monotonic() - started)
+        report.add(f'{prefix}{server_end.name} serves: {case.name}', wrong, time.monotonic() - started)
         if roci.daemon.process.poll() is not None or not guest.alive():
             return False
         settle()

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""rocid on NICs bound to userspace drivers: in a guest under QEMU, against a rocid of this side.
+
+Usage: nic_test.py [--only TEXT] ROCI ROCID PLUGIN FOLDER
+
+The guest has an IOMMU and a NIC of each kind in the table below, at the other end of which is a tap device with a port of
+the daemon on this side. One after the other they are bound as docs/ports.md tells, a daemon of the guest's drives them, and
+pairs of Debian's programs run, served by one end and by the other. Prints a TAP line for each. FOLDER keeps the guest's
+kernel for the next run. Skips everything where QEMU, the kernel's package or the right to make namespaces is missing.
+"""
+import argparse
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
+sys.dont_write_bytecode = True
+from ends import (GUEST_MACS, LIMIT_S, MTU, RXE, TAP, Network,  # pylint: disable=wrong-import-position
+                  RociEnd, device_config, listening_row, other)
+from guest import Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
+from harness import Programs, await_  # pylint: disable=wrong-import-position
+from pairs import Case, Report, report_end, run_all  # pylint: disable=wrong-import-position
+
+MEMORY_MIB = 1024
+USER = 65534  # nobody
+FOLDER = '/tmp/programs'
+
+
+class Nic:
+    """One in the guest: QEMU's `model` of it, the `driver` that it is bound to, the user whom the daemon runs as, huge pages
+    of 2 MiB that it needs, and the cases that it is tried with."""
+
+    count = 0
+
+    def __init__(self, model, driver, user, huge_pages, cases):
+        self.model, self.driver, self.user, self.huge_pages, self.cases = model, driver, user, huge_pages, cases
+        self.number = Nic.count
+        Nic.count += 1
+        self.name = model.split(',')[0]
+        self.tap = f'roci-nic{self.number}'
+        self.device = f'roci{self.number}'
+        self.address = f'0000:00:{16 + self.number:02x}.0'
+        self.here, self.there = ({'v4': f'198.51.100.{host + 16 * self.number}', 'v6': f'2001:db8:{self.number + 1}::{host}'}
+                                 for host in (1, 2))
+
+    def hardware(self):
+        return ['-netdev', f'tap,id={self.tap},ifname={self.tap},script=no,downscript=no,vhost=off', '-device',
+                f'{self.model},netdev={self.tap},mac=02:72:6f:63:6e:0{self.number},addr=0x{16 + self.number:x}']
+
+    def config(self, port, addresses):
+        return device_config(self.device, port, addresses).replace('/24', '/28')
+
+    def bind(self, guest):
+        """With what a daemon needs: docs/ports.md has the same for a real one."""
+        group = f'/dev/vfio/$(basename $(readlink {self.path()}/iommu_group))'
+        guest.run(f"""set -e
+            [ ! -e {self.path()}/driver ] || echo {self.address} >{self.path()}/driver/unbind
+            echo {self.driver} >{self.path()}/driver_override
+            echo {self.address} >/sys/bus/pci/drivers_probe
+            [ {self.driver} != vfio-pci ] || chown {self.user} {group}
+            echo {self.huge_pages} >/proc/sys/vm/nr_hugepages""")
+
+    def path(self):
+        return f'/sys/bus/pci/devices/{self.address}'
+
+
+def full_cases():
+    own = '-d {device} -g {gid} -p {port}'
+    perftest = '-d {device} -x {gid} -p {port} -F -u 18'
+    for family, mtu in (('v4', 1024), ('v6', 4096)):
+        yield Case(f'ibv_rc_pingpong {own} -e -c -m {mtu} -s 65537 -n 20', family=family)
+        yield Case('rping -s -a {address} -C 10 -V', 'rping -c -a {peer} -C 10 -V', family, cm=True)
+    for test in ('write', 'read', 'send'):
+        yield Case(f'ib_{test}_bw {perftest} -s 65536 -n 100', family='v6')
+    yield Case('ucmatose -b {address} -c 5 -C 20', 'ucmatose -s {peer} -c 5 -C 20', cm=True)
+    yield Case('mckey -m 224.0.0.77 -b {address} -C 10', 'mckey -m 224.0.0.77 -b {address} -s -C 10', cm=True, joins=True)
+
+
+def few_cases():
+    yield Case('ibv_rc_pingpong -d {device} -g {gid} -p {port} -e -c -m 4096 -s 65537 -n 20')
+    yield Case('ib_write_bw -d {device} -x {gid} -p {port} -F -u 18 -b -s 65536 -n 100')
+    yield Case('rping -s -a {address} -C 10 -V', 'rping -c -a {peer} -C 10 -V', 'v6', cm=True)
+
+
+# The first is behind the IOMMU and needs neither root nor huge pages; the second is not, and needs both.
+NICS = (Nic('e1000e', 'vfio-pci', USER, 0, list(full_cases())),
+        Nic(f'virtio-net-pci,host_mtu={MTU}', 'uio_pci_generic', 0, 160, list(few_cases())))
+
+
+class NicEnd:
+    """A daemon in the guest, on a NIC."""
+
+    tcp_address = RXE['v4']
+    gids = {'v4': 1, 'v6': 2}
+
+    def __init__(self, guest, nic):
+        self.guest, self.device, self.addresses = guest, nic.device, nic.there
+        self.name = f'{nic.name} with {nic.driver}'
+        self.as_user = f'setpriv --reuid={nic.user} --regid={nic.user} --clear-groups'
+        self.runtime = f'/tmp/run-{nic.name}'
+        nic.bind(guest)
+        config = f'/run/host/{nic.name}.toml'
+        (guest.share / f'{nic.name}.toml').write_text(nic.config(nic.address, nic.there), encoding='ascii')
+        rocid = f'{self.as_user} {FOLDER}/rocid --runtime-dir {self.runtime} --config {config}'
+        guest.run(f'mkdir {self.runtime} && chown {nic.user} {self.runtime} && {rocid} --check-config')
+        self.daemon = guest.start(f'echo $$ >{self.runtime}.pid; exec {rocid}')
+        if not await_(lambda: 'rocid: ready\n' in self.daemon.output() or self.daemon.status() is not None, 2 * LIMIT_S) or \
+                self.daemon.status() is not None:
+            raise RuntimeError(f'the daemon on {self.name} does not start ({self.daemon.status()}):\n{self.daemon.output()}')
+
+    def start(self, command):
+        return self.guest.start(f'{self.as_user} {FOLDER}/roci run --runtime-dir {self.runtime} --plugin '
+                                f'{FOLDER}/libroci-rdmav34.so bash -c {shlex.quote(command)}')
+
+    def show(self, what):
+        return f'{FOLDER}/roci --runtime-dir {self.runtime} show --json {what}'
+
+    def await_listener(self, server, port):
+        there = f'{self.show("connections")} | grep -q listen'
+        if port is not None:
+            there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
+        self.guest.start(f'for i in $(seq 100); do {there} && exit 0; sleep 0.05; done').wait(20)
+        del server
+
+    def left(self):
+        return {what: rows for what in ('qps', 'connections') if (rows := json.loads(self.guest.run(self.show(what))))}
+
+    def stop(self):
+        """What went wrong, or ''."""
+        ports = json.loads(self.guest.run(self.show('ports')))[0]
+        left = self.left()
+        self.guest.run(f'kill $(cat {self.runtime}.pid)')
+        status = self.daemon.wait(LIMIT_S)
+        # What a peer repeats after a queue pair has gone is dropped, too, and is nothing wrong.
+        came, scattered = (ports['counters'][name] for name in ('rx_roce_packets', 'rx_scattered_dropped'))
+        right = not left and status == 0 and came > 0 and scattered == 0 and 'icrc' not in ports['drops']
+        return '' if right else (f'left {left}, status {status}, {came} RoCE packets, {scattered} in pieces, '
+                                 f'{ports["drops"]}\n{self.daemon.output()}')
+
+
+def boot(options):
+    network = ['-device', 'intel-iommu,intremap=on,caching-mode=on,device-iotlb=on',
+               '-netdev', f'tap,id=n,ifname={TAP},script=no,downscript=no,vhost=off',
+               '-device', f'virtio-net-pci,netdev=n,mac={GUEST_MACS[0]},addr=0xf']
+    for nic in NICS:
+        network += nic.hardware()
+    guest = Guest(options.paths[3], network, ('ip', 'netns', 'exec', options.namespace), MEMORY_MIB, 'intel_iommu=on')
+    try:
+        folder = guest.share / 'programs'
+        folder.mkdir()
+        for path in options.paths[:3]:
+            shutil.copy(path, folder)
+        # `roci run` leaves a connection manager of the kernel's to its users.
+        guest.run(f'cp -r /run/host/programs {FOLDER} && rmmod rdma_ucm && ip link set eth0 up && '
+                  f'ip address add {RXE["v4"]}/24 dev eth0', LIMIT_S)
+    except BaseException:
+        guest.stop()
+        raise
+    return guest
+
+
+def run_nics(roci, guest, only, report):
+    for nic in NICS:
+        here = other(roci, 'af_packet', nic.device, nic.here, roci.gids)
+        there = NicEnd(guest, nic)
+        cases = [(case, pair) for case in nic.cases if only in case.name for pair in ((there, here), (here, there))]
+        if not run_all(cases, here, guest, report, f'{nic.name}: '):
+            return
+        report.add(f'{there.name}: the guest\'s daemon ends with status 0', there.stop(), 0)
+    report_end((roci,), report)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
+    parser.add_argument('paths', nargs=4, metavar='ROCI ROCID PLUGIN FOLDER')
+    options = parser.parse_args()
+    try:
+        make_image(options.paths[3])
+        network = Network([nic.tap for nic in NICS])
+    except (Unavailable, subprocess.CalledProcessError, FileNotFoundError) as error:
+        print(f'1..0 # SKIP {getattr(error, "stderr", None) or error}')
+        return 0
+    # Ended by its time limit, it leaves nothing behind either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    options.namespace = network.name
+    roci = guest = None
+    try:
+        config = ''.join(nic.config(f'net_af_packet{nic.number},iface={nic.tap}', nic.here) for nic in NICS)
+        roci = RociEnd(Programs(*options.paths[:3]), network.name, config)
+        try:
+            guest = boot(options)
+        except Unavailable as error:
+            print(f'1..0 # SKIP {error}')
+            return 0
+        report = Report(sum(2 * sum(options.only in case.name for case in nic.cases) + 1 for nic in NICS) + 1)
+        run_nics(roci, guest, options.only, report)
+        return 1 if report.failed else 0
+    except RuntimeError as error:
+        print(f'Bail out! {error}')
+        return 1
+    finally:
+        if guest is not None:
+            guest.stop()
+        if roci is not None:
+            roci.daemon.stop()
+        network.remove()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
