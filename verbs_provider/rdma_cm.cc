@@ -13,10 +13,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "verbs_provider/abi/rdma_cm.h"
 #include "verbs_provider/abi/stand_in.h"
 #include "verbs_provider/allocate.h"
+#include "verbs_provider/foretold_answers.h"
 #include "verbs_provider/intercept.h"
 #include "verbs_provider/process_lock.h"
 #include "verbs_provider/provider_api.h"
@@ -29,6 +31,7 @@ namespace {
 // another closes it, and goes on waiting.
 struct EventChannel {
   SessionClient client;
+  ForetoldAnswers foretold;
   std::atomic<uint32_t> state{kSessionDead};
   uint32_t number = 0;
   pid_t pid = 0;    // of the process that opened it
@@ -165,6 +168,7 @@ int Localise(roci_abi_cm_request* request) {
     EventChannel* channel = Hold(from);
     if (channel == nullptr) return EINVAL;
     migrate.fd = channel->number;
+    channel->foretold.Drop(migrate.id);
     Release(channel, false);
     memcpy(request->data, &migrate, sizeof(migrate));
   }
@@ -181,6 +185,32 @@ int WaitForEvent(int fd) {
   return (waiting.revents & POLLIN) != 0 && (waiting.revents & POLLHUP) == 0 ? 0 : EIO;
 }
 
+uint64_t MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+bool IsQuestion(uint32_t command) {
+  return command == RDMA_USER_CM_CMD_QUERY || command == RDMA_USER_CM_CMD_INIT_QP_ATTR;
+}
+
+// Whether the daemon has told the answer already.
+bool AnswerByItself(EventChannel* channel, const rdma_ucm_cmd_hdr& header, const void* body) {
+  if (!IsQuestion(header.cmd) || header.in != sizeof(rdma_ucm_query)) return false;
+  static_assert(sizeof(rdma_ucm_query) == sizeof(rdma_ucm_init_qp_attr));
+  const auto* question = static_cast<const rdma_ucm_query*>(body);
+  return question->response != 0 && channel->client.alive() &&
+         channel->foretold.Find(header.cmd, question->id, question->option, MonotonicNs(),
+                                reinterpret_cast<void*>(question->response), header.out);
+}
+
+void NoteForetold(EventChannel* channel, const roci_abi_cm_response& response, uint32_t serial,
+                  int error) {
+  if (response.changed_id != 0) channel->foretold.Forget(response.changed_id, serial);
+  if (error == 0) channel->foretold.Keep(response, serial, MonotonicNs());
+}
+
 ssize_t WriteTo(EventChannel* channel, const void* data, size_t size) {
   rdma_ucm_cmd_hdr header;
   if (size < sizeof(header)) return -EINVAL;
@@ -194,6 +224,7 @@ ssize_t WriteTo(EventChannel* channel, const void* data, size_t size) {
   request.out_size = header.out;
   alignas(8) unsigned char body[ROCI_ABI_CM_DATA_MAX] = {};
   memcpy(body, static_cast<const char*>(data) + sizeof(header), header.in);
+  if (AnswerByItself(channel, header, body)) return static_cast<ssize_t>(size);
   memcpy(request.data, body, header.in);
   int error = Localise(&request);
   if (error != 0) return -error;
@@ -202,8 +233,10 @@ ssize_t WriteTo(EventChannel* channel, const void* data, size_t size) {
   do {
     error = is_get_event ? WaitForEvent(channel->signal) : 0;
     if (error != 0) break;
-    error = channel->client.Call(ROCI_ABI_CM_COMMAND, &request, &response);
+    error = channel->client.CallForAtLeast(offsetof(roci_abi_cm_response, data),
+                                           ROCI_ABI_CM_COMMAND, &request, &response);
   } while (error == EAGAIN && is_get_event);
+  NoteForetold(channel, response, request.head.serial, error);
   if (error != 0) return -error;
   const uint64_t answer = AnswerAddress(header.cmd, body);
   if (answer != 0) {

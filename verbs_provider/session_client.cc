@@ -194,9 +194,9 @@ int SessionClient::Refusal() {
 }
 
 // What is wrong with the answer is the daemon's fault, and nothing after it can be trusted: EIO.
-int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
-                            roci_abi_response* response, size_t response_size,
+int SessionClient::Exchange(roci_abi_request* request, size_t request_size, const Room& room,
                             const FdsToSend* send, ReceivedFds* received) {
+  roci_abi_response* response = room.response;
   request->size = static_cast<uint32_t>(request_size);
   request->serial = ++serial_;
   request->reserved = 0;
@@ -204,7 +204,7 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
     MarkDead();
     return Refusal();
   }
-  iovec part = {response, response_size};
+  iovec part = {response, room.size};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * ReceivedFds::kCapacity)];
   msghdr message = {};
   message.msg_iov = &part;
@@ -218,7 +218,7 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
   }
   if (n > 0) CollectFds(&message, received);
   // A refusal may come without the fields that it has nothing to put in.
-  const bool whole = n == static_cast<ssize_t>(response_size) ||
+  const bool whole = n >= static_cast<ssize_t>(room.least) ||
                      (n >= static_cast<ssize_t>(sizeof(*response)) && response->error != 0);
   const bool refused = n > 0 && IsRefusal(*response, static_cast<size_t>(n));
   if (refused) {
@@ -237,16 +237,14 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
   return EIO;
 }
 
-int SessionClient::Transact(roci_abi_request* request, size_t request_size,
-                            roci_abi_response* response, size_t response_size,
+int SessionClient::Transact(roci_abi_request* request, size_t request_size, const Room& room,
                             const FdsToSend* send, ReceivedFds* received) {
   const NoCancellation no_cancellation;
   if (!alive()) return errno = EIO;
   ReceivedFds unwanted;
   ReceivedFds* fds = received != nullptr ? received : &unwanted;
   pthread_mutex_lock(&mutex_);
-  const int error =
-      alive() ? Exchange(request, request_size, response, response_size, send, fds) : EIO;
+  const int error = alive() ? Exchange(request, request_size, room, send, fds) : EIO;
   pthread_mutex_unlock(&mutex_);
   // Calls that return an error number set errno too, as those that end in a system call do.
   if (error != 0) errno = error;

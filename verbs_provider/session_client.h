@@ -91,15 +91,34 @@ class SessionClient {
            ReceivedFds* received = nullptr) {
     static_assert(offsetof(Request, head) == 0 && offsetof(Response, head) == 0);
     request->head.command = command;
-    return Transact(&request->head, sizeof(Request), &response->head, sizeof(Response), send,
+    return Transact(&request->head, sizeof(Request), {&response->head, sizeof(Response)}, send,
                     received);
+  }
+  /// The same, where the answer may end anywhere behind its first `least` bytes; what it lacks
+  /// stays as it is.
+  template <class Request, class Response>
+  int CallForAtLeast(size_t least, uint32_t command, Request* request, Response* response) {
+    static_assert(offsetof(Request, head) == 0 && offsetof(Response, head) == 0);
+    request->head.command = command;
+    return Transact(&request->head, sizeof(Request), {&response->head, sizeof(Response), least},
+                    nullptr, nullptr);
   }
 
  private:
-  int Transact(roci_abi_request* request, size_t request_size, roci_abi_response* response,
-               size_t response_size, const FdsToSend* send, ReceivedFds* received);
-  int Exchange(roci_abi_request* request, size_t request_size, roci_abi_response* response,
-               size_t response_size, const FdsToSend* send, ReceivedFds* received);
+  // Where an answer goes.
+  struct Room {
+    Room(roci_abi_response* to, size_t bytes) : Room(to, bytes, bytes) {}
+    Room(roci_abi_response* to, size_t bytes, size_t least_bytes)
+        : response(to), size(bytes), least(least_bytes) {}
+    roci_abi_response* response;
+    size_t size;
+    size_t least;
+  };
+
+  int Transact(roci_abi_request* request, size_t request_size, const Room& room,
+               const FdsToSend* send, ReceivedFds* received);
+  int Exchange(roci_abi_request* request, size_t request_size, const Room& room,
+               const FdsToSend* send, ReceivedFds* received);
   int Refusal();
   bool Send(const roci_abi_request* request, size_t size, const FdsToSend* send);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "control/cm/questions.h"
 #include "control/errno_status.h"
 #include "control/log.h"
 
@@ -224,7 +225,24 @@ bool Server::AnswerCommand(Channel& channel, std::span<const std::byte> message)
         command.info != nullptr ? command.info->name : "?", std::string(status.message()).c_str());
   }
   response.out_size = std::min(response.out_size, request.out_size);
-  return SendMessage(channel.socket(), BytesOf(response), {});
+  response.data_size = response.out_size;
+  response.changed_id = IsQuestion(command.number) ? 0 : IdOf(command).value_or(0);
+  if (status.ok()) Foretell(channel, command, response);
+  constexpr size_t kHead = offsetof(roci_abi_cm_response, data);
+  return SendMessage(channel.socket(), BytesOf(response).first(kHead + response.data_size), {});
+}
+
+void Server::Foretell(const Channel& channel, const Command& command, roci_abi_cm_response& out) {
+  std::optional<uint32_t> number = IdOf(command);
+  Occasion occasion = OccasionOf(command.number);
+  if (command.number == RDMA_USER_CM_CMD_GET_EVENT) {
+    rdma_ucm_event_resp event = {};
+    std::memcpy(&event, out.data, std::min<size_t>(out.out_size, sizeof(event)));
+    number = event.id;
+    occasion = OccasionOfEvent(event.event);
+  }
+  if (occasion == Occasion::kOther || !number) return;
+  if (const CmId* id = manager_.Find(channel, *number)) AddForetold(manager_, *id, occasion, out);
 }
 
 absl::Status Server::Run(Channel& channel, const Command& command, roci_abi_cm_response& out) {
@@ -312,7 +330,7 @@ absl::Status Server::RunOn(CmId& id, const Command& command, roci_abi_cm_respons
       return absl::OkStatus();
     }
     case RDMA_USER_CM_CMD_QUERY:
-      return Query(id, command.As<rdma_ucm_query>().option, out);
+      return PutAnswer(manager_, id, QuestionIn(command), out);
     case RDMA_USER_CM_CMD_CONNECT:
       return manager_.Connect(id, command.As<rdma_ucm_connect>().conn_param);
     case RDMA_USER_CM_CMD_LISTEN:
@@ -329,13 +347,8 @@ absl::Status Server::RunOn(CmId& id, const Command& command, roci_abi_cm_respons
     }
     case RDMA_USER_CM_CMD_DISCONNECT:
       return manager_.Disconnect(id);
-    case RDMA_USER_CM_CMD_INIT_QP_ATTR: {
-      ib_uverbs_qp_attr attributes = {};
-      const absl::Status status =
-          manager_.InitQpAttr(id, command.As<rdma_ucm_init_qp_attr>().qp_state, attributes);
-      if (status.ok()) Put(attributes, out);
-      return status;
-    }
+    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
+      return PutAnswer(manager_, id, QuestionIn(command), out);
     case RDMA_USER_CM_CMD_SET_OPTION: {
       const auto& in = command.As<rdma_ucm_set_option>();
       return manager_.SetOption(id, in.level, in.optname, command.extra);
@@ -353,28 +366,6 @@ absl::Status Server::RunOn(CmId& id, const Command& command, roci_abi_cm_respons
     }
     default:
       return StatusFromErrno(ENOSYS, "command");
-  }
-}
-
-absl::Status Server::Query(const CmId& id, uint32_t what, roci_abi_cm_response& out) {
-  rdma_ucm_query_addr_resp addresses = {};
-  switch (what) {
-    case RDMA_USER_CM_QUERY_ADDR:
-      manager_.QueryAddress(id, addresses);
-      Put(addresses, out);
-      return absl::OkStatus();
-    case RDMA_USER_CM_QUERY_GID:
-      manager_.QueryGids(id, addresses);
-      Put(addresses, out);
-      return absl::OkStatus();
-    case RDMA_USER_CM_QUERY_PATH: {
-      std::array<std::byte, Manager::kPathAnswerBytes> path;
-      out.out_size = static_cast<uint32_t>(manager_.QueryPath(id, path));
-      std::memcpy(out.data, path.data(), out.out_size);
-      return absl::OkStatus();
-    }
-    default:
-      return StatusFromErrno(ENOSYS, "query");
   }
 }
 

@@ -43,11 +43,12 @@ class Server {
   void Close(Channel& channel);
   bool AnswerOpen(Channel& channel, std::span<const std::byte> message);
   bool AnswerCommand(Channel& channel, std::span<const std::byte> message);
+  // Puts behind the answer to `command` what librdmacm asks next.
+  void Foretell(const Channel& channel, const Command& command, roci_abi_cm_response& out);
   absl::Status Run(Channel& channel, const Command& command, roci_abi_cm_response& out);
   // With an identifier of the channel.
   absl::Status RunOn(CmId& id, const Command& command, roci_abi_cm_response& out);
   absl::Status RunWithoutId(Channel& channel, const Command& command, roci_abi_cm_response& out);
-  absl::Status Query(const CmId& id, uint32_t what, roci_abi_cm_response& out);
   // As a program gave it.
   struct RawAddress {
     const void* bytes;

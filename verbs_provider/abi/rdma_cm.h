@@ -11,6 +11,7 @@
 #define ROCI_ABI_CM_SOCKET_NAME "rdma_cm.sock"
 
 #define ROCI_ABI_CM_DATA_MAX 768
+#define ROCI_ABI_CM_ANSWERS_MAX 2048
 
 enum roci_abi_cm_command {
   // Once, first. Response: 1 descriptor, readable while an event waits, closed at the other end
@@ -45,10 +46,22 @@ struct roci_abi_cm_request {
   uint8_t data[ROCI_ABI_CM_DATA_MAX];
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_cm_request) == 32 + ROCI_ABI_CM_DATA_MAX);
+// The answer, and behind it (at the next multiple of 8) what the daemon foretells: answers to
+// questions that librdmacm is known to ask next, each a roci_abi_cm_foretold with its bytes, up to
+// `data_size`. The message ends there.
 struct roci_abi_cm_response {
   struct roci_abi_response head;
-  uint32_t out_size;  // of what `data` holds
+  uint32_t out_size;  // of the command's own answer
+  uint32_t data_size;
+  uint32_t changed_id;  // of which nothing holds that was foretold before; 0: none
   uint32_t reserved;
-  uint8_t data[ROCI_ABI_CM_DATA_MAX];
+  uint8_t data[ROCI_ABI_CM_ANSWERS_MAX];
 };
-ROCI_ABI_ASSERT(sizeof(struct roci_abi_cm_response) == 24 + ROCI_ABI_CM_DATA_MAX);
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_cm_response) == 32 + ROCI_ABI_CM_ANSWERS_MAX);
+struct roci_abi_cm_foretold {
+  uint32_t command;  // QUERY, INIT_QP_ATTR
+  uint32_t id;
+  uint32_t what;  // its option, its qp_state
+  uint32_t size;  // of the answer that follows, a multiple of 8
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_cm_foretold) == 16);

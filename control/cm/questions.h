@@ -1,0 +1,44 @@
+// What programs ask about an identifier without changing it (QUERY, INIT_QP_ATTR), and which of
+// these questions librdmacm asks next after what: their answers go along, so that they cost no
+// message of their own.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "control/cm/command_decoder.h"
+#include "control/cm/manager.h"
+#include "verbs_provider/abi/rdma_cm.h"
+
+namespace roci::control::cm {
+
+struct Question {
+  uint32_t command = 0;  // RDMA_USER_CM_CMD_QUERY, _INIT_QP_ATTR
+  uint32_t what = 0;     // option, state of the queue pair
+};
+
+bool IsQuestion(uint32_t command);
+// Of a command that is one.
+Question QuestionIn(const Command& command);
+
+// The answer, as `out`'s own.
+absl::Status PutAnswer(const Manager& manager, const CmId& id, const Question& question,
+                       roci_abi_cm_response& out);
+
+enum class Occasion : uint8_t {
+  kOther,
+  kBound,
+  kAddressResolved,
+  kRouteResolved,
+  kConnectRequest,
+  kConnectResponse,
+  kQpAttributes,
+};
+Occasion OccasionOf(uint32_t command);
+Occasion OccasionOfEvent(uint32_t event);
+
+// Adds to `out` the answers to what is asked next, as far as there are any and there is room.
+void AddForetold(const Manager& manager, const CmId& id, Occasion occasion,
+                 roci_abi_cm_response& out);
+
+}  // namespace roci::control::cm
