@@ -189,14 +189,16 @@ def fi_info(trial):
         found(kind, trial.output(process), 'fi_info')
 
 
-def fi_pingpong(provider, endpoint):
-    options = ['-p', provider, '-e', endpoint, '-I', '100', '-c', '-S', '1024']
-    return pair(['fi_pingpong', *options], ['fi_pingpong', *options, FAR[1]], 47592, figure=r'(?m)^1k.*')
+def fi_pingpong(provider, endpoint, sizes=('-I', '100', '-S', '1024'), figure=r'(?m)^1k.*'):
+    options = ['-p', provider, '-e', endpoint, '-c', *sizes]
+    return pair(['fi_pingpong', *options], ['fi_pingpong', *options, FAR[1]], 47592, figure=figure)
 
 
 LIBFABRIC = [Case('fi_info -p verbs', fi_info)] + [
     Case(f'fi_pingpong {provider} {endpoint}', fi_pingpong(provider, endpoint))
-    for provider, endpoint in (('verbs', 'msg'), ('verbs', 'dgram'), ('verbs;ofi_rxm', 'rdm'), ('verbs;ofi_rxd', 'rdm'))]
+    for provider, endpoint in (('verbs', 'msg'), ('verbs', 'dgram'), ('verbs;ofi_rxm', 'rdm'), ('verbs;ofi_rxd', 'rdm'))] + [
+    Case(f'fi_pingpong {provider} {endpoint} all sizes', fi_pingpong(provider, endpoint, ('-I', '20'), r'(?m)^1m.*'))
+    for provider, endpoint in (('verbs', 'msg'), ('verbs;ofi_rxm', 'rdm'), ('verbs;ofi_rxd', 'rdm'))]
 
 # ---- DAPL
 
