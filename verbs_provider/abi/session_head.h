@@ -5,8 +5,8 @@
 #include "verbs_provider/abi/rings.h"
 
 #define ROCI_ABI_MAGIC 0x69636f72u /* "roci" */
-#define ROCI_ABI_MAJOR 1           /* differs: no session */
-#define ROCI_ABI_MINOR 0           /* the lower of both sides rules */
+#define ROCI_ABI_MAJOR 2 /* differs: no session. Raised when a message changes its shape */
+#define ROCI_ABI_MINOR 0 /* the lower of both sides rules */
 
 #define ROCI_ABI_DEVICE_NAME_MAX 64
 
