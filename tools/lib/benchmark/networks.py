@@ -168,4 +168,3 @@ def measure_tcp(seconds, repetitions, progress):
             found['latency_us'].append(parse_qperf(run_in(veth, 1, *qperf, '-m', 8, 'tcp_lat'), 'latency') * 1e-3)
             progress('TCP over veth: ' + ', '.join(f'{name} {values[-1]:.3g}' for name, values in found.items()))
     return {name: sorted(values)[(len(values) - 1) // 2] for name, values in found.items()}
-
