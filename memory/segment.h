@@ -60,21 +60,13 @@ struct Segment {
     return segment;
   }
   static Segment Integrity(IntegrityRegion* region, uint64_t offset, uint32_t length) {
-    Segment segment;
-    segment.direct = nullptr;
-    segment.remote_va = offset;
+    Segment segment = ByRegion(SegmentKind::kIntegrity, offset, length);
     segment.integrity = region;
-    segment.length = length;
-    segment.kind = SegmentKind::kIntegrity;
     return segment;
   }
   static Segment List(const ListBytes* list, uint64_t offset, uint32_t length) {
-    Segment segment;
-    segment.direct = nullptr;
-    segment.remote_va = offset;
+    Segment segment = ByRegion(SegmentKind::kList, offset, length);
     segment.list = list;
-    segment.length = length;
-    segment.kind = SegmentKind::kList;
     return segment;
   }
   /// The first `bytes` are dropped. `bytes` < length.
@@ -82,6 +74,17 @@ struct Segment {
     direct = direct == nullptr ? nullptr : direct + bytes;
     remote_va += bytes;
     length -= bytes;
+  }
+
+ private:
+  // What copies it is still to be set.
+  static Segment ByRegion(SegmentKind kind, uint64_t offset, uint32_t length) {
+    Segment segment;
+    segment.direct = nullptr;
+    segment.remote_va = offset;
+    segment.length = length;
+    segment.kind = kind;
+    return segment;
   }
 };
 static_assert(sizeof(Segment) == 32);
