@@ -83,6 +83,7 @@ class RociEnd:
     addresses = ROCI
     tcp_address = KERNEL
     gids = {'v4': 1, 'v6': 2}
+    programs = None  # a folder, for commands that name it
 
     def __init__(self, programs, namespace, config):
         self.prefix = ('ip', 'netns', 'exec', namespace)
@@ -115,6 +116,7 @@ class RxeEnd:
     device = 'rxe0'
     addresses = RXE
     tcp_address = RXE['v4']
+    programs = '/run/host'
 
     def __init__(self, image, namespace, vhost):
         # With interrupts by messages QEMU 7.2 crashes on vhost-user without KVM.

@@ -9,7 +9,8 @@ PORT = 18600
 
 class Case:
     """A pair of programs. In the commands {device}, {gid}, {port} and {address} are the own device, its GID index for the
-    family, a TCP port, and the own address; {peer} and {tcp} are the server's address as the connection manager and as
+    family, a TCP port, and the own address, {programs} a folder with
+    programs of ours; {peer} and {tcp} are the server's address as the connection manager and as
     TCP know it. `cm`: by the connection manager. `joins`: nobody listens, the server joins a group. `impair`: of rocid's
     port meanwhile, both ways. `killed`: the client is, and the server must notice. `fails`: what the client must say.
     `servers`: the ends that may be one."""
@@ -26,7 +27,7 @@ class Case:
 
 def command_for(end, peer, text, family):
     return text.format(device=end.device, gid=end.gids[family], port=PORT, address=end.addresses[family],
-                       peer=peer.addresses[family], tcp=peer.tcp_address)
+                       peer=peer.addresses[family], tcp=peer.tcp_address, programs=end.programs)
 
 
 def run_case(case, server_end, client_end):

@@ -2,14 +2,15 @@
 """rocid against the soft-RoCE of a Linux kernel: a guest under QEMU, joined to a port of rocid by a tap device, and to
 another by vhost-user.
 
-Usage: rxe_test.py [--list] [--only TEXT] ROCI ROCID PLUGIN FOLDER
+Usage: rxe_test.py [--list] [--only TEXT] ROCI ROCID PLUGIN FOLDER WINDOWS
 
-Makes a network namespace, a tap device, a daemon and a guest of its own, runs every pair of Debian's programs in the table
-below with the server at one end and at the other, and prints a TAP line for each. FOLDER keeps the guest's kernel for the
-next run. Skips everything where QEMU, the kernel's package or the right to make namespaces is missing.
+Makes a network namespace, a tap device, a daemon and a guest of its own, runs every pair of programs in the table below
+with the server at one end and at the other, and prints a TAP line for each. They are Debian's, but for memory windows,
+which none of Debian's uses: WINDOWS is windows.cc, compiled. FOLDER keeps the guest's kernel for the next run. Skips everything where QEMU, the kernel's package or the right to make namespaces is missing.
 """
 import argparse
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,6 +80,14 @@ def fault_cases():
     yield Case('rping -s -a {address} -V', 'rping -c -a {peer} -V', cm=True, killed=True)
 
 
+def window_cases():
+    for family in FAMILIES:
+        # (Linux's soft-RoCE does not hold what comes against the bounds of its windows.)
+        for owner, rows in (('roci', 'all'), ('rxe', 'inside')):
+            yield Case(f'{{programs}}/windows -s {{address}} {rows}', f'{{programs}}/windows -c {{peer}} {rows}', family, cm=True,
+                       servers=(owner,))
+
+
 def vhost_cases():
     own = '-d {device} -g {gid} -p {port}'
     for family, mtu in (('v4', 1024), ('v6', 4096)):
@@ -88,7 +97,7 @@ def vhost_cases():
 
 
 def all_cases():
-    for kind in (pingpong_cases, perftest_cases, connection_cases, fault_cases):
+    for kind in (pingpong_cases, perftest_cases, connection_cases, window_cases, fault_cases):
         yield from kind()
 
 
@@ -96,14 +105,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--list', action='store_true', help='print the names of the cases and end')
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
-    parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN FOLDER')
+    parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN FOLDER WINDOWS')
     options = parser.parse_args()
     cases, over_vhost = ([case for case in each if options.only in case.name] for each in (all_cases(), vhost_cases()))
     if options.list:
         print('\n'.join(case.name for case in cases + over_vhost))
         return 0
-    if len(options.paths) != 4:
-        parser.error('four paths wanted')
+    if len(options.paths) != 5:
+        parser.error('five paths wanted')
     try:
         make_image(options.paths[3])
         network = Network()
@@ -125,6 +134,8 @@ def main():
             print(f'1..0 # SKIP {error}')
             return 0
         roci, rxe = ends
+        roci.programs = os.path.dirname(options.paths[4])
+        shutil.copy(options.paths[4], rxe.guest.share)
         both = [(case, pair) for case in cases for pair in ((roci, rxe), (rxe, roci)) if pair[0].name in case.servers]
         over = (other(roci, 'roci over vhost-user', 'roci1', ROCI_VHOST, roci.gids),
                 other(rxe, 'rxe over vhost-user', 'rxe1', RXE_VHOST, rxe.find_gids('rxe1', RXE_VHOST)))
