@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "verbs_provider/keep_errno.h"
 #include "verbs_provider/maps_reader.h"
 
 namespace roci::provider {
@@ -20,15 +21,6 @@ namespace {
 
 // Descriptors of the app looked at when searching for a file.
 constexpr int kMaxDescriptorsSearched = 65536;
-
-class KeepErrno {
- public:
-  KeepErrno() : saved_(errno) {}
-  ~KeepErrno() { errno = saved_; }
-
- private:
-  int saved_;
-};
 
 bool IsFile(int fd, const MapsLine& line) {
   struct stat file;

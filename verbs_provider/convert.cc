@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "verbs_provider/keep_errno.h"
 #include "verbs_provider/maps_reader.h"
 #include "verbs_provider/memory_swap.h"
 
@@ -64,15 +65,6 @@ constinit State g_state = {.initialized = false,
                            .last_id = 0,
                            .held_count = 0,
                            .held = {}};
-
-class KeepErrno {
- public:
-  KeepErrno() : saved_(errno) {}
-  ~KeepErrno() { errno = saved_; }
-
- private:
-  int saved_;
-};
 
 Range PagesOf(uint64_t va, uint64_t length) {
   return {va & ~(kPageSize - 1), (va + length + kPageSize - 1) & ~(kPageSize - 1)};

@@ -1,6 +1,7 @@
 // Memory windows: allocation, and the bind of type 1 (type 2 is bound by work requests of the app).
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/domain.h"
+#include "verbs_provider/keep_errno.h"
 #include "verbs_provider/objects.h"
 #include "verbs_provider/send_entry.h"
 #include "verbs_provider/verbs_ops.h"
@@ -37,7 +38,9 @@ int DeallocMw(ibv_mw* mw) {
   return 0;
 }
 
-int BindMw(ibv_qp* ibqp, ibv_mw* mw, ibv_mw_bind* bind) {
+namespace {
+
+int PostBind(ibv_qp* ibqp, ibv_mw* mw, ibv_mw_bind* bind) {
   Qp* qp = ToQp(ibqp);
   int error = qp->send_refusal.load(std::memory_order_relaxed);
   if (!qp->session->alive()) return EIO;
@@ -52,6 +55,12 @@ int BindMw(ibv_qp* ibqp, ibv_mw* mw, ibv_mw_bind* bind) {
   PutBinding(entry, *mw, ibv_inc_rkey(mw->rkey), bind->bind_info);
   Publish(sq.shared, ++sq.head, sq.bells, sq.handle);
   return 0;
+}
+
+}  // namespace
+
+int BindMw(ibv_qp* ibqp, ibv_mw* mw, ibv_mw_bind* bind) {
+  return SetErrno(PostBind(ibqp, mw, bind));
 }
 
 }  // namespace roci::provider

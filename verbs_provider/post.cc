@@ -1,4 +1,5 @@
 // Posting to the queues of a QP.
+#include "verbs_provider/keep_errno.h"
 #include "verbs_provider/objects.h"
 #include "verbs_provider/verbs_ops.h"
 
@@ -11,10 +12,10 @@ int PostSend(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
     error = EIO;
   }
   if (error == 0) [[likely]] {
-    return PostSendList(qp->sq, wr, bad);
+    return SetErrno(PostSendList(qp->sq, wr, bad));
   }
   *bad = wr;
-  return error;
+  return SetErrno(error);
 }
 
 int PostRecv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
@@ -24,10 +25,10 @@ int PostRecv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     error = EIO;
   }
   if (error == 0) [[likely]] {
-    return PostRecvList(qp->rq, wr, bad);
+    return SetErrno(PostRecvList(qp->rq, wr, bad));
   }
   *bad = wr;
-  return error;
+  return SetErrno(error);
 }
 
 }  // namespace roci::provider

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_user_cm.h>
-#include <sys/poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/foretold_answers.h"
 #include "verbs_provider/intercept.h"
+#include "verbs_provider/keep_errno.h"
 #include "verbs_provider/process_lock.h"
 #include "verbs_provider/provider_api.h"
 #include "verbs_provider/session_client.h"
@@ -34,8 +35,7 @@ struct EventChannel {
   ForetoldAnswers foretold;
   std::atomic<uint32_t> state{kSessionDead};
   uint32_t number = 0;
-  pid_t pid = 0;    // of the process that opened it
-  int signal = -1;  // the program's descriptor, under another number
+  pid_t pid = 0;  // of the process that opened it
   uint32_t users = 1;
   EventChannel* next = nullptr;
 };
@@ -72,9 +72,7 @@ void Release(EventChannel* channel, bool closed) {
     }
     last = --channel->users == 0;
   }
-  if (!last) return;
-  if (channel->signal >= 0) close(channel->signal);
-  Free(channel);
+  if (last) Free(channel);
 }
 
 char g_socket_path[4096];
@@ -109,24 +107,27 @@ int OpenChannel(EventChannel* channel, int flags) {
   channel->number = response.channel;
   channel->pid = getpid();
   const int fd = fds.Take(0);
-  channel->signal = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if ((flags & O_NONBLOCK) != 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
   if ((flags & O_CLOEXEC) == 0) fcntl(fd, F_SETFD, 0);
   return fd;
 }
 
 int Open(int flags) {
+  const KeepErrno keep_errno;
   auto* channel = Allocate<EventChannel>();
   if (channel == nullptr) return -ENOMEM;
   const int fd = OpenChannel(channel, flags);
   AddChannel(channel);
-  if (fd >= 0 && channel->signal >= 0 && RegisterFd(fd, FdKind::kRdmaCm, channel)) return fd;
+  if (fd >= 0 && RegisterFd(fd, FdKind::kRdmaCm, channel)) return fd;
   if (fd >= 0) close(fd);
   Release(channel, true);
   return fd >= 0 ? -ENOMEM : fd;
 }
 
-void Close(void* owner, int) { Release(static_cast<EventChannel*>(owner), true); }
+void Close(void* owner, int) {
+  const KeepErrno keep_errno;
+  Release(static_cast<EventChannel*>(owner), true);
+}
 
 // Where a command wants its answer; 0: nowhere.
 uint64_t AnswerAddress(uint32_t command, const void* body) {
@@ -175,14 +176,23 @@ int Localise(roci_abi_cm_request* request) {
   return 0;
 }
 
-// GET_EVENT waits, unless the descriptor says otherwise. The event may go to another thread.
-int WaitForEvent(int fd) {
-  const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
-  pollfd waiting = {fd, POLLIN, 0};
-  const int ready = poll(&waiting, 1, blocks ? -1 : 0);
-  if (ready < 0) return errno;
-  if (ready == 0) return EAGAIN;
-  return (waiting.revents & POLLIN) != 0 && (waiting.revents & POLLHUP) == 0 ? 0 : EIO;
+// GET_EVENT waits, unless the descriptor says otherwise. The event may go to another thread. As
+// with the kernel's device, a signal whose handler was installed with SA_RESTART does not end the
+// wait, nor does another thread that closes the descriptor.
+int WaitForEvent(const EventChannel* channel, int fd) {
+  void* owner = nullptr;
+  if (LookUpFd(fd, &owner) != FdKind::kRdmaCm || owner != channel) return EBADF;
+  char byte;
+  const ssize_t n = recv(fd, &byte, sizeof(byte), MSG_PEEK);
+  if (n < 0) return errno;
+  return n == 0 ? EIO : 0;
+}
+
+// Librdmacm frees nothing of what it cannot destroy. The identifiers and memberships of a daemon
+// that is gone went with it.
+bool IsGoneAnyway(uint32_t command, const SessionClient& client) {
+  return (command == RDMA_USER_CM_CMD_DESTROY_ID || command == RDMA_USER_CM_CMD_LEAVE_MCAST) &&
+         !client.alive();
 }
 
 uint64_t MonotonicNs() {
@@ -211,7 +221,7 @@ void NoteForetold(EventChannel* channel, const roci_abi_cm_response& response, u
   if (error == 0) channel->foretold.Keep(response, serial, MonotonicNs());
 }
 
-ssize_t WriteTo(EventChannel* channel, const void* data, size_t size) {
+ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
   rdma_ucm_cmd_hdr header;
   if (size < sizeof(header)) return -EINVAL;
   memcpy(&header, data, sizeof(header));
@@ -231,12 +241,17 @@ ssize_t WriteTo(EventChannel* channel, const void* data, size_t size) {
   roci_abi_cm_response response = {};
   const bool is_get_event = header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
   do {
-    error = is_get_event ? WaitForEvent(channel->signal) : 0;
+    error = is_get_event ? WaitForEvent(channel, fd) : 0;
     if (error != 0) break;
     error = channel->client.CallForAtLeast(offsetof(roci_abi_cm_response, data),
                                            ROCI_ABI_CM_COMMAND, &request, &response);
   } while (error == EAGAIN && is_get_event);
   NoteForetold(channel, response, request.head.serial, error);
+  if (IsGoneAnyway(header.cmd, channel->client)) {
+    response = {};
+    response.out_size = sizeof(rdma_ucm_destroy_id_resp);
+    error = 0;
+  }
   if (error != 0) return -error;
   const uint64_t answer = AnswerAddress(header.cmd, body);
   if (answer != 0) {
@@ -246,10 +261,11 @@ ssize_t WriteTo(EventChannel* channel, const void* data, size_t size) {
   return static_cast<ssize_t>(size);
 }
 
-ssize_t Write(void* owner, int, const void* data, size_t size) {
+ssize_t Write(void* owner, int fd, const void* data, size_t size) {
+  const KeepErrno keep_errno;
   EventChannel* channel = Hold(owner);
   if (channel == nullptr) return -EBADF;
-  const ssize_t result = WriteTo(channel, data, size);
+  const ssize_t result = WriteTo(channel, fd, data, size);
   Release(channel, false);
   return result;
 }

@@ -11,6 +11,7 @@
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/app_memory.h"
 #include "verbs_provider/channel.h"
+#include "verbs_provider/keep_errno.h"
 #include "verbs_provider/process_lock.h"
 
 namespace roci::provider {
@@ -214,12 +215,11 @@ int Session::Attach(const char* socket_path, int cmd_fd, char* device, Session**
 }
 
 void Session::NameContext(int cmd_fd) {
-  const int saved = errno;
+  const KeepErrno keep_errno;
   roci_abi_name_context_request request = {};
   roci_abi_plain_response response = {};
   request.fd = cmd_fd;
   client.Call(ROCI_ABI_NAME_CONTEXT, &request, &response);
-  errno = saved;
 }
 
 void Session::Close(Session* session) {

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "verbs_provider/give_way.h"
+#include "verbs_provider/keep_errno.h"
 
 namespace roci::provider {
 namespace {
@@ -240,15 +241,17 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size, cons
 int SessionClient::Transact(roci_abi_request* request, size_t request_size, const Room& room,
                             const FdsToSend* send, ReceivedFds* received) {
   const NoCancellation no_cancellation;
-  if (!alive()) return errno = EIO;
+  if (!alive()) return SetErrno(EIO);
   ReceivedFds unwanted;
   ReceivedFds* fds = received != nullptr ? received : &unwanted;
-  pthread_mutex_lock(&mutex_);
-  const int error = alive() ? Exchange(request, request_size, room, send, fds) : EIO;
-  pthread_mutex_unlock(&mutex_);
-  // Calls that return an error number set errno too, as those that end in a system call do.
-  if (error != 0) errno = error;
-  return error;
+  int error;
+  {
+    const KeepErrno keep_errno;
+    pthread_mutex_lock(&mutex_);
+    error = alive() ? Exchange(request, request_size, room, send, fds) : EIO;
+    pthread_mutex_unlock(&mutex_);
+  }
+  return SetErrno(error);
 }
 
 int CallWithHandle(SessionClient& client, uint32_t command, uint32_t handle) {

@@ -2,6 +2,7 @@
 #include "verbs_provider/allocate.h"
 #include "verbs_provider/domain.h"
 #include "verbs_provider/events.h"
+#include "verbs_provider/keep_errno.h"
 #include "verbs_provider/objects.h"
 #include "verbs_provider/poll.h"
 #include "verbs_provider/verbs_ops.h"
@@ -266,10 +267,10 @@ int DestroySrq(ibv_srq* ibsrq) {
 int PostSrqRecv(ibv_srq* ibsrq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   Srq* srq = ToSrq(ibsrq);
   if (srq->session->alive()) [[likely]] {
-    return PostSharedRecvList(srq->queue, wr, bad);
+    return SetErrno(PostSharedRecvList(srq->queue, wr, bad));
   }
   *bad = wr;
-  return EIO;
+  return SetErrno(EIO);
 }
 
 int PostSrqOps(ibv_srq* ibsrq, ibv_ops_wr* wr, ibv_ops_wr** bad) {

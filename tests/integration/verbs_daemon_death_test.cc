@@ -1,6 +1,7 @@
 // What a program sees when its daemon is killed: errors and a fatal event, and never a hang or a
 // crash. Ends the daemon (ROCID_PID), so it is a program of its own with one test.
 #include <poll.h>
+#include <rdma/rdma_cma.h>
 
 #include <cerrno>
 #include <chrono>
@@ -44,6 +45,12 @@ TEST(VerbsDaemonDeath, IsSurvived) {
   ASSERT_EQ(near->PostSend(IBV_WR_SEND, buffer->Sge(0, 0)), 0);
   near->ExpectSuccess();
 
+  rdma_event_channel* events = rdma_create_event_channel();
+  ASSERT_NE(events, nullptr);
+  rdma_cm_id* listener = nullptr;
+  ASSERT_EQ(rdma_create_id(events, &listener, nullptr, RDMA_PS_TCP), 0);
+  ASSERT_EQ(rdma_listen(listener, 1), 0);
+
   std::thread waiter([&] {  // blocks in read(2)
     ibv_cq* cq = nullptr;
     void* cq_context = nullptr;
@@ -55,6 +62,12 @@ TEST(VerbsDaemonDeath, IsSurvived) {
   ASSERT_EQ(kill(atoi(pid), SIGKILL), 0);
   waiter.join();
   poller.join();
+
+  rdma_cm_event* cm_event = nullptr;
+  EXPECT_EQ(rdma_get_cm_event(events, &cm_event), -1);
+  EXPECT_EQ(errno, EIO);
+  EXPECT_EQ(rdma_destroy_id(listener), 0);
+  rdma_destroy_event_channel(events);
 
   ASSERT_TRUE(BecomesReadable(near_device->context->async_fd));
   ibv_async_event event = {};
