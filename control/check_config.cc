@@ -1,21 +1,10 @@
 #include "control/check_config.h"
 
-#include <linux/if_ether.h>
-#include <net/if.h>
 #include <sched.h>
-#include <sys/socket.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <filesystem>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "control/unique_fd.h"
-#include "dataplane/port_devargs.h"
+#include "control/port_check.h"
 #include "dataplane/port_drivers.h"
 
 namespace roci::control {
@@ -49,39 +38,6 @@ std::string Addresses(const DeviceConfig& device) {
   return out.empty() ? " its link-local address only" : out;
 }
 
-// DPDK's driver for the port of a machine's own interface says EPERM whatever is missing. Empty:
-// nothing is, or it is no such port.
-std::string WhatAnInterfaceLacks(const std::string& port) {
-  constexpr absl::string_view kInterface = "iface=";
-  if (port.rfind("net_af_packet", 0) != 0 && port.rfind("net_af_xdp", 0) != 0) return "";
-  absl::string_view name;
-  for (absl::string_view part : absl::StrSplit(port, ',')) {
-    if (absl::ConsumePrefix(&part, kInterface)) name = part;
-  }
-  if (name.empty()) return "names no interface (iface=NAME)";
-  if (if_nametoindex(std::string(name).c_str()) == 0) {
-    return absl::StrCat("there is no network interface \"", name, "\"");
-  }
-  const UniqueFd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
-  return socket.valid() || errno != EPERM ? "" : "needs the right to raw sockets (CAP_NET_RAW)";
-}
-
-// DPDK says of a device that it cannot have only that there is none. Drivers of the kernel's beside
-// which it works are those of NVIDIA's and Microsoft's adapters.
-std::string WhatAPciDeviceLacks(const std::string& port) {
-  if (!dataplane::IsPciAddress(port)) return "";
-  const std::string path = absl::StrCat("/sys/bus/pci/devices/", dataplane::PortName(port));
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return "there is no such PCI device";
-  const std::filesystem::path link = std::filesystem::read_symlink(path + "/driver", error);
-  const std::string driver = link.filename().string();
-  constexpr absl::string_view kFit[] = {"vfio-pci",  "uio_pci_generic", "igb_uio",
-                                        "mlx4_core", "mlx5_core",       "mana"};
-  if (std::find(std::begin(kFit), std::end(kFit), driver) != std::end(kFit)) return "";
-  return absl::StrCat("is bound to ", driver.empty() ? "no driver" : "the kernel's driver ", driver,
-                      ", not to vfio-pci or uio_pci_generic (docs/ports.md)");
-}
-
 }  // namespace
 
 absl::Status CheckMachine(const Config& config, const std::string& file) {
@@ -100,8 +56,7 @@ absl::Status CheckMachine(const Config& config, const std::string& file) {
     if (device.port.empty()) continue;
     const std::string key = absl::StrCat("device[", i, "].port");
     if (dataplane::HasPortDriver(device.port)) {
-      const std::string lack =
-          absl::StrCat(WhatAnInterfaceLacks(device.port), WhatAPciDeviceLacks(device.port));
+      const std::string lack = WhatPortLacks(device.port);
       if (lack.empty()) continue;
       return Fault(file, key, absl::StrCat("\"", device.port, "\": ", lack));
     }

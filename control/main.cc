@@ -20,13 +20,16 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
-// Before any thread is made, so that every thread inherits it: a signalfd takes these.
+// Before any thread is made, so that every thread inherits it: a signalfd takes the first. DPDK's
+// net_tap has the kernel send a realtime signal for each frame that comes, which lcores unblock, or
+// SIGIO where too many wait.
 void BlockSignals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&set, signal);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  for (const int signal_number : {SIGPIPE, SIGIO}) signal(signal_number, SIG_IGN);
 }
 
 absl::StatusOr<Config> ReadConfig(const roci::control::Options& options) {

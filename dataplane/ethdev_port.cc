@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/dataplane.h"
@@ -34,6 +35,12 @@ absl::Status DpdkError(int error, const std::string& what) {
 }
 
 bool IsZero(const roce::Mac& mac) { return mac == roce::Mac{}; }
+
+void MakeAddressUp(rte_ether_addr& address) {
+  std::random_device random;
+  for (uint8_t& byte : address.addr_bytes) byte = static_cast<uint8_t>(random());
+  address.addr_bytes[0] = 2;  // locally administered, one station's
+}
 
 // A virtual port's sending queue n ends in its peer's receiving queue n, which nobody may read; all
 // queues of a NIC end on its link.
@@ -76,7 +83,7 @@ absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplan
   std::unique_ptr<EthdevPort> port(new EthdevPort(dataplane));
   port->home_lcore_ = config.home_lcore;
   const std::string name = PortName(config.devargs);
-  port->devargs_ = WithRoomFor(config.devargs, config.mtu);
+  port->devargs_ = WithDefaults(config.devargs, config.mtu);
   // A port that is there already (a PCI device of the allow list, or made by the EAL's own
   // arguments) is used as it is.
   if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
@@ -101,6 +108,7 @@ absl::Status EthdevPort::Configure(const Config& config) {
   const auto lcores = static_cast<uint16_t>(dataplane_.lcore_count());
   // net_vhost complains of being asked while it has no peer.
   tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
+  link_brings_back_ = LinkBringsBack(devargs_);
   queue_per_lcore_ = lcores > 1 && info.max_tx_queues >= lcores && IsHardware(info);
   const uint16_t tx_queues = queue_per_lcore_ ? lcores : 1;
   if (absl::Status status = SetMtu(config, info, tx_queues); !status.ok()) return status;
@@ -114,22 +122,33 @@ absl::Status EthdevPort::Configure(const Config& config) {
   }
   if (error != 0) return DpdkError(error, "setting the port's queues up");
 
-  if (!IsZero(config.mac)) {
-    rte_ether_addr address;
-    std::memcpy(address.addr_bytes, config.mac.bytes.data(), 6);
-    always_promiscuous_ = rte_eth_dev_default_mac_addr_set(port_, &address) != 0;
-    if (always_promiscuous_) rte_eth_promiscuous_enable(port_);
-    mac_ = config.mac;
-  } else {
-    rte_ether_addr address;
-    error = rte_eth_macaddr_get(port_, &address);
-    if (error != 0) return DpdkError(error, "the port's address");
-    std::memcpy(mac_.bytes.data(), address.addr_bytes, 6);
-  }
+  if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
   error = Start(rx_descriptors);
   if (error != 0) return DpdkError(error, "starting the port");
   // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
   rte_eth_allmulticast_enable(port_);
+  return absl::OkStatus();
+}
+
+absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
+  rte_ether_addr address;
+  if (const int error = rte_eth_macaddr_get(port_, &address); error != 0) {
+    return DpdkError(error, "the port's address");
+  }
+  const bool is_others = AddressIsOfOtherEnd(devargs_);
+  if (!IsZero(wanted)) {
+    std::memcpy(address.addr_bytes, wanted.bytes.data(), wanted.bytes.size());
+    // A PMD that keeps its own might filter by it.
+    if (!is_others) {
+      always_promiscuous_ = rte_eth_dev_default_mac_addr_set(port_, &address) != 0;
+    }
+    if (always_promiscuous_) rte_eth_promiscuous_enable(port_);
+  } else if (rte_is_zero_ether_addr(&address)) {
+    MakeAddressUp(address);
+  } else if (is_others) {
+    address.addr_bytes[5] ^= 1;
+  }
+  std::memcpy(mac_.bytes.data(), address.addr_bytes, mac_.bytes.size());
   return absl::OkStatus();
 }
 
@@ -298,6 +317,7 @@ uint32_t EthdevPort::SendToGroup(uint32_t lcore, rte_mbuf* frame) {
 }
 
 EthdevPort::Way EthdevPort::WayOf(const rte_mbuf* frame, uint8_t lcore) const {
+  if (link_brings_back_) return Way::kOut;
   const auto* mac = rte_pktmbuf_mtod(frame, const uint8_t*);
   if (std::memcmp(mac, mac_.bytes.data(), mac_.bytes.size()) == 0) return Way::kBack;
   const bool is_group = (*mac & 1) != 0 && lcore < Wire::kRawPacket;

@@ -1,6 +1,6 @@
 // A DPDK ethdev under a device: opened by its devargs, one receive queue polled by the device's
 // home lcore, hand-off rings to and from the other lcores. What a device sends to itself turns
-// round here, since no link brings it back.
+// round here, since hardly any link brings it back.
 #pragma once
 
 #include <array>
@@ -63,6 +63,7 @@ class EthdevPort {
  private:
   explicit EthdevPort(Dataplane& dataplane) : dataplane_(dataplane) {}
   absl::Status Configure(const Config& config);
+  absl::Status SetAddress(const roce::Mac& wanted);
   absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info, uint16_t tx_queues);
   int SetUpReceiving(uint16_t descriptors);
   int ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory, uint16_t descriptors);
@@ -84,6 +85,7 @@ class EthdevPort {
   bool queue_per_lcore_ = false;
   bool tells_pending_ = true;
   bool always_promiscuous_ = false;
+  bool link_brings_back_ = false;
   uint32_t home_lcore_ = 0;
   uint32_t mtu_ = 0;
   roce::Mac mac_;

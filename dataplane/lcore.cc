@@ -53,6 +53,10 @@ int Lcore::Main(void* self) {
   sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // By these some ports say that frames have come; it ends a sleep.
+  sigemptyset(&set);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&set, signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   // A port without interrupts is looked at after a sleep of 50 us, which the usual slack would
   // double.
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs);

@@ -51,6 +51,12 @@ std::optional<uint32_t> KernelMtu(std::string_view interface) {
   return done ? std::optional(static_cast<uint32_t>(request.ifr_mtu)) : std::nullopt;
 }
 
+// The network device that a net_pcap port sends to; empty: it writes a file, or nothing.
+std::string_view PcapInterface(std::string_view devargs) {
+  const std::string_view both = ValueOf(devargs, "iface");
+  return both.empty() ? ValueOf(devargs, "tx_iface") : both;
+}
+
 uint32_t Less(uint32_t bytes, uint32_t overhead) { return bytes > overhead ? bytes - overhead : 0; }
 
 // The kernel writes into net_af_xdp's buffers, of which none may be larger than a page with all
@@ -74,20 +80,31 @@ std::string PortName(const std::string& devargs) {
   return is_short ? "0000:" + name : name;
 }
 
-std::string WithRoomFor(std::string devargs, uint32_t mtu) {
-  if (!devargs.starts_with("net_af_packet") ||
-      mtu <= kDefaultBufferBytes - kRingHeader - kEthernetOverhead ||
-      !ValueOf(devargs, "framesz").empty() || !ValueOf(devargs, "blocksz").empty()) {
-    return devargs;
+std::string WithDefaults(std::string devargs, uint32_t mtu) {
+  const bool is_small = mtu <= kDefaultBufferBytes - kRingHeader - kEthernetOverhead;
+  if (devargs.starts_with("net_af_packet") && !is_small && ValueOf(devargs, "framesz").empty() &&
+      ValueOf(devargs, "blocksz").empty()) {
+    // Whole frames to a block; as many as the driver has of small ones.
+    return devargs + ",blocksz=65536,framesz=8192,framecnt=512";
   }
-  // Whole frames to a block; as many as the driver has of small ones.
-  return devargs + ",blocksz=65536,framesz=8192,framecnt=512";
+  if (devargs.starts_with("net_pcap") && !ValueOf(devargs, "iface").empty() &&
+      ValueOf(devargs, "phy_mac").empty()) {
+    return devargs + ",phy_mac=1";
+  }
+  return devargs;
+}
+
+bool LinkBringsBack(const std::string& devargs) { return devargs.starts_with("net_ring"); }
+
+bool AddressIsOfOtherEnd(const std::string& devargs) {
+  return devargs.starts_with("net_tap") && ValueOf(devargs, "remote").empty();
 }
 
 std::optional<uint32_t> MtuOf(const std::string& devargs) {
   if (devargs.starts_with("net_memif")) {
     return Less(NumberOf(devargs, "bsize", kDefaultBufferBytes), kEthernetOverhead);
   }
+  if (devargs.starts_with("net_pcap")) return KernelMtu(PcapInterface(devargs));
   uint32_t room = 0;
   if (devargs.starts_with("net_af_packet")) {
     room = Less(NumberOf(devargs, "framesz", kDefaultBufferBytes), kRingHeader + kEthernetOverhead);

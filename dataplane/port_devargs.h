@@ -13,12 +13,21 @@ bool IsPciAddress(const std::string& devargs);
 // What DPDK calls the port: "net_tap0,iface=x" is "net_tap0", "03:00.0" is "0000:03:00.0".
 std::string PortName(const std::string& devargs);
 
-// `devargs` with what the port needs for frames of `mtu` bytes behind the Ethernet header: rings of
-// net_af_packet have room for 2 KiB, unless the arguments themselves say how much (framesz).
-std::string WithRoomFor(std::string devargs, uint32_t mtu);
+// `devargs` with what the port needs and they do not say: room for frames of `mtu` bytes behind the
+// Ethernet header in the rings of net_af_packet, which is 2 KiB otherwise (framesz), and for
+// net_pcap the address of its network device, which is the same on every machine otherwise
+// (phy_mac).
+std::string WithDefaults(std::string devargs, uint32_t mtu);
 
-// The largest MTU that a net_memif, net_af_packet or net_af_xdp port carries, whatever it reports:
-// its buffers' and, of the latter, the network device's. Nothing for other ports.
+// Whether the link brings back what is sent to it (net_ring): it joins the port with itself.
+bool LinkBringsBack(const std::string& devargs);
+
+// Whether the address that the port has is that of the kernel's end of the link (net_tap without a
+// remote interface), so that the device needs another one.
+bool AddressIsOfOtherEnd(const std::string& devargs);
+
+// The largest MTU that a net_memif, net_af_packet, net_af_xdp or net_pcap port carries, whatever it
+// reports: its buffers' and, but for the first, the network device's. Nothing for other ports.
 std::optional<uint32_t> MtuOf(const std::string& devargs);
 
 // Bytes of a buffer for receiving (see FramePool) where the port takes none of the usual size.

@@ -186,6 +186,12 @@ class RocidTest(unittest.TestCase):
                   '[[device]]\nname = "a"\nport = "net_af_packet0,iface=nosuch0"\n':
                   'device[0].port: "net_af_packet0,iface=nosuch0": there is no network interface "nosuch0"',
                   '[[device]]\nname = "a"\nport = "net_af_packet0"\n': 'names no interface (iface=NAME)',
+                  '[[device]]\nname = "a"\nport = "net_pcap0"\n': 'names neither interface nor file',
+                  '[[device]]\nname = "a"\nport = "net_pcap0,iface=nosuch0"\n':
+                  'there is no network interface "nosuch0"',
+                  '[[device]]\nname = "a"\nport = "net_pcap0,rx_pcap=/nosuch"\n': '/nosuch: No such file or directory',
+                  '[[device]]\nname = "a"\nport = "net_tap0,iface=an-interface-name"\n': '15 characters at most',
+                  '[[device]]\nname = "a"\nport = "net_ring0,nodeaction=x:0:CREATE"\n': 'takes no arguments',
                   '[[device]]\nname = "a"\nport = "ff:1f.7"\n': '"ff:1f.7": there is no such PCI device'}
         for text, fault in faults.items():
             path = self.config(text)

@@ -6,14 +6,14 @@ namespace roci::dataplane {
 namespace {
 
 TEST(PortDevargs, RingsGetRoomForLargeFramesUnlessTheirSizeIsGiven) {
-  EXPECT_EQ(WithRoomFor("net_af_packet0,iface=lo", 1500), "net_af_packet0,iface=lo");
-  EXPECT_EQ(WithRoomFor("net_af_packet0,iface=lo", 4200),
+  EXPECT_EQ(WithDefaults("net_af_packet0,iface=lo", 1500), "net_af_packet0,iface=lo");
+  EXPECT_EQ(WithDefaults("net_af_packet0,iface=lo", 4200),
             "net_af_packet0,iface=lo,blocksz=65536,framesz=8192,framecnt=512");
-  EXPECT_EQ(WithRoomFor("net_af_packet0,iface=lo,framesz=4096", 4200),
+  EXPECT_EQ(WithDefaults("net_af_packet0,iface=lo,framesz=4096", 4200),
             "net_af_packet0,iface=lo,framesz=4096");
-  EXPECT_EQ(WithRoomFor("net_tap0,iface=x", 4200), "net_tap0,iface=x");
+  EXPECT_EQ(WithDefaults("net_tap0,iface=x", 4200), "net_tap0,iface=x");
   // Where the driver gets what it is asked for, the frames have room.
-  EXPECT_GE(MtuOf(WithRoomFor("net_af_packet0,iface=lo", 4200)), 4200);
+  EXPECT_GE(MtuOf(WithDefaults("net_af_packet0,iface=lo", 4200)), 4200);
 }
 
 TEST(PortDevargs, MtuIsThatOfTheBuffers) {
@@ -24,6 +24,23 @@ TEST(PortDevargs, MtuIsThatOfTheBuffers) {
   EXPECT_EQ(MtuOf("net_af_packet0,iface=lo,framesz=16384"), 16384 - 22 - 128);
   EXPECT_EQ(MtuOf("net_af_packet0,iface=no-such-device"), 2048 - 22 - 128);
   EXPECT_EQ(MtuOf("0000:01:00.0"), std::nullopt);
+}
+
+TEST(PortDevargs, PcapHasTheAddressAndMtuOfItsNetworkDevice) {
+  EXPECT_EQ(WithDefaults("net_pcap0,iface=lo", 4200), "net_pcap0,iface=lo,phy_mac=1");
+  EXPECT_EQ(WithDefaults("net_pcap0,iface=lo,phy_mac=0", 1500), "net_pcap0,iface=lo,phy_mac=0");
+  EXPECT_EQ(WithDefaults("net_pcap0,rx_pcap=a,tx_pcap=b", 1500), "net_pcap0,rx_pcap=a,tx_pcap=b");
+  EXPECT_EQ(MtuOf("net_pcap0,iface=lo"), 65536);
+  EXPECT_EQ(MtuOf("net_pcap0,rx_pcap=a,tx_iface=lo"), 65536);
+  EXPECT_EQ(MtuOf("net_pcap0,rx_pcap=a,tx_pcap=b"), std::nullopt);
+}
+
+TEST(PortDevargs, LinksTellWhoIsAtTheirOtherEnd) {
+  EXPECT_TRUE(LinkBringsBack("net_ring0"));
+  EXPECT_FALSE(LinkBringsBack("net_tap0,iface=x"));
+  EXPECT_TRUE(AddressIsOfOtherEnd("net_tap0,iface=x"));
+  EXPECT_FALSE(AddressIsOfOtherEnd("net_tap0,iface=x,remote=eth0"));
+  EXPECT_FALSE(AddressIsOfOtherEnd("net_af_packet0,iface=x"));
 }
 
 TEST(PortDevargs, BuffersOfXdpFitAPage) {

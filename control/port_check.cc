@@ -1,0 +1,126 @@
+#include "control/port_check.h"
+
+#include <linux/if_ether.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "control/unique_fd.h"
+#include "dataplane/port_devargs.h"
+
+namespace roci::control {
+namespace {
+
+struct Argument {
+  absl::string_view key;
+  absl::string_view value;
+};
+
+// "net_x0,a=1,b=2" -> {a, 1}, {b, 2}
+std::vector<Argument> ArgumentsOf(absl::string_view port) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(port, ',');
+  std::vector<Argument> out;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
+    out.push_back({pair.first, pair.second});
+  }
+  return out;
+}
+
+std::string WhatAnInterfaceLacks(absl::string_view name) {
+  return if_nametoindex(std::string(name).c_str()) != 0
+             ? ""
+             : absl::StrCat("there is no network interface \"", name, "\"");
+}
+
+std::string WhatRawSocketsLack() {
+  const UniqueFd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+  return socket.valid() || errno != EPERM ? "" : "needs the right to raw sockets (CAP_NET_RAW)";
+}
+
+// net_af_packet and net_af_xdp.
+std::string WhatAPacketSocketLacks(const std::vector<Argument>& arguments) {
+  const auto found = std::find_if(arguments.begin(), arguments.end(),
+                                  [](const Argument& each) { return each.key == "iface"; });
+  if (found == arguments.end()) return "names no interface (iface=NAME)";
+  std::string lack = WhatAnInterfaceLacks(found->value);
+  return lack.empty() ? WhatRawSocketsLack() : lack;
+}
+
+// Interfaces or files, for each direction or for both.
+std::string WhatPcapLacks(const std::vector<Argument>& arguments) {
+  bool names_any = false;
+  for (const Argument& each : arguments) {
+    const bool is_interface = absl::EndsWith(each.key, "iface") || each.key == "rx_iface_in";
+    names_any |= is_interface || absl::EndsWith(each.key, "_pcap");
+    std::string lack;
+    if (is_interface) {
+      lack = WhatAnInterfaceLacks(each.value);
+      if (lack.empty()) lack = WhatRawSocketsLack();
+    } else if (each.key == "rx_pcap" && access(std::string(each.value).c_str(), R_OK) != 0) {
+      lack = absl::StrCat(each.value, ": ", std::strerror(errno));
+    }
+    if (!lack.empty()) return lack;
+  }
+  return names_any ? ""
+                   : "names neither interface nor file (iface=NAME, or rx_pcap=FILE,tx_pcap=FILE)";
+}
+
+std::string WhatATapLacks(const std::vector<Argument>& arguments) {
+  for (const Argument& each : arguments) {
+    if (each.key == "iface" && each.value.size() >= IFNAMSIZ) {
+      return absl::StrCat("the name of an interface has ", IFNAMSIZ - 1, " characters at most");
+    }
+    if (each.key == "remote") {
+      std::string lack = WhatAnInterfaceLacks(each.value);
+      if (!lack.empty()) return lack;
+    }
+  }
+  constexpr const char* kPath = "/dev/net/tun";
+  if (access(kPath, R_OK | W_OK) == 0) return "";
+  return absl::StrCat("needs ", kPath, ": ", std::strerror(errno));
+}
+
+// DPDK says of a device that it cannot have only that there is none. Drivers of the kernel's beside
+// which it works are those of NVIDIA's and Microsoft's adapters.
+std::string WhatAPciDeviceLacks(const std::string& port) {
+  const std::string path = absl::StrCat("/sys/bus/pci/devices/", dataplane::PortName(port));
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return "there is no such PCI device";
+  const std::filesystem::path link = std::filesystem::read_symlink(path + "/driver", error);
+  const std::string driver = link.filename().string();
+  constexpr absl::string_view kFit[] = {"vfio-pci",  "uio_pci_generic", "igb_uio",
+                                        "mlx4_core", "mlx5_core",       "mana"};
+  if (std::find(std::begin(kFit), std::end(kFit), driver) != std::end(kFit)) return "";
+  return absl::StrCat("is bound to ", driver.empty() ? "no driver" : "the kernel's driver ", driver,
+                      ", not to vfio-pci or uio_pci_generic (docs/ports.md)");
+}
+
+}  // namespace
+
+std::string WhatPortLacks(const std::string& port) {
+  if (dataplane::IsPciAddress(port)) return WhatAPciDeviceLacks(port);
+  const std::vector<Argument> arguments = ArgumentsOf(port);
+  const auto is = [&](absl::string_view driver) { return absl::StartsWith(port, driver); };
+  if (is("net_af_packet") || is("net_af_xdp")) return WhatAPacketSocketLacks(arguments);
+  if (is("net_pcap")) return WhatPcapLacks(arguments);
+  if (is("net_tap")) return WhatATapLacks(arguments);
+  if (is("net_ring") && !arguments.empty()) {
+    return "takes no arguments: its rings join it with itself (docs/ports.md)";
+  }
+  return "";
+}
+
+}  // namespace roci::control
