@@ -24,6 +24,7 @@ namespace roci::roce {
   X(kIpv4Fragment, "ipv4_fragment")                                \
   X(kIpv4Checksum, "ipv4_checksum")                                \
   X(kIpv6Header, "ipv6_header")                                    \
+  X(kIpv6Fragment, "ipv6_fragment")                                \
   X(kIpv6MappedAddress, "ipv6_mapped_address")                     \
   X(kIpLength, "ip_length")                                        \
   X(kUdpLength, "udp_length")                                      \

@@ -81,7 +81,17 @@ struct Rest {
   return DropReason::kNone;
 }
 
-// As ParseIpv4. Packets with extension headers have no UDP here and are left to the control plane.
+// An IPv6 packet that does not begin with UDP. Other extension headers than that of a fragment are
+// the control plane's business, as are fragments of anything but UDP.
+[[gnu::cold, gnu::noinline]] DropReason OddIpv6Header(Rest rest, uint8_t next_header) {
+  constexpr uint8_t kIpv6FragmentHeader = 44;
+  if (next_header != kIpv6FragmentHeader) return DropReason::kNotRoce;
+  if (rest.bytes <= Ipv6Header::kBytes) return DropReason::kFrameTruncated;
+  return LoadBe<uint8_t>(rest.p + Ipv6Header::kBytes) == kIpProtocolUdp ? DropReason::kIpv6Fragment
+                                                                        : DropReason::kNotRoce;
+}
+
+// As ParseIpv4.
 [[gnu::always_inline]] inline DropReason ParseIpv6(Rest& rest, Packet& out) {
   if (rest.bytes < Ipv6Header::kBytes) [[unlikely]]
     return DropReason::kFrameTruncated;
@@ -89,7 +99,7 @@ struct Rest {
   if (ip.version != 6) [[unlikely]]
     return DropReason::kIpv6Header;
   if (ip.next_header != kIpProtocolUdp) [[unlikely]]
-    return DropReason::kNotRoce;
+    return OddIpv6Header(rest, ip.next_header);
   if (rest.bytes < Ipv6Header::kBytes + UdpHeader::kBytes) [[unlikely]] {
     return DropReason::kFrameTruncated;
   }

@@ -18,13 +18,13 @@ import tempfile
 import time
 import unittest
 
+import damaged_frames
 from harness import LIMIT_S, Daemon, Pair, Programs, await_, free_port, listening
 
 PROGRAMS = None
 CLONE_NEWNET = 0x40000000
 V4 = ('192.0.2.1', '192.0.2.2')
 V6 = ('2001:db8::1', '2001:db8::2')
-ROCE_PORT = 4791
 ETH_P_ALL = 3
 AF_XDP = 44
 
@@ -134,7 +134,85 @@ class TwoDaemons(unittest.TestCase):
                 self.assertEqual(server.wait(timeout=LIMIT_S), 0)
 
 
-class OnVeth(TwoDaemons):
+class DamagedFrames:
+    """Frames that the second daemon must drop, each counted by its reason, through the port that `damage()` gives a socket to.
+    For classes derived from TwoDaemons."""
+
+    joins_fragments = False  # the kernel those of IPv4, so that none arrive
+
+    def maker(self):
+        return damaged_frames.Maker(bytes.fromhex(self.daemons[1].show('ports')[0]['mac'].replace(':', '')), V4, V6)
+
+    def arriving(self, reasons):
+        return {reason: count for reason, count in reasons.items()
+                if not (self.joins_fragments and reason == 'ipv4_fragment')}
+
+    def send_slowly(self, frames):
+        """So that every port takes them all."""
+        sender = self.damage()
+        for number, frame in enumerate(frames):
+            sender.send(frame)
+            if number % 50 == 49:
+                time.sleep(0.05)
+
+    def dropped_since(self, before):
+        now = self.drops(1)
+        return {reason: now[reason] - before.get(reason, 0) for reason in now if now[reason] != before.get(reason, 0)}
+
+    def unaccounted(self):
+        port = self.daemons[1].show('ports')[0]
+        counters = port['counters']
+        return (counters['rx_packets'] - counters['rx_slow_path'] - counters['rx_roce_packets'] -
+                sum(port['drops'].values()))
+
+    def test_every_fault_is_counted_by_its_reason(self):
+        by_reason = self.maker().by_reason()
+        expected = self.arriving({reason: 5 for reason in by_reason})
+        before = self.drops(1)
+        self.send_slowly([frame for frame in by_reason.values() for _ in range(5)])
+        await_(lambda: self.dropped_since(before) == expected, 10)
+        self.assertEqual(self.dropped_since(before), expected)
+        self.run_ends('ibv_rc_pingpong', '-g', '1', '-n', '100', '-c')
+
+    def test_the_fuzz_corpus(self):
+        frames = self.maker().corpus() + self.maker().mutations(600, seed=5)
+        expected = self.arriving(damaged_frames.reasons_of(PROGRAMS.roci, frames))
+        self.assertGreater(len(expected), 10, expected)
+        before = self.drops(1)
+        unaccounted = self.unaccounted()
+        self.send_slowly(frames)
+
+        def as_expected():
+            now = self.dropped_since(before)
+            return {reason: min(count, expected.get(reason, 0)) if reason in damaged_frames.IN_FRONT_OF_UDP else count
+                    for reason, count in now.items() if reason in expected}
+        await_(lambda: as_expected() == expected, 10)
+        self.assertEqual(as_expected(), expected)
+        self.assertLessEqual(set(self.dropped_since(before)), {*expected, *damaged_frames.IN_FRONT_OF_UDP})
+        # Whatever came was dropped for a reason or given to the control plane.
+        self.assertTrue(await_(lambda: self.unaccounted() == unaccounted, 10))
+
+    def test_traffic_goes_on_beside_it(self):
+        frames = [*self.maker().by_reason().values(), *self.maker().mutations(200, seed=6)]
+        sender = self.damage()
+        before = self.drops(1)
+        ends = Ends(self.daemons, ['ibv_rc_pingpong', '-g', '1', '-n', '2000', '-c'])
+        self.addCleanup(ends.kill)
+        ends.connect()
+        rounds = 0
+        while rounds < 3 or ends.client.poll() is None:
+            self.assertLess(rounds, 1000)
+            for frame in frames:
+                sender.send(frame)
+            rounds += 1
+            time.sleep(0.02)
+        self.assertEqual(ends.result(), '')
+        for reason in self.arriving(self.maker().by_reason()):
+            self.assertGreater(self.drops(1).get(reason, 0), before.get(reason, 0), reason)
+        self.assertIsNone(self.daemons[1].process.poll())
+
+
+class OnVeth(DamagedFrames, TwoDaemons):
     """The daemons' ports are the ends of a veth pair; derived classes name DPDK's driver."""
     driver = None
     mtu = 1500
@@ -172,6 +250,27 @@ class OnVeth(TwoDaemons):
         with open(path, 'w', encoding='ascii') as file:
             file.write(text)
 
+    def listen(self, number):
+        """A socket that gets every frame of the interface, both ways."""
+        def make():
+            listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            listener.bind((self.interfaces[number], 0))
+            return listener
+        listener = inside(self.names[number], make)
+        self.addCleanup(listener.close)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20)
+        return listener
+
+    @staticmethod
+    def frames(listener):
+        found = []
+        while select.select([listener], [], [], 0)[0]:
+            found.append(listener.recv(65536))
+        return found
+
+    def damage(self):
+        return self.listen(0)
+
 
 class XdpTest(OnVeth):
     """Its buffers are no larger than a page."""
@@ -196,24 +295,7 @@ class XdpTest(OnVeth):
 
 class VethTest(OnVeth):
     driver = 'net_af_packet'
-
-    def listen(self, number):
-        """A socket that gets every frame of the interface, both ways."""
-        def make():
-            listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-            listener.bind((self.interfaces[number], 0))
-            return listener
-        listener = inside(self.names[number], make)
-        self.addCleanup(listener.close)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20)
-        return listener
-
-    @staticmethod
-    def frames(listener):
-        found = []
-        while select.select([listener], [], [], 0)[0]:
-            found.append(listener.recv(65536))
-        return found
+    joins_fragments = True
 
     def test_the_kernel_keeps_quiet(self):
         # A new address of the peer's, so that somebody has to ask.
@@ -236,47 +318,6 @@ class VethTest(OnVeth):
         # ICMP "destination unreachable".
         unreachable = [frame for frame in frames if frame[12:14] == b'\x08\x00' and frame[23] == 1 and frame[34] == 3]
         self.assertEqual(unreachable, [])
-
-    def test_malformed_frames_are_counted_by_reason(self):
-        sender = self.listen(0)
-        mac = bytes.fromhex(self.daemons[1].show('ports')[0]['mac'].replace(':', ''))
-        before = self.drops(1)
-        for frame in self.malformed(mac).values():
-            for _ in range(5):
-                sender.send(frame)
-        expected = list(self.malformed(mac))
-        def counted():
-            now = self.drops(1)
-            return all(now.get(reason, 0) - before.get(reason, 0) >= 5 for reason in expected)
-        self.assertTrue(await_(counted), (before, self.drops(1)))
-        self.run_ends('ibv_rc_pingpong', '-g', '1', '-n', '100', '-c')
-
-    @staticmethod
-    def malformed(mac):
-        """Frames by the reason for which they must be dropped. (The kernel keeps fragments to itself, to join them.)"""
-        bth = bytes.fromhex('0400ffff00abcdef80000000')
-
-        def frame(transport, icrc=bytes(4), udp_extra=0, ip_extra=0, checksum_extra=0):
-            udp = struct.pack('!HHHH', 0xC000, ROCE_PORT, 8 + len(transport) + 4 + udp_extra, 0)
-            head = struct.pack('!BBHHHBBH4s4s', 0x45, 0, 20 + 8 + len(transport) + 4 + ip_extra, 0, 0x4000, 64, 17, 0,
-                               socket.inet_aton(V4[0]), socket.inet_aton(V4[1]))
-            total = sum(struct.unpack('!10H', head))
-            total = (total & 0xFFFF) + (total >> 16)
-            checksum = (~((total & 0xFFFF) + (total >> 16)) + checksum_extra) & 0xFFFF
-            head = head[:10] + struct.pack('!H', checksum) + head[12:]
-            return mac + b'\x02\x00\x00\x00\x00\x77\x08\x00' + head + udp + transport + icrc
-
-        return {
-            'icrc': frame(bth + b'data'),
-            'transport_version': frame(b'\x04\x03' + bth[2:]),
-            'reserved_opcode': frame(b'\x5f' + bth[1:]),
-            'length_not_multiple_of_4': frame(bth + b'x'),
-            'pad_count': frame(b'\x04\x30' + bth[2:]),
-            'headers_truncated': frame(b'\x06' + bth[1:]),
-            'udp_length': frame(bth, udp_extra=4),
-            'ip_length': frame(bth, ip_extra=400),
-            'ipv4_checksum': frame(bth, checksum_extra=1),
-        }
 
 
 class MemifTest(TwoDaemons):

@@ -63,7 +63,7 @@ class PcapTest(networks.OnVeth):
         self.assertEqual([daemon.show('ports')[0]['mtu'] for daemon in self.daemons], [1500] * 2)
 
 
-class TapTest(networks.TwoDaemons):
+class TapTest(networks.DamagedFrames, networks.TwoDaemons):
     """The kernel's ends of both taps are in one bridge, which has an address of its own."""
     name = f'roci-{os.getpid()}-taps'
     kernel = '192.0.2.9'
@@ -91,6 +91,15 @@ class TapTest(networks.TwoDaemons):
     def extra_config(cls, number):
         # One is given its address, the other makes one up.
         return 'mac = "02:72:6f:63:69:10"\n' if number == 0 else ''
+
+    def damage(self):
+        def make():
+            sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            sender.bind(('roci-br', 0))
+            return sender
+        sender = networks.inside(self.name, make)
+        self.addCleanup(sender.close)
+        return sender
 
     def test_the_kernel_is_another_station(self):
         self.assertEqual(self.daemons[0].show('ports')[0]['mac'], '02:72:6f:63:69:10')
