@@ -87,6 +87,8 @@ Json ShowPort(Device& device, bool with_zeros) {
           {"mtu", device.dataplane().mtu()},
           {"on", device.config().port.empty() ? absl::StrCat("wire ", device.config().wire)
                                               : device.config().port},
+          {"rx_queues", device.dataplane().port_queues().rx},
+          {"tx_queues", device.dataplane().port_queues().tx},
           {"counters", PortCounters(snapshot)},
           {"drops", Drops(snapshot, with_zeros)},
           {"transport", ByName(roce::kQpCounterNames, snapshot.qp, with_zeros)},
@@ -337,6 +339,7 @@ Json ShowLcore(dataplane::Lcore& lcore) {
           {"wakes_by_doorbell", s.wakes_by_doorbell},
           {"yields", s.yields},
           {"rx_bursts", s.rx_bursts},
+          {"rx_handed_off", s.rx_handed_off},
           {"rx_packets", s.rx_packets},
           {"tx_packets", s.tx_packets},
           {"calls", s.calls},

@@ -107,6 +107,7 @@ struct LcoreSnapshot {
   uint64_t wakes_by_doorbell = 0;
   uint64_t yields = 0;
   uint64_t rx_bursts = 0;
+  uint64_t rx_handed_off = 0;  // of the packets received: those that another lcore took from a port
   uint64_t rx_packets = 0;
   uint64_t tx_packets = 0;
   uint64_t calls = 0;          // functions run for other threads

@@ -135,6 +135,10 @@ uint32_t Device::link_speed_mbps() const {
   return ethdev_ == nullptr ? kWireSpeedMbps : ethdev_->link_speed_mbps();
 }
 
+PortQueues Device::port_queues() const {
+  return ethdev_ == nullptr ? PortQueues{0, 0} : ethdev_->queues();
+}
+
 bool Device::PushSlowPath(rte_mbuf* frame) {
   if (rte_ring_enqueue(slow_path_, frame) != 0) return false;
   // One system call for all frames that wait. (Whoever takes them looks at the ring after the flag

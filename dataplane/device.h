@@ -16,6 +16,7 @@
 #include "dataplane/counters.h"
 #include "dataplane/eal.h"
 #include "dataplane/impairment.h"
+#include "dataplane/port_queues.h"
 #include "dataplane/qpn_space.h"
 #include "dataplane/shared_memory.h"
 #include "roce/dcqcn.h"
@@ -66,6 +67,7 @@ class Device {
   bool link_up() const;
   uint32_t link_speed_mbps() const;  // 0: unknown
   bool on_wire() const { return wire_ != nullptr; }
+  PortQueues port_queues() const;  // none on a wire
 
   // Frames that are not for a queue pair here: everything but RoCE, and RoCE to QP 1. The queue is
   // bounded (what does not fit is counted and dropped). The eventfd is readable when there is

@@ -68,10 +68,10 @@ SharedReceiveQueue* DeviceLane::FindQueue(uint32_t number) const {
   return srq != nullptr && srq->number() == number ? srq : nullptr;
 }
 
-// A DPDK port's frames pass the home lane first: what it hands to others has been through.
-uint32_t DeviceLane::ReceiveThroughTap(rte_mbuf** frames, uint32_t count) {
-  if (ethdev != nullptr && !ethdev->IsHome(lcore)) return count;
-  return link->Receive(frames, count, kBurst);
+EthdevPort::Received DeviceLane::ReceiveThroughTap(rte_mbuf** frames,
+                                                   EthdevPort::Received received) {
+  const uint32_t seen = received.handed_off;
+  return {seen + link->Receive(frames + seen, received.count - seen, kBurst - seen), seen};
 }
 
 bool DeviceLane::ServeTap() {

@@ -53,13 +53,15 @@ class DeviceLane {
   void RemoveQueue(SharedReceiveQueue& srq);
   SharedReceiveQueue* FindQueue(uint32_t number) const;
 
-  // ---- Receiving. What is taken must be freed by the caller.
-  uint32_t Receive(rte_mbuf** frames) {
-    const uint32_t count = wire != nullptr ? wire->Receive(endpoint, lcore, frames, kBurst)
-                                           : ethdev->Receive(lcore, frames, kBurst);
+  // ---- Receiving. What is taken must be freed by the caller. The first `handed_off` of the frames
+  // have been through the lane of another lcore.
+  EthdevPort::Received Receive(rte_mbuf** frames) {
+    const EthdevPort::Received received =
+        wire != nullptr ? EthdevPort::Received{wire->Receive(endpoint, lcore, frames, kBurst), 0}
+                        : ethdev->Receive(lcore, frames, kBurst);
     if (link != nullptr) [[unlikely]]
-      return ReceiveThroughTap(frames, count);
-    return count;
+      return ReceiveThroughTap(frames, received);
+    return received;
   }
   bool ReceivePending() const {
     return wire != nullptr ? wire->Pending(endpoint, lcore) : ethdev->Pending(lcore);
@@ -117,7 +119,7 @@ class DeviceLane {
  private:
   bool SendStage();
   void GiveUpStage();
-  uint32_t ReceiveThroughTap(rte_mbuf** frames, uint32_t count);
+  EthdevPort::Received ReceiveThroughTap(rte_mbuf** frames, EthdevPort::Received received);
 
   const uint64_t* now_ns_;
   uint32_t staged_ = 0;

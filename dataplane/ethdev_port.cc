@@ -21,8 +21,10 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint16_t kDescriptors = 512;
+// Of all receiving queues together, whose buffers come out of one pool.
+constexpr uint16_t kRxDescriptors = 2048;
 constexpr uint32_t kHandOffEntries = 1024;
-// net_af_xdp holds 2048 for the kernel, and as many that it sends.
+// Of each queue: net_af_xdp holds 2048 for the kernel, and as many that it sends.
 constexpr uint32_t kSmallFrames = 8192;
 constexpr uint32_t kLargeFrames = 4096;
 constexpr uint16_t kLargeBufferBytes = 16384 + RTE_PKTMBUF_HEADROOM;
@@ -42,8 +44,6 @@ void MakeAddressUp(rte_ether_addr& address) {
   address.addr_bytes[0] = 2;  // locally administered, one station's
 }
 
-// A virtual port's sending queue n ends in its peer's receiving queue n, which nobody may read; all
-// queues of a NIC end on its link.
 bool IsHardware(const rte_eth_dev_info& info) {
   return std::strcmp(rte_bus_name(rte_dev_bus(info.device)), "pci") == 0;
 }
@@ -105,26 +105,15 @@ absl::Status EthdevPort::Configure(const Config& config) {
   if (const int error = rte_eth_dev_info_get(port_, &info); error != 0) {
     return DpdkError(error, "port information");
   }
-  const auto lcores = static_cast<uint16_t>(dataplane_.lcore_count());
+  lcores_ = dataplane_.lcore_count();
   // net_vhost complains of being asked while it has no peer.
   tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
   link_brings_back_ = LinkBringsBack(devargs_);
-  queue_per_lcore_ = lcores > 1 && info.max_tx_queues >= lcores && IsHardware(info);
-  const uint16_t tx_queues = queue_per_lcore_ ? lcores : 1;
-  if (absl::Status status = SetMtu(config, info, tx_queues); !status.ok()) return status;
-
-  uint16_t rx_descriptors = kDescriptors;
-  uint16_t tx_descriptors = kDescriptors;
-  rte_eth_dev_adjust_nb_rx_tx_desc(port_, &rx_descriptors, &tx_descriptors);
-  int error = SetUpReceiving(rx_descriptors);
-  for (uint16_t queue = 0; error == 0 && queue < tx_queues; ++queue) {
-    error = rte_eth_tx_queue_setup(port_, queue, tx_descriptors, Socket(), nullptr);
-  }
-  if (error != 0) return DpdkError(error, "setting the port's queues up");
-
+  queues_ = QueuesOf(devargs_, IsHardware(info), {info.max_rx_queues, info.max_tx_queues}, lcores_);
+  if (absl::Status status = SetMtu(config, info); !status.ok()) return status;
+  if (absl::Status status = SetUpQueues(); !status.ok()) return status;
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
-  error = Start(rx_descriptors);
-  if (error != 0) return DpdkError(error, "starting the port");
+  if (const int error = Start(); error != 0) return DpdkError(error, "starting the port");
   // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
   rte_eth_allmulticast_enable(port_);
   return absl::OkStatus();
@@ -152,18 +141,36 @@ absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
   return absl::OkStatus();
 }
 
+absl::Status EthdevPort::SetUpQueues() {
+  queue_per_lcore_ = lcores_ > 1 && queues_.tx >= lcores_;
+  rx_descriptors_ = std::min<uint16_t>(kDescriptors, kRxDescriptors / queues_.rx);
+  uint16_t tx_descriptors = kDescriptors;
+  rte_eth_dev_adjust_nb_rx_tx_desc(port_, &rx_descriptors_, &tx_descriptors);
+  int error = SetUpReceiving();
+  for (uint16_t queue = 0; error == 0 && queue < queues_.tx; ++queue) {
+    error = rte_eth_tx_queue_setup(port_, queue, tx_descriptors, Socket(), nullptr);
+  }
+  return error == 0 ? absl::OkStatus() : DpdkError(error, "setting the port's queues up");
+}
+
 unsigned EthdevPort::Socket() const { return static_cast<unsigned>(rte_eth_dev_socket_id(port_)); }
 
 uint32_t EthdevPort::MostHeapMib() { return FramePool::HeapMib(kLargeFrames, kRoundBufferBytes); }
 
-int EthdevPort::ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory,
-                            uint16_t descriptors) {
+int EthdevPort::ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory) {
   auto pool = FramePool::Create(frames, buffer_bytes, memory);
   if (!pool.ok()) return -ENOMEM;
-  const int error =
-      rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr, (*pool)->mempool());
+  const int error = ReceiveInto((*pool)->mempool());
   // (It has given the old ones back.)
   own_frames_ = *std::move(pool);
+  return error;
+}
+
+int EthdevPort::ReceiveInto(rte_mempool* pool) {
+  int error = 0;
+  for (uint16_t queue = 0; error == 0 && queue < queues_.rx; ++queue) {
+    error = rte_eth_rx_queue_setup(port_, queue, rx_descriptors_, Socket(), nullptr, pool);
+  }
   return error;
 }
 
@@ -175,42 +182,53 @@ bool EthdevPort::Scatters() const {
 
 // Some NICs fill a round part of each buffer only, which shows when they start, and frames of the
 // largest MTU do not fit.
-int EthdevPort::Start(uint16_t descriptors) {
+int EthdevPort::Start() {
   int error = rte_eth_dev_start(port_);
   if (error != 0 || !Scatters()) return error;
   error = rte_eth_dev_stop(port_);
   if (error == 0) {
-    error = ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices, descriptors);
+    error = ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices);
   }
   return error != 0 ? error : rte_eth_dev_start(port_);
 }
 
 // A port whose own frames are larger than a buffer of ours (net_af_packet with a large framesz)
 // gets larger buffers for receiving, and one that takes none so large (net_af_xdp) smaller ones.
-int EthdevPort::SetUpReceiving(uint16_t descriptors) {
+int EthdevPort::SetUpReceiving() {
   if (const std::optional<uint16_t> bytes = BufferBytesOf(devargs_); bytes.has_value()) {
-    return ReceiveWith(kSmallFrames, *bytes, FrameMemory::kOwn, descriptors);
+    return ReceiveWith(kSmallFrames * queues_.rx, *bytes, FrameMemory::kOwn);
   }
-  const int error = rte_eth_rx_queue_setup(port_, 0, descriptors, Socket(), nullptr,
-                                           dataplane_.frames().mempool());
+  const int error = ReceiveInto(dataplane_.frames().mempool());
   if (error == 0) return 0;
-  return ReceiveWith(kLargeFrames, kLargeBufferBytes, FrameMemory::kOwn, descriptors);
+  return ReceiveWith(kLargeFrames, kLargeBufferBytes, FrameMemory::kOwn);
 }
 
-// Configures the port with the MTU that comes nearest to what is wanted.
-absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& info,
-                                uint16_t tx_queues) {
+// With `mtu` 0 as the PMD likes it. A NIC spreads frames by the hash of their addresses and ports,
+// of which the source port tells connections apart.
+int EthdevPort::ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info) {
   rte_eth_conf eth_config;
   std::memset(&eth_config, 0, sizeof(eth_config));
+  eth_config.rxmode.mtu = mtu;
+  const uint64_t hashes = info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
+  if (queues_.rx > 1 && hashes != 0 && IsHardware(info)) {
+    eth_config.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    eth_config.rx_adv_conf.rss_conf.rss_hf = hashes;
+  }
+  return rte_eth_dev_configure(port_, queues_.rx, queues_.tx, &eth_config);
+}
+
+// Configures the port with the MTU that comes nearest to what is wanted, and with as many queues as
+// it takes.
+absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& info) {
   const uint32_t most = info.max_rx_pktlen > kEthernetOverhead
                             ? info.max_rx_pktlen - kEthernetOverhead
                             : uint32_t{RTE_ETHER_MTU};
-  eth_config.rxmode.mtu = std::min<uint32_t>({config.mtu, most, info.max_mtu});
-  int error = rte_eth_dev_configure(port_, 1, tx_queues, &eth_config);
-  if (error != 0) {
+  int error = -EINVAL;
+  for (;; queues_ = FewerThan(queues_, lcores_)) {
+    error = ConfigureQueues(std::min<uint32_t>({config.mtu, most, info.max_mtu}), info);
     // Some PMDs refuse any MTU but their own.
-    std::memset(&eth_config, 0, sizeof(eth_config));
-    error = rte_eth_dev_configure(port_, 1, tx_queues, &eth_config);
+    if (error != 0) error = ConfigureQueues(0, info);
+    if (error == 0 || queues_.rx == 1) break;
   }
   if (error != 0) return DpdkError(error, "configuring the port");
   uint16_t mtu = 0;
@@ -223,10 +241,11 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
 absl::Status EthdevPort::OpenRings() {
   from_self_ = MakeRing(RING_F_SC_DEQ);
   if (from_self_ == nullptr) return absl::ResourceExhaustedError("loopback ring");
-  if (dataplane_.lcore_count() == 1) return absl::OkStatus();
-  for (uint32_t lcore = 0; lcore < dataplane_.lcore_count(); ++lcore) {
-    if (lcore == home_lcore_) continue;
-    to_lcore_[lcore] = MakeRing(RING_F_SP_ENQ | RING_F_SC_DEQ);
+  if (lcores_ == 1) return absl::OkStatus();
+  const bool only_home_receives = queues_.rx == 1;
+  for (uint32_t lcore = 0; lcore < lcores_; ++lcore) {
+    if (only_home_receives && lcore == home_lcore_) continue;
+    to_lcore_[lcore] = MakeRing(only_home_receives ? RING_F_SP_ENQ | RING_F_SC_DEQ : RING_F_SC_DEQ);
     if (to_lcore_[lcore] == nullptr) return absl::ResourceExhaustedError("hand-off ring");
   }
   if (!queue_per_lcore_) {
@@ -269,30 +288,50 @@ uint32_t EthdevPort::link_speed_mbps() const {
   return link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
 }
 
-uint32_t EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
-  if (lcore == home_lcore_) {
-    // Half of the burst at most, so that neither starves the other.
-    const uint32_t own =
-        rte_ring_sc_dequeue_burst(from_self_, reinterpret_cast<void**>(frames), count / 2, nullptr);
-    const uint16_t received =
-        rte_eth_rx_burst(port_, 0, frames + own, static_cast<uint16_t>(count - own));
-    RestoreTags(frames + own, received);
-    return own + received;
+// An lcore has every queue whose number is its own, modulo the number of lcores, counted from the
+// home lcore. It begins with another one each time, so that none starves the others.
+uint32_t EthdevPort::ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  const uint32_t first = FirstQueueOf(lcore);
+  if (first >= queues_.rx) return 0;
+  const uint32_t own = (queues_.rx - first + lcores_ - 1) / lcores_;
+  uint32_t received = 0;
+  const uint32_t turn = turns_[lcore].number++;
+  for (uint32_t i = 0; i < own && received < count; ++i) {
+    const uint32_t queue = first + (turn + i) % own * lcores_;
+    received += rte_eth_rx_burst(port_, static_cast<uint16_t>(queue), frames + received,
+                                 static_cast<uint16_t>(count - received));
   }
-  return rte_ring_sc_dequeue_burst(to_lcore_[lcore], reinterpret_cast<void**>(frames), count,
-                                   nullptr);
+  RestoreTags(frames, received);
+  return received;
+}
+
+EthdevPort::Received EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  // Half of what is left at most from each ring, so that none starves what comes behind it.
+  const uint32_t share = FirstQueueOf(lcore) < queues_.rx ? 2 : 1;
+  const auto take = [&](rte_ring* ring, uint32_t taken) {
+    return rte_ring_sc_dequeue_burst(ring, reinterpret_cast<void**>(frames + taken),
+                                     (count - taken) / share, nullptr);
+  };
+  const uint32_t handed_off = to_lcore_[lcore] != nullptr ? take(to_lcore_[lcore], 0) : 0;
+  uint32_t taken = handed_off;
+  if (lcore == home_lcore_) taken += take(from_self_, taken);
+  taken += ReceiveFromQueues(lcore, frames + taken, count - taken);
+  return {taken, handed_off};
 }
 
 bool EthdevPort::Pending(uint32_t lcore) const {
-  if (lcore != home_lcore_) return rte_ring_empty(to_lcore_[lcore]) == 0;
+  if (to_lcore_[lcore] != nullptr && rte_ring_empty(to_lcore_[lcore]) == 0) return true;
   // Where the PMD cannot tell, the lcore looks again after its poll interval.
-  return rte_ring_empty(from_self_) == 0 ||
-         (tells_pending_ && rte_eth_rx_queue_count(port_, 0) > 0) ||
-         (from_others_ != nullptr && rte_ring_empty(from_others_) == 0);
+  for (uint32_t queue = FirstQueueOf(lcore); tells_pending_ && queue < queues_.rx;
+       queue += lcores_) {
+    if (rte_eth_rx_queue_count(port_, static_cast<uint16_t>(queue)) > 0) return true;
+  }
+  return lcore == home_lcore_ && (rte_ring_empty(from_self_) == 0 ||
+                                  (from_others_ != nullptr && rte_ring_empty(from_others_) == 0));
 }
 
 bool EthdevPort::HandOff(rte_mbuf* frame, uint32_t to_lcore) {
-  if (rte_ring_sp_enqueue(to_lcore_[to_lcore], frame) != 0) return false;
+  if (rte_ring_enqueue(to_lcore_[to_lcore], frame) != 0) return false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   dataplane_.lcore(to_lcore).WakeIfSleeping();
   return true;

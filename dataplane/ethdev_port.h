@@ -1,6 +1,6 @@
-// A DPDK ethdev under a device: opened by its devargs, one receive queue polled by the device's
-// home lcore, hand-off rings to and from the other lcores. What a device sends to itself turns
-// round here, since hardly any link brings it back.
+// A DPDK ethdev under a device: opened by its devargs, its receive queues polled by the lcores in
+// turn (the home lcore has the first), hand-off rings between the lcores for what came to the wrong
+// one. What a device sends to itself turns round here, since hardly any link brings it back.
 #pragma once
 
 #include <array>
@@ -11,10 +11,12 @@
 #include "absl/status/statusor.h"
 #include "dataplane/eal.h"
 #include "dataplane/frame_pool.h"
+#include "dataplane/port_queues.h"
 #include "roce/types.h"
 
 struct rte_eth_dev_info;
 struct rte_mbuf;
+struct rte_mempool;
 struct rte_ring;
 
 namespace roci::dataplane {
@@ -43,16 +45,22 @@ class EthdevPort {
   uint32_t mtu() const { return mtu_; }
   bool link_up() const;
   uint32_t link_speed_mbps() const;
+  PortQueues queues() const { return queues_; }
   uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }
   // Whether frames to other stations' addresses come in too, where the PMD can choose.
   void SetPromiscuous(bool on);
 
   // ---- Lcores
-  // The home lcore takes from the port, others what the home lcore handed off.
-  uint32_t Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count);
+  // The first `handed_off` of the frames have been at another lcore, which gave them to this one.
+  struct Received {
+    uint32_t count;
+    uint32_t handed_off;
+  };
+  Received Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   bool Pending(uint32_t lcore) const;
-  // Gives a received frame to another lcore; false (the frame stays the caller's) if it is behind.
+  // Any lcore that receives. Gives a received frame to another lcore; false (the frame stays the
+  // caller's) if it is behind.
   bool HandOff(rte_mbuf* frame, uint32_t to_lcore);
   // Takes over up to `count` frames, in order; returns how many. `lcores` as for Wire::Transmit.
   uint32_t Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* lcores, uint32_t count);
@@ -64,11 +72,14 @@ class EthdevPort {
   explicit EthdevPort(Dataplane& dataplane) : dataplane_(dataplane) {}
   absl::Status Configure(const Config& config);
   absl::Status SetAddress(const roce::Mac& wanted);
-  absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info, uint16_t tx_queues);
-  int SetUpReceiving(uint16_t descriptors);
-  int ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory, uint16_t descriptors);
+  absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info);
+  int ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info);
+  absl::Status SetUpQueues();
+  int SetUpReceiving();
+  int ReceiveInto(rte_mempool* pool);
+  int ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory);
   bool Scatters() const;
-  int Start(uint16_t descriptors);
+  int Start();
   unsigned Socket() const;
   absl::Status OpenRings();
   enum class Way : uint8_t { kOut, kBack, kBoth };
@@ -76,12 +87,17 @@ class EthdevPort {
   uint32_t SendToGroup(uint32_t lcore, rte_mbuf* frame);
   uint32_t TurnRound(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   uint32_t Send(uint32_t lcore, rte_mbuf** frames, uint32_t count);
+  uint32_t FirstQueueOf(uint32_t lcore) const { return (lcore + lcores_ - home_lcore_) % lcores_; }
+  uint32_t ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32_t count);
 
   Dataplane& dataplane_;
   std::string devargs_;  // as probed
   std::unique_ptr<FramePool> own_frames_;
   uint16_t port_ = 0;
   bool attached_ = false;
+  PortQueues queues_;
+  uint16_t rx_descriptors_ = 0;  // of each queue
+  uint32_t lcores_ = 1;
   bool queue_per_lcore_ = false;
   bool tells_pending_ = true;
   bool always_promiscuous_ = false;
@@ -90,6 +106,11 @@ class EthdevPort {
   uint32_t mtu_ = 0;
   roce::Mac mac_;
   std::array<rte_ring*, kMaxLcores> to_lcore_{};
+  // Which of its queues an lcore asks first.
+  struct alignas(64) Turn {
+    uint32_t number = 0;
+  };
+  std::array<Turn, kMaxLcores> turns_{};
   rte_ring* from_others_ = nullptr;
   rte_ring* from_self_ = nullptr;
   std::array<rte_mbuf*, 32> held_{};

@@ -149,6 +149,7 @@ LcoreSnapshot Lcore::Snapshot() const {
   out.wakes_by_doorbell = stats.wakes_by_doorbell.value();
   out.yields = stats.yields.value();
   out.rx_bursts = stats.rx_bursts.value();
+  out.rx_handed_off = stats.rx_handed_off.value();
   out.rx_packets = stats.rx_packets.value();
   out.tx_packets = stats.tx_packets.value();
   out.calls = stats.calls.value();

@@ -31,7 +31,8 @@ class Session;
 // Written by the lcore, read by anybody; what they mean is said in LcoreSnapshot.
 struct WorkerStats {
   Counter loops, busy_loops, busy_cycles, idle_cycles, sleeps, wakes_by_doorbell, yields;
-  Counter rx_bursts, rx_packets, tx_packets, calls, bad_doorbells, memory_faults, timer_expiries;
+  Counter rx_bursts, rx_packets, rx_handed_off, tx_packets, calls, bad_doorbells, memory_faults;
+  Counter timer_expiries;
   Counter async_events, durable_syncs, durable_failures;
   std::array<Counter, kLcoreStageCount> stage_cycles;
 };
@@ -113,11 +114,13 @@ class Worker {
   uint32_t ReceiveLane(DeviceLane& lane);
   uint32_t ReceiveBurst(DeviceLane& lane);
   void ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+  static void CountReceived(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
   // True: the frame was taken over (or freed).
   bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index);
   bool HandleOther(DeviceLane& lane, rte_mbuf* frame, roce::DropReason reason);
   bool GiveToControl(DeviceLane& lane, rte_mbuf* frame);
-  bool HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet);
+  bool HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet,
+                         bool handed_off);
   bool HandleMulticast(DeviceLane& lane, const roce::Packet& packet);
   void SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame);
   void Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet);
@@ -207,6 +210,7 @@ class Worker {
   memory::SegmentList payload_;
   std::array<roce::Packet, kBurst> packets_;
   std::array<roce::DropReason, kBurst> reasons_;
+  uint32_t handed_off_ = 0;  // frames of the burst that another lcore has seen
   WorkerStats stats_;
   int epoll_ = -1;
   struct DurableWaiter {

@@ -66,13 +66,16 @@ uint32_t Worker::ReceiveLane(DeviceLane& lane) {
 
 uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   rte_mbuf* frames[kBurst];
-  const uint32_t count = lane.Receive(frames);
+  const auto [count, handed_off] = lane.Receive(frames);
   if (count == 0) return 0;
   stats_.rx_bursts.Add(1);
   stats_.rx_packets.Add(count);
+  stats_.rx_handed_off.Add(handed_off);
   ParseBurst(lane, frames, count);
+  CountReceived(lane, frames + handed_off, count - handed_off);
   if (!lane.flows.sniffers().empty()) [[unlikely]]
-    Sniff(lane, frames, count);
+    Sniff(lane, frames + handed_off, count - handed_off);
+  handed_off_ = handed_off;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count; ++i) {
     if (!HandleFrame(lane, frames[i], i)) frames[kept++] = frames[i];
@@ -88,7 +91,6 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
 
 // Headers of all frames first: meanwhile the queue pairs' state comes into the cache.
 void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
-  uint64_t bytes = 0;
   const QueuePair* last = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
     __builtin_prefetch(frames[i]);
@@ -96,7 +98,6 @@ void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
     __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset + 64);
   }
   for (uint32_t i = 0; i < count; ++i) {
-    bytes += frames[i]->pkt_len;
     if (frames[i]->nb_segs != 1) [[unlikely]] {
       reasons_[i] = DropReason::kReserved;
       continue;
@@ -109,6 +110,11 @@ void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
     qp->Prefetch();
     last = qp;
   }
+}
+
+void Worker::CountReceived(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < count; ++i) bytes += frames[i]->pkt_len;
   lane.counters.rx_packets.Add(count);
   lane.counters.rx_bytes.Add(bytes);
 }
@@ -120,7 +126,7 @@ bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
   }
   QueuePair* qp = lane.Find(packet.dest_qpn);
   if (qp == nullptr) [[unlikely]]
-    return HandleNoQueuePair(lane, frame, packet);
+    return HandleNoQueuePair(lane, frame, packet, index < handed_off_);
   DropReason reason = roce::CheckIcrc(packet);
   if (reason == DropReason::kNone) [[likely]]
     reason = CheckAddressedHere(lane, *qp, packet);
@@ -174,7 +180,8 @@ bool Worker::GiveToControl(DeviceLane& lane, rte_mbuf* frame) {
 }
 
 // RoCE, but to no queue pair here: multicast, the general service interface, or another lcore's.
-bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet) {
+bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet,
+                               bool handed_off) {
   const uint32_t owner = QpnSpace::LcoreOf(packet.dest_qpn, lane.lcore_bits);
   const bool is_gsi = packet.dest_qpn.value() <= roce::kGsiQpn.value();
   if (!is_gsi && packet.dest_qpn != roce::kMulticastQpn && lane.ethdev != nullptr &&
@@ -183,15 +190,16 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
     lane.counters.rx_hand_off_dropped.Add(1);
     return false;
   }
-  // On the wire every lcore has a copy of a multicast packet; one of them asks the rules.
-  const bool is_first = packet.dest_qpn != roce::kMulticastQpn || lane.lcore == 0;
+  // Every lcore has a copy of a multicast packet; one of them asks the rules.
+  const bool is_first = packet.dest_qpn != roce::kMulticastQpn ||
+                        (lane.wire != nullptr ? lane.lcore == 0 : !handed_off);
   const DropReason reason = roce::CheckIcrc(packet);
   if (reason != DropReason::kNone) {
     if (!is_first || !HandleFlows(lane, frame)) lane.counters.Drop(reason);
     return false;
   }
   if (packet.dest_qpn == roce::kMulticastQpn) {
-    SpreadMulticast(lane, frame);
+    if (!handed_off) SpreadMulticast(lane, frame);
     const bool is_ours = IsOfOurVlan(lane, packet);
     if (!(is_ours && HandleMulticast(lane, packet)) && !(is_first && HandleFlows(lane, frame))) {
       lane.counters.Drop(is_ours ? DropReason::kUnknownMulticast : DropReason::kVlan);
@@ -217,9 +225,9 @@ bool Worker::HandleMulticast(DeviceLane& lane, const roce::Packet& packet) {
   return !members.empty();
 }
 
-// The wire gives every lcore a copy; a port's frames come to one lcore only, which passes them on.
+// The wire gives every lcore a copy; a port's frame comes to one lcore only, which passes it on.
 void Worker::SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame) {
-  if (lane.ethdev == nullptr || !lane.ethdev->IsHome(lane.lcore)) return;
+  if (lane.ethdev == nullptr) return;
   for (uint32_t to = 0; to < lane.lcore_count; ++to) {
     if (to == lane.lcore) continue;
     rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);

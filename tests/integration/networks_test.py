@@ -66,6 +66,7 @@ class TwoDaemons(unittest.TestCase):
     """What every kind of network has to carry. Derived classes make `daemons` in set_up_network."""
 
     daemons = ()
+    arguments = ''  # of the ports, beside those that they need
 
     @classmethod
     def setUpClass(cls):
@@ -79,7 +80,7 @@ class TwoDaemons(unittest.TestCase):
 
     @classmethod
     def start_daemon(cls, port, number, prefix=()):
-        config = (f'[[device]]\nname = "roci0"\nport = "{port}"\n'
+        config = (f'{cls.daemon_config(number)}[[device]]\nname = "roci0"\nport = "{port}{cls.arguments}"\n'
                   f'addresses = ["{V4[number]}/24", "{V6[number]}/64"]\n{cls.extra_config(number)}')
         daemon = Daemon(PROGRAMS, config=config, prefix=prefix)
         cls.addClassCleanup(daemon.stop)
@@ -91,6 +92,10 @@ class TwoDaemons(unittest.TestCase):
             return all(port['state'] == 'active' for daemon in cls.daemons for port in daemon.show('ports'))
         if not await_(up):
             raise AssertionError('the link did not come up')
+
+    @classmethod
+    def daemon_config(cls, _number):
+        return ''
 
     @classmethod
     def extra_config(cls, _number):

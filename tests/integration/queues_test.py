@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Daemons of several lcores on ports with several queues: whatever queue a frame comes on, it reaches its queue pair, and
+a daemon of one lcore serves all queues of its port.
+
+Namespaces and interfaces are made here, and go with the test; without the rights for it those cases are skipped.
+
+Usage: queues_test.py ROCI ROCID PLUGIN [unittest arguments]
+"""
+import sys
+import time
+import unittest
+
+import networks_test as networks
+import ports_test as ports
+from harness import LIMIT_S, Programs, await_
+from networks_test import V4, Ends
+
+PAIRS = 8  # each a session of its own: sessions go to the lcore that has fewest
+
+
+class SeveralQueues:
+    """For classes derived from TwoDaemons, which have `lcores` of each daemon, and `queues` for receiving."""
+    lcores = (2, 2)
+    queues = (2, 2)
+
+    @classmethod
+    def daemon_config(cls, number):
+        return f'[daemon]\nlcores = {cls.lcores[number]}\n'
+
+    def test_the_port_has_the_queues(self):
+        self.assertEqual(tuple(daemon.show('ports')[0]['rx_queues'] for daemon in self.daemons), self.queues)
+
+    def arriving(self, reasons):
+        """Each lcore drops its copy of what is for a group that has no members there."""
+        return {reason: count * (self.lcores[1] if reason == 'unknown_multicast' else 1)
+                for reason, count in super().arriving(reasons).items()}
+
+    def lcores_of(self, number):
+        return self.daemons[number].show('lcores')
+
+    def test_queue_pairs_of_every_lcore_get_their_packets(self):
+        before = [self.lcores_of(number) for number in range(2)]
+        commands = (['ibv_rc_pingpong', '-g', '1', '-n', '3000', '-c'], ['ibv_uc_pingpong', '-g', '1', '-n', '300', '-c'],
+                    ['ibv_srq_pingpong', '-g', '2', '-n', '100', '-c'], ['ib_write_bw', '-x', '2', '-F', '-n', '2000'])
+        pairs = []
+        for number in range(PAIRS):
+            pairs.append(Ends(self.daemons, commands[number % len(commands)]))
+            self.addCleanup(pairs[-1].kill)
+            pairs[-1].connect()
+        self.assertEqual([pair.result() for pair in pairs], [''] * PAIRS)
+        for number in range(2):
+            lcores = self.lcores_of(number)
+            received = [now['rx_packets'] - then['rx_packets'] for now, then in zip(lcores, before[number])]
+            self.assertTrue(all(received), (number, received))
+            direct = [now['rx_packets'] - now['rx_handed_off'] - then['rx_packets'] + then['rx_handed_off']
+                      for now, then in zip(lcores, before[number])]
+            self.assertEqual([bool(count) for count in direct], [each < self.spread[number] for each in range(len(direct))],
+                             (number, received, direct))
+            self.assertEqual(self.daemons[number].show('ports')[0]['counters']['rx_hand_off_dropped'], 0)
+
+    @property
+    def spread(self):
+        """How many lcores of each daemon get frames from their own queues."""
+        return tuple(min(lcores, queues) for lcores, queues in zip(self.lcores, self.queues))
+
+    def test_a_group_gets_every_message_once(self):
+        """Members on every lcore, with receives for more than is sent."""
+        for _ in range(4):
+            receiver = self.daemons[0].start('mckey', '-m', '239.1.2.3', '-b', V4[0], '-C', '1000', '-S', '64')
+            self.addCleanup(receiver.communicate)
+            self.addCleanup(receiver.kill)
+
+        def members():
+            return [qp for qp in self.daemons[0].show('qps') if qp['type'] == 'UD' and qp['state'] == 'RTS']
+        self.assertTrue(await_(lambda: len(members()) == 4), self.daemons[0].show('qps'))
+        time.sleep(2)  # for their receives, and for joining
+        before = self.sent()
+        sender = self.daemons[1].start('mckey', '-m', '239.1.2.3', '-b', V4[1], '-s', '-C', '200', '-S', '64')
+        self.addCleanup(sender.kill)
+        said, _ = sender.communicate(timeout=LIMIT_S)
+        self.assertEqual(sender.returncode, 0, said)
+
+        def received():
+            return [qp['rx_packets'] for qp in self.daemons[0].show('qps')]
+        # It does not wait until all are sent, so that the last may be taken back.
+        await_(lambda: min(received()) >= self.sent() - before - 1, 10)
+        time.sleep(0.5)  # more must not come
+        self.assertEqual(len(set(received())), 1, received())
+        self.assertIn(received()[0], (self.sent() - before - 1, self.sent() - before))
+        self.assertGreater(received()[0], 0)
+
+    def sent(self):
+        return self.daemons[1].show('ports')[0]['counters']['tx_roce_packets']
+
+
+class Shorter(SeveralQueues):
+    test_programs = None
+
+
+class TapTest(SeveralQueues, ports.TapTest):
+    """The driver has as many queues as lcores."""
+
+
+class PacketTest(SeveralQueues, networks.VethTest):
+    """The kernel spreads frames over the sockets of qpairs= by their hash."""
+    arguments = ',qpairs=2'
+
+
+class PacketOneLcoreTest(Shorter, networks.VethTest):
+    """More queues than lcores, and fewer."""
+    arguments = ',qpairs=3'
+    lcores = (1, 2)
+    queues = (3, 3)
+
+
+class VhostTest(Shorter, networks.VhostTest):
+    """The driver's side sends on the queue of the lcore, the device's on the first."""
+    arguments = ',queues=2'
+
+    @property
+    def spread(self):
+        return (2, 1)
+
+
+class MemifTest(Shorter, networks.MemifTest):
+    """One queue, from which the home lcore hands over."""
+    queues = (1, 1)
+
+
+if __name__ == '__main__':
+    networks.PROGRAMS = Programs(*sys.argv[1:4])
+    unittest.main(argv=[sys.argv[0]] + sys.argv[4:])
