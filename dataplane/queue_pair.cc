@@ -186,6 +186,19 @@ void QueuePair::SetPath(const roce::Path& path) {
   vlan = path.vlan();
 }
 
+void QueuePair::SetNotificationPath(const roce::Packet& packet) {
+  roce::Path back;
+  back.src_mac = lane->mac;
+  back.dst_mac = packet.src_mac;
+  back.has_vlan = packet.has_vlan;
+  back.vlan_tci = packet.vlan_tci;
+  back.src_gid = packet.dst_gid;
+  back.dst_gid = packet.src_gid;
+  back.udp_src_port = roce::UdpSourcePort(0, qpn(), packet.ext.deth.src_qpn);
+  back.pkey = packet.pkey;
+  frame = roce::FrameTemplate(back);
+}
+
 QueuePair::HeldReceive QueuePair::FindHeldReceive() {
   const roce::RecvWqe* wqe = core.held_receive();
   if (wqe == nullptr) return {};

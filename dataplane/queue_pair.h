@@ -137,6 +137,8 @@ class alignas(64) QueuePair {
   }
   // P_Key, addresses and VLAN of a received packet; kNone if they are this QP's.
   roce::DropReason CheckPath(const roce::Packet& packet) const;
+  // UD, which has no path of its own: notifications go back to where `packet` came from.
+  void SetNotificationPath(const roce::Packet& packet);
 
   // The lines that a visit or a packet touches.
   void Prefetch() const { PrefetchLines(this, &remote_gid + 1); }
@@ -167,7 +169,7 @@ class alignas(64) QueuePair {
   struct Timer : TimerNode {
     QueuePair* owner;
   } timer;
-  roce::FrameTemplate frame;
+  roce::FrameTemplate frame;  // UD: of notifications
   roce::Gid local_gid;
   roce::Gid remote_gid;
   std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue

@@ -144,7 +144,10 @@ void Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
   DropReason reason = qp.CheckPath(packet);
   if (reason == DropReason::kNone) [[likely]] {
     places_.BeginPacket(packet);
+    const bool owed = qp.core.OwesNotification();
     reason = qp.core.HandlePacket(qp.host, now_, packet);
+    if (qp.type() == roce::QpType::kUd && !owed && qp.core.OwesNotification()) [[unlikely]]
+      qp.SetNotificationPath(packet);
     if (!qp.touched) {
       qp.touched = true;
       touched_[touched_count_++] = &qp;

@@ -95,7 +95,7 @@ bool Worker::HasRoom(DeviceLane& lane) {
 
 void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   const roce::FrameTemplate* frame = &qp.frame;
-  if (qp.type() == roce::QpType::kUd) {
+  if (qp.type() == roce::QpType::kUd && tx_.opcode != roce::Opcode::kCnp) {
     frame = qp.host.session->addresses().Find(qp.core.TransmitAddressHandle(), qp.pd());
   }
   rte_mbuf* buffer = stash_.Top();

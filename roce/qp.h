@@ -118,6 +118,10 @@ class Qp {
   // XRC: see Responder.
   void ForgetReceiveQueue(uint32_t number);
 
+  // A notification waits to be sent. UD: to the source of the packet that brought it about, whose
+  // path the owner has to remember.
+  bool OwesNotification() const { return (congested_ & kOwesCnp) != 0; }
+
   QpState state() const { return context_.state(); }
   QpType type() const { return context_.config.type; }
   Qpn qpn() const { return context_.config.qpn; }
@@ -137,7 +141,7 @@ class Qp {
   void EnterError(Host& host);
   void EnterSendError(Host& host);
   void ContinueFlush(Host& host);
-  void NoteMark(Host& host, TimeNs now, const OpcodeInfo& info);
+  void NoteMark(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleCnp(Host& host, TimeNs now, const Packet& packet);
   bool PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   bool PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
@@ -154,6 +158,7 @@ class Qp {
   bool flushing_ = false;                   // ERR: entries may be left in the rings
   bool last_wqe_raised_ = false;
   uint8_t congested_ = 0;  // nothing on the hot path looks further than here
+  Qpn notified_qpn_;       // of the notification that is owed
   TimeNs throttle_end_ = kNever;
   Dcqcn* congestion_ = nullptr;
 };

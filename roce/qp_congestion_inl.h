@@ -7,25 +7,31 @@
 
 namespace roci::roce {
 
-// IBTA vol 1, A17.9.2: a packet of the peer's had to wait in a queue on its way. Acknowledgements
-// do not count, for no sender could send fewer of them.
+// IBTA vol 1, A17.9.3, CA17-44: a packet of the peer's had to wait in a queue on its way.
+// Acknowledgements do not count, for no sender could send fewer of them, nor does what comes to a
+// whole group, whose members would answer all at once.
 template <class Host>
-void Qp<Host>::NoteMark(Host& host, TimeNs now, const OpcodeInfo& info) {
+void Qp<Host>::NoteMark(Host& host, TimeNs now, const Packet& packet) {
   host.Count(QpCounter::kMarkedPackets);
   if (congestion_ == nullptr || state() < QpState::kRtr || state() == QpState::kErr) return;
-  if (info.operation == Operation::kAcknowledge ||
-      info.operation == Operation::kAtomicAcknowledge) {
+  const Operation operation = packet.info->operation;
+  if (operation == Operation::kAcknowledge || operation == Operation::kAtomicAcknowledge) return;
+  const bool is_datagram = type() == QpType::kUd;
+  if (is_datagram &&
+      (packet.dest_qpn == kMulticastQpn || packet.ext.deth.qkey != context_.attributes.qkey)) {
     return;
   }
-  if (congestion_->TakeNotification(now)) congested_ |= kOwesCnp;
+  if (!congestion_->TakeNotification(now)) return;
+  congested_ |= kOwesCnp;
+  notified_qpn_ = is_datagram ? packet.ext.deth.src_qpn : context_.attributes.dest_qpn;
 }
 
 // IBTA vol 1, A17.9.3. The owner has compared the addresses with those of the peer, so others can
-// slow nothing down.
+// slow nothing down. A datagram's queue pair has no one peer, so that anybody could.
 template <class Host>
 DropReason Qp<Host>::HandleCnp(Host& host, TimeNs now, const Packet& packet) {
   const bool is_living = state() >= QpState::kRtr && state() != QpState::kErr;
-  if (congestion_ == nullptr || !is_living || !packet.becn) {
+  if (congestion_ == nullptr || !IsConnected(type()) || !is_living || !packet.becn) {
     host.Count(QpCounter::kCnpsIgnored);
     return DropReason::kNone;
   }
@@ -88,7 +94,7 @@ void Qp<Host>::BuildCnp(Host& host, TxPacket& out) {
   out.fecn = false;
   out.becn = true;
   out.psn = Psn();
-  out.dest_qpn = context_.attributes.dest_qpn;
+  out.dest_qpn = notified_qpn_;
   out.payload_length = 0;
 }
 

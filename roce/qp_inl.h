@@ -24,27 +24,23 @@ inline constexpr uint32_t kFlushRounds = 512;
 template <class Host>
 Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
              std::span<ResponderResource> resources, Dcqcn* congestion)
-    : requester_(context_, records),
-      responder_(context_, resources),
-      congestion_(IsConnected(config.type) ? congestion : nullptr) {
+    : requester_(context_, records), responder_(context_, resources), congestion_(congestion) {
   static_assert(QpHost<Host>);
   assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
   assert(config.limits.max_dest_rd_atomic <= resources.size());
   context_.config = config;
-  context_.adapts_timer = congestion_ != nullptr;
+  context_.adapts_timer = congestion_ != nullptr && IsConnected(config.type);
   Clear();
 }
 
 template <class Host>
 Qp<Host>::Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources,
              Dcqcn* congestion)
-    : requester_(context_, record_count),
-      responder_(context_, resources),
-      congestion_(IsConnected(config.type) ? congestion : nullptr) {
+    : requester_(context_, record_count), responder_(context_, resources), congestion_(congestion) {
   assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
   assert(config.limits.max_dest_rd_atomic <= resources.size());
   context_.config = config;
-  context_.adapts_timer = congestion_ != nullptr;
+  context_.adapts_timer = congestion_ != nullptr && IsConnected(config.type);
   Clear();
 }
 
@@ -240,7 +236,7 @@ DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) 
                                              : DropReason::kWrongTransport;
   }
   if (packet.ecn() == kEcnCongestionExperienced) [[unlikely]]
-    NoteMark(host, now, info);
+    NoteMark(host, now, packet);
   if (!info.is_request) {
     if (current != QpState::kRts && current != QpState::kSqd) [[unlikely]] {
       return DropReason::kQpState;

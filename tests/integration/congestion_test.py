@@ -140,6 +140,37 @@ class CongestionTest(unittest.TestCase):
             self.assertTrue(frame['bth']['becn'])
             self.assertEqual(frame['icrc']['verdict'], 'good', frame)
 
+    def test_marked_datagrams_are_answered_to_their_sources(self):
+        self.start(ON)
+        self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'both.pcapng')
+            capture = subprocess.Popen([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', CLIENT, '-w', path],
+                                       stderr=subprocess.PIPE, text=True)
+            self.addCleanup(capture.stderr.close)
+            self.addCleanup(capture.kill)
+            self.assertTrue(await_(lambda: os.path.exists(path) and os.path.getsize(path) > 0))
+            for gid in ('1', '2'):
+                # ECN bits that say "capable", which are the program's to choose here.
+                pair = self.start_pair('ib_send_lat', '-c', 'UD', '-x', gid, '-F', '-n', '50', '-s', '64', '--tclass', '106')
+                self.assertEqual(pair.result(), '')
+            capture.send_signal(signal.SIGINT)
+            capture.communicate(timeout=LIMIT_S)
+            frames = [frame for frame in self.decoded(path) if 'bth' in frame]
+        for family in ('ipv4', 'ipv6'):
+            sent = [frame for frame in frames if frame['bth']['name'] == 'UD_SEND_ONLY' and family in frame and
+                    frame['eth']['src'] == self.counters(CLIENT)['mac']]
+            answers = [frame for frame in frames if frame['bth']['name'] == 'CNP' and family in frame]
+            self.assertTrue(answers, family)
+            for frame in answers:
+                self.assertEqual((frame['verdict'], frame['bth']['dest_qpn'], frame['bth']['becn']),
+                                 ('ok', sent[0]['deth']['src_qpn'], True))
+                for key in ('src', 'dst'):
+                    other = 'dst' if key == 'src' else 'src'
+                    self.assertEqual(frame[family][key], sent[0][family][other])
+                    self.assertEqual(frame['eth'][key], sent[0]['eth'][other])
+        self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), self.transport(CLIENT, 'rp_cnp_ignored'))
+
     def test_off_on_a_wire_unless_told_otherwise(self):
         self.start(None)
         self.roci('impair', SERVER, *MARK_REQUESTS, '100%')

@@ -129,10 +129,49 @@ TEST(QpCongestion, AQueuePairInErrorOwesNoNotification) {
   EXPECT_EQ(c.node.host.count(QpCounter::kCnpsIgnored), 1u);
 }
 
-TEST(QpCongestion, DatagramsTakeNoPart) {
+NodeOptions Datagrams() {
   NodeOptions options;
   options.type = QpType::kUd;
-  Controlled c(options);
+  return options;
+}
+
+WirePacket MakeDatagram(uint32_t qkey) {
+  WirePacket packet;
+  packet.tx.opcode = Opcode::kUdSendOnly;
+  packet.tx.dest_qpn = kLocalQpn;
+  packet.tx.ext.deth = {.qkey = qkey, .src_qpn = Qpn(0x4711)};
+  return packet;
+}
+
+// Whether there is a receive for it or not.
+TEST(QpCongestion, AMarkedDatagramIsAnsweredToItsSource) {
+  Controlled c(Datagrams());
+  ReceiveMarked(c.node, MakeDatagram(c.node.qp.attributes().qkey));
+  EXPECT_TRUE(c.node.qp.OwesNotification());
+  const std::vector<WirePacket> out = c.node.PollAll();
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].tx.opcode, Opcode::kCnp);
+  EXPECT_EQ(out[0].tx.dest_qpn, Qpn(0x4711));
+  EXPECT_FALSE(c.node.qp.OwesNotification());
+  // The next one only after the interval.
+  ReceiveMarked(c.node, MakeDatagram(c.node.qp.attributes().qkey));
+  EXPECT_TRUE(c.node.PollAll().empty());
+}
+
+TEST(QpCongestion, DatagramsOfOthersAndOfGroupsAreNotAnswered) {
+  Controlled c(Datagrams());
+  const uint32_t qkey = c.node.qp.attributes().qkey;
+  EXPECT_EQ(ReceiveMarked(c.node, MakeDatagram(qkey + 1)), DropReason::kQkey);
+  WirePacket group = MakeDatagram(qkey);
+  group.tx.dest_qpn = kMulticastQpn;
+  ReceiveMarked(c.node, group);
+  EXPECT_FALSE(c.node.qp.OwesNotification());
+  EXPECT_TRUE(c.node.PollAll().empty());
+  EXPECT_EQ(c.node.host.count(QpCounter::kMarkedPackets), 2u);
+}
+
+TEST(QpCongestion, DatagramsAreNotThrottled) {
+  Controlled c(Datagrams());
   EXPECT_EQ(c.node.Receive(MakeCnp()), DropReason::kNone);
   EXPECT_EQ(c.node.host.count(QpCounter::kCnpsIgnored), 1u);
   EXPECT_EQ(ThrottledKbps(c.node), 0u);
