@@ -75,6 +75,8 @@ struct Connection {
   uint32_t local_id = 0;   // communication ID; never 0
   uint32_t remote_id = 0;  // 0: not known yet
   uint64_t owner = 0;      // whom events are for; 0: nobody any more
+  uint32_t account = 0;    // of the owner
+  uint64_t left = 0;       // place among those that its account left behind; 0: not there
   State state = State::kReqSent;
   bool is_active = false;
   bool is_datagram = false;

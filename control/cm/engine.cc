@@ -55,8 +55,26 @@ const Connection* Engine::Find(uint32_t id) const {
 
 Connection* Engine::Get(uint32_t id) { return const_cast<Connection*>(Find(id)); }
 
+bool Engine::MakeRoom() {
+  if (connections_.size() < config_.max_connections) return true;
+  const auto most = std::max_element(
+      left_behind_.begin(), left_behind_.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  if (most == left_behind_.end()) return false;
+  ++displaced_;
+  Forget(*Get(most->second.begin()->second));
+  return true;
+}
+
+void Engine::LeaveBehind(Connection& connection) {
+  connection.owner = 0;
+  if (connection.left != 0) return;
+  connection.left = ++last_left_;
+  left_behind_[connection.account].emplace(connection.left, connection.local_id);
+}
+
 Connection* Engine::Add() {
-  if (connections_.size() >= config_.max_connections) return nullptr;
+  if (!MakeRoom()) return nullptr;
   uint32_t id = 0;
   while (id == 0 || connections_.contains(id)) id = static_cast<uint32_t>(random_.Next());
   auto connection = std::make_unique<Connection>();
@@ -84,6 +102,11 @@ void Engine::Forget(Connection& connection) {
     sidr_peers_.erase({FarEndOf(connection.path), connection.remote_id});
   } else if (connection.indexed_by_peer) {
     peers_.erase({connection.remote_guid, connection.remote_id});
+  }
+  if (connection.left != 0) {
+    const auto account = left_behind_.find(connection.account);
+    account->second.erase(connection.left);
+    if (account->second.empty()) left_behind_.erase(account);
   }
   connections_.erase(connection.local_id);
 }
@@ -118,11 +141,17 @@ void Engine::EnterTimewait(roce::TimeNs now, Connection& connection) {
   SetDeadline(connection, now + 2 * TimeOf(config_.packet_life_time));
 }
 
-void Engine::LingerRejected(roce::TimeNs now, Connection& connection) {
+// What the peer asked is answered, and the answer is kept for copies of the question that are still
+// under way. Whoever asks again after that asks anew.
+void Engine::Linger(roce::TimeNs now, Connection& connection, State state) {
   DropIndexes(connection);
-  connection.owner = 0;
-  connection.state = State::kRejected;
-  SetDeadline(connection, now + 2 * connection.response_timeout);
+  LeaveBehind(connection);
+  connection.state = state;
+  SetDeadline(connection, now + 2 * TimeOf(config_.packet_life_time));
+}
+
+roce::TimeNs Engine::PeerTime(uint8_t exponent) const {
+  return TimeOf(std::min(exponent, config_.max_peer_timeout));
 }
 
 void Engine::BeginRelease(roce::TimeNs now, Connection& connection) {
@@ -141,6 +170,7 @@ absl::StatusOr<uint32_t> Engine::Connect(roce::TimeNs now, const ConnectOptions&
       options.packet_life_time != 0 ? options.packet_life_time : config_.packet_life_time;
   Connection& c = *connection;
   c.owner = options.owner;
+  c.account = options.account;
   c.state = State::kReqSent;
   c.is_active = true;
   c.transaction = random_.Next();
@@ -189,6 +219,7 @@ absl::StatusOr<uint32_t> Engine::ConnectDatagram(roce::TimeNs now, const Datagra
   Connection* c = Add();
   if (c == nullptr) return NoRoom();
   c->owner = options.owner;
+  c->account = options.account;
   c->state = State::kSidrReqSent;
   c->is_active = true;
   c->is_datagram = true;
@@ -204,8 +235,11 @@ absl::StatusOr<uint32_t> Engine::ConnectDatagram(roce::TimeNs now, const Datagra
   return c->local_id;
 }
 
-void Engine::Adopt(uint32_t id, uint64_t owner) {
-  if (Connection* connection = Get(id)) connection->owner = owner;
+void Engine::Adopt(uint32_t id, uint64_t owner, uint32_t account) {
+  Connection* connection = Get(id);
+  if (connection == nullptr) return;
+  connection->owner = owner;
+  connection->account = account;
 }
 
 absl::Status Engine::Accept(roce::TimeNs now, uint32_t id, const AcceptOptions& options) {
@@ -248,10 +282,8 @@ absl::Status Engine::AnswerDatagram(roce::TimeNs now, uint32_t id, const Datagra
     rep.qkey = answer.qkey;
   }
   rep.service_id = c->service_id;
-  c->state = State::kSidrAnswered;
-  c->owner = 0;
   SendOnce(*c, rep);
-  SetDeadline(*c, now + 2 * c->response_timeout);
+  Linger(now, *c, State::kSidrAnswered);
   return absl::OkStatus();
 }
 
@@ -300,7 +332,7 @@ absl::Status Engine::Reject(roce::TimeNs now, uint32_t id, RejectReason reason,
     default:
       return WrongState();
   }
-  LingerRejected(now, *c);
+  Linger(now, *c, State::kRejected);
   return absl::OkStatus();
 }
 
@@ -366,7 +398,7 @@ void Engine::AbandonRequest(Connection& connection) {
 void Engine::Release(roce::TimeNs now, uint32_t id) {
   Connection* c = Get(id);
   if (c == nullptr) return;
-  c->owner = 0;
+  LeaveBehind(*c);
   std::erase_if(events_, [id](const Event& event) { return event.id == id; });
   switch (c->state) {
     case State::kReqSent:
@@ -375,11 +407,11 @@ void Engine::Release(roce::TimeNs now, uint32_t id) {
     case State::kReqReceived:
     case State::kMraReqSent:
       SendReject(*c, AboutMessage::kReq, RejectReason::kConsumer, {}, {});
-      return LingerRejected(now, *c);
+      return Linger(now, *c, State::kRejected);
     case State::kRepReceived:
     case State::kMraRepSent:
       SendReject(*c, AboutMessage::kRep, RejectReason::kConsumer, {}, {});
-      return LingerRejected(now, *c);
+      return Linger(now, *c, State::kRejected);
     case State::kRepSent:
     case State::kMraRepReceived:
     case State::kEstablished:
@@ -418,13 +450,12 @@ void Engine::RepeatOrGiveUp(roce::TimeNs now, Connection& c) {
     case State::kReqSent:
     case State::kMraReqReceived:
       Tell(c, EventKind::kUnreachable);
-      c.owner = 0;
       return AbandonRequest(c);
     case State::kRepSent:
     case State::kMraRepReceived:
       // The peer may believe that all is well: its RTUs may be what got lost.
       Tell(c, EventKind::kUnreachable);
-      c.owner = 0;
+      LeaveBehind(c);
       return BeginRelease(now, c);
     case State::kDreqSent:
       Tell(c, EventKind::kDisconnected);

@@ -32,11 +32,13 @@ struct EngineConfig {
   uint8_t max_retries = 15;
   uint8_t patience = 24;              // MRA: how long a program may think, 69 s
   uint8_t packet_life_time = 16;      // 0.27 s
+  uint8_t max_peer_timeout = 24;      // of times that peers name; longer ones are cut
   uint32_t max_connections = 65'536;  // of all states
 };
 
 struct ConnectOptions {
   uint64_t owner = 0;
+  uint32_t account = 0;  // see Engine::LeaveBehind
   roce::Path path = {};  // resolved
   uint64_t service_id = 0;
   uint8_t transport = 0;  // TransportService
@@ -67,6 +69,7 @@ struct AcceptOptions {
 
 struct DatagramOptions {
   uint64_t owner = 0;
+  uint32_t account = 0;
   roce::Path path = {};
   uint64_t service_id = 0;
   std::span<const std::byte> private_data = {};  // at most 216 bytes
@@ -117,13 +120,13 @@ class Engine {
   absl::StatusOr<uint32_t> Connect(roce::TimeNs now, const ConnectOptions& options);
   absl::StatusOr<uint32_t> ConnectDatagram(roce::TimeNs now, const DatagramOptions& options);
   // Takes over a request that an event told of.
-  void Adopt(uint32_t id, uint64_t owner);
+  void Adopt(uint32_t id, uint64_t owner, uint32_t account);
   absl::Status Accept(roce::TimeNs now, uint32_t id, const AcceptOptions& options);
   absl::Status AnswerDatagram(roce::TimeNs now, uint32_t id, const DatagramAnswer& answer);
   // The reply is good: RTU.
   absl::Status Ready(roce::TimeNs now, uint32_t id);
   // A request or a reply. At most 148 bytes of private data, 72 of information. The connection is
-  // over; a repeated request is rejected again.
+  // over; a request that was doubled on its way is rejected again.
   absl::Status Reject(roce::TimeNs now, uint32_t id, RejectReason reason,
                       std::span<const std::byte> info, std::span<const std::byte> private_data);
   // Rejects a request and remembers nothing of it.
@@ -150,6 +153,8 @@ class Engine {
   // Null: no such connection (any more).
   const Connection* Find(uint32_t id) const;
   size_t size() const { return connections_.size(); }
+  // Connections without an owner that had to make room before their time.
+  uint64_t displaced() const { return displaced_; }
   const Reasons& reasons() const { return reasons_; }
   void CountReason(MadReason reason) { ++reasons_[static_cast<size_t>(reason)]; }
   uint32_t NewPsn() { return static_cast<uint32_t>(random_.Next()) & 0xFFFFFF; }
@@ -158,8 +163,17 @@ class Engine {
   using PeerKey = std::pair<uint64_t, uint32_t>;          // GUID and communication ID or QPN
   using SidrKey = std::pair<roce::NetAddress, uint32_t>;  // address and request ID
 
+  using LeftBehind = std::map<uint64_t, uint32_t>;  // IDs, the oldest first
+
   Connection* Get(uint32_t id);
+  // Null: every place is taken by an owner.
   Connection* Add();
+  bool MakeRoom();
+  // The connection has no owner any more and stays until its time comes, or until somebody needs
+  // its place: owners are few to a user (the manager's limit), what they leave behind is not. Whose
+  // account has left the most loses its oldest, so that nobody's haste costs others anything.
+  void LeaveBehind(Connection& connection);
+  roce::TimeNs PeerTime(uint8_t exponent) const;
   void Forget(Connection& connection);
   void SetDeadline(Connection& connection, roce::TimeNs deadline);
   void SendOnce(Connection& connection, Body body);
@@ -169,7 +183,7 @@ class Engine {
   bool IndexByQpn(Connection& connection);
   void DropIndexes(Connection& connection);
   void EnterTimewait(roce::TimeNs now, Connection& connection);
-  void LingerRejected(roce::TimeNs now, Connection& connection);
+  void Linger(roce::TimeNs now, Connection& connection, State state);
   void BeginRelease(roce::TimeNs now, Connection& connection);
   void AbandonRequest(Connection& connection);
   void SendReject(Connection& connection, AboutMessage about, RejectReason reason,
@@ -203,6 +217,9 @@ class Engine {
   std::map<PeerKey, uint32_t> peer_qpns_;  // by the peer's QPN: stale connections
   std::map<SidrKey, uint32_t> sidr_peers_;
   std::set<std::pair<roce::TimeNs, uint32_t>> timers_;
+  std::map<uint32_t, LeftBehind> left_behind_;  // by account
+  uint64_t last_left_ = 0;
+  uint64_t displaced_ = 0;
   std::vector<Outgoing> outgoing_;
   std::vector<Event> events_;
   Reasons reasons_{};

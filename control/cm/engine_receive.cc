@@ -200,7 +200,7 @@ void Engine::AcceptRequest(roce::TimeNs, const roce::Path& reply, const Message&
   c.traffic_class = req.primary.traffic_class;
   c.has_alternate = !req.alternate.remote_gid.IsZero();
   c.max_retries = req.max_cm_retries;
-  c.response_timeout = TimeOf(req.local_response_timeout) + 2 * TimeOf(config_.packet_life_time);
+  c.response_timeout = PeerTime(req.local_response_timeout) + 2 * TimeOf(config_.packet_life_time);
   c.indexed_by_peer = peers_.emplace(PeerKey{c.remote_guid, c.remote_id}, c.local_id).second;
   IndexByQpn(c);
   Tell(c, EventKind::kRequest, req);
@@ -244,7 +244,6 @@ MadReason Engine::HandleSidrReq(roce::TimeNs, const roce::Path& reply, const Mes
   c->transaction = message.transaction;
   c->service_id = req.service_id;
   c->path = reply;
-  c->response_timeout = TimeOf(config_.response_timeout) + 2 * TimeOf(config_.packet_life_time);
   c->indexed_by_peer = sidr_peers_.emplace(key, c->local_id).second;
   Tell(*c, EventKind::kDatagramRequest, req);
   return MadReason::kNone;
@@ -325,7 +324,7 @@ void Engine::TakeReply(roce::TimeNs now, Connection& c, const Rep& rep) {
     Rej told;
     told.reason = static_cast<uint16_t>(RejectReason::kStaleConnection);
     Tell(c, EventKind::kRejected, told);
-    return LingerRejected(now, c);
+    return Linger(now, c, State::kRejected);
   }
   c.state = State::kRepReceived;
   Tell(c, EventKind::kReply, rep);
@@ -333,8 +332,8 @@ void Engine::TakeReply(roce::TimeNs now, Connection& c, const Rep& rep) {
 
 void Engine::TakeReject(roce::TimeNs now, Connection& c, const Rej& rej) {
   Tell(c, EventKind::kRejected, rej);
-  c.owner = 0;
   if (c.is_active) return Forget(c);
+  LeaveBehind(c);
   // Copies of its REQ may still be under way.
   EnterTimewait(now, c);
 }
@@ -351,7 +350,7 @@ void Engine::WaitLonger(roce::TimeNs now, Connection& c, const Mra& mra) {
   const bool about_req = mra.about == static_cast<uint8_t>(AboutMessage::kReq);
   if (about_req != c.is_active) return;
   c.state = c.is_active ? State::kMraReqReceived : State::kMraRepReceived;
-  SetDeadline(c, now + TimeOf(mra.service_timeout) + 2 * TimeOf(config_.packet_life_time));
+  SetDeadline(c, now + PeerTime(mra.service_timeout) + 2 * TimeOf(config_.packet_life_time));
 }
 
 // The program has not decided yet, and what it was sent came twice.

@@ -68,6 +68,8 @@ std::vector<std::byte> WithHeader(const CmId& id, std::span<const std::byte> dat
   return out;
 }
 
+uint32_t AccountOf(const CmId& id) { return id.channel->peer().uid; }
+
 uint32_t QkeyOf(const CmId& id) { return id.qkey != 0 ? id.qkey : kUdpQkey; }
 
 }  // namespace
@@ -75,6 +77,7 @@ uint32_t QkeyOf(const CmId& id) { return id.qkey != 0 ? id.qkey : kUdpQkey; }
 absl::Status Manager::ConnectDatagram(CmId& id, std::span<const std::byte> data) {
   DatagramOptions options;
   options.owner = id.number;
+  options.account = AccountOf(id);
   options.path = id.path;
   options.service_id = ServiceOf(id);
   options.private_data = data;
@@ -97,6 +100,7 @@ absl::Status Manager::Connect(CmId& id, const ConnParam& param) {
   } else {
     ConnectOptions options;
     options.owner = id.number;
+    options.account = AccountOf(id);
     options.path = id.path;
     options.service_id = ServiceOf(id);
     options.transport = TransportOf(id.qp_type);
@@ -331,7 +335,7 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   id->vlan = event.path.vlan();
   id->gid_index = port.device.addresses().IndexOf({event.path.src_gid, id->vlan}).value_or(0);
   id->connection = event.id;
-  engine.Adopt(event.id, id->number);
+  engine.Adopt(event.id, id->number, AccountOf(*id));
 
   const std::span<const std::byte> own_data = by_service ? data : data.subspan(kIpHeaderBytes);
   rdma_ucm_event_resp out = {};

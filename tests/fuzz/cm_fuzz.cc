@@ -113,7 +113,7 @@ class Program {
     CHECK(engine_->size() <= kMaxConnections);
     for (const Event& event : engine_->TakeEvents()) {
       if (event.owner == 0) {
-        engine_->Adopt(event.id, 1);
+        engine_->Adopt(event.id, 1, ++accounts_ % 3);
         Keep(event.id);
       }
     }
@@ -128,6 +128,7 @@ class Program {
   roce::Path reply_;
   roce::TimeNs now_ = 1;
   uint32_t id_ = 0;
+  uint32_t accounts_ = 0;
   std::vector<uint32_t> ids_;
 };
 

@@ -123,7 +123,7 @@ class World {
   void HandleEvent(Node& node, const Event& event) {
     if (event.kind == EventKind::kRequest) {
       const uint64_t owner = ++node.last_owner;
-      node.engine.Adopt(event.id, owner);
+      node.engine.Adopt(event.id, owner, 0);
       node.endpoints[owner] = {event.id, false};
       return Later(node, owner, [](World& w, Node& n, Endpoint& e) { w.Decide(n, e); });
     }

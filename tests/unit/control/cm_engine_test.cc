@@ -56,7 +56,7 @@ class CmEngine : public testing::Test {
   uint32_t Establish(uint32_t id, uint32_t qpn) {
     EXPECT_EQ(Receive(GoodReq(id, qpn)), MadReason::kNone);
     const uint32_t ours = engine_.TakeEvents().at(0).id;
-    engine_.Adopt(ours, 1);
+    engine_.Adopt(ours, 1, 0);
     EXPECT_TRUE(engine_.Accept(1, ours, {.qpn = 8}).ok());
     EXPECT_EQ(Receive(Rtu{id, ours, {}}), MadReason::kNone);
     EXPECT_EQ(engine_.TakeEvents().at(0).kind, EventKind::kEstablished);
@@ -173,6 +173,95 @@ TEST_F(CmEngine, ChecksWhatOwnersAsk) {
   EXPECT_TRUE(absl::IsFailedPrecondition(engine_.Disconnect(1, id)));
   EXPECT_TRUE(engine_.Reject(1, id, RejectReason::kConsumer, {}, all.first(148)).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(engine_.Accept(1, id, {})));
+}
+
+class CmTable : public CmEngine {
+ protected:
+  static constexpr roce::TimeNs kMs = 1'000'000;
+
+  uint32_t Request(uint32_t number, uint32_t account) {
+    EXPECT_EQ(Receive(GoodReq(number, number)), MadReason::kNone);
+    const uint32_t ours = engine_.TakeEvents().at(0).id;
+    engine_.Adopt(ours, number, account);
+    return ours;
+  }
+  uint32_t Rejected(uint32_t number, uint32_t account) {
+    const uint32_t ours = Request(number, account);
+    EXPECT_TRUE(engine_.Reject(1, ours, RejectReason::kConsumer, {}, {}).ok());
+    engine_.TakeOutgoing();
+    return ours;
+  }
+};
+
+TEST_F(CmTable, ARejectedRequestIsRememberedForHalfASecond) {
+  Rejected(5, 0);
+  engine_.HandleTimeout(300 * kMs);
+  Receive(GoodReq(5, 5));
+  EXPECT_EQ(Sent<Rej>().reason, static_cast<uint16_t>(RejectReason::kConsumer));
+  EXPECT_TRUE(engine_.TakeEvents().empty());
+  engine_.HandleTimeout(600 * kMs);
+  EXPECT_EQ(engine_.size(), 0u);
+  Request(5, 0);  // a new one
+}
+
+TEST_F(CmTable, AnAnsweredDatagramRequestIsRememberedForHalfASecond) {
+  SidrReq req;
+  req.request_id = 6;
+  EXPECT_EQ(Receive(req), MadReason::kNone);
+  const uint32_t ours = engine_.TakeEvents().at(0).id;
+  engine_.Adopt(ours, 1, 0);
+  ASSERT_TRUE(engine_.AnswerDatagram(1, ours, {.qpn = 8}).ok());
+  EXPECT_EQ(Sent<SidrRep>().qpn, 8u);
+  EXPECT_EQ(Receive(req), MadReason::kNone);
+  EXPECT_EQ(Sent<SidrRep>().qpn, 8u);
+  EXPECT_TRUE(engine_.TakeEvents().empty());
+  engine_.HandleTimeout(600 * kMs);
+  EXPECT_EQ(engine_.size(), 0u);
+}
+
+TEST_F(CmTable, NoPeerDecidesHowLongItIsRemembered) {
+  const roce::TimeNs most = TimeOf(config_.max_peer_timeout) + 1000 * kMs;
+  Req req = GoodReq();
+  req.local_response_timeout = 31;
+  Receive(req);
+  const uint32_t ours = engine_.TakeEvents().at(0).id;
+  engine_.Adopt(ours, 1, 0);
+  ASSERT_TRUE(engine_.Accept(1, ours, {}).ok());
+  EXPECT_LT(engine_.NextTimeout(), most);
+  Mra mra{5, ours, static_cast<uint8_t>(AboutMessage::kRep), 31, {}};
+  EXPECT_EQ(Receive(mra), MadReason::kNone);
+  EXPECT_EQ(engine_.Find(ours)->state, State::kMraRepReceived);
+  EXPECT_LT(engine_.NextTimeout(), most);
+}
+
+TEST_F(CmTable, WhatIsLeftBehindMakesRoom) {
+  for (uint32_t i = 1; i <= 3; ++i) Rejected(i, 0);
+  EXPECT_EQ(engine_.displaced(), 0u);
+  for (uint32_t i = 11; i <= 13; ++i) Request(i, 0);
+  EXPECT_EQ(engine_.displaced(), 3u);
+  EXPECT_EQ(engine_.size(), config_.max_connections);
+  EXPECT_EQ(RejectionOf(GoodReq(14, 14)), RejectReason::kNoResources);
+}
+
+TEST_F(CmTable, WhoLeavesTheMostBehindMakesRoomForOthers) {
+  const uint32_t of_other = Rejected(1, 7);  // the oldest of all
+  const uint32_t first = Rejected(2, 8);
+  const uint32_t second = Rejected(3, 8);
+  const uint32_t wanted = Request(4, 9);
+  EXPECT_NE(engine_.Find(of_other), nullptr);
+  EXPECT_EQ(engine_.Find(first), nullptr);
+  EXPECT_NE(engine_.Find(second), nullptr);
+  EXPECT_NE(engine_.Find(wanted), nullptr);
+}
+
+TEST_F(CmTable, AReleaseThatIsDisplacedIsAStrangers) {
+  const uint32_t ours = Establish(5, 77);
+  engine_.Release(1, ours);
+  engine_.TakeOutgoing();
+  for (uint32_t i = 11; i <= 13; ++i) Request(i, 0);
+  EXPECT_EQ(engine_.Find(ours), nullptr);
+  EXPECT_EQ(Receive(Drep{5, ours, {}}), MadReason::kUnknownConnection);
+  engine_.HandleTimeout(roce::kNever - 1);  // no timer of its own is left
 }
 
 CmId At(const char* address, uint16_t port) {
