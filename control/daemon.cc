@@ -201,7 +201,12 @@ absl::Status Daemon::OpenSockets() {
                           return absl::InvalidArgumentError("show what?");
                         }
                         if (*what == "connections") return cm::ShowConnections(*connections_);
-                        return Show(*services_, *sessions_, what->get<std::string>());
+                        auto shown = Show(*services_, *sessions_, what->get<std::string>());
+                        const bool all = *what == "counters";
+                        if (shown.ok() && (all || *what == "ports")) {
+                          cm::AddCounters(*connections_, all, *shown);
+                        }
+                        return shown;
                       });
   AddLinkCommands();
   absl::StatusOr<std::unique_ptr<SysfsPublisher>> publisher =

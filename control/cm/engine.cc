@@ -336,25 +336,38 @@ absl::Status Engine::Reject(roce::TimeNs now, uint32_t id, RejectReason reason,
   return absl::OkStatus();
 }
 
-void Engine::Refuse(uint32_t id, RejectReason reason) {
-  Connection* c = Get(id);
-  if (c == nullptr) return;
-  if (c->state == State::kSidrReqReceived) {
+void Engine::RefuseRequest(Connection& c, RejectReason reason) {
+  if (c.state == State::kSidrReqReceived) {
     SidrRep rep;
-    rep.request_id = c->remote_id;
+    rep.request_id = c.remote_id;
     rep.status =
         static_cast<uint8_t>(reason == RejectReason::kInvalidServiceId ? SidrStatus::kNotSupported
                                                                        : SidrStatus::kRejected);
-    rep.service_id = c->service_id;
-    SendOnce(*c, rep);
+    rep.service_id = c.service_id;
+    SendOnce(c, rep);
   } else {
-    SendReject(*c, AboutMessage::kReq, reason, {}, {});
+    SendReject(c, AboutMessage::kReq, reason, {}, {});
   }
-  Forget(*c);
+  Forget(c);
 }
 
-void Engine::Drop(uint32_t id) {
-  if (Connection* c = Get(id)) Forget(*c);
+void Engine::Recount(MadReason why) {
+  --reasons_[static_cast<size_t>(MadReason::kNone)];
+  CountReason(why);
+}
+
+void Engine::Refuse(uint32_t id, RejectReason reason, MadReason why) {
+  Connection* c = Get(id);
+  if (c == nullptr) return;
+  RefuseRequest(*c, reason);
+  Recount(why);
+}
+
+void Engine::Drop(uint32_t id, MadReason why) {
+  Connection* c = Get(id);
+  if (c == nullptr) return;
+  Forget(*c);
+  Recount(why);
 }
 
 absl::Status Engine::Disconnect(roce::TimeNs now, uint32_t id) {
@@ -417,7 +430,7 @@ void Engine::Release(roce::TimeNs now, uint32_t id) {
     case State::kEstablished:
       return BeginRelease(now, *c);
     case State::kSidrReqReceived:
-      return Refuse(id, RejectReason::kConsumer);
+      return RefuseRequest(*c, RejectReason::kConsumer);
     case State::kSidrReqSent:
       return Forget(*c);
     case State::kDreqSent:

@@ -129,10 +129,11 @@ class Engine {
   // over; a request that was doubled on its way is rejected again.
   absl::Status Reject(roce::TimeNs now, uint32_t id, RejectReason reason,
                       std::span<const std::byte> info, std::span<const std::byte> private_data);
-  // Rejects a request and remembers nothing of it.
-  void Refuse(uint32_t id, RejectReason reason);
-  // Forgets a request without an answer: the peer will ask again.
-  void Drop(uint32_t id);
+  // Of requests that an event has just told of, which count as `why` then, and not as taken.
+  // Rejects one and remembers nothing of it.
+  void Refuse(uint32_t id, RejectReason reason, MadReason why);
+  // Forgets one without an answer: the peer will ask again.
+  void Drop(uint32_t id, MadReason why);
   absl::Status Disconnect(roce::TimeNs now, uint32_t id);
   // The first message came before the RTU (IBV_EVENT_COMM_EST). AlreadyExists: known.
   absl::Status NoticeEstablished(roce::TimeNs now, uint32_t id);
@@ -185,6 +186,8 @@ class Engine {
   void EnterTimewait(roce::TimeNs now, Connection& connection);
   void Linger(roce::TimeNs now, Connection& connection, State state);
   void BeginRelease(roce::TimeNs now, Connection& connection);
+  void RefuseRequest(Connection& connection, RejectReason reason);
+  void Recount(MadReason why);
   void AbandonRequest(Connection& connection);
   void SendReject(Connection& connection, AboutMessage about, RejectReason reason,
                   std::span<const std::byte> info, std::span<const std::byte> private_data);

@@ -33,6 +33,8 @@ inline constexpr uint32_t kGsiQkey = 0x80010000;
   X(kSource, "source_address")                \
   X(kUnknownConnection, "unknown_connection") \
   X(kUnexpected, "unexpected_in_this_state")  \
+  X(kNoListener, "no_listener")               \
+  X(kBacklog, "backlog_full")                 \
   X(kNoRoom, "no_room")
 
 enum class MadReason : uint8_t {

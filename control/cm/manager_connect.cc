@@ -309,14 +309,19 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   if (by_service && service) {
     listener = FindServiceListener(port, *service, {event.path.src_gid, event.path.vlan()});
   }
-  if (listener == nullptr) return engine.Refuse(event.id, RejectReason::kInvalidServiceId);
+  if (listener == nullptr) {
+    return engine.Refuse(event.id, RejectReason::kInvalidServiceId, MadReason::kNoListener);
+  }
   const uint8_t qp_type = req != nullptr ? QpTypeOf(*req) : kQpUd;
   if (qp_type != listener->qp_type) {
-    return engine.Refuse(event.id, RejectReason::kInvalidTransportServiceType);
+    return engine.Refuse(event.id, RejectReason::kInvalidTransportServiceType,
+                         MadReason::kUnexpected);
   }
-  if (listener->backlog == 0) return engine.Drop(event.id);
+  if (listener->backlog == 0) return engine.Drop(event.id, MadReason::kBacklog);
   CmId* id = Add(*listener->channel);
-  if (id == nullptr) return engine.Refuse(event.id, RejectReason::kNoResources);
+  if (id == nullptr) {
+    return engine.Refuse(event.id, RejectReason::kNoResources, MadReason::kNoRoom);
+  }
   --listener->backlog;
   id->listener = listener->number;
   id->space = listener->space;

@@ -75,4 +75,18 @@ nlohmann::json ShowConnections(const Server& server) {
   return out;
 }
 
+void AddCounters(const Server& server, bool with_zeros, nlohmann::json& ports) {
+  size_t index = 0;
+  for (const std::unique_ptr<Port>& port : server.manager().ports()) {
+    nlohmann::json counters = nlohmann::json::object();
+    const auto add = [&](std::string_view name, uint64_t value) {
+      if (with_zeros || value != 0) counters[std::string(name)] = value;
+    };
+    const Engine::Reasons& reasons = port->engine.reasons();
+    for (size_t i = 0; i < reasons.size(); ++i) add(kMadReasonNames[i], reasons[i]);
+    add("connections_displaced", port->engine.displaced());
+    ports.at(index++)["connection_manager"] = std::move(counters);
+  }
+}
+
 }  // namespace roci::control::cm

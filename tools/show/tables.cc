@@ -265,6 +265,7 @@ std::string FormatPorts(const Json& items, bool with_zeros) {
     for (const auto& [title, key] :
          {std::pair("counters", "counters"), std::pair("frames dropped, by reason", "drops"),
           std::pair("transport", "transport"),
+          std::pair("messages to the connection manager", "connection_manager"),
           std::pair("not RoCE (ARP, ND, ping)", "slow_path")}) {
       std::string lines;
       AppendNumbers(At(item, key), with_zeros, lines);

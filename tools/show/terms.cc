@@ -19,6 +19,8 @@ constexpr char kWhose[] = "DEVICE, APP   where it is, and whose: name and proces
 constexpr char kPorts[] = R"(counters   frames and bytes that the port has sent and received
 frames dropped, by reason   what was received and thrown away, and which check it failed
 transport  what the queue pairs of the device have met: retries, NAKs, duplicates, ...
+messages to the connection manager   datagrams to QP 1: taken, or which check they failed; and
+           connections without an owner that had to make room before their time (displaced)
 not RoCE   frames for the daemon itself: ARP, IPv6 neighbour discovery, ping
 impairments   what `roci impair` has set, and the frames that it has met
 `roci show counters` prints those that are zero too.

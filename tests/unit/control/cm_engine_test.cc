@@ -254,6 +254,25 @@ TEST_F(CmTable, WhoLeavesTheMostBehindMakesRoomForOthers) {
   EXPECT_NE(engine_.Find(wanted), nullptr);
 }
 
+TEST_F(CmTable, WhatNobodyTookIsNotCountedAsTaken) {
+  const auto count = [this](MadReason reason) {
+    return engine_.reasons()[static_cast<size_t>(reason)];
+  };
+  Receive(GoodReq(1, 1));
+  engine_.Refuse(engine_.TakeEvents().at(0).id, RejectReason::kInvalidServiceId,
+                 MadReason::kNoListener);
+  EXPECT_EQ(Sent<Rej>().reason, static_cast<uint16_t>(RejectReason::kInvalidServiceId));
+  Receive(GoodReq(2, 2));
+  engine_.Drop(engine_.TakeEvents().at(0).id, MadReason::kBacklog);
+  EXPECT_TRUE(engine_.TakeOutgoing().empty());
+  Request(3, 0);
+  EXPECT_EQ(count(MadReason::kNone), 1u);
+  EXPECT_EQ(count(MadReason::kNoListener), 1u);
+  EXPECT_EQ(count(MadReason::kBacklog), 1u);
+  engine_.Drop(99, MadReason::kBacklog);  // of no request
+  EXPECT_EQ(count(MadReason::kBacklog), 1u);
+}
+
 TEST_F(CmTable, AReleaseThatIsDisplacedIsAStrangers) {
   const uint32_t ours = Establish(5, 77);
   engine_.Release(1, ours);
