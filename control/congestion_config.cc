@@ -42,6 +42,9 @@ void ReadCongestion(TomlReader& reader, CongestionConfig& out) {
   uint32_t dscp = p.cnp_dscp;
   reader.Number("cnp_dscp", 0, 63, dscp);
   p.cnp_dscp = static_cast<uint8_t>(dscp);
+  uint32_t priority = p.cnp_priority;
+  reader.Number("cnp_priority", 0, 7, priority);
+  p.cnp_priority = static_cast<uint8_t>(priority);
   Thousands(reader, "min_rate_mbps", 1, kMostMbps, p.min_rate_kbps);
   Thousands(reader, "cut_interval_us", 0, kMostUs, p.cut_interval_ns);
   reader.Number("alpha_divisor", 2, 4096, p.alpha_divisor);

@@ -52,7 +52,9 @@ absl::StatusOr<PathPlan> PlanPath(const AddressTable& addresses, const roci_abi_
   path.hop_limit = attr.hop_limit > 1 ? attr.hop_limit : kDefaultHopLimit;
   path.traffic_class = attr.traffic_class;
   path.flow_label = attr.flow_label & 0xFFFFF;
-  path.udp_src_port = roce::UdpSourcePort(path.flow_label, local, remote);
+  path.udp_src_port = remote.value() != 0
+                          ? roce::UdpSourcePort(path.flow_label, local, remote)
+                          : roce::UdpSourcePort(path.flow_label, source.gid, destination);
   if (destination.IsMulticast()) {
     path.dst_mac = MulticastMac(destination);
     plan.resolved = true;

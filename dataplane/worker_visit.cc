@@ -147,7 +147,9 @@ uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::by
 
 uint32_t Worker::EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& frame,
                            std::byte* out) {
-  const roce::FrameTemplate own = frame.ForNotifications(lane.congestion->parameters.cnp_dscp);
+  const roce::CongestionParameters& parameters = lane.congestion->parameters;
+  const roce::FrameTemplate own =
+      frame.ForNotifications(parameters.cnp_dscp, parameters.cnp_priority);
   return roce::EncodeFrame(own, tx_, static_cast<const std::byte*>(nullptr), 0, out);
 }
 

@@ -17,6 +17,7 @@ struct CongestionParameters {
   uint32_t cnp_interval_ns = 50'000;
   uint32_t cnp_port_interval_ns = 1'000;
   uint8_t cnp_dscp = 48;
+  uint8_t cnp_priority = 6;  // in the tag, on a VLAN
   // Notifications received: the rate is cut once so often, by half of alpha.
   uint32_t cut_interval_ns = 4'000;
   uint32_t alpha_divisor = 256;  // alpha moves by 1/alpha_divisor (the paper's g)

@@ -152,8 +152,15 @@ FrameTemplate::FrameTemplate(const Path& path) : is_ipv6_(!path.dst_gid.IsIpv4()
 
 void FrameTemplate::set_pkey(uint16_t pkey) { bth_word_ = (bth_word_ & ~0xFFFFu) | pkey; }
 
-FrameTemplate FrameTemplate::ForNotifications(uint8_t dscp) const {
+FrameTemplate FrameTemplate::ForNotifications(uint8_t dscp, uint8_t priority) const {
   FrameTemplate out = *this;
+  if (network_offset_ == EthernetHeader::kBytes + VlanTag::kBytes) {
+    std::byte* tag = out.bytes_.data() + EthernetHeader::kBytes;
+    constexpr uint32_t kId = (1u << VlanTag::kPriorityShift) - 1;
+    const uint32_t control = (LoadBe<uint16_t>(tag) & kId) | uint32_t{priority}
+                                                                 << VlanTag::kPriorityShift;
+    StoreBe<uint16_t>(tag, static_cast<uint16_t>(control));
+  }
   const auto traffic_class = static_cast<uint8_t>(dscp << 2);
   std::byte* ip = out.bytes_.data() + network_offset_;
   if (is_ipv6_) {
@@ -167,6 +174,14 @@ FrameTemplate FrameTemplate::ForNotifications(uint8_t dscp) const {
   return out;
 }
 
+namespace {
+
+uint16_t PortOfLabel(uint32_t label) {
+  return static_cast<uint16_t>(0xC000 | ((label & 0x3FFF) ^ (label >> 14)));
+}
+
+}  // namespace
+
 uint16_t UdpSourcePort(uint32_t flow_label, Qpn local, Qpn remote) {
   uint32_t label = flow_label & 0xFFFFF;
   if (label == 0) {
@@ -175,7 +190,23 @@ uint16_t UdpSourcePort(uint32_t flow_label, Qpn local, Qpn remote) {
     v ^= v >> 40;
     label = static_cast<uint32_t>(v) & 0xFFFFF;
   }
-  return static_cast<uint16_t>(0xC000 | ((label & 0x3FFF) ^ (label >> 14)));
+  return PortOfLabel(label);
+}
+
+uint16_t UdpSourcePort(uint32_t flow_label, const Gid& local, const Gid& remote) {
+  uint32_t label = flow_label & 0xFFFFF;
+  if (label == 0) {
+    uint64_t sum = 0;
+    for (const Gid* gid : {&local, &remote}) {
+      for (uint32_t half = 0; half < 2; ++half) {
+        sum = (sum +
+               LoadBe<uint64_t>(reinterpret_cast<const std::byte*>(gid->bytes.data()) + 8 * half)) *
+              0x9E37'79B9'7F4A'7C15;  // 2^64 / golden ratio: differences reach the high bits
+      }
+    }
+    label = static_cast<uint32_t>(sum >> 44);
+  }
+  return PortOfLabel(label);
 }
 
 std::byte* StartFrame(const FrameTemplate& tmpl, const TxPacket& packet, uint16_t ip_id,

@@ -35,6 +35,9 @@ struct Path {
 // paths (IBTA vol 1, A17.4.3). A non-zero flow label decides alone, as in
 // rdma_flow_label_to_udp_sport().
 uint16_t UdpSourcePort(uint32_t flow_label, Qpn local, Qpn remote);
+// The same for an address handle, which knows no queue pairs: without a flow label the addresses
+// spread what a host sends to many over the network's paths.
+uint16_t UdpSourcePort(uint32_t flow_label, const Gid& local, const Gid& remote);
 
 // Everything of a frame's headers that is the same for all packets of a QP (or of a UD address
 // handle): Ethernet, IP, UDP and the constant parts of the BTH, ready to be copied.
@@ -47,7 +50,7 @@ class FrameTemplate {
   void set_pkey(uint16_t pkey);
   // The same way for congestion notifications, which have a class of their own and cannot be marked
   // themselves (IBTA vol 1, A17.9.3).
-  FrameTemplate ForNotifications(uint8_t dscp) const;
+  FrameTemplate ForNotifications(uint8_t dscp, uint8_t priority) const;
 
   bool is_ipv6() const { return is_ipv6_; }
   uint32_t network_offset() const { return network_offset_; }      // of the IP header in the frame

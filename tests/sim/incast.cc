@@ -193,9 +193,11 @@ bool Incast::Poll(Node& node, Frame& out) {
   if (!node.qp.HasTransmit() || !node.qp.PollTransmit(node.host, now_, packet, payload)) {
     return false;
   }
-  const roce::FrameTemplate frame = packet.opcode == roce::Opcode::kCnp
-                                        ? node.frame.ForNotifications(config_.congestion.cnp_dscp)
-                                        : node.frame;
+  const roce::FrameTemplate frame =
+      packet.opcode == roce::Opcode::kCnp
+          ? node.frame.ForNotifications(config_.congestion.cnp_dscp,
+                                        config_.congestion.cnp_priority)
+          : node.frame;
   std::byte* place = roce::StartFrame(frame, packet, 0, buffer_.data());
   if (memory::CopyOut(payload, {place, packet.payload_length}) != memory::MemoryStatus::kOk) {
     abort();

@@ -245,7 +245,8 @@ TEST(ConfigTest, CongestionControlIsForPortsUnlessToldOtherwise) {
   EXPECT_EQ(uses("[congestion]\nenabled=\"off\"\n" + devices + "congestion=\"on\"\n"),
             Uses({false, true}));
   const absl::StatusOr<Config> config = ParseConfig(
-      "[congestion]\ncnp_interval_us=7\ncnp_port_interval_us=0\ncnp_dscp=46\nmin_rate_mbps=2\n"
+      "[congestion]\ncnp_interval_us=7\ncnp_port_interval_us=0\ncnp_dscp=46\ncnp_priority=5\nmin_"
+      "rate_mbps=2\n"
       "cut_interval_us=9\nalpha_divisor=16\nalpha_period_us=60\nincrease_period_us=300\n"
       "increase_bytes=32768\nfast_recovery_steps=1\nadditive_mbps=5\nhyper_mbps=50\n"
       "burst_bytes=1500\n" +
@@ -257,6 +258,7 @@ TEST(ConfigTest, CongestionControlIsForPortsUnlessToldOtherwise) {
                                                                 .cnp_interval_ns = 7'000,
                                                                 .cnp_port_interval_ns = 0,
                                                                 .cnp_dscp = 46,
+                                                                .cnp_priority = 5,
                                                                 .cut_interval_ns = 9'000,
                                                                 .alpha_divisor = 16,
                                                                 .alpha_period_ns = 60'000,
@@ -271,8 +273,8 @@ TEST(ConfigTest, CongestionControlIsForPortsUnlessToldOtherwise) {
 TEST(ConfigTest, RefusesImpossibleCongestionControl) {
   EXPECT_EQ(Fault("[congestion]\nenabled = \"maybe\"\n"),
             "t.toml:2: congestion.enabled: \"maybe\" is not one of \"auto\", \"on\", \"off\"");
-  for (const char* line : {"cnp_interval_us = 0", "cnp_dscp = 64", "alpha_divisor = 1",
-                           "increase_period_us = 0", "increase_bytes = 1500",
+  for (const char* line : {"cnp_interval_us = 0", "cnp_dscp = 64", "cnp_priority = 8",
+                           "alpha_divisor = 1", "increase_period_us = 0", "increase_bytes = 1500",
                            "fast_recovery_steps = 0", "burst_bytes = 0", "min_rate_mbps = 0"}) {
     EXPECT_NE(Fault(std::string("[congestion]\n") + line + "\n"), "") << line;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "roce/parse.h"
 #include "roce/resend.h"
@@ -244,6 +245,19 @@ TEST(FrameTemplate, PkeyCanBeReplaced) {
   ASSERT_EQ(ParsePacket(frame, packet), DropReason::kNone);
   EXPECT_EQ(packet.pkey, 0x7ABC);
   EXPECT_TRUE(packet.mig_req);
+}
+
+TEST(UdpSourcePort, OfAddressHandlesSpreadsByAddresses) {
+  const Gid own = Gid::FromIpv4(Ipv4{{10, 0, 0, 1}});
+  std::set<uint16_t> ports;
+  for (uint8_t last = 2; last < 102; ++last) {
+    const Gid peer = Gid::FromIpv4(Ipv4{{10, 0, 0, last}});
+    const uint16_t port = UdpSourcePort(0, own, peer);
+    EXPECT_GE(port, 0xC000);
+    EXPECT_EQ(UdpSourcePort(0x12345, own, peer), UdpSourcePort(0x12345, Qpn(1), Qpn(2)));
+    ports.insert(port);
+  }
+  EXPECT_GT(ports.size(), 95u);
 }
 
 TEST(UdpSourcePort, IsInTheDynamicRangeAndSpreads) {

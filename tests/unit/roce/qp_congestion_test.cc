@@ -342,8 +342,11 @@ TEST(QpCongestion, WithoutItTimersAreWhatTheyAre) {
 // ---- On the wire
 
 TEST(QpCongestion, NotificationsHaveAClassOfTheirOwnAndCannotBeMarked) {
-  for (const bool ipv6 : {false, true}) {
+  for (const int kind : {0, 1, 2, 3}) {
+    const bool ipv6 = (kind & 1) != 0;
     Path path;
+    path.has_vlan = (kind & 2) != 0;
+    path.vlan_tci = 2 << VlanTag::kPriorityShift | 77;
     const auto address = [&](uint8_t last) {
       if (!ipv6) return Gid::FromIpv4(Ipv4{{10, 0, 0, last}});
       Gid gid;
@@ -361,13 +364,17 @@ TEST(QpCongestion, NotificationsHaveAClassOfTheirOwnAndCannotBeMarked) {
     cnp.becn = true;
     cnp.dest_qpn = kPeerQpn;
     std::array<std::byte, kMaxFrameBytes> bytes;
-    const uint32_t length = EncodeFrame(data.ForNotifications(48), cnp,
+    const uint32_t length = EncodeFrame(data.ForNotifications(48, 6), cnp,
                                         static_cast<const std::byte*>(nullptr), 0, bytes.data());
-    EXPECT_EQ(length, (ipv6 ? 54u : 34u) + 8 + 12 + 16 + 4);
+    EXPECT_EQ(length, (ipv6 ? 54u : 34u) + (path.has_vlan ? 4 : 0) + 8 + 12 + 16 + 4);
     Packet packet;
     ASSERT_EQ(ParsePacket({bytes.data(), length}, packet), DropReason::kNone);
     EXPECT_EQ(packet.opcode, Opcode::kCnp);
     EXPECT_EQ(packet.traffic_class, 48 << 2);
+    EXPECT_EQ(packet.has_vlan, path.has_vlan);
+    if (path.has_vlan) {
+      EXPECT_EQ(packet.vlan_tci, 6 << VlanTag::kPriorityShift | 77);
+    }
     EXPECT_EQ(packet.flow_label, path.flow_label);
     EXPECT_TRUE(packet.becn);
     EXPECT_FALSE(packet.mig_req);
