@@ -209,6 +209,8 @@ absl::StatusOr<uint32_t> Engine::Connect(roce::TimeNs now, const ConnectOptions&
   req.max_cm_retries = config_.max_retries;
   req.srq = options.srq;
   req.primary = PrimaryPath(options, life);
+  req.vendor_id = options.ece.vendor_id;
+  req.ece_options = options.ece.options;
   SendRepeatedly(now, c, req);
   return c.local_id;
 }
@@ -265,6 +267,10 @@ absl::Status Engine::Accept(roce::TimeNs now, uint32_t id, const AcceptOptions& 
   rep.rnr_retry_count = options.rnr_retry_count;
   rep.srq = options.srq;
   rep.local_ca_guid = config_.ca_guid;
+  rep.vendor_high = static_cast<uint8_t>(options.ece.vendor_id >> 16);
+  rep.vendor_middle = static_cast<uint8_t>(options.ece.vendor_id >> 8);
+  rep.vendor_low = static_cast<uint8_t>(options.ece.vendor_id);
+  rep.ece_options = options.ece.options;
   c->state = State::kRepSent;
   SendRepeatedly(now, *c, rep);
   return absl::OkStatus();
@@ -280,6 +286,9 @@ absl::Status Engine::AnswerDatagram(roce::TimeNs now, uint32_t id, const Datagra
   if (answer.status == SidrStatus::kValid) {
     rep.qpn = answer.qpn;
     rep.qkey = answer.qkey;
+    rep.vendor_high = static_cast<uint16_t>(answer.ece.vendor_id >> 8);
+    rep.vendor_low = static_cast<uint8_t>(answer.ece.vendor_id);
+    rep.ece_options = answer.ece.options;
   }
   rep.service_id = c->service_id;
   SendOnce(*c, rep);

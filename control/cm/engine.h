@@ -52,7 +52,8 @@ struct ConnectOptions {
   uint8_t rnr_retry_count = 0;
   uint8_t flow_control = 0;
   uint8_t srq = 0;
-  uint8_t packet_life_time = 0;                  // 0: the engine's
+  uint8_t packet_life_time = 0;  // 0: the engine's
+  Ece ece = {};
   std::span<const std::byte> private_data = {};  // at most 92 bytes
 };
 
@@ -64,6 +65,7 @@ struct AcceptOptions {
   uint8_t rnr_retry_count = 0;
   uint8_t flow_control = 0;
   uint8_t srq = 0;
+  Ece ece = {};
   std::span<const std::byte> private_data = {};  // at most 196 bytes
 };
 
@@ -79,6 +81,7 @@ struct DatagramAnswer {
   SidrStatus status = SidrStatus::kValid;
   uint32_t qpn = 0;
   uint32_t qkey = 0;
+  Ece ece = {};
   std::span<const std::byte> private_data = {};  // at most 136 bytes
 };
 

@@ -20,6 +20,7 @@ constexpr uint8_t kClassVersion = 2;
 constexpr uint8_t kMethodSend = 3;
 constexpr size_t kTransactionOffset = 8;
 constexpr size_t kAttributeOffset = 16;
+constexpr size_t kModifierOffset = 20;
 
 // A number or an array of a message: where its most significant bit lies, counted from the end of
 // the common header, and how many bits it has. Numbers of 64 bits or fewer lie within 8 bytes.
@@ -149,7 +150,8 @@ template <>
 struct Layout<SidrRep> {
   static constexpr auto kItems =
       std::tuple{At(0, 0, 32, &SidrRep::request_id),  At(4, 0, 8, &SidrRep::status),
-                 At(5, 0, 8, &SidrRep::info_length),  At(8, 0, 24, &SidrRep::qpn),
+                 At(5, 0, 8, &SidrRep::info_length),  At(6, 0, 16, &SidrRep::vendor_high),
+                 At(8, 0, 24, &SidrRep::qpn),         At(11, 0, 8, &SidrRep::vendor_low),
                  At(12, 0, 64, &SidrRep::service_id), At(20, 0, 32, &SidrRep::qkey),
                  At(24, 0, 576, &SidrRep::info),      At(96, 0, 1088, &SidrRep::private_data)};
 };
@@ -240,15 +242,22 @@ void StoreBody(const T& in, std::byte* data) {
   if constexpr (std::is_same_v<T, Lap>) Store(in.alternate, kLapPath, data);
 }
 
+template <class T>
+constexpr bool kHasModifier = requires(const T& body) {
+  body.ece_options;
+};
+
 template <size_t kIndex = 0>
-void LoadAny(uint16_t attribute, const std::byte* data, Body& out) {
+void LoadAny(uint16_t attribute, const std::byte* mad, Body& out) {
   using T = std::variant_alternative_t<kIndex, Body>;
   if (static_cast<uint16_t>(T::kType) == attribute) {
-    LoadBody(data, out.emplace<T>());
+    T& body = out.emplace<T>();
+    LoadBody(mad + kHeaderBytes, body);
+    if constexpr (kHasModifier<T>) body.ece_options = LoadBe<uint32_t>(mad + kModifierOffset);
     return;
   }
   if constexpr (kIndex + 1 < std::variant_size_v<Body>) {
-    LoadAny<kIndex + 1>(attribute, data, out);
+    LoadAny<kIndex + 1>(attribute, mad, out);
   }
 }
 
@@ -264,7 +273,7 @@ MadReason ParseMad(std::span<const std::byte> payload, Message& out) {
   const auto attribute = LoadBe<uint16_t>(mad + kAttributeOffset);
   if (attribute < kFirstMessage || attribute > kLastMessage) return MadReason::kAttribute;
   out.transaction = LoadBe<uint64_t>(mad + kTransactionOffset);
-  LoadAny(attribute, mad + kHeaderBytes, out.body);
+  LoadAny(attribute, mad, out.body);
   return MadReason::kNone;
 }
 
@@ -276,7 +285,13 @@ MadBytes BuildMad(const Message& message) {
   StoreBe<uint8_t>(mad.data() + 3, kMethodSend);
   StoreBe<uint64_t>(mad.data() + kTransactionOffset, message.transaction);
   StoreBe<uint16_t>(mad.data() + kAttributeOffset, static_cast<uint16_t>(message.type()));
-  std::visit([&](const auto& body) { StoreBody(body, mad.data() + kHeaderBytes); }, message.body);
+  const auto store = [&mad](const auto& body) {
+    StoreBody(body, mad.data() + kHeaderBytes);
+    if constexpr (kHasModifier<std::decay_t<decltype(body)>>) {
+      StoreBe<uint32_t>(mad.data() + kModifierOffset, body.ece_options);
+    }
+  };
+  std::visit(store, message.body);
   return mad;
 }
 

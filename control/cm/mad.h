@@ -113,8 +113,16 @@ struct PathFields {
   friend bool operator==(const PathFields&, const PathFields&) = default;
 };
 
+// Enhanced connection establishment: what a side offers or takes, in its vendor's terms.
+struct Ece {
+  uint32_t vendor_id = 0;  // 24 bits
+  uint32_t options = 0;    // the attribute modifier of the MAD's header
+  friend bool operator==(const Ece&, const Ece&) = default;
+};
+
 struct Req {
   static constexpr MessageType kType = MessageType::kReq;
+  uint32_t ece_options = 0;
   uint32_t local_id = 0;
   uint32_t vendor_id = 0;
   uint64_t service_id = 0;
@@ -141,6 +149,7 @@ struct Req {
   PathFields primary;
   PathFields alternate;  // all zero: none
   Data<92> private_data{};
+  Ece ece() const { return {vendor_id, ece_options}; }
   friend bool operator==(const Req&, const Req&) = default;
 };
 
@@ -168,6 +177,7 @@ struct Rej {
 
 struct Rep {
   static constexpr MessageType kType = MessageType::kRep;
+  uint32_t ece_options = 0;
   uint32_t local_id = 0;
   uint32_t remote_id = 0;
   uint32_t local_qkey = 0;
@@ -186,6 +196,9 @@ struct Rep {
   uint8_t srq = 0;
   uint64_t local_ca_guid = 0;
   Data<196> private_data{};
+  Ece ece() const {
+    return {uint32_t{vendor_high} << 16 | uint32_t{vendor_middle} << 8 | vendor_low, ece_options};
+  }
   friend bool operator==(const Rep&, const Rep&) = default;
 };
 
@@ -225,14 +238,18 @@ struct SidrReq {
 
 struct SidrRep {
   static constexpr MessageType kType = MessageType::kSidrRep;
+  uint32_t ece_options = 0;
   uint32_t request_id = 0;
   uint8_t status = 0;
   uint8_t info_length = 0;
+  uint16_t vendor_high = 0;
   uint32_t qpn = 0;
+  uint8_t vendor_low = 0;
   uint64_t service_id = 0;
   uint32_t qkey = 0;
   Data<72> info{};
   Data<136> private_data{};
+  Ece ece() const { return {uint32_t{vendor_high} << 8 | vendor_low, ece_options}; }
   friend bool operator==(const SidrRep&, const SidrRep&) = default;
 };
 

@@ -54,8 +54,9 @@ class Manager {
                               const SocketAddress& destination, uint32_t timeout_ms);
   absl::Status ResolveRoute(CmId& id);
   absl::Status Listen(CmId& id, uint32_t backlog);
-  absl::Status Connect(CmId& id, const rdma_ucm_conn_param& param);
-  absl::Status Accept(CmId& id, uint64_t uid, const rdma_ucm_conn_param& param);
+  absl::Status Connect(CmId& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece);
+  absl::Status Accept(CmId& id, uint64_t uid, const rdma_ucm_conn_param& param,
+                      const rdma_ucm_ece& ece);
   absl::Status Reject(CmId& id, uint8_t reason, std::span<const std::byte> private_data);
   absl::Status Disconnect(CmId& id);
   absl::Status Notify(CmId& id, uint32_t event);

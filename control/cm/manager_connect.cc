@@ -68,6 +68,8 @@ std::vector<std::byte> WithHeader(const CmId& id, std::span<const std::byte> dat
   return out;
 }
 
+Ece EceOf(const rdma_ucm_ece& ece) { return {ece.vendor_id, ece.attr_mod}; }
+
 uint32_t AccountOf(const CmId& id) { return id.channel->peer().uid; }
 
 uint32_t QkeyOf(const CmId& id) { return id.qkey != 0 ? id.qkey : kUdpQkey; }
@@ -88,7 +90,7 @@ absl::Status Manager::ConnectDatagram(CmId& id, std::span<const std::byte> data)
   return absl::OkStatus();
 }
 
-absl::Status Manager::Connect(CmId& id, const ConnParam& param) {
+absl::Status Manager::Connect(CmId& id, const ConnParam& param, const rdma_ucm_ece& ece) {
   if (param.valid == 0) return Invalid("no parameters");
   if (id.state != IdState::kRouteResolved) return Invalid("no route is resolved");
   const std::vector<std::byte> data = WithHeader(id, DataOf(param));
@@ -117,6 +119,7 @@ absl::Status Manager::Connect(CmId& id, const ConnParam& param) {
     options.srq = param.srq != 0;
     // An exponent that a program gives is that of the QP's timeout, one above the packet's life.
     options.packet_life_time = id.ack_timeout > 1 ? static_cast<uint8_t>(id.ack_timeout - 1) : 0;
+    options.ece = EceOf(ece);
     options.private_data = data;
     const absl::StatusOr<uint32_t> connection = id.port->engine.Connect(MonotonicNow(), options);
     status = connection.status();
@@ -128,7 +131,8 @@ absl::Status Manager::Connect(CmId& id, const ConnParam& param) {
   return absl::OkStatus();
 }
 
-absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param) {
+absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param,
+                             const rdma_ucm_ece& ece) {
   if (id.state != IdState::kConnect) return Invalid("nothing to accept");
   Engine& engine = id.port->engine;
   absl::Status status;
@@ -140,6 +144,7 @@ absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param) {
     DatagramAnswer answer;
     answer.qpn = param.qp_num;
     answer.qkey = QkeyOf(id);
+    answer.ece = EceOf(ece);
     answer.private_data = DataOf(param);
     status = engine.AnswerDatagram(MonotonicNow(), id.connection, answer);
   } else {
@@ -153,6 +158,7 @@ absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param) {
     options.rnr_retry_count = std::min<uint8_t>(param.rnr_retry_count, 7);
     options.flow_control = param.flow_control != 0;
     options.srq = param.srq != 0;
+    options.ece = EceOf(ece);
     options.private_data = DataOf(param);
     status = engine.Accept(MonotonicNow(), id.connection, options);
   }
@@ -251,6 +257,7 @@ void Manager::HandleEvent(Port& port, const Event& event) {
       out.param.conn.rnr_retry_count = rep.rnr_retry_count;
       out.param.conn.srq = rep.srq;
       out.param.conn.qp_num = rep.local_qpn;
+      out.ece = {rep.ece().vendor_id, rep.ece().options};
       return Post(*id, out);
     }
     case EventKind::kEstablished:
@@ -356,6 +363,7 @@ void Manager::HandleRequest(Port& port, const Event& event) {
     out.param.conn.flow_control = req->flow_control;
     out.param.conn.retry_count = req->retry_count;
     out.param.conn.rnr_retry_count = req->rnr_retry_count;
+    out.ece = {req->ece().vendor_id, req->ece().options};
   } else {
     CopyData(own_data, out.param.ud);
   }

@@ -331,13 +331,15 @@ absl::Status Server::RunOn(CmId& id, const Command& command, roci_abi_cm_respons
     }
     case RDMA_USER_CM_CMD_QUERY:
       return PutAnswer(manager_, id, QuestionIn(command), out);
-    case RDMA_USER_CM_CMD_CONNECT:
-      return manager_.Connect(id, command.As<rdma_ucm_connect>().conn_param);
+    case RDMA_USER_CM_CMD_CONNECT: {
+      const auto& in = command.As<rdma_ucm_connect>();
+      return manager_.Connect(id, in.conn_param, in.ece);
+    }
     case RDMA_USER_CM_CMD_LISTEN:
       return manager_.Listen(id, command.As<rdma_ucm_listen>().backlog);
     case RDMA_USER_CM_CMD_ACCEPT: {
       const auto& in = command.As<rdma_ucm_accept>();
-      return manager_.Accept(id, in.uid, in.conn_param);
+      return manager_.Accept(id, in.uid, in.conn_param, in.ece);
     }
     case RDMA_USER_CM_CMD_REJECT: {
       const auto& in = command.As<rdma_ucm_reject>();

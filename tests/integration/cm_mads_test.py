@@ -11,6 +11,7 @@ import random
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import unittest
@@ -219,6 +220,17 @@ class CmMads(unittest.TestCase):
         self.send(mads.mad(mads.DREQ, mads.dreq(ours, theirs, their_qpn), transaction=0x1236))
         drep = self.answer(transaction=0x1236)
         self.assertEqual((drep.attribute, drep.sender, drep.receiver), (mads.DREP, theirs, ours))
+
+    def test_offers_of_another_vendor_are_answered_with_none(self):
+        """Librdmacm answers in the name of the vendor that has asked."""
+        self.listen()
+        ours, qpn = self.new_id(), self.new_id()
+        body = mads.req(ours, SERVICE, OURS, THEIRS, qpn, vendor=0x123456)
+        self.send(mads.mad(mads.REQ, body, transaction=0x1237, modifier=0xABCD))
+        rep = self.answer(mads.REP, 0x1237)
+        self.assertEqual([rep.number(offset, 1) for offset in (15, 19, 23)], [0x12, 0x34, 0x56])
+        self.assertEqual(rep.modifier, 0)
+        self.send(mads.mad(mads.REJ, mads.ids(ours, rep.sender, (8, b'\x40'), (10, struct.pack('!H', REJ_CONSUMER)))))
 
     def test_noise(self):
         """Every message with random contents, beside a listener."""

@@ -158,6 +158,31 @@ TEST_F(CmEngine, TakesNoDisconnectionFromOthers) {
   EXPECT_EQ(engine_.TakeEvents().at(0).kind, EventKind::kDisconnected);
 }
 
+TEST_F(CmEngine, CarriesEnhancedConnectionEstablishment) {
+  const Ece offered{0xABCDEF, 0x12345678};
+  ConnectOptions options;
+  options.path = Back();
+  options.ece = offered;
+  ASSERT_TRUE(engine_.Connect(1, options).ok());
+  EXPECT_EQ(Sent<Req>().ece(), offered);
+  EXPECT_EQ(Receive(GoodReq()), MadReason::kNone);
+  const uint32_t id = engine_.TakeEvents().at(0).id;
+  AcceptOptions accept;
+  accept.ece = offered;
+  ASSERT_TRUE(engine_.Accept(1, id, accept).ok());
+  EXPECT_EQ(Sent<Rep>().ece(), offered);
+  for (const SidrStatus status : {SidrStatus::kValid, SidrStatus::kRejected}) {
+    SidrReq sidr;
+    sidr.request_id = 6 + static_cast<uint32_t>(status);
+    EXPECT_EQ(Receive(sidr), MadReason::kNone);
+    DatagramAnswer answer;
+    answer.status = status;
+    answer.ece = offered;
+    ASSERT_TRUE(engine_.AnswerDatagram(1, engine_.TakeEvents().at(0).id, answer).ok());
+    EXPECT_EQ(Sent<SidrRep>().ece(), status == SidrStatus::kValid ? offered : Ece{});
+  }
+}
+
 TEST_F(CmEngine, ChecksWhatOwnersAsk) {
   std::vector<std::byte> data(300);
   const std::span<const std::byte> all(data);
