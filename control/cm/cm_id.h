@@ -55,7 +55,8 @@ struct CmId {
   SocketAddress destination;
   bool holds_port = false;
 
-  Port* port = nullptr;  // the device; null: any yet
+  Port* port = nullptr;   // the device; null: any yet
+  Port* bound = nullptr;  // where its own address is, if it was bound to one
   uint32_t gid_index = 0;
   uint16_t vlan = 0;  // of the source address
   roce::Path path;    // once resolved

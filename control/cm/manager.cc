@@ -227,6 +227,7 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
     id.source.service_mask = ~uint64_t{0};
   }
   id.port = port;
+  id.bound = port;
   if (port != nullptr) {
     id.gid_index = *port->device.addresses().IndexInAnyVlan(address.gid);
     id.vlan = port->device.addresses().At(id.gid_index)->vlan;
@@ -285,11 +286,10 @@ absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
     if (!status.ok()) return status;
   }
   if (id.source.family != destination.family) return Invalid("families differ");
-  Port* bound = id.port;
   id.destination = destination;
   absl::Status status = ChooseRoute(id);
   if (!status.ok()) {
-    id.port = bound;
+    ForgetDestination(id);
     return status;
   }
   roci_abi_ah_attr attr = {};
@@ -304,7 +304,7 @@ absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
       [this, number](const absl::StatusOr<roce::Path>& found) { AddressKnown(number, found); },
       id.path_wait);
   if (!path.ok()) {
-    id.port = bound;
+    ForgetDestination(id);
     return path.status();
   }
   id.state = IdState::kAddressQuery;
@@ -315,6 +315,12 @@ absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
   id.resolve_deadline = MonotonicNow() + timeout_ms * kNsPerMs;
   resolves_.insert({id.resolve_deadline, number});
   return absl::OkStatus();
+}
+
+// Of an attempt that failed: another destination may be another device's.
+void Manager::ForgetDestination(CmId& id) {
+  id.destination = {};
+  id.port = id.bound;
 }
 
 void Manager::EndResolve(CmId& id) {
@@ -330,6 +336,7 @@ void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& pa
   id->path_wait = 0;  // it is over
   EndResolve(*id);
   if (!path.ok()) {
+    ForgetDestination(*id);
     id->state = IdState::kBound;
     return PostSimple(*id, kCmAddrError, -ErrnoOf(path.status()));
   }

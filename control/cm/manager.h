@@ -90,6 +90,7 @@ class Manager {
   Port* PortOf(const roce::Gid& own_address) const;
   absl::Status ChooseRoute(CmId& id);
   void AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& path);
+  static void ForgetDestination(CmId& id);
   void EndResolve(CmId& id);
   void ReceivePacket(Port& port, const roce::Packet& packet);
   // Sends what the engine wants sent, and turns its events into ours.
