@@ -166,14 +166,15 @@ class RxeEnd:
 
 
 class Network:
-    """A namespace with tap devices. CalledProcessError or FileNotFoundError where that cannot be had."""
+    """A namespace with tap devices, more of them by name and number of queues. CalledProcessError or FileNotFoundError where
+    that cannot be had."""
 
     def __init__(self, more_taps=()):
         self.name = f'roci-interop-{os.getpid()}'
         self.run('netns', 'add', self.name)
         try:
-            for tap in (TAP, *more_taps):
-                self.run('-n', self.name, 'tuntap', 'add', tap, 'mode', 'tap')
+            for tap, queues in ((TAP, 1), *more_taps):
+                self.run('-n', self.name, 'tuntap', 'add', tap, 'mode', 'tap', *(['multi_queue'] if queues > 1 else []))
                 self.run('-n', self.name, 'link', 'set', tap, 'mtu', str(MTU), 'up')
             self.run('-n', self.name, 'link', 'set', 'lo', 'up')
             self.run('-n', self.name, 'address', 'add', f'{KERNEL}/24', 'dev', TAP)

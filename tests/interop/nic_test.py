@@ -32,15 +32,16 @@ FOLDER = '/tmp/programs'
 
 class Nic:
     """One in the guest: QEMU's `model` of it, the `driver` that it is bound to, the user whom the daemon runs as, huge pages
-    of 2 MiB that it needs, and the cases that it is tried with."""
+    of 2 MiB that it needs, the cases that it is tried with, and its queues, for each of which the daemon has an lcore."""
 
     count = 0
 
-    def __init__(self, model, driver, user, huge_pages, cases):
+    def __init__(self, model, driver, user, huge_pages, cases, queues=1):
         self.model, self.driver, self.user, self.huge_pages, self.cases = model, driver, user, huge_pages, cases
+        self.queues = queues
         self.number = Nic.count
         Nic.count += 1
-        self.name = model.split(',')[0]
+        self.name = model.split(',')[0] + (f'-{queues}-queues' if queues > 1 else '')
         self.tap = f'roci-nic{self.number}'
         self.device = f'roci{self.number}'
         self.address = f'0000:00:{16 + self.number:02x}.0'
@@ -48,7 +49,8 @@ class Nic:
                                  for host in (1, 2))
 
     def hardware(self):
-        return ['-netdev', f'tap,id={self.tap},ifname={self.tap},script=no,downscript=no,vhost=off', '-device',
+        queues = f',queues={self.queues}' if self.queues > 1 else ''
+        return ['-netdev', f'tap,id={self.tap},ifname={self.tap},script=no,downscript=no,vhost=off{queues}', '-device',
                 f'{self.model},netdev={self.tap},mac=02:72:6f:63:6e:0{self.number},addr=0x{16 + self.number:x}']
 
     def config(self, port, addresses):
@@ -86,9 +88,19 @@ def few_cases():
     yield Case('rping -s -a {address} -C 10 -V', 'rping -c -a {peer} -C 10 -V', 'v6', cm=True)
 
 
+def parallel_cases():
+    """Two programs at each end, so that both lcores of the daemon have queue pairs."""
+    for family in ('v4', 'v6'):
+        own = 'ibv_rc_pingpong -d {device} -g {gid} -e -c -m 4096 -s 65537 -n 50'
+        yield Case(f'{own} -p 18599 & {own} -p {{port}} && wait $!',
+                   f'sleep 1; {own} -p 18599 {{tcp}} & {own} -p {{port}} {{tcp}} && wait $!', family)
+    yield from few_cases()
+
+
 # The first is behind the IOMMU and needs neither root nor huge pages; the second is not, and needs both.
 NICS = (Nic('e1000e', 'vfio-pci', USER, 0, list(full_cases())),
-        Nic(f'virtio-net-pci,host_mtu={MTU}', 'uio_pci_generic', 0, 160, list(few_cases())))
+        Nic(f'virtio-net-pci,host_mtu={MTU}', 'uio_pci_generic', 0, 160, list(few_cases())),
+        Nic(f'virtio-net-pci,host_mtu={MTU},mq=on,rss=on,vectors=6', 'uio_pci_generic', 0, 200, list(parallel_cases()), 2))
 
 
 class NicEnd:
@@ -100,11 +112,13 @@ class NicEnd:
     def __init__(self, guest, nic):
         self.guest, self.device, self.addresses = guest, nic.device, nic.there
         self.name = f'{nic.name} with {nic.driver}'
+        self.queues = nic.queues
         self.as_user = f'setpriv --reuid={nic.user} --regid={nic.user} --clear-groups'
         self.runtime = f'/tmp/run-{nic.name}'
         nic.bind(guest)
         config = f'/run/host/{nic.name}.toml'
-        (guest.share / f'{nic.name}.toml').write_text(nic.config(nic.address, nic.there), encoding='ascii')
+        (guest.share / f'{nic.name}.toml').write_text(f'[daemon]\nlcores = {nic.queues}\n' +
+                                                        nic.config(nic.address, nic.there), encoding='ascii')
         rocid = f'{self.as_user} {FOLDER}/rocid --runtime-dir {self.runtime} --config {config}'
         guest.run(f'mkdir {self.runtime} && chown {nic.user} {self.runtime} && {rocid} --check-config')
         self.daemon = guest.start(f'echo $$ >{self.runtime}.pid; exec {rocid}')
@@ -133,13 +147,15 @@ class NicEnd:
         """What went wrong, or ''."""
         ports = json.loads(self.guest.run(self.show('ports')))[0]
         left = self.left()
+        lcores = json.loads(self.guest.run(self.show('lcores')))
         self.guest.run(f'kill $(cat {self.runtime}.pid)')
         status = self.daemon.wait(LIMIT_S)
         # What a peer repeats after a queue pair has gone is dropped, too, and is nothing wrong.
         came, scattered = (ports['counters'][name] for name in ('rx_roce_packets', 'rx_scattered_dropped'))
-        right = not left and status == 0 and came > 0 and scattered == 0 and 'icrc' not in ports['drops']
+        right = not left and status == 0 and came > 0 and scattered == 0 and 'icrc' not in ports['drops'] and \
+            ports['rx_queues'] == self.queues and all(each['rx_packets'] > each['rx_handed_off'] for each in lcores)
         return '' if right else (f'left {left}, status {status}, {came} RoCE packets, {scattered} in pieces, '
-                                 f'{ports["drops"]}\n{self.daemon.output()}')
+                                 f'{ports["drops"]}, {ports["rx_queues"]} queues, {lcores}\n{self.daemon.output()}')
 
 
 def boot(options):
@@ -181,7 +197,7 @@ def main():
     options = parser.parse_args()
     try:
         make_image(options.paths[3])
-        network = Network([nic.tap for nic in NICS])
+        network = Network([(nic.tap, nic.queues) for nic in NICS])
     except (Unavailable, subprocess.CalledProcessError, FileNotFoundError) as error:
         print(f'1..0 # SKIP {getattr(error, "stderr", None) or error}')
         return 0
