@@ -4,33 +4,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "control/log.h"
+#include "control/manage_request.h"
 
 namespace roci::control {
 namespace {
 
 using Json = nlohmann::json;
-
-absl::StatusOr<std::string> TextOf(const Json& request, const char* key) {
-  const auto value = request.find(key);
-  if (value == request.end() || !value->is_string()) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" is missing"));
-  }
-  return value->get<std::string>();
-}
-
-absl::StatusOr<Device*> FindDevice(const Services& services, const std::string& name) {
-  for (const std::unique_ptr<Device>& device : services.devices) {
-    if (device->name() == name) return device.get();
-  }
-  return absl::NotFoundError(absl::StrCat("there is no device ", name));
-}
-
-absl::Status Refusal(const std::string& device, const std::string& address,
-                     absl::string_view reason) {
-  return absl::InvalidArgumentError(absl::StrCat(device, ": ", address, ": ", reason));
-}
 
 // Why `address` cannot be one of `device`; empty: it can.
 std::string FaultOf(const Services& services, const Device& device,
@@ -54,9 +34,9 @@ std::string InVlanText(const InterfaceAddress& address) {
 absl::StatusOr<Json> AddAddress(const Services& services, Device& device, const std::string& text,
                                 const InterfaceAddress& address) {
   const std::string fault = FaultOf(services, device, address);
-  if (!fault.empty()) return Refusal(device.name(), text, fault);
+  if (!fault.empty()) return RequestRefusal(device.name(), text, fault);
   const absl::StatusOr<uint32_t> index = device.AddAddress(address);
-  if (!index.ok()) return Refusal(device.name(), text, index.status().message());
+  if (!index.ok()) return RequestRefusal(device.name(), text, index.status().message());
   Log(LogArea::kDaemon, LogLevel::kNotice, "%s: address %s%s added, GID %u", device.name().c_str(),
       text.c_str(), InVlanText(address).c_str(), *index);
   return Json{{"index", *index}};
@@ -65,50 +45,40 @@ absl::StatusOr<Json> AddAddress(const Services& services, Device& device, const 
 absl::StatusOr<Json> RemoveAddress(Device& device, const std::string& text,
                                    const InterfaceAddress& address) {
   const absl::Status status = device.RemoveAddress(address.net());
-  if (!status.ok()) return Refusal(device.name(), text, status.message());
+  if (!status.ok()) return RequestRefusal(device.name(), text, status.message());
   Log(LogArea::kDaemon, LogLevel::kNotice, "%s: address %s%s removed", device.name().c_str(),
       text.c_str(), InVlanText(address).c_str());
   return Json::object();
 }
 
-absl::Status ReadVlan(const Json& value, InterfaceAddress& out) {
-  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMaxVlan) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"vlan\": a number up to ", kMaxVlan, ", 0 for none"));
-  }
-  out.vlan = value.get<uint16_t>();
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Json> Run(const Services& services, SysfsPublisher& publisher, const Json& request) {
-  const absl::StatusOr<std::string> action = TextOf(request, "action");
+  const absl::StatusOr<std::string> action = RequestText(request, "action");
   if (!action.ok()) return action.status();
-  const absl::StatusOr<std::string> name = TextOf(request, "device");
-  if (!name.ok()) return name.status();
-  const absl::StatusOr<std::string> text = TextOf(request, "address");
+  const absl::StatusOr<std::string> text = RequestText(request, "address");
   if (!text.ok()) return text.status();
-  const absl::StatusOr<Device*> device = FindDevice(services, *name);
+  const absl::StatusOr<Device*> device = RequestDevice(services, request);
   if (!device.ok()) return device.status();
+  const std::string& name = (*device)->name();
   std::optional<InterfaceAddress> address = ParseInterfaceAddress(*text);
-  if (!address) return Refusal(*name, *text, "not an IPv4 or IPv6 address with its prefix length");
-  if (const auto vlan = request.find("vlan"); vlan != request.end()) {
-    const absl::Status status = ReadVlan(*vlan, *address);
-    if (!status.ok()) return status;
-  }
+  if (!address)
+    return RequestRefusal(name, *text, "not an IPv4 or IPv6 address with its prefix length");
+  const absl::StatusOr<uint16_t> vlan = RequestVlan(request);
+  if (!vlan.ok()) return vlan.status();
+  address->vlan = *vlan;
   const bool adds = *action == "add";
   if (!adds && *action != "remove") return absl::InvalidArgumentError("\"action\": add or remove");
   // Without one it would be a host of no network.
   if (adds && !absl::StrContains(*text, '/')) {
-    return Refusal(*name, *text,
-                   absl::StrCat("the prefix length is missing, as in ", *text,
-                                address->gid.IsIpv4() ? "/24" : "/64"));
+    return RequestRefusal(name, *text,
+                          absl::StrCat("the prefix length is missing, as in ", *text,
+                                       address->gid.IsIpv4() ? "/24" : "/64"));
   }
   absl::StatusOr<Json> result = adds ? AddAddress(services, **device, *text, *address)
                                      : RemoveAddress(**device, *text, *address);
   if (!result.ok()) return result;
   const absl::Status shown = publisher.ShowAddresses(**device);
   if (!shown.ok()) {
-    Log(LogArea::kDaemon, LogLevel::kWarning, "%s: GIDs: %s", name->c_str(),
+    Log(LogArea::kDaemon, LogLevel::kWarning, "%s: GIDs: %s", name.c_str(),
         std::string(shown.message()).c_str());
   }
   return result;
