@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace roci::control {
 namespace {
 
@@ -24,12 +26,13 @@ uint8_t PriorityOfTypeOfService(uint8_t type_of_service) {
 
 AddressTable::AddressTable(const roce::Mac& mac, std::span<const InterfaceAddress> addresses,
                            std::optional<roce::Gid> gateway4, std::optional<roce::Gid> gateway6,
-                           std::span<const VlanSettings> vlans)
+                           std::span<const VlanSettings> vlans, std::span<const Route> routes)
     : mac_(mac) {
   VlanSettings untagged;
   untagged.addresses.assign(addresses.begin(), addresses.end());
   untagged.gateway4 = gateway4;
   untagged.gateway6 = gateway6;
+  untagged.routes.assign(routes.begin(), routes.end());
   AddInitial(untagged);
   for (const VlanSettings& vlan : vlans) AddInitial(vlan);
 }
@@ -38,8 +41,6 @@ void AddressTable::AddInitial(const VlanSettings& settings) {
   Network& network = networks_.emplace_back();
   network.vlan = settings.id;
   network.stays = true;
-  network.gateway4 = settings.gateway4;
-  network.gateway6 = settings.gateway6;
   network.egress_qos_map = settings.egress_qos_map;
   entries_.push_back({LinkLocal(mac_), 64, settings.id});
   for (const bool want_ipv4 : {true, false}) {
@@ -47,6 +48,17 @@ void AddressTable::AddInitial(const VlanSettings& settings) {
       address.vlan = settings.id;
       if (address.gid.IsIpv4() == want_ipv4 && !IsOwn(address.net())) entries_.push_back(address);
     }
+  }
+  AddInitialRoutes(settings);
+}
+
+void AddressTable::AddInitialRoutes(const VlanSettings& settings) {
+  for (const std::optional<roce::Gid>& gateway : {settings.gateway4, settings.gateway6}) {
+    if (gateway) InsertRoute(DefaultRoute(*gateway, settings.id));
+  }
+  for (Route route : settings.routes) {
+    route.network.vlan = settings.id;
+    InsertRoute(route);
   }
 }
 
@@ -102,6 +114,7 @@ absl::Status AddressTable::Remove(const roce::NetAddress& address) {
   if (network.stays || EntryCount(entries_, network.vlan) > 1) return absl::OkStatus();
   if (const auto link_local = IndexOf({LinkLocal(mac_), network.vlan})) Clear(*link_local);
   std::erase_if(networks_, [&](const Network& each) { return each.vlan == network.vlan; });
+  std::erase_if(routes_, [&](const Route& each) { return each.network.vlan == network.vlan; });
   return absl::OkStatus();
 }
 
@@ -137,17 +150,59 @@ bool AddressTable::HasSolicitedNode(const roce::NetAddress& group) const {
   });
 }
 
+void AddressTable::InsertRoute(const Route& route) {
+  routes_.insert(std::upper_bound(routes_.begin(), routes_.end(), route, ComesBefore), route);
+}
+
+absl::Status AddressTable::AddRoute(const Route& route) {
+  if (!HasVlan(route.network.vlan)) {
+    return absl::NotFoundError(absl::StrCat("the device has no VLAN ", route.network.vlan));
+  }
+  for (const Route& other : routes_) {
+    if (other.network != route.network) continue;
+    return absl::AlreadyExistsError(absl::StrCat("the route exists, via ", IpText(other.gateway)));
+  }
+  const std::string fault = RouteFault(route, entries_);
+  if (!fault.empty()) return absl::InvalidArgumentError(fault);
+  if (routes_.size() >= kMostRoutes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the device has ", kMostRoutes, " routes, which is the most"));
+  }
+  InsertRoute(route);
+  return absl::OkStatus();
+}
+
+absl::Status AddressTable::RemoveRoute(const InterfaceAddress& network,
+                                       const std::optional<roce::Gid>& gateway) {
+  const size_t removed = std::erase_if(routes_, [&](const Route& route) {
+    return route.network == network && (!gateway || route.gateway == *gateway);
+  });
+  return removed > 0 ? absl::OkStatus() : absl::NotFoundError("there is no such route");
+}
+
+std::optional<uint8_t> AddressTable::OwnPrefix(const roce::NetAddress& destination) const {
+  std::optional<uint8_t> longest;
+  for (const InterfaceAddress& entry : entries_) {
+    if (entry.vlan != destination.vlan || !SameNetwork(entry, destination.gid)) continue;
+    longest = std::max(longest.value_or(0), entry.prefix_length);
+  }
+  return longest;
+}
+
+bool AddressTable::IsUsable(const Route& route) const {
+  const roce::NetAddress gateway{route.gateway, route.network.vlan};
+  return OwnPrefix(gateway).has_value() && !IsOwn(gateway);
+}
+
 std::optional<roce::Gid> AddressTable::NextHop(const roce::NetAddress& destination) const {
-  const auto is_near = [&](const roce::Gid& gid) {
-    return std::any_of(entries_.begin(), entries_.end(), [&](const InterfaceAddress& entry) {
-      return entry.vlan == destination.vlan && SameNetwork(entry, gid);
-    });
-  };
-  if (is_near(destination.gid)) return destination.gid;
-  const Network* network = FindNetwork(destination.vlan);
-  if (network == nullptr) return std::nullopt;
-  const auto& gateway = destination.gid.IsIpv4() ? network->gateway4 : network->gateway6;
-  return gateway && is_near(*gateway) ? gateway : std::nullopt;
+  const std::optional<uint8_t> own = OwnPrefix(destination);
+  if (own && IsOwn(destination)) return destination.gid;
+  for (const Route& route : routes_) {  // the longest prefix first
+    if (own && *own >= route.network.prefix_length) continue;
+    if (route.network.vlan != destination.vlan) continue;
+    if (SameNetwork(route.network, destination.gid) && IsUsable(route)) return route.gateway;
+  }
+  return own ? std::optional(destination.gid) : std::nullopt;
 }
 
 uint8_t AddressTable::PriorityIn(uint16_t vlan, uint8_t type_of_service) const {

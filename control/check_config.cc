@@ -2,9 +2,12 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "control/port_check.h"
+#include "control/routes.h"
 #include "dataplane/port_drivers.h"
 
 namespace roci::control {
@@ -36,6 +39,14 @@ std::string Addresses(const DeviceConfig& device) {
     absl::StrAppend(&out, vlan.addresses.empty() ? " its link-local address only)" : ")");
   }
   return out.empty() ? " its link-local address only" : out;
+}
+
+std::string RouteLines(const DeviceConfig& device) {
+  std::vector<Route> routes = RoutesOf(device);
+  std::sort(routes.begin(), routes.end(), ComesBefore);
+  std::string out;
+  for (const Route& route : routes) absl::StrAppend(&out, "    ", RouteText(route), "\n");
+  return out;
 }
 
 }  // namespace
@@ -80,7 +91,7 @@ std::string DescribeConfig(const Config& config, const std::string& runtime_dir)
   for (const DeviceConfig& device : config.devices) {
     absl::StrAppend(&out, "  ", device.name, " on ", device.wire.empty() ? "port " : "wire ",
                     device.wire.empty() ? device.port : device.wire, ", MTU ", device.mtu, ":",
-                    Addresses(device), "\n");
+                    Addresses(device), "\n", RouteLines(device));
   }
   return out;
 }

@@ -168,14 +168,48 @@ void ReadGateway(TomlReader& reader, const char* key, bool ipv4, std::optional<r
 // A gateway is a neighbour. (Its IPv6 address may be link-local, which every device has too.)
 void CheckGateway(TomlReader& reader, const char* key, const std::optional<roce::Gid>& gateway,
                   std::span<const InterfaceAddress> addresses) {
-  if (!gateway || SameNetwork({LinkLocal(roce::Mac{}), 64}, *gateway)) return;
-  bool near = false;
-  for (const InterfaceAddress& address : addresses) {
-    near |= SameNetwork(address, *gateway);
-    if (address.gid == *gateway) reader.Fault(key, "is the device's own address");
+  if (!gateway) return;
+  const std::string fault = GatewayFault({*gateway}, addresses);
+  if (!fault.empty()) reader.Fault(key, fault);
+}
+
+void ReadRoutes(TomlReader& reader, std::vector<Route>& out) {
+  reader.ParsedEach("routes", "a string, \"NETWORK via GATEWAY\"", [&](const std::string& text) {
+    const absl::StatusOr<Route> route = ParseRoute(text);
+    if (route.ok()) {
+      out.push_back(*route);
+    } else {
+      reader.Fault("routes", absl::StrCat("\"", text, "\": ", route.status().message()));
+    }
+    return true;
+  });
+}
+
+// The gateways, and the routes behind them.
+template <class Network>
+std::vector<Route> AllRoutes(const Network& network, uint16_t vlan) {
+  std::vector<Route> out;
+  for (const std::optional<roce::Gid>& gateway : {network.gateway4, network.gateway6}) {
+    if (gateway) out.push_back(DefaultRoute(*gateway, vlan));
   }
-  if (!near) {
-    reader.Fault(key, absl::StrCat(IpText(*gateway), " is in none of the device's networks"));
+  out.insert(out.end(), network.routes.begin(), network.routes.end());
+  return out;
+}
+
+template <class Network>
+void CheckRoutes(TomlReader& reader, const Network& network) {
+  for (const Route& route : network.routes) {
+    const std::string fault = RouteFault(route, network.addresses);
+    if (!fault.empty()) reader.Fault("routes", absl::StrCat(RouteText(route), ": ", fault));
+  }
+  std::vector<Route> all = AllRoutes(network, 0);
+  std::sort(all.begin(), all.end(), ComesBefore);
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (all[i].network != all[i - 1].network) continue;
+    reader.Fault("routes", absl::StrCat(NetworkText(all[i].network), " is there more than once",
+                                        all[i].network.prefix_length == 0
+                                            ? " (gateway4 and gateway6 are default routes)"
+                                            : ""));
   }
 }
 
@@ -186,6 +220,8 @@ void ReadNetwork(TomlReader& reader, Network& out) {
   ReadGateway(reader, "gateway6", false, out.gateway6);
   CheckGateway(reader, "gateway4", out.gateway4, out.addresses);
   CheckGateway(reader, "gateway6", out.gateway6, out.addresses);
+  ReadRoutes(reader, out.routes);
+  CheckRoutes(reader, out);
 }
 
 // "FROM:TO", both 0 to 7, as ip-link(8) has it.
@@ -207,14 +243,19 @@ void ReadVlans(TomlReader& reader, DeviceConfig& out) {
     }
     ReadNetwork(table, vlan);
     for (InterfaceAddress& address : vlan.addresses) address.vlan = vlan.id;
+    for (Route& route : vlan.routes) route.network.vlan = vlan.id;
     table.ParsedEach("egress_qos_map", "\"FROM:TO\", two priorities of 0 to 7",
                      [&](const std::string& text) { return ReadQosMapping(text, vlan); });
     out.vlans.push_back(std::move(vlan));
   });
 }
 
-// Each network has a link-local address, too.
-void CheckTableSize(TomlReader& reader, const DeviceConfig& device) {
+void CheckTableSizes(TomlReader& reader, const DeviceConfig& device) {
+  if (RoutesOf(device).size() > AddressTable::kMostRoutes) {
+    reader.Fault("routes", absl::StrCat("at most ", AddressTable::kMostRoutes,
+                                        " are possible, with gateways and those of VLANs"));
+  }
+  // Each network has a link-local address, too.
   size_t entries = 1 + device.addresses.size();
   for (const VlanSettings& vlan : device.vlans) entries += 1 + vlan.addresses.size();
   if (entries <= AddressTable::kMostEntries) return;
@@ -232,7 +273,7 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
                 });
   ReadNetwork(reader, out);
   ReadVlans(reader, out);
-  CheckTableSize(reader, out);
+  CheckTableSizes(reader, out);
   reader.String("wire", out.wire);
   reader.String("port", out.port);
   if (out.wire.empty() == out.port.empty()) {
@@ -329,6 +370,15 @@ std::vector<InterfaceAddress> AddressesOf(const DeviceConfig& device) {
   std::vector<InterfaceAddress> out = device.addresses;
   for (const VlanSettings& vlan : device.vlans) {
     out.insert(out.end(), vlan.addresses.begin(), vlan.addresses.end());
+  }
+  return out;
+}
+
+std::vector<Route> RoutesOf(const DeviceConfig& device) {
+  std::vector<Route> out = AllRoutes(device, 0);
+  for (const VlanSettings& vlan : device.vlans) {
+    const std::vector<Route> routes = AllRoutes(vlan, vlan.id);
+    out.insert(out.end(), routes.begin(), routes.end());
   }
   return out;
 }

@@ -62,6 +62,7 @@ struct DeviceConfig {  // [[device]]
   std::vector<InterfaceAddress> addresses;
   std::optional<roce::Gid> gateway4;
   std::optional<roce::Gid> gateway6;
+  std::vector<Route> routes;
   std::vector<VlanSettings> vlans;
   uint32_t mtu = kDefaultPortMtu;               // bytes of Ethernet payload
   std::string wire;                             // name of a [[wire]], or
@@ -74,6 +75,8 @@ struct DeviceConfig {  // [[device]]
 
 // Those that the configuration names, in all VLANs.
 std::vector<InterfaceAddress> AddressesOf(const DeviceConfig& device);
+// As well; the gateways are default routes.
+std::vector<Route> RoutesOf(const DeviceConfig& device);
 
 struct Config {
   DaemonConfig daemon;

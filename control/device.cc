@@ -87,7 +87,7 @@ Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop
       loop_(loop),
       dataplane_(std::move(dataplane)),
       addresses_(dataplane_->mac(), config.addresses, config.gateway4, config.gateway6,
-                 config.vlans),
+                 config.vlans, config.routes),
       neighbours_(addresses_),
       groups_(addresses_, Eui64(addresses_.mac())),
       quotas_(limits),

@@ -74,6 +74,7 @@ mac = "02:00:00:00:00:aa"
 addresses = ["192.0.2.1/24", "2001:db8::1/64"]
 gateway4 = "192.0.2.254"
 gateway6 = "2001:db8::ff"
+routes = ["10.1.0.0/16 via 192.0.2.9", "2001:db8:1::/48 via fe80::9"]
 mtu = 1500
 rate_mbps = 25000
 [[device.vlan]]
@@ -81,6 +82,7 @@ id = 100
 addresses = ["192.0.2.1/24", "198.51.100.1/24"]
 gateway4 = "198.51.100.254"
 gateway6 = "fe80::1"
+routes = ["10.1.0.0/16 via 198.51.100.9"]
 egress_qos_map = ["0:1", "6:7"]
 [[device.vlan]]
 id = 4094
@@ -124,6 +126,10 @@ port = "net_tap0,iface=x"
   EXPECT_EQ(IpText(a.addresses[1].gid), "2001:db8::1");
   EXPECT_EQ(IpText(*a.gateway4), "192.0.2.254");
   EXPECT_EQ(IpText(*a.gateway6), "2001:db8::ff");
+  ASSERT_EQ(a.routes.size(), 2u);
+  EXPECT_EQ(RouteText(a.routes[0]), "10.1.0.0/16 via 192.0.2.9");
+  EXPECT_EQ(RouteText(a.routes[1]), "2001:db8:1::/48 via fe80::9");
+  EXPECT_EQ(RoutesOf(a).size(), 7u) << "with two gateways each";
   EXPECT_EQ(a.mtu, 1500u);
   EXPECT_EQ(a.rate_mbps, 25000u);
   ASSERT_EQ(a.vlans.size(), 2u);
@@ -132,6 +138,8 @@ port = "net_tap0,iface=x"
   EXPECT_EQ(a.vlans[0].addresses[0].net(), (roce::NetAddress{*ParseIp("192.0.2.1"), 100}));
   EXPECT_EQ(IpText(*a.vlans[0].gateway4), "198.51.100.254");
   EXPECT_EQ(IpText(*a.vlans[0].gateway6), "fe80::1");
+  ASSERT_EQ(a.vlans[0].routes.size(), 1u);
+  EXPECT_EQ(RouteText(a.vlans[0].routes[0]), "10.1.0.0/16 via 198.51.100.9 in VLAN 100");
   EXPECT_EQ(a.vlans[0].egress_qos_map, (std::array<uint8_t, 8>{1, 0, 0, 0, 0, 0, 7, 0}));
   EXPECT_EQ(a.vlans[1].id, 4094);
   EXPECT_TRUE(a.vlans[1].addresses.empty());
@@ -329,6 +337,44 @@ TEST(ConfigTest, GatewaysAreNeighbours) {
   EXPECT_EQ(with("addresses=[\"10.0.0.1/24\", \"fd00::5/64\"]\ngateway4=\"10.0.0.254\"\n"
                  "gateway6=\"fd00::1\"\n"),
             "");
+}
+
+TEST(ConfigTest, FaultsOfRoutes) {
+  const std::string device =
+      "[[wire]]\nname=\"w\"\n[[device]]\nname=\"a\"\nwire=\"w\"\naddresses=[\"10.0.0.1/24\"]\n";
+  const auto with = [&](const std::string& routes, const std::string& lines = "") {
+    return Fault(device + "routes=[" + routes + "]\n" + lines);
+  };
+  const std::string key = "t.toml:7: device[0].routes: ";
+  const std::string vlan = "[[device.vlan]]\nid=7\naddresses=[\"10.7.0.1/24\"]\n";
+  EXPECT_EQ(with("\"10.1.0.0/16 via 10.0.0.9\", \"default via fe80::9\""), "");
+  EXPECT_EQ(with("7"), key + "each element must be a string, \"NETWORK via GATEWAY\"");
+  EXPECT_EQ(with("\"10.1.0.0/16\""), key +
+                                         "\"10.1.0.0/16\": not \"NETWORK via GATEWAY\", as "
+                                         "\"10.1.0.0/16 via 10.99.0.9\"");
+  EXPECT_EQ(
+      with("\"10.1.0.0/8 via 10.0.0.9\""),
+      key + "\"10.1.0.0/8 via 10.0.0.9\": invalid prefix for its length; is 10.0.0.0/8 meant?");
+  EXPECT_EQ(with("\"10.1.0.0/16 via 10.7.0.9\"", vlan),
+            key +
+                "10.1.0.0/16 via 10.7.0.9: nexthop has invalid gateway: 10.7.0.9 is in none of "
+                "the device's networks");
+  EXPECT_EQ(with("\"10.1.0.0/16 via 10.0.0.9\"", vlan + "routes=[\"10.1.0.0/16 via 10.7.0.9\"]\n"),
+            "");
+  EXPECT_EQ(with("", vlan + "routes=[\"10.1.0.0/16 via 10.0.0.9\"]\n"),
+            "t.toml:11: device[0].vlan[0].routes: 10.1.0.0/16 via 10.0.0.9: nexthop has invalid "
+            "gateway: 10.0.0.9 is in none of the device's networks");
+  EXPECT_EQ(with("\"10.1.0.0/16 via 10.0.0.9\", \"10.1.0.0/16 via 10.0.0.8\""),
+            key + "10.1.0.0/16 is there more than once");
+  EXPECT_EQ(with("\"default via 10.0.0.9\"", "gateway4=\"10.0.0.8\"\n"),
+            key + "0.0.0.0/0 is there more than once (gateway4 and gateway6 are default routes)");
+  std::string most;
+  for (uint32_t i = 1; i < AddressTable::kMostRoutes; ++i) {
+    absl::StrAppend(&most, i == 1 ? "" : ", ", "\"10.1.", i, ".0/24 via 10.0.0.9\"");
+  }
+  EXPECT_EQ(with(most, "gateway4=\"10.0.0.8\"\n"), "");
+  EXPECT_EQ(with(most, "gateway4=\"10.0.0.8\"\n" + vlan + "gateway4=\"10.7.0.8\"\n"),
+            key + "at most 64 are possible, with gateways and those of VLANs");
 }
 
 TEST(ConfigTest, NamesHaveALimitThatIsTold) {
