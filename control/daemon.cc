@@ -18,6 +18,7 @@
 #include "control/link_requests.h"
 #include "control/log.h"
 #include "control/port_guard.h"
+#include "control/route_commands.h"
 #include "control/runtime_files.h"
 #include "control/show.h"
 #include "dataplane/port_devargs.h"
@@ -214,6 +215,7 @@ absl::Status Daemon::OpenSockets() {
   if (!publisher.ok()) return publisher.status();
   publisher_ = *std::move(publisher);
   AddAddressCommand(*manage_, *services_, *publisher_);
+  AddRouteCommand(*manage_, *services_);
   loop_->AddDeadline([this] { return publisher_->NextTimeout(); },
                      [this](roce::TimeNs now) { publisher_->HandleTimeout(now); });
   return absl::OkStatus();

@@ -100,6 +100,12 @@ class Device {
   // Remove for refusals. Packets to an address that was removed are dropped from then on.
   absl::StatusOr<uint32_t> AddAddress(const InterfaceAddress& address);
   absl::Status RemoveAddress(const roce::NetAddress& address);
+  // As AddressTable has them. Paths that were found stay as they are.
+  absl::Status AddRoute(const Route& route) { return addresses_.AddRoute(route); }
+  absl::Status RemoveRoute(const InterfaceAddress& network,
+                           const std::optional<roce::Gid>& gateway) {
+    return addresses_.RemoveRoute(network, gateway);
+  }
 
   // Fills in everything of the answer but its head.
   void DescribePort(roci_abi_query_port_response& out) const;

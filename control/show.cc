@@ -39,6 +39,13 @@ Json ShowDevice(Device& device, const SessionServer& server) {
       gids.back()["claimed_by"] = MacText(conflict->mac);
     }
   }
+  Json routes = Json::array();
+  for (const Route& route : device.addresses().routes()) {
+    routes.push_back({{"network", NetworkText(route.network)},
+                      {"gateway", IpText(route.gateway)},
+                      {"vlan", route.network.vlan},
+                      {"usable", device.addresses().IsUsable(route)}});
+  }
   size_t sessions = 0;
   for (const auto& [number, session] : server.sessions()) sessions += session->device() == &device;
   DeviceQuotas& quotas = device.quotas();
@@ -53,6 +60,7 @@ Json ShowDevice(Device& device, const SessionServer& server) {
           {"congestion_control", device.config().congestion.has_value()},
           {"node_guid", absl::StrFormat("%016x", device.node_guid())},
           {"gids", gids},
+          {"routes", routes},
           {"reported_groups", device.reported_groups()},
           {"sessions", sessions},
           {"qps", Use(quotas.qps)},

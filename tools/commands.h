@@ -22,5 +22,6 @@ void AddCaptureCommand(CLI::App& app, CommandContext& context);
 void AddImpairCommand(CLI::App& app, CommandContext& context);
 void AddDecodeCommand(CLI::App& app, CommandContext& context);
 void AddAddrCommand(CLI::App& app, CommandContext& context);
+void AddRouteCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace roci::tools

@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   roci::tools::AddImpairCommand(app, context);
   roci::tools::AddDecodeCommand(app, context);
   roci::tools::AddAddrCommand(app, context);
+  roci::tools::AddRouteCommand(app, context);
   try {
     std::vector<std::string> arguments = Prepare(app, argc, argv);
     std::reverse(arguments.begin(), arguments.end());  // as CLI::App::parse wants them

@@ -213,6 +213,14 @@ std::vector<Column> AddressColumns() {
           Plain("CLAIMED BY", "claimed_by")};
 }
 
+std::vector<Column> RouteColumns() {
+  return {Plain("DEVICE", "device"),
+          Plain("NETWORK", "network"),
+          Plain("VIA", "gateway"),
+          {"VLAN", VlanText},
+          {"STATE", [](const Json& item) { return At(item, "usable") == true ? "up" : "dead"; }}};
+}
+
 std::vector<Column> NeighbourColumns() {
   return {Plain("DEVICE", "device"), Plain("ADDRESS", "address"), Plain("MAC", "mac"),
           Plain("STATE", "state")};
@@ -318,6 +326,7 @@ std::string FormatItems(const std::string& what, const Json& items) {
       {"lcores", LcoreColumns()},
       {"neighbours", NeighbourColumns()},
       {"addresses", AddressColumns()},
+      {"routes", RouteColumns()},
       {"connections", ConnectionColumns()}};
   const auto it = tables.find(what);
   return it == tables.end() ? items.dump(2) + "\n" : FormatTable(it->second, items);

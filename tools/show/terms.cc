@@ -83,6 +83,13 @@ ADDRESS    with the length of its network's prefix
 VLAN       of the address; "-": none, its frames have no tag
 CLAIMED BY another adapter that says that it has this address; "-": nobody
 )";
+constexpr char kRoutes[] = R"(DEVICE     ours
+NETWORK    where it leads; 0.0.0.0/0 and ::/0 are the default routes. The longest prefix decides
+VIA        the gateway
+VLAN       of both; "-": none
+STATE      dead: the gateway is in none of the device's networks any more, or its own address; the
+           route is passed over until that changes
+)";
 constexpr char kNeighbours[] = R"(DEVICE     ours
 ADDRESS    of the peer, or of the gateway
 MAC        its Ethernet address, once it has answered
@@ -101,7 +108,8 @@ std::string ExplainColumns(const std::string& what) {
                                                            {"mrs", kMrs},
                                                            {"lcores", kLcores},
                                                            {"neighbours", kNeighbours},
-                                                           {"addresses", kAddresses}};
+                                                           {"addresses", kAddresses},
+                                                           {"routes", kRoutes}};
   const auto it = terms.find(what);
   if (it == terms.end()) return "";
   const bool made = what == "qps" || what == "cqs" || what == "mrs";

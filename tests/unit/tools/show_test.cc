@@ -11,7 +11,7 @@ namespace {
 
 TEST(ShowTest, EveryColumnIsExplained) {
   for (const char* what :
-       {"devices", "apps", "qps", "cqs", "mrs", "lcores", "neighbours", "addresses"}) {
+       {"devices", "apps", "qps", "cqs", "mrs", "lcores", "neighbours", "addresses", "routes"}) {
     std::string titles = FormatItems(what, nlohmann::json::array());
     titles.erase(titles.find('\n'));
     const std::string text = ExplainColumns(what);
