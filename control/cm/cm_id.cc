@@ -11,6 +11,9 @@ namespace {
 // Linux's default range (ip_local_port_range).
 constexpr uint32_t kFirstEphemeral = 32768;
 constexpr uint32_t kLastEphemeral = 60999;
+// As in Linux, an IPv4 address never takes an IPv6 port: only IPv6 has a choice.
+bool IsOfOneFamily(const CmId& id) { return id.family_only || id.source.family == AF_INET; }
+
 constexpr uint32_t kEphemeralCount = kLastEphemeral - kFirstEphemeral + 1;
 
 }  // namespace
@@ -19,7 +22,7 @@ absl::Status PortTable::Check(const CmId& id, const std::vector<CmId*>& holders,
   for (const CmId* other : holders) {
     if (other == &id || (reuse && other->reuse_address)) continue;
     const bool other_family = id.source.family != other->source.family;
-    if (id.family_only && other->family_only && other_family) continue;
+    if (IsOfOneFamily(id) && IsOfOneFamily(*other) && other_family) continue;
     // Linux tells a wildcard's conflict from that of two equal addresses.
     if (id.source.IsAny() || other->source.IsAny()) {
       return StatusFromErrno(EADDRNOTAVAIL, "the port is held for all addresses");

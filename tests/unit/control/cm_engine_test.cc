@@ -338,6 +338,22 @@ TEST(CmPorts, ConflictAsLinuxSays) {
   EXPECT_TRUE(table.Holders(PortSpace::kTcp, 7000).empty());
 }
 
+// Of both families on one port: possible where the IPv6 one keeps to IPv6, whatever the other says.
+TEST(CmPorts, AFamilyEach) {
+  PortTable table;
+  CmId v4 = At("10.0.0.1", 7000), v6 = At("fd00::1", 7000);
+  v4.source = AnyAddress(AF_INET);
+  v6.source = AnyAddress(AF_INET6);
+  v4.source.port = v6.source.port = 7000;
+  EXPECT_TRUE(table.Take(v4, 0).ok());
+  EXPECT_EQ(ErrnoOf(table.Take(v6, 0)), EADDRNOTAVAIL);
+  v6.family_only = true;
+  EXPECT_TRUE(table.Take(v6, 0).ok());
+  table.Give(v4);
+  EXPECT_TRUE(table.Take(v4, 0).ok());
+  for (CmId* id : {&v4, &v6}) table.Give(*id);
+}
+
 TEST(CmPorts, GivesOutEphemeralOnes) {
   PortTable table;
   CmId first = At("10.0.0.1", 0);
