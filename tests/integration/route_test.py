@@ -197,7 +197,8 @@ class RouterTest(unittest.TestCase):
         for number in (0, 1):
             ip('link', 'add', f's{number}', 'type', 'bridge', 'mcast_snooping', '0', namespace=router)
             ip('link', 'set', f's{number}', 'up', namespace=router)
-            ip('link', 'add', f'x{number}', 'netns', cls.spaces[number], 'type', 'veth', 'peer', 'name', f'p{number}', 'netns', router)
+            ip('link', 'add', f'x{number}', 'netns', cls.spaces[number], 'type', 'veth', 'peer', 'name', f'p{number}', 'netns',
+               router)
             ip('link', 'set', f'x{number}', 'up', namespace=cls.spaces[number])
             cls.plug(f'p{number}', number)
         for name, number, v4, v6 in (('g8', 0, '10.91.1.8', 'fe80::8'), ('g9', 0, '10.91.1.9', 'fe80::9'),
@@ -234,8 +235,9 @@ class RouterTest(unittest.TestCase):
 
     def listen(self, interface):
         def make():
-            listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-            listener.bind((interface, 0))
+            # Of no protocol until it is bound: it would take frames of all interfaces up to then.
+            listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            listener.bind((interface, ETH_P_ALL))
             return listener
         listener = inside(self.spaces[2], make)
         self.addCleanup(listener.close)
