@@ -42,22 +42,21 @@ bool IsConnectionQpType(uint8_t type) {
          type == kQpXrcRecv;
 }
 
-// Index in the GID table of the address that packets to `destination` should come from.
+// Index in the GID table of the address that packets to `destination` should come from: one of its
+// network, else of the network of the gateway that leads there, else any.
 std::optional<uint32_t> SourceIndex(const AddressTable& addresses, const roce::Gid& destination) {
-  std::optional<uint32_t> any;
-  const auto leads_there = [&](uint16_t vlan) {
-    return destination.IsMulticast() || addresses.NextHop({destination, vlan}).has_value();
-  };
+  std::optional<uint32_t> of_gateway, any;
   for (uint32_t i = 0; i < addresses.size(); ++i) {
     const InterfaceAddress& entry = addresses.entries()[i];
     if (entry.gid == destination || SameNetwork(entry, destination)) return i;
     const bool is_link_local = entry.gid == addresses.entries()[0].gid;
-    if (!any && !is_link_local && entry.gid.IsIpv4() == destination.IsIpv4() &&
-        leads_there(entry.vlan)) {
-      any = i;
-    }
+    if (is_link_local || entry.gid.IsIpv4() != destination.IsIpv4()) continue;
+    const std::optional<roce::Gid> hop =
+        destination.IsMulticast() ? destination : addresses.NextHop({destination, entry.vlan});
+    if (!any && hop) any = i;
+    if (!of_gateway && hop && SameNetwork(entry, *hop)) of_gateway = i;
   }
-  return any;
+  return of_gateway ? of_gateway : any;
 }
 
 bool Reaches(const Port& port, const roce::Gid& destination) {

@@ -116,6 +116,25 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
         self.change('del', 'roci0', 'fd01::/64')
         self.assertIn('Failed to modify QP to RTR', self.ping(2, server_gids['fd01::2']))
 
+    def test_connections_come_from_the_gateways_network(self):
+        for device, own in (('roci0', '10.6.0.1/24'), ('roci1', '10.6.0.2/24')):
+            subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'addr', 'add', device, own], check=True,
+                           capture_output=True, timeout=LIMIT_S)
+        self.change('add', 'roci0', '10.8.0.0/16', 'via', '10.6.0.2')
+        # Nobody is there; the gateway is.
+        client = self.daemon.start('rping', '-c', '-a', '10.8.0.5', '-C', '1')
+        self.addCleanup(client.stdout.close)
+        self.addCleanup(client.wait)
+        self.addCleanup(client.kill)
+        sources = []
+
+        def connecting():
+            sources[:] = [each['source'] for each in self.daemon.show('connections')
+                          if each['destination'].startswith('10.8.0.5:') and each['state'] == 'req_sent']
+            return sources
+        self.assertTrue(await_(connecting), self.daemon.show('connections'))
+        self.assertEqual(sources[0].partition(':')[0], '10.6.0.1')
+
     def test_a_route_whose_gateway_has_gone_is_dead(self):
         address = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'addr']
         subprocess.run([*address, 'add', 'roci0', '10.6.0.1/24'], check=True, capture_output=True, timeout=LIMIT_S)
