@@ -40,8 +40,9 @@ With --json a line is a JSON object with these names, numbers in decimal.
 The last line, on standard error, counts the frames.
 
 Exit status: 0 if no frame failed; 1 if one is malformed, has a bad ICRC or was not encoded the same
-again, or if the file is damaged (what was before the damage is printed); 2 for wrong usage, and for
-files that cannot be opened or are no captures. Frames that are cut do not fail.
+again, or if the file is damaged (what was before the damage is printed); 2 for wrong usage, for
+files that cannot be read or are no captures, and when the output cannot be written, which ends the
+work. Frames that are cut do not fail.
 
 Examples:
   roci decode traffic.pcapng
@@ -79,24 +80,45 @@ void DecodeFrame(const CaptureRecord& record, const DecodeOptions& options, Tota
   Print(options.json ? description.dump() : DescribeInText(description));
 }
 
+void PrintTotals(const Totals& totals) {
+  std::fprintf(stderr,
+               "%" PRIu64 " frames, %" PRIu64 " of RoCE: %" PRIu64 " failed, %" PRIu64 " cut\n",
+               totals.frames, totals.roce, totals.failed, totals.cut);
+}
+
+int StatusOf(const Totals& totals, CaptureReader::Outcome outcome) {
+  return totals.failed != 0 || outcome == CaptureReader::Outcome::kDamaged ? kFailed : 0;
+}
+
+// Input or output that does not work: what was not looked at must not pass for good.
+int Trouble(const char* what, int error, const Totals& totals) {
+  std::fprintf(stderr, "roci: %s: %s; only %" PRIu64 " frames were looked at\n", what,
+               std::strerror(error), totals.frames);
+  return kTrouble;
+}
+
 int DecodeAll(std::FILE* file, const DecodeOptions& options) {
-  CaptureReader reader([file](std::byte* p, size_t n) { return std::fread(p, 1, n, file); });
+  int read_error = 0;
+  CaptureReader reader([&](std::byte* p, size_t n) {
+    const size_t got = std::fread(p, 1, n, file);
+    if (got < n && std::ferror(file) != 0) read_error = errno;
+    return got;
+  });
   CaptureRecord record;
   Totals totals;
   CaptureReader::Outcome outcome;
   while ((outcome = reader.Next(record)) == CaptureReader::Outcome::kRecord) {
     DecodeFrame(record, options, totals);
-    if (std::ferror(stdout) != 0) break;  // nobody reads on
+    if (std::ferror(stdout) != 0) return Trouble("cannot write the frames", errno, totals);
   }
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0) return Trouble("cannot write the frames", errno, totals);
+  if (read_error != 0) return Trouble(options.path.c_str(), read_error, totals);
   if (!reader.error().empty()) {
     std::fprintf(stderr, "roci: %s: %s\n", options.path.c_str(), reader.error().c_str());
   }
   if (outcome == CaptureReader::Outcome::kNotACapture) return kTrouble;
-  std::fprintf(stderr,
-               "%" PRIu64 " frames, %" PRIu64 " of RoCE: %" PRIu64 " failed, %" PRIu64 " cut\n",
-               totals.frames, totals.roce, totals.failed, totals.cut);
-  return totals.failed != 0 || outcome == CaptureReader::Outcome::kDamaged ? kFailed : 0;
+  PrintTotals(totals);
+  return StatusOf(totals, outcome);
 }
 
 int Decode(const DecodeOptions& options) {

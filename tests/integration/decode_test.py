@@ -57,6 +57,23 @@ class DecodeTest(unittest.TestCase):
         self.assertEqual(done.stdout.count(b'\n'), 11)
         self.assertIn(b'ends within', done.stderr)
 
+    def test_output_that_cannot_be_written(self):
+        # The frame that fails comes long after the output's buffer is full.
+        good = read(ATOMICS)
+        bad = bytearray(good[24:])
+        bad[-6] ^= 1
+        data = good + 300 * good[24:] + bytes(bad)
+        self.assertEqual(decode('-', data=data).returncode, 1)
+        for command in ('exec "$0" decode "$1" >/dev/full', 'exec "$0" decode "$1" >&-',
+                        'exec "$0" decode --failed "$1" >/dev/full'):
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(data)
+                file.flush()
+                done = subprocess.run(['sh', '-c', command, ROCI, file.name], capture_output=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 2, (command, done.stderr))
+            self.assertIn(b'cannot write', done.stderr, command)
+            self.assertNotIn(b' 0 failed', done.stderr, command)
+
     def test_wrong_usage(self):
         self.assertEqual(decode().returncode, 2)
         self.assertEqual(decode('--nonsense', ATOMICS).returncode, 2)
