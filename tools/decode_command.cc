@@ -1,11 +1,13 @@
 // roci decode FILE
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "tools/commands.h"
 #include "tools/decode/capture_file.h"
@@ -22,27 +24,31 @@ constexpr char kManual[] =
     R"(FILE is a capture in pcap format (times in micro- or nanoseconds, either byte order) or pcapng
 format (any number of sections and interfaces); `-` is standard input, which may be a capture that
 still goes on: each frame is printed when it arrives. Link types: Ethernet, Linux cooked (SLL and
-SLL2), raw IP.
+SLL2), BSD loopback (NULL and LOOP), raw IP.
 
-Every RoCEv2 frame (UDP to port 4791, over IPv4 or IPv6, with any VLAN tags) becomes one line.
-Frames of other kinds are counted only. A line has the number of the frame in the file, its time,
+Every RoCEv2 frame (UDP to port 4791, over IPv4 or IPv6, with any VLAN tags, not in tunnels) becomes
+one line. Frames of other kinds are counted only. A line has the number of the frame in the file, its time,
 the headers with all fields (eth, vlan, ipv4 or ipv6, udp, bth, and of deth, xrceth, feth, reth,
 atomiceth, aeth, atomicacketh, immdt, ieth those that the opcode has), then
   payload     bytes of payload, without pad and ICRC
   trailer     bytes behind the IP packet: Ethernet padding, or a frame check sequence
   icrc        good; bad, with what was found and what it should be; or unchecked
   reencoded   same: encoding what was read gives the same bytes again. Or where it differs
-  malformed   why a device would drop the frame: the name of the counter in `roci show ports`
+  malformed   why a device would drop the frame: the name of the counter in `roci show ports`; or
+              not_roce, with IPv6 extension headers: a device leaves it to the control plane
   cut         the capture has less of the frame than was sent: it cannot be verified
   verdict     ok, failed or cut
 With --json a line is a JSON object with these names, numbers in decimal.
 
-The last line, on standard error, counts the frames.
+The last line, on standard error, counts the frames: all, those of RoCE, those that failed and those
+that are cut. Behind that come, if there are any, those that were not looked at: of RoCEv1, cut or
+with headers that end too early to tell what they are, of other link types than the above.
 
 Exit status: 0 if no frame failed; 1 if one is malformed, has a bad ICRC or was not encoded the same
 again, or if the file is damaged (what was before the damage is printed); 2 for wrong usage, for
 files that cannot be read or are no captures, and when the output cannot be written, which ends the
-work. Frames that are cut do not fail.
+work, and if no frame failed but some are of a link type that is not understood. Frames that are cut
+do not fail.
 
 Examples:
   roci decode traffic.pcapng
@@ -57,9 +63,11 @@ struct DecodeOptions {
 
 struct Totals {
   uint64_t frames = 0;
-  uint64_t roce = 0;
+  std::array<uint64_t, 6> kinds{};  // by FrameKind
   uint64_t failed = 0;
   uint64_t cut = 0;
+
+  uint64_t Of(FrameKind kind) const { return kinds[static_cast<size_t>(kind)]; }
 };
 
 void Print(const std::string& line) {
@@ -70,9 +78,13 @@ void Print(const std::string& line) {
 // Prints the frame if it is RoCE.
 void DecodeFrame(const CaptureRecord& record, const DecodeOptions& options, Totals& totals) {
   ++totals.frames;
-  const auto frame = Dissect(record.bytes, record.original_length, record.link_type);
-  if (!frame) return;
-  ++totals.roce;
+  const auto [kind, frame] = Dissect(record.bytes, record.original_length, record.link_type);
+  if (kind == FrameKind::kLinkType && totals.Of(kind) == 0) {
+    std::fprintf(stderr, "roci: frame %" PRIu64 " is of link type %u, which is not understood\n",
+                 record.number, record.link_type);
+  }
+  ++totals.kinds[static_cast<size_t>(kind)];
+  if (kind != FrameKind::kRoce) return;
   totals.failed += frame->failed();
   totals.cut += frame->cut;
   if (options.failed_only && !frame->failed()) return;
@@ -82,12 +94,26 @@ void DecodeFrame(const CaptureRecord& record, const DecodeOptions& options, Tota
 
 void PrintTotals(const Totals& totals) {
   std::fprintf(stderr,
-               "%" PRIu64 " frames, %" PRIu64 " of RoCE: %" PRIu64 " failed, %" PRIu64 " cut\n",
-               totals.frames, totals.roce, totals.failed, totals.cut);
+               "%" PRIu64 " frames, %" PRIu64 " of RoCE: %" PRIu64 " failed, %" PRIu64 " cut",
+               totals.frames, totals.Of(FrameKind::kRoce), totals.failed, totals.cut);
+  constexpr std::array<std::pair<FrameKind, const char*>, 4> kNotLookedAt = {{
+      {FrameKind::kRoceV1, "of RoCEv1"},
+      {FrameKind::kCut, "cut in front of the UDP port"},
+      {FrameKind::kHeaders, "with headers that are not understood"},
+      {FrameKind::kLinkType, "of link types that are not understood"},
+  }};
+  const char* separator = "; not looked at: ";
+  for (const auto& [kind, words] : kNotLookedAt) {
+    if (totals.Of(kind) == 0) continue;
+    std::fprintf(stderr, "%s%" PRIu64 " %s", separator, totals.Of(kind), words);
+    separator = ", ";
+  }
+  std::fputc('\n', stderr);
 }
 
 int StatusOf(const Totals& totals, CaptureReader::Outcome outcome) {
-  return totals.failed != 0 || outcome == CaptureReader::Outcome::kDamaged ? kFailed : 0;
+  if (totals.failed != 0 || outcome == CaptureReader::Outcome::kDamaged) return kFailed;
+  return totals.Of(FrameKind::kLinkType) != 0 ? kTrouble : 0;
 }
 
 // Input or output that does not work: what was not looked at must not pass for good.

@@ -24,7 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(record.number == ++records);
     CHECK(record.bytes.size() <= size);
     CHECK(record.nanoseconds < 1'000'000'000);
-    const auto frame = Dissect(record.bytes, record.original_length, record.link_type);
+    const auto [kind, frame] = Dissect(record.bytes, record.original_length, record.link_type);
+    CHECK(frame.has_value() == (kind == FrameKind::kRoce));
     if (!frame) continue;
     CHECK(!(frame->cut && frame->failed()));
     CHECK(frame->reencoded == ReencodeVerdict::kUnchecked || frame->icrc == IcrcVerdict::kGood);

@@ -147,6 +147,8 @@ def reasons_of(roci, frames):
     for line in done.stdout.splitlines():
         frame = json.loads(line)
         destination = frame.get('bth', {}).get('dest_qpn')
+        if frame.get('malformed') == 'not_roce':
+            continue  # for the control plane
         if 'malformed' in frame:
             reason = frame['malformed']
         elif frame['icrc']['verdict'] == 'bad':

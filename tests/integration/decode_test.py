@@ -5,6 +5,7 @@ Usage: decode_test.py ROCI VECTORS
 """
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,22 @@ class DecodeTest(unittest.TestCase):
             self.assertEqual(done.returncode, 2, (command, done.stderr))
             self.assertIn(b'cannot write', done.stderr, command)
             self.assertNotIn(b' 0 failed', done.stderr, command)
+
+    def test_frames_that_are_not_looked_at(self):
+        good = read(ATOMICS)
+        unknown = good[:20] + struct.pack('<I', 147) + good[24:]
+        done = decode('-', data=unknown)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('link type 147', done.stderr.decode())
+        self.assertIn('12 frames, 0 of RoCE: 0 failed, 0 cut; not looked at: 12 of link types', done.stderr.decode())
+        v1 = bytes(12) + b'\x89\x15' + bytes(60)
+        short = bytes(12) + b'\x08\x00' + bytes(10)
+        others = b''.join(struct.pack('<IIII', 1, 2, len(frame), length) + frame
+                          for frame, length in ((v1, 74), (short, 24), (short, 90)))
+        done = decode('-', data=good + others)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.decode(), '15 frames, 12 of RoCE: 0 failed, 0 cut; not looked at: 1 of RoCEv1, '
+                         '1 cut in front of the UDP port, 1 with headers that are not understood\n')
 
     def test_wrong_usage(self):
         self.assertEqual(decode().returncode, 2)

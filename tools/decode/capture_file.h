@@ -12,8 +12,12 @@
 namespace roci::tools {
 
 // LINKTYPE_ values of https://www.tcpdump.org/linktypes.html that are understood here.
+inline constexpr uint32_t kLinkTypeNull = 0;
 inline constexpr uint32_t kLinkTypeEthernet = 1;
+inline constexpr uint32_t kLinkTypeOldRaw = 12;  // DLT_RAW of most systems
+inline constexpr uint32_t kLinkTypeOpenBsdRaw = 14;
 inline constexpr uint32_t kLinkTypeRaw = 101;
+inline constexpr uint32_t kLinkTypeLoop = 108;
 inline constexpr uint32_t kLinkTypeLinuxSll = 113;
 inline constexpr uint32_t kLinkTypeIpv4 = 228;
 inline constexpr uint32_t kLinkTypeIpv6 = 229;

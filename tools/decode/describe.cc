@@ -52,7 +52,8 @@ Json DescribeIpv4(const DecodedFrame& frame) {
           {"option_bytes", frame.ipv4_option_bytes}};
 }
 
-Json DescribeIpv6(const roce::Ipv6Header& ip) {
+Json DescribeIpv6(const DecodedFrame& frame) {
+  const roce::Ipv6Header& ip = *frame.ipv6;
   return {{"version", ip.version},
           {"tos", ip.traffic_class},
           {"dscp", ip.traffic_class >> 2},
@@ -62,7 +63,8 @@ Json DescribeIpv6(const roce::Ipv6Header& ip) {
           {"next_header", ip.next_header},
           {"hop_limit", ip.hop_limit},
           {"src", control::IpText(roce::Gid::FromIpv6(ip.src))},
-          {"dst", control::IpText(roce::Gid::FromIpv6(ip.dst))}};
+          {"dst", control::IpText(roce::Gid::FromIpv6(ip.dst))},
+          {"extension_bytes", frame.ipv6_extension_bytes}};
 }
 
 Json DescribeBth(const DecodedFrame& frame) {
@@ -213,7 +215,7 @@ Json Describe(const CaptureRecord& record, const DecodedFrame& frame) {
                            {"vid", tag.tci & 0xFFF}});
   }
   if (frame.ipv4) out["ipv4"] = DescribeIpv4(frame);
-  if (frame.ipv6) out["ipv6"] = DescribeIpv6(*frame.ipv6);
+  if (frame.ipv6) out["ipv6"] = DescribeIpv6(frame);
   out["udp"] = {{"src_port", frame.udp->src_port},
                 {"dst_port", frame.udp->dst_port},
                 {"length", frame.udp->length},

@@ -1,6 +1,7 @@
 #include "tools/decode/dissect.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "roce/frame.h"
@@ -15,6 +16,11 @@ namespace {
 using roce::LoadBe;
 using Bytes = std::span<const std::byte>;
 
+constexpr uint16_t kEtherTypeRoceV1 = 0x8915;
+constexpr uint8_t kIpv6Fragment = 44;
+constexpr uint8_t kIpv6Authentication = 51;
+constexpr size_t kMaxExtensions = 8;
+
 // Takes a header of type T off the front, if it is there.
 template <class T>
 std::optional<T> Take(Bytes& rest) {
@@ -24,73 +30,151 @@ std::optional<T> Take(Bytes& rest) {
   return header;
 }
 
-// The EtherType of what `rest` is left with; 0 if that cannot be told.
-uint16_t TakeEthernet(Bytes& rest, DecodedFrame& out) {
-  out.ethernet = Take<roce::EthernetHeader>(rest);
-  if (!out.ethernet) return 0;
-  uint16_t type = out.ethernet->ether_type;
-  while (roce::IsVlanType(type) && out.vlans.size() < kMaxVlanTags) {
+// Takes VLAN tags off the front. `type` is that of what comes first; answers that of what `rest` is
+// left with.
+std::optional<uint16_t> TakeVlans(uint16_t type, Bytes& rest, DecodedFrame& out) {
+  while (roce::IsVlanType(type)) {
     const auto tag = Take<roce::VlanTag>(rest);
-    if (!tag) return 0;
+    if (!tag || out.vlans.size() == kMaxVlanTags) return std::nullopt;
     out.vlans.push_back({type, tag->tci});
     type = tag->ether_type;
   }
   return type;
 }
 
-uint16_t TypeOfIp(Bytes rest) {
-  if (rest.empty()) return 0;
+std::optional<uint16_t> TakeEthernet(Bytes& rest, DecodedFrame& out) {
+  out.ethernet = Take<roce::EthernetHeader>(rest);
+  if (!out.ethernet) return std::nullopt;
+  return TakeVlans(out.ethernet->ether_type, rest, out);
+}
+
+std::optional<uint16_t> TypeOfIp(Bytes rest) {
+  if (rest.empty()) return std::nullopt;
   const unsigned version = std::to_integer<unsigned>(rest[0]) >> 4;
   if (version == 4) return roce::kEtherTypeIpv4;
-  return version == 6 ? roce::kEtherTypeIpv6 : 0;
+  if (version == 6) return roce::kEtherTypeIpv6;
+  return std::nullopt;
 }
 
 // Linux' cooked captures: the type stands at `at` of a header of `bytes`.
-uint16_t TakeCooked(Bytes& rest, size_t bytes, size_t at) {
-  if (rest.size() < bytes) return 0;
+std::optional<uint16_t> TakeCooked(Bytes& rest, size_t bytes, size_t at, DecodedFrame& out) {
+  if (rest.size() < bytes) return std::nullopt;
   const uint16_t type = LoadBe<uint16_t>(rest.data() + at);
   rest = rest.subspan(bytes);
-  return type;
+  return TakeVlans(type, rest, out);
 }
 
-uint16_t TakeLink(uint32_t link_type, Bytes& rest, DecodedFrame& out) {
-  switch (link_type) {
-    case kLinkTypeEthernet:
-      return TakeEthernet(rest, out);
-    case kLinkTypeLinuxSll:
-      return TakeCooked(rest, 16, 14);
-    case kLinkTypeLinuxSll2:
-      return TakeCooked(rest, 20, 0);
-    case kLinkTypeRaw:
-    case kLinkTypeIpv4:
-    case kLinkTypeIpv6:
-      return TypeOfIp(rest);
+// BSD loopback devices: an address family, in the byte order of who captured (LOOP: of the
+// network).
+std::optional<uint16_t> TakeFamily(Bytes& rest) {
+  if (rest.size() < 4) return std::nullopt;
+  uint32_t family = LoadBe<uint32_t>(rest.data());
+  if (family > 0xFFFF) family = __builtin_bswap32(family);
+  rest = rest.subspan(4);
+  switch (family) {
+    case 2:
+      return roce::kEtherTypeIpv4;
+    // AF_INET6 of Linux, NetBSD and OpenBSD, FreeBSD, macOS
+    case 10:
+    case 24:
+    case 28:
+    case 30:
+      return roce::kEtherTypeIpv6;
     default:
       return 0;
   }
 }
 
-// Bytes of the IP packet as its header says; `rest` is left with what comes behind the IP header.
-// 0: no IP packet with UDP (or a later fragment of one).
-uint32_t TakeIp(uint16_t type, Bytes& rest, DecodedFrame& out) {
-  if (type == roce::kEtherTypeIpv4) {
-    out.ipv4 = Take<roce::Ipv4Header>(rest);
-    if (!out.ipv4 || out.ipv4->protocol != roce::kIpProtocolUdp) return 0;
-    if ((out.ipv4->fragment & roce::Ipv4Header::kOffsetMask) != 0) return 0;
-    const uint32_t header = (out.ipv4->version_ihl & 0xFu) * 4u;
-    if (header < roce::Ipv4Header::kBytes || header - roce::Ipv4Header::kBytes > rest.size()) {
-      return 0;
-    }
-    out.ipv4_option_bytes = header - roce::Ipv4Header::kBytes;
-    rest = rest.subspan(out.ipv4_option_bytes);
-    return out.ipv4->total_length;
+bool IsKnownLinkType(uint32_t link_type) {
+  constexpr std::array kKnown = {
+      kLinkTypeNull, kLinkTypeEthernet, kLinkTypeOldRaw, kLinkTypeOpenBsdRaw, kLinkTypeRaw,
+      kLinkTypeLoop, kLinkTypeLinuxSll, kLinkTypeIpv4,   kLinkTypeIpv6,       kLinkTypeLinuxSll2};
+  return std::find(kKnown.begin(), kKnown.end(), link_type) != kKnown.end();
+}
+
+// The EtherType of what `rest` is left with, 0 for what has none and is no IP; nothing if it cannot
+// be told.
+std::optional<uint16_t> TakeLink(uint32_t link_type, Bytes& rest, DecodedFrame& out) {
+  switch (link_type) {
+    case kLinkTypeEthernet:
+      return TakeEthernet(rest, out);
+    case kLinkTypeLinuxSll:
+      return TakeCooked(rest, 16, 14, out);
+    case kLinkTypeLinuxSll2:
+      return TakeCooked(rest, 20, 0, out);
+    case kLinkTypeNull:
+    case kLinkTypeLoop:
+      return TakeFamily(rest);
+    default:
+      return TypeOfIp(rest);
   }
-  if (type == roce::kEtherTypeIpv6) {
-    out.ipv6 = Take<roce::Ipv6Header>(rest);
-    if (!out.ipv6 || out.ipv6->next_header != roce::kIpProtocolUdp) return 0;
-    return roce::Ipv6Header::kBytes + out.ipv6->payload_length;
+}
+
+// What a step towards the UDP header has found.
+enum class Step : uint8_t { kGoOn, kOther, kRoceV1, kTooShort };
+
+// `rest` is left with what comes behind the IP header, as `network_bytes` with what the header says
+// of the packet's length, true or not.
+Step TakeIpv4(Bytes& rest, size_t& network_bytes, DecodedFrame& out) {
+  out.ipv4 = Take<roce::Ipv4Header>(rest);
+  if (!out.ipv4) return Step::kTooShort;
+  if (out.ipv4->protocol != roce::kIpProtocolUdp) return Step::kOther;
+  if ((out.ipv4->fragment & roce::Ipv4Header::kOffsetMask) != 0) return Step::kOther;
+  // A header that calls itself shorter than it can be is read as if it had no options.
+  const uint32_t header =
+      std::max((out.ipv4->version_ihl & 0xFu) * 4u, uint32_t{roce::Ipv4Header::kBytes});
+  out.ipv4_option_bytes = header - roce::Ipv4Header::kBytes;
+  if (out.ipv4_option_bytes > rest.size()) return Step::kTooShort;
+  rest = rest.subspan(out.ipv4_option_bytes);
+  network_bytes = out.ipv4->total_length;
+  return Step::kGoOn;
+}
+
+// (IANA's registry of extension header types; ESP is none here, since it hides what is behind it.)
+bool IsExtension(uint8_t kind) {
+  // Hop by hop, routing, fragment, authentication, destination, mobility, host identity, shim6
+  constexpr std::array<uint8_t, 8> kKinds = {0,  43,  kIpv6Fragment, kIpv6Authentication,
+                                             60, 135, 139,           140};
+  return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
+}
+
+// `units`: the header's own second byte.
+size_t ExtensionBytes(uint8_t kind, size_t units) {
+  if (kind == kIpv6Fragment) return 8;
+  return kind == kIpv6Authentication ? (units + 2) * 4 : (units + 1) * 8;
+}
+
+// As TakeIpv4.
+Step TakeIpv6(Bytes& rest, size_t& network_bytes, DecodedFrame& out) {
+  out.ipv6 = Take<roce::Ipv6Header>(rest);
+  if (!out.ipv6) return Step::kTooShort;
+  network_bytes = size_t{roce::Ipv6Header::kBytes} + out.ipv6->payload_length;
+  uint8_t kind = out.ipv6->next_header;
+  for (size_t count = 0; kind != roce::kIpProtocolUdp; ++count) {
+    if (!IsExtension(kind)) return Step::kOther;
+    if (count == kMaxExtensions || rest.size() < 8) return Step::kTooShort;
+    const size_t bytes = ExtensionBytes(kind, std::to_integer<size_t>(rest[1]));
+    if (bytes > rest.size()) return Step::kTooShort;
+    // Offset of the fragment, and behind it two bits reserved and one for more to come.
+    if (kind == kIpv6Fragment && LoadBe<uint16_t>(rest.data() + 2) >> 3 != 0) return Step::kOther;
+    kind = std::to_integer<uint8_t>(rest[0]);
+    out.ipv6_extension_bytes += static_cast<uint32_t>(bytes);
+    rest = rest.subspan(bytes);
   }
-  return 0;
+  return Step::kGoOn;
+}
+
+Step TakeIp(uint16_t type, Bytes& rest, size_t& network_bytes, DecodedFrame& out) {
+  if (type == roce::kEtherTypeIpv4) return TakeIpv4(rest, network_bytes, out);
+  if (type == roce::kEtherTypeIpv6) return TakeIpv6(rest, network_bytes, out);
+  return Step::kOther;
+}
+
+Step TakeUdp(Bytes& rest, DecodedFrame& out) {
+  if (rest.size() < 4) return Step::kTooShort;
+  if (LoadBe<uint16_t>(rest.data() + 2) != roce::kRoceUdpPort) return Step::kOther;
+  out.udp = Take<roce::UdpHeader>(rest);
+  return out.udp ? Step::kGoOn : Step::kTooShort;
 }
 
 bool HasExt(const DecodedFrame& frame, roce::ExtHeader kind) {
@@ -144,7 +228,8 @@ void CheckIcrc(Bytes network, DecodedFrame& out) {
   const size_t headers = (out.ipv4 ? roce::Ipv4Header::kBytes : roce::Ipv6Header::kBytes) +
                          roce::UdpHeader::kBytes + roce::Bth::kBytes;
   // With options nobody says what the ICRC covers.
-  if (out.ipv4_option_bytes != 0 || network.size() < headers + roce::kIcrcBytes) return;
+  if ((out.ipv4_option_bytes | out.ipv6_extension_bytes) != 0) return;
+  if (network.size() < headers + roce::kIcrcBytes) return;
   const size_t covered = network.size() - roce::kIcrcBytes;
   out.icrc_computed =
       ~roce::ActiveCrcKernel().masked(network.data(), covered, out.ipv6.has_value());
@@ -188,6 +273,12 @@ void StoreForeignFields(const DecodedFrame& frame, std::span<std::byte> network)
                   roce::ActiveCrcKernel().masked(network.data(), covered, frame.ipv6.has_value()));
 }
 
+FrameKind KindOf(Step step, bool is_cut) {
+  if (step == Step::kRoceV1) return FrameKind::kRoceV1;
+  if (step == Step::kOther) return FrameKind::kOther;
+  return is_cut ? FrameKind::kCut : FrameKind::kHeaders;
+}
+
 std::vector<std::byte> EncodeLink(const DecodedFrame& frame) {
   std::vector<std::byte> out;
   if (!frame.ethernet) return out;
@@ -228,7 +319,7 @@ bool Compare(Bytes original, size_t at, const std::vector<std::byte>& encoded, D
 
 // Gate 1 and the encoder see the IP packet behind one plain Ethernet header, whatever it came with.
 void Verify(Bytes frame, size_t network_at, size_t network_bytes, DecodedFrame& out) {
-  const size_t present = std::min(network_bytes, frame.size() - network_at);
+  const size_t present = frame.size() - network_at;
   std::vector<std::byte> plain(roce::EthernetHeader::kBytes + present);
   roce::EthernetHeader header = out.ethernet.value_or(roce::EthernetHeader{});
   header.ether_type = out.ipv4 ? roce::kEtherTypeIpv4 : roce::kEtherTypeIpv6;
@@ -236,7 +327,7 @@ void Verify(Bytes frame, size_t network_at, size_t network_bytes, DecodedFrame& 
   std::memcpy(plain.data() + roce::EthernetHeader::kBytes, frame.data() + network_at, present);
   roce::Packet packet;
   out.malformed = roce::ParseHeaders(plain, packet);
-  if (present == network_bytes) CheckIcrc(frame.subspan(network_at, network_bytes), out);
+  if (present >= network_bytes) CheckIcrc(frame.subspan(network_at, network_bytes), out);
   if (out.malformed != roce::DropReason::kNone || out.icrc != IcrcVerdict::kGood) return;
   const bool same = Compare(frame, 0, EncodeLink(out), out) &&
                     Compare(frame, network_at, EncodeNetwork(out, packet), out);
@@ -245,28 +336,34 @@ void Verify(Bytes frame, size_t network_at, size_t network_bytes, DecodedFrame& 
 
 }  // namespace
 
-std::optional<DecodedFrame> Dissect(Bytes frame, uint32_t original_length, uint32_t link_type) {
+Dissection Dissect(Bytes frame, uint32_t original_length, uint32_t link_type) {
+  if (!IsKnownLinkType(link_type)) return {FrameKind::kLinkType, {}};
   DecodedFrame out;
   Bytes rest = frame;
-  const uint16_t type = TakeLink(link_type, rest, out);
-  const size_t network_at = frame.size() - rest.size();
-  const uint32_t network_bytes = TakeIp(type, rest, out);
-  if (network_bytes == 0) return std::nullopt;
-  out.udp = Take<roce::UdpHeader>(rest);
-  if (!out.udp || out.udp->dst_port != roce::kRoceUdpPort) return std::nullopt;
+  size_t network_at = 0;
+  size_t network_bytes = 0;
+  const Step step = [&] {
+    const auto type = TakeLink(link_type, rest, out);
+    if (!type) return Step::kTooShort;
+    if (*type == kEtherTypeRoceV1) return Step::kRoceV1;
+    network_at = frame.size() - rest.size();
+    const Step ip = TakeIp(*type, rest, network_bytes, out);
+    return ip == Step::kGoOn ? TakeUdp(rest, out) : ip;
+  }();
+  if (step != Step::kGoOn) return {KindOf(step, original_length > frame.size()), {}};
 
   const size_t network_end = network_at + network_bytes;
   out.cut = network_end > frame.size() && original_length >= network_end;
   const size_t transport_at = frame.size() - rest.size();
   size_t transport_end = frame.size();
-  if (network_end <= frame.size()) {
+  if (network_end >= transport_at && network_end <= frame.size()) {
     out.trailer_bytes = static_cast<uint32_t>(frame.size() - network_end);
     transport_end = std::max(transport_at, network_end - std::min<size_t>(network_end, 4));
   }
   ReadTransport(frame.subspan(transport_at, transport_end - transport_at), out);
   ReadPayloadLength(out);
   if (!out.cut) Verify(frame, network_at, network_bytes, out);
-  return out;
+  return {FrameKind::kRoce, std::move(out)};
 }
 
 }  // namespace roci::tools

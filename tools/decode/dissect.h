@@ -21,6 +21,16 @@ enum class ReencodeVerdict : uint8_t { kSame, kDiffers, kUnchecked };
 // The tags of a VLAN stack are all shown; more than these are taken for something else.
 inline constexpr size_t kMaxVlanTags = 8;
 
+// What a frame was taken for. All but kRoce are counted and not shown.
+enum class FrameKind : uint8_t {
+  kRoce,      // v2: UDP to port 4791; of fragments, the first
+  kOther,     // something else for certain
+  kRoceV1,    // EtherType 0x8915
+  kCut,       // the capture has too little of it to tell
+  kHeaders,   // its headers end too early or go on for too long to tell
+  kLinkType,  // of a link type that is not understood
+};
+
 struct VlanLayer {
   uint16_t protocol = 0;  // 0x8100, 0x88A8, 0x9100
   uint16_t tci = 0;
@@ -33,6 +43,7 @@ struct DecodedFrame {
   std::optional<roce::Ipv4Header> ipv4;
   std::optional<roce::Ipv6Header> ipv6;
   uint32_t ipv4_option_bytes = 0;
+  uint32_t ipv6_extension_bytes = 0;  // between the header and UDP
   std::optional<roce::UdpHeader> udp;
   std::optional<roce::Bth> bth;
   uint8_t bth_reserved6 = 0;  // of byte 4
@@ -46,7 +57,8 @@ struct DecodedFrame {
 
   // The capture holds less of the IP packet than was on the wire: nothing can be verified.
   bool cut = false;
-  // Gate 1's word on the frame; kNone for one that is cut.
+  // Gate 1's word on the frame; kNone for one that is cut. kNotRoce: with IPv6 extension headers,
+  // which RoCEv2 has none of, a device leaves it to the control plane.
   roce::DropReason malformed = roce::DropReason::kNone;
   IcrcVerdict icrc = IcrcVerdict::kUnchecked;
   uint32_t icrc_found = 0;     // least significant byte first on the wire
@@ -60,9 +72,12 @@ struct DecodedFrame {
   }
 };
 
-// Nothing if the frame is no RoCEv2 (UDP to port 4791; of fragments, the first). `original_length`
-// is the frame's length on the wire, bytes.
-std::optional<DecodedFrame> Dissect(std::span<const std::byte> frame, uint32_t original_length,
-                                    uint32_t link_type);
+struct Dissection {
+  FrameKind kind = FrameKind::kOther;
+  std::optional<DecodedFrame> roce;  // with kRoce
+};
+
+// `original_length` is the frame's length on the wire, bytes.
+Dissection Dissect(std::span<const std::byte> frame, uint32_t original_length, uint32_t link_type);
 
 }  // namespace roci::tools

@@ -248,7 +248,8 @@ TEST(DissectTest, RecordedFramesAreReencodedByteForByte) {
     EXPECT_EQ(result.outcome, Outcome::kEnd);
     for (size_t i = 0; i < result.records.size(); ++i) {
       const auto frame =
-          Dissect(result.bytes[i], result.records[i].original_length, result.records[i].link_type);
+          Dissect(result.bytes[i], result.records[i].original_length, result.records[i].link_type)
+              .roce;
       if (!frame) continue;
       ++frames;
       EXPECT_FALSE(frame->failed()) << entry.path() << " " << i + 1;
@@ -291,7 +292,11 @@ Bytes Encode(const roce::Path& path, roce::Opcode opcode, uint32_t payload_lengt
 }
 
 std::optional<DecodedFrame> DissectWhole(const Bytes& frame, uint32_t link_type = 1) {
-  return Dissect(frame, static_cast<uint32_t>(frame.size()), link_type);
+  return Dissect(frame, static_cast<uint32_t>(frame.size()), link_type).roce;
+}
+
+FrameKind KindOf(const Bytes& frame, uint32_t link_type = 1) {
+  return Dissect(frame, static_cast<uint32_t>(frame.size()), link_type).kind;
 }
 
 TEST(DissectTest, EveryOpcodeOverBothFamilies) {
@@ -352,7 +357,7 @@ TEST(DissectTest, FramesThatAreCutAreNamedAndDoNotFail) {
   const Bytes bytes = Encode(TestPath(false), roce::Opcode::kRcWriteOnly, 1000);
   const std::span<const std::byte> all(bytes);
   for (size_t kept = 42; kept < bytes.size(); ++kept) {
-    const auto frame = Dissect(all.first(kept), static_cast<uint32_t>(bytes.size()), 1);
+    const auto frame = Dissect(all.first(kept), static_cast<uint32_t>(bytes.size()), 1).roce;
     ASSERT_TRUE(frame.has_value()) << kept;
     EXPECT_TRUE(frame->cut);
     EXPECT_FALSE(frame->failed());
@@ -363,6 +368,15 @@ TEST(DissectTest, FramesThatAreCutAreNamedAndDoNotFail) {
     }
     const auto words = Describe({.bytes = all.first(kept)}, *frame);
     EXPECT_EQ(words["verdict"], "cut");
+  }
+  // In front of that nobody knows what it is.
+  for (size_t kept = 0; kept < 42; ++kept) {
+    EXPECT_EQ(Dissect(all.first(kept), static_cast<uint32_t>(bytes.size()), 1).kind,
+              FrameKind::kCut)
+        << kept;
+    EXPECT_EQ(KindOf(Bytes(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(kept))),
+              FrameKind::kHeaders)
+        << kept;
   }
   // The same bytes, when nothing says that there were more.
   const auto frame = DissectWhole(Bytes(bytes.begin(), bytes.begin() + 200));
@@ -381,6 +395,18 @@ TEST(DissectTest, MalformedFramesAreNamedAsTheDeviceCountsThem) {
   checksum[24] ^= std::byte{1};
   EXPECT_EQ(DissectWhole(checksum)->malformed, roce::DropReason::kIpv4Checksum);
   EXPECT_TRUE(DissectWhole(checksum)->failed());
+  // As segmentation offload leaves it; the transport headers are there all the same.
+  Bytes no_length = Encode(TestPath(false), roce::Opcode::kRcSendOnly, 4);
+  no_length[16] = no_length[17] = std::byte{0};
+  no_length[24] = no_length[25] = std::byte{0};
+  const uint16_t sum = static_cast<uint16_t>(~roce::Ipv4HeaderSum(&no_length[14]));
+  std::memcpy(&no_length[24], &sum, sizeof(sum));
+  EXPECT_EQ(DissectWhole(no_length)->malformed, roce::DropReason::kIpLength);
+  EXPECT_EQ(DissectWhole(no_length)->bth->psn, roce::Psn(0xABCDEF));
+  EXPECT_EQ(DissectWhole(no_length)->trailer_bytes, 0u);
+  Bytes header = Encode(TestPath(false), roce::Opcode::kRcSendOnly, 4);
+  header[14] = std::byte{0x44};
+  EXPECT_EQ(DissectWhole(header)->malformed, roce::DropReason::kIpv4Header);
 }
 
 TEST(DissectTest, OtherLinkLayers) {
@@ -392,6 +418,17 @@ TEST(DissectTest, OtherLinkLayers) {
   Bytes cooked2(20);
   cooked2[0] = std::byte{0x08};
   cooked2.insert(cooked2.end(), network.begin(), network.end());
+  Bytes tagged(16);
+  tagged[14] = std::byte{0x81};
+  for (const int byte : {0x00, 0x05, 0x08, 0x00}) tagged.push_back(static_cast<std::byte>(byte));
+  tagged.insert(tagged.end(), network.begin(), network.end());
+  Bytes loop = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{2}};
+  loop.insert(loop.end(), network.begin(), network.end());
+  Bytes null = loop;
+  std::reverse(null.begin(), null.begin() + 4);
+  const Bytes ethernet6 = Encode(TestPath(true), roce::Opcode::kRcSendOnly, 5);
+  Bytes null6 = {std::byte{30}, std::byte{0}, std::byte{0}, std::byte{0}};
+  null6.insert(null6.end(), ethernet6.begin() + 14, ethernet6.end());
   // A provider's tag around a customer's.
   Bytes stacked(ethernet.begin(), ethernet.begin() + 12);
   for (const int byte : {0x88, 0xA8, 0x20, 0x07, 0x81, 0x00, 0x00, 0x09, 0x08, 0x00}) {
@@ -400,6 +437,13 @@ TEST(DissectTest, OtherLinkLayers) {
   stacked.insert(stacked.end(), network.begin(), network.end());
   for (const auto& [bytes, link_type] : {std::pair{network, kLinkTypeRaw},
                                          {network, kLinkTypeIpv4},
+                                         {network, kLinkTypeOldRaw},
+                                         {network, kLinkTypeOpenBsdRaw},
+                                         {tagged, kLinkTypeLinuxSll},
+                                         {loop, kLinkTypeLoop},
+                                         {loop, kLinkTypeNull},
+                                         {null, kLinkTypeNull},
+                                         {null6, kLinkTypeNull},
                                          {cooked, kLinkTypeLinuxSll},
                                          {cooked2, kLinkTypeLinuxSll2},
                                          {stacked, kLinkTypeEthernet}}) {
@@ -409,7 +453,48 @@ TEST(DissectTest, OtherLinkLayers) {
     EXPECT_EQ(frame->ethernet.has_value(), link_type == kLinkTypeEthernet);
   }
   EXPECT_EQ(DissectWhole(stacked)->vlans.size(), 2u);
-  EXPECT_FALSE(DissectWhole(ethernet, 147).has_value());
+  EXPECT_EQ(DissectWhole(tagged, kLinkTypeLinuxSll)->vlans.size(), 1u);
+  EXPECT_EQ(KindOf(ethernet, 147), FrameKind::kLinkType);
+  loop[3] = std::byte{7};
+  EXPECT_EQ(KindOf(loop, kLinkTypeLoop), FrameKind::kOther);
+}
+
+// Puts extension headers between the IPv6 header and UDP.
+Bytes WithExtensions(Bytes frame, uint8_t first, std::initializer_list<int> headers) {
+  frame[20] = static_cast<std::byte>(first);
+  roce::StoreBe<uint16_t>(
+      &frame[18], static_cast<uint16_t>(roce::LoadBe<uint16_t>(&frame[18]) + headers.size()));
+  Bytes extensions;
+  for (const int byte : headers) extensions.push_back(static_cast<std::byte>(byte));
+  frame.insert(frame.begin() + 54, extensions.begin(), extensions.end());
+  return frame;
+}
+
+TEST(DissectTest, ExtensionHeadersDoNotHideRoce) {
+  const Bytes plain = Encode(TestPath(true), roce::Opcode::kRcSendOnly, 8);
+  const Bytes options = WithExtensions(plain, 0,
+                                       {60, 0, 1, 4, 0, 0, 0, 0,  //
+                                        17, 0, 1, 4, 0, 0, 0, 0});
+  const auto frame = DissectWhole(options);
+  ASSERT_TRUE(frame.has_value());
+  EXPECT_EQ(frame->malformed, roce::DropReason::kNotRoce);
+  EXPECT_EQ(frame->ipv6_extension_bytes, 16u);
+  EXPECT_EQ(frame->icrc, IcrcVerdict::kUnchecked);
+  EXPECT_EQ(frame->payload_bytes, 8u);
+  EXPECT_EQ(frame->trailer_bytes, 0u);
+  EXPECT_TRUE(frame->failed());
+  EXPECT_EQ(Describe({.bytes = options}, *frame)["malformed"], "not_roce");
+  // The first fragment is shown, later ones could be anything.
+  EXPECT_EQ(DissectWhole(WithExtensions(plain, 44, {17, 0, 0, 1, 0, 0, 0, 7}))->malformed,
+            roce::DropReason::kIpv6Fragment);
+  EXPECT_EQ(KindOf(WithExtensions(plain, 44, {17, 0, 0, 8, 0, 0, 0, 7})), FrameKind::kOther);
+  EXPECT_EQ(KindOf(WithExtensions(plain, 0, {58, 0, 1, 4, 0, 0, 0, 0})), FrameKind::kOther);
+  EXPECT_EQ(KindOf(WithExtensions(plain, 0, {17, 255, 1, 4, 0, 0, 0, 0})), FrameKind::kHeaders);
+  // Longer chains than anybody has are not followed.
+  Bytes chain = plain;
+  for (int i = 0; i < 9; ++i)
+    chain = WithExtensions(chain, 60, {i == 0 ? 17 : 60, 0, 1, 4, 0, 0, 0, 0});
+  EXPECT_EQ(KindOf(chain), FrameKind::kHeaders);
 }
 
 TEST(DissectTest, WhatIsNoRoce) {
@@ -421,6 +506,11 @@ TEST(DissectTest, WhatIsNoRoce) {
   arp[13] = std::byte{6};
   EXPECT_FALSE(DissectWhole(arp).has_value());
   EXPECT_FALSE(DissectWhole({}).has_value());
+  EXPECT_EQ(KindOf(other_port), FrameKind::kOther);
+  EXPECT_EQ(KindOf(arp), FrameKind::kOther);
+  arp[12] = std::byte{0x89};
+  arp[13] = std::byte{0x15};
+  EXPECT_EQ(KindOf(arp), FrameKind::kRoceV1);
 }
 
 TEST(DescribeTest, TheLineHasEveryFieldOfTheObject) {
