@@ -218,6 +218,14 @@ bool CaptureReader::HandleBlock(uint32_t type, CaptureRecord& record) {
   }
 }
 
+bool CaptureReader::OptionsAreWhole(size_t at) const {
+  while (buffer_.size() >= at + 4) {
+    if (U16(at) == kOptionEnd) return true;
+    at += 4 + PaddedTo4(U16(at + 2));
+  }
+  return at == buffer_.size();
+}
+
 std::span<const std::byte> CaptureReader::Option(size_t at, uint16_t code) const {
   while (buffer_.size() >= at + 4) {
     const uint16_t found = U16(at);
@@ -232,6 +240,10 @@ std::span<const std::byte> CaptureReader::Option(size_t at, uint16_t code) const
 void CaptureReader::AddInterface() {
   if (buffer_.size() < 8) {
     Damaged("an interface description that is too short");
+    return;
+  }
+  if (!OptionsAreWhole(8)) {
+    Damaged("an interface description whose options are longer than it is");
     return;
   }
   if (interfaces_.size() == kMaxInterfaces) {
@@ -260,16 +272,20 @@ bool CaptureReader::EnhancedPacket(CaptureRecord& record, bool is_old) {
   if (captured > buffer_.size() - kHead) {
     return Damaged("a packet that is longer than its block"), false;
   }
+  const size_t options = kHead + PaddedTo4(captured);
+  if (!OptionsAreWhole(options)) {
+    return Damaged("a packet block whose options are longer than it is"), false;
+  }
   const Interface& on = interfaces_[interface];
   const Time time = Scale((uint64_t{U32(4)} << 32) | U32(8), on.resolution);
   record = {.interface = interface,
             .link_type = on.link_type,
             .has_time = true,
-            .seconds = time.seconds + static_cast<uint64_t>(on.offset_s),
+            .seconds = static_cast<int64_t>(time.seconds + static_cast<uint64_t>(on.offset_s)),
             .nanoseconds = time.nanoseconds,
             .original_length = U32(16),
             .bytes = std::span(buffer_).subspan(kHead, captured)};
-  const auto flags = Option(kHead + PaddedTo4(captured), kOptionPacketFlags);
+  const auto flags = Option(options, kOptionPacketFlags);
   if (flags.size() == 4) {
     const uint32_t direction = Load<uint32_t>(flags.data(), swapped_) & 3;
     if (direction != 3) record.direction = static_cast<Direction>(direction);

@@ -30,7 +30,7 @@ struct CaptureRecord {
   uint32_t interface = 0;  // within its section
   uint32_t link_type = 0;
   bool has_time = false;  // simple packet blocks have none
-  uint64_t seconds = 0;
+  int64_t seconds = 0;    // since 1970, or before
   uint32_t nanoseconds = 0;
   Direction direction = Direction::kUnknown;
   uint32_t original_length = 0;      // on the wire
@@ -84,6 +84,8 @@ class CaptureReader {
   uint16_t U16(size_t at) const;
   uint32_t U32(size_t at) const;
   uint64_t U64(size_t at) const;
+  // Whether the options in [at, end of the buffer) end where they should.
+  bool OptionsAreWhole(size_t at) const;
   // Value of the option in [at, end of the buffer), empty if it is not there.
   std::span<const std::byte> Option(size_t at, uint16_t code) const;
 

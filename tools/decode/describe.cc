@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +32,27 @@ const char* DirectionName(Direction direction) {
       break;
   }
   return nullptr;
+}
+
+std::string HexText(std::span<const std::byte> bytes) {
+  std::string out;
+  for (const std::byte b : bytes) absl::StrAppendFormat(&out, "%02x", std::to_integer<int>(b));
+  return out;
+}
+
+// Below 0 the nanoseconds still count forwards.
+std::string TimeText(int64_t seconds, uint32_t nanoseconds) {
+  if (seconds >= 0 || nanoseconds == 0) return absl::StrFormat("%d.%09d", seconds, nanoseconds);
+  return absl::StrFormat("-%d.%09d", -(seconds + 1), 1'000'000'000 - nanoseconds);
+}
+
+Json DescribeUdp(const DecodedFrame& frame) {
+  Json out = {{"src_port", frame.udp->src_port},
+              {"dst_port", frame.udp->dst_port},
+              {"length", frame.udp->length},
+              {"checksum", frame.udp->checksum}};
+  if (frame.udp_checksum_computed) out["computed"] = *frame.udp_checksum_computed;
+  return out;
 }
 
 Json DescribeIpv4(const DecodedFrame& frame) {
@@ -122,8 +145,10 @@ void AddExtHeaders(const DecodedFrame& frame, Json& out) {
   }
   if (has(ExtHeader::kFeth)) {
     out["feth"] = {{"placement_type", ext.feth.placement_type},
-                   {"selectivity_level", ext.feth.selectivity_level}};
+                   {"selectivity_level", ext.feth.selectivity_level},
+                   {"resv26", frame.feth_reserved}};
   }
+  if (has(ExtHeader::kCnpReserved)) out["cnp"] = {{"resv128", HexText(frame.cnp_reserved)}};
   if (has(ExtHeader::kReth)) {
     out["reth"] = {
         {"va", ext.reth.va}, {"rkey", ext.reth.rkey.value()}, {"length", ext.reth.length}};
@@ -197,7 +222,7 @@ std::string GroupInText(const Json& group) {
 Json Describe(const CaptureRecord& record, const DecodedFrame& frame) {
   Json out = {{"frame", record.number}};
   if (record.has_time) {
-    out["time"] = absl::StrFormat("%d.%09d", record.seconds, record.nanoseconds);
+    out["time"] = TimeText(record.seconds, record.nanoseconds);
   }
   out["interface"] = record.interface;
   if (const char* name = DirectionName(record.direction)) out["direction"] = name;
@@ -216,13 +241,13 @@ Json Describe(const CaptureRecord& record, const DecodedFrame& frame) {
   }
   if (frame.ipv4) out["ipv4"] = DescribeIpv4(frame);
   if (frame.ipv6) out["ipv6"] = DescribeIpv6(frame);
-  out["udp"] = {{"src_port", frame.udp->src_port},
-                {"dst_port", frame.udp->dst_port},
-                {"length", frame.udp->length},
-                {"checksum", frame.udp->checksum}};
+  out["udp"] = DescribeUdp(frame);
   if (frame.bth) out["bth"] = DescribeBth(frame);
   AddExtHeaders(frame, out);
   if (frame.payload_bytes) out["payload"] = *frame.payload_bytes;
+  if (frame.has_pad_bits()) {
+    out["pad"] = HexText(std::span(frame.pad).first(frame.bth->pad_count));
+  }
   if (frame.trailer_bytes != 0) out["trailer"] = frame.trailer_bytes;
   AddVerdicts(frame, out);
   return out;

@@ -20,6 +20,7 @@ constexpr uint16_t kEtherTypeRoceV1 = 0x8915;
 constexpr uint8_t kIpv6Fragment = 44;
 constexpr uint8_t kIpv6Authentication = 51;
 constexpr size_t kMaxExtensions = 8;
+constexpr unsigned kFethBits = 6;  // of the FETH, that mean something
 
 // Takes a header of type T off the front, if it is there.
 template <class T>
@@ -213,6 +214,14 @@ void ReadTransport(Bytes transport, DecodedFrame& out) {
   } else if (HasExt(out, kXrcEth)) {
     out.ext_reserved8 = std::to_integer<uint8_t>(transport[info.OffsetOf(kXrcEth)]);
   }
+  if (HasExt(out, kFeth)) {
+    out.feth_reserved = LoadBe<uint32_t>(&transport[info.OffsetOf(kFeth)]) >> kFethBits;
+  }
+  if (info.Has(kCnpReserved) && info.header_bytes <= transport.size()) {
+    out.ext_present |= roce::OpcodeInfo::Bit(kCnpReserved);
+    std::memcpy(out.cnp_reserved.data(), &transport[info.OffsetOf(kCnpReserved)],
+                out.cnp_reserved.size());
+  }
 }
 
 // From the UDP length, which counts on for frames that are cut.
@@ -231,16 +240,40 @@ void CheckIcrc(Bytes network, DecodedFrame& out) {
   if ((out.ipv4_option_bytes | out.ipv6_extension_bytes) != 0) return;
   if (network.size() < headers + roce::kIcrcBytes) return;
   const size_t covered = network.size() - roce::kIcrcBytes;
-  out.icrc_computed =
-      ~roce::ActiveCrcKernel().masked(network.data(), covered, out.ipv6.has_value());
-  out.icrc_found = ~roce::LoadIcrcState(network.data() + covered);
+  std::array<std::byte, roce::kIcrcBytes> right{};
+  roce::StoreIcrc(right.data(),
+                  roce::ActiveCrcKernel().masked(network.data(), covered, out.ipv6.has_value()));
+  out.icrc_computed = LoadBe<uint32_t>(right.data());
+  out.icrc_found = LoadBe<uint32_t>(network.data() + covered);
   out.icrc = out.icrc_found == out.icrc_computed ? IcrcVerdict::kGood : IcrcVerdict::kBad;
 }
 
-// What our sender never writes and others do: reserved bits (ConnectX sets one in the BTH),
-// fragments allowed, a UDP checksum.
+uint64_t SumOfWords(Bytes bytes) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i + 1 < bytes.size(); i += 2) sum += LoadBe<uint16_t>(&bytes[i]);
+  if (bytes.size() % 2 != 0) sum += std::to_integer<uint64_t>(bytes.back()) << 8;
+  return sum;
+}
+
+// Of a packet that gate 1 has passed (RFC 768; RFC 8200, 8.1).
+void CheckUdpChecksum(Bytes network, DecodedFrame& out) {
+  if (out.udp->checksum == 0) return;  // not used
+  const size_t header = out.ipv4 ? roce::Ipv4Header::kBytes : roce::Ipv6Header::kBytes;
+  const size_t addresses = out.ipv4 ? 12 : 8;
+  const Bytes datagram = network.subspan(header);
+  const uint64_t sum = SumOfWords(network.subspan(addresses, header - addresses)) +
+                       roce::kIpProtocolUdp + datagram.size() + SumOfWords(datagram) -
+                       out.udp->checksum;
+  auto right = static_cast<uint16_t>(~roce::FoldOnesComplement(sum));
+  if (right == 0) right = 0xFFFF;
+  if (out.udp->checksum != right) out.udp_checksum_computed = right;
+}
+
+// What our sender never writes and others do: reserved bits (ConnectX sets one in the BTH), pad
+// bytes, fragments allowed, a UDP checksum.
 bool HasForeignFields(const DecodedFrame& frame) {
-  return frame.udp->checksum != 0 ||
+  return frame.udp->checksum != 0 || frame.has_pad_bits() || frame.feth_reserved != 0 ||
+         frame.cnp_reserved != decltype(frame.cnp_reserved){} ||
          (frame.ipv4 && frame.ipv4->fragment != roce::Ipv4Header::kDontFragment) ||
          (frame.bth_reserved6 | frame.bth_reserved7 | frame.ext_reserved8) != 0;
 }
@@ -254,6 +287,14 @@ void StoreReserved(const DecodedFrame& frame, std::byte* bth) {
     bth[info.OffsetOf(ExtHeader::kDeth) + 4] = std::byte{frame.ext_reserved8};
   } else if (HasExt(frame, ExtHeader::kXrcEth)) {
     bth[info.OffsetOf(ExtHeader::kXrcEth)] = std::byte{frame.ext_reserved8};
+  }
+  if (HasExt(frame, ExtHeader::kFeth)) {
+    std::byte* feth = bth + info.OffsetOf(ExtHeader::kFeth);
+    roce::StoreBe<uint32_t>(feth, LoadBe<uint32_t>(feth) | frame.feth_reserved << kFethBits);
+  }
+  if (HasExt(frame, ExtHeader::kCnpReserved)) {
+    std::memcpy(bth + info.OffsetOf(ExtHeader::kCnpReserved), frame.cnp_reserved.data(),
+                frame.cnp_reserved.size());
   }
 }
 
@@ -269,6 +310,8 @@ void StoreForeignFields(const DecodedFrame& frame, std::span<std::byte> network)
   roce::StoreBe<uint16_t>(udp + 6, frame.udp->checksum);
   StoreReserved(frame, udp + roce::UdpHeader::kBytes);
   const size_t covered = network.size() - roce::kIcrcBytes;
+  std::memcpy(network.data() + covered - frame.bth->pad_count, frame.pad.data(),
+              frame.bth->pad_count);
   roce::StoreIcrc(network.data() + covered,
                   roce::ActiveCrcKernel().masked(network.data(), covered, frame.ipv6.has_value()));
 }
@@ -328,7 +371,10 @@ void Verify(Bytes frame, size_t network_at, size_t network_bytes, DecodedFrame& 
   roce::Packet packet;
   out.malformed = roce::ParseHeaders(plain, packet);
   if (present >= network_bytes) CheckIcrc(frame.subspan(network_at, network_bytes), out);
-  if (out.malformed != roce::DropReason::kNone || out.icrc != IcrcVerdict::kGood) return;
+  if (out.malformed != roce::DropReason::kNone) return;
+  std::memcpy(out.pad.data(), packet.payload.data() + packet.payload.size(), packet.pad_count);
+  CheckUdpChecksum(frame.subspan(network_at, network_bytes), out);
+  if (out.icrc != IcrcVerdict::kGood) return;
   const bool same = Compare(frame, 0, EncodeLink(out), out) &&
                     Compare(frame, network_at, EncodeNetwork(out, packet), out);
   out.reencoded = same ? ReencodeVerdict::kSame : ReencodeVerdict::kDiffers;

@@ -2,6 +2,7 @@
 // whether its ICRC is right, and whether encoding what was read gives the same bytes again.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -46,14 +47,17 @@ struct DecodedFrame {
   uint32_t ipv6_extension_bytes = 0;  // between the header and UDP
   std::optional<roce::UdpHeader> udp;
   std::optional<roce::Bth> bth;
-  uint8_t bth_reserved6 = 0;  // of byte 4
-  uint8_t bth_reserved7 = 0;  // of byte 8
-  uint8_t ext_reserved8 = 0;  // of DETH or XRCETH; no opcode has both
-  uint16_t ext_present = 0;   // bit i: ExtHeader i was read into `ext`
+  uint8_t bth_reserved6 = 0;   // of byte 4
+  uint8_t bth_reserved7 = 0;   // of byte 8
+  uint8_t ext_reserved8 = 0;   // of DETH or XRCETH; no opcode has both
+  uint32_t feth_reserved = 0;  // the 26 bits above the others
+  std::array<std::byte, 16> cnp_reserved{};
+  uint16_t ext_present = 0;  // bit i: ExtHeader i was read into `ext`
   roce::ExtHeaders ext;
   // Behind the headers, without pad and ICRC; only if the lengths let one tell.
   std::optional<uint32_t> payload_bytes;
-  uint32_t trailer_bytes = 0;  // behind the IP packet: Ethernet padding, frame check sequence
+  std::array<std::byte, 3> pad{};  // the first bth->pad_count; zero if gate 1 has not passed it
+  uint32_t trailer_bytes = 0;      // behind the IP packet: Ethernet padding, frame check sequence
 
   // The capture holds less of the IP packet than was on the wire: nothing can be verified.
   bool cut = false;
@@ -61,11 +65,18 @@ struct DecodedFrame {
   // which RoCEv2 has none of, a device leaves it to the control plane.
   roce::DropReason malformed = roce::DropReason::kNone;
   IcrcVerdict icrc = IcrcVerdict::kUnchecked;
-  uint32_t icrc_found = 0;     // least significant byte first on the wire
-  uint32_t icrc_computed = 0;  // both with kGood and kBad only
+  // Both with kGood and kBad only, and as on the wire, the first byte highest: the CRC itself
+  // stands there with its least significant byte first.
+  uint32_t icrc_found = 0;
+  uint32_t icrc_computed = 0;
   ReencodeVerdict reencoded = ReencodeVerdict::kUnchecked;
   uint32_t differs_at = 0;  // with kDiffers: offset in the captured frame
 
+  // What the UDP checksum should be, if it is there (not 0) and wrong. Nothing fails for it:
+  // devices trust the ICRC, and captures on a sender may come before the NIC has filled it in.
+  std::optional<uint16_t> udp_checksum_computed;
+
+  bool has_pad_bits() const { return pad != std::array<std::byte, 3>{}; }
   bool failed() const {
     return malformed != roce::DropReason::kNone || icrc == IcrcVerdict::kBad ||
            reencoded == ReencodeVerdict::kDiffers;

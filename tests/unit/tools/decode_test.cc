@@ -123,7 +123,7 @@ TEST_P(ByteOrderTest, PcapWithMicroseconds) {
   ASSERT_EQ(result.records.size(), 1u);
   EXPECT_EQ(result.bytes[0], kThree);
   EXPECT_EQ(result.records[0].number, 1u);
-  EXPECT_EQ(result.records[0].seconds, 7u);
+  EXPECT_EQ(result.records[0].seconds, 7);
   EXPECT_EQ(result.records[0].nanoseconds, 123456000u);
   EXPECT_EQ(result.records[0].original_length, 100u);
   EXPECT_EQ(result.records[0].link_type, kLinkTypeEthernet);
@@ -152,15 +152,15 @@ TEST_P(ByteOrderTest, PcapngWithSeveralInterfaces) {
   const Result result = ReadAll(file.bytes());
   EXPECT_EQ(result.outcome, Outcome::kEnd) << result.error;
   ASSERT_EQ(result.records.size(), 3u);
-  EXPECT_EQ(result.records[0].seconds, 5u);
+  EXPECT_EQ(result.records[0].seconds, 5);
   EXPECT_EQ(result.records[0].nanoseconds, 1u);
   EXPECT_EQ(result.records[0].direction, Direction::kIn);
-  EXPECT_EQ(result.records[1].seconds, 5u);
+  EXPECT_EQ(result.records[1].seconds, 5);
   EXPECT_EQ(result.records[1].nanoseconds, 1000u);
   EXPECT_EQ(result.records[1].link_type, kLinkTypeLinuxSll);
   EXPECT_EQ(result.records[1].direction, Direction::kOut);
   EXPECT_EQ(result.records[1].original_length, 60u);
-  EXPECT_EQ(result.records[2].seconds, 1001u);
+  EXPECT_EQ(result.records[2].seconds, 1001);
   EXPECT_EQ(result.records[2].nanoseconds, 500'000'000u);
   EXPECT_EQ(result.records[2].direction, Direction::kUnknown);
   for (const Bytes& bytes : result.bytes) EXPECT_EQ(bytes, kThree);
@@ -192,6 +192,36 @@ TEST(CaptureReaderTest, ASectionMayChangeTheByteOrder) {
   EXPECT_EQ(result.records[1].nanoseconds, 2000u);
   // Its interfaces are gone.
   file.Put(SectionHeader(false).bytes()).Put(Packet(false, 0, 1, 3, kThree).bytes());
+  EXPECT_EQ(ReadAll(file.bytes()).outcome, Outcome::kDamaged);
+}
+
+TEST(CaptureReaderTest, OptionsThatAreLongerThanTheirBlockAreDamage) {
+  const auto interface_with = [](uint16_t length, bool has_end) {
+    Writer body(false);
+    body.Put(uint16_t{1}).Put(uint16_t{0}).Put(uint32_t{0});
+    body.Put(uint16_t{2}).Put(length).Put(kThree).Pad();
+    if (has_end) body.Put(uint32_t{0});
+    Writer file = SectionHeader(false);
+    file.Put(Writer(false).Block(1, body).bytes()).Put(Packet(false, 0, 1, 3, kThree, 1).bytes());
+    return ReadAll(file.bytes()).outcome;
+  };
+  EXPECT_EQ(interface_with(3, true), Outcome::kEnd);
+  EXPECT_EQ(interface_with(3, false), Outcome::kEnd);
+  EXPECT_EQ(interface_with(5, false), Outcome::kDamaged);
+  EXPECT_EQ(interface_with(60000, true), Outcome::kDamaged);
+  Writer body(false);
+  body.Put(0)
+      .Put(0)
+      .Put(0)
+      .Put(3)
+      .Put(3)
+      .Put(kThree)
+      .Pad()
+      .Put(uint16_t{2})
+      .Put(uint16_t{8})
+      .Put(1);
+  Writer file = SectionHeader(false);
+  file.Put(Interface(false, 1, 9).bytes()).Block(6, body);
   EXPECT_EQ(ReadAll(file.bytes()).outcome, Outcome::kDamaged);
 }
 
@@ -349,8 +379,69 @@ TEST(DissectTest, OneWrongBitIsABadIcrc) {
   ASSERT_TRUE(frame.has_value());
   EXPECT_EQ(frame->icrc, IcrcVerdict::kBad);
   EXPECT_NE(frame->icrc_found, frame->icrc_computed);
+  EXPECT_EQ(frame->icrc_found, roce::LoadBe<uint32_t>(&bytes[bytes.size() - 4]));
+  roce::StoreBe<uint32_t>(&bytes[bytes.size() - 4], frame->icrc_computed);
+  EXPECT_EQ(DissectWhole(bytes)->icrc, IcrcVerdict::kGood);
   EXPECT_EQ(frame->reencoded, ReencodeVerdict::kUnchecked);
   EXPECT_TRUE(frame->failed());
+}
+
+// Puts the right ICRC under what was changed.
+void FixIcrc(Bytes& frame, bool is_ipv6) {
+  const size_t covered = frame.size() - 14 - roce::kIcrcBytes;
+  roce::StoreIcrc(&frame[14 + covered],
+                  roce::ActiveCrcKernel().masked(&frame[14], covered, is_ipv6));
+}
+
+TEST(DissectTest, WhatIsReservedAndPaddedMayHoldAnything) {
+  Bytes padded = Encode(TestPath(false), roce::Opcode::kRcSendOnly, 5);
+  padded[54 + 5 + 1] = std::byte{0x77};
+  FixIcrc(padded, false);
+  Bytes notification = Encode(TestPath(true), roce::Opcode::kCnp, 0);
+  notification[74 + 15] = std::byte{0x01};
+  notification[74] = std::byte{0xF0};
+  FixIcrc(notification, true);
+  Bytes flush = Encode(TestPath(false), roce::Opcode::kRcFlush, 0);
+  for (const size_t at : {54, 55, 56}) flush[at] = std::byte{0xFF};
+  flush[57] |= std::byte{0xC0};
+  FixIcrc(flush, false);
+  for (const Bytes& bytes : {padded, notification, flush}) {
+    const auto frame = DissectWhole(bytes);
+    ASSERT_TRUE(frame.has_value());
+    EXPECT_EQ(frame->reencoded, ReencodeVerdict::kSame) << frame->differs_at;
+    EXPECT_FALSE(frame->failed());
+  }
+  EXPECT_EQ(Describe({.bytes = padded}, *DissectWhole(padded))["pad"], "007700");
+  EXPECT_EQ(Describe({.bytes = flush}, *DissectWhole(flush))["feth"]["resv26"], 0x3FFFFFF);
+  EXPECT_EQ(Describe({.bytes = notification}, *DissectWhole(notification))["cnp"]["resv128"],
+            "f0000000000000000000000000000001");
+  const Bytes plain = Encode(TestPath(false), roce::Opcode::kRcSendOnly, 5);
+  EXPECT_FALSE(Describe({.bytes = plain}, *DissectWhole(plain)).contains("pad"));
+}
+
+TEST(DissectTest, AWrongUdpChecksumIsNamedAndDoesNotFail) {
+  for (const bool is_ipv6 : {false, true}) {
+    Bytes bytes = Encode(TestPath(is_ipv6), roce::Opcode::kRcSendOnly, 5);
+    const size_t at = is_ipv6 ? 60 : 40;
+    EXPECT_FALSE(DissectWhole(bytes)->udp_checksum_computed.has_value());  // 0: there is none
+    roce::StoreBe<uint16_t>(&bytes[at], 0x1234);
+    auto frame = DissectWhole(bytes);
+    ASSERT_TRUE(frame->udp_checksum_computed.has_value());
+    const uint16_t right = *frame->udp_checksum_computed;
+    EXPECT_FALSE(frame->failed());
+    EXPECT_EQ(frame->reencoded, ReencodeVerdict::kSame);
+    EXPECT_EQ(Describe({.bytes = bytes}, *frame)["udp"]["computed"], right);
+    roce::StoreBe<uint16_t>(&bytes[at], right);
+    frame = DissectWhole(bytes);
+    EXPECT_FALSE(frame->udp_checksum_computed.has_value());
+    EXPECT_EQ(frame->reencoded, ReencodeVerdict::kSame);
+    // With it the words of the pseudo header and the datagram sum to all ones (RFC 768).
+    uint64_t sum = 17 + (bytes.size() - (at - 6));
+    for (size_t i = is_ipv6 ? 22 : 26; i < bytes.size(); i += 2) {
+      sum += roce::LoadBe<uint16_t>(&bytes[i]);
+    }
+    EXPECT_EQ(roce::FoldOnesComplement(sum), 0xFFFF);
+  }
 }
 
 TEST(DissectTest, FramesThatAreCutAreNamedAndDoNotFail) {
@@ -511,6 +602,20 @@ TEST(DissectTest, WhatIsNoRoce) {
   arp[12] = std::byte{0x89};
   arp[13] = std::byte{0x15};
   EXPECT_EQ(KindOf(arp), FrameKind::kRoceV1);
+}
+
+TEST(DescribeTest, TimesBefore1970) {
+  Writer file = SectionHeader(false);
+  file.Put(Interface(false, 1, 9, -3).bytes());
+  file.Put(Packet(false, 0, 1'250'000'000, 3, kThree).bytes());
+  file.Put(Packet(false, 0, 2'250'000'000, 3, kThree).bytes());
+  file.Put(Packet(false, 0, 1'000'000'000, 3, kThree).bytes());
+  const Result result = ReadAll(file.bytes());
+  ASSERT_EQ(result.records.size(), 3u) << result.error;
+  const auto frame = *DissectWhole(Encode(TestPath(false), roce::Opcode::kRcSendOnly, 5));
+  EXPECT_EQ(Describe(result.records[0], frame)["time"], "-1.750000000");
+  EXPECT_EQ(Describe(result.records[1], frame)["time"], "-0.750000000");
+  EXPECT_EQ(Describe(result.records[2], frame)["time"], "-2.000000000");
 }
 
 TEST(DescribeTest, TheLineHasEveryFieldOfTheObject) {
