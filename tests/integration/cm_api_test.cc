@@ -1,8 +1,10 @@
 // Identifiers of librdmacm before they are connected: binding, listening, options, resolving.
+#include <fcntl.h>
+#include <infiniband/sa.h>
 #include <rdma/rdma_cma.h>
-#include <unistd.h>
 
 #include <cstring>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "tests/integration/cm_end.h"
@@ -13,33 +15,164 @@ namespace {
 constexpr char kNobody[] = "10.99.0.77";
 constexpr char kElsewhere[] = "192.0.2.1";
 
-TEST(CmApi, FailedResolutionLeavesNothing) {
-  EventChannel channel;
-  const Id id = channel.Create();
-  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address(kNobody, 1), 300), 0);
-  EXPECT_EQ(ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address(kFar, 1), 300)), EINVAL)
-      << "under way";
-  EXPECT_EQ(channel.Expect(RDMA_CM_EVENT_ADDR_ERROR).status, -ETIMEDOUT);
-  EXPECT_EQ(id->verbs, nullptr) << "it has no device yet";
-  EXPECT_EQ(ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address(kElsewhere, 1), 300)),
-            ENETUNREACH);
-  // Another device's alone.
-  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address("10.77.0.1", 7), 10'000), 0)
-      << strerror(errno);
-  channel.Expect(RDMA_CM_EVENT_ADDR_RESOLVED);
-  EXPECT_NE(id->verbs, nullptr);
-}
-
 TEST(CmApi, FailedResolutionKeepsTheBinding) {
   EventChannel channel;
   const Id id = channel.Create();
-  ASSERT_EQ(rdma_resolve_addr(id.get(), Address(kNear), Address(kNobody, 1), 300), 0);
+  ASSERT_EQ(rdma_resolve_addr(id.get(), Address(kNear).get(), Address(kNobody, 1).get(), 300), 0);
   channel.Expect(RDMA_CM_EVENT_ADDR_ERROR);
-  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address(kFar, 1), 10'000), 0) << strerror(errno);
+  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address(kFar, 1).get(), 10'000), 0)
+      << strerror(errno);
   channel.Expect(RDMA_CM_EVENT_ADDR_RESOLVED);
   char source[INET_ADDRSTRLEN];
   inet_ntop(AF_INET, &id->route.addr.src_sin.sin_addr, source, sizeof(source));
   EXPECT_STREQ(source, kNear);
+}
+
+int SetNumber(const Id& id, int name, int value) {
+  return ErrorOf(rdma_set_option(id.get(), RDMA_OPTION_ID, name, &value, sizeof(value)));
+}
+
+int SetByte(const Id& id, int name, uint8_t value) {
+  return ErrorOf(rdma_set_option(id.get(), RDMA_OPTION_ID, name, &value, sizeof(value)));
+}
+
+TEST(CmApi, BindingTakesTheAddress) {
+  EventChannel channel;
+  const Id id = channel.Create();
+  ASSERT_EQ(rdma_bind_addr(id.get(), Address(kNear).get()), 0) << strerror(errno);
+  EXPECT_NE(id->verbs, nullptr);
+  const uint16_t port = ntohs(rdma_get_src_port(id.get()));
+  EXPECT_GE(port, 32768);
+  EXPECT_EQ(ErrorOf(rdma_bind_addr(id.get(), Address(kNear).get())), EINVAL) << "bound already";
+  const Id second = channel.Create();
+  EXPECT_EQ(ErrorOf(rdma_bind_addr(second.get(), Address(kNear, port).get())), EADDRINUSE);
+  EXPECT_EQ(ErrorOf(rdma_bind_addr(second.get(), Address("0.0.0.0", port).get())), EADDRNOTAVAIL);
+  for (const char* not_ours : {kElsewhere, "224.1.1.1", "10.99.0.255", "fd72::5"}) {
+    EXPECT_EQ(ErrorOf(rdma_bind_addr(second.get(), Address(not_ours).get())), EADDRNOTAVAIL)
+        << not_ours;
+  }
+  EXPECT_EQ(rdma_bind_addr(second.get(), Address(kFar, port).get()), 0)
+      << "another address: " << strerror(errno);
+}
+
+TEST(CmApi, ListeningBindsWhatIsNotBound) {
+  EventChannel channel;
+  const Id id = channel.Create();
+  EXPECT_EQ(rdma_listen(id.get(), 0), 0) << strerror(errno);
+  EXPECT_NE(rdma_get_src_port(id.get()), 0);
+  EXPECT_EQ(ErrorOf(rdma_listen(id.get(), 0)), EINVAL);
+  EXPECT_EQ(ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address(kFar, 1).get(), 100)), EINVAL);
+}
+
+TEST(CmApi, ReusedAddressesHaveOneListener) {
+  EventChannel channel;
+  const Id first = channel.Create();
+  const Id second = channel.Create();
+  ASSERT_EQ(rdma_bind_addr(first.get(), Address(kNear, 7301).get()), 0) << strerror(errno);
+  EXPECT_EQ(SetNumber(second, RDMA_OPTION_ID_REUSEADDR, 1), 0);
+  EXPECT_EQ(ErrorOf(rdma_bind_addr(second.get(), Address(kNear, 7301).get())), EADDRINUSE)
+      << "both have to agree";
+  EXPECT_EQ(SetNumber(first, RDMA_OPTION_ID_REUSEADDR, 1), 0) << "of one that is bound";
+  EXPECT_EQ(SetNumber(first, RDMA_OPTION_ID_REUSEADDR, 0), EINVAL) << "others may rely on it";
+  EXPECT_EQ(rdma_bind_addr(second.get(), Address(kNear, 7301).get()), 0) << strerror(errno);
+  EXPECT_EQ(ErrorOf(rdma_listen(first.get(), 0)), EADDRINUSE);
+}
+
+TEST(CmApi, FamiliesShareAPortOnDemand) {
+  EventChannel channel;
+  const Id ipv6 = channel.Create();
+  const Id ipv4 = channel.Create();
+  EXPECT_EQ(SetNumber(ipv6, RDMA_OPTION_ID_AFONLY, 1), 0);
+  ASSERT_EQ(rdma_bind_addr(ipv6.get(), Address("::", 7303).get()), 0) << strerror(errno);
+  EXPECT_EQ(ErrorOf(rdma_bind_addr(ipv4.get(), Address("0.0.0.0", 7303).get())), EADDRNOTAVAIL);
+  EXPECT_EQ(SetNumber(ipv4, RDMA_OPTION_ID_AFONLY, 1), 0);
+  EXPECT_EQ(rdma_bind_addr(ipv4.get(), Address("0.0.0.0", 7303).get()), 0) << strerror(errno);
+  EXPECT_EQ(rdma_listen(ipv6.get(), 0), 0);
+  EXPECT_EQ(rdma_listen(ipv4.get(), 0), 0);
+}
+
+TEST(CmApi, OptionsAreChecked) {
+  EventChannel channel;
+  const Id id = channel.Create();
+  EXPECT_EQ(SetByte(id, RDMA_OPTION_ID_TOS, 32), 0);
+  EXPECT_EQ(SetNumber(id, RDMA_OPTION_ID_TOS, 32), EINVAL) << "length";
+  EXPECT_EQ(SetByte(id, RDMA_OPTION_ID_REUSEADDR, 1), EINVAL) << "length";
+  EXPECT_EQ(SetByte(id, RDMA_OPTION_ID_ACK_TIMEOUT, 31), 0);
+  EXPECT_EQ(SetByte(id, RDMA_OPTION_ID_ACK_TIMEOUT, 32), EINVAL);
+  EXPECT_EQ(SetByte(id, 77, 1), ENOSYS);
+  uint8_t value = 1;
+  EXPECT_EQ(ErrorOf(rdma_set_option(id.get(), 5, RDMA_OPTION_ID_TOS, &value, 1)), ENOSYS);
+  EXPECT_EQ(ErrorOf(rdma_set_option(id.get(), RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &value, 0)),
+            EINVAL);
+  const Id datagram = channel.Create(RDMA_PS_UDP);
+  EXPECT_EQ(SetByte(datagram, RDMA_OPTION_ID_ACK_TIMEOUT, 14), EINVAL) << "has no acknowledgements";
+}
+
+TEST(CmApi, APathOfTheProgramsIsARoute) {
+  EventChannel channel;
+  const Id id = channel.Create();
+  ibv_path_data path = {};
+  path.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
+  const auto set_path = [&] {
+    return ErrorOf(
+        rdma_set_option(id.get(), RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)));
+  };
+  EXPECT_EQ(set_path(), EINVAL) << "to where?";
+  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address(kFar, 1).get(), 10'000), 0);
+  channel.Expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+  EXPECT_EQ(set_path(), 0) << strerror(errno);
+  channel.Expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
+  EXPECT_EQ(id->route.num_paths, 1);
+}
+
+std::string Text(const in_addr& address) {
+  char text[INET_ADDRSTRLEN];
+  return inet_ntop(AF_INET, &address, text, sizeof(text));
+}
+
+TEST(CmApi, ResolutionErrors) {
+  EventChannel channel;
+  const Id id = channel.Create();
+  EXPECT_EQ(ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address(kElsewhere, 1).get(), 100)),
+            ENETUNREACH);
+  EXPECT_EQ(
+      ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address("fd72:6f63:6900::1", 1).get(), 100)),
+      EINVAL)
+      << "bound to the other family by now";
+  const Id mixed = channel.Create();
+  EXPECT_EQ(ErrorOf(rdma_resolve_addr(mixed.get(), Address("fd72:6f63:6900::1").get(),
+                                      Address(kFar, 1).get(), 100)),
+            EINVAL);
+  const Id foreign = channel.Create();
+  EXPECT_EQ(ErrorOf(rdma_resolve_addr(foreign.get(), Address(kElsewhere).get(),
+                                      Address(kFar, 1).get(), 100)),
+            EADDRNOTAVAIL);
+  const Id bound = channel.Create();
+  ASSERT_EQ(rdma_bind_addr(bound.get(), Address(kNear).get()), 0);
+  EXPECT_EQ(ErrorOf(rdma_resolve_route(bound.get(), 100)), EINVAL);
+  rdma_conn_param parameters = Parameters();
+  EXPECT_EQ(ErrorOf(rdma_connect(bound.get(), &parameters)), EINVAL);
+  EXPECT_TRUE(channel.IsQuiet());
+}
+
+TEST(CmApi, LoopbackLeadsToTheDeviceItself) {
+  EventChannel channel;
+  for (const char* loopback : {"127.0.0.1", "0.0.0.0"}) {
+    const Id id = channel.Create();
+    ASSERT_EQ(rdma_resolve_addr(id.get(), Address(kFar).get(), Address(loopback, 1).get(), 10'000),
+              0)
+        << strerror(errno);
+    channel.Expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+    EXPECT_EQ(Text(id->route.addr.src_sin.sin_addr), kFar);
+    EXPECT_STREQ(ibv_get_device_name(id->verbs->device), "roci1");
+  }
+}
+
+TEST(CmApi, ChannelsMayBeNonblocking) {
+  EventChannel channel;
+  ASSERT_EQ(fcntl(channel.get()->fd, F_SETFL, O_NONBLOCK), 0);
+  rdma_cm_event* event = nullptr;
+  EXPECT_EQ(ErrorOf(rdma_get_cm_event(channel.get(), &event)), EAGAIN);
 }
 
 }  // namespace

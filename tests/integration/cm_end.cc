@@ -42,7 +42,7 @@ Id EventChannel::Create(rdma_port_space space) {
 
 Id EventChannel::Listen(const std::string& ip, uint16_t port, rdma_port_space space, int backlog) {
   Id id = Create(space);
-  EXPECT_EQ(rdma_bind_addr(id.get(), Address(ip, port)), 0) << strerror(errno);
+  EXPECT_EQ(rdma_bind_addr(id.get(), Address(ip, port).get()), 0) << strerror(errno);
   EXPECT_EQ(rdma_listen(id.get(), backlog), 0) << strerror(errno);
   return id;
 }
@@ -54,12 +54,17 @@ Id EventChannel::Route(const std::string& ip, uint16_t port, rdma_port_space spa
     auto value = static_cast<uint8_t>(type_of_service);
     EXPECT_EQ(rdma_set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &value, 1), 0);
   }
-  EXPECT_EQ(rdma_resolve_addr(id.get(), Address(kNear), Address(ip, port), 10'000), 0)
+  EXPECT_EQ(rdma_resolve_addr(id.get(), Address(kNear).get(), Address(ip, port).get(), 10'000), 0)
       << strerror(errno);
   Expect(RDMA_CM_EVENT_ADDR_RESOLVED);
   EXPECT_EQ(rdma_resolve_route(id.get(), 10'000), 0) << strerror(errno);
   Expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
   return id;
+}
+
+bool EventChannel::IsWaiting() const {
+  pollfd readable = {channel_->fd, POLLIN, 0};
+  return poll(&readable, 1, 0) == 1;
 }
 
 Seen EventChannel::Next(int timeout_ms) {

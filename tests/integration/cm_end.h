@@ -21,8 +21,8 @@ inline int ErrorOf(int result) { return result == 0 ? 0 : errno; }
 // An address as the calls take it.
 class Address {
  public:
-  Address(const std::string& ip, uint16_t port = 0);
-  operator sockaddr*() { return reinterpret_cast<sockaddr*>(&storage_); }
+  explicit Address(const std::string& ip, uint16_t port = 0);
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage_); }
 
  private:
   sockaddr_storage storage_ = {};
@@ -66,6 +66,8 @@ class EventChannel {
   // The new identifier of a request.
   Id ExpectRequest(Seen* seen = nullptr);
   bool IsQuiet() { return Next(200).event == -1; }
+  // An event is there.
+  bool IsWaiting() const;
 
  private:
   rdma_event_channel* channel_;
