@@ -15,6 +15,23 @@ namespace {
 constexpr char kNobody[] = "10.99.0.77";
 constexpr char kElsewhere[] = "192.0.2.1";
 
+TEST(CmApi, FailedResolutionLeavesNothing) {
+  EventChannel channel;
+  const Id id = channel.Create();
+  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address(kNobody, 1).get(), 300), 0);
+  EXPECT_EQ(ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address(kFar, 1).get(), 300)), EINVAL)
+      << "under way";
+  EXPECT_EQ(channel.Expect(RDMA_CM_EVENT_ADDR_ERROR).status, -ETIMEDOUT);
+  EXPECT_EQ(id->verbs, nullptr) << "it has no device yet";
+  EXPECT_EQ(ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address(kElsewhere, 1).get(), 300)),
+            ENETUNREACH);
+  // Another device's alone.
+  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address("10.77.0.1", 7).get(), 10'000), 0)
+      << strerror(errno);
+  channel.Expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+  EXPECT_NE(id->verbs, nullptr);
+}
+
 TEST(CmApi, FailedResolutionKeepsTheBinding) {
   EventChannel channel;
   const Id id = channel.Create();
