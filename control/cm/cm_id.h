@@ -69,7 +69,8 @@ struct CmId {
   uint8_t type_of_service = 0;
   uint8_t ack_timeout = 0;  // 0: not set
 
-  uint32_t connection = 0;  // of the port's engine; 0: none
+  uint32_t connection = 0;      // of the port's engine; 0: none
+  bool has_asked_peer = false;  // or has been asked: disconnecting is no mistake from then on
   uint32_t psn = 0;
   uint32_t qpn = 0;
   uint32_t qkey = 0;

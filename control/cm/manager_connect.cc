@@ -126,6 +126,7 @@ absl::Status Manager::Connect(CmId& id, const ConnParam& param, const rdma_ucm_e
     if (connection.ok()) id.connection = *connection;
   }
   if (!status.ok()) return status;
+  id.has_asked_peer = true;
   id.state = IdState::kConnect;
   Flush(*id.port);
   return absl::OkStatus();
@@ -191,10 +192,13 @@ absl::Status Manager::Reject(CmId& id, uint8_t reason, std::span<const std::byte
 }
 
 absl::Status Manager::Disconnect(CmId& id) {
-  if (id.connection == 0 || id.qp_type == kQpUd) return Invalid("not connected");
+  if (!id.has_asked_peer) return Invalid("never connected");
+  // As with Linux, one that is not connected yet, or no longer, or a datagram's, is as good as
+  // disconnected: servers answer the peer's disconnect when they come to it.
+  if (id.connection == 0 || id.qp_type == kQpUd) return absl::OkStatus();
   const absl::Status status = id.port->engine.Disconnect(MonotonicNow(), id.connection);
   Flush(*id.port);
-  return absl::IsFailedPrecondition(status) ? Invalid("not connected") : status;
+  return absl::IsFailedPrecondition(status) ? absl::OkStatus() : status;
 }
 
 absl::Status Manager::Notify(CmId& id, uint32_t event) {
@@ -347,6 +351,7 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   id->vlan = event.path.vlan();
   id->gid_index = port.device.addresses().IndexOf({event.path.src_gid, id->vlan}).value_or(0);
   id->connection = event.id;
+  id->has_asked_peer = true;
   engine.Adopt(event.id, id->number, AccountOf(*id));
 
   const std::span<const std::byte> own_data = by_service ? data : data.subspan(kIpHeaderBytes);

@@ -131,6 +131,38 @@ TEST(CmConnect, DisconnectBeforeThereIsAPeer) {
   EXPECT_EQ(ErrorOf(rdma_notify(routed.get(), IBV_EVENT_COMM_EST)), EINVAL);
 }
 
+TEST(CmConnect, DisconnectWhileConnectingChangesNothing) {
+  Connection c(7408);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.active.get())), 0);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.passive.get())), 0);
+  c.Establish();
+}
+
+TEST(CmConnect, DisconnectAfterRejection) {
+  Connection c(7409);
+  ASSERT_EQ(rdma_reject(c.passive.get(), nullptr, 0), 0);
+  c.near_channel.Expect(RDMA_CM_EVENT_REJECTED);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.active.get())), 0);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.passive.get())), 0);
+  EXPECT_TRUE(c.near_channel.IsQuiet());
+  EXPECT_TRUE(c.far_channel.IsQuiet());
+}
+
+TEST(CmConnect, DisconnectFromBothSidesAtAnyTime) {
+  Connection c(7410);
+  c.Establish();
+  ASSERT_EQ(rdma_disconnect(c.active.get()), 0) << strerror(errno);
+  c.near_channel.Expect(RDMA_CM_EVENT_DISCONNECTED);
+  c.far_channel.Expect(RDMA_CM_EVENT_DISCONNECTED);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.active.get())), 0);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.passive.get())), 0);
+  c.near_channel.Expect(RDMA_CM_EVENT_TIMEWAIT_EXIT);
+  c.far_channel.Expect(RDMA_CM_EVENT_TIMEWAIT_EXIT);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.active.get())), 0) << "as a slow program does";
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.passive.get())), 0);
+  EXPECT_TRUE(c.far_channel.IsQuiet());
+}
+
 TEST(CmConnect, EstablishAndNotify) {
   Connection c(7411);
   EXPECT_EQ(ErrorOf(rdma_establish(c.active.get())), EINVAL) << "no reply yet";

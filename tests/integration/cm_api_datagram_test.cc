@@ -63,6 +63,17 @@ TEST(CmDatagram, ServiceIsFound) {
   EXPECT_EQ(ibv_destroy_ah(handle), 0);
 }
 
+TEST(CmDatagram, DisconnectEndsNothing) {
+  Question q(7506, "");
+  rdma_conn_param answer = Parameters();
+  ASSERT_EQ(rdma_accept(q.passive.get(), &answer), 0) << strerror(errno);
+  q.near_channel.Expect(RDMA_CM_EVENT_ESTABLISHED);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(q.active.get())), 0);
+  EXPECT_EQ(ErrorOf(rdma_disconnect(q.passive.get())), 0);
+  EXPECT_TRUE(q.near_channel.IsQuiet());
+  EXPECT_TRUE(q.far_channel.IsQuiet());
+}
+
 TEST(CmDatagram, LongPrivateDataOfARequest) {
   EventChannel channel;
   const Id id = channel.Route(kFar, 7502, RDMA_PS_UDP);
