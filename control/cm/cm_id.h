@@ -65,9 +65,8 @@ struct CmId {
 
   bool reuse_address = false;
   bool family_only = false;
-  bool has_type_of_service = false;
-  uint8_t type_of_service = 0;
-  uint8_t ack_timeout = 0;  // 0: not set
+  uint8_t type_of_service = 0;  // as the program has it, or the peer's request
+  uint8_t ack_timeout = 0;      // 0: not set
 
   uint32_t connection = 0;      // of the port's engine; 0: none
   bool has_asked_peer = false;  // or has been asked: disconnecting is no mistake from then on

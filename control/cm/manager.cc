@@ -424,7 +424,6 @@ absl::Status Manager::SetOption(CmId& id, uint32_t level, uint32_t name,
     case RDMA_OPTION_ID_TOS:
       if (value.size() != 1) return Invalid("length");
       id.type_of_service = std::to_integer<uint8_t>(value[0]);
-      id.has_type_of_service = true;
       return absl::OkStatus();
     case RDMA_OPTION_ID_REUSEADDR:
       if (value.size() != sizeof(int)) return Invalid("length");

@@ -72,6 +72,19 @@ Ece EceOf(const rdma_ucm_ece& ece) { return {ece.vendor_id, ece.attr_mod}; }
 
 uint32_t AccountOf(const CmId& id) { return id.channel->peer().uid; }
 
+// Of the packets to a peer: what its request says of the path is for both directions (IBTA vol 1,
+// 12.6.5), whatever the listener has set for its own requests. The hop limit is each end's own.
+roce::Path PathBack(const roce::Path& reply, const PathFields& primary) {
+  roce::Path path = reply;
+  path.traffic_class = primary.traffic_class;
+  path.flow_label = primary.flow_label;
+  if (path.has_vlan) {
+    const uint32_t priority = primary.sl & 7u;
+    path.vlan_tci = static_cast<uint16_t>(reply.vlan() | priority << roce::VlanTag::kPriorityShift);
+  }
+  return path;
+}
+
 uint32_t QkeyOf(const CmId& id) { return id.qkey != 0 ? id.qkey : kUdpQkey; }
 
 }  // namespace
@@ -337,7 +350,6 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   id->listener = listener->number;
   id->space = listener->space;
   id->qp_type = listener->qp_type;
-  id->type_of_service = listener->type_of_service;
   id->state = IdState::kConnect;
   if (by_service) {
     id->source = ServiceAddress(event.path.src_gid, service_id);
@@ -347,7 +359,8 @@ void Manager::HandleRequest(Port& port, const Event& event) {
     id->destination = AddressFromGid(header->source, header->source_port);
   }
   id->port = &port;
-  id->path = event.path;
+  id->path = req != nullptr ? PathBack(event.path, req->primary) : event.path;
+  id->type_of_service = id->path.traffic_class;
   id->vlan = event.path.vlan();
   id->gid_index = port.device.addresses().IndexOf({event.path.src_gid, id->vlan}).value_or(0);
   id->connection = event.id;

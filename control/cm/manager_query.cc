@@ -34,6 +34,7 @@ ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destin
   const AddressTable& addresses = id.port->device.addresses();
   out.grh.sgid_index =
       static_cast<uint8_t>(addresses.IndexOf({id.source.gid, id.vlan}).value_or(id.gid_index));
+  out.grh.flow_label = id.path.flow_label;
   out.grh.hop_limit = kHopLimit;
   out.grh.traffic_class = id.type_of_service;
   out.sl = id.path.has_vlan ? ServiceLevelOf(id.path)
@@ -63,6 +64,7 @@ void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
   path.reversible = 1;
   path.numb_path = 1;
   path.mtu = static_cast<uint32_t>(id.port->device.max_path_mtu());
+  path.flow_label = htobe32(id.path.flow_label);
   path.hop_limit = kHopLimit;
   path.traffic_class = id.type_of_service;
   path.sl = ServiceLevelOf(id.path);

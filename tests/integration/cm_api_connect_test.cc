@@ -25,6 +25,9 @@ std::string Padded(std::string data, size_t size) {
   return data;
 }
 
+// A type of service in the daemon's way: six bits, and none for congestion.
+constexpr uint8_t kTypeOfService = 0x68;
+
 TEST(CmConnect, RequestTellsThePeersParameters) {
   EventChannel server, client;
   const Id listener = server.Listen(kFar, 7401);
@@ -206,6 +209,36 @@ TEST(CmConnect, LibraryEstablishesWithQueuePairs) {
   server.Expect(RDMA_CM_EVENT_DISCONNECTED);
   ASSERT_EQ(ibv_query_qp(active->qp, &attributes, IBV_QP_STATE, &unused), 0);
   EXPECT_EQ(attributes.qp_state, IBV_QPS_ERR);
+}
+
+TEST(CmConnect, TypeOfServiceIsThatOfBothDirections) {
+  Connection c(7413, kTypeOfService);
+  EXPECT_EQ(c.active->route.path_rec->traffic_class, kTypeOfService);
+  ASSERT_NE(c.passive->route.path_rec, nullptr);
+  EXPECT_EQ(c.passive->route.path_rec->traffic_class, kTypeOfService);
+  c.Establish();
+  for (rdma_cm_id* id : {c.active.get(), c.passive.get()}) {
+    ibv_qp_attr attributes;
+    EXPECT_NE(Connection::Mask(id, IBV_QPS_RTR, &attributes), 0);
+    EXPECT_EQ(attributes.ah_attr.grh.traffic_class, kTypeOfService);
+  }
+}
+
+TEST(CmConnect, ListenersTypeOfServiceIsNotTheirPeers) {
+  EventChannel server, client;
+  const Id listener = server.Create();
+  uint8_t type_of_service = 0x20;
+  ASSERT_EQ(
+      rdma_set_option(listener.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &type_of_service, 1), 0);
+  ASSERT_EQ(rdma_bind_addr(listener.get(), Address(kFar, 7414).get()), 0);
+  ASSERT_EQ(rdma_listen(listener.get(), 1), 0);
+  const Id active = client.Route(kFar, 7414, RDMA_PS_TCP, kTypeOfService);
+  rdma_conn_param parameters = Parameters();
+  ASSERT_EQ(rdma_connect(active.get(), &parameters), 0);
+  const Id passive = server.ExpectRequest();
+  ibv_qp_attr attributes;
+  EXPECT_NE(Connection::Mask(passive.get(), IBV_QPS_RTR, &attributes), 0);
+  EXPECT_EQ(attributes.ah_attr.grh.traffic_class, kTypeOfService);
 }
 
 TEST(CmConnect, AckTimeoutIsTheProgramsAndThePeers) {
