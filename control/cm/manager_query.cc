@@ -19,7 +19,10 @@ constexpr uint8_t kHopLimit = 64;
 
 absl::Status NotNow() { return absl::InvalidArgumentError("not in this state of the connection"); }
 
-bool IsReliable(const CmId& id) { return id.qp_type != kQpUc; }
+// What the halves of a connection need: those of XRC are one each (IBTA vol 1, A14), those of UC
+// none.
+bool IsReliableRequester(const CmId& id) { return id.qp_type == kQpRc || id.qp_type == kQpXrcSend; }
+bool IsReliableResponder(const CmId& id) { return id.qp_type == kQpRc || id.qp_type == kQpXrcRecv; }
 
 bool HasRoute(const CmId& id) {
   return id.port != nullptr && id.state >= IdState::kRouteResolved && id.state != IdState::kListen;
@@ -165,7 +168,7 @@ absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_at
       out.path_mtu = c.path_mtu;
       out.dest_qp_num = c.remote_qpn;
       out.rq_psn = id.psn;
-      if (IsReliable(id)) {
+      if (IsReliableResponder(id)) {
         out.qp_attr_mask |= kMaskMaxDestRdAtomic | kMaskMinRnrTimer;
         out.max_dest_rd_atomic = c.responder_resources;
       }
@@ -174,9 +177,12 @@ absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_at
       if (is_over || !knows_peer) return NotNow();
       out.qp_attr_mask = kMaskState | kMaskSqPsn;
       out.sq_psn = c.remote_psn;
-      if (IsReliable(id)) {
-        out.qp_attr_mask |= kMaskTimeout | kMaskRetryCount | kMaskRnrRetry | kMaskMaxRdAtomic;
+      if (IsReliableRequester(id) || IsReliableResponder(id)) {
+        out.qp_attr_mask |= kMaskTimeout;
         out.timeout = id.ack_timeout != 0 ? id.ack_timeout : c.ack_timeout;
+      }
+      if (IsReliableRequester(id)) {
+        out.qp_attr_mask |= kMaskRetryCount | kMaskRnrRetry | kMaskMaxRdAtomic;
         out.retry_cnt = c.retry_count;
         out.rnr_retry = c.rnr_retry_count;
         out.max_rd_atomic = c.initiator_depth;

@@ -1,5 +1,6 @@
 // What librdmacm says to move queue pairs of each type by hand (rdma_init_qp_attr), and that
 // ibv_modify_qp takes it.
+#include <fcntl.h>
 #include <rdma/rdma_cma.h>
 
 #include <cstring>
@@ -63,6 +64,10 @@ void ExpectMasks(rdma_cm_id* id, int rtr, int rts) {
   }
 }
 
+using QueuePair = std::unique_ptr<ibv_qp, decltype(&ibv_destroy_qp)>;
+using Domain = std::unique_ptr<ibv_pd, decltype(&ibv_dealloc_pd)>;
+using XrcDomain = std::unique_ptr<ibv_xrcd, decltype(&ibv_close_xrcd)>;
+using Queue = std::unique_ptr<ibv_cq, decltype(&ibv_destroy_cq)>;
 
 void Move(ibv_qp* qp, rdma_cm_id* id) {
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
@@ -119,6 +124,41 @@ TEST(CmAttributes, UnreliableConnection) {
     ASSERT_EQ(ibv_modify_qp(id->qp, &reset, IBV_QP_STATE), 0);
     Move(id->qp, id);
   }
+}
+
+TEST(CmAttributes, ExtendedReliableConnection) {
+  const TypedPair pair(7604, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV);
+  EXPECT_EQ(pair.passive->qp_type, IBV_QPT_XRC_RECV);
+  // Either end has one half.
+  ExpectMasks(pair.active.get(), kToRtr, kToRts | kRequester | IBV_QP_TIMEOUT);
+  ExpectMasks(pair.passive.get(), kToRtr | kResponder, kToRts | IBV_QP_TIMEOUT);
+
+  ibv_context* near = pair.active->verbs;
+  const Domain domain(ibv_alloc_pd(near), ibv_dealloc_pd);
+  const Queue queue(ibv_create_cq(near, 4, nullptr, nullptr, 0), ibv_destroy_cq);
+  ibv_qp_init_attr_ex sending = {};
+  sending.qp_type = IBV_QPT_XRC_SEND;
+  sending.send_cq = queue.get();
+  sending.cap.max_send_wr = sending.cap.max_send_sge = 1;
+  sending.comp_mask = IBV_QP_INIT_ATTR_PD;
+  sending.pd = domain.get();
+  const QueuePair sender(ibv_create_qp_ex(near, &sending), ibv_destroy_qp);
+  ASSERT_NE(sender, nullptr) << strerror(errno);
+  Move(sender.get(), pair.active.get());
+
+  ibv_xrcd_init_attr wanted = {};
+  wanted.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  wanted.fd = -1;
+  wanted.oflags = O_CREAT;
+  const XrcDomain xrc_domain(ibv_open_xrcd(pair.passive->verbs, &wanted), ibv_close_xrcd);
+  ASSERT_NE(xrc_domain, nullptr) << strerror(errno);
+  ibv_qp_init_attr_ex receiving = {};
+  receiving.qp_type = IBV_QPT_XRC_RECV;
+  receiving.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+  receiving.xrcd = xrc_domain.get();
+  const QueuePair receiver(ibv_create_qp_ex(pair.passive->verbs, &receiving), ibv_destroy_qp);
+  ASSERT_NE(receiver, nullptr) << strerror(errno);
+  Move(receiver.get(), pair.passive.get());
 }
 
 }  // namespace
