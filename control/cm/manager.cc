@@ -427,7 +427,7 @@ absl::Status Manager::SetOption(CmId& id, uint32_t level, uint32_t name,
       return absl::OkStatus();
     case RDMA_OPTION_ID_REUSEADDR:
       if (value.size() != sizeof(int)) return Invalid("length");
-      if (id.state != IdState::kIdle && (number() == 0 || id.state != IdState::kBound)) {
+      if (id.state != IdState::kIdle && (number() == 0 || id.state == IdState::kListen)) {
         return Invalid("state");
       }
       id.reuse_address = number() != 0;

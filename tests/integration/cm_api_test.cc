@@ -95,6 +95,16 @@ TEST(CmApi, ReusedAddressesHaveOneListener) {
   EXPECT_EQ(ErrorOf(rdma_listen(first.get(), 0)), EADDRINUSE);
 }
 
+TEST(CmApi, ReuseMayBeSetUntilListening) {
+  EventChannel channel;
+  const Id active = channel.Route(kFar, 1);
+  EXPECT_EQ(SetNumber(active, RDMA_OPTION_ID_REUSEADDR, 1), 0);
+  EXPECT_EQ(SetNumber(active, RDMA_OPTION_ID_REUSEADDR, 0), EINVAL);
+  const Id listener = channel.Listen(kFar, 7302);
+  EXPECT_EQ(SetNumber(listener, RDMA_OPTION_ID_REUSEADDR, 1), EINVAL);
+  EXPECT_EQ(SetNumber(listener, RDMA_OPTION_ID_AFONLY, 1), EINVAL);
+}
+
 TEST(CmApi, FamiliesShareAPortOnDemand) {
   EventChannel channel;
   const Id ipv6 = channel.Create();
