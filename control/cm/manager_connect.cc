@@ -177,6 +177,8 @@ absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param,
     status = engine.Accept(MonotonicNow(), id.connection, options);
   }
   if (status.ok() && param.valid != 0) id.uid = uid;
+  // The program takes the connection for lost, and so the peer should, too.
+  if (!status.ok()) Reject(id, 0, {}).IgnoreError();
   Flush(*id.port);
   return absl::IsFailedPrecondition(status) ? Invalid("the connection is gone") : status;
 }

@@ -79,6 +79,16 @@ TEST(CmConnect, ReplyTellsThePeersParameters) {
   EXPECT_EQ(seen.conn.qp_num, answer.qp_num);
 }
 
+TEST(CmConnect, LongPrivateDataOfAnAcceptRejects) {
+  Connection c(7403);
+  const std::string too_long = Padded("world", kMostOfReply + 1);
+  rdma_conn_param answer = Parameters(too_long);
+  EXPECT_EQ(ErrorOf(rdma_accept(c.passive.get(), &answer)), EINVAL);
+  EXPECT_EQ(c.near_channel.Expect(RDMA_CM_EVENT_REJECTED).status, kConsumerReject);
+  answer = Parameters();
+  EXPECT_EQ(ErrorOf(rdma_accept(c.passive.get(), &answer)), EINVAL) << "it is over";
+}
+
 TEST(CmConnect, RejectCarriesPrivateData) {
   Connection c(7404);
   const std::string too_long = Padded("no", kMostOfReject + 1);

@@ -86,6 +86,14 @@ TEST(CmDatagram, LongPrivateDataOfARequest) {
   EXPECT_EQ(channel.Expect(RDMA_CM_EVENT_UNREACHABLE).status, kNotSupported) << "nobody listens";
 }
 
+TEST(CmDatagram, LongPrivateDataOfAnAcceptRejects) {
+  Question q(7503, "");
+  const std::string too_long = Padded("an answer", kMostOfReply + 1);
+  rdma_conn_param answer = Parameters(too_long);
+  EXPECT_EQ(ErrorOf(rdma_accept(q.passive.get(), &answer)), EINVAL);
+  EXPECT_EQ(q.near_channel.Expect(RDMA_CM_EVENT_UNREACHABLE).status, kRejected);
+}
+
 TEST(CmDatagram, RejectCarriesPrivateData) {
   Question q(7504, "");
   ASSERT_EQ(rdma_reject(q.passive.get(), "nope", 5), 0) << strerror(errno);
