@@ -109,6 +109,9 @@ class Manager {
   void Post(CmId& id, rdma_ucm_event_resp event);
   void PostSimple(CmId& id, uint32_t event, int32_t status = 0);
   ib_uverbs_ah_attr AddressHandle(const CmId& id, const roce::Gid& destination) const;
+  // From address `source` in the GID table.
+  ib_uverbs_ah_attr AddressHandle(const CmId& id, const roce::Gid& destination,
+                                  uint32_t source) const;
   absl::Status ConnectDatagram(CmId& id, std::span<const std::byte> data);
   void HandleTimeout(roce::TimeNs now);
   roce::TimeNs NextTimeout() const;

@@ -85,6 +85,24 @@ roce::Path PathBack(const roce::Path& reply, const PathFields& primary) {
   return path;
 }
 
+// Index of the address that messages to `group` come from: the identifier's own, or one of the
+// group's family in the same network, the link-local one last.
+std::optional<uint32_t> SenderTo(const CmId& id, const roce::Gid& group) {
+  const AddressTable& addresses = id.port->device.addresses();
+  if (id.source.gid.IsIpv4() == group.IsIpv4()) {
+    return addresses.IndexOf({id.source.gid, id.vlan}).value_or(id.gid_index);
+  }
+  std::optional<uint32_t> found;
+  for (uint32_t i = 0; i < addresses.size(); ++i) {
+    const InterfaceAddress& own = *addresses.At(i);
+    if (addresses.IsFree(i) || own.vlan != id.vlan || own.gid.IsIpv4() != group.IsIpv4()) continue;
+    const bool is_link_local = own.gid == addresses.At(0)->gid;
+    if (!found || !is_link_local) found = i;
+    if (!is_link_local) break;
+  }
+  return found;
+}
+
 uint32_t QkeyOf(const CmId& id) { return id.qkey != 0 ? id.qkey : kUdpQkey; }
 
 }  // namespace
@@ -401,6 +419,8 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
   if (id.memberships.size() >= kMaxMemberships || id.channel->is_full()) {
     return absl::ResourceExhaustedError("too many groups");
   }
+  const std::optional<uint32_t> sender = SenderTo(id, group.gid);
+  if (!sender) return StatusFromErrno(EADDRNOTAVAIL, "no address of the group's family");
   const roce::NetAddress joined{group.gid, id.vlan};
   // Who only sends need not be sent anything.
   if (!send_only && !id.port->device.JoinGroup(joined)) {
@@ -417,7 +437,7 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
   out.event = kCmMulticastJoin;
   out.param.ud.qp_num = kMulticastQpn;
   out.param.ud.qkey = QkeyOf(id);
-  out.param.ud.ah_attr = AddressHandle(id, group.gid);
+  out.param.ud.ah_attr = AddressHandle(id, group.gid, *sender);
   id.channel->Push({id.number, last_membership_, out});
   return last_membership_;
 }

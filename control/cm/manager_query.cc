@@ -31,12 +31,18 @@ bool HasRoute(const CmId& id) {
 }  // namespace
 
 ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destination) const {
-  ib_uverbs_ah_attr out = {};
-  std::memcpy(out.grh.dgid, destination.bytes.data(), sizeof(out.grh.dgid));
   // Addresses come and go, and another may have the index now.
   const AddressTable& addresses = id.port->device.addresses();
-  out.grh.sgid_index =
-      static_cast<uint8_t>(addresses.IndexOf({id.source.gid, id.vlan}).value_or(id.gid_index));
+  return AddressHandle(id, destination,
+                       addresses.IndexOf({id.source.gid, id.vlan}).value_or(id.gid_index));
+}
+
+ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destination,
+                                         uint32_t source) const {
+  const AddressTable& addresses = id.port->device.addresses();
+  ib_uverbs_ah_attr out = {};
+  std::memcpy(out.grh.dgid, destination.bytes.data(), sizeof(out.grh.dgid));
+  out.grh.sgid_index = static_cast<uint8_t>(source);
   out.grh.flow_label = id.path.flow_label;
   out.grh.hop_limit = kHopLimit;
   out.grh.traffic_class = id.type_of_service;

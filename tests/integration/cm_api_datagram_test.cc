@@ -148,6 +148,17 @@ TEST(CmDatagram, JoinTellsWhereToSend) {
   EXPECT_EQ(SourceOf(id, seen), std::string("::ffff:") + kNear);
 }
 
+TEST(CmDatagram, GroupsOfTheOtherFamily) {
+  EventChannel channel;
+  const Id ipv4 = Bound(channel, kNear);
+  ASSERT_EQ(Join(ipv4, "ff0e::77"), 0);
+  EXPECT_EQ(SourceOf(ipv4, channel.Expect(RDMA_CM_EVENT_MULTICAST_JOIN)), "fd72:6f63:6900::1");
+  const Id ipv6 = Bound(channel, "fd72:6f63:6900::2");
+  ASSERT_EQ(Join(ipv6, "239.1.1.2"), 0);
+  EXPECT_EQ(SourceOf(ipv6, channel.Expect(RDMA_CM_EVENT_MULTICAST_JOIN)),
+            std::string("::ffff:") + kFar);
+}
+
 TEST(CmDatagram, GroupsAreLeftAsOftenAsTheyAreJoined) {
   EventChannel channel;
   const Id id = Bound(channel, kNear);
