@@ -29,11 +29,15 @@ bool HasEffectiveCapability(pid_t pid, unsigned capability) {
   return false;
 }
 
+bool IsOwnerOrHas(const Peer& peer, unsigned capability) {
+  if (peer.uid == geteuid()) return true;
+  return SharesUserNamespace(peer.pid) && HasEffectiveCapability(peer.pid, capability);
+}
+
 }  // namespace
 
-bool MayUseRawPackets(const Peer& peer) {
-  if (peer.uid == geteuid()) return true;
-  return SharesUserNamespace(peer.pid) && HasEffectiveCapability(peer.pid, CAP_NET_RAW);
-}
+bool MayUseRawPackets(const Peer& peer) { return IsOwnerOrHas(peer, CAP_NET_RAW); }
+
+bool MayBindPrivilegedPorts(const Peer& peer) { return IsOwnerOrHas(peer, CAP_NET_BIND_SERVICE); }
 
 }  // namespace roci::control

@@ -1,5 +1,7 @@
-// Whether a program may do what Linux asks CAP_NET_RAW for.
+// Whether a program may do what Linux asks a capability for.
 #pragma once
+
+#include <cstdint>
 
 #include "control/socket.h"
 
@@ -10,5 +12,9 @@ namespace roci::control {
 // CAP_NET_RAW, effective, in the daemon's own user namespace (in one of its own every program has
 // all capabilities). Who connected is known by SO_PEERCRED; its capabilities are read now.
 bool MayUseRawPackets(const Peer& peer);
+
+// Ports below 1024, likewise: CAP_NET_BIND_SERVICE.
+inline constexpr uint16_t kFirstFreePort = 1024;
+bool MayBindPrivilegedPorts(const Peer& peer);
 
 }  // namespace roci::control

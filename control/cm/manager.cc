@@ -10,6 +10,7 @@
 #include "control/cm/gsi.h"
 #include "control/cm/verbs_numbers.h"
 #include "control/errno_status.h"
+#include "control/privilege.h"
 
 namespace roci::control::cm {
 namespace {
@@ -214,6 +215,10 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
     const auto space = PortSpaceOfService(id.space, address.service, address.service_mask);
     if (!space) return StatusFromErrno(EPROTONOSUPPORT, "service ID");
     id.port_space = *space;
+  }
+  const bool is_privileged = address.port != 0 && address.port < kFirstFreePort;
+  if (is_privileged && !MayBindPrivilegedPorts(id.channel->peer())) {
+    return StatusFromErrno(EACCES, "port");
   }
   id.source = address;
   const absl::Status status = port_table_.Take(id, random_.Next());

@@ -1,7 +1,12 @@
 // Identifiers of librdmacm before they are connected: binding, listening, options, resolving.
 #include <fcntl.h>
 #include <infiniband/sa.h>
+#include <linux/capability.h>
 #include <rdma/rdma_cma.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <string>
@@ -200,6 +205,38 @@ TEST(CmApi, ChannelsMayBeNonblocking) {
   ASSERT_EQ(fcntl(channel.get()->fd, F_SETFL, O_NONBLOCK), 0);
   rdma_cm_event* event = nullptr;
   EXPECT_EQ(ErrorOf(rdma_get_cm_event(channel.get(), &event)), EAGAIN);
+}
+
+// errno of binding port 80 as a user who has `capabilities`; -1: not even that far.
+int BindAs(uint32_t capabilities) {
+  constexpr uid_t kSomebody = 65534;
+  const pid_t child = fork();
+  if (child == 0) {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[2] = {{capabilities, capabilities, 0}, {0, 0, 0}};
+    const bool is_somebody = prctl(PR_SET_KEEPCAPS, 1) == 0 &&
+                             setresuid(kSomebody, kSomebody, kSomebody) == 0 &&
+                             syscall(SYS_capset, &header, data) == 0;
+    rdma_event_channel* channel = is_somebody ? rdma_create_event_channel() : nullptr;
+    rdma_cm_id* id = nullptr;
+    if (channel == nullptr || rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) _exit(255);
+    _exit(ErrorOf(rdma_bind_addr(id, Address("0.0.0.0", 80).get())));
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) && WEXITSTATUS(status) != 255 ? WEXITSTATUS(status) : -1;
+}
+
+TEST(CmApi, PrivilegedPortsWantTheCapability) {
+  EventChannel channel;
+  const Id own = channel.Create();
+  EXPECT_EQ(rdma_bind_addr(own.get(), Address(kNear, 81).get()), 0)
+      << "the daemon's own user: " << strerror(errno);
+  if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+  // The test's daemon has a runtime folder that only root may enter.
+  constexpr uint32_t kEnter = 1u << CAP_DAC_OVERRIDE;
+  EXPECT_EQ(BindAs(kEnter), EACCES);
+  EXPECT_EQ(BindAs(kEnter | 1u << CAP_NET_BIND_SERVICE), 0);
 }
 
 }  // namespace

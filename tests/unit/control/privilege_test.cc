@@ -13,8 +13,8 @@
 namespace roci::control {
 namespace {
 
-// A child that has become what `become` makes it; the answer about it.
-bool MayChild(uid_t uid, bool (*become)()) {
+// A child that has become what `become` makes it; the answer of `may` about it.
+bool MayChild(uid_t uid, bool (*become)(), bool (*may)(const Peer&) = MayUseRawPackets) {
   int ready[2];
   EXPECT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -30,12 +30,12 @@ bool MayChild(uid_t uid, bool (*become)()) {
   Peer peer;
   peer.pid = child;
   peer.uid = uid;
-  const bool may = MayUseRawPackets(peer);
+  const bool answer = may(peer);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   close(ready[0]);
   close(ready[1]);
-  return may;
+  return answer;
 }
 
 bool SetCapabilities(uint32_t mask) {
@@ -57,6 +57,21 @@ TEST(PrivilegeTest, OthersNeedTheCapability) {
     return prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(kNobody, kNobody, kNobody) == 0 &&
            SetCapabilities(1u << CAP_NET_RAW);
   }));
+}
+
+TEST(PrivilegeTest, PortsWantACapabilityOfTheirOwn) {
+  if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+  const auto with_raw_packets = [] {
+    return prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(kNobody, kNobody, kNobody) == 0 &&
+           SetCapabilities(1u << CAP_NET_RAW);
+  };
+  const auto with_ports = [] {
+    return prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(kNobody, kNobody, kNobody) == 0 &&
+           SetCapabilities(1u << CAP_NET_BIND_SERVICE);
+  };
+  EXPECT_FALSE(MayChild(kNobody, with_raw_packets, MayBindPrivilegedPorts));
+  EXPECT_TRUE(MayChild(kNobody, with_ports, MayBindPrivilegedPorts));
+  EXPECT_FALSE(MayChild(kNobody, with_ports, MayUseRawPackets));
 }
 
 TEST(PrivilegeTest, CapabilitiesInAnotherUserNamespaceAreNone) {
