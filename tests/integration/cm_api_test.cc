@@ -18,6 +18,7 @@ namespace roci::testing {
 namespace {
 
 constexpr char kNobody[] = "10.99.0.77";
+constexpr char kNobodyElse[] = "10.99.0.78";  // not asked for yet
 constexpr char kElsewhere[] = "192.0.2.1";
 
 TEST(CmApi, FailedResolutionLeavesNothing) {
@@ -40,7 +41,8 @@ TEST(CmApi, FailedResolutionLeavesNothing) {
 TEST(CmApi, FailedResolutionKeepsTheBinding) {
   EventChannel channel;
   const Id id = channel.Create();
-  ASSERT_EQ(rdma_resolve_addr(id.get(), Address(kNear).get(), Address(kNobody, 1).get(), 300), 0);
+  ASSERT_EQ(rdma_resolve_addr(id.get(), Address(kNear).get(), Address(kNobodyElse, 1).get(), 300),
+            0);
   channel.Expect(RDMA_CM_EVENT_ADDR_ERROR);
   ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address(kFar, 1).get(), 10'000), 0)
       << strerror(errno);

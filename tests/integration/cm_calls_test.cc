@@ -118,9 +118,10 @@ class Alarms {
   struct sigaction before_ = {};
 };
 
-// Begins to resolve an address that nobody has, which takes `timeout_ms`.
-rdma_cm_id* BeginToResolve(rdma_event_channel* channel, int timeout_ms) {
-  const AddressInfo place = Resolve("10.99.0.99", 0);
+// Begins to resolve an address that nobody has, which takes `timeout_ms`, or less if the daemon has
+// asked for the same address before.
+rdma_cm_id* BeginToResolve(rdma_event_channel* channel, const char* address, int timeout_ms) {
+  const AddressInfo place = Resolve(address, 0);
   rdma_cm_id* id = nullptr;
   EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
   EXPECT_EQ(rdma_resolve_addr(id, nullptr, place->ai_dst_addr, timeout_ms), 0);
@@ -130,7 +131,7 @@ rdma_cm_id* BeginToResolve(rdma_event_channel* channel, int timeout_ms) {
 TEST(CmCalls, SignalsThatRestartDoNotEndTheWait) {
   rdma_event_channel* channel = rdma_create_event_channel();
   ASSERT_NE(channel, nullptr);
-  rdma_cm_id* id = BeginToResolve(channel, 1000);
+  rdma_cm_id* id = BeginToResolve(channel, "10.99.0.98", 1000);
   rdma_cm_event* event = nullptr;
   {
     const Alarms alarms(SA_RESTART);
@@ -146,7 +147,7 @@ TEST(CmCalls, SignalsThatRestartDoNotEndTheWait) {
 TEST(CmCalls, OtherSignalsEndTheWait) {
   rdma_event_channel* channel = rdma_create_event_channel();
   ASSERT_NE(channel, nullptr);
-  rdma_cm_id* id = BeginToResolve(channel, 20'000);
+  rdma_cm_id* id = BeginToResolve(channel, "10.99.0.97", 20'000);
   rdma_cm_event* event = nullptr;
   {
     const Alarms alarms(0);
