@@ -276,8 +276,7 @@ class VethVlanTest(VethTest):
 
     def test_malformed_frames_are_counted_by_reason(self):
         sender = self.listen(0)
-        mac = bytes.fromhex(self.daemons[1].show('devices')[0]['mac'].replace(':', ''))
-        icrc_wrong = self.malformed(mac)['icrc']
+        icrc_wrong = self.maker().by_reason()['icrc']
         arp = b'\xff' * 6 + icrc_wrong[6:12] + b'\x08\x06' + bytes(46)
         head, rest = icrc_wrong[:12], icrc_wrong[12:]
         tag, other = b'\x81\x00\x00\x64', b'\x81\x00\x0f\xa0'
