@@ -9,8 +9,16 @@
 #include "tools/decode/describe.h"
 #include "tools/decode/dissect.h"
 
+using roci::tools::CaptureReader;
+using roci::tools::CaptureRecord;
+using roci::tools::Describe;
+using roci::tools::DescribeInText;
+using roci::tools::Dissect;
+using roci::tools::FrameKind;
+using roci::tools::IcrcVerdict;
+using roci::tools::ReencodeVerdict;
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace roci::tools;
   size_t at = 0;
   CaptureReader reader([&](std::byte* p, size_t n) {
     const size_t count = std::min(n, size - at);
