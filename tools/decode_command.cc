@@ -27,9 +27,9 @@ still goes on: each frame is printed when it arrives. Link types: Ethernet, Linu
 SLL2), BSD loopback (NULL and LOOP), raw IP.
 
 Every RoCEv2 frame (UDP to port 4791, over IPv4 or IPv6, with any VLAN tags, not in tunnels) becomes
-one line. Frames of other kinds are counted only. A line has the number of the frame in the file, its time,
-the headers with all fields (eth, vlan, ipv4 or ipv6, udp, bth, and of deth, xrceth, feth, reth,
-atomiceth, aeth, atomicacketh, immdt, ieth, cnp those that the opcode has), then
+one line. Frames of other kinds are counted only. A line has the number of the frame in the file,
+its time, the headers with all fields (eth, vlan, ipv4 or ipv6, udp, bth, and of deth, xrceth, feth,
+reth, atomiceth, aeth, atomicacketh, immdt, ieth, cnp those that the opcode has), then
   payload     bytes of payload, without pad and ICRC
   pad         the pad's bytes in hexadecimal, if they are not zero
   trailer     bytes behind the IP packet: Ethernet padding, or a frame check sequence
@@ -40,9 +40,9 @@ atomiceth, aeth, atomicacketh, immdt, ieth, cnp those that the opcode has), then
               not_roce, with IPv6 extension headers: a device leaves it to the control plane
   cut         the capture has less of the frame than was sent: it cannot be verified
   verdict     ok, failed or cut
-A UDP checksum that is there and wrong has behind it what it should be (computed); the frame does not
-fail for it, since devices trust the ICRC. Nor does it for reserved bits and pad bytes, whatever they
-hold. With --json a line is a JSON object with these names, numbers in decimal.
+A UDP checksum that is there (not 0) and wrong has behind it what it should be (computed). A frame
+does not fail for it, since a device looks at the ICRC only, nor for reserved bits and pad bytes.
+With --json a line is a JSON object with these names, numbers in decimal.
 
 The last line, on standard error, counts the frames: all, those of RoCE, those that failed and those
 that are cut. Behind that come, if there are any, those that were not looked at: of RoCEv1, cut or

@@ -72,8 +72,9 @@ struct DecodedFrame {
   ReencodeVerdict reencoded = ReencodeVerdict::kUnchecked;
   uint32_t differs_at = 0;  // with kDiffers: offset in the captured frame
 
-  // What the UDP checksum should be, if it is there (not 0) and wrong. Nothing fails for it:
-  // devices trust the ICRC, and captures on a sender may come before the NIC has filled it in.
+  // What the UDP checksum should be, if it is there (not 0) and wrong. Nothing fails for it: a
+  // device looks at the ICRC only, and captures on a sender may come before the NIC has filled it
+  // in.
   std::optional<uint16_t> udp_checksum_computed;
 
   bool has_pad_bits() const { return pad != std::array<std::byte, 3>{}; }
