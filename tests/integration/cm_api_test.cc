@@ -118,11 +118,13 @@ TEST(CmApi, FamiliesShareAPortOnDemand) {
   const Id ipv4 = channel.Create();
   EXPECT_EQ(SetNumber(ipv6, RDMA_OPTION_ID_AFONLY, 1), 0);
   ASSERT_EQ(rdma_bind_addr(ipv6.get(), Address("::", 7303).get()), 0) << strerror(errno);
-  EXPECT_EQ(ErrorOf(rdma_bind_addr(ipv4.get(), Address("0.0.0.0", 7303).get())), EADDRNOTAVAIL);
-  EXPECT_EQ(SetNumber(ipv4, RDMA_OPTION_ID_AFONLY, 1), 0);
   EXPECT_EQ(rdma_bind_addr(ipv4.get(), Address("0.0.0.0", 7303).get()), 0) << strerror(errno);
   EXPECT_EQ(rdma_listen(ipv6.get(), 0), 0);
   EXPECT_EQ(rdma_listen(ipv4.get(), 0), 0);
+  // Otherwise IPv6 is for both.
+  const Id both = channel.Listen("::", 7304);
+  const Id neither = channel.Create();
+  EXPECT_EQ(ErrorOf(rdma_bind_addr(neither.get(), Address("0.0.0.0", 7304).get())), EADDRNOTAVAIL);
 }
 
 TEST(CmApi, OptionsAreChecked) {
