@@ -86,6 +86,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 }
 
 Daemon::~Daemon() {
+  link_watch_.reset();
   publisher_.reset();
   manage_.reset();
   captures_.reset();
@@ -214,11 +215,24 @@ absl::Status Daemon::OpenSockets() {
       SysfsPublisher::Create(*services_, *sessions_, runtime_dir_);
   if (!publisher.ok()) return publisher.status();
   publisher_ = *std::move(publisher);
+  WatchLinks();
   AddAddressCommand(*manage_, *services_, *publisher_);
   AddRouteCommand(*manage_, *services_);
   loop_->AddDeadline([this] { return publisher_->NextTimeout(); },
                      [this](roce::TimeNs now) { publisher_->HandleTimeout(now); });
   return absl::OkStatus();
+}
+
+// Without it changes are found when the publisher looks by itself.
+void Daemon::WatchLinks() {
+  absl::StatusOr<std::unique_ptr<LinkWatch>> watch =
+      LinkWatch::Create(*loop_, [this] { publisher_->ShowLinks(); });
+  if (watch.ok()) {
+    link_watch_ = *std::move(watch);
+  } else {
+    Log(LogArea::kDaemon, LogLevel::kNotice, "changes of network devices are not heard of: %s",
+        std::string(watch.status().message()).c_str());
+  }
 }
 
 void Daemon::AddLinkCommands() {

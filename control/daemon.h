@@ -11,6 +11,7 @@
 #include "control/config.h"
 #include "control/device.h"
 #include "control/event_loop.h"
+#include "control/link_watch.h"
 #include "control/manage_server.h"
 #include "control/services.h"
 #include "control/session_server.h"
@@ -43,6 +44,7 @@ class Daemon {
   absl::Status MakeDevices();
   absl::Status OpenSockets();
   void AddLinkCommands();
+  void WatchLinks();
   void GuardPorts();
   absl::Status WatchSignals();
   dataplane::Wire* FindWire(const std::string& name);
@@ -65,6 +67,7 @@ class Daemon {
   std::unique_ptr<ManageServer> manage_;
   std::unique_ptr<CaptureServer> captures_;
   std::unique_ptr<SysfsPublisher> publisher_;
+  std::unique_ptr<LinkWatch> link_watch_;
 };
 
 }  // namespace roci::control

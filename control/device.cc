@@ -22,6 +22,7 @@ constexpr uint32_t kSlowPathBudget = 64;
 constexpr uint32_t kPortDown = 1;
 constexpr uint32_t kPortActive = 4;
 constexpr uint8_t kPhysicalPolling = 2;
+constexpr uint8_t kPhysicalDisabled = 3;
 constexpr uint8_t kPhysicalLinkUp = 5;
 constexpr uint8_t kLinkLayerEthernet = 2;
 constexpr uint8_t kGrhRequired = 1;
@@ -69,19 +70,18 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
     return absl::Status(port.status().code(),
                         absl::StrCat(config.name, ": ", port.status().message()));
   }
-  const std::optional<roce::PathMtu> path_mtu = roce::PathMtuForEthernetMtu((*port)->mtu());
-  if (!path_mtu) {
+  if (!roce::PathMtuForEthernetMtu((*port)->mtu())) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.name, ": an MTU of ", (*port)->mtu(), " bytes is too small for RoCE"));
   }
-  std::unique_ptr<Device> device(new Device(config, limits, loop, *std::move(port), *path_mtu));
+  std::unique_ptr<Device> device(new Device(config, limits, loop, *std::move(port)));
   const absl::Status status = device->Start();
   if (!status.ok()) return status;
   return device;
 }
 
 Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
-               std::unique_ptr<dataplane::Device> dataplane, roce::PathMtu max_path_mtu)
+               std::unique_ptr<dataplane::Device> dataplane)
     : config_(config),
       limits_(limits),
       loop_(loop),
@@ -90,8 +90,7 @@ Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop
                  config.vlans, config.routes),
       neighbours_(addresses_),
       groups_(addresses_, Eui64(addresses_.mac())),
-      quotas_(limits),
-      max_path_mtu_(max_path_mtu) {}
+      quotas_(limits) {}
 
 Device::~Device() { loop_.Forget(slow_path_watch_); }
 
@@ -175,13 +174,23 @@ void Device::LeaveAttachedGroups(uint16_t vlan) {
   for (const roce::Gid& group : multicast_.Groups()) LeaveGroup({group, vlan});
 }
 
+roce::PathMtu Device::max_path_mtu() const {
+  return roce::PathMtuForEthernetMtu(dataplane_->mtu()).value_or(roce::PathMtu::k256);
+}
+
+uint32_t Device::rate_mbps() const {
+  const uint32_t measured = dataplane_->link().speed_mbps;
+  return measured != 0 ? measured : config_.rate_mbps;
+}
+
 void Device::DescribePort(roci_abi_query_port_response& out) const {
-  const bool up = dataplane_->link_up();
-  const LinkRate& rate = RateFor(config_.rate_mbps);
-  out.state = up ? kPortActive : kPortDown;
-  out.phys_state = up ? kPhysicalLinkUp : kPhysicalPolling;
+  dataplane_->RefreshLink();
+  const dataplane::LinkState& link = dataplane_->link();
+  const LinkRate& rate = RateFor(rate_mbps());
+  out.state = link.up ? kPortActive : kPortDown;
+  out.phys_state = link.up ? kPhysicalLinkUp : link.enabled ? kPhysicalPolling : kPhysicalDisabled;
   out.max_mtu = static_cast<uint32_t>(roce::PathMtu::k4096);
-  out.active_mtu = static_cast<uint32_t>(max_path_mtu_);
+  out.active_mtu = static_cast<uint32_t>(max_path_mtu());
   out.gid_table_length = addresses_.size();
   out.port_cap_flags = kPortCapabilities;
   out.max_message_size = kMaxMessageBytes;

@@ -79,7 +79,7 @@ class Device {
   DeviceQuotas& quotas() { return quotas_; }
   MulticastCensus& multicast() { return multicast_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }
-  dataplane::Device& dataplane() { return *dataplane_; }
+  dataplane::Device& dataplane() const { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
   // Who joins an IP multicast group is reported to its network until he leaves it. False: too many
@@ -89,7 +89,10 @@ class Device {
   void LeaveGroup(const roce::NetAddress& group);
   size_t reported_groups() const { return groups_.size(); }
   uint64_t node_guid() const { return Eui64(addresses_.mac()); }  // host byte order
-  roce::PathMtu max_path_mtu() const { return max_path_mtu_; }
+  // By the MTU of the port, which may change; 256 at least.
+  roce::PathMtu max_path_mtu() const;
+  // What the link is said to have: its speed where somebody knows that.
+  uint32_t rate_mbps() const;
   // Of raw packet queue pairs, bytes without FCS.
   uint32_t max_raw_frame() const {
     return std::min(dataplane_->mtu(), dataplane::kMaxWireMtu) + kRawFrameOverhead;
@@ -138,7 +141,7 @@ class Device {
   };
 
   Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
-         std::unique_ptr<dataplane::Device> dataplane, roce::PathMtu max_path_mtu);
+         std::unique_ptr<dataplane::Device> dataplane);
   absl::Status Start();
   void TellDataplaneAddresses();
   void JoinSolicitedNode(const InterfaceAddress& own);
@@ -163,7 +166,6 @@ class Device {
   DeviceQuotas quotas_;
   MulticastCensus multicast_;
   XrcDomains xrc_domains_;
-  const roce::PathMtu max_path_mtu_;
   EventLoop::Watch slow_path_watch_ = 0;
   uint64_t last_waiting_ = 0;
   std::map<uint64_t, Waiting> waiting_;

@@ -27,6 +27,7 @@ std::string Hex(uint64_t value) { return absl::StrFormat("0x%x", value); }
 Json Use(const Quota& quota) { return {{"used", quota.used()}, {"limit", quota.limit()}}; }
 
 Json ShowDevice(Device& device, const SessionServer& server) {
+  device.dataplane().RefreshLink();
   Json gids = Json::array();
   uint32_t index = 0;
   for (const InterfaceAddress& entry : device.addresses().entries()) {
@@ -56,7 +57,7 @@ Json ShowDevice(Device& device, const SessionServer& server) {
           {"mtu", device.dataplane().mtu()},
           {"path_mtu", roce::PathMtuBytes(device.max_path_mtu())},
           {"link_up", device.dataplane().link_up()},
-          {"rate_mbps", device.config().rate_mbps},
+          {"rate_mbps", device.rate_mbps()},
           {"congestion_control", device.config().congestion.has_value()},
           {"node_guid", absl::StrFormat("%016x", device.node_guid())},
           {"gids", gids},
@@ -87,12 +88,15 @@ Json Drops(const dataplane::DeviceSnapshot& snapshot, bool with_zeros) {
 }
 
 Json ShowPort(Device& device, bool with_zeros) {
+  device.dataplane().RefreshLink();
   const dataplane::DeviceSnapshot snapshot = device.dataplane().Snapshot();
   return {{"device", device.name()},
           {"port", 1},
           {"state", device.dataplane().link_up() ? "active" : "down"},
           {"mac", MacText(device.addresses().mac())},
           {"mtu", device.dataplane().mtu()},
+          {"path_mtu", roce::PathMtuBytes(device.max_path_mtu())},
+          {"rate_mbps", device.rate_mbps()},
           {"on", device.config().port.empty() ? absl::StrCat("wire ", device.config().wire)
                                               : device.config().port},
           {"rx_queues", device.dataplane().port_queues().rx},

@@ -104,6 +104,12 @@ bool IsLine(std::string_view text) {
                                            [](unsigned char c) { return absl::ascii_iscntrl(c); });
 }
 
+// IBTA vol 1, 14.2.5.6.
+std::string PhysicalStateText(const DeviceDescription& device) {
+  if (device.state != SysfsPortState::kDown) return "5: LinkUp\n";
+  return device.enabled ? "2: Polling\n" : "3: Disabled\n";
+}
+
 void Merge(SysfsFiles& into, SysfsFiles files) { into.merge(files); }
 
 }  // namespace
@@ -145,11 +151,11 @@ std::string RateText(uint64_t mbps) {
   return absl::StrFormat("%g Gb/sec", static_cast<double>(mbps) / 1000);
 }
 
-SysfsFiles RenderPortState(SysfsPortState state, uint64_t rate_mbps) {
+SysfsFiles RenderPortState(const DeviceDescription& device) {
   SysfsFiles files;
-  files[Port("state")] = StateText(state);
-  files[Port("phys_state")] = state == SysfsPortState::kDown ? "3: Disabled\n" : "5: LinkUp\n";
-  files[Port("rate")] = RateText(rate_mbps) + "\n";
+  files[Port("state")] = StateText(device.state);
+  files[Port("phys_state")] = PhysicalStateText(device);
+  files[Port("rate")] = RateText(device.rate_mbps) + "\n";
   return files;
 }
 
@@ -204,7 +210,7 @@ SysfsFiles RenderDevice(const DeviceDescription& device, std::string_view cpu_li
   for (size_t i = 0; i < device.pkeys.size(); ++i) {
     files[Port(absl::StrCat("pkeys/", i))] = absl::StrFormat("0x%04x\n", device.pkeys[i]);
   }
-  Merge(files, RenderPortState(device.state, device.rate_mbps));
+  Merge(files, RenderPortState(device));
   Merge(files, RenderGids(device.gids));
   const auto counters = [&files](CounterGroup group, const auto& names) {
     for (const auto& name : names) files[CounterPath(group, name)] = "0\n";

@@ -59,6 +59,7 @@ struct DeviceDescription {
   std::string netdev;
   int numa_node = -1;
   SysfsPortState state = SysfsPortState::kDown;
+  bool enabled = true;  // false: down because the administrator wants it so
   uint64_t rate_mbps = 100'000;
   uint32_t capability_mask = 0x00010000;  // PortInfo:CapabilityMask, "communication management"
   // The whole GID table: as many entries as the port's gid_tbl_len says.
@@ -81,7 +82,7 @@ SysfsFiles RenderDevice(const DeviceDescription& device, std::string_view cpu_li
 
 // Parts of it, for updates.
 SysfsFiles RenderGids(absl::Span<const GidDescription> gids);
-SysfsFiles RenderPortState(SysfsPortState state, uint64_t rate_mbps);
+SysfsFiles RenderPortState(const DeviceDescription& device);
 std::string CounterPath(CounterGroup group, std::string_view name);
 
 // Files below device/net/IFNAME, for an interface that the kernel does not have.

@@ -43,11 +43,12 @@ uint64_t SumOfDrops(const dataplane::DeviceSnapshot& s) {
 
 std::vector<CounterValue> PortValues(const dataplane::DeviceSnapshot& s) {
   constexpr uint64_t kWord = 4;  // IBTA vol 1, 16.1.3.5 counts data in 4-byte words
-  return {{"port_rcv_data", s.rx_bytes / kWord}, {"port_xmit_data", s.tx_bytes / kWord},
-          {"port_rcv_packets", s.rx_packets},    {"port_xmit_packets", s.tx_packets},
-          {"unicast_rcv_packets", s.rx_packets}, {"unicast_xmit_packets", s.tx_packets},
-          {"port_rcv_errors", SumOfDrops(s)},    {"port_xmit_discards", s.tx_dropped},
-          {"port_xmit_wait", s.tx_blocked}};
+  return {
+      {"port_rcv_data", s.rx_bytes / kWord}, {"port_xmit_data", s.tx_bytes / kWord},
+      {"port_rcv_packets", s.rx_packets},    {"port_xmit_packets", s.tx_packets},
+      {"unicast_rcv_packets", s.rx_packets}, {"unicast_xmit_packets", s.tx_packets},
+      {"port_rcv_errors", SumOfDrops(s)},    {"port_xmit_discards", s.tx_dropped + s.tx_above_mtu},
+      {"port_xmit_wait", s.tx_blocked}};
 }
 
 // The names that the kernel's software adapter has, then ours.
@@ -63,7 +64,7 @@ std::vector<CounterValue> HardwareValues(const dataplane::DeviceSnapshot& s,
       {"send_rnr_err", Qp(s, QpCounter::kRnrNaksSent)},
       {"rcvd_seq_err", Qp(s, QpCounter::kPacketSequenceErrors)},
       {"retry_exceeded_err", Qp(s, QpCounter::kRetryExceeded)},
-      {"send_err", s.tx_dropped},
+      {"send_err", s.tx_dropped + s.tx_above_mtu},
       {"rdma_recvs", Qp(s, QpCounter::kRxSendRequests)},
   };
   for (size_t i = 0; i < roce::kQpCounterCount; ++i) {
@@ -93,6 +94,26 @@ std::string InterfaceOf(const std::string& devargs) {
   return devargs.substr(value, devargs.find(',', value) - value);
 }
 
+SysfsTree::Port PortOf(const Device& device) {
+  const dataplane::LinkState& link = device.dataplane().link();
+  return {.state = link.up ? SysfsPortState::kActive : SysfsPortState::kDown,
+          .rate_mbps = device.rate_mbps(),
+          .mtu = link.mtu,
+          .enabled = link.enabled};
+}
+
+void LogLink(const Device& device, const SysfsTree::Port& before, const SysfsTree::Port& now) {
+  const char* name = device.name().c_str();
+  if (now.state != before.state) {
+    Log(LogArea::kDaemon, LogLevel::kNotice, "%s: link is %s", name,
+        now.state == SysfsPortState::kActive ? "up" : "down");
+  }
+  if (now.mtu != before.mtu) {
+    Log(LogArea::kDaemon, LogLevel::kNotice, "%s: the MTU is %u now, the path MTU %u", name,
+        now.mtu, roce::PathMtuBytes(device.max_path_mtu()));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SysfsPublisher>> SysfsPublisher::Create(
@@ -120,14 +141,15 @@ absl::Status SysfsPublisher::Add(Device& device) {
   description.node_description = device.name();
   description.firmware_version = kFirmwareVersion;
   description.mac = device.addresses().mac();
-  description.mtu = device.dataplane().mtu();
   description.netdev = InterfaceOf(device.config().port);
-  description.rate_mbps = device.config().rate_mbps;
   description.capability_mask = kPortCapabilities;
   description.gids = GidsOf(device);
   description.hardware_counters = HardwareCounterNames();
-  Shown shown{.device = &device, .link_up = device.dataplane().link_up(), .last = {}};
-  description.state = shown.link_up ? SysfsPortState::kActive : SysfsPortState::kDown;
+  const Shown shown{.device = &device, .port = PortOf(device), .last = {}};
+  description.state = shown.port.state;
+  description.enabled = shown.port.enabled;
+  description.rate_mbps = shown.port.rate_mbps;
+  description.mtu = shown.port.mtu;
   const absl::StatusOr<int> number = tree_->AddDevice(description);
   if (!number.ok()) return number.status();
   shown_.push_back(shown);
@@ -170,19 +192,24 @@ bool SysfsPublisher::Refresh(Shown& shown) {
   return true;
 }
 
+void SysfsPublisher::ShowLinks() {
+  for (Shown& shown : shown_) ShowLink(shown);
+}
+
 void SysfsPublisher::ShowLink(Shown& shown) {
-  const bool up = shown.device->dataplane().link_up();
-  if (up == shown.link_up) return;
-  shown.link_up = up;
-  Log(LogArea::kDaemon, LogLevel::kNotice, "%s: link is %s", shown.device->name().c_str(),
-      up ? "up" : "down");
-  const absl::Status status = tree_->SetPortState(
-      shown.device->name(), up ? SysfsPortState::kActive : SysfsPortState::kDown,
-      shown.device->config().rate_mbps);
+  Device& device = *shown.device;
+  device.dataplane().RefreshLink();
+  const SysfsTree::Port before = shown.port;
+  const SysfsTree::Port now = PortOf(device);
+  if (now == before) return;
+  shown.port = now;
+  LogLink(device, before, now);
+  const absl::Status status = tree_->SetPort(device.name(), now);
   if (!status.ok()) {
     Log(LogArea::kDaemon, LogLevel::kWarning, "%s", std::string(status.message()).c_str());
   }
-  TellPrograms(*shown.device, up ? kEventPortActive : kEventPortError);
+  if (now.state == before.state) return;
+  TellPrograms(device, now.state == SysfsPortState::kActive ? kEventPortActive : kEventPortError);
 }
 
 void SysfsPublisher::TellPrograms(const Device& device, uint32_t event) const {

@@ -26,6 +26,10 @@ class SysfsPublisher {
   // (IBV_EVENT_GID_CHANGE).
   absl::Status ShowAddresses(const Device& device);
 
+  // Looks at every link; where one has changed the tree follows, and programs are told
+  // (IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR).
+  void ShowLinks();
+
   // For the loop's deadlines.
   roce::TimeNs NextTimeout() const;
   void HandleTimeout(roce::TimeNs now);
@@ -33,7 +37,7 @@ class SysfsPublisher {
  private:
   struct Shown {
     Device* device;
-    bool link_up = false;
+    SysfsTree::Port port;
     dataplane::DeviceSnapshot last;
   };
 

@@ -348,14 +348,15 @@ absl::Status SysfsTree::SetGids(std::string_view name, absl::Span<const GidDescr
   return status;
 }
 
-absl::Status SysfsTree::SetPortState(std::string_view name, SysfsPortState state,
-                                     uint64_t rate_mbps) {
+absl::Status SysfsTree::SetPort(std::string_view name, const Port& port) {
   absl::StatusOr<Device*> device = Find(name);
   if (!device.ok()) return device.status();
   DeviceDescription& description = (*device)->description;
-  description.state = state;
-  description.rate_mbps = rate_mbps;
-  absl::Status status = Replace(**device, RenderPortState(state, rate_mbps));
+  description.state = port.state;
+  description.rate_mbps = port.rate_mbps;
+  description.mtu = port.mtu;
+  description.enabled = port.enabled;
+  absl::Status status = Replace(**device, RenderPortState(description));
   const std::string netdev = "device/net/" + description.netdev;
   struct stat st;
   const bool own_netdev = !description.netdev.empty() &&

@@ -47,7 +47,15 @@ class SysfsTree {
 
   // Updates write only what changed. NotFound for an unknown device.
   absl::Status SetGids(std::string_view name, absl::Span<const GidDescription> gids);
-  absl::Status SetPortState(std::string_view name, SysfsPortState state, uint64_t rate_mbps);
+  // All of a description that the link decides.
+  struct Port {
+    SysfsPortState state;
+    uint64_t rate_mbps;
+    uint32_t mtu;
+    bool enabled = true;
+    bool operator==(const Port&) const = default;
+  };
+  absl::Status SetPort(std::string_view name, const Port& port);
   absl::Status SetNodeDescription(std::string_view name, std::string_view text);
   // NotFound for a counter that the device was not described with; the others are written still.
   absl::Status SetCounters(std::string_view name, CounterGroup group,

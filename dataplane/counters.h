@@ -39,6 +39,8 @@ class Counter {
   X(rx_slow_path_dropped, "rx_slow_path_dropped")                        \
   /* Frames given up after the port took nothing for a long time */      \
   X(tx_dropped, "tx_dropped")                                            \
+  /* Frames longer than the MTU of the port's network device allows */   \
+  X(tx_above_mtu, "tx_above_mtu")                                        \
   /* Bursts that the port did not take whole, so that QPs had to wait */ \
   X(tx_blocked, "tx_blocked")                                            \
   /* Frames that no hand-off ring to another lcore had room for */       \

@@ -1,5 +1,6 @@
 #include "dataplane/device.h"
 
+#include <rte_ether.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 #include <sys/eventfd.h>
@@ -27,7 +28,6 @@ constexpr uint32_t kSlowPathEntries = 512;
 constexpr uint32_t kRawEntries = 256;
 constexpr uint32_t kHandedEntries = 512;
 constexpr size_t kMinEthernetFrame = 60;
-constexpr uint32_t kWireSpeedMbps = 100'000;
 
 rte_ring* MakeRing(const char* kind, uint32_t entries, unsigned flags) {
   static std::atomic<uint32_t> serial{0};
@@ -80,22 +80,19 @@ absl::Status Device::OpenPort(const DeviceConfig& config) {
     wire_ = config.wire;
     wire_endpoint_ = *endpoint;
     mac_ = config.mac;
-    mtu_ = std::min<uint32_t>(config.mtu, kMaxWireMtu);
+    link_ = {.up = true, .mtu = std::min<uint32_t>(config.mtu, kMaxWireMtu)};
     return absl::OkStatus();
   }
   auto port = EthdevPort::Open(dataplane_, {config.devargs, config.mtu, config.mac, home_lcore_});
   if (!port.ok()) return port.status();
   ethdev_ = *std::move(port);
   mac_ = ethdev_->mac();
-  mtu_ = ethdev_->mtu();
+  link_ = ethdev_->ReadLink();
   return absl::OkStatus();
 }
 
 void Device::AddLanes(const DeviceConfig& config) {
-  std::optional<roce::CongestionParameters> congestion = config.congestion;
-  if (congestion && ethdev_ != nullptr && link_speed_mbps() != 0) {
-    congestion->line_rate_kbps = std::max(link_speed_mbps() * 1000, congestion->min_rate_kbps);
-  }
+  congestion_ = config.congestion;
   for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
     Lcore& lcore = dataplane_.lcore(i);
     auto lane = std::make_unique<DeviceLane>(*this, i, lcore.worker().now_address());
@@ -106,7 +103,11 @@ void Device::AddLanes(const DeviceConfig& config) {
     lane->lcore_count = dataplane_.lcore_count();
     lane->raw = i == home_lcore_ ? raw_ : nullptr;
     lane->mac = mac_;
-    if (congestion) lane->congestion = roce::CongestionPort{.parameters = *congestion};
+    lane->max_frame_bytes = MaxFrameBytes();
+    if (congestion_) {
+      lane->congestion = roce::CongestionPort{.parameters = *congestion_};
+      lane->congestion->parameters.line_rate_kbps = LineRateKbps();
+    }
     if (dataplane_.lcore_count() > 1) lane->handed = handed_rings_[i];
     lcore.AttachLane(*lane);
     lanes_.push_back(std::move(lane));
@@ -129,10 +130,38 @@ Device::~Device() {
   ethdev_.reset();
 }
 
-bool Device::link_up() const { return ethdev_ == nullptr || ethdev_->link_up(); }
+// Without a tag.
+uint32_t Device::MaxFrameBytes() const {
+  const bool is_bounded = ethdev_ != nullptr && ethdev_->loses_above_mtu();
+  return is_bounded ? link_.mtu + uint32_t{sizeof(rte_ether_hdr)} : DeviceLane::kAnyFrame;
+}
 
-uint32_t Device::link_speed_mbps() const {
-  return ethdev_ == nullptr ? kWireSpeedMbps : ethdev_->link_speed_mbps();
+// Of congestion control, which is on.
+uint32_t Device::LineRateKbps() const {
+  uint32_t mbps = link_.speed_mbps;
+  if (mbps == 0 && ethdev_ != nullptr) mbps = ethdev_->driver_speed_mbps();
+  if (mbps == 0) return congestion_->line_rate_kbps;
+  constexpr uint32_t kMostMbps = UINT32_MAX / 1000;
+  return std::max(std::min(mbps, kMostMbps) * 1000, congestion_->min_rate_kbps);
+}
+
+void Device::RefreshLink() {
+  if (ethdev_ == nullptr) return;
+  const uint32_t last_speed_mbps = link_.speed_mbps;
+  link_ = ethdev_->ReadLink();
+  // A link that is down has none.
+  if (link_.speed_mbps == 0) link_.speed_mbps = last_speed_mbps;
+  const uint32_t max_frame_bytes = MaxFrameBytes();
+  const uint32_t line_rate_kbps = congestion_ ? LineRateKbps() : 0;
+  if (max_frame_bytes == max_frame_bytes_ && line_rate_kbps == line_rate_kbps_) return;
+  max_frame_bytes_ = max_frame_bytes;
+  line_rate_kbps_ = line_rate_kbps;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+      lanes_[i]->max_frame_bytes = max_frame_bytes;
+      if (lanes_[i]->congestion) lanes_[i]->congestion->parameters.line_rate_kbps = line_rate_kbps;
+    });
+  }
 }
 
 PortQueues Device::port_queues() const {

@@ -16,6 +16,7 @@
 #include "dataplane/counters.h"
 #include "dataplane/eal.h"
 #include "dataplane/impairment.h"
+#include "dataplane/link_state.h"
 #include "dataplane/port_queues.h"
 #include "dataplane/qpn_space.h"
 #include "dataplane/shared_memory.h"
@@ -44,9 +45,9 @@ struct DeviceConfig {
   Wire* wire = nullptr;
   std::string devargs;
   roce::Mac mac;        // wire: the device's address. ethdev: all zero = the port's own
-  uint32_t mtu = 4200;  // Ethernet MTU wanted; an ethdev may have less, see mtu()
+  uint32_t mtu = 4200;  // Ethernet MTU wanted; an ethdev may have less, see link()
   // None: marks are not answered, nothing is marked as capable of them, and notifications are
-  // ignored. A link speed that the port knows takes the place of the line rate.
+  // ignored. A link speed that the port knows takes the place of the line rate, once it does.
   std::optional<roce::CongestionParameters> congestion;
 };
 
@@ -63,9 +64,12 @@ class Device {
 
   const std::string& name() const { return name_; }
   const roce::Mac& mac() const { return mac_; }
-  uint32_t mtu() const { return mtu_; }  // Ethernet MTU (the L3 size)
-  bool link_up() const;
-  uint32_t link_speed_mbps() const;  // 0: unknown
+  // As RefreshLink found it; the speed is the last that was known.
+  const LinkState& link() const { return link_; }
+  uint32_t mtu() const { return link_.mtu; }
+  bool link_up() const { return link_.up; }
+  // Looks at the link again; the lcores send by its MTU and line rate from then on.
+  void RefreshLink();
   bool on_wire() const { return wire_ != nullptr; }
   PortQueues port_queues() const;  // none on a wire
 
@@ -137,6 +141,8 @@ class Device {
   absl::Status OpenPort(const DeviceConfig& config);
   absl::Status OpenSlowPath();
   void AddLanes(const DeviceConfig& config);
+  uint32_t MaxFrameBytes() const;
+  uint32_t LineRateKbps() const;
   struct ImpairmentRule;
   void OpenTaps();
   void RemoveRule(size_t index);
@@ -144,7 +150,11 @@ class Device {
   Dataplane& dataplane_;
   std::string name_;
   roce::Mac mac_;
-  uint32_t mtu_ = 0;
+  LinkState link_;
+  std::optional<roce::CongestionParameters> congestion_;  // as configured
+  // What the lanes have been told.
+  uint32_t max_frame_bytes_ = 0;
+  uint32_t line_rate_kbps_ = 0;
   Wire* wire_ = nullptr;
   uint32_t wire_endpoint_ = 0;
   std::unique_ptr<EthdevPort> ethdev_;

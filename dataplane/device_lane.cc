@@ -1,10 +1,12 @@
 #include "dataplane/device_lane.h"
 
+#include <rte_ether.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <new>
 
 #include "dataplane/device.h"
@@ -91,6 +93,7 @@ bool DeviceLane::FlushStage() {
 }
 
 bool DeviceLane::SendStage() {
+  if (max_frame_bytes != kAnyFrame) DropTooLong();
   if (staged_ == 0) return true;
   uint64_t bytes = 0;
   std::array<uint16_t, kStage> lengths;
@@ -113,6 +116,31 @@ bool DeviceLane::SendStage() {
   if (taken != 0 || blocked_since_ns_ == 0) blocked_since_ns_ = *now_ns_;
   if (*now_ns_ - blocked_since_ns_ > kGiveUpNs) GiveUpStage();
   return !IsFull();
+}
+
+// What turns round in the port needs no network device.
+bool DeviceLane::IsTooLong(const rte_mbuf& frame) const {
+  if (frame.pkt_len <= max_frame_bytes) return false;
+  const auto* header = rte_pktmbuf_mtod(&frame, const rte_ether_hdr*);
+  const bool is_tagged = header->ether_type == RTE_BE16(RTE_ETHER_TYPE_VLAN);
+  if (is_tagged && frame.pkt_len <= max_frame_bytes + sizeof(rte_vlan_hdr)) return false;
+  return std::memcmp(&header->dst_addr, mac.bytes.data(), mac.bytes.size()) != 0;
+}
+
+// The kernel would lose them without a word.
+void DeviceLane::DropTooLong() {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < staged_; ++i) {
+    if (IsTooLong(*frames_[i])) [[unlikely]] {
+      counters.tx_above_mtu.Add(1);
+      rte_pktmbuf_free(frames_[i]);
+      continue;
+    }
+    frames_[kept] = frames_[i];
+    to_lcore_[kept] = to_lcore_[i];
+    ++kept;
+  }
+  staged_ = kept;
 }
 
 void DeviceLane::Unstage(const rte_mbuf* frame) {

@@ -34,6 +34,7 @@ class DeviceLane {
  public:
   static constexpr uint32_t kBurst = 32;
   static constexpr uint32_t kStage = kBurst;
+  static constexpr uint32_t kAnyFrame = UINT32_MAX;
 
   // `now` points to the lcore's time of the burst, ns.
   DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t* now);
@@ -108,6 +109,8 @@ class DeviceLane {
   LinkTap* link = nullptr;  // null: nobody captures or impairs
   rte_ring* raw = nullptr;  // home lane: frames from the control thread
   roce::Mac mac;
+  // Longer ones (a VLAN tag aside) do not go to others; kAnyFrame: all do.
+  uint32_t max_frame_bytes = kAnyFrame;
   LaneCounters counters;
   std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
 
@@ -119,6 +122,8 @@ class DeviceLane {
  private:
   bool SendStage();
   void GiveUpStage();
+  bool IsTooLong(const rte_mbuf& frame) const;
+  void DropTooLong();
   EthdevPort::Received ReceiveThroughTap(rte_mbuf** frames, EthdevPort::Received received);
 
   const uint64_t* now_ns_;

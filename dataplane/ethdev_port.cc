@@ -1,5 +1,6 @@
 #include "dataplane/ethdev_port.h"
 
+#include <net/if.h>
 #include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_ethdev.h>
@@ -46,6 +47,11 @@ void MakeAddressUp(rte_ether_addr& address) {
 
 bool IsHardware(const rte_eth_dev_info& info) {
   return std::strcmp(rte_bus_name(rte_dev_bus(info.device)), "pci") == 0;
+}
+
+// net_pcap tells it only where one device is used for both directions.
+uint32_t NetworkDeviceOf(const std::string& devargs, const rte_eth_dev_info& info) {
+  return info.if_index != 0 ? info.if_index : if_nametoindex(PcapInterface(devargs).c_str());
 }
 
 rte_ring* MakeRing(unsigned flags) {
@@ -109,7 +115,9 @@ absl::Status EthdevPort::Configure(const Config& config) {
   // net_vhost complains of being asked while it has no peer.
   tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
   link_brings_back_ = LinkBringsBack(devargs_);
-  queues_ = QueuesOf(devargs_, IsHardware(info), {info.max_rx_queues, info.max_tx_queues}, lcores_);
+  is_hardware_ = IsHardware(info);
+  if (!is_hardware_) network_device_ = NetworkDeviceOf(devargs_, info);
+  queues_ = QueuesOf(devargs_, is_hardware_, {info.max_rx_queues, info.max_tx_queues}, lcores_);
   if (absl::Status status = SetMtu(config, info); !status.ok()) return status;
   if (absl::Status status = SetUpQueues(); !status.ok()) return status;
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
@@ -234,7 +242,7 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
   uint16_t mtu = 0;
   mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : uint32_t{RTE_ETHER_MTU};
   // Some report 1518 bytes whatever their buffers hold, and take more.
-  if (const std::optional<uint32_t> real = MtuOf(devargs_)) mtu_ = std::min(config.mtu, *real);
+  if (const std::optional<uint32_t> room = RoomOf(devargs_)) mtu_ = std::min(config.mtu, *room);
   return absl::OkStatus();
 }
 
@@ -268,9 +276,13 @@ EthdevPort::~EthdevPort() {
   if (removable) rte_dev_remove(info.device);
 }
 
-bool EthdevPort::link_up() const {
+LinkState EthdevPort::ReadLink() const {
   rte_eth_link link;
-  return rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+  LinkState state{.mtu = mtu_};
+  state.up = rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+  if (network_device_ != 0) return OnNetworkDevice(state, ReadNetworkDevice(network_device_));
+  if (is_hardware_ && state.up) state.speed_mbps = driver_speed_mbps();
+  return state;
 }
 
 void EthdevPort::SetPromiscuous(bool on) {
@@ -282,7 +294,7 @@ void EthdevPort::SetPromiscuous(bool on) {
   }
 }
 
-uint32_t EthdevPort::link_speed_mbps() const {
+uint32_t EthdevPort::driver_speed_mbps() const {
   rte_eth_link link;
   if (rte_eth_link_get_nowait(port_, &link) != 0) return 0;
   return link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "dataplane/eal.h"
 #include "dataplane/frame_pool.h"
+#include "dataplane/link_state.h"
 #include "dataplane/port_queues.h"
 #include "roce/types.h"
 
@@ -42,9 +43,12 @@ class EthdevPort {
 
   // ---- Control thread
   const roce::Mac& mac() const { return mac_; }
-  uint32_t mtu() const { return mtu_; }
-  bool link_up() const;
-  uint32_t link_speed_mbps() const;
+  // As it is now; the speed only where somebody has measured it (see driver_speed_mbps).
+  LinkState ReadLink() const;
+  // What the driver says of the speed: those without a link of their own make one up. 0: nothing.
+  uint32_t driver_speed_mbps() const;
+  // Whether frames above the MTU are lost without a word (a network device of the kernel's).
+  bool loses_above_mtu() const { return network_device_ != 0; }
   PortQueues queues() const { return queues_; }
   uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }
@@ -102,8 +106,10 @@ class EthdevPort {
   bool tells_pending_ = true;
   bool always_promiscuous_ = false;
   bool link_brings_back_ = false;
+  bool is_hardware_ = false;
+  uint32_t network_device_ = 0;  // its number; 0: there is none
   uint32_t home_lcore_ = 0;
-  uint32_t mtu_ = 0;
+  uint32_t mtu_ = 0;  // that the port can carry; a network device may carry less
   roce::Mac mac_;
   std::array<rte_ring*, kMaxLcores> to_lcore_{};
   // Which of its queues an lcore asks first.

@@ -1,13 +1,7 @@
 #include "dataplane/port_devargs.h"
 
-#include <net/if.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <string_view>
 
 namespace roci::dataplane {
@@ -37,24 +31,6 @@ uint32_t NumberOf(std::string_view devargs, std::string_view key, uint32_t other
   uint32_t value = otherwise;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
-}
-
-// Of a network device of the kernel's; nothing where it is not there.
-std::optional<uint32_t> KernelMtu(std::string_view interface) {
-  ifreq request{};
-  if (interface.empty() || interface.size() >= sizeof(request.ifr_name)) return std::nullopt;
-  std::memcpy(request.ifr_name, interface.data(), interface.size());
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return std::nullopt;
-  const bool done = ioctl(fd, SIOCGIFMTU, &request) == 0;
-  close(fd);
-  return done ? std::optional(static_cast<uint32_t>(request.ifr_mtu)) : std::nullopt;
-}
-
-// The network device that a net_pcap port sends to; empty: it writes a file, or nothing.
-std::string_view PcapInterface(std::string_view devargs) {
-  const std::string_view both = ValueOf(devargs, "iface");
-  return both.empty() ? ValueOf(devargs, "tx_iface") : both;
 }
 
 uint32_t Less(uint32_t bytes, uint32_t overhead) { return bytes > overhead ? bytes - overhead : 0; }
@@ -100,20 +76,23 @@ bool AddressIsOfOtherEnd(const std::string& devargs) {
   return devargs.starts_with("net_tap") && ValueOf(devargs, "remote").empty();
 }
 
-std::optional<uint32_t> MtuOf(const std::string& devargs) {
+std::optional<uint32_t> RoomOf(const std::string& devargs) {
   if (devargs.starts_with("net_memif")) {
     return Less(NumberOf(devargs, "bsize", kDefaultBufferBytes), kEthernetOverhead);
   }
-  if (devargs.starts_with("net_pcap")) return KernelMtu(PcapInterface(devargs));
-  uint32_t room = 0;
   if (devargs.starts_with("net_af_packet")) {
-    room = Less(NumberOf(devargs, "framesz", kDefaultBufferBytes), kRingHeader + kEthernetOverhead);
-  } else if (devargs.starts_with("net_af_xdp")) {
-    room = kXdpBufferBytes - kXdpHeadroom - kEthernetOverhead;
-  } else {
-    return std::nullopt;
+    return Less(NumberOf(devargs, "framesz", kDefaultBufferBytes), kRingHeader + kEthernetOverhead);
   }
-  return std::min(room, KernelMtu(ValueOf(devargs, "iface")).value_or(room));
+  if (devargs.starts_with("net_af_xdp")) {
+    return kXdpBufferBytes - kXdpHeadroom - kEthernetOverhead;
+  }
+  return PcapInterface(devargs).empty() ? std::nullopt : std::optional(UINT32_MAX);
+}
+
+std::string PcapInterface(const std::string& devargs) {
+  if (!devargs.starts_with("net_pcap")) return "";
+  const std::string_view both = ValueOf(devargs, "iface");
+  return std::string(both.empty() ? ValueOf(devargs, "tx_iface") : both);
 }
 
 std::optional<uint16_t> BufferBytesOf(const std::string& devargs) {

@@ -26,9 +26,13 @@ bool LinkBringsBack(const std::string& devargs);
 // remote interface), so that the device needs another one.
 bool AddressIsOfOtherEnd(const std::string& devargs);
 
-// The largest MTU that a net_memif, net_af_packet, net_af_xdp or net_pcap port carries, whatever it
-// reports: its buffers' and, but for the first, the network device's. Nothing for other ports.
-std::optional<uint32_t> MtuOf(const std::string& devargs);
+// The largest MTU that fits the buffers of a net_memif, net_af_packet or net_af_xdp port, whatever
+// it reports; net_pcap's have room for all, where it sends to a network device. Nothing for other
+// ports.
+std::optional<uint32_t> RoomOf(const std::string& devargs);
+
+// The network device that a net_pcap port sends to; empty for other ports, of which DPDK knows it.
+std::string PcapInterface(const std::string& devargs);
 
 // Bytes of a buffer for receiving (see FramePool) where the port takes none of the usual size.
 std::optional<uint16_t> BufferBytesOf(const std::string& devargs);

@@ -117,6 +117,8 @@ class Engine {
 
   // `seed` decides communication IDs and transaction IDs; different ones for each start.
   Engine(const EngineConfig& config, uint64_t seed);
+  // Of requests from now on.
+  void SetMaxPathMtu(uint8_t code) { config_.max_path_mtu = code; }
 
   // ---- What the owner of a connection does. InvalidArgument: the private data is too long.
   // FailedPrecondition: not in this state. ResourceExhausted: too many connections.
@@ -216,7 +218,7 @@ class Engine {
   void AskPatience(roce::TimeNs now, Connection& connection);
   void Answer(const roce::Path& reply, uint64_t transaction, Body body);
 
-  const EngineConfig config_;
+  EngineConfig config_;
   memory::SplitMix random_;
   std::unordered_map<uint32_t, std::unique_ptr<Connection>> connections_;
   std::map<PeerKey, uint32_t> peers_;      // by the peer's communication ID: repeated REQs

@@ -79,7 +79,6 @@ Manager::Manager(Services& services) : services_(services), random_(RandomSeed()
   for (const std::unique_ptr<Device>& device : services.devices) {
     EngineConfig config;
     config.ca_guid = device->node_guid();
-    config.max_path_mtu = static_cast<uint8_t>(device->max_path_mtu());
     ports_.push_back(std::make_unique<Port>(*device, config, RandomSeed()));
     Port* port = ports_.back().get();
     device->SetGsiHandler(

@@ -250,6 +250,7 @@ void Manager::ReceivePacket(Port& port, const roce::Packet& packet) {
       !port.device.addresses().IsOwn({reply.src_gid, packet.vlan()})) {
     return port.engine.CountReason(reason != MadReason::kNone ? reason : MadReason::kSource);
   }
+  port.engine.SetMaxPathMtu(static_cast<uint8_t>(port.device.max_path_mtu()));
   port.engine.HandleMad(MonotonicNow(), reply, packet.payload);
   Flush(port);
 }

@@ -221,6 +221,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
     """The daemons' ports are the ends of a veth pair; derived classes name DPDK's driver."""
     driver = None
     mtu = 1500
+    less = (1000, 512)  # another MTU, and the path MTU that fits it
     names = tuple(f'roci-{os.getpid()}-{end}' for end in 'ab')
     interfaces = ('roci-veth-a', 'roci-veth-b')
 
@@ -276,11 +277,80 @@ class OnVeth(DamagedFrames, TwoDaemons):
     def damage(self):
         return self.listen(0)
 
+    def port(self, number):
+        return self.daemons[number].show('ports')[0]
+
+    def sysfs(self, number, name):
+        path = f'{self.daemons[number].runtime_dir}/sysfs/class/infiniband/roci0/ports/1/{name}'
+        with open(path, encoding='ascii') as file:
+            return file.read().strip()
+
+    def set_link(self, number, *what):
+        ip('link', 'set', self.interfaces[number], *what, namespace=self.names[number])
+
+    def set_mtu(self, mtu):
+        for number in (0, 1):
+            self.set_link(number, 'mtu', str(mtu))
+        self.assertTrue(await_(lambda: [self.port(number)['mtu'] for number in (0, 1)] == [mtu] * 2))
+
+    def device_says(self, number):
+        said, _ = self.daemons[number].start('ibv_devinfo', '-d', 'roci0').communicate(timeout=LIMIT_S)
+        return said
+
+    def test_link_state_is_that_of_the_network_device(self):
+        watch = self.daemons[0].start('stdbuf', '-oL', 'ibv_asyncwatch', '-d', 'roci0')
+        self.addCleanup(lambda: (watch.kill(), watch.communicate()))
+        self.assertIn('roci0', watch.stdout.readline())
+        for down, states in ((1, ['2: Polling', '3: Disabled']), (0, ['3: Disabled', '2: Polling'])):
+            self.addCleanup(self.set_link, down, 'up')
+            self.set_link(down, 'down')
+            self.assertTrue(await_(lambda: [self.port(number)['state'] for number in (0, 1)] == ['down'] * 2))
+            self.assertIn('IBV_EVENT_PORT_ERR', watch.stdout.readline())
+            self.assertIn('PORT_DOWN', self.device_says(0))
+            self.assertEqual([self.sysfs(number, 'state') for number in (0, 1)], ['1: DOWN'] * 2)
+            self.assertTrue(await_(lambda: [self.sysfs(number, 'phys_state') for number in (0, 1)] == states))
+            self.set_link(down, 'up')
+            self.assertTrue(await_(lambda: [self.port(number)['state'] for number in (0, 1)] == ['active'] * 2))
+            self.assertIn('IBV_EVENT_PORT_ACTIVE', watch.stdout.readline())
+            self.assertIn('PORT_ACTIVE', self.device_says(0))
+            self.assertTrue(await_(lambda: [self.sysfs(number, 'phys_state') for number in (0, 1)] == ['5: LinkUp'] * 2))
+            self.run_ends('ibv_rc_pingpong', '-g', '2', '-n', '100', '-c')
+
+    def test_path_mtu_follows_the_network_device(self):
+        self.addCleanup(self.set_mtu, self.mtu)
+        before = self.port(0)['path_mtu']
+        mtu, path_mtu = self.less
+        self.assertGreater(before, path_mtu)
+        self.set_mtu(mtu)
+        self.assertEqual([self.port(number)['path_mtu'] for number in (0, 1)], [path_mtu] * 2)
+        self.assertRegex(self.device_says(0), rf'active_mtu:\s+{path_mtu} ')
+        for program in ('ib_write_bw', 'ib_send_bw'):
+            self.run_ends(program, '-x', '2', '-F', '-n', '100', '-s', '30000')
+        self.assertEqual([self.port(number)['counters']['tx_above_mtu'] for number in (0, 1)], [0, 0])
+        self.set_mtu(self.mtu)
+        self.assertEqual(self.port(0)['path_mtu'], before)
+        self.run_ends('ib_write_bw', '-x', '2', '-F', '-n', '100', '-s', '30000')
+
+    def test_frames_above_the_mtu_are_counted(self):
+        self.addCleanup(self.set_mtu, self.mtu)
+        ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-D', '60', '-u', '8'])
+        self.addCleanup(ends.kill)
+        before = self.port(1)['counters']['tx_roce_packets']
+        ends.connect()
+        self.assertTrue(await_(lambda: self.port(1)['counters']['tx_roce_packets'] > before + 100))
+        self.set_mtu(self.less[0])
+        self.assertTrue(await_(lambda: self.port(1)['counters']['tx_above_mtu'] > 0))
+        # Its queue pair has the path MTU that there was.
+        said, _ = ends.client.communicate(timeout=LIMIT_S)
+        self.assertNotEqual(ends.client.returncode, 0, said)
+        self.assertGreater(self.port(1)['transport']['retry_exceeded_err'], 0)
+
 
 class XdpTest(OnVeth):
     """Its buffers are no larger than a page."""
     driver = 'net_af_xdp'
     mtu = 3400
+    less = (1500, 1024)
 
     @classmethod
     def set_up_network(cls):
@@ -301,6 +371,17 @@ class XdpTest(OnVeth):
 class VethTest(OnVeth):
     driver = 'net_af_packet'
     joins_fragments = True
+
+    @classmethod
+    def extra_config(cls, number):
+        return 'mtu = 4200\n' if number == 1 else ''
+
+    def test_mtu_rises_to_what_is_configured(self):
+        for number in (0, 1):
+            self.addCleanup(self.set_link, number, 'mtu', str(self.mtu))
+            self.set_link(number, 'mtu', '9000')
+        self.assertTrue(await_(lambda: self.port(1)['mtu'] == 4200))
+        self.assertEqual([self.port(number)['path_mtu'] for number in (0, 1)], [1024, 4096])
 
     def test_the_kernel_keeps_quiet(self):
         # A new address of the peer's, so that somebody has to ask.
@@ -323,6 +404,56 @@ class VethTest(OnVeth):
         # ICMP "destination unreachable".
         unreachable = [frame for frame in frames if frame[12:14] == b'\x08\x00' and frame[23] == 1 and frame[34] == 3]
         self.assertEqual(unreachable, [])
+
+
+class LinkTest(unittest.TestCase):
+    """Other kinds of port on a network device, by themselves; and a network device that goes."""
+
+    name = f'roci-{os.getpid()}-link'
+
+    def setUp(self):
+        try:
+            ip('netns', 'add', self.name)
+            self.addCleanup(subprocess.run, ['ip', 'netns', 'delete', self.name], capture_output=True, check=False)
+            ip('link', 'add', 'roci-link', 'up', 'type', 'veth', 'peer', 'name', 'roci-peer', namespace=self.name)
+            ip('link', 'set', 'roci-peer', 'up', namespace=self.name)
+        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+            raise unittest.SkipTest(f'no network namespaces here: {getattr(error, "stderr", error)}') from error
+
+    def follow(self, port, interface):
+        config = f'[[device]]\nname = "roci0"\nport = "{port}"\nmac = "02:72:6f:63:69:77"\naddresses = ["192.0.2.1/24"]\n'
+        daemon = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', self.name))
+        self.addCleanup(daemon.stop)
+
+        def becomes(state):
+            return await_(lambda: daemon.show('ports')[0]['state'] == state)
+        ip('link', 'set', interface, 'up', namespace=self.name)
+        self.assertTrue(becomes('active'))
+        ip('link', 'set', interface, 'down', namespace=self.name)
+        self.assertTrue(becomes('down'))
+        ip('link', 'set', interface, 'mtu', '1400', 'up', namespace=self.name)
+        self.assertTrue(becomes('active'))
+        self.assertTrue(await_(lambda: daemon.show('ports')[0]['mtu'] == 1400))
+        return daemon, becomes
+
+    def test_a_device_that_goes(self):
+        daemon, becomes = self.follow('net_af_packet0,iface=roci-link', 'roci-link')
+        ip('link', 'delete', 'roci-link', namespace=self.name)
+        self.assertTrue(becomes('down'))
+        # Another one of its name is not the one that the port has.
+        ip('link', 'add', 'roci-link', 'up', 'type', 'veth', 'peer', 'name', 'roci-peer', namespace=self.name)
+        ip('link', 'set', 'roci-peer', 'up', namespace=self.name)
+        time.sleep(1.5)
+        self.assertEqual(daemon.show('ports')[0]['state'], 'down')
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_libpcap(self):
+        self.follow('net_pcap0,iface=roci-link', 'roci-link')
+
+    def test_tap(self):
+        if not os.path.exists('/dev/net/tun'):
+            self.skipTest('no /dev/net/tun here')
+        self.follow('net_tap0,iface=roci-tap', 'roci-tap')
 
 
 class MemifTest(TwoDaemons):

@@ -67,8 +67,8 @@ absl::Status Obey(SysfsTree& tree, const std::string& line) {
     words >> value;
     return tree.SetGids("roci0", Gids(value));
   }
-  if (verb == "down") return tree.SetPortState("roci0", SysfsPortState::kDown, 100'000);
-  if (verb == "up") return tree.SetPortState("roci0", SysfsPortState::kActive, 100'000);
+  if (verb == "down") return tree.SetPort("roci0", {SysfsPortState::kDown, 100'000, 1500});
+  if (verb == "up") return tree.SetPort("roci0", {SysfsPortState::kActive, 100'000, 1500});
   words >> name;
   if (verb == "add") return tree.AddDevice(Describe(name, 9)).status();
   if (verb == "remove") return tree.RemoveDevice(name);

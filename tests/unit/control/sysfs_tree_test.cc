@@ -118,10 +118,11 @@ TEST_F(SysfsTreeTest, LinksAnInterfaceOfTheKernelAndMakesUpOthers) {
   ASSERT_TRUE(tree->AddDevice(device).ok());
   const std::string netdev = Root("class/infiniband/roci1/device/net/none0/");
   EXPECT_EQ(Read(netdev + "operstate"), "up\n");
-  ASSERT_TRUE(tree->SetPortState("roci1", SysfsPortState::kDown, 100'000).ok());
+  ASSERT_TRUE(tree->SetPort("roci1", {SysfsPortState::kDown, 100'000, 1400}).ok());
   EXPECT_EQ(Read(netdev + "operstate"), "down\n");
+  EXPECT_EQ(Read(netdev + "mtu"), "1400\n");
   EXPECT_FALSE(stdfs::exists(Kernel("class/net/eth7/operstate")));
-  ASSERT_TRUE(tree->SetPortState("roci0", SysfsPortState::kDown, 100'000).ok());
+  ASSERT_TRUE(tree->SetPort("roci0", {SysfsPortState::kDown, 100'000, 1500}).ok());
   EXPECT_FALSE(stdfs::exists(Kernel("class/net/eth7/operstate")));
 }
 
@@ -196,7 +197,7 @@ TEST_F(SysfsTreeTest, KeepsTheDirectorysTimeByWhichLibibverbsKnowsADevice) {
   ASSERT_TRUE(tree->AddDevice(Describe("roci0")).ok());
   const auto before = stdfs::last_write_time(Device(""));
   ASSERT_TRUE(tree->SetNodeDescription("roci0", "new words").ok());
-  ASSERT_TRUE(tree->SetPortState("roci0", SysfsPortState::kInit, 25'000).ok());
+  ASSERT_TRUE(tree->SetPort("roci0", {SysfsPortState::kInit, 25'000, 1500}).ok());
   ASSERT_TRUE(tree->SetCounters("roci0", CounterGroup::kPort, {{"port_rcv_data", 1}}).ok());
   EXPECT_EQ(Read(Device("node_desc")), "new words\n");
   EXPECT_EQ(Read(Device("ports/1/rate")), "25 Gb/sec (1X EDR)\n");

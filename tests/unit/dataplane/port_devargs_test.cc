@@ -13,26 +13,27 @@ TEST(PortDevargs, RingsGetRoomForLargeFramesUnlessTheirSizeIsGiven) {
             "net_af_packet0,iface=lo,framesz=4096");
   EXPECT_EQ(WithDefaults("net_tap0,iface=x", 4200), "net_tap0,iface=x");
   // Where the driver gets what it is asked for, the frames have room.
-  EXPECT_GE(MtuOf(WithDefaults("net_af_packet0,iface=lo", 4200)), 4200);
+  EXPECT_GE(RoomOf(WithDefaults("net_af_packet0,iface=lo", 4200)), 4200);
 }
 
 TEST(PortDevargs, MtuIsThatOfTheBuffers) {
-  EXPECT_EQ(MtuOf("net_memif0,role=server"), 2048 - 22);
-  EXPECT_EQ(MtuOf("net_memif0,role=server,bsize=4608,x=y"), 4608 - 22);
-  EXPECT_EQ(MtuOf("net_memif0,bsize=8"), 0);
-  EXPECT_EQ(MtuOf("net_af_packet0,iface=lo"), 2048 - 22 - 128);
-  EXPECT_EQ(MtuOf("net_af_packet0,iface=lo,framesz=16384"), 16384 - 22 - 128);
-  EXPECT_EQ(MtuOf("net_af_packet0,iface=no-such-device"), 2048 - 22 - 128);
-  EXPECT_EQ(MtuOf("0000:01:00.0"), std::nullopt);
+  EXPECT_EQ(RoomOf("net_memif0,role=server"), 2048 - 22);
+  EXPECT_EQ(RoomOf("net_memif0,role=server,bsize=4608,x=y"), 4608 - 22);
+  EXPECT_EQ(RoomOf("net_memif0,bsize=8"), 0);
+  EXPECT_EQ(RoomOf("net_af_packet0,iface=lo"), 2048 - 22 - 128);
+  EXPECT_EQ(RoomOf("net_af_packet0,iface=lo,framesz=16384"), 16384 - 22 - 128);
+  EXPECT_EQ(RoomOf("0000:01:00.0"), std::nullopt);
 }
 
-TEST(PortDevargs, PcapHasTheAddressAndMtuOfItsNetworkDevice) {
+TEST(PortDevargs, PcapIsBoundByItsNetworkDeviceAlone) {
   EXPECT_EQ(WithDefaults("net_pcap0,iface=lo", 4200), "net_pcap0,iface=lo,phy_mac=1");
   EXPECT_EQ(WithDefaults("net_pcap0,iface=lo,phy_mac=0", 1500), "net_pcap0,iface=lo,phy_mac=0");
   EXPECT_EQ(WithDefaults("net_pcap0,rx_pcap=a,tx_pcap=b", 1500), "net_pcap0,rx_pcap=a,tx_pcap=b");
-  EXPECT_EQ(MtuOf("net_pcap0,iface=lo"), 65536);
-  EXPECT_EQ(MtuOf("net_pcap0,rx_pcap=a,tx_iface=lo"), 65536);
-  EXPECT_EQ(MtuOf("net_pcap0,rx_pcap=a,tx_pcap=b"), std::nullopt);
+  EXPECT_EQ(PcapInterface("net_pcap0,iface=lo"), "lo");
+  EXPECT_EQ(RoomOf("net_pcap0,iface=lo"), UINT32_MAX);
+  EXPECT_EQ(PcapInterface("net_pcap0,rx_pcap=a,tx_iface=lo"), "lo");
+  EXPECT_EQ(RoomOf("net_pcap0,rx_pcap=a,tx_iface=lo"), UINT32_MAX);
+  EXPECT_EQ(RoomOf("net_pcap0,rx_pcap=a,tx_pcap=b"), std::nullopt);
 }
 
 TEST(PortDevargs, LinksTellWhoIsAtTheirOtherEnd) {
@@ -50,7 +51,7 @@ TEST(PortDevargs, BuffersOfXdpFitAPage) {
   ASSERT_TRUE(bytes.has_value());
   EXPECT_EQ((*bytes + 64 + 128) % 128, 64);
   EXPECT_LT(*bytes + 64 + 128, 4096);
-  EXPECT_EQ(MtuOf("net_af_xdp0,iface=no-such-device"), *bytes - 128 - 256 - 22);
+  EXPECT_EQ(RoomOf("net_af_xdp0,iface=lo"), *bytes - 128 - 256 - 22);
 }
 
 TEST(PortDevargs, PciAddressesAreShortOrLong) {
@@ -68,7 +69,7 @@ TEST(PortDevargs, PciAddressesAreShortOrLong) {
 
 TEST(PortDevargs, MtuIsAtMostThatOfTheNetworkDevice) {
   // The loopback device has 65536 bytes.
-  EXPECT_EQ(MtuOf("net_af_packet0,iface=lo,framesz=262144"), 65536);
+  EXPECT_EQ(RoomOf("net_af_packet0,iface=lo,framesz=262144"), 65536);
 }
 
 }  // namespace
