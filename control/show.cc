@@ -1,11 +1,13 @@
 #include "control/show.h"
 
+#include <array>
 #include <functional>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "control/link_requests.h"
+#include "dataplane/ethdev_port.h"
 #include "dataplane/lcore.h"
 
 namespace roci::control {
@@ -87,6 +89,14 @@ Json Drops(const dataplane::DeviceSnapshot& snapshot, bool with_zeros) {
   return out;
 }
 
+Json LostByPort(const dataplane::PortLosses& losses, bool with_zeros) {
+  constexpr std::array<std::string_view, 4> kNames = {"rx_missed", "rx_errors", "rx_no_buffer",
+                                                      "tx_errors"};
+  const std::array values = {losses.rx_missed, losses.rx_errors, losses.rx_no_buffer,
+                             losses.tx_errors};
+  return ByName(kNames, values, with_zeros);
+}
+
 Json ShowPort(Device& device, bool with_zeros) {
   device.dataplane().RefreshLink();
   const dataplane::DeviceSnapshot snapshot = device.dataplane().Snapshot();
@@ -97,11 +107,13 @@ Json ShowPort(Device& device, bool with_zeros) {
           {"mtu", device.dataplane().mtu()},
           {"path_mtu", roce::PathMtuBytes(device.max_path_mtu())},
           {"rate_mbps", device.rate_mbps()},
+          {"line_rate_mbps", device.dataplane().line_rate_kbps() / 1000},
           {"on", device.config().port.empty() ? absl::StrCat("wire ", device.config().wire)
                                               : device.config().port},
           {"rx_queues", device.dataplane().port_queues().rx},
           {"tx_queues", device.dataplane().port_queues().tx},
           {"counters", PortCounters(snapshot)},
+          {"lost_by_port", LostByPort(device.dataplane().losses(), with_zeros)},
           {"drops", Drops(snapshot, with_zeros)},
           {"transport", ByName(roce::kQpCounterNames, snapshot.qp, with_zeros)},
           {"slow_path", ByName(kSlowPathReasonNames, device.neighbours().counters(), with_zeros)},

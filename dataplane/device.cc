@@ -93,6 +93,8 @@ absl::Status Device::OpenPort(const DeviceConfig& config) {
 
 void Device::AddLanes(const DeviceConfig& config) {
   congestion_ = config.congestion;
+  max_frame_bytes_ = MaxFrameBytes();
+  if (congestion_) line_rate_kbps_ = LineRateKbps();
   for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
     Lcore& lcore = dataplane_.lcore(i);
     auto lane = std::make_unique<DeviceLane>(*this, i, lcore.worker().now_address());
@@ -103,10 +105,10 @@ void Device::AddLanes(const DeviceConfig& config) {
     lane->lcore_count = dataplane_.lcore_count();
     lane->raw = i == home_lcore_ ? raw_ : nullptr;
     lane->mac = mac_;
-    lane->max_frame_bytes = MaxFrameBytes();
+    lane->max_frame_bytes = max_frame_bytes_;
     if (congestion_) {
       lane->congestion = roce::CongestionPort{.parameters = *congestion_};
-      lane->congestion->parameters.line_rate_kbps = LineRateKbps();
+      lane->congestion->parameters.line_rate_kbps = line_rate_kbps_;
     }
     if (dataplane_.lcore_count() > 1) lane->handed = handed_rings_[i];
     lcore.AttachLane(*lane);
@@ -264,6 +266,8 @@ DeviceSnapshot Device::Snapshot() const {
   for (const auto& lane : lanes_) snapshot.Add(lane->counters);
   return snapshot;
 }
+
+PortLosses Device::losses() const { return ethdev_ == nullptr ? PortLosses{} : ethdev_->losses(); }
 
 uint32_t Device::queue_pairs() const {
   uint32_t count = 0;

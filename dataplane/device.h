@@ -35,6 +35,7 @@ class EthdevPort;
 struct FlowCounters;
 struct FlowRule;
 class LinkTap;
+struct PortLosses;
 class QueuePair;
 class Wire;
 
@@ -68,6 +69,8 @@ class Device {
   const LinkState& link() const { return link_; }
   uint32_t mtu() const { return link_.mtu; }
   bool link_up() const { return link_.up; }
+  // Of congestion control, as the lanes have it; 0: that is off.
+  uint32_t line_rate_kbps() const { return line_rate_kbps_; }
   // Looks at the link again; the lcores send by its MTU and line rate from then on.
   void RefreshLink();
   bool on_wire() const { return wire_ != nullptr; }
@@ -123,6 +126,7 @@ class Device {
   std::vector<ImpairmentState> Impairments() const;
 
   DeviceSnapshot Snapshot() const;
+  PortLosses losses() const;     // none on a wire
   uint32_t queue_pairs() const;  // on all lcores
 
   // For the rest of the dataplane.

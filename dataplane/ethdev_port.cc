@@ -285,6 +285,15 @@ LinkState EthdevPort::ReadLink() const {
   return state;
 }
 
+PortLosses EthdevPort::losses() const {
+  rte_eth_stats stats;
+  if (rte_eth_stats_get(port_, &stats) != 0) return {};
+  return {.rx_missed = stats.imissed,
+          .rx_errors = stats.ierrors,
+          .rx_no_buffer = stats.rx_nombuf,
+          .tx_errors = stats.oerrors};
+}
+
 void EthdevPort::SetPromiscuous(bool on) {
   if (always_promiscuous_) return;
   if (on) {

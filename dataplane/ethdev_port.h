@@ -24,6 +24,14 @@ namespace roci::dataplane {
 
 class Dataplane;
 
+// What the NIC, or what stands in for one, has lost before or behind us.
+struct PortLosses {
+  uint64_t rx_missed = 0;     // it had no descriptor, or its queue was full
+  uint64_t rx_errors = 0;     // damaged
+  uint64_t rx_no_buffer = 0;  // the pool was empty
+  uint64_t tx_errors = 0;
+};
+
 class EthdevPort {
  public:
   struct Config {
@@ -49,6 +57,7 @@ class EthdevPort {
   uint32_t driver_speed_mbps() const;
   // Whether frames above the MTU are lost without a word (a network device of the kernel's).
   bool loses_above_mtu() const { return network_device_ != 0; }
+  PortLosses losses() const;  // none where the driver does not count
   PortQueues queues() const { return queues_; }
   uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }

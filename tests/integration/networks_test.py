@@ -8,6 +8,7 @@ are made here, and go with the test; without the rights for it those cases are s
 Usage: networks_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
 import ctypes
+import fcntl
 import os
 import select
 import socket
@@ -27,6 +28,9 @@ V4 = ('192.0.2.1', '192.0.2.2')
 V6 = ('2001:db8::1', '2001:db8::2')
 ETH_P_ALL = 3
 AF_XDP = 44
+SIOCETHTOOL = 0x8946
+ETHTOOL_GSET = 1
+ETHTOOL_SSET = 2
 
 
 def ip(*arguments, namespace=None):
@@ -383,6 +387,21 @@ class VethTest(OnVeth):
         self.assertTrue(await_(lambda: self.port(1)['mtu'] == 4200))
         self.assertEqual([self.port(number)['path_mtu'] for number in (0, 1)], [1024, 4096])
 
+    def test_what_the_port_loses_is_shown(self):
+        # The kernel refuses frames for a device that is down.
+        before = self.port(1)['lost_by_port'].get('tx_errors', 0)
+        sent = self.port(1)['counters']['tx_roce_packets']
+        ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-D', '60', '-u', '10'])
+        self.addCleanup(ends.kill)
+        ends.connect()
+        self.assertTrue(await_(lambda: self.port(1)['counters']['tx_roce_packets'] > sent + 100))
+        self.addCleanup(self.set_link, 1, 'up')
+        self.set_link(1, 'down')
+        self.assertTrue(await_(lambda: self.port(1)['lost_by_port'].get('tx_errors', 0) > before), self.port(1))
+        table = subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemons[1].runtime_dir, 'show', 'ports'],
+                               capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+        self.assertRegex(table, r'lost by the port itself:\n +tx_errors +[1-9]')
+
     def test_the_kernel_keeps_quiet(self):
         # A new address of the peer's, so that somebody has to ask.
         listener = self.listen(0)
@@ -453,7 +472,29 @@ class LinkTest(unittest.TestCase):
     def test_tap(self):
         if not os.path.exists('/dev/net/tun'):
             self.skipTest('no /dev/net/tun here')
-        self.follow('net_tap0,iface=roci-tap', 'roci-tap')
+        daemon, _ = self.follow('net_tap0,iface=roci-tap', 'roci-tap')
+        for mbps in (25000, 2000):
+            if not inside(self.name, lambda: self.set_speed('roci-tap', mbps)):
+                self.skipTest("the kernel's tap devices have one speed only")
+
+            def has_speed():
+                port = daemon.show('ports')[0]
+                return port['rate_mbps'] == port['line_rate_mbps'] == mbps
+            self.assertTrue(await_(has_speed))
+
+    @staticmethod
+    def set_speed(interface, mbps):
+        """As `ethtool -s` does; whether it could be done."""
+        command = ctypes.create_string_buffer(struct.pack('=3IH26x', ETHTOOL_GSET, 0, 0, 0), 44)
+        request = struct.pack('16sP16x', interface.encode(), ctypes.addressof(command))
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+                fcntl.ioctl(asker, SIOCETHTOOL, request)
+                struct.pack_into('=I8xH14xH', command, 0, ETHTOOL_SSET, mbps & 0xffff, mbps >> 16)
+                fcntl.ioctl(asker, SIOCETHTOOL, request)
+        except OSError:
+            return False
+        return True
 
 
 class MemifTest(TwoDaemons):

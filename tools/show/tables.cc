@@ -271,8 +271,8 @@ std::string FormatPorts(const Json& items, bool with_zeros) {
                           Field(item, "port"), Field(item, "state"), Field(item, "on"),
                           Field(item, "mac"), Field(item, "mtu"));
     for (const auto& [title, key] :
-         {std::pair("counters", "counters"), std::pair("frames dropped, by reason", "drops"),
-          std::pair("transport", "transport"),
+         {std::pair("counters", "counters"), std::pair("lost by the port itself", "lost_by_port"),
+          std::pair("frames dropped, by reason", "drops"), std::pair("transport", "transport"),
           std::pair("messages to the connection manager", "connection_manager"),
           std::pair("not RoCE (ARP, ND, ping)", "slow_path")}) {
       std::string lines;

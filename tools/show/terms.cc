@@ -17,6 +17,8 @@ ADDRESSES  one per GID, in the order of the GID table; all RoCE v2. @7: in VLAN 
 // Of everything that a program has made.
 constexpr char kWhose[] = "DEVICE, APP   where it is, and whose: name and process number\n";
 constexpr char kPorts[] = R"(counters   frames and bytes that the port has sent and received
+lost by the port itself   what its driver counts that never came to us (rx_missed: we were too slow;
+           rx_no_buffer, rx_errors), or that it did not send (tx_errors)
 frames dropped, by reason   what was received and thrown away, and which check it failed
 transport  what the queue pairs of the device have met: retries, NAKs, duplicates, ...
 messages to the connection manager   datagrams to QP 1: taken, or which check they failed; and

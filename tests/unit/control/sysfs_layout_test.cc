@@ -86,7 +86,10 @@ TEST(SysfsLayout, DescribesAnInterfaceTheKernelHasNot) {
   EXPECT_EQ(RenderNetdev(device).at("operstate"), "up\n");
   device.state = SysfsPortState::kDown;
   EXPECT_EQ(RenderNetdev(device).at("operstate"), "down\n");
-  EXPECT_EQ(RenderPortState(device.state, 25'000).at("ports/1/state"), "1: DOWN\n");
+  EXPECT_EQ(RenderPortState(device).at("ports/1/state"), "1: DOWN\n");
+  EXPECT_EQ(RenderPortState(device).at("ports/1/phys_state"), "2: Polling\n");
+  device.enabled = false;
+  EXPECT_EQ(RenderPortState(device).at("ports/1/phys_state"), "3: Disabled\n");
 }
 
 TEST(SysfsLayout, NamesRates) {

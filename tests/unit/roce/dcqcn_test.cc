@@ -25,6 +25,17 @@ TEST_F(DcqcnTest, NothingIsThrottledWithoutNotification) {
   EXPECT_EQ(dcqcn_.rate_kbps(), 10'000'000u);
 }
 
+TEST_F(DcqcnTest, AnotherLineRateCountsAtOnce) {
+  EXPECT_FALSE(dcqcn_.Advance(kStart));
+  for (const uint32_t rate : {25'000'000u, 1'000'000u}) {
+    port_.parameters.line_rate_kbps = rate;
+    EXPECT_FALSE(dcqcn_.Advance(kStart));
+    EXPECT_EQ(dcqcn_.rate_kbps(), rate);
+  }
+  dcqcn_.HandleCnp(kStart);
+  EXPECT_EQ(dcqcn_.rate_kbps(), 500'000u);
+}
+
 TEST_F(DcqcnTest, TheFirstNotificationHalvesTheRate) {
   dcqcn_.HandleCnp(kStart);
   EXPECT_TRUE(dcqcn_.throttled());
