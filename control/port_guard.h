@@ -8,7 +8,8 @@
 
 namespace roci::control {
 
-// For the network namespace of the caller and both families; as long as the descriptor is open.
+// For the network namespace of the caller and both families, or IPv4 alone where the kernel has no
+// IPv6 (ipv6.disable=1); as long as the descriptor is open.
 // Several daemons may each have one. Errors as of socket(2) and bind(2): where rdma_rxe has the
 // port, AlreadyExists, and the kernel is quiet already.
 absl::StatusOr<UniqueFd> GuardRocePort();
