@@ -67,10 +67,5 @@ TEST(PortDevargs, PciAddressesAreShortOrLong) {
   EXPECT_EQ(PortName("net_tap0,iface=x"), "net_tap0");
 }
 
-TEST(PortDevargs, MtuIsAtMostThatOfTheNetworkDevice) {
-  // The loopback device has 65536 bytes.
-  EXPECT_EQ(RoomOf("net_af_packet0,iface=lo,framesz=262144"), 65536);
-}
-
 }  // namespace
 }  // namespace roci::dataplane
