@@ -155,6 +155,7 @@ void SessionClient::Close() {
 void SessionClient::DropInChild() { Close(); }
 
 bool SessionClient::CheckPeer() {
+  const KeepErrno keep_errno;
   if (!alive()) return false;
   char byte;
   const ssize_t n = recv(fd_, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);

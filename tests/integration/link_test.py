@@ -13,16 +13,15 @@ import sys
 import tempfile
 import unittest
 
+import dissectors
 from harness import LIMIT_S, Daemon, Pair, Programs, await_
 
 PROGRAMS = None
-HERE = os.path.dirname(os.path.abspath(__file__))
-# Debian's own, which has Debian's scapy.
-DEBIAN_PYTHON = '/usr/bin/python3'
 ACROSS = ('roci0', 'roci1')
 
 FEW = ['-n', '5', '-s', '9000']
-# With GID index 1 (IPv4) and 2 (IPv6) these send every opcode that unmodified programs of Debian have.
+# With GID index 1 (IPv4) and 2 (IPv6) these send every opcode that unmodified programs of Debian have. (For all that there are see
+# opcodes_test.py.)
 TRAFFIC = (
     ['ib_send_bw', '-c', 'RC', *FEW], ['ib_send_bw', '-c', 'UC', *FEW], ['ib_send_bw', '-c', 'XRC', *FEW],
     ['ib_send_bw', '-c', 'UD', '-n', '5', '-s', '1000'], ['ib_send_lat', '-c', 'RC', '-n', '5', '-s', '63'],
@@ -105,23 +104,7 @@ class LinkTest(unittest.TestCase):
             self.assertEqual(EXPECTED - seen, set(), family)
             self.assertEqual({frame['direction'] for frame in frames if family in frame}, {'in', 'out'})
 
-        malformed = subprocess.run(['tshark', '-r', path, '-Y', '_ws.malformed || !(infiniband || arp || icmpv6)'],
-                                   capture_output=True, text=True, timeout=LIMIT_S, check=True)
-        self.assertEqual(malformed.stdout, '')
-        dissected = subprocess.run(['tshark', '-r', path, '-Y', 'infiniband.bth', '-T', 'fields', '-e',
-                                    'infiniband.bth.opcode', '-e', 'infiniband.bth.psn'],
-                                   capture_output=True, text=True, timeout=LIMIT_S, check=True)
-        theirs = [tuple(int(word) for word in line.split()) for line in dissected.stdout.splitlines()]
-        self.assertEqual(theirs, [(frame['bth']['opcode'], frame['bth']['psn']) for frame in frames])
-
-        # The oldest and the newest: bit by bit takes its time.
-        plain = os.path.join(self.folder, 'plain.pcap')
-        subprocess.run(['editcap', '-F', 'pcap', path, plain], capture_output=True, timeout=LIMIT_S, check=True)
-        verified = subprocess.run([DEBIAN_PYTHON, os.path.join(HERE, 'icrc.py'), plain], capture_output=True, text=True,
-                                  timeout=LIMIT_S, check=False)
-        self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
-        v4 = sum('ipv4' in frame for frame in frames)
-        self.assertEqual(verified.stdout, f'{len(frames)} right, {v4} by scapy, 0 wrong\n')
+        dissectors.check(self, path, frames)
 
     def test_a_capture_takes_what_it_is_asked_for(self):
         capture, path = self.start_capture('roci1', '--opcode', '*ACKNOWLEDGE', '--direction', 'out', '-s', '64')

@@ -61,13 +61,15 @@ constexpr Row kRows[] = {
      Use::kRead, IBV_WC_REM_ACCESS_ERR},
 };
 
+constexpr uint8_t kRowCount = std::size(kRows);
+
 bool ReachesOut(const Row& row) {
   return row.use == Use::kWriteBehind || row.use == Use::kWriteBefore;
 }
 
 std::vector<uint8_t> ChooseRows(bool only_inside) {
   std::vector<uint8_t> chosen;
-  for (uint8_t i = 0; i < std::size(kRows); ++i) {
+  for (uint8_t i = 0; i < kRowCount; ++i) {
     if (!only_inside || !ReachesOut(kRows[i])) chosen.push_back(i);
   }
   return chosen;

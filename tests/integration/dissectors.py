@@ -1,0 +1,30 @@
+"""What those who share nothing with us make of a capture of ours: tshark, scapy, and icrc.py."""
+import os
+import subprocess
+
+from harness import LIMIT_S
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Debian's own, which has Debian's scapy.
+DEBIAN_PYTHON = '/usr/bin/python3'
+
+
+def tshark(path, *arguments):
+    return subprocess.run(['tshark', '-r', path, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+
+
+def check(test, path, frames):
+    """Whether they find nothing wrong, and in the same order the packets that `roci decode` has found: `frames`."""
+    test.assertEqual(tshark(path, '-Y', '_ws.malformed || !(infiniband || arp || icmpv6)'), '')
+    dissected = tshark(path, '-Y', 'infiniband.bth', '-T', 'fields', '-e', 'infiniband.bth.opcode', '-e', 'infiniband.bth.psn')
+    theirs = [tuple(int(word) for word in line.split()) for line in dissected.splitlines()]
+    test.assertEqual(theirs, [(frame['bth']['opcode'], frame['bth']['psn']) for frame in frames])
+
+    # The oldest and the newest: bit by bit takes its time.
+    plain = path + '.pcap'
+    subprocess.run(['editcap', '-F', 'pcap', path, plain], capture_output=True, timeout=LIMIT_S, check=True)
+    verified = subprocess.run([DEBIAN_PYTHON, os.path.join(HERE, 'icrc.py'), plain], capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
+    test.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+    v4 = sum('ipv4' in frame for frame in frames)
+    test.assertEqual(verified.stdout, f'{len(frames)} right, {v4} by scapy, 0 wrong\n')
