@@ -140,7 +140,15 @@ absl::StatusOr<Json> Impair(const Services& services, const Json& request) {
   if (const auto clear = request.find("clear"); clear != request.end() && *clear == true) {
     const auto direction = DecodeClear(request);
     if (!direction.ok()) return direction.status();
-    device->dataplane().ClearImpairments(*direction);
+    const absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(request);
+    if (!filter.ok()) return filter.status();
+    const bool only_one = !filter->MatchesAll();
+    const size_t removed = device->dataplane().ClearImpairments(
+        *direction, only_one ? std::optional(*filter) : std::nullopt);
+    if (only_one && removed == 0) {
+      return absl::NotFoundError(
+          absl::StrCat(*name, " has no impairment for that choice of packets"));
+    }
   } else {
     const absl::StatusOr<dataplane::ImpairmentSettings> settings = DecodeImpairment(request);
     if (!settings.ok()) return settings.status();

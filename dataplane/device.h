@@ -121,8 +121,10 @@ class Device {
     ImpairmentSnapshot counters;
   };
   absl::Status SetImpairment(const ImpairmentSettings& settings);
-  // Frames that are held still go when they are due. Answers how many rules there were.
-  size_t ClearImpairments(std::optional<LinkDirection> direction);
+  // Removes all rules, those of a direction, those of a filter. Frames that are held still go when
+  // they are due. Answers how many rules there were.
+  size_t ClearImpairments(std::optional<LinkDirection> direction,
+                          const std::optional<FrameFilter>& filter);
   std::vector<ImpairmentState> Impairments() const;
 
   DeviceSnapshot Snapshot() const;

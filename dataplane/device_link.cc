@@ -86,10 +86,13 @@ void Device::RemoveRule(size_t index) {
   rules_.erase(rules_.begin() + static_cast<ptrdiff_t>(index));
 }
 
-size_t Device::ClearImpairments(std::optional<LinkDirection> direction) {
+size_t Device::ClearImpairments(std::optional<LinkDirection> direction,
+                                const std::optional<FrameFilter>& filter) {
   size_t removed = 0;
   for (size_t i = rules_.size(); i-- > 0;) {
-    if (direction.has_value() && rules_[i]->settings.direction != *direction) continue;
+    const ImpairmentSettings& settings = rules_[i]->settings;
+    if (direction.has_value() && settings.direction != *direction) continue;
+    if (filter.has_value() && !(settings.filter == *filter)) continue;
     RemoveRule(i);
     ++removed;
   }

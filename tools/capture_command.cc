@@ -55,13 +55,20 @@ struct CaptureOptions {
   Selection selection;
 };
 
-nlohmann::json RequestOf(const CaptureOptions& options) {
+absl::StatusOr<nlohmann::json> RequestOf(const CaptureOptions& options,
+                                         const std::string& runtime_dir) {
   nlohmann::json request = {{"command", "capture"},
                             {"device", options.device},
                             {"direction", options.direction},
                             {"snap_length", options.snap_length}};
   if (!options.count.empty()) request["count"] = *ParseNumber(options.count, kMostInJson);
   AddSelection(options.selection, request);
+  if (!options.selection.qps.empty() && options.direction != "in") {
+    const absl::StatusOr<nlohmann::json> qps =
+        AskDaemon(runtime_dir, {{"command", "show"}, {"what", "qps"}}, options.timeout_s);
+    if (!qps.ok()) return qps.status();
+    AddPeers(*qps, options.device, request);
+  }
   return request;
 }
 
@@ -111,7 +118,9 @@ int Capture(const CaptureOptions& options, const std::string& runtime_dir) {
   signal(SIGPIPE, SIG_IGN);
   const control::UniqueFd signals(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
 
-  const auto socket = OpenStream(runtime_dir, RequestOf(options), options.timeout_s);
+  const absl::StatusOr<nlohmann::json> request = RequestOf(options, runtime_dir);
+  const auto socket = request.ok() ? OpenStream(runtime_dir, *request, options.timeout_s)
+                                   : absl::StatusOr<control::UniqueFd>(request.status());
   if (!socket.ok()) {
     std::fprintf(stderr, "roci: %s\n", std::string(socket.status().message()).c_str());
     return 1;

@@ -20,7 +20,8 @@ constexpr char kManual[] =
 An impairment is for one direction, and with --qp or --opcode for some RoCE packets only; without,
 for every frame, ARP and connection management included. One with the same direction and the same
 choice of packets takes the place of that which is there; others are added (up to 16), and a frame
-meets them in the order in which they were made.
+meets them in the order in which they were made. --clear removes all, those of a --direction, or
+with --qp or --opcode the one for that choice of packets.
 
   --loss       frames that vanish
   --delay      all frames are held so long, in order
@@ -40,6 +41,7 @@ Examples:
   roci impair roci0 --loss 1% --reorder 5% --seed 7
   roci impair roci0 --direction in --delay 50us
   roci impair roci0 --opcode '*ACKNOWLEDGE' --loss 10%
+  roci impair roci0 --opcode '*ACKNOWLEDGE' --clear
   roci impair roci0 --clear)";
 
 struct ImpairOptions {
@@ -57,6 +59,7 @@ struct ImpairOptions {
 nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
   nlohmann::json request = {{"command", "impair"}, {"device", options.device}};
   if (!options.direction.empty()) request["direction"] = options.direction;
+  if (options.clear || sets) AddSelection(options.selection, request);
   if (options.clear) {
     request["clear"] = true;
     return request;
@@ -73,7 +76,6 @@ nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
   if (!options.delay.empty()) request["delay_ns"] = *ParseDuration(options.delay);
   if (!options.reorder_delay.empty()) request["reorder_ns"] = *ParseDuration(options.reorder_delay);
   if (!options.seed.empty()) request["seed"] = *ParseNumber(options.seed, kMostInJson);
-  AddSelection(options.selection, request);
   return request;
 }
 
@@ -85,23 +87,34 @@ nlohmann::json OfDevice(const nlohmann::json& ports, const std::string& device) 
   return nullptr;
 }
 
+absl::StatusOr<nlohmann::json> Ask(const ImpairOptions& options, bool sets,
+                                   const std::string& runtime_dir) {
+  nlohmann::json request = RequestOf(options, sets);
+  if (!options.selection.qps.empty() && options.direction != "in") {
+    const absl::StatusOr<nlohmann::json> qps =
+        AskDaemon(runtime_dir, {{"command", "show"}, {"what", "qps"}}, options.timeout_s);
+    if (!qps.ok()) return qps.status();
+    AddPeers(*qps, options.device, request);
+  }
+  return AskDaemon(runtime_dir, request, options.timeout_s);
+}
+
 int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
   const bool sets = !(options.loss + options.duplicate + options.corrupt + options.reorder +
                       options.ecn + options.delay)
                          .empty();
   // Says how, or to which frames, and nothing happens by it.
-  const bool qualifies = !(options.selection.qps.empty() && options.selection.opcodes.empty() &&
-                           options.reorder_delay.empty() && options.seed.empty());
-  if (options.clear && (sets || qualifies)) {
-    std::fprintf(stderr, "roci: --clear goes with --direction only\n");
+  const bool says_how = !options.reorder_delay.empty() || !options.seed.empty();
+  const bool selects = !options.selection.qps.empty() || !options.selection.opcodes.empty();
+  if (options.clear && (sets || says_how)) {
+    std::fprintf(stderr, "roci: --clear goes with --direction, --qp and --opcode only\n");
     return 2;
   }
-  if (!options.clear && !sets && (qualifies || !options.direction.empty())) {
+  if (!options.clear && !sets && (says_how || selects || !options.direction.empty())) {
     std::fprintf(stderr, "roci: what is to happen to the frames?\n");
     return 2;
   }
-  absl::StatusOr<nlohmann::json> answer =
-      AskDaemon(runtime_dir, RequestOf(options, sets), options.timeout_s);
+  absl::StatusOr<nlohmann::json> answer = Ask(options, sets, runtime_dir);
   if (answer.ok() && !options.clear && !sets) answer = OfDevice(*answer, options.device);
   if (answer.ok() && answer->is_null()) {
     answer = absl::NotFoundError("there is no device " + options.device);
@@ -150,7 +163,8 @@ void AddImpairCommand(CLI::App& app, CommandContext& context) {
                                               : text + " is no number from 0 to 2^53";
       });
   AddSelectionOptions(*command, options->selection);
-  command->add_flag("--clear", options->clear, "Remove the impairments (of --direction, or all)");
+  command->add_flag("--clear", options->clear,
+                    "Remove impairments: all, or those of --direction, --qp, --opcode");
   command->add_flag("--json", options->json, "JSON, for programs");
   command->footer(kManual);
   command->callback(

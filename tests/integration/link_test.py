@@ -221,6 +221,34 @@ class LinkTest(unittest.TestCase):
         # The same choice again takes the place of the first.
         self.roci('impair', 'roci0', '--opcode', 'ud_send_only', '--loss', '1%')
         self.assertEqual(len(self.impairments('roci0')), 2)
+        # One goes, the other stays.
+        for arguments in (['--opcode', 'RC_SEND_FIRST'], ['--opcode', 'RC_SEND_ONLY', '--direction', 'in']):
+            done = self.roci('impair', 'roci0', *arguments, '--clear', check=False)
+            self.assertEqual((done.returncode, done.stderr),
+                             (1, b'roci: roci0 has no impairment for that choice of packets\n'), arguments)
+        self.roci('impair', 'roci0', '--opcode', 'RC_SEND_ONLY', '--clear')
+        self.assertEqual([each['loss'] for each in self.impairments('roci0')], [0.01])
+
+    def test_a_queue_pair_is_what_comes_and_what_goes(self):
+        pair = Pair(self.daemon, ACROSS, ['ib_send_lat', '-x', '1', '-F', '-D', '20', '-s', '8'])
+        self.addCleanup(pair.kill)
+        pair.connect()
+
+        def connected():
+            return [qp for qp in self.daemon.show('qps') if qp['device'] == 'roci1' and qp['tx_packets'] > 100]
+        self.assertTrue(await_(connected))
+        (qp,) = connected()
+        for both, names in (((), {'in', 'out'}), (('--direction', 'in'), {'in'}), (('--direction', 'out'), {'out'})):
+            path = os.path.join(self.folder, 'some.pcapng')
+            self.roci('capture', 'roci1', '--qp', str(qp['qpn']), '-c', '200', '-w', path, *both)
+            frames = self.decoded(path)
+            self.assertEqual({frame['direction'] for frame in frames}, names)
+            self.assertEqual({(frame['direction'], frame['bth']['dest_qpn']) for frame in frames} -
+                             {('in', qp['qpn']), ('out', qp['remote_qpn'])}, set())
+        self.roci('impair', 'roci1', '--qp', str(qp['qpn']), '--delay', '1us')
+        self.assertTrue(await_(lambda: self.impairments('roci1')[0]['counters']['delayed'] > 10))
+        self.roci('impair', 'roci1', '--qp', str(qp['qpn']), '--clear')
+        self.assertEqual(self.impairments('roci1'), [])
 
     def test_the_same_seed_gives_the_same_losses(self):
         came = []

@@ -12,6 +12,11 @@
 #include "roce/opcode.h"
 
 namespace roci::tools {
+namespace {
+
+constexpr size_t kMaxQps = 64;  // as the daemon has it
+
+}  // namespace
 
 std::optional<uint64_t> ParseNumber(const std::string& text, uint64_t most) {
   uint64_t value = 0;
@@ -60,10 +65,11 @@ std::optional<uint64_t> ParseDuration(const std::string& text) {
 }
 
 void AddSelectionOptions(CLI::App& command, Selection& selection) {
-  constexpr size_t kMaxQps = 64;  // as the daemon has it
   command
-      .add_option("--qp", selection.qps,
-                  "Only packets to this queue pair number, or datagrams from it; may be repeated")
+      .add_option(
+          "--qp", selection.qps,
+          "Only packets to this queue pair number, datagrams from it, and what it sends if it "
+          "is a connected queue pair of DEV now; may be repeated")
       ->expected(1)
       ->take_all()
       ->check([](const std::string& text) {
@@ -93,6 +99,20 @@ void AddSelection(const Selection& selection, nlohmann::json& request) {
     opcodes.insert(found.begin(), found.end());
   }
   if (!opcodes.empty()) request["opcodes"] = opcodes;
+}
+
+void AddPeers(const nlohmann::json& shown, const std::string& device, nlohmann::json& request) {
+  const std::vector<uint32_t> named = request.value("qps", std::vector<uint32_t>());
+  std::vector<uint32_t> all = named;
+  const auto has = [](const std::vector<uint32_t>& numbers, uint32_t number) {
+    return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+  };
+  for (const nlohmann::json& qp : shown) {
+    if (qp.value("device", "") != device || !has(named, qp.value("qpn", 0u))) continue;
+    const uint32_t peer = qp.value("remote_qpn", 0u);
+    if (peer != 0 && !has(all, peer) && all.size() < kMaxQps) all.push_back(peer);
+  }
+  if (!all.empty()) request["qps"] = all;
 }
 
 }  // namespace roci::tools
