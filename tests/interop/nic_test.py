@@ -107,6 +107,7 @@ class NicEnd:
     """A daemon in the guest, on a NIC."""
 
     tcp_address = RXE['v4']
+    programs = '/run/host'
     gids = {'v4': 1, 'v6': 2}
 
     def __init__(self, guest, nic):
