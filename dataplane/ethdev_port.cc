@@ -122,6 +122,7 @@ absl::Status EthdevPort::Configure(const Config& config) {
   if (absl::Status status = SetUpQueues(); !status.ok()) return status;
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
   if (const int error = Start(); error != 0) return DpdkError(error, "starting the port");
+  sockets_.Find(info.driver_name);
   // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
   rte_eth_allmulticast_enable(port_);
   return absl::OkStatus();
@@ -285,10 +286,10 @@ LinkState EthdevPort::ReadLink() const {
   return state;
 }
 
-PortLosses EthdevPort::losses() const {
-  rte_eth_stats stats;
+PortLosses EthdevPort::losses() {
+  rte_eth_stats stats{};
   if (rte_eth_stats_get(port_, &stats) != 0) return {};
-  return {.rx_missed = stats.imissed,
+  return {.rx_missed = stats.imissed + sockets_.missed(),
           .rx_errors = stats.ierrors,
           .rx_no_buffer = stats.rx_nombuf,
           .tx_errors = stats.oerrors};

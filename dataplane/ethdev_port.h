@@ -13,6 +13,7 @@
 #include "dataplane/frame_pool.h"
 #include "dataplane/link_state.h"
 #include "dataplane/port_queues.h"
+#include "dataplane/port_sockets.h"
 #include "roce/types.h"
 
 struct rte_eth_dev_info;
@@ -57,7 +58,7 @@ class EthdevPort {
   uint32_t driver_speed_mbps() const;
   // Whether frames above the MTU are lost without a word (a network device of the kernel's).
   bool loses_above_mtu() const { return network_device_ != 0; }
-  PortLosses losses() const;  // none where the driver does not count
+  PortLosses losses();  // none where nobody counts
   PortQueues queues() const { return queues_; }
   uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }
@@ -105,6 +106,7 @@ class EthdevPort {
 
   Dataplane& dataplane_;
   std::string devargs_;  // as probed
+  PortSockets sockets_;
   std::unique_ptr<FramePool> own_frames_;
   uint16_t port_ = 0;
   bool attached_ = false;

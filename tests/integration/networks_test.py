@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -27,6 +28,7 @@ CLONE_NEWNET = 0x40000000
 V4 = ('192.0.2.1', '192.0.2.2')
 V6 = ('2001:db8::1', '2001:db8::2')
 ETH_P_ALL = 3
+LOCAL_EXPERIMENT = 0x88B5  # an EtherType that nobody uses (IEEE 802)
 AF_XDP = 44
 SIOCETHTOOL = 0x8946
 ETHTOOL_GSET = 1
@@ -296,6 +298,22 @@ class OnVeth(DamagedFrames, TwoDaemons):
         for number in (0, 1):
             self.set_link(number, 'mtu', str(mtu))
         self.assertTrue(await_(lambda: [self.port(number)['mtu'] for number in (0, 1)] == [mtu] * 2))
+
+    def test_what_a_full_ring_misses_is_shown(self):
+        # A stopped daemon takes nothing out of its ring, whatever number of frames that holds.
+        before = self.port(1)['lost_by_port'].get('rx_missed', 0)
+        sender = self.listen(0)
+        daemon = self.daemons[1].process
+        self.addCleanup(daemon.send_signal, signal.SIGCONT)
+        daemon.send_signal(signal.SIGSTOP)
+        frame = b'\xff' * 6 + b'\x02' + bytes(5) + struct.pack('!H', LOCAL_EXPERIMENT) + bytes(46)
+        for _ in range(8192):
+            sender.send(frame)
+        daemon.send_signal(signal.SIGCONT)
+        self.assertTrue(await_(lambda: self.port(1)['lost_by_port'].get('rx_missed', 0) > before), self.port(1))
+        # The kernel's counter begins anew when it is read; ours does not.
+        seen = self.port(1)['lost_by_port']['rx_missed']
+        self.assertEqual(self.port(1)['lost_by_port']['rx_missed'], seen)
 
     def device_says(self, number):
         said, _ = self.daemons[number].start('ibv_devinfo', '-d', 'roci0').communicate(timeout=LIMIT_S)
