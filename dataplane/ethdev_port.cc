@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/dataplane.h"
+#include "dataplane/network_device.h"
 #include "dataplane/port_devargs.h"
 #include "dataplane/wire.h"
 
@@ -125,6 +126,8 @@ absl::Status EthdevPort::Configure(const Config& config) {
   sockets_.Find(info.driver_name);
   // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
   rte_eth_allmulticast_enable(port_);
+  // (A PMD on a network device has none of its own to switch off.)
+  if (network_device_ != 0) all_groups_ = HoldAllGroups(network_device_);
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "dataplane/link_state.h"
 #include "dataplane/port_queues.h"
 #include "dataplane/port_sockets.h"
+#include "dataplane/shared_memory.h"
 #include "roce/types.h"
 
 struct rte_eth_dev_info;
@@ -119,6 +120,7 @@ class EthdevPort {
   bool link_brings_back_ = false;
   bool is_hardware_ = false;
   uint32_t network_device_ = 0;  // its number; 0: there is none
+  Fd all_groups_;                // where there is one
   uint32_t home_lcore_ = 0;
   uint32_t mtu_ = 0;  // that the port can carry; a network device may carry less
   roce::Mac mac_;

@@ -1,12 +1,11 @@
 #include "dataplane/network_device.h"
 
 #include <linux/ethtool.h>
+#include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-
-#include "dataplane/shared_memory.h"
 
 namespace roci::dataplane {
 namespace {
@@ -39,6 +38,19 @@ std::optional<NetworkDevice> ReadNetworkDevice(uint32_t index) {
   out.mtu = static_cast<uint32_t>(request.ifr_mtu);
   out.speed_mbps = SpeedOf(fd.get(), request);
   return out;
+}
+
+Fd HoldAllGroups(uint32_t index) {
+  // Of no protocol: it receives nothing.
+  Fd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+  packet_mreq request{};
+  request.mr_ifindex = static_cast<int>(index);
+  request.mr_type = PACKET_MR_ALLMULTI;
+  if (!fd.valid() ||
+      setsockopt(fd.get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request, sizeof(request)) != 0) {
+    return Fd();
+  }
+  return fd;
 }
 
 }  // namespace roci::dataplane

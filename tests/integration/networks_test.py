@@ -373,6 +373,49 @@ class OnVeth(DamagedFrames, TwoDaemons):
         self.assertGreater(self.port(1)['transport']['retry_exceeded_err'], 0)
 
 
+class MacvlanTest(TwoDaemons):
+    """Network devices that filter as NICs do: the kernel passes them no groups but those that it knows to have members, of
+    which those of the daemons are none."""
+    driver = 'net_af_packet'
+    names = tuple(f'roci-{os.getpid()}-m{end}' for end in 'ab')
+
+    @classmethod
+    def set_up_network(cls):
+        try:
+            for name in cls.names:
+                ip('netns', 'add', name)
+                cls.addClassCleanup(subprocess.run, ['ip', 'netns', 'delete', name], capture_output=True, check=False)
+            ip('link', 'add', 'below', 'type', 'veth', 'peer', 'name', 'unused', namespace=cls.names[0])
+            for name in cls.names:
+                ip('link', 'add', 'link', 'below', 'name', f'roci-{name[-1]}', 'type', 'macvlan', 'mode', 'bridge',
+                   namespace=cls.names[0])
+            for interface in ('below', 'unused'):
+                ip('link', 'set', interface, 'up', namespace=cls.names[0])
+            ip('link', 'set', 'roci-b', 'netns', cls.names[1], namespace=cls.names[0])
+        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+            raise unittest.SkipTest(f'no macvlan here: {getattr(error, "stderr", error)}') from error
+        daemons = []
+        for number, name in enumerate(cls.names):
+            interface = f'roci-{name[-1]}'
+            ip('link', 'set', interface, 'up', namespace=name)
+            daemons.append(cls.start_daemon(f'{cls.driver}0,iface={interface}', number, ('ip', 'netns', 'exec', name)))
+        cls.daemons = daemons
+        cls.await_link()
+
+    def test_groups(self):
+        for group, addresses in (('239.1.2.3', V4), ('ff0e::4321', V6)):
+            member = self.daemons[0].start('mckey', '-m', group, '-b', addresses[0], '-C', '20')
+            self.addCleanup(member.communicate)
+            self.addCleanup(member.kill)
+            self.assertTrue(await_(lambda: any(qp['state'] == 'RTS' for qp in self.daemons[0].show('qps'))))
+            time.sleep(1)  # for its receives
+            sender = self.daemons[1].start('mckey', '-m', group, '-b', addresses[1], '-s', '-C', '20')
+            self.addCleanup(sender.kill)
+            said, _ = sender.communicate(timeout=LIMIT_S)
+            self.assertEqual(sender.returncode, 0, said)
+            self.assertEqual(member.wait(timeout=LIMIT_S), 0)
+
+
 class XdpTest(OnVeth):
     """Its buffers are no larger than a page."""
     driver = 'net_af_xdp'
