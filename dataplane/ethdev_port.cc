@@ -126,8 +126,9 @@ absl::Status EthdevPort::Configure(const Config& config) {
   sockets_.Find(info.driver_name);
   // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
   rte_eth_allmulticast_enable(port_);
-  // (A PMD on a network device has none of its own to switch off.)
-  if (network_device_ != 0) all_groups_ = HoldAllGroups(network_device_);
+  if (network_device_ != 0) {
+    all_groups_ = HoldReception(network_device_, Reception::kAllGroups);
+  }
   return absl::OkStatus();
 }
 
@@ -138,12 +139,14 @@ absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
   }
   const bool is_others = AddressIsOfOtherEnd(devargs_);
   if (!IsZero(wanted)) {
+    const bool differs = std::memcmp(address.addr_bytes, &wanted, sizeof(address)) != 0;
     std::memcpy(address.addr_bytes, wanted.bytes.data(), wanted.bytes.size());
-    // A PMD that keeps its own might filter by it.
-    if (!is_others) {
-      always_promiscuous_ = rte_eth_dev_default_mac_addr_set(port_, &address) != 0;
-    }
-    if (always_promiscuous_) rte_eth_promiscuous_enable(port_);
+    // A network device keeps the kernel's address. A PMD that keeps its own might filter by it.
+    const bool keeps_own =
+        differs && !is_others &&
+        (network_device_ != 0 || rte_eth_dev_default_mac_addr_set(port_, &address) != 0);
+    if (keeps_own) SetPromiscuous(true);
+    always_promiscuous_ = keeps_own;
   } else if (rte_is_zero_ether_addr(&address)) {
     MakeAddressUp(address);
   } else if (is_others) {
@@ -300,7 +303,9 @@ PortLosses EthdevPort::losses() {
 
 void EthdevPort::SetPromiscuous(bool on) {
   if (always_promiscuous_) return;
-  if (on) {
+  if (network_device_ != 0) {
+    all_stations_ = on ? HoldReception(network_device_, Reception::kAllStations) : Fd();
+  } else if (on) {
     rte_eth_promiscuous_enable(port_);
   } else {
     rte_eth_promiscuous_disable(port_);

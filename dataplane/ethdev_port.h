@@ -120,7 +120,8 @@ class EthdevPort {
   bool link_brings_back_ = false;
   bool is_hardware_ = false;
   uint32_t network_device_ = 0;  // its number; 0: there is none
-  Fd all_groups_;                // where there is one
+  Fd all_groups_;                // both where there is one
+  Fd all_stations_;
   uint32_t home_lcore_ = 0;
   uint32_t mtu_ = 0;  // that the port can carry; a network device may carry less
   roce::Mac mac_;

@@ -40,12 +40,12 @@ std::optional<NetworkDevice> ReadNetworkDevice(uint32_t index) {
   return out;
 }
 
-Fd HoldAllGroups(uint32_t index) {
+Fd HoldReception(uint32_t index, Reception what) {
   // Of no protocol: it receives nothing.
   Fd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   packet_mreq request{};
   request.mr_ifindex = static_cast<int>(index);
-  request.mr_type = PACKET_MR_ALLMULTI;
+  request.mr_type = what == Reception::kAllGroups ? PACKET_MR_ALLMULTI : PACKET_MR_PROMISC;
   if (!fd.valid() ||
       setsockopt(fd.get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request, sizeof(request)) != 0) {
     return Fd();

@@ -20,9 +20,14 @@ struct NetworkDevice {
 // one that the port was opened on. Nothing once it is gone.
 std::optional<NetworkDevice> ReadNetworkDevice(uint32_t index);
 
-// Keeps it from filtering groups (packet(7), PACKET_MR_ALLMULTI), as long as the descriptor is
-// open: the kernel knows nothing of the device's groups, those of neighbour discovery among them.
-// Not valid without CAP_NET_RAW.
-Fd HoldAllGroups(uint32_t index);
+// What it is to pass on beside the frames that the kernel wants for itself.
+enum class Reception : uint8_t {
+  kAllGroups,    // frames to any group, of which the kernel does not know ours
+  kAllStations,  // frames to anybody ("promiscuous")
+};
+
+// Makes it pass these on as long as the descriptor is open, beside others who ask for the same
+// (packet(7), PACKET_ADD_MEMBERSHIP). Not valid without CAP_NET_RAW.
+Fd HoldReception(uint32_t index, Reception what);
 
 }  // namespace roci::dataplane

@@ -9,6 +9,7 @@ Usage: networks_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
 import ctypes
 import fcntl
+import json
 import os
 import select
 import signal
@@ -466,7 +467,25 @@ class VethTest(OnVeth):
         self.assertTrue(await_(lambda: self.port(1)['lost_by_port'].get('tx_errors', 0) > before), self.port(1))
         table = subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemons[1].runtime_dir, 'show', 'ports'],
                                capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
-        self.assertRegex(table, r'lost by the port itself:\n +tx_errors +[1-9]')
+        self.assertRegex(table, r'lost by the port itself:\n( +\w+ +\d+\n)* +tx_errors +[1-9]')
+
+    def test_an_address_of_its_own_beside_the_kernel(self):
+        """A third daemon, another station on the second one's network device, which keeps its address."""
+        def said_of_link():
+            said = ip('-json', '-details', 'link', 'show', self.interfaces[1], namespace=self.names[1]).stdout
+            return {key: json.loads(said)[0][key] for key in ('address', 'promiscuity')}
+        before = said_of_link()
+        config = (f'[[device]]\nname = "roci0"\nport = "{self.driver}0,iface={self.interfaces[1]}"\n'
+                  f'mac = "02:00:00:00:00:03"\naddresses = ["192.0.2.3/24"]\n')
+        third = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', self.names[1]))
+        self.addCleanup(third.stop)
+        self.assertEqual(third.show('ports')[0]['mac'], '02:00:00:00:00:03')
+        self.assertEqual(said_of_link(), {**before, 'promiscuity': before['promiscuity'] + 1})
+        ends = Ends([third, self.daemons[0]], ['ibv_rc_pingpong', '-g', '1', '-n', '200', '-c'])
+        self.addCleanup(ends.kill)
+        self.assertEqual(ends.connect().result(), '')
+        third.stop()
+        self.assertEqual(said_of_link(), before)
 
     def test_the_kernel_keeps_quiet(self):
         # A new address of the peer's, so that somebody has to ask.
