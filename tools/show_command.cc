@@ -17,6 +17,7 @@ namespace {
 
 struct ShowOptions {
   std::string what = "devices";
+  std::string device;  // empty: all
   bool json = false;
   int timeout_s = 10;
 };
@@ -50,13 +51,38 @@ absl::StatusOr<nlohmann::json> Ask(const ShowOptions& options, const std::string
   return later.ok() ? LcoresSince(*items, *std::move(later)) : later;
 }
 
+int Fail(const std::string& message, int exit_status) {
+  std::fprintf(stderr, "roci: %s\n", message.c_str());
+  return exit_status;
+}
+
+// What is wrong with the choice of a device, or nothing.
+absl::StatusOr<std::string> FaultOfDevice(const ShowOptions& options,
+                                          const std::string& runtime_dir) {
+  if (options.device.empty()) return std::string();
+  const absl::StatusOr<nlohmann::json> devices =
+      AskDaemon(runtime_dir, {{"command", "show"}, {"what", "devices"}}, options.timeout_s);
+  if (!devices.ok()) return devices.status();
+  std::string names;
+  for (const nlohmann::json& device : *devices) {
+    const std::string name = device.value("name", "");
+    if (name == options.device) return std::string();
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return "there is no device '" + options.device + "'; there are: " + names;
+}
+
 int Show(const ShowOptions& options, const std::string& runtime_dir) {
   const std::string& what = Kinds().at(options.what);
-  const absl::StatusOr<nlohmann::json> items = Ask(options, runtime_dir);
-  if (!items.ok()) {
-    std::fprintf(stderr, "roci: %s\n", std::string(items.status().message()).c_str());
-    return 1;
+  if (!options.device.empty() && what == "lcores") {
+    return Fail("lcores serve all devices; leave '" + options.device + "' out", 2);
   }
+  const absl::StatusOr<std::string> fault = FaultOfDevice(options, runtime_dir);
+  if (!fault.ok()) return Fail(std::string(fault.status().message()), 1);
+  if (!fault->empty()) return Fail(*fault, 2);
+  absl::StatusOr<nlohmann::json> items = Ask(options, runtime_dir);
+  if (!items.ok()) return Fail(std::string(items.status().message()), 1);
+  if (!options.device.empty()) items = OfDevice(*std::move(items), options.device);
   const std::string text = options.json ? items->dump(2) + "\n" : FormatItems(what, *items);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
@@ -80,7 +106,8 @@ void AddShowCommand(CLI::App& app, CommandContext& context) {
       "  connections what librdmacm's programs listen on and are connected to\n"
       "  lcores      dataplane threads\n"
       "  neighbours  peers whose MAC is known or asked for\n"
-      "`roci show WHAT --help` explains the columns. Only the daemon's user and root may ask.";
+      "and with a device's name behind it, of that device only. `roci show WHAT --help` explains\n"
+      "the columns. Only the daemon's user and root may ask.";
   CLI::Option* const chosen =
       command
           ->add_option_function<std::string>(
@@ -89,6 +116,7 @@ void AddShowCommand(CLI::App& app, CommandContext& context) {
             return Kinds().contains(what) ? std::string()
                                           : "there is no such thing to show: " + what;
           });
+  command->add_option("DEV", options->device, "Of this device only (roci0, ...)");
   command->footer([chosen] {
     const bool known = !chosen->empty() && Kinds().contains(chosen->results().front());
     return known ? ExplainColumns(Kinds().at(chosen->results().front())) : kKinds;

@@ -289,6 +289,15 @@ std::string FormatPorts(const Json& items, bool with_zeros) {
 
 }  // namespace
 
+Json OfDevice(Json items, const std::string& device) {
+  Json out = Json::array();
+  for (Json& item : items) {
+    const auto owner = item.find(item.contains("device") ? "device" : "name");
+    if (owner != item.end() && *owner == device) out.push_back(std::move(item));
+  }
+  return out;
+}
+
 Json LcoresSince(const Json& earlier, Json later) {
   for (Json& item : later) {
     for (const Json& before : earlier) {

@@ -10,6 +10,9 @@ namespace roci::tools {
 // Missing values come out as "-".
 std::string FormatItems(const std::string& what, const nlohmann::json& items);
 
+// Those of a device: of `items` that are devices, itself.
+nlohmann::json OfDevice(nlohmann::json items, const std::string& device);
+
 // `later` of "lcores", with the cycles that have passed since `earlier` instead of all.
 nlohmann::json LcoresSince(const nlohmann::json& earlier, nlohmann::json later);
 

@@ -41,6 +41,16 @@ TEST(ShowTest, LcoresAreAsBusyAsTheyWereLately) {
   EXPECT_NE(table.find(" 0%"), std::string::npos) << table;
 }
 
+TEST(ShowTest, OfOneDeviceOnly) {
+  const nlohmann::json qps = {{{"device", "roci0"}, {"qpn", 1}},
+                              {{"device", "roci1"}, {"qpn", 2}},
+                              {{"device", nullptr}, {"qpn", 3}}};
+  EXPECT_EQ(OfDevice(qps, "roci1"), nlohmann::json::array({qps[1]}));
+  EXPECT_EQ(OfDevice(qps, "roci2"), nlohmann::json::array());
+  const nlohmann::json devices = {{{"name", "roci0"}}, {{"name", "roci1"}}};
+  EXPECT_EQ(OfDevice(devices, "roci0"), nlohmann::json::array({devices[0]}));
+}
+
 TEST(ShowTest, AnAppThatHasOpenedNothingHasNoDevice) {
   const std::string table = FormatItems(
       "apps", {{{"session", 3}, {"program", "x"}, {"pid", 7}, {"uid", 1}, {"device", nullptr}}});
