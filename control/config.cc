@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/addresses.h"
 #include "control/toml_reader.h"
+#include "dataplane/port_devargs.h"
 
 namespace roci::control {
 namespace {
@@ -311,8 +312,11 @@ void CheckAgainstOthers(TomlReader& reader, const Config& config, const DeviceCo
   for (const DeviceConfig& other : config.devices) {
     if (&other == &device) continue;
     if (other.name == device.name) reader.Fault("name", "another device has this name");
-    if (!device.port.empty() && other.port == device.port) {
-      reader.Fault("port", "another device has this port");
+    if (!device.port.empty() && !other.port.empty() &&
+        dataplane::PortName(other.port) == dataplane::PortName(device.port)) {
+      reader.Fault("port",
+                   absl::StrCat(other.name, " has the port ", dataplane::PortName(device.port),
+                                ", whatever its arguments"));
     }
     if (device.wire.empty() || other.wire != device.wire) continue;
     if (other.mac == device.mac) {  // both have one: devices on a wire get a default

@@ -93,6 +93,35 @@ std::string WhatATapLacks(const std::vector<Argument>& arguments) {
   return absl::StrCat("needs ", kPath, ": ", std::strerror(errno));
 }
 
+// A socket in the file system, `path`, which the port makes or finds when its peer is there.
+std::string WhatASocketLacks(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) return "";
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    return absl::StrCat("there is no folder ", folder.string(), " for its socket");
+  }
+  return "";
+}
+
+// The value of `key`, or nothing.
+std::string ValueOf(const std::vector<Argument>& arguments, absl::string_view key) {
+  const auto found = std::find_if(arguments.begin(), arguments.end(),
+                                  [&](const Argument& each) { return each.key == key; });
+  return found == arguments.end() ? "" : std::string(found->value);
+}
+
+// net_memif's is in no folder as a rule ("abstract", unix(7)).
+std::string WhatAMemifLacks(const std::vector<Argument>& arguments) {
+  const bool is_file = ValueOf(arguments, "socket-abstract") == "no";
+  return is_file ? WhatASocketLacks(ValueOf(arguments, "socket")) : "";
+}
+
+std::string WhatANamedSocketLacks(const std::vector<Argument>& arguments, absl::string_view key) {
+  const std::string path = ValueOf(arguments, key);
+  return path.empty() ? absl::StrCat("names no socket (", key, "=PATH)") : WhatASocketLacks(path);
+}
+
 // DPDK says of a device that it cannot have only that there is none. Drivers of the kernel's beside
 // which it works are those of NVIDIA's and Microsoft's adapters.
 std::string WhatAPciDeviceLacks(const std::string& port) {
@@ -117,6 +146,9 @@ std::string WhatPortLacks(const std::string& port) {
   if (is("net_af_packet") || is("net_af_xdp")) return WhatAPacketSocketLacks(arguments);
   if (is("net_pcap")) return WhatPcapLacks(arguments);
   if (is("net_tap")) return WhatATapLacks(arguments);
+  if (is("net_memif")) return WhatAMemifLacks(arguments);
+  if (is("net_vhost")) return WhatANamedSocketLacks(arguments, "iface");
+  if (is("net_virtio_user")) return WhatANamedSocketLacks(arguments, "path");
   if (is("net_ring") && !arguments.empty()) {
     return "takes no arguments: its rings join it with itself (docs/ports.md)";
   }

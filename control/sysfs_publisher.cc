@@ -43,12 +43,15 @@ uint64_t SumOfDrops(const dataplane::DeviceSnapshot& s) {
 
 std::vector<CounterValue> PortValues(const dataplane::DeviceSnapshot& s) {
   constexpr uint64_t kWord = 4;  // IBTA vol 1, 16.1.3.5 counts data in 4-byte words
-  return {
-      {"port_rcv_data", s.rx_bytes / kWord}, {"port_xmit_data", s.tx_bytes / kWord},
-      {"port_rcv_packets", s.rx_packets},    {"port_xmit_packets", s.tx_packets},
-      {"unicast_rcv_packets", s.rx_packets}, {"unicast_xmit_packets", s.tx_packets},
-      {"port_rcv_errors", SumOfDrops(s)},    {"port_xmit_discards", s.tx_dropped + s.tx_above_mtu},
-      {"port_xmit_wait", s.tx_blocked}};
+  return {{"port_rcv_data", s.rx_bytes / kWord},
+          {"port_xmit_data", s.tx_bytes / kWord},
+          {"port_rcv_packets", s.rx_packets},
+          {"port_xmit_packets", s.tx_packets},
+          {"unicast_rcv_packets", s.rx_packets},
+          {"unicast_xmit_packets", s.tx_packets},
+          {"port_rcv_errors", SumOfDrops(s)},
+          {"port_xmit_discards", s.tx_dropped + s.tx_above_mtu + s.tx_link_down},
+          {"port_xmit_wait", s.tx_blocked}};
 }
 
 // The names that the kernel's software adapter has, then ours.
@@ -64,7 +67,7 @@ std::vector<CounterValue> HardwareValues(const dataplane::DeviceSnapshot& s,
       {"send_rnr_err", Qp(s, QpCounter::kRnrNaksSent)},
       {"rcvd_seq_err", Qp(s, QpCounter::kPacketSequenceErrors)},
       {"retry_exceeded_err", Qp(s, QpCounter::kRetryExceeded)},
-      {"send_err", s.tx_dropped + s.tx_above_mtu},
+      {"send_err", s.tx_dropped + s.tx_above_mtu + s.tx_link_down},
       {"rdma_recvs", Qp(s, QpCounter::kRxSendRequests)},
   };
   for (size_t i = 0; i < roce::kQpCounterCount; ++i) {

@@ -41,6 +41,8 @@ class Counter {
   X(tx_dropped, "tx_dropped")                                            \
   /* Frames longer than the MTU of the port's network device allows */   \
   X(tx_above_mtu, "tx_above_mtu")                                        \
+  /* Frames while the port's link was down */                            \
+  X(tx_link_down, "tx_link_down")                                        \
   /* Bursts that the port did not take whole, so that QPs had to wait */ \
   X(tx_blocked, "tx_blocked")                                            \
   /* Frames that no hand-off ring to another lcore had room for */       \

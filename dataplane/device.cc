@@ -134,6 +134,7 @@ Device::~Device() {
 
 // Without a tag.
 uint32_t Device::MaxFrameBytes() const {
+  if (ethdev_ != nullptr && !link_.up) return DeviceLane::kNoFrame;
   const bool is_bounded = ethdev_ != nullptr && ethdev_->loses_above_mtu();
   return is_bounded ? link_.mtu + uint32_t{sizeof(rte_ether_hdr)} : DeviceLane::kAnyFrame;
 }
@@ -149,6 +150,7 @@ uint32_t Device::LineRateKbps() const {
 
 void Device::RefreshLink() {
   if (ethdev_ == nullptr) return;
+  ethdev_->Reconnect();
   const uint32_t last_speed_mbps = link_.speed_mbps;
   link_ = ethdev_->ReadLink();
   // A link that is down has none.

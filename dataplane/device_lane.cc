@@ -93,7 +93,7 @@ bool DeviceLane::FlushStage() {
 }
 
 bool DeviceLane::SendStage() {
-  if (max_frame_bytes != kAnyFrame) DropTooLong();
+  if (max_frame_bytes != kAnyFrame) DropWhatCannotPass();
   if (staged_ == 0) return true;
   uint64_t bytes = 0;
   std::array<uint16_t, kStage> lengths;
@@ -119,7 +119,7 @@ bool DeviceLane::SendStage() {
 }
 
 // What turns round in the port needs no network device.
-bool DeviceLane::IsTooLong(const rte_mbuf& frame) const {
+bool DeviceLane::CannotPass(const rte_mbuf& frame) const {
   if (frame.pkt_len <= max_frame_bytes) return false;
   const auto* header = rte_pktmbuf_mtod(&frame, const rte_ether_hdr*);
   const bool is_tagged = header->ether_type == RTE_BE16(RTE_ETHER_TYPE_VLAN);
@@ -127,12 +127,13 @@ bool DeviceLane::IsTooLong(const rte_mbuf& frame) const {
   return std::memcmp(&header->dst_addr, mac.bytes.data(), mac.bytes.size()) != 0;
 }
 
-// The kernel would lose them without a word.
-void DeviceLane::DropTooLong() {
+// What the kernel would lose without a word, and what would wait for a link that is down.
+void DeviceLane::DropWhatCannotPass() {
+  Counter& counter = max_frame_bytes == kNoFrame ? counters.tx_link_down : counters.tx_above_mtu;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < staged_; ++i) {
-    if (IsTooLong(*frames_[i])) [[unlikely]] {
-      counters.tx_above_mtu.Add(1);
+    if (CannotPass(*frames_[i])) [[unlikely]] {
+      counter.Add(1);
       rte_pktmbuf_free(frames_[i]);
       continue;
     }

@@ -35,6 +35,7 @@ class DeviceLane {
   static constexpr uint32_t kBurst = 32;
   static constexpr uint32_t kStage = kBurst;
   static constexpr uint32_t kAnyFrame = UINT32_MAX;
+  static constexpr uint32_t kNoFrame = 0;  // the link is down
 
   // `now` points to the lcore's time of the burst, ns.
   DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t* now);
@@ -122,8 +123,8 @@ class DeviceLane {
  private:
   bool SendStage();
   void GiveUpStage();
-  bool IsTooLong(const rte_mbuf& frame) const;
-  void DropTooLong();
+  bool CannotPass(const rte_mbuf& frame) const;
+  void DropWhatCannotPass();
   EthdevPort::Received ReceiveThroughTap(rte_mbuf** frames, EthdevPort::Received received);
 
   const uint64_t* now_ns_;

@@ -5,6 +5,7 @@
 #include <rte_dev.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
@@ -14,9 +15,11 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "dataplane/clock.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/network_device.h"
 #include "dataplane/port_devargs.h"
+#include "dataplane/stale_socket.h"
 #include "dataplane/wire.h"
 
 namespace roci::dataplane {
@@ -91,6 +94,7 @@ absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplan
   port->home_lcore_ = config.home_lcore;
   const std::string name = PortName(config.devargs);
   port->devargs_ = WithDefaults(config.devargs, config.mtu);
+  RemoveStaleSocket(ListeningSocketOf(port->devargs_));
   // A port that is there already (a PCI device of the allow list, or made by the EAL's own
   // arguments) is used as it is.
   if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
@@ -116,13 +120,14 @@ absl::Status EthdevPort::Configure(const Config& config) {
   // net_vhost complains of being asked while it has no peer.
   tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
   link_brings_back_ = LinkBringsBack(devargs_);
+  connects_at_start_ = ConnectsAtStart(devargs_);
   is_hardware_ = IsHardware(info);
   if (!is_hardware_) network_device_ = NetworkDeviceOf(devargs_, info);
   queues_ = QueuesOf(devargs_, is_hardware_, {info.max_rx_queues, info.max_tx_queues}, lcores_);
   if (absl::Status status = SetMtu(config, info); !status.ok()) return status;
   if (absl::Status status = SetUpQueues(); !status.ok()) return status;
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
-  if (const int error = Start(); error != 0) return DpdkError(error, "starting the port");
+  if (const int error = TryToStart(); error != 0) return DpdkError(error, "starting the port");
   sockets_.Find(info.driver_name);
   // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
   rte_eth_allmulticast_enable(port_);
@@ -207,6 +212,34 @@ int EthdevPort::Start() {
   return error != 0 ? error : rte_eth_dev_start(port_);
 }
 
+// Without its peer a port that connects when it starts is there, with its link down.
+int EthdevPort::TryToStart() {
+  if (!connects_at_start_) {
+    const int error = Start();
+    is_started_ = error == 0;
+    return error;
+  }
+  // It says on each attempt that there is no peer.
+  const uint32_t level = rte_log_get_global_level();
+  rte_log_set_global_level(RTE_LOG_CRIT);
+  is_started_ = Start() == 0;
+  rte_log_set_global_level(level);
+  return 0;
+}
+
+void EthdevPort::Reconnect() {
+  constexpr uint64_t kPeriodNs = 1'000'000'000;
+  if (!connects_at_start_ || Clock::Monotonic() - reconnected_at_ns_ < kPeriodNs || ReadLink().up)
+    return;
+  reconnected_at_ns_ = Clock::Monotonic();
+  if (is_started_) {
+    is_started_ = false;
+    dataplane_.Quiesce();
+    rte_eth_dev_stop(port_);
+  }
+  TryToStart();
+}
+
 // A port whose own frames are larger than a buffer of ours (net_af_packet with a large framesz)
 // gets larger buffers for receiving, and one that takes none so large (net_af_xdp) smaller ones.
 int EthdevPort::SetUpReceiving() {
@@ -242,7 +275,7 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
   for (;; queues_ = FewerThan(queues_, lcores_)) {
     error = ConfigureQueues(std::min<uint32_t>({config.mtu, most, info.max_mtu}), info);
     // Some PMDs refuse any MTU but their own.
-    if (error != 0) error = ConfigureQueues(0, info);
+    if (error == -EINVAL || error == -ENOTSUP) error = ConfigureQueues(0, info);
     if (error == 0 || queues_.rx == 1) break;
   }
   if (error != 0) return DpdkError(error, "configuring the port");
@@ -322,7 +355,7 @@ uint32_t EthdevPort::driver_speed_mbps() const {
 // home lcore. It begins with another one each time, so that none starves the others.
 uint32_t EthdevPort::ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   const uint32_t first = FirstQueueOf(lcore);
-  if (first >= queues_.rx) return 0;
+  if (first >= queues_.rx || !is_started_.load(std::memory_order_acquire)) return 0;
   const uint32_t own = (queues_.rx - first + lcores_ - 1) / lcores_;
   uint32_t received = 0;
   const uint32_t turn = turns_[lcore].number++;
@@ -352,8 +385,8 @@ EthdevPort::Received EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint
 bool EthdevPort::Pending(uint32_t lcore) const {
   if (to_lcore_[lcore] != nullptr && rte_ring_empty(to_lcore_[lcore]) == 0) return true;
   // Where the PMD cannot tell, the lcore looks again after its poll interval.
-  for (uint32_t queue = FirstQueueOf(lcore); tells_pending_ && queue < queues_.rx;
-       queue += lcores_) {
+  const bool asks = tells_pending_ && is_started_.load(std::memory_order_acquire);
+  for (uint32_t queue = FirstQueueOf(lcore); asks && queue < queues_.rx; queue += lcores_) {
     if (rte_eth_rx_queue_count(port_, static_cast<uint16_t>(queue)) > 0) return true;
   }
   return lcore == home_lcore_ && (rte_ring_empty(from_self_) == 0 ||
@@ -414,6 +447,8 @@ uint32_t EthdevPort::Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* 
 }
 
 uint32_t EthdevPort::Send(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  if (!is_started_.load(std::memory_order_acquire)) [[unlikely]]
+    return 0;
   if (queue_per_lcore_) {
     return rte_eth_tx_burst(port_, static_cast<uint16_t>(lcore), frames,
                             static_cast<uint16_t>(count));
@@ -428,7 +463,7 @@ uint32_t EthdevPort::Send(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
 
 // What the port does not take waits in `held_`, in front of what is still in the ring.
 uint32_t EthdevPort::ServeOthers() {
-  if (from_others_ == nullptr) return 0;
+  if (from_others_ == nullptr || !is_started_.load(std::memory_order_acquire)) return 0;
   if (held_count_ == 0) {
     held_count_ = rte_ring_sc_dequeue_burst(from_others_, reinterpret_cast<void**>(held_.data()),
                                             static_cast<unsigned>(held_.size()), nullptr);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,6 +56,9 @@ class EthdevPort {
   const roce::Mac& mac() const { return mac_; }
   // As it is now; the speed only where somebody has measured it (see driver_speed_mbps).
   LinkState ReadLink() const;
+  // While the link is down, once a second at most: a port that reaches its peer only when it starts
+  // tries again.
+  void Reconnect();
   // What the driver says of the speed: those without a link of their own make one up. 0: nothing.
   uint32_t driver_speed_mbps() const;
   // Whether frames above the MTU are lost without a word (a network device of the kernel's).
@@ -95,6 +99,7 @@ class EthdevPort {
   int ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory);
   bool Scatters() const;
   int Start();
+  int TryToStart();
   unsigned Socket() const;
   absl::Status OpenRings();
   enum class Way : uint8_t { kOut, kBack, kBoth };
@@ -119,8 +124,11 @@ class EthdevPort {
   bool always_promiscuous_ = false;
   bool link_brings_back_ = false;
   bool is_hardware_ = false;
-  uint32_t network_device_ = 0;  // its number; 0: there is none
-  Fd all_groups_;                // both where there is one
+  bool connects_at_start_ = false;
+  uint64_t reconnected_at_ns_ = 0;
+  std::atomic<bool> is_started_{false};  // else no lcore may touch its queues
+  uint32_t network_device_ = 0;          // its number; 0: there is none
+  Fd all_groups_;                        // both where there is one
   Fd all_stations_;
   uint32_t home_lcore_ = 0;
   uint32_t mtu_ = 0;  // that the port can carry; a network device may carry less

@@ -89,6 +89,23 @@ std::optional<uint32_t> RoomOf(const std::string& devargs) {
   return PcapInterface(devargs).empty() ? std::nullopt : std::optional(UINT32_MAX);
 }
 
+bool ConnectsAtStart(const std::string& devargs) {
+  const std::string_view role = ValueOf(devargs, "role");
+  return devargs.starts_with("net_memif") && role != "server" && role != "master";
+}
+
+std::string ListeningSocketOf(const std::string& devargs) {
+  if (devargs.starts_with("net_memif")) {
+    const bool is_file = ValueOf(devargs, "socket-abstract") == "no";
+    return is_file && !ConnectsAtStart(devargs) ? std::string(ValueOf(devargs, "socket")) : "";
+  }
+  if (devargs.starts_with("net_vhost")) {
+    return ValueOf(devargs, "client") == "1" ? "" : std::string(ValueOf(devargs, "iface"));
+  }
+  const bool listens = devargs.starts_with("net_virtio_user") && ValueOf(devargs, "server") == "1";
+  return listens ? std::string(ValueOf(devargs, "path")) : "";
+}
+
 std::string PcapInterface(const std::string& devargs) {
   if (!devargs.starts_with("net_pcap")) return "";
   const std::string_view both = ValueOf(devargs, "iface");

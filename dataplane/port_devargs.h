@@ -31,6 +31,12 @@ bool AddressIsOfOtherEnd(const std::string& devargs);
 // ports.
 std::optional<uint32_t> RoomOf(const std::string& devargs);
 
+// Whether the port reaches its peer when it starts, and only then (net_memif as the client).
+bool ConnectsAtStart(const std::string& devargs);
+
+// The socket in the file system that the port listens on; empty: none.
+std::string ListeningSocketOf(const std::string& devargs);
+
 // The network device that a net_pcap port sends to; empty for other ports, of which DPDK knows it.
 std::string PcapInterface(const std::string& devargs);
 

@@ -192,6 +192,10 @@ class RocidTest(unittest.TestCase):
                   '[[device]]\nname = "a"\nport = "net_pcap0,rx_pcap=/nosuch"\n': '/nosuch: No such file or directory',
                   '[[device]]\nname = "a"\nport = "net_tap0,iface=an-interface-name"\n': '15 characters at most',
                   '[[device]]\nname = "a"\nport = "net_ring0,nodeaction=x:0:CREATE"\n': 'takes no arguments',
+                  '[[device]]\nname = "a"\nport = "net_vhost0"\n': 'names no socket (iface=PATH)',
+                  '[[device]]\nname = "a"\nport = "net_virtio_user0,path=/nosuch/x.sock"\n': 'there is no folder /nosuch for',
+                  '[[device]]\nname = "a"\nport = "net_memif0,socket=/nosuch/x.sock,socket-abstract=no"\n':
+                  'there is no folder /nosuch for',
                   '[[device]]\nname = "a"\nport = "ff:1f.7"\n': '"ff:1f.7": there is no such PCI device'}
         for text, fault in faults.items():
             path = self.config(text)
@@ -199,7 +203,7 @@ class RocidTest(unittest.TestCase):
             self.assertEqual((result.returncode, result.stdout), (1, ''))
             self.assertIn(fault, result.stderr)
             self.assertEqual(result.stderr.count('\n'), 1, result.stderr)
-        for port in 'net_tap0,iface=x', 'net_af_packet0,iface=lo':
+        for port in 'net_tap0,iface=x', 'net_af_packet0,iface=lo', 'net_memif0', 'net_memif0,socket=/nosuch/abstract':
             path = self.config(f'[[device]]\nname = "a"\nport = "{port}"\n')
             self.assertEqual(rocid('--config', path, '--check-config').returncode, 0, port)
         self.assertFalse(self.run_dir.exists())

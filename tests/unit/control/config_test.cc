@@ -234,6 +234,17 @@ TEST(ConfigTest, RefusesContradictions) {
   EXPECT_EQ(Fault(wire), "");
 }
 
+TEST(ConfigTest, APortHasOneDeviceWhateverItsArguments) {
+  const auto two = [](const std::string& first, const std::string& second) {
+    return Fault("[[device]]\nname=\"a\"\nport=\"" + first + "\"\n[[device]]\nname=\"b\"\nport=\"" +
+                 second + "\"\n");
+  };
+  EXPECT_NE(two("net_tap0,iface=x", "net_tap0,iface=y"), "");
+  EXPECT_NE(two("03:00.0", "0000:03:00.0"), "");
+  EXPECT_EQ(two("net_tap0,iface=x", "net_tap1,iface=y"), "");
+  EXPECT_EQ(two("net_af_packet0,iface=x", "net_af_packet1,iface=x"), "");
+}
+
 TEST(ConfigTest, CongestionControlIsForPortsUnlessToldOtherwise) {
   const std::string devices =
       "[[wire]]\nname=\"w\"\n[[device]]\nname=\"a\"\nwire=\"w\"\n"

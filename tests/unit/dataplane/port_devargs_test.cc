@@ -44,6 +44,21 @@ TEST(PortDevargs, LinksTellWhoIsAtTheirOtherEnd) {
   EXPECT_FALSE(AddressIsOfOtherEnd("net_af_packet0,iface=x"));
 }
 
+TEST(PortDevargs, SocketsHaveOneEndThatListens) {
+  EXPECT_TRUE(ConnectsAtStart("net_memif0"));
+  EXPECT_TRUE(ConnectsAtStart("net_memif0,role=client,socket=/x"));
+  EXPECT_FALSE(ConnectsAtStart("net_memif0,role=server"));
+  EXPECT_FALSE(ConnectsAtStart("net_vhost0,iface=/x,client=1"));
+  EXPECT_EQ(ListeningSocketOf("net_memif0,role=server,socket=/x"), "") << "abstract";
+  EXPECT_EQ(ListeningSocketOf("net_memif0,role=server,socket=/x,socket-abstract=no"), "/x");
+  EXPECT_EQ(ListeningSocketOf("net_memif0,role=client,socket=/x,socket-abstract=no"), "");
+  EXPECT_EQ(ListeningSocketOf("net_vhost0,iface=/x"), "/x");
+  EXPECT_EQ(ListeningSocketOf("net_vhost0,iface=/x,client=1"), "");
+  EXPECT_EQ(ListeningSocketOf("net_virtio_user0,path=/x"), "");
+  EXPECT_EQ(ListeningSocketOf("net_virtio_user0,path=/x,server=1"), "/x");
+  EXPECT_EQ(ListeningSocketOf("net_af_packet0,iface=x"), "");
+}
+
 TEST(PortDevargs, BuffersOfXdpFitAPage) {
   EXPECT_EQ(BufferBytesOf("net_af_packet0,iface=lo"), std::nullopt);
   // With the headers of the pool and of the mbuf, and no padding.

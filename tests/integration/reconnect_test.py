@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Ports that reach another process by a socket, whose peer comes later, ends, is killed, and comes again.
+
+Usage: reconnect_test.py ROCI ROCID PLUGIN [unittest arguments]
+"""
+import os
+import sys
+import tempfile
+import unittest
+
+import networks_test as networks
+from harness import Daemon, Programs, await_
+from networks_test import V4, Ends
+
+PROGRAMS = None
+
+
+class ReconnectTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix='roci-peers.')
+        self.addCleanup(folder.cleanup)
+        self.socket = f'{folder.name}/port.sock'
+        self.daemons = [None, None]
+
+    def start(self, number, port):
+        daemon = Daemon(PROGRAMS, config=f'[[device]]\nname = "roci0"\nport = "{port}"\nmac = "02:72:6f:63:69:1{number}"\n'
+                                         f'mtu = 4200\naddresses = ["{V4[number]}/24"]\n')
+        self.addCleanup(daemon.stop)
+        self.daemons[number] = daemon
+
+    def kill(self, number):
+        self.daemons[number].process.kill()
+        self.daemons[number].process.wait()
+        self.daemons[number].stop()
+
+    def port(self, number):
+        return self.daemons[number].show('ports')[0]
+
+    def await_state(self, number, state):
+        self.assertTrue(await_(lambda: self.port(number)['state'] == state), self.port(number))
+
+    def check_traffic(self):
+        for number in (0, 1):
+            self.await_state(number, 'active')
+            self.assertEqual(self.port(number)['mtu'], 4200)
+        ends = Ends(self.daemons, ['ibv_rc_pingpong', '-g', '1', '-n', '200', '-c'])
+        self.addCleanup(ends.kill)
+        self.assertEqual(ends.connect().result(), '')
+
+    def check_silence(self, number):
+        """Nothing is sent to a link that is down, and nothing waits for it."""
+        self.await_state(number, 'down')
+        before = self.port(number)['counters']
+        client = self.daemons[number].start('rping', '-c', '-a', V4[1 - number], '-C', '1')
+        self.addCleanup(client.communicate)
+        self.addCleanup(client.kill)
+        dropped = await_(lambda: self.port(number)['counters']['tx_link_down'] > before['tx_link_down'])
+        client.kill()
+        self.assertTrue(dropped, self.port(number))
+        self.assertEqual(self.port(number)['counters']['tx_blocked'], before['tx_blocked'])
+
+    def come_and_go(self, *ports):
+        """`ports[0]` listens."""
+        for number in (1, 0):
+            self.start(number, ports[number])
+        self.check_traffic()
+        for number, ends in ((0, self.kill), (1, self.kill), (0, lambda each: self.daemons[each].stop())):
+            was_there = os.path.exists(self.socket)
+            ends(number)
+            self.check_silence(1 - number)
+            self.assertTrue(was_there)
+            self.start(number, ports[number])
+            self.check_traffic()
+
+    def test_memif(self):
+        options = f'socket={self.socket},socket-abstract=no,bsize=4608'
+        self.come_and_go(*(f'net_memif0,role={role},{options}' for role in ('server', 'client')))
+
+    def test_vhost(self):
+        self.come_and_go(f'net_virtio_user0,path={self.socket},server=1,mrg_rxbuf=1', f'net_vhost0,iface={self.socket},client=1')
+
+    def test_a_vhost_socket_of_a_daemon_that_was_killed(self):
+        for _ in range(2):
+            self.start(0, f'net_vhost0,iface={self.socket}')
+            self.assertEqual(self.port(0)['mtu'], 4200)
+            self.kill(0)
+            self.assertTrue(os.path.exists(self.socket))
+
+    def test_a_socket_that_somebody_has(self):
+        """Is left to him."""
+        port = f'net_memif0,role=server,socket={self.socket},socket-abstract=no,bsize=4608'
+        self.start(0, port)
+        with self.assertRaisesRegex(RuntimeError, 'did not start'):
+            self.start(1, port)
+        self.start(1, port.replace('server', 'client'))
+        self.check_traffic()
+
+
+if __name__ == '__main__':
+    PROGRAMS = networks.PROGRAMS = Programs(*sys.argv[1:4])
+    unittest.main(argv=[sys.argv[0]] + sys.argv[4:])
