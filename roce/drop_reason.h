@@ -25,6 +25,8 @@ namespace roci::roce {
   X(kIpv4Checksum, "ipv4_checksum")                                \
   X(kIpv6Header, "ipv6_header")                                    \
   X(kIpv6Fragment, "ipv6_fragment")                                \
+  /* Extension headers in front of UDP to RoCEv2's port */         \
+  X(kIpv6Extension, "ipv6_extension")                              \
   X(kIpv6MappedAddress, "ipv6_mapped_address")                     \
   X(kIpLength, "ip_length")                                        \
   X(kUdpLength, "udp_length")                                      \

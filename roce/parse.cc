@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "roce/icrc.h"
+#include "roce/ipv6_extensions.h"
 
 namespace roci::roce {
 namespace {
@@ -81,14 +82,32 @@ struct Rest {
   return DropReason::kNone;
 }
 
-// An IPv6 packet that does not begin with UDP. Other extension headers than that of a fragment are
-// the control plane's business, as are fragments of anything but UDP.
+// An IPv6 packet that does not begin with UDP. Extension headers of ping and MLD are the control
+// plane's business; RoCEv2 has none. Of fragments of UDP nobody can tell.
 [[gnu::cold, gnu::noinline]] DropReason OddIpv6Header(Rest rest, uint8_t next_header) {
-  constexpr uint8_t kIpv6FragmentHeader = 44;
-  if (next_header != kIpv6FragmentHeader) return DropReason::kNotRoce;
-  if (rest.bytes <= Ipv6Header::kBytes) return DropReason::kFrameTruncated;
-  return LoadBe<uint8_t>(rest.p + Ipv6Header::kBytes) == kIpProtocolUdp ? DropReason::kIpv6Fragment
-                                                                        : DropReason::kNotRoce;
+  rest = {rest.p + Ipv6Header::kBytes, rest.bytes - Ipv6Header::kBytes};
+  uint8_t kind = next_header;
+  bool is_fragment = false;
+  for (size_t count = 0; kind != kIpProtocolUdp; ++count) {
+    if (!IsIpv6Extension(kind)) return DropReason::kNotRoce;
+    if (count == kMaxIpv6Extensions) return DropReason::kIpv6Extension;
+    if (rest.bytes < kLeastIpv6ExtensionBytes) return DropReason::kFrameTruncated;
+    const auto next = LoadBe<uint8_t>(rest.p);
+    if (kind == kIpv6FragmentHeader) {
+      is_fragment = true;
+      if (IsLaterIpv6Fragment(LoadBe<uint16_t>(rest.p + 2))) {
+        return next == kIpProtocolUdp ? DropReason::kIpv6Fragment : DropReason::kNotRoce;
+      }
+    }
+    const size_t bytes = Ipv6ExtensionBytes(kind, LoadBe<uint8_t>(rest.p + 1));
+    if (bytes > rest.bytes) return DropReason::kFrameTruncated;
+    rest = {rest.p + bytes, rest.bytes - bytes};
+    kind = next;
+  }
+  if (is_fragment) return DropReason::kIpv6Fragment;
+  if (rest.bytes < UdpHeader::kBytes) return DropReason::kFrameTruncated;
+  return LoadBe<uint16_t>(rest.p + 2) == kRoceUdpPort ? DropReason::kIpv6Extension
+                                                      : DropReason::kNotRoce;
 }
 
 // As ParseIpv4.

@@ -36,8 +36,7 @@ reth, atomiceth, aeth, atomicacketh, immdt, ieth, cnp those that the opcode has)
   icrc        good; bad, with what was found and what it should be, both in the order of the wire;
               or unchecked
   reencoded   same: encoding what was read gives the same bytes again. Or where it differs
-  malformed   why a device would drop the frame: the name of the counter in `roci show ports`; or
-              not_roce, with IPv6 extension headers: a device leaves it to the control plane
+  malformed   why a device would drop the frame: the name of the counter in `roci show ports`
   cut         the capture has less of the frame than was sent: it cannot be verified
   verdict     ok, failed or cut
 A UDP checksum that is there (not 0) and wrong has behind it what it should be (computed). A frame

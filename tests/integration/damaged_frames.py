@@ -14,7 +14,7 @@ ROCE_PORT = 4791
 SENDER = bytes.fromhex('020000000077')
 # Of frames that are damaged in front of the UDP port `roci decode` cannot tell whether they were RoCE.
 IN_FRONT_OF_UDP = ('frame_truncated', 'ipv4_header', 'ipv4_options', 'ipv4_fragment', 'ipv4_checksum', 'ipv6_header',
-                   'ipv6_fragment', 'vlan_stack')
+                   'ipv6_fragment', 'ipv6_extension', 'vlan_stack')
 # A SEND-only packet of a reliable connection to a queue pair that is not there.
 BTH = bytes.fromhex('0400ffff00abcdef80000000')
 DETH = bytes.fromhex('0000000000000011')
@@ -68,6 +68,8 @@ class Maker:
             'ipv4_checksum': self.ethernet(v4(roce, checksum_extra=1)),
             'ipv6_header': self.ethernet(v6(roce, version=5), 0x86DD),
             'ipv6_fragment': self.ethernet(v6(b'\x11\x00\x00\x01\x00\x00\x00\x07' + roce, next_header=44), 0x86DD),
+            'ipv6_extension': self.ethernet(v6(b'\x3c\x00\x01\x04\x00\x00\x00\x00\x11\x00\x01\x04\x00\x00\x00\x00' + roce,
+                                               next_header=0), 0x86DD),
             'ipv6_mapped_address': self.ethernet(v6(roce, source='::ffff:192.0.2.7'), 0x86DD),
             'ip_length': self.ethernet(v4(roce, extra=400)),
             'udp_length': self.ethernet(v4(udp(BTH, extra=4))),

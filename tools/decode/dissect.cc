@@ -6,6 +6,7 @@
 
 #include "roce/frame.h"
 #include "roce/icrc.h"
+#include "roce/ipv6_extensions.h"
 #include "roce/parse.h"
 #include "roce/resend.h"
 #include "tools/decode/capture_file.h"
@@ -17,9 +18,6 @@ using roce::LoadBe;
 using Bytes = std::span<const std::byte>;
 
 constexpr uint16_t kEtherTypeRoceV1 = 0x8915;
-constexpr uint8_t kIpv6Fragment = 44;
-constexpr uint8_t kIpv6Authentication = 51;
-constexpr size_t kMaxExtensions = 8;
 constexpr unsigned kFethBits = 6;  // of the FETH, that mean something
 
 // Takes a header of type T off the front, if it is there.
@@ -131,20 +129,6 @@ Step TakeIpv4(Bytes& rest, size_t& network_bytes, DecodedFrame& out) {
   return Step::kGoOn;
 }
 
-// (IANA's registry of extension header types; ESP is none here, since it hides what is behind it.)
-bool IsExtension(uint8_t kind) {
-  // Hop by hop, routing, fragment, authentication, destination, mobility, host identity, shim6
-  constexpr std::array<uint8_t, 8> kKinds = {0,  43,  kIpv6Fragment, kIpv6Authentication,
-                                             60, 135, 139,           140};
-  return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
-}
-
-// `units`: the header's own second byte.
-size_t ExtensionBytes(uint8_t kind, size_t units) {
-  if (kind == kIpv6Fragment) return 8;
-  return kind == kIpv6Authentication ? (units + 2) * 4 : (units + 1) * 8;
-}
-
 // As TakeIpv4.
 Step TakeIpv6(Bytes& rest, size_t& network_bytes, DecodedFrame& out) {
   out.ipv6 = Take<roce::Ipv6Header>(rest);
@@ -152,12 +136,16 @@ Step TakeIpv6(Bytes& rest, size_t& network_bytes, DecodedFrame& out) {
   network_bytes = size_t{roce::Ipv6Header::kBytes} + out.ipv6->payload_length;
   uint8_t kind = out.ipv6->next_header;
   for (size_t count = 0; kind != roce::kIpProtocolUdp; ++count) {
-    if (!IsExtension(kind)) return Step::kOther;
-    if (count == kMaxExtensions || rest.size() < 8) return Step::kTooShort;
-    const size_t bytes = ExtensionBytes(kind, std::to_integer<size_t>(rest[1]));
+    if (!roce::IsIpv6Extension(kind)) return Step::kOther;
+    if (count == roce::kMaxIpv6Extensions || rest.size() < roce::kLeastIpv6ExtensionBytes) {
+      return Step::kTooShort;
+    }
+    const size_t bytes = roce::Ipv6ExtensionBytes(kind, std::to_integer<size_t>(rest[1]));
     if (bytes > rest.size()) return Step::kTooShort;
-    // Offset of the fragment, and behind it two bits reserved and one for more to come.
-    if (kind == kIpv6Fragment && LoadBe<uint16_t>(rest.data() + 2) >> 3 != 0) return Step::kOther;
+    if (kind == roce::kIpv6FragmentHeader &&
+        roce::IsLaterIpv6Fragment(LoadBe<uint16_t>(rest.data() + 2))) {
+      return Step::kOther;
+    }
     kind = std::to_integer<uint8_t>(rest[0]);
     out.ipv6_extension_bytes += static_cast<uint32_t>(bytes);
     rest = rest.subspan(bytes);

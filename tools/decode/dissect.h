@@ -61,8 +61,7 @@ struct DecodedFrame {
 
   // The capture holds less of the IP packet than was on the wire: nothing can be verified.
   bool cut = false;
-  // Gate 1's word on the frame; kNone for one that is cut. kNotRoce: with IPv6 extension headers,
-  // which RoCEv2 has none of, a device leaves it to the control plane.
+  // Gate 1's word on the frame; kNone for one that is cut.
   roce::DropReason malformed = roce::DropReason::kNone;
   IcrcVerdict icrc = IcrcVerdict::kUnchecked;
   // Both with kGood and kBad only, and as on the wire, the first byte highest: the CRC itself

@@ -214,7 +214,6 @@ TEST(Parse, EveryReasonOverIpv6) {
       {DropReason::kNone, "nothing", [](Frame&) {}},
       {DropReason::kNone, "hop limit", [](Frame& f) { f[kIp + 7] = std::byte{3}; }},
       {DropReason::kIpv6Header, "version 5", [](Frame& f) { f[kIp] = std::byte{0x50}; }},
-      {DropReason::kNotRoce, "hop-by-hop options", [](Frame& f) { f[kIp + 6] = std::byte{0}; }},
       {DropReason::kIpv6Fragment, "a fragment of UDP",
        [](Frame& f) { f[kIp + 6] = std::byte{44}, f[kIp + 40] = std::byte{17}; }},
       {DropReason::kNotRoce, "a fragment of ICMPv6",
@@ -239,6 +238,77 @@ TEST(Parse, EveryReasonOverIpv6) {
     Frame frame = valid;
     c.change(frame);
     EXPECT_EQ(Name(Parse(frame)), Name(c.expected)) << c.what;
+  }
+}
+
+// Puts extension headers between the IPv6 header and what is behind it.
+Frame WithExtensions(Frame f, unsigned first, std::initializer_list<unsigned> headers) {
+  f[kIp + 6] = static_cast<std::byte>(first);
+  Put16(f, kIp + 4, Get16(f, kIp + 4) + static_cast<unsigned>(headers.size()));
+  std::vector<std::byte> bytes;
+  for (const unsigned byte : headers) bytes.push_back(static_cast<std::byte>(byte));
+  f.insert(f.begin() + kIp + 40, bytes.begin(), bytes.end());
+  return f;
+}
+
+TEST(Parse, ExtensionHeadersBeforeUdp) {
+  const Frame roce =
+      MakeFrame(TestPath(true, false), RandomTxPacket(Opcode::kRcWriteOnly, 64, 5), 9);
+  Frame dns = roce;
+  Put16(dns, kIp + 42, 53);
+  const auto parsed = [](const Frame& frame) { return Name(Parse(frame)); };
+  // Hop-by-hop options, routing, authentication (of 12 bytes), destination options
+  for (const unsigned kind : {0u, 43u, 60u, 135u, 139u, 140u}) {
+    EXPECT_EQ(parsed(WithExtensions(roce, kind, {17, 0, 1, 4, 0, 0, 0, 0})), "ipv6_extension");
+    EXPECT_EQ(parsed(WithExtensions(dns, kind, {17, 0, 1, 4, 0, 0, 0, 0})), "not_roce");
+    EXPECT_EQ(parsed(WithExtensions(roce, kind, {6, 0, 1, 4, 0, 0, 0, 0})), "not_roce");
+    // As MLD has it; ESP, which hides what is behind it; and nothing behind.
+    EXPECT_EQ(parsed(WithExtensions(roce, kind, {58, 0, 5, 2, 0, 0, 1, 0})), "not_roce");
+    EXPECT_EQ(parsed(WithExtensions(roce, kind, {50, 0, 1, 4, 0, 0, 0, 0})), "not_roce");
+    EXPECT_EQ(parsed(WithExtensions(roce, kind, {59, 0, 1, 4, 0, 0, 0, 0})), "not_roce");
+    EXPECT_EQ(parsed(WithExtensions(roce, kind, {17, 255, 1, 4, 0, 0, 0, 0})), "frame_truncated");
+  }
+  EXPECT_EQ(parsed(WithExtensions(roce, 51, {17, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1})),
+            "ipv6_extension");
+  EXPECT_EQ(parsed(WithExtensions(roce, 0,
+                                  {60, 0, 1, 4, 0, 0, 0, 0,  //
+                                   17, 0, 1, 4, 0, 0, 0, 0})),
+            "ipv6_extension");
+  // A fragment header anywhere in the chain
+  EXPECT_EQ(parsed(WithExtensions(roce, 44, {17, 0, 0, 1, 0, 0, 0, 7})), "ipv6_fragment");
+  EXPECT_EQ(parsed(WithExtensions(roce, 0,
+                                  {44, 0, 1, 4, 0, 0, 0, 0,  //
+                                   17, 0, 0, 1, 0, 0, 0, 7})),
+            "ipv6_fragment");
+  EXPECT_EQ(parsed(WithExtensions(roce, 0,
+                                  {44, 0, 1, 4, 0, 0, 0, 0,  //
+                                   17, 0, 0, 8, 0, 0, 0, 7})),
+            "ipv6_fragment");
+  EXPECT_EQ(parsed(WithExtensions(roce, 44,
+                                  {60, 0, 0, 1, 0, 0, 0, 7,  //
+                                   17, 0, 1, 4, 0, 0, 0, 0})),
+            "ipv6_fragment");
+  // Of a later fragment nobody knows what is behind the header that it names.
+  EXPECT_EQ(parsed(WithExtensions(roce, 44, {60, 0, 0, 8, 0, 0, 0, 7})), "not_roce");
+  EXPECT_EQ(parsed(WithExtensions(roce, 44, {58, 0, 0, 1, 0, 0, 0, 7})), "not_roce");
+}
+
+TEST(Parse, ChainsOfExtensionHeadersEnd) {
+  const Frame plain =
+      MakeFrame(TestPath(true, false), RandomTxPacket(Opcode::kRcWriteOnly, 64, 5), 9);
+  Frame chain = plain;
+  for (int i = 0; i < 40; ++i) {
+    chain = WithExtensions(chain, 60, {i == 0 ? 17u : 60u, 0, 1, 4, 0, 0, 0, 0});
+    EXPECT_EQ(Name(Parse(chain)), "ipv6_extension") << i;
+  }
+  // However little of one is there.
+  const Frame two = WithExtensions(plain, 0,
+                                   {60, 0, 1, 4, 0, 0, 0, 0,  //
+                                    17, 0, 1, 4, 0, 0, 0, 0});
+  for (size_t length = kIp; length < kIp + 40 + 16 + 8; ++length) {
+    EXPECT_EQ(Name(Parse(Frame(two.begin(), two.begin() + static_cast<ptrdiff_t>(length)))),
+              "frame_truncated")
+        << length;
   }
 }
 

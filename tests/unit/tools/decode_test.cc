@@ -568,15 +568,20 @@ TEST(DissectTest, ExtensionHeadersDoNotHideRoce) {
                                         17, 0, 1, 4, 0, 0, 0, 0});
   const auto frame = DissectWhole(options);
   ASSERT_TRUE(frame.has_value());
-  EXPECT_EQ(frame->malformed, roce::DropReason::kNotRoce);
+  EXPECT_EQ(frame->malformed, roce::DropReason::kIpv6Extension);
   EXPECT_EQ(frame->ipv6_extension_bytes, 16u);
   EXPECT_EQ(frame->icrc, IcrcVerdict::kUnchecked);
   EXPECT_EQ(frame->payload_bytes, 8u);
   EXPECT_EQ(frame->trailer_bytes, 0u);
   EXPECT_TRUE(frame->failed());
-  EXPECT_EQ(Describe({.bytes = options}, *frame)["malformed"], "not_roce");
+  EXPECT_EQ(Describe({.bytes = options}, *frame)["malformed"], "ipv6_extension");
   // The first fragment is shown, later ones could be anything.
   EXPECT_EQ(DissectWhole(WithExtensions(plain, 44, {17, 0, 0, 1, 0, 0, 0, 7}))->malformed,
+            roce::DropReason::kIpv6Fragment);
+  EXPECT_EQ(DissectWhole(WithExtensions(plain, 0,
+                                        {44, 0, 1, 4, 0, 0, 0, 0,  //
+                                         17, 0, 0, 1, 0, 0, 0, 7}))
+                ->malformed,
             roce::DropReason::kIpv6Fragment);
   EXPECT_EQ(KindOf(WithExtensions(plain, 44, {17, 0, 0, 8, 0, 0, 0, 7})), FrameKind::kOther);
   EXPECT_EQ(KindOf(WithExtensions(plain, 0, {58, 0, 1, 4, 0, 0, 0, 0})), FrameKind::kOther);
