@@ -17,7 +17,8 @@ namespace roci::roce {
 //
 // What the QP has to check: that the transport fits, P_Key, addresses, and payload lengths against
 // its path MTU, for which the IBTA wants a NAK rather than silence. The UDP checksum is not looked
-// at (A17.4.3: the ICRC covers the packet).
+// at, so that one of zero is taken over IPv6, too, as RFC 6935 and 6936 allow where something else
+// covers the packet: the ICRC does (deviations.md).
 DropReason ParsePacket(std::span<const std::byte> frame, Packet& out);
 
 // ParsePacket in two steps, for a loop that wants to look up and prefetch a burst's QPs before it
