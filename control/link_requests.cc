@@ -1,5 +1,6 @@
 #include "control/link_requests.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,37 @@ absl::Status TakeChance(const Json& request, const char* key, dataplane::Chance&
   if (!(chance >= 0 && chance <= 1)) return Wrong(key, "a probability from 0 to 1");
   out = static_cast<dataplane::Chance>(std::llround(chance * double{dataplane::kAlways}));
   return absl::OkStatus();
+}
+
+// The default queue is shorter at rates that would need too long for it.
+absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
+  using dataplane::BottleneckSettings;
+  absl::Status status =
+      TakeNumber(request, "rate_bps", BottleneckSettings::kMostRateBps, out.rate_bps);
+  if (!status.ok()) return status;
+  if (out.rate_bps == 0) {
+    if (!request.contains("rate_queue_bytes") && !request.contains("rate_ecn_bytes")) return status;
+    return absl::InvalidArgumentError("a queue (rate_queue_bytes, rate_ecn_bytes) without a rate");
+  }
+  if (out.rate_bps < BottleneckSettings::kLeastRateBps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"rate_bps\" must be at least ", BottleneckSettings::kLeastRateBps));
+  }
+  const uint64_t most = BottleneckSettings::MostQueueBytes(out.rate_bps);
+  out.queue_bytes = std::min(BottleneckSettings::kDefaultQueueBytes, most);
+  status = TakeNumber(request, "rate_queue_bytes", most, out.queue_bytes);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(status.message(), ", which is what passes in ",
+                                                   BottleneckSettings::kMostQueueNs / 1'000'000'000,
+                                                   " s at that rate"));
+  }
+  status = TakeNumber(request, "rate_ecn_bytes", most, out.ecn_bytes);
+  if (status.ok() && out.ecn_bytes != 0 && out.ecn_bytes >= out.queue_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no queue of ", out.queue_bytes, " bytes (rate_queue_bytes) reaches ",
+                     out.ecn_bytes, " (rate_ecn_bytes): nothing would be marked"));
+  }
+  return status;
 }
 
 absl::Status TakeDirection(const Json& request, std::optional<LinkDirection>& out) {
@@ -110,13 +142,13 @@ absl::StatusOr<dataplane::ImpairmentSettings> DecodeImpairment(const Json& reque
   if (!filter.ok()) return filter.status();
   out.filter = *std::move(filter);
   std::optional<LinkDirection> direction = LinkDirection::kOut;
-  constexpr uint64_t kMost = ImpairmentSettings::kMaxDelayNs / 2;
+  constexpr uint64_t kMost = ImpairmentSettings::kMaxDelayNs;
   for (const absl::Status& status :
        {TakeDirection(request, direction), TakeChance(request, "loss", out.loss),
         TakeChance(request, "duplicate", out.duplicate),
         TakeChance(request, "corrupt", out.corrupt), TakeChance(request, "reorder", out.reorder),
         TakeChance(request, "ecn", out.ecn), TakeNumber(request, "delay_ns", kMost, out.delay_ns),
-        TakeNumber(request, "reorder_ns", kMost, out.reorder_ns),
+        TakeNumber(request, "reorder_ns", kMost, out.reorder_ns), TakeRate(request, out.bottleneck),
         TakeNumber(request, "seed", UINT64_MAX, out.seed)}) {
     if (!status.ok()) return status;
   }
@@ -181,6 +213,11 @@ Json DescribeImpairment(const dataplane::ImpairmentSettings& settings,
   add_chance("ecn", settings.ecn);
   if (settings.delay_ns != 0) out["delay_ns"] = settings.delay_ns;
   if (settings.reorder != 0) out["reorder_ns"] = settings.reorder_ns;
+  if (const auto& bottleneck = settings.bottleneck; bottleneck.rate_bps != 0) {
+    out["rate_bps"] = bottleneck.rate_bps;
+    out["rate_queue_bytes"] = bottleneck.queue_bytes;
+    if (bottleneck.ecn_bytes != 0) out["rate_ecn_bytes"] = bottleneck.ecn_bytes;
+  }
   out["seed"] = settings.seed;
   for (const roce::Qpn qpn : settings.filter.qpns) out["qps"].push_back(qpn.value());
   for (uint32_t opcode = 0; opcode < settings.filter.opcodes.size(); ++opcode) {

@@ -64,11 +64,11 @@ absl::Status Device::SetImpairment(const ImpairmentSettings& settings) {
         "as many impairments of the device as there may be are there");
   }
   OpenTaps();
-  rules_.push_back(std::make_unique<ImpairmentRule>());
+  rules_.push_back(std::make_unique<ImpairmentRule>(settings));
   ImpairmentRule& rule = *rules_.back();
-  rule.settings = settings;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    rule.lanes.push_back(std::make_unique<Impairment>(rule.settings, static_cast<uint32_t>(i)));
+    rule.lanes.push_back(std::make_unique<Impairment>(rule.settings, static_cast<uint32_t>(i),
+                                                      rule.shared_bottleneck()));
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
       taps_[i]->AddRule(settings.direction, *rule.lanes[i]);
       Attach(*lanes_[i], *taps_[i]);

@@ -1,7 +1,8 @@
-// A device's rule of impairment: what was asked for, and its part on every lcore.
+// A device's rule of impairment: what was asked for, its part on every lcore, and what these share.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "dataplane/device.h"
@@ -10,7 +11,13 @@
 namespace roci::dataplane {
 
 struct Device::ImpairmentRule {
-  ImpairmentSettings settings;
+  explicit ImpairmentRule(const ImpairmentSettings& asked) : settings(asked) {
+    if (settings.bottleneck.rate_bps != 0) bottleneck.emplace(settings.bottleneck);
+  }
+  Bottleneck* shared_bottleneck() { return bottleneck.has_value() ? &*bottleneck : nullptr; }
+
+  const ImpairmentSettings settings;
+  std::optional<Bottleneck> bottleneck;  // one, however many lcores send through it
   std::vector<std::unique_ptr<Impairment>> lanes;
 };
 

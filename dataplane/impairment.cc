@@ -1,5 +1,6 @@
 #include "dataplane/impairment.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "roce/headers.h"
@@ -13,12 +14,13 @@ bool IsCapable(uint8_t ecn) { return ecn == 1 || ecn == 2; }
 
 }  // namespace
 
-Impairment::Impairment(const ImpairmentSettings& settings, uint32_t lcore)
+Impairment::Impairment(const ImpairmentSettings& settings, uint32_t lcore, Bottleneck* bottleneck)
     : settings_(settings),
-      random_(memory::SplitMix::At(
-          settings.seed, 2 * lcore + (settings.direction == LinkDirection::kIn ? 1 : 0))) {}
+      random_(memory::SplitMix::At(settings.seed,
+                                   2 * lcore + (settings.direction == LinkDirection::kIn ? 1 : 0))),
+      bottleneck_(bottleneck) {}
 
-void Impairment::Apply(std::span<std::byte> frame, FrameFate& fate) {
+void Impairment::Apply(std::span<std::byte> frame, const FrameArrival& arrival, FrameFate& fate) {
   if (!settings_.filter.Matches(frame)) return;
   // As many draws for every frame, so that one setting does not move what another one does.
   const bool lost = Happens(settings_.loss);
@@ -33,21 +35,50 @@ void Impairment::Apply(std::span<std::byte> frame, FrameFate& fate) {
     fate.lost = true;
     return;
   }
-  // Before it is damaged, as a switch on the way would.
-  if (marked && MarkCongestion(frame)) counters_.ecn_marked.Add(1);
-  if (corrupted) CorruptOneBit(frame, bit);
   if (duplicated) {
     counters_.duplicated.Add(1);
     fate.duplicated = true;
   }
+  if (bottleneck_ != nullptr && !PassBottleneck(frame, arrival, fate)) {
+    fate.lost = true;
+    return;
+  }
+  // Before it is damaged, as a switch on the way would.
+  if (marked) Mark(frame);
+  if (corrupted) CorruptOneBit(frame, bit);
   if (settings_.delay_ns != 0) {
     counters_.delayed.Add(1);
-    fate.hold_ns += settings_.delay_ns;
+    fate.delay_ns += settings_.delay_ns;
   }
   if (reordered) {
     counters_.reordered.Add(1);
-    fate.hold_ns += settings_.reorder_ns;
+    fate.delay_ns += settings_.reorder_ns;
   }
+}
+
+// The queue is in front of the delays, whatever rule has them: frames enter it in the order in
+// which they come.
+bool Impairment::PassBottleneck(std::span<std::byte> frame, const FrameArrival& arrival,
+                                FrameFate& fate) {
+  // What cannot be held must not take the link's time.
+  if (!arrival.has_room) {
+    counters_.queue_full.Add(1);
+    return false;
+  }
+  const Bottleneck::Passage passage =
+      bottleneck_->Enter(arrival.bytes, fate.duplicated ? 2 : 1, arrival.now_ns);
+  if (!passage.fits) {
+    counters_.rate_dropped.Add(1);
+    return false;
+  }
+  if (passage.waits) counters_.rate_delayed.Add(1);
+  if (passage.is_deep) Mark(frame);
+  fate.queue_ns = std::max(fate.queue_ns, passage.leaves_ns);
+  return true;
+}
+
+void Impairment::Mark(std::span<std::byte> frame) {
+  if (MarkCongestion(frame)) counters_.ecn_marked.Add(1);
 }
 
 // Addresses of the link stay, else the damage would be a matter of who receives it.

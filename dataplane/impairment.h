@@ -1,5 +1,5 @@
 // What a bad link does to frames, decided by a seed: loss, delay, reordering, duplication,
-// corruption, congestion marks. Touches no port and reads no clock.
+// corruption, congestion marks; and a rate, decided by time. Touches no port and reads no clock.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "dataplane/bottleneck.h"
 #include "dataplane/counters.h"
 #include "dataplane/frame_filter.h"
 #include "memory/split_mix.h"
@@ -18,9 +19,9 @@ using Chance = uint64_t;
 inline constexpr Chance kAlways = uint64_t{1} << 32;
 
 struct ImpairmentSettings {
-  // A rule holds a frame no longer than this, delay and hold together. What the rules of a device
-  // (LinkTap::kMaxRules) do to a frame adds up.
-  static constexpr uint64_t kMaxDelayNs = 10'000'000'000;
+  // A rule holds a frame no longer than this for each of delay, reordering and (about) rate. What
+  // the rules of a device (LinkTap::kMaxRules) do to a frame adds up.
+  static constexpr uint64_t kMaxDelayNs = 5'000'000'000;
 
   LinkDirection direction = LinkDirection::kOut;
   FrameFilter filter;
@@ -31,10 +32,11 @@ struct ImpairmentSettings {
   Chance ecn = 0;      // "congestion experienced" on packets that are capable of it (RFC 3168)
   uint64_t delay_ns = 0;
   uint64_t reorder_ns = 100'000;
+  BottleneckSettings bottleneck;
   uint64_t seed = 0;
 
   bool DoesSomething() const {
-    return (loss | duplicate | corrupt | reorder | ecn | delay_ns) != 0;
+    return (loss | duplicate | corrupt | reorder | ecn | delay_ns | bottleneck.rate_bps) != 0;
   }
 };
 
@@ -47,6 +49,9 @@ struct ImpairmentSettings {
   X(duplicated, "duplicated")                                 \
   X(corrupted, "corrupted")                                   \
   X(ecn_marked, "ecn_marked")                                 \
+  /* By the rate: had to wait for others; did not fit */      \
+  X(rate_delayed, "rate_delayed")                             \
+  X(rate_dropped, "rate_dropped")                             \
   /* Frames that the queue of delayed ones had no room for */ \
   X(queue_full, "queue_full")
 
@@ -68,32 +73,45 @@ struct ImpairmentSnapshot {
   }
 };
 
+// How a frame comes.
+struct FrameArrival {
+  uint64_t now_ns = 0;
+  uint32_t bytes = 0;    // of the whole frame
+  bool has_room = true;  // there is room to hold it
+};
+
 // What is to become of a frame.
 struct FrameFate {
   bool lost = false;
   bool duplicated = false;
-  uint64_t hold_ns = 0;
+  uint64_t delay_ns = 0;  // those of all rules add up
+  uint64_t queue_ns = 0;  // of the rates of several rules, that where it takes longest counts
+  uint64_t hold_ns() const { return delay_ns + queue_ns; }
 };
 
 // One rule on one lcore. The n-th matching frame meets the same fate in every run with the same
-// seed and lcore.
+// seed and lcore, but for what the rate does, which depends on time.
 class Impairment {
  public:
-  Impairment(const ImpairmentSettings& settings, uint32_t lcore);
+  // `bottleneck` is the rule's on all lcores; null if it has no rate.
+  Impairment(const ImpairmentSettings& settings, uint32_t lcore, Bottleneck* bottleneck = nullptr);
 
-  // Adds to `fate`, and damages or marks `frame` in place. A frame that is lost already is not to
-  // be shown.
-  void Apply(std::span<std::byte> frame, FrameFate& fate);
+  // Adds to `fate`, and damages or marks `frame`, the first piece of the frame, in place. A frame
+  // that is lost already is not to be shown.
+  void Apply(std::span<std::byte> frame, const FrameArrival& arrival, FrameFate& fate);
 
   ImpairmentCounters& counters() { return counters_; }
   const ImpairmentCounters& counters() const { return counters_; }
 
  private:
   bool Happens(Chance chance) { return (random_.Next() >> 32) < chance; }
+  bool PassBottleneck(std::span<std::byte> frame, const FrameArrival& arrival, FrameFate& fate);
+  void Mark(std::span<std::byte> frame);
   void CorruptOneBit(std::span<std::byte> frame, uint64_t number);
 
   const ImpairmentSettings& settings_;
   memory::SplitMix random_;
+  Bottleneck* bottleneck_;
   ImpairmentCounters counters_;
 };
 

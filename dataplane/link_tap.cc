@@ -11,7 +11,7 @@ DelayQueue::~DelayQueue() {
 }
 
 bool DelayQueue::Push(rte_mbuf* frame, uint8_t to, uint64_t due_ns) {
-  if (heap_.size() == kCapacity) return false;
+  if (!HasRoom()) return false;
   heap_.push_back({due_ns, serial_++, frame, to});
   std::push_heap(heap_.begin(), heap_.end(), Later);
   return true;
@@ -83,18 +83,20 @@ uint32_t LinkTap::Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to
 
 // False: the frame was taken over.
 bool LinkTap::PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
+  const FrameArrival arrival{
+      .now_ns = *now_ns_, .bytes = frame->pkt_len, .has_room = QueueOf(direction).HasRoom()};
   FrameFate fate;
   for (Impairment* rule : RulesOf(direction)) {
-    rule->Apply({rte_pktmbuf_mtod(frame, std::byte*), frame->data_len}, fate);
+    rule->Apply({rte_pktmbuf_mtod(frame, std::byte*), frame->data_len}, arrival, fate);
     if (!fate.lost) continue;
     rte_pktmbuf_free(frame);
     return false;
   }
-  const uint64_t due_ns = *now_ns_ + fate.hold_ns;
+  const uint64_t due_ns = *now_ns_ + fate.hold_ns();
   rte_mbuf* copy = fate.duplicated ? rte_pktmbuf_copy(frame, pool_, 0, UINT32_MAX) : nullptr;
-  if (fate.hold_ns != 0) Hold(direction, frame, to, due_ns);
+  if (fate.hold_ns() != 0) Hold(direction, frame, to, due_ns);
   if (copy != nullptr) Hold(direction, copy, to, due_ns);
-  return fate.hold_ns == 0;
+  return fate.hold_ns() == 0;
 }
 
 void LinkTap::Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns) {

@@ -34,6 +34,7 @@ class DelayQueue {
   rte_mbuf* Pop(uint64_t now_ns, uint8_t* to);
   uint64_t next_due() const { return heap_.empty() ? kNever : heap_.front().due_ns; }
   bool empty() const { return heap_.empty(); }
+  bool HasRoom() const { return heap_.size() != kCapacity; }
 
  private:
   struct Held {

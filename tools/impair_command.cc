@@ -15,7 +15,7 @@ namespace {
 constexpr char kManual[] =
     R"(Frames of device DEV are lost, delayed, and so on, until --clear. Probabilities are given as 1% or
 0.01, times as 10us (ns, us, ms, s). The n-th frame meets the same fate in every run with the same
---seed (and the same number of lcores).
+--seed (and the same number of lcores), but for what --rate does, which depends on time.
 
 An impairment is for one direction, and with --qp or --opcode for some RoCE packets only; without,
 for every frame, ARP and connection management included. One with the same direction and the same
@@ -30,8 +30,23 @@ with --qp or --opcode the one for that choice of packets.
   --corrupt    frames with one wrong bit, anywhere behind the Ethernet header
   --ecn        packets that become "congestion experienced", if their sender is capable of ECN
                (RFC 3168; perftest: --tclass 2)
+  --rate       frames pass one after the other, in order, at so many bits per second (100kbit to
+               1Tbit: kbit, Mbit, Gbit, Tbit, as tc-netem(8) has them; 1Gbit is a port of 1 Gb/s).
+               A frame takes the time that it would on Ethernet: that of its bytes and of 24 more
+               (frame check sequence, preamble, gap), 84 at least
+  --rate-queue what may wait for the rate, together with the frame that is being sent; frames that do
+               not fit are lost and counted (rate_dropped). In such bytes (65536, 256kB, 1MB; kB as
+               in tc(8), 1024 bytes), or as the time in which they pass (1ms); at most 5s
+  --rate-ecn   frames that find so much waiting (bytes or time) are marked as by --ecn, as a switch
+               does: with congestion control on, senders slow down to the rate (docs/ports.md)
 
-At most 2048 frames of a direction are held on an lcore; more are lost and counted as queue_full.
+A frame that is to be lost takes no time of --rate, one that comes twice takes it twice. --delay and
+--reorder hold it behind the queue. The rate of an impairment is one for all lcores of the daemon. A
+frame that several impairments with a rate choose waits for the one where it takes longest.
+
+At most 2048 frames of a direction are held on an lcore; more are lost and counted as queue_full,
+which small frames in a long --rate-queue come to. What is held when an impairment is removed or
+replaced keeps its time, so that frames that come later overtake it.
 `roci show ports` has the impairments of a device and what they have done.
 
 Without any option but DEV, what is set is printed. Exit status: 0; 1 if the daemon refuses or is
@@ -40,21 +55,37 @@ not there; 2 for wrong usage.
 Examples:
   roci impair roci0 --loss 1% --reorder 5% --seed 7
   roci impair roci0 --direction in --delay 50us
+  roci impair roci0 --rate 10Gbit --rate-queue 400kB --rate-ecn 100kB
   roci impair roci0 --opcode '*ACKNOWLEDGE' --loss 10%
   roci impair roci0 --opcode '*ACKNOWLEDGE' --clear
   roci impair roci0 --clear)";
+
+constexpr uint64_t kLeastRateBps = 100'000;  // as the daemon has it
 
 struct ImpairOptions {
   std::string device;
   std::string direction;
   std::string loss, duplicate, corrupt, reorder, ecn;
   std::string delay, reorder_delay;
+  std::string rate, rate_queue, rate_ecn;
   std::string seed;
   bool clear = false;
   bool json = false;
   int timeout_s = 10;
   Selection selection;
 };
+
+void AddRate(const ImpairOptions& options, nlohmann::json& request) {
+  if (options.rate.empty()) return;
+  const uint64_t rate_bps = *ParseRate(options.rate);
+  request["rate_bps"] = rate_bps;
+  if (!options.rate_queue.empty()) {
+    request["rate_queue_bytes"] = *ParseQueue(options.rate_queue, rate_bps);
+  }
+  if (!options.rate_ecn.empty()) {
+    request["rate_ecn_bytes"] = *ParseQueue(options.rate_ecn, rate_bps);
+  }
+}
 
 nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
   nlohmann::json request = {{"command", "impair"}, {"device", options.device}};
@@ -75,6 +106,7 @@ nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
   add_chance("ecn", options.ecn);
   if (!options.delay.empty()) request["delay_ns"] = *ParseDuration(options.delay);
   if (!options.reorder_delay.empty()) request["reorder_ns"] = *ParseDuration(options.reorder_delay);
+  AddRate(options, request);
   if (!options.seed.empty()) request["seed"] = *ParseNumber(options.seed, kMostInJson);
   return request;
 }
@@ -101,10 +133,11 @@ absl::StatusOr<nlohmann::json> Ask(const ImpairOptions& options, bool sets,
 
 int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
   const bool sets = !(options.loss + options.duplicate + options.corrupt + options.reorder +
-                      options.ecn + options.delay)
+                      options.ecn + options.delay + options.rate)
                          .empty();
   // Says how, or to which frames, and nothing happens by it.
-  const bool says_how = !options.reorder_delay.empty() || !options.seed.empty();
+  const bool says_queue = !options.rate_queue.empty() || !options.rate_ecn.empty();
+  const bool says_how = !options.reorder_delay.empty() || !options.seed.empty() || says_queue;
   const bool selects = !options.selection.qps.empty() || !options.selection.opcodes.empty();
   if (options.clear && (sets || says_how)) {
     std::fprintf(stderr, "roci: --clear goes with --direction, --qp and --opcode only\n");
@@ -112,6 +145,10 @@ int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
   }
   if (!options.clear && !sets && (says_how || selects || !options.direction.empty())) {
     std::fprintf(stderr, "roci: what is to happen to the frames?\n");
+    return 2;
+  }
+  if (says_queue && options.rate.empty()) {
+    std::fprintf(stderr, "roci: --rate-queue and --rate-ecn go with --rate only\n");
     return 2;
   }
   absl::StatusOr<nlohmann::json> answer = Ask(options, sets, runtime_dir);
@@ -140,11 +177,35 @@ void AddDurationOption(CLI::App& command, const char* name, std::string& out, co
   });
 }
 
+void AddRateOptions(CLI::App& command, ImpairOptions& options) {
+  command.add_option("--rate", options.rate, "Bits per second at which frames pass: 10Gbit")
+      ->check([](const std::string& text) {
+        const auto rate_bps = ParseRate(text);
+        return rate_bps && *rate_bps >= kLeastRateBps
+                   ? std::string()
+                   : text + " is no rate from 100kbit to 1Tbit (10Gbit, 500Mbit, 250000; bits)";
+      });
+  const auto check_queue = [](const std::string& text) {
+    const auto bytes = ParseQueue(text, 8'000'000'000);
+    return bytes && *bytes != 0
+               ? std::string()
+               : text + " is no length of a queue in bytes (65536, 256kB) or time up to 5s (1ms)";
+  };
+  command
+      .add_option("--rate-queue", options.rate_queue,
+                  "What may wait for it, in bytes or time (default 1MB, or 5s if that is less)")
+      ->check(check_queue);
+  command
+      .add_option("--rate-ecn", options.rate_ecn,
+                  "So much waiting has frames marked, in bytes or time (default: none is)")
+      ->check(check_queue);
+}
+
 }  // namespace
 
 void AddImpairCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ImpairOptions>();
-  CLI::App* command = app.add_subcommand("impair", "Lose, delay, reorder, ... a device's frames");
+  CLI::App* command = app.add_subcommand("impair", "Lose, delay, slow down, ... a device's frames");
   command->add_option("DEV", options->device, "The device: roci0")->required();
   command
       ->add_option("--direction", options->direction, "in or out (default out; with --clear: both)")
@@ -157,6 +218,7 @@ void AddImpairCommand(CLI::App& app, CommandContext& context) {
   AddChanceOption(*command, "--duplicate", options->duplicate, "Probability of coming twice");
   AddChanceOption(*command, "--corrupt", options->corrupt, "Probability of a wrong bit");
   AddChanceOption(*command, "--ecn", options->ecn, "Probability of a congestion mark");
+  AddRateOptions(*command, *options);
   command->add_option("--seed", options->seed, "Of all chances (default 0)")
       ->check([](const std::string& text) {
         return ParseNumber(text, kMostInJson) ? std::string()

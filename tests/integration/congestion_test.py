@@ -92,6 +92,37 @@ class CongestionTest(unittest.TestCase):
         self.assertTrue(await_(lambda: self.sent_bytes() > before + 50_000_000, LIMIT_S))
         self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), server['np_cnp_sent'])
 
+    def test_a_bottleneck_that_marks_loses_nothing(self):
+        def impairment():
+            return next(port for port in self.daemon.show('ports') if port['device'] == CLIENT)['impairments'][0]
+
+        def lost_in(seconds):
+            before, earlier = impairment()['counters'], self.sent_bytes()
+            time.sleep(seconds)
+            counters = impairment()['counters']
+            return counters['rate_dropped'] - before['rate_dropped'], (self.sent_bytes() - earlier) * 8 / seconds
+
+        self.start(ON)
+        # Two senders have more in flight than the queue can take.
+        for _ in range(2):
+            self.start_pair('ib_write_bw', '-x', '1', '-F', '-s', '65536', '-D', '1000', '-u', '16')
+        self.assertTrue(await_(lambda: self.sent_bytes() > 10_000_000, LIMIT_S))
+        self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '1MB')
+        self.assertTrue(await_(lambda: impairment()['counters']['rate_dropped'] > 100, LIMIT_S))
+        self.assertGreater(lost_in(2)[0], 100)
+        self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
+        # Marks slow them down to what passes.
+        self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '1MB', '--rate-ecn', '100kB')
+        self.assertTrue(await_(lambda: impairment()['counters']['ecn_marked'] > 100, LIMIT_S))
+        last = []
+        self.assertTrue(await_(lambda: last.append(lost_in(2)) or last[-1][0] == 0, LIMIT_S), last)
+        self.assertGreater(last[-1][1], 0.5e9, last)
+        self.assertLess(last[-1][1], 1.03e9, last)
+        self.assertGreater(self.transport(SERVER, 'np_cnp_sent'), 10)
+        for qp in self.daemon.show('qps'):
+            if qp['device'] == CLIENT and qp['state'] == 'RTS':
+                self.assertLess(qp['throttled_to_kbps'] or 10 ** 9, 2_000_000)
+
     def test_data_of_reads_is_throttled_at_its_source(self):
         self.start(ON)
         self.roci('impair', CLIENT, *MARK_REQUESTS, '20%')

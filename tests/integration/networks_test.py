@@ -486,6 +486,31 @@ class VethTest(OnVeth):
         third.stop()
         self.assertEqual(said_of_link(), before)
 
+    def test_a_rate_holds_on_a_port(self):
+        ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-t', '8', '-D', '1000', '-u', '16'])
+        self.addCleanup(ends.kill)
+        sent = self.port(1)['counters']['tx_bytes']
+        ends.connect()
+        self.assertTrue(await_(lambda: self.port(1)['counters']['tx_bytes'] > sent + 1_000_000))
+        # What the second daemon sends, before it leaves it and when the first has got it.
+        for number, direction in ((1, 'out'), (0, 'in')):
+            def impair(*arguments):
+                subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemons[number].runtime_dir, 'impair', 'roci0',
+                                '--direction', direction, *arguments], stdout=subprocess.DEVNULL, timeout=LIMIT_S, check=True)
+            impair('--rate', '50Mbit')
+            self.addCleanup(impair, '--clear')
+            self.assertTrue(await_(lambda: self.port(number)['impairments'][0]['counters']['rate_delayed'] > 300))
+            begin, before = time.monotonic(), self.port(1)['counters']
+            time.sleep(2)
+            after = self.port(1)['counters']
+            took_s = time.monotonic() - begin
+            rate_bps = (after['tx_bytes'] - before['tx_bytes'] + 24 * (after['tx_packets'] - before['tx_packets'])) * 8 / took_s
+            self.assertLess(rate_bps, 50e6 * 1.05, direction)
+            self.assertGreater(rate_bps, 50e6 * 0.6, direction)
+            impair('--clear')
+        before = self.port(1)['counters']['tx_bytes']
+        self.assertTrue(await_(lambda: self.port(1)['counters']['tx_bytes'] > before + 50_000_000))
+
     def test_the_kernel_keeps_quiet(self):
         # A new address of the peer's, so that somebody has to ask.
         listener = self.listen(0)

@@ -5,8 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <set>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "roce/opcode.h"
@@ -15,6 +18,26 @@ namespace roci::tools {
 namespace {
 
 constexpr size_t kMaxQps = 64;  // as the daemon has it
+
+struct Unit {
+  std::string_view name;
+  double scale;
+};
+
+// "1.5ms": a number and one of the units, at most `most` of the smallest.
+std::optional<uint64_t> ParseQuantity(const std::string& text, std::initializer_list<Unit> units,
+                                      double most) {
+  const size_t unit_at = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view name = std::string_view(text).substr(unit_at);
+  const auto unit =
+      std::find_if(units.begin(), units.end(), [&](const Unit& each) { return each.name == name; });
+  double value = 0;
+  if (unit == units.end() || !absl::SimpleAtod(text.substr(0, unit_at), &value)) {
+    return std::nullopt;
+  }
+  if (!(value * unit->scale <= most)) return std::nullopt;
+  return static_cast<uint64_t>(std::llround(value * unit->scale));
+}
 
 }  // namespace
 
@@ -49,19 +72,31 @@ std::optional<double> ParseChance(const std::string& text) {
 }
 
 std::optional<uint64_t> ParseDuration(const std::string& text) {
-  constexpr double kMostNs = 5e9;
-  const size_t unit_at = text.find_first_not_of("0123456789.");
-  if (unit_at == 0 || unit_at == std::string::npos) return std::nullopt;
-  const std::string unit = text.substr(unit_at);
-  const double scale = unit == "ns"   ? 1
-                       : unit == "us" ? 1e3
-                       : unit == "ms" ? 1e6
-                       : unit == "s"  ? 1e9
-                                      : 0;
-  double value = 0;
-  if (scale == 0 || !absl::SimpleAtod(text.substr(0, unit_at), &value)) return std::nullopt;
-  if (!(value * scale <= kMostNs)) return std::nullopt;
-  return static_cast<uint64_t>(std::llround(value * scale));
+  return ParseQuantity(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, 5e9);
+}
+
+std::optional<uint64_t> ParseRate(const std::string& text) {
+  return ParseQuantity(
+      absl::AsciiStrToLower(text),
+      {{"", 1}, {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"tbit", 1e12}}, 1e12);
+}
+
+std::optional<uint64_t> ParseQueue(const std::string& text, uint64_t rate_bps) {
+  if (const auto time_ns = ParseDuration(text)) {
+    return static_cast<uint64_t>(
+        std::ceil(static_cast<double>(rate_bps) / 8e9 * static_cast<double>(*time_ns)));
+  }
+  constexpr double kKilo = 1024;
+  return ParseQuantity(absl::AsciiStrToLower(text),
+                       {{"", 1},
+                        {"b", 1},
+                        {"k", kKilo},
+                        {"kb", kKilo},
+                        {"m", kKilo * kKilo},
+                        {"mb", kKilo * kKilo},
+                        {"g", kKilo * kKilo * kKilo},
+                        {"gb", kKilo * kKilo * kKilo}},
+                       static_cast<double>(kMostInJson));
 }
 
 void AddSelectionOptions(CLI::App& command, Selection& selection) {

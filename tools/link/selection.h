@@ -40,5 +40,11 @@ std::vector<uint32_t> FindOpcodes(const std::string& text);
 std::optional<double> ParseChance(const std::string& text);
 // "10us", "1.5ms", "200ns", "1s": nanoseconds, at most 5 s.
 std::optional<uint64_t> ParseDuration(const std::string& text);
+// "10Gbit", "500Mbit", "64kbit", "1000000": bit/s, at most 1 Tbit. As tc(8) has them, in any case;
+// its "bps" for bytes per second is not taken, since others mean bits.
+std::optional<uint64_t> ParseRate(const std::string& text);
+// "256kB", "1MB", "65536": bytes as tc(8) has them, a kB of 1024 bytes; or a time as above, which
+// stands for the bytes that pass at `rate_bps` meanwhile.
+std::optional<uint64_t> ParseQueue(const std::string& text, uint64_t rate_bps);
 
 }  // namespace roci::tools

@@ -33,6 +33,36 @@ TEST(LinkRequestsTest, AnImpairmentWithEverything) {
   EXPECT_EQ(words["counters"]["lost"], 0);
 }
 
+TEST(LinkRequestsTest, ARateHasAQueue) {
+  const auto settings = DecodeImpairment(Json::parse(R"({"rate_bps":10000000000})"));
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->bottleneck.rate_bps, 10'000'000'000u);
+  EXPECT_EQ(settings->bottleneck.queue_bytes, 1u << 20);
+  EXPECT_EQ(settings->bottleneck.ecn_bytes, 0u);
+  Json words = DescribeImpairment(*settings, {});
+  EXPECT_EQ(words["rate_bps"], 10'000'000'000u);
+  EXPECT_EQ(words["rate_queue_bytes"], 1u << 20);
+  EXPECT_FALSE(words.contains("rate_ecn_bytes"));
+  EXPECT_EQ(words["counters"]["rate_dropped"], 0);
+  // A slow one has a shorter one.
+  EXPECT_EQ(DecodeImpairment(Json::parse(R"({"rate_bps":100000})"))->bottleneck.queue_bytes,
+            62500u);
+  const auto all = DecodeImpairment(
+      Json::parse(R"({"rate_bps":1000000000,"rate_queue_bytes":5000,"rate_ecn_bytes":4999})"));
+  ASSERT_TRUE(all.ok()) << all.status();
+  words = DescribeImpairment(*all, {});
+  EXPECT_EQ(words["rate_queue_bytes"], 5000);
+  EXPECT_EQ(words["rate_ecn_bytes"], 4999);
+  EXPECT_FALSE(DescribeImpairment(*DecodeImpairment({{"loss", 1}}), {}).contains("rate_bps"));
+  for (const char* text :
+       {R"({"rate_bps":99999})", R"({"rate_bps":1000000000001})", R"({"rate_bps":"1Gbit"})",
+        R"({"rate_bps":0})", R"({"rate_queue_bytes":5,"loss":1})",
+        R"({"rate_ecn_bytes":5,"loss":1})", R"({"rate_bps":1000000,"rate_queue_bytes":625001})",
+        R"({"rate_bps":1000000,"rate_queue_bytes":5000,"rate_ecn_bytes":5000})"}) {
+    EXPECT_FALSE(DecodeImpairment(Json::parse(text)).ok()) << text;
+  }
+}
+
 TEST(LinkRequestsTest, NonsenseIsRefused) {
   for (const char* text :
        {"{}", R"({"loss":0})", R"({"loss":1.01})", R"({"loss":-0.1})", R"({"loss":"1"})",

@@ -5,8 +5,10 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "roce/frame.h"
@@ -16,6 +18,9 @@
 namespace roci::testing {
 namespace {
 
+using dataplane::Bottleneck;
+using dataplane::BottleneckSettings;
+using dataplane::FrameArrival;
 using dataplane::Impairment;
 using dataplane::ImpairmentSettings;
 using dataplane::LinkDirection;
@@ -64,6 +69,10 @@ TEST(FrameFilterTest, ChoosesByQueuePairAndOpcode) {
   }
 }
 
+FrameArrival ArrivalOf(const Bytes& frame, uint64_t now_ns = 0) {
+  return {.now_ns = now_ns, .bytes = static_cast<uint32_t>(frame.size())};
+}
+
 // What becomes of each of `count` frames.
 std::string Fates(const ImpairmentSettings& settings, uint32_t lcore, size_t count) {
   Impairment rule(settings, lcore);
@@ -71,8 +80,8 @@ std::string Fates(const ImpairmentSettings& settings, uint32_t lcore, size_t cou
   for (size_t i = 0; i < count; ++i) {
     Bytes frame = Packet(roce::Opcode::kRcSendOnly, 5);
     dataplane::FrameFate fate;
-    rule.Apply(frame, fate);
-    out += fate.lost ? 'L' : fate.duplicated ? 'D' : fate.hold_ns != 0 ? 'R' : '.';
+    rule.Apply(frame, ArrivalOf(frame), fate);
+    out += fate.lost ? 'L' : fate.duplicated ? 'D' : fate.hold_ns() != 0 ? 'R' : '.';
   }
   return out;
 }
@@ -112,7 +121,7 @@ TEST(ImpairmentTest, DamageIsOneBitBehindTheEthernetHeader) {
   for (int i = 0; i < 200; ++i) {
     Bytes frame = sent;
     dataplane::FrameFate fate;
-    rule.Apply(frame, fate);
+    rule.Apply(frame, ArrivalOf(frame), fate);
     int bits = 0;
     for (size_t at = 0; at < frame.size(); ++at) {
       const int differing = __builtin_popcount(std::to_integer<unsigned>(frame[at] ^ sent[at]));
@@ -135,6 +144,119 @@ TEST(ImpairmentTest, CongestionMarksKeepPacketsWhole) {
   }
   Bytes arp(60);
   EXPECT_FALSE(dataplane::MarkCongestion(arp));
+}
+
+// 1000 bytes of Ethernet take 8 us.
+constexpr uint32_t kThousandOnWire = 1000 - Bottleneck::kOverheadBytes;
+constexpr uint64_t kGigabit = 1'000'000'000;
+
+TEST(BottleneckTest, FramesLeaveOneAfterTheOther) {
+  Bottleneck link({.rate_bps = kGigabit, .queue_bytes = 10000});
+  const auto first = link.Enter(kThousandOnWire, 1, 5000);
+  EXPECT_TRUE(first.fits && !first.waits);
+  EXPECT_NEAR(static_cast<double>(first.leaves_ns), 8000, 1);
+  const auto second = link.Enter(kThousandOnWire, 1, 7000);
+  EXPECT_TRUE(second.fits && second.waits);
+  EXPECT_NEAR(static_cast<double>(second.leaves_ns), 6000 + 8000, 2);
+  // Twice: twice the time.
+  EXPECT_NEAR(static_cast<double>(link.Enter(kThousandOnWire, 2, 7000).leaves_ns), 14000 + 16000,
+              3);
+  // Time that nobody used is not made up for.
+  EXPECT_NEAR(static_cast<double>(link.Enter(kThousandOnWire, 1, kGigabit).leaves_ns), 8000, 1);
+  // Short frames are filled up.
+  Bottleneck idle({.rate_bps = kGigabit, .queue_bytes = 10000});
+  EXPECT_NEAR(static_cast<double>(idle.Enter(42, 1, 0).leaves_ns), 84 * 8, 1);
+}
+
+TEST(BottleneckTest, TheQueueIsBoundedAndSaysWhenItIsDeep) {
+  Bottleneck link({.rate_bps = kGigabit, .queue_bytes = 5001, .ecn_bytes = 3000});
+  std::string fates;
+  for (int i = 0; i < 7; ++i) {
+    const auto passage = link.Enter(kThousandOnWire, 1, 100);
+    fates += !passage.fits ? 'L' : passage.is_deep ? 'E' : passage.waits ? 'w' : '.';
+  }
+  EXPECT_EQ(fates, ".wwEELL");
+  // One has been sent: there is room for one, and what was refused took no time.
+  EXPECT_TRUE(link.Enter(kThousandOnWire, 1, 8200).fits);
+  EXPECT_FALSE(link.Enter(kThousandOnWire, 1, 8200).fits);
+  // What never fits passes an empty queue, as a frame longer than a queue has to.
+  Bottleneck none({.rate_bps = kGigabit, .queue_bytes = 0});
+  EXPECT_TRUE(none.Enter(kThousandOnWire, 1, 0).fits);
+  EXPECT_FALSE(none.Enter(kThousandOnWire, 1, 0).fits);
+  EXPECT_TRUE(none.Enter(kThousandOnWire, 1, 9000).fits);
+}
+
+TEST(BottleneckTest, EveryRateIsMet) {
+  for (const uint64_t rate : {BottleneckSettings::kLeastRateBps, uint64_t{10'000'000},
+                              40 * kGigabit, BottleneckSettings::kMostRateBps}) {
+    for (const uint32_t bytes : {60u, 1500u, 4200u}) {
+      Bottleneck link({.rate_bps = rate, .queue_bytes = 100'000'000'000});
+      constexpr uint64_t kFrames = 1000;
+      uint64_t leaves = 0;
+      for (uint64_t i = 0; i < kFrames; ++i) leaves = link.Enter(bytes, 1, 77).leaves_ns;
+      const double bits = static_cast<double>((bytes + Bottleneck::kOverheadBytes) * 8 * kFrames);
+      const double measured = bits / static_cast<double>(leaves) * 1e9;
+      EXPECT_LE(measured, static_cast<double>(rate) * 1.00001);
+      EXPECT_GE(measured, static_cast<double>(rate) * 0.97) << rate << " " << bytes;
+    }
+  }
+}
+
+TEST(BottleneckTest, ThreadsShareIt) {
+  Bottleneck link({.rate_bps = kGigabit, .queue_bytes = 1'000'000'000});
+  constexpr int kEach = 20000;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < kEach; ++n) link.Enter(kThousandOnWire, 1, 10);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const double expected = (3.0 * kEach + 1) * 8000;
+  EXPECT_NEAR(static_cast<double>(link.Enter(kThousandOnWire, 1, 10).leaves_ns), expected,
+              expected / 1e4);
+}
+
+TEST(ImpairmentTest, DeepQueuesMarkAndFullOnesDrop) {
+  ImpairmentSettings settings;
+  settings.bottleneck = {.rate_bps = kGigabit, .queue_bytes = 5001, .ecn_bytes = 2000};
+  Bottleneck link(settings.bottleneck);
+  // Two lcores, one link.
+  std::array<Impairment, 2> lanes = {Impairment(settings, 0, &link),
+                                     Impairment(settings, 1, &link)};
+  std::string fates;
+  for (size_t i = 0; i < 8; ++i) {
+    Bytes frame = Packet(roce::Opcode::kRcSendOnly, 5);
+    dataplane::FrameFate fate;
+    lanes[i % 2].Apply(frame, {.now_ns = 0, .bytes = kThousandOnWire}, fate);
+    roce::Packet packet;
+    EXPECT_EQ(roce::ParsePacket(frame, packet), roce::DropReason::kNone);
+    fates += fate.lost ? 'L' : packet.ecn() == roce::kEcnCongestionExperienced ? 'E' : '.';
+    EXPECT_EQ(fate.delay_ns, 0u);
+  }
+  EXPECT_EQ(fates, "..EEELLL");
+  dataplane::ImpairmentSnapshot counters;
+  for (const Impairment& lane : lanes) counters.Add(lane.counters());
+  EXPECT_EQ(counters.matched, 8u);
+  EXPECT_EQ(counters.rate_delayed, 4u);
+  EXPECT_EQ(counters.rate_dropped, 3u);
+  EXPECT_EQ(counters.ecn_marked, 3u);
+  EXPECT_EQ(counters.lost, 0u);
+  // What cannot be held, and what is lost before, takes no time.
+  settings.loss = dataplane::kAlways / 2;
+  Bottleneck fresh(settings.bottleneck);
+  Impairment lossy(settings, 0, &fresh);
+  uint64_t passed = 0;
+  for (int i = 0; i < 100; ++i) {
+    Bytes frame = Packet(roce::Opcode::kRcSendOnly, 5);
+    dataplane::FrameFate fate;
+    lossy.Apply(frame, {.now_ns = 0, .bytes = 12, .has_room = i % 10 == 0}, fate);
+    if (fate.lost) continue;
+    ++passed;
+    EXPECT_NEAR(static_cast<double>(fate.queue_ns), static_cast<double>(672 * passed), 10);
+  }
+  EXPECT_GT(passed, 0u);
+  EXPECT_EQ(lossy.counters().lost.value() + lossy.counters().queue_full.value() + passed, 100u);
 }
 
 class LinkTapTest : public ::testing::Test {
@@ -193,6 +315,79 @@ TEST_F(LinkTapTest, DelayedFramesLeaveInOrderWhenTheirTimeHasCome) {
   now_ = 1150;
   EXPECT_EQ(Send({}), std::vector<int>{4});
   EXPECT_TRUE(tap_.IsIdle());
+}
+
+// The tests' frames are shorter than the shortest of Ethernet.
+constexpr uint64_t kFrameNs = Bottleneck::kLeastWireBytes * 8;
+
+TEST_F(LinkTapTest, ARateSpacesFramesInTheirOrder) {
+  ASSERT_LT(Packet(roce::Opcode::kRcSendOnly, 5).size() + Bottleneck::kOverheadBytes,
+            Bottleneck::kLeastWireBytes);
+  ImpairmentSettings settings;
+  settings.bottleneck = {.rate_bps = kGigabit, .queue_bytes = 1'000'000};
+  settings.delay_ns = 5000;
+  Bottleneck link(settings.bottleneck);
+  Impairment rule(settings, 0, &link);
+  tap_.AddRule(LinkDirection::kOut, rule);
+  EXPECT_EQ(Send({1, 2, 3}), std::vector<int>{});
+  std::vector<int> left;
+  std::vector<uint64_t> times;
+  for (const uint64_t begin = now_; left.size() < 5; now_ += 10) {
+    ASSERT_LT(now_, begin + 100'000);
+    for (const int name :
+         Send(now_ == begin + 100 ? std::vector<uint8_t>{4, 5} : std::vector<uint8_t>{})) {
+      left.push_back(name);
+      times.push_back(now_ - begin);
+    }
+  }
+  EXPECT_EQ(left, (std::vector<int>{1, 2, 3, 4, 5}));
+  for (size_t i = 0; i < times.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(times[i]), static_cast<double>(5000 + (i + 1) * kFrameNs), 20);
+  }
+  EXPECT_EQ(rule.counters().rate_delayed.value(), 4u);
+  tap_.RemoveRule(rule);
+  EXPECT_TRUE(tap_.IsIdle());
+}
+
+TEST_F(LinkTapTest, TheSlowestOfSeveralRatesCounts) {
+  ImpairmentSettings slow;
+  slow.filter.qpns = {roce::Qpn(1)};
+  slow.bottleneck = {.rate_bps = kGigabit / 10, .queue_bytes = 1'000'000};
+  ImpairmentSettings fast;
+  fast.bottleneck = {.rate_bps = kGigabit, .queue_bytes = 1'000'000};
+  Bottleneck slow_link(slow.bottleneck), fast_link(fast.bottleneck);
+  Impairment slow_rule(slow, 0, &slow_link), fast_rule(fast, 0, &fast_link);
+  tap_.AddRule(LinkDirection::kOut, slow_rule);
+  tap_.AddRule(LinkDirection::kOut, fast_rule);
+  Send({1, 2, 1, 2});
+  // Others do not wait for what the first rule holds back.
+  now_ += 4 * kFrameNs + 10;
+  EXPECT_EQ(Send({}), (std::vector<int>{2, 2}));
+  now_ += 6 * kFrameNs;
+  EXPECT_EQ(Send({}), std::vector<int>{1});
+  now_ += 10 * kFrameNs;
+  EXPECT_EQ(Send({}), std::vector<int>{1});
+  tap_.RemoveRule(slow_rule);
+  tap_.RemoveRule(fast_rule);
+}
+
+TEST_F(LinkTapTest, FramesThatCannotBeHeldTakeNoTimeOfARate) {
+  ImpairmentSettings settings;
+  settings.bottleneck = {.rate_bps = kGigabit, .queue_bytes = 100'000'000};
+  Bottleneck link(settings.bottleneck);
+  Impairment rule(settings, 0, &link);
+  tap_.AddRule(LinkDirection::kOut, rule);
+  constexpr uint32_t kHeld = dataplane::DelayQueue::kCapacity;
+  for (uint32_t i = 0; i < kHeld + 500; ++i) Send({1});
+  EXPECT_EQ(rule.counters().queue_full.value(), 500u);
+  now_ += kHeld * kFrameNs + 100;
+  size_t left = 0;
+  while (tap_.SendIsDue()) left += Send({}).size();
+  EXPECT_EQ(left, kHeld);
+  EXPECT_EQ(Send({1}), std::vector<int>{});
+  EXPECT_NEAR(static_cast<double>(tap_.next_due() - now_), static_cast<double>(kFrameNs), 2);
+  now_ += kFrameNs + 2;
+  EXPECT_EQ(Send({}), std::vector<int>{1});
 }
 
 TEST_F(LinkTapTest, DuplicatesComeTwiceAndLostFramesNever) {
