@@ -36,6 +36,25 @@ absl::Status TakeChance(const Json& request, const char* key, dataplane::Chance&
   return absl::OkStatus();
 }
 
+// How long the queue is has been taken already.
+absl::Status TakeMarks(const Json& request, dataplane::BottleneckSettings& out) {
+  constexpr uint64_t kMost = uint64_t{1} << 53;
+  absl::Status status = TakeNumber(request, "rate_ecn_bytes", kMost, out.ecn_bytes);
+  if (!status.ok()) return status;
+  out.ecn_all_bytes = 5 * out.ecn_bytes;
+  status = TakeNumber(request, "rate_ecn_all_bytes", kMost, out.ecn_all_bytes);
+  if (!status.ok()) return status;
+  if (out.ecn_all_bytes < out.ecn_bytes) {
+    return absl::InvalidArgumentError("all are marked (rate_ecn_all_bytes) before some are");
+  }
+  if (out.ecn_bytes != 0 && out.ecn_bytes >= out.queue_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no queue of ", out.queue_bytes, " bytes (rate_queue_bytes) reaches ",
+                     out.ecn_bytes, " (rate_ecn_bytes): nothing would be marked"));
+  }
+  return absl::OkStatus();
+}
+
 // The default queue is shorter at rates that would need too long for it.
 absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
   using dataplane::BottleneckSettings;
@@ -43,8 +62,13 @@ absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
       TakeNumber(request, "rate_bps", BottleneckSettings::kMostRateBps, out.rate_bps);
   if (!status.ok()) return status;
   if (out.rate_bps == 0) {
-    if (!request.contains("rate_queue_bytes") && !request.contains("rate_ecn_bytes")) return status;
-    return absl::InvalidArgumentError("a queue (rate_queue_bytes, rate_ecn_bytes) without a rate");
+    for (const char* key : {"rate_queue_bytes", "rate_ecn_bytes", "rate_ecn_all_bytes"}) {
+      if (request.contains(key)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("\"", key, "\" goes with \"rate_bps\" only"));
+      }
+    }
+    return absl::OkStatus();
   }
   if (out.rate_bps < BottleneckSettings::kLeastRateBps) {
     return absl::InvalidArgumentError(
@@ -58,13 +82,7 @@ absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
                                                    BottleneckSettings::kMostQueueNs / 1'000'000'000,
                                                    " s at that rate"));
   }
-  status = TakeNumber(request, "rate_ecn_bytes", most, out.ecn_bytes);
-  if (status.ok() && out.ecn_bytes != 0 && out.ecn_bytes >= out.queue_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no queue of ", out.queue_bytes, " bytes (rate_queue_bytes) reaches ",
-                     out.ecn_bytes, " (rate_ecn_bytes): nothing would be marked"));
-  }
-  return status;
+  return TakeMarks(request, out);
 }
 
 absl::Status TakeDirection(const Json& request, std::optional<LinkDirection>& out) {
@@ -216,7 +234,10 @@ Json DescribeImpairment(const dataplane::ImpairmentSettings& settings,
   if (const auto& bottleneck = settings.bottleneck; bottleneck.rate_bps != 0) {
     out["rate_bps"] = bottleneck.rate_bps;
     out["rate_queue_bytes"] = bottleneck.queue_bytes;
-    if (bottleneck.ecn_bytes != 0) out["rate_ecn_bytes"] = bottleneck.ecn_bytes;
+    if (bottleneck.ecn_bytes != 0) {
+      out["rate_ecn_bytes"] = bottleneck.ecn_bytes;
+      out["rate_ecn_all_bytes"] = bottleneck.ecn_all_bytes;
+    }
   }
   out["seed"] = settings.seed;
   for (const roce::Qpn qpn : settings.filter.qpns) out["qps"].push_back(qpn.value());

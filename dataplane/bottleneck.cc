@@ -12,14 +12,25 @@ constexpr uint64_t kNever = UINT64_MAX;
 Bottleneck::Bottleneck(const BottleneckSettings& settings)
     : rate_bps_(settings.rate_bps),
       queue_ticks_(TicksOf(settings.queue_bytes)),
-      ecn_ticks_(settings.ecn_bytes == 0 ? kNever : TicksOf(settings.ecn_bytes)) {}
+      ecn_ticks_(settings.ecn_bytes == 0 ? kNever : TicksOf(settings.ecn_bytes)),
+      ecn_all_ticks_(settings.ecn_bytes == 0 ? kNever : TicksOf(settings.ecn_all_bytes)) {}
 
 // Rounded up: never faster than asked for. (In floating point, since the product of a long queue
 // has more than 64 bits; what that loses is less than a tick for a frame.)
 uint64_t Bottleneck::TicksOf(uint64_t bytes) const {
+  constexpr double kMostTicks = 1e18;
   constexpr double kTicksPerS = 1e9 * double{kTicksPerNs};
   const double ticks = static_cast<double>(bytes * 8) * kTicksPerS / static_cast<double>(rate_bps_);
-  return static_cast<uint64_t>(ticks) + 1;
+  return static_cast<uint64_t>(std::min(ticks, kMostTicks)) + 1;
+}
+
+Chance Bottleneck::ChanceOfMark(uint64_t backlog_ticks) const {
+  if (backlog_ticks < ecn_ticks_) [[likely]]
+    return 0;
+  if (backlog_ticks >= ecn_all_ticks_) return kAlways;
+  const double part = static_cast<double>(backlog_ticks - ecn_ticks_) /
+                      static_cast<double>(ecn_all_ticks_ - ecn_ticks_);
+  return static_cast<Chance>(part * double{BottleneckSettings::kMostMarked});
 }
 
 Bottleneck::Passage Bottleneck::Enter(uint32_t frame_bytes, uint32_t copies, uint64_t now_ns) {
@@ -35,7 +46,7 @@ Bottleneck::Passage Bottleneck::Enter(uint32_t frame_bytes, uint32_t copies, uin
   const uint64_t leaves = begins + takes - now;
   return {.fits = true,
           .waits = begins != now,
-          .is_deep = begins - now >= ecn_ticks_,
+          .marked = ChanceOfMark(begins - now),
           .leaves_ns = (leaves + kTicksPerNs - 1) / kTicksPerNs};
 }
 

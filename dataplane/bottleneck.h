@@ -7,6 +7,10 @@
 
 namespace roci::dataplane {
 
+// A probability in parts of 2^32: 0 never, 2^32 always.
+using Chance = uint64_t;
+inline constexpr Chance kAlways = uint64_t{1} << 32;
+
 struct BottleneckSettings {
   static constexpr uint64_t kLeastRateBps = 100'000;
   static constexpr uint64_t kMostRateBps = 1'000'000'000'000;
@@ -16,7 +20,11 @@ struct BottleneckSettings {
 
   uint64_t rate_bps = 0;  // 0: no limit
   uint64_t queue_bytes = 0;
-  uint64_t ecn_bytes = 0;  // frames that find so much in the queue are to be marked; 0: none
+  // Frames that find so much in the queue are to be marked with a chance that grows up to
+  // kMostMarked at the second length, and all that find more; as switches do (RED). 0: none.
+  uint64_t ecn_bytes = 0;
+  uint64_t ecn_all_bytes = 0;
+  static constexpr Chance kMostMarked = kAlways / 20;
 
   // The longest queue that a rate may have.
   static uint64_t MostQueueBytes(uint64_t rate_bps) {
@@ -40,7 +48,7 @@ class Bottleneck {
   struct Passage {
     bool fits = false;       // in the queue; the others are meaningless without
     bool waits = false;      // for frames before it
-    bool is_deep = false;    // the queue, so that the frame is to be marked
+    Chance marked = 0;       // of being marked
     uint64_t leaves_ns = 0;  // so long from now its last byte is sent
   };
   // A frame comes, `copies` of it one after the other. Times of several lcores may be some
@@ -52,10 +60,12 @@ class Bottleneck {
   // years.
   static constexpr uint64_t kTicksPerNs = 64;
   uint64_t TicksOf(uint64_t bytes) const;
+  Chance ChanceOfMark(uint64_t backlog_ticks) const;
 
   const uint64_t rate_bps_;
   const uint64_t queue_ticks_;
   const uint64_t ecn_ticks_;
+  const uint64_t ecn_all_ticks_;
   std::atomic<uint64_t> free_at_{0};  // ticks
 };
 

@@ -28,7 +28,7 @@ void Impairment::Apply(std::span<std::byte> frame, const FrameArrival& arrival, 
   const bool corrupted = Happens(settings_.corrupt);
   const uint64_t bit = random_.Next();
   const bool reordered = Happens(settings_.reorder);
-  const bool marked = Happens(settings_.ecn);
+  const uint64_t mark = Draw();
   counters_.matched.Add(1);
   if (lost) {
     counters_.lost.Add(1);
@@ -39,12 +39,13 @@ void Impairment::Apply(std::span<std::byte> frame, const FrameArrival& arrival, 
     counters_.duplicated.Add(1);
     fate.duplicated = true;
   }
-  if (bottleneck_ != nullptr && !PassBottleneck(frame, arrival, fate)) {
+  Chance marked = settings_.ecn;
+  if (bottleneck_ != nullptr && !PassBottleneck(arrival, fate, marked)) {
     fate.lost = true;
     return;
   }
   // Before it is damaged, as a switch on the way would.
-  if (marked) Mark(frame);
+  if (mark < marked && MarkCongestion(frame)) counters_.ecn_marked.Add(1);
   if (corrupted) CorruptOneBit(frame, bit);
   if (settings_.delay_ns != 0) {
     counters_.delayed.Add(1);
@@ -58,8 +59,7 @@ void Impairment::Apply(std::span<std::byte> frame, const FrameArrival& arrival, 
 
 // The queue is in front of the delays, whatever rule has them: frames enter it in the order in
 // which they come.
-bool Impairment::PassBottleneck(std::span<std::byte> frame, const FrameArrival& arrival,
-                                FrameFate& fate) {
+bool Impairment::PassBottleneck(const FrameArrival& arrival, FrameFate& fate, Chance& marked) {
   // What cannot be held must not take the link's time.
   if (!arrival.has_room) {
     counters_.queue_full.Add(1);
@@ -72,13 +72,9 @@ bool Impairment::PassBottleneck(std::span<std::byte> frame, const FrameArrival& 
     return false;
   }
   if (passage.waits) counters_.rate_delayed.Add(1);
-  if (passage.is_deep) Mark(frame);
+  marked = std::max(marked, passage.marked);
   fate.queue_ns = std::max(fate.queue_ns, passage.leaves_ns);
   return true;
-}
-
-void Impairment::Mark(std::span<std::byte> frame) {
-  if (MarkCongestion(frame)) counters_.ecn_marked.Add(1);
 }
 
 // Addresses of the link stay, else the damage would be a matter of who receives it.

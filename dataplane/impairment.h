@@ -14,10 +14,6 @@
 
 namespace roci::dataplane {
 
-// A probability in parts of 2^32: 0 never, 2^32 always.
-using Chance = uint64_t;
-inline constexpr Chance kAlways = uint64_t{1} << 32;
-
 struct ImpairmentSettings {
   // A rule holds a frame no longer than this for each of delay, reordering and (about) rate. What
   // the rules of a device (LinkTap::kMaxRules) do to a frame adds up.
@@ -104,9 +100,9 @@ class Impairment {
   const ImpairmentCounters& counters() const { return counters_; }
 
  private:
-  bool Happens(Chance chance) { return (random_.Next() >> 32) < chance; }
-  bool PassBottleneck(std::span<std::byte> frame, const FrameArrival& arrival, FrameFate& fate);
-  void Mark(std::span<std::byte> frame);
+  bool Happens(Chance chance) { return Draw() < chance; }
+  uint64_t Draw() { return random_.Next() >> 32; }
+  bool PassBottleneck(const FrameArrival& arrival, FrameFate& fate, Chance& marked);
   void CorruptOneBit(std::span<std::byte> frame, uint64_t number);
 
   const ImpairmentSettings& settings_;

@@ -38,7 +38,9 @@ with --qp or --opcode the one for that choice of packets.
                not fit are lost and counted (rate_dropped). In such bytes (65536, 256kB, 1MB; kB as
                in tc(8), 1024 bytes), or as the time in which they pass (1ms); at most 5s
   --rate-ecn   frames that find so much waiting (bytes or time) are marked as by --ecn, as a switch
-               does: with congestion control on, senders slow down to the rate (docs/ports.md)
+               does: with congestion control on, senders slow down to the rate (docs/ports.md).
+               40kB:200kB marks few from 40kB on, more with what waits up to 5% of the frames, and
+               all from 200kB on; the second is five times the first if it is not given
 
 A frame that is to be lost takes no time of --rate, one that comes twice takes it twice. --delay and
 --reorder hold it behind the queue. The rate of an impairment is one for all lcores of the daemon. A
@@ -55,7 +57,7 @@ not there; 2 for wrong usage.
 Examples:
   roci impair roci0 --loss 1% --reorder 5% --seed 7
   roci impair roci0 --direction in --delay 50us
-  roci impair roci0 --rate 10Gbit --rate-queue 400kB --rate-ecn 100kB
+  roci impair roci0 --rate 10Gbit --rate-queue 1MB --rate-ecn 40kB:200kB
   roci impair roci0 --opcode '*ACKNOWLEDGE' --loss 10%
   roci impair roci0 --opcode '*ACKNOWLEDGE' --clear
   roci impair roci0 --clear)";
@@ -83,7 +85,11 @@ void AddRate(const ImpairOptions& options, nlohmann::json& request) {
     request["rate_queue_bytes"] = *ParseQueue(options.rate_queue, rate_bps);
   }
   if (!options.rate_ecn.empty()) {
-    request["rate_ecn_bytes"] = *ParseQueue(options.rate_ecn, rate_bps);
+    const size_t colon = options.rate_ecn.find(':');
+    request["rate_ecn_bytes"] = *ParseQueue(options.rate_ecn.substr(0, colon), rate_bps);
+    if (colon != std::string::npos) {
+      request["rate_ecn_all_bytes"] = *ParseQueue(options.rate_ecn.substr(colon + 1), rate_bps);
+    }
   }
 }
 
@@ -177,6 +183,13 @@ void AddDurationOption(CLI::App& command, const char* name, std::string& out, co
   });
 }
 
+std::string CheckQueue(const std::string& text) {
+  const auto bytes = ParseQueue(text, 8'000'000'000);
+  return bytes && *bytes != 0
+             ? std::string()
+             : text + " is no length of a queue in bytes (65536, 256kB) or time up to 5s (1ms)";
+}
+
 void AddRateOptions(CLI::App& command, ImpairOptions& options) {
   command.add_option("--rate", options.rate, "Bits per second at which frames pass: 10Gbit")
       ->check([](const std::string& text) {
@@ -185,20 +198,20 @@ void AddRateOptions(CLI::App& command, ImpairOptions& options) {
                    ? std::string()
                    : text + " is no rate from 100kbit to 1Tbit (10Gbit, 500Mbit, 250000; bits)";
       });
-  const auto check_queue = [](const std::string& text) {
-    const auto bytes = ParseQueue(text, 8'000'000'000);
-    return bytes && *bytes != 0
-               ? std::string()
-               : text + " is no length of a queue in bytes (65536, 256kB) or time up to 5s (1ms)";
-  };
   command
       .add_option("--rate-queue", options.rate_queue,
                   "What may wait for it, in bytes or time (default 1MB, or 5s if that is less)")
-      ->check(check_queue);
+      ->check(CheckQueue);
   command
       .add_option("--rate-ecn", options.rate_ecn,
-                  "So much waiting has frames marked, in bytes or time (default: none is)")
-      ->check(check_queue);
+                  "So much waiting has frames marked: FROM or FROM:ALL, in bytes or time (default: "
+                  "none is)")
+      ->check([](const std::string& text) {
+        const size_t colon = text.find(':');
+        const std::string wrong = CheckQueue(text.substr(0, colon));
+        return wrong.empty() && colon != std::string::npos ? CheckQueue(text.substr(colon + 1))
+                                                           : wrong;
+      });
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ class CongestionTest(unittest.TestCase):
         self.assertGreater(lost_in(2)[0], 100)
         self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
         # Marks slow them down to what passes.
-        self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '1MB', '--rate-ecn', '100kB')
+        self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '1MB', '--rate-ecn', '40kB:200kB')
         self.assertTrue(await_(lambda: impairment()['counters']['ecn_marked'] > 100, LIMIT_S))
         last = []
         self.assertTrue(await_(lambda: last.append(lost_in(2)) or last[-1][0] == 0, LIMIT_S), last)

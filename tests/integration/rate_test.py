@@ -139,10 +139,12 @@ class RateTest(unittest.TestCase):
             self.roci('impair', CLIENT, '--rate', text)
             self.assertEqual(self.impairment()['rate_bps'], rate_bps, text)
         for arguments, queue, ecn in ((['--rate-queue', '64kB'], 65536, None), (['--rate-queue', '5000'], 5000, None),
-                                      (['--rate-queue', '1ms', '--rate-ecn', '100us'], 125_000, 12_500),
-                                      (['--rate-ecn', '10k'], 2 ** 20, 10240), ([], 2 ** 20, None)):
+                                      (['--rate-queue', '1ms', '--rate-ecn', '100us:200us'], 125_000, [12_500, 25_000]),
+                                      (['--rate-ecn', '10k'], 2 ** 20, [10240, 51200]), ([], 2 ** 20, None)):
             self.roci('impair', CLIENT, '--rate', '1Gbit', *arguments)
-            self.assertEqual((self.impairment()['rate_queue_bytes'], self.impairment().get('rate_ecn_bytes')), (queue, ecn), arguments)
+            told = self.impairment()
+            self.assertEqual(told['rate_queue_bytes'], queue, arguments)
+            self.assertEqual([told.get(key) for key in ('rate_ecn_bytes', 'rate_ecn_all_bytes')], ecn or [None, None], arguments)
         self.assertEqual(self.roci('impair', CLIENT).splitlines()[0], 'out rate_bps=1000000000 rate_queue_bytes=1048576 seed=0')
         self.assertEqual(self.impairment()['rate_queue_bytes'], 1048576)
         for status, says, arguments in (
@@ -150,7 +152,9 @@ class RateTest(unittest.TestCase):
                 (2, 'no rate from 100kbit', ['--rate', '2Tbit']), (2, 'no rate from 100kbit', ['--rate', '-1']),
                 (2, 'no rate from 100kbit', ['--rate', 'fast']), (2, 'go with --rate', ['--loss', '1%', '--rate-queue', '1ms']),
                 (2, 'what is to happen', ['--rate-ecn', '1ms']), (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-queue', '6s']),
-                (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-ecn', '0']), (2, '--clear', ['--clear', '--rate', '1Gbit']),
+                (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-ecn', '0']),
+                (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-ecn', '10kB:']),
+                (1, 'before some are', ['--rate', '1Gbit', '--rate-ecn', '10kB:9kB']), (2, '--clear', ['--clear', '--rate', '1Gbit']),
                 (1, '5 s at that rate', ['--rate', '1Mbit', '--rate-queue', '1MB']),
                 (1, 'nothing would be marked', ['--rate', '1Gbit', '--rate-ecn', '2MB'])):
             self.assertIn(says, self.roci('impair', CLIENT, *arguments, status=status), arguments)

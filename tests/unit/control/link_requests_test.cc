@@ -53,6 +53,7 @@ TEST(LinkRequestsTest, ARateHasAQueue) {
   words = DescribeImpairment(*all, {});
   EXPECT_EQ(words["rate_queue_bytes"], 5000);
   EXPECT_EQ(words["rate_ecn_bytes"], 4999);
+  EXPECT_EQ(words["rate_ecn_all_bytes"], 5 * 4999);
   EXPECT_FALSE(DescribeImpairment(*DecodeImpairment({{"loss", 1}}), {}).contains("rate_bps"));
   for (const char* text :
        {R"({"rate_bps":99999})", R"({"rate_bps":1000000000001})", R"({"rate_bps":"1Gbit"})",

@@ -169,11 +169,15 @@ TEST(BottleneckTest, FramesLeaveOneAfterTheOther) {
 }
 
 TEST(BottleneckTest, TheQueueIsBoundedAndSaysWhenItIsDeep) {
-  Bottleneck link({.rate_bps = kGigabit, .queue_bytes = 5001, .ecn_bytes = 3000});
+  Bottleneck link(
+      {.rate_bps = kGigabit, .queue_bytes = 5001, .ecn_bytes = 3000, .ecn_all_bytes = 3000});
   std::string fates;
   for (int i = 0; i < 7; ++i) {
     const auto passage = link.Enter(kThousandOnWire, 1, 100);
-    fates += !passage.fits ? 'L' : passage.is_deep ? 'E' : passage.waits ? 'w' : '.';
+    fates += !passage.fits                          ? 'L'
+             : passage.marked == dataplane::kAlways ? 'E'
+             : passage.waits                        ? 'w'
+                                                    : '.';
   }
   EXPECT_EQ(fates, ".wwEELL");
   // One has been sent: there is room for one, and what was refused took no time.
@@ -184,6 +188,17 @@ TEST(BottleneckTest, TheQueueIsBoundedAndSaysWhenItIsDeep) {
   EXPECT_TRUE(none.Enter(kThousandOnWire, 1, 0).fits);
   EXPECT_FALSE(none.Enter(kThousandOnWire, 1, 0).fits);
   EXPECT_TRUE(none.Enter(kThousandOnWire, 1, 9000).fits);
+}
+
+TEST(BottleneckTest, MarksGrowWithTheQueue) {
+  Bottleneck link(
+      {.rate_bps = kGigabit, .queue_bytes = 100'000, .ecn_bytes = 10'000, .ecn_all_bytes = 30'000});
+  for (uint64_t before = 0; before < 40'000; before += 1000) {
+    const auto chance =
+        static_cast<double>(link.Enter(kThousandOnWire, 1, 0).marked) / double{dataplane::kAlways};
+    const double part = (static_cast<double>(before) - 10'000) / 20'000;
+    EXPECT_NEAR(chance, part < 0 ? 0 : part >= 1 ? 1 : part * 0.05, 0.001) << before;
+  }
 }
 
 TEST(BottleneckTest, EveryRateIsMet) {
@@ -219,7 +234,8 @@ TEST(BottleneckTest, ThreadsShareIt) {
 
 TEST(ImpairmentTest, DeepQueuesMarkAndFullOnesDrop) {
   ImpairmentSettings settings;
-  settings.bottleneck = {.rate_bps = kGigabit, .queue_bytes = 5001, .ecn_bytes = 2000};
+  settings.bottleneck = {
+      .rate_bps = kGigabit, .queue_bytes = 5001, .ecn_bytes = 2000, .ecn_all_bytes = 2000};
   Bottleneck link(settings.bottleneck);
   // Two lcores, one link.
   std::array<Impairment, 2> lanes = {Impairment(settings, 0, &link),
