@@ -116,11 +116,22 @@ absl::StatusOr<std::vector<uint32_t>> TakeList(const Json& request, const char* 
   return out;
 }
 
+// In order and each once, so that two that mean the same are the same.
+absl::Status TakeQpns(const Json& request, const char* key, std::vector<roce::Qpn>& out) {
+  auto numbers = TakeList(request, key, roce::kMask24, dataplane::FrameFilter::kMaxQpns);
+  if (!numbers.ok()) return numbers.status();
+  std::sort(numbers->begin(), numbers->end());
+  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+  for (const uint32_t number : *numbers) out.emplace_back(number);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<dataplane::FrameFilter> TakeFilter(const Json& request) {
   dataplane::FrameFilter filter;
-  const auto qpns = TakeList(request, "qps", roce::kMask24, dataplane::FrameFilter::kMaxQpns);
-  if (!qpns.ok()) return qpns.status();
-  for (const uint32_t qpn : *qpns) filter.qpns.emplace_back(qpn);
+  absl::Status status = TakeQpns(request, "qps", filter.qpns);
+  if (!status.ok()) return status;
+  status = TakeQpns(request, "peers", filter.peers);
+  if (!status.ok()) return status;
   const auto opcodes = TakeList(request, "opcodes", 255, 256);
   if (!opcodes.ok()) return opcodes.status();
   for (const uint32_t opcode : *opcodes) filter.opcodes.set(opcode);
@@ -241,6 +252,7 @@ Json DescribeImpairment(const dataplane::ImpairmentSettings& settings,
   }
   out["seed"] = settings.seed;
   for (const roce::Qpn qpn : settings.filter.qpns) out["qps"].push_back(qpn.value());
+  for (const roce::Qpn qpn : settings.filter.peers) out["peers"].push_back(qpn.value());
   for (uint32_t opcode = 0; opcode < settings.filter.opcodes.size(); ++opcode) {
     if (settings.filter.opcodes.test(opcode)) out["opcodes"].push_back(opcode);
   }

@@ -16,8 +16,9 @@ namespace roci::control {
 // {"device": NAME, ...}; InvalidArgument without one.
 absl::StatusOr<std::string> DeviceOfRequest(const nlohmann::json& request);
 
-// Of a capture: "qps": [number...], "opcodes": [number...], "direction": "in"|"out"|"both" (both),
-// "snap_length": bytes, "count": frames (0: no bound).
+// Of a capture: "qps": [number...], "peers": the same, of the queue pairs to which these are
+// connected; "opcodes": [number...], "direction": "in"|"out"|"both" (both), "snap_length": bytes,
+// "count": frames (0: no bound).
 struct CaptureRequest {
   dataplane::CaptureSettings settings;
   uint64_t count = 0;

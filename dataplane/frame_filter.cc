@@ -54,7 +54,8 @@ bool FrameFilter::Matches(std::span<const std::byte> frame) const {
   if (opcodes.any() && !opcodes.test(static_cast<uint8_t>(bth.opcode))) return false;
   if (qpns.empty()) return true;
   const auto named = [&](roce::Qpn qpn) {
-    return std::find(qpns.begin(), qpns.end(), qpn) != qpns.end();
+    return std::find(qpns.begin(), qpns.end(), qpn) != qpns.end() ||
+           std::find(peers.begin(), peers.end(), qpn) != peers.end();
   };
   if (named(bth.dest_qpn)) return true;
   const roce::OpcodeInfo& info = roce::InfoOf(bth.opcode);

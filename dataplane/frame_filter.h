@@ -18,14 +18,18 @@ enum class LinkDirection : uint8_t { kIn, kOut };
 // match both, and frames that are no RoCEv2 match nothing.
 struct FrameFilter {
   static constexpr size_t kMaxQpns = 64;
-  std::vector<roce::Qpn> qpns;  // in the BTH as destination, or in the DETH as source
-  std::bitset<256> opcodes;     // of the BTH; none set: any
+  std::vector<roce::Qpn> qpns;   // in the BTH as destination, or in the DETH as source
+  std::vector<roce::Qpn> peers;  // the same, beside `qpns`: those that these were connected to
+  std::bitset<256> opcodes;      // of the BTH; none set: any
 
   bool MatchesAll() const { return qpns.empty() && opcodes.none(); }
   // `frame` is a whole Ethernet frame, not checked by anybody yet.
   bool Matches(std::span<const std::byte> frame) const;
 
-  friend bool operator==(const FrameFilter&, const FrameFilter&) = default;
+  // Whether somebody asked for the same. Peers come and go.
+  friend bool operator==(const FrameFilter& a, const FrameFilter& b) {
+    return a.qpns == b.qpns && a.opcodes == b.opcodes;
+  }
 };
 
 // Offset of the IP header behind Ethernet and up to two VLAN tags, with its version (4 or 6); a

@@ -43,8 +43,9 @@ struct QpContext {
   bool error_pending = false;
   // The same for SQE: a send queue of an unreliable QP failed (IBTA vol 1, 10.3.1.6).
   bool send_error_pending = false;
-  // On a shared fabric: a peer that takes longer is waited for longer.
-  bool adapts_timer = false;
+  // On a shared fabric: a peer that takes longer is waited for longer, and after a loss less is
+  // sent at once.
+  bool adapts = false;
 
   QpState state() const { return attributes.state; }
   uint32_t mtu_bytes() const { return 1u << mtu_shift; }

@@ -29,7 +29,7 @@ Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
   assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
   assert(config.limits.max_dest_rd_atomic <= resources.size());
   context_.config = config;
-  context_.adapts_timer = congestion_ != nullptr && IsConnected(config.type);
+  context_.adapts = congestion_ != nullptr && IsConnected(config.type);
   Clear();
 }
 
@@ -40,7 +40,7 @@ Qp<Host>::Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderR
   assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
   assert(config.limits.max_dest_rd_atomic <= resources.size());
   context_.config = config;
-  context_.adapts_timer = congestion_ != nullptr && IsConnected(config.type);
+  context_.adapts = congestion_ != nullptr && IsConnected(config.type);
   Clear();
 }
 

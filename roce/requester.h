@@ -98,7 +98,7 @@ class Requester {
   SendRecord& At(uint32_t index) { return records_[index & mask_]; }
   const SendRecord& At(uint32_t index) const { return records_[index & mask_]; }
   uint32_t InFlight() const { return StepsForward(una_, send_psn_); }
-  bool WindowOpen() const { return InFlight() < context_.config.limits.window_packets; }
+  bool WindowOpen() const { return InFlight() < window_; }
   bool MayStart(const SendRecord& record) const;
 
   void ReportSent(Host& host);
@@ -128,7 +128,7 @@ class Requester {
   bool HeadAwaits(WorkClass work_class, Psn psn) const;
   bool PlaceResponse(Host& host, const SendWqe& wqe, uint32_t offset,
                      std::span<const std::byte> bytes);
-  void Progress(Host& host, TimeNs now);
+  void Progress(Host& host, TimeNs now, uint32_t packets);
 
   DropReason ImplyNak(Host& host);
   void Retry(Host& host, QpCounter reason);
@@ -136,6 +136,8 @@ class Requester {
   void ArmTimer(TimeNs now);
   void LengthenTimer();
   void ShortenTimer(TimeNs now);
+  void NarrowWindow(QpCounter reason);
+  void WidenWindow(uint32_t packets);
 
   void CompleteHead(Host& host, CompletionStatus status);
   void Complete(Host& host, const SendRecord& record, CompletionStatus status);
@@ -155,6 +157,9 @@ class Requester {
   Psn next_psn_;         // first PSN of the next new request
   uint16_t rd_atomic_outstanding_ = 0;
   uint16_t durable_outstanding_ = 0;  // FLUSHes for persistence among them
+  static constexpr uint32_t kLeastWindow = 2;
+  uint32_t window_ = kLeastWindow;  // unacknowledged PSNs in flight, at most the limit
+  uint32_t widening_ = 0;           // acknowledged since the window last grew
   uint32_t since_ack_request_ = 0;
   uint32_t address_handle_ = 0;
   uint8_t retries_left_ = 0;

@@ -66,18 +66,20 @@ bool Requester<Host>::AcknowledgeBefore(Host& host, TimeNs now, Psn end) {
     CompleteHead(host, CompletionStatus::kSuccess);
     CompleteLocals(host);
   }
-  if (una_ != before) Progress(host, now);
+  if (una_ != before) Progress(host, now, StepsForward(before, una_));
   return is_complete;
 }
 
-// Something was acknowledged: loss recovery starts from new (IBTA vol 1, 9.9.2).
+// So many PSNs more were acknowledged: loss recovery starts from new (IBTA vol 1, 9.9.2).
 template <class Host>
-void Requester<Host>::Progress(Host& host, TimeNs now) {
+void Requester<Host>::Progress(Host& host, TimeNs now, uint32_t packets) {
   retries_left_ = context_.attributes.retry_count;
   rnr_retries_left_ = context_.attributes.rnr_retry;
   recovering_ = false;
   if (timer_shift_ != 0) [[unlikely]]
     ShortenTimer(now);
+  if (window_ != context_.config.limits.window_packets) [[unlikely]]
+    WidenWindow(packets);
   // Acknowledged beyond the point to which we had gone back.
   if (StepsForward(una_, send_psn_) > StepsForward(una_, sent_end_)) Rewind();
   rnr_waiting_ = false;  // what was not ready is acknowledged after all
@@ -115,7 +117,7 @@ DropReason Requester<Host>::HandleReadResponse(Host& host, TimeNs now, const Pac
     CompleteHead(host, CompletionStatus::kSuccess);
     CompleteLocals(host);
   }
-  Progress(host, now);
+  Progress(host, now, 1);
   return DropReason::kNone;
 }
 
@@ -130,7 +132,7 @@ DropReason Requester<Host>::HandleConfirmation(Host& host, TimeNs now, const Pac
   ++una_;
   CompleteHead(host, CompletionStatus::kSuccess);
   CompleteLocals(host);
-  Progress(host, now);
+  Progress(host, now, 1);
   return DropReason::kNone;
 }
 
@@ -148,7 +150,7 @@ DropReason Requester<Host>::HandleAtomicResponse(Host& host, TimeNs now, const P
   ++una_;
   CompleteHead(host, CompletionStatus::kSuccess);
   CompleteLocals(host);
-  Progress(host, now);
+  Progress(host, now, 1);
   return DropReason::kNone;
 }
 
@@ -225,7 +227,7 @@ void Requester<Host>::HandleTimeout(Host& host, TimeNs now) {
     deadline_ = kNever;
     return;
   }
-  if (context_.adapts_timer) LengthenTimer();
+  if (context_.adapts) LengthenTimer();
   Retry(host, QpCounter::kAckTimeouts);
 }
 
@@ -239,6 +241,7 @@ void Requester<Host>::Retry(Host& host, QpCounter reason) {
   }
   --retries_left_;
   recovering_ = true;
+  if (context_.adapts) NarrowWindow(reason);
   Rewind();
   deadline_ = kNever;  // armed by the first packet that is sent again
 }
@@ -271,6 +274,25 @@ void Requester<Host>::ShortenTimer(TimeNs now) {
   const uint64_t timeout_ns = AckTimeoutNs(context_.attributes.timeout);
   if (timeout_ns == kNever || deadline_ == kNever || deadline_ < now) return;
   if (deadline_ - now >= (timeout_ns << timer_shift_) / 4 * 3) --timer_shift_;
+}
+
+// A queue that marks nothing tells of itself by what it loses, and go-back-N would keep it full
+// with what it loses again. As TCP does (RFC 5681): half the window for a loss that somebody has
+// told of, the least where nothing came through; then one packet more for each window that is
+// acknowledged.
+template <class Host>
+void Requester<Host>::NarrowWindow(QpCounter reason) {
+  const bool is_silent = reason == QpCounter::kAckTimeouts;
+  window_ = is_silent ? kLeastWindow : std::max(window_ / 2, kLeastWindow);
+  widening_ = 0;
+}
+
+template <class Host>
+void Requester<Host>::WidenWindow(uint32_t packets) {
+  const uint32_t limit = context_.config.limits.window_packets;
+  for (widening_ += packets; widening_ >= window_ && window_ < limit; ++window_) {
+    widening_ -= window_;
+  }
 }
 
 // ---- Completion ----

@@ -53,6 +53,8 @@ void Requester<Host>::Start(Psn sq_psn) {
   rnr_waiting_ = false;
   recovering_ = false;
   timer_shift_ = 0;
+  window_ = context_.config.limits.window_packets;
+  widening_ = 0;
   deadline_ = kNever;
   pacer_.StopWaiting();
   more_work_ = true;
@@ -302,8 +304,7 @@ template <class Host>
 bool Requester<Host>::WantsAck(bool is_last) {
   const QpLimits& limits = context_.config.limits;
   ++since_ack_request_;
-  if (!is_last && since_ack_request_ < limits.ack_every_packets &&
-      InFlight() + 1 < limits.window_packets) {
+  if (!is_last && since_ack_request_ < limits.ack_every_packets && InFlight() + 1 < window_) {
     return false;
   }
   since_ack_request_ = 0;

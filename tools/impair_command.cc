@@ -118,7 +118,7 @@ nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
 }
 
 // What `roci show ports` says of one device; null: there is no such device.
-nlohmann::json OfDevice(const nlohmann::json& ports, const std::string& device) {
+nlohmann::json ImpairmentsOf(const nlohmann::json& ports, const std::string& device) {
   for (const nlohmann::json& port : ports) {
     if (port.value("device", "") == device) return port["impairments"];
   }
@@ -128,7 +128,7 @@ nlohmann::json OfDevice(const nlohmann::json& ports, const std::string& device) 
 absl::StatusOr<nlohmann::json> Ask(const ImpairOptions& options, bool sets,
                                    const std::string& runtime_dir) {
   nlohmann::json request = RequestOf(options, sets);
-  if (!options.selection.qps.empty() && options.direction != "in") {
+  if (sets && !options.selection.qps.empty() && options.direction != "in") {
     const absl::StatusOr<nlohmann::json> qps =
         AskDaemon(runtime_dir, {{"command", "show"}, {"what", "qps"}}, options.timeout_s);
     if (!qps.ok()) return qps.status();
@@ -158,7 +158,7 @@ int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
     return 2;
   }
   absl::StatusOr<nlohmann::json> answer = Ask(options, sets, runtime_dir);
-  if (answer.ok() && !options.clear && !sets) answer = OfDevice(*answer, options.device);
+  if (answer.ok() && !options.clear && !sets) answer = ImpairmentsOf(*answer, options.device);
   if (answer.ok() && answer->is_null()) {
     answer = absl::NotFoundError("there is no device " + options.device);
   }

@@ -247,6 +247,12 @@ class LinkTest(unittest.TestCase):
                              {('in', qp['qpn']), ('out', qp['remote_qpn'])}, set())
         self.roci('impair', 'roci1', '--qp', str(qp['qpn']), '--delay', '1us')
         self.assertTrue(await_(lambda: self.impairments('roci1')[0]['counters']['delayed'] > 10))
+        # It is called by what was asked for, in any order, even when the queue pair and with it its peer are gone.
+        self.roci('impair', 'roci1', '--qp', str(qp['qpn']), '--qp', '5', '--delay', '1us')
+        self.assertEqual(len(self.impairments('roci1')), 2)
+        pair.kill()
+        self.assertTrue(await_(lambda: not self.daemon.show('qps')))
+        self.roci('impair', 'roci1', '--qp', '5', '--qp', str(qp['qpn']), '--clear')
         self.roci('impair', 'roci1', '--qp', str(qp['qpn']), '--clear')
         self.assertEqual(self.impairments('roci1'), [])
 

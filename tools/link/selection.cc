@@ -138,16 +138,12 @@ void AddSelection(const Selection& selection, nlohmann::json& request) {
 
 void AddPeers(const nlohmann::json& shown, const std::string& device, nlohmann::json& request) {
   const std::vector<uint32_t> named = request.value("qps", std::vector<uint32_t>());
-  std::vector<uint32_t> all = named;
-  const auto has = [](const std::vector<uint32_t>& numbers, uint32_t number) {
-    return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-  };
   for (const nlohmann::json& qp : shown) {
-    if (qp.value("device", "") != device || !has(named, qp.value("qpn", 0u))) continue;
+    const auto found = std::find(named.begin(), named.end(), qp.value("qpn", 0u));
+    if (qp.value("device", "") != device || found == named.end()) continue;
     const uint32_t peer = qp.value("remote_qpn", 0u);
-    if (peer != 0 && !has(all, peer) && all.size() < kMaxQps) all.push_back(peer);
+    if (peer != 0) request["peers"].push_back(peer);
   }
-  if (!all.empty()) request["qps"] = all;
 }
 
 }  // namespace roci::tools

@@ -24,8 +24,8 @@ void AddSelectionOptions(CLI::App& command, Selection& selection);
 // Adds "qps" and "opcodes" to a request to the daemon.
 void AddSelection(const Selection& selection, nlohmann::json& request);
 
-// Adds to a request's "qps" the peers of those that are connected queue pairs of `device`, for what
-// they send carries the peer's number. `shown` is what `roci show --json qps` says.
+// Adds to a request "peers", those of its "qps" that are connected queue pairs of `device`, for
+// what they send carries the peer's number. `shown` is what `roci show --json qps` says.
 void AddPeers(const nlohmann::json& shown, const std::string& device, nlohmann::json& request);
 
 // The largest number that every reader of JSON takes for what it is (RFC 8259, 6).

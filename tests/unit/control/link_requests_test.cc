@@ -33,6 +33,18 @@ TEST(LinkRequestsTest, AnImpairmentWithEverything) {
   EXPECT_EQ(words["counters"]["lost"], 0);
 }
 
+TEST(LinkRequestsTest, QueuePairsInAnyOrderAreTheSameChoice) {
+  const auto filter = [](const char* text) {
+    const auto settings = DecodeImpairment(nlohmann::json::parse(text));
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    return settings->filter;
+  };
+  const dataplane::FrameFilter asked = filter(R"({"loss":1,"qps":[6,5,6],"peers":[9]})");
+  EXPECT_EQ(asked, filter(R"({"loss":1,"qps":[5,6]})")) << "their peers may be gone";
+  EXPECT_FALSE(asked == filter(R"({"loss":1,"qps":[5,6,9]})"));
+  EXPECT_EQ(asked.peers, std::vector<roce::Qpn>{roce::Qpn(9)});
+}
+
 TEST(LinkRequestsTest, ARateHasAQueue) {
   const auto settings = DecodeImpairment(Json::parse(R"({"rate_bps":10000000000})"));
   ASSERT_TRUE(settings.ok()) << settings.status();

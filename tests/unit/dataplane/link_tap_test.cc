@@ -55,6 +55,8 @@ TEST(FrameFilterTest, ChoosesByQueuePairAndOpcode) {
   EXPECT_TRUE(filter.Matches(send));
   EXPECT_TRUE(filter.Matches(Packet(roce::Opcode::kRcSendOnly, 5, true, true)));
   EXPECT_FALSE(filter.Matches(Packet(roce::Opcode::kRcSendOnly, 6)));
+  filter.peers = {roce::Qpn(6)};
+  EXPECT_TRUE(filter.Matches(Packet(roce::Opcode::kRcSendOnly, 6)));
   EXPECT_FALSE(filter.Matches(arp));
   filter.opcodes.set(static_cast<uint8_t>(roce::Opcode::kRcAcknowledge));
   EXPECT_FALSE(filter.Matches(send));

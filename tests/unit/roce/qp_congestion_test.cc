@@ -323,9 +323,62 @@ TEST(QpCongestion, TimersGrowWithSilenceAndAreNeverShorterThanAskedFor) {
   uint32_t acked = 1;
   for (const uint64_t factor : {1, 1, 1}) {
     c.node.now += 1000;
+    c.node.Run();  // the window is narrow after all the silence
     c.node.Receive(MakeAck(kSqPsn + acked++));
     EXPECT_EQ(c.node.qp.NextTimeout(), c.node.now + factor * kTimeoutNs);
   }
+}
+
+// ---- The window of a shared fabric
+
+NodeOptions OfWindow(uint32_t packets) {
+  NodeOptions options;
+  options.limits.window_packets = packets;
+  options.limits.ack_every_packets = static_cast<uint16_t>(packets);
+  return options;
+}
+
+// Everything up to the end of the window, the last packet of which asks for an acknowledgement.
+size_t Sent(Node& node) {
+  const std::vector<WirePacket> out = node.PollAll();
+  EXPECT_TRUE(!out.empty() && out.back().tx.ack_request);
+  return out.size();
+}
+
+TEST(QpCongestion, ALossNarrowsTheWindowWhichWidensWithWhatIsAcknowledged) {
+  Controlled c(OfWindow(16));
+  c.node.host.PostSend(WorkOpcode::kSend, 100 * kMtu);
+  EXPECT_EQ(Sent(c.node), 16u);
+  c.node.Receive(MakeNak(kSqPsn + 3, NakCode::kPsnSequenceError));
+  EXPECT_EQ(Sent(c.node), 8u);
+  // One that comes again tells of the same loss.
+  c.node.Receive(MakeNak(kSqPsn + 3, NakCode::kPsnSequenceError));
+  c.node.Receive(MakeAck(kSqPsn + 10));
+  EXPECT_EQ(Sent(c.node), 9u);
+  c.node.Receive(MakeAck(kSqPsn + 11));  // one of nine: no wider yet
+  EXPECT_EQ(Sent(c.node), 1u);
+  // Nothing came through.
+  ASSERT_TRUE(c.node.PassTimeout());
+  EXPECT_EQ(Sent(c.node), 2u);
+  c.node.Receive(MakeAck(kSqPsn + 13));
+  EXPECT_EQ(Sent(c.node), 3u);
+  // Up to the limit, and no further.
+  uint32_t window = 3;
+  for (uint32_t acked = 13; acked + window < 100; window = std::min(window + 1, 16u)) {
+    acked += window;
+    c.node.Receive(MakeAck(kSqPsn + acked));
+    EXPECT_EQ(c.node.PollAll().size(), std::min({window + 1, 16u, 99 - acked}));
+  }
+}
+
+TEST(QpCongestion, WithoutItTheWindowIsWhatItIs) {
+  Node node(OfWindow(16));
+  node.host.PostSend(WorkOpcode::kSend, 100 * kMtu);
+  EXPECT_EQ(Sent(node), 16u);
+  node.Receive(MakeNak(kSqPsn + 3, NakCode::kPsnSequenceError));
+  EXPECT_EQ(Sent(node), 16u);
+  ASSERT_TRUE(node.PassTimeout());
+  EXPECT_EQ(Sent(node), 16u);
 }
 
 TEST(QpCongestion, WithoutItTimersAreWhatTheyAre) {
