@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "tools/decode/capture_file.h"
 #include "tools/decode/describe.h"
 #include "tools/decode/dissect.h"
+#include "tools/decode/gunzip.h"
 
 namespace roci::tools {
 namespace {
@@ -21,31 +23,45 @@ constexpr int kFailed = 1;
 constexpr int kTrouble = 2;
 
 constexpr char kManual[] =
-    R"(FILE is a capture in pcap format (times in micro- or nanoseconds, either byte order) or pcapng
-format (any number of sections and interfaces); `-` is standard input, which may be a capture that
-still goes on: each frame is printed when it arrives. Link types: Ethernet, Linux cooked (SLL and
-SLL2), BSD loopback (NULL and LOOP), raw IP.
+    R"(FILE is a capture in pcap format (times in micro- or nanoseconds, either byte order, and
+Kuznetsov's "modified" format) or pcapng format (any number of sections and interfaces), as it is or
+compressed with gzip; `-` is standard input, which may be a capture that still goes on: each frame
+is printed when it arrives. Link types: Ethernet, Linux cooked (SLL and SLL2), BSD loopback (NULL
+and LOOP), raw IP.
 
-Every RoCEv2 frame (UDP to port 4791, over IPv4 or IPv6, with any VLAN tags, not in tunnels) becomes
-one line. Frames of other kinds are counted only. A line has the number of the frame in the file,
-its time, the headers with all fields (eth, vlan, ipv4 or ipv6, udp, bth, and of deth, xrceth, feth,
-reth, atomiceth, aeth, atomicacketh, immdt, ieth, cnp those that the opcode has), then
+Every RoCE frame becomes one line: RoCEv2 (UDP to port 4791, over IPv4 or IPv6) and RoCEv1
+(EtherType 0x8915). They are found behind VLAN tags of any number, LLC/SNAP, MPLS, PPPoE and
+backbone tags, and in the tunnels VXLAN, GENEVE, GRE (NVGRE, ERSPAN, PPTP), NSH, EtherIP, IP in IP,
+up to 32 headers in all. Frames of other kinds are counted only. A line has the number of the frame
+in the file, its time, the headers with all fields (eth, vlan, ipv4 or ipv6, udp, or for v1 grh,
+then bth, and of rdeth, deth, xrceth, feth, reth, atomiceth, aeth, atomicacketh, immdt, ieth, cnp
+those that the opcode has), then
   payload     bytes of payload, without pad and ICRC
   pad         the pad's bytes in hexadecimal, if they are not zero
-  trailer     bytes behind the IP packet: Ethernet padding, or a frame check sequence
+  trailer     bytes behind the packet: Ethernet padding, or a frame check sequence
   icrc        good; bad, with what was found and what it should be, both in the order of the wire;
               or unchecked
   reencoded   same: encoding what was read gives the same bytes again. Or where it differs
-  malformed   why a device would drop the frame: the name of the counter in `roci show ports`
+  malformed   why a device would drop the frame: the name of the counter in `roci show ports`.
+              RoCEv1, which our devices do not speak, is judged like v2 with other headers in front,
+              and is not_roce if its GRH says that another transport follows. Reliable datagrams
+              (RD) are shown, but no RoCE device serves them: reserved_opcode
   cut         the capture has less of the frame than was sent: it cannot be verified
   verdict     ok, failed or cut
-A UDP checksum that is there (not 0) and wrong has behind it what it should be (computed). A frame
-does not fail for it, since a device looks at the ICRC only, nor for reserved bits and pad bytes.
-With --json a line is a JSON object with these names, numbers in decimal.
+In front of the headers stands, where there is one, what was around them, outermost first:
+  in          the header's name, and src and dst of ipv4 and ipv6, vni of vxlan and geneve, label of
+              mpls, vid of vlan, session of pppoe and erspan, key of gre (in NVGRE's the upper 24 bits
+              are the network), path of nsh, isid of pbb
+(eth is the innermost Ethernet header, and vlan what is behind it.) A UDP checksum that is there
+(not 0) and wrong has behind it what it should be (computed). A frame does not fail for it, since a
+device looks at the ICRC only, nor for reserved bits and pad bytes. With --json a line is a JSON
+object with these names, numbers in decimal; vlan and in are arrays.
 
 The last line, on standard error, counts the frames: all, those of RoCE, those that failed and those
-that are cut. Behind that come, if there are any, those that were not looked at: of RoCEv1, cut or
-with headers that end too early to tell what they are, of other link types than the above.
+that are cut. Behind that come, if there are any, those that were not looked at: cut or with headers
+that end too early to tell what they are, of other link types than the above, and those in which
+RoCE may be hidden: later fragments of IP packets, and what is in macsec, trill, esp, ah (over
+IPv4), ipcomp, l2tp, gtp.
 
 Exit status: 0 if no frame failed; 1 if one is malformed, has a bad ICRC or was not encoded the same
 again, or if the file is damaged (what was before the damage is printed); 2 for wrong usage, for
@@ -67,6 +83,7 @@ struct DecodeOptions {
 struct Totals {
   uint64_t frames = 0;
   std::array<uint64_t, 6> kinds{};  // by FrameKind
+  std::map<Header, uint64_t> hidden_by;
   uint64_t failed = 0;
   uint64_t cut = 0;
 
@@ -81,12 +98,14 @@ void Print(const std::string& line) {
 // Prints the frame if it is RoCE.
 void DecodeFrame(const CaptureRecord& record, const DecodeOptions& options, Totals& totals) {
   ++totals.frames;
-  const auto [kind, frame] = Dissect(record.bytes, record.original_length, record.link_type);
+  const auto [kind, frame, hidden_by] =
+      Dissect(record.bytes, record.original_length, record.link_type);
   if (kind == FrameKind::kLinkType && totals.Of(kind) == 0) {
     std::fprintf(stderr, "roci: frame %" PRIu64 " is of link type %u, which is not understood\n",
                  record.number, record.link_type);
   }
   ++totals.kinds[static_cast<size_t>(kind)];
+  if (kind == FrameKind::kHidden) ++totals.hidden_by[hidden_by];
   if (kind != FrameKind::kRoce) return;
   totals.failed += frame->failed();
   totals.cut += frame->cut;
@@ -99,17 +118,20 @@ void PrintTotals(const Totals& totals) {
   std::fprintf(stderr,
                "%" PRIu64 " frames, %" PRIu64 " of RoCE: %" PRIu64 " failed, %" PRIu64 " cut",
                totals.frames, totals.Of(FrameKind::kRoce), totals.failed, totals.cut);
-  constexpr std::array<std::pair<FrameKind, const char*>, 4> kNotLookedAt = {{
-      {FrameKind::kRoceV1, "of RoCEv1"},
+  constexpr std::array<std::pair<FrameKind, const char*>, 3> kNotLookedAt = {{
       {FrameKind::kCut, "cut in front of the UDP port"},
       {FrameKind::kHeaders, "with headers that are not understood"},
       {FrameKind::kLinkType, "of link types that are not understood"},
   }};
   const char* separator = "; not looked at: ";
-  for (const auto& [kind, words] : kNotLookedAt) {
-    if (totals.Of(kind) == 0) continue;
-    std::fprintf(stderr, "%s%" PRIu64 " %s", separator, totals.Of(kind), words);
+  const auto print = [&separator](uint64_t count, const char* of, const char* words) {
+    if (count == 0) return;
+    std::fprintf(stderr, "%s%" PRIu64 " %s%s", separator, count, of, words);
     separator = ", ";
+  };
+  for (const auto& [kind, words] : kNotLookedAt) print(totals.Of(kind), "", words);
+  for (const auto& [header, count] : totals.hidden_by) {
+    print(count, header == Header::kLaterFragment ? "" : "in ", HeaderName(header));
   }
   std::fputc('\n', stderr);
 }
@@ -128,11 +150,12 @@ int Trouble(const char* what, int error, const Totals& totals) {
 
 int DecodeAll(std::FILE* file, const DecodeOptions& options) {
   int read_error = 0;
-  CaptureReader reader([&](std::byte* p, size_t n) {
+  Gunzip gunzip([&](std::byte* p, size_t n) {
     const size_t got = std::fread(p, 1, n, file);
     if (got < n && std::ferror(file) != 0) read_error = errno;
     return got;
   });
+  CaptureReader reader([&gunzip](std::byte* p, size_t n) { return gunzip.Read(p, n); });
   CaptureRecord record;
   Totals totals;
   CaptureReader::Outcome outcome;
@@ -142,9 +165,9 @@ int DecodeAll(std::FILE* file, const DecodeOptions& options) {
   }
   if (std::fflush(stdout) != 0) return Trouble("cannot write the frames", errno, totals);
   if (read_error != 0) return Trouble(options.path.c_str(), read_error, totals);
-  if (!reader.error().empty()) {
-    std::fprintf(stderr, "roci: %s: %s\n", options.path.c_str(), reader.error().c_str());
-  }
+  if (!gunzip.error().empty()) outcome = CaptureReader::Outcome::kDamaged;
+  const std::string& error = gunzip.error().empty() ? reader.error() : gunzip.error();
+  if (!error.empty()) std::fprintf(stderr, "roci: %s: %s\n", options.path.c_str(), error.c_str());
   if (outcome == CaptureReader::Outcome::kNotACapture) return kTrouble;
   PrintTotals(totals);
   return StatusOf(totals, outcome);

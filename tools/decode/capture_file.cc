@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint32_t kMagicMicroseconds = 0xA1B2C3D4;
 constexpr uint32_t kMagicNanoseconds = 0xA1B23C4D;
+constexpr uint32_t kMagicModified = 0xA1B2CD34;  // of Alexey Kuznetsov's patches: microseconds
 constexpr uint32_t kByteOrderMagic = 0x1A2B3C4D;
 
 // Block types and options of pcapng (draft-ietf-opsawg-pcapng, 4).
@@ -26,6 +27,27 @@ constexpr uint16_t kOptionTimeOffset = 14;
 
 constexpr uint32_t kBlockOverhead = 12;  // type, length, length again
 constexpr uint32_t kNanosecondsPerSecond = 1'000'000'000;
+
+// What other files begin with, as read from a little-endian machine, and how they become captures.
+struct OtherFile {
+  uint32_t magic;
+  uint32_t mask;
+  const char* what;
+};
+constexpr OtherFile kOtherFiles[] = {
+    {0x00008B1F, 0x0000FFFF, "compressed with gzip: zcat FILE | roci decode -"},
+    {0xFD2FB528, 0xFFFFFFFF, "compressed with zstd: zstdcat FILE | roci decode -"},
+    {0x184D2204, 0xFFFFFFFF, "compressed with lz4: lz4cat FILE | roci decode -"},
+    {0x587A37FD, 0xFFFFFFFF, "compressed with xz: xzcat FILE | roci decode -"},
+    {0x00685A42, 0x00FFFFFF, "compressed with bzip2: bzcat FILE | roci decode -"},
+};
+
+const char* WhyNoCapture(uint32_t magic) {
+  for (const OtherFile& other : kOtherFiles) {
+    if ((magic & other.mask) == other.magic) return other.what;
+  }
+  return "neither pcap nor pcapng (of other captures, editcap -F pcapng makes one)";
+}
 
 uint64_t PowerOf10(unsigned exponent) {
   uint64_t power = 1;
@@ -120,23 +142,29 @@ CaptureReader::Outcome CaptureReader::Open() {
 CaptureReader::Outcome CaptureReader::OpenPcap(uint32_t magic) {
   for (const bool swapped : {false, true}) {
     const uint32_t value = swapped ? __builtin_bswap32(magic) : magic;
-    if (value != kMagicMicroseconds && value != kMagicNanoseconds) continue;
+    if (value != kMagicMicroseconds && value != kMagicNanoseconds && value != kMagicModified) {
+      continue;
+    }
     format_ = Format::kPcap;
     swapped_ = swapped;
     nanoseconds_ = value == kMagicNanoseconds;
+    is_modified_ = value == kMagicModified;
     buffer_.clear();
     if (!Fill(20)) return Damaged("the file ends within its header");
     // The upper bits tell of a frame check sequence, which is seen as bytes behind the packet.
     interfaces_.push_back({.link_type = U32(16) & 0xFFFF, .snap_length = U32(12)});
     return Outcome::kRecord;
   }
-  error_ = "neither pcap nor pcapng";
+  error_ = WhyNoCapture(magic);
   return Outcome::kNotACapture;
 }
 
 CaptureReader::Outcome CaptureReader::NextPcap(CaptureRecord& record) {
+  // The modified header goes on with the index of the interface, the packet's protocol and type.
+  constexpr size_t kHeader = 16, kModifiedHeader = 24, kPacketType = 22;
+  constexpr std::byte kOutgoing{4};
   buffer_.clear();
-  if (!Fill(16)) {
+  if (!Fill(is_modified_ ? kModifiedHeader : kHeader)) {
     return buffer_.empty() ? Outcome::kEnd : Damaged("the file ends within a record's header");
   }
   const uint32_t captured = U32(8);
@@ -148,6 +176,10 @@ CaptureReader::Outcome CaptureReader::NextPcap(CaptureRecord& record) {
       .nanoseconds = nanoseconds_ ? fraction % kNanosecondsPerSecond : fraction % 1'000'000 * 1000,
       .original_length = U32(12),
       .bytes = {}};
+  if (is_modified_) {
+    record.interface = U32(kHeader);
+    record.direction = buffer_[kPacketType] == kOutgoing ? Direction::kOut : Direction::kIn;
+  }
   if (captured > kMaxRecordBytes) {
     return Damaged(absl::StrCat("a record of ", captured, " bytes"));
   }

@@ -1,5 +1,6 @@
-// Reads captures: pcap (micro- and nanoseconds, either byte order) and pcapng (several sections,
-// interfaces and byte orders). Trusts nothing that the file says.
+// Reads captures: pcap (micro- and nanoseconds, either byte order, and Kuznetsov's with longer
+// record headers) and pcapng (several sections, interfaces and byte orders). Trusts nothing that
+// the file says.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ enum class Direction : uint8_t { kUnknown = 0, kIn = 1, kOut = 2 };
 
 struct CaptureRecord {
   uint64_t number = 0;     // counts the file's packets from 1
-  uint32_t interface = 0;  // within its section
+  uint32_t interface = 0;  // within its section; the system's index in Kuznetsov's files
   uint32_t link_type = 0;
   bool has_time = false;  // simple packet blocks have none
   int64_t seconds = 0;    // since 1970, or before
@@ -95,6 +96,7 @@ class CaptureReader {
   Outcome last_ = Outcome::kRecord;
   bool swapped_ = false;
   bool nanoseconds_ = false;
+  bool is_modified_ = false;  // Kuznetsov's
   uint64_t records_ = 0;
   std::vector<Interface> interfaces_;
   std::vector<std::byte> buffer_;  // the record, or the body of the block

@@ -17,10 +17,10 @@ using Json = nlohmann::ordered_json;
 using roce::ExtHeader;
 
 // Fields that people read in hexadecimal.
-constexpr std::array<std::string_view, 19> kInHex = {
-    "type", "checksum", "id",       "pkey",     "dest_qpn", "src_qpn", "qkey",
-    "va",   "rkey",     "swap_add", "compare",  "original", "imm",     "srqn",
-    "tos",  "computed", "found",    "syndrome", "protocol"};
+constexpr std::array<std::string_view, 20> kInHex = {
+    "type", "checksum", "id",       "pkey",     "dest_qpn", "src_qpn",   "qkey",
+    "va",   "rkey",     "swap_add", "compare",  "original", "imm",       "srqn",
+    "tos",  "computed", "found",    "syndrome", "protocol", "ee_context"};
 
 const char* DirectionName(Direction direction) {
   switch (direction) {
@@ -44,6 +44,17 @@ std::string HexText(std::span<const std::byte> bytes) {
 std::string TimeText(int64_t seconds, uint32_t nanoseconds) {
   if (seconds >= 0 || nanoseconds == 0) return absl::StrFormat("%d.%09d", seconds, nanoseconds);
   return absl::StrFormat("-%d.%09d", -(seconds + 1), 1'000'000'000 - nanoseconds);
+}
+
+Json DescribeOuter(const OuterHeader& outer) {
+  Json out = {{"header", HeaderName(outer.header)}};
+  if (outer.src) out["src"] = control::IpText(*outer.src);
+  if (outer.dst) out["dst"] = control::IpText(*outer.dst);
+  if (outer.id) {
+    const uint32_t mask = outer.header == Header::kVlan ? roce::VlanTag::kIdMask : ~uint32_t{0};
+    out[HeaderIdName(outer.header)] = *outer.id & mask;
+  }
+  return out;
 }
 
 Json DescribeUdp(const DecodedFrame& frame) {
@@ -90,10 +101,21 @@ Json DescribeIpv6(const DecodedFrame& frame) {
           {"extension_bytes", frame.ipv6_extension_bytes}};
 }
 
+Json DescribeGrh(const roce::Ipv6Header& grh) {
+  return {{"version", grh.version},
+          {"tclass", grh.traffic_class},
+          {"flow_label", grh.flow_label},
+          {"payload_length", grh.payload_length},
+          {"next_header", grh.next_header},
+          {"hop_limit", grh.hop_limit},
+          {"src", control::IpText(roce::Gid::FromIpv6(grh.src))},
+          {"dst", control::IpText(roce::Gid::FromIpv6(grh.dst))}};
+}
+
 Json DescribeBth(const DecodedFrame& frame) {
   const roce::Bth& bth = *frame.bth;
   return {{"opcode", static_cast<uint8_t>(bth.opcode)},
-          {"name", roce::InfoOf(bth.opcode).name},
+          {"name", LayoutOf(bth.opcode).name},
           {"solicited", bth.solicited},
           {"mig_req", bth.mig_req},
           {"pad", bth.pad_count},
@@ -135,6 +157,9 @@ void AddExtHeaders(const DecodedFrame& frame, Json& out) {
   const auto has = [&](ExtHeader kind) {
     return (frame.ext_present & roce::OpcodeInfo::Bit(kind)) != 0;
   };
+  if (frame.rdeth) {
+    out["rdeth"] = {{"resv8", frame.rdeth->reserved8}, {"ee_context", frame.rdeth->ee_context}};
+  }
   if (has(ExtHeader::kDeth)) {
     out["deth"] = {{"qkey", ext.deth.qkey},
                    {"resv8", frame.ext_reserved8},
@@ -228,6 +253,7 @@ Json Describe(const CaptureRecord& record, const DecodedFrame& frame) {
   if (const char* name = DirectionName(record.direction)) out["direction"] = name;
   out["length"] = record.original_length;
   out["captured"] = record.bytes.size();
+  for (const OuterHeader& outer : frame.outer) out["in"].push_back(DescribeOuter(outer));
   if (frame.ethernet) {
     out["eth"] = {{"dst", control::MacText(frame.ethernet->dst)},
                   {"src", control::MacText(frame.ethernet->src)},
@@ -241,7 +267,8 @@ Json Describe(const CaptureRecord& record, const DecodedFrame& frame) {
   }
   if (frame.ipv4) out["ipv4"] = DescribeIpv4(frame);
   if (frame.ipv6) out["ipv6"] = DescribeIpv6(frame);
-  out["udp"] = DescribeUdp(frame);
+  if (frame.udp) out["udp"] = DescribeUdp(frame);
+  if (frame.grh) out["grh"] = DescribeGrh(*frame.grh);
   if (frame.bth) out["bth"] = DescribeBth(frame);
   AddExtHeaders(frame, out);
   if (frame.payload_bytes) out["payload"] = *frame.payload_bytes;

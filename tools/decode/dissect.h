@@ -1,5 +1,4 @@
-// A captured frame, header by header, and what our own code says of it: whether it passes gate 1,
-// whether its ICRC is right, and whether encoding what was read gives the same bytes again.
+// A captured frame, header by header, with the verdicts of verify.h.
 #pragma once
 
 #include <array>
@@ -13,40 +12,50 @@
 #include "roce/headers.h"
 #include "roce/opcode.h"
 #include "roce/packet.h"
+#include "tools/decode/rd_opcodes.h"
+#include "tools/decode/walk.h"
 
 namespace roci::tools {
 
 enum class IcrcVerdict : uint8_t { kGood, kBad, kUnchecked };
 enum class ReencodeVerdict : uint8_t { kSame, kDiffers, kUnchecked };
 
-// The tags of a VLAN stack are all shown; more than these are taken for something else.
-inline constexpr size_t kMaxVlanTags = 8;
-
 // What a frame was taken for. All but kRoce are counted and not shown.
 enum class FrameKind : uint8_t {
-  kRoce,      // v2: UDP to port 4791; of fragments, the first
+  kRoce,      // v2: UDP to port 4791; of fragments, the first. v1: EtherType 0x8915
   kOther,     // something else for certain
-  kRoceV1,    // EtherType 0x8915
   kCut,       // the capture has too little of it to tell
-  kHeaders,   // its headers end too early or go on for too long to tell
+  kHeaders,   // its headers end too early, go on for too long or are of unknown versions
   kLinkType,  // of a link type that is not understood
+  kHidden,    // in what is not looked into, Dissection::hidden_by
 };
 
 struct VlanLayer {
-  uint16_t protocol = 0;  // 0x8100, 0x88A8, 0x9100
+  uint16_t protocol = 0;  // 0x8100, 0x88A8, 0x9100, ...
   uint16_t tci = 0;
+};
+
+// A header in front of RoCE's own: of a tunnel, a label, an outer VLAN.
+struct OuterHeader {
+  Header header{};
+  std::optional<uint32_t> id{};           // as PathHeader's
+  std::optional<roce::Gid> src{}, dst{};  // of IP
 };
 
 // What a frame's headers say, as far as it has them: a header that is cut is not there.
 struct DecodedFrame {
-  std::optional<roce::EthernetHeader> ethernet;  // not for other link types
-  std::vector<VlanLayer> vlans;                  // outermost first
+  std::vector<OuterHeader> outer;                // outermost first
+  std::optional<roce::EthernetHeader> ethernet;  // the last; not for other link types
+  std::vector<VlanLayer> vlans;                  // behind that, outermost first
   std::optional<roce::Ipv4Header> ipv4;
   std::optional<roce::Ipv6Header> ipv6;
   uint32_t ipv4_option_bytes = 0;
   uint32_t ipv6_extension_bytes = 0;  // between the header and UDP
   std::optional<roce::UdpHeader> udp;
+  std::optional<roce::Ipv6Header> grh;  // of RoCEv1: the same fields (IBTA vol 1, 8.3)
+  bool is_v1 = false;
   std::optional<roce::Bth> bth;
+  std::optional<Rdeth> rdeth;
   uint8_t bth_reserved6 = 0;   // of byte 4
   uint8_t bth_reserved7 = 0;   // of byte 8
   uint8_t ext_reserved8 = 0;   // of DETH or XRCETH; no opcode has both
@@ -57,11 +66,11 @@ struct DecodedFrame {
   // Behind the headers, without pad and ICRC; only if the lengths let one tell.
   std::optional<uint32_t> payload_bytes;
   std::array<std::byte, 3> pad{};  // the first bth->pad_count; zero if gate 1 has not passed it
-  uint32_t trailer_bytes = 0;      // behind the IP packet: Ethernet padding, frame check sequence
+  uint32_t trailer_bytes = 0;      // behind the packet: Ethernet padding, frame check sequence
 
-  // The capture holds less of the IP packet than was on the wire: nothing can be verified.
+  // The capture holds less of the packet than was on the wire: nothing can be verified.
   bool cut = false;
-  // Gate 1's word on the frame; kNone for one that is cut.
+  // Gate 1's word on the packet; kNone for one that is cut.
   roce::DropReason malformed = roce::DropReason::kNone;
   IcrcVerdict icrc = IcrcVerdict::kUnchecked;
   // Both with kGood and kBad only, and as on the wire, the first byte highest: the CRC itself
@@ -85,7 +94,8 @@ struct DecodedFrame {
 
 struct Dissection {
   FrameKind kind = FrameKind::kOther;
-  std::optional<DecodedFrame> roce;  // with kRoce
+  std::optional<DecodedFrame> roce{};  // with kRoce
+  Header hidden_by = Header::kOther;   // with kHidden
 };
 
 // `original_length` is the frame's length on the wire, bytes.
