@@ -1,0 +1,56 @@
+// Recorded conversations of other implementations, from tests/vectors, and what lets our queue pair
+// take the place of one side.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/unit/roce/qp_host.h"
+
+namespace roci::roce {
+
+struct Recorded {
+  WirePacket packet;
+  Gid src, dst;
+};
+
+constexpr char kNicToNic[] = "nic-to-nic";  // all others are Linux's
+
+std::string CaptureFile(const std::string& name);
+
+// The packets of one service.
+std::vector<Recorded> Load(const std::string& name, Transport transport = Transport::kRc);
+
+// Those of RC, for each pair of queue pairs by itself. Packets name the receiving one only: answers
+// with the PSN of a request tell which one sent that.
+using Conversation = std::vector<Recorded>;
+std::vector<Conversation> LoadConversations(const std::string& name);
+
+bool HasReth(const WirePacket& packet);
+bool HasAtomicEth(const WirePacket& packet);
+NodeOptions OptionsFor(const std::vector<Recorded>& recorded, Psn first);
+
+struct Split {
+  std::vector<Recorded> requests, answers;
+};
+Split SplitBy(const std::vector<Recorded>& recorded, const Gid& asker);
+// All who asked anything in a capture.
+std::vector<Gid> Askers(const std::vector<Recorded>& recorded);
+
+// One key per region that the requests name, all that they touch and no more.
+void GrantWhatIsNamed(ScriptedHost& host, const std::vector<Recorded>& requests);
+// Gives our memory what Linux's held when it got `request`, as far as its answer tells. The operand
+// of an atomic is given once per place: later ones must come out of our own arithmetic.
+void FillForRequest(ScriptedHost& host, const std::vector<Recorded>& answers,
+                    const WirePacket& request, uint32_t mtu_bytes,
+                    std::set<uint64_t>& seen_atomics);
+void PostReceives(Node& node, int count);
+// Work requests that would make the recorded requests. Payloads are put into our memory. The last
+// may be a WRITE whose end was not recorded.
+void PostFromRequests(Node& node, const std::vector<Recorded>& requests);
+
+void ExpectSameAnswer(const WirePacket& ours, const WirePacket& theirs);
+void ExpectSameRequest(const WirePacket& ours, const WirePacket& theirs);
+
+}  // namespace roci::roce
