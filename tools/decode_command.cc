@@ -50,7 +50,7 @@ those that the opcode has), then
   verdict     ok, failed or cut
 In front of the headers stands, where there is one, what was around them, outermost first:
   in          the header's name, and src and dst of ipv4 and ipv6, vni of vxlan and geneve, label of
-              mpls, vid of vlan, session of pppoe and erspan, key of gre (in NVGRE's the upper 24 bits
+              mpls, vid of vlan, session of pppoe and erspan, key of gre (of NVGRE its upper 24 bits
               are the network), path of nsh, isid of pbb
 (eth is the innermost Ethernet header, and vlan what is behind it.) A UDP checksum that is there
 (not 0) and wrong has behind it what it should be (computed). A frame does not fail for it, since a
@@ -59,9 +59,9 @@ object with these names, numbers in decimal; vlan and in are arrays.
 
 The last line, on standard error, counts the frames: all, those of RoCE, those that failed and those
 that are cut. Behind that come, if there are any, those that were not looked at: cut or with headers
-that end too early to tell what they are, of other link types than the above, and those in which
-RoCE may be hidden: later fragments of IP packets, and what is in macsec, trill, esp, ah (over
-IPv4), ipcomp, l2tp, gtp.
+that end too early to tell what they are (or are too many, or of unknown versions), of other link
+types than the above, and those in which RoCE may be hidden: later fragments of IP packets, and what
+is in macsec, trill, esp, ah (over IPv4), ipcomp, l2tp, gtp.
 
 Exit status: 0 if no frame failed; 1 if one is malformed, has a bad ICRC or was not encoded the same
 again, or if the file is damaged (what was before the damage is printed); 2 for wrong usage, for
@@ -193,7 +193,7 @@ void AddDecodeCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<DecodeOptions>();
   CLI::App* command =
       app.add_subcommand("decode", "Print and verify the RoCE frames of a capture file");
-  command->add_option("FILE", options->path, "A pcap or pcapng file, or - for standard input")
+  command->add_option("FILE", options->path, "A pcap or pcapng file (also .gz), or - for standard input")
       ->required();
   command->add_flag("--json", options->json, "One JSON object a line, for programs");
   command->add_flag("--failed", options->failed_only, "Print the frames that fail only");
