@@ -193,7 +193,9 @@ void AddDecodeCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<DecodeOptions>();
   CLI::App* command =
       app.add_subcommand("decode", "Print and verify the RoCE frames of a capture file");
-  command->add_option("FILE", options->path, "A pcap or pcapng file (also .gz), or - for standard input")
+  command
+      ->add_option("FILE", options->path,
+                   "A pcap or pcapng file (also .gz), or - for standard input")
       ->required();
   command->add_flag("--json", options->json, "One JSON object a line, for programs");
   command->add_flag("--failed", options->failed_only, "Print the frames that fail only");

@@ -414,7 +414,9 @@ Walk WalkFrame(Bytes frame, size_t original_length, uint32_t link_type) {
   Walk walk;
   const Header link = Find(kLinkTypes, link_type);
   if (link == Header::kOther) return {Header::kLinkType, {}};
-  PathHeader place{.header = link, .end = frame.size(), .wire_end = original_length};
+  // Captures may say that there was less than they have.
+  PathHeader place{
+      .header = link, .end = frame.size(), .wire_end = std::max(original_length, frame.size())};
   while (true) {
     walk.end = place.header;
     const HeaderRow& row = RowOf(place.header);

@@ -261,6 +261,9 @@ TEST(WalkTest, TunnelsDoNotHideRoce) {
       EXPECT_EQ(frame->trailer_bytes, 0u);
       EXPECT_EQ(InOf(Describe({.bytes = tunnel.frame}, *frame)), tunnel.in);
 
+      // A capture that says that there was less than it has is taken at what it has.
+      EXPECT_FALSE(Dissect(tunnel.frame, 6, kLinkTypeEthernet).roce->failed());
+
       // Padding behind the outermost packet is nothing of RoCE's, wherever that says its length.
       Bytes bad = Join({tunnel.frame, Bytes(4)});
       bad[tunnel.frame.size() - 1] ^= std::byte{1};
