@@ -14,30 +14,73 @@ from harness import Daemon, await_
 LIMIT_S = 60
 TAP = 'roci-tap'
 MTU = 4200  # the largest path MTU and its headers
-GUEST_MACS = ('02:72:6f:63:69:77', '02:72:6f:63:69:78')
+GUEST_MACS = ('02:72:6f:63:69:77', '02:72:6f:63:69:78', '02:72:6f:63:69:79', '02:72:6f:63:69:7a')
 # Of rocid; of the guest; of this side's kernel, over which programs exchange what they need to connect by themselves.
 ROCI = {'v4': '192.0.2.1', 'v6': '2001:db8::1'}
 RXE = {'v4': '192.0.2.2', 'v6': '2001:db8::2'}
 KERNEL = '192.0.2.3'
-# The same, of the second devices, which vhost-user joins.
-ROCI_VHOST = {'v4': '198.51.100.1', 'v6': '2001:db8:1::1'}
-RXE_VHOST = {'v4': '198.51.100.2', 'v6': '2001:db8:1::2'}
+PORT = 18600  # for the TCP connections of programs
+# Where counters of Linux's names are in `roci show counters`.
+TRANSPORT_COUNTERS = {'rcvd_rnr_err': 'rnr_naks_received', 'send_rnr_err': 'rnr_naks_sent'}
 
 
-def device_config(name, port, addresses):
+def device_config(name, port, addresses, mtu=MTU):
     return f"""
 [[device]]
 name = "{name}"
 port = "{port}"
-mtu = {MTU}
+mtu = {mtu}
 addresses = ["{addresses['v4']}/24", "{addresses['v6']}/64"]
 """
+
+
+class Link:
+    """Joins the device roci<number> to the guest's rxe<number>: a `kind` of port, with what it needs, and a path MTU."""
+
+    def __init__(self, number, kind, path_mtu, net_mtu):
+        self.number, self.kind, self.path_mtu, self.net_mtu = number, kind, path_mtu, net_mtu
+        self.roci = {'v4': f'198.51.100.{64 * number + 1}', 'v6': f'2001:db8:{number}::1'} if number else ROCI
+        self.rxe = {'v4': f'198.51.100.{64 * number + 2}', 'v6': f'2001:db8:{number}::2'} if number else RXE
+        self.prefix = 26 if number else 24
+        self.tap = f'{TAP}{number}' if number else TAP
+        self.mac = GUEST_MACS[number]
+
+    def socket(self, folder):
+        return f'{folder}/vhost{self.number}.sock'
+
+    def config(self, folder):
+        """A device of the daemon's. Sockets are in `folder`."""
+        port = (f'net_af_packet{self.number},iface={self.tap}' if self.kind == 'tap' else
+                f'net_vhost{self.number},iface={self.socket(folder)}')
+        return device_config(f'roci{self.number}', port, self.roci, self.net_mtu).replace('/24', f'/{self.prefix}')
+
+    def hardware(self, folder):
+        """The guest's NIC."""
+        name = f'n{self.number}'
+        nic = f'virtio-net-pci,netdev={name},mac={self.mac},host_mtu={self.net_mtu}'
+        if self.kind == 'tap':
+            return ['-netdev', f'tap,id={name},ifname={self.tap},script=no,downscript=no,vhost=off', '-device', nic]
+        # With interrupts by messages QEMU 7.2 crashes on vhost-user without KVM.
+        return ['-chardev', f'socket,id=c{name},path={self.socket(folder)}', '-netdev', f'vhost-user,id={name},chardev=c{name}',
+                '-device', f'{nic},vectors=0']
+
+
+# (By way of the first one's network device programs of both sides reach each other by TCP.)
+LINKS = (Link(0, 'tap', 4096, MTU), Link(1, 'vhost-user', 4096, MTU),
+         Link(2, 'tap', 1024, 1500), Link(3, 'vhost-user', 1024, 1500))
 
 
 def other(end, name, device, addresses, gids):
     """Another device of the same end."""
     made = copy.copy(end)
     made.name, made.device, made.addresses, made.gids = name, device, addresses, gids
+    return made
+
+
+def on_link(end, link, addresses, gids):
+    """The end's device on that link."""
+    made = other(end, f'{end.name} on {link.kind}', f'{end.name}{link.number}', addresses, gids)
+    made.path_mtu, made.tcp_port = link.path_mtu, PORT + link.number
     return made
 
 
@@ -82,6 +125,8 @@ class RociEnd:
     device = 'roci0'
     addresses = ROCI
     tcp_address = KERNEL
+    tcp_port = PORT
+    path_mtu = 4096
     gids = {'v4': 1, 'v6': 2}
     programs = None  # a folder, for commands that name it
 
@@ -92,13 +137,16 @@ class RociEnd:
     def start(self, command):
         return HostProgram(self, command)
 
-    def await_listener(self, server, port):
+    def await_listener(self, server, port, by_cm=False):
+        """Whether the server comes to listen on its TCP port, or by the connection manager on that port or its address."""
         def there():
-            if port is None:
-                return any(row['state'] == 'listen' for row in self.daemon.show('connections'))
+            if by_cm:
+                ours = (f':{port}', *self.addresses.values())
+                return any(row['state'] == 'listen' and any(text in row['source'] for text in ours)
+                           for row in self.daemon.show('connections'))
             return subprocess.run(['grep', '-q', listening_row(port), f'/proc/{self.daemon.pid}/net/tcp',
                                    f'/proc/{self.daemon.pid}/net/tcp6'], check=False).returncode == 0
-        await_(lambda: there() or server.status() is not None)
+        return await_(lambda: there() or server.status() is not None) and server.status() is None
 
     def left(self):
         """What programs left behind; nothing is expected."""
@@ -108,56 +156,66 @@ class RociEnd:
         subprocess.run([self.daemon.programs.roci, '--runtime-dir', self.daemon.runtime_dir, 'impair', self.device,
                         *arguments], check=True, capture_output=True, timeout=LIMIT_S)
 
+    def counters(self):
+        return next(row for row in self.daemon.show('counters') if row['device'] == self.device)
+
+    def counter(self, name):
+        return self.counters()['transport'][TRANSPORT_COUNTERS[name]]
+
+    def impaired(self):
+        """What the impairments have done so far, both directions together, by the counters' names."""
+        rows = [row['counters'] for row in self.counters()['impairments']]
+        return {name: sum(row[name] for row in rows) for name in (rows[0] if rows else ())}
+
 
 class RxeEnd:
-    """The device rxe0 in the guest; and rxe1, on a NIC whose other side is the vhost-user socket `vhost`."""
+    """The devices rxe0, rxe1, ... in the guest, on the links. Sockets of links are in `folder`."""
 
     name = 'rxe'
-    device = 'rxe0'
-    addresses = RXE
     tcp_address = RXE['v4']
     programs = '/run/host'
 
-    def __init__(self, image, namespace, vhost):
-        # With interrupts by messages QEMU 7.2 crashes on vhost-user without KVM.
-        network = ['-netdev', f'tap,id=n,ifname={TAP},script=no,downscript=no,vhost=off',
-                   '-device', f'virtio-net-pci,netdev=n,mac={GUEST_MACS[0]},host_mtu={MTU}',
-                   '-chardev', f'socket,id=c,path={vhost}', '-netdev', 'vhost-user,id=v,chardev=c',
-                   '-device', f'virtio-net-pci,netdev=v,mac={GUEST_MACS[1]},host_mtu={MTU},vectors=0']
-        self.guest = Guest(image, network, ('ip', 'netns', 'exec', namespace), shared_memory=True)
+    def __init__(self, image, namespace, folder):
+        hardware = [word for link in LINKS for word in link.hardware(folder)]
+        self.guest = Guest(image, hardware, ('ip', 'netns', 'exec', namespace), shared_memory=True)
         try:
-            self.set_up()
+            self.guest.run('set -e\n' + '\n'.join(self.set_up(link) for link in LINKS))
         except BaseException:
             self.guest.stop()
             raise
 
-    def set_up(self):
-        for number, addresses in enumerate((RXE, RXE_VHOST)):
-            self.guest.run(f"""set -e
-                ip link set eth{number} mtu {MTU} up
-                ip address add {addresses['v4']}/24 dev eth{number}
-                ip address add {addresses['v6']}/64 dev eth{number} nodad
-                rdma link add rxe{number} type rxe netdev eth{number}""")
-        self.gids = self.find_gids('rxe0', RXE)
+    @staticmethod
+    def set_up(link):
+        return f"""ip link set eth{link.number} mtu {link.net_mtu} up
+            ip address add {link.rxe['v4']}/{link.prefix} dev eth{link.number}
+            ip address add {link.rxe['v6']}/64 dev eth{link.number} nodad
+            rdma link add rxe{link.number} type rxe netdev eth{link.number}"""
 
-    def find_gids(self, device, addresses):
-        return {'v4': self.find_gid(device, ipaddress.ip_address(f'::ffff:{addresses["v4"]}')),
-                'v6': self.find_gid(device, ipaddress.ip_address(addresses['v6']))}
+    def find_gids(self, link):
+        return {'v4': self.find_gid(link, ipaddress.ip_address(f'::ffff:{link.rxe["v4"]}')),
+                'v6': self.find_gid(link, ipaddress.ip_address(link.rxe['v6']))}
 
-    def find_gid(self, device, gid):
+    def find_gid(self, link, gid):
         found = self.guest.run(f"""for i in 1 2 3 4 5 6 7 8 9 10; do
-            grep -l {gid.exploded} /sys/class/infiniband/{device}/ports/1/gids/* && exit 0; sleep 0.3; done; exit 1""")
+            grep -l {gid.exploded} /sys/class/infiniband/rxe{link.number}/ports/1/gids/* && exit 0; sleep 0.3; done; exit 1""")
         return int(found.split('/')[-1])
 
     def start(self, command):
         return self.guest.start(command)
 
-    def await_listener(self, server, port):
-        there = 'rdma resource show cm_id | grep -q LISTEN'
-        if port is not None:
-            there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
-        self.guest.start(f'for i in $(seq 200); do {there} && exit 0; sleep 0.05; done').wait(20)
-        del server
+    def await_listener(self, server, port, by_cm=False):
+        """As with the other end."""
+        there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
+        if by_cm:
+            ours = '|'.join((f':{port} ', *(address.replace('.', '[.]') for address in self.addresses.values())))
+            there = f'rdma resource show cm_id state LISTEN | grep -Eq "src-addr [^ ]*({ours})"'
+        looks = self.guest.start(f'for i in $(seq 200); do {there} && exit 0; sleep 0.05; done; exit 1')
+        await_(lambda: looks.status() is not None or server.status() is not None)
+        looks.kill()
+        return looks.status() == 0 and server.status() is None
+
+    def counter(self, name):
+        return int(self.guest.run(f'cat /sys/class/infiniband/{self.device}/ports/1/hw_counters/{name}'))
 
     def left(self):
         # The kernel's own queue pair (GSI) is always there.
@@ -166,16 +224,16 @@ class RxeEnd:
 
 
 class Network:
-    """A namespace with tap devices, more of them by name and number of queues. CalledProcessError or FileNotFoundError where
-    that cannot be had."""
+    """A namespace with tap devices, more of them by name, number of queues and MTU. CalledProcessError or FileNotFoundError
+    where that cannot be had."""
 
     def __init__(self, more_taps=()):
         self.name = f'roci-interop-{os.getpid()}'
         self.run('netns', 'add', self.name)
         try:
-            for tap, queues in ((TAP, 1), *more_taps):
+            for tap, queues, mtu in ((TAP, 1, MTU), *more_taps):
                 self.run('-n', self.name, 'tuntap', 'add', tap, 'mode', 'tap', *(['multi_queue'] if queues > 1 else []))
-                self.run('-n', self.name, 'link', 'set', tap, 'mtu', str(MTU), 'up')
+                self.run('-n', self.name, 'link', 'set', tap, 'mtu', str(mtu), 'up')
             self.run('-n', self.name, 'link', 'set', 'lo', 'up')
             self.run('-n', self.name, 'address', 'add', f'{KERNEL}/24', 'dev', TAP)
         except BaseException:

@@ -1,5 +1,5 @@
 """A Linux guest with soft-RoCE, under QEMU's software emulation, and programs in it."""
-import os
+import itertools
 import pathlib
 import shutil
 import subprocess
@@ -32,11 +32,12 @@ class Job:
 
     def __init__(self, guest, name, command):
         self.guest = guest
-        self.place = guest.share / name
+        self.place = guest.share / 'jobs' / name
+        self.request = guest.share / 'new' / name
         self.command = command
         part = guest.share / f'{name}.part'
         part.write_text(command + '\n', encoding='utf-8')
-        part.rename(f'{self.place}.sh')
+        part.rename(f'{self.request}.sh')
 
     def output(self):
         try:
@@ -47,9 +48,10 @@ class Job:
     def status(self):
         """The exit status, or None while it runs."""
         try:
-            return int(pathlib.Path(f'{self.place}.status').read_text(encoding='ascii'))
+            said = pathlib.Path(f'{self.place}.status').read_text(encoding='ascii')
         except FileNotFoundError:
             return None
+        return int(said) if said.endswith('\n') else None
 
     def wait(self, limit_s):
         """The exit status; None: not done in time, and killed."""
@@ -59,8 +61,10 @@ class Job:
         return None
 
     def kill(self):
+        """Returns when it is gone."""
         if self.status() is None:
-            pathlib.Path(f'{self.place}.kill').touch()
+            pathlib.Path(f'{self.request}.kill').touch()
+            await_(lambda: self.status() is not None or not self.guest.alive())
 
 
 class Guest:
@@ -70,10 +74,10 @@ class Guest:
     def __init__(self, image, network, prefix=(), memory_mib=512, kernel='', shared_memory=False):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-guest.')
         self.share = pathlib.Path(self.folder.name) / 'share'
-        self.share.mkdir()
+        (self.share / 'new').mkdir(parents=True)
         shutil.copy(HERE / 'guest_agent.sh', self.share)
         self.console = pathlib.Path(self.folder.name) / 'console'
-        self.jobs = 0
+        self.jobs = itertools.count(1)  # (more than one thread may start some)
         kernel = ('console=ttyS0 panic=-1 quiet mitigations=off nokaslr tsc=reliable random.trust_cpu=on net.ifnames=0 '
                   f'no_timer_check {kernel}')
         memory = ['-m', str(memory_mib)]
@@ -101,8 +105,7 @@ class Guest:
         return self.console.read_text(encoding='utf-8', errors='replace') if self.console.exists() else ''
 
     def start(self, command):
-        self.jobs += 1
-        return Job(self, str(self.jobs), command)
+        return Job(self, str(next(self.jobs)), command)
 
     def run(self, command, limit_s=60):
         """What the command said; RuntimeError where it fails."""

@@ -19,7 +19,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
 sys.dont_write_bytecode = True
-from ends import (GUEST_MACS, LIMIT_S, MTU, RXE, TAP, Network,  # pylint: disable=wrong-import-position
+from ends import (GUEST_MACS, LIMIT_S, MTU, PORT, RXE, TAP, Network,  # pylint: disable=wrong-import-position
                   RociEnd, device_config, listening_row, other)
 from guest import Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
 from harness import Programs, await_  # pylint: disable=wrong-import-position
@@ -79,7 +79,8 @@ def full_cases():
     for test in ('write', 'read', 'send'):
         yield Case(f'ib_{test}_bw {perftest} -s 65536 -n 100', family='v6')
     yield Case('ucmatose -b {address} -c 5 -C 20', 'ucmatose -s {peer} -c 5 -C 20', cm=True)
-    yield Case('mckey -m 224.0.0.77 -b {address} -C 10', 'mckey -m 224.0.0.77 -b {address} -s -C 10', cm=True, joins=True)
+    yield Case('stdbuf -oL mckey -m 224.0.0.77 -b {address} -C 10', 'mckey -m 224.0.0.77 -b {address} -s -C 10',
+               awaits='joined')
 
 
 def few_cases():
@@ -107,6 +108,8 @@ class NicEnd:
     """A daemon in the guest, on a NIC."""
 
     tcp_address = RXE['v4']
+    tcp_port = PORT
+    path_mtu = 4096
     programs = '/run/host'
     gids = {'v4': 1, 'v6': 2}
 
@@ -134,12 +137,13 @@ class NicEnd:
     def show(self, what):
         return f'{FOLDER}/roci --runtime-dir {self.runtime} show --json {what}'
 
-    def await_listener(self, server, port):
-        there = f'{self.show("connections")} | grep -q listen'
-        if port is not None:
-            there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
+    def await_listener(self, server, port, by_cm=False):
+        """As with the other end."""
+        there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
+        if by_cm:
+            there = f'{self.show("connections")} | grep -q listen'
         self.guest.start(f'for i in $(seq 100); do {there} && exit 0; sleep 0.05; done').wait(20)
-        del server
+        return server.status() is None
 
     def left(self):
         return {what: rows for what in ('qps', 'connections') if (rows := json.loads(self.guest.run(self.show(what))))}
@@ -198,7 +202,7 @@ def main():
     options = parser.parse_args()
     try:
         make_image(options.paths[3])
-        network = Network([(nic.tap, nic.queues) for nic in NICS])
+        network = Network([(nic.tap, nic.queues, MTU) for nic in NICS])
     except (Unavailable, subprocess.CalledProcessError, FileNotFoundError) as error:
         print(f'1..0 # SKIP {getattr(error, "stderr", None) or error}')
         return 0

@@ -1,99 +1,180 @@
 """Pairs of programs, one at each of two ends, and what comes of them as TAP lines."""
 import sys
+import threading
 import time
+import typing
 
 from ends import LIMIT_S, settle
+from harness import await_
 
-PORT = 18600
+# `roci impair` names what it does so, and counts it so.
+IMPAIRED = {'--loss': 'lost', '--reorder': 'reordered', '--duplicate': 'duplicated', '--corrupt': 'corrupted'}
+BAD_DATA = ('invalid data', 'mismatch')
+ALARMS = (-14, 128 + 14)  # exit statuses of programs that end by their own time limit
+NO_OTHER_LIMIT_S = 5  # for a server whose client has failed
 
 
 class Case:
-    """A pair of programs. In the commands {device}, {gid}, {port} and {address} are the own device, its GID index for the
-    family, a TCP port, and the own address, {programs} a folder with
-    programs of ours; {peer} and {tcp} are the server's address as the connection manager and as
-    TCP know it. `cm`: by the connection manager. `joins`: nobody listens, the server joins a group. `impair`: of rocid's
-    port meanwhile, both ways. `killed`: the client is, and the server must notice. `fails`: what the client must say.
-    `servers`: the ends that may be one."""
+    """A pair of programs. In the commands {device}, {gid}, {port}, {mtu} and {address} are the own device, its GID index for
+    the family, a TCP port, the path MTU, and the own address, {programs} a folder with programs of ours; {peer} and {tcp} are
+    the server's address as the connection manager and as TCP know it. `cm`: the server listens by the connection manager.
+    `awaits`: it does not listen, but says this before the client may start; or nothing, if that is ''.
 
-    def __init__(self, server, client=None, family='v4', cm=False, joins=False, impair=(), killed=False, fails=None,
-                 servers=('roci', 'rxe')):
+    `impair`: rocid's port meanwhile, both ways; it must do all that it is asked for at least once. `rnr`: the server must
+    send RNR NAKs, and the client get them. `killed`: which of both is, when both have said `flows`; the other must say
+    `gone` and end. `fails`: what the client must say, and fail."""
+
+    def __init__(self, server, client=None, family='v4', cm=False, awaits=None, impair=(), rnr=False, killed=None, flows='',
+                 gone='', fails=None):
         self.server = server
         self.client = client or f'{server} {{tcp}}'
         self.family = family
-        self.servers = servers
-        self.cm, self.joins, self.impair, self.killed, self.fails = cm, joins, impair, killed, fails
-        self.name = f'{family} {server}' + (f' [{" ".join(impair)}]' if impair else '') + (' [killed]' if killed else '')
+        self.cm, self.awaits, self.impair, self.rnr, self.fails = cm, awaits, impair, rnr, fails
+        self.killed, self.flows, self.gone = killed, flows, gone
+        self.name = f'{family} {server}' + (f' [{" ".join(impair)}]' if impair else '') + (f' [{killed} killed]' if killed else '')
+
+
+class Outcome(typing.NamedTuple):
+    """What went wrong with a pair, or ''. `late`: only that something was not done in time."""
+    wrong: str = ''
+    late: bool = False
 
 
 def command_for(end, peer, text, family):
-    return text.format(device=end.device, gid=end.gids[family], port=PORT, address=end.addresses[family],
-                       peer=peer.addresses[family], tcp=peer.tcp_address, programs=end.programs)
+    return text.format(device=end.device, gid=end.gids[family], port=end.tcp_port, mtu=end.path_mtu,
+                       address=end.addresses[family], peer=peer.addresses[family], tcp=peer.tcp_address, programs=end.programs)
 
 
-def run_case(case, server_end, client_end):
-    """What went wrong, or ''."""
+def start_server(case, server_end, client_end):
+    """The server; and whether it is ready for its client."""
     server = server_end.start(command_for(server_end, client_end, case.server, case.family))
-    if case.joins:
-        time.sleep(2)
-    else:
-        server_end.await_listener(server, None if case.cm else PORT)
+    if case.awaits is None:
+        return server, server_end.await_listener(server, server_end.tcp_port, case.cm)
+    await_(lambda: case.awaits in server.output() or server.status() is not None, LIMIT_S)
+    return server, case.awaits in server.output()
+
+
+def run_programs(case, server_end, client_end):
+    server, ready = start_server(case, server_end, client_end)
+    if not ready:
+        late = server.status() is None
+        server.kill()
+        return Outcome(f'server: not ready, exit status {server.status()}\n{server.output()}', late)
     client = client_end.start(command_for(client_end, server_end, case.client, case.family))
     if case.killed:
-        time.sleep(2)
-        client.kill()
-        status = server.wait(LIMIT_S)
-        if status is None:
-            return f'server: did not notice that the client was killed\n{server.output()}'
-        return ''
+        victim, survivor = (client, server) if case.killed == 'client' else (server, client)
+        return kill_one(case, victim, survivor)
     client_status = client.wait(LIMIT_S)
     if case.fails is not None:
         server.kill()
         said = client.output()
-        return '' if case.fails in said else f'client: "{case.fails}" was to be said\n{said}'
-    server_status = server.wait(LIMIT_S if client_status == 0 else 5)
-    wrong = ''
-    for role, program, status in (('client', client, client_status), ('server', server, server_status)):
+        right = case.fails in said and client_status not in (0, None)
+        return Outcome('' if right else f'client: "{case.fails}" was to be said, exit status {client_status}\n{said}',
+                       client_status is None)
+    if client_status is None:  # (what the server says of the client's end is no fault of its)
+        server_status = server.status()
+        server.kill()
+    else:
+        server_status = server.wait(LIMIT_S if client_status == 0 else NO_OTHER_LIMIT_S)
+    return both_done((client, client_status), (server, server_status))
+
+
+def both_done(client, server):
+    """Of programs and their exit statuses, None where one was not done in time."""
+    wrong, late = '', True
+    for role, (program, status) in (('client', client), ('server', server)):
         said = program.output()
-        if status != 0 or 'invalid data' in said:
-            wrong += f'{role}: exit status {status}\n{said}'
-    return wrong
+        bad_data = any(text in said for text in BAD_DATA)
+        if status == 0 and not bad_data:
+            continue
+        wrong += f'{role}: exit status {status}\n{said}'
+        # A server is cut short when its client has failed.
+        late &= status in (None, *ALARMS) and not bad_data
+    return Outcome(wrong, bool(wrong) and late)
 
 
-def run_again(case, roci, server_end, client_end):
-    """What went wrong twice, or ''. A guest without a processor of its own may be late."""
-    wrong = run_impaired(case, roci, server_end, client_end)
-    if not wrong:
-        return ''
-    print('# once more, after:\n# ' + '\n# '.join(wrong.splitlines()[-5:]))
-    settle()
-    return run_impaired(case, roci, server_end, client_end)
+def kill_one(case, victim, survivor):
+    flowing = await_(lambda: all(case.flows in program.output() for program in (victim, survivor)) or
+                     None not in (victim.status(), survivor.status()), LIMIT_S)
+    alive = victim.status() is None and survivor.status() is None
+    early = case.gone in survivor.output()
+    victim.kill()
+    if not flowing or not alive or early:
+        survivor.kill()
+        return Outcome(f'no traffic before the kill\n{victim.output()}\n{survivor.output()}', alive and not early)
+    status = survivor.wait(LIMIT_S)
+    said = survivor.output()
+    if status is None or case.gone not in said or any(text in said for text in BAD_DATA):
+        return Outcome(f'survivor: "{case.gone}" was to be said, exit status {status}\n{said}')
+    return Outcome()
 
 
 def run_impaired(case, roci, server_end, client_end):
-    directions = ('in', 'out') if case.impair else ()
-    for direction in directions:
+    """`roci` is the one of both ends that is on this side."""
+    for direction in ('in', 'out'):
         roci.impair('--direction', direction, *case.impair)
     try:
-        return run_case(case, server_end, client_end)
+        outcome = run_programs(case, server_end, client_end)
+        done = roci.impaired()
     finally:
-        if directions:
-            roci.impair('--clear')
+        roci.impair('--clear')
+    idle = [name for option, name in IMPAIRED.items() if option in case.impair and not done[name]]
+    if outcome.wrong or not idle:
+        return outcome
+    return Outcome(f'no frame was {" or ".join(idle)}')
+
+
+def run_counted(case, server_end, client_end):
+    """Looks whether RNR NAKs have passed."""
+    ends = ((server_end, 'send_rnr_err'), (client_end, 'rcvd_rnr_err'))
+    before = [end.counter(name) for end, name in ends]
+    outcome = run_programs(case, server_end, client_end)
+    if outcome.wrong:
+        return outcome
+    # (The guest's are read at once, the daemon's follow.)
+    idle = [f'{end.name}: {name}' for (end, name), then in zip(ends, before)
+            if not await_(lambda end=end, name=name, then=then: end.counter(name) > then, LIMIT_S)]
+    return Outcome(f'no RNR NAK: {", ".join(idle)}' if idle else '')
+
+
+def run_case(case, roci, server_end, client_end):
+    if case.impair:
+        return run_impaired(case, roci, server_end, client_end)
+    if case.rnr:
+        return run_counted(case, server_end, client_end)
+    return run_programs(case, server_end, client_end)
+
+
+def run_patiently(case, roci, server_end, client_end, report):
+    """What went wrong, or ''. What was only late is given a second chance: a guest may be without a processor of its own."""
+    outcome = run_case(case, roci, server_end, client_end)
+    if outcome.late:
+        report.say('once more, after:\n' + '\n'.join(outcome.wrong.splitlines()[-5:]))
+        settle()
+        outcome = run_case(case, roci, server_end, client_end)
+    return outcome.wrong
 
 
 class Report:
-    """TAP lines."""
+    """TAP lines; of several threads, if need be."""
 
     def __init__(self, count):
+        self.lock = threading.Lock()
         self.number = self.failed = 0
         print(f'1..{count}')
 
     def add(self, name, wrong, seconds):
-        self.number += 1
-        self.failed += bool(wrong)
-        print(f'{"not ok" if wrong else "ok"} {self.number} - {name}\n# {seconds:.1f} s')
-        for line in wrong.splitlines()[-25:]:
-            print('#', line[:200])
-        sys.stdout.flush()
+        with self.lock:
+            self.number += 1
+            self.failed += bool(wrong)
+            print(f'{"not ok" if wrong else "ok"} {self.number} - {name}\n# {seconds:.1f} s')
+            for line in wrong.splitlines()[-25:]:
+                print('#', line[:200])
+            sys.stdout.flush()
+
+    def say(self, text):
+        with self.lock:
+            print('# ' + '\n# '.join(text.splitlines()), flush=True)
 
 
 def run_all(cases, roci, guest, report, prefix=''):
@@ -101,7 +182,7 @@ def run_all(cases, roci, guest, report, prefix=''):
     daemon and guest lived to the end."""
     for case, (server_end, client_end) in cases:
         started = time.monotonic()
-        wrong = run_again(case, roci, server_end, client_end)
+        wrong = run_patiently(case, roci, server_end, client_end, report)
         report.add(f'{prefix}{server_end.name} serves: {case.name}', wrong, time.monotonic() - started)
         if roci.daemon.process.poll() is not None or not guest.alive():
             return False

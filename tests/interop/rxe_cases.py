@@ -1,0 +1,136 @@
+"""The programs that rxe_test.py runs against Linux's soft-RoCE, and where each is tried."""
+import itertools
+import typing
+
+from pairs import Case
+
+FAMILIES = ('v4', 'v6')
+PATH_MTUS = (1024, 4096)
+LINK_KINDS = ('tap', 'vhost-user')
+SERVERS = ('roci', 'rxe')
+# Of each two of the four, every combination: five places instead of sixteen.
+COVERING = ((0, 0, 0, 0), (0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 0))
+
+VERBS = '-d {device} -g {gid} -p {port} -m {mtu}'
+PERFTEST = '-d {device} -x {gid} -p {port} -F -u 18 -m {mtu}'
+PERFTEST_LOSS = PERFTEST.replace('-u 18', '-u 14')
+LOSS = ('--loss', '3%', '--reorder', '3%', '--duplicate', '2%', '--corrupt', '1%', '--seed', '5')
+# perftest wants of the server's device what the client's has: as much as both have.
+READS = '-o 16'
+
+
+class Place(typing.NamedTuple):
+    family: str
+    path_mtu: int
+    link_kind: str
+    server: str
+
+
+class Program(typing.NamedTuple):
+    """A pair of commands, as a function that has the case for a place; the families that it is for; and whether it is tried
+    in every run at each place: the programs that look at every byte, and those with which few others share their work."""
+    case: typing.Callable
+    families: tuple = FAMILIES
+    everywhere: bool = False
+
+
+def pair(server, client=None, families=FAMILIES, everywhere=False, **about):
+    """The same at every place; `about` are words for Case."""
+    return Program(lambda place: Case(server, client, place.family, **about), families, everywhere)
+
+
+def pingpongs():
+    # -e: spinning keeps the guest's kernel from its own work. -c: every byte is looked at.
+    yield pair(f'ibv_rc_pingpong {VERBS} -e -c -s 65537 -n 20', everywhere=True)
+    yield pair(f'ibv_uc_pingpong {VERBS} -e -c -n 50', everywhere=True)
+    yield pair('ibv_ud_pingpong -d {device} -g {gid} -p {port} -e -c -s {mtu} -n 50', everywhere=True)
+    yield pair(f'ibv_srq_pingpong {VERBS} -e -c -q 4 -n 50', everywhere=True)
+
+
+def perftests():
+    for test in ('write', 'read', 'send', 'atomic'):
+        size = '' if test == 'atomic' else '-s 65536'
+        outs = READS if test in ('read', 'atomic') else ''
+        yield pair(f'ib_{test}_bw {PERFTEST} {size} {outs} -n 50')
+        yield pair(f'ib_{test}_lat {PERFTEST} {outs} -n 50')
+    yield pair(f'ib_send_bw {PERFTEST} -c UC -s 9000 -n 50')
+    yield pair(f'ib_write_bw {PERFTEST} -c UC -s 9000 -n 50')
+    yield pair(f'ib_send_bw {PERFTEST} -c UD -s {{mtu}} -n 50')
+    yield pair(f'ib_send_lat {PERFTEST} -c UD -s 64 -n 50')
+    yield pair(f'ib_write_bw {PERFTEST} -b -q 4 -s 10000 -n 50')
+    # Few receives: the sender runs into RNR NAKs.
+    yield pair(f'ib_send_bw {PERFTEST} -s 64 -n 300 -r 1 -t 16', rnr=True)
+
+
+def connections():
+    yield pair('rping -s -a {address} -C 20 -V', 'rping -c -a {peer} -C 20 -V', cm=True, everywhere=True)
+    yield pair('rping -s -a {address} -C 5 -S 30000 -V', 'rping -c -a {peer} -C 5 -S 30000 -V', cm=True)
+    yield pair('ucmatose -b {address} -c 5 -C 20', 'ucmatose -s {peer} -c 5 -C 20', cm=True, everywhere=True)
+    yield pair('udaddy -b {address}', 'udaddy -s {peer}', cm=True, everywhere=True)
+    for test in ('write', 'send', 'read'):
+        command = f'ib_{test}_bw -R -p {{port}} -F -s 65536 -n 50 ' + (READS if test == 'read' else '')
+        yield pair(command, f'{command} {{peer}}', ('v4',), cm=True)  # (perftest resolves no address of IPv6)
+    # (Linux 6.1 cannot join groups of IPv6 here: error 524.)
+    yield pair('stdbuf -oL mckey -m 224.0.0.77 -b {address} -C 10', 'mckey -m 224.0.0.77 -b {address} -s -C 10', ('v4',),
+               everywhere=True, awaits='joined')
+    yield pair('sleep 60', 'ucmatose -s {peer}', awaits='', fails='RDMA_CM_EVENT_REJECTED, error: 8')
+
+
+def window_case(place):
+    # (Linux's soft-RoCE does not hold what comes against the bounds of its windows.)
+    rows = 'all' if place.server == 'roci' else 'inside'
+    return Case(f'{{programs}}/windows -s {{address}} {rows}', f'{{programs}}/windows -c {{peer}} {rows}', place.family, cm=True)
+
+
+def own_programs():
+    yield Program(window_case, everywhere=True)
+    yield pair(f'{{programs}}/data {VERBS}', everywhere=True)
+    yield pair(f'{{programs}}/faults {VERBS} -w rows', everywhere=True)
+
+
+def data_on_a_bad_link(place):
+    # Linux's soft-RoCE waits for its timer at every gap in what a READ brings, and tries for ever.
+    timeout = 12 if place.server == 'roci' else 16
+    return Case(f'{{programs}}/data {VERBS} -u {timeout}', family=place.family, impair=LOSS)
+
+
+def on_bad_links():
+    yield Program(data_on_a_bad_link)
+    yield pair(f'ibv_rc_pingpong {VERBS} -e -c -s 20000 -n 50', impair=LOSS)
+    for test in ('write', 'read', 'send', 'atomic'):
+        size = '' if test == 'atomic' else '-s 30000'
+        outs = READS if test in ('read', 'atomic') else ''
+        yield pair(f'ib_{test}_bw {PERFTEST_LOSS} {size} {outs} -n 50', impair=LOSS)
+    yield pair('rping -s -a {address} -C 20 -V', 'rping -c -a {peer} -C 20 -V', cm=True, impair=('--loss', '5%', '--seed', '9'))
+
+
+def killed():
+    for victim, survivor in (('client', 'server'), ('server', 'client')):
+        yield pair(f'{{programs}}/faults {VERBS} -w stream', killed=victim, flows='flowing',
+                   gone='the other end is gone: transport retry counter exceeded')
+        yield pair('stdbuf -oL rping -s -a {address} -v -V', 'stdbuf -oL rping -c -a {peer} -v -V', cm=True, killed=victim,
+                   flows='rdma-ping-5:', gone=f'{survivor} DISCONNECT EVENT')
+
+
+PROGRAMS = (*pingpongs(), *perftests(), *connections(), *own_programs(), *on_bad_links(), *killed())
+
+
+def places(number, families, everywhere):
+    """Those of program `number`: all, or a few that cover every two of family, path MTU, link and server together. Others for
+    other programs, so that the whole has as much of everything."""
+    choices = itertools.product((0, 1), repeat=4) if everywhere else COVERING
+    turn = [number >> bit & 1 for bit in range(4)]
+    found = []
+    for choice in choices:
+        family, *rest = (one ^ other for one, other in zip(choice, turn))
+        place = Place(families[family % len(families)],
+                      *(values[i] for values, i in zip((PATH_MTUS, LINK_KINDS, SERVERS), rest)))
+        if place not in found:
+            found.append(place)
+    return found
+
+
+def all_cases(everywhere):
+    """Pairs of a case and its place."""
+    return [(program.case(place), place) for number, program in enumerate(PROGRAMS)
+            for place in places(number, program.families, everywhere or program.everywhere)]
