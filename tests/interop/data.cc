@@ -22,7 +22,6 @@ using interop::Device;
 using interop::Meeting;
 using interop::Options;
 
-constexpr unsigned kLimitS = 55;
 constexpr uint32_t kBegin = 4099;  // not aligned to anything
 constexpr uint32_t kLargest = 1 << 20;
 constexpr uint32_t kBehind = 4096;  // of what is looked at behind the message
@@ -215,7 +214,7 @@ void RunAtomics(Connection& connection, Device& device, Meeting& meeting, bool i
 int main(int argc, char** argv) {
   const Options options = interop::ParseOptions(argc, argv);
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  alarm(kLimitS);
+  alarm(interop::kLimitS);
   Meeting meeting(options);
   Device device(options, kMemory);
   Connection connection(options, {.timeout = options.timeout}, device, meeting);

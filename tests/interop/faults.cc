@@ -22,7 +22,6 @@ using interop::Device;
 using interop::Meeting;
 using interop::Options;
 
-constexpr unsigned kLimitS = 55;
 constexpr uint32_t kLength = 9000, kReceived = 16384, kMemory = 32768;
 constexpr uint8_t kTimeout = 14, kRetries = 3, kRnrRetries = 2;
 constexpr std::chrono::microseconds kTimeout_us(4096 * (1 << kTimeout) / 1000);
@@ -147,7 +146,7 @@ void Stream(const Options& options, Device& device, Meeting& meeting) {
 int main(int argc, char** argv) {
   const Options options = interop::ParseOptions(argc, argv);
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  alarm(kLimitS);
+  alarm(interop::kLimitS);
   Meeting meeting(options);
   Device device(options, kMemory);
   Fill(device);

@@ -67,9 +67,8 @@ def connections():
     yield pair('rping -s -a {address} -C 5 -S 30000 -V', 'rping -c -a {peer} -C 5 -S 30000 -V', cm=True)
     yield pair('ucmatose -b {address} -c 5 -C 20', 'ucmatose -s {peer} -c 5 -C 20', cm=True, everywhere=True)
     yield pair('udaddy -b {address}', 'udaddy -s {peer}', cm=True, everywhere=True)
-    for test in ('write', 'send', 'read'):
-        command = f'ib_{test}_bw -R -p {{port}} -F -s 65536 -n 50 ' + (READS if test == 'read' else '')
-        yield pair(command, f'{command} {{peer}}', ('v4',), cm=True)  # (perftest resolves no address of IPv6)
+    # (perftest's -R is not here: its client crashes, now and then, where its server is not as fast. It makes a second
+    # connection for the data, for which the server listens a little later, and does not survive being refused.)
     # (Linux 6.1 cannot join groups of IPv6 here: error 524.)
     yield pair('stdbuf -oL mckey -m 224.0.0.77 -b {address} -C 10', 'mckey -m 224.0.0.77 -b {address} -s -C 10', ('v4',),
                everywhere=True, awaits='joined')

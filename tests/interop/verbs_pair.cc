@@ -1,7 +1,6 @@
 #include "verbs_pair.h"
 
 #include <netdb.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -267,7 +266,7 @@ void Connection::PostReceive(size_t offset, uint32_t length) {
   CheckCall(ibv_post_recv(qp, &request, &bad) == 0, "ibv_post_recv");
 }
 
-ibv_wc Connection::Await(int limit_ms) {
+ibv_wc Connection::Await() {
   ibv_wc entry = {};
   // Armed before the second look: what comes after that makes an event.
   for (bool armed = false;; armed = !armed) {
@@ -275,16 +274,14 @@ ibv_wc Connection::Await(int limit_ms) {
     Check(count >= 0, "ibv_poll_cq");
     if (count == 1) return entry;
     if (armed) {
-      AwaitEvent(limit_ms);
+      AwaitEvent();
     } else {
       CheckCall(ibv_req_notify_cq(cq_, 0) == 0, "ibv_req_notify_cq");
     }
   }
 }
 
-void Connection::AwaitEvent(int limit_ms) {
-  pollfd ready = {channel_->fd, POLLIN, 0};
-  Check(poll(&ready, 1, limit_ms) == 1, "nothing completes");
+void Connection::AwaitEvent() {
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   CheckCall(ibv_get_cq_event(channel_, &cq, &context) == 0, "ibv_get_cq_event");
