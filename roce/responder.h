@@ -163,6 +163,7 @@ class Responder {
   bool BuildReadResponse(Host& host, ResponderResource& resource, TxPacket& out,
                          memory::SegmentList& payload);
   void BuildAcknowledge(TxPacket& out, Psn psn, Aeth aeth) const;
+  Psn AcknowledgedPsn() const;
   void FailAnswer(Host& host, Psn psn, RequestFault fault);
   void SetNak(Psn psn, uint8_t syndrome);
   void CountNak(Host& host);
@@ -177,6 +178,7 @@ class Responder {
   Msn msn_;
   MessageState message_;
   Psn nak_psn_;
+  Psn ack_asked_psn_;  // of the request, new or not, for which an ACK is pending
   uint8_t nak_syndrome_ = 0;
   bool nak_pending_ = false;
   bool ack_pending_ = false;

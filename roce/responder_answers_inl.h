@@ -50,10 +50,25 @@ bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& paylo
   if (ack_pending_) {
     ack_pending_ = false;
     host.Count(QpCounter::kAcksSent);
-    BuildAcknowledge(out, expected_ - 1, Aeth::Ack(msn_));
+    BuildAcknowledge(out, AcknowledgedPsn(), Aeth::Ack(msn_));
     return true;
   }
   return false;
+}
+
+// Everything executed, but for the READs and atomics at its end: when the ACK is for a duplicate of
+// what was before them, their answers have gone and may be lost, and Linux takes an ACK with the
+// PSN of a READ for its completion, without data.
+template <class Host>
+Psn Responder<Host>::AcknowledgedPsn() const {
+  Psn psn = expected_ - 1;
+  for (uint32_t i = end_; i != oldest_; --i) {
+    const ResponderResource& newest = At(i - 1);
+    const Psn before = newest.first_psn - 1;
+    if (before + newest.packets != psn || Distance(ack_asked_psn_, before) < 0) break;
+    psn = before;
+  }
+  return psn;
 }
 
 template <class Host>

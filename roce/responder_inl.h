@@ -155,6 +155,7 @@ DropReason Responder<Host>::HandleDuplicate(Host& host, const Packet& packet) {
     case Operation::kSend:
     case Operation::kWrite:
       ack_pending_ = true;
+      ack_asked_psn_ = packet.psn;
       return DropReason::kNone;
     case Operation::kReadRequest:
       return ReplayRead(packet);
@@ -255,6 +256,7 @@ RequestFault Responder<Host>::Execute(Host& host, const Packet& packet) {
   if (fault == RequestFault::kNone) [[likely]] {
     ++expected_;
     ack_pending_ |= packet.ack_request;
+    ack_asked_psn_ = packet.psn;
   }
   return fault;
 }

@@ -200,6 +200,21 @@ TEST(QpResponder, DuplicatesAreAcknowledgedAndNotExecuted) {
   EXPECT_EQ(ByteAt(node, 512), std::byte{0xEE});
 }
 
+// Linux takes an ACK with the PSN of a READ for its completion, though the response was lost.
+TEST(QpResponder, AcknowledgementOfADuplicateLeavesOutTheReadsBehindIt) {
+  Node node;
+  node.host.PostRecv(100, 0);
+  node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn, 8));
+  node.Receive(MakeReadRequest(kRqPsn + 1, 8));
+  node.Receive(MakeReadRequest(kRqPsn + 2, 3 * kMtu));
+  node.PollAll();
+  node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn, 8));
+  ExpectAck(node.PollAll(), kRqPsn, Msn(3));
+  // What is executed behind them acknowledges all.
+  node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 5, 8, 8));
+  ExpectAck(node.PollAll(), kRqPsn + 5, Msn(4));
+}
+
 // ---- RNR ----
 
 TEST(QpResponder, SendWithoutAReceiveIsNotReady) {
