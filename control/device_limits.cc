@@ -45,7 +45,7 @@ void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
   out.page_size_cap = 0xFFFFF000;  // every power of two from 4 KiB on
   out.device_cap_flags = kCapBadPkeyCounter | kCapPortActiveEvent | kCapSysImageGuid |
                          kCapRcRnrNak | kCapSrqResize | kCapMemoryWindow | kCapXrc |
-                         kCapMemoryManagement | kCapMemoryWindowType2B;
+                         kCapMemoryManagement | kCapMemoryWindowType2B | kCapRawIpChecksum;
   out.device_cap_flags_ex =
       out.device_cap_flags | kCapFlushGlobal | kCapFlushPersistent | kCapAtomicWrite;
   out.hca_core_clock_khz = 1'000'000;  // timestamps are nanoseconds

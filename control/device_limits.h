@@ -52,6 +52,8 @@ inline constexpr uint32_t kPortCapabilities = 1u << 16 | 1u << 26;
 // Fills in everything of the answer but its head. `node_guid` in host byte order.
 // Of device_cap_flags_ex: held by devices that map memory.
 inline constexpr uint64_t kCapFlushPersistent = uint64_t{1} << 39;
+// IBV_DEVICE_RAW_IP_CSUM, for apps that know the flag of their rings.
+inline constexpr uint64_t kCapRawIpChecksum = uint64_t{1} << 26;
 
 void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
                     roci_abi_query_device_response& out);

@@ -356,6 +356,7 @@ class Session {
   UniqueFd socket_;
   Peer peer_;
   std::string program_;
+  uint64_t app_features_ = 0;  // ROCI_ABI_FEATURE_*
   EventLoop::Watch socket_watch_ = 0;
   EventLoop::Watch exit_watch_ = 0;
 

@@ -30,6 +30,7 @@ absl::Status Session::Hello(const Request& request, Fds&, Reply& reply) {
   const auto& hello = request.As<roci_abi_hello_request>();
   Device* device = services_.FindDevice(hello.device);
   if (device == nullptr) return StatusFromErrno(ENODEV, hello.device);
+  app_features_ = hello.features;
   return OpenDevice(*device, hello.minor, nullptr, reply);
 }
 
@@ -66,7 +67,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.magic = ROCI_ABI_MAGIC;
   response.major = ROCI_ABI_MAJOR;
   response.minor = std::min<uint16_t>(minor, ROCI_ABI_MINOR);
-  response.features = ROCI_ABI_FEATURE_RESTART;
+  response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM;
   response.session = number_;
   response.doorbell_size = static_cast<uint32_t>(dataplane_->doorbell_bytes());
   response.memory_policy = services_.config.memory.policy;
@@ -110,6 +111,10 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
 absl::Status Session::QueryDevice(const Request&, Fds&, Reply& reply) {
   auto& device = reply.As<roci_abi_query_device_response>();
   DescribeDevice(limits_, device_->node_guid(), device);
+  if ((app_features_ & ROCI_ABI_FEATURE_IP_CHECKSUM) == 0) {
+    device.device_cap_flags &= ~kCapRawIpChecksum;
+    device.device_cap_flags_ex &= ~kCapRawIpChecksum;
+  }
   if (services_.config.memory.policy == ROCI_ABI_MEMORY_PROCESS_VM) {
     device.device_cap_flags_ex &= ~kCapFlushPersistent;
   }

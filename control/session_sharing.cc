@@ -28,6 +28,7 @@ absl::Status Session::Attach(const Request& request, Fds& fds, Reply& reply) {
   Session* other =
       services_.find_context ? services_.find_context(fds[0].get(), peer_.uid) : nullptr;
   if (other == nullptr) return StatusFromErrno(ENODEV, "nobody has this context open");
+  app_features_ = attach.features;
   const absl::Status status = OpenDevice(*other->device_, attach.minor, other, reply);
   if (!status.ok()) return status;
   auto& response = reply.As<roci_abi_attach_response>();

@@ -75,8 +75,8 @@ Json ShowDevice(Device& device, const SessionServer& server) {
           {"xrcds", Use(quotas.xrcds)}};
 }
 
-Json PortCounters(const dataplane::DeviceSnapshot& snapshot) {
-  Json out = Json::object();
+Json PortCounters(const Device& device, const dataplane::DeviceSnapshot& snapshot) {
+  Json out = {{"rx_scattered", device.dataplane().frames_made_whole()}};
 #define ROCI_SHOW_COUNTER(member, name) out[name] = snapshot.member;
   ROCI_DEVICE_COUNTERS(ROCI_SHOW_COUNTER)
 #undef ROCI_SHOW_COUNTER
@@ -112,7 +112,8 @@ Json ShowPort(Device& device, bool with_zeros) {
                                               : device.config().port},
           {"rx_queues", device.dataplane().port_queues().rx},
           {"tx_queues", device.dataplane().port_queues().tx},
-          {"counters", PortCounters(snapshot)},
+          {"offloads", dataplane::NamesOf(device.dataplane().port_offloads())},
+          {"counters", PortCounters(device, snapshot)},
           {"lost_by_port", LostByPort(device.dataplane().losses(), with_zeros)},
           {"drops", Drops(snapshot, with_zeros)},
           {"transport", ByName(roce::kQpCounterNames, snapshot.qp, with_zeros)},

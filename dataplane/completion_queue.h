@@ -219,12 +219,14 @@ inline void CompletionQueue::Fill(roci_abi_cqe& entry, const roce::Completion& c
   entry.wr_id = completion.wr_id;
   entry.status = static_cast<uint8_t>(completion.status);
   entry.opcode = static_cast<uint8_t>(completion.opcode);
-  entry.flags = static_cast<uint16_t>((completion.has_grh ? ROCI_ABI_CQE_GRH : 0) |
-                                      (completion.has_immediate ? ROCI_ABI_CQE_WITH_IMM : 0) |
-                                      (completion.has_invalidate ? ROCI_ABI_CQE_WITH_INV : 0) |
-                                      (is_send           ? ROCI_ABI_CQE_SEND
-                                       : owner.is_shared ? ROCI_ABI_CQE_SRQ
-                                                         : 0));
+  entry.flags =
+      static_cast<uint16_t>((completion.has_grh ? ROCI_ABI_CQE_GRH : 0) |
+                            (completion.checksums_right ? ROCI_ABI_CQE_IP_CHECKSUM_OK : 0) |
+                            (completion.has_immediate ? ROCI_ABI_CQE_WITH_IMM : 0) |
+                            (completion.has_invalidate ? ROCI_ABI_CQE_WITH_INV : 0) |
+                            (is_send           ? ROCI_ABI_CQE_SEND
+                             : owner.is_shared ? ROCI_ABI_CQE_SRQ
+                                               : 0));
   entry.vendor_error = 0;
   entry.byte_length = completion.byte_length;
   entry.immediate = completion.immediate;

@@ -168,6 +168,14 @@ void Device::RefreshLink() {
   }
 }
 
+PortOffloads Device::port_offloads() const {
+  return ethdev_ != nullptr ? ethdev_->offloads() : PortOffloads{};
+}
+
+uint64_t Device::frames_made_whole() const {
+  return ethdev_ != nullptr ? ethdev_->made_whole() : 0;
+}
+
 PortQueues Device::port_queues() const {
   return ethdev_ == nullptr ? PortQueues{0, 0} : ethdev_->queues();
 }

@@ -17,6 +17,7 @@
 #include "dataplane/eal.h"
 #include "dataplane/impairment.h"
 #include "dataplane/link_state.h"
+#include "dataplane/port_offloads.h"
 #include "dataplane/port_queues.h"
 #include "dataplane/qpn_space.h"
 #include "dataplane/shared_memory.h"
@@ -75,6 +76,8 @@ class Device {
   void RefreshLink();
   bool on_wire() const { return wire_ != nullptr; }
   PortQueues port_queues() const;  // none on a wire
+  PortOffloads port_offloads() const;
+  uint64_t frames_made_whole() const;  // as EthdevPort::made_whole
 
   // Frames that are not for a queue pair here: everything but RoCE, and RoCE to QP 1. The queue is
   // bounded (what does not fit is counted and dropped). The eventfd is readable when there is

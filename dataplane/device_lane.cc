@@ -11,6 +11,7 @@
 
 #include "dataplane/device.h"
 #include "dataplane/queue_pair.h"
+#include "dataplane/raw_checksums.h"
 #include "dataplane/shared_receive_queue.h"
 
 namespace roci::dataplane {
@@ -73,6 +74,7 @@ SharedReceiveQueue* DeviceLane::FindQueue(uint32_t number) const {
 EthdevPort::Received DeviceLane::ReceiveThroughTap(rte_mbuf** frames,
                                                    EthdevPort::Received received) {
   const uint32_t seen = received.handed_off;
+  for (uint32_t i = seen; i < received.count; ++i) ForgetChecksums(*frames[i]);
   return {seen + link->Receive(frames + seen, received.count - seen, kBurst - seen), seen};
 }
 
@@ -125,6 +127,18 @@ bool DeviceLane::CannotPass(const rte_mbuf& frame) const {
   const bool is_tagged = header->ether_type == RTE_BE16(RTE_ETHER_TYPE_VLAN);
   if (is_tagged && frame.pkt_len <= max_frame_bytes + sizeof(rte_vlan_hdr)) return false;
   return std::memcmp(&header->dst_addr, mac.bytes.data(), mac.bytes.size()) != 0;
+}
+
+// A capture and an impairment have the frame as it is on the link.
+void DeviceLane::FillChecksums(rte_mbuf& frame, uint32_t bytes) {
+  const bool as_it_is = ethdev != nullptr && link == nullptr;
+  const uint64_t offloads = as_it_is ? ethdev->ChecksumsOf(frame) : 0;
+  if (!dataplane::FillChecksums(frame, bytes, offloads) || ethdev->Prepare(lcore, frame)) return;
+  dataplane::CompleteChecksums(frame);
+}
+
+void DeviceLane::CompleteChecksums() {
+  for (uint32_t i = 0; i < staged_; ++i) dataplane::CompleteChecksums(*frames_[i]);
 }
 
 // What the kernel would lose without a word, and what would wait for a link that is down.

@@ -81,6 +81,11 @@ class DeviceLane {
   bool FlushStage();
   // With a tap, once per round: sends held frames that are due; true if there were any.
   bool ServeTap();
+  // A raw frame that is staged next: checksums of what its first `bytes` carry, by the port where
+  // it has them and the frame goes to it as it is.
+  void FillChecksums(rte_mbuf& frame, uint32_t bytes);
+  // The same of all that are staged, by the port no more.
+  void CompleteChecksums();
   // Takes a staged frame back.
   void Unstage(const rte_mbuf* frame);
   uint32_t staged() const { return staged_; }

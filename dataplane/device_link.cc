@@ -16,6 +16,7 @@ namespace {
 void Attach(DeviceLane& lane, LinkTap& tap) {
   if (lane.link != nullptr) return;
   tap.Sent(0);
+  lane.CompleteChecksums();
   lane.link = &tap;
 }
 

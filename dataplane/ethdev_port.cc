@@ -19,6 +19,7 @@
 #include "dataplane/dataplane.h"
 #include "dataplane/network_device.h"
 #include "dataplane/port_devargs.h"
+#include "dataplane/scattered.h"
 #include "dataplane/stale_socket.h"
 #include "dataplane/wire.h"
 
@@ -66,17 +67,12 @@ rte_ring* MakeRing(unsigned flags) {
 
 // A port may hand over a VLAN tag beside its frame, though nobody asked it to take it out: the
 // kernel does so, and some PMDs pass that on.
-void RestoreTags(rte_mbuf** frames, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) {
-    rte_mbuf* frame = frames[i];
-    if ((frame->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) == 0) [[likely]]
-      continue;
-    if (rte_vlan_insert(&frame) == 0) continue;
-    // It has no room for the tag, and must not pass for a frame without one: nothing is left of it,
-    // which is counted as a truncated frame.
-    frame->data_len = 0;
-    frame->pkt_len = 0;
-  }
+void RestoreTag(rte_mbuf* frame) {
+  if (rte_vlan_insert(&frame) == 0) return;
+  // It has no room for the tag, and must not pass for a frame without one: nothing is left of it,
+  // which is counted as a truncated frame.
+  frame->data_len = 0;
+  frame->pkt_len = 0;
 }
 
 void FreeRing(rte_ring* ring) {
@@ -124,8 +120,8 @@ absl::Status EthdevPort::Configure(const Config& config) {
   is_hardware_ = IsHardware(info);
   if (!is_hardware_) network_device_ = NetworkDeviceOf(devargs_, info);
   queues_ = QueuesOf(devargs_, is_hardware_, {info.max_rx_queues, info.max_tx_queues}, lcores_);
-  if (absl::Status status = SetMtu(config, info); !status.ok()) return status;
-  if (absl::Status status = SetUpQueues(); !status.ok()) return status;
+  offloads_ = ChecksumOffloads(info, is_hardware_);
+  if (absl::Status status = SetUp(config, info); !status.ok()) return status;
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
   if (const int error = TryToStart(); error != 0) return DpdkError(error, "starting the port");
   sockets_.Find(info.driver_name);
@@ -135,6 +131,16 @@ absl::Status EthdevPort::Configure(const Config& config) {
     all_groups_ = HoldReception(network_device_, Reception::kAllGroups);
   }
   return absl::OkStatus();
+}
+
+absl::Status EthdevPort::SetUp(const Config& config, const rte_eth_dev_info& info) {
+  absl::Status status = SetMtu(config, info);
+  if (status.ok()) status = SetUpQueues();
+  if (status.ok() || (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) == 0) return status;
+  // It takes no buffers that hold its longest frames, unless these may come in pieces.
+  offloads_.rx |= RTE_ETH_RX_OFFLOAD_SCATTER;
+  status = SetMtu(config, info);
+  return status.ok() ? SetUpQueues() : status;
 }
 
 absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
@@ -201,13 +207,15 @@ bool EthdevPort::Scatters() const {
 }
 
 // Some NICs fill a round part of each buffer only, which shows when they start, and frames of the
-// largest MTU do not fit.
+// largest MTU do not fit. Larger buffers are better than frames in pieces.
 int EthdevPort::Start() {
   int error = rte_eth_dev_start(port_);
-  if (error != 0 || !Scatters()) return error;
+  if (error != 0 || !Scatters() || own_frames_ != nullptr) return error;
   error = rte_eth_dev_stop(port_);
-  if (error == 0) {
-    error = ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices);
+  if (error != 0) return error;
+  if (ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices) != 0) {
+    // Then the pieces are put together.
+    error = ReceiveInto(dataplane_.frames().mempool());
   }
   return error != 0 ? error : rte_eth_dev_start(port_);
 }
@@ -257,6 +265,8 @@ int EthdevPort::ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info) {
   rte_eth_conf eth_config;
   std::memset(&eth_config, 0, sizeof(eth_config));
   eth_config.rxmode.mtu = mtu;
+  eth_config.rxmode.offloads = offloads_.rx;
+  eth_config.txmode.offloads = offloads_.tx;
   const uint64_t hashes = info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
   if (queues_.rx > 1 && hashes != 0 && IsHardware(info)) {
     eth_config.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -265,18 +275,29 @@ int EthdevPort::ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info) {
   return rte_eth_dev_configure(port_, queues_.rx, queues_.tx, &eth_config);
 }
 
-// Configures the port with the MTU that comes nearest to what is wanted, and with as many queues as
-// it takes.
+// With as many queues as it takes.
+int EthdevPort::ConfigureFor(uint32_t mtu, const rte_eth_dev_info& info) {
+  for (;; queues_ = FewerThan(queues_, lcores_)) {
+    int error = ConfigureQueues(mtu, info);
+    // Some PMDs refuse any MTU but their own.
+    if (error == -EINVAL || error == -ENOTSUP) error = ConfigureQueues(0, info);
+    if (error == 0 || queues_.rx == 1) return error;
+  }
+}
+
+// Configures the port with the MTU that comes nearest to what is wanted.
 absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& info) {
   const uint32_t most = info.max_rx_pktlen > kEthernetOverhead
                             ? info.max_rx_pktlen - kEthernetOverhead
                             : uint32_t{RTE_ETHER_MTU};
-  int error = -EINVAL;
-  for (;; queues_ = FewerThan(queues_, lcores_)) {
-    error = ConfigureQueues(std::min<uint32_t>({config.mtu, most, info.max_mtu}), info);
-    // Some PMDs refuse any MTU but their own.
-    if (error == -EINVAL || error == -ENOTSUP) error = ConfigureQueues(0, info);
-    if (error == 0 || queues_.rx == 1) break;
+  const uint32_t wanted = std::min<uint32_t>({config.mtu, most, info.max_mtu});
+  const PortQueues queues = queues_;
+  int error = ConfigureFor(wanted, info);
+  if (error != 0 && !offloads_.none()) {
+    // What it offers it may not have together, or not with its peer.
+    offloads_ = {};
+    queues_ = queues;
+    error = ConfigureFor(wanted, info);
   }
   if (error != 0) return DpdkError(error, "configuring the port");
   uint16_t mtu = 0;
@@ -364,8 +385,22 @@ uint32_t EthdevPort::ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32
     received += rte_eth_rx_burst(port_, static_cast<uint16_t>(queue), frames + received,
                                  static_cast<uint16_t>(count - received));
   }
-  RestoreTags(frames, received);
+  MakeUsual(lcore, frames, received);
   return received;
+}
+
+// What does not become a frame of one segment is dropped and counted where frames are handled.
+void EthdevPort::MakeUsual(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool has_tag = (frames[i]->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0;
+    if (frames[i]->nb_segs == 1 && !has_tag) [[likely]]
+      continue;
+    if (frames[i]->nb_segs != 1) {
+      if (!MakeWhole(frames[i], dataplane_.frames().mempool())) continue;
+      turns_[lcore].made_whole.Add(1);
+    }
+    if (has_tag) RestoreTag(frames[i]);
+  }
 }
 
 EthdevPort::Received EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
@@ -424,6 +459,27 @@ EthdevPort::Way EthdevPort::WayOf(const rte_mbuf* frame, uint8_t lcore) const {
   if (std::memcmp(mac, mac_.bytes.data(), mac_.bytes.size()) == 0) return Way::kBack;
   const bool is_group = (*mac & 1) != 0 && lcore < Wire::kRawPacket;
   return is_group ? Way::kBoth : Way::kOut;
+}
+
+uint64_t EthdevPort::made_whole() const {
+  uint64_t sum = 0;
+  for (const Turn& turn : turns_) sum += turn.made_whole.value();
+  return sum;
+}
+
+PortOffloads EthdevPort::offloads() const {
+  const uint64_t pieces = Scatters() ? RTE_ETH_RX_OFFLOAD_SCATTER : 0;
+  return {.rx = offloads_.rx | pieces, .tx = offloads_.tx};
+}
+
+uint64_t EthdevPort::ChecksumsOf(const rte_mbuf& frame) const {
+  return WayOf(&frame, Wire::kRawPacket) == Way::kOut ? offloads_.tx : 0;
+}
+
+bool EthdevPort::Prepare(uint32_t lcore, rte_mbuf& frame) const {
+  rte_mbuf* one = &frame;
+  const uint32_t queue = queue_per_lcore_ ? lcore : 0;
+  return rte_eth_tx_prepare(port_, static_cast<uint16_t>(queue), &one, 1) == 1;
 }
 
 uint32_t EthdevPort::Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* lcores,

@@ -10,9 +10,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "dataplane/counters.h"
 #include "dataplane/eal.h"
 #include "dataplane/frame_pool.h"
 #include "dataplane/link_state.h"
+#include "dataplane/port_offloads.h"
 #include "dataplane/port_queues.h"
 #include "dataplane/port_sockets.h"
 #include "dataplane/shared_memory.h"
@@ -64,7 +66,11 @@ class EthdevPort {
   // Whether frames above the MTU are lost without a word (a network device of the kernel's).
   bool loses_above_mtu() const { return network_device_ != 0; }
   PortLosses losses();  // none where nobody counts
+  // Frames that came in several segments and were put together.
+  uint64_t made_whole() const;
   PortQueues queues() const { return queues_; }
+  // Those that it was asked for, and frames in pieces where they come unasked.
+  PortOffloads offloads() const;
   uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }
   // Whether frames to other stations' addresses come in too, where the PMD can choose.
@@ -83,6 +89,11 @@ class EthdevPort {
   bool HandOff(rte_mbuf* frame, uint32_t to_lcore);
   // Takes over up to `count` frames, in order; returns how many. `lcores` as for Wire::Transmit.
   uint32_t Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* lcores, uint32_t count);
+  // Which checksums of a raw frame the port fills in (RTE_ETH_TX_OFFLOAD_*): none where it turns
+  // round.
+  uint64_t ChecksumsOf(const rte_mbuf& frame) const;
+  // Once, before a frame is sent that leaves some to the port. False: the port does not take it so.
+  bool Prepare(uint32_t lcore, rte_mbuf& frame) const;
   // Home lcore, once per loop: sends what others queued, where the port has too few queues.
   uint32_t ServeOthers();
   bool IsHome(uint32_t lcore) const { return lcore == home_lcore_; }
@@ -90,9 +101,11 @@ class EthdevPort {
  private:
   explicit EthdevPort(Dataplane& dataplane) : dataplane_(dataplane) {}
   absl::Status Configure(const Config& config);
+  absl::Status SetUp(const Config& config, const rte_eth_dev_info& info);
   absl::Status SetAddress(const roce::Mac& wanted);
   absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info);
   int ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info);
+  int ConfigureFor(uint32_t mtu, const rte_eth_dev_info& info);
   absl::Status SetUpQueues();
   int SetUpReceiving();
   int ReceiveInto(rte_mempool* pool);
@@ -100,6 +113,7 @@ class EthdevPort {
   bool Scatters() const;
   int Start();
   int TryToStart();
+  void MakeUsual(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   unsigned Socket() const;
   absl::Status OpenRings();
   enum class Way : uint8_t { kOut, kBack, kBoth };
@@ -117,6 +131,7 @@ class EthdevPort {
   uint16_t port_ = 0;
   bool attached_ = false;
   PortQueues queues_;
+  PortOffloads offloads_;
   uint16_t rx_descriptors_ = 0;  // of each queue
   uint32_t lcores_ = 1;
   bool queue_per_lcore_ = false;
@@ -137,6 +152,7 @@ class EthdevPort {
   // Which of its queues an lcore asks first.
   struct alignas(64) Turn {
     uint32_t number = 0;
+    Counter made_whole;
   };
   std::array<Turn, kMaxLcores> turns_{};
   rte_ring* from_others_ = nullptr;

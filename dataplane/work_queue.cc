@@ -69,8 +69,11 @@ constexpr uint32_t AllowedOpcodes(roce::QpType type) {
   }
 }
 
-constexpr uint8_t kKnownFlags =
-    ROCI_ABI_SEND_FENCE | ROCI_ABI_SEND_SIGNALED | ROCI_ABI_SEND_SOLICITED | ROCI_ABI_SEND_INLINE;
+constexpr uint8_t AllowedFlags(roce::QpType type) {
+  constexpr uint8_t kAll =
+      ROCI_ABI_SEND_FENCE | ROCI_ABI_SEND_SIGNALED | ROCI_ABI_SEND_SOLICITED | ROCI_ABI_SEND_INLINE;
+  return type == roce::QpType::kRawPacket ? kAll | ROCI_ABI_SEND_IP_CHECKSUM : kAll;
+}
 
 roce::Sge ReadElement(const std::byte* at) {
   roci_abi_sge sge;
@@ -115,6 +118,7 @@ void TakeHead(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   out.signaled = (head.flags & ROCI_ABI_SEND_SIGNALED) != 0;
   out.solicited = (head.flags & ROCI_ABI_SEND_SOLICITED) != 0;
   out.fence = (head.flags & ROCI_ABI_SEND_FENCE) != 0;
+  out.fill_checksums = (head.flags & ROCI_ABI_SEND_IP_CHECKSUM) != 0;
   out.compare_add = head.u.atomic.compare_add;
   out.swap = head.u.atomic.swap;
   out.address_handle = head.u.ud.address_handle;
@@ -169,7 +173,8 @@ SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity
                      uint8_t max_sge, uint32_t max_inline, roce::QpType type)
     : WorkQueue(header, slots, capacity, stride, max_sge),
       max_inline_(max_inline),
-      allowed_opcodes_(AllowedOpcodes(type)) {
+      allowed_opcodes_(AllowedOpcodes(type)),
+      allowed_flags_(AllowedFlags(type)) {
   assert(capacity == 0 || (stride >= 128 && stride >= sizeof(roci_abi_send_wqe) + max_inline &&
                            stride >= sizeof(roci_abi_send_wqe) + max_sge * sizeof(roci_abi_sge)));
 }
@@ -192,7 +197,7 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   const Operation operation = kOperations[allowed ? entry.head.opcode : uint8_t{ROCI_ABI_WR_SEND}];
   out.opcode = operation.opcode;
   TakeHead(entry.head, out);
-  if (!allowed || (entry.head.flags & ~kKnownFlags) != 0) [[unlikely]] {
+  if (!allowed || (entry.head.flags & ~allowed_flags_) != 0) [[unlikely]] {
     bad_status = CompletionStatus::kLocalQpOperationError;
     return FetchResult::kBad;
   }

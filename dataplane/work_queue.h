@@ -102,6 +102,7 @@ class SendQueue : public WorkQueue {
 
   uint32_t max_inline_ = 0;
   uint32_t allowed_opcodes_ = 0;  // bit i: roci_abi_send_opcode i
+  uint8_t allowed_flags_ = 0;     // roci_abi_send_flags
 };
 
 class RecvQueue : public WorkQueue {

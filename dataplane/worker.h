@@ -132,8 +132,8 @@ class Worker {
   void Sniff(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
   void TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::FlowKey& key,
                   const rte_mbuf* frame);
-  void DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key,
-                  std::span<const std::byte> bytes, uint32_t tag);
+  void DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key, const rte_mbuf& frame,
+                  uint32_t tag);
   uint32_t ReceiveHanded(DeviceLane& lane);
 
   // worker_receive.cc again

@@ -4,6 +4,7 @@
 #include "dataplane/dataplane.h"
 #include "dataplane/device.h"
 #include "dataplane/queue_pair.h"
+#include "dataplane/raw_checksums.h"
 #include "dataplane/worker.h"
 
 namespace roci::dataplane {
@@ -70,7 +71,7 @@ void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::Flow
   Count(rule, lane, frame);
   if (rule.drops) return;
   if (rule.qp->lane == &lane) {
-    DeliverRaw(lane, *rule.qp, key, BytesOf(frame), rule.tag);
+    DeliverRaw(lane, *rule.qp, key, *frame, rule.tag);
     return;
   }
   rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
@@ -84,12 +85,14 @@ void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::Flow
 }
 
 void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key,
-                        std::span<const std::byte> bytes, uint32_t tag) {
+                        const rte_mbuf& frame, uint32_t tag) {
   QueuePair& target = qp.rss != nullptr ? qp.rss->Choose(key) : qp;
   // One frame may go to many.
   if (touched_count_ == touched_.size()) VisitTouched();
+  const std::span<const std::byte> bytes = BytesOf(&frame);
   places_.BeginPacket(AsPacket(bytes));
-  const DropReason reason = target.core.HandleFrame(target.host, bytes, tag);
+  const roce::FrameInfo info{.flow_tag = tag, .checksums_right = ChecksumsAreRight(frame)};
+  const DropReason reason = target.core.HandleFrame(target.host, bytes, info);
   if (!target.touched) {
     target.touched = true;
     touched_[touched_count_++] = &target;
@@ -112,7 +115,7 @@ uint32_t Worker::ReceiveHanded(DeviceLane& lane) {
     // It may be gone by now, and another one have its number.
     if (qp != nullptr && qp->type() == roce::QpType::kRawPacket &&
         roce::ParseFlowKey(BytesOf(frames[i]), key)) {
-      DeliverRaw(lane, *qp, key, BytesOf(frames[i]), handed.tag);
+      DeliverRaw(lane, *qp, key, *frames[i], handed.tag);
     }
   }
   if (!places_.empty()) places_.Flush();

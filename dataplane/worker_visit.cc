@@ -116,6 +116,7 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
                                                  : roce::CompletionStatus::kLocalProtectionError);
     return;
   }
+  const uint32_t made = bytes;
   if (bytes < kMinEthernetFrame) [[unlikely]] {
     std::memset(out + bytes, 0, kMinEthernetFrame - bytes);
     bytes = kMinEthernetFrame;
@@ -125,6 +126,8 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   buffer->data_len = static_cast<uint16_t>(bytes);
   buffer->pkt_len = bytes;
   buffer->ol_flags = 0;
+  if (is_raw && tx_.fill_checksums) [[unlikely]]
+    lane.FillChecksums(*buffer, made);
   lane.Stage(buffer, is_raw ? uint32_t{Wire::kRawPacket}
                             : QpnSpace::LcoreOf(tx_.dest_qpn, lane.lcore_bits));
   // An unreliable queue pair completes what it has sent when it is asked for the next packet.

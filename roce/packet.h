@@ -90,6 +90,7 @@ struct TxPacket {
   bool ack_request = false;
   bool fecn = false;
   bool becn = false;
+  bool fill_checksums = false;  // has a meaning for raw packet queue pairs only
   Psn psn;
   Qpn dest_qpn;
   uint32_t payload_length = 0;  // bytes, 0..4096

@@ -59,9 +59,9 @@ class Qp {
   // it.
   DropReason HandlePacket(Host& host, TimeNs now, const Packet& packet);
 
-  // Raw packet queue pairs only: a whole Ethernet frame without FCS that a flow rule with this tag
-  // sends here. Without a receive that it fits it is dropped.
-  DropReason HandleFrame(Host& host, std::span<const std::byte> frame, uint32_t flow_tag);
+  // Raw packet queue pairs only: a whole Ethernet frame without FCS that a flow rule sends
+  // here. Without a receive that it fits it is dropped.
+  DropReason HandleFrame(Host& host, std::span<const std::byte> frame, const FrameInfo& info);
 
   // Either queue has new entries, or may have.
   void HandleWork(Host& host, TimeNs now);

@@ -262,10 +262,11 @@ DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) 
 }
 
 template <class Host>
-DropReason Qp<Host>::HandleFrame(Host& host, std::span<const std::byte> frame, uint32_t flow_tag) {
+DropReason Qp<Host>::HandleFrame(Host& host, std::span<const std::byte> frame,
+                                 const FrameInfo& info) {
   assert(type() == QpType::kRawPacket);
   if (state() < QpState::kRtr || state() == QpState::kErr) return DropReason::kQpState;
-  const DropReason reason = responder_.HandleFrame(host, frame, flow_tag);
+  const DropReason reason = responder_.HandleFrame(host, frame, info);
   Settle(host);
   return reason;
 }

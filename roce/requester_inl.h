@@ -243,6 +243,7 @@ bool Requester<Host>::BuildFrame(Host& host, SendRecord& record, TxPacket& out,
   }
   out.opcode = Opcode::kRcSendOnly;  // a request, which is all that it says
   out.ack_request = false;
+  out.fill_checksums = record.wqe.fill_checksums;
   out.payload_length = record.wqe.length;
   return true;
 }

@@ -72,7 +72,7 @@ class Responder {
   // A request packet (is_request true) of this QP's transport.
   DropReason HandleRequest(Host& host, const Packet& packet);
   // A frame for a raw packet queue pair.
-  DropReason HandleFrame(Host& host, std::span<const std::byte> frame, uint32_t flow_tag);
+  DropReason HandleFrame(Host& host, std::span<const std::byte> frame, const FrameInfo& info);
   bool Poll(Host& host, TxPacket& out, memory::SegmentList& payload);
   // The payload of response packet `psn`, polled before, could not be read.
   void HandleTransmitFault(Host& host, Psn psn);

@@ -72,7 +72,7 @@ DropReason Responder<Host>::HandleDatagram(Host& host, const Packet& packet) {
 // be able to end the queue pair.
 template <class Host>
 DropReason Responder<Host>::HandleFrame(Host& host, std::span<const std::byte> frame,
-                                        uint32_t flow_tag) {
+                                        const FrameInfo& info) {
   if (const RequestFault fault = TakeReceive(host, nullptr); fault != RequestFault::kNone) {
     return Discard(host, fault);
   }
@@ -90,7 +90,8 @@ DropReason Responder<Host>::HandleFrame(Host& host, std::span<const std::byte> f
   completion.wr_id = receive_.wr_id;
   completion.slot = receive_.slot;
   completion.byte_length = bytes;
-  completion.flow_tag = flow_tag;
+  completion.flow_tag = info.flow_tag;
+  completion.checksums_right = info.checksums_right;
   completion.status = CompletionStatus::kSuccess;
   completion.opcode = CompletionOpcode::kRecv;
   completion.signaled = true;

@@ -105,6 +105,7 @@ struct SendWqe {
   bool signaled : 1;
   bool solicited : 1;
   bool fence : 1;
+  bool fill_checksums : 1;  // raw packets: of IPv4, TCP and UDP
   // UD. Bind, register: rights, -, number of the window or list (memory/key_table.h).
   uint32_t remote_qkey;
   Qpn remote_qpn;
@@ -136,6 +137,12 @@ enum class DurableState : uint8_t {
   kNoAccess,  // the key does not open them any more
 };
 
+// What is known of a frame for a raw packet queue pair beside its bytes.
+struct FrameInfo {
+  uint32_t flow_tag = 0;  // of the rule that took it
+  bool checksums_right = false;
+};
+
 struct Completion {
   uint64_t wr_id;
   uint32_t slot;         // ring entry that this completes (and, for sends, every older one)
@@ -148,8 +155,9 @@ struct Completion {
   bool has_immediate : 1;
   bool has_invalidate : 1;
   bool has_grh : 1;
-  bool solicited : 1;  // wakes a CQ armed for solicited completions only (errors always do)
-  bool signaled : 1;   // false: the app asked for no CQE; the host may only note the slot as done
+  bool checksums_right : 1;  // raw packet receive: of IPv4 and of TCP or UDP in it
+  bool solicited : 1;        // wakes a CQ armed for solicited completions only (errors always do)
+  bool signaled : 1;  // false: the app asked for no CQE; the host may only note the slot as done
 };
 
 // Affiliated asynchronous events of a QP (IBTA vol 1, 11.6.3).

@@ -65,9 +65,10 @@ struct CompletionRing {
 
 /// Flags of an entry that are flags of an ibv_wc.
 inline constexpr unsigned kCompletionFlags = IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV |
-                                             IBV_WC_TM_SYNC_REQ | IBV_WC_TM_MATCH |
-                                             IBV_WC_TM_DATA_VALID;
-static_assert(int{ROCI_ABI_CQE_TAG_SYNC_REQUEST} == IBV_WC_TM_SYNC_REQ &&
+                                             IBV_WC_IP_CSUM_OK | IBV_WC_TM_SYNC_REQ |
+                                             IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID;
+static_assert(int{ROCI_ABI_CQE_IP_CHECKSUM_OK} == IBV_WC_IP_CSUM_OK &&
+              int{ROCI_ABI_CQE_TAG_SYNC_REQUEST} == IBV_WC_TM_SYNC_REQ &&
               int{ROCI_ABI_CQE_TAG_MATCH} == IBV_WC_TM_MATCH &&
               int{ROCI_ABI_CQE_TAG_DATA_VALID} == IBV_WC_TM_DATA_VALID);
 

@@ -80,6 +80,9 @@ void FillRaw(const roci_abi_query_device_response& from, ibv_device_attr_ex* to)
   to->packet_pacing_caps.qp_rate_limit_min = from.min_rate_kbps;
   to->packet_pacing_caps.qp_rate_limit_max = from.max_rate_kbps;
   to->packet_pacing_caps.supported_qpts = from.rate_qp_types;
+  if ((from.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM) != 0) {
+    to->raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
+  }
 }
 
 }  // namespace

@@ -137,6 +137,7 @@ int PlaceQueues(Qp* qp, ibv_qp_type type, const roci_abi_create_qp_response& r) 
   sq.may_restart = qp->session->may_restart;
   sq.opcodes = SendOpcodesOf(type);
   sq.is_datagram = type == IBV_QPT_UD;
+  sq.slot_flags = SlotFlagsOf(type, qp->session->fills_checksums);
   return 0;
 }
 

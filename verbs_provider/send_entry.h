@@ -22,11 +22,11 @@ inline constexpr uint32_t kDataOpcodes =
 /// Operations without data on this side.
 inline constexpr uint32_t kLocalOpcodes = OpcodeBit(IBV_WR_LOCAL_INV) | OpcodeBit(IBV_WR_BIND_MW);
 
-inline constexpr unsigned kSlotFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
 static_assert(IBV_SEND_FENCE == int{ROCI_ABI_SEND_FENCE});
 static_assert(IBV_SEND_SIGNALED == int{ROCI_ABI_SEND_SIGNALED});
 static_assert(IBV_SEND_SOLICITED == int{ROCI_ABI_SEND_SOLICITED});
 static_assert(IBV_SEND_INLINE == int{ROCI_ABI_SEND_INLINE});
+static_assert(IBV_SEND_IP_CSUM == int{ROCI_ABI_SEND_IP_CHECKSUM});
 static_assert(sizeof(ibv_sge) == sizeof(roci_abi_sge));
 static_assert(offsetof(ibv_sge, length) == offsetof(roci_abi_sge, length));
 static_assert(offsetof(ibv_sge, lkey) == offsetof(roci_abi_sge, lkey));
@@ -64,7 +64,7 @@ inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t 
     return nullptr;
   }
   if (opcode >= 32 || (queue.opcodes.served >> opcode & 1) == 0 ||
-      (flags & ~(kSlotFlags | IBV_SEND_INLINE)) != 0) [[unlikely]] {
+      (flags & ~(queue.slot_flags | IBV_SEND_INLINE)) != 0) [[unlikely]] {
     *error = opcode < 32 && (queue.opcodes.not_served >> opcode & 1) != 0 ? EOPNOTSUPP : EINVAL;
     return nullptr;
   }
@@ -72,7 +72,7 @@ inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t 
   *entry = {};
   entry->wr_id = wr_id;
   entry->opcode = static_cast<uint8_t>(opcode);
-  entry->flags = static_cast<uint8_t>(flags & kSlotFlags);
+  entry->flags = static_cast<uint8_t>(flags & queue.slot_flags);
   return entry;
 }
 

@@ -70,6 +70,11 @@ SendOpcodes SendOpcodesOf(ibv_qp_type type) {
   return {};
 }
 
+unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums) {
+  constexpr unsigned kAll = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+  return type == IBV_QPT_RAW_PACKET && fills_checksums ? kAll | IBV_SEND_IP_CSUM : kAll;
+}
+
 int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr) {
   int error = 0;
   uint32_t opcode;  // as a number: what an app writes there need not be one of the enumeration

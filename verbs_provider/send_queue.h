@@ -24,6 +24,10 @@ struct SendOpcodes {
 };
 SendOpcodes SendOpcodesOf(ibv_qp_type type);
 
+/// Flags of ibv_post_send that a type of QP has and that go into the slot. `fills_checksums`: the
+/// daemon knows IBV_SEND_IP_CSUM.
+unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums);
+
 struct SendQueue {
   // Fixed at creation.
   roci_abi_queue* shared = nullptr;
@@ -39,6 +43,7 @@ struct SendQueue {
   uint32_t auto_inline = 0;  // bytes up to which SENDs and WRITEs are copied unasked, fit in a slot
   uint32_t pd = 0;
   SendOpcodes opcodes;
+  uint32_t slot_flags = 0;  // see SlotFlagsOf
   bool is_datagram = false;
   bool may_restart = false;
 

@@ -17,6 +17,8 @@
 namespace roci::provider {
 namespace {
 
+constexpr uint64_t kFeatures = ROCI_ABI_FEATURE_IP_CHECKSUM;
+
 // Every session of this process; under the ProcessLock.
 Session* list_head = nullptr;
 
@@ -117,6 +119,7 @@ int TakeGreeting(Session* session, const roci_abi_hello_response& response, Rece
   session->number = response.session;
   session->auto_inline = response.auto_inline;
   session->may_restart = (response.features & ROCI_ABI_FEATURE_RESTART) != 0;
+  session->fills_checksums = (response.features & ROCI_ABI_FEATURE_IP_CHECKSUM) != 0;
   session->num_comp_vectors = response.num_comp_vectors;
   session->memory_policy = PolicyOf(response.memory_policy);
   return 0;
@@ -128,6 +131,7 @@ int Greet(Session* session, const char* device) {
   request.magic = ROCI_ABI_MAGIC;
   request.major = ROCI_ABI_MAJOR;
   request.minor = ROCI_ABI_MINOR;
+  request.features = kFeatures;
   if (strlen(device) >= sizeof(request.device)) return ENODEV;
   strcpy(request.device, device);
   ReceivedFds fds;
@@ -142,6 +146,7 @@ int GreetAttached(Session* session, int cmd_fd, char* device) {
   request.magic = ROCI_ABI_MAGIC;
   request.major = ROCI_ABI_MAJOR;
   request.minor = ROCI_ABI_MINOR;
+  request.features = kFeatures;
   FdsToSend send;
   send.count = 1;
   send.fds[0] = cmd_fd;

@@ -60,7 +60,8 @@ struct Session {
   int async_fd = -1;    // contexts have duplicates
   uint32_t number = 0;  // as `roci show app` prints it
   uint32_t auto_inline = 0;
-  bool may_restart = false;  // send queues may leave indices out
+  bool may_restart = false;      // send queues may leave indices out
+  bool fills_checksums = false;  // of raw packets
   uint32_t num_comp_vectors = 1;
   ConvertPolicy memory_policy = ConvertPolicy::kAuto;
 

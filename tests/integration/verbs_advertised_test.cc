@@ -95,6 +95,14 @@ TEST_F(VerbsAdvertised, TagMatching) {
       ibv_destroy_srq);
 }
 
+TEST_F(VerbsAdvertised, ChecksumsOfRawPackets) {
+  EXPECT_TRUE(HasFlag(IBV_DEVICE_RAW_IP_CSUM));
+  EXPECT_EQ(attr.device_cap_flags_ex & 0xFFFFFFFF, attr.orig_attr.device_cap_flags);
+  EXPECT_EQ(attr.raw_packet_caps, uint32_t{IBV_RAW_PACKET_CAP_IP_CSUM});
+  // Of no other queue pairs.
+  EXPECT_FALSE(HasFlag(IBV_DEVICE_UD_IP_CSUM | IBV_DEVICE_RC_IP_CSUM));
+}
+
 TEST_F(VerbsAdvertised, XrcDomains) {
   Check<ibv_xrcd>(
       HasFlag(IBV_DEVICE_XRC), "ibv_open_xrcd",

@@ -151,7 +151,7 @@ int RawEndpoint::PostRecv(uint32_t slot, uint32_t bytes) {
   return ibv_post_recv(qp, &wr, &bad);
 }
 
-int RawEndpoint::Post(std::span<const uint8_t> frame, uint64_t wr_id) {
+int RawEndpoint::Post(std::span<const uint8_t> frame, uint64_t wr_id, unsigned flags) {
   Require(frame.size() <= out.size(), "length of the frame");
   memcpy(out.data(), frame.data(), frame.size());
   ibv_sge sge = out.Sge(0, frame.size());
@@ -160,6 +160,7 @@ int RawEndpoint::Post(std::span<const uint8_t> frame, uint64_t wr_id) {
   wr.sg_list = &sge;
   wr.num_sge = 1;
   wr.opcode = IBV_WR_SEND;
+  wr.send_flags = flags;
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(qp, &wr, &bad);
 }
@@ -172,13 +173,14 @@ bool RawEndpoint::Poll(ibv_wc* wc) {
   wc->status = cq_ex->status;
   wc->opcode = ibv_wc_read_opcode(cq_ex);
   wc->byte_len = ibv_wc_read_byte_len(cq_ex);
+  wc->wc_flags = ibv_wc_read_wc_flags(cq_ex);
   last_tag = ibv_wc_read_flow_tag(cq_ex);
   ibv_end_poll(cq_ex);
   return true;
 }
 
-ibv_wc_status RawEndpoint::Send(std::span<const uint8_t> frame) {
-  if (Post(frame, 1000) != 0) return IBV_WC_GENERAL_ERR;
+ibv_wc_status RawEndpoint::Send(std::span<const uint8_t> frame, unsigned flags) {
+  if (Post(frame, 1000, flags) != 0) return IBV_WC_GENERAL_ERR;
   const auto end = Clock::now() + std::chrono::milliseconds(kPatience_ms);
   ibv_wc wc = {};
   while (Clock::now() < end) {
@@ -198,6 +200,7 @@ Frame RawEndpoint::Receive() {
     EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
     EXPECT_EQ(wc.opcode, IBV_WC_RECV);
     if (wc.status != IBV_WC_SUCCESS || wc.wr_id >= kReceives) return {};
+    last_flags = wc.wc_flags;
     const uint8_t* data = in.data() + wc.wr_id * kBufferBytes;
     Frame frame(data, data + wc.byte_len);
     EXPECT_EQ(PostRecv(static_cast<uint32_t>(wc.wr_id)), 0);

@@ -48,8 +48,8 @@ class RawEndpoint {
   RawEndpoint& operator=(const RawEndpoint&) = delete;
 
   /// Sends and waits for the completion's status.
-  ibv_wc_status Send(std::span<const uint8_t> frame);
-  int Post(std::span<const uint8_t> frame, uint64_t wr_id);
+  ibv_wc_status Send(std::span<const uint8_t> frame, unsigned flags = 0);
+  int Post(std::span<const uint8_t> frame, uint64_t wr_id, unsigned flags = 0);
   int PostRecv(uint32_t slot, uint32_t bytes = kBufferBytes);
   /// The next frame; empty where none comes in time.
   Frame Receive();
@@ -62,6 +62,7 @@ class RawEndpoint {
   Buffer out;
   Buffer in;
   uint32_t last_tag = 0;
+  unsigned last_flags = 0;  // wc_flags of what was received last
 
  private:
   bool Poll(ibv_wc* wc);

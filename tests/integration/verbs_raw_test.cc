@@ -37,6 +37,12 @@ Frame To(const Mac& dst, FrameOptions options = {}) {
   return MakeFrame(options);
 }
 
+FrameOptions With(const std::function<void(FrameOptions&)>& change) {
+  FrameOptions options;
+  change(options);
+  return options;
+}
+
 class RawTest : public ::testing::Test {
  protected:
   RawEndpoint near_{DeviceZero()};
@@ -117,6 +123,47 @@ TEST_F(RawTest, WithinOneDevice) {
   EXPECT_TRUE(other.IsQuiet(5)) << "one copy";
 }
 
+// ---- Checksums
+
+TEST_F(RawTest, ChecksumsAreFilledInAndTold) {
+  RawEndpoint plain(DeviceOne());  // the other way of polling
+  for (RawEndpoint* receiver : {&far_, &plain}) {
+    const Flow flow(Rule().Eth(&far_mac_), receiver->qp);
+    for (const bool tcp : {false, true}) {
+      for (const int vlan : {-1, 5}) {
+        const Frame frame = To(far_mac_, With([&](auto& o) {
+                                 o.tcp = tcp;
+                                 o.vlan = vlan;
+                                 o.payload = 333;
+                               }));
+        ASSERT_EQ(near_.Send(frame), IBV_WC_SUCCESS);
+        EXPECT_EQ(receiver->Receive(), frame) << "nobody asked";
+        EXPECT_EQ(receiver->last_flags & IBV_WC_IP_CSUM_OK, 0u);
+        ASSERT_EQ(near_.Send(frame, IBV_SEND_IP_CSUM), IBV_WC_SUCCESS);
+        Frame filled = receiver->Receive();
+        EXPECT_NE(filled, frame);
+        EXPECT_EQ(receiver->last_flags & IBV_WC_IP_CSUM_OK, unsigned{IBV_WC_IP_CSUM_OK});
+        filled.back() ^= 1;
+        ASSERT_EQ(near_.Send(filled), IBV_WC_SUCCESS);
+        EXPECT_EQ(receiver->Receive(), filled);
+        EXPECT_EQ(receiver->last_flags & IBV_WC_IP_CSUM_OK, 0u);
+      }
+    }
+  }
+}
+
+TEST_F(RawTest, WhatIsNoPacketIsSentAsItIs) {
+  const Flow flow(Rule().Eth(&far_mac_), far_.qp);
+  Frame frame = To(far_mac_);
+  frame[17] += 1;  // the packet is longer than its frame
+  ASSERT_EQ(near_.Send(frame, IBV_SEND_IP_CSUM), IBV_WC_SUCCESS);
+  EXPECT_EQ(far_.Receive(), frame);
+  frame[12] = 0x88;
+  frame[13] = 0xB5;
+  ASSERT_EQ(near_.Send(frame, IBV_SEND_IP_CSUM), IBV_WC_SUCCESS);
+  EXPECT_EQ(far_.Receive(), frame);
+}
+
 // ---- Matching
 
 struct Match {
@@ -125,12 +172,6 @@ struct Match {
   FrameOptions hit;
   FrameOptions miss;
 };
-
-FrameOptions With(const std::function<void(FrameOptions&)>& change) {
-  FrameOptions options;
-  change(options);
-  return options;
-}
 
 const Mac kOtherMac{0x02, 9, 9, 9, 9, 9};
 

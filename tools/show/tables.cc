@@ -270,6 +270,8 @@ std::string FormatPorts(const Json& items, bool with_zeros) {
     absl::StrAppendFormat(&out, "%s port %s: %s on %s, MAC %s, MTU %s\n", Field(item, "device"),
                           Field(item, "port"), Field(item, "state"), Field(item, "on"),
                           Field(item, "mac"), Field(item, "mtu"));
+    const Json& offloads = At(item, "offloads");
+    if (!offloads.empty()) absl::StrAppend(&out, "  offloads: ", ListText(offloads), "\n");
     for (const auto& [title, key] :
          {std::pair("counters", "counters"), std::pair("lost by the port itself", "lost_by_port"),
           std::pair("frames dropped, by reason", "drops"), std::pair("transport", "transport"),

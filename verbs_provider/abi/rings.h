@@ -77,6 +77,9 @@ enum roci_abi_send_flags {
   // Data follows the header as bytes (`inline_length` of them) instead of as SGEs. The provider
   // sets it for small SENDs and WRITEs by its own choice too.
   ROCI_ABI_SEND_INLINE = 1 << 3,
+  // Raw packets: the daemon fills in the IPv4 header's checksum and that of TCP or UDP
+  // (ROCI_ABI_FEATURE_IP_CHECKSUM).
+  ROCI_ABI_SEND_IP_CHECKSUM = 1 << 4,
 };
 
 // One send queue slot: this header, then `num_sge` SGEs or `inline_length` bytes. The stride is
@@ -187,6 +190,7 @@ ROCI_ABI_ASSERT(offsetof(struct roci_abi_cq, producer) == 128);
 enum roci_abi_cqe_flags {
   ROCI_ABI_CQE_GRH = 1 << 0,               // as IBV_WC_GRH
   ROCI_ABI_CQE_WITH_IMM = 1 << 1,          // as IBV_WC_WITH_IMM
+  ROCI_ABI_CQE_IP_CHECKSUM_OK = 1 << 2,    // as IBV_WC_IP_CSUM_OK
   ROCI_ABI_CQE_WITH_INV = 1 << 3,          // as IBV_WC_WITH_INV
   ROCI_ABI_CQE_TAG_SYNC_REQUEST = 1 << 4,  // as IBV_WC_TM_SYNC_REQ
   ROCI_ABI_CQE_TAG_MATCH = 1 << 5,         // as IBV_WC_TM_MATCH; tag: flow_tag << 32 | slot

@@ -7,8 +7,10 @@
 // (reading end), and, if flags say so, a userfaultfd that handles kernel faults (for apps that may
 // not open one).
 #define ROCI_ABI_HELLO_HAS_USERFAULTFD 1u
-// `features` of the response: what this daemon understands beside the minor version.
-#define ROCI_ABI_FEATURE_RESTART 1u  // send queues may leave indices out, see rings.h
+// `features`: what this side understands beside the minor version.
+#define ROCI_ABI_FEATURE_RESTART 1u  // daemon: send queues may leave indices out, see rings.h
+// Both: ROCI_ABI_SEND_IP_CHECKSUM, see rings.h. A device of which an app without it asks has none.
+#define ROCI_ABI_FEATURE_IP_CHECKSUM 2u
 struct roci_abi_hello_request {
   struct roci_abi_request head;
   uint32_t magic;

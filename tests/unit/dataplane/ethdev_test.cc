@@ -1,9 +1,13 @@
 // A device on a DPDK port instead of the wire: a net_ring port, which gives back what is sent.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "dataplane/device_lane.h"
@@ -108,6 +112,93 @@ TEST_P(EthdevTest, TheControlPlaneSendsAndReceives) {
   std::vector<std::byte> received;
   for (int i = 0; i < 2000 && !node.device().ReceiveSlowPath(received); ++i) usleep(1000);
   EXPECT_EQ(received, frame);
+}
+
+// ---- Frames in several segments
+
+class ScatteredTest : public ::testing::Test {
+ protected:
+  // An ARP frame's beginning, of which the control plane gets whatever is behind it.
+  static std::vector<std::byte> FrameOf(size_t bytes) {
+    std::vector<std::byte> frame(bytes);
+    for (size_t i = 0; i < bytes; ++i) frame[i] = static_cast<std::byte>(i * 11);
+    frame[0] = std::byte{0};
+    frame[12] = std::byte{0x08};
+    frame[13] = std::byte{0x06};
+    return frame;
+  }
+  // As a port delivers it: what is sent on net_ring comes back as it is.
+  void Deliver(const std::vector<std::byte>& frame, size_t segment) {
+    rte_mbuf* first = nullptr;
+    for (size_t at = 0; at < frame.size(); at += segment) {
+      const size_t bytes = std::min(segment, frame.size() - at);
+      rte_mbuf* part = rte_pktmbuf_alloc(parts_->mempool());
+      ASSERT_NE(part, nullptr);
+      std::memcpy(rte_pktmbuf_append(part, static_cast<uint16_t>(bytes)), &frame[at], bytes);
+      if (first == nullptr) {
+        first = part;
+      } else {
+        ASSERT_EQ(rte_pktmbuf_chain(first, part), 0);
+      }
+    }
+    ASSERT_EQ(rte_eth_tx_burst(port_, 0, &first, 1), 1);
+  }
+  std::vector<std::byte> Receive() {
+    std::vector<std::byte> received;
+    for (int i = 0; i < 2000 && !node_.device().ReceiveSlowPath(received); ++i) usleep(1000);
+    return received;
+  }
+  static Node::Config Config() {
+    Node::Config config;
+    config.devargs = "net_ring70";
+    return config;
+  }
+
+  Node node_{TestDataplane(), nullptr, Config()};
+  std::unique_ptr<dataplane::FramePool> parts_ = *dataplane::FramePool::Create(1023, 1024);
+  const uint16_t port_ = [] {
+    uint16_t port = UINT16_MAX;
+    rte_eth_dev_get_port_by_name("net_ring70", &port);
+    return port;
+  }();
+};
+
+TEST_F(ScatteredTest, FramesAreMadeWhole) {
+  const uint32_t in_use = TestDataplane().frames().in_use();
+  for (const auto& [bytes, segment] :
+       {std::pair{100, 60}, {100, 5}, {1514, 300}, {4218, 800}, {4352, 850}}) {
+    SCOPED_TRACE(bytes);
+    const std::vector<std::byte> frame = FrameOf(static_cast<size_t>(bytes));
+    Deliver(frame, static_cast<size_t>(segment));
+    EXPECT_EQ(Receive(), frame);
+  }
+  EXPECT_EQ(node_.device().frames_made_whole(), 5u);
+  EXPECT_EQ(node_.device().Snapshot().rx_scattered_dropped, 0u);
+  EXPECT_EQ(parts_->in_use(), 0u);
+  // (Lcores hold some for themselves.)
+  EXPECT_LT(TestDataplane().frames().in_use(), in_use + 600);
+}
+
+TEST_F(ScatteredTest, OnesLongerThanABufferAreDroppedAndCounted) {
+  Deliver(FrameOf(4353), 850);
+  Deliver(FrameOf(9000), 850);
+  const std::vector<std::byte> next = FrameOf(200);
+  Deliver(next, 150);
+  EXPECT_EQ(Receive(), next);
+  EXPECT_EQ(node_.device().Snapshot().rx_scattered_dropped, 2u);
+  EXPECT_EQ(node_.device().frames_made_whole(), 1u);
+  EXPECT_EQ(parts_->in_use(), 0u);
+}
+
+TEST_F(ScatteredTest, WithoutABufferTheyAreDropped) {
+  rte_mempool* pool = TestDataplane().frames().mempool();
+  std::vector<rte_mbuf*> taken;
+  while (rte_mbuf* frame = rte_pktmbuf_alloc(pool)) taken.push_back(frame);
+  const auto dropped = [&] { return node_.device().Snapshot().rx_scattered_dropped; };
+  // What the lcores hold for themselves is used up first.
+  for (int i = 0; i < 2000 && dropped() == 0; ++i) Deliver(FrameOf(100), 60);
+  rte_pktmbuf_free_bulk(taken.data(), static_cast<unsigned>(taken.size()));
+  EXPECT_GT(dropped(), 0u);
 }
 
 TEST(EthdevPort, NonsenseIsRefused) {

@@ -68,10 +68,10 @@ class RawPacket : public ::testing::TestWithParam<Layout> {
     frame[12] = std::byte{0x88};
     frame[13] = std::byte{0xB5};
   }
-  void Send(AppQp& qp, uint32_t bytes) {
+  void Send(AppQp& qp, uint32_t bytes, uint32_t flags = 0) {
     SendRequest request;
     request.head.opcode = ROCI_ABI_WR_SEND;
-    request.head.flags = ROCI_ABI_SEND_SIGNALED;
+    request.head.flags = static_cast<uint8_t>(ROCI_ABI_SEND_SIGNALED | flags);
     request.head.num_sge = 2;
     request.sges = {a_.Sge(0, 20), a_.Sge(20, bytes - 20)};
     qp.Post(request);
@@ -130,6 +130,35 @@ TEST_P(RawPacket, FramesFollowTheRuleToItsLcore) {
   Send(from, 60);
   roci_abi_cqe cqe;
   EXPECT_FALSE(b_cq_.Wait(&cqe, 20));
+}
+
+// Of a packet without checksums; see raw_checksums_test.cc for what they are.
+TEST_P(RawPacket, ChecksumsAreFilledInWhereAskedForAndTold) {
+  AppQp from(a_.session(), Config(a_cq_));
+  AppQp to(b_.session(), Config(b_cq_));
+  Ready(a_, from);
+  Ready(b_, to);
+  to.PostRecv(0, {b_.Sge(0, 5000)});
+  to.PostRecv(1, {b_.Sge(8192, 5000)});
+  to.Ring();
+  dataplane::FlowRule rule = RuleFor(b_.device().mac(), to, 0);
+  ASSERT_TRUE(b_.device().AddFlow(rule).ok());
+  constexpr uint32_t kLength = 14 + 20 + 8 + 300;
+  MakeFrame(b_.device().mac(), kLength, 1);
+  constexpr uint8_t kHeaders[] = {0x08, 0, 0x45, 0,  1, 72, 0, 0, 0, 0, 9, 17, 1,  1, 10,
+                                  0,    0, 1,    10, 0, 0,  2, 0, 7, 0, 8, 1,  52, 1, 1};
+  std::memcpy(a_.memory() + 12, kHeaders, sizeof(kHeaders));
+  for (const uint32_t flag : {0u, uint32_t{ROCI_ABI_SEND_IP_CHECKSUM}}) {
+    Send(from, kLength, flag);
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(b_cq_.Wait(&cqe));
+    const std::byte* received = b_.memory() + cqe.wr_id * 8192;
+    EXPECT_EQ((cqe.flags & ROCI_ABI_CQE_IP_CHECKSUM_OK) != 0, flag != 0);
+    const bool is_as_it_was = std::memcmp(received, a_.memory(), kLength) == 0;
+    EXPECT_EQ(is_as_it_was, flag == 0);
+    EXPECT_EQ(std::memcmp(received + 42, a_.memory() + 42, kLength - 42), 0);
+  }
+  b_.device().RemoveFlow(rule);
 }
 
 TEST_P(RawPacket, GroupFramesComeOnceAlsoToTheSendersDevice) {

@@ -47,6 +47,28 @@ class SendQueueTest : public ::testing::Test {
   CompletionStatus status_ = CompletionStatus::kSuccess;
 };
 
+class RawSendQueueTest : public SendQueueTest {
+ protected:
+  RawSendQueueTest() : SendQueueTest(QpType::kRawPacket) {}
+};
+
+TEST_F(RawSendQueueTest, ChecksumsAreAFlagOfRawPackets) {
+  Post(ROCI_ABI_WR_SEND, {{0, 60, 1}}, ROCI_ABI_SEND_IP_CHECKSUM);
+  Post(ROCI_ABI_WR_SEND, {{0, 60, 1}});
+  Post(ROCI_ABI_WR_SEND, {{0, 60, 1}}, 1 << 5);
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_TRUE(wqe_.fill_checksums);
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_FALSE(wqe_.fill_checksums);
+  EXPECT_EQ(Fetch(), FetchResult::kBad);
+}
+
+TEST_F(SendQueueTest, ChecksumsAreNoFlagOfOthers) {
+  Post(ROCI_ABI_WR_SEND, {}, ROCI_ABI_SEND_IP_CHECKSUM);
+  EXPECT_EQ(Fetch(), FetchResult::kBad);
+  EXPECT_EQ(status_, CompletionStatus::kLocalQpOperationError);
+}
+
 TEST_F(SendQueueTest, GoesOnWhereTheAppRestarts) {
   Post(ROCI_ABI_WR_SEND, {});
   Post(ROCI_ABI_WR_SEND, {});

@@ -65,23 +65,25 @@ TEST(QpRaw, FramesCompleteReceives) {
   Node node(Raw());
   node.host.PostRecv(2000);
   const std::vector<std::byte> frame = FrameOf(1514);
-  EXPECT_EQ(node.qp.HandleFrame(node.host, frame, 77), DropReason::kNone);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, frame, {.flow_tag = 77, .checksums_right = true}),
+            DropReason::kNone);
   ASSERT_EQ(node.host.recv_completions.size(), 1u);
   const Completion& completion = node.host.recv_completions[0];
   EXPECT_EQ(completion.status, CompletionStatus::kSuccess);
   EXPECT_EQ(completion.byte_length, 1514u);
   EXPECT_EQ(completion.flow_tag, 77u);
+  EXPECT_TRUE(completion.checksums_right);
   EXPECT_FALSE(completion.has_grh);
-  EXPECT_EQ(node.qp.HandleFrame(node.host, frame, 77), DropReason::kNoReceiveBuffer);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, frame, {.flow_tag = 77}), DropReason::kNoReceiveBuffer);
   EXPECT_EQ(node.qp.state(), QpState::kRts);
 }
 
 TEST(QpRaw, AFrameThatDoesNotFitLeavesTheReceive) {
   Node node(Raw());
   node.host.PostRecv(100);
-  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(101), 0), DropReason::kReceiveTooLong);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(101), {}), DropReason::kReceiveTooLong);
   EXPECT_TRUE(node.host.recv_completions.empty());
-  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(100), 0), DropReason::kNone);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(100), {}), DropReason::kNone);
   ASSERT_EQ(node.host.recv_completions.size(), 1u);
   EXPECT_EQ(node.host.recv_completions[0].byte_length, 100u);
 }
@@ -89,11 +91,11 @@ TEST(QpRaw, AFrameThatDoesNotFitLeavesTheReceive) {
 TEST(QpRaw, NothingIsReceivedOutsideOfItsStates) {
   Node node(Raw(), QpState::kInit);
   node.host.PostRecv(100);
-  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), 0), DropReason::kQpState);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), {}), DropReason::kQpState);
   node.BringTo(QpState::kRtr);
-  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), 0), DropReason::kNone);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), {}), DropReason::kNone);
   EXPECT_EQ(node.Modify(QpState::kErr), ModifyResult::kOk);
-  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), 0), DropReason::kQpState);
+  EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), {}), DropReason::kQpState);
 }
 
 // Packets of any transport come to it by flow rules alone: nobody on the network shall be able to

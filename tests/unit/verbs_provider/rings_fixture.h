@@ -76,6 +76,7 @@ class FakeSendQueue {
     queue.auto_inline = 0;
     queue.pd = kPd;
     queue.opcodes = SendOpcodesOf(type);
+    queue.slot_flags = SlotFlagsOf(type, true);
     queue.is_datagram = type == IBV_QPT_UD;
   }
   const roci_abi_send_wqe& Entry(uint32_t index) {

@@ -238,6 +238,19 @@ TEST(SendQueue, RefusesTooManySgesAndUnknownFlags) {
   EXPECT_EQ(Post(fake, Request(IBV_WR_SEND, sges, 1, 1u << 30)), EINVAL);
 }
 
+TEST(SendQueue, ChecksumsAreForRawPackets) {
+  for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND}) {
+    EXPECT_EQ(SlotFlagsOf(type, true) & IBV_SEND_IP_CSUM, 0u) << type;
+  }
+  ibv_sge sge = {};
+  const ibv_send_wr wr = Request(IBV_WR_SEND, &sge, 1, IBV_SEND_IP_CSUM | IBV_SEND_SIGNALED);
+  FakeSendQueue raw(4, 128, IBV_QPT_RAW_PACKET);
+  EXPECT_EQ(Post(raw, wr), 0);
+  EXPECT_EQ(raw.Entry(0).flags, ROCI_ABI_SEND_IP_CHECKSUM | ROCI_ABI_SEND_SIGNALED);
+  raw.queue.slot_flags = SlotFlagsOf(IBV_QPT_RAW_PACKET, false);
+  EXPECT_EQ(Post(raw, wr), EINVAL) << "the daemon does not know it";
+}
+
 TEST(SendQueue, PostsAListUpToTheFirstBadRequest) {
   FakeSendQueue fake(8, 128);
   ibv_send_wr wrs[4];
