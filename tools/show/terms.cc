@@ -79,6 +79,26 @@ COMP EVENTS        events written to completion channels
 MEMORY FAULTS      accesses to memory that was not there (any more)
 TIMERS     timers of queue pairs that ran out
 )";
+constexpr char kSrqs[] = R"(SRQ        handle in the program's session
+TYPE       basic, XRC, or tags (tag matching)
+NUMBER     its number, which XRC senders name
+PD         handle of its protection domain
+SIZE       receives that it can hold
+POSTED     receives that the program has posted since it was created
+TAKEN      of these, those that messages have taken
+QPS        queue pairs that take from it
+LIMIT      fewer receives than this left: the event for it is due; 0: not armed
+EVENTS     asynchronous events so far
+BROKEN     the program has damaged its ring: nothing is taken any more
+)";
+constexpr char kConnections[] = R"(ID         the connection manager's number of it
+PID        process number of the program
+SPACE      port space: tcp, udp, ib or ipoib
+STATE      of the identifier: listen, or how far the connection is
+DEVICE     ours; empty: none yet
+SOURCE, DESTINATION   addresses and ports
+QPN, REMOTE QPN       queue pair numbers; 0: not known yet
+)";
 constexpr char kAddresses[] = R"(DEVICE     ours
 GID        index in the GID table; where an address was removed, the link-local one stands again
 ADDRESS    with the length of its network's prefix
@@ -107,14 +127,16 @@ std::string ExplainColumns(const std::string& what) {
                                                            {"apps", kApps},
                                                            {"qps", kQps},
                                                            {"cqs", kCqs},
+                                                           {"srqs", kSrqs},
                                                            {"mrs", kMrs},
+                                                           {"connections", kConnections},
                                                            {"lcores", kLcores},
                                                            {"neighbours", kNeighbours},
                                                            {"addresses", kAddresses},
                                                            {"routes", kRoutes}};
   const auto it = terms.find(what);
   if (it == terms.end()) return "";
-  const bool made = what == "qps" || what == "cqs" || what == "mrs";
+  const bool made = what == "qps" || what == "cqs" || what == "srqs" || what == "mrs";
   return std::string(it->second) + (made ? kWhose : "");
 }
 

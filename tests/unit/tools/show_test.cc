@@ -10,8 +10,8 @@ namespace roci::tools {
 namespace {
 
 TEST(ShowTest, EveryColumnIsExplained) {
-  for (const char* what :
-       {"devices", "apps", "qps", "cqs", "mrs", "lcores", "neighbours", "addresses", "routes"}) {
+  for (const char* what : {"devices", "apps", "qps", "cqs", "srqs", "mrs", "connections", "lcores",
+                           "neighbours", "addresses", "routes"}) {
     std::string titles = FormatItems(what, nlohmann::json::array());
     titles.erase(titles.find('\n'));
     const std::string text = ExplainColumns(what);
