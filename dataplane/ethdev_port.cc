@@ -216,6 +216,7 @@ int EthdevPort::Start() {
   if (ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices) != 0) {
     // Then the pieces are put together.
     error = ReceiveInto(dataplane_.frames().mempool());
+    own_frames_.reset();
   }
   return error != 0 ? error : rte_eth_dev_start(port_);
 }
@@ -468,7 +469,9 @@ uint64_t EthdevPort::made_whole() const {
 }
 
 PortOffloads EthdevPort::offloads() const {
-  const uint64_t pieces = Scatters() ? RTE_ETH_RX_OFFLOAD_SCATTER : 0;
+  // (A driver may go on to say so when it has larger buffers.)
+  const bool in_pieces = own_frames_ == nullptr && Scatters();
+  const uint64_t pieces = in_pieces ? RTE_ETH_RX_OFFLOAD_SCATTER : 0;
   return {.rx = offloads_.rx | pieces, .tx = offloads_.tx};
 }
 

@@ -132,8 +132,8 @@ bool TransportIsRight(const rte_mbuf& frame, const IpPacket& packet) {
 bool FillChecksums(rte_mbuf& frame, uint32_t bytes, uint64_t offloads) {
   const std::optional<IpPacket> packet = FindPacket(frame, bytes);
   if (!packet.has_value()) return false;
-  // Ports sum up to the end of the frame.
-  if (packet->at + packet->bytes != bytes) offloads = 0;
+  // Ports sum up to the frame's end, and some take that for the packet's.
+  if (packet->at + packet->bytes != frame.data_len) offloads = 0;
   const uint64_t flags = LeftToPort(*packet, offloads);
   if (packet->is_ipv4 && (flags & RTE_MBUF_F_TX_IP_CKSUM) == 0) FillIpv4(frame, *packet);
   if (packet->protocol != 0 && (flags & RTE_MBUF_F_TX_L4_MASK) == 0) FillTransport(frame, *packet);

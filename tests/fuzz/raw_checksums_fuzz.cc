@@ -34,7 +34,9 @@ size_t Differences(const Bytes& a, const Bytes& b) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace roci::dataplane;
+  using roci::dataplane::ChecksumsAreRight;
+  using roci::dataplane::CompleteChecksums;
+  using roci::dataplane::FillChecksums;
   if (size < 2) return 0;
   const uint64_t offloads = ((data[0] & 1) != 0 ? RTE_ETH_TX_OFFLOAD_IPV4_CKSUM : 0) |
                             ((data[0] & 2) != 0 ? RTE_ETH_TX_OFFLOAD_UDP_CKSUM : 0) |

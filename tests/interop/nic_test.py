@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """rocid on NICs bound to userspace drivers: in a guest under QEMU, against a rocid of this side.
 
-Usage: nic_test.py [--only TEXT] ROCI ROCID PLUGIN FOLDER
+Usage: nic_test.py [--only TEXT] ROCI ROCID PLUGIN FOLDER RAW_FRAMES
 
 The guest has an IOMMU and a NIC of each kind in the table below, at the other end of which is a tap device with a port of
 the daemon on this side. One after the other they are bound as docs/ports.md tells, a daemon of the guest's drives them, and
-pairs of Debian's programs run, served by one end and by the other. Prints a TAP line for each. FOLDER keeps the guest's
-kernel for the next run. Skips everything where QEMU, the kernel's package or the right to make namespaces is missing.
+pairs of Debian's programs run, served by one end and by the other. Raw packets have their checksums filled in by the NIC,
+where it does so, and judged by it. Prints a TAP line for each. FOLDER keeps the guest's kernel for the next run, RAW_FRAMES
+is ../integration/raw_frames.cc, compiled. Skips everything where QEMU, the kernel's package or the right to make namespaces
+is missing.
 """
 import argparse
 import json
@@ -22,6 +24,7 @@ sys.dont_write_bytecode = True
 from ends import (GUEST_MACS, LIMIT_S, MTU, PORT, RXE, TAP, Network,  # pylint: disable=wrong-import-position
                   RociEnd, device_config, listening_row, other)
 from guest import Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
+import checksums_test as checksums  # pylint: disable=wrong-import-position
 from harness import Programs, await_  # pylint: disable=wrong-import-position
 from pairs import Case, Report, report_end, run_all  # pylint: disable=wrong-import-position
 
@@ -32,13 +35,14 @@ FOLDER = '/tmp/programs'
 
 class Nic:
     """One in the guest: QEMU's `model` of it, the `driver` that it is bound to, the user whom the daemon runs as, huge pages
-    of 2 MiB that it needs, the cases that it is tried with, and its queues, for each of which the daemon has an lcore."""
+    of 2 MiB that it needs, the cases that it is tried with, its queues, for each of which the daemon has an lcore, and the
+    offloads that its port is to have."""
 
     count = 0
 
-    def __init__(self, model, driver, user, huge_pages, cases, queues=1):
+    def __init__(self, model, driver, user, huge_pages, cases, queues=1, offloads=('tx_udp_checksum', 'tx_tcp_checksum')):
         self.model, self.driver, self.user, self.huge_pages, self.cases = model, driver, user, huge_pages, cases
-        self.queues = queues
+        self.queues, self.offloads = queues, list(offloads)
         self.number = Nic.count
         Nic.count += 1
         self.name = model.split(',')[0] + (f'-{queues}-queues' if queues > 1 else '')
@@ -99,7 +103,8 @@ def parallel_cases():
 
 
 # The first is behind the IOMMU and needs neither root nor huge pages; the second is not, and needs both.
-NICS = (Nic('e1000e', 'vfio-pci', USER, 0, list(full_cases())),
+NICS = (Nic('e1000e', 'vfio-pci', USER, 0, list(full_cases()),
+            offloads=[f'{way}_{sum_}_checksum' for way in ('rx', 'tx') for sum_ in ('ipv4', 'udp', 'tcp')]),
         Nic(f'virtio-net-pci,host_mtu={MTU}', 'uio_pci_generic', 0, 160, list(few_cases())),
         Nic(f'virtio-net-pci,host_mtu={MTU},mq=on,rss=on,vectors=6', 'uio_pci_generic', 0, 200, list(parallel_cases()), 2))
 
@@ -173,7 +178,7 @@ def boot(options):
     try:
         folder = guest.share / 'programs'
         folder.mkdir()
-        for path in options.paths[:3]:
+        for path in (*options.paths[:3], options.paths[4]):
             shutil.copy(path, folder)
         # `roci run` leaves a connection manager of the kernel's to its users.
         guest.run(f'cp -r /run/host/programs {FOLDER} && rmmod rdma_ucm && ip link set eth0 up && '
@@ -184,13 +189,57 @@ def boot(options):
     return guest
 
 
-def run_nics(roci, guest, only, report):
+def frames_between(source, destination):
+    """Datagrams with wrong checksums, some behind a VLAN tag."""
+    macs = [bytes.fromhex(mac.replace(':', '')) for mac in (source, destination)]
+    return [checksums.frame(macs, checksums.udp(bytes([length % 251]) * length), vlan=vlan).hex()
+            for length, vlan in ((1, None), (1000, None), (999, 7))]
+
+
+def check_raw_packets(nic, roci, there, options):
+    """What went wrong, or ''."""
+    ports = json.loads(there.guest.run(there.show('ports')))[0]
+    if ports['offloads'] != nic.offloads:
+        return f'the port has {ports["offloads"]}'
+    mine = next(port for port in roci.daemon.show('ports') if port['device'] == nic.device)
+    here = options.paths[4]
+    receiver = roci.daemon.start(here, nic.device, 'receive', str(checksums.PORT), '6')
+    in_guest = f'{FOLDER}/{os.path.basename(here)} {nic.device}'
+    try:
+        if receiver.stdout.readline() != 'ready\n':
+            return 'this side does not listen'
+        frames = ' '.join(frames_between(ports['mac'], mine['mac']))
+        if there.start(f'{in_guest} send {frames} && {in_guest} fill {frames}').wait(LIMIT_S) != 0:
+            return 'the guest does not send'
+        said, _ = receiver.communicate(timeout=LIMIT_S)
+    finally:
+        receiver.kill()
+    # QEMU leaves what its NICs are to fill in to the next station, and what looks at a tap device's frames is none. The first
+    # one is padded, and so filled in by the daemon.
+    if [line[0] for line in said.splitlines()] != ['0'] * 3 + ['1'] + ['0'] * 2:
+        return f'from the guest: {said}'
+    process = there.start(f'{in_guest} receive {checksums.PORT} 6')
+    if not await_(lambda: 'ready' in process.output()):
+        return 'the guest does not listen'
+    for how in ('send', 'fill'):
+        sender = roci.daemon.start(here, nic.device, how, *frames_between(mine['mac'], ports['mac']))
+        sender.communicate(timeout=LIMIT_S)
+        if sender.returncode != 0:
+            return 'this side does not send'
+    status = process.wait(LIMIT_S)
+    said = [line for line in process.output().splitlines() if line[:2] in ('0 ', '1 ')]
+    right = status == 0 and [line[0] for line in said] == ['0'] * 3 + ['1'] * 3
+    return '' if right else f'in the guest: {status}, {process.output()}'
+
+
+def run_nics(roci, guest, options, report):
     for nic in NICS:
         here = other(roci, 'af_packet', nic.device, nic.here, roci.gids)
         there = NicEnd(guest, nic)
-        cases = [(case, pair) for case in nic.cases if only in case.name for pair in ((there, here), (here, there))]
+        cases = [(case, pair) for case in nic.cases if options.only in case.name for pair in ((there, here), (here, there))]
         if not run_all(cases, here, guest, report, f'{nic.name}: '):
             return
+        report.add(f'{there.name}: checksums of raw packets', check_raw_packets(nic, roci, there, options), 0)
         report.add(f'{there.name}: the guest\'s daemon ends with status 0', there.stop(), 0)
     report_end((roci,), report)
 
@@ -198,7 +247,7 @@ def run_nics(roci, guest, only, report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
-    parser.add_argument('paths', nargs=4, metavar='ROCI ROCID PLUGIN FOLDER')
+    parser.add_argument('paths', nargs=5, metavar='ROCI ROCID PLUGIN FOLDER RAW_FRAMES')
     options = parser.parse_args()
     try:
         make_image(options.paths[3])
@@ -218,8 +267,8 @@ def main():
         except Unavailable as error:
             print(f'1..0 # SKIP {error}')
             return 0
-        report = Report(sum(2 * sum(options.only in case.name for case in nic.cases) + 1 for nic in NICS) + 1)
-        run_nics(roci, guest, options.only, report)
+        report = Report(sum(2 * sum(options.only in case.name for case in nic.cases) + 2 for nic in NICS) + 1)
+        run_nics(roci, guest, options, report)
         return 1 if report.failed else 0
     except RuntimeError as error:
         print(f'Bail out! {error}')

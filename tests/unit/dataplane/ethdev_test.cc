@@ -148,19 +148,26 @@ class ScatteredTest : public ::testing::Test {
     for (int i = 0; i < 2000 && !node_.device().ReceiveSlowPath(received); ++i) usleep(1000);
     return received;
   }
-  static Node::Config Config() {
+  // (The rings of an earlier port stay.)
+  static std::string NewName() {
+    static int serial = 70;
+    return "net_ring" + std::to_string(serial++);
+  }
+  static Node::Config Config(const std::string& name) {
     Node::Config config;
-    config.devargs = "net_ring70";
+    config.devargs = name;
     return config;
   }
-
-  Node node_{TestDataplane(), nullptr, Config()};
-  std::unique_ptr<dataplane::FramePool> parts_ = *dataplane::FramePool::Create(1023, 1024);
-  const uint16_t port_ = [] {
+  static uint16_t PortOf(const std::string& name) {
     uint16_t port = UINT16_MAX;
-    rte_eth_dev_get_port_by_name("net_ring70", &port);
+    rte_eth_dev_get_port_by_name(name.c_str(), &port);
     return port;
-  }();
+  }
+
+  const std::string name_ = NewName();
+  Node node_{TestDataplane(), nullptr, Config(name_)};
+  std::unique_ptr<dataplane::FramePool> parts_ = *dataplane::FramePool::Create(1023, 1024);
+  const uint16_t port_ = PortOf(name_);
 };
 
 TEST_F(ScatteredTest, FramesAreMadeWhole) {
@@ -196,7 +203,10 @@ TEST_F(ScatteredTest, WithoutABufferTheyAreDropped) {
   while (rte_mbuf* frame = rte_pktmbuf_alloc(pool)) taken.push_back(frame);
   const auto dropped = [&] { return node_.device().Snapshot().rx_scattered_dropped; };
   // What the lcores hold for themselves is used up first.
-  for (int i = 0; i < 2000 && dropped() == 0; ++i) Deliver(FrameOf(100), 60);
+  for (int i = 0; i < 2000 && dropped() == 0; ++i) {
+    Deliver(FrameOf(100), 60);
+    while (parts_->in_use() != 0) usleep(10);
+  }
   rte_pktmbuf_free_bulk(taken.data(), static_cast<unsigned>(taken.size()));
   EXPECT_GT(dropped(), 0u);
 }

@@ -101,7 +101,7 @@ uint16_t TransportFault(const Layout& layout, const Options& o) {
 
 class RawChecksums : public ::testing::Test {
  protected:
-  ~RawChecksums() override { rte_pktmbuf_free(frame_); }
+  void TearDown() override { rte_pktmbuf_free(frame_); }
   rte_mbuf& Put(const Bytes& bytes) {
     rte_pktmbuf_free(frame_);
     frame_ = rte_pktmbuf_alloc(TestDataplane().frames().mempool());
@@ -288,13 +288,16 @@ TEST_F(RawChecksums, APortThatHasSomeDoesThese) {
   EXPECT_EQ(TransportFault({layout.ip, layout.transport, layout.sum, Now()}, {}), 0);
 }
 
-// Ports sum up to the frame's end. (The padding of short frames is zeros, and no part of `bytes`.)
+// Ports sum up to the frame's end; QEMU's e1000e changes the packet's length where it is padded.
 TEST_F(RawChecksums, BytesBehindThePacketAreNoMatterForThePort) {
-  Layout layout = Make({});
-  layout.frame.push_back(0xEE);
-  EXPECT_FALSE(Fill(layout.frame, kAllOffloads));
-  EXPECT_EQ(frame_->ol_flags, 0u);
-  EXPECT_TRUE(dataplane::ChecksumsAreRight(*frame_));
+  const Layout layout = Make({});
+  Bytes longer = layout.frame;
+  longer.push_back(0xEE);
+  for (const uint32_t bytes : {Size(layout.frame), Size(longer)}) {
+    EXPECT_FALSE(dataplane::FillChecksums(Put(longer), bytes, kAllOffloads));
+    EXPECT_EQ(frame_->ol_flags, 0u);
+    EXPECT_TRUE(dataplane::ChecksumsAreRight(*frame_));
+  }
 }
 
 TEST_F(RawChecksums, ThePortsWordIsTakenForGoodOnly) {
