@@ -33,7 +33,8 @@ A capture ends with --count or --seconds, with SIGINT (Ctrl-C), SIGTERM or SIGHU
 what is written, or with the daemon. The file is whole in each case.
 
 Traffic is not held up: what the disk or the reader is too slow for is dropped from the capture, and
-counted. The statistics block at the file's end and the last line on standard error have the number.
+counted. The statistics block at the file's end and the last line on standard error have the number,
+unless the capture ended with the daemon.
 
 Exit status: 0; 1 if the daemon refuses or is not there, ends, or if FILE cannot be written; 2 for
 wrong usage.
@@ -138,8 +139,13 @@ int Capture(const CaptureOptions& options, const std::string& runtime_dir) {
   BlockCopy copy(file);
   const bool complete = Copy(socket->get(), signals.get(), fileno(file), deadline, copy);
   const bool closed = to_stdout || std::fclose(file) == 0;
-  std::fprintf(stderr, "%" PRIu64 " frames captured, %" PRIu64 " dropped\n", copy.packets(),
-               copy.dropped());
+  if (copy.has_statistics()) {
+    std::fprintf(stderr, "%" PRIu64 " frames captured, %" PRIu64 " dropped\n", copy.packets(),
+                 copy.dropped());
+  } else {
+    std::fprintf(stderr, "%" PRIu64 " frames captured; how many were dropped is not known\n",
+                 copy.packets());
+  }
   // A reader of standard output may have had enough.
   if ((copy.failed() && !to_stdout) || !closed) {
     std::fprintf(stderr, "roci: %s: could not be written\n", options.file.c_str());
