@@ -31,6 +31,8 @@ V6 = ('2001:db8::1', '2001:db8::2')
 ETH_P_ALL = 3
 LOCAL_EXPERIMENT = 0x88B5  # an EtherType that nobody uses (IEEE 802)
 AF_XDP = 44
+# Its thread still asks for events when the program, which is done, has destroyed their channel.
+RPING_RACE = 'DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n'
 SIOCETHTOOL = 0x8946
 ETHTOOL_GSET = 1
 ETHTOOL_SSET = 2
@@ -142,7 +144,8 @@ class TwoDaemons(unittest.TestCase):
                 client = self.daemons[b].start('rping', '-c', '-a', addresses[a], '-C', '5', '-S', '5000', '-V')
                 self.addCleanup(client.kill)
                 said, _ = client.communicate(timeout=LIMIT_S)
-                self.assertEqual(client.returncode, 0, said)
+                if RPING_RACE not in said:
+                    self.assertEqual(client.returncode, 0, said)
                 self.assertEqual(server.wait(timeout=LIMIT_S), 0)
 
 

@@ -195,6 +195,7 @@ class VethVlanTest(VethTest):
     names = tuple(f'roci-{os.getpid()}-{end}' for end in 'cd')
     interfaces = ('roci-vlan-c', 'roci-vlan-d')
     test_mtu_rises_to_what_is_configured = None  # nothing is, here
+    test_an_address_of_its_own_beside_the_kernel = None  # on a network without tags
 
     @classmethod
     def start_daemon(cls, port, number, prefix=()):
