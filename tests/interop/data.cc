@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "verbs_pair.h"
+#include "tests/interop/verbs_pair.h"
 
 namespace {
 

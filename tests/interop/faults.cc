@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "verbs_pair.h"
+#include "tests/interop/verbs_pair.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "verbs_pair.h"
+#include "tests/interop/verbs_pair.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
