@@ -366,7 +366,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
 
     def test_frames_above_the_mtu_are_counted(self):
         self.addCleanup(self.set_mtu, self.mtu)
-        ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-D', '60', '-u', '8'])
+        ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-D', '60', '-u', '12'])
         self.addCleanup(ends.kill)
         before = self.port(1)['counters']['tx_roce_packets']
         counted = self.port(1)['counters']['tx_above_mtu']
