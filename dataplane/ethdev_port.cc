@@ -158,6 +158,10 @@ absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
         (network_device_ != 0 || rte_eth_dev_default_mac_addr_set(port_, &address) != 0);
     if (keeps_own) SetPromiscuous(true);
     always_promiscuous_ = keeps_own;
+    if (keeps_own && network_device_ != 0 && !all_stations_.valid()) {
+      return absl::PermissionDeniedError(
+          "the network device cannot be made promiscuous, which a mac of the device's own needs");
+    }
   } else if (rte_is_zero_ether_addr(&address)) {
     MakeAddressUp(address);
   } else if (is_others) {
@@ -216,7 +220,7 @@ int EthdevPort::Start() {
   if (ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices) != 0) {
     // Then the pieces are put together.
     error = ReceiveInto(dataplane_.frames().mempool());
-    own_frames_.reset();
+    if (error == 0) own_frames_.reset();
   }
   return error != 0 ? error : rte_eth_dev_start(port_);
 }
@@ -231,6 +235,7 @@ int EthdevPort::TryToStart() {
   // It says on each attempt that there is no peer.
   const uint32_t level = rte_log_get_global_level();
   rte_log_set_global_level(RTE_LOG_CRIT);
+  reconnected_at_ns_ = Clock::Monotonic();
   is_started_ = Start() == 0;
   rte_log_set_global_level(level);
   return 0;
@@ -240,7 +245,6 @@ void EthdevPort::Reconnect() {
   constexpr uint64_t kPeriodNs = 1'000'000'000;
   if (!connects_at_start_ || Clock::Monotonic() - reconnected_at_ns_ < kPeriodNs || ReadLink().up)
     return;
-  reconnected_at_ns_ = Clock::Monotonic();
   if (is_started_) {
     is_started_ = false;
     dataplane_.Quiesce();
@@ -256,7 +260,10 @@ int EthdevPort::SetUpReceiving() {
     return ReceiveWith(kSmallFrames * queues_.rx, *bytes, FrameMemory::kOwn);
   }
   const int error = ReceiveInto(dataplane_.frames().mempool());
-  if (error == 0) return 0;
+  if (error == 0) {
+    own_frames_.reset();  // of an attempt that failed; no queue has any now
+    return 0;
+  }
   return ReceiveWith(kLargeFrames, kLargeBufferBytes, FrameMemory::kOwn);
 }
 
@@ -296,7 +303,7 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
   int error = ConfigureFor(wanted, info);
   if (error != 0 && !offloads_.none()) {
     // What it offers it may not have together, or not with its peer.
-    offloads_ = {};
+    offloads_ = {.rx = offloads_.rx & RTE_ETH_RX_OFFLOAD_SCATTER, .tx = 0};
     queues_ = queues;
     error = ConfigureFor(wanted, info);
   }

@@ -1,6 +1,7 @@
 #include "dataplane/stale_socket.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -11,11 +12,13 @@
 
 namespace roci::dataplane {
 
-// One that somebody has answers a datagram socket with EPROTOTYPE, or takes it, and notices nothing
-// (unix(7)).
+// What is no socket refuses connections as well, and is somebody's. One that somebody has answers a
+// datagram socket with EPROTOTYPE, or takes it, and notices nothing (unix(7)).
 bool RemoveStaleSocket(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.empty() || path.size() >= sizeof(address.sun_path)) return false;
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
   std::memcpy(address.sun_path, path.data(), path.size());
   const Fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto* name = reinterpret_cast<const sockaddr*>(&address);
