@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 import networks_test as networks
-from harness import Daemon, Programs, await_
+from harness import LIMIT_S, Daemon, Programs, await_
 from networks_test import V4, Ends
 
 PROGRAMS = None
@@ -73,12 +73,43 @@ class ReconnectTest(unittest.TestCase):
             self.start(number, ports[number])
             self.check_traffic()
 
+    def kill_under_traffic(self, *ports):
+        """Programs of the daemon that is left learn of it by their queue pairs, and the daemon goes on."""
+        for number in (1, 0):
+            self.start(number, ports[number])
+        for number in (0, 1):
+            for each in (0, 1):
+                self.await_state(each, 'active')
+            ends = Ends(self.daemons, ['ib_write_bw', '-x', '1', '-F', '-b', '-s', '65536', '-D', '60']).connect()
+            self.addCleanup(ends.kill)
+            self.assertTrue(await_(lambda: self.port(1 - number)['counters']['rx_packets'] > 10000))
+            self.kill(number)
+            left = (ends.server, ends.client)[1 - number]
+            output = left.communicate(timeout=LIMIT_S)[0]
+            self.assertNotEqual(left.returncode, 0, output)
+            self.assertIn('Failed status 12', output)  # IBV_WC_RETRY_EXC_ERR
+            ends.kill()
+            self.check_silence(1 - number)
+            self.start(number, ports[number])
+            self.check_traffic()
+
+    def memif(self):
+        return [f'net_memif0,role={role},socket={self.socket},socket-abstract=no,bsize=4608' for role in ('server', 'client')]
+
+    def vhost(self):
+        return f'net_virtio_user0,path={self.socket},server=1,mrg_rxbuf=1', f'net_vhost0,iface={self.socket},client=1'
+
     def test_memif(self):
-        options = f'socket={self.socket},socket-abstract=no,bsize=4608'
-        self.come_and_go(*(f'net_memif0,role={role},{options}' for role in ('server', 'client')))
+        self.come_and_go(*self.memif())
+
+    def test_memif_under_traffic(self):
+        self.kill_under_traffic(*self.memif())
 
     def test_vhost(self):
-        self.come_and_go(f'net_virtio_user0,path={self.socket},server=1,mrg_rxbuf=1', f'net_vhost0,iface={self.socket},client=1')
+        self.come_and_go(*self.vhost())
+
+    def test_vhost_under_traffic(self):
+        self.kill_under_traffic(*self.vhost())
 
     def test_a_vhost_socket_of_a_daemon_that_was_killed(self):
         for _ in range(2):
