@@ -42,6 +42,12 @@ absl::Status DpdkError(int error, const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", rte_strerror(error < 0 ? -error : error)));
 }
 
+// DPDK's drivers answer so whatever they dislike.
+absl::Status NoDevice(int error, const std::string& devargs) {
+  const char* const hint = error == -EPERM ? " (or the driver takes no such key or value)" : "";
+  return DpdkError(error, absl::StrCat("no DPDK device for '", devargs, "'", hint));
+}
+
 bool IsZero(const roce::Mac& mac) { return mac == roce::Mac{}; }
 
 void MakeAddressUp(rte_ether_addr& address) {
@@ -95,7 +101,7 @@ absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplan
   // arguments) is used as it is.
   if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
     if (const int error = rte_dev_probe(port->devargs_.c_str()); error != 0) {
-      return DpdkError(error, absl::StrCat("no DPDK device for '", config.devargs, "'"));
+      return NoDevice(error, config.devargs);
     }
     port->attached_ = true;
     if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
@@ -129,16 +135,23 @@ absl::Status EthdevPort::Configure(const Config& config) {
   rte_eth_allmulticast_enable(port_);
   if (network_device_ != 0) {
     all_groups_ = HoldReception(network_device_, Reception::kAllGroups);
+    if (!all_groups_.valid()) {
+      return absl::PermissionDeniedError(
+          "the network device cannot be told to pass on frames to multicast groups, without which "
+          "there is no IPv6 neighbour discovery (CAP_NET_RAW)");
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status EthdevPort::SetUp(const Config& config, const rte_eth_dev_info& info) {
+  const PortQueues queues = queues_;
   absl::Status status = SetMtu(config, info);
   if (status.ok()) status = SetUpQueues();
   if (status.ok() || (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) == 0) return status;
   // It takes no buffers that hold its longest frames, unless these may come in pieces.
   offloads_.rx |= RTE_ETH_RX_OFFLOAD_SCATTER;
+  queues_ = queues;
   status = SetMtu(config, info);
   return status.ok() ? SetUpQueues() : status;
 }
