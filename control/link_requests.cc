@@ -39,6 +39,9 @@ absl::Status TakeChance(const Json& request, const char* key, dataplane::Chance&
 // How long the queue is has been taken already.
 absl::Status TakeMarks(const Json& request, dataplane::BottleneckSettings& out) {
   constexpr uint64_t kMost = uint64_t{1} << 53;
+  if (request.contains("rate_ecn_all_bytes") && !request.contains("rate_ecn_bytes")) {
+    return absl::InvalidArgumentError("\"rate_ecn_all_bytes\" goes with \"rate_ecn_bytes\" only");
+  }
   absl::Status status = TakeNumber(request, "rate_ecn_bytes", kMost, out.ecn_bytes);
   if (!status.ok()) return status;
   out.ecn_all_bytes = 5 * out.ecn_bytes;

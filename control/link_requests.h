@@ -27,7 +27,8 @@ absl::StatusOr<CaptureRequest> DecodeCapture(const nlohmann::json& request);
 
 // Of an impairment: the filter as above, "direction" "in"|"out" (out), "loss", "duplicate",
 // "corrupt", "reorder", "ecn" (probabilities 0 to 1), "delay_ns", "reorder_ns", "rate_bps" and with
-// it "rate_queue_bytes" (1 MiB) and "rate_ecn_bytes" (0: no marks), "seed".
+// it "rate_queue_bytes" (1 MiB), "rate_ecn_bytes" (0: no marks) and "rate_ecn_all_bytes" (five
+// times that), "seed".
 absl::StatusOr<dataplane::ImpairmentSettings> DecodeImpairment(const nlohmann::json& request);
 
 // "direction" of a request to clear; nothing: both.

@@ -169,6 +169,7 @@ Json ShowRequester(const roce::RequesterDebug& debug) {
           {"end_of_sent", debug.end_of_sent.value()},
           {"next_new", debug.next_new.value()},
           {"window", roce::StepsForward(debug.oldest_unacknowledged, debug.end_of_sent)},
+          {"window_limit", debug.window},
           {"records", debug.records},
           {"rd_atomic_outstanding", debug.rd_atomic_outstanding},
           {"retries_left", debug.retries_left},

@@ -28,7 +28,7 @@ struct BottleneckSettings {
 
   // The longest queue that a rate may have.
   static uint64_t MostQueueBytes(uint64_t rate_bps) {
-    return rate_bps / 8 * (kMostQueueNs / 1'000'000'000);
+    return (rate_bps * (kMostQueueNs / 1'000'000'000) + 7) / 8;
   }
 };
 

@@ -35,6 +35,7 @@ static_assert(sizeof(SendRecord) <= 128);
 
 struct RequesterDebug {
   Psn oldest_unacknowledged, next_to_send, end_of_sent, next_new;
+  uint32_t window = 0;   // PSNs that may be in flight now, for congestion control or the rings
   uint32_t records = 0;  // in flight or waiting
   uint32_t rd_atomic_outstanding = 0;
   uint8_t retries_left = 0;

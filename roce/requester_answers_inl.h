@@ -418,6 +418,7 @@ void Requester<Host>::Describe(RequesterDebug& out) const {
   out.next_new = next_psn_;
   out.records = tail_ - head_;
   out.rd_atomic_outstanding = rd_atomic_outstanding_;
+  out.window = window_;
   out.retries_left = retries_left_;
   out.rnr_retries_left = rnr_retries_left_;
   out.rnr_waiting = rnr_waiting_;

@@ -122,7 +122,7 @@ std::vector<Column> QpColumns() {
       Plain("MTU", "path_mtu"),
       Join("SQ PSN (oldest..new)", "requester/oldest_unacknowledged", "..", "requester/next_new"),
       Plain("RQ PSN", "responder/expected_psn"),
-      Plain("WINDOW", "requester/window"),
+      Join("WINDOW", "requester/window", "/", "requester/window_limit"),
       {"TIMER",
        [](const Json& item) {
          return absl::StrCat(Field(item, "timeout"),

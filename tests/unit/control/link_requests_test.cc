@@ -71,7 +71,8 @@ TEST(LinkRequestsTest, ARateHasAQueue) {
        {R"({"rate_bps":99999})", R"({"rate_bps":1000000000001})", R"({"rate_bps":"1Gbit"})",
         R"({"rate_bps":0})", R"({"rate_queue_bytes":5,"loss":1})",
         R"({"rate_ecn_bytes":5,"loss":1})", R"({"rate_bps":1000000,"rate_queue_bytes":625001})",
-        R"({"rate_bps":1000000,"rate_queue_bytes":5000,"rate_ecn_bytes":5000})"}) {
+        R"({"rate_bps":1000000,"rate_queue_bytes":5000,"rate_ecn_bytes":5000})",
+        R"({"rate_bps":1000000,"rate_ecn_all_bytes":5000})"}) {
     EXPECT_FALSE(DecodeImpairment(Json::parse(text)).ok()) << text;
   }
 }
