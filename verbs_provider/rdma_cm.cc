@@ -176,16 +176,25 @@ int Localise(roci_abi_cm_request* request) {
   return 0;
 }
 
-// GET_EVENT waits, unless the descriptor says otherwise. The event may go to another thread. As
-// with the kernel's device, a signal whose handler was installed with SA_RESTART does not end the
-// wait, nor does another thread that closes the descriptor.
-int WaitForEvent(const EventChannel* channel, int fd) {
+// Nothing comes to a descriptor that is closed, and the kernel's device leaves whoever waits in it
+// waiting: programs end their threads then, or themselves. (A signal ends it, whatever SA_RESTART.)
+int WaitForNothing() {
+  pause();
+  return EINTR;
+}
+
+// GET_EVENT waits, unless the descriptor's `flags` say otherwise. The event may go to another
+// thread. As with the kernel's device, a signal whose handler was installed with SA_RESTART does
+// not end the wait, nor does another thread that closes the descriptor.
+int WaitForEvent(const EventChannel* channel, int fd, int flags) {
   void* owner = nullptr;
-  if (LookUpFd(fd, &owner) != FdKind::kRdmaCm || owner != channel) return EBADF;
-  char byte;
-  const ssize_t n = recv(fd, &byte, sizeof(byte), MSG_PEEK);
-  if (n < 0) return errno;
-  return n == 0 ? EIO : 0;
+  if (LookUpFd(fd, &owner) == FdKind::kRdmaCm && owner == channel) {
+    char byte;
+    const ssize_t n = recv(fd, &byte, sizeof(byte), MSG_PEEK);
+    if (n >= 0) return n == 0 ? EIO : 0;
+    if (errno != EBADF) return errno;
+  }
+  return (flags & O_NONBLOCK) != 0 ? EAGAIN : WaitForNothing();
 }
 
 // Librdmacm frees nothing of what it cannot destroy. The identifiers and memberships of a daemon
@@ -240,8 +249,10 @@ ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
   if (error != 0) return -error;
   roci_abi_cm_response response = {};
   const bool is_get_event = header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
+  const int flags = is_get_event ? fcntl(fd, F_GETFL) : 0;
+  if (flags < 0) return -errno;
   do {
-    error = is_get_event ? WaitForEvent(channel, fd) : 0;
+    error = is_get_event ? WaitForEvent(channel, fd, flags) : 0;
     if (error != 0) break;
     error = channel->client.CallForAtLeast(offsetof(roci_abi_cm_response, data),
                                            ROCI_ABI_CM_COMMAND, &request, &response);

@@ -2,13 +2,18 @@
 #include <fcntl.h>
 #include <infiniband/sa.h>
 #include <linux/capability.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <ctime>
+#include <fstream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -209,6 +214,74 @@ TEST(CmApi, ChannelsMayBeNonblocking) {
   ASSERT_EQ(fcntl(channel.get()->fd, F_SETFL, O_NONBLOCK), 0);
   rdma_cm_event* event = nullptr;
   EXPECT_EQ(ErrorOf(rdma_get_cm_event(channel.get(), &event)), EAGAIN);
+}
+
+// A thread that waits for an event of the channel.
+class Waiter {
+ public:
+  explicit Waiter(rdma_event_channel* channel) : channel_(channel) {
+    EXPECT_EQ(pthread_create(&thread_, nullptr, Run, this), 0);
+    while (!Sleeps()) sched_yield();
+  }
+  ~Waiter() {
+    if (is_over_) return;
+    pthread_cancel(thread_);
+    pthread_join(thread_, nullptr);
+  }
+  // errno; 0: it has had its event, or waits still.
+  int Error() {
+    const timespec soon = SoonAfterNow();
+    is_over_ = pthread_timedjoin_np(thread_, nullptr, &soon) == 0;
+    return is_over_ ? error_ : 0;
+  }
+
+ private:
+  static timespec SoonAfterNow() {
+    timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    time.tv_nsec += 5'000'000;
+    if (time.tv_nsec >= 1'000'000'000) time = {time.tv_sec + 1, time.tv_nsec - 1'000'000'000};
+    return time;
+  }
+  static void* Run(void* self) {
+    auto* waiter = static_cast<Waiter*>(self);
+    waiter->tid_ = gettid();
+    rdma_cm_event* event = nullptr;
+    waiter->error_ = ErrorOf(rdma_get_cm_event(waiter->channel_, &event));
+    if (waiter->error_ == 0) rdma_ack_cm_event(event);
+    return nullptr;
+  }
+  bool Sleeps() const {
+    const pid_t tid = tid_;
+    if (tid == 0) return false;
+    std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/stat");
+    std::string stat;
+    std::getline(file, stat);
+    const size_t name_end = stat.rfind(") ");
+    return name_end != std::string::npos && stat[name_end + 2] == 'S';
+  }
+
+  rdma_event_channel* const channel_;
+  pthread_t thread_ = {};
+  std::atomic<pid_t> tid_{0};
+  int error_ = 0;
+  bool is_over_ = false;
+};
+
+// As the kernel's: whoever waits in a descriptor has it until he comes back.
+TEST(CmApi, AChannelThatIsClosedTellsNothingToWhoWaits) {
+  for (int i = 0; i < 300; ++i) {
+    rdma_event_channel* channel = rdma_create_event_channel();
+    ASSERT_NE(channel, nullptr);
+    rdma_cm_id* id = nullptr;
+    ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+    Waiter waiter(channel);
+    // The event comes, or is taken back, just as the thread asks for it.
+    ASSERT_EQ(rdma_resolve_addr(id, Address(kNear).get(), Address(kFar, 1).get(), 10'000), 0);
+    rdma_destroy_id(id);
+    rdma_destroy_event_channel(channel);
+    ASSERT_EQ(waiter.Error(), 0) << i;
+  }
 }
 
 // errno of binding port 80 as a user who has `capabilities`; -1: not even that far.
