@@ -10,7 +10,8 @@ import xml.etree.ElementTree
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(TOP / 'tools/lib'))
+sys.path[:0] = [str(TOP / 'tools/lib'), str(TOP / 'tests')]
+import tap  # pylint: disable=wrong-import-position
 from benchmark import charts, connections, hot_path, incast, networks, perftest, report  # pylint: disable=wrong-import-position
 from benchmark.processes import BenchmarkError  # pylint: disable=wrong-import-position
 
@@ -188,27 +189,5 @@ class Report(unittest.TestCase):
         self.assertIn('broken: it broke', text)
 
 
-class TapResult(unittest.TextTestResult):
-    """Prints a TAP line for each test."""
-
-    def report(self, word, test):
-        print(f'{word} {self.testsRun} {test.id()}', flush=True)
-
-    def addSuccess(self, test):
-        super().addSuccess(test)
-        self.report('ok', test)
-
-    def addFailure(self, test, err):
-        super().addFailure(test, err)
-        self.report('not ok', test)
-
-    def addError(self, test, err):
-        super().addError(test, err)
-        self.report('not ok', test)
-
-
 if __name__ == '__main__':
-    tests = unittest.defaultTestLoader.loadTestsFromModule(sys.modules['__main__'])
-    print(f'1..{tests.countTestCases()}', flush=True)
-    outcome = unittest.TextTestRunner(stream=sys.stderr, resultclass=TapResult).run(tests)
-    sys.exit(not outcome.wasSuccessful())
+    tap.main(sys.modules['__main__'])

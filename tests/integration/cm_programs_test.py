@@ -6,13 +6,13 @@ Usage: cm_programs_test.py [--list] [--only TEXT] ROCI ROCID PLUGIN
 Starts a daemon of its own, runs every pair of programs in the table below, and prints a TAP line for each: server and
 client must both exit with 0 in time. At the end nothing may be left in the daemon.
 """
-import argparse
 import subprocess
 import sys
 import tempfile
 import time
 
-from harness import LIMIT_S, Daemon, Programs, await_, free_port, listening
+import cases
+from harness import LIMIT_S, await_, free_port, listening
 
 # Addresses of the daemon's own configuration.
 V4 = ('10.99.0.1', '10.99.0.2')
@@ -191,44 +191,5 @@ def run_once(daemon, case, is_last):
     return wrong, False
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--list', action='store_true', help='print the names of the cases and end')
-    parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
-    parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN')
-    options = parser.parse_args()
-    cases = [case for case in all_cases() if options.only in case.name]
-    if options.list:
-        print('\n'.join(case.name for case in cases))
-        return 0
-    if len(options.paths) != 3:
-        parser.error('three paths wanted')
-    try:
-        daemon = Daemon(Programs(*options.paths))
-    except RuntimeError as error:
-        raise SystemExit(f'Bail out! {error}') from error
-    print(f'1..{len(cases) + 1}')
-    failed = 0
-    for number, case in enumerate(cases, 1):
-        started = time.monotonic()
-        wrong = run_case(daemon, case)
-        failed += bool(wrong)
-        print(f'{"not ok" if wrong else "ok"} {number} - {case.name}')
-        print(f'# {time.monotonic() - started:.1f} s')
-        for line in wrong.splitlines()[-25:]:
-            print('#', line[:200])
-        sys.stdout.flush()
-        if daemon.process.poll() is not None:
-            break
-    left = [] if daemon.process.poll() is not None else daemon.show('connections')
-    status = daemon.stop()
-    good = status == 0 and not left
-    failed += not good
-    print(f'{"ok" if good else "not ok"} {len(cases) + 1} - nothing is left, and the daemon ends with status 0')
-    if not good:
-        print(f'# status {status}, left {left}\n# ' + '\n# '.join(daemon.last_output.splitlines()[-20:]))
-    return 1 if failed else 0
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(cases.run(__doc__, {case.name: case for case in all_cases()}, run_case, lambda daemon: daemon.show('connections')))

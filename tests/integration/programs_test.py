@@ -6,11 +6,11 @@ Usage: programs_test.py [--list] [--only TEXT] ROCI ROCID PLUGIN
 Starts a daemon of its own, runs every pair of programs in the table below, and prints a TAP line for each: server and
 client must both exit with 0 in time. --only runs the cases whose name contains TEXT.
 """
-import argparse
 import sys
 import time
 
-from harness import LIMIT_S, Daemon, Pair, Programs, await_, outcome
+import cases
+from harness import LIMIT_S, Pair, await_, outcome
 
 ACROSS, BACK, SELF = ('roci0', 'roci1'), ('roci1', 'roci0'), ('roci0', 'roci0')
 
@@ -233,42 +233,5 @@ def run_case(daemon, pairs):
     return ''.join(pair.result() for pair in running)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--list', action='store_true', help='print the names of the cases and end')
-    parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
-    parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN')
-    options = parser.parse_args()
-    cases = [case for case in all_cases() if options.only in name_of(case)]
-    if options.list:
-        print('\n'.join(name_of(case) for case in cases))
-        return 0
-    if len(options.paths) != 3:
-        parser.error('three paths wanted')
-    try:
-        daemon = Daemon(Programs(*options.paths))
-    except RuntimeError as error:
-        raise SystemExit(f'Bail out! {error}') from error
-    print(f'1..{len(cases) + 1}')
-    failed = 0
-    for number, case in enumerate(cases, 1):
-        started = time.monotonic()
-        wrong = run_case(daemon, case)
-        failed += bool(wrong)
-        print(f'{"not ok" if wrong else "ok"} {number} - {name_of(case)}')
-        print(f'# {time.monotonic() - started:.1f} s')
-        for line in wrong.splitlines()[-25:]:
-            print('#', line)
-        sys.stdout.flush()
-        if daemon.process.poll() is not None:
-            break
-    status = daemon.stop()
-    failed += status != 0
-    print(f'{"ok" if status == 0 else "not ok"} {len(cases) + 1} - the daemon lives and ends with status 0')
-    if status != 0:
-        print(f'# status {status}\n# ' + '\n# '.join(daemon.last_output.splitlines()[-20:]))
-    return 1 if failed else 0
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(cases.run(__doc__, {name_of(case): case for case in all_cases()}, run_case))

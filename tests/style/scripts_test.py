@@ -13,11 +13,13 @@ import tempfile
 import unittest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(TOP / 'tests'))
+import tap  # pylint: disable=wrong-import-position
 
 
 def load(path):
     """A script under tools/ as a module; it has no .py in its name where people run it."""
-    sys.dont_write_bytecode = True
     loader = importlib.machinery.SourceFileLoader(path.stem.replace('-', '_'), str(path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
@@ -193,27 +195,5 @@ class Bounds(unittest.TestCase):
             self.assertTrue(suites & self.SUITES, f'{test["name"]}: {suites}')
 
 
-class TapResult(unittest.TextTestResult):
-    """Prints a TAP line for each test."""
-
-    def report(self, word, test, remark=''):
-        print(f'{word} {self.testsRun} {test.id()}{remark}', flush=True)
-
-    def addSuccess(self, test):
-        super().addSuccess(test)
-        self.report('ok', test)
-
-    def addFailure(self, test, err):
-        super().addFailure(test, err)
-        self.report('not ok', test)
-
-    def addError(self, test, err):
-        super().addError(test, err)
-        self.report('not ok', test)
-
-
 if __name__ == '__main__':
-    tests = unittest.defaultTestLoader.loadTestsFromModule(sys.modules['__main__'])
-    print(f'1..{tests.countTestCases()}', flush=True)
-    outcome = unittest.TextTestRunner(stream=sys.stderr, resultclass=TapResult).run(tests)
-    sys.exit(not outcome.wasSuccessful())
+    tap.main(sys.modules['__main__'])

@@ -1,0 +1,34 @@
+"""For tests in unittest that Meson is to count one by one: a line of TAP for each."""
+import sys
+import unittest
+
+
+class Result(unittest.TextTestResult):
+    """Prints the lines."""
+
+    def report(self, word, test, remark=''):
+        print(f'{word} {self.testsRun} {test.id()}{remark}', flush=True)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.report('ok', test)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.report('not ok', test)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.report('not ok', test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.report('ok', test, f' # SKIP {reason}')
+
+
+def main(module):
+    """Runs the tests of the module and ends the program."""
+    tests = unittest.defaultTestLoader.loadTestsFromModule(module)
+    print(f'1..{tests.countTestCases()}', flush=True)
+    outcome = unittest.TextTestRunner(stream=sys.stderr, resultclass=Result).run(tests)
+    sys.exit(not outcome.wasSuccessful())
