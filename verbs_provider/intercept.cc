@@ -293,8 +293,8 @@ extern "C" int RociCmFstat(int fd, struct stat* st) {
 extern "C" int RociCmClose(int fd) {
   void* owner = nullptr;
   const bool is_channel = FindFd(fd, &owner) == FdKind::kRdmaCm && IsSameFile(fd);
-  RemoveFd(fd);
   if (is_channel && g_cm_handlers.close != nullptr) g_cm_handlers.close(owner, fd);
+  RemoveFd(fd);
   return g_cm.close(fd);
 }
 

@@ -49,7 +49,7 @@ struct RdmaCmHandlers {
   // One command: the number of bytes taken (= size), or a negative errno. The caller has checked
   // nothing; `size` may be anything.
   ssize_t (*write)(void* owner, int fd, const void* data, size_t size) = nullptr;
-  // librdmacm is about to close the descriptor, which is registered no more.
+  // librdmacm is about to close the descriptor, which stays registered until this comes back.
   void (*close)(void* owner, int fd) = nullptr;
 };
 

@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_user_cm.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +37,9 @@ struct EventChannel {
   std::atomic<uint32_t> state{kSessionDead};
   uint32_t number = 0;
   pid_t pid = 0;  // of the process that opened it
+  std::atomic<uint32_t> askers{0};  // threads in GET_EVENT
+  std::atomic<pid_t> last_taker{0};  // thread that was told of a connection's end; 0: none
+  std::atomic<uint64_t> last_taken_ns{0};
   uint32_t users = 1;
   EventChannel* next = nullptr;
 };
@@ -124,9 +128,56 @@ int Open(int flags) {
   return fd >= 0 ? -ENOMEM : fd;
 }
 
+uint64_t MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+bool IsLastOfConnection(const roci_abi_cm_response& response) {
+  // RDMA_CM_EVENT_* of rdma_cma.h, which does not go together with the kernel's header.
+  constexpr uint32_t kDisconnected = 10;
+  constexpr uint32_t kTimewaitExit = 15;
+  rdma_ucm_event_resp event;
+  static_assert(sizeof(event) <= sizeof(response.data));
+  memcpy(&event, response.data, sizeof(event));
+  return event.event == kDisconnected || event.event == kTimewaitExit;
+}
+
+// The calling thread comes back from GET_EVENT.
+void NoteTaker(EventChannel* channel, bool is_last_of_connection) {
+  if (is_last_of_connection) channel->last_taken_ns = MonotonicNs();
+  channel->last_taker = is_last_of_connection ? gettid() : 0;
+  --channel->askers;
+}
+
+// How long a thread that took an event is taken to be on its way back for the next one. A time
+// slice of a busy processor.
+constexpr uint64_t kOnItsWayBackNs = 20'000'000;
+
+// Whether another thread was told of a connection's end just now and has not asked for the next
+// event yet.
+bool IsAwaited(const EventChannel& channel) {
+  const pid_t taker = channel.last_taker;
+  return taker != 0 && taker != gettid() && channel.askers == 0 && channel.pid == getpid() &&
+         MonotonicNs() - channel.last_taken_ns < kOnItsWayBackNs &&
+         syscall(SYS_tgkill, getpid(), taker, 0) == 0;
+}
+
+// Programs (rping for one) acknowledge their last event in one thread and close the descriptor in
+// another, which has waited for that alone. Who then asks a closed descriptor for the next event
+// fails, where who asked in time waits for nothing. With the kernel's device, it asks in time
+// unless it loses its processor in between; that is no rarity where the daemon keeps others busy.
+void AwaitTaker(const EventChannel& channel) {
+  constexpr timespec kPause = {0, 50'000};
+  while (IsAwaited(channel)) nanosleep(&kPause, nullptr);
+}
+
 void Close(void* owner, int) {
   const KeepErrno keep_errno;
-  Release(static_cast<EventChannel*>(owner), true);
+  auto* channel = static_cast<EventChannel*>(owner);
+  AwaitTaker(*channel);
+  Release(channel, true);
 }
 
 // Where a command wants its answer; 0: nowhere.
@@ -204,12 +255,6 @@ bool IsGoneAnyway(uint32_t command, const SessionClient& client) {
          !client.alive();
 }
 
-uint64_t MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 bool IsQuestion(uint32_t command) {
   return command == RDMA_USER_CM_CMD_QUERY || command == RDMA_USER_CM_CMD_INIT_QP_ATTR;
 }
@@ -251,12 +296,14 @@ ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
   const bool is_get_event = header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
   const int flags = is_get_event ? fcntl(fd, F_GETFL) : 0;
   if (flags < 0) return -errno;
+  if (is_get_event) ++channel->askers;
   do {
     error = is_get_event ? WaitForEvent(channel, fd, flags) : 0;
     if (error != 0) break;
     error = channel->client.CallForAtLeast(offsetof(roci_abi_cm_response, data),
                                            ROCI_ABI_CM_COMMAND, &request, &response);
   } while (error == EAGAIN && is_get_event);
+  if (is_get_event) NoteTaker(channel, error == 0 && IsLastOfConnection(response));
   NoteForetold(channel, response, request.head.serial, error);
   if (IsGoneAnyway(header.cmd, channel->client)) {
     response = {};

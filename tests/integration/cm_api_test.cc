@@ -216,10 +216,11 @@ TEST(CmApi, ChannelsMayBeNonblocking) {
   EXPECT_EQ(ErrorOf(rdma_get_cm_event(channel.get(), &event)), EAGAIN);
 }
 
-// A thread that waits for an event of the channel.
+// A thread that waits for so many events of the channel, with a pause behind each.
 class Waiter {
  public:
-  explicit Waiter(rdma_event_channel* channel) : channel_(channel) {
+  explicit Waiter(rdma_event_channel* channel, int events = 1, useconds_t pause_us = 0)
+      : channel_(channel), events_(events), pause_us_(pause_us) {
     EXPECT_EQ(pthread_create(&thread_, nullptr, Run, this), 0);
     while (!Sleeps()) sched_yield();
   }
@@ -228,7 +229,7 @@ class Waiter {
     pthread_cancel(thread_);
     pthread_join(thread_, nullptr);
   }
-  // errno; 0: it has had its event, or waits still.
+  // errno; 0: it has had its events, or waits still.
   int Error() {
     const timespec soon = SoonAfterNow();
     is_over_ = pthread_timedjoin_np(thread_, nullptr, &soon) == 0;
@@ -246,9 +247,13 @@ class Waiter {
   static void* Run(void* self) {
     auto* waiter = static_cast<Waiter*>(self);
     waiter->tid_ = gettid();
-    rdma_cm_event* event = nullptr;
-    waiter->error_ = ErrorOf(rdma_get_cm_event(waiter->channel_, &event));
-    if (waiter->error_ == 0) rdma_ack_cm_event(event);
+    for (int i = 0; i < waiter->events_; ++i) {
+      rdma_cm_event* event = nullptr;
+      waiter->error_ = ErrorOf(rdma_get_cm_event(waiter->channel_, &event));
+      if (waiter->error_ != 0) break;
+      rdma_ack_cm_event(event);
+      usleep(waiter->pause_us_);
+    }
     return nullptr;
   }
   bool Sleeps() const {
@@ -262,6 +267,8 @@ class Waiter {
   }
 
   rdma_event_channel* const channel_;
+  const int events_;
+  const useconds_t pause_us_;
   pthread_t thread_ = {};
   std::atomic<pid_t> tid_{0};
   int error_ = 0;
@@ -280,6 +287,29 @@ TEST(CmApi, AChannelThatIsClosedTellsNothingToWhoWaits) {
     ASSERT_EQ(rdma_resolve_addr(id, Address(kNear).get(), Address(kFar, 1).get(), 10'000), 0);
     rdma_destroy_id(id);
     rdma_destroy_event_channel(channel);
+    ASSERT_EQ(waiter.Error(), 0) << i;
+  }
+}
+
+// One thread hears of the end and goes back for the next event; another, which has waited for no
+// more than the acknowledgement, closes the channel before it is there.
+TEST(CmApi, AChannelIsNotClosedBeforeWhoHeardOfTheEndIsBack) {
+  EventChannel server;
+  const Id listener = server.Listen(kFar, 7460);
+  for (int i = 0; i < 20; ++i) {
+    auto client = std::make_unique<EventChannel>();
+    Id active = client->Route(kFar, 7460);
+    rdma_conn_param parameters = Parameters();
+    ASSERT_EQ(rdma_connect(active.get(), &parameters), 0);
+    const Id passive = server.ExpectRequest();
+    ASSERT_NE(passive, nullptr);
+    ASSERT_EQ(rdma_accept(passive.get(), &parameters), 0);
+    client->Expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
+    Waiter waiter(client->get(), 2, 2000);
+    ASSERT_EQ(rdma_disconnect(passive.get()), 0);
+    server.Expect(RDMA_CM_EVENT_DISCONNECTED);
+    active.reset();
+    client.reset();
     ASSERT_EQ(waiter.Error(), 0) << i;
   }
 }
