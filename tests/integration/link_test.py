@@ -136,6 +136,19 @@ class LinkTest(unittest.TestCase):
         self.assertEqual((capture.returncode, said), (0, b'0 frames captured, 0 dropped\n'))
         self.assertEqual(self.running_captures(), 0)
 
+    def test_a_capture_under_traffic_ends_with_its_reader(self):
+        pair = Pair(self.daemon, ('roci0', 'roci1'), ['ib_write_bw', '-x', '1', '-F', '-s', '4096', '-D', '1000', '-u', '16'])
+        self.addCleanup(pair.kill)
+        pair.connect()
+        command = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', 'roci0', '-w', '-']
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as capture:
+            self.assertEqual(len(capture.stdout.read(100_000)), 100_000)
+            capture.stdout.close()
+            capture.stdout = None
+            _, said = capture.communicate(timeout=LIMIT_S)
+        self.assertRegex(said, rb'^[1-9]\d* frames captured, \d+ dropped\n$')
+        self.assertEqual(capture.returncode, 0)
+
     def running_captures(self):
         return next(port['captures'] for port in self.daemon.show('ports') if port['device'] == 'roci0')
 

@@ -21,24 +21,23 @@ constexpr uint32_t kShortestBlock = 12;
 void BlockCopy::Add(std::string_view bytes) {
   rest_ += bytes;
   size_t end = 0;
-  while (!failed_ && rest_.size() - end >= kShortestBlock) {
+  while (!malformed_ && rest_.size() - end >= kShortestBlock) {
     const std::string_view from = std::string_view(rest_).substr(end);
     const uint32_t length = Load<uint32_t>(from, 4);
-    if (length < kShortestBlock) failed_ = true;
-    if (failed_ || from.size() < length) break;
+    malformed_ = length < kShortestBlock;
+    if (malformed_ || from.size() < length) break;
     Note(from.substr(0, length));
     end += length;
   }
-  if (end != 0) {
-    failed_ |= std::fwrite(rest_.data(), 1, end, out_) != end || std::fflush(out_) != 0;
+  if (end != 0 && !failed_) {
+    failed_ = std::fwrite(rest_.data(), 1, end, out_) != end || std::fflush(out_) != 0;
   }
-  if (failed_) end = rest_.size();
-  rest_.erase(0, end);
+  rest_.erase(0, malformed_ ? rest_.size() : end);
 }
 
 void BlockCopy::Note(std::string_view block) {
   const uint32_t type = Load<uint32_t>(block, 0);
-  if (type == control::pcapng::kEnhancedPacket) ++packets_;
+  if (type == control::pcapng::kEnhancedPacket && !failed_) ++packets_;
   if (type != control::pcapng::kInterfaceStatistics) return;
   has_statistics_ = true;
   // Behind interface and time: options, of which the second is the number of dropped frames.

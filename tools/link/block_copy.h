@@ -17,7 +17,8 @@ class BlockCopy {
 
   void Add(std::string_view bytes);
 
-  bool failed() const { return failed_; }  // nothing more is written
+  // Nothing more is written. The statistics at the stream's end are still taken notice of.
+  bool failed() const { return failed_ || malformed_; }
   uint64_t packets() const { return packets_; }
   uint64_t dropped() const { return dropped_; }
   bool has_statistics() const { return has_statistics_; }
@@ -27,7 +28,8 @@ class BlockCopy {
 
   std::FILE* out_;
   std::string rest_;
-  bool failed_ = false;
+  bool failed_ = false;     // to write
+  bool malformed_ = false;  // the stream
   bool has_statistics_ = false;
   uint64_t packets_ = 0;
   uint64_t dropped_ = 0;
