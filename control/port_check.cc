@@ -10,34 +10,16 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "control/port_arguments.h"
 #include "control/unique_fd.h"
 #include "dataplane/port_devargs.h"
 
 namespace roci::control {
 namespace {
-
-struct Argument {
-  absl::string_view key;
-  absl::string_view value;
-};
-
-// "net_x0,a=1,b=2" -> {a, 1}, {b, 2}
-std::vector<Argument> ArgumentsOf(absl::string_view port) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(port, ',');
-  std::vector<Argument> out;
-  for (size_t i = 1; i < parts.size(); ++i) {
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
-    out.push_back({pair.first, pair.second});
-  }
-  return out;
-}
 
 std::string WhatAnInterfaceLacks(absl::string_view name) {
   return if_nametoindex(std::string(name).c_str()) != 0
@@ -51,18 +33,17 @@ std::string WhatRawSocketsLack() {
 }
 
 // net_af_packet and net_af_xdp.
-std::string WhatAPacketSocketLacks(const std::vector<Argument>& arguments) {
-  const auto found = std::find_if(arguments.begin(), arguments.end(),
-                                  [](const Argument& each) { return each.key == "iface"; });
-  if (found == arguments.end()) return "names no interface (iface=NAME)";
-  std::string lack = WhatAnInterfaceLacks(found->value);
+std::string WhatAPacketSocketLacks(const std::vector<PortArgument>& arguments) {
+  const std::string interface = ValueOf(arguments, "iface");
+  if (interface.empty()) return "names no interface (iface=NAME)";
+  std::string lack = WhatAnInterfaceLacks(interface);
   return lack.empty() ? WhatRawSocketsLack() : lack;
 }
 
 // Interfaces or files, for each direction or for both.
-std::string WhatPcapLacks(const std::vector<Argument>& arguments) {
+std::string WhatPcapLacks(const std::vector<PortArgument>& arguments) {
   bool names_any = false;
-  for (const Argument& each : arguments) {
+  for (const PortArgument& each : arguments) {
     const bool is_interface = absl::EndsWith(each.key, "iface") || each.key == "rx_iface_in";
     names_any |= is_interface || absl::EndsWith(each.key, "_pcap");
     std::string lack;
@@ -78,8 +59,8 @@ std::string WhatPcapLacks(const std::vector<Argument>& arguments) {
                    : "names neither interface nor file (iface=NAME, or rx_pcap=FILE,tx_pcap=FILE)";
 }
 
-std::string WhatATapLacks(const std::vector<Argument>& arguments) {
-  for (const Argument& each : arguments) {
+std::string WhatATapLacks(const std::vector<PortArgument>& arguments) {
+  for (const PortArgument& each : arguments) {
     if (each.key == "iface" && each.value.size() >= IFNAMSIZ) {
       return absl::StrCat("the name of an interface has ", IFNAMSIZ - 1, " characters at most");
     }
@@ -104,20 +85,13 @@ std::string WhatASocketLacks(const std::string& path) {
   return "";
 }
 
-// The value of `key`, or nothing.
-std::string ValueOf(const std::vector<Argument>& arguments, absl::string_view key) {
-  const auto found = std::find_if(arguments.begin(), arguments.end(),
-                                  [&](const Argument& each) { return each.key == key; });
-  return found == arguments.end() ? "" : std::string(found->value);
-}
-
 // net_memif's is in no folder as a rule ("abstract", unix(7)).
-std::string WhatAMemifLacks(const std::vector<Argument>& arguments) {
+std::string WhatAMemifLacks(const std::vector<PortArgument>& arguments) {
   const bool is_file = ValueOf(arguments, "socket-abstract") == "no";
   return is_file ? WhatASocketLacks(ValueOf(arguments, "socket")) : "";
 }
 
-std::string WhatANamedSocketLacks(const std::vector<Argument>& arguments, absl::string_view key) {
+std::string WhatANamedSocketLacks(const std::vector<PortArgument>& arguments, absl::string_view key) {
   const std::string path = ValueOf(arguments, key);
   return path.empty() ? absl::StrCat("names no socket (", key, "=PATH)") : WhatASocketLacks(path);
 }
@@ -141,7 +115,9 @@ std::string WhatAPciDeviceLacks(const std::string& port) {
 
 std::string WhatPortLacks(const std::string& port) {
   if (dataplane::IsPciAddress(port)) return WhatAPciDeviceLacks(port);
-  const std::vector<Argument> arguments = ArgumentsOf(port);
+  std::string fault = FaultOfPortArguments(port);
+  if (!fault.empty()) return fault;
+  const std::vector<PortArgument> arguments = PortArguments(port);
   const auto is = [&](absl::string_view driver) { return absl::StartsWith(port, driver); };
   if (is("net_af_packet") || is("net_af_xdp")) return WhatAPacketSocketLacks(arguments);
   if (is("net_pcap")) return WhatPcapLacks(arguments);
@@ -149,9 +125,6 @@ std::string WhatPortLacks(const std::string& port) {
   if (is("net_memif")) return WhatAMemifLacks(arguments);
   if (is("net_vhost")) return WhatANamedSocketLacks(arguments, "iface");
   if (is("net_virtio_user")) return WhatANamedSocketLacks(arguments, "path");
-  if (is("net_ring") && !arguments.empty()) {
-    return "takes no arguments: its rings join it with itself (docs/ports.md)";
-  }
   return "";
 }
 
