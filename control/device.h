@@ -82,6 +82,8 @@ class Device {
   dataplane::Device& dataplane() const { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
+  // What was learnt through a link that is down now does not hold.
+  void LinkLost() { neighbours_.DoubtAll(); }
   // Who joins an IP multicast group is reported to its network until he leaves it. False: too many
   // groups. Queue pairs that are attached do so by themselves, in all networks: they receive the
   // group's datagrams from each.

@@ -95,6 +95,10 @@ void Neighbours::Forget(const roce::NetAddress& address) {
   entries_.erase(it);
 }
 
+void Neighbours::DoubtAll() {
+  std::erase_if(entries_, [](const auto& item) { return item.second.mac.has_value(); });
+}
+
 bool Neighbours::CanBeSender(const roce::Mac& mac) const {
   return !IsGroup(mac) && mac != addresses_.mac();
 }

@@ -60,6 +60,8 @@ class Neighbours {
   void Probe(const roce::NetAddress& own, Send send) const;
   // `address` has become ours, or is ours no more: what was known or asked about it is forgotten.
   void Forget(const roce::NetAddress& address);
+  // The link has been down: whoever was there may be gone, and is asked for again.
+  void DoubtAll();
   // Of frames that others than this handle.
   void Count(SlowPathReason reason) { ++counters_[static_cast<size_t>(reason)]; }
   // A received frame that is no RoCE packet.

@@ -212,6 +212,7 @@ void SysfsPublisher::ShowLink(Shown& shown) {
     Log(LogArea::kDaemon, LogLevel::kWarning, "%s", std::string(status.message()).c_str());
   }
   if (now.state == before.state) return;
+  if (now.state != SysfsPortState::kActive) device.LinkLost();
   TellPrograms(device, now.state == SysfsPortState::kActive ? kEventPortActive : kEventPortError);
 }
 

@@ -326,6 +326,12 @@ class OnVeth(DamagedFrames, TwoDaemons):
         said, _ = self.daemons[number].start('ibv_devinfo', '-d', 'roci0').communicate(timeout=LIMIT_S)
         return said
 
+    def connecting(self, number, address):
+        """What rping says of it. The neighbour is asked for during three seconds, whoever was known before."""
+        client = self.daemons[number].start('rping', '-c', '-a', address, '-C', '1')
+        self.addCleanup(client.kill)
+        return client.communicate(timeout=15)[0]
+
     def test_link_state_is_that_of_the_network_device(self):
         watch = self.daemons[0].start('stdbuf', '-oL', 'ibv_asyncwatch', '-d', 'roci0')
         self.addCleanup(lambda: (watch.kill(), watch.communicate()))
@@ -336,8 +342,9 @@ class OnVeth(DamagedFrames, TwoDaemons):
             self.assertTrue(await_(lambda: [self.port(number)['state'] for number in (0, 1)] == ['down'] * 2))
             self.assertIn('IBV_EVENT_PORT_ERR', watch.stdout.readline())
             self.assertIn('PORT_DOWN', self.device_says(0))
-            self.assertEqual([self.sysfs(number, 'state') for number in (0, 1)], ['1: DOWN'] * 2)
+            self.assertTrue(await_(lambda: [self.sysfs(number, 'state') for number in (0, 1)] == ['1: DOWN'] * 2))
             self.assertTrue(await_(lambda: [self.sysfs(number, 'phys_state') for number in (0, 1)] == states))
+            self.assertIn('ADDR_ERROR', self.connecting(0, V4[1]))
             self.set_link(down, 'up')
             self.assertTrue(await_(lambda: [self.port(number)['state'] for number in (0, 1)] == ['active'] * 2))
             self.assertIn('IBV_EVENT_PORT_ACTIVE', watch.stdout.readline())
@@ -461,7 +468,7 @@ class VethTest(OnVeth):
         self.assertEqual([self.port(number)['path_mtu'] for number in (0, 1)], [1024, 4096])
 
     def test_nothing_is_sent_to_a_link_that_is_down(self):
-        ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-D', '60', '-u', '10'])
+        ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-D', '60', '-u', '14'])
         self.addCleanup(ends.kill)
         sent = self.port(1)['counters']['tx_roce_packets']
         ends.connect()

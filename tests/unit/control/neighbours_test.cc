@@ -111,6 +111,19 @@ TEST_P(NeighboursTest, EntriesAge) {
   EXPECT_EQ(a_.Take().size(), 1u);
 }
 
+TEST_P(NeighboursTest, ALinkThatWasDownLeavesNothingButQuestions) {
+  ASSERT_EQ(a_.Resolve(0, MineA(), MineB(), 1), std::nullopt);
+  const Frame question = a_.Take()[0];
+  a_.neighbours.DoubtAll();
+  b_.Receive(question);
+  a_.Receive(b_.Take()[0], 0);
+  ASSERT_EQ(a_.neighbours.TakeAnswers().size(), 1u) << "who waits goes on waiting";
+  EXPECT_EQ(a_.Resolve(1, MineA(), MineB(), 2), kMacB);
+  a_.neighbours.DoubtAll();
+  EXPECT_EQ(a_.Resolve(2, MineA(), MineB(), 3), std::nullopt);
+  EXPECT_EQ(a_.Take().size(), 1u);
+}
+
 TEST_P(NeighboursTest, QuestionsForOthersAreNotAnswered) {
   Node c(roce::Mac{{2, 0, 0, 0, 0, 0xC}}, 3);
   ASSERT_EQ(a_.Resolve(0, MineA(), MineB(), 1), std::nullopt);
