@@ -16,7 +16,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
 sys.dont_write_bytecode = True
-from guest import Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
+from guest import NO_NETWORK, Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
 
 LIMIT_S = 300  # the guest's processor is a program
 MEMORY_MIB = 1536
@@ -35,7 +35,7 @@ def run_here(paths):
 def run_in_guest(paths, image):
     """What the program ended with, and said. The programs are copied: the guest has folders of its own for what is
     temporary, below which the build folder may lie."""
-    guest = Guest(image, ['-nic', 'none'], memory_mib=MEMORY_MIB)
+    guest = Guest(image, NO_NETWORK, memory_mib=MEMORY_MIB)
     try:
         folder = guest.share / 'programs'
         folder.mkdir()

@@ -10,6 +10,7 @@ from harness import await_
 
 HERE = pathlib.Path(__file__).resolve().parent
 BOOT_LIMIT_S = 90
+NO_NETWORK = ['-nic', 'none']
 
 
 class Unavailable(Exception):
@@ -67,6 +68,15 @@ class Job:
             await_(lambda: self.status() is not None or not self.guest.alive())
 
 
+def boots(image):
+    """Whether this machine brings up a guest at all."""
+    try:
+        Guest(image, NO_NETWORK).stop()
+    except Unavailable:
+        return False
+    return True
+
+
 class Guest:
     """Runs until stop(). `prefix` comes before the command (a network namespace), `network` are QEMU's options for it,
     `kernel` are more words for the kernel's command line, `shared_memory` lets a vhost-user process have the memory."""
@@ -96,6 +106,8 @@ class Guest:
             said = self.console_text()
             self.stop()
             last = ' '.join(f'{said}\n{self.last_output}'.split()[-30:])
+            if network != NO_NETWORK and boots(image):
+                raise RuntimeError(f'the guest comes up without its network, but not with {" ".join(network)}; it said last: {last}')
             raise Unavailable(f'QEMU does not bring the guest up here within {BOOT_LIMIT_S} s; it said last: {last}')
 
     def alive(self):

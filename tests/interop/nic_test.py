@@ -98,7 +98,7 @@ def parallel_cases():
     for family in ('v4', 'v6'):
         own = 'ibv_rc_pingpong -d {device} -g {gid} -e -c -m 4096 -s 65537 -n 50'
         yield Case(f'{own} -p 18599 & {own} -p {{port}} && wait $!',
-                   f'sleep 1; {own} -p 18599 {{tcp}} & {own} -p {{port}} {{tcp}} && wait $!', family)
+                   f'sleep 3; {own} -p 18599 {{tcp}} & {own} -p {{port}} {{tcp}} && wait $!', family)
     yield from few_cases()
 
 
