@@ -86,10 +86,9 @@ constexpr Key kVirtioUser[] = {Text("path"),
                                OneOf("packed_vq", kSwitch),
                                Number("speed", 0, UINT32_MAX),
                                OneOf("vectorized", kSwitch)};
-constexpr Key kPcap[] = {Text("rx_pcap"),    Text("tx_pcap"),
-                         Text("rx_iface"),   Text("rx_iface_in"),
-                         Text("tx_iface"),   Text("iface"),
-                         Number("phy_mac", 0, 1), OneOf("infinite_rx", kSwitch)};
+constexpr Key kPcap[] = {
+    Text("rx_pcap"),  Text("tx_pcap"), Text("rx_iface"),        Text("rx_iface_in"),
+    Text("tx_iface"), Text("iface"),   Number("phy_mac", 0, 1), OneOf("infinite_rx", kSwitch)};
 
 struct Driver {
   absl::string_view name;
@@ -97,9 +96,8 @@ struct Driver {
 };
 
 constexpr Driver kDrivers[] = {
-    {"net_af_packet", kAfPacket}, {"net_af_xdp", kAfXdp},
-    {"net_tap", kTap},            {"net_memif", kMemif},
-    {"net_vhost", kVhost},        {"net_virtio_user", kVirtioUser},
+    {"net_af_packet", kAfPacket}, {"net_af_xdp", kAfXdp}, {"net_tap", kTap},
+    {"net_memif", kMemif},        {"net_vhost", kVhost},  {"net_virtio_user", kVirtioUser},
     {"net_pcap", kPcap},          {"net_ring", {}},
 };
 
@@ -145,15 +143,13 @@ std::string Wanted(const Key& key, absl::string_view value) {
 }
 
 std::string NamesOf(const Driver& driver) {
-  return absl::StrJoin(driver.keys, ", ", [](std::string* out, const Key& key) {
-    absl::StrAppend(out, key.name);
-  });
+  return absl::StrJoin(driver.keys, ", ",
+                       [](std::string* out, const Key& key) { absl::StrAppend(out, key.name); });
 }
 
 std::string FaultOf(const PortArgument& argument, const Driver& driver) {
-  const auto* const key =
-      std::find_if(driver.keys.begin(), driver.keys.end(),
-                   [&](const Key& each) { return each.name == argument.key; });
+  const auto* const key = std::find_if(driver.keys.begin(), driver.keys.end(),
+                                       [&](const Key& each) { return each.name == argument.key; });
   if (key == driver.keys.end()) {
     return absl::StrCat(driver.name, " has no argument \"", argument.key, "\" (it has ",
                         NamesOf(driver), ")");

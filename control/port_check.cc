@@ -91,7 +91,8 @@ std::string WhatAMemifLacks(const std::vector<PortArgument>& arguments) {
   return is_file ? WhatASocketLacks(ValueOf(arguments, "socket")) : "";
 }
 
-std::string WhatANamedSocketLacks(const std::vector<PortArgument>& arguments, absl::string_view key) {
+std::string WhatANamedSocketLacks(const std::vector<PortArgument>& arguments,
+                                  absl::string_view key) {
   const std::string path = ValueOf(arguments, key);
   return path.empty() ? absl::StrCat("names no socket (", key, "=PATH)") : WhatASocketLacks(path);
 }

@@ -36,8 +36,8 @@ struct EventChannel {
   ForetoldAnswers foretold;
   std::atomic<uint32_t> state{kSessionDead};
   uint32_t number = 0;
-  pid_t pid = 0;  // of the process that opened it
-  std::atomic<uint32_t> askers{0};  // threads in GET_EVENT
+  pid_t pid = 0;                     // of the process that opened it
+  std::atomic<uint32_t> askers{0};   // threads in GET_EVENT
   std::atomic<pid_t> last_taker{0};  // thread that was told of a connection's end; 0: none
   std::atomic<uint64_t> last_taken_ns{0};
   uint32_t users = 1;

@@ -24,11 +24,13 @@ TEST(PortArguments, AreInTheirOrder) {
 
 TEST(PortArguments, OfTheDriversGuideAreAccepted) {
   for (const char* port : {
-           "net_af_packet0,iface=eth0,qpairs=2,blocksz=4096,framesz=2048,framecnt=512,qdisc_bypass=1",
+           "net_af_packet0,iface=eth0,qpairs=2,blocksz=4096,framesz=2048,framecnt=512,qdisc_bypass="
+           "1",
            "net_af_xdp3,iface=eth0,start_queue=0,queue_count=4,force_copy=1,busy_budget=0",
            "net_tap0,iface=tap0,mac=fixed",
            "net_tap,mac=02:00:00:00:00:0A,remote=eth0",
-           "net_memif0,id=4294967295,role=client,bsize=65535,rsize=14,socket=/run/x,socket-abstract=no",
+           "net_memif0,id=4294967295,role=client,bsize=65535,rsize=14,socket=/run/"
+           "x,socket-abstract=no",
            "net_memif1,role=server,mac=02:00:00:00:00:01,zero-copy=yes,secret=abc",
            "net_vhost0,iface=/run/x,queues=2,client=1,iommu-support=1,linear-buffer=0",
            "net_virtio_user0,path=/dev/vhost-net,queue_size=1024,queues=2,packed_vq=1,speed=10000",
