@@ -137,7 +137,8 @@ class Requester {
   void ArmTimer(TimeNs now);
   void LengthenTimer();
   void ShortenTimer(TimeNs now);
-  void NarrowWindow(QpCounter reason);
+  void NarrowWindow();
+  void SetWindow(uint32_t window);
   void WidenWindow(uint32_t packets);
 
   void CompleteHead(Host& host, CompletionStatus status);
@@ -158,9 +159,10 @@ class Requester {
   Psn next_psn_;         // first PSN of the next new request
   uint16_t rd_atomic_outstanding_ = 0;
   uint16_t durable_outstanding_ = 0;  // FLUSHes for persistence among them
-  static constexpr uint32_t kLeastWindow = 2;
-  uint32_t window_ = kLeastWindow;  // unacknowledged PSNs in flight, at most the limit
-  uint32_t widening_ = 0;           // acknowledged since the window last grew
+  uint32_t window_ = 1;               // unacknowledged PSNs in flight, at most the limit
+  uint32_t doubling_end_ = 0;         // up to here it grows by each PSN that is acknowledged
+  uint32_t widening_ = 0;             // acknowledged since the window last grew, beyond
+  uint32_t ack_every_ = 1;  // a long message asks for an acknowledgement after so many packets
   uint32_t since_ack_request_ = 0;
   uint32_t address_handle_ = 0;
   uint8_t retries_left_ = 0;

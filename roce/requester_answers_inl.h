@@ -241,7 +241,7 @@ void Requester<Host>::Retry(Host& host, QpCounter reason) {
   }
   --retries_left_;
   recovering_ = true;
-  if (context_.adapts) NarrowWindow(reason);
+  if (context_.adapts) NarrowWindow();
   Rewind();
   deadline_ = kNever;  // armed by the first packet that is sent again
 }
@@ -277,22 +277,39 @@ void Requester<Host>::ShortenTimer(TimeNs now) {
 }
 
 // A queue that marks nothing tells of itself by what it loses, and go-back-N would keep it full
-// with what it loses again. As TCP does (RFC 5681): half the window for a loss that somebody has
-// told of, the least where nothing came through; then one packet more for each window that is
-// acknowledged.
+// with what it loses again: what followed the lost packet stands in it still. So the lost packet
+// goes alone, and its acknowledgement says that they are gone. Then as TCP does (RFC 5681): twice
+// the window for each that is acknowledged, up to half of what it was, and from there on one packet
+// more for each.
 template <class Host>
-void Requester<Host>::NarrowWindow(QpCounter reason) {
-  const bool is_silent = reason == QpCounter::kAckTimeouts;
-  window_ = is_silent ? kLeastWindow : std::max(window_ / 2, kLeastWindow);
+void Requester<Host>::NarrowWindow() {
+  if (window_ > 1) doubling_end_ = window_ / 2;  // else it was lost again
+  SetWindow(1);
   widening_ = 0;
+}
+
+// Four acknowledgements to a window at least, once it is narrowed: packets follow the last of it
+// soon, and only what follows makes the peer tell of a loss.
+template <class Host>
+void Requester<Host>::SetWindow(uint32_t window) {
+  const QpLimits& limits = context_.config.limits;
+  window_ = window;
+  ack_every_ = limits.ack_every_packets;
+  if (window < limits.window_packets) ack_every_ = std::clamp(window / 2, 1U, ack_every_);
 }
 
 template <class Host>
 void Requester<Host>::WidenWindow(uint32_t packets) {
   const uint32_t limit = context_.config.limits.window_packets;
-  for (widening_ += packets; widening_ >= window_ && window_ < limit; ++window_) {
-    widening_ -= window_;
+  uint32_t window = window_;
+  if (window < doubling_end_) {
+    window = std::min(window + packets, doubling_end_);
+  } else {
+    for (widening_ += packets; widening_ >= window && window < limit; ++window) {
+      widening_ -= window;
+    }
   }
+  SetWindow(window);
 }
 
 // ---- Completion ----

@@ -53,7 +53,7 @@ void Requester<Host>::Start(Psn sq_psn) {
   rnr_waiting_ = false;
   recovering_ = false;
   timer_shift_ = 0;
-  window_ = context_.config.limits.window_packets;
+  SetWindow(context_.config.limits.window_packets);
   widening_ = 0;
   deadline_ = kNever;
   pacer_.StopWaiting();
@@ -303,11 +303,8 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
 // closes the window, for nothing more could be sent until it is acknowledged.
 template <class Host>
 bool Requester<Host>::WantsAck(bool is_last) {
-  const QpLimits& limits = context_.config.limits;
   ++since_ack_request_;
-  if (!is_last && since_ack_request_ < limits.ack_every_packets && InFlight() + 1 < window_) {
-    return false;
-  }
+  if (!is_last && since_ack_request_ < ack_every_ && InFlight() + 1 < window_) return false;
   since_ack_request_ = 0;
   return true;
 }

@@ -111,9 +111,10 @@ class CongestionTest(unittest.TestCase):
             self.start_pair('ib_write_bw', '-x', '1', '-F', '-s', '65536', '-D', '1000', '-u', '16')
         self.assertTrue(await_(lambda: self.sent_bytes() > 10_000_000, LIMIT_S))
         self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '1MB')
-        self.assertTrue(await_(lambda: dropped() > 100, LIMIT_S))
+        self.assertTrue(await_(lambda: dropped() > 0, LIMIT_S))
+        # It goes on, though seldom: windows that have lost something take their time to fill the queue again.
         before = dropped()
-        self.assertTrue(await_(lambda: dropped() > before + 100, LIMIT_S))
+        self.assertTrue(await_(lambda: dropped() > before + 5, LIMIT_S))
         self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
         # Marks slow them down to what passes.
         self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '1MB', '--rate-ecn', '40kB:200kB')
@@ -126,6 +127,22 @@ class CongestionTest(unittest.TestCase):
         for qp in self.daemon.show('qps'):
             if qp['device'] == CLIENT and qp['state'] == 'RTS':
                 self.assertLess(qp['throttled_to_kbps'] or 10 ** 9, 2_000_000)
+
+    def test_a_queue_shorter_than_the_window_loses_and_is_used(self):
+        self.start(ON)
+        self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '100kB')
+        self.start_pair('ib_write_bw', '-x', '1', '-F', '-s', '65536', '-D', '1000')
+        self.assertTrue(await_(lambda: self.sent_bytes() > 1_000_000, LIMIT_S))
+        rates = []
+
+        def bps():
+            """What arrives: what is lost was sent as well."""
+            before, begin = self.counters(SERVER)['counters']['rx_bytes'], time.monotonic()
+            time.sleep(2)
+            rates.append((self.counters(SERVER)['counters']['rx_bytes'] - before) * 8 / (time.monotonic() - begin))
+            return rates[-1]
+        self.assertTrue(await_(lambda: bps() > 0.7e9, LIMIT_S), rates)
+        self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
 
     def test_data_of_reads_is_throttled_at_its_source(self):
         self.start(ON)
