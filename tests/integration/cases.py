@@ -1,9 +1,11 @@
-"""The main program of tests that run a table of cases against one daemon and speak TAP."""
+"""The main program of tests that run a table of cases against one daemon, or one at each end of a network, and speak TAP."""
 import argparse
+import signal
 import sys
 import time
 
 from harness import Daemon, Programs
+from two_ends import NETWORKS, TwoEnds, Unavailable
 
 
 def parse(description, names):
@@ -11,6 +13,8 @@ def parse(description, names):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--list', action='store_true', help='print the names of the cases and end')
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
+    parser.add_argument('--over', choices=['wire', *NETWORKS], default='wire',
+                        help='what joins the devices: the wire of one daemon, or a network between two')
     parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN')
     options = parser.parse_args()
     if options.list:
@@ -21,6 +25,12 @@ def parse(description, names):
     return options
 
 
+def start(options):
+    """The daemon, or both."""
+    programs = Programs(*options.paths)
+    return Daemon(programs) if options.over == 'wire' else TwoEnds(programs, options.over)
+
+
 def tell(is_good, number, name, *remarks):
     print(f'{"ok" if is_good else "not ok"} {number} - {name}')
     for remark in remarks:
@@ -28,15 +38,28 @@ def tell(is_good, number, name, *remarks):
     sys.stdout.flush()
 
 
-def run(description, cases, run_case, left=lambda _daemon: []):
+def run(description, cases, run_case, left=lambda _daemon: [], fits=lambda _network, _case: True):
     """Runs those of `cases` (by name) that are asked for; `run_case(daemon, case)` says what was wrong, or ''. `left`: what
-    a daemon still has that should be gone at the end. The exit status."""
+    a daemon still has that should be gone at the end; `fits`: whether a network can carry a case. The exit status."""
     options = parse(description, cases)
-    cases = {name: case for name, case in cases.items() if options.only in name}
+    cases = {name: case for name, case in cases.items() if options.only in name and fits(options.over, case)}
+    # Ended by its time limit, it leaves nothing behind either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        daemon = Daemon(Programs(*options.paths))
+        daemon = start(options)
+    except Unavailable as unavailable:
+        print(f'1..0 # SKIP {unavailable}')
+        return 0
     except RuntimeError as error:
         raise SystemExit(f'Bail out! {error}') from error
+    try:
+        return run_with(daemon, cases, run_case, left)
+    finally:
+        daemon.stop()
+
+
+def run_with(daemon, cases, run_case, left):
+    """The exit status."""
     print(f'1..{len(cases) + 1}')
     failed = 0
     for number, (name, case) in enumerate(cases.items(), 1):
@@ -44,9 +67,9 @@ def run(description, cases, run_case, left=lambda _daemon: []):
         wrong = run_case(daemon, case)
         failed += bool(wrong)
         tell(not wrong, number, name, f'{time.monotonic() - started:.1f} s', *wrong.splitlines()[-25:])
-        if daemon.process.poll() is not None:
+        if not daemon.alive():
             break
-    remains = [] if daemon.process.poll() is not None else left(daemon)
+    remains = left(daemon) if daemon.alive() else []
     status = daemon.stop()
     is_good = status == 0 and not remains
     remarks = [] if is_good else [f'status {status}, left {remains}', *daemon.last_output.splitlines()[-20:]]

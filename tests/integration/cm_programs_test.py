@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Debian's own programs that connect by librdmacm, unmodified, over emulated devices.
 
-Usage: cm_programs_test.py [--list] [--only TEXT] ROCI ROCID PLUGIN
+Usage: cm_programs_test.py [--list] [--only TEXT] [--over wire|memif|veth] ROCI ROCID PLUGIN
 
-Starts a daemon of its own, runs every pair of programs in the table below, and prints a TAP line for each: server and
+Starts a daemon of its own, or one at each end of a network, runs every pair of programs in the table below, and prints a TAP line for each: server and
 client must both exit with 0 in time. At the end nothing may be left in the daemon.
 """
 import subprocess
@@ -13,12 +13,11 @@ import time
 
 import cases
 from harness import LIMIT_S, await_, free_port, listening
+from two_ends import V4, V6, end_of
 
-# Addresses of the daemon's own configuration.
-V4 = ('10.99.0.1', '10.99.0.2')
-V6 = ('fd72:6f63:6900::1', 'fd72:6f63:6900::2')
 # Runs of a case whose programs have a race of their own that they may lose.
 RACE_RUNS = 5
+OWN_OPTIONS = ('-b', '-d', '-D', '-I')  # of the programs: an address or device of their own
 SCRATCH = tempfile.TemporaryDirectory()  # gone with the program
 
 
@@ -32,6 +31,22 @@ class Case:
         self.client = client.split()
         self.stays, self.fails, self.joins, self.race, self.port = stays, fails, joins, race, port
         self.name = f'{server} <- {client}'
+
+
+    def ends(self):
+        """Where server and client belong, 0 or 1: by the addresses and devices that they say are their own, or else by
+        whom the client wants. Without any (the loopback address) they are at one end."""
+        def own(words):
+            named = (end_of(word) for option, word in zip(words, words[1:]) if option in OWN_OPTIONS)
+            return next((end for end in named if end is not None), None)
+
+        client = own(self.client)
+        wanted = [end_of(word) for option, word in zip(self.client, self.client[1:]) if option not in OWN_OPTIONS]
+        wanted = next((end for end in wanted if end is not None), None)
+        server = next((end_of(word) for word in self.server if end_of(word) is not None), 1 if wanted is None else wanted)
+        if client is None:
+            client = server if wanted is None else 1 - server
+        return server, client
 
 
 def rping_cases():
@@ -117,10 +132,10 @@ def application_cases():
         yield Case(f'qperf -lp {port}', f'qperf -lp {port} 127.0.0.1 -t 1 -cm1 {test}', stays=True, port=port)
     registry = f'{SCRATCH.name}/dat.conf'
     with open(registry, 'w', encoding='ascii') as file:
-        for name, address in (('near', V4[0]), ('far', V4[1])):
+        for name, address in (('near-roci0', V4[0]), ('far-roci1', V4[1])):
             file.write(f'{name} u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "{address} 0" ""\n')
     dapl = f'env DAT_OVERRIDE={registry} dapltest -T'
-    yield Case(f'{dapl} S -D far', f'{dapl} T -s {V4[1]} -D near -d -i 20 -t 1 -w 1 -R BE client SR 1024 4 server SR 1024 4 '
+    yield Case(f'{dapl} S -D far-roci1', f'{dapl} T -s {V4[1]} -D near-roci0 -d -i 20 -t 1 -w 1 -R BE client SR 1024 4 server SR 1024 4 '
                'client RR 4096 server RW 4096', stays=True)
 
 
@@ -158,7 +173,8 @@ def run_case(daemon, case):
 
 def run_once(daemon, case, is_last):
     """What went wrong, or ''; and whether that was the case's race and another run may follow."""
-    server = daemon.start(*case.server)
+    server_end, client_end = (daemon.at(end) for end in case.ends())
+    server = server_end.start(*case.server)
     listens = case.server[0] != 'sleep'
     if case.joins:
         await_(lambda: server.poll() is not None or daemon.show('qps'))
@@ -168,7 +184,7 @@ def run_once(daemon, case, is_last):
     elif listens:
         await_(lambda: server.poll() is not None or
                any(c['state'] == 'listen' and c['pid'] == server.pid for c in daemon.show('connections')))
-    client_output, client = output_of(daemon.start(*case.client), LIMIT_S)
+    client_output, client = output_of(client_end.start(*case.client), LIMIT_S)
     if client != 0 and case.race is not None and case.race in client_output and not is_last:
         server.kill()
         server.communicate()

@@ -99,6 +99,13 @@ class Daemon:
     def pid(self):
         return self.process.pid
 
+    def alive(self):
+        return self.process.poll() is None
+
+    def at(self, _end):
+        """The daemon at an end of the wire: it has both (two_ends.py)."""
+        return self
+
     def output(self):
         with open(self.log.name, encoding='utf-8', errors='replace') as log:
             return log.read()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Debian's own RDMA programs, unmodified, against each other over emulated devices.
 
-Usage: programs_test.py [--list] [--only TEXT] ROCI ROCID PLUGIN
+Usage: programs_test.py [--list] [--only TEXT] [--over wire|memif|veth] ROCI ROCID PLUGIN
 
-Starts a daemon of its own, runs every pair of programs in the table below, and prints a TAP line for each: server and
-client must both exit with 0 in time. --only runs the cases whose name contains TEXT.
+Starts a daemon of its own, or one at each end of a network, runs every pair of programs in the table below, and prints a
+TAP line for each: server and client must both exit with 0 in time. --only runs the cases whose name contains TEXT.
 """
 import sys
 import time
@@ -233,5 +233,13 @@ def run_case(daemon, pairs):
     return ''.join(pair.result() for pair in running)
 
 
+def fits(network, pairs):
+    """The ring of net_af_packet overflows where nobody waits for acknowledgements, and these programs wait for each message."""
+    def is_flood(command):
+        unreliable = 'UC' in command or 'UD' in command or command[0].startswith('raw')
+        return unreliable and command[0].endswith('_bw')
+    return network != 'veth' or not any(is_flood(command) for _, command in pairs)
+
+
 if __name__ == '__main__':
-    sys.exit(cases.run(__doc__, {name_of(case): case for case in all_cases()}, run_case))
+    sys.exit(cases.run(__doc__, {name_of(case): case for case in all_cases()}, run_case, fits=fits))
