@@ -17,10 +17,12 @@
 #include "control/errno_status.h"
 #include "control/link_requests.h"
 #include "control/log.h"
+#include "control/port_arguments.h"
 #include "control/port_guard.h"
 #include "control/route_commands.h"
 #include "control/runtime_files.h"
 #include "control/show.h"
+#include "control/station_mark.h"
 #include "dataplane/port_devargs.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
@@ -159,6 +161,7 @@ absl::Status Daemon::MakeDevices() {
     devices_.push_back(*std::move(made));
   }
   GuardPorts();
+  MarkStations();
   return absl::OkStatus();
 }
 
@@ -175,6 +178,20 @@ void Daemon::GuardPorts() {
   } else {
     Log(LogArea::kDaemon, LogLevel::kNotice, "UDP port 4791 is not held against the kernel: %s",
         std::string(guard.status().message()).c_str());
+  }
+}
+
+void Daemon::MarkStations() {
+  for (const auto& device : devices_) {
+    const std::string interface = NetworkDeviceOf(device->config().port);
+    if (interface.empty()) continue;
+    absl::StatusOr<UniqueFd> mark = MarkStation(interface, device->addresses().mac());
+    if (mark.ok()) {
+      station_marks_.push_back(*std::move(mark));
+    } else {
+      Log(LogArea::kDaemon, LogLevel::kWarning, "%s: %s (give one of them another mac)",
+          device->name().c_str(), std::string(mark.status().message()).c_str());
+    }
   }
 }
 

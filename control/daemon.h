@@ -46,6 +46,7 @@ class Daemon {
   void AddLinkCommands();
   void WatchLinks();
   void GuardPorts();
+  void MarkStations();
   absl::Status WatchSignals();
   dataplane::Wire* FindWire(const std::string& name);
 
@@ -64,6 +65,7 @@ class Daemon {
   std::unique_ptr<SessionServer> sessions_;
   std::unique_ptr<cm::Server> connections_;
   UniqueFd port_guard_;
+  std::vector<UniqueFd> station_marks_;
   std::unique_ptr<ManageServer> manage_;
   std::unique_ptr<CaptureServer> captures_;
   std::unique_ptr<SysfsPublisher> publisher_;

@@ -178,6 +178,15 @@ std::string ValueOf(const std::vector<PortArgument>& arguments, absl::string_vie
   return found == arguments.end() ? "" : std::string(found->value);
 }
 
+std::string NetworkDeviceOf(absl::string_view port) {
+  const Driver* const driver = DriverOf(port);
+  // (iface of net_vhost is a socket.)
+  if (driver == nullptr || (driver->name != "net_af_packet" && driver->name != "net_af_xdp")) {
+    return "";
+  }
+  return ValueOf(PortArguments(port), "iface");
+}
+
 std::string FaultOfPortArguments(absl::string_view port) {
   const Driver* const driver = DriverOf(port);
   if (driver == nullptr) return "";

@@ -21,6 +21,9 @@ std::vector<PortArgument> PortArguments(absl::string_view port);
 // The value of `key`, or nothing.
 std::string ValueOf(const std::vector<PortArgument>& arguments, absl::string_view key);
 
+// The kernel's network device under a port of net_af_packet or net_af_xdp; empty for others.
+std::string NetworkDeviceOf(absl::string_view port);
+
 // What is wrong with the arguments of `port`, as a sentence without its subject; empty: nothing, or
 // the driver is not known here.
 std::string FaultOfPortArguments(absl::string_view port);

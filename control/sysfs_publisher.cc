@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "control/log.h"
+#include "control/port_arguments.h"
 #include "dataplane/lcore.h"
 #include "verbs_provider/abi/rdma_cm.h"
 #include "verbs_provider/abi/runtime_dir.h"
@@ -87,16 +88,6 @@ std::vector<GidDescription> GidsOf(const Device& device) {
   return gids;
 }
 
-// The kernel's interface under a port of net_af_packet or net_af_xdp; empty for others.
-std::string InterfaceOf(const std::string& devargs) {
-  constexpr char kKey[] = ",iface=";  // of net_vhost it is a socket
-  if (!devargs.starts_with("net_af_packet") && !devargs.starts_with("net_af_xdp")) return "";
-  const size_t begin = devargs.find(kKey);
-  if (begin == std::string::npos) return "";
-  const size_t value = begin + sizeof(kKey) - 1;
-  return devargs.substr(value, devargs.find(',', value) - value);
-}
-
 SysfsTree::Port PortOf(const Device& device) {
   const dataplane::LinkState& link = device.dataplane().link();
   return {.state = link.up ? SysfsPortState::kActive : SysfsPortState::kDown,
@@ -144,7 +135,7 @@ absl::Status SysfsPublisher::Add(Device& device) {
   description.node_description = device.name();
   description.firmware_version = kFirmwareVersion;
   description.mac = device.addresses().mac();
-  description.netdev = InterfaceOf(device.config().port);
+  description.netdev = NetworkDeviceOf(device.config().port);
   description.capability_mask = kPortCapabilities;
   description.gids = GidsOf(device);
   description.hardware_counters = HardwareCounterNames();

@@ -120,7 +120,8 @@ bool DeviceLane::SendStage() {
   return !IsFull();
 }
 
-// What turns round in the port needs no network device.
+// What turns round in the port needs no network device. (A frame to a group is dropped for members
+// here as well.)
 bool DeviceLane::CannotPass(const rte_mbuf& frame) const {
   if (frame.pkt_len <= max_frame_bytes) return false;
   const auto* header = rte_pktmbuf_mtod(&frame, const rte_ether_hdr*);

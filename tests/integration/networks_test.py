@@ -496,6 +496,14 @@ class VethTest(OnVeth):
         third.stop()
         self.assertEqual(said_of_link(), before)
 
+    def test_a_second_daemon_in_the_same_place_is_warned(self):
+        config = f'[[device]]\nname = "roci0"\nport = "{self.driver}0,iface={self.interfaces[1]}"\naddresses = ["192.0.2.3/24"]\n'
+        third = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', self.names[1]))
+        self.addCleanup(third.stop)
+        mac = third.show('ports')[0]['mac']
+        self.assertIn(f'roci0: another daemon or device drives {self.interfaces[1]} as {mac}, too', third.output())
+        self.assertNotIn('another daemon', self.daemons[1].output())
+
     def test_a_rate_holds_on_a_port(self):
         ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-t', '8', '-D', '1000', '-u', '16'])
         self.addCleanup(ends.kill)

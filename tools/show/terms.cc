@@ -42,7 +42,7 @@ REMOTE     address and number of the peer's queue pair; "-" where there is none
 MTU        path MTU, bytes of payload in a packet
 SQ PSN     packet sequence numbers: the oldest that is not acknowledged .. the next for new work
 RQ PSN     the packet sequence number that is expected next
-WINDOW     packets sent and not acknowledged, and how many may be, which loss lowers on ports
+WINDOW     packets sent and not acknowledged / how many may be; a loss on a port leaves fewer for a while
 TIMER      the acknowledge timeout as given: 4.096 us * 2^TIMER, 0 for none; "*": it runs
 RETRY      retries left before the queue pair fails / as given (retry_cnt)
 RNR        the same for a peer that is not ready to receive (rnr_retry); 7 is for ever

@@ -49,6 +49,13 @@ TEST(PortArguments, OfDriversThatNobodyKnowsHerePass) {
   }
 }
 
+TEST(PortArguments, TheNetworkDeviceIsThatOfPacketSockets) {
+  EXPECT_EQ(NetworkDeviceOf("net_af_packet0,qpairs=2,iface=eth0"), "eth0");
+  EXPECT_EQ(NetworkDeviceOf("net_af_xdp0,iface=eth0,queue_count=1"), "eth0");
+  EXPECT_EQ(NetworkDeviceOf("net_vhost0,iface=/run/x"), "");
+  EXPECT_EQ(NetworkDeviceOf("03:00.0"), "");
+}
+
 TEST(PortArguments, AKeyThatTheDriverDoesNotHaveIsNamed) {
   EXPECT_THAT(FaultOfPortArguments("net_memif0,bsze=2048"),
               StartsWith("net_memif has no argument \"bsze\" (it has id, role, bsize, "));
