@@ -41,9 +41,23 @@ absl::Status DpdkError(int error, const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", rte_strerror(error < 0 ? -error : error)));
 }
 
-// DPDK's drivers answer so whatever they dislike.
-absl::Status NoDevice(int error, const std::string& devargs) {
-  const char* const hint = error == -EPERM ? " (or the driver takes no such key or value)" : "";
+// Makes the place free where a port is going to listen. Ports of net_memif with different numbers
+// share a socket; net_vhost and net_virtio_user go without and wait for ever.
+absl::Status ClearSocket(const std::string& devargs) {
+  const std::string path = ListeningSocketOf(devargs);
+  RemoveStaleSocket(path);
+  if (devargs.starts_with("net_memif") || !IsListenedAt(path)) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("'", devargs, "': another process listens at ", path));
+}
+
+// DPDK's drivers answer EPERM whatever they dislike. `devargs` as configured, `full` with defaults.
+absl::Status NoDevice(int error, const std::string& devargs, const std::string& full) {
+  if (const std::string path = ListeningSocketOf(full); IsListenedAt(path)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("no DPDK device for '", devargs, "': another process listens at ", path));
+  }
+  const char* const hint = error == -EPERM ? " (or the driver does not take some value)" : "";
   return DpdkError(error, absl::StrCat("no DPDK device for '", devargs, "'", hint));
 }
 
@@ -85,12 +99,12 @@ absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplan
   port->home_lcore_ = config.home_lcore;
   const std::string name = PortName(config.devargs);
   port->devargs_ = WithDefaults(config.devargs, config.mtu);
-  RemoveStaleSocket(ListeningSocketOf(port->devargs_));
+  if (absl::Status status = ClearSocket(port->devargs_); !status.ok()) return status;
   // A port that is there already (a PCI device of the allow list, or made by the EAL's own
   // arguments) is used as it is.
   if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
     if (const int error = rte_dev_probe(port->devargs_.c_str()); error != 0) {
-      return NoDevice(error, config.devargs);
+      return NoDevice(error, config.devargs, port->devargs_);
     }
     port->attached_ = true;
     if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {

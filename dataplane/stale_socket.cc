@@ -12,20 +12,27 @@
 
 namespace roci::dataplane {
 
-// What is no socket refuses connections as well, and is somebody's. One that somebody has answers a
-// datagram socket with EPROTOTYPE, or takes it, and notices nothing (unix(7)).
-bool RemoveStaleSocket(const std::string& path) {
+namespace {
+
+// What a datagram socket is answered there: errno, 0 where it is taken; whoever listens notices
+// nothing (unix(7)). ENOENT for what is no socket, which would refuse connections as well.
+int AnswerAt(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) return false;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) return ENOENT;
   struct stat status;
-  if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
+  if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return ENOENT;
   std::memcpy(address.sun_path, path.data(), path.size());
   const Fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto* name = reinterpret_cast<const sockaddr*>(&address);
-  if (!fd.valid() || connect(fd.get(), name, sizeof(address)) == 0 || errno != ECONNREFUSED) {
-    return false;
-  }
-  return unlink(path.c_str()) == 0;
+  return fd.valid() && connect(fd.get(), name, sizeof(address)) == 0 ? 0 : errno;
 }
+
+}  // namespace
+
+bool RemoveStaleSocket(const std::string& path) {
+  return AnswerAt(path) == ECONNREFUSED && unlink(path.c_str()) == 0;
+}
+
+bool IsListenedAt(const std::string& path) { return AnswerAt(path) == EPROTOTYPE; }
 
 }  // namespace roci::dataplane

@@ -1,5 +1,6 @@
-// What a daemon that was killed left of a port's listening socket: its name in the file system,
-// which keeps the next one from listening there.
+// Who is at the place of a port's listening socket in the file system: nobody any more, when a
+// daemon that was killed has left the name behind, which keeps the next one from listening there;
+// or somebody else.
 #pragma once
 
 #include <string>
@@ -8,5 +9,8 @@ namespace roci::dataplane {
 
 // Removes `path` if it is a Unix socket that nobody has any more. True if it did.
 bool RemoveStaleSocket(const std::string& path);
+
+// Whether somebody listens at `path` (a stream or packet socket).
+bool IsListenedAt(const std::string& path);
 
 }  // namespace roci::dataplane

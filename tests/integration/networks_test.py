@@ -630,10 +630,17 @@ class MemifTest(TwoDaemons):
     def set_up_network(cls):
         folder = tempfile.TemporaryDirectory(prefix='roci-memif.')
         cls.addClassCleanup(folder.cleanup)
-        options = f'socket={folder.name}/memif.sock,socket-abstract=no,bsize=4608'
-        cls.daemons = [cls.start_daemon(f'net_memif0,role={role},{options}', number)
-                       for number, role in enumerate(('server', 'client'))]
+        cls.socket = f'{folder.name}/memif.sock'
+        options = f'socket={cls.socket},socket-abstract=no,bsize=4608'
+        cls.listener = f'net_memif0,role=server,{options}'
+        cls.daemons = [cls.start_daemon(cls.listener, 0), cls.start_daemon(f'net_memif0,role=client,{options}', 1)]
         cls.await_link()
+
+    def test_a_second_listener_is_told_so(self):
+        with self.assertRaises(RuntimeError) as refusal:
+            self.start_daemon(self.listener, 0)
+        self.assertIn(f'another process listens at {self.socket}', str(refusal.exception))
+        self.run_ends('ibv_rc_pingpong', '-g', '1', '-n', '200', '-c')
 
     @classmethod
     def extra_config(cls, number):
@@ -647,8 +654,10 @@ class VhostTest(MemifTest):
     def set_up_network(cls):
         folder = tempfile.TemporaryDirectory(prefix='roci-vhost.')
         cls.addClassCleanup(folder.cleanup)
-        cls.daemons = [cls.start_daemon(f'net_vhost0,iface={folder.name}/vhost.sock', 0),
-                       cls.start_daemon(f'net_virtio_user0,path={folder.name}/vhost.sock,mrg_rxbuf=1', 1)]
+        cls.socket = f'{folder.name}/vhost.sock'
+        cls.listener = f'net_vhost0,iface={cls.socket}'
+        cls.daemons = [cls.start_daemon(cls.listener, 0),
+                       cls.start_daemon(f'net_virtio_user0,path={cls.socket},mrg_rxbuf=1', 1)]
         cls.await_link()
 
 

@@ -53,7 +53,10 @@ TEST_F(StaleSocketTest, OneThatSomebodyHasStays) {
     const Fd owner = Bound(path, type);
     EXPECT_FALSE(RemoveStaleSocket(path));
     EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_EQ(IsListenedAt(path), type != SOCK_DGRAM);
   }
+  Bound(Path("dead"), SOCK_STREAM).Reset();
+  for (const char* name : {"dead", "nothing", ""}) EXPECT_FALSE(IsListenedAt(Path(name)));
 }
 
 TEST_F(StaleSocketTest, WhatIsNoSocketStays) {
