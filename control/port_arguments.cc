@@ -115,7 +115,8 @@ const Driver* DriverOf(absl::string_view port) {
 bool IsMac(absl::string_view text) {
   const std::vector<absl::string_view> bytes = absl::StrSplit(text, ':');
   return bytes.size() == 6 && std::all_of(bytes.begin(), bytes.end(), [](absl::string_view byte) {
-           return byte.size() == 2 && std::all_of(byte.begin(), byte.end(), absl::ascii_isxdigit);
+           return (byte.size() == 1 || byte.size() == 2) &&
+                  std::all_of(byte.begin(), byte.end(), absl::ascii_isxdigit);
          });
 }
 

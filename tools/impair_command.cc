@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_replace.h"
 #include "tools/commands.h"
 #include "tools/link/selection.h"
 #include "tools/show/manage_client.h"
@@ -137,6 +138,16 @@ absl::StatusOr<nlohmann::json> Ask(const ImpairOptions& options, bool sets,
   return AskDaemon(runtime_dir, request, options.timeout_s);
 }
 
+// What the daemon says of the request, in the words of this command.
+std::string InOptions(absl::string_view message) {
+  return absl::StrReplaceAll(message, {{"\"rate_bps\"", "--rate"},
+                                       {"rate_queue_bytes", "--rate-queue"},
+                                       {"rate_ecn_all_bytes", "--rate-ecn"},
+                                       {"rate_ecn_bytes", "--rate-ecn"},
+                                       {"delay_ns", "--delay"},
+                                       {"reorder_ns", "--reorder-delay"}});
+}
+
 int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
   const bool sets = !(options.loss + options.duplicate + options.corrupt + options.reorder +
                       options.ecn + options.delay + options.rate)
@@ -163,7 +174,7 @@ int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
     answer = absl::NotFoundError("there is no device " + options.device);
   }
   if (!answer.ok()) {
-    std::fprintf(stderr, "roci: %s\n", std::string(answer.status().message()).c_str());
+    std::fprintf(stderr, "roci: %s\n", InOptions(answer.status().message()).c_str());
     return 1;
   }
   const std::string text = options.json ? answer->dump(2) + "\n" : FormatImpairments(*answer, "");

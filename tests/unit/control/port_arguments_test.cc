@@ -28,7 +28,7 @@ TEST(PortArguments, OfTheDriversGuideAreAccepted) {
            "1",
            "net_af_xdp3,iface=eth0,start_queue=0,queue_count=4,force_copy=1,busy_budget=0",
            "net_tap0,iface=tap0,mac=fixed",
-           "net_tap,mac=02:00:00:00:00:0A,remote=eth0",
+           "net_tap,mac=2:00:00:00:00:0A,remote=eth0",
            "net_memif0,id=4294967295,role=client,bsize=65535,rsize=14,socket=/run/"
            "x,socket-abstract=no",
            "net_memif1,role=server,mac=02:00:00:00:00:01,zero-copy=yes,secret=abc",
