@@ -39,7 +39,6 @@ Dataplane::~Dataplane() {
   for (auto& lcore : lcores_) lcore->Stop();
   lcores_.clear();
   frames_.reset();
-  StopEal();
 }
 
 Lcore& Dataplane::LeastLoadedLcore() {

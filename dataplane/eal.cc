@@ -1,10 +1,12 @@
 #include "dataplane/eal.h"
 
+#include <rte_alarm.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -99,7 +101,15 @@ absl::Status StartEal(const EalOptions& options) {
   return absl::OkStatus();
 }
 
-void StopEal() { rte_eal_cleanup(); }
+void AwaitInterruptThread() {
+  static std::atomic<bool> is_done;
+  constexpr int kMostRounds = 10'000;
+  is_done = false;
+  if (rte_eal_alarm_set(
+          1, [](void*) { is_done = true; }, nullptr) != 0)
+    return;
+  for (int i = 0; i < kMostRounds && !is_done; ++i) usleep(100);
+}
 
 bool EalHasHugePages() { return rte_eal_has_hugepages() != 0; }
 

@@ -27,11 +27,15 @@ struct EalOptions {
 };
 
 // Initialises the EAL; the calling thread becomes its main lcore (the control thread). Once per
-// process. Fails with InvalidArgument for options out of range and Internal if DPDK refuses.
+// process, and until it ends: rte_eal_cleanup would free the memory of what drivers leave with
+// DPDK's interrupt thread (memif_listener.h), which goes on, and nothing of the EAL's is in a file
+// system that it would remove. Fails with InvalidArgument for options out of range and Internal if
+// DPDK refuses.
 absl::Status StartEal(const EalOptions& options);
 
-// Frees what StartEal took. No lcore may run any more.
-void StopEal();
+// When it returns, DPDK's interrupt thread has done what it had to do before (a second is the most
+// that is waited). Control thread.
+void AwaitInterruptThread();
 
 // Whether StartEal found (and uses) hugepages.
 bool EalHasHugePages();

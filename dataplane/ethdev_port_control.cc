@@ -18,6 +18,7 @@
 #include "dataplane/clock.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/ethdev_port.h"
+#include "dataplane/memif_listener.h"
 #include "dataplane/network_device.h"
 #include "dataplane/port_devargs.h"
 #include "dataplane/stale_socket.h"
@@ -354,6 +355,7 @@ EthdevPort::~EthdevPort() {
   FreeRing(from_self_);
   rte_pktmbuf_free_bulk(held_.data(), held_count_);
   if (!rte_eth_dev_is_valid_port(port_)) return;
+  EndMemifListener(MemifListenerOf(devargs_));
   rte_eth_dev_stop(port_);
   rte_eth_dev_info info;
   const bool removable = attached_ && rte_eth_dev_info_get(port_, &info) == 0;

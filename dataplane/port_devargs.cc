@@ -96,10 +96,15 @@ bool ConnectsAtStart(const std::string& devargs) {
   return devargs.starts_with("net_memif") && role != "server" && role != "master";
 }
 
+std::string MemifListenerOf(const std::string& devargs) {
+  if (!devargs.starts_with("net_memif") || ConnectsAtStart(devargs)) return "";
+  const std::string_view path = ValueOf(devargs, "socket");
+  return path.empty() ? "/run/memif.sock" : std::string(path);
+}
+
 std::string ListeningSocketOf(const std::string& devargs) {
   if (devargs.starts_with("net_memif")) {
-    const bool is_file = ValueOf(devargs, "socket-abstract") == "no";
-    return is_file && !ConnectsAtStart(devargs) ? std::string(ValueOf(devargs, "socket")) : "";
+    return ValueOf(devargs, "socket-abstract") == "no" ? MemifListenerOf(devargs) : "";
   }
   if (devargs.starts_with("net_vhost")) {
     return ValueOf(devargs, "client") == "1" ? "" : std::string(ValueOf(devargs, "iface"));

@@ -34,6 +34,9 @@ std::optional<uint32_t> RoomOf(const std::string& devargs);
 // Whether the port reaches its peer when it starts, and only then (net_memif as the client).
 bool ConnectsAtStart(const std::string& devargs);
 
+// The path or the abstract name of the socket that a net_memif port listens on; empty: none.
+std::string MemifListenerOf(const std::string& devargs);
+
 // The socket in the file system that the port listens on; empty: none.
 std::string ListeningSocketOf(const std::string& devargs);
 

@@ -233,6 +233,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
     mtu = 1500
     less = (1000, 512)  # another MTU, and the path MTU that fits it
     names = tuple(f'roci-{os.getpid()}-{end}' for end in 'ab')
+    far_address = V4[1]
     interfaces = ('roci-veth-a', 'roci-veth-b')
 
     @classmethod
@@ -344,7 +345,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
             self.assertIn('PORT_DOWN', self.device_says(0))
             self.assertTrue(await_(lambda: [self.sysfs(number, 'state') for number in (0, 1)] == ['1: DOWN'] * 2))
             self.assertTrue(await_(lambda: [self.sysfs(number, 'phys_state') for number in (0, 1)] == states))
-            self.assertIn('ADDR_ERROR', self.connecting(0, V4[1]))
+            self.assertIn('ADDR_ERROR', self.connecting(0, self.far_address))
             self.set_link(down, 'up')
             self.assertTrue(await_(lambda: [self.port(number)['state'] for number in (0, 1)] == ['active'] * 2))
             self.assertIn('IBV_EVENT_PORT_ACTIVE', watch.stdout.readline())

@@ -34,6 +34,9 @@ class ReconnectTest(unittest.TestCase):
         self.daemons[number].process.wait()
         self.daemons[number].stop()
 
+    def end(self, number):
+        self.assertEqual(self.daemons[number].stop(), 0, self.daemons[number].last_output)
+
     def port(self, number):
         return self.daemons[number].show('ports')[0]
 
@@ -65,7 +68,7 @@ class ReconnectTest(unittest.TestCase):
         for number in (1, 0):
             self.start(number, ports[number])
         self.check_traffic()
-        for number, ends in ((0, self.kill), (1, self.kill), (0, lambda each: self.daemons[each].stop())):
+        for number, ends in ((0, self.kill), (1, self.kill), (0, self.end), (1, self.end)):
             was_there = os.path.exists(self.socket)
             ends(number)
             self.check_silence(1 - number)

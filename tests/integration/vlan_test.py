@@ -196,6 +196,8 @@ class VethVlanTest(VethTest):
     interfaces = ('roci-vlan-c', 'roci-vlan-d')
     test_mtu_rises_to_what_is_configured = None  # nothing is, here
     test_an_address_of_its_own_beside_the_kernel = None  # on a network without tags
+    test_a_second_daemon_in_the_same_place_is_warned = None  # these have MACs of their own
+    far_address = '10.98.0.2'
 
     @classmethod
     def start_daemon(cls, port, number, prefix=()):

@@ -52,6 +52,11 @@ TEST(PortDevargs, SocketsHaveOneEndThatListens) {
   EXPECT_EQ(ListeningSocketOf("net_memif0,role=server,socket=/x"), "") << "abstract";
   EXPECT_EQ(ListeningSocketOf("net_memif0,role=server,socket=/x,socket-abstract=no"), "/x");
   EXPECT_EQ(ListeningSocketOf("net_memif0,role=client,socket=/x,socket-abstract=no"), "");
+  EXPECT_EQ(MemifListenerOf("net_memif0,role=server,socket=/x"), "/x");
+  EXPECT_EQ(MemifListenerOf("net_memif0,role=server,socket=/x,socket-abstract=no"), "/x");
+  EXPECT_EQ(MemifListenerOf("net_memif0,role=server"), "/run/memif.sock");
+  EXPECT_EQ(MemifListenerOf("net_memif0,role=client,socket=/x"), "");
+  EXPECT_EQ(MemifListenerOf("net_vhost0,iface=/x"), "");
   EXPECT_EQ(ListeningSocketOf("net_vhost0,iface=/x"), "/x");
   EXPECT_EQ(ListeningSocketOf("net_vhost0,iface=/x,client=1"), "");
   EXPECT_EQ(ListeningSocketOf("net_virtio_user0,path=/x"), "");
