@@ -30,6 +30,9 @@ constexpr Named<LogLevel> kLogLevels[] = {{"error", LogLevel::kError},
                                           {"debug", LogLevel::kDebug}};
 constexpr Named<HugepageUse> kHugepageUses[] = {
     {"auto", HugepageUse::kAuto}, {"on", HugepageUse::kOn}, {"off", HugepageUse::kOff}};
+constexpr Named<dataplane::RealtimeUse> kRealtimeUses[] = {{"auto", dataplane::RealtimeUse::kAuto},
+                                                           {"on", dataplane::RealtimeUse::kOn},
+                                                           {"off", dataplane::RealtimeUse::kOff}};
 constexpr Named<roci_abi_memory_policy> kMemoryPolicies[] = {
     {"auto", ROCI_ABI_MEMORY_AUTO},
     {"process_vm", ROCI_ABI_MEMORY_PROCESS_VM},
@@ -72,6 +75,8 @@ void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
   reader.Number("memory_mib", 0, 1 << 20, out.memory_mib);
   reader.Bool("spin", out.spin);
   reader.Number("idle_sleep_us", 0, 1'000'000, out.idle_sleep_us);
+  reader.Parsed("realtime", "one of \"auto\", \"on\", \"off\"",
+                [&](const std::string& text) { return Lookup(kRealtimeUses, text, out.realtime); });
   reader.Parsed("log_level", "one of \"error\", \"warning\", \"notice\", \"info\", \"debug\"",
                 [&](const std::string& text) { return Lookup(kLogLevels, text, out.log_level); });
   reader.Strings("eal_args", out.eal_args);

@@ -13,6 +13,7 @@
 #include "control/congestion_config.h"
 #include "control/device_limits.h"
 #include "control/ip_text.h"
+#include "dataplane/thread_priority.h"
 #include "roce/types.h"
 
 namespace roci::control {
@@ -36,6 +37,7 @@ struct DaemonConfig {  // [daemon]
   uint32_t memory_mib = 0;  // 0: what devices and lcores need
   bool spin = false;        // never sleep
   uint32_t idle_sleep_us = 200;
+  dataplane::RealtimeUse realtime = dataplane::RealtimeUse::kAuto;
   LogLevel log_level = LogLevel::kNotice;
   std::vector<std::string> eal_args;
 };

@@ -79,8 +79,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
   absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();
   daemon->loop_ = *std::move(loop);
-  for (absl::Status (Daemon::*step)() : {&Daemon::WatchSignals, &Daemon::StartDataplane,
-                                         &Daemon::MakeDevices, &Daemon::OpenSockets}) {
+  for (absl::Status (Daemon::*step)() :
+       {&Daemon::WatchSignals, &Daemon::StartDataplane, &Daemon::MakeDevices, &Daemon::OpenSockets,
+        &Daemon::TakePriority}) {
     const absl::Status status = (daemon.get()->*step)();
     if (!status.ok()) return status;
   }
@@ -135,6 +136,7 @@ absl::Status Daemon::StartDataplane() {
   }
   options.lcore.idle_sleep_us = config_.daemon.idle_sleep_us;
   options.lcore.spin = config_.daemon.spin;
+  options.lcore.realtime = config_.daemon.realtime;
   absl::StatusOr<std::unique_ptr<dataplane::Dataplane>> dataplane =
       dataplane::Dataplane::Start(options);
   InitLog(config_.daemon.log_level);
@@ -266,6 +268,22 @@ void Daemon::AddLinkCommands() {
                      });
   manage_->AddCommand(
       "impair", [this](const nlohmann::json& request) { return Impair(*services_, request); });
+}
+
+// What the control thread may have, the lcores have as well.
+absl::Status Daemon::TakePriority() {
+  const int priority = loop_->TakePriority(config_.daemon.realtime);
+  if (priority == 0 && config_.daemon.realtime == dataplane::RealtimeUse::kOn) {
+    return absl::PermissionDeniedError(
+        "realtime = \"on\": this process may not have real-time priority; it needs CAP_SYS_NICE or "
+        "RLIMIT_RTPRIO of 2 (ulimit -r)");
+  }
+  Log(LogArea::kDaemon, LogLevel::kInfo, "threads run with %s priority",
+      priority != 0 ? "real-time" : "ordinary");
+  lcore_watch_ = std::make_unique<LcoreWatch>(*dataplane_);
+  loop_->AddDeadline([this] { return lcore_watch_->NextTimeout(); },
+                     [this](roce::TimeNs now) { lcore_watch_->HandleTimeout(now); });
+  return absl::OkStatus();
 }
 
 void Daemon::Run() {

@@ -11,6 +11,7 @@
 #include "control/config.h"
 #include "control/device.h"
 #include "control/event_loop.h"
+#include "control/lcore_watch.h"
 #include "control/link_watch.h"
 #include "control/manage_server.h"
 #include "control/services.h"
@@ -43,6 +44,7 @@ class Daemon {
   absl::Status StartDataplane();
   absl::Status MakeDevices();
   absl::Status OpenSockets();
+  absl::Status TakePriority();
   void AddLinkCommands();
   void WatchLinks();
   void GuardPorts();
@@ -70,6 +72,7 @@ class Daemon {
   std::unique_ptr<CaptureServer> captures_;
   std::unique_ptr<SysfsPublisher> publisher_;
   std::unique_ptr<LinkWatch> link_watch_;
+  std::unique_ptr<LcoreWatch> lcore_watch_;
 };
 
 }  // namespace roci::control

@@ -1,37 +1,21 @@
 #include "control/event_loop.h"
 
 #include <sched.h>
-#include <sys/epoll.h>
 #include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <span>
 #include <utility>
 
 #include "control/errno_status.h"
-#include "verbs_provider/abi/yield_judge.h"
 
 namespace roci::control {
 namespace {
 
-constexpr roce::TimeNs kStayAwakeNs = 50'000;
-
 // Programs that set something up ask again at once: to be awake still costs less than to be woken.
-int PollUntil(int epoll, std::span<epoll_event> events, roce::TimeNs end, abi::YieldJudge& judge) {
-  const auto size = static_cast<int>(events.size());
-  int count = epoll_wait(epoll, events.data(), size, 0);
-  roce::TimeNs now = MonotonicNow();
-  while (count == 0 && now < end && judge.Allows(now)) {
-    sched_yield();
-    const roce::TimeNs begin = std::exchange(now, MonotonicNow());
-    judge.Took(begin, now);
-    count = epoll_wait(epoll, events.data(), size, 0);
-  }
-  return count;
-}
+constexpr roce::TimeNs kStayAwakeNs = 50'000;
 
 }  // namespace
 
@@ -106,13 +90,46 @@ void EventLoop::RunTasks() {
   }
 }
 
+int EventLoop::TakePriority(dataplane::RealtimeUse use) {
+  priority_.Take(use, dataplane::kControlPriority, MonotonicNow());
+  return priority_.realtime_priority();
+}
+
+int EventLoop::PollUntil(std::span<epoll_event> events, roce::TimeNs end) {
+  const auto size = static_cast<int>(events.size());
+  int count = epoll_wait(epoll_.get(), events.data(), size, 0);
+  roce::TimeNs now = MonotonicNow();
+  while (count == 0 && now < end && yields_.Allows(now)) {
+    priority_.Lower(now);
+    sched_yield();
+    const roce::TimeNs begin = std::exchange(now, MonotonicNow());
+    yields_.Took(begin, now);
+    count = epoll_wait(epoll_.get(), events.data(), size, 0);
+  }
+  return count;
+}
+
+int EventLoop::Sleep(std::span<epoll_event> events) {
+  const roce::TimeNs begin = MonotonicNow();
+  priority_.Raise(begin);
+  const int count =
+      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), WaitMs());
+  priority_.NoteSleep(begin, MonotonicNow());
+  return count;
+}
+
+// A thread that is never without work must leave its processor to others at times.
+void EventLoop::BoundPriority() {
+  if (priority_.realtime_priority() != 0 && priority_.Adjust(MonotonicNow(), true)) sched_yield();
+}
+
 void EventLoop::Run() {
   std::array<epoll_event, 64> events;
   roce::TimeNs awake_until = 0;
-  abi::YieldJudge judge;
   while (!stopped_) {
-    int count = PollUntil(epoll_.get(), events, awake_until, judge);
-    if (count == 0) count = epoll_wait(epoll_.get(), events.data(), events.size(), WaitMs());
+    BoundPriority();
+    int count = PollUntil(events, awake_until);
+    if (count == 0) count = Sleep(events);
     assert(count >= 0 || errno == EINTR);
     if (count > 0) awake_until = MonotonicNow() + kStayAwakeNs;
     for (int i = 0; i < count && !stopped_; ++i) {

@@ -1,15 +1,20 @@
 // The control thread's loop: file descriptors and deadlines, one epoll_wait.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "control/unique_fd.h"
+#include "dataplane/thread_priority.h"
 #include "roce/work.h"
+#include "verbs_provider/abi/yield_judge.h"
 
 namespace roci::control {
 
@@ -36,6 +41,10 @@ class EventLoop {
   // the loop.
   void AddDeadline(std::function<roce::TimeNs()> next, std::function<void(roce::TimeNs now)> run);
 
+  // Of the calling thread, which calls Run() afterwards. Its real-time priority; 0: an ordinary
+  // thread.
+  int TakePriority(dataplane::RealtimeUse use);
+
   // Until Stop.
   void Run();
   void Stop() { stopped_ = true; }
@@ -54,9 +63,15 @@ class EventLoop {
   void RunDeadlines();
   void RunTasks();
   int WaitMs() const;
+  int PollUntil(std::span<epoll_event> events, roce::TimeNs end);
+  // Blocks until a descriptor is ready or a deadline has come.
+  int Sleep(std::span<epoll_event> events);
+  void BoundPriority();
 
   UniqueFd epoll_;
   bool stopped_ = false;
+  dataplane::ThreadPriority priority_;
+  abi::YieldJudge yields_;
   Watch last_watch_ = 0;
   std::map<Watch, Entry> entries_;
   std::vector<Deadline> deadlines_;

@@ -19,7 +19,8 @@ fd72:6f63:6900::2), on one wire.)";
 constexpr char kFooter[] = R"(
 CONFIGURATION FILE
   TOML. Every key is optional; unknown keys are errors. docs/rocid.toml is a commented example.
-    [daemon]    lcores, pin, hugepages, memory_mib, spin, idle_sleep_us, log_level, eal_args
+    [daemon]    lcores, pin, hugepages, memory_mib, spin, idle_sleep_us, realtime, log_level,
+                eal_args
     [memory]    policy, auto_inline
     [limits]    max_qp, max_cq, max_mr, max_mw, max_dm_bytes, max_pd, max_ah, max_srq, max_srq_wr, max_qp_wr,
                 max_cqe, max_rd_atomic, max_sessions, ring_memory_mib, user_percent

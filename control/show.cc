@@ -3,12 +3,14 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "control/link_requests.h"
 #include "dataplane/ethdev_port.h"
 #include "dataplane/lcore.h"
+#include "dataplane/processor_time.h"
 
 namespace roci::control {
 namespace {
@@ -353,10 +355,22 @@ void AddMrs(const Session& session, Json& out) {
   for (const auto& [handle, record] : session.lists()) add(handle, handle);
 }
 
+// What the kernel does not count is null.
+Json Milliseconds(std::optional<uint64_t> ns) {
+  if (!ns) return nullptr;
+  return *ns / 1'000'000;
+}
+
 Json ShowLcore(dataplane::Lcore& lcore) {
   const dataplane::LcoreSnapshot s = lcore.Snapshot();
+  const auto time = dataplane::ReadProcessorTime(lcore.thread_id());
   return {{"lcore", lcore.index()},
           {"sessions", lcore.sessions()},
+          {"thread", lcore.thread_id()},
+          {"realtime_priority", lcore.realtime_priority()},
+          {"ran_ms", Milliseconds(time ? std::optional(time->ran_ns) : std::nullopt)},
+          {"waited_for_processor_ms",
+           Milliseconds(time ? std::optional(time->waited_ns) : std::nullopt)},
           {"loops", s.loops},
           {"busy_loops", s.busy_loops},
           {"busy_cycles", s.busy_cycles},

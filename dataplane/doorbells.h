@@ -34,6 +34,11 @@ class Doorbells {
     std::atomic_ref(page_->sleeping).store(sleeping ? 1 : 0, std::memory_order_relaxed);
   }
 
+  // Tells the app that this thread runs: a number that is not 0 and was not told before.
+  void SetRounds(uint32_t rounds) {
+    std::atomic_ref(page_->rounds).store(rounds, std::memory_order_relaxed);
+  }
+
   // As the app rings; for work that the daemon itself makes for a queue pair. On this thread, which
   // looks at the page before it sleeps.
   void Ring(uint32_t handle) {

@@ -2,7 +2,6 @@
 
 #include <rte_launch.h>
 #include <rte_lcore.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -67,7 +66,7 @@ int Lcore::Main(void* self) {
 void Lcore::TakeBack() {
   uint32_t holder = kNobody;
   while (!holder_.compare_exchange_weak(holder, kItself, std::memory_order_acquire)) {
-    if (holder == kCaller) sched_yield();
+    if (holder == kCaller) worker_->LetOthersRun();
     holder = kNobody;
   }
 }

@@ -1,6 +1,8 @@
 // A dataplane thread: runs a Worker on a DPDK lcore and lets other threads run functions on it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "dataplane/counters.h"
 #include "dataplane/mailbox.h"
 #include "dataplane/shared_memory.h"
+#include "dataplane/thread_priority.h"
 
 namespace roci::dataplane {
 
@@ -24,6 +27,7 @@ struct LcoreOptions {
   uint32_t idle_sleep_us = 200;
   bool spin = false;     // never sleep, never yield
   bool profile = false;  // time the stages of the loop (costs about 100 cycles per loop)
+  RealtimeUse realtime = RealtimeUse::kOff;
 };
 
 class Lcore {
@@ -58,6 +62,9 @@ class Lcore {
 
   uint32_t index() const { return index_; }
   LcoreSnapshot Snapshot() const;
+  // Of the thread: 0 before it runs, or as an ordinary thread (ThreadPriority).
+  pid_t thread_id() const { return thread_id_.load(std::memory_order_relaxed); }
+  int realtime_priority() const { return realtime_priority_.load(std::memory_order_relaxed); }
   uint32_t sessions() const { return sessions_.load(std::memory_order_relaxed); }
   void SetProfile(bool on);
 
@@ -101,6 +108,8 @@ class Lcore {
   std::atomic<bool> stop_{false};
   std::atomic<bool> sleeping_{false};
   std::atomic<uint32_t> sessions_{0};
+  std::atomic<pid_t> thread_id_{0};
+  std::atomic<int> realtime_priority_{0};
   std::atomic<uint32_t> holder_{kItself};
   Mailbox mailbox_;
   Fd wake_;

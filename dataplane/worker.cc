@@ -14,6 +14,9 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint64_t kEventRetryNs = 1'000'000;
+// Programs are told that rounds go on, at most so often; it costs a store for each session.
+constexpr uint64_t kPublishNs = 20'000;
+constexpr uint64_t kPublishNsPerSession = 200;
 
 }  // namespace
 
@@ -34,8 +37,14 @@ Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
 Worker::~Worker() { close(epoll_); }
 
 void Worker::Run() {
+  priority_.Take(options_.realtime, kLcorePriority, RefreshTime());
+  lcore_.thread_id_.store(gettid(), std::memory_order_relaxed);
+  lcore_.realtime_priority_.store(priority_.realtime_priority(), std::memory_order_relaxed);
   while (!lcore_.stop_.load(std::memory_order_relaxed)) {
     if (RunOnce() == 0) Idle();
+    if (now_ >= priority_.next_change_ns()) [[unlikely]] {
+      if (priority_.Adjust(now_, round_busy_)) YieldOnce();
+    }
   }
   FlushLanes();
   stash_.Drain();
@@ -87,6 +96,14 @@ void Worker::StartRound() {
   }
   if (events_.next_deadline() <= now_) [[unlikely]]
     events_.Expire(now_);
+  if (now_ >= next_publish_ns_) [[unlikely]]
+    PublishRound();
+}
+
+void Worker::PublishRound() {
+  next_publish_ns_ = now_ + kPublishNs + kPublishNsPerSession * sessions_.size();
+  if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 tells nothing
+  for (Session* session : sessions_) session->doorbells().SetRounds(published_rounds_);
 }
 
 void Worker::Lap(LcoreStage stage) {

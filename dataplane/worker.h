@@ -18,6 +18,7 @@
 #include "dataplane/lcore.h"
 #include "dataplane/place_batch.h"
 #include "dataplane/record_pool.h"
+#include "dataplane/thread_priority.h"
 #include "dataplane/timer_wheel.h"
 #include "memory/segment.h"
 #include "roce/packet.h"
@@ -82,6 +83,8 @@ class Worker {
   // In the place of the lcore: works until nothing is left, or for long enough for one call.
   void RunAFewRounds();
   void set_profile(bool on) { profile_ = on; }
+  // Threads that wait for this processor run first, whatever their priority.
+  void LetOthersRun();
 
  private:
   // A queue pair is visited for at most so many packets before it is another's turn.
@@ -102,6 +105,7 @@ class Worker {
 
   // worker.cc
   void StartRound();
+  void PublishRound();
   void Lap(LcoreStage stage);
   uint32_t CollectDoorbells();
   void RingAll(uint32_t count);
@@ -168,6 +172,7 @@ class Worker {
 
   // worker_idle.cc
   void Idle();
+  void YieldOnce();
   void Sleep();
   bool UnpollAll();
   bool AnythingPending();
@@ -185,6 +190,9 @@ class Worker {
   uint64_t last_retry_ns_ = 0;
   uint64_t sleeps_until_ns_ = 0;
   abi::YieldJudge yields_;
+  ThreadPriority priority_;
+  uint64_t next_publish_ns_ = 0;
+  uint32_t published_rounds_ = 0;
   uint32_t idle_rounds_ = 0;
   bool round_busy_ = false;
   bool profile_ = false;

@@ -35,20 +35,33 @@ void Worker::Idle() {
   }
   if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * 1000 && yields_.Allows(now_)) {
     // Programs and other daemons may share this processor: a spinning poller starves them.
-    stats_.yields.Add(1);
-    lcore_.Lend();
-    sched_yield();
-    lcore_.TakeBack();
-    const uint64_t begin = now_;
-    yields_.Took(begin, RefreshTime());
+    priority_.Lower(now_);
+    YieldOnce();
     return;
   }
   Sleep();
 }
 
+// A real-time thread has to be lowered before. It does not stay so where others compete for the
+// processor: they would keep it from the next doorbell.
+void Worker::YieldOnce() {
+  stats_.yields.Add(1);
+  const uint64_t begin = now_;
+  lcore_.Lend();
+  sched_yield();
+  lcore_.TakeBack();
+  yields_.Took(begin, RefreshTime());
+  if (!yields_.Allows(now_)) priority_.Raise(now_);
+}
+
+void Worker::LetOthersRun() {
+  priority_.Lower(Clock::Monotonic());
+  sched_yield();
+}
+
 void Worker::Sleep() {
   if (!UnpollAll()) {
-    sched_yield();
+    LetOthersRun();
     return;
   }
   stash_.Drain();
@@ -62,9 +75,12 @@ void Worker::Sleep() {
     stats_.sleeps.Add(1);
     const uint64_t ns = more_to_trim ? std::min(SleepNs(), kShortestPollNs) : SleepNs();
     sleeps_until_ns_ = now_ + ns;
+    priority_.Raise(now_);
+    const uint64_t begin = now_;
     lcore_.Lend();
     Wait(ns);
     lcore_.TakeBack();
+    priority_.NoteSleep(begin, RefreshTime());
   }
   lcore_.sleeping_.store(false, std::memory_order_relaxed);
   for (Session* session : sessions_) session->doorbells().SetSleeping(false);

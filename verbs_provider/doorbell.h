@@ -27,6 +27,14 @@ class Doorbells {
     Wake();
   }
 
+  /// What the daemon says of its thread (abi/rings.h).
+  uint32_t rounds() const {
+    return std::atomic_ref<uint32_t>(page_->rounds).load(std::memory_order_relaxed);
+  }
+  bool is_sleeping() const {
+    return std::atomic_ref<uint32_t>(page_->sleeping).load(std::memory_order_relaxed) != 0;
+  }
+
  private:
   static void SetBit(uint64_t& word, uint32_t bit) {
     const std::atomic_ref<uint64_t> shared(word);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "verbs_provider/abi/yield_judge.h"
+#include "verbs_provider/lcore_progress.h"
 
 namespace roci::provider {
 namespace {
@@ -15,12 +16,20 @@ namespace {
 constexpr uint64_t kSleepEveryNs = 50'000;
 
 thread_local abi::YieldJudge judge;
+thread_local LcoreProgress progress;
 thread_local uint64_t last_sleep_ns = 0;
 
 uint64_t MonotonicNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Not nanosleep(), at which the thread could be cancelled. `ns` < 1 s.
+void SleepFor(uint64_t ns) {
+  const timespec time = {0, static_cast<long>(ns)};
+  syscall(SYS_nanosleep, &time, nullptr);
+  last_sleep_ns = MonotonicNs();
 }
 
 }  // namespace
@@ -33,15 +42,19 @@ bool TryYield() {
   return true;
 }
 
-void GiveWay() {
+void BeginWaiting() { progress.Begin(MonotonicNs()); }
+
+void GiveWay(const Doorbells& bells) {
+  const uint64_t now = MonotonicNs();
+  if (bells.is_sleeping()) {
+    progress.Begin(now);
+  } else if (const uint64_t ns = progress.Look(bells.rounds(), now); ns != 0) {
+    SleepFor(ns);
+    return;
+  }
   if (TryYield()) return;
   // Once for all the queues that a program looks at in turn.
-  const uint64_t now = MonotonicNs();
-  if (now - last_sleep_ns < kSleepEveryNs) return;
-  // Not nanosleep(), at which the thread could be cancelled.
-  const timespec shortest = {0, 1};
-  syscall(SYS_nanosleep, &shortest, nullptr);
-  last_sleep_ns = MonotonicNs();
+  if (now - last_sleep_ns >= kSleepEveryNs) SleepFor(1);
 }
 
 }  // namespace roci::provider

@@ -23,7 +23,8 @@ int PollEmpty(Session* session) {
   const uint32_t tries = ++empty_polls;
   if (tries <= kEmptyPollsBeforeYield) return 0;
   if ((tries & (kEmptyPollsPerLook - 1)) == 0 && !session->client.CheckPeer()) return -EIO;
-  GiveWay();
+  if (tries == kEmptyPollsBeforeYield + 1) BeginWaiting();
+  GiveWay(session->bells);
   return 0;
 }
 

@@ -180,6 +180,17 @@ std::vector<Column> LcoreColumns() {
              // None at all: it slept.
              return all == 0 ? "0%" : absl::StrFormat("%.0f%%", 100 * busy / all);
            }},
+          {"PRIORITY",
+           [](const Json& item) {
+             const int priority = item.value("realtime_priority", 0);
+             return priority == 0 ? "ordinary" : absl::StrCat("realtime ", priority);
+           }},
+          {"WAITED",
+           [](const Json& item) {
+             const auto waited = item.find("waited_for_processor_ms");
+             if (waited == item.end() || !waited->is_number()) return std::string("-");
+             return absl::StrFormat("%.1f s", waited->get<double>() / 1000);
+           }},
           Plain("SLEEPS", "sleeps"),
           Plain("RX PKTS", "rx_packets"),
           Plain("TX PKTS", "tx_packets"),

@@ -73,6 +73,9 @@ constexpr char kLcores[] = R"(LCORE      number of the dataplane thread
 SESSIONS   sessions that it serves
 BUSY       share of the last quarter of a second in which there was work (--json has the cycles since
            the start: busy_cycles, and idle_cycles, which those asleep are part of)
+PRIORITY   of its thread: realtime with the SCHED_FIFO priority, or ordinary (realtime in docs/rocid.toml)
+WAITED     how long it could have run while other programs had the processors; much of it slows down
+           all RDMA traffic ("-": the kernel does not count it; --json: waited_for_processor_ms, ran_ms)
 SLEEPS     times it went to sleep without work
 RX PKTS, TX PKTS   packets received and sent by it
 COMP EVENTS        events written to completion channels

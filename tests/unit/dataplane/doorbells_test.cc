@@ -29,6 +29,12 @@ class DoorbellsTest : public ::testing::Test {
   Doorbells bells_{page_.get()};
 };
 
+TEST_F(DoorbellsTest, TellsRounds) {
+  EXPECT_EQ(page_->rounds, 0u);
+  bells_.SetRounds(7);
+  EXPECT_EQ(page_->rounds, 7u);
+}
+
 TEST_F(DoorbellsTest, FindsEveryHandleOnce) {
   EXPECT_FALSE(bells_.Pending());
   EXPECT_TRUE(Collect().empty());

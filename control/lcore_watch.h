@@ -1,0 +1,51 @@
+// Warns, once, when other programs keep the lcores from the processors: all RDMA traffic waits
+// then.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "dataplane/dataplane.h"
+#include "dataplane/processor_time.h"
+#include "roce/work.h"
+
+namespace roci::control {
+
+// Whether a thread waited too long for a processor. Time is an argument.
+class StarvationJudge {
+ public:
+  // Of the time between two looks.
+  static constexpr uint64_t kWaitedPercent = 20;
+
+  // `time`: of the thread, at `now`. True: it waited for more than kWaitedPercent of the time since
+  // the last look.
+  bool IsStarved(const dataplane::ProcessorTime& time, roce::TimeNs now);
+  // Of the time between the last two looks, ns.
+  uint64_t waited_ns() const { return waited_ns_; }
+
+ private:
+  std::optional<roce::TimeNs> looked_at_;
+  uint64_t total_waited_ns_ = 0;
+  uint64_t waited_ns_ = 0;
+};
+
+// Control thread; looks at a file of each lcore every two seconds, until it has warned.
+class LcoreWatch {
+ public:
+  // `dataplane` outlives this object.
+  explicit LcoreWatch(dataplane::Dataplane& dataplane);
+
+  // For the loop's deadlines.
+  roce::TimeNs NextTimeout() const { return next_; }
+  void HandleTimeout(roce::TimeNs now);
+
+ private:
+  void Warn(uint32_t lcore, uint64_t waited_ns);
+
+  dataplane::Dataplane& dataplane_;
+  std::vector<StarvationJudge> judges_;
+  roce::TimeNs next_ = 0;
+};
+
+}  // namespace roci::control

@@ -1,0 +1,41 @@
+#include "control/lcore_watch.h"
+
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace roci::control {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+dataplane::ProcessorTime Waited(uint64_t ms) { return {.ran_ns = 0, .waited_ns = ms * kMs}; }
+
+TEST(StarvationJudgeTest, ComparesTheWaitWithTheTimeBetweenTwoLooks) {
+  StarvationJudge judge;
+  EXPECT_FALSE(judge.IsStarved(Waited(50'000), 1000 * kMs)) << "waited before the first look";
+  EXPECT_FALSE(judge.IsStarved(Waited(50'400), 3000 * kMs)) << "a fifth is not more than a fifth";
+  EXPECT_EQ(judge.waited_ns(), 400 * kMs);
+  EXPECT_TRUE(judge.IsStarved(Waited(50'801), 5000 * kMs));
+  EXPECT_EQ(judge.waited_ns(), 401 * kMs);
+  EXPECT_FALSE(judge.IsStarved(Waited(50'801), 7000 * kMs));
+}
+
+TEST(ProcessorTimeTest, GrowsWithWhatTheThreadRuns) {
+  const auto thread = static_cast<pid_t>(syscall(SYS_gettid));
+  const auto before = dataplane::ReadProcessorTime(thread);
+  if (!before) GTEST_SKIP() << "the kernel does not count it";
+  uint64_t ran = before->ran_ns;
+  for (volatile uint64_t i = 0; ran < before->ran_ns + kMs;) {
+    i = i + 1;
+    if (i % 100'000 == 0) ran = dataplane::ReadProcessorTime(thread)->ran_ns;
+    ASSERT_LT(i, 100'000'000'000u);
+  }
+}
+
+TEST(ProcessorTimeTest, AThreadThatIsGoneHasNone) {
+  EXPECT_FALSE(dataplane::ReadProcessorTime(0).has_value());
+}
+
+}  // namespace
+}  // namespace roci::control
