@@ -272,6 +272,9 @@ void Daemon::AddLinkCommands() {
 
 // What the control thread may have, the lcores have as well.
 absl::Status Daemon::TakePriority() {
+  if (config_.daemon.realtime != dataplane::RealtimeUse::kOff) {
+    dataplane_->priority_guard().Add(loop_->priority());
+  }
   const int priority = loop_->TakePriority(config_.daemon.realtime);
   if (priority == 0 && config_.daemon.realtime == dataplane::RealtimeUse::kOn) {
     return absl::PermissionDeniedError(

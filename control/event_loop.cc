@@ -100,6 +100,7 @@ int EventLoop::PollUntil(std::span<epoll_event> events, roce::TimeNs end) {
   int count = epoll_wait(epoll_.get(), events.data(), size, 0);
   roce::TimeNs now = MonotonicNow();
   while (count == 0 && now < end && yields_.Allows(now)) {
+    priority_.NoteRound();
     priority_.Lower(now);
     sched_yield();
     const roce::TimeNs begin = std::exchange(now, MonotonicNow());
@@ -120,6 +121,7 @@ int EventLoop::Sleep(std::span<epoll_event> events) {
 
 // A thread that is never without work must leave its processor to others at times.
 void EventLoop::BoundPriority() {
+  priority_.NoteRound();
   if (priority_.realtime_priority() != 0 && priority_.Adjust(MonotonicNow(), true)) sched_yield();
 }
 
@@ -130,6 +132,7 @@ void EventLoop::Run() {
     BoundPriority();
     int count = PollUntil(events, awake_until);
     if (count == 0) count = Sleep(events);
+    priority_.Raise(MonotonicNow());
     assert(count >= 0 || errno == EINTR);
     if (count > 0) awake_until = MonotonicNow() + kStayAwakeNs;
     for (int i = 0; i < count && !stopped_; ++i) {

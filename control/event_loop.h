@@ -44,6 +44,8 @@ class EventLoop {
   // Of the calling thread, which calls Run() afterwards. Its real-time priority; 0: an ordinary
   // thread.
   int TakePriority(dataplane::RealtimeUse use);
+  // To be guarded, before TakePriority().
+  dataplane::ThreadPriority& priority() { return priority_; }
 
   // Until Stop.
   void Run();

@@ -29,6 +29,9 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
   }
   unsigned eal_lcore = rte_get_next_lcore(-1, /*skip_main=*/1, /*wrap=*/0);
   for (auto& lcore : dataplane->lcores_) {
+    if (options.lcore.realtime != RealtimeUse::kOff) {
+      dataplane->priority_guard_.Add(lcore->worker().priority());
+    }
     if (absl::Status status = lcore->Start(eal_lcore); !status.ok()) return status;
     eal_lcore = rte_get_next_lcore(eal_lcore, 1, 0);
   }

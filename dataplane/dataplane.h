@@ -9,6 +9,7 @@
 #include "dataplane/eal.h"
 #include "dataplane/frame_pool.h"
 #include "dataplane/lcore.h"
+#include "dataplane/priority_guard.h"
 
 namespace roci::dataplane {
 
@@ -30,6 +31,7 @@ class Dataplane {
   uint32_t lcore_count() const { return static_cast<uint32_t>(lcores_.size()); }
   Lcore& lcore(uint32_t index) { return *lcores_[index]; }
   FramePool& frames() { return *frames_; }
+  PriorityGuard& priority_guard() { return priority_guard_; }
 
   // Runs `f(lcore)` on every lcore, one after the other. When it returns, every lcore has finished
   // the burst that was under way, and sees what the caller stored before.
@@ -47,6 +49,7 @@ class Dataplane {
  private:
   Dataplane() = default;
   std::unique_ptr<FramePool> frames_;
+  PriorityGuard priority_guard_;  // goes after the lcores have stopped
   std::vector<std::unique_ptr<Lcore>> lcores_;
 };
 

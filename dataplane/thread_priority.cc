@@ -32,19 +32,19 @@ static_assert(sizeof(SchedAttributes) == 48);
 
 constexpr uint64_t kResetOnFork = 1;  // SCHED_FLAG_RESET_ON_FORK
 
-// Of the calling thread.
-bool Set(const SchedAttributes& attributes) {
-  return syscall(SYS_sched_setattr, 0, &attributes, 0) == 0;
+bool Set(pid_t thread, const SchedAttributes& attributes) {
+  return syscall(SYS_sched_setattr, thread, &attributes, 0) == 0;
 }
 
-bool SetRealtime(int priority) {
+bool SetRealtime(pid_t thread, int priority) {
   return Set(
+      thread,
       {.policy = SCHED_FIFO, .flags = kResetOnFork, .priority = static_cast<uint32_t>(priority)});
 }
 
 // Kernels before 6.12 ignore the slice.
-bool SetOrdinary(int nice, uint64_t flags) {
-  return Set({.flags = flags, .nice = nice, .runtime_ns = kSliceNs});
+bool SetOrdinary(pid_t thread, int nice, uint64_t flags) {
+  return Set(thread, {.flags = flags, .nice = nice, .runtime_ns = kSliceNs});
 }
 
 // Somebody has chosen a policy for the whole process (chrt): it rules.
@@ -54,8 +54,8 @@ bool HasPolicy() {
 }
 
 // The highest priority up to `wanted` that the process may have.
-int TakeRealtime(int wanted) {
-  while (wanted > 0 && !SetRealtime(wanted)) --wanted;
+int TakeRealtime(pid_t thread, int wanted) {
+  while (wanted > 0 && !SetRealtime(thread, wanted)) --wanted;
   return wanted;
 }
 
@@ -63,41 +63,63 @@ int TakeRealtime(int wanted) {
 
 void ThreadPriority::Take(RealtimeUse use, int wanted, uint64_t now_ns) {
   if (HasPolicy()) return;
+  thread_ = gettid();
   nice_ = getpriority(PRIO_PROCESS, 0);
-  SetOrdinary(nice_, 0);
+  SetOrdinary(thread_, nice_, 0);
   if (use == RealtimeUse::kOff) return;
-  priority_ = TakeRealtime(wanted);
-  if (priority_ != 0) Change(true, now_ns);
+  priority_ = TakeRealtime(thread_, wanted);
+  if (priority_ == 0) return;
+  changed_ns_ = now_ns;
+  next_change_ns_ = now_ns + kRaisedNs;
 }
 
-void ThreadPriority::Change(bool raise, uint64_t now_ns) {
-  if (!(raise ? SetRealtime(priority_) : SetOrdinary(nice_, kResetOnFork))) {
-    // The right to the priority was taken away.
-    priority_ = 0;
-    next_change_ns_ = kNever;
-    return;
-  }
-  raised_ = raise;
+void ThreadPriority::MakeRealtime(uint64_t now_ns) {
+  const bool done = SetRealtime(thread_, priority_);
+  lowered_ = false;
+  raised_by_guard_ = false;
+  if (lowered_threads_ != nullptr) lowered_threads_->fetch_sub(1);
   changed_ns_ = now_ns;
-  next_change_ns_ = now_ns + (raise ? kRaisedNs : kLoweredNs);
+  next_change_ns_ = now_ns + kRaisedNs;
+  if (!done) LosePriority();
+}
+
+// The guard is told first: the thread may lose its processor in the system call.
+void ThreadPriority::MakeOrdinary(uint64_t now_ns) {
+  if (realtime_priority() == 0) return;
+  changed_ns_ = now_ns;
+  next_change_ns_ = now_ns + kLoweredNs;
+  raised_by_guard_ = false;
+  if (!lowered_.exchange(true) && lowered_threads_ != nullptr &&
+      lowered_threads_->fetch_add(1) == 0) {
+    lowered_threads_->notify_one();
+  }
+  SetOrdinary(thread_, nice_, kResetOnFork);
+}
+
+// The right to it was taken away.
+void ThreadPriority::LosePriority() {
+  priority_ = 0;
+  next_change_ns_ = kNever;
+}
+
+void ThreadPriority::RaiseLowered() {
+  if (!is_lowered() || !SetRealtime(thread_, priority_)) return;
+  raised_by_guard_ = true;
 }
 
 bool ThreadPriority::Adjust(uint64_t now_ns, bool is_busy) {
   if (now_ns < next_change_ns_) return false;
-  if (raised_) {
-    Lower(now_ns);
-    return true;
-  }
-  if (is_busy) {
+  if (is_lowered() && is_busy) {
     Raise(now_ns);
-  } else {
-    next_change_ns_ = now_ns + kLoweredNs;
+    return false;
   }
-  return false;
+  // Of an idle thread, too: the guard may have raised it a moment ago.
+  MakeOrdinary(now_ns);
+  return true;
 }
 
 void ThreadPriority::NoteSleep(uint64_t begin_ns, uint64_t end_ns) {
-  if (!raised_ || end_ns <= begin_ns) return;
+  if (realtime_priority() == 0 || is_lowered() || end_ns <= begin_ns) return;
   changed_ns_ = std::min(end_ns, changed_ns_ + kSleepWorth * (end_ns - begin_ns));
   next_change_ns_ = changed_ns_ + kRaisedNs;
 }

@@ -2,6 +2,9 @@
 // and bounded, so that no such thread ever takes a processor for itself.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <cstdint>
 #include <limits>
 
@@ -12,6 +15,7 @@ enum class RealtimeUse : uint8_t { kAuto, kOn, kOff };
 
 // SCHED_FIFO priorities (sched(7)), lowered to what RLIMIT_RTPRIO allows. An lcore preempts the
 // control thread.
+inline constexpr int kGuardPriority = 3;
 inline constexpr int kLcorePriority = 2;
 inline constexpr int kControlPriority = 1;
 
@@ -20,7 +24,11 @@ inline constexpr int kControlPriority = 1;
 // next_change_ns() has come, which makes an ordinary thread of it for kLoweredNs after each
 // kRaisedNs. That is also less than the share (95 %) at which kernels throttle real-time threads.
 //
-// Used by its thread only. Raise() and Lower() make one system call when they change something.
+// While it is lowered, others may keep it from the processor for seconds. A PriorityGuard notices
+// and raises it; hence the owner calls NoteRound() in each round of its loop.
+//
+// Used by its thread, the owner, except where another is named. Raise() and Lower() make one system
+// call when they change something.
 class ThreadPriority {
  public:
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
@@ -33,18 +41,30 @@ class ThreadPriority {
   // creates do not inherit the priority. `now_ns`: CLOCK_MONOTONIC, as everywhere here.
   void Take(RealtimeUse use, int wanted, uint64_t now_ns);
 
-  // 0: an ordinary thread.
-  int realtime_priority() const { return priority_; }
-  bool is_raised() const { return raised_; }
+  // Before Take(). `lowered_threads` counts those that are lowered; the guard waits on it.
+  void SetGuard(std::atomic<uint32_t>* lowered_threads) { lowered_threads_ = lowered_threads; }
+
+  // 0: an ordinary thread. Any thread.
+  int realtime_priority() const { return priority_.load(std::memory_order_relaxed); }
+  // As the owner left it. Any thread.
+  bool is_lowered() const { return lowered_.load(std::memory_order_relaxed); }
   // When Adjust() is due; kNever for an ordinary thread.
   uint64_t next_change_ns() const { return next_change_ns_; }
 
+  void NoteRound() {
+    rounds_.store(rounds_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  // Any thread.
+  uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
+
   void Raise(uint64_t now_ns) {
-    if (priority_ != 0 && !raised_) Change(true, now_ns);
+    if (is_lowered()) MakeRealtime(now_ns);
   }
   void Lower(uint64_t now_ns) {
-    if (raised_) Change(false, now_ns);
+    if (!is_lowered() || raised_by_guard_.load(std::memory_order_relaxed)) MakeOrdinary(now_ns);
   }
+  // The guard. The owner goes on as a real-time thread until it lowers itself again.
+  void RaiseLowered();
   // `is_busy`: the thread has work; an idle one stays as it is. True: it was lowered, and the
   // caller yields once, so that threads that wait for this processor get it.
   bool Adjust(uint64_t now_ns, bool is_busy);
@@ -52,13 +72,19 @@ class ThreadPriority {
   void NoteSleep(uint64_t begin_ns, uint64_t end_ns);
 
  private:
-  void Change(bool raise, uint64_t now_ns);
+  void MakeRealtime(uint64_t now_ns);
+  void MakeOrdinary(uint64_t now_ns);
+  void LosePriority();
 
-  int priority_ = 0;
+  pid_t thread_ = 0;
   int nice_ = 0;
-  bool raised_ = false;
   uint64_t changed_ns_ = 0;
   uint64_t next_change_ns_ = kNever;
+  std::atomic<int> priority_{0};
+  std::atomic<bool> lowered_{false};
+  std::atomic<bool> raised_by_guard_{false};
+  std::atomic<uint64_t> rounds_{0};
+  std::atomic<uint32_t>* lowered_threads_ = nullptr;
 };
 
 }  // namespace roci::dataplane

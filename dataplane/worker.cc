@@ -41,6 +41,7 @@ void Worker::Run() {
   lcore_.thread_id_.store(gettid(), std::memory_order_relaxed);
   lcore_.realtime_priority_.store(priority_.realtime_priority(), std::memory_order_relaxed);
   while (!lcore_.stop_.load(std::memory_order_relaxed)) {
+    priority_.NoteRound();
     if (RunOnce() == 0) Idle();
     if (now_ >= priority_.next_change_ns()) [[unlikely]] {
       if (priority_.Adjust(now_, round_busy_)) YieldOnce();

@@ -85,6 +85,8 @@ class Worker {
   void set_profile(bool on) { profile_ = on; }
   // Threads that wait for this processor run first, whatever their priority.
   void LetOthersRun();
+  // To be guarded, before Run().
+  ThreadPriority& priority() { return priority_; }
 
  private:
   // A queue pair is visited for at most so many packets before it is another's turn.

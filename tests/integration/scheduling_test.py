@@ -56,8 +56,12 @@ class SchedulingTest(unittest.TestCase):
 
     @staticmethod
     def other_threads(daemon, lcore):
+        def name(task):
+            return pathlib.Path(f'/proc/{daemon.pid}/task/{task}/comm').read_text(encoding='ascii').strip()
+
         tasks = (int(task.name) for task in pathlib.Path(f'/proc/{daemon.pid}/task').iterdir())
-        return [task for task in tasks if task not in (daemon.pid, lcore['thread'])]
+        return [task for task in tasks if task not in (daemon.pid, lcore['thread'])
+                and name(task) != 'roci-priority']
 
     @unittest.skipUnless(may_be_realtime(), 'this user may not have real-time priority')
     def test_lcores_and_the_control_thread_are_realtime_where_they_may(self):

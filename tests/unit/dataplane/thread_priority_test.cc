@@ -10,6 +10,8 @@
 #include <functional>
 #include <thread>
 
+#include "dataplane/priority_guard.h"
+
 namespace roci::dataplane {
 namespace {
 
@@ -73,9 +75,9 @@ TEST_F(RealtimeTest, IsLoweredAfterAWhileAndRaisedAgainOnlyWithWork) {
     EXPECT_TRUE(priority.Adjust(lowered, true));
     EXPECT_EQ(Policy(), SCHED_OTHER);
     EXPECT_FALSE(priority.Adjust(lowered + ThreadPriority::kLoweredNs - 1, true));
-    EXPECT_FALSE(priority.is_raised());
-    EXPECT_FALSE(priority.Adjust(lowered + ThreadPriority::kLoweredNs, false));
-    EXPECT_FALSE(priority.is_raised()) << "an idle thread needs no priority";
+    EXPECT_TRUE(priority.is_lowered());
+    EXPECT_TRUE(priority.Adjust(lowered + ThreadPriority::kLoweredNs, false));
+    EXPECT_TRUE(priority.is_lowered()) << "an idle thread needs no priority";
     EXPECT_FALSE(priority.Adjust(priority.next_change_ns(), true));
     EXPECT_EQ(Policy(), SCHED_FIFO);
   });
@@ -90,7 +92,7 @@ TEST_F(RealtimeTest, ABusyThreadIsRealtimeForLessThanTheKernelsBound) {
     priority.Take(RealtimeUse::kAuto, 1, kStart);
     uint64_t raised = 0;
     for (uint64_t now = kStart; now < kStart + 2200 * kMs; now += kMs) {
-      raised += priority.is_raised();
+      raised += !priority.is_lowered();
       priority.Adjust(now, true);
     }
     EXPECT_GT(raised, 1900u);
@@ -109,6 +111,24 @@ TEST_F(RealtimeTest, SleepsCountAsTimeLeftToOthers) {
     EXPECT_LE(priority.next_change_ns(), kStart + 11 * kMs + ThreadPriority::kRaisedNs);
     priority.NoteSleep(kStart + 20 * kMs, kStart + 900 * kMs);
     EXPECT_EQ(priority.next_change_ns(), kStart + 900 * kMs + ThreadPriority::kRaisedNs);
+  });
+}
+
+// A lowered thread that makes no rounds gets its priority back, and can lower itself again.
+TEST_F(RealtimeTest, TheGuardRaisesALoweredThreadThatStandsStill) {
+  ThreadPriority priority;
+  PriorityGuard guard;
+  guard.Add(priority);
+  OnThread([&] {
+    priority.Take(RealtimeUse::kAuto, 1, kStart);
+    for (int i = 0; i < 3; ++i) {
+      priority.Lower(kStart);
+      for (int tries = 0; tries < 5000 && Policy() != SCHED_FIFO; ++tries) usleep(1000);
+      ASSERT_EQ(Policy(), SCHED_FIFO);
+      EXPECT_TRUE(priority.is_lowered()) << "as the thread itself left it";
+    }
+    priority.Raise(kStart);
+    EXPECT_FALSE(priority.is_lowered());
   });
 }
 

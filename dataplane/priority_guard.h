@@ -1,0 +1,48 @@
+// Makes real-time threads again of lowered threads that get no processor.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "dataplane/thread_priority.h"
+
+namespace roci::dataplane {
+
+// A lowered thread is an ordinary one, and ordinary threads may wait for seconds where many others
+// yield or compute. This thread has a higher priority than those that it guards, looks every
+// kPeriodNs while one of them is lowered, and sleeps otherwise.
+class PriorityGuard {
+ public:
+  static constexpr uint64_t kPeriodNs = 2'000'000;
+
+  PriorityGuard() = default;
+  // The guarded threads have ended or do not change their priorities any more.
+  ~PriorityGuard();
+  PriorityGuard(const PriorityGuard&) = delete;
+  PriorityGuard& operator=(const PriorityGuard&) = delete;
+
+  // Before `priority` is taken. It outlives this object. Control thread.
+  void Add(ThreadPriority& priority);
+
+ private:
+  struct Guarded {
+    ThreadPriority* priority;
+    uint64_t rounds = 0;
+  };
+
+  void Run();
+  void Look();
+
+  // Of the guarded threads that are lowered; one more to wake this thread when it is to end.
+  std::atomic<uint32_t> lowered_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;  // guards `guarded_`
+  std::vector<Guarded> guarded_;
+  std::thread thread_;
+};
+
+}  // namespace roci::dataplane
