@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Debian's own programs that connect by librdmacm, unmodified, over emulated devices.
 
-Usage: cm_programs_test.py [--list] [--only TEXT] [--over wire|memif|veth] ROCI ROCID PLUGIN
+Usage: cm_programs_test.py [--list] [--all] [--only TEXT] [--over wire|memif|veth] ROCI ROCID PLUGIN
 
-Starts a daemon of its own, or one at each end of a network, runs every pair of programs in the table below, and prints a TAP line for each: server and
-client must both exit with 0 in time. At the end nothing may be left in the daemon.
+Starts a daemon of its own, or one at each end of a network, runs every pair of programs in the table below, and prints a
+TAP line for each: server and client must both exit with 0 in time. At the end nothing may be left in the daemon. Over a
+network a sample of the cases runs, unless --all is given.
 """
 import subprocess
 import sys
@@ -30,8 +31,8 @@ class Case:
         self.server = server.split()
         self.client = client.split()
         self.stays, self.fails, self.joins, self.race, self.port = stays, fails, joins, race, port
-        self.name = f'{server} <- {client}'
-
+        # The same in every run.
+        self.name = f'{server} <- {client}'.replace(SCRATCH.name, 'SCRATCH').replace(f'-lp {port}', '-lp PORT')
 
     def ends(self):
         """Where server and client belong, 0 or 1: by the addresses and devices that they say are their own, or else by
@@ -153,6 +154,15 @@ def all_cases():
         yield from kind()
 
 
+def features(case):
+    """What a sample over a network has to show: each program, each option, each kind of address."""
+    words = case.client + case.server
+    family = 'IPv6' if any(':' in word for word in words) else 'IPv4'
+    program = case.client[0]
+    options = {word for word in words if word.startswith('-') and word not in OWN_OPTIONS}
+    return {(program, family), ('fails', case.fails), *options}
+
+
 def output_of(process, limit_s):
     try:
         return process.communicate(timeout=limit_s)[0], process.returncode
@@ -208,4 +218,5 @@ def run_once(daemon, case, is_last):
 
 
 if __name__ == '__main__':
-    sys.exit(cases.run(__doc__, {case.name: case for case in all_cases()}, run_case, lambda daemon: daemon.show('connections')))
+    sys.exit(cases.run(__doc__, {case.name: case for case in all_cases()}, run_case, features,
+                       lambda daemon: daemon.show('connections')))

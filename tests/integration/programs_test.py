@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Debian's own RDMA programs, unmodified, against each other over emulated devices.
 
-Usage: programs_test.py [--list] [--only TEXT] [--over wire|memif|veth] ROCI ROCID PLUGIN
+Usage: programs_test.py [--list] [--all] [--only TEXT] [--over wire|memif|veth] ROCI ROCID PLUGIN
 
 Starts a daemon of its own, or one at each end of a network, runs every pair of programs in the table below, and prints a
-TAP line for each: server and client must both exit with 0 in time. --only runs the cases whose name contains TEXT.
+TAP line for each: server and client must both exit with 0 in time. --only runs the cases whose name contains TEXT. Over a network a sample of the cases runs, unless --all is given.
 """
 import sys
 import time
@@ -241,5 +241,27 @@ def fits(network, pairs):
     return network != 'veth' or not any(is_flood(command) for _, command in pairs)
 
 
+def features(pairs):
+    """What a sample over a network has to show: each program, with each service; each option with each kind of program;
+    large and small messages; each direction; several pairs at once."""
+    found = {('pairs', len(pairs))}
+    for devices, command in pairs:
+        program, options = command[0], command[1:]
+        service = 'RC'
+        if '-c' in options and not program.startswith('ibv_'):
+            service = options[options.index('-c') + 1]
+        found |= {(program, service), (devices, program.rpartition('_')[2])}
+        for option, value in zip(options, options[1:] + ['']):
+            if option == '-s':
+                found.add((option, 'small' if int(value) < 256 else 'large'))
+            elif option.startswith('-') and option not in ('-F', '-x', '-n', '-c', '-d'):
+                found.add(option)
+            elif option == '-m' or (option == '-x' and value != '1'):
+                found.add((option, value))
+        if '-e' in options:
+            found.add(('-e', service))
+    return found
+
+
 if __name__ == '__main__':
-    sys.exit(cases.run(__doc__, {name_of(case): case for case in all_cases()}, run_case, fits=fits))
+    sys.exit(cases.run(__doc__, {name_of(case): case for case in all_cases()}, run_case, features, fits=fits))
