@@ -26,9 +26,21 @@ class Result(unittest.TextTestResult):
         self.report('ok', test, f' # SKIP {reason}')
 
 
+def each(suite):
+    """The single tests of a suite."""
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from each(test)
+        else:
+            yield test
+
+
 def main(module):
-    """Runs the tests of the module and ends the program."""
+    """Runs the tests of the module and ends the program; with --list it prints their names only."""
     tests = unittest.defaultTestLoader.loadTestsFromModule(module)
+    if '--list' in sys.argv:
+        print('\n'.join(test.id() for test in each(tests)))
+        sys.exit(0)
     print(f'1..{tests.countTestCases()}', flush=True)
     outcome = unittest.TextTestRunner(stream=sys.stderr, resultclass=Result).run(tests)
     sys.exit(not outcome.wasSuccessful())

@@ -1,7 +1,18 @@
 # shellcheck shell=bash
 # Shared by the shell scripts in tools/: configuring and building. Sourced after common.sh.
 
-# Compiles of the same file are answered from ccache where it is installed.
+# use_cache VARIABLE OPTION UNSET VALUE: a setting of ccache, unless the user has made it (by environment or file).
+use_cache() {
+  [ -z "${!1:-}" ] && [ "$(ccache --get-config "$2" 2>/dev/null)" = "$3" ] || return 0
+  export "$1=$4"
+}
+
+# Compiles of the same file are answered from ccache where it is installed, in whatever folder the clone lies.
+if command -v ccache >/dev/null; then
+  use_cache CCACHE_BASEDIR base_dir '' "$roci_top"
+  use_cache CCACHE_NOHASHDIR hash_dir true 1
+  use_cache CCACHE_SLOPPINESS sloppiness '' pch_defines,time_macros
+fi
 compiler() { if command -v ccache >/dev/null; then printf 'ccache %s' "$1"; else printf %s "$1"; fi; }
 
 # configure FOLDER CXX CC OPTIONS...: a folder that is configured already is left to Ninja, which reconfigures when needed.

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Counts what `meson test` ran, one by one: GoogleTest cases and TAP points singly, any other test program as one.
 
-Usage: count_tests.py LOGBASE       (the folder and --logbase of the run: reads LOGBASE.json and LOGBASE.junit.xml)
+Usage: count_tests.py LOGBASE [EXPECTED]    (the folder and --logbase of the run: reads LOGBASE.json and LOGBASE.junit.xml)
 
-Prints `PASSED FAILED SKIPPED` and, on stderr, the name of each failure. Meson's own verdict on a program counts too: one
+Prints `PASSED FAILED SKIPPED` and, on stderr, the name of each failure, why tests were skipped, and what tests say that
+they have left out. EXPECTED is what `meson test --list` has printed: a program there that has not run is a failure. Meson's own verdict on a program counts too: one
 that crashed, ran out of time or left with a bad status is a failure even where every case that it reported had passed.
 """
 import collections
 import json
+import re
 import sys
 import xml.etree.ElementTree
 
@@ -30,6 +32,30 @@ def reported_cases(junit_file):
             if program:
                 cases[program].append((f'{case.get("classname")}.{case.get("name")}', verdict))
     return cases
+
+
+def skip_reasons(runs):
+    """Counter of the reasons that the programs' output gives."""
+    reasons = collections.Counter()
+    for run in runs:
+        output = run.get('stdout', '')
+        reasons.update(match.strip() for match in re.findall(r'# SKIP\b:?(.*)', output))
+        # (GoogleTest prints the reason below the place.)
+        reasons.update(match.strip() for match in re.findall(r': Skipped\n(.*)', output))
+        if run['result'] == 'SKIP' and '# SKIP' not in output:
+            reasons[(output.strip().splitlines() or ['no reason given'])[-1]] += 1
+    return reasons
+
+
+def remarks(runs):
+    """What programs say that they have left out."""
+    return [line for run in runs for line in run.get('stdout', '').splitlines() if line.startswith('left out: ')]
+
+
+def missing(runs, expected):
+    """The programs of `meson test --list` that have not run."""
+    ran = {run['name'] for run in runs}
+    return [name for name in expected if name not in ran]
 
 
 def cases_of(name, reported):
@@ -59,8 +85,17 @@ def main():
     with open(base + '.json', encoding='utf-8') as log:
         runs = [json.loads(line) for line in log]
     totals, failures = count(runs, reported_cases(base + '.junit.xml'))
+    if len(sys.argv) > 2:
+        with open(sys.argv[2], encoding='utf-8') as expected:
+            absent = missing(runs, [line.strip() for line in expected if ' / ' in line])
+        totals['failed'] += len(absent)
+        failures += [f'{name}: did not run' for name in absent]
     for failure in failures:
         print('FAILED ' + failure, file=sys.stderr)
+    for reason, times in skip_reasons(runs).items():
+        print(f'skipped {times}: {reason}', file=sys.stderr)
+    for remark in remarks(runs):
+        print(remark, file=sys.stderr)
     print(totals['passed'], totals['failed'], totals['skipped'])
 
 

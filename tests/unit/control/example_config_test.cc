@@ -2,13 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "control/config.h"
+#include "tests/source_paths.h"
 #include "tests/unit/control/congestion_fields.h"
 
 namespace roci::control {
 namespace {
 
 TEST(ExampleConfigTest, IsTheDefault) {
-  const absl::StatusOr<Config> read = LoadConfig(ROCI_SOURCE_DIR "/docs/rocid.toml");
+  const absl::StatusOr<Config> read = LoadConfig(SourceDir() + "/docs/rocid.toml");
   ASSERT_TRUE(read.ok()) << read.status();
   const Config& file = *read;
   const Config expected = DefaultConfig();

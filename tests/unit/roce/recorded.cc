@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "roce/parse.h"
+#include "tests/source_paths.h"
 #include "tests/unit/roce/vectors.h"
 
 namespace roci::roce {
@@ -32,7 +33,7 @@ std::byte* Locate(ScriptedHost& host, Key key, uint64_t va) {
 
 std::string CaptureFile(const std::string& name) {
   const char* folder = name == kNicToNic ? "/" : "/rxe/";
-  return ROCI_VECTOR_DIR + std::string(folder) + name + ".pcap";
+  return VectorDir() + std::string(folder) + name + ".pcap";
 }
 
 std::vector<Recorded> Load(const std::string& name, Transport transport) {

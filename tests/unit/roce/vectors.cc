@@ -10,6 +10,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "tests/source_paths.h"
+
 namespace roci::roce {
 namespace {
 
@@ -55,7 +57,7 @@ std::vector<NamedFrame> ReadPcap(const std::string& path) {
 }
 
 std::vector<KnownAnswer> ReadKnownAnswers() {
-  const std::string path = ROCI_VECTOR_DIR "/known-answers.txt";
+  const std::string path = VectorDir() + "/known-answers.txt";
   std::istringstream in(ReadFile(path));
   std::vector<KnownAnswer> answers;
   std::string title, detail, hex;
@@ -75,7 +77,7 @@ std::vector<KnownAnswer> ReadKnownAnswers() {
 const std::vector<NamedFrame>& AllCapturedFrames() {
   static const std::vector<NamedFrame> all = [] {
     std::vector<std::string> paths;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(ROCI_VECTOR_DIR)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(VectorDir())) {
       if (entry.path().extension() == ".pcap") paths.push_back(entry.path().string());
     }
     std::sort(paths.begin(), paths.end());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "roce/icrc.h"
+#include "tests/source_paths.h"
 #include "tests/unit/tools/captures.h"
 #include "tests/unit/tools/decode_frames.h"
 #include "tools/decode/describe.h"
@@ -27,7 +28,7 @@ Bytes ReadFile(const std::filesystem::path& path) {
 
 TEST(DissectTest, RecordedFramesAreReencodedByteForByte) {
   size_t frames = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(ROCI_VECTOR_DIR)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(VectorDir())) {
     if (entry.path().extension() != ".pcap") continue;
     const Result result = ReadAll(ReadFile(entry.path()));
     EXPECT_EQ(result.outcome, Outcome::kEnd);
@@ -283,7 +284,7 @@ Bytes FromHex(const std::string& hex) {
 
 // Frames of RoCEv1 whose ICRC others have computed.
 std::vector<Bytes> RoceV1Frames() {
-  std::ifstream in(ROCI_VECTOR_DIR "/known-answers.txt");
+  std::ifstream in(VectorDir() + "/known-answers.txt");
   std::vector<Bytes> frames;
   std::string title, detail, hex;
   while (std::getline(in, title) && std::getline(in, detail) && std::getline(in, hex)) {

@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/verbs_provider/fake_paths.h"
 #include "tests/unit/verbs_provider/fake_verbs.h"
 #include "verbs_provider/got_patch.h"
 
@@ -65,7 +66,7 @@ class InterceptTest : public testing::Test {
     handlers.lost = [](void*) { ++g_lost; };
     handlers.closing = [](void*, int fd, FdKind kind) { g_closing.emplace_back(fd, kind); };
     installed_ = InstallInterceptionInto("libfake-verbs.so", handlers);
-    cm_ = dlopen(FAKE_CM_PATH, RTLD_LAZY);
+    cm_ = dlopen(kFakeCmPath, RTLD_LAZY);
     RdmaCmHandlers cm_handlers;
     cm_handlers.open = OpenCm;
     cm_handlers.write = WriteCm;
@@ -362,7 +363,7 @@ TEST(PatchLibrary, FindsNoLibraryThatIsNotLoaded) {
 
 TEST(PatchLibrary, PatchesCallsAndPointers) {
   // The name "libfake-lazy.so" is loaded here alone, so that nothing else has patched or bound it.
-  void* library = dlopen(FAKE_LAZY_PATH, RTLD_LAZY);
+  void* library = dlopen(kFakeLazyPath, RTLD_LAZY);
   ASSERT_NE(library, nullptr) << dlerror();
   static int (*original)(int) = nullptr;
   static int calls = 0;

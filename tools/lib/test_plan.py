@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Which tests there are, what they need, and which of them a change concerns.
+
+Usage: test_plan.py targets [--suite NAME]... BUILD_FOLDER      what Ninja has to build for the tests of these suites
+       test_plan.py list [--all] [--suite NAME]... BUILD_FOLDER  the name of every case; builds nothing
+       test_plan.py changed [--base COMMIT] BUILD_FOLDER         the tests that a change concerns; see below
+
+Reads what Meson has written in meson-info. `targets` and `changed` print lines of `KIND NAME`: `target` for Ninja, `test` for
+`meson test`; `changed` says on stderr what it leaves out and why. A test is concerned when a changed file is among its
+sources, the headers that these include, or its scripts. Programs that need the daemon depend on every source: they are
+chosen only when a file under tests/ of theirs has changed. Other programs are left out where they are linked with a
+library of a folder farther out than the change, unless a file under tests/ of theirs has changed.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from changes import TOP, changed_files  # pylint: disable=wrong-import-position
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+IMPORT = re.compile(r'^(?:import|from) (\w+)', re.MULTILINE)
+# Folders of the product, from the inside out.
+ORDER = ('memory', 'roce', 'dataplane', 'control', 'verbs_provider', 'tools')
+WITH_DAEMON = {'integration', 'conformance', 'interop', 'walk'}
+# Of every change.
+ALWAYS = ('format', 'includes', 'tidy_changed')
+
+
+class Plan:
+    """The tests of a build folder."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder).resolve()
+        self.tests = [test for test in self.read('tests') if 'bench' not in self.suites(test)]
+        self.targets = {target['id']: target for target in self.read('targets')}
+
+    def read(self, what):
+        return json.loads((self.folder / f'meson-info/intro-{what}.json').read_text(encoding='utf-8'))
+
+    @staticmethod
+    def suites(test):
+        return {suite.rpartition(':')[2] for suite in test['suite']}
+
+    def of_suites(self, names):
+        return [test for test in self.tests if not names or self.suites(test) & set(names)]
+
+    def outputs(self, test):
+        """What Ninja builds for a test, relative to the folder."""
+        return [os.path.relpath(name, self.folder) for target in test['depends'] for name in self.targets[target]['filename']]
+
+    def inputs(self, test):
+        """What Ninja makes a test's outputs of, directly or not, as it names it."""
+        outputs = self.outputs(test)
+        found = lines(['ninja', '-C', self.folder, '-t', 'inputs', *outputs]) if outputs else []
+        return [line for line in found if not line.startswith('ninja:')]
+
+    def sources(self, inputs):
+        """The project's files among the inputs, without headers."""
+        names = ((self.folder / name).resolve() for name in inputs)
+        return {name for name in names if name.is_relative_to(TOP) and not name.is_relative_to(self.folder) and name.is_file()}
+
+
+def closure(files, pattern, resolve):
+    """The files, and those that they name by `pattern`, directly or not."""
+    seen, todo = set(), list(files)
+    while todo:
+        file = todo.pop()
+        if file in seen or not file.is_file() or file.suffix not in ('.c', '.cc', '.h', '.py'):
+            continue
+        seen.add(file)
+        todo += [resolve(file, name) for name in pattern.findall(file.read_text(encoding='utf-8'))]
+    return seen
+
+
+def with_headers(sources):
+    return closure(sources, INCLUDE, lambda _file, name: TOP / name)
+
+
+def scripts(test, folder):
+    """The files of the tree that a test is given, and the modules that these import from beside them."""
+    given = {(folder / word).resolve() for word in test['cmd'] if '/' in word}
+    given = {file for file in given if file.is_relative_to(TOP) and not file.is_relative_to(folder) and file.is_file()}
+    return given | closure(given, IMPORT, lambda file, name: file.parent / f'{name}.py')
+
+
+def names_of(paths):
+    return {path.relative_to(TOP).as_posix() for path in paths}
+
+
+def too_far(inputs, changed):
+    """Whether a program is linked with a library of a folder farther out than all that has changed in the product."""
+    def tops(names, suffixes):
+        return [ORDER.index(name.split('/')[0]) for name in names if name.endswith(suffixes) and name.split('/')[0] in ORDER]
+
+    linked, touched = tops(inputs, ('.a',)), tops(changed, ('.cc', '.h', '.c'))
+    return bool(linked and touched) and max(linked) > max(touched)
+
+
+def choose(plan, changed):
+    """(tests that the changed files concern, [(test, why it is left out)])."""
+    changed = set(changed)
+    chosen, left = [], []
+    for test in plan.tests:
+        if 'night' in plan.suites(test):
+            continue
+        inputs = plan.inputs(test)
+        concerned = changed & (names_of(with_headers(plan.sources(inputs))) | names_of(scripts(test, plan.folder)))
+        own = any(name.startswith('tests/') for name in concerned)
+        if own or test['name'] in ALWAYS or ('style' in plan.suites(test) and any(
+                name.startswith('tools/') for name in changed)):
+            chosen.append(test)
+        elif not concerned:
+            continue
+        elif plan.suites(test) & WITH_DAEMON:
+            left.append((test, 'needs the daemon'))
+        elif too_far(inputs, changed):
+            left.append((test, 'farther out than the change'))
+        else:
+            chosen.append(test)
+    return chosen, left
+
+
+def print_targets(plan, tests):
+    for output in sorted({output for test in tests for output in plan.outputs(test)}):
+        print('target', output)
+
+
+def say(*words):
+    print(*words, file=sys.stderr)
+
+
+def print_changed(plan, base):
+    compared = changed_files(base)
+    if compared is None:
+        raise SystemExit(f'error: {base} is no commit here' if base else 'error: no git repository: what has changed?')
+    against, changed = compared
+    say(f'changed since {against}:', ' '.join(changed) or 'nothing')
+    if not changed:
+        return
+    chosen, left = choose(plan, changed)
+    print_targets(plan, chosen)
+    for test in chosen:
+        print('test', test['name'])
+    for reason in sorted({reason for _, reason in left}):
+        say(f'left out ({reason}):', ' '.join(test['name'] for test, why in left if why == reason))
+    say('left out: sanitizers, clang-tidy of unchanged files, tests that no changed file is part of')
+    builds = [name for name in changed if name.endswith(('meson.build', 'meson_options.txt'))]
+    if builds:
+        say('left out: what only the build files tell:', ' '.join(builds))
+
+
+def lines(command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    if done.returncode != 0:
+        raise SystemExit(f'error: {" ".join(map(str, command))}: exit status {done.returncode}\n{done.stderr}')
+    return done.stdout.splitlines()
+
+
+def gtest_cases(program, filters):
+    suite = ''
+    for line in lines([program, '--gtest_list_tests', *filters]):
+        if line.startswith('  '):
+            yield suite + line.split('#')[0].strip()
+        elif line.split('#')[0].strip().endswith('.'):
+            suite = line.split('#')[0].strip()
+
+
+def cases(plan, test, everything):
+    """The names of a test's cases; none if it is one."""
+    words = [str((plan.folder / word)) if os.path.exists(plan.folder / word) else word for word in test['cmd']]
+    if test['protocol'] == 'gtest':
+        programs = {str(plan.folder / output) for output in plan.outputs(test)}
+        program = next(word for word in reversed(words) if word in programs)
+        return gtest_cases(program, [word for word in words if word.startswith('--gtest_filter')])
+    script = next((word for word in words if word.endswith('.py')), None)
+    if test['protocol'] == 'tap' and script and re.search(r'\b(cases\.run|tap\.main)\(', pathlib.Path(script).read_text(encoding='utf-8')):
+        environment = {**os.environ, 'ROCI_TEST_ALL': 'yes' if everything else 'no', 'PYTHONDONTWRITEBYTECODE': '1'}
+        return lines([sys.executable, script, '--list', *words[words.index(script) + 1:]], env=environment)
+    return []
+
+
+def print_cases(plan, suites, everything):
+    for test in plan.of_suites(suites):
+        if not everything and 'night' in plan.suites(test):
+            continue
+        name = f'{min(plan.suites(test) - {"night"})}/{test["name"]}'
+        for case in list(cases(plan, test, everything)) or ['']:
+            print(f'{name}: {case}' if case else name)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('what', choices=['targets', 'list', 'changed'])
+    parser.add_argument('--suite', action='append', default=[])
+    parser.add_argument('--base')
+    parser.add_argument('--all', action='store_true')
+    parser.add_argument('folder')
+    options = parser.parse_args()
+    plan = Plan(options.folder)
+    if options.what == 'targets':
+        print_targets(plan, plan.of_suites(options.suite))
+    elif options.what == 'list':
+        print_cases(plan, options.suite, options.all)
+    else:
+        print_changed(plan, options.base)
+
+
+if __name__ == '__main__':
+    main()
