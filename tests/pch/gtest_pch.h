@@ -1,0 +1,2 @@
+// Precompiled for test programs of many files.
+#include <gtest/gtest.h>
