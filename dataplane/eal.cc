@@ -1,6 +1,7 @@
 #include "dataplane/eal.h"
 
 #include <rte_alarm.h>
+#include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <sched.h>
@@ -18,6 +19,26 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kDefaultHeapMib = 64;
+
+struct InterruptWork {
+  const std::function<void()>& run;
+  std::atomic<bool> is_done = false;
+};
+
+void RunQueued(void* argument) {
+  auto* work = static_cast<InterruptWork*>(argument);
+  work->run();
+  work->is_done = true;
+}
+
+// An interrupt handler may have set an alarm after QueueBehindAlarms' own. The thread runs all
+// alarms that are due in their order before it looks at interrupts again, so RunQueued, due when
+// this returns, comes behind them and no handler between.
+void QueueBehindAlarms(void* argument) {
+  constexpr unsigned kUntilDueUs = 10;
+  rte_eal_alarm_set(1, RunQueued, argument);
+  rte_delay_us_block(kUntilDueUs);
+}
 
 // Bytes of free hugepages of any size.
 uint64_t FreeHugePageBytes() {
@@ -101,14 +122,15 @@ absl::Status StartEal(const EalOptions& options) {
   return absl::OkStatus();
 }
 
-void AwaitInterruptThread() {
-  static std::atomic<bool> is_done;
-  constexpr int kMostRounds = 10'000;
-  is_done = false;
-  if (rte_eal_alarm_set(
-          1, [](void*) { is_done = true; }, nullptr) != 0)
-    return;
-  for (int i = 0; i < kMostRounds && !is_done; ++i) usleep(100);
+bool RunOnInterruptThread(const std::function<void()>& work) {
+  constexpr int kMostRounds = 100'000;
+  InterruptWork queued{.run = work};
+  if (rte_eal_alarm_set(1, QueueBehindAlarms, &queued) != 0) return false;
+  for (int i = 0; i < kMostRounds && !queued.is_done; ++i) usleep(100);
+  // Waits for a function that is running.
+  rte_eal_alarm_cancel(QueueBehindAlarms, &queued);
+  rte_eal_alarm_cancel(RunQueued, &queued);
+  return queued.is_done;
 }
 
 bool EalHasHugePages() { return rte_eal_has_hugepages() != 0; }

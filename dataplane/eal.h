@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,10 @@ struct EalOptions {
 // DPDK refuses.
 absl::Status StartEal(const EalOptions& options);
 
-// When it returns, DPDK's interrupt thread has done what it had to do before (a second is the most
-// that is waited). Control thread.
-void AwaitInterruptThread();
+// Runs `work` on DPDK's interrupt thread and waits for it. Interrupts that the thread has handled
+// before are handled completely: the alarms that their handlers set have run as well. False: the
+// thread did not get to it within ten seconds, and `work` never runs. Control thread.
+bool RunOnInterruptThread(const std::function<void()>& work);
 
 // Whether StartEal found (and uses) hugepages.
 bool EalHasHugePages();

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -113,6 +114,8 @@ class EthdevPort {
   bool Scatters() const;
   int Start();
   int TryToStart();
+  void Close();
+  bool RunWherePeerIsWatched(const std::function<void()>& work);
   void MakeUsual(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   unsigned Socket() const;
   absl::Status OpenRings();
@@ -140,6 +143,7 @@ class EthdevPort {
   bool link_brings_back_ = false;
   bool is_hardware_ = false;
   bool connects_at_start_ = false;
+  bool interrupts_watch_peer_ = false;  // and the link is read as they left it
   uint64_t reconnected_at_ns_ = 0;
   std::atomic<bool> is_started_{false};  // else no lcore may touch its queues
   uint32_t network_device_ = 0;          // its number; 0: there is none

@@ -127,6 +127,8 @@ absl::Status EthdevPort::Configure(const Config& config) {
   tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
   link_brings_back_ = LinkBringsBack(devargs_);
   connects_at_start_ = ConnectsAtStart(devargs_);
+  interrupts_watch_peer_ = std::strcmp(info.driver_name, "net_virtio_user") == 0 &&
+                           (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
   is_hardware_ = IsHardware(info);
   if (!is_hardware_) network_device_ = NetworkDeviceOf(devargs_, info);
   queues_ = QueuesOf(devargs_, is_hardware_, {info.max_rx_queues, info.max_tx_queues}, lcores_);
@@ -245,7 +247,8 @@ int EthdevPort::Start() {
 // Without its peer a port that connects when it starts is there, with its link down.
 int EthdevPort::TryToStart() {
   if (!connects_at_start_) {
-    const int error = Start();
+    int error = -EBUSY;
+    RunWherePeerIsWatched([&] { error = Start(); });
     is_started_ = error == 0;
     return error;
   }
@@ -256,6 +259,16 @@ int EthdevPort::TryToStart() {
   is_started_ = Start() == 0;
   rte_log_set_global_level(level);
   return 0;
+}
+
+// Net_virtio_user (DPDK 22.11) accepts a peer and takes leave of it wherever its link is read, and
+// in alarms that it sets then. Two threads that do so disturb each other, and nothing withdraws the
+// alarms and the interrupt handler, which they install, when the port is closed: the handler then
+// reads what has been freed. So everything happens on the interrupt thread, closing as well.
+bool EthdevPort::RunWherePeerIsWatched(const std::function<void()>& work) {
+  if (interrupts_watch_peer_) return RunOnInterruptThread(work);
+  work();
+  return true;
 }
 
 void EthdevPort::Reconnect() {
@@ -290,6 +303,7 @@ int EthdevPort::ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info) {
   rte_eth_conf eth_config;
   std::memset(&eth_config, 0, sizeof(eth_config));
   eth_config.rxmode.mtu = mtu;
+  eth_config.intr_conf.lsc = interrupts_watch_peer_;
   eth_config.rxmode.offloads = offloads_.rx;
   eth_config.txmode.offloads = offloads_.tx;
   const uint64_t hashes = info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
@@ -356,6 +370,10 @@ EthdevPort::~EthdevPort() {
   rte_pktmbuf_free_bulk(held_.data(), held_count_);
   if (!rte_eth_dev_is_valid_port(port_)) return;
   EndMemifListener(MemifListenerOf(devargs_));
+  RunWherePeerIsWatched([this] { Close(); });
+}
+
+void EthdevPort::Close() {
   rte_eth_dev_stop(port_);
   rte_eth_dev_info info;
   const bool removable = attached_ && rte_eth_dev_info_get(port_, &info) == 0;

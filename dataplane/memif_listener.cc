@@ -55,7 +55,7 @@ void EndMemifListener(const std::string& path) {
   const Fd silence(eventfd(0, EFD_CLOEXEC));
   if (listener < 0 || !silence.valid()) return;
   dup3(silence.get(), listener, O_CLOEXEC);
-  AwaitInterruptThread();
+  RunOnInterruptThread([] {});
 }
 
 }  // namespace roci::dataplane

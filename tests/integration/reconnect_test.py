@@ -4,8 +4,11 @@
 Usage: reconnect_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
 import os
+import socket
+import struct
 import sys
 import tempfile
+import threading
 import unittest
 
 import networks_test as networks
@@ -13,6 +16,43 @@ from harness import LIMIT_S, Daemon, Programs, await_
 from networks_test import V4, Ends
 
 PROGRAMS = None
+
+
+class VhostPeer(threading.Thread):
+    """What a vhost-user back end answers net_virtio_user, and no more: it connects to `path` and never touches the rings."""
+
+    HEADER = struct.Struct('<III')  # request, flags, bytes of payload
+    GET_FEATURES, GET_VRING_BASE = 1, 11
+    VERSION_1 = 1 << 32  # of the features
+    REPLY = 1 | 4  # protocol version, "this is a reply"
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.path, self.leaves_at_end = path, False
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.start()
+
+    def run(self):
+        if not await_(self.connects, LIMIT_S):
+            return
+        while header := self.socket.recv(self.HEADER.size, socket.MSG_WAITALL):
+            request, _, size = self.HEADER.unpack(header)
+            payload = self.socket.recv(size, socket.MSG_WAITALL) if size else b''
+            if request == self.GET_FEATURES:
+                payload = struct.pack('<Q', self.VERSION_1)
+            elif request != self.GET_VRING_BASE:
+                continue
+            self.socket.send(self.HEADER.pack(request, self.REPLY, len(payload)) + payload)
+            if self.leaves_at_end and payload[0] == 1:
+                break
+        self.socket.close()
+
+    def connects(self):
+        return self.socket.connect_ex(self.path) == 0
+
+    def leave(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.join()
 
 
 class ReconnectTest(unittest.TestCase):
@@ -113,6 +153,20 @@ class ReconnectTest(unittest.TestCase):
 
     def test_vhost_under_traffic(self):
         self.kill_under_traffic(*self.vhost())
+
+    def test_a_virtio_user_port_ends_while_its_peer_leaves(self):
+        """The driver learns of it on a thread of DPDK's, in the middle of the end."""
+        for _ in range(8):
+            peer = VhostPeer(self.socket)
+            self.start(0, self.vhost()[0])
+            self.await_state(0, 'active')
+            peer.leave()
+            self.await_state(0, 'down')
+            peer = VhostPeer(self.socket)
+            self.await_state(0, 'active')
+            peer.leaves_at_end = True
+            self.end(0)
+            peer.join()
 
     def test_a_vhost_socket_of_a_daemon_that_was_killed(self):
         for _ in range(2):
