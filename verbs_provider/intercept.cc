@@ -276,7 +276,9 @@ extern "C" int RociCmOpen(const char* path, int flags, ...) {
 extern "C" ssize_t RociCmWrite(int fd, const void* data, size_t size) {
   void* owner = nullptr;
   if (FindFd(fd, nullptr) == FdKind::kNone || VerifiedKind(fd, &owner) != FdKind::kRdmaCm) {
-    return g_cm.write(fd, data, size);
+    const auto elsewhere = g_cm_handlers.write_elsewhere;
+    const ssize_t result = elsewhere == nullptr ? 0 : elsewhere(data, size);
+    return result != 0 ? Result(result) : g_cm.write(fd, data, size);
   }
   return Result(g_cm_handlers.write(owner, fd, data, size));
 }

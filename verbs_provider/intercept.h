@@ -49,6 +49,9 @@ struct RdmaCmHandlers {
   // One command: the number of bytes taken (= size), or a negative errno. The caller has checked
   // nothing; `size` may be anything.
   ssize_t (*write)(void* owner, int fd, const void* data, size_t size) = nullptr;
+  // librdmacm writes to a descriptor that is not ours: a negative errno for its caller, or 0 for
+  // the write to be passed on.
+  ssize_t (*write_elsewhere)(const void* data, size_t size) = nullptr;
   // librdmacm is about to close the descriptor, which stays registered until this comes back.
   void (*close)(void* owner, int fd) = nullptr;
 };

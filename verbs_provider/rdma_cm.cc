@@ -36,21 +36,31 @@ struct EventChannel {
   ForetoldAnswers foretold;
   std::atomic<uint32_t> state{kSessionDead};
   uint32_t number = 0;
-  pid_t pid = 0;                     // of the process that opened it
-  std::atomic<uint32_t> askers{0};   // threads in GET_EVENT
-  std::atomic<pid_t> last_taker{0};  // thread that was told of a connection's end; 0: none
-  std::atomic<uint64_t> last_taken_ns{0};
+  uint64_t serial = 0;  // of this process, from 1
+  pid_t pid = 0;        // of the process that opened it
   uint32_t users = 1;
   EventChannel* next = nullptr;
 };
+
+// The channel whose last event told the calling thread of a connection's end: its serial. 0: none.
+thread_local uint64_t t_told_end_by = 0;
 
 // Those that are open; under the ProcessLock, and so are their users.
 EventChannel* g_channels = nullptr;
 
 void AddChannel(EventChannel* channel) {
+  static uint64_t last_serial = 0;
   const ProcessLock lock;
+  channel->serial = ++last_serial;
   channel->next = g_channels;
   g_channels = channel;
+}
+
+bool IsOpen(uint64_t serial) {
+  const ProcessLock lock;
+  const EventChannel* channel = g_channels;
+  while (channel != nullptr && channel->serial != serial) channel = channel->next;
+  return channel != nullptr;
 }
 
 // Null: it has been closed meanwhile.
@@ -144,39 +154,10 @@ bool IsLastOfConnection(const roci_abi_cm_response& response) {
   return event.event == kDisconnected || event.event == kTimewaitExit;
 }
 
-// The calling thread comes back from GET_EVENT.
-void NoteTaker(EventChannel* channel, bool is_last_of_connection) {
-  if (is_last_of_connection) channel->last_taken_ns = MonotonicNs();
-  channel->last_taker = is_last_of_connection ? gettid() : 0;
-  --channel->askers;
-}
-
-// How long a thread that took an event is taken to be on its way back for the next one. A time
-// slice of a busy processor.
-constexpr uint64_t kOnItsWayBackNs = 20'000'000;
-
-// Whether another thread was told of a connection's end just now and has not asked for the next
-// event yet.
-bool IsAwaited(const EventChannel& channel) {
-  const pid_t taker = channel.last_taker;
-  return taker != 0 && taker != gettid() && channel.askers == 0 && channel.pid == getpid() &&
-         MonotonicNs() - channel.last_taken_ns < kOnItsWayBackNs &&
-         syscall(SYS_tgkill, getpid(), taker, 0) == 0;
-}
-
-// Programs (rping for one) acknowledge their last event in one thread and close the descriptor in
-// another, which has waited for that alone. Who then asks a closed descriptor for the next event
-// fails, where who asked in time waits for nothing. With the kernel's device, it asks in time
-// unless it loses its processor in between; that is no rarity where the daemon keeps others busy.
-void AwaitTaker(const EventChannel& channel) {
-  constexpr timespec kPause = {0, 50'000};
-  while (IsAwaited(channel)) nanosleep(&kPause, nullptr);
-}
-
 void Close(void* owner, int) {
   const KeepErrno keep_errno;
   auto* channel = static_cast<EventChannel*>(owner);
-  AwaitTaker(*channel);
+  if (t_told_end_by == channel->serial) t_told_end_by = 0;
   Release(channel, true);
 }
 
@@ -296,14 +277,17 @@ ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
   const bool is_get_event = header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
   const int flags = is_get_event ? fcntl(fd, F_GETFL) : 0;
   if (flags < 0) return -errno;
-  if (is_get_event) ++channel->askers;
   do {
     error = is_get_event ? WaitForEvent(channel, fd, flags) : 0;
     if (error != 0) break;
     error = channel->client.CallForAtLeast(offsetof(roci_abi_cm_response, data),
                                            ROCI_ABI_CM_COMMAND, &request, &response);
   } while (error == EAGAIN && is_get_event);
-  if (is_get_event) NoteTaker(channel, error == 0 && IsLastOfConnection(response));
+  if (is_get_event) {
+    const bool waits_next = (flags & O_NONBLOCK) == 0;
+    const bool is_end = error == 0 && IsLastOfConnection(response);
+    t_told_end_by = is_end && waits_next ? channel->serial : 0;
+  }
   NoteForetold(channel, response, request.head.serial, error);
   if (IsGoneAnyway(header.cmd, channel->client)) {
     response = {};
@@ -328,6 +312,22 @@ ssize_t Write(void* owner, int fd, const void* data, size_t size) {
   return result;
 }
 
+// Programs (rping for one) acknowledge their last event in one thread and close the descriptor in
+// another, which has waited for that alone. The first thread then asks for the next event. In time,
+// it waits for ever (see WaitForNothing). Too late, it would fail with EBADF and end the program,
+// which is rare with the kernel's device and common where the daemon keeps the processors busy: so
+// it waits as well. `data` may have gone to any descriptor, since librdmacm has freed the channel.
+ssize_t WriteElsewhere(const void* data, size_t size) {
+  const KeepErrno keep_errno;
+  rdma_ucm_cmd_hdr header;
+  if (t_told_end_by == 0 || size != sizeof(header) + sizeof(rdma_ucm_get_event)) return 0;
+  memcpy(&header, data, sizeof(header));
+  if (header.cmd != RDMA_USER_CM_CMD_GET_EVENT || header.in != sizeof(rdma_ucm_get_event) ||
+      IsOpen(t_told_end_by))
+    return 0;
+  return -WaitForNothing();
+}
+
 }  // namespace
 
 void ServeRdmaCm() {
@@ -335,6 +335,7 @@ void ServeRdmaCm() {
   RdmaCmHandlers handlers;
   handlers.open = Open;
   handlers.write = Write;
+  handlers.write_elsewhere = WriteElsewhere;
   handlers.close = Close;
   InstallRdmaCmInterception(handlers);
 }

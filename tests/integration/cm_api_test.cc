@@ -14,6 +14,8 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -216,11 +218,11 @@ TEST(CmApi, ChannelsMayBeNonblocking) {
   EXPECT_EQ(ErrorOf(rdma_get_cm_event(channel.get(), &event)), EAGAIN);
 }
 
-// A thread that waits for so many events of the channel, with a pause behind each.
+// A thread that asks the channel for so many events. Behind the first it waits for GoOn().
 class Waiter {
  public:
-  explicit Waiter(rdma_event_channel* channel, int events = 1, useconds_t pause_us = 0)
-      : channel_(channel), events_(events), pause_us_(pause_us) {
+  explicit Waiter(const rdma_event_channel* channel, int events = 1)
+      : channel_(*channel), events_(events) {
     EXPECT_EQ(pthread_create(&thread_, nullptr, Run, this), 0);
     while (!Sleeps()) sched_yield();
   }
@@ -229,10 +231,14 @@ class Waiter {
     pthread_cancel(thread_);
     pthread_join(thread_, nullptr);
   }
+  bool HasFirst() const { return has_first_; }
+  void GoOn() { may_go_on_ = true; }
   // errno; 0: it has had its events, or waits still.
   int Error() {
+    // It is on its way to one or the other.
+    while (!is_over_ && !Sleeps()) is_over_ = pthread_tryjoin_np(thread_, nullptr) == 0;
     const timespec soon = SoonAfterNow();
-    is_over_ = pthread_timedjoin_np(thread_, nullptr, &soon) == 0;
+    if (!is_over_) is_over_ = pthread_timedjoin_np(thread_, nullptr, &soon) == 0;
     return is_over_ ? error_ : 0;
   }
 
@@ -249,10 +255,11 @@ class Waiter {
     waiter->tid_ = gettid();
     for (int i = 0; i < waiter->events_; ++i) {
       rdma_cm_event* event = nullptr;
-      waiter->error_ = ErrorOf(rdma_get_cm_event(waiter->channel_, &event));
+      waiter->error_ = ErrorOf(rdma_get_cm_event(&waiter->channel_, &event));
       if (waiter->error_ != 0) break;
       rdma_ack_cm_event(event);
-      usleep(waiter->pause_us_);
+      waiter->has_first_ = true;
+      while (i + 1 < waiter->events_ && !waiter->may_go_on_) sched_yield();
     }
     return nullptr;
   }
@@ -266,16 +273,17 @@ class Waiter {
     return name_end != std::string::npos && stat[name_end + 2] == 'S';
   }
 
-  rdma_event_channel* const channel_;
+  rdma_event_channel channel_;  // a copy: librdmacm frees what it closes
   const int events_;
-  const useconds_t pause_us_;
   pthread_t thread_ = {};
   std::atomic<pid_t> tid_{0};
+  std::atomic<bool> has_first_{false};
+  std::atomic<bool> may_go_on_{false};
   int error_ = 0;
   bool is_over_ = false;
 };
 
-// As the kernel's: whoever waits in a descriptor has it until he comes back.
+// As the kernel's: a thread that waits in a descriptor goes on waiting.
 TEST(CmApi, AChannelThatIsClosedTellsNothingToWhoWaits) {
   for (int i = 0; i < 300; ++i) {
     rdma_event_channel* channel = rdma_create_event_channel();
@@ -291,27 +299,69 @@ TEST(CmApi, AChannelThatIsClosedTellsNothingToWhoWaits) {
   }
 }
 
-// One thread hears of the end and goes back for the next event; another, which has waited for no
-// more than the acknowledgement, closes the channel before it is there.
-TEST(CmApi, AChannelIsNotClosedBeforeWhoHeardOfTheEndIsBack) {
+// A connection between the two, whose client is told of its end by a thread of its own.
+class ToldOfEnd {
+ public:
+  ToldOfEnd() : listener_(server_.Listen(kFar, 7460)), active_(client_->Route(kFar, 7460)) {
+    rdma_conn_param parameters = Parameters();
+    EXPECT_EQ(rdma_connect(active_.get(), &parameters), 0);
+    const Id passive = server_.ExpectRequest();
+    EXPECT_EQ(rdma_accept(passive.get(), &parameters), 0);
+    client_->Expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
+    waiter_.emplace(client_->get(), 2);
+    EXPECT_EQ(rdma_disconnect(passive.get()), 0);
+    server_.Expect(RDMA_CM_EVENT_DISCONNECTED);
+    while (!waiter_->HasFirst()) sched_yield();
+  }
+  Waiter& waiter() { return *waiter_; }
+  void CloseChannel() {
+    active_.reset();
+    client_.reset();
+  }
+
+ private:
+  EventChannel server_;
+  const Id listener_;
+  std::unique_ptr<EventChannel> client_ = std::make_unique<EventChannel>();
+  Id active_;
+  std::optional<Waiter> waiter_;
+};
+
+// One thread is told of the end; another closes the channel before the first asks for the next
+// event. The first waits, however late it is, as it does where it asked in time.
+TEST(CmApi, AThreadToldOfTheEndWaitsThoughTheChannelIsClosed) {
+  ToldOfEnd connection;
+  connection.CloseChannel();
+  connection.waiter().GoOn();
+  EXPECT_EQ(connection.waiter().Error(), 0);
+}
+
+TEST(CmApi, AThreadToldOfTheEndMayAskBeforeTheChannelIsClosed) {
+  ToldOfEnd connection;
+  connection.waiter().GoOn();
+  EXPECT_EQ(connection.waiter().Error(), 0);
+  connection.CloseChannel();
+  EXPECT_EQ(connection.waiter().Error(), 0);
+}
+
+// To the thread that closed it a channel is no descriptor.
+TEST(CmApi, AChannelIsNoDescriptorToTheThreadThatClosedIt) {
   EventChannel server;
   const Id listener = server.Listen(kFar, 7460);
-  for (int i = 0; i < 20; ++i) {
-    auto client = std::make_unique<EventChannel>();
-    Id active = client->Route(kFar, 7460);
-    rdma_conn_param parameters = Parameters();
-    ASSERT_EQ(rdma_connect(active.get(), &parameters), 0);
-    const Id passive = server.ExpectRequest();
-    ASSERT_NE(passive, nullptr);
-    ASSERT_EQ(rdma_accept(passive.get(), &parameters), 0);
-    client->Expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
-    Waiter waiter(client->get(), 2, 2000);
-    ASSERT_EQ(rdma_disconnect(passive.get()), 0);
-    server.Expect(RDMA_CM_EVENT_DISCONNECTED);
-    active.reset();
-    client.reset();
-    ASSERT_EQ(waiter.Error(), 0) << i;
-  }
+  auto client = std::make_unique<EventChannel>();
+  Id active = client->Route(kFar, 7460);
+  rdma_conn_param parameters = Parameters();
+  ASSERT_EQ(rdma_connect(active.get(), &parameters), 0);
+  const Id passive = server.ExpectRequest();
+  ASSERT_EQ(rdma_accept(passive.get(), &parameters), 0);
+  client->Expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
+  ASSERT_EQ(rdma_disconnect(passive.get()), 0);
+  client->Expect(RDMA_CM_EVENT_DISCONNECTED);
+  rdma_event_channel closed = *client->get();
+  active.reset();
+  client.reset();
+  rdma_cm_event* event = nullptr;
+  EXPECT_EQ(ErrorOf(rdma_get_cm_event(&closed, &event)), EBADF);
 }
 
 // errno of binding port 80 as a user who has `capabilities`; -1: not even that far.
