@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """`roci impair --rate`: a link of a limited rate with a queue, per direction and queue pair, on one lcore and on several.
 
+How much of the rate a stream uses is a question of speed, which depends on what else the machine does: tools/bench measures
+it. That each rate is met exactly is shown in simulated time (tests/unit/dataplane/link_tap_test.cc).
+
 Usage: rate_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
 import subprocess
@@ -62,30 +65,33 @@ class RateTest(unittest.TestCase):
     def packets_of(self, qpn):
         return next(qp['tx_packets'] for qp in self.daemon.show('qps') if qp['device'] == CLIENT and qp['qpn'] == qpn)
 
-    def assert_rate(self, wanted):
-        # The times around the counters are not those at which the daemon reads them. It may be slower: a machine on which
-        # others work makes pauses that are longer than what is in flight.
-        rate = self.rate_bps()
-        self.assertLess(rate, wanted * 1.03)
-        self.assertGreater(rate, wanted * 0.7)
+    def assert_rate(self, most_bps):
+        """The stream goes on, and no faster than that. (The queue may send what has waited for a processor at once.)"""
+        self.assert_progress()
+        self.assertLess(self.rate_bps(), most_bps * 1.03)
+
+    def assert_progress(self, least_bytes=20_000_000):
+        before = self.counters()['tx_bytes']
+        self.assertTrue(await_(lambda: self.counters()['tx_bytes'] > before + least_bytes, LIMIT_S))
 
     def test_a_stream_keeps_to_the_rate_in_either_direction(self):
         self.start()
         self.start_stream()
-        self.assertGreater(self.rate_bps(), 3 * GIGABIT)
         for device, direction in ((CLIENT, 'out'), (SERVER, 'in')):
             self.roci('impair', device, '--direction', direction, '--rate', '1Gbit')
-            self.assertTrue(await_(lambda: self.impairment(device)['counters']['rate_delayed'] > 1000))
+            self.assertTrue(await_(lambda: self.impairment(device)['counters']['rate_delayed'] > 1000, LIMIT_S))
             # What came before it, all at once, may have been too much for the queue.
             dropped = self.impairment(device)['counters']['rate_dropped']
             self.assert_rate(GIGABIT)
             counters = self.impairment(device)['counters']
             self.assertEqual((counters['rate_dropped'], counters['queue_full'], counters['lost']), (dropped, 0, 0))
-            # The other direction has the acknowledgements, which are too few to notice.
             self.roci('impair', device, '--clear')
-            self.assertGreater(self.rate_bps(), 3 * GIGABIT)
+            self.assert_progress()
+        # The other direction has the acknowledgements, which are few.
         self.roci('impair', SERVER, '--direction', 'out', '--rate', '100Mbit')
-        self.assertGreater(self.rate_bps(), 3 * GIGABIT)
+        before = self.counters()['tx_packets']
+        self.assert_progress()
+        self.assertGreater(self.counters()['tx_packets'] - before, 4 * self.impairment(SERVER)['counters']['matched'])
 
     def test_frames_stay_in_order(self):
         self.start()
@@ -104,13 +110,17 @@ class RateTest(unittest.TestCase):
     def test_one_queue_pair_of_two(self):
         self.start()
         slow, fast = self.start_stream(), self.start_stream()
-        self.roci('impair', CLIENT, '--qp', str(slow), '--rate', '100Mbit')
-        self.assertTrue(await_(lambda: self.impairment()['counters']['rate_delayed'] > 100))
+        self.roci('impair', CLIENT, '--qp', str(slow), '--rate', '10Mbit')
+        self.assertTrue(await_(lambda: self.impairment()['counters']['rate_delayed'] > 100, LIMIT_S))
         before = [self.packets_of(qpn) for qpn in (slow, fast)]
-        time.sleep(2)
-        sent = [self.packets_of(qpn) - earlier for qpn, earlier in zip((slow, fast), before)]
-        self.assertGreater(sent[0], 100)
-        self.assertGreater(sent[1], 10 * sent[0])
+        matched = self.impairment()['counters']['matched']
+
+        def sent():
+            return [self.packets_of(qpn) - earlier for qpn, earlier in zip((slow, fast), before)]
+        self.assertTrue(await_(lambda: sent()[0] > 100 and sent()[1] > 10 * sent()[0], LIMIT_S), sent())
+        # Packets of the other one are none of the limit's business.
+        matched = self.impairment()['counters']['matched'] - matched
+        self.assertLess(matched, sent()[0] + 100)
 
     def test_what_does_not_fit_is_lost_and_counted(self):
         self.start()
@@ -129,7 +139,7 @@ class RateTest(unittest.TestCase):
         for _ in range(3):
             self.start_stream()
         self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '4MB')
-        self.assertTrue(await_(lambda: self.impairment()['counters']['rate_delayed'] > 1000))
+        self.assertTrue(await_(lambda: self.impairment()['counters']['rate_delayed'] > 1000, LIMIT_S))
         self.assert_rate(GIGABIT)
 
     def test_what_is_said_and_refused(self):
