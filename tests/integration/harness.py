@@ -119,7 +119,7 @@ class Daemon:
                                 stderr=subprocess.STDOUT, text=True, errors='replace', **as_user(self.user), **options)
 
     def show(self, what):
-        done = subprocess.run([self.programs.roci, '--runtime-dir', self.runtime_dir, 'show', '--json', what],
+        done = subprocess.run([self.programs.roci, '--runtime-dir', self.runtime_dir, 'show', '--json', '--timeout', str(LIMIT_S), what],
                               capture_output=True, text=True, timeout=LIMIT_S, check=True)
         return json.loads(done.stdout)
 
