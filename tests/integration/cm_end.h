@@ -60,7 +60,7 @@ class EventChannel {
   Id Route(const std::string& ip, uint16_t port, rdma_port_space space = RDMA_PS_TCP,
            int type_of_service = -1);
 
-  Seen Next(int timeout_ms = 20'000);
+  Seen Next(int timeout_ms = 60'000);
   // Fails the test if another event is next, or none.
   Seen Expect(rdma_cm_event_type event);
   // The new identifier of a request.

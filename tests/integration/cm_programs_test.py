@@ -13,7 +13,7 @@ import tempfile
 import time
 
 import cases
-from harness import LIMIT_S, await_, free_port, listening
+from harness import LIMIT_S, await_, free_port, listening, members
 from two_ends import V4, V6, end_of
 
 # Runs of a case whose programs have a race of their own that they may lose.
@@ -186,11 +186,12 @@ def run_case(daemon, case):
 def run_once(daemon, case, is_last):
     """What went wrong, or ''; and whether that was the case's race and another run may follow."""
     server_end, client_end = (daemon.at(end) for end in case.ends())
+    if case.joins:
+        await_(lambda: members(server_end) == 0)  # of the case before
     server = server_end.start(*case.server)
     listens = case.server[0] != 'sleep'
     if case.joins:
-        await_(lambda: server.poll() is not None or daemon.show('qps'))
-        time.sleep(1)  # for its receives
+        await_(lambda: server.poll() is not None or members(server_end) > 0)
     elif case.port is not None:
         await_(lambda: server.poll() is not None or listening(case.port))
     elif listens:

@@ -25,7 +25,7 @@ constexpr uint8_t kEcnCapable = 2;  // of the traffic class: marks become notifi
 constexpr int kAccessFlushGlobal = 1 << 8;
 constexpr int kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                         IBV_ACCESS_REMOTE_ATOMIC | kAccessFlushGlobal;
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{120};
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "every_opcode: %s: %s\n", what.c_str(), std::strerror(errno));

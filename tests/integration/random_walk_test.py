@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-LEFT_PATIENCE_S = 20
+LEFT_PATIENCE_S = 120
 
 
 class Daemon:
@@ -35,7 +35,7 @@ class Daemon:
         self.log = open(os.path.join(folder, 'rocid.log'), 'w+', encoding='utf-8')
         self.process = subprocess.Popen([rocid, *self.options], stdin=subprocess.DEVNULL, stdout=self.log,
                                         stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while 'rocid: ready' not in self.output():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit('the daemon did not start:\n' + self.output())
@@ -56,7 +56,7 @@ class Daemon:
     def stop(self):
         self.process.terminate()
         try:
-            return self.process.wait(20)
+            return self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -67,7 +67,7 @@ def walk(daemon, options):
     command = [options.roci, 'run', *daemon.options, '--plugin', options.plugin, options.walk, str(options.seed),
                str(options.processes), str(options.threads), str(options.seconds)]
     try:
-        status = subprocess.run(command, check=False, timeout=options.seconds + 120).returncode
+        status = subprocess.run(command, check=False, timeout=10 * options.seconds + 120).returncode
     except subprocess.TimeoutExpired:
         return ['the walk hangs']
     return [f'the walk ended with status {status}'] if status else []

@@ -68,7 +68,7 @@ class RawSession {
   }
   // Bytes received (-1: none within `timeout_ms`; 0: the daemon has closed). Descriptors are kept
   // until CloseFds.
-  ssize_t ReceiveBytes(std::span<std::byte> bytes, int timeout_ms = 10'000) {
+  ssize_t ReceiveBytes(std::span<std::byte> bytes, int timeout_ms = 60'000) {
     pollfd wait{fd_, POLLIN, 0};
     if (poll(&wait, 1, timeout_ms) <= 0) return -1;
     iovec part{bytes.data(), bytes.size()};

@@ -123,7 +123,7 @@ class ReconnectTest(unittest.TestCase):
         for number in (0, 1):
             for each in (0, 1):
                 self.await_state(each, 'active')
-            ends = Ends(self.daemons, ['ib_write_bw', '-x', '1', '-F', '-b', '-s', '65536', '-D', '60']).connect()
+            ends = Ends(self.daemons, ['ib_write_bw', '-x', '1', '-F', '-b', '-s', '65536', '-D', '1000']).connect()
             self.addCleanup(ends.kill)
             self.assertTrue(await_(lambda: self.port(1 - number)['counters']['rx_packets'] > 10000))
             self.kill(number)

@@ -17,7 +17,7 @@ import time
 import unittest
 
 ROCID, ROCI = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
-START_LIMIT_S = 30
+START_LIMIT_S = 120
 
 
 class Daemon:
@@ -266,7 +266,7 @@ class RocidTest(unittest.TestCase):
             daemon.process.send_signal(signal.SIGSTOP)
             started = time.monotonic()
             result = show(self.run_dir, '--timeout', '1')
-            self.assertLess(time.monotonic() - started, 10)
+            self.assertLess(time.monotonic() - started, START_LIMIT_S / 2)
             self.assertEqual((result.returncode, result.stdout), (1, ''))
             self.assertIn('the daemon does not answer', result.stderr)
             daemon.process.send_signal(signal.SIGCONT)
@@ -310,17 +310,20 @@ class RocidTest(unittest.TestCase):
     def test_sleeps_when_idle(self):
         with Daemon(self.run_dir) as daemon:
             self.assertTrue(daemon.ready(), daemon.said())
-            # Counters of the start are published, and addresses probed for and announced.
-            time.sleep(9)
             status = pathlib.Path(f'/proc/{daemon.process.pid}/task')
 
             def switches():
                 return sum(int(line.split()[1]) for task in status.iterdir()
                            for line in (task / 'status').read_text().splitlines()
                            if line.startswith('voluntary_ctxt_switches'))
-            before = switches()
-            time.sleep(2)
-            self.assertLess(switches() - before, 10, 'wakes of an idle daemon in two seconds')
+            # Counters of the start are published, and addresses probed for and announced.
+            deadline = time.monotonic() + START_LIMIT_S
+            wakes = 10
+            while wakes >= 10:
+                self.assertLess(time.monotonic(), deadline, f'{wakes} wakes of an idle daemon in two seconds')
+                before = switches()
+                time.sleep(2)
+                wakes = switches() - before
 
     def test_command_line(self):
         version = rocid('--version')

@@ -2,6 +2,7 @@
 // must answer every one of them, survive, and have nothing left in the end.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <random>
@@ -160,8 +161,14 @@ TEST(SessionStormTest, DaemonSurvivesAndForgets) {
     if (!storm.Step(*session)) session.reset();
   }
   sessions.clear();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const auto devices = tools::AskDaemon("", {{"command", "show"}, {"what", "devices"}});
+  const auto show = [] { return tools::AskDaemon("", {{"command", "show"}, {"what", "devices"}}); };
+  const auto in_use = [](const nlohmann::json& device) { return device["sessions"] != 0; };
+  auto devices = show();
+  // Sessions end a moment after their sockets do.
+  for (int i = 0; i < 3000 && devices.ok() && std::ranges::any_of(*devices, in_use); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    devices = show();
+  }
   ASSERT_TRUE(devices.ok()) << devices.status();
   for (const nlohmann::json& device : *devices) {
     EXPECT_EQ(device["sessions"], 0);

@@ -14,7 +14,7 @@
 namespace roci::testing {
 
 /// How long anything may take that should happen at once.
-inline constexpr int kPatience_ms = 10000;
+inline constexpr int kPatience_ms = 60000;
 
 /// An open device with a PD. Everything aborts the test program if it fails: without it no test
 /// means anything.

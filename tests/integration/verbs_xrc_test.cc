@@ -42,7 +42,7 @@ ibv_xrcd* OpenXrcd(ibv_context* context, int fd, int flags) {
 
 ibv_wc Poll(ibv_cq* cq) {
   ibv_wc wc = {};
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < end) {
     if (ibv_poll_cq(cq, 1, &wc) == 1) return wc;
     std::this_thread::yield();

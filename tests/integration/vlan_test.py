@@ -18,7 +18,7 @@ import time
 import unittest
 
 import networks_test
-from harness import LIMIT_S, Daemon, Pair, Programs, await_
+from harness import LIMIT_S, Daemon, Pair, Programs, await_, members
 from networks_test import VethTest, ip
 
 PROGRAMS = None
@@ -155,9 +155,9 @@ class WireTest(unittest.TestCase):
 
     def test_groups_are_joined_and_heard_in_the_vlan(self):
         def run():
+            self.assertTrue(await_(lambda: members(self.daemon) == 0))
             member = self.start('mckey', '-m', '239.1.2.3', '-b', '10.98.0.1', '-p', '0x0111')
-            self.assertTrue(await_(lambda: member.poll() is not None or self.daemon.show('qps')))
-            time.sleep(1)  # for its receives
+            self.assertTrue(await_(lambda: member.poll() is not None or members(self.daemon) == 1))
             said, _ = self.start('mckey', '-m', '239.1.2.3', '-b', '10.98.0.2', '-s', '-p', '0x0111').communicate(timeout=LIMIT_S)
             self.assertNotIn('failed', said)
             self.assertEqual(member.wait(timeout=LIMIT_S), 0)

@@ -11,7 +11,7 @@ import time
 from guest import Guest
 from harness import Daemon, await_
 
-LIMIT_S = 60
+LIMIT_S = 180
 TAP = 'roci-tap'
 MTU = 4200  # the largest path MTU and its headers
 GUEST_MACS = ('02:72:6f:63:69:77', '02:72:6f:63:69:78', '02:72:6f:63:69:79', '02:72:6f:63:69:7a')
@@ -196,7 +196,7 @@ class RxeEnd:
                 'v6': self.find_gid(link, ipaddress.ip_address(link.rxe['v6']))}
 
     def find_gid(self, link, gid):
-        found = self.guest.run(f"""for i in 1 2 3 4 5 6 7 8 9 10; do
+        found = self.guest.run(f"""for i in $(seq 100); do
             grep -l {gid.exploded} /sys/class/infiniband/rxe{link.number}/ports/1/gids/* && exit 0; sleep 0.3; done; exit 1""")
         return int(found.split('/')[-1])
 
@@ -209,7 +209,7 @@ class RxeEnd:
         if by_cm:
             ours = '|'.join((f':{port} ', *(address.replace('.', '[.]') for address in self.addresses.values())))
             there = f'rdma resource show cm_id state LISTEN | grep -Eq "src-addr [^ ]*({ours})"'
-        looks = self.guest.start(f'for i in $(seq 200); do {there} && exit 0; sleep 0.05; done; exit 1')
+        looks = self.guest.start(f'for i in $(seq 2000); do {there} && exit 0; sleep 0.05; done; exit 1')
         await_(lambda: looks.status() is not None or server.status() is not None)
         looks.kill()
         return looks.status() == 0 and server.status() is None

@@ -9,7 +9,7 @@ import time
 from harness import await_
 
 HERE = pathlib.Path(__file__).resolve().parent
-BOOT_LIMIT_S = 90
+BOOT_LIMIT_S = 300
 NO_NETWORK = ['-nic', 'none']
 
 

@@ -147,7 +147,7 @@ class NicEnd:
         there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
         if by_cm:
             there = f'{self.show("connections")} | grep -q listen'
-        self.guest.start(f'for i in $(seq 100); do {there} && exit 0; sleep 0.05; done').wait(20)
+        self.guest.start(f'for i in $(seq 2000); do {there} && exit 0; sleep 0.05; done').wait(LIMIT_S)
         return server.status() is None
 
     def left(self):

@@ -9,6 +9,7 @@ from harness import await_
 
 # `roci impair` names what it does so, and counts it so.
 IMPAIRED = {'--loss': 'lost', '--reorder': 'reordered', '--duplicate': 'duplicated', '--corrupt': 'corrupted'}
+SEEDS = 10  # that are tried until each has happened
 BAD_DATA = ('invalid data', 'mismatch')
 NO_OTHER_LIMIT_S = 5  # for a server whose client has failed
 
@@ -109,17 +110,19 @@ def kill_one(case, victim, survivor):
 
 
 def run_impaired(case, roci, server_end, client_end):
-    """`roci` is the one of both ends that is on this side."""
-    for direction in ('in', 'out'):
-        roci.impair('--direction', direction, *case.impair)
-    try:
-        outcome = run_programs(case, server_end, client_end)
-        done = roci.impaired()
-    finally:
-        roci.impair('--clear')
-    idle = [name for option, name in IMPAIRED.items() if option in case.impair and not done[name]]
-    if outcome.wrong or not idle:
-        return outcome
+    """`roci` is the one of both ends that is on this side. How many frames there are depends on the time that each takes, so
+    one seed may spare them all of something."""
+    for seed in range(1, SEEDS + 1):
+        for direction in ('in', 'out'):
+            roci.impair('--direction', direction, *case.impair, '--seed', str(seed))
+        try:
+            outcome = run_programs(case, server_end, client_end)
+            done = roci.impaired()
+        finally:
+            roci.impair('--clear')
+        idle = [name for option, name in IMPAIRED.items() if option in case.impair and not done[name]]
+        if outcome.wrong or not idle:
+            return outcome
     return Outcome(f'no frame was {" or ".join(idle)}')
 
 

@@ -34,7 +34,7 @@ class End:
     gids, addresses, tcp_address, tcp_port, path_mtu, programs = {'v4': 1}, {'v4': '192.0.2.1'}, '192.0.2.1', 1, 1024, ''
 
     def __init__(self, counters=(), impaired=None):
-        self.counters, self.done = list(counters), impaired
+        self.counters, self.done = list(counters), impaired if isinstance(impaired, list) else [impaired]
         self.starts, self.cleared = 0, False
 
     def start(self, command):
@@ -48,7 +48,7 @@ class End:
         self.cleared = '--clear' in arguments
 
     def impaired(self):
-        return self.done
+        return self.done.pop(0) if len(self.done) > 1 else self.done[0]
 
 
 class Said:
@@ -133,6 +133,11 @@ class PairsTest(unittest.TestCase):
             self.server = End(impaired=done)
             self.assertEqual(self.run_pair('true', 'true', impair=('--loss', '5%', '--reorder', '1%')), wrong)
             self.assertTrue(self.server.cleared)
+
+    def test_another_seed_is_tried(self):
+        self.server = End(impaired=[{'lost': 1, 'reordered': 0}, {'lost': 0, 'reordered': 1}, {'lost': 1, 'reordered': 1}])
+        self.assertEqual(self.run_pair('true', 'true', impair=('--loss', '5%', '--reorder', '1%')), '')
+        self.assertEqual(self.server.starts, 3)
 
     def test_rnr_naks_must_pass(self):
         self.server, self.client = End(counters=(3, 4)), End(counters=(0, 0, 1))

@@ -15,7 +15,7 @@
 namespace interop {
 namespace {
 
-constexpr int kCounterLimit_ms = 20000;
+constexpr int kCounterLimit_ms = 120000;
 constexpr int kCounterPause_ms = 10;
 constexpr unsigned kRemoteAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
                                    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
