@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstring>
+
 #include "dataplane/worker.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/single_step.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::testing {
@@ -258,6 +262,45 @@ TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
     while (moderated_->Poll(&cqe)) {
     }
   }
+}
+
+// A program may look at any moment: an entry that it finds is whole, and the event that it had
+// asked for before is on its way.
+TEST_F(ModerationTest, AnEntryIsSeenWholeAndBehindItsEvent) {
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  const auto* header = reinterpret_cast<const std::byte*>(moderated_->header());
+  constexpr size_t kEntries = dataplane::CompletionQueue::kEntriesOffset;
+  uint32_t seen = 0;
+  uint32_t looks = 0;
+  const auto check = [&](std::span<const std::byte> ring) {
+    roci_abi_cq shared;
+    std::array<roci_abi_cqe, 2> entries;
+    std::memcpy(&shared, ring.data(), sizeof(shared));
+    std::memcpy(entries.data(), ring.data() + kEntries, sizeof(entries));
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].generation == 0) continue;
+      seen |= 1u << i;
+      EXPECT_EQ(entries[i].wr_id, i + 1);
+      EXPECT_EQ(entries[i].qpn, 77u);
+      EXPECT_EQ(entries[i].qp_handle, 5u);
+      EXPECT_EQ(entries[i].slot, 3u);
+      EXPECT_EQ(entries[i].timestamp_ns, 123u);
+    }
+    if (entries[0].generation != 0) {
+      EXPECT_EQ(shared.arm, uint32_t{ROCI_ABI_CQ_ARM_NONE});
+    }
+    return !HasFailure();
+  };
+  node_.session().lcore().Call([&] {
+    const auto write = [&] {
+      WriteHere(*moderated_, 1);
+      WriteHere(*moderated_, 2);
+      node_.session().lcore().worker().events().Publish();
+    };
+    looks = ForEachStep({header, kEntries + 2 * sizeof(roci_abi_cqe)}, write, check);
+  });
+  if (looks == 0) GTEST_SKIP() << "processes may not be traced here";
+  EXPECT_EQ(seen, 3u);
 }
 
 TEST_F(ModerationTest, APeriodEndsTheWait) {

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "tests/unit/single_step.h"
 #include "tests/unit/verbs_provider/rings_fixture.h"
 
 namespace roci::provider {
@@ -45,6 +46,36 @@ TEST(RecvQueue, RefusesTooManySgesAndFillsUp) {
   EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), ENOMEM);
   fake.queue.tail = 1;
   EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), 0);
+}
+
+// Whenever the daemon looks: the entries before the producer index are written.
+TEST(RecvQueue, PublishesEntriesThatAreWritten) {
+  FakeRecvQueue fake(4, 32);
+  ibv_sge sge = {0x1000, 10, 7};
+  ibv_recv_wr second = {.wr_id = 2, .next = nullptr, .sg_list = &sge, .num_sge = 1};
+  ibv_recv_wr first = {.wr_id = 1, .next = &second, .sg_list = &sge, .num_sge = 1};
+  const auto* shared = reinterpret_cast<const std::byte*>(fake.queue.shared);
+  const size_t slots = static_cast<size_t>(fake.queue.slots - shared);
+  uint32_t published = 0;
+  const auto check = [&](std::span<const std::byte> ring) {
+    roci_abi_queue header;
+    memcpy(&header, ring.data(), sizeof(header));
+    published = header.producer;
+    for (uint32_t i = 0; i < published; ++i) {
+      roci_abi_recv_wqe entry;
+      roci_abi_sge element;
+      memcpy(&entry, ring.data() + slots + size_t{i} * 32, sizeof(entry));
+      memcpy(&element, ring.data() + slots + size_t{i} * 32 + sizeof(entry), sizeof(element));
+      EXPECT_EQ(entry.wr_id, i + 1);
+      EXPECT_EQ(element.lkey, 7u);
+    }
+    return !::testing::Test::HasFailure();
+  };
+  ibv_recv_wr* bad = nullptr;
+  const uint32_t looks = ForEachStep(
+      {shared, slots + 64}, [&] { PostRecvList(fake.queue, &first, &bad); }, check);
+  if (looks == 0) GTEST_SKIP() << "processes may not be traced here";
+  EXPECT_EQ(published, 2u);
 }
 
 TEST(RecvQueue, WithoutRoomTakesNothing) {

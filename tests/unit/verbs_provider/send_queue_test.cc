@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/single_step.h"
 #include "tests/unit/verbs_provider/rings_fixture.h"
 
 namespace roci::provider {
@@ -325,6 +326,43 @@ TEST(SendQueue, LeavesNothingOfTheEntryBefore) {
   EXPECT_EQ(fake.Entry(1).flags, 0);
   EXPECT_EQ(fake.Entry(1).inline_length, 0u);
   EXPECT_EQ(fake.Entry(1).num_sge, 0);
+}
+
+// Whenever the daemon looks: the entries before the producer index are written.
+TEST(SendQueue, PublishesEntriesThatAreWritten) {
+  FakeSendQueue fake(4, 128);
+  ibv_sge sge = {0x1000, 10, 7};
+  ibv_send_wr second = {};
+  second.wr_id = 2;
+  second.sg_list = &sge;
+  second.num_sge = 1;
+  second.opcode = IBV_WR_SEND;
+  ibv_send_wr first = second;
+  first.wr_id = 1;
+  first.next = &second;
+  const auto* shared = reinterpret_cast<const std::byte*>(fake.queue.shared);
+  const size_t slots = static_cast<size_t>(fake.queue.slots - shared);
+  uint32_t published = 0;
+  const auto check = [&](std::span<const std::byte> ring) {
+    roci_abi_queue header;
+    memcpy(&header, ring.data(), sizeof(header));
+    published = header.producer;
+    for (uint32_t i = 0; i < published; ++i) {
+      roci_abi_send_wqe entry;
+      roci_abi_sge element;
+      memcpy(&entry, ring.data() + slots + size_t{i} * 128, sizeof(entry));
+      memcpy(&element, ring.data() + slots + size_t{i} * 128 + sizeof(entry), sizeof(element));
+      EXPECT_EQ(entry.wr_id, i + 1);
+      EXPECT_EQ(entry.num_sge, 1u);
+      EXPECT_EQ(element.lkey, 7u);
+    }
+    return !::testing::Test::HasFailure();
+  };
+  ibv_send_wr* bad = nullptr;
+  const uint32_t looks = ForEachStep(
+      {shared, slots + 256}, [&] { PostSendList(fake.queue, &first, &bad); }, check);
+  if (looks == 0) GTEST_SKIP() << "processes may not be traced here";
+  EXPECT_EQ(published, 2u);
 }
 
 TEST(SendQueue, RingsOnlyWhenArmedAndWakesOnlyTheSleeping) {

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Every bug that tools/mutate plants still fits the tree, and no list has lost its bugs. Speaks TAP."""
+import pathlib
+import sys
+import unittest
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(TOP / 'tests'), str(TOP / 'tools/lib')]
+import mutate_build  # pylint: disable=wrong-import-position
+import mutate_list  # pylint: disable=wrong-import-position
+import tap  # pylint: disable=wrong-import-position
+
+LEAST_BUGS = 60
+
+
+class Mutations(unittest.TestCase):
+    """The lists in tests/mutations."""
+
+    def test_every_bug_applies(self):
+        wrong = []
+        for bug in mutate_list.load(TOP / 'tests/mutations'):
+            try:
+                bug.planted(TOP)
+            except mutate_list.ListError as error:
+                wrong.append(str(error))
+        self.assertEqual(wrong, [])
+
+    def test_there_are_enough(self):
+        self.assertGreaterEqual(len(mutate_list.load(TOP / 'tests/mutations')), LEAST_BUGS)
+
+    def test_an_entry_that_fits_nowhere_is_an_error(self):
+        edit = mutate_list.Edit('tests/style/mutations_test.py', 'no such ' + 'text', '')
+        bug = mutate_list.Bug('name', 'breaks', 'unit', '', (edit,), 'list')
+        with self.assertRaisesRegex(mutate_list.ListError, 'occurs 0 times'):
+            bug.planted(TOP)
+
+    def test_the_first_failing_case_is_found(self):
+        for output, case in (
+                ('[ RUN      ] A.B\n[       OK ] A.B\n[ RUN      ] C.D\nx.cc:1: Failure\n[  FAILED  ] C.D (3 ms)\n[  FAILED  ] 1 test', 'C.D'),
+                ('[ RUN      ] A.B\n[  FAILED  ] A.B, where GetParam() = 4 (3 ms)\n', 'A.B'),
+                ('[ RUN      ] A.B\nterminate called without an active exception\n', 'A.B (died)'),
+                ('1..2\nok 1 m.One.test_a\nnot ok 2 m.One.test_b\n', 'm.One.test_b'),
+                ('something else', '')):
+            self.assertEqual(mutate_build.first_failure(output), case)
+
+
+if __name__ == '__main__':
+    tap.main(sys.modules[__name__])
