@@ -91,6 +91,11 @@ TEST(SessionDecoderTest, SizeIsExactForEveryCommand) {
     std::memcpy(message.data(), &head, sizeof(head));
     Request out;
     EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command;
+    // The right head, and a byte less than it says.
+    const roci_abi_request whole{.command = command, .size = right, .serial = 0, .reserved = 0};
+    std::memcpy(message.data(), &whole, sizeof(whole));
+    message.pop_back();
+    EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command;
   }
 }
 
@@ -166,6 +171,27 @@ TEST(SessionDecoderTest, BadRegions) {
   region.length = 0;
   region.extent_count = region.fd_count = 0;
   EXPECT_EQ(Decode(region), 0) << "a region of no bytes has no extents";
+}
+
+TEST(SessionDecoderTest, OnDemandRegions) {
+  auto region = Head<roci_abi_reg_mr_request>(ROCI_ABI_REG_MR);
+  region.access = kLocalWrite | static_cast<uint32_t>(memory::Access::kOnDemand);
+  region.start = region.iova = 0x10000;
+  region.length = 0x3000;
+  region.extent_count = 1;
+  region.extents[0] = Extent(0x10000, 0x3000, ROCI_ABI_EXTENT_PROCESS_VM);
+  EXPECT_EQ(Decode(region), 0);
+  EXPECT_EQ(Decode(region, 1), EINVAL) << "a descriptor";
+  region.iova = ~uint64_t{0} - 0x2FFF;
+  EXPECT_EQ(Decode(region), 0) << "up to the last address";
+  region.iova += 1;
+  EXPECT_EQ(Decode(region), EINVAL) << "iova wraps";
+  region.iova = 0x10000;
+  region.extents[0].length -= 1;
+  EXPECT_EQ(Decode(region), EINVAL) << "not all of it";
+  region.extents[0] = Extent(~uint64_t{0} - 0x2FFE, 0x3000, ROCI_ABI_EXTENT_PROCESS_VM);
+  region.start = region.extents[0].va;
+  EXPECT_EQ(Decode(region), EINVAL) << "start wraps";
 }
 
 TEST(SessionDecoderTest, Attach) {

@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
+#include <map>
+#include <set>
 #include <vector>
+
+#include "verbs_provider/abi/list_mr.h"
 
 namespace roci::dataplane {
 namespace {
@@ -245,6 +250,10 @@ TEST_F(SendQueueTest, RefusesWithAReason) {
        [&] {
          Post(ROCI_ABI_WR_SEND, {{0, 1u << 31, 1}, {0, 1, 1}});
        }},
+      {"too long for 32 bits", length,
+       [&] {
+         Post(ROCI_ABI_WR_SEND, {{0, 0xFFFFFFFF, 1}, {0, 0xFFFFFFFF, 1}, {0, 3, 1}});
+       }},
       {"atomic of 4", length,
        [&] {
          Post(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, {{0, 4, 1}});
@@ -291,6 +300,41 @@ TEST_F(SendQueueTest, ArmingIsVisibleToTheApp) {
   EXPECT_TRUE(queue_.HasNew());
   EXPECT_FALSE(queue_.HasNew());
   EXPECT_TRUE(queue_.HasPosted());
+}
+
+// IBTA vol 1, 10.8.2: what each transport has.
+TEST(SendQueueOpcodes, AreThoseOfTheTransport) {
+  constexpr uint8_t kFirst = ROCI_ABI_WR_RDMA_WRITE;
+  const std::set<uint8_t> datagrams = {ROCI_ABI_WR_SEND, ROCI_ABI_WR_SEND_WITH_IMM};
+  std::set<uint8_t> unreliable = datagrams;
+  unreliable.insert({kFirst, ROCI_ABI_WR_RDMA_WRITE_WITH_IMM, ROCI_ABI_WR_LOCAL_INV,
+                     ROCI_ABI_WR_BIND_MW, ROCI_ABI_WR_REG_LIST});
+  std::set<uint8_t> reliable = unreliable;
+  reliable.insert({ROCI_ABI_WR_RDMA_READ, ROCI_ABI_WR_ATOMIC_CMP_AND_SWP,
+                   ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, ROCI_ABI_WR_SEND_WITH_INV, ROCI_ABI_WR_FLUSH,
+                   ROCI_ABI_WR_ATOMIC_WRITE});
+  const std::map<QpType, std::set<uint8_t>> served = {
+      {QpType::kRc, reliable},   {QpType::kXrcSend, reliable},
+      {QpType::kUc, unreliable}, {QpType::kUd, datagrams},
+      {QpType::kXrcRecv, {}},    {QpType::kRawPacket, {ROCI_ABI_WR_SEND}}};
+  for (const auto& [type, opcodes] : served) {
+    for (uint32_t opcode = 0; opcode < 256; ++opcode) {
+      roci_abi_queue header{};
+      std::vector<std::byte> slots(kStride);
+      SendQueue queue(&header, slots.data(), 1, kStride, kMaxSge, kMaxInline, type);
+      roci_abi_send_wqe entry{};
+      entry.opcode = static_cast<uint8_t>(opcode);
+      std::memcpy(slots.data(), &entry, sizeof(entry));
+      header.producer = 1;
+      roce::SendWqe wqe{};
+      CompletionStatus status{};
+      ASSERT_NE(queue.Fetch(wqe, status), FetchResult::kEmpty);
+      // Atomics without data have the wrong length, which is another matter.
+      EXPECT_EQ(status != CompletionStatus::kLocalQpOperationError,
+                opcodes.contains(static_cast<uint8_t>(opcode)))
+          << static_cast<int>(type) << ' ' << opcode;
+    }
+  }
 }
 
 class UdSendQueueTest : public SendQueueTest {
