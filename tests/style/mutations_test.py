@@ -37,11 +37,11 @@ class Mutations(unittest.TestCase):
 
     def test_the_first_failing_case_is_found(self):
         for output, case in (
-                ('[ RUN      ] A.B\n[       OK ] A.B\n[ RUN      ] C.D\nx.cc:1: Failure\n[  FAILED  ] C.D (3 ms)\n[  FAILED  ] 1 test', 'C.D'),
-                ('[ RUN      ] A.B\n[  FAILED  ] A.B, where GetParam() = 4 (3 ms)\n', 'A.B'),
-                ('[ RUN      ] A.B\nterminate called without an active exception\n', 'A.B (died)'),
-                ('1..2\nok 1 m.One.test_a\nnot ok 2 m.One.test_b\n', 'm.One.test_b'),
-                ('something else', '')):
+                ('[ RUN      ] A.B\n[       OK ] A.B\n[ RUN      ] C.D\nx.cc:1: Failure\n[  FAILED  ] C.D (3 ms)\n[  FAILED  ] 1 test', ('C.D', False)),
+                ('[ RUN      ] A.B\n[  FAILED  ] A.B, where GetParam() = 4 (3 ms)\n', ('A.B', False)),
+                ('[ RUN      ] A.B\nterminate called without an active exception\n', ('A.B', True)),
+                ('1..2\nok 1 m.One.test_a\nnot ok 2 m.One.test_b\n', ('m.One.test_b', False)),
+                ('something else', ('', True))):
             self.assertEqual(mutate_build.first_failure(output), case)
 
 

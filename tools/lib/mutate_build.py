@@ -10,8 +10,8 @@ import signal
 import subprocess
 import time
 
-# What no test program depends on.
-OUTSIDE = ('docs/', 'tests/mutations/', 'tools/lib/mutate', 'tools/mutate', 'tools/bench', 'tools/lib/benchmark/')
+# What tests read beside their programs.
+DATA = ('tests/vectors/', 'tests/fuzz/corpus/', 'tests/integration/', 'docs/')
 # A failed build or a test program that hangs must not hold up the rest.
 BUILD_LIMIT_S = 1800
 
@@ -38,9 +38,11 @@ class Test:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a test program did: 'passed', 'failed', 'skipped' or 'hung'; `case` is the first failing test in it."""
+    """What a test program did: 'passed', 'failed', 'skipped' or 'hung'; `case` is the first failing test in it, or the one
+    in which it `died` or hung."""
     word: str
     case: str
+    died: bool
     seconds: float
 
 
@@ -63,12 +65,13 @@ def run_bounded(command, limit_s, log, **options):
 
 
 def first_failure(text):
-    """The first failing case in the output of GoogleTest or in TAP; where a program died, the case that it was in."""
+    """The first failing case in the output of GoogleTest or in TAP, and False; where a program died, the case that it was in,
+    and True."""
     failed = re.search(r'^\[  FAILED  \] ([\w/.-]+)', text, flags=re.M) or re.search(r'^not ok \d+ (?:- )?(\S+)', text, flags=re.M)
     if failed:
-        return failed.group(1)
+        return failed.group(1), False
     begun = re.findall(r'^\[ RUN      \] (\S+)', text, flags=re.M)
-    return f'{begun[-1]} (died)' if begun else ''
+    return begun[-1] if begun else '', True
 
 
 class Scratch:
@@ -81,7 +84,7 @@ class Scratch:
         self.logs.mkdir(parents=True, exist_ok=True)
 
     def refresh(self):
-        """Makes the copy equal to the working tree. Returns a hash of what test programs may depend on."""
+        """Makes the copy equal to the working tree. Returns a hash of what tests read beside their programs."""
         listing = subprocess.run(['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'], cwd=self.top, check=True,
                                  stdout=subprocess.PIPE).stdout.decode()
         names = {name for name in listing.split('\0') if name and (self.top / name).is_file()}
@@ -92,7 +95,7 @@ class Scratch:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(origin, copy)
             shutil.copymode(origin, copy)
-            if not name.startswith(OUTSIDE) and not name.endswith('.md'):
+            if name.startswith(DATA):
                 digest.update(f'{name}\0'.encode() + hashlib.sha256(origin.read_bytes()).digest())
         for path in self.source.rglob('*'):
             if path.is_file() and str(path.relative_to(self.source)) not in names:
@@ -167,7 +170,8 @@ class Scratch:
         status = run_bounded(test.command, limit_s, log, cwd=test.folder, env=environment)
         seconds = time.monotonic() - begin
         if status == 0:
-            return Outcome('passed', '', seconds)
+            return Outcome('passed', '', False, seconds)
         if status == 77:
-            return Outcome('skipped', '', seconds)
-        return Outcome('failed' if status is not None else 'hung', first_failure(log.read_text(errors='replace')), seconds)
+            return Outcome('skipped', '', False, seconds)
+        case, died = first_failure(log.read_text(errors='replace'))
+        return Outcome('failed' if status is not None else 'hung', case, died, seconds)

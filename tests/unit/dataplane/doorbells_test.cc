@@ -60,6 +60,13 @@ TEST_F(DoorbellsTest, WhatTheBudgetLeavesIsFoundLater) {
   EXPECT_EQ(std::set<uint32_t>(all.begin(), all.end()).size(), all.size());
 }
 
+TEST_F(DoorbellsTest, AppsSeeWhetherTheDaemonSleeps) {
+  bells_.SetSleeping(true);
+  EXPECT_EQ(page_->sleeping, 1u);
+  bells_.SetSleeping(false);
+  EXPECT_EQ(page_->sleeping, 0u);
+}
+
 TEST_F(DoorbellsTest, ScribbledBitsAreBounded) {
   std::memset(static_cast<void*>(page_.get()), 0xFF, sizeof(*page_));
   EXPECT_EQ(Collect().size(), 65536u);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "roce/frame.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
@@ -116,6 +117,47 @@ TEST_F(WireTest, AFloodForASlowControlPlaneIsBoundedAndCounted) {
   uint64_t taken = 0;
   while (b_.device().ReceiveSlowPath(received)) ++taken;
   EXPECT_EQ(taken, b_.device().Snapshot().rx_slow_path);
+}
+
+// As a queue pair's packets, those to a group are believed only with the right ICRC.
+TEST_F(WireTest, ADamagedPacketToAGroupIsDropped) {
+  AppCq cq(b_.session(), 16);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kUd;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = config.max_recv_wr = 4;
+  config.max_send_sge = config.max_recv_sge = 1;
+  AppQp member(b_.session(), config);
+  ASSERT_EQ(ConnectUd(b_, member), roce::ModifyResult::kOk);
+  const roce::Gid group = roce::Gid::FromIpv4(roce::Ipv4{{239, 1, 2, 3}});
+  ASSERT_TRUE(b_.device().AttachMulticast(member.qp(), group).ok());
+  for (uint64_t i = 1; i <= 2; ++i) member.PostRecv(i, {b_.Sge(i * 1000, 200)});
+  member.Ring();
+
+  roce::Path path = PathTo(a_, b_);
+  path.dst_gid = group;
+  path.dst_mac = roce::Mac{{0x01, 0x00, 0x5E, 1, 2, 3}};
+  roce::TxPacket packet{};
+  packet.opcode = roce::Opcode::kUdSendOnly;
+  packet.dest_qpn = roce::kMulticastQpn;
+  packet.payload_length = 64;
+  packet.ext.deth = {0x1234, roce::Qpn(5)};
+  const std::vector<std::byte> payload(64, std::byte{0x5A});
+  std::vector<std::byte> frame(roce::kMaxFrameBytes);
+  frame.resize(
+      roce::EncodeFrame(roce::FrameTemplate(path), packet, payload.data(), 0, frame.data()));
+  std::vector<std::byte> damaged = frame;
+  damaged[damaged.size() - 20] ^= std::byte{1};
+  ASSERT_TRUE(a_.device().SendRaw(damaged).ok());
+  ASSERT_TRUE(a_.device().SendRaw(frame).ok());
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 1u);
+  EXPECT_EQ(cqe.byte_length, 104u);
+  EXPECT_EQ(std::memcmp(b_.memory() + 1040, payload.data(), payload.size()), 0);
+  EXPECT_FALSE(cq.Wait(&cqe, 20));
+  EXPECT_EQ(b_.device().Snapshot().drops[static_cast<size_t>(roce::DropReason::kIcrc)], 1u);
 }
 
 TEST_F(WireTest, DevicesComeAndGoWhileFramesFly) {

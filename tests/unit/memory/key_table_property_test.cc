@@ -67,7 +67,8 @@ class Property : public testing::Test {
     std::vector<Extent> extents;
     uint64_t done = 0;
     while (done < length) {
-      const uint64_t piece = 1 + Below(length - done);
+      // Often in one piece: such regions have a path of their own.
+      const uint64_t piece = Below(2) == 0 ? length - done : 1 + Below(length - done);
       const bool direct = Below(2) == 0 && piece <= kFileLength;
       extents.push_back({va + done, piece, direct ? file_ : nullptr,
                          direct ? Below(kFileLength - piece + 1) : 0});
@@ -154,7 +155,8 @@ class Property : public testing::Test {
       for (uint32_t i = 0; i < segment.length; ++i, ++at) {
         const Place place = segment.direct != nullptr ? Place{segment.direct + i, 0}
                                                       : Place{nullptr, segment.remote_va + i};
-        ASSERT_EQ(place, model->second.bytes[at]);
+        // Millions of bytes: the macro is for the one that is wrong.
+        if (place != model->second.bytes[at]) FAIL() << "byte " << at << " of key " << key;
       }
     }
   }

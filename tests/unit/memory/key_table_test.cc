@@ -100,6 +100,16 @@ TEST(KeyTable, SeededTableOfAnySizeHoldsWhatItSays) {
   }
 }
 
+TEST(KeyTable, IndicesThatWereNeverUsedOpenNothing) {
+  KeyTable table(kApp, 5000);
+  const uint32_t key = MustRegister(table, kAll, Plain(0x1000, 100));
+  for (uint32_t slot = 0; slot <= 6000; ++slot) {
+    const uint32_t other = slot << 8 | (key & 0xFF);
+    if (other == key) continue;
+    EXPECT_EQ(TryResolve(table, other, 0x1000, 1), MemoryStatus::kBadKey) << slot;
+  }
+}
+
 TEST(KeyTable, EmptyTableKnowsNoKey) {
   KeyTable table(kApp, 16);
   for (const uint32_t key : {0U, 1U, 255U, 256U, 257U, 0xFFFFFFFFU}) {
