@@ -10,7 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "dataplane/worker.h"
 #include "tests/unit/dataplane/environment.h"
+#include "tests/unit/dataplane/ring_app.h"
 
 namespace roci::testing {
 namespace {
@@ -55,6 +57,21 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
     lcore.FinishRound();
     EXPECT_GT(lcore.Snapshot().loops, loops);
   }
+}
+
+// What an lcore looks at once more before it sleeps, and what wakes it when a function has left it.
+TEST(LcoreTest, ADoorbellIsWork) {
+  dataplane::Wire wire(TestDataplane());
+  Node node(TestDataplane(), &wire, {});
+  dataplane::Lcore& lcore = node.session().lcore();
+  const uint64_t before = lcore.Snapshot().bad_doorbells;
+  lcore.Call([&] {
+    node.session().doorbells().Ring(5);
+    EXPECT_TRUE(lcore.worker().HasWork());
+  });
+  lcore.FinishRound();
+  lcore.FinishRound();
+  EXPECT_EQ(lcore.Snapshot().bad_doorbells, before + 1);
 }
 
 // A function that leaves nothing to do costs a sleeping lcore nothing.
