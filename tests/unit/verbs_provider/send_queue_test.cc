@@ -95,6 +95,30 @@ TEST(SendQueue, WritesDatagramAddresses) {
   EXPECT_EQ(Post(fake, wr), EINVAL);
 }
 
+// IBTA vol 1, 10.6.7.2.2: the program chooses the low 8 bits of a window's new key, and no more.
+TEST(SendQueue, BindsTheWindowThatItIsGiven) {
+  FakeSendQueue fake(4, 128);
+  ibv_mr region = {};
+  region.lkey = 0x501;
+  ibv_mw window = {};
+  window.rkey = 0x705;
+  window.type = IBV_MW_TYPE_2;
+  ibv_send_wr wr = Request(IBV_WR_BIND_MW, nullptr, 0);
+  wr.bind_mw.mw = &window;
+  wr.bind_mw.rkey = 0xABCD42;
+  wr.bind_mw.bind_info = {&region, 0x2000, 100, IBV_ACCESS_REMOTE_WRITE};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(PostSendList(fake.queue, &wr, &bad), 0);
+  EXPECT_EQ(window.rkey, 0x742u);
+  const roci_abi_send_wqe& entry = fake.Entry(0);
+  EXPECT_EQ(entry.u.bind.window, 7u);
+  EXPECT_EQ(entry.u.bind.new_key, 0x742u);
+  EXPECT_EQ(entry.u.bind.region_key, 0x501u);
+  EXPECT_EQ(entry.u.bind.length, 100u);
+  EXPECT_EQ(entry.u.bind.access, unsigned{IBV_ACCESS_REMOTE_WRITE});
+  EXPECT_EQ(entry.remote_va, 0x2000u);
+}
+
 TEST(SendQueue, CopiesInlineDataWithoutLookingAtKeys) {
   FakeSendQueue fake(4, 128);
   std::string first = "hello, ";
