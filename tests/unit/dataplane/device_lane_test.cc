@@ -44,7 +44,8 @@ class DeviceLaneTest : public ::testing::Test {
     peer_ = *wire_.AddEndpoint(kPeer);
   }
 
-  void Stage(uint32_t length, const roce::Mac& to = kPeer, bool tagged = false) {
+  void Stage(uint32_t length, const roce::Mac& to = kPeer, bool tagged = false,
+             uint32_t lcore = 0) {
     rte_mbuf* frame = rte_pktmbuf_alloc(pool_->mempool());
     ASSERT_NE(frame, nullptr) << "frames have leaked";
     char* data = rte_pktmbuf_append(frame, static_cast<uint16_t>(length));
@@ -52,13 +53,13 @@ class DeviceLaneTest : public ::testing::Test {
     std::memcpy(data, to.bytes.data(), to.bytes.size());
     const uint16_t type = rte_cpu_to_be_16(tagged ? 0x8100 : 0x0800);
     std::memcpy(data + 12, &type, sizeof(type));
-    lane_.Stage(frame, 0);
+    lane_.Stage(frame, lcore);
   }
   // Lengths of the frames that came to an end of the wire.
-  std::vector<uint32_t> Arrived(uint32_t endpoint) {
+  std::vector<uint32_t> Arrived(uint32_t endpoint, uint32_t lcore = 0) {
     std::vector<uint32_t> lengths;
     rte_mbuf* frame = nullptr;
-    while (wire_.Receive(endpoint, 0, &frame, 1) == 1) {
+    while (wire_.Receive(endpoint, lcore, &frame, 1) == 1) {
       lengths.push_back(frame->pkt_len);
       rte_pktmbuf_free(frame);
     }
@@ -81,6 +82,18 @@ TEST_F(DeviceLaneTest, CountsWhatItSends) {
   EXPECT_EQ(lane_.counters.tx_packets.value(), 3u);
   EXPECT_EQ(lane_.counters.tx_bytes.value(), 4160u);
   EXPECT_EQ(lane_.staged(), 0u);
+}
+
+TEST_F(DeviceLaneTest, FramesGoToTheLcoreThatTheyAreFor) {
+  ASSERT_EQ(kTestLcores, 2u);
+  Stage(61, kPeer, false, 0);
+  Stage(62, kPeer, false, 1);
+  Stage(63, kPeer, false, 1);
+  Stage(64, kPeer, false, 0);
+  Stage(65, kPeer, false, 7);  // there is none, so it is anybody's
+  EXPECT_TRUE(lane_.FlushStage());
+  EXPECT_EQ(Arrived(peer_, 1), (std::vector<uint32_t>{62, 63}));
+  EXPECT_EQ(Arrived(peer_, 0), (std::vector<uint32_t>{61, 64, 65}));
 }
 
 TEST_F(DeviceLaneTest, DropsFramesThatTheLinkDoesNotCarry) {

@@ -5,14 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <thread>
 #include <vector>
 
+#include "dataplane/queue_pair.h"
 #include "dataplane/worker.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/single_step.h"
 
 namespace roci::testing {
 namespace {
@@ -72,6 +76,60 @@ TEST(LcoreTest, ADoorbellIsWork) {
   lcore.FinishRound();
   lcore.FinishRound();
   EXPECT_EQ(lcore.Snapshot().bad_doorbells, before + 1);
+}
+
+// A program publishes an entry while the lcore arms the queue: it has not seen `armed` and rings no
+// doorbell, so the lcore has to look once more. The lcore's rounds run in a child, the program is
+// this process.
+TEST(LcoreTest, APostWhileTheQueueIsArmedIsTaken) {
+  dataplane::Wire wire(TestDataplane());
+  Node node(TestDataplane(), &wire, {});
+  AppCq cq(node.session(), 16);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kUd;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = config.max_recv_wr = 4;
+  config.max_send_sge = config.max_recv_sge = 1;
+  AppQp qp(node.session(), config);
+  ASSERT_EQ(ConnectUd(node, qp), roce::ModifyResult::kOk);
+  SendRequest refused;  // completes without a frame
+  refused.head.opcode = 200;
+  refused.head.wr_id = 7;
+  qp.Post(refused);
+  roci_abi_queue* queue = qp.send_queue();
+  bool was_armed = false;
+  const auto program = [&](std::span<const std::byte> bytes) {
+    roci_abi_queue seen;
+    std::memcpy(&seen, bytes.data(), sizeof(seen));
+    if (seen.armed != 0 && !was_armed) {
+      was_armed = true;
+      std::atomic_ref(queue->producer).store(1, std::memory_order_seq_cst);
+    }
+    return true;
+  };
+  uint32_t looks = 0;
+  node.session().lcore().Call([&] {
+    dataplane::Worker& worker = node.session().lcore().worker();
+    queue->armed = 0;
+    qp.qp().polled = true;
+    qp.qp().last_work_ns = 0;  // long ago
+    looks = ForEachStep(
+        {reinterpret_cast<const std::byte*>(queue), sizeof(*queue)},
+        [&] {
+          worker.Poke(qp.qp());
+          worker.RunAFewRounds();
+          worker.RunOnce();
+        },
+        program);
+    queue->armed = 1;
+    qp.qp().polled = false;
+  });
+  if (looks == 0) GTEST_SKIP() << "processes may not be traced here";
+  EXPECT_TRUE(was_armed);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq.Poll(&cqe));
+  EXPECT_EQ(cqe.wr_id, 7u);
 }
 
 // A function that leaves nothing to do costs a sleeping lcore nothing.

@@ -27,12 +27,14 @@ using dataplane::LinkDirection;
 using dataplane::LinkTap;
 using Bytes = std::vector<std::byte>;
 
-Bytes Packet(roce::Opcode opcode, uint32_t qpn, bool is_ipv6 = false, bool has_vlan = false) {
+// Of an ECT(0) sender, if not said otherwise.
+Bytes Packet(roce::Opcode opcode, uint32_t qpn, bool is_ipv6 = false, bool has_vlan = false,
+             uint8_t traffic_class = 2) {
   roce::Path path;
   path.src_gid = is_ipv6 ? roce::Gid{{0xFD, 1}} : roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, 1}});
   path.dst_gid = is_ipv6 ? roce::Gid{{0xFD, 2}} : roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, 2}});
   path.has_vlan = has_vlan;
-  path.traffic_class = 2;  // ECT(0)
+  path.traffic_class = traffic_class;
   const roce::FrameTemplate tmpl(path);
   roce::TxPacket tx;
   tx.opcode = opcode;
@@ -105,6 +107,15 @@ TEST(ImpairmentTest, TheSeedDecides) {
   settings.duplicate = settings.reorder = 0;
   const std::string losses = Fates(settings, 0, 5000);
   for (size_t i = 0; i < fates.size(); ++i) EXPECT_EQ(losses[i] == 'L', fates[i] == 'L');
+  // Nor are duplicates moved by frames that are not lost any more.
+  settings.duplicate = dataplane::kAlways / 10;
+  settings.loss = 0;
+  const std::string duplicates = Fates(settings, 0, 5000);
+  for (size_t i = 0; i < fates.size(); ++i) {
+    if (fates[i] != 'L') {
+      EXPECT_EQ(duplicates[i] == 'D', fates[i] == 'D') << i;
+    }
+  }
 }
 
 TEST(ImpairmentTest, NeverAndAlways) {
@@ -146,6 +157,13 @@ TEST(ImpairmentTest, CongestionMarksKeepPacketsWhole) {
   }
   Bytes arp(60);
   EXPECT_FALSE(dataplane::MarkCongestion(arp));
+  // RFC 3168, 5: a sender that does not know marks would not slow down.
+  for (const bool is_ipv6 : {false, true}) {
+    Bytes of_other = Packet(roce::Opcode::kRcSendOnly, 5, is_ipv6, false, 0x68);
+    const Bytes before = of_other;
+    EXPECT_FALSE(dataplane::MarkCongestion(of_other));
+    EXPECT_EQ(of_other, before);
+  }
 }
 
 // 1000 bytes of Ethernet take 8 us.
