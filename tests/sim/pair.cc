@@ -48,6 +48,7 @@ Pair::Node::Node(const roce::QpConfig& config, const Connection& connection, Are
 Pair::Pair(const Connection& connection, Arena* left, Arena* right)
     : nodes_{Node(Config(0, kFirstQpn, connection), connection, left),
              Node(Config(1, kFirstQpn + 1, connection), connection, right)},
+      watch_(connection, {&nodes_[0].host, &nodes_[1].host}),
       buffer_(roce::kMaxFrameBytes) {
   Connect(0, connection);
   Connect(1, connection);
@@ -67,8 +68,7 @@ void Pair::Connect(int node, const Connection& connection) {
   using namespace roce;
   QpAttributes attributes;
   attributes.port = 1;
-  attributes.access_flags = kQpAccessRemoteWrite | kQpAccessRemoteRead | kQpAccessRemoteAtomic |
-                            kQpAccessFlushGlobal | kQpAccessFlushPersistent;
+  attributes.access_flags = connection.access_flags;
   attributes.path_mtu = connection.mtu;
   attributes.dest_qpn = Qpn(kFirstQpn + 1 - static_cast<uint32_t>(node));
   attributes.rq_psn = connection.first_psn[static_cast<size_t>(1 - node)];
@@ -91,6 +91,10 @@ void Pair::Connect(int node, const Connection& connection) {
   modify(QpState::kInit, kAttrPkeyIndex | kAttrPort | kAttrAccessFlags);
   modify(QpState::kRtr, kAttrAddressVector | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn | responder);
   modify(QpState::kRts, kAttrTimeout | kAttrSqPsn | requester);
+  if (connection.rate_limit_kbps == 0) return;
+  attributes.rate_limit_kbps = connection.rate_limit_kbps;
+  attributes.rate_burst_bytes = connection.rate_burst_bytes;
+  modify(QpState::kRts, kAttrRateLimit);
 }
 
 void Pair::Fail(int node, Random& random) {
@@ -157,7 +161,9 @@ void Pair::Deliver(int to, Random& random) {
       continue;
     }
     if (packet_.dest_qpn != self.qp.qpn()) abort();  // the ICRC lets no other number through
+    const roce::QpState before = self.qp.state();
     self.qp.HandlePacket(self.host, now_, packet_);
+    watch_.NoteHandled(to, now_, packet_, before, self.qp);
   }
   Transmit(to, random);
 }
@@ -176,8 +182,10 @@ void Pair::Transmit(int node, Random& random) {
       abort();  // the memory of a simulated program never faults here
     }
     const uint32_t length = roce::FinishFrame(frame, packet, buffer_.data());
+    watch_.NoteSent(node, now_, {buffer_.data(), length});
     self.out.Send(now_, {buffer_.begin(), buffer_.begin() + length}, random);
   }
+  watch_.NoteQuiet(node, now_, self.qp);
   if (self.host.wants_sync() && self.sync_end == roce::kNever) {
     self.sync_end = now_ + random.Between(100, longest_sync_ns_);
   }

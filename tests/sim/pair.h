@@ -3,34 +3,20 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "roce/frame.h"
 #include "roce/qp.h"
 #include "tests/sim/arena.h"
+#include "tests/sim/connection.h"
 #include "tests/sim/link.h"
+#include "tests/sim/protocol_watch.h"
 #include "tests/sim/random.h"
 #include "tests/sim/sim_host.h"
 
 namespace roci::sim {
-
-// What both ends of a connection agree on, as two programs would through ibv_modify_qp.
-struct Connection {
-  // Of node 0 and node 1: both RC, or XRC send and XRC receive.
-  std::array<roce::QpType, 2> types = {roce::QpType::kRc, roce::QpType::kRc};
-  bool shares_receives = false;  // node 1 has a shared receive queue
-  roce::PathMtu mtu = roce::PathMtu::k1024;
-  roce::QpLimits limits;
-  uint8_t timeout = 10;
-  uint8_t retry_count = 7;
-  uint8_t rnr_retry = 7;
-  uint8_t min_rnr_timer = 1;
-  uint8_t max_rd_atomic = 4;
-  uint32_t records = 32;  // in-flight records of each requester, a power of two
-  bool ipv6 = false;
-  bool controls_congestion = false;
-  std::array<roce::Psn, 2> first_psn;  // of the requests that node 0, node 1 sends
-};
 
 class Pair {
  public:
@@ -54,6 +40,8 @@ class Pair {
   // kNever.
   bool Step(Random& random, roce::TimeNs until);
   uint64_t frames_dropped() const { return dropped_; }
+  // What a frame broke of the protocol, if one did.
+  const std::optional<std::string>& wrong() const { return watch_.wrong(); }
 
  private:
   struct Node {
@@ -75,6 +63,7 @@ class Pair {
   void Transmit(int node, Random& random);
 
   std::array<Node, 2> nodes_;
+  ProtocolWatch watch_;
   roce::TimeNs now_ = 1;
   uint64_t dropped_ = 0;
   roce::TimeNs longest_sync_ns_ = 1000;

@@ -161,6 +161,7 @@ void Drive(Pair& pair, Random& random, uint64_t clean_after_ns) {
   for (int step = 0; step < 200000 && pair.Step(random, roce::kNever); ++step) {
     if (pair.now() > clean_after_ns) pair.SetFaults(LinkFaults{});
   }
+  EXPECT_EQ(pair.wrong().value_or(""), "");
 }
 
 constexpr uint64_t kGood = 5;   // requests before the bad one

@@ -182,6 +182,7 @@ class SeededRun {
   }
 
   std::optional<std::string> Check() {
+    if (pair_->wrong()) return pair_->wrong();
     if (auto wrong = CheckOrder()) return wrong;
     const auto& done = pair_->host(0).send_completions();
     for (; seen_ < done.size(); ++seen_) {

@@ -226,6 +226,7 @@ TEST(RcIntegrity, SurvivesWhatTheNetworkDoes) {
     for (uint32_t round = 0; round < kRounds && !testing::Test::HasFailure(); ++round) {
       transfers.Run();
     }
+    EXPECT_EQ(pair.wrong().value_or(""), "");
     for (Arena& arena : arenas) EXPECT_TRUE(arena.GuardsIntact());
   }
 }

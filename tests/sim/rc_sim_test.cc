@@ -81,6 +81,7 @@ class SeededRun {
     const bool unposted = work_[0]->HasUnpostedWork() || work_[1]->HasUnpostedWork();
     const roce::TimeNs until = unposted ? pair_->now() + random_.Between(1, 3000) : roce::kNever;
     progressed_ = pair_->Step(random_, until);
+    if (pair_->wrong()) return pair_->wrong();
     for (int node = 0; node < 2; ++node) {
       if (auto wrong = work_[node]->Check()) return wrong;
       if (!ArenaOf(node)->GuardsIntact()) return std::string("wrote outside of a region");

@@ -147,6 +147,7 @@ TEST(RcWindows, AreBoundOnceAndTakenAway) {
     while (windows.React() && ++steps < 100000 && pair.Step(random, roce::kNever)) {
       if (pair.now() > 200'000'000) pair.SetFaults(LinkFaults{});
     }
+    EXPECT_EQ(pair.wrong().value_or(""), "");
     EXPECT_EQ(windows.round(), kRounds) << "stopped early";
     for (const roce::Completion& c : pair.host(1).send_completions()) {
       EXPECT_EQ(c.status, CompletionStatus::kSuccess);

@@ -184,6 +184,7 @@ class Line {
   }
 
   std::optional<std::string> CheckSends() {
+    if (pair_->wrong()) return pair_->wrong();
     const auto& completions = pair_->host(0).send_completions();
     for (; seen_sends_ < completions.size() && !gave_up_; ++seen_sends_) {
       const roce::Completion& completion = completions[seen_sends_];

@@ -183,6 +183,7 @@ class TagRun {
 
   std::optional<std::string> Check(Line& line) {
     if (wrong_) return wrong_;
+    if (line.pair->wrong()) return line.pair->wrong();
     if (line.matched.size() > line.messages.size()) return "a message was matched twice";
     const auto& completions = line.pair->host(1).recv_completions();
     for (; line.seen < completions.size(); ++line.seen) {

@@ -4,37 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/sim/scatter_lists.h"
+
 namespace roci::sim {
 namespace {
 using roce::CompletionOpcode;
 using roce::CompletionStatus;
 using roce::WorkOpcode;
-
-constexpr uint32_t kMaxSge = 32;
-
-// Cuts `length` bytes into 1..kMaxSge pieces of at least one byte (none for no bytes).
-std::vector<uint32_t> Split(Random& random, uint32_t length) {
-  std::vector<uint32_t> pieces;
-  while (length > 0) {
-    uint32_t piece = length;
-    if (pieces.size() + 1 < kMaxSge && random.Chance(400)) {
-      piece = static_cast<uint32_t>(random.Between(1, length));
-    }
-    pieces.push_back(piece);
-    length -= piece;
-  }
-  return pieces;
-}
-
-void AppendSge(std::vector<roce::Sge>& sges, uint64_t va, uint32_t length, uint32_t key) {
-  sges.push_back(roce::Sge{va, length, roce::Key(key)});
-}
-
-template <class Wqe>
-void FinishSges(Wqe& wqe, const std::vector<roce::Sge>& sges) {
-  wqe.num_sge = static_cast<uint8_t>(sges.size());
-  if (!sges.empty()) wqe.first_sge = sges.front();
-}
 
 CompletionOpcode ExpectedOpcode(WorkOpcode opcode) {
   switch (opcode) {
@@ -115,7 +91,7 @@ bool Workload::PostRequest(Random& random) {
   const bool last =
       posted_ + 1 == shape_.requests || posted_ + 1 - completed_ == shape_.outstanding;
   post.wqe.signaled = last || random.Chance(700);
-  post.wqe.fence = random.Chance(150);
+  post.wqe.fence |= random.Chance(150);
   expected.opcode = post.wqe.opcode;
   expected.signaled = post.wqe.signaled;
   expected.length = post.wqe.length;
@@ -145,8 +121,35 @@ std::vector<std::byte> Workload::AddSource(Random& random, PostedSend& post, uin
   return bytes;
 }
 
-bool Workload::QueueRecv(Random& random, const std::vector<std::byte>& bytes, uint32_t extra,
-                         std::optional<uint32_t> immediate, bool is_write) {
+// Sends on what an outstanding READ or atomic will bring, which the fence makes it wait for (IBTA
+// vol 1, 10.8.3.3). The buffer stays in use until this request is complete.
+std::vector<std::byte> Workload::AddForwarded(Random& random, PostedSend& post, size_t from,
+                                              Expected& expected) {
+  expected.landing = expected_[from].landing;
+  expected.landing_bytes = expected_[from].landing_bytes;
+  const auto size = static_cast<uint32_t>(expected.landing_bytes.size());
+  const auto at = static_cast<uint32_t>(random.Below(size));
+  post.wqe.length = static_cast<uint32_t>(random.Between(1, size - at));
+  post.wqe.fence = true;
+  AppendSplit(random, post.sges, self_arena_->va(kLanding) + expected.landing.begin + at,
+              post.wqe.length, self_arena_->key(kLanding));
+  const auto first = expected.landing_bytes.begin() + at;
+  return {first, first + post.wqe.length};
+}
+
+// The bytes of a SEND or WRITE.
+std::vector<std::byte> Workload::AddMessage(Random& random, PostedSend& post, Expected& expected) {
+  if (completed_ < expected_.size() && random.Chance(300)) {
+    const size_t from = completed_ + random.Below(expected_.size() - completed_);
+    if (!expected_[from].landing_bytes.empty()) {
+      return AddForwarded(random, post, from, expected);
+    }
+  }
+  return AddSource(random, post, RandomLength(random));
+}
+
+bool Workload::QueueRecv(Random& random, const PostedSend& post,
+                         const std::vector<std::byte>& bytes, uint32_t extra, bool is_write) {
   const uint64_t capacity = (is_write ? 0 : bytes.size()) + extra;
   const uint64_t region = peer_arena_->size(kReceive);
   // Buffers are used round and round; one that is still awaited must not be handed out again.
@@ -160,38 +163,38 @@ bool Workload::QueueRecv(Random& random, const std::vector<std::byte>& bytes, ui
   PostedRecv recv;
   recv.wqe.wr_id = 1000 + expected_recvs_.size();
   recv.wqe.capacity = capacity;
-  uint64_t va = peer_arena_->va(kReceive) + at;
-  for (uint32_t piece : Split(random, static_cast<uint32_t>(capacity))) {
-    AppendSge(recv.sges, va, piece, peer_arena_->key(kReceive));
-    va += piece;
-  }
+  AppendSplit(random, recv.sges, peer_arena_->va(kReceive) + at, static_cast<uint32_t>(capacity),
+              peer_arena_->key(kReceive));
   FinishSges(recv.wqe, recv.sges);
   pending_recvs_.push_back(std::move(recv));
-  expected_recvs_.push_back(ExpectedRecv{bytes, buffer, immediate, is_write});
+  std::optional<uint32_t> immediate;
+  if (post.wqe.opcode != WorkOpcode::kSend) immediate = post.wqe.immediate;
+  expected_recvs_.push_back(ExpectedRecv{bytes, buffer, immediate, is_write, post.wqe.solicited});
   return true;
 }
 
-bool Workload::PrepareSend(Random& random, PostedSend& post, Expected&) {
-  const std::vector<std::byte> bytes = AddSource(random, post, RandomLength(random));
-  std::optional<uint32_t> immediate;
-  if (random.Chance(400)) immediate = static_cast<uint32_t>(random.Next());
-  post.wqe.opcode = immediate ? WorkOpcode::kSendWithImm : WorkOpcode::kSend;
-  post.wqe.immediate = immediate.value_or(0);
+bool Workload::PrepareSend(Random& random, PostedSend& post, Expected& expected) {
+  const std::vector<std::byte> bytes = AddMessage(random, post, expected);
+  post.wqe.opcode = WorkOpcode::kSend;
+  if (random.Chance(400)) {
+    post.wqe.opcode = WorkOpcode::kSendWithImm;
+    post.wqe.immediate = static_cast<uint32_t>(random.Next());
+  }
   post.wqe.solicited = random.Chance(300);
-  return QueueRecv(random, bytes, random.Chance(500) ? static_cast<uint32_t>(random.Below(64)) : 0,
-                   immediate, false);
+  return QueueRecv(random, post, bytes,
+                   random.Chance(500) ? static_cast<uint32_t>(random.Below(64)) : 0, false);
 }
 
-bool Workload::PrepareWrite(Random& random, PostedSend& post, Expected&) {
-  const std::vector<std::byte> bytes = AddSource(random, post, RandomLength(random));
+bool Workload::PrepareWrite(Random& random, PostedSend& post, Expected& expected) {
+  const std::vector<std::byte> bytes = AddMessage(random, post, expected);
   const uint64_t at = random.Below(target_oracle_.size() - bytes.size() + 1);
   if (ReadOutstandingOver(Range{at, at + bytes.size()})) return false;
   post.wqe.opcode = WorkOpcode::kRdmaWrite;
+  post.wqe.solicited = random.Chance(300);
   if (random.Chance(300)) {
     post.wqe.opcode = WorkOpcode::kRdmaWriteWithImm;
     post.wqe.immediate = static_cast<uint32_t>(random.Next());
-    if (!QueueRecv(random, bytes, static_cast<uint32_t>(random.Below(64)), post.wqe.immediate,
-                   true)) {
+    if (!QueueRecv(random, post, bytes, static_cast<uint32_t>(random.Below(64)), true)) {
       return false;
     }
   }
@@ -218,12 +221,9 @@ std::optional<Workload::Range> Workload::AllocateLanding(uint32_t length) const 
 }
 
 void Workload::AddLanding(Random& random, PostedSend& post, const Range& range) {
-  uint64_t va = self_arena_->va(kLanding) + range.begin;
-  for (uint32_t piece : Split(random, static_cast<uint32_t>(range.end - range.begin))) {
-    AppendSge(post.sges, va, piece, self_arena_->key(kLanding));
-    va += piece;
-  }
   post.wqe.length = static_cast<uint32_t>(range.end - range.begin);
+  AppendSplit(random, post.sges, self_arena_->va(kLanding) + range.begin, post.wqe.length,
+              self_arena_->key(kLanding));
 }
 
 bool Workload::PrepareRead(Random& random, PostedSend& post, Expected& expected) {
@@ -316,6 +316,10 @@ std::optional<std::string> Workload::CheckSend(const roce::Completion& completio
   if (completion.wr_id != post.wqe.wr_id) return At("wrong wr_id: slot", completion.slot);
   if (completion.opcode != ExpectedOpcode(expected.opcode))
     return At("wrong opcode: slot", completion.slot);
+  const bool brings_bytes = completion.opcode != CompletionOpcode::kSend &&
+                            completion.opcode != CompletionOpcode::kRdmaWrite;
+  if (brings_bytes && completion.byte_length != expected.length)
+    return At("wrong byte_len: request", completion.slot);
   return CheckDataUpTo(completion.slot);
 }
 
@@ -343,6 +347,8 @@ std::optional<std::string> Workload::CheckRecv(const roce::Completion& completio
       (expected.immediate && completion.immediate != *expected.immediate)) {
     return At("wrong immediate: slot", completion.slot);
   }
+  if (completion.solicited != expected.solicited)
+    return At("solicited or not: slot", completion.slot);
   if (completion.opcode !=
       (expected.is_write ? CompletionOpcode::kRecvRdmaWithImm : CompletionOpcode::kRecv)) {
     return At("wrong receive opcode: slot", completion.slot);

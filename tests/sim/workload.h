@@ -53,7 +53,7 @@ class Workload {
     roce::WorkOpcode opcode;
     bool signaled;
     uint32_t length;
-    std::vector<std::byte> landing_bytes;  // READ and atomics
+    std::vector<std::byte> landing_bytes;  // READ and atomics, and what sends their bytes on
     Range landing;                         // in kLanding of self
     Range peer_read;  // READ: range of kTarget that must not be written meanwhile
   };
@@ -62,6 +62,7 @@ class Workload {
     Range buffer;  // in kReceive of the peer
     std::optional<uint32_t> immediate;
     bool is_write;
+    bool solicited;
   };
 
   uint32_t RandomLength(Random& random) const;
@@ -72,8 +73,11 @@ class Workload {
   bool PrepareAtomic(Random& random, PostedSend& post, Expected& expected);
   std::vector<std::byte> AddSource(Random& random, PostedSend& post, uint32_t length);
   void AddLanding(Random& random, PostedSend& post, const Range& range);
-  bool QueueRecv(Random& random, const std::vector<std::byte>& bytes, uint32_t extra,
-                 std::optional<uint32_t> immediate, bool is_write);
+  std::vector<std::byte> AddForwarded(Random& random, PostedSend& post, size_t from,
+                                      Expected& expected);
+  std::vector<std::byte> AddMessage(Random& random, PostedSend& post, Expected& expected);
+  bool QueueRecv(Random& random, const PostedSend& post, const std::vector<std::byte>& bytes,
+                 uint32_t extra, bool is_write);
   std::optional<Range> AllocateLanding(uint32_t length) const;
   bool ReadOutstandingOver(const Range& target) const;
 

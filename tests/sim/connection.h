@@ -1,0 +1,36 @@
+// What both ends of a simulated connection agree on, as two programs would through ibv_modify_qp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "roce/qp_attributes.h"
+#include "roce/qp_context.h"
+#include "roce/types.h"
+
+namespace roci::sim {
+
+struct Connection {
+  // Of node 0 and node 1: both RC, or XRC send and XRC receive.
+  std::array<roce::QpType, 2> types = {roce::QpType::kRc, roce::QpType::kRc};
+  bool shares_receives = false;  // node 1 has a shared receive queue
+  roce::PathMtu mtu = roce::PathMtu::k1024;
+  roce::QpLimits limits;
+  // What the peer may do at either node.
+  uint32_t access_flags = roce::kQpAccessRemoteWrite | roce::kQpAccessRemoteRead |
+                          roce::kQpAccessRemoteAtomic | roce::kQpAccessFlushGlobal |
+                          roce::kQpAccessFlushPersistent;
+  uint8_t timeout = 10;
+  uint8_t retry_count = 7;
+  uint8_t rnr_retry = 7;
+  uint8_t min_rnr_timer = 1;
+  uint8_t max_rd_atomic = 4;
+  uint32_t records = 32;          // in-flight records of each requester, a power of two
+  uint32_t rate_limit_kbps = 0;   // of each requester; 0: none
+  uint32_t rate_burst_bytes = 0;  // as QpAttributes has it
+  bool ipv6 = false;
+  bool controls_congestion = false;
+  std::array<roce::Psn, 2> first_psn;  // of the requests that node 0, node 1 sends
+};
+
+}  // namespace roci::sim

@@ -1,0 +1,66 @@
+// Watches all frames of a simulated connection, beside the test's own oracle, for what IBTA vol 1
+// asks of requester and responder.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "roce/qp.h"
+#include "tests/sim/connection.h"
+#include "tests/sim/expected_requests.h"
+#include "tests/sim/rate_watch.h"
+#include "tests/sim/requester_watch.h"
+#include "tests/sim/responder_watch.h"
+#include "tests/sim/sim_host.h"
+
+namespace roci::sim {
+
+class ProtocolWatch {
+ public:
+  ProtocolWatch(const Connection& connection, std::array<const SimHost*, 2> hosts)
+      : sides_{Side(connection, 0, hosts), Side(connection, 1, hosts)},
+        holds_back_(connection.controls_congestion) {
+    sides_[0].ConnectTo(connection, sides_[1]);
+    sides_[1].ConnectTo(connection, sides_[0]);
+  }
+  ProtocolWatch(const ProtocolWatch&) = delete;
+  ProtocolWatch& operator=(const ProtocolWatch&) = delete;
+
+  // `node` sends a frame, whatever becomes of it.
+  void NoteSent(int node, roce::TimeNs now, std::span<const std::byte> frame);
+  // `qp` of `node`, which was in state `before`, has handled `packet`.
+  void NoteHandled(int node, roce::TimeNs now, const roce::Packet& packet, roce::QpState before,
+                   const roce::Qp<SimHost>& qp);
+  // `node` has sent what it may.
+  void NoteQuiet(int node, roce::TimeNs now, const roce::Qp<SimHost>& qp);
+
+  // The first thing that was wrong, if any.
+  const std::optional<std::string>& wrong() const { return wrong_; }
+
+ private:
+  struct Side {
+    Side(const Connection& connection, int node, std::array<const SimHost*, 2> hosts)
+        : requests(connection, node, hosts[static_cast<size_t>(node)]),
+          requester(connection, &requests, hosts[static_cast<size_t>(node)]),
+          rate(connection.rate_limit_kbps, connection.rate_burst_bytes) {}
+    void ConnectTo(const Connection& connection, Side& peer) {
+      responder.emplace(connection, &peer.requests);
+    }
+    ExpectedRequests requests;
+    RequesterWatch requester;
+    RateWatch rate;
+    std::optional<ResponderWatch> responder;
+  };
+  Side& SideOf(int node) { return sides_[static_cast<size_t>(node)]; }
+  void Note(int node, roce::TimeNs now, std::optional<std::string> wrong);
+
+  std::array<Side, 2> sides_;
+  const bool holds_back_;  // answers may wait: congestion control
+  roce::Packet packet_;
+  std::optional<std::string> wrong_;
+};
+
+}  // namespace roci::sim

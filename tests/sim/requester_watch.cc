@@ -1,0 +1,233 @@
+// See requester_watch.h.
+#include "tests/sim/requester_watch.h"
+
+#include <algorithm>
+#include <array>
+
+namespace roci::sim {
+namespace {
+
+using roce::CompletionStatus;
+using roce::kNever;
+using roce::TimeNs;
+
+// RNR NAK timer codes in units of 10 microseconds (IBTA vol 1, 9.7.5.2.8, table 45).
+constexpr std::array<uint32_t, 32> kRnrTens = {
+    65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+    2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+// The end of a wait is an event of its own, which is handled in the nanosecond in which it is due.
+constexpr TimeNs kSlackNs = 100'000;
+constexpr uint8_t kForEver = 7;
+
+}  // namespace
+
+// 4.096 us * 2^timeout (9.7.6.1.3).
+TimeNs RequesterWatch::timeout_ns() const {
+  return connection_.timeout == 0 ? kNever : TimeNs{4096} << connection_.timeout;
+}
+
+std::optional<std::string> RequesterWatch::NoteRequest(TimeNs now, const roce::Packet& packet) {
+  const Position at = requests_->Locate(packet.psn, unacknowledged_);
+  const ExpectedRequest* request = requests_->Find(at);
+  if (at < 0 || request == nullptr) return "a request packet whose PSN is no work request's";
+  if (auto wrong = requests_->Compare(*request, at, packet)) {
+    return "request packet " + std::to_string(at) + ": " + *wrong;
+  }
+  if (rnr_end_ != kNever) {
+    if (now < rnr_end_) return "a request before the wait after an RNR NAK is over (9.7.5.2.8)";
+    rnr_end_ = kNever;
+  }
+  if (at != next_) {
+    if (auto wrong = CheckRewind(now, at)) return wrong;
+  }
+  if (at - unacknowledged_ >= connection_.limits.window_packets) return "beyond the window";
+  if (at == request->begin && at == sent_end_) {
+    if (auto wrong = CheckStart(*request)) return wrong;
+  }
+  since_ack_request_ = packet.ack_request ? 0 : since_ack_request_ + 1;
+  if (since_ack_request_ >= connection_.limits.ack_every_packets) return "AckReq is missing";
+  next_ = request->is_read ? request->end : at + 1;
+  sent_end_ = std::max(sent_end_, next_);
+  must_send_ = false;
+  if (timer_start_ == kNever) timer_start_ = now;
+  return std::nullopt;
+}
+
+// Go-back-N without a NAK: a timeout, after at least the time that was asked for (9.7.6.1.3).
+std::optional<std::string> RequesterWatch::CheckRewind(TimeNs now, Position at) {
+  const std::string name = "request packet " + std::to_string(at);
+  if (at != unacknowledged_ || at == sent_end_) {
+    return name + " instead of " + std::to_string(next_) + ", unacknowledged from " +
+           std::to_string(unacknowledged_);
+  }
+  const TimeNs timeout = timeout_ns();
+  if (timer_start_ == kNever || timeout == kNever || now - timer_start_ < timeout) {
+    return name + " again without a NAK and before the timeout";
+  }
+  if (retries_ == connection_.retry_count) return "more retries than retry_cnt (9.9.2.1.1)";
+  ++retries_;
+  GoBack();
+  return std::nullopt;
+}
+
+// The limit of READs and atomics (9.7.3.1.1) and the fence (10.8.3.3).
+std::optional<std::string> RequesterWatch::CheckStart(const ExpectedRequest& request) {
+  if (!request.fence && !request.is_answered) return std::nullopt;
+  uint32_t outstanding = 0;
+  const size_t slot = requests_->SlotOf(&request);
+  for (size_t i = slot; i != 0 && requests_->At(i - 1).end > unacknowledged_; --i) {
+    outstanding += requests_->At(i - 1).is_answered ? 1 : 0;
+  }
+  const std::string name = "request " + std::to_string(slot);
+  if (request.fence && outstanding != 0) return name + " starts in spite of its fence";
+  if (request.is_answered && outstanding >= connection_.max_rd_atomic) {
+    return name + ": more than max_rd_atomic outstanding";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> RequesterWatch::NoteResponse(TimeNs now, const roce::Packet& packet) {
+  const Position at = requests_->Locate(packet.psn, unacknowledged_);
+  if (at < unacknowledged_ || at >= sent_end_) return std::nullopt;  // a duplicate or a ghost
+  if (packet.info->operation == roce::Operation::kAcknowledge) {
+    HandleAcknowledge(now, at, packet.ext.aeth);
+    return std::nullopt;
+  }
+  if (!Acknowledge(now, at)) return std::nullopt;
+  const ExpectedRequest* request = requests_->Find(at);
+  const bool is_atomic = packet.info->operation == roce::Operation::kAtomicAcknowledge;
+  if (at == unacknowledged_ && request->is_answered && request->is_atomic == is_atomic) {
+    Progress(now, at + 1);
+  }
+  return std::nullopt;
+}
+
+void RequesterWatch::HandleAcknowledge(TimeNs now, Position at, roce::Aeth aeth) {
+  if (aeth.kind() == roce::AethKind::kAck) {
+    Acknowledge(now, at + 1);
+    return;
+  }
+  const bool is_sequence_nak = aeth.kind() == roce::AethKind::kNak && aeth.value() == 0;
+  if (aeth.kind() == roce::AethKind::kNak && !is_sequence_nak) {
+    is_refused_ = true;
+    return;
+  }
+  if (!Acknowledge(now, at) || at != unacknowledged_) return;
+  if (!is_sequence_nak) {
+    HandleRnrNak(now, aeth.value());
+  } else if (!recovering_ && rnr_end_ == kNever) {
+    exhausted_ = retries_ == connection_.retry_count;
+    ++retries_;
+    GoBack();
+  }
+}
+
+void RequesterWatch::HandleRnrNak(TimeNs now, uint8_t code) {
+  if (rnr_end_ != kNever) return;  // the same refusal, twice on the way
+  if (connection_.rnr_retry != kForEver) {
+    rnr_exhausted_ = rnr_retries_ == connection_.rnr_retry;
+    ++rnr_retries_;
+  }
+  retries_ = 0;
+  GoBack();
+  must_send_ = false;
+  rnr_end_ = now + TimeNs{kRnrTens[code]} * 10'000;
+}
+
+// Everything before `end` is acknowledged, but for what has an answer of its own. False: that
+// answer is lost, which is as good as a NAK (9.7.5.1.1).
+bool RequesterWatch::Acknowledge(TimeNs now, Position end) {
+  Position reached = unacknowledged_;
+  bool is_complete = true;
+  while (reached < end) {
+    const ExpectedRequest* request = requests_->Find(reached);
+    is_complete = !request->is_answered;
+    if (!is_complete) break;
+    reached = std::min(end, request->end);
+  }
+  if (reached != unacknowledged_) Progress(now, reached);
+  if (!is_complete && !recovering_ && rnr_end_ == kNever) {
+    exhausted_ = retries_ == connection_.retry_count;
+    ++retries_;
+    GoBack();
+  }
+  return is_complete;
+}
+
+void RequesterWatch::Progress(TimeNs now, Position end) {
+  unacknowledged_ = end;
+  next_ = std::max(next_, end);
+  retries_ = rnr_retries_ = 0;
+  recovering_ = must_send_ = false;
+  rnr_end_ = kNever;
+  timer_start_ = next_ == end ? kNever : now;
+}
+
+void RequesterWatch::GoBack() {
+  next_ = unacknowledged_;
+  recovering_ = true;
+  must_send_ = true;
+  timer_start_ = kNever;
+}
+
+std::optional<std::string> RequesterWatch::NoteQuiet(TimeNs now) {
+  if (is_refused_) return "in RTS after a fatal NAK";
+  if (exhausted_) return "more retries than retry_cnt (9.9.2.1.1)";
+  if (rnr_exhausted_) return "more RNR retries than rnr_retry (9.9.2.1.1)";
+  if (must_send_ && !MayBeHeldBack()) return "nothing is sent again after a NAK";
+  // The timer runs at most four times as long as was asked for (9.7.6.1.3).
+  const TimeNs timeout = timeout_ns();
+  if (timer_start_ != kNever && timeout != kNever && now > timer_start_ + 4 * timeout) {
+    return "no retransmission within four timeouts (9.7.6.1.3)";
+  }
+  if (rnr_end_ != kNever && now > rnr_end_ + kSlackNs && !MayBeHeldBack()) {
+    return "the wait after an RNR NAK does not end";
+  }
+  // What is acknowledged is complete.
+  const size_t slot = host_->send_completions().size();
+  if (slot < host_->sends().size()) {
+    const ExpectedRequest& oldest = requests_->At(slot);
+    if (oldest.begin != oldest.end && oldest.end <= unacknowledged_) {
+      return "request " + std::to_string(slot) + " is acknowledged and does not complete";
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> RequesterWatch::NoteCompletions(TimeNs now) {
+  const auto& completions = host_->send_completions();
+  for (; completions_ < completions.size(); ++completions_) {
+    const roce::Completion& completion = completions[completions_];
+    const std::string name = "request " + std::to_string(completions_);
+    if (completion.slot != completions_) return name + " completes out of order";
+    if (has_failed_) {
+      if (completion.status == CompletionStatus::kWorkRequestFlushed) continue;
+      return name + " completes after an error and is not flushed (10.8.6)";
+    }
+    if (completion.status != CompletionStatus::kSuccess) {
+      has_failed_ = true;
+      if (auto wrong = CheckFailure(now, completion.status)) return name + ": " + *wrong;
+    } else if (requests_->At(completions_).end > unacknowledged_ && !is_refused_) {
+      return name + " completes before it is acknowledged";
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> RequesterWatch::CheckFailure(TimeNs now, CompletionStatus status) const {
+  if (status == CompletionStatus::kRnrRetryExceeded && !rnr_exhausted_) {
+    return "fewer RNR retries than rnr_retry (9.9.2.1.1)";
+  }
+  if (status != CompletionStatus::kRetryExceeded || exhausted_) return std::nullopt;
+  if (retries_ != connection_.retry_count && !MayBeHeldBack()) {
+    return "fewer retries than retry_cnt (9.9.2.1.1)";
+  }
+  if (!MayBeHeldBack() && (timer_start_ == kNever || now - timer_start_ < timeout_ns())) {
+    return "gives up before the last timeout (9.7.6.1.3)";
+  }
+  return std::nullopt;
+}
+
+}  // namespace roci::sim

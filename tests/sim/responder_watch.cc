@@ -1,0 +1,195 @@
+// See responder_watch.h.
+#include "tests/sim/responder_watch.h"
+
+#include <algorithm>
+
+namespace roci::sim {
+namespace {
+
+constexpr uint8_t kNoCredits = 0x1F;  // this device gives none (roce/deviations.md)
+
+}  // namespace
+
+std::optional<std::string> ResponderWatch::NoteRequest(const roce::Packet& packet,
+                                                       roce::Psn expected_psn) {
+  if (has_failed_) return std::nullopt;
+  const Position at = requests_->Locate(packet.psn, expected_);
+  const Position after = requests_->Locate(expected_psn, expected_);
+  const ExpectedRequest* request = requests_->Find(at);
+  if (request == nullptr) return "a request that was never posted arrives";
+  if (after != expected_) {
+    const Position end = request->is_read ? request->end : at + 1;
+    if (at != expected_ || after != end) {
+      return "expects " + std::to_string(after) + " after request packet " + std::to_string(at) +
+             ", when it expected " + std::to_string(expected_) + " (9.7.4.1.1)";
+    }
+    expected_ = after;
+    Execute(*request, packet);
+  } else if (at == expected_) {
+    Decline(*request);
+  } else if (at > expected_) {
+    HandleGap();
+  } else {
+    HandleDuplicate(*request, at);
+  }
+  return std::nullopt;
+}
+
+void ResponderWatch::Execute(const ExpectedRequest& request, const roce::Packet& packet) {
+  gap_reported_ = nak_owed_ = rnr_owed_ = false;
+  rnr_allowed_ = kNone;
+  if (request.is_answered) {
+    answerable_.push_back(request.end);
+    Owe(request, request.begin);
+  } else if (packet.ack_request) {
+    ack_owed_ = expected_ - 1;
+  }
+}
+
+// It is in sequence and not taken: without a receive, or behind a FLUSH that is not durable yet.
+void ResponderWatch::Decline(const ExpectedRequest& request) {
+  if (requests_->TakesReceive(request, expected_)) {
+    rnr_owed_ = gap_reported_ = true;
+    rnr_allowed_ = expected_;
+    nak_owed_ = false;
+    nak_allowed_ = kNone;
+  } else if (!gap_reported_) {
+    gap_reported_ = true;
+    nak_allowed_ = expected_;
+  }
+}
+
+// One NAK for each gap (9.7.5.1.2).
+void ResponderWatch::HandleGap() {
+  if (gap_reported_) return;
+  gap_reported_ = nak_owed_ = true;
+  nak_allowed_ = expected_;
+}
+
+// SENDs and WRITEs are acknowledged again; the others are answered again, as far back as the
+// responder keeps them (9.7.5.1.4).
+void ResponderWatch::HandleDuplicate(const ExpectedRequest& request, Position at) {
+  if (!request.is_answered) {
+    ack_owed_ = at;
+  } else if (IsAnswerable(request)) {
+    Owe(request, at);
+  }
+}
+
+// Of the requests with answers of their own, the responder keeps as many as may be outstanding.
+bool ResponderWatch::IsAnswerable(const ExpectedRequest& request) const {
+  const size_t kept = std::min<size_t>(answerable_.size(), connection_.max_rd_atomic);
+  const auto first = answerable_.end() - static_cast<ptrdiff_t>(kept);
+  return std::find(first, answerable_.end(), request.end) != answerable_.end();
+}
+
+void ResponderWatch::Owe(const ExpectedRequest& request, Position start) {
+  const auto place = std::find_if(owed_.begin(), owed_.end(),
+                                  [&](const Owed& owed) { return owed.begin >= request.begin; });
+  const Owed owed{request.begin, request.end, start, start};
+  if (place != owed_.end() && place->begin == request.begin) {
+    *place = owed;
+  } else {
+    owed_.insert(place, owed);
+  }
+  // What has to make room for it is not answered a second time.
+  if (answerable_.size() <= connection_.max_rd_atomic) return;
+  const Position oldest = *(answerable_.end() - connection_.max_rd_atomic);
+  std::erase_if(owed_, [oldest](const Owed& other) { return other.end < oldest; });
+}
+
+std::optional<std::string> ResponderWatch::NoteAnswer(const roce::Packet& packet) {
+  const Position at = requests_->Locate(packet.psn, expected_);
+  const std::string name = "answer " + std::to_string(at) + ": ";
+  const roce::Aeth aeth = packet.ext.aeth;
+  std::optional<std::string> wrong;
+  if (at < 0 || at > expected_) {
+    wrong = "beyond what was executed";
+  } else if (packet.info->operation != roce::Operation::kAcknowledge) {
+    wrong = NoteResponse(at, packet);
+  } else if (aeth.kind() == roce::AethKind::kAck) {
+    wrong = NoteAcknowledge(at, aeth);
+  } else {
+    wrong = NoteNak(at, aeth);
+  }
+  if (wrong) return name + *wrong;
+  return std::nullopt;
+}
+
+std::optional<std::string> ResponderWatch::NoteAcknowledge(Position at, roce::Aeth aeth) {
+  if (at == expected_) return "acknowledges what was not executed";
+  // One that is not kept any more was answered, or the requester would not have sent the next ones.
+  const ExpectedRequest* request = requests_->Find(at);
+  if (request->is_answered && IsAnswerable(*request)) {
+    return "an ACK for a READ or atomic, which its response acknowledges (9.7.5.1.1)";
+  }
+  if (!owed_.empty() && owed_.front().next <= at) return "overtakes a response (9.7.5.1.1)";
+  if (aeth.value() != kNoCredits) return "credits";
+  if (at >= ack_owed_) ack_owed_ = kNone;
+  return CheckMessages(aeth.msn, at + 1, expected_);
+}
+
+std::optional<std::string> ResponderWatch::NoteNak(Position at, roce::Aeth aeth) {
+  const bool is_sequence = aeth.kind() == roce::AethKind::kNak && aeth.value() == 0;
+  const bool is_not_ready = aeth.kind() == roce::AethKind::kRnrNak;
+  if (!is_sequence && !is_not_ready) {
+    has_failed_ = true;  // what the request did to deserve it is another test's business
+    return std::nullopt;
+  }
+  if (is_sequence && at != nak_allowed_) return "a NAK for no gap, or a second one (9.7.5.1.2)";
+  if (is_not_ready) {
+    if (at != rnr_allowed_) return "an RNR NAK for nothing, or a second one (9.7.5.1.3)";
+    if (aeth.value() != connection_.min_rnr_timer) return "another timer than min_rnr_timer";
+  }
+  (is_sequence ? nak_allowed_ : rnr_allowed_) = kNone;
+  (is_sequence ? nak_owed_ : rnr_owed_) = false;
+  if (!owed_.empty() && owed_.front().next < at) return "overtakes a response (9.7.5.1.1)";
+  if (at > ack_owed_) ack_owed_ = kNone;
+  return CheckMessages(aeth.msn, at, expected_);
+}
+
+// READ and atomic responses in the order of the requests (9.7.5.1.1); a READ's from where it was
+// asked for, numbered without a gap (9.7.5.1.4).
+std::optional<std::string> ResponderWatch::NoteResponse(Position at, const roce::Packet& packet) {
+  if (owed_.empty()) return "nobody asks for it";
+  Owed& owed = owed_.front();
+  if (at != owed.next) return "instead of " + std::to_string(owed.next);
+  const ExpectedRequest* request = requests_->Find(at);
+  const bool is_atomic = packet.info->operation == roce::Operation::kAtomicAcknowledge;
+  if (is_atomic != request->is_atomic) return "of another kind than the request";
+  if (packet.payload.size() != requests_->ResponseBytes(*request, at)) return "payload length";
+  const Position end = request->is_read ? owed.end : at + 1;
+  if (packet.info->IsFirst() != (at == owed.start) || packet.info->IsLast() != (at + 1 == end)) {
+    return "FIRST, MIDDLE or LAST";
+  }
+  ++owed.next;
+  const Position message_end = owed.end;
+  if (owed.next == end) owed_.erase(owed_.begin());
+  if (at > ack_owed_) ack_owed_ = kNone;
+  if (!packet.info->Has(roce::ExtHeader::kAeth)) return std::nullopt;
+  if (packet.ext.aeth.kind() != roce::AethKind::kAck) return "its AETH is no ACK";
+  return CheckMessages(packet.ext.aeth.msn, message_end, message_end);
+}
+
+// The message sequence number counts complete messages (9.7.7.1): at least those before `least`, at
+// most those before `most`.
+std::optional<std::string> ResponderWatch::CheckMessages(roce::Msn msn, Position least,
+                                                         Position most) {
+  const uint32_t low = requests_->MessagesBefore(least);
+  const uint32_t high = requests_->MessagesBefore(most);
+  if (msn.value() >= low && msn.value() <= high) return std::nullopt;
+  return "MSN " + std::to_string(msn.value()) + " instead of " + std::to_string(low) + " to " +
+         std::to_string(high) + " (9.7.7.1)";
+}
+
+std::optional<std::string> ResponderWatch::NoteQuiet() const {
+  if (has_failed_) return std::nullopt;
+  if (!owed_.empty()) {
+    return "no answer to request packet " + std::to_string(owed_.front().start);
+  }
+  if (nak_owed_ || rnr_owed_) return "no NAK for packet " + std::to_string(expected_);
+  if (ack_owed_ != kNone) return "no ACK for packet " + std::to_string(ack_owed_);
+  return std::nullopt;
+}
+
+}  // namespace roci::sim
