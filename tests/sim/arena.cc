@@ -14,7 +14,13 @@
 namespace roci::sim {
 namespace {
 constexpr std::byte kGuard{0xA5};
-}
+
+constexpr auto kGuardBand = [] {
+  std::array<std::byte, Arena::kGuardBytes> band{};
+  band.fill(kGuard);
+  return band;
+}();
+}  // namespace
 
 Arena::Arena() {
   uint64_t offset = kGuardBytes;
@@ -76,8 +82,7 @@ void Arena::Register(RegionName region, memory::Access access, Random& random) {
 
 bool Arena::GuardsIntact() const {
   const auto intact = [&](uint64_t begin) {
-    return std::all_of(memory_ + begin, memory_ + begin + kGuardBytes,
-                       [](std::byte b) { return b == kGuard; });
+    return std::memcmp(memory_ + begin, kGuardBand.data(), kGuardBytes) == 0;
   };
   if (!intact(0)) return false;
   for (uint32_t i = 0; i < kRegionCount; ++i) {

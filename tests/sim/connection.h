@@ -25,12 +25,18 @@ struct Connection {
   uint8_t rnr_retry = 7;
   uint8_t min_rnr_timer = 1;
   uint8_t max_rd_atomic = 4;
-  uint32_t records = 32;          // in-flight records of each requester, a power of two
-  uint32_t rate_limit_kbps = 0;   // of each requester; 0: none
-  uint32_t rate_burst_bytes = 0;  // as QpAttributes has it
+  uint8_t max_dest_rd_atomic = 0;  // 0: as many as the peer has outstanding
+  uint32_t records = 32;           // in-flight records of each requester, a power of two
+  uint32_t rate_limit_kbps = 0;    // of each requester; 0: none
+  uint32_t rate_burst_bytes = 0;   // as QpAttributes has it
   bool ipv6 = false;
   bool controls_congestion = false;
   std::array<roce::Psn, 2> first_psn;  // of the requests that node 0, node 1 sends
 };
+
+inline uint8_t MaxDestRdAtomic(const Connection& connection) {
+  return connection.max_dest_rd_atomic != 0 ? connection.max_dest_rd_atomic
+                                            : connection.max_rd_atomic;
+}
 
 }  // namespace roci::sim

@@ -74,7 +74,7 @@ void Pair::Connect(int node, const Connection& connection) {
   attributes.rq_psn = connection.first_psn[static_cast<size_t>(1 - node)];
   attributes.sq_psn = connection.first_psn[static_cast<size_t>(node)];
   attributes.max_rd_atomic = connection.max_rd_atomic;
-  attributes.max_dest_rd_atomic = connection.max_rd_atomic;
+  attributes.max_dest_rd_atomic = MaxDestRdAtomic(connection);
   attributes.min_rnr_timer = connection.min_rnr_timer;
   attributes.timeout = connection.timeout;
   attributes.retry_count = connection.retry_count;

@@ -19,11 +19,21 @@ void ProtocolWatch::NoteSent(int node, roce::TimeNs now, std::span<const std::by
   if (roce::ParseHeaders(frame, packet_) != roce::DropReason::kNone) {
     return Note(node, now, "a frame that does not parse");
   }
-  if (packet_.info->operation == Operation::kCnp) return;
+  if (packet_.info->operation == Operation::kCnp) return Note(node, now, NoteCnp(node, now));
   if (!packet_.info->is_request)
     return Note(node, now, SideOf(node).responder->NoteAnswer(packet_));
   Note(node, now, SideOf(node).requester.NoteRequest(now, packet_));
   Note(node, now, SideOf(node).rate.NoteFrame(now, frame.size()));
+}
+
+// IBTA vol 1, A17.9.3: BECN, and no more than one in an interval.
+std::optional<std::string> ProtocolWatch::NoteCnp(int node, roce::TimeNs now) {
+  constexpr roce::TimeNs kInterval = roce::CongestionParameters{}.cnp_interval_ns;
+  roce::TimeNs& last = SideOf(node).last_cnp;
+  if (!packet_.becn) return "a congestion notification without BECN";
+  if (last != 0 && now - last < kInterval) return "congestion notifications too close together";
+  last = now;
+  return std::nullopt;
 }
 
 void ProtocolWatch::NoteHandled(int node, roce::TimeNs now, const roce::Packet& packet,

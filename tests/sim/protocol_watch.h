@@ -45,7 +45,8 @@ class ProtocolWatch {
     Side(const Connection& connection, int node, std::array<const SimHost*, 2> hosts)
         : requests(connection, node, hosts[static_cast<size_t>(node)]),
           requester(connection, &requests, hosts[static_cast<size_t>(node)]),
-          rate(connection.rate_limit_kbps, connection.rate_burst_bytes) {}
+          rate(connection.rate_limit_kbps, connection.rate_burst_bytes,
+               connection.ipv6 ? RateWatch::kIpv6Excess : 0) {}
     void ConnectTo(const Connection& connection, Side& peer) {
       responder.emplace(connection, &peer.requests);
     }
@@ -53,8 +54,10 @@ class ProtocolWatch {
     RequesterWatch requester;
     RateWatch rate;
     std::optional<ResponderWatch> responder;
+    roce::TimeNs last_cnp = 0;
   };
   Side& SideOf(int node) { return sides_[static_cast<size_t>(node)]; }
+  std::optional<std::string> NoteCnp(int node, roce::TimeNs now);
   void Note(int node, roce::TimeNs now, std::optional<std::string> wrong);
 
   std::array<Side, 2> sides_;

@@ -14,8 +14,13 @@ namespace roci::sim {
 
 class RateWatch {
  public:
-  // `kbps` 0: no limit. `burst_bytes` 0: what the rate makes in 10 ms.
-  RateWatch(uint32_t kbps, uint32_t burst_bytes) : bits_per_ms_(kbps), most_(8.0 * burst_bytes) {
+  // A rate limit counts frames as if they were IPv4's.
+  static constexpr size_t kIpv6Excess = 20;
+
+  // `kbps` 0: no limit. `burst_bytes` 0: what the rate makes in 10 ms. `uncounted_bytes` of each
+  // frame do not count.
+  RateWatch(uint32_t kbps, uint32_t burst_bytes, size_t uncounted_bytes)
+      : bits_per_ms_(kbps), most_(8.0 * burst_bytes), uncounted_bytes_(uncounted_bytes) {
     if (burst_bytes == 0) most_ = bits_per_ms_ * kDefaultBurstMs;
   }
 
@@ -30,17 +35,16 @@ class RateWatch {
     if (tokens_ < -kRoundingBits) {
       return "exceeds its rate limit by " + std::to_string(-tokens_ / 8) + " bytes";
     }
-    // What an IPv6 header is longer than one of IPv4 does not count (roce/requester_inl.h).
-    tokens_ -= 8.0 * static_cast<double>(bytes - std::min<size_t>(bytes, kUncountedBytes));
+    tokens_ -= 8.0 * static_cast<double>(bytes - uncounted_bytes_);
     return std::nullopt;
   }
 
  private:
   static constexpr double kDefaultBurstMs = 10;
   static constexpr double kRoundingBits = 8;
-  static constexpr size_t kUncountedBytes = 20;
   const double bits_per_ms_;
   double most_;
+  const size_t uncounted_bytes_;
   double tokens_ = 0;  // bits
   roce::TimeNs last_ = 0;
 };

@@ -141,7 +141,11 @@ class Transfers {
     const bool is_damaged = from_attributes.memory.is_present && random_.Chance(300);
     if (is_damaged) from.StoredProtection(damaged)[0] ^= std::byte{0x10};
     if (operation == 2) PostRecv(to);
-    Post(operation, is_read ? to : from, is_read ? from : to);
+    const Side& near = is_read ? to : from;
+    const size_t posted = pair_.host(0).sends().size();
+    Post(operation, near, is_read ? from : to);
+    if (random_.Chance(500)) PostInvalidate(near);
+    Drive(pair_.host(0).sends().size() - posted);
     if (testing::Test::HasFailure()) return;
 
     const bool is_passed =
@@ -191,13 +195,29 @@ class Transfers {
     post.wqe.num_sge = 1;
     post.wqe.length = near.wire_bytes();
     pair_.host(0).PostSend(std::move(post));
-    const size_t before = pair_.host(0).send_completions().size();
+  }
+
+  // Behind a request that still needs the key, for which it waits.
+  void PostInvalidate(const Side& near) {
+    PostedSend post;
+    post.wqe.opcode = WorkOpcode::kLocalInvalidate;
+    post.wqe.signaled = true;
+    post.wqe.immediate = near.key();
+    pair_.host(0).PostSend(std::move(post));
+  }
+
+  // Until so many requests have completed.
+  void Drive(size_t requests) {
+    const auto& completions = pair_.host(0).send_completions();
+    const size_t end = completions.size() + requests;
     pair_.Work(0, random_);
-    for (int steps = 0; pair_.host(0).send_completions().size() == before; ++steps) {
+    for (int steps = 0; completions.size() < end; ++steps) {
       if (pair_.now() > 500'000'000) pair_.SetFaults(LinkFaults{});
       ASSERT_TRUE(steps < 200000 && pair_.Step(random_, roce::kNever)) << "stopped early";
     }
-    EXPECT_EQ(pair_.host(0).send_completions().back().status, roce::CompletionStatus::kSuccess);
+    for (size_t i = end - requests; i < end; ++i) {
+      EXPECT_EQ(completions[i].status, roce::CompletionStatus::kSuccess);
+    }
     // A READ that is still under way twice is answered again, for which the key must be there.
     for (int steps = 0; steps < 100000 && pair_.Step(random_, roce::kNever); ++steps) {
     }

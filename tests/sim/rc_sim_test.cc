@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/sim/faults.h"
+#include "tests/sim/liveness.h"
 #include "tests/sim/pair.h"
 #include "tests/sim/seeded_runs.h"
 #include "tests/sim/workload.h"
@@ -44,6 +45,7 @@ class SeededRun {
     for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random_);
     Connection connection = RandomConnection(random_);
     connection.controls_congestion = seed % 4 == 3;
+    if (seed % 8 == 5) LimitRate(connection);
     pair_ = std::make_unique<Pair>(connection, ArenaOf(0), ArenaOf(1));
     LinkFaults faults = RandomFaults(random_);
     if (connection.controls_congestion) faults.mark = 100;
@@ -58,6 +60,7 @@ class SeededRun {
                           ArenaOf(1 - node));
     }
     faults_end_ = random_.Between(1000, 5'000'000);
+    liveness_.emplace(connection, faults_end_);
   }
 
   // What went wrong, if anything.
@@ -73,6 +76,13 @@ class SeededRun {
   }
 
  private:
+  void LimitRate(Connection& connection) {
+    connection.rate_limit_kbps = static_cast<uint32_t>(random_.Between(200'000, 4'000'000));
+    if (random_.Chance(700)) {
+      connection.rate_burst_bytes = static_cast<uint32_t>(random_.Between(1000, 50'000));
+    }
+  }
+
   std::optional<std::string> StepOnce() {
     for (int node = 0; node < 2; ++node) {
       work_[node]->Post(random_);
@@ -86,6 +96,8 @@ class SeededRun {
       if (auto wrong = work_[node]->Check()) return wrong;
       if (!ArenaOf(node)->GuardsIntact()) return std::string("wrote outside of a region");
     }
+    const uint64_t done = work_[0]->completions() + work_[1]->completions();
+    if (auto wrong = liveness_->Note(pair_->now(), done)) return wrong;
     if (!progressed_ && !unposted && !(work_[0]->Done() && work_[1]->Done())) {
       return std::string("stuck: nothing in flight, no timer, and requests left");
     }
@@ -133,6 +145,7 @@ class SeededRun {
   std::unique_ptr<Pair> pair_;
   std::optional<Workload> work_[2];
   roce::TimeNs faults_end_ = 0;
+  std::optional<Liveness> liveness_;
   bool progressed_ = false;
   bool gave_up_ = false;
 };

@@ -50,6 +50,11 @@ std::optional<std::string> RequesterWatch::NoteRequest(TimeNs now, const roce::P
   if (since_ack_request_ >= connection_.limits.ack_every_packets) return "AckReq is missing";
   next_ = request->is_read ? request->end : at + 1;
   sent_end_ = std::max(sent_end_, next_);
+  if (packet.ack_request) asked_until_ = next_;
+  if (next_ - unacknowledged_ >= connection_.limits.window_packets &&
+      asked_until_ <= unacknowledged_) {
+    return "the window is full, and no packet in it asks for an ACK";
+  }
   must_send_ = false;
   if (timer_start_ == kNever) timer_start_ = now;
   return std::nullopt;
@@ -166,7 +171,7 @@ void RequesterWatch::Progress(TimeNs now, Position end) {
 }
 
 void RequesterWatch::GoBack() {
-  next_ = unacknowledged_;
+  next_ = asked_until_ = unacknowledged_;
   recovering_ = true;
   must_send_ = true;
   timer_start_ = kNever;

@@ -51,6 +51,7 @@ class RequesterWatch {
   Position unacknowledged_ = 0;  // the oldest one
   Position next_ = 0;            // what has to be sent next, but for a timeout
   Position sent_end_ = 0;        // behind everything that was ever sent or asked for
+  Position asked_until_ = 0;     // behind the last packet with AckReq since it went back
   uint32_t since_ack_request_ = 0;
   roce::TimeNs timer_start_ = roce::kNever;  // of the acknowledgement timer; kNever: off
   roce::TimeNs rnr_end_ = roce::kNever;      // of the wait after an RNR NAK; kNever: none

@@ -78,7 +78,7 @@ void ResponderWatch::HandleDuplicate(const ExpectedRequest& request, Position at
 
 // Of the requests with answers of their own, the responder keeps as many as may be outstanding.
 bool ResponderWatch::IsAnswerable(const ExpectedRequest& request) const {
-  const size_t kept = std::min<size_t>(answerable_.size(), connection_.max_rd_atomic);
+  const size_t kept = std::min<size_t>(answerable_.size(), MaxDestRdAtomic(connection_));
   const auto first = answerable_.end() - static_cast<ptrdiff_t>(kept);
   return std::find(first, answerable_.end(), request.end) != answerable_.end();
 }
@@ -93,8 +93,9 @@ void ResponderWatch::Owe(const ExpectedRequest& request, Position start) {
     owed_.insert(place, owed);
   }
   // What has to make room for it is not answered a second time.
-  if (answerable_.size() <= connection_.max_rd_atomic) return;
-  const Position oldest = *(answerable_.end() - connection_.max_rd_atomic);
+  const uint8_t kept = MaxDestRdAtomic(connection_);
+  if (answerable_.size() <= kept) return;
+  const Position oldest = *(answerable_.end() - kept);
   std::erase_if(owed_, [oldest](const Owed& other) { return other.end < oldest; });
 }
 

@@ -80,10 +80,11 @@ struct End {
 // What a message is; its number is its immediate data.
 struct Message {
   bool is_write = false;
+  bool solicited = false;
   uint32_t length = 0;
   uint32_t source = 0;  // offset in kSource of the sender
   uint32_t target = 0;  // WRITE: offset in kTarget of the receiver
-  bool harmed = false;  // a frame of it was lost or damaged
+  bool harmed = false;  // a frame of it was lost or damaged, or its Q_Key is wrong
   uint32_t received = 0;
 };
 
@@ -171,12 +172,25 @@ class SeededRun {
     wqe.remote_va = theirs.va(kTarget) + message.target;
     wqe.rkey = roce::Key(theirs.key(kTarget));
     wqe.remote_qpn = receiver_.qp.qpn();
+    wqe.solicited = message.solicited = random_.Chance(500);
     wqe.remote_qkey = kQkey;
+    if (is_ud) ChooseQkey(wqe, message);
     post.sges = {{mine.va(kSource) + message.source, message.length, roce::Key(mine.key(kSource))}};
     wqe.num_sge = 1;
     wqe.first_sge = post.sges[0];
     sender_.host.PostSend(std::move(post));
     messages_.push_back(message);
+  }
+
+  // With the top bit set, the queue pair's own counts (IBTA vol 1, 10.2.5). A message with one that
+  // the receiver does not have is silently dropped (9.8.3).
+  void ChooseQkey(roce::SendWqe& wqe, Message& message) {
+    if (random_.Chance(200)) {
+      wqe.remote_qkey = 0x80000000U | static_cast<uint32_t>(random_.Next());
+    } else if (random_.Chance(150)) {
+      wqe.remote_qkey ^= 1U << random_.Below(31);
+      message.harmed = true;
+    }
   }
 
   // Every frame that the sender has, each with its fate.
@@ -259,6 +273,10 @@ class SeededRun {
     const std::string name = "message " + std::to_string(number);
     if (completion.byte_length != message.length + (message.is_write ? 0 : HeaderBytes())) {
       return name + ": length";
+    }
+    if (completion.solicited != message.solicited) return name + ": solicited or not";
+    if (type_ == QpType::kUd && completion.source_qpn != sender_.qp.qpn()) {
+      return name + ": of another queue pair";
     }
     const auto source = ArenaOf(0)->bytes(kSource).subspan(message.source, message.length);
     const auto place = message.is_write

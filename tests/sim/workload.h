@@ -38,6 +38,8 @@ class Workload {
   std::optional<std::string> CheckFinal();
 
   bool HasUnpostedWork() const { return posted_ < shape_.requests || !pending_recvs_.empty(); }
+  // Seen so far, of either side.
+  uint64_t completions() const { return seen_completions_ + seen_recvs_; }
   // Send completions with an error, in order of arrival, once Check found one.
   bool failed() const { return first_error_.has_value(); }
   roce::CompletionStatus error() const { return first_error_->status; }
