@@ -61,14 +61,15 @@ void Arena::Reset(Random& random) {
   Register(kReadOnly, Access::kRemoteRead, random);
 }
 
-// Half of the regions come as several extents, as a region over several VMAs does.
+// Half of the regions come as several extents, as a region over several VMAs does. No word lies
+// across two of them, as none lies across two pages: an ATOMIC WRITE would find no place.
 void Arena::Register(RegionName region, memory::Access access, Random& random) {
   memory::Translation translation{va(region), kSizes[region], va(region), {}};
   uint64_t done = 0;
   while (done < kSizes[region]) {
     uint64_t length = kSizes[region] - done;
     if (region != kAtomics && random.Chance(300) && translation.extents.size() < 4) {
-      length = random.Between(1, length);
+      length = 8 * random.Between(1, length / 8);
     }
     translation.extents.push_back(
         memory::Extent{va(region) + done, length, mapping_, offsets_[region] + done});

@@ -24,6 +24,7 @@ struct ErrorCase {
   CompletionStatus status;       // of the bad request
   CompletionStatus peer_status;  // first failed receive at the peer; kSuccess: none but flushes
   QpState peer_state;
+  uint32_t denied_access = 0;  // that the peer's queue pair does not give (kQpAccess*)
 };
 
 void MakeRemote(PostedSend& post, WorkOpcode opcode, uint64_t va, uint32_t key) {
@@ -89,6 +90,22 @@ std::vector<ErrorCase> Cases() {
          MakeAtomic(p, self, peer.va(kTarget), peer.key(kTarget));
        },
        S::kRemoteAccessError, S::kSuccess, QpState::kErr},
+      {"WriteThatTheQueuePairForbids",
+       [](PostedSend& p, Arena&, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaWrite, peer.va(kTarget), peer.key(kTarget));
+       },
+       S::kRemoteInvalidRequest, S::kSuccess, QpState::kErr, roce::kQpAccessRemoteWrite},
+      {"ReadThatTheQueuePairForbids",
+       [](PostedSend& p, Arena& self, Arena& peer) {
+         MakeRemote(p, WorkOpcode::kRdmaRead, peer.va(kReadOnly), peer.key(kReadOnly));
+         SetSge(p, self.va(kLanding), 64, self.key(kLanding));
+       },
+       S::kRemoteInvalidRequest, S::kSuccess, QpState::kErr, roce::kQpAccessRemoteRead},
+      {"AtomicThatTheQueuePairForbids",
+       [](PostedSend& p, Arena& self, Arena& peer) {
+         MakeAtomic(p, self, peer.va(kAtomics), peer.key(kAtomics));
+       },
+       S::kRemoteInvalidRequest, S::kSuccess, QpState::kErr, roce::kQpAccessRemoteAtomic},
       {"AtomicMisaligned",
        [](PostedSend& p, Arena& self, Arena& peer) {
          MakeAtomic(p, self, peer.va(kAtomics) + 4, peer.key(kAtomics));
@@ -147,6 +164,18 @@ PostedRecv Receive(Arena& self, uint64_t wr_id, uint32_t key) {
   return recv;
 }
 
+// What no SEND writes, and no request that is refused.
+std::vector<std::byte> Untouchable() {
+  std::vector<std::byte> all;
+  const auto add = [&all](int node, RegionName region) {
+    const auto bytes = ArenaOf(node)->bytes(region);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  };
+  for (const RegionName region : {kSource, kTarget, kAtomics, kReadOnly}) add(1, region);
+  for (const RegionName region : {kSource, kLanding}) add(0, region);
+  return all;
+}
+
 // No loss: a QP in ERR is silent (IBTA vol 1, 10.3.1), so a lost NAK would end in retry exceeded.
 LinkFaults SomeFaults(Random& random) {
   LinkFaults faults;
@@ -191,6 +220,8 @@ TEST_P(RcErrors, FailAsTheSpecificationSays) {
     Connection connection;
     connection.mtu = static_cast<roce::PathMtu>(random.Between(1, 5));
     connection.first_psn = {roce::Psn(0xFFFFFC), roce::Psn(7)};
+    connection.access_flags &= ~error.denied_access;
+    const std::vector<std::byte> before = Untouchable();
     Pair pair(connection, ArenaOf(0), ArenaOf(1));
     pair.SetFaults(SomeFaults(random));
     constexpr uint64_t kRecvs = kGood + kAfter + 3;
@@ -224,6 +255,7 @@ TEST_P(RcErrors, FailAsTheSpecificationSays) {
       EXPECT_LE(recvs.size(), kGood + kAfter);
     }
     for (int node = 0; node < 2; ++node) EXPECT_TRUE(ArenaOf(node)->GuardsIntact());
+    EXPECT_TRUE(Untouchable() == before) << "a request that was refused wrote something";
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -261,12 +293,40 @@ TEST(RcErrorsOf, NoReceiveExhaustsTheRnrRetries) {
   EXPECT_EQ(pair.qp(1).state(), QpState::kRts);
 }
 
-TEST(RcErrorsOf, SilentPeerExhaustsTheRetries) {
+// IBTA vol 1, 9.7.4.1.
+TEST(RcErrorsOf, MoreReadsThanTheResponderKeepsAreRefused) {
+  Random random(4);
+  for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random);
+  Connection connection;
+  connection.max_rd_atomic = 8;
+  connection.max_dest_rd_atomic = 1;
+  Pair pair(connection, ArenaOf(0), ArenaOf(1));
+  constexpr uint64_t kReads = 8;
+  for (uint64_t i = 0; i < kReads; ++i) {
+    PostedSend post = GoodSend(*ArenaOf(0), i);
+    MakeRemote(post, WorkOpcode::kRdmaRead, ArenaOf(1)->va(kReadOnly), ArenaOf(1)->key(kReadOnly));
+    SetSge(post, ArenaOf(0)->va(kLanding), 64, ArenaOf(0)->key(kLanding));
+    pair.host(0).PostSend(std::move(post));
+  }
+  Drive(pair, random, 0);
+  const auto& completions = pair.host(0).send_completions();
+  ASSERT_EQ(completions.size(), kReads);
+  size_t refused = 0;
+  while (refused < kReads && completions[refused].status == CompletionStatus::kSuccess) ++refused;
+  ASSERT_LT(refused, kReads);
+  EXPECT_EQ(completions[refused].status, CompletionStatus::kRemoteInvalidRequest);
+  EXPECT_EQ(pair.qp(1).state(), QpState::kErr);
+}
+
+// Nothing arrives. Not sooner than the timeouts that the QP asks for, 4.096 us * 2^10, four times,
+// and not later than four times that (IBTA vol 1, 9.7.6.1.3).
+void ExpectRetriesOverACutLink(bool controls_congestion) {
   Random random(3);
   for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random);
   Connection connection;
   connection.retry_count = 3;
   connection.timeout = 10;
+  connection.controls_congestion = controls_congestion;
   Pair pair(connection, ArenaOf(0), ArenaOf(1));
   LinkFaults cut;
   cut.loss = 1000;
@@ -275,9 +335,14 @@ TEST(RcErrorsOf, SilentPeerExhaustsTheRetries) {
   Drive(pair, random, roce::kNever);
   ASSERT_EQ(pair.host(0).send_completions().size(), 1u);
   EXPECT_EQ(pair.host(0).send_completions()[0].status, CompletionStatus::kRetryExceeded);
-  // Not sooner than the timeouts that the QP asks for: 4.096 us * 2^10, four times.
+  EXPECT_EQ(pair.host(0).count(roce::QpCounter::kRetransmittedPackets), 3u);
   EXPECT_GE(pair.now(), 4u * 4194304u);
   EXPECT_LE(pair.now(), 4u * 4u * 4194304u);
+}
+
+TEST(RcErrorsOf, SilentPeerExhaustsTheRetries) { ExpectRetriesOverACutLink(false); }
+TEST(RcErrorsOf, SilentPeerExhaustsTheRetriesUnderCongestionControl) {
+  ExpectRetriesOverACutLink(true);
 }
 
 }  // namespace

@@ -189,7 +189,10 @@ class SeededRun {
       // Where the disk takes longer than all retries, or the link loses too much.
       gave_up_ = done[seen_].status == roce::CompletionStatus::kRetryExceeded;
       if (gave_up_) return std::nullopt;
-      if (done[seen_].status != roce::CompletionStatus::kSuccess) return "a request failed";
+      if (done[seen_].status != roce::CompletionStatus::kSuccess) {
+        return "request " + std::to_string(seen_) + " failed with status " +
+               std::to_string(static_cast<int>(done[seen_].status));
+      }
       const Posted& posted = posted_[seen_];
       if (!posted.is_flush) continue;
       if (done[seen_].opcode != roce::CompletionOpcode::kFlush) return "opcode of the completion";

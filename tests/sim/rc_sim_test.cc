@@ -46,6 +46,11 @@ class SeededRun {
     Connection connection = RandomConnection(random_);
     connection.controls_congestion = seed % 4 == 3;
     if (seed % 8 == 5) LimitRate(connection);
+    gives_up_early_ = seed % 8 == 1;
+    if (gives_up_early_) {
+      connection.retry_count = static_cast<uint8_t>(random_.Below(4));
+      connection.rnr_retry = static_cast<uint8_t>(random_.Below(7));
+    }
     pair_ = std::make_unique<Pair>(connection, ArenaOf(0), ArenaOf(1));
     LinkFaults faults = RandomFaults(random_);
     if (connection.controls_congestion) faults.mark = 100;
@@ -108,7 +113,10 @@ class SeededRun {
   std::optional<std::string> CheckFailure() {
     for (int node = 0; node < 2; ++node) {
       if (!work_[node]->failed()) continue;
-      if (work_[node]->error() != CompletionStatus::kRetryExceeded) {
+      const bool may_fail =
+          work_[node]->error() == CompletionStatus::kRetryExceeded ||
+          (gives_up_early_ && work_[node]->error() == CompletionStatus::kRnrRetryExceeded);
+      if (!may_fail) {
         return "request failed with status " +
                std::to_string(static_cast<int>(work_[node]->error()));
       }
@@ -134,7 +142,8 @@ class SeededRun {
   }
 
  public:
-  bool gave_up() const { return gave_up_; }
+  // In spite of all the retries that there can be.
+  bool gave_up() const { return gave_up_ && !gives_up_early_; }
   uint64_t Count(roce::QpCounter counter) {
     return pair_->host(0).count(counter) + pair_->host(1).count(counter);
   }
@@ -147,6 +156,7 @@ class SeededRun {
   roce::TimeNs faults_end_ = 0;
   std::optional<Liveness> liveness_;
   bool progressed_ = false;
+  bool gives_up_early_ = false;  // few retries, of which the protocol watch knows the number
   bool gave_up_ = false;
 };
 

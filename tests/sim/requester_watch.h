@@ -39,6 +39,7 @@ class RequesterWatch {
   void HandleAcknowledge(roce::TimeNs now, Position at, roce::Aeth aeth);
   void HandleRnrNak(roce::TimeNs now, uint8_t code);
   void GoBack();
+  bool IsLate(roce::TimeNs now) const;
   roce::TimeNs timeout_ns() const;
   bool MayBeHeldBack() const {
     return connection_.controls_congestion || connection_.rate_limit_kbps != 0;
