@@ -6,10 +6,14 @@ import io
 import json
 import os
 import pathlib
+import select
+import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -28,6 +32,7 @@ def load(path):
 
 check_includes = load(TOP / 'tools/check-includes')
 count_tests = load(TOP / 'tools/lib/count_tests.py')
+test_plan = load(TOP / 'tools/lib/test_plan.py')
 
 
 class IncludeDirection(unittest.TestCase):
@@ -112,6 +117,169 @@ class Counting(unittest.TestCase):
                          {'p:unit / a.S': [('S.x', 'passed'), ('S.y', 'failed'), ('S.z', 'skipped')]})
 
 
+    def test_what_was_expected_and_did_not_run_is_named(self):
+        runs = [{'name': 'p:unit / a', 'result': 'OK', 'returncode': 0}]
+        self.assertEqual(count_tests.missing(runs, ['p:unit / a', 'p:sim / b']), ['p:sim / b'])
+
+    def test_reasons_for_skipping_are_told(self):
+        runs = [{'name': 'a', 'result': 'OK', 'stdout': 'ok 1 x # SKIP no root\nok 2 y # SKIP no root\n'},
+                {'name': 'b', 'result': 'SKIP', 'stdout': 'begin\nno such module\n'},
+                {'name': 'c', 'result': 'OK', 'stdout': 'x_test.cc:12: Skipped\nno hugepages\n'}]
+        self.assertEqual(count_tests.skip_reasons(runs), {'no root': 2, 'no such module': 1, 'no hugepages': 1})
+
+    def test_what_a_test_leaves_out_is_told(self):
+        runs = [{'name': 'a', 'result': 'OK', 'stdout': 'clean\nleft out: the rest\n'}, {'name': 'b', 'result': 'OK'}]
+        self.assertEqual(count_tests.remarks(runs), ['left out: the rest'])
+
+
+class Runs(unittest.TestCase):
+    """tools/test where something goes wrong, with a Meson and a Ninja that do what a case says."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = pathlib.Path(folder.name)
+        for name in ('tools/test', 'tools/lib', 'tests/isolated'):
+            (self.top / name).parent.mkdir(exist_ok=True)
+            copy = shutil.copytree if (TOP / name).is_dir() else shutil.copy
+            copy(TOP / name, self.top / name)
+        (self.top / 'scratch').mkdir()
+        self.set_up('meson', 'mkdir -p build && touch build/build.ninja')
+        self.set_up('ninja', 'exit 0')
+
+    def set_up(self, program, script):
+        """What a program shall do."""
+        file = self.top / 'bin' / program
+        file.parent.mkdir(exist_ok=True)
+        file.write_text('#!/bin/bash\n' + script + '\n')
+        file.chmod(0o755)
+
+    def start(self, *arguments, **environment):
+        return subprocess.Popen([self.top / 'tools/test', '--no-setup', *arguments], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env={**os.environ, 'PATH': f'{self.top}/bin:{os.environ["PATH"]}',
+                                     'TMPDIR': str(self.top / 'scratch'), **environment})
+
+    def assert_not_green(self, run, *told):
+        output, errors = run.communicate(timeout=50)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertRegex(output.splitlines()[-1], r'^0 passed, [1-9]\d* failed$')
+        for text in told:
+            self.assertIn(text, output + errors)
+        self.assertEqual(list((self.top / 'scratch').iterdir()), [])
+
+    def test_a_folder_that_cannot_be_configured(self):
+        self.set_up('meson', 'exit 1')
+        self.assert_not_green(self.start(), 'everything', 'did not run: meson could not configure build/')
+
+    def test_a_build_that_fails(self):
+        self.set_up('ninja', 'echo "No space left on device" >&2; exit 1')
+        self.assert_not_green(self.start('--quick'), 'No space left on device', 'build', 'its build failed (status 1)')
+
+    def test_no_time_left(self):
+        self.set_up('ninja', 'sleep 40')
+        self.assert_not_green(self.start('--quick', ROCI_TEST_LIMIT_S='1'), 'no time left (ROCI_TEST_LIMIT_S)')
+
+    def test_no_room_for_files(self):
+        self.assert_not_green(self.start('--quick', TMPDIR='/proc/self'), 'no room in /proc/self')
+
+    def test_meson_runs_nothing(self):
+        self.assert_not_green(self.start('--quick'), 'did not run')
+
+    def test_an_unknown_suite(self):
+        run = self.start('--suite', 'units')
+        output, errors = run.communicate(timeout=50)
+        self.assertEqual((run.returncode, output), (1, ''))
+        self.assertIn('no suite units', errors)
+
+    def test_an_interruption_ends_the_children(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.set_up('ninja', f'echo $$ >{self.top}/pid; exec sleep 40')
+            run = self.start()
+            while not (self.top / 'pid').exists() or not (self.top / 'pid').read_text().strip():
+                time.sleep(0.02)
+            child = int((self.top / 'pid').read_text())
+            run.send_signal(number)
+            self.assert_not_green(run, 'interrupted by SIG' + number.name[3:])
+            for _ in range(100):  # its end, and that somebody takes note of it
+                if not os.path.exists(f'/proc/{child}'):
+                    break
+                time.sleep(0.1)
+            self.assertFalse(os.path.exists(f'/proc/{child}'), number)
+            (self.top / 'pid').unlink()
+
+
+class Isolation(unittest.TestCase):
+    """tests/isolated."""
+
+    def run_in(self, *command):
+        return subprocess.run([TOP / 'tests/isolated', *command], capture_output=True, text=True, timeout=30, check=False)
+
+    def test_the_exit_status_and_the_output_are_the_commands(self):
+        done = self.run_in('sh', '-c', 'echo here; exit 77')
+        self.assertEqual((done.returncode, done.stdout), (77, 'here\n'))
+
+    @unittest.skipIf(subprocess.run([TOP / 'tests/isolated', '--check'], check=False).returncode, 'no namespaces here (not root?)')
+    def test_ports_namespaces_and_processes_are_private(self):
+        done = self.run_in('sh', '-c', 'ip netns add roci-x; ip link add roci-v type veth; ls /run/netns; sleep 1234567 & '
+                           'ping -c1 -W2 127.0.0.1 >/dev/null 2>&1 || ip -br address show lo; readlink /proc/self/ns/net')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.split()[0], 'roci-x')
+        self.assertNotIn(os.readlink('/proc/self/ns/net'), done.stdout)
+        self.assertFalse(os.path.exists('/run/netns/roci-x'))
+        self.assertFalse(os.path.exists('/sys/class/net/roci-v'))
+        self.assertNotIn('1234567', subprocess.run(['ps', 'axo', 'args'], capture_output=True, text=True, check=True).stdout)
+
+    def test_it_ends_with_a_signal_to_its_group(self):
+        with subprocess.Popen([TOP / 'tests/isolated', 'sleep', '40'], start_new_session=True) as run:
+            time.sleep(0.5)
+            os.killpg(run.pid, signal.SIGTERM)
+            self.assertNotEqual(run.wait(20), 0)
+
+    def test_nothing_outlives_it(self):
+        read, write = os.pipe()
+        with subprocess.Popen([TOP / 'tests/isolated', 'sh', '-c', 'sleep 40 & echo; sleep 40'], stdout=write) as run:
+            os.close(write)
+            os.read(read, 1)
+            run.kill()
+        # The pipe ends when every process that holds it has ended.
+        self.assertEqual(select.select([read], [], [], 20)[0], [read])
+        self.assertEqual(os.read(read, 1), b'')
+        os.close(read)
+
+
+class Plans(unittest.TestCase):
+    """tools/lib/test_plan.py: what a change concerns, in a plan of four tests."""
+
+    def setUp(self):
+        self.plan = test_plan.Plan.__new__(test_plan.Plan)
+        self.plan.folder = TOP / 'build'
+        inputs = {'roce': ['../tests/unit/roce/pacer_test.cc', '../roce/icrc.cc', 'roce/libroce.a'],
+                  'control': ['../tests/unit/control/users_test.cc', '../roce/icrc.cc', 'control/libcontrol.a'],
+                  'cm_api': ['../tests/integration/cm_end.cc', '../roce/icrc.cc', 'control/libcontrol.a'],
+                  'format': [], 'tidy_1': []}
+        suites = {'roce': ['unit'], 'control': ['unit'], 'cm_api': ['integration'], 'format': ['style'], 'tidy_1': ['style', 'night']}
+        self.plan.tests = [{'name': name, 'suite': ['p:' + each for each in suites[name]], 'cmd': [], 'depends': []} for name in inputs]
+        self.plan.inputs = lambda test: inputs[test['name']]
+
+    def chosen(self, *changed):
+        chosen, left = test_plan.choose(self.plan, changed)
+        return [test['name'] for test in chosen], {test['name']: why for test, why in left}
+
+    def test_an_inner_file_concerns_what_is_near_it(self):
+        self.assertEqual(self.chosen('roce/icrc.cc'),
+                         (['roce', 'format'], {'control': 'farther out than the change', 'cm_api': 'needs the daemon'}))
+
+    def test_a_header_concerns_who_includes_it(self):
+        self.assertEqual(self.chosen('roce/pacer.h')[0], ['roce', 'format'])
+
+    def test_a_test_of_whole_programs_is_chosen_by_its_own_files(self):
+        self.assertEqual(self.chosen('tests/integration/cm_end.h')[0], ['cm_api', 'format'])
+
+    def test_a_file_of_no_test_concerns_style_only(self):
+        self.assertEqual(self.chosen('README.md'), (['format'], {}))
+
+
 class ProviderHeaders(unittest.TestCase):
     """tools/fetch-provider-headers, without a network."""
 
@@ -177,7 +345,7 @@ class Packages(unittest.TestCase):
 class Bounds(unittest.TestCase):
     """What Meson was told about the tests of this build."""
 
-    SUITES = {'unit', 'sim', 'fuzz', 'integration', 'conformance', 'style', 'interop', 'bench'}
+    SUITES = {'unit', 'sim', 'fuzz', 'integration', 'conformance', 'style', 'interop', 'bench', 'walk'}
     LONGEST_S = 900
 
     def setUp(self):
