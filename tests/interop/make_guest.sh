@@ -13,13 +13,16 @@ modules=(virtio_pci virtio_net virtio_rng 9p 9pnet_virtio crc32_generic crc32_pc
   vfio_iommu_type1 vfio-pci uio_pci_generic)
 
 unavailable() { printf 'make_guest: %s\n' "$*" >&2; exit 77; }
-for program in busybox cpio depmod modprobe dpkg-deb; do
+for program in qemu-system-x86_64 busybox cpio depmod modprobe dpkg-deb; do
   command -v "$program" >/dev/null || unavailable "$program is not installed"
 done
 
 version=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: linux-image-\([0-9].*\)/\1/p' | head -1)
 [ -n "$version" ] || unavailable "Debian's package lists have no linux-image-amd64 (apt-get update?)"
 mkdir -p "$folder"
+# Several tests want it at the same time.
+exec 9>"$folder/lock"
+flock 9
 stamp="$version $(cat "$here/make_guest.sh" "$here/guest_init.sh" | sha256sum)"
 [ "$(cat "$folder/stamp" 2>/dev/null)" != "$stamp" ] || exit 0
 

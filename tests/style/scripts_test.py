@@ -219,6 +219,14 @@ class Isolation(unittest.TestCase):
         done = self.run_in('sh', '-c', 'echo here; exit 77')
         self.assertEqual((done.returncode, done.stdout), (77, 'here\n'))
 
+    def test_a_program_runs_outside_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first = pathlib.Path(folder, 'first')
+            first.write_text('#!/bin/sh\nreadlink /proc/self/ns/net; echo $1; exit 3\n')
+            first.chmod(0o755)
+            done = self.run_in('--first', first, 'word', 'sh', '-c', 'exit 0')
+        self.assertEqual((done.returncode, done.stderr.split()), (0, [os.readlink('/proc/self/ns/net'), 'word']))
+
     @unittest.skipIf(subprocess.run([TOP / 'tests/isolated', '--check'], check=False).returncode, 'no namespaces here (not root?)')
     def test_ports_namespaces_and_processes_are_private(self):
         done = self.run_in('sh', '-c', 'ip netns add roci-x; ip link add roci-v type veth; ls /run/netns; sleep 1234567 & '
