@@ -2,7 +2,8 @@
 # Usage: with_daemon.sh [--config FILE] ROCID ROCI PLUGIN SECONDS COMMAND...
 #
 # Starts a daemon of its own in a private runtime folder, runs COMMAND among its devices (`roci run`), and stops the daemon.
-# Exit status: the command's; 124 when it was not done in SECONDS; 99 when the daemon did not start, did not survive, or did
+# Exit status: the command's; 124 when it was not done in SECONDS (times
+# ROCI_TEST_PATIENCE, default 1); 99 when the daemon did not start, did not survive, or did
 # not end well. The daemon's output is shown when something failed. ROCID_PID tells the command which process it is. With
 # ROCI_TEST_ENDS_DAEMON=yes in the environment the command may end the daemon itself.
 set -uo pipefail
@@ -13,7 +14,7 @@ if [ "${1:-}" = --config ]; then
   shift 2
 fi
 (($# >= 5)) || { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0" >&2; exit 99; }
-rocid=$1 roci=$2 plugin=$3 limit_s=$4
+rocid=$1 roci=$2 plugin=$3 limit_s=$(($4 * ${ROCI_TEST_PATIENCE:-1}))
 shift 4
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/roci-test.XXXXXX")

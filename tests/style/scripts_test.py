@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of the scripts under tools/ that judge the tree, count the tests and fetch headers. Speaks TAP."""
+import fcntl
 import importlib.machinery
 import importlib.util
 import io
@@ -182,6 +183,16 @@ class Runs(unittest.TestCase):
 
     def test_no_room_for_files(self):
         self.assert_not_green(self.start('--quick', TMPDIR='/proc/self'), 'no room in /proc/self')
+
+    def test_a_build_folder_that_cannot_be_written(self):
+        (self.top / 'build').write_text('')
+        self.assert_not_green(self.start('--quick'), 'no room in build/')
+
+    def test_a_second_run_in_the_same_clone(self):
+        (self.top / 'build').mkdir()
+        with open(self.top / 'build/.tools-test', 'w', encoding='ascii') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assert_not_green(self.start('--quick'), 'another tools/test runs in this clone')
 
     def test_meson_runs_nothing(self):
         self.assert_not_green(self.start('--quick'), 'did not run')
