@@ -22,7 +22,7 @@ namespace roci {
 // be traced. What the function does to memory that is not shared is lost.
 template <class Function, class Check>
 uint32_t ForEachStep(std::span<const std::byte> watched, Function&& function, Check&& check) {
-  constexpr uint32_t kMostSteps = 1'000'000;
+  constexpr uint32_t kMostSteps = 20'000'000;
   const pid_t child = fork();
   if (child == 0) {
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(1);

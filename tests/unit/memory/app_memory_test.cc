@@ -190,12 +190,16 @@ TEST(AppMemory, ProcessThatCalledExecFaults) {
   app.channel().Send(0);
   for (int tries = 0; tries < 2000 && memory->Alive(); ++tries) usleep(1000);
   EXPECT_FALSE(memory->Alive());
-  // An address that certainly is mapped in the new program: taken from its maps.
+  // An address that certainly is mapped in the new program, and may be written: taken from its
+  // maps.
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/maps", app.pid());
   FILE* maps = fopen(path, "r");
   unsigned long begin = 0;
-  ASSERT_EQ(fscanf(maps, "%lx", &begin), 1);
+  char rights[8] = {};
+  while (rights[0] != 'r' || rights[1] != 'w') {
+    ASSERT_EQ(fscanf(maps, "%lx-%*x %4s%*[^\n]", &begin, rights), 2);
+  }
   fclose(maps);
   std::byte bytes[8] = {};
   EXPECT_EQ(memory->Read(begin, bytes), MemoryStatus::kFault);

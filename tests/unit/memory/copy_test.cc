@@ -107,8 +107,10 @@ void TestAtomics(const Segment& segment) {
   AtomicResult result = FetchAndAdd(word, ~uint64_t{0});
   EXPECT_EQ(result.status, MemoryStatus::kOk);
   EXPECT_EQ(result.original, start);
-  result = CompareAndSwap(word, start, 1);  // does not match
-  EXPECT_EQ(result.original, start - 1);
+  for (const uint64_t other : {start, start - 2, uint64_t{0}, ~uint64_t{0}}) {
+    result = CompareAndSwap(word, other, 1);  // does not match
+    EXPECT_EQ(result.original, start - 1);
+  }
   result = CompareAndSwap(word, start - 1, 42);
   EXPECT_EQ(result.original, start - 1);
   result = FetchAndAdd(word, 0);
