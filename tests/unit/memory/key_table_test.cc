@@ -63,6 +63,25 @@ TEST(KeyTable, ChecksInOrder) {
             MemoryStatus::kNoPermission);
 }
 
+// Regions in one mapping have a path of their own through Resolve.
+TEST(KeyTable, ChecksMappedRegionsTheSameWay) {
+  KeyTable table(kApp, 16);
+  const uint32_t key = MustRegister(table, Access::kRemoteRead,
+                                    {.va = 0x1000,
+                                     .length = 100,
+                                     .iova = 0x1000,
+                                     .extents = {{0x1000, 100, SealedFile(4096), 0}}});
+  EXPECT_EQ(TryResolve(table, key, 0x1000, 100, Access::kRemoteRead), MemoryStatus::kOk);
+  EXPECT_EQ(TryResolve(table, key ^ 1, 0x1000, 100, Access::kRemoteRead), MemoryStatus::kBadKey);
+  EXPECT_EQ(TryResolve(table, key, 0x1000, 100, Access::kRemoteRead, {9, 0}),
+            MemoryStatus::kWrongPd);
+  for (const Access need : {Access::kLocalWrite, Access::kRemoteWrite, Access::kRemoteAtomic}) {
+    EXPECT_EQ(TryResolve(table, key, 0x1000, 100, need), MemoryStatus::kNoPermission);
+  }
+  EXPECT_EQ(TryResolve(table, key, 0x1001, 100, Access::kRemoteRead), MemoryStatus::kOutOfBounds);
+  EXPECT_EQ(TryResolve(table, key, 0xFFF, 100, Access::kRemoteRead), MemoryStatus::kOutOfBounds);
+}
+
 // Two programs' first keys are hardly ever the same.
 TEST(KeyTable, SeedsSetKeysApart) {
   std::set<uint32_t> firsts, variants;
