@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/sim/pair.h"
+#include "tests/sim/seeded_runs.h"
 
 namespace roci::sim {
 namespace {
@@ -129,7 +130,9 @@ class Windows {
 
 TEST(RcWindows, AreBoundOnceAndTakenAway) {
   Arena arenas[2];
-  for (uint64_t seed = 1; seed <= 1500 && !testing::Test::HasFailure(); ++seed) {
+  const Seeds seeds(1500);
+  const uint64_t end = seeds.first + seeds.count;
+  for (uint64_t seed = seeds.first; seed != end && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
     for (Arena& arena : arenas) arena.Reset(random);
