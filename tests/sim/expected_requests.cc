@@ -178,7 +178,7 @@ std::optional<std::string> ExpectedRequests::Compare(const ExpectedRequest& requ
   if (packet.solicited != (wqe.solicited && is_last && completes_receive)) {
     return "solicited event bit";
   }
-  // Without it, nobody would answer the last packet before the timeout (9.7.3.1).
+  // Without it, nobody would answer the last packet before the timeout (9.7.3).
   if (is_last && !packet.ack_request) return "no AckReq in a message's last packet";
   return IsSegmented(wqe.opcode) ? CompareSegmented(wqe, is_first, is_last, packet)
                                  : CompareSingle(wqe, skipped, packet);

@@ -78,13 +78,13 @@ std::optional<std::string> RequesterWatch::CheckRewind(TimeNs now, Position at) 
     return name + " again without a NAK and before the timeout";
   }
   if (IsLate(now)) return name + " again after more than four timeouts (9.7.6.1.3)";
-  if (retries_ == connection_.retry_count) return "more retries than retry_cnt (9.9.2.1.1)";
+  if (retries_ == connection_.retry_count) return "more retries than retry_cnt (9.9.2)";
   ++retries_;
   GoBack();
   return std::nullopt;
 }
 
-// The limit of READs and atomics (9.7.3.1.1) and the fence (10.8.3.3).
+// The limit of READs and atomics (9.7.3) and the fence (10.8.3.3).
 std::optional<std::string> RequesterWatch::CheckStart(const ExpectedRequest& request) {
   if (!request.fence && !request.is_answered) return std::nullopt;
   uint32_t outstanding = 0;
@@ -149,7 +149,7 @@ void RequesterWatch::HandleRnrNak(TimeNs now, uint8_t code) {
 }
 
 // Everything before `end` is acknowledged, but for what has an answer of its own. False: that
-// answer is lost, which is as good as a NAK (9.7.5.1.1).
+// answer is lost, which is as good as a NAK (9.7.5).
 bool RequesterWatch::Acknowledge(TimeNs now, Position end) {
   Position reached = unacknowledged_;
   bool is_complete = true;
@@ -186,8 +186,8 @@ void RequesterWatch::GoBack() {
 
 std::optional<std::string> RequesterWatch::NoteQuiet(TimeNs now) {
   if (is_refused_) return "in RTS after a fatal NAK";
-  if (exhausted_) return "more retries than retry_cnt (9.9.2.1.1)";
-  if (rnr_exhausted_) return "more RNR retries than rnr_retry (9.9.2.1.1)";
+  if (exhausted_) return "more retries than retry_cnt (9.9.2)";
+  if (rnr_exhausted_) return "more RNR retries than rnr_retry (9.9.2)";
   if (must_send_ && !MayBeHeldBack()) return "nothing is sent again after a NAK";
   if (IsLate(now)) return "no retransmission within four timeouts (9.7.6.1.3)";
   if (rnr_end_ != kNever && now > rnr_end_ + kSlackNs && !MayBeHeldBack()) {
@@ -212,7 +212,7 @@ std::optional<std::string> RequesterWatch::NoteCompletions(TimeNs now) {
     if (completion.slot != completions_) return name + " completes out of order";
     if (has_failed_) {
       if (completion.status == CompletionStatus::kWorkRequestFlushed) continue;
-      return name + " completes after an error and is not flushed (10.8.6)";
+      return name + " completes after an error and is not flushed (10.3.1)";
     }
     if (completion.status != CompletionStatus::kSuccess) {
       has_failed_ = true;
@@ -226,11 +226,11 @@ std::optional<std::string> RequesterWatch::NoteCompletions(TimeNs now) {
 
 std::optional<std::string> RequesterWatch::CheckFailure(TimeNs now, CompletionStatus status) const {
   if (status == CompletionStatus::kRnrRetryExceeded && !rnr_exhausted_) {
-    return "fewer RNR retries than rnr_retry (9.9.2.1.1)";
+    return "fewer RNR retries than rnr_retry (9.9.2)";
   }
   if (status != CompletionStatus::kRetryExceeded || exhausted_) return std::nullopt;
   if (retries_ != connection_.retry_count && !MayBeHeldBack()) {
-    return "fewer retries than retry_cnt (9.9.2.1.1)";
+    return "fewer retries than retry_cnt (9.9.2)";
   }
   if (IsLate(now)) return "gives up after more than four timeouts (9.7.6.1.3)";
   if (!MayBeHeldBack() && (timer_start_ == kNever || now - timer_start_ < timeout_ns())) {

@@ -21,7 +21,7 @@ std::optional<std::string> ResponderWatch::NoteRequest(const roce::Packet& packe
     const Position end = request->is_read ? request->end : at + 1;
     if (at != expected_ || after != end) {
       return "expects " + std::to_string(after) + " after request packet " + std::to_string(at) +
-             ", when it expected " + std::to_string(expected_) + " (9.7.4.1.1)";
+             ", when it expected " + std::to_string(expected_) + " (9.7.4.1)";
     }
     expected_ = after;
     Execute(*request, packet);
@@ -59,7 +59,7 @@ void ResponderWatch::Decline(const ExpectedRequest& request) {
   }
 }
 
-// One NAK for each gap (9.7.5.1.2).
+// One NAK for each gap (9.7.5.2).
 void ResponderWatch::HandleGap() {
   if (gap_reported_) return;
   gap_reported_ = nak_owed_ = true;
@@ -67,7 +67,7 @@ void ResponderWatch::HandleGap() {
 }
 
 // SENDs and WRITEs are acknowledged again; the others are answered again, as far back as the
-// responder keeps them (9.7.5.1.4).
+// responder keeps them (9.7.5).
 void ResponderWatch::HandleDuplicate(const ExpectedRequest& request, Position at) {
   if (!request.is_answered) {
     ack_owed_ = at;
@@ -122,9 +122,9 @@ std::optional<std::string> ResponderWatch::NoteAcknowledge(Position at, roce::Ae
   // One that is not kept any more was answered, or the requester would not have sent the next ones.
   const ExpectedRequest* request = requests_->Find(at);
   if (request->is_answered && IsAnswerable(*request)) {
-    return "an ACK for a READ or atomic, which its response acknowledges (9.7.5.1.1)";
+    return "an ACK for a READ or atomic, which its response acknowledges (9.7.5)";
   }
-  if (!owed_.empty() && owed_.front().next <= at) return "overtakes a response (9.7.5.1.1)";
+  if (!owed_.empty() && owed_.front().next <= at) return "overtakes a response (9.7.5)";
   if (aeth.value() != kNoCredits) return "credits";
   if (at >= ack_owed_) ack_owed_ = kNone;
   return CheckMessages(aeth.msn, at + 1, expected_);
@@ -137,20 +137,20 @@ std::optional<std::string> ResponderWatch::NoteNak(Position at, roce::Aeth aeth)
     has_failed_ = true;  // what the request did to deserve it is another test's business
     return std::nullopt;
   }
-  if (is_sequence && at != nak_allowed_) return "a NAK for no gap, or a second one (9.7.5.1.2)";
+  if (is_sequence && at != nak_allowed_) return "a NAK for no gap, or a second one (9.7.5.2)";
   if (is_not_ready) {
-    if (at != rnr_allowed_) return "an RNR NAK for nothing, or a second one (9.7.5.1.3)";
+    if (at != rnr_allowed_) return "an RNR NAK for nothing, or a second one (9.7.5.2.8)";
     if (aeth.value() != connection_.min_rnr_timer) return "another timer than min_rnr_timer";
   }
   (is_sequence ? nak_allowed_ : rnr_allowed_) = kNone;
   (is_sequence ? nak_owed_ : rnr_owed_) = false;
-  if (!owed_.empty() && owed_.front().next < at) return "overtakes a response (9.7.5.1.1)";
+  if (!owed_.empty() && owed_.front().next < at) return "overtakes a response (9.7.5)";
   if (at > ack_owed_) ack_owed_ = kNone;
   return CheckMessages(aeth.msn, at, expected_);
 }
 
-// READ and atomic responses in the order of the requests (9.7.5.1.1); a READ's from where it was
-// asked for, numbered without a gap (9.7.5.1.4).
+// READ and atomic responses in the order of the requests (9.7.5); a READ's from where it was
+// asked for, numbered without a gap (9.7.5).
 std::optional<std::string> ResponderWatch::NoteResponse(Position at, const roce::Packet& packet) {
   if (owed_.empty()) return "nobody asks for it";
   Owed& owed = owed_.front();

@@ -33,7 +33,7 @@ class ResponderWatch {
   // A READ, atomic, FLUSH or ATOMIC WRITE whose answer is to be sent.
   struct Owed {
     Position begin, end;  // of the request
-    Position start;       // where this answer begins: a READ may be asked for in part (9.7.5.1.4)
+    Position start;       // where this answer begins: a READ may be asked for in part (9.7.5)
     Position next;
   };
 
