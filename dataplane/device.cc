@@ -10,12 +10,12 @@
 #include <cerrno>
 #include <random>
 
-#include "absl/strings/str_cat.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/device_lane.h"
 #include "dataplane/device_link.h"
 #include "dataplane/ethdev_port.h"
 #include "dataplane/flow_table.h"
+#include "dataplane/frame_ring.h"
 #include "dataplane/queue_pair.h"
 #include "dataplane/session.h"
 #include "dataplane/wire.h"
@@ -28,19 +28,6 @@ constexpr uint32_t kSlowPathEntries = 512;
 constexpr uint32_t kRawEntries = 256;
 constexpr uint32_t kHandedEntries = 512;
 constexpr size_t kMinEthernetFrame = 60;
-
-rte_ring* MakeRing(const char* kind, uint32_t entries, unsigned flags) {
-  static std::atomic<uint32_t> serial{0};
-  const std::string name = absl::StrCat("roci_", kind, serial.fetch_add(1));
-  return rte_ring_create(name.c_str(), entries, SOCKET_ID_ANY, flags);
-}
-
-void FreeRing(rte_ring* ring) {
-  if (ring == nullptr) return;
-  void* frame;
-  while (rte_ring_dequeue(ring, &frame) == 0) rte_pktmbuf_free(static_cast<rte_mbuf*>(frame));
-  rte_ring_free(ring);
-}
 
 }  // namespace
 
@@ -62,12 +49,12 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(Dataplane& dataplane,
 absl::Status Device::OpenSlowPath() {
   slow_path_event_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!slow_path_event_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
-  slow_path_ = MakeRing("slow", kSlowPathEntries, RING_F_SC_DEQ);
-  raw_ = MakeRing("raw", kRawEntries, RING_F_SC_DEQ);
+  slow_path_ = MakeFrameRing("slow", kSlowPathEntries, Producers::kSeveral);
+  raw_ = MakeFrameRing("raw", kRawEntries, Producers::kSeveral);
   if (slow_path_ == nullptr || raw_ == nullptr) return absl::ResourceExhaustedError("DPDK rings");
   const uint32_t lcores = dataplane_.lcore_count();
   for (uint32_t i = 0; lcores > 1 && i < lcores; ++i) {
-    handed_rings_.push_back(MakeRing("handed", kHandedEntries, RING_F_SC_DEQ));
+    handed_rings_.push_back(MakeFrameRing("handed", kHandedEntries, Producers::kSeveral));
     if (handed_rings_.back() == nullptr) return absl::ResourceExhaustedError("DPDK rings");
   }
   return absl::OkStatus();
@@ -126,9 +113,9 @@ Device::~Device() {
   lanes_.clear();
   taps_.clear();  // with frames that are still held
   // Before the port, whose own buffers may lie in there.
-  FreeRing(slow_path_);
-  FreeRing(raw_);
-  for (rte_ring* ring : handed_rings_) FreeRing(ring);
+  FreeFrameRing(slow_path_);
+  FreeFrameRing(raw_);
+  for (rte_ring* ring : handed_rings_) FreeFrameRing(ring);
   ethdev_.reset();
 }
 

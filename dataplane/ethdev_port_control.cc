@@ -18,6 +18,7 @@
 #include "dataplane/clock.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/ethdev_port.h"
+#include "dataplane/frame_ring.h"
 #include "dataplane/memif_listener.h"
 #include "dataplane/network_device.h"
 #include "dataplane/port_devargs.h"
@@ -77,19 +78,6 @@ bool IsHardware(const rte_eth_dev_info& info) {
 // net_pcap tells it only where one device is used for both directions.
 uint32_t NetworkDeviceOf(const std::string& devargs, const rte_eth_dev_info& info) {
   return info.if_index != 0 ? info.if_index : if_nametoindex(PcapInterface(devargs).c_str());
-}
-
-rte_ring* MakeRing(unsigned flags) {
-  static uint32_t serial = 0;
-  const std::string name = absl::StrCat("roci_e", serial++);
-  return rte_ring_create(name.c_str(), kHandOffEntries, SOCKET_ID_ANY, flags);
-}
-
-void FreeRing(rte_ring* ring) {
-  if (ring == nullptr) return;
-  void* frame;
-  while (rte_ring_dequeue(ring, &frame) == 0) rte_pktmbuf_free(static_cast<rte_mbuf*>(frame));
-  rte_ring_free(ring);
 }
 
 }  // namespace
@@ -347,26 +335,27 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
 }
 
 absl::Status EthdevPort::OpenRings() {
-  from_self_ = MakeRing(RING_F_SC_DEQ);
+  from_self_ = MakeFrameRing("e", kHandOffEntries, Producers::kSeveral);
   if (from_self_ == nullptr) return absl::ResourceExhaustedError("loopback ring");
   if (lcores_ == 1) return absl::OkStatus();
   const bool only_home_receives = queues_.rx == 1;
   for (uint32_t lcore = 0; lcore < lcores_; ++lcore) {
     if (only_home_receives && lcore == home_lcore_) continue;
-    to_lcore_[lcore] = MakeRing(only_home_receives ? RING_F_SP_ENQ | RING_F_SC_DEQ : RING_F_SC_DEQ);
+    to_lcore_[lcore] = MakeFrameRing("e", kHandOffEntries,
+                                     only_home_receives ? Producers::kOne : Producers::kSeveral);
     if (to_lcore_[lcore] == nullptr) return absl::ResourceExhaustedError("hand-off ring");
   }
   if (!queue_per_lcore_) {
-    from_others_ = MakeRing(RING_F_SC_DEQ);
+    from_others_ = MakeFrameRing("e", kHandOffEntries, Producers::kSeveral);
     if (from_others_ == nullptr) return absl::ResourceExhaustedError("hand-off ring");
   }
   return absl::OkStatus();
 }
 
 EthdevPort::~EthdevPort() {
-  for (rte_ring* ring : to_lcore_) FreeRing(ring);
-  FreeRing(from_others_);
-  FreeRing(from_self_);
+  for (rte_ring* ring : to_lcore_) FreeFrameRing(ring);
+  FreeFrameRing(from_others_);
+  FreeFrameRing(from_self_);
   rte_pktmbuf_free_bulk(held_.data(), held_count_);
   if (!rte_eth_dev_is_valid_port(port_)) return;
   EndMemifListener(MemifListenerOf(devargs_));

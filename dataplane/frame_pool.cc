@@ -17,6 +17,8 @@ namespace {
 
 constexpr uint32_t kLcoreCache = RTE_MEMPOOL_CACHE_MAX_SIZE;
 constexpr size_t kHugePage = size_t{2} << 20;
+// As in frame_ring.h: no thread waits for one that was preempted inside.
+constexpr char kRing[] = "ring_mt_rts";
 
 // Anonymous memory for the whole pool, with transparent huge pages where there are any.
 absl::Status PopulateFromAnonymousMemory(rte_mempool* pool, uint32_t frames) {
@@ -55,7 +57,7 @@ absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames, ui
   if (pool->pool_ == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat("frame pool: ", rte_strerror(rte_errno)));
   }
-  if (rte_mempool_set_ops_byname(pool->pool_, "ring_mp_mc", nullptr) != 0) {
+  if (rte_mempool_set_ops_byname(pool->pool_, kRing, nullptr) != 0) {
     return absl::InternalError("DPDK's ring mempool driver is not there");
   }
   rte_pktmbuf_pool_init(pool->pool_, nullptr);

@@ -6,9 +6,9 @@
 
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/device_lane.h"
+#include "dataplane/frame_ring.h"
 
 namespace roci::dataplane {
 namespace {
@@ -28,22 +28,10 @@ uint64_t DestinationOf(const rte_mbuf* frame) {
 // The lowest bit of the first byte on the wire.
 bool IsGroup(uint64_t mac) { return (mac & 1) != 0; }
 
-rte_ring* MakeRing(uint32_t endpoint, uint32_t lcore, bool single_lcore) {
-  static std::atomic<uint32_t> serial{0};
-  const std::string name = absl::StrCat("roci_w", serial.fetch_add(1), "_", endpoint, "_", lcore);
-  const unsigned flags = RING_F_SC_DEQ | (single_lcore ? RING_F_SP_ENQ : 0);
-  return rte_ring_create(name.c_str(), Wire::kRingEntries, SOCKET_ID_ANY, flags);
-}
-
 }  // namespace
 
 Wire::Endpoint::~Endpoint() {
-  for (rte_ring* ring : rings) {
-    if (ring == nullptr) continue;
-    void* frame;
-    while (rte_ring_dequeue(ring, &frame) == 0) rte_pktmbuf_free(static_cast<rte_mbuf*>(frame));
-    rte_ring_free(ring);
-  }
+  for (rte_ring* ring : rings) FreeFrameRing(ring);
 }
 
 Wire::Wire(Dataplane& dataplane) : dataplane_(dataplane) {}
@@ -59,7 +47,8 @@ std::optional<uint32_t> Wire::AddEndpoint(const roce::Mac& mac) {
     auto endpoint = std::make_unique<Endpoint>();
     endpoint->mac = MacNumber(mac);
     for (uint32_t lcore = 0; lcore < lcores; ++lcore) {
-      endpoint->rings[lcore] = MakeRing(i, lcore, lcores == 1);
+      endpoint->rings[lcore] =
+          MakeFrameRing("w", kRingEntries, lcores == 1 ? Producers::kOne : Producers::kSeveral);
       if (endpoint->rings[lcore] == nullptr) return std::nullopt;
     }
     endpoints_[i].store(endpoint.release(), std::memory_order_release);

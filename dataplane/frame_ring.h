@@ -1,0 +1,21 @@
+// Rings that pass frames from one thread or several to one other.
+#pragma once
+
+#include <cstdint>
+
+struct rte_ring;
+
+namespace roci::dataplane {
+
+// With several producers none waits for another one that was preempted inside the ring (relaxed
+// tail synchronization): a real-time thread that waited for it on the same processor would wait for
+// ever. So entries are put in by rte_ring_enqueue() and its like, never by rte_ring_mp_enqueue().
+enum class Producers : uint8_t { kOne, kSeveral };
+
+// A ring with one consumer; `entries` is a power of two. Null where there is no memory. Any thread.
+rte_ring* MakeFrameRing(const char* kind, uint32_t entries, Producers producers);
+
+// Frees the ring with the frames in it; null is nothing.
+void FreeFrameRing(rte_ring* ring);
+
+}  // namespace roci::dataplane
