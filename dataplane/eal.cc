@@ -123,7 +123,7 @@ absl::Status StartEal(const EalOptions& options) {
 }
 
 bool RunOnInterruptThread(const std::function<void()>& work) {
-  constexpr int kMostRounds = 100'000;
+  constexpr int kMostRounds = 300'000;
   InterruptWork queued{.run = work};
   if (rte_eal_alarm_set(1, QueueBehindAlarms, &queued) != 0) return false;
   for (int i = 0; i < kMostRounds && !queued.is_done; ++i) usleep(100);

@@ -36,7 +36,7 @@ absl::Status StartEal(const EalOptions& options);
 
 // Runs `work` on DPDK's interrupt thread and waits for it. Interrupts that the thread has handled
 // before are handled completely: the alarms that their handlers set have run as well. False: the
-// thread did not get to it within ten seconds, and `work` never runs. Control thread.
+// thread did not get to it within thirty seconds, and `work` never runs. Control thread.
 bool RunOnInterruptThread(const std::function<void()>& work);
 
 // Whether StartEal found (and uses) hugepages.
