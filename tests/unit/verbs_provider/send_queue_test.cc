@@ -158,10 +158,11 @@ class AutoInline : public testing::Test {
         fake.keys.Add(kKey, FakeSendQueue::kPd, 0x5000, reinterpret_cast<uintptr_t>(data), 64));
   }
   // Whether a request for `length` bytes at iova `va` was copied into the slot.
-  bool IsCopied(ibv_wr_opcode opcode, uint64_t va, uint32_t length, uint32_t key = kKey) {
+  bool IsCopied(ibv_wr_opcode opcode, uint64_t va, uint32_t length, uint32_t key = kKey,
+                unsigned flags = 0) {
     ibv_sge sge = {va, length, key};
     const uint32_t index = fake.queue.head;
-    EXPECT_EQ(Post(fake, Request(opcode, &sge, 1)), 0);
+    EXPECT_EQ(Post(fake, Request(opcode, &sge, 1, flags)), 0);
     fake.queue.tail = fake.queue.head;
     const roci_abi_send_wqe& entry = fake.Entry(index);
     if ((entry.flags & ROCI_ABI_SEND_INLINE) != 0) {
@@ -191,6 +192,13 @@ TEST_F(AutoInline, CopiesSmallSendsAndWrites) {
 TEST_F(AutoInline, LeavesWhatComesBackToTheDaemon) {
   EXPECT_FALSE(IsCopied(IBV_WR_RDMA_READ, 0x5000, 8));
   EXPECT_FALSE(IsCopied(IBV_WR_ATOMIC_FETCH_AND_ADD, 0x5000, 8));
+}
+
+// What a fenced request sends may be what a READ before it has yet to bring (IBTA vol 1, 10.8.3.3).
+TEST_F(AutoInline, LeavesFencedRequestsToTheDaemon) {
+  EXPECT_FALSE(IsCopied(IBV_WR_SEND, 0x5000, 8, kKey, IBV_SEND_FENCE));
+  EXPECT_FALSE(IsCopied(IBV_WR_RDMA_WRITE, 0x5000, 8, kKey, IBV_SEND_FENCE));
+  EXPECT_TRUE(IsCopied(IBV_WR_SEND, 0x5000, 8, kKey, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED));
 }
 
 TEST_F(AutoInline, LeavesBadKeysToTheDaemon) {
