@@ -101,7 +101,7 @@ def on_bad_links():
         size = '' if test == 'atomic' else '-s 30000'
         outs = READS if test in ('read', 'atomic') else ''
         yield pair(f'ib_{test}_bw {PERFTEST_LOSS} {size} {outs} -n 50', impair=LOSS)
-    yield pair('rping -s -a {address} -C 20 -V', 'rping -c -a {peer} -C 20 -V', cm=True, impair=('--loss', '5%', '--seed', '9'))
+    yield pair('rping -s -a {address} -C 20 -V', 'rping -c -a {peer} -C 20 -V', cm=True, impair=('--loss', '5%'))
 
 
 def killed():
