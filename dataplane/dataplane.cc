@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
 
 Dataplane::~Dataplane() {
   for (auto& lcore : lcores_) lcore->Stop();
+  priority_guard_.Stop();
   lcores_.clear();
   frames_.reset();
 }

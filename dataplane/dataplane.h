@@ -49,7 +49,7 @@ class Dataplane {
  private:
   Dataplane() = default;
   std::unique_ptr<FramePool> frames_;
-  PriorityGuard priority_guard_;  // goes after the lcores have stopped
+  PriorityGuard priority_guard_;
   std::vector<std::unique_ptr<Lcore>> lcores_;
 };
 

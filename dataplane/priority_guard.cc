@@ -9,7 +9,7 @@
 
 namespace roci::dataplane {
 
-PriorityGuard::~PriorityGuard() {
+void PriorityGuard::Stop() {
   if (!thread_.joinable()) return;
   stop_ = true;
   lowered_.fetch_add(1);

@@ -20,13 +20,14 @@ class PriorityGuard {
   static constexpr uint64_t kPeriodNs = 2'000'000;
 
   PriorityGuard() = default;
-  // The guarded threads have ended or do not change their priorities any more.
-  ~PriorityGuard();
+  ~PriorityGuard() { Stop(); }
   PriorityGuard(const PriorityGuard&) = delete;
   PriorityGuard& operator=(const PriorityGuard&) = delete;
 
-  // Before `priority` is taken. It outlives this object. Control thread.
+  // Before `priority` is taken. It stays until Stop(). Control thread.
   void Add(ThreadPriority& priority);
+  // Ends the guard's thread. Control thread.
+  void Stop();
 
  private:
   struct Guarded {

@@ -61,7 +61,11 @@ void Worker::LetOthersRun() {
 
 void Worker::Sleep() {
   if (!UnpollAll()) {
-    LetOthersRun();
+    // What is left cannot be done now, or came meanwhile. A yield that takes long would delay it.
+    if (yields_.Allows(now_)) {
+      priority_.Lower(now_);
+      YieldOnce();
+    }
     return;
   }
   stash_.Drain();
