@@ -279,11 +279,11 @@ absl::Status Daemon::TakePriority() {
   if (priority == 0 && config_.daemon.realtime == dataplane::RealtimeUse::kOn) {
     return absl::PermissionDeniedError(
         "realtime = \"on\": this process may not have real-time priority; it needs CAP_SYS_NICE or "
-        "RLIMIT_RTPRIO of 2 (ulimit -r)");
+        "RLIMIT_RTPRIO of 3 (ulimit -r)");
   }
   Log(LogArea::kDaemon, LogLevel::kInfo, "threads run with %s priority",
       priority != 0 ? "real-time" : "ordinary");
-  lcore_watch_ = std::make_unique<LcoreWatch>(*dataplane_);
+  lcore_watch_ = std::make_unique<LcoreWatch>(*dataplane_, config_.daemon.realtime);
   loop_->AddDeadline([this] { return lcore_watch_->NextTimeout(); },
                      [this](roce::TimeNs now) { lcore_watch_->HandleTimeout(now); });
   return absl::OkStatus();

@@ -132,7 +132,7 @@ void EventLoop::Run() {
     BoundPriority();
     int count = PollUntil(events, awake_until);
     if (count == 0) count = Sleep(events);
-    priority_.Raise(MonotonicNow());
+    priority_.RaiseUnlessBounded(MonotonicNow());
     assert(count >= 0 || errno == EINTR);
     if (count > 0) awake_until = MonotonicNow() + kStayAwakeNs;
     for (int i = 0; i < count && !stopped_; ++i) {

@@ -16,34 +16,43 @@ constexpr uint64_t kNsPerMs = 1'000'000;
 bool StarvationJudge::IsStarved(const dataplane::ProcessorTime& time, roce::TimeNs now) {
   waited_ns_ = time.waited_ns - std::exchange(total_waited_ns_, time.waited_ns);
   const std::optional<roce::TimeNs> last = std::exchange(looked_at_, now);
-  return last && waited_ns_ * 100 > (now - *last) * kWaitedPercent;
+  elapsed_ns_ = last ? now - *last : 0;
+  return last && waited_ns_ * 100 > elapsed_ns_ * kWaitedPercent;
 }
 
-LcoreWatch::LcoreWatch(dataplane::Dataplane& dataplane)
-    : dataplane_(dataplane), judges_(dataplane.lcore_count()) {}
+LcoreWatch::LcoreWatch(dataplane::Dataplane& dataplane, dataplane::RealtimeUse realtime)
+    : dataplane_(dataplane), realtime_(realtime), judges_(dataplane.lcore_count()) {}
 
 void LcoreWatch::HandleTimeout(roce::TimeNs now) {
   next_ = now + kPeriod;
   for (uint32_t i = 0; i < judges_.size(); ++i) {
     const auto time = dataplane::ReadProcessorTime(dataplane_.lcore(i).thread_id());
     if (!time || !judges_[i].IsStarved(*time, now)) continue;
-    Warn(i, judges_[i].waited_ns());
+    Warn(i);
     next_ = roce::kNever;
     return;
   }
 }
 
-void LcoreWatch::Warn(uint32_t lcore, uint64_t waited_ns) {
-  const bool is_realtime = dataplane_.lcore(lcore).realtime_priority() != 0;
+const char* LcoreWatch::Advice(uint32_t lcore) const {
+  if (dataplane_.lcore(lcore).realtime_priority() != 0) {
+    return "Give it a processor of its own (pin, in the configuration)";
+  }
+  if (realtime_ == dataplane::RealtimeUse::kOff) {
+    return "The configuration turns real-time priority off (realtime)";
+  }
+  return "Give rocid real-time priority: CAP_SYS_NICE, or RLIMIT_RTPRIO of 3 (docs/rocid.toml, "
+         "realtime)";
+}
+
+void LcoreWatch::Warn(uint32_t lcore) {
+  const StarvationJudge& judge = judges_[lcore];
   Log(LogArea::kDaemon, LogLevel::kWarning,
       "lcore %u waited %llu of the last %llu ms for a processor: other programs hold the "
       "processors, "
-      "and all RDMA traffic waits for it. %s (`roci show lcores` has the sum; this is said once)",
-      lcore, static_cast<unsigned long long>(waited_ns / kNsPerMs),
-      static_cast<unsigned long long>(kPeriod / kNsPerMs),
-      is_realtime ? "Give it a processor of its own (pin, in the configuration)"
-                  : "Give rocid real-time priority: CAP_SYS_NICE, or RLIMIT_RTPRIO of 2 "
-                    "(docs/rocid.toml, realtime)");
+      "and RDMA traffic waits for it. %s (`roci show lcores` has the sum; this is said once)",
+      lcore, static_cast<unsigned long long>(judge.waited_ns() / kNsPerMs),
+      static_cast<unsigned long long>(judge.elapsed_ns() / kNsPerMs), Advice(lcore));
 }
 
 }  // namespace roci::control

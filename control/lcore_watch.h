@@ -21,29 +21,34 @@ class StarvationJudge {
   // `time`: of the thread, at `now`. True: it waited for more than kWaitedPercent of the time since
   // the last look.
   bool IsStarved(const dataplane::ProcessorTime& time, roce::TimeNs now);
-  // Of the time between the last two looks, ns.
+  // Of the time between the last two looks, and that time, ns.
   uint64_t waited_ns() const { return waited_ns_; }
+  uint64_t elapsed_ns() const { return elapsed_ns_; }
 
  private:
   std::optional<roce::TimeNs> looked_at_;
   uint64_t total_waited_ns_ = 0;
   uint64_t waited_ns_ = 0;
+  uint64_t elapsed_ns_ = 0;
 };
 
 // Control thread; looks at a file of each lcore every two seconds, until it has warned.
 class LcoreWatch {
  public:
   // `dataplane` outlives this object.
-  explicit LcoreWatch(dataplane::Dataplane& dataplane);
+  // `realtime`: what the configuration asks for.
+  LcoreWatch(dataplane::Dataplane& dataplane, dataplane::RealtimeUse realtime);
 
   // For the loop's deadlines.
   roce::TimeNs NextTimeout() const { return next_; }
   void HandleTimeout(roce::TimeNs now);
 
  private:
-  void Warn(uint32_t lcore, uint64_t waited_ns);
+  void Warn(uint32_t lcore);
+  const char* Advice(uint32_t lcore) const;
 
   dataplane::Dataplane& dataplane_;
+  const dataplane::RealtimeUse realtime_;
   std::vector<StarvationJudge> judges_;
   roce::TimeNs next_ = 0;
 };

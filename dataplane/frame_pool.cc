@@ -4,6 +4,7 @@
 #include <rte_errno.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
+#include <rte_ring.h>
 #include <sys/mman.h>
 
 #include <atomic>
@@ -69,6 +70,9 @@ absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames, ui
   } else if (absl::Status status = PopulateFromAnonymousMemory(pool->pool_, frames); !status.ok()) {
     return status;
   }
+  auto* ring = static_cast<rte_ring*>(pool->pool_->pool_data);
+  rte_ring_set_prod_htd_max(ring, rte_ring_get_capacity(ring));
+  rte_ring_set_cons_htd_max(ring, rte_ring_get_capacity(ring));
   rte_mempool_obj_iter(pool->pool_, rte_pktmbuf_init, nullptr);
   pool->capacity_ = pool->pool_->populated_size;
   return pool;

@@ -82,6 +82,8 @@ bool Lcore::RunInItsPlace(void (*function)(void*), void* argument) {
   return true;
 }
 
+int Lcore::realtime_priority() const { return worker_->priority().realtime_priority(); }
+
 void Lcore::Nudge() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const auto rounds = [](void* worker) { static_cast<Worker*>(worker)->RunAFewRounds(); };

@@ -62,9 +62,10 @@ class Lcore {
 
   uint32_t index() const { return index_; }
   LcoreSnapshot Snapshot() const;
-  // Of the thread: 0 before it runs, or as an ordinary thread (ThreadPriority).
+  // 0 before the thread runs.
   pid_t thread_id() const { return thread_id_.load(std::memory_order_relaxed); }
-  int realtime_priority() const { return realtime_priority_.load(std::memory_order_relaxed); }
+  // 0: an ordinary thread (ThreadPriority).
+  int realtime_priority() const;
   uint32_t sessions() const { return sessions_.load(std::memory_order_relaxed); }
   void SetProfile(bool on);
 
@@ -109,7 +110,6 @@ class Lcore {
   std::atomic<bool> sleeping_{false};
   std::atomic<uint32_t> sessions_{0};
   std::atomic<pid_t> thread_id_{0};
-  std::atomic<int> realtime_priority_{0};
   std::atomic<uint32_t> holder_{kItself};
   Mailbox mailbox_;
   Fd wake_;

@@ -77,6 +77,7 @@ void ThreadPriority::MakeRealtime(uint64_t now_ns) {
   const bool done = SetRealtime(thread_, priority_);
   lowered_ = false;
   raised_by_guard_ = false;
+  is_bounded_ = false;
   if (lowered_threads_ != nullptr) lowered_threads_->fetch_sub(1);
   changed_ns_ = now_ns;
   next_change_ns_ = now_ns + kRaisedNs;
@@ -93,7 +94,10 @@ void ThreadPriority::MakeOrdinary(uint64_t now_ns) {
       lowered_threads_->fetch_add(1) == 0) {
     lowered_threads_->notify_one();
   }
-  SetOrdinary(thread_, nice_, kResetOnFork);
+  if (SetOrdinary(thread_, nice_, kResetOnFork)) return;
+  // Somebody has changed it, and the process may not change it back.
+  nice_ = getpriority(PRIO_PROCESS, static_cast<id_t>(thread_));
+  if (!SetOrdinary(thread_, nice_, kResetOnFork)) LosePriority();
 }
 
 // The right to it was taken away.
@@ -103,8 +107,11 @@ void ThreadPriority::LosePriority() {
 }
 
 void ThreadPriority::RaiseLowered() {
-  if (!is_lowered() || !SetRealtime(thread_, priority_)) return;
-  raised_by_guard_ = true;
+  if (!is_lowered()) return;
+  // Above other lcores, one of which may wait for this thread and never yield.
+  if (SetRealtime(thread_, kGuardPriority) || SetRealtime(thread_, priority_)) {
+    raised_by_guard_ = true;
+  }
 }
 
 bool ThreadPriority::Adjust(uint64_t now_ns, bool is_busy) {
@@ -115,7 +122,8 @@ bool ThreadPriority::Adjust(uint64_t now_ns, bool is_busy) {
   }
   // Of an idle thread, too: the guard may have raised it a moment ago.
   MakeOrdinary(now_ns);
-  return true;
+  is_bounded_ = true;
+  return realtime_priority() != 0;
 }
 
 void ThreadPriority::NoteSleep(uint64_t begin_ns, uint64_t end_ns) {

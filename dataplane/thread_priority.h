@@ -57,8 +57,13 @@ class ThreadPriority {
   // Any thread.
   uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
 
+  // Before the thread sleeps, so that it wakes at once.
   void Raise(uint64_t now_ns) {
     if (is_lowered()) MakeRealtime(now_ns);
+  }
+  // Where a thread goes on with work: not before the time that Adjust() leaves to others is over.
+  void RaiseUnlessBounded(uint64_t now_ns) {
+    if (!is_bounded_ || now_ns >= next_change_ns_) Raise(now_ns);
   }
   void Lower(uint64_t now_ns) {
     if (!is_lowered() || raised_by_guard_.load(std::memory_order_relaxed)) MakeOrdinary(now_ns);
@@ -78,6 +83,7 @@ class ThreadPriority {
 
   pid_t thread_ = 0;
   int nice_ = 0;
+  bool is_bounded_ = false;  // Adjust() lowered the thread
   uint64_t changed_ns_ = 0;
   uint64_t next_change_ns_ = kNever;
   std::atomic<int> priority_{0};

@@ -17,6 +17,8 @@ constexpr uint64_t kEventRetryNs = 1'000'000;
 // Programs are told that rounds go on, at most so often; it costs a store for each session.
 constexpr uint64_t kPublishNs = 20'000;
 constexpr uint64_t kPublishNsPerSession = 200;
+// More could not be told often enough (abi/rings.h): nothing is.
+constexpr size_t kMostTold = 1100;
 
 }  // namespace
 
@@ -39,7 +41,6 @@ Worker::~Worker() { close(epoll_); }
 void Worker::Run() {
   priority_.Take(options_.realtime, kLcorePriority, RefreshTime());
   lcore_.thread_id_.store(gettid(), std::memory_order_relaxed);
-  lcore_.realtime_priority_.store(priority_.realtime_priority(), std::memory_order_relaxed);
   while (!lcore_.stop_.load(std::memory_order_relaxed)) {
     priority_.NoteRound();
     if (RunOnce() == 0) Idle();
@@ -104,7 +105,8 @@ void Worker::StartRound() {
 void Worker::PublishRound() {
   next_publish_ns_ = now_ + kPublishNs + kPublishNsPerSession * sessions_.size();
   if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 tells nothing
-  for (Session* session : sessions_) session->doorbells().SetRounds(published_rounds_);
+  const uint32_t told = sessions_.size() <= kMostTold ? published_rounds_ : 0;
+  for (Session* session : sessions_) session->doorbells().SetRounds(told);
 }
 
 void Worker::Lap(LcoreStage stage) {

@@ -46,12 +46,12 @@ void Worker::Idle() {
 // processor: they would keep it from the next doorbell.
 void Worker::YieldOnce() {
   stats_.yields.Add(1);
-  const uint64_t begin = now_;
+  const uint64_t begin = RefreshTime();
   lcore_.Lend();
   sched_yield();
   lcore_.TakeBack();
   yields_.Took(begin, RefreshTime());
-  if (!yields_.Allows(now_)) priority_.Raise(now_);
+  if (!yields_.Allows(now_)) priority_.RaiseUnlessBounded(now_);
 }
 
 void Worker::LetOthersRun() {

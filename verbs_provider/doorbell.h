@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "verbs_provider/abi/rings.h"
@@ -31,6 +32,8 @@ class Doorbells {
   uint32_t rounds() const {
     return std::atomic_ref<uint32_t>(page_->rounds).load(std::memory_order_relaxed);
   }
+  /// Tells pages apart, not always.
+  size_t number() const { return reinterpret_cast<uintptr_t>(page_) >> 12; }
   bool is_sleeping() const {
     return std::atomic_ref<uint32_t>(page_->sleeping).load(std::memory_order_relaxed) != 0;
   }

@@ -16,7 +16,9 @@ namespace {
 constexpr uint64_t kSleepEveryNs = 50'000;
 
 thread_local abi::YieldJudge judge;
-thread_local LcoreProgress progress;
+// Of a few lcores: a thread may wait for several contexts in turn.
+constexpr size_t kWatched = 8;
+thread_local LcoreProgress progress[kWatched];
 thread_local uint64_t last_sleep_ns = 0;
 
 uint64_t MonotonicNs() {
@@ -42,13 +44,17 @@ bool TryYield() {
   return true;
 }
 
-void BeginWaiting() { progress.Begin(MonotonicNs()); }
+void BeginWaiting() {
+  const uint64_t now = MonotonicNs();
+  for (LcoreProgress& each : progress) each.Begin(now);
+}
 
 void GiveWay(const Doorbells& bells) {
   const uint64_t now = MonotonicNs();
+  LcoreProgress& of_page = progress[bells.number() % kWatched];
   if (bells.is_sleeping()) {
-    progress.Begin(now);
-  } else if (const uint64_t ns = progress.Look(bells.rounds(), now); ns != 0) {
+    of_page.Begin(now);
+  } else if (const uint64_t ns = of_page.Look(bells.rounds(), now); ns != 0) {
     SleepFor(ns);
     return;
   }

@@ -65,12 +65,11 @@ void Pair::Connect(int node, const Connection& connection) {
   if (connection.controls_congestion) path.traffic_class = roce::kEcnCapable;
   self.frame = roce::FrameTemplate(path);
 
-  using namespace roce;
-  QpAttributes attributes;
+  roce::QpAttributes attributes;
   attributes.port = 1;
   attributes.access_flags = connection.access_flags;
   attributes.path_mtu = connection.mtu;
-  attributes.dest_qpn = Qpn(kFirstQpn + 1 - static_cast<uint32_t>(node));
+  attributes.dest_qpn = roce::Qpn(kFirstQpn + 1 - static_cast<uint32_t>(node));
   attributes.rq_psn = connection.first_psn[static_cast<size_t>(1 - node)];
   attributes.sq_psn = connection.first_psn[static_cast<size_t>(node)];
   attributes.max_rd_atomic = connection.max_rd_atomic;
@@ -79,22 +78,27 @@ void Pair::Connect(int node, const Connection& connection) {
   attributes.timeout = connection.timeout;
   attributes.retry_count = connection.retry_count;
   attributes.rnr_retry = connection.rnr_retry;
-  const auto modify = [&](QpState state, uint32_t mask) {
+  const auto modify = [&](roce::QpState state, uint32_t mask) {
     attributes.state = state;
-    if (self.qp.Modify(self.host, now_, attributes, mask | kAttrState) != ModifyResult::kOk)
+    if (self.qp.Modify(self.host, now_, attributes, mask | roce::kAttrState) !=
+        roce::ModifyResult::kOk)
       abort();
   };
-  const QpType type = connection.types[static_cast<size_t>(node)];
-  const uint32_t responder = type == QpType::kXrcSend ? 0 : kAttrMaxDestRdAtomic | kAttrMinRnrTimer;
+  const roce::QpType type = connection.types[static_cast<size_t>(node)];
+  const uint32_t responder =
+      type == roce::QpType::kXrcSend ? 0 : roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer;
   const uint32_t requester =
-      type == QpType::kXrcRecv ? 0 : kAttrRetryCount | kAttrRnrRetry | kAttrMaxRdAtomic;
-  modify(QpState::kInit, kAttrPkeyIndex | kAttrPort | kAttrAccessFlags);
-  modify(QpState::kRtr, kAttrAddressVector | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn | responder);
-  modify(QpState::kRts, kAttrTimeout | kAttrSqPsn | requester);
+      type == roce::QpType::kXrcRecv
+          ? 0
+          : roce::kAttrRetryCount | roce::kAttrRnrRetry | roce::kAttrMaxRdAtomic;
+  modify(roce::QpState::kInit, roce::kAttrPkeyIndex | roce::kAttrPort | roce::kAttrAccessFlags);
+  modify(roce::QpState::kRtr, roce::kAttrAddressVector | roce::kAttrPathMtu | roce::kAttrDestQpn |
+                                  roce::kAttrRqPsn | responder);
+  modify(roce::QpState::kRts, roce::kAttrTimeout | roce::kAttrSqPsn | requester);
   if (connection.rate_limit_kbps == 0) return;
   attributes.rate_limit_kbps = connection.rate_limit_kbps;
   attributes.rate_burst_bytes = connection.rate_burst_bytes;
-  modify(QpState::kRts, kAttrRateLimit);
+  modify(roce::QpState::kRts, roce::kAttrRateLimit);
 }
 
 void Pair::Fail(int node, Random& random) {

@@ -166,7 +166,8 @@ class SeededRun {
     while (!unseen_.empty()) {
       const auto [request, part] = unseen_.front();
       const Written& word = written_[part];
-      if (std::memcmp(pair_->arena(1).bytes(kTarget).data() + word.offset, word.bytes.data(), 8)) {
+      if (std::memcmp(pair_->arena(1).bytes(kTarget).data() + word.offset, word.bytes.data(), 8) !=
+          0) {
         return std::nullopt;
       }
       unseen_.pop_front();

@@ -52,23 +52,24 @@ struct End {
   }
 
   void ToRts(roce::PathMtu mtu, roce::Qpn peer, roce::Psn psn) {
-    using namespace roce;
-    const bool is_ud = qp.type() == QpType::kUd;
-    QpAttributes a;
+    const bool is_ud = qp.type() == roce::QpType::kUd;
+    roce::QpAttributes a;
     a.port = 1;
-    a.access_flags = kQpAccessRemoteWrite;
+    a.access_flags = roce::kQpAccessRemoteWrite;
     a.path_mtu = mtu;
     a.dest_qpn = peer;
     a.rq_psn = a.sq_psn = psn;
     a.qkey = kQkey;
-    const auto modify = [&](QpState state, uint32_t mask) {
+    const auto modify = [&](roce::QpState state, uint32_t mask) {
       a.state = state;
-      if (qp.Modify(host, 1, a, mask | kAttrState) != ModifyResult::kOk) abort();
+      if (qp.Modify(host, 1, a, mask | roce::kAttrState) != roce::ModifyResult::kOk) abort();
     };
-    modify(QpState::kInit, kAttrPkeyIndex | kAttrPort | (is_ud ? kAttrQkey : kAttrAccessFlags));
-    modify(QpState::kRtr,
-           is_ud ? 0 : kAttrAddressVector | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn);
-    modify(QpState::kRts, kAttrSqPsn);
+    modify(roce::QpState::kInit, roce::kAttrPkeyIndex | roce::kAttrPort |
+                                     (is_ud ? roce::kAttrQkey : roce::kAttrAccessFlags));
+    modify(roce::QpState::kRtr, is_ud ? 0
+                                      : roce::kAttrAddressVector | roce::kAttrPathMtu |
+                                            roce::kAttrDestQpn | roce::kAttrRqPsn);
+    modify(roce::QpState::kRts, roce::kAttrSqPsn);
   }
 
   SimHost host;

@@ -15,11 +15,14 @@ if command -v ccache >/dev/null; then
 fi
 compiler() { if command -v ccache >/dev/null; then printf 'ccache %s' "$1"; else printf %s "$1"; fi; }
 
-# configure FOLDER CXX CC OPTIONS...: a folder that is configured already is left to Ninja, which reconfigures when needed.
+# configure FOLDER CXX CC OPTIONS...: one that is configured already is configured anew only where its meson.build files have changed.
 configure() {
   local folder=$1 cxx=$2 cc=$3
   shift 3
-  [ ! -e "$folder/build.ninja" ] || return 0
+  if [ -e "$folder/build.ninja" ]; then
+    "${ninja[@]}" -C "$folder" build.ninja >&2
+    return
+  fi
   say "configuring ${folder#"$roci_top/"} ($cxx)"
   CXX=$(compiler "$cxx") CC=$(compiler "$cc") meson setup "$@" "$folder" "$roci_top" >&2
 }

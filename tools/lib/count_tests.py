@@ -34,6 +34,16 @@ def reported_cases(junit_file):
     return cases
 
 
+def both_outputs(run):
+    return run.get('stdout', '') + run.get('stderr', '')
+
+
+def skipped_inside(run):
+    """How many cases a program of Python's unittest skipped, which counts as one otherwise."""
+    match = re.search(r'^OK \(skipped=(\d+)\)$', both_outputs(run), re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
 def skip_reasons(runs):
     """Counter of the reasons that the programs' output gives."""
     reasons = collections.Counter()
@@ -42,6 +52,8 @@ def skip_reasons(runs):
         reasons.update(match.strip() for match in re.findall(r'# SKIP\b:?(.*)', output))
         # (GoogleTest prints the reason below the place.)
         reasons.update(match.strip() for match in re.findall(r': Skipped\n(.*)', output))
+        # Python's unittest, verbose.
+        reasons.update(match[1] for match in re.findall(r"\.\.\. skipped (['\"])(.*)\1$", both_outputs(run), re.MULTILINE))
         if run['result'] == 'SKIP' and '# SKIP' not in output:
             reasons[(output.strip().splitlines() or ['no reason given'])[-1]] += 1
     return reasons
@@ -77,6 +89,7 @@ def count(runs, reported):
             failures.append(f'{run["name"]}: {run["result"]}, exit status {run["returncode"]}')
         elif not bad and not cases:
             totals['skipped' if run['result'] == 'SKIP' else 'passed'] += 1
+            totals['skipped'] += skipped_inside(run)
     return totals, failures
 
 
