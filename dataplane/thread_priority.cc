@@ -107,7 +107,7 @@ void ThreadPriority::LosePriority() {
 }
 
 void ThreadPriority::RaiseLowered() {
-  if (!is_lowered()) return;
+  if (!lowered_.load(std::memory_order_acquire)) return;
   // Above other lcores, one of which may wait for this thread and never yield.
   if (SetRealtime(thread_, kGuardPriority) || SetRealtime(thread_, priority_)) {
     raised_by_guard_ = true;
