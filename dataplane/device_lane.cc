@@ -189,7 +189,7 @@ uint32_t DeviceLane::StageRaw() {
 bool DeviceLane::Hand(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag) {
   frame->hash.fdir.hi = qpn.value();
   frame->hash.fdir.lo = tag;
-  return rte_ring_enqueue(handed, frame) == 0;
+  return rte_ring_mp_enqueue(handed, frame) == 0;
 }
 
 DeviceLane::HandedFrame DeviceLane::HandedOf(const rte_mbuf& frame) {

@@ -93,7 +93,7 @@ bool EthdevPort::HandOff(rte_mbuf* frame, uint32_t to_lcore) {
 
 uint32_t EthdevPort::TurnRound(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   const uint32_t taken =
-      rte_ring_enqueue_burst(from_self_, reinterpret_cast<void**>(frames), count, nullptr);
+      rte_ring_mp_enqueue_burst(from_self_, reinterpret_cast<void**>(frames), count, nullptr);
   if (lcore != home_lcore_) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     dataplane_.lcore(home_lcore_).WakeIfSleeping();
@@ -156,7 +156,7 @@ uint32_t EthdevPort::Send(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   }
   if (lcore == home_lcore_) return rte_eth_tx_burst(port_, 0, frames, static_cast<uint16_t>(count));
   const uint32_t taken =
-      rte_ring_enqueue_burst(from_others_, reinterpret_cast<void**>(frames), count, nullptr);
+      rte_ring_mp_enqueue_burst(from_others_, reinterpret_cast<void**>(frames), count, nullptr);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   dataplane_.lcore(home_lcore_).WakeIfSleeping();
   return taken;

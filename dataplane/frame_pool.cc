@@ -4,7 +4,6 @@
 #include <rte_errno.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
-#include <rte_ring.h>
 #include <sys/mman.h>
 
 #include <atomic>
@@ -18,8 +17,6 @@ namespace {
 
 constexpr uint32_t kLcoreCache = RTE_MEMPOOL_CACHE_MAX_SIZE;
 constexpr size_t kHugePage = size_t{2} << 20;
-// As in frame_ring.h: no thread waits for one that was preempted inside.
-constexpr char kRing[] = "ring_mt_rts";
 
 // Anonymous memory for the whole pool, with transparent huge pages where there are any.
 absl::Status PopulateFromAnonymousMemory(rte_mempool* pool, uint32_t frames) {
@@ -58,7 +55,7 @@ absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames, ui
   if (pool->pool_ == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat("frame pool: ", rte_strerror(rte_errno)));
   }
-  if (rte_mempool_set_ops_byname(pool->pool_, kRing, nullptr) != 0) {
+  if (rte_mempool_set_ops_byname(pool->pool_, "ring_mp_mc", nullptr) != 0) {
     return absl::InternalError("DPDK's ring mempool driver is not there");
   }
   rte_pktmbuf_pool_init(pool->pool_, nullptr);
@@ -70,9 +67,6 @@ absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames, ui
   } else if (absl::Status status = PopulateFromAnonymousMemory(pool->pool_, frames); !status.ok()) {
     return status;
   }
-  auto* ring = static_cast<rte_ring*>(pool->pool_->pool_data);
-  rte_ring_set_prod_htd_max(ring, rte_ring_get_capacity(ring));
-  rte_ring_set_cons_htd_max(ring, rte_ring_get_capacity(ring));
   rte_mempool_obj_iter(pool->pool_, rte_pktmbuf_init, nullptr);
   pool->capacity_ = pool->pool_->populated_size;
   return pool;

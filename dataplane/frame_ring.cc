@@ -13,13 +13,8 @@ namespace roci::dataplane {
 rte_ring* MakeFrameRing(const char* kind, uint32_t entries, Producers producers) {
   static std::atomic<uint32_t> serial{0};
   const std::string name = absl::StrCat("roci_", kind, serial.fetch_add(1));
-  const unsigned flags = producers == Producers::kOne ? RING_F_SP_ENQ : RING_F_MP_RTS_ENQ;
-  rte_ring* ring = rte_ring_create(name.c_str(), entries, SOCKET_ID_ANY, flags | RING_F_SC_DEQ);
-  // No bound on what others may put in while one producer is in the middle: none waits for it.
-  if (ring != nullptr && producers == Producers::kSeveral) {
-    rte_ring_set_prod_htd_max(ring, rte_ring_get_capacity(ring));
-  }
-  return ring;
+  const unsigned flags = producers == Producers::kOne ? RING_F_SP_ENQ : 0;
+  return rte_ring_create(name.c_str(), entries, SOCKET_ID_ANY, flags | RING_F_SC_DEQ);
 }
 
 void FreeFrameRing(rte_ring* ring) {

@@ -7,9 +7,7 @@ struct rte_ring;
 
 namespace roci::dataplane {
 
-// With several producers none waits for another one that was preempted inside the ring (relaxed
-// tail synchronization): a real-time thread that waited for it on the same processor would wait for
-// ever. So entries are put in by rte_ring_enqueue() and its like, never by rte_ring_mp_enqueue().
+// How many threads put frames in.
 enum class Producers : uint8_t { kOne, kSeveral };
 
 // A ring with one consumer; `entries` is a power of two. Null where there is no memory. Any thread.
