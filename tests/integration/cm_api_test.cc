@@ -299,7 +299,8 @@ TEST(CmApi, AChannelThatIsClosedTellsNothingToWhoWaits) {
   }
 }
 
-// A connection between the two, whose client is told of its end by a thread of its own.
+// A connection between the two devices. A separate thread of the client receives the event that
+// tells of its end.
 class ToldOfEnd {
  public:
   ToldOfEnd() : listener_(server_.Listen(kFar, 7460)), active_(client_->Route(kFar, 7460)) {
@@ -327,8 +328,8 @@ class ToldOfEnd {
   std::optional<Waiter> waiter_;
 };
 
-// One thread is told of the end; another closes the channel before the first asks for the next
-// event. The first waits, however late it is, as it does where it asked in time.
+// One thread receives the event that tells of the end; another closes the channel before the first
+// thread asks for the next event. The first thread then waits, as if it had asked before.
 TEST(CmApi, AThreadToldOfTheEndWaitsThoughTheChannelIsClosed) {
   ToldOfEnd connection;
   connection.CloseChannel();

@@ -85,8 +85,8 @@ class CmMessages : public testing::Test {
     engine_.TakeOutgoing();
     return ours;
   }
-  // Lets time pass until the owner hears of something. Returns how often the same message was sent
-  // again, each time `interval` after the last, before what was sent at the end.
+  // Advances time until the engine reports an event to the owner. Returns how often it repeated the
+  // message `first`, each time `interval` after the previous one, before it sent another message.
   uint32_t Repetitions(const MadBytes& first, roce::TimeNs interval) {
     roce::TimeNs last = kStart;
     for (uint32_t count = 0;; ++count) {
