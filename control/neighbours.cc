@@ -88,8 +88,8 @@ void Neighbours::Forget(const roce::NetAddress& address) {
   const auto it = entries_.find(address);
   if (it == entries_.end()) return;
   // They wanted to reach what is ourselves now.
-  for (const uint64_t waiter : it->second.waiters) {
-    answers_.push_back({waiter, absl::OkStatus(), addresses_.mac()});
+  for (const Waiter& waiter : it->second.waiters) {
+    answers_.push_back({waiter.number, absl::OkStatus(), addresses_.mac()});
   }
   waiters_ -= it->second.waiters.size();
   entries_.erase(it);
@@ -204,7 +204,10 @@ void Neighbours::AnswerSolicitation(const NdMessage& message, const LinkHeader& 
   send(InVlan(frame, addresses_, link.vlan));
 }
 
-void Neighbours::Ask(const roce::NetAddress& target, const Entry& entry, Send send) const {
+void Neighbours::Ask(TimeNs now, const roce::NetAddress& target, Entry& entry, Send send) const {
+  entry.next_try = now + (kFirstRetryNs << entry.tries);
+  entry.tries = std::min(entry.tries + 1, kMaxTries - 1);
+  entry.asked = now;
   if (target.gid.IsIpv4()) {
     const Frame frame = BuildArp(kBroadcastMac, {.is_request = true,
                                                  .sender_mac = addresses_.mac(),
@@ -236,7 +239,9 @@ void Neighbours::Learn(TimeNs now, const roce::NetAddress& address, const roce::
   entry.mac = mac;
   entry.confirmed = now;
   entry.tries = 0;
-  for (const uint64_t waiter : entry.waiters) answers_.push_back({waiter, absl::OkStatus(), mac});
+  for (const Waiter& waiter : entry.waiters) {
+    answers_.push_back({waiter.number, absl::OkStatus(), mac});
+  }
   waiters_ -= entry.waiters.size();
   entry.waiters.clear();
 }
@@ -253,61 +258,74 @@ std::optional<roce::Mac> Neighbours::Resolve(TimeNs now, const roce::Gid& source
     answers_.push_back({waiter, absl::ResourceExhaustedError("too many peers to resolve"), {}});
     return std::nullopt;
   }
-  const bool asking = it != entries_.end() && !it->second.mac;
   Entry& entry = it != entries_.end() ? it->second : entries_[next_hop];
-  entry.waiters.push_back(waiter);
+  const bool asked_just_now = !entry.mac && entry.tries > 0 && now - entry.asked < kFirstRetryNs;
+  entry.waiters.push_back({waiter, now + kPatienceNs});
   ++waiters_;
-  if (asking) return std::nullopt;
   entry.mac.reset();
   entry.source = source;
-  entry.tries = 1;
-  entry.next_try = now + kFirstRetryNs;
-  Ask(next_hop, entry, send);
+  entry.tries = 0;
+  if (asked_just_now) {
+    entry.tries = 1;
+    entry.next_try = entry.asked + kFirstRetryNs;
+  } else {
+    Ask(now, next_hop, entry, send);
+  }
   return std::nullopt;
 }
 
 void Neighbours::Cancel(uint64_t waiter) {
   for (auto& [gid, entry] : entries_) {
-    waiters_ -= std::erase(entry.waiters, waiter);
+    waiters_ -=
+        std::erase_if(entry.waiters, [&](const Waiter& each) { return each.number == waiter; });
   }
   std::erase_if(answers_, [&](const Answer& answer) { return answer.waiter == waiter; });
 }
 
+void Neighbours::FailLate(TimeNs now, Entry& entry) {
+  const auto late = [&](const Waiter& waiter) { return waiter.deadline <= now; };
+  const auto end = std::find_if_not(entry.waiters.begin(), entry.waiters.end(), late);
+  for (auto it = entry.waiters.begin(); it != end; ++it) {
+    answers_.push_back({it->number, absl::DeadlineExceededError("no answer from the peer"), {}});
+  }
+  waiters_ -= static_cast<size_t>(end - entry.waiters.begin());
+  entry.waiters.erase(entry.waiters.begin(), end);
+}
+
+// Keeps an entry without waiters until its next retransmission is due: this bounds the rate of
+// requests that repeated Resolve() and Cancel() calls can cause.
 void Neighbours::HandleTimeout(TimeNs now, Send send) {
   for (auto it = entries_.begin(); it != entries_.end();) {
     Entry& entry = it->second;
+    if (!entry.mac) FailLate(now, entry);
     if (entry.mac || entry.next_try > now) {
       ++it;
-      continue;
-    }
-    if (entry.tries < kMaxTries) {
-      entry.next_try = now + (kFirstRetryNs << entry.tries);
-      ++entry.tries;
-      Ask(it->first, entry, send);
+    } else if (entry.waiters.empty()) {
+      it = entries_.erase(it);
+    } else {
+      Ask(now, it->first, entry, send);
       ++it;
-      continue;
     }
-    for (const uint64_t waiter : entry.waiters) {
-      answers_.push_back({waiter, absl::DeadlineExceededError("no answer from the peer"), {}});
-    }
-    waiters_ -= entry.waiters.size();
-    it = entries_.erase(it);
   }
 }
 
 TimeNs Neighbours::NextTimeout() const {
   TimeNs next = roce::kNever;
   for (const auto& [gid, entry] : entries_) {
-    if (!entry.mac) next = std::min(next, entry.next_try);
+    if (entry.mac) continue;
+    next = std::min(next, entry.next_try);
+    if (!entry.waiters.empty()) next = std::min(next, entry.waiters.front().deadline);
   }
   return next;
 }
 
-// Drops what is out of date, else what was confirmed longest ago. False: all are being asked for.
+// Evicts expired entries and unresolved entries without waiters, else the least recently confirmed
+// entry. False: every entry is unresolved and has waiters.
 bool Neighbours::MakeRoom(TimeNs now) {
   if (entries_.size() < kMaxEntries) return true;
   std::erase_if(entries_, [&](const auto& item) {
-    return item.second.mac && now - item.second.confirmed >= kLifetimeNs;
+    const Entry& entry = item.second;
+    return entry.mac ? now - entry.confirmed >= kLifetimeNs : entry.waiters.empty();
   });
   if (entries_.size() < kMaxEntries) return true;
   auto oldest = entries_.end();

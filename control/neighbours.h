@@ -31,6 +31,8 @@ class Neighbours {
   static constexpr size_t kMaxWaiters = 16384;
   static constexpr uint32_t kMaxTries = 6;
   static constexpr roce::TimeNs kFirstRetryNs = 50'000'000;  // doubles with every try
+  // Timeout of one waiter: the duration of kMaxTries requests with exponential backoff.
+  static constexpr roce::TimeNs kPatienceNs = kFirstRetryNs * ((1u << kMaxTries) - 1);
   static constexpr roce::TimeNs kLifetimeNs = 60'000'000'000;
   static constexpr roce::TimeNs kDefendIntervalNs = 10'000'000'000;  // RFC 5227, 1.1
 
@@ -40,13 +42,18 @@ class Neighbours {
     absl::Status status;
     roce::Mac mac;
   };
+  struct Waiter {
+    uint64_t number;
+    roce::TimeNs deadline;
+  };
   struct Entry {
     std::optional<roce::Mac> mac;  // absent: being asked for
     roce::TimeNs confirmed = 0;    // with a MAC
-    roce::TimeNs next_try = 0;     // without
-    uint32_t tries = 0;
-    roce::Gid source;  // whose name the questions carry
-    std::vector<uint64_t> waiters;
+    roce::TimeNs asked = 0;        // without a MAC: time of the last request
+    roce::TimeNs next_try = 0;     // without a MAC: time of the next request
+    uint32_t tries = 0;            // requests since the last waiter was added
+    roce::Gid source;              // sender address of the requests
+    std::vector<Waiter> waiters;   // in order of arrival
   };
 
   // `addresses` must outlive this.
@@ -69,8 +76,9 @@ class Neighbours {
 
   // The MAC of `next_hop` (an address on one of our networks, or our own) if it is known. Otherwise
   // begins to ask for it, with `source`, one of our addresses of the same family and VLAN, and
-  // remembers `waiter`: its answer will be in TakeAnswers. Every waiter gets exactly one answer,
-  // unless cancelled.
+  // remembers `waiter`: its answer will be in TakeAnswers, kPatienceNs later at the latest. Every
+  // waiter gets exactly one answer, unless cancelled. Each new waiter restarts the backoff, because
+  // the peer may have become reachable since the last request.
   std::optional<roce::Mac> Resolve(roce::TimeNs now, const roce::Gid& source,
                                    const roce::NetAddress& next_hop, uint64_t waiter, Send send);
   void Cancel(uint64_t waiter);
@@ -105,7 +113,8 @@ class Neighbours {
   SlowPathReason HandleNd(roce::TimeNs now, const LinkHeader& link, const IcmpPacket& packet,
                           Send send);
   void AnswerSolicitation(const NdMessage& message, const LinkHeader& link, Send send) const;
-  void Ask(const roce::NetAddress& target, const Entry& entry, Send send) const;
+  void Ask(roce::TimeNs now, const roce::NetAddress& target, Entry& entry, Send send) const;
+  void FailLate(roce::TimeNs now, Entry& entry);
   // `create`: we were asked by it, so we shall soon have to answer it.
   void Learn(roce::TimeNs now, const roce::NetAddress& address, const roce::Mac& mac, bool create);
   bool MakeRoom(roce::TimeNs now);

@@ -94,6 +94,43 @@ TEST_P(NeighboursTest, GivesUpAfterBoundedTries) {
   EXPECT_EQ(a_.Take().size(), 1u);
 }
 
+// The peer may have become reachable since the last request: a new waiter does not inherit the
+// deadline of an older one, whether that one still waits or was cancelled.
+TEST_P(NeighboursTest, EachWaiterHasItsOwnRowOfQuestions) {
+  for (const bool is_cancelled : {false, true}) {
+    Node a(kMacA, 1);
+    ASSERT_EQ(a.Resolve(0, MineA(), MineB(), 1), std::nullopt);
+    while (a.neighbours.NextTimeout() < 2 * kSecond) a.Timeout(a.neighbours.NextTimeout());
+    if (is_cancelled) a.neighbours.Cancel(1);
+    a.Take();
+    ASSERT_EQ(a.Resolve(2 * kSecond, MineA(), MineB(), 2), std::nullopt);
+    EXPECT_EQ(a.Take().size(), 1u) << "asks at once";
+    uint32_t answered = 0;
+    while (a.neighbours.NextTimeout() != roce::kNever) {
+      const roce::TimeNs now = a.neighbours.NextTimeout();
+      a.Timeout(now);
+      for (const auto& answer : a.neighbours.TakeAnswers()) {
+        ++answered;
+        EXPECT_TRUE(absl::IsDeadlineExceeded(answer.status));
+        EXPECT_EQ(now, (answer.waiter == 1 ? 0 : 2 * kSecond) + Neighbours::kPatienceNs);
+      }
+    }
+    EXPECT_EQ(answered, is_cancelled ? 1u : 2u);
+    EXPECT_GE(a.Take().size(), Neighbours::kMaxTries - 1);
+  }
+}
+
+TEST_P(NeighboursTest, WaitersThatComeAndGoMakeNoFloodOfQuestions) {
+  for (uint64_t waiter = 0; waiter < 100; ++waiter) {
+    a_.Resolve(waiter * Neighbours::kFirstRetryNs / 100, MineA(), MineB(), waiter);
+    a_.neighbours.Cancel(waiter);
+  }
+  EXPECT_EQ(a_.Take().size(), 1u);
+  a_.Timeout(a_.neighbours.NextTimeout());
+  EXPECT_TRUE(a_.neighbours.entries().empty());
+  EXPECT_TRUE(a_.Take().empty());
+}
+
 TEST_P(NeighboursTest, CancelledWaitersHearNothing) {
   ASSERT_EQ(a_.Resolve(0, MineA(), MineB(), 1), std::nullopt);
   a_.neighbours.Cancel(1);
