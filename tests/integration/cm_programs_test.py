@@ -13,7 +13,7 @@ import tempfile
 import time
 
 import cases
-from harness import LIMIT_S, await_, free_port, listening, members
+from harness import LIMIT_S, await_, ended_well, free_port, listening, members
 from two_ends import V4, V6, end_of
 
 # Runs of a case whose programs have a race of their own that they may lose.
@@ -213,9 +213,9 @@ def run_once(daemon, case, is_last):
     if case.fails is not None:
         if case.fails not in client_output:
             wrong += f'client: "{case.fails}" was to be said\n{client_output}'
-    elif client != 0:
+    elif not ended_well(client, client_output):
         wrong += f'client: exit status {client}\n{client_output}'
-    if status != 0:
+    if not ended_well(status, '' if case.stays else server_output):
         wrong += f'server: exit status {status}\n{server_output}'
     return wrong, False
 

@@ -5,7 +5,7 @@ import time
 import typing
 
 from ends import LIMIT_S, settle
-from harness import await_
+from harness import await_, ended_well
 
 # `roci impair` names what it does so, and counts it so.
 IMPAIRED = {'--loss': 'lost', '--reorder': 'reordered', '--duplicate': 'duplicated', '--corrupt': 'corrupted'}
@@ -85,7 +85,7 @@ def both_done(client, server):
     for role, (program, status) in (('client', client), ('server', server)):
         said = program.output()
         bad_data = any(text in said for text in BAD_DATA)
-        if status == 0 and not bad_data:
+        if status is not None and ended_well(status, said) and not bad_data:
             continue
         wrong += f'{role}: exit status {status}\n{said}'
         # A server is cut short when its client has failed.

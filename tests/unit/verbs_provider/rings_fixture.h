@@ -133,10 +133,10 @@ class FakeCompletionRing {
     ring.Use(memory_.At<roci_abi_cq>(), memory_.At<roci_abi_cqe>(sizeof(roci_abi_cq)), capacity);
   }
   /// Writes the next entry as the daemon does.
-  void Write(roci_abi_cqe entry) {
+  void Write(const roci_abi_cqe& entry) {
     roci_abi_cqe& place = ring.entries[producer_ % capacity_];
-    entry.generation = place.generation;
-    place = entry;
+    std::memcpy(static_cast<void*>(&place), &entry, offsetof(roci_abi_cqe, generation));
+    place.tag_context = entry.tag_context;
     std::atomic_ref<uint32_t>(place.generation)
         .store(producer_ / capacity_ + 1, std::memory_order_release);
     ++producer_;
