@@ -1,7 +1,9 @@
 #include "dataplane/priority_guard.h"
 
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -9,16 +11,18 @@
 
 namespace roci::dataplane {
 
+PriorityGuard::PriorityGuard() : wake_(eventfd(0, EFD_CLOEXEC)) {}
+
 void PriorityGuard::Stop() {
   if (!thread_.joinable()) return;
   stop_ = true;
-  lowered_.fetch_add(1);
-  lowered_.notify_one();
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
   thread_.join();
 }
 
 void PriorityGuard::Add(ThreadPriority& priority) {
-  priority.SetGuard(&lowered_);
+  priority.SetGuard(&lowered_, wake_.get());
   const std::lock_guard lock(mutex_);
   guarded_.push_back({&priority});
   if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
@@ -29,7 +33,10 @@ void PriorityGuard::Run() {
   ThreadPriority own;
   own.Take(RealtimeUse::kAuto, kGuardPriority, Clock::Monotonic());
   while (!stop_) {
-    lowered_.wait(0);
+    if (lowered_ == 0) {
+      uint64_t count;
+      [[maybe_unused]] const ssize_t got = read(wake_.get(), &count, sizeof(count));
+    }
     const timespec period{0, kPeriodNs};
     nanosleep(&period, nullptr);
     Look();

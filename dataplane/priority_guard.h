@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "dataplane/shared_memory.h"
 #include "dataplane/thread_priority.h"
 
 namespace roci::dataplane {
@@ -19,7 +20,7 @@ class PriorityGuard {
  public:
   static constexpr uint64_t kPeriodNs = 2'000'000;
 
-  PriorityGuard() = default;
+  PriorityGuard();
   ~PriorityGuard() { Stop(); }
   PriorityGuard(const PriorityGuard&) = delete;
   PriorityGuard& operator=(const PriorityGuard&) = delete;
@@ -38,8 +39,8 @@ class PriorityGuard {
   void Run();
   void Look();
 
-  // Of the guarded threads that are lowered; one more to wake this thread when it is to end.
-  std::atomic<uint32_t> lowered_{0};
+  std::atomic<uint32_t> lowered_{0};  // of the guarded threads
+  Fd wake_;  // an eventfd: one of them was lowered, or this thread is to end
   std::atomic<bool> stop_{false};
   std::mutex mutex_;  // guards `guarded_`
   std::vector<Guarded> guarded_;

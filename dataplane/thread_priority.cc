@@ -92,7 +92,8 @@ void ThreadPriority::MakeOrdinary(uint64_t now_ns) {
   raised_by_guard_ = false;
   if (!lowered_.exchange(true) && lowered_threads_ != nullptr &&
       lowered_threads_->fetch_add(1) == 0) {
-    lowered_threads_->notify_one();
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
   }
   if (SetOrdinary(thread_, nice_, kResetOnFork)) return;
   // Somebody has changed it, and the process may not change it back.

@@ -41,8 +41,12 @@ class ThreadPriority {
   // creates do not inherit the priority. `now_ns`: CLOCK_MONOTONIC, as everywhere here.
   void Take(RealtimeUse use, int wanted, uint64_t now_ns);
 
-  // Before Take(). `lowered_threads` counts those that are lowered; the guard waits on it.
-  void SetGuard(std::atomic<uint32_t>* lowered_threads) { lowered_threads_ = lowered_threads; }
+  // Before Take(). `lowered_threads` counts lowered threads. The first lowered thread writes to the
+  // eventfd `wake`, on which the guard blocks.
+  void SetGuard(std::atomic<uint32_t>* lowered_threads, int wake) {
+    lowered_threads_ = lowered_threads;
+    wake_ = wake;
+  }
 
   // 0: an ordinary thread. Any thread.
   int realtime_priority() const { return priority_.load(std::memory_order_relaxed); }
@@ -91,6 +95,7 @@ class ThreadPriority {
   std::atomic<bool> raised_by_guard_{false};
   std::atomic<uint64_t> rounds_{0};
   std::atomic<uint32_t>* lowered_threads_ = nullptr;
+  int wake_ = -1;
 };
 
 }  // namespace roci::dataplane

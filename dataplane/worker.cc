@@ -45,7 +45,7 @@ void Worker::Run() {
     priority_.NoteRound();
     if (RunOnce() == 0) Idle();
     if (now_ >= priority_.next_change_ns()) [[unlikely]] {
-      if (priority_.Adjust(now_, round_busy_)) YieldOnce();
+      if (priority_.Adjust(now_, round_busy_)) Yield();
     }
   }
   FlushLanes();

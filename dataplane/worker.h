@@ -174,7 +174,8 @@ class Worker {
 
   // worker_idle.cc
   void Idle();
-  void YieldOnce();
+  void GiveWay();
+  void Yield();
   void Sleep();
   bool UnpollAll();
   bool AnythingPending();

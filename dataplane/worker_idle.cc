@@ -15,6 +15,8 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kRoundsBeforeYield = 16;
+// Cost of one sleep and wake-up. A real-time lcore polls for this long before it sleeps.
+constexpr uint64_t kSleepCostNs = 20'000;
 // Ports without receive interrupts, and event pipes without room, are looked at so often: the more
 // seldom the longer nothing has come.
 constexpr uint64_t kShortestPollNs = 50'000;
@@ -35,23 +37,35 @@ void Worker::Idle() {
   }
   if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * 1000 && yields_.Allows(now_)) {
     // Programs and other daemons may share this processor: a spinning poller starves them.
-    priority_.Lower(now_);
-    YieldOnce();
+    GiveWay();
+    return;
+  }
+  if (priority_.realtime_priority() != 0 && now_ - last_busy_ns_ < kSleepCostNs) {
+    rte_pause();
     return;
   }
   Sleep();
 }
 
 // A real-time thread has to be lowered before. It does not stay so where others compete for the
-// processor: they would keep it from the next doorbell.
-void Worker::YieldOnce() {
-  stats_.yields.Add(1);
+// processor: they would keep it from the next doorbell. The first yield after Lower() runs threads
+// that waited meanwhile, so its duration does not count as competition.
+void Worker::GiveWay() {
+  const bool others_waited = priority_.realtime_priority() != 0 && !priority_.is_lowered();
+  priority_.Lower(now_);
   const uint64_t begin = RefreshTime();
+  Yield();
+  if (others_waited) return;
+  yields_.Took(begin, now_);
+  if (!yields_.Allows(now_)) priority_.RaiseUnlessBounded(now_);
+}
+
+void Worker::Yield() {
+  stats_.yields.Add(1);
   lcore_.Lend();
   sched_yield();
   lcore_.TakeBack();
-  yields_.Took(begin, RefreshTime());
-  if (!yields_.Allows(now_)) priority_.RaiseUnlessBounded(now_);
+  RefreshTime();
 }
 
 void Worker::LetOthersRun() {
@@ -62,10 +76,7 @@ void Worker::LetOthersRun() {
 void Worker::Sleep() {
   if (!UnpollAll()) {
     // What is left cannot be done now, or came meanwhile. A yield that takes long would delay it.
-    if (yields_.Allows(now_)) {
-      priority_.Lower(now_);
-      YieldOnce();
-    }
+    if (yields_.Allows(now_)) GiveWay();
     return;
   }
   stash_.Drain();

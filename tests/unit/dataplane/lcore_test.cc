@@ -78,6 +78,28 @@ TEST(LcoreTest, ADoorbellIsWork) {
   EXPECT_EQ(lcore.Snapshot().bad_doorbells, before + 1);
 }
 
+// By this number a program knows that the lcore gets its processor.
+TEST(LcoreTest, TellsProgramsThatItsRoundsGoOn) {
+  dataplane::Wire wire(TestDataplane());
+  Node node(TestDataplane(), &wire, {});
+  dataplane::Session& session = node.session();
+  const Mapping page(session.doorbell_fd(), session.doorbell_bytes());
+  auto* doorbells = reinterpret_cast<roci_abi_doorbells*>(page.data());
+  const auto told = [&] {
+    return std::atomic_ref(doorbells->rounds).load(std::memory_order_relaxed);
+  };
+  uint32_t last = told();
+  for (int i = 0; i < 3; ++i) {
+    for (int tries = 0; tries < 5000 && told() == last; ++tries) {
+      session.lcore().FinishRound();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_NE(told(), last);
+    last = told();
+    EXPECT_NE(last, 0u) << "that would tell nothing";
+  }
+}
+
 // A program publishes an entry while the lcore arms the queue: it has not seen `armed` and rings no
 // doorbell, so the lcore has to look once more. The lcore's rounds run in a child, the program is
 // this process.

@@ -132,6 +132,32 @@ TEST_F(RealtimeTest, TheGuardRaisesALoweredThreadThatStandsStill) {
   });
 }
 
+TEST_F(RealtimeTest, AThreadThatTheGuardHasRaisedCanLowerItselfAgain) {
+  OnThread([] {
+    ThreadPriority priority;
+    priority.Take(RealtimeUse::kAuto, 1, kStart);
+    priority.Lower(kStart);
+    priority.RaiseLowered();
+    EXPECT_EQ(Policy(), SCHED_FIFO);
+    priority.Lower(kStart);
+    EXPECT_EQ(Policy(), SCHED_OTHER);
+  });
+}
+
+// Time that a busy thread leaves to others is not taken back by the next piece of work.
+TEST_F(RealtimeTest, WorkDoesNotEndTheTimeThatIsLeftToOthers) {
+  OnThread([] {
+    ThreadPriority priority;
+    priority.Take(RealtimeUse::kAuto, 1, kStart);
+    const uint64_t lowered = kStart + ThreadPriority::kRaisedNs;
+    ASSERT_TRUE(priority.Adjust(lowered, true));
+    priority.RaiseUnlessBounded(lowered + ThreadPriority::kLoweredNs - 1);
+    EXPECT_TRUE(priority.is_lowered());
+    priority.RaiseUnlessBounded(lowered + ThreadPriority::kLoweredNs);
+    EXPECT_FALSE(priority.is_lowered());
+  });
+}
+
 TEST_F(RealtimeTest, ThreadsThatItCreatesAreOrdinary) {
   OnThread([] {
     ThreadPriority priority;

@@ -11,9 +11,9 @@ import time
 from .processes import BenchmarkError
 
 # What the design lets a dataplane thread call: copies from and to programs, waking a sleeping program and being woken, and
-# handing over the processor when there is nothing to do.
-ALLOWED_CALLS = {'process_vm_readv', 'process_vm_writev', 'write', 'read', 'epoll_wait', 'epoll_pwait', 'epoll_pwait2', 'ppoll',
-                 'sched_yield'}
+# handing over the processor when there is nothing to do, which includes a change of its priority.
+ALLOWED_CALLS = {'process_vm_readv', 'process_vm_writev', 'preadv', 'pwritev', 'write', 'read', 'epoll_wait', 'epoll_pwait',
+                 'epoll_pwait2', 'ppoll', 'sched_yield', 'sched_setattr'}
 SLOT = struct.Struct('<3q')
 
 
