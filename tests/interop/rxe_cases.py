@@ -10,6 +10,8 @@ LINK_KINDS = ('tap', 'vhost-user')
 SERVERS = ('roci', 'rxe')
 # Of each two of the four, every combination: five places instead of sixteen.
 COVERING = ((0, 0, 0, 0), (0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 0))
+# Of each of the four, both.
+OPPOSITE = ((0, 0, 0, 0), (1, 1, 1, 1))
 
 VERBS = '-d {device} -g {gid} -p {port} -m {mtu}'
 PERFTEST = '-d {device} -x {gid} -p {port} -F -u 18 -m {mtu}'
@@ -27,24 +29,25 @@ class Place(typing.NamedTuple):
 
 
 class Program(typing.NamedTuple):
-    """A pair of commands, as a function that has the case for a place; the families that it is for; and whether it is tried
-    in every run at each place: the programs that look at every byte, and those with which few others share their work."""
+    """A pair of commands, as a function that has the case for a place; the families that it is for; and whether every run
+    tries it at more places than others: the programs that look at every byte, and those with which few others share their
+    work."""
     case: typing.Callable
     families: tuple = FAMILIES
-    everywhere: bool = False
+    often: bool = False
 
 
-def pair(server, client=None, families=FAMILIES, everywhere=False, **about):
+def pair(server, client=None, families=FAMILIES, often=False, **about):
     """The same at every place; `about` are words for Case."""
-    return Program(lambda place: Case(server, client, place.family, **about), families, everywhere)
+    return Program(lambda place: Case(server, client, place.family, **about), families, often)
 
 
 def pingpongs():
     # -e: spinning keeps the guest's kernel from its own work. -c: every byte is looked at.
-    yield pair(f'ibv_rc_pingpong {VERBS} -e -c -s 65537 -n 20', everywhere=True)
-    yield pair(f'ibv_uc_pingpong {VERBS} -e -c -n 50', everywhere=True)
-    yield pair('ibv_ud_pingpong -d {device} -g {gid} -p {port} -e -c -s {mtu} -n 50', everywhere=True)
-    yield pair(f'ibv_srq_pingpong {VERBS} -e -c -q 4 -n 50', everywhere=True)
+    yield pair(f'ibv_rc_pingpong {VERBS} -e -c -s 65537 -n 20', often=True)
+    yield pair(f'ibv_uc_pingpong {VERBS} -e -c -n 50', often=True)
+    yield pair('ibv_ud_pingpong -d {device} -g {gid} -p {port} -e -c -s {mtu} -n 50', often=True)
+    yield pair(f'ibv_srq_pingpong {VERBS} -e -c -q 4 -n 50', often=True)
 
 
 def perftests():
@@ -63,15 +66,15 @@ def perftests():
 
 
 def connections():
-    yield pair('rping -s -a {address} -C 20 -V', 'rping -c -a {peer} -C 20 -V', cm=True, everywhere=True)
+    yield pair('rping -s -a {address} -C 20 -V', 'rping -c -a {peer} -C 20 -V', cm=True, often=True)
     yield pair('rping -s -a {address} -C 5 -S 30000 -V', 'rping -c -a {peer} -C 5 -S 30000 -V', cm=True)
-    yield pair('ucmatose -b {address} -c 5 -C 20', 'ucmatose -s {peer} -c 5 -C 20', cm=True, everywhere=True)
-    yield pair('udaddy -b {address}', 'udaddy -s {peer}', cm=True, everywhere=True)
+    yield pair('ucmatose -b {address} -c 5 -C 20', 'ucmatose -s {peer} -c 5 -C 20', cm=True, often=True)
+    yield pair('udaddy -b {address}', 'udaddy -s {peer}', cm=True, often=True)
     # (perftest's -R is not here: its client crashes, now and then, where its server is not as fast. It makes a second
     # connection for the data, for which the server listens a little later, and does not survive being refused.)
     # (Linux 6.1 cannot join groups of IPv6 here: error 524.)
     yield pair('stdbuf -oL mckey -m 224.0.0.77 -b {address} -C 10', 'mckey -m 224.0.0.77 -b {address} -s -C 10', ('v4',),
-               everywhere=True, awaits='joined')
+               often=True, awaits='joined')
     yield pair('sleep 60', 'ucmatose -s {peer}', awaits='', fails='RDMA_CM_EVENT_REJECTED, error: 8')
 
 
@@ -82,9 +85,9 @@ def window_case(place):
 
 
 def own_programs():
-    yield Program(window_case, everywhere=True)
-    yield pair(f'{{programs}}/data {VERBS}', everywhere=True)
-    yield pair(f'{{programs}}/faults {VERBS} -w rows', everywhere=True)
+    yield Program(window_case, often=True)
+    yield pair(f'{{programs}}/data {VERBS}', often=True)
+    yield pair(f'{{programs}}/faults {VERBS} -w rows', often=True)
 
 
 def data_on_a_bad_link(place):
@@ -115,10 +118,9 @@ def killed():
 PROGRAMS = (*pingpongs(), *perftests(), *connections(), *own_programs(), *on_bad_links(), *killed())
 
 
-def places(number, families, everywhere):
-    """Those of program `number`: all, or a few that cover every two of family, path MTU, link and server together. Others for
-    other programs, so that the whole has as much of everything."""
-    choices = itertools.product((0, 1), repeat=4) if everywhere else COVERING
+def places(number, families, choices):
+    """Those of program `number`: one for each of `choices`. Others for other programs, so that the whole has as much of
+    everything."""
     turn = [number >> bit & 1 for bit in range(4)]
     found = []
     for choice in choices:
@@ -132,5 +134,10 @@ def places(number, families, everywhere):
 
 def all_cases(everywhere):
     """Pairs of a case and its place."""
+    def choices(program):
+        if everywhere:
+            return itertools.product((0, 1), repeat=4)
+        return COVERING if program.often else OPPOSITE
+
     return [(program.case(place), place) for number, program in enumerate(PROGRAMS)
-            for place in places(number, program.families, everywhere or program.everywhere)]
+            for place in places(number, program.families, choices(program))]

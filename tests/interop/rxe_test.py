@@ -6,8 +6,8 @@ Usage: rxe_test.py [--list] [--all] [--only TEXT] ROCI ROCID PLUGIN FOLDER PROGR
 
 Makes a network namespace, tap devices, a daemon and a guest of its own, runs the pairs of programs of rxe_cases.py with the
 server at one end and at the other, and prints a TAP line for each. Two pairs run at a time, on different links.
-Each program is tried with every combination of any two of family, path MTU, link and server; those that look at every byte,
-and with --all all of them, with every combination of the four.
+Each program is tried with both families, path MTUs, links and servers; those that look at every byte with every combination
+of any two of the four, and with --all every program with every combination of all.
 
 The programs are Debian's, but for what none of Debian's does: memory windows, data that is checked, faults. PROGRAMs are
 those, compiled. FOLDER keeps the guest's kernel for the next run. Skips everything where QEMU, the kernel's package or the
@@ -36,7 +36,8 @@ AT_ONCE = 2  # more do not end sooner with two processors: the guest is a progra
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--list', action='store_true', help='print the names of the cases and end')
-    parser.add_argument('--all', action='store_true', help='every program everywhere (some 20 minutes)')
+    parser.add_argument('--all', action='store_true', default=os.environ.get('ROCI_TEST_ALL') == 'yes',
+                        help='every program everywhere, some 20 minutes (also by ROCI_TEST_ALL=yes)')
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
     parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN FOLDER PROGRAM...')
     options = parser.parse_args()

@@ -23,6 +23,8 @@ configure() {
     "${ninja[@]}" -C "$folder" build.ninja >&2
     return
   fi
+  # A precompiled header of clang names the clone in which it was made; ccache would give it to other clones.
+  [[ $cxx != clang* ]] || set -- -Db_pch=false "$@"
   say "configuring ${folder#"$roci_top/"} ($cxx)"
   CXX=$(compiler "$cxx") CC=$(compiler "$cc") meson setup "$@" "$folder" "$roci_top" >&2
 }

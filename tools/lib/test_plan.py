@@ -24,9 +24,13 @@ from changes import TOP, changed_files  # pylint: disable=wrong-import-position
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 IMPORT = re.compile(r'^(?:import|from) (\w+)', re.MULTILINE)
+# A script with a --list option, its own or that of tap.main() or cases.run().
+LISTS_CASES = re.compile(r"\b(?:cases\.run|tap\.main)\(|'--list'")
 # Folders of the product, from the inside out.
 ORDER = ('memory', 'roce', 'dataplane', 'control', 'verbs_provider', 'tools')
 WITH_DAEMON = {'integration', 'conformance', 'interop', 'walk'}
+# Suites that select when a test runs, not what kind it is.
+SELECTORS = {'night', 'threads'}
 # Of every change.
 ALWAYS = ('format', 'includes', 'tidy_changed')
 
@@ -178,7 +182,7 @@ def cases(plan, test, everything):
         program = next(word for word in reversed(words) if word in programs)
         return gtest_cases(program, [word for word in words if word.startswith('--gtest_filter')])
     script = next((word for word in words if word.endswith('.py')), None)
-    if test['protocol'] == 'tap' and script and re.search(r'\b(cases\.run|tap\.main)\(', pathlib.Path(script).read_text(encoding='utf-8')):
+    if test['protocol'] == 'tap' and script and LISTS_CASES.search(pathlib.Path(script).read_text(encoding='utf-8')):
         environment = {**os.environ, 'ROCI_TEST_ALL': 'yes' if everything else 'no', 'PYTHONDONTWRITEBYTECODE': '1'}
         return lines([sys.executable, script, '--list', *words[words.index(script) + 1:]], env=environment)
     return []
@@ -188,7 +192,7 @@ def print_cases(plan, suites, everything):
     for test in plan.of_suites(suites):
         if not everything and 'night' in plan.suites(test):
             continue
-        name = f'{min(plan.suites(test) - {"night"})}/{test["name"]}'
+        name = f'{min(plan.suites(test) - SELECTORS)}/{test["name"]}'
         for case in list(cases(plan, test, everything)) or ['']:
             print(f'{name}: {case}' if case else name)
 

@@ -64,7 +64,7 @@ KEY        L_Key and R_Key
 PD         handle of its protection domain
 ADDRESS    where it begins in the program
 LENGTH     bytes
-REACHED BY mapped: the daemon has the same memory mapped; process_vm: a system call per burst;
+REACHED BY mapped: the daemon has the same memory mapped; process_vm: system calls for each burst;
            mixed: parts of each; regions: as those are that it is a range of
 EXTENTS    pieces of memory it is made of
 ACCESS     rights that were given to it

@@ -1,0 +1,19 @@
+// Precompiled header of control/: headers of other projects that most files include. Every file
+// still includes what it uses.
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
