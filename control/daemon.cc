@@ -23,6 +23,7 @@
 #include "control/runtime_files.h"
 #include "control/show.h"
 #include "control/station_mark.h"
+#include "control/subordinate_ids.h"
 #include "dataplane/port_devargs.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
@@ -56,6 +57,15 @@ uint64_t DescriptorsForSessions(const Config& config) {
   return limit > own ? limit - own : 0;
 }
 
+// The daemon itself needs some (EAL, heap, threads). Each page fault in a truncated file splits a
+// mapping into three (memory/sigbus_guard.h).
+uint64_t MappingsForRings() {
+  constexpr uint64_t kOwn = 8192 + kMaxAppMappings;
+  constexpr uint64_t kLeast = 1024;
+  const uint64_t limit = MappingLimit();
+  return std::max(limit, kOwn + kLeast) - kOwn;
+}
+
 }  // namespace
 
 Daemon::Daemon(const Config& config)
@@ -63,8 +73,9 @@ Daemon::Daemon(const Config& config)
       quotas_{.sessions = Quota(config.limits.max_sessions),
               .descriptors = Quota(DescriptorsForSessions(config)),
               .ring_memory = Quota(config.limits.ring_memory_mib * kMiB),
+              .ring_mappings = Quota(MappingsForRings()),
               .app_mappings = Quota(kMaxAppMappings)},
-      users_(quotas_, geteuid(), config.limits.user_percent) {}
+      users_(quotas_, geteuid(), config.limits.user_percent, &AccountOf) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
                                                       const std::string& runtime_dir) {

@@ -29,15 +29,23 @@ bool HasEffectiveCapability(pid_t pid, unsigned capability) {
   return false;
 }
 
-bool IsOwnerOrHas(const Peer& peer, unsigned capability) {
+// The order of the checks matters. A process can enter another user namespace (where it has all
+// capabilities) or call exec, but can undo neither. Each check therefore also validates the ones
+// before it.
+bool IsOwnerOrHas(const Peer& peer, const memory::AppMemory* program, unsigned capability) {
   if (peer.uid == geteuid()) return true;
-  return SharesUserNamespace(peer.pid) && HasEffectiveCapability(peer.pid, capability);
+  return program != nullptr && HasEffectiveCapability(peer.pid, capability) &&
+         SharesUserNamespace(peer.pid) && program->Alive();
 }
 
 }  // namespace
 
-bool MayUseRawPackets(const Peer& peer) { return IsOwnerOrHas(peer, CAP_NET_RAW); }
+bool MayUseRawPackets(const Peer& peer, const memory::AppMemory* program) {
+  return IsOwnerOrHas(peer, program, CAP_NET_RAW);
+}
 
-bool MayBindPrivilegedPorts(const Peer& peer) { return IsOwnerOrHas(peer, CAP_NET_BIND_SERVICE); }
+bool MayBindPrivilegedPorts(const Peer& peer, const memory::AppMemory* program) {
+  return IsOwnerOrHas(peer, program, CAP_NET_BIND_SERVICE);
+}
 
 }  // namespace roci::control

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
 
 namespace roci::control {
 
@@ -71,5 +74,31 @@ class QuotaShare {
   Quota* quota_ = nullptr;
   uint64_t amount_ = 0;
 };
+
+// Shares of two quotas that are taken and released together.
+class PairShare {
+ public:
+  PairShare() = default;
+  PairShare(QuotaShare first, QuotaShare second)
+      : first_(std::move(first)), second_(std::move(second)) {}
+  bool ok() const { return first_.ok() && second_.ok(); }
+
+ private:
+  QuotaShare first_;
+  QuotaShare second_;
+};
+
+// Ring memory (bytes), and VMAs of the daemon.
+class RingShare : public PairShare {
+ public:
+  using PairShare::PairShare;
+  static absl::Status Refusal() {
+    return absl::ResourceExhaustedError(
+        "ring memory (limits.ring_memory_mib) or mappings (vm.max_map_count)");
+  }
+};
+
+// Mappings of app memory, and their virtual addresses (bytes).
+using AppShare = PairShare;
 
 }  // namespace roci::control

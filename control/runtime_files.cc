@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "control/errno_status.h"
@@ -50,8 +51,9 @@ absl::StatusOr<UniqueFd> LockRuntimeDir(const std::string& directory) {
   const absl::Status status = CheckOwner(directory);
   if (!status.ok()) return status;
   const std::string path = directory + "/rocid.lock";
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!fd.valid()) return StatusFromErrno(errno, path);
+  // Any process that can open the file can lock it.
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid() || fchmod(fd.get(), 0600) != 0) return StatusFromErrno(errno, path);
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return StatusFromErrno(errno, path);
     return absl::AlreadyExistsError(
@@ -82,6 +84,13 @@ void RaiseFileLimit() {
 uint64_t FileLimit() {
   rlimit limit;
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+uint64_t MappingLimit() {
+  constexpr uint64_t kDefault = 65530;
+  std::ifstream stream("/proc/sys/vm/max_map_count");
+  uint64_t limit = 0;
+  return stream >> limit ? limit : kDefault;
 }
 
 void NotifyServiceManager(const char* state) {

@@ -23,6 +23,9 @@ void RaiseFileLimit();
 // How many descriptors this process may have open.
 uint64_t FileLimit();
 
+// How many mappings (lines of /proc/self/maps) this process may have: vm.max_map_count.
+uint64_t MappingLimit();
+
 // Tells systemd (or whoever listens at $NOTIFY_SOCKET) how the daemon does: sd_notify(3).
 void NotifyServiceManager(const char* state);
 

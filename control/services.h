@@ -11,12 +11,14 @@
 #include "control/event_loop.h"
 #include "control/users.h"
 #include "dataplane/dataplane.h"
+#include "memory/sigbus_guard.h"
 
 namespace roci::control {
 
 // Mappings of app memory that the daemon holds at one time. The kernel allows a process 65530 by
-// default, and rings need theirs; past it regions go through process_vm.
+// default (MappingLimit()), and rings need theirs; past it regions go through system calls.
 inline constexpr uint64_t kMaxAppMappings = 16384;
+static_assert(kMaxAppMappings <= memory::SigbusGuard::kCapacity);
 
 class Session;
 

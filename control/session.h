@@ -2,6 +2,8 @@
 // that the app created through it. The commands are spread over session_*.cc by kind of object.
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +56,7 @@ struct PdRecord {
 };
 struct MrRecord {
   QuotaShare share;
-  QuotaShare mappings;
+  AppShare mappings;
   QuotaShare descriptor;  // of a DMA buffer
   uint32_t pd = 0;
   uint32_t key = 0;
@@ -65,6 +67,7 @@ struct MrRecord {
 // Device memory: a memfd that the daemon and the app map.
 struct DmRecord {
   QuotaShare share;
+  RingShare mapping_share = {};
   QuotaShare descriptor;
   std::shared_ptr<UniqueFd> fd;  // for those who import it
   std::shared_ptr<memory::MappedFile> mapping;
@@ -73,7 +76,7 @@ struct DmRecord {
 };
 struct ListRecord {
   QuotaShare share;
-  QuotaShare memory;
+  RingShare memory;
   uint32_t pd = 0;
 };
 struct MwRecord {
@@ -88,14 +91,14 @@ struct ChannelRecord {
 };
 struct CqRecord {
   QuotaShare share;
-  QuotaShare memory;
+  RingShare memory;
   dataplane::CompletionQueue* cq = nullptr;
   uint64_t user_handle = 0;
   uint32_t channel = 0;  // 0: none
 };
 struct SrqRecord {
   QuotaShare share;
-  QuotaShare memory;
+  RingShare memory;
   dataplane::SharedReceiveQueue* srq = nullptr;
   uint64_t user_handle = 0;
   uint32_t max_wr = 0;  // as last asked for; there may be more slots
@@ -110,7 +113,7 @@ struct XrcdRecord {
 };
 struct QpRecord {
   QuotaShare share;  // a receiving XRC queue pair's are its domain's
-  QuotaShare memory;
+  RingShare memory;
   dataplane::QueuePair* qp = nullptr;
   uint64_t user_handle = 0;
   uint32_t pd = 0;
@@ -171,6 +174,7 @@ class Session {
     std::shared_ptr<User> user;
     QuotaShare session;
     QuotaShare descriptors;
+    RingShare doorbells;
     roce::TimeNs hello_deadline = roce::kNever;  // see HelloDeadlines
   };
 
@@ -227,6 +231,8 @@ class Session {
   // session_device.cc
   absl::Status Hello(const Request& request, Fds& fds, Reply& reply);
   absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply);
+  bool IsDaemonsOwnUser() const { return peer_.uid == geteuid(); }
+  uint32_t MemoryPolicy() const;
   absl::Status OpenApp();
   absl::Status OpenDataplane(Device& device, Reply& reply);
   // session_sharing.cc
@@ -271,7 +277,7 @@ class Session {
                                uint64_t length, uint64_t iova, uint32_t access, const Fds& fds,
                                memory::Translation& out);
   std::shared_ptr<memory::MappedFile> MapExtent(const roci_abi_extent& extent, bool writable,
-                                                const Fds& fds);
+                                                uint64_t longest, const Fds& fds);
   // session_device_memory.cc
   absl::Status AllocNullMr(const Request& request, Fds& fds, Reply& reply);
   absl::Status AllocDm(const Request& request, Fds& fds, Reply& reply);

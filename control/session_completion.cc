@@ -61,8 +61,8 @@ absl::Status Session::CreateCq(const Request& request, Fds&, Reply& reply) {
   CqRecord record;
   record.share = QuotaShare(quotas_->cqs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("completion queues");
-  record.memory = QuotaShare(admission_.user->ring_memory, RingBytes(create.entries));
-  if (!record.memory.ok()) return absl::ResourceExhaustedError("ring memory");
+  record.memory = admission_.user->TakeRings(RingBytes(create.entries));
+  if (!record.memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::CreatedCompletionQueue> created = dataplane_->CreateCompletionQueue(
       create.entries, create.user_handle, channel != nullptr ? channel->pipe.writing.get() : -1);
   if (!created.ok()) return created.status();
@@ -86,8 +86,8 @@ absl::Status Session::ResizeCq(const Request& request, Fds&, Reply& reply) {
   CqRecord* record = cqs_.Find(resize.handle);
   if (record == nullptr) return absl::NotFoundError("completion queue");
   if (resize.entries > device_->limits().max_cqe) return absl::InvalidArgumentError("entries");
-  QuotaShare memory(admission_.user->ring_memory, RingBytes(resize.entries));
-  if (!memory.ok()) return absl::ResourceExhaustedError("ring memory");
+  RingShare memory = admission_.user->TakeRings(RingBytes(resize.entries));
+  if (!memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::Fd> fd =
       dataplane_->ResizeCompletionQueue(*record->cq, resize.entries, resize.consumer);
   if (!fd.ok()) return fd.status();

@@ -34,9 +34,18 @@ absl::Status Session::Hello(const Request& request, Fds&, Reply& reply) {
   return OpenDevice(*device, hello.minor, nullptr, reply);
 }
 
+// Programs of other users are reached through /proc/PID/mem. Such an access fails during a
+// conversion (process_vm waits), so these programs do not convert.
+uint32_t Session::MemoryPolicy() const {
+  const uint32_t policy = services_.config.memory.policy;
+  if (IsDaemonsOwnUser() || policy == ROCI_ABI_MEMORY_PROCESS_VM) return policy;
+  return ROCI_ABI_MEMORY_NO_CONVERSION;
+}
+
 absl::Status Session::OpenApp() {
   int error = 0;
-  app_ = memory::AppMemory::Open(peer_.pid, peer_.pidfd.get(), &error);
+  const auto reach = IsDaemonsOwnUser() ? memory::Reach::kProcess : memory::Reach::kAddressSpace;
+  app_ = memory::AppMemory::Open(peer_.pid, peer_.pidfd.get(), reach, &error);
   // Whoever connected may have left its number to a program with more rights (a child of `su`).
   if (app_ != nullptr && !app_->AccessibleTo(peer_.uid)) {
     app_.reset();
@@ -70,12 +79,12 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM;
   response.session = number_;
   response.doorbell_size = static_cast<uint32_t>(dataplane_->doorbell_bytes());
-  response.memory_policy = services_.config.memory.policy;
+  response.memory_policy = MemoryPolicy();
   response.auto_inline = services_.config.memory.auto_inline;
   response.num_comp_vectors = kCompletionVectors;
-  const bool may_convert = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
-  const bool trusted = peer_.uid == geteuid();
-  UniqueFd userfaultfd = may_convert && trusted ? OpenUserfaultfdDevice() : UniqueFd();
+  const bool may_convert = response.memory_policy == ROCI_ABI_MEMORY_AUTO ||
+                           response.memory_policy == ROCI_ABI_MEMORY_MAP;
+  UniqueFd userfaultfd = may_convert ? OpenUserfaultfdDevice() : UniqueFd();
   if (userfaultfd.valid()) {
     response.flags |= ROCI_ABI_HELLO_HAS_USERFAULTFD;
     reply.Hand(std::move(userfaultfd));

@@ -62,6 +62,8 @@ absl::Status Session::AllocDm(const Request& request, Fds&, Reply& reply) {
   DmRecord record;
   record.share = QuotaShare(quotas_->dm_bytes, bytes);
   if (!record.share.ok()) return absl::ResourceExhaustedError("device memory");
+  record.mapping_share = admission_.user->TakeRings(0);
+  if (!record.mapping_share.ok()) return RingShare::Refusal();
   record.descriptor = QuotaShare(admission_.user->descriptors, 1);
   if (!record.descriptor.ok()) return StatusFromErrno(ENFILE, "device memory");
   absl::StatusOr<UniqueFd> fd = MakeMemory(bytes);

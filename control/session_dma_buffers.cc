@@ -21,7 +21,7 @@ absl::Status Session::RegDmaBufferMr(const Request& request, Fds& fds, Reply& re
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
-  record.mappings = QuotaShare(admission_.user->app_mappings, 1);
+  record.mappings = admission_.user->TakeAppMappings(1, reg.length);
   if (!record.mappings.ok()) return absl::ResourceExhaustedError("mappings");
   record.descriptor = QuotaShare(admission_.user->descriptors, 1);
   if (!record.descriptor.ok()) return StatusFromErrno(ENFILE, "DMA buffer");

@@ -28,8 +28,8 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
   if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
   const uint64_t bytes = room.Bytes();
   // The daemon has a copy of its own.
-  record.memory = QuotaShare(admission_.user->ring_memory, 2 * bytes);
-  if (!record.memory.ok()) return absl::ResourceExhaustedError("ring memory");
+  record.memory = admission_.user->TakeRings(2 * bytes);
+  if (!record.memory.ok()) return RingShare::Refusal();
   record.pd = pd_handle;
   absl::StatusOr<dataplane::CreatedList> created = dataplane_->CreateList(pd_handle, room);
   if (!created.ok()) return created.status();

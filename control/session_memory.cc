@@ -1,5 +1,5 @@
 // Session commands about protection domains and memory regions.
-#include <algorithm>
+#include <cassert>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
@@ -12,10 +12,17 @@
 namespace roci::control {
 namespace {
 
-uint64_t CountMappings(const memory::Translation& translation) {
-  return static_cast<uint64_t>(
-      std::count_if(translation.extents.begin(), translation.extents.end(),
-                    [](const memory::Extent& extent) { return extent.mapping != nullptr; }));
+// Charges the mappings. MakeTranslation() made no more than the quota allows.
+AppShare ShareOf(User& user, const memory::Translation& translation) {
+  uint64_t count = 0, bytes = 0;
+  for (const memory::Extent& extent : translation.extents) {
+    if (extent.mapping == nullptr) continue;
+    ++count;
+    bytes += extent.mapping->length();
+  }
+  AppShare share = user.TakeAppMappings(count, bytes);
+  assert(share.ok());
+  return share;
 }
 
 }  // namespace
@@ -42,7 +49,7 @@ absl::Status Session::DeallocPd(const Request& request, Fds&, Reply&) {
 }
 
 std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, bool writable,
-                                                       const Fds& fds) {
+                                                       uint64_t longest, const Fds& fds) {
   int error = 0;
   UniqueFd opened;
   int fd = -1;
@@ -56,11 +63,11 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
   }
   std::shared_ptr<memory::MappedFile> mapping;
   if (fd >= 0) {
-    mapping = file_mappings_.Map(fd, extent.file_offset, extent.length, writable, &error);
+    mapping = file_mappings_.Map(fd, extent.file_offset, extent.length, writable, longest, &error);
   }
   if (mapping == nullptr) {
     Log(LogArea::kSession, LogLevel::kDebug,
-        "session %u: %llu bytes cannot be mapped (%s), using process_vm", number_,
+        "session %u: %llu bytes cannot be mapped (%s), using system calls", number_,
         static_cast<unsigned long long>(extent.length),
         std::string(StatusFromErrno(error == 0 ? ESRCH : error, "map").message()).c_str());
   }
@@ -92,16 +99,18 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
       return absl::ResourceExhaustedError("threads that wait for disks");
     }
   }
-  const uint64_t mappings_left = admission_.user->app_mappings.left();
+  uint64_t mappings_left = admission_.user->app_mappings.left();
+  uint64_t bytes_left = admission_.user->app_bytes.left();
   for (const roci_abi_extent& extent : extents) {
     memory::Extent& target = out.extents.emplace_back();
     target.va = extent.va;
     target.length = extent.length;
     target.file_offset = extent.file_offset;
-    const bool room = out.extents.size() <= mappings_left;
-    if (map && room && extent.kind != ROCI_ABI_EXTENT_PROCESS_VM) {
-      target.mapping = MapExtent(extent, writable, fds);
-    }
+    if (!map || mappings_left == 0 || extent.kind == ROCI_ABI_EXTENT_PROCESS_VM) continue;
+    target.mapping = MapExtent(extent, writable, bytes_left, fds);
+    if (target.mapping == nullptr) continue;
+    --mappings_left;
+    bytes_left -= target.mapping->length();
   }
   return absl::OkStatus();
 }
@@ -117,7 +126,7 @@ absl::Status Session::RegMr(const Request& request, Fds& fds, Reply& reply) {
   absl::Status status = MakeTranslation(std::span(reg.extents).first(reg.extent_count), reg.start,
                                         reg.length, reg.iova, reg.access, fds, translation);
   if (!status.ok()) return status;
-  record.mappings = QuotaShare(admission_.user->app_mappings, CountMappings(translation));
+  record.mappings = ShareOf(*admission_.user, translation);
   record.pd = reg.pd;
   record.start = reg.start;
   record.length = reg.length;
@@ -146,7 +155,7 @@ absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
     change.pd = rereg.pd;
   }
   if (rereg.flags & kReregAccess) change.access = AccessOf(rereg.access);
-  QuotaShare mappings;
+  AppShare mappings;
   if (rereg.flags & kReregTranslation) {
     // Writable mappings unless the new rights say otherwise: the old rights stay in force else.
     const uint32_t access = rereg.flags & kReregAccess
@@ -156,7 +165,7 @@ absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
         MakeTranslation(std::span(rereg.extents).first(rereg.extent_count), rereg.start,
                         rereg.length, rereg.iova, access, fds, change.translation.emplace());
     if (!status.ok()) return status;
-    mappings = QuotaShare(admission_.user->app_mappings, CountMappings(*change.translation));
+    mappings = ShareOf(*admission_.user, *change.translation);
   }
   memory::ReleasedMappings released;
   const uint32_t key = mr->key;

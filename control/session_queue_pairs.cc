@@ -91,7 +91,7 @@ absl::Status Session::CreateQp(const Request& request, Fds&, Reply& reply) {
   if (type == roce::QpType::kXrcRecv) return CreateTargetQp(create, reply);
   status = CheckCapabilities(create, device_->limits());
   if (!status.ok()) return status;
-  if (NeedsPrivilege(create) && (!MayUseRawPackets(peer_) || !app_->Alive())) {
+  if (NeedsPrivilege(create) && !MayUseRawPackets(peer_, app_.get())) {
     return absl::PermissionDeniedError("raw packet queue pair");
   }
   const bool receives = type != roce::QpType::kXrcSend;
@@ -152,9 +152,9 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   record.share = QuotaShare(record.is_work_queue ? quotas.work_queues : quotas.qps, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("queue pairs");
   const bool has_tags = config.srq != nullptr && config.srq->tags() != nullptr;
-  record.memory = QuotaShare(admission_.user->ring_memory,
-                             layout->memory_size + (has_tags ? sizeof(dataplane::TagReceiver) : 0));
-  if (!record.memory.ok()) return absl::ResourceExhaustedError("ring memory");
+  record.memory = admission_.user->TakeRings(layout->memory_size +
+                                             (has_tags ? sizeof(dataplane::TagReceiver) : 0));
+  if (!record.memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::CreatedQueuePair> created = dataplane_->CreateQueuePair(config);
   if (!created.ok()) return created.status();
   dataplane::QueuePair* qp = created->queue_pair;
@@ -188,7 +188,8 @@ absl::Status Session::ModifyQp(const Request& request, Fds&, Reply& reply) {
   roce::QpAttributes wanted;
   absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
   if (!status.ok()) return status;
-  if ((modify.mask & roce::kAttrQkey) && IsControlled(wanted.qkey) && !MayUseRawPackets(peer_)) {
+  if ((modify.mask & roce::kAttrQkey) && IsControlled(wanted.qkey) &&
+      !MayUseRawPackets(peer_, app_.get())) {
     return StatusFromErrno(EPERM, "controlled Q_Key");
   }
   if (!(modify.mask & roce::kAttrAddressVector)) {

@@ -38,8 +38,9 @@ absl::Status Session::DestroyQueueTable(const Request& request, Fds&, Reply&) {
 
 absl::Status Session::CreateRssQp(const Request& request, Fds&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_rss_qp_request>();
-  if (!MayUseRawPackets(peer_) || !app_->Alive())
+  if (!MayUseRawPackets(peer_, app_.get())) {
     return absl::PermissionDeniedError("raw packet queue pair");
+  }
   QueueTableRecord* table = queue_tables_.Find(create.table);
   if (table == nullptr || FindPd(create.pd) == nullptr) {
     return absl::NotFoundError("indirection table or protection domain");

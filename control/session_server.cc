@@ -59,6 +59,8 @@ absl::StatusOr<Session::Admission> SessionServer::Admit(uid_t uid) {
   if (!admission.descriptors.ok()) {
     return StatusFromErrno(ENFILE, absl::StrCat("descriptors for a session of user ", uid));
   }
+  admission.doorbells = admission.user->TakeRings(0);
+  if (!admission.doorbells.ok()) return RingShare::Refusal();
   return admission;
 }
 

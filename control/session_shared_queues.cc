@@ -78,15 +78,16 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
   const auto layout = dataplane::LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
   if (!layout.ok()) return layout.status();
   uint64_t bytes = layout->memory_size;
-  if (config.tags.max_tags != 0 || config.tags.max_ops != 0) {
+  const bool has_tags = config.tags.max_tags != 0 || config.tags.max_ops != 0;
+  if (has_tags) {
     const auto tags = dataplane::LayOutTagQueue(config.tags);
     if (!tags.ok()) return tags.status();
     bytes += tags->memory_size + dataplane::TagListBytes(config.tags);
   }
   record.share = QuotaShare(quotas_->srqs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("shared receive queues");
-  record.memory = QuotaShare(admission_.user->ring_memory, bytes);
-  if (!record.memory.ok()) return absl::ResourceExhaustedError("ring memory");
+  record.memory = admission_.user->TakeRings(bytes, has_tags ? 2 : 1);
+  if (!record.memory.ok()) return RingShare::Refusal();
   record.max_wr = config.max_wr;
   record.pd = config.pd;
   record.user_handle = config.user_handle;
@@ -137,8 +138,8 @@ absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_li
   if (max_wr > srq.layout().max_wr) {
     const auto layout = dataplane::LayOutSharedReceiveQueue(max_wr, srq.layout().max_sge);
     if (!layout.ok()) return layout.status();
-    QuotaShare memory(admission_.user->ring_memory, layout->memory_size);
-    if (!memory.ok()) return absl::ResourceExhaustedError("ring memory");
+    RingShare memory = admission_.user->TakeRings(layout->memory_size);
+    if (!memory.ok()) return RingShare::Refusal();
     absl::StatusOr<dataplane::Fd> fd = dataplane_->GrowSharedReceiveQueue(srq, *layout);
     if (!fd.ok()) return fd.status();
     record.memory = std::move(memory);

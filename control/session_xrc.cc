@@ -62,8 +62,8 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   target.user = admission_.user;
   target.share = QuotaShare(quotas_->qps, 1);
   if (!target.share.ok()) return absl::ResourceExhaustedError("queue pairs");
-  target.memory = QuotaShare(admission_.user->ring_memory, layout->memory_size);
-  if (!target.memory.ok()) return absl::ResourceExhaustedError("ring memory");
+  target.memory = admission_.user->TakeRings(layout->memory_size);
+  if (!target.memory.ok()) return RingShare::Refusal();
   dataplane::XrcDomain& domain = xrcd->domain->dataplane();
   const absl::StatusOr<dataplane::QueuePair*> qp = domain.CreateTarget(config);
   if (!qp.ok()) return qp.status();

@@ -26,19 +26,24 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, uint32_t percent)
     : sessions(Part(whole.sessions.limit(), percent), &from.sessions),
       descriptors(Part(whole.descriptors.limit(), percent), &from.descriptors),
       ring_memory(Part(whole.ring_memory.limit(), percent), &from.ring_memory),
+      ring_mappings(Part(whole.ring_mappings.limit(), percent), &from.ring_mappings),
       app_mappings(Part(whole.app_mappings.limit(), percent), &from.app_mappings),
+      app_bytes(Part(whole.app_bytes.limit(), percent), &from.app_bytes),
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
       percent_(percent) {}
 
-Users::Users(SharedQuotas& whole, uid_t owner, uint32_t percent)
+Users::Users(SharedQuotas& whole, uid_t owner, uint32_t percent, uid_t (*account_of)(uid_t))
     : whole_(whole),
       others_{.sessions = WithoutReserve(whole.sessions),
               .descriptors = WithoutReserve(whole.descriptors),
               .ring_memory = WithoutReserve(whole.ring_memory),
+              .ring_mappings = WithoutReserve(whole.ring_mappings),
               .app_mappings = WithoutReserve(whole.app_mappings),
+              .app_bytes = WithoutReserve(whole.app_bytes),
               .event_channels = WithoutReserve(whole.event_channels)},
       owner_(owner),
-      percent_(percent) {}
+      percent_(percent),
+      account_of_(account_of) {}
 
 DeviceLimits User::LimitsOf(const DeviceLimits& limits) const {
   DeviceLimits part = limits;
@@ -57,12 +62,21 @@ DeviceQuotas& User::QuotasOf(const DeviceLimits& limits, DeviceQuotas& whole) {
   return devices_.try_emplace(&whole, LimitsOf(limits), &whole).first->second;
 }
 
+uid_t Users::CachedAccountOf(uid_t uid) {
+  const auto known = accounts_.find(uid);
+  if (known != accounts_.end()) return known->second;
+  if (accounts_.size() >= kMostAccounts) accounts_.clear();
+  const uid_t account = account_of_(uid);
+  return accounts_[uid] = account == 0 || account == owner_ ? uid : account;
+}
+
 std::shared_ptr<User> Users::Get(uid_t uid) {
   std::erase_if(users_, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<User>& known = users_[uid];
+  const bool is_trusted = uid == 0 || uid == owner_;
+  const uid_t account = is_trusted ? uid : CachedAccountOf(uid);
+  std::weak_ptr<User>& known = users_[account];
   std::shared_ptr<User> user = known.lock();
   if (user == nullptr) {
-    const bool is_trusted = uid == 0 || uid == owner_;
     user = is_trusted ? std::make_shared<User>(whole_, whole_, kEverything)
                       : std::make_shared<User>(whole_, others_, percent_);
     known = user;

@@ -17,10 +17,15 @@ namespace roci::control {
 // What all sessions of the daemon share, besides what belongs to one device.
 struct SharedQuotas {
   static constexpr uint64_t kMaxEventChannels = 16'384;
+  // Of the 128 TiB of virtual addresses of a process (x86-64, four-level paging). A sparse file may
+  // have any length.
+  static constexpr uint64_t kMaxAppBytes = uint64_t{32} << 40;
   Quota sessions;
   Quota descriptors;                                // that sessions keep open
   Quota ring_memory;                                // bytes of queues and completion queues
+  Quota ring_mappings;                              // VMAs of these in the daemon
   Quota app_mappings;                               // see kMaxAppMappings
+  Quota app_bytes = Quota(kMaxAppBytes);            // of virtual addresses of these
   Quota event_channels = Quota(kMaxEventChannels);  // of the connection manager
 };
 
@@ -33,8 +38,19 @@ class User {
   Quota sessions;
   Quota descriptors;
   Quota ring_memory;
+  Quota ring_mappings;
   Quota app_mappings;
+  Quota app_bytes;
   Quota event_channels;
+
+  // Charges the rings of one object. Check ok() of the result.
+  RingShare TakeRings(uint64_t bytes, uint64_t mappings = 1) {
+    return {QuotaShare(ring_memory, bytes), QuotaShare(ring_mappings, mappings)};
+  }
+  // Charges the mappings of one region. Check ok() of the result.
+  AppShare TakeAppMappings(uint64_t mappings, uint64_t bytes) {
+    return {QuotaShare(app_mappings, mappings), QuotaShare(app_bytes, bytes)};
+  }
 
   // What the user may have of a device with `limits`; numbers that are no counts stay.
   DeviceLimits LimitsOf(const DeviceLimits& limits) const;
@@ -51,10 +67,14 @@ class Users {
  public:
   // Root and `owner`, whom the daemon runs as, may take everything; each of the others `percent` of
   // it, and all of them together all but a reserve of a sixteenth: so that there is always
-  // something left for whoever has to look after the daemon.
-  Users(SharedQuotas& whole, uid_t owner, uint32_t percent);
+  // something left for whoever has to look after the daemon. `account_of` maps a user
+  // ID to its account (AccountOf of subordinate_ids.h); all IDs of one account share one quota.
+  // Subordinate IDs of root and of the owner are not trusted: each has a quota of its own.
+  Users(
+      SharedQuotas& whole, uid_t owner, uint32_t percent,
+      uid_t (*account_of)(uid_t) = [](uid_t uid) { return uid; });
 
-  // Kept for as long as somebody holds it.
+  // Returns the user of the account that owns `uid`. Freed with its last reference.
   std::shared_ptr<User> Get(uid_t uid);
 
  private:
@@ -62,7 +82,12 @@ class Users {
   SharedQuotas others_;  // what all but root and the owner share
   const uid_t owner_;
   const uint32_t percent_;
-  std::map<uid_t, std::weak_ptr<User>> users_;
+  static constexpr size_t kMostAccounts = 4096;
+  uid_t CachedAccountOf(uid_t uid);
+
+  uid_t (*const account_of_)(uid_t);
+  std::map<uid_t, uid_t> accounts_;             // cache: account_of_ may block
+  std::map<uid_t, std::weak_ptr<User>> users_;  // by account
 };
 
 }  // namespace roci::control

@@ -35,7 +35,7 @@ class XrcDomain {
   struct Target {
     std::shared_ptr<User> user;  // whose shares the next are
     QuotaShare share;
-    QuotaShare memory;
+    RingShare memory;
     dataplane::QueuePair* qp = nullptr;
     uint32_t openings = 0;
     std::optional<roci_abi_ah_attr> address;  // as the app gave it

@@ -1,11 +1,14 @@
-// process_vm calls on an app, and the checks that the app is still the one that was opened.
+// System calls on an app's memory, and the checks that the app is still the one that was opened.
 #include "memory/app_memory.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <map>
@@ -28,26 +31,104 @@ bool AddressSpaceGone(int mem_fd) {
   return pread(mem_fd, &byte, 1, kUnmappedAddress) == 0;
 }
 
-int OpenMem(pid_t pid) {
+int OpenOf(pid_t pid, const char* file, int flags) {
   char path[32];
-  std::snprintf(path, sizeof path, "/proc/%d/mem", static_cast<int>(pid));
-  return open(path, O_RDONLY | O_CLOEXEC);
+  std::snprintf(path, sizeof path, "/proc/%d/%s", static_cast<int>(pid), file);
+  return open(path, flags | O_CLOEXEC);
 }
+
+// Address of the 16 random bytes that the kernel generates at exec (AT_RANDOM, getauxval(3)). They
+// differ for each exec, and other processes cannot predict them. 0 if the process has none.
+uint64_t AtRandomAddress(pid_t pid) {
+  const int fd = OpenOf(pid, "auxv", O_RDONLY);
+  if (fd < 0) return 0;
+  std::array<Elf64_auxv_t, 64> entries{};
+  const ssize_t size = read(fd, entries.data(), sizeof(entries));
+  close(fd);
+  const size_t count = static_cast<size_t>(std::max<ssize_t>(size, 0)) / sizeof(Elf64_auxv_t);
+  const std::span<const Elf64_auxv_t> filled = std::span(entries).first(count);
+  const auto found = std::find_if(filled.begin(), filled.end(), [](const Elf64_auxv_t& entry) {
+    return entry.a_type == AT_RANDOM;
+  });
+  return found == filled.end() ? 0 : found->a_un.a_val;
+}
+
+using ExecRandom = std::array<std::byte, 16>;
+
+bool ReadExecRandom(int mem_fd, uint64_t address, ExecRandom& bytes) {
+  return pread(mem_fd, bytes.data(), bytes.size(), static_cast<off_t>(address)) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+// Whether the process now uses the address space of `mem_fd`. `address`: its AT_RANDOM.
+bool HasAddressSpace(pid_t pid, int mem_fd, uint64_t address) {
+  const int now_fd = OpenOf(pid, "mem", O_RDONLY);
+  if (now_fd < 0) return false;
+  ExecRandom then, now;
+  const bool is_same = ReadExecRandom(mem_fd, address, then) &&
+                       ReadExecRandom(now_fd, AtRandomAddress(pid), now) && then == now;
+  close(now_fd);
+  return is_same;
+}
+
+// Transfers between all of `local` and the remote address `va`. Returns the bytes transferred.
+size_t MoveRun(int mem_fd, Direction direction, std::span<const iovec> local, uint64_t va) {
+  const auto count = static_cast<int>(local.size());
+  const auto at = static_cast<off_t>(va);
+  const ssize_t moved = direction == Direction::kToApp ? pwritev(mem_fd, local.data(), count, at)
+                                                       : preadv(mem_fd, local.data(), count, at);
+  return moved < 0 ? 0 : static_cast<size_t>(moved);
+}
+
+// Splits a list of runs into pieces, front to back.
+class RunCursor {
+ public:
+  explicit RunCursor(std::span<const iovec> runs) : runs_(runs) {}
+
+  // Fills `pieces` with at most `size` bytes in total and stores that total in *taken.
+  std::span<const iovec> Take(size_t size, std::span<iovec> pieces, size_t* taken) {
+    size_t count = 0;
+    *taken = 0;
+    while (count < pieces.size() && *taken < size) {
+      const iovec& run = runs_.front();
+      const size_t part = std::min(run.iov_len - used_, size - *taken);
+      pieces[count++] = {static_cast<char*>(run.iov_base) + used_, part};
+      *taken += part;
+      used_ += part;
+      if (used_ == run.iov_len) {
+        runs_ = runs_.subspan(1);
+        used_ = 0;
+      }
+    }
+    return pieces.first(count);
+  }
+
+ private:
+  std::span<const iovec> runs_;
+  size_t used_ = 0;  // of the first
+};
 
 }  // namespace
 
-std::unique_ptr<AppMemory> AppMemory::Open(pid_t pid, int pidfd, int* error) {
+AppMemory::AppMemory(pid_t pid, int pidfd, int mem_fd, Reach reach)
+    : pid_(pid),
+      atomic_locks_(LocksOf(pid)),
+      pidfd_(pidfd),
+      mem_fd_(mem_fd),
+      reach_(reach),
+      random_va_(mem_fd < 0 ? 0 : AtRandomAddress(pid)) {}
+
+std::unique_ptr<AppMemory> AppMemory::Open(pid_t pid, int pidfd, Reach reach, int* error) {
   *error = 0;
   int own_pidfd = -1;
   if (pidfd >= 0 && (own_pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0)) < 0) {
     *error = errno;
     return nullptr;
   }
-  std::unique_ptr<AppMemory> app(new AppMemory(pid, own_pidfd, OpenMem(pid)));
-  if (app->mem_fd_ < 0) {
-    *error = errno == ENOENT ? ESRCH : errno == EACCES ? EPERM : errno;
-    return nullptr;
-  }
+  const int mem_fd = OpenOf(pid, "mem", O_RDWR);
+  if (mem_fd < 0) *error = errno == ENOENT ? ESRCH : errno == EACCES ? EPERM : errno;
+  std::unique_ptr<AppMemory> app(new AppMemory(pid, own_pidfd, mem_fd, reach));
+  if (mem_fd < 0) return nullptr;
   // Only now is it certain that the number meant this process when its memory was opened.
   if (!app->Alive()) {
     *error = ESRCH;
@@ -73,7 +154,8 @@ AppMemory::~AppMemory() {
 }
 
 bool AppMemory::Alive() const {
-  return !AddressSpaceGone(mem_fd_) && (pidfd_ < 0 || !ProcessExited(pidfd_));
+  return !AddressSpaceGone(mem_fd_) && (pidfd_ < 0 || !ProcessExited(pidfd_)) &&
+         HasAddressSpace(pid_, mem_fd_, random_va_);
 }
 
 bool AppMemory::AccessibleTo(uid_t uid) const {
@@ -87,6 +169,27 @@ bool AppMemory::AccessibleTo(uid_t uid) const {
 
 size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const {
+  if (reach_ == Reach::kProcess) return TransferByProcess(direction, local, remote);
+  constexpr size_t kPieces = 64;
+  std::array<iovec, kPieces> pieces;
+  RunCursor cursor(local);
+  size_t moved = 0;
+  for (const iovec& run : remote) {
+    for (size_t done = 0; done < run.iov_len;) {
+      size_t taken = 0;
+      const std::span<const iovec> parts = cursor.Take(run.iov_len - done, pieces, &taken);
+      const auto va = reinterpret_cast<uintptr_t>(run.iov_base) + done;
+      const size_t now = MoveRun(mem_fd_, direction, parts, va);
+      moved += now;
+      if (now != taken) return moved;
+      done += taken;
+    }
+  }
+  return moved;
+}
+
+size_t AppMemory::TransferByProcess(Direction direction, std::span<const iovec> local,
+                                    std::span<const iovec> remote) const {
   ssize_t moved;
   if (direction == Direction::kToApp) {
     // process_vm takes a number: make sure first that no other program gets the bytes.

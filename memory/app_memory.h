@@ -1,5 +1,5 @@
-// The memory of one app process, reached with process_vm_readv/writev: correct for every kind of
-// memory, a system call per batch.
+// The memory of one app process, reached with system calls: correct for every kind of memory, a
+// call or a few per batch.
 #pragma once
 
 #include <sys/types.h>
@@ -22,6 +22,16 @@ enum class Direction : uint8_t {
   kToApp,    ///< Write: daemon -> app memory.
 };
 
+/// How transfers address the memory.
+enum class Reach : uint8_t {
+  /// Through an open /proc/PID/mem, which stays bound to one address space after exec.
+  kAddressSpace,
+  /// By process number (process_vm_readv/writev): twice as fast for long transfers. The process may
+  /// call exec between the check and a write, which then reaches the new program. Only for programs
+  /// of the daemon's own user, where this crosses no privilege boundary.
+  kProcess,
+};
+
 /// One app process. Made by control, used by any lcore; const members are thread-safe. A
 /// SegmentList or KeyTable that refers to it must be gone before it is destroyed.
 class AppMemory {
@@ -30,15 +40,16 @@ class AppMemory {
   /// whose number in this pid namespace is `pid`. Takes its own copy of `pidfd`; pass -1 where the
   /// kernel offers none, and the number alone is used. Null on failure, with *error an errno: ESRCH
   /// the process is gone, EPERM it may not be accessed.
-  static std::unique_ptr<AppMemory> Open(pid_t pid, int pidfd, int* error);
+  static std::unique_ptr<AppMemory> Open(pid_t pid, int pidfd, Reach reach, int* error);
   ~AppMemory();
   AppMemory(const AppMemory&) = delete;
   AppMemory& operator=(const AppMemory&) = delete;
 
   pid_t pid() const { return pid_; }
 
-  /// Whether the same program still runs in the process: false after it exited or called exec. A
-  /// system call.
+  /// Whether the same program still runs in the process: false after it exited or called exec, even
+  /// if another process shares its memory (CLONE_VM). A few system calls. True also means
+  /// that facts read about the process before (its capabilities) belong to this program.
   bool Alive() const;
 
   /// Whether `uid` may look into the process: it runs as that user and has no more rights than the
@@ -67,13 +78,16 @@ class AppMemory {
   static constexpr size_t kAtomicLocks = 64;
   using AtomicLocks = std::array<std::mutex, kAtomicLocks>;
   static std::shared_ptr<AtomicLocks> LocksOf(pid_t pid);
-  AppMemory(pid_t pid, int pidfd, int mem_fd)
-      : pid_(pid), atomic_locks_(LocksOf(pid)), pidfd_(pidfd), mem_fd_(mem_fd) {}
+  AppMemory(pid_t pid, int pidfd, int mem_fd, Reach reach);
+  size_t TransferByProcess(Direction direction, std::span<const iovec> local,
+                           std::span<const iovec> remote) const;
 
   pid_t pid_;
   std::shared_ptr<AtomicLocks> atomic_locks_;
   int pidfd_;   // -1: none
   int mem_fd_;  // /proc/PID/mem, bound to the address space itself; -1: none
+  Reach reach_;
+  uint64_t random_va_;  // AT_RANDOM of this program
 };
 
 }  // namespace roci::memory

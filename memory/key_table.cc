@@ -164,6 +164,7 @@ MemoryStatus KeyTable::Register(uint32_t pd, Access access, Translation translat
       !RightsFit(translation, access)) {
     return MemoryStatus::kInvalidArgument;
   }
+  auto region = std::make_unique<Region>();  // may throw: before Allocate()
   Entry* entry = Allocate();
   if (entry == nullptr) return MemoryStatus::kTableFull;
   entry->kind = Kind::kRegion;
@@ -171,7 +172,7 @@ MemoryStatus KeyTable::Register(uint32_t pd, Access access, Translation translat
   entry->access = access;
   entry->iova = translation.iova;
   entry->length = translation.length;
-  entry->region = new Region;
+  entry->region = region.release();
   entry->region->app = translation.app != nullptr ? translation.app : app_;
   entry->region->va = translation.va;
   entry->region->extents = std::move(translation.extents);

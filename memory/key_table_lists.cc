@@ -31,14 +31,15 @@ KeyTable::Entry* KeyTable::FindList(uint32_t number) {
 }
 
 MemoryStatus KeyTable::AllocateList(uint32_t pd, uint32_t max_runs, uint32_t* key) {
+  auto region = std::make_unique<Region>();  // may throw: before Allocate()
+  // All that a registration will need: it runs on the lcore.
+  region->runs.reserve(max_runs);
+  region->max_runs = max_runs;
   Entry* entry = Allocate();
   if (entry == nullptr) return MemoryStatus::kTableFull;
   entry->kind = Kind::kList;
   entry->pd = pd;
-  entry->region = new Region;
-  // All that a registration will need: it runs on the lcore.
-  entry->region->runs.reserve(max_runs);
-  entry->region->max_runs = max_runs;
+  entry->region = region.release();
   entry->region->bytes.emplace(this, entry);
   *key = entry->key;
   return MemoryStatus::kOk;

@@ -21,11 +21,12 @@ KeyTable::Entry* KeyTable::FindWindow(uint32_t window) {
 }
 
 MemoryStatus KeyTable::AllocateWindow(uint32_t pd, WindowType type, uint32_t* key) {
+  auto region = std::make_unique<Region>();  // may throw: before Allocate()
   Entry* entry = Allocate();
   if (entry == nullptr) return MemoryStatus::kTableFull;
   entry->kind = type == WindowType::kType1 ? Kind::kWindow1 : Kind::kWindow2;
   entry->pd = pd;
-  entry->region = new Region;
+  entry->region = region.release();
   *key = entry->key;
   return MemoryStatus::kOk;
 }

@@ -189,7 +189,7 @@ int MappedFile::Sync(uint64_t offset, uint64_t length) {
 }
 
 std::shared_ptr<MappedFile> FileMappings::Map(int fd, uint64_t offset, uint64_t length,
-                                              bool writable, int* error) {
+                                              bool writable, uint64_t longest, int* error) {
   std::erase_if(known_, [](const auto& weak) { return weak.expired(); });
   struct stat file;
   if (fstat(fd, &file) != 0) {
@@ -200,13 +200,19 @@ std::shared_ptr<MappedFile> FileMappings::Map(int fd, uint64_t offset, uint64_t 
     auto mapped = weak.lock();
     if (mapped != nullptr && mapped->device_ == file.st_dev && mapped->inode_ == file.st_ino &&
         mapped->Covers(offset, length) && mapped->writable_ == writable &&
+        mapped->length() <= longest &&
         (mapped->sealed() || !mapped->broken()->load(std::memory_order_relaxed))) {
       *error = 0;
       return mapped;
     }
   }
   auto mapped = MappedFile::Map(fd, offset, length, writable, error);
-  if (mapped != nullptr) known_.push_back(mapped);
+  if (mapped == nullptr) return nullptr;
+  if (mapped->length() > longest) {  // whole pages, which may be huge
+    *error = ENOMEM;
+    return nullptr;
+  }
+  known_.push_back(mapped);
   return mapped;
 }
 

@@ -21,7 +21,7 @@ class MappedFile {
   /// afterwards. Only regular files of local file systems (tmpfs, memfd, hugetlbfs, disks) are
   /// mapped: a page fault on a network or FUSE file could hold up the dataplane for ever. Null on
   /// failure, with *error an errno (EACCES, EINVAL, ENOMEM, EOPNOTSUPP, ...); the caller then falls
-  /// back to process_vm.
+  /// back to system calls.
   static std::shared_ptr<MappedFile> Map(int fd, uint64_t offset, uint64_t length, bool writable,
                                          int* error);
   /// Maps the same of a DMA buffer (a file of dma_buf(9)), and begins an access of the processor to
@@ -73,9 +73,9 @@ class MappedFile {
 class FileMappings {
  public:
   /// As MappedFile::Map, or an earlier mapping of the same file that covers the range, is not
-  /// broken, and is writable if asked.
+  /// broken, and is writable if asked. Not longer than `longest`, bytes: ENOMEM.
   std::shared_ptr<MappedFile> Map(int fd, uint64_t offset, uint64_t length, bool writable,
-                                  int* error);
+                                  uint64_t longest, int* error);
 
  private:
   std::vector<std::weak_ptr<MappedFile>> known_;

@@ -14,8 +14,8 @@ namespace roci::memory {
 class SigbusGuard {
  public:
   /// Mappings guarded at one time. Past it, Add refuses and the caller reaches the memory with
-  /// process_vm.
-  static constexpr uint32_t kCapacity = 4096;
+  /// system calls.
+  static constexpr uint32_t kCapacity = 16384;
 
   /// One guarded mapping; lives in static storage, so reading `broken` is always safe.
   struct Range {

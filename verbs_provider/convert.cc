@@ -446,7 +446,8 @@ int AcquireMemory(const RegistrationLock& lock, uint64_t va, uint64_t length, bo
     UseProcessVm(extents, va, length);
     return 0;
   }
-  const bool wanted = policy == ConvertPolicy::kConvert || length >= kConvertMinimumLength;
+  const bool wanted = policy == ConvertPolicy::kConvert ||
+                      (policy == ConvertPolicy::kAuto && length >= kConvertMinimumLength);
   const Range pages = PagesOf(va, length);
   if (wanted && room && CanConvertLocked() && Convert(pages)) {
     CloseExtents(extents);

@@ -13,6 +13,7 @@ enum class ConvertPolicy : uint8_t {
   kAuto,       ///< Convert regions of kConvertMinimumLength or more, process_vm for the rest.
   kProcessVm,  ///< Never convert, and never let the daemon map files either.
   kConvert,    ///< Convert whatever can be converted, also parts of pages.
+  kMapFiles,   ///< Never convert, but let the daemon map files.
 };
 
 /// Shortest region that kAuto converts, bytes: one page.

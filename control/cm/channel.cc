@@ -11,13 +11,24 @@
 
 namespace roci::control::cm {
 
+std::unique_ptr<memory::AppMemory> Channel::OpenProgram(const Peer& peer) {
+  if (peer.uid == geteuid()) return nullptr;
+  int error = 0;
+  auto program =
+      memory::AppMemory::Open(peer.pid, peer.pidfd.get(), memory::Reach::kAddressSpace, &error);
+  // The peer may have called exec on a set-user-ID program after it connected.
+  if (program != nullptr && !program->AccessibleTo(peer.uid)) program.reset();
+  return program;
+}
+
 absl::StatusOr<std::unique_ptr<Channel>> Channel::Create(EventLoop& loop, UniqueFd socket,
                                                          Peer peer, Admission admission,
                                                          uint32_t number,
                                                          std::function<void(Channel&)> receive) {
-  peer.pidfd.Reset();  // who it is counts, not whether it lives: the socket ends with it
   std::unique_ptr<Channel> channel(
       new Channel(loop, std::move(socket), std::move(peer), std::move(admission), number));
+  // The pidfd is no longer needed: the socket closes when the program exits.
+  channel->peer_.pidfd.Reset();
   Channel* raw = channel.get();
   const absl::StatusOr<EventLoop::Watch> watch = loop.Add(
       channel->socket(), EPOLLIN, [raw, receive = std::move(receive)](uint32_t) { receive(*raw); });

@@ -15,14 +15,15 @@
 #include "control/socket.h"
 #include "control/unique_fd.h"
 #include "control/users.h"
+#include "memory/app_memory.h"
 
 namespace roci::control::cm {
 
 // Control thread only.
 class Channel {
  public:
-  // Kept open for every channel: socket, both ends of the signal.
-  static constexpr uint64_t kDescriptors = 3;
+  // Kept open for every channel: socket, process, its memory, both ends of the signal.
+  static constexpr uint64_t kDescriptors = 5;
   // What a channel takes of its user's quotas; `user` keeps them.
   struct Admission {
     std::shared_ptr<User> user;
@@ -42,6 +43,11 @@ class Channel {
 
   uint32_t number() const { return number_; }
   const Peer& peer() const { return peer_; }
+  // Key for per-user counts.
+  const User* user() const { return admission_.user.get(); }
+  // The program that connected, for capability checks. Null for the daemon's own user, and for a
+  // program that its user may not trace (ptrace(2): set-user-ID, file capabilities, not dumpable).
+  const memory::AppMemory* program() const { return program_.get(); }
   int socket() const { return socket_.get(); }
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
   // Makes the descriptor for the program; once.
@@ -65,13 +71,16 @@ class Channel {
         admission_(std::move(admission)),
         socket_(std::move(socket)),
         peer_(std::move(peer)),
+        program_(OpenProgram(peer_)),
         number_(number) {}
+  static std::unique_ptr<memory::AppMemory> OpenProgram(const Peer& peer);
   void UpdateSignal();
 
   EventLoop& loop_;
   const Admission admission_;
   UniqueFd socket_;
   Peer peer_;
+  const std::unique_ptr<memory::AppMemory> program_;
   const uint32_t number_;
   EventLoop::Watch watch_ = 0;
   static constexpr size_t kMostEvents = 16384;

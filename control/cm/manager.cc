@@ -125,7 +125,7 @@ CmId* Manager::Find(const Channel& channel, uint32_t number) {
 CmId* Manager::Add(Channel& channel) {
   const uid_t uid = channel.peer().uid;
   const bool is_trusted = uid == 0 || uid == geteuid();
-  size_t& of_user = ids_of_user_[uid];
+  size_t& of_user = ids_of_user_[channel.user()];
   if (ids_.size() >= kMaxIds - 1 || (!is_trusted && of_user >= kMaxIdsOfUser)) return nullptr;
   ++of_user;
   do {
@@ -176,7 +176,7 @@ uint32_t Manager::Destroy(CmId& id) {
   if (id.connection != 0) {
     port->engine.Release(MonotonicNow(), id.connection);
   }
-  const auto user = ids_of_user_.find(id.channel->peer().uid);
+  const auto user = ids_of_user_.find(id.channel->user());
   if (--user->second == 0) ids_of_user_.erase(user);
   ids_.erase(id.number);
   if (port != nullptr) Flush(*port);
@@ -216,7 +216,7 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
     id.port_space = *space;
   }
   const bool is_privileged = address.port != 0 && address.port < kFirstFreePort;
-  if (is_privileged && !MayBindPrivilegedPorts(id.channel->peer())) {
+  if (is_privileged && !MayBindPrivilegedPorts(id.channel->peer(), id.channel->program())) {
     return StatusFromErrno(EACCES, "port");
   }
   id.source = address;

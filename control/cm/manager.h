@@ -120,7 +120,7 @@ class Manager {
   memory::SplitMix random_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::map<uint32_t, std::unique_ptr<CmId>> ids_;
-  std::map<uid_t, size_t> ids_of_user_;
+  std::map<const User*, size_t> ids_of_user_;
   uint32_t last_number_ = 0;
   PortTable port_table_;
   std::set<std::pair<roce::TimeNs, uint32_t>> resolves_;

@@ -374,7 +374,8 @@ int BindAs(uint32_t capabilities) {
     __user_cap_data_struct data[2] = {{capabilities, capabilities, 0}, {0, 0, 0}};
     const bool is_somebody = prctl(PR_SET_KEEPCAPS, 1) == 0 &&
                              setresuid(kSomebody, kSomebody, kSomebody) == 0 &&
-                             syscall(SYS_capset, &header, data) == 0;
+                             syscall(SYS_capset, &header, data) == 0 &&
+                             prctl(PR_SET_DUMPABLE, 1) == 0;  // as one started with them is
     rdma_event_channel* channel = is_somebody ? rdma_create_event_channel() : nullptr;
     rdma_cm_id* id = nullptr;
     if (channel == nullptr || rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) _exit(255);

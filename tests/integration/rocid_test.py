@@ -105,6 +105,20 @@ class RocidTest(unittest.TestCase):
             self.assertIn(f'another rocid (process {first.process.pid})', second.said())
             self.assertEqual(show(self.run_dir).returncode, 0, 'the first is none the worse')
 
+    @unittest.skipUnless(os.geteuid() == 0, 'needs root to become somebody else')
+    def test_others_cannot_hold_the_lock(self):
+        with Daemon(self.run_dir) as daemon:
+            self.assertTrue(daemon.ready(), daemon.said())
+            self.assertEqual(daemon.end(), 0)
+        for mode in (0o600, 0o644):  # as older daemons have left it
+            os.chmod(self.run_dir / 'rocid.lock', mode)
+            with Daemon(self.run_dir) as daemon:
+                self.assertTrue(daemon.ready(), daemon.said())
+                taken = subprocess.run(['flock', '--nonblock', '--shared', self.run_dir / 'rocid.lock', 'true'], user='nobody',
+                                       capture_output=True, text=True, timeout=START_LIMIT_S, check=False)
+                self.assertNotEqual(taken.returncode, 0)
+                self.assertIn('Permission denied', taken.stderr)
+
     def test_two_daemons_in_two_directories(self):
         with Daemon(self.run_dir) as first, Daemon(self.scratch / 'other') as second:
             self.assertTrue(first.ready(), first.said())

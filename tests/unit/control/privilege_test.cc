@@ -14,7 +14,8 @@ namespace roci::control {
 namespace {
 
 // A child that has become what `become` makes it; the answer of `may` about it.
-bool MayChild(uid_t uid, bool (*become)(), bool (*may)(const Peer&) = MayUseRawPackets) {
+bool MayChild(uid_t uid, bool (*become)(),
+              bool (*may)(const Peer&, const memory::AppMemory*) = MayUseRawPackets) {
   int ready[2];
   EXPECT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -30,7 +31,10 @@ bool MayChild(uid_t uid, bool (*become)(), bool (*may)(const Peer&) = MayUseRawP
   Peer peer;
   peer.pid = child;
   peer.uid = uid;
-  const bool answer = may(peer);
+  int error = 0;
+  const auto program = memory::AppMemory::Open(child, -1, memory::Reach::kAddressSpace, &error);
+  EXPECT_NE(program, nullptr) << "errno " << error;
+  const bool answer = may(peer, program.get());
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   close(ready[0]);
@@ -57,6 +61,35 @@ TEST(PrivilegeTest, OthersNeedTheCapability) {
     return prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(kNobody, kNobody, kNobody) == 0 &&
            SetCapabilities(1u << CAP_NET_RAW);
   }));
+}
+
+// The capabilities that the process has now are those of a program that has asked for nothing.
+TEST(PrivilegeTest, OfTheProgramThatAskedAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+  int go[2];
+  ASSERT_EQ(pipe(go), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte;
+    if (read(go[0], &byte, 1) == 1) execl("/bin/sleep", "sleep", "30", static_cast<char*>(nullptr));
+    _exit(1);
+  }
+  Peer peer;
+  peer.pid = child;
+  peer.uid = kNobody;  // as if it had been
+  int error = 0;
+  const auto program = memory::AppMemory::Open(child, -1, memory::Reach::kAddressSpace, &error);
+  ASSERT_NE(program, nullptr) << "errno " << error;
+  EXPECT_TRUE(MayUseRawPackets(peer, program.get()));
+  EXPECT_FALSE(MayUseRawPackets(peer, nullptr));
+  ASSERT_EQ(write(go[1], "x", 1), 1);
+  for (int tries = 0; tries < 2000 && program->Alive(); ++tries) usleep(1000);
+  EXPECT_FALSE(MayUseRawPackets(peer, program.get()));
+  EXPECT_FALSE(MayBindPrivilegedPorts(peer, program.get()));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(go[0]);
+  close(go[1]);
 }
 
 TEST(PrivilegeTest, PortsWantACapabilityOfTheirOwn) {

@@ -17,6 +17,7 @@ class UsersTest : public testing::Test {
   SharedQuotas whole_{.sessions = Quota(10),
                       .descriptors = Quota(100),
                       .ring_memory = Quota(1000),
+                      .ring_mappings = Quota(20),
                       .app_mappings = Quota(7)};
   Users users_{whole_, kOwner, 30};
 };
@@ -31,6 +32,28 @@ TEST_F(UsersTest, AUserHoldsItsPartExactly) {
   EXPECT_TRUE(three.ok());
   EXPECT_FALSE(QuotaShare(alice->sessions, 1).ok());
   EXPECT_EQ(whole_.sessions.used(), 3u);
+}
+
+TEST_F(UsersTest, RingsTakeMemoryAndMappings) {
+  const std::shared_ptr<User> alice = users_.Get(kAlice);
+  RingShare first = alice->TakeRings(100);
+  EXPECT_TRUE(first.ok());
+  EXPECT_EQ(alice->ring_memory.left(), 200u);
+  EXPECT_EQ(alice->ring_mappings.left(), 5u);
+  EXPECT_FALSE(alice->TakeRings(201).ok());
+  EXPECT_FALSE(alice->TakeRings(1, 6).ok());
+  EXPECT_TRUE(alice->TakeRings(200, 5).ok());
+  first = RingShare();
+  EXPECT_EQ(whole_.ring_mappings.used(), 0u);
+}
+
+TEST_F(UsersTest, AppMemoryTakesMappingsAndAddresses) {
+  const std::shared_ptr<User> alice = users_.Get(kAlice);
+  EXPECT_LT(alice->app_bytes.limit(), SharedQuotas::kMaxAppBytes / 3);
+  EXPECT_TRUE(alice->TakeAppMappings(2, 1).ok());
+  EXPECT_FALSE(alice->TakeAppMappings(3, 1).ok());
+  EXPECT_FALSE(alice->TakeAppMappings(1, SharedQuotas::kMaxAppBytes).ok());
+  EXPECT_EQ(whole_.app_bytes.used(), 0u);
 }
 
 TEST_F(UsersTest, RootAndTheOwnerMayTakeEverythingThatIsLeft) {
@@ -52,6 +75,22 @@ TEST_F(UsersTest, SessionsOfOneUserShareAndOthersDoNot) {
   EXPECT_TRUE(QuotaShare(users_.Get(kBob)->sessions, 3).ok());
 }
 
+// Alice has the IDs from 100000 on for her containers, the owner those from 200000 on, root those
+// from 300000 on.
+TEST_F(UsersTest, SubordinateIdsShareThePartOfTheirAccount) {
+  Users users(whole_, kOwner, 30, [](uid_t uid) {
+    return uid >= 300'000 ? 0 : uid >= 200'000 ? kOwner : uid >= 100'000 ? kAlice : uid;
+  });
+  const std::shared_ptr<User> alice = users.Get(kAlice);
+  EXPECT_EQ(users.Get(100'000), alice);
+  EXPECT_EQ(users.Get(165'535), alice);
+  EXPECT_NE(users.Get(kBob), alice);
+  for (const uid_t trusted_container : {200'001, 300'001}) {
+    EXPECT_EQ(users.Get(trusted_container)->sessions.limit(), 3u);
+    EXPECT_NE(users.Get(trusted_container), users.Get(trusted_container + 1));
+  }
+}
+
 TEST_F(UsersTest, WhatAUserHadIsFreeWhenItsLastSessionGoes) {
   {
     std::shared_ptr<User> alice = users_.Get(kAlice);
@@ -66,6 +105,7 @@ TEST_F(UsersTest, ManyUsersLeaveAReserveToRootAndTheOwner) {
   SharedQuotas large{.sessions = Quota(160),
                      .descriptors = Quota(1000),
                      .ring_memory = Quota(10),
+                     .ring_mappings = Quota(20),
                      .app_mappings = Quota(32)};
   Users users(large, kOwner, 100);
   const std::shared_ptr<User> alice = users.Get(kAlice);
@@ -109,6 +149,7 @@ TEST_F(UsersTest, LargeLimitsDoNotOverflow) {
   SharedQuotas large{.sessions = Quota(1),
                      .descriptors = Quota(1),
                      .ring_memory = Quota(~uint64_t{0}),
+                     .ring_mappings = Quota(20),
                      .app_mappings = Quota(0)};
   Users users(large, kOwner, 99);
   EXPECT_GT(users.Get(kAlice)->ring_memory.limit(), ~uint64_t{0} / 100 * 98);

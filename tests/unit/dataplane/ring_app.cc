@@ -160,7 +160,7 @@ void AppQp::Ring() {
 
 Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config& config) {
   int error = 0;
-  app_ = memory::AppMemory::Open(getpid(), -1, &error);
+  app_ = memory::AppMemory::Open(getpid(), -1, memory::Reach::kProcess, &error);
   Check(app_ != nullptr, "own process");
   const auto number = static_cast<uint8_t>(config.number);
   dataplane::DeviceConfig device;

@@ -137,7 +137,7 @@ TEST_F(Atomics, RemoteFault) {
 TEST_F(Atomics, RemoteOnesOfTwoThreadsAreAtomicTogether) {
   constexpr uint64_t kEach = 3000;
   int error = 0;
-  const auto other = AppMemory::Open(memory_->pid(), -1, &error);
+  const auto other = AppMemory::Open(memory_->pid(), -1, Reach::kAddressSpace, &error);
   ASSERT_NE(other, nullptr);
   const Segment segment = Remote(64, 8);
   const uint64_t before = FetchAndAdd(segment, 0).original;

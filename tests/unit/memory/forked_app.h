@@ -105,9 +105,9 @@ class ForkedApp {
   int pidfd() const { return pidfd_; }
   Channel& channel() { return *channel_; }
 
-  std::unique_ptr<AppMemory> Open() const {
+  std::unique_ptr<AppMemory> Open(Reach reach = Reach::kProcess) const {
     int error = 0;
-    auto memory = AppMemory::Open(pid_, pidfd_, &error);
+    auto memory = AppMemory::Open(pid_, pidfd_, reach, &error);
     EXPECT_NE(memory, nullptr) << "errno " << error;
     return memory;
   }

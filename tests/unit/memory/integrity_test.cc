@@ -66,7 +66,7 @@ class IntegrityTest : public ::testing::Test {
     mapping_ = MappedFile::Map(fd, 0, kMemory, true, &error);
     close(fd);
     memory_ = mapping_->At(0);
-    app_ = AppMemory::Open(getpid(), -1, &error);
+    app_ = AppMemory::Open(getpid(), -1, Reach::kAddressSpace, &error);
     EXPECT_NE(app_, nullptr);
     table_ = std::make_unique<KeyTable>(app_.get(), 64);
     // The same memory twice: mapped, and through system calls.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "memory/copy.h"
@@ -77,17 +78,18 @@ TEST(MappedFile, RefusesWhatCouldHangOrIsNotAllowed) {
 }
 
 TEST(FileMappings, SharesWhatAnEarlierMappingCovers) {
+  constexpr uint64_t kAny = UINT64_MAX;
   FileMappings mappings;
   const int fd = NewMemfd(8 * kPage, 0);
   int error = 0;
-  auto whole = mappings.Map(fd, 0, 8 * kPage, true, &error);
-  EXPECT_EQ(mappings.Map(fd, kPage, kPage, true, &error), whole);
+  auto whole = mappings.Map(fd, 0, 8 * kPage, true, kAny, &error);
+  EXPECT_EQ(mappings.Map(fd, kPage, kPage, true, kAny, &error), whole);
   // Another descriptor of the same file.
   const int again = dup(fd);
-  EXPECT_EQ(mappings.Map(again, 5, 10, true, &error), whole);
-  EXPECT_NE(mappings.Map(fd, 0, kPage, false, &error), whole);
+  EXPECT_EQ(mappings.Map(again, 5, 10, true, kAny, &error), whole);
+  EXPECT_NE(mappings.Map(fd, 0, kPage, false, kAny, &error), whole);
   const int other = NewMemfd(8 * kPage, 0);
-  EXPECT_NE(mappings.Map(other, kPage, kPage, true, &error), whole);
+  EXPECT_NE(mappings.Map(other, kPage, kPage, true, kAny, &error), whole);
   const std::weak_ptr<MappedFile> watch = whole;
   whole.reset();
   EXPECT_TRUE(watch.expired());
@@ -106,6 +108,21 @@ struct CutFile {
   int fd;
   std::shared_ptr<MappedFile> mapped;
 };
+
+TEST(FileMappings, AreNotLongerThanIsAllowed) {
+  FileMappings mappings;
+  const int fd = NewMemfd(8 * kPage, 0);
+  int error = 0;
+  const auto whole = mappings.Map(fd, 0, 8 * kPage, true, 8 * kPage, &error);
+  ASSERT_NE(whole, nullptr);
+  const auto part = mappings.Map(fd, kPage, 10, true, 4 * kPage, &error);
+  ASSERT_NE(part, nullptr);
+  EXPECT_NE(part, whole) << "it would keep all of it";
+  EXPECT_EQ(part->length(), kPage);
+  EXPECT_EQ(mappings.Map(fd, 3 * kPage - 1, 2, true, kPage, &error), nullptr);
+  EXPECT_EQ(error, ENOMEM);
+  close(fd);
+}
 
 TEST(SigbusGuard, CutFileGivesAFaultAndNothingElse) {
   CutFile cut(4);
@@ -199,6 +216,38 @@ TEST(SigbusGuard, OtherSigbusStillKills) {
   CutFile cut(1);  // the handler is installed
   EXPECT_EXIT(TouchCutFile(), testing::KilledBySignal(SIGBUS), "");
   EXPECT_EXIT(raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
+}
+
+// Takes every mapping that the kernel allows a process, then touches a missing page.
+void TouchCutFileWithoutRoomForMappings() {
+  CutFile cut(8);
+  if (ftruncate(cut.fd, kPage) != 0) _exit(2);
+  constexpr size_t kPages = 1 << 20;
+  auto* many = static_cast<char*>(
+      mmap(nullptr, kPages * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (many == MAP_FAILED) _exit(3);
+  size_t page = 0;
+  while (page < kPages && mprotect(many + page * kPage, kPage, PROT_NONE) == 0) page += 2;
+  if (page >= kPages) _exit(4);
+  // One more than the limit, as a plain mapping may be.
+  [[maybe_unused]] void* const one_more =
+      mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  *reinterpret_cast<volatile char*>(cut.mapped->At(5 * kPage)) = 1;
+  _exit(cut.mapped->broken()->load() ? 0 : 5);
+}
+
+TEST(SigbusGuard, SurvivesWhereThereIsNoRoomForMappings) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "a sanitizer maps memory of its own";
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "a sanitizer maps memory of its own";
+#endif
+#endif
+  uint64_t limit = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> limit;
+  if (limit > (1 << 18)) GTEST_SKIP() << "vm.max_map_count is " << limit;
+  EXPECT_EXIT(TouchCutFileWithoutRoomForMappings(), testing::ExitedWithCode(0), "");
 }
 
 TEST(SigbusGuard, TableIsBounded) {

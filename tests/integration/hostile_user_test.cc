@@ -1,0 +1,293 @@
+// What an ordinary user's program does to root's daemon and to other users' programs, speaking the
+// session protocol itself.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tests/integration/raw_session.h"
+#include "verbs_provider/abi/list_mr.h"
+
+namespace roci::testing {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+constexpr uint64_t kPage = 4096;
+constexpr uint32_t kRawPacket = 8;
+constexpr uint32_t kLocalWrite = 1;
+
+// A line of numbers between this process and the attacker.
+struct Line {
+  Line() {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) std::abort();
+  }
+  ~Line() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  static void Send(int end, int64_t value) {
+    if (write(end, &value, sizeof(value)) != sizeof(value)) std::abort();
+  }
+  static int64_t Receive(int end) {
+    int64_t value = 0;
+    if (read(end, &value, sizeof(value)) != sizeof(value)) _exit(3);
+    return value;
+  }
+  int ends[2];  // of this process, of the attacker
+};
+
+// Runs `attack(end of the line)` as an ordinary user. Ended by its destructor at the latest.
+class Attacker {
+ public:
+  explicit Attacker(const std::function<void(int)>& attack) {
+    pid_ = fork();
+    if (pid_ != 0) return;
+    if (setresgid(kNobody, kNobody, kNobody) != 0 || setresuid(kNobody, kNobody, kNobody) != 0) {
+      _exit(3);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 1);  // as a program that the user has started
+    attack(line_.ends[1]);
+    _exit(0);
+  }
+  ~Attacker() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Attacker(const Attacker&) = delete;
+  Attacker& operator=(const Attacker&) = delete;
+
+  void Say(int64_t value) { Line::Send(line_.ends[0], value); }
+  // -1000: the attacker has ended.
+  int64_t Hear() {
+    pollfd wait{line_.ends[0], POLLIN, 0};
+    for (int tries = 0; tries < 1200; ++tries) {
+      if (poll(&wait, 1, 100) > 0) return Line::Receive(line_.ends[0]);
+      if (waitpid(pid_, nullptr, WNOHANG) == pid_) break;
+    }
+    return -1000;
+  }
+
+ private:
+  Line line_;
+  pid_t pid_;
+};
+
+class HostileUserTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+    // The folders of the test are root's alone.
+    const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
+    chmod(run.c_str(), 0711);
+    chmod(run.parent_path().c_str(), 0711);
+    folder_ = run.parent_path();
+  }
+  // A program of somebody else's finds the daemon as ever.
+  static void ExpectServed() {
+    RawSession victim;
+    ASSERT_EQ(victim.Hello(), 0);
+    const uint32_t pd = victim.AllocPd();
+    ASSERT_NE(pd, 0u) << victim.error;
+    const uint32_t cq = victim.CreateCq(16);
+    ASSERT_NE(cq, 0u) << victim.error;
+    roci_abi_create_qp_response qp;
+    EXPECT_EQ(victim.CreateQp(RawSession::QpRequest(pd, cq), qp), 0);
+    static char memory[kPage];
+    EXPECT_EQ(Register(victim, pd, reinterpret_cast<uint64_t>(memory), kPage), 0);
+  }
+  // With `fd`, a file that holds it; the errno.
+  static int Register(RawSession& session, uint32_t pd, uint64_t start, uint64_t length,
+                      int fd = -1) {
+    roci_abi_reg_mr_request request{};
+    request.pd = pd;
+    request.access = kLocalWrite;
+    request.start = request.iova = start;
+    request.length = length;
+    request.extent_count = 1;
+    request.fd_count = fd >= 0 ? 1 : 0;
+    request.extents[0].va = start;
+    request.extents[0].length = length;
+    request.extents[0].kind = fd >= 0 ? ROCI_ABI_EXTENT_FD : ROCI_ABI_EXTENT_PROCESS_VM;
+    roci_abi_reg_mr_response response;
+    return fd >= 0 ? session.Call(ROCI_ABI_REG_MR, request, response, {fd})
+                   : session.Call(ROCI_ABI_REG_MR, request, response);
+  }
+
+  std::filesystem::path folder_;
+};
+
+// Where process `pid` alone has memory that may be written: its heap or stack.
+uint64_t WritableAddressOf(int64_t pid) {
+  char path[64];
+  std::snprintf(path, sizeof(path), "/proc/%d/maps", static_cast<int>(pid));
+  FILE* maps = std::fopen(path, "r");
+  if (maps == nullptr) return 0;
+  unsigned long begin = 0, end = 0;
+  char rights[8] = {};
+  uint64_t found = 0;
+  while (std::fscanf(maps, "%lx-%lx %4s%*[^\n]", &begin, &end, rights) == 3) {
+    if (rights[0] == 'r' && rights[1] == 'w') found = begin;
+  }
+  std::fclose(maps);
+  return found;
+}
+
+bool RunsAsRoot(int64_t pid) {
+  struct stat process {};
+  char path[64];
+  std::snprintf(path, sizeof(path), "/proc/%d", static_cast<int>(pid));
+  return stat(path, &process) == 0 && process.st_uid == 0;
+}
+
+uint64_t DaemonAddressSpaceKib() {
+  const char* pid = std::getenv("ROCID_PID");
+  std::ifstream stream("/proc/" + std::string(pid != nullptr ? pid : "self") + "/status");
+  for (std::string word; stream >> word;) {
+    uint64_t kib = 0;
+    if (word == "VmSize:" && stream >> kib) return kib;
+  }
+  return 0;
+}
+
+std::string NameOf(int64_t pid) {
+  std::ifstream stream("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(stream, name);
+  return name;
+}
+
+alignas(16) char g_stack[256 * 1024];
+
+// The session is that of a process which has become another program, with more rights, while the
+// memory that it had is in use by its creator still.
+TEST_F(HostileUserTest, ASetUserIdProgramIsOutOfReachOfWhatItWas) {
+  const std::filesystem::path program = folder_ / "sleep";
+  struct statvfs file_system {};
+  ASSERT_EQ(statvfs(folder_.c_str(), &file_system), 0);
+  if (file_system.f_flag & ST_NOSUID) GTEST_SKIP() << folder_ << " has no set-user-ID programs";
+  std::filesystem::copy_file("/bin/sleep", program);
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  Attacker attacker([&](int line) {
+    static int line_of_child;
+    static std::unique_ptr<RawSession> session;
+    static const char* path;
+    line_of_child = line;
+    path = program.c_str();
+    const auto become = [](void*) {
+      session = std::make_unique<RawSession>();
+      Line::Send(line_of_child, session->Hello());
+      Line::Receive(line_of_child);
+      execl(path, "sleep", "60", static_cast<char*>(nullptr));
+      _exit(3);
+      return 0;
+    };
+    const int child =
+        clone(become, g_stack + sizeof(g_stack), CLONE_VM | CLONE_FILES | SIGCHLD, nullptr);
+    // It has the line until it has called exec.
+    while (NameOf(child) != "sleep") usleep(1000);
+    Line::Send(line, child);
+    const auto address = static_cast<uint64_t>(Line::Receive(line));
+    const uint32_t pd = session->AllocPd();
+    const uint32_t cq = session->CreateCq(16);
+    Line::Send(line, pd == 0 || cq == 0 ? -session->error : 0);
+    Line::Send(line, HostileUserTest::Register(*session, pd, address, 8));
+    roci_abi_create_qp_response qp;
+    Line::Send(line, session->CreateQp(RawSession::QpRequest(pd, cq, kRawPacket), qp));
+    Line::Receive(line);
+  });
+  ASSERT_EQ(attacker.Hear(), 0) << "HELLO";
+  attacker.Say(0);
+  const int64_t child = attacker.Hear();
+  ASSERT_GT(child, 0);
+  for (int tries = 0; tries < 6000 && !RunsAsRoot(child); ++tries) usleep(10'000);
+  ASSERT_TRUE(RunsAsRoot(child));
+  const uint64_t address = WritableAddressOf(child);
+  ASSERT_NE(address, 0u);
+  attacker.Say(static_cast<int64_t>(address));
+  EXPECT_EQ(attacker.Hear(), 0);
+  EXPECT_EQ(attacker.Hear(), EFAULT) << "the memory of the other program";
+  EXPECT_EQ(attacker.Hear(), EPERM) << "the rights of the other program";
+  attacker.Say(0);
+  kill(static_cast<pid_t>(child), SIGKILL);
+  ExpectServed();
+}
+
+// Files with holes are as long as one likes, and take addresses of the daemon: from the longest
+// down to a page, four of each, and of each a page more that shares its mapping.
+TEST_F(HostileUserTest, LongFilesLeaveAddressesToOthers) {
+  constexpr int kLongest = 45, kShortest = 12;
+  Attacker attacker([](int line) {
+    RawSession session;
+    const int error = session.Hello();
+    const uint32_t pd = session.AllocPd();
+    void* at = mmap(nullptr, uint64_t{1} << kLongest, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (error != 0 || at == MAP_FAILED) _exit(3);
+    const auto va = reinterpret_cast<uint64_t>(at);
+    int64_t registered = 0;
+    for (int bits = kLongest; bits >= kShortest; --bits) {
+      for (int i = 0; i < 4; ++i) {
+        const uint64_t length = uint64_t{1} << bits;
+        const int fd = memfd_create("long", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (ftruncate(fd, static_cast<off_t>(length)) != 0 ||
+            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+          _exit(3);
+        }
+        registered += HostileUserTest::Register(session, pd, va, length, fd) == 0;
+        registered += HostileUserTest::Register(session, pd, va, kPage, fd) == 0;
+        close(fd);
+      }
+    }
+    Line::Send(line, registered);
+    Line::Receive(line);
+  });
+  EXPECT_GT(attacker.Hear(), 0);
+  EXPECT_LT(DaemonAddressSpaceKib(), uint64_t{40} << 30) << "40 TiB";
+  ExpectServed();
+  const int fd = memfd_create("short", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, kPage), 0);
+  void* at = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  RawSession victim;
+  ASSERT_EQ(victim.Hello(), 0);
+  EXPECT_EQ(Register(victim, victim.AllocPd(), reinterpret_cast<uint64_t>(at), kPage, fd), 0);
+  munmap(at, kPage);
+  close(fd);
+}
+
+// Each takes a mapping or two of the daemon, of which the kernel allows some 65,000.
+TEST_F(HostileUserTest, ListRegionsLeaveMappingsToOthers) {
+  Attacker attacker([](int line) {
+    RawSession sessions[2];
+    int64_t made = 0;
+    for (int i = 0; i < 2; ++i) {
+      if (sessions[i].Hello(i == 0 ? "roci0" : "roci1") != 0) _exit(3);
+      roci_abi_alloc_list_mr_request request{};
+      request.pd = sessions[i].AllocPd();
+      request.max_runs = 1;
+      roci_abi_alloc_list_mr_response response;
+      while (sessions[i].Call(ROCI_ABI_ALLOC_LIST_MR, request, response) == 0) ++made;
+      if (sessions[i].fd() < 0) break;
+    }
+    Line::Send(line, made);
+    Line::Receive(line);
+  });
+  EXPECT_GT(attacker.Hear(), 1000);
+  ExpectServed();
+}
+
+}  // namespace
+}  // namespace roci::testing
