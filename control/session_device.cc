@@ -34,11 +34,13 @@ absl::Status Session::Hello(const Request& request, Fds&, Reply& reply) {
   return OpenDevice(*device, hello.minor, nullptr, reply);
 }
 
-// Programs of other users are reached through /proc/PID/mem. Such an access fails during a
-// conversion (process_vm waits), so these programs do not convert.
+// Converted memory is no longer quite the program's (docs/memory.md), so only a configuration asks
+// for it. Programs of other users are reached through /proc/PID/mem, where an access during a
+// conversion would fail (process_vm waits): they never convert.
 uint32_t Session::MemoryPolicy() const {
   const uint32_t policy = services_.config.memory.policy;
-  if (IsDaemonsOwnUser() || policy == ROCI_ABI_MEMORY_PROCESS_VM) return policy;
+  if (policy == ROCI_ABI_MEMORY_PROCESS_VM) return policy;
+  if (policy == ROCI_ABI_MEMORY_MAP && IsDaemonsOwnUser()) return policy;
   return ROCI_ABI_MEMORY_NO_CONVERSION;
 }
 
@@ -82,8 +84,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.memory_policy = MemoryPolicy();
   response.auto_inline = services_.config.memory.auto_inline;
   response.num_comp_vectors = kCompletionVectors;
-  const bool may_convert = response.memory_policy == ROCI_ABI_MEMORY_AUTO ||
-                           response.memory_policy == ROCI_ABI_MEMORY_MAP;
+  const bool may_convert = response.memory_policy == ROCI_ABI_MEMORY_MAP;
   UniqueFd userfaultfd = may_convert ? OpenUserfaultfdDevice() : UniqueFd();
   if (userfaultfd.valid()) {
     response.flags |= ROCI_ABI_HELLO_HAS_USERFAULTFD;

@@ -76,10 +76,8 @@ ConvertPolicy PolicyOf(uint32_t memory_policy) {
       return ConvertPolicy::kProcessVm;
     case ROCI_ABI_MEMORY_MAP:
       return ConvertPolicy::kConvert;
-    case ROCI_ABI_MEMORY_NO_CONVERSION:
-      return ConvertPolicy::kMapFiles;
     default:
-      return ConvertPolicy::kAuto;
+      return ConvertPolicy::kMapFiles;
   }
 }
 

@@ -63,7 +63,7 @@ struct Session {
   bool may_restart = false;      // send queues may leave indices out
   bool fills_checksums = false;  // of raw packets
   uint32_t num_comp_vectors = 1;
-  ConvertPolicy memory_policy = ConvertPolicy::kAuto;
+  ConvertPolicy memory_policy = ConvertPolicy::kMapFiles;
 
   /// By handle. An entry is changed under the locks of the QP's CQs and read under one of them.
   std::atomic<Qp*>* qps = nullptr;

@@ -35,11 +35,10 @@ struct roci_abi_hello_response {
 };
 
 enum roci_abi_memory_policy {
-  ROCI_ABI_MEMORY_AUTO = 0,
+  ROCI_ABI_MEMORY_AUTO = 0,           // in a configuration: the last; older daemons sent it
   ROCI_ABI_MEMORY_PROCESS_VM = 1,     // never map, never convert
   ROCI_ABI_MEMORY_MAP = 2,            // convert or map whatever can be, whatever its size
-  ROCI_ABI_MEMORY_NO_CONVERSION = 3,  // map files, never convert: for programs of other users than
-                                      // the daemon's
+  ROCI_ABI_MEMORY_NO_CONVERSION = 3,  // map files, never convert
 };
 
 #define ROCI_ABI_VENDOR_ID 0x526fu /* "Ro"; not registered with the IEEE */
