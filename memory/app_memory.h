@@ -46,6 +46,8 @@ class AppMemory {
   AppMemory& operator=(const AppMemory&) = delete;
 
   pid_t pid() const { return pid_; }
+  // A program of another user than the daemon's: it is not to make a thread wait that others need.
+  bool is_foreign() const { return reach_ == Reach::kAddressSpace; }
 
   /// Whether the same program still runs in the process: false after it exited or called exec, even
   /// if another process shares its memory (CLONE_VM). A few system calls. True also means
