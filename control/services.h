@@ -31,6 +31,8 @@ struct Services {
   // The session of user `uid` that has named the open file `fd` as its context; null if there is
   // none.
   std::function<Session*(int fd, uid_t uid)> find_context = {};
+  // Session `number` reads no requests until its program's memory answers again.
+  std::function<void(uint32_t number)> await_memory = {};
 
   Device* FindDevice(const std::string& name) const {
     for (const std::unique_ptr<Device>& device : devices) {

@@ -135,9 +135,16 @@ absl::Status Session::Watch() {
 }
 
 void Session::HandleSocket(uint32_t events) {
-  if (deferred_) {
+  if (deferred_ || paused_) {
     // Not reading: it can only be that the app is gone.
     if (events & (EPOLLHUP | EPOLLERR)) end_();
+    return;
+  }
+  // What it asks for may concern memory that a copy waits for.
+  if (dataplane_ != nullptr && dataplane_->IsStalled()) {
+    paused_ = true;
+    services_.loop.Change(socket_watch_, 0);
+    services_.await_memory(number_);
     return;
   }
   // One message a wake: a program waits for its answer before it asks again, and a flood of one
@@ -161,6 +168,13 @@ void Session::HandleSocket(uint32_t events) {
     return end_();
   }
   HandleMessage(std::span(buffer).first(size), fds);
+}
+
+bool Session::Resume() {
+  if (dataplane_->IsStalled()) return false;
+  paused_ = false;
+  services_.loop.Change(socket_watch_, EPOLLIN);
+  return true;
 }
 
 void Session::HandleMessage(std::span<const std::byte> message, Fds& fds) {

@@ -192,6 +192,8 @@ class Session {
   uint32_t number() const { return number_; }
   const Peer& peer() const { return peer_; }
   const std::string& program() const { return program_; }
+  // Reads requests again if its program's memory answers. False: it does not yet.
+  bool Resume();
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
   // Null before HELLO.
   Device* device() const { return device_; }
@@ -372,7 +374,8 @@ class Session {
   DeviceLimits limits_;
   Request request_;            // being handled, or deferred
   uint64_t waiting_path_ = 0;  // what a deferred request waits for
-  bool deferred_ = false;
+  bool deferred_ = false;  // the answer to a request comes later
+  bool paused_ = false;    // see Resume
   EventPipe async_events_;               // the dataplane has a writing end of its own
   int context_fd_ = -1;                  // in the app
   std::shared_ptr<ContextGroup> group_;  // null: shares nothing
@@ -380,7 +383,7 @@ class Session {
   // Destroyed from the last to the first: dataplane before what it refers to. Most tables have no
   // limit of their own, the device's quotas rule.
   static constexpr uint32_t kNoLimit = HandleTable<PdRecord>::kLast;
-  std::unique_ptr<memory::AppMemory> app_;
+  std::shared_ptr<memory::AppMemory> app_;
   memory::FileMappings file_mappings_;
   HandleTable<ChannelRecord> channels_{kMaxCompletionChannels};
   HandleTable<PdRecord> pds_{kNoLimit};

@@ -103,7 +103,8 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   const int writing = fcntl(async_events_.writing.get(), F_DUPFD_CLOEXEC, 0);
   if (writing < 0) return StatusFromErrno(errno, "fcntl");
   dataplane::SessionConfig config;
-  config.app = app_.get();
+  config.app = app_;
+  config.copiers = admission_.user->copiers;
   config.max_keys = device.limits().max_mr + device.limits().max_mw;
   config.key_seed = RandomNumber();
   config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;

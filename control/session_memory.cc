@@ -77,15 +77,8 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
 absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                       uint64_t length, uint64_t iova, uint32_t access,
                                       const Fds& fds, memory::Translation& out) {
-  // A first look says whether there is memory at all; the provider has looked closer. What is paged
-  // in on demand may not be there yet.
-  if (length != 0 && !(access & static_cast<uint32_t>(memory::Access::kOnDemand))) {
-    std::byte byte;
-    for (const uint64_t va : {start, start + length - 1}) {
-      const memory::MemoryStatus status = app_->Read(va, std::span(&byte, 1));
-      if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
-    }
-  }
+  // The plugin has looked whether there is memory. A look from here would wait where the program
+  // makes it wait (userfaultfd(2), FUSE).
   out.app = app_.get();
   out.va = start;
   out.length = length;
@@ -172,6 +165,7 @@ absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
   const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
       [&] { return dataplane_->keys().Reregister(key, std::move(change), &released); }));
   if (!status.ok()) return status;
+  dataplane_->AwaitCopies();
   if (new_pd != nullptr) {
     --pds_.Find(mr->pd)->users;
     ++new_pd->users;
@@ -197,6 +191,7 @@ absl::Status Session::DeregMr(const Request& request, Fds&, Reply&) {
   const absl::Status status = StatusOfMemory(
       dataplane_->lcore().Call([&] { return dataplane_->keys().Deregister(mr->key, &released); }));
   if (!status.ok()) return status;
+  dataplane_->AwaitCopies();
   --pds_.Find(mr->pd)->users;
   if (mr->dm != 0) --dms_.Find(mr->dm)->users;
   mrs_.Remove(handle);
