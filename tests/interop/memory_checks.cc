@@ -63,8 +63,8 @@ std::string Checks::Combine(Check check) {
 
 std::string Checks::ReadHalf(bool second) {
   memset(loop_.buffer(), 0xee, Half());
-  const std::string error = second ? loop_.ReadIntoBuffer(Place(second), Half())
-                                   : loop_.Read(Place(second), Half());
+  const std::string error =
+      second ? loop_.ReadIntoBuffer(Place(second), Half()) : loop_.Read(Place(second), Half());
   if (!error.empty()) return "error";
   if (Holds(Pattern::kNew, loop_.buffer(), Offset(second), Half())) return "new";
   const std::string there = Look(loop_.buffer(), Offset(second), Half(), subject_.brought);
@@ -74,8 +74,8 @@ std::string Checks::ReadHalf(bool second) {
 
 std::string Checks::WriteHalf(bool second) {
   Fill(Pattern::kDevice, loop_.buffer(), Offset(second), Half());
-  const std::string error = second ? loop_.WriteFromBuffer(Place(second), Half())
-                                   : loop_.Write(Place(second), Half());
+  const std::string error =
+      second ? loop_.WriteFromBuffer(Place(second), Half()) : loop_.Write(Place(second), Half());
   if (!error.empty()) return "error";
   std::vector<uint8_t> copy(Half());
   const bool seen = Copy(copy.data(), subject_.at + (second ? Half() : 0), Half()) == 0 &&

@@ -8,7 +8,8 @@
 
 namespace interop {
 
-/// What `length` bytes of the region say: "kept", "zeros", "arrived", "file", "lost", or a signal's name.
+/// What `length` bytes of the region say: "kept", "zeros", "arrived", "file", "lost", or a signal's
+/// name.
 std::string Look(const void* at, size_t offset, size_t length, Pattern brought);
 /// The program's write; false where it raised a signal.
 bool ProgramWrites(const Region& region, uint8_t* at, Pattern pattern, size_t offset,

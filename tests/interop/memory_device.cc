@@ -49,8 +49,8 @@ ibv_mr* MemoryDevice::Register(void* at, size_t length, bool writable) const {
 
 Loop::Loop(const MemoryDevice& device)
     : device_(device),
-      buffer_(static_cast<uint8_t*>(mmap(nullptr, kMaxTransfer, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
+      buffer_(static_cast<uint8_t*>(
+          mmap(nullptr, kMaxTransfer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
       buffer_mr_(device.Register(buffer_, kMaxTransfer, true)),
       cq_(ibv_create_cq(device.context, 4, nullptr, nullptr, 0)) {}
 

@@ -1,4 +1,5 @@
-// A device for the rows of memory_table.cc: regions, and queue pairs that are connected to themselves.
+// A device for the rows of memory_table.cc: regions, and queue pairs that are connected to
+// themselves.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -39,8 +40,8 @@ struct Remote {
   ibv_mr* mr = nullptr;
 };
 
-/// An RC queue pair connected to itself, with a registered buffer of kMaxTransfer bytes at its local end.
-/// A request that fails ends the queue pair; the next one gets a new one.
+/// An RC queue pair connected to itself, with a registered buffer of kMaxTransfer bytes at its
+/// local end. A request that fails ends the queue pair; the next one gets a new one.
 class Loop {
  public:
   explicit Loop(const MemoryDevice& device);

@@ -1,5 +1,6 @@
 // Operations on registered memory: what the kernel does with it for the program. Page faults that a
-// thread of the program serves (userfaultfd), buffers that io_uring holds, reads past the page cache.
+// thread of the program serves (userfaultfd), buffers that io_uring holds, reads past the page
+// cache.
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
@@ -81,8 +82,10 @@ int MakeSource(const Subject& subject, int flags) {
   return reader;
 }
 
-// Whether io_uring holds pages of shared files depends on the kernel's version.
-bool IsNoSharedFile(const std::string& kind) { return kind != "shared file"; }
+// Whether io_uring holds pages of files, and which, depends on the kernel's version.
+bool IsNoFile(const std::string& kind) {
+  return kind != "shared file" && kind != "private file" && kind != ".data" && kind != "SysV";
+}
 
 // Registered with io_uring before the device.
 class FixedBuffer : public Operation {
@@ -123,7 +126,7 @@ std::unique_ptr<Operation> MakeFixedBuffer() { return std::make_unique<FixedBuff
 void AddKernel(std::vector<NamedOperation>& operations) {
   operations.push_back({"userfaultfd", Once(ServeMissingPages), HasSmallPages});
   operations.push_back({"userfaultfd, device first", Once(ServeMissingPages), HasSmallPages, true});
-  operations.push_back({"io_uring fixed buffer", MakeFixedBuffer(), IsNoSharedFile});
+  operations.push_back({"io_uring fixed buffer", MakeFixedBuffer(), IsNoFile});
   operations.push_back({"O_DIRECT read", Once(ReadDirectly)});
 }
 

@@ -1,4 +1,5 @@
 // Operations on registered memory: calls that change mappings and their contents.
+#include <fcntl.h>
 #include <linux/mman.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -63,8 +64,8 @@ int Reallocate(Subject& subject, size_t length) {
 
 int ReallocateMore(Subject& subject) { return Reallocate(subject, 2 * subject.region.length); }
 
-// To the beginning of the part, which therefore goes.
-int ReallocateLess(Subject& subject) { return Reallocate(subject, subject.region.part); }
+// To less than what lies before the part, of which malloc would keep a page otherwise.
+int ReallocateLess(Subject& subject) { return Reallocate(subject, subject.region.part - kPage); }
 
 int Unmap(Subject& subject) { return Errno(munmap(subject.at, subject.region.part_length)); }
 
@@ -114,11 +115,12 @@ int MergeSame(Subject& subject) {
 }
 
 bool IsSwapped(const void* at) {
-  std::ifstream pages("/proc/self/pagemap", std::ios::binary);
-  pages.seekg(static_cast<std::streamoff>(reinterpret_cast<uintptr_t>(at) / kPage * 8));
+  const int pages = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  const auto place = static_cast<off_t>(reinterpret_cast<uintptr_t>(at) / kPage * sizeof(uint64_t));
   uint64_t entry = 0;
-  pages.read(reinterpret_cast<char*>(&entry), sizeof(entry));
-  return (entry >> 62 & 1) != 0;
+  const bool known = pread(pages, &entry, sizeof(entry), place) == sizeof(entry);
+  close(pages);
+  return known && (entry >> 62 & 1) != 0;
 }
 
 int SwapOut(Subject& subject) {
@@ -139,10 +141,14 @@ struct NamedAdvice {
   int advice;
 };
 constexpr NamedAdvice kAdvice[] = {
-    {"MADV_DONTNEED", MADV_DONTNEED},           {"MADV_FREE", MADV_FREE},
-    {"MADV_REMOVE", MADV_REMOVE},               {"MADV_HUGEPAGE", MADV_HUGEPAGE},
-    {"MADV_NOHUGEPAGE", MADV_NOHUGEPAGE},       {"MADV_COLD", MADV_COLD},
-    {"MADV_PAGEOUT", MADV_PAGEOUT},             {"MADV_POPULATE_READ", MADV_POPULATE_READ},
+    {"MADV_DONTNEED", MADV_DONTNEED},
+    {"MADV_FREE", MADV_FREE},
+    {"MADV_REMOVE", MADV_REMOVE},
+    {"MADV_HUGEPAGE", MADV_HUGEPAGE},
+    {"MADV_NOHUGEPAGE", MADV_NOHUGEPAGE},
+    {"MADV_COLD", MADV_COLD},
+    {"MADV_PAGEOUT", MADV_PAGEOUT},
+    {"MADV_POPULATE_READ", MADV_POPULATE_READ},
     {"MADV_POPULATE_WRITE", MADV_POPULATE_WRITE},
 };
 

@@ -87,8 +87,8 @@ class Fork : public Operation {
     to_child_.CloseWriting();
     const size_t offset = subject.region.part;
     from_child_.Say(Look(subject.at, offset, subject.check_length, Pattern::kBrought));
-    const bool wrote = ProgramWrites(subject.region, subject.at, Pattern::kChild, offset,
-                                     subject.check_length);
+    const bool wrote =
+        ProgramWrites(subject.region, subject.at, Pattern::kChild, offset, subject.check_length);
     from_child_.Say("written");
     to_child_.Hear();
     const std::string last = Look(subject.at, offset, subject.check_length, Pattern::kChild);

@@ -152,12 +152,18 @@ struct NamedMaker {
   Maker make;
 };
 constexpr NamedMaker kMakers[] = {
-    {"malloc", Malloc},           {"brk heap", Heap},
-    {"anonymous", Anonymous},     {"THP", TransparentHuge},
-    {"stack", Stack},             {".data", Data},
-    {".bss", Bss},                {"PROT_READ anonymous", ReadOnly},
-    {"private file", PrivateFile}, {"shared file", SharedFile},
-    {"memfd", Memfd},             {"SysV", SysV},
+    {"malloc", Malloc},
+    {"brk heap", Heap},
+    {"anonymous", Anonymous},
+    {"THP", TransparentHuge},
+    {"stack", Stack},
+    {".data", Data},
+    {".bss", Bss},
+    {"PROT_READ anonymous", ReadOnly},
+    {"private file", PrivateFile},
+    {"shared file", SharedFile},
+    {"memfd", Memfd},
+    {"SysV", SysV},
     {"hugetlb", Huge},
 };
 

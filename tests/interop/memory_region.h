@@ -1,5 +1,5 @@
-// The kinds of memory that the rows of memory_table.cc register, and looks at memory that may not be
-// there: a read or write that raises a signal is a result.
+// The kinds of memory that the rows of memory_table.cc register, and copies of memory that may not
+// be there: an access that raises a signal is a result.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ struct Region {
   std::string kind = {};
   uint8_t* data = nullptr;
   size_t length = 0;
-  size_t part = 0;         ///< offset of the part that operations change, whole pages of the kind
+  size_t part = 0;  ///< offset of the part that operations change, whole pages of the kind
   size_t part_length = 0;
-  bool writable = true;    ///< false: readable only, also for the device
-  int fd = -1;             ///< of the file, where there is one
+  bool writable = true;  ///< false: readable only, also for the device
+  int fd = -1;           ///< of the file, where there is one
 };
 
 /// The names of all kinds but device memory, in the order of the table.

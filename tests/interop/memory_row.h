@@ -1,5 +1,5 @@
-// One row of memory_table.cc's table: an operation on a kind of memory at a moment of its registration,
-// and what program and device see of the memory then.
+// One row of memory_table.cc's table: an operation on a kind of memory at a moment of its
+// registration, and what program and device see of the memory then.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ struct Settings {
 struct Subject {
   const Settings& settings;
   Region& region;
-  uint8_t* at;                           ///< where the program has the part now
-  size_t check_length;                   ///< of the part's beginning
-  std::string skipped = {};                ///< why the operation cannot be tried
-  std::string remark = {};                ///< in fixed words, for the row
-  Pattern brought = Pattern::kBrought;   ///< what "arrived" means
+  uint8_t* at;                          ///< where the program has the part now
+  size_t check_length;                  ///< of the part's beginning
+  std::string skipped = {};             ///< why the operation cannot be tried
+  std::string remark = {};              ///< in fixed words, for the row
+  Pattern brought = Pattern::kBrought;  ///< what "arrived" means
 
   void Remark(const std::string& words) { remark += (remark.empty() ? "" : ", ") + words; }
 };
@@ -45,7 +45,7 @@ struct NamedOperation {
   std::string name;
   std::unique_ptr<Operation> operation;
   bool (*suits)(const std::string& kind) = nullptr;  ///< null: all kinds
-  bool device_first = false;  ///< the device READs before the program looks
+  bool device_first = false;                         ///< the device READs before the program looks
 };
 
 /// An operation that is one function.
@@ -79,14 +79,14 @@ constexpr const char* kMoments[] = {"before", "registered", "traffic", "after"};
 
 /// The columns of a row, in order.
 struct Result {
-  std::string error = "-";    ///< the operation's errno
-  std::string sees = "-";     ///< the program, right after the operation
-  std::string reads = "-";    ///< an RDMA READ after the program wrote a new pattern
-  std::string writes = "-";   ///< whether the program sees what the device WRITEs
+  std::string error = "-";   ///< the operation's errno
+  std::string sees = "-";    ///< the program, right after the operation
+  std::string reads = "-";   ///< an RDMA READ after the program wrote a new pattern
+  std::string writes = "-";  ///< whether the program sees what the device WRITEs
   std::string remark = "-";
 };
 
-Result RunRow(const Settings& settings, NamedOperation& operation, const std::string& kind,
+Result RunRow(const Settings& settings, NamedOperation& named, const std::string& kind,
               Moment moment, uint8_t* stack);
 
 /// Rows by name that go their own way.

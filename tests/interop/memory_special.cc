@@ -31,7 +31,9 @@ Subject SubjectOf(const Settings& settings, Region& region) {
           .check_length = std::min(region.part_length, size_t{kMaxTransfer})};
 }
 
-Region MakeBuffer(const Settings& settings) { return MakeRegion("malloc", settings.folder, nullptr); }
+Region MakeBuffer(const Settings& settings) {
+  return MakeRegion("malloc", settings.folder, nullptr);
+}
 
 // The second one lies below the first one, so that it would grow over it.
 Result NeighbourGrows(const Settings& settings) {
@@ -63,8 +65,8 @@ Result GrownThenForked(const Settings& settings) {
   Region region = MakeRegion("anonymous", settings.folder, nullptr);
   ibv_mr* mr = device.Register(region.data, region.length, true);
   if (mr == nullptr) return Remarked("not registered");
-  void* moved = mremap(region.data, region.length, region.length + region.part_length,
-                       MREMAP_MAYMOVE);
+  void* moved =
+      mremap(region.data, region.length, region.length + region.part_length, MREMAP_MAYMOVE);
   if (moved == MAP_FAILED) return Remarked("not grown");
   region.data = static_cast<uint8_t*>(moved);
   region.part = region.length;

@@ -1,7 +1,8 @@
-// What registered memory means to a program, as a table: operations on kinds of memory at moments of
-// their registration, and what program and device see then (docs/memory.md).
+// What registered memory means to a program, as a table: operations on kinds of memory at moments
+// of their registration, and what program and device see then (docs/memory.md).
 //
-// Usage: memory_table -d DEVICE [-g GID_INDEX] [-f FOLDER] [-t SECONDS] [-u USER_ID] [-r FILE] [-o TEXT] [-l]
+// Usage: memory_table -d DEVICE [-g GID_INDEX] [-f FOLDER] [-t SECONDS] [-u USER_ID] [-r FILE] [-o
+// TEXT] [-l]
 //
 //   -f  a folder on a file system with O_DIRECT and shared mappings (default /tmp)
 //   -t  how long a row may take (default 20)
@@ -10,9 +11,10 @@
 //   -o  run only the rows whose first three columns contain TEXT
 //   -l  print the first three columns of all rows
 //
-// Prints a line for each row: operation, kind, moment; the operation's errno, what the program sees, what a
-// READ of the device brings, whether a WRITE of the device is seen, remarks. Every row has a process of
-// its own, which opens the device: a row that crashes or hangs says so in its last column.
+// Prints a line for each row: operation, kind, moment; the operation's errno, what the program
+// sees, what a READ of the device brings, whether a WRITE of the device is seen, remarks. Every row
+// has a process of its own, which opens the device: a row that crashes or hangs says so in its last
+// column.
 #include <grp.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -50,15 +52,32 @@ Options Parse(int argc, char** argv) {
   Options options;
   for (int option = 0; (option = getopt(argc, argv, "d:g:f:t:u:r:o:l")) != -1;) {
     switch (option) {
-      case 'd': options.settings.device.name = optarg; break;
-      case 'g': options.settings.device.gid_index = atoi(optarg); break;
-      case 'f': options.settings.folder = optarg; break;
-      case 't': options.limit_s = atoi(optarg); break;
-      case 'u': options.user = static_cast<uid_t>(atoi(optarg)); break;
-      case 'r': options.rows_file = optarg; break;
-      case 'o': options.only = optarg; break;
-      case 'l': options.list = true; break;
-      default: exit(2);
+      case 'd':
+        options.settings.device.name = optarg;
+        break;
+      case 'g':
+        options.settings.device.gid_index = atoi(optarg);
+        break;
+      case 'f':
+        options.settings.folder = optarg;
+        break;
+      case 't':
+        options.limit_s = atoi(optarg);
+        break;
+      case 'u':
+        options.user = static_cast<uid_t>(atoi(optarg));
+        break;
+      case 'r':
+        options.rows_file = optarg;
+        break;
+      case 'o':
+        options.only = optarg;
+        break;
+      case 'l':
+        options.list = true;
+        break;
+      default:
+        exit(2);
     }
   }
   return options;
@@ -94,8 +113,8 @@ std::vector<TableRow> AllRows(const Settings& settings, std::vector<NamedOperati
 // In the row's own process.
 [[noreturn]] void RunChild(const TableRow& row, const Options& options, int out) {
   setpgid(0, 0);
-  if (options.user != 0 && (setgroups(0, nullptr) != 0 || setgid(options.user) != 0 ||
-                            setuid(options.user) != 0)) {
+  if (options.user != 0 &&
+      (setgroups(0, nullptr) != 0 || setgid(options.user) != 0 || setuid(options.user) != 0)) {
     _exit(1);
   }
   CatchFaults();
@@ -122,7 +141,8 @@ std::string RunProcess(const TableRow& row, const Options& options) {
   close(ends[1]);
   const auto start = std::chrono::steady_clock::now();
   std::string line = Hear(ends[0], options.limit_s);
-  const bool hung = std::chrono::steady_clock::now() - start >= std::chrono::seconds(options.limit_s);
+  const bool hung =
+      std::chrono::steady_clock::now() - start >= std::chrono::seconds(options.limit_s);
   close(ends[0]);
   // What wrote its line is done; others are stuck, or dead already.
   int status = 0;
