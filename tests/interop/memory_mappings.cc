@@ -22,6 +22,10 @@ bool IsFile(const std::string& kind) {
   return kind == "private file" || kind == "shared file" || kind == "memfd";
 }
 bool IsWritable(const std::string& kind) { return kind != "PROT_READ anonymous"; }
+// Whose page table entries tell whether pages are swapped.
+bool IsPrivate(const std::string& kind) {
+  return kind != "shared file" && kind != "memfd" && kind != "SysV" && kind != "hugetlb";
+}
 // Made by one mmap or shmat of its own, with room behind it.
 bool IsMapping(const std::string& kind) {
   return IsFile(kind) || kind == "anonymous" || kind == "THP" || kind == "SysV" ||
@@ -177,7 +181,7 @@ void AddMappings(std::vector<NamedOperation>& operations) {
   add("MADV_MERGEABLE", Once(MergeSame));
   add("MADV_DONTFORK, fork", AdviseAndFork(MADV_DONTFORK));
   add("MADV_WIPEONFORK, fork", AdviseAndFork(MADV_WIPEONFORK));
-  add("swap", Once(SwapOut));
+  add("swap", Once(SwapOut), IsPrivate);
   operations.push_back({"MADV_DONTNEED, device first", Advised(MADV_DONTNEED), nullptr, true});
 }
 

@@ -208,14 +208,16 @@ std::unique_ptr<Operation> AdviseAndFork(int advice) {
   return std::make_unique<AdvisedFork>(advice);
 }
 
-std::unique_ptr<Operation> MakeFork() { return std::make_unique<Fork>(LibraryFork); }
+std::unique_ptr<Operation> MakeFork(ForkCall call) {
+  return std::make_unique<Fork>(call == ForkCall::kBare ? BareFork : LibraryFork);
+}
 
 void AddProcesses(std::vector<NamedOperation>& operations) {
   auto add = [&](const char* name, std::unique_ptr<Operation> operation) {
     operations.push_back({name, std::move(operation)});
   };
-  add("fork", MakeFork());
-  add("fork by the bare system call", std::make_unique<Fork>(BareFork));
+  add("fork", MakeFork(ForkCall::kLibrary));
+  add("fork by the bare system call", MakeFork(ForkCall::kBare));
   add("vfork", Once(VFork));
   add("clone(CLONE_VM)", Once(CloneVm));
   add("posix_spawn", Once(Spawn));

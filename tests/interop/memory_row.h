@@ -67,8 +67,10 @@ std::unique_ptr<Operation> Once(F act) {
 void AddMappings(std::vector<NamedOperation>& operations);
 void AddProcesses(std::vector<NamedOperation>& operations);
 void AddKernel(std::vector<NamedOperation>& operations);
-/// The row "fork": a child that looks, writes, and looks again when all is checked.
-std::unique_ptr<Operation> MakeFork();
+/// A child that looks, writes, and looks again when all is checked. By the library, whose handlers
+/// run (pthread_atfork), or by the bare system call.
+enum class ForkCall : uint8_t { kLibrary, kBare };
+std::unique_ptr<Operation> MakeFork(ForkCall call);
 /// Reads a file into a buffer that io_uring holds since before the registration.
 std::unique_ptr<Operation> MakeFixedBuffer();
 /// Gives `advice` to the part, then forks as the row "fork" does.

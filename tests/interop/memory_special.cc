@@ -59,7 +59,7 @@ Result NeighbourGrows(const Settings& settings) {
   return result;
 }
 
-Result GrownThenForked(const Settings& settings) {
+Result GrownThenForked(const Settings& settings, ForkCall call) {
   const MemoryDevice device(settings.device);
   if (device.context == nullptr) return Remarked("no device");
   Region region = MakeRegion("anonymous", settings.folder, nullptr);
@@ -75,7 +75,7 @@ Result GrownThenForked(const Settings& settings) {
   ibv_dereg_mr(mr);
   Subject subject = SubjectOf(settings, region);
   Checks checks(device, subject);
-  const std::unique_ptr<Operation> forking = MakeFork();
+  const std::unique_ptr<Operation> forking = MakeFork(call);
   Result result;
   result.error = NameOf(forking->Act(subject));
   if (checks.Register() != 0) return Remarked("not registered anew");
@@ -83,6 +83,14 @@ Result GrownThenForked(const Settings& settings) {
   forking->Finish(subject);
   result.remark = subject.remark;
   return result;
+}
+
+Result GrownThenLibraryFork(const Settings& settings) {
+  return GrownThenForked(settings, ForkCall::kLibrary);
+}
+
+Result GrownThenBareFork(const Settings& settings) {
+  return GrownThenForked(settings, ForkCall::kBare);
 }
 
 Result FixedBufferFirst(const Settings& settings) {
@@ -186,7 +194,8 @@ const std::vector<SpecialRow>& SpecialRows() {
   static const auto* const rows = new std::vector<SpecialRow>{
       {"read and write", "device memory", DeviceMemory},
       {"two buffers, the second grown by realloc", "malloc", NeighbourGrows},
-      {"grown by mremap, deregistered, fork", "anonymous", GrownThenForked},
+      {"grown by mremap, deregistered, fork", "anonymous", GrownThenLibraryFork},
+      {"grown by mremap, deregistered, bare fork", "anonymous", GrownThenBareFork},
       {"io_uring fixed buffer, registered after it", "malloc", FixedBufferFirst},
       {"MADV_DONTNEED, alike for program and device", "malloc", FreedAlike},
       {"fork, pace of the parent's writes", "malloc", ForkKeepsPace},

@@ -27,7 +27,7 @@ from guest import Guest, Unavailable, make_image  # pylint: disable=wrong-import
 from harness import Daemon, Programs, as_user  # pylint: disable=wrong-import-position
 from memory_document import Document, Name, kinds_of, parse_rows, skipped  # pylint: disable=wrong-import-position
 
-HERE_LIMIT_S = 300
+HERE_LIMIT_S = 600
 GUEST_LIMIT_S = 1500  # the guest's processor is a program
 ROW_LIMIT_S = 60
 DISK_BYTES = 256 << 20
@@ -106,7 +106,7 @@ def run_here(options, names, user=None):
             os.chmod(scratch, 0o777)
             table = shutil.copy(options.table, programs.folder)
             daemon = Daemon(programs)
-            command = [table, '-d', 'roci0', '-g', '1', '-f', scratch, '-r', rows_file(scratch, names)]
+            command = [table, '-d', 'roci0', '-g', '1', '-f', scratch, '-t', str(ROW_LIMIT_S), '-r', rows_file(scratch, names)]
             done = subprocess.run(daemon.command(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   timeout=HERE_LIMIT_S, check=False, **as_user(user))
             if not daemon.alive() or daemon.stop() != 0:
