@@ -12,6 +12,9 @@ GROUPS = {
     'shared': ('shared file', 'memfd', 'SysV'),
 }
 NOT_RUN = '?'  # in the document: nobody has run the row yet
+LIMIT = '## Known limit'  # names operations whose results differ as they should not
+NO_RESULT = 'no result'
+NEVER = (NO_RESULT, 'lost', 'crashed', 'hung', 'died', 'no device', 'not registered')
 
 Name = collections.namedtuple('Name', 'operation kind moment')
 Row = collections.namedtuple('Row', 'error sees reads writes remark')
@@ -73,6 +76,21 @@ def take_apart(words, every):
     return kinds
 
 
+def seen_by_program(text):
+    return text.split(';')[0].split(', ')[0]
+
+
+def wrong(name, ours, theirs):
+    """Why Rocinante's result is no meaning of registered memory, whoever wrote it down; '' where it may be one."""
+    if any(word in ours for word in NEVER):
+        return f'{name}: {ours}'
+    if 'not seen' in ours and 'not seen' not in theirs:
+        return f'{name}: what the device writes is lost silently'
+    if name.moment != '-' and seen_by_program(ours) != seen_by_program(theirs):
+        return f'{name}: the program sees {seen_by_program(ours)}, with soft-RoCE {seen_by_program(theirs)}'
+    return ''
+
+
 def lines_of(operation, every, results):
     """The document's lines of one operation. `results`: (Rocinante, soft-RoCE) by (kind, moment)."""
     alike = {}
@@ -121,10 +139,13 @@ class Document:
         missing = [f'{name} is missing' for name in self.names if name not in self.ours]
         not_run = [f'{name} has no result' for name in self.names if NOT_RUN in (self.ours.get(name), self.theirs.get(name))]
         text = '\n'.join(self.after)
+        limit = text.partition(LIMIT)[2]
+        silent = [problem for name in self.ours if f'`{name.operation}`' not in limit
+                  if (problem := wrong(name, self.ours[name], self.theirs[name]))]
         different = dict.fromkeys(name.operation for name in self.names if self.ours.get(name) != self.theirs.get(name))
         unexplained = [f'`{operation}` differs, and the text behind the table does not name it'
                        for operation in different if f'`{operation}`' not in text]
-        return self.problems + missing + not_run + unexplained
+        return self.problems + missing + not_run + silent + unexplained
 
     def update(self, ours, theirs):
         """With results of runs; rows that were skipped, or not run, stay as they are."""
