@@ -16,7 +16,7 @@ std::string ProgramName(pid_t pid) {
   std::ifstream stream(absl::StrCat("/proc/", pid, "/comm"));
   std::string name;
   std::getline(stream, name);
-  return name;
+  return name.empty() ? "?" : name;  // not shown by this PID namespace
 }
 
 }  // namespace

@@ -232,10 +232,11 @@ class Session {
 
   // session_device.cc
   absl::Status Hello(const Request& request, Fds& fds, Reply& reply);
-  absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply);
+  absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, Fds& fds, Reply& reply);
   bool IsDaemonsOwnUser() const { return peer_.uid == geteuid(); }
   uint32_t MemoryPolicy() const;
-  absl::Status OpenApp();
+  absl::Status OpenApp(Fds& fds);
+  std::unique_ptr<memory::AppMemory> FindApp(Fds& fds, int* error);
   absl::Status OpenDataplane(Device& device, Reply& reply);
   // session_sharing.cc
   absl::Status NameContext(const Request& request, Fds& fds, Reply& reply);

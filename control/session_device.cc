@@ -26,12 +26,12 @@ uint64_t RandomNumber() {
 
 }  // namespace
 
-absl::Status Session::Hello(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::Hello(const Request& request, Fds& fds, Reply& reply) {
   const auto& hello = request.As<roci_abi_hello_request>();
   Device* device = services_.FindDevice(hello.device);
   if (device == nullptr) return StatusFromErrno(ENODEV, hello.device);
   app_features_ = hello.features;
-  return OpenDevice(*device, hello.minor, nullptr, reply);
+  return OpenDevice(*device, hello.minor, nullptr, fds, reply);
 }
 
 // Converted memory is no longer quite the program's (docs/memory.md), so only a configuration asks
@@ -40,31 +40,46 @@ absl::Status Session::Hello(const Request& request, Fds&, Reply& reply) {
 uint32_t Session::MemoryPolicy() const {
   const uint32_t policy = services_.config.memory.policy;
   if (policy == ROCI_ABI_MEMORY_PROCESS_VM) return policy;
-  if (policy == ROCI_ABI_MEMORY_MAP && IsDaemonsOwnUser()) return policy;
+  if (policy == ROCI_ABI_MEMORY_MAP && IsDaemonsOwnUser() && app_->has_process()) return policy;
   return ROCI_ABI_MEMORY_NO_CONVERSION;
 }
 
-absl::Status Session::OpenApp() {
-  int error = 0;
+// The memory of the program that connected, by the descriptor that it has passed, or by its number.
+std::unique_ptr<memory::AppMemory> Session::FindApp(Fds& fds, int* error) {
   const auto reach = IsDaemonsOwnUser() ? memory::Reach::kProcess : memory::Reach::kAddressSpace;
-  app_ = memory::AppMemory::Open(peer_.pid, peer_.pidfd.get(), reach, &error);
+  const int pidfd = peer_.pidfd.get();
+  if ((app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0) {
+    auto app = memory::AppMemory::Adopt(fds.back().get(), peer_.pid, pidfd, reach, error);
+    if (app != nullptr) fds.back().Release();
+    return app;
+  }
+  *error = EPERM;
+  if (peer_.pid <= 0) return nullptr;
+  auto app = memory::AppMemory::Open(peer_.pid, pidfd, reach, error);
   // Whoever connected may have left its number to a program with more rights (a child of `su`).
-  if (app_ != nullptr && !app_->AccessibleTo(peer_.uid)) {
-    app_.reset();
-    error = EPERM;
+  if (app != nullptr && !app->AccessibleTo(peer_.uid)) {
+    app.reset();
+    *error = EPERM;
   }
-  if (app_ == nullptr) {
-    Log(LogArea::kSession, LogLevel::kWarning,
-        "the memory of %s[%d] (uid %u) cannot be reached: %s", program_.c_str(), peer_.pid,
-        peer_.uid, std::string(StatusFromErrno(error, "process_vm").message()).c_str());
-    return StatusFromErrno(error, "the app's memory");
-  }
-  return absl::OkStatus();
+  return app;
+}
+
+absl::Status Session::OpenApp(Fds& fds) {
+  int error = 0;
+  app_ = FindApp(fds, &error);
+  if (app_ != nullptr) return absl::OkStatus();
+  const bool passed = (app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0;
+  Log(LogArea::kSession, LogLevel::kWarning, "the memory of %s[%d] (uid %u) cannot be reached%s: %s",
+      program_.c_str(), peer_.pid, peer_.uid,
+      passed ? " by the descriptor that it has passed" : " by its process number",
+      std::string(StatusFromErrno(error, "/proc/PID/mem").message()).c_str());
+  return StatusFromErrno(error, "the app's memory");
 }
 
 // What HELLO and ATTACH answer. `shared`: whose context the session shares, or null.
-absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply) {
-  absl::Status status = OpenApp();
+absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared, Fds& fds,
+                                 Reply& reply) {
+  absl::Status status = OpenApp(fds);
   if (status.ok()) status = OpenDataplane(device, reply);
   if (status.ok() && shared != nullptr) status = JoinGroup(*shared);
   if (!status.ok()) return status;
@@ -78,7 +93,8 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.magic = ROCI_ABI_MAGIC;
   response.major = ROCI_ABI_MAJOR;
   response.minor = std::min<uint16_t>(minor, ROCI_ABI_MINOR);
-  response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM;
+  response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM |
+                      ROCI_ABI_FEATURE_APP_MEMORY;
   response.session = number_;
   response.doorbell_size = static_cast<uint32_t>(dataplane_->doorbell_bytes());
   response.memory_policy = MemoryPolicy();

@@ -55,7 +55,7 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
   int fd = -1;
   if (extent.kind == ROCI_ABI_EXTENT_FD) {
     fd = fds[extent.fd_index].get();
-  } else {
+  } else if (app_->has_process()) {
     opened.Reset(memory::OpenMappingOf(peer_.pid, peer_.uid, peer_.gid, extent.map_start,
                                        extent.map_end, writable, &error));
     // The number may be another process's by now.

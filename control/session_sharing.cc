@@ -19,7 +19,7 @@ absl::Status Session::NameContext(const Request& request, Fds&, Reply&) {
 }
 
 bool Session::IsContext(int fd) const {
-  return context_fd_ >= 0 && app_ != nullptr &&
+  return context_fd_ >= 0 && app_ != nullptr && app_->has_process() &&
          syscall(SYS_kcmp, peer_.pid, getpid(), KCMP_FILE, context_fd_, fd) == 0 && app_->Alive();
 }
 
@@ -29,7 +29,7 @@ absl::Status Session::Attach(const Request& request, Fds& fds, Reply& reply) {
       services_.find_context ? services_.find_context(fds[0].get(), peer_.uid) : nullptr;
   if (other == nullptr) return StatusFromErrno(ENODEV, "nobody has this context open");
   app_features_ = attach.features;
-  const absl::Status status = OpenDevice(*other->device_, attach.minor, other, reply);
+  const absl::Status status = OpenDevice(*other->device_, attach.minor, other, fds, reply);
   if (!status.ok()) return status;
   auto& response = reply.As<roci_abi_attach_response>();
   const std::string& name = device_->name();

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 
 #include <cassert>
 #include <cerrno>
@@ -22,6 +23,19 @@ namespace roci::control {
 namespace {
 
 constexpr int kBacklog = 128;
+
+// Since Linux 6.9 a pidfd's inode number is the process's, for as long as the system runs.
+uint64_t ProcessOf(pid_t pid, int pidfd) {
+  constexpr uint64_t kByPidfd = uint64_t{1} << 63;
+  constexpr auto kPidFileSystem = 0x50494446;  // PID_FS_MAGIC
+  if (pid > 0) return static_cast<uint64_t>(pid);
+  struct statfs system;
+  struct stat file;
+  if (fstatfs(pidfd, &system) != 0 || system.f_type != kPidFileSystem || fstat(pidfd, &file) != 0) {
+    return 0;
+  }
+  return file.st_ino | kByPidfd;
+}
 
 }  // namespace
 
@@ -58,8 +72,6 @@ absl::StatusOr<Peer> PeerOf(int socket) {
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
     return StatusFromErrno(errno, "SO_PEERCRED");
   }
-  // 0: a process of another PID namespace, which cannot be reached from here.
-  if (credentials.pid <= 0) return absl::PermissionDeniedError("the peer's process is not visible");
   Peer peer;
   peer.pid = credentials.pid;
   peer.uid = credentials.uid;
@@ -68,11 +80,12 @@ absl::StatusOr<Peer> PeerOf(int socket) {
   size = sizeof(pidfd);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) != 0) {
     pidfd = static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0));
-    if (pidfd < 0 && (errno == EMFILE || errno == ENFILE)) {
+    if (pidfd < 0 && credentials.pid > 0 && (errno == EMFILE || errno == ENFILE)) {
       return StatusFromErrno(errno, "pidfd_open");
     }
   }
   peer.pidfd.Reset(pidfd);
+  peer.process = ProcessOf(peer.pid, pidfd);
   return peer;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,12 +25,16 @@ absl::StatusOr<UniqueFd> ListenUnix(const std::string& directory, const std::str
 UniqueFd AcceptUnix(int listener);
 
 struct Peer {
+  // 0: a process that this PID namespace does not show (a container beside the daemon's), of which
+  // nothing can be found out by number, and which therefore has no privileges.
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
   UniqueFd pidfd;  // invalid where the kernel has none
+  // Equal for connections of the same process; 0: unknown.
+  uint64_t process = 0;
 };
-// Of the process that connected. PermissionDenied if it cannot be known; EMFILE, ENFILE.
+// Of the process that connected. EMFILE, ENFILE.
 absl::StatusOr<Peer> PeerOf(int socket);
 
 enum class ReceiveResult { kMessage, kNothing, kClosed };

@@ -222,6 +222,8 @@ void CloseExtents(MemoryExtents* extents) {
   for (uint32_t i = 0; i < extents->count; ++i) CloseExtent(&extents->items[i]);
 }
 
+int OpenOwnMemory() { return open("/proc/self/mem", O_RDWR | O_CLOEXEC); }
+
 void AllowAccessBy(int daemon_pid) {
   const KeepErrno keep;
   prctl(PR_SET_PTRACER, daemon_pid, 0, 0, 0);

@@ -125,17 +125,48 @@ int TakeGreeting(Session* session, const roci_abi_hello_response& response, Rece
   return 0;
 }
 
+// This program's memory, passed with a greeting.
+class OwnMemory {
+ public:
+  OwnMemory() : fd_(OpenOwnMemory()) {}
+  ~OwnMemory() {
+    if (fd_ >= 0) close(fd_);
+  }
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
+
+  // Sends `request` with `fds` and the memory; without it to a daemon that does not know of that,
+  // which then finds it by itself.
+  template <class Request, class Response>
+  int Greet(SessionClient& client, uint32_t command, Request* request, Response* response,
+            FdsToSend fds, ReceivedFds* received) const {
+    request->features = kFeatures;
+    if (fd_ >= 0) {
+      FdsToSend with_memory = fds;
+      with_memory.fds[with_memory.count++] = fd_;
+      request->features |= ROCI_ABI_FEATURE_APP_MEMORY;
+      const int error = client.Call(command, request, response, &with_memory, received);
+      if (error != EINVAL) return error;
+      request->features = kFeatures;
+    }
+    return client.Call(command, request, response, &fds, received);
+  }
+
+ private:
+  const int fd_;
+};
+
 int Greet(Session* session, const char* device) {
   roci_abi_hello_request request = {};
   roci_abi_hello_response response = {};
   request.magic = ROCI_ABI_MAGIC;
   request.major = ROCI_ABI_MAJOR;
   request.minor = ROCI_ABI_MINOR;
-  request.features = kFeatures;
   if (strlen(device) >= sizeof(request.device)) return ENODEV;
   strcpy(request.device, device);
   ReceivedFds fds;
-  const int error = session->client.Call(ROCI_ABI_HELLO, &request, &response, nullptr, &fds);
+  const int error =
+      OwnMemory().Greet(session->client, ROCI_ABI_HELLO, &request, &response, {}, &fds);
   return error != 0 ? error : TakeGreeting(session, response, &fds);
 }
 
@@ -146,12 +177,12 @@ int GreetAttached(Session* session, int cmd_fd, char* device) {
   request.magic = ROCI_ABI_MAGIC;
   request.major = ROCI_ABI_MAJOR;
   request.minor = ROCI_ABI_MINOR;
-  request.features = kFeatures;
   FdsToSend send;
   send.count = 1;
   send.fds[0] = cmd_fd;
   ReceivedFds fds;
-  const int error = session->client.Call(ROCI_ABI_ATTACH, &request, &response, &send, &fds);
+  const int error =
+      OwnMemory().Greet(session->client, ROCI_ABI_ATTACH, &request, &response, send, &fds);
   if (error != 0) return error;
   if (memchr(response.device, 0, sizeof(response.device)) == nullptr) return EPROTO;
   memcpy(device, response.device, sizeof(response.device));

@@ -12,7 +12,7 @@
 namespace roci::control::cm {
 
 std::unique_ptr<memory::AppMemory> Channel::OpenProgram(const Peer& peer) {
-  if (peer.uid == geteuid()) return nullptr;
+  if (peer.uid == geteuid() || peer.pid <= 0) return nullptr;
   int error = 0;
   auto program =
       memory::AppMemory::Open(peer.pid, peer.pidfd.get(), memory::Reach::kAddressSpace, &error);

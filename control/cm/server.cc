@@ -284,7 +284,8 @@ absl::Status Server::Migrate(Channel& channel, const rdma_ucm_migrate_id& comman
                              roci_abi_cm_response& out) {
   const auto from = channels_.find(command.fd);
   // (A process may have changed its user in between; identifiers are counted by user.)
-  if (from == channels_.end() || from->second->peer().pid != channel.peer().pid ||
+  if (from == channels_.end() || channel.peer().process == 0 ||
+      from->second->peer().process != channel.peer().process ||
       from->second->peer().uid != channel.peer().uid) {
     return absl::InvalidArgumentError("no such channel");
   }

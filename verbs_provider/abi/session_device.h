@@ -3,7 +3,7 @@
 
 #include "verbs_provider/abi/session_head.h"
 
-// HELLO. Response descriptors, in this order: doorbell page memfd, wake eventfd, async event pipe
+// HELLO. Request descriptors: see ROCI_ABI_FEATURE_APP_MEMORY. Response descriptors, in this order: doorbell page memfd, wake eventfd, async event pipe
 // (reading end), and, if flags say so, a userfaultfd that handles kernel faults (for apps that may
 // not open one).
 #define ROCI_ABI_HELLO_HAS_USERFAULTFD 1u
@@ -11,6 +11,11 @@
 #define ROCI_ABI_FEATURE_RESTART 1u  // daemon: send queues may leave indices out, see rings.h
 // Both: ROCI_ABI_SEND_IP_CHECKSUM, see rings.h. A device of which an app without it asks has none.
 #define ROCI_ABI_FEATURE_IP_CHECKSUM 2u
+// App: one more descriptor, the last, comes with HELLO or ATTACH: /proc/self/mem, opened for reading
+// and writing. The daemon reaches the app's memory through it, even where it does not see the app's
+// process. EBADF: it is something else; EPERM: it is another process's. A daemon that does not know
+// it answers EINVAL, and may be asked again without. Daemon: it knows it.
+#define ROCI_ABI_FEATURE_APP_MEMORY 4u
 struct roci_abi_hello_request {
   struct roci_abi_request head;
   uint32_t magic;
