@@ -140,34 +140,50 @@ void Session::HandleSocket(uint32_t events) {
     if (events & (EPOLLHUP | EPOLLERR)) end_();
     return;
   }
+  // Not more: a flood of one program does not hold up the others.
+  constexpr int kMostInARow = 8;
+  for (int i = 0; i < kMostInARow && HandleNext(i == 0); ++i) {
+  }
+}
+
+// A program that registers memory or sets up connections asks again within microseconds of the
+// answer: less than it takes to find out by epoll, and much less than to be woken.
+bool Session::HandleNext(bool is_first) {
+  constexpr roce::TimeNs kSpinNs = 8'000;
   // What it asks for may concern memory that a copy waits for.
   if (dataplane_ != nullptr && dataplane_->IsStalled()) {
     paused_ = true;
     services_.loop.Change(socket_watch_, 0);
     services_.await_memory(number_);
-    return;
+    return false;
   }
-  // One message a wake: a program waits for its answer before it asks again, and a flood of one
-  // does not hold up the others.
+  if (!is_first && !spins_.Allows()) return false;
   std::array<std::byte, kMaxRequestBytes> buffer;
   Fds fds;
   size_t size = 0;
   bool fds_cut = false;
-  switch (ReceiveMessage(socket_.get(), buffer, size, fds, fds_cut)) {
-    case ReceiveResult::kNothing:
-      return;
-    case ReceiveResult::kClosed:
-      return end_();
-    case ReceiveResult::kMessage:
-      break;
+  auto result = ReceiveMessage(socket_.get(), buffer, size, fds, fds_cut);
+  if (!is_first) {
+    const roce::TimeNs end = MonotonicNow() + kSpinNs;
+    while (result == ReceiveResult::kNothing && MonotonicNow() < end) {
+      result = ReceiveMessage(socket_.get(), buffer, size, fds, fds_cut);
+    }
+    spins_.Note(result != ReceiveResult::kNothing);
+  }
+  if (result == ReceiveResult::kNothing) return false;
+  if (result == ReceiveResult::kClosed) {
+    end_();
+    return false;
   }
   // No command is longer than the buffer, and who sends less than a head cannot be answered.
   if (size < sizeof(roci_abi_request) || size > buffer.size() || fds_cut) {
     Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: message of %zu bytes%s; closing",
         number_, program_.c_str(), peer_.pid, size, fds_cut ? " with too many descriptors" : "");
-    return end_();
+    end_();
+    return false;
   }
   HandleMessage(std::span(buffer).first(size), fds);
+  return !deferred_;
 }
 
 bool Session::Resume() {

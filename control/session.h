@@ -27,6 +27,7 @@
 #include "dataplane/session.h"
 #include "memory/app_memory.h"
 #include "memory/mapped_file.h"
+#include "verbs_provider/abi/spin_judge.h"
 
 namespace roci::control {
 
@@ -224,6 +225,8 @@ class Session {
           std::function<void()> end);
   absl::Status Watch();
   void HandleSocket(uint32_t events);
+  // Whether there was a message, after which there may be another.
+  bool HandleNext(bool is_first);
   void HandleMessage(std::span<const std::byte> message, Fds& fds);
   absl::Status Dispatch(const Request& request, Fds& fds, Reply& reply);
   void Send(const Request& request, const absl::Status& status, Reply& reply);
@@ -367,6 +370,7 @@ class Session {
   std::string program_;
   uint64_t app_features_ = 0;  // ROCI_ABI_FEATURE_*
   EventLoop::Watch socket_watch_ = 0;
+  abi::SpinJudge spins_;
   EventLoop::Watch exit_watch_ = 0;
 
   Device* device_ = nullptr;

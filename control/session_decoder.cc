@@ -16,8 +16,10 @@ namespace {
 
 absl::Status Invalid(const char* why) { return absl::InvalidArgumentError(why); }
 
+// How many descriptors tell of the app's memory.
 uint32_t MemoryFdsOf(uint64_t features) {
-  return (features & ROCI_ABI_FEATURE_APP_MEMORY) != 0 ? 1 : 0;
+  constexpr uint64_t kEither = ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;
+  return (features & kEither) != 0 ? 1 : 0;
 }
 
 absl::Status CheckHello(const void* request, uint32_t fd_count) {

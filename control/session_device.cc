@@ -1,10 +1,12 @@
 // Session commands that open the device and tell about it.
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 
 #include "control/errno_status.h"
 #include "control/log.h"
@@ -22,6 +24,35 @@ UniqueFd OpenUserfaultfdDevice() { return UniqueFd(open("/dev/userfaultfd", O_RD
 uint64_t RandomNumber() {
   uint64_t number = 0;
   return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
+}
+
+// Whether `fd`, a foreign descriptor, is a memfd that keeps its size: then calls on it do not wait.
+bool IsSealedMemory(int fd, size_t size) {
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  struct stat file;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & kSeals) == kSeals && fstat(fd, &file) == 0 &&
+         static_cast<size_t>(file.st_size) >= size;
+}
+
+// ROCI_ABI_FEATURE_MEMORY_PROOF. First from the file to the memory; the memory is written only when
+// it is known to be the file's. (A program that maps files of others would map them for reading.)
+bool ProvesMemory(const memory::AppMemory& app, int fd) {
+  roci_abi_memory_proof proof;
+  if (!IsSealedMemory(fd, sizeof(proof)) || pread(fd, &proof, sizeof(proof), 0) != sizeof(proof)) {
+    return false;
+  }
+  constexpr off_t kAt = offsetof(roci_abi_memory_proof, word);
+  const uint64_t address = proof.address + kAt;
+  uint64_t words[2], found = 0;
+  if (getrandom(words, sizeof(words), GRND_NONBLOCK) != sizeof(words)) return false;
+  const bool reads = pwrite(fd, &words[0], sizeof(words[0]), kAt) == sizeof(words[0]) &&
+                     app.Read(address, std::as_writable_bytes(std::span(&found, 1))) ==
+                         memory::MemoryStatus::kOk &&
+                     found == words[0];
+  return reads &&
+         app.Write(address, std::as_bytes(std::span(&words[1], 1))) == memory::MemoryStatus::kOk &&
+         pread(fd, &found, sizeof(found), kAt) == sizeof(found) && found == words[1];
 }
 
 }  // namespace
@@ -57,7 +88,11 @@ std::unique_ptr<memory::AppMemory> Session::FindApp(Fds& fds, int* error) {
   if (peer_.pid <= 0) return nullptr;
   auto app = memory::AppMemory::Open(peer_.pid, pidfd, reach, error);
   // Whoever connected may have left its number to a program with more rights (a child of `su`).
-  if (app != nullptr && !app->AccessibleTo(peer_.uid)) {
+  const bool proves = (app_features_ & ROCI_ABI_FEATURE_MEMORY_PROOF) != 0;
+  const bool is_the_peers =
+      app != nullptr &&
+      (proves ? ProvesMemory(*app, fds.back().get()) : app->AccessibleTo(peer_.uid));
+  if (app != nullptr && !is_the_peers) {
     app.reset();
     *error = EPERM;
   }
@@ -94,7 +129,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.major = ROCI_ABI_MAJOR;
   response.minor = std::min<uint16_t>(minor, ROCI_ABI_MINOR);
   response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM |
-                      ROCI_ABI_FEATURE_APP_MEMORY;
+                      ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;
   response.session = number_;
   response.doorbell_size = static_cast<uint32_t>(dataplane_->doorbell_bytes());
   response.memory_policy = MemoryPolicy();

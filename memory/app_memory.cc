@@ -235,9 +235,21 @@ bool AppMemory::AccessibleTo(uid_t uid) const {
   return stat(path, &maps) == 0 && maps.st_uid == uid && Alive();
 }
 
+namespace {
+
+// One call on the memory's file costs less than one by process number and the look at the address
+// space that has to go with it; long transfers cost more. (Writes are not as good: they also reach
+// pages that may not be written.)
+bool IsShortRead(Direction direction, std::span<const iovec> remote) {
+  constexpr size_t kShort = 512;
+  return direction == Direction::kFromApp && remote.size() == 1 && remote[0].iov_len <= kShort;
+}
+
+}  // namespace
+
 size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const {
-  if (reach_ == Reach::kProcess) return TransferByProcess(direction, local, remote);
+  if (reach_ == Reach::kProcess && !IsShortRead(direction, remote)) return TransferByProcess(direction, local, remote);
   constexpr size_t kPieces = 64;
   std::array<iovec, kPieces> pieces;
   RunCursor cursor(local);

@@ -1,6 +1,7 @@
 // Opening and closing sessions, and what happens to them in fork.
 #include "verbs_provider/session.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "verbs_provider/app_memory.h"
 #include "verbs_provider/channel.h"
 #include "verbs_provider/keep_errno.h"
+#include "verbs_provider/maps_reader.h"
 #include "verbs_provider/process_lock.h"
 
 namespace roci::provider {
@@ -125,11 +127,15 @@ int TakeGreeting(Session* session, const roci_abi_hello_response& response, Rece
   return 0;
 }
 
-// This program's memory, passed with a greeting.
+// What tells the daemon of this program's memory, passed with a greeting: /proc/self/mem, or, where
+// that may not be opened, a proof that the daemon's own way leads to it.
 class OwnMemory {
  public:
-  OwnMemory() : fd_(OpenOwnMemory()) {}
+  OwnMemory() : fd_(OpenOwnMemory()) {
+    if (fd_ < 0 && (errno == EACCES || errno == EPERM)) MakeProof();
+  }
   ~OwnMemory() {
+    if (proof_ != MAP_FAILED) munmap(proof_, sizeof(roci_abi_memory_proof));
     if (fd_ >= 0) close(fd_);
   }
   OwnMemory(const OwnMemory&) = delete;
@@ -144,7 +150,7 @@ class OwnMemory {
     if (fd_ >= 0) {
       FdsToSend with_memory = fds;
       with_memory.fds[with_memory.count++] = fd_;
-      request->features |= ROCI_ABI_FEATURE_APP_MEMORY;
+      request->features |= feature_;
       const int error = client.Call(command, request, response, &with_memory, received);
       if (error != EINVAL) return error;
       request->features = kFeatures;
@@ -153,7 +159,23 @@ class OwnMemory {
   }
 
  private:
-  const int fd_;
+  void MakeProof() {
+    constexpr size_t kSize = sizeof(roci_abi_memory_proof);
+    const int fd = memfd_create("roci", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return;
+    fd_ = fd;
+    feature_ = ROCI_ABI_FEATURE_MEMORY_PROOF;
+    if (ftruncate(fd, kSize) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+      return;  // the daemon says what that leads to
+    }
+    proof_ = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (proof_ == MAP_FAILED) return;
+    *static_cast<roci_abi_memory_proof*>(proof_) = {reinterpret_cast<uintptr_t>(proof_), 0};
+  }
+
+  int fd_;
+  uint64_t feature_ = ROCI_ABI_FEATURE_APP_MEMORY;
+  void* proof_ = MAP_FAILED;
 };
 
 int Greet(Session* session, const char* device) {
@@ -219,11 +241,11 @@ namespace {
 
 // `greet` speaks to the daemon first.
 template <class Greeting>
-int Begin(const char* socket_path, Greeting greet, Session** opened) {
+int Begin(const char* socket_path, int socket_file, Greeting greet, Session** opened) {
   auto* session = Allocate<Session>();
   if (session == nullptr) return ENOMEM;
   int error = Allot(session);
-  if (error == 0) error = session->client.Connect(socket_path, session->state);
+  if (error == 0) error = session->client.Connect(socket_path, session->state, socket_file);
   if (error == 0) {
     AllowAccessBy(session->client.peer_pid());
     error = greet(session);
@@ -232,6 +254,7 @@ int Begin(const char* socket_path, Greeting greet, Session** opened) {
     Dispose(session);
     return error;
   }
+  MapsReader::HoldFile();
   AddToList(session);
   *opened = session;
   return 0;
@@ -239,14 +262,16 @@ int Begin(const char* socket_path, Greeting greet, Session** opened) {
 
 }  // namespace
 
-int Session::Open(const char* socket_path, const char* device, Session** opened) {
+int Session::Open(const char* socket_path, int socket_file, const char* device,
+                  Session** opened) {
   return Begin(
-      socket_path, [device](Session* session) { return Greet(session, device); }, opened);
+      socket_path, socket_file, [device](Session* session) { return Greet(session, device); }, opened);
 }
 
-int Session::Attach(const char* socket_path, int cmd_fd, char* device, Session** opened) {
+int Session::Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
+                    Session** opened) {
   return Begin(
-      socket_path, [=](Session* session) { return GreetAttached(session, cmd_fd, device); },
+      socket_path, socket_file, [=](Session* session) { return GreetAttached(session, cmd_fd, device); },
       opened);
 }
 

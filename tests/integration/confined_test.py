@@ -13,6 +13,7 @@ import unittest
 
 from harness import LIMIT_S, Daemon, Programs
 
+os.environ['VERBS_LOG_LEVEL'] = '1'  # the plugin says why a device cannot be opened
 PROGRAMS = PROGRAM = None
 
 # What a container engine does: namespaces of its own, as root of its own user namespace.

@@ -16,6 +16,16 @@
 // process. EBADF: it is something else; EPERM: it is another process's. A daemon that does not know
 // it answers EINVAL, and may be asked again without. Daemon: it knows it.
 #define ROCI_ABI_FEATURE_APP_MEMORY 4u
+// App, in place of the former where it may not open /proc/self/mem: the descriptor is a memfd,
+// sealed against changes of its size, with one roci_abi_memory_proof, that the app has mapped
+// (MAP_SHARED, writable). The daemon opens the memory of the process that connected, and finds what
+// it writes to one at the other: this is the program that asks, and not another one that the
+// process has become.
+#define ROCI_ABI_FEATURE_MEMORY_PROOF 8u
+struct roci_abi_memory_proof {
+  uint64_t address;  // in the app, of this structure
+  uint64_t word;     // the daemon's
+};
 struct roci_abi_hello_request {
   struct roci_abi_request head;
   uint32_t magic;
