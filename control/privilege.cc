@@ -35,8 +35,9 @@ bool HasEffectiveCapability(pid_t pid, unsigned capability) {
 bool IsOwnerOrHas(const Peer& peer, const memory::AppMemory* program, unsigned capability) {
   if (peer.pid <= 0) return false;
   if (peer.uid == geteuid()) return true;
-  return program != nullptr && program->has_process() && HasEffectiveCapability(peer.pid, capability) &&
-         SharesUserNamespace(peer.pid) && program->Alive();
+  return program != nullptr && program->has_process() &&
+         HasEffectiveCapability(peer.pid, capability) && SharesUserNamespace(peer.pid) &&
+         program->Alive();
 }
 
 }  // namespace

@@ -89,9 +89,8 @@ std::unique_ptr<memory::AppMemory> Session::FindApp(Fds& fds, int* error) {
   auto app = memory::AppMemory::Open(peer_.pid, pidfd, reach, error);
   // Whoever connected may have left its number to a program with more rights (a child of `su`).
   const bool proves = (app_features_ & ROCI_ABI_FEATURE_MEMORY_PROOF) != 0;
-  const bool is_the_peers =
-      app != nullptr &&
-      (proves ? ProvesMemory(*app, fds.back().get()) : app->AccessibleTo(peer_.uid));
+  const bool is_the_peers = app != nullptr && (proves ? ProvesMemory(*app, fds.back().get())
+                                                      : app->AccessibleTo(peer_.uid));
   if (app != nullptr && !is_the_peers) {
     app.reset();
     *error = EPERM;
@@ -104,9 +103,9 @@ absl::Status Session::OpenApp(Fds& fds) {
   app_ = FindApp(fds, &error);
   if (app_ != nullptr) return absl::OkStatus();
   const bool passed = (app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0;
-  Log(LogArea::kSession, LogLevel::kWarning, "the memory of %s[%d] (uid %u) cannot be reached%s: %s",
-      program_.c_str(), peer_.pid, peer_.uid,
-      passed ? " by the descriptor that it has passed" : " by its process number",
+  Log(LogArea::kSession, LogLevel::kWarning,
+      "the memory of %s[%d] (uid %u) cannot be reached%s: %s", program_.c_str(), peer_.pid,
+      peer_.uid, passed ? " by the descriptor that it has passed" : " by its process number",
       std::string(StatusFromErrno(error, "/proc/PID/mem").message()).c_str());
   return StatusFromErrno(error, "the app's memory");
 }

@@ -249,7 +249,8 @@ bool IsShortRead(Direction direction, std::span<const iovec> remote) {
 
 size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const {
-  if (reach_ == Reach::kProcess && !IsShortRead(direction, remote)) return TransferByProcess(direction, local, remote);
+  if (reach_ == Reach::kProcess && !IsShortRead(direction, remote))
+    return TransferByProcess(direction, local, remote);
   constexpr size_t kPieces = 64;
   std::array<iovec, kPieces> pieces;
   RunCursor cursor(local);

@@ -22,8 +22,8 @@ class HeldFile {
   /// -1: it holds nothing, or the program has closed it. One system call.
   int fd() const {
     struct stat file;
-    const bool is_held = fd_ >= 0 && fstat(fd_, &file) == 0 && file.st_dev == device_ &&
-                         file.st_ino == inode_;
+    const bool is_held =
+        fd_ >= 0 && fstat(fd_, &file) == 0 && file.st_dev == device_ && file.st_ino == inode_;
     return is_held ? fd_ : -1;
   }
   void LetGo() {

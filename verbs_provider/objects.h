@@ -25,7 +25,7 @@ struct Device {
   verbs_device vdev;  // first
   char socket_path[4096];
   HeldFile socket;  // as it was found, O_PATH; fixed but for its end
-  Device* next;  // of those that libibverbs knows
+  Device* next;     // of those that libibverbs knows
 };
 
 /// Allocated by libibverbs (calloc).

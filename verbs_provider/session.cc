@@ -262,17 +262,17 @@ int Begin(const char* socket_path, int socket_file, Greeting greet, Session** op
 
 }  // namespace
 
-int Session::Open(const char* socket_path, int socket_file, const char* device,
-                  Session** opened) {
+int Session::Open(const char* socket_path, int socket_file, const char* device, Session** opened) {
   return Begin(
-      socket_path, socket_file, [device](Session* session) { return Greet(session, device); }, opened);
+      socket_path, socket_file, [device](Session* session) { return Greet(session, device); },
+      opened);
 }
 
 int Session::Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
                     Session** opened) {
   return Begin(
-      socket_path, socket_file, [=](Session* session) { return GreetAttached(session, cmd_fd, device); },
-      opened);
+      socket_path, socket_file,
+      [=](Session* session) { return GreetAttached(session, cmd_fd, device); }, opened);
 }
 
 void Session::NameContext(int cmd_fd) {

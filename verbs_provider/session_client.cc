@@ -128,8 +128,7 @@ void ReceivedFds::CloseAll() {
   count_ = 0;
 }
 
-int SessionClient::Connect(const char* socket_path, std::atomic<uint32_t>* state,
-                           int socket_file) {
+int SessionClient::Connect(const char* socket_path, std::atomic<uint32_t>* state, int socket_file) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
   const timeval limit = {kTimeoutSeconds, 0};

@@ -19,15 +19,15 @@ class SpinJudge {
     return false;
   }
 
-  // Whether what was waited for came while the caller spun: if not, waits are skipped, twice as
-  // many each time.
+  // Whether what was waited for came while the caller spun: if not, waits are skipped, more each
+  // time. Half of the waits are not enough for spinning to pay.
   void Note(bool came) {
     if (came) {
-      next_skip_ = kFewest;
+      next_skip_ = std::max(next_skip_ / 2, kFewest);
       return;
     }
     skip_ = next_skip_;
-    next_skip_ = std::min(next_skip_ * 2, kMost);
+    next_skip_ = std::min(next_skip_ * 4, kMost);
   }
 
  private:
