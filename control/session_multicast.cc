@@ -33,7 +33,8 @@ absl::Status Session::AttachMulticast(const Request& request, Fds&, Reply&) {
   if (FindMembership(*record, group) != record->groups.end()) return absl::OkStatus();
   QuotaShare share(quotas_->multicast, 1);
   if (!share.ok()) return absl::ResourceExhaustedError("queue pairs of all multicast groups");
-  absl::StatusOr<MulticastCensus::Membership> member = device_->multicast().Join(group);
+  absl::StatusOr<MulticastCensus::Membership> member =
+      device_->multicast().Join(group, quotas_->multicast_groups, limits_.max_multicast_members);
   if (!member.ok()) return member.status();
   const absl::Status status = device_->dataplane().AttachMulticast(*record->qp, group);
   if (!status.ok()) return status;
