@@ -85,7 +85,14 @@ void AppCopies::Begin() {
 void AppCopies::Copy() {
   places.Copy();
   gathers.Copy();
-  for (uint32_t i = 0; i < atomic_count_; ++i) atomics_[i].Run();
+  bool has_failed = places.HasFailed() || gathers.HasFailed();
+  for (uint32_t i = 0; i < atomic_count_; ++i) {
+    atomics_[i].Run();
+    has_failed |= atomics_[i].status == memory::MemoryStatus::kFault;
+  }
+  if (!has_failed) return;
+  is_gone_ = std::all_of(apps_.begin(), apps_.end(),
+                         [](const auto& app) { return app == nullptr || app->IsGone(); });
 }
 
 void AppCopies::Detach() {
@@ -103,7 +110,7 @@ bool AppCopies::HandOver() {
 void AppCopies::ServeAsCopier(const std::atomic<bool>& stop, const std::function<void()>& done) {
   const auto finish = [&] {
     copier_.store(kIdle, std::memory_order_release);
-    is_done_.store(true, std::memory_order_release);
+    SetDone();
     done();
   };
   finish();

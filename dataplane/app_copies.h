@@ -108,10 +108,14 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   void Begin();
   // Any thread, between Begin and Settle.
   void Copy();
+  // After Copy: it failed because no program is there any more. Its queue pairs are silent from
+  // then on, as an adapter's are when it takes them away; the session is about to end.
+  bool IsGone() const { return is_gone_; }
   // The lcore goes on without waiting for Copy, which another thread makes or goes on with.
   void Detach();
   // That thread is one more of the user's copiers.
   void CountCopier() { copiers_->fetch_add(1); }
+  void SetDone() { is_done_.store(true, std::memory_order_release); }
   bool IsDone() const { return is_done_.load(std::memory_order_acquire); }
 
   // ---- A thread of its own, for a while after a copy took too long
@@ -160,6 +164,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   uint32_t sessions_ = 0;
   bool is_listed_ = false;  // in `collecting_`
   bool is_running_ = false;
+  bool is_gone_ = false;
   std::atomic<bool> is_done_{false};
   uint32_t atomic_count_ = 0;
   uint32_t kept_count_ = 0;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "memory/copy_batch.h"
 #include "memory/segment.h"
@@ -53,8 +54,11 @@ class GatherBatch {
 
   // Any thread. May take as long as the program likes (a page fault that it handles itself).
   void Copy() {
-    for (const uint32_t failed : copies_.Flush()) frames_[failed].failed = true;
+    const std::span<const uint32_t> failed = copies_.Flush();
+    for (const uint32_t frame : failed) frames_[frame].failed = true;
+    has_failed_ = !failed.empty();
   }
+  bool HasFailed() const { return has_failed_; }
   // After Copy: completes the frames, empties the batch, and calls done(frame) for each, in order;
   // those with `failed` have no payload. `done` must not add.
   template <class Done>
@@ -81,6 +85,7 @@ class GatherBatch {
  private:
   static constexpr uint32_t kMaxFrames = 64;
   uint32_t count_ = 0;
+  bool has_failed_ = false;
   memory::CopyBatch copies_;
   std::array<Frame, kMaxFrames> frames_;
 };

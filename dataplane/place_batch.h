@@ -55,6 +55,7 @@ class PlaceBatch {
 
   // Any thread. May take as long as the program likes (a page fault that it handles itself).
   void Copy() { failed_ = copies_.Flush(); }
+  bool HasFailed() const { return !failed_.empty(); }
   // After Copy: marks the queue pairs of which a copy failed, tells what was deferred, in its
   // order, and is empty.
   void Settle();

@@ -188,6 +188,7 @@ class Worker {
   bool RunCopies(AppCopies& copies);
   uint32_t CollectCopies();
   void SettleCopies(AppCopies& copies);
+  void ForgetOrphan(const AppCopies& copies);
   bool CopiesPending() const;
   void SendGathered(const GatherBatch::Frame& frame);
   static QueuePair* FindParked(const AppCopies::Parked& parked, roce::Packet& packet);

@@ -77,7 +77,12 @@ bool Worker::RunCopies(AppCopies& copies) {
   if (!lcore_.Copy(copies)) [[unlikely]]
     return false;
   RefreshTime();
-  SettleCopies(copies);
+  if (copies.IsGone()) [[unlikely]] {
+    copies.Detach();
+    copies.SetDone();
+  } else {
+    SettleCopies(copies);
+  }
   return true;
 }
 
@@ -96,7 +101,11 @@ uint32_t Worker::CollectCopies() {
       continue;
     }
     detached_.erase(detached_.begin() + static_cast<std::ptrdiff_t>(i));
-    SettleCopies(copies);
+    if (!copies.IsGone()) {
+      SettleCopies(copies);
+    } else {
+      ForgetOrphan(copies);
+    }
     ++work;
   }
   if (!refused_.empty() && now_ >= refused_retry_ns_) {
@@ -140,7 +149,11 @@ void Worker::SettleCopies(AppCopies& copies) {
   Unpark(copies.TakeParked());
   VisitTouched();
   if (!orphans_.empty()) [[unlikely]]
-    std::erase_if(orphans_, [&](const auto& orphan) { return orphan.get() == &copies; });
+    ForgetOrphan(copies);
+}
+
+void Worker::ForgetOrphan(const AppCopies& copies) {
+  std::erase_if(orphans_, [&](const auto& orphan) { return orphan.get() == &copies; });
 }
 
 void Worker::SendGathered(const GatherBatch::Frame& frame) {
@@ -197,6 +210,10 @@ void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
     rte_pktmbuf_free(each.frame);
   }
   if (!copies->IsRunning()) return;
+  if (copies->IsDone() && copies->IsGone()) {
+    std::erase(detached_, copies.get());
+    return;
+  }
   if (!copies->IsDetached()) copies->Detach();
   orphans_.push_back(std::move(copies));
 }

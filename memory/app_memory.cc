@@ -220,6 +220,8 @@ AppMemory::~AppMemory() {
   if (mem_fd_ >= 0) close(mem_fd_);
 }
 
+bool AppMemory::IsGone() const { return AddressSpaceGone(mem_fd_); }
+
 bool AppMemory::Alive() const {
   return !AddressSpaceGone(mem_fd_) && (pidfd_ < 0 || !ProcessExited(pidfd_)) &&
          (!has_process() || HasAddressSpace(pid_, mem_fd_, random_va_));

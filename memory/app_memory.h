@@ -56,7 +56,9 @@ class AppMemory {
 
   /// 0: see has_process().
   pid_t pid() const { return pid_; }
-  // A program of another user than the daemon's: it is not to make a thread wait that others need.
+  /// Whether its address space is no more: the program exited or called exec. One system call.
+  bool IsGone() const;
+  /// A program of another user than the daemon's: it is not to make a thread wait that others need.
   bool is_foreign() const { return reach_ == Reach::kAddressSpace; }
 
   /// Whether it is known by number which process runs the program. Not of a process that this PID
