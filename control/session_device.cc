@@ -35,6 +35,11 @@ bool IsSealedMemory(int fd, size_t size) {
          static_cast<size_t>(file.st_size) >= size;
 }
 
+// The last descriptor of a message that has some; -1 where no call on its file is safe.
+int LastOf(const std::shared_ptr<ForeignFiles>& fds) {
+  return (*fds)[fds->message_count() - 1].local.get();
+}
+
 // ROCI_ABI_FEATURE_MEMORY_PROOF. First from the file to the memory; the memory is written only when
 // it is known to be the file's. (A program that maps files of others would map them for reading.)
 bool ProvesMemory(const memory::AppMemory& app, int fd) {
@@ -57,7 +62,7 @@ bool ProvesMemory(const memory::AppMemory& app, int fd) {
 
 }  // namespace
 
-absl::Status Session::Hello(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::Hello(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& hello = request.As<roci_abi_hello_request>();
   Device* device = services_.FindDevice(hello.device);
   if (device == nullptr) return StatusFromErrno(ENODEV, hello.device);
@@ -76,12 +81,14 @@ uint32_t Session::MemoryPolicy() const {
 }
 
 // The memory of the program that connected, by the descriptor that it has passed, or by its number.
-std::unique_ptr<memory::AppMemory> Session::FindApp(Fds& fds, int* error) {
+std::unique_ptr<memory::AppMemory> Session::FindApp(const FdsPointer& fds, int* error) {
   const auto reach = IsDaemonsOwnUser() ? memory::Reach::kProcess : memory::Reach::kAddressSpace;
   const int pidfd = peer_.pidfd.get();
   if ((app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0) {
-    auto app = memory::AppMemory::Adopt(fds.back().get(), peer_.pid, pidfd, reach, error);
-    if (app != nullptr) fds.back().Release();
+    // The broker keeps the other copy only for this request.
+    UniqueFd copy(fcntl(LastOf(fds), F_DUPFD_CLOEXEC, 0));
+    auto app = memory::AppMemory::Adopt(copy.get(), peer_.pid, pidfd, reach, error);
+    if (app != nullptr) copy.Release();
     return app;
   }
   *error = EPERM;
@@ -89,7 +96,7 @@ std::unique_ptr<memory::AppMemory> Session::FindApp(Fds& fds, int* error) {
   auto app = memory::AppMemory::Open(peer_.pid, pidfd, reach, error);
   // Whoever connected may have left its number to a program with more rights (a child of `su`).
   const bool proves = (app_features_ & ROCI_ABI_FEATURE_MEMORY_PROOF) != 0;
-  const bool is_the_peers = app != nullptr && (proves ? ProvesMemory(*app, fds.back().get())
+  const bool is_the_peers = app != nullptr && (proves ? ProvesMemory(*app, LastOf(fds))
                                                       : app->AccessibleTo(peer_.uid));
   if (app != nullptr && !is_the_peers) {
     app.reset();
@@ -98,7 +105,7 @@ std::unique_ptr<memory::AppMemory> Session::FindApp(Fds& fds, int* error) {
   return app;
 }
 
-absl::Status Session::OpenApp(Fds& fds) {
+absl::Status Session::OpenApp(const FdsPointer& fds) {
   int error = 0;
   app_ = FindApp(fds, &error);
   if (app_ != nullptr) return absl::OkStatus();
@@ -111,8 +118,8 @@ absl::Status Session::OpenApp(Fds& fds) {
 }
 
 // What HELLO and ATTACH answer. `shared`: whose context the session shares, or null.
-absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared, Fds& fds,
-                                 Reply& reply) {
+absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared,
+                                 const FdsPointer& fds, Reply& reply) {
   absl::Status status = OpenApp(fds);
   if (status.ok()) status = OpenDataplane(device, reply);
   if (status.ok() && shared != nullptr) status = JoinGroup(*shared);
@@ -169,7 +176,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::QueryDevice(const Request&, Fds&, Reply& reply) {
+absl::Status Session::QueryDevice(const Request&, const FdsPointer&, Reply& reply) {
   auto& device = reply.As<roci_abi_query_device_response>();
   DescribeDevice(limits_, device_->node_guid(), device);
   if ((app_features_ & ROCI_ABI_FEATURE_IP_CHECKSUM) == 0) {
@@ -182,7 +189,7 @@ absl::Status Session::QueryDevice(const Request&, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::QueryPort(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::QueryPort(const Request& request, const FdsPointer&, Reply& reply) {
   if (request.As<roci_abi_query_port_request>().port != 1) {
     return absl::InvalidArgumentError("port");
   }

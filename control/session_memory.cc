@@ -27,7 +27,7 @@ AppShare ShareOf(User& user, const memory::Translation& translation) {
 
 }  // namespace
 
-absl::Status Session::AllocPd(const Request&, Fds&, Reply& reply) {
+absl::Status Session::AllocPd(const Request&, const FdsPointer&, Reply& reply) {
   PdRecord record;
   record.share = QuotaShare(quotas_->pds, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("protection domains");
@@ -37,7 +37,7 @@ absl::Status Session::AllocPd(const Request&, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DeallocPd(const Request& request, Fds&, Reply&) {
+absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const PdRecord* pd = pds_.Find(handle);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
@@ -49,12 +49,12 @@ absl::Status Session::DeallocPd(const Request& request, Fds&, Reply&) {
 }
 
 std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, bool writable,
-                                                       uint64_t longest, const Fds& fds) {
+                                                       uint64_t longest, const FdsPointer& fds) {
   int error = 0;
   UniqueFd opened;
   int fd = -1;
   if (extent.kind == ROCI_ABI_EXTENT_FD) {
-    fd = fds[extent.fd_index].get();
+    fd = (*fds)[extent.fd_index].local.get();
   } else if (app_->has_process()) {
     opened.Reset(memory::OpenMappingOf(peer_.pid, peer_.uid, peer_.gid, extent.map_start,
                                        extent.map_end, writable, &error));
@@ -76,7 +76,7 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
 
 absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                       uint64_t length, uint64_t iova, uint32_t access,
-                                      const Fds& fds, memory::Translation& out) {
+                                      const FdsPointer& fds, memory::Translation& out) {
   // The plugin has looked whether there is memory. A look from here would wait where the program
   // makes it wait (userfaultfd(2), FUSE).
   out.app = app_.get();
@@ -108,7 +108,7 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   return absl::OkStatus();
 }
 
-absl::Status Session::RegMr(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& reg = request.As<roci_abi_reg_mr_request>();
   PdRecord* pd = FindPd(reg.pd);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
@@ -136,7 +136,7 @@ absl::Status Session::RegMr(const Request& request, Fds& fds, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& rereg = request.As<roci_abi_rereg_mr_request>();
   MrRecord* mr = mrs_.Find(rereg.handle);
   if (mr == nullptr) return absl::NotFoundError("memory region");
@@ -183,7 +183,7 @@ absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DeregMr(const Request& request, Fds&, Reply&) {
+absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MrRecord* mr = mrs_.Find(handle);
   if (mr == nullptr) return absl::NotFoundError("memory region");
@@ -198,7 +198,7 @@ absl::Status Session::DeregMr(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::UnshareRange(const Request& request, Fds&, Reply&) {
+absl::Status Session::UnshareRange(const Request& request, const FdsPointer&, Reply&) {
   const auto& unshare = request.As<roci_abi_unshare_range_request>();
   memory::ReleasedMappings released;
   dataplane_->lcore().Call([&] {

@@ -20,7 +20,7 @@ auto FindMembership(QpRecord& record, const roce::Gid& group) {
 
 }  // namespace
 
-absl::Status Session::AttachMulticast(const Request& request, Fds&, Reply&) {
+absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&, Reply&) {
   const auto& attach = request.As<roci_abi_multicast_request>();
   QpRecord* record = qps_.Find(attach.qp);
   if (record == nullptr) return absl::NotFoundError("queue pair");
@@ -42,7 +42,7 @@ absl::Status Session::AttachMulticast(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DetachMulticast(const Request& request, Fds&, Reply&) {
+absl::Status Session::DetachMulticast(const Request& request, const FdsPointer&, Reply&) {
   const auto& detach = request.As<roci_abi_multicast_request>();
   QpRecord* record = qps_.Find(detach.qp);
   if (record == nullptr) return absl::NotFoundError("queue pair");

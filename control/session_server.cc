@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
       services.loop, *std::move(listener),
       [self](UniqueFd socket) { self->Take(std::move(socket)); },
-      [self](int socket) { self->Refuse(socket, StatusFromErrno(ENFILE, "file descriptors")); });
+      [self](int socket) { self->Refuse(socket, StatusFromErrno(ENFILE, "file descriptors")); },
+      [self](UniqueFd socket) { self->services_.foreign_fds.Close(std::move(socket)); });
   if (!acceptor.ok()) return acceptor.status();
   server->acceptor_ = *std::move(acceptor);
   return server;
@@ -41,7 +42,9 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
 
 void SessionServer::Take(UniqueFd socket) {
   const absl::Status status = Open(socket);
-  if (!status.ok()) Refuse(socket.get(), status);
+  if (status.ok()) return;
+  Refuse(socket.get(), status);
+  services_.foreign_fds.Close(std::move(socket));
 }
 
 void SessionServer::Refuse(int socket, const absl::Status& status) {
@@ -96,9 +99,9 @@ absl::Status SessionServer::Open(UniqueFd& socket) {
 }
 
 // One system call for each session of the user: imports are rare.
-Session* SessionServer::FindContext(int fd, uid_t uid) const {
+Session* SessionServer::FindContext(int broker_fd, uid_t uid) const {
   for (const auto& [number, session] : sessions_) {
-    if (session->peer().uid == uid && session->IsContext(fd)) return session.get();
+    if (session->peer().uid == uid && session->IsContext(broker_fd)) return session.get();
   }
   return nullptr;
 }

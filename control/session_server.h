@@ -41,7 +41,7 @@ class SessionServer {
   absl::StatusOr<Session::Admission> Admit(uid_t uid);
   absl::Status Open(UniqueFd& socket);
   void End(uint32_t number);
-  Session* FindContext(int fd, uid_t uid) const;
+  Session* FindContext(int broker_fd, uid_t uid) const;
   void ResumePaused(roce::TimeNs now);
 
   Services& services_;

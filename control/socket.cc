@@ -37,6 +37,18 @@ uint64_t ProcessOf(pid_t pid, int pidfd) {
   return file.st_ino | kByPidfd;
 }
 
+// Leaves what it reads in the socket. The kernel says whether it has descriptors that there is no
+// room for, which is any, and closes none of them as they stay with the message.
+ssize_t Peek(int socket, std::span<std::byte> buffer, bool& has_descriptors) {
+  iovec part{buffer.data(), buffer.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC);
+  has_descriptors = (message.msg_flags & MSG_CTRUNC) != 0;
+  return count;
+}
+
 }  // namespace
 
 absl::StatusOr<UniqueFd> ListenUnix(const std::string& directory, const std::string& name, int type,
@@ -89,34 +101,29 @@ absl::StatusOr<Peer> PeerOf(int socket) {
   return peer;
 }
 
-ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size,
-                             std::vector<UniqueFd>& fds, bool& fds_cut) {
-  iovec part{buffer.data(), buffer.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxRequestFds)];
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size) {
+  bool has_descriptors = false;
+  const ssize_t count = Peek(socket, buffer, has_descriptors);
   if (count < 0) {
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? ReceiveResult::kNothing
                                                                      : ReceiveResult::kClosed;
   }
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const size_t fd_count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < fd_count; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-      fds.emplace_back(fd);
-    }
-  }
   if (count == 0) return ReceiveResult::kClosed;
   size = static_cast<size_t>(count);
-  fds_cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  if (has_descriptors) return ReceiveResult::kDescriptors;
+  recv(socket, nullptr, 0, MSG_DONTWAIT);
   return ReceiveResult::kMessage;
+}
+
+ssize_t ReceiveStream(int socket, std::span<char> buffer) {
+  bool has_descriptors = false;
+  const ssize_t count = Peek(socket, std::as_writable_bytes(buffer), has_descriptors);
+  if (count <= 0) return count;
+  if (has_descriptors) {
+    errno = EPROTO;
+    return -1;
+  }
+  return recv(socket, buffer.data(), static_cast<size_t>(count), MSG_DONTWAIT);
 }
 
 bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds) {

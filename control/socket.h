@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,12 +36,18 @@ struct Peer {
 // Of the process that connected. EMFILE, ENFILE.
 absl::StatusOr<Peer> PeerOf(int socket);
 
-enum class ReceiveResult { kMessage, kNothing, kClosed };
-// Takes one message of a SOCK_SEQPACKET socket without waiting. Descriptors beside it go to `fds`.
-// `size` may be larger than the buffer (the message was cut then). `fds_cut`: some descriptors are
-// lost because the daemon could not hold more.
-ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size,
-                             std::vector<UniqueFd>& fds, bool& fds_cut);
+enum class ReceiveResult {
+  kMessage,
+  kNothing,
+  kClosed,
+  kDescriptors,  // the message has some: it is not taken (see control/fd_broker.h)
+};
+// Takes one message of a SOCK_SEQPACKET socket without waiting. `size` may be larger than the
+// buffer (the message was cut then). The bytes are there with kDescriptors as well.
+ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size);
+// Reads what is there of a SOCK_STREAM socket, without waiting. As recv(2); descriptors among it
+// are not taken: -1 with errno EPROTO.
+ssize_t ReceiveStream(int socket, std::span<char> buffer);
 // Sends one message without waiting. False if it did not go out whole.
 bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds);
 // Says on a new connection why it cannot be kept ("unasked" in abi/session.h).

@@ -154,6 +154,11 @@ class RunCursor {
 
 }  // namespace
 
+bool IsMemoryOfProcess(int fd) {
+  const int error = CheckMemoryFile(fd);
+  return error == 0 || error == ESRCH;
+}
+
 AppMemory::AppMemory(pid_t pid, int pidfd, int mem_fd, Reach reach)
     : pid_(pid),
       atomic_locks_(LocksOf(IdentityOf(pid, mem_fd))),

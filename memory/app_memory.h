@@ -33,6 +33,10 @@ enum class Reach : uint8_t {
   kProcess,
 };
 
+/// Whether `fd` is an open /proc/PID/mem for reading and writing, whose address space may be gone.
+/// Does not wait for a file system.
+bool IsMemoryOfProcess(int fd);
+
 /// One app process. Made by control, used by any lcore; const members are thread-safe. A
 /// SegmentList or KeyTable that refers to it must be gone before it is destroyed.
 class AppMemory {

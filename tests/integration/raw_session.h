@@ -23,9 +23,10 @@ namespace roci::testing {
 
 class RawSession {
  public:
-  RawSession() {
+  // `socket_name`: that of another socket of the daemon's, where messages begin alike.
+  explicit RawSession(const char* socket_name = abi::kSocketName) {
     const std::string path =
-        abi::SocketPath(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
+        abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect) + "/" + socket_name;
     fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
