@@ -8,6 +8,7 @@
 #include "control/memory_status.h"
 #include "control/session.h"
 #include "dataplane/worker.h"
+#include "memory/unmapper.h"
 
 namespace roci::control {
 namespace {
@@ -50,6 +51,9 @@ absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply
 
 std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, bool writable,
                                                        uint64_t longest, const FdsPointer& fds) {
+  // What is not unmapped yet no longer counts to anybody.
+  constexpr uint32_t kMostRetired = 1024;
+  if (memory::Unmapper::backlog() >= kMostRetired) return nullptr;
   int error = 0;
   UniqueFd opened;
   int fd = -1;

@@ -12,10 +12,12 @@
 #include <cassert>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <optional>
 
 #include "memory/dma_buffer.h"
 #include "memory/local_file.h"
+#include "memory/unmapper.h"
 
 namespace roci::memory {
 namespace {
@@ -80,7 +82,7 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
   const std::optional<LocalFile> local = InspectLocalFile(fd);
   struct stat file;
   if (!local || fstat(fd, &file) != 0) {
-    *error = EOPNOTSUPP;
+    *error = fcntl(fd, F_GETFD) < 0 ? errno : EOPNOTSUPP;
     return nullptr;
   }
   const size_t page_size = local->page_size;
@@ -108,6 +110,8 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
 
 std::shared_ptr<MappedFile> MappedFile::MapPages(int fd, uint64_t begin, uint64_t end,
                                                  bool writable, int* error) {
+  std::shared_ptr<MappedFile> mapped(new MappedFile);
+  mapped->retired_ = std::make_unique<RetiredMapping>();
   void* base = mmap(nullptr, end - begin, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                     fd, static_cast<off_t>(begin));
   if (base == MAP_FAILED) {
@@ -116,7 +120,6 @@ std::shared_ptr<MappedFile> MappedFile::MapPages(int fd, uint64_t begin, uint64_
   }
   madvise(base, end - begin, MADV_DONTFORK);
   madvise(base, end - begin, MADV_DONTDUMP);
-  std::shared_ptr<MappedFile> mapped(new MappedFile);
   mapped->base_ = static_cast<std::byte*>(base);
   mapped->offset_ = begin;
   mapped->length_ = end - begin;
@@ -130,11 +133,16 @@ bool MappedFile::Guard(size_t page_size, int* error) {
   return guard_ != nullptr;
 }
 
+MappedFile::MappedFile() = default;
+
 MappedFile::~MappedFile() {
   // In this order the guard never covers addresses that another mapping may have taken over.
   if (guard_ != nullptr) SigbusGuard::Remove(guard_);
-  if (base_ != nullptr) munmap(base_, length_);
-  if (dma_buffer_ >= 0) EndDmaBufferAccess(dma_buffer_);
+  if (base_ == nullptr) return;
+  retired_->base = base_;
+  retired_->length = length_;
+  retired_->dma_buffer = dma_buffer_;
+  Unmapper::Retire(retired_.release());
 }
 
 std::byte* MappedFile::At(uint64_t offset) const {
