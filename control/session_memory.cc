@@ -53,7 +53,11 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
                                                        uint64_t longest, const FdsPointer& fds) {
   // What is not unmapped yet no longer counts to anybody.
   constexpr uint32_t kMostRetired = 1024;
-  if (memory::Unmapper::backlog() >= kMostRetired) return nullptr;
+  constexpr uint64_t kMostRetiredBytes = uint64_t{4} << 40;
+  if (memory::Unmapper::backlog() >= kMostRetired ||
+      memory::Unmapper::backlog_bytes() >= kMostRetiredBytes) {
+    return nullptr;
+  }
   int error = 0;
   UniqueFd opened;
   int fd = -1;

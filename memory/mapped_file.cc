@@ -185,6 +185,10 @@ std::shared_ptr<MappedFile> FileMappings::Map(int fd, uint64_t offset, uint64_t 
       return mapped;
     }
   }
+  if (length > longest) {
+    *error = ENOMEM;
+    return nullptr;
+  }
   auto mapped = MappedFile::Map(fd, offset, length, writable, error);
   if (mapped == nullptr) return nullptr;
   if (mapped->length() > longest) {  // whole pages, which may be huge

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -22,12 +23,17 @@ constexpr size_t kPart = size_t{1} << 30;
 constexpr size_t kSmallPart = size_t{16} << 20;
 
 void Unmap(const RetiredMapping& mapping) {
+  size_t next = kSmallPart;
   for (size_t done = 0; done < mapping.length;) {
     const size_t left = mapping.length - done;
-    const size_t part = std::min(left, kSmallPart);
+    const size_t part = std::min(left, next);
+    const auto begin = std::chrono::steady_clock::now();
     // Pages of 1 GiB go whole only.
     if (munmap(mapping.base + done, part) == 0) {
       done += part;
+      // Files with holes may be long, and go fast.
+      const auto time = std::chrono::steady_clock::now() - begin;
+      next = time < std::chrono::milliseconds(1) ? next * 2 : kSmallPart;
       continue;
     }
     munmap(mapping.base + done, std::min(left, kPart));
@@ -51,6 +57,7 @@ class Queue {
         *tail_ = mapping;
         tail_ = &mapping->next;
         ++backlog_;
+        bytes_ += mapping->length;
         changed_.notify_all();
         return;
       }
@@ -60,6 +67,10 @@ class Queue {
   uint32_t backlog() {
     const std::lock_guard guard(mutex_);
     return backlog_;
+  }
+  uint64_t bytes() {
+    const std::lock_guard guard(mutex_);
+    return bytes_;
   }
   void Drain() {
     std::unique_lock lock(mutex_);
@@ -91,6 +102,7 @@ class Queue {
       Unmap(*mapping);
       lock.lock();
       --backlog_;
+      bytes_ -= mapping->length;
       changed_.notify_all();
     }
   }
@@ -100,6 +112,7 @@ class Queue {
   RetiredMapping* head_ = nullptr;
   RetiredMapping** tail_ = &head_;
   uint32_t backlog_ = 0;
+  uint64_t bytes_ = 0;
   bool has_thread_ = false;
 };
 
@@ -107,6 +120,7 @@ class Queue {
 
 void Unmapper::Retire(RetiredMapping* mapping) { Queue::Get().Add(mapping); }
 uint32_t Unmapper::backlog() { return Queue::Get().backlog(); }
+uint64_t Unmapper::backlog_bytes() { return Queue::Get().bytes(); }
 void Unmapper::Drain() { Queue::Get().Drain(); }
 
 }  // namespace roci::memory

@@ -23,6 +23,7 @@ class Unmapper {
   static void Retire(RetiredMapping* mapping);
   /// Mappings that have been retired and are there still.
   static uint32_t backlog();
+  static uint64_t backlog_bytes();
   /// Blocks until there is none. For tests.
   static void Drain();
 };
