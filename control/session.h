@@ -383,10 +383,10 @@ class Session {
   // The user's part of the device. Null, or without meaning, before HELLO.
   DeviceQuotas* quotas_ = nullptr;
   DeviceLimits limits_;
-  Request request_;            // being handled, or deferred
-  uint64_t waiting_path_ = 0;  // what a deferred request waits for
-  bool deferred_ = false;      // the answer to a request comes later
-  bool paused_ = false;        // see Resume
+  Request request_;                      // being handled, or deferred
+  uint64_t waiting_path_ = 0;            // what a deferred request waits for
+  bool deferred_ = false;                // the answer to a request comes later
+  bool paused_ = false;                  // see Resume
   uint64_t broker_ticket_ = 0;           // while the broker receives; see ForeignFds
   EventPipe async_events_;               // the dataplane has a writing end of its own
   int context_fd_ = -1;                  // in the app

@@ -96,8 +96,8 @@ std::unique_ptr<memory::AppMemory> Session::FindApp(const FdsPointer& fds, int* 
   auto app = memory::AppMemory::Open(peer_.pid, pidfd, reach, error);
   // Whoever connected may have left its number to a program with more rights (a child of `su`).
   const bool proves = (app_features_ & ROCI_ABI_FEATURE_MEMORY_PROOF) != 0;
-  const bool is_the_peers = app != nullptr && (proves ? ProvesMemory(*app, LastOf(fds))
-                                                      : app->AccessibleTo(peer_.uid));
+  const bool is_the_peers =
+      app != nullptr && (proves ? ProvesMemory(*app, LastOf(fds)) : app->AccessibleTo(peer_.uid));
   if (app != nullptr && !is_the_peers) {
     app.reset();
     *error = EPERM;

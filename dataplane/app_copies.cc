@@ -19,6 +19,8 @@ namespace {
 // A copier looks after so long whether it is still wanted, and leaves when it was not so often.
 constexpr timespec kCopierWait{0, 50'000'000};
 constexpr uint32_t kMostIdleWaits = 20;
+constexpr timespec kEndNap{0, 50'000};
+constexpr uint32_t kLooksForEnd = 4;
 
 }  // namespace
 
@@ -71,9 +73,10 @@ bool AppCopies::AddAtomic(const AtomicCopy& atomic) {
   return true;
 }
 
-bool AppCopies::Park(rte_mbuf* frame, DeviceLane& lane) {
+bool AppCopies::Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp) {
   if (parked_count_ == kMaxParked) return false;
-  parked_[parked_count_++] = {frame, &lane};
+  parked_[parked_count_++] = {frame, &lane, &qp};
+  qp.host.parked_in = this;
   return true;
 }
 
@@ -90,9 +93,12 @@ void AppCopies::Copy() {
     atomics_[i].Run();
     has_failed |= atomics_[i].status == memory::MemoryStatus::kFault;
   }
-  if (!has_failed) return;
-  is_gone_ = std::all_of(apps_.begin(), apps_.end(),
-                         [](const auto& app) { return app == nullptr || app->IsGone(); });
+  // A program that is being killed has no memory a moment before its address space is gone.
+  for (uint32_t look = 0; has_failed && !is_gone_ && look < kLooksForEnd; ++look) {
+    if (look != 0) nanosleep(&kEndNap, nullptr);
+    is_gone_ = std::all_of(apps_.begin(), apps_.end(),
+                           [](const auto& app) { return app == nullptr || app->IsGone(); });
+  }
 }
 
 void AppCopies::Detach() {
@@ -156,6 +162,9 @@ void AppCopies::Forget(QueuePair& qp) {
   gathers.Forget(qp);
   for (uint32_t i = 0; i < atomic_count_; ++i) {
     if (atomics_[i].host == &qp.host) atomics_[i].host = nullptr;
+  }
+  for (uint32_t i = 0; i < parked_count_; ++i) {
+    if (parked_[i].qp == &qp) parked_[i].qp = nullptr;
   }
   if (!qp.waits_for_copies) return;
   QueuePair** link = &waiting_;

@@ -51,10 +51,11 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   static constexpr uint32_t kMostCopiers = 4;
 
   // Of frames that wait for a queue pair that is held.
-  static constexpr uint32_t kMaxParked = 256;
+  static constexpr uint32_t kMaxParked = 512;
   struct Parked {
     rte_mbuf* frame;
     DeviceLane* lane;
+    QueuePair* qp;  // null: it is gone
   };
   struct Kept {
     rte_mbuf* frame;
@@ -102,7 +103,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   bool HasRoomForFrame() const { return kept_count_ < kept_.size(); }
   void Keep(rte_mbuf* frame, bool to_stash) { kept_[kept_count_++] = {frame, to_stash}; }
   // False: full, the frame stays the caller's.
-  bool Park(rte_mbuf* frame, DeviceLane& lane);
+  bool Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp);
 
   // ---- Running
   void Begin();

@@ -147,7 +147,7 @@ class Lcore {
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   // Which thread runs the loop.
   std::atomic<uint32_t> runner_{kFirstThread};
-  uint32_t last_thread_ = kFirstThread;  // by who is about to run the loop, or control
+  uint32_t last_thread_ = kFirstThread;        // by who is about to run the loop, or control
   std::atomic<uint64_t> copying_since_ns_{0};  // 0: not in Copy
   std::atomic<uint64_t> copies_begun_{0};
   std::atomic<bool> watch_sleeps_{false};

@@ -1,6 +1,6 @@
 // Which thread runs an lcore's loop. A copy to or from a program's memory may wait for that program
-// (a page fault that it handles itself, a file system of its own). A second thread watches, and goes
-// on with the loop in the place of one that waits too long.
+// (a page fault that it handles itself, a file system of its own). A second thread watches, and
+// goes on with the loop in the place of one that waits too long.
 #include <pthread.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>

@@ -104,8 +104,7 @@ void PlaceBatch::Tell(Deferred& late) {
       if (follows_fault && late.entry.status == 0) {
         late.entry.status = static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError);
       }
-      late.cq->WriteEntry(late.entry, late.solicited || late.entry.status != 0,
-                          *late.host->now_ns);
+      late.cq->WriteEntry(late.entry, late.solicited || late.entry.status != 0, *late.host->now_ns);
       break;
     case DeferredKind::kEvent:
       late.host->RaiseEvent(late.event);

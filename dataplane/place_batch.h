@@ -72,9 +72,9 @@ class PlaceBatch {
   enum class DeferredKind : uint8_t { kCompletion, kEntry, kEvent };
   struct Deferred {
     DeferredKind kind;
-    bool is_send;      // kCompletion
-    bool solicited;    // kEntry
-    uint32_t places;   // of the batch that it must not come before
+    bool is_send;         // kCompletion
+    bool solicited;       // kEntry
+    uint32_t places;      // of the batch that it must not come before
     QueuePairHost* host;  // null: it is gone
     CompletionQueue* cq;
     CompletionOwner owner;

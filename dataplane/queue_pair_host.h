@@ -147,8 +147,8 @@ struct QueuePairHost {
       memory_faults->Add(1);
     return status;
   }
-  // The worker offers what comes here only when everything before is placed. But what the peer asked
-  // for before may have failed: it must not see this done.
+  // The worker offers what comes here only when everything before is placed. But what the peer
+  // asked for before may have failed: it must not see this done.
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original) {
     if (copy_fault.failed) [[unlikely]]
@@ -170,11 +170,9 @@ struct QueuePairHost {
     if (copy_fault.failed) [[unlikely]]
       return memory::MemoryStatus::kFault;
     if (IsRemote(segment)) {
-      return AtomicLater({.kind = AtomicCopy::Kind::kFetchAdd,
-                          .host = this,
-                          .segment = segment,
-                          .operand = add},
-                         original);
+      return AtomicLater(
+          {.kind = AtomicCopy::Kind::kFetchAdd, .host = this, .segment = segment, .operand = add},
+          original);
     }
     const memory::AtomicResult result = memory::FetchAndAdd(segment, add);
     original = result.original;

@@ -286,6 +286,7 @@ void Worker::AddQueuePair(QueuePair& qp) {
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
   if (qp.host.copies != nullptr) qp.host.copies->Forget(qp);
+  if (qp.host.parked_in != nullptr) qp.host.parked_in->Forget(qp);
   qp.lane->Remove(qp);
   active_.Remove(qp);
   ForgetDurable(qp);

@@ -182,7 +182,7 @@ class Worker {
 
   // worker_copies.cc
   static bool MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet);
-  bool Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame);
+  bool Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
   bool KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
   bool RunCopies(uint32_t& work);
   bool RunCopies(AppCopies& copies);
@@ -191,7 +191,6 @@ class Worker {
   void ForgetOrphan(const AppCopies& copies);
   bool CopiesPending() const;
   void SendGathered(const GatherBatch::Frame& frame);
-  static QueuePair* FindParked(const AppCopies::Parked& parked, roce::Packet& packet);
   void Unpark(std::span<const AppCopies::Parked> parked);
 
   // worker_durable.cc
@@ -237,9 +236,9 @@ class Worker {
   FrameStash stash_;
   CompletionEvents events_;
   std::vector<AppCopies*> collecting_;
-  AppCopies* lent_to_ = nullptr;        // the lcore is lent out while these are copied
-  std::vector<AppCopies*> detached_;    // another thread copies
-  std::vector<AppCopies*> refused_;     // their users have too many such threads
+  AppCopies* lent_to_ = nullptr;      // the lcore is lent out while these are copied
+  std::vector<AppCopies*> detached_;  // another thread copies
+  std::vector<AppCopies*> refused_;   // their users have too many such threads
   uint64_t refused_retry_ns_ = 0;
   std::vector<std::shared_ptr<AppCopies>> orphans_;  // running, and of no session any more
   RecordPool records_;

@@ -22,8 +22,7 @@ constexpr uint64_t kRefusedRetryNs = 1'000'000;
 bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) {
   if (copies.IsRunning() || qp.host.parked_in != nullptr) return true;
   // A completion for each receive, and for each request that an answer may complete.
-  const uint32_t completions =
-      packet.info->is_request ? 1 : 1 + qp.core.UnfinishedRequests();
+  const uint32_t completions = packet.info->is_request ? 1 : 1 + qp.core.UnfinishedRequests();
   if (!copies.places.empty() && !copies.places.HasRoom(completions)) return true;
   if (!copies.HasRoomForFrame()) return true;
   // An XRC queue pair may turn to another program, tag matching ends one message at a time.
@@ -31,11 +30,18 @@ bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet
          (packet.info->NeedsPlaced() || qp.host.domain != nullptr || qp.host.tags != nullptr);
 }
 
-bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame) {
+// False: the frame is lost to the queue pair. True: it was taken over, if nobody else has it.
+bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame,
+                  Sharing sharing) {
   AppCopies& where = qp.host.parked_in != nullptr ? *qp.host.parked_in : copies;
-  if (!where.Park(frame, lane)) return false;
-  qp.host.parked_in = &where;
-  return true;
+  if (!where.Park(frame, lane, qp)) {
+    lane.counters.rx_memory_dropped.Add(1);
+    return false;
+  }
+  if (sharing == Sharing::kNobody) return true;
+  rte_mbuf_refcnt_update(frame, 1);
+  shares_frames_ = true;
+  return false;
 }
 
 // True: the frame was taken over.
@@ -45,7 +51,8 @@ bool Worker::KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* fram
     rte_mbuf_refcnt_update(frame, 1);
     shares_frames_ = true;
   }
-  copies.Keep(frame, sharing == Sharing::kNobody && lane.wire != nullptr);
+  copies.Keep(frame, sharing == Sharing::kNobody && lane.wire != nullptr &&
+                         rte_mbuf_refcnt_read(frame) == 1);
   return sharing == Sharing::kNobody;
 }
 
@@ -178,25 +185,19 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   Settle(qp);
 }
 
-// Headers and ICRC of parked frames were looked at when they came. The queue pair may have gone
-// since.
-QueuePair* Worker::FindParked(const AppCopies::Parked& parked, roce::Packet& packet) {
-  const std::span bytes(rte_pktmbuf_mtod(parked.frame, const std::byte*), parked.frame->data_len);
-  if (roce::ParseHeaders(bytes, packet) != roce::DropReason::kNone) return nullptr;
-  return parked.lane->Find(packet.dest_qpn);
-}
-
+// Headers and ICRC of parked frames were looked at when they came.
 void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
+  for (const AppCopies::Parked& each : parked) {
+    if (each.qp != nullptr) each.qp->host.parked_in = nullptr;
+  }
   roce::Packet packet;
   for (const AppCopies::Parked& each : parked) {
-    if (QueuePair* qp = FindParked(each, packet)) qp->host.parked_in = nullptr;
-  }
-  for (const AppCopies::Parked& each : parked) {
-    QueuePair* qp = FindParked(each, packet);
     if (touched_count_ == touched_.size()) VisitTouched();
-    if (qp == nullptr || !Deliver(*each.lane, *qp, packet, each.frame, Sharing::kNobody)) {
-      rte_pktmbuf_free(each.frame);
-    }
+    const std::span bytes(rte_pktmbuf_mtod(each.frame, const std::byte*), each.frame->data_len);
+    const bool is_taken = each.qp != nullptr &&
+                          roce::ParseHeaders(bytes, packet) == roce::DropReason::kNone &&
+                          Deliver(*each.lane, *each.qp, packet, each.frame, Sharing::kNobody);
+    if (!is_taken) rte_pktmbuf_free(each.frame);
   }
 }
 
@@ -204,9 +205,8 @@ void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
 void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
   std::erase(collecting_, copies.get());
   std::erase(refused_, copies.get());
-  roce::Packet packet;
   for (const AppCopies::Parked& each : copies->TakeParked()) {
-    if (QueuePair* qp = FindParked(each, packet)) qp->host.parked_in = nullptr;
+    if (each.qp != nullptr) each.qp->host.parked_in = nullptr;
     rte_pktmbuf_free(each.frame);
   }
   if (!copies->IsRunning()) return;

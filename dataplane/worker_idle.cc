@@ -125,7 +125,8 @@ bool Worker::AnythingPending() {
            lane->HandedPending();
   };
   const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
-  return durable_writer_.HasDone() || CopiesPending() || std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
+  return durable_writer_.HasDone() || CopiesPending() ||
+         std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
          std::any_of(sessions_.begin(), sessions_.end(), session_pending);
 }
 

@@ -143,9 +143,7 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
   AppCopies* copies = qp.host.CopiesFor(packet);
   if (copies != nullptr && !(copies->IsIdle() && qp.host.parked_in == nullptr) &&
       MustWait(*copies, qp, packet)) [[unlikely]] {
-    if (sharing == Sharing::kNobody && Park(*copies, qp, lane, frame)) return true;
-    lane.counters.rx_memory_dropped.Add(1);
-    return false;
+    return Park(*copies, qp, lane, frame, sharing);
   }
   ++qp.rx_packets;
   DropReason reason = qp.CheckPath(packet);
@@ -165,7 +163,7 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
       is_kept = KeepFrame(*copies, lane, frame, sharing);
     // Lost where there is no room; the peer sends it again.
     if (std::exchange(qp.host.wants_packet_again, false)) [[unlikely]]
-      is_kept = Park(*copies, qp, lane, frame);
+      is_kept = Park(*copies, qp, lane, frame, sharing);
   }
   if (reason != DropReason::kNone) [[unlikely]] {
     ++qp.drops;
@@ -224,7 +222,8 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
   if (packet.dest_qpn == roce::kMulticastQpn) {
     if (!handed_off) SpreadMulticast(lane, frame);
     const bool is_ours = IsOfOurVlan(lane, packet);
-    if (!(is_ours && HandleMulticast(lane, frame, packet)) && !(is_first && HandleFlows(lane, frame))) {
+    if (!(is_ours && HandleMulticast(lane, frame, packet)) &&
+        !(is_first && HandleFlows(lane, frame))) {
       lane.counters.Drop(is_ours ? DropReason::kUnknownMulticast : DropReason::kVlan);
     }
     return false;

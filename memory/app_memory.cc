@@ -256,8 +256,14 @@ bool IsShortRead(Direction direction, std::span<const iovec> remote) {
 
 size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const {
-  if (reach_ == Reach::kProcess && !IsShortRead(direction, remote))
+  if (reach_ == Reach::kProcess) {
+    // Where it fails the other may wait: for a page that the program's userfaultfd brings.
+    if (IsShortRead(direction, remote)) {
+      const auto va = reinterpret_cast<uintptr_t>(remote[0].iov_base);
+      if (MoveRun(mem_fd_, direction, local, va) == remote[0].iov_len) return remote[0].iov_len;
+    }
     return TransferByProcess(direction, local, remote);
+  }
   constexpr size_t kPieces = 64;
   std::array<iovec, kPieces> pieces;
   RunCursor cursor(local);

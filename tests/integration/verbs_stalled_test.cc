@@ -37,7 +37,8 @@ class Culprit {
     if (pid_ == 0) {
       dup2(ends[1], STDOUT_FILENO);
       const std::string filter = "--gtest_filter=Culprit.DISABLED_" + name;
-      execl("/proc/self/exe", "culprit", "--gtest_also_run_disabled_tests", filter.c_str(), nullptr);
+      execl("/proc/self/exe", "culprit", "--gtest_also_run_disabled_tests", filter.c_str(),
+            nullptr);
       _exit(127);
     }
     close(ends[1]);
@@ -75,11 +76,9 @@ void SayAtWork() {
   std::fflush(stdout);
 }
 
-
 // WRITEs into memory whose pages never come.
 TEST(Culprit, DISABLED_NeverServesItsPages) {
-  void* memory =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   const int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
   uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};

@@ -33,8 +33,8 @@ class WaitingMemory {
     fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
     uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
     if (fd_ < 0 || ioctl(fd_, UFFDIO_API, &api) != 0) return;
-    void* fresh = mmap(at, length, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    void* fresh =
+        mmap(at, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     uffdio_register range{};
     range.range = {reinterpret_cast<uint64_t>(at), length};
     range.mode = UFFDIO_REGISTER_MODE_MISSING;
@@ -220,8 +220,8 @@ TEST_F(StalledMemory, OfMorePrograms) {
   std::vector<std::unique_ptr<WaitingMemory>> memories;
   for (uint32_t i = 0; i < 6; ++i) {
     ends.push_back(std::make_unique<End>(wire_, 20 + 2 * i));
-    memories.push_back(std::make_unique<WaitingMemory>(ends.back()->b().memory() + kWaitingAt,
-                                                       kWaitingBytes));
+    memories.push_back(
+        std::make_unique<WaitingMemory>(ends.back()->b().memory() + kWaitingAt, kWaitingBytes));
     if (!memories.back()->works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
     ends.back()->Post(ROCI_ABI_WR_RDMA_WRITE, 0, 100, kWaitingAt);
     victim_.Read(50);
