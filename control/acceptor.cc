@@ -23,26 +23,20 @@ bool NobodyWaits(int error) {
 
 }  // namespace
 
-Acceptor::Acceptor(EventLoop& loop, UniqueFd listener, Take take, Refuse refuse, Close close)
+Acceptor::Acceptor(EventLoop& loop, UniqueFd listener, Take take, Refuse refuse)
     : loop_(loop),
       listener_(std::move(listener)),
       take_(std::move(take)),
       refuse_(std::move(refuse)),
-      close_(std::move(close)),
       spare_(OpenSpare()) {}
 
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Create(EventLoop& loop, UniqueFd listener,
-                                                           Take take, Refuse refuse, Close close) {
-  std::unique_ptr<Acceptor> acceptor(new Acceptor(loop, std::move(listener), std::move(take),
-                                                  std::move(refuse), std::move(close)));
+                                                           Take take, Refuse refuse) {
+  std::unique_ptr<Acceptor> acceptor(
+      new Acceptor(loop, std::move(listener), std::move(take), std::move(refuse)));
   const absl::Status status = acceptor->Watch();
   if (!status.ok()) return status;
   return acceptor;
-}
-
-Acceptor::~Acceptor() {
-  loop_.Forget(watch_);
-  close_(std::move(listener_));
 }
 
 absl::Status Acceptor::Watch() {
@@ -71,7 +65,7 @@ void Acceptor::RefuseOne() {
   UniqueFd socket = AcceptUnix(listener_.get());
   if (socket.valid()) {
     refuse_(socket.get());
-    close_(std::move(socket));
+    socket.Reset();
     spare_ = OpenSpare();
     return;
   }

@@ -23,10 +23,9 @@ namespace roci::testing {
 
 class RawSession {
  public:
-  // `socket_name`: that of another socket of the daemon's, where messages begin alike.
-  explicit RawSession(const char* socket_name = abi::kSocketName) {
+  RawSession() {
     const std::string path =
-        abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect) + "/" + socket_name;
+        abi::SocketPath(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
     fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -125,16 +124,13 @@ class RawSession {
     return Receive(response);
   }
 
-  // `memory`: a descriptor that is passed as the program's memory.
-  int Hello(const char* device = "roci0", int memory = -1) {
+  int Hello(const char* device = "roci0") {
     roci_abi_hello_request request{};
-    if (memory >= 0) request.features = ROCI_ABI_FEATURE_APP_MEMORY;
     request.magic = ROCI_ABI_MAGIC;
     request.major = ROCI_ABI_MAJOR;
     std::snprintf(request.device, sizeof(request.device), "%s", device);
     roci_abi_hello_response response;
-    return memory >= 0 ? Call(ROCI_ABI_HELLO, request, response, {memory})
-                       : Call(ROCI_ABI_HELLO, request, response);
+    return Call(ROCI_ABI_HELLO, request, response);
   }
   int OnHandle(uint32_t command, uint32_t handle) {
     roci_abi_handle_request request{};
