@@ -23,20 +23,26 @@ bool NobodyWaits(int error) {
 
 }  // namespace
 
-Acceptor::Acceptor(EventLoop& loop, UniqueFd listener, Take take, Refuse refuse)
+Acceptor::Acceptor(EventLoop& loop, UniqueFd listener, Take take, Refuse refuse, Close close)
     : loop_(loop),
       listener_(std::move(listener)),
       take_(std::move(take)),
       refuse_(std::move(refuse)),
+      close_(std::move(close)),
       spare_(OpenSpare()) {}
 
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Create(EventLoop& loop, UniqueFd listener,
-                                                           Take take, Refuse refuse) {
-  std::unique_ptr<Acceptor> acceptor(
-      new Acceptor(loop, std::move(listener), std::move(take), std::move(refuse)));
+                                                           Take take, Refuse refuse, Close close) {
+  std::unique_ptr<Acceptor> acceptor(new Acceptor(loop, std::move(listener), std::move(take),
+                                                  std::move(refuse), std::move(close)));
   const absl::Status status = acceptor->Watch();
   if (!status.ok()) return status;
   return acceptor;
+}
+
+Acceptor::~Acceptor() {
+  loop_.Forget(watch_);
+  close_(std::move(listener_));
 }
 
 absl::Status Acceptor::Watch() {
@@ -65,7 +71,7 @@ void Acceptor::RefuseOne() {
   UniqueFd socket = AcceptUnix(listener_.get());
   if (socket.valid()) {
     refuse_(socket.get());
-    socket.Reset();
+    close_(std::move(socket));
     spare_ = OpenSpare();
     return;
   }

@@ -82,7 +82,7 @@ class CaptureServer::Capture {
 };
 
 CaptureServer::~CaptureServer() {
-  for (const auto& [id, capture] : captures_) services_.loop.Forget(capture->watch);
+  while (!captures_.empty()) Close(captures_.begin()->first);
 }
 
 absl::StatusOr<std::shared_ptr<CaptureServer::Capture>> CaptureServer::Prepare(
@@ -109,7 +109,7 @@ void CaptureServer::Start(std::shared_ptr<Capture> capture, UniqueFd socket) {
   const absl::StatusOr<EventLoop::Watch> watch =
       services_.loop.Add(capture->socket.get(), EPOLLIN | EPOLLRDHUP,
                          [this, id](uint32_t events) { Handle(id, events); });
-  if (!watch.ok()) return;  // the reader sees the end
+  if (!watch.ok()) return services_.foreign_fds.Close(std::move(capture->socket));
   capture->watch = *watch;
   captures_.emplace(id, std::move(capture));
   next_drain_ = MonotonicNow();
@@ -159,6 +159,7 @@ bool CaptureServer::Flush(Capture& capture) {
 
 void CaptureServer::Close(uint64_t id) {
   services_.loop.Forget(captures_.at(id)->watch);
+  services_.foreign_fds.Close(std::move(captures_.at(id)->socket));
   captures_.erase(id);
 }
 

@@ -78,7 +78,8 @@ Daemon::Daemon(const Config& config)
       users_(quotas_, geteuid(), config.limits.user_percent, &AccountOf) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
-                                                      const std::string& runtime_dir) {
+                                                      const std::string& runtime_dir,
+                                                      FdBroker broker) {
   RaiseFileLimit();
   std::unique_ptr<Daemon> daemon(new Daemon(config));
   absl::StatusOr<UniqueFd> lock = LockRuntimeDir(runtime_dir);
@@ -90,6 +91,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
   absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();
   daemon->loop_ = *std::move(loop);
+  absl::StatusOr<std::unique_ptr<ForeignFds>> foreign_fds =
+      ForeignFds::Create(*daemon->loop_, daemon->users_, std::move(broker));
+  if (!foreign_fds.ok()) return foreign_fds.status();
+  daemon->foreign_fds_ = *std::move(foreign_fds);
   for (absl::Status (Daemon::*step)() :
        {&Daemon::WatchSignals, &Daemon::StartDataplane, &Daemon::MakeDevices, &Daemon::OpenSockets,
         &Daemon::TakePriority}) {
@@ -209,7 +214,7 @@ void Daemon::MarkStations() {
 }
 
 absl::Status Daemon::OpenSockets() {
-  services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_});
+  services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_, *foreign_fds_});
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(*services_, runtime_dir_, geteuid() == 0);
   if (!sessions.ok()) return sessions.status();
@@ -218,7 +223,8 @@ absl::Status Daemon::OpenSockets() {
       cm::Server::Create(*services_, runtime_dir_, geteuid() == 0);
   if (!connections.ok()) return connections.status();
   connections_ = *std::move(connections);
-  absl::StatusOr<std::unique_ptr<ManageServer>> manage = ManageServer::Create(*loop_, runtime_dir_);
+  absl::StatusOr<std::unique_ptr<ManageServer>> manage = ManageServer::Create(
+      *loop_, runtime_dir_, [this](UniqueFd socket) { foreign_fds_->Close(std::move(socket)); });
   if (!manage.ok()) return manage.status();
   manage_ = *std::move(manage);
   loop_->AddDeadline(NextLogSuppressed, LogSuppressed);

@@ -11,6 +11,8 @@
 #include "control/config.h"
 #include "control/device.h"
 #include "control/event_loop.h"
+#include "control/fd_broker.h"
+#include "control/foreign_fds.h"
 #include "control/lcore_watch.h"
 #include "control/link_watch.h"
 #include "control/manage_server.h"
@@ -27,10 +29,12 @@ namespace roci::control {
 // Made, run and destroyed by one thread, which is then the control thread. Once per process.
 class Daemon {
  public:
+  // `broker` was started while the process had one thread.
   // Everything is there when it returns: devices, sockets, sysfs tree. SIGTERM and SIGINT must be
   // blocked in every thread; Run takes them.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config,
-                                                       const std::string& runtime_dir);
+                                                       const std::string& runtime_dir,
+                                                       FdBroker broker);
   // Ends every session, removes sockets and tree.
   ~Daemon();
   Daemon(const Daemon&) = delete;
@@ -58,11 +62,12 @@ class Daemon {
   UniqueFd lock_;
   UniqueFd signals_;
   std::unique_ptr<EventLoop> loop_;
+  SharedQuotas quotas_;
+  Users users_;
+  std::unique_ptr<ForeignFds> foreign_fds_;
   std::unique_ptr<dataplane::Dataplane> dataplane_;
   std::vector<std::unique_ptr<dataplane::Wire>> wires_;  // as in config_.wires
   std::vector<std::unique_ptr<Device>> devices_;
-  SharedQuotas quotas_;
-  Users users_;
   std::unique_ptr<Services> services_;
   std::unique_ptr<SessionServer> sessions_;
   std::unique_ptr<cm::Server> connections_;

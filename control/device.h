@@ -37,6 +37,8 @@ struct DeviceQuotas {
         pds(limits.max_pd, whole != nullptr ? &whole->pds : nullptr),
         ahs(limits.max_ah, whole != nullptr ? &whole->ahs : nullptr),
         multicast(limits.max_multicast_memberships, whole != nullptr ? &whole->multicast : nullptr),
+        multicast_groups(limits.max_multicast_groups,
+                         whole != nullptr ? &whole->multicast_groups : nullptr),
         flows(limits.max_flows, whole != nullptr ? &whole->flows : nullptr),
         counters(limits.max_counters, whole != nullptr ? &whole->counters : nullptr),
         work_queues(limits.max_work_queues, whole != nullptr ? &whole->work_queues : nullptr),
@@ -52,6 +54,7 @@ struct DeviceQuotas {
   Quota pds;
   Quota ahs;
   Quota multicast;
+  Quota multicast_groups;
   Quota flows;
   Quota counters;
   Quota work_queues;

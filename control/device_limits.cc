@@ -67,8 +67,8 @@ void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
   out.max_res_rd_atom = limits.max_rd_atomic * limits.max_qp;
   out.atomic_cap = kAtomicHca;
   out.max_ah = limits.max_ah;
-  out.max_mcast_grp = kMaxMulticastGroups;
-  out.max_mcast_qp_attach = kMaxMulticastMembers;
+  out.max_mcast_grp = limits.max_multicast_groups;
+  out.max_mcast_qp_attach = limits.max_multicast_members;
   out.max_total_mcast_qp_attach = limits.max_multicast_memberships;
   out.rss_fields = roce::kHashFields;
   out.rss_functions = kToeplitz;

@@ -25,6 +25,8 @@ struct DeviceLimits {
   uint32_t max_rd_atomic = 16;  // READs and atomics under way per QP, each direction
   // Not for the configuration.
   uint32_t max_multicast_memberships = 8192;  // queue pairs in all groups
+  uint32_t max_multicast_groups = 1024;       // a group of two users counts twice
+  uint32_t max_multicast_members = 256;       // queue pairs in one group
   uint32_t max_flows = 16384;
   uint32_t max_counters = 16384;
   uint32_t max_work_queues = 4096;
@@ -40,8 +42,6 @@ inline constexpr uint32_t kMaxCompletionChannels = 16384;  // per session
 inline constexpr uint32_t kCompletionVectors = 1;
 // Completions, and microseconds, for which a completion event may be held back.
 inline constexpr uint32_t kMaxCqModeration = 65535;
-inline constexpr uint32_t kMaxMulticastGroups = 1024;
-inline constexpr uint32_t kMaxMulticastMembers = 256;  // queue pairs in one group
 // A raw packet queue pair's frames: the port's MTU and this, an Ethernet header with a VLAN tag.
 inline constexpr uint32_t kRawFrameOverhead = 18;
 inline constexpr uint32_t kVendorPartId = 0x6369;

@@ -7,6 +7,7 @@
 #include "control/check_config.h"
 #include "control/config.h"
 #include "control/daemon.h"
+#include "control/fd_broker.h"
 #include "control/log.h"
 #include "control/options.h"
 #include "verbs_provider/abi/runtime_dir.h"
@@ -61,8 +62,10 @@ int main(int argc, char** argv) {
   }
   BlockSignals();
   roci::control::InitLog(config->daemon.log_level);
+  absl::StatusOr<roci::control::FdBroker> broker = roci::control::StartFdBroker();
+  if (!broker.ok()) return Fail(broker.status());
   absl::StatusOr<std::unique_ptr<roci::control::Daemon>> daemon =
-      roci::control::Daemon::Start(*config, runtime_dir);
+      roci::control::Daemon::Start(*config, runtime_dir, *std::move(broker));
   if (!daemon.ok()) return Fail(daemon.status());
   std::puts("rocid: ready");
   std::fflush(stdout);

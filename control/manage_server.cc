@@ -23,37 +23,42 @@ std::string Refusal(const std::string& text) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ManageServer>> ManageServer::Create(EventLoop& loop,
-                                                                   const std::string& runtime_dir) {
+                                                                   const std::string& runtime_dir,
+                                                                   Acceptor::Close close) {
   absl::StatusOr<UniqueFd> listener = ListenUnix(runtime_dir, kSocketName, SOCK_STREAM, 0600);
   if (!listener.ok()) return listener.status();
-  std::unique_ptr<ManageServer> server(new ManageServer(loop));
+  std::unique_ptr<ManageServer> server(new ManageServer(loop, std::move(close)));
   ManageServer* const self = server.get();
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
       loop, *std::move(listener), [self](UniqueFd socket) { self->Accept(std::move(socket)); },
       [](int) {
         Log(LogArea::kDaemon, LogLevel::kWarning,
             "management connection refused: no file descriptor is left");
-      });
+      },
+      server->close_);
   if (!acceptor.ok()) return acceptor.status();
   server->acceptor_ = *std::move(acceptor);
   return server;
 }
 
 ManageServer::~ManageServer() {
-  for (const auto& [id, connection] : connections_) loop_.Forget(connection.watch);
+  for (auto& [id, connection] : connections_) {
+    loop_.Forget(connection.watch);
+    close_(std::move(connection.socket));
+  }
 }
 
 void ManageServer::Accept(UniqueFd socket) {
   const absl::StatusOr<Peer> peer = PeerOf(socket.get());
-  const bool allowed = peer.ok() && (peer->uid == geteuid() || peer->uid == 0);
+  const bool allowed = peer.ok() && peer->pid > 0 && (peer->uid == geteuid() || peer->uid == 0);
   if (!allowed || connections_.size() >= kMaxConnections) {
     Log(LogArea::kDaemon, LogLevel::kWarning, "management connection refused");
-    return;
+    return close_(std::move(socket));
   }
   const uint64_t id = ++last_id_;
   const absl::StatusOr<EventLoop::Watch> watch =
       loop_.Add(socket.get(), EPOLLIN, [this, id](uint32_t events) { Handle(id, events); });
-  if (!watch.ok()) return;
+  if (!watch.ok()) return close_(std::move(socket));
   connections_[id] = {.socket = std::move(socket), .watch = *watch, .in = {}, .out = {}};
 }
 
@@ -102,7 +107,7 @@ bool ManageServer::StartStream(uint64_t id, const std::string& line) {
 
 bool ManageServer::Receive(Connection& connection) {
   std::array<char, 4096> buffer;
-  const ssize_t count = recv(connection.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const ssize_t count = ReceiveStream(connection.socket.get(), buffer);
   if (count < 0) return errno == EAGAIN || errno == EINTR;
   if (count == 0) return false;
   connection.in.append(buffer.data(), static_cast<size_t>(count));
@@ -120,7 +125,9 @@ bool ManageServer::Flush(Connection& connection) {
 }
 
 void ManageServer::Close(uint64_t id) {
-  loop_.Forget(connections_.at(id).watch);
+  Connection& connection = connections_.at(id);
+  loop_.Forget(connection.watch);
+  if (connection.socket.valid()) close_(std::move(connection.socket));
   connections_.erase(id);
 }
 

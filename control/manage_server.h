@@ -30,8 +30,10 @@ class ManageServer {
   // Gets the whole request; its status message is the answer's error text.
   using Handler = std::function<absl::StatusOr<nlohmann::json>(const nlohmann::json& request)>;
 
+  // `close` closes a socket (Acceptor::Close).
   static absl::StatusOr<std::unique_ptr<ManageServer>> Create(EventLoop& loop,
-                                                              const std::string& runtime_dir);
+                                                              const std::string& runtime_dir,
+                                                              Acceptor::Close close);
   ~ManageServer();
   ManageServer(const ManageServer&) = delete;
   ManageServer& operator=(const ManageServer&) = delete;
@@ -59,7 +61,7 @@ class ManageServer {
     std::string out;  // not sent yet
   };
 
-  explicit ManageServer(EventLoop& loop) : loop_(loop) {}
+  ManageServer(EventLoop& loop, Acceptor::Close close) : loop_(loop), close_(std::move(close)) {}
   void Accept(UniqueFd socket);
   void Handle(uint64_t id, uint32_t events);
   // False: the connection is over.
@@ -70,6 +72,7 @@ class ManageServer {
   void Close(uint64_t id);
 
   EventLoop& loop_;
+  const Acceptor::Close close_;
   std::unique_ptr<Acceptor> acceptor_;
   uint64_t last_id_ = 0;
   std::map<uint64_t, Connection> connections_;

@@ -1,5 +1,5 @@
-// How many queue pairs of a device are members of which multicast groups, against the limits that
-// the device advertises; how many there are in all is a matter of quotas. Control thread only.
+// How many queue pairs of a device are members of which multicast groups, in all and of each user;
+// how many memberships there are is a matter of quotas. Control thread only.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "control/device_limits.h"
+#include "control/quota.h"
 #include "roce/types.h"
 
 namespace roci::control {
@@ -19,8 +20,10 @@ class MulticastCensus {
   // A membership; it ends when this goes. The census outlives it.
   class Membership {
    public:
-    Membership(MulticastCensus& census, const roce::Gid& group) : census_(&census), group_(group) {}
-    Membership(Membership&& other) noexcept : census_(other.census_), group_(other.group_) {
+    Membership(MulticastCensus& census, const roce::Gid& group, const Quota& user)
+        : census_(&census), group_(group), user_(&user) {}
+    Membership(Membership&& other) noexcept
+        : census_(other.census_), group_(other.group_), user_(other.user_) {
       other.census_ = nullptr;
     }
     Membership& operator=(Membership&& other) noexcept;
@@ -31,24 +34,35 @@ class MulticastCensus {
     void End();
     MulticastCensus* census_;
     roce::Gid group_;
+    const Quota* user_;
   };
 
   // Told when a group gets its first member, and when it has lost its last one.
   using Listener = std::function<void(const roce::Gid& group, bool has_members)>;
   void SetListener(Listener listener) { listener_ = std::move(listener); }
 
-  // ResourceExhausted: groups or members of this group are at their limit.
-  absl::StatusOr<Membership> Join(const roce::Gid& group);
+  // `groups`, which outlives the membership: the quota of groups of one user, by which the census
+  // knows the user. `most_members`: what that user may have in one group. ResourceExhausted: groups
+  // or members of this group are at their limit.
+  absl::StatusOr<Membership> Join(const roce::Gid& group, Quota& groups, uint32_t most_members);
 
   std::vector<roce::Gid> Groups() const;
-  uint32_t groups() const { return static_cast<uint32_t>(members_.size()); }
+  uint32_t groups() const { return static_cast<uint32_t>(groups_.size()); }
   uint32_t memberships() const { return total_; }
 
  private:
   struct Less {
     bool operator()(const roce::Gid& a, const roce::Gid& b) const { return a.bytes < b.bytes; }
   };
-  std::map<roce::Gid, uint32_t, Less> members_;
+  struct OfUser {
+    QuotaShare share;
+    uint32_t members = 0;
+  };
+  struct Group {
+    uint32_t members = 0;
+    std::map<const Quota*, OfUser> users;
+  };
+  std::map<roce::Gid, Group, Less> groups_;
   uint32_t total_ = 0;
   Listener listener_;
 };

@@ -33,9 +33,11 @@ bool HasEffectiveCapability(pid_t pid, unsigned capability) {
 // capabilities) or call exec, but can undo neither. Each check therefore also validates the ones
 // before it.
 bool IsOwnerOrHas(const Peer& peer, const memory::AppMemory* program, unsigned capability) {
+  if (peer.pid <= 0) return false;
   if (peer.uid == geteuid()) return true;
-  return program != nullptr && HasEffectiveCapability(peer.pid, capability) &&
-         SharesUserNamespace(peer.pid) && program->Alive();
+  return program != nullptr && program->has_process() &&
+         HasEffectiveCapability(peer.pid, capability) && SharesUserNamespace(peer.pid) &&
+         program->Alive();
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ namespace roci::control {
 // CAP_NET_RAW, effective, in the daemon's own user namespace (in one of its own every program has
 // all capabilities). Who connected is known by SO_PEERCRED; its capabilities are read now. They
 // count only while the process still runs `program`, which was opened when the peer connected:
-// after exec of a set-user-ID program the process has capabilities that the peer never had. Null:
-// the program could not be opened; only the daemon's own user is allowed then.
+// after exec of a set-user-ID program the process has capabilities that the peer never had. Null,
+// or without a process: nothing is known of it; only the daemon's own user is allowed then. Nobody
+// is whose process this PID namespace does not show.
 bool MayUseRawPackets(const Peer& peer, const memory::AppMemory* program);
 
 // Ports below 1024, likewise: CAP_NET_BIND_SERVICE.

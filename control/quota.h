@@ -21,16 +21,21 @@ class Quota {
   uint64_t used() const { return used_; }
   // How many could be taken now.
   uint64_t left() const {
-    const uint64_t own = limit_ - used_;
+    const uint64_t own = limit_ - std::min(limit_, used_);
     return whole_ == nullptr ? own : std::min(own, whole_->left());
   }
 
   // False, with nothing taken, if fewer than `amount` are left.
   bool Take(uint64_t amount = 1) {
-    if (amount > limit_ - used_) return false;
+    if (used_ > limit_ || amount > limit_ - used_) return false;
     if (whole_ != nullptr && !whole_->Take(amount)) return false;
     used_ += amount;
     return true;
+  }
+  // Also beyond the limit: what is there already, and is not to be refused any more.
+  void Force(uint64_t amount) {
+    if (whole_ != nullptr) whole_->Force(amount);
+    used_ += amount;
   }
   void Give(uint64_t amount = 1) {
     assert(amount <= used_);
@@ -63,6 +68,15 @@ class QuotaShare {
     return *this;
   }
   ~QuotaShare() { Reset(); }
+
+  // Quota::Force.
+  static QuotaShare Forced(Quota& quota, uint64_t amount) {
+    quota.Force(amount);
+    QuotaShare share;
+    share.quota_ = &quota;
+    share.amount_ = amount;
+    return share;
+  }
 
   bool ok() const { return quota_ != nullptr; }
   void Reset() {

@@ -9,6 +9,7 @@
 #include "control/config.h"
 #include "control/device.h"
 #include "control/event_loop.h"
+#include "control/foreign_fds.h"
 #include "control/users.h"
 #include "dataplane/dataplane.h"
 #include "memory/sigbus_guard.h"
@@ -28,9 +29,12 @@ struct Services {
   const Config& config;
   const std::vector<std::unique_ptr<Device>>& devices;
   Users& users;
-  // The session of user `uid` that has named the open file `fd` as its context; null if there is
-  // none.
-  std::function<Session*(int fd, uid_t uid)> find_context = {};
+  ForeignFds& foreign_fds;
+  // The session of user `uid` that has named the open file behind descriptor `broker_fd` of the
+  // descriptor broker as its context; null if there is none.
+  std::function<Session*(int broker_fd, uid_t uid)> find_context = {};
+  // Session `number` reads no requests until its program's memory answers again.
+  std::function<void(uint32_t number)> await_memory = {};
 
   Device* FindDevice(const std::string& name) const {
     for (const std::unique_ptr<Device>& device : devices) {

@@ -16,7 +16,7 @@ std::string ProgramName(pid_t pid) {
   std::ifstream stream(absl::StrCat("/proc/", pid, "/comm"));
   std::string name;
   std::getline(stream, name);
-  return name;
+  return name.empty() ? "?" : name;  // not shown by this PID namespace
 }
 
 }  // namespace
@@ -109,8 +109,10 @@ Session::Session(Services& services, UniqueFd socket, Peer peer, Admission admis
 
 Session::~Session() {
   if (waiting_path_ != 0) device_->CancelPath(waiting_path_);
+  services_.foreign_fds.Forget(broker_ticket_);
   services_.loop.Forget(socket_watch_);
   services_.loop.Forget(exit_watch_);
+  services_.foreign_fds.Close(std::move(socket_), admission_.user);
   if (device_ == nullptr) return;
   if (group_ != nullptr) LeaveGroup();
   Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d] on %s ends with %zu QPs, %zu MRs",
@@ -135,37 +137,104 @@ absl::Status Session::Watch() {
 }
 
 void Session::HandleSocket(uint32_t events) {
-  if (deferred_) {
+  if (deferred_ || paused_ || broker_ticket_ != 0) {
     // Not reading: it can only be that the app is gone.
     if (events & (EPOLLHUP | EPOLLERR)) end_();
     return;
   }
-  // One message a wake: a program waits for its answer before it asks again, and a flood of one
-  // does not hold up the others.
-  std::array<std::byte, kMaxRequestBytes> buffer;
-  Fds fds;
-  size_t size = 0;
-  bool fds_cut = false;
-  switch (ReceiveMessage(socket_.get(), buffer, size, fds, fds_cut)) {
-    case ReceiveResult::kNothing:
-      return;
-    case ReceiveResult::kClosed:
-      return end_();
-    case ReceiveResult::kMessage:
-      break;
+  // Not more: a flood of one program does not hold up the others.
+  constexpr int kMostInARow = 8;
+  for (int i = 0; i < kMostInARow && HandleNext(i == 0); ++i) {
   }
-  // No command is longer than the buffer, and who sends less than a head cannot be answered.
-  if (size < sizeof(roci_abi_request) || size > buffer.size() || fds_cut) {
-    Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: message of %zu bytes%s; closing",
-        number_, program_.c_str(), peer_.pid, size, fds_cut ? " with too many descriptors" : "");
-    return end_();
-  }
-  HandleMessage(std::span(buffer).first(size), fds);
 }
 
-void Session::HandleMessage(std::span<const std::byte> message, Fds& fds) {
+// A program that registers memory or sets up connections asks again within microseconds of the
+// answer: less than it takes to find out by epoll, and much less than to be woken.
+bool Session::HandleNext(bool is_first) {
+  constexpr roce::TimeNs kSpinNs = 8'000;
+  // What it asks for may concern memory that a copy waits for.
+  if (dataplane_ != nullptr && dataplane_->IsStalled()) {
+    paused_ = true;
+    services_.loop.Change(socket_watch_, 0);
+    services_.await_memory(number_);
+    return false;
+  }
+  if (!is_first && !spins_.Allows()) return false;
+  std::array<std::byte, kMaxRequestBytes> buffer;
+  size_t size = 0;
+  auto result = ReceiveMessage(socket_.get(), buffer, size);
+  if (!is_first) {
+    const roce::TimeNs end = MonotonicNow() + kSpinNs;
+    while (result == ReceiveResult::kNothing && MonotonicNow() < end) {
+      result = ReceiveMessage(socket_.get(), buffer, size);
+    }
+    spins_.Note(result != ReceiveResult::kNothing);
+  }
+  if (result == ReceiveResult::kNothing) return false;
+  if (result == ReceiveResult::kClosed || !CheckSize(size)) {
+    end_();
+    return false;
+  }
+  const std::span<const std::byte> message = std::span(buffer).first(size);
+  if (result == ReceiveResult::kDescriptors) {
+    ReceiveDescriptors(message);
+    return false;
+  }
+  HandleMessage(message, nullptr);
+  return !deferred_;
+}
+
+bool Session::Resume() {
+  if (dataplane_->IsStalled()) return false;
+  paused_ = false;
+  services_.loop.Change(socket_watch_, EPOLLIN);
+  return true;
+}
+
+// No command is longer than the buffer, and who sends less than a head cannot be answered.
+bool Session::CheckSize(size_t size) const {
+  if (size >= sizeof(roci_abi_request) && size <= kMaxRequestBytes) return true;
+  Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: message of %zu bytes; closing",
+      number_, program_.c_str(), peer_.pid, size);
+  return false;
+}
+
+void Session::ReceiveDescriptors(std::span<const std::byte> message) {
+  services_.loop.Change(socket_watch_, 0);
+  broker_ticket_ = services_.foreign_fds.Receive(
+      socket_.get(), admission_.user,
+      [this](const ForeignMessage* received) { HandleDescriptors(received); });
+  if (broker_ticket_ == 0) RefuseDescriptors(message);
+}
+
+void Session::HandleDescriptors(const ForeignMessage* message) {
+  broker_ticket_ = 0;
+  services_.loop.Change(socket_watch_, EPOLLIN);
+  if (message != nullptr) return HandleMessage(message->bytes, message->files);
+  // The broker is full.
+  std::array<std::byte, kMaxRequestBytes> buffer;
+  size_t size = 0;
+  const ReceiveResult result = ReceiveMessage(socket_.get(), buffer, size);
+  if (result != ReceiveResult::kDescriptors || !CheckSize(size)) return end_();
+  services_.loop.Change(socket_watch_, 0);
+  RefuseDescriptors(std::span(buffer).first(size));
+}
+
+// The user has too many that are not closed. The answer does not wait for these.
+void Session::RefuseDescriptors(std::span<const std::byte> message) {
   Reply reply;
-  absl::Status status = DecodeRequest(message, static_cast<uint32_t>(fds.size()), request_);
+  DecodeRequest(message, 0, request_).IgnoreError();  // for its head
+  broker_ticket_ = services_.foreign_fds.Drop(socket_.get(), admission_.user, [this] {
+    broker_ticket_ = 0;
+    services_.loop.Change(socket_watch_, EPOLLIN);
+  });
+  Send(request_, StatusFromErrno(ENFILE, "descriptors that are not closed yet"), reply);
+}
+
+void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer& fds) {
+  Reply reply;
+  const uint32_t fd_count = fds != nullptr ? fds->message_count() : 0;
+  absl::Status status = DecodeRequest(message, fd_count, request_);
   if (status.ok()) status = Dispatch(request_, fds, reply);
   if (status.ok() && reply.deferred) {
     deferred_ = true;
@@ -175,7 +244,7 @@ void Session::HandleMessage(std::span<const std::byte> message, Fds& fds) {
   Send(request_, status, reply);
 }
 
-absl::Status Session::Dispatch(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::Dispatch(const Request& request, const FdsPointer& fds, Reply& reply) {
   const uint32_t command = request.head.command;
   const bool opens = command == ROCI_ABI_HELLO || command == ROCI_ABI_ATTACH;
   if (opens != (device_ == nullptr)) {

@@ -27,6 +27,7 @@
 #include "dataplane/session.h"
 #include "memory/app_memory.h"
 #include "memory/mapped_file.h"
+#include "verbs_provider/abi/spin_judge.h"
 
 namespace roci::control {
 
@@ -192,14 +193,16 @@ class Session {
   uint32_t number() const { return number_; }
   const Peer& peer() const { return peer_; }
   const std::string& program() const { return program_; }
+  // Reads requests again if its program's memory answers. False: it does not yet.
+  bool Resume();
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
   // Null before HELLO.
   Device* device() const { return device_; }
   dataplane::Session* dataplane() const { return dataplane_.get(); }
   const memory::AppMemory* app() const { return app_.get(); }
-  // Whether `fd`, a descriptor of the daemon's, is the open file by which the app has named its
-  // context.
-  bool IsContext(int fd) const;
+  // Whether `broker_fd`, a descriptor of the broker's, is the open file by which the app has named
+  // its context.
+  bool IsContext(int broker_fd) const;
 
   const HandleTable<PdRecord>& pds() const { return pds_; }
   const HandleTable<MrRecord>& mrs() const { return mrs_; }
@@ -214,33 +217,42 @@ class Session {
   const HandleTable<FlowRecord>& flows() const { return flows_; }
 
  private:
-  using Fds = std::vector<UniqueFd>;
-  using Handler = absl::Status (Session::*)(const Request&, Fds&, Reply&);
+  using FdsPointer = std::shared_ptr<ForeignFiles>;  // null: none
+  using Handler = absl::Status (Session::*)(const Request&, const FdsPointer&, Reply&);
   static Handler HandlerOf(uint32_t command);
 
   Session(Services& services, UniqueFd socket, Peer peer, Admission admission, uint32_t number,
           std::function<void()> end);
   absl::Status Watch();
   void HandleSocket(uint32_t events);
-  void HandleMessage(std::span<const std::byte> message, Fds& fds);
-  absl::Status Dispatch(const Request& request, Fds& fds, Reply& reply);
+  // Whether there was a message, after which there may be another.
+  bool HandleNext(bool is_first);
+  bool CheckSize(size_t size) const;
+  // Requests with descriptors are received by the broker; nothing else is read meanwhile.
+  void ReceiveDescriptors(std::span<const std::byte> message);
+  void HandleDescriptors(const ForeignMessage* message);
+  void RefuseDescriptors(std::span<const std::byte> message);
+  void HandleMessage(std::span<const std::byte> message, const FdsPointer& fds);
+  absl::Status Dispatch(const Request& request, const FdsPointer& fds, Reply& reply);
   void Send(const Request& request, const absl::Status& status, Reply& reply);
   // The answer to the request that set Reply::deferred.
   void FinishDeferred(const absl::Status& status, Reply& reply);
 
   // session_device.cc
-  absl::Status Hello(const Request& request, Fds& fds, Reply& reply);
-  absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply);
+  absl::Status Hello(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, const FdsPointer& fds,
+                          Reply& reply);
   bool IsDaemonsOwnUser() const { return peer_.uid == geteuid(); }
   uint32_t MemoryPolicy() const;
-  absl::Status OpenApp();
+  absl::Status OpenApp(const FdsPointer& fds);
+  std::unique_ptr<memory::AppMemory> FindApp(const FdsPointer& fds, int* error);
   absl::Status OpenDataplane(Device& device, Reply& reply);
   // session_sharing.cc
-  absl::Status NameContext(const Request& request, Fds& fds, Reply& reply);
-  absl::Status Attach(const Request& request, Fds& fds, Reply& reply);
-  absl::Status ImportPd(const Request& request, Fds& fds, Reply& reply);
-  absl::Status ImportMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status ImportDm(const Request& request, Fds& fds, Reply& reply);
+  absl::Status NameContext(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status Attach(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ImportPd(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ImportMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ImportDm(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status JoinGroup(Session& other);
   // The tables whose handles no other session of the context gives, and which a program that mixes
   // up its contexts, or a child that has lost its parent's, could take for another's. Windows and
@@ -264,73 +276,73 @@ class Session {
   // Also those of sessions that share the context; null if there is none.
   PdRecord* FindPd(uint32_t handle);
   DmRecord* FindDm(uint32_t handle);
-  absl::Status QueryDevice(const Request& request, Fds& fds, Reply& reply);
-  absl::Status QueryPort(const Request& request, Fds& fds, Reply& reply);
+  absl::Status QueryDevice(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status QueryPort(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_memory.cc
-  absl::Status AllocPd(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DeallocPd(const Request& request, Fds& fds, Reply& reply);
-  absl::Status RegMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status ReregMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DeregMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status UnshareRange(const Request& request, Fds& fds, Reply& reply);
+  absl::Status AllocPd(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DeallocPd(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status RegMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ReregMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DeregMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status UnshareRange(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
-                               uint64_t length, uint64_t iova, uint32_t access, const Fds& fds,
-                               memory::Translation& out);
+                               uint64_t length, uint64_t iova, uint32_t access,
+                               const FdsPointer& fds, memory::Translation& out);
   std::shared_ptr<memory::MappedFile> MapExtent(const roci_abi_extent& extent, bool writable,
-                                                uint64_t longest, const Fds& fds);
+                                                uint64_t longest, const FdsPointer& fds);
   // session_device_memory.cc
-  absl::Status AllocNullMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status AllocDm(const Request& request, Fds& fds, Reply& reply);
-  absl::Status FreeDm(const Request& request, Fds& fds, Reply& reply);
-  absl::Status RegDmMr(const Request& request, Fds& fds, Reply& reply);
+  absl::Status AllocNullMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status AllocDm(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status FreeDm(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status RegDmMr(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_lists.cc
-  absl::Status AllocListMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status FreeListMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status AllocSignatureMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status CheckSignatureMr(const Request& request, Fds& fds, Reply& reply);
-  absl::Status RegDmaBufferMr(const Request& request, Fds& fds, Reply& reply);
+  absl::Status AllocListMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status FreeListMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status AllocSignatureMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CheckSignatureMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status RegDmaBufferMr(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status MakeList(uint32_t pd, const dataplane::ListRoom& room, Reply& reply);
   // session_windows.cc
-  absl::Status AllocMw(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DeallocMw(const Request& request, Fds& fds, Reply& reply);
+  absl::Status AllocMw(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DeallocMw(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_completion.cc
   // How many of the `sent` asynchronous events of an object that is gone the app has to
   // acknowledge: those that cannot be taken back any more.
   uint32_t KeptAsyncEvents(uint64_t user_handle, uint32_t sent);
-  absl::Status CreateChannel(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DestroyChannel(const Request& request, Fds& fds, Reply& reply);
-  absl::Status CreateCq(const Request& request, Fds& fds, Reply& reply);
-  absl::Status ResizeCq(const Request& request, Fds& fds, Reply& reply);
-  absl::Status ModifyCq(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DestroyCq(const Request& request, Fds& fds, Reply& reply);
+  absl::Status CreateChannel(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyChannel(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateCq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ResizeCq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ModifyCq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyCq(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_queue_pairs.cc
-  absl::Status CreateQp(const Request& request, Fds& fds, Reply& reply);
+  absl::Status CreateQp(const Request& request, const FdsPointer& fds, Reply& reply);
   // Makes what CREATE_QP and CREATE_RSS_QP answer; `record` has what the caller knows.
   absl::Status AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,
                             Reply& reply);
-  absl::Status ModifyQp(const Request& request, Fds& fds, Reply& reply);
+  absl::Status ModifyQp(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status ApplyModify(const roci_abi_modify_qp_request& modify, const roce::Path* path,
                            Reply& reply);
-  absl::Status QueryQp(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DestroyQp(const Request& request, Fds& fds, Reply& reply);
+  absl::Status QueryQp(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyQp(const Request& request, const FdsPointer& fds, Reply& reply);
   roce::QpLimits TransportLimits() const;
   // session_shared_queues.cc
-  absl::Status CreateSrq(const Request& request, Fds& fds, Reply& reply);
-  absl::Status CreateTagSrq(const Request& request, Fds& fds, Reply& reply);
+  absl::Status CreateSrq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateTagSrq(const Request& request, const FdsPointer& fds, Reply& reply);
   // Hands the memory over; `record` has what the caller knows.
   absl::StatusOr<dataplane::CreatedSharedReceiveQueue> AddSrq(
       const dataplane::SharedReceiveQueueConfig& config, SrqRecord record, Reply& reply);
-  absl::Status ModifySrq(const Request& request, Fds& fds, Reply& reply);
+  absl::Status ModifySrq(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_limit, Reply& reply);
-  absl::Status QuerySrq(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DestroySrq(const Request& request, Fds& fds, Reply& reply);
+  absl::Status QuerySrq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroySrq(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_xrc.cc
-  absl::Status OpenXrcd(const Request& request, Fds& fds, Reply& reply);
+  absl::Status OpenXrcd(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status JoinLcore(dataplane::Lcore& lcore);
-  absl::Status CloseXrcd(const Request& request, Fds& fds, Reply& reply);
+  absl::Status CloseXrcd(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status CreateTargetQp(const roci_abi_create_qp_request& create, Reply& reply);
   absl::StatusOr<uint32_t> OpenTarget(uint32_t xrcd, uint32_t qpn, uint64_t user_handle);
-  absl::Status OpenQp(const Request& request, Fds& fds, Reply& reply);
+  absl::Status OpenQp(const Request& request, const FdsPointer& fds, Reply& reply);
   uint32_t CloseTarget(uint32_t handle, QpRecord& record);
   // session_addresses.cc
   // Runs `then` with the path of an address vector: now, or, deferring the answer, when the peer
@@ -338,22 +350,22 @@ class Session {
   using UsePath = std::function<absl::Status(const roce::Path&, Reply&)>;
   absl::Status WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, roce::Qpn remote,
                         const UsePath& then, Reply& reply);
-  absl::Status CreateAh(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DestroyAh(const Request& request, Fds& fds, Reply& reply);
+  absl::Status CreateAh(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyAh(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_multicast.cc
-  absl::Status AttachMulticast(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DetachMulticast(const Request& request, Fds& fds, Reply& reply);
+  absl::Status AttachMulticast(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DetachMulticast(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_flows.cc
-  absl::Status CreateFlow(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DestroyFlow(const Request& request, Fds& fds, Reply& reply);
-  absl::Status CreateCounters(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DestroyCounters(const Request& request, Fds& fds, Reply& reply);
-  absl::Status AttachCounters(const Request& request, Fds& fds, Reply& reply);
-  absl::Status ReadCounters(const Request& request, Fds& fds, Reply& reply);
+  absl::Status CreateFlow(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyFlow(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateCounters(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyCounters(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status AttachCounters(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ReadCounters(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_rss.cc
-  absl::Status CreateQueueTable(const Request& request, Fds& fds, Reply& reply);
-  absl::Status DestroyQueueTable(const Request& request, Fds& fds, Reply& reply);
-  absl::Status CreateRssQp(const Request& request, Fds& fds, Reply& reply);
+  absl::Status CreateQueueTable(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyQueueTable(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateRssQp(const Request& request, const FdsPointer& fds, Reply& reply);
 
   Services& services_;
   const Admission admission_;
@@ -364,15 +376,18 @@ class Session {
   std::string program_;
   uint64_t app_features_ = 0;  // ROCI_ABI_FEATURE_*
   EventLoop::Watch socket_watch_ = 0;
+  abi::SpinJudge spins_;
   EventLoop::Watch exit_watch_ = 0;
 
   Device* device_ = nullptr;
   // The user's part of the device. Null, or without meaning, before HELLO.
   DeviceQuotas* quotas_ = nullptr;
   DeviceLimits limits_;
-  Request request_;            // being handled, or deferred
-  uint64_t waiting_path_ = 0;  // what a deferred request waits for
-  bool deferred_ = false;
+  Request request_;                      // being handled, or deferred
+  uint64_t waiting_path_ = 0;            // what a deferred request waits for
+  bool deferred_ = false;                // the answer to a request comes later
+  bool paused_ = false;                  // see Resume
+  uint64_t broker_ticket_ = 0;           // while the broker receives; see ForeignFds
   EventPipe async_events_;               // the dataplane has a writing end of its own
   int context_fd_ = -1;                  // in the app
   std::shared_ptr<ContextGroup> group_;  // null: shares nothing
@@ -380,7 +395,7 @@ class Session {
   // Destroyed from the last to the first: dataplane before what it refers to. Most tables have no
   // limit of their own, the device's quotas rule.
   static constexpr uint32_t kNoLimit = HandleTable<PdRecord>::kLast;
-  std::unique_ptr<memory::AppMemory> app_;
+  std::shared_ptr<memory::AppMemory> app_;
   memory::FileMappings file_mappings_;
   HandleTable<ChannelRecord> channels_{kMaxCompletionChannels};
   HandleTable<PdRecord> pds_{kNoLimit};

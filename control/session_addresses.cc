@@ -19,7 +19,7 @@ absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, ro
   return absl::OkStatus();
 }
 
-absl::Status Session::CreateAh(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_ah_request>();
   if (FindPd(create.pd) == nullptr) return absl::NotFoundError("protection domain");
   const uint32_t pd = create.pd;
@@ -40,7 +40,7 @@ absl::Status Session::CreateAh(const Request& request, Fds&, Reply& reply) {
       reply);
 }
 
-absl::Status Session::DestroyAh(const Request& request, Fds&, Reply&) {
+absl::Status Session::DestroyAh(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const AhRecord* record = ahs_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("address handle");

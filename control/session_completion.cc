@@ -25,7 +25,7 @@ uint32_t Session::KeptAsyncEvents(uint64_t user_handle, uint32_t sent) {
   return sent - waiting - unread;
 }
 
-absl::Status Session::CreateChannel(const Request&, Fds&, Reply& reply) {
+absl::Status Session::CreateChannel(const Request&, const FdsPointer&, Reply& reply) {
   UniqueFd reading;
   ChannelRecord record;
   record.descriptors = QuotaShare(admission_.user->descriptors, ChannelRecord::kDescriptors);
@@ -39,7 +39,7 @@ absl::Status Session::CreateChannel(const Request&, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DestroyChannel(const Request& request, Fds&, Reply&) {
+absl::Status Session::DestroyChannel(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const ChannelRecord* channel = channels_.Find(handle);
   if (channel == nullptr) return absl::NotFoundError("completion channel");
@@ -48,7 +48,7 @@ absl::Status Session::DestroyChannel(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::CreateCq(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_cq_request>();
   if (create.entries > device_->limits().max_cqe || create.comp_vector >= kCompletionVectors) {
     return absl::InvalidArgumentError("entries or completion vector");
@@ -81,7 +81,7 @@ absl::Status Session::CreateCq(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::ResizeCq(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& resize = request.As<roci_abi_resize_cq_request>();
   CqRecord* record = cqs_.Find(resize.handle);
   if (record == nullptr) return absl::NotFoundError("completion queue");
@@ -101,7 +101,7 @@ absl::Status Session::ResizeCq(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::ModifyCq(const Request& request, Fds&, Reply&) {
+absl::Status Session::ModifyCq(const Request& request, const FdsPointer&, Reply&) {
   const auto& modify = request.As<roci_abi_modify_cq_request>();
   const CqRecord* record = cqs_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("completion queue");
@@ -110,7 +110,7 @@ absl::Status Session::ModifyCq(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DestroyCq(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const CqRecord* record = cqs_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("completion queue");

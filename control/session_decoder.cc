@@ -16,21 +16,28 @@ namespace {
 
 absl::Status Invalid(const char* why) { return absl::InvalidArgumentError(why); }
 
-absl::Status CheckHello(const void* request, uint32_t) {
+// How many descriptors tell of the app's memory.
+uint32_t MemoryFdsOf(uint64_t features) {
+  constexpr uint64_t kEither = ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;
+  return (features & kEither) != 0 ? 1 : 0;
+}
+
+absl::Status CheckHello(const void* request, uint32_t fd_count) {
   const auto& hello = *static_cast<const roci_abi_hello_request*>(request);
   if (hello.magic != ROCI_ABI_MAGIC) return StatusFromErrno(EPROTO, "magic");
   if (hello.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
   if (std::memchr(hello.device, 0, sizeof(hello.device)) == nullptr) {
     return Invalid("the device name does not end");
   }
-  return absl::OkStatus();
+  return fd_count == MemoryFdsOf(hello.features) ? absl::OkStatus() : Invalid("descriptor count");
 }
 
 absl::Status CheckAttach(const void* request, uint32_t fd_count) {
   const auto& attach = *static_cast<const roci_abi_attach_request*>(request);
   if (attach.magic != ROCI_ABI_MAGIC) return Invalid("magic number");
   if (attach.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
-  return fd_count == 1 ? absl::OkStatus() : Invalid("descriptor count");
+  return fd_count == 1 + MemoryFdsOf(attach.features) ? absl::OkStatus()
+                                                      : Invalid("descriptor count");
 }
 
 bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
@@ -288,7 +295,7 @@ using Plain = roci_abi_plain_response;
 // By roci_abi_command, in its order.
 constexpr CommandInfo kCommands[] = {
     {nullptr, 0, 0, nullptr, false},
-    Command<roci_abi_hello_request, roci_abi_hello_response>("HELLO", CheckHello),
+    Command<roci_abi_hello_request, roci_abi_hello_response>("HELLO", CheckHello, true),
     Command<roci_abi_query_device_request, roci_abi_query_device_response>("QUERY_DEVICE"),
     Command<roci_abi_query_port_request, roci_abi_query_port_response>("QUERY_PORT"),
     Command<roci_abi_plain_request, roci_abi_handle_response>("ALLOC_PD"),

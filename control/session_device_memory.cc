@@ -35,7 +35,7 @@ void Answer(uint32_t handle, uint32_t key, Reply& reply) {
 
 }  // namespace
 
-absl::Status Session::AllocNullMr(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::AllocNullMr(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_alloc_null_mr_request>().pd;
   PdRecord* pd = FindPd(handle);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
@@ -52,7 +52,7 @@ absl::Status Session::AllocNullMr(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::AllocDm(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::AllocDm(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& alloc = request.As<roci_abi_alloc_dm_request>();
   if (alloc.length == 0 || alloc.length > device_->limits().max_dm_bytes ||
       alloc.log_align > kPageShift) {
@@ -80,7 +80,7 @@ absl::Status Session::AllocDm(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::FreeDm(const Request& request, Fds&, Reply&) {
+absl::Status Session::FreeDm(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const DmRecord* record = dms_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("device memory");
@@ -91,7 +91,7 @@ absl::Status Session::FreeDm(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::RegDmMr(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::RegDmMr(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& reg = request.As<roci_abi_reg_dm_mr_request>();
   PdRecord* pd = FindPd(reg.pd);
   DmRecord* dm = FindDm(reg.dm);

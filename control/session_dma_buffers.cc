@@ -14,7 +14,7 @@ constexpr uint64_t kDmaBufferVa = uint64_t{3} << 62;
 
 }  // namespace
 
-absl::Status Session::RegDmaBufferMr(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::RegDmaBufferMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& reg = request.As<roci_abi_reg_dma_buffer_mr_request>();
   PdRecord* pd = FindPd(reg.pd);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
@@ -29,8 +29,8 @@ absl::Status Session::RegDmaBufferMr(const Request& request, Fds& fds, Reply& re
   record.length = reg.length;
   const bool writable = reg.access & static_cast<uint32_t>(memory::Access::kLocalWrite);
   int error = 0;
-  std::shared_ptr<memory::MappedFile> mapping =
-      memory::MappedFile::MapDmaBuffer(fds[0].get(), reg.offset, reg.length, writable, &error);
+  std::shared_ptr<memory::MappedFile> mapping = memory::MappedFile::MapDmaBuffer(
+      (*fds)[0].local.get(), reg.offset, reg.length, writable, &error);
   if (mapping == nullptr) return StatusFromErrno(error, "DMA buffer");
   memory::Translation translation{
       .va = kDmaBufferVa,

@@ -32,7 +32,7 @@ FlowRecord::~FlowRecord() {
   if (rule != nullptr) device->dataplane().RemoveFlow(*rule);
 }
 
-absl::Status Session::CreateFlow(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_flow_request>();
   if (!MayUseRawPackets(peer_, app_.get())) return absl::PermissionDeniedError("flow rule");
   if (create.port != 1) return absl::InvalidArgumentError("port");
@@ -67,7 +67,7 @@ absl::Status Session::CreateFlow(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DestroyFlow(const Request& request, Fds&, Reply&) {
+absl::Status Session::DestroyFlow(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const FlowRecord* record = flows_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("flow rule");
@@ -77,7 +77,7 @@ absl::Status Session::DestroyFlow(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::CreateCounters(const Request&, Fds&, Reply& reply) {
+absl::Status Session::CreateCounters(const Request&, const FdsPointer&, Reply& reply) {
   CountersRecord record;
   record.share = QuotaShare(quotas_->counters, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("counters");
@@ -88,7 +88,7 @@ absl::Status Session::CreateCounters(const Request&, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DestroyCounters(const Request& request, Fds&, Reply&) {
+absl::Status Session::DestroyCounters(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const CountersRecord* record = counters_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("counters");
@@ -97,7 +97,7 @@ absl::Status Session::DestroyCounters(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::AttachCounters(const Request& request, Fds&, Reply&) {
+absl::Status Session::AttachCounters(const Request& request, const FdsPointer&, Reply&) {
   const auto& attach = request.As<roci_abi_attach_counters_request>();
   FlowRecord* flow = flows_.Find(attach.flow);
   CountersRecord* counters = counters_.Find(attach.counters);
@@ -112,7 +112,7 @@ absl::Status Session::AttachCounters(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::ReadCounters(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::ReadCounters(const Request& request, const FdsPointer&, Reply& reply) {
   const CountersRecord* record = counters_.Find(request.As<roci_abi_handle_request>().handle);
   if (record == nullptr) return absl::NotFoundError("counters");
   auto& response = reply.As<roci_abi_read_counters_response>();

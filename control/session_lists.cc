@@ -6,12 +6,12 @@
 
 namespace roci::control {
 
-absl::Status Session::AllocListMr(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::AllocListMr(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& alloc = request.As<roci_abi_alloc_list_mr_request>();
   return MakeList(alloc.pd, {.max_runs = alloc.max_runs}, reply);
 }
 
-absl::Status Session::AllocSignatureMr(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::AllocSignatureMr(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& alloc = request.As<roci_abi_alloc_signature_mr_request>();
   return MakeList(alloc.pd,
                   {.max_runs = alloc.max_runs,
@@ -43,7 +43,7 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
   return absl::OkStatus();
 }
 
-absl::Status Session::CheckSignatureMr(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CheckSignatureMr(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   if (lists_.Find(handle) == nullptr) return absl::NotFoundError("signature region");
   memory::IntegrityError error;
@@ -64,7 +64,7 @@ absl::Status Session::CheckSignatureMr(const Request& request, Fds&, Reply& repl
   return absl::OkStatus();
 }
 
-absl::Status Session::FreeListMr(const Request& request, Fds&, Reply&) {
+absl::Status Session::FreeListMr(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const ListRecord* record = lists_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("list region");

@@ -8,6 +8,7 @@
 #include "control/memory_status.h"
 #include "control/session.h"
 #include "dataplane/worker.h"
+#include "memory/unmapper.h"
 
 namespace roci::control {
 namespace {
@@ -27,7 +28,7 @@ AppShare ShareOf(User& user, const memory::Translation& translation) {
 
 }  // namespace
 
-absl::Status Session::AllocPd(const Request&, Fds&, Reply& reply) {
+absl::Status Session::AllocPd(const Request&, const FdsPointer&, Reply& reply) {
   PdRecord record;
   record.share = QuotaShare(quotas_->pds, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("protection domains");
@@ -37,7 +38,7 @@ absl::Status Session::AllocPd(const Request&, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DeallocPd(const Request& request, Fds&, Reply&) {
+absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const PdRecord* pd = pds_.Find(handle);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
@@ -49,13 +50,20 @@ absl::Status Session::DeallocPd(const Request& request, Fds&, Reply&) {
 }
 
 std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, bool writable,
-                                                       uint64_t longest, const Fds& fds) {
+                                                       uint64_t longest, const FdsPointer& fds) {
+  // What is not unmapped yet no longer counts to anybody.
+  constexpr uint32_t kMostRetired = 1024;
+  constexpr uint64_t kMostRetiredBytes = uint64_t{4} << 40;
+  if (memory::Unmapper::backlog() >= kMostRetired ||
+      memory::Unmapper::backlog_bytes() >= kMostRetiredBytes) {
+    return nullptr;
+  }
   int error = 0;
   UniqueFd opened;
   int fd = -1;
   if (extent.kind == ROCI_ABI_EXTENT_FD) {
-    fd = fds[extent.fd_index].get();
-  } else {
+    fd = (*fds)[extent.fd_index].local.get();
+  } else if (app_->has_process()) {
     opened.Reset(memory::OpenMappingOf(peer_.pid, peer_.uid, peer_.gid, extent.map_start,
                                        extent.map_end, writable, &error));
     // The number may be another process's by now.
@@ -76,16 +84,9 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
 
 absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                       uint64_t length, uint64_t iova, uint32_t access,
-                                      const Fds& fds, memory::Translation& out) {
-  // A first look says whether there is memory at all; the provider has looked closer. What is paged
-  // in on demand may not be there yet.
-  if (length != 0 && !(access & static_cast<uint32_t>(memory::Access::kOnDemand))) {
-    std::byte byte;
-    for (const uint64_t va : {start, start + length - 1}) {
-      const memory::MemoryStatus status = app_->Read(va, std::span(&byte, 1));
-      if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
-    }
-  }
+                                      const FdsPointer& fds, memory::Translation& out) {
+  // The plugin has looked whether there is memory. A look from here would wait where the program
+  // makes it wait (userfaultfd(2), FUSE).
   out.app = app_.get();
   out.va = start;
   out.length = length;
@@ -115,7 +116,7 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   return absl::OkStatus();
 }
 
-absl::Status Session::RegMr(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& reg = request.As<roci_abi_reg_mr_request>();
   PdRecord* pd = FindPd(reg.pd);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
@@ -143,7 +144,7 @@ absl::Status Session::RegMr(const Request& request, Fds& fds, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& rereg = request.As<roci_abi_rereg_mr_request>();
   MrRecord* mr = mrs_.Find(rereg.handle);
   if (mr == nullptr) return absl::NotFoundError("memory region");
@@ -172,6 +173,7 @@ absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
   const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
       [&] { return dataplane_->keys().Reregister(key, std::move(change), &released); }));
   if (!status.ok()) return status;
+  dataplane_->AwaitCopies();
   if (new_pd != nullptr) {
     --pds_.Find(mr->pd)->users;
     ++new_pd->users;
@@ -189,7 +191,7 @@ absl::Status Session::ReregMr(const Request& request, Fds& fds, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DeregMr(const Request& request, Fds&, Reply&) {
+absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MrRecord* mr = mrs_.Find(handle);
   if (mr == nullptr) return absl::NotFoundError("memory region");
@@ -197,13 +199,14 @@ absl::Status Session::DeregMr(const Request& request, Fds&, Reply&) {
   const absl::Status status = StatusOfMemory(
       dataplane_->lcore().Call([&] { return dataplane_->keys().Deregister(mr->key, &released); }));
   if (!status.ok()) return status;
+  dataplane_->AwaitCopies();
   --pds_.Find(mr->pd)->users;
   if (mr->dm != 0) --dms_.Find(mr->dm)->users;
   mrs_.Remove(handle);
   return absl::OkStatus();
 }
 
-absl::Status Session::UnshareRange(const Request& request, Fds&, Reply&) {
+absl::Status Session::UnshareRange(const Request& request, const FdsPointer&, Reply&) {
   const auto& unshare = request.As<roci_abi_unshare_range_request>();
   memory::ReleasedMappings released;
   dataplane_->lcore().Call([&] {

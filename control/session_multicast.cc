@@ -20,7 +20,7 @@ auto FindMembership(QpRecord& record, const roce::Gid& group) {
 
 }  // namespace
 
-absl::Status Session::AttachMulticast(const Request& request, Fds&, Reply&) {
+absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&, Reply&) {
   const auto& attach = request.As<roci_abi_multicast_request>();
   QpRecord* record = qps_.Find(attach.qp);
   if (record == nullptr) return absl::NotFoundError("queue pair");
@@ -33,7 +33,8 @@ absl::Status Session::AttachMulticast(const Request& request, Fds&, Reply&) {
   if (FindMembership(*record, group) != record->groups.end()) return absl::OkStatus();
   QuotaShare share(quotas_->multicast, 1);
   if (!share.ok()) return absl::ResourceExhaustedError("queue pairs of all multicast groups");
-  absl::StatusOr<MulticastCensus::Membership> member = device_->multicast().Join(group);
+  absl::StatusOr<MulticastCensus::Membership> member =
+      device_->multicast().Join(group, quotas_->multicast_groups, limits_.max_multicast_members);
   if (!member.ok()) return member.status();
   const absl::Status status = device_->dataplane().AttachMulticast(*record->qp, group);
   if (!status.ok()) return status;
@@ -41,7 +42,7 @@ absl::Status Session::AttachMulticast(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DetachMulticast(const Request& request, Fds&, Reply&) {
+absl::Status Session::DetachMulticast(const Request& request, const FdsPointer&, Reply&) {
   const auto& detach = request.As<roci_abi_multicast_request>();
   QpRecord* record = qps_.Find(detach.qp);
   if (record == nullptr) return absl::NotFoundError("queue pair");

@@ -82,7 +82,7 @@ roce::QpLimits Session::TransportLimits() const {
   return limits;
 }
 
-absl::Status Session::CreateQp(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_qp_request>();
   if (!IsOfferedQpType(create.qp_type)) return absl::UnimplementedError("type of queue pair");
   absl::Status status = CheckFlags(create);
@@ -180,7 +180,7 @@ bool IsControlled(uint32_t qkey) { return (qkey >> 31) != 0; }
 
 }  // namespace
 
-absl::Status Session::ModifyQp(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply& reply) {
   roci_abi_modify_qp_request modify = request.As<roci_abi_modify_qp_request>();
   const QpRecord* record = qps_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("queue pair");
@@ -232,7 +232,7 @@ absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify, cons
   return absl::OkStatus();
 }
 
-absl::Status Session::QueryQp(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::QueryQp(const Request& request, const FdsPointer&, Reply& reply) {
   QpRecord* record = qps_.Find(request.As<roci_abi_query_qp_request>().handle);
   if (record == nullptr) return absl::NotFoundError("queue pair");
   roce::QpAttributes attributes;
@@ -250,7 +250,7 @@ absl::Status Session::QueryQp(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DestroyQp(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::DestroyQp(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   QpRecord* record = qps_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("queue pair");

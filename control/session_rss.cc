@@ -8,7 +8,7 @@
 
 namespace roci::control {
 
-absl::Status Session::CreateQueueTable(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CreateQueueTable(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_queue_table_request>();
   QueueTableRecord record;
   for (uint32_t i = 0; i < 1u << create.log_size; ++i) {
@@ -26,7 +26,7 @@ absl::Status Session::CreateQueueTable(const Request& request, Fds&, Reply& repl
   return absl::OkStatus();
 }
 
-absl::Status Session::DestroyQueueTable(const Request& request, Fds&, Reply&) {
+absl::Status Session::DestroyQueueTable(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const QueueTableRecord* record = queue_tables_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("indirection table");
@@ -36,7 +36,7 @@ absl::Status Session::DestroyQueueTable(const Request& request, Fds&, Reply&) {
   return absl::OkStatus();
 }
 
-absl::Status Session::CreateRssQp(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CreateRssQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_rss_qp_request>();
   if (!MayUseRawPackets(peer_, app_.get())) {
     return absl::PermissionDeniedError("raw packet queue pair");

@@ -11,6 +11,11 @@
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace roci::control {
+namespace {
+
+constexpr roce::TimeNs kResumeNs = 1'000'000;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& services,
                                                                      const std::string& runtime_dir,
@@ -21,10 +26,15 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
   std::unique_ptr<SessionServer> server(new SessionServer(services));
   SessionServer* const self = server.get();
   services.find_context = [self](int fd, uid_t uid) { return self->FindContext(fd, uid); };
+  services.await_memory = [self](uint32_t number) {
+    self->paused_.push_back(number);
+    self->next_resume_ = std::min(self->next_resume_, MonotonicNow() + kResumeNs);
+  };
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
       services.loop, *std::move(listener),
       [self](UniqueFd socket) { self->Take(std::move(socket)); },
-      [self](int socket) { self->Refuse(socket, StatusFromErrno(ENFILE, "file descriptors")); });
+      [self](int socket) { self->Refuse(socket, StatusFromErrno(ENFILE, "file descriptors")); },
+      [self](UniqueFd socket) { self->services_.foreign_fds.Close(std::move(socket)); });
   if (!acceptor.ok()) return acceptor.status();
   server->acceptor_ = *std::move(acceptor);
   return server;
@@ -32,7 +42,9 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
 
 void SessionServer::Take(UniqueFd socket) {
   const absl::Status status = Open(socket);
-  if (!status.ok()) Refuse(socket.get(), status);
+  if (status.ok()) return;
+  Refuse(socket.get(), status);
+  services_.foreign_fds.Close(std::move(socket));
 }
 
 void SessionServer::Refuse(int socket, const absl::Status& status) {
@@ -87,9 +99,9 @@ absl::Status SessionServer::Open(UniqueFd& socket) {
 }
 
 // One system call for each session of the user: imports are rare.
-Session* SessionServer::FindContext(int fd, uid_t uid) const {
+Session* SessionServer::FindContext(int broker_fd, uid_t uid) const {
   for (const auto& [number, session] : sessions_) {
-    if (session->peer().uid == uid && session->IsContext(fd)) return session.get();
+    if (session->peer().uid == uid && session->IsContext(broker_fd)) return session.get();
   }
   return nullptr;
 }
@@ -104,7 +116,17 @@ void SessionServer::End(uint32_t number) {
   if (sessions_.empty()) malloc_trim(0);
 }
 
+void SessionServer::ResumePaused(roce::TimeNs now) {
+  if (now < next_resume_) return;
+  std::erase_if(paused_, [&](uint32_t number) {
+    const auto it = sessions_.find(number);
+    return it == sessions_.end() || it->second->Resume();
+  });
+  next_resume_ = paused_.empty() ? roce::kNever : now + kResumeNs;
+}
+
 void SessionServer::HandleTimeout(roce::TimeNs now) {
+  ResumePaused(now);
   for (const uint32_t number : hello_deadlines_.TakeDue(now)) {
     const auto it = sessions_.find(number);
     if (it == sessions_.end() || it->second->device() != nullptr) continue;

@@ -1,10 +1,12 @@
 // Accepts sessions on <runtime dir>/rocid.sock, decides who may have one, and owns them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "control/acceptor.h"
@@ -28,7 +30,7 @@ class SessionServer {
   uint64_t refused() const { return refused_; }  // connections turned away
 
   // For the loop's deadlines: connections that do not open a device in time are closed.
-  roce::TimeNs NextTimeout() const { return hello_deadlines_.Next(); }
+  roce::TimeNs NextTimeout() const { return std::min(hello_deadlines_.Next(), next_resume_); }
   void HandleTimeout(roce::TimeNs now);
 
  private:
@@ -39,7 +41,8 @@ class SessionServer {
   absl::StatusOr<Session::Admission> Admit(uid_t uid);
   absl::Status Open(UniqueFd& socket);
   void End(uint32_t number);
-  Session* FindContext(int fd, uid_t uid) const;
+  Session* FindContext(int broker_fd, uid_t uid) const;
+  void ResumePaused(roce::TimeNs now);
 
   Services& services_;
   std::unique_ptr<Acceptor> acceptor_;
@@ -47,6 +50,9 @@ class SessionServer {
   uint32_t last_number_ = 0;
   uint64_t refused_ = 0;
   std::map<uint32_t, std::unique_ptr<Session>> sessions_;
+  // Those that wait for their programs' memory, and when to look again.
+  std::vector<uint32_t> paused_;
+  roce::TimeNs next_resume_ = roce::kNever;
 };
 
 }  // namespace roci::control

@@ -5,7 +5,7 @@
 
 namespace roci::control {
 
-absl::Status Session::CreateSrq(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CreateSrq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_srq_request>();
   if (create.max_wr > limits_.max_srq_wr || create.max_sge > kMaxSge) {
     return absl::InvalidArgumentError("more than the device has");
@@ -38,7 +38,7 @@ absl::Status Session::CreateSrq(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::CreateTagSrq(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::CreateTagSrq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_tag_srq_request>();
   if (create.max_wr > limits_.max_srq_wr || create.max_sge > kMaxSge) {
     return absl::InvalidArgumentError("more than the device has");
@@ -107,7 +107,7 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
   return created;
 }
 
-absl::Status Session::ModifySrq(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& modify = request.As<roci_abi_modify_srq_request>();
   SrqRecord* record = srqs_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("shared receive queue");
@@ -150,7 +150,7 @@ absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_li
   return absl::OkStatus();
 }
 
-absl::Status Session::QuerySrq(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::QuerySrq(const Request& request, const FdsPointer&, Reply& reply) {
   const SrqRecord* record = srqs_.Find(request.As<roci_abi_handle_request>().handle);
   if (record == nullptr) return absl::NotFoundError("shared receive queue");
   auto& response = reply.As<roci_abi_query_srq_response>();
@@ -160,7 +160,7 @@ absl::Status Session::QuerySrq(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DestroySrq(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::DestroySrq(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const SrqRecord* record = srqs_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("shared receive queue");

@@ -13,23 +13,25 @@
 
 namespace roci::control {
 
-absl::Status Session::NameContext(const Request& request, Fds&, Reply&) {
+absl::Status Session::NameContext(const Request& request, const FdsPointer&, Reply&) {
   context_fd_ = request.As<roci_abi_name_context_request>().fd;
   return absl::OkStatus();
 }
 
-bool Session::IsContext(int fd) const {
-  return context_fd_ >= 0 && app_ != nullptr &&
-         syscall(SYS_kcmp, peer_.pid, getpid(), KCMP_FILE, context_fd_, fd) == 0 && app_->Alive();
+bool Session::IsContext(int broker_fd) const {
+  const pid_t broker = services_.foreign_fds.broker_pid();
+  return context_fd_ >= 0 && app_ != nullptr && app_->has_process() &&
+         syscall(SYS_kcmp, peer_.pid, broker, KCMP_FILE, context_fd_, broker_fd) == 0 &&
+         app_->Alive();
 }
 
-absl::Status Session::Attach(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::Attach(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& attach = request.As<roci_abi_attach_request>();
   Session* other =
-      services_.find_context ? services_.find_context(fds[0].get(), peer_.uid) : nullptr;
+      services_.find_context ? services_.find_context((*fds)[0].broker_fd, peer_.uid) : nullptr;
   if (other == nullptr) return StatusFromErrno(ENODEV, "nobody has this context open");
   app_features_ = attach.features;
-  const absl::Status status = OpenDevice(*other->device_, attach.minor, other, reply);
+  const absl::Status status = OpenDevice(*other->device_, attach.minor, other, fds, reply);
   if (!status.ok()) return status;
   auto& response = reply.As<roci_abi_attach_response>();
   const std::string& name = device_->name();
@@ -114,12 +116,12 @@ DmRecord* Session::FindDm(uint32_t handle) {
   return dms_.Find(handle);
 }
 
-absl::Status Session::ImportPd(const Request& request, Fds&, Reply&) {
+absl::Status Session::ImportPd(const Request& request, const FdsPointer&, Reply&) {
   const PdRecord* pd = FindPd(request.As<roci_abi_handle_request>().handle);
   return pd != nullptr ? absl::OkStatus() : absl::NotFoundError("protection domain");
 }
 
-absl::Status Session::ImportMr(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::ImportMr(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   Session* owner = AnothersHandle(handle);
   const MrRecord* mr = (owner != nullptr ? owner : this)->mrs_.Find(handle);
@@ -131,7 +133,7 @@ absl::Status Session::ImportMr(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::ImportDm(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::ImportDm(const Request& request, const FdsPointer&, Reply& reply) {
   const DmRecord* dm = FindDm(request.As<roci_abi_handle_request>().handle);
   if (dm == nullptr) return absl::NotFoundError("device memory");
   auto& response = reply.As<roci_abi_import_dm_response>();

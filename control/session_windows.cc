@@ -4,7 +4,7 @@
 
 namespace roci::control {
 
-absl::Status Session::AllocMw(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& alloc = request.As<roci_abi_alloc_mw_request>();
   PdRecord* pd = FindPd(alloc.pd);
   if (pd == nullptr) return absl::NotFoundError("protection domain");
@@ -26,7 +26,7 @@ absl::Status Session::AllocMw(const Request& request, Fds&, Reply& reply) {
   return absl::OkStatus();
 }
 
-absl::Status Session::DeallocMw(const Request& request, Fds&, Reply&) {
+absl::Status Session::DeallocMw(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MwRecord* record = mws_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("memory window");

@@ -6,17 +6,14 @@
 
 namespace roci::control {
 
-absl::Status Session::OpenXrcd(const Request& request, Fds& fds, Reply& reply) {
+absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& open = request.As<roci_abi_open_xrcd_request>();
   XrcdRecord record;
   record.share = QuotaShare(quotas_->xrcds, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("XRC domains");
-  XrcDomainFile file;
+  FdsPointer file;
   if (open.has_file != 0) {
-    file.user = admission_.user;
-    file.descriptor = QuotaShare(file.user->descriptors, 1);
-    if (!file.descriptor.ok()) return StatusFromErrno(ENFILE, "XRC domains");
-    file.fd = std::move(fds[0]);
+    file = fds;
   }
   absl::StatusOr<std::shared_ptr<XrcDomain>> domain = device_->xrc_domains().Open(
       device_->dataplane(), dataplane_->lcore(), std::move(file), open.flags);
@@ -40,7 +37,7 @@ absl::Status Session::JoinLcore(dataplane::Lcore& lcore) {
   return absl::OkStatus();
 }
 
-absl::Status Session::CloseXrcd(const Request& request, Fds&, Reply&) {
+absl::Status Session::CloseXrcd(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const XrcdRecord* xrcd = xrcds_.Find(handle);
   if (xrcd == nullptr) return absl::NotFoundError("XRC domain");
@@ -106,7 +103,7 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   return *handle;
 }
 
-absl::Status Session::OpenQp(const Request& request, Fds&, Reply& reply) {
+absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& open = request.As<roci_abi_open_qp_request>();
   if (xrcds_.Find(open.xrcd) == nullptr) return absl::NotFoundError("XRC domain");
   if (open.qp_type != static_cast<uint32_t>(roce::QpType::kXrcRecv)) {

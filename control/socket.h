@@ -5,9 +5,9 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,20 +24,30 @@ absl::StatusOr<UniqueFd> ListenUnix(const std::string& directory, const std::str
 UniqueFd AcceptUnix(int listener);
 
 struct Peer {
+  // 0: a process that this PID namespace does not show (a container beside the daemon's), of which
+  // nothing can be found out by number, and which therefore has no privileges.
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
   UniqueFd pidfd;  // invalid where the kernel has none
+  // Equal for connections of the same process; 0: unknown.
+  uint64_t process = 0;
 };
-// Of the process that connected. PermissionDenied if it cannot be known; EMFILE, ENFILE.
+// Of the process that connected. EMFILE, ENFILE.
 absl::StatusOr<Peer> PeerOf(int socket);
 
-enum class ReceiveResult { kMessage, kNothing, kClosed };
-// Takes one message of a SOCK_SEQPACKET socket without waiting. Descriptors beside it go to `fds`.
-// `size` may be larger than the buffer (the message was cut then). `fds_cut`: some descriptors are
-// lost because the daemon could not hold more.
-ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size,
-                             std::vector<UniqueFd>& fds, bool& fds_cut);
+enum class ReceiveResult {
+  kMessage,
+  kNothing,
+  kClosed,
+  kDescriptors,  // the message has some: it is not taken (see control/fd_broker.h)
+};
+// Takes one message of a SOCK_SEQPACKET socket without waiting. `size` may be larger than the
+// buffer (the message was cut then). The bytes are there with kDescriptors as well.
+ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size);
+// Reads what is there of a SOCK_STREAM socket, without waiting. As recv(2); descriptors among it
+// are not taken: -1 with errno EPROTO.
+ssize_t ReceiveStream(int socket, std::span<char> buffer);
 // Sends one message without waiting. False if it did not go out whole.
 bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds);
 // Says on a new connection why it cannot be kept ("unasked" in abi/session.h).

@@ -50,9 +50,10 @@ DeviceLimits User::LimitsOf(const DeviceLimits& limits) const {
   for (uint32_t DeviceLimits::*count :
        {&DeviceLimits::max_qp, &DeviceLimits::max_cq, &DeviceLimits::max_mr, &DeviceLimits::max_mw,
         &DeviceLimits::max_dm_bytes, &DeviceLimits::max_pd, &DeviceLimits::max_ah,
-        &DeviceLimits::max_multicast_memberships, &DeviceLimits::max_flows,
-        &DeviceLimits::max_counters, &DeviceLimits::max_work_queues,
-        &DeviceLimits::max_queue_tables, &DeviceLimits::max_srq, &DeviceLimits::max_xrcd}) {
+        &DeviceLimits::max_multicast_memberships, &DeviceLimits::max_multicast_groups,
+        &DeviceLimits::max_multicast_members, &DeviceLimits::max_flows, &DeviceLimits::max_counters,
+        &DeviceLimits::max_work_queues, &DeviceLimits::max_queue_tables, &DeviceLimits::max_srq,
+        &DeviceLimits::max_xrcd}) {
     part.*count = Part32(limits.*count, percent_);
   }
   return part;

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -42,6 +43,9 @@ class User {
   Quota app_mappings;
   Quota app_bytes;
   Quota event_channels;
+
+  // Threads of the dataplane that wait for the user's programs (dataplane/app_copies.h).
+  const std::shared_ptr<std::atomic<uint32_t>> copiers = std::make_shared<std::atomic<uint32_t>>(0);
 
   // Charges the rings of one object. Check ok() of the result.
   RingShare TakeRings(uint64_t bytes, uint64_t mappings = 1) {

@@ -1,21 +1,19 @@
 #include "control/xrc_domains.h"
 
-#include <sys/stat.h>
-
 #include <cerrno>
 
 #include "control/errno_status.h"
+#include "control/foreign_fds.h"
 
 namespace roci::control {
 
 absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::Device& device,
                                                             dataplane::Lcore& lcore,
                                                             XrcDomainFile file, uint32_t flags) {
-  if (!file.fd.valid()) return std::make_shared<XrcDomain>(device, lcore, XrcDomainFile());
-  struct stat info {};
-  if (fstat(file.fd.get(), &info) != 0) return StatusFromErrno(errno, "the XRC domain's file");
+  if (file == nullptr) return std::make_shared<XrcDomain>(device, lcore, nullptr);
+  const ForeignFile& inode = (*file)[0];
   std::erase_if(by_file_, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<XrcDomain>& known = by_file_[{info.st_dev, info.st_ino}];
+  std::weak_ptr<XrcDomain>& known = by_file_[{inode.device, inode.inode}];
   if (std::shared_ptr<XrcDomain> domain = known.lock()) {
     if (flags & ROCI_ABI_XRCD_EXCLUSIVE) {
       return absl::InvalidArgumentError("the file has an XRC domain already");

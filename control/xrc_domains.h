@@ -12,21 +12,17 @@
 
 #include "absl/status/statusor.h"
 #include "control/quota.h"
-#include "control/unique_fd.h"
 #include "dataplane/xrc_domain.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
 
+class ForeignFiles;
 class User;
 
-// What names a domain; none has no descriptor. It stays open, so that the inode is not another
-// file's meanwhile.
-struct XrcDomainFile {
-  std::shared_ptr<User> user;  // whose share the next is
-  QuotaShare descriptor;
-  UniqueFd fd;
-};
+// The one file that names a domain; null: nothing does. It stays open, so that the inode is not
+// another file's meanwhile.
+using XrcDomainFile = std::shared_ptr<ForeignFiles>;
 
 // Gone with its last user. Control thread only.
 class XrcDomain {

@@ -48,6 +48,8 @@ class Counter {
   /* Frames that no hand-off ring to another lcore had room for */       \
   X(rx_hand_off_dropped, "rx_hand_off_dropped")                          \
   X(rx_scattered_dropped, "rx_scattered_dropped")                        \
+  /* Frames of queue pairs whose program's memory takes too long */      \
+  X(rx_memory_dropped, "rx_memory_dropped")                              \
   /* No frame buffer was free: QPs had to wait */                        \
   X(no_frame_buffer, "no_frame_buffer")
 

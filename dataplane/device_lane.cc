@@ -159,16 +159,6 @@ void DeviceLane::DropWhatCannotPass() {
   staged_ = kept;
 }
 
-void DeviceLane::Unstage(const rte_mbuf* frame) {
-  const auto begin = frames_.begin();
-  const auto found = std::find(begin, begin + staged_, frame);
-  assert(found != begin + staged_);
-  const auto index = found - begin;
-  std::copy(found + 1, begin + staged_, found);
-  std::copy(to_lcore_.begin() + index + 1, to_lcore_.begin() + staged_, to_lcore_.begin() + index);
-  --staged_;
-}
-
 void DeviceLane::GiveUpStage() {
   counters.tx_dropped.Add(staged_);
   rte_pktmbuf_free_bulk(frames_.data(), staged_);

@@ -70,7 +70,7 @@ class DeviceLane {
   }
 
   // ---- Sending
-  bool IsFull() const { return staged_ == kStage; }
+  bool IsFull() const { return staged_ + reserved_ >= kStage; }
   // Takes the frame over; the stage is not full. `to` is an lcore as Wire::Transmit has it.
   void Stage(rte_mbuf* frame, uint32_t to) {
     frames_[staged_] = frame;
@@ -86,8 +86,9 @@ class DeviceLane {
   void FillChecksums(rte_mbuf& frame, uint32_t bytes);
   // The same of all that are staged, by the port no more.
   void CompleteChecksums();
-  // Takes a staged frame back.
-  void Unstage(const rte_mbuf* frame);
+  // Keeps a place for a frame that is staged later; the stage is not full.
+  void Reserve() { ++reserved_; }
+  void Unreserve() { --reserved_; }
   uint32_t staged() const { return staged_; }
   // Stages frames from the control thread (home lane only); returns how many.
   uint32_t StageRaw();
@@ -134,6 +135,7 @@ class DeviceLane {
 
   const uint64_t* now_ns_;
   uint32_t staged_ = 0;
+  uint32_t reserved_ = 0;
   uint64_t blocked_since_ns_ = 0;
   std::array<rte_mbuf*, kStage> frames_;
   std::array<uint8_t, kStage> to_lcore_;

@@ -1,9 +1,10 @@
-// Frames of a round whose payload comes from apps' memory through system calls: staged for sending,
-// but not complete before Finish.
+// Frames whose payload comes from apps' memory through system calls: built, but not sent before it
+// is there.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "memory/copy_batch.h"
 #include "memory/segment.h"
@@ -14,57 +15,78 @@ struct rte_mbuf;
 
 namespace roci::dataplane {
 
+class DeviceLane;
 class QueuePair;
 
-// One per lcore. The caller finishes the batch before it hands any staged frame to a port.
+// Collected, then copied, then settled. While it is copied nothing may be added. Members are called
+// on the lcore unless they say otherwise.
 class GatherBatch {
  public:
   struct Frame {
-    QueuePair* qp;
+    QueuePair* qp;  // null: it is gone
     rte_mbuf* buffer;
-    std::byte* bytes;  // of the frame
-    const roce::FrameTemplate* frame;
+    std::byte* bytes;  // of the frame; null: it is complete
+    roce::FrameShape shape;
     roce::TxPacket packet;
-    bool failed;
+    DeviceLane* lane;
+    uint32_t to_lcore;  // as DeviceLane::Stage has it
+    bool failed = false;
   };
 
   bool empty() const { return count_ == 0; }
-
-  // Writes the headers to `bytes` and notes where the payload comes from. kTooManySegments: finish
-  // and try again. kFault: as it says; nothing is noted.
-  memory::MemoryStatus Add(QueuePair& qp, rte_mbuf* buffer, std::byte* bytes,
-                           const roce::FrameTemplate& frame, const roce::TxPacket& packet,
-                           const memory::SegmentList& payload) {
-    if (count_ == kMaxFrames) return memory::MemoryStatus::kTooManySegments;
-    std::byte* to = roce::StartFrame(frame, packet, 0, bytes);
-    const memory::MemoryStatus status =
-        copies_.AddOut(payload, {to, packet.payload_length}, count_);
-    if (status == memory::MemoryStatus::kOk) {
-      frames_[count_++] = {&qp, buffer, bytes, &frame, packet, false};
-    }
-    return status;
+  uint32_t size() const { return count_; }
+  // Whether any one frame can be added.
+  bool HasRoom() const {
+    return count_ < kMaxFrames &&
+           copies_.size() + memory::SegmentList::kCapacity <= memory::CopyBatch::kMaxPieces;
   }
 
-  // Copies, completes the frames and empties the batch; calls fail(frame) for those whose payload
-  // could not be read. `fail` must not add.
-  template <class Fail>
-  void Finish(Fail&& fail) {
-    for (const uint32_t failed : copies_.Flush()) frames_[failed].failed = true;
-    for (uint32_t i = 0; i < count_; ++i) {
-      Frame& frame = frames_[i];
-      if (frame.failed) [[unlikely]] {
-        fail(frame);
-      } else {
-        roce::FinishFrame(*frame.frame, frame.packet, frame.bytes);
-      }
-    }
+  // Notes where the payload of `frame` comes from, and that it is to be put at `to`. kFault: as it
+  // says; nothing is noted.
+  memory::MemoryStatus Add(const Frame& frame, std::byte* to, const memory::SegmentList& payload) {
+    const memory::MemoryStatus status =
+        copies_.AddOut(payload, {to, frame.packet.payload_length}, count_);
+    if (status == memory::MemoryStatus::kOk) frames_[count_++] = frame;
+    return status;
+  }
+  // A frame that must not overtake those before it.
+  void Hold(const Frame& frame) { frames_[count_++] = frame; }
+
+  // Any thread. May take as long as the program likes (a page fault that it handles itself).
+  void Copy() {
+    const std::span<const uint32_t> failed = copies_.Flush();
+    for (const uint32_t frame : failed) frames_[frame].failed = true;
+    has_failed_ = !failed.empty();
+  }
+  bool HasFailed() const { return has_failed_; }
+  // After Copy: completes the frames, empties the batch, and calls done(frame) for each, in order;
+  // those with `failed` have no payload. `done` must not add.
+  template <class Done>
+  void Settle(Done&& done) {
+    const uint32_t count = count_;
     count_ = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      Frame& frame = frames_[i];
+      if (frame.bytes != nullptr && !frame.failed) [[likely]] {
+        roce::FinishFrame(frame.shape, frame.bytes);
+      }
+      done(frame);
+    }
+  }
+  // Frames keep their places in the lanes no longer.
+  void ReleaseLanes();
+  // `qp` is about to go, and its frames with it.
+  void Forget(const QueuePair& qp) {
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (frames_[i].qp == &qp) frames_[i].qp = nullptr;
+    }
   }
 
  private:
   static constexpr uint32_t kMaxFrames = 64;
-  memory::CopyBatch copies_;
   uint32_t count_ = 0;
+  bool has_failed_ = false;
+  memory::CopyBatch copies_;
   std::array<Frame, kMaxFrames> frames_;
 };
 

@@ -2,10 +2,7 @@
 
 #include <rte_launch.h>
 #include <rte_lcore.h>
-#include <signal.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "dataplane/dataplane.h"
@@ -13,24 +10,19 @@
 #include "dataplane/worker.h"
 
 namespace roci::dataplane {
-namespace {
-
-constexpr unsigned long kTimerSlackNs = 1000;
-
-}  // namespace
-
 Lcore::Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options)
-    : index_(index),
-      wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      worker_(std::make_unique<Worker>(dataplane, *this, options)) {
-  worker_->WatchWake(wake_.get());
+    : index_(index), realtime_(options.realtime) {
+  shared_->wake = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  shared_->watch = Fd(eventfd(0, EFD_CLOEXEC));
+  worker_ = std::make_unique<Worker>(dataplane, *this, options);
+  worker_->WatchWake(shared_->wake.get());
 }
 
 Lcore::~Lcore() { Stop(); }
 
 absl::Status Lcore::Start(unsigned eal_lcore) {
   eal_lcore_ = eal_lcore;
-  stop_ = false;
+  shared_->stop = false;
   if (rte_eal_remote_launch(&Lcore::Main, this, eal_lcore) != 0) {
     return absl::InternalError("the DPDK lcore is busy or does not exist");
   }
@@ -40,26 +32,22 @@ absl::Status Lcore::Start(unsigned eal_lcore) {
 
 void Lcore::Stop() {
   if (!running_) return;
-  stop_ = true;
+  shared_->stop = true;
+  shared_->stop.notify_all();
   Wake();
-  rte_eal_wait_lcore(eal_lcore_);
+  AwaitThreads();
   running_ = false;
 }
 
 int Lcore::Main(void* self) {
-  // An app may close the reading end of its event pipe: that is its own business.
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  // By these some ports say that frames have come; it ends a sleep.
-  sigemptyset(&set);
-  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&set, signal);
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  // A port without interrupts is looked at after a sleep of 50 us, which the usual slack would
-  // double.
-  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
-  static_cast<Lcore*>(self)->worker_->Run();
+  PrepareThread();
+  Lcore& lcore = *static_cast<Lcore*>(self);
+  const std::shared_ptr<Shared> shared = lcore.shared_;
+  const unsigned eal_lcore = rte_lcore_id();
+  lcore.worker_->Run();
+  // Another thread may have become the lcore long ago.
+  shared->stop.wait(false);
+  RTE_PER_LCORE(_lcore_id) = eal_lcore;
   return 0;
 }
 
@@ -114,7 +102,7 @@ void Lcore::Deliver(void (*function)(void*), void* argument) {
 void Lcore::Wake() {
   const uint64_t one = 1;
   // Fails only if the counter is full, and then the lcore wakes anyhow.
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = write(shared_->wake.get(), &one, sizeof(one));
 }
 
 void Lcore::SetProfile(bool on) {
@@ -122,6 +110,8 @@ void Lcore::SetProfile(bool on) {
 }
 
 void Lcore::AttachSession(Session& session) {
+  if (running_ && !is_watched_) StartWatching();
+  is_watched_ = running_;
   Call([&] { worker_->AddSession(session); });
   sessions_.fetch_add(1, std::memory_order_relaxed);
 }

@@ -16,6 +16,7 @@
 
 namespace roci::dataplane {
 
+class AppCopies;
 class Dataplane;
 class DeviceLane;
 class QueuePair;
@@ -80,6 +81,12 @@ class Lcore {
   // the caller does it in its place. Not from an lcore.
   void Nudge();
 
+  // On the lcore, where nothing else is under way: lends it out and runs copies.Copy(), which may
+  // take as long as a program likes. False: it took so long that another thread has become the
+  // lcore. Then this thread has served `copies` until it was not wanted any more, and leaves
+  // without touching anything of the lcore, which may be gone.
+  bool Copy(AppCopies& copies);
+
   // Control thread.
   void AttachSession(Session& session);
   void DetachSession(Session& session);
@@ -91,7 +98,33 @@ class Lcore {
 
  private:
   friend class Worker;
+  bool stopping() const { return shared_->stop.load(std::memory_order_relaxed); }
   enum Holder : uint32_t { kItself, kNobody, kCaller };
+
+  // What threads use that are in a copy, or serve a program, when the lcore ends.
+  struct Shared {
+    std::atomic<bool> stop{false};
+    // Of those that watch or run the loop, all but DPDK's.
+    std::atomic<uint32_t> threads{0};
+    // Threads in copies that took too long, or that serve the programs concerned.
+    std::atomic<uint32_t> away{0};
+    std::atomic<bool> first_is_away{false};  // DPDK's among them
+    Fd wake;                                 // of the loop
+    Fd watch;                                // of the watching thread
+  };
+  // The thread that EAL has made for this lcore.
+  static constexpr uint32_t kFirstThread = 0;
+  static constexpr uint32_t kMostAway = 64;
+
+  // lcore_threads.cc
+  void StartWatching();
+  bool Watch(uint32_t number);
+  static void PrepareThread();
+  void SleepUntilCopy(uint64_t seen);
+  bool TakeOver(uint32_t number, uint64_t since_ns);
+  bool TakeBackAfterCopy(uint32_t number);
+  static void BecomeOrdinary();
+  void AwaitThreads();
 
   void Run(void (*function)(void*), void* argument);
   bool RunInItsPlace(void (*function)(void*), void* argument);
@@ -106,13 +139,20 @@ class Lcore {
   uint32_t index_;
   unsigned eal_lcore_ = 0;
   std::atomic<bool> running_{false};
-  std::atomic<bool> stop_{false};
   std::atomic<bool> sleeping_{false};
   std::atomic<uint32_t> sessions_{0};
   std::atomic<pid_t> thread_id_{0};
   std::atomic<uint32_t> holder_{kItself};
+  const RealtimeUse realtime_;
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  // Which thread runs the loop.
+  std::atomic<uint32_t> runner_{kFirstThread};
+  uint32_t last_thread_ = kFirstThread;        // by who is about to run the loop, or control
+  std::atomic<uint64_t> copying_since_ns_{0};  // 0: not in Copy
+  std::atomic<uint64_t> copies_begun_{0};
+  std::atomic<bool> watch_sleeps_{false};
+  bool is_watched_ = false;  // control thread
   Mailbox mailbox_;
-  Fd wake_;
   std::unique_ptr<Worker> worker_;
 };
 

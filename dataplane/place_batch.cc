@@ -1,6 +1,7 @@
 #include "dataplane/place_batch.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "dataplane/queue_pair_host.h"
@@ -12,14 +13,14 @@ using memory::MemoryStatus;
 
 MemoryStatus PlaceBatch::Add(QueuePairHost& host, const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
-  // At once, and behind what came before.
+  // At once, and behind what came before, unless that may take long.
   if (segments.CopiesItself()) [[unlikely]] {
-    Flush();
+    if (!may_wait_) {
+      for (const uint32_t place : copies_.Flush()) NoteFailure(place);
+    }
     return memory::CopyIn(segments, bytes);
   }
-  if (places_ == kMaxPlaces || copies_.size() + segments.size() > memory::CopyBatch::kMaxPieces) {
-    Flush();
-  }
+  assert(places_ < kMaxPlaces);
   if (!IsOfPayload(bytes)) {
     if (bytes.size() > kFewBytes) return memory::CopyIn(segments, bytes);
     std::memcpy(few_[places_].data(), bytes.data(), bytes.size());
@@ -30,16 +31,51 @@ MemoryStatus PlaceBatch::Add(QueuePairHost& host, const memory::SegmentList& seg
   return status;
 }
 
+// The worker sees that there is room. A queue pair that fails with very many requests posted may
+// need more; the last ones then come too early.
+PlaceBatch::Deferred& PlaceBatch::NextDeferred(QueuePairHost& host, DeferredKind kind) {
+  if (deferred_count_ == kMaxDeferred) [[unlikely]] {
+    Deferred& last = deferred_[kMaxDeferred - 1];
+    if (last.host != nullptr) {
+      last.host->is_held = false;
+      Tell(last);
+      last.host->is_held = true;
+    }
+    --deferred_count_;
+  }
+  Deferred& late = deferred_[deferred_count_++];
+  late.kind = kind;
+  late.places = places_;
+  late.host = &host;
+  return late;
+}
+
 void PlaceBatch::Defer(QueuePairHost& host, CompletionQueue& cq, const roce::Completion& completion,
                        const CompletionOwner& owner, bool is_send) {
-  deferred_[deferred_count_++] = {&host, &cq, completion, owner, is_send, places_};
-  if (deferred_count_ == kMaxDeferred) Flush();
+  Deferred& late = NextDeferred(host, DeferredKind::kCompletion);
+  late.is_send = is_send;
+  late.cq = &cq;
+  late.owner = owner;
+  late.completion = completion;
+}
+
+void PlaceBatch::DeferEntry(QueuePairHost& host, CompletionQueue& cq, const roci_abi_cqe& entry,
+                            bool solicited) {
+  Deferred& late = NextDeferred(host, DeferredKind::kEntry);
+  late.solicited = solicited;
+  late.cq = &cq;
+  late.entry = entry;
+}
+
+void PlaceBatch::DeferEvent(QueuePairHost& host, roce::QpEvent event) {
+  NextDeferred(host, DeferredKind::kEvent).event = event;
 }
 
 // The first of a queue pair's payloads that failed is the one that its peer is told of, and before
 // which everything is well.
 void PlaceBatch::NoteFailure(uint32_t place) {
   const Origin& origin = origins_[place];
+  if (origin.host == nullptr) return;
   CopyFault& fault = origin.host->copy_fault;
   origin.host->memory_faults->Add(1);
   if (!fault.failed) fault.place = place;
@@ -53,23 +89,50 @@ void PlaceBatch::NoteFailure(uint32_t place) {
   fault.of_request = true;
 }
 
-void PlaceBatch::Flush() {
-  const std::span<const uint32_t> failed = copies_.Flush();
-  for (const uint32_t place : failed) NoteFailure(place);
-  places_ = 0;
+void PlaceBatch::Tell(Deferred& late) {
+  CopyFault& fault = late.host->copy_fault;
+  const bool follows_fault = fault.failed && fault.place < late.places;
+  switch (late.kind) {
+    case DeferredKind::kCompletion:
+      if (follows_fault && late.completion.status == roce::CompletionStatus::kSuccess) {
+        late.completion.status = roce::CompletionStatus::kLocalProtectionError;
+        (late.is_send ? fault.send_told : fault.recv_told) = true;
+      }
+      late.cq->Write(late.completion, late.owner, late.is_send, *late.host->now_ns);
+      break;
+    case DeferredKind::kEntry:
+      if (follows_fault && late.entry.status == 0) {
+        late.entry.status = static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError);
+      }
+      late.cq->WriteEntry(late.entry, late.solicited || late.entry.status != 0, *late.host->now_ns);
+      break;
+    case DeferredKind::kEvent:
+      late.host->RaiseEvent(late.event);
+      break;
+  }
+}
+
+void PlaceBatch::Settle() {
+  for (const uint32_t place : failed_) NoteFailure(place);
   for (uint32_t i = 0; i < deferred_count_; ++i) {
-    Deferred& late = deferred_[i];
-    CopyFault& fault = late.host->copy_fault;
-    if (fault.failed && fault.place < late.places &&
-        late.completion.status == roce::CompletionStatus::kSuccess) {
-      late.completion.status = roce::CompletionStatus::kLocalProtectionError;
-      (late.is_send ? fault.send_told : fault.recv_told) = true;
-    }
-    late.cq->Write(late.completion, late.owner, late.is_send, *late.host->now_ns);
+    if (deferred_[i].host != nullptr) Tell(deferred_[i]);
   }
   deferred_count_ = 0;
   // Whatever these queue pairs do before they are stopped comes after the fault.
-  for (const uint32_t place : failed) origins_[place].host->copy_fault.place = 0;
+  for (const uint32_t place : failed_) {
+    if (origins_[place].host != nullptr) origins_[place].host->copy_fault.place = 0;
+  }
+  failed_ = {};
+  places_ = 0;
+}
+
+void PlaceBatch::Forget(const QueuePairHost& host) {
+  for (uint32_t i = 0; i < places_; ++i) {
+    if (origins_[i].host == &host) origins_[i].host = nullptr;
+  }
+  for (uint32_t i = 0; i < deferred_count_; ++i) {
+    if (deferred_[i].host == &host) deferred_[i].host = nullptr;
+  }
 }
 
 }  // namespace roci::dataplane

@@ -112,7 +112,10 @@ QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
   host.is_work_queue = config.is_work_queue;
   host.queue_pair = this;
   host.session = session;
-  if (session != nullptr) host.keys = &session->keys();
+  if (session != nullptr) {
+    host.keys = &session->keys();
+    host.copies = &session->copies();
+  }
   host.pd = config.pd;
   host.owner.qpn = core_config.qpn.value();
   host.owner.qp_handle = qp_handle;
@@ -122,7 +125,6 @@ QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
                      core_config.uses_srq};
   host.counters = &qp_lane.counters;
   host.now_ns = worker.now_address();
-  host.places = &worker.places();
   host.memory_faults = &worker.stats().memory_faults;
   host.send_cq = config.send_cq;
   host.recv_cq = config.recv_cq;
@@ -165,6 +167,7 @@ roce::ModifyResult QueuePair::Modify(roce::TimeNs now, const roce::QpAttributes&
     host.send_queue.Reset();
     host.recv_queue.Reset();
     host.shared_broken = false;
+    host.atomic.kind = AtomicCopy::Kind::kNone;
     broken_handled_ = false;
   }
   return result;

@@ -104,6 +104,7 @@ bool QueuePairHost::FindReceiveQueue(uint32_t number) {
   if (found == nullptr) return false;
   srq = found;
   keys = &found->session().keys();
+  copies = &found->session().copies();
   pd = recv_pd = found->pd();
   recv_cq = found->cq();
   recv_owner.qp_handle = found->handle();
@@ -122,6 +123,35 @@ MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {
 
 MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
   return session->lists().Register(*keys, wqe, Context());
+}
+
+AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
+  if (is_held) return copies;
+  if (!packet.info->Has(roce::ExtHeader::kXrcEth)) return nullptr;
+  const SharedReceiveQueue* named = domain->Find(packet.ext.xrc.srq_number);
+  return named != nullptr ? &named->session().copies() : nullptr;
+}
+
+MemoryStatus QueuePairHost::PlaceLater(const memory::SegmentList& segments,
+                                       std::span<const std::byte> bytes) {
+  // The worker keeps packets away meanwhile; an XRC queue pair may have turned to another program.
+  if (copies->IsRunning()) [[unlikely]]
+    return MemoryStatus::kFault;
+  copies->Hold(*queue_pair);
+  return copies->places.Add(*this, segments, bytes);
+}
+
+MemoryStatus QueuePairHost::AtomicLater(const AtomicCopy& wanted, uint64_t& original) {
+  if (atomic.kind != AtomicCopy::Kind::kNone) {
+    original = atomic.original;
+    atomic.kind = AtomicCopy::Kind::kNone;
+    return atomic.status;
+  }
+  if (copies->IsRunning()) [[unlikely]]
+    return MemoryStatus::kFault;
+  wants_packet_again = true;
+  copies->AddAtomic(wanted);
+  return MemoryStatus::kNotYet;
 }
 
 roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint32_t length,
@@ -143,7 +173,8 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   // A program that hears of the event finds the completions of what led to it.
-  FinishPlacing();
+  if (is_held) [[unlikely]]
+    return copies->places.DeferEvent(*this, event);
   if (CompletionQueue* cq = recv_cq != nullptr ? recv_cq : send_cq) cq->PublishBurst();
   if (session == nullptr) {
     for (TargetOpening* opening : openings) opening->RaiseEvent(EventNumber(event));

@@ -4,11 +4,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
+#include "dataplane/app_copies.h"
 #include "dataplane/completion_queue.h"
 #include "dataplane/counters.h"
-#include "dataplane/place_batch.h"
 #include "dataplane/shared_receive_queue.h"
 #include "dataplane/work_queue.h"
 #include "memory/copy.h"
@@ -49,7 +50,11 @@ struct QueuePairHost {
   Owner owner{};
   LaneCounters* counters = nullptr;
   const uint64_t* now_ns = nullptr;  // the lcore's time of this burst
-  PlaceBatch* places = nullptr;      // the lcore's
+  AppCopies* copies = nullptr;       // of who shares `keys`
+  bool is_held = false;              // copies of this queue pair are not settled yet
+  bool wants_packet_again = false;   // the packet that it was offered
+  AppCopies* parked_in = nullptr;    // where frames for it wait
+  AtomicCopy atomic;                 // settled, and waits for the packet that asked for it
   CopyFault copy_fault;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;
@@ -85,6 +90,7 @@ struct QueuePairHost {
   void ForgetReceiveQueue() {
     srq = nullptr;
     keys = nullptr;
+    copies = nullptr;
     recv_cq = nullptr;
   }
 
@@ -122,8 +128,12 @@ struct QueuePairHost {
   }
   memory::MemoryStatus BindWindow(const roce::SendWqe& wqe);
   memory::MemoryStatus RegisterList(const roce::SendWqe& wqe);
-  void FinishPlacing() {
-    if (!places->empty()) places->Flush();
+  // Until copies are settled.
+  bool MayNotRun() const { return is_held || (copies != nullptr && copies->IsRunning()); }
+  bool HasRoomToGather() const { return copies == nullptr || copies->gathers.HasRoom(); }
+  // Those that `packet` may need; null: none.
+  AppCopies* CopiesFor(const roce::Packet& packet) const {
+    return domain == nullptr ? copies : CopiesOfQueue(packet);
   }
 
   roce::DurableState StartDurable(roce::Key rkey, uint64_t va, uint32_t length, bool whole_region);
@@ -131,38 +141,52 @@ struct QueuePairHost {
 
   memory::MemoryStatus Place(const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
-    const memory::MemoryStatus status = segments.AllDirect() ? memory::CopyIn(segments, bytes)
-                                                             : places->Add(*this, segments, bytes);
+    const memory::MemoryStatus status =
+        segments.AllDirect() ? memory::CopyIn(segments, bytes) : PlaceLater(segments, bytes);
     if (status != memory::MemoryStatus::kOk) [[unlikely]]
       memory_faults->Add(1);
     return status;
   }
+  // The worker offers what comes here only when everything before is placed. But what the peer
+  // asked for before may have failed: it must not see this done.
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original) {
-    FinishPlacing();
-    // What the peer asked for before has failed: it must not see this done.
     if (copy_fault.failed) [[unlikely]]
       return memory::MemoryStatus::kFault;
+    if (IsRemote(segment)) {
+      return AtomicLater({.kind = AtomicCopy::Kind::kCompareSwap,
+                          .host = this,
+                          .segment = segment,
+                          .operand = compare,
+                          .swap = swap},
+                         original);
+    }
     const memory::AtomicResult result = memory::CompareAndSwap(segment, compare, swap);
     original = result.original;
     return result.status;
   }
   memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
                                       uint64_t& original) {
-    FinishPlacing();
-    // What the peer asked for before has failed: it must not see this done.
     if (copy_fault.failed) [[unlikely]]
       return memory::MemoryStatus::kFault;
+    if (IsRemote(segment)) {
+      return AtomicLater(
+          {.kind = AtomicCopy::Kind::kFetchAdd, .host = this, .segment = segment, .operand = add},
+          original);
+    }
     const memory::AtomicResult result = memory::FetchAndAdd(segment, add);
     original = result.original;
     return result.status;
   }
   memory::MemoryStatus AtomicWrite(const memory::Segment& segment,
                                    std::span<const std::byte, 8> bytes) {
-    FinishPlacing();
     if (copy_fault.failed) [[unlikely]]
       return memory::MemoryStatus::kFault;
-    return memory::AtomicWrite(segment, bytes);
+    if (!IsRemote(segment)) return memory::AtomicWrite(segment, bytes);
+    AtomicCopy write{.kind = AtomicCopy::Kind::kWrite, .host = this, .segment = segment};
+    std::memcpy(&write.operand, bytes.data(), bytes.size());
+    uint64_t ignored;
+    return AtomicLater(write, ignored);
   }
 
   void CompleteSend(const roce::Completion& completion) {
@@ -190,14 +214,22 @@ struct QueuePairHost {
   memory::AccessContext Context() const { return {pd, owner.qpn}; }
   void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
                 bool is_send) {
-    if (!places->empty()) {
-      places->Defer(*this, cq, completion, who, is_send);
+    if (is_held) [[unlikely]] {
+      copies->places.Defer(*this, cq, completion, who, is_send);
     } else if (!copy_fault.failed) [[likely]] {
       cq.Write(completion, who, is_send, *now_ns);
     } else {
       CompleteBehindFault(cq, completion, who, is_send);
     }
   }
+  AppCopies* CopiesOfQueue(const roce::Packet& packet) const;
+  static bool IsRemote(const memory::Segment& segment) {
+    return segment.direct == nullptr && segment.kind == memory::SegmentKind::kMemory;
+  }
+  memory::MemoryStatus PlaceLater(const memory::SegmentList& segments,
+                                  std::span<const std::byte> bytes);
+  // kNotYet the first time, and the answer when the packet comes again.
+  memory::MemoryStatus AtomicLater(const AtomicCopy& wanted, uint64_t& original);
   roce::FetchResult FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
                                 const roce::Packet* packet);
   memory::MemoryStatus ScatterShared(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,

@@ -1,6 +1,7 @@
 #include "dataplane/session.h"
 
 #include <sys/eventfd.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cassert>
@@ -15,6 +16,38 @@
 
 namespace roci::dataplane {
 
+namespace {
+
+// A copy that is not detached takes some tens of microseconds.
+constexpr timespec kCopyNap{0, 20'000};
+
+}  // namespace
+
+void Session::AwaitCopies() {
+  CallBetweenCopies([] {});
+}
+
+// As Lcore::Call. Queue pairs are as the lcore knows them: nothing of theirs waits for a copy,
+// unless one takes long.
+template <class F>
+auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&> {
+  const auto is_copied = [&] { return copies_->IsRunning() && !copies_->IsDetached(); };
+  using Result = std::invoke_result_t<F&>;
+  if constexpr (std::is_void_v<Result>) {
+    while (!lcore_->Call([&] {
+      const bool runs = !is_copied();
+      if (runs) f();
+      return runs;
+    })) {
+      nanosleep(&kCopyNap, nullptr);
+    }
+  } else {
+    std::optional<Result> result;
+    CallBetweenCopies([&] { result = f(); });
+    return *std::move(result);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(Device& device, Lcore& lcore,
                                                          SessionConfig config) {
   std::unique_ptr<Session> session(new Session(device, lcore, std::move(config)));
@@ -28,9 +61,13 @@ Session::Session(Device& device, Lcore& lcore, SessionConfig config)
     : device_(device),
       lcore_(&lcore),
       async_events_(std::move(config.async_pipe)),
-      keys_(std::make_shared<memory::KeyTable>(config.app, config.max_keys, config.key_seed)),
+      app_(std::move(config.app)),
+      keys_(std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed)),
+      copies_(std::make_shared<AppCopies>(lcore.worker().collecting(), std::move(config.copiers))),
       addresses_(config.max_address_handles),
-      max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {}
+      max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
+  copies_->Share(app_);
+}
 
 absl::Status Session::OpenDoorbells() {
   absl::StatusOr<SharedMemory> memory =
@@ -52,6 +89,7 @@ Session::~Session() {
       if (srq->domain() != nullptr) srq->domain()->RemoveQueue(*srq);
     }
     for (auto& cq : completion_queues_) lcore_->worker().events().Unregister(*cq);
+    if (copies_->Leave()) lcore_->worker().RemoveCopies(copies_);
     handles_.clear();
     tag_queues_.clear();
   });
@@ -71,6 +109,7 @@ bool Session::MoveTo(Lcore& lcore) {
   });
   lcore_->DetachSession(*this);
   lcore_ = &lcore;
+  copies_->MoveTo(lcore.worker().collecting());
   lcore_->AttachSession(*this);
   lcore_->Call([&] {
     for (auto& cq : completion_queues_) lcore_->worker().events().Adopt(*cq);
@@ -83,6 +122,9 @@ void Session::ShareKeysOf(Session& other) {
   assert(moved);
   static_cast<void>(moved);
   keys_ = other.keys_;
+  // Of its own it has nothing yet.
+  copies_ = other.copies_;
+  copies_->Share(app_);
 }
 
 absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t entries,
@@ -105,7 +147,7 @@ absl::StatusOr<Fd> Session::ResizeCompletionQueue(CompletionQueue& cq, uint32_t 
   // What was posted before the request counts: the lcore makes a whole round.
   if (std::bit_ceil(entries) < cq.capacity()) lcore_->FinishRound();
   const bool swapped =
-      lcore_->Call([&] { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
+      CallBetweenCopies([&] { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
   if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
   return fd;
 }
@@ -162,7 +204,7 @@ absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig&
 
 EventCounts Session::DestroyQueuePair(QueuePair& qp) {
   const uint32_t handle = qp.handle();
-  lcore_->Call([&] {
+  CallBetweenCopies([&] {
     handles_[handle] = nullptr;
     qp.GiveBackReceive();
     lcore_->worker().RemoveQueuePair(qp);
@@ -288,7 +330,7 @@ roce::ModifyResult Session::ModifyQueuePair(QueuePair& qp, const roce::QpAttribu
                                             roce::QpState* state_after) {
   const roce::ModifyResult values = roce::CheckAttributeValues(attributes, mask, limits);
   if (values != roce::ModifyResult::kOk) return values;
-  return lcore_->Call([&] {
+  return CallBetweenCopies([&] {
     Worker& worker = lcore_->worker();
     const roce::ModifyResult result = qp.Modify(worker.RefreshTime(), attributes, mask, path);
     if (result == roce::ModifyResult::kOk) worker.Poke(qp);

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "dataplane/address_table.h"
+#include "dataplane/app_copies.h"
 #include "dataplane/async_events.h"
 #include "dataplane/completion_queue.h"
 #include "dataplane/doorbells.h"
@@ -29,7 +30,9 @@ class Device;
 class Lcore;
 
 struct SessionConfig {
-  const memory::AppMemory* app = nullptr;  // outlives the session
+  std::shared_ptr<const memory::AppMemory> app;
+  // Counts threads in copies of the user's programs (AppCopies).
+  std::shared_ptr<std::atomic<uint32_t>> copiers = std::make_shared<std::atomic<uint32_t>>(0);
   uint32_t max_keys = 65536;
   uint64_t key_seed = 0;             // see memory::KeyTable
   uint32_t max_queue_pairs = 65536;  // at most ROCI_ABI_MAX_QP_HANDLES
@@ -70,6 +73,11 @@ class Session {
   // Removes everything that is left from the lcore, then frees it.
   ~Session();
 
+  // A copy to or from its program's memory takes long: the program's queue pairs stand still.
+  bool IsStalled() const { return copies_->IsDetached(); }
+  // Returns when no copy is under way that began before; sooner if one takes long (IsStalled).
+  void AwaitCopies();
+
   Device& device() { return device_; }
   Lcore& lcore() { return *lcore_; }
   // Goes to another lcore with everything that it has. False: it cannot, because of queue pairs or
@@ -86,6 +94,7 @@ class Session {
 
   // On the lcore only: `session.lcore().Call([&] { session.keys().Register(...); })`.
   memory::KeyTable& keys() { return *keys_; }
+  AppCopies& copies() { return *copies_; }
 
   // `channel` is the writing end of a completion channel's pipe (non-blocking; it must stay open as
   // long as the CQ), or -1. `entries` >= 1 is what was asked for.
@@ -174,6 +183,8 @@ class Session {
 
  private:
   Session(Device& device, Lcore& lcore, SessionConfig config);
+  template <class F>
+  auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&>;
   absl::Status OpenDoorbells();
   std::optional<uint32_t> FreeHandle();
 
@@ -183,7 +194,9 @@ class Session {
   Fd wake_;
   AsyncEvents async_events_;
   Doorbells doorbells_;
+  std::shared_ptr<const memory::AppMemory> app_;
   std::shared_ptr<memory::KeyTable> keys_;
+  std::shared_ptr<AppCopies> copies_;  // of those that share `keys_`
   AddressTable addresses_;
   ListMemory lists_;
   // Read by the lcore and changed on it.

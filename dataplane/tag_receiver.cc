@@ -246,7 +246,6 @@ void TagReceiver::CompleteData(QueuePairHost& host, uint64_t wr_id, uint32_t byt
 
 // Behind everything that was placed and completed before.
 void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool solicited) {
-  host.FinishPlacing();
   if (host.copy_fault.failed && entry.status == 0) {
     entry.status = static_cast<uint8_t>(CompletionStatus::kLocalProtectionError);
   }
@@ -259,6 +258,7 @@ void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool soli
     entry.tag_context = header_.context;
   }
   entry.flags |= ROCI_ABI_CQE_TAG;
+  if (host.is_held) return host.copies->places.DeferEntry(host, *srq_.cq(), entry, solicited);
   srq_.cq()->WriteEntry(entry, solicited || entry.status != 0, *host.now_ns);
 }
 

@@ -73,6 +73,14 @@ void ThreadPriority::Take(RealtimeUse use, int wanted, uint64_t now_ns) {
   next_change_ns_ = now_ns + kRaisedNs;
 }
 
+void ThreadPriority::MoveHere(uint64_t now_ns) {
+  if (realtime_priority() == 0) return;
+  thread_ = gettid();
+  // As if it had been lowered.
+  if (!lowered_.exchange(true) && lowered_threads_ != nullptr) lowered_threads_->fetch_add(1);
+  MakeRealtime(now_ns);
+}
+
 void ThreadPriority::MakeRealtime(uint64_t now_ns) {
   const bool done = SetRealtime(thread_, priority_);
   lowered_ = false;

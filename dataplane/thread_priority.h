@@ -41,6 +41,9 @@ class ThreadPriority {
   // creates do not inherit the priority. `now_ns`: CLOCK_MONOTONIC, as everywhere here.
   void Take(RealtimeUse use, int wanted, uint64_t now_ns);
 
+  // The calling thread goes on in the place of the owner, which is to have no priority any more.
+  void MoveHere(uint64_t now_ns);
+
   // Before Take(). `lowered_threads` counts lowered threads. The first lowered thread writes to the
   // eventfd `wake`, on which the guard blocks.
   void SetGuard(std::atomic<uint32_t>* lowered_threads, int wake) {
@@ -85,7 +88,7 @@ class ThreadPriority {
   void MakeOrdinary(uint64_t now_ns);
   void LosePriority();
 
-  pid_t thread_ = 0;
+  std::atomic<pid_t> thread_{0};
   int nice_ = 0;
   bool is_bounded_ = false;  // Adjust() lowered the thread
   uint64_t changed_ns_ = 0;

@@ -14,6 +14,8 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint64_t kEventRetryNs = 1'000'000;
+// The timer of a queue pair that is held is looked at again after so long.
+constexpr uint64_t kHeldTimerNs = 1'000'000;
 // Programs are told that rounds go on, at most so often; it costs a store for each session.
 constexpr uint64_t kPublishNs = 20'000;
 constexpr uint64_t kPublishNsPerSession = 200;
@@ -36,20 +38,37 @@ Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
         lcore.WakeIfSleeping();
       }) {}
 
-Worker::~Worker() { close(epoll_); }
+Worker::~Worker() {
+  close(epoll_);
+  // Threads may be in copies of these.
+  for (const auto& orphan : orphans_) new std::shared_ptr<AppCopies>(orphan);
+}
 
 void Worker::Run() {
   priority_.Take(options_.realtime, kLcorePriority, RefreshTime());
+  Loop();
+}
+
+bool Worker::RunHere() {
+  priority_.MoveHere(RefreshTime());
+  return Loop();
+}
+
+bool Worker::Loop() {
   lcore_.thread_id_.store(gettid(), std::memory_order_relaxed);
-  while (!lcore_.stop_.load(std::memory_order_relaxed)) {
+  while (!lcore_.stopping()) {
     priority_.NoteRound();
-    if (RunOnce() == 0) Idle();
+    const uint32_t work = RunOnce();
+    if (work == kLost) [[unlikely]]
+      return false;
+    if (work == 0) Idle();
     if (now_ >= priority_.next_change_ns()) [[unlikely]] {
       if (priority_.Adjust(now_, round_busy_)) Yield();
     }
   }
   FlushLanes();
   stash_.Drain();
+  return true;
 }
 
 uint32_t Worker::RunOnce() {
@@ -58,11 +77,15 @@ uint32_t Worker::RunOnce() {
   if (work != 0) [[unlikely]]
     stats_.calls.Add(work);
   Lap(LcoreStage::kMailbox);
+  if (!detached_.empty() || !refused_.empty()) [[unlikely]]
+    work += CollectCopies();
   for (DeviceLane* lane : lanes_) work += ReceiveLane(*lane);
+  if (!collecting_.empty() && !RunCopies(work)) return kLost;
   Lap(LcoreStage::kReceive);
   work += CollectDoorbells();
   Lap(LcoreStage::kDoorbells);
   if (!active_.empty()) work += VisitActive();
+  if (!collecting_.empty() && !RunCopies(work)) return kLost;
   Lap(LcoreStage::kWork);
   if (durable_writer_.HasDone() || !durable_waiters_.empty()) [[unlikely]]
     work += CollectDurable();
@@ -166,6 +189,10 @@ void Worker::Ring(QueuePair& qp) {
 uint32_t Worker::ExpireTimers() {
   return wheel_.Advance(now_, kTimersPerRound, [&](TimerNode& node) {
     QueuePair& qp = *static_cast<QueuePair::Timer&>(node).owner;
+    if (qp.host.MayNotRun()) [[unlikely]] {
+      wheel_.Set(qp.timer, now_ + kHeldTimerNs);
+      return;
+    }
     // The timer may have been moved to later since it was set.
     if (qp.core.NextTimeout() <= now_) {
       stats_.timer_expiries.Add(1);
@@ -188,6 +215,11 @@ uint32_t Worker::FailUsers() {
   for (; handle < end; ++handle) {
     QueuePair* qp = session.FindQueuePair(handle);
     if (qp == nullptr || (qp->send_cq() != &cq && qp->recv_cq() != &cq)) continue;
+    if (qp->host.MayNotRun()) {
+      qp->fails_after_copies = true;
+      qp->host.copies->Await(*qp);
+      continue;
+    }
     qp->FailForQueue(now_);
     Settle(*qp);
   }
@@ -229,6 +261,9 @@ void Worker::WatchWake(int fd) {
 
 void Worker::AddSession(Session& session) {
   sessions_.push_back(&session);
+  collecting_.reserve(sessions_.size());
+  detached_.reserve(sessions_.size());
+  refused_.reserve(sessions_.size());
   // It may come from an lcore that sleeps, and to one.
   session.doorbells().SetSleeping(lcore_.sleeping_.load(std::memory_order_relaxed));
   events_.Register(session.async_events());
@@ -250,6 +285,8 @@ void Worker::AddQueuePair(QueuePair& qp) {
 
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
+  if (qp.host.copies != nullptr) qp.host.copies->Forget(qp);
+  if (qp.host.parked_in != nullptr) qp.host.parked_in->Forget(qp);
   qp.lane->Remove(qp);
   active_.Remove(qp);
   ForgetDurable(qp);

@@ -8,15 +8,14 @@
 #include <vector>
 
 #include "dataplane/active_list.h"
+#include "dataplane/app_copies.h"
 #include "dataplane/clock.h"
 #include "dataplane/completion_queue.h"
 #include "dataplane/counters.h"
 #include "dataplane/device_lane.h"
 #include "dataplane/durable_writer.h"
 #include "dataplane/frame_stash.h"
-#include "dataplane/gather_batch.h"
 #include "dataplane/lcore.h"
-#include "dataplane/place_batch.h"
 #include "dataplane/record_pool.h"
 #include "dataplane/thread_priority.h"
 #include "dataplane/timer_wheel.h"
@@ -45,8 +44,13 @@ class Worker {
   ~Worker();
 
   void Run();
-  // One round. Returns how much was done; 0: nothing.
+  // On a thread that has just become the lcore. False: another one has become it since.
+  bool RunHere();
+  // One round. Returns how much was done; 0: nothing; kLost: this thread is the lcore no more.
+  static constexpr uint32_t kLost = UINT32_MAX;
   uint32_t RunOnce();
+  // By the thread that becomes the lcore: the copy under way is not waited for.
+  void DetachCopy();
 
   // ---- What the lcore serves
   // `fd`: an eventfd that ends a sleep when it is written to.
@@ -68,7 +72,10 @@ class Worker {
   bool PrepareDurable() { return durable_writer_.StartThreads(); }
 
   CompletionEvents& events() { return events_; }
-  PlaceBatch& places() { return places_; }
+  // Those of its sessions' AppCopies that have something to copy.
+  std::vector<AppCopies*>* collecting() { return &collecting_; }
+  // The last session that used it has gone.
+  void RemoveCopies(std::shared_ptr<AppCopies> copies);
   WorkerStats& stats() { return stats_; }
   // Time of this burst, ns.
   const uint64_t* now_address() const { return &now_; }
@@ -106,6 +113,7 @@ class Worker {
   static constexpr uint32_t kBurst = DeviceLane::kBurst;
 
   // worker.cc
+  bool Loop();
   void StartRound();
   void PublishRound();
   void Lap(LcoreStage stage);
@@ -127,10 +135,15 @@ class Worker {
   bool GiveToControl(DeviceLane& lane, rte_mbuf* frame);
   bool HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet,
                          bool handed_off);
-  bool HandleMulticast(DeviceLane& lane, const roce::Packet& packet);
+  bool HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet);
   void SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame);
-  void Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet);
+  // Who else has the frame.
+  enum class Sharing : uint8_t { kNobody, kOthers };
+  bool Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
+               Sharing sharing);
+  void Touch(QueuePair& qp);
   void VisitTouched();
+  void VisitAfterPackets(QueuePair& qp);
 
   // worker_flows.cc
   // A frame that is no packet of a queue pair. True: flow rules have it for themselves.
@@ -156,14 +169,29 @@ class Worker {
   uint32_t Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
   uint32_t EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& frame, std::byte* out);
   uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
-  uint32_t EncodeRaw(std::byte* out);
+  uint32_t EncodeRaw(QueuePair& qp, std::byte* out);
   uint32_t EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
-  void FinishGathers();
+  memory::MemoryStatus GatherLater(QueuePair& qp, const GatherBatch::Frame& frame, std::byte* to);
+  uint32_t ReceiverOf(const QueuePair& qp) const;
+  GatherBatch::Frame FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* bytes) const;
   void Settle(QueuePair& qp);
   void NoteState(QueuePair& qp);
   void SetTimer(QueuePair& qp);
   void Unpoll(QueuePair& qp);
   void FinishUnpolling();
+
+  // worker_copies.cc
+  static bool MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet);
+  bool Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
+  bool KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
+  bool RunCopies(uint32_t& work);
+  bool RunCopies(AppCopies& copies);
+  uint32_t CollectCopies();
+  void SettleCopies(AppCopies& copies);
+  void ForgetOrphan(const AppCopies& copies);
+  bool CopiesPending() const;
+  void SendGathered(const GatherBatch::Frame& frame);
+  void Unpark(std::span<const AppCopies::Parked> parked);
 
   // worker_durable.cc
   uint32_t CollectDurable();
@@ -207,8 +235,12 @@ class Worker {
   ActiveList active_;
   FrameStash stash_;
   CompletionEvents events_;
-  PlaceBatch places_;
-  GatherBatch gathers_;
+  std::vector<AppCopies*> collecting_;
+  AppCopies* lent_to_ = nullptr;      // the lcore is lent out while these are copied
+  std::vector<AppCopies*> detached_;  // another thread copies
+  std::vector<AppCopies*> refused_;   // their users have too many such threads
+  uint64_t refused_retry_ns_ = 0;
+  std::vector<std::shared_ptr<AppCopies>> orphans_;  // running, and of no session any more
   RecordPool records_;
   // Queue pairs whose doorbells were rung.
   std::array<QueuePair*, kMostDoorbellsPerRound> rung_;
@@ -221,7 +253,10 @@ class Worker {
   memory::SegmentList payload_;
   std::array<roce::Packet, kBurst> packets_;
   std::array<roce::DropReason, kBurst> reasons_;
-  uint32_t handed_off_ = 0;  // frames of the burst that another lcore has seen
+  uint32_t handed_off_ = 0;     // frames of the burst that another lcore has seen
+  bool shares_frames_ = false;  // a frame of the burst has more than one owner
+  bool gathers_later_ = false;  // the payload of the frame being built comes later
+  bool in_place_ = false;       // another thread runs rounds in the lcore's place
   WorkerStats stats_;
   int epoll_ = -1;
   struct DurableWaiter {

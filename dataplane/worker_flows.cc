@@ -90,13 +90,18 @@ void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& ke
   // One frame may go to many.
   if (touched_count_ == touched_.size()) VisitTouched();
   const std::span<const std::byte> bytes = BytesOf(&frame);
-  places_.BeginPacket(AsPacket(bytes));
+  const roce::Packet packet = AsPacket(bytes);
+  AppCopies& copies = *target.host.copies;
+  if (!copies.IsIdle() && MustWait(copies, target, packet)) {
+    lane.counters.rx_memory_dropped.Add(1);
+    return;
+  }
+  copies.places.BeginPacket(packet);
   const roce::FrameInfo info{.flow_tag = tag, .checksums_right = ChecksumsAreRight(frame)};
   const DropReason reason = target.core.HandleFrame(target.host, bytes, info);
-  if (!target.touched) {
-    target.touched = true;
-    touched_[touched_count_++] = &target;
-  }
+  Touch(target);
+  // Its reference count is all that changes.
+  if (target.host.is_held) KeepFrame(copies, lane, const_cast<rte_mbuf*>(&frame), Sharing::kOthers);
   ++target.rx_packets;
   if (reason != DropReason::kNone) {
     ++target.drops;
@@ -118,7 +123,6 @@ uint32_t Worker::ReceiveHanded(DeviceLane& lane) {
       DeliverRaw(lane, *qp, key, *frames[i], handed.tag);
     }
   }
-  if (!places_.empty()) places_.Flush();
   rte_pktmbuf_free_bulk(frames, count);
   VisitTouched();
   return count;

@@ -119,13 +119,14 @@ bool Worker::UnpollAll() {
 }
 
 bool Worker::AnythingPending() {
-  if (lcore_.stop_.load(std::memory_order_relaxed) || lcore_.mailbox_.Pending()) return true;
+  if (lcore_.stopping() || lcore_.mailbox_.Pending()) return true;
   const auto lane_pending = [](const DeviceLane* lane) {
     return lane->staged() != 0 || lane->ReceivePending() || lane->RawPending() ||
            lane->HandedPending();
   };
   const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
-  return durable_writer_.HasDone() || std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
+  return durable_writer_.HasDone() || CopiesPending() ||
+         std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
          std::any_of(sessions_.begin(), sessions_.end(), session_pending);
 }
 
@@ -137,12 +138,15 @@ bool Worker::HasWork() {
 }
 
 void Worker::RunAFewRounds() {
+  in_place_ = true;
   for (uint32_t round = 0; round < kRoundsInItsPlace && RunOnce() != 0; ++round) {
   }
+  in_place_ = false;
 }
 
 uint64_t Worker::SleepNs() {
   uint64_t ns = std::min(kLongestSleepNs, DurableSleepNs());
+  if (!refused_.empty()) ns = std::min(ns, kShortestPollNs);
   const uint64_t expiry = wheel_.NextExpiry();
   const uint64_t deadline = events_.next_deadline();
   if (deadline != CompletionEvents::kNever) {

@@ -2,6 +2,7 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "dataplane/dataplane.h"
 #include "dataplane/device.h"
@@ -80,8 +81,6 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   for (uint32_t i = 0; i < count; ++i) {
     if (!HandleFrame(lane, frames[i], i)) frames[kept++] = frames[i];
   }
-  // What is still to be copied lies in the frames.
-  if (!places_.empty()) places_.Flush();
   // Before anything is sent, so that the buffers are used again while they are in the cache.
   FreeFrames(lane, frames, kept);
   VisitTouched();
@@ -134,30 +133,49 @@ bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
     lane.counters.Drop(reason);
     return false;
   }
-  Deliver(lane, *qp, packet);
-  return false;
+  lane.counters.rx_roce_packets.Add(1);
+  return Deliver(lane, *qp, packet, frame, Sharing::kNobody);
 }
 
-// A packet whose ICRC is right, to a queue pair of this lcore.
-void Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet) {
-  lane.counters.rx_roce_packets.Add(1);
+// A packet whose ICRC is right, to a queue pair of this lcore. True: the frame was taken over.
+bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
+                     Sharing sharing) {
+  AppCopies* copies = qp.host.CopiesFor(packet);
+  if (copies != nullptr && !(copies->IsIdle() && qp.host.parked_in == nullptr) &&
+      MustWait(*copies, qp, packet)) [[unlikely]] {
+    return Park(*copies, qp, lane, frame, sharing);
+  }
+  ++qp.rx_packets;
   DropReason reason = qp.CheckPath(packet);
+  bool is_kept = false;
   if (reason == DropReason::kNone) [[likely]] {
-    places_.BeginPacket(packet);
+    uint32_t places = 0;
+    if (copies != nullptr) [[likely]] {
+      copies->places.BeginPacket(packet);
+      places = copies->places.places();
+    }
     const bool owed = qp.core.OwesNotification();
     reason = qp.core.HandlePacket(qp.host, now_, packet);
     if (qp.type() == roce::QpType::kUd && !owed && qp.core.OwesNotification()) [[unlikely]]
       qp.SetNotificationPath(packet);
-    if (!qp.touched) {
-      qp.touched = true;
-      touched_[touched_count_++] = &qp;
-    }
+    Touch(qp);
+    if (copies != nullptr && copies->places.places() != places) [[unlikely]]
+      is_kept = KeepFrame(*copies, lane, frame, sharing);
+    // Lost where there is no room; the peer sends it again.
+    if (std::exchange(qp.host.wants_packet_again, false)) [[unlikely]]
+      is_kept = Park(*copies, qp, lane, frame, sharing);
   }
-  ++qp.rx_packets;
   if (reason != DropReason::kNone) [[unlikely]] {
     ++qp.drops;
     lane.counters.Drop(reason);
   }
+  return is_kept;
+}
+
+void Worker::Touch(QueuePair& qp) {
+  if (qp.touched) return;
+  qp.touched = true;
+  touched_[touched_count_++] = &qp;
 }
 
 bool Worker::HandleOther(DeviceLane& lane, rte_mbuf* frame, DropReason reason) {
@@ -204,7 +222,8 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
   if (packet.dest_qpn == roce::kMulticastQpn) {
     if (!handed_off) SpreadMulticast(lane, frame);
     const bool is_ours = IsOfOurVlan(lane, packet);
-    if (!(is_ours && HandleMulticast(lane, packet)) && !(is_first && HandleFlows(lane, frame))) {
+    if (!(is_ours && HandleMulticast(lane, frame, packet)) &&
+        !(is_first && HandleFlows(lane, frame))) {
       lane.counters.Drop(is_ours ? DropReason::kUnknownMulticast : DropReason::kVlan);
     }
     return false;
@@ -215,13 +234,14 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
 }
 
 // IBTA vol 1, 10.5.2: a copy for every member. False: there is none.
-bool Worker::HandleMulticast(DeviceLane& lane, const roce::Packet& packet) {
+bool Worker::HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet) {
   const std::span<QueuePair* const> members = lane.multicast.Find(packet.dst_gid);
   for (QueuePair* member : members) {
     if (member->blocks_own_multicast && IsOwnDatagram(lane, *member, packet)) continue;
     // A burst may touch more queue pairs than it has frames.
     if (touched_count_ == touched_.size()) VisitTouched();
-    Deliver(lane, *member, packet);
+    lane.counters.rx_roce_packets.Add(1);
+    Deliver(lane, *member, packet, frame, Sharing::kOthers);
   }
   // The frames of the burst that are still to come find room for their queue pairs.
   VisitTouched();
@@ -241,31 +261,35 @@ void Worker::SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame) {
 }
 
 // Answers at once: the queue pairs are in the cache, and one ACK stands for all that the burst
-// brought.
+// brought. Those that wait for copies are visited when these are settled.
 void Worker::VisitTouched() {
-  if (!places_.empty()) places_.Flush();
   for (uint32_t i = 0; i < touched_count_; ++i) {
     QueuePair& qp = *touched_[i];
     qp.touched = false;
-    qp.last_work_ns = now_;
-    // Before it acknowledges what did not arrive.
-    if (qp.HasFailed()) [[unlikely]]
-      qp.Fail(now_);
-    if (qp.core.HasTransmit()) {
-      Transmit(qp);
-      if (qp.core.HasTransmit()) active_.Push(qp);
-    }
-    Settle(qp);
+    if (!qp.host.is_held) [[likely]]
+      VisitAfterPackets(qp);
   }
   touched_count_ = 0;
-  if (!gathers_.empty()) FinishGathers();
+}
+
+void Worker::VisitAfterPackets(QueuePair& qp) {
+  qp.last_work_ns = now_;
+  // Before it acknowledges what did not arrive.
+  if (qp.HasFailed()) [[unlikely]]
+    qp.Fail(now_);
+  if (qp.core.HasTransmit()) {
+    Transmit(qp);
+    if (qp.core.HasTransmit()) active_.Push(qp);
+  }
+  Settle(qp);
 }
 
 void Worker::FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
-  if (lane.wire != nullptr) [[likely]] {
+  if (lane.wire != nullptr && !shares_frames_) [[likely]] {
     stash_.Put(frames, count);
   } else {
     rte_pktmbuf_free_bulk(frames, count);
+    shares_frames_ = false;
   }
 }
 

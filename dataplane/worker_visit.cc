@@ -27,6 +27,10 @@ uint32_t Worker::VisitActive() {
     PrefetchAhead();
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
+    if (qp->host.MayNotRun()) [[unlikely]] {
+      qp->host.copies->Await(*qp);
+      continue;
+    }
     const uint32_t done = Visit(*qp);
     work += done;
     if (done != 0) qp->last_work_ns = now_;
@@ -42,7 +46,6 @@ uint32_t Worker::VisitActive() {
     Settle(*qp);
   }
   if (unpolled_count_ != 0) FinishUnpolling();
-  if (!gathers_.empty()) FinishGathers();
   return work;
 }
 
@@ -68,7 +71,7 @@ uint32_t Worker::Transmit(QueuePair& qp) {
   if (qp.core.NeedsRecords()) qp.core.LendRecords(records_.Borrow(qp.record_class));
   while (sent < kPacketBudget) {
     // A packet that was polled must go, so the place for it comes first.
-    if (!HasRoom(lane)) [[unlikely]]
+    if (!HasRoom(lane) || !qp.host.HasRoomToGather()) [[unlikely]]
       break;
     if (!stash_.Ensure()) [[unlikely]] {
       lane.counters.no_frame_buffer.Add(1);
@@ -78,6 +81,8 @@ uint32_t Worker::Transmit(QueuePair& qp) {
     if (!qp.core.PollTransmit(qp.host, now_, tx_, payload_)) break;
     Emit(qp, lane);
     ++sent;
+    // An unreliable queue pair completes what it has sent when it is asked for the next packet.
+    if (qp.host.is_held && !IsReliable(qp.type())) break;
   }
   qp.tx_packets += sent;
   lane.counters.tx_roce_packets.Add(sent);
@@ -89,7 +94,6 @@ uint32_t Worker::Transmit(QueuePair& qp) {
 bool Worker::HasRoom(DeviceLane& lane) {
   if (!lane.IsFull()) [[likely]]
     return true;
-  if (!gathers_.empty()) FinishGathers();
   return lane.FlushStage();
 }
 
@@ -102,8 +106,9 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
   const bool is_raw = qp.type() == roce::QpType::kRawPacket;
   uint32_t bytes = 0;
+  gathers_later_ = false;
   if (is_raw) [[unlikely]] {
-    bytes = EncodeRaw(out);
+    bytes = EncodeRaw(qp, out);
   } else if (frame != nullptr) [[likely]] {
     bytes = Encode(qp, *frame, out);
   }
@@ -126,12 +131,35 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   buffer->data_len = static_cast<uint16_t>(bytes);
   buffer->pkt_len = bytes;
   buffer->ol_flags = 0;
+  if (gathers_later_) [[unlikely]] {
+    lane.Reserve();
+    return;
+  }
+  if (qp.host.is_held) [[unlikely]] {
+    // Behind those that wait for their payload.
+    lane.Reserve();
+    qp.host.copies->gathers.Hold(FrameOf(qp, buffer, nullptr));
+    return;
+  }
   if (is_raw && tx_.fill_checksums) [[unlikely]]
     lane.FillChecksums(*buffer, made);
-  lane.Stage(buffer, is_raw ? uint32_t{Wire::kRawPacket}
-                            : QpnSpace::LcoreOf(tx_.dest_qpn, lane.lcore_bits));
-  // An unreliable queue pair completes what it has sent when it is asked for the next packet.
-  if (!gathers_.empty() && !IsReliable(qp.type())) FinishGathers();
+  lane.Stage(buffer, ReceiverOf(qp));
+}
+
+uint32_t Worker::ReceiverOf(const QueuePair& qp) const {
+  return qp.type() == roce::QpType::kRawPacket
+             ? uint32_t{Wire::kRawPacket}
+             : QpnSpace::LcoreOf(tx_.dest_qpn, qp.lane->lcore_bits);
+}
+
+GatherBatch::Frame Worker::FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* bytes) const {
+  return {.qp = &qp,
+          .buffer = buffer,
+          .bytes = bytes,
+          .shape = {},
+          .packet = tx_,
+          .lane = qp.lane,
+          .to_lcore = ReceiverOf(qp)};
 }
 
 // Returns the frame's length; 0 if the payload could not be read.
@@ -157,9 +185,11 @@ uint32_t Worker::EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& fr
 }
 
 // A frame as the program made it.
-uint32_t Worker::EncodeRaw(std::byte* out) {
+uint32_t Worker::EncodeRaw(QueuePair& qp, std::byte* out) {
   static_assert(kMaxWireMtu + 18 + kFrameOffset <= kFrameBufferBytes);
-  const memory::MemoryStatus status = memory::CopyOut(payload_, {out, tx_.payload_length});
+  const memory::MemoryStatus status =
+      payload_.AllDirect() ? memory::CopyOut(payload_, {out, tx_.payload_length})
+                           : GatherLater(qp, FrameOf(qp, stash_.Top(), nullptr), out);
   return status == memory::MemoryStatus::kOk ? tx_.payload_length : 0;
 }
 
@@ -175,26 +205,23 @@ uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) 
 
 // Another process's memory: the payload comes with those of the other frames of this round.
 uint32_t Worker::EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
-  using memory::MemoryStatus;
-  rte_mbuf* buffer = stash_.Top();
-  MemoryStatus status = gathers_.Add(qp, buffer, out, frame, tx_, payload_);
-  if (status == MemoryStatus::kTooManySegments) {
-    FinishGathers();
-    status = gathers_.Add(qp, buffer, out, frame, tx_, payload_);
-  }
-  return status == MemoryStatus::kOk ? roce::FrameBytes(frame, tx_) : 0;
+  GatherBatch::Frame later = FrameOf(qp, stash_.Top(), out);
+  later.shape = roce::ShapeOf(frame, tx_);
+  std::byte* to = roce::StartFrame(frame, tx_, 0, out);
+  return GatherLater(qp, later, to) == memory::MemoryStatus::kOk ? roce::FrameBytes(frame, tx_) : 0;
 }
 
-void Worker::FinishGathers() {
-  gathers_.Finish([&](GatherBatch::Frame& frame) {
-    QueuePair& qp = *frame.qp;
-    qp.lane->Unstage(frame.buffer);
-    rte_pktmbuf_free(frame.buffer);
-    stats_.memory_faults.Add(1);
-    qp.core.HandleTransmitFault(qp.host, now_, frame.packet);
-    if (qp.core.HasTransmit()) active_.Push(qp);
-    Settle(qp);
-  });
+memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame& frame,
+                                         std::byte* to) {
+  AppCopies& copies = *qp.host.copies;
+  // An XRC queue pair may have turned to another program.
+  if (copies.IsRunning()) [[unlikely]]
+    return memory::MemoryStatus::kFault;
+  const memory::MemoryStatus status = copies.gathers.Add(frame, to, payload_);
+  if (status != memory::MemoryStatus::kOk) return status;
+  copies.Hold(qp);
+  gathers_later_ = true;
+  return status;
 }
 
 // What follows every call into the core: a queue found broken, the timer, a change of state.

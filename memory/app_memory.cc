@@ -3,13 +3,18 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 
@@ -29,6 +34,36 @@ bool ProcessExited(int pidfd) {
 bool AddressSpaceGone(int mem_fd) {
   char byte;
   return pread(mem_fd, &byte, 1, kUnmappedAddress) == 0;
+}
+
+// Whether the file system of `fd`, a foreign descriptor, is procfs. A FUSE file system's daemon may
+// never answer, so the file system is asked (fstatfs) only when what the kernel itself answers
+// excludes FUSE: an anonymous device number has only FUSE with blocks of a page, and procfs has
+// blocks of 1 KiB.
+bool IsOfProcfs(int fd) {
+  constexpr int kBlockOfProcfs = 1024;
+  struct statx file;
+  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MODE, &file) != 0 ||
+      file.stx_dev_major != 0 || file.stx_mode != (S_IFREG | S_IRUSR | S_IWUSR)) {
+    return false;
+  }
+  int block = 0;
+  struct statfs system;
+  return ioctl(fd, FIGETBSZ, &block) == 0 && block == kBlockOfProcfs && fstatfs(fd, &system) == 0 &&
+         system.f_type == PROC_SUPER_MAGIC;
+}
+
+// 0 if the foreign descriptor `fd` is an open /proc/PID/mem, for reading and writing, whose address
+// space is in use. EBADF, ESRCH. Names prove nothing: files can be mounted over others.
+int CheckMemoryFile(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || (flags & (O_ACCMODE | O_PATH)) != O_RDWR || !IsOfProcfs(fd)) return EBADF;
+  // Past the end of every address space, where other files of procfs end or have settings.
+  constexpr off_t kNoAddress = INT64_MAX - 4095;
+  char byte;
+  const ssize_t got = pread(fd, &byte, 1, kNoAddress);
+  if (got == 0) return ESRCH;
+  return got < 0 && errno == EIO ? 0 : EBADF;
 }
 
 int OpenOf(pid_t pid, const char* file, int flags) {
@@ -71,6 +106,15 @@ bool HasAddressSpace(pid_t pid, int mem_fd, uint64_t address) {
   return is_same;
 }
 
+// Whether HasAddressSpace() can look into the process. If not for want of rights, it is no matter:
+// has_process().
+bool CanCompare(pid_t pid) {
+  const int fd = pid > 0 ? OpenOf(pid, "mem", O_RDONLY) : -1;
+  if (fd < 0) return pid > 0 && errno != EACCES && errno != EPERM;
+  close(fd);
+  return true;
+}
+
 // Transfers between all of `local` and the remote address `va`. Returns the bytes transferred.
 size_t MoveRun(int mem_fd, Direction direction, std::span<const iovec> local, uint64_t va) {
   const auto count = static_cast<int>(local.size());
@@ -110,13 +154,18 @@ class RunCursor {
 
 }  // namespace
 
+bool IsMemoryOfProcess(int fd) {
+  const int error = CheckMemoryFile(fd);
+  return error == 0 || error == ESRCH;
+}
+
 AppMemory::AppMemory(pid_t pid, int pidfd, int mem_fd, Reach reach)
     : pid_(pid),
-      atomic_locks_(LocksOf(pid)),
+      atomic_locks_(LocksOf(IdentityOf(pid, mem_fd))),
       pidfd_(pidfd),
       mem_fd_(mem_fd),
-      reach_(reach),
-      random_va_(mem_fd < 0 ? 0 : AtRandomAddress(pid)) {}
+      reach_(pid > 0 ? reach : Reach::kAddressSpace),
+      random_va_(mem_fd < 0 || pid <= 0 ? 0 : AtRandomAddress(pid)) {}
 
 std::unique_ptr<AppMemory> AppMemory::Open(pid_t pid, int pidfd, Reach reach, int* error) {
   *error = 0;
@@ -137,12 +186,35 @@ std::unique_ptr<AppMemory> AppMemory::Open(pid_t pid, int pidfd, Reach reach, in
   return app;
 }
 
-std::shared_ptr<AppMemory::AtomicLocks> AppMemory::LocksOf(pid_t pid) {
+std::unique_ptr<AppMemory> AppMemory::Adopt(int mem_fd, pid_t pid, int pidfd, Reach reach,
+                                            int* error) {
+  *error = CheckMemoryFile(mem_fd);
+  if (*error != 0) return nullptr;
+  int own_pidfd = -1;
+  if (pidfd >= 0 && (own_pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0)) < 0) {
+    *error = errno;
+    return nullptr;
+  }
+  const pid_t process = CanCompare(pid) ? pid : 0;
+  std::unique_ptr<AppMemory> app(new AppMemory(process, own_pidfd, mem_fd, reach));
+  if (app->Alive()) return app;
+  *error = AddressSpaceGone(mem_fd) ? ESRCH : EPERM;
+  app->mem_fd_ = -1;
+  return nullptr;
+}
+
+AppMemory::Identity AppMemory::IdentityOf(pid_t pid, int mem_fd) {
+  struct stat file;
+  if (pid > 0 || fstat(mem_fd, &file) != 0) return {0, static_cast<uint64_t>(pid)};
+  return {file.st_dev, file.st_ino};
+}
+
+std::shared_ptr<AppMemory::AtomicLocks> AppMemory::LocksOf(Identity program) {
   static std::mutex mutex;
-  static std::map<pid_t, std::weak_ptr<AtomicLocks>> by_process;
+  static std::map<Identity, std::weak_ptr<AtomicLocks>> by_program;
   const std::lock_guard guard(mutex);
-  std::erase_if(by_process, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<AtomicLocks>& known = by_process[pid];
+  std::erase_if(by_program, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<AtomicLocks>& known = by_program[program];
   std::shared_ptr<AtomicLocks> locks = known.lock();
   if (locks == nullptr) known = locks = std::make_shared<AtomicLocks>();
   return locks;
@@ -153,12 +225,15 @@ AppMemory::~AppMemory() {
   if (mem_fd_ >= 0) close(mem_fd_);
 }
 
+bool AppMemory::IsGone() const { return AddressSpaceGone(mem_fd_); }
+
 bool AppMemory::Alive() const {
   return !AddressSpaceGone(mem_fd_) && (pidfd_ < 0 || !ProcessExited(pidfd_)) &&
-         HasAddressSpace(pid_, mem_fd_, random_va_);
+         (!has_process() || HasAddressSpace(pid_, mem_fd_, random_va_));
 }
 
 bool AppMemory::AccessibleTo(uid_t uid) const {
+  if (!has_process()) return false;
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d/maps", static_cast<int>(pid_));
   struct stat maps;
@@ -167,9 +242,28 @@ bool AppMemory::AccessibleTo(uid_t uid) const {
   return stat(path, &maps) == 0 && maps.st_uid == uid && Alive();
 }
 
+namespace {
+
+// One call on the memory's file costs less than one by process number and the look at the address
+// space that has to go with it; long transfers cost more. (Writes are not as good: they also reach
+// pages that may not be written.)
+bool IsShortRead(Direction direction, std::span<const iovec> remote) {
+  constexpr size_t kShort = 512;
+  return direction == Direction::kFromApp && remote.size() == 1 && remote[0].iov_len <= kShort;
+}
+
+}  // namespace
+
 size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const {
-  if (reach_ == Reach::kProcess) return TransferByProcess(direction, local, remote);
+  if (reach_ == Reach::kProcess) {
+    // Where it fails the other may wait: for a page that the program's userfaultfd brings.
+    if (IsShortRead(direction, remote)) {
+      const auto va = reinterpret_cast<uintptr_t>(remote[0].iov_base);
+      if (MoveRun(mem_fd_, direction, local, va) == remote[0].iov_len) return remote[0].iov_len;
+    }
+    return TransferByProcess(direction, local, remote);
+  }
   constexpr size_t kPieces = 64;
   std::array<iovec, kPieces> pieces;
   RunCursor cursor(local);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include "memory/types.h"
 
@@ -32,6 +33,10 @@ enum class Reach : uint8_t {
   kProcess,
 };
 
+/// Whether `fd` is an open /proc/PID/mem for reading and writing, whose address space may be gone.
+/// Does not wait for a file system.
+bool IsMemoryOfProcess(int fd);
+
 /// One app process. Made by control, used by any lcore; const members are thread-safe. A
 /// SegmentList or KeyTable that refers to it must be gone before it is destroyed.
 class AppMemory {
@@ -41,15 +46,34 @@ class AppMemory {
   /// kernel offers none, and the number alone is used. Null on failure, with *error an errno: ESRCH
   /// the process is gone, EPERM it may not be accessed.
   static std::unique_ptr<AppMemory> Open(pid_t pid, int pidfd, Reach reach, int* error);
+  /// Takes `mem_fd` over, a /proc/self/mem that the program has opened for reading and writing
+  /// itself. Whoever has such a descriptor may access that address space, so nothing else needs to
+  /// be known of the program. `pid`: the process that connected, 0 if this PID namespace does not
+  /// show it. Never waits for the file that `mem_fd` is. Null on failure, with *error an errno and
+  /// `mem_fd` still the caller's: EBADF it is no such file, ESRCH the address space is gone, EPERM
+  /// it is not that of process `pid`.
+  static std::unique_ptr<AppMemory> Adopt(int mem_fd, pid_t pid, int pidfd, Reach reach,
+                                          int* error);
   ~AppMemory();
   AppMemory(const AppMemory&) = delete;
   AppMemory& operator=(const AppMemory&) = delete;
 
+  /// 0: see has_process().
   pid_t pid() const { return pid_; }
+  /// Whether its address space is no more: the program exited or called exec. One system call.
+  bool IsGone() const;
+  /// A program of another user than the daemon's: it is not to make a thread wait that others need.
+  bool is_foreign() const { return reach_ == Reach::kAddressSpace; }
+
+  /// Whether it is known by number which process runs the program. Not of a process that this PID
+  /// namespace does not show, or whose memory only the program itself may open. Without, nothing
+  /// that is read about a process belongs to this program.
+  bool has_process() const { return pid_ > 0; }
 
   /// Whether the same program still runs in the process: false after it exited or called exec, even
   /// if another process shares its memory (CLONE_VM). A few system calls. True also means
-  /// that facts read about the process before (its capabilities) belong to this program.
+  /// that facts read about the process before (its capabilities) belong to this program. Without a
+  /// process (has_process()): whether anybody uses the address space.
   bool Alive() const;
 
   /// Whether `uid` may look into the process: it runs as that user and has no more rights than the
@@ -77,7 +101,10 @@ class AppMemory {
  private:
   static constexpr size_t kAtomicLocks = 64;
   using AtomicLocks = std::array<std::mutex, kAtomicLocks>;
-  static std::shared_ptr<AtomicLocks> LocksOf(pid_t pid);
+  // What programs are told apart by: a process number, or (device, inode) of the memory's file.
+  using Identity = std::pair<uint64_t, uint64_t>;
+  static Identity IdentityOf(pid_t pid, int mem_fd);
+  static std::shared_ptr<AtomicLocks> LocksOf(Identity program);
   AppMemory(pid_t pid, int pidfd, int mem_fd, Reach reach);
   size_t TransferByProcess(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const;

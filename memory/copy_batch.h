@@ -16,11 +16,11 @@ namespace roci::memory {
 /// Copies of one burst. Segments that are mapped here, or of a signature region, are copied at once
 /// by Add*; the others when Flush is called. Within one app and direction the order of adding is
 /// kept. Flush writes first and reads after: where a read was added before a write to the same
-/// place and must not see it, flush between them. One thread; no allocation; about 24 KiB.
+/// place and must not see it, flush between them. One thread; no allocation; about 36 KiB.
 class CopyBatch {
  public:
   /// Pieces (remote segments) held at most.
-  static constexpr uint32_t kMaxPieces = 256;
+  static constexpr uint32_t kMaxPieces = 384;
 
   /// Copies `bytes` to the front of `segments`. The buffer must stay until Flush. `token` is the
   /// caller's name for it (an index of a packet, say). kTooManySegments: nothing added, flush and

@@ -3,14 +3,13 @@
 
 #include <fcntl.h>
 #include <linux/dma-buf.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "memory/local_file.h"
 #include "memory/mapped_file.h"
 
 namespace roci::memory {
@@ -33,9 +32,7 @@ int Sync(int fd, uint64_t flags) {
 }  // namespace
 
 int CheckDmaBuffer(int fd, uint64_t offset, uint64_t length) {
-  struct statfs fs;
-  if (fstatfs(fd, &fs) != 0) return errno;
-  if ((static_cast<uint64_t>(fs.f_type) & 0xFFFFFFFFU) != DMA_BUF_MAGIC) return EINVAL;
+  if (!IsDmaBuffer(fd)) return EINVAL;
   const off_t end = lseek(fd, 0, SEEK_END);
   if (end < 0) return errno;
   const auto size = static_cast<uint64_t>(end);

@@ -197,6 +197,14 @@ MemoryStatus KeyTable::AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, 
   return MemoryStatus::kOk;
 }
 
+// An lcore copies these runs by itself, so the program must not be able to make it wait.
+bool KeyTable::MayWait(const SegmentList& segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) {
+    return segment.direct == nullptr && segment.kind == SegmentKind::kMemory &&
+           segment.app->is_foreign();
+  });
+}
+
 MemoryStatus KeyTable::CopyRuns(const Entry& list, bool of_protection, Direction direction,
                                 uint64_t offset, std::span<std::byte> bytes) const {
   const std::vector<PlacedRun>& runs = of_protection ? list.region->protection : list.region->runs;
@@ -213,6 +221,7 @@ MemoryStatus KeyTable::CopyRuns(const Entry& list, bool of_protection, Direction
       status = AppendRuns(runs, list.pd, offset, piece, through, segments);
     }
     if (status != MemoryStatus::kOk) return status;
+    if (MayWait(segments)) return MemoryStatus::kFault;
     const std::span<std::byte> front = bytes.first(piece);
     status = direction == Direction::kToApp ? CopyIn(segments, front) : CopyOut(segments, front);
     if (status != MemoryStatus::kOk) return status;

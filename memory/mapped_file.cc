@@ -1,55 +1,26 @@
-// Mapping of app files in the daemon: which files are safe to map, page rounding, sharing, and
-// map_files.
+// Mapping of app files in the daemon: page rounding, sharing, and map_files.
 #include "memory/mapped_file.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
+#include <optional>
 
 #include "memory/dma_buffer.h"
+#include "memory/local_file.h"
+#include "memory/unmapper.h"
 
 namespace roci::memory {
 namespace {
-
-// File systems whose page faults end by themselves. Not in linux/magic.h of every version: the
-// values are kernel ABI.
-constexpr uint64_t kXfsMagic = 0x58465342;
-// Not overlayfs: what lies below it may be a FUSE server.
-constexpr uint64_t kLocalFileSystems[] = {TMPFS_MAGIC,      RAMFS_MAGIC, HUGETLBFS_MAGIC,
-                                          EXT4_SUPER_MAGIC, kXfsMagic,   BTRFS_SUPER_MAGIC,
-                                          F2FS_SUPER_MAGIC};
-
-bool IsLocal(uint64_t type) {
-  return std::find(std::begin(kLocalFileSystems), std::end(kLocalFileSystems), type) !=
-         std::end(kLocalFileSystems);
-}
-
-// What lies in memory alone.
-bool IsVolatile(uint64_t type) {
-  return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
-}
-
-// 0 when the file may be mapped, with the size of its pages.
-int Inspect(int fd, struct stat* file, size_t* page_size, bool* durable) {
-  struct statfs fs;
-  if (fstat(fd, file) != 0 || fstatfs(fd, &fs) != 0) return errno;
-  const auto type = static_cast<uint64_t>(fs.f_type) & 0xFFFFFFFFU;
-  if (!S_ISREG(file->st_mode) || !IsLocal(type)) return EOPNOTSUPP;
-  *durable = !IsVolatile(type);
-  *page_size = type == HUGETLBFS_MAGIC ? static_cast<size_t>(fs.f_bsize)
-                                       : static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return 0;
-}
 
 bool CanShrink(int fd) {
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -108,11 +79,13 @@ class ScopedNoGroups {
 
 std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t length, bool writable,
                                             int* error) {
+  const std::optional<LocalFile> local = InspectLocalFile(fd);
   struct stat file;
-  size_t page_size = 0;
-  bool durable = false;
-  *error = Inspect(fd, &file, &page_size, &durable);
-  if (*error != 0) return nullptr;
+  if (!local || fstat(fd, &file) != 0) {
+    *error = fcntl(fd, F_GETFD) < 0 ? errno : EOPNOTSUPP;
+    return nullptr;
+  }
+  const size_t page_size = local->page_size;
   uint64_t end = 0;
   if (length == 0 || __builtin_add_overflow(offset, length, &end) ||
       __builtin_add_overflow(end, page_size - 1, &end) || end > INT64_MAX) {
@@ -125,7 +98,7 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
   if (mapped == nullptr) return nullptr;
   mapped->device_ = file.st_dev;
   mapped->inode_ = file.st_ino;
-  mapped->durable_ = durable;
+  mapped->durable_ = local->durable;
   // hugetlb pages can be missing even where the file is sealed: the pool may be empty when one is
   // first touched.
   const bool huge = page_size != static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -137,6 +110,8 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
 
 std::shared_ptr<MappedFile> MappedFile::MapPages(int fd, uint64_t begin, uint64_t end,
                                                  bool writable, int* error) {
+  std::shared_ptr<MappedFile> mapped(new MappedFile);
+  mapped->retired_ = std::make_unique<RetiredMapping>();
   void* base = mmap(nullptr, end - begin, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                     fd, static_cast<off_t>(begin));
   if (base == MAP_FAILED) {
@@ -145,7 +120,6 @@ std::shared_ptr<MappedFile> MappedFile::MapPages(int fd, uint64_t begin, uint64_
   }
   madvise(base, end - begin, MADV_DONTFORK);
   madvise(base, end - begin, MADV_DONTDUMP);
-  std::shared_ptr<MappedFile> mapped(new MappedFile);
   mapped->base_ = static_cast<std::byte*>(base);
   mapped->offset_ = begin;
   mapped->length_ = end - begin;
@@ -159,11 +133,16 @@ bool MappedFile::Guard(size_t page_size, int* error) {
   return guard_ != nullptr;
 }
 
+MappedFile::MappedFile() = default;
+
 MappedFile::~MappedFile() {
   // In this order the guard never covers addresses that another mapping may have taken over.
   if (guard_ != nullptr) SigbusGuard::Remove(guard_);
-  if (base_ != nullptr) munmap(base_, length_);
-  if (dma_buffer_ >= 0) EndDmaBufferAccess(dma_buffer_);
+  if (base_ == nullptr) return;
+  retired_->base = base_;
+  retired_->length = length_;
+  retired_->dma_buffer = dma_buffer_;
+  Unmapper::Retire(retired_.release());
 }
 
 std::byte* MappedFile::At(uint64_t offset) const {
@@ -192,8 +171,8 @@ std::shared_ptr<MappedFile> FileMappings::Map(int fd, uint64_t offset, uint64_t 
                                               bool writable, uint64_t longest, int* error) {
   std::erase_if(known_, [](const auto& weak) { return weak.expired(); });
   struct stat file;
-  if (fstat(fd, &file) != 0) {
-    *error = errno;
+  if (!InspectLocalFile(fd) || fstat(fd, &file) != 0) {
+    *error = EOPNOTSUPP;
     return nullptr;
   }
   for (const auto& weak : known_) {
@@ -205,6 +184,10 @@ std::shared_ptr<MappedFile> FileMappings::Map(int fd, uint64_t offset, uint64_t 
       *error = 0;
       return mapped;
     }
+  }
+  if (length > longest) {
+    *error = ENOMEM;
+    return nullptr;
   }
   auto mapped = MappedFile::Map(fd, offset, length, writable, error);
   if (mapped == nullptr) return nullptr;
@@ -229,8 +212,16 @@ int OpenMappingOf(pid_t pid, uid_t uid, gid_t gid, uint64_t begin, uint64_t end,
     *error = EPERM;
     return -1;
   }
-  const int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  *error = fd < 0 ? errno : 0;
+  // To open a file of FUSE is a question to its server, unless it is opened for its path alone.
+  const int found = open(path, O_PATH | O_CLOEXEC);
+  *error = found < 0 ? errno : InspectLocalFile(found) ? 0 : EOPNOTSUPP;
+  int fd = -1;
+  if (*error == 0) {
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", found);
+    fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) *error = errno;
+  }
+  if (found >= 0) close(found);
   return fd;
 }
 

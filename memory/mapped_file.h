@@ -14,7 +14,10 @@
 
 namespace roci::memory {
 
-/// One shared mapping of a range of a file. Unmapped when the last owner lets go of it.
+struct RetiredMapping;
+
+/// One shared mapping of a range of a file. Unmapped, by a thread of its own (memory/unmapper.h),
+/// when the last owner lets go of it.
 class MappedFile {
  public:
   /// Maps at least [offset, offset + length) of `fd`, whole pages. The descriptor may be closed
@@ -51,7 +54,7 @@ class MappedFile {
 
  private:
   friend class FileMappings;
-  MappedFile() = default;
+  MappedFile();
   static std::shared_ptr<MappedFile> MapPages(int fd, uint64_t begin, uint64_t end, bool writable,
                                               int* error);
   bool Guard(size_t page_size, int* error);
@@ -66,6 +69,7 @@ class MappedFile {
   int dma_buffer_ = -1;  // its descriptor, for the end of the access
   std::atomic<bool> sync_failed_{false};
   SigbusGuard::Range* guard_ = nullptr;
+  std::unique_ptr<RetiredMapping> retired_;  // for the end
 };
 
 /// The mappings of one session (control thread only): a range that an earlier mapping covers is

@@ -29,6 +29,8 @@ const char* MemoryStatusName(MemoryStatus status) {
       return "invalid argument";
     case MemoryStatus::kInUse:
       return "in use";
+    case MemoryStatus::kNotYet:
+      return "not yet";
   }
   return "unknown";
 }

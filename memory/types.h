@@ -53,6 +53,7 @@ enum class MemoryStatus : uint8_t {
   kInvalidArgument,  ///< Registration: range wraps, extents do not cover it, or rights contradict
                      ///< each other.
   kInUse,            ///< Deregistration: something else still refers to the key.
+  kNotYet,           ///< An atomic: under way, to be asked for again.
 };
 
 /// A short lower-case word for `status`, for counters and messages. Static storage.

@@ -214,12 +214,22 @@ std::byte* StartFrame(const FrameTemplate& tmpl, const TxPacket& packet, uint16_
   return out + StoreHeaders(tmpl, packet, ip_id, out);
 }
 
-uint32_t FinishFrame(const FrameTemplate& tmpl, const TxPacket& packet, std::byte* out) {
-  uint32_t end = PayloadOffset(tmpl, packet) + packet.payload_length;
-  for (uint32_t pad = PadCount(packet.payload_length); pad != 0; --pad) out[end++] = std::byte{0};
-  const uint32_t network = tmpl.network_offset();
-  StoreIcrc(out + end, ActiveCrcKernel().masked(out + network, end - network, tmpl.is_ipv6()));
+FrameShape ShapeOf(const FrameTemplate& tmpl, const TxPacket& packet) {
+  return {static_cast<uint16_t>(tmpl.network_offset()),
+          static_cast<uint16_t>(PayloadOffset(tmpl, packet)),
+          static_cast<uint16_t>(packet.payload_length), tmpl.is_ipv6()};
+}
+
+uint32_t FinishFrame(const FrameShape& shape, std::byte* out) {
+  uint32_t end = uint32_t{shape.payload_offset} + shape.payload_length;
+  for (uint32_t pad = PadCount(shape.payload_length); pad != 0; --pad) out[end++] = std::byte{0};
+  StoreIcrc(out + end, ActiveCrcKernel().masked(out + shape.network_offset,
+                                                end - shape.network_offset, shape.is_ipv6));
   return end + kIcrcBytes;
+}
+
+uint32_t FinishFrame(const FrameTemplate& tmpl, const TxPacket& packet, std::byte* out) {
+  return FinishFrame(ShapeOf(tmpl, packet), out);
 }
 
 uint32_t EncodeFrame(const FrameTemplate& tmpl, const TxPacket& packet, const std::byte* payload,

@@ -110,5 +110,14 @@ inline uint32_t PayloadOffset(const FrameTemplate& tmpl, const TxPacket& packet)
 std::byte* StartFrame(const FrameTemplate& tmpl, const TxPacket& packet, uint16_t ip_id,
                       std::byte* out);
 uint32_t FinishFrame(const FrameTemplate& tmpl, const TxPacket& packet, std::byte* out);
+// The same once `tmpl` may have changed or gone.
+struct FrameShape {
+  uint16_t network_offset;
+  uint16_t payload_offset;
+  uint16_t payload_length;  // bytes
+  bool is_ipv6;
+};
+FrameShape ShapeOf(const FrameTemplate& tmpl, const TxPacket& packet);
+uint32_t FinishFrame(const FrameShape& shape, std::byte* out);
 
 }  // namespace roci::roce

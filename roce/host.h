@@ -27,7 +27,9 @@ namespace roci::roce {
 // never called for zero bytes. Place copies a received payload. Invalidate takes a memory window or
 // fast-registered key away (a peer's SEND with invalidate, or a local invalidate); BindWindow puts
 // a window on its region, RegisterList fills a list region. CheckRemoteKey looks at key and rights
-// alone. FinishPlacing returns when everything placed before can be seen by the program.
+// alone. Place may be done later; the host tells nobody of what follows from it before, and offers
+// atomics, ATOMIC WRITEs and FLUSHes (NeedsPlaced) only when everything before is placed. An atomic
+// that takes time answers kNotYet: nothing has happened, and the host offers the packet again.
 // StartDurable begins to bring a range of a region, or all of it, to where a power failure does not
 // reach it, with what was placed in it before; it does not wait. kBusy: no room for now. Whatever
 // it answers but kBusy holds until the next call, and PollDurable says what became of it; there is
@@ -59,7 +61,6 @@ concept QpHost = requires(H& h, SendWqe& send, const SendWqe& csend, RecvWqe& re
   { h.Invalidate(Key{}) } -> std::same_as<memory::MemoryStatus>;
   { h.BindWindow(csend) } -> std::same_as<memory::MemoryStatus>;
   { h.RegisterList(csend) } -> std::same_as<memory::MemoryStatus>;
-  { h.FinishPlacing() } -> std::same_as<void>;
   {
     h.StartDurable(Key{}, uint64_t{} /*va*/, uint32_t{} /*length*/, bool{} /*whole region*/)
     } -> std::same_as<DurableState>;

@@ -142,6 +142,11 @@ struct OpcodeInfo {
   }
   constexpr bool Has(ExtHeader h) const { return (ext_mask & Bit(h)) != 0; }
   constexpr uint32_t OffsetOf(ExtHeader h) const { return ext_offset[static_cast<size_t>(h)]; }
+  // It tells of what was placed before: whoever places late offers it when that is done.
+  constexpr bool NeedsPlaced() const {
+    return operation == Operation::kCompareSwap || operation == Operation::kFetchAdd ||
+           operation == Operation::kAtomicWrite || operation == Operation::kFlush;
+  }
   constexpr bool IsFirst() const {
     return position == Position::kFirst || position == Position::kOnly;
   }

@@ -89,6 +89,8 @@ class Qp {
 
   // May say true once too often, never false while something can go.
   bool HasTransmit() const;
+  // Most completions of requests that one packet may cause.
+  uint32_t UnfinishedRequests() const { return requester_.unfinished(); }
 
   // `packet`, one of those polled last, was not sent: its payload could not be read, or there is
   // no way to its destination. Requester: the work request fails with `status`. Responder: NAK

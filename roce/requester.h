@@ -87,6 +87,9 @@ class Requester {
   // No request that was begun is incomplete (for SQD, IBTA vol 1, 10.3.1.5).
   bool IsDrained() const { return head_ == tail_ || !At(head_).started; }
 
+  // Requests that were taken and are not complete: as many completions one packet may cause.
+  uint32_t unfinished() const { return tail_ - head_; }
+
   TimeNs deadline() const { return std::min(deadline_, pacer_.wake_time()); }
   // The attributes' rate limit changed.
   void SetRate(uint32_t kbps, uint32_t burst_bytes) { pacer_.Set(kbps, burst_bytes); }

@@ -52,8 +52,9 @@ enum class RequestFault : uint8_t {
   kReceiveBad,      // the posted receive is malformed
   kInvalidate,      // R_Key of a SEND with invalidate is not one that can be
   kReceiveQueue,    // XRC: no shared receive queue of that number in the domain
+  kNotYet,          // no fault: the host offers the packet again
 };
-inline constexpr uint32_t kRequestFaultCount = 15;
+inline constexpr uint32_t kRequestFaultCount = 15;  // without kNotYet
 
 struct FaultInfo {
   RequestFault fault;

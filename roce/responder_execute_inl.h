@@ -169,6 +169,7 @@ RequestFault Responder<Host>::ExecuteAtomic(Host& host, const Packet& packet) {
                  ? host.AtomicCompareSwap(segments[0], eth.compare, eth.swap_add, original)
                  : host.AtomicFetchAdd(segments[0], eth.swap_add, original);
   }
+  if (status == memory::MemoryStatus::kNotYet) return RequestFault::kNotYet;
   if (status != memory::MemoryStatus::kOk) return FaultOfRemote(status);
   host.Count(QpCounter::kRxAtomicRequests);
   ResponderResource& resource = AddResource(packet, 0);
@@ -191,21 +192,21 @@ RequestFault Responder<Host>::ExecuteAtomicWrite(Host& host, const Packet& packe
     if (segments.size() != 1) return RequestFault::kRemoteMemory;
     status = host.AtomicWrite(segments[0], packet.payload.template first<sizeof(uint64_t)>());
   }
+  if (status == memory::MemoryStatus::kNotYet) return RequestFault::kNotYet;
   if (status != memory::MemoryStatus::kOk) return FaultOfRemote(status);
   host.Count(QpCounter::kRxAtomicRequests);
   AddResource(packet, 0).kind = AnswerKind::kConfirmation;
   return RequestFault::kNone;
 }
 
-// What the peer wrote before is visible to the program when the answer goes out: everything is
-// placed in the order of arrival, so there is nothing to do but to finish that. To be durable takes
-// longer: that begins when it is this answer's turn (MakeDurable).
+// What the peer wrote before is visible to the program when the answer goes out: the host offers a
+// FLUSH when everything before it is placed. To be durable takes longer: that begins when it is
+// this answer's turn (MakeDurable).
 template <class Host>
 RequestFault Responder<Host>::ExecuteFlush(Host& host, const Packet& packet) {
   if (!HasFreeResource()) return RequestFault::kTooManyReads;
   const RequestFault fault = CheckFlush(host, packet);
   if (fault != RequestFault::kNone) return fault;
-  host.FinishPlacing();
   host.Count(QpCounter::kRxFlushRequests);
   const Feth& feth = packet.ext.feth;
   const bool whole_region = feth.selectivity_level == Feth::kWholeRegion;

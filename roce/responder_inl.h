@@ -99,7 +99,7 @@ DropReason Responder<Host>::HandleReliable(Host& host, const Packet& packet) {
     fault = Execute(host, packet);
   }
   if (fault != RequestFault::kNone) [[unlikely]] {
-    return Fault(host, fault);
+    return fault == RequestFault::kNotYet ? DropReason::kNone : Fault(host, fault);
   }
   if (gap_reported_) [[unlikely]] {
     LeaveGap();

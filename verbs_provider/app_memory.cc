@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -198,6 +199,17 @@ int WalkRange(uint64_t va, uint64_t end, bool writable, Builder* builder) {
   return next < end ? EFAULT : 0;
 }
 
+// Whether the first and the last byte can be read, as a file that was cut short cannot be. A fault
+// is the kernel's answer here, and no signal; a page that the program serves by itself is waited
+// for, as an adapter's driver waits.
+bool CanBeRead(uint64_t va, uint64_t end) {
+  char bytes[2];
+  iovec local[] = {{bytes, 1}, {bytes + 1, 1}};
+  iovec remote[] = {{reinterpret_cast<void*>(va), 1}, {reinterpret_cast<void*>(end - 1), 1}};
+  const ssize_t got = process_vm_readv(getpid(), local, 2, remote, 2, 0);
+  return got == 2 || (got < 0 && errno != EFAULT);
+}
+
 }  // namespace
 
 int DescribeMemory(uint64_t va, uint64_t length, bool writable, bool on_demand,
@@ -212,7 +224,8 @@ int DescribeMemory(uint64_t va, uint64_t length, bool writable, bool on_demand,
   uint64_t end = 0;
   if (length == 0 || __builtin_add_overflow(va, length, &end)) return EINVAL;
   Builder builder(known, extents);
-  const int error = WalkRange(va, end, writable, &builder);
+  int error = WalkRange(va, end, writable, &builder);
+  if (error == 0 && !CanBeRead(va, end)) error = EFAULT;
   if (error != 0) CloseExtents(extents);
   return error;
 }
@@ -221,6 +234,8 @@ void CloseExtents(MemoryExtents* extents) {
   const KeepErrno keep;
   for (uint32_t i = 0; i < extents->count; ++i) CloseExtent(&extents->items[i]);
 }
+
+int OpenOwnMemory() { return open("/proc/self/mem", O_RDWR | O_CLOEXEC); }
 
 void AllowAccessBy(int daemon_pid) {
   const KeepErrno keep;

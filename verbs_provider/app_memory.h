@@ -58,6 +58,12 @@ int DescribeMemory(uint64_t va, uint64_t length, bool writable, bool on_demand,
 /// Closes the descriptors that DescribeMemory opened, after they were sent to the daemon.
 void CloseExtents(MemoryExtents* extents);
 
+/// Opens /proc/self/mem for the daemon; the caller closes the descriptor. It stays with this
+/// address space, and a forked child inherits it: nothing to keep in a program that gives up rights
+/// by forking. -1 with errno: EACCES in a program that has given up another user's rights without
+/// exec or is not dumpable (PR_SET_DUMPABLE), ENOENT without a /proc.
+int OpenOwnMemory();
+
 /// Lets process `daemon_pid` use process_vm on this process where Yama's ptrace_scope is 1.
 /// Harmless elsewhere.
 void AllowAccessBy(int daemon_pid);

@@ -164,7 +164,9 @@ const char* HintOf(int error) {
   switch (error) {
     case EPERM:
     case EACCES:
-      return " (a daemon that root does not run serves the programs of its own user only)";
+      return " (a daemon that root does not run serves the programs of its own user only, and none "
+             "that has changed its user without exec or is not dumpable; a program in a container "
+             "has to be able to open /proc/self/mem)";
     case ENFILE:
       return " (the daemon has no descriptor left for this user)";
     case EAGAIN:
@@ -173,7 +175,7 @@ const char* HintOf(int error) {
       return " (limits.max_sessions of the daemon)";
     case ENOENT:
     case ECONNREFUSED:
-      return " (does the daemon run?)";
+      return " (does the daemon run? After chroot, either this path or /proc has to be there)";
     default:
       return "";
   }
@@ -228,8 +230,11 @@ Context* MakeContext(ibv_device* device, int cmd_fd, Session* session) {
 
 verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
   Session* session = nullptr;
+  const Device* found = ToDevice(device);
   int error = Session::InstallHooks();
-  if (error == 0) error = Session::Open(ToDevice(device)->socket_path, device->name, &session);
+  if (error == 0) {
+    error = Session::Open(found->socket_path, found->socket.fd(), device->name, &session);
+  }
   if (error != 0) {
     Complain(device, error);
     close(cmd_fd);
@@ -253,8 +258,11 @@ namespace {
 verbs_context* ImportFromAnotherProcess(ibv_device* device, int cmd_fd) {
   Session* session = nullptr;
   char name[ROCI_ABI_DEVICE_NAME_MAX];
+  const Device* found = ToDevice(device);
   int error = Session::InstallHooks();
-  if (error == 0) error = Session::Attach(ToDevice(device)->socket_path, cmd_fd, name, &session);
+  if (error == 0) {
+    error = Session::Attach(found->socket_path, found->socket.fd(), cmd_fd, name, &session);
+  }
   if (error != 0) return Fail(error);
   ibv_device* opened = FindDevice(name, ToDevice(device));
   if (opened == nullptr) {
@@ -283,12 +291,15 @@ void TakeAsyncEvents(Context* context, const Session* session) {
 Session* SessionOfChild(Context* context) {
   Session* const inherited = context->session.load(std::memory_order_acquire);
   const ibv_context& ibcontext = context->vctx.context;
-  const char* const socket_path = ToDevice(ibcontext.device)->socket_path;
+  const Device* device = ToDevice(ibcontext.device);
+  const int socket_file = device->socket.fd();
   Session* own = nullptr;
   char name[ROCI_ABI_DEVICE_NAME_MAX];
-  int error = Session::Attach(socket_path, ibcontext.cmd_fd, name, &own);
+  int error = Session::Attach(device->socket_path, socket_file, ibcontext.cmd_fd, name, &own);
   // The parent may be gone: what the child makes anew is as good without it.
-  if (error == ENODEV) error = Session::Open(socket_path, ibcontext.device->name, &own);
+  if (error == ENODEV) {
+    error = Session::Open(device->socket_path, socket_file, ibcontext.device->name, &own);
+  }
   if (error != 0) return inherited;
   Session* present = inherited;
   if (!context->session.compare_exchange_strong(present, own)) {  // another thread was first

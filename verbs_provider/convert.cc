@@ -446,10 +446,8 @@ int AcquireMemory(const RegistrationLock& lock, uint64_t va, uint64_t length, bo
     UseProcessVm(extents, va, length);
     return 0;
   }
-  const bool wanted = policy == ConvertPolicy::kConvert ||
-                      (policy == ConvertPolicy::kAuto && length >= kConvertMinimumLength);
   const Range pages = PagesOf(va, length);
-  if (wanted && room && CanConvertLocked() && Convert(pages)) {
+  if (policy == ConvertPolicy::kConvert && room && CanConvertLocked() && Convert(pages)) {
     CloseExtents(extents);
     error = Describe(va, length, writable, extents);
     if (error != 0) {

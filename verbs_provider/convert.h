@@ -8,16 +8,13 @@
 
 namespace roci::provider {
 
-/// Which way private anonymous memory goes.
+/// What the daemon may map of the program's memory.
 enum class ConvertPolicy : uint8_t {
-  kAuto,       ///< Convert regions of kConvertMinimumLength or more, process_vm for the rest.
-  kProcessVm,  ///< Never convert, and never let the daemon map files either.
-  kConvert,    ///< Convert whatever can be converted, also parts of pages.
-  kMapFiles,   ///< Never convert, but let the daemon map files.
+  kMapFiles,   ///< Shared mappings of files. Private memory is left as it is.
+  kProcessVm,  ///< Nothing.
+  kConvert,    ///< Shared mappings, and all private anonymous memory that can be converted.
 };
 
-/// Shortest region that kAuto converts, bytes: one page.
-inline constexpr uint64_t kConvertMinimumLength = 4096;
 /// Registrations that may hold converted memory at one time; past it regions go through process_vm.
 inline constexpr uint32_t kMaxConversions = 4096;
 

@@ -7,8 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+
+#include "verbs_provider/held_file.h"
+#include "verbs_provider/spin_lock.h"
 
 namespace roci::provider {
 namespace {
@@ -104,18 +108,67 @@ bool ParseMapsLine(const char* text, size_t length, MapsLine* line) {
   return true;
 }
 
-MapsReader::MapsReader(uint64_t from, uint64_t query_flags)
-    : fd_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)), query_flags_(query_flags), from_(from) {
-  if (fd_ < 0 || from == 0) return;
+namespace {
+
+int OpenMaps() { return open("/proc/self/maps", O_RDONLY | O_CLOEXEC); }
+
+// The file that is kept open. It is bound to the address space of the process that opened it.
+SpinLock g_lock;
+HeldFile g_file;
+pid_t g_process = 0;
+
+int HeldMaps() {
+  g_lock.Lock();
+  const pid_t process = getpid();
+  int fd = process == g_process ? g_file.fd() : -1;
+  if (fd < 0) {
+    g_file.Hold(OpenMaps());
+    g_process = process;
+    fd = g_file.fd();
+  }
+  g_lock.Unlock();
+  return fd;
+}
+
+bool CanQuery(int fd) {
   MappingQuery query = {};
   query.size = sizeof(query);
   query.flags = kThisOrNext;
-  query.address = from;
-  seeks_ = ioctl(fd_, kQueryMapping, &query) == 0 || errno == ENOENT;
+  return ioctl(fd, kQueryMapping, &query) == 0 || errno == ENOENT;
+}
+
+// Of this kernel: 0 unknown, 1 yes, -1 no.
+std::atomic<int> g_can_query{0};
+
+}  // namespace
+
+void MapsReader::HoldFile() { HeldMaps(); }
+
+MapsReader::MapsReader(uint64_t from, uint64_t query_flags)
+    : query_flags_(query_flags), from_(from) {
+  int can_query = g_can_query.load(std::memory_order_relaxed);
+  if (from != 0 && can_query >= 0) fd_ = HeldMaps();
+  if (fd_ >= 0 && can_query == 0) {
+    can_query = CanQuery(fd_) ? 1 : -1;
+    g_can_query.store(can_query, std::memory_order_relaxed);
+  }
+  seeks_ = fd_ >= 0 && can_query > 0;
+  if (!seeks_) FallBackToText();
 }
 
 MapsReader::~MapsReader() {
-  if (fd_ >= 0) close(fd_);
+  if (owns_fd_ && fd_ >= 0) close(fd_);
+}
+
+// From the beginning, with a descriptor of its own, whose position nobody else moves.
+void MapsReader::FallBackToText() {
+  seeks_ = false;
+  fd_ = OpenMaps();
+  if (fd_ < 0) {  // no /proc: a duplicate, whose position is the held one's, which nobody uses
+    fd_ = fcntl(HeldMaps(), F_DUPFD_CLOEXEC, 3);
+    if (fd_ >= 0) lseek(fd_, 0, SEEK_SET);
+  }
+  owns_fd_ = true;
 }
 
 // Makes room and reads more. False at the end or when a line fills the whole buffer.
@@ -135,7 +188,8 @@ bool MapsReader::Fill() {
   return true;
 }
 
-bool MapsReader::Query(MapsLine* line) {
+// 0, or an errno: ENOENT at the end.
+int MapsReader::Query(MapsLine* line) {
   char name[kMaxName];
   MappingQuery query = {};
   query.size = sizeof(query);
@@ -144,10 +198,10 @@ bool MapsReader::Query(MapsLine* line) {
   query.name = reinterpret_cast<uintptr_t>(name);
   query.name_size = sizeof(name);
   if (ioctl(fd_, kQueryMapping, &query) != 0) {
-    if (errno != ENAMETOOLONG) return false;
+    if (errno != ENAMETOOLONG) return errno;
     query.name = 0;
     query.name_size = 0;
-    if (ioctl(fd_, kQueryMapping, &query) != 0) return false;
+    if (ioctl(fd_, kQueryMapping, &query) != 0) return errno;
   }
   line->begin = query.begin;
   line->end = query.end;
@@ -163,12 +217,16 @@ bool MapsReader::Query(MapsLine* line) {
   if (length != 0) std::memcpy(line->path, name, length);
   line->path[length == 0 ? 0 : length - 1] = '\0';
   from_ = query.end;
-  return true;
+  return 0;
 }
 
 bool MapsReader::Next(MapsLine* line) {
   if (fd_ < 0) return false;
-  if (seeks_) return Query(line);
+  if (seeks_) {
+    const int error = Query(line);
+    if (error == 0 || error == ENOENT) return error == 0;
+    FallBackToText();  // the program refuses itself such calls
+  }
   while (NextOfText(line)) {
     if (line->end > from_) return true;
   }

@@ -30,6 +30,10 @@ bool ParseMapsLine(const char* text, size_t length, MapsLine* line);
 /// meanwhile is seen before or after the change.
 class MapsReader {
  public:
+  /// Keeps a descriptor of the file open, which saves opening it and still works where a later
+  /// chroot(2) leaves no /proc. Readers do it themselves where it has not been done.
+  static void HoldFile();
+
   /// Mappings that end at or before `from` are left out.
   explicit MapsReader(uint64_t from = 0) : MapsReader(from, 0) {}
   /// From the beginning, but anonymous mappings may be left out, which is faster where seeks().
@@ -48,11 +52,13 @@ class MapsReader {
   static constexpr uint64_t kFilesOnly = 32;  // PROCMAP_QUERY_FILE_BACKED_VMA
 
   MapsReader(uint64_t from, uint64_t query_flags);
-  bool Query(MapsLine* line);
+  int Query(MapsLine* line);
+  void FallBackToText();
   bool NextOfText(MapsLine* line);
   bool Fill();
 
-  int fd_;
+  int fd_ = -1;
+  bool owns_fd_ = false;  // else it is the held one
   bool seeks_ = false;
   uint64_t query_flags_;
   uint64_t from_;

@@ -6,6 +6,7 @@
 
 #include "verbs_provider/completion_ring.h"
 #include "verbs_provider/convert.h"
+#include "verbs_provider/held_file.h"
 #include "verbs_provider/provider_api.h"
 #include "verbs_provider/recv_queue.h"
 #include "verbs_provider/send_builder.h"
@@ -23,7 +24,8 @@ struct Td;
 struct Device {
   verbs_device vdev;  // first
   char socket_path[4096];
-  Device* next;  // of those that libibverbs knows
+  HeldFile socket;  // as it was found, O_PATH; fixed but for its end
+  Device* next;     // of those that libibverbs knows
 };
 
 /// Allocated by libibverbs (calloc).

@@ -43,6 +43,8 @@ verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
     Free(device);
     return nullptr;
   }
+  // Not its folder, from which a program could leave the root that it is shut in.
+  device->socket.Hold(open(device->socket_path, O_PATH | O_CLOEXEC));
   AddDevice(device);
   return &device->vdev;
 }
@@ -50,6 +52,7 @@ verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
 void UninitDevice(verbs_device* vdev) {
   auto* device = reinterpret_cast<Device*>(vdev);
   RemoveDevice(device);
+  device->socket.LetGo();
   Free(device);
 }
 

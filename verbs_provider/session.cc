@@ -1,6 +1,7 @@
 // Opening and closing sessions, and what happens to them in fork.
 #include "verbs_provider/session.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "verbs_provider/app_memory.h"
 #include "verbs_provider/channel.h"
 #include "verbs_provider/keep_errno.h"
+#include "verbs_provider/maps_reader.h"
 #include "verbs_provider/process_lock.h"
 
 namespace roci::provider {
@@ -76,10 +78,8 @@ ConvertPolicy PolicyOf(uint32_t memory_policy) {
       return ConvertPolicy::kProcessVm;
     case ROCI_ABI_MEMORY_MAP:
       return ConvertPolicy::kConvert;
-    case ROCI_ABI_MEMORY_NO_CONVERSION:
-      return ConvertPolicy::kMapFiles;
     default:
-      return ConvertPolicy::kAuto;
+      return ConvertPolicy::kMapFiles;
   }
 }
 
@@ -127,17 +127,68 @@ int TakeGreeting(Session* session, const roci_abi_hello_response& response, Rece
   return 0;
 }
 
+// What tells the daemon of this program's memory, passed with a greeting: /proc/self/mem, or, where
+// that may not be opened, a proof that the daemon's own way leads to it.
+class OwnMemory {
+ public:
+  OwnMemory() : fd_(OpenOwnMemory()) {
+    if (fd_ < 0 && (errno == EACCES || errno == EPERM)) MakeProof();
+  }
+  ~OwnMemory() {
+    if (proof_ != MAP_FAILED) munmap(proof_, sizeof(roci_abi_memory_proof));
+    if (fd_ >= 0) close(fd_);
+  }
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
+
+  // Sends `request` with `fds` and the memory; without it to a daemon that does not know of that,
+  // which then finds it by itself.
+  template <class Request, class Response>
+  int Greet(SessionClient& client, uint32_t command, Request* request, Response* response,
+            FdsToSend fds, ReceivedFds* received) const {
+    request->features = kFeatures;
+    if (fd_ >= 0) {
+      FdsToSend with_memory = fds;
+      with_memory.fds[with_memory.count++] = fd_;
+      request->features |= feature_;
+      const int error = client.Call(command, request, response, &with_memory, received);
+      if (error != EINVAL) return error;
+      request->features = kFeatures;
+    }
+    return client.Call(command, request, response, &fds, received);
+  }
+
+ private:
+  void MakeProof() {
+    constexpr size_t kSize = sizeof(roci_abi_memory_proof);
+    const int fd = memfd_create("roci", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return;
+    fd_ = fd;
+    feature_ = ROCI_ABI_FEATURE_MEMORY_PROOF;
+    if (ftruncate(fd, kSize) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+      return;  // the daemon says what that leads to
+    }
+    proof_ = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (proof_ == MAP_FAILED) return;
+    *static_cast<roci_abi_memory_proof*>(proof_) = {reinterpret_cast<uintptr_t>(proof_), 0};
+  }
+
+  int fd_;
+  uint64_t feature_ = ROCI_ABI_FEATURE_APP_MEMORY;
+  void* proof_ = MAP_FAILED;
+};
+
 int Greet(Session* session, const char* device) {
   roci_abi_hello_request request = {};
   roci_abi_hello_response response = {};
   request.magic = ROCI_ABI_MAGIC;
   request.major = ROCI_ABI_MAJOR;
   request.minor = ROCI_ABI_MINOR;
-  request.features = kFeatures;
   if (strlen(device) >= sizeof(request.device)) return ENODEV;
   strcpy(request.device, device);
   ReceivedFds fds;
-  const int error = session->client.Call(ROCI_ABI_HELLO, &request, &response, nullptr, &fds);
+  const int error =
+      OwnMemory().Greet(session->client, ROCI_ABI_HELLO, &request, &response, {}, &fds);
   return error != 0 ? error : TakeGreeting(session, response, &fds);
 }
 
@@ -148,12 +199,12 @@ int GreetAttached(Session* session, int cmd_fd, char* device) {
   request.magic = ROCI_ABI_MAGIC;
   request.major = ROCI_ABI_MAJOR;
   request.minor = ROCI_ABI_MINOR;
-  request.features = kFeatures;
   FdsToSend send;
   send.count = 1;
   send.fds[0] = cmd_fd;
   ReceivedFds fds;
-  const int error = session->client.Call(ROCI_ABI_ATTACH, &request, &response, &send, &fds);
+  const int error =
+      OwnMemory().Greet(session->client, ROCI_ABI_ATTACH, &request, &response, send, &fds);
   if (error != 0) return error;
   if (memchr(response.device, 0, sizeof(response.device)) == nullptr) return EPROTO;
   memcpy(device, response.device, sizeof(response.device));
@@ -190,11 +241,11 @@ namespace {
 
 // `greet` speaks to the daemon first.
 template <class Greeting>
-int Begin(const char* socket_path, Greeting greet, Session** opened) {
+int Begin(const char* socket_path, int socket_file, Greeting greet, Session** opened) {
   auto* session = Allocate<Session>();
   if (session == nullptr) return ENOMEM;
   int error = Allot(session);
-  if (error == 0) error = session->client.Connect(socket_path, session->state);
+  if (error == 0) error = session->client.Connect(socket_path, session->state, socket_file);
   if (error == 0) {
     AllowAccessBy(session->client.peer_pid());
     error = greet(session);
@@ -203,6 +254,7 @@ int Begin(const char* socket_path, Greeting greet, Session** opened) {
     Dispose(session);
     return error;
   }
+  MapsReader::HoldFile();
   AddToList(session);
   *opened = session;
   return 0;
@@ -210,15 +262,17 @@ int Begin(const char* socket_path, Greeting greet, Session** opened) {
 
 }  // namespace
 
-int Session::Open(const char* socket_path, const char* device, Session** opened) {
+int Session::Open(const char* socket_path, int socket_file, const char* device, Session** opened) {
   return Begin(
-      socket_path, [device](Session* session) { return Greet(session, device); }, opened);
+      socket_path, socket_file, [device](Session* session) { return Greet(session, device); },
+      opened);
 }
 
-int Session::Attach(const char* socket_path, int cmd_fd, char* device, Session** opened) {
+int Session::Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
+                    Session** opened) {
   return Begin(
-      socket_path, [=](Session* session) { return GreetAttached(session, cmd_fd, device); },
-      opened);
+      socket_path, socket_file,
+      [=](Session* session) { return GreetAttached(session, cmd_fd, device); }, opened);
 }
 
 void Session::NameContext(int cmd_fd) {

@@ -20,12 +20,14 @@ struct Srq;
 
 /// Created and destroyed by Open and Close. Members without a remark are fixed after Open.
 struct Session {
-  /// 0 or an errno. On success `*opened` is on the list of sessions, with one user.
-  static int Open(const char* socket_path, const char* device, Session** opened);
+  /// 0 or an errno. On success `*opened` is on the list of sessions, with one user. `socket_file`:
+  /// as for SessionClient::Connect.
+  static int Open(const char* socket_path, int socket_file, const char* device, Session** opened);
   /// As Open, a session that shares the context whose command descriptor `cmd_fd` is
   /// (abi/session.h, ATTACH). `device` (ROCI_ABI_DEVICE_NAME_MAX bytes) gets the name of its
   /// device. ENODEV: no process of this user has it open.
-  static int Attach(const char* socket_path, int cmd_fd, char* device, Session** opened);
+  static int Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
+                    Session** opened);
   /// Tells the daemon by which descriptor others may attach. Where it does not know of that, nobody
   /// can, and that is all.
   void NameContext(int cmd_fd);
@@ -63,7 +65,7 @@ struct Session {
   bool may_restart = false;      // send queues may leave indices out
   bool fills_checksums = false;  // of raw packets
   uint32_t num_comp_vectors = 1;
-  ConvertPolicy memory_policy = ConvertPolicy::kAuto;
+  ConvertPolicy memory_policy = ConvertPolicy::kMapFiles;
 
   /// By handle. An entry is changed under the locks of the QP's CQs and read under one of them.
   std::atomic<Qp*>* qps = nullptr;

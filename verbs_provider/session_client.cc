@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -52,6 +53,21 @@ int MakeAddress(const char* path, sockaddr_un* address, int* directory) {
   return static_cast<size_t>(written) < sizeof(address->sun_path) ? 0 : ENAMETOOLONG;
 }
 
+// 0 or an errno.
+int ConnectTo(int fd, const char* path) {
+  sockaddr_un address;
+  int directory;
+  const int error = MakeAddress(path, &address, &directory);
+  if (error != 0) return error;
+  int result;
+  do {
+    result = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  } while (result != 0 && errno == EINTR);
+  const int refusal = result == 0 ? 0 : errno;
+  if (directory >= 0) close(directory);
+  return refusal;
+}
+
 void CollectFds(msghdr* message, ReceivedFds* received) {
   for (cmsghdr* part = CMSG_FIRSTHDR(message); part != nullptr; part = CMSG_NXTHDR(message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -69,24 +85,23 @@ bool IsRefusal(const roci_abi_response& response, size_t size) {
   return size == sizeof(response) && response.serial == 0 && response.error > 0;
 }
 
-// How often a caller gives the processor away before it sleeps for the answer.
+// How long a caller waits awake, keeping the processor: most answers come within this time from a
+// daemon that is awake on another one.
+constexpr uint64_t kSpinNs = 15'000;
+// How often it then gives the processor away before it sleeps for the answer.
 constexpr int kYieldsBeforeSleep = 40;
 
-// The daemon answers most requests within microseconds, and to sleep until then costs more than to
-// give the processor away a few times: to the daemon, where it shares ours.
-ssize_t Receive(int socket, msghdr* message) {
-  const msghdr fresh = *message;
-  for (int i = 0; i < kYieldsBeforeSleep; ++i) {
-    const ssize_t n = recvmsg(socket, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (n >= 0 || (errno != EAGAIN && errno != EINTR)) return n;
-    *message = fresh;
-    if (!TryYield()) break;
-  }
-  ssize_t n;
-  do {
-    n = recvmsg(socket, message, MSG_CMSG_CLOEXEC);
-  } while (n < 0 && errno == EINTR);
-  return n;
+uint64_t MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// False: nothing is there yet. Else *result is recvmsg's.
+bool TryReceive(int socket, const msghdr& fresh, msghdr* message, ssize_t* result) {
+  *message = fresh;
+  *result = recvmsg(socket, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  return *result >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
 }  // namespace
@@ -113,22 +128,17 @@ void ReceivedFds::CloseAll() {
   count_ = 0;
 }
 
-int SessionClient::Connect(const char* socket_path, std::atomic<uint32_t>* state) {
-  sockaddr_un address;
-  int directory;
-  int error = MakeAddress(socket_path, &address, &directory);
-  const int fd = error == 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
-  if (error == 0 && fd < 0) error = errno;
-  if (error == 0) {
-    const timeval limit = {kTimeoutSeconds, 0};
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));  // also bounds connect
-    int result;
-    do {
-      result = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-    } while (result != 0 && errno == EINTR);
-    if (result != 0) error = errno;
+int SessionClient::Connect(const char* socket_path, std::atomic<uint32_t>* state, int socket_file) {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const timeval limit = {kTimeoutSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));  // also bounds connect
+  int error = ConnectTo(fd, socket_path);
+  if ((error == ENOENT || error == ENOTDIR || error == EACCES) && socket_file >= 0) {
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", socket_file);
+    if (ConnectTo(fd, path) == 0) error = 0;
   }
-  if (directory >= 0) close(directory);
   if (error == 0) return Adopt(fd, state);
   if (fd >= 0) close(fd);
   return error;
@@ -163,6 +173,31 @@ bool SessionClient::CheckPeer() {
   const bool gone = n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
   if (gone) MarkDead();
   return !gone;
+}
+
+// The daemon answers most requests within microseconds, and to sleep until then costs more than to
+// wait awake: on this processor first, then giving it away, to the daemon where that shares it.
+ssize_t SessionClient::Receive(msghdr* message) {
+  const msghdr fresh = *message;
+  ssize_t n = -1;
+  if (spins_.Allows()) {
+    const uint64_t end = MonotonicNs() + kSpinNs;
+    bool answered;
+    do {
+      answered = TryReceive(fd_, fresh, message, &n);
+    } while (!answered && MonotonicNs() < end);
+    spins_.Note(answered);
+    if (answered) return n;
+  }
+  for (int i = 0; i < kYieldsBeforeSleep; ++i) {
+    if (TryReceive(fd_, fresh, message, &n)) return n;
+    if (!TryYield()) break;
+  }
+  do {
+    *message = fresh;
+    n = recvmsg(fd_, message, MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  return n;
 }
 
 bool SessionClient::Send(const roci_abi_request* request, size_t size, const FdsToSend* send) {
@@ -213,7 +248,7 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size, cons
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t n = Receive(fd_, &message);
+  const ssize_t n = Receive(&message);
   if (n < 0 && errno == ECONNRESET) {  // with our request unread: there may be a refusal before it
     MarkDead();
     return Refusal();

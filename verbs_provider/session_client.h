@@ -3,6 +3,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <initializer_list>
 
 #include "verbs_provider/abi/session.h"
+#include "verbs_provider/abi/spin_judge.h"
 
 namespace roci::provider {
 
@@ -61,8 +63,9 @@ class SessionClient {
   SessionClient& operator=(const SessionClient&) = delete;
 
   /// `state` outlives the client; Connect sets it to kSessionAlive. 0 or an errno (ENOENT,
-  /// ECONNREFUSED: no daemon there).
-  int Connect(const char* socket_path, std::atomic<uint32_t>* state);
+  /// ECONNREFUSED: no daemon there). `socket_file`: an O_PATH descriptor of the socket, for a
+  /// process that the path does not lead there any more (chroot(2)), or -1.
+  int Connect(const char* socket_path, std::atomic<uint32_t>* state, int socket_file = -1);
   /// For tests: takes over a connected SOCK_SEQPACKET socket.
   int Adopt(int fd, std::atomic<uint32_t>* state);
   void Close();
@@ -120,11 +123,13 @@ class SessionClient {
   int Exchange(roci_abi_request* request, size_t request_size, const Room& room,
                const FdsToSend* send, ReceivedFds* received);
   int Refusal();
+  ssize_t Receive(msghdr* message);
   bool Send(const roci_abi_request* request, size_t size, const FdsToSend* send);
 
   int fd_ = -1;
   int peer_pid_ = 0;
   uint32_t serial_ = 0;
+  abi::SpinJudge spins_;
   std::atomic<uint32_t>* state_ = nullptr;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };

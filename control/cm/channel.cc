@@ -12,7 +12,7 @@
 namespace roci::control::cm {
 
 std::unique_ptr<memory::AppMemory> Channel::OpenProgram(const Peer& peer) {
-  if (peer.uid == geteuid()) return nullptr;
+  if (peer.uid == geteuid() || peer.pid <= 0) return nullptr;
   int error = 0;
   auto program =
       memory::AppMemory::Open(peer.pid, peer.pidfd.get(), memory::Reach::kAddressSpace, &error);
@@ -21,12 +21,12 @@ std::unique_ptr<memory::AppMemory> Channel::OpenProgram(const Peer& peer) {
   return program;
 }
 
-absl::StatusOr<std::unique_ptr<Channel>> Channel::Create(EventLoop& loop, UniqueFd socket,
-                                                         Peer peer, Admission admission,
-                                                         uint32_t number,
+absl::StatusOr<std::unique_ptr<Channel>> Channel::Create(EventLoop& loop, ForeignFds& closer,
+                                                         UniqueFd socket, Peer peer,
+                                                         Admission admission, uint32_t number,
                                                          std::function<void(Channel&)> receive) {
   std::unique_ptr<Channel> channel(
-      new Channel(loop, std::move(socket), std::move(peer), std::move(admission), number));
+      new Channel(loop, closer, std::move(socket), std::move(peer), std::move(admission), number));
   // The pidfd is no longer needed: the socket closes when the program exits.
   channel->peer_.pidfd.Reset();
   Channel* raw = channel.get();
@@ -39,6 +39,10 @@ absl::StatusOr<std::unique_ptr<Channel>> Channel::Create(EventLoop& loop, Unique
 
 Channel::~Channel() {
   if (watch_ != 0) loop_.Forget(watch_);
+  // The program may have sent descriptors to either of the first two.
+  for (UniqueFd* socket : {&socket_, &signal_, &signal_far_}) {
+    closer_.Close(std::move(*socket), admission_.user);
+  }
 }
 
 absl::StatusOr<UniqueFd> Channel::OpenSignal() {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "control/cm/cm_id.h"
 #include "control/event_loop.h"
+#include "control/foreign_fds.h"
 #include "control/socket.h"
 #include "control/unique_fd.h"
 #include "control/users.h"
@@ -33,9 +34,9 @@ class Channel {
   };
 
   // `receive` is called when the connection has something to read or has ended.
-  static absl::StatusOr<std::unique_ptr<Channel>> Create(EventLoop& loop, UniqueFd socket,
-                                                         Peer peer, Admission admission,
-                                                         uint32_t number,
+  static absl::StatusOr<std::unique_ptr<Channel>> Create(EventLoop& loop, ForeignFds& closer,
+                                                         UniqueFd socket, Peer peer,
+                                                         Admission admission, uint32_t number,
                                                          std::function<void(Channel&)> receive);
   ~Channel();
   Channel(const Channel&) = delete;
@@ -66,8 +67,10 @@ class Channel {
   void RemoveMembershipEvents(uint32_t number);
 
  private:
-  Channel(EventLoop& loop, UniqueFd socket, Peer peer, Admission admission, uint32_t number)
+  Channel(EventLoop& loop, ForeignFds& closer, UniqueFd socket, Peer peer, Admission admission,
+          uint32_t number)
       : loop_(loop),
+        closer_(closer),
         admission_(std::move(admission)),
         socket_(std::move(socket)),
         peer_(std::move(peer)),
@@ -77,6 +80,7 @@ class Channel {
   void UpdateSignal();
 
   EventLoop& loop_;
+  ForeignFds& closer_;
   const Admission admission_;
   UniqueFd socket_;
   Peer peer_;

@@ -102,7 +102,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(Services& services,
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
       services.loop, *std::move(listener),
       [self](UniqueFd socket) { self->Take(std::move(socket)); },
-      [](int socket) { SendRefusal(socket, StatusFromErrno(ENFILE, "file descriptors")); });
+      [](int socket) { SendRefusal(socket, StatusFromErrno(ENFILE, "file descriptors")); },
+      [self](UniqueFd socket) { self->services_.foreign_fds.Close(std::move(socket)); });
   if (!acceptor.ok()) return acceptor.status();
   server->acceptor_ = *std::move(acceptor);
   return server;
@@ -116,6 +117,7 @@ void Server::Take(UniqueFd socket) {
   const absl::Status status = Open(socket);
   if (status.ok()) return;
   SendRefusal(socket.get(), status);
+  services_.foreign_fds.Close(std::move(socket));
   Log(LogArea::kSession, LogLevel::kWarning, "event channel refused: %s",
       std::string(status.message()).c_str());
 }
@@ -137,9 +139,9 @@ absl::Status Server::Open(UniqueFd& socket) {
   }
   admission.hello_deadline = hello_deadlines_.Add(last_number_, MonotonicNow());
   const roce::TimeNs deadline = admission.hello_deadline;
-  absl::StatusOr<std::unique_ptr<Channel>> channel =
-      Channel::Create(services_.loop, std::move(socket), *std::move(peer), std::move(admission),
-                      last_number_, [this](Channel& ready) { Receive(ready); });
+  absl::StatusOr<std::unique_ptr<Channel>> channel = Channel::Create(
+      services_.loop, services_.foreign_fds, std::move(socket), *std::move(peer),
+      std::move(admission), last_number_, [this](Channel& ready) { Receive(ready); });
   if (!channel.ok()) {
     hello_deadlines_.Forget(last_number_, deadline);
     return channel.status();
@@ -171,18 +173,17 @@ void Server::Close(Channel& channel) {
 void Server::Receive(Channel& channel) {
   std::array<std::byte, sizeof(roci_abi_cm_request)> buffer;
   size_t size = 0;
-  std::vector<UniqueFd> fds;
-  bool fds_cut = false;
-  switch (ReceiveMessage(channel.socket(), buffer, size, fds, fds_cut)) {
+  switch (ReceiveMessage(channel.socket(), buffer, size)) {
     case ReceiveResult::kNothing:
       return;
     case ReceiveResult::kClosed:
+    case ReceiveResult::kDescriptors:  // no command has any
       return Close(channel);
     case ReceiveResult::kMessage:
       break;
   }
   const std::span<const std::byte> message(buffer.data(), std::min(size, buffer.size()));
-  const bool fits = size <= buffer.size() && fds.empty();
+  const bool fits = size <= buffer.size();
   const bool answered =
       fits && (size == sizeof(roci_abi_cm_request) ? AnswerCommand(channel, message)
                                                    : AnswerOpen(channel, message));
@@ -284,7 +285,8 @@ absl::Status Server::Migrate(Channel& channel, const rdma_ucm_migrate_id& comman
                              roci_abi_cm_response& out) {
   const auto from = channels_.find(command.fd);
   // (A process may have changed its user in between; identifiers are counted by user.)
-  if (from == channels_.end() || from->second->peer().pid != channel.peer().pid ||
+  if (from == channels_.end() || channel.peer().process == 0 ||
+      from->second->peer().process != channel.peer().process ||
       from->second->peer().uid != channel.peer().uid) {
     return absl::InvalidArgumentError("no such channel");
   }

@@ -2,89 +2,32 @@
 // session protocol itself.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/fuse.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <string>
 
+#include "tests/integration/attacker.h"
 #include "tests/integration/raw_session.h"
 #include "verbs_provider/abi/list_mr.h"
 
 namespace roci::testing {
 namespace {
 
-constexpr uid_t kNobody = 65534;
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kRawPacket = 8;
 constexpr uint32_t kLocalWrite = 1;
-
-// A line of numbers between this process and the attacker.
-struct Line {
-  Line() {
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) std::abort();
-  }
-  ~Line() {
-    close(ends[0]);
-    close(ends[1]);
-  }
-  static void Send(int end, int64_t value) {
-    if (write(end, &value, sizeof(value)) != sizeof(value)) std::abort();
-  }
-  static int64_t Receive(int end) {
-    int64_t value = 0;
-    if (read(end, &value, sizeof(value)) != sizeof(value)) _exit(3);
-    return value;
-  }
-  int ends[2];  // of this process, of the attacker
-};
-
-// Runs `attack(end of the line)` as an ordinary user. Ended by its destructor at the latest.
-class Attacker {
- public:
-  explicit Attacker(const std::function<void(int)>& attack) {
-    pid_ = fork();
-    if (pid_ != 0) return;
-    if (setresgid(kNobody, kNobody, kNobody) != 0 || setresuid(kNobody, kNobody, kNobody) != 0) {
-      _exit(3);
-    }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_DUMPABLE, 1);  // as a program that the user has started
-    attack(line_.ends[1]);
-    _exit(0);
-  }
-  ~Attacker() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Attacker(const Attacker&) = delete;
-  Attacker& operator=(const Attacker&) = delete;
-
-  void Say(int64_t value) { Line::Send(line_.ends[0], value); }
-  // -1000: the attacker has ended.
-  int64_t Hear() {
-    pollfd wait{line_.ends[0], POLLIN, 0};
-    for (int tries = 0; tries < 1200; ++tries) {
-      if (poll(&wait, 1, 100) > 0) return Line::Receive(line_.ends[0]);
-      if (waitpid(pid_, nullptr, WNOHANG) == pid_) break;
-    }
-    return -1000;
-  }
-
- private:
-  Line line_;
-  pid_t pid_;
-};
 
 class HostileUserTest : public ::testing::Test {
  protected:
@@ -219,10 +162,158 @@ TEST_F(HostileUserTest, ASetUserIdProgramIsOutOfReachOfWhatItWas) {
   ASSERT_NE(address, 0u);
   attacker.Say(static_cast<int64_t>(address));
   EXPECT_EQ(attacker.Hear(), 0);
-  EXPECT_EQ(attacker.Hear(), EFAULT) << "the memory of the other program";
+  // A region of its own old address space (By/AppMemoryTest: nothing else is reached).
+  EXPECT_EQ(attacker.Hear(), 0);
   EXPECT_EQ(attacker.Hear(), EPERM) << "the rights of the other program";
   attacker.Say(0);
   kill(static_cast<pid_t>(child), SIGKILL);
+  ExpectServed();
+}
+
+// A file that a program of the attacker's serves: once silent, it answers nothing but what would
+// keep a descriptor from being closed.
+class SilentFile {
+ public:
+  explicit SilentFile(const std::filesystem::path& path) : path_(path) {
+    std::ofstream(path).flush();
+    const int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    const std::string options =
+        "fd=" + std::to_string(device) + ",rootmode=100600,user_id=0,group_id=0,allow_other";
+    if (device < 0 || mount("roci", path.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str())) {
+      close(device);
+      return;
+    }
+    server_ = fork();
+    if (server_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      Serve(device);
+    }
+    close(device);
+    fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    *silent_ = true;
+  }
+  ~SilentFile() {
+    if (server_ > 0) {
+      kill(server_, SIGKILL);  // ends the connection, and what waits for it
+      waitpid(server_, nullptr, 0);
+      umount2(path_.c_str(), MNT_DETACH);
+    }
+    if (fd_ >= 0) close(fd_);
+    munmap(const_cast<bool*>(silent_), kPage);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  void Serve(int device) {
+    alignas(8) static char request[1 << 17];
+    for (;;) {
+      if (read(device, request, sizeof(request)) <= 0) _exit(0);
+      Answer(device, *reinterpret_cast<const fuse_in_header*>(request));
+    }
+  }
+  void Answer(int device, const fuse_in_header& in) {
+    struct {
+      fuse_out_header head;
+      union {
+        fuse_init_out init;
+        fuse_attr_out attr;
+        fuse_open_out open;
+      };
+    } out{};
+    size_t size = sizeof(out.head);
+    if (in.opcode == FUSE_INIT) {
+      out.init.major = FUSE_KERNEL_VERSION;
+      out.init.minor = FUSE_KERNEL_MINOR_VERSION;
+      out.init.max_write = kPage;
+      size += sizeof(out.init);
+    } else if (in.opcode == FUSE_GETATTR && !*silent_) {
+      out.attr.attr.ino = 1;
+      out.attr.attr.mode = S_IFREG | 0600;
+      out.attr.attr.nlink = 1;
+      size += sizeof(out.attr);
+    } else if (in.opcode == FUSE_OPEN) {
+      size += sizeof(out.open);
+    } else if (*silent_ && in.opcode != FUSE_FLUSH) {
+      return;
+    } else {
+      out.head.error = -ENOSYS;
+    }
+    out.head.unique = in.unique;
+    out.head.len = static_cast<uint32_t>(size);
+    if (write(device, &out, size) < 0) _exit(0);
+  }
+
+  const std::filesystem::path path_;
+  pid_t server_ = 0;
+  int fd_ = -1;
+  volatile bool* const silent_ = new (mmap(nullptr, kPage, PROT_READ | PROT_WRITE,
+                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0)) volatile bool(false);
+};
+
+int HelloWith(int memory) {
+  RawSession session;
+  return session.Hello("roci0", memory);
+}
+
+TEST_F(HostileUserTest, WhatIsNoMemoryIsRefused) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  EXPECT_EQ(HelloWith(ends[0]), EBADF) << "a pipe";
+  EXPECT_EQ(HelloWith(ends[1]), EBADF) << "a pipe";
+  const int memfd = memfd_create("memory", MFD_CLOEXEC);
+  EXPECT_EQ(HelloWith(memfd), EBADF) << "a file in memory";
+  for (const char* path : {"/dev/zero", "/proc/self/comm", "/proc/self/attr/current"}) {
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0) {
+      EXPECT_EQ(HelloWith(fd), EBADF) << path;
+    }
+    close(fd);
+  }
+  const int readable = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(HelloWith(readable), EBADF) << "memory for reading only";
+  const int path_only = open("/proc/self/mem", O_PATH | O_CLOEXEC);
+  EXPECT_EQ(HelloWith(path_only), EBADF) << "a path";
+  const int own = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+  EXPECT_EQ(HelloWith(own), 0) << "memory";
+  for (const int fd : {ends[0], ends[1], memfd, readable, path_only, own}) close(fd);
+  ExpectServed();
+}
+
+// A setting of the kernel's (0600, of procfs) with the name of a memory file.
+TEST_F(HostileUserTest, AnotherFileOfProcfsIsNoMemory) {
+  const std::filesystem::path name = folder_ / "mem";
+  std::ofstream(name).flush();
+  const char* setting = "/proc/sys/kernel/cad_pid";
+  if (mount(setting, name.c_str(), nullptr, MS_BIND, nullptr) != 0) GTEST_SKIP() << "no setting";
+  const int fd = open(name.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  EXPECT_GT(HelloWith(fd), 0);
+  close(fd);
+  umount2(name.c_str(), MNT_DETACH);
+}
+
+TEST_F(HostileUserTest, TheMemoryOfAnotherProgramIsRefused) {
+  const pid_t other = fork();
+  if (other == 0) {
+    execl("/bin/sleep", "sleep", "60", static_cast<char*>(nullptr));
+    _exit(3);
+  }
+  while (NameOf(other) != "sleep") usleep(1000);
+  const std::string path = "/proc/" + std::to_string(other) + "/mem";
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(HelloWith(fd), EPERM);
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+  EXPECT_EQ(HelloWith(fd), ESRCH) << "memory that is gone";
+  close(fd);
+  ExpectServed();
+}
+
+TEST_F(HostileUserTest, AFileWhoseServerIsSilentHoldsUpNobody) {
+  const SilentFile file(folder_ / "silent");
+  if (file.fd() < 0) GTEST_SKIP() << "no FUSE here";
+  EXPECT_EQ(HelloWith(file.fd()), EBADF);
   ExpectServed();
 }
 

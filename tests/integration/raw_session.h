@@ -23,9 +23,10 @@ namespace roci::testing {
 
 class RawSession {
  public:
-  RawSession() {
+  // `socket_name`: that of another socket of the daemon's, where messages begin alike.
+  explicit RawSession(const char* socket_name = abi::kSocketName) {
     const std::string path =
-        abi::SocketPath(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
+        abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect) + "/" + socket_name;
     fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -124,13 +125,16 @@ class RawSession {
     return Receive(response);
   }
 
-  int Hello(const char* device = "roci0") {
+  // `memory`: a descriptor that is passed as the program's memory.
+  int Hello(const char* device = "roci0", int memory = -1) {
     roci_abi_hello_request request{};
+    if (memory >= 0) request.features = ROCI_ABI_FEATURE_APP_MEMORY;
     request.magic = ROCI_ABI_MAGIC;
     request.major = ROCI_ABI_MAJOR;
     std::snprintf(request.device, sizeof(request.device), "%s", device);
     roci_abi_hello_response response;
-    return Call(ROCI_ABI_HELLO, request, response);
+    return memory >= 0 ? Call(ROCI_ABI_HELLO, request, response, {memory})
+                       : Call(ROCI_ABI_HELLO, request, response);
   }
   int OnHandle(uint32_t command, uint32_t handle) {
     roci_abi_handle_request request{};

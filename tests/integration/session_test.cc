@@ -271,7 +271,9 @@ TEST_F(SessionTest, RegionsThatAreNoMemory) {
   request.extents[0].va = request.start;
   request.extents[0].length = request.length;
   roci_abi_reg_mr_response response;
-  EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), EFAULT);
+  // The plugin looks whether there is memory (VerbsMemory.RefusesWhatLinuxRefuses). The daemon
+  // would have to touch it, and wait for who serves its pages; to use the region is an error.
+  EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), 0);
   request.pd = 999;
   EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), ENOENT);
 }

@@ -3,14 +3,29 @@
 
 #include "verbs_provider/abi/session_head.h"
 
-// HELLO. Response descriptors, in this order: doorbell page memfd, wake eventfd, async event pipe
-// (reading end), and, if flags say so, a userfaultfd that handles kernel faults (for apps that may
-// not open one).
+// HELLO. Request descriptors: see ROCI_ABI_FEATURE_APP_MEMORY. Response descriptors, in this order:
+// doorbell page memfd, wake eventfd, async event pipe (reading end), and, if flags say so, a
+// userfaultfd that handles kernel faults (for apps that may not open one).
 #define ROCI_ABI_HELLO_HAS_USERFAULTFD 1u
 // `features`: what this side understands beside the minor version.
 #define ROCI_ABI_FEATURE_RESTART 1u  // daemon: send queues may leave indices out, see rings.h
 // Both: ROCI_ABI_SEND_IP_CHECKSUM, see rings.h. A device of which an app without it asks has none.
 #define ROCI_ABI_FEATURE_IP_CHECKSUM 2u
+// App: one more descriptor, the last, comes with HELLO or ATTACH: /proc/self/mem, opened for
+// reading and writing. The daemon reaches the app's memory through it, even where it does not see
+// the app's process. EBADF: it is something else; EPERM: it is another process's. A daemon that
+// does not know it answers EINVAL, and may be asked again without. Daemon: it knows it.
+#define ROCI_ABI_FEATURE_APP_MEMORY 4u
+// App, in place of the former where it may not open /proc/self/mem: the descriptor is a memfd,
+// sealed against changes of its size, with one roci_abi_memory_proof, that the app has mapped
+// (MAP_SHARED, writable). The daemon opens the memory of the process that connected, and finds what
+// it writes to one at the other: this is the program that asks, and not another one that the
+// process has become.
+#define ROCI_ABI_FEATURE_MEMORY_PROOF 8u
+struct roci_abi_memory_proof {
+  uint64_t address;  // in the app, of this structure
+  uint64_t word;     // the daemon's
+};
 struct roci_abi_hello_request {
   struct roci_abi_request head;
   uint32_t magic;
@@ -35,11 +50,10 @@ struct roci_abi_hello_response {
 };
 
 enum roci_abi_memory_policy {
-  ROCI_ABI_MEMORY_AUTO = 0,
+  ROCI_ABI_MEMORY_AUTO = 0,           // in a configuration: the last; older daemons sent it
   ROCI_ABI_MEMORY_PROCESS_VM = 1,     // never map, never convert
   ROCI_ABI_MEMORY_MAP = 2,            // convert or map whatever can be, whatever its size
-  ROCI_ABI_MEMORY_NO_CONVERSION = 3,  // map files, never convert: for programs of other users than
-                                      // the daemon's
+  ROCI_ABI_MEMORY_NO_CONVERSION = 3,  // map files, never convert
 };
 
 #define ROCI_ABI_VENDOR_ID 0x526fu /* "Ro"; not registered with the IEEE */

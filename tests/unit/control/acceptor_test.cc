@@ -36,7 +36,7 @@ class AcceptorTest : public testing::Test {
           taken_.push_back(std::move(socket));
           if (taken_.size() == wanted_) loop_->Stop();
         },
-        [this](int) { ++refused_; });
+        [this](int) { ++refused_; }, [](UniqueFd) {});
     ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit_), 0);
     // The loop ends when it has been at it for a while.
     loop_->AddDeadline([this] { return end_; },

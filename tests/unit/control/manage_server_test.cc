@@ -16,7 +16,7 @@ class ManageServerTest : public testing::Test {
   void SetUp() override {
     char name[] = "/tmp/roci_manage_test.XXXXXX";
     directory_ = mkdtemp(name);
-    server_ = *ManageServer::Create(*loop_, directory_);
+    server_ = *ManageServer::Create(*loop_, directory_, [](UniqueFd) {});
     server_->AddCommand("echo", [](const Json& request) -> absl::StatusOr<Json> {
       return request.value("text", Json());
     });

@@ -110,6 +110,14 @@ TEST(SessionDecoderTest, UnknownCommand) {
 TEST(SessionDecoderTest, Hello) {
   EXPECT_EQ(Decode(Hello()), 0);
   auto hello = Hello();
+  EXPECT_EQ(Decode(hello, 1), EINVAL) << "a descriptor without a meaning";
+  for (const uint64_t feature : {ROCI_ABI_FEATURE_APP_MEMORY, ROCI_ABI_FEATURE_MEMORY_PROOF}) {
+    hello.features = feature;
+    EXPECT_EQ(Decode(hello), EINVAL);
+    EXPECT_EQ(Decode(hello, 1), 0);
+    EXPECT_EQ(Decode(hello, 2), EINVAL);
+  }
+  hello = Hello();
   hello.magic ^= 1;
   EXPECT_EQ(Decode(hello), EPROTO);
   hello = Hello();

@@ -174,7 +174,7 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
   Check(pipe2(pipe_ends, O_NONBLOCK | O_CLOEXEC) == 0, "pipe");
   async_read_ = dataplane::Fd(pipe_ends[0]);
   dataplane::SessionConfig session;
-  session.app = app_.get();
+  session.app = app_;
   session.async_pipe = dataplane::Fd(pipe_ends[1]);
   session_ =
       Take(dataplane::Session::Create(*device_, dataplane.lcore(config.lcore), std::move(session)));

@@ -124,7 +124,7 @@ class Node {
  private:
   void RegisterMemory(const Config& config);
 
-  std::unique_ptr<memory::AppMemory> app_;
+  std::shared_ptr<memory::AppMemory> app_;
   std::unique_ptr<dataplane::Device> device_;
   std::unique_ptr<dataplane::Session> session_;
   dataplane::Fd async_read_;

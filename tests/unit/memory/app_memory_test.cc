@@ -319,6 +319,72 @@ TEST_P(AppMemoryTest, OpenRefusesAPidThatIsNotThePidfds) {
   EXPECT_EQ(error, EBADF);
 }
 
+// Opens /proc/self/mem in the app, as a plugin does, and passes it.
+int PassMemory(Channel& channel) {
+  const int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+  channel.SendWithFd(reinterpret_cast<uint64_t>(g_bss), fd);
+  return fd;
+}
+
+TEST_P(AppMemoryTest, TakesADescriptorThatTheProgramPasses) {
+  ForkedApp app([](Channel& channel) {
+    PassMemory(channel);
+    channel.Receive();
+    execl("/bin/sleep", "sleep", "30", static_cast<char*>(nullptr));
+  });
+  int fd = -1;
+  const uint64_t va = app.channel().Receive(&fd);
+  const int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  int error = 0;
+  const auto known = AppMemory::Adopt(fd, app.pid(), app.pidfd(), GetParam(), &error);
+  ASSERT_NE(known, nullptr) << "errno " << error;
+  const auto unknown = AppMemory::Adopt(second, 0, -1, GetParam(), &error);
+  ASSERT_NE(unknown, nullptr) << "errno " << error;
+  EXPECT_TRUE(known->has_process());
+  EXPECT_FALSE(unknown->has_process());
+  for (const AppMemory* memory : {known.get(), unknown.get()}) {
+    std::byte bytes[8] = {};
+    EXPECT_TRUE(memory->Alive());
+    EXPECT_EQ(memory->Write(va, bytes), MemoryStatus::kOk);
+    EXPECT_EQ(memory->Read(va, bytes), MemoryStatus::kOk);
+  }
+  EXPECT_FALSE(unknown->AccessibleTo(geteuid())) << "nothing is known of its process";
+  app.channel().Send(0);
+  for (int tries = 0; tries < 2000 && unknown->Alive(); ++tries) usleep(1000);
+  std::byte bytes[8] = {};
+  for (const AppMemory* memory : {known.get(), unknown.get()}) {
+    EXPECT_FALSE(memory->Alive());
+    EXPECT_EQ(memory->Read(va, bytes), MemoryStatus::kFault);
+  }
+}
+
+TEST_P(AppMemoryTest, RefusesADescriptorOfAnotherProgram) {
+  ForkedApp app([](Channel& channel) {
+    PassMemory(channel);
+    channel.Receive();
+  });
+  // (One that has called exec: forked programs differ by nothing that a look from outside finds.)
+  ForkedApp other([](Channel& channel) {
+    channel.Send(0);
+    channel.Receive();
+    execl("/bin/sleep", "sleep", "30", static_cast<char*>(nullptr));
+  });
+  int fd = -1;
+  app.channel().Receive(&fd);
+  other.channel().Receive();
+  int error = 0;
+  const auto before = other.Open();
+  other.channel().Send(0);
+  for (int tries = 0; tries < 2000 && before->Alive(); ++tries) usleep(1000);
+  EXPECT_EQ(AppMemory::Adopt(fd, other.pid(), other.pidfd(), GetParam(), &error), nullptr);
+  EXPECT_EQ(error, EPERM);
+  app.Kill();
+  EXPECT_EQ(AppMemory::Adopt(fd, app.pid(), app.pidfd(), GetParam(), &error), nullptr);
+  EXPECT_EQ(error, ESRCH);
+  EXPECT_NE(fcntl(fd, F_GETFD), -1) << "it is the caller's still";
+  close(fd);
+}
+
 TEST_P(AppMemoryTest, IsAccessibleToItsUserUnlessItHasMoreRights) {
   if (geteuid() != 0) GTEST_SKIP() << "changes users";
   constexpr uid_t kNobody = 65534;

@@ -58,7 +58,7 @@ Bytes Image(const DifDomain& domain, const Bytes& data, uint32_t block_size) {
 
 class IntegrityTest : public ::testing::Test {
  protected:
-  IntegrityTest() {
+  explicit IntegrityTest(Reach reach = Reach::kProcess) {
     const int fd = memfd_create("integrity", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     EXPECT_EQ(ftruncate(fd, kMemory), 0);
     EXPECT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
@@ -66,7 +66,7 @@ class IntegrityTest : public ::testing::Test {
     mapping_ = MappedFile::Map(fd, 0, kMemory, true, &error);
     close(fd);
     memory_ = mapping_->At(0);
-    app_ = AppMemory::Open(getpid(), -1, Reach::kAddressSpace, &error);
+    app_ = AppMemory::Open(getpid(), -1, reach, &error);
     EXPECT_NE(app_, nullptr);
     table_ = std::make_unique<KeyTable>(app_.get(), 64);
     // The same memory twice: mapped, and through system calls.
@@ -503,6 +503,27 @@ TEST_F(IntegrityTest, ABlockMayHaveManyParts) {
   Bytes out(520);
   ASSERT_EQ(Out(0, out), MemoryStatus::kOk);
   EXPECT_EQ(out, wire);
+}
+
+// Of another user than the daemon's.
+class ForeignIntegrityTest : public IntegrityTest {
+ protected:
+  ForeignIntegrityTest() : IntegrityTest(Reach::kAddressSpace) {}
+};
+
+TEST_F(ForeignIntegrityTest, WorksInMappedMemoryOnly) {
+  const IntegrityAttributes attributes{{}, Present(), kAllChecks, 512};
+  const Bytes wire = Image(attributes.wire, Random(512), 512);
+  for (const auto& [key, status] :
+       {std::pair(mapped_, MemoryStatus::kOk), std::pair(remote_, MemoryStatus::kFault)}) {
+    const std::vector<ListRun> runs = {{va(), 512, key}};
+    ASSERT_EQ(table_->RegisterList({key_, kRights, 0x5000, runs, &attributes, {}}, kContext),
+              MemoryStatus::kOk);
+    EXPECT_EQ(In(0, wire), status);
+    Bytes out(520);
+    EXPECT_EQ(Out(0, out), status);
+    ASSERT_EQ(table_->Invalidate(key_, kContext), MemoryStatus::kOk);
+  }
 }
 
 TEST_F(IntegrityTest, IsNotForAtomics) {

@@ -6,13 +6,16 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <vector>
 
 #include "memory/copy.h"
 #include "memory/key_table.h"
+#include "memory/unmapper.h"
 #include "tests/unit/memory/forked_app.h"
 
 namespace roci::memory {
@@ -94,6 +97,37 @@ TEST(FileMappings, SharesWhatAnEarlierMappingCovers) {
   whole.reset();
   EXPECT_TRUE(watch.expired());
   for (const int each : {fd, again, other}) close(each);
+}
+
+// Writes to every page of `bytes` bytes at `at`.
+void Touch(std::byte* at, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += kPage) at[i] = std::byte{1};
+}
+
+std::chrono::nanoseconds TimeOf(const std::function<void()>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::steady_clock::now() - begin;
+}
+
+// The kernel takes its time to free the pages, of which nobody else has any here.
+TEST(MappedFile, WhoeverIsLastDoesNotWaitForThePages) {
+  constexpr size_t kBytes = size_t{256} << 20;
+  const int plain = NewMemfd(kBytes, 0);
+  void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, plain, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  Touch(static_cast<std::byte*>(at), kBytes);
+  close(plain);
+  const auto whole = TimeOf([&] { munmap(at, kBytes); });
+  const int fd = NewMemfd(kBytes, 0);
+  int error = 0;
+  auto mapped = MappedFile::Map(fd, 0, kBytes, true, &error);
+  ASSERT_NE(mapped, nullptr);
+  Touch(mapped->At(0), kBytes);
+  close(fd);
+  EXPECT_LT(TimeOf([&] { mapped.reset(); }), whole / 4);
+  Unmapper::Drain();
+  EXPECT_EQ(Unmapper::backlog(), 0u);
 }
 
 // A region on a file that the app can cut.

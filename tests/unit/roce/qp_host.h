@@ -67,7 +67,6 @@ class ScriptedHost {
   std::array<uint64_t, kQpCounterCount> counters{};
   std::vector<Key> invalidated;
   std::vector<uint64_t> bound;  // wr_ids
-  uint32_t finished_placing = 0;
   uint32_t fetches = 0;
   uint32_t selected_queue = 0;
 
@@ -98,7 +97,6 @@ class ScriptedHost {
   memory::MemoryStatus BindWindow(const SendWqe& wqe);
   // As bindings: registered lists, or the refusal that was scripted for them.
   memory::MemoryStatus RegisterList(const SendWqe& wqe) { return BindWindow(wqe); }
-  void FinishPlacing() { ++finished_placing; }
   DurableState StartDurable(Key rkey, uint64_t va, uint32_t length, bool whole_region) {
     durable_requests.push_back({rkey, va, length, whole_region, selected_queue});
     return durable_start;

@@ -36,7 +36,7 @@ inline uint64_t Va(const volatile void* at) { return reinterpret_cast<uint64_t>(
 class Registration {
  public:
   Registration(const volatile void* at, uint64_t length,
-               ConvertPolicy policy = ConvertPolicy::kAuto, bool writable = true) {
+               ConvertPolicy policy = ConvertPolicy::kConvert, bool writable = true) {
     const RegistrationLock lock;
     error = AcquireMemory(lock, Va(at), length, writable, false, policy, &extents, &held_);
   }

@@ -1,0 +1,175 @@
+#include "dataplane/app_copies.h"
+
+#include <linux/futex.h>
+#include <rte_mbuf.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <span>
+
+#include "dataplane/queue_pair.h"
+#include "memory/copy.h"
+
+namespace roci::dataplane {
+namespace {
+
+// A copier looks after so long whether it is still wanted, and leaves when it was not so often.
+constexpr timespec kCopierWait{0, 50'000'000};
+constexpr uint32_t kMostIdleWaits = 20;
+constexpr timespec kEndNap{0, 50'000};
+constexpr uint32_t kLooksForEnd = 4;
+
+}  // namespace
+
+void AtomicCopy::Run() {
+  if (kind == Kind::kWrite) {
+    status = memory::AtomicWrite(segment, std::as_bytes(std::span<const uint64_t, 1>(&operand, 1)));
+    return;
+  }
+  const memory::AtomicResult result = kind == Kind::kCompareSwap
+                                          ? memory::CompareAndSwap(segment, operand, swap)
+                                          : memory::FetchAndAdd(segment, operand);
+  status = result.status;
+  original = result.original;
+}
+
+AppCopies::~AppCopies() {
+  gathers.Settle([](const GatherBatch::Frame& frame) { rte_pktmbuf_free(frame.buffer); });
+  for (const Kept& kept : TakeKept()) rte_pktmbuf_free(kept.frame);
+  for (const Parked& parked : TakeParked()) rte_pktmbuf_free(parked.frame);
+}
+
+void AppCopies::Enlist() {
+  if (is_listed_) return;
+  is_listed_ = true;
+  collecting_->push_back(this);
+}
+
+void AppCopies::Hold(QueuePair& qp) {
+  assert(!is_running_);
+  Enlist();
+  qp.host.is_held = true;
+  Await(qp);
+}
+
+void AppCopies::Await(QueuePair& qp) {
+  if (qp.waits_for_copies) return;
+  qp.waits_for_copies = true;
+  qp.next_waiting = std::exchange(waiting_, &qp);
+}
+
+QueuePair* AppCopies::NextWaiting(QueuePair& qp) {
+  qp.waits_for_copies = false;
+  return std::exchange(qp.next_waiting, nullptr);
+}
+
+bool AppCopies::AddAtomic(const AtomicCopy& atomic) {
+  if (atomic_count_ == kMaxAtomics) return false;
+  atomics_[atomic_count_++] = atomic;
+  Hold(*atomic.host->queue_pair);
+  return true;
+}
+
+bool AppCopies::Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp) {
+  if (parked_count_ == kMaxParked) return false;
+  parked_[parked_count_++] = {frame, &lane, &qp};
+  qp.host.parked_in = this;
+  return true;
+}
+
+void AppCopies::Begin() {
+  is_listed_ = false;
+  is_running_ = true;
+}
+
+void AppCopies::Copy() {
+  places.Copy();
+  gathers.Copy();
+  bool has_failed = places.HasFailed() || gathers.HasFailed();
+  for (uint32_t i = 0; i < atomic_count_; ++i) {
+    atomics_[i].Run();
+    has_failed |= atomics_[i].status == memory::MemoryStatus::kFault;
+  }
+  // A program that is being killed has no memory a moment before its address space is gone.
+  for (uint32_t look = 0; has_failed && !is_gone_ && look < kLooksForEnd; ++look) {
+    if (look != 0) nanosleep(&kEndNap, nullptr);
+    is_gone_ = std::all_of(apps_.begin(), apps_.end(),
+                           [](const auto& app) { return app == nullptr || app->IsGone(); });
+  }
+}
+
+void AppCopies::Detach() {
+  is_detached_.store(true, std::memory_order_relaxed);
+  gathers.ReleaseLanes();
+}
+
+bool AppCopies::HandOver() {
+  uint32_t idle = kIdle;
+  if (!copier_.compare_exchange_strong(idle, kBusy, std::memory_order_acq_rel)) return false;
+  syscall(SYS_futex, &copier_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  return true;
+}
+
+void AppCopies::ServeAsCopier(const std::atomic<bool>& stop, const std::function<void()>& done) {
+  const auto finish = [&] {
+    copier_.store(kIdle, std::memory_order_release);
+    SetDone();
+    done();
+  };
+  finish();
+  uint32_t idle_waits = 0;
+  while (!stop) {
+    if (copier_.load(std::memory_order_acquire) == kBusy) {
+      Copy();
+      finish();
+      idle_waits = 0;
+      continue;
+    }
+    syscall(SYS_futex, &copier_, FUTEX_WAIT_PRIVATE, uint32_t{kIdle}, &kCopierWait, nullptr, 0);
+    uint32_t idle = kIdle;
+    if (++idle_waits > kMostIdleWaits && copier_.compare_exchange_strong(idle, kNone)) break;
+  }
+  copiers_->fetch_sub(1);
+}
+
+void AppCopies::Settle() {
+  is_running_ = false;
+  is_detached_.store(false, std::memory_order_relaxed);
+  is_done_.store(false, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < atomic_count_; ++i) {
+    if (atomics_[i].host != nullptr) atomics_[i].host->atomic = atomics_[i];
+  }
+  atomic_count_ = 0;
+  for (QueuePair* qp = waiting_; qp != nullptr; qp = qp->next_waiting) qp->host.is_held = false;
+  places.Settle();
+}
+
+std::span<const AppCopies::Kept> AppCopies::TakeKept() {
+  return {kept_.data(), std::exchange(kept_count_, 0)};
+}
+
+std::span<const AppCopies::Parked> AppCopies::TakeParked() {
+  const uint32_t count = std::exchange(parked_count_, 0);
+  std::copy_n(parked_.begin(), count, unparked_.begin());
+  return {unparked_.data(), count};
+}
+
+void AppCopies::Forget(QueuePair& qp) {
+  places.Forget(qp.host);
+  gathers.Forget(qp);
+  for (uint32_t i = 0; i < atomic_count_; ++i) {
+    if (atomics_[i].host == &qp.host) atomics_[i].host = nullptr;
+  }
+  for (uint32_t i = 0; i < parked_count_; ++i) {
+    if (parked_[i].qp == &qp) parked_[i].qp = nullptr;
+  }
+  if (!qp.waits_for_copies) return;
+  QueuePair** link = &waiting_;
+  while (*link != &qp) link = &(*link)->next_waiting;
+  *link = NextWaiting(qp);
+}
+
+}  // namespace roci::dataplane

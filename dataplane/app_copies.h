@@ -1,0 +1,180 @@
+// The copies between frames and one program's memory that take system calls: what a round of the
+// lcore collects of them, and what waits until they are done.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "dataplane/gather_batch.h"
+#include "dataplane/place_batch.h"
+#include "memory/app_memory.h"
+#include "memory/segment.h"
+
+struct rte_mbuf;
+
+namespace roci::dataplane {
+
+class DeviceLane;
+class QueuePair;
+
+// An atomic on memory that is reached by system calls.
+struct AtomicCopy {
+  enum class Kind : uint8_t { kNone, kCompareSwap, kFetchAdd, kWrite };
+  Kind kind = Kind::kNone;
+  QueuePairHost* host = nullptr;  // null: it is gone
+  memory::Segment segment;
+  uint64_t operand = 0;  // to compare with, to add; the 8 bytes to write
+  uint64_t swap = 0;
+  memory::MemoryStatus status{};
+  uint64_t original = 0;
+
+  // Any thread.
+  void Run();
+};
+
+// Those whose sessions share keys have one of these together. On the lcore, except for what says
+// otherwise.
+//
+// Within a round copies are collected; at points where nothing else is under way the worker runs
+// them (Copy), which may take as long as the program likes, and then settles them. Meanwhile the
+// queue pairs concerned are held: what they tell their program and their peers waits, and frames
+// for them are parked.
+class AppCopies : public std::enable_shared_from_this<AppCopies> {
+ public:
+  // Threads that may wait in copies of one user's programs.
+  static constexpr uint32_t kMostCopiers = 4;
+
+  // Of frames that wait for a queue pair that is held.
+  static constexpr uint32_t kMaxParked = 512;
+  struct Parked {
+    rte_mbuf* frame;
+    DeviceLane* lane;
+    QueuePair* qp;  // null: it is gone
+  };
+  struct Kept {
+    rte_mbuf* frame;
+    bool to_stash;  // nobody else refers to it
+  };
+
+  // `collecting` is the worker's list of those that have collected something. `copiers` counts the
+  // threads of all AppCopies of one user.
+  AppCopies(std::vector<AppCopies*>* collecting, std::shared_ptr<std::atomic<uint32_t>> copiers)
+      : collecting_(collecting), copiers_(std::move(copiers)) {}
+  ~AppCopies();
+  AppCopies(const AppCopies&) = delete;
+  AppCopies& operator=(const AppCopies&) = delete;
+
+  // ---- Control thread, while the lcore runs nothing of it
+  // Goes to another worker. Nothing is collected.
+  void MoveTo(std::vector<AppCopies*>* collecting) { collecting_ = collecting; }
+  // By a session. Its program's memory stays for as long as this.
+  void Share(std::shared_ptr<const memory::AppMemory> app) {
+    if (app != nullptr && app->is_foreign()) places.MayWait();
+    apps_.push_back(std::move(app));
+    ++sessions_;
+  }
+  // A session ends. True: it was the last.
+  bool Leave() { return --sessions_ == 0; }
+
+  // ---- State
+  // Nothing is collected and nothing runs.
+  bool IsIdle() const { return !is_listed_ && !is_running_; }
+  // Copies are under way: nothing may be added.
+  bool IsRunning() const { return is_running_; }
+  // The lcore does not wait for them. Any thread.
+  bool IsDetached() const { return is_detached_.load(std::memory_order_relaxed); }
+
+  // ---- Collecting
+  PlaceBatch places;
+  GatherBatch gathers;
+  // `qp` is held until the copies are settled.
+  void Hold(QueuePair& qp);
+  // `qp` is to be visited when the copies are settled.
+  void Await(QueuePair& qp);
+  // False: full.
+  bool AddAtomic(const AtomicCopy& atomic);
+  // A frame that a place refers to.
+  bool HasRoomForFrame() const { return kept_count_ < kept_.size(); }
+  void Keep(rte_mbuf* frame, bool to_stash) { kept_[kept_count_++] = {frame, to_stash}; }
+  // False: full, the frame stays the caller's.
+  bool Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp);
+
+  // ---- Running
+  void Begin();
+  // Any thread, between Begin and Settle.
+  void Copy();
+  // After Copy: it failed because no program is there any more. Its queue pairs are silent from
+  // then on, as an adapter's are when it takes them away; the session is about to end.
+  bool IsGone() const { return is_gone_; }
+  // The lcore goes on without waiting for Copy, which another thread makes or goes on with.
+  void Detach();
+  // That thread is one more of the user's copiers.
+  void CountCopier() { copiers_->fetch_add(1); }
+  void SetDone() { is_done_.store(true, std::memory_order_release); }
+  bool IsDone() const { return is_done_.load(std::memory_order_acquire); }
+
+  // ---- A thread of its own, for a while after a copy took too long
+  bool HasCopier() const { return copier_.load(std::memory_order_relaxed) != kNone; }
+  // Its user has as many threads as one may have; the next copy has to wait.
+  bool IsOverLimit() const {
+    return !HasCopier() && copiers_->load(std::memory_order_relaxed) >= kMostCopiers;
+  }
+  // After Begin and Detach. False: it has gone meanwhile.
+  bool HandOver();
+  // On the thread that made the copy that took too long: goes on with it, calls `done` after each
+  // copy, and returns when none has come for a while or when `stop` is set.
+  void ServeAsCopier(const std::atomic<bool>& stop, const std::function<void()>& done);
+
+  // ---- After Copy, in this order
+  // Atomics answer, queue pairs are held no more, and what they tell their program is told.
+  void Settle();
+  // What was kept and parked is taken out by the caller, who frees it or goes on with it.
+  std::span<const Kept> TakeKept();
+  std::span<const Parked> TakeParked();
+  // Calls visit(qp) for each queue pair that waited; it may wait again.
+  template <class Visit>
+  void VisitWaiting(Visit&& visit) {
+    for (QueuePair* qp = std::exchange(waiting_, nullptr); qp != nullptr;) {
+      QueuePair* next = NextWaiting(*qp);
+      visit(*qp);
+      qp = next;
+    }
+  }
+
+  // `qp` is about to go.
+  void Forget(QueuePair& qp);
+
+ private:
+  void Enlist();
+  // Takes `qp` out of the list that it is the first of.
+  static QueuePair* NextWaiting(QueuePair& qp);
+
+  enum Copier : uint32_t { kNone, kIdle, kBusy };
+  static constexpr uint32_t kMaxAtomics = 64;
+  std::vector<AppCopies*>* collecting_;
+  std::shared_ptr<std::atomic<uint32_t>> copiers_;
+  std::atomic<uint32_t> copier_{kNone};
+  std::atomic<bool> is_detached_{false};
+  std::vector<std::shared_ptr<const memory::AppMemory>> apps_;
+  uint32_t sessions_ = 0;
+  bool is_listed_ = false;  // in `collecting_`
+  bool is_running_ = false;
+  bool is_gone_ = false;
+  std::atomic<bool> is_done_{false};
+  uint32_t atomic_count_ = 0;
+  uint32_t kept_count_ = 0;
+  uint32_t parked_count_ = 0;
+  QueuePair* waiting_ = nullptr;  // a list by QueuePair::next_waiting
+  std::array<AtomicCopy, kMaxAtomics> atomics_;
+  std::array<Kept, PlaceBatch::kMaxPlaces> kept_;
+  std::array<Parked, kMaxParked> parked_;
+  std::array<Parked, kMaxParked> unparked_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,132 @@
+// Telling local files from others without a call that a file system's server answers.
+#include "memory/local_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace roci::memory {
+namespace {
+
+// File systems whose calls and page faults end by themselves. Not in linux/magic.h of every
+// version: the values are kernel ABI.
+constexpr uint64_t kXfsMagic = 0x58465342;
+// Not overlayfs: what lies below it may be a FUSE server.
+constexpr struct {
+  uint64_t magic;
+  const char* name;
+} kLocalFileSystems[] = {
+    {TMPFS_MAGIC, "tmpfs"},       {TMPFS_MAGIC, "devtmpfs"},      {RAMFS_MAGIC, "ramfs"},
+    {EXT4_SUPER_MAGIC, "ext4"},   {HUGETLBFS_MAGIC, "hugetlbfs"}, {kXfsMagic, "xfs"},
+    {BTRFS_SUPER_MAGIC, "btrfs"}, {F2FS_SUPER_MAGIC, "f2fs"},
+};
+
+bool IsLocalMagic(uint64_t type) {
+  return std::any_of(std::begin(kLocalFileSystems), std::end(kLocalFileSystems),
+                     [type](const auto& each) { return each.magic == type; });
+}
+
+bool IsLocalName(std::string_view type) {
+  return std::any_of(std::begin(kLocalFileSystems), std::end(kLocalFileSystems),
+                     [type](const auto& each) { return type == each.name; });
+}
+
+// What lies in memory alone.
+bool IsVolatile(uint64_t type) {
+  return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
+}
+
+dev_t DeviceOfMemfd(unsigned flags) {
+  const int fd = memfd_create("device", MFD_CLOEXEC | flags);
+  struct stat file {};
+  const bool known = fd >= 0 && fstat(fd, &file) == 0;
+  if (fd >= 0) close(fd);
+  return known ? file.st_dev : 0;
+}
+
+// Of the kernel's own mounts: memfds, System V segments, shared anonymous memory.
+bool IsKernelMemory(dev_t device) {
+  constexpr unsigned kSizeShift = 26;  // MFD_HUGE_SHIFT: by the logarithm, 2 MiB and 1 GiB
+  static const dev_t devices[] = {DeviceOfMemfd(0), DeviceOfMemfd(MFD_HUGETLB | 21U << kSizeShift),
+                                  DeviceOfMemfd(MFD_HUGETLB | 30U << kSizeShift)};
+  return device != 0 &&
+         std::find(std::begin(devices), std::end(devices), device) != std::end(devices);
+}
+
+// A line of /proc/self/mountinfo: whether it is of the mount or device, and of a local kind.
+// The subvolumes of btrfs have devices of their own.
+bool IsLocalMountOf(const char* line, uint64_t mount, dev_t device) {
+  unsigned long long id = 0;
+  unsigned major_number = 0, minor_number = 0;
+  if (std::sscanf(line, "%llu %*u %u:%u", &id, &major_number, &minor_number) != 3) return false;
+  if (id != mount && makedev(major_number, minor_number) != device) return false;
+  const char* type = std::strstr(line, " - ");
+  if (type == nullptr) return false;
+  type += 3;
+  return IsLocalName(std::string_view(type, std::strcspn(type, " \n")));
+}
+
+bool IsMountedLocally(uint64_t mount, dev_t device) {
+  constexpr int kMostLines = 10'000;
+  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(std::fopen("/proc/self/mountinfo", "re"),
+                                                     &std::fclose);
+  if (mounts == nullptr) return false;
+  std::vector<char> line(16384);
+  for (int i = 0; i < kMostLines; ++i) {
+    if (std::fgets(line.data(), static_cast<int>(line.size()), mounts.get()) == nullptr) break;
+    if (IsLocalMountOf(line.data(), mount, device)) return true;
+  }
+  return false;
+}
+
+bool IsLocal(int fd) {
+  struct statx file {};
+  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MNT_ID, &file) != 0 ||
+      !S_ISREG(file.stx_mode)) {
+    return false;
+  }
+  if (fcntl(fd, F_GET_SEALS) >= 0) return true;
+  const dev_t device = makedev(file.stx_dev_major, file.stx_dev_minor);
+  const uint64_t mount = file.stx_mask & STATX_MNT_ID ? file.stx_mnt_id : UINT64_MAX;
+  return IsKernelMemory(device) || IsMountedLocally(mount, device);
+}
+
+}  // namespace
+
+std::optional<LocalFile> InspectLocalFile(int fd) {
+  struct statfs fs;
+  if (!IsLocal(fd) || fstatfs(fd, &fs) != 0) return std::nullopt;
+  const auto type = static_cast<uint64_t>(fs.f_type) & 0xFFFFFFFFU;
+  if (!IsLocalMagic(type)) return std::nullopt;
+  const auto page_size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return LocalFile{type == HUGETLBFS_MAGIC ? static_cast<size_t>(fs.f_bsize) : page_size,
+                   !IsVolatile(type)};
+}
+
+// What fdinfo says of a file beyond the kernel's own lines, its driver has written; the exporter's
+// name is there for DMA buffers alone.
+bool IsDmaBuffer(int fd) {
+  char path[40];
+  std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+  const int info = open(path, O_RDONLY | O_CLOEXEC);
+  if (info < 0) return false;
+  char text[1024];
+  const ssize_t size = read(info, text, sizeof(text));
+  close(info);
+  return size > 0 && std::string_view(text, static_cast<size_t>(size)).find("\nexp_name:") !=
+                         std::string_view::npos;
+}
+
+}  // namespace roci::memory

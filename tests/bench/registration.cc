@@ -1,0 +1,117 @@
+// What it costs to register and deregister memory, and what registered memory does to fork: an
+// ordinary libibverbs program. Run by tools/bench under `roci run`; prints JSON.
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr int kRegions = 10'000;
+constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+
+void Check(bool ok, const char* what) {
+  if (ok) return;
+  fprintf(stderr, "registration: %s: %s\n", what, strerror(errno));
+  exit(1);
+}
+
+double NowUs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+char* Touched(size_t length) {
+  void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  Check(memory != MAP_FAILED, "mmap");
+  memset(memory, 1, length);
+  return static_cast<char*>(memory);
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+ibv_pd* OpenDomain(const char* name) {
+  ibv_device** list = ibv_get_device_list(nullptr);
+  Check(list != nullptr, "ibv_get_device_list");
+  while (*list != nullptr && strcmp(ibv_get_device_name(*list), name) != 0) ++list;
+  Check(*list != nullptr, name);
+  ibv_context* context = ibv_open_device(*list);
+  Check(context != nullptr, "ibv_open_device");
+  ibv_pd* pd = ibv_alloc_pd(context);
+  Check(pd != nullptr, "ibv_alloc_pd");
+  return pd;
+}
+
+ibv_mr* Register(ibv_pd* pd, char* at, size_t length) {
+  ibv_mr* mr = ibv_reg_mr(pd, at, length, kAccess);
+  Check(mr != nullptr, "ibv_reg_mr");
+  return mr;
+}
+
+// The median of `count` pairs of ibv_reg_mr and ibv_dereg_mr.
+double PairUs(ibv_pd* pd, char* at, size_t length, int count) {
+  std::vector<double> took;
+  for (int i = 0; i < count; ++i) {
+    const double begin = NowUs();
+    Check(ibv_dereg_mr(Register(pd, at, length)) == 0, "ibv_dereg_mr");
+    took.push_back(NowUs() - begin);
+  }
+  return Median(took);
+}
+
+double ForkUs() {
+  std::vector<double> took;
+  for (int i = 0; i < 5; ++i) {
+    const double begin = NowUs();
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    took.push_back(NowUs() - begin);
+    Check(child > 0 && waitpid(child, nullptr, 0) == child, "fork");
+  }
+  return Median(took);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int count = argc > 1 ? atoi(argv[1]) : 2000;
+  ibv_pd* pd = OpenDomain("roci0");
+  char* pages = Touched(kRegions * kPage);
+  PairUs(pd, pages, kPage, 100);
+  const double first = PairUs(pd, pages, kPage, count);
+  std::vector<ibv_mr*> regions;
+  for (int i = 0; i < kRegions; ++i) {
+    regions.push_back(Register(pd, pages + static_cast<size_t>(i) * kPage, kPage));
+  }
+  const double last = PairUs(pd, pages, kPage, count);
+  for (ibv_mr* mr : regions) Check(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+  constexpr size_t kMiB = size_t{1} << 20, kGiB = size_t{1} << 30;
+  char* large = Touched(kGiB);
+  const double mib = PairUs(pd, large, kMiB, count);
+  const double gib = PairUs(pd, large, kGiB, std::min(count, 100));
+  const double fork_without = ForkUs();
+  ibv_mr* mr = Register(pd, large, kGiB);
+  const double fork_with = ForkUs();
+  Check(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+  printf(
+      "{\"first_us\": %.2f, \"after_10000_us\": %.2f, \"mib_us\": %.2f, \"gib_us\": %.2f, "
+      "\"fork_us\": %.0f, \"fork_registered_us\": %.0f}\n",
+      first, last, mib, gib, fork_without, fork_with);
+  return 0;
+}

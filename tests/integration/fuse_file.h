@@ -1,0 +1,117 @@
+// A file of a FUSE file system in namespaces of this process's own, whose server answers nothing
+// any more once the file is open, but reads.
+#pragma once
+
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace roci::testing {
+
+class FuseFile {
+ public:
+  static bool Available() { return access("/dev/fuse", R_OK | W_OK) == 0; }
+  // Check `fd` afterwards: -1 where the system allows no such thing. An ordinary user's process
+  // with one thread. Whoever closes a descriptor of the file waits until the process `server` is
+  // killed.
+  FuseFile() {
+    char folder[] = "/tmp/roci_fuse.XXXXXX";
+    if (mkdtemp(folder) == nullptr || !EnterNamespaces()) return;
+    const int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    char options[128];
+    std::snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+                  fuse);
+    if (fuse < 0 || mount("fuse", folder, "fuse", MS_NOSUID | MS_NODEV, options) != 0) return;
+    server = fork();
+    if (server == 0) Serve(fuse);
+    close(fuse);
+    char path[64];
+    std::snprintf(path, sizeof(path), "%s/file", folder);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+  }
+
+  int fd = -1;
+  pid_t server = 0;
+
+ private:
+  static bool WriteFile(const char* path, const char* text) {
+    const int file = open(path, O_WRONLY | O_CLOEXEC);
+    const bool done = file >= 0 && write(file, text, std::strlen(text)) > 0;
+    if (file >= 0) close(file);
+    return done;
+  }
+  static bool EnterNamespaces() {
+    char users[32], groups[32];
+    std::snprintf(users, sizeof(users), "0 %u 1", getuid());
+    std::snprintf(groups, sizeof(groups), "0 %u 1", getgid());
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && WriteFile("/proc/self/setgroups", "deny") &&
+           WriteFile("/proc/self/uid_map", users) && WriteFile("/proc/self/gid_map", groups);
+  }
+  template <class Body>
+  static void Answer(int fuse, uint64_t unique, const Body& body) {
+    char bytes[sizeof(fuse_out_header) + sizeof(Body)];
+    fuse_out_header head{};
+    head.len = sizeof(bytes);
+    head.unique = unique;
+    std::memcpy(bytes, &head, sizeof(head));
+    std::memcpy(bytes + sizeof(head), &body, sizeof(body));
+    if (write(fuse, bytes, sizeof(bytes)) < 0) std::perror("fuse");
+  }
+  static fuse_attr AttributesOf(uint64_t node) {
+    fuse_attr attributes{};
+    attributes.ino = node;
+    attributes.mode = node == FUSE_ROOT_ID ? S_IFDIR | 0777 : S_IFREG | 0666;
+    attributes.size = 4096;
+    attributes.nlink = 1;
+    return attributes;
+  }
+  [[noreturn]] static void Serve(int fuse) {
+    prctl(PR_SET_PDEATHSIG, 0);
+    static char request[1 << 20];
+    bool is_open = false;
+    for (;;) {
+      if (read(fuse, request, sizeof(request)) < static_cast<ssize_t>(sizeof(fuse_in_header))) {
+        _exit(0);
+      }
+      fuse_in_header head;
+      std::memcpy(&head, request, sizeof(head));
+      if (head.opcode == FUSE_INIT) {
+        fuse_init_out init{};
+        init.major = FUSE_KERNEL_VERSION;
+        init.minor = FUSE_KERNEL_MINOR_VERSION;
+        init.max_write = 4096;
+        Answer(fuse, head.unique, init);
+      } else if (head.opcode == FUSE_READ) {
+        char page[4096] = {};
+        Answer(fuse, head.unique, page);
+      } else if (is_open) {
+        continue;
+      } else if (head.opcode == FUSE_LOOKUP) {
+        fuse_entry_out entry{};
+        entry.nodeid = 2;
+        entry.entry_valid = 1000;
+        entry.attr = AttributesOf(2);
+        Answer(fuse, head.unique, entry);
+      } else if (head.opcode == FUSE_GETATTR) {
+        fuse_attr_out attributes{};
+        attributes.attr = AttributesOf(head.nodeid);
+        Answer(fuse, head.unique, attributes);
+      } else if (head.opcode == FUSE_OPEN) {
+        is_open = true;
+        Answer(fuse, head.unique, fuse_open_out{});
+      }
+    }
+  }
+};
+
+}  // namespace roci::testing

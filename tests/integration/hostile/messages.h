@@ -1,0 +1,45 @@
+// Every message of the session protocol, filled in so that the daemon takes it: what attackers then
+// spoil.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/integration/hostile/rig.h"
+
+namespace roci::testing::hostile {
+
+struct MessageKind {
+  const char* name;
+  uint32_t command;
+  size_t size;
+};
+// All commands but HELLO and ATTACH, which come first and once.
+std::span<const MessageKind> MessageKinds();
+
+// A session with an object of each kind, and messages that name them.
+class Speaker {
+ public:
+  Speaker();
+  // In order, but for objects that the command ends: these are named, too.
+  std::vector<std::byte> Valid(const MessageKind& kind);
+  // The error of the answer; -1: none came within `timeout_ms`, -2: the daemon has closed. What it
+  // has to say is checked for its form. Serial numbers are the caller's.
+  int Ask(std::span<const std::byte> message, const std::vector<int>& fds = {},
+          int timeout_ms = 2000);
+
+  Rig rig;
+  MappedQp qp;
+  MappedSrq srq;
+  uint32_t xrcd = 0;
+  uint32_t dm = 0;
+  uint32_t ah = 0;
+  uint32_t window = 0;
+  uint32_t channel = 0;
+  roci_abi_alloc_list_mr_response list = {};
+};
+
+}  // namespace roci::testing::hostile

@@ -1,0 +1,418 @@
+// Descriptors whose closing waits for their owner, passed to root's daemon by an ordinary user's
+// program in every way there is: other programs are served meanwhile, and the daemon ends when it
+// is told to.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/integration/attacker.h"
+#include "tests/integration/fuse_file.h"
+#include "tests/integration/raw_session.h"
+#include "verbs_provider/abi/rdma_cm.h"
+
+namespace roci::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr uint64_t kPage = 4096;
+constexpr uint32_t kLocalWrite = 1;
+
+// A TCP socket with unsent data that its last close waits for. `reader` takes none of it.
+struct LingeringSocket {
+  LingeringSocket() {
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(listener, any, size) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, any, &size) != 0 || connect(fd, any, size) != 0) {
+      _exit(3);
+    }
+    reader = accept(listener, nullptr, nullptr);
+    close(listener);
+    const linger patience = {1, 3600};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &patience, sizeof(patience));
+    static const char bytes[65536] = {};
+    while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+    }
+  }
+  int fd;
+  int reader;
+};
+
+// What an attacker passes on.
+struct Weapon {
+  int fd = -1;
+  pid_t server = 0;    // has to be killed before anybody who has `fd`
+  bool in_use = true;  // the attacker keeps its own copy
+};
+using Forge = Weapon (*)();
+
+Weapon ForgeSocket() { return {.fd = LingeringSocket().fd, .server = 0, .in_use = false}; }
+Weapon ForgeFuseFile() {
+  const FuseFile file;
+  return {.fd = file.fd, .server = file.server};
+}
+
+// One message of a Unix socket.
+bool SendWith(int socket, const void* bytes, size_t size, const std::vector<int>& fds) {
+  iovec part{const_cast<void*>(bytes), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 253)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
+  std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
+}
+
+int Connect(const char* name, int type) {
+  const std::string path = abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect) + "/" + name;
+  const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof(address.sun_path), "%s", path.c_str());
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) _exit(3);
+  return fd;
+}
+
+template <class Request>
+Request Headed(uint32_t command, Request request = {}) {
+  request.head.command = command;
+  request.head.size = sizeof(Request);
+  request.head.serial = 1;
+  return request;
+}
+
+roci_abi_reg_mr_request RegistrationOf(uint32_t pd, void* at, uint32_t kind) {
+  roci_abi_reg_mr_request request{};
+  request.pd = pd;
+  request.access = kLocalWrite;
+  request.start = request.iova = reinterpret_cast<uint64_t>(at);
+  request.length = kPage;
+  request.extent_count = 1;
+  request.fd_count = kind == ROCI_ABI_EXTENT_FD ? 1 : 0;
+  request.extents[0].va = request.start;
+  request.extents[0].length = kPage;
+  request.extents[0].kind = kind;
+  request.extents[0].map_start = request.start;
+  request.extents[0].map_end = request.start + kPage;
+  return request;
+}
+
+alignas(kPage) char g_page[kPage];
+
+// A message that is ready to be sent with `copies` of a descriptor, `times` times.
+struct Shot {
+  template <class Request>
+  static Shot Of(int socket, const Request& request) {
+    const auto* bytes = reinterpret_cast<const char*>(&request);
+    return {.socket = socket, .bytes = std::string(bytes, sizeof(request))};
+  }
+  void Fire(int fd) const {
+    for (int i = 0; i < times; ++i) {
+      SendWith(socket, bytes.data(), bytes.size(), std::vector<int>(copies, fd));
+    }
+    for (const int end : closes) close(end);
+  }
+  int socket;
+  std::string bytes;
+  size_t copies = 1;
+  int times = 1;
+  std::vector<int> closes = {};  // at once
+};
+
+// A session that stays open until the process ends.
+RawSession& NewSession() {
+  auto* session = new RawSession;
+  if (session->Hello() != 0) _exit(3);
+  return *session;
+}
+
+Shot WithHello(int) {
+  roci_abi_hello_request hello{};
+  hello.magic = ROCI_ABI_MAGIC;
+  hello.major = ROCI_ABI_MAJOR;
+  std::snprintf(hello.device, sizeof(hello.device), "roci0");
+  return Shot::Of(Connect(abi::kSocketName, SOCK_SEQPACKET), Headed(ROCI_ABI_HELLO, hello));
+}
+
+Shot WithRegistration(int) {
+  RawSession& session = NewSession();
+  return Shot::Of(session.fd(), Headed(ROCI_ABI_REG_MR, RegistrationOf(session.AllocPd(), g_page,
+                                                                       ROCI_ABI_EXTENT_FD)));
+}
+
+Shot WithPlainCommand(int) {
+  return Shot::Of(NewSession().fd(), Headed<roci_abi_plain_request>(ROCI_ABI_ALLOC_PD));
+}
+
+Shot WithDomain(int) {
+  roci_abi_open_xrcd_request request{};
+  request.has_file = 1;
+  request.flags = ROCI_ABI_XRCD_CREATE;
+  // The domain keeps the file as long as the session lasts.
+  Shot shot = Shot::Of(NewSession().fd(), Headed(ROCI_ABI_OPEN_XRCD, request));
+  shot.closes = {shot.socket};
+  return shot;
+}
+
+Shot WithTooMany(int) {
+  Shot shot = WithPlainCommand(0);
+  shot.copies = 253;
+  return shot;
+}
+
+Shot WithEmptyMessage(int) { return {.socket = NewSession().fd(), .bytes = {}}; }
+
+// The daemon cannot answer the first, and does not read the others.
+Shot LeftUnread(int) {
+  Shot shot = WithPlainCommand(0);
+  shot.times = 5;
+  shot.closes = {shot.socket};
+  return shot;
+}
+
+Shot OnChannel(int) {
+  return {.socket = Connect(ROCI_ABI_CM_SOCKET_NAME, SOCK_SEQPACKET), .bytes = "x"};
+}
+
+// To the socket by which the daemon says that there are events, which it never reads.
+Shot OnSignalOfChannel(int) {
+  auto& channel = *new RawSession(ROCI_ABI_CM_SOCKET_NAME);
+  roci_abi_cm_open_request request{};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR;
+  roci_abi_cm_open_response response;
+  if (channel.Call(ROCI_ABI_CM_OPEN, request, response) != 0) _exit(3);
+  const int signal = channel.fds().at(0);
+  return {.socket = signal, .bytes = "x", .closes = {signal, channel.fd()}};
+}
+
+// Beside a registration of memory where the file is mapped.
+Shot Mapped(int fd) {
+  void* at = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  RawSession& session = NewSession();
+  const uint32_t pd = session.AllocPd();
+  const auto request =
+      RegistrationOf(pd, at == MAP_FAILED ? g_page : at, ROCI_ABI_EXTENT_MAP_FILES);
+  return Shot::Of(session.fd(), Headed(ROCI_ABI_REG_MR, request));
+}
+
+struct Way {
+  const char* name;
+  Shot (*prepare)(int fd);
+};
+constexpr Way kWays[] = {{"HELLO", WithHello},
+                         {"REG_MR", WithRegistration},
+                         {"ALLOC_PD", WithPlainCommand},
+                         {"OPEN_XRCD", WithDomain},
+                         {"253 descriptors", WithTooMany},
+                         {"an empty message", WithEmptyMessage},
+                         {"unread messages", LeftUnread},
+                         {"an event channel", OnChannel},
+                         {"an event channel's signal", OnSignalOfChannel},
+                         {"a mapping", Mapped}};
+
+// An attacker that fires a weapon in one way while the daemon stands still, so that the daemon's
+// descriptors are the last.
+class Shooter {
+ public:
+  Shooter(Forge forge, const Way& way)
+      : attacker_([=](int line) {
+          const Weapon weapon = forge();
+          const Shot shot = weapon.fd >= 0 ? way.prepare(weapon.fd) : Shot{};
+          Line::Send(line, weapon.fd >= 0 ? weapon.server : -1);
+          Line::Receive(line);
+          shot.Fire(weapon.fd);
+          if (!weapon.in_use) close(weapon.fd);
+          Line::Send(line, 0);
+          Line::Receive(line);
+        }),
+        server_(static_cast<pid_t>(attacker_.Hear())) {}
+  ~Shooter() {
+    if (server_ > 0) kill(server_, SIGKILL);
+  }
+  Shooter(const Shooter&) = delete;
+  Shooter& operator=(const Shooter&) = delete;
+  // False: there are no such weapons here.
+  bool armed() const { return server_ >= 0; }
+  void Fire() {
+    kill(DaemonPid(), SIGSTOP);
+    attacker_.Say(0);
+    EXPECT_EQ(attacker_.Hear(), 0);
+    kill(DaemonPid(), SIGCONT);
+  }
+  static pid_t DaemonPid() {
+    const char* pid = std::getenv("ROCID_PID");
+    if (pid == nullptr) std::abort();
+    return std::atoi(pid);
+  }
+
+ private:
+  Attacker attacker_;
+  const pid_t server_;  // has to end before the attacker
+};
+
+// Z: ended, and not waited for yet.
+char StateOf(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name;
+  char state = 'Z';
+  status >> number >> name >> state;
+  return state;
+}
+
+class HostileDescriptorsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+    // The folders of the test are root's alone.
+    const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
+    chmod(run.c_str(), 0711);
+    chmod(run.parent_path().c_str(), 0711);
+  }
+  // Calls of a program of somebody else's are answered at once. A busy machine may delay a few.
+  static void ExpectServed(const char* when) {
+    constexpr int kCalls = 100, kSlow = 2;
+    RawSession victim;
+    ASSERT_EQ(victim.Hello(), 0) << when;
+    int slow = 0;
+    for (int i = 0; i < kCalls; ++i) {
+      const auto begin = steady_clock::now();
+      const uint32_t pd = victim.AllocPd();
+      ASSERT_NE(pd, 0u) << when << ": " << victim.error;
+      ASSERT_EQ(victim.OnHandle(ROCI_ABI_DEALLOC_PD, pd), 0) << when;
+      slow += steady_clock::now() - begin > milliseconds(100);  // two calls
+    }
+    EXPECT_LE(slow, kSlow) << when;
+  }
+};
+
+class EachWay : public HostileDescriptorsTest, public ::testing::WithParamInterface<Way> {};
+
+TEST_P(EachWay, ALingeringSocketDelaysNobodyElse) {
+  Shooter shooter(ForgeSocket, GetParam());
+  shooter.Fire();
+  ExpectServed("with the socket");
+}
+
+TEST_P(EachWay, AFileOfASilentServerDelaysNobodyElse) {
+  if (!FuseFile::Available()) GTEST_SKIP() << "no /dev/fuse";
+  Shooter shooter(ForgeFuseFile, GetParam());
+  if (!shooter.armed()) GTEST_SKIP() << "an ordinary user cannot mount FUSE";
+  shooter.Fire();
+  ExpectServed("with the file");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, EachWay, ::testing::ValuesIn(kWays), [](const auto& way) {
+  std::string name = way.param.name;
+  std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
+  return name;
+});
+
+// Whoever may manage the daemon shall not hold it up by mistake either.
+TEST_F(HostileDescriptorsTest, ManagementDelaysNobody) {
+  const LingeringSocket socket;
+  const int manage = Connect("manage.sock", SOCK_STREAM);
+  kill(Shooter::DaemonPid(), SIGSTOP);
+  SendWith(manage, "{\"command\":\"show\"}\n", 19, {socket.fd});
+  close(socket.fd);
+  kill(Shooter::DaemonPid(), SIGCONT);
+  ExpectServed("management");
+  close(manage);
+  ExpectServed("management that ends");
+  close(socket.reader);
+}
+
+// What waits to be closed counts to the user.
+TEST_F(HostileDescriptorsTest, OneUsersDescriptorsHaveABound) {
+  Attacker attacker([](int line) {
+    RawSession session;
+    if (session.Hello() != 0) _exit(3);
+    const LingeringSocket first;
+    roci_abi_handle_response response;
+    const auto request = Headed<roci_abi_plain_request>(ROCI_ABI_ALLOC_PD);
+    Line::Send(line, 0);
+    Line::Receive(line);
+    SendWith(session.fd(), &request, sizeof(request), {first.fd});
+    close(first.fd);
+    Line::Send(line, 0);
+    session.ReceiveBytes(std::as_writable_bytes(std::span(&response, 1)));
+    const int null = open("/dev/null", O_RDONLY);
+    int error = EINVAL, tries = 0;
+    for (; error == EINVAL && tries < 10'000; ++tries) {
+      SendWith(session.fd(), &request, sizeof(request), std::vector<int>(253, null));
+      if (session.ReceiveBytes(std::as_writable_bytes(std::span(&response, 1))) <= 0) _exit(3);
+      error = static_cast<int>(response.head.error);
+    }
+    Line::Send(line, error);
+    Line::Receive(line);
+    close(first.reader);  // the connection is reset: the close ends
+    for (tries = 0; error == ENFILE && tries < 100; ++tries) {
+      usleep(10'000);
+      SendWith(session.fd(), &request, sizeof(request), {null});
+      session.ReceiveBytes(std::as_writable_bytes(std::span(&response, 1)));
+      error = static_cast<int>(response.head.error);
+    }
+    Line::Send(line, error);
+    Line::Receive(line);
+  });
+  EXPECT_EQ(attacker.Hear(), 0);
+  kill(Shooter::DaemonPid(), SIGSTOP);
+  attacker.Say(0);
+  EXPECT_EQ(attacker.Hear(), 0);
+  kill(Shooter::DaemonPid(), SIGCONT);
+  EXPECT_EQ(attacker.Hear(), ENFILE);
+  ExpectServed("a user at its bound");
+  attacker.Say(0);
+  EXPECT_EQ(attacker.Hear(), EINVAL) << "below its bound again";
+}
+
+// With all of it at once. Runs alone.
+class DaemonEnds : public HostileDescriptorsTest {};
+
+TEST_F(DaemonEnds, WhenItIsTold) {
+  std::vector<std::unique_ptr<Shooter>> shooters;
+  for (const Forge forge : {ForgeSocket, ForgeFuseFile}) {
+    for (const Way& way : kWays) {
+      shooters.push_back(std::make_unique<Shooter>(forge, way));
+      if (shooters.back()->armed()) shooters.back()->Fire();
+    }
+  }
+  const pid_t daemon = Shooter::DaemonPid();
+  kill(daemon, SIGTERM);
+  const auto begin = steady_clock::now();
+  while (StateOf(daemon) != 'Z' && steady_clock::now() - begin < std::chrono::seconds(8)) {
+    usleep(10'000);
+  }
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace roci::testing

@@ -1,0 +1,32 @@
+// io_uring by its system calls, as much as reads into a fixed buffer need.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct io_uring_sqe;
+struct io_uring_cqe;
+
+namespace interop {
+
+class Uring {
+ public:
+  /// False where the kernel has none, or does not let the program.
+  bool Open();
+  /// An errno, or 0.
+  int RegisterBuffer(void* at, size_t length) const;
+  /// Waits for a read into the registered buffer: an errno, or 0.
+  int ReadFixed(int fd, void* at, size_t length, uint64_t offset);
+
+ private:
+  int fd_ = -1;
+  uint32_t* sq_tail_ = nullptr;
+  uint32_t* sq_mask_ = nullptr;
+  uint32_t* sq_array_ = nullptr;
+  uint32_t* cq_head_ = nullptr;
+  uint32_t* cq_mask_ = nullptr;
+  io_uring_sqe* entries_ = nullptr;
+  io_uring_cqe* completions_ = nullptr;
+};
+
+}  // namespace interop

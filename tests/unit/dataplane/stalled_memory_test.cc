@@ -1,0 +1,235 @@
+// Programs whose memory makes whoever touches it wait (userfaultfd here; a FUSE file, a disk do the
+// same): their own queue pairs stand still and go on afterwards, everybody else's go on meanwhile.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tests/unit/dataplane/environment.h"
+#include "tests/unit/dataplane/ring_app.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::testing {
+namespace {
+
+constexpr size_t kPage = 4096;
+// Of a node's memory: the part that waits, at its end.
+constexpr size_t kWaitingAt = 512 << 10;
+constexpr size_t kWaitingBytes = 256 << 10;
+// So many times somebody else reads while a stall lasts.
+constexpr int kReads = 300;
+
+// Whoever touches [at, at + length) waits until Serve().
+class WaitingMemory {
+ public:
+  WaitingMemory(std::byte* at, size_t length) : at_(at), length_(length) {
+    fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    if (fd_ < 0 || ioctl(fd_, UFFDIO_API, &api) != 0) return;
+    void* fresh =
+        mmap(at, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    uffdio_register range{};
+    range.range = {reinterpret_cast<uint64_t>(at), length};
+    range.mode = UFFDIO_REGISTER_MODE_MISSING;
+    works_ = fresh == at && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
+  }
+  ~WaitingMemory() {
+    if (fd_ >= 0) close(fd_);  // who still waits goes on
+  }
+  WaitingMemory(const WaitingMemory&) = delete;
+  WaitingMemory& operator=(const WaitingMemory&) = delete;
+
+  bool works() const { return works_; }
+  // Fills all of it with `value`.
+  void Serve(std::byte value) {
+    const std::vector<std::byte> page(kPage, value);
+    for (size_t done = 0; done < length_; done += kPage) {
+      uffdio_copy copy{};
+      copy.dst = reinterpret_cast<uint64_t>(at_ + done);
+      copy.src = reinterpret_cast<uint64_t>(page.data());
+      copy.len = kPage;
+      ASSERT_EQ(ioctl(fd_, UFFDIO_COPY, &copy), 0);
+    }
+  }
+
+ private:
+  std::byte* at_;
+  size_t length_;
+  int fd_ = -1;
+  bool works_ = false;
+};
+
+// A pair of nodes with a connection, whose memory is reached by system calls.
+class End {
+ public:
+  End(dataplane::Wire& wire, uint32_t number)
+      : a_(TestDataplane(), &wire, Config(number)),
+        b_(TestDataplane(), &wire, Config(number + 1)),
+        a_cq_(a_.session(), 256),
+        b_cq_(b_.session(), 256),
+        qp_a_(a_.session(), QpConfig(a_cq_)),
+        qp_b_(b_.session(), QpConfig(b_cq_)) {
+    const ConnectOptions options{.timeout = 19};
+    EXPECT_EQ(Connect(a_, qp_a_, b_, qp_b_.qp().qpn(), options), roce::ModifyResult::kOk);
+    EXPECT_EQ(Connect(b_, qp_b_, a_, qp_a_.qp().qpn(), options), roce::ModifyResult::kOk);
+  }
+
+  Node& a() { return a_; }
+  Node& b() { return b_; }
+  AppCq& cq() { return a_cq_; }
+
+  // From or to `length` bytes at `offset` of a's memory, to or from `remote` in b's.
+  void Post(roci_abi_send_opcode opcode, size_t offset, uint32_t length, size_t remote) {
+    SendRequest request;
+    request.head.opcode = static_cast<uint8_t>(opcode);
+    request.head.flags = ROCI_ABI_SEND_SIGNALED;
+    request.head.wr_id = ++last_;
+    request.head.remote_va = b_.va(remote);
+    request.head.rkey = b_.key();
+    if (opcode == ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD) request.head.u.atomic.compare_add = 1;
+    request.sges = {a_.Sge(offset, length)};
+    qp_a_.Post(request);
+    qp_a_.Ring();
+  }
+  void ExpectSuccess(int timeout_ms = 5000) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(a_cq_.Wait(&cqe, timeout_ms));
+    EXPECT_EQ(cqe.status, 0u);
+    EXPECT_EQ(cqe.wr_id, last_);
+  }
+  bool IsQuiet() {
+    roci_abi_cqe cqe;
+    return !a_cq_.Poll(&cqe);
+  }
+  // A few READs, which must succeed.
+  void Read(int count = kReads) {
+    for (int i = 0; i < count && !::testing::Test::HasFailure(); ++i) {
+      Post(ROCI_ABI_WR_RDMA_READ, 0, 8, 64);
+      ExpectSuccess();
+    }
+  }
+
+ private:
+  static Node::Config Config(uint32_t number) {
+    Node::Config config;
+    config.number = number;
+    config.process_vm = true;
+    return config;
+  }
+  static dataplane::QueuePairConfig QpConfig(AppCq& cq) {
+    dataplane::QueuePairConfig config;
+    config.pd = Node::kPd;
+    config.send_cq = cq.cq();
+    config.recv_cq = cq.cq();
+    config.max_send_wr = 64;
+    config.max_recv_wr = 64;
+    return config;
+  }
+
+  Node a_;
+  Node b_;
+  AppCq a_cq_;
+  AppCq b_cq_;
+  AppQp qp_a_;
+  AppQp qp_b_;
+  uint64_t last_ = 0;
+};
+
+class StalledMemory : public ::testing::Test {
+ protected:
+  dataplane::Wire wire_{TestDataplane()};
+  End victim_{wire_, 1};
+};
+
+struct Stall {
+  const char* name;
+  roci_abi_send_opcode opcode;
+  bool is_remote;  // the memory of who answers waits, else of who asks
+  uint32_t length;
+};
+
+void PrintTo(const Stall& stall, std::ostream* out) { *out << stall.name; }
+
+class StalledBy : public StalledMemory, public ::testing::WithParamInterface<Stall> {};
+
+TEST_P(StalledBy, OthersGoOnAndItGoesOnAfterwards) {
+  const Stall& stall = GetParam();
+  End end(wire_, 11);
+  Node& waits = stall.is_remote ? end.b() : end.a();
+  WaitingMemory memory(waits.memory() + kWaitingAt, kWaitingBytes);
+  if (!memory.works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+  std::memset(end.a().memory(), 0x11, 4096);
+  std::memset(end.b().memory(), 0x22, 4096);
+  end.Post(stall.opcode, stall.is_remote ? 0 : kWaitingAt, stall.length,
+           stall.is_remote ? kWaitingAt : 0);
+  victim_.Read();
+  EXPECT_TRUE(end.IsQuiet());
+  EXPECT_TRUE(waits.session().IsStalled());
+  memory.Serve(std::byte{0x33});
+  end.ExpectSuccess();
+  // What follows is in order, while a thread of its own copies and after it has gone.
+  for (int i = 0; i < 100; ++i) {
+    const auto byte = static_cast<std::byte>(i);
+    std::memset(end.a().memory(), i, 256);
+    end.Post(ROCI_ABI_WR_RDMA_WRITE, 0, 200, kWaitingAt);
+    end.ExpectSuccess();
+    end.Post(ROCI_ABI_WR_RDMA_READ, 8192, 200, kWaitingAt);
+    end.ExpectSuccess();
+    EXPECT_EQ(end.a().memory()[8192], byte);
+    EXPECT_EQ(end.a().memory()[8192 + 199], byte);
+    if (i == 50) usleep(1'500'000);
+  }
+  EXPECT_FALSE(waits.session().IsStalled());
+  victim_.Read();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Memory, StalledBy,
+    ::testing::Values(Stall{"WriteTarget", ROCI_ABI_WR_RDMA_WRITE, true, 20000},
+                      Stall{"WriteSource", ROCI_ABI_WR_RDMA_WRITE, false, 20000},
+                      Stall{"ReadTarget", ROCI_ABI_WR_RDMA_READ, true, 20000},
+                      Stall{"ReadDestination", ROCI_ABI_WR_RDMA_READ, false, 20000},
+                      Stall{"Atomic", ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, true, 8}),
+    [](const ::testing::TestParamInfo<Stall>& stall) { return std::string(stall.param.name); });
+
+// Its copies go on without it.
+TEST_F(StalledMemory, OfAProgramThatEnds) {
+  for (const size_t offset : {size_t{0}, kWaitingAt}) {
+    SCOPED_TRACE(offset);
+    auto end = std::make_unique<End>(wire_, 11);
+    WaitingMemory memory(end->b().memory() + kWaitingAt, kWaitingBytes);
+    if (!memory.works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+    end->Post(ROCI_ABI_WR_RDMA_WRITE, 0, 20000, kWaitingAt);
+    end->Post(ROCI_ABI_WR_RDMA_READ, 0, 20000, offset);
+    victim_.Read();
+    end.reset();
+    victim_.Read();
+  }
+}
+
+// One user has so many threads and no more.
+TEST_F(StalledMemory, OfMorePrograms) {
+  std::vector<std::unique_ptr<End>> ends;
+  std::vector<std::unique_ptr<WaitingMemory>> memories;
+  for (uint32_t i = 0; i < 6; ++i) {
+    ends.push_back(std::make_unique<End>(wire_, 20 + 2 * i));
+    memories.push_back(
+        std::make_unique<WaitingMemory>(ends.back()->b().memory() + kWaitingAt, kWaitingBytes));
+    if (!memories.back()->works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+    ends.back()->Post(ROCI_ABI_WR_RDMA_WRITE, 0, 100, kWaitingAt);
+    victim_.Read(50);
+  }
+  for (auto& memory : memories) memory->Serve(std::byte{7});
+  for (auto& end : ends) end->ExpectSuccess();
+  victim_.Read();
+}
+
+}  // namespace
+}  // namespace roci::testing

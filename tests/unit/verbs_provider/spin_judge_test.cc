@@ -1,0 +1,44 @@
+// When a side that waits keeps its processor.
+#include "verbs_provider/abi/spin_judge.h"
+
+#include <gtest/gtest.h>
+
+namespace roci::abi {
+namespace {
+
+// Of `waits`, how many are spent spinning where every `nth` of those is answered meanwhile; 0:
+// none.
+int Spins(SpinJudge& judge, int waits, int nth) {
+  int spins = 0;
+  for (int i = 0; i < waits; ++i) {
+    if (!judge.Allows()) continue;
+    ++spins;
+    judge.Note(nth != 0 && spins % nth == 0);
+  }
+  return spins;
+}
+
+TEST(SpinJudge, SpinsForAsLongAsThatIsAnswered) {
+  SpinJudge judge;
+  EXPECT_EQ(Spins(judge, 1000, 1), 1000);
+}
+
+TEST(SpinJudge, HardlySpinsWhereThatIsNotAnswered) {
+  SpinJudge judge;
+  EXPECT_LT(Spins(judge, 1000, 0), 25);
+}
+
+TEST(SpinJudge, HardlySpinsWhereThatIsAnsweredHalfOfTheTime) {
+  SpinJudge judge;
+  EXPECT_LT(Spins(judge, 1000, 2), 100);
+}
+
+TEST(SpinJudge, FindsOutThatItPaysAgain) {
+  SpinJudge judge;
+  Spins(judge, 1000, 0);
+  Spins(judge, 300, 1);
+  EXPECT_EQ(Spins(judge, 100, 1), 100);
+}
+
+}  // namespace
+}  // namespace roci::abi
