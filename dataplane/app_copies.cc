@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 #include <rte_mbuf.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,17 +11,32 @@
 #include <cassert>
 #include <span>
 
+#include "dataplane/clock.h"
 #include "dataplane/queue_pair.h"
 #include "memory/copy.h"
 
 namespace roci::dataplane {
 namespace {
 
-// A copier looks after so long whether it is still wanted, and leaves when it was not so often.
+// A copier looks after so long whether it is to end, and leaves when so long no copy has slept.
 constexpr timespec kCopierWait{0, 50'000'000};
-constexpr uint32_t kMostIdleWaits = 20;
+constexpr uint64_t kServiceNs = 1'000'000'000;
+constexpr uint64_t kSleepNs = 300'000;
 constexpr timespec kEndNap{0, 50'000};
 constexpr uint32_t kLooksForEnd = 4;
+
+// Whether `work` took long because the calling thread slept, not because it had no processor.
+template <class Work>
+bool SleepsIn(Work&& work) {
+  rusage before{};
+  rusage after{};
+  getrusage(RUSAGE_THREAD, &before);
+  const uint64_t begun_ns = Clock::Monotonic();
+  work();
+  if (Clock::Monotonic() - begun_ns < kSleepNs) return false;
+  getrusage(RUSAGE_THREAD, &after);
+  return before.ru_nvcsw != after.ru_nvcsw;
+}
 
 }  // namespace
 
@@ -120,17 +136,15 @@ void AppCopies::ServeAsCopier(const std::atomic<bool>& stop, const std::function
     done();
   };
   finish();
-  uint32_t idle_waits = 0;
+  uint64_t leave_ns = Clock::Monotonic() + kServiceNs;
   while (!stop) {
     if (copier_.load(std::memory_order_acquire) == kBusy) {
-      Copy();
+      if (SleepsIn([this] { Copy(); })) leave_ns = Clock::Monotonic() + kServiceNs;
       finish();
-      idle_waits = 0;
-      continue;
     }
-    syscall(SYS_futex, &copier_, FUTEX_WAIT_PRIVATE, uint32_t{kIdle}, &kCopierWait, nullptr, 0);
     uint32_t idle = kIdle;
-    if (++idle_waits > kMostIdleWaits && copier_.compare_exchange_strong(idle, kNone)) break;
+    if (Clock::Monotonic() >= leave_ns && copier_.compare_exchange_strong(idle, kNone)) break;
+    syscall(SYS_futex, &copier_, FUTEX_WAIT_PRIVATE, uint32_t{kIdle}, &kCopierWait, nullptr, 0);
   }
   copiers_->fetch_sub(1);
 }

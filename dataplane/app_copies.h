@@ -127,8 +127,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   }
   // After Begin and Detach. False: it has gone meanwhile.
   bool HandOver();
-  // On the thread that made the copy that took too long: goes on with it, calls `done` after each
-  // copy, and returns when none has come for a while or when `stop` is set.
+  // On the thread that made the copy that took too long: serves those that follow, calls `done`
+  // after each, and returns when none has slept for a while or when `stop` is set.
   void ServeAsCopier(const std::atomic<bool>& stop, const std::function<void()>& done);
 
   // ---- After Copy, in this order

@@ -1,4 +1,5 @@
-// What a thread has had of the processors, as the kernel counts it (/proc/PID/task/TID/schedstat).
+// What a thread has had of the processors and whether it wants one, as the kernel tells
+// (/proc/PID/task/TID/schedstat and stat).
 #pragma once
 
 #include <sys/types.h>
@@ -17,5 +18,9 @@ struct ProcessorTime {
 // Of a thread of this process. Nothing where the kernel does not count (CONFIG_SCHED_INFO) or the
 // thread is gone. Reads a file: not on an lcore.
 std::optional<ProcessorTime> ReadProcessorTime(pid_t thread);
+
+// Whether a thread of this process sleeps in the kernel; one that runs or waits for a processor
+// does not (proc_pid_stat(5), field 3). True also of one that cannot be looked at. Reads a file.
+bool Sleeps(pid_t thread);
 
 }  // namespace roci::dataplane

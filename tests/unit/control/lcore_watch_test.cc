@@ -4,6 +4,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <thread>
+
 namespace roci::control {
 namespace {
 
@@ -35,6 +40,23 @@ TEST(ProcessorTimeTest, GrowsWithWhatTheThreadRuns) {
 
 TEST(ProcessorTimeTest, AThreadThatIsGoneHasNone) {
   EXPECT_FALSE(dataplane::ReadProcessorTime(0).has_value());
+}
+
+TEST(ProcessorTimeTest, TellsSleepFromWork) {
+  EXPECT_FALSE(dataplane::Sleeps(gettid()));
+  std::atomic<pid_t> thread{0};
+  std::promise<void> end;
+  std::thread sleeper([&] {
+    thread = gettid();
+    end.get_future().wait();
+  });
+  while (thread == 0) std::this_thread::yield();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!dataplane::Sleeps(thread) && std::chrono::steady_clock::now() < limit) continue;
+  EXPECT_TRUE(dataplane::Sleeps(thread));
+  end.set_value();
+  sleeper.join();
+  EXPECT_TRUE(dataplane::Sleeps(0)) << "there is none";
 }
 
 }  // namespace

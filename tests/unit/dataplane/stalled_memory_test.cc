@@ -8,8 +8,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/dataplane/environment.h"
@@ -103,6 +106,12 @@ class End {
     ASSERT_TRUE(a_cq_.Wait(&cqe, timeout_ms));
     EXPECT_EQ(cqe.status, 0u);
     EXPECT_EQ(cqe.wr_id, last_);
+  }
+  // The next completion is a success.
+  void Await(int timeout_ms) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(a_cq_.Wait(&cqe, timeout_ms));
+    EXPECT_EQ(cqe.status, 0u);
   }
   bool IsQuiet() {
     roci_abi_cqe cqe;
@@ -229,6 +238,27 @@ TEST_F(StalledMemory, OfMorePrograms) {
   for (auto& memory : memories) memory->Serve(std::byte{7});
   for (auto& end : ends) end->ExpectSuccess();
   victim_.Read();
+}
+
+// Others that have the processors do not make a stall of a copy.
+TEST_F(StalledMemory, NotByWorkOfOthers) {
+  const pid_t thread = TestDataplane().lcore(0).thread_id();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  for (unsigned i = 0; i < 4 * std::thread::hardware_concurrency(); ++i) {
+    others.emplace_back([&stop] {
+      while (!stop) continue;
+    });
+  }
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+       std::chrono::steady_clock::now() < end && !HasFailure();) {
+    // So many that the lcore has always something to do, and is preempted while it copies.
+    for (int i = 0; i < 32; ++i) victim_.Post(ROCI_ABI_WR_RDMA_WRITE, 0, 256 << 10, 256 << 10);
+    for (int i = 0; i < 32; ++i) victim_.Await(20'000);
+  }
+  stop = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(TestDataplane().lcore(0).thread_id(), thread) << "another thread has become the lcore";
 }
 
 }  // namespace
