@@ -109,6 +109,8 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
     target.file_offset = extent.file_offset;
     if (!map || mappings_left == 0 || extent.kind == ROCI_ABI_EXTENT_PROCESS_VM) continue;
     target.mapping = MapExtent(extent, writable, bytes_left, fds);
+    // Files of disks are mapped to be synced, and reached by system calls.
+    if (target.mapping != nullptr && target.mapping->on_disk() && !durable) target.mapping.reset();
     if (target.mapping == nullptr) continue;
     --mappings_left;
     bytes_left -= target.mapping->length();

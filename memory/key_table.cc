@@ -75,6 +75,11 @@ bool Broken(const MappedFile& mapping) {
   return mapping.broken() != nullptr && mapping.broken()->load(std::memory_order_relaxed);
 }
 
+// Whether lcores touch it themselves: nothing that a disk may have to bring.
+bool IsDirect(const Extent& extent) {
+  return extent.mapping != nullptr && !extent.mapping->on_disk() && !Broken(*extent.mapping);
+}
+
 bool Overlaps(uint64_t a, uint64_t a_length, uint64_t b, uint64_t b_length) {
   return a_length != 0 && b_length != 0 && a <= b + (b_length - 1) && b <= a + (a_length - 1);
 }
@@ -153,7 +158,7 @@ void KeyTable::RefreshFastPath(Entry* entry) {
   entry->broken = nullptr;
   if (entry->kind != Kind::kRegion || entry->region->extents.size() != 1) return;
   const Extent& extent = entry->region->extents.front();
-  if (extent.mapping == nullptr) return;
+  if (extent.mapping == nullptr || extent.mapping->on_disk()) return;
   entry->direct = extent.mapping->At(extent.file_offset);
   entry->broken = extent.mapping->broken();
 }
@@ -350,8 +355,7 @@ MemoryStatus KeyTable::AppendExtents(const Region& region, uint64_t va, uint32_t
   while (length > 0) {
     const uint64_t skip = va - extent->va;
     const auto piece = static_cast<uint32_t>(std::min<uint64_t>(length, extent->length - skip));
-    const bool direct = extent->mapping != nullptr && !Broken(*extent->mapping);
-    const Segment segment = direct
+    const Segment segment = IsDirect(*extent)
                                 ? Segment::Direct(extent->mapping->At(extent->file_offset) + skip,
                                                   piece, extent->mapping->broken())
                                 : Segment::Remote(region.app, va, piece);
@@ -377,7 +381,7 @@ RegionInfo KeyTable::Describe(const Entry& entry) {
   info.va = entry.region->va;
   info.extents = static_cast<uint32_t>(entry.region->extents.size());
   for (const Extent& extent : entry.region->extents) {
-    if (extent.mapping != nullptr && !Broken(*extent.mapping)) info.direct_length += extent.length;
+    if (IsDirect(extent)) info.direct_length += extent.length;
   }
   return info;
 }

@@ -26,8 +26,8 @@ struct IntegrityError;
 struct Extent {
   uint64_t va;      ///< Address in the app.
   uint64_t length;  ///< Bytes, at least 1.
-  /// Null: process_vm. Otherwise the daemon's mapping, in which the run begins at file offset
-  /// `file_offset`.
+  /// Null: system calls. Otherwise the daemon's mapping, in which the run begins at file offset
+  /// `file_offset`. Of a file on a disk it is for syncing only.
   std::shared_ptr<MappedFile> mapping;
   uint64_t file_offset;
 };

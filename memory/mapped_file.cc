@@ -98,7 +98,7 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
   if (mapped == nullptr) return nullptr;
   mapped->device_ = file.st_dev;
   mapped->inode_ = file.st_ino;
-  mapped->durable_ = local->durable;
+  mapped->on_disk_ = local->durable;
   // hugetlb pages can be missing even where the file is sealed: the pool may be empty when one is
   // first touched.
   const bool huge = page_size != static_cast<size_t>(sysconf(_SC_PAGESIZE));

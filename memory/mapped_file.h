@@ -45,7 +45,9 @@ class MappedFile {
   const std::atomic<bool>* broken() const { return guard_ == nullptr ? nullptr : &guard_->broken; }
   bool sealed() const { return guard_ == nullptr; }
   /// Its pages belong to a file that outlives a power failure, and may be written.
-  bool durable() const { return durable_ && writable_; }
+  bool durable() const { return on_disk_ && writable_; }
+  /// Its pages may have to be read from a disk: touching them is not for an lcore.
+  bool on_disk() const { return on_disk_; }
   /// Brings what was written to the range to where a power failure does not reach it, and waits
   /// for it. 0, EIO (from then on always: the kernel tells once of pages that it has dropped), or
   /// another errno. Any thread. Size and name of the file are the app's affair.
@@ -65,7 +67,7 @@ class MappedFile {
   dev_t device_ = 0;
   ino_t inode_ = 0;
   bool writable_ = false;
-  bool durable_ = false;
+  bool on_disk_ = false;
   int dma_buffer_ = -1;  // its descriptor, for the end of the access
   std::atomic<bool> sync_failed_{false};
   SigbusGuard::Range* guard_ = nullptr;

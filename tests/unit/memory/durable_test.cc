@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -81,6 +82,26 @@ TEST_F(DurableTest, OnlyFilesOfDisksAreTaken) {
   EXPECT_EQ(table_.Register(kPd, Access::kLocalWrite, some, &key_), MemoryStatus::kOk);
   some.extents.clear();
   EXPECT_EQ(table_.Register(kPd, kDurable, some, &key_), MemoryStatus::kInvalidArgument);
+}
+
+// A page that is not in memory would hold up an lcore that touched it.
+TEST_F(DurableTest, LcoresDoNotTouchIt) {
+  ASSERT_EQ(table_.Register(kPd, kDurable, Runs(), &key_), MemoryStatus::kOk);
+  SegmentList segments;
+  ASSERT_EQ(table_.Resolve(key_, kContext, kIova + kPage - 10, 20, Access::kLocalWrite, segments),
+            MemoryStatus::kOk);
+  EXPECT_TRUE(std::none_of(segments.begin(), segments.end(),
+                           [](const Segment& each) { return each.direct != nullptr; }));
+  uint32_t key = 0;
+  const Translation one{
+      .va = kVa, .length = kPage, .iova = kIova, .extents = {{kVa, kPage, file_, 0}}};
+  ASSERT_EQ(table_.Register(kPd, kDurable, one, &key), MemoryStatus::kOk);
+  segments.Clear();
+  ASSERT_EQ(table_.Resolve(key, kContext, kIova, 20, Access::kLocalWrite, segments),
+            MemoryStatus::kOk);
+  ASSERT_EQ(segments.size(), 1u);
+  EXPECT_EQ(segments[0].direct, nullptr);
+  EXPECT_EQ(table_.Info(key)->direct_length, 0u);
 }
 
 TEST_F(DurableTest, RightComesWithMemoryThatIsLookedAt) {
