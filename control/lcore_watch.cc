@@ -13,11 +13,15 @@ constexpr uint64_t kNsPerMs = 1'000'000;
 
 }  // namespace
 
-bool StarvationJudge::IsStarved(const dataplane::ProcessorTime& time, roce::TimeNs now) {
-  waited_ns_ = time.waited_ns - std::exchange(total_waited_ns_, time.waited_ns);
-  const std::optional<roce::TimeNs> last = std::exchange(looked_at_, now);
-  elapsed_ns_ = last ? now - *last : 0;
-  return last && waited_ns_ * 100 > elapsed_ns_ * kWaitedPercent;
+bool StarvationJudge::IsStarved(pid_t thread, const dataplane::ProcessorTime& time,
+                                roce::TimeNs now) {
+  const bool is_first = std::exchange(thread_, thread) != thread;
+  const uint64_t waited_before_ns = std::exchange(total_waited_ns_, time.waited_ns);
+  const roce::TimeNs last = std::exchange(looked_at_, now);
+  if (is_first) return false;
+  waited_ns_ = time.waited_ns - waited_before_ns;
+  elapsed_ns_ = now - last;
+  return waited_ns_ * 100 > elapsed_ns_ * kWaitedPercent;
 }
 
 LcoreWatch::LcoreWatch(dataplane::Dataplane& dataplane, dataplane::RealtimeUse realtime)
@@ -26,8 +30,9 @@ LcoreWatch::LcoreWatch(dataplane::Dataplane& dataplane, dataplane::RealtimeUse r
 void LcoreWatch::HandleTimeout(roce::TimeNs now) {
   next_ = now + kPeriod;
   for (uint32_t i = 0; i < judges_.size(); ++i) {
-    const auto time = dataplane::ReadProcessorTime(dataplane_.lcore(i).thread_id());
-    if (!time || !judges_[i].IsStarved(*time, now)) continue;
+    const pid_t thread = dataplane_.lcore(i).thread_id();
+    const auto time = dataplane::ReadProcessorTime(thread);
+    if (!time || !judges_[i].IsStarved(thread, *time, now)) continue;
     Warn(i);
     next_ = roce::kNever;
     return;

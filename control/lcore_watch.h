@@ -2,8 +2,9 @@
 // then.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "dataplane/dataplane.h"
@@ -18,15 +19,16 @@ class StarvationJudge {
   // Of the time between two looks.
   static constexpr uint64_t kWaitedPercent = 20;
 
-  // `time`: of the thread, at `now`. True: it waited for more than kWaitedPercent of the time since
-  // the last look.
-  bool IsStarved(const dataplane::ProcessorTime& time, roce::TimeNs now);
+  // `time`: of `thread`, at `now`. True: it waited for more than kWaitedPercent of the time since
+  // the last look. The first look at a thread says nothing.
+  bool IsStarved(pid_t thread, const dataplane::ProcessorTime& time, roce::TimeNs now);
   // Of the time between the last two looks, and that time, ns.
   uint64_t waited_ns() const { return waited_ns_; }
   uint64_t elapsed_ns() const { return elapsed_ns_; }
 
  private:
-  std::optional<roce::TimeNs> looked_at_;
+  pid_t thread_ = 0;
+  roce::TimeNs looked_at_ = 0;
   uint64_t total_waited_ns_ = 0;
   uint64_t waited_ns_ = 0;
   uint64_t elapsed_ns_ = 0;

@@ -1,4 +1,5 @@
 // rocid: the daemon.
+#include <malloc.h>
 #include <signal.h>
 
 #include <cstdio>
@@ -44,6 +45,10 @@ absl::StatusOr<Config> ReadConfig(const roci::control::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What a session takes goes back to the system when it ends, whatever was allocated since: glibc
+  // would raise this limit, and a later session's would lie in the heap.
+  constexpr int kMappedAlone = 128 << 10;
+  mallopt(M_MMAP_THRESHOLD, kMappedAlone);
   int exit_status = 0;
   const std::optional<roci::control::Options> options =
       roci::control::ParseOptions(argc, argv, exit_status);

@@ -161,7 +161,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   if (writing < 0) return StatusFromErrno(errno, "fcntl");
   dataplane::SessionConfig config;
   config.app = app_;
-  config.copiers = admission_.user->copiers;
+  config.copy_use = admission_.user->copy_use;
   config.max_keys = device.limits().max_mr + device.limits().max_mw;
   config.key_seed = RandomNumber();
   config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;

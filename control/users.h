@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,6 +11,7 @@
 #include "control/config.h"
 #include "control/device.h"
 #include "control/quota.h"
+#include "dataplane/app_copies.h"
 
 namespace roci::control {
 
@@ -44,8 +44,8 @@ class User {
   Quota app_bytes;
   Quota event_channels;
 
-  // Threads of the dataplane that wait for the user's programs (dataplane/app_copies.h).
-  const std::shared_ptr<std::atomic<uint32_t>> copiers = std::make_shared<std::atomic<uint32_t>>(0);
+  // Of the dataplane, for copies to and from the user's programs.
+  const std::shared_ptr<dataplane::CopyUse> copy_use = std::make_shared<dataplane::CopyUse>();
 
   // Charges the rings of one object. Check ok() of the result.
   RingShare TakeRings(uint64_t bytes, uint64_t mappings = 1) {

@@ -18,9 +18,11 @@
 namespace roci::dataplane {
 namespace {
 
-// A copier looks after so long whether it is to end, and leaves when so long no copy has slept.
-constexpr timespec kCopierWait{0, 50'000'000};
+// A copier looks after so long whether it is to end, and leaves when so long no copy has slept;
+// earlier where others of its user may have to wait.
+constexpr timespec kCopierWait{0, 10'000'000};
 constexpr uint64_t kServiceNs = 1'000'000'000;
+constexpr uint64_t kServiceAtLimitNs = 20'000'000;
 constexpr uint64_t kSleepNs = 300'000;
 constexpr timespec kEndNap{0, 50'000};
 constexpr uint32_t kLooksForEnd = 4;
@@ -67,20 +69,26 @@ void AppCopies::Enlist() {
 void AppCopies::Hold(QueuePair& qp) {
   assert(!is_running_);
   Enlist();
-  qp.host.is_held = true;
+  has_collected_ = true;
+  assert(qp.host.held_in == nullptr || qp.host.held_in == this);
+  qp.host.held_in = this;
   Await(qp);
 }
 
 void AppCopies::Await(QueuePair& qp) {
-  if (qp.waits_for_copies) return;
-  qp.waits_for_copies = true;
+  if (qp.waits_in == this) return;
+  // It waits for one at a time: for the one that holds it, or else the last.
+  if (qp.waits_in != nullptr) qp.waits_in->Unlist(qp);
+  qp.waits_in = this;
   qp.next_waiting = std::exchange(waiting_, &qp);
 }
 
 QueuePair* AppCopies::NextWaiting(QueuePair& qp) {
-  qp.waits_for_copies = false;
+  qp.waits_in = nullptr;
   return std::exchange(qp.next_waiting, nullptr);
 }
+
+void AppCopies::Unhold(QueuePair& qp) { qp.host.held_in = nullptr; }
 
 bool AppCopies::AddAtomic(const AtomicCopy& atomic) {
   if (atomic_count_ == kMaxAtomics) return false;
@@ -91,6 +99,15 @@ bool AppCopies::AddAtomic(const AtomicCopy& atomic) {
 
 bool AppCopies::Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp) {
   if (parked_count_ == kMaxParked) return false;
+  if (parked_count_ == 0 || parked_[parked_count_ - 1].frame != frame) {
+    if (parked_frames_ == kMaxParkedFrames ||
+        use_->frames.load(std::memory_order_relaxed) >= kMostFramesOfUser) {
+      return false;
+    }
+    use_->frames.fetch_add(1, std::memory_order_relaxed);
+    ++parked_frames_;
+  }
+  if (!is_running_) Enlist();
   parked_[parked_count_++] = {frame, &lane, &qp};
   qp.host.parked_in = this;
   return true;
@@ -118,6 +135,7 @@ void AppCopies::Copy() {
 }
 
 void AppCopies::Detach() {
+  if (IsDetached()) return;
   is_detached_.store(true, std::memory_order_relaxed);
   gathers.ReleaseLanes();
 }
@@ -136,17 +154,21 @@ void AppCopies::ServeAsCopier(const std::atomic<bool>& stop, const std::function
     done();
   };
   finish();
-  uint64_t leave_ns = Clock::Monotonic() + kServiceNs;
+  uint64_t slept_ns = Clock::Monotonic();
   while (!stop) {
     if (copier_.load(std::memory_order_acquire) == kBusy) {
-      if (SleepsIn([this] { Copy(); })) leave_ns = Clock::Monotonic() + kServiceNs;
+      if (SleepsIn([this] { Copy(); })) slept_ns = Clock::Monotonic();
       finish();
     }
     uint32_t idle = kIdle;
-    if (Clock::Monotonic() >= leave_ns && copier_.compare_exchange_strong(idle, kNone)) break;
+    const uint64_t service_ns = use_->threads >= kMostCopiers ? kServiceAtLimitNs : kServiceNs;
+    if (Clock::Monotonic() - slept_ns >= service_ns &&
+        copier_.compare_exchange_strong(idle, kNone)) {
+      break;
+    }
     syscall(SYS_futex, &copier_, FUTEX_WAIT_PRIVATE, uint32_t{kIdle}, &kCopierWait, nullptr, 0);
   }
-  copiers_->fetch_sub(1);
+  use_->threads.fetch_sub(1);
 }
 
 void AppCopies::Settle() {
@@ -157,7 +179,7 @@ void AppCopies::Settle() {
     if (atomics_[i].host != nullptr) atomics_[i].host->atomic = atomics_[i];
   }
   atomic_count_ = 0;
-  for (QueuePair* qp = waiting_; qp != nullptr; qp = qp->next_waiting) qp->host.is_held = false;
+  for (QueuePair* qp = waiting_; qp != nullptr; qp = qp->next_waiting) Unhold(*qp);
   places.Settle();
 }
 
@@ -167,6 +189,7 @@ std::span<const AppCopies::Kept> AppCopies::TakeKept() {
 
 std::span<const AppCopies::Parked> AppCopies::TakeParked() {
   const uint32_t count = std::exchange(parked_count_, 0);
+  use_->frames.fetch_sub(std::exchange(parked_frames_, 0), std::memory_order_relaxed);
   std::copy_n(parked_.begin(), count, unparked_.begin());
   return {unparked_.data(), count};
 }
@@ -180,7 +203,10 @@ void AppCopies::Forget(QueuePair& qp) {
   for (uint32_t i = 0; i < parked_count_; ++i) {
     if (parked_[i].qp == &qp) parked_[i].qp = nullptr;
   }
-  if (!qp.waits_for_copies) return;
+  if (qp.waits_in == this) Unlist(qp);
+}
+
+void AppCopies::Unlist(QueuePair& qp) {
   QueuePair** link = &waiting_;
   while (*link != &qp) link = &(*link)->next_waiting;
   *link = NextWaiting(qp);

@@ -38,6 +38,12 @@ struct AtomicCopy {
   void Run();
 };
 
+// What a user's programs use together. Any thread.
+struct CopyUse {
+  std::atomic<uint32_t> threads{0};  // that wait in copies, or serve programs
+  std::atomic<uint32_t> frames{0};   // parked
+};
+
 // Those whose sessions share keys have one of these together. On the lcore, except for what says
 // otherwise.
 //
@@ -50,8 +56,10 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // Threads that may wait in copies of one user's programs.
   static constexpr uint32_t kMostCopiers = 4;
 
-  // Of frames that wait for a queue pair that is held.
-  static constexpr uint32_t kMaxParked = 512;
+  // Of frames that wait for a queue pair that is held; a multicast frame may wait for many.
+  static constexpr uint32_t kMaxParked = 4096;
+  static constexpr uint32_t kMaxParkedFrames = 512;
+  static constexpr uint32_t kMostFramesOfUser = 1024;
   struct Parked {
     rte_mbuf* frame;
     DeviceLane* lane;
@@ -62,10 +70,10 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
     bool to_stash;  // nobody else refers to it
   };
 
-  // `collecting` is the worker's list of those that have collected something. `copiers` counts the
-  // threads of all AppCopies of one user.
-  AppCopies(std::vector<AppCopies*>* collecting, std::shared_ptr<std::atomic<uint32_t>> copiers)
-      : collecting_(collecting), copiers_(std::move(copiers)) {}
+  // `collecting` is the worker's list of those that have collected something. All AppCopies of one
+  // user have the same `use`.
+  AppCopies(std::vector<AppCopies*>* collecting, std::shared_ptr<CopyUse> use)
+      : collecting_(collecting), use_(std::move(use)) {}
   ~AppCopies();
   AppCopies(const AppCopies&) = delete;
   AppCopies& operator=(const AppCopies&) = delete;
@@ -89,6 +97,13 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   bool IsRunning() const { return is_running_; }
   // The lcore does not wait for them. Any thread.
   bool IsDetached() const { return is_detached_.load(std::memory_order_relaxed); }
+  // They may not begin, because the user has as many threads as one may have.
+  void SetRefused(bool refused) { is_refused_.store(refused, std::memory_order_relaxed); }
+  // A program whose memory needs copies, which its user may have no more of at present: it is to
+  // send and receive nothing.
+  bool IsShut() const { return has_collected_ && IsOverLimit(); }
+  // What is collected may have to wait for as long as programs like. Any thread.
+  bool IsStalled() const { return IsDetached() || is_refused_.load(std::memory_order_relaxed); }
 
   // ---- Collecting
   PlaceBatch places;
@@ -102,7 +117,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // A frame that a place refers to.
   bool HasRoomForFrame() const { return kept_count_ < kept_.size(); }
   void Keep(rte_mbuf* frame, bool to_stash) { kept_[kept_count_++] = {frame, to_stash}; }
-  // False: full, the frame stays the caller's.
+  // Until the next Settle. False: too many, the frame stays the caller's. One frame for many queue
+  // pairs comes for one after the other.
   bool Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp);
 
   // ---- Running
@@ -112,10 +128,11 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // After Copy: it failed because no program is there any more. Its queue pairs are silent from
   // then on, as an adapter's are when it takes them away; the session is about to end.
   bool IsGone() const { return is_gone_; }
-  // The lcore goes on without waiting for Copy, which another thread makes or goes on with.
+  // The lcore goes on without waiting for Copy, which another thread makes or goes on with. Whether
+  // the copy takes too long or its program's session has ended, whichever comes first.
   void Detach();
   // That thread is one more of the user's copiers.
-  void CountCopier() { copiers_->fetch_add(1); }
+  void CountCopier() { use_->threads.fetch_add(1); }
   void SetDone() { is_done_.store(true, std::memory_order_release); }
   bool IsDone() const { return is_done_.load(std::memory_order_acquire); }
 
@@ -123,7 +140,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   bool HasCopier() const { return copier_.load(std::memory_order_relaxed) != kNone; }
   // Its user has as many threads as one may have; the next copy has to wait.
   bool IsOverLimit() const {
-    return !HasCopier() && copiers_->load(std::memory_order_relaxed) >= kMostCopiers;
+    return !HasCopier() && use_->threads.load(std::memory_order_relaxed) >= kMostCopiers;
   }
   // After Begin and Detach. False: it has gone meanwhile.
   bool HandOver();
@@ -149,27 +166,44 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
 
   // `qp` is about to go.
   void Forget(QueuePair& qp);
+  // The program is gone: queue pairs wait for nothing of it any more. Calls visit(qp) for each that
+  // did.
+  template <class Visit>
+  void Abandon(Visit&& visit) {
+    for (QueuePair* qp = std::exchange(waiting_, nullptr); qp != nullptr;) {
+      QueuePair* next = NextWaiting(*qp);
+      Forget(*qp);
+      Unhold(*qp);
+      visit(*qp);
+      qp = next;
+    }
+  }
 
  private:
   void Enlist();
   // Takes `qp` out of the list that it is the first of.
   static QueuePair* NextWaiting(QueuePair& qp);
+  void Unlist(QueuePair& qp);
+  static void Unhold(QueuePair& qp);
 
   enum Copier : uint32_t { kNone, kIdle, kBusy };
   static constexpr uint32_t kMaxAtomics = 64;
   std::vector<AppCopies*>* collecting_;
-  std::shared_ptr<std::atomic<uint32_t>> copiers_;
+  std::shared_ptr<CopyUse> use_;
   std::atomic<uint32_t> copier_{kNone};
   std::atomic<bool> is_detached_{false};
+  std::atomic<bool> is_refused_{false};
   std::vector<std::shared_ptr<const memory::AppMemory>> apps_;
   uint32_t sessions_ = 0;
   bool is_listed_ = false;  // in `collecting_`
+  bool has_collected_ = false;
   bool is_running_ = false;
   bool is_gone_ = false;
   std::atomic<bool> is_done_{false};
   uint32_t atomic_count_ = 0;
   uint32_t kept_count_ = 0;
   uint32_t parked_count_ = 0;
+  uint32_t parked_frames_ = 0;
   QueuePair* waiting_ = nullptr;  // a list by QueuePair::next_waiting
   std::array<AtomicCopy, kMaxAtomics> atomics_;
   std::array<Kept, PlaceBatch::kMaxPlaces> kept_;

@@ -32,7 +32,10 @@ DeviceLane::DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t*
   if (table_ == nullptr || queues_ == nullptr) throw std::bad_alloc();
 }
 
-DeviceLane::~DeviceLane() { rte_pktmbuf_free_bulk(frames_.data(), staged_); }
+DeviceLane::~DeviceLane() {
+  assert(reserved_ == 0);
+  rte_pktmbuf_free_bulk(frames_.data(), staged_);
+}
 
 QueuePair* DeviceLane::Find(roce::Qpn qpn) const {
   QueuePair* qp = Slot(qpn);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -88,7 +89,10 @@ class DeviceLane {
   void CompleteChecksums();
   // Keeps a place for a frame that is staged later; the stage is not full.
   void Reserve() { ++reserved_; }
-  void Unreserve() { --reserved_; }
+  void Unreserve() {
+    assert(reserved_ != 0);
+    --reserved_;
+  }
   uint32_t staged() const { return staged_; }
   // Stages frames from the control thread (home lane only); returns how many.
   uint32_t StageRaw();

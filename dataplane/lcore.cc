@@ -88,8 +88,16 @@ void Lcore::Run(void (*function)(void*), void* argument) {
   Deliver(function, argument);
 }
 
+void Lcore::RunInRound(void (*function)(void*), void* argument) {
+  if (!running_) {
+    function(argument);
+    return;
+  }
+  Deliver(function, argument);
+}
+
 void Lcore::FinishRound() {
-  if (running_) Deliver([](void*) {}, nullptr);
+  RunInRound([](void*) {}, nullptr);
 }
 
 void Lcore::Deliver(void (*function)(void*), void* argument) {

@@ -58,6 +58,18 @@ class Lcore {
     }
   }
 
+  // As Call, always at the beginning of one of the lcore's rounds while it runs: never in its place
+  // in the midst of one.
+  template <class F>
+  bool CallInRound(F&& f) {
+    struct Box {
+      std::remove_reference_t<F>* f;
+      bool result;
+    } box{&f, false};
+    RunInRound([](void* p) { static_cast<Box*>(p)->result = (*static_cast<Box*>(p)->f)(); }, &box);
+    return box.result;
+  }
+
   // Returns in a round that has begun since: the next Call finds it finished.
   void FinishRound();
 
@@ -134,6 +146,7 @@ class Lcore {
   void AwaitThreads();
 
   void Run(void (*function)(void*), void* argument);
+  void RunInRound(void (*function)(void*), void* argument);
   bool RunInItsPlace(void (*function)(void*), void* argument);
   void Deliver(void (*function)(void*), void* argument);
   void Wake();

@@ -90,9 +90,20 @@ void Lcore::PrepareThread() {
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
 }
 
+namespace {
+
+// On the processors that EAL's lcore has.
+void RunWhere(unsigned eal_lcore) {
+  const rte_cpuset_t processors = rte_lcore_cpuset(eal_lcore);
+  pthread_setaffinity_np(pthread_self(), sizeof(processors), &processors);
+}
+
+}  // namespace
+
 // Of no lcore any more.
 void Lcore::BecomeOrdinary() {
   RTE_PER_LCORE(_lcore_id) = LCORE_ID_ANY;
+  RunWhere(rte_get_main_lcore());
   const sched_param none{};
   sched_setscheduler(0, SCHED_OTHER, &none);
 }
@@ -121,7 +132,7 @@ void Lcore::SleepUntilCopy(uint64_t seen) {
 bool Lcore::TakesTooLong(WatchedCopy& copy, uint64_t since_ns) const {
   if (Clock::Monotonic() < since_ns + kPatienceNs) return false;
   const pid_t thread = thread_id();
-  const uint64_t ran_ns = ReadProcessorTime(thread).value_or(ProcessorTime{}).ran_ns;
+  const uint64_t ran_ns = RanNs(thread);
   if (copy.since_ns != since_ns) copy = {since_ns, ran_ns};
   return ran_ns > copy.ran_ns + kMostWorkNs || Sleeps(thread);
 }
@@ -143,6 +154,7 @@ bool Lcore::Watch(uint32_t number) {
     if (quiet == kQuietPeriods) SleepUntilCopy(seen);
     if (since_ns == 0 || !TakesTooLong(copy, since_ns) || !TakeOver(number, since_ns)) continue;
     StartWatching();
+    RunWhere(eal_lcore_);
     PrepareThread();
     return worker_->RunHere();
   }

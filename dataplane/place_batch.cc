@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "dataplane/queue_pair_host.h"
 #include "memory/copy.h"
@@ -37,9 +38,9 @@ PlaceBatch::Deferred& PlaceBatch::NextDeferred(QueuePairHost& host, DeferredKind
   if (deferred_count_ == kMaxDeferred) [[unlikely]] {
     Deferred& last = deferred_[kMaxDeferred - 1];
     if (last.host != nullptr) {
-      last.host->is_held = false;
+      AppCopies* const held_in = std::exchange(last.host->held_in, nullptr);
       Tell(last);
-      last.host->is_held = true;
+      last.host->held_in = held_in;
     }
     --deferred_count_;
   }

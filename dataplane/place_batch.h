@@ -10,6 +10,7 @@
 #include "memory/copy_batch.h"
 #include "memory/segment.h"
 #include "roce/packet.h"
+#include "roce/qp.h"
 #include "roce/work.h"
 
 namespace roci::dataplane {
@@ -33,7 +34,8 @@ class PlaceBatch {
     return places_ + kPlacesPerPacket <= kMaxPlaces &&
            copies_.size() + kPlacesPerPacket * memory::SegmentList::kCapacity <=
                memory::CopyBatch::kMaxPieces &&
-           deferred_count_ + completions + kEventsPerPacket <= kMaxDeferred;
+           deferred_count_ + completions + kEventsPerPacket + 2 * roce::kFlushBudget <=
+               kMaxDeferred;  // a queue pair that fails is flushed once
   }
 
   // What is added until the next call comes of `packet`, whose frame stays until Settle.
@@ -66,7 +68,7 @@ class PlaceBatch {
   // A GRH and the payload.
   static constexpr uint32_t kPlacesPerPacket = 2;
   static constexpr uint32_t kEventsPerPacket = 4;
-  static constexpr uint32_t kMaxDeferred = 256;
+  static constexpr uint32_t kMaxDeferred = 512;
   static constexpr size_t kFewBytes = 64;  // a GRH, the answer to an atomic
 
   enum class DeferredKind : uint8_t { kCompletion, kEntry, kEvent };

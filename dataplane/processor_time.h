@@ -15,9 +15,13 @@ struct ProcessorTime {
   uint64_t waited_ns = 0;  // it could have run, but others had the processor
 };
 
-// Of a thread of this process. Nothing where the kernel does not count (CONFIG_SCHED_INFO) or the
+// Of a thread of this process, as of its last switch or of the last tick if it runs (some
+// milliseconds). Nothing where the kernel does not count (CONFIG_SCHED_INFO) or the
 // thread is gone. Reads a file: not on an lcore.
 std::optional<ProcessorTime> ReadProcessorTime(pid_t thread);
+
+// What a thread of this process has run, ns, as of now (clock_gettime(2)). 0: it is gone.
+uint64_t RanNs(pid_t thread);
 
 // Whether a thread of this process sleeps in the kernel; one that runs or waits for a processor
 // does not (proc_pid_stat(5), field 3). True also of one that cannot be looked at. Reads a file.

@@ -156,8 +156,8 @@ class alignas(64) QueuePair {
   uint32_t active_position = kNone;  // in the lcore's active list
   bool polled = false;               // the send queue is not armed: the daemon looks by itself
   bool touched = false;              // in the list of this receive burst
-  bool waits_for_copies = false;     // in the list of its AppCopies
   bool fails_after_copies = false;   // its completion queue has overflowed
+  AppCopies* waits_in = nullptr;     // in whose list it is
   QueuePair* next_waiting = nullptr;
   bool watches_receives = false;  // ERR: receives posted from now on are flushed
   uint8_t record_class = 0;       // of the records that it borrows

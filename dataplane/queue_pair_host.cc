@@ -126,7 +126,7 @@ MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
 }
 
 AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
-  if (is_held) return copies;
+  if (IsHeld()) return held_in;
   if (!packet.info->Has(roce::ExtHeader::kXrcEth)) return nullptr;
   const SharedReceiveQueue* named = domain->Find(packet.ext.xrc.srq_number);
   return named != nullptr ? &named->session().copies() : nullptr;
@@ -173,8 +173,8 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   // A program that hears of the event finds the completions of what led to it.
-  if (is_held) [[unlikely]]
-    return copies->places.DeferEvent(*this, event);
+  if (IsHeld()) [[unlikely]]
+    return held_in->places.DeferEvent(*this, event);
   if (CompletionQueue* cq = recv_cq != nullptr ? recv_cq : send_cq) cq->PublishBurst();
   if (session == nullptr) {
     for (TargetOpening* opening : openings) opening->RaiseEvent(EventNumber(event));

@@ -51,7 +51,7 @@ struct QueuePairHost {
   LaneCounters* counters = nullptr;
   const uint64_t* now_ns = nullptr;  // the lcore's time of this burst
   AppCopies* copies = nullptr;       // of who shares `keys`
-  bool is_held = false;              // copies of this queue pair are not settled yet
+  AppCopies* held_in = nullptr;      // which have copies for it that are not settled yet
   bool wants_packet_again = false;   // the packet that it was offered
   AppCopies* parked_in = nullptr;    // where frames for it wait
   AtomicCopy atomic;                 // settled, and waits for the packet that asked for it
@@ -128,9 +128,14 @@ struct QueuePairHost {
   }
   memory::MemoryStatus BindWindow(const roce::SendWqe& wqe);
   memory::MemoryStatus RegisterList(const roce::SendWqe& wqe);
+  bool IsHeld() const { return held_in != nullptr; }
   // Until copies are settled.
-  bool MayNotRun() const { return is_held || (copies != nullptr && copies->IsRunning()); }
-  bool HasRoomToGather() const { return copies == nullptr || copies->gathers.HasRoom(); }
+  bool MayNotRun() const { return IsHeld() || (copies != nullptr && copies->IsRunning()); }
+  // It is to be visited when it may run.
+  void AwaitCopies() { (IsHeld() ? held_in : copies)->Await(*queue_pair); }
+  bool HasRoomToGather() const {
+    return copies == nullptr || (copies->gathers.HasRoom() && !copies->IsShut());
+  }
   // Those that `packet` may need; null: none.
   AppCopies* CopiesFor(const roce::Packet& packet) const {
     return domain == nullptr ? copies : CopiesOfQueue(packet);
@@ -214,8 +219,8 @@ struct QueuePairHost {
   memory::AccessContext Context() const { return {pd, owner.qpn}; }
   void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
                 bool is_send) {
-    if (is_held) [[unlikely]] {
-      copies->places.Defer(*this, cq, completion, who, is_send);
+    if (IsHeld()) [[unlikely]] {
+      held_in->places.Defer(*this, cq, completion, who, is_send);
     } else if (!copy_fault.failed) [[likely]] {
       cq.Write(completion, who, is_send, *now_ns);
     } else {

@@ -31,16 +31,15 @@ void Session::AwaitCopies() {
 // unless one takes long.
 template <class F>
 auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&> {
-  const auto is_copied = [&] { return copies_->IsRunning() && !copies_->IsDetached(); };
   using Result = std::invoke_result_t<F&>;
   if constexpr (std::is_void_v<Result>) {
-    while (!lcore_->Call([&] {
-      const bool runs = !is_copied();
-      if (runs) f();
-      return runs;
-    })) {
-      nanosleep(&kCopyNap, nullptr);
-    }
+    const auto try_once = [&] {
+      const bool may_run = copies_->IsIdle() || copies_->IsStalled();
+      if (may_run) f();
+      return may_run;
+    };
+    if (lcore_->Call(try_once)) return;
+    while (!lcore_->CallInRound(try_once)) nanosleep(&kCopyNap, nullptr);
   } else {
     std::optional<Result> result;
     CallBetweenCopies([&] { result = f(); });
@@ -63,7 +62,7 @@ Session::Session(Device& device, Lcore& lcore, SessionConfig config)
       async_events_(std::move(config.async_pipe)),
       app_(std::move(config.app)),
       keys_(std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed)),
-      copies_(std::make_shared<AppCopies>(lcore.worker().collecting(), std::move(config.copiers))),
+      copies_(std::make_shared<AppCopies>(lcore.worker().collecting(), std::move(config.copy_use))),
       addresses_(config.max_address_handles),
       max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
   copies_->Share(app_);
@@ -158,7 +157,7 @@ void Session::ModerateCompletionQueue(CompletionQueue& cq, const EventModeration
 
 absl::StatusOr<EventCounts> Session::DestroyCompletionQueue(CompletionQueue& cq) {
   if (cq.users() != 0) return absl::FailedPreconditionError("completion queue: in use");
-  lcore_->Call([&] { lcore_->worker().events().Unregister(cq); });
+  CallBetweenCopies([&] { lcore_->worker().events().Unregister(cq); });
   const EventCounts counts{cq.comp_events(), cq.async_events()};
   std::erase_if(completion_queues_, [&](const auto& owned) { return owned.get() == &cq; });
   return counts;
@@ -303,11 +302,11 @@ absl::StatusOr<Fd> Session::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
 absl::StatusOr<EventCounts> Session::DestroySharedReceiveQueue(SharedReceiveQueue& srq) {
   if (srq.users() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
   if (srq.domain() != nullptr) {
-    lcore_->Call([&] { srq.domain()->RemoveQueue(srq); });
+    CallBetweenCopies([&] { srq.domain()->RemoveQueue(srq); });
     device_.srqns().Free(roce::Qpn(srq.number()));
   }
   if (srq.tags() != nullptr) {
-    lcore_->Call([&] { tag_queues_.erase(TagDoorbell(srq.handle())); });
+    CallBetweenCopies([&] { tag_queues_.erase(TagDoorbell(srq.handle())); });
   }
   if (srq.cq() != nullptr) srq.cq()->RemoveUser();
   const EventCounts counts{0, srq.async_events()};

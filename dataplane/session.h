@@ -32,7 +32,7 @@ class Lcore;
 struct SessionConfig {
   std::shared_ptr<const memory::AppMemory> app;
   // Counts threads in copies of the user's programs (AppCopies).
-  std::shared_ptr<std::atomic<uint32_t>> copiers = std::make_shared<std::atomic<uint32_t>>(0);
+  std::shared_ptr<CopyUse> copy_use = std::make_shared<CopyUse>();
   uint32_t max_keys = 65536;
   uint64_t key_seed = 0;             // see memory::KeyTable
   uint32_t max_queue_pairs = 65536;  // at most ROCI_ABI_MAX_QP_HANDLES
@@ -74,7 +74,7 @@ class Session {
   ~Session();
 
   // A copy to or from its program's memory takes long: the program's queue pairs stand still.
-  bool IsStalled() const { return copies_->IsDetached(); }
+  bool IsStalled() const { return copies_->IsStalled(); }
   // Returns when no copy is under way that began before; sooner if one takes long (IsStalled).
   void AwaitCopies();
 

@@ -217,7 +217,7 @@ uint32_t Worker::FailUsers() {
     if (qp == nullptr || (qp->send_cq() != &cq && qp->recv_cq() != &cq)) continue;
     if (qp->host.MayNotRun()) {
       qp->fails_after_copies = true;
-      qp->host.copies->Await(*qp);
+      qp->host.AwaitCopies();
       continue;
     }
     qp->FailForQueue(now_);
@@ -285,7 +285,7 @@ void Worker::AddQueuePair(QueuePair& qp) {
 
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
-  if (qp.host.copies != nullptr) qp.host.copies->Forget(qp);
+  if (qp.waits_in != nullptr) qp.waits_in->Forget(qp);
   if (qp.host.parked_in != nullptr) qp.host.parked_in->Forget(qp);
   qp.lane->Remove(qp);
   active_.Remove(qp);

@@ -18,22 +18,25 @@ constexpr uint64_t kRefusedRetryNs = 1'000'000;
 }  // namespace
 
 // While nothing may be added, or not enough; while what the packet tells of is not placed; and
-// behind frames that wait already.
+// behind frames that wait already. What a packet of a queue pair that fails flushes is less than
+// what is kept free besides (PlaceBatch).
 bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) {
-  if (copies.IsRunning() || qp.host.parked_in != nullptr) return true;
+  if (copies.IsRunning() || qp.host.parked_in != nullptr || copies.IsShut()) return true;
   // A completion for each receive, and for each request that an answer may complete.
   const uint32_t completions = packet.info->is_request ? 1 : 1 + qp.core.UnfinishedRequests();
   if (!copies.places.empty() && !copies.places.HasRoom(completions)) return true;
   if (!copies.HasRoomForFrame()) return true;
   // An XRC queue pair may turn to another program, tag matching ends one message at a time.
-  return qp.host.is_held &&
+  return qp.host.IsHeld() &&
          (packet.info->NeedsPlaced() || qp.host.domain != nullptr || qp.host.tags != nullptr);
 }
 
 // False: the frame is lost to the queue pair. True: it was taken over, if nobody else has it.
 bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame,
                   Sharing sharing) {
-  AppCopies& where = qp.host.parked_in != nullptr ? *qp.host.parked_in : copies;
+  AppCopies& where = qp.host.parked_in != nullptr ? *qp.host.parked_in
+                     : qp.host.IsHeld()           ? *qp.host.held_in
+                                                  : copies;
   if (!where.Park(frame, lane, qp)) {
     lane.counters.rx_memory_dropped.Add(1);
     return false;
@@ -64,6 +67,7 @@ bool Worker::RunCopies(uint32_t& work) {
     AppCopies& copies = *collecting_.front();
     collecting_.erase(collecting_.begin());
     if (copies.IsOverLimit()) [[unlikely]] {
+      copies.SetRefused(true);
       refused_.push_back(&copies);
     } else if (!RunCopies(copies)) {
       return false;
@@ -80,6 +84,8 @@ bool Worker::RunCopies(AppCopies& copies) {
     detached_.push_back(&copies);
     return true;
   }
+  // What was told is to be seen, by whom the lcore is lent to as well.
+  events_.Publish();
   lent_to_ = &copies;
   if (!lcore_.Copy(copies)) [[unlikely]]
     return false;
@@ -87,6 +93,7 @@ bool Worker::RunCopies(AppCopies& copies) {
   if (copies.IsGone()) [[unlikely]] {
     copies.Detach();
     copies.SetDone();
+    ForgetOrphan(copies);
   } else {
     SettleCopies(copies);
   }
@@ -117,6 +124,7 @@ uint32_t Worker::CollectCopies() {
   }
   if (!refused_.empty() && now_ >= refused_retry_ns_) {
     refused_retry_ns_ = now_ + kRefusedRetryNs;
+    for (AppCopies* copies : refused_) copies->SetRefused(false);
     collecting_.insert(collecting_.end(), refused_.begin(), refused_.end());
     refused_.clear();
   }
@@ -209,7 +217,15 @@ void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
     if (each.qp != nullptr) each.qp->host.parked_in = nullptr;
     rte_pktmbuf_free(each.frame);
   }
-  if (!copies->IsRunning()) return;
+  // A queue pair of an XRC domain goes on without the program whose receive it used.
+  copies->Abandon([this](QueuePair& qp) {
+    VisitAfterPackets(qp);
+    active_.Push(qp);
+  });
+  if (!copies->IsRunning()) {
+    copies->gathers.ReleaseLanes();
+    return;
+  }
   if (copies->IsDone() && copies->IsGone()) {
     std::erase(detached_, copies.get());
     return;

@@ -101,7 +101,9 @@ void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& ke
   const DropReason reason = target.core.HandleFrame(target.host, bytes, info);
   Touch(target);
   // Its reference count is all that changes.
-  if (target.host.is_held) KeepFrame(copies, lane, const_cast<rte_mbuf*>(&frame), Sharing::kOthers);
+  if (target.host.IsHeld()) {
+    KeepFrame(copies, lane, const_cast<rte_mbuf*>(&frame), Sharing::kOthers);
+  }
   ++target.rx_packets;
   if (reason != DropReason::kNone) {
     ++target.drops;

@@ -141,8 +141,9 @@ bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
 bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
                      Sharing sharing) {
   AppCopies* copies = qp.host.CopiesFor(packet);
-  if (copies != nullptr && !(copies->IsIdle() && qp.host.parked_in == nullptr) &&
-      MustWait(*copies, qp, packet)) [[unlikely]] {
+  const bool is_plain =
+      copies == nullptr || (copies->IsIdle() && qp.host.parked_in == nullptr && !copies->IsShut());
+  if (!is_plain && MustWait(*copies, qp, packet)) [[unlikely]] {
     return Park(*copies, qp, lane, frame, sharing);
   }
   ++qp.rx_packets;
@@ -266,7 +267,7 @@ void Worker::VisitTouched() {
   for (uint32_t i = 0; i < touched_count_; ++i) {
     QueuePair& qp = *touched_[i];
     qp.touched = false;
-    if (!qp.host.is_held) [[likely]]
+    if (!qp.host.IsHeld()) [[likely]]
       VisitAfterPackets(qp);
   }
   touched_count_ = 0;

@@ -28,7 +28,7 @@ uint32_t Worker::VisitActive() {
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
     if (qp->host.MayNotRun()) [[unlikely]] {
-      qp->host.copies->Await(*qp);
+      qp->host.AwaitCopies();
       continue;
     }
     const uint32_t done = Visit(*qp);
@@ -81,8 +81,9 @@ uint32_t Worker::Transmit(QueuePair& qp) {
     if (!qp.core.PollTransmit(qp.host, now_, tx_, payload_)) break;
     Emit(qp, lane);
     ++sent;
-    // An unreliable queue pair completes what it has sent when it is asked for the next packet.
-    if (qp.host.is_held && !IsReliable(qp.type())) break;
+    // An unreliable queue pair completes what it has sent when it is asked for the next packet; one
+    // of an XRC domain may turn to another program.
+    if (qp.host.IsHeld() && (!IsReliable(qp.type()) || qp.host.domain != nullptr)) break;
   }
   qp.tx_packets += sent;
   lane.counters.tx_roce_packets.Add(sent);
@@ -135,10 +136,10 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
     lane.Reserve();
     return;
   }
-  if (qp.host.is_held) [[unlikely]] {
+  if (qp.host.IsHeld()) [[unlikely]] {
     // Behind those that wait for their payload.
     lane.Reserve();
-    qp.host.copies->gathers.Hold(FrameOf(qp, buffer, nullptr));
+    qp.host.held_in->gathers.Hold(FrameOf(qp, buffer, nullptr));
     return;
   }
   if (is_raw && tx_.fill_checksums) [[unlikely]]

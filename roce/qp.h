@@ -22,6 +22,10 @@
 
 namespace roci::roce {
 
+// Work requests of a queue that are flushed per call. A deep queue is flushed in several, so that
+// one QP's error does not hold up the others of its lcore.
+inline constexpr uint32_t kFlushBudget = 128;
+
 // What `roci show qp` tells beside the attributes.
 struct QpDebug {
   RequesterDebug requester;

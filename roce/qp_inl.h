@@ -15,10 +15,7 @@
 
 namespace roci::roce {
 
-// Work requests flushed per call. A deep queue is flushed in several, so that one QP's error does
-// not hold up the others of its lcore.
-inline constexpr uint32_t kFlushBudget = 128;
-// Such calls for more than the deepest queue; a program that goes on posting gets no more.
+// Calls of Flush for more than the deepest queue; a program that goes on posting gets no more.
 inline constexpr uint32_t kFlushRounds = 512;
 
 template <class Host>

@@ -13,17 +13,28 @@ namespace roci::control {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
+constexpr pid_t kThread = 17;
 
 dataplane::ProcessorTime Waited(uint64_t ms) { return {.ran_ns = 0, .waited_ns = ms * kMs}; }
 
 TEST(StarvationJudgeTest, ComparesTheWaitWithTheTimeBetweenTwoLooks) {
   StarvationJudge judge;
-  EXPECT_FALSE(judge.IsStarved(Waited(50'000), 1000 * kMs)) << "waited before the first look";
-  EXPECT_FALSE(judge.IsStarved(Waited(50'400), 3000 * kMs)) << "a fifth is not more than a fifth";
+  EXPECT_FALSE(judge.IsStarved(kThread, Waited(50'000), 1000 * kMs))
+      << "waited before the first look";
+  EXPECT_FALSE(judge.IsStarved(kThread, Waited(50'400), 3000 * kMs))
+      << "a fifth is not more than a fifth";
   EXPECT_EQ(judge.waited_ns(), 400 * kMs);
-  EXPECT_TRUE(judge.IsStarved(Waited(50'801), 5000 * kMs));
+  EXPECT_TRUE(judge.IsStarved(kThread, Waited(50'801), 5000 * kMs));
   EXPECT_EQ(judge.waited_ns(), 401 * kMs);
-  EXPECT_FALSE(judge.IsStarved(Waited(50'801), 7000 * kMs));
+  EXPECT_FALSE(judge.IsStarved(kThread, Waited(50'801), 7000 * kMs));
+}
+
+TEST(StarvationJudgeTest, BeginsAnewWithAnotherThread) {
+  StarvationJudge judge;
+  EXPECT_FALSE(judge.IsStarved(kThread, Waited(50'000), 1000 * kMs));
+  EXPECT_FALSE(judge.IsStarved(kThread + 1, Waited(40), 3000 * kMs));
+  EXPECT_FALSE(judge.IsStarved(kThread, Waited(90'000), 5000 * kMs));
+  EXPECT_TRUE(judge.IsStarved(kThread, Waited(91'000), 7000 * kMs));
 }
 
 TEST(ProcessorTimeTest, GrowsWithWhatTheThreadRuns) {
@@ -38,7 +49,19 @@ TEST(ProcessorTimeTest, GrowsWithWhatTheThreadRuns) {
   }
 }
 
+TEST(ProcessorTimeTest, IsToldAsOfNow) {
+  const uint64_t begun = dataplane::RanNs(gettid());
+  EXPECT_GT(begun, 0u);
+  uint64_t ran = begun;
+  for (uint64_t i = 0; ran < begun + kMs / 10; ++i) {
+    ran = dataplane::RanNs(gettid());
+    ASSERT_LT(i, 1'000'000'000u);
+  }
+  EXPECT_LT(ran, begun + 3 * kMs) << "it grows in steps";
+}
+
 TEST(ProcessorTimeTest, AThreadThatIsGoneHasNone) {
+  EXPECT_EQ(dataplane::RanNs(0x3FFFFFFF), 0u);
   EXPECT_FALSE(dataplane::ReadProcessorTime(0).has_value());
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/dataplane/environment.h"
@@ -220,6 +221,22 @@ TEST_F(StalledMemory, OfAProgramThatEnds) {
     victim_.Read();
     end.reset();
     victim_.Read();
+  }
+}
+
+// Before the watch finds that its copy takes long.
+TEST_F(StalledMemory, OfAProgramThatEndsAtOnce) {
+  for (const auto& [opcode, offset] : {std::pair(ROCI_ABI_WR_RDMA_WRITE, size_t{0}),
+                                       std::pair(ROCI_ABI_WR_RDMA_READ, kWaitingAt)}) {
+    for (uint32_t nap_us = 0; nap_us < 400; nap_us += 10) {
+      auto end = std::make_unique<End>(wire_, 11);
+      WaitingMemory memory(end->b().memory() + kWaitingAt, kWaitingBytes);
+      if (!memory.works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+      end->Post(opcode, offset, 20000, kWaitingAt);
+      usleep(nap_us);
+      end.reset();
+      victim_.Read(5);
+    }
   }
 }
 
