@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "control/errno_status.h"
 #include "control/runtime_files.h"
 #include "memory/app_memory.h"
@@ -33,8 +34,16 @@
 namespace roci::control {
 namespace {
 
-// What the broker itself and one message that is on its way need.
-constexpr uint64_t kReserve = 64 + kMaxMessageFds;
+// What the broker itself needs, and a message that a session understands.
+constexpr uint64_t kOwn = 64;
+constexpr uint64_t kLeast = kOwn + kMaxRequestFds;
+
+// Descriptors of one message that there is room for in a table of `table_size`. Where it is not the
+// most that the kernel passes, the rest of a longer message is closed by the kernel, for which the
+// sender may make the broker wait.
+uint64_t MessageRoom(uint64_t table_size) {
+  return std::min<uint64_t>(kMaxMessageFds, table_size - std::min(table_size, kOwn));
+}
 
 // The descriptors beside a received message.
 std::vector<int> TakeFds(msghdr& message) {
@@ -72,7 +81,7 @@ class Closers {
   // Whether a message with descriptors may be received.
   bool HasRoom() {
     const std::lock_guard guard(mutex_);
-    return held_ + kReserve <= table_size_;
+    return held_ + kOwn + MessageRoom(table_size_) <= table_size_;
   }
   void NoteHeld(size_t fds) {
     const std::lock_guard guard(mutex_);
@@ -150,7 +159,8 @@ class Closers {
 
 class Broker {
  public:
-  explicit Broker(int daemon) : daemon_(daemon), closers_(daemon, FileLimit()) {}
+  explicit Broker(int daemon)
+      : daemon_(daemon), closers_(daemon, FileLimit()), room_(MessageRoom(FileLimit())) {}
 
   // Until the daemon closes its end.
   void Run() {
@@ -211,7 +221,7 @@ class Broker {
     Send(response, passed_on);
   }
 
-  // There is room for all descriptors, so the kernel closes none.
+  // There is room for all descriptors (MessageRoom), so the kernel closes none.
   bool TakeMessage(int socket, BrokerResponse& response) {
     iovec part{response.bytes.data(), response.bytes.size()};
     alignas(
@@ -220,7 +230,8 @@ class Broker {
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control;
-    message.msg_controllen = sizeof(control);
+    message.msg_controllen = std::min<size_t>(
+        sizeof(control), CMSG_SPACE(sizeof(int) * room_) + CMSG_SPACE(sizeof(ucred)));
     const ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
     if (size < 0) return false;
     std::vector<int> fds = TakeFds(message);
@@ -255,6 +266,7 @@ class Broker {
 
   const int daemon_;
   Closers closers_;
+  const uint64_t room_;
   size_t kept_count_ = 0;                      // of the message that was received last
   std::map<uint64_t, std::vector<int>> kept_;  // by ticket
 };
@@ -285,6 +297,10 @@ absl::StatusOr<FdBroker> StartFdBroker() {
   const UniqueFd far(ends[1]);
   if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) return StatusFromErrno(errno, "fcntl");
   RaiseFileLimit();
+  if (FileLimit() < kLeast) {
+    return StatusFromErrno(EMFILE, absl::StrCat("RLIMIT_NOFILE (ulimit -n) is ", FileLimit(),
+                                                ", rocid needs at least ", kLeast));
+  }
   broker.pid = fork();
   if (broker.pid < 0) return StatusFromErrno(errno, "fork");
   if (broker.pid != 0) return broker;

@@ -109,8 +109,6 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
     target.file_offset = extent.file_offset;
     if (!map || mappings_left == 0 || extent.kind == ROCI_ABI_EXTENT_PROCESS_VM) continue;
     target.mapping = MapExtent(extent, writable, bytes_left, fds);
-    // Files of disks are mapped to be synced, and reached by system calls.
-    if (target.mapping != nullptr && target.mapping->on_disk() && !durable) target.mapping.reset();
     if (target.mapping == nullptr) continue;
     --mappings_left;
     bytes_left -= target.mapping->length();
@@ -170,12 +168,12 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
     if (!status.ok()) return status;
     mappings = ShareOf(*admission_.user, *change.translation);
   }
-  memory::ReleasedMappings released;
+  dataplane::MappingsInUse released(*dataplane_);
   const uint32_t key = mr->key;
   const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
-      [&] { return dataplane_->keys().Reregister(key, std::move(change), &released); }));
+      [&] { return dataplane_->keys().Reregister(key, std::move(change), released.get()); }));
   if (!status.ok()) return status;
-  dataplane_->AwaitCopies();
+  released.AwaitCopies();
   if (new_pd != nullptr) {
     --pds_.Find(mr->pd)->users;
     ++new_pd->users;
@@ -197,11 +195,11 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MrRecord* mr = mrs_.Find(handle);
   if (mr == nullptr) return absl::NotFoundError("memory region");
-  memory::ReleasedMappings released;
-  const absl::Status status = StatusOfMemory(
-      dataplane_->lcore().Call([&] { return dataplane_->keys().Deregister(mr->key, &released); }));
+  dataplane::MappingsInUse released(*dataplane_);
+  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
+      [&] { return dataplane_->keys().Deregister(mr->key, released.get()); }));
   if (!status.ok()) return status;
-  dataplane_->AwaitCopies();
+  released.AwaitCopies();
   --pds_.Find(mr->pd)->users;
   if (mr->dm != 0) --dms_.Find(mr->dm)->users;
   mrs_.Remove(handle);
@@ -210,10 +208,11 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
 
 absl::Status Session::UnshareRange(const Request& request, const FdsPointer&, Reply&) {
   const auto& unshare = request.As<roci_abi_unshare_range_request>();
-  memory::ReleasedMappings released;
+  dataplane::MappingsInUse released(*dataplane_);
   dataplane_->lcore().Call([&] {
-    dataplane_->keys().UseProcessVm(unshare.start, unshare.length, &released, app_.get());
+    dataplane_->keys().UseProcessVm(unshare.start, unshare.length, released.get(), app_.get());
   });
+  released.AwaitCopies();
   return absl::OkStatus();
 }
 

@@ -53,7 +53,7 @@ absl::Status Session::JoinGroup(Session& other) {
 // The keys live on with the others, without what was this app's memory.
 void Session::LeaveGroup() {
   group_->Leave(this);
-  memory::ReleasedMappings released;
+  dataplane::MappingsInUse released(*dataplane_);
   memory::KeyTable& keys = dataplane_->keys();
   constexpr size_t kBatch = 256;  // so that no other session waits for long
   auto drop_all = [&](const auto& table, auto drop) {
@@ -65,7 +65,8 @@ void Session::LeaveGroup() {
   };
   drop_all(mws_, [&](const auto& entry) { keys.DeallocateWindow(entry.first); });
   drop_all(lists_, [&](const auto& entry) { keys.FreeList(entry.first); });
-  drop_all(mrs_, [&](const auto& entry) { keys.Drop(entry.second.key, &released); });
+  drop_all(mrs_, [&](const auto& entry) { keys.Drop(entry.second.key, released.get()); });
+  released.AwaitCopies();
 }
 
 Session* Session::AnothersHandle(uint32_t handle) const {

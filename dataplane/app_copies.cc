@@ -181,6 +181,8 @@ void AppCopies::Settle() {
   atomic_count_ = 0;
   for (QueuePair* qp = waiting_; qp != nullptr; qp = qp->next_waiting) Unhold(*qp);
   places.Settle();
+  if (!released_.empty()) [[unlikely]]
+    released_.clear();
 }
 
 std::span<const AppCopies::Kept> AppCopies::TakeKept() {

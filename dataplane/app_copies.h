@@ -2,10 +2,12 @@
 // lcore collects of them, and what waits until they are done.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "dataplane/gather_batch.h"
 #include "dataplane/place_batch.h"
 #include "memory/app_memory.h"
+#include "memory/key_table.h"
 #include "memory/segment.h"
 
 struct rte_mbuf;
@@ -86,6 +89,14 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
     if (app != nullptr && app->is_foreign()) places.MayWait();
     apps_.push_back(std::move(app));
     ++sessions_;
+  }
+  // By more sessions than one.
+  bool IsShared() const { return sessions_ > 1; }
+  // Stays for as long as this, with the mappings of its regions.
+  void Keep(std::shared_ptr<const memory::KeyTable> keys) { keys_ = std::move(keys); }
+  // Stay until what is under way is settled.
+  void Keep(memory::ReleasedMappings mappings) {
+    std::move(mappings.begin(), mappings.end(), std::back_inserter(released_));
   }
   // A session ends. True: it was the last.
   bool Leave() { return --sessions_ == 0; }
@@ -194,6 +205,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   std::atomic<bool> is_detached_{false};
   std::atomic<bool> is_refused_{false};
   std::vector<std::shared_ptr<const memory::AppMemory>> apps_;
+  std::shared_ptr<const memory::KeyTable> keys_;
+  memory::ReleasedMappings released_;
   uint32_t sessions_ = 0;
   bool is_listed_ = false;  // in `collecting_`
   bool has_collected_ = false;

@@ -6,10 +6,12 @@
 
 #include "dataplane/ethdev_port.h"
 #include "dataplane/worker.h"
+#include "memory/app_memory.h"
 
 namespace roci::dataplane {
 
 absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptions& options) {
+  memory::AppMemory::OwnProcess();  // opened now, not by an lcore
   const uint32_t frames =
       options.frames != 0 ? options.frames : 8192 + 4096 * (options.eal.lcores - 1);
   EalOptions eal = options.eal;

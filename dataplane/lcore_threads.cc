@@ -26,8 +26,8 @@ namespace {
 // and is no reason to go on elsewhere; one that a program makes the kernel work for is.
 constexpr uint64_t kPatienceNs = 300'000;
 constexpr uint64_t kMostWorkNs = 2'000'000;
-constexpr timespec kWatchPeriod{0, 200'000};
-constexpr uint32_t kQuietPeriods = 50;
+constexpr timespec kWatchPeriod{0, 400'000};
+constexpr uint32_t kQuietPeriods = 25;
 // Another thread has the lcore for the time of a function call.
 constexpr timespec kCallerNap{0, 10'000};
 constexpr timespec kStopNap{0, 1'000'000};

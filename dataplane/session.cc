@@ -23,8 +23,12 @@ constexpr timespec kCopyNap{0, 20'000};
 
 }  // namespace
 
-void Session::AwaitCopies() {
-  CallBetweenCopies([] {});
+void MappingsInUse::AwaitCopies() { session_.AwaitCopies(std::move(mappings_)); }
+
+void Session::AwaitCopies(memory::ReleasedMappings mappings) {
+  CallBetweenCopies([&] {
+    if (!copies_->IsIdle()) copies_->Keep(std::move(mappings));
+  });
 }
 
 // As Lcore::Call. Queue pairs are as the lcore knows them: nothing of theirs waits for a copy,
@@ -66,6 +70,7 @@ Session::Session(Device& device, Lcore& lcore, SessionConfig config)
       addresses_(config.max_address_handles),
       max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
   copies_->Share(app_);
+  copies_->Keep(keys_);
 }
 
 absl::Status Session::OpenDoorbells() {
@@ -81,7 +86,7 @@ absl::Status Session::OpenDoorbells() {
 Session::~Session() {
   lcore_->Call([&] {
     for (auto& qp : queue_pairs_) lcore_->worker().RemoveQueuePair(*qp);
-    if (keys_.use_count() > 1) {
+    if (copies_->IsShared()) {
       for (auto& qp : queue_pairs_) keys_->ReleaseWindowsOf(qp->qpn().value());
     }
     for (auto& srq : shared_queues_) {
@@ -100,7 +105,7 @@ Session::~Session() {
 }
 
 bool Session::MoveTo(Lcore& lcore) {
-  if (!queue_pairs_.empty() || !shared_queues_.empty() || targets_ != 0 || keys_.use_count() > 1) {
+  if (!queue_pairs_.empty() || !shared_queues_.empty() || targets_ != 0 || copies_->IsShared()) {
     return false;
   }
   lcore_->Call([&] {

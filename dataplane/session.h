@@ -64,6 +64,22 @@ struct EventCounts {
   uint32_t async_events = 0;
 };
 
+class Session;
+
+// Mappings that keys no longer use, but copies that are under way may. Control thread.
+class MappingsInUse {
+ public:
+  explicit MappingsInUse(Session& session) : session_(session) {}
+  // For calls of KeyTable.
+  memory::ReleasedMappings* get() { return &mappings_; }
+  // After them: Session::AwaitCopies.
+  void AwaitCopies();
+
+ private:
+  Session& session_;
+  memory::ReleasedMappings mappings_;
+};
+
 // All members are called by the control thread unless they say "on the lcore". Objects are owned by
 // the session; pointers to them are good until they are destroyed.
 class Session {
@@ -76,7 +92,8 @@ class Session {
   // A copy to or from its program's memory takes long: the program's queue pairs stand still.
   bool IsStalled() const { return copies_->IsStalled(); }
   // Returns when no copy is under way that began before; sooner if one takes long (IsStalled).
-  void AwaitCopies();
+  // `mappings`, which the copy may use, stay until it is over.
+  void AwaitCopies(memory::ReleasedMappings mappings);
 
   Device& device() { return device_; }
   Lcore& lcore() { return *lcore_; }

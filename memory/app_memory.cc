@@ -203,6 +203,12 @@ std::unique_ptr<AppMemory> AppMemory::Adopt(int mem_fd, pid_t pid, int pidfd, Re
   return nullptr;
 }
 
+const AppMemory* AppMemory::OwnProcess() {
+  int error = 0;
+  static const AppMemory* const own = Open(getpid(), -1, Reach::kProcess, &error).release();
+  return own;
+}
+
 AppMemory::Identity AppMemory::IdentityOf(pid_t pid, int mem_fd) {
   struct stat file;
   if (pid > 0 || fstat(mem_fd, &file) != 0) return {0, static_cast<uint64_t>(pid)};

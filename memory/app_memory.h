@@ -54,6 +54,10 @@ class AppMemory {
   /// it is not that of process `pid`.
   static std::unique_ptr<AppMemory> Adopt(int mem_fd, pid_t pid, int pidfd, Reach reach,
                                           int* error);
+  /// The memory of the calling process itself, for bytes of mappings whose pages a disk may have to
+  /// bring, or that may be gone: an access that fails instead of a signal. Null if it cannot be
+  /// opened. Any thread.
+  static const AppMemory* OwnProcess();
   ~AppMemory();
   AppMemory(const AppMemory&) = delete;
   AppMemory& operator=(const AppMemory&) = delete;

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <utility>
 
+#include "memory/app_memory.h"
 #include "memory/key_table_region.h"
 #include "memory/split_mix.h"
 
@@ -342,6 +343,19 @@ MemoryStatus KeyTable::AppendNull(Access need, uint32_t length, SegmentList& out
   return MemoryStatus::kOk;
 }
 
+Segment KeyTable::SegmentOf(const Region& region, const Extent& extent, uint64_t skip,
+                            uint32_t length) {
+  const MappedFile* mapping = extent.mapping.get();
+  if (IsDirect(extent)) {
+    return Segment::Direct(mapping->At(extent.file_offset) + skip, length, mapping->broken());
+  }
+  const AppMemory* own =
+      mapping != nullptr && mapping->on_disk() ? AppMemory::OwnProcess() : nullptr;
+  if (own == nullptr) return Segment::Remote(region.app, extent.va + skip, length);
+  const auto at = reinterpret_cast<uintptr_t>(mapping->At(extent.file_offset));
+  return Segment::Remote(own, at + skip, length);
+}
+
 MemoryStatus KeyTable::AppendExtents(const Region& region, uint64_t va, uint32_t length,
                                      SegmentList& out) const {
   if (region.extents.empty()) {
@@ -355,11 +369,7 @@ MemoryStatus KeyTable::AppendExtents(const Region& region, uint64_t va, uint32_t
   while (length > 0) {
     const uint64_t skip = va - extent->va;
     const auto piece = static_cast<uint32_t>(std::min<uint64_t>(length, extent->length - skip));
-    const Segment segment = IsDirect(*extent)
-                                ? Segment::Direct(extent->mapping->At(extent->file_offset) + skip,
-                                                  piece, extent->mapping->broken())
-                                : Segment::Remote(region.app, va, piece);
-    if (!out.Append(segment)) return MemoryStatus::kTooManySegments;
+    if (!out.Append(SegmentOf(region, *extent, skip, piece))) return MemoryStatus::kTooManySegments;
     va += piece;
     length -= piece;
     ++extent;

@@ -27,7 +27,7 @@ struct Extent {
   uint64_t va;      ///< Address in the app.
   uint64_t length;  ///< Bytes, at least 1.
   /// Null: system calls. Otherwise the daemon's mapping, in which the run begins at file offset
-  /// `file_offset`. Of a file on a disk it is for syncing only.
+  /// `file_offset`. That of a file on a disk is reached by system calls, too.
   std::shared_ptr<MappedFile> mapping;
   uint64_t file_offset;
 };
@@ -285,6 +285,8 @@ class KeyTable {
                                  uint64_t length, Access need);
   MemoryStatus ResolveSlow(const Entry& entry, const AccessContext& context, uint64_t address,
                            uint32_t length, Access need, SegmentList& out) const;
+  static Segment SegmentOf(const Region& region, const Extent& extent, uint64_t skip,
+                           uint32_t length);
   MemoryStatus AppendExtents(const Region& region, uint64_t va, uint32_t length,
                              SegmentList& out) const;
   static MemoryStatus AppendNull(Access need, uint32_t length, SegmentList& out);

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string>
 
+#include "memory/copy.h"
 #include "memory/key_table.h"
 
 namespace roci::memory {
@@ -92,6 +94,12 @@ TEST_F(DurableTest, LcoresDoNotTouchIt) {
             MemoryStatus::kOk);
   EXPECT_TRUE(std::none_of(segments.begin(), segments.end(),
                            [](const Segment& each) { return each.direct != nullptr; }));
+  // It is the file that they read and write, wherever the program has it.
+  const std::array<std::byte, 20> written{std::byte{7}};
+  ASSERT_EQ(CopyIn(segments, written), MemoryStatus::kOk);
+  std::array<std::byte, 1> read{};
+  ASSERT_EQ(pread(fd_, read.data(), 1, 3 * kPage - 10), 1);
+  EXPECT_EQ(read[0], std::byte{7});
   uint32_t key = 0;
   const Translation one{
       .va = kVa, .length = kPage, .iova = kIova, .extents = {{kVa, kPage, file_, 0}}};
