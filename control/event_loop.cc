@@ -7,9 +7,11 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "control/errno_status.h"
+#include "control/log.h"
 
 namespace roci::control {
 namespace {
@@ -77,16 +79,26 @@ int EventLoop::WaitMs() const {
   return static_cast<int>(std::min<roce::TimeNs>((next - now + kNsPerMs - 1) / kNsPerMs, 60'000));
 }
 
+// What lacks memory is not done, and everything else goes on.
+template <class Work>
+void EventLoop::Attempt(Work&& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    Log(LogArea::kDaemon, LogLevel::kWarning, "the daemon lacks memory");
+  }
+}
+
 void EventLoop::RunDeadlines() {
   const roce::TimeNs now = MonotonicNow();
   for (const Deadline& deadline : deadlines_) {
-    if (deadline.next() <= now) deadline.run(now);
+    if (deadline.next() <= now) Attempt([&] { deadline.run(now); });
   }
 }
 
 void EventLoop::RunTasks() {
   while (!tasks_.empty()) {
-    for (const std::function<void()>& task : std::exchange(tasks_, {})) task();
+    for (const std::function<void()>& task : std::exchange(tasks_, {})) Attempt(task);
   }
 }
 
@@ -143,7 +155,7 @@ void EventLoop::Run() {
       const auto it = entries_.find(key);
       if (it == entries_.end()) continue;
       const std::shared_ptr<Handler> handler = it->second.handler;
-      (*handler)(event.events);
+      Attempt([&] { (*handler)(event.events); });
       RunTasks();
     }
     RunDeadlines();

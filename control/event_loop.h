@@ -62,6 +62,8 @@ class EventLoop {
   };
 
   explicit EventLoop(UniqueFd epoll) : epoll_(std::move(epoll)) {}
+  template <class Work>
+  void Attempt(Work&& work);
   void RunDeadlines();
   void RunTasks();
   int WaitMs() const;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "control/errno_status.h"
@@ -75,30 +76,59 @@ void ForeignFds::Forget(uint64_t ticket) {
   it->second.done = nullptr;
 }
 
-void ForeignFds::Close(UniqueFd socket, std::shared_ptr<User> user) {
+// Without memory it is closed here.
+void ForeignFds::Close(UniqueFd socket, std::shared_ptr<User> user) noexcept {
   if (!socket.valid()) return;
   shutdown(socket.get(), SHUT_RDWR);
-  QuotaShare descriptor = QuotaShare::Forced(user->descriptors, 1);
-  Ask(BrokerCommand::kClose, std::move(socket),
-      {.user = std::move(user), .descriptors = std::move(descriptor), .receiver = {}, .done = {}});
+  try {
+    QuotaShare descriptor = QuotaShare::Forced(user->descriptors, 1);
+    Ask(BrokerCommand::kClose, std::move(socket),
+        {.user = std::move(user),
+         .descriptors = std::move(descriptor),
+         .receiver = {},
+         .done = {}});
+  } catch (const std::bad_alloc&) {
+    socket.Reset();
+  }
 }
 
-void ForeignFds::Close(UniqueFd socket) {
+void ForeignFds::Close(UniqueFd socket) noexcept {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
   getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size);
-  Close(std::move(socket), users_.Get(credentials.uid));
+  try {
+    Close(std::move(socket), users_.Get(credentials.uid));
+  } catch (const std::bad_alloc&) {
+    socket.Reset();
+  }
 }
 
-void ForeignFds::Release(uint64_t number) {
+void ForeignFds::Release(uint64_t number) noexcept {
   const auto it = tickets_.find(number);
-  if (it != tickets_.end()) Enqueue(BrokerCommand::kRelease, number, it->second, {});
+  if (it == tickets_.end()) return;
+  try {
+    Enqueue(BrokerCommand::kRelease, number, it->second, {});
+  } catch (const std::bad_alloc&) {
+    it->second.is_to_be_released = has_unreleased_ = true;
+  }
+}
+
+void ForeignFds::RetryReleases() {
+  has_unreleased_ = false;
+  for (auto& [number, ticket] : tickets_) {
+    if (std::exchange(ticket.is_to_be_released, false)) Release(number);
+  }
 }
 
 uint64_t ForeignFds::Ask(BrokerCommand command, UniqueFd fd, Ticket ticket) {
   const uint64_t number = ++last_ticket_;
-  const Ticket& kept = tickets_.emplace(number, std::move(ticket)).first->second;
-  Enqueue(command, number, kept, std::move(fd));
+  const auto kept = tickets_.emplace(number, std::move(ticket)).first;
+  try {
+    Enqueue(command, number, kept->second, std::move(fd));
+  } catch (const std::bad_alloc&) {
+    tickets_.erase(kept);
+    throw;
+  }
   return number;
 }
 
@@ -128,6 +158,7 @@ void ForeignFds::Handle(uint32_t events) {
     return loop_.Stop();
   }
   if (events & EPOLLIN) ReceiveAnswer();
+  if (has_unreleased_) RetryReleases();
   Flush();
 }
 
@@ -141,9 +172,10 @@ bool ForeignFds::ReceiveAnswer() {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
+  std::vector<UniqueFd> fds;
+  fds.reserve(kMaxRequestFds);
   const ssize_t size = recvmsg(broker_.socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < static_cast<ssize_t>(offsetof(BrokerResponse, files))) return false;
-  std::vector<UniqueFd> fds;
   const cmsghdr* rights = CMSG_FIRSTHDR(&message);
   const size_t count = rights != nullptr ? (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
   for (size_t i = 0; i < count; ++i) {
@@ -170,16 +202,29 @@ void ForeignFds::Deliver(const BrokerResponse& response, std::vector<UniqueFd> f
   ticket.descriptors = QuotaShare();
   ticket.descriptors = QuotaShare::Forced(ticket.user->descriptors, response.fd_count);
   ForeignMessage message;
-  message.files = std::make_shared<ForeignFiles>(*this, response.ticket, response.fd_count);
+  try {
+    message.files = FilesOf(response, std::move(fds));
+  } catch (const std::bad_alloc&) {
+    Release(response.ticket);
+    if (receiver) receiver(nullptr);
+    return;
+  }
   message.bytes = std::span(response.bytes).first(std::min(response.size, response.bytes.size()));
-  size_t next = 0;
+  if (receiver) receiver(&message);
+}
+
+// Where it throws, the broker still has the files.
+std::shared_ptr<ForeignFiles> ForeignFds::FilesOf(const BrokerResponse& response,
+                                                  std::vector<UniqueFd> fds) {
   const size_t kept = std::min<size_t>(response.fd_count, response.files.size());
+  auto files = std::make_shared<ForeignFiles>(*this, response.ticket, response.fd_count, kept);
+  size_t next = 0;
   for (const BrokerFile& file : std::span(response.files).first(kept)) {
     UniqueFd local;
     if (file.passed_on != 0 && next < fds.size()) local = std::move(fds[next++]);
-    message.files->Add({std::move(local), file.fd, file.device, file.inode});
+    files->Add({std::move(local), file.fd, file.device, file.inode});
   }
-  if (receiver) receiver(&message);
+  return files;
 }
 
 }  // namespace roci::control

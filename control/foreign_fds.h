@@ -36,9 +36,11 @@ struct ForeignFile {
 // they are closed there, after this is gone.
 class ForeignFiles {
  public:
-  // `count`: how many there were, of which the first are kept.
-  ForeignFiles(ForeignFds& owner, uint64_t ticket, uint32_t count)
-      : owner_(owner), ticket_(ticket), message_count_(count) {}
+  // `count`: how many there were, of which the first `kept` are.
+  ForeignFiles(ForeignFds& owner, uint64_t ticket, uint32_t count, size_t kept)
+      : owner_(owner), ticket_(ticket), message_count_(count) {
+    files_.reserve(kept);
+  }
   ~ForeignFiles();
   ForeignFiles(const ForeignFiles&) = delete;
   ForeignFiles& operator=(const ForeignFiles&) = delete;
@@ -87,9 +89,9 @@ class ForeignFds {
 
   // Closes a socket, which its peer sees at once. It counts to the user's descriptors, beyond their
   // limit if need be, until it is closed.
-  void Close(UniqueFd socket, std::shared_ptr<User> user);
+  void Close(UniqueFd socket, std::shared_ptr<User> user) noexcept;
   // The same for a socket without a session: its peer's user pays.
-  void Close(UniqueFd socket);
+  void Close(UniqueFd socket) noexcept;
 
  private:
   friend class ForeignFiles;
@@ -99,6 +101,7 @@ class ForeignFds {
     QuotaShare descriptors;
     Receiver receiver;
     std::function<void()> done;
+    bool is_to_be_released = false;  // there was no memory for it
   };
   struct Pending {
     BrokerRequest request;
@@ -111,7 +114,9 @@ class ForeignFds {
   bool ReceiveAnswer();
   void Deliver(const BrokerResponse& response, std::vector<UniqueFd> fds);
   uint64_t Ask(BrokerCommand command, UniqueFd fd, Ticket ticket);
-  void Release(uint64_t number);
+  void Release(uint64_t number) noexcept;
+  void RetryReleases();
+  std::shared_ptr<ForeignFiles> FilesOf(const BrokerResponse& response, std::vector<UniqueFd> fds);
   void Enqueue(BrokerCommand command, uint64_t number, const Ticket& ticket, UniqueFd fd);
   void Flush();
   bool Send(const Pending& pending) const;
@@ -121,6 +126,7 @@ class ForeignFds {
   FdBroker broker_;
   EventLoop::Watch watch_ = 0;
   uint64_t last_ticket_ = 0;
+  bool has_unreleased_ = false;
   std::map<uint64_t, Ticket> tickets_;
   std::deque<Pending> pending_;
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -25,8 +26,15 @@ class HandleTable {
     do {
       last_ = last_ == last_handle_ ? first_ : last_ + 1;
     } while (objects_.contains(last_));
-    objects_.emplace(last_, std::move(object));
+    Insert(last_, std::move(object));
     return last_;
+  }
+  // The next Add or AddAs needs no memory. Throws std::bad_alloc.
+  void MakeRoom() {
+    if (!spare_.empty()) return;
+    std::map<uint32_t, T> one;
+    one.try_emplace(0);
+    spare_ = one.extract(one.begin());
   }
   // Handles that Add gives are base + 1 .. base + last from now on. Only before the first one.
   void UseRange(uint32_t base, uint32_t last) {
@@ -43,7 +51,9 @@ class HandleTable {
   }
   // For objects whose handle somebody else chose. False if it is taken.
   bool AddAs(uint32_t handle, T object) {
-    return objects_.emplace(handle, std::move(object)).second;
+    if (objects_.contains(handle)) return false;
+    Insert(handle, std::move(object));
+    return true;
   }
   T* Find(uint32_t handle) {
     const auto it = objects_.find(handle);
@@ -59,11 +69,20 @@ class HandleTable {
   auto end() const { return objects_.end(); }
 
  private:
+  void Insert(uint32_t handle, T object) {
+    MakeRoom();
+    spare_.key() = handle;
+    std::destroy_at(&spare_.mapped());
+    std::construct_at(&spare_.mapped(), std::move(object));
+    objects_.insert(std::move(spare_));
+  }
+
   uint32_t limit_;
   uint32_t last_handle_;
   uint32_t first_ = 1;
   uint32_t last_ = 0;
   std::map<uint32_t, T> objects_;
+  typename std::map<uint32_t, T>::node_type spare_;
 };
 
 }  // namespace roci::control

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/errno_status.h"
 #include "control/log.h"
+#include "control/no_memory.h"
 
 namespace roci::control {
 namespace {
@@ -231,11 +232,20 @@ void Session::RefuseDescriptors(std::span<const std::byte> message) {
   Send(request_, StatusFromErrno(ENFILE, "descriptors that are not closed yet"), reply);
 }
 
+// Who asked is answered, or hears that the session has ended.
 void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer& fds) {
+  try {
+    AnswerMessage(message, fds);
+  } catch (const std::bad_alloc&) {
+    end_();
+  }
+}
+
+void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds) {
   Reply reply;
   const uint32_t fd_count = fds != nullptr ? fds->message_count() : 0;
-  absl::Status status = DecodeRequest(message, fd_count, request_);
-  if (status.ok()) status = Dispatch(request_, fds, reply);
+  absl::Status status = OrRefuse([&] { return DecodeRequest(message, fd_count, request_); });
+  if (status.ok()) status = OrRefuse([&] { return Dispatch(request_, fds, reply); });
   if (status.ok() && reply.deferred) {
     deferred_ = true;
     services_.loop.Change(socket_watch_, 0);
@@ -250,6 +260,8 @@ absl::Status Session::Dispatch(const Request& request, const FdsPointer& fds, Re
   if (opens != (device_ == nullptr)) {
     return absl::InvalidArgumentError(opens ? "a second HELLO" : "HELLO has to come first");
   }
+  // What a handler adds last, when there is nothing more to undo, needs no memory.
+  ForEachTable([](auto& table) { table.MakeRoom(); });
   const absl::Status status = (this->*HandlerOf(command))(request, fds, reply);
   return absl::IsNotFound(status) && DestroysAnothers(request) ? absl::OkStatus() : status;
 }

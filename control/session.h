@@ -34,6 +34,14 @@ namespace roci::control {
 // The answer to one request while it is made.
 struct Reply {
   static constexpr size_t kMaxBytes = 512;
+  static constexpr size_t kMaxFds = 4;
+
+  // Hand() needs no memory.
+  Reply() {
+    fds.reserve(kMaxFds);
+    owned.reserve(kMaxFds);
+  }
+
   alignas(8) std::array<std::byte, kMaxBytes> bytes{};
   std::vector<int> fds;         // sent, in this order; stay open
   std::vector<UniqueFd> owned;  // closed once sent
@@ -233,6 +241,7 @@ class Session {
   void HandleDescriptors(const ForeignMessage* message);
   void RefuseDescriptors(std::span<const std::byte> message);
   void HandleMessage(std::span<const std::byte> message, const FdsPointer& fds);
+  void AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds);
   absl::Status Dispatch(const Request& request, const FdsPointer& fds, Reply& reply);
   void Send(const Request& request, const absl::Status& status, Reply& reply);
   // The answer to the request that set Reply::deferred.
@@ -254,6 +263,16 @@ class Session {
   absl::Status ImportMr(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status ImportDm(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status JoinGroup(Session& other);
+  template <class Visit>
+  void ForEachTable(Visit&& visit) {
+    ForEachOwnTable(visit);
+    visit(channels_);
+    visit(mws_);
+    visit(lists_);
+    visit(srqs_);
+    visit(qps_);
+    visit(ahs_);
+  }
   // The tables whose handles no other session of the context gives, and which a program that mixes
   // up its contexts, or a child that has lost its parent's, could take for another's. Windows and
   // lists have numbers of the key table, and what is named by the app's own objects cannot be mixed

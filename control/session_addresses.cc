@@ -1,4 +1,5 @@
 // Session commands about address handles, and waiting for the paths of address vectors.
+#include "control/no_memory.h"
 #include "control/session.h"
 
 namespace roci::control {
@@ -9,7 +10,8 @@ absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, ro
       attr, local, remote,
       [this, then](const absl::StatusOr<roce::Path>& found) {
         Reply answer;
-        const absl::Status status = found.ok() ? then(*found, answer) : found.status();
+        const absl::Status status =
+            found.ok() ? OrRefuse([&] { return then(*found, answer); }) : found.status();
         FinishDeferred(status, answer);
       },
       waiting_path_);

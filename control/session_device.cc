@@ -157,16 +157,15 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   UniqueFd reading;
   const absl::Status status = EventPipe::Create(async_events_, reading);
   if (!status.ok()) return status;
-  const int writing = fcntl(async_events_.writing.get(), F_DUPFD_CLOEXEC, 0);
-  if (writing < 0) return StatusFromErrno(errno, "fcntl");
   dataplane::SessionConfig config;
+  config.async_pipe = dataplane::Fd(fcntl(async_events_.writing.get(), F_DUPFD_CLOEXEC, 0));
+  if (!config.async_pipe.valid()) return StatusFromErrno(errno, "fcntl");
   config.app = app_;
   config.copy_use = admission_.user->copy_use;
   config.max_keys = device.limits().max_mr + device.limits().max_mw;
   config.key_seed = RandomNumber();
   config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;
   config.max_address_handles = device.limits().max_ah;
-  config.async_pipe = dataplane::Fd(writing);
   absl::StatusOr<std::unique_ptr<dataplane::Session>> session = dataplane::Session::Create(
       device.dataplane(), services_.dataplane.LeastLoadedLcore(), std::move(config));
   if (!session.ok()) return session.status();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/errno_status.h"
 #include "control/log.h"
+#include "control/no_memory.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace roci::control {
@@ -41,7 +42,7 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
 }
 
 void SessionServer::Take(UniqueFd socket) {
-  const absl::Status status = Open(socket);
+  const absl::Status status = OrRefuse([&] { return Open(socket); });
   if (status.ok()) return;
   Refuse(socket.get(), status);
   services_.foreign_fds.Close(std::move(socket));
@@ -81,6 +82,7 @@ absl::Status SessionServer::Open(UniqueFd& socket) {
   if (!peer.ok()) return peer.status();
   absl::StatusOr<Session::Admission> admission = Admit(peer->uid);
   if (!admission.ok()) return admission.status();
+  NoMemory();  // made while there is some
   while (++last_number_ == 0 || sessions_.contains(last_number_)) {
   }
   const uint32_t number = last_number_;

@@ -5,8 +5,8 @@ namespace roci::dataplane {
 bool AddressTable::Add(uint32_t pd, const roce::Path& path, uint32_t* handle) {
   if (used_ == capacity_) return false;
   if (free_head_ == kNone) {
-    free_head_ = static_cast<uint32_t>(entries_.size());
     entries_.emplace_back().next_free = kNone;
+    free_head_ = static_cast<uint32_t>(entries_.size()) - 1;
   }
   *handle = free_head_;
   Entry& entry = entries_[free_head_];

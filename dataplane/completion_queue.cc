@@ -126,12 +126,13 @@ bool CompletionQueue::SwapRing(SharedMemory& ring, uint32_t capacity, uint32_t c
 }
 
 void CompletionEvents::Register() {
+  const size_t queues = queues_ + 1;
+  touched_.reserve(queues);
+  withheld_.reserve(queues);
+  delayed_.reserve(queues);
+  held_.reserve(queues);
+  overflowed_.reserve(queues);
   ++queues_;
-  touched_.reserve(queues_);
-  withheld_.reserve(queues_);
-  delayed_.reserve(queues_);
-  held_.reserve(queues_);
-  overflowed_.reserve(queues_);
 }
 
 void CompletionEvents::Unregister(CompletionQueue& cq) {
@@ -296,7 +297,8 @@ void CompletionEvents::Retry() {
 void CompletionEvents::CountOwed() { owed_ = delayed_.size() + waiting_.size(); }
 
 void CompletionEvents::Register(AsyncEvents& events) {
-  waiting_.reserve(++sessions_);
+  waiting_.reserve(sessions_ + 1);
+  ++sessions_;
   if (events.waiting()) AwaitRoom(events);
 }
 

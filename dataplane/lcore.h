@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <type_traits>
 
 #include "absl/status/status.h"
@@ -42,19 +43,15 @@ class Lcore {
 
   // Runs f() on the lcore between two bursts and waits for it; f's result is returned. While the
   // lcore has nothing to do, and before Start and after Stop, f runs on the caller's thread in the
-  // lcore's place. Must not be called from an lcore.
+  // lcore's place. A std::bad_alloc of f's is thrown here. Must not be called from an lcore.
   template <class F>
   auto Call(F&& f) -> std::invoke_result_t<F&> {
     using Result = std::invoke_result_t<F&>;
     if constexpr (std::is_void_v<Result>) {
-      Run([](void* p) { (*static_cast<std::remove_reference_t<F>*>(p))(); }, &f);
+      const auto run = [&f] { return f(), true; };
+      CallBoxed<bool>(run, &Lcore::Run);
     } else {
-      struct Box {
-        std::remove_reference_t<F>* f;
-        Result result;
-      } box{&f, {}};
-      Run([](void* p) { static_cast<Box*>(p)->result = (*static_cast<Box*>(p)->f)(); }, &box);
-      return std::move(box.result);
+      return CallBoxed<Result>(f, &Lcore::Run);
     }
   }
 
@@ -62,12 +59,7 @@ class Lcore {
   // in the midst of one.
   template <class F>
   bool CallInRound(F&& f) {
-    struct Box {
-      std::remove_reference_t<F>* f;
-      bool result;
-    } box{&f, false};
-    RunInRound([](void* p) { static_cast<Box*>(p)->result = (*static_cast<Box*>(p)->f)(); }, &box);
-    return box.result;
+    return CallBoxed<bool>(f, &Lcore::RunInRound);
   }
 
   // Returns in a round that has begun since: the next Call finds it finished.
@@ -145,6 +137,26 @@ class Lcore {
   static void BecomeOrdinary();
   void AwaitThreads();
 
+  template <class Result, class F>
+  Result CallBoxed(F& f, void (Lcore::*run)(void (*)(void*), void*)) {
+    struct Box {
+      F* f;
+      bool lacks_memory;
+      Result result;
+    } box{&f, false, {}};
+    const auto function = [](void* p) {
+      Box& to_run = *static_cast<Box*>(p);
+      try {
+        to_run.result = (*to_run.f)();
+      } catch (const std::bad_alloc&) {
+        to_run.lacks_memory = true;
+      }
+    };
+    (this->*run)(function, &box);
+    if (box.lacks_memory) [[unlikely]]
+      throw std::bad_alloc();
+    return std::move(box.result);
+  }
   void Run(void (*function)(void*), void* argument);
   void RunInRound(void (*function)(void*), void* argument);
   bool RunInItsPlace(void (*function)(void*), void* argument);

@@ -1,16 +1,18 @@
 #include "dataplane/record_pool.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace roci::dataplane {
 
 void RecordPool::Add(RecordStorage storage) {
   Runs& runs = runs_[storage.size_class()];
-  ++runs.queue_pairs;
-  if (runs.queue_pairs > runs.used.capacity()) {
-    runs.used.reserve(size_t{2} * runs.queue_pairs);
-    runs.fresh.reserve(size_t{2} * runs.queue_pairs);
+  const size_t queue_pairs = runs.queue_pairs + 1;
+  if (queue_pairs > std::min(runs.used.capacity(), runs.fresh.capacity())) {
+    runs.used.reserve(2 * queue_pairs);
+    runs.fresh.reserve(2 * queue_pairs);
   }
+  ++runs.queue_pairs;
   runs.fresh.push_back(storage.Release());
 }
 

@@ -18,6 +18,12 @@ namespace roci::dataplane {
 
 namespace {
 
+// For a push_back that cannot fail.
+template <class T>
+void ReserveOneMore(std::vector<T>& vector) {
+  if (vector.size() == vector.capacity()) vector.reserve(2 * vector.size() + 8);
+}
+
 // A copy that is not detached takes some tens of microseconds.
 constexpr timespec kCopyNap{0, 20'000};
 
@@ -135,6 +141,7 @@ absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t e
                                                                       uint64_t user_handle,
                                                                       int channel) {
   CompletionEvents& events = lcore_->worker().events();
+  ReserveOneMore(completion_queues_);
   auto cq = CompletionQueue::Create(*this, events, entries, user_handle, channel);
   if (!cq.ok()) return cq.status();
   lcore_->Call([&] { events.Register(); });
@@ -180,29 +187,29 @@ std::optional<uint32_t> Session::FreeHandle() {
   return std::nullopt;
 }
 
+// Whatever may lack memory comes before what would have to be undone.
 absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig& config) {
   const std::optional<uint32_t> handle = FreeHandle();
   if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
-  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
-  if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
+  QpnLease qpn(device_.qpns(), lcore_->index());
+  if (!qpn.ok()) return absl::ResourceExhaustedError("queue pair: no number left");
+  ReserveOneMore(queue_pairs_);
   auto created =
-      QueuePair::Create(*lcore_, this, device_.lane(lcore_->index()), config, *qpn, *handle);
-  if (!created.ok()) {
-    device_.qpns().Free(*qpn);
-    return created.status();
-  }
+      QueuePair::Create(*lcore_, this, device_.lane(lcore_->index()), config, qpn.value(), *handle);
+  if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
+  lcore_->Call([&] {
+    if (handles_.size() <= *handle) handles_.resize(*handle + 1);
+    lcore_->worker().AddQueuePair(*qp);
+    handles_[*handle] = qp;
+  });
+  qpn.Keep();
   if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
   if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
   if (qp->srq() != nullptr) qp->srq()->AddUser();
   by_handle_[*handle] = qp;
   queue_pairs_.push_back(*std::move(created));
   qp->owner_index = static_cast<uint32_t>(queue_pairs_.size()) - 1;
-  lcore_->Call([&] {
-    if (handles_.size() <= *handle) handles_.resize(*handle + 1);
-    handles_[*handle] = qp;
-    lcore_->worker().AddQueuePair(*qp);
-  });
   return CreatedQueuePair{qp, qp->TakeFd()};
 }
 
@@ -237,7 +244,12 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
             ? keys_->AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
             : keys_->AllocateList(pd, room.max_runs, &created.key);
     if (allocated == memory::MemoryStatus::kOk) {
-      lists_.Add(created.key >> 8, *std::move(memory), room);
+      try {
+        lists_.Add(created.key >> 8, *std::move(memory), room);
+      } catch (const std::bad_alloc&) {
+        keys_->FreeList(created.key >> 8);
+        throw;
+      }
     }
     return allocated;
   });
@@ -272,24 +284,22 @@ absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
   if (config.tags.max_tags != 0 && handle > last_srq_handle()) {
     return absl::ResourceExhaustedError("shared receive queue: no doorbell left");
   }
-  roce::Qpn number;
-  if (config.domain != nullptr) {
-    const std::optional<roce::Qpn> free = device_.srqns().Allocate(0);
-    if (!free.has_value()) return absl::ResourceExhaustedError("shared receive queue: no number");
-    number = *free;
+  std::optional<QpnLease> number;
+  if (config.domain != nullptr && !number.emplace(device_.srqns(), 0).ok()) {
+    return absl::ResourceExhaustedError("shared receive queue: no number");
   }
-  auto created = SharedReceiveQueue::Create(*this, config, handle, number.value());
-  if (!created.ok()) {
-    if (config.domain != nullptr) device_.srqns().Free(number);
-    return created.status();
-  }
+  ReserveOneMore(shared_queues_);
+  auto created =
+      SharedReceiveQueue::Create(*this, config, handle, number ? number->value().value() : 0);
+  if (!created.ok()) return created.status();
   SharedReceiveQueue* srq = created->get();
-  shared_queues_.push_back(*std::move(created));
-  if (srq->cq() != nullptr) srq->cq()->AddUser();
-  if (config.domain != nullptr) lcore_->Call([&] { config.domain->AddQueue(*srq); });
   if (srq->tags() != nullptr) {
     lcore_->Call([&] { tag_queues_[TagDoorbell(handle)] = srq; });
   }
+  if (config.domain != nullptr) lcore_->Call([&] { config.domain->AddQueue(*srq); });
+  if (number) number->Keep();
+  shared_queues_.push_back(*std::move(created));
+  if (srq->cq() != nullptr) srq->cq()->AddUser();
   return CreatedSharedReceiveQueue{srq, srq->TakeFd()};
 }
 

@@ -260,13 +260,16 @@ void Worker::WatchWake(int fd) {
 }
 
 void Worker::AddSession(Session& session) {
+  // All that may lack memory first.
+  const size_t sessions = sessions_.size() + 1;
+  collecting_.reserve(sessions);
+  detached_.reserve(sessions);
+  refused_.reserve(sessions);
+  sessions_.reserve(sessions);
+  events_.Register(session.async_events());
   sessions_.push_back(&session);
-  collecting_.reserve(sessions_.size());
-  detached_.reserve(sessions_.size());
-  refused_.reserve(sessions_.size());
   // It may come from an lcore that sleeps, and to one.
   session.doorbells().SetSleeping(lcore_.sleeping_.load(std::memory_order_relaxed));
-  events_.Register(session.async_events());
   WatchWake(session.wake_fd());
 }
 
@@ -277,9 +280,10 @@ void Worker::RemoveSession(Session& session) {
 }
 
 void Worker::AddQueuePair(QueuePair& qp) {
-  active_.Reserve(++queue_pairs_);
-  durable_waiters_.reserve(queue_pairs_);
+  active_.Reserve(queue_pairs_ + 1);
+  durable_waiters_.reserve(queue_pairs_ + 1);
   records_.Add(std::move(qp.record_storage()));
+  ++queue_pairs_;
   qp.lane->Add(qp);
 }
 

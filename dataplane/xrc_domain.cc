@@ -23,18 +23,18 @@ XrcDomain::~XrcDomain() {
 }
 
 absl::StatusOr<QueuePair*> XrcDomain::CreateTarget(const QueuePairConfig& config) {
-  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_.index());
-  if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
-  auto created = QueuePair::Create(lcore_, nullptr, device_.lane(lcore_.index()), config, *qpn, 0);
-  if (!created.ok()) {
-    device_.qpns().Free(*qpn);
-    return created.status();
-  }
+  QpnLease qpn(device_.qpns(), lcore_.index());
+  if (!qpn.ok()) return absl::ResourceExhaustedError("queue pair: no number left");
+  targets_.reserve(targets_.size() + 1);
+  auto created =
+      QueuePair::Create(lcore_, nullptr, device_.lane(lcore_.index()), config, qpn.value(), 0);
+  if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   qp->host.domain = this;
   qp->TakeFd();  // no app has its (empty) rings
-  targets_.push_back(*std::move(created));
   lcore_.Call([&] { lcore_.worker().AddQueuePair(*qp); });
+  qpn.Keep();
+  targets_.push_back(*std::move(created));
   return qp;
 }
 

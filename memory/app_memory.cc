@@ -159,25 +159,22 @@ bool IsMemoryOfProcess(int fd) {
   return error == 0 || error == ESRCH;
 }
 
-AppMemory::AppMemory(pid_t pid, int pidfd, int mem_fd, Reach reach)
+// Descriptors are taken over when there is nothing more that could fail.
+AppMemory::AppMemory(pid_t pid, int mem_fd, Reach reach)
     : pid_(pid),
       atomic_locks_(LocksOf(IdentityOf(pid, mem_fd))),
-      pidfd_(pidfd),
-      mem_fd_(mem_fd),
       reach_(pid > 0 ? reach : Reach::kAddressSpace),
-      random_va_(mem_fd < 0 || pid <= 0 ? 0 : AtRandomAddress(pid)) {}
+      random_va_(pid <= 0 ? 0 : AtRandomAddress(pid)) {}
 
 std::unique_ptr<AppMemory> AppMemory::Open(pid_t pid, int pidfd, Reach reach, int* error) {
   *error = 0;
-  int own_pidfd = -1;
-  if (pidfd >= 0 && (own_pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0)) < 0) {
-    *error = errno;
+  std::unique_ptr<AppMemory> app(new AppMemory(pid, -1, reach));
+  if (!app->KeepPidfd(pidfd, error)) return nullptr;
+  app->mem_fd_ = OpenOf(pid, "mem", O_RDWR);
+  if (app->mem_fd_ < 0) {
+    *error = errno == ENOENT ? ESRCH : errno == EACCES ? EPERM : errno;
     return nullptr;
   }
-  const int mem_fd = OpenOf(pid, "mem", O_RDWR);
-  if (mem_fd < 0) *error = errno == ENOENT ? ESRCH : errno == EACCES ? EPERM : errno;
-  std::unique_ptr<AppMemory> app(new AppMemory(pid, own_pidfd, mem_fd, reach));
-  if (mem_fd < 0) return nullptr;
   // Only now is it certain that the number meant this process when its memory was opened.
   if (!app->Alive()) {
     *error = ESRCH;
@@ -190,13 +187,10 @@ std::unique_ptr<AppMemory> AppMemory::Adopt(int mem_fd, pid_t pid, int pidfd, Re
                                             int* error) {
   *error = CheckMemoryFile(mem_fd);
   if (*error != 0) return nullptr;
-  int own_pidfd = -1;
-  if (pidfd >= 0 && (own_pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0)) < 0) {
-    *error = errno;
-    return nullptr;
-  }
   const pid_t process = CanCompare(pid) ? pid : 0;
-  std::unique_ptr<AppMemory> app(new AppMemory(process, own_pidfd, mem_fd, reach));
+  std::unique_ptr<AppMemory> app(new AppMemory(process, mem_fd, reach));
+  if (!app->KeepPidfd(pidfd, error)) return nullptr;
+  app->mem_fd_ = mem_fd;
   if (app->Alive()) return app;
   *error = AddressSpaceGone(mem_fd) ? ESRCH : EPERM;
   app->mem_fd_ = -1;
@@ -207,6 +201,13 @@ const AppMemory* AppMemory::OwnProcess() {
   int error = 0;
   static const AppMemory* const own = Open(getpid(), -1, Reach::kProcess, &error).release();
   return own;
+}
+
+bool AppMemory::KeepPidfd(int pidfd, int* error) {
+  if (pidfd < 0) return true;
+  pidfd_ = fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+  if (pidfd_ < 0) *error = errno;
+  return pidfd_ >= 0;
 }
 
 AppMemory::Identity AppMemory::IdentityOf(pid_t pid, int mem_fd) {

@@ -109,14 +109,15 @@ class AppMemory {
   using Identity = std::pair<uint64_t, uint64_t>;
   static Identity IdentityOf(pid_t pid, int mem_fd);
   static std::shared_ptr<AtomicLocks> LocksOf(Identity program);
-  AppMemory(pid_t pid, int pidfd, int mem_fd, Reach reach);
+  AppMemory(pid_t pid, int mem_fd, Reach reach);
+  bool KeepPidfd(int pidfd, int* error);
   size_t TransferByProcess(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const;
 
   pid_t pid_;
   std::shared_ptr<AtomicLocks> atomic_locks_;
-  int pidfd_;   // -1: none
-  int mem_fd_;  // /proc/PID/mem, bound to the address space itself; -1: none
+  int pidfd_ = -1;   // -1: none
+  int mem_fd_ = -1;  // /proc/PID/mem, bound to the address space itself; -1: none
   Reach reach_;
   uint64_t random_va_;  // AT_RANDOM of this program
 };

@@ -47,12 +47,15 @@ MemoryStatus KeyTable::AllocateList(uint32_t pd, uint32_t max_runs, uint32_t* ke
 
 MemoryStatus KeyTable::AllocateIntegrity(uint32_t pd, uint32_t max_runs, uint32_t max_protection,
                                          uint32_t* key) {
+  std::vector<PlacedRun> protection;  // may throw: before AllocateList()
+  protection.reserve(max_protection);
+  auto integrity = std::make_unique<IntegrityRegion>();
   const MemoryStatus status = AllocateList(pd, max_runs, key);
   if (status != MemoryStatus::kOk) return status;
   Region* region = FindList(*key >> 8)->region;
-  region->protection.reserve(max_protection);
+  region->protection = std::move(protection);
   region->max_protection = max_protection;
-  region->integrity = std::make_unique<IntegrityRegion>();
+  region->integrity = std::move(integrity);
   return MemoryStatus::kOk;
 }
 

@@ -18,6 +18,7 @@
 
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/sanitized.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::testing {
@@ -259,6 +260,7 @@ TEST_F(StalledMemory, OfMorePrograms) {
 
 // Others that have the processors do not make a stall of a copy.
 TEST_F(StalledMemory, NotByWorkOfOthers) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's copies take long";
   const pid_t thread = TestDataplane().lcore(0).thread_id();
   std::atomic<bool> stop{false};
   std::vector<std::thread> others;

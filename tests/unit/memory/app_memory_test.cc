@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/unit/memory/forked_app.h"
+#include "tests/unit/sanitized.h"
 
 namespace roci::memory {
 namespace {
@@ -257,13 +258,7 @@ TEST_P(AppMemoryTest, ProcessThatCalledExecFaults) {
 // A process that shares its memory with another one (CLONE_VM) leaves it behind with exec: it is in
 // use then, and yet the process's no more.
 TEST_P(AppMemoryTest, ProcessThatSharedItsMemoryAndCalledExecIsNotReached) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a sanitizer does not know of processes that share memory";
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "a sanitizer does not know of processes that share memory";
-#endif
-#endif
+  if (kSanitized) GTEST_SKIP() << "a sanitizer does not know of processes that share memory";
   static int go[2];
   ForkedApp app([](Channel& channel) {
     if (pipe(go) != 0) _exit(2);

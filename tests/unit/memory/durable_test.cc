@@ -43,7 +43,7 @@ std::shared_ptr<MappedFile> Map(int fd, uint64_t bytes, bool writable = true) {
 class DurableTest : public ::testing::Test {
  protected:
   DurableTest() : fd_(DiskFile(4 * kPage)), file_(Map(fd_, 4 * kPage)) {}
-  ~DurableTest() override { close(fd_); }
+  void TearDown() override { close(fd_); }
 
   // Three runs of the file, not in its order.
   Translation Runs() const {

@@ -17,6 +17,7 @@
 #include "memory/key_table.h"
 #include "memory/unmapper.h"
 #include "tests/unit/memory/forked_app.h"
+#include "tests/unit/sanitized.h"
 
 namespace roci::memory {
 namespace {
@@ -271,13 +272,7 @@ void TouchCutFileWithoutRoomForMappings() {
 }
 
 TEST(SigbusGuard, SurvivesWhereThereIsNoRoomForMappings) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a sanitizer maps memory of its own";
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "a sanitizer maps memory of its own";
-#endif
-#endif
+  if (kSanitized) GTEST_SKIP() << "a sanitizer maps memory of its own";
   uint64_t limit = 0;
   std::ifstream("/proc/sys/vm/max_map_count") >> limit;
   if (limit > (1 << 18)) GTEST_SKIP() << "vm.max_map_count is " << limit;

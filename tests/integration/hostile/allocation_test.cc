@@ -1,0 +1,150 @@
+// Every command of the session protocol in a daemon each of whose allocations fails once
+// (failing_allocations.cc): the command is refused or done, the session goes on, and nothing is
+// left behind.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "tests/integration/failing_allocations.h"
+#include "tests/integration/hostile/cm_speaker.h"
+#include "tests/integration/hostile/daemon_resources.h"
+#include "tests/integration/hostile/messages.h"
+
+namespace roci::testing::hostile {
+namespace {
+
+constexpr uint32_t kMostAllocations = 300;  // of one command
+
+FailingAllocations* OpenShared() {
+  const char* name = std::getenv("ROCI_TEST_ALLOCATIONS");
+  const int fd = name != nullptr ? open(name, O_RDWR | O_CLOEXEC) : -1;
+  if (fd < 0) return nullptr;
+  void* page = mmap(nullptr, sizeof(FailingAllocations), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  return page == MAP_FAILED ? nullptr : static_cast<FailingAllocations*>(page);
+}
+
+// Its error; -1: the daemon has closed. Who is refused at the door gets a shorter one.
+int AnswerToHello(RawSession& session) {
+  roci_abi_hello_request request{};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR;
+  std::snprintf(request.device, sizeof(request.device), "roci0");
+  if (!session.Send(ROCI_ABI_HELLO, request)) return -1;
+  std::array<std::byte, 4096> answer;
+  roci_abi_response head{};
+  const ssize_t size = session.ReceiveBytes(answer);
+  if (size < static_cast<ssize_t>(sizeof(head))) return -1;
+  std::memcpy(&head, answer.data(), sizeof(head));
+  return head.error;
+}
+
+class AllocationTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(shared_, nullptr) << "with_daemon.sh makes the file";
+    {
+      const Speaker warm;
+      const CmSpeaker warm_too;
+    }
+    AwaitIdle();
+    before_ = ReadDaemonResources();
+  }
+  void TearDown() override {
+    shared_->countdown = 0;
+    AwaitIdle();
+    std::string excess = Excess(before_, ReadDaemonResources());
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!excess.empty() && std::chrono::steady_clock::now() < end) {
+      usleep(20'000);
+      excess = Excess(before_, ReadDaemonResources());
+    }
+    EXPECT_EQ(excess, "");
+  }
+
+  // Lets allocation `number` from now on fail.
+  void Fail(uint32_t number) {
+    shared_->failed = 0;
+    shared_->countdown = number;
+  }
+  // Whether one has failed since.
+  bool HasFailed() {
+    shared_->countdown = 0;
+    return shared_->failed != 0;
+  }
+
+ private:
+  static void AwaitIdle() {
+    ASSERT_TRUE(DaemonIsAlive());
+    usleep(50'000);
+  }
+
+  FailingAllocations* const shared_ = OpenShared();
+  DaemonResources before_;
+};
+
+TEST_F(AllocationTest, OfACommand) {
+  const MessageKind& question = MessageKinds()[0];
+  uint32_t refused = 0;
+  for (const MessageKind& kind : MessageKinds()) {
+    SCOPED_TRACE(kind.name);
+    auto speaker = std::make_unique<Speaker>();
+    for (uint32_t number = 1; number <= kMostAllocations; ++number) {
+      SCOPED_TRACE(number);
+      const std::vector<std::byte> message = speaker->Valid(kind);
+      Fail(number);
+      const int answer = speaker->Ask(message);
+      const bool has_failed = HasFailed();
+      ASSERT_TRUE(DaemonIsAlive());
+      ASSERT_NE(answer, -1) << "nobody answers";
+      if (!has_failed) break;
+      refused += answer == ENOMEM ? 1 : 0;
+      if (answer == -2) speaker = std::make_unique<Speaker>();
+      ASSERT_EQ(speaker->Ask(speaker->Valid(question)), 0);
+      ASSERT_LT(number, kMostAllocations);
+    }
+  }
+  EXPECT_GT(refused, 50u);
+}
+
+TEST_F(AllocationTest, OfAProgramThatOpensADevice) {
+  for (uint32_t number = 1; number <= kMostAllocations; ++number) {
+    SCOPED_TRACE(number);
+    RawSession session;
+    Fail(number);
+    const int error = AnswerToHello(session);
+    const bool has_failed = HasFailed();
+    ASSERT_TRUE(DaemonIsAlive());
+    if (!has_failed) {
+      EXPECT_EQ(error, 0);
+      break;
+    }
+    ASSERT_LT(number, kMostAllocations);
+  }
+}
+
+TEST_F(AllocationTest, OfAConnectionManager) {
+  for (uint32_t number = 1; number <= kMostAllocations; ++number) {
+    SCOPED_TRACE(number);
+    Fail(number);
+    { const CmSpeaker speaker; }
+    usleep(2000);
+    const bool has_failed = HasFailed();
+    ASSERT_TRUE(DaemonIsAlive());
+    if (!has_failed) break;
+    ASSERT_LT(number, kMostAllocations);
+  }
+  const Speaker goes_on;
+}
+
+}  // namespace
+}  // namespace roci::testing::hostile
