@@ -125,13 +125,8 @@ class Lcore {
   bool Watch(uint32_t number);
   static void PrepareThread();
   void SleepUntilCopy(uint64_t seen);
-  // What the watching thread knows of a copy: when it began, and for how long its thread had run
-  // when it was first looked at.
-  struct WatchedCopy {
-    uint64_t since_ns = 0;
-    uint64_t ran_ns = 0;
-  };
-  bool TakesTooLong(WatchedCopy& copy, uint64_t since_ns) const;
+  // The copy that has begun at `since_ns` (0: none) sleeps in the kernel.
+  bool IsHeldUp(uint64_t since_ns) const;
   bool TakeOver(uint32_t number, uint64_t since_ns);
   bool TakeBackAfterCopy(uint32_t number);
   static void BecomeOrdinary();

@@ -23,9 +23,8 @@ namespace roci::dataplane {
 namespace {
 
 // A copy of a whole burst takes tens of microseconds. One that waits for a processor takes longer,
-// and is no reason to go on elsewhere; one that a program makes the kernel work for is.
+// and is no reason to go on elsewhere.
 constexpr uint64_t kPatienceNs = 300'000;
-constexpr uint64_t kMostWorkNs = 2'000'000;
 constexpr timespec kWatchPeriod{0, 400'000};
 constexpr uint32_t kQuietPeriods = 25;
 // Another thread has the lcore for the time of a function call.
@@ -129,12 +128,8 @@ void Lcore::SleepUntilCopy(uint64_t seen) {
   watch_sleeps_.store(false);
 }
 
-bool Lcore::TakesTooLong(WatchedCopy& copy, uint64_t since_ns) const {
-  if (Clock::Monotonic() < since_ns + kPatienceNs) return false;
-  const pid_t thread = thread_id();
-  const uint64_t ran_ns = RanNs(thread);
-  if (copy.since_ns != since_ns) copy = {since_ns, ran_ns};
-  return ran_ns > copy.ran_ns + kMostWorkNs || Sleeps(thread);
+bool Lcore::IsHeldUp(uint64_t since_ns) const {
+  return since_ns != 0 && Clock::Monotonic() >= since_ns + kPatienceNs && Sleeps(thread_id());
 }
 
 // False: who went on in its place has taken it off the count.
@@ -144,7 +139,6 @@ bool Lcore::Watch(uint32_t number) {
   own.Take(realtime_, kGuardPriority, Clock::Monotonic());
   uint64_t seen = 0;
   uint32_t quiet = 0;
-  WatchedCopy copy;
   while (!shared_->stop) {
     nanosleep(&kWatchPeriod, nullptr);
     const uint64_t begun = copies_begun_.load();
@@ -152,7 +146,7 @@ bool Lcore::Watch(uint32_t number) {
     quiet = begun == seen && since_ns == 0 ? quiet + 1 : 0;
     seen = begun;
     if (quiet == kQuietPeriods) SleepUntilCopy(seen);
-    if (since_ns == 0 || !TakesTooLong(copy, since_ns) || !TakeOver(number, since_ns)) continue;
+    if (!IsHeldUp(since_ns) || !TakeOver(number, since_ns)) continue;
     StartWatching();
     RunWhere(eal_lcore_);
     PrepareThread();

@@ -1,7 +1,6 @@
 #include "dataplane/processor_time.h"
 
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -36,15 +35,6 @@ std::optional<ProcessorTime> ReadProcessorTime(pid_t thread) {
   if (ran.ec != std::errc() || ran.ptr == end) return std::nullopt;
   const auto waited = std::from_chars(ran.ptr + 1, end, time.waited_ns);
   return waited.ec == std::errc() ? std::optional(time) : std::nullopt;
-}
-
-// The clock of a thread by its number, as pthread_getcpuclockid(3) makes it of a pthread_t: the
-// kernel's posix-timers.h has CPUCLOCK_PERTHREAD_MASK and CPUCLOCK_SCHED.
-uint64_t RanNs(pid_t thread) {
-  const auto clock = static_cast<clockid_t>((~static_cast<uint32_t>(thread) << 3) | 6);
-  timespec time{};
-  if (clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
 // The state follows the thread's name, which may hold anything.

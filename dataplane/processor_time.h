@@ -20,9 +20,6 @@ struct ProcessorTime {
 // thread is gone. Reads a file: not on an lcore.
 std::optional<ProcessorTime> ReadProcessorTime(pid_t thread);
 
-// What a thread of this process has run, ns, as of now (clock_gettime(2)). 0: it is gone.
-uint64_t RanNs(pid_t thread);
-
 // Whether a thread of this process sleeps in the kernel; one that runs or waits for a processor
 // does not (proc_pid_stat(5), field 3). True also of one that cannot be looked at. Reads a file.
 bool Sleeps(pid_t thread);
