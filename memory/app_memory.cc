@@ -159,7 +159,7 @@ bool IsMemoryOfProcess(int fd) {
   return error == 0 || error == ESRCH;
 }
 
-// Descriptors are taken over when there is nothing more that could fail.
+// Open() and Adopt() set the descriptors when nothing can throw any more.
 AppMemory::AppMemory(pid_t pid, int mem_fd, Reach reach)
     : pid_(pid),
       atomic_locks_(LocksOf(IdentityOf(pid, mem_fd))),
@@ -264,13 +264,19 @@ bool IsShortRead(Direction direction, std::span<const iovec> remote) {
 size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const {
   if (reach_ == Reach::kProcess) {
-    // Where it fails the other may wait: for a page that the program's userfaultfd brings.
+    // If the short read fails, the other call may wait for a page that the program's userfaultfd
+    // brings.
     if (IsShortRead(direction, remote)) {
       const auto va = reinterpret_cast<uintptr_t>(remote[0].iov_base);
       if (MoveRun(mem_fd_, direction, local, va) == remote[0].iov_len) return remote[0].iov_len;
     }
-    return TransferByProcess(direction, local, remote);
+    if (const auto moved = TransferByProcess(direction, local, remote)) return *moved;
   }
+  return TransferByAddressSpace(direction, local, remote);
+}
+
+size_t AppMemory::TransferByAddressSpace(Direction direction, std::span<const iovec> local,
+                                         std::span<const iovec> remote) const {
   constexpr size_t kPieces = 64;
   std::array<iovec, kPieces> pieces;
   RunCursor cursor(local);
@@ -289,8 +295,11 @@ size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,
   return moved;
 }
 
-size_t AppMemory::TransferByProcess(Direction direction, std::span<const iovec> local,
-                                    std::span<const iovec> remote) const {
+// Nothing: the process has no address space any more by its number. That is its main thread's,
+// which may have ended before the others.
+std::optional<size_t> AppMemory::TransferByProcess(Direction direction,
+                                                   std::span<const iovec> local,
+                                                   std::span<const iovec> remote) const {
   ssize_t moved;
   if (direction == Direction::kToApp) {
     // process_vm takes a number: make sure first that no other program gets the bytes.
@@ -302,6 +311,7 @@ size_t AppMemory::TransferByProcess(Direction direction, std::span<const iovec> 
     // app's.
     if (moved > 0 && AddressSpaceGone(mem_fd_)) return 0;
   }
+  if (moved < 0 && errno == ESRCH) return std::nullopt;
   return moved < 0 ? 0 : static_cast<size_t>(moved);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -54,9 +55,8 @@ class AppMemory {
   /// it is not that of process `pid`.
   static std::unique_ptr<AppMemory> Adopt(int mem_fd, pid_t pid, int pidfd, Reach reach,
                                           int* error);
-  /// The memory of the calling process itself, for bytes of mappings whose pages a disk may have to
-  /// bring, or that may be gone: an access that fails instead of a signal. Null if it cannot be
-  /// opened. Any thread.
+  /// The memory of this process, to access file mappings by system calls: a page that cannot be
+  /// read is a fault and no SIGBUS. Null if it cannot be opened. Thread-safe.
   static const AppMemory* OwnProcess();
   ~AppMemory();
   AppMemory(const AppMemory&) = delete;
@@ -111,8 +111,10 @@ class AppMemory {
   static std::shared_ptr<AtomicLocks> LocksOf(Identity program);
   AppMemory(pid_t pid, int mem_fd, Reach reach);
   bool KeepPidfd(int pidfd, int* error);
-  size_t TransferByProcess(Direction direction, std::span<const iovec> local,
-                           std::span<const iovec> remote) const;
+  std::optional<size_t> TransferByProcess(Direction direction, std::span<const iovec> local,
+                                          std::span<const iovec> remote) const;
+  size_t TransferByAddressSpace(Direction direction, std::span<const iovec> local,
+                                std::span<const iovec> remote) const;
 
   pid_t pid_;
   std::shared_ptr<AtomicLocks> atomic_locks_;

@@ -76,7 +76,8 @@ bool Broken(const MappedFile& mapping) {
   return mapping.broken() != nullptr && mapping.broken()->load(std::memory_order_relaxed);
 }
 
-// Whether lcores touch it themselves: nothing that a disk may have to bring.
+// Whether lcores access the mapping directly. Not that of a file on a disk: a page fault would wait
+// for the disk.
 bool IsDirect(const Extent& extent) {
   return extent.mapping != nullptr && !extent.mapping->on_disk() && !Broken(*extent.mapping);
 }

@@ -314,7 +314,7 @@ class KeyTable {
   MemoryStatus AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, uint64_t offset,
                           uint32_t length, Access through, SegmentList& out) const;
   /// Copies bytes of a list's data or protection runs, as many as it takes.
-  static bool MayWait(const SegmentList& segments);
+  bool MayWait(const SegmentList& segments) const;
   MemoryStatus CopyRuns(const Entry& list, bool of_protection, Direction direction, uint64_t offset,
                         std::span<std::byte> bytes) const;
 

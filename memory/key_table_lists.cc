@@ -200,11 +200,13 @@ MemoryStatus KeyTable::AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, 
   return MemoryStatus::kOk;
 }
 
-// An lcore copies these runs by itself, so the program must not be able to make it wait.
-bool KeyTable::MayWait(const SegmentList& segments) {
-  return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) {
+// An lcore copies these runs by itself, so a program of another user must not be able to make it
+// wait: neither for its own pages nor for those of a file on a disk.
+bool KeyTable::MayWait(const SegmentList& segments) const {
+  const bool is_foreign = app_ != nullptr && app_->is_foreign();
+  return std::any_of(segments.begin(), segments.end(), [is_foreign](const Segment& segment) {
     return segment.direct == nullptr && segment.kind == SegmentKind::kMemory &&
-           segment.app->is_foreign();
+           (is_foreign || segment.app->is_foreign());
   });
 }
 

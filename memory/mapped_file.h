@@ -46,7 +46,7 @@ class MappedFile {
   bool sealed() const { return guard_ == nullptr; }
   /// Its pages belong to a file that outlives a power failure, and may be written.
   bool durable() const { return on_disk_ && writable_; }
-  /// Its pages may have to be read from a disk: touching them is not for an lcore.
+  /// A page fault may read from a disk, so an lcore must not access the mapping directly.
   bool on_disk() const { return on_disk_; }
   /// Brings what was written to the range to where a power failure does not reach it, and waits
   /// for it. 0, EIO (from then on always: the kernel tells once of pages that it has dropped), or

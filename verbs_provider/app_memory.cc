@@ -199,9 +199,9 @@ int WalkRange(uint64_t va, uint64_t end, bool writable, Builder* builder) {
   return next < end ? EFAULT : 0;
 }
 
-// Whether the first and the last byte can be read, as a file that was cut short cannot be. A fault
-// is the kernel's answer here, and no signal; a page that the program serves by itself is waited
-// for, as an adapter's driver waits.
+// Whether the first and the last byte can be read; those of a truncated file cannot. A fault is an
+// error of the system call here and raises no signal. Waits for a page that the program's
+// userfaultfd handler serves, as the driver of an adapter does.
 bool CanBeRead(uint64_t va, uint64_t end) {
   char bytes[2];
   iovec local[] = {{bytes, 1}, {bytes + 1, 1}};

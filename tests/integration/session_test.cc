@@ -271,8 +271,8 @@ TEST_F(SessionTest, RegionsThatAreNoMemory) {
   request.extents[0].va = request.start;
   request.extents[0].length = request.length;
   roci_abi_reg_mr_response response;
-  // The plugin looks whether there is memory (VerbsMemory.RefusesWhatLinuxRefuses). The daemon
-  // would have to touch it, and wait for who serves its pages; to use the region is an error.
+  // The plugin checks that there is memory (VerbsMemory.RefusesWhatLinuxRefuses). The daemon does
+  // not: a page fault of the program's could take any time. Access to such a region is an error.
   EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), 0);
   request.pd = 999;
   EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), ENOENT);

@@ -8,10 +8,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -253,6 +255,32 @@ TEST_P(AppMemoryTest, ProcessThatCalledExecFaults) {
   std::byte bytes[8] = {};
   EXPECT_EQ(memory->Read(begin, bytes), MemoryStatus::kFault);
   EXPECT_EQ(memory->Write(begin, bytes), MemoryStatus::kFault);
+}
+
+// The address space lives on when the main thread has ended, but the process number no longer leads
+// to it.
+TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsReached) {
+  ForkedApp app([](Channel& channel) {
+    FillPattern(g_bss, sizeof(g_bss), 1);
+    channel.Send(reinterpret_cast<uint64_t>(g_bss));
+    channel.Receive();
+    std::thread([&channel] {
+      while (access("/proc/self/exe", F_OK) == 0) usleep(1000);
+      channel.Send(0);
+      channel.Receive();
+      _exit(0);
+    }).detach();
+    syscall(SYS_exit, 0);
+  });
+  const uint64_t at = app.channel().Receive();
+  const auto memory = app.Open(GetParam());
+  ASSERT_NE(memory, nullptr);
+  app.channel().Send(0);
+  app.channel().Receive();
+  std::byte bytes[600];
+  EXPECT_EQ(memory->Read(at, bytes), MemoryStatus::kOk);
+  EXPECT_EQ(memory->Write(at, bytes), MemoryStatus::kOk);
+  EXPECT_FALSE(memory->IsGone());
 }
 
 // A process that shares its memory with another one (CLONE_VM) leaves it behind with exec: it is in
