@@ -36,6 +36,7 @@ absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&,
   absl::StatusOr<MulticastCensus::Membership> member =
       device_->multicast().Join(group, quotas_->multicast_groups, limits_.max_multicast_members);
   if (!member.ok()) return member.status();
+  record->groups.reserve(record->groups.size() + 1);
   const absl::Status status = device_->dataplane().AttachMulticast(*record->qp, group);
   if (!status.ok()) return status;
   record->groups.push_back({std::move(share), *std::move(member)});

@@ -1,6 +1,7 @@
 // Session commands about shared receive queues.
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "control/session.h"
 
 namespace roci::control {
@@ -93,12 +94,11 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
   record.user_handle = config.user_handle;
   const absl::StatusOr<uint32_t> handle = srqs_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
+  absl::Cleanup remove_record = [&] { srqs_.Remove(*handle); };
   absl::StatusOr<dataplane::CreatedSharedReceiveQueue> created =
       dataplane_->CreateSharedReceiveQueue(config, *handle);
-  if (!created.ok()) {
-    srqs_.Remove(*handle);
-    return created.status();
-  }
+  if (!created.ok()) return created.status();
+  std::move(remove_record).Cancel();
   SrqRecord* added = srqs_.Find(*handle);
   added->srq = created->queue;
   ++pds_.Find(added->pd)->users;

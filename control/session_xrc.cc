@@ -1,6 +1,7 @@
 // Session commands about XRC domains and the receiving queue pairs in them.
 #include <cerrno>
 
+#include "absl/cleanup/cleanup.h"
 #include "control/errno_status.h"
 #include "control/session.h"
 
@@ -64,15 +65,15 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   dataplane::XrcDomain& domain = xrcd->domain->dataplane();
   const absl::StatusOr<dataplane::QueuePair*> qp = domain.CreateTarget(config);
   if (!qp.ok()) return qp.status();
+  absl::Cleanup destroy = [&] { domain.DestroyTarget(**qp); };
   const uint32_t qpn = (*qp)->qpn().value();
   target.qp = *qp;
   xrcd->domain->targets().emplace(qpn, std::move(target));
+  absl::Cleanup erase = [&] { xrcd->domain->targets().erase(qpn); };
   const absl::StatusOr<uint32_t> handle = OpenTarget(create.pd, qpn, create.user_handle);
-  if (!handle.ok()) {
-    xrcd->domain->targets().erase(qpn);
-    domain.DestroyTarget(**qp);
-    return handle.status();
-  }
+  if (!handle.ok()) return handle.status();
+  std::move(erase).Cancel();
+  std::move(destroy).Cancel();
   auto& response = reply.As<roci_abi_create_qp_response>();
   response.handle = *handle;
   response.qpn = qpn;
@@ -91,12 +92,14 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   if (target.openings >= kMostOpenings) return absl::ResourceExhaustedError("openings");
   const absl::StatusOr<uint32_t> handle = dataplane_->AddTarget(*target.qp);
   if (!handle.ok()) return handle.status();
+  absl::Cleanup remove_target = [&] { dataplane_->RemoveTarget(*handle); };
   QpRecord record;
   record.qp = target.qp;
   record.user_handle = user_handle;
   record.xrcd = xrcd_handle;
   record.domain = xrcd->domain;
   record.opening = xrcd->domain->dataplane().Open(*target.qp, *dataplane_, user_handle);
+  std::move(remove_target).Cancel();
   ++target.openings;
   ++xrcd->users;
   qps_.AddAs(*handle, std::move(record));

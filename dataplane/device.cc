@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <random>
 
+#include "absl/cleanup/cleanup.h"
 #include "dataplane/dataplane.h"
 #include "dataplane/device_lane.h"
 #include "dataplane/device_link.h"
@@ -236,19 +237,28 @@ absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
 // Every lcore knows every rule, since frames may come to any; all tables are the same, so what the
 // first takes the others take too.
 absl::Status Device::AddFlow(FlowRule& rule) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    const bool added =
-        dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { return lanes_[i]->flows.Add(rule); });
+  size_t added_to = 0;
+  absl::Cleanup remove = [&] { RemoveFlowFrom(added_to, rule); };
+  for (; added_to < lanes_.size(); ++added_to) {
+    const bool added = dataplane_.lcore(static_cast<uint32_t>(added_to)).Call([&] {
+      return lanes_[added_to]->flows.Add(rule);
+    });
     if (!added) return absl::ResourceExhaustedError("different masks of flow rules");
   }
+  std::move(remove).Cancel();
   if (++flow_count_ == 1 && ethdev_ != nullptr) ethdev_->SetPromiscuous(true);
   return absl::OkStatus();
 }
 
-void Device::RemoveFlow(FlowRule& rule) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
+// From the first `lanes` lanes.
+void Device::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
+  for (size_t i = 0; i < lanes; ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->flows.Remove(rule); });
   }
+}
+
+void Device::RemoveFlow(FlowRule& rule) {
+  RemoveFlowFrom(lanes_.size(), rule);
   if (--flow_count_ == 0 && ethdev_ != nullptr) ethdev_->SetPromiscuous(false);
 }
 

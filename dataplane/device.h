@@ -146,6 +146,7 @@ class Device {
   bool PushSlowPath(rte_mbuf* frame);
 
  private:
+  void RemoveFlowFrom(size_t lanes, FlowRule& rule);
   explicit Device(Dataplane& dataplane);
   absl::Status OpenPort(const DeviceConfig& config);
   absl::Status OpenSlowPath();

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
 
 namespace roci::dataplane {
 
@@ -38,8 +41,17 @@ bool FlowTable::Add(FlowRule& rule) {
     });
     it = classes_.insert(behind, Class{rule.priority, rule.mask, {}});
   }
+  absl::Cleanup prune = [&] { Prune(it, rule.value); };
   it->rules[rule.value].push_back(&rule);
+  std::move(prune).Cancel();
   return true;
+}
+
+// Removes the class, and the value in it, where no rule is left.
+void FlowTable::Prune(std::vector<Class>::iterator it, const roce::FlowKey& value) {
+  const auto same = it->rules.find(value);
+  if (same != it->rules.end() && same->second.empty()) it->rules.erase(same);
+  if (it->rules.empty()) classes_.erase(it);
 }
 
 void FlowTable::Remove(FlowRule& rule) {
@@ -52,8 +64,7 @@ void FlowTable::Remove(FlowRule& rule) {
   const auto same = it->rules.find(rule.value);
   assert(same != it->rules.end());
   std::erase(same->second, &rule);
-  if (same->second.empty()) it->rules.erase(same);
-  if (it->rules.empty()) classes_.erase(it);
+  Prune(it, rule.value);
 }
 
 }  // namespace roci::dataplane

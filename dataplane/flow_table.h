@@ -99,6 +99,7 @@ class FlowTable {
 
   std::vector<FlowRule*>* ListOf(FlowKind kind);
   std::vector<Class>::iterator FindClass(const FlowRule& rule);
+  void Prune(std::vector<Class>::iterator it, const roce::FlowKey& value);
 
   std::vector<Class> classes_;  // by priority, then by age
   std::vector<FlowRule*> all_default_;

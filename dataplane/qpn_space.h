@@ -43,24 +43,4 @@ class QpnSpace {
   std::vector<LcoreSpace> lcores_;
 };
 
-// A number that goes back unless it is kept.
-class QpnLease {
- public:
-  QpnLease(QpnSpace& space, uint32_t lcore) : space_(space), qpn_(space.Allocate(lcore)) {}
-  ~QpnLease() {
-    if (qpn_.has_value() && !is_kept_) space_.Free(*qpn_);
-  }
-  QpnLease(const QpnLease&) = delete;
-  QpnLease& operator=(const QpnLease&) = delete;
-  // There was one.
-  bool ok() const { return qpn_.has_value(); }
-  roce::Qpn value() const { return *qpn_; }
-  void Keep() { is_kept_ = true; }
-
- private:
-  QpnSpace& space_;
-  const std::optional<roce::Qpn> qpn_;
-  bool is_kept_ = false;
-};
-
 }  // namespace roci::dataplane

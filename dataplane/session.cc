@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cerrno>
 
+#include "absl/cleanup/cleanup.h"
 #include "dataplane/device.h"
 #include "dataplane/device_lane.h"
 #include "dataplane/lcore.h"
@@ -18,7 +19,7 @@ namespace roci::dataplane {
 
 namespace {
 
-// For a push_back that cannot fail.
+// The next push_back does not allocate.
 template <class T>
 void ReserveOneMore(std::vector<T>& vector) {
   if (vector.size() == vector.capacity()) vector.reserve(2 * vector.size() + 8);
@@ -37,8 +38,7 @@ void Session::AwaitCopies(memory::ReleasedMappings mappings) {
   });
 }
 
-// As Lcore::Call. Queue pairs are as the lcore knows them: nothing of theirs waits for a copy,
-// unless one takes long.
+// As Lcore::Call, but f() runs when no copy for the session is pending, or when one takes long.
 template <class F>
 auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&> {
   using Result = std::invoke_result_t<F&>;
@@ -187,15 +187,16 @@ std::optional<uint32_t> Session::FreeHandle() {
   return std::nullopt;
 }
 
-// Whatever may lack memory comes before what would have to be undone.
+// All allocations come before the changes that would have to be undone.
 absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig& config) {
   const std::optional<uint32_t> handle = FreeHandle();
   if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
-  QpnLease qpn(device_.qpns(), lcore_->index());
-  if (!qpn.ok()) return absl::ResourceExhaustedError("queue pair: no number left");
+  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
+  if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
+  absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
   ReserveOneMore(queue_pairs_);
   auto created =
-      QueuePair::Create(*lcore_, this, device_.lane(lcore_->index()), config, qpn.value(), *handle);
+      QueuePair::Create(*lcore_, this, device_.lane(lcore_->index()), config, *qpn, *handle);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   lcore_->Call([&] {
@@ -203,7 +204,7 @@ absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig&
     lcore_->worker().AddQueuePair(*qp);
     handles_[*handle] = qp;
   });
-  qpn.Keep();
+  std::move(free_qpn).Cancel();
   if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
   if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
   if (qp->srq() != nullptr) qp->srq()->AddUser();
@@ -243,14 +244,10 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
         room.has_signature
             ? keys_->AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
             : keys_->AllocateList(pd, room.max_runs, &created.key);
-    if (allocated == memory::MemoryStatus::kOk) {
-      try {
-        lists_.Add(created.key >> 8, *std::move(memory), room);
-      } catch (const std::bad_alloc&) {
-        keys_->FreeList(created.key >> 8);
-        throw;
-      }
-    }
+    if (allocated != memory::MemoryStatus::kOk) return allocated;
+    absl::Cleanup free_list = [&] { keys_->FreeList(created.key >> 8); };
+    lists_.Add(created.key >> 8, *std::move(memory), room);
+    std::move(free_list).Cancel();
     return allocated;
   });
   if (status != memory::MemoryStatus::kOk) return absl::ResourceExhaustedError("list region: key");
@@ -284,20 +281,24 @@ absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
   if (config.tags.max_tags != 0 && handle > last_srq_handle()) {
     return absl::ResourceExhaustedError("shared receive queue: no doorbell left");
   }
-  std::optional<QpnLease> number;
-  if (config.domain != nullptr && !number.emplace(device_.srqns(), 0).ok()) {
-    return absl::ResourceExhaustedError("shared receive queue: no number");
+  roce::Qpn number;
+  if (config.domain != nullptr) {
+    const std::optional<roce::Qpn> free = device_.srqns().Allocate(0);
+    if (!free.has_value()) return absl::ResourceExhaustedError("shared receive queue: no number");
+    number = *free;
   }
+  absl::Cleanup free_number = [&] {
+    if (config.domain != nullptr) device_.srqns().Free(number);
+  };
   ReserveOneMore(shared_queues_);
-  auto created =
-      SharedReceiveQueue::Create(*this, config, handle, number ? number->value().value() : 0);
+  auto created = SharedReceiveQueue::Create(*this, config, handle, number.value());
   if (!created.ok()) return created.status();
   SharedReceiveQueue* srq = created->get();
   if (srq->tags() != nullptr) {
     lcore_->Call([&] { tag_queues_[TagDoorbell(handle)] = srq; });
   }
   if (config.domain != nullptr) lcore_->Call([&] { config.domain->AddQueue(*srq); });
-  if (number) number->Keep();
+  std::move(free_number).Cancel();
   shared_queues_.push_back(*std::move(created));
   if (srq->cq() != nullptr) srq->cq()->AddUser();
   return CreatedSharedReceiveQueue{srq, srq->TakeFd()};

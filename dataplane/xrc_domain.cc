@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "dataplane/device.h"
 #include "dataplane/device_lane.h"
@@ -23,17 +24,17 @@ XrcDomain::~XrcDomain() {
 }
 
 absl::StatusOr<QueuePair*> XrcDomain::CreateTarget(const QueuePairConfig& config) {
-  QpnLease qpn(device_.qpns(), lcore_.index());
-  if (!qpn.ok()) return absl::ResourceExhaustedError("queue pair: no number left");
+  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_.index());
+  if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
+  absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
   targets_.reserve(targets_.size() + 1);
-  auto created =
-      QueuePair::Create(lcore_, nullptr, device_.lane(lcore_.index()), config, qpn.value(), 0);
+  auto created = QueuePair::Create(lcore_, nullptr, device_.lane(lcore_.index()), config, *qpn, 0);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   qp->host.domain = this;
   qp->TakeFd();  // no app has its (empty) rings
   lcore_.Call([&] { lcore_.worker().AddQueuePair(*qp); });
-  qpn.Keep();
+  std::move(free_qpn).Cancel();
   targets_.push_back(*std::move(created));
   return qp;
 }
