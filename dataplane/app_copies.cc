@@ -18,16 +18,15 @@
 namespace roci::dataplane {
 namespace {
 
-// A copier looks after so long whether it is to end, and leaves when so long no copy has slept;
-// earlier where others of its user may have to wait.
+// A copier thread polls for its end with period kCopierWait. It leaves when no copy has slept for
+// kServiceNs; for kServiceAtLimitNs when its user has reached the limit of copier threads.
 constexpr timespec kCopierWait{0, 10'000'000};
 constexpr uint64_t kServiceNs = 1'000'000'000;
 constexpr uint64_t kServiceAtLimitNs = 20'000'000;
 constexpr uint64_t kSleepNs = 300'000;
-constexpr timespec kEndNap{0, 50'000};
-constexpr uint32_t kLooksForEnd = 4;
 
-// Whether `work` took long because the calling thread slept, not because it had no processor.
+// Whether `work` took longer than kSleepNs and the calling thread slept in it (preemption alone
+// does not count).
 template <class Work>
 bool SleepsIn(Work&& work) {
   rusage before{};
@@ -77,7 +76,7 @@ void AppCopies::Hold(QueuePair& qp) {
 
 void AppCopies::Await(QueuePair& qp) {
   if (qp.waits_in == this) return;
-  // It waits for one at a time: for the one that holds it, or else the last.
+  // A queue pair is in one list only: that of the AppCopies that holds it, or else the last one.
   if (qp.waits_in != nullptr) qp.waits_in->Unlist(qp);
   qp.waits_in = this;
   qp.next_waiting = std::exchange(waiting_, &qp);
@@ -126,12 +125,9 @@ void AppCopies::Copy() {
     atomics_[i].Run();
     has_failed |= atomics_[i].status == memory::MemoryStatus::kFault;
   }
-  // A program that is being killed has no memory a moment before its address space is gone.
-  for (uint32_t look = 0; has_failed && !is_gone_ && look < kLooksForEnd; ++look) {
-    if (look != 0) nanosleep(&kEndNap, nullptr);
-    is_gone_ = std::all_of(apps_.begin(), apps_.end(),
-                           [](const auto& app) { return app == nullptr || app->IsGone(); });
-  }
+  if (!has_failed) return;
+  is_gone_ = std::all_of(apps_.begin(), apps_.end(),
+                         [](const auto& app) { return app == nullptr || app->IsGone(); });
 }
 
 void AppCopies::Detach() {

@@ -18,8 +18,8 @@ constexpr uint64_t kRefusedRetryNs = 1'000'000;
 }  // namespace
 
 // While nothing may be added, or not enough; while what the packet tells of is not placed; and
-// behind frames that wait already. What a packet of a queue pair that fails flushes is less than
-// what is kept free besides (PlaceBatch).
+// behind frames that wait already. PlaceBatch::HasRoom() leaves room for the flush of a queue pair
+// that this packet moves to ERR.
 bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) {
   if (copies.IsRunning() || qp.host.parked_in != nullptr || copies.IsShut()) return true;
   // A completion for each receive, and for each request that an answer may complete.
@@ -31,7 +31,8 @@ bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet
          (packet.info->NeedsPlaced() || qp.host.domain != nullptr || qp.host.tags != nullptr);
 }
 
-// False: the frame is lost to the queue pair. True: it was taken over, if nobody else has it.
+// True: this took over the frame, which is the only reference. False: the caller keeps its
+// reference; the frame was dropped for this queue pair, or its reference count was raised.
 bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame,
                   Sharing sharing) {
   AppCopies& where = qp.host.parked_in != nullptr ? *qp.host.parked_in
@@ -84,7 +85,8 @@ bool Worker::RunCopies(AppCopies& copies) {
     detached_.push_back(&copies);
     return true;
   }
-  // What was told is to be seen, by whom the lcore is lent to as well.
+  // A function that runs in the lcore's place meanwhile must see all completions as published: it
+  // may destroy their queue pair.
   events_.Publish();
   lent_to_ = &copies;
   if (!lcore_.Copy(copies)) [[unlikely]]
@@ -217,11 +219,8 @@ void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
     if (each.qp != nullptr) each.qp->host.parked_in = nullptr;
     rte_pktmbuf_free(each.frame);
   }
-  // A queue pair of an XRC domain goes on without the program whose receive it used.
-  copies->Abandon([this](QueuePair& qp) {
-    VisitAfterPackets(qp);
-    active_.Push(qp);
-  });
+  // A queue pair of an XRC domain outlives the program whose receive WQE it used.
+  copies->Abandon([this](QueuePair& qp) { active_.Push(qp); });
   if (!copies->IsRunning()) {
     copies->gathers.ReleaseLanes();
     return;

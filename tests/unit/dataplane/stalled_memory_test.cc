@@ -253,8 +253,15 @@ TEST_F(StalledMemory, OfMorePrograms) {
     ends.back()->Post(ROCI_ABI_WR_RDMA_WRITE, 0, 100, kWaitingAt);
     victim_.Read(50);
   }
+  // What comes to those that have no thread waits, too.
+  for (auto& end : ends) {
+    for (int i = 0; i < 3; ++i) end->Post(ROCI_ABI_WR_RDMA_WRITE, 0, 5000, kWaitingAt);
+  }
+  victim_.Read(50);
   for (auto& memory : memories) memory->Serve(std::byte{7});
-  for (auto& end : ends) end->ExpectSuccess();
+  for (auto& end : ends) {
+    for (int i = 0; i < 4; ++i) end->Await(5000);
+  }
   victim_.Read();
 }
 
