@@ -79,7 +79,7 @@ int EventLoop::WaitMs() const {
   return static_cast<int>(std::min<roce::TimeNs>((next - now + kNsPerMs - 1) / kNsPerMs, 60'000));
 }
 
-// What lacks memory is not done, and everything else goes on.
+// A handler that fails for lack of memory must not end the daemon.
 template <class Work>
 void EventLoop::Attempt(Work&& work) {
   try {

@@ -34,13 +34,13 @@
 namespace roci::control {
 namespace {
 
-// What the broker itself needs, and a message that a session understands.
+// Descriptors that the broker itself needs, and with one message of the session protocol.
 constexpr uint64_t kOwn = 64;
 constexpr uint64_t kLeast = kOwn + kMaxRequestFds;
 
-// Descriptors of one message that there is room for in a table of `table_size`. Where it is not the
-// most that the kernel passes, the rest of a longer message is closed by the kernel, for which the
-// sender may make the broker wait.
+// How many descriptors of one message fit in a table of `table_size`. In a table smaller than
+// kOwn + kMaxMessageFds the kernel closes the rest of a longer message, and the sender can make
+// that block the broker.
 uint64_t MessageRoom(uint64_t table_size) {
   return std::min<uint64_t>(kMaxMessageFds, table_size - std::min(table_size, kOwn));
 }

@@ -76,7 +76,7 @@ void ForeignFds::Forget(uint64_t ticket) {
   it->second.done = nullptr;
 }
 
-// Without memory it is closed here.
+// Closes it synchronously if there is no memory for the request to the broker.
 void ForeignFds::Close(UniqueFd socket, std::shared_ptr<User> user) noexcept {
   if (!socket.valid()) return;
   shutdown(socket.get(), SHUT_RDWR);
@@ -213,7 +213,7 @@ void ForeignFds::Deliver(const BrokerResponse& response, std::vector<UniqueFd> f
   if (receiver) receiver(&message);
 }
 
-// Where it throws, the broker still has the files.
+// If this throws, the broker still holds the files.
 std::shared_ptr<ForeignFiles> ForeignFds::FilesOf(const BrokerResponse& response,
                                                   std::vector<UniqueFd> fds) {
   const size_t kept = std::min<size_t>(response.fd_count, response.files.size());

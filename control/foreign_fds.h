@@ -101,7 +101,7 @@ class ForeignFds {
     QuotaShare descriptors;
     Receiver receiver;
     std::function<void()> done;
-    bool is_to_be_released = false;  // there was no memory for it
+    bool is_to_be_released = false;  // kRelease could not be queued
   };
   struct Pending {
     BrokerRequest request;

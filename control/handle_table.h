@@ -29,7 +29,7 @@ class HandleTable {
     Insert(last_, std::move(object));
     return last_;
   }
-  // The next Add or AddAs needs no memory. Throws std::bad_alloc.
+  // Allocates for the next Add or AddAs, which then cannot fail. Throws std::bad_alloc.
   void MakeRoom() {
     if (!spare_.empty()) return;
     std::map<uint32_t, T> one;

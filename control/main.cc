@@ -45,8 +45,8 @@ absl::StatusOr<Config> ReadConfig(const roci::control::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // What a session takes goes back to the system when it ends, whatever was allocated since: glibc
-  // would raise this limit, and a later session's would lie in the heap.
+  // A session's large blocks are returned to the system when it ends. Without a fixed threshold
+  // glibc raises it, and later sessions fragment the heap.
   constexpr int kMappedAlone = 128 << 10;
   mallopt(M_MMAP_THRESHOLD, kMappedAlone);
   int exit_status = 0;

@@ -1,4 +1,4 @@
-// Where an allocation fails, what asked for it is refused, and the daemon goes on.
+// Turns a failed allocation (std::bad_alloc) into a refusal.
 #pragma once
 
 #include <new>
@@ -7,13 +7,13 @@
 
 namespace roci::control {
 
-// ENOMEM. Once it has been called it takes no memory.
+// ENOMEM. Only the first call allocates.
 inline const absl::Status& NoMemory() {
   static const absl::Status status = absl::ResourceExhaustedError("the daemon lacks memory");
   return status;
 }
 
-// f()'s status, or NoMemory() where it throws std::bad_alloc.
+// Returns f(), or NoMemory() if f() throws std::bad_alloc.
 template <class F>
 absl::Status OrRefuse(F&& f) {
   try {

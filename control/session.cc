@@ -232,7 +232,7 @@ void Session::RefuseDescriptors(std::span<const std::byte> message) {
   Send(request_, StatusFromErrno(ENFILE, "descriptors that are not closed yet"), reply);
 }
 
-// Who asked is answered, or hears that the session has ended.
+// Closes the session if there is not even memory for an answer.
 void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer& fds) {
   try {
     AnswerMessage(message, fds);
@@ -260,7 +260,7 @@ absl::Status Session::Dispatch(const Request& request, const FdsPointer& fds, Re
   if (opens != (device_ == nullptr)) {
     return absl::InvalidArgumentError(opens ? "a second HELLO" : "HELLO has to come first");
   }
-  // What a handler adds last, when there is nothing more to undo, needs no memory.
+  // A handler adds its record after everything else: that must not fail.
   ForEachTable([](auto& table) { table.MakeRoom(); });
   const absl::Status status = (this->*HandlerOf(command))(request, fds, reply);
   return absl::IsNotFound(status) && DestroysAnothers(request) ? absl::OkStatus() : status;

@@ -36,7 +36,7 @@ struct Reply {
   static constexpr size_t kMaxBytes = 512;
   static constexpr size_t kMaxFds = 4;
 
-  // Hand() needs no memory.
+  // Hand() does not allocate.
   Reply() {
     fds.reserve(kMaxFds);
     owned.reserve(kMaxFds);

@@ -82,7 +82,7 @@ absl::Status SessionServer::Open(UniqueFd& socket) {
   if (!peer.ok()) return peer.status();
   absl::StatusOr<Session::Admission> admission = Admit(peer->uid);
   if (!admission.ok()) return admission.status();
-  NoMemory();  // made while there is some
+  NoMemory();  // its first call allocates
   while (++last_number_ == 0 || sessions_.contains(last_number_)) {
   }
   const uint32_t number = last_number_;

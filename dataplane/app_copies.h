@@ -41,10 +41,10 @@ struct AtomicCopy {
   void Run();
 };
 
-// What a user's programs use together. Any thread.
+// Counts what all programs of one user take of the limits below. Thread-safe.
 struct CopyUse {
-  std::atomic<uint32_t> threads{0};  // that wait in copies, or serve programs
-  std::atomic<uint32_t> frames{0};   // parked
+  std::atomic<uint32_t> threads{0};  // copier threads
+  std::atomic<uint32_t> frames{0};   // parked frames
 };
 
 // Those whose sessions share keys have one of these together. On the lcore, except for what says
@@ -90,11 +90,11 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
     apps_.push_back(std::move(app));
     ++sessions_;
   }
-  // By more sessions than one.
+  // Whether several sessions use it.
   bool IsShared() const { return sessions_ > 1; }
-  // Stays for as long as this, with the mappings of its regions.
+  // Keeps the key table, and with it the mappings of its regions, alive as long as this object.
   void Keep(std::shared_ptr<const memory::KeyTable> keys) { keys_ = std::move(keys); }
-  // Stay until what is under way is settled.
+  // Keeps mappings alive until the next Settle.
   void Keep(memory::ReleasedMappings mappings) {
     std::move(mappings.begin(), mappings.end(), std::back_inserter(released_));
   }
@@ -108,12 +108,12 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   bool IsRunning() const { return is_running_; }
   // The lcore does not wait for them. Any thread.
   bool IsDetached() const { return is_detached_.load(std::memory_order_relaxed); }
-  // They may not begin, because the user has as many threads as one may have.
+  // The user has reached the limit of copier threads, so these copies must not start yet.
   void SetRefused(bool refused) { is_refused_.store(refused, std::memory_order_relaxed); }
-  // A program whose memory needs copies, which its user may have no more of at present: it is to
-  // send and receive nothing.
+  // The program's memory needs copies and its user has reached the limit of copier threads: its
+  // queue pairs neither send nor receive.
   bool IsShut() const { return has_collected_ && IsOverLimit(); }
-  // What is collected may have to wait for as long as programs like. Any thread.
+  // Collected copies may wait without a time limit. Any thread.
   bool IsStalled() const { return IsDetached() || is_refused_.load(std::memory_order_relaxed); }
 
   // ---- Collecting
@@ -128,8 +128,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // A frame that a place refers to.
   bool HasRoomForFrame() const { return kept_count_ < kept_.size(); }
   void Keep(rte_mbuf* frame, bool to_stash) { kept_[kept_count_++] = {frame, to_stash}; }
-  // Until the next Settle. False: too many, the frame stays the caller's. One frame for many queue
-  // pairs comes for one after the other.
+  // Until the next Settle. False: a limit is reached, the frame stays the caller's. Calls for
+  // several queue pairs with the same frame follow each other.
   bool Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp);
 
   // ---- Running
@@ -139,8 +139,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // After Copy: it failed because no program is there any more. Its queue pairs are silent from
   // then on, as an adapter's are when it takes them away; the session is about to end.
   bool IsGone() const { return is_gone_; }
-  // The lcore goes on without waiting for Copy, which another thread makes or goes on with. Whether
-  // the copy takes too long or its program's session has ended, whichever comes first.
+  // The lcore continues without waiting for Copy, which another thread makes or continues. Called
+  // when the copy takes too long or when the session ends; the second call does nothing.
   void Detach();
   // That thread is one more of the user's copiers.
   void CountCopier() { use_->threads.fetch_add(1); }
@@ -177,8 +177,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
 
   // `qp` is about to go.
   void Forget(QueuePair& qp);
-  // The program is gone: queue pairs wait for nothing of it any more. Calls visit(qp) for each that
-  // did.
+  // The program has ended. Releases all queue pairs that wait for its copies and calls visit(qp)
+  // for each of them.
   template <class Visit>
   void Abandon(Visit&& visit) {
     for (QueuePair* qp = std::exchange(waiting_, nullptr); qp != nullptr;) {

@@ -11,7 +11,7 @@
 namespace roci::dataplane {
 
 absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptions& options) {
-  memory::AppMemory::OwnProcess();  // opened now, not by an lcore
+  memory::AppMemory::OwnProcess();  // opens the file before an lcore needs it
   const uint32_t frames =
       options.frames != 0 ? options.frames : 8192 + 4096 * (options.eal.lcores - 1);
   EalOptions eal = options.eal;

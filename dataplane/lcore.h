@@ -43,7 +43,8 @@ class Lcore {
 
   // Runs f() on the lcore between two bursts and waits for it; f's result is returned. While the
   // lcore has nothing to do, and before Start and after Stop, f runs on the caller's thread in the
-  // lcore's place. A std::bad_alloc of f's is thrown here. Must not be called from an lcore.
+  // lcore's place. Rethrows a std::bad_alloc of f() to the caller. Must not be called from an
+  // lcore.
   template <class F>
   auto Call(F&& f) -> std::invoke_result_t<F&> {
     using Result = std::invoke_result_t<F&>;
@@ -55,8 +56,7 @@ class Lcore {
     }
   }
 
-  // As Call, always at the beginning of one of the lcore's rounds while it runs: never in its place
-  // in the midst of one.
+  // As Call, but f() always runs on the lcore, at the beginning of a loop iteration.
   template <class F>
   bool CallInRound(F&& f) {
     return CallBoxed<bool>(f, &Lcore::RunInRound);
@@ -125,7 +125,7 @@ class Lcore {
   bool Watch(uint32_t number);
   static void PrepareThread();
   void SleepUntilCopy(uint64_t seen);
-  // The copy that has begun at `since_ns` (0: none) sleeps in the kernel.
+  // Whether the thread that started a copy at `since_ns` (0: none) now sleeps in the kernel.
   bool IsHeldUp(uint64_t since_ns) const;
   bool TakeOver(uint32_t number, uint64_t since_ns);
   bool TakeBackAfterCopy(uint32_t number);
@@ -174,7 +174,9 @@ class Lcore {
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   // Which thread runs the loop.
   std::atomic<uint32_t> runner_{kFirstThread};
-  uint32_t last_thread_ = kFirstThread;        // by who is about to run the loop, or control
+  // The number of the last watching thread. Written by the thread that runs the loop, and by the
+  // control thread before there is one.
+  uint32_t last_thread_ = kFirstThread;
   std::atomic<uint64_t> copying_since_ns_{0};  // 0: not in Copy
   std::atomic<uint64_t> copies_begun_{0};
   std::atomic<bool> watch_sleeps_{false};

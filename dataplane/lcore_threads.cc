@@ -22,8 +22,8 @@
 namespace roci::dataplane {
 namespace {
 
-// A copy of a whole burst takes tens of microseconds. One that waits for a processor takes longer,
-// and is no reason to go on elsewhere.
+// A copy of a whole burst takes tens of microseconds. A preempted thread takes longer, but that is
+// no stall.
 constexpr uint64_t kPatienceNs = 300'000;
 constexpr timespec kWatchPeriod{0, 400'000};
 constexpr uint32_t kQuietPeriods = 25;
@@ -91,8 +91,8 @@ void Lcore::PrepareThread() {
 
 namespace {
 
-// On the processors that EAL's lcore has.
-void RunWhere(unsigned eal_lcore) {
+// Gives the calling thread the CPU affinity of EAL's lcore.
+void TakeAffinityOf(unsigned eal_lcore) {
   const rte_cpuset_t processors = rte_lcore_cpuset(eal_lcore);
   pthread_setaffinity_np(pthread_self(), sizeof(processors), &processors);
 }
@@ -102,7 +102,7 @@ void RunWhere(unsigned eal_lcore) {
 // Of no lcore any more.
 void Lcore::BecomeOrdinary() {
   RTE_PER_LCORE(_lcore_id) = LCORE_ID_ANY;
-  RunWhere(rte_get_main_lcore());
+  TakeAffinityOf(rte_get_main_lcore());
   const sched_param none{};
   sched_setscheduler(0, SCHED_OTHER, &none);
 }
@@ -148,7 +148,7 @@ bool Lcore::Watch(uint32_t number) {
     if (quiet == kQuietPeriods) SleepUntilCopy(seen);
     if (!IsHeldUp(since_ns) || !TakeOver(number, since_ns)) continue;
     StartWatching();
-    RunWhere(eal_lcore_);
+    TakeAffinityOf(eal_lcore_);
     PrepareThread();
     return worker_->RunHere();
   }

@@ -32,8 +32,9 @@ MemoryStatus PlaceBatch::Add(QueuePairHost& host, const memory::SegmentList& seg
   return status;
 }
 
-// The worker sees that there is room. A queue pair that fails with very many requests posted may
-// need more; the last ones then come too early.
+// The worker checks HasRoom() for each packet. Only control can need more, when it moves a queue
+// pair from SQE to RTS while a copy is detached: the last completions are then written out of
+// order.
 PlaceBatch::Deferred& PlaceBatch::NextDeferred(QueuePairHost& host, DeferredKind kind) {
   if (deferred_count_ == kMaxDeferred) [[unlikely]] {
     Deferred& last = deferred_[kMaxDeferred - 1];

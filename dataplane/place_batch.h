@@ -35,7 +35,7 @@ class PlaceBatch {
            copies_.size() + kPlacesPerPacket * memory::SegmentList::kCapacity <=
                memory::CopyBatch::kMaxPieces &&
            deferred_count_ + completions + kEventsPerPacket + 2 * roce::kFlushBudget <=
-               kMaxDeferred;  // a queue pair that fails is flushed once
+               kMaxDeferred;  // the flush that one packet can cause
   }
 
   // What is added until the next call comes of `packet`, whose frame stays until Settle.

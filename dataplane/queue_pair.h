@@ -157,7 +157,7 @@ class alignas(64) QueuePair {
   bool polled = false;               // the send queue is not armed: the daemon looks by itself
   bool touched = false;              // in the list of this receive burst
   bool fails_after_copies = false;   // its completion queue has overflowed
-  AppCopies* waits_in = nullptr;     // in whose list it is
+  AppCopies* waits_in = nullptr;     // whose waiting list it is in
   QueuePair* next_waiting = nullptr;
   bool watches_receives = false;  // ERR: receives posted from now on are flushed
   uint8_t record_class = 0;       // of the records that it borrows

@@ -51,7 +51,7 @@ struct QueuePairHost {
   LaneCounters* counters = nullptr;
   const uint64_t* now_ns = nullptr;  // the lcore's time of this burst
   AppCopies* copies = nullptr;       // of who shares `keys`
-  AppCopies* held_in = nullptr;      // which have copies for it that are not settled yet
+  AppCopies* held_in = nullptr;      // with copies for this queue pair that are not settled yet
   bool wants_packet_again = false;   // the packet that it was offered
   AppCopies* parked_in = nullptr;    // where frames for it wait
   AtomicCopy atomic;                 // settled, and waits for the packet that asked for it
@@ -131,7 +131,7 @@ struct QueuePairHost {
   bool IsHeld() const { return held_in != nullptr; }
   // Until copies are settled.
   bool MayNotRun() const { return IsHeld() || (copies != nullptr && copies->IsRunning()); }
-  // It is to be visited when it may run.
+  // Visits the queue pair when it may run again.
   void AwaitCopies() { (IsHeld() ? held_in : copies)->Await(*queue_pair); }
   bool HasRoomToGather() const {
     return copies == nullptr || (copies->gathers.HasRoom() && !copies->IsShut());

@@ -31,7 +31,7 @@ class Lcore;
 
 struct SessionConfig {
   std::shared_ptr<const memory::AppMemory> app;
-  // Counts threads in copies of the user's programs (AppCopies).
+  // Shared by all sessions of the user.
   std::shared_ptr<CopyUse> copy_use = std::make_shared<CopyUse>();
   uint32_t max_keys = 65536;
   uint64_t key_seed = 0;             // see memory::KeyTable
@@ -66,13 +66,13 @@ struct EventCounts {
 
 class Session;
 
-// Mappings that keys no longer use, but copies that are under way may. Control thread.
+// Mappings released from the key table that a running copy may still access. Control thread.
 class MappingsInUse {
  public:
   explicit MappingsInUse(Session& session) : session_(session) {}
-  // For calls of KeyTable.
+  // The `released` argument of KeyTable's functions.
   memory::ReleasedMappings* get() { return &mappings_; }
-  // After them: Session::AwaitCopies.
+  // Call after those functions. Returns as Session::AwaitCopies does.
   void AwaitCopies();
 
  private:

@@ -260,7 +260,7 @@ void Worker::WatchWake(int fd) {
 }
 
 void Worker::AddSession(Session& session) {
-  // All that may lack memory first.
+  // Everything that can throw comes first.
   const size_t sessions = sessions_.size() + 1;
   collecting_.reserve(sessions);
   detached_.reserve(sessions);

@@ -1,4 +1,4 @@
-// Preloaded into a daemon: `operator new` of its main thread fails when a test says so.
+// Fault injection, preloaded into a daemon: the n-th `operator new` of its main thread throws.
 #include "tests/integration/failing_allocations.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ using roci::testing::FailingAllocations;
 pid_t main_thread = 0;
 FailingAllocations* shared = nullptr;
 
-// (By its number, which children have not.)
+// Children of the daemon have other thread numbers and are not affected.
 __attribute__((constructor)) void Open() {
   const char* name = std::getenv("ROCI_TEST_ALLOCATIONS");
   const int fd = name != nullptr ? open(name, O_RDWR | O_CLOEXEC) : -1;

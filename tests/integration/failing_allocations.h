@@ -1,5 +1,5 @@
-// What a test and a daemon with failing_allocations.cc preloaded have in common: a page of the file
-// that ROCI_TEST_ALLOCATIONS names.
+// Page that a test shares with a daemon that has failing_allocations.cc preloaded: the file
+// ROCI_TEST_ALLOCATIONS.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 namespace roci::testing {
 
 struct FailingAllocations {
-  std::atomic<uint32_t> countdown;  // the allocation of the main thread that fails; 0: none does
-  std::atomic<uint32_t> failed;     // so many have
+  std::atomic<uint32_t> countdown;  // to the allocation that fails; 0: none
+  std::atomic<uint32_t> failed;     // allocations that have failed
 };
 
 }  // namespace roci::testing

@@ -5,8 +5,8 @@
 # Exit status: the command's; 124 when it was not done in SECONDS (times
 # ROCI_TEST_PATIENCE, default 1); 99 when the daemon did not start, did not survive, or did
 # not end well. The daemon's output is shown when something failed. ROCID_PID tells the command which process it is. With
-# ROCI_TEST_ENDS_DAEMON=yes in the environment the command may end the daemon itself. ROCI_TEST_PRELOAD is a library for
-# the daemon alone; both find a page to share in the file ROCI_TEST_ALLOCATIONS.
+# ROCI_TEST_ENDS_DAEMON=yes in the environment the command may end the daemon itself. ROCI_TEST_PRELOAD is a library
+# that only the daemon preloads; the daemon and the command then share a page, the file ROCI_TEST_ALLOCATIONS.
 set -uo pipefail
 
 config=()
@@ -55,7 +55,7 @@ if [ -n "${ROCI_TEST_PRELOAD:-}" ]; then
   truncate --size 4096 "$ROCI_TEST_ALLOCATIONS"
 fi
 : >"$log"
-LD_PRELOAD=${ROCI_TEST_PRELOAD:-} "$rocid" --runtime-dir "$runtime_dir" "${config[@]}" >"$log" 2>&1 &
+LD_PRELOAD=${ROCI_TEST_PRELOAD:-${LD_PRELOAD:-}} "$rocid" --runtime-dir "$runtime_dir" "${config[@]}" >"$log" 2>&1 &
 daemon=$!
 for ((try = 0; try < 300; try++)); do
   ! grep -qx 'rocid: ready' "$log" || break

@@ -1,6 +1,5 @@
-// Every command of the session protocol in a daemon each of whose allocations fails once
-// (failing_allocations.cc): the command is refused or done, the session goes on, and nothing is
-// left behind.
+// Lets each allocation of each session command fail once (failing_allocations.cc). The daemon must
+// refuse or complete the command, keep serving the session, and leak nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -33,7 +32,8 @@ FailingAllocations* OpenShared() {
   return page == MAP_FAILED ? nullptr : static_cast<FailingAllocations*>(page);
 }
 
-// Its error; -1: the daemon has closed. Who is refused at the door gets a shorter one.
+// The error of the answer; -1: the daemon closed the connection. (A refused connection gets the
+// head only.)
 int AnswerToHello(RawSession& session) {
   roci_abi_hello_request request{};
   request.magic = ROCI_ABI_MAGIC;
