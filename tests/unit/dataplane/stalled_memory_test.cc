@@ -155,6 +155,27 @@ class End {
 
 class StalledMemory : public ::testing::Test {
  protected:
+  // Whether another thread becomes the lcore while threads that compute share the processors.
+  bool StallsBesideOthers() {
+    const pid_t thread = TestDataplane().lcore(0).thread_id();
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> others;
+    for (unsigned i = 0; i < 4 * std::thread::hardware_concurrency(); ++i) {
+      others.emplace_back([&stop] {
+        while (!stop) continue;
+      });
+    }
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+         std::chrono::steady_clock::now() < end && !::testing::Test::HasFailure();) {
+      // So many that the lcore has always something to do, and is preempted while it copies.
+      for (int i = 0; i < 32; ++i) victim_.Post(ROCI_ABI_WR_RDMA_WRITE, 0, 256 << 10, 256 << 10);
+      for (int i = 0; i < 32; ++i) victim_.Await(20'000);
+    }
+    stop = true;
+    for (std::thread& other : others) other.join();
+    return TestDataplane().lcore(0).thread_id() != thread;
+  }
+
   dataplane::Wire wire_{TestDataplane()};
   End victim_{wire_, 1};
 };
@@ -266,25 +287,14 @@ TEST_F(StalledMemory, OfMorePrograms) {
 }
 
 // Others that have the processors do not make a stall of a copy.
+// Preemption is no stall. (The kernel itself may put the lcore to sleep in a copy now and then; so
+// one of several tries has to pass.)
 TEST_F(StalledMemory, NotByWorkOfOthers) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's copies take long";
-  const pid_t thread = TestDataplane().lcore(0).thread_id();
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> others;
-  for (unsigned i = 0; i < 4 * std::thread::hardware_concurrency(); ++i) {
-    others.emplace_back([&stop] {
-      while (!stop) continue;
-    });
-  }
-  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-       std::chrono::steady_clock::now() < end && !HasFailure();) {
-    // So many that the lcore has always something to do, and is preempted while it copies.
-    for (int i = 0; i < 32; ++i) victim_.Post(ROCI_ABI_WR_RDMA_WRITE, 0, 256 << 10, 256 << 10);
-    for (int i = 0; i < 32; ++i) victim_.Await(20'000);
-  }
-  stop = true;
-  for (std::thread& other : others) other.join();
-  EXPECT_EQ(TestDataplane().lcore(0).thread_id(), thread) << "another thread has become the lcore";
+  constexpr int kTries = 4;
+  int stalled = 0;
+  while (stalled < kTries && !HasFailure() && StallsBesideOthers()) ++stalled;
+  EXPECT_LT(stalled, kTries) << "another thread has become the lcore each time";
 }
 
 }  // namespace

@@ -260,6 +260,7 @@ TEST_P(AppMemoryTest, ProcessThatCalledExecFaults) {
 // The address space lives on when the main thread has ended, but the process number no longer leads
 // to it.
 TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsReached) {
+  if (kSanitized) GTEST_SKIP() << "ThreadSanitizer forbids threads after a fork with threads";
   ForkedApp app([](Channel& channel) {
     FillPattern(g_bss, sizeof(g_bss), 1);
     channel.Send(reinterpret_cast<uint64_t>(g_bss));
