@@ -9,7 +9,6 @@
 #include <cstring>
 #include <new>
 
-#include "dataplane/device.h"
 #include "dataplane/queue_pair.h"
 #include "dataplane/raw_checksums.h"
 #include "dataplane/shared_receive_queue.h"

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "dataplane/dataplane.h"
-#include "dataplane/device_lane.h"
 #include "dataplane/frame_ring.h"
 
 namespace roci::dataplane {
