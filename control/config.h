@@ -13,12 +13,12 @@
 #include "control/congestion_config.h"
 #include "control/device_limits.h"
 #include "control/ip_text.h"
+#include "control/log.h"
 #include "dataplane/thread_priority.h"
 #include "roce/types.h"
 
 namespace roci::control {
 
-enum class LogLevel : uint8_t { kError, kWarning, kNotice, kInfo, kDebug };
 std::optional<LogLevel> ParseLogLevel(std::string_view name);
 
 enum class HugepageUse : uint8_t { kAuto, kOn, kOff };

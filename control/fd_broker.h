@@ -27,7 +27,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "control/session_decoder.h"
+#include "control/request_limits.h"
 #include "control/unique_fd.h"
 
 namespace roci::control {

@@ -4,12 +4,12 @@
 
 #include <cstdint>
 
-#include "control/config.h"
 #include "roce/work.h"
 
 namespace roci::control {
 
 enum class LogArea : uint8_t { kDaemon, kSession, kNeighbours };
+enum class LogLevel : uint8_t { kError, kWarning, kNotice, kInfo, kDebug };
 
 // Sends rte_log to stderr and sets our types' level. Before the EAL starts, and once more after it
 // has set the levels of all types.

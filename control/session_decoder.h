@@ -11,6 +11,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "control/request_limits.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
@@ -26,9 +27,6 @@ struct CommandInfo {
 
 // Null for numbers that name no command.
 const CommandInfo* FindCommand(uint32_t command);
-
-inline constexpr size_t kMaxRequestBytes = sizeof(roci_abi_rereg_mr_request);
-inline constexpr size_t kMaxRequestFds = ROCI_ABI_MAX_EXTENTS;
 
 struct Request {
   const CommandInfo* info = nullptr;

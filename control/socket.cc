@@ -13,7 +13,8 @@
 #include <cstring>
 
 #include "control/errno_status.h"
-#include "control/session_decoder.h"
+#include "control/request_limits.h"
+#include "verbs_provider/abi/session.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // Linux 6.5
