@@ -197,6 +197,53 @@ class Runs(unittest.TestCase):
     def test_meson_runs_nothing(self):
         self.assert_not_green(self.start('--quick'), 'did not run')
 
+    def test_a_list_runs_nothing(self):
+        self.set_up('meson', f'echo "$@" >>{self.top}/calls; mkdir -p build/meson-info; touch build/build.ninja\n'
+                    'for what in tests targets; do echo "[]" >build/meson-info/intro-$what.json; done')
+        for extent in ('--list',), ('--list', '--all'):
+            run = self.start(*extent)
+            output, errors = run.communicate(timeout=50)
+            self.assertEqual((run.returncode, output), (0, ''), errors)
+        self.assertEqual((self.top / 'calls').read_text().count('\n'), 1)  # the configuration
+        self.set_up('ninja', '[[ $* == *build.ninja ]] || exit 3')
+        run = self.start('--list')
+        self.assertIn('the build failed (status 3)', run.communicate(timeout=50)[1])
+        self.assertEqual(run.returncode, 1)
+
+    def test_options_that_exclude_each_other(self):
+        for options in ('--quick', '--all'), ('--changed', '--list'), ('--changed=HEAD', '--suite', 'unit'), ('--list', '--all', '--quick'):
+            run = self.start(*options)
+            self.assertEqual(run.communicate(timeout=50)[0], '', options)
+            self.assertEqual(run.returncode, 1, options)
+
+    def test_a_suite_that_the_extent_leaves_out(self):
+        run = self.start('--quick', '--suite', 'walk')
+        output, _ = run.communicate(timeout=50)
+        self.assertIn('nothing to run', output)
+        self.assertEqual((run.returncode, output.splitlines()[-1]), (1, '0 passed, 0 failed'))
+
+    def test_a_configuration_that_was_interrupted(self):
+        self.set_up('meson', 'mkdir -p build/meson-private; touch build/meson-private/coredata.dat; echo begun >&2; sleep 40')
+        run = self.start()
+        run.stderr.readline()  # 'configuring'
+        run.stderr.readline()
+        run.send_signal(signal.SIGTERM)
+        self.assert_not_green(run, 'meson could not configure build/ (interrupted)')
+        # As Meson does where it finds options.
+        self.set_up('meson', '[ -e build/meson-private/coredata.dat ] || touch build/build.ninja; exit 0')
+        self.start().communicate(timeout=50)
+        self.assertTrue((self.top / 'build/build.ninja').exists())
+
+    def test_nothing_begins_after_an_interruption(self):
+        self.set_up('meson', f'echo "$@" >>{self.top}/calls; mkdir -p build && touch build/build.ninja')
+        self.set_up('ninja', 'echo begun >&2; sleep 40')
+        run = self.start()
+        while run.stderr.readline() != 'begun\n':
+            pass
+        run.send_signal(signal.SIGTERM)
+        self.assert_not_green(run, 'interrupted by SIGTERM')
+        self.assertNotIn('build-asan', (self.top / 'calls').read_text())
+
     def test_an_unknown_suite(self):
         run = self.start('--suite', 'units')
         output, errors = run.communicate(timeout=50)

@@ -15,18 +15,23 @@ if command -v ccache >/dev/null; then
 fi
 compiler() { if command -v ccache >/dev/null; then printf 'ccache %s' "$1"; else printf %s "$1"; fi; }
 
-# configure FOLDER CXX CC OPTIONS...: one that is configured already is configured anew only where its meson.build files have changed.
+# What runs Meson and Ninja in `configure`; a script that bounds its steps in time puts its own command here.
+run_step=()
+
+# configure FOLDER CXX CC OPTIONS...: a configured folder is configured again only where its meson.build files have changed.
 configure() {
   local folder=$1 cxx=$2 cc=$3
   shift 3
   if [ -e "$folder/build.ninja" ]; then
-    "${ninja[@]}" -C "$folder" build.ninja >&2
+    ${run_step[@]+"${run_step[@]}"} "${ninja[@]}" -C "$folder" build.ninja >&2
     return
   fi
+  # An interrupted configuration leaves options behind, for which Meson takes the folder for configured.
+  rm -rf "$folder/meson-private" "$folder/meson-info"
   # A precompiled header of clang names the clone in which it was made; ccache would give it to other clones.
   [[ $cxx != clang* ]] || set -- -Db_pch=false "$@"
   say "configuring ${folder#"$roci_top/"} ($cxx)"
-  CXX=$(compiler "$cxx") CC=$(compiler "$cc") meson setup "$@" "$folder" "$roci_top" >&2
+  ${run_step[@]+"${run_step[@]}"} env CXX="$(compiler "$cxx")" CC="$(compiler "$cc")" meson setup "$@" "$folder" "$roci_top" >&2
 }
 
 # Ninja with as many compilers at a time as there are processors, or ROCI_JOBS.
