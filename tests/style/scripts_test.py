@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of the scripts under tools/ that judge the tree, count the tests and fetch headers. Speaks TAP."""
+import contextlib
 import fcntl
 import importlib.machinery
 import importlib.util
@@ -16,6 +17,7 @@ import tarfile
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
@@ -32,6 +34,8 @@ def load(path):
 
 
 check_includes = load(TOP / 'tools/check-includes')
+check_tidy = load(TOP / 'tools/check-tidy')
+changes = sys.modules['changes']
 count_tests = load(TOP / 'tools/lib/count_tests.py')
 test_plan = load(TOP / 'tools/lib/test_plan.py')
 
@@ -344,6 +348,67 @@ class Plans(unittest.TestCase):
 
     def test_a_file_of_no_test_concerns_style_only(self):
         self.assertEqual(self.chosen('README.md'), (['format'], {}))
+
+
+class Changes(unittest.TestCase):
+    """tools/lib/changes.py and tools/check-tidy --changed, in a repository of a few files."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = pathlib.Path(folder.name).resolve()
+        for module, name in (changes, 'TOP'), (test_plan, 'TOP'), (check_tidy, 'ROOT'):
+            patch = unittest.mock.patch.object(module, name, self.top)
+            patch.start()
+            self.addCleanup(patch.stop)
+        for name, text in {'roce/a.h': '', 'roce/b.h': '#include "roce/a.h"', 'roce/b.cc': '#include "roce/b.h"', 'roce/c.cc': ''}.items():
+            (self.top / name).parent.mkdir(exist_ok=True)
+            (self.top / name).write_text(text + '\n')
+        self.git('init', '-q', '-b', 'main')
+        self.git('add', '.')
+        self.git('commit', '-q', '-m', 'first')
+
+    def git(self, *arguments):
+        subprocess.run(['git', '-c', 'user.name=x', '-c', 'user.email=x', '-c', 'commit.gpgsign=false', *arguments], cwd=self.top, check=True)
+
+    def changed(self, base=None):
+        with unittest.mock.patch.dict(os.environ):
+            os.environ.pop('ROCI_TEST_BASE', None)
+            return changes.changed_files(base)
+
+    def test_deleted_and_renamed_files_are_changes(self):
+        (self.top / 'roce/a.h').unlink()
+        self.git('mv', 'roce/c.cc', 'roce/d.cc')
+        self.assertEqual(self.changed()[1], ['roce/a.h', 'roce/c.cc', 'roce/d.cc'])
+        self.git('commit', '-q', '-a', '-m', 'second')
+        self.assertEqual(self.changed('HEAD~1')[1], ['roce/a.h', 'roce/c.cc', 'roce/d.cc'])
+
+    def test_a_base_that_is_no_commit(self):
+        self.assertIsNone(self.changed('nosuch'))
+
+    def test_a_deleted_header_concerns_who_still_includes_it(self):
+        (self.top / 'roce/a.h').unlink()
+        self.assertIn(self.top / 'roce/a.h', test_plan.with_headers([self.top / 'roce/b.cc']))
+
+    def tidied(self):
+        database = [{'file': str(self.top / f'roce/{name}.cc'), 'directory': str(self.top), 'command': 'c++'} for name in 'bc']
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            chosen = check_tidy.select_changed(database)
+        return list(chosen), said.getvalue()
+
+    def test_a_header_is_read_by_a_source_that_includes_it_indirectly(self):
+        (self.top / 'roce/a.h').write_text('#pragma once\n')
+        self.assertEqual(self.tidied()[0], ['roce/b.cc'])
+
+    def test_a_header_that_no_source_includes_is_told(self):
+        (self.top / 'roce/e.h').write_text('#pragma once\n')
+        chosen, said = self.tidied()
+        self.assertEqual(chosen, [])
+        self.assertIn('left out: clang-tidy of roce/e.h', said)
+
+    def test_deleted_sources_are_not_read(self):
+        (self.top / 'roce/b.cc').unlink()
+        self.assertEqual(self.tidied()[0], [])
 
 
 class ProviderHeaders(unittest.TestCase):

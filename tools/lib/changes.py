@@ -29,16 +29,16 @@ def merge_base():
 
 
 def uncommitted():
-    """Files that differ from HEAD, also untracked ones."""
-    changed = git('diff', '--name-only', '-z', 'HEAD') or ''
+    """Files that differ from HEAD, also untracked and deleted ones."""
+    changed = git('diff', '--name-only', '--no-renames', '-z', 'HEAD') or ''
     untracked = git('ls-files', '--others', '--exclude-standard', '-z') or ''
     return {name for name in (changed + untracked).split('\0') if name}
 
 
 def changed_files(base=None):
-    """(what they are compared with, the sorted names). `base`: a commit; default ROCI_TEST_BASE, the merge base, or, on a
-    branch without commits of its own, HEAD if something is uncommitted, else the last LAST_COMMITS commits. None without
-    a git repository, or where `base` is no commit."""
+    """(what they are compared with, the sorted names, also of deleted files). `base`: a commit; default ROCI_TEST_BASE, the
+    merge base, or, on a branch without commits of its own, HEAD if something is uncommitted, else the last LAST_COMMITS
+    commits. None without a git repository, or where `base` is no commit."""
     if git('rev-parse', 'HEAD') is None:
         return None
     pending = uncommitted()
@@ -46,9 +46,8 @@ def changed_files(base=None):
     if base is None:
         recent = (git('rev-list', '--first-parent', f'--max-count={LAST_COMMITS + 1}', 'HEAD') or '').split()
         base = 'HEAD' if pending else recent[-1]
-    committed = git('diff', '--name-only', '-z', base, 'HEAD')
+    committed = git('diff', '--name-only', '--no-renames', '-z', base, 'HEAD')
     if committed is None:
         return None
     described = (git('log', '-1', '--format=%h (%s)', base) or base).strip()
-    names = pending | {name for name in committed.split('\0') if name}
-    return described, sorted(name for name in names if (TOP / name).is_file())
+    return described, sorted(pending | {name for name in committed.split('\0') if name})

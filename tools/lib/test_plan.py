@@ -64,20 +64,21 @@ class Plan:
         return [line for line in found if not line.startswith('ninja:')]
 
     def sources(self, inputs):
-        """The project's files among the inputs, without headers."""
+        """The project's files among the inputs, without headers; also those that have been deleted since."""
         names = ((self.folder / name).resolve() for name in inputs)
-        return {name for name in names if name.is_relative_to(TOP) and not name.is_relative_to(self.folder) and name.is_file()}
+        return {name for name in names if name.is_relative_to(TOP) and not name.is_relative_to(self.folder)}
 
 
 def closure(files, pattern, resolve):
-    """The files, and those that they name by `pattern`, directly or not."""
+    """The files, and those that they name by `pattern`, directly or not; also files that do not exist."""
     seen, todo = set(), list(files)
     while todo:
         file = todo.pop()
-        if file in seen or not file.is_file() or file.suffix not in ('.c', '.cc', '.h', '.py'):
+        if file in seen or file.suffix not in ('.c', '.cc', '.h', '.py'):
             continue
         seen.add(file)
-        todo += [resolve(file, name) for name in pattern.findall(file.read_text(encoding='utf-8'))]
+        if file.is_file():
+            todo += [resolve(file, name) for name in pattern.findall(file.read_text(encoding='utf-8'))]
     return seen
 
 
@@ -141,6 +142,7 @@ def say(*words):
 def print_changed(plan, base):
     compared = changed_files(base)
     if compared is None:
+        base = base or os.environ.get('ROCI_TEST_BASE')
         raise SystemExit(f'error: {base} is no commit here' if base else 'error: no git repository: what has changed?')
     against, changed = compared
     say(f'changed since {against}:', ' '.join(changed) or 'nothing')
