@@ -23,7 +23,7 @@ def make_image(folder):
         raise Unavailable('qemu-system-x86_64 is not installed')
     done = subprocess.run([HERE / 'make_guest.sh', folder], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode == 77:
-        raise Unavailable(done.stderr.strip())
+        raise Unavailable(done.stderr.strip().splitlines()[-1])  # one line, as TAP wants
     if done.returncode != 0:
         raise RuntimeError(f'make_guest.sh: {done.stderr}')
 

@@ -29,7 +29,8 @@ stamp="$version $(cat "$here/make_guest.sh" "$here/guest_init.sh" | sha256sum)"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"  # apt fetches as a user of its own
-(cd "$work" && apt-get -qq download "linux-image-$version") >&2 || unavailable "cannot download linux-image-$version"
+(cd "$work" && apt-get -qq download "linux-image-$version") >&2 2>"$work/apt.log" ||
+  unavailable "cannot download linux-image-$version: $(sed -n 's/^E: //p' "$work/apt.log" | head -1)"
 dpkg-deb -x "$work"/linux-image-*.deb "$work/kernel"
 depmod -b "$work/kernel" "$version"
 

@@ -77,7 +77,7 @@ class Report:
             there = [name for name in rows if not skipped(results.get(name, ''))]
             problems = [f'{name.kind}, {name.moment}: {results.get(name, NO_RESULT)!r}, documented is {wanted.get(name)!r}'
                         for name in there if results.get(name) != wanted.get(name)]
-            self.tell(f'{title}: {operation}', problems, '' if there else 'not possible here')
+            self.tell(f'{title}: {operation}', problems, '' if there else f'this machine lacks what it takes: {operation}')
 
     def end(self):
         print(f'1..{self.count}')

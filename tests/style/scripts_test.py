@@ -130,7 +130,7 @@ class Counting(unittest.TestCase):
         runs = [{'name': 'a', 'result': 'OK', 'stdout': 'ok 1 x # SKIP no root\nok 2 y # SKIP no root\n'},
                 {'name': 'b', 'result': 'SKIP', 'stdout': 'begin\nno such module\n'},
                 {'name': 'c', 'result': 'OK', 'stdout': 'x_test.cc:12: Skipped\nno hugepages\n'}]
-        self.assertEqual(count_tests.skip_reasons(runs), {'no root': 2, 'no such module': 1, 'no hugepages': 1})
+        self.assertEqual(count_tests.skip_reasons(runs), {'no root': ['a', 'a'], 'no such module': ['b'], 'no hugepages': ['c']})
 
     def test_what_a_test_leaves_out_is_told(self):
         runs = [{'name': 'a', 'result': 'OK', 'stdout': 'clean\nleft out: the rest\n'}, {'name': 'b', 'result': 'OK'}]

@@ -44,19 +44,25 @@ def skipped_inside(run):
     return int(match[1]) if match else 0
 
 
+def reasons_of(run):
+    """The reasons for skipping that a program's output gives."""
+    output = run.get('stdout', '')
+    yield from re.findall(r'# SKIP\b:?(.*)', output)
+    # (GoogleTest prints the reason below the place.)
+    yield from re.findall(r': Skipped\n(.*)', output)
+    # Python's unittest, verbose.
+    yield from (match[1] for match in re.findall(r"\.\.\. skipped (['\"])(.*)\1$", both_outputs(run), re.MULTILINE))
+    if run['result'] == 'SKIP' and '# SKIP' not in output:
+        yield (output.strip().splitlines() or ['no reason given'])[-1]
+
+
 def skip_reasons(runs):
-    """Counter of the reasons that the programs' output gives."""
-    reasons = collections.Counter()
+    """The reasons for skipping: reason -> the programs, once for each case."""
+    reasons = collections.defaultdict(list)
     for run in runs:
-        output = run.get('stdout', '')
-        reasons.update(match.strip() for match in re.findall(r'# SKIP\b:?(.*)', output))
-        # (GoogleTest prints the reason below the place.)
-        reasons.update(match.strip() for match in re.findall(r': Skipped\n(.*)', output))
-        # Python's unittest, verbose.
-        reasons.update(match[1] for match in re.findall(r"\.\.\. skipped (['\"])(.*)\1$", both_outputs(run), re.MULTILINE))
-        if run['result'] == 'SKIP' and '# SKIP' not in output:
-            reasons[(output.strip().splitlines() or ['no reason given'])[-1]] += 1
-    return reasons
+        for reason in reasons_of(run):
+            reasons[reason.strip()].append(run['name'].rpartition(' / ')[2])
+    return dict(reasons)
 
 
 def remarks(runs):
@@ -105,8 +111,8 @@ def main():
         failures += [f'{name}: did not run' for name in absent]
     for failure in failures:
         print('FAILED ' + failure, file=sys.stderr)
-    for reason, times in skip_reasons(runs).items():
-        print(f'skipped {times}: {reason}', file=sys.stderr)
+    for reason, programs in skip_reasons(runs).items():
+        print(f'skipped {len(programs)}: {reason} ({", ".join(sorted(set(programs)))})', file=sys.stderr)
     for remark in remarks(runs):
         print(remark, file=sys.stderr)
     print(totals['passed'], totals['failed'], totals['skipped'])
