@@ -6,17 +6,18 @@ namespace roci::control {
 
 absl::StatusOr<MulticastCensus::Membership> MulticastCensus::Join(const roce::Gid& group,
                                                                   Quota& groups,
-                                                                  uint32_t most_members) {
+                                                                  uint32_t most_of_user,
+                                                                  uint32_t most) {
   const auto known = groups_.find(group);
   const uint32_t members = known != groups_.end() ? known->second.members : 0;
   QuotaShare share;
   if (known == groups_.end() || !known->second.users.contains(&groups)) {
     share = QuotaShare(groups, 1);
     if (!share.ok()) return absl::ResourceExhaustedError("multicast groups");
-  } else if (known->second.users.at(&groups).members >= most_members) {
+  } else if (known->second.users.at(&groups).members >= most_of_user) {
     return absl::ResourceExhaustedError("queue pairs of one user in the multicast group");
   }
-  if (members >= DeviceLimits{}.max_multicast_members) {
+  if (members >= most) {
     return absl::ResourceExhaustedError("queue pairs of the multicast group");
   }
   Group& entry = groups_[group];

@@ -42,9 +42,11 @@ class MulticastCensus {
   void SetListener(Listener listener) { listener_ = std::move(listener); }
 
   // `groups`, which outlives the membership: the quota of groups of one user, by which the census
-  // knows the user. `most_members`: what that user may have in one group. ResourceExhausted: groups
-  // or members of this group are at their limit.
-  absl::StatusOr<Membership> Join(const roce::Gid& group, Quota& groups, uint32_t most_members);
+  // knows the user. `most_of_user`: members of one group that may be that user's; `most`: members
+  // of one group, of all users, up to which that user may add one. ResourceExhausted: groups or
+  // members of this group are at their limit.
+  absl::StatusOr<Membership> Join(const roce::Gid& group, Quota& groups, uint32_t most_of_user,
+                                  uint32_t most);
 
   std::vector<roce::Gid> Groups() const;
   uint32_t groups() const { return static_cast<uint32_t>(groups_.size()); }

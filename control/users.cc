@@ -17,12 +17,38 @@ uint32_t Part32(uint32_t limit, uint32_t percent) {
   return static_cast<uint32_t>(Part(limit, percent));
 }
 
-// Limits below 16 have none.
-Quota WithoutReserve(Quota& whole) { return Quota(whole.limit() - whole.limit() / 16, &whole); }
+// Of `limit`, for ordinary users.
+constexpr uint64_t kReservedPart = 16;
+template <class Number>
+Number WithoutReserve(Number limit) {
+  return static_cast<Number>(limit - limit / kReservedPart);
+}
+Quota WithoutReserve(Quota& whole) { return Quota(WithoutReserve(whole.limit()), &whole); }
+
+// The limits that count objects.
+constexpr uint32_t DeviceLimits::*kCounts[] = {
+    &DeviceLimits::max_qp,          &DeviceLimits::max_cq,
+    &DeviceLimits::max_mr,          &DeviceLimits::max_mw,
+    &DeviceLimits::max_dm_bytes,    &DeviceLimits::max_pd,
+    &DeviceLimits::max_ah,          &DeviceLimits::max_multicast_memberships,
+    &DeviceLimits::max_flows,       &DeviceLimits::max_multicast_groups,
+    &DeviceLimits::max_counters,    &DeviceLimits::max_multicast_members,
+    &DeviceLimits::max_work_queues, &DeviceLimits::max_queue_tables,
+    &DeviceLimits::max_srq,         &DeviceLimits::max_xrcd};
+
+DeviceLimits WithoutReserve(DeviceLimits limits) {
+  for (uint32_t DeviceLimits::*count : kCounts) limits.*count = WithoutReserve(limits.*count);
+  return limits;
+}
 
 }  // namespace
 
-User::User(const SharedQuotas& whole, SharedQuotas& from, uint32_t percent)
+DeviceQuotas& SharedDeviceQuotas::Of(const DeviceLimits& limits, DeviceQuotas& whole) {
+  return devices_.try_emplace(&whole, WithoutReserve(limits), &whole).first->second;
+}
+
+User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
+           uint32_t percent)
     : sessions(Part(whole.sessions.limit(), percent), &from.sessions),
       descriptors(Part(whole.descriptors.limit(), percent), &from.descriptors),
       ring_memory(Part(whole.ring_memory.limit(), percent), &from.ring_memory),
@@ -30,6 +56,7 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, uint32_t percent)
       app_mappings(Part(whole.app_mappings.limit(), percent), &from.app_mappings),
       app_bytes(Part(whole.app_bytes.limit(), percent), &from.app_bytes),
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
+      from_devices_(from_devices),
       percent_(percent) {}
 
 Users::Users(SharedQuotas& whole, uid_t owner, uint32_t percent, uid_t (*account_of)(uid_t))
@@ -47,20 +74,19 @@ Users::Users(SharedQuotas& whole, uid_t owner, uint32_t percent, uid_t (*account
 
 DeviceLimits User::LimitsOf(const DeviceLimits& limits) const {
   DeviceLimits part = limits;
-  for (uint32_t DeviceLimits::*count :
-       {&DeviceLimits::max_qp, &DeviceLimits::max_cq, &DeviceLimits::max_mr, &DeviceLimits::max_mw,
-        &DeviceLimits::max_dm_bytes, &DeviceLimits::max_pd, &DeviceLimits::max_ah,
-        &DeviceLimits::max_multicast_memberships, &DeviceLimits::max_multicast_groups,
-        &DeviceLimits::max_multicast_members, &DeviceLimits::max_flows, &DeviceLimits::max_counters,
-        &DeviceLimits::max_work_queues, &DeviceLimits::max_queue_tables, &DeviceLimits::max_srq,
-        &DeviceLimits::max_xrcd}) {
-    part.*count = Part32(limits.*count, percent_);
+  for (uint32_t DeviceLimits::*count : kCounts) {
+    part.*count = std::min(Part32(limits.*count, percent_), MostOf(limits.*count));
   }
   return part;
 }
 
+uint32_t User::MostOf(uint32_t limit) const {
+  return from_devices_ == nullptr ? limit : WithoutReserve(limit);
+}
+
 DeviceQuotas& User::QuotasOf(const DeviceLimits& limits, DeviceQuotas& whole) {
-  return devices_.try_emplace(&whole, LimitsOf(limits), &whole).first->second;
+  DeviceQuotas& from = from_devices_ == nullptr ? whole : from_devices_->Of(limits, whole);
+  return devices_.try_emplace(&whole, LimitsOf(limits), &from).first->second;
 }
 
 uid_t Users::CachedAccountOf(uid_t uid) {
@@ -78,8 +104,8 @@ std::shared_ptr<User> Users::Get(uid_t uid) {
   std::weak_ptr<User>& known = users_[account];
   std::shared_ptr<User> user = known.lock();
   if (user == nullptr) {
-    user = is_trusted ? std::make_shared<User>(whole_, whole_, kEverything)
-                      : std::make_shared<User>(whole_, others_, percent_);
+    user = is_trusted ? std::make_shared<User>(whole_, whole_, nullptr, kEverything)
+                      : std::make_shared<User>(whole_, others_, &device_others_, percent_);
     known = user;
   }
   return user;

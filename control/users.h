@@ -30,11 +30,24 @@ struct SharedQuotas {
   Quota event_channels = Quota(kMaxEventChannels);  // of the connection manager
 };
 
+// The objects of each device that ordinary users share: all but a reserve of a sixteenth. Control
+// thread only.
+class SharedDeviceQuotas {
+ public:
+  // The part of `whole`, which outlives this and has `limits`.
+  DeviceQuotas& Of(const DeviceLimits& limits, DeviceQuotas& whole);
+
+ private:
+  std::map<const DeviceQuotas*, DeviceQuotas> devices_;
+};
+
 // One user's part. Control thread only.
 class User {
  public:
-  // `percent` of each limit of `whole`, but at least one; taken from `from`.
-  User(const SharedQuotas& whole, SharedQuotas& from, uint32_t percent);
+  // `percent` of each limit of `whole`, but at least one; taken from `from`. `from_devices`: what
+  // the user's part of a device is taken from; null for users who may take the reserve.
+  User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
+       uint32_t percent);
 
   Quota sessions;
   Quota descriptors;
@@ -56,12 +69,16 @@ class User {
     return {QuotaShare(app_mappings, mappings), QuotaShare(app_bytes, bytes)};
   }
 
-  // What the user may have of a device with `limits`; numbers that are no counts stay.
+  // How many objects the user may have on a device with `limits`; other limits are unchanged.
   DeviceLimits LimitsOf(const DeviceLimits& limits) const;
+  // Up to how many there may be, of all users', for this user to add one: `limit`, or less the
+  // reserve.
+  uint32_t MostOf(uint32_t limit) const;
   // The user's part of `whole`, which outlives this.
   DeviceQuotas& QuotasOf(const DeviceLimits& limits, DeviceQuotas& whole);
 
  private:
+  SharedDeviceQuotas* const from_devices_;
   const uint32_t percent_;
   std::map<const DeviceQuotas*, DeviceQuotas> devices_;
 };
@@ -70,8 +87,9 @@ class User {
 class Users {
  public:
   // Root and `owner`, whom the daemon runs as, may take everything; each of the others `percent` of
-  // it, and all of them together all but a reserve of a sixteenth: so that there is always
-  // something left for whoever has to look after the daemon. `account_of` maps a user
+  // it, and all of them together all but a reserve of a sixteenth, of the daemon's resources and of
+  // each device's objects. (A limit below 16 has no reserve.) So there is always something left for
+  // whoever has to look after the daemon. `account_of` maps a user
   // ID to its account (AccountOf of subordinate_ids.h); all IDs of one account share one quota.
   // Subordinate IDs of root and of the owner are not trusted: each has a quota of its own.
   Users(
@@ -84,6 +102,7 @@ class Users {
  private:
   SharedQuotas& whole_;
   SharedQuotas others_;  // what all but root and the owner share
+  SharedDeviceQuotas device_others_;
   const uid_t owner_;
   const uint32_t percent_;
   static constexpr size_t kMostAccounts = 4096;

@@ -21,7 +21,7 @@ TEST(MulticastCensusTest, HoldsItsLimitsExactly) {
   MulticastCensus census;
   Quota groups(kMostGroups);
   const auto join = [&](uint32_t number) {
-    return census.Join(Group(number), groups, kMostMembers);
+    return census.Join(Group(number), groups, kMostMembers, kMostMembers);
   };
   std::vector<MulticastCensus::Membership> members;
   for (uint32_t g = 0; g < kMostGroups; ++g) members.push_back(*join(g));
@@ -43,22 +43,34 @@ TEST(MulticastCensusTest, AUserHoldsItsPartExactly) {
   Quota alice(2, &all), bob(2, &all);
   std::vector<MulticastCensus::Membership> members;
   for (const uint32_t number : {1, 1, 2}) {
-    members.push_back(*census.Join(Group(number), alice, 2));
+    members.push_back(*census.Join(Group(number), alice, 2, 4));
   }
-  EXPECT_TRUE(absl::IsResourceExhausted(census.Join(Group(3), alice, 2).status())) << "groups";
-  EXPECT_TRUE(absl::IsResourceExhausted(census.Join(Group(1), alice, 2).status())) << "members";
-  EXPECT_TRUE(census.Join(Group(1), bob, 2).ok());
-  members.push_back(*census.Join(Group(3), bob, 2));
+  EXPECT_TRUE(absl::IsResourceExhausted(census.Join(Group(3), alice, 2, 4).status())) << "groups";
+  EXPECT_TRUE(absl::IsResourceExhausted(census.Join(Group(1), alice, 2, 4).status())) << "members";
+  EXPECT_TRUE(census.Join(Group(1), bob, 2, 4).ok());
+  members.push_back(*census.Join(Group(3), bob, 2, 4));
   EXPECT_EQ(all.used(), 3u);
   members.clear();
   EXPECT_EQ(all.used(), 0u);
 }
 
+TEST(MulticastCensusTest, AGroupKeepsPlacesForThoseWhoMayHaveThem) {
+  MulticastCensus census;
+  Quota all(3);
+  Quota alice(1, &all), bob(1, &all), root(3, &all);
+  std::vector<MulticastCensus::Membership> members;
+  members.push_back(*census.Join(Group(1), alice, 2, 3));
+  members.push_back(*census.Join(Group(1), alice, 2, 3));
+  members.push_back(*census.Join(Group(1), bob, 2, 3));
+  EXPECT_TRUE(absl::IsResourceExhausted(census.Join(Group(1), bob, 2, 3).status()));
+  EXPECT_TRUE(census.Join(Group(1), root, 4, 4).ok());
+}
+
 TEST(MulticastCensusTest, MembershipsMove) {
   MulticastCensus census;
   Quota groups(2);
-  MulticastCensus::Membership a = *census.Join(Group(1), groups, 1);
-  MulticastCensus::Membership b = *census.Join(Group(2), groups, 1);
+  MulticastCensus::Membership a = *census.Join(Group(1), groups, 1, 1);
+  MulticastCensus::Membership b = *census.Join(Group(2), groups, 1, 1);
   a = std::move(b);
   EXPECT_EQ(census.groups(), 1u);
   EXPECT_EQ(a.group(), Group(2));

@@ -145,6 +145,43 @@ TEST_F(UsersTest, DeviceLimitsAreWhatTheUserMayHave) {
   EXPECT_EQ(users_.Get(kBob)->QuotasOf(limits, device).qps.left(), 3u);
 }
 
+// Two users with half of everything each.
+TEST_F(UsersTest, OrdinaryUsersLeaveAReserveOfEachDevice) {
+  Users users(whole_, kOwner, 50);
+  DeviceLimits limits;
+  limits.max_qp = 160;
+  limits.max_srq = 10;
+  DeviceQuotas device(limits), second_device(limits);
+  const std::shared_ptr<User> alice = users.Get(kAlice), bob = users.Get(kBob);
+  const std::shared_ptr<User> owner = users.Get(kOwner), root = users.Get(0);
+  const QuotaShare first(alice->QuotasOf(limits, device).qps, 80);
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(QuotaShare(bob->QuotasOf(limits, device).qps, 80).ok());
+  const QuotaShare second(bob->QuotasOf(limits, device).qps, 70);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(bob->QuotasOf(limits, device).qps.left(), 0u);
+  EXPECT_EQ(bob->QuotasOf(limits, second_device).qps.left(), 80u) << "each device has its own";
+  EXPECT_EQ(owner->QuotasOf(limits, device).qps.left(), 10u);
+  EXPECT_TRUE(QuotaShare(root->QuotasOf(limits, device).qps, 10).ok());
+  for (Quota DeviceQuotas::*quota :
+       {&DeviceQuotas::cqs, &DeviceQuotas::mrs, &DeviceQuotas::mws, &DeviceQuotas::dm_bytes,
+        &DeviceQuotas::pds, &DeviceQuotas::ahs, &DeviceQuotas::multicast,
+        &DeviceQuotas::multicast_groups, &DeviceQuotas::flows, &DeviceQuotas::counters,
+        &DeviceQuotas::work_queues, &DeviceQuotas::queue_tables, &DeviceQuotas::xrcds}) {
+    Quota& of_alice = alice->QuotasOf(limits, device).*quota;
+    Quota& of_bob = bob->QuotasOf(limits, device).*quota;
+    const QuotaShare all_of_alice(of_alice, of_alice.left());
+    const QuotaShare all_of_bob(of_bob, of_bob.left());
+    EXPECT_GE((owner->QuotasOf(limits, device).*quota).left(), (device.*quota).limit() / 16);
+  }
+  EXPECT_EQ(alice->MostOf(limits.max_multicast_members), 240u);
+  EXPECT_EQ(root->MostOf(limits.max_multicast_members), 256u);
+  EXPECT_EQ(alice->LimitsOf(limits).max_srq, 5u) << "too few to keep any back";
+  Users generous(whole_, kOwner, 100);
+  EXPECT_EQ(generous.Get(kAlice)->LimitsOf(limits).max_qp, 150u) << "no more than there is";
+  EXPECT_EQ(generous.Get(kOwner)->LimitsOf(limits).max_qp, 160u);
+}
+
 TEST_F(UsersTest, LargeLimitsDoNotOverflow) {
   SharedQuotas large{.sessions = Quota(1),
                      .descriptors = Quota(1),
