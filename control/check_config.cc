@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "control/port_check.h"
-#include "control/routes.h"
-#include "dataplane/port_drivers.h"
+#include "control/config/port_check.h"
+#include "control/net/routes.h"
+#include "dataplane/port/port_drivers.h"
 
 namespace roci::control {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "control/config.h"
+#include "control/config/config.h"
 
 namespace roci::control {
 

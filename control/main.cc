@@ -6,10 +6,10 @@
 #include <string>
 
 #include "control/check_config.h"
-#include "control/config.h"
+#include "control/config/config.h"
 #include "control/daemon.h"
-#include "control/fd_broker.h"
-#include "control/log.h"
+#include "control/loop/fd_broker.h"
+#include "control/loop/log.h"
 #include "control/options.h"
 #include "verbs_provider/abi/runtime_dir.h"
 

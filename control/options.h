@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "control/config.h"
+#include "control/config/config.h"
 
 namespace roci::control {
 

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "control/unique_fd.h"
+#include "control/loop/unique_fd.h"
 #include "tools/commands.h"
 #include "tools/link/block_copy.h"
 #include "tools/link/selection.h"

@@ -7,11 +7,11 @@
 #include <cstring>
 
 #include "verbs_provider/abi/stand_in.h"
-#include "verbs_provider/allocate.h"
-#include "verbs_provider/context.h"
-#include "verbs_provider/intercept.h"
-#include "verbs_provider/objects.h"
-#include "verbs_provider/rdma_cm.h"
+#include "verbs_provider/base/allocate.h"
+#include "verbs_provider/cm/rdma_cm.h"
+#include "verbs_provider/intercept/intercept.h"
+#include "verbs_provider/verbs/context.h"
+#include "verbs_provider/verbs/objects.h"
 
 namespace roci::provider {
 namespace {

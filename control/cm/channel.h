@@ -11,11 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "control/cm/cm_id.h"
-#include "control/event_loop.h"
-#include "control/foreign_fds.h"
-#include "control/socket.h"
-#include "control/unique_fd.h"
-#include "control/users.h"
+#include "control/device/foreign_fds.h"
+#include "control/device/users.h"
+#include "control/loop/event_loop.h"
+#include "control/loop/socket.h"
+#include "control/loop/unique_fd.h"
 #include "memory/app_memory.h"
 
 namespace roci::control::cm {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "control/errno_status.h"
+#include "control/loop/errno_status.h"
 
 namespace roci::control::cm {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "control/errno_status.h"
+#include "control/loop/errno_status.h"
 
 namespace roci::control::cm {
 namespace {

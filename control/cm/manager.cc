@@ -9,8 +9,8 @@
 
 #include "control/cm/gsi.h"
 #include "control/cm/verbs_numbers.h"
-#include "control/errno_status.h"
-#include "control/privilege.h"
+#include "control/loop/errno_status.h"
+#include "control/loop/privilege.h"
 
 namespace roci::control::cm {
 namespace {

@@ -13,7 +13,7 @@
 #include "control/cm/channel.h"
 #include "control/cm/cm_id.h"
 #include "control/cm/engine.h"
-#include "control/services.h"
+#include "control/device/services.h"
 #include "memory/split_mix.h"
 
 namespace roci::control::cm {

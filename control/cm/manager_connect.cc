@@ -6,7 +6,7 @@
 #include "control/cm/gsi.h"
 #include "control/cm/manager.h"
 #include "control/cm/verbs_numbers.h"
-#include "control/errno_status.h"
+#include "control/loop/errno_status.h"
 
 namespace roci::control::cm {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "control/cm/verbs_numbers.h"
-#include "control/errno_status.h"
+#include "control/loop/errno_status.h"
 
 namespace roci::control::cm {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "control/cm/questions.h"
-#include "control/errno_status.h"
-#include "control/log.h"
+#include "control/loop/errno_status.h"
+#include "control/loop/log.h"
 
 namespace roci::control::cm {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "control/acceptor.h"
 #include "control/cm/channel.h"
 #include "control/cm/command_decoder.h"
 #include "control/cm/manager.h"
-#include "control/hello_deadlines.h"
-#include "control/services.h"
+#include "control/device/services.h"
+#include "control/loop/acceptor.h"
+#include "control/loop/hello_deadlines.h"
 
 namespace roci::control::cm {
 

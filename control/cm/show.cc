@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "control/ip_text.h"
+#include "control/net/ip_text.h"
 
 namespace roci::control::cm {
 namespace {

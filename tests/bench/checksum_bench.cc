@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "dataplane/raw_checksums.h"
+#include "dataplane/port/raw_checksums.h"
 #include "roce/headers.h"
 
 namespace roci::dataplane {

@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "dataplane/lcore.h"
-#include "dataplane/worker.h"
+#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/worker.h"
 #include "tests/unit/dataplane/ring_app.h"
 
 namespace {

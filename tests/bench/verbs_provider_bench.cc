@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <memory>
 
-#include "tests/unit/verbs_provider/rings_fixture.h"
-#include "verbs_provider/objects.h"
-#include "verbs_provider/verbs_ops.h"
+#include "tests/unit/verbs_provider/rings/rings_fixture.h"
+#include "verbs_provider/verbs/objects.h"
+#include "verbs_provider/verbs/verbs_ops.h"
 
 namespace roci::provider {
 namespace {

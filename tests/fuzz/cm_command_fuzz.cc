@@ -8,7 +8,7 @@
 
 #include "control/cm/command_decoder.h"
 #include "control/cm/socket_address.h"
-#include "control/errno_status.h"
+#include "control/loop/errno_status.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace roci::control::cm {

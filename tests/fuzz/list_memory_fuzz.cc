@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "dataplane/list_memory.h"
+#include "dataplane/rings/list_memory.h"
 #include "memory/key_table.h"
 #include "tests/fuzz/fuzz.h"
 #include "verbs_provider/abi/rings.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "control/group_reports.h"
-#include "control/neighbours.h"
+#include "control/net/group_reports.h"
+#include "control/net/neighbours.h"
 #include "roce/headers.h"
 #include "tests/fuzz/fuzz.h"
 

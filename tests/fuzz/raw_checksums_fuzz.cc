@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "dataplane/raw_checksums.h"
+#include "dataplane/port/raw_checksums.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "control/device_limits.h"
-#include "control/errno_status.h"
-#include "control/session_decoder.h"
+#include "control/config/device_limits.h"
+#include "control/loop/errno_status.h"
+#include "control/session/session_decoder.h"
 #include "tests/fuzz/fuzz.h"
 #include "verbs_provider/abi/list_mr.h"
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "dataplane/async_event.h"
-#include "dataplane/session.h"
-#include "dataplane/shared_receive_queue.h"
+#include "dataplane/base/async_event.h"
+#include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/shard/session.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

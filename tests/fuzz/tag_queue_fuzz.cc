@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "dataplane/completion_queue.h"
-#include "dataplane/tag_queue.h"
+#include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/tag_queue.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "dataplane/work_queue.h"
+#include "dataplane/rings/work_queue.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -2,7 +2,7 @@
 """`roci impair --rate`: a link of a limited rate with a queue, per direction and queue pair, on one lcore and on several.
 
 How much of the rate a stream uses is a question of speed, which depends on what else the machine does: tools/bench measures
-it. That each rate is met exactly is shown in simulated time (tests/unit/dataplane/link_tap_test.cc).
+it. That each rate is met exactly is shown in simulated time (tests/unit/dataplane/link/link_tap_test.cc).
 
 Usage: rate_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "control/sysfs_tree.h"
-#include "control/unique_fd.h"
+#include "control/loop/unique_fd.h"
+#include "control/sysfs/sysfs_tree.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dataplane/tag_list.h"
+#include "dataplane/rings/tag_list.h"
 #include "roce/tag_header.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/pair.h"

@@ -325,7 +325,7 @@ class Plans(unittest.TestCase):
         self.plan = test_plan.Plan.__new__(test_plan.Plan)
         self.plan.folder = TOP / 'build'
         inputs = {'roce': ['../tests/unit/roce/pacer_test.cc', '../roce/icrc.cc', 'roce/libroce.a'],
-                  'control': ['../tests/unit/control/users_test.cc', '../roce/icrc.cc', 'control/libcontrol.a'],
+                  'control': ['../tests/unit/control/device/users_test.cc', '../roce/icrc.cc', 'control/libcontrol.a'],
                   'cm_api': ['../tests/integration/cm_end.cc', '../roce/icrc.cc', 'control/libcontrol.a'],
                   'format': [], 'tidy_1': []}
         suites = {'roce': ['unit'], 'control': ['unit'], 'cm_api': ['integration'], 'format': ['style'], 'tidy_1': ['style', 'night']}

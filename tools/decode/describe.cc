@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "control/ip_text.h"
+#include "control/net/ip_text.h"
 
 namespace roci::tools {
 namespace {

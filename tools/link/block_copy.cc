@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "control/pcapng_writer.h"
+#include "control/manage/pcapng_writer.h"
 
 namespace roci::tools {
 namespace {

@@ -16,7 +16,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "control/unique_fd.h"
+#include "control/loop/unique_fd.h"
 #include "tools/run/file.h"
 
 namespace roci::tools {

@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "control/unique_fd.h"
+#include "control/loop/unique_fd.h"
 #include "tools/run/file.h"
 #include "tools/run/find_plugin.h"
 #include "tools/run/mount_namespace.h"
@@ -87,8 +87,8 @@ absl::Status PrepareNamespace(const std::string& sysfs, const std::string& plugi
 }
 
 // Without a namespace there is no /dev/infiniband: the plugin, loaded with the program, answers for
-// it in libibverbs' name (verbs_provider/intercept.h). Reaches programs that use libibverbs and
-// keep their environment; tools that read /sys by themselves see nothing.
+// it in libibverbs' name (verbs_provider/intercept/intercept.h). Reaches programs that use
+// libibverbs and keep their environment; tools that read /sys by themselves see nothing.
 absl::Status PrepareEnvironment(const std::string& sysfs, const std::string& plugin) {
   if (plugin.find_first_of(" :;\t\n") != std::string::npos) {
     return absl::InvalidArgumentError(

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "control/unique_fd.h"
+#include "control/loop/unique_fd.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace roci::tools {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "control/unique_fd.h"
+#include "control/loop/unique_fd.h"
 
 namespace roci::tools {
 

@@ -3,12 +3,12 @@
 
 #include <cerrno>
 
-#include "control/context_group.h"
-#include "control/errno_status.h"
-#include "control/handle_table.h"
-#include "control/paths.h"
-#include "control/qp_attributes.h"
-#include "control/quota.h"
+#include "control/device/quota.h"
+#include "control/loop/errno_status.h"
+#include "control/net/paths.h"
+#include "control/session/context_group.h"
+#include "control/session/handle_table.h"
+#include "control/session/qp_attributes.h"
 
 namespace roci::control {
 namespace {

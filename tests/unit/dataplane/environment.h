@@ -1,7 +1,7 @@
 // The one Dataplane of a test program: DPDK starts once per process.
 #pragma once
 
-#include "dataplane/dataplane.h"
+#include "dataplane/shard/dataplane.h"
 
 namespace roci::testing {
 

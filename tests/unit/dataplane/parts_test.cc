@@ -6,14 +6,14 @@
 #include <set>
 #include <thread>
 
-#include "dataplane/active_list.h"
-#include "dataplane/address_table.h"
-#include "dataplane/clock.h"
-#include "dataplane/mailbox.h"
-#include "dataplane/qpn_space.h"
-#include "dataplane/record_arena.h"
-#include "dataplane/record_pool.h"
-#include "dataplane/slab.h"
+#include "dataplane/base/clock.h"
+#include "dataplane/base/mailbox.h"
+#include "dataplane/base/record_arena.h"
+#include "dataplane/base/record_pool.h"
+#include "dataplane/base/slab.h"
+#include "dataplane/qp/address_table.h"
+#include "dataplane/qp/qpn_space.h"
+#include "dataplane/shard/active_list.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 

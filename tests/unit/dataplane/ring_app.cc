@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "dataplane/lcore.h"
+#include "dataplane/shard/lcore.h"
 
 namespace roci::testing {
 namespace {

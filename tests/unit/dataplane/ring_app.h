@@ -9,11 +9,11 @@
 #include <memory>
 #include <vector>
 
-#include "dataplane/dataplane.h"
-#include "dataplane/device.h"
-#include "dataplane/queue_pair.h"
-#include "dataplane/session.h"
-#include "dataplane/wire.h"
+#include "dataplane/port/wire.h"
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device.h"
+#include "dataplane/shard/session.h"
 #include "memory/app_memory.h"
 
 namespace roci::testing {

@@ -1,0 +1,101 @@
+// The daemon's configuration: what a TOML file may say, checked, with defaults for the rest.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "control/config/congestion_config.h"
+#include "control/config/device_limits.h"
+#include "control/loop/log.h"
+#include "control/net/addresses.h"
+#include "control/net/ip_text.h"
+#include "dataplane/base/thread_priority.h"
+#include "roce/types.h"
+
+namespace roci::control {
+
+std::optional<LogLevel> ParseLogLevel(std::string_view name);
+
+enum class HugepageUse : uint8_t { kAuto, kOn, kOff };
+
+inline constexpr uint32_t kMaxLcores = 16;
+inline constexpr uint32_t kMaxDevices = 256;
+inline constexpr uint32_t kDefaultWireMtu = 4200;  // fits a path MTU of 4096 bytes
+inline constexpr uint32_t kDefaultPortMtu = 1500;
+inline constexpr uint32_t kMinMtu = 1280;             // IPv6's own (RFC 8200, 5)
+inline constexpr uint32_t kMaxMtu = kDefaultWireMtu;  // RoCE has no use for more
+
+struct DaemonConfig {  // [daemon]
+  uint32_t lcores = 1;
+  std::vector<uint32_t> pin;  // processor of each lcore; empty: they float
+  HugepageUse hugepages = HugepageUse::kAuto;
+  uint32_t memory_mib = 0;  // 0: what devices and lcores need
+  bool spin = false;        // never sleep
+  uint32_t idle_sleep_us = 200;
+  dataplane::RealtimeUse realtime = dataplane::RealtimeUse::kAuto;
+  LogLevel log_level = LogLevel::kNotice;
+  std::vector<std::string> eal_args;
+};
+
+struct MemoryConfig {  // [memory]
+  roci_abi_memory_policy policy = ROCI_ABI_MEMORY_AUTO;
+  uint32_t auto_inline = 256;  // bytes
+};
+
+struct LimitsConfig {  // [limits]
+  DeviceLimits device;
+  uint32_t max_sessions = 1024;     // contexts open at one time, over all devices
+  uint32_t ring_memory_mib = 8192;  // all queues and completion queues together
+  uint32_t user_percent = 50;       // what one ordinary user may take of each limit (users.h)
+};
+
+struct WireConfig {  // [[wire]]
+  std::string name;
+};
+
+struct DeviceConfig {  // [[device]]
+  std::string name;
+  std::optional<roce::Mac> mac;  // absent: the port's own
+  std::vector<InterfaceAddress> addresses;
+  std::optional<roce::Gid> gateway4;
+  std::optional<roce::Gid> gateway6;
+  std::vector<Route> routes;
+  std::vector<VlanSettings> vlans;
+  uint32_t mtu = kDefaultPortMtu;               // bytes of Ethernet payload
+  std::string wire;                             // name of a [[wire]], or
+  std::string port;                             // devargs of a DPDK port
+  uint32_t rate_mbps = 100'000;                 // what the device reports
+  std::optional<CongestionUse> congestion_use;  // absent: as [congestion] has it
+  // What comes of both. Absent: the device does without congestion control.
+  std::optional<roce::CongestionParameters> congestion;
+};
+
+// Those that the configuration names, in all VLANs.
+std::vector<InterfaceAddress> AddressesOf(const DeviceConfig& device);
+// As well; the gateways are default routes.
+std::vector<Route> RoutesOf(const DeviceConfig& device);
+
+struct Config {
+  DaemonConfig daemon;
+  MemoryConfig memory;
+  LimitsConfig limits;
+  CongestionConfig congestion;
+  std::vector<WireConfig> wires;
+  std::vector<DeviceConfig> devices;
+};
+
+// Two devices, roci0 and roci1, on one wire: needs no NIC and no privileges.
+Config DefaultConfig();
+
+// `file` is the name that messages carry. Fails with InvalidArgument and one line:
+// "FILE:LINE: KEY: REASON". A file without devices gets the default ones.
+absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& file);
+// As ParseConfig; NotFound if the file cannot be read.
+absl::StatusOr<Config> LoadConfig(const std::string& file);
+
+}  // namespace roci::control

@@ -1,0 +1,318 @@
+#include "control/device/device.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "control/loop/log.h"
+#include "control/net/paths.h"
+#include "roce/parse.h"
+
+namespace roci::control {
+namespace {
+
+// Frames taken per wake, so that a flood cannot hold up the control thread; the rest follows after
+// other events.
+constexpr uint32_t kSlowPathBudget = 64;
+
+// Values of enum ibv_port_state, of the physical states (IBTA vol 1, 14.2.5.6), of the link layer.
+constexpr uint32_t kPortDown = 1;
+constexpr uint32_t kPortActive = 4;
+constexpr uint8_t kPhysicalPolling = 2;
+constexpr uint8_t kPhysicalDisabled = 3;
+constexpr uint8_t kPhysicalLinkUp = 5;
+constexpr uint8_t kLinkLayerEthernet = 2;
+constexpr uint8_t kGrhRequired = 1;
+
+// Width and speed codes (IBTA vol 1, 14.2.5.6) by the rate they make together.
+struct LinkRate {
+  uint32_t mbps;
+  uint8_t width;  // 1: 1x, 2: 4x, 4: 8x
+  uint8_t speed;  // 1: 2.5, 4: 10, 32: 25, 64: 50, 128: 100 Gb/s per lane
+};
+constexpr LinkRate kLinkRates[] = {{2'500, 1, 1},    {10'000, 1, 4},    {25'000, 1, 32},
+                                   {40'000, 2, 4},   {50'000, 1, 64},   {100'000, 2, 32},
+                                   {200'000, 2, 64}, {400'000, 2, 128}, {800'000, 4, 128}};
+
+const LinkRate& RateFor(uint32_t mbps) {
+  for (const LinkRate& rate : kLinkRates) {
+    if (mbps <= rate.mbps) return rate;
+  }
+  return kLinkRates[std::size(kLinkRates) - 1];
+}
+
+// The counters of PortInfo have 16 bits and stop at their end (IBTA vol 1, 14.2.5.6).
+uint32_t ViolationCount(const dataplane::DeviceSnapshot& snapshot, roce::DropReason reason) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(snapshot.drops[static_cast<size_t>(reason)], UINT16_MAX));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dataplane,
+                                                       dataplane::Wire* wire,
+                                                       const DeviceConfig& config,
+                                                       const DeviceLimits& limits,
+                                                       EventLoop& loop) {
+  dataplane::DeviceConfig lower;
+  lower.name = config.name;
+  lower.wire = wire;
+  lower.devargs = config.port;
+  if (config.mac) lower.mac = *config.mac;
+  lower.mtu = config.mtu;
+  lower.congestion = config.congestion;
+  absl::StatusOr<std::unique_ptr<dataplane::Device>> port =
+      dataplane::Device::Create(dataplane, lower);
+  if (!port.ok()) {
+    return absl::Status(port.status().code(),
+                        absl::StrCat(config.name, ": ", port.status().message()));
+  }
+  if (!roce::PathMtuForEthernetMtu((*port)->mtu())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.name, ": an MTU of ", (*port)->mtu(), " bytes is too small for RoCE"));
+  }
+  std::unique_ptr<Device> device(new Device(config, limits, loop, *std::move(port)));
+  const absl::Status status = device->Start();
+  if (!status.ok()) return status;
+  return device;
+}
+
+Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
+               std::unique_ptr<dataplane::Device> dataplane)
+    : config_(config),
+      limits_(limits),
+      loop_(loop),
+      dataplane_(std::move(dataplane)),
+      addresses_(dataplane_->mac(), config.addresses, config.gateway4, config.gateway6,
+                 config.vlans, config.routes),
+      neighbours_(addresses_),
+      groups_(addresses_, Eui64(addresses_.mac())),
+      quotas_(limits) {}
+
+Device::~Device() { loop_.Forget(slow_path_watch_); }
+
+absl::Status Device::Start() {
+  TellDataplaneAddresses();
+  const absl::StatusOr<EventLoop::Watch> watch =
+      loop_.Add(dataplane_->slow_path_fd(), EPOLLIN, [this](uint32_t) { DrainSlowPath(); });
+  if (!watch.ok()) return watch.status();
+  slow_path_watch_ = *watch;
+  loop_.AddDeadline([this] { return NextTimeout(); },
+                    [this](roce::TimeNs now) { HandleTimeout(now); });
+  const auto send = [this](const Frame& frame) { SendFrame(frame); };
+  for (const InterfaceAddress& entry : addresses_.entries()) neighbours_.Probe(entry.net(), send);
+  neighbours_.Announce(send);
+  for (const InterfaceAddress& entry : addresses_.entries()) JoinSolicitedNode(entry);
+  multicast_.SetListener([this](const roce::Gid& group, bool has_members) {
+    for (const uint16_t vlan : addresses_.Vlans()) {
+      if (has_members) {
+        JoinGroup({group, vlan});
+      } else {
+        LeaveGroup({group, vlan});
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+void Device::TellDataplaneAddresses() {
+  std::vector<roce::NetAddress> own;
+  for (const InterfaceAddress& entry : addresses_.entries()) own.push_back(entry.net());
+  dataplane_->SetLocalAddresses(own);
+}
+
+absl::StatusOr<uint32_t> Device::AddAddress(const InterfaceAddress& address) {
+  const bool is_new_vlan = !addresses_.HasVlan(address.vlan);
+  const absl::StatusOr<uint32_t> index = addresses_.Add(address);
+  if (!index.ok()) return index.status();
+  TellDataplaneAddresses();
+  if (is_new_vlan) {
+    const InterfaceAddress link_local =
+        *addresses_.At(*addresses_.IndexOf({LinkLocal(addresses_.mac()), address.vlan}));
+    if (link_local.net() != address.net()) Appear(link_local);
+    JoinAttachedGroups(address.vlan);
+  }
+  Appear(address);
+  DeliverAnswers();
+  return *index;
+}
+
+absl::Status Device::RemoveAddress(const roce::NetAddress& address) {
+  const std::vector<InterfaceAddress> before(addresses_.entries().begin(),
+                                             addresses_.entries().end());
+  const absl::Status status = addresses_.Remove(address);
+  if (!status.ok()) return status;
+  TellDataplaneAddresses();
+  for (const InterfaceAddress& entry : before) {
+    if (!addresses_.IsOwn(entry.net())) Disappear(entry);
+  }
+  if (!addresses_.HasVlan(address.vlan)) LeaveAttachedGroups(address.vlan);
+  return status;
+}
+
+void Device::Appear(const InterfaceAddress& own) {
+  neighbours_.Forget(own.net());
+  const auto send = [this](const Frame& frame) { SendFrame(frame); };
+  neighbours_.Probe(own.net(), send);
+  neighbours_.AnnounceOne(own.net(), send);
+  JoinSolicitedNode(own);
+}
+
+void Device::Disappear(const InterfaceAddress& own) {
+  neighbours_.Forget(own.net());
+  if (!own.gid.IsIpv4()) LeaveGroup({SolicitedNodeGroup(own.gid), own.vlan});
+}
+
+void Device::JoinAttachedGroups(uint16_t vlan) {
+  for (const roce::Gid& group : multicast_.Groups()) JoinGroup({group, vlan});
+}
+
+void Device::LeaveAttachedGroups(uint16_t vlan) {
+  for (const roce::Gid& group : multicast_.Groups()) LeaveGroup({group, vlan});
+}
+
+roce::PathMtu Device::max_path_mtu() const {
+  return roce::PathMtuForEthernetMtu(dataplane_->mtu()).value_or(roce::PathMtu::k256);
+}
+
+uint32_t Device::rate_mbps() const {
+  const uint32_t measured = dataplane_->link().speed_mbps;
+  return measured != 0 ? measured : config_.rate_mbps;
+}
+
+void Device::DescribePort(roci_abi_query_port_response& out) const {
+  dataplane_->RefreshLink();
+  const dataplane::LinkState& link = dataplane_->link();
+  const LinkRate& rate = RateFor(rate_mbps());
+  out.state = link.up ? kPortActive : kPortDown;
+  out.phys_state = link.up ? kPhysicalLinkUp : link.enabled ? kPhysicalPolling : kPhysicalDisabled;
+  out.max_mtu = static_cast<uint32_t>(roce::PathMtu::k4096);
+  out.active_mtu = static_cast<uint32_t>(max_path_mtu());
+  out.gid_table_length = addresses_.size();
+  out.port_cap_flags = kPortCapabilities;
+  out.max_message_size = kMaxMessageBytes;
+  const dataplane::DeviceSnapshot snapshot = dataplane_->Snapshot();
+  out.bad_pkey_counter = ViolationCount(snapshot, roce::DropReason::kPkey);
+  out.qkey_violation_counter = ViolationCount(snapshot, roce::DropReason::kQkey);
+  out.pkey_table_length = 1;
+  out.active_width = rate.width;
+  out.active_speed = rate.speed;
+  out.active_speed_ex = rate.speed;
+  out.max_vl_num = 1;
+  out.link_layer = kLinkLayerEthernet;
+  out.flags = kGrhRequired;
+}
+
+absl::StatusOr<std::optional<roce::Path>> Device::FindPath(const roci_abi_ah_attr& attr,
+                                                           roce::Qpn local, roce::Qpn remote,
+                                                           PathDone later, uint64_t& number) {
+  absl::StatusOr<PathPlan> plan = PlanPath(addresses_, attr, local, remote);
+  if (!plan.ok()) return plan.status();
+  if (plan->resolved) return plan->path;
+  const uint64_t waiter = ++last_waiting_;
+  const std::optional<roce::Mac> mac =
+      neighbours_.Resolve(MonotonicNow(), plan->path.src_gid, {plan->next_hop, plan->path.vlan()},
+                          waiter, [this](const Frame& frame) { SendFrame(frame); });
+  if (mac) {
+    plan->path.dst_mac = *mac;
+    return plan->path;
+  }
+  waiting_.emplace(waiter, Waiting{plan->path, std::move(later)});
+  number = waiter;
+  loop_.Post([this] { DeliverAnswers(); });  // the table may be full
+  return std::nullopt;
+}
+
+void Device::CancelPath(uint64_t number) {
+  if (waiting_.erase(number) > 0) neighbours_.Cancel(number);
+}
+
+void Device::HandleTimeout(roce::TimeNs now) {
+  neighbours_.HandleTimeout(now, [this](const Frame& frame) { SendFrame(frame); });
+  groups_.HandleTimeout(now, [this](const Frame& frame) { SendFrame(frame); });
+  DeliverAnswers();
+}
+
+bool Device::JoinGroup(const roce::NetAddress& group) {
+  return groups_.Join(MonotonicNow(), group, [this](const Frame& frame) { SendFrame(frame); });
+}
+
+void Device::LeaveGroup(const roce::NetAddress& group) {
+  groups_.Leave(group, [this](const Frame& frame) { SendFrame(frame); });
+}
+
+// Where switches pass groups on to members only, nobody could ask for our MAC else (RFC 4861,
+// 7.2.1).
+void Device::JoinSolicitedNode(const InterfaceAddress& own) {
+  if (!own.gid.IsIpv4()) JoinGroup({SolicitedNodeGroup(own.gid), own.vlan});
+}
+
+void Device::DrainSlowPath() {
+  dataplane_->ForgetSlowPathEvent();
+  std::vector<std::byte> frame;
+  uint32_t taken = 0;
+  while (taken < kSlowPathBudget && dataplane_->ReceiveSlowPath(frame)) {
+    ++taken;
+    if (!HandleGsi(frame)) HandleOther(frame);
+  }
+  for (const roce::NetAddress& own : neighbours_.TakeConflicts()) {
+    Log(LogArea::kNeighbours, LogLevel::kWarning, "%s: %s is an address of %s, too", name().c_str(),
+        NetText(own).c_str(), MacText(neighbours_.ConflictOf(own)->mac).c_str());
+  }
+  if (taken == kSlowPathBudget) {
+    const uint64_t one = 1;  // there may be more: come back
+    [[maybe_unused]] const ssize_t m = write(dataplane_->slow_path_fd(), &one, sizeof(one));
+  }
+  DeliverAnswers();
+}
+
+void Device::HandleOther(std::span<const std::byte> frame) {
+  const roce::TimeNs now = MonotonicNow();
+  std::optional<SlowPathReason> reason = groups_.HandleFrame(now, frame);
+  if (reason) {
+    neighbours_.Count(*reason);
+  } else {
+    reason = neighbours_.HandleFrame(now, frame, [this](const Frame& reply) { SendFrame(reply); });
+  }
+  if (*reason == SlowPathReason::kHandled) return;
+  Log(LogArea::kNeighbours, LogLevel::kDebug, "%s: frame of %zu bytes: %s", name().c_str(),
+      frame.size(), std::string(kSlowPathReasonNames[static_cast<size_t>(*reason)]).c_str());
+}
+
+bool Device::HandleGsi(std::span<const std::byte> frame) {
+  roce::Packet packet;
+  if (roce::ParsePacket(frame, packet) != roce::DropReason::kNone) return false;
+  if (gsi_handler_ && packet.dst_mac == addresses_.mac()) gsi_handler_(packet);
+  return true;
+}
+
+void Device::SendGsi(const Frame& frame) {
+  const roce::EthernetHeader ethernet = roce::EthernetHeader::Load(frame.data());
+  if (dataplane_->on_wire() || ethernet.dst != addresses_.mac()) return SendFrame(frame);
+  // A network gives nothing back to its sender.
+  loop_.Post([this, frame] { HandleGsi(frame); });
+}
+
+void Device::SendFrame(const Frame& frame) {
+  if (!dataplane_->SendRaw(frame).ok()) ++raw_send_failures_;
+}
+
+void Device::DeliverAnswers() {
+  for (const Neighbours::Answer& answer : neighbours_.TakeAnswers()) {
+    const auto it = waiting_.find(answer.waiter);
+    if (it == waiting_.end()) continue;
+    Waiting waiting = std::move(it->second);
+    waiting_.erase(it);
+    waiting.path.dst_mac = answer.mac;
+    if (answer.status.ok()) {
+      waiting.done(waiting.path);
+    } else {
+      waiting.done(answer.status);
+    }
+  }
+}
+
+}  // namespace roci::control

@@ -1,0 +1,181 @@
+// The control half of an RDMA device: addresses, neighbours, limits and what is used of them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "control/config/config.h"
+#include "control/device/multicast.h"
+#include "control/device/quota.h"
+#include "control/device/xrc_domains.h"
+#include "control/loop/event_loop.h"
+#include "control/net/addresses.h"
+#include "control/net/group_reports.h"
+#include "control/net/neighbours.h"
+#include "dataplane/shard/device.h"
+#include "roce/frame.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::control {
+
+// How much of each limit the sessions of a device, or of one user on it, use.
+struct DeviceQuotas {
+  // `whole`: see Quota.
+  explicit DeviceQuotas(const DeviceLimits& limits, DeviceQuotas* whole = nullptr)
+      : qps(limits.max_qp, whole != nullptr ? &whole->qps : nullptr),
+        cqs(limits.max_cq, whole != nullptr ? &whole->cqs : nullptr),
+        mrs(limits.max_mr, whole != nullptr ? &whole->mrs : nullptr),
+        mws(limits.max_mw, whole != nullptr ? &whole->mws : nullptr),
+        dm_bytes(limits.max_dm_bytes, whole != nullptr ? &whole->dm_bytes : nullptr),
+        pds(limits.max_pd, whole != nullptr ? &whole->pds : nullptr),
+        ahs(limits.max_ah, whole != nullptr ? &whole->ahs : nullptr),
+        multicast(limits.max_multicast_memberships, whole != nullptr ? &whole->multicast : nullptr),
+        multicast_groups(limits.max_multicast_groups,
+                         whole != nullptr ? &whole->multicast_groups : nullptr),
+        flows(limits.max_flows, whole != nullptr ? &whole->flows : nullptr),
+        counters(limits.max_counters, whole != nullptr ? &whole->counters : nullptr),
+        work_queues(limits.max_work_queues, whole != nullptr ? &whole->work_queues : nullptr),
+        queue_tables(limits.max_queue_tables, whole != nullptr ? &whole->queue_tables : nullptr),
+
+        srqs(limits.max_srq, whole != nullptr ? &whole->srqs : nullptr),
+        xrcds(limits.max_xrcd, whole != nullptr ? &whole->xrcds : nullptr) {}
+  Quota qps;
+  Quota cqs;
+  Quota mrs;
+  Quota mws;
+  Quota dm_bytes;  // whole pages
+  Quota pds;
+  Quota ahs;
+  Quota multicast;
+  Quota multicast_groups;
+  Quota flows;
+  Quota counters;
+  Quota work_queues;
+  Quota queue_tables;
+  Quota srqs;
+  Quota xrcds;
+};
+
+// Control thread only.
+class Device {
+ public:
+  // `wire` is null for a device on a DPDK port. `loop` outlives the device.
+  static absl::StatusOr<std::unique_ptr<Device>> Create(dataplane::Dataplane& dataplane,
+                                                        dataplane::Wire* wire,
+                                                        const DeviceConfig& config,
+                                                        const DeviceLimits& limits,
+                                                        EventLoop& loop);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const { return config_.name; }
+  const DeviceConfig& config() const { return config_; }
+  const DeviceLimits& limits() const { return limits_; }
+  DeviceQuotas& quotas() { return quotas_; }
+  MulticastCensus& multicast() { return multicast_; }
+  XrcDomains& xrc_domains() { return xrc_domains_; }
+  dataplane::Device& dataplane() const { return *dataplane_; }
+  const AddressTable& addresses() const { return addresses_; }
+  const Neighbours& neighbours() const { return neighbours_; }
+  // What was learnt through a link that is down now does not hold.
+  void LinkLost() { neighbours_.DoubtAll(); }
+  // Who joins an IP multicast group is reported to its network until he leaves it. False: too many
+  // groups. Queue pairs that are attached do so by themselves, in all networks: they receive the
+  // group's datagrams from each.
+  bool JoinGroup(const roce::NetAddress& group);
+  void LeaveGroup(const roce::NetAddress& group);
+  size_t reported_groups() const { return groups_.size(); }
+  uint64_t node_guid() const { return Eui64(addresses_.mac()); }  // host byte order
+  // By the MTU of the port, which may change; 256 at least.
+  roce::PathMtu max_path_mtu() const;
+  // What the link is said to have: its speed where somebody knows that.
+  uint32_t rate_mbps() const;
+  // Of raw packet queue pairs, bytes without FCS.
+  uint32_t max_raw_frame() const {
+    return std::min(dataplane_->mtu(), dataplane::kMaxWireMtu) + kRawFrameOverhead;
+  }
+  uint64_t raw_send_failures() const { return raw_send_failures_; }
+
+  // While programs use the device. Answers the index in the GID table; see AddressTable::Add and
+  // Remove for refusals. Packets to an address that was removed are dropped from then on.
+  absl::StatusOr<uint32_t> AddAddress(const InterfaceAddress& address);
+  absl::Status RemoveAddress(const roce::NetAddress& address);
+  // As AddressTable has them. Paths that were found stay as they are.
+  absl::Status AddRoute(const Route& route) { return addresses_.AddRoute(route); }
+  absl::Status RemoveRoute(const InterfaceAddress& network,
+                           const std::optional<roce::Gid>& gateway) {
+    return addresses_.RemoveRoute(network, gateway);
+  }
+
+  // Fills in everything of the answer but its head.
+  void DescribePort(roci_abi_query_port_response& out) const;
+
+  // Finds the path of an address vector (see PlanPath for faults). If it is not known yet, answers
+  // nothing; then `later` will be called exactly once, after this has returned, unless CancelPath
+  // is called with `number` (which is never 0). DeadlineExceeded: the peer does not answer.
+  using PathDone = std::function<void(const absl::StatusOr<roce::Path>&)>;
+  absl::StatusOr<std::optional<roce::Path>> FindPath(const roci_abi_ah_attr& attr, roce::Qpn local,
+                                                     roce::Qpn remote, PathDone later,
+                                                     uint64_t& number);
+  void CancelPath(uint64_t number);
+
+  // What comes for QP 1, the general service interface; behind gate 1. Null: nobody cares.
+  using GsiHandler = std::function<void(const roce::Packet&)>;
+  void SetGsiHandler(GsiHandler handler) { gsi_handler_ = std::move(handler); }
+  // Sends a complete frame of ours; one to our own MAC comes back on every kind of port.
+  void SendGsi(const Frame& frame);
+
+  // For the loop's deadlines.
+  roce::TimeNs NextTimeout() const {
+    return std::min(neighbours_.NextTimeout(), groups_.NextTimeout());
+  }
+  void HandleTimeout(roce::TimeNs now);
+
+ private:
+  struct Waiting {
+    roce::Path path;
+    PathDone done;
+  };
+
+  Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
+         std::unique_ptr<dataplane::Device> dataplane);
+  absl::Status Start();
+  void TellDataplaneAddresses();
+  void JoinSolicitedNode(const InterfaceAddress& own);
+  void Appear(const InterfaceAddress& own);
+  void Disappear(const InterfaceAddress& own);
+  void JoinAttachedGroups(uint16_t vlan);
+  void LeaveAttachedGroups(uint16_t vlan);
+  void HandleOther(std::span<const std::byte> frame);
+  void DrainSlowPath();
+  void SendFrame(const Frame& frame);
+  // True if the frame was a RoCE packet.
+  bool HandleGsi(std::span<const std::byte> frame);
+  void DeliverAnswers();
+
+  const DeviceConfig config_;
+  const DeviceLimits limits_;
+  EventLoop& loop_;
+  std::unique_ptr<dataplane::Device> dataplane_;
+  AddressTable addresses_;
+  Neighbours neighbours_;
+  GroupReports groups_;
+  DeviceQuotas quotas_;
+  MulticastCensus multicast_;
+  XrcDomains xrc_domains_;
+  EventLoop::Watch slow_path_watch_ = 0;
+  uint64_t last_waiting_ = 0;
+  std::map<uint64_t, Waiting> waiting_;
+  uint64_t raw_send_failures_ = 0;
+  GsiHandler gsi_handler_;
+};
+
+}  // namespace roci::control

@@ -1,0 +1,60 @@
+#include "control/device/multicast.h"
+
+#include <utility>
+
+namespace roci::control {
+
+absl::StatusOr<MulticastCensus::Membership> MulticastCensus::Join(const roce::Gid& group,
+                                                                  Quota& groups,
+                                                                  uint32_t most_of_user,
+                                                                  uint32_t most) {
+  const auto known = groups_.find(group);
+  const uint32_t members = known != groups_.end() ? known->second.members : 0;
+  QuotaShare share;
+  if (known == groups_.end() || !known->second.users.contains(&groups)) {
+    share = QuotaShare(groups, 1);
+    if (!share.ok()) return absl::ResourceExhaustedError("multicast groups");
+  } else if (known->second.users.at(&groups).members >= most_of_user) {
+    return absl::ResourceExhaustedError("queue pairs of one user in the multicast group");
+  }
+  if (members >= most) {
+    return absl::ResourceExhaustedError("queue pairs of the multicast group");
+  }
+  Group& entry = groups_[group];
+  OfUser& of_user = entry.users[&groups];
+  if (share.ok()) of_user.share = std::move(share);
+  ++of_user.members;
+  if (++entry.members == 1 && listener_) listener_(group, true);
+  ++total_;
+  return Membership(*this, group, groups);
+}
+
+std::vector<roce::Gid> MulticastCensus::Groups() const {
+  std::vector<roce::Gid> out;
+  for (const auto& [group, entry] : groups_) out.push_back(group);
+  return out;
+}
+
+MulticastCensus::Membership& MulticastCensus::Membership::operator=(Membership&& other) noexcept {
+  if (this == &other) return *this;
+  End();
+  census_ = std::exchange(other.census_, nullptr);
+  group_ = other.group_;
+  user_ = other.user_;
+  return *this;
+}
+
+void MulticastCensus::Membership::End() {
+  if (census_ == nullptr) return;
+  --census_->total_;
+  const auto it = census_->groups_.find(group_);
+  const auto of_user = it->second.users.find(user_);
+  if (--of_user->second.members == 0) it->second.users.erase(of_user);
+  if (--it->second.members == 0) {
+    census_->groups_.erase(it);
+    if (census_->listener_) census_->listener_(group_, false);
+  }
+  census_ = nullptr;
+}
+
+}  // namespace roci::control

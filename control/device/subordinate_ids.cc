@@ -1,0 +1,31 @@
+#include "control/device/subordinate_ids.h"
+
+#include <shadow/subid.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace roci::control {
+namespace {
+
+// Libsubid logs to the stream given here, by default stderr.
+bool Init() {
+  static FILE* const nowhere = std::fopen("/dev/null", "we");
+  return nowhere != nullptr && subid_init("rocid", nowhere);
+}
+
+}  // namespace
+
+uid_t AccountOf(uid_t uid) {
+  static const bool is_ready = Init();
+  if (!is_ready) return uid;
+  uid_t* found = nullptr;
+  const int count = subid_get_uid_owners(uid, &found);
+  if (count <= 0) return uid;
+  const std::unique_ptr<uid_t, decltype(&std::free)> owners(found, &std::free);
+  return *std::min_element(found, found + count);
+}
+
+}  // namespace roci::control

@@ -1,0 +1,114 @@
+#include "control/device/users.h"
+
+#include <algorithm>
+
+namespace roci::control {
+namespace {
+
+constexpr uint32_t kEverything = 100;
+
+uint64_t Part(uint64_t limit, uint32_t percent) {
+  // Without overflow, and everything where the limit is none.
+  if (percent == kEverything) return limit;
+  return std::max<uint64_t>(limit / 100 * percent + limit % 100 * percent / 100, 1);
+}
+
+uint32_t Part32(uint32_t limit, uint32_t percent) {
+  return static_cast<uint32_t>(Part(limit, percent));
+}
+
+// Of `limit`, for ordinary users.
+constexpr uint64_t kReservedPart = 16;
+template <class Number>
+Number WithoutReserve(Number limit) {
+  return static_cast<Number>(limit - limit / kReservedPart);
+}
+Quota WithoutReserve(Quota& whole) { return Quota(WithoutReserve(whole.limit()), &whole); }
+
+// The limits that count objects.
+constexpr uint32_t DeviceLimits::*kCounts[] = {
+    &DeviceLimits::max_qp,          &DeviceLimits::max_cq,
+    &DeviceLimits::max_mr,          &DeviceLimits::max_mw,
+    &DeviceLimits::max_dm_bytes,    &DeviceLimits::max_pd,
+    &DeviceLimits::max_ah,          &DeviceLimits::max_multicast_memberships,
+    &DeviceLimits::max_flows,       &DeviceLimits::max_multicast_groups,
+    &DeviceLimits::max_counters,    &DeviceLimits::max_multicast_members,
+    &DeviceLimits::max_work_queues, &DeviceLimits::max_queue_tables,
+    &DeviceLimits::max_srq,         &DeviceLimits::max_xrcd};
+
+DeviceLimits WithoutReserve(DeviceLimits limits) {
+  for (uint32_t DeviceLimits::*count : kCounts) limits.*count = WithoutReserve(limits.*count);
+  return limits;
+}
+
+}  // namespace
+
+DeviceQuotas& SharedDeviceQuotas::Of(const DeviceLimits& limits, DeviceQuotas& whole) {
+  return devices_.try_emplace(&whole, WithoutReserve(limits), &whole).first->second;
+}
+
+User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
+           uint32_t percent)
+    : sessions(Part(whole.sessions.limit(), percent), &from.sessions),
+      descriptors(Part(whole.descriptors.limit(), percent), &from.descriptors),
+      ring_memory(Part(whole.ring_memory.limit(), percent), &from.ring_memory),
+      ring_mappings(Part(whole.ring_mappings.limit(), percent), &from.ring_mappings),
+      app_mappings(Part(whole.app_mappings.limit(), percent), &from.app_mappings),
+      app_bytes(Part(whole.app_bytes.limit(), percent), &from.app_bytes),
+      event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
+      from_devices_(from_devices),
+      percent_(percent) {}
+
+Users::Users(SharedQuotas& whole, uid_t owner, uint32_t percent, uid_t (*account_of)(uid_t))
+    : whole_(whole),
+      others_{.sessions = WithoutReserve(whole.sessions),
+              .descriptors = WithoutReserve(whole.descriptors),
+              .ring_memory = WithoutReserve(whole.ring_memory),
+              .ring_mappings = WithoutReserve(whole.ring_mappings),
+              .app_mappings = WithoutReserve(whole.app_mappings),
+              .app_bytes = WithoutReserve(whole.app_bytes),
+              .event_channels = WithoutReserve(whole.event_channels)},
+      owner_(owner),
+      percent_(percent),
+      account_of_(account_of) {}
+
+DeviceLimits User::LimitsOf(const DeviceLimits& limits) const {
+  DeviceLimits part = limits;
+  for (uint32_t DeviceLimits::*count : kCounts) {
+    part.*count = std::min(Part32(limits.*count, percent_), MostOf(limits.*count));
+  }
+  return part;
+}
+
+uint32_t User::MostOf(uint32_t limit) const {
+  return from_devices_ == nullptr ? limit : WithoutReserve(limit);
+}
+
+DeviceQuotas& User::QuotasOf(const DeviceLimits& limits, DeviceQuotas& whole) {
+  DeviceQuotas& from = from_devices_ == nullptr ? whole : from_devices_->Of(limits, whole);
+  return devices_.try_emplace(&whole, LimitsOf(limits), &from).first->second;
+}
+
+uid_t Users::CachedAccountOf(uid_t uid) {
+  const auto known = accounts_.find(uid);
+  if (known != accounts_.end()) return known->second;
+  if (accounts_.size() >= kMostAccounts) accounts_.clear();
+  const uid_t account = account_of_(uid);
+  return accounts_[uid] = account == 0 || account == owner_ ? uid : account;
+}
+
+std::shared_ptr<User> Users::Get(uid_t uid) {
+  std::erase_if(users_, [](const auto& entry) { return entry.second.expired(); });
+  const bool is_trusted = uid == 0 || uid == owner_;
+  const uid_t account = is_trusted ? uid : CachedAccountOf(uid);
+  std::weak_ptr<User>& known = users_[account];
+  std::shared_ptr<User> user = known.lock();
+  if (user == nullptr) {
+    user = is_trusted ? std::make_shared<User>(whole_, whole_, nullptr, kEverything)
+                      : std::make_shared<User>(whole_, others_, &device_others_, percent_);
+    known = user;
+  }
+  return user;
+}
+
+}  // namespace roci::control

@@ -1,0 +1,116 @@
+// What the sessions of one user may take of what all users share, so that no user can shut out the
+// others.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "control/config/config.h"
+#include "control/device/device.h"
+#include "control/device/quota.h"
+#include "dataplane/qp/app_copies.h"
+
+namespace roci::control {
+
+// What all sessions of the daemon share, besides what belongs to one device.
+struct SharedQuotas {
+  static constexpr uint64_t kMaxEventChannels = 16'384;
+  // Of the 128 TiB of virtual addresses of a process (x86-64, four-level paging). A sparse file may
+  // have any length.
+  static constexpr uint64_t kMaxAppBytes = uint64_t{32} << 40;
+  Quota sessions;
+  Quota descriptors;                                // that sessions keep open
+  Quota ring_memory;                                // bytes of queues and completion queues
+  Quota ring_mappings;                              // VMAs of these in the daemon
+  Quota app_mappings;                               // see kMaxAppMappings
+  Quota app_bytes = Quota(kMaxAppBytes);            // of virtual addresses of these
+  Quota event_channels = Quota(kMaxEventChannels);  // of the connection manager
+};
+
+// The objects of each device that ordinary users share: all but a reserve of a sixteenth. Control
+// thread only.
+class SharedDeviceQuotas {
+ public:
+  // The part of `whole`, which outlives this and has `limits`.
+  DeviceQuotas& Of(const DeviceLimits& limits, DeviceQuotas& whole);
+
+ private:
+  std::map<const DeviceQuotas*, DeviceQuotas> devices_;
+};
+
+// One user's part. Control thread only.
+class User {
+ public:
+  // `percent` of each limit of `whole`, but at least one; taken from `from`. `from_devices`: what
+  // the user's part of a device is taken from; null for users who may take the reserve.
+  User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
+       uint32_t percent);
+
+  Quota sessions;
+  Quota descriptors;
+  Quota ring_memory;
+  Quota ring_mappings;
+  Quota app_mappings;
+  Quota app_bytes;
+  Quota event_channels;
+
+  // Of the dataplane, for copies to and from the user's programs.
+  const std::shared_ptr<dataplane::CopyUse> copy_use = std::make_shared<dataplane::CopyUse>();
+
+  // Charges the rings of one object. Check ok() of the result.
+  RingShare TakeRings(uint64_t bytes, uint64_t mappings = 1) {
+    return {QuotaShare(ring_memory, bytes), QuotaShare(ring_mappings, mappings)};
+  }
+  // Charges the mappings of one region. Check ok() of the result.
+  AppShare TakeAppMappings(uint64_t mappings, uint64_t bytes) {
+    return {QuotaShare(app_mappings, mappings), QuotaShare(app_bytes, bytes)};
+  }
+
+  // How many objects the user may have on a device with `limits`; other limits are unchanged.
+  DeviceLimits LimitsOf(const DeviceLimits& limits) const;
+  // Up to how many there may be, of all users', for this user to add one: `limit`, or less the
+  // reserve.
+  uint32_t MostOf(uint32_t limit) const;
+  // The user's part of `whole`, which outlives this.
+  DeviceQuotas& QuotasOf(const DeviceLimits& limits, DeviceQuotas& whole);
+
+ private:
+  SharedDeviceQuotas* const from_devices_;
+  const uint32_t percent_;
+  std::map<const DeviceQuotas*, DeviceQuotas> devices_;
+};
+
+// Control thread only.
+class Users {
+ public:
+  // Root and `owner`, whom the daemon runs as, may take everything; each of the others `percent` of
+  // it, and all of them together all but a reserve of a sixteenth, of the daemon's resources and of
+  // each device's objects. (A limit below 16 has no reserve.) So there is always something left for
+  // whoever has to look after the daemon. `account_of` maps a user
+  // ID to its account (AccountOf of subordinate_ids.h); all IDs of one account share one quota.
+  // Subordinate IDs of root and of the owner are not trusted: each has a quota of its own.
+  Users(
+      SharedQuotas& whole, uid_t owner, uint32_t percent,
+      uid_t (*account_of)(uid_t) = [](uid_t uid) { return uid; });
+
+  // Returns the user of the account that owns `uid`. Freed with its last reference.
+  std::shared_ptr<User> Get(uid_t uid);
+
+ private:
+  SharedQuotas& whole_;
+  SharedQuotas others_;  // what all but root and the owner share
+  SharedDeviceQuotas device_others_;
+  const uid_t owner_;
+  const uint32_t percent_;
+  static constexpr size_t kMostAccounts = 4096;
+  uid_t CachedAccountOf(uid_t uid);
+
+  uid_t (*const account_of_)(uid_t);
+  std::map<uid_t, uid_t> accounts_;             // cache: account_of_ may block
+  std::map<uid_t, std::weak_ptr<User>> users_;  // by account
+};
+
+}  // namespace roci::control

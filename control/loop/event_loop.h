@@ -1,0 +1,85 @@
+// The control thread's loop: file descriptors and deadlines, one epoll_wait.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "control/loop/unique_fd.h"
+#include "dataplane/base/thread_priority.h"
+#include "roce/work.h"
+#include "verbs_provider/abi/yield_judge.h"
+
+namespace roci::control {
+
+// CLOCK_MONOTONIC.
+roce::TimeNs MonotonicNow();
+
+// One thread. Handlers may watch, forget and stop anything, themselves included.
+class EventLoop {
+ public:
+  using Handler = std::function<void(uint32_t epoll_events)>;
+  using Watch = uint64_t;  // never 0
+
+  static absl::StatusOr<std::unique_ptr<EventLoop>> Create();
+
+  // `fd` must stay open until forgotten. ResourceExhausted if epoll has no room.
+  absl::StatusOr<Watch> Add(int fd, uint32_t epoll_events, Handler handler);
+  void Change(Watch watch, uint32_t epoll_events);
+  void Forget(Watch watch);
+
+  // Runs `task` once, after the handler that is under way. Tasks may post.
+  void Post(std::function<void()> task) { tasks_.push_back(std::move(task)); }
+
+  // `next` says when `run` is due (kNever: not now) and is asked before every wait. For the life of
+  // the loop.
+  void AddDeadline(std::function<roce::TimeNs()> next, std::function<void(roce::TimeNs now)> run);
+
+  // Of the calling thread, which calls Run() afterwards. Its real-time priority; 0: an ordinary
+  // thread.
+  int TakePriority(dataplane::RealtimeUse use);
+  // To be guarded, before TakePriority().
+  dataplane::ThreadPriority& priority() { return priority_; }
+
+  // Until Stop.
+  void Run();
+  void Stop() { stopped_ = true; }
+
+ private:
+  struct Entry {
+    int fd;
+    std::shared_ptr<Handler> handler;
+  };
+  struct Deadline {
+    std::function<roce::TimeNs()> next;
+    std::function<void(roce::TimeNs)> run;
+  };
+
+  explicit EventLoop(UniqueFd epoll) : epoll_(std::move(epoll)) {}
+  template <class Work>
+  void Attempt(Work&& work);
+  void RunDeadlines();
+  void RunTasks();
+  int WaitMs() const;
+  int PollUntil(std::span<epoll_event> events, roce::TimeNs end);
+  // Blocks until a descriptor is ready or a deadline has come.
+  int Sleep(std::span<epoll_event> events);
+  void BoundPriority();
+
+  UniqueFd epoll_;
+  bool stopped_ = false;
+  dataplane::ThreadPriority priority_;
+  abi::YieldJudge yields_;
+  Watch last_watch_ = 0;
+  std::map<Watch, Entry> entries_;
+  std::vector<Deadline> deadlines_;
+  std::vector<std::function<void()>> tasks_;
+};
+
+}  // namespace roci::control

@@ -1,0 +1,63 @@
+#include "control/manage/lcore_watch.h"
+
+#include <utility>
+
+#include "control/loop/log.h"
+#include "roce/qp.h"
+
+namespace roci::control {
+namespace {
+
+constexpr roce::TimeNs kPeriod = 2'000'000'000;
+constexpr uint64_t kNsPerMs = 1'000'000;
+
+}  // namespace
+
+bool StarvationJudge::IsStarved(pid_t thread, const dataplane::ProcessorTime& time,
+                                roce::TimeNs now) {
+  const bool is_first = std::exchange(thread_, thread) != thread;
+  const uint64_t waited_before_ns = std::exchange(total_waited_ns_, time.waited_ns);
+  const roce::TimeNs last = std::exchange(looked_at_, now);
+  if (is_first) return false;
+  waited_ns_ = time.waited_ns - waited_before_ns;
+  elapsed_ns_ = now - last;
+  return waited_ns_ * 100 > elapsed_ns_ * kWaitedPercent;
+}
+
+LcoreWatch::LcoreWatch(dataplane::Dataplane& dataplane, dataplane::RealtimeUse realtime)
+    : dataplane_(dataplane), realtime_(realtime), judges_(dataplane.lcore_count()) {}
+
+void LcoreWatch::HandleTimeout(roce::TimeNs now) {
+  next_ = now + kPeriod;
+  for (uint32_t i = 0; i < judges_.size(); ++i) {
+    const pid_t thread = dataplane_.lcore(i).thread_id();
+    const auto time = dataplane::ReadProcessorTime(thread);
+    if (!time || !judges_[i].IsStarved(thread, *time, now)) continue;
+    Warn(i);
+    next_ = roce::kNever;
+    return;
+  }
+}
+
+const char* LcoreWatch::Advice(uint32_t lcore) const {
+  if (dataplane_.lcore(lcore).realtime_priority() != 0) {
+    return "Give it a processor of its own (pin, in the configuration)";
+  }
+  if (realtime_ == dataplane::RealtimeUse::kOff) {
+    return "The configuration turns real-time priority off (realtime)";
+  }
+  return "Give rocid real-time priority: CAP_SYS_NICE, or RLIMIT_RTPRIO of 3 (docs/rocid.toml, "
+         "realtime)";
+}
+
+void LcoreWatch::Warn(uint32_t lcore) {
+  const StarvationJudge& judge = judges_[lcore];
+  Log(LogArea::kDaemon, LogLevel::kWarning,
+      "lcore %u waited %llu of the last %llu ms for a processor: other programs hold the "
+      "processors, "
+      "and RDMA traffic waits for it. %s (`roci show lcores` has the sum; this is said once)",
+      lcore, static_cast<unsigned long long>(judge.waited_ns() / kNsPerMs),
+      static_cast<unsigned long long>(judge.elapsed_ns() / kNsPerMs), Advice(lcore));
+}
+
+}  // namespace roci::control

@@ -1,0 +1,268 @@
+#include "control/manage/link_requests.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace roci::control {
+namespace {
+
+using Json = nlohmann::json;
+using dataplane::LinkDirection;
+
+absl::Status Wrong(const char* key, const char* what) {
+  return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" must be ", what));
+}
+
+// Leaves `out` as it is if the request has no such key.
+absl::Status TakeNumber(const Json& request, const char* key, uint64_t most, uint64_t& out) {
+  const auto it = request.find(key);
+  if (it == request.end()) return absl::OkStatus();
+  if (!it->is_number_unsigned() || it->get<uint64_t>() > most) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" must be a number up to ", most));
+  }
+  out = it->get<uint64_t>();
+  return absl::OkStatus();
+}
+
+absl::Status TakeChance(const Json& request, const char* key, dataplane::Chance& out) {
+  const auto it = request.find(key);
+  if (it == request.end()) return absl::OkStatus();
+  if (!it->is_number()) return Wrong(key, "a probability from 0 to 1");
+  const double chance = it->get<double>();
+  if (!(chance >= 0 && chance <= 1)) return Wrong(key, "a probability from 0 to 1");
+  out = static_cast<dataplane::Chance>(std::llround(chance * double{dataplane::kAlways}));
+  return absl::OkStatus();
+}
+
+// How long the queue is has been taken already.
+absl::Status TakeMarks(const Json& request, dataplane::BottleneckSettings& out) {
+  constexpr uint64_t kMost = uint64_t{1} << 53;
+  if (request.contains("rate_ecn_all_bytes") && !request.contains("rate_ecn_bytes")) {
+    return absl::InvalidArgumentError("\"rate_ecn_all_bytes\" goes with \"rate_ecn_bytes\" only");
+  }
+  absl::Status status = TakeNumber(request, "rate_ecn_bytes", kMost, out.ecn_bytes);
+  if (!status.ok()) return status;
+  out.ecn_all_bytes = 5 * out.ecn_bytes;
+  status = TakeNumber(request, "rate_ecn_all_bytes", kMost, out.ecn_all_bytes);
+  if (!status.ok()) return status;
+  if (out.ecn_all_bytes < out.ecn_bytes) {
+    return absl::InvalidArgumentError("all are marked (rate_ecn_all_bytes) before some are");
+  }
+  if (out.ecn_bytes != 0 && out.ecn_bytes >= out.queue_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no queue of ", out.queue_bytes, " bytes (rate_queue_bytes) reaches ",
+                     out.ecn_bytes, " (rate_ecn_bytes): nothing would be marked"));
+  }
+  return absl::OkStatus();
+}
+
+// The default queue is shorter at rates that would need too long for it.
+absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
+  using dataplane::BottleneckSettings;
+  absl::Status status =
+      TakeNumber(request, "rate_bps", BottleneckSettings::kMostRateBps, out.rate_bps);
+  if (!status.ok()) return status;
+  if (out.rate_bps == 0) {
+    for (const char* key : {"rate_queue_bytes", "rate_ecn_bytes", "rate_ecn_all_bytes"}) {
+      if (request.contains(key)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("\"", key, "\" goes with \"rate_bps\" only"));
+      }
+    }
+    return absl::OkStatus();
+  }
+  if (out.rate_bps < BottleneckSettings::kLeastRateBps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"rate_bps\" must be at least ", BottleneckSettings::kLeastRateBps));
+  }
+  const uint64_t most = BottleneckSettings::MostQueueBytes(out.rate_bps);
+  out.queue_bytes = std::min(BottleneckSettings::kDefaultQueueBytes, most);
+  status = TakeNumber(request, "rate_queue_bytes", most, out.queue_bytes);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(status.message(), ", which is what passes in ",
+                                                   BottleneckSettings::kMostQueueNs / 1'000'000'000,
+                                                   " s at that rate"));
+  }
+  return TakeMarks(request, out);
+}
+
+absl::Status TakeDirection(const Json& request, std::optional<LinkDirection>& out) {
+  const auto it = request.find("direction");
+  if (it == request.end()) return absl::OkStatus();
+  if (*it == "in") {
+    out = LinkDirection::kIn;
+  } else if (*it == "out") {
+    out = LinkDirection::kOut;
+  } else if (*it == "both") {
+    out = std::nullopt;
+  } else {
+    return Wrong("direction", "in, out or both");
+  }
+  return absl::OkStatus();
+}
+
+// A list of numbers up to `most`, at most `longest` of them.
+absl::StatusOr<std::vector<uint32_t>> TakeList(const Json& request, const char* key, uint32_t most,
+                                               size_t longest) {
+  std::vector<uint32_t> out;
+  const auto it = request.find(key);
+  if (it == request.end()) return out;
+  if (!it->is_array() || it->size() > longest) return Wrong(key, "a list that is not too long");
+  for (const Json& entry : *it) {
+    if (!entry.is_number_unsigned() || entry.get<uint64_t>() > most) {
+      return Wrong(key, "a list of numbers in their range");
+    }
+    out.push_back(entry.get<uint32_t>());
+  }
+  return out;
+}
+
+// In order and each once, so that two that mean the same are the same.
+absl::Status TakeQpns(const Json& request, const char* key, std::vector<roce::Qpn>& out) {
+  auto numbers = TakeList(request, key, roce::kMask24, dataplane::FrameFilter::kMaxQpns);
+  if (!numbers.ok()) return numbers.status();
+  std::sort(numbers->begin(), numbers->end());
+  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+  for (const uint32_t number : *numbers) out.emplace_back(number);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<dataplane::FrameFilter> TakeFilter(const Json& request) {
+  dataplane::FrameFilter filter;
+  absl::Status status = TakeQpns(request, "qps", filter.qpns);
+  if (!status.ok()) return status;
+  status = TakeQpns(request, "peers", filter.peers);
+  if (!status.ok()) return status;
+  const auto opcodes = TakeList(request, "opcodes", 255, 256);
+  if (!opcodes.ok()) return opcodes.status();
+  for (const uint32_t opcode : *opcodes) filter.opcodes.set(opcode);
+  return filter;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> DeviceOfRequest(const Json& request) {
+  const auto it = request.find("device");
+  if (it == request.end() || !it->is_string()) return absl::InvalidArgumentError("which device?");
+  return it->get<std::string>();
+}
+
+absl::StatusOr<CaptureRequest> DecodeCapture(const Json& request) {
+  CaptureRequest out;
+  absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(request);
+  if (!filter.ok()) return filter.status();
+  out.settings.filter = *std::move(filter);
+  std::optional<LinkDirection> direction;
+  uint64_t snap_length = 0;
+  for (const absl::Status& status :
+       {TakeDirection(request, direction), TakeNumber(request, "snap_length", 65535, snap_length),
+        TakeNumber(request, "count", UINT64_MAX, out.count)}) {
+    if (!status.ok()) return status;
+  }
+  out.settings.in = direction != LinkDirection::kOut;
+  out.settings.out = direction != LinkDirection::kIn;
+  if (snap_length != 0) out.settings.snap_length = static_cast<uint32_t>(snap_length);
+  return out;
+}
+
+absl::StatusOr<dataplane::ImpairmentSettings> DecodeImpairment(const Json& request) {
+  using dataplane::ImpairmentSettings;
+  ImpairmentSettings out;
+  absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(request);
+  if (!filter.ok()) return filter.status();
+  out.filter = *std::move(filter);
+  std::optional<LinkDirection> direction = LinkDirection::kOut;
+  constexpr uint64_t kMost = ImpairmentSettings::kMaxDelayNs;
+  for (const absl::Status& status :
+       {TakeDirection(request, direction), TakeChance(request, "loss", out.loss),
+        TakeChance(request, "duplicate", out.duplicate),
+        TakeChance(request, "corrupt", out.corrupt), TakeChance(request, "reorder", out.reorder),
+        TakeChance(request, "ecn", out.ecn), TakeNumber(request, "delay_ns", kMost, out.delay_ns),
+        TakeNumber(request, "reorder_ns", kMost, out.reorder_ns), TakeRate(request, out.bottleneck),
+        TakeNumber(request, "seed", UINT64_MAX, out.seed)}) {
+    if (!status.ok()) return status;
+  }
+  if (!direction.has_value()) return Wrong("direction", "in or out");
+  if (!out.DoesSomething()) return absl::InvalidArgumentError("an impairment that does nothing");
+  out.direction = *direction;
+  return out;
+}
+
+absl::StatusOr<std::optional<LinkDirection>> DecodeClear(const Json& request) {
+  std::optional<LinkDirection> direction;
+  if (absl::Status status = TakeDirection(request, direction); !status.ok()) return status;
+  return direction;
+}
+
+absl::StatusOr<Json> Impair(const Services& services, const Json& request) {
+  const absl::StatusOr<std::string> name = DeviceOfRequest(request);
+  if (!name.ok()) return name.status();
+  Device* const device = services.FindDevice(*name);
+  if (device == nullptr) return absl::NotFoundError(absl::StrCat("there is no device ", *name));
+  if (const auto clear = request.find("clear"); clear != request.end() && *clear == true) {
+    const auto direction = DecodeClear(request);
+    if (!direction.ok()) return direction.status();
+    const absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(request);
+    if (!filter.ok()) return filter.status();
+    const bool only_one = !filter->MatchesAll();
+    const size_t removed = device->dataplane().ClearImpairments(
+        *direction, only_one ? std::optional(*filter) : std::nullopt);
+    if (only_one && removed == 0) {
+      return absl::NotFoundError(
+          absl::StrCat(*name, " has no impairment for that choice of packets"));
+    }
+  } else {
+    const absl::StatusOr<dataplane::ImpairmentSettings> settings = DecodeImpairment(request);
+    if (!settings.ok()) return settings.status();
+    const absl::Status status = device->dataplane().SetImpairment(*settings);
+    if (!status.ok()) return status;
+  }
+  return DescribeImpairments(device->dataplane());
+}
+
+Json DescribeImpairments(const dataplane::Device& device) {
+  Json out = Json::array();
+  for (const auto& [settings, counters] : device.Impairments()) {
+    out.push_back(DescribeImpairment(settings, counters));
+  }
+  return out;
+}
+
+Json DescribeImpairment(const dataplane::ImpairmentSettings& settings,
+                        const dataplane::ImpairmentSnapshot& counters) {
+  Json out = {{"direction", settings.direction == LinkDirection::kIn ? "in" : "out"}};
+  const auto add_chance = [&](const char* name, dataplane::Chance chance) {
+    // To what anybody would type.
+    const double value = static_cast<double>(chance) / double{dataplane::kAlways};
+    if (chance != 0) out[name] = std::round(value * 1e9) / 1e9;
+  };
+  add_chance("loss", settings.loss);
+  add_chance("duplicate", settings.duplicate);
+  add_chance("corrupt", settings.corrupt);
+  add_chance("reorder", settings.reorder);
+  add_chance("ecn", settings.ecn);
+  if (settings.delay_ns != 0) out["delay_ns"] = settings.delay_ns;
+  if (settings.reorder != 0) out["reorder_ns"] = settings.reorder_ns;
+  if (const auto& bottleneck = settings.bottleneck; bottleneck.rate_bps != 0) {
+    out["rate_bps"] = bottleneck.rate_bps;
+    out["rate_queue_bytes"] = bottleneck.queue_bytes;
+    if (bottleneck.ecn_bytes != 0) {
+      out["rate_ecn_bytes"] = bottleneck.ecn_bytes;
+      out["rate_ecn_all_bytes"] = bottleneck.ecn_all_bytes;
+    }
+  }
+  out["seed"] = settings.seed;
+  for (const roce::Qpn qpn : settings.filter.qpns) out["qps"].push_back(qpn.value());
+  for (const roce::Qpn qpn : settings.filter.peers) out["peers"].push_back(qpn.value());
+  for (uint32_t opcode = 0; opcode < settings.filter.opcodes.size(); ++opcode) {
+    if (settings.filter.opcodes.test(opcode)) out["opcodes"].push_back(opcode);
+  }
+#define ROCI_DESCRIBE_COUNTER(member, name) out["counters"][name] = counters.member;
+  ROCI_IMPAIRMENT_COUNTERS(ROCI_DESCRIBE_COUNTER)
+#undef ROCI_DESCRIBE_COUNTER
+  return out;
+}
+
+}  // namespace roci::control

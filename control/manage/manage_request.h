@@ -1,0 +1,26 @@
+// What the management commands on addresses and routes read of their requests, and how they refuse.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "control/device/services.h"
+
+namespace roci::control {
+
+// The string at `key`. InvalidArgument where there is none.
+absl::StatusOr<std::string> RequestText(const nlohmann::json& request, const char* key);
+// The one that "device" names. NotFound.
+absl::StatusOr<Device*> RequestDevice(const Services& services, const nlohmann::json& request);
+// "vlan"; 0 where it is missing.
+absl::StatusOr<uint16_t> RequestVlan(const nlohmann::json& request);
+
+// "DEVICE: WHAT: REASON"
+absl::Status RequestRefusal(absl::string_view device, absl::string_view what,
+                            absl::string_view reason);
+
+}  // namespace roci::control

@@ -1,0 +1,152 @@
+#include "control/manage/manage_server.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "control/loop/log.h"
+#include "control/loop/socket.h"
+
+namespace roci::control {
+namespace {
+
+std::string Refusal(const std::string& text) {
+  return nlohmann::json{{"ok", false}, {"error", text}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ManageServer>> ManageServer::Create(EventLoop& loop,
+                                                                   const std::string& runtime_dir,
+                                                                   Acceptor::Close close) {
+  absl::StatusOr<UniqueFd> listener = ListenUnix(runtime_dir, kSocketName, SOCK_STREAM, 0600);
+  if (!listener.ok()) return listener.status();
+  std::unique_ptr<ManageServer> server(new ManageServer(loop, std::move(close)));
+  ManageServer* const self = server.get();
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
+      loop, *std::move(listener), [self](UniqueFd socket) { self->Accept(std::move(socket)); },
+      [](int) {
+        Log(LogArea::kDaemon, LogLevel::kWarning,
+            "management connection refused: no file descriptor is left");
+      },
+      server->close_);
+  if (!acceptor.ok()) return acceptor.status();
+  server->acceptor_ = *std::move(acceptor);
+  return server;
+}
+
+ManageServer::~ManageServer() {
+  for (auto& [id, connection] : connections_) {
+    loop_.Forget(connection.watch);
+    close_(std::move(connection.socket));
+  }
+}
+
+void ManageServer::Accept(UniqueFd socket) {
+  const absl::StatusOr<Peer> peer = PeerOf(socket.get());
+  const bool allowed = peer.ok() && peer->pid > 0 && (peer->uid == geteuid() || peer->uid == 0);
+  if (!allowed || connections_.size() >= kMaxConnections) {
+    Log(LogArea::kDaemon, LogLevel::kWarning, "management connection refused");
+    return close_(std::move(socket));
+  }
+  const uint64_t id = ++last_id_;
+  const absl::StatusOr<EventLoop::Watch> watch =
+      loop_.Add(socket.get(), EPOLLIN, [this, id](uint32_t events) { Handle(id, events); });
+  if (!watch.ok()) return close_(std::move(socket));
+  connections_[id] = {.socket = std::move(socket), .watch = *watch, .in = {}, .out = {}};
+}
+
+void ManageServer::Handle(uint64_t id, uint32_t events) {
+  Connection& connection = connections_.at(id);
+  bool open = (events & (EPOLLIN | EPOLLHUP)) == 0 || Receive(connection);
+  // One answer at a time: while an earlier one is not taken, nothing more is read.
+  size_t end = 0;
+  while (open && connection.out.empty() && (end = connection.in.find('\n')) != std::string::npos) {
+    const std::string line = connection.in.substr(0, end);
+    connection.in.erase(0, end + 1);
+    if (StartStream(id, line)) return;
+    if (connection.out.empty()) connection.out = Answer(line) + "\n";
+    open = Flush(connection);
+  }
+  if (open && (events & EPOLLOUT)) open = Flush(connection);
+  if (!open) return Close(id);
+  loop_.Change(connection.watch, connection.out.empty() ? EPOLLIN : EPOLLOUT);
+}
+
+bool ManageServer::StartStream(uint64_t id, const std::string& line) {
+  const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!request.is_object() || !request.contains("command")) return false;
+  const nlohmann::json& command = request["command"];
+  const auto handler =
+      streams_.find(command.is_string() ? command.get<std::string>() : std::string());
+  if (handler == streams_.end()) return false;
+  Connection& connection = connections_.at(id);
+  const absl::StatusOr<Stream> stream = handler->second(request);
+  if (!stream.ok()) {
+    connection.out = Refusal(std::string(stream.status().message())) + "\n";
+    return false;
+  }
+  // Nothing is waiting in the socket, so a line has room.
+  constexpr std::string_view kGranted = "{\"ok\":true,\"result\":null}\n";
+  if (send(connection.socket.get(), kGranted.data(), kGranted.size(),
+           MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(kGranted.size())) {
+    Close(id);
+    return true;
+  }
+  UniqueFd socket = std::move(connection.socket);
+  Close(id);
+  (*stream)(std::move(socket));
+  return true;
+}
+
+bool ManageServer::Receive(Connection& connection) {
+  std::array<char, 4096> buffer;
+  const ssize_t count = ReceiveStream(connection.socket.get(), buffer);
+  if (count < 0) return errno == EAGAIN || errno == EINTR;
+  if (count == 0) return false;
+  connection.in.append(buffer.data(), static_cast<size_t>(count));
+  return connection.in.size() <= kMaxRequestBytes;
+}
+
+bool ManageServer::Flush(Connection& connection) {
+  while (!connection.out.empty()) {
+    const ssize_t count = send(connection.socket.get(), connection.out.data(),
+                               connection.out.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    connection.out.erase(0, static_cast<size_t>(count));
+  }
+  return true;
+}
+
+void ManageServer::Close(uint64_t id) {
+  Connection& connection = connections_.at(id);
+  loop_.Forget(connection.watch);
+  if (connection.socket.valid()) close_(std::move(connection.socket));
+  connections_.erase(id);
+}
+
+std::string ManageServer::Answer(const std::string& line) const {
+  const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!request.is_object()) return Refusal("the request is no JSON object");
+  const auto command = request.find("command");
+  if (command == request.end() || !command->is_string()) {
+    return Refusal("the request names no command");
+  }
+  const auto handler = handlers_.find(command->get<std::string>());
+  if (handler == handlers_.end()) {
+    return Refusal(absl::StrCat("unknown command \"", command->get<std::string>(), "\""));
+  }
+  const absl::StatusOr<nlohmann::json> result = handler->second(request);
+  if (!result.ok()) return Refusal(std::string(result.status().message()));
+  // Names of programs need not be UTF-8.
+  return nlohmann::json{{"ok", true}, {"result", *result}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace roci::control

@@ -1,0 +1,83 @@
+// The management socket <runtime dir>/manage.sock: one JSON request per line, one JSON answer per
+// line. For the user that runs the daemon, and root.
+//
+// Request: {"command": NAME, ...}. Answer: {"ok": true, "result": ...} or
+// {"ok": false, "error": TEXT}.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "control/loop/acceptor.h"
+#include "control/loop/event_loop.h"
+#include "control/loop/unique_fd.h"
+
+namespace roci::control {
+
+// Control thread only.
+class ManageServer {
+ public:
+  static constexpr size_t kMaxConnections = 32;
+  static constexpr size_t kMaxRequestBytes = 64 * 1024;
+  // The name below the runtime directory.
+  static constexpr char kSocketName[] = "manage.sock";
+
+  // Gets the whole request; its status message is the answer's error text.
+  using Handler = std::function<absl::StatusOr<nlohmann::json>(const nlohmann::json& request)>;
+
+  // `close` closes a socket (Acceptor::Close).
+  static absl::StatusOr<std::unique_ptr<ManageServer>> Create(EventLoop& loop,
+                                                              const std::string& runtime_dir,
+                                                              Acceptor::Close close);
+  ~ManageServer();
+  ManageServer(const ManageServer&) = delete;
+  ManageServer& operator=(const ManageServer&) = delete;
+
+  void AddCommand(const std::string& name, Handler handler) {
+    handlers_[name] = std::move(handler);
+  }
+
+  // For commands whose answer does not end with a line: what the handler returns takes the
+  // connection over, behind the line that says that all is well.
+  using Stream = std::function<void(UniqueFd socket)>;
+  using StreamHandler = std::function<absl::StatusOr<Stream>(const nlohmann::json& request)>;
+  void AddStream(const std::string& name, StreamHandler handler) {
+    streams_[name] = std::move(handler);
+  }
+
+  // One line in, one line out, both without the newline.
+  std::string Answer(const std::string& line) const;
+
+ private:
+  struct Connection {
+    UniqueFd socket;
+    EventLoop::Watch watch = 0;
+    std::string in;
+    std::string out;  // not sent yet
+  };
+
+  ManageServer(EventLoop& loop, Acceptor::Close close) : loop_(loop), close_(std::move(close)) {}
+  void Accept(UniqueFd socket);
+  void Handle(uint64_t id, uint32_t events);
+  // False: the connection is over.
+  bool Receive(Connection& connection);
+  bool Flush(Connection& connection);
+  // True: the line asked for a stream, and the connection is its own now.
+  bool StartStream(uint64_t id, const std::string& line);
+  void Close(uint64_t id);
+
+  EventLoop& loop_;
+  const Acceptor::Close close_;
+  std::unique_ptr<Acceptor> acceptor_;
+  uint64_t last_id_ = 0;
+  std::map<uint64_t, Connection> connections_;
+  std::map<std::string, Handler> handlers_;
+  std::map<std::string, StreamHandler> streams_;
+};
+
+}  // namespace roci::control

@@ -1,0 +1,455 @@
+#include "control/manage/show.h"
+
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "control/manage/link_requests.h"
+#include "dataplane/base/processor_time.h"
+#include "dataplane/port/ethdev_port.h"
+#include "dataplane/shard/lcore.h"
+
+namespace roci::control {
+namespace {
+
+using Json = nlohmann::json;
+
+template <class Names, class Values>
+Json ByName(const Names& names, const Values& values, bool with_zeros = true) {
+  Json out = Json::object();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (with_zeros || values[i] != 0) out[std::string(names[i])] = values[i];
+  }
+  return out;
+}
+
+std::string Hex(uint64_t value) { return absl::StrFormat("0x%x", value); }
+
+Json Use(const Quota& quota) { return {{"used", quota.used()}, {"limit", quota.limit()}}; }
+
+Json ShowDevice(Device& device, const SessionServer& server) {
+  device.dataplane().RefreshLink();
+  Json gids = Json::array();
+  uint32_t index = 0;
+  for (const InterfaceAddress& entry : device.addresses().entries()) {
+    gids.push_back({{"index", index++},
+                    {"gid", GidText(entry.gid)},
+                    {"address", absl::StrCat(IpText(entry.gid), "/", entry.prefix_length)},
+                    {"vlan", entry.vlan},
+                    {"type", "RoCE v2"}});
+    if (const auto* conflict = device.neighbours().ConflictOf(entry.net())) {
+      gids.back()["claimed_by"] = MacText(conflict->mac);
+    }
+  }
+  Json routes = Json::array();
+  for (const Route& route : device.addresses().routes()) {
+    routes.push_back({{"network", NetworkText(route.network)},
+                      {"gateway", IpText(route.gateway)},
+                      {"vlan", route.network.vlan},
+                      {"usable", device.addresses().IsUsable(route)}});
+  }
+  size_t sessions = 0;
+  for (const auto& [number, session] : server.sessions()) sessions += session->device() == &device;
+  DeviceQuotas& quotas = device.quotas();
+  return {{"name", device.name()},
+          {"mac", MacText(device.addresses().mac())},
+          {"wire", device.config().wire},
+          {"port", device.config().port},
+          {"mtu", device.dataplane().mtu()},
+          {"path_mtu", roce::PathMtuBytes(device.max_path_mtu())},
+          {"link_up", device.dataplane().link_up()},
+          {"rate_mbps", device.rate_mbps()},
+          {"congestion_control", device.config().congestion.has_value()},
+          {"node_guid", absl::StrFormat("%016x", device.node_guid())},
+          {"gids", gids},
+          {"routes", routes},
+          {"reported_groups", device.reported_groups()},
+          {"sessions", sessions},
+          {"qps", Use(quotas.qps)},
+          {"cqs", Use(quotas.cqs)},
+          {"mrs", Use(quotas.mrs)},
+          {"pds", Use(quotas.pds)},
+          {"ahs", Use(quotas.ahs)},
+          {"srqs", Use(quotas.srqs)},
+          {"xrcds", Use(quotas.xrcds)}};
+}
+
+Json PortCounters(const Device& device, const dataplane::DeviceSnapshot& snapshot) {
+  Json out = {{"rx_scattered", device.dataplane().frames_made_whole()}};
+#define ROCI_SHOW_COUNTER(member, name) out[name] = snapshot.member;
+  ROCI_DEVICE_COUNTERS(ROCI_SHOW_COUNTER)
+#undef ROCI_SHOW_COUNTER
+  return out;
+}
+
+Json Drops(const dataplane::DeviceSnapshot& snapshot, bool with_zeros) {
+  Json out = ByName(roce::kDropReasonNames, snapshot.drops, with_zeros);
+  out.erase(std::string(roce::DropReasonName(roce::DropReason::kNone)));  // no reason to drop
+  return out;
+}
+
+Json LostByPort(const dataplane::PortLosses& losses, bool with_zeros) {
+  constexpr std::array<std::string_view, 4> kNames = {"rx_missed", "rx_errors", "rx_no_buffer",
+                                                      "tx_errors"};
+  const std::array values = {losses.rx_missed, losses.rx_errors, losses.rx_no_buffer,
+                             losses.tx_errors};
+  return ByName(kNames, values, with_zeros);
+}
+
+Json ShowPort(Device& device, bool with_zeros) {
+  device.dataplane().RefreshLink();
+  const dataplane::DeviceSnapshot snapshot = device.dataplane().Snapshot();
+  return {{"device", device.name()},
+          {"port", 1},
+          {"state", device.dataplane().link_up() ? "active" : "down"},
+          {"mac", MacText(device.addresses().mac())},
+          {"mtu", device.dataplane().mtu()},
+          {"path_mtu", roce::PathMtuBytes(device.max_path_mtu())},
+          {"rate_mbps", device.rate_mbps()},
+          {"line_rate_mbps", device.dataplane().line_rate_kbps() / 1000},
+          {"on", device.config().port.empty() ? absl::StrCat("wire ", device.config().wire)
+                                              : device.config().port},
+          {"rx_queues", device.dataplane().port_queues().rx},
+          {"tx_queues", device.dataplane().port_queues().tx},
+          {"offloads", dataplane::NamesOf(device.dataplane().port_offloads())},
+          {"counters", PortCounters(device, snapshot)},
+          {"lost_by_port", LostByPort(device.dataplane().losses(), with_zeros)},
+          {"drops", Drops(snapshot, with_zeros)},
+          {"transport", ByName(roce::kQpCounterNames, snapshot.qp, with_zeros)},
+          {"slow_path", ByName(kSlowPathReasonNames, device.neighbours().counters(), with_zeros)},
+          {"slow_path_send_failures", device.raw_send_failures()},
+          {"captures", device.dataplane().captures()},
+          {"impairments", DescribeImpairments(device.dataplane())}};
+}
+
+Json SessionHead(const Session& session) {
+  return {{"session", session.number()},
+          {"pid", session.peer().pid},
+          {"program", session.program()},
+          {"device", session.device() != nullptr ? Json(session.device()->name()) : Json()}};
+}
+
+Json ShowApp(const Session& session) {
+  Json out = SessionHead(session);
+  out["uid"] = session.peer().uid;
+  out["lcore"] = session.device() != nullptr ? Json(session.dataplane()->lcore().index()) : Json();
+  out["pds"] = session.pds().size();
+  out["mrs"] = session.mrs().size();
+  out["channels"] = session.channels().size();
+  out["cqs"] = session.cqs().size();
+  out["qps"] = session.qps().size();
+  out["srqs"] = session.srqs().size();
+  out["xrcds"] = session.xrcds().size();
+  out["ahs"] = session.ahs().size();
+  return out;
+}
+
+const char* QpTypeName(roce::QpType type) {
+  switch (type) {
+    case roce::QpType::kRc:
+      return "RC";
+    case roce::QpType::kUc:
+      return "UC";
+    case roce::QpType::kUd:
+      return "UD";
+    case roce::QpType::kRawPacket:
+      return "RAW";
+    case roce::QpType::kXrcSend:
+      return "XRC_SEND";
+    case roce::QpType::kXrcRecv:
+      return "XRC_RECV";
+  }
+  return "?";
+}
+
+Json ShowRequester(const roce::RequesterDebug& debug) {
+  return {{"oldest_unacknowledged", debug.oldest_unacknowledged.value()},
+          {"next_to_send", debug.next_to_send.value()},
+          {"end_of_sent", debug.end_of_sent.value()},
+          {"next_new", debug.next_new.value()},
+          {"window", roce::StepsForward(debug.oldest_unacknowledged, debug.end_of_sent)},
+          {"window_limit", debug.window},
+          {"records", debug.records},
+          {"rd_atomic_outstanding", debug.rd_atomic_outstanding},
+          {"retries_left", debug.retries_left},
+          {"rnr_retries_left", debug.rnr_retries_left},
+          {"rnr_waiting", debug.rnr_waiting},
+          {"recovering", debug.recovering},
+          {"timer_running", debug.deadline != roce::kNever}};
+}
+
+Json ShowResponder(const roce::ResponderDebug& debug) {
+  return {{"expected_psn", debug.expected_psn.value()},
+          {"msn", debug.msn.value()},
+          {"resources_pending", debug.resources_pending},
+          {"ack_pending", debug.ack_pending},
+          {"nak_pending", debug.nak_pending},
+          {"gap_reported", debug.gap_reported},
+          {"in_message", debug.in_message},
+          {"waits_for_durable", debug.waits_for_durable}};
+}
+
+Json ShowQp(const Session& session, const QpRecord& record, const dataplane::QueuePairInfo& info) {
+  Json out = SessionHead(session);
+  const roce::QpAttributes& attributes = info.attributes;
+  const dataplane::QueueLayout& layout = record.qp->layout();
+  out["qpn"] = info.qpn.value();
+  out["handle"] = info.handle;
+  out["type"] = QpTypeName(info.type);
+  out["state"] = roce::QpStateName(info.state);
+  out["pd"] = info.pd;
+  out["send_cq"] = record.send_cq;
+  out["recv_cq"] = record.recv_cq;
+  out["srq"] = record.srq;
+  out["xrcd"] = record.xrcd;
+  out["remote_qpn"] = attributes.dest_qpn.value();
+  out["local"] = IpText(info.local_gid);
+  out["remote"] = IpText(info.remote_gid);
+  out["vlan"] = info.vlan;
+  out["path_mtu"] = roce::PathMtuBytes(attributes.path_mtu);
+  out["sq_psn"] = attributes.sq_psn.value();
+  out["rq_psn"] = attributes.rq_psn.value();
+  out["timeout"] = attributes.timeout;
+  out["retry_count"] = attributes.retry_count;
+  out["rnr_retry"] = attributes.rnr_retry;
+  out["min_rnr_timer"] = attributes.min_rnr_timer;
+  out["max_rd_atomic"] = attributes.max_rd_atomic;
+  out["max_dest_rd_atomic"] = attributes.max_dest_rd_atomic;
+  out["access"] = attributes.access_flags;
+  out["max_send_wr"] = layout.max_send_wr;
+  out["max_recv_wr"] = layout.max_recv_wr;
+  out["send_taken"] = info.send_taken;
+  out["recv_taken"] = info.recv_taken;
+  out["tx_packets"] = info.tx_packets;
+  out["rx_packets"] = info.rx_packets;
+  out["drops"] = info.drops;
+  out["active"] = info.active;
+  out["flushing"] = info.debug.flushing;
+  const uint32_t throttled = info.debug.throttled_to_kbps;
+  out["throttled_to_kbps"] = throttled != 0 ? Json(throttled) : Json();
+  out["requester"] = ShowRequester(info.debug.requester);
+  out["responder"] = ShowResponder(info.debug.responder);
+  return out;
+}
+
+void AddQps(const Session& session, Json& out) {
+  std::vector<dataplane::QueuePairInfo> infos;
+  infos.reserve(session.qps().size());
+  session.dataplane()->lcore().Call([&] {
+    for (const auto& [handle, record] : session.qps()) infos.push_back(record.qp->Inspect());
+  });
+  size_t i = 0;
+  for (const auto& [handle, record] : session.qps()) {
+    out.push_back(ShowQp(session, record, infos[i++]));
+  }
+}
+
+void AddCqs(const Session& session, Json& out) {
+  for (const auto& [handle, record] : session.cqs()) {
+    Json cq = SessionHead(session);
+    cq["handle"] = handle;
+    cq["capacity"] = record.cq->capacity();
+    cq["channel"] = record.channel;
+    cq["qp_queues"] = record.cq->users();
+    cq["comp_events"] = record.cq->comp_events();
+    cq["async_events"] = record.cq->async_events();
+    cq["overflowed"] = record.cq->overflowed();
+    out.push_back(std::move(cq));
+  }
+}
+
+void AddSrqs(const Session& session, Json& out) {
+  for (const auto& [handle, record] : session.srqs()) {
+    dataplane::SharedReceiveQueue& queue = *record.srq;
+    Json srq = SessionHead(session);
+    srq["handle"] = handle;
+    const bool has_tags = queue.tags() != nullptr;
+    srq["type"] = record.xrcd != 0 ? "XRC" : has_tags ? "tags" : "basic";
+    srq["number"] = queue.number();
+    srq["pd"] = record.pd;
+    srq["max_wr"] = record.max_wr;
+    srq["max_sge"] = queue.layout().max_sge;
+    srq["qps"] = queue.users();
+    srq["async_events"] = queue.async_events();
+    session.dataplane()->lcore().Call([&] {
+      srq["posted"] = queue.posted();
+      srq["taken"] = queue.taken();
+      srq["limit"] = queue.limit();
+      srq["broken"] = queue.broken();
+      srq["tags"] = has_tags ? queue.tags()->list().size() : 0;
+    });
+    out.push_back(std::move(srq));
+  }
+}
+
+Json AccessNames(memory::Access access) {
+  struct Name {
+    memory::Access bit;
+    const char* text;
+  };
+  constexpr Name kNames[] = {
+      {memory::Access::kLocalWrite, "local_write"},
+      {memory::Access::kRemoteWrite, "remote_write"},
+      {memory::Access::kRemoteRead, "remote_read"},
+      {memory::Access::kRemoteAtomic, "remote_atomic"},
+      {memory::Access::kWindowBind, "window_bind"},
+      {memory::Access::kZeroBased, "zero_based"},
+      {memory::Access::kOnDemand, "on_demand"},
+      {memory::Access::kHugeTlb, "hugetlb"},
+      {memory::Access::kFlushGlobal, "flush_global"},
+      {memory::Access::kFlushPersistent, "flush_persistent"},
+      {memory::Access::kRelaxedOrdering, "relaxed_ordering"},
+  };
+  Json out = Json::array();
+  for (const Name& name : kNames) {
+    if (memory::Includes(access, name.bit)) out.push_back(name.text);
+  }
+  return out;
+}
+
+const char* KindOf(const memory::RegionInfo& info) {
+  if (info.window) return "window";
+  if (info.list) return "list";
+  return info.null_region ? "null" : "region";
+}
+
+const char* HowReached(const memory::RegionInfo& info) {
+  if (info.window || info.list) return "regions";
+  if (info.null_region) return "nothing";
+  if (info.direct_length == 0) return "process_vm";
+  return info.direct_length == info.length ? "mapped" : "mixed";
+}
+
+Json ShowMr(const Session& session, uint32_t handle, const memory::RegionInfo& info) {
+  Json mr = SessionHead(session);
+  mr["handle"] = handle;
+  mr["kind"] = KindOf(info);
+  mr["pd"] = info.pd;
+  mr["key"] = Hex(info.key);
+  mr["address"] = Hex(info.va);
+  mr["iova"] = Hex(info.iova);
+  mr["length"] = info.length;
+  mr["access"] = AccessNames(info.access);
+  mr["reached_by"] = HowReached(info);
+  mr["mapped_bytes"] = info.direct_length;
+  mr["extents"] = info.extents;
+  return mr;
+}
+
+// Sessions may share a table: of its keys, those that are this one's.
+void AddMrs(const Session& session, Json& out) {
+  std::map<uint32_t, memory::RegionInfo> infos;  // by number: a key's upper 24 bits stay
+  session.dataplane()->lcore().Call([&] {
+    session.dataplane()->keys().ForEach(
+        [&](const memory::RegionInfo& info) { infos.emplace(info.key >> 8, info); });
+  });
+  const auto add = [&](uint32_t handle, uint32_t number) {
+    const auto it = infos.find(number);
+    if (it != infos.end()) out.push_back(ShowMr(session, handle, it->second));
+  };
+  for (const auto& [handle, record] : session.mrs()) add(handle, record.key >> 8);
+  for (const auto& [handle, record] : session.mws()) add(handle, handle);
+  for (const auto& [handle, record] : session.lists()) add(handle, handle);
+}
+
+// What the kernel does not count is null.
+Json Milliseconds(std::optional<uint64_t> ns) {
+  if (!ns) return nullptr;
+  return *ns / 1'000'000;
+}
+
+Json ShowLcore(dataplane::Lcore& lcore) {
+  const dataplane::LcoreSnapshot s = lcore.Snapshot();
+  const auto time = dataplane::ReadProcessorTime(lcore.thread_id());
+  return {{"lcore", lcore.index()},
+          {"sessions", lcore.sessions()},
+          {"thread", lcore.thread_id()},
+          {"realtime_priority", lcore.realtime_priority()},
+          {"ran_ms", Milliseconds(time ? std::optional(time->ran_ns) : std::nullopt)},
+          {"waited_for_processor_ms",
+           Milliseconds(time ? std::optional(time->waited_ns) : std::nullopt)},
+          {"loops", s.loops},
+          {"busy_loops", s.busy_loops},
+          {"busy_cycles", s.busy_cycles},
+          {"idle_cycles", s.idle_cycles},
+          {"sleeps", s.sleeps},
+          {"wakes_by_doorbell", s.wakes_by_doorbell},
+          {"yields", s.yields},
+          {"rx_bursts", s.rx_bursts},
+          {"rx_handed_off", s.rx_handed_off},
+          {"rx_packets", s.rx_packets},
+          {"tx_packets", s.tx_packets},
+          {"calls", s.calls},
+          {"bad_doorbells", s.bad_doorbells},
+          {"comp_events", s.comp_events},
+          {"async_events", s.async_events},
+          {"events_delayed", s.events_delayed},
+          {"events_lost", s.events_lost},
+          {"memory_faults", s.memory_faults},
+          {"timer_expiries", s.timer_expiries},
+          {"durable_syncs", s.durable_syncs},
+          {"durable_failures", s.durable_failures}};
+}
+
+void AddNeighbours(const Device& device, Json& out) {
+  for (const auto& [address, entry] : device.neighbours().entries()) {
+    out.push_back({{"device", device.name()},
+                   {"address", IpText(address.gid)},
+                   {"vlan", address.vlan},
+                   {"mac", entry.mac ? MacText(*entry.mac) : ""},
+                   {"state", entry.mac ? "reachable" : "incomplete"}});
+  }
+}
+
+void ForEachSession(const SessionServer& server, const std::function<void(const Session&)>& visit) {
+  for (const auto& [number, session] : server.sessions()) {
+    if (session->device() != nullptr) visit(*session);  // else before HELLO
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServer& server,
+                                    const std::string& what) {
+  Json out = Json::array();
+  using Add = std::function<void()>;
+  const auto per_session = [&](const std::function<void(const Session&)>& visit) {
+    return Add([&, visit] { ForEachSession(server, visit); });
+  };
+  const auto per_device = [&](const std::function<void(Device&)>& visit) {
+    return Add([&, visit] {
+      for (const std::unique_ptr<Device>& device : services.devices) visit(*device);
+    });
+  };
+  const std::map<std::string, Add> kinds = {
+      {"devices", per_device([&](Device& d) { out.push_back(ShowDevice(d, server)); })},
+      {"ports", per_device([&](Device& d) { out.push_back(ShowPort(d, false)); })},
+      {"counters", per_device([&](Device& d) { out.push_back(ShowPort(d, true)); })},
+      {"neighbours", per_device([&](Device& d) { AddNeighbours(d, out); })},
+      {"apps",
+       [&] {
+         for (const auto& [number, session] : server.sessions()) out.push_back(ShowApp(*session));
+       }},
+      {"qps", per_session([&](const Session& s) { AddQps(s, out); })},
+      {"cqs", per_session([&](const Session& s) { AddCqs(s, out); })},
+      {"srqs", per_session([&](const Session& s) { AddSrqs(s, out); })},
+      {"mrs", per_session([&](const Session& s) { AddMrs(s, out); })},
+      {"lcores",
+       [&] {
+         for (uint32_t i = 0; i < services.dataplane.lcore_count(); ++i) {
+           out.push_back(ShowLcore(services.dataplane.lcore(i)));
+         }
+       }},
+  };
+  const auto it = kinds.find(what);
+  if (it == kinds.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is nothing called \"", what, "\""));
+  }
+  it->second();
+  return out;
+}
+
+}  // namespace roci::control

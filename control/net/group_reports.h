@@ -1,0 +1,72 @@
+// Tells routers and switches which IP multicast groups a device listens to: IGMPv2 (RFC 2236) and
+// MLDv1 (RFC 2710), which those that speak newer versions understand. Sans I/O: frames, time and a
+// seed come in as arguments, frames go out through a callback. Every table is bounded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "control/net/addresses.h"
+#include "control/net/neighbour_frames.h"
+#include "memory/split_mix.h"
+#include "roce/types.h"
+#include "roce/work.h"
+
+namespace roci::control {
+
+class GroupReports {
+ public:
+  using Send = absl::FunctionRef<void(const Frame&)>;
+
+  static constexpr size_t kMaxGroups = 4096;
+  // Reports of a new membership, since one may be lost (RFC 2236, 8.1 and 8.10; RFC 2710, 7.1).
+  static constexpr uint32_t kUnsolicitedReports = 2;
+  static constexpr roce::TimeNs kRepeatNs = 10'000'000'000;
+
+  // `addresses` must outlive this.
+  GroupReports(const AddressTable& addresses, uint64_t seed)
+      : addresses_(addresses), random_(seed) {}
+
+  // One more user of `address`, an IPv4-mapped or IPv6 multicast address; the first makes us a
+  // member. False: too many groups.
+  bool Join(roce::TimeNs now, const roce::NetAddress& address, Send send);
+  // One user less. Only after Join.
+  void Leave(const roce::NetAddress& address, Send send);
+
+  // Nothing for a frame that is neither IGMP nor MLD; else whether and why it was refused.
+  std::optional<SlowPathReason> HandleFrame(roce::TimeNs now, std::span<const std::byte> frame);
+  void HandleTimeout(roce::TimeNs now, Send send);
+  // Absolute; kNever if nothing is to be sent.
+  roce::TimeNs NextTimeout() const {
+    return timers_.empty() ? roce::kNever : timers_.begin()->first;
+  }
+  size_t size() const { return groups_.size(); }
+
+ private:
+  struct Group {
+    uint32_t users = 0;
+    uint32_t reports_left = 0;
+    roce::TimeNs due = roce::kNever;
+  };
+  struct Message;
+
+  static std::optional<SlowPathReason> Parse(std::span<const std::byte> frame, Message& out);
+  void SetDue(const roce::NetAddress& address, Group& group, roce::TimeNs due);
+  void HandleQuery(roce::TimeNs now, const Message& query);
+  void AnswerWithin(roce::TimeNs now, const roce::NetAddress& address, Group& group,
+                    roce::TimeNs longest);
+  void Tell(const roce::NetAddress& group, bool is_member, Send send) const;
+
+  const AddressTable& addresses_;
+  memory::SplitMix random_;
+  std::map<roce::NetAddress, Group> groups_;
+  std::set<std::pair<roce::TimeNs, roce::NetAddress>> timers_;
+};
+
+}  // namespace roci::control

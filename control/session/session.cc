@@ -1,0 +1,294 @@
+#include "control/session/session.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "control/loop/errno_status.h"
+#include "control/loop/log.h"
+#include "control/loop/no_memory.h"
+
+namespace roci::control {
+namespace {
+
+std::string ProgramName(pid_t pid) {
+  std::ifstream stream(absl::StrCat("/proc/", pid, "/comm"));
+  std::string name;
+  std::getline(stream, name);
+  return name.empty() ? "?" : name;  // not shown by this PID namespace
+}
+
+}  // namespace
+
+Session::Handler Session::HandlerOf(uint32_t command) {
+  // By roci_abi_command, in its order.
+  static constexpr Handler kHandlers[] = {
+      nullptr,
+      &Session::Hello,
+      &Session::QueryDevice,
+      &Session::QueryPort,
+      &Session::AllocPd,
+      &Session::DeallocPd,
+      &Session::RegMr,
+      &Session::ReregMr,
+      &Session::DeregMr,
+      &Session::UnshareRange,
+      &Session::CreateChannel,
+      &Session::DestroyChannel,
+      &Session::CreateCq,
+      &Session::ResizeCq,
+      &Session::DestroyCq,
+      &Session::CreateQp,
+      &Session::ModifyQp,
+      &Session::QueryQp,
+      &Session::DestroyQp,
+      &Session::CreateAh,
+      &Session::DestroyAh,
+      &Session::AttachMulticast,
+      &Session::DetachMulticast,
+      &Session::ModifyCq,
+      &Session::AllocMw,
+      &Session::DeallocMw,
+      &Session::AllocNullMr,
+      &Session::AllocDm,
+      &Session::FreeDm,
+      &Session::RegDmMr,
+      &Session::CreateFlow,
+      &Session::DestroyFlow,
+      &Session::CreateCounters,
+      &Session::DestroyCounters,
+      &Session::AttachCounters,
+      &Session::ReadCounters,
+      &Session::CreateQueueTable,
+      &Session::DestroyQueueTable,
+      &Session::CreateRssQp,
+      &Session::CreateSrq,
+      &Session::ModifySrq,
+      &Session::QuerySrq,
+      &Session::DestroySrq,
+      &Session::OpenXrcd,
+      &Session::CloseXrcd,
+      &Session::OpenQp,
+      &Session::CreateTagSrq,
+      &Session::AllocListMr,
+      &Session::FreeListMr,
+      &Session::NameContext,
+      &Session::Attach,
+      &Session::ImportPd,
+      &Session::ImportMr,
+      &Session::ImportDm,
+      &Session::AllocSignatureMr,
+      &Session::CheckSignatureMr,
+      &Session::RegDmaBufferMr,
+  };
+  static_assert(std::size(kHandlers) == ROCI_ABI_COMMAND_COUNT);
+  return kHandlers[command];
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(Services& services, UniqueFd socket,
+                                                         Peer peer, Admission admission,
+                                                         uint32_t number,
+                                                         std::function<void()> end) {
+  std::unique_ptr<Session> session(new Session(services, std::move(socket), std::move(peer),
+                                               std::move(admission), number, std::move(end)));
+  const absl::Status status = session->Watch();
+  if (!status.ok()) return status;
+  return session;
+}
+
+Session::Session(Services& services, UniqueFd socket, Peer peer, Admission admission,
+                 uint32_t number, std::function<void()> end)
+    : services_(services),
+      admission_(std::move(admission)),
+      number_(number),
+      end_(std::move(end)),
+      socket_(std::move(socket)),
+      peer_(std::move(peer)),
+      program_(ProgramName(peer_.pid)) {}
+
+Session::~Session() {
+  if (waiting_path_ != 0) device_->CancelPath(waiting_path_);
+  services_.foreign_fds.Forget(broker_ticket_);
+  services_.loop.Forget(socket_watch_);
+  services_.loop.Forget(exit_watch_);
+  services_.foreign_fds.Close(std::move(socket_), admission_.user);
+  if (device_ == nullptr) return;
+  if (group_ != nullptr) LeaveGroup();
+  Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d] on %s ends with %zu QPs, %zu MRs",
+      number_, program_.c_str(), peer_.pid, device_->name().c_str(), qps_.size(), mrs_.size());
+  // Others may go on with them.
+  for (auto& [handle, record] : qps_) {
+    if (record.domain != nullptr) CloseTarget(handle, record);
+  }
+}
+
+absl::Status Session::Watch() {
+  absl::StatusOr<EventLoop::Watch> watch =
+      services_.loop.Add(socket_.get(), EPOLLIN, [this](uint32_t events) { HandleSocket(events); });
+  if (!watch.ok()) return watch.status();
+  socket_watch_ = *watch;
+  if (!peer_.pidfd.valid()) return absl::OkStatus();
+  // A child of the app may have inherited the socket and keep it open after the app's end.
+  watch = services_.loop.Add(peer_.pidfd.get(), EPOLLIN, [this](uint32_t) { end_(); });
+  if (!watch.ok()) return watch.status();
+  exit_watch_ = *watch;
+  return absl::OkStatus();
+}
+
+void Session::HandleSocket(uint32_t events) {
+  if (deferred_ || paused_ || broker_ticket_ != 0) {
+    // Not reading: it can only be that the app is gone.
+    if (events & (EPOLLHUP | EPOLLERR)) end_();
+    return;
+  }
+  // Not more: a flood of one program does not hold up the others.
+  constexpr int kMostInARow = 8;
+  for (int i = 0; i < kMostInARow && HandleNext(i == 0); ++i) {
+  }
+}
+
+// A program that registers memory or sets up connections asks again within microseconds of the
+// answer: less than it takes to find out by epoll, and much less than to be woken.
+bool Session::HandleNext(bool is_first) {
+  constexpr roce::TimeNs kSpinNs = 8'000;
+  // What it asks for may concern memory that a copy waits for.
+  if (dataplane_ != nullptr && dataplane_->IsStalled()) {
+    paused_ = true;
+    services_.loop.Change(socket_watch_, 0);
+    services_.await_memory(number_);
+    return false;
+  }
+  if (!is_first && !spins_.Allows()) return false;
+  std::array<std::byte, kMaxRequestBytes> buffer;
+  size_t size = 0;
+  auto result = ReceiveMessage(socket_.get(), buffer, size);
+  if (!is_first) {
+    const roce::TimeNs end = MonotonicNow() + kSpinNs;
+    while (result == ReceiveResult::kNothing && MonotonicNow() < end) {
+      result = ReceiveMessage(socket_.get(), buffer, size);
+    }
+    spins_.Note(result != ReceiveResult::kNothing);
+  }
+  if (result == ReceiveResult::kNothing) return false;
+  if (result == ReceiveResult::kClosed || !CheckSize(size)) {
+    end_();
+    return false;
+  }
+  const std::span<const std::byte> message = std::span(buffer).first(size);
+  if (result == ReceiveResult::kDescriptors) {
+    ReceiveDescriptors(message);
+    return false;
+  }
+  HandleMessage(message, nullptr);
+  return !deferred_;
+}
+
+bool Session::Resume() {
+  if (dataplane_->IsStalled()) return false;
+  paused_ = false;
+  services_.loop.Change(socket_watch_, EPOLLIN);
+  return true;
+}
+
+// No command is longer than the buffer, and who sends less than a head cannot be answered.
+bool Session::CheckSize(size_t size) const {
+  if (size >= sizeof(roci_abi_request) && size <= kMaxRequestBytes) return true;
+  Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: message of %zu bytes; closing",
+      number_, program_.c_str(), peer_.pid, size);
+  return false;
+}
+
+void Session::ReceiveDescriptors(std::span<const std::byte> message) {
+  services_.loop.Change(socket_watch_, 0);
+  broker_ticket_ = services_.foreign_fds.Receive(
+      socket_.get(), admission_.user,
+      [this](const ForeignMessage* received) { HandleDescriptors(received); });
+  if (broker_ticket_ == 0) RefuseDescriptors(message);
+}
+
+void Session::HandleDescriptors(const ForeignMessage* message) {
+  broker_ticket_ = 0;
+  services_.loop.Change(socket_watch_, EPOLLIN);
+  if (message != nullptr) return HandleMessage(message->bytes, message->files);
+  // The broker is full.
+  std::array<std::byte, kMaxRequestBytes> buffer;
+  size_t size = 0;
+  const ReceiveResult result = ReceiveMessage(socket_.get(), buffer, size);
+  if (result != ReceiveResult::kDescriptors || !CheckSize(size)) return end_();
+  services_.loop.Change(socket_watch_, 0);
+  RefuseDescriptors(std::span(buffer).first(size));
+}
+
+// The user has too many that are not closed. The answer does not wait for these.
+void Session::RefuseDescriptors(std::span<const std::byte> message) {
+  Reply reply;
+  DecodeRequest(message, 0, request_).IgnoreError();  // for its head
+  broker_ticket_ = services_.foreign_fds.Drop(socket_.get(), admission_.user, [this] {
+    broker_ticket_ = 0;
+    services_.loop.Change(socket_watch_, EPOLLIN);
+  });
+  Send(request_, StatusFromErrno(ENFILE, "descriptors that are not closed yet"), reply);
+}
+
+// Closes the session if there is not even memory for an answer.
+void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer& fds) {
+  try {
+    AnswerMessage(message, fds);
+  } catch (const std::bad_alloc&) {
+    end_();
+  }
+}
+
+void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds) {
+  Reply reply;
+  const uint32_t fd_count = fds != nullptr ? fds->message_count() : 0;
+  absl::Status status = OrRefuse([&] { return DecodeRequest(message, fd_count, request_); });
+  if (status.ok()) status = OrRefuse([&] { return Dispatch(request_, fds, reply); });
+  if (status.ok() && reply.deferred) {
+    deferred_ = true;
+    services_.loop.Change(socket_watch_, 0);
+    return;
+  }
+  Send(request_, status, reply);
+}
+
+absl::Status Session::Dispatch(const Request& request, const FdsPointer& fds, Reply& reply) {
+  const uint32_t command = request.head.command;
+  const bool opens = command == ROCI_ABI_HELLO || command == ROCI_ABI_ATTACH;
+  if (opens != (device_ == nullptr)) {
+    return absl::InvalidArgumentError(opens ? "a second HELLO" : "HELLO has to come first");
+  }
+  // A handler adds its record after everything else: that must not fail.
+  ForEachTable([](auto& table) { table.MakeRoom(); });
+  const absl::Status status = (this->*HandlerOf(command))(request, fds, reply);
+  return absl::IsNotFound(status) && DestroysAnothers(request) ? absl::OkStatus() : status;
+}
+
+void Session::Send(const Request& request, const absl::Status& status, Reply& reply) {
+  if (!status.ok()) {
+    Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: %s refused: %s", number_,
+        program_.c_str(), peer_.pid, request.info != nullptr ? request.info->name : "command",
+        std::string(status.message()).c_str());
+    reply = Reply{};
+  }
+  auto& head = reply.As<roci_abi_response>();
+  head.serial = request.head.serial;
+  const int error = ErrnoOf(status);
+  head.error = error == EMFILE ? ENFILE : error;  // the daemon's table is full, not the app's
+  head.fd_count = static_cast<uint32_t>(reply.fds.size());
+  const size_t size =
+      request.info != nullptr ? request.info->response_size : sizeof(roci_abi_response);
+  // One request at a time: an app that does not take its answer is broken or hostile.
+  if (!SendMessage(socket_.get(), std::span(reply.bytes).first(size), reply.fds)) end_();
+}
+
+void Session::FinishDeferred(const absl::Status& status, Reply& reply) {
+  deferred_ = false;
+  waiting_path_ = 0;
+  services_.loop.Change(socket_watch_, EPOLLIN);
+  Send(request_, status, reply);
+}
+
+}  // namespace roci::control

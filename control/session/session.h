@@ -1,0 +1,436 @@
+// One session: one open ibv_context of one app, on one connection and one device. Owns everything
+// that the app created through it. The commands are spread over session_*.cc by kind of object.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "control/device/services.h"
+#include "control/device/users.h"
+#include "control/device/xrc_domains.h"
+#include "control/loop/event_pipe.h"
+#include "control/loop/socket.h"
+#include "control/session/context_group.h"
+#include "control/session/handle_table.h"
+#include "control/session/session_decoder.h"
+#include "dataplane/qp/flow_table.h"
+#include "dataplane/shard/session.h"
+#include "memory/app_memory.h"
+#include "memory/mapped_file.h"
+#include "verbs_provider/abi/spin_judge.h"
+
+namespace roci::control {
+
+// The answer to one request while it is made.
+struct Reply {
+  static constexpr size_t kMaxBytes = 512;
+  static constexpr size_t kMaxFds = 4;
+
+  // Hand() does not allocate.
+  Reply() {
+    fds.reserve(kMaxFds);
+    owned.reserve(kMaxFds);
+  }
+
+  alignas(8) std::array<std::byte, kMaxBytes> bytes{};
+  std::vector<int> fds;         // sent, in this order; stay open
+  std::vector<UniqueFd> owned;  // closed once sent
+  bool deferred = false;        // Session::FinishDeferred will send it
+
+  template <class T>
+  T& As() {
+    static_assert(sizeof(T) <= kMaxBytes);
+    return *reinterpret_cast<T*>(bytes.data());
+  }
+  // Passes `fd` on and closes it here.
+  void Hand(UniqueFd fd) {
+    fds.push_back(fd.get());
+    owned.push_back(std::move(fd));
+  }
+};
+
+struct PdRecord {
+  QuotaShare share;
+  UserCount users;  // regions, queue pairs, address handles
+};
+struct MrRecord {
+  QuotaShare share;
+  AppShare mappings;
+  QuotaShare descriptor;  // of a DMA buffer
+  uint32_t pd = 0;
+  uint32_t key = 0;
+  uint64_t start = 0;
+  uint64_t length = 0;
+  uint32_t dm = 0;  // handle of the device memory that it is in; 0: none
+};
+// Device memory: a memfd that the daemon and the app map.
+struct DmRecord {
+  QuotaShare share;
+  RingShare mapping_share = {};
+  QuotaShare descriptor;
+  std::shared_ptr<UniqueFd> fd;  // for those who import it
+  std::shared_ptr<memory::MappedFile> mapping;
+  uint64_t length = 0;
+  UserCount users;  // regions
+};
+struct ListRecord {
+  QuotaShare share;
+  RingShare memory;
+  uint32_t pd = 0;
+};
+struct MwRecord {
+  QuotaShare share;
+  uint32_t pd = 0;
+};
+struct ChannelRecord {
+  static constexpr uint64_t kDescriptors = 2;  // of its pipe, in the daemon
+  QuotaShare descriptors;
+  EventPipe pipe;
+  uint32_t users = 0;  // completion queues
+};
+struct CqRecord {
+  QuotaShare share;
+  RingShare memory;
+  dataplane::CompletionQueue* cq = nullptr;
+  uint64_t user_handle = 0;
+  uint32_t channel = 0;  // 0: none
+};
+struct SrqRecord {
+  QuotaShare share;
+  RingShare memory;
+  dataplane::SharedReceiveQueue* srq = nullptr;
+  uint64_t user_handle = 0;
+  uint32_t max_wr = 0;  // as last asked for; there may be more slots
+  uint32_t pd = 0;
+  uint32_t xrcd = 0;  // 0: none
+  uint32_t cq = 0;    // XRC and tag matching only
+};
+struct XrcdRecord {
+  QuotaShare share;
+  std::shared_ptr<XrcDomain> domain;
+  uint32_t users = 0;  // shared receive queues, and open receiving queue pairs
+};
+struct QpRecord {
+  QuotaShare share;  // a receiving XRC queue pair's are its domain's
+  RingShare memory;
+  dataplane::QueuePair* qp = nullptr;
+  uint64_t user_handle = 0;
+  uint32_t pd = 0;
+  uint32_t send_cq = 0;
+  uint32_t recv_cq = 0;  // 0: none
+  uint32_t srq = 0;      // 0: none
+  // A receiving XRC queue pair: the domain, and what this session has of it.
+  uint32_t xrcd = 0;
+  std::shared_ptr<XrcDomain> domain;
+  std::unique_ptr<dataplane::TargetOpening> opening;
+  bool sq_sig_all = false;
+  std::optional<roci_abi_ah_attr> address;  // as the app gave it
+  struct Group {
+    QuotaShare share;
+    MulticastCensus::Membership member;
+  };
+  std::vector<Group> groups;
+  bool is_work_queue = false;
+  uint32_t queue_table = 0;  // of an RSS queue pair, else 0
+  uint32_t users = 0;        // flow rules; of a work queue: places in tables
+};
+struct CountersRecord {
+  QuotaShare share;
+  std::unique_ptr<dataplane::FlowCounters> values;
+  uint32_t users = 0;  // flow rules
+};
+// An installed flow rule; it is removed from the device when this goes.
+struct FlowRecord {
+  FlowRecord() = default;
+  FlowRecord(FlowRecord&&) noexcept = default;
+  FlowRecord& operator=(FlowRecord&&) = delete;
+  ~FlowRecord();
+  QuotaShare share;
+  Device* device = nullptr;
+  std::unique_ptr<dataplane::FlowRule> rule;
+  uint32_t qp = 0;
+  uint32_t counters = 0;  // 0: none
+};
+// An indirection table of work queues.
+struct QueueTableRecord {
+  QuotaShare share;
+  std::vector<uint32_t> queues;
+  uint32_t users = 0;  // RSS queue pairs
+};
+struct AhRecord {
+  QuotaShare share;
+  uint32_t pd = 0;
+};
+
+// Control thread only.
+class Session {
+ public:
+  // Kept open for every session: socket, pidfd (twice), the app's memory, doorbell page, wake
+  // eventfd, async event pipe (three times).
+  static constexpr uint64_t kDescriptors = 9;
+  // What a session takes of its user's quotas; `user` keeps them.
+  struct Admission {
+    std::shared_ptr<User> user;
+    QuotaShare session;
+    QuotaShare descriptors;
+    RingShare doorbells;
+    roce::TimeNs hello_deadline = roce::kNever;  // see HelloDeadlines
+  };
+
+  // `number` is what people know the session by. `end` is called (perhaps more than once) when the
+  // session is over and wants to be destroyed; it must not do so at once.
+  static absl::StatusOr<std::unique_ptr<Session>> Create(Services& services, UniqueFd socket,
+                                                         Peer peer, Admission admission,
+                                                         uint32_t number,
+                                                         std::function<void()> end);
+  // Releases everything. Peers of its queue pairs see silence.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  uint32_t number() const { return number_; }
+  const Peer& peer() const { return peer_; }
+  const std::string& program() const { return program_; }
+  // Reads requests again if its program's memory answers. False: it does not yet.
+  bool Resume();
+  roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
+  // Null before HELLO.
+  Device* device() const { return device_; }
+  dataplane::Session* dataplane() const { return dataplane_.get(); }
+  const memory::AppMemory* app() const { return app_.get(); }
+  // Whether `broker_fd`, a descriptor of the broker's, is the open file by which the app has named
+  // its context.
+  bool IsContext(int broker_fd) const;
+
+  const HandleTable<PdRecord>& pds() const { return pds_; }
+  const HandleTable<MrRecord>& mrs() const { return mrs_; }
+  const HandleTable<MwRecord>& mws() const { return mws_; }
+  const HandleTable<ListRecord>& lists() const { return lists_; }
+  const HandleTable<ChannelRecord>& channels() const { return channels_; }
+  const HandleTable<CqRecord>& cqs() const { return cqs_; }
+  const HandleTable<QpRecord>& qps() const { return qps_; }
+  const HandleTable<SrqRecord>& srqs() const { return srqs_; }
+  const HandleTable<XrcdRecord>& xrcds() const { return xrcds_; }
+  const HandleTable<AhRecord>& ahs() const { return ahs_; }
+  const HandleTable<FlowRecord>& flows() const { return flows_; }
+
+ private:
+  using FdsPointer = std::shared_ptr<ForeignFiles>;  // null: none
+  using Handler = absl::Status (Session::*)(const Request&, const FdsPointer&, Reply&);
+  static Handler HandlerOf(uint32_t command);
+
+  Session(Services& services, UniqueFd socket, Peer peer, Admission admission, uint32_t number,
+          std::function<void()> end);
+  absl::Status Watch();
+  void HandleSocket(uint32_t events);
+  // Whether there was a message, after which there may be another.
+  bool HandleNext(bool is_first);
+  bool CheckSize(size_t size) const;
+  // Requests with descriptors are received by the broker; nothing else is read meanwhile.
+  void ReceiveDescriptors(std::span<const std::byte> message);
+  void HandleDescriptors(const ForeignMessage* message);
+  void RefuseDescriptors(std::span<const std::byte> message);
+  void HandleMessage(std::span<const std::byte> message, const FdsPointer& fds);
+  void AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds);
+  absl::Status Dispatch(const Request& request, const FdsPointer& fds, Reply& reply);
+  void Send(const Request& request, const absl::Status& status, Reply& reply);
+  // The answer to the request that set Reply::deferred.
+  void FinishDeferred(const absl::Status& status, Reply& reply);
+
+  // session_device.cc
+  absl::Status Hello(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, const FdsPointer& fds,
+                          Reply& reply);
+  bool IsDaemonsOwnUser() const { return peer_.uid == geteuid(); }
+  uint32_t MemoryPolicy() const;
+  absl::Status OpenApp(const FdsPointer& fds);
+  std::unique_ptr<memory::AppMemory> FindApp(const FdsPointer& fds, int* error);
+  absl::Status OpenDataplane(Device& device, Reply& reply);
+  // session_sharing.cc
+  absl::Status NameContext(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status Attach(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ImportPd(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ImportMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ImportDm(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status JoinGroup(Session& other);
+  template <class Visit>
+  void ForEachTable(Visit&& visit) {
+    ForEachOwnTable(visit);
+    visit(channels_);
+    visit(mws_);
+    visit(lists_);
+    visit(srqs_);
+    visit(qps_);
+    visit(ahs_);
+  }
+  // The tables whose handles no other session of the context gives, and which a program that mixes
+  // up its contexts, or a child that has lost its parent's, could take for another's. Windows and
+  // lists have numbers of the key table, and what is named by the app's own objects cannot be mixed
+  // up.
+  template <class Visit>
+  void ForEachOwnTable(Visit&& visit) {
+    visit(pds_);
+    visit(mrs_);
+    visit(dms_);
+    visit(cqs_);
+    visit(xrcds_);
+    visit(flows_);
+    visit(counters_);
+    visit(queue_tables_);
+  }
+  void LeaveGroup();
+  // The session, other than this one, that gave out `handle`.
+  Session* AnothersHandle(uint32_t handle) const;
+  bool DestroysAnothers(const Request& request) const;
+  // Also those of sessions that share the context; null if there is none.
+  PdRecord* FindPd(uint32_t handle);
+  DmRecord* FindDm(uint32_t handle);
+  absl::Status QueryDevice(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status QueryPort(const Request& request, const FdsPointer& fds, Reply& reply);
+  // session_memory.cc
+  absl::Status AllocPd(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DeallocPd(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status RegMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ReregMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DeregMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status UnshareRange(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
+                               uint64_t length, uint64_t iova, uint32_t access,
+                               const FdsPointer& fds, memory::Translation& out);
+  std::shared_ptr<memory::MappedFile> MapExtent(const roci_abi_extent& extent, bool writable,
+                                                uint64_t longest, const FdsPointer& fds);
+  // session_device_memory.cc
+  absl::Status AllocNullMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status AllocDm(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status FreeDm(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status RegDmMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  // session_lists.cc
+  absl::Status AllocListMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status FreeListMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status AllocSignatureMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CheckSignatureMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status RegDmaBufferMr(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status MakeList(uint32_t pd, const dataplane::ListRoom& room, Reply& reply);
+  // session_windows.cc
+  absl::Status AllocMw(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DeallocMw(const Request& request, const FdsPointer& fds, Reply& reply);
+  // session_completion.cc
+  // How many of the `sent` asynchronous events of an object that is gone the app has to
+  // acknowledge: those that cannot be taken back any more.
+  uint32_t KeptAsyncEvents(uint64_t user_handle, uint32_t sent);
+  absl::Status CreateChannel(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyChannel(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateCq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ResizeCq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ModifyCq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyCq(const Request& request, const FdsPointer& fds, Reply& reply);
+  // session_queue_pairs.cc
+  absl::Status CreateQp(const Request& request, const FdsPointer& fds, Reply& reply);
+  // Makes what CREATE_QP and CREATE_RSS_QP answer; `record` has what the caller knows.
+  absl::Status AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,
+                            Reply& reply);
+  absl::Status ModifyQp(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ApplyModify(const roci_abi_modify_qp_request& modify, const roce::Path* path,
+                           Reply& reply);
+  absl::Status QueryQp(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyQp(const Request& request, const FdsPointer& fds, Reply& reply);
+  roce::QpLimits TransportLimits() const;
+  // session_shared_queues.cc
+  absl::Status CreateSrq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateTagSrq(const Request& request, const FdsPointer& fds, Reply& reply);
+  // Hands the memory over; `record` has what the caller knows.
+  absl::StatusOr<dataplane::CreatedSharedReceiveQueue> AddSrq(
+      const dataplane::SharedReceiveQueueConfig& config, SrqRecord record, Reply& reply);
+  absl::Status ModifySrq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_limit, Reply& reply);
+  absl::Status QuerySrq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroySrq(const Request& request, const FdsPointer& fds, Reply& reply);
+  // session_xrc.cc
+  absl::Status OpenXrcd(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status JoinLcore(dataplane::Lcore& lcore);
+  absl::Status CloseXrcd(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateTargetQp(const roci_abi_create_qp_request& create, Reply& reply);
+  absl::StatusOr<uint32_t> OpenTarget(uint32_t xrcd, uint32_t qpn, uint64_t user_handle);
+  absl::Status OpenQp(const Request& request, const FdsPointer& fds, Reply& reply);
+  uint32_t CloseTarget(uint32_t handle, QpRecord& record);
+  // session_addresses.cc
+  // Runs `then` with the path of an address vector: now, or, deferring the answer, when the peer
+  // has been found.
+  using UsePath = std::function<absl::Status(const roce::Path&, Reply&)>;
+  absl::Status WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, roce::Qpn remote,
+                        const UsePath& then, Reply& reply);
+  absl::Status CreateAh(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyAh(const Request& request, const FdsPointer& fds, Reply& reply);
+  // session_multicast.cc
+  absl::Status AttachMulticast(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DetachMulticast(const Request& request, const FdsPointer& fds, Reply& reply);
+  // session_flows.cc
+  absl::Status CreateFlow(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyFlow(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateCounters(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyCounters(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status AttachCounters(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ReadCounters(const Request& request, const FdsPointer& fds, Reply& reply);
+  // session_rss.cc
+  absl::Status CreateQueueTable(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status DestroyQueueTable(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status CreateRssQp(const Request& request, const FdsPointer& fds, Reply& reply);
+
+  Services& services_;
+  const Admission admission_;
+  const uint32_t number_;
+  const std::function<void()> end_;
+  UniqueFd socket_;
+  Peer peer_;
+  std::string program_;
+  uint64_t app_features_ = 0;  // ROCI_ABI_FEATURE_*
+  EventLoop::Watch socket_watch_ = 0;
+  abi::SpinJudge spins_;
+  EventLoop::Watch exit_watch_ = 0;
+
+  Device* device_ = nullptr;
+  // The user's part of the device. Null, or without meaning, before HELLO.
+  DeviceQuotas* quotas_ = nullptr;
+  DeviceLimits limits_;
+  Request request_;                      // being handled, or deferred
+  uint64_t waiting_path_ = 0;            // what a deferred request waits for
+  bool deferred_ = false;                // the answer to a request comes later
+  bool paused_ = false;                  // see Resume
+  uint64_t broker_ticket_ = 0;           // while the broker receives; see ForeignFds
+  EventPipe async_events_;               // the dataplane has a writing end of its own
+  int context_fd_ = -1;                  // in the app
+  std::shared_ptr<ContextGroup> group_;  // null: shares nothing
+
+  // Destroyed from the last to the first: dataplane before what it refers to. Most tables have no
+  // limit of their own, the device's quotas rule.
+  static constexpr uint32_t kNoLimit = HandleTable<PdRecord>::kLast;
+  std::shared_ptr<memory::AppMemory> app_;
+  memory::FileMappings file_mappings_;
+  HandleTable<ChannelRecord> channels_{kMaxCompletionChannels};
+  HandleTable<PdRecord> pds_{kNoLimit};
+  HandleTable<DmRecord> dms_{kNoLimit};
+  HandleTable<MrRecord> mrs_{kNoLimit};
+  HandleTable<MwRecord> mws_{kNoLimit};
+  HandleTable<ListRecord> lists_{kNoLimit};
+  HandleTable<CqRecord> cqs_{kNoLimit};
+  HandleTable<XrcdRecord> xrcds_{kNoLimit};
+  HandleTable<SrqRecord> srqs_{kNoLimit, ROCI_ABI_MAX_SRQ_HANDLES - 1};
+  HandleTable<QpRecord> qps_{kNoLimit};
+  HandleTable<AhRecord> ahs_{kNoLimit};
+  HandleTable<CountersRecord> counters_{kNoLimit};
+  HandleTable<QueueTableRecord> queue_tables_{kNoLimit};
+  std::unique_ptr<dataplane::Session> dataplane_;
+  HandleTable<FlowRecord> flows_{kNoLimit};  // they name queue pairs
+};
+
+}  // namespace roci::control

@@ -1,0 +1,56 @@
+// Session commands about address handles, and waiting for the paths of address vectors.
+#include "control/loop/no_memory.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+
+absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, roce::Qpn remote,
+                               const UsePath& then, Reply& reply) {
+  const absl::StatusOr<std::optional<roce::Path>> path = device_->FindPath(
+      attr, local, remote,
+      [this, then](const absl::StatusOr<roce::Path>& found) {
+        Reply answer;
+        const absl::Status status =
+            found.ok() ? OrRefuse([&] { return then(*found, answer); }) : found.status();
+        FinishDeferred(status, answer);
+      },
+      waiting_path_);
+  if (!path.ok()) return path.status();
+  if (path->has_value()) return then(**path, reply);
+  reply.deferred = true;
+  return absl::OkStatus();
+}
+
+absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_ah_request>();
+  if (FindPd(create.pd) == nullptr) return absl::NotFoundError("protection domain");
+  const uint32_t pd = create.pd;
+  return WithPath(
+      create.attr, roce::Qpn(), roce::Qpn(),
+      [this, pd](const roce::Path& path, Reply& answer) -> absl::Status {
+        AhRecord record;
+        record.pd = pd;
+        record.share = QuotaShare(quotas_->ahs, 1);
+        if (!record.share.ok()) return absl::ResourceExhaustedError("address handles");
+        const absl::StatusOr<uint32_t> handle = dataplane_->CreateAddressHandle(pd, path);
+        if (!handle.ok()) return handle.status();
+        ++pds_.Find(pd)->users;
+        ahs_.AddAs(*handle, std::move(record));
+        answer.As<roci_abi_handle_response>().handle = *handle;
+        return absl::OkStatus();
+      },
+      reply);
+}
+
+absl::Status Session::DestroyAh(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const AhRecord* record = ahs_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("address handle");
+  const absl::Status status = dataplane_->DestroyAddressHandle(handle);
+  if (!status.ok()) return status;
+  --pds_.Find(record->pd)->users;
+  ahs_.Remove(handle);
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

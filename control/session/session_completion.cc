@@ -1,0 +1,138 @@
+// Session commands about completion channels and completion queues.
+#include <bit>
+#include <cerrno>
+
+#include "control/loop/errno_status.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+namespace {
+
+constexpr uint32_t kNoChannel = ~0u;
+
+// Bytes of a completion queue's ring as the dataplane lays it out, for the budget.
+uint64_t RingBytes(uint32_t entries) {
+  return sizeof(roci_abi_cq) + uint64_t{std::bit_ceil(entries)} * sizeof(roci_abi_cqe);
+}
+
+}  // namespace
+
+uint32_t Session::KeptAsyncEvents(uint64_t user_handle, uint32_t sent) {
+  if (sent == 0) return 0;
+  const uint32_t waiting = dataplane_->HoldAsyncEvents(user_handle);
+  const uint32_t unread = TakeBackEvents(async_events_, user_handle, sizeof(roci_abi_async_event));
+  dataplane_->ReleaseAsyncEvents();
+  return sent - waiting - unread;
+}
+
+absl::Status Session::CreateChannel(const Request&, const FdsPointer&, Reply& reply) {
+  UniqueFd reading;
+  ChannelRecord record;
+  record.descriptors = QuotaShare(admission_.user->descriptors, ChannelRecord::kDescriptors);
+  if (!record.descriptors.ok()) return StatusFromErrno(ENFILE, "completion channels");
+  const absl::Status status = EventPipe::Create(record.pipe, reading);
+  if (!status.ok()) return status;
+  const absl::StatusOr<uint32_t> handle = channels_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  reply.As<roci_abi_handle_response>().handle = *handle;
+  reply.Hand(std::move(reading));
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroyChannel(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const ChannelRecord* channel = channels_.Find(handle);
+  if (channel == nullptr) return absl::NotFoundError("completion channel");
+  if (channel->users > 0) return absl::FailedPreconditionError("completion channel in use");
+  channels_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_cq_request>();
+  if (create.entries > device_->limits().max_cqe || create.comp_vector >= kCompletionVectors) {
+    return absl::InvalidArgumentError("entries or completion vector");
+  }
+  ChannelRecord* channel = nullptr;
+  if (create.channel != kNoChannel) {
+    channel = channels_.Find(create.channel);
+    if (channel == nullptr) return absl::NotFoundError("completion channel");
+  }
+  CqRecord record;
+  record.share = QuotaShare(quotas_->cqs, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("completion queues");
+  record.memory = admission_.user->TakeRings(RingBytes(create.entries));
+  if (!record.memory.ok()) return RingShare::Refusal();
+  absl::StatusOr<dataplane::CreatedCompletionQueue> created = dataplane_->CreateCompletionQueue(
+      create.entries, create.user_handle, channel != nullptr ? channel->pipe.writing.get() : -1);
+  if (!created.ok()) return created.status();
+  record.cq = created->completion_queue;
+  if (create.flags & ROCI_ABI_CQ_IGNORE_OVERRUN) record.cq->IgnoreOverrun();
+  record.user_handle = create.user_handle;
+  record.channel = channel != nullptr ? create.channel : 0;
+  if (channel != nullptr) ++channel->users;
+  auto& response = reply.As<roci_abi_create_cq_response>();
+  response.capacity = record.cq->capacity();
+  response.entries = record.cq->capacity();
+  response.entries_offset = dataplane::CompletionQueue::kEntriesOffset;
+  response.memory_size = record.cq->memory_size();
+  response.handle = *cqs_.Add(std::move(record));
+  reply.Hand(UniqueFd(created->memory.Release()));
+  return absl::OkStatus();
+}
+
+absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& resize = request.As<roci_abi_resize_cq_request>();
+  CqRecord* record = cqs_.Find(resize.handle);
+  if (record == nullptr) return absl::NotFoundError("completion queue");
+  if (resize.entries > device_->limits().max_cqe) return absl::InvalidArgumentError("entries");
+  RingShare memory = admission_.user->TakeRings(RingBytes(resize.entries));
+  if (!memory.ok()) return RingShare::Refusal();
+  absl::StatusOr<dataplane::Fd> fd =
+      dataplane_->ResizeCompletionQueue(*record->cq, resize.entries, resize.consumer);
+  if (!fd.ok()) return fd.status();
+  record->memory = std::move(memory);
+  auto& response = reply.As<roci_abi_resize_cq_response>();
+  response.capacity = record->cq->capacity();
+  response.entries = record->cq->capacity();
+  response.entries_offset = dataplane::CompletionQueue::kEntriesOffset;
+  response.memory_size = record->cq->memory_size();
+  reply.Hand(UniqueFd(fd->Release()));
+  return absl::OkStatus();
+}
+
+absl::Status Session::ModifyCq(const Request& request, const FdsPointer&, Reply&) {
+  const auto& modify = request.As<roci_abi_modify_cq_request>();
+  const CqRecord* record = cqs_.Find(modify.handle);
+  if (record == nullptr) return absl::NotFoundError("completion queue");
+  dataplane_->ModerateCompletionQueue(*record->cq,
+                                      {modify.count, uint64_t{modify.period_us} * 1000 /* ns */});
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply& reply) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const CqRecord* record = cqs_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("completion queue");
+  const absl::StatusOr<dataplane::EventCounts> events =
+      dataplane_->DestroyCompletionQueue(*record->cq);
+  if (!events.ok()) return events.status();
+  auto& response = reply.As<roci_abi_destroy_response>();
+  // What the app has been handed out, and must acknowledge, is what cannot be taken back.
+  response.comp_events = events->comp_events;
+  response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);
+  if (record->channel != 0) {
+    ChannelRecord* channel = channels_.Find(record->channel);
+    if (response.comp_events != 0) {
+      dataplane_->HoldCompletionEvents(channel->pipe.writing.get());
+      response.comp_events -=
+          TakeBackEvents(channel->pipe, record->user_handle, sizeof(roci_abi_comp_event));
+      dataplane_->ReleaseCompletionEvents();
+    }
+    --channel->users;
+  }
+  cqs_.Remove(handle);
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

@@ -1,0 +1,389 @@
+#include "control/session/session_decoder.h"
+
+#include <cerrno>
+#include <iterator>
+
+#include "control/config/device_limits.h"
+#include "control/loop/errno_status.h"
+#include "memory/types.h"
+#include "roce/flow_key.h"
+#include "roce/toeplitz.h"
+#include "verbs_provider/abi/list_mr.h"
+#include "verbs_provider/abi/tag_matching.h"
+
+namespace roci::control {
+namespace {
+
+absl::Status Invalid(const char* why) { return absl::InvalidArgumentError(why); }
+
+// How many descriptors tell of the app's memory.
+uint32_t MemoryFdsOf(uint64_t features) {
+  constexpr uint64_t kEither = ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;
+  return (features & kEither) != 0 ? 1 : 0;
+}
+
+absl::Status CheckHello(const void* request, uint32_t fd_count) {
+  const auto& hello = *static_cast<const roci_abi_hello_request*>(request);
+  if (hello.magic != ROCI_ABI_MAGIC) return StatusFromErrno(EPROTO, "magic");
+  if (hello.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
+  if (std::memchr(hello.device, 0, sizeof(hello.device)) == nullptr) {
+    return Invalid("the device name does not end");
+  }
+  return fd_count == MemoryFdsOf(hello.features) ? absl::OkStatus() : Invalid("descriptor count");
+}
+
+absl::Status CheckAttach(const void* request, uint32_t fd_count) {
+  const auto& attach = *static_cast<const roci_abi_attach_request*>(request);
+  if (attach.magic != ROCI_ABI_MAGIC) return Invalid("magic number");
+  if (attach.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
+  return fd_count == 1 + MemoryFdsOf(attach.features) ? absl::OkStatus()
+                                                      : Invalid("descriptor count");
+}
+
+bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
+
+absl::Status CheckRange(uint64_t start, uint64_t length) {
+  if (length == 0 || length > kMaxMrSize) return Invalid("length");
+  if (Wraps(start, length)) return Invalid("the range wraps");
+  return absl::OkStatus();
+}
+
+absl::Status CheckExtent(const roci_abi_extent& extent, uint32_t fd_count) {
+  if (extent.length == 0) return Invalid("empty extent");
+  switch (extent.kind) {
+    case ROCI_ABI_EXTENT_PROCESS_VM:
+      return absl::OkStatus();
+    case ROCI_ABI_EXTENT_FD:
+      if (extent.fd_index >= fd_count) return Invalid("descriptor number of an extent");
+      break;
+    case ROCI_ABI_EXTENT_MAP_FILES:
+      if (extent.map_start > extent.va || extent.map_end < extent.va + extent.length) {
+        return Invalid("an extent sticks out of its mapping");
+      }
+      break;
+    default:
+      return Invalid("kind of an extent");
+  }
+  constexpr uint64_t kMaxFileOffset = uint64_t{1} << 62;
+  if (extent.file_offset > kMaxFileOffset) return Invalid("file offset of an extent");
+  return absl::OkStatus();
+}
+
+absl::Status CheckExtents(std::span<const roci_abi_extent> extents, uint64_t start, uint64_t length,
+                          uint32_t fd_count) {
+  uint64_t next = start;
+  for (const roci_abi_extent& extent : extents) {
+    if (extent.va != next) return Invalid("extents leave a hole or overlap");
+    if (extent.length > start + length - next) return Invalid("extents stick out of the region");
+    const absl::Status status = CheckExtent(extent, fd_count);
+    if (!status.ok()) return status;
+    next += extent.length;
+  }
+  return next == start + length ? absl::OkStatus() : Invalid("extents do not cover the region");
+}
+
+absl::Status CheckTranslation(const roci_abi_extent (&extents)[ROCI_ABI_MAX_EXTENTS],
+                              uint32_t extent_count, uint64_t start, uint64_t length, uint64_t iova,
+                              uint32_t fd_count) {
+  if (extent_count < 1 || extent_count > ROCI_ABI_MAX_EXTENTS) return Invalid("extent count");
+  const absl::Status status = CheckRange(start, length);
+  if (!status.ok()) return status;
+  if (Wraps(iova, length)) return Invalid("the range wraps");
+  return CheckExtents(std::span(extents, extent_count), start, length, fd_count);
+}
+
+absl::Status CheckAccess(uint32_t access) {
+  access &= ~kOptionalAccess;
+  if (access & ~memory::kAccessMask) return Invalid("access flags");
+  constexpr uint32_t kRemoteWriters =
+      static_cast<uint32_t>(memory::Access::kRemoteWrite | memory::Access::kRemoteAtomic);
+  // IBTA vol 1, 10.6.3.1.
+  if ((access & kRemoteWriters) && !(access & static_cast<uint32_t>(memory::Access::kLocalWrite))) {
+    return Invalid("remote write without local write");
+  }
+  return absl::OkStatus();
+}
+
+// Nothing is known of the memory yet, and it may be all there is.
+absl::Status CheckOnDemand(const roci_abi_reg_mr_request& reg) {
+  const uint64_t last = reg.length - 1;
+  if (reg.start + last < reg.start || reg.iova + last < reg.iova) {
+    return Invalid("the range wraps");
+  }
+  const roci_abi_extent& extent = reg.extents[0];
+  return reg.extent_count == 1 && extent.kind == ROCI_ABI_EXTENT_PROCESS_VM &&
+                 extent.va == reg.start && extent.length == reg.length && reg.fd_count == 0
+             ? absl::OkStatus()
+             : Invalid("extents of an on-demand region");
+}
+
+absl::Status CheckRegMr(const void* request, uint32_t fd_count) {
+  const auto& reg = *static_cast<const roci_abi_reg_mr_request*>(request);
+  if (reg.fd_count != fd_count) return Invalid("descriptor count");
+  const absl::Status status = CheckAccess(reg.access);
+  if (!status.ok()) return status;
+  if (reg.length == 0) {
+    return reg.extent_count == 0 && fd_count == 0 ? absl::OkStatus()
+                                                  : Invalid("extents of a region of no bytes");
+  }
+  if (reg.access & static_cast<uint32_t>(memory::Access::kOnDemand)) return CheckOnDemand(reg);
+  return CheckTranslation(reg.extents, reg.extent_count, reg.start, reg.length, reg.iova, fd_count);
+}
+
+absl::Status CheckRegDmMr(const void* request, uint32_t) {
+  const uint32_t access = static_cast<const roci_abi_reg_dm_mr_request*>(request)->access;
+  constexpr auto kAllowed = static_cast<uint32_t>(
+      memory::Access::kLocalWrite | memory::Access::kRemoteWrite | memory::Access::kRemoteRead |
+      memory::Access::kRemoteAtomic | memory::Access::kZeroBased);
+  // As the kernel has it: device memory has no address of its own.
+  if (!(access & static_cast<uint32_t>(memory::Access::kZeroBased))) {
+    return Invalid("device memory is zero-based");
+  }
+  if (access & ~(kAllowed | kOptionalAccess)) return Invalid("access flags");
+  return CheckAccess(access);
+}
+
+absl::Status CheckRegDmaBufferMr(const void* request, uint32_t fd_count) {
+  const auto& reg = *static_cast<const roci_abi_reg_dma_buffer_mr_request*>(request);
+  if (fd_count != 1) return Invalid("descriptor count");
+  // As the kernel has it.
+  constexpr auto kAllowed =
+      static_cast<uint32_t>(memory::Access::kLocalWrite | memory::Access::kRemoteWrite |
+                            memory::Access::kRemoteRead | memory::Access::kRemoteAtomic);
+  if (reg.access & ~(kAllowed | kOptionalAccess)) return Invalid("access flags");
+  const absl::Status status = CheckAccess(reg.access);
+  if (!status.ok()) return status;
+  if (Wraps(reg.iova, reg.length)) return Invalid("the range wraps");
+  return CheckRange(reg.offset, reg.length);
+}
+
+absl::Status CheckReregMr(const void* request, uint32_t fd_count) {
+  const auto& rereg = *static_cast<const roci_abi_rereg_mr_request*>(request);
+  if (rereg.fd_count != fd_count) return Invalid("descriptor count");
+  if (rereg.flags == 0 || (rereg.flags & ~kReregAll)) return Invalid("flags");
+  if (rereg.flags & kReregAccess) {
+    const absl::Status status = CheckAccess(rereg.access);
+    if (!status.ok()) return status;
+    if (rereg.access & static_cast<uint32_t>(memory::Access::kOnDemand)) {
+      return absl::UnimplementedError("on demand from now on");
+    }
+  }
+  if (rereg.flags & kReregTranslation) {
+    return CheckTranslation(rereg.extents, rereg.extent_count, rereg.start, rereg.length,
+                            rereg.iova, fd_count);
+  }
+  return rereg.extent_count == 0 && fd_count == 0 ? absl::OkStatus() : Invalid("extent count");
+}
+
+absl::Status CheckUnshareRange(const void* request, uint32_t) {
+  const auto& unshare = *static_cast<const roci_abi_unshare_range_request*>(request);
+  // May span everything that an app has, far more than a region.
+  if (unshare.length == 0 || Wraps(unshare.start, unshare.length)) return Invalid("range");
+  return absl::OkStatus();
+}
+
+absl::Status CheckAllocMw(const void* request, uint32_t) {
+  const uint32_t type = static_cast<const roci_abi_alloc_mw_request*>(request)->type;
+  return type == static_cast<uint32_t>(memory::WindowType::kType1) ||
+                 type == static_cast<uint32_t>(memory::WindowType::kType2)
+             ? absl::OkStatus()
+             : Invalid("type of a window");
+}
+
+absl::Status CheckCreateCq(const void* request, uint32_t) {
+  const auto& create = *static_cast<const roci_abi_create_cq_request*>(request);
+  if (create.flags & ~ROCI_ABI_CQ_IGNORE_OVERRUN) return absl::UnimplementedError("flags");
+  return create.entries >= 1 ? absl::OkStatus() : Invalid("entries");
+}
+
+absl::Status CheckModifyCq(const void* request, uint32_t) {
+  const auto& modify = *static_cast<const roci_abi_modify_cq_request*>(request);
+  return modify.count <= kMaxCqModeration && modify.period_us <= kMaxCqModeration
+             ? absl::OkStatus()
+             : Invalid("moderation");
+}
+
+absl::Status CheckResizeCq(const void* request, uint32_t) {
+  const auto& resize = *static_cast<const roci_abi_resize_cq_request*>(request);
+  return resize.entries >= 1 ? absl::OkStatus() : Invalid("entries");
+}
+
+absl::Status CheckCreateFlow(const void* request, uint32_t) {
+  const auto& create = *static_cast<const roci_abi_create_flow_request*>(request);
+  constexpr uint32_t kSniffer = 3;  // the last of enum ibv_flow_attr_type
+  constexpr uint32_t kActions = ROCI_ABI_FLOW_DROP | ROCI_ABI_FLOW_COUNT | ROCI_ABI_FLOW_PASS_ON;
+  if (create.type > kSniffer) return Invalid("type of a flow rule");
+  if (create.actions & ~kActions) return Invalid("actions of a flow rule");
+  if ((create.mask.layers | create.value.layers) & ~roce::kFlowLayers) return Invalid("layers");
+  for (const uint8_t byte : create.mask.reserved) {
+    if (byte != 0) return Invalid("mask of a flow rule");
+  }
+  // Only rules that look at the frame have something to look for, or pass anything on.
+  const bool is_plain = create.type == 0;
+  const roci_abi_flow_key nothing{};
+  if (!is_plain && (std::memcmp(&create.mask, &nothing, sizeof(nothing)) != 0 ||
+                    (create.actions & ROCI_ABI_FLOW_PASS_ON))) {
+    return Invalid("a default or sniffer rule with a match");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckQueueTable(const void* request, uint32_t) {
+  const auto& create = *static_cast<const roci_abi_create_queue_table_request*>(request);
+  return create.log_size <= ROCI_ABI_MAX_QUEUE_TABLE_LOG ? absl::OkStatus() : Invalid("table size");
+}
+
+absl::Status CheckCreateRssQp(const void* request, uint32_t) {
+  const auto& create = *static_cast<const roci_abi_create_rss_qp_request*>(request);
+  return (create.fields & ~roce::kHashFields) == 0 ? absl::OkStatus()
+                                                   : absl::UnimplementedError("hash fields");
+}
+
+absl::Status CheckCreateSrq(const void* request, uint32_t) {
+  const auto& create = *static_cast<const roci_abi_create_srq_request*>(request);
+  if (create.type > ROCI_ABI_SRQ_XRC) return absl::UnimplementedError("type of receive queue");
+  return absl::OkStatus();
+}
+
+absl::Status CheckCreateTagSrq(const void* request, uint32_t) {
+  const auto& create = *static_cast<const roci_abi_create_tag_srq_request*>(request);
+  return create.max_tags >= 1 && create.max_tags <= ROCI_ABI_MAX_TAGS && create.max_ops >= 1 &&
+                 create.max_ops <= ROCI_ABI_MAX_TAG_OPS
+             ? absl::OkStatus()
+             : Invalid("tags or operations");
+}
+
+absl::Status CheckAllocListMr(const void* request, uint32_t) {
+  const uint32_t runs = static_cast<const roci_abi_alloc_list_mr_request*>(request)->max_runs;
+  return runs >= 1 && runs <= ROCI_ABI_MAX_LIST_RUNS ? absl::OkStatus() : Invalid("runs of a list");
+}
+
+absl::Status CheckAllocSignatureMr(const void* request, uint32_t) {
+  const auto& alloc = *static_cast<const roci_abi_alloc_signature_mr_request*>(request);
+  return alloc.max_runs >= 1 && alloc.max_runs <= ROCI_ABI_MAX_LIST_RUNS &&
+                 alloc.max_protection_runs <= ROCI_ABI_MAX_LIST_RUNS
+             ? absl::OkStatus()
+             : Invalid("runs of a signature region");
+}
+
+absl::Status CheckModifySrq(const void* request, uint32_t) {
+  const auto& modify = *static_cast<const roci_abi_modify_srq_request*>(request);
+  return (modify.mask & ~(ROCI_ABI_SRQ_MAX_WR | ROCI_ABI_SRQ_LIMIT)) == 0
+             ? absl::OkStatus()
+             : Invalid("attribute mask");
+}
+
+absl::Status CheckOpenXrcd(const void* request, uint32_t fd_count) {
+  const auto& open = *static_cast<const roci_abi_open_xrcd_request*>(request);
+  if (open.has_file > 1 || open.has_file != fd_count) return Invalid("descriptor count");
+  return (open.flags & ~(ROCI_ABI_XRCD_CREATE | ROCI_ABI_XRCD_EXCLUSIVE)) == 0 ? absl::OkStatus()
+                                                                               : Invalid("flags");
+}
+
+template <class RequestType, class ResponseType>
+constexpr CommandInfo Command(const char* name,
+                              absl::Status (*check)(const void*, uint32_t) = nullptr,
+                              bool takes_fds = false) {
+  static_assert(offsetof(RequestType, head) == 0 && offsetof(ResponseType, head) == 0);
+  static_assert(sizeof(RequestType) <= kMaxRequestBytes);
+  return {name, sizeof(RequestType), sizeof(ResponseType), check, takes_fds};
+}
+
+using HandleRequest = roci_abi_handle_request;
+using Plain = roci_abi_plain_response;
+
+// By roci_abi_command, in its order.
+constexpr CommandInfo kCommands[] = {
+    {nullptr, 0, 0, nullptr, false},
+    Command<roci_abi_hello_request, roci_abi_hello_response>("HELLO", CheckHello, true),
+    Command<roci_abi_query_device_request, roci_abi_query_device_response>("QUERY_DEVICE"),
+    Command<roci_abi_query_port_request, roci_abi_query_port_response>("QUERY_PORT"),
+    Command<roci_abi_plain_request, roci_abi_handle_response>("ALLOC_PD"),
+    Command<HandleRequest, Plain>("DEALLOC_PD"),
+    Command<roci_abi_reg_mr_request, roci_abi_reg_mr_response>("REG_MR", CheckRegMr, true),
+    Command<roci_abi_rereg_mr_request, roci_abi_reg_mr_response>("REREG_MR", CheckReregMr, true),
+    Command<HandleRequest, Plain>("DEREG_MR"),
+    Command<roci_abi_unshare_range_request, Plain>("UNSHARE_RANGE", CheckUnshareRange),
+    Command<roci_abi_plain_request, roci_abi_handle_response>("CREATE_COMP_CHANNEL"),
+    Command<HandleRequest, Plain>("DESTROY_COMP_CHANNEL"),
+    Command<roci_abi_create_cq_request, roci_abi_create_cq_response>("CREATE_CQ", CheckCreateCq),
+    Command<roci_abi_resize_cq_request, roci_abi_resize_cq_response>("RESIZE_CQ", CheckResizeCq),
+    Command<HandleRequest, roci_abi_destroy_response>("DESTROY_CQ"),
+    Command<roci_abi_create_qp_request, roci_abi_create_qp_response>("CREATE_QP"),
+    Command<roci_abi_modify_qp_request, roci_abi_modify_qp_response>("MODIFY_QP"),
+    Command<roci_abi_query_qp_request, roci_abi_query_qp_response>("QUERY_QP"),
+    Command<HandleRequest, roci_abi_destroy_response>("DESTROY_QP"),
+    Command<roci_abi_create_ah_request, roci_abi_handle_response>("CREATE_AH"),
+    Command<HandleRequest, Plain>("DESTROY_AH"),
+    Command<roci_abi_multicast_request, Plain>("ATTACH_MULTICAST"),
+    Command<roci_abi_multicast_request, Plain>("DETACH_MULTICAST"),
+    Command<roci_abi_modify_cq_request, Plain>("MODIFY_CQ", CheckModifyCq),
+    Command<roci_abi_alloc_mw_request, roci_abi_alloc_mw_response>("ALLOC_MW", CheckAllocMw),
+    Command<HandleRequest, Plain>("DEALLOC_MW"),
+    Command<roci_abi_alloc_null_mr_request, roci_abi_reg_mr_response>("ALLOC_NULL_MR"),
+    Command<roci_abi_alloc_dm_request, roci_abi_alloc_dm_response>("ALLOC_DM"),
+    Command<HandleRequest, Plain>("FREE_DM"),
+    Command<roci_abi_reg_dm_mr_request, roci_abi_reg_mr_response>("REG_DM_MR", CheckRegDmMr),
+    Command<roci_abi_create_flow_request, roci_abi_handle_response>("CREATE_FLOW", CheckCreateFlow),
+    Command<HandleRequest, Plain>("DESTROY_FLOW"),
+    Command<roci_abi_plain_request, roci_abi_handle_response>("CREATE_COUNTERS"),
+    Command<HandleRequest, Plain>("DESTROY_COUNTERS"),
+    Command<roci_abi_attach_counters_request, Plain>("ATTACH_COUNTERS"),
+    Command<HandleRequest, roci_abi_read_counters_response>("READ_COUNTERS"),
+    Command<roci_abi_create_queue_table_request, roci_abi_handle_response>("CREATE_QUEUE_TABLE",
+                                                                           CheckQueueTable),
+    Command<HandleRequest, Plain>("DESTROY_QUEUE_TABLE"),
+    Command<roci_abi_create_rss_qp_request, roci_abi_create_qp_response>("CREATE_RSS_QP",
+                                                                         CheckCreateRssQp),
+    Command<roci_abi_create_srq_request, roci_abi_create_srq_response>("CREATE_SRQ",
+                                                                       CheckCreateSrq),
+    Command<roci_abi_modify_srq_request, roci_abi_modify_srq_response>("MODIFY_SRQ",
+                                                                       CheckModifySrq),
+    Command<HandleRequest, roci_abi_query_srq_response>("QUERY_SRQ"),
+    Command<HandleRequest, roci_abi_destroy_response>("DESTROY_SRQ"),
+    Command<roci_abi_open_xrcd_request, roci_abi_handle_response>("OPEN_XRCD", CheckOpenXrcd, true),
+    Command<HandleRequest, Plain>("CLOSE_XRCD"),
+    Command<roci_abi_open_qp_request, roci_abi_open_qp_response>("OPEN_QP"),
+    Command<roci_abi_create_tag_srq_request, roci_abi_create_tag_srq_response>("CREATE_TAG_SRQ",
+                                                                               CheckCreateTagSrq),
+    Command<roci_abi_alloc_list_mr_request, roci_abi_alloc_list_mr_response>("ALLOC_LIST_MR",
+                                                                             CheckAllocListMr),
+    Command<HandleRequest, Plain>("FREE_LIST_MR"),
+    Command<roci_abi_name_context_request, Plain>("NAME_CONTEXT"),
+    Command<roci_abi_attach_request, roci_abi_attach_response>("ATTACH", CheckAttach, true),
+    Command<HandleRequest, Plain>("IMPORT_PD"),
+    Command<HandleRequest, roci_abi_import_mr_response>("IMPORT_MR"),
+    Command<HandleRequest, roci_abi_import_dm_response>("IMPORT_DM"),
+    Command<roci_abi_alloc_signature_mr_request, roci_abi_alloc_list_mr_response>(
+        "ALLOC_SIGNATURE_MR", CheckAllocSignatureMr),
+    Command<HandleRequest, roci_abi_check_signature_mr_response>("CHECK_SIGNATURE_MR"),
+    Command<roci_abi_reg_dma_buffer_mr_request, roci_abi_reg_mr_response>(
+        "REG_DMA_BUFFER_MR", CheckRegDmaBufferMr, true),
+};
+static_assert(std::size(kCommands) == ROCI_ABI_COMMAND_COUNT);
+
+}  // namespace
+
+const CommandInfo* FindCommand(uint32_t command) {
+  return command >= 1 && command < ROCI_ABI_COMMAND_COUNT ? &kCommands[command] : nullptr;
+}
+
+absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count, Request& out) {
+  out.info = nullptr;
+  out.head = {};
+  if (message.size() < sizeof(out.head)) return Invalid("shorter than a head");
+  std::memcpy(&out.head, message.data(), sizeof(out.head));
+  const CommandInfo* info = FindCommand(out.head.command);
+  if (info == nullptr) return absl::UnimplementedError("unknown command");
+  out.info = info;
+  if (message.size() != info->request_size || out.head.size != info->request_size) {
+    return Invalid("size of the message");
+  }
+  if (fd_count > kMaxRequestFds || (fd_count > 0 && !info->takes_fds)) {
+    return Invalid("descriptors");
+  }
+  std::memcpy(out.bytes.data(), message.data(), message.size());
+  return info->check != nullptr ? info->check(out.bytes.data(), fd_count) : absl::OkStatus();
+}
+
+}  // namespace roci::control

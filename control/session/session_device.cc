@@ -1,0 +1,199 @@
+// Session commands that open the device and tell about it.
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+
+#include "control/loop/errno_status.h"
+#include "control/loop/log.h"
+#include "control/session/session.h"
+#include "memory/split_mix.h"
+
+namespace roci::control {
+namespace {
+
+// For apps that may not handle faults of the kernel by themselves (userfaultfd(2)). Who has one can
+// make an access of the daemon to its memory wait: nothing for other users' programs.
+UniqueFd OpenUserfaultfdDevice() { return UniqueFd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)); }
+
+// For what is only not to be mixed up: 0 where there is no randomness (yet).
+uint64_t RandomNumber() {
+  uint64_t number = 0;
+  return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
+}
+
+// Whether `fd`, a foreign descriptor, is a memfd that keeps its size: then calls on it do not wait.
+bool IsSealedMemory(int fd, size_t size) {
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  struct stat file;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & kSeals) == kSeals && fstat(fd, &file) == 0 &&
+         static_cast<size_t>(file.st_size) >= size;
+}
+
+// The last descriptor of a message that has some; -1 where no call on its file is safe.
+int LastOf(const std::shared_ptr<ForeignFiles>& fds) {
+  return (*fds)[fds->message_count() - 1].local.get();
+}
+
+// ROCI_ABI_FEATURE_MEMORY_PROOF. First from the file to the memory; the memory is written only when
+// it is known to be the file's. (A program that maps files of others would map them for reading.)
+bool ProvesMemory(const memory::AppMemory& app, int fd) {
+  roci_abi_memory_proof proof;
+  if (!IsSealedMemory(fd, sizeof(proof)) || pread(fd, &proof, sizeof(proof), 0) != sizeof(proof)) {
+    return false;
+  }
+  constexpr off_t kAt = offsetof(roci_abi_memory_proof, word);
+  const uint64_t address = proof.address + kAt;
+  uint64_t words[2], found = 0;
+  if (getrandom(words, sizeof(words), GRND_NONBLOCK) != sizeof(words)) return false;
+  const bool reads = pwrite(fd, &words[0], sizeof(words[0]), kAt) == sizeof(words[0]) &&
+                     app.Read(address, std::as_writable_bytes(std::span(&found, 1))) ==
+                         memory::MemoryStatus::kOk &&
+                     found == words[0];
+  return reads &&
+         app.Write(address, std::as_bytes(std::span(&words[1], 1))) == memory::MemoryStatus::kOk &&
+         pread(fd, &found, sizeof(found), kAt) == sizeof(found) && found == words[1];
+}
+
+}  // namespace
+
+absl::Status Session::Hello(const Request& request, const FdsPointer& fds, Reply& reply) {
+  const auto& hello = request.As<roci_abi_hello_request>();
+  Device* device = services_.FindDevice(hello.device);
+  if (device == nullptr) return StatusFromErrno(ENODEV, hello.device);
+  app_features_ = hello.features;
+  return OpenDevice(*device, hello.minor, nullptr, fds, reply);
+}
+
+// Converted memory is no longer quite the program's (docs/memory.md), so only a configuration asks
+// for it. Programs of other users are reached through /proc/PID/mem, where an access during a
+// conversion would fail (process_vm waits): they never convert.
+uint32_t Session::MemoryPolicy() const {
+  const uint32_t policy = services_.config.memory.policy;
+  if (policy == ROCI_ABI_MEMORY_PROCESS_VM) return policy;
+  if (policy == ROCI_ABI_MEMORY_MAP && IsDaemonsOwnUser() && app_->has_process()) return policy;
+  return ROCI_ABI_MEMORY_NO_CONVERSION;
+}
+
+// The memory of the program that connected, by the descriptor that it has passed, or by its number.
+std::unique_ptr<memory::AppMemory> Session::FindApp(const FdsPointer& fds, int* error) {
+  const auto reach = IsDaemonsOwnUser() ? memory::Reach::kProcess : memory::Reach::kAddressSpace;
+  const int pidfd = peer_.pidfd.get();
+  if ((app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0) {
+    // The broker keeps the other copy only for this request.
+    UniqueFd copy(fcntl(LastOf(fds), F_DUPFD_CLOEXEC, 0));
+    auto app = memory::AppMemory::Adopt(copy.get(), peer_.pid, pidfd, reach, error);
+    if (app != nullptr) copy.Release();
+    return app;
+  }
+  *error = EPERM;
+  if (peer_.pid <= 0) return nullptr;
+  auto app = memory::AppMemory::Open(peer_.pid, pidfd, reach, error);
+  // Whoever connected may have left its number to a program with more rights (a child of `su`).
+  const bool proves = (app_features_ & ROCI_ABI_FEATURE_MEMORY_PROOF) != 0;
+  const bool is_the_peers =
+      app != nullptr && (proves ? ProvesMemory(*app, LastOf(fds)) : app->AccessibleTo(peer_.uid));
+  if (app != nullptr && !is_the_peers) {
+    app.reset();
+    *error = EPERM;
+  }
+  return app;
+}
+
+absl::Status Session::OpenApp(const FdsPointer& fds) {
+  int error = 0;
+  app_ = FindApp(fds, &error);
+  if (app_ != nullptr) return absl::OkStatus();
+  const bool passed = (app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0;
+  Log(LogArea::kSession, LogLevel::kWarning,
+      "the memory of %s[%d] (uid %u) cannot be reached%s: %s", program_.c_str(), peer_.pid,
+      peer_.uid, passed ? " by the descriptor that it has passed" : " by its process number",
+      std::string(StatusFromErrno(error, "/proc/PID/mem").message()).c_str());
+  return StatusFromErrno(error, "the app's memory");
+}
+
+// What HELLO and ATTACH answer. `shared`: whose context the session shares, or null.
+absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared,
+                                 const FdsPointer& fds, Reply& reply) {
+  absl::Status status = OpenApp(fds);
+  if (status.ok()) status = OpenDataplane(device, reply);
+  if (status.ok() && shared != nullptr) status = JoinGroup(*shared);
+  if (!status.ok()) return status;
+  memory::SplitMix random(RandomNumber());
+  ForEachOwnTable([&](auto& table) { table.StartBehind(random.Next()); });
+  srqs_.UseRange(0, std::min(ROCI_ABI_MAX_SRQ_HANDLES - 1u, dataplane_->last_srq_handle()));
+  device_ = &device;
+  limits_ = admission_.user->LimitsOf(device.limits());
+  quotas_ = &admission_.user->QuotasOf(device.limits(), device.quotas());
+  auto& response = reply.As<roci_abi_hello_response>();
+  response.magic = ROCI_ABI_MAGIC;
+  response.major = ROCI_ABI_MAJOR;
+  response.minor = std::min<uint16_t>(minor, ROCI_ABI_MINOR);
+  response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM |
+                      ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;
+  response.session = number_;
+  response.doorbell_size = static_cast<uint32_t>(dataplane_->doorbell_bytes());
+  response.memory_policy = MemoryPolicy();
+  response.auto_inline = services_.config.memory.auto_inline;
+  response.num_comp_vectors = kCompletionVectors;
+  const bool may_convert = response.memory_policy == ROCI_ABI_MEMORY_MAP;
+  UniqueFd userfaultfd = may_convert ? OpenUserfaultfdDevice() : UniqueFd();
+  if (userfaultfd.valid()) {
+    response.flags |= ROCI_ABI_HELLO_HAS_USERFAULTFD;
+    reply.Hand(std::move(userfaultfd));
+  }
+  Log(LogArea::kSession, LogLevel::kInfo, "session %u: %s[%d] (uid %u) opens %s on lcore %u",
+      number_, program_.c_str(), peer_.pid, peer_.uid, device.name().c_str(),
+      dataplane_->lcore().index());
+  return absl::OkStatus();
+}
+
+absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
+  UniqueFd reading;
+  const absl::Status status = EventPipe::Create(async_events_, reading);
+  if (!status.ok()) return status;
+  dataplane::SessionConfig config;
+  config.async_pipe = dataplane::Fd(fcntl(async_events_.writing.get(), F_DUPFD_CLOEXEC, 0));
+  if (!config.async_pipe.valid()) return StatusFromErrno(errno, "fcntl");
+  config.app = app_;
+  config.copy_use = admission_.user->copy_use;
+  config.max_keys = device.limits().max_mr + device.limits().max_mw;
+  config.key_seed = RandomNumber();
+  config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;
+  config.max_address_handles = device.limits().max_ah;
+  absl::StatusOr<std::unique_ptr<dataplane::Session>> session = dataplane::Session::Create(
+      device.dataplane(), services_.dataplane.LeastLoadedLcore(), std::move(config));
+  if (!session.ok()) return session.status();
+  dataplane_ = *std::move(session);
+  reply.fds = {dataplane_->doorbell_fd(), dataplane_->wake_fd()};
+  reply.Hand(std::move(reading));
+  return absl::OkStatus();
+}
+
+absl::Status Session::QueryDevice(const Request&, const FdsPointer&, Reply& reply) {
+  auto& device = reply.As<roci_abi_query_device_response>();
+  DescribeDevice(limits_, device_->node_guid(), device);
+  if ((app_features_ & ROCI_ABI_FEATURE_IP_CHECKSUM) == 0) {
+    device.device_cap_flags &= ~kCapRawIpChecksum;
+    device.device_cap_flags_ex &= ~kCapRawIpChecksum;
+  }
+  if (services_.config.memory.policy == ROCI_ABI_MEMORY_PROCESS_VM) {
+    device.device_cap_flags_ex &= ~kCapFlushPersistent;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::QueryPort(const Request& request, const FdsPointer&, Reply& reply) {
+  if (request.As<roci_abi_query_port_request>().port != 1) {
+    return absl::InvalidArgumentError("port");
+  }
+  device_->DescribePort(reply.As<roci_abi_query_port_response>());
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

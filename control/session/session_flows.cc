@@ -1,0 +1,126 @@
+// Session commands about flow rules and the counters objects that they count into. Errors are those
+// of Linux's create_flow.
+#include <bit>
+#include <cstring>
+
+#include "control/loop/privilege.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+namespace {
+
+static_assert(sizeof(roci_abi_flow_key) == sizeof(roce::FlowKey));
+static_assert(offsetof(roci_abi_flow_key, src_ip) == offsetof(roce::FlowKey, src_ip));
+static_assert(offsetof(roci_abi_flow_key, flow_label) == offsetof(roce::FlowKey, flow_label));
+static_assert(offsetof(roci_abi_flow_key, src_port) == offsetof(roce::FlowKey, src_port));
+static_assert(offsetof(roci_abi_flow_key, layers) == offsetof(roce::FlowKey, layers));
+static_assert(ROCI_ABI_FLOW_UDP == roce::kFlowLayerUdp);
+
+void FillRule(const roci_abi_create_flow_request& create, dataplane::FlowRule& rule) {
+  rule.kind = static_cast<dataplane::FlowKind>(create.type);
+  rule.priority = create.priority;
+  rule.passes_on = (create.actions & ROCI_ABI_FLOW_PASS_ON) != 0;
+  rule.drops = (create.actions & ROCI_ABI_FLOW_DROP) != 0;
+  rule.tag = create.tag;
+  rule.mask = std::bit_cast<roce::FlowKey>(create.mask);
+  rule.value = roce::Masked(std::bit_cast<roce::FlowKey>(create.value), rule.mask);
+}
+
+}  // namespace
+
+FlowRecord::~FlowRecord() {
+  if (rule != nullptr) device->dataplane().RemoveFlow(*rule);
+}
+
+absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_flow_request>();
+  if (!MayUseRawPackets(peer_, app_.get())) return absl::PermissionDeniedError("flow rule");
+  if (create.port != 1) return absl::InvalidArgumentError("port");
+  QpRecord* qp = qps_.Find(create.qp);
+  if (qp == nullptr) return absl::NotFoundError("queue pair");
+  if (qp->qp->type() != roce::QpType::kRawPacket || qp->is_work_queue) {
+    return absl::InvalidArgumentError("type of queue pair");
+  }
+  CountersRecord* counters = nullptr;
+  if (create.actions & ROCI_ABI_FLOW_COUNT) {
+    counters = counters_.Find(create.counters);
+    if (counters == nullptr) return absl::NotFoundError("counters");
+  }
+  FlowRecord record;
+  record.share = QuotaShare(quotas_->flows, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("flow rules");
+  auto rule = std::make_unique<dataplane::FlowRule>();
+  FillRule(create, *rule);
+  rule->qp = qp->qp;
+  if (counters != nullptr) rule->counters = counters->values.get();
+  const absl::Status status = device_->dataplane().AddFlow(*rule);
+  if (!status.ok()) return status;
+  record.device = device_;
+  record.rule = std::move(rule);
+  record.qp = create.qp;
+  record.counters = counters != nullptr ? create.counters : 0;
+  const absl::StatusOr<uint32_t> handle = flows_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  ++qp->users;
+  if (counters != nullptr) ++counters->users;
+  reply.As<roci_abi_handle_response>().handle = *handle;
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroyFlow(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const FlowRecord* record = flows_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("flow rule");
+  --qps_.Find(record->qp)->users;
+  if (record->counters != 0) --counters_.Find(record->counters)->users;
+  flows_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::CreateCounters(const Request&, const FdsPointer&, Reply& reply) {
+  CountersRecord record;
+  record.share = QuotaShare(quotas_->counters, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("counters");
+  record.values = std::make_unique<dataplane::FlowCounters>();
+  const absl::StatusOr<uint32_t> handle = counters_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  reply.As<roci_abi_handle_response>().handle = *handle;
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroyCounters(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const CountersRecord* record = counters_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("counters");
+  if (record->users > 0) return absl::FailedPreconditionError("counters in use");
+  counters_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::AttachCounters(const Request& request, const FdsPointer&, Reply&) {
+  const auto& attach = request.As<roci_abi_attach_counters_request>();
+  FlowRecord* flow = flows_.Find(attach.flow);
+  CountersRecord* counters = counters_.Find(attach.counters);
+  if (flow == nullptr || counters == nullptr) {
+    return absl::NotFoundError("flow rule or counters");
+  }
+  if (flow->counters == attach.counters) return absl::OkStatus();  // another point
+  if (flow->counters != 0) return absl::FailedPreconditionError("the rule counts elsewhere");
+  device_->dataplane().CountFlow(*flow->rule, *counters->values);
+  flow->counters = attach.counters;
+  ++counters->users;
+  return absl::OkStatus();
+}
+
+absl::Status Session::ReadCounters(const Request& request, const FdsPointer&, Reply& reply) {
+  const CountersRecord* record = counters_.Find(request.As<roci_abi_handle_request>().handle);
+  if (record == nullptr) return absl::NotFoundError("counters");
+  auto& response = reply.As<roci_abi_read_counters_response>();
+  for (const dataplane::FlowCounters::Lcore& lcore : record->values->lcores) {
+    response.packets += lcore.packets.value();
+    response.bytes += lcore.bytes.value();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

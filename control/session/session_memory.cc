@@ -1,0 +1,219 @@
+// Session commands about protection domains and memory regions.
+#include <cassert>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "control/loop/errno_status.h"
+#include "control/loop/log.h"
+#include "control/session/memory_status.h"
+#include "control/session/session.h"
+#include "dataplane/shard/worker.h"
+#include "memory/unmapper.h"
+
+namespace roci::control {
+namespace {
+
+// Charges the mappings. MakeTranslation() made no more than the quota allows.
+AppShare ShareOf(User& user, const memory::Translation& translation) {
+  uint64_t count = 0, bytes = 0;
+  for (const memory::Extent& extent : translation.extents) {
+    if (extent.mapping == nullptr) continue;
+    ++count;
+    bytes += extent.mapping->length();
+  }
+  AppShare share = user.TakeAppMappings(count, bytes);
+  assert(share.ok());
+  return share;
+}
+
+}  // namespace
+
+absl::Status Session::AllocPd(const Request&, const FdsPointer&, Reply& reply) {
+  PdRecord record;
+  record.share = QuotaShare(quotas_->pds, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("protection domains");
+  const absl::StatusOr<uint32_t> handle = pds_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  reply.As<roci_abi_handle_response>().handle = *handle;
+  return absl::OkStatus();
+}
+
+absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const PdRecord* pd = pds_.Find(handle);
+  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  // A share in another's ends with what is made in it here.
+  const uint32_t users = AnothersHandle(handle) != nullptr ? pd->users.own() : pd->users.total();
+  if (users > 0) return absl::FailedPreconditionError("protection domain in use");
+  pds_.Remove(handle);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, bool writable,
+                                                       uint64_t longest, const FdsPointer& fds) {
+  // What is not unmapped yet no longer counts to anybody.
+  constexpr uint32_t kMostRetired = 1024;
+  constexpr uint64_t kMostRetiredBytes = uint64_t{4} << 40;
+  if (memory::Unmapper::backlog() >= kMostRetired ||
+      memory::Unmapper::backlog_bytes() >= kMostRetiredBytes) {
+    return nullptr;
+  }
+  int error = 0;
+  UniqueFd opened;
+  int fd = -1;
+  if (extent.kind == ROCI_ABI_EXTENT_FD) {
+    fd = (*fds)[extent.fd_index].local.get();
+  } else if (app_->has_process()) {
+    opened.Reset(memory::OpenMappingOf(peer_.pid, peer_.uid, peer_.gid, extent.map_start,
+                                       extent.map_end, writable, &error));
+    // The number may be another process's by now.
+    if (opened.valid() && app_->Alive()) fd = opened.get();
+  }
+  std::shared_ptr<memory::MappedFile> mapping;
+  if (fd >= 0) {
+    mapping = file_mappings_.Map(fd, extent.file_offset, extent.length, writable, longest, &error);
+  }
+  if (mapping == nullptr) {
+    Log(LogArea::kSession, LogLevel::kDebug,
+        "session %u: %llu bytes cannot be mapped (%s), using system calls", number_,
+        static_cast<unsigned long long>(extent.length),
+        std::string(StatusFromErrno(error == 0 ? ESRCH : error, "map").message()).c_str());
+  }
+  return mapping;
+}
+
+absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
+                                      uint64_t length, uint64_t iova, uint32_t access,
+                                      const FdsPointer& fds, memory::Translation& out) {
+  // The plugin has looked whether there is memory. A look from here would wait where the program
+  // makes it wait (userfaultfd(2), FUSE).
+  out.app = app_.get();
+  out.va = start;
+  out.length = length;
+  out.iova = iova;
+  const bool map = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
+  const bool durable = access & static_cast<uint32_t>(memory::Access::kFlushPersistent);
+  const bool writable = durable || access & static_cast<uint32_t>(memory::Access::kLocalWrite);
+  if (durable && !map) return absl::UnimplementedError("nothing is mapped");
+  for (uint32_t i = 0; durable && i < services_.dataplane.lcore_count(); ++i) {
+    if (!services_.dataplane.lcore(i).worker().PrepareDurable()) {
+      return absl::ResourceExhaustedError("threads that wait for disks");
+    }
+  }
+  uint64_t mappings_left = admission_.user->app_mappings.left();
+  uint64_t bytes_left = admission_.user->app_bytes.left();
+  for (const roci_abi_extent& extent : extents) {
+    memory::Extent& target = out.extents.emplace_back();
+    target.va = extent.va;
+    target.length = extent.length;
+    target.file_offset = extent.file_offset;
+    if (!map || mappings_left == 0 || extent.kind == ROCI_ABI_EXTENT_PROCESS_VM) continue;
+    target.mapping = MapExtent(extent, writable, bytes_left, fds);
+    if (target.mapping == nullptr) continue;
+    --mappings_left;
+    bytes_left -= target.mapping->length();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply& reply) {
+  const auto& reg = request.As<roci_abi_reg_mr_request>();
+  PdRecord* pd = FindPd(reg.pd);
+  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  MrRecord record;
+  record.share = QuotaShare(quotas_->mrs, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
+  memory::Translation translation;
+  absl::Status status = MakeTranslation(std::span(reg.extents).first(reg.extent_count), reg.start,
+                                        reg.length, reg.iova, reg.access, fds, translation);
+  if (!status.ok()) return status;
+  record.mappings = ShareOf(*admission_.user, translation);
+  record.pd = reg.pd;
+  record.start = reg.start;
+  record.length = reg.length;
+  status = StatusOfMemory(dataplane_->lcore().Call([&] {
+    return dataplane_->keys().Register(reg.pd, AccessOf(reg.access), std::move(translation),
+                                       &record.key);
+  }));
+  if (!status.ok()) return status;
+  auto& response = reply.As<roci_abi_reg_mr_response>();
+  response.lkey = record.key;
+  response.rkey = record.key;
+  ++pd->users;
+  response.handle = *mrs_.Add(std::move(record));
+  return absl::OkStatus();
+}
+
+absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Reply& reply) {
+  const auto& rereg = request.As<roci_abi_rereg_mr_request>();
+  MrRecord* mr = mrs_.Find(rereg.handle);
+  if (mr == nullptr) return absl::NotFoundError("memory region");
+  memory::RegionChange change;
+  PdRecord* new_pd = nullptr;
+  if (rereg.flags & kReregPd) {
+    new_pd = FindPd(rereg.pd);
+    if (new_pd == nullptr) return absl::NotFoundError("protection domain");
+    change.pd = rereg.pd;
+  }
+  if (rereg.flags & kReregAccess) change.access = AccessOf(rereg.access);
+  AppShare mappings;
+  if (rereg.flags & kReregTranslation) {
+    // Writable mappings unless the new rights say otherwise: the old rights stay in force else.
+    const uint32_t access = rereg.flags & kReregAccess
+                                ? rereg.access
+                                : static_cast<uint32_t>(memory::Access::kLocalWrite);
+    const absl::Status status =
+        MakeTranslation(std::span(rereg.extents).first(rereg.extent_count), rereg.start,
+                        rereg.length, rereg.iova, access, fds, change.translation.emplace());
+    if (!status.ok()) return status;
+    mappings = ShareOf(*admission_.user, *change.translation);
+  }
+  dataplane::MappingsInUse released(*dataplane_);
+  const uint32_t key = mr->key;
+  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
+      [&] { return dataplane_->keys().Reregister(key, std::move(change), released.get()); }));
+  if (!status.ok()) return status;
+  released.AwaitCopies();
+  if (new_pd != nullptr) {
+    --pds_.Find(mr->pd)->users;
+    ++new_pd->users;
+    mr->pd = rereg.pd;
+  }
+  if (rereg.flags & kReregTranslation) {
+    mr->mappings = std::move(mappings);
+    mr->start = rereg.start;
+    mr->length = rereg.length;
+  }
+  auto& response = reply.As<roci_abi_reg_mr_response>();
+  response.handle = rereg.handle;
+  response.lkey = key;
+  response.rkey = key;
+  return absl::OkStatus();
+}
+
+absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const MrRecord* mr = mrs_.Find(handle);
+  if (mr == nullptr) return absl::NotFoundError("memory region");
+  dataplane::MappingsInUse released(*dataplane_);
+  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
+      [&] { return dataplane_->keys().Deregister(mr->key, released.get()); }));
+  if (!status.ok()) return status;
+  released.AwaitCopies();
+  --pds_.Find(mr->pd)->users;
+  if (mr->dm != 0) --dms_.Find(mr->dm)->users;
+  mrs_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::UnshareRange(const Request& request, const FdsPointer&, Reply&) {
+  const auto& unshare = request.As<roci_abi_unshare_range_request>();
+  dataplane::MappingsInUse released(*dataplane_);
+  dataplane_->lcore().Call([&] {
+    dataplane_->keys().UseProcessVm(unshare.start, unshare.length, released.get(), app_.get());
+  });
+  released.AwaitCopies();
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

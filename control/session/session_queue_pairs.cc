@@ -1,0 +1,276 @@
+// Session commands about queue pairs.
+#include <algorithm>
+#include <cerrno>
+
+#include "control/loop/errno_status.h"
+#include "control/loop/privilege.h"
+#include "control/session/qp_attributes.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+namespace {
+
+constexpr uint32_t kNoSrq = ~0u;
+
+absl::Status CheckCapabilities(const roci_abi_create_qp_request& create,
+                               const DeviceLimits& limits) {
+  if (create.max_send_wr > limits.max_qp_wr || create.max_recv_wr > limits.max_qp_wr ||
+      create.max_send_sge > kMaxSge || create.max_recv_sge > kMaxSge ||
+      create.max_inline > kMaxInline) {
+    return absl::InvalidArgumentError("more than the device has");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFlags(const roci_abi_create_qp_request& create) {
+  constexpr uint32_t kOffered = ROCI_ABI_QP_BLOCK_SELF_MULTICAST | ROCI_ABI_QP_WORK_QUEUE;
+  if (create.flags & ~kOffered) return absl::UnimplementedError("creation flags");
+  const bool is_datagram = create.qp_type == static_cast<uint32_t>(roce::QpType::kUd);
+  if ((create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) && !is_datagram) {
+    return absl::InvalidArgumentError("creation flags");
+  }
+  const bool is_raw = create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket);
+  if ((create.flags & ROCI_ABI_QP_WORK_QUEUE) && (!is_raw || create.max_send_wr != 0)) {
+    return absl::InvalidArgumentError("a work queue that sends");
+  }
+  return absl::OkStatus();
+}
+
+// Work queues receive nothing by themselves, so whoever likes may have them.
+bool NeedsPrivilege(const roci_abi_create_qp_request& create) {
+  return create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket) &&
+         (create.flags & ROCI_ABI_QP_WORK_QUEUE) == 0;
+}
+
+void DescribeLayout(const dataplane::QueueLayout& layout, roci_abi_create_qp_response& out) {
+  out.max_send_wr = layout.max_send_wr;
+  out.max_recv_wr = layout.max_recv_wr;
+  out.max_send_sge = layout.max_send_sge;
+  out.max_recv_sge = layout.max_recv_sge;
+  out.max_inline = layout.max_inline;
+  out.send_capacity = layout.send_capacity;
+  out.recv_capacity = layout.recv_capacity;
+  out.send_stride = layout.send_stride;
+  out.recv_stride = layout.recv_stride;
+  out.send_queue_offset = layout.send_queue_offset;
+  out.recv_queue_offset = layout.recv_queue_offset;
+  out.send_slots_offset = layout.send_slots_offset;
+  out.recv_slots_offset = layout.recv_slots_offset;
+  out.memory_size = layout.memory_size;
+}
+
+std::optional<roci_abi_ah_attr>& AddressOf(QpRecord& record) {
+  if (record.domain == nullptr) return record.address;
+  return record.domain->targets().at(record.qp->qpn().value()).address;
+}
+
+roce::QpAttributeLimits AttributeLimits(const Device& device) {
+  roce::QpAttributeLimits limits;
+  limits.max_rd_atomic = static_cast<uint8_t>(device.limits().max_rd_atomic);
+  limits.max_dest_rd_atomic = limits.max_rd_atomic;
+  limits.max_path_mtu = device.max_path_mtu();
+  return limits;
+}
+
+}  // namespace
+
+roce::QpLimits Session::TransportLimits() const {
+  roce::QpLimits limits;
+  limits.max_rd_atomic = static_cast<uint8_t>(device_->limits().max_rd_atomic);
+  limits.max_dest_rd_atomic = limits.max_rd_atomic;
+  limits.max_path_mtu = device_->max_path_mtu();
+  return limits;
+}
+
+absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_qp_request>();
+  if (!IsOfferedQpType(create.qp_type)) return absl::UnimplementedError("type of queue pair");
+  absl::Status status = CheckFlags(create);
+  if (!status.ok()) return status;
+  const auto type = static_cast<roce::QpType>(create.qp_type);
+  if (type == roce::QpType::kXrcRecv) return CreateTargetQp(create, reply);
+  status = CheckCapabilities(create, device_->limits());
+  if (!status.ok()) return status;
+  if (NeedsPrivilege(create) && !MayUseRawPackets(peer_, app_.get())) {
+    return absl::PermissionDeniedError("raw packet queue pair");
+  }
+  const bool receives = type != roce::QpType::kXrcSend;
+  const bool has_srq = receives && create.srq != kNoSrq;
+  const PdRecord* pd = FindPd(create.pd);
+  const CqRecord* send_cq = cqs_.Find(create.send_cq);
+  const CqRecord* recv_cq = receives ? cqs_.Find(create.recv_cq) : nullptr;
+  const SrqRecord* srq = has_srq ? srqs_.Find(create.srq) : nullptr;
+  if (pd == nullptr || send_cq == nullptr || (receives && recv_cq == nullptr) ||
+      (has_srq && srq == nullptr)) {
+    return absl::NotFoundError("protection domain, completion queue or shared receive queue");
+  }
+  if (has_srq && srq->xrcd != 0) {
+    return absl::InvalidArgumentError("the shared receive queue is one of an XRC domain");
+  }
+  // Its send queue is the device's, for rendezvous; tagged buffers are read into by its keys.
+  if (has_srq && srq->srq->tags() != nullptr &&
+      (type != roce::QpType::kRc || create.max_send_wr != 0 || srq->pd != create.pd)) {
+    return absl::InvalidArgumentError("a queue pair with tag matching is RC and sends nothing");
+  }
+  dataplane::QueuePairConfig config;
+  config.type = type;
+  config.pd = create.pd;
+  config.send_cq = send_cq->cq;
+  if (recv_cq != nullptr) config.recv_cq = recv_cq->cq;
+  if (srq != nullptr) {
+    config.srq = srq->srq;
+    if (srq->srq->tags() != nullptr) config.recv_cq = srq->srq->cq();
+  }
+  config.sq_sig_all = create.sq_sig_all != 0;
+  config.blocks_own_multicast = (create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) != 0;
+  config.user_handle = create.user_handle;
+  config.max_send_wr = create.max_send_wr;
+  config.max_recv_wr = receives && !has_srq ? create.max_recv_wr : 0;
+  config.max_send_sge = create.max_send_sge;
+  config.max_recv_sge = create.max_recv_sge;
+  // Room for what the provider copies into the ring by itself.
+  config.max_inline = std::max(create.max_inline, services_.config.memory.auto_inline);
+  config.limits = TransportLimits();
+  if (config.type == roce::QpType::kRawPacket) {
+    config.limits.max_message_bytes = device_->max_raw_frame();
+    config.is_work_queue = (create.flags & ROCI_ABI_QP_WORK_QUEUE) != 0;
+  }
+  QpRecord record;
+  record.pd = create.pd;
+  record.send_cq = create.send_cq;
+  if (receives) record.recv_cq = create.recv_cq;
+  if (has_srq) record.srq = create.srq;
+  record.is_work_queue = config.is_work_queue;
+  return AddQueuePair(config, std::move(record), reply);
+}
+
+absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,
+                                   Reply& reply) {
+  const absl::StatusOr<dataplane::QueueLayout> layout = dataplane::LayOutQueues(config);
+  if (!layout.ok()) return layout.status();
+  DeviceQuotas& quotas = *quotas_;
+  record.share = QuotaShare(record.is_work_queue ? quotas.work_queues : quotas.qps, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("queue pairs");
+  const bool has_tags = config.srq != nullptr && config.srq->tags() != nullptr;
+  record.memory = admission_.user->TakeRings(layout->memory_size +
+                                             (has_tags ? sizeof(dataplane::TagReceiver) : 0));
+  if (!record.memory.ok()) return RingShare::Refusal();
+  absl::StatusOr<dataplane::CreatedQueuePair> created = dataplane_->CreateQueuePair(config);
+  if (!created.ok()) return created.status();
+  dataplane::QueuePair* qp = created->queue_pair;
+  record.qp = qp;
+  record.user_handle = config.user_handle;
+  record.sq_sig_all = config.sq_sig_all;
+  ++pds_.Find(record.pd)->users;
+  qps_.AddAs(qp->handle(), std::move(record));
+
+  auto& response = reply.As<roci_abi_create_qp_response>();
+  response.handle = qp->handle();
+  response.qpn = qp->qpn().value();
+  DescribeLayout(qp->layout(), response);
+  reply.Hand(UniqueFd(created->memory.Release()));
+  return absl::OkStatus();
+}
+
+namespace {
+
+// IBTA vol 1, 10.2.5: Q_Keys of this kind are for privileged programs, and Linux asks for
+// CAP_NET_RAW.
+bool IsControlled(uint32_t qkey) { return (qkey >> 31) != 0; }
+
+}  // namespace
+
+absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply& reply) {
+  roci_abi_modify_qp_request modify = request.As<roci_abi_modify_qp_request>();
+  const QpRecord* record = qps_.Find(modify.handle);
+  if (record == nullptr) return absl::NotFoundError("queue pair");
+  modify.mask = KnownAttributesOf(record->qp->type(), modify.mask);
+  roce::QpAttributes wanted;
+  absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
+  if (!status.ok()) return status;
+  if ((modify.mask & roce::kAttrQkey) && IsControlled(wanted.qkey) &&
+      !MayUseRawPackets(peer_, app_.get())) {
+    return StatusFromErrno(EPERM, "controlled Q_Key");
+  }
+  if (!(modify.mask & roce::kAttrAddressVector)) {
+    return ApplyModify(modify, nullptr, reply);
+  }
+  // Everything else is checked before a peer is looked for.
+  roce::QpAttributes current;
+  dataplane_->QueryQueuePair(*record->qp, current);
+  const roce::QpState to = modify.mask & roce::kAttrState ? wanted.state : current.state;
+  status = StatusOfModify(roce::CheckModify(record->qp->type(), current.state, to, modify.mask));
+  if (!status.ok()) return status;
+  status =
+      StatusOfModify(roce::CheckAttributeValues(wanted, modify.mask, AttributeLimits(*device_)));
+  if (!status.ok()) return status;
+  const roce::Qpn remote = modify.mask & roce::kAttrDestQpn ? wanted.dest_qpn : current.dest_qpn;
+
+  return WithPath(
+      modify.attr.ah, record->qp->qpn(), remote,
+      [this, modify](const roce::Path& path, Reply& answer) {
+        return ApplyModify(modify, &path, answer);
+      },
+      reply);
+}
+
+absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify, const roce::Path* path,
+                                  Reply& reply) {
+  QpRecord* record = qps_.Find(modify.handle);
+  if (record == nullptr) return absl::NotFoundError("queue pair");
+  roce::QpAttributes wanted;
+  absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
+  if (!status.ok()) return status;
+  roce::QpState state = roce::QpState::kReset;
+  status = StatusOfModify(dataplane_->ModifyQueuePair(*record->qp, wanted, modify.mask, path,
+                                                      AttributeLimits(*device_), &state));
+  if (!status.ok()) return status;
+  std::optional<roci_abi_ah_attr>& address = AddressOf(*record);
+  if (path != nullptr) address = modify.attr.ah;
+  if (state == roce::QpState::kReset) address.reset();
+  reply.As<roci_abi_modify_qp_response>().state = static_cast<uint32_t>(state);
+  return absl::OkStatus();
+}
+
+absl::Status Session::QueryQp(const Request& request, const FdsPointer&, Reply& reply) {
+  QpRecord* record = qps_.Find(request.As<roci_abi_query_qp_request>().handle);
+  if (record == nullptr) return absl::NotFoundError("queue pair");
+  roce::QpAttributes attributes;
+  dataplane_->QueryQueuePair(*record->qp, attributes);
+  auto& response = reply.As<roci_abi_query_qp_response>();
+  AttributesToAbi(attributes, response.attr);
+  const dataplane::QueueLayout& layout = record->qp->layout();
+  response.attr.max_send_wr = layout.max_send_wr;
+  response.attr.max_recv_wr = layout.max_recv_wr;
+  response.attr.max_send_sge = layout.max_send_sge;
+  response.attr.max_recv_sge = layout.max_recv_sge;
+  response.attr.max_inline = layout.max_inline;
+  if (const auto& address = AddressOf(*record)) response.attr.ah = *address;
+  response.sq_sig_all = record->sq_sig_all;
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroyQp(const Request& request, const FdsPointer&, Reply& reply) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  QpRecord* record = qps_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("queue pair");
+  if (!record->groups.empty()) {
+    return absl::FailedPreconditionError("queue pair in a multicast group");
+  }
+  if (record->users > 0) return absl::FailedPreconditionError("queue pair with flow rules");
+  const uint32_t table = record->queue_table;
+  auto& response = reply.As<roci_abi_destroy_response>();
+  if (record->domain != nullptr) {
+    response.async_events = CloseTarget(handle, *record);
+    --xrcds_.Find(record->xrcd)->users;
+  } else {
+    response.async_events = dataplane_->DestroyQueuePair(*record->qp).async_events;
+    --pds_.Find(record->pd)->users;
+  }
+  response.async_events = KeptAsyncEvents(record->user_handle, response.async_events);
+  qps_.Remove(handle);
+  if (table != 0) --queue_tables_.Find(table)->users;
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

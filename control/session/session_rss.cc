@@ -1,0 +1,66 @@
+// Session commands about receive side scaling: tables of work queues, and the raw packet queue
+// pairs that spread frames over them.
+#include <algorithm>
+#include <cstring>
+
+#include "control/loop/privilege.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+
+absl::Status Session::CreateQueueTable(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_queue_table_request>();
+  QueueTableRecord record;
+  for (uint32_t i = 0; i < 1u << create.log_size; ++i) {
+    const QpRecord* queue = qps_.Find(create.queues[i]);
+    if (queue == nullptr) return absl::NotFoundError("work queue");
+    if (!queue->is_work_queue) return absl::InvalidArgumentError("not a work queue");
+    record.queues.push_back(create.queues[i]);
+  }
+  record.share = QuotaShare(quotas_->queue_tables, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("indirection tables");
+  for (const uint32_t queue : record.queues) ++qps_.Find(queue)->users;
+  const absl::StatusOr<uint32_t> handle = queue_tables_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  reply.As<roci_abi_handle_response>().handle = *handle;
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroyQueueTable(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const QueueTableRecord* record = queue_tables_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("indirection table");
+  if (record->users > 0) return absl::FailedPreconditionError("indirection table in use");
+  for (const uint32_t queue : record->queues) --qps_.Find(queue)->users;
+  queue_tables_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::CreateRssQp(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_rss_qp_request>();
+  if (!MayUseRawPackets(peer_, app_.get())) {
+    return absl::PermissionDeniedError("raw packet queue pair");
+  }
+  QueueTableRecord* table = queue_tables_.Find(create.table);
+  if (table == nullptr || FindPd(create.pd) == nullptr) {
+    return absl::NotFoundError("indirection table or protection domain");
+  }
+  roce::ToeplitzKey key;
+  std::memcpy(key.data(), create.key, sizeof(create.key));
+  std::vector<dataplane::QueuePair*> queues;
+  for (const uint32_t queue : table->queues) queues.push_back(qps_.Find(queue)->qp);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kRawPacket;
+  config.pd = create.pd;
+  config.user_handle = create.user_handle;
+  config.max_send_wr = 0;
+  config.rss = std::make_shared<dataplane::RssGroup>(key, create.fields, std::move(queues));
+  QpRecord record;
+  record.pd = create.pd;
+  record.queue_table = create.table;
+  const absl::Status status = AddQueuePair(config, std::move(record), reply);
+  if (status.ok()) ++table->users;
+  return status;
+}
+
+}  // namespace roci::control

@@ -1,0 +1,142 @@
+#include "control/session/session_server.h"
+
+#include <malloc.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "control/loop/errno_status.h"
+#include "control/loop/log.h"
+#include "control/loop/no_memory.h"
+#include "verbs_provider/abi/runtime_dir.h"
+
+namespace roci::control {
+namespace {
+
+constexpr roce::TimeNs kResumeNs = 1'000'000;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& services,
+                                                                     const std::string& runtime_dir,
+                                                                     bool public_socket) {
+  absl::StatusOr<UniqueFd> listener =
+      ListenUnix(runtime_dir, abi::kSocketName, SOCK_SEQPACKET, public_socket ? 0666 : 0600);
+  if (!listener.ok()) return listener.status();
+  std::unique_ptr<SessionServer> server(new SessionServer(services));
+  SessionServer* const self = server.get();
+  services.find_context = [self](int fd, uid_t uid) { return self->FindContext(fd, uid); };
+  services.await_memory = [self](uint32_t number) {
+    self->paused_.push_back(number);
+    self->next_resume_ = std::min(self->next_resume_, MonotonicNow() + kResumeNs);
+  };
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
+      services.loop, *std::move(listener),
+      [self](UniqueFd socket) { self->Take(std::move(socket)); },
+      [self](int socket) { self->Refuse(socket, StatusFromErrno(ENFILE, "file descriptors")); },
+      [self](UniqueFd socket) { self->services_.foreign_fds.Close(std::move(socket)); });
+  if (!acceptor.ok()) return acceptor.status();
+  server->acceptor_ = *std::move(acceptor);
+  return server;
+}
+
+void SessionServer::Take(UniqueFd socket) {
+  const absl::Status status = OrRefuse([&] { return Open(socket); });
+  if (status.ok()) return;
+  Refuse(socket.get(), status);
+  services_.foreign_fds.Close(std::move(socket));
+}
+
+void SessionServer::Refuse(int socket, const absl::Status& status) {
+  ++refused_;
+  Log(LogArea::kSession, LogLevel::kWarning, "connection refused: %s",
+      std::string(status.message()).c_str());
+  SendRefusal(socket, status);
+}
+
+absl::StatusOr<Session::Admission> SessionServer::Admit(uid_t uid) {
+  Session::Admission admission;
+  admission.user = services_.users.Get(uid);
+  Quota& sessions = admission.user->sessions;
+  admission.session = QuotaShare(sessions, 1);
+  if (!admission.session.ok()) {
+    if (sessions.used() < sessions.limit() ||
+        sessions.limit() == services_.config.limits.max_sessions) {
+      return StatusFromErrno(EUSERS, "limits.max_sessions is reached");
+    }
+    return StatusFromErrno(EAGAIN, absl::StrCat("user ", uid, " has ", sessions.used(),
+                                                " sessions, see limits.user_percent"));
+  }
+  admission.descriptors = QuotaShare(admission.user->descriptors, Session::kDescriptors);
+  if (!admission.descriptors.ok()) {
+    return StatusFromErrno(ENFILE, absl::StrCat("descriptors for a session of user ", uid));
+  }
+  admission.doorbells = admission.user->TakeRings(0);
+  if (!admission.doorbells.ok()) return RingShare::Refusal();
+  return admission;
+}
+
+absl::Status SessionServer::Open(UniqueFd& socket) {
+  absl::StatusOr<Peer> peer = PeerOf(socket.get());
+  if (!peer.ok()) return peer.status();
+  absl::StatusOr<Session::Admission> admission = Admit(peer->uid);
+  if (!admission.ok()) return admission.status();
+  NoMemory();  // its first call allocates
+  while (++last_number_ == 0 || sessions_.contains(last_number_)) {
+  }
+  const uint32_t number = last_number_;
+  const roce::TimeNs deadline = hello_deadlines_.Add(number, MonotonicNow());
+  admission->hello_deadline = deadline;
+  auto end = [this, number] { services_.loop.Post([this, number] { End(number); }); };
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(services_, std::move(socket), *std::move(peer), *std::move(admission), number,
+                      std::move(end));
+  if (!session.ok()) {
+    hello_deadlines_.Forget(number, deadline);
+    return session.status();
+  }
+  sessions_.emplace(number, *std::move(session));
+  return absl::OkStatus();
+}
+
+// One system call for each session of the user: imports are rare.
+Session* SessionServer::FindContext(int broker_fd, uid_t uid) const {
+  for (const auto& [number, session] : sessions_) {
+    if (session->peer().uid == uid && session->IsContext(broker_fd)) return session.get();
+  }
+  return nullptr;
+}
+
+void SessionServer::End(uint32_t number) {
+  const auto it = sessions_.find(number);
+  if (it == sessions_.end()) return;
+  hello_deadlines_.Forget(number, it->second->hello_deadline());
+  sessions_.erase(it);
+  // What programs with very many objects have left in the heap goes back to the system when nobody
+  // can be kept waiting for it.
+  if (sessions_.empty()) malloc_trim(0);
+}
+
+void SessionServer::ResumePaused(roce::TimeNs now) {
+  if (now < next_resume_) return;
+  std::erase_if(paused_, [&](uint32_t number) {
+    const auto it = sessions_.find(number);
+    return it == sessions_.end() || it->second->Resume();
+  });
+  next_resume_ = paused_.empty() ? roce::kNever : now + kResumeNs;
+}
+
+void SessionServer::HandleTimeout(roce::TimeNs now) {
+  ResumePaused(now);
+  for (const uint32_t number : hello_deadlines_.TakeDue(now)) {
+    const auto it = sessions_.find(number);
+    if (it == sessions_.end() || it->second->device() != nullptr) continue;
+    Log(LogArea::kSession, LogLevel::kWarning,
+        "session %u of %s[%d] (uid %u) opens no device: closing", number,
+        it->second->program().c_str(), it->second->peer().pid, it->second->peer().uid);
+    sessions_.erase(it);
+  }
+}
+
+}  // namespace roci::control

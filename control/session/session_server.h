@@ -1,0 +1,58 @@
+// Accepts sessions on <runtime dir>/rocid.sock, decides who may have one, and owns them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "control/device/services.h"
+#include "control/loop/acceptor.h"
+#include "control/loop/hello_deadlines.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+
+// Control thread only.
+class SessionServer {
+ public:
+  // `public_socket`: every user may connect (a daemon of root), else only the daemon's own.
+  static absl::StatusOr<std::unique_ptr<SessionServer>> Create(Services& services,
+                                                               const std::string& runtime_dir,
+                                                               bool public_socket);
+  SessionServer(const SessionServer&) = delete;
+  SessionServer& operator=(const SessionServer&) = delete;
+
+  const std::map<uint32_t, std::unique_ptr<Session>>& sessions() const { return sessions_; }
+  uint64_t refused() const { return refused_; }  // connections turned away
+
+  // For the loop's deadlines: connections that do not open a device in time are closed.
+  roce::TimeNs NextTimeout() const { return std::min(hello_deadlines_.Next(), next_resume_); }
+  void HandleTimeout(roce::TimeNs now);
+
+ private:
+  explicit SessionServer(Services& services) : services_(services) {}
+  void Take(UniqueFd socket);
+  // Says why on the socket, and in the log.
+  void Refuse(int socket, const absl::Status& status);
+  absl::StatusOr<Session::Admission> Admit(uid_t uid);
+  absl::Status Open(UniqueFd& socket);
+  void End(uint32_t number);
+  Session* FindContext(int broker_fd, uid_t uid) const;
+  void ResumePaused(roce::TimeNs now);
+
+  Services& services_;
+  std::unique_ptr<Acceptor> acceptor_;
+  HelloDeadlines hello_deadlines_;
+  uint32_t last_number_ = 0;
+  uint64_t refused_ = 0;
+  std::map<uint32_t, std::unique_ptr<Session>> sessions_;
+  // Those that wait for their programs' memory, and when to look again.
+  std::vector<uint32_t> paused_;
+  roce::TimeNs next_resume_ = roce::kNever;
+};
+
+}  // namespace roci::control

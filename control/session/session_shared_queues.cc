@@ -1,0 +1,178 @@
+// Session commands about shared receive queues.
+#include <algorithm>
+
+#include "absl/cleanup/cleanup.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+
+absl::Status Session::CreateSrq(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_srq_request>();
+  if (create.max_wr > limits_.max_srq_wr || create.max_sge > kMaxSge) {
+    return absl::InvalidArgumentError("more than the device has");
+  }
+  if (FindPd(create.pd) == nullptr) return absl::NotFoundError("protection domain");
+  SrqRecord record;
+  dataplane::SharedReceiveQueueConfig config;
+  if (create.type == ROCI_ABI_SRQ_XRC) {
+    const XrcdRecord* xrcd = xrcds_.Find(create.xrcd);
+    const CqRecord* cq = cqs_.Find(create.cq);
+    if (xrcd == nullptr || cq == nullptr) {
+      return absl::NotFoundError("XRC domain or completion queue");
+    }
+    config.domain = &xrcd->domain->dataplane();
+    config.cq = cq->cq;
+    record.xrcd = create.xrcd;
+    record.cq = create.cq;
+  }
+  config.pd = create.pd;
+  config.max_wr = create.max_wr;
+  config.max_sge = create.max_sge;
+  config.user_handle = create.user_handle;
+  const absl::StatusOr<dataplane::CreatedSharedReceiveQueue> created =
+      AddSrq(config, std::move(record), reply);
+  if (!created.ok()) return created.status();
+  auto& response = reply.As<roci_abi_create_srq_response>();
+  response.handle = created->queue->handle();
+  response.srqn = created->queue->number();
+  response.layout = created->queue->layout();
+  return absl::OkStatus();
+}
+
+absl::Status Session::CreateTagSrq(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& create = request.As<roci_abi_create_tag_srq_request>();
+  if (create.max_wr > limits_.max_srq_wr || create.max_sge > kMaxSge) {
+    return absl::InvalidArgumentError("more than the device has");
+  }
+  const CqRecord* cq = cqs_.Find(create.cq);
+  if (FindPd(create.pd) == nullptr || cq == nullptr) {
+    return absl::NotFoundError("protection domain or completion queue");
+  }
+  dataplane::SharedReceiveQueueConfig config;
+  config.cq = cq->cq;
+  config.pd = create.pd;
+  config.max_wr = create.max_wr;
+  config.max_sge = create.max_sge;
+  config.user_handle = create.user_handle;
+  config.tags = {create.max_tags, create.max_ops};
+  SrqRecord record;
+  record.cq = create.cq;
+  const absl::StatusOr<dataplane::CreatedSharedReceiveQueue> created =
+      AddSrq(config, std::move(record), reply);
+  if (!created.ok()) return created.status();
+  auto& response = reply.As<roci_abi_create_tag_srq_response>();
+  dataplane::TagQueue& tags = *created->queue->tags();
+  response.handle = created->queue->handle();
+  response.doorbell = dataplane::Session::TagDoorbell(response.handle);
+  response.layout = created->queue->layout();
+  response.ops_capacity = tags.layout().ops_capacity;
+  response.ops_offset = tags.layout().ops_offset;
+  response.freed_capacity = tags.layout().freed_capacity;
+  response.freed_offset = tags.layout().freed_offset;
+  response.ops_memory_size = tags.layout().memory_size;
+  reply.Hand(UniqueFd(tags.TakeFd().Release()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
+    const dataplane::SharedReceiveQueueConfig& config, SrqRecord record, Reply& reply) {
+  const auto layout = dataplane::LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
+  if (!layout.ok()) return layout.status();
+  uint64_t bytes = layout->memory_size;
+  const bool has_tags = config.tags.max_tags != 0 || config.tags.max_ops != 0;
+  if (has_tags) {
+    const auto tags = dataplane::LayOutTagQueue(config.tags);
+    if (!tags.ok()) return tags.status();
+    bytes += tags->memory_size + dataplane::TagListBytes(config.tags);
+  }
+  record.share = QuotaShare(quotas_->srqs, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("shared receive queues");
+  record.memory = admission_.user->TakeRings(bytes, has_tags ? 2 : 1);
+  if (!record.memory.ok()) return RingShare::Refusal();
+  record.max_wr = config.max_wr;
+  record.pd = config.pd;
+  record.user_handle = config.user_handle;
+  const absl::StatusOr<uint32_t> handle = srqs_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  absl::Cleanup remove_record = [&] { srqs_.Remove(*handle); };
+  absl::StatusOr<dataplane::CreatedSharedReceiveQueue> created =
+      dataplane_->CreateSharedReceiveQueue(config, *handle);
+  if (!created.ok()) return created.status();
+  std::move(remove_record).Cancel();
+  SrqRecord* added = srqs_.Find(*handle);
+  added->srq = created->queue;
+  ++pds_.Find(added->pd)->users;
+  if (added->xrcd != 0) ++xrcds_.Find(added->xrcd)->users;
+  reply.Hand(UniqueFd(created->memory.Release()));
+  return created;
+}
+
+absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& modify = request.As<roci_abi_modify_srq_request>();
+  SrqRecord* record = srqs_.Find(modify.handle);
+  if (record == nullptr) return absl::NotFoundError("shared receive queue");
+  const bool resizes = (modify.mask & ROCI_ABI_SRQ_MAX_WR) != 0;
+  const bool arms = (modify.mask & ROCI_ABI_SRQ_LIMIT) != 0;
+  const uint32_t max_wr = resizes ? modify.max_wr : record->max_wr;
+  if (arms && modify.limit > max_wr) return absl::InvalidArgumentError("limit above the size");
+  if (resizes) {
+    const absl::Status status = ResizeSrq(*record, max_wr, arms, reply);
+    if (!status.ok()) return status;
+  }
+  if (arms) {
+    dataplane_->lcore().Call([&] { record->srq->SetLimit(modify.limit); });
+  }
+  return absl::OkStatus();
+}
+
+// A queue that shrinks keeps its memory, and has it when it grows again.
+absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_limit, Reply& reply) {
+  if (max_wr == 0 || max_wr > limits_.max_srq_wr) {
+    return absl::InvalidArgumentError("more than the device has, or nothing");
+  }
+  dataplane::SharedReceiveQueue& srq = *record.srq;
+  const auto [posted, limit] = dataplane_->lcore().Call(
+      [&] { return std::pair<uint32_t, uint32_t>(srq.posted(), srq.limit()); });
+  if (posted > max_wr) return absl::InvalidArgumentError("more is posted than would fit");
+  if (!sets_limit && limit > max_wr) return absl::InvalidArgumentError("size below the limit");
+  if (max_wr > srq.layout().max_wr) {
+    const auto layout = dataplane::LayOutSharedReceiveQueue(max_wr, srq.layout().max_sge);
+    if (!layout.ok()) return layout.status();
+    RingShare memory = admission_.user->TakeRings(layout->memory_size);
+    if (!memory.ok()) return RingShare::Refusal();
+    absl::StatusOr<dataplane::Fd> fd = dataplane_->GrowSharedReceiveQueue(srq, *layout);
+    if (!fd.ok()) return fd.status();
+    record.memory = std::move(memory);
+    reply.As<roci_abi_modify_srq_response>().layout = srq.layout();
+    reply.Hand(UniqueFd(fd->Release()));
+  }
+  record.max_wr = max_wr;
+  return absl::OkStatus();
+}
+
+absl::Status Session::QuerySrq(const Request& request, const FdsPointer&, Reply& reply) {
+  const SrqRecord* record = srqs_.Find(request.As<roci_abi_handle_request>().handle);
+  if (record == nullptr) return absl::NotFoundError("shared receive queue");
+  auto& response = reply.As<roci_abi_query_srq_response>();
+  response.max_wr = record->max_wr;
+  response.max_sge = record->srq->layout().max_sge;
+  response.limit = dataplane_->lcore().Call([&] { return record->srq->limit(); });
+  return absl::OkStatus();
+}
+
+absl::Status Session::DestroySrq(const Request& request, const FdsPointer&, Reply& reply) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const SrqRecord* record = srqs_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("shared receive queue");
+  const absl::StatusOr<dataplane::EventCounts> events =
+      dataplane_->DestroySharedReceiveQueue(*record->srq);
+  if (!events.ok()) return events.status();
+  auto& response = reply.As<roci_abi_destroy_response>();
+  response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);
+  --pds_.Find(record->pd)->users;
+  if (record->xrcd != 0) --xrcds_.Find(record->xrcd)->users;
+  srqs_.Remove(handle);
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

@@ -1,0 +1,147 @@
+// Session commands about contexts that several processes share: a program hands its command
+// descriptor to another one, or a child inherits it.
+#include <linux/kcmp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "control/loop/errno_status.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+
+absl::Status Session::NameContext(const Request& request, const FdsPointer&, Reply&) {
+  context_fd_ = request.As<roci_abi_name_context_request>().fd;
+  return absl::OkStatus();
+}
+
+bool Session::IsContext(int broker_fd) const {
+  const pid_t broker = services_.foreign_fds.broker_pid();
+  return context_fd_ >= 0 && app_ != nullptr && app_->has_process() &&
+         syscall(SYS_kcmp, peer_.pid, broker, KCMP_FILE, context_fd_, broker_fd) == 0 &&
+         app_->Alive();
+}
+
+absl::Status Session::Attach(const Request& request, const FdsPointer& fds, Reply& reply) {
+  const auto& attach = request.As<roci_abi_attach_request>();
+  Session* other =
+      services_.find_context ? services_.find_context((*fds)[0].broker_fd, peer_.uid) : nullptr;
+  if (other == nullptr) return StatusFromErrno(ENODEV, "nobody has this context open");
+  app_features_ = attach.features;
+  const absl::Status status = OpenDevice(*other->device_, attach.minor, other, fds, reply);
+  if (!status.ok()) return status;
+  auto& response = reply.As<roci_abi_attach_response>();
+  const std::string& name = device_->name();
+  std::memcpy(response.device, name.data(), std::min(name.size(), sizeof(response.device) - 1));
+  return absl::OkStatus();
+}
+
+absl::Status Session::JoinGroup(Session& other) {
+  if (other.group_ == nullptr) other.group_ = std::make_shared<ContextGroup>(&other);
+  const uint32_t base = other.group_->Join(this);
+  if (base == 0) return absl::ResourceExhaustedError("processes that share a context");
+  group_ = other.group_;
+  constexpr uint32_t kLast = ContextGroup::kRange - 1;
+  ForEachOwnTable([&](auto& table) { table.UseRange(base, kLast); });
+  dataplane_->ShareKeysOf(*other.dataplane_);
+  return absl::OkStatus();
+}
+
+// The keys live on with the others, without what was this app's memory.
+void Session::LeaveGroup() {
+  group_->Leave(this);
+  dataplane::MappingsInUse released(*dataplane_);
+  memory::KeyTable& keys = dataplane_->keys();
+  constexpr size_t kBatch = 256;  // so that no other session waits for long
+  auto drop_all = [&](const auto& table, auto drop) {
+    for (auto it = table.begin(); it != table.end();) {
+      dataplane_->lcore().Call([&] {
+        for (size_t i = 0; i < kBatch && it != table.end(); ++i, ++it) drop(*it);
+      });
+    }
+  };
+  drop_all(mws_, [&](const auto& entry) { keys.DeallocateWindow(entry.first); });
+  drop_all(lists_, [&](const auto& entry) { keys.FreeList(entry.first); });
+  drop_all(mrs_, [&](const auto& entry) { keys.Drop(entry.second.key, released.get()); });
+  released.AwaitCopies();
+}
+
+Session* Session::AnothersHandle(uint32_t handle) const {
+  Session* owner = group_ != nullptr ? group_->OwnerOf(handle) : nullptr;
+  return owner != this ? owner : nullptr;
+}
+
+// What it names goes with its own session; a child that takes everything down which it inherited
+// shall not pull it from under its parent.
+bool Session::DestroysAnothers(const Request& request) const {
+  switch (request.head.command) {
+    case ROCI_ABI_DEALLOC_PD:
+    case ROCI_ABI_DEREG_MR:
+    case ROCI_ABI_FREE_DM:
+    case ROCI_ABI_CLOSE_XRCD:
+    case ROCI_ABI_DESTROY_FLOW:
+    case ROCI_ABI_DESTROY_COUNTERS:
+    case ROCI_ABI_DESTROY_QUEUE_TABLE:
+      return AnothersHandle(request.As<roci_abi_handle_request>().handle) != nullptr;
+    case ROCI_ABI_DEALLOC_MW:  // of the first range whoever has it
+    case ROCI_ABI_FREE_LIST_MR:
+      return group_ != nullptr;
+    default:
+      return false;
+  }
+}
+
+PdRecord* Session::FindPd(uint32_t handle) {
+  if (PdRecord* own = pds_.Find(handle); own != nullptr) return own;
+  Session* owner = AnothersHandle(handle);
+  const PdRecord* original = owner != nullptr ? owner->pds_.Find(handle) : nullptr;
+  if (original == nullptr) return nullptr;
+  pds_.AddAs(handle, PdRecord{.share = {}, .users = original->users.Share()});
+  return pds_.Find(handle);
+}
+
+DmRecord* Session::FindDm(uint32_t handle) {
+  if (DmRecord* own = dms_.Find(handle); own != nullptr) return own;
+  Session* owner = AnothersHandle(handle);
+  const DmRecord* original = owner != nullptr ? owner->dms_.Find(handle) : nullptr;
+  if (original == nullptr) return nullptr;
+  dms_.AddAs(handle, DmRecord{.share = {},
+                              .descriptor = {},
+                              .fd = original->fd,
+                              .mapping = original->mapping,
+                              .length = original->length,
+                              .users = original->users.Share()});
+  return dms_.Find(handle);
+}
+
+absl::Status Session::ImportPd(const Request& request, const FdsPointer&, Reply&) {
+  const PdRecord* pd = FindPd(request.As<roci_abi_handle_request>().handle);
+  return pd != nullptr ? absl::OkStatus() : absl::NotFoundError("protection domain");
+}
+
+absl::Status Session::ImportMr(const Request& request, const FdsPointer&, Reply& reply) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  Session* owner = AnothersHandle(handle);
+  const MrRecord* mr = (owner != nullptr ? owner : this)->mrs_.Find(handle);
+  if (mr == nullptr) return absl::NotFoundError("memory region");
+  auto& response = reply.As<roci_abi_import_mr_response>();
+  response.lkey = mr->key;
+  response.rkey = mr->key;
+  response.length = mr->length;
+  return absl::OkStatus();
+}
+
+absl::Status Session::ImportDm(const Request& request, const FdsPointer&, Reply& reply) {
+  const DmRecord* dm = FindDm(request.As<roci_abi_handle_request>().handle);
+  if (dm == nullptr) return absl::NotFoundError("device memory");
+  auto& response = reply.As<roci_abi_import_dm_response>();
+  response.length = dm->length;
+  response.memory_size = dm->mapping->length();
+  reply.fds = {dm->fd->get()};
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

@@ -1,0 +1,41 @@
+// Session commands about memory windows.
+#include "control/session/memory_status.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+
+absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& alloc = request.As<roci_abi_alloc_mw_request>();
+  PdRecord* pd = FindPd(alloc.pd);
+  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  MwRecord record;
+  record.share = QuotaShare(quotas_->mws, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("memory windows");
+  record.pd = alloc.pd;
+  uint32_t key = 0;
+  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call([&] {
+    const auto type = static_cast<memory::WindowType>(alloc.type);
+    return dataplane_->keys().AllocateWindow(alloc.pd, type, &key);
+  }));
+  if (!status.ok()) return status;
+  ++pd->users;
+  auto& response = reply.As<roci_abi_alloc_mw_response>();
+  response.handle = key >> 8;
+  response.rkey = key;
+  mws_.AddAs(response.handle, std::move(record));
+  return absl::OkStatus();
+}
+
+absl::Status Session::DeallocMw(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const MwRecord* record = mws_.Find(handle);
+  if (record == nullptr) return absl::NotFoundError("memory window");
+  const absl::Status status = StatusOfMemory(
+      dataplane_->lcore().Call([&] { return dataplane_->keys().DeallocateWindow(handle); }));
+  if (!status.ok()) return status;
+  --pds_.Find(record->pd)->users;
+  mws_.Remove(handle);
+  return absl::OkStatus();
+}
+
+}  // namespace roci::control

@@ -1,0 +1,138 @@
+// Session commands about XRC domains and the receiving queue pairs in them.
+#include <cerrno>
+
+#include "absl/cleanup/cleanup.h"
+#include "control/loop/errno_status.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+
+absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Reply& reply) {
+  const auto& open = request.As<roci_abi_open_xrcd_request>();
+  XrcdRecord record;
+  record.share = QuotaShare(quotas_->xrcds, 1);
+  if (!record.share.ok()) return absl::ResourceExhaustedError("XRC domains");
+  FdsPointer file;
+  if (open.has_file != 0) {
+    file = fds;
+  }
+  absl::StatusOr<std::shared_ptr<XrcDomain>> domain = device_->xrc_domains().Open(
+      device_->dataplane(), dataplane_->lcore(), std::move(file), open.flags);
+  if (!domain.ok()) return domain.status();
+  const absl::Status status = JoinLcore((*domain)->dataplane().lcore());
+  if (!status.ok()) return status;
+  record.domain = *std::move(domain);
+  const absl::StatusOr<uint32_t> handle = xrcds_.Add(std::move(record));
+  if (!handle.ok()) return handle.status();
+  reply.As<roci_abi_handle_response>().handle = *handle;
+  return absl::OkStatus();
+}
+
+// A domain's sessions share its lcore.
+absl::Status Session::JoinLcore(dataplane::Lcore& lcore) {
+  if (&dataplane_->lcore() == &lcore) return absl::OkStatus();
+  if (xrcds_.size() != 0 || !dataplane_->MoveTo(lcore)) {
+    return absl::FailedPreconditionError(
+        "the XRC domain is on another lcore, and this session cannot go there any more");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::CloseXrcd(const Request& request, const FdsPointer&, Reply&) {
+  const uint32_t handle = request.As<roci_abi_handle_request>().handle;
+  const XrcdRecord* xrcd = xrcds_.Find(handle);
+  if (xrcd == nullptr) return absl::NotFoundError("XRC domain");
+  if (xrcd->users > 0) return absl::FailedPreconditionError("XRC domain in use");
+  xrcds_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, Reply& reply) {
+  XrcdRecord* xrcd = xrcds_.Find(create.pd);
+  if (xrcd == nullptr) return absl::NotFoundError("XRC domain");
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kXrcRecv;
+  config.max_send_wr = 0;
+  config.limits = TransportLimits();
+  const absl::StatusOr<dataplane::QueueLayout> layout = dataplane::LayOutQueues(config);
+  if (!layout.ok()) return layout.status();
+  XrcDomain::Target target;
+  target.user = admission_.user;
+  target.share = QuotaShare(quotas_->qps, 1);
+  if (!target.share.ok()) return absl::ResourceExhaustedError("queue pairs");
+  target.memory = admission_.user->TakeRings(layout->memory_size);
+  if (!target.memory.ok()) return RingShare::Refusal();
+  dataplane::XrcDomain& domain = xrcd->domain->dataplane();
+  const absl::StatusOr<dataplane::QueuePair*> qp = domain.CreateTarget(config);
+  if (!qp.ok()) return qp.status();
+  absl::Cleanup destroy = [&] { domain.DestroyTarget(**qp); };
+  const uint32_t qpn = (*qp)->qpn().value();
+  target.qp = *qp;
+  xrcd->domain->targets().emplace(qpn, std::move(target));
+  absl::Cleanup erase = [&] { xrcd->domain->targets().erase(qpn); };
+  const absl::StatusOr<uint32_t> handle = OpenTarget(create.pd, qpn, create.user_handle);
+  if (!handle.ok()) return handle.status();
+  std::move(erase).Cancel();
+  std::move(destroy).Cancel();
+  auto& response = reply.As<roci_abi_create_qp_response>();
+  response.handle = *handle;
+  response.qpn = qpn;
+  return absl::OkStatus();
+}
+
+// One more handle for a queue pair that is there.
+absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
+                                             uint64_t user_handle) {
+  XrcdRecord* xrcd = xrcds_.Find(xrcd_handle);
+  const auto found = xrcd->domain->targets().find(qpn);
+  if (found == xrcd->domain->targets().end()) return absl::InvalidArgumentError("queue pair");
+  XrcDomain::Target& target = found->second;
+  // An event of the queue pair goes to each of them from the lcore.
+  constexpr uint32_t kMostOpenings = 256;
+  if (target.openings >= kMostOpenings) return absl::ResourceExhaustedError("openings");
+  const absl::StatusOr<uint32_t> handle = dataplane_->AddTarget(*target.qp);
+  if (!handle.ok()) return handle.status();
+  absl::Cleanup remove_target = [&] { dataplane_->RemoveTarget(*handle); };
+  QpRecord record;
+  record.qp = target.qp;
+  record.user_handle = user_handle;
+  record.xrcd = xrcd_handle;
+  record.domain = xrcd->domain;
+  record.opening = xrcd->domain->dataplane().Open(*target.qp, *dataplane_, user_handle);
+  std::move(remove_target).Cancel();
+  ++target.openings;
+  ++xrcd->users;
+  qps_.AddAs(*handle, std::move(record));
+  return *handle;
+}
+
+absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& reply) {
+  const auto& open = request.As<roci_abi_open_qp_request>();
+  if (xrcds_.Find(open.xrcd) == nullptr) return absl::NotFoundError("XRC domain");
+  if (open.qp_type != static_cast<uint32_t>(roce::QpType::kXrcRecv)) {
+    return absl::InvalidArgumentError("only XRC receive queue pairs can be opened");
+  }
+  const absl::StatusOr<uint32_t> handle = OpenTarget(open.xrcd, open.qpn, open.user_handle);
+  if (!handle.ok()) return handle.status();
+  roce::QpAttributes attributes;
+  dataplane_->QueryQueuePair(*qps_.Find(*handle)->qp, attributes);
+  auto& response = reply.As<roci_abi_open_qp_response>();
+  response.handle = *handle;
+  response.state = static_cast<uint32_t>(attributes.state);
+  return absl::OkStatus();
+}
+
+// The last one who has it open takes it along. Returns how many events this handle was sent.
+uint32_t Session::CloseTarget(uint32_t handle, QpRecord& record) {
+  dataplane::XrcDomain& domain = record.domain->dataplane();
+  domain.Close(*record.qp, *record.opening);
+  dataplane_->RemoveTarget(handle);
+  const auto target = record.domain->targets().find(record.qp->qpn().value());
+  if (--target->second.openings == 0) {
+    domain.DestroyTarget(*record.qp);
+    record.domain->targets().erase(target);
+  }
+  return record.opening->async_events.load(std::memory_order_relaxed);
+}
+
+}  // namespace roci::control

@@ -1,0 +1,62 @@
+// Shows the devices in the tree that looks like sysfs, and keeps its counters and port states
+// fresh: four times a second while there are programs or traffic, not at all otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "control/device/services.h"
+#include "control/session/session_server.h"
+#include "control/sysfs/sysfs_tree.h"
+
+namespace roci::control {
+
+// Control thread only.
+class SysfsPublisher {
+ public:
+  // All devices are there when it returns; what this object made is removed by the destructor.
+  static absl::StatusOr<std::unique_ptr<SysfsPublisher>> Create(const Services& services,
+                                                                const SessionServer& server,
+                                                                const std::string& runtime_dir);
+
+  // The addresses of `device` have changed: the tree follows, and programs are told
+  // (IBV_EVENT_GID_CHANGE).
+  absl::Status ShowAddresses(const Device& device);
+
+  // Looks at every link; where one has changed the tree follows, and programs are told
+  // (IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR).
+  void ShowLinks();
+
+  // For the loop's deadlines.
+  roce::TimeNs NextTimeout() const;
+  void HandleTimeout(roce::TimeNs now);
+
+ private:
+  struct Shown {
+    Device* device;
+    SysfsTree::Port port;
+    dataplane::DeviceSnapshot last;
+  };
+
+  SysfsPublisher(const SessionServer& server, std::unique_ptr<SysfsTree> tree)
+      : server_(server), tree_(std::move(tree)) {}
+  absl::Status Add(Device& device);
+  // True if something has changed.
+  bool Refresh(Shown& shown);
+  void ShowLink(Shown& shown);
+  void TellPrograms(const Device& device, uint32_t event) const;
+  uint64_t SlowPathFrames() const;
+
+  const SessionServer& server_;
+  std::unique_ptr<SysfsTree> tree_;
+  std::vector<Shown> shown_;
+  roce::TimeNs last_refresh_ = 0;
+  uint64_t slow_path_frames_ = 0;  // at the last refresh
+  bool busy_ = true;               // something had changed at the last refresh
+  bool has_ethdev_ = false;
+};
+
+}  // namespace roci::control

@@ -1,0 +1,50 @@
+#include "dataplane/base/mailbox.h"
+
+#include <rte_pause.h>
+#include <sched.h>
+
+namespace roci::dataplane {
+
+void Mailbox::Push(Letter& letter) {
+  letter.next = first_.load(std::memory_order_relaxed);
+  while (!first_.compare_exchange_weak(letter.next, &letter, std::memory_order_seq_cst)) {
+  }
+}
+
+uint32_t Mailbox::ServeAll() {
+  // Newest first; turned round, so that one thread's calls run in its order.
+  Letter* ordered = nullptr;
+  for (Letter* letter = first_.exchange(nullptr, std::memory_order_acquire); letter != nullptr;) {
+    Letter* next = letter->next;
+    letter->next = ordered;
+    ordered = letter;
+    letter = next;
+  }
+  uint32_t served = 0;
+  while (ordered != nullptr) {
+    Letter* letter = ordered;
+    ordered = letter->next;
+    letter->function(letter->argument);
+    // The letter is gone from the waiter's stack as soon as it sees `done`; notify_one takes the
+    // address only.
+    letter->done.store(1, std::memory_order_release);
+    letter->done.notify_one();
+    ++served;
+  }
+  return served;
+}
+
+void Mailbox::Await(Letter& letter) {
+  // It is answered at once where the lcore has a processor of its own.
+  for (int i = 0; i < 250; ++i) {
+    if (letter.done.load(std::memory_order_acquire) != 0) return;
+    if (i < 50) {
+      rte_pause();
+    } else {
+      sched_yield();
+    }
+  }
+  letter.done.wait(0, std::memory_order_acquire);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,105 @@
+#include "dataplane/base/record_arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace roci::dataplane {
+namespace {
+
+// Address space is taken in chunks (the kernel joins neighbours to one mapping) and cut into runs
+// of 2^n pages.
+class Arena {
+ public:
+  static Arena& Instance() {
+    static Arena arena;
+    return arena;
+  }
+
+  std::byte* Take(uint32_t size_class) {
+    std::lock_guard lock(mutex_);
+    std::vector<std::byte*>& free = free_[size_class];
+    if (!free.empty()) {
+      std::byte* run = free.back();
+      free.pop_back();
+      return run;
+    }
+    return Cut(Bytes(size_class));
+  }
+
+  static void Forget(std::byte* run, uint32_t size_class) {
+    madvise(run, Bytes(size_class), MADV_DONTNEED);
+  }
+
+  void Give(std::byte* run, uint32_t size_class) {
+    Forget(run, size_class);
+    std::lock_guard lock(mutex_);
+    free_[size_class].push_back(run);
+  }
+
+  static uint32_t ClassFor(size_t bytes) {
+    const size_t pages = (bytes + kPage - 1) / kPage;
+    return static_cast<uint32_t>(std::bit_width(std::max<size_t>(pages, 1) - 1));
+  }
+  static constexpr uint32_t kClasses = RecordStorage::kClasses;
+
+ private:
+  static constexpr size_t kPage = 4096;
+  static constexpr size_t kChunk = size_t{256} << 20;
+  static size_t Bytes(uint32_t size_class) { return kPage << size_class; }
+
+  std::byte* Cut(size_t bytes) {
+    if (left_ < bytes) {
+      void* chunk = mmap(nullptr, kChunk, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (chunk == MAP_FAILED) return nullptr;
+      // A huge page would be 2 MiB for the first byte that an idle queue pair touches.
+      madvise(chunk, kChunk, MADV_NOHUGEPAGE);
+      next_ = static_cast<std::byte*>(chunk);
+      left_ = kChunk;
+    }
+    std::byte* run = next_;
+    next_ += bytes;
+    left_ -= bytes;
+    return run;
+  }
+
+  std::mutex mutex_;
+  std::byte* next_ = nullptr;
+  size_t left_ = 0;
+  std::array<std::vector<std::byte*>, kClasses> free_;
+};
+
+}  // namespace
+
+RecordStorage RecordStorage::Allocate(uint32_t records) {
+  const uint32_t size_class = Arena::ClassFor(records * sizeof(roce::SendRecord));
+  if (size_class >= kClasses) return RecordStorage();
+  return {reinterpret_cast<roce::SendRecord*>(Arena::Instance().Take(size_class)), size_class};
+}
+
+RecordStorage& RecordStorage::operator=(RecordStorage&& other) noexcept {
+  if (this != &other) {
+    GiveBack();
+    records_ = other.Release();
+    size_class_ = other.size_class_;
+  }
+  return *this;
+}
+
+void RecordStorage::Forget(roce::SendRecord* records, uint32_t size_class) {
+  Arena::Forget(reinterpret_cast<std::byte*>(records), size_class);
+}
+
+void RecordStorage::GiveBack() {
+  if (records_ == nullptr) return;
+  Arena::Instance().Give(reinterpret_cast<std::byte*>(Release()), size_class_);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,61 @@
+#include "dataplane/base/timer_wheel.h"
+
+#include <algorithm>
+
+namespace roci::dataplane {
+
+void TimerWheel::Set(TimerNode& node, uint64_t expiry_ns) {
+  if (node.armed()) Unlink(node);
+  const uint64_t last = tick_ + kSlots - 1;
+  // Rounded up: never early, except at the horizon.
+  const uint64_t wanted =
+      expiry_ns > last << kTickBits ? last : (expiry_ns + kTickNs - 1) >> kTickBits;
+  const uint64_t tick = std::max(wanted, tick_ + 1);
+  TimerNode*& head = slots_[tick & kMask];
+  node.expiry_ns = tick << kTickBits;
+  node.next = head;
+  node.link = &head;
+  if (head != nullptr) head->link = &node.next;
+  head = &node;
+  occupied_[(tick & kMask) / 64] |= uint64_t{1} << (tick % 64);
+  ++size_;
+}
+
+void TimerWheel::Cancel(TimerNode& node) {
+  if (node.armed()) Unlink(node);
+}
+
+void TimerWheel::Unlink(TimerNode& node) {
+  *node.link = node.next;
+  if (node.next != nullptr) {
+    node.next->link = node.link;
+  } else {
+    const uint64_t slot = (node.expiry_ns >> kTickBits) & kMask;
+    if (slots_[slot] == nullptr) occupied_[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  }
+  node.next = nullptr;
+  node.link = nullptr;
+  node.expiry_ns = TimerNode::kNever;
+  --size_;
+}
+
+uint64_t TimerWheel::FirstOccupied(uint64_t from) const {
+  constexpr uint32_t kWords = kSlots / 64;
+  const auto first = static_cast<uint32_t>(from & kMask);
+  uint64_t bits = occupied_[first / 64] & (~uint64_t{0} << (first % 64));
+  for (uint32_t i = 0; i <= kWords; ++i) {
+    const uint32_t word = (first / 64 + i) % kWords;
+    if (i > 0) bits = occupied_[word];
+    if (bits != 0) {
+      const uint32_t slot = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      return from + ((slot - first) & kMask);
+    }
+  }
+  return from + kSlots;
+}
+
+uint64_t TimerWheel::NextExpiry() const {
+  return size_ == 0 ? TimerNode::kNever : FirstOccupied(tick_ + 1) << kTickBits;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,66 @@
+#include "dataplane/link/frame_filter.h"
+
+#include <algorithm>
+
+#include "roce/headers.h"
+#include "roce/opcode.h"
+
+namespace roci::dataplane {
+namespace {
+
+// The frame from its BTH on; empty if it is no RoCEv2 with a whole BTH.
+std::span<const std::byte> FromBth(std::span<const std::byte> frame) {
+  const NetworkHeader network = FindNetworkHeader(frame);
+  if (network.version == 0) return {};
+  const std::byte* ip = frame.data() + network.offset;
+  size_t udp = network.offset + roce::Ipv6Header::kBytes;
+  uint8_t protocol = std::to_integer<uint8_t>(ip[6]);
+  if (network.version == 4) {
+    udp = network.offset + (std::to_integer<size_t>(ip[0]) & 0xF) * 4;
+    protocol = std::to_integer<uint8_t>(ip[9]);
+  }
+  if (protocol != roce::kIpProtocolUdp) return {};
+  const size_t bth = udp + roce::UdpHeader::kBytes;
+  if (frame.size() < bth + roce::Bth::kBytes) return {};
+  if (roce::UdpHeader::Load(frame.data() + udp).dst_port != roce::kRoceUdpPort) return {};
+  return frame.subspan(bth);
+}
+
+}  // namespace
+
+NetworkHeader FindNetworkHeader(std::span<const std::byte> frame) {
+  uint32_t offset = roce::EthernetHeader::kBytes;
+  if (frame.size() < offset) return {};
+  uint16_t type = roce::LoadBe<uint16_t>(frame.data() + 12);
+  for (int tags = 0; tags < 2 && roce::IsVlanType(type); ++tags) {
+    if (frame.size() < offset + roce::VlanTag::kBytes) return {};
+    type = roce::LoadBe<uint16_t>(frame.data() + offset + 2);
+    offset += roce::VlanTag::kBytes;
+  }
+  if (type == roce::kEtherTypeIpv4 && frame.size() >= offset + roce::Ipv4Header::kBytes) {
+    return {offset, 4};
+  }
+  if (type == roce::kEtherTypeIpv6 && frame.size() >= offset + roce::Ipv6Header::kBytes) {
+    return {offset, 6};
+  }
+  return {};
+}
+
+bool FrameFilter::Matches(std::span<const std::byte> frame) const {
+  if (MatchesAll()) return true;
+  const std::span<const std::byte> transport = FromBth(frame);
+  if (transport.empty()) return false;
+  const roce::Bth bth = roce::Bth::Load(transport.data());
+  if (opcodes.any() && !opcodes.test(static_cast<uint8_t>(bth.opcode))) return false;
+  if (qpns.empty()) return true;
+  const auto named = [&](roce::Qpn qpn) {
+    return std::find(qpns.begin(), qpns.end(), qpn) != qpns.end() ||
+           std::find(peers.begin(), peers.end(), qpn) != peers.end();
+  };
+  if (named(bth.dest_qpn)) return true;
+  const roce::OpcodeInfo& info = roce::InfoOf(bth.opcode);
+  return info.known && info.Has(roce::ExtHeader::kDeth) && transport.size() >= info.header_bytes &&
+         named(roce::Deth::Load(transport.data() + info.OffsetOf(roce::ExtHeader::kDeth)).src_qpn);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,104 @@
+// What stands between a lane and its port while somebody captures or impairs: nothing of it is
+// there otherwise. Frames that leave are impaired, then captured; frames that come are captured,
+// then impaired: a capture has what was on the wire.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/link/capture_tap.h"
+#include "dataplane/link/frame_filter.h"
+#include "dataplane/link/impairment.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+
+namespace roci::dataplane {
+
+// Frames that are held until their time has come, the earliest first and equals in order.
+class DelayQueue {
+ public:
+  static constexpr uint32_t kCapacity = 2048;
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  DelayQueue() { heap_.reserve(kCapacity); }
+  ~DelayQueue();
+  DelayQueue(const DelayQueue&) = delete;
+  DelayQueue& operator=(const DelayQueue&) = delete;
+
+  // Takes the frame over; false (it stays the caller's) if there is no room.
+  bool Push(rte_mbuf* frame, uint8_t to, uint64_t due_ns);
+  // The next frame that is due, or null.
+  rte_mbuf* Pop(uint64_t now_ns, uint8_t* to);
+  uint64_t next_due() const { return heap_.empty() ? kNever : heap_.front().due_ns; }
+  bool empty() const { return heap_.empty(); }
+  bool HasRoom() const { return heap_.size() != kCapacity; }
+
+ private:
+  struct Held {
+    uint64_t due_ns;
+    uint64_t serial;
+    rte_mbuf* frame;
+    uint8_t to;
+  };
+  static bool Later(const Held& a, const Held& b) {
+    return a.due_ns != b.due_ns ? a.due_ns > b.due_ns : a.serial > b.serial;
+  }
+
+  uint64_t serial_ = 0;
+  std::vector<Held> heap_;
+};
+
+// One lane's. Everything is called on the lane's lcore, or between two of its bursts.
+class LinkTap {
+ public:
+  static constexpr size_t kMaxCaptures = 4;  // of a device
+  static constexpr size_t kMaxRules = 16;    // of a device
+
+  // `now` points to the lcore's time of the burst, ns; `pool` gives buffers for duplicates.
+  LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool);
+
+  void AddCapture(CaptureTap& capture) { captures_.push_back(&capture); }
+  void RemoveCapture(CaptureTap& capture);
+  void AddRule(LinkDirection direction, Impairment& rule) { RulesOf(direction).push_back(&rule); }
+  void RemoveRule(Impairment& rule);
+  // Nothing is left to do: no capture, no rule, no frame that is held.
+  bool IsIdle() const;
+
+  // `count` frames have come from the port; answers how many of `frames` (room for `capacity`) go
+  // on to the lane now.
+  uint32_t Receive(rte_mbuf** frames, uint32_t count, uint32_t capacity);
+  // `staged` frames wait to be sent to the lcores `to`; answers how many do now. Those that stayed
+  // when the port was full (see Sent) are not looked at again.
+  uint32_t Send(rte_mbuf** frames, uint8_t* to, uint32_t staged, uint32_t capacity);
+  void Sent(uint32_t left) { passed_ = left; }
+  // Whether Send has held frames to add.
+  bool SendIsDue() const { return QueueOf(LinkDirection::kOut).next_due() <= *now_ns_; }
+  uint64_t next_due() const { return std::min(queues_[0].next_due(), queues_[1].next_due()); }
+
+ private:
+  std::vector<Impairment*>& RulesOf(LinkDirection direction) {
+    return rules_[static_cast<size_t>(direction)];
+  }
+  DelayQueue& QueueOf(LinkDirection direction) { return queues_[static_cast<size_t>(direction)]; }
+  const DelayQueue& QueueOf(LinkDirection direction) const {
+    return queues_[static_cast<size_t>(direction)];
+  }
+  uint32_t Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to, uint32_t begin,
+                  uint32_t end);
+  bool PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to);
+  void Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns);
+  void Capture(LinkDirection direction, rte_mbuf** frames, uint32_t count);
+
+  const uint32_t lcore_;
+  const uint64_t* now_ns_;
+  rte_mempool* pool_;
+  uint32_t passed_ = 0;
+  std::vector<CaptureTap*> captures_;
+  std::array<std::vector<Impairment*>, 2> rules_;
+  std::array<DelayQueue, 2> queues_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,180 @@
+// The lcores' side of a port: what comes, what turns round, what is sent.
+#include "dataplane/port/ethdev_port.h"
+
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "dataplane/port/scattered.h"
+#include "dataplane/port/wire.h"
+#include "dataplane/shard/dataplane.h"
+
+namespace roci::dataplane {
+namespace {
+
+// A port may hand over a VLAN tag beside its frame, though nobody asked it to take it out: the
+// kernel does so, and some PMDs pass that on.
+void RestoreTag(rte_mbuf* frame) {
+  if (rte_vlan_insert(&frame) == 0) return;
+  // It has no room for the tag, and must not pass for a frame without one: nothing is left of it,
+  // which is counted as a truncated frame.
+  frame->data_len = 0;
+  frame->pkt_len = 0;
+}
+
+}  // namespace
+
+// An lcore has every queue whose number is its own, modulo the number of lcores, counted from the
+// home lcore. It begins with another one each time, so that none starves the others.
+uint32_t EthdevPort::ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  const uint32_t first = FirstQueueOf(lcore);
+  if (first >= queues_.rx || !is_started_.load(std::memory_order_acquire)) return 0;
+  const uint32_t own = (queues_.rx - first + lcores_ - 1) / lcores_;
+  uint32_t received = 0;
+  const uint32_t turn = turns_[lcore].number++;
+  for (uint32_t i = 0; i < own && received < count; ++i) {
+    const uint32_t queue = first + (turn + i) % own * lcores_;
+    received += rte_eth_rx_burst(port_, static_cast<uint16_t>(queue), frames + received,
+                                 static_cast<uint16_t>(count - received));
+  }
+  MakeUsual(lcore, frames, received);
+  return received;
+}
+
+// What does not become a frame of one segment is dropped and counted where frames are handled.
+void EthdevPort::MakeUsual(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool has_tag = (frames[i]->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0;
+    if (frames[i]->nb_segs == 1 && !has_tag) [[likely]]
+      continue;
+    if (frames[i]->nb_segs != 1) {
+      if (!MakeWhole(frames[i], dataplane_.frames().mempool())) continue;
+      turns_[lcore].made_whole.Add(1);
+    }
+    if (has_tag) RestoreTag(frames[i]);
+  }
+}
+
+EthdevPort::Received EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  // Half of what is left at most from each ring, so that none starves what comes behind it.
+  const uint32_t share = FirstQueueOf(lcore) < queues_.rx ? 2 : 1;
+  const auto take = [&](rte_ring* ring, uint32_t taken) {
+    return rte_ring_sc_dequeue_burst(ring, reinterpret_cast<void**>(frames + taken),
+                                     (count - taken) / share, nullptr);
+  };
+  const uint32_t handed_off = to_lcore_[lcore] != nullptr ? take(to_lcore_[lcore], 0) : 0;
+  uint32_t taken = handed_off;
+  if (lcore == home_lcore_) taken += take(from_self_, taken);
+  taken += ReceiveFromQueues(lcore, frames + taken, count - taken);
+  return {taken, handed_off};
+}
+
+bool EthdevPort::Pending(uint32_t lcore) const {
+  if (to_lcore_[lcore] != nullptr && rte_ring_empty(to_lcore_[lcore]) == 0) return true;
+  // Where the PMD cannot tell, the lcore looks again after its poll interval.
+  const bool asks = tells_pending_ && is_started_.load(std::memory_order_acquire);
+  for (uint32_t queue = FirstQueueOf(lcore); asks && queue < queues_.rx; queue += lcores_) {
+    if (rte_eth_rx_queue_count(port_, static_cast<uint16_t>(queue)) > 0) return true;
+  }
+  return lcore == home_lcore_ && (rte_ring_empty(from_self_) == 0 ||
+                                  (from_others_ != nullptr && rte_ring_empty(from_others_) == 0));
+}
+
+bool EthdevPort::HandOff(rte_mbuf* frame, uint32_t to_lcore) {
+  if (rte_ring_enqueue(to_lcore_[to_lcore], frame) != 0) return false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  dataplane_.lcore(to_lcore).WakeIfSleeping();
+  return true;
+}
+
+uint32_t EthdevPort::TurnRound(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  const uint32_t taken =
+      rte_ring_mp_enqueue_burst(from_self_, reinterpret_cast<void**>(frames), count, nullptr);
+  if (lcore != home_lcore_) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    dataplane_.lcore(home_lcore_).WakeIfSleeping();
+  }
+  return taken;
+}
+
+// A group that a queue pair sends to may have members here.
+uint32_t EthdevPort::SendToGroup(uint32_t lcore, rte_mbuf* frame) {
+  rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
+  const uint32_t sent = Send(lcore, &frame, 1);
+  if (copy != nullptr && (sent == 0 || TurnRound(lcore, &copy, 1) == 0)) rte_pktmbuf_free(copy);
+  return sent;
+}
+
+EthdevPort::Way EthdevPort::WayOf(const rte_mbuf* frame, uint8_t lcore) const {
+  if (link_brings_back_) return Way::kOut;
+  const auto* mac = rte_pktmbuf_mtod(frame, const uint8_t*);
+  if (std::memcmp(mac, mac_.bytes.data(), mac_.bytes.size()) == 0) return Way::kBack;
+  const bool is_group = (*mac & 1) != 0 && lcore < Wire::kRawPacket;
+  return is_group ? Way::kBoth : Way::kOut;
+}
+
+uint64_t EthdevPort::ChecksumsOf(const rte_mbuf& frame) const {
+  return WayOf(&frame, Wire::kRawPacket) == Way::kOut ? offloads_.tx : 0;
+}
+
+bool EthdevPort::Prepare(uint32_t lcore, rte_mbuf& frame) const {
+  rte_mbuf* one = &frame;
+  const uint32_t queue = queue_per_lcore_ ? lcore : 0;
+  return rte_eth_tx_prepare(port_, static_cast<uint16_t>(queue), &one, 1) == 1;
+}
+
+uint32_t EthdevPort::Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* lcores,
+                              uint32_t count) {
+  uint32_t i = 0;
+  while (i < count) {
+    const Way way = WayOf(frames[i], lcores[i]);
+    if (way == Way::kBoth) [[unlikely]] {
+      if (SendToGroup(lcore, frames[i]) == 0) break;
+      ++i;
+      continue;
+    }
+    uint32_t run = 1;
+    while (i + run < count && WayOf(frames[i + run], lcores[i + run]) == way) ++run;
+    const uint32_t taken =
+        way == Way::kBack ? TurnRound(lcore, frames + i, run) : Send(lcore, frames + i, run);
+    i += taken;
+    if (taken < run) break;
+  }
+  return i;
+}
+
+uint32_t EthdevPort::Send(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
+  if (!is_started_.load(std::memory_order_acquire)) [[unlikely]]
+    return 0;
+  if (queue_per_lcore_) {
+    return rte_eth_tx_burst(port_, static_cast<uint16_t>(lcore), frames,
+                            static_cast<uint16_t>(count));
+  }
+  if (lcore == home_lcore_) return rte_eth_tx_burst(port_, 0, frames, static_cast<uint16_t>(count));
+  const uint32_t taken =
+      rte_ring_mp_enqueue_burst(from_others_, reinterpret_cast<void**>(frames), count, nullptr);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  dataplane_.lcore(home_lcore_).WakeIfSleeping();
+  return taken;
+}
+
+// What the port does not take waits in `held_`, in front of what is still in the ring.
+uint32_t EthdevPort::ServeOthers() {
+  if (from_others_ == nullptr || !is_started_.load(std::memory_order_acquire)) return 0;
+  if (held_count_ == 0) {
+    held_count_ = rte_ring_sc_dequeue_burst(from_others_, reinterpret_cast<void**>(held_.data()),
+                                            static_cast<unsigned>(held_.size()), nullptr);
+  }
+  if (held_count_ == 0) return 0;
+  const uint16_t sent =
+      rte_eth_tx_burst(port_, 0, held_.data(), static_cast<uint16_t>(held_count_));
+  std::copy(held_.begin() + sent, held_.begin() + held_count_, held_.begin());
+  held_count_ -= sent;
+  return sent;
+}
+
+}  // namespace roci::dataplane

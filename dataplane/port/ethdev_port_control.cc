@@ -1,0 +1,421 @@
+// The control thread's side of a port: its driver, queues, buffers, rings and address, the start
+// and the restart, what it says of its link and losses.
+#include <net/if.h>
+#include <rte_bus.h>
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "dataplane/base/clock.h"
+#include "dataplane/base/frame_ring.h"
+#include "dataplane/port/ethdev_port.h"
+#include "dataplane/port/memif_listener.h"
+#include "dataplane/port/network_device.h"
+#include "dataplane/port/port_devargs.h"
+#include "dataplane/port/stale_socket.h"
+#include "dataplane/shard/dataplane.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint16_t kDescriptors = 512;
+// Of all receiving queues together, whose buffers come out of one pool.
+constexpr uint16_t kRxDescriptors = 2048;
+constexpr uint32_t kHandOffEntries = 1024;
+// Of each queue: net_af_xdp holds 2048 for the kernel, and as many that it sends.
+constexpr uint32_t kSmallFrames = 8192;
+constexpr uint32_t kLargeFrames = 4096;
+constexpr uint16_t kLargeBufferBytes = 16384 + RTE_PKTMBUF_HEADROOM;
+constexpr uint16_t kRoundBufferBytes = 8192 + RTE_PKTMBUF_HEADROOM;
+// Ethernet header, FCS and one VLAN tag.
+constexpr uint32_t kEthernetOverhead = 14 + 4 + 4;
+
+absl::Status DpdkError(int error, const std::string& what) {
+  return absl::InternalError(absl::StrCat(what, ": ", rte_strerror(error < 0 ? -error : error)));
+}
+
+// Makes the place free where a port is going to listen. Ports of net_memif with different numbers
+// share a socket; net_vhost and net_virtio_user go without and wait for ever.
+absl::Status ClearSocket(const std::string& devargs) {
+  const std::string path = ListeningSocketOf(devargs);
+  RemoveStaleSocket(path);
+  if (devargs.starts_with("net_memif") || !IsListenedAt(path)) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("'", devargs, "': another process listens at ", path));
+}
+
+// DPDK's drivers answer EPERM whatever they dislike. `devargs` as configured, `full` with defaults.
+absl::Status NoDevice(int error, const std::string& devargs, const std::string& full) {
+  if (const std::string path = ListeningSocketOf(full); IsListenedAt(path)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("no DPDK device for '", devargs, "': another process listens at ", path));
+  }
+  const char* const hint = error == -EPERM ? " (or the driver does not take some value)" : "";
+  return DpdkError(error, absl::StrCat("no DPDK device for '", devargs, "'", hint));
+}
+
+bool IsZero(const roce::Mac& mac) { return mac == roce::Mac{}; }
+
+void MakeAddressUp(rte_ether_addr& address) {
+  std::random_device random;
+  for (uint8_t& byte : address.addr_bytes) byte = static_cast<uint8_t>(random());
+  address.addr_bytes[0] = 2;  // locally administered, one station's
+}
+
+bool IsHardware(const rte_eth_dev_info& info) {
+  return std::strcmp(rte_bus_name(rte_dev_bus(info.device)), "pci") == 0;
+}
+
+// net_pcap tells it only where one device is used for both directions.
+uint32_t NetworkDeviceOf(const std::string& devargs, const rte_eth_dev_info& info) {
+  return info.if_index != 0 ? info.if_index : if_nametoindex(PcapInterface(devargs).c_str());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplane,
+                                                             const Config& config) {
+  std::unique_ptr<EthdevPort> port(new EthdevPort(dataplane));
+  port->home_lcore_ = config.home_lcore;
+  const std::string name = PortName(config.devargs);
+  port->devargs_ = WithDefaults(config.devargs, config.mtu);
+  if (absl::Status status = ClearSocket(port->devargs_); !status.ok()) return status;
+  // A port that is there already (a PCI device of the allow list, or made by the EAL's own
+  // arguments) is used as it is.
+  if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
+    if (const int error = rte_dev_probe(port->devargs_.c_str()); error != 0) {
+      return NoDevice(error, config.devargs, port->devargs_);
+    }
+    port->attached_ = true;
+    if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
+      return absl::NotFoundError(absl::StrCat("'", config.devargs, "' is no Ethernet device"));
+    }
+  }
+  if (absl::Status status = port->Configure(config); !status.ok()) return status;
+  if (absl::Status status = port->OpenRings(); !status.ok()) return status;
+  return port;
+}
+
+absl::Status EthdevPort::Configure(const Config& config) {
+  rte_eth_dev_info info;
+  if (const int error = rte_eth_dev_info_get(port_, &info); error != 0) {
+    return DpdkError(error, "port information");
+  }
+  lcores_ = dataplane_.lcore_count();
+  // net_vhost complains of being asked while it has no peer.
+  tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
+  link_brings_back_ = LinkBringsBack(devargs_);
+  connects_at_start_ = ConnectsAtStart(devargs_);
+  interrupts_watch_peer_ = std::strcmp(info.driver_name, "net_virtio_user") == 0 &&
+                           (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
+  is_hardware_ = IsHardware(info);
+  if (!is_hardware_) network_device_ = NetworkDeviceOf(devargs_, info);
+  queues_ = QueuesOf(devargs_, is_hardware_, {info.max_rx_queues, info.max_tx_queues}, lcores_);
+  offloads_ = ChecksumOffloads(info, is_hardware_);
+  if (absl::Status status = SetUp(config, info); !status.ok()) return status;
+  if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
+  if (const int error = TryToStart(); error != 0) return DpdkError(error, "starting the port");
+  sockets_.Find(info.driver_name);
+  // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
+  rte_eth_allmulticast_enable(port_);
+  if (network_device_ != 0) {
+    all_groups_ = HoldReception(network_device_, Reception::kAllGroups);
+    if (!all_groups_.valid()) {
+      return absl::PermissionDeniedError(
+          "the network device cannot be told to pass on frames to multicast groups, without which "
+          "there is no IPv6 neighbour discovery (CAP_NET_RAW)");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EthdevPort::SetUp(const Config& config, const rte_eth_dev_info& info) {
+  const PortQueues queues = queues_;
+  absl::Status status = SetMtu(config, info);
+  if (status.ok()) status = SetUpQueues();
+  if (status.ok() || (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) == 0) return status;
+  // It takes no buffers that hold its longest frames, unless these may come in pieces.
+  offloads_.rx |= RTE_ETH_RX_OFFLOAD_SCATTER;
+  queues_ = queues;
+  status = SetMtu(config, info);
+  return status.ok() ? SetUpQueues() : status;
+}
+
+absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
+  rte_ether_addr address;
+  if (const int error = rte_eth_macaddr_get(port_, &address); error != 0) {
+    return DpdkError(error, "the port's address");
+  }
+  const bool is_others = AddressIsOfOtherEnd(devargs_);
+  if (!IsZero(wanted)) {
+    const bool differs = std::memcmp(address.addr_bytes, &wanted, sizeof(address)) != 0;
+    std::memcpy(address.addr_bytes, wanted.bytes.data(), wanted.bytes.size());
+    // A network device keeps the kernel's address. A PMD that keeps its own might filter by it.
+    const bool keeps_own =
+        differs && !is_others &&
+        (network_device_ != 0 || rte_eth_dev_default_mac_addr_set(port_, &address) != 0);
+    if (keeps_own) SetPromiscuous(true);
+    always_promiscuous_ = keeps_own;
+    if (keeps_own && network_device_ != 0 && !all_stations_.valid()) {
+      return absl::PermissionDeniedError(
+          "the network device cannot be made promiscuous, which a mac of the device's own needs");
+    }
+  } else if (rte_is_zero_ether_addr(&address)) {
+    MakeAddressUp(address);
+  } else if (is_others) {
+    address.addr_bytes[5] ^= 1;
+  }
+  std::memcpy(mac_.bytes.data(), address.addr_bytes, mac_.bytes.size());
+  return absl::OkStatus();
+}
+
+absl::Status EthdevPort::SetUpQueues() {
+  queue_per_lcore_ = lcores_ > 1 && queues_.tx >= lcores_;
+  rx_descriptors_ = std::min<uint16_t>(kDescriptors, kRxDescriptors / queues_.rx);
+  uint16_t tx_descriptors = kDescriptors;
+  rte_eth_dev_adjust_nb_rx_tx_desc(port_, &rx_descriptors_, &tx_descriptors);
+  int error = SetUpReceiving();
+  for (uint16_t queue = 0; error == 0 && queue < queues_.tx; ++queue) {
+    error = rte_eth_tx_queue_setup(port_, queue, tx_descriptors, Socket(), nullptr);
+  }
+  return error == 0 ? absl::OkStatus() : DpdkError(error, "setting the port's queues up");
+}
+
+unsigned EthdevPort::Socket() const { return static_cast<unsigned>(rte_eth_dev_socket_id(port_)); }
+
+uint32_t EthdevPort::MostHeapMib() { return FramePool::HeapMib(kLargeFrames, kRoundBufferBytes); }
+
+int EthdevPort::ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory) {
+  auto pool = FramePool::Create(frames, buffer_bytes, memory);
+  if (!pool.ok()) return -ENOMEM;
+  const int error = ReceiveInto((*pool)->mempool());
+  // (It has given the old ones back.)
+  own_frames_ = *std::move(pool);
+  return error;
+}
+
+int EthdevPort::ReceiveInto(rte_mempool* pool) {
+  int error = 0;
+  for (uint16_t queue = 0; error == 0 && queue < queues_.rx; ++queue) {
+    error = rte_eth_rx_queue_setup(port_, queue, rx_descriptors_, Socket(), nullptr, pool);
+  }
+  return error;
+}
+
+// Whether frames come in pieces.
+bool EthdevPort::Scatters() const {
+  rte_eth_rxq_info info;
+  return rte_eth_rx_queue_info_get(port_, 0, &info) == 0 && info.scattered_rx != 0;
+}
+
+// Some NICs fill a round part of each buffer only, which shows when they start, and frames of the
+// largest MTU do not fit. Larger buffers are better than frames in pieces.
+int EthdevPort::Start() {
+  int error = rte_eth_dev_start(port_);
+  if (error != 0 || !Scatters() || own_frames_ != nullptr) return error;
+  error = rte_eth_dev_stop(port_);
+  if (error != 0) return error;
+  if (ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices) != 0) {
+    // Then the pieces are put together.
+    error = ReceiveInto(dataplane_.frames().mempool());
+    if (error == 0) own_frames_.reset();
+  }
+  return error != 0 ? error : rte_eth_dev_start(port_);
+}
+
+// Without its peer a port that connects when it starts is there, with its link down.
+int EthdevPort::TryToStart() {
+  if (!connects_at_start_) {
+    int error = -EBUSY;
+    RunWherePeerIsWatched([&] { error = Start(); });
+    is_started_ = error == 0;
+    return error;
+  }
+  // It says on each attempt that there is no peer.
+  const uint32_t level = rte_log_get_global_level();
+  rte_log_set_global_level(RTE_LOG_CRIT);
+  reconnected_at_ns_ = Clock::Monotonic();
+  is_started_ = Start() == 0;
+  rte_log_set_global_level(level);
+  return 0;
+}
+
+// Net_virtio_user (DPDK 22.11) accepts a peer and takes leave of it wherever its link is read, and
+// in alarms that it sets then. Two threads that do so disturb each other, and nothing withdraws the
+// alarms and the interrupt handler, which they install, when the port is closed: the handler then
+// reads what has been freed. So everything happens on the interrupt thread, closing as well.
+bool EthdevPort::RunWherePeerIsWatched(const std::function<void()>& work) {
+  if (interrupts_watch_peer_) return RunOnInterruptThread(work);
+  work();
+  return true;
+}
+
+void EthdevPort::Reconnect() {
+  constexpr uint64_t kPeriodNs = 1'000'000'000;
+  if (!connects_at_start_ || Clock::Monotonic() - reconnected_at_ns_ < kPeriodNs || ReadLink().up)
+    return;
+  if (is_started_) {
+    is_started_ = false;
+    dataplane_.Quiesce();
+    rte_eth_dev_stop(port_);
+  }
+  TryToStart();
+}
+
+// A port whose own frames are larger than a buffer of ours (net_af_packet with a large framesz)
+// gets larger buffers for receiving, and one that takes none so large (net_af_xdp) smaller ones.
+int EthdevPort::SetUpReceiving() {
+  if (const std::optional<uint16_t> bytes = BufferBytesOf(devargs_); bytes.has_value()) {
+    return ReceiveWith(kSmallFrames * queues_.rx, *bytes, FrameMemory::kOwn);
+  }
+  const int error = ReceiveInto(dataplane_.frames().mempool());
+  if (error == 0) {
+    own_frames_.reset();  // of an attempt that failed; no queue has any now
+    return 0;
+  }
+  return ReceiveWith(kLargeFrames, kLargeBufferBytes, FrameMemory::kOwn);
+}
+
+// With `mtu` 0 as the PMD likes it. A NIC spreads frames by the hash of their addresses and ports,
+// of which the source port tells connections apart.
+int EthdevPort::ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info) {
+  rte_eth_conf eth_config;
+  std::memset(&eth_config, 0, sizeof(eth_config));
+  eth_config.rxmode.mtu = mtu;
+  eth_config.intr_conf.lsc = interrupts_watch_peer_;
+  eth_config.rxmode.offloads = offloads_.rx;
+  eth_config.txmode.offloads = offloads_.tx;
+  const uint64_t hashes = info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
+  if (queues_.rx > 1 && hashes != 0 && IsHardware(info)) {
+    eth_config.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    eth_config.rx_adv_conf.rss_conf.rss_hf = hashes;
+  }
+  return rte_eth_dev_configure(port_, queues_.rx, queues_.tx, &eth_config);
+}
+
+// With as many queues as it takes.
+int EthdevPort::ConfigureFor(uint32_t mtu, const rte_eth_dev_info& info) {
+  for (;; queues_ = FewerThan(queues_, lcores_)) {
+    int error = ConfigureQueues(mtu, info);
+    // Some PMDs refuse any MTU but their own.
+    if (error == -EINVAL || error == -ENOTSUP) error = ConfigureQueues(0, info);
+    if (error == 0 || queues_.rx == 1) return error;
+  }
+}
+
+// Configures the port with the MTU that comes nearest to what is wanted.
+absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& info) {
+  const uint32_t most = info.max_rx_pktlen > kEthernetOverhead
+                            ? info.max_rx_pktlen - kEthernetOverhead
+                            : uint32_t{RTE_ETHER_MTU};
+  const uint32_t wanted = std::min<uint32_t>({config.mtu, most, info.max_mtu});
+  const PortQueues queues = queues_;
+  int error = ConfigureFor(wanted, info);
+  if (error != 0 && !offloads_.none()) {
+    // What it offers it may not have together, or not with its peer.
+    offloads_ = {.rx = offloads_.rx & RTE_ETH_RX_OFFLOAD_SCATTER, .tx = 0};
+    queues_ = queues;
+    error = ConfigureFor(wanted, info);
+  }
+  if (error != 0) return DpdkError(error, "configuring the port");
+  uint16_t mtu = 0;
+  mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : uint32_t{RTE_ETHER_MTU};
+  // Some report 1518 bytes whatever their buffers hold, and take more.
+  if (const std::optional<uint32_t> room = RoomOf(devargs_)) mtu_ = std::min(config.mtu, *room);
+  return absl::OkStatus();
+}
+
+absl::Status EthdevPort::OpenRings() {
+  from_self_ = MakeFrameRing("e", kHandOffEntries, Producers::kSeveral);
+  if (from_self_ == nullptr) return absl::ResourceExhaustedError("loopback ring");
+  if (lcores_ == 1) return absl::OkStatus();
+  const bool only_home_receives = queues_.rx == 1;
+  for (uint32_t lcore = 0; lcore < lcores_; ++lcore) {
+    if (only_home_receives && lcore == home_lcore_) continue;
+    to_lcore_[lcore] = MakeFrameRing("e", kHandOffEntries,
+                                     only_home_receives ? Producers::kOne : Producers::kSeveral);
+    if (to_lcore_[lcore] == nullptr) return absl::ResourceExhaustedError("hand-off ring");
+  }
+  if (!queue_per_lcore_) {
+    from_others_ = MakeFrameRing("e", kHandOffEntries, Producers::kSeveral);
+    if (from_others_ == nullptr) return absl::ResourceExhaustedError("hand-off ring");
+  }
+  return absl::OkStatus();
+}
+
+EthdevPort::~EthdevPort() {
+  for (rte_ring* ring : to_lcore_) FreeFrameRing(ring);
+  FreeFrameRing(from_others_);
+  FreeFrameRing(from_self_);
+  rte_pktmbuf_free_bulk(held_.data(), held_count_);
+  if (!rte_eth_dev_is_valid_port(port_)) return;
+  EndMemifListener(MemifListenerOf(devargs_));
+  RunWherePeerIsWatched([this] { Close(); });
+}
+
+void EthdevPort::Close() {
+  rte_eth_dev_stop(port_);
+  rte_eth_dev_info info;
+  const bool removable = attached_ && rte_eth_dev_info_get(port_, &info) == 0;
+  rte_eth_dev_close(port_);
+  if (removable) rte_dev_remove(info.device);
+}
+
+LinkState EthdevPort::ReadLink() const {
+  rte_eth_link link;
+  LinkState state{.mtu = mtu_};
+  state.up = rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+  if (network_device_ != 0) return OnNetworkDevice(state, ReadNetworkDevice(network_device_));
+  if (is_hardware_ && state.up) state.speed_mbps = driver_speed_mbps();
+  return state;
+}
+
+PortLosses EthdevPort::losses() {
+  rte_eth_stats stats{};
+  if (rte_eth_stats_get(port_, &stats) != 0) return {};
+  return {.rx_missed = stats.imissed + sockets_.missed(),
+          .rx_errors = stats.ierrors,
+          .rx_no_buffer = stats.rx_nombuf,
+          .tx_errors = stats.oerrors};
+}
+
+void EthdevPort::SetPromiscuous(bool on) {
+  if (always_promiscuous_) return;
+  if (network_device_ != 0) {
+    all_stations_ = on ? HoldReception(network_device_, Reception::kAllStations) : Fd();
+  } else if (on) {
+    rte_eth_promiscuous_enable(port_);
+  } else {
+    rte_eth_promiscuous_disable(port_);
+  }
+}
+
+uint32_t EthdevPort::driver_speed_mbps() const {
+  rte_eth_link link;
+  if (rte_eth_link_get_nowait(port_, &link) != 0) return 0;
+  return link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
+}
+
+uint64_t EthdevPort::made_whole() const {
+  uint64_t sum = 0;
+  for (const Turn& turn : turns_) sum += turn.made_whole.value();
+  return sum;
+}
+
+PortOffloads EthdevPort::offloads() const {
+  // (A driver may go on to say so when it has larger buffers.)
+  const bool in_pieces = own_frames_ == nullptr && Scatters();
+  const uint64_t pieces = in_pieces ? RTE_ETH_RX_OFFLOAD_SCATTER : 0;
+  return {.rx = offloads_.rx | pieces, .tx = offloads_.tx};
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,29 @@
+// What a port's link is like, by its driver and by the network device below it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "dataplane/port/network_device.h"
+
+namespace roci::dataplane {
+
+struct LinkState {
+  bool up = false;
+  bool enabled = true;      // false: down because the administrator wants it so
+  uint32_t mtu = 0;         // Ethernet's (the L3 size)
+  uint32_t speed_mbps = 0;  // 0: unknown
+};
+
+// `port` is what the driver says, with the largest MTU that it can carry; `below` its network
+// device, nothing where that is gone.
+constexpr LinkState OnNetworkDevice(LinkState port, const std::optional<NetworkDevice>& below) {
+  if (!below.has_value()) return {.up = false, .enabled = port.enabled, .mtu = port.mtu};
+  return {.up = port.up && below->running,
+          .enabled = port.enabled && below->enabled,
+          .mtu = std::min(port.mtu, below->mtu),
+          .speed_mbps = below->speed_mbps};
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,126 @@
+#include "dataplane/port/port_devargs.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t kDefaultBufferBytes = 2048;  // of both drivers
+// Ethernet header, FCS and one VLAN tag.
+constexpr uint32_t kEthernetOverhead = 14 + 4 + 4;
+// The kernel's header in front of a frame in a ring (packet(7)), generously.
+constexpr uint32_t kRingHeader = 128;
+
+// "net_x,a=1,b=2", "b" -> "2"; empty: it is not there.
+std::string_view ValueOf(std::string_view devargs, std::string_view key) {
+  for (size_t at = devargs.find(','); at != std::string_view::npos;) {
+    const size_t end = devargs.find(',', at + 1);
+    const std::string_view item = devargs.substr(at + 1, end - at - 1);
+    if (item.starts_with(key) && item.substr(key.size()).starts_with('=')) {
+      return item.substr(key.size() + 1);
+    }
+    at = end;
+  }
+  return {};
+}
+
+uint32_t NumberOf(std::string_view devargs, std::string_view key, uint32_t otherwise) {
+  const std::string_view text = ValueOf(devargs, key);
+  uint32_t value = otherwise;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+uint32_t Less(uint32_t bytes, uint32_t overhead) { return bytes > overhead ? bytes - overhead : 0; }
+
+// The kernel writes into net_af_xdp's buffers, of which none may be larger than a page with all
+// that DPDK has in it: the pool's header and the mbuf. An odd number of cache lines is what the
+// pool adds no padding to.
+constexpr uint16_t kXdpBufferBytes = 4096 - 64 - 64 - 128;
+// In front of the frame: DPDK's headroom and the kernel's.
+constexpr uint32_t kXdpHeadroom = 128 + 256;
+
+}  // namespace
+
+bool IsPciAddress(const std::string& devargs) {
+  const std::string name = devargs.substr(0, devargs.find(','));
+  return name.find('.') != std::string::npos && name.find(':') != std::string::npos &&
+         name.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
+}
+
+std::string PortName(const std::string& devargs) {
+  const std::string name = devargs.substr(0, devargs.find(','));
+  const bool is_short = IsPciAddress(devargs) && std::count(name.begin(), name.end(), ':') == 1;
+  return is_short ? "0000:" + name : name;
+}
+
+std::string WithDefaults(std::string devargs, uint32_t mtu) {
+  const bool is_small = mtu <= kDefaultBufferBytes - kRingHeader - kEthernetOverhead;
+  if (devargs.starts_with("net_af_packet") && !is_small && ValueOf(devargs, "framesz").empty() &&
+      ValueOf(devargs, "blocksz").empty()) {
+    // Whole frames to a block; as many as the driver has of small ones.
+    return devargs + ",blocksz=65536,framesz=8192,framecnt=512";
+  }
+  if (devargs.starts_with("net_pcap") && !ValueOf(devargs, "iface").empty() &&
+      ValueOf(devargs, "phy_mac").empty()) {
+    return devargs + ",phy_mac=1";
+  }
+  return devargs;
+}
+
+bool LinkBringsBack(const std::string& devargs) { return devargs.starts_with("net_ring"); }
+
+bool AddressIsOfOtherEnd(const std::string& devargs) {
+  return devargs.starts_with("net_tap") && ValueOf(devargs, "remote").empty();
+}
+
+std::optional<uint32_t> RoomOf(const std::string& devargs) {
+  // (Its driver knows frames of several buffers, but in DPDK 22.11 they go wrong once the ring has
+  // been round: marks of earlier ones are left in it.)
+  if (devargs.starts_with("net_memif")) {
+    return Less(NumberOf(devargs, "bsize", kDefaultBufferBytes), kEthernetOverhead);
+  }
+  if (devargs.starts_with("net_af_packet")) {
+    return Less(NumberOf(devargs, "framesz", kDefaultBufferBytes), kRingHeader + kEthernetOverhead);
+  }
+  if (devargs.starts_with("net_af_xdp")) {
+    return kXdpBufferBytes - kXdpHeadroom - kEthernetOverhead;
+  }
+  return PcapInterface(devargs).empty() ? std::nullopt : std::optional(UINT32_MAX);
+}
+
+bool ConnectsAtStart(const std::string& devargs) {
+  const std::string_view role = ValueOf(devargs, "role");
+  return devargs.starts_with("net_memif") && role != "server" && role != "master";
+}
+
+std::string MemifListenerOf(const std::string& devargs) {
+  if (!devargs.starts_with("net_memif") || ConnectsAtStart(devargs)) return "";
+  const std::string_view path = ValueOf(devargs, "socket");
+  return path.empty() ? "/run/memif.sock" : std::string(path);
+}
+
+std::string ListeningSocketOf(const std::string& devargs) {
+  if (devargs.starts_with("net_memif")) {
+    return ValueOf(devargs, "socket-abstract") == "no" ? MemifListenerOf(devargs) : "";
+  }
+  if (devargs.starts_with("net_vhost")) {
+    return ValueOf(devargs, "client") == "1" ? "" : std::string(ValueOf(devargs, "iface"));
+  }
+  const bool listens = devargs.starts_with("net_virtio_user") && ValueOf(devargs, "server") == "1";
+  return listens ? std::string(ValueOf(devargs, "path")) : "";
+}
+
+std::string PcapInterface(const std::string& devargs) {
+  if (!devargs.starts_with("net_pcap")) return "";
+  const std::string_view both = ValueOf(devargs, "iface");
+  return std::string(both.empty() ? ValueOf(devargs, "tx_iface") : both);
+}
+
+std::optional<uint16_t> BufferBytesOf(const std::string& devargs) {
+  return devargs.starts_with("net_af_xdp") ? std::optional(kXdpBufferBytes) : std::nullopt;
+}
+
+}  // namespace roci::dataplane

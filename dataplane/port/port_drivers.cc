@@ -1,0 +1,43 @@
+#define ALLOW_EXPERIMENTAL_API  // rte_devargs_reset
+#include "dataplane/port/port_drivers.h"
+
+#include <dlfcn.h>
+#include <rte_devargs.h>
+#include <rte_log.h>
+
+#include <filesystem>
+#include <string_view>
+
+namespace roci::dataplane {
+namespace {
+
+// As librte_eal does it with -d; the plugins register their drivers when they are loaded.
+void LoadPlugins(std::string_view kind) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(RTE_EAL_PMD_PATH, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kind) && name.ends_with(".so")) dlopen(entry.path().c_str(), RTLD_NOW);
+  }
+}
+
+void LoadPlugins() {
+  // Libraries that drivers stand on come first.
+  for (const char* kind : {"librte_bus_", "librte_common_", "librte_net_"}) LoadPlugins(kind);
+}
+
+}  // namespace
+
+bool HasPortDriver(const std::string& devargs) {
+  static const bool loaded = (LoadPlugins(), true);
+  (void)loaded;
+  // It tells about names that nobody knows on stderr; our caller does that.
+  const uint32_t level = rte_log_get_global_level();
+  rte_log_set_global_level(RTE_LOG_EMERG);
+  rte_devargs parsed{};
+  const bool known = rte_devargs_parse(&parsed, devargs.c_str()) == 0;
+  rte_log_set_global_level(level);
+  if (known) rte_devargs_reset(&parsed);
+  return known;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,110 @@
+// Flow rules: which frames that are no packets of a queue pair go to which raw packet queue pair.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/base/counters.h"
+#include "dataplane/base/eal.h"
+#include "roce/flow_key.h"
+
+namespace roci::dataplane {
+
+class QueuePair;
+
+// What a counters object counts: frames and their bytes, on each lcore by itself.
+struct FlowCounters {
+  struct Lcore {
+    Counter packets;
+    Counter bytes;
+  };
+  std::array<Lcore, kMaxLcores> lcores;
+};
+
+// Values are those of enum ibv_flow_attr_type.
+enum class FlowKind : uint8_t { kNormal = 0, kAllDefault = 1, kMulticastDefault = 2, kSniffer = 3 };
+
+// Made and owned by the control plane; fixed while it is in a table, but for `counters`.
+struct FlowRule {
+  FlowKind kind = FlowKind::kNormal;
+  uint16_t priority = 0;    // normal rules: 0 goes first
+  bool passes_on = false;   // normal rules: the frame may match rules of lower priority too
+  bool drops = false;       // takes the frame and delivers it nowhere
+  uint32_t tag = 0;         // for the completion
+  roce::FlowKey mask{};     // normal rules only
+  roce::FlowKey value{};    // nothing outside of `mask`
+  QueuePair* qp = nullptr;  // outlives the rule
+  FlowCounters* counters = nullptr;  // may be null; may be set while lcores read it
+};
+
+// Changed and read on one lcore. Rules of one priority and mask are a class, found by hashing; a
+// frame is looked up once in each class, and kMaxClasses bounds that.
+class FlowTable {
+ public:
+  static constexpr size_t kMaxClasses = 64;
+
+  // False, with nothing changed: a class too many.
+  bool Add(FlowRule& rule);
+  void Remove(FlowRule& rule);
+
+  bool empty() const {
+    return classes_.empty() && all_default_.empty() && multicast_default_.empty();
+  }
+  std::span<FlowRule* const> sniffers() const { return sniffers_; }
+
+  // Calls take(rule) for every rule that gets the frame: those of the first class that has equal
+  // ones, of later classes if all of these pass it on, and the default rules if none had it alone.
+  // True: a normal rule has it alone.
+  template <class Take>
+  bool Match(const roce::FlowKey& key, Take&& take) const {
+    for (const Class& c : classes_) {
+      const auto found = c.rules.find(Masked(key, c.mask));
+      if (found == c.rules.end()) continue;
+      bool trapped = false;
+      for (FlowRule* rule : found->second) {
+        trapped |= !rule->passes_on;
+        take(*rule);
+      }
+      if (trapped) return true;
+    }
+    const bool is_multicast = (key.dst_mac.bytes[0] & 1) != 0;
+    const std::vector<FlowRule*>& rest =
+        is_multicast && !multicast_default_.empty() ? multicast_default_ : all_default_;
+    for (FlowRule* rule : rest) take(*rule);
+    return false;
+  }
+
+ private:
+  struct Hash {
+    size_t operator()(const roce::FlowKey& key) const {
+      uint64_t hash = 0;
+      for (const uint64_t word : key.words()) hash = (hash ^ word) * 0x9E3779B97F4A7C15;
+      return hash ^ hash >> 32;
+    }
+  };
+  struct Same {
+    bool operator()(const roce::FlowKey& a, const roce::FlowKey& b) const { return Equal(a, b); }
+  };
+  struct Class {
+    uint16_t priority;
+    roce::FlowKey mask;
+    std::unordered_map<roce::FlowKey, std::vector<FlowRule*>, Hash, Same> rules;
+  };
+
+  std::vector<FlowRule*>* ListOf(FlowKind kind);
+  std::vector<Class>::iterator FindClass(const FlowRule& rule);
+  void Prune(std::vector<Class>::iterator it, const roce::FlowKey& value);
+
+  std::vector<Class> classes_;  // by priority, then by age
+  std::vector<FlowRule*> all_default_;
+  std::vector<FlowRule*> multicast_default_;
+  std::vector<FlowRule*> sniffers_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,114 @@
+// Received payloads that go to apps' memory through system calls, and the completions that nobody
+// may see before these payloads are there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "dataplane/qp/completion_queue.h"
+#include "memory/copy_batch.h"
+#include "memory/segment.h"
+#include "roce/packet.h"
+#include "roce/qp.h"
+#include "roce/work.h"
+
+namespace roci::dataplane {
+
+struct QueuePairHost;
+
+// Collected, then copied, then settled. While it is copied nothing may be added. A copy that fails
+// marks its queue pair (QueuePairHost::copy_fault): by then the transport has gone on, so the queue
+// pair is lost. Members are called on the lcore unless they say otherwise.
+class PlaceBatch {
+ public:
+  static constexpr uint32_t kMaxPlaces = 128;
+
+  // A program whose memory is copied here may make whoever copies wait.
+  void MayWait() { may_wait_ = true; }
+
+  bool empty() const { return places_ == 0; }
+  uint32_t places() const { return places_; }
+  // Whether any one packet that causes so many completions can be added.
+  bool HasRoom(uint32_t completions) const {
+    return places_ + kPlacesPerPacket <= kMaxPlaces &&
+           copies_.size() + kPlacesPerPacket * memory::SegmentList::kCapacity <=
+               memory::CopyBatch::kMaxPieces &&
+           deferred_count_ + completions + kEventsPerPacket + 2 * roce::kFlushBudget <=
+               kMaxDeferred;  // the flush that one packet can cause
+  }
+
+  // What is added until the next call comes of `packet`, whose frame stays until Settle.
+  void BeginPacket(const roce::Packet& packet) {
+    payload_ = packet.payload;
+    psn_ = packet.psn;
+    is_request_ = packet.info->is_request;
+  }
+  // As memory::CopyIn, later if `bytes` are of the payload or few. What is for a signature region
+  // is copied at once.
+  memory::MemoryStatus Add(QueuePairHost& host, const memory::SegmentList& segments,
+                           std::span<const std::byte> bytes);
+  // What a queue pair with places here tells its program; it is told in Settle.
+  void Defer(QueuePairHost& host, CompletionQueue& cq, const roce::Completion& completion,
+             const CompletionOwner& owner, bool is_send);
+  void DeferEntry(QueuePairHost& host, CompletionQueue& cq, const roci_abi_cqe& entry,
+                  bool solicited);
+  void DeferEvent(QueuePairHost& host, roce::QpEvent event);
+
+  // Any thread. May take as long as the program likes (a page fault that it handles itself).
+  void Copy() { failed_ = copies_.Flush(); }
+  bool HasFailed() const { return !failed_.empty(); }
+  // After Copy: marks the queue pairs of which a copy failed, tells what was deferred, in its
+  // order, and is empty.
+  void Settle();
+  // `host` is about to go.
+  void Forget(const QueuePairHost& host);
+
+ private:
+  // A GRH and the payload.
+  static constexpr uint32_t kPlacesPerPacket = 2;
+  static constexpr uint32_t kEventsPerPacket = 4;
+  static constexpr uint32_t kMaxDeferred = 512;
+  static constexpr size_t kFewBytes = 64;  // a GRH, the answer to an atomic
+
+  enum class DeferredKind : uint8_t { kCompletion, kEntry, kEvent };
+  struct Deferred {
+    DeferredKind kind;
+    bool is_send;         // kCompletion
+    bool solicited;       // kEntry
+    uint32_t places;      // of the batch that it must not come before
+    QueuePairHost* host;  // null: it is gone
+    CompletionQueue* cq;
+    CompletionOwner owner;
+    roce::Completion completion;
+    roci_abi_cqe entry;
+    roce::QpEvent event;
+  };
+  struct Origin {
+    QueuePairHost* host;  // null: it is gone
+    roce::Psn psn;
+    bool is_request;
+  };
+  Deferred& NextDeferred(QueuePairHost& host, DeferredKind kind);
+  void NoteFailure(uint32_t place);
+  void Tell(Deferred& late);
+
+  bool IsOfPayload(std::span<const std::byte> bytes) const {
+    return bytes.data() >= payload_.data() &&
+           bytes.data() + bytes.size() <= payload_.data() + payload_.size();
+  }
+
+  std::span<const std::byte> payload_;
+  roce::Psn psn_;
+  bool is_request_ = false;
+  bool may_wait_ = false;
+  std::span<const uint32_t> failed_;
+  uint32_t places_ = 0;
+  uint32_t deferred_count_ = 0;
+  memory::CopyBatch copies_;
+  std::array<Origin, kMaxPlaces> origins_;
+  std::array<Deferred, kMaxDeferred> deferred_;
+  std::array<std::array<std::byte, kFewBytes>, kMaxPlaces> few_;  // by place
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,291 @@
+#include "dataplane/qp/queue_pair.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <new>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "dataplane/base/slab.h"
+#include "dataplane/rings/receive_entry.h"
+#include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/session.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t RoundUp(uint32_t value, uint32_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+uint32_t SendStride(uint32_t max_sge, uint32_t max_inline) {
+  const uint32_t data = std::max<uint32_t>(max_sge * sizeof(roci_abi_sge), max_inline);
+  return std::max(128u, RoundUp(static_cast<uint32_t>(sizeof(roci_abi_send_wqe)) + data, 64));
+}
+
+Slab& QueuePairs() {
+  static Slab slab(sizeof(QueuePair), /*huge=*/true);
+  return slab;
+}
+
+roci_abi_queue* QueueAt(const SharedMemory& memory, uint32_t offset) {
+  return reinterpret_cast<roci_abi_queue*>(memory.data() + offset);
+}
+
+// More work requests than PSNs in flight there cannot be.
+uint32_t RecordCount(const QueuePairConfig& config) {
+  const bool has_tags = config.srq != nullptr && config.srq->tags() != nullptr;
+  const uint32_t entries = has_tags ? TagReceiver::kSendEntries : config.max_send_wr;
+  return std::bit_ceil(std::clamp(entries, 1u, config.limits.window_packets));
+}
+
+}  // namespace
+
+absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config) {
+  if (config.max_send_wr > kQueueLimits.max_wr || config.max_recv_wr > kQueueLimits.max_wr ||
+      config.max_send_sge > kQueueLimits.max_sge || config.max_recv_sge > kQueueLimits.max_sge ||
+      config.max_inline > kQueueLimits.max_inline) {
+    return absl::InvalidArgumentError("queue pair: more than the device has");
+  }
+  QueueLayout out{};
+  out.max_send_sge = std::max(config.max_send_sge, 1u);
+  out.max_recv_sge = std::max(config.max_recv_sge, 1u);
+  out.send_stride = SendStride(out.max_send_sge, config.max_inline);
+  out.recv_stride = RecvStride(out.max_recv_sge);
+  out.max_inline = std::min(out.send_stride - static_cast<uint32_t>(sizeof(roci_abi_send_wqe)),
+                            kQueueLimits.max_inline);
+  out.send_capacity = config.max_send_wr == 0 ? 0 : std::bit_ceil(config.max_send_wr);
+  out.recv_capacity = config.max_recv_wr == 0 ? 0 : std::bit_ceil(config.max_recv_wr);
+  out.max_send_wr = out.send_capacity;
+  out.max_recv_wr = out.recv_capacity;
+  out.send_queue_offset = 0;
+  out.recv_queue_offset = sizeof(roci_abi_queue);
+  out.send_slots_offset = 2 * sizeof(roci_abi_queue);
+  out.recv_slots_offset = out.send_slots_offset + out.send_capacity * out.send_stride;
+  out.memory_size = out.recv_slots_offset + uint64_t{out.recv_capacity} * out.recv_stride;
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(Lcore& lcore, Session* session,
+                                                             DeviceLane& lane,
+                                                             const QueuePairConfig& config,
+                                                             roce::Qpn qpn, uint32_t handle) {
+  absl::StatusOr<QueueLayout> layout = LayOutQueues(config);
+  if (!layout.ok()) return layout.status();
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-qp", layout->memory_size);
+  if (!memory.ok()) return memory.status();
+  RecordStorage storage = RecordStorage::Allocate(RecordCount(config));
+  ResourceStorage resources = ResourceStorage::Allocate(
+      std::bit_ceil(std::max<uint32_t>(config.limits.max_dest_rd_atomic, 1)));
+  if (!storage || !resources) return absl::ResourceExhaustedError("queue pair: no address space");
+  roce::QpConfig core_config;
+  core_config.type = config.type;
+  core_config.qpn = qpn;
+  core_config.sq_sig_all = config.sq_sig_all;
+  core_config.uses_srq = config.srq != nullptr || config.type == roce::QpType::kXrcRecv;
+  core_config.limits = config.limits;
+  return std::unique_ptr<QueuePair>(new QueuePair(lcore, session, lane, config, core_config, handle,
+                                                  *layout, *std::move(memory), std::move(storage),
+                                                  std::move(resources)));
+}
+
+QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
+                     const QueuePairConfig& config, const roce::QpConfig& core_config,
+                     uint32_t qp_handle, const QueueLayout& layout, SharedMemory memory,
+                     RecordStorage storage, ResourceStorage resources)
+    : lane(&qp_lane),
+      record_class(static_cast<uint8_t>(storage.size_class())),
+      core(core_config, RecordCount(config), resources.span(),
+           qp_lane.congestion ? &congestion : nullptr),
+      congestion(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
+      layout_(layout),
+      memory_(std::move(memory)),
+      storage_(std::move(storage)),
+      resources_(std::move(resources)) {
+  Worker& worker = lcore.worker();
+  timer.owner = this;
+  blocks_own_multicast = config.blocks_own_multicast;
+  rss = config.rss;
+  host.is_work_queue = config.is_work_queue;
+  host.queue_pair = this;
+  host.session = session;
+  if (session != nullptr) {
+    host.keys = &session->keys();
+    host.copies = &session->copies();
+  }
+  host.pd = config.pd;
+  host.owner.qpn = core_config.qpn.value();
+  host.owner.qp_handle = qp_handle;
+  host.srq = config.srq;
+  host.recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd;
+  host.recv_owner = {host.owner.qpn, config.srq != nullptr ? config.srq->handle() : qp_handle,
+                     core_config.uses_srq};
+  host.counters = &qp_lane.counters;
+  host.now_ns = worker.now_address();
+  host.memory_faults = &worker.stats().memory_faults;
+  host.send_cq = config.send_cq;
+  host.recv_cq = config.recv_cq;
+  host.user_handle = config.user_handle;
+  host.send_queue =
+      SendQueue(QueueAt(memory_, layout.send_queue_offset),
+                memory_.data() + layout.send_slots_offset, layout.send_capacity, layout.send_stride,
+                static_cast<uint8_t>(layout.max_send_sge), layout.max_inline, config.type);
+  host.recv_queue = RecvQueue(QueueAt(memory_, layout.recv_queue_offset),
+                              memory_.data() + layout.recv_slots_offset, layout.recv_capacity,
+                              layout.recv_stride, static_cast<uint8_t>(layout.max_recv_sge));
+  if (config.srq != nullptr && config.srq->tags() != nullptr) {
+    tags_ = std::make_unique<TagReceiver>(*config.srq);
+    host.tags = tags_.get();
+    host.owner.is_shared = true;
+    host.send_queue = tags_->MakeSendQueue();
+  }
+  host.send_queue.SetArmed(true);
+}
+
+QueuePair::~QueuePair() = default;
+
+void* QueuePair::operator new(size_t bytes) {
+  assert(bytes == sizeof(QueuePair));
+  void* place = QueuePairs().Take();
+  if (place == nullptr) throw std::bad_alloc();
+  return place;
+}
+
+void QueuePair::operator delete(void* qp) { QueuePairs().Give(qp); }
+
+roce::ModifyResult QueuePair::Modify(roce::TimeNs now, const roce::QpAttributes& attributes,
+                                     uint32_t mask, const roce::Path* path) {
+  const HeldReceive held = FindHeldReceive();
+  const roce::ModifyResult result = core.Modify(host, now, attributes, mask);
+  if (result != roce::ModifyResult::kOk) return result;
+  if (path != nullptr) SetPath(*path);
+  if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
+    GiveBack(held);
+    host.send_queue.Reset();
+    host.recv_queue.Reset();
+    host.shared_broken = false;
+    host.atomic.kind = AtomicCopy::Kind::kNone;
+    broken_handled_ = false;
+  }
+  return result;
+}
+
+void QueuePair::SetPath(const roce::Path& path) {
+  frame = roce::FrameTemplate(path);
+  // Adapters take the DSCP from the address vector, and what says that its marks are heeded is
+  // theirs to say (RFC 3168, 5).
+  if (lane->congestion && roce::IsConnected(type())) {
+    roce::Path capable = path;
+    capable.traffic_class =
+        static_cast<uint8_t>((path.traffic_class & ~roce::kEcnMask) | roce::kEcnCapable);
+    frame = roce::FrameTemplate(capable);
+  }
+  local_gid = path.src_gid;
+  remote_gid = path.dst_gid;
+  pkey = path.pkey;
+  vlan = path.vlan();
+}
+
+void QueuePair::SetNotificationPath(const roce::Packet& packet) {
+  roce::Path back;
+  back.src_mac = lane->mac;
+  back.dst_mac = packet.src_mac;
+  back.has_vlan = packet.has_vlan;
+  back.vlan_tci = packet.vlan_tci;
+  back.src_gid = packet.dst_gid;
+  back.dst_gid = packet.src_gid;
+  back.udp_src_port = roce::UdpSourcePort(0, qpn(), packet.ext.deth.src_qpn);
+  back.pkey = packet.pkey;
+  frame = roce::FrameTemplate(back);
+}
+
+QueuePair::HeldReceive QueuePair::FindHeldReceive() {
+  const roce::RecvWqe* wqe = core.held_receive();
+  if (wqe == nullptr) return {};
+  if (core.type() == roce::QpType::kXrcRecv) host.SelectReceiveQueue(core.receive_queue_number());
+  return {host.srq, *wqe};
+}
+
+void QueuePair::GiveBackReceive() { GiveBack(FindHeldReceive()); }
+
+void QueuePair::GiveBack(const HeldReceive& held) {
+  if (tags_ != nullptr && !tags_->Abandon(host)) return;
+  if (held.srq != nullptr) held.srq->GiveBack(held.wqe);
+}
+
+void QueuePair::Fail(roce::TimeNs now) {
+  const bool is_broken = HasBrokenQueue();
+  broken_handled_ |= is_broken;
+  const CopyFault fault = std::exchange(host.copy_fault, CopyFault());
+  if (is_broken) {
+    host.RaiseEvent(roce::QpEvent::kFatal);
+  } else if (fault.of_request) {
+    host.RaiseEvent(roce::QpEvent::kAccessViolation);
+  }
+  if (fault.failed) {
+    core.HandlePlaceFault(host, {.of_request = fault.of_request,
+                                 .of_response = fault.of_response,
+                                 .recv_told = fault.recv_told,
+                                 .send_told = fault.send_told,
+                                 .psn = fault.psn});
+  }
+  if (is_broken) MoveToError(now);
+}
+
+void QueuePair::FailForQueue(roce::TimeNs now) {
+  if (core.state() == roce::QpState::kErr || core.state() == roce::QpState::kReset) return;
+  host.RaiseEvent(roce::QpEvent::kFatal);
+  MoveToError(now);
+}
+
+void QueuePair::MoveToError(roce::TimeNs now) {
+  roce::QpAttributes attributes;
+  attributes.state = roce::QpState::kErr;
+  core.Modify(host, now, attributes, roce::kAttrState);
+}
+
+namespace {
+
+// Equal on 15 bits, one side a full member (IBTA vol 1, 10.9.3).
+bool PkeysMatch(uint16_t a, uint16_t b) {
+  return ((a ^ b) & 0x7FFF) == 0 && ((a | b) & 0x8000) != 0;
+}
+
+}  // namespace
+
+roce::DropReason QueuePair::CheckPath(const roce::Packet& packet) const {
+  if (!PkeysMatch(packet.pkey, pkey)) return roce::DropReason::kPkey;
+  if (type() == roce::QpType::kUd) return roce::DropReason::kNone;
+  if (packet.src_gid != remote_gid || packet.dst_gid != local_gid) {
+    return roce::DropReason::kAddress;
+  }
+  if (packet.vlan() != vlan) [[unlikely]]
+    return roce::DropReason::kVlan;
+  return roce::DropReason::kNone;
+}
+
+QueuePairInfo QueuePair::Inspect() const {
+  QueuePairInfo info;
+  info.qpn = qpn();
+  info.type = type();
+  info.state = core.state();
+  info.handle = handle();
+  info.pd = pd();
+  core.Query(info.attributes);
+  core.Describe(*host.now_ns, info.debug);
+  info.local_gid = local_gid;
+  info.remote_gid = remote_gid;
+  info.vlan = vlan;
+  info.send_taken = host.send_queue.taken();
+  info.recv_taken = host.recv_queue.taken();
+  info.tx_packets = tx_packets;
+  info.rx_packets = rx_packets;
+  info.drops = drops;
+  info.active = active_position != kNone;
+  return info;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,206 @@
+// A queue pair as the dataplane holds it: rings shared with the app, the transport core, the frame
+// template of its path, its place in the lcore's lists.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "dataplane/base/prefetch.h"
+#include "dataplane/base/record_arena.h"
+#include "dataplane/base/resource_storage.h"
+#include "dataplane/base/shared_memory.h"
+#include "dataplane/base/timer_wheel.h"
+#include "dataplane/qp/queue_pair_host.h"
+#include "dataplane/qp/rss_group.h"
+#include "dataplane/qp/tag_receiver.h"
+#include "roce/frame.h"
+#include "roce/qp.h"
+
+namespace roci::dataplane {
+
+class DeviceLane;
+class Lcore;
+
+// What a queue pair may be asked for at most; control advertises no more.
+struct QueueLimits {
+  uint32_t max_wr = 32768;
+  uint32_t max_sge = 32;
+  uint32_t max_inline = 1024;  // bytes
+};
+inline constexpr QueueLimits kQueueLimits;
+
+struct QueuePairConfig {
+  roce::QpType type = roce::QpType::kRc;
+  uint32_t pd = 0;
+  // Null where it has no queue that could complete anything.
+  CompletionQueue* send_cq = nullptr;
+  CompletionQueue* recv_cq = nullptr;  // null for the XRC types
+  SharedReceiveQueue* srq = nullptr;   // of the same session, instead of a receive queue
+  bool sq_sig_all = false;
+  bool blocks_own_multicast = false;  // UD: no copies of what it sends to its own groups
+  uint64_t user_handle = 0;           // what events carry
+  uint32_t max_send_wr = 1;           // as the app asked
+  uint32_t max_recv_wr = 0;
+  uint32_t max_send_sge = 1;
+  uint32_t max_recv_sge = 1;
+  uint32_t max_inline = 0;
+  // Raw packet: it has no queues of its own and receives by these.
+  std::shared_ptr<const RssGroup> rss;
+  // Raw packet: a member of RSS groups, known to the program as a work queue.
+  bool is_work_queue = false;
+  roce::QpLimits limits;
+};
+
+// Granted limits and the layout of the memfd, named as in roci_abi_create_qp_response.
+struct QueueLayout {
+  uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
+  uint32_t send_capacity, recv_capacity;  // slots
+  uint32_t send_stride, recv_stride;      // bytes
+  uint32_t send_queue_offset, recv_queue_offset, send_slots_offset, recv_slots_offset;
+  uint64_t memory_size;
+};
+
+// InvalidArgument if the config asks for more than kQueueLimits.
+absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config);
+
+// What `roci show qp` tells.
+struct QueuePairInfo {
+  roce::Qpn qpn;
+  roce::QpType type;
+  roce::QpState state;
+  uint32_t handle = 0;
+  uint32_t pd = 0;
+  roce::QpAttributes attributes;
+  roce::QpDebug debug;
+  roce::Gid local_gid;
+  roce::Gid remote_gid;
+  uint16_t vlan = 0;
+  uint32_t send_taken = 0;  // entries taken from the rings so far
+  uint32_t recv_taken = 0;
+  uint64_t tx_packets = 0;
+  uint64_t rx_packets = 0;
+  uint64_t drops = 0;
+  bool active = false;  // in the lcore's list of queue pairs that it polls
+};
+
+class alignas(64) QueuePair {
+ public:
+  using Core = roce::Qp<QueuePairHost>;
+
+  // By Session, on the control thread. Not attached to an lcore yet.
+  // `session` is null for XRC receive.
+  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(Lcore& lcore, Session* session,
+                                                           DeviceLane& lane,
+                                                           const QueuePairConfig& config,
+                                                           roce::Qpn qpn, uint32_t handle);
+  ~QueuePair();
+  // From a slab: with thousands of them, address translation is a good part of a visit's cost.
+  static void* operator new(size_t bytes);
+  static void operator delete(void* qp);
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  // ---- Any thread
+  roce::Qpn qpn() const { return host.owner.qpn_value(); }
+  uint32_t handle() const { return host.owner.qp_handle; }
+  roce::QpType type() const { return core.type(); }
+  uint32_t pd() const { return host.pd; }
+  uint64_t user_handle() const { return host.user_handle; }
+  const QueueLayout& layout() const { return layout_; }
+  CompletionQueue* send_cq() const { return host.send_cq; }
+  CompletionQueue* recv_cq() const { return host.recv_cq; }
+  SharedReceiveQueue* srq() const { return host.srq; }  // not XRC receive
+  uint32_t async_events() const { return host.async_events.load(std::memory_order_relaxed); }
+  Fd TakeFd() { return memory_.TakeFd(); }
+  uint32_t owner_index = 0;  // where the session keeps it; control thread only
+
+  // ---- On the lcore
+  roce::ModifyResult Modify(roce::TimeNs now, const roce::QpAttributes& attributes, uint32_t mask,
+                            const roce::Path* path);
+  void SetPath(const roce::Path& path);
+  // It is about to go: what a message under way took from a shared receive queue is there again for
+  // others.
+  void GiveBackReceive();
+  QueuePairInfo Inspect() const;
+  // What went wrong while the core ran and the core does not know: the app's rings hold nonsense,
+  // or a payload could not be placed. Fail moves the QP to ERR and raises the event.
+  bool HasFailed() const { return HasBrokenQueue() || host.copy_fault.failed; }
+  void Fail(roce::TimeNs now);
+  // IBV_EVENT_QP_FATAL and ERR, unless it is there, or in RESET, already.
+  void FailForQueue(roce::TimeNs now);
+  bool HasBrokenQueue() const {
+    return (host.send_queue.broken() || host.recv_queue.broken() || host.shared_broken) &&
+           !broken_handled_;
+  }
+  // P_Key, addresses and VLAN of a received packet; kNone if they are this QP's.
+  roce::DropReason CheckPath(const roce::Packet& packet) const;
+  // UD, which has no path of its own: notifications go back to where `packet` came from.
+  void SetNotificationPath(const roce::Packet& packet);
+
+  // The lines that a visit or a packet touches.
+  void Prefetch() const { PrefetchLines(this, &remote_gid + 1); }
+  void PrefetchWork() const {
+    host.send_queue.PrefetchProducer();
+    host.send_queue.PrefetchNext();
+  }
+  // On the lcore, as it adds and removes the queue pair: storage that it shares with the others.
+  RecordStorage& record_storage() { return storage_; }
+
+  // Touched for every packet, by the lcore.
+  DeviceLane* lane;
+  uint64_t last_work_ns = 0;         // when there was last something to do
+  uint64_t last_ring_ns = 0;         // when the doorbell was last rung
+  uint32_t active_position = kNone;  // in the lcore's active list
+  bool polled = false;               // the send queue is not armed: the daemon looks by itself
+  bool touched = false;              // in the list of this receive burst
+  bool fails_after_copies = false;   // its completion queue has overflowed
+  AppCopies* waits_in = nullptr;     // whose waiting list it is in
+  QueuePair* next_waiting = nullptr;
+  bool watches_receives = false;  // ERR: receives posted from now on are flushed
+  uint8_t record_class = 0;       // of the records that it borrows
+  bool blocks_own_multicast = false;
+  uint16_t pkey = 0xFFFF;
+  uint16_t vlan = 0;  // of its path; 0: none
+  uint64_t tx_packets = 0;
+  uint64_t rx_packets = 0;
+  uint64_t drops = 0;
+  QueuePairHost host;
+  Core core;
+  struct Timer : TimerNode {
+    QueuePair* owner;
+  } timer;
+  roce::FrameTemplate frame;  // UD: of notifications
+  roce::Gid local_gid;
+  roce::Gid remote_gid;
+  std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
+  roce::Dcqcn congestion;               // touched where there is congestion only
+
+  static constexpr uint32_t kNone = ~0u;
+
+ private:
+  QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane, const QueuePairConfig& config,
+            const roce::QpConfig& core_config, uint32_t qp_handle, const QueueLayout& layout,
+            SharedMemory memory, RecordStorage storage, ResourceStorage resources);
+
+  void MoveToError(roce::TimeNs now);
+
+  struct HeldReceive {
+    SharedReceiveQueue* srq = nullptr;
+    roce::RecvWqe wqe{};
+  };
+  // What a RESET would forget.
+  HeldReceive FindHeldReceive();
+  void GiveBack(const HeldReceive& held);
+
+  bool broken_handled_ = false;
+  QueueLayout layout_;
+  SharedMemory memory_;
+  RecordStorage storage_;  // empty while the lcore's pool has it
+  ResourceStorage resources_;
+  std::unique_ptr<TagReceiver> tags_;  // of a tag-matching receive queue only
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,160 @@
+#include "dataplane/qp/shared_receive_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "dataplane/base/async_event.h"
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/rings/receive_entry.h"
+#include "dataplane/shard/session.h"
+
+namespace roci::dataplane {
+
+using roce::FetchResult;
+
+absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge) {
+  if (max_wr == 0 || max_wr > kQueueLimits.max_wr || max_sge > kQueueLimits.max_sge) {
+    return absl::InvalidArgumentError("shared receive queue: more than the device has, or nothing");
+  }
+  constexpr uint64_t kLine = ROCI_ABI_CACHE_LINE;
+  roci_abi_srq_layout out{};
+  out.max_wr = max_wr;
+  out.max_sge = std::max(max_sge, 1u);
+  out.ring_capacity = std::bit_ceil(max_wr);
+  out.stride = RecvStride(out.max_sge);
+  out.ring_offset = sizeof(roci_abi_srq);
+  const uint64_t ring_bytes = uint64_t{out.ring_capacity} * sizeof(uint32_t);
+  out.slots_offset = static_cast<uint32_t>((out.ring_offset + ring_bytes + kLine - 1) & -kLine);
+  out.memory_size = out.slots_offset + uint64_t{max_wr} * out.stride;
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::Create(
+    Session& session, const SharedReceiveQueueConfig& config, uint32_t handle, uint32_t number) {
+  const auto layout = LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
+  if (!layout.ok()) return layout.status();
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout->memory_size);
+  if (!memory.ok()) return memory.status();
+  std::unique_ptr<TagQueue> tags;
+  if (config.tags.max_tags != 0) {
+    absl::StatusOr<std::unique_ptr<TagQueue>> created =
+        TagQueue::Create(config.tags, handle, *config.cq);
+    if (!created.ok()) return created.status();
+    tags = *std::move(created);
+  }
+  return std::unique_ptr<SharedReceiveQueue>(new SharedReceiveQueue(
+      session, config, handle, number, *layout, *std::move(memory), std::move(tags)));
+}
+
+SharedReceiveQueue::SharedReceiveQueue(Session& session, const SharedReceiveQueueConfig& config,
+                                       uint32_t handle, uint32_t number,
+                                       const roci_abi_srq_layout& layout, SharedMemory memory,
+                                       std::unique_ptr<TagQueue> tags)
+    : limit_(config.limit),
+      max_sge_(static_cast<uint8_t>(layout.max_sge)),
+      pd_(config.pd),
+      handle_(handle),
+      number_(number),
+      session_(session),
+      domain_(config.domain),
+      cq_(config.cq),
+      tags_(std::move(tags)),
+      user_handle_(config.user_handle),
+      layout_(layout),
+      memory_(std::move(memory)) {
+  UseMemory();
+}
+
+void SharedReceiveQueue::UseMemory() {
+  header_ = reinterpret_cast<roci_abi_srq*>(memory_.data());
+  ring_ = reinterpret_cast<const uint32_t*>(memory_.data() + layout_.ring_offset);
+  slots_ = memory_.data() + layout_.slots_offset;
+  ring_mask_ = layout_.ring_capacity - 1;
+  slot_count_ = layout_.max_wr;
+  stride_ = layout_.stride;
+}
+
+FetchResult SharedReceiveQueue::Fetch(roce::RecvWqe& out, roce::CompletionStatus& bad_status) {
+  uint32_t slot;
+  if (!TakeSlot(slot)) return FetchResult::kEmpty;
+  const FetchResult result = TakeReceive(Slot(slot), max_sge_, out, bad_status);
+  out.slot = slot;
+  if (limit_ != 0) [[unlikely]]
+    CheckLimit();
+  return result;
+}
+
+bool SharedReceiveQueue::TakeSlot(uint32_t& slot) {
+  if (!returned_.empty()) [[unlikely]] {
+    slot = returned_.back();
+    returned_.pop_back();
+    return true;
+  }
+  if (next_ == seen_ && !Refresh()) return false;
+  slot = __atomic_load_n(&ring_[next_ & ring_mask_], __ATOMIC_RELAXED);
+  if (slot >= slot_count_) [[unlikely]] {
+    Fail();
+    return false;
+  }
+  ++next_;
+  return true;
+}
+
+bool SharedReceiveQueue::Refresh() {
+  if (broken_) return false;
+  const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
+  if (producer - next_ > slot_count_) [[unlikely]] {
+    Fail();
+    return false;
+  }
+  seen_ = producer;
+  std::atomic_ref(header_->consumer).store(next_, std::memory_order_relaxed);
+  return seen_ != next_;
+}
+
+void SharedReceiveQueue::Fail() {
+  seen_ = next_;
+  if (broken_) return;
+  broken_ = true;
+  RaiseEvent(kEventSrqError);
+}
+
+roce::Sge SharedReceiveQueue::ReadSge(const roce::RecvWqe& wqe, uint32_t i) const {
+  return ReadReceiveSge(Slot(wqe.slot), i);
+}
+
+uint32_t SharedReceiveQueue::posted() {
+  Refresh();
+  return seen_ - next_ + static_cast<uint32_t>(returned_.size());
+}
+
+// IBTA vol 1, 10.2.9.2: once, when the number of entries falls below the limit.
+void SharedReceiveQueue::CheckLimit() {
+  if (seen_ - next_ + returned_.size() >= limit_ || posted() >= limit_) return;
+  limit_ = 0;
+  RaiseEvent(kEventSrqLimitReached);
+}
+
+void SharedReceiveQueue::RaiseEvent(uint32_t type) {
+  if (!session_.SendAsyncEvent(user_handle_, type)) return;
+  async_events_.store(async_events() + 1, std::memory_order_relaxed);
+}
+
+bool SharedReceiveQueue::Grow(SharedMemory& memory, const roci_abi_srq_layout& layout) {
+  Refresh();
+  if (broken_) return false;
+  const uint32_t* old_ring = ring_;
+  const uint32_t old_mask = ring_mask_;
+  std::memcpy(memory.data() + layout.slots_offset, slots_, size_t{slot_count_} * stride_);
+  std::swap(memory_, memory);
+  layout_ = layout;
+  UseMemory();
+  auto* ring = reinterpret_cast<uint32_t*>(memory_.data() + layout_.ring_offset);
+  for (uint32_t i = next_; i != seen_; ++i) ring[i & ring_mask_] = old_ring[i & old_mask];
+  header_->producer = seen_;
+  return true;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,117 @@
+// A shared receive queue: entries that any queue pair of a session takes in the order of posting,
+// and that complete in any order. Gate 2 for it, as work_queue.h is for the other queues.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "dataplane/base/shared_memory.h"
+#include "dataplane/qp/tag_queue.h"
+#include "roce/work.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::dataplane {
+
+class CompletionQueue;
+class Session;
+class XrcDomain;
+
+struct SharedReceiveQueueConfig {
+  uint32_t pd = 0;
+  uint32_t max_wr = 1;
+  uint32_t max_sge = 1;
+  uint32_t limit = 0;        // as SetLimit
+  uint64_t user_handle = 0;  // what events carry
+  // XRC only: who may be told to use it, and where its receives complete. Both outlive it.
+  XrcDomain* domain = nullptr;
+  CompletionQueue* cq = nullptr;  // tag matching has one, too
+  TagQueueConfig tags;
+};
+
+// InvalidArgument if it asks for more than kQueueLimits, or for no entry at all.
+absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge);
+
+class SharedReceiveQueue {
+ public:
+  // By Session, on the control thread. `number` is 0 where there is no domain.
+  static absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> Create(
+      Session& session, const SharedReceiveQueueConfig& config, uint32_t handle, uint32_t number);
+
+  // ---- Any thread
+  Session& session() const { return session_; }
+  XrcDomain* domain() const { return domain_; }
+  CompletionQueue* cq() const { return cq_; }
+  TagQueue* tags() const { return tags_.get(); }  // null without tag matching
+  uint32_t pd() const { return pd_; }
+  uint32_t handle() const { return handle_; }
+  uint32_t number() const { return number_; }
+  uint32_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
+  Fd TakeFd() { return memory_.TakeFd(); }
+  // Control thread only.
+  const roci_abi_srq_layout& layout() const { return layout_; }
+  uint32_t users() const { return users_; }  // queue pairs
+  void AddUser() { ++users_; }
+  void RemoveUser() { --users_; }
+
+  // ---- On the lcore
+  // The oldest entry that no queue pair has taken. kBad: as WorkQueue. A queue whose app wrote
+  // nonsense is broken: it raises one event, and gives nothing more.
+  roce::FetchResult Fetch(roce::RecvWqe& out, roce::CompletionStatus& bad_status);
+  // Element `i` < wqe.num_sge as it is in the slot now; the app may have changed it.
+  roce::Sge ReadSge(const roce::RecvWqe& wqe, uint32_t i) const;
+  // An entry that was taken and will not complete: the next one to be taken.
+  void GiveBack(const roce::RecvWqe& wqe) { returned_.push_back(wqe.slot); }
+  bool broken() const { return broken_; }
+  // IBTA vol 1, 11.6.3.5: the queue is lost; a queue pair that needs it fails.
+  void Fail();
+  // Raises one event when fewer than `limit` entries are left, and is over then. 0: never.
+  void SetLimit(uint32_t limit) { limit_ = limit; }
+  uint32_t limit() const { return limit_; }
+  uint32_t taken() const { return next_; }
+  uint32_t posted();  // entries that nobody has taken
+  // Continues in `memory`, laid out as `layout` says with at least as many slots; all that is in
+  // the old one is copied. The old memory is left in `memory`. False: the app's index is
+  // impossible.
+  bool Grow(SharedMemory& memory, const roci_abi_srq_layout& layout);
+
+ private:
+  SharedReceiveQueue(Session& session, const SharedReceiveQueueConfig& config, uint32_t handle,
+                     uint32_t number, const roci_abi_srq_layout& layout, SharedMemory memory,
+                     std::unique_ptr<TagQueue> tags);
+  void UseMemory();
+  bool Refresh();
+  bool TakeSlot(uint32_t& slot);
+  void CheckLimit();
+  void RaiseEvent(uint32_t type);
+  std::byte* Slot(uint32_t slot) const { return slots_ + size_t{slot} * stride_; }
+
+  roci_abi_srq* header_ = nullptr;
+  const uint32_t* ring_ = nullptr;
+  std::byte* slots_ = nullptr;
+  uint32_t ring_mask_ = 0;
+  uint32_t slot_count_ = 0;
+  uint32_t stride_ = 0;
+  uint32_t next_ = 0;  // index of the next entry to take
+  uint32_t seen_ = 0;  // producer index as last read
+  uint32_t limit_;
+  uint8_t max_sge_;
+  bool broken_ = false;
+  std::vector<uint32_t> returned_;
+  uint32_t pd_;
+  uint32_t handle_;
+  uint32_t number_;
+  Session& session_;
+  XrcDomain* domain_;
+  CompletionQueue* cq_;
+  std::unique_ptr<TagQueue> tags_;
+  uint64_t user_handle_;
+  std::atomic<uint32_t> async_events_{0};
+  uint32_t users_ = 0;
+  roci_abi_srq_layout layout_;
+  SharedMemory memory_;
+};
+
+}  // namespace roci::dataplane

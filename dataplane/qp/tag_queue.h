@@ -1,0 +1,78 @@
+// The operations on a tag list that a program posts: gate 2 for them, as work_queue.h is for work
+// requests, and their completions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "dataplane/base/shared_memory.h"
+#include "dataplane/rings/tag_list.h"
+#include "verbs_provider/abi/tag_matching.h"
+
+namespace roci::dataplane {
+
+class CompletionQueue;
+
+struct TagQueueConfig {
+  uint32_t max_tags = 0;  // 0: no tag matching
+  uint32_t max_ops = 0;
+};
+
+// Where things are in the memfd, named as in roci_abi_create_tag_srq_response.
+struct TagQueueLayout {
+  uint32_t ops_capacity, ops_offset, freed_capacity, freed_offset;
+  uint64_t memory_size;
+};
+// InvalidArgument: more than the device has, or nothing.
+absl::StatusOr<TagQueueLayout> LayOutTagQueue(const TagQueueConfig& config);
+// What the daemon keeps for itself beside that, bytes.
+uint64_t TagListBytes(const TagQueueConfig& config);
+
+class TagQueue {
+ public:
+  // Operations complete in `cq`, as ones of the shared receive queue `handle`. `cq` outlives it.
+  static absl::StatusOr<std::unique_ptr<TagQueue>> Create(const TagQueueConfig& config,
+                                                          uint32_t handle, CompletionQueue& cq);
+
+  // ---- Any thread
+  const TagQueueLayout& layout() const { return layout_; }
+  Fd TakeFd() { return memory_.TakeFd(); }
+
+  // ---- On the lcore
+  static constexpr uint32_t kOpsPerCall = 64;
+  // Executes what was posted, at most kOpsPerCall operations. False: the app wrote an impossible
+  // index; nothing is taken any more.
+  bool Serve(uint64_t now_ns);
+  // The last call left something, for which nobody will ring again.
+  bool has_more() const { return has_more_; }
+  TagList& list() { return list_; }
+  // A matched buffer is used up.
+  void Release(uint32_t slot);
+  uint32_t handle() const { return handle_; }
+  uint32_t taken() const { return next_; }
+
+ private:
+  TagQueue(const TagQueueConfig& config, const TagQueueLayout& layout, uint32_t handle,
+           CompletionQueue& cq, SharedMemory memory);
+  void Execute(const roci_abi_tag_op& op, uint64_t now_ns);
+  bool Add(const roci_abi_tag_op& op);
+  bool Delete(const roci_abi_tag_op& op);
+  void PutFreed(uint32_t slot);
+
+  roci_abi_tag_queue* header_;
+  const std::byte* ops_;
+  uint32_t* freed_;
+  uint32_t freed_count_ = 0;
+  uint32_t next_ = 0;
+  uint32_t max_ops_;
+  bool broken_ = false;
+  bool has_more_ = false;
+  uint32_t handle_;
+  CompletionQueue& cq_;
+  TagList list_;
+  TagQueueLayout layout_;
+  SharedMemory memory_;
+};
+
+}  // namespace roci::dataplane

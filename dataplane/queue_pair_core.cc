@@ -1,5 +1,0 @@
-// The transport core compiled for the dataplane's queue pairs.
-#include "dataplane/queue_pair_host.h"
-#include "roce/qp_inl.h"
-
-template class roci::roce::Qp<roci::dataplane::QueuePairHost>;

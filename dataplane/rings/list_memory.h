@@ -1,0 +1,59 @@
+// The lists that programs write for the registration of their list regions: gate 2 for them, as
+// work_queue.h is for the requests that name them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "dataplane/base/shared_memory.h"
+#include "memory/key_table.h"
+#include "roce/work.h"
+#include "verbs_provider/abi/list_mr.h"
+
+namespace roci::dataplane {
+
+// What a list region has room for.
+struct ListRoom {
+  uint32_t max_runs = 0;
+  uint32_t max_protection_runs = 0;
+  bool has_signature = false;
+
+  uint32_t all_runs() const { return max_runs + max_protection_runs; }
+  // Of its memory.
+  size_t Bytes() const {
+    return (has_signature ? sizeof(roci_abi_signature) : 0) +
+           size_t{all_runs()} * sizeof(roci_abi_sge);
+  }
+};
+
+// The list regions of one session, by the number in their keys.
+class ListMemory {
+ public:
+  // ---- Control thread
+  static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(const ListRoom& room);
+
+  // ---- On the lcore
+  void Add(uint32_t number, std::unique_ptr<SharedMemory> memory, const ListRoom& room);
+  // The memory goes to the caller, who frees it elsewhere.
+  std::unique_ptr<SharedMemory> Remove(uint32_t number);
+  // A request to register (WorkOpcode::kRegisterList): copies the list, then registers it. kBadKey:
+  // no such list; kInvalidArgument: longer than it can be, or a signature of unknown kind;
+  // otherwise as KeyTable::RegisterList.
+  memory::MemoryStatus Register(memory::KeyTable& keys, const roce::SendWqe& wqe,
+                                const memory::AccessContext& context);
+
+ private:
+  struct List {
+    std::unique_ptr<SharedMemory> memory;
+    ListRoom room;
+  };
+  void CopyRuns(const std::byte* from, size_t count, size_t to);
+
+  std::unordered_map<uint32_t, List> lists_;
+  std::vector<memory::ListRun> copy_;  // of the list under way; as long as the longest
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,264 @@
+#include "dataplane/rings/work_queue.h"
+
+#include <array>
+#include <cassert>
+#include <cstring>
+
+#include "dataplane/rings/receive_entry.h"
+#include "verbs_provider/abi/list_mr.h"
+
+namespace roci::dataplane {
+namespace {
+
+using roce::CompletionStatus;
+using roce::FetchResult;
+using roce::WorkOpcode;
+
+constexpr uint8_t kAnyLength = 0xFF;
+
+// What gate 2 knows of an operation. Operations without an entry here are refused.
+struct Operation {
+  WorkOpcode opcode = WorkOpcode::kSend;
+  bool served = false;
+  bool may_be_inline = false;
+  uint8_t length = kAnyLength;  // bytes on this side
+};
+
+constexpr std::array<Operation, 32> kOperations = [] {
+  std::array<Operation, 32> table{};
+  table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, true, true};
+  table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM] = {WorkOpcode::kRdmaWriteWithImm, true, true};
+  table[ROCI_ABI_WR_SEND] = {WorkOpcode::kSend, true, true};
+  table[ROCI_ABI_WR_SEND_WITH_IMM] = {WorkOpcode::kSendWithImm, true, true};
+  table[ROCI_ABI_WR_RDMA_READ] = {WorkOpcode::kRdmaRead, true, false};
+  table[ROCI_ABI_WR_ATOMIC_CMP_AND_SWP] = {WorkOpcode::kCompareSwap, true, false, 8};
+  table[ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD] = {WorkOpcode::kFetchAdd, true, false, 8};
+  table[ROCI_ABI_WR_LOCAL_INV] = {WorkOpcode::kLocalInvalidate, true, false, 0};
+  table[ROCI_ABI_WR_BIND_MW] = {WorkOpcode::kBindMw, true, false, 0};
+  table[ROCI_ABI_WR_SEND_WITH_INV] = {WorkOpcode::kSendWithInvalidate, true, true};
+  table[ROCI_ABI_WR_FLUSH] = {WorkOpcode::kFlush, true, false, 0};
+  table[ROCI_ABI_WR_ATOMIC_WRITE] = {WorkOpcode::kAtomicWrite, true, true, 8};
+  table[ROCI_ABI_WR_REG_LIST] = {WorkOpcode::kRegisterList, true, false, 0};
+  return table;
+}();
+
+constexpr uint32_t Bit(uint32_t opcode) { return 1u << opcode; }
+
+constexpr uint32_t kUdOpcodes = Bit(ROCI_ABI_WR_SEND) | Bit(ROCI_ABI_WR_SEND_WITH_IMM);
+constexpr uint32_t kUcOpcodes = kUdOpcodes | Bit(ROCI_ABI_WR_RDMA_WRITE) |
+                                Bit(ROCI_ABI_WR_RDMA_WRITE_WITH_IMM) | Bit(ROCI_ABI_WR_LOCAL_INV) |
+                                Bit(ROCI_ABI_WR_BIND_MW) | Bit(ROCI_ABI_WR_REG_LIST);
+constexpr uint32_t kRcOpcodes =
+    kUcOpcodes | Bit(ROCI_ABI_WR_RDMA_READ) | Bit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) |
+    Bit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD) | Bit(ROCI_ABI_WR_SEND_WITH_INV) |
+    Bit(ROCI_ABI_WR_FLUSH) | Bit(ROCI_ABI_WR_ATOMIC_WRITE);
+
+constexpr uint32_t AllowedOpcodes(roce::QpType type) {
+  switch (type) {
+    case roce::QpType::kRc:
+    case roce::QpType::kXrcSend:
+      return kRcOpcodes;
+    case roce::QpType::kUc:
+      return kUcOpcodes;
+    case roce::QpType::kUd:
+      return kUdOpcodes;
+    case roce::QpType::kRawPacket:
+      return Bit(ROCI_ABI_WR_SEND);
+    default:
+      return 0;
+  }
+}
+
+constexpr uint8_t AllowedFlags(roce::QpType type) {
+  constexpr uint8_t kAll =
+      ROCI_ABI_SEND_FENCE | ROCI_ABI_SEND_SIGNALED | ROCI_ABI_SEND_SOLICITED | ROCI_ABI_SEND_INLINE;
+  return type == roce::QpType::kRawPacket ? kAll | ROCI_ABI_SEND_IP_CHECKSUM : kAll;
+}
+
+roce::Sge ReadElement(const std::byte* at) {
+  roci_abi_sge sge;
+  CopyOnce(sge, at);
+  return ToSge(sge);
+}
+
+struct SendEntry {
+  roci_abi_send_wqe head;
+  roci_abi_sge first;
+};
+static_assert(sizeof(SendEntry) == 80);
+
+// The bytes of the union mean something else here.
+void TakeBinding(const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  out.compare_add = head.u.bind.length;
+  out.rkey = roce::Key(head.u.bind.region_key);
+  out.immediate = head.u.bind.new_key;
+  out.remote_qkey = head.u.bind.access;
+  out.address_handle = head.u.bind.window;
+}
+
+// Its length is of bytes at the peer. What type and level mean is the peer's to judge: it refuses
+// what does not exist.
+CompletionStatus TakeFlush(const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  if (head.u.flush.length > kMaxMessageBytes) return CompletionStatus::kLocalLengthError;
+  if (head.u.flush.type > 0xF || head.u.flush.level > 3) {
+    return CompletionStatus::kLocalQpOperationError;
+  }
+  out.length = static_cast<uint32_t>(head.u.flush.length);
+  out.immediate = head.u.flush.type | head.u.flush.level << 4;
+  return CompletionStatus::kSuccess;
+}
+
+// What needs no check. One member of the union has a meaning; opcode and QP type say which, and the
+// core reads that one.
+void TakeHead(const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  out.remote_va = head.remote_va;
+  out.rkey = roce::Key(head.rkey);
+  out.immediate = head.immediate;
+  out.is_inline = (head.flags & ROCI_ABI_SEND_INLINE) != 0;
+  out.signaled = (head.flags & ROCI_ABI_SEND_SIGNALED) != 0;
+  out.solicited = (head.flags & ROCI_ABI_SEND_SOLICITED) != 0;
+  out.fence = (head.flags & ROCI_ABI_SEND_FENCE) != 0;
+  out.fill_checksums = (head.flags & ROCI_ABI_SEND_IP_CHECKSUM) != 0;
+  out.compare_add = head.u.atomic.compare_add;
+  out.swap = head.u.atomic.swap;
+  out.address_handle = head.u.ud.address_handle;
+  out.remote_qpn = roce::Qpn(head.u.ud.remote_qpn);
+  out.remote_qkey = head.u.ud.remote_qkey;
+  out.remote_srq_number = head.remote_srqn;
+}
+
+}  // namespace
+
+void WorkQueue::Reset() {
+  next_ = 0;
+  seen_ = 0;
+  left_out_ = 0;
+  broken_ = false;
+  if (header_ == nullptr) return;
+  restarts_ = std::atomic_ref(header_->restarts).load(std::memory_order_relaxed);
+  std::atomic_ref(header_->producer).store(0, std::memory_order_relaxed);
+  std::atomic_ref(header_->consumer).store(0, std::memory_order_relaxed);
+}
+
+bool WorkQueue::Refresh() {
+  if (capacity_ == 0 || broken_) return false;
+  const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
+  // The app leaves indices out only while everything that it published was taken: what is new in
+  // `restarts` counts as soon as there is something new in `producer`, and not before.
+  if (producer == next_) {
+    seen_ = producer;
+    return false;
+  }
+  const uint32_t restarts = std::atomic_ref(header_->restarts).load(std::memory_order_relaxed);
+  if (restarts != restarts_) LeaveOut(restarts, producer);
+  if (producer - next_ > capacity_) [[unlikely]] {
+    broken_ = true;
+    return false;
+  }
+  seen_ = producer;
+  return seen_ != next_;
+}
+
+// Whatever the app says: entries that it posted are not taken, and that is all.
+void WorkQueue::LeaveOut(uint32_t restarts, uint32_t producer) {
+  restarts_ = restarts;
+  const uint32_t start = std::atomic_ref(header_->start).load(std::memory_order_relaxed);
+  const uint32_t steps = start - next_;
+  if (steps > producer - next_) return;
+  next_ = start;
+  left_out_ += steps;
+}
+
+SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
+                     uint8_t max_sge, uint32_t max_inline, roce::QpType type)
+    : WorkQueue(header, slots, capacity, stride, max_sge),
+      max_inline_(max_inline),
+      allowed_opcodes_(AllowedOpcodes(type)),
+      allowed_flags_(AllowedFlags(type)) {
+  assert(capacity == 0 || (stride >= 128 && stride >= sizeof(roci_abi_send_wqe) + max_inline &&
+                           stride >= sizeof(roci_abi_send_wqe) + max_sge * sizeof(roci_abi_sge)));
+}
+
+FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
+  if (next_ == seen_ && !Refresh()) return FetchResult::kEmpty;
+  const std::byte* slot = Slot(next_);
+  // A slot that nobody has written is in nobody's cache, and of no use.
+  if (next_ + 1 != seen_) {
+    __builtin_prefetch(Slot(next_ + 1));
+    __builtin_prefetch(Slot(next_ + 1) + 64);
+  }
+  SendEntry entry;
+  CopyOnce(entry, slot);
+  out.slot = next_++;
+  out.wr_id = entry.head.wr_id;
+  out.num_sge = 0;
+  out.length = 0;
+  const bool allowed = entry.head.opcode < 32 && (allowed_opcodes_ >> entry.head.opcode & 1) != 0;
+  const Operation operation = kOperations[allowed ? entry.head.opcode : uint8_t{ROCI_ABI_WR_SEND}];
+  out.opcode = operation.opcode;
+  TakeHead(entry.head, out);
+  if (!allowed || (entry.head.flags & ~allowed_flags_) != 0) [[unlikely]] {
+    bad_status = CompletionStatus::kLocalQpOperationError;
+    return FetchResult::kBad;
+  }
+  // Without data here: bind, registration, local invalidate, FLUSH.
+  if (operation.length == 0 && out.opcode != WorkOpcode::kLocalInvalidate &&
+      out.opcode != WorkOpcode::kFlush) [[unlikely]] {
+    TakeBinding(entry.head, out);
+  }
+  bad_status = out.is_inline ? TakeInline(entry.head, operation.may_be_inline, out)
+                             : TakeElements(entry.head, entry.first, out);
+  if (operation.length != kAnyLength && out.length != operation.length &&
+      bad_status == CompletionStatus::kSuccess) [[unlikely]] {
+    bad_status = CompletionStatus::kLocalLengthError;
+  }
+  if (out.opcode == WorkOpcode::kFlush && bad_status == CompletionStatus::kSuccess) [[unlikely]] {
+    bad_status = TakeFlush(entry.head, out);
+  }
+  return bad_status == CompletionStatus::kSuccess ? FetchResult::kOk : FetchResult::kBad;
+}
+
+CompletionStatus SendQueue::TakeInline(const roci_abi_send_wqe& head, bool may_be_inline,
+                                       roce::SendWqe& out) const {
+  if (!may_be_inline || head.inline_length > max_inline_) [[unlikely]] {
+    return CompletionStatus::kLocalLengthError;
+  }
+  out.length = head.inline_length;
+  return CompletionStatus::kSuccess;
+}
+
+CompletionStatus SendQueue::TakeElements(const roci_abi_send_wqe& head, const roci_abi_sge& first,
+                                         roce::SendWqe& out) const {
+  if (head.num_sge > max_sge_) [[unlikely]]
+    return CompletionStatus::kLocalQpOperationError;
+  out.num_sge = head.num_sge;
+  uint64_t total = 0;
+  if (head.num_sge >= 1) [[likely]] {
+    out.first_sge = ToSge(first);
+    total = first.length;
+  }
+  for (uint32_t i = 1; i < head.num_sge; ++i) total += ReadSge(out, i).length;
+  if (total > kMaxMessageBytes) [[unlikely]] {
+    return CompletionStatus::kLocalLengthError;
+  }
+  out.length = static_cast<uint32_t>(total);
+  return CompletionStatus::kSuccess;
+}
+
+roce::Sge SendQueue::ReadSge(const roce::SendWqe& wqe, uint32_t i) const {
+  return ReadElement(Slot(wqe.slot) + sizeof(roci_abi_send_wqe) + i * sizeof(roci_abi_sge));
+}
+
+FetchResult RecvQueue::Fetch(roce::RecvWqe& out, CompletionStatus& bad_status) {
+  if (next_ == seen_ && !Refresh()) return FetchResult::kEmpty;
+  const std::byte* slot = Slot(next_);
+  __builtin_prefetch(Slot(next_ + 1));
+  out.slot = next_++;
+  return TakeReceive(slot, max_sge_, out, bad_status);
+}
+
+roce::Sge RecvQueue::ReadSge(const roce::RecvWqe& wqe, uint32_t i) const {
+  return ReadReceiveSge(Slot(wqe.slot), i);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,80 @@
+// The queue pairs that an lcore visits in turn.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/qp/queue_pair.h"
+
+namespace roci::dataplane {
+
+// A ring of pointers, each queue pair in it at most once; its position is in
+// QueuePair::active_position. One thread. Storage grows in Reserve only.
+class ActiveList {
+ public:
+  ActiveList() : ring_(64) {}
+
+  // Room for `queue_pairs`.
+  void Reserve(uint32_t queue_pairs) {
+    if (queue_pairs <= ring_.size()) return;
+    std::vector<QueuePair*> bigger(std::bit_ceil(queue_pairs));
+    uint32_t kept = 0;
+    while (!empty()) {
+      if (QueuePair* qp = Pop()) {
+        qp->active_position = kept;
+        bigger[kept++] = qp;
+      }
+    }
+    ring_.swap(bigger);
+    head_ = 0;
+    tail_ = kept;
+  }
+
+  bool empty() const { return head_ == tail_; }
+  // Places taken, some of which may have become empty.
+  uint32_t size() const { return tail_ - head_; }
+
+  void Push(QueuePair& qp) {
+    if (qp.active_position != QueuePair::kNone) return;
+    if (size() == ring_.size()) [[unlikely]]
+      Compact();
+    qp.active_position = tail_ & Mask();
+    ring_[tail_++ & Mask()] = &qp;
+  }
+  // Null where a queue pair was removed.
+  QueuePair* Pop() {
+    QueuePair* qp = ring_[head_++ & Mask()];
+    if (qp != nullptr) qp->active_position = QueuePair::kNone;
+    return qp;
+  }
+  // The one that Pop gives after `ahead` others; null if there is none.
+  QueuePair* Peek(uint32_t ahead) const {
+    return ahead < size() ? ring_[(head_ + ahead) & Mask()] : nullptr;
+  }
+  void Remove(QueuePair& qp) {
+    if (qp.active_position == QueuePair::kNone) return;
+    ring_[qp.active_position] = nullptr;
+    qp.active_position = QueuePair::kNone;
+  }
+
+ private:
+  uint32_t Mask() const { return static_cast<uint32_t>(ring_.size()) - 1; }
+  // Drops the empty places; there are some, because not all queue pairs that fit are in.
+  void Compact() {
+    uint32_t to = head_;
+    for (uint32_t from = head_; from != tail_; ++from) {
+      QueuePair* qp = ring_[from & Mask()];
+      if (qp == nullptr) continue;
+      qp->active_position = to & Mask();
+      ring_[to++ & Mask()] = qp;
+    }
+    tail_ = to;
+  }
+
+  std::vector<QueuePair*> ring_;
+  uint32_t head_ = 0;
+  uint32_t tail_ = 0;
+};
+
+}  // namespace roci::dataplane

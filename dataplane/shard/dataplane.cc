@@ -1,0 +1,56 @@
+#include "dataplane/shard/dataplane.h"
+
+#include <rte_lcore.h>
+
+#include <algorithm>
+
+#include "dataplane/port/ethdev_port.h"
+#include "dataplane/shard/worker.h"
+#include "memory/app_memory.h"
+
+namespace roci::dataplane {
+
+absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptions& options) {
+  memory::AppMemory::OwnProcess();  // opens the file before an lcore needs it
+  const uint32_t frames =
+      options.frames != 0 ? options.frames : 8192 + 4096 * (options.eal.lcores - 1);
+  EalOptions eal = options.eal;
+  const FrameMemory memory = options.sharing_ports != 0 ? FrameMemory::kDevices : FrameMemory::kOwn;
+  if (memory == FrameMemory::kDevices) {
+    eal.frames_mib = FramePool::HeapMib(frames, kFrameBufferBytes) +
+                     options.sharing_ports * EthdevPort::MostHeapMib();
+  }
+  if (absl::Status status = StartEal(eal); !status.ok()) return status;
+  std::unique_ptr<Dataplane> dataplane(new Dataplane);
+  absl::StatusOr<std::unique_ptr<FramePool>> pool =
+      FramePool::Create(frames, kFrameBufferBytes, memory);
+  if (!pool.ok()) return pool.status();
+  dataplane->frames_ = *std::move(pool);
+  for (uint32_t i = 0; i < options.eal.lcores; ++i) {
+    dataplane->lcores_.push_back(std::make_unique<Lcore>(*dataplane, i, options.lcore));
+  }
+  unsigned eal_lcore = rte_get_next_lcore(-1, /*skip_main=*/1, /*wrap=*/0);
+  for (auto& lcore : dataplane->lcores_) {
+    if (options.lcore.realtime != RealtimeUse::kOff) {
+      dataplane->priority_guard_.Add(lcore->worker().priority());
+    }
+    if (absl::Status status = lcore->Start(eal_lcore); !status.ok()) return status;
+    eal_lcore = rte_get_next_lcore(eal_lcore, 1, 0);
+  }
+  return dataplane;
+}
+
+Dataplane::~Dataplane() {
+  for (auto& lcore : lcores_) lcore->Stop();
+  priority_guard_.Stop();
+  lcores_.clear();
+  frames_.reset();
+}
+
+Lcore& Dataplane::LeastLoadedLcore() {
+  return **std::min_element(lcores_.begin(), lcores_.end(), [](const auto& a, const auto& b) {
+    return a->sessions() < b->sessions();
+  });
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,56 @@
+// The whole dataplane of one daemon: EAL, frame buffers, lcores; makes wires and devices.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "dataplane/base/eal.h"
+#include "dataplane/base/frame_pool.h"
+#include "dataplane/base/priority_guard.h"
+#include "dataplane/shard/lcore.h"
+
+namespace roci::dataplane {
+
+struct DataplaneOptions {
+  EalOptions eal;
+  LcoreOptions lcore;
+  uint32_t frames = 0;         // frame buffers of 4.3 KiB; 0: 8192 and 4096 more per further lcore
+  uint32_t sharing_ports = 0;  // so many need their frames in FrameMemory::kDevices
+};
+
+// Made, used and destroyed by the control thread. Everything made from it (wires, devices,
+// sessions) must be gone before it is.
+class Dataplane {
+ public:
+  // Starts the EAL and the lcores. Once per process.
+  static absl::StatusOr<std::unique_ptr<Dataplane>> Start(const DataplaneOptions& options);
+  ~Dataplane();
+
+  uint32_t lcore_count() const { return static_cast<uint32_t>(lcores_.size()); }
+  Lcore& lcore(uint32_t index) { return *lcores_[index]; }
+  FramePool& frames() { return *frames_; }
+  PriorityGuard& priority_guard() { return priority_guard_; }
+
+  // Runs `f(lcore)` on every lcore, one after the other. When it returns, every lcore has finished
+  // the burst that was under way, and sees what the caller stored before.
+  template <class F>
+  void CallAll(F&& f) {
+    for (auto& lcore : lcores_) lcore->Call([&] { f(*lcore); });
+  }
+  void Quiesce() {
+    CallAll([](Lcore&) {});
+  }
+
+  // The lcore with the fewest sessions.
+  Lcore& LeastLoadedLcore();
+
+ private:
+  Dataplane() = default;
+  std::unique_ptr<FramePool> frames_;
+  PriorityGuard priority_guard_;
+  std::vector<std::unique_ptr<Lcore>> lcores_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,285 @@
+#include "dataplane/shard/device.h"
+
+#include <rte_ether.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+
+#include "absl/cleanup/cleanup.h"
+#include "dataplane/base/frame_ring.h"
+#include "dataplane/port/ethdev_port.h"
+#include "dataplane/port/wire.h"
+#include "dataplane/qp/flow_table.h"
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/device_link.h"
+#include "dataplane/shard/session.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t kSlowPathEntries = 512;
+constexpr uint32_t kRawEntries = 256;
+constexpr uint32_t kHandedEntries = 512;
+constexpr size_t kMinEthernetFrame = 60;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Create(Dataplane& dataplane,
+                                                       const DeviceConfig& config) {
+  if ((config.wire != nullptr) == !config.devargs.empty()) {
+    return absl::InvalidArgumentError("a device sits on a wire or on a DPDK port");
+  }
+  std::unique_ptr<Device> device(new Device(dataplane));
+  device->name_ = config.name;
+  device->qpns_ = QpnSpace(dataplane.lcore_count(), std::random_device{}());
+  device->srqns_ = QpnSpace(1, std::random_device{}());
+  if (absl::Status status = device->OpenSlowPath(); !status.ok()) return status;
+  if (absl::Status status = device->OpenPort(config); !status.ok()) return status;
+  device->AddLanes(config);
+  return device;
+}
+
+absl::Status Device::OpenSlowPath() {
+  slow_path_event_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!slow_path_event_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
+  slow_path_ = MakeFrameRing("slow", kSlowPathEntries, Producers::kSeveral);
+  raw_ = MakeFrameRing("raw", kRawEntries, Producers::kSeveral);
+  if (slow_path_ == nullptr || raw_ == nullptr) return absl::ResourceExhaustedError("DPDK rings");
+  const uint32_t lcores = dataplane_.lcore_count();
+  for (uint32_t i = 0; lcores > 1 && i < lcores; ++i) {
+    handed_rings_.push_back(MakeFrameRing("handed", kHandedEntries, Producers::kSeveral));
+    if (handed_rings_.back() == nullptr) return absl::ResourceExhaustedError("DPDK rings");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Device::OpenPort(const DeviceConfig& config) {
+  if (config.wire != nullptr) {
+    const std::optional<uint32_t> endpoint = config.wire->AddEndpoint(config.mac);
+    if (!endpoint.has_value()) return absl::ResourceExhaustedError("the wire is full");
+    wire_ = config.wire;
+    wire_endpoint_ = *endpoint;
+    mac_ = config.mac;
+    link_ = {.up = true, .mtu = std::min<uint32_t>(config.mtu, kMaxWireMtu)};
+    return absl::OkStatus();
+  }
+  auto port = EthdevPort::Open(dataplane_, {config.devargs, config.mtu, config.mac, home_lcore_});
+  if (!port.ok()) return port.status();
+  ethdev_ = *std::move(port);
+  mac_ = ethdev_->mac();
+  link_ = ethdev_->ReadLink();
+  return absl::OkStatus();
+}
+
+void Device::AddLanes(const DeviceConfig& config) {
+  congestion_ = config.congestion;
+  max_frame_bytes_ = MaxFrameBytes();
+  if (congestion_) line_rate_kbps_ = LineRateKbps();
+  for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
+    Lcore& lcore = dataplane_.lcore(i);
+    auto lane = std::make_unique<DeviceLane>(*this, i, lcore.worker().now_address());
+    lane->wire = wire_;
+    lane->endpoint = wire_endpoint_;
+    lane->ethdev = ethdev_.get();
+    lane->lcore_bits = qpns_.lcore_bits();
+    lane->lcore_count = dataplane_.lcore_count();
+    lane->raw = i == home_lcore_ ? raw_ : nullptr;
+    lane->mac = mac_;
+    lane->max_frame_bytes = max_frame_bytes_;
+    if (congestion_) {
+      lane->congestion = roce::CongestionPort{.parameters = *congestion_};
+      lane->congestion->parameters.line_rate_kbps = line_rate_kbps_;
+    }
+    if (dataplane_.lcore_count() > 1) lane->handed = handed_rings_[i];
+    lcore.AttachLane(*lane);
+    lanes_.push_back(std::move(lane));
+  }
+}
+
+Device::Device(Dataplane& dataplane) : dataplane_(dataplane) {}
+
+Device::~Device() {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).DetachLane(*lanes_[i]);
+  }
+  if (wire_ != nullptr) wire_->RemoveEndpoint(wire_endpoint_);
+  lanes_.clear();
+  taps_.clear();  // with frames that are still held
+  // Before the port, whose own buffers may lie in there.
+  FreeFrameRing(slow_path_);
+  FreeFrameRing(raw_);
+  for (rte_ring* ring : handed_rings_) FreeFrameRing(ring);
+  ethdev_.reset();
+}
+
+// Without a tag.
+uint32_t Device::MaxFrameBytes() const {
+  if (ethdev_ != nullptr && !link_.up) return DeviceLane::kNoFrame;
+  const bool is_bounded = ethdev_ != nullptr && ethdev_->loses_above_mtu();
+  return is_bounded ? link_.mtu + uint32_t{sizeof(rte_ether_hdr)} : DeviceLane::kAnyFrame;
+}
+
+// Of congestion control, which is on.
+uint32_t Device::LineRateKbps() const {
+  uint32_t mbps = link_.speed_mbps;
+  if (mbps == 0 && ethdev_ != nullptr) mbps = ethdev_->driver_speed_mbps();
+  if (mbps == 0) return congestion_->line_rate_kbps;
+  constexpr uint32_t kMostMbps = UINT32_MAX / 1000;
+  return std::max(std::min(mbps, kMostMbps) * 1000, congestion_->min_rate_kbps);
+}
+
+void Device::RefreshLink() {
+  if (ethdev_ == nullptr) return;
+  ethdev_->Reconnect();
+  const uint32_t last_speed_mbps = link_.speed_mbps;
+  link_ = ethdev_->ReadLink();
+  // A link that is down has none.
+  if (link_.speed_mbps == 0) link_.speed_mbps = last_speed_mbps;
+  const uint32_t max_frame_bytes = MaxFrameBytes();
+  const uint32_t line_rate_kbps = congestion_ ? LineRateKbps() : 0;
+  if (max_frame_bytes == max_frame_bytes_ && line_rate_kbps == line_rate_kbps_) return;
+  max_frame_bytes_ = max_frame_bytes;
+  line_rate_kbps_ = line_rate_kbps;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+      lanes_[i]->max_frame_bytes = max_frame_bytes;
+      if (lanes_[i]->congestion) lanes_[i]->congestion->parameters.line_rate_kbps = line_rate_kbps;
+    });
+  }
+}
+
+PortOffloads Device::port_offloads() const {
+  return ethdev_ != nullptr ? ethdev_->offloads() : PortOffloads{};
+}
+
+uint64_t Device::frames_made_whole() const {
+  return ethdev_ != nullptr ? ethdev_->made_whole() : 0;
+}
+
+PortQueues Device::port_queues() const {
+  return ethdev_ == nullptr ? PortQueues{0, 0} : ethdev_->queues();
+}
+
+bool Device::PushSlowPath(rte_mbuf* frame) {
+  if (rte_ring_enqueue(slow_path_, frame) != 0) return false;
+  // One system call for all frames that wait. (Whoever takes them looks at the ring after the flag
+  // was cleared.)
+  if (slow_path_signalled_.exchange(true, std::memory_order_seq_cst)) return true;
+  const uint64_t one = 1;
+  // Fails only if the counter is full: it is readable then, too.
+  [[maybe_unused]] const ssize_t written = write(slow_path_event_.get(), &one, sizeof(one));
+  return true;
+}
+
+void Device::ForgetSlowPathEvent() {
+  uint64_t count;
+  [[maybe_unused]] const ssize_t n = read(slow_path_event_.get(), &count, sizeof(count));
+  slow_path_signalled_.exchange(false, std::memory_order_seq_cst);
+}
+
+bool Device::ReceiveSlowPath(std::vector<std::byte>& frame) {
+  void* taken;
+  if (rte_ring_dequeue(slow_path_, &taken) != 0) return false;
+  auto* buffer = static_cast<rte_mbuf*>(taken);
+  const auto* bytes = rte_pktmbuf_mtod(buffer, const std::byte*);
+  frame.assign(bytes, bytes + buffer->data_len);
+  rte_pktmbuf_free(buffer);
+  return true;
+}
+
+absl::Status Device::SendRaw(std::span<const std::byte> frame) {
+  if (frame.size() < 14 || frame.size() > size_t{kFrameBufferBytes} - kFrameOffset) {
+    return absl::InvalidArgumentError("length of a raw frame");
+  }
+  rte_mbuf* buffer = rte_pktmbuf_alloc(dataplane_.frames().mempool());
+  if (buffer == nullptr) return absl::ResourceExhaustedError("no frame buffer is free");
+  const size_t length = std::max(frame.size(), kMinEthernetFrame);
+  char* out = rte_pktmbuf_append(buffer, static_cast<uint16_t>(length));
+  std::memcpy(out, frame.data(), frame.size());
+  std::memset(out + frame.size(), 0, length - frame.size());
+  if (rte_ring_enqueue(raw_, buffer) != 0) {
+    rte_pktmbuf_free(buffer);
+    return absl::ResourceExhaustedError("the lcore is behind with raw frames");
+  }
+  dataplane_.lcore(home_lcore_).Nudge();
+  return absl::OkStatus();
+}
+
+void Device::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
+  const std::vector<roce::NetAddress> copy(addresses.begin(), addresses.end());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->local_addresses = copy; });
+  }
+}
+
+absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
+  DeviceLane& lane = *qp.lane;
+  const bool added =
+      dataplane_.lcore(lane.lcore).Call([&] { return lane.multicast.Add(group, qp); });
+  return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
+}
+
+absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
+  DeviceLane& lane = *qp.lane;
+  const bool removed =
+      dataplane_.lcore(lane.lcore).Call([&] { return lane.multicast.Remove(group, qp); });
+  return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");
+}
+
+// Every lcore knows every rule, since frames may come to any; all tables are the same, so what the
+// first takes the others take too.
+absl::Status Device::AddFlow(FlowRule& rule) {
+  size_t added_to = 0;
+  absl::Cleanup remove = [&] { RemoveFlowFrom(added_to, rule); };
+  for (; added_to < lanes_.size(); ++added_to) {
+    const bool added = dataplane_.lcore(static_cast<uint32_t>(added_to)).Call([&] {
+      return lanes_[added_to]->flows.Add(rule);
+    });
+    if (!added) return absl::ResourceExhaustedError("different masks of flow rules");
+  }
+  std::move(remove).Cancel();
+  if (++flow_count_ == 1 && ethdev_ != nullptr) ethdev_->SetPromiscuous(true);
+  return absl::OkStatus();
+}
+
+// From the first `lanes` lanes.
+void Device::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
+  for (size_t i = 0; i < lanes; ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->flows.Remove(rule); });
+  }
+}
+
+void Device::RemoveFlow(FlowRule& rule) {
+  RemoveFlowFrom(lanes_.size(), rule);
+  if (--flow_count_ == 0 && ethdev_ != nullptr) ethdev_->SetPromiscuous(false);
+}
+
+void Device::CountFlow(FlowRule& rule, FlowCounters& counters) {
+  // Whole, between two bursts of every lcore: on one of them while the others see either value.
+  std::atomic_ref(rule.counters).store(&counters, std::memory_order_release);
+  dataplane_.Quiesce();
+}
+
+DeviceSnapshot Device::Snapshot() const {
+  DeviceSnapshot snapshot;
+  for (const auto& lane : lanes_) snapshot.Add(lane->counters);
+  return snapshot;
+}
+
+PortLosses Device::losses() const { return ethdev_ == nullptr ? PortLosses{} : ethdev_->losses(); }
+
+uint32_t Device::queue_pairs() const {
+  uint32_t count = 0;
+  for (const auto& lane : lanes_) count += lane->queue_pairs();
+  return count;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,201 @@
+#include "dataplane/shard/device_lane.h"
+
+#include <rte_ether.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <new>
+
+#include "dataplane/port/raw_checksums.h"
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/shared_receive_queue.h"
+
+namespace roci::dataplane {
+namespace {
+
+// A port that takes nothing for so long is broken; what waits for it is dropped, as a NIC would.
+constexpr uint64_t kGiveUpNs = 200'000'000;
+
+}  // namespace
+
+DeviceLane::DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t* now)
+    : device(lane_device),
+      lcore(lane_lcore),
+      now_ns_(now),
+      table_(static_cast<QueuePair**>(std::calloc(QpnSpace::kSlots, sizeof(QueuePair*)))),
+      queues_(static_cast<SharedReceiveQueue**>(
+          std::calloc(QpnSpace::kSlots, sizeof(SharedReceiveQueue*)))) {
+  if (table_ == nullptr || queues_ == nullptr) throw std::bad_alloc();
+}
+
+DeviceLane::~DeviceLane() {
+  assert(reserved_ == 0);
+  rte_pktmbuf_free_bulk(frames_.data(), staged_);
+}
+
+QueuePair* DeviceLane::Find(roce::Qpn qpn) const {
+  QueuePair* qp = Slot(qpn);
+  return qp != nullptr && qp->qpn() == qpn ? qp : nullptr;
+}
+
+void DeviceLane::Add(QueuePair& qp) {
+  QueuePair*& slot = table_[QpnSpace::SlotOf(qp.qpn(), lcore_bits)];
+  assert(slot == nullptr);
+  slot = &qp;
+  count_.store(queue_pairs() + 1, std::memory_order_relaxed);
+}
+
+void DeviceLane::Remove(QueuePair& qp) {
+  QueuePair*& slot = table_[QpnSpace::SlotOf(qp.qpn(), lcore_bits)];
+  assert(slot == &qp);
+  slot = nullptr;
+  count_.store(queue_pairs() - 1, std::memory_order_relaxed);
+  if (qp.type() == roce::QpType::kUd && !multicast.empty()) multicast.RemoveAll(qp);
+}
+
+void DeviceLane::AddQueue(SharedReceiveQueue& srq) {
+  SharedReceiveQueue*& slot = queues_[srq.number() % QpnSpace::kSlots];
+  assert(slot == nullptr);
+  slot = &srq;
+}
+
+void DeviceLane::RemoveQueue(SharedReceiveQueue& srq) {
+  SharedReceiveQueue*& slot = queues_[srq.number() % QpnSpace::kSlots];
+  assert(slot == &srq);
+  slot = nullptr;
+}
+
+SharedReceiveQueue* DeviceLane::FindQueue(uint32_t number) const {
+  SharedReceiveQueue* srq = queues_[number % QpnSpace::kSlots];
+  return srq != nullptr && srq->number() == number ? srq : nullptr;
+}
+
+EthdevPort::Received DeviceLane::ReceiveThroughTap(rte_mbuf** frames,
+                                                   EthdevPort::Received received) {
+  const uint32_t seen = received.handed_off;
+  for (uint32_t i = seen; i < received.count; ++i) ForgetChecksums(*frames[i]);
+  return {seen + link->Receive(frames + seen, received.count - seen, kBurst - seen), seen};
+}
+
+bool DeviceLane::ServeTap() {
+  const bool is_due = link->SendIsDue();
+  if (is_due) FlushStage();
+  if (link->IsIdle()) link = nullptr;
+  return is_due;
+}
+
+bool DeviceLane::FlushStage() {
+  if (link == nullptr) [[likely]]
+    return SendStage();
+  staged_ = link->Send(frames_.data(), to_lcore_.data(), staged_, kStage);
+  const bool has_room = SendStage();
+  link->Sent(staged_);
+  return has_room;
+}
+
+bool DeviceLane::SendStage() {
+  if (max_frame_bytes != kAnyFrame) DropWhatCannotPass();
+  if (staged_ == 0) return true;
+  uint64_t bytes = 0;
+  std::array<uint16_t, kStage> lengths;
+  for (uint32_t i = 0; i < staged_; ++i) lengths[i] = static_cast<uint16_t>(frames_[i]->pkt_len);
+  const uint32_t taken = wire != nullptr
+                             ? wire->Transmit(endpoint, frames_.data(), to_lcore_.data(), staged_)
+                             : ethdev->Transmit(lcore, frames_.data(), to_lcore_.data(), staged_);
+  for (uint32_t i = 0; i < taken; ++i) bytes += lengths[i];
+  counters.tx_packets.Add(taken);
+  counters.tx_bytes.Add(bytes);
+  if (taken == staged_) [[likely]] {
+    staged_ = 0;
+    blocked_since_ns_ = 0;
+    return true;
+  }
+  counters.tx_blocked.Add(1);
+  std::copy(frames_.begin() + taken, frames_.begin() + staged_, frames_.begin());
+  std::copy(to_lcore_.begin() + taken, to_lcore_.begin() + staged_, to_lcore_.begin());
+  staged_ -= taken;
+  if (taken != 0 || blocked_since_ns_ == 0) blocked_since_ns_ = *now_ns_;
+  if (*now_ns_ - blocked_since_ns_ > kGiveUpNs) GiveUpStage();
+  return !IsFull();
+}
+
+// What turns round in the port needs no network device. (A frame to a group is dropped for members
+// here as well.)
+bool DeviceLane::CannotPass(const rte_mbuf& frame) const {
+  if (frame.pkt_len <= max_frame_bytes) return false;
+  const auto* header = rte_pktmbuf_mtod(&frame, const rte_ether_hdr*);
+  const bool is_tagged = header->ether_type == RTE_BE16(RTE_ETHER_TYPE_VLAN);
+  if (is_tagged && frame.pkt_len <= max_frame_bytes + sizeof(rte_vlan_hdr)) return false;
+  return std::memcmp(&header->dst_addr, mac.bytes.data(), mac.bytes.size()) != 0;
+}
+
+// A capture and an impairment have the frame as it is on the link.
+void DeviceLane::FillChecksums(rte_mbuf& frame, uint32_t bytes) {
+  const bool as_it_is = ethdev != nullptr && link == nullptr;
+  const uint64_t offloads = as_it_is ? ethdev->ChecksumsOf(frame) : 0;
+  if (!dataplane::FillChecksums(frame, bytes, offloads) || ethdev->Prepare(lcore, frame)) return;
+  dataplane::CompleteChecksums(frame);
+}
+
+void DeviceLane::CompleteChecksums() {
+  for (uint32_t i = 0; i < staged_; ++i) dataplane::CompleteChecksums(*frames_[i]);
+}
+
+// What the kernel would lose without a word, and what would wait for a link that is down.
+void DeviceLane::DropWhatCannotPass() {
+  Counter& counter = max_frame_bytes == kNoFrame ? counters.tx_link_down : counters.tx_above_mtu;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < staged_; ++i) {
+    if (CannotPass(*frames_[i])) [[unlikely]] {
+      counter.Add(1);
+      rte_pktmbuf_free(frames_[i]);
+      continue;
+    }
+    frames_[kept] = frames_[i];
+    to_lcore_[kept] = to_lcore_[i];
+    ++kept;
+  }
+  staged_ = kept;
+}
+
+void DeviceLane::GiveUpStage() {
+  counters.tx_dropped.Add(staged_);
+  rte_pktmbuf_free_bulk(frames_.data(), staged_);
+  staged_ = 0;
+  blocked_since_ns_ = 0;
+}
+
+uint32_t DeviceLane::StageRaw() {
+  uint32_t moved = 0;
+  void* frame;
+  while ((!IsFull() || FlushStage()) && rte_ring_sc_dequeue(raw, &frame) == 0) {
+    Stage(static_cast<rte_mbuf*>(frame), Wire::kFromControl);
+    ++moved;
+  }
+  return moved;
+}
+
+bool DeviceLane::Hand(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag) {
+  frame->hash.fdir.hi = qpn.value();
+  frame->hash.fdir.lo = tag;
+  return rte_ring_mp_enqueue(handed, frame) == 0;
+}
+
+DeviceLane::HandedFrame DeviceLane::HandedOf(const rte_mbuf& frame) {
+  return {roce::Qpn(frame.hash.fdir.hi), frame.hash.fdir.lo};
+}
+
+uint32_t DeviceLane::TakeHanded(rte_mbuf** frames) {
+  return handed == nullptr
+             ? 0
+             : rte_ring_sc_dequeue_burst(handed, reinterpret_cast<void**>(frames), kBurst, nullptr);
+}
+
+bool DeviceLane::HandedPending() const { return handed != nullptr && rte_ring_empty(handed) == 0; }
+
+bool DeviceLane::RawPending() const { return raw != nullptr && rte_ring_empty(raw) == 0; }
+
+}  // namespace roci::dataplane

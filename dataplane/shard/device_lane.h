@@ -1,0 +1,154 @@
+// A device's part on one lcore: queue pairs by number, frames staged for sending, counters. Touched
+// by that lcore only (the counters may be read by anybody).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "dataplane/base/counters.h"
+#include "dataplane/base/frame_pool.h"
+#include "dataplane/link/link_tap.h"
+#include "dataplane/port/ethdev_port.h"
+#include "dataplane/port/wire.h"
+#include "dataplane/qp/flow_table.h"
+#include "dataplane/qp/multicast_table.h"
+#include "dataplane/qp/qpn_space.h"
+#include "roce/dcqcn.h"
+#include "roce/types.h"
+
+struct rte_mbuf;
+struct rte_ring;
+
+namespace roci::dataplane {
+
+class Device;
+class QueuePair;
+class SharedReceiveQueue;
+
+class DeviceLane {
+ public:
+  static constexpr uint32_t kBurst = 32;
+  static constexpr uint32_t kStage = kBurst;
+  static constexpr uint32_t kAnyFrame = UINT32_MAX;
+  static constexpr uint32_t kNoFrame = 0;  // the link is down
+
+  // `now` points to the lcore's time of the burst, ns.
+  DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t* now);
+  ~DeviceLane();
+  DeviceLane(const DeviceLane&) = delete;
+  DeviceLane& operator=(const DeviceLane&) = delete;
+
+  // ---- Queue pairs
+  QueuePair* Find(roce::Qpn qpn) const;
+  QueuePair* Slot(roce::Qpn qpn) const { return table_[QpnSpace::SlotOf(qpn, lcore_bits)]; }
+  void Add(QueuePair& qp);
+  void Remove(QueuePair& qp);
+  uint32_t queue_pairs() const { return count_.load(std::memory_order_relaxed); }
+
+  // ---- Shared receive queues of XRC domains, by number
+  void AddQueue(SharedReceiveQueue& srq);
+  void RemoveQueue(SharedReceiveQueue& srq);
+  SharedReceiveQueue* FindQueue(uint32_t number) const;
+
+  // ---- Receiving. What is taken must be freed by the caller. The first `handed_off` of the frames
+  // have been through the lane of another lcore.
+  EthdevPort::Received Receive(rte_mbuf** frames) {
+    const EthdevPort::Received received =
+        wire != nullptr ? EthdevPort::Received{wire->Receive(endpoint, lcore, frames, kBurst), 0}
+                        : ethdev->Receive(lcore, frames, kBurst);
+    if (link != nullptr) [[unlikely]]
+      return ReceiveThroughTap(frames, received);
+    return received;
+  }
+  bool ReceivePending() const {
+    return wire != nullptr ? wire->Pending(endpoint, lcore) : ethdev->Pending(lcore);
+  }
+
+  // ---- Sending
+  bool IsFull() const { return staged_ + reserved_ >= kStage; }
+  // Takes the frame over; the stage is not full. `to` is an lcore as Wire::Transmit has it.
+  void Stage(rte_mbuf* frame, uint32_t to) {
+    frames_[staged_] = frame;
+    to_lcore_[staged_] = static_cast<uint8_t>(to);
+    ++staged_;
+  }
+  // Hands the staged frames to the port, in order; true if the stage is not full afterwards.
+  bool FlushStage();
+  // With a tap, once per round: sends held frames that are due; true if there were any.
+  bool ServeTap();
+  // A raw frame that is staged next: checksums of what its first `bytes` carry, by the port where
+  // it has them and the frame goes to it as it is.
+  void FillChecksums(rte_mbuf& frame, uint32_t bytes);
+  // The same of all that are staged, by the port no more.
+  void CompleteChecksums();
+  // Keeps a place for a frame that is staged later; the stage is not full.
+  void Reserve() { ++reserved_; }
+  void Unreserve() {
+    assert(reserved_ != 0);
+    --reserved_;
+  }
+  uint32_t staged() const { return staged_; }
+  // Stages frames from the control thread (home lane only); returns how many.
+  uint32_t StageRaw();
+  bool RawPending() const;
+
+  // ---- Frames that another lcore matched for a queue pair of this one
+  struct HandedFrame {
+    roce::Qpn qpn;
+    uint32_t tag;
+  };
+  // Any lcore. Takes the frame over; false (it stays the caller's) if this lcore is behind.
+  bool Hand(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag);
+  static HandedFrame HandedOf(const rte_mbuf& frame);
+  // What is taken must be freed by the caller.
+  uint32_t TakeHanded(rte_mbuf** frames);
+  bool HandedPending() const;
+
+  Device& device;
+  Wire* wire = nullptr;
+  EthdevPort* ethdev = nullptr;
+  uint32_t endpoint = 0;
+  uint32_t lcore = 0;
+  uint32_t lcore_bits = 0;
+  uint32_t lcore_count = 1;
+  LinkTap* link = nullptr;  // null: nobody captures or impairs
+  rte_ring* raw = nullptr;  // home lane: frames from the control thread
+  roce::Mac mac;
+  // Longer ones (a VLAN tag aside) do not go to others; kAnyFrame: all do.
+  uint32_t max_frame_bytes = kAnyFrame;
+  LaneCounters counters;
+  std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
+
+  MulticastTable multicast;
+  FlowTable flows;                                // those of all lcores
+  rte_ring* handed = nullptr;                     // null: there is one lcore only
+  std::vector<roce::NetAddress> local_addresses;  // empty: anything goes
+
+ private:
+  bool SendStage();
+  void GiveUpStage();
+  bool CannotPass(const rte_mbuf& frame) const;
+  void DropWhatCannotPass();
+  EthdevPort::Received ReceiveThroughTap(rte_mbuf** frames, EthdevPort::Received received);
+
+  const uint64_t* now_ns_;
+  uint32_t staged_ = 0;
+  uint32_t reserved_ = 0;
+  uint64_t blocked_since_ns_ = 0;
+  std::array<rte_mbuf*, kStage> frames_;
+  std::array<uint8_t, kStage> to_lcore_;
+  std::atomic<uint32_t> count_{0};
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<QueuePair*[], Free> table_;            // from calloc: pages of zeros until used
+  std::unique_ptr<SharedReceiveQueue*[], Free> queues_;  // likewise
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,113 @@
+// The part of a device that puts captures and impairments between its lanes and its port.
+#include "dataplane/shard/device_link.h"
+
+#include <algorithm>
+
+#include "dataplane/link/capture_tap.h"
+#include "dataplane/link/link_tap.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+// What is staged already has been through no tap, whatever the tap remembers of earlier work.
+void Attach(DeviceLane& lane, LinkTap& tap) {
+  if (lane.link != nullptr) return;
+  tap.Sent(0);
+  lane.CompleteChecksums();
+  lane.link = &tap;
+}
+
+}  // namespace
+
+void Device::OpenTaps() {
+  for (size_t i = taps_.size(); i < lanes_.size(); ++i) {
+    Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(i));
+    taps_.push_back(std::make_unique<LinkTap>(
+        static_cast<uint32_t>(i), lcore.worker().now_address(), dataplane_.frames().mempool()));
+  }
+}
+
+absl::Status Device::AddCapture(CaptureTap& capture) {
+  if (captures_.size() == LinkTap::kMaxCaptures) {
+    return absl::ResourceExhaustedError("as many captures of the device as there may be are there");
+  }
+  OpenTaps();
+  captures_.push_back(&capture);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+      taps_[i]->AddCapture(capture);
+      Attach(*lanes_[i], *taps_[i]);
+    });
+  }
+  return absl::OkStatus();
+}
+
+// A tap without work is taken off by its lane.
+void Device::RemoveCapture(CaptureTap& capture) {
+  std::erase(captures_, &capture);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { taps_[i]->RemoveCapture(capture); });
+  }
+}
+
+absl::Status Device::SetImpairment(const ImpairmentSettings& settings) {
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    const ImpairmentSettings& other = rules_[i]->settings;
+    if (other.direction != settings.direction || !(other.filter == settings.filter)) continue;
+    RemoveRule(i);
+    break;
+  }
+  if (rules_.size() == LinkTap::kMaxRules) {
+    return absl::ResourceExhaustedError(
+        "as many impairments of the device as there may be are there");
+  }
+  OpenTaps();
+  rules_.push_back(std::make_unique<ImpairmentRule>(settings));
+  ImpairmentRule& rule = *rules_.back();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    rule.lanes.push_back(std::make_unique<Impairment>(rule.settings, static_cast<uint32_t>(i),
+                                                      rule.shared_bottleneck()));
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+      taps_[i]->AddRule(settings.direction, *rule.lanes[i]);
+      Attach(*lanes_[i], *taps_[i]);
+    });
+  }
+  return absl::OkStatus();
+}
+
+void Device::RemoveRule(size_t index) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+      taps_[i]->RemoveRule(*rules_[index]->lanes[i]);
+    });
+  }
+  rules_.erase(rules_.begin() + static_cast<ptrdiff_t>(index));
+}
+
+size_t Device::ClearImpairments(std::optional<LinkDirection> direction,
+                                const std::optional<FrameFilter>& filter) {
+  size_t removed = 0;
+  for (size_t i = rules_.size(); i-- > 0;) {
+    const ImpairmentSettings& settings = rules_[i]->settings;
+    if (direction.has_value() && settings.direction != *direction) continue;
+    if (filter.has_value() && !(settings.filter == *filter)) continue;
+    RemoveRule(i);
+    ++removed;
+  }
+  return removed;
+}
+
+std::vector<Device::ImpairmentState> Device::Impairments() const {
+  std::vector<ImpairmentState> states;
+  for (const auto& rule : rules_) {
+    ImpairmentState& state = states.emplace_back();
+    state.settings = rule->settings;
+    for (const auto& lane : rule->lanes) state.counters.Add(lane->counters());
+  }
+  return states;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,168 @@
+#include "dataplane/shard/lcore.h"
+
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/session.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+Lcore::Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options)
+    : index_(index), realtime_(options.realtime) {
+  shared_->wake = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  shared_->watch = Fd(eventfd(0, EFD_CLOEXEC));
+  worker_ = std::make_unique<Worker>(dataplane, *this, options);
+  worker_->WatchWake(shared_->wake.get());
+}
+
+Lcore::~Lcore() { Stop(); }
+
+absl::Status Lcore::Start(unsigned eal_lcore) {
+  eal_lcore_ = eal_lcore;
+  shared_->stop = false;
+  if (rte_eal_remote_launch(&Lcore::Main, this, eal_lcore) != 0) {
+    return absl::InternalError("the DPDK lcore is busy or does not exist");
+  }
+  running_ = true;
+  return absl::OkStatus();
+}
+
+void Lcore::Stop() {
+  if (!running_) return;
+  shared_->stop = true;
+  shared_->stop.notify_all();
+  Wake();
+  AwaitThreads();
+  running_ = false;
+}
+
+int Lcore::Main(void* self) {
+  PrepareThread();
+  Lcore& lcore = *static_cast<Lcore*>(self);
+  const std::shared_ptr<Shared> shared = lcore.shared_;
+  const unsigned eal_lcore = rte_lcore_id();
+  lcore.worker_->Run();
+  // Another thread may have become the lcore long ago.
+  shared->stop.wait(false);
+  RTE_PER_LCORE(_lcore_id) = eal_lcore;
+  return 0;
+}
+
+void Lcore::TakeBack() {
+  uint32_t holder = kNobody;
+  while (!holder_.compare_exchange_weak(holder, kItself, std::memory_order_acquire)) {
+    if (holder == kCaller) worker_->LetOthersRun();
+    holder = kNobody;
+  }
+}
+
+bool Lcore::RunInItsPlace(void (*function)(void*), void* argument) {
+  uint32_t holder = kNobody;
+  if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
+  function(argument);
+  worker_->CountCall();
+  const bool wakes = sleeping_.load(std::memory_order_relaxed) && worker_->HasWork();
+  holder_.store(kNobody, std::memory_order_release);
+  if (wakes) Wake();
+  return true;
+}
+
+int Lcore::realtime_priority() const { return worker_->priority().realtime_priority(); }
+
+void Lcore::Nudge() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto rounds = [](void* worker) { static_cast<Worker*>(worker)->RunAFewRounds(); };
+  if (running_ && RunInItsPlace(rounds, worker_.get())) return;
+  WakeIfSleeping();
+}
+
+void Lcore::Run(void (*function)(void*), void* argument) {
+  if (!running_) {
+    function(argument);
+    return;
+  }
+  if (RunInItsPlace(function, argument)) return;
+  Deliver(function, argument);
+}
+
+void Lcore::RunInRound(void (*function)(void*), void* argument) {
+  if (!running_) {
+    function(argument);
+    return;
+  }
+  Deliver(function, argument);
+}
+
+void Lcore::FinishRound() {
+  RunInRound([](void*) {}, nullptr);
+}
+
+void Lcore::Deliver(void (*function)(void*), void* argument) {
+  mailbox_.Post(function, argument, [this] {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    WakeIfSleeping();
+  });
+}
+
+void Lcore::Wake() {
+  const uint64_t one = 1;
+  // Fails only if the counter is full, and then the lcore wakes anyhow.
+  [[maybe_unused]] const ssize_t written = write(shared_->wake.get(), &one, sizeof(one));
+}
+
+void Lcore::SetProfile(bool on) {
+  Call([&] { worker_->set_profile(on); });
+}
+
+void Lcore::AttachSession(Session& session) {
+  if (running_ && !is_watched_) StartWatching();
+  is_watched_ = running_;
+  Call([&] { worker_->AddSession(session); });
+  sessions_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Lcore::DetachSession(Session& session) {
+  Call([&] { worker_->RemoveSession(session); });
+  sessions_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Lcore::AttachLane(DeviceLane& lane) {
+  Call([&] { worker_->AddLane(lane); });
+}
+
+void Lcore::DetachLane(DeviceLane& lane) {
+  Call([&] { worker_->RemoveLane(lane); });
+}
+
+LcoreSnapshot Lcore::Snapshot() const {
+  const WorkerStats& stats = worker_->stats();
+  LcoreSnapshot out;
+  out.loops = stats.loops.value();
+  out.busy_loops = stats.busy_loops.value();
+  out.busy_cycles = stats.busy_cycles.value();
+  out.idle_cycles = stats.idle_cycles.value();
+  out.sleeps = stats.sleeps.value();
+  out.wakes_by_doorbell = stats.wakes_by_doorbell.value();
+  out.yields = stats.yields.value();
+  out.rx_bursts = stats.rx_bursts.value();
+  out.rx_handed_off = stats.rx_handed_off.value();
+  out.rx_packets = stats.rx_packets.value();
+  out.tx_packets = stats.tx_packets.value();
+  out.calls = stats.calls.value();
+  out.bad_doorbells = stats.bad_doorbells.value();
+  out.comp_events = worker_->events().sent.value();
+  out.events_delayed = worker_->events().delayed.value();
+  out.events_lost = worker_->events().lost.value();
+  out.async_events = stats.async_events.value();
+  out.memory_faults = stats.memory_faults.value();
+  out.timer_expiries = stats.timer_expiries.value();
+  out.durable_syncs = stats.durable_syncs.value();
+  out.durable_failures = stats.durable_failures.value();
+  for (size_t i = 0; i < kLcoreStageCount; ++i) out.stage_cycles[i] = stats.stage_cycles[i].value();
+  return out;
+}
+
+}  // namespace roci::dataplane

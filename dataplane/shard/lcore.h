@@ -1,0 +1,188 @@
+// A dataplane thread: runs a Worker on a DPDK lcore and lets other threads run functions on it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "dataplane/base/counters.h"
+#include "dataplane/base/mailbox.h"
+#include "dataplane/base/shared_memory.h"
+#include "dataplane/base/thread_priority.h"
+
+namespace roci::dataplane {
+
+class AppCopies;
+class Dataplane;
+class DeviceLane;
+class QueuePair;
+class Session;
+class Worker;
+
+struct LcoreOptions {
+  // Without work for so long the lcore sleeps until something wakes it.
+  uint32_t idle_sleep_us = 200;
+  bool spin = false;     // never sleep, never yield
+  bool profile = false;  // time the stages of the loop (costs about 100 cycles per loop)
+  RealtimeUse realtime = RealtimeUse::kOff;
+};
+
+class Lcore {
+ public:
+  Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options);
+  ~Lcore();
+
+  // `eal_lcore` is the DPDK lcore to run on. Control thread.
+  absl::Status Start(unsigned eal_lcore);
+  void Stop();
+
+  // Runs f() on the lcore between two bursts and waits for it; f's result is returned. While the
+  // lcore has nothing to do, and before Start and after Stop, f runs on the caller's thread in the
+  // lcore's place. Rethrows a std::bad_alloc of f() to the caller. Must not be called from an
+  // lcore.
+  template <class F>
+  auto Call(F&& f) -> std::invoke_result_t<F&> {
+    using Result = std::invoke_result_t<F&>;
+    if constexpr (std::is_void_v<Result>) {
+      const auto run = [&f] { return f(), true; };
+      CallBoxed<bool>(run, &Lcore::Run);
+    } else {
+      return CallBoxed<Result>(f, &Lcore::Run);
+    }
+  }
+
+  // As Call, but f() always runs on the lcore, at the beginning of a loop iteration.
+  template <class F>
+  bool CallInRound(F&& f) {
+    return CallBoxed<bool>(f, &Lcore::RunInRound);
+  }
+
+  // Returns in a round that has begun since: the next Call finds it finished.
+  void FinishRound();
+
+  uint32_t index() const { return index_; }
+  LcoreSnapshot Snapshot() const;
+  // 0 before the thread runs.
+  pid_t thread_id() const { return thread_id_.load(std::memory_order_relaxed); }
+  // 0: an ordinary thread (ThreadPriority).
+  int realtime_priority() const;
+  uint32_t sessions() const { return sessions_.load(std::memory_order_relaxed); }
+  void SetProfile(bool on);
+
+  // Wakes the lcore if it sleeps. Any thread; the caller stored what is to be seen and made a full
+  // fence.
+  void WakeIfSleeping() {
+    if (sleeping_.load(std::memory_order_relaxed)) [[unlikely]]
+      Wake();
+  }
+
+  // As WakeIfSleeping, for what is soon done: an lcore that has nothing else to do need not wake,
+  // the caller does it in its place. Not from an lcore.
+  void Nudge();
+
+  // On the lcore, where nothing else is under way: lends it out and runs copies.Copy(), which may
+  // take as long as a program likes. False: it took so long that another thread has become the
+  // lcore. Then this thread has served `copies` until it was not wanted any more, and leaves
+  // without touching anything of the lcore, which may be gone.
+  bool Copy(AppCopies& copies);
+
+  // Control thread.
+  void AttachSession(Session& session);
+  void DetachSession(Session& session);
+  void AttachLane(DeviceLane& lane);
+  void DetachLane(DeviceLane& lane);
+
+  // On the lcore, or inside Call.
+  Worker& worker() { return *worker_; }
+
+ private:
+  friend class Worker;
+  bool stopping() const { return shared_->stop.load(std::memory_order_relaxed); }
+  enum Holder : uint32_t { kItself, kNobody, kCaller };
+
+  // What threads use that are in a copy, or serve a program, when the lcore ends.
+  struct Shared {
+    std::atomic<bool> stop{false};
+    // Of those that watch or run the loop, all but DPDK's.
+    std::atomic<uint32_t> threads{0};
+    // Threads in copies that took too long, or that serve the programs concerned.
+    std::atomic<uint32_t> away{0};
+    std::atomic<bool> first_is_away{false};  // DPDK's among them
+    Fd wake;                                 // of the loop
+    Fd watch;                                // of the watching thread
+  };
+  // The thread that EAL has made for this lcore.
+  static constexpr uint32_t kFirstThread = 0;
+  static constexpr uint32_t kMostAway = 64;
+
+  // lcore_threads.cc
+  void StartWatching();
+  bool Watch(uint32_t number);
+  static void PrepareThread();
+  void SleepUntilCopy(uint64_t seen);
+  // Whether the thread that started a copy at `since_ns` (0: none) now sleeps in the kernel.
+  bool IsHeldUp(uint64_t since_ns) const;
+  bool TakeOver(uint32_t number, uint64_t since_ns);
+  bool TakeBackAfterCopy(uint32_t number);
+  static void BecomeOrdinary();
+  void AwaitThreads();
+
+  template <class Result, class F>
+  Result CallBoxed(F& f, void (Lcore::*run)(void (*)(void*), void*)) {
+    struct Box {
+      F* f;
+      bool lacks_memory;
+      Result result;
+    } box{&f, false, {}};
+    const auto function = [](void* p) {
+      Box& to_run = *static_cast<Box*>(p);
+      try {
+        to_run.result = (*to_run.f)();
+      } catch (const std::bad_alloc&) {
+        to_run.lacks_memory = true;
+      }
+    };
+    (this->*run)(function, &box);
+    if (box.lacks_memory) [[unlikely]]
+      throw std::bad_alloc();
+    return std::move(box.result);
+  }
+  void Run(void (*function)(void*), void* argument);
+  void RunInRound(void (*function)(void*), void* argument);
+  bool RunInItsPlace(void (*function)(void*), void* argument);
+  void Deliver(void (*function)(void*), void* argument);
+  void Wake();
+  // On the lcore, around a while in which it does nothing: what is to be run on it need not wait
+  // for it then, and is run by the thread that wants it.
+  void Lend() { holder_.store(kNobody, std::memory_order_release); }
+  void TakeBack();
+  static int Main(void* self);
+
+  uint32_t index_;
+  unsigned eal_lcore_ = 0;
+  std::atomic<bool> running_{false};
+  std::atomic<bool> sleeping_{false};
+  std::atomic<uint32_t> sessions_{0};
+  std::atomic<pid_t> thread_id_{0};
+  std::atomic<uint32_t> holder_{kItself};
+  const RealtimeUse realtime_;
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  // Which thread runs the loop.
+  std::atomic<uint32_t> runner_{kFirstThread};
+  // The number of the last watching thread. Written by the thread that runs the loop, and by the
+  // control thread before there is one.
+  uint32_t last_thread_ = kFirstThread;
+  std::atomic<uint64_t> copying_since_ns_{0};  // 0: not in Copy
+  std::atomic<uint64_t> copies_begun_{0};
+  std::atomic<bool> watch_sleeps_{false};
+  bool is_watched_ = false;  // control thread
+  Mailbox mailbox_;
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,191 @@
+// Which thread runs an lcore's loop. A copy to or from a program's memory may wait for that program
+// (a page fault that it handles itself, a file system of its own). A second thread watches, and
+// goes on with the loop in the place of one that waits too long.
+#include <pthread.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <system_error>
+#include <thread>
+
+#include "dataplane/base/clock.h"
+#include "dataplane/base/processor_time.h"
+#include "dataplane/qp/app_copies.h"
+#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+// A copy of a whole burst takes tens of microseconds. A preempted thread takes longer, but that is
+// no stall.
+constexpr uint64_t kPatienceNs = 300'000;
+constexpr timespec kWatchPeriod{0, 400'000};
+constexpr uint32_t kQuietPeriods = 25;
+// Another thread has the lcore for the time of a function call.
+constexpr timespec kCallerNap{0, 10'000};
+constexpr timespec kStopNap{0, 1'000'000};
+constexpr unsigned long kTimerSlackNs = 1000;
+
+}  // namespace
+
+bool Lcore::Copy(AppCopies& copies) {
+  const std::shared_ptr<Shared> shared = shared_;
+  copying_since_ns_.store(Clock::Monotonic(), std::memory_order_relaxed);
+  copies_begun_.fetch_add(1);  // a full fence before the look at the flag
+  if (watch_sleeps_.load(std::memory_order_relaxed)) [[unlikely]] {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(shared->watch.get(), &one, sizeof(one));
+  }
+  const uint32_t number = runner_.load(std::memory_order_relaxed);
+  Lend();
+  copies.Copy();
+  if (TakeBackAfterCopy(number)) [[likely]] {
+    copying_since_ns_.store(0, std::memory_order_relaxed);
+    return true;
+  }
+  BecomeOrdinary();
+  const std::shared_ptr<AppCopies> own = copies.shared_from_this();
+  own->ServeAsCopier(shared->stop, [&shared] {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(shared->wake.get(), &one, sizeof(one));
+  });
+  shared->away.fetch_sub(1);
+  if (number == kFirstThread) shared->first_is_away = false;
+  return false;
+}
+
+bool Lcore::TakeBackAfterCopy(uint32_t number) {
+  for (;;) {
+    uint32_t holder = kNobody;
+    if (holder_.compare_exchange_strong(holder, kItself, std::memory_order_acquire)) {
+      if (runner_.load(std::memory_order_relaxed) == number) return true;
+      // The thread that is the lcore now has lent it.
+      holder_.store(kNobody, std::memory_order_release);
+      return false;
+    }
+    if (runner_.load(std::memory_order_acquire) != number) return false;
+    nanosleep(&kCallerNap, nullptr);
+  }
+}
+
+// An app may close the reading end of its event pipe: that is its own business.
+void Lcore::PrepareThread() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // By these some ports say that frames have come; it ends a sleep.
+  sigemptyset(&set);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&set, signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  // A port without interrupts is looked at after a sleep of 50 us, which the usual slack would
+  // double.
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
+}
+
+namespace {
+
+// Gives the calling thread the CPU affinity of EAL's lcore.
+void TakeAffinityOf(unsigned eal_lcore) {
+  const rte_cpuset_t processors = rte_lcore_cpuset(eal_lcore);
+  pthread_setaffinity_np(pthread_self(), sizeof(processors), &processors);
+}
+
+}  // namespace
+
+// Of no lcore any more.
+void Lcore::BecomeOrdinary() {
+  RTE_PER_LCORE(_lcore_id) = LCORE_ID_ANY;
+  TakeAffinityOf(rte_get_main_lcore());
+  const sched_param none{};
+  sched_setscheduler(0, SCHED_OTHER, &none);
+}
+
+void Lcore::StartWatching() {
+  const uint32_t number = ++last_thread_;
+  shared_->threads.fetch_add(1);
+  try {
+    std::thread([this, number, shared = shared_] {
+      if (Watch(number)) shared->threads.fetch_sub(1);
+    }).detach();
+  } catch (const std::system_error&) {
+    shared_->threads.fetch_sub(1);  // the lcore then waits as long as the program does
+  }
+}
+
+void Lcore::SleepUntilCopy(uint64_t seen) {
+  watch_sleeps_.store(true);
+  if (copies_begun_.load() == seen && !shared_->stop) {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t got = read(shared_->watch.get(), &count, sizeof(count));
+  }
+  watch_sleeps_.store(false);
+}
+
+bool Lcore::IsHeldUp(uint64_t since_ns) const {
+  return since_ns != 0 && Clock::Monotonic() >= since_ns + kPatienceNs && Sleeps(thread_id());
+}
+
+// False: who went on in its place has taken it off the count.
+bool Lcore::Watch(uint32_t number) {
+  pthread_setname_np(pthread_self(), "roci-watch");
+  ThreadPriority own;
+  own.Take(realtime_, kGuardPriority, Clock::Monotonic());
+  uint64_t seen = 0;
+  uint32_t quiet = 0;
+  while (!shared_->stop) {
+    nanosleep(&kWatchPeriod, nullptr);
+    const uint64_t begun = copies_begun_.load();
+    const uint64_t since_ns = copying_since_ns_.load();
+    quiet = begun == seen && since_ns == 0 ? quiet + 1 : 0;
+    seen = begun;
+    if (quiet == kQuietPeriods) SleepUntilCopy(seen);
+    if (!IsHeldUp(since_ns) || !TakeOver(number, since_ns)) continue;
+    StartWatching();
+    TakeAffinityOf(eal_lcore_);
+    PrepareThread();
+    return worker_->RunHere();
+  }
+  return true;
+}
+
+bool Lcore::TakeOver(uint32_t number, uint64_t since_ns) {
+  if (shared_->away >= kMostAway) return false;
+  uint32_t holder = kNobody;
+  if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
+  if (copying_since_ns_.load(std::memory_order_relaxed) != since_ns) {
+    holder_.store(kNobody, std::memory_order_release);
+    return false;
+  }
+  shared_->away.fetch_add(1);
+  if (runner_.load(std::memory_order_relaxed) == kFirstThread) {
+    shared_->first_is_away = true;
+  } else {
+    shared_->threads.fetch_sub(1);
+  }
+  RTE_PER_LCORE(_lcore_id) = eal_lcore_;
+  worker_->DetachCopy();
+  copying_since_ns_.store(0, std::memory_order_relaxed);
+  runner_.store(number, std::memory_order_release);
+  holder_.store(kItself, std::memory_order_release);
+  return true;
+}
+
+// Those in copies are left behind.
+void Lcore::AwaitThreads() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(shared_->watch.get(), &one, sizeof(one));
+  while (shared_->threads != 0) nanosleep(&kStopNap, nullptr);
+  while (rte_eal_get_lcore_state(eal_lcore_) == RUNNING && !shared_->first_is_away) {
+    nanosleep(&kStopNap, nullptr);
+  }
+  if (!shared_->first_is_away) rte_eal_wait_lcore(eal_lcore_);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,410 @@
+#include "dataplane/shard/session.h"
+
+#include <sys/eventfd.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+#include "absl/cleanup/cleanup.h"
+#include "dataplane/shard/device.h"
+#include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/worker.h"
+#include "dataplane/shard/xrc_domain.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::dataplane {
+
+namespace {
+
+// The next push_back does not allocate.
+template <class T>
+void ReserveOneMore(std::vector<T>& vector) {
+  if (vector.size() == vector.capacity()) vector.reserve(2 * vector.size() + 8);
+}
+
+// A copy that is not detached takes some tens of microseconds.
+constexpr timespec kCopyNap{0, 20'000};
+
+}  // namespace
+
+void MappingsInUse::AwaitCopies() { session_.AwaitCopies(std::move(mappings_)); }
+
+void Session::AwaitCopies(memory::ReleasedMappings mappings) {
+  CallBetweenCopies([&] {
+    if (!copies_->IsIdle()) copies_->Keep(std::move(mappings));
+  });
+}
+
+// As Lcore::Call, but f() runs when no copy for the session is pending, or when one takes long.
+template <class F>
+auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&> {
+  using Result = std::invoke_result_t<F&>;
+  if constexpr (std::is_void_v<Result>) {
+    const auto try_once = [&] {
+      const bool may_run = copies_->IsIdle() || copies_->IsStalled();
+      if (may_run) f();
+      return may_run;
+    };
+    if (lcore_->Call(try_once)) return;
+    while (!lcore_->CallInRound(try_once)) nanosleep(&kCopyNap, nullptr);
+  } else {
+    std::optional<Result> result;
+    CallBetweenCopies([&] { result = f(); });
+    return *std::move(result);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(Device& device, Lcore& lcore,
+                                                         SessionConfig config) {
+  std::unique_ptr<Session> session(new Session(device, lcore, std::move(config)));
+  if (absl::Status status = session->OpenDoorbells(); !status.ok()) return status;
+  lcore.AttachSession(*session);
+  session->attached_ = true;
+  return session;
+}
+
+Session::Session(Device& device, Lcore& lcore, SessionConfig config)
+    : device_(device),
+      lcore_(&lcore),
+      async_events_(std::move(config.async_pipe)),
+      app_(std::move(config.app)),
+      keys_(std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed)),
+      copies_(std::make_shared<AppCopies>(lcore.worker().collecting(), std::move(config.copy_use))),
+      addresses_(config.max_address_handles),
+      max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
+  copies_->Share(app_);
+  copies_->Keep(keys_);
+}
+
+absl::Status Session::OpenDoorbells() {
+  absl::StatusOr<SharedMemory> memory =
+      SharedMemory::Create("roci-doorbells", sizeof(roci_abi_doorbells));
+  if (!memory.ok()) return memory.status();
+  doorbell_memory_ = *std::move(memory);
+  doorbells_ = Doorbells(reinterpret_cast<roci_abi_doorbells*>(doorbell_memory_.data()));
+  wake_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  return wake_.valid() ? absl::OkStatus() : absl::ErrnoToStatus(errno, "eventfd");
+}
+
+Session::~Session() {
+  lcore_->Call([&] {
+    for (auto& qp : queue_pairs_) lcore_->worker().RemoveQueuePair(*qp);
+    if (copies_->IsShared()) {
+      for (auto& qp : queue_pairs_) keys_->ReleaseWindowsOf(qp->qpn().value());
+    }
+    for (auto& srq : shared_queues_) {
+      if (srq->domain() != nullptr) srq->domain()->RemoveQueue(*srq);
+    }
+    for (auto& cq : completion_queues_) lcore_->worker().events().Unregister(*cq);
+    if (copies_->Leave()) lcore_->worker().RemoveCopies(copies_);
+    handles_.clear();
+    tag_queues_.clear();
+  });
+  for (auto& qp : queue_pairs_) device_.qpns().Free(qp->qpn());
+  for (auto& srq : shared_queues_) {
+    if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
+  }
+  if (attached_) lcore_->DetachSession(*this);
+}
+
+bool Session::MoveTo(Lcore& lcore) {
+  if (!queue_pairs_.empty() || !shared_queues_.empty() || targets_ != 0 || copies_->IsShared()) {
+    return false;
+  }
+  lcore_->Call([&] {
+    for (auto& cq : completion_queues_) lcore_->worker().events().Unregister(*cq);
+  });
+  lcore_->DetachSession(*this);
+  lcore_ = &lcore;
+  copies_->MoveTo(lcore.worker().collecting());
+  lcore_->AttachSession(*this);
+  lcore_->Call([&] {
+    for (auto& cq : completion_queues_) lcore_->worker().events().Adopt(*cq);
+  });
+  return true;
+}
+
+void Session::ShareKeysOf(Session& other) {
+  const bool moved = lcore_ == other.lcore_ || MoveTo(*other.lcore_);
+  assert(moved);
+  static_cast<void>(moved);
+  keys_ = other.keys_;
+  // Of its own it has nothing yet.
+  copies_ = other.copies_;
+  copies_->Share(app_);
+}
+
+absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t entries,
+                                                                      uint64_t user_handle,
+                                                                      int channel) {
+  CompletionEvents& events = lcore_->worker().events();
+  ReserveOneMore(completion_queues_);
+  auto cq = CompletionQueue::Create(*this, events, entries, user_handle, channel);
+  if (!cq.ok()) return cq.status();
+  lcore_->Call([&] { events.Register(); });
+  CompletionQueue* created = cq->get();
+  completion_queues_.push_back(*std::move(cq));
+  return CreatedCompletionQueue{created, created->TakeFd()};
+}
+
+absl::StatusOr<Fd> Session::ResizeCompletionQueue(CompletionQueue& cq, uint32_t entries,
+                                                  uint32_t consumer) {
+  absl::StatusOr<SharedMemory> ring = CompletionQueue::CreateRing(entries);
+  if (!ring.ok()) return ring.status();
+  Fd fd = ring->TakeFd();
+  // What was posted before the request counts: the lcore makes a whole round.
+  if (std::bit_ceil(entries) < cq.capacity()) lcore_->FinishRound();
+  const bool swapped =
+      CallBetweenCopies([&] { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
+  if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
+  return fd;
+}
+
+void Session::ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation) {
+  lcore_->Call([&] { lcore_->worker().events().Moderate(cq, moderation, Clock::Monotonic()); });
+}
+
+absl::StatusOr<EventCounts> Session::DestroyCompletionQueue(CompletionQueue& cq) {
+  if (cq.users() != 0) return absl::FailedPreconditionError("completion queue: in use");
+  CallBetweenCopies([&] { lcore_->worker().events().Unregister(cq); });
+  const EventCounts counts{cq.comp_events(), cq.async_events()};
+  std::erase_if(completion_queues_, [&](const auto& owned) { return owned.get() == &cq; });
+  return counts;
+}
+
+// Handles go round, so that a doorbell of an app that rings for a destroyed queue pair does not at
+// once mean another one.
+std::optional<uint32_t> Session::FreeHandle() {
+  for (uint32_t step = 0; step < max_queue_pairs_; ++step) {
+    const uint32_t handle = next_handle_;
+    next_handle_ = next_handle_ + 1 == max_queue_pairs_ ? 0 : next_handle_ + 1;
+    if (handle >= by_handle_.size()) by_handle_.resize(handle + 1);
+    if (by_handle_[handle] == nullptr) return handle;
+  }
+  return std::nullopt;
+}
+
+// All allocations come before the changes that would have to be undone.
+absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig& config) {
+  const std::optional<uint32_t> handle = FreeHandle();
+  if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
+  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
+  if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
+  absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
+  ReserveOneMore(queue_pairs_);
+  auto created =
+      QueuePair::Create(*lcore_, this, device_.lane(lcore_->index()), config, *qpn, *handle);
+  if (!created.ok()) return created.status();
+  QueuePair* qp = created->get();
+  lcore_->Call([&] {
+    if (handles_.size() <= *handle) handles_.resize(*handle + 1);
+    lcore_->worker().AddQueuePair(*qp);
+    handles_[*handle] = qp;
+  });
+  std::move(free_qpn).Cancel();
+  if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
+  if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
+  if (qp->srq() != nullptr) qp->srq()->AddUser();
+  by_handle_[*handle] = qp;
+  queue_pairs_.push_back(*std::move(created));
+  qp->owner_index = static_cast<uint32_t>(queue_pairs_.size()) - 1;
+  return CreatedQueuePair{qp, qp->TakeFd()};
+}
+
+EventCounts Session::DestroyQueuePair(QueuePair& qp) {
+  const uint32_t handle = qp.handle();
+  CallBetweenCopies([&] {
+    handles_[handle] = nullptr;
+    qp.GiveBackReceive();
+    lcore_->worker().RemoveQueuePair(qp);
+    keys_->ReleaseWindowsOf(qp.qpn().value());
+  });
+  const EventCounts counts{0, qp.async_events()};
+  if (qp.send_cq() != nullptr) qp.send_cq()->RemoveUser();
+  if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveUser();
+  if (qp.srq() != nullptr) qp.srq()->RemoveUser();
+  device_.qpns().Free(qp.qpn());
+  by_handle_[handle] = nullptr;
+  const uint32_t index = qp.owner_index;
+  std::swap(queue_pairs_[index], queue_pairs_.back());
+  queue_pairs_[index]->owner_index = index;
+  queue_pairs_.pop_back();
+  return counts;
+}
+
+absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& room) {
+  absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(room);
+  if (!memory.ok()) return memory.status();
+  CreatedList created{0, (*memory)->TakeFd()};
+  const memory::MemoryStatus status = lcore_->Call([&] {
+    const memory::MemoryStatus allocated =
+        room.has_signature
+            ? keys_->AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
+            : keys_->AllocateList(pd, room.max_runs, &created.key);
+    if (allocated != memory::MemoryStatus::kOk) return allocated;
+    absl::Cleanup free_list = [&] { keys_->FreeList(created.key >> 8); };
+    lists_.Add(created.key >> 8, *std::move(memory), room);
+    std::move(free_list).Cancel();
+    return allocated;
+  });
+  if (status != memory::MemoryStatus::kOk) return absl::ResourceExhaustedError("list region: key");
+  return created;
+}
+
+void Session::DestroyList(uint32_t number) {
+  // Unmapped here rather than on the lcore.
+  const std::unique_ptr<SharedMemory> memory = lcore_->Call([&] {
+    keys_->FreeList(number);
+    return lists_.Remove(number);
+  });
+}
+
+absl::StatusOr<uint32_t> Session::AddTarget(QueuePair& qp) {
+  const std::optional<uint32_t> handle = FreeHandle();
+  if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
+  by_handle_[*handle] = &qp;
+  ++targets_;
+  return *handle;
+}
+
+void Session::RemoveTarget(uint32_t handle) {
+  by_handle_[handle] = nullptr;
+  --targets_;
+}
+
+absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
+    const SharedReceiveQueueConfig& config, uint32_t handle) {
+  // These handles come from the other end.
+  if (config.tags.max_tags != 0 && handle > last_srq_handle()) {
+    return absl::ResourceExhaustedError("shared receive queue: no doorbell left");
+  }
+  roce::Qpn number;
+  if (config.domain != nullptr) {
+    const std::optional<roce::Qpn> free = device_.srqns().Allocate(0);
+    if (!free.has_value()) return absl::ResourceExhaustedError("shared receive queue: no number");
+    number = *free;
+  }
+  absl::Cleanup free_number = [&] {
+    if (config.domain != nullptr) device_.srqns().Free(number);
+  };
+  ReserveOneMore(shared_queues_);
+  auto created = SharedReceiveQueue::Create(*this, config, handle, number.value());
+  if (!created.ok()) return created.status();
+  SharedReceiveQueue* srq = created->get();
+  if (srq->tags() != nullptr) {
+    lcore_->Call([&] { tag_queues_[TagDoorbell(handle)] = srq; });
+  }
+  if (config.domain != nullptr) lcore_->Call([&] { config.domain->AddQueue(*srq); });
+  std::move(free_number).Cancel();
+  shared_queues_.push_back(*std::move(created));
+  if (srq->cq() != nullptr) srq->cq()->AddUser();
+  return CreatedSharedReceiveQueue{srq, srq->TakeFd()};
+}
+
+absl::StatusOr<Fd> Session::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
+                                                   const roci_abi_srq_layout& layout) {
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout.memory_size);
+  if (!memory.ok()) return memory.status();
+  Fd fd = memory->TakeFd();
+  if (!lcore_->Call([&] { return srq.Grow(*memory, layout); })) {
+    return absl::InvalidArgumentError("shared receive queue: broken");
+  }
+  return fd;
+}
+
+absl::StatusOr<EventCounts> Session::DestroySharedReceiveQueue(SharedReceiveQueue& srq) {
+  if (srq.users() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
+  if (srq.domain() != nullptr) {
+    CallBetweenCopies([&] { srq.domain()->RemoveQueue(srq); });
+    device_.srqns().Free(roce::Qpn(srq.number()));
+  }
+  if (srq.tags() != nullptr) {
+    CallBetweenCopies([&] { tag_queues_.erase(TagDoorbell(srq.handle())); });
+  }
+  if (srq.cq() != nullptr) srq.cq()->RemoveUser();
+  const EventCounts counts{0, srq.async_events()};
+  std::erase_if(shared_queues_, [&](const auto& owned) { return owned.get() == &srq; });
+  return counts;
+}
+
+bool Session::ServeTags(uint32_t handle, uint64_t now_ns) {
+  const auto found = tag_queues_.find(handle);
+  if (found == tag_queues_.end()) return false;
+  TagQueue& tags = *found->second->tags();
+  if (!tags.Serve(now_ns)) found->second->Fail();
+  if (tags.has_more()) doorbells_.Ring(handle);
+  return true;
+}
+
+roce::ModifyResult Session::ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
+                                            uint32_t mask, const roce::Path* path,
+                                            const roce::QpAttributeLimits& limits,
+                                            roce::QpState* state_after) {
+  const roce::ModifyResult values = roce::CheckAttributeValues(attributes, mask, limits);
+  if (values != roce::ModifyResult::kOk) return values;
+  return CallBetweenCopies([&] {
+    Worker& worker = lcore_->worker();
+    const roce::ModifyResult result = qp.Modify(worker.RefreshTime(), attributes, mask, path);
+    if (result == roce::ModifyResult::kOk) worker.Poke(qp);
+    if (state_after != nullptr) *state_after = qp.core.state();
+    return result;
+  });
+}
+
+void Session::SetPath(QueuePair& qp, const roce::Path& path) {
+  lcore_->Call([&] { qp.SetPath(path); });
+}
+
+void Session::QueryQueuePair(QueuePair& qp, roce::QpAttributes& out) {
+  lcore_->Call([&] { qp.core.Query(out); });
+}
+
+QueuePairInfo Session::InspectQueuePair(QueuePair& qp) {
+  return lcore_->Call([&] { return qp.Inspect(); });
+}
+
+QueuePair* Session::queue_pair(uint32_t handle) {
+  return handle < by_handle_.size() ? by_handle_[handle] : nullptr;
+}
+
+absl::StatusOr<uint32_t> Session::CreateAddressHandle(uint32_t pd, const roce::Path& path) {
+  uint32_t handle = 0;
+  const bool added = lcore_->Call([&] { return addresses_.Add(pd, path, &handle); });
+  if (!added) return absl::ResourceExhaustedError("address handle: none left");
+  return handle;
+}
+
+absl::Status Session::DestroyAddressHandle(uint32_t handle) {
+  const bool removed = lcore_->Call([&] { return addresses_.Remove(handle); });
+  return removed ? absl::OkStatus() : absl::NotFoundError("address handle");
+}
+
+bool Session::SendAsyncEvent(uint64_t element, uint32_t type) {
+  const bool waited = async_events_.waiting();
+  const bool sent = async_events_.Send(element, type);
+  CompletionEvents& events = lcore_->worker().events();
+  if (!sent) events.lost.Add(1);
+  if (!waited && async_events_.waiting()) events.AwaitRoom(async_events_);
+  return sent;
+}
+
+uint32_t Session::HoldAsyncEvents(uint64_t element) {
+  return lcore_->Call([&] { return async_events_.Hold(element); });
+}
+
+void Session::ReleaseAsyncEvents() {
+  lcore_->Call([&] { lcore_->worker().events().lost.Add(async_events_.Release()); });
+}
+
+void Session::HoldCompletionEvents(int channel) {
+  lcore_->Call([&] { lcore_->worker().events().Hold(channel); });
+}
+
+void Session::ReleaseCompletionEvents() {
+  lcore_->Call([&] { lcore_->worker().events().Hold(-1); });
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,233 @@
+// One app's open device: the doorbell page, the keys, queue pairs, completion queues and address
+// handles, all of which live on one lcore.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "dataplane/base/shared_memory.h"
+#include "dataplane/qp/address_table.h"
+#include "dataplane/qp/app_copies.h"
+#include "dataplane/qp/async_events.h"
+#include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/rings/doorbells.h"
+#include "dataplane/rings/list_memory.h"
+#include "memory/app_memory.h"
+#include "memory/key_table.h"
+
+namespace roci::dataplane {
+
+class Device;
+class Lcore;
+
+struct SessionConfig {
+  std::shared_ptr<const memory::AppMemory> app;
+  // Shared by all sessions of the user.
+  std::shared_ptr<CopyUse> copy_use = std::make_shared<CopyUse>();
+  uint32_t max_keys = 65536;
+  uint64_t key_seed = 0;             // see memory::KeyTable
+  uint32_t max_queue_pairs = 65536;  // at most ROCI_ABI_MAX_QP_HANDLES
+  uint32_t max_address_handles = 65536;
+  // Writing end of the async event pipe, non-blocking. The session owns it.
+  Fd async_pipe;
+};
+
+// A queue pair as the create response describes it. `memory` is to be passed to the app.
+struct CreatedQueuePair {
+  QueuePair* queue_pair;
+  Fd memory;
+};
+struct CreatedSharedReceiveQueue {
+  SharedReceiveQueue* queue;
+  Fd memory;
+};
+struct CreatedCompletionQueue {
+  CompletionQueue* completion_queue;
+  Fd memory;
+};
+// A list region; its memory is to be passed to the app.
+struct CreatedList {
+  uint32_t key;
+  Fd memory;
+};
+struct EventCounts {
+  uint32_t comp_events = 0;
+  uint32_t async_events = 0;
+};
+
+class Session;
+
+// Mappings released from the key table that a running copy may still access. Control thread.
+class MappingsInUse {
+ public:
+  explicit MappingsInUse(Session& session) : session_(session) {}
+  // The `released` argument of KeyTable's functions.
+  memory::ReleasedMappings* get() { return &mappings_; }
+  // Call after those functions. Returns as Session::AwaitCopies does.
+  void AwaitCopies();
+
+ private:
+  Session& session_;
+  memory::ReleasedMappings mappings_;
+};
+
+// All members are called by the control thread unless they say "on the lcore". Objects are owned by
+// the session; pointers to them are good until they are destroyed.
+class Session {
+ public:
+  static absl::StatusOr<std::unique_ptr<Session>> Create(Device& device, Lcore& lcore,
+                                                         SessionConfig config);
+  // Removes everything that is left from the lcore, then frees it.
+  ~Session();
+
+  // A copy to or from its program's memory takes long: the program's queue pairs stand still.
+  bool IsStalled() const { return copies_->IsStalled(); }
+  // Returns when no copy is under way that began before; sooner if one takes long (IsStalled).
+  // `mappings`, which the copy may use, stay until it is over.
+  void AwaitCopies(memory::ReleasedMappings mappings);
+
+  Device& device() { return device_; }
+  Lcore& lcore() { return *lcore_; }
+  // Goes to another lcore with everything that it has. False: it cannot, because of queue pairs or
+  // shared receive queues, or because it shares its keys.
+  bool MoveTo(Lcore& lcore);
+  // From now on this session, which has nothing yet, uses the keys of `other` and is served by its
+  // lcore. The table lives as long as one of them.
+  void ShareKeysOf(Session& other);
+
+  // Descriptors for the HELLO response; the caller passes them on and keeps the session's own open.
+  int doorbell_fd() const { return doorbell_memory_.fd(); }
+  int wake_fd() const { return wake_.get(); }
+  size_t doorbell_bytes() const { return doorbell_memory_.size(); }
+
+  // On the lcore only: `session.lcore().Call([&] { session.keys().Register(...); })`.
+  memory::KeyTable& keys() { return *keys_; }
+  AppCopies& copies() { return *copies_; }
+
+  // `channel` is the writing end of a completion channel's pipe (non-blocking; it must stay open as
+  // long as the CQ), or -1. `entries` >= 1 is what was asked for.
+  absl::StatusOr<CreatedCompletionQueue> CreateCompletionQueue(uint32_t entries,
+                                                               uint64_t user_handle, int channel);
+  // Continues in a new ring (see RESIZE_CQ in abi/session.h). InvalidArgument: `consumer` is no
+  // possible value, or the new ring cannot hold what is unconsumed.
+  absl::StatusOr<Fd> ResizeCompletionQueue(CompletionQueue& cq, uint32_t entries,
+                                           uint32_t consumer);
+  // How long its events may be held back from now on.
+  void ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation);
+  // FailedPrecondition while a queue pair uses it.
+  absl::StatusOr<EventCounts> DestroyCompletionQueue(CompletionQueue& cq);
+
+  // `handle` is what completions carry. ResourceExhausted: no number or memory left.
+  absl::StatusOr<CreatedSharedReceiveQueue> CreateSharedReceiveQueue(
+      const SharedReceiveQueueConfig& config, uint32_t handle);
+  // Continues in new memory with more slots, laid out as `layout` says. InvalidArgument: what the
+  // app has written is impossible.
+  absl::StatusOr<Fd> GrowSharedReceiveQueue(SharedReceiveQueue& srq,
+                                            const roci_abi_srq_layout& layout);
+  // What is rung for its list operations, if it has tag matching.
+  static uint32_t TagDoorbell(uint32_t srq_handle) { return ROCI_ABI_MAX_QP_HANDLES - srq_handle; }
+  // Up to here each shared receive queue has a doorbell that is no queue pair's.
+  uint32_t last_srq_handle() const { return ROCI_ABI_MAX_QP_HANDLES - max_queue_pairs_; }
+  // FailedPrecondition while a queue pair uses it (XRC: may use it, that is no obstacle).
+  absl::StatusOr<EventCounts> DestroySharedReceiveQueue(SharedReceiveQueue& srq);
+
+  // A region that work requests register. ResourceExhausted: no key or memory left.
+  absl::StatusOr<CreatedList> CreateList(uint32_t pd, const ListRoom& room);
+  // `number`: the upper 24 bits of its keys.
+  void DestroyList(uint32_t number);
+
+  // A handle of this session for an XRC receive queue pair; nothing rings it.
+  absl::StatusOr<uint32_t> AddTarget(QueuePair& qp);
+  void RemoveTarget(uint32_t handle);
+
+  // Limits in `config` are checked against kQueueLimits; what is granted is in qp.layout().
+  // ResourceExhausted: no handle, QPN or memory left.
+  absl::StatusOr<CreatedQueuePair> CreateQueuePair(const QueuePairConfig& config);
+  EventCounts DestroyQueuePair(QueuePair& qp);
+  // `path` is the resolved address vector; needed when `mask` has kAttrAddressVector, else null.
+  // Checks the transition and the values (against `limits`), then applies them on the lcore. Once
+  // that is done, `state_after` (may be null) is the state that the queue pair is in then.
+  roce::ModifyResult ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
+                                     uint32_t mask, const roce::Path* path,
+                                     const roce::QpAttributeLimits& limits,
+                                     roce::QpState* state_after = nullptr);
+  // The path alone, as when a neighbour's MAC has changed.
+  void SetPath(QueuePair& qp, const roce::Path& path);
+  void QueryQueuePair(QueuePair& qp, roce::QpAttributes& out);
+  QueuePairInfo InspectQueuePair(QueuePair& qp);
+  QueuePair* queue_pair(uint32_t handle);
+
+  // Handles are small numbers, reused. ResourceExhausted at the limit; NotFound.
+  absl::StatusOr<uint32_t> CreateAddressHandle(uint32_t pd, const roce::Path& path);
+  absl::Status DestroyAddressHandle(uint32_t handle);
+
+  // Before events that wait in a pipe are taken back: the lcore writes none to the async pipe, or
+  // to the completion channel `channel`, until the other is called. Returns how many asynchronous
+  // events of `element` had not got to the pipe; they are gone.
+  uint32_t HoldAsyncEvents(uint64_t element);
+  void ReleaseAsyncEvents();
+  void HoldCompletionEvents(int channel);
+  void ReleaseCompletionEvents();
+
+  uint32_t queue_pair_count() const { return static_cast<uint32_t>(queue_pairs_.size()); }
+  uint32_t completion_queue_count() const {
+    return static_cast<uint32_t>(completion_queues_.size());
+  }
+
+  // ---- On the lcore
+  // False if the event is lost: see AsyncEvents.
+  bool SendAsyncEvent(uint64_t element, uint32_t type);
+  AsyncEvents& async_events() { return async_events_; }
+  Doorbells& doorbells() { return doorbells_; }
+  ListMemory& lists() { return lists_; }
+  QueuePair* FindQueuePair(uint32_t handle) const {
+    return handle < handles_.size() ? handles_[handle] : nullptr;
+  }
+  // Something rang for what is no queue pair. False: nothing has this handle.
+  bool ServeTags(uint32_t handle, uint64_t now_ns);
+  // All handles are below.
+  uint32_t handle_end() const { return static_cast<uint32_t>(handles_.size()); }
+  const AddressTable& addresses() const { return addresses_; }
+
+ private:
+  Session(Device& device, Lcore& lcore, SessionConfig config);
+  template <class F>
+  auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&>;
+  absl::Status OpenDoorbells();
+  std::optional<uint32_t> FreeHandle();
+
+  Device& device_;
+  Lcore* lcore_;
+  SharedMemory doorbell_memory_;
+  Fd wake_;
+  AsyncEvents async_events_;
+  Doorbells doorbells_;
+  std::shared_ptr<const memory::AppMemory> app_;
+  std::shared_ptr<memory::KeyTable> keys_;
+  std::shared_ptr<AppCopies> copies_;  // of those that share `keys_`
+  AddressTable addresses_;
+  ListMemory lists_;
+  // Read by the lcore and changed on it.
+  std::vector<QueuePair*> handles_;
+  std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
+  // Control thread only.
+  bool attached_ = false;
+  uint32_t max_queue_pairs_;
+  uint32_t next_handle_ = 0;
+  std::vector<QueuePair*> by_handle_;
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
+  std::vector<std::unique_ptr<CompletionQueue>> completion_queues_;
+  std::vector<std::unique_ptr<SharedReceiveQueue>> shared_queues_;
+  uint32_t targets_ = 0;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,309 @@
+#include "dataplane/shard/worker.h"
+
+#include <rte_cycles.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/session.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint64_t kEventRetryNs = 1'000'000;
+// The timer of a queue pair that is held is looked at again after so long.
+constexpr uint64_t kHeldTimerNs = 1'000'000;
+// Programs are told that rounds go on, at most so often; it costs a store for each session.
+constexpr uint64_t kPublishNs = 20'000;
+constexpr uint64_t kPublishNsPerSession = 200;
+// More could not be told often enough (abi/rings.h): nothing is.
+constexpr size_t kMostTold = 1100;
+
+}  // namespace
+
+Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
+    : dataplane_(dataplane),
+      lcore_(lcore),
+      options_(options),
+      clock_(rte_get_tsc_hz()),
+      profile_(options.profile),
+      stash_(dataplane.frames().mempool()),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wheel_(RefreshTime()),
+      durable_writer_([&lcore] {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        lcore.WakeIfSleeping();
+      }) {}
+
+Worker::~Worker() {
+  close(epoll_);
+  // Threads may be in copies of these.
+  for (const auto& orphan : orphans_) new std::shared_ptr<AppCopies>(orphan);
+}
+
+void Worker::Run() {
+  priority_.Take(options_.realtime, kLcorePriority, RefreshTime());
+  Loop();
+}
+
+bool Worker::RunHere() {
+  priority_.MoveHere(RefreshTime());
+  return Loop();
+}
+
+bool Worker::Loop() {
+  lcore_.thread_id_.store(gettid(), std::memory_order_relaxed);
+  while (!lcore_.stopping()) {
+    priority_.NoteRound();
+    const uint32_t work = RunOnce();
+    if (work == kLost) [[unlikely]]
+      return false;
+    if (work == 0) Idle();
+    if (now_ >= priority_.next_change_ns()) [[unlikely]] {
+      if (priority_.Adjust(now_, round_busy_)) Yield();
+    }
+  }
+  FlushLanes();
+  stash_.Drain();
+  return true;
+}
+
+uint32_t Worker::RunOnce() {
+  StartRound();
+  uint32_t work = lcore_.mailbox_.Serve();
+  if (work != 0) [[unlikely]]
+    stats_.calls.Add(work);
+  Lap(LcoreStage::kMailbox);
+  if (!detached_.empty() || !refused_.empty()) [[unlikely]]
+    work += CollectCopies();
+  for (DeviceLane* lane : lanes_) work += ReceiveLane(*lane);
+  if (!collecting_.empty() && !RunCopies(work)) return kLost;
+  Lap(LcoreStage::kReceive);
+  work += CollectDoorbells();
+  Lap(LcoreStage::kDoorbells);
+  if (!active_.empty()) work += VisitActive();
+  if (!collecting_.empty() && !RunCopies(work)) return kLost;
+  Lap(LcoreStage::kWork);
+  if (durable_writer_.HasDone() || !durable_waiters_.empty()) [[unlikely]]
+    work += CollectDurable();
+  if (wheel_.DueTick(now_)) work += ExpireTimers();
+  Lap(LcoreStage::kTimers);
+  if (events_.has_overflowed()) [[unlikely]]
+    work += FailUsers();
+  work += FlushLanes();
+  Lap(LcoreStage::kTransmit);
+  events_.Flush(now_);
+  Lap(LcoreStage::kCompletions);
+  if (work != 0) {
+    idle_rounds_ = 0;
+    last_busy_ns_ = now_;
+  }
+  round_busy_ = work != 0;
+  return work;
+}
+
+// The time is read once per round, and says also how long the last one took.
+void Worker::StartRound() {
+  const uint64_t tsc = Clock::Tsc();
+  (round_busy_ ? stats_.busy_cycles : stats_.idle_cycles).Add(tsc - round_tsc_);
+  stats_.loops.Add(1);
+  if (round_busy_) stats_.busy_loops.Add(1);
+  round_tsc_ = tsc;
+  lap_tsc_ = tsc;
+  now_ = clock_.At(tsc);
+  sent_this_round_ = 0;
+  if (events_.has_delayed() && now_ - last_retry_ns_ > kEventRetryNs) [[unlikely]] {
+    last_retry_ns_ = now_;
+    events_.Retry();
+  }
+  if (events_.next_deadline() <= now_) [[unlikely]]
+    events_.Expire(now_);
+  if (now_ >= next_publish_ns_) [[unlikely]]
+    PublishRound();
+}
+
+void Worker::PublishRound() {
+  next_publish_ns_ = now_ + kPublishNs + kPublishNsPerSession * sessions_.size();
+  if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 tells nothing
+  const uint32_t told = sessions_.size() <= kMostTold ? published_rounds_ : 0;
+  for (Session* session : sessions_) session->doorbells().SetRounds(told);
+}
+
+void Worker::Lap(LcoreStage stage) {
+  if (!profile_) [[likely]]
+    return;
+  const uint64_t tsc = Clock::Tsc();
+  stats_.stage_cycles[static_cast<size_t>(stage)].Add(tsc - lap_tsc_);
+  lap_tsc_ = tsc;
+}
+
+uint64_t Worker::RefreshTime() {
+  now_ = clock_.At(Clock::Tsc());
+  return now_;
+}
+
+uint32_t Worker::CollectDoorbells() {
+  uint32_t rung = 0;
+  for (Session* session : sessions_) {
+    if (!session->doorbells().Pending()) continue;
+    uint32_t count = 0;
+    rung += session->doorbells().Collect(kDoorbellsPerRound, [&](uint32_t handle) {
+      QueuePair* qp = session->FindQueuePair(handle);
+      if (qp == nullptr) [[unlikely]] {
+        if (!session->ServeTags(handle, now_)) stats_.bad_doorbells.Add(1);
+        return;
+      }
+      qp->Prefetch();
+      rung_[count++] = qp;
+    });
+    RingAll(count);
+  }
+  return rung;
+}
+
+// Queue pairs are cold when there are thousands: their own lines have been asked for; what these
+// point to is a few ahead of the one that is looked at.
+void Worker::RingAll(uint32_t count) {
+  constexpr uint32_t kAhead = 8;
+  for (uint32_t i = 0; i < std::min(count, kAhead); ++i) rung_[i]->PrefetchWork();
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) rung_[i + kAhead]->PrefetchWork();
+    Ring(*rung_[i]);
+  }
+}
+
+// A queue pair that is rung often is polled from then on; one that is rung now and then stays armed
+// and is visited once.
+void Worker::Ring(QueuePair& qp) {
+  if (!qp.polled && now_ - qp.last_ring_ns < kHotRingNs) {
+    qp.host.send_queue.SetArmed(false);
+    qp.polled = true;
+  }
+  qp.last_ring_ns = now_;
+  active_.Push(qp);
+}
+
+uint32_t Worker::ExpireTimers() {
+  return wheel_.Advance(now_, kTimersPerRound, [&](TimerNode& node) {
+    QueuePair& qp = *static_cast<QueuePair::Timer&>(node).owner;
+    if (qp.host.MayNotRun()) [[unlikely]] {
+      wheel_.Set(qp.timer, now_ + kHeldTimerNs);
+      return;
+    }
+    // The timer may have been moved to later since it was set.
+    if (qp.core.NextTimeout() <= now_) {
+      stats_.timer_expiries.Add(1);
+      qp.core.HandleTimeout(qp.host, now_);
+      if (qp.core.HasTransmit()) active_.Push(qp);
+      Settle(qp);
+      return;
+    }
+    SetTimer(qp);
+  });
+}
+
+// A CQ that has overflowed takes its queue pairs along (IBTA vol 1, 11.6.3.3). The walk is the
+// price of one mistake of an app, and cut into slices, so that it does not hold up others.
+uint32_t Worker::FailUsers() {
+  CompletionQueue& cq = events_.overflowed();
+  const Session& session = cq.session();
+  uint32_t& handle = cq.walked();
+  const uint32_t end = std::min(session.handle_end(), handle + kWalkedPerRound);
+  for (; handle < end; ++handle) {
+    QueuePair* qp = session.FindQueuePair(handle);
+    if (qp == nullptr || (qp->send_cq() != &cq && qp->recv_cq() != &cq)) continue;
+    if (qp->host.MayNotRun()) {
+      qp->fails_after_copies = true;
+      qp->host.AwaitCopies();
+      continue;
+    }
+    qp->FailForQueue(now_);
+    Settle(*qp);
+  }
+  if (handle == session.handle_end()) events_.DoneOverflowed();
+  return 1;
+}
+
+uint32_t Worker::FlushLanes() {
+  uint32_t work = 0;
+  for (DeviceLane* lane : lanes_) {
+    if (lane->raw != nullptr) work += lane->StageRaw();
+    if (lane->ethdev != nullptr && lane->ethdev->IsHome(lane->lcore)) {
+      work += lane->ethdev->ServeOthers();
+    }
+    if (lane->staged() != 0) lane->FlushStage();
+    if (lane->link != nullptr) [[unlikely]]
+      work += lane->ServeTap();
+  }
+  return work;
+}
+
+void Worker::AddLane(DeviceLane& lane) {
+  lanes_.push_back(&lane);
+  has_ethdev_ |= lane.ethdev != nullptr;
+}
+
+void Worker::RemoveLane(DeviceLane& lane) {
+  std::erase(lanes_, &lane);
+  has_ethdev_ = std::any_of(lanes_.begin(), lanes_.end(),
+                            [](const DeviceLane* other) { return other->ethdev != nullptr; });
+}
+
+// Edge triggered: nobody has to read it.
+void Worker::WatchWake(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+}
+
+void Worker::AddSession(Session& session) {
+  // Everything that can throw comes first.
+  const size_t sessions = sessions_.size() + 1;
+  collecting_.reserve(sessions);
+  detached_.reserve(sessions);
+  refused_.reserve(sessions);
+  sessions_.reserve(sessions);
+  events_.Register(session.async_events());
+  sessions_.push_back(&session);
+  // It may come from an lcore that sleeps, and to one.
+  session.doorbells().SetSleeping(lcore_.sleeping_.load(std::memory_order_relaxed));
+  WatchWake(session.wake_fd());
+}
+
+void Worker::RemoveSession(Session& session) {
+  std::erase(sessions_, &session);
+  events_.Unregister(session.async_events());
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, session.wake_fd(), nullptr);
+}
+
+void Worker::AddQueuePair(QueuePair& qp) {
+  active_.Reserve(queue_pairs_ + 1);
+  durable_waiters_.reserve(queue_pairs_ + 1);
+  records_.Add(std::move(qp.record_storage()));
+  ++queue_pairs_;
+  qp.lane->Add(qp);
+}
+
+void Worker::RemoveQueuePair(QueuePair& qp) {
+  --queue_pairs_;
+  if (qp.waits_in != nullptr) qp.waits_in->Forget(qp);
+  if (qp.host.parked_in != nullptr) qp.host.parked_in->Forget(qp);
+  qp.lane->Remove(qp);
+  active_.Remove(qp);
+  ForgetDurable(qp);
+  wheel_.Cancel(qp.timer);
+  if (roce::SendRecord* lent = qp.core.TakeRecordsBack()) records_.Return(qp.record_class, lent);
+  qp.record_storage() = records_.Remove(qp.record_class);
+}
+
+void Worker::Poke(QueuePair& qp) {
+  // What the change flushed is in the ring when the app hears that it was made.
+  events_.Publish();
+  Settle(qp);
+  active_.Push(qp);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,272 @@
+// What one lcore does, over and over: receive, look at doorbells, visit queue pairs, send,
+// complete, expire timers; and sleep when there is nothing to do.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/clock.h"
+#include "dataplane/base/counters.h"
+#include "dataplane/base/frame_stash.h"
+#include "dataplane/base/record_pool.h"
+#include "dataplane/base/thread_priority.h"
+#include "dataplane/base/timer_wheel.h"
+#include "dataplane/qp/app_copies.h"
+#include "dataplane/qp/completion_queue.h"
+#include "dataplane/shard/active_list.h"
+#include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/durable_writer.h"
+#include "dataplane/shard/lcore.h"
+#include "memory/segment.h"
+#include "roce/packet.h"
+#include "verbs_provider/abi/yield_judge.h"
+
+namespace roci::dataplane {
+
+class QueuePair;
+class Session;
+
+// Written by the lcore, read by anybody; what they mean is said in LcoreSnapshot.
+struct WorkerStats {
+  Counter loops, busy_loops, busy_cycles, idle_cycles, sleeps, wakes_by_doorbell, yields;
+  Counter rx_bursts, rx_packets, rx_handed_off, tx_packets, calls, bad_doorbells, memory_faults;
+  Counter timer_expiries;
+  Counter async_events, durable_syncs, durable_failures;
+  std::array<Counter, kLcoreStageCount> stage_cycles;
+};
+
+// Every member is called on the lcore (or while it does not run), except the constructor.
+class Worker {
+ public:
+  Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options);
+  ~Worker();
+
+  void Run();
+  // On a thread that has just become the lcore. False: another one has become it since.
+  bool RunHere();
+  // One round. Returns how much was done; 0: nothing; kLost: this thread is the lcore no more.
+  static constexpr uint32_t kLost = UINT32_MAX;
+  uint32_t RunOnce();
+  // By the thread that becomes the lcore: the copy under way is not waited for.
+  void DetachCopy();
+
+  // ---- What the lcore serves
+  // `fd`: an eventfd that ends a sleep when it is written to.
+  void WatchWake(int fd);
+  void AddLane(DeviceLane& lane);
+  void RemoveLane(DeviceLane& lane);
+  void AddSession(Session& session);
+  void RemoveSession(Session& session);
+  void AddQueuePair(QueuePair& qp);
+  void RemoveQueuePair(QueuePair& qp);
+  // The state of `qp` was changed from outside: it may have work, its timer may have moved.
+  void Poke(QueuePair& qp);
+
+  // A range of a region of `payer`, who is a name, becomes durable. The queue pair hears of the
+  // end, or, after kBusy, of room, by Qp::NoteDurable.
+  roce::DurableState StartDurable(QueuePair& qp, const void* payer, memory::DurableRange& range);
+
+  // Control thread: regions may be made durable from now on.
+  bool PrepareDurable() { return durable_writer_.StartThreads(); }
+
+  CompletionEvents& events() { return events_; }
+  // Those of its sessions' AppCopies that have something to copy.
+  std::vector<AppCopies*>* collecting() { return &collecting_; }
+  // The last session that used it has gone.
+  void RemoveCopies(std::shared_ptr<AppCopies> copies);
+  WorkerStats& stats() { return stats_; }
+  // Time of this burst, ns.
+  const uint64_t* now_address() const { return &now_; }
+  uint64_t RefreshTime();
+  // A function was run in this lcore's place: there may be more to come, and something to do.
+  void CountCall() {
+    stats_.calls.Add(1);
+    last_busy_ns_ = RefreshTime();
+  }
+  // In the place of an lcore that sleeps: whether it must wake for what a function has left.
+  bool HasWork();
+  // In the place of the lcore: works until nothing is left, or for long enough for one call.
+  void RunAFewRounds();
+  void set_profile(bool on) { profile_ = on; }
+  // Threads that wait for this processor run first, whatever their priority.
+  void LetOthersRun();
+  // To be guarded, before Run().
+  ThreadPriority& priority() { return priority_; }
+
+ private:
+  // A queue pair is visited for at most so many packets before it is another's turn.
+  static constexpr uint32_t kPacketBudget = 32;
+  // Frames built per round, so that they are still in the cache when they are received.
+  static constexpr uint32_t kPacketsPerRound = 64;
+  static constexpr uint32_t kVisitsPerRound = 64;
+  static constexpr uint32_t kBurstsPerRound = 2;
+  static constexpr uint32_t kDoorbellsPerRound = 64;
+  static constexpr uint32_t kMostDoorbellsPerRound = kDoorbellsPerRound + 63;  // words are not cut
+  static constexpr uint32_t kTimersPerRound = 64;
+  static constexpr uint32_t kWalkedPerRound = 256;
+  // A doorbell rung again so soon makes the queue pair polled.
+  static constexpr uint64_t kHotRingNs = 20'000;
+  // A polled queue pair without work for so long goes back to doorbells.
+  static constexpr uint64_t kLingerNs = 30'000;
+  static constexpr uint32_t kBurst = DeviceLane::kBurst;
+
+  // worker.cc
+  bool Loop();
+  void StartRound();
+  void PublishRound();
+  void Lap(LcoreStage stage);
+  uint32_t CollectDoorbells();
+  void RingAll(uint32_t count);
+  void Ring(QueuePair& qp);
+  uint32_t ExpireTimers();
+  uint32_t FailUsers();
+  uint32_t FlushLanes();
+
+  // worker_receive.cc
+  uint32_t ReceiveLane(DeviceLane& lane);
+  uint32_t ReceiveBurst(DeviceLane& lane);
+  void ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+  static void CountReceived(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+  // True: the frame was taken over (or freed).
+  bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index);
+  bool HandleOther(DeviceLane& lane, rte_mbuf* frame, roce::DropReason reason);
+  bool GiveToControl(DeviceLane& lane, rte_mbuf* frame);
+  bool HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet,
+                         bool handed_off);
+  bool HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet);
+  void SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame);
+  // Who else has the frame.
+  enum class Sharing : uint8_t { kNobody, kOthers };
+  bool Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
+               Sharing sharing);
+  void Touch(QueuePair& qp);
+  void VisitTouched();
+  void VisitAfterPackets(QueuePair& qp);
+
+  // worker_flows.cc
+  // A frame that is no packet of a queue pair. True: flow rules have it for themselves.
+  bool HandleFlows(DeviceLane& lane, const rte_mbuf* frame);
+  void Sniff(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+  void TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::FlowKey& key,
+                  const rte_mbuf* frame);
+  void DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key, const rte_mbuf& frame,
+                  uint32_t tag);
+  uint32_t ReceiveHanded(DeviceLane& lane);
+
+  // worker_receive.cc again
+  void FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+
+  // worker_visit.cc
+  uint32_t VisitActive();
+  void PrefetchAhead();
+  // Takes new work and sends; returns entries taken and packets sent.
+  uint32_t Visit(QueuePair& qp);
+  uint32_t Transmit(QueuePair& qp);
+  bool HasRoom(DeviceLane& lane);
+  void Emit(QueuePair& qp, DeviceLane& lane);
+  uint32_t Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
+  uint32_t EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& frame, std::byte* out);
+  uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
+  uint32_t EncodeRaw(QueuePair& qp, std::byte* out);
+  uint32_t EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
+  memory::MemoryStatus GatherLater(QueuePair& qp, const GatherBatch::Frame& frame, std::byte* to);
+  uint32_t ReceiverOf(const QueuePair& qp) const;
+  GatherBatch::Frame FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* bytes) const;
+  void Settle(QueuePair& qp);
+  void NoteState(QueuePair& qp);
+  void SetTimer(QueuePair& qp);
+  void Unpoll(QueuePair& qp);
+  void FinishUnpolling();
+
+  // worker_copies.cc
+  static bool MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet);
+  bool Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
+  bool KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
+  bool RunCopies(uint32_t& work);
+  bool RunCopies(AppCopies& copies);
+  uint32_t CollectCopies();
+  void SettleCopies(AppCopies& copies);
+  void ForgetOrphan(const AppCopies& copies);
+  bool CopiesPending() const;
+  void SendGathered(const GatherBatch::Frame& frame);
+  void Unpark(std::span<const AppCopies::Parked> parked);
+
+  // worker_durable.cc
+  uint32_t CollectDurable();
+  void RetryDurable(const void* payer);
+  void WakeDurable(QueuePair& qp);
+  void ForgetDurable(QueuePair& qp);
+  uint64_t DurableSleepNs() const;
+
+  // worker_idle.cc
+  void Idle();
+  void GiveWay();
+  void Yield();
+  void Sleep();
+  bool UnpollAll();
+  bool AnythingPending();
+  uint64_t SleepNs();
+  void Wait(uint64_t ns);
+
+  Dataplane& dataplane_;
+  Lcore& lcore_;
+  LcoreOptions options_;
+  Clock clock_;
+  uint64_t now_ = 0;
+  uint64_t round_tsc_ = Clock::Tsc();
+  uint64_t lap_tsc_ = 0;
+  uint64_t last_busy_ns_ = 0;
+  uint64_t last_retry_ns_ = 0;
+  uint64_t sleeps_until_ns_ = 0;
+  abi::YieldJudge yields_;
+  ThreadPriority priority_;
+  uint64_t next_publish_ns_ = 0;
+  uint32_t published_rounds_ = 0;
+  uint32_t idle_rounds_ = 0;
+  bool round_busy_ = false;
+  bool profile_ = false;
+  bool has_ethdev_ = false;
+  uint32_t sent_this_round_ = 0;
+  uint32_t queue_pairs_ = 0;
+  std::vector<DeviceLane*> lanes_;
+  std::vector<Session*> sessions_;
+  ActiveList active_;
+  FrameStash stash_;
+  CompletionEvents events_;
+  std::vector<AppCopies*> collecting_;
+  AppCopies* lent_to_ = nullptr;      // the lcore is lent out while these are copied
+  std::vector<AppCopies*> detached_;  // another thread copies
+  std::vector<AppCopies*> refused_;   // their users have too many such threads
+  uint64_t refused_retry_ns_ = 0;
+  std::vector<std::shared_ptr<AppCopies>> orphans_;  // running, and of no session any more
+  RecordPool records_;
+  // Queue pairs whose doorbells were rung.
+  std::array<QueuePair*, kMostDoorbellsPerRound> rung_;
+  // Queue pairs that are armed again and wait for the fence before the last look.
+  std::array<QueuePair*, kVisitsPerRound> unpolled_;
+  uint32_t unpolled_count_ = 0;
+  std::array<QueuePair*, kBurst> touched_;
+  uint32_t touched_count_ = 0;
+  roce::TxPacket tx_;
+  memory::SegmentList payload_;
+  std::array<roce::Packet, kBurst> packets_;
+  std::array<roce::DropReason, kBurst> reasons_;
+  uint32_t handed_off_ = 0;     // frames of the burst that another lcore has seen
+  bool shares_frames_ = false;  // a frame of the burst has more than one owner
+  bool gathers_later_ = false;  // the payload of the frame being built comes later
+  bool in_place_ = false;       // another thread runs rounds in the lcore's place
+  WorkerStats stats_;
+  int epoll_ = -1;
+  struct DurableWaiter {
+    QueuePair* qp;
+    const void* payer;
+  };
+  std::vector<DurableWaiter> durable_waiters_;  // for room, in the order of coming
+  uint64_t durable_retry_ns_ = 0;
+  TimerWheel wheel_;
+  DurableWriter durable_writer_;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,236 @@
+// The part of the loop that is about memory which takes system calls: packets that wait for copies,
+// the copies, and what goes on when they are done.
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/worker.h"
+#include "roce/parse.h"
+
+namespace roci::dataplane {
+namespace {
+
+// Settling one may make new work for another; the rest is for the next round.
+constexpr uint32_t kCopiesPerCall = 256;
+constexpr uint64_t kRefusedRetryNs = 1'000'000;
+
+}  // namespace
+
+// While nothing may be added, or not enough; while what the packet tells of is not placed; and
+// behind frames that wait already. PlaceBatch::HasRoom() leaves room for the flush of a queue pair
+// that this packet moves to ERR.
+bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) {
+  if (copies.IsRunning() || qp.host.parked_in != nullptr || copies.IsShut()) return true;
+  // A completion for each receive, and for each request that an answer may complete.
+  const uint32_t completions = packet.info->is_request ? 1 : 1 + qp.core.UnfinishedRequests();
+  if (!copies.places.empty() && !copies.places.HasRoom(completions)) return true;
+  if (!copies.HasRoomForFrame()) return true;
+  // An XRC queue pair may turn to another program, tag matching ends one message at a time.
+  return qp.host.IsHeld() &&
+         (packet.info->NeedsPlaced() || qp.host.domain != nullptr || qp.host.tags != nullptr);
+}
+
+// True: this took over the frame, which is the only reference. False: the caller keeps its
+// reference; the frame was dropped for this queue pair, or its reference count was raised.
+bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame,
+                  Sharing sharing) {
+  AppCopies& where = qp.host.parked_in != nullptr ? *qp.host.parked_in
+                     : qp.host.IsHeld()           ? *qp.host.held_in
+                                                  : copies;
+  if (!where.Park(frame, lane, qp)) {
+    lane.counters.rx_memory_dropped.Add(1);
+    return false;
+  }
+  if (sharing == Sharing::kNobody) return true;
+  rte_mbuf_refcnt_update(frame, 1);
+  shares_frames_ = true;
+  return false;
+}
+
+// True: the frame was taken over.
+bool Worker::KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* frame,
+                       Sharing sharing) {
+  if (sharing == Sharing::kOthers) {
+    rte_mbuf_refcnt_update(frame, 1);
+    shares_frames_ = true;
+  }
+  copies.Keep(frame, sharing == Sharing::kNobody && lane.wire != nullptr &&
+                         rte_mbuf_refcnt_read(frame) == 1);
+  return sharing == Sharing::kNobody;
+}
+
+// False: another thread has become the lcore.
+bool Worker::RunCopies(uint32_t& work) {
+  ++work;
+  if (in_place_) return true;
+  for (uint32_t count = 0; !collecting_.empty() && count < kCopiesPerCall; ++count) {
+    AppCopies& copies = *collecting_.front();
+    collecting_.erase(collecting_.begin());
+    if (copies.IsOverLimit()) [[unlikely]] {
+      copies.SetRefused(true);
+      refused_.push_back(&copies);
+    } else if (!RunCopies(copies)) {
+      return false;
+    }
+  }
+  events_.Publish();
+  return true;
+}
+
+bool Worker::RunCopies(AppCopies& copies) {
+  copies.Begin();
+  if (copies.HasCopier() && copies.HandOver()) [[unlikely]] {
+    copies.Detach();
+    detached_.push_back(&copies);
+    return true;
+  }
+  // A function that runs in the lcore's place meanwhile must see all completions as published: it
+  // may destroy their queue pair.
+  events_.Publish();
+  lent_to_ = &copies;
+  if (!lcore_.Copy(copies)) [[unlikely]]
+    return false;
+  RefreshTime();
+  if (copies.IsGone()) [[unlikely]] {
+    copies.Detach();
+    copies.SetDone();
+    ForgetOrphan(copies);
+  } else {
+    SettleCopies(copies);
+  }
+  return true;
+}
+
+void Worker::DetachCopy() {
+  lent_to_->Detach();
+  lent_to_->CountCopier();
+  detached_.push_back(lent_to_);
+}
+
+uint32_t Worker::CollectCopies() {
+  uint32_t work = 0;
+  for (size_t i = 0; i < detached_.size();) {
+    AppCopies& copies = *detached_[i];
+    if (!copies.IsDone()) {
+      ++i;
+      continue;
+    }
+    detached_.erase(detached_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!copies.IsGone()) {
+      SettleCopies(copies);
+    } else {
+      ForgetOrphan(copies);
+    }
+    ++work;
+  }
+  if (!refused_.empty() && now_ >= refused_retry_ns_) {
+    refused_retry_ns_ = now_ + kRefusedRetryNs;
+    for (AppCopies* copies : refused_) copies->SetRefused(false);
+    collecting_.insert(collecting_.end(), refused_.begin(), refused_.end());
+    refused_.clear();
+  }
+  return work;
+}
+
+bool Worker::CopiesPending() const {
+  return !collecting_.empty() ||
+         std::any_of(detached_.begin(), detached_.end(),
+                     [](const AppCopies* copies) { return copies->IsDone(); });
+}
+
+void Worker::SettleCopies(AppCopies& copies) {
+  const bool was_detached = copies.IsDetached();
+  copies.Settle();
+  copies.gathers.Settle([&](const GatherBatch::Frame& frame) {
+    if (!was_detached) frame.lane->Unreserve();
+    SendGathered(frame);
+  });
+  for (const AppCopies::Kept& kept : copies.TakeKept()) {
+    rte_mbuf* frame = kept.frame;
+    if (kept.to_stash) {
+      stash_.Put(&frame, 1);
+    } else {
+      rte_pktmbuf_free(frame);
+    }
+  }
+  copies.VisitWaiting([this](QueuePair& qp) {
+    if (qp.fails_after_copies) [[unlikely]] {
+      qp.fails_after_copies = false;
+      qp.FailForQueue(now_);
+    }
+    VisitAfterPackets(qp);
+    // It may have been rung, or be polled.
+    active_.Push(qp);
+  });
+  Unpark(copies.TakeParked());
+  VisitTouched();
+  if (!orphans_.empty()) [[unlikely]]
+    ForgetOrphan(copies);
+}
+
+void Worker::ForgetOrphan(const AppCopies& copies) {
+  std::erase_if(orphans_, [&](const auto& orphan) { return orphan.get() == &copies; });
+}
+
+void Worker::SendGathered(const GatherBatch::Frame& frame) {
+  DeviceLane& lane = *frame.lane;
+  if (frame.qp != nullptr && !frame.failed) [[likely]] {
+    if (lane.IsFull() && !lane.FlushStage()) [[unlikely]] {
+      lane.counters.tx_dropped.Add(1);
+      rte_pktmbuf_free(frame.buffer);
+      return;
+    }
+    if (frame.packet.fill_checksums) [[unlikely]]
+      lane.FillChecksums(*frame.buffer, frame.packet.payload_length);
+    lane.Stage(frame.buffer, frame.to_lcore);
+    return;
+  }
+  rte_pktmbuf_free(frame.buffer);
+  if (frame.qp == nullptr) return;
+  QueuePair& qp = *frame.qp;
+  stats_.memory_faults.Add(1);
+  qp.core.HandleTransmitFault(qp.host, now_, frame.packet);
+  if (qp.core.HasTransmit()) active_.Push(qp);
+  Settle(qp);
+}
+
+// Headers and ICRC of parked frames were looked at when they came.
+void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
+  for (const AppCopies::Parked& each : parked) {
+    if (each.qp != nullptr) each.qp->host.parked_in = nullptr;
+  }
+  roce::Packet packet;
+  for (const AppCopies::Parked& each : parked) {
+    if (touched_count_ == touched_.size()) VisitTouched();
+    const std::span bytes(rte_pktmbuf_mtod(each.frame, const std::byte*), each.frame->data_len);
+    const bool is_taken = each.qp != nullptr &&
+                          roce::ParseHeaders(bytes, packet) == roce::DropReason::kNone &&
+                          Deliver(*each.lane, *each.qp, packet, each.frame, Sharing::kNobody);
+    if (!is_taken) rte_pktmbuf_free(each.frame);
+  }
+}
+
+// Frames, queue pairs and lanes may go with the session; what is under way goes on without them.
+void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
+  std::erase(collecting_, copies.get());
+  std::erase(refused_, copies.get());
+  for (const AppCopies::Parked& each : copies->TakeParked()) {
+    if (each.qp != nullptr) each.qp->host.parked_in = nullptr;
+    rte_pktmbuf_free(each.frame);
+  }
+  // A queue pair of an XRC domain outlives the program whose receive WQE it used.
+  copies->Abandon([this](QueuePair& qp) { active_.Push(qp); });
+  if (!copies->IsRunning()) {
+    copies->gathers.ReleaseLanes();
+    return;
+  }
+  if (copies->IsDone() && copies->IsGone()) {
+    std::erase(detached_, copies.get());
+    return;
+  }
+  if (!copies->IsDetached()) copies->Detach();
+  orphans_.push_back(std::move(copies));
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,72 @@
+// The part of the loop that is about FLUSH for persistence: syncs begin, end, and wait for room.
+#include <algorithm>
+
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+// Of those that wait for room, so many get another try at a time.
+constexpr uint32_t kWokenTogether = 8;
+// And so often, should nothing end: whoever was woken may not have needed the room.
+constexpr uint64_t kRetryNs = 1'000'000;
+
+}  // namespace
+
+roce::DurableState Worker::StartDurable(QueuePair& qp, const void* payer,
+                                        memory::DurableRange& range) {
+  if (range.count == 0) return roce::DurableState::kDone;
+  if (durable_writer_.Start(&qp, payer, range) == DurableWriter::Started::kYes) {
+    stats_.durable_syncs.Add(1);
+    return roce::DurableState::kRunning;
+  }
+  // At most once each: it is asked again only after it was woken.
+  ForgetDurable(qp);
+  durable_waiters_.push_back({&qp, payer});
+  return roce::DurableState::kBusy;
+}
+
+void Worker::ForgetDurable(QueuePair& qp) {
+  durable_writer_.GiveUp(&qp);
+  std::erase_if(durable_waiters_, [&](const DurableWaiter& waiter) { return waiter.qp == &qp; });
+}
+
+uint32_t Worker::CollectDurable() {
+  uint32_t work = 0;
+  durable_writer_.Collect([&](void* owner, const void* payer, bool ok) {
+    ++work;
+    if (!ok) stats_.durable_failures.Add(1);
+    if (owner != nullptr) {
+      QueuePair& qp = *static_cast<QueuePair*>(owner);
+      qp.host.durable = ok ? roce::DurableState::kDone : roce::DurableState::kFailed;
+      WakeDurable(qp);
+    }
+    RetryDurable(payer);
+  });
+  if (!durable_waiters_.empty() && now_ - durable_retry_ns_ > kRetryNs) {
+    durable_retry_ns_ = now_;
+    RetryDurable(nullptr);
+  }
+  return work;
+}
+
+// Some of those that have waited longest; where `payer` is not null, its own.
+void Worker::RetryDurable(const void* payer) {
+  uint32_t left = kWokenTogether;
+  std::erase_if(durable_waiters_, [&](const DurableWaiter& waiter) {
+    if (left == 0 || (payer != nullptr && waiter.payer != payer)) return false;
+    --left;
+    WakeDurable(*waiter.qp);
+    return true;
+  });
+}
+
+void Worker::WakeDurable(QueuePair& qp) {
+  qp.core.NoteDurable();
+  if (qp.core.HasTransmit()) active_.Push(qp);
+}
+
+uint64_t Worker::DurableSleepNs() const { return durable_waiters_.empty() ? ~0ull : kRetryNs; }
+
+}  // namespace roci::dataplane

@@ -1,0 +1,133 @@
+// Frames that flow rules take: matching, and delivery to raw packet queue pairs on any lcore.
+#include <rte_mbuf.h>
+
+#include "dataplane/port/raw_checksums.h"
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+using roce::DropReason;
+
+std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
+  return {rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len};
+}
+
+// What the device lives on: a rule of one program must not cut the others off from their peers.
+bool IsNeighbourTraffic(const roce::FlowKey& key) {
+  constexpr uint16_t kArp = 0x0806;
+  constexpr uint8_t kIcmpv6 = 58;
+  return key.ether_type == __builtin_bswap16(kArp) ||
+         ((key.layers & roce::kFlowLayerIpv6) != 0 && key.protocol == kIcmpv6);
+}
+
+// A frame as the batch of copies knows packets: nobody is to be told if it cannot be placed.
+roce::Packet AsPacket(std::span<const std::byte> frame) {
+  roce::Packet packet;
+  packet.info = &roce::InfoOf(roce::Opcode::kRcAcknowledge);
+  packet.payload = frame;
+  return packet;
+}
+
+void Count(const FlowRule& rule, const DeviceLane& lane, const rte_mbuf* frame) {
+  // The reference is to a rule that the control thread may be setting.
+  FlowCounters* counters =
+      std::atomic_ref(const_cast<FlowRule&>(rule).counters).load(std::memory_order_acquire);
+  if (counters == nullptr) return;
+  FlowCounters::Lcore& mine = counters->lcores[lane.lcore];
+  mine.packets.Add(1);
+  mine.bytes.Add(frame->data_len);
+}
+
+}  // namespace
+
+bool Worker::HandleFlows(DeviceLane& lane, const rte_mbuf* frame) {
+  roce::FlowKey key;
+  if (lane.flows.empty() || !roce::ParseFlowKey(BytesOf(frame), key)) return false;
+  const bool taken =
+      lane.flows.Match(key, [&](const FlowRule& rule) { TakeByRule(lane, rule, key, frame); });
+  // The frames of the burst that are still to come find room for their queue pairs.
+  VisitTouched();
+  if (!taken) return false;
+  lane.counters.rx_flow_packets.Add(1);
+  return !IsNeighbourTraffic(key);
+}
+
+// Copies of everything, what rules and queue pairs get included.
+void Worker::Sniff(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    roce::FlowKey key;
+    if (frames[i]->nb_segs != 1 || !roce::ParseFlowKey(BytesOf(frames[i]), key)) continue;
+    for (const FlowRule* rule : lane.flows.sniffers()) TakeByRule(lane, *rule, key, frames[i]);
+  }
+  VisitTouched();
+}
+
+void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::FlowKey& key,
+                        const rte_mbuf* frame) {
+  Count(rule, lane, frame);
+  if (rule.drops) return;
+  if (rule.qp->lane == &lane) {
+    DeliverRaw(lane, *rule.qp, key, *frame, rule.tag);
+    return;
+  }
+  rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
+  if (copy != nullptr && rule.qp->lane->Hand(copy, rule.qp->qpn(), rule.tag)) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    dataplane_.lcore(rule.qp->lane->lcore).WakeIfSleeping();
+    return;
+  }
+  rte_pktmbuf_free(copy);
+  lane.counters.rx_hand_off_dropped.Add(1);
+}
+
+void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key,
+                        const rte_mbuf& frame, uint32_t tag) {
+  QueuePair& target = qp.rss != nullptr ? qp.rss->Choose(key) : qp;
+  // One frame may go to many.
+  if (touched_count_ == touched_.size()) VisitTouched();
+  const std::span<const std::byte> bytes = BytesOf(&frame);
+  const roce::Packet packet = AsPacket(bytes);
+  AppCopies& copies = *target.host.copies;
+  if (!copies.IsIdle() && MustWait(copies, target, packet)) {
+    lane.counters.rx_memory_dropped.Add(1);
+    return;
+  }
+  copies.places.BeginPacket(packet);
+  const roce::FrameInfo info{.flow_tag = tag, .checksums_right = ChecksumsAreRight(frame)};
+  const DropReason reason = target.core.HandleFrame(target.host, bytes, info);
+  Touch(target);
+  // Its reference count is all that changes.
+  if (target.host.IsHeld()) {
+    KeepFrame(copies, lane, const_cast<rte_mbuf*>(&frame), Sharing::kOthers);
+  }
+  ++target.rx_packets;
+  if (reason != DropReason::kNone) {
+    ++target.drops;
+    lane.counters.Drop(reason);
+  }
+}
+
+// Frames that other lcores matched for queue pairs of this one.
+uint32_t Worker::ReceiveHanded(DeviceLane& lane) {
+  rte_mbuf* frames[kBurst];
+  const uint32_t count = lane.TakeHanded(frames);
+  for (uint32_t i = 0; i < count; ++i) {
+    const DeviceLane::HandedFrame handed = DeviceLane::HandedOf(*frames[i]);
+    roce::FlowKey key;
+    QueuePair* qp = lane.Find(handed.qpn);
+    // It may be gone by now, and another one have its number.
+    if (qp != nullptr && qp->type() == roce::QpType::kRawPacket &&
+        roce::ParseFlowKey(BytesOf(frames[i]), key)) {
+      DeliverRaw(lane, *qp, key, *frames[i], handed.tag);
+    }
+  }
+  rte_pktmbuf_free_bulk(frames, count);
+  VisitTouched();
+  return count;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,179 @@
+// What an lcore does when there is nothing to do: pause, give the processor away, sleep.
+#include <rte_pause.h>
+#include <sched.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/session.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t kRoundsBeforeYield = 16;
+// Cost of one sleep and wake-up. A real-time lcore polls for this long before it sleeps.
+constexpr uint64_t kSleepCostNs = 20'000;
+// Ports without receive interrupts, and event pipes without room, are looked at so often: the more
+// seldom the longer nothing has come.
+constexpr uint64_t kShortestPollNs = 50'000;
+constexpr uint64_t kLongestPollNs = 1'000'000;
+// A frame of the control thread takes two: to the wire, and from there to the receiver.
+constexpr uint32_t kRoundsInItsPlace = 4;
+constexpr uint64_t kLongestSleepNs = 1'000'000'000;
+// Runs of records that are given back to the kernel before a sleep: no more, since a doorbell may
+// come meanwhile.
+constexpr uint32_t kTrimmedPerSleep = 32;
+
+}  // namespace
+
+void Worker::Idle() {
+  if (options_.spin || ++idle_rounds_ < kRoundsBeforeYield) {
+    rte_pause();
+    return;
+  }
+  if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * 1000 && yields_.Allows(now_)) {
+    // Programs and other daemons may share this processor: a spinning poller starves them.
+    GiveWay();
+    return;
+  }
+  if (priority_.realtime_priority() != 0 && now_ - last_busy_ns_ < kSleepCostNs) {
+    rte_pause();
+    return;
+  }
+  Sleep();
+}
+
+// A real-time thread has to be lowered before. It does not stay so where others compete for the
+// processor: they would keep it from the next doorbell. The first yield after Lower() runs threads
+// that waited meanwhile, so its duration does not count as competition.
+void Worker::GiveWay() {
+  const bool others_waited = priority_.realtime_priority() != 0 && !priority_.is_lowered();
+  priority_.Lower(now_);
+  const uint64_t begin = RefreshTime();
+  Yield();
+  if (others_waited) return;
+  yields_.Took(begin, now_);
+  if (!yields_.Allows(now_)) priority_.RaiseUnlessBounded(now_);
+}
+
+void Worker::Yield() {
+  stats_.yields.Add(1);
+  lcore_.Lend();
+  sched_yield();
+  lcore_.TakeBack();
+  RefreshTime();
+}
+
+void Worker::LetOthersRun() {
+  priority_.Lower(Clock::Monotonic());
+  sched_yield();
+}
+
+void Worker::Sleep() {
+  if (!UnpollAll()) {
+    // What is left cannot be done now, or came meanwhile. A yield that takes long would delay it.
+    if (yields_.Allows(now_)) GiveWay();
+    return;
+  }
+  stash_.Drain();
+  const bool more_to_trim = records_.Trim(kTrimmedPerSleep);
+  for (Session* session : sessions_) session->doorbells().SetSleeping(true);
+  lcore_.sleeping_.store(true, std::memory_order_relaxed);
+  // Whoever has work for this lcore stores it before he looks at the flags; so it is seen here, or
+  // he wakes.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!AnythingPending()) {
+    stats_.sleeps.Add(1);
+    const uint64_t ns = more_to_trim ? std::min(SleepNs(), kShortestPollNs) : SleepNs();
+    sleeps_until_ns_ = now_ + ns;
+    priority_.Raise(now_);
+    const uint64_t begin = now_;
+    lcore_.Lend();
+    Wait(ns);
+    lcore_.TakeBack();
+    priority_.NoteSleep(begin, RefreshTime());
+  }
+  lcore_.sleeping_.store(false, std::memory_order_relaxed);
+  for (Session* session : sessions_) session->doorbells().SetSleeping(false);
+}
+
+// Arms every polled queue pair. False if one of them has work after all.
+bool Worker::UnpollAll() {
+  for (uint32_t left = active_.size(); left > 0; --left) {
+    QueuePair* qp = active_.Pop();
+    if (qp == nullptr) continue;
+    // Armed and yet in the list: it was rung and waits for its visit.
+    if (!qp->polled || qp->core.HasTransmit()) {
+      active_.Push(*qp);
+    } else {
+      Unpoll(*qp);
+    }
+    if (unpolled_count_ == unpolled_.size()) FinishUnpolling();
+  }
+  FinishUnpolling();
+  return active_.empty();
+}
+
+bool Worker::AnythingPending() {
+  if (lcore_.stopping() || lcore_.mailbox_.Pending()) return true;
+  const auto lane_pending = [](const DeviceLane* lane) {
+    return lane->staged() != 0 || lane->ReceivePending() || lane->RawPending() ||
+           lane->HandedPending();
+  };
+  const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
+  return durable_writer_.HasDone() || CopiesPending() ||
+         std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
+         std::any_of(sessions_.begin(), sessions_.end(), session_pending);
+}
+
+bool Worker::HasWork() {
+  // As in Sleep: the function may have shown the flag `sleeping` to a session.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return !active_.empty() || !events_.empty() || events_.has_overflowed() || AnythingPending() ||
+         now_ + SleepNs() < sleeps_until_ns_;
+}
+
+void Worker::RunAFewRounds() {
+  in_place_ = true;
+  for (uint32_t round = 0; round < kRoundsInItsPlace && RunOnce() != 0; ++round) {
+  }
+  in_place_ = false;
+}
+
+uint64_t Worker::SleepNs() {
+  uint64_t ns = std::min(kLongestSleepNs, DurableSleepNs());
+  if (!refused_.empty()) ns = std::min(ns, kShortestPollNs);
+  const uint64_t expiry = wheel_.NextExpiry();
+  const uint64_t deadline = events_.next_deadline();
+  if (deadline != CompletionEvents::kNever) {
+    ns = std::min(ns, deadline > now_ ? deadline - now_ : 0);
+  }
+  if (expiry != TimerNode::kNever) ns = std::min(ns, expiry > now_ ? expiry - now_ : 0);
+  for (const DeviceLane* lane : lanes_) {
+    if (lane->link == nullptr) continue;
+    const uint64_t due = lane->link->next_due();
+    if (due != DelayQueue::kNever) ns = std::min(ns, due > now_ ? due - now_ : 0);
+  }
+  if (has_ethdev_ || events_.has_delayed()) {
+    const uint64_t idle_ns = now_ - last_busy_ns_;
+    ns = std::min(ns, std::clamp(idle_ns / 8, kShortestPollNs, kLongestPollNs));
+  }
+  return ns;
+}
+
+void Worker::Wait(uint64_t ns) {
+  epoll_event events[16];
+  const timespec timeout{static_cast<time_t>(ns / 1'000'000'000),
+                         static_cast<long>(ns % 1'000'000'000)};
+  int ready = epoll_pwait2(epoll_, events, 16, &timeout, nullptr);
+  if (ready < 0 && errno == ENOSYS) {
+    ready = epoll_wait(epoll_, events, 16, static_cast<int>(ns / 1'000'000) + 1);
+  }
+  if (ready > 0) stats_.wakes_by_doorbell.Add(1);
+}
+
+}  // namespace roci::dataplane

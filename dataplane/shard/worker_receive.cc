@@ -1,0 +1,297 @@
+// The receiving part of the loop: a burst of frames through gate 1 to the queue pairs.
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device.h"
+#include "dataplane/shard/worker.h"
+#include "roce/parse.h"
+
+namespace roci::dataplane {
+namespace {
+
+using roce::DropReason;
+
+std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
+  return {rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len};
+}
+
+bool IsGroup(const roce::Mac& mac) { return (mac.bytes[0] & 1) != 0; }
+
+// Whether an address check beyond the queue pair's own lets the packet in: ports may deliver
+// frames of others, and datagrams are to be addressed to one of the device's addresses.
+DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
+                              const roce::Packet& packet) {
+  if (lane.ethdev != nullptr && packet.dst_mac != lane.mac && !IsGroup(packet.dst_mac)) {
+    return DropReason::kAddress;
+  }
+  if (qp.type() != roce::QpType::kUd || lane.local_addresses.empty()) return DropReason::kNone;
+  DropReason reason = DropReason::kAddress;
+  for (const roce::NetAddress& own : lane.local_addresses) {
+    if (own.gid != packet.dst_gid) continue;
+    if (own.vlan == packet.vlan()) return DropReason::kNone;
+    reason = DropReason::kVlan;
+  }
+  return reason;
+}
+
+// Who has no address in a VLAN is no part of it.
+bool IsOfOurVlan(const DeviceLane& lane, const roce::Packet& packet) {
+  const auto& own = lane.local_addresses;
+  return packet.vlan() == 0 || own.empty() ||
+         std::any_of(own.begin(), own.end(), [&](const roce::NetAddress& address) {
+           return address.vlan == packet.vlan();
+         });
+}
+
+bool IsOwnDatagram(const DeviceLane& lane, const QueuePair& qp, const roce::Packet& packet) {
+  return packet.info->Has(roce::ExtHeader::kDeth) && packet.ext.deth.src_qpn == qp.qpn() &&
+         packet.src_mac == lane.mac;
+}
+
+}  // namespace
+
+uint32_t Worker::ReceiveLane(DeviceLane& lane) {
+  uint32_t received = 0;
+  for (uint32_t burst = 0; burst < kBurstsPerRound; ++burst) {
+    const uint32_t count = ReceiveBurst(lane);
+    received += count;
+    if (count < kBurst) break;
+  }
+  if (lane.handed != nullptr) received += ReceiveHanded(lane);
+  return received;
+}
+
+uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
+  rte_mbuf* frames[kBurst];
+  const auto [count, handed_off] = lane.Receive(frames);
+  if (count == 0) return 0;
+  stats_.rx_bursts.Add(1);
+  stats_.rx_packets.Add(count);
+  stats_.rx_handed_off.Add(handed_off);
+  ParseBurst(lane, frames, count);
+  CountReceived(lane, frames + handed_off, count - handed_off);
+  if (!lane.flows.sniffers().empty()) [[unlikely]]
+    Sniff(lane, frames + handed_off, count - handed_off);
+  handed_off_ = handed_off;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!HandleFrame(lane, frames[i], i)) frames[kept++] = frames[i];
+  }
+  // Before anything is sent, so that the buffers are used again while they are in the cache.
+  FreeFrames(lane, frames, kept);
+  VisitTouched();
+  events_.Publish();
+  return count;
+}
+
+// Headers of all frames first: meanwhile the queue pairs' state comes into the cache.
+void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
+  const QueuePair* last = nullptr;
+  for (uint32_t i = 0; i < count; ++i) {
+    __builtin_prefetch(frames[i]);
+    __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset);
+    __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset + 64);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    if (frames[i]->nb_segs != 1) [[unlikely]] {
+      reasons_[i] = DropReason::kReserved;
+      continue;
+    }
+    reasons_[i] = roce::ParseHeaders(BytesOf(frames[i]), packets_[i]);
+    if (reasons_[i] != DropReason::kNone) [[unlikely]]
+      continue;
+    const QueuePair* qp = lane.Slot(packets_[i].dest_qpn);
+    if (qp == nullptr || qp == last) continue;
+    qp->Prefetch();
+    last = qp;
+  }
+}
+
+void Worker::CountReceived(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < count; ++i) bytes += frames[i]->pkt_len;
+  lane.counters.rx_packets.Add(count);
+  lane.counters.rx_bytes.Add(bytes);
+}
+
+bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
+  const roce::Packet& packet = packets_[index];
+  if (reasons_[index] != DropReason::kNone) [[unlikely]] {
+    return HandleOther(lane, frame, reasons_[index]);
+  }
+  QueuePair* qp = lane.Find(packet.dest_qpn);
+  if (qp == nullptr) [[unlikely]]
+    return HandleNoQueuePair(lane, frame, packet, index < handed_off_);
+  DropReason reason = roce::CheckIcrc(packet);
+  if (reason == DropReason::kNone) [[likely]]
+    reason = CheckAddressedHere(lane, *qp, packet);
+  if (reason != DropReason::kNone) [[unlikely]] {
+    lane.counters.Drop(reason);
+    return false;
+  }
+  lane.counters.rx_roce_packets.Add(1);
+  return Deliver(lane, *qp, packet, frame, Sharing::kNobody);
+}
+
+// A packet whose ICRC is right, to a queue pair of this lcore. True: the frame was taken over.
+bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
+                     Sharing sharing) {
+  AppCopies* copies = qp.host.CopiesFor(packet);
+  const bool is_plain =
+      copies == nullptr || (copies->IsIdle() && qp.host.parked_in == nullptr && !copies->IsShut());
+  if (!is_plain && MustWait(*copies, qp, packet)) [[unlikely]] {
+    return Park(*copies, qp, lane, frame, sharing);
+  }
+  ++qp.rx_packets;
+  DropReason reason = qp.CheckPath(packet);
+  bool is_kept = false;
+  if (reason == DropReason::kNone) [[likely]] {
+    uint32_t places = 0;
+    if (copies != nullptr) [[likely]] {
+      copies->places.BeginPacket(packet);
+      places = copies->places.places();
+    }
+    const bool owed = qp.core.OwesNotification();
+    reason = qp.core.HandlePacket(qp.host, now_, packet);
+    if (qp.type() == roce::QpType::kUd && !owed && qp.core.OwesNotification()) [[unlikely]]
+      qp.SetNotificationPath(packet);
+    Touch(qp);
+    if (copies != nullptr && copies->places.places() != places) [[unlikely]]
+      is_kept = KeepFrame(*copies, lane, frame, sharing);
+    // Lost where there is no room; the peer sends it again.
+    if (std::exchange(qp.host.wants_packet_again, false)) [[unlikely]]
+      is_kept = Park(*copies, qp, lane, frame, sharing);
+  }
+  if (reason != DropReason::kNone) [[unlikely]] {
+    ++qp.drops;
+    lane.counters.Drop(reason);
+  }
+  return is_kept;
+}
+
+void Worker::Touch(QueuePair& qp) {
+  if (qp.touched) return;
+  qp.touched = true;
+  touched_[touched_count_++] = &qp;
+}
+
+bool Worker::HandleOther(DeviceLane& lane, rte_mbuf* frame, DropReason reason) {
+  if (frame->nb_segs != 1) {
+    lane.counters.rx_scattered_dropped.Add(1);
+    return false;
+  }
+  if (HandleFlows(lane, frame)) return false;
+  if (reason != DropReason::kNotRoce) {
+    lane.counters.Drop(reason);
+    return false;
+  }
+  return GiveToControl(lane, frame);
+}
+
+bool Worker::GiveToControl(DeviceLane& lane, rte_mbuf* frame) {
+  if (!lane.device.PushSlowPath(frame)) {
+    lane.counters.rx_slow_path_dropped.Add(1);
+    return false;
+  }
+  lane.counters.rx_slow_path.Add(1);
+  return true;
+}
+
+// RoCE, but to no queue pair here: multicast, the general service interface, or another lcore's.
+bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet,
+                               bool handed_off) {
+  const uint32_t owner = QpnSpace::LcoreOf(packet.dest_qpn, lane.lcore_bits);
+  const bool is_gsi = packet.dest_qpn.value() <= roce::kGsiQpn.value();
+  if (!is_gsi && packet.dest_qpn != roce::kMulticastQpn && lane.ethdev != nullptr &&
+      owner != lane.lcore && owner < lane.lcore_count) {
+    if (lane.ethdev->HandOff(frame, owner)) return true;
+    lane.counters.rx_hand_off_dropped.Add(1);
+    return false;
+  }
+  // Every lcore has a copy of a multicast packet; one of them asks the rules.
+  const bool is_first = packet.dest_qpn != roce::kMulticastQpn ||
+                        (lane.wire != nullptr ? lane.lcore == 0 : !handed_off);
+  const DropReason reason = roce::CheckIcrc(packet);
+  if (reason != DropReason::kNone) {
+    if (!is_first || !HandleFlows(lane, frame)) lane.counters.Drop(reason);
+    return false;
+  }
+  if (packet.dest_qpn == roce::kMulticastQpn) {
+    if (!handed_off) SpreadMulticast(lane, frame);
+    const bool is_ours = IsOfOurVlan(lane, packet);
+    if (!(is_ours && HandleMulticast(lane, frame, packet)) &&
+        !(is_first && HandleFlows(lane, frame))) {
+      lane.counters.Drop(is_ours ? DropReason::kUnknownMulticast : DropReason::kVlan);
+    }
+    return false;
+  }
+  if (is_gsi) return GiveToControl(lane, frame);
+  if (!HandleFlows(lane, frame)) lane.counters.Drop(DropReason::kUnknownQp);
+  return false;
+}
+
+// IBTA vol 1, 10.5.2: a copy for every member. False: there is none.
+bool Worker::HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet) {
+  const std::span<QueuePair* const> members = lane.multicast.Find(packet.dst_gid);
+  for (QueuePair* member : members) {
+    if (member->blocks_own_multicast && IsOwnDatagram(lane, *member, packet)) continue;
+    // A burst may touch more queue pairs than it has frames.
+    if (touched_count_ == touched_.size()) VisitTouched();
+    lane.counters.rx_roce_packets.Add(1);
+    Deliver(lane, *member, packet, frame, Sharing::kOthers);
+  }
+  // The frames of the burst that are still to come find room for their queue pairs.
+  VisitTouched();
+  return !members.empty();
+}
+
+// The wire gives every lcore a copy; a port's frame comes to one lcore only, which passes it on.
+void Worker::SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame) {
+  if (lane.ethdev == nullptr) return;
+  for (uint32_t to = 0; to < lane.lcore_count; ++to) {
+    if (to == lane.lcore) continue;
+    rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
+    if (copy != nullptr && lane.ethdev->HandOff(copy, to)) continue;
+    rte_pktmbuf_free(copy);
+    lane.counters.rx_hand_off_dropped.Add(1);
+  }
+}
+
+// Answers at once: the queue pairs are in the cache, and one ACK stands for all that the burst
+// brought. Those that wait for copies are visited when these are settled.
+void Worker::VisitTouched() {
+  for (uint32_t i = 0; i < touched_count_; ++i) {
+    QueuePair& qp = *touched_[i];
+    qp.touched = false;
+    if (!qp.host.IsHeld()) [[likely]]
+      VisitAfterPackets(qp);
+  }
+  touched_count_ = 0;
+}
+
+void Worker::VisitAfterPackets(QueuePair& qp) {
+  qp.last_work_ns = now_;
+  // Before it acknowledges what did not arrive.
+  if (qp.HasFailed()) [[unlikely]]
+    qp.Fail(now_);
+  if (qp.core.HasTransmit()) {
+    Transmit(qp);
+    if (qp.core.HasTransmit()) active_.Push(qp);
+  }
+  Settle(qp);
+}
+
+void Worker::FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
+  if (lane.wire != nullptr && !shares_frames_) [[likely]] {
+    stash_.Put(frames, count);
+  } else {
+    rte_pktmbuf_free_bulk(frames, count);
+    shares_frames_ = false;
+  }
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,86 @@
+#include "dataplane/shard/xrc_domain.h"
+
+#include <algorithm>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/status.h"
+#include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/shard/device.h"
+#include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/session.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+
+void TargetOpening::RaiseEvent(uint32_t type) {
+  if (!session->SendAsyncEvent(user_handle, type)) return;
+  session->lcore().worker().stats().async_events.Add(1);
+  async_events.store(async_events.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+XrcDomain::~XrcDomain() {
+  while (!targets_.empty()) DestroyTarget(*targets_.back());
+}
+
+absl::StatusOr<QueuePair*> XrcDomain::CreateTarget(const QueuePairConfig& config) {
+  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_.index());
+  if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
+  absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
+  targets_.reserve(targets_.size() + 1);
+  auto created = QueuePair::Create(lcore_, nullptr, device_.lane(lcore_.index()), config, *qpn, 0);
+  if (!created.ok()) return created.status();
+  QueuePair* qp = created->get();
+  qp->host.domain = this;
+  qp->TakeFd();  // no app has its (empty) rings
+  lcore_.Call([&] { lcore_.worker().AddQueuePair(*qp); });
+  std::move(free_qpn).Cancel();
+  targets_.push_back(*std::move(created));
+  return qp;
+}
+
+void XrcDomain::DestroyTarget(QueuePair& qp) {
+  lcore_.Call([&] {
+    qp.GiveBackReceive();
+    lcore_.worker().RemoveQueuePair(qp);
+  });
+  device_.qpns().Free(qp.qpn());
+  std::erase_if(targets_, [&](const auto& owned) { return owned.get() == &qp; });
+}
+
+QueuePair* XrcDomain::FindTarget(roce::Qpn qpn) const {
+  for (const auto& qp : targets_) {
+    if (qp->qpn() == qpn) return qp.get();
+  }
+  return nullptr;
+}
+
+std::unique_ptr<TargetOpening> XrcDomain::Open(QueuePair& qp, Session& session,
+                                               uint64_t user_handle) {
+  auto opening = std::make_unique<TargetOpening>();
+  opening->session = &session;
+  opening->user_handle = user_handle;
+  lcore_.Call([&] { qp.host.openings.push_back(opening.get()); });
+  return opening;
+}
+
+void XrcDomain::Close(QueuePair& qp, TargetOpening& opening) {
+  lcore_.Call([&] { std::erase(qp.host.openings, &opening); });
+}
+
+void XrcDomain::AddQueue(SharedReceiveQueue& srq) { device_.lane(lcore_.index()).AddQueue(srq); }
+
+void XrcDomain::RemoveQueue(SharedReceiveQueue& srq) {
+  device_.lane(lcore_.index()).RemoveQueue(srq);
+  for (const auto& qp : targets_) {
+    qp->core.ForgetReceiveQueue(srq.number());
+    if (qp->host.srq == &srq) qp->host.ForgetReceiveQueue();
+  }
+}
+
+SharedReceiveQueue* XrcDomain::Find(uint32_t number) const {
+  SharedReceiveQueue* srq = device_.lane(lcore_.index()).FindQueue(number);
+  return srq != nullptr && srq->domain() == this ? srq : nullptr;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,322 @@
+#include "control/session/session_decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+
+#include "control/loop/errno_status.h"
+#include "memory/types.h"
+
+namespace roci::control {
+namespace {
+
+template <class T>
+T Head(uint32_t command) {
+  T request{};
+  request.head.command = command;
+  request.head.size = sizeof(T);
+  request.head.serial = 77;
+  return request;
+}
+
+template <class T>
+int Decode(const T& request, uint32_t fds = 0) {
+  Request out;
+  return ErrnoOf(DecodeRequest(std::as_bytes(std::span(&request, 1)), fds, out));
+}
+
+roci_abi_hello_request Hello() {
+  auto hello = Head<roci_abi_hello_request>(ROCI_ABI_HELLO);
+  hello.magic = ROCI_ABI_MAGIC;
+  hello.major = ROCI_ABI_MAJOR;
+  std::strcpy(hello.device, "roci0");
+  return hello;
+}
+
+constexpr uint32_t kLocalWrite = static_cast<uint32_t>(memory::Access::kLocalWrite);
+
+roci_abi_extent Extent(uint64_t va, uint64_t length, uint32_t kind) {
+  roci_abi_extent extent{};
+  extent.va = va;
+  extent.length = length;
+  extent.kind = kind;
+  return extent;
+}
+
+roci_abi_reg_mr_request Region() {
+  auto reg = Head<roci_abi_reg_mr_request>(ROCI_ABI_REG_MR);
+  reg.access = kLocalWrite;
+  reg.start = 0x10000;
+  reg.length = 0x3000;
+  reg.iova = reg.start;
+  reg.extent_count = 3;
+  reg.fd_count = 1;
+  reg.extents[0] = Extent(0x10000, 0x1000, ROCI_ABI_EXTENT_PROCESS_VM);
+  reg.extents[1] = Extent(0x11000, 0x1000, ROCI_ABI_EXTENT_FD);
+  reg.extents[2] = Extent(0x12000, 0x1000, ROCI_ABI_EXTENT_MAP_FILES);
+  reg.extents[2].map_start = 0x12000;
+  reg.extents[2].map_end = 0x14000;
+  return reg;
+}
+
+TEST(SessionDecoderTest, EveryCommandHasAName) {
+  for (uint32_t command = 1; command < ROCI_ABI_COMMAND_COUNT; ++command) {
+    const CommandInfo* info = FindCommand(command);
+    ASSERT_NE(info, nullptr);
+    EXPECT_NE(info->name, nullptr);
+    EXPECT_GE(info->request_size, sizeof(roci_abi_request));
+    EXPECT_LE(info->request_size, kMaxRequestBytes);
+    EXPECT_GE(info->response_size, sizeof(roci_abi_response));
+  }
+  EXPECT_EQ(FindCommand(0), nullptr);
+  EXPECT_EQ(FindCommand(ROCI_ABI_COMMAND_COUNT), nullptr);
+  EXPECT_EQ(FindCommand(~0u), nullptr);
+}
+
+TEST(SessionDecoderTest, SizeIsExactForEveryCommand) {
+  for (uint32_t command = 1; command < ROCI_ABI_COMMAND_COUNT; ++command) {
+    const uint32_t right = FindCommand(command)->request_size;
+    for (const uint32_t size : {right - 1, right + 1, uint32_t{sizeof(roci_abi_request)} - 1}) {
+      std::vector<std::byte> message(size);
+      const roci_abi_request head{.command = command, .size = size, .serial = 5, .reserved = 0};
+      std::memcpy(message.data(), &head, std::min<size_t>(size, sizeof(head)));
+      Request out;
+      EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command << " " << size;
+      EXPECT_EQ(out.head.serial, size < sizeof(head) ? 0u : 5u);
+    }
+    // The right number of bytes with a head that says otherwise.
+    std::vector<std::byte> message(right);
+    const roci_abi_request head{.command = command, .size = right + 8, .serial = 0, .reserved = 0};
+    std::memcpy(message.data(), &head, sizeof(head));
+    Request out;
+    EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command;
+    // The right head, and a byte less than it says.
+    const roci_abi_request whole{.command = command, .size = right, .serial = 0, .reserved = 0};
+    std::memcpy(message.data(), &whole, sizeof(whole));
+    message.pop_back();
+    EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command;
+  }
+}
+
+TEST(SessionDecoderTest, UnknownCommand) {
+  Request out;
+  const auto request = Head<roci_abi_plain_request>(4711);
+  EXPECT_EQ(ErrnoOf(DecodeRequest(std::as_bytes(std::span(&request, 1)), 0, out)), EOPNOTSUPP);
+  EXPECT_EQ(out.head.serial, 77u);
+  EXPECT_EQ(out.info, nullptr);
+}
+
+TEST(SessionDecoderTest, Hello) {
+  EXPECT_EQ(Decode(Hello()), 0);
+  auto hello = Hello();
+  EXPECT_EQ(Decode(hello, 1), EINVAL) << "a descriptor without a meaning";
+  for (const uint64_t feature : {ROCI_ABI_FEATURE_APP_MEMORY, ROCI_ABI_FEATURE_MEMORY_PROOF}) {
+    hello.features = feature;
+    EXPECT_EQ(Decode(hello), EINVAL);
+    EXPECT_EQ(Decode(hello, 1), 0);
+    EXPECT_EQ(Decode(hello, 2), EINVAL);
+  }
+  hello = Hello();
+  hello.magic ^= 1;
+  EXPECT_EQ(Decode(hello), EPROTO);
+  hello = Hello();
+  ++hello.major;
+  EXPECT_EQ(Decode(hello), EPROTONOSUPPORT);
+  hello = Hello();
+  std::memset(hello.device, 'x', sizeof(hello.device));
+  EXPECT_EQ(Decode(hello), EINVAL) << "a name without end";
+}
+
+TEST(SessionDecoderTest, DescriptorsOnlyWhereExpected) {
+  EXPECT_EQ(Decode(Hello(), 1), EINVAL);
+  EXPECT_EQ(Decode(Region(), 1), 0);
+  EXPECT_EQ(Decode(Region(), 0), EINVAL);
+  EXPECT_EQ(Decode(Region(), 2), EINVAL);
+  auto many = Region();
+  many.fd_count = kMaxRequestFds + 1;
+  EXPECT_EQ(Decode(many, kMaxRequestFds + 1), EINVAL);
+}
+
+struct BadRegion {
+  const char* why;
+  int error;
+  void (*spoil)(roci_abi_reg_mr_request&);
+};
+
+TEST(SessionDecoderTest, BadRegions) {
+  const BadRegion cases[] = {
+      {"hole", EINVAL, [](auto& r) { r.extents[1].va += 0x10; }},
+      {"overlap", EINVAL, [](auto& r) { r.extents[1].va -= 0x10; }},
+      {"too short", EINVAL, [](auto& r) { r.extents[2].length -= 1; }},
+      {"sticks out", EINVAL, [](auto& r) { r.extents[2].length += 1; }},
+      {"huge extent", EINVAL, [](auto& r) { r.extents[0].length = ~uint64_t{0}; }},
+      {"empty extent", EINVAL, [](auto& r) { r.extents[0].length = 0; }},
+      {"no extents", EINVAL, [](auto& r) { r.extent_count = 0; }},
+      {"too many extents", EINVAL, [](auto& r) { r.extent_count = ROCI_ABI_MAX_EXTENTS + 1; }},
+      {"extent count wraps", EINVAL, [](auto& r) { r.extent_count = ~0u; }},
+      {"kind", EINVAL, [](auto& r) { r.extents[0].kind = 3; }},
+      {"descriptor", EINVAL, [](auto& r) { r.extents[1].fd_index = 1; }},
+      {"file offset", EINVAL, [](auto& r) { r.extents[1].file_offset = ~uint64_t{0}; }},
+      {"outside of its mapping", EINVAL, [](auto& r) { r.extents[2].map_start = 0x12001; }},
+      {"beyond its mapping", EINVAL, [](auto& r) { r.extents[2].map_end = 0x12fff; }},
+      {"no length", EINVAL, [](auto& r) { r.length = 0; }},
+      {"range wraps", EINVAL, [](auto& r) { r.start = ~uint64_t{0} - 0xfff; }},
+      {"iova wraps", EINVAL, [](auto& r) { r.iova = ~uint64_t{0} - 0xfff; }},
+      {"unknown access", EINVAL, [](auto& r) { r.access |= 1u << 12; }},
+      {"remote write alone", EINVAL, [](auto& r) { r.access = 2; }},
+      {"remote atomic alone", EINVAL, [](auto& r) { r.access = 8; }},
+      {"on demand, and yet described", EINVAL, [](auto& r) { r.access |= 1u << 6; }},
+  };
+  for (const BadRegion& bad : cases) {
+    auto region = Region();
+    bad.spoil(region);
+    EXPECT_EQ(Decode(region, 1), bad.error) << bad.why;
+  }
+  auto region = Region();
+  region.access |= kOptionalAccess;
+  EXPECT_EQ(Decode(region, 1), 0) << "what need not be given may be asked for";
+  region.length = 0;
+  region.extent_count = region.fd_count = 0;
+  EXPECT_EQ(Decode(region), 0) << "a region of no bytes has no extents";
+}
+
+TEST(SessionDecoderTest, OnDemandRegions) {
+  auto region = Head<roci_abi_reg_mr_request>(ROCI_ABI_REG_MR);
+  region.access = kLocalWrite | static_cast<uint32_t>(memory::Access::kOnDemand);
+  region.start = region.iova = 0x10000;
+  region.length = 0x3000;
+  region.extent_count = 1;
+  region.extents[0] = Extent(0x10000, 0x3000, ROCI_ABI_EXTENT_PROCESS_VM);
+  EXPECT_EQ(Decode(region), 0);
+  EXPECT_EQ(Decode(region, 1), EINVAL) << "a descriptor";
+  region.iova = ~uint64_t{0} - 0x2FFF;
+  EXPECT_EQ(Decode(region), 0) << "up to the last address";
+  region.iova += 1;
+  EXPECT_EQ(Decode(region), EINVAL) << "iova wraps";
+  region.iova = 0x10000;
+  region.extents[0].length -= 1;
+  EXPECT_EQ(Decode(region), EINVAL) << "not all of it";
+  region.extents[0] = Extent(~uint64_t{0} - 0x2FFE, 0x3000, ROCI_ABI_EXTENT_PROCESS_VM);
+  region.start = region.extents[0].va;
+  EXPECT_EQ(Decode(region), EINVAL) << "start wraps";
+}
+
+TEST(SessionDecoderTest, Attach) {
+  auto attach = Head<roci_abi_attach_request>(ROCI_ABI_ATTACH);
+  attach.magic = ROCI_ABI_MAGIC;
+  attach.major = ROCI_ABI_MAJOR;
+  EXPECT_EQ(Decode(attach, 1), 0);
+  EXPECT_EQ(Decode(attach), EINVAL) << "no context";
+  EXPECT_EQ(Decode(attach, 2), EINVAL);
+  attach.major = ROCI_ABI_MAJOR + 1;
+  EXPECT_EQ(Decode(attach, 1), EPROTONOSUPPORT);
+  attach.magic = 0;
+  EXPECT_EQ(Decode(attach, 1), EINVAL);
+}
+
+TEST(SessionDecoderTest, DmaBuffers) {
+  auto reg = Head<roci_abi_reg_dma_buffer_mr_request>(ROCI_ABI_REG_DMA_BUFFER_MR);
+  reg.access = kLocalWrite | kOptionalAccess;
+  reg.length = 4096;
+  EXPECT_EQ(Decode(reg, 1), 0);
+  EXPECT_EQ(Decode(reg), EINVAL) << "no buffer";
+  EXPECT_EQ(Decode(reg, 2), EINVAL);
+  reg.access = static_cast<uint32_t>(memory::Access::kRemoteWrite);
+  EXPECT_EQ(Decode(reg, 1), EINVAL) << "without local write";
+  for (const memory::Access access :
+       {memory::Access::kOnDemand, memory::Access::kWindowBind, memory::Access::kZeroBased,
+        memory::Access::kFlushPersistent}) {
+    reg.access = kLocalWrite | static_cast<uint32_t>(access);
+    EXPECT_EQ(Decode(reg, 1), EINVAL) << reg.access;
+  }
+  reg.access = kLocalWrite;
+  reg.offset = ~uint64_t{0} - 100;
+  EXPECT_EQ(Decode(reg, 1), EINVAL) << "offset";
+  reg.offset = 0;
+  reg.iova = ~uint64_t{0} - 100;
+  EXPECT_EQ(Decode(reg, 1), EINVAL) << "iova";
+  reg.iova = reg.length = 0;
+  EXPECT_EQ(Decode(reg, 1), EINVAL) << "nothing";
+}
+
+TEST(SessionDecoderTest, Rereg) {
+  auto rereg = Head<roci_abi_rereg_mr_request>(ROCI_ABI_REREG_MR);
+  EXPECT_EQ(Decode(rereg), EINVAL) << "no flags";
+  rereg.flags = kReregPd;
+  EXPECT_EQ(Decode(rereg), 0);
+  rereg.flags = 8;
+  EXPECT_EQ(Decode(rereg), EINVAL);
+  rereg.flags = kReregTranslation;
+  EXPECT_EQ(Decode(rereg), EINVAL) << "no extents";
+  rereg.start = 0x1000;
+  rereg.length = 16;
+  rereg.extent_count = 1;
+  rereg.extents[0] = Extent(0x1000, 16, ROCI_ABI_EXTENT_PROCESS_VM);
+  EXPECT_EQ(Decode(rereg), 0);
+  rereg.flags = kReregAccess;
+  rereg.access = kLocalWrite;
+  EXPECT_EQ(Decode(rereg), EINVAL) << "extents that nobody asked for";
+}
+
+TEST(SessionDecoderTest, QueuesHaveEntries) {
+  auto cq = Head<roci_abi_create_cq_request>(ROCI_ABI_CREATE_CQ);
+  EXPECT_EQ(Decode(cq), EINVAL);
+  cq.entries = 1;
+  EXPECT_EQ(Decode(cq), 0);
+  auto resize = Head<roci_abi_resize_cq_request>(ROCI_ABI_RESIZE_CQ);
+  EXPECT_EQ(Decode(resize), EINVAL);
+  resize.entries = 1;
+  EXPECT_EQ(Decode(resize), 0);
+}
+
+roci_abi_create_flow_request FlowRequest() {
+  auto flow = Head<roci_abi_create_flow_request>(ROCI_ABI_CREATE_FLOW);
+  flow.qp = 1;
+  flow.port = 1;
+  flow.mask.dst_port = 0xFFFF;
+  flow.mask.layers = flow.value.layers = ROCI_ABI_FLOW_UDP;
+  return flow;
+}
+
+TEST(SessionDecoderTest, FlowRules) {
+  EXPECT_EQ(Decode(FlowRequest()), 0);
+  const auto changed = [](auto&& change) {
+    auto flow = FlowRequest();
+    change(flow);
+    return Decode(flow);
+  };
+  EXPECT_EQ(changed([](auto& f) { f.type = 4; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.actions = 1u << 3; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.mask.layers = 1u << 5; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.value.layers = 0xFF; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.mask.reserved[1] = 1; }), EINVAL);
+  EXPECT_EQ(changed([](auto& f) { f.type = 3; }), EINVAL) << "a sniffer looks for nothing";
+  EXPECT_EQ(changed([](auto& f) {
+              f.type = 3;
+              f.mask = {};
+            }),
+            0);
+  EXPECT_EQ(changed([](auto& f) {
+              f.type = 1;
+              f.mask = {};
+              f.actions = ROCI_ABI_FLOW_PASS_ON;
+            }),
+            EINVAL);
+}
+
+TEST(SessionDecoderTest, ReceiveSideScaling) {
+  auto table = Head<roci_abi_create_queue_table_request>(ROCI_ABI_CREATE_QUEUE_TABLE);
+  table.log_size = ROCI_ABI_MAX_QUEUE_TABLE_LOG;
+  EXPECT_EQ(Decode(table), 0);
+  table.log_size = ROCI_ABI_MAX_QUEUE_TABLE_LOG + 1;
+  EXPECT_EQ(Decode(table), EINVAL);
+  auto qp = Head<roci_abi_create_rss_qp_request>(ROCI_ABI_CREATE_RSS_QP);
+  qp.fields = 0xFF;
+  EXPECT_EQ(Decode(qp), 0);
+  qp.fields = 1u << 31;
+  EXPECT_EQ(Decode(qp), EOPNOTSUPP);
+}
+
+}  // namespace
+}  // namespace roci::control

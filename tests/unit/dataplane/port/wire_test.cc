@@ -1,0 +1,174 @@
+// Frames of the control plane over a wire between three devices.
+#include "dataplane/port/wire.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "roce/frame.h"
+#include "tests/unit/dataplane/environment.h"
+#include "tests/unit/dataplane/ring_app.h"
+
+namespace roci::testing {
+namespace {
+
+class WireTest : public ::testing::Test {
+ protected:
+  WireTest()
+      : wire_(TestDataplane()),
+        a_(TestDataplane(), &wire_, Number(1)),
+        b_(TestDataplane(), &wire_, Number(2)),
+        c_(TestDataplane(), &wire_, Number(3)) {}
+
+  static Node::Config Number(uint32_t number) {
+    Node::Config config;
+    config.number = number;
+    config.lcore = number % kTestLcores;
+    return config;
+  }
+  // An ARP-like frame of `length` bytes.
+  static std::vector<std::byte> Frame(const roce::Mac& to, const roce::Mac& from, size_t length) {
+    std::vector<std::byte> frame(length);
+    for (size_t i = 0; i < length; ++i) frame[i] = static_cast<std::byte>(i);
+    std::memcpy(frame.data(), to.bytes.data(), 6);
+    std::memcpy(frame.data() + 6, from.bytes.data(), 6);
+    frame[12] = std::byte{0x08};
+    frame[13] = std::byte{0x06};
+    return frame;
+  }
+  static bool Arrives(Node& node, std::vector<std::byte>& frame, int timeout_ms = 2000) {
+    for (int i = 0; i < timeout_ms; ++i) {
+      if (node.device().ReceiveSlowPath(frame)) return true;
+      usleep(1000);
+    }
+    return false;
+  }
+
+  dataplane::Wire wire_;
+  Node a_;
+  Node b_;
+  Node c_;
+};
+
+TEST_F(WireTest, UnicastReachesItsAddressAlone) {
+  const auto frame = Frame(b_.device().mac(), a_.device().mac(), 100);
+  ASSERT_TRUE(a_.device().SendRaw(frame).ok());
+  std::vector<std::byte> received;
+  ASSERT_TRUE(Arrives(b_, received));
+  EXPECT_EQ(received, frame);
+  uint64_t events = 0;
+  EXPECT_EQ(read(b_.device().slow_path_fd(), &events, 8), 8);
+  EXPECT_FALSE(Arrives(c_, received, 20));
+  EXPECT_FALSE(Arrives(a_, received, 1));
+}
+
+TEST_F(WireTest, OneselfIsAnAddressToo) {
+  ASSERT_TRUE(a_.device().SendRaw(Frame(a_.device().mac(), a_.device().mac(), 64)).ok());
+  std::vector<std::byte> received;
+  EXPECT_TRUE(Arrives(a_, received));
+}
+
+TEST_F(WireTest, BroadcastReachesAllOthersOnceAndShortFramesArePadded) {
+  const roce::Mac all{{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}};
+  const auto frame = Frame(all, a_.device().mac(), 42);
+  ASSERT_TRUE(a_.device().SendRaw(frame).ok());
+  std::vector<std::byte> received;
+  for (Node* node : {&b_, &c_}) {
+    ASSERT_TRUE(Arrives(*node, received));
+    EXPECT_EQ(received.size(), 60u);
+    EXPECT_EQ(std::memcmp(received.data(), frame.data(), 42), 0);
+    EXPECT_EQ(received[59], std::byte{0});
+    EXPECT_FALSE(Arrives(*node, received, 20));
+  }
+  EXPECT_FALSE(Arrives(a_, received, 1));
+}
+
+TEST_F(WireTest, UnknownAddressesGoNowhere) {
+  ASSERT_TRUE(a_.device().SendRaw(Frame({{0x02, 9, 9, 9, 9, 9}}, a_.device().mac(), 64)).ok());
+  std::vector<std::byte> received;
+  for (Node* node : {&a_, &b_, &c_}) EXPECT_FALSE(Arrives(*node, received, 20));
+}
+
+TEST_F(WireTest, BadLengthsAreRefused) {
+  EXPECT_FALSE(a_.device().SendRaw(std::vector<std::byte>(13)).ok());
+  EXPECT_FALSE(a_.device().SendRaw(std::vector<std::byte>(5000)).ok());
+}
+
+TEST_F(WireTest, AFloodForASlowControlPlaneIsBoundedAndCounted) {
+  const auto frame = Frame(b_.device().mac(), a_.device().mac(), 64);
+  uint32_t sent = 0;
+  for (int i = 0; i < 3000; ++i) {
+    if (a_.device().SendRaw(frame).ok()) {
+      ++sent;
+    } else {
+      usleep(100);
+    }
+  }
+  const auto all_counted = [&] {
+    const auto snapshot = b_.device().Snapshot();
+    return snapshot.rx_slow_path + snapshot.rx_slow_path_dropped == sent;
+  };
+  for (int i = 0; i < 2000 && !all_counted(); ++i) usleep(1000);
+  EXPECT_TRUE(all_counted());
+  EXPECT_GT(b_.device().Snapshot().rx_slow_path_dropped, 0u);
+  std::vector<std::byte> received;
+  uint64_t taken = 0;
+  while (b_.device().ReceiveSlowPath(received)) ++taken;
+  EXPECT_EQ(taken, b_.device().Snapshot().rx_slow_path);
+}
+
+// As a queue pair's packets, those to a group are believed only with the right ICRC.
+TEST_F(WireTest, ADamagedPacketToAGroupIsDropped) {
+  AppCq cq(b_.session(), 16);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kUd;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = config.max_recv_wr = 4;
+  config.max_send_sge = config.max_recv_sge = 1;
+  AppQp member(b_.session(), config);
+  ASSERT_EQ(ConnectUd(b_, member), roce::ModifyResult::kOk);
+  const roce::Gid group = roce::Gid::FromIpv4(roce::Ipv4{{239, 1, 2, 3}});
+  ASSERT_TRUE(b_.device().AttachMulticast(member.qp(), group).ok());
+  for (uint64_t i = 1; i <= 2; ++i) member.PostRecv(i, {b_.Sge(i * 1000, 200)});
+  member.Ring();
+
+  roce::Path path = PathTo(a_, b_);
+  path.dst_gid = group;
+  path.dst_mac = roce::Mac{{0x01, 0x00, 0x5E, 1, 2, 3}};
+  roce::TxPacket packet{};
+  packet.opcode = roce::Opcode::kUdSendOnly;
+  packet.dest_qpn = roce::kMulticastQpn;
+  packet.payload_length = 64;
+  packet.ext.deth = {0x1234, roce::Qpn(5)};
+  const std::vector<std::byte> payload(64, std::byte{0x5A});
+  std::vector<std::byte> frame(roce::kMaxFrameBytes);
+  frame.resize(
+      roce::EncodeFrame(roce::FrameTemplate(path), packet, payload.data(), 0, frame.data()));
+  std::vector<std::byte> damaged = frame;
+  damaged[damaged.size() - 20] ^= std::byte{1};
+  ASSERT_TRUE(a_.device().SendRaw(damaged).ok());
+  ASSERT_TRUE(a_.device().SendRaw(frame).ok());
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 1u);
+  EXPECT_EQ(cqe.byte_length, 104u);
+  EXPECT_EQ(std::memcmp(b_.memory() + 1040, payload.data(), payload.size()), 0);
+  EXPECT_FALSE(cq.Wait(&cqe, 20));
+  EXPECT_EQ(b_.device().Snapshot().drops[static_cast<size_t>(roce::DropReason::kIcrc)], 1u);
+}
+
+TEST_F(WireTest, DevicesComeAndGoWhileFramesFly) {
+  for (int round = 0; round < 20; ++round) {
+    auto guest = std::make_unique<Node>(TestDataplane(), &wire_, Number(10));
+    for (int i = 0; i < 50; ++i) {
+      (void)a_.device().SendRaw(Frame(guest->device().mac(), a_.device().mac(), 64));
+    }
+  }
+  EXPECT_EQ(wire_.endpoint_count(), 3u);
+}
+
+}  // namespace
+}  // namespace roci::testing

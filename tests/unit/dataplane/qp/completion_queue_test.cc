@@ -1,0 +1,337 @@
+#include "dataplane/qp/completion_queue.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "dataplane/shard/worker.h"
+#include "tests/unit/dataplane/environment.h"
+#include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/single_step.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::testing {
+namespace {
+
+// Entries are written by this thread through Call: the queue belongs to the lcore.
+class CompletionQueueTest : public ::testing::Test {
+ protected:
+  CompletionQueueTest()
+      : wire_(TestDataplane()), node_(TestDataplane(), &wire_, {}), cq_(node_.session(), 5) {}
+
+  void Write(AppCq& cq, uint64_t wr_id) {
+    node_.session().lcore().Call([&] {
+      WriteHere(cq, wr_id);
+      node_.session().lcore().worker().events().Publish();
+    });
+  }
+  // On the lcore.
+  static void WriteHere(AppCq& cq, uint64_t wr_id, bool solicited = false) {
+    roce::Completion completion{};
+    completion.solicited = solicited;
+    completion.wr_id = wr_id;
+    completion.slot = 3;
+    completion.signaled = true;
+    cq.cq()->Write(completion, {77, 5}, true, 123);
+  }
+
+  dataplane::Wire wire_;
+  Node node_;
+  AppCq cq_;
+};
+
+TEST_F(CompletionQueueTest, EntriesComeOutInOrderThroughManyWraps) {
+  EXPECT_EQ(cq_.cq()->capacity(), 8u);
+  roci_abi_cqe cqe;
+  EXPECT_FALSE(cq_.Poll(&cqe));
+  for (uint64_t i = 0; i < 100; ++i) {
+    Write(cq_, i);
+    if (i % 8 != 7) continue;
+    for (uint64_t k = i - 7; k <= i; ++k) {
+      ASSERT_TRUE(cq_.Poll(&cqe));
+      EXPECT_EQ(cqe.wr_id, k);
+    }
+    EXPECT_FALSE(cq_.Poll(&cqe));
+  }
+  EXPECT_EQ(cqe.qpn, 77u);
+  EXPECT_EQ(cqe.qp_handle, 5u);
+  EXPECT_EQ(cqe.slot, 3u);
+  EXPECT_EQ(cqe.timestamp_ns, 123u);
+}
+
+TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
+  Write(cq_, 0);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq_.Poll(&cqe));
+  node_.session().lcore().Call([&] {
+    for (uint64_t i = 1; i <= 4; ++i) WriteHere(cq_, i);
+    EXPECT_FALSE(cq_.Poll(&cqe)) << "before they are published";
+    node_.session().lcore().worker().events().Publish();
+    for (uint64_t i = 1; i <= 2; ++i) {
+      ASSERT_TRUE(cq_.Poll(&cqe));
+      EXPECT_EQ(cqe.wr_id, i);
+    }
+    // A second one finds nothing to do.
+    node_.session().lcore().worker().events().Publish();
+  });
+  for (uint64_t i = 3; i <= 4; ++i) {
+    ASSERT_TRUE(cq_.Poll(&cqe));
+    EXPECT_EQ(cqe.wr_id, i);
+  }
+  EXPECT_FALSE(cq_.Poll(&cqe));
+}
+
+TEST_F(CompletionQueueTest, WhatIsHeldBackIsNotLostWithoutABurst) {
+  // Nobody publishes but the round itself, and a move to another ring.
+  node_.session().lcore().Call([&] { WriteHere(cq_, 1); });
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq_.Wait(&cqe, 5000));
+  EXPECT_EQ(cqe.wr_id, 1u);
+  dataplane::SharedMemory ring = *dataplane::CompletionQueue::CreateRing(16);
+  node_.session().lcore().Call([&] {
+    WriteHere(cq_, 2);
+    ASSERT_TRUE(cq_.cq()->SwapRing(ring, 16, cq_.consumed()));
+    node_.session().lcore().worker().events().Publish();
+  });
+  cq_.Switch(cq_.cq()->TakeFd());
+  ASSERT_TRUE(cq_.Poll(&cqe));
+  EXPECT_EQ(cqe.wr_id, 2u);
+  EXPECT_FALSE(cq_.Poll(&cqe));
+}
+
+TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
+  for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
+  EXPECT_TRUE(cq_.cq()->overflowed());
+  EXPECT_EQ(cq_.header()->overflowed, 1u);
+  roci_abi_async_event event{};
+  ASSERT_EQ(read(node_.async_pipe(), &event, sizeof(event)), ssize_t{sizeof(event)});
+  EXPECT_EQ(event.type, 0u);  // IBV_EVENT_CQ_ERR
+  EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
+  EXPECT_EQ(cq_.cq()->async_events(), 1u);
+  roci_abi_cqe cqe;
+  for (uint64_t i = 0; i < 8; ++i) {
+    ASSERT_TRUE(cq_.Poll(&cqe));
+    EXPECT_EQ(cqe.wr_id, i);
+  }
+  Write(cq_, 99);
+  EXPECT_FALSE(cq_.Poll(&cqe));
+  auto fd = node_.session().ResizeCompletionQueue(*cq_.cq(), 32, cq_.consumed());
+  ASSERT_TRUE(fd.ok());
+  cq_.Switch(*std::move(fd));
+  Write(cq_, 100);
+  EXPECT_FALSE(cq_.Poll(&cqe)) << "a larger ring does not bring it back";
+  EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
+}
+
+TEST_F(CompletionQueueTest, AnOverflowThatIsIgnoredLosesEntriesOnly) {
+  cq_.cq()->IgnoreOverrun();
+  for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
+  EXPECT_FALSE(cq_.cq()->overflowed());
+  roci_abi_async_event event{};
+  EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
+  roci_abi_cqe cqe;
+  for (uint64_t i = 0; i < 8; ++i) {
+    ASSERT_TRUE(cq_.Poll(&cqe));
+    EXPECT_EQ(cqe.wr_id, i);
+  }
+  EXPECT_FALSE(cq_.Poll(&cqe));
+  Write(cq_, 99);
+  ASSERT_TRUE(cq_.Poll(&cqe));
+  EXPECT_EQ(cqe.wr_id, 99u);
+}
+
+TEST_F(CompletionQueueTest, ANonsenseConsumerIndexHurtsItsOwner) {
+  for (uint64_t i = 0; i < 8; ++i) Write(cq_, i);
+  cq_.header()->consumer = 1000;
+  Write(cq_, 8);
+  EXPECT_TRUE(cq_.cq()->overflowed());
+}
+
+TEST_F(CompletionQueueTest, ResizingKeepsWhatIsUnconsumed) {
+  for (uint64_t i = 0; i < 20; ++i) {
+    Write(cq_, i);
+    roci_abi_cqe cqe;
+    if (i < 14) {
+      ASSERT_TRUE(cq_.Poll(&cqe));
+    }
+  }
+  // 14..19 are left. Too small, impossible index, then right.
+  EXPECT_FALSE(node_.session().ResizeCompletionQueue(*cq_.cq(), 4, cq_.consumed()).ok());
+  EXPECT_FALSE(node_.session().ResizeCompletionQueue(*cq_.cq(), 64, 7777).ok());
+  auto fd = node_.session().ResizeCompletionQueue(*cq_.cq(), 64, cq_.consumed());
+  ASSERT_TRUE(fd.ok());
+  cq_.Switch(*std::move(fd));
+  Write(cq_, 20);
+  roci_abi_cqe cqe;
+  for (uint64_t i = 14; i <= 20; ++i) {
+    ASSERT_TRUE(cq_.Poll(&cqe));
+    EXPECT_EQ(cqe.wr_id, i);
+  }
+  EXPECT_FALSE(cq_.Poll(&cqe));
+  for (uint64_t i = 0; i < 57; ++i) Write(cq_, i);
+  EXPECT_FALSE(cq_.cq()->overflowed());
+}
+
+TEST_F(CompletionQueueTest, AFullEventPipeDelaysEventsAndLosesNone) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+  AppCq cq(node_.session(), 16, ends[1], 0x55);
+  const uint64_t filler = 0;
+  int fillers = 0;
+  while (write(ends[1], &filler, sizeof(filler)) == sizeof(filler)) ++fillers;
+  cq.Arm(ROCI_ABI_CQ_ARM_ANY);
+  Write(cq, 1);
+  usleep(5000);
+  EXPECT_EQ(cq.cq()->comp_events(), 0u);
+  uint64_t value = 0;
+  for (int i = 0; i < fillers; ++i) ASSERT_EQ(read(ends[0], &value, 8), 8);
+  for (int i = 0; i < 1000 && cq.cq()->comp_events() == 0; ++i) usleep(1000);
+  EXPECT_EQ(cq.cq()->comp_events(), 1u);
+  ASSERT_EQ(read(ends[0], &value, 8), 8);
+  EXPECT_EQ(value, 0x55u);
+  EXPECT_TRUE(node_.session().DestroyCompletionQueue(*cq.cq()).ok());
+  close(ends[0]);
+  close(ends[1]);
+}
+
+class ModerationTest : public CompletionQueueTest {
+ protected:
+  ModerationTest() {
+    EXPECT_EQ(pipe2(ends_, O_NONBLOCK | O_CLOEXEC), 0);
+    moderated_ = std::make_unique<AppCq>(node_.session(), 16, ends_[1], 0x55);
+  }
+  ~ModerationTest() override {
+    EXPECT_TRUE(node_.session().DestroyCompletionQueue(*moderated_->cq()).ok());
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  void Moderate(uint32_t count, uint64_t period_ns) {
+    node_.session().ModerateCompletionQueue(*moderated_->cq(), {count, period_ns});
+  }
+  // Events so far, once the lcore has done with what it was given.
+  uint32_t Events() {
+    for (int round = 0; round < 2; ++round) node_.session().lcore().FinishRound();
+    return moderated_->cq()->comp_events();
+  }
+  void WriteOne() { Write(*moderated_, 1); }
+
+  int ends_[2] = {-1, -1};
+  std::unique_ptr<AppCq> moderated_;
+};
+
+TEST_F(ModerationTest, CountsEntriesFromTheArmingOn) {
+  Moderate(3, 0);
+  for (int i = 0; i < 5; ++i) WriteOne();
+  EXPECT_EQ(Events(), 0u) << "not armed";
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  WriteOne();
+  WriteOne();
+  EXPECT_EQ(Events(), 0u);
+  WriteOne();
+  EXPECT_EQ(Events(), 1u);
+  for (int i = 0; i < 3; ++i) WriteOne();
+  EXPECT_EQ(Events(), 1u) << "not armed again";
+}
+
+// Each time a queue is armed is worth an event, be the app ever so quick after it saw an entry.
+TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
+  for (const roci_abi_cq_arm arm : {ROCI_ABI_CQ_ARM_ANY, ROCI_ABI_CQ_ARM_SOLICITED}) {
+    const uint32_t before = Events();
+    moderated_->Arm(arm);
+    node_.session().lcore().Call([&] {
+      for (uint64_t i = 1; i <= 2; ++i) {
+        WriteHere(*moderated_, i, true);
+        EXPECT_EQ(moderated_->cq()->comp_events(), before) << "before the entry can be seen";
+        node_.session().lcore().worker().events().Publish();
+        roci_abi_cqe cqe;
+        EXPECT_TRUE(moderated_->Poll(&cqe));
+        EXPECT_EQ(cqe.wr_id, i);
+        moderated_->Arm(arm);
+      }
+    });
+    EXPECT_EQ(Events(), before + 2);
+    node_.session().lcore().Call([&] { WriteHere(*moderated_, 3, false); });
+    const uint32_t any = arm == ROCI_ABI_CQ_ARM_ANY ? 1 : 0;
+    EXPECT_EQ(Events(), before + 2 + any);
+    node_.session().lcore().Call([&] { WriteHere(*moderated_, 4, true); });
+    EXPECT_EQ(Events(), before + 3);
+    roci_abi_cqe cqe;
+    while (moderated_->Poll(&cqe)) {
+    }
+  }
+}
+
+// A program may look at any moment: an entry that it finds is whole, and the event that it had
+// asked for before is on its way.
+TEST_F(ModerationTest, AnEntryIsSeenWholeAndBehindItsEvent) {
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  const auto* header = reinterpret_cast<const std::byte*>(moderated_->header());
+  constexpr size_t kEntries = dataplane::CompletionQueue::kEntriesOffset;
+  uint32_t seen = 0;
+  uint32_t looks = 0;
+  const auto check = [&](std::span<const std::byte> ring) {
+    roci_abi_cq shared;
+    std::array<roci_abi_cqe, 2> entries;
+    std::memcpy(&shared, ring.data(), sizeof(shared));
+    std::memcpy(entries.data(), ring.data() + kEntries, sizeof(entries));
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].generation == 0) continue;
+      seen |= 1u << i;
+      EXPECT_EQ(entries[i].wr_id, i + 1);
+      EXPECT_EQ(entries[i].qpn, 77u);
+      EXPECT_EQ(entries[i].qp_handle, 5u);
+      EXPECT_EQ(entries[i].slot, 3u);
+      EXPECT_EQ(entries[i].timestamp_ns, 123u);
+    }
+    if (entries[0].generation != 0) {
+      EXPECT_EQ(shared.arm, uint32_t{ROCI_ABI_CQ_ARM_NONE});
+    }
+    return !HasFailure();
+  };
+  node_.session().lcore().Call([&] {
+    const auto write = [&] {
+      WriteHere(*moderated_, 1);
+      WriteHere(*moderated_, 2);
+      node_.session().lcore().worker().events().Publish();
+    };
+    looks = ForEachStep({header, kEntries + 2 * sizeof(roci_abi_cqe)}, write, check);
+  });
+  if (looks == 0) GTEST_SKIP() << "processes may not be traced here";
+  EXPECT_EQ(seen, 3u);
+}
+
+TEST_F(ModerationTest, APeriodEndsTheWait) {
+  Moderate(100, 20'000'000);
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  WriteOne();
+  EXPECT_EQ(Events(), 0u);
+  for (int i = 0; i < 1000 && moderated_->cq()->comp_events() == 0; ++i) usleep(1000);
+  EXPECT_EQ(Events(), 1u);
+}
+
+TEST_F(ModerationTest, AnEventHeldBackSurvivesResizingAndIsSentWhenModerationEnds) {
+  Moderate(3, 0);
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  WriteOne();
+  WriteOne();
+  EXPECT_EQ(Events(), 0u);
+  auto fd = node_.session().ResizeCompletionQueue(*moderated_->cq(), 64, moderated_->consumed());
+  ASSERT_TRUE(fd.ok());
+  moderated_->Switch(*std::move(fd));
+  EXPECT_EQ(Events(), 0u);
+  Moderate(0, 0);
+  EXPECT_EQ(Events(), 1u);
+}
+
+TEST_F(ModerationTest, AQueueMayEndWithAnEventHeldBack) {
+  Moderate(100, 1'000'000'000);
+  moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
+  WriteOne();
+  EXPECT_EQ(Events(), 0u);
+}
+
+}  // namespace
+}  // namespace roci::testing

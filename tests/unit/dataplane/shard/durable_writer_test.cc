@@ -1,0 +1,133 @@
+// Syncs on threads of their own: who hears of them, who may have how many, and who goes away.
+#include "dataplane/shard/durable_writer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace roci::dataplane {
+namespace {
+
+using Started = DurableWriter::Started;
+
+struct Ended {
+  void* owner;
+  const void* payer;
+  bool ok;
+};
+
+class DurableWriterTest : public ::testing::Test {
+ protected:
+  DurableWriterTest() {
+    const int fd = memfd_create("t", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    EXPECT_EQ(ftruncate(fd, 4096), 0);
+    EXPECT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    int error = 0;
+    file_ = memory::MappedFile::Map(fd, 0, 4096, true, &error);
+    close(fd);
+  }
+
+  Started Start(void* owner, const void* payer) {
+    memory::DurableRange range;
+    range.parts[0] = {file_, 0, 4096};
+    range.count = 1;
+    const Started started = writer_.Start(owner, payer, range);
+    EXPECT_EQ(range.count, started == Started::kYes ? 0u : 1u);
+    return started;
+  }
+  // Until `count` have ended.
+  std::vector<Ended> Collect(size_t count) {
+    std::vector<Ended> all;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (all.size() < count && std::chrono::steady_clock::now() < end) {
+      if (!writer_.HasDone()) {
+        std::this_thread::yield();
+        continue;
+      }
+      writer_.Collect([&](void* owner, const void* payer, bool ok) {
+        all.push_back({owner, payer, ok});
+      });
+    }
+    EXPECT_EQ(all.size(), count);
+    return all;
+  }
+
+  std::shared_ptr<memory::MappedFile> file_;
+  std::atomic<uint32_t> told_{0};
+  DurableWriter writer_{[this] { told_.fetch_add(1); }};
+  int owners_[200], payers_[200];
+};
+
+TEST_F(DurableWriterTest, OwnerHearsOfTheEnd) {
+  ASSERT_TRUE(writer_.StartThreads());
+  ASSERT_TRUE(writer_.StartThreads());
+  EXPECT_FALSE(writer_.HasDone());
+  ASSERT_EQ(Start(&owners_[0], &payers_[0]), Started::kYes);
+  const auto ended = Collect(1);
+  EXPECT_EQ(ended.at(0).owner, &owners_[0]);
+  EXPECT_EQ(ended.at(0).payer, &payers_[0]);
+  EXPECT_TRUE(ended.at(0).ok);
+  EXPECT_FALSE(writer_.HasDone());
+  EXPECT_EQ(file_.use_count(), 1) << "the thread lets go of the file";
+}
+
+TEST_F(DurableWriterTest, NobodyHasMoreThanAPart) {
+  for (uint32_t i = 0; i < DurableWriter::kSlotsPerPayer; ++i) {
+    EXPECT_EQ(Start(&owners_[i], &payers_[0]), Started::kYes);
+  }
+  EXPECT_EQ(Start(&owners_[9], &payers_[0]), Started::kPayerFull);
+  uint32_t started = DurableWriter::kSlotsPerPayer;
+  for (uint32_t i = 1; started < DurableWriter::kSlots; ++i, ++started) {
+    ASSERT_EQ(Start(&owners_[10 + i], &payers_[i]), Started::kYes);
+  }
+  EXPECT_EQ(Start(&owners_[100], &payers_[150]), Started::kFull);
+  EXPECT_EQ(Start(&owners_[9], &payers_[0]), Started::kPayerFull);
+  ASSERT_TRUE(writer_.StartThreads());
+  EXPECT_EQ(Collect(started).size(), started);
+  EXPECT_EQ(Start(&owners_[9], &payers_[0]), Started::kYes);
+  EXPECT_EQ(Collect(1).at(0).owner, &owners_[9]);
+}
+
+TEST_F(DurableWriterTest, WhatWasGivenUpEndsUnheard) {
+  ASSERT_EQ(Start(&owners_[0], &payers_[0]), Started::kYes);
+  ASSERT_EQ(Start(&owners_[1], &payers_[1]), Started::kYes);
+  writer_.GiveUp(&owners_[0]);
+  // One that begins anew does not hear of the one before.
+  ASSERT_EQ(Start(&owners_[1], &payers_[2]), Started::kYes);
+  ASSERT_TRUE(writer_.StartThreads());
+  const auto ended = Collect(3);
+  EXPECT_EQ(std::count_if(ended.begin(), ended.end(), [](const Ended& e) { return !e.owner; }), 2);
+  for (const Ended& e : ended) {
+    EXPECT_EQ(e.owner, e.payer == &payers_[2] ? &owners_[1] : nullptr);
+  }
+}
+
+TEST_F(DurableWriterTest, ManyGoThroughInTurn) {
+  ASSERT_TRUE(writer_.StartThreads());
+  uint32_t started = 0, ended = 0;
+  while (ended < 5000) {
+    if (started < 5000 &&
+        Start(&owners_[started % 200], &payers_[started % 200]) == Started::kYes) {
+      ++started;
+    }
+    writer_.Collect([&](void*, const void*, bool ok) {
+      EXPECT_TRUE(ok);
+      ++ended;
+    });
+  }
+  EXPECT_FALSE(writer_.HasDone());
+  while (told_.load() < 5000) std::this_thread::yield();
+}
+
+TEST_F(DurableWriterTest, EndsWithWorkLeft) {
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(Start(&owners_[i], &payers_[i]), Started::kYes);
+  ASSERT_TRUE(writer_.StartThreads());
+}
+
+}  // namespace
+}  // namespace roci::dataplane

@@ -1,0 +1,174 @@
+// Functions run on an lcore, or in its place while it has nothing to do: one at a time, whoever
+// runs them, and seen by those that follow.
+#include "dataplane/shard/lcore.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/shard/worker.h"
+#include "tests/unit/dataplane/environment.h"
+#include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/single_step.h"
+
+namespace roci::testing {
+namespace {
+
+constexpr uint32_t kCalls = 20'000;
+
+TEST(LcoreTest, RunsFunctionsOneAtATimeAndLosesNone) {
+  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  uint32_t count = 0;  // plain: two at a time would lose some
+  bool inside = false;
+  auto add = [&] {
+    ASSERT_FALSE(inside);
+    inside = true;
+    ++count;
+    inside = false;
+  };
+  const auto before = lcore.Snapshot().calls;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (uint32_t n = 0; n < kCalls; ++n) lcore.Call(add);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(lcore.Call([&] { return count; }), 3 * kCalls);
+  EXPECT_GE(lcore.Snapshot().calls - before, 3 * kCalls);
+}
+
+// A sleeping lcore lends itself as well, and looks for what the function left to be done.
+TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
+  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  for (int i = 0; i < 20; ++i) {
+    const auto sleeps = lcore.Snapshot().sleeps;
+    for (int tries = 0; tries < 2000 && lcore.Snapshot().sleeps == sleeps; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lcore.FinishRound();  // and it falls asleep again
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_GT(lcore.Snapshot().sleeps, sleeps);
+    const auto loops = lcore.Snapshot().loops;
+    EXPECT_EQ(lcore.Call([] { return 7; }), 7);
+    lcore.FinishRound();
+    EXPECT_GT(lcore.Snapshot().loops, loops);
+  }
+}
+
+// What an lcore looks at once more before it sleeps, and what wakes it when a function has left it.
+TEST(LcoreTest, ADoorbellIsWork) {
+  dataplane::Wire wire(TestDataplane());
+  Node node(TestDataplane(), &wire, {});
+  dataplane::Lcore& lcore = node.session().lcore();
+  const uint64_t before = lcore.Snapshot().bad_doorbells;
+  lcore.Call([&] {
+    node.session().doorbells().Ring(5);
+    EXPECT_TRUE(lcore.worker().HasWork());
+  });
+  lcore.FinishRound();
+  lcore.FinishRound();
+  EXPECT_EQ(lcore.Snapshot().bad_doorbells, before + 1);
+}
+
+// By this number a program knows that the lcore gets its processor.
+TEST(LcoreTest, TellsProgramsThatItsRoundsGoOn) {
+  dataplane::Wire wire(TestDataplane());
+  Node node(TestDataplane(), &wire, {});
+  dataplane::Session& session = node.session();
+  const Mapping page(session.doorbell_fd(), session.doorbell_bytes());
+  auto* doorbells = reinterpret_cast<roci_abi_doorbells*>(page.data());
+  const auto told = [&] {
+    return std::atomic_ref(doorbells->rounds).load(std::memory_order_relaxed);
+  };
+  uint32_t last = told();
+  for (int i = 0; i < 3; ++i) {
+    for (int tries = 0; tries < 5000 && told() == last; ++tries) {
+      session.lcore().FinishRound();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_NE(told(), last);
+    last = told();
+    EXPECT_NE(last, 0u) << "that would tell nothing";
+  }
+}
+
+// A program publishes an entry while the lcore arms the queue: it has not seen `armed` and rings no
+// doorbell, so the lcore has to look once more. The lcore's rounds run in a child, the program is
+// this process.
+TEST(LcoreTest, APostWhileTheQueueIsArmedIsTaken) {
+  dataplane::Wire wire(TestDataplane());
+  Node node(TestDataplane(), &wire, {});
+  AppCq cq(node.session(), 16);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kUd;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = config.max_recv_wr = 4;
+  config.max_send_sge = config.max_recv_sge = 1;
+  AppQp qp(node.session(), config);
+  ASSERT_EQ(ConnectUd(node, qp), roce::ModifyResult::kOk);
+  SendRequest refused;  // completes without a frame
+  refused.head.opcode = 200;
+  refused.head.wr_id = 7;
+  qp.Post(refused);
+  roci_abi_queue* queue = qp.send_queue();
+  bool was_armed = false;
+  const auto program = [&](std::span<const std::byte> bytes) {
+    roci_abi_queue seen;
+    std::memcpy(&seen, bytes.data(), sizeof(seen));
+    if (seen.armed != 0 && !was_armed) {
+      was_armed = true;
+      std::atomic_ref(queue->producer).store(1, std::memory_order_seq_cst);
+    }
+    return true;
+  };
+  uint32_t looks = 0;
+  node.session().lcore().Call([&] {
+    dataplane::Worker& worker = node.session().lcore().worker();
+    queue->armed = 0;
+    qp.qp().polled = true;
+    qp.qp().last_work_ns = 0;  // long ago
+    looks = ForEachStep(
+        {reinterpret_cast<const std::byte*>(queue), sizeof(*queue)},
+        [&] {
+          worker.Poke(qp.qp());
+          worker.RunAFewRounds();
+          worker.RunOnce();
+        },
+        program);
+    queue->armed = 1;
+    qp.qp().polled = false;
+  });
+  if (looks == 0) GTEST_SKIP() << "processes may not be traced here";
+  EXPECT_TRUE(was_armed);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq.Poll(&cqe));
+  EXPECT_EQ(cqe.wr_id, 7u);
+}
+
+// A function that leaves nothing to do costs a sleeping lcore nothing.
+TEST(LcoreTest, SleepsOnWhenNothingIsLeftToDo) {
+  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  uint64_t least = UINT64_MAX;
+  // It wakes once a second by itself, and whatever earlier tests left may wake it.
+  for (int attempt = 0; attempt < 10 && least != 0; ++attempt) {
+    lcore.FinishRound();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto loops = lcore.Snapshot().loops;
+    for (int i = 0; i < 100; ++i) lcore.Call([] {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    least = std::min<uint64_t>(least, lcore.Snapshot().loops - loops);
+  }
+  EXPECT_EQ(least, 0U);
+}
+
+}  // namespace
+}  // namespace roci::testing

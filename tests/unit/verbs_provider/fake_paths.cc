@@ -1,4 +1,0 @@
-#include "tests/unit/verbs_provider/fake_paths.h"
-
-const char* const kFakeCmPath = FAKE_CM_PATH;
-const char* const kFakeLazyPath = FAKE_LAZY_PATH;

@@ -1,0 +1,16 @@
+// The rarer operations on a completion queue ring.
+#include "verbs_provider/rings/completion_ring.h"
+
+namespace roci::provider {
+
+void CompletionRing::RequestNotification(bool solicited_only) {
+  const std::atomic_ref<uint32_t> arm(shared->arm);
+  if (!solicited_only) {
+    arm.exchange(ROCI_ABI_CQ_ARM_ANY, std::memory_order_seq_cst);
+    return;
+  }
+  uint32_t none = ROCI_ABI_CQ_ARM_NONE;
+  arm.compare_exchange_strong(none, ROCI_ABI_CQ_ARM_SOLICITED, std::memory_order_seq_cst);
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,20 @@
+// How a thread of the program gives the processor away while it waits for the daemon.
+#pragma once
+
+#include "verbs_provider/rings/doorbell.h"
+
+namespace roci::provider {
+
+/// Yields. False, and no yield, where yields of this thread have lately taken long
+/// (abi/yield_judge.h): the caller had better sleep.
+bool TryYield();
+
+/// This thread begins to wait for the daemon: before the first GiveWay().
+void BeginWaiting();
+
+/// Yields, or sleeps some 50 us (the kernel's timer slack) where that is better; longer, up to 1
+/// ms, while the daemon's thread does not get a processor (lcore_progress.h). `bells`: of the
+/// session that is waited for.
+void GiveWay(const Doorbells& bells);
+
+}  // namespace roci::provider

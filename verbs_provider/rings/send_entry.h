@@ -1,0 +1,131 @@
+// Writing one entry of a send queue ring, shared by ibv_post_send and the ibv_wr_* calls. All
+// inline: this is the hottest code of the plugin.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+
+#include "verbs_provider/rings/send_queue.h"
+
+namespace roci::provider {
+
+constexpr uint32_t OpcodeBit(ibv_wr_opcode opcode) { return 1u << opcode; }
+
+inline constexpr uint32_t kSendOpcodes = OpcodeBit(IBV_WR_SEND) | OpcodeBit(IBV_WR_SEND_WITH_IMM);
+inline constexpr uint32_t kWriteOpcodes =
+    OpcodeBit(IBV_WR_RDMA_WRITE) | OpcodeBit(IBV_WR_RDMA_WRITE_WITH_IMM);
+inline constexpr uint32_t kAtomicOpcodes =
+    OpcodeBit(IBV_WR_ATOMIC_CMP_AND_SWP) | OpcodeBit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+/// Operations whose payload leaves this host, so that it may ride in the slot.
+inline constexpr uint32_t kDataOpcodes =
+    kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_SEND_WITH_INV) | OpcodeBit(IBV_WR_ATOMIC_WRITE);
+/// Operations without data on this side.
+inline constexpr uint32_t kLocalOpcodes = OpcodeBit(IBV_WR_LOCAL_INV) | OpcodeBit(IBV_WR_BIND_MW);
+
+static_assert(IBV_SEND_FENCE == int{ROCI_ABI_SEND_FENCE});
+static_assert(IBV_SEND_SIGNALED == int{ROCI_ABI_SEND_SIGNALED});
+static_assert(IBV_SEND_SOLICITED == int{ROCI_ABI_SEND_SOLICITED});
+static_assert(IBV_SEND_INLINE == int{ROCI_ABI_SEND_INLINE});
+static_assert(IBV_SEND_IP_CSUM == int{ROCI_ABI_SEND_IP_CHECKSUM});
+static_assert(sizeof(ibv_sge) == sizeof(roci_abi_sge));
+static_assert(offsetof(ibv_sge, length) == offsetof(roci_abi_sge, length));
+static_assert(offsetof(ibv_sge, lkey) == offsetof(roci_abi_sge, lkey));
+
+inline bool CarriesData(const roci_abi_send_wqe* entry) {
+  return (kDataOpcodes >> entry->opcode & 1) != 0;
+}
+
+inline std::byte* Payload(roci_abi_send_wqe* entry) {
+  return reinterpret_cast<std::byte*>(entry) + sizeof(*entry);
+}
+
+/// The part of a bind request that says what is bound to what. Of `new_key` the low 8 bits count,
+/// which are the app's to choose; the rest of an R_Key is the window's own (IBTA vol 1, 10.6.7.2.2
+/// and 11.2.8.12). The window has its new key at once, as ibv_bind_mw(3) has it; an app whose bind
+/// fails puts the old one back.
+inline void PutBinding(roci_abi_send_wqe* entry, ibv_mw& mw, uint32_t new_key,
+                       const ibv_mw_bind_info& info) {
+  constexpr uint32_t kChosenByApp = 0xFF;
+  // The key names the window, as on adapters: a handle that the app has overwritten is not used.
+  mw.rkey = (mw.rkey & ~kChosenByApp) | (new_key & kChosenByApp);
+  entry->remote_va = info.addr;
+  entry->u.bind.length = info.length;
+  entry->u.bind.window = mw.rkey >> 8;
+  entry->u.bind.access = info.mw_access_flags;
+  entry->u.bind.region_key = info.mr != nullptr ? info.mr->lkey : 0;
+  entry->u.bind.new_key = mw.rkey;
+}
+
+/// Begins entry `index`. Null with `*error` ENOMEM (full), EINVAL or EOPNOTSUPP (operation, flags).
+inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t opcode,
+                                     uint64_t wr_id, unsigned flags, int* error) {
+  if (queue.IsFull(index)) [[unlikely]] {
+    *error = ENOMEM;
+    return nullptr;
+  }
+  if (opcode >= 32 || (queue.opcodes.served >> opcode & 1) == 0 ||
+      (flags & ~(queue.slot_flags | IBV_SEND_INLINE)) != 0) [[unlikely]] {
+    *error = opcode < 32 && (queue.opcodes.not_served >> opcode & 1) != 0 ? EOPNOTSUPP : EINVAL;
+    return nullptr;
+  }
+  auto* entry = reinterpret_cast<roci_abi_send_wqe*>(queue.Slot(index));
+  *entry = {};
+  entry->wr_id = wr_id;
+  entry->opcode = static_cast<uint8_t>(opcode);
+  entry->flags = static_cast<uint8_t>(flags & queue.slot_flags);
+  return entry;
+}
+
+/// Data that the app wants copied now. `Piece(i)` gives number i as {address, length}; no keys are
+/// looked at (ibv_post_send(3), IBV_SEND_INLINE). 0 or EINVAL: too long, or nothing that could be
+/// inline.
+template <class PieceAt>
+int PutInline(const SendQueue& queue, roci_abi_send_wqe* entry, size_t count, PieceAt piece_at) {
+  uint64_t total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const ibv_data_buf piece = piece_at(i);
+    // Checked one by one: a sum of lengths may wrap.
+    if (piece.length > queue.max_inline - total || !CarriesData(entry)) return EINVAL;
+    if (piece.length != 0) memcpy(Payload(entry) + total, piece.addr, piece.length);
+    total += piece.length;
+  }
+  entry->inline_length = static_cast<uint32_t>(total);
+  entry->flags |= ROCI_ABI_SEND_INLINE;
+  return 0;
+}
+
+/// Copies a small payload although the app did not ask, if every key is good; a bad one is left to
+/// the daemon, which completes the request with the right error. Nor is it done behind a fence: the
+/// payload may be what a READ before it has yet to bring.
+inline bool TryCopy(const SendQueue& queue, roci_abi_send_wqe* entry, const ibv_sge* sges,
+                    size_t count) {
+  if ((entry->flags & ROCI_ABI_SEND_FENCE) != 0) return false;
+  std::byte* out = Payload(entry);
+  uint32_t total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const ibv_sge& sge = sges[i];
+    if (sge.length > queue.auto_inline - total) return false;
+    const void* data = queue.keys->Find(sge.lkey, queue.pd, sge.addr, sge.length);
+    if (data == nullptr) return false;
+    memcpy(out + total, data, sge.length);
+    total += sge.length;
+  }
+  entry->inline_length = total;
+  entry->flags |= ROCI_ABI_SEND_INLINE;
+  return true;
+}
+
+/// 0, or EINVAL: too many.
+inline int PutSges(const SendQueue& queue, roci_abi_send_wqe* entry, const ibv_sge* sges,
+                   size_t count) {
+  if (count > queue.max_sge) [[unlikely]] {
+    return EINVAL;
+  }
+  if (CarriesData(entry) && count != 0 && TryCopy(queue, entry, sges, count)) return 0;
+  auto* out = reinterpret_cast<roci_abi_sge*>(Payload(entry));
+  for (size_t i = 0; i < count; ++i) out[i] = {sges[i].addr, sges[i].length, sges[i].lkey};
+  entry->num_sge = static_cast<uint8_t>(count);
+  return 0;
+}
+
+}  // namespace roci::provider

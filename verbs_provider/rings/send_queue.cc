@@ -1,0 +1,115 @@
+// Work requests into send queue slots: ibv_post_send.
+#include "verbs_provider/rings/send_queue.h"
+
+#include "verbs_provider/rings/send_entry.h"
+
+namespace roci::provider {
+namespace {
+
+// IBTA vol 1, 10.8.2 (table of operations by transport service).
+struct TypeOpcodes {
+  ibv_qp_type type;
+  SendOpcodes opcodes;
+};
+constexpr uint32_t kReliable = kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_RDMA_READ) |
+                               kAtomicOpcodes | OpcodeBit(IBV_WR_ATOMIC_WRITE) | kLocalOpcodes |
+                               OpcodeBit(IBV_WR_SEND_WITH_INV);
+constexpr TypeOpcodes kTypeOpcodes[] = {
+    {IBV_QPT_RC, {kReliable, 0}},
+    {IBV_QPT_XRC_SEND, {kReliable, 0}},
+    {IBV_QPT_UC, {kSendOpcodes | kWriteOpcodes | kLocalOpcodes, OpcodeBit(IBV_WR_SEND_WITH_INV)}},
+    {IBV_QPT_UD, {kSendOpcodes, 0}},
+    {IBV_QPT_RAW_PACKET, {OpcodeBit(IBV_WR_SEND), OpcodeBit(IBV_WR_TSO)}},
+};
+
+// The part of the entry that depends on the operation.
+int PutOperation(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wqe* entry) {
+  if (queue.is_datagram) {
+    if (wr.wr.ud.ah == nullptr) return EINVAL;
+    entry->u.ud.address_handle = wr.wr.ud.ah->handle;
+    entry->u.ud.remote_qpn = wr.wr.ud.remote_qpn;
+    entry->u.ud.remote_qkey = wr.wr.ud.remote_qkey;
+    return 0;
+  }
+  if (entry->opcode == IBV_WR_BIND_MW) [[unlikely]] {
+    if (wr.bind_mw.mw == nullptr || wr.bind_mw.mw->type != IBV_MW_TYPE_2) return EINVAL;
+    PutBinding(entry, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+    return 0;
+  }
+  if ((kAtomicOpcodes >> entry->opcode & 1) != 0) {
+    entry->remote_va = wr.wr.atomic.remote_addr;
+    entry->rkey = wr.wr.atomic.rkey;
+    entry->u.atomic.compare_add = wr.wr.atomic.compare_add;
+    entry->u.atomic.swap = wr.wr.atomic.swap;
+  } else {
+    entry->remote_va = wr.wr.rdma.remote_addr;
+    entry->rkey = wr.wr.rdma.rkey;
+  }
+  return 0;
+}
+
+int PutPayload(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wqe* entry) {
+  if ((kLocalOpcodes >> entry->opcode & 1) != 0) [[unlikely]] {
+    return 0;
+  }
+  const auto count = static_cast<uint32_t>(wr.num_sge);  // a negative number is far too large
+  if ((wr.send_flags & IBV_SEND_INLINE) == 0) return PutSges(queue, entry, wr.sg_list, count);
+  if (count > queue.max_sge || !CarriesData(entry)) return EINVAL;
+  return PutInline(queue, entry, count, [&wr](size_t i) {
+    const ibv_sge& sge = wr.sg_list[i];
+    return ibv_data_buf{reinterpret_cast<void*>(sge.addr), sge.length};
+  });
+}
+
+}  // namespace
+
+SendOpcodes SendOpcodesOf(ibv_qp_type type) {
+  for (const TypeOpcodes& row : kTypeOpcodes) {
+    if (row.type == type) return row.opcodes;
+  }
+  return {};
+}
+
+unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums) {
+  constexpr unsigned kAll = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+  return type == IBV_QPT_RAW_PACKET && fills_checksums ? kAll | IBV_SEND_IP_CSUM : kAll;
+}
+
+int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr) {
+  int error = 0;
+  uint32_t opcode;  // as a number: what an app writes there need not be one of the enumeration
+  memcpy(&opcode, &wr.opcode, sizeof(opcode));
+  roci_abi_send_wqe* entry = BeginEntry(queue, index, opcode, wr.wr_id, wr.send_flags, &error);
+  if (entry == nullptr) [[unlikely]] {
+    return error;
+  }
+  entry->immediate = wr.imm_data;
+  entry->remote_srqn = wr.qp_type.xrc.remote_srqn;
+  error = PutOperation(queue, wr, entry);
+  return error != 0 ? error : PutPayload(queue, wr, entry);
+}
+
+int PostSendList(SendQueue& queue, ibv_send_wr* list, ibv_send_wr** bad) {
+  queue.PrefetchHeader();
+  const SpinGuard guard(queue.lock);
+  queue.RestartIfEmpty();
+  queue.PrefetchSlots();
+  uint32_t head = queue.head;
+  int error = 0;
+  // A list that runs in a circle ends when the queue is full.
+  for (; list != nullptr; list = list->next) {
+    error = WriteSend(queue, head, *list);
+    if (error != 0) [[unlikely]] {
+      *bad = list;
+      break;
+    }
+    ++head;
+  }
+  if (head != queue.head) {
+    queue.head = head;
+    Publish(queue.shared, head, queue.bells, queue.handle);
+  }
+  return error;
+}
+
+}  // namespace roci::provider

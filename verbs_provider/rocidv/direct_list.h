@@ -1,0 +1,63 @@
+/// What the plugin knows of a region of rocidv.h; for the files direct*.cc.
+#pragma once
+
+#include "verbs_provider/abi/list_mr.h"
+#include "verbs_provider/include/infiniband/rocidv.h"
+#include "verbs_provider/verbs/objects.h"
+
+namespace roci::provider {
+
+struct ListMr {
+  rocidv_mr mr;  // first
+  Session* session;
+  uint32_t handle;
+  uint32_t count;  // runs, as mapped last; 0: none
+  SharedMapping memory;
+  roci_abi_sge* runs;
+  bool has_signature;
+  roci_abi_signature* signature;  // null for a region without
+  roci_abi_sge* protection;
+};
+
+inline ListMr* ToListMr(rocidv_mr* mr) { return reinterpret_cast<ListMr*>(mr); }
+inline const ListMr* ToListMr(const rocidv_mr* mr) { return reinterpret_cast<const ListMr*>(mr); }
+
+inline constexpr uint64_t kMaxListBytes = uint64_t{1} << 46;
+
+/// The bytes of `count` runs, of which `run(i)` gives number i; 0: one of them is empty.
+template <class RunAt>
+uint64_t BytesOf(uint32_t count, RunAt&& run) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const roci_abi_sge element = run(i);
+    if (element.length == 0) return 0;
+    total += element.length;
+  }
+  return total;
+}
+
+/// Whether a region may have so many bytes there.
+inline bool IsRange(uint64_t iova, uint64_t bytes) {
+  return bytes != 0 && bytes <= kMaxListBytes && iova + (bytes - 1) >= iova;
+}
+
+inline roci_abi_sge ToRun(const ibv_sge& sge) { return {sge.addr, sge.length, sge.lkey}; }
+
+/// Makes a region, with a signature or without; what the pd's session answers. Null with errno.
+ListMr* MakeListMr(ibv_pd* pd, uint32_t max_entries, bool has_signature,
+                   uint32_t max_protection_entries);
+
+/// What rocidv.h says of the functions of the same names (direct_signatures.cc).
+rocidv_mr* AllocMrIntegrity(ibv_pd* pd, uint32_t max_entries, uint32_t max_protection_entries);
+int MapMrSgIntegrity(rocidv_mr* mr, const ibv_sge* data, uint32_t data_count,
+                     const ibv_sge* protection, uint32_t protection_count,
+                     const rocidv_sig_attr* attr, uint64_t iova);
+int CheckMrStatus(rocidv_mr* mr, rocidv_sig_error* error);
+
+/// direct_flush.cc
+void WrFlush(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, size_t length, uint32_t type,
+             uint32_t level);
+int PostFlush(ibv_qp* qp, uint32_t rkey, uint64_t address, size_t length, uint32_t type,
+              uint32_t level, uint64_t wr_id, unsigned send_flags);
+
+}  // namespace roci::provider

@@ -1,0 +1,93 @@
+// Completion channels.
+#include "verbs_provider/session/channel.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "verbs_provider/base/allocate.h"
+#include "verbs_provider/base/process_lock.h"
+#include "verbs_provider/intercept/intercept.h"
+#include "verbs_provider/session/session.h"
+
+namespace roci::provider {
+namespace {
+
+struct Channel {
+  Session* session;
+  uint32_t handle;
+  int fd;
+  Channel* next;
+};
+
+Channel* channels = nullptr;
+
+void AddToList(Channel* channel) {
+  const ProcessLock lock;
+  channel->next = channels;
+  channels = channel;
+}
+
+// Takes the first channel that `wanted` holds for off the list, if there is one.
+template <class Predicate>
+Channel* TakeOff(Predicate wanted) {
+  const ProcessLock lock;
+  Channel** link = &channels;
+  while (*link != nullptr && !wanted(*link)) link = &(*link)->next;
+  Channel* found = *link;
+  if (found != nullptr) *link = found->next;
+  return found;
+}
+
+}  // namespace
+
+int CreateChannel(Session* session) {
+  auto* channel = Allocate<Channel>();
+  if (channel == nullptr) return -ENOMEM;
+  roci_abi_plain_request request = {};
+  roci_abi_handle_response response = {};
+  ReceivedFds fds;
+  int error =
+      session->client.Call(ROCI_ABI_CREATE_COMP_CHANNEL, &request, &response, nullptr, &fds);
+  channel->session = session;
+  channel->handle = response.handle;
+  channel->fd = fds.at(0);
+  const bool created = error == 0 || (error == EMFILE && response.head.error == 0);
+  if (error == 0 && !RegisterFd(channel->fd, FdKind::kCompletionChannel, channel)) error = ENOMEM;
+  if (error != 0) {
+    if (created) {
+      CallWithHandle(session->client, ROCI_ABI_DESTROY_COMP_CHANNEL, response.handle);
+    }
+    Free(channel);
+    return -error;
+  }
+  AddToList(channel);
+  return fds.Take(0);
+}
+
+void DestroyChannel(void* owner) {
+  Channel* channel = TakeOff([owner](const Channel* c) { return c == owner; });
+  if (channel == nullptr) return;
+  CallWithHandle(channel->session->client, ROCI_ABI_DESTROY_COMP_CHANNEL, channel->handle);
+  Free(channel);
+}
+
+bool FindChannel(Session* session, int fd, uint32_t* handle) {
+  void* owner = nullptr;
+  if (LookUpFd(fd, &owner) != FdKind::kCompletionChannel) return false;
+  const auto* channel = static_cast<const Channel*>(owner);
+  *handle = channel->handle;
+  return channel->session == session;
+}
+
+void DropChannels(Session* session) {
+  while (Channel* channel = TakeOff([=](const Channel* c) { return c->session == session; })) {
+    void* owner = nullptr;
+    if (LookUpFd(channel->fd, &owner) == FdKind::kCompletionChannel && owner == channel) {
+      ForgetFd(channel->fd);
+    }
+    Free(channel);
+  }
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,293 @@
+// Opening and closing sessions, and what happens to them in fork.
+#include "verbs_provider/session/session.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "verbs_provider/base/allocate.h"
+#include "verbs_provider/base/keep_errno.h"
+#include "verbs_provider/base/process_lock.h"
+#include "verbs_provider/memory/app_memory.h"
+#include "verbs_provider/memory/maps_reader.h"
+#include "verbs_provider/session/channel.h"
+
+namespace roci::provider {
+namespace {
+
+constexpr uint64_t kFeatures = ROCI_ABI_FEATURE_IP_CHECKSUM;
+
+// Every session of this process; under the ProcessLock.
+Session* list_head = nullptr;
+
+void AddToList(Session* session) {
+  const ProcessLock lock;
+  session->next = list_head;
+  list_head = session;
+}
+
+void RemoveFromList(Session* session) {
+  const ProcessLock lock;
+  Session** link = &list_head;
+  while (*link != nullptr && *link != session) link = &(*link)->next;
+  if (*link != nullptr) *link = session->next;
+}
+
+// ConvertHook: the pages at [va, va + length) are about to be private again.
+bool TellEverySession(void*, uint64_t va, uint64_t length) {
+  bool told = true;
+  const ProcessLock lock;
+  for (Session* session = list_head; session != nullptr; session = session->next) {
+    if (!session->alive()) continue;
+    roci_abi_unshare_range_request request = {};
+    roci_abi_plain_response response = {};
+    request.start = va;
+    request.length = length;
+    if (session->client.Call(ROCI_ABI_UNSHARE_RANGE, &request, &response) == 0) continue;
+    // What the daemon wrote there from now on would be lost unseen: better an end that is seen.
+    session->client.MarkDead();
+    told = false;
+  }
+  return told;
+}
+
+// The child keeps nothing of its parent's sessions but the objects' memory: a socket that stays
+// open here would hide the parent's end from the daemon.
+void InChild() {
+  for (Session* session = list_head; session != nullptr; session = session->next) {
+    if (session->inherited()) session->client.DropInChild();
+  }
+  ProcessLock::AfterFork();
+}
+
+int InstallHooksOnce() {
+  // Before InitConvert: prepare handlers run last in, first out, and conversion's takes the
+  // ProcessLock through the hook.
+  int error = pthread_atfork(ProcessLock::BeforeFork, ProcessLock::AfterFork, InChild);
+  if (error == 0) error = InitConvert({TellEverySession, nullptr});
+  return error;
+}
+
+ConvertPolicy PolicyOf(uint32_t memory_policy) {
+  switch (memory_policy) {
+    case ROCI_ABI_MEMORY_PROCESS_VM:
+      return ConvertPolicy::kProcessVm;
+    case ROCI_ABI_MEMORY_MAP:
+      return ConvertPolicy::kConvert;
+    default:
+      return ConvertPolicy::kMapFiles;
+  }
+}
+
+int MakeStatePage(Session* session) {
+  const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return errno;
+  if (madvise(page, size, MADV_WIPEONFORK) != 0) {
+    const int error = errno;
+    munmap(page, size);
+    return error;
+  }
+  session->state = new (page) std::atomic<uint32_t>(kSessionDead);
+  return 0;
+}
+
+int Allot(Session* session) {
+  // Only the pages of handles in use take memory.
+  session->qps =
+      static_cast<std::atomic<Qp*>*>(calloc(ROCI_ABI_MAX_QP_HANDLES, sizeof(*session->qps)));
+  session->srqs =
+      static_cast<std::atomic<Srq*>*>(calloc(ROCI_ABI_MAX_SRQ_HANDLES, sizeof(*session->srqs)));
+  if (session->qps == nullptr || session->srqs == nullptr) return ENOMEM;
+  return MakeStatePage(session);
+}
+
+int TakeGreeting(Session* session, const roci_abi_hello_response& response, ReceivedFds* fds) {
+  const bool has_uffd = (response.flags & ROCI_ABI_HELLO_HAS_USERFAULTFD) != 0;
+  if (response.magic != ROCI_ABI_MAGIC || response.major != ROCI_ABI_MAJOR ||
+      fds->count() != (has_uffd ? 4u : 3u) || response.doorbell_size < sizeof(roci_abi_doorbells)) {
+    return EPROTO;
+  }
+  const int map_error = session->doorbell_memory.Map(fds->at(0), response.doorbell_size);
+  if (map_error != 0) return map_error;
+  session->wake_fd = fds->Take(1);
+  session->async_fd = fds->Take(2);
+  if (has_uffd) SetUserfaultfdDevice(fds->Take(3));
+  session->bells = Doorbells(session->doorbell_memory.At<roci_abi_doorbells>(0), session->wake_fd);
+  session->number = response.session;
+  session->auto_inline = response.auto_inline;
+  session->may_restart = (response.features & ROCI_ABI_FEATURE_RESTART) != 0;
+  session->fills_checksums = (response.features & ROCI_ABI_FEATURE_IP_CHECKSUM) != 0;
+  session->num_comp_vectors = response.num_comp_vectors;
+  session->memory_policy = PolicyOf(response.memory_policy);
+  return 0;
+}
+
+// What tells the daemon of this program's memory, passed with a greeting: /proc/self/mem, or, where
+// that may not be opened, a proof that the daemon's own way leads to it.
+class OwnMemory {
+ public:
+  OwnMemory() : fd_(OpenOwnMemory()) {
+    if (fd_ < 0 && (errno == EACCES || errno == EPERM)) MakeProof();
+  }
+  ~OwnMemory() {
+    if (proof_ != MAP_FAILED) munmap(proof_, sizeof(roci_abi_memory_proof));
+    if (fd_ >= 0) close(fd_);
+  }
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
+
+  // Sends `request` with `fds` and the memory; without it to a daemon that does not know of that,
+  // which then finds it by itself.
+  template <class Request, class Response>
+  int Greet(SessionClient& client, uint32_t command, Request* request, Response* response,
+            FdsToSend fds, ReceivedFds* received) const {
+    request->features = kFeatures;
+    if (fd_ >= 0) {
+      FdsToSend with_memory = fds;
+      with_memory.fds[with_memory.count++] = fd_;
+      request->features |= feature_;
+      const int error = client.Call(command, request, response, &with_memory, received);
+      if (error != EINVAL) return error;
+      request->features = kFeatures;
+    }
+    return client.Call(command, request, response, &fds, received);
+  }
+
+ private:
+  void MakeProof() {
+    constexpr size_t kSize = sizeof(roci_abi_memory_proof);
+    const int fd = memfd_create("roci", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return;
+    fd_ = fd;
+    feature_ = ROCI_ABI_FEATURE_MEMORY_PROOF;
+    if (ftruncate(fd, kSize) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+      return;  // the daemon says what that leads to
+    }
+    proof_ = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (proof_ == MAP_FAILED) return;
+    *static_cast<roci_abi_memory_proof*>(proof_) = {reinterpret_cast<uintptr_t>(proof_), 0};
+  }
+
+  int fd_;
+  uint64_t feature_ = ROCI_ABI_FEATURE_APP_MEMORY;
+  void* proof_ = MAP_FAILED;
+};
+
+int Greet(Session* session, const char* device) {
+  roci_abi_hello_request request = {};
+  roci_abi_hello_response response = {};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR;
+  request.minor = ROCI_ABI_MINOR;
+  if (strlen(device) >= sizeof(request.device)) return ENODEV;
+  strcpy(request.device, device);
+  ReceivedFds fds;
+  const int error =
+      OwnMemory().Greet(session->client, ROCI_ABI_HELLO, &request, &response, {}, &fds);
+  return error != 0 ? error : TakeGreeting(session, response, &fds);
+}
+
+// The same for a session that shares a context.
+int GreetAttached(Session* session, int cmd_fd, char* device) {
+  roci_abi_attach_request request = {};
+  roci_abi_attach_response response = {};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR;
+  request.minor = ROCI_ABI_MINOR;
+  FdsToSend send;
+  send.count = 1;
+  send.fds[0] = cmd_fd;
+  ReceivedFds fds;
+  const int error =
+      OwnMemory().Greet(session->client, ROCI_ABI_ATTACH, &request, &response, send, &fds);
+  if (error != 0) return error;
+  if (memchr(response.device, 0, sizeof(response.device)) == nullptr) return EPROTO;
+  memcpy(device, response.device, sizeof(response.device));
+  return TakeGreeting(session, response.hello, &fds);
+}
+
+// Everything but the list. In a child the shared mappings are not there, and the descriptors are
+// its own copies.
+void Dispose(Session* session) {
+  if (session->state != nullptr && !session->inherited()) session->doorbell_memory.Unmap();
+  if (session->wake_fd >= 0) close(session->wake_fd);
+  if (session->async_fd >= 0) close(session->async_fd);
+  if (session->state != nullptr) {
+    munmap(session->state, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+  }
+  free(session->qps);
+  free(session->srqs);
+  Free(session);
+}
+
+}  // namespace
+
+int Session::InstallHooks() {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static bool installed = false;
+  pthread_mutex_lock(&mutex);
+  const int error = installed ? 0 : InstallHooksOnce();
+  installed = error == 0;
+  pthread_mutex_unlock(&mutex);
+  return error;
+}
+
+namespace {
+
+// `greet` speaks to the daemon first.
+template <class Greeting>
+int Begin(const char* socket_path, int socket_file, Greeting greet, Session** opened) {
+  auto* session = Allocate<Session>();
+  if (session == nullptr) return ENOMEM;
+  int error = Allot(session);
+  if (error == 0) error = session->client.Connect(socket_path, session->state, socket_file);
+  if (error == 0) {
+    AllowAccessBy(session->client.peer_pid());
+    error = greet(session);
+  }
+  if (error != 0) {
+    Dispose(session);
+    return error;
+  }
+  MapsReader::HoldFile();
+  AddToList(session);
+  *opened = session;
+  return 0;
+}
+
+}  // namespace
+
+int Session::Open(const char* socket_path, int socket_file, const char* device, Session** opened) {
+  return Begin(
+      socket_path, socket_file, [device](Session* session) { return Greet(session, device); },
+      opened);
+}
+
+int Session::Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
+                    Session** opened) {
+  return Begin(
+      socket_path, socket_file,
+      [=](Session* session) { return GreetAttached(session, cmd_fd, device); }, opened);
+}
+
+void Session::NameContext(int cmd_fd) {
+  const KeepErrno keep_errno;
+  roci_abi_name_context_request request = {};
+  roci_abi_plain_response response = {};
+  request.fd = cmd_fd;
+  client.Call(ROCI_ABI_NAME_CONTEXT, &request, &response);
+}
+
+void Session::Close(Session* session) {
+  if (--session->users != 0) return;
+  RemoveFromList(session);
+  DropChannels(session);
+  Dispose(session);
+}
+
+}  // namespace roci::provider

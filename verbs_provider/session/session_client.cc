@@ -1,0 +1,300 @@
+// The control socket.
+#include "verbs_provider/session/session_client.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "verbs_provider/base/keep_errno.h"
+#include "verbs_provider/rings/give_way.h"
+
+namespace roci::provider {
+namespace {
+
+// A thread that is cancelled while it holds the mutex would lock the others out for ever.
+class NoCancellation {
+ public:
+  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_); }
+  ~NoCancellation() { pthread_setcancelstate(state_, nullptr); }
+  NoCancellation(const NoCancellation&) = delete;
+  NoCancellation& operator=(const NoCancellation&) = delete;
+
+ private:
+  int state_ = PTHREAD_CANCEL_ENABLE;
+};
+
+// Fills in the address of the socket at `path`. A path that is too long for sun_path is reached
+// through its directory's descriptor, which the caller closes after connecting (-1: none needed).
+int MakeAddress(const char* path, sockaddr_un* address, int* directory) {
+  *address = {};
+  *directory = -1;
+  address->sun_family = AF_UNIX;
+  const size_t length = strlen(path);
+  if (length < sizeof(address->sun_path)) {
+    memcpy(address->sun_path, path, length + 1);
+    return 0;
+  }
+  const char* slash = strrchr(path, '/');
+  char folder[4096];
+  if (slash == nullptr || static_cast<size_t>(slash - path) >= sizeof(folder)) return ENAMETOOLONG;
+  memcpy(folder, path, static_cast<size_t>(slash - path));
+  folder[slash - path] = '\0';
+  *directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (*directory < 0) return errno;
+  const int written = snprintf(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/%s",
+                               *directory, slash + 1);
+  return static_cast<size_t>(written) < sizeof(address->sun_path) ? 0 : ENAMETOOLONG;
+}
+
+// 0 or an errno.
+int ConnectTo(int fd, const char* path) {
+  sockaddr_un address;
+  int directory;
+  const int error = MakeAddress(path, &address, &directory);
+  if (error != 0) return error;
+  int result;
+  do {
+    result = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  } while (result != 0 && errno == EINTR);
+  const int refusal = result == 0 ? 0 : errno;
+  if (directory >= 0) close(directory);
+  return refusal;
+}
+
+void CollectFds(msghdr* message, ReceivedFds* received) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(message); part != nullptr; part = CMSG_NXTHDR(message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+      received->Add(fd);
+    }
+  }
+}
+
+// "Unasked" (abi/session.h).
+bool IsRefusal(const roci_abi_response& response, size_t size) {
+  return size == sizeof(response) && response.serial == 0 && response.error > 0;
+}
+
+// How long a caller waits awake, keeping the processor: most answers come within this time from a
+// daemon that is awake on another one.
+constexpr uint64_t kSpinNs = 15'000;
+// How often it then gives the processor away before it sleeps for the answer.
+constexpr int kYieldsBeforeSleep = 40;
+
+uint64_t MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// False: nothing is there yet. Else *result is recvmsg's.
+bool TryReceive(int socket, const msghdr& fresh, msghdr* message, ssize_t* result) {
+  *message = fresh;
+  *result = recvmsg(socket, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  return *result >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+}  // namespace
+
+void ReceivedFds::Add(int fd) {
+  if (count_ == kCapacity) {
+    close(fd);
+    return;
+  }
+  fds_[count_++] = fd;
+}
+
+int ReceivedFds::Take(uint32_t index) {
+  if (index >= count_) return -1;
+  const int fd = fds_[index];
+  fds_[index] = -1;
+  return fd;
+}
+
+void ReceivedFds::CloseAll() {
+  for (uint32_t i = 0; i < count_; ++i) {
+    if (fds_[i] >= 0) close(fds_[i]);
+  }
+  count_ = 0;
+}
+
+int SessionClient::Connect(const char* socket_path, std::atomic<uint32_t>* state, int socket_file) {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const timeval limit = {kTimeoutSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));  // also bounds connect
+  int error = ConnectTo(fd, socket_path);
+  if ((error == ENOENT || error == ENOTDIR || error == EACCES) && socket_file >= 0) {
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", socket_file);
+    if (ConnectTo(fd, path) == 0) error = 0;
+  }
+  if (error == 0) return Adopt(fd, state);
+  if (fd >= 0) close(fd);
+  return error;
+}
+
+int SessionClient::Adopt(int fd, std::atomic<uint32_t>* state) {
+  const timeval limit = {kTimeoutSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) peer_pid_ = peer.pid;
+  fd_ = fd;
+  state_ = state;
+  state_->store(kSessionAlive, std::memory_order_relaxed);
+  return 0;
+}
+
+void SessionClient::Close() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+void SessionClient::DropInChild() { Close(); }
+
+bool SessionClient::CheckPeer() {
+  const KeepErrno keep_errno;
+  if (!alive()) return false;
+  char byte;
+  const ssize_t n = recv(fd_, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
+  // Something to read is the answer to another thread's request.
+  const bool gone = n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  if (gone) MarkDead();
+  return !gone;
+}
+
+// The daemon answers most requests within microseconds, and to sleep until then costs more than to
+// wait awake: on this processor first, then giving it away, to the daemon where that shares it.
+ssize_t SessionClient::Receive(msghdr* message) {
+  const msghdr fresh = *message;
+  ssize_t n = -1;
+  if (spins_.Allows()) {
+    const uint64_t end = MonotonicNs() + kSpinNs;
+    bool answered;
+    do {
+      answered = TryReceive(fd_, fresh, message, &n);
+    } while (!answered && MonotonicNs() < end);
+    spins_.Note(answered);
+    if (answered) return n;
+  }
+  for (int i = 0; i < kYieldsBeforeSleep; ++i) {
+    if (TryReceive(fd_, fresh, message, &n)) return n;
+    if (!TryYield()) break;
+  }
+  do {
+    *message = fresh;
+    n = recvmsg(fd_, message, MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  return n;
+}
+
+bool SessionClient::Send(const roci_abi_request* request, size_t size, const FdsToSend* send) {
+  iovec part = {const_cast<roci_abi_request*>(request), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * FdsToSend::kCapacity)] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (send != nullptr && send->count > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * send->count);
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * send->count);
+    memcpy(CMSG_DATA(rights), send->fds, sizeof(int) * send->count);
+  }
+  ssize_t n;
+  do {
+    n = sendmsg(fd_, &message, MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  return n == static_cast<ssize_t>(size);
+}
+
+// What the daemon has said before it closed the connection, or EIO.
+int SessionClient::Refusal() {
+  roci_abi_plain_response response;
+  const ssize_t n = recv(fd_, &response, sizeof(response), MSG_DONTWAIT);
+  const bool refused = n > 0 && IsRefusal(response.head, static_cast<size_t>(n));
+  return refused ? response.head.error : EIO;
+}
+
+// What is wrong with the answer is the daemon's fault, and nothing after it can be trusted: EIO.
+int SessionClient::Exchange(roci_abi_request* request, size_t request_size, const Room& room,
+                            const FdsToSend* send, ReceivedFds* received) {
+  roci_abi_response* response = room.response;
+  request->size = static_cast<uint32_t>(request_size);
+  request->serial = ++serial_;
+  request->reserved = 0;
+  if (!Send(request, request_size, send)) {
+    MarkDead();
+    return Refusal();
+  }
+  iovec part = {response, room.size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * ReceivedFds::kCapacity)];
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t n = Receive(&message);
+  if (n < 0 && errno == ECONNRESET) {  // with our request unread: there may be a refusal before it
+    MarkDead();
+    return Refusal();
+  }
+  if (n > 0) CollectFds(&message, received);
+  // A refusal may come without the fields that it has nothing to put in.
+  const bool whole = n >= static_cast<ssize_t>(room.least) ||
+                     (n >= static_cast<ssize_t>(sizeof(*response)) && response->error != 0);
+  const bool refused = n > 0 && IsRefusal(*response, static_cast<size_t>(n));
+  if (refused) {
+    MarkDead();
+    return response->error;
+  }
+  if (n <= 0 || !whole || (message.msg_flags & MSG_TRUNC) != 0 ||
+      response->serial != request->serial || response->error < 0) {
+    MarkDead();
+    return EIO;
+  }
+  if (response->error != 0) return response->error;
+  if (received->count() == response->fd_count) return 0;
+  if ((message.msg_flags & MSG_CTRUNC) != 0) return EMFILE;
+  MarkDead();
+  return EIO;
+}
+
+int SessionClient::Transact(roci_abi_request* request, size_t request_size, const Room& room,
+                            const FdsToSend* send, ReceivedFds* received) {
+  const NoCancellation no_cancellation;
+  if (!alive()) return SetErrno(EIO);
+  ReceivedFds unwanted;
+  ReceivedFds* fds = received != nullptr ? received : &unwanted;
+  int error;
+  {
+    const KeepErrno keep_errno;
+    pthread_mutex_lock(&mutex_);
+    error = alive() ? Exchange(request, request_size, room, send, fds) : EIO;
+    pthread_mutex_unlock(&mutex_);
+  }
+  return SetErrno(error);
+}
+
+int CallWithHandle(SessionClient& client, uint32_t command, uint32_t handle) {
+  roci_abi_handle_request request = {};
+  roci_abi_plain_response response = {};
+  request.handle = handle;
+  return client.Call(command, &request, &response);
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,354 @@
+// Opening and closing a device.
+#include "verbs_provider/verbs/context.h"
+
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "verbs_provider/base/process_lock.h"
+#include "verbs_provider/intercept/intercept.h"
+#include "verbs_provider/session/channel.h"
+#include "verbs_provider/verbs/objects.h"
+#include "verbs_provider/verbs/verbs_ops.h"
+
+namespace roci::provider {
+namespace {
+
+// Every open context of this process, and every device that libibverbs knows.
+Context* contexts = nullptr;
+Device* devices = nullptr;
+
+void AddToList(Context* context) {
+  const ProcessLock lock;
+  context->next = contexts;
+  contexts = context;
+}
+
+// The daemon knows a session by the descriptor of one of its contexts. If another context uses the
+// session, too, its descriptor is the name from now on: this one's is about to be closed.
+void RemoveFromList(Context* context) {
+  const ProcessLock lock;
+  Context** link = &contexts;
+  while (*link != nullptr && *link != context) link = &(*link)->next;
+  if (*link != nullptr) *link = context->next;
+  Session* session = context->session.load();
+  const Context* heir = contexts;
+  while (heir != nullptr && heir->session.load() != session) heir = heir->next;
+  if (heir != nullptr) session->NameContext(heir->vctx.context.cmd_fd);
+}
+
+struct SharedContext {
+  ibv_device* device;
+  Session* session;  // null: there is no such context
+};
+
+// Of the context whose command descriptor `fd` is a duplicate of. The session is shared for the
+// caller before the list is let go; the context itself may be closed after that.
+SharedContext ShareContextOf(int fd) {
+  const pid_t pid = getpid();
+  const ProcessLock lock;
+  Context* context = contexts;
+  while (context != nullptr &&
+         syscall(SYS_kcmp, pid, pid, KCMP_FILE, fd, context->vctx.context.cmd_fd) != 0) {
+    context = context->next;
+  }
+  if (context == nullptr) return {};
+  Session* session = context->session.load();
+  session->Share();
+  return {context->vctx.context.device, session};
+}
+
+// The device of that name whose daemon is `like`'s; null: none.
+ibv_device* FindDevice(const char* name, const Device* like) {
+  const ProcessLock lock;
+  Device* device = devices;
+  while (device != nullptr && (strcmp(device->vdev.device.name, name) != 0 ||
+                               strcmp(device->socket_path, like->socket_path) != 0)) {
+    device = device->next;
+  }
+  return device != nullptr ? &device->vdev.device : nullptr;
+}
+
+void FreeContext(ibv_context* ibcontext) {
+  Context* context = ToContext(ibcontext);
+  RemoveFromList(context);
+  ForgetFd(ibcontext->cmd_fd);
+  ForgetFd(ibcontext->async_fd);
+  Session::Close(context->session);
+  verbs_uninit_context(&context->vctx);  // closes both descriptors
+  free(context);
+}
+
+// What is not named here answers EOPNOTSUPP or ENOSYS from libibverbs' own table.
+constexpr verbs_context_ops kOps = {
+    .advise_mr = AdviseMr,
+    .alloc_dm = AllocDm,
+    .alloc_mw = AllocMw,
+    .alloc_null_mr = AllocNullMr,
+    .alloc_parent_domain = AllocParentDomain,
+    .alloc_pd = AllocPd,
+    .alloc_td = AllocTd,
+    .attach_counters_point_flow = AttachCounters,
+    .attach_mcast = AttachMulticast,
+    .bind_mw = BindMw,
+    .close_xrcd = CloseXrcd,
+    .create_ah = CreateAh,
+    .create_counters = CreateCounters,
+    .create_cq = CreateCq,
+    .create_cq_ex = CreateCqEx,
+    .create_flow = CreateFlow,
+    .create_qp = CreateQp,
+    .create_qp_ex = CreateQpEx,
+    .create_rwq_ind_table = CreateQueueTable,
+    .create_srq = CreateSrq,
+    .create_srq_ex = CreateSrqEx,
+    .create_wq = CreateWq,
+    .dealloc_mw = DeallocMw,
+    .dealloc_pd = DeallocPd,
+    .dealloc_td = DeallocTd,
+    .dereg_mr = DeregMr,
+    .destroy_ah = DestroyAh,
+    .destroy_counters = DestroyCounters,
+    .destroy_cq = DestroyCq,
+    .destroy_flow = DestroyFlow,
+    .destroy_qp = DestroyQp,
+    .destroy_rwq_ind_table = DestroyQueueTable,
+    .destroy_srq = DestroySrq,
+    .destroy_wq = DestroyWq,
+    .detach_mcast = DetachMulticast,
+    .free_context = FreeContext,
+    .free_dm = FreeDm,
+    .get_srq_num = GetSrqNum,
+    .import_dm = ImportDm,
+    .import_mr = ImportMr,
+    .import_pd = ImportPd,
+    .modify_cq = ModifyCq,
+    .modify_qp = ModifyQp,
+    .modify_qp_rate_limit = ModifyRateLimit,
+    .modify_srq = ModifySrq,
+    .modify_wq = ModifyWq,
+    .open_qp = OpenQp,
+    .open_xrcd = OpenXrcd,
+    .poll_cq = PollCq,
+    .post_recv = PostRecv,
+    .post_send = PostSend,
+    .post_srq_ops = PostSrqOps,
+    .post_srq_recv = PostSrqRecv,
+    .query_device_ex = QueryDevice,
+    .query_ece = QueryEce,
+    .query_port = QueryPort,
+    .query_qp = QueryQp,
+    .query_rt_values = QueryRtValues,
+    .query_srq = QuerySrq,
+    .read_counters = ReadCounters,
+    .reg_dm_mr = RegDmMr,
+    .reg_dmabuf_mr = RegDmaBufferMr,
+    .reg_mr = RegMr,
+    .req_notify_cq = ReqNotifyCq,
+    .rereg_mr = ReregMr,
+    .resize_cq = ResizeCq,
+    .set_ece = SetEce,
+    .unimport_dm = UnimportDm,
+    .unimport_mr = UnimportMr,
+    .unimport_pd = UnimportPd,
+};
+
+// What an errno means that the daemon answers, where its text does not tell.
+const char* HintOf(int error) {
+  switch (error) {
+    case EPERM:
+    case EACCES:
+      return " (a daemon that root does not run serves the programs of its own user only, and none "
+             "that has changed its user without exec or is not dumpable; a program in a container "
+             "has to be able to open /proc/self/mem)";
+    case ENFILE:
+      return " (the daemon has no descriptor left for this user)";
+    case EAGAIN:
+      return " (this user has all the sessions that limits.user_percent leaves it)";
+    case EUSERS:
+      return " (limits.max_sessions of the daemon)";
+    case ENOENT:
+    case ECONNREFUSED:
+      return " (does the daemon run? After chroot, either this path or /proc has to be there)";
+    default:
+      return "";
+  }
+}
+
+// Most programs say no more than that the device cannot be opened.
+// As libibverbs has it: a library says nothing on its user's terminal unless it is asked to.
+void Complain(ibv_device* device, int error) {
+  const char* level = secure_getenv("VERBS_LOG_LEVEL");
+  if (level == nullptr || atoi(level) < 1) return;
+  const char* reason = error == EPROTONOSUPPORT || error == EPROTO
+                           ? "the daemon is of another version"
+                           : strerrordesc_np(error);
+  fprintf(stderr, "libroci: cannot open %s by %s: %s%s\n", device->name,
+          ToDevice(device)->socket_path, reason != nullptr ? reason : "unknown error",
+          HintOf(error));
+}
+
+// A registered duplicate of the session's asynchronous event descriptor, or a negative errno.
+int MakeAsyncFd(ibv_context* context) {
+  const int fd = fcntl(SessionOf(context)->async_fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return -errno;
+  if (RegisterFd(fd, FdKind::kAsyncEvents, context)) return fd;
+  close(fd);
+  return -ENOMEM;
+}
+
+// Takes `cmd_fd` and one use of `session` over, also when it fails.
+Context* MakeContext(ibv_device* device, int cmd_fd, Session* session) {
+  // The third argument is where in Context the verbs_context lies, as a null-based pointer.
+  static_assert(offsetof(Context, vctx) == 0);
+  auto* context = static_cast<Context*>(
+      _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, 0));
+  if (context == nullptr) {
+    const int error = errno;
+    Session::Close(session);
+    return Fail(error);
+  }
+  ibv_context* ibcontext = &context->vctx.context;
+  verbs_set_ops(&context->vctx, &kOps);
+  context->session = session;
+  ibcontext->num_comp_vectors = static_cast<int>(session->num_comp_vectors);
+  AddToList(context);
+  if (!RegisterFd(cmd_fd, FdKind::kCommand, ibcontext)) {
+    FreeContext(ibcontext);
+    return Fail(ENOMEM);
+  }
+  return context;
+}
+
+}  // namespace
+
+verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
+  Session* session = nullptr;
+  const Device* found = ToDevice(device);
+  int error = Session::InstallHooks();
+  if (error == 0) {
+    error = Session::Open(found->socket_path, found->socket.fd(), device->name, &session);
+  }
+  if (error != 0) {
+    Complain(device, error);
+    close(cmd_fd);
+    return Fail(error);
+  }
+  Context* context = MakeContext(device, cmd_fd, session);
+  if (context == nullptr) return nullptr;
+  ibv_context* ibcontext = &context->vctx.context;
+  session->NameContext(ibcontext->cmd_fd);
+  const int async_fd = MakeAsyncFd(ibcontext);
+  if (async_fd < 0) {
+    FreeContext(ibcontext);
+    return Fail(-async_fd);
+  }
+  ibcontext->async_fd = async_fd;
+  return &context->vctx;
+}
+
+namespace {
+
+verbs_context* ImportFromAnotherProcess(ibv_device* device, int cmd_fd) {
+  Session* session = nullptr;
+  char name[ROCI_ABI_DEVICE_NAME_MAX];
+  const Device* found = ToDevice(device);
+  int error = Session::InstallHooks();
+  if (error == 0) {
+    error = Session::Attach(found->socket_path, found->socket.fd(), cmd_fd, name, &session);
+  }
+  if (error != 0) return Fail(error);
+  ibv_device* opened = FindDevice(name, ToDevice(device));
+  if (opened == nullptr) {
+    Session::Close(session);
+    return Fail(ENODEV);
+  }
+  Context* context = MakeContext(opened, cmd_fd, session);
+  if (context == nullptr) return nullptr;
+  session->NameContext(cmd_fd);
+  return &context->vctx;
+}
+
+// The child's events come by its own session: they take the place of the parent's.
+void TakeAsyncEvents(Context* context, const Session* session) {
+  ibv_context& ibcontext = context->vctx.context;
+  ForgetFd(ibcontext.async_fd);
+  if (dup3(session->async_fd, ibcontext.async_fd, O_CLOEXEC) >= 0) {
+    RegisterFd(ibcontext.async_fd, FdKind::kAsyncEvents, &ibcontext);
+  }
+}
+
+}  // namespace
+
+// What was inherited stays as it is, and objects that have rings keep the inherited session with
+// it: they are of no use here. Its memory is not given back, since they point to it.
+Session* SessionOfChild(Context* context) {
+  Session* const inherited = context->session.load(std::memory_order_acquire);
+  const ibv_context& ibcontext = context->vctx.context;
+  const Device* device = ToDevice(ibcontext.device);
+  const int socket_file = device->socket.fd();
+  Session* own = nullptr;
+  char name[ROCI_ABI_DEVICE_NAME_MAX];
+  int error = Session::Attach(device->socket_path, socket_file, ibcontext.cmd_fd, name, &own);
+  // The parent may be gone: what the child makes anew is as good without it.
+  if (error == ENODEV) {
+    error = Session::Open(device->socket_path, socket_file, ibcontext.device->name, &own);
+  }
+  if (error != 0) return inherited;
+  Session* present = inherited;
+  if (!context->session.compare_exchange_strong(present, own)) {  // another thread was first
+    Session::Close(own);
+    return present;
+  }
+  own->NameContext(ibcontext.cmd_fd);
+  TakeAsyncEvents(context, own);
+  return own;
+}
+
+// libibverbs finds the device by the number of the character device, which is the same for all of
+// ours: the open context knows better. It makes the asynchronous event descriptor itself afterwards
+// (InterceptHandlers::allocate_async_fd).
+verbs_context* ImportContext(ibv_device* device, int cmd_fd) {
+  const SharedContext original = ShareContextOf(cmd_fd);
+  if (original.session == nullptr) return ImportFromAnotherProcess(device, cmd_fd);
+  Context* context = MakeContext(original.device, cmd_fd, original.session);
+  return context != nullptr ? &context->vctx : nullptr;
+}
+
+void AddDevice(Device* device) {
+  const ProcessLock lock;
+  device->next = devices;
+  devices = device;
+}
+
+void RemoveDevice(Device* device) {
+  const ProcessLock lock;
+  Device** link = &devices;
+  while (*link != nullptr && *link != device) link = &(*link)->next;
+  if (*link != nullptr) *link = device->next;
+}
+
+InterceptHandlers ContextHandlers() {
+  InterceptHandlers handlers;
+  handlers.create_completion_channel = [](void* owner) {
+    return CreateChannel(SessionOf(static_cast<ibv_context*>(owner)));
+  };
+  handlers.allocate_async_fd = [](void* owner) {
+    return MakeAsyncFd(static_cast<ibv_context*>(owner));
+  };
+  handlers.lost = [](void* owner) {
+    SessionOf(static_cast<ibv_context*>(owner))->client.MarkDead();
+  };
+  handlers.closing = [](void* owner, int, FdKind kind) {
+    if (kind == FdKind::kCompletionChannel) DestroyChannel(owner);
+  };
+  return handlers;
+}
+
+}  // namespace roci::provider

@@ -1,0 +1,19 @@
+// Waiting until the app has acknowledged the events of an object that it destroys.
+#pragma once
+
+#include <cstdint>
+
+#include "verbs_provider/base/provider_api.h"
+
+namespace roci::provider {
+
+/// Blocks until the app has called ibv_ack_cq_events(3) and ibv_ack_async_event(3) for as many
+/// events of `cq` as it has been handed out.
+void AwaitCqAcknowledgements(ibv_cq* cq, uint32_t comp_events, uint32_t async_events);
+/// Likewise for the asynchronous events of a QP.
+void AwaitQpAcknowledgements(ibv_qp* qp, uint32_t async_events);
+
+/// And of a shared receive queue.
+void AwaitSrqAcknowledgements(ibv_srq* srq, uint32_t async_events);
+
+}  // namespace roci::provider

@@ -1,0 +1,138 @@
+// Extended completion queues.
+#include "verbs_provider/verbs/extended_poll.h"
+
+#include <time.h>
+
+#include "verbs_provider/verbs/objects.h"
+#include "verbs_provider/verbs/poll.h"
+
+namespace roci::provider {
+namespace {
+
+Cq* ToCq(ibv_cq_ex* cq) { return reinterpret_cast<Cq*>(cq); }
+
+// Moves to the next entry for the app. ENOENT: there is none now.
+int Advance(Cq* cq) {
+  for (;;) {
+    const roci_abi_cqe* entry = cq->ring.At(cq->polled);
+    if (entry == nullptr) return ENOENT;
+    ++cq->polled;
+    if (entry->status == kSkippedStatus) [[unlikely]] {
+      continue;
+    }
+    cq->current = entry;
+    cq->vcq.cq_ex.wr_id = entry->wr_id;
+    cq->vcq.cq_ex.status = static_cast<ibv_wc_status>(entry->status);
+    FreeWork(cq->session, *entry);
+    return 0;
+  }
+}
+
+// On success the lock is held until EndPoll, and the entries read stay the app's.
+int StartPoll(ibv_cq_ex* cq_ex, ibv_poll_cq_attr* attr) {
+  Cq* cq = ToCq(cq_ex);
+  if (attr->comp_mask != 0) return EINVAL;
+  if (cq->session->inherited()) [[unlikely]] {
+    return EIO;
+  }
+  cq->lock.Lock();
+  cq->polled = cq->ring.consumer;
+  if (Advance(cq) == 0) {
+    NotePolled();
+    return 0;
+  }
+  if (cq->polled != cq->ring.consumer) cq->ring.PublishConsumer(cq->polled);  // skipped ones
+  cq->lock.Unlock();
+  const int result = PollEmpty(cq->session);
+  return result < 0 ? -result : ENOENT;
+}
+
+int NextPoll(ibv_cq_ex* cq) { return Advance(ToCq(cq)); }
+
+void EndPoll(ibv_cq_ex* cq_ex) {
+  Cq* cq = ToCq(cq_ex);
+  cq->ring.PublishConsumer(cq->polled);
+  cq->lock.Unlock();
+}
+
+const roci_abi_cqe& Current(ibv_cq_ex* cq) { return *ToCq(cq)->current; }
+
+ibv_wc_opcode ReadOpcode(ibv_cq_ex* cq) { return static_cast<ibv_wc_opcode>(Current(cq).opcode); }
+uint32_t ReadVendorError(ibv_cq_ex* cq) { return Current(cq).vendor_error; }
+unsigned ReadFlags(ibv_cq_ex* cq) { return Current(cq).flags & kCompletionFlags; }
+uint32_t ReadByteLength(ibv_cq_ex* cq) { return Current(cq).byte_length; }
+__be32 ReadImmediate(ibv_cq_ex* cq) { return Current(cq).immediate; }
+uint32_t ReadQpn(ibv_cq_ex* cq) { return Current(cq).qpn; }
+uint32_t ReadSourceQp(ibv_cq_ex* cq) { return Current(cq).source_qpn; }
+uint32_t ReadSourceLid(ibv_cq_ex*) { return 0; }  // Ethernet has none
+// A datagram's flow_tag is its VLAN tag and the kind of its network header
+// (roce/responder_execute_inl.h).
+bool IsDatagram(ibv_cq_ex* cq) { return (Current(cq).flags & ROCI_ABI_CQE_GRH) != 0; }
+uint8_t ReadServiceLevel(ibv_cq_ex* cq) {
+  return IsDatagram(cq) ? static_cast<uint8_t>(Current(cq).flow_tag) : 0;
+}
+uint8_t ReadPathBits(ibv_cq_ex*) { return 0; }
+// A datagram's tag control information, in the upper half; raw frames keep their tags.
+uint16_t ReadVlan(ibv_cq_ex* cq) {
+  return IsDatagram(cq) ? static_cast<uint16_t>(Current(cq).flow_tag >> 16) : 0;
+}
+// Elsewhere it is half of another tag.
+uint32_t ReadFlowTag(ibv_cq_ex* cq) {
+  return (Current(cq).flags & (ROCI_ABI_CQE_TAG | ROCI_ABI_CQE_GRH)) != 0 ? 0
+                                                                          : Current(cq).flow_tag;
+}
+
+// Of the completion that reports a match; zeros elsewhere.
+void ReadTagInfo(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
+  const roci_abi_cqe& entry = Current(cq);
+  *info = {};
+  if ((entry.flags & ROCI_ABI_CQE_TAG_MATCH) == 0) return;
+  info->tag = uint64_t{entry.flow_tag} << 32 | entry.slot;
+  info->priv = entry.tag_context;
+}
+uint64_t ReadTimestamp(ibv_cq_ex* cq) { return Current(cq).timestamp_ns; }
+
+uint64_t Now(clockid_t clock) {
+  timespec now = {};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Nanoseconds of CLOCK_REALTIME: the daemon's stamp, moved by what the two clocks differ now. That
+// is measured with some jitter, which must not put completions out of order.
+uint64_t ReadWallClock(ibv_cq_ex* cq_ex) {
+  constexpr uint64_t kJitter_ns = 100'000;
+  Cq* cq = ToCq(cq_ex);
+  const uint64_t offset = Now(CLOCK_REALTIME) - Now(CLOCK_MONOTONIC);
+  if (offset - cq->wall_offset + kJitter_ns > 2 * kJitter_ns) cq->wall_offset = offset;
+  return ReadTimestamp(cq_ex) + cq->wall_offset;
+}
+
+}  // namespace
+
+void EnableExtendedPoll(Cq* cq, uint64_t fields) {
+  ibv_cq_ex* out = &cq->vcq.cq_ex;
+  const auto has = [fields](uint64_t field) { return (fields & field) != 0; };
+  out->start_poll = StartPoll;
+  out->next_poll = NextPoll;
+  out->end_poll = EndPoll;
+  out->read_opcode = ReadOpcode;
+  out->read_vendor_err = ReadVendorError;
+  out->read_wc_flags = ReadFlags;
+  if (has(IBV_WC_EX_WITH_BYTE_LEN)) out->read_byte_len = ReadByteLength;
+  if (has(IBV_WC_EX_WITH_IMM)) out->read_imm_data = ReadImmediate;
+  if (has(IBV_WC_EX_WITH_QP_NUM)) out->read_qp_num = ReadQpn;
+  if (has(IBV_WC_EX_WITH_SRC_QP)) out->read_src_qp = ReadSourceQp;
+  if (has(IBV_WC_EX_WITH_SLID)) out->read_slid = ReadSourceLid;
+  if (has(IBV_WC_EX_WITH_SL)) out->read_sl = ReadServiceLevel;
+  if (has(IBV_WC_EX_WITH_DLID_PATH_BITS)) out->read_dlid_path_bits = ReadPathBits;
+  if (has(IBV_WC_EX_WITH_CVLAN)) out->read_cvlan = ReadVlan;
+  if (has(IBV_WC_EX_WITH_FLOW_TAG)) out->read_flow_tag = ReadFlowTag;
+  if (has(IBV_WC_EX_WITH_TM_INFO)) out->read_tm_info = ReadTagInfo;
+  if (has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) out->read_completion_ts = ReadTimestamp;
+  if (has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) {
+    out->read_completion_wallclock_ns = ReadWallClock;
+  }
+}
+
+}  // namespace roci::provider

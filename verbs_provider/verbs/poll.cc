@@ -1,0 +1,65 @@
+// Polling completion queues.
+#include "verbs_provider/verbs/poll.h"
+
+#include "verbs_provider/rings/give_way.h"
+#include "verbs_provider/verbs/verbs_ops.h"
+
+namespace roci::provider {
+namespace {
+
+// On a small machine a thread that polls in vain keeps the daemon from the processor it needs.
+constexpr uint32_t kEmptyPollsBeforeYield = 8;
+constexpr uint32_t kEmptyPollsPerLook = 1024;  // power of two
+
+// Polls in a row that found nothing, on any CQ of this thread.
+thread_local uint32_t empty_polls = 0;
+
+}  // namespace
+
+int PollEmpty(Session* session) {
+  if (!session->alive()) [[unlikely]] {
+    return -EIO;
+  }
+  const uint32_t tries = ++empty_polls;
+  if (tries <= kEmptyPollsBeforeYield) return 0;
+  if ((tries & (kEmptyPollsPerLook - 1)) == 0 && !session->client.CheckPeer()) return -EIO;
+  if (tries == kEmptyPollsBeforeYield + 1) BeginWaiting();
+  GiveWay(session->bells);
+  return 0;
+}
+
+void NotePolled() { empty_polls = 0; }
+
+int PollCq(ibv_cq* ibcq, int count, ibv_wc* wc) {
+  Cq* cq = ToCq(ibcq);
+  Session* session = cq->session;
+  int polled = 0;
+  if (session->inherited()) [[unlikely]] {
+    return -EIO;
+  }
+  cq->lock.Lock();
+  uint32_t consumer = cq->ring.consumer;
+  while (polled < count) {
+    const roci_abi_cqe* entry = cq->ring.At(consumer);
+    if (entry == nullptr) break;
+    ++consumer;
+    if (entry->status == kSkippedStatus) [[unlikely]] {
+      continue;
+    }
+    FillCompletion(*entry, &wc[polled]);
+    // A datagram's flow_tag ends with the kind of its network header
+    // (roce/responder_execute_inl.h).
+    if ((entry->flags & ROCI_ABI_CQE_GRH) != 0) {
+      wc[polled].sl = static_cast<uint8_t>(entry->flow_tag);
+    }
+    ++polled;
+    FreeWork(session, *entry);
+  }
+  if (consumer != cq->ring.consumer) cq->ring.PublishConsumer(consumer);
+  cq->lock.Unlock();
+  if (polled == 0) return PollEmpty(session);
+  empty_polls = 0;
+  return polled;
+}
+
+}  // namespace roci::provider
