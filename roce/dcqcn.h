@@ -1,6 +1,6 @@
-// Congestion control of one queue pair: marks on received packets become notifications to the peer
-// at a bounded rate, notifications from the peer lower the rate at which we send (DCQCN: Zhu et
-// al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015). Pure; integers only.
+// Congestion control of one queue pair (DCQCN: Zhu et al., "Congestion Control for Large-Scale RDMA
+// Deployments", SIGCOMM 2015). ECN marks on received packets cause CNPs to the peer, at a bounded
+// rate; CNPs from the peer lower the sending rate. Pure; integers only.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace roci::roce {
 
-// One set for a port. Rates in kbit/s.
+// Parameters of a port. Rates in kbit/s.
 struct CongestionParameters {
   uint32_t line_rate_kbps = 100'000'000;
-  uint32_t min_rate_kbps = 10'000;  // no notification brings a queue pair below this
-  // Notifications sent: one per queue pair and one per port so often.
+  uint32_t min_rate_kbps = 10'000;  // CNPs lower no queue pair below this
+  // CNPs sent: at most one per interval, for each queue pair and for the port.
   uint32_t cnp_interval_ns = 50'000;
   uint32_t cnp_port_interval_ns = 1'000;
   uint8_t cnp_dscp = 48;
-  uint8_t cnp_priority = 6;  // in the tag, on a VLAN
-  // Notifications received: the rate is cut once so often, by half of alpha.
+  uint8_t cnp_priority = 6;  // of the VLAN tag
+  // CNPs received: the rate is cut at most once per interval, by half of alpha.
   uint32_t cut_interval_ns = 4'000;
   uint32_t alpha_divisor = 256;  // alpha moves by 1/alpha_divisor (the paper's g)
   uint32_t alpha_period_ns = 55'000;
-  // Recovery has a step after each period and after so many bytes.
+  // A recovery step follows each period, and each so many bytes.
   uint32_t increase_period_ns = 100'000;
   uint32_t increase_bytes = 10'000'000;
   uint32_t fast_recovery_steps = 5;
@@ -31,7 +31,7 @@ struct CongestionParameters {
   uint32_t burst_bytes = 32'768;  // what a throttled queue pair may send at once after a pause
 };
 
-// What the queue pairs of a port that one thread drives have in common.
+// State that all queue pairs of a port on one lcore share.
 struct CongestionPort {
   CongestionParameters parameters;
   TimeNs next_cnp = 0;
@@ -47,23 +47,23 @@ class Dcqcn {
   void Reset();
 
   // ---- Notification point
-  // A mark was received: true if a notification is to be sent for it.
+  // An ECN mark was received. True: send a CNP.
   bool TakeNotification(TimeNs now);
 
   // ---- Reaction point
   void HandleCnp(TimeNs now);
-  // Makes what has recovered by `now` count. False: nothing is held back any more.
+  // Applies the recovery steps due at `now`. False: no longer throttled.
   bool Advance(TimeNs now);
   bool throttled() const { return rate_kbps_ < port_->parameters.line_rate_kbps; }
   uint32_t rate_kbps() const { return rate_kbps_; }
   uint32_t target_kbps() const { return target_kbps_; }
-  // Of kAlphaOne.
+  // Scaled by kAlphaOne.
   uint32_t alpha() const { return alpha_; }
 
   // ---- Pacing while throttled
   bool MayGo(TimeNs now) const { return next_send_ <= now; }
   TimeNs next_send() const { return next_send_; }
-  // A frame of `bytes` goes.
+  // A frame of `bytes` is sent.
   void Charge(TimeNs now, uint32_t bytes);
 
   static constexpr uint32_t kAlphaOne = 1 << 16;
@@ -74,17 +74,17 @@ class Dcqcn {
   void DecayAlpha(TimeNs now);
 
   CongestionPort* port_;
-  TimeNs next_cnp_;    // no notification before
-  TimeNs next_cut_;    // no cut before
+  TimeNs next_cnp_;    // earliest time of the next CNP
+  TimeNs next_cut_;    // earliest time of the next cut
   TimeNs next_decay_;  // of alpha
   TimeNs next_step_;   // of recovery
-  TimeNs next_send_;   // what went so far is paid for then
-  uint32_t rest_;      // of the division that gave next_send_
+  TimeNs next_send_;   // earliest time of the next frame
+  uint32_t rest_;      // remainder of the division that gave next_send_
   uint32_t rate_kbps_;
   uint32_t target_kbps_;
   uint32_t alpha_;
   uint32_t bytes_;       // sent since the last step by bytes
-  uint8_t timer_steps_;  // since the last cut; they stop at their end
+  uint8_t timer_steps_;  // since the last cut; saturates
   uint8_t byte_steps_;
 };
 static_assert(sizeof(Dcqcn) <= 72, "there is one for every queue pair");

@@ -17,27 +17,37 @@ namespace roci::roce {
 
 // All calls are synchronous and made by the thread that drives the QP.
 //
-// FetchSend / FetchRecv take the next posted entry from the app's queue (gate 2: bounded, copied
-// once, validated); FetchRecv is told the packet that needs it, if it is one of RoCE (with tag
-// matching its payload decides), else null. Gather* / Scatter* translate `length` bytes at `offset`
-// of a work request's data into memory segments (gate 4); for an inline request the segment points
-// into the app's ring. ScatterSend is the local side of READ and atomics. ResolveRemote translates
-// an R_Key range that the peer named; CheckRemote makes the same checks for a whole message without
-// translating. Gather, Scatter and Resolve append to `segments`, which comes in empty; they are
-// never called for zero bytes. Place copies a received payload. Invalidate takes a memory window or
-// fast-registered key away (a peer's SEND with invalidate, or a local invalidate); BindWindow puts
-// a window on its region, RegisterList fills a list region. CheckRemoteKey looks at key and rights
-// alone. Place may be done later; the host tells nobody of what follows from it before, and offers
-// atomics, ATOMIC WRITEs and FLUSHes (NeedsPlaced) only when everything before is placed. An atomic
-// that takes time answers kNotYet: nothing has happened, and the host offers the packet again.
-// StartDurable begins to bring a range of a region, or all of it, to where a power failure does not
-// reach it, with what was placed in it before; it does not wait. kBusy: no room for now. Whatever
-// it answers but kBusy holds until the next call, and PollDurable says what became of it; there is
-// one at a time, and a new one makes the one before forgotten. After kBusy and kRunning the host
-// calls Qp::NoteDurable when another look is worth while. SelectReceiveQueue (XRC only) makes
-// FetchRecv, ScatterRecv, CompleteRecv and everything remote work with that shared receive queue
-// and its protection domain from here on; false: this QP's domain has none of that number, and
-// nothing changed.
+// Work queues (gate 2: bounded, copied once, validated):
+//   FetchSend, FetchRecv    Take the next posted WQE. FetchRecv gets the packet that needs the
+//                           receive (tag matching selects by its payload), or null for a frame
+//                           that is not RoCE.
+//   SelectReceiveQueue      XRC only: FetchRecv, ScatterRecv, CompleteRecv and all remote access
+//                           use that shared receive queue and its protection domain from now on.
+//                           False: the domain has no such queue; nothing changed.
+//
+// Translation (gate 4). These append to `segments`, which is empty, and are never called for zero
+// bytes:
+//   GatherSend              `length` bytes at `offset` of a WQE's data. For an inline WQE the
+//                           segment points into the send queue.
+//   ScatterSend             The local buffer of a READ or atomic.
+//   ScatterRecv             The buffer of a receive.
+//   ResolveRemote           An R_Key range that the peer named.
+//   CheckRemote             The checks of ResolveRemote for a whole message, without translation.
+//   CheckRemoteKey          Key and access rights only.
+//
+// Memory:
+//   Place                   Copies a received payload. The host may delay the copy. Until it is
+//                           done, the host withholds everything that depends on it, and offers no
+//                           atomic, ATOMIC WRITE or FLUSH (OpcodeInfo::NeedsPlaced).
+//   atomics                 kNotYet: nothing happened; the host offers the packet again.
+//   Invalidate              Invalidates a memory window or list region (SEND with invalidate,
+//                           local invalidate).
+//   BindWindow, RegisterList  Execute those WQEs.
+//   StartDurable            Starts to write back a range of a region, or all of it, with
+//                           everything placed in it before. Does not wait. kBusy: no room now. One
+//                           operation at a time: a new one replaces the last. PollDurable answers
+//                           its state. After kBusy and kRunning the host calls Qp::NoteDurable when
+//                           the state may have changed.
 template <class H>
 concept QpHost = requires(H& h, SendWqe& send, const SendWqe& csend, RecvWqe& recv,
                           const RecvWqe& crecv, CompletionStatus& bad_status,

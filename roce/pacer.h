@@ -1,4 +1,4 @@
-// Holds a queue pair's packets to a rate: a token bucket as a time before which nothing goes. Pure.
+// Rate limit of a queue pair: a token bucket, stored as the earliest time of the next packet. Pure.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace roci::roce {
 
 class Pacer {
  public:
-  // `kbps` 0: no limit. `burst_bytes` may go at once after a pause, or after the caller was kept
-  // from asking in time; 0: what the rate makes in kDefaultBurstNs. Nothing is saved up at first.
+  // `kbps` 0: no limit. `burst_bytes` may be sent at once after a pause, or after the caller asked
+  // late; 0: the bytes of kDefaultBurstNs at that rate. The bucket starts empty.
   void Set(uint32_t kbps, uint32_t burst_bytes) {
     kbps_ = kbps;
     rest_ = 0;
@@ -23,16 +23,16 @@ class Pacer {
         burst_bytes == 0 ? kDefaultBurstNs : uint64_t{burst_bytes} * kNsPerByteOf1Kbps / kbps;
   }
   bool limited() const { return kbps_ != 0; }
-  // Nothing may go before wake_time().
+  // No packet may be sent before wake_time().
   bool waiting() const { return waiting_; }
   TimeNs wake_time() const { return waiting_ ? next_ : kNever; }
 
-  // Whether a packet may go at `now`; if not, the pacer is waiting.
+  // Whether a packet may be sent at `now`; if not, the pacer is waiting.
   bool MayGo(TimeNs now) {
     waiting_ = next_ > now;
     return !waiting_;
   }
-  // One of `bytes` goes.
+  // A packet of `bytes` is sent.
   void Charge(TimeNs now, uint32_t bytes) {
     const TimeNs credit = fresh_ ? 0 : std::min<TimeNs>(credit_ns_, now);
     fresh_ = false;
@@ -41,7 +41,7 @@ class Pacer {
     next_ += cost / kbps_;
     rest_ = static_cast<uint32_t>(cost % kbps_);
   }
-  // What went is not paid for: the next packet has to wait.
+  // The tokens are used up: the next packet has to wait.
   bool IsSpent(TimeNs now) const { return next_ > now; }
   void HandleTimeout(TimeNs now) {
     if (next_ <= now) waiting_ = false;
@@ -52,12 +52,12 @@ class Pacer {
 
  private:
   static constexpr uint64_t kNsPerByteOf1Kbps = 8'000'000;
-  TimeNs next_ = 0;         // when the bytes sent so far are paid for
-  uint64_t credit_ns_ = 0;  // how much of the past may be used up
+  TimeNs next_ = 0;         // earliest time of the next packet
+  uint64_t credit_ns_ = 0;  // burst allowance
   uint32_t kbps_ = 0;
-  uint32_t rest_ = 0;  // of the division by kbps_
+  uint32_t rest_ = 0;  // remainder of the division by kbps_
   bool waiting_ = false;
-  bool fresh_ = true;  // nothing went since Set
+  bool fresh_ = true;  // nothing sent since Set
 };
 
 }  // namespace roci::roce

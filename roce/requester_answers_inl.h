@@ -258,10 +258,9 @@ void Requester<Host>::ArmTimer(TimeNs now) {
   deadline_ = timeout_ns == kNever ? kNever : now + (timeout_ns << timer_shift_);
 }
 
-// Sending a window again into a queue that is full already makes it no shorter. The IBTA leaves
-// room for that: a timer runs for at least the attribute's time and at most four times as long (vol
-// 1, 9.7.6.1.3). Twice is enough where rates adapt as well, and a peer that is gone is to be
-// noticed.
+// Retransmitting a window into a full queue does not drain it, so the timeout backs off. The IBTA
+// allows one to four times the attribute's time (vol 1, 9.7.6.1.3). Twice is enough where rates
+// adapt as well, and a peer that has gone must be noticed.
 template <class Host>
 void Requester<Host>::LengthenTimer() {
   constexpr uint8_t kMostShift = 1;
@@ -276,11 +275,10 @@ void Requester<Host>::ShortenTimer(TimeNs now) {
   if (deadline_ - now >= (timeout_ns << timer_shift_) / 4 * 3) --timer_shift_;
 }
 
-// A queue that marks nothing tells of itself by what it loses, and go-back-N would keep it full
-// with what it loses again: what followed the lost packet stands in it still. So the lost packet
-// goes alone, and its acknowledgement says that they are gone. Then as TCP does (RFC 5681): twice
-// the window for each that is acknowledged, up to half of what it was, and from there on one packet
-// more for each.
+// Without ECN, loss is the only sign of a full queue, and go-back-N would keep the queue full: the
+// packets behind the lost one are still in it. Therefore the lost packet is retransmitted alone;
+// its ACK shows that the queue has drained. Then slow start and congestion avoidance as in TCP (RFC
+// 5681): the window doubles up to half of its old size, then grows by one packet per window.
 template <class Host>
 void Requester<Host>::NarrowWindow() {
   if (window_ > 1) doubling_end_ = window_ / 2;  // else it was lost again
@@ -288,8 +286,8 @@ void Requester<Host>::NarrowWindow() {
   widening_ = 0;
 }
 
-// Four acknowledgements to a window at least, once it is narrowed: packets follow the last of it
-// soon, and only what follows makes the peer tell of a loss.
+// A narrowed window asks for at least four ACKs per window: the peer reports a loss only when later
+// packets arrive.
 template <class Host>
 void Requester<Host>::SetWindow(uint32_t window) {
   const QpLimits& limits = context_.config.limits;
