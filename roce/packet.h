@@ -94,6 +94,7 @@ struct TxPacket {
   Psn psn;
   Qpn dest_qpn;
   uint32_t payload_length = 0;  // bytes, 0..4096
+  uint32_t address_handle = 0;  // UD datagrams: of the work request
   ExtHeaders ext;
 };
 

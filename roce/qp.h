@@ -34,6 +34,16 @@ struct QpDebug {
   uint32_t throttled_to_kbps = 0;  // by congestion control; 0: it is not
 };
 
+// What HandlePacket made of a packet.
+struct PacketEffects {
+  // kNone: the packet was consumed. Otherwise the reason why nothing (kOutOfSequence: nothing but a
+  // NAK) came of it.
+  DropReason reason = DropReason::kNone;
+  // A congestion notification (CNP) for the source of this packet waits to be polled, and none did
+  // before. A UD queue pair has no path of its own: the owner keeps that to the source.
+  bool owes_cnp = false;
+};
+
 // One thread. All storage is the owner's and outlives the object; nothing is allocated. After every
 // call that takes a Host the owner looks at HasTransmit() and NextTimeout() again.
 template <class Host>
@@ -59,9 +69,7 @@ class Qp {
   void Query(QpAttributes& out) const;
 
   // `packet` is addressed to this QP and P_Key and addresses fit it (the owner checks these).
-  // kNone: consumed. Otherwise the reason why nothing (kOutOfSequence: nothing but a NAK) came of
-  // it.
-  DropReason HandlePacket(Host& host, TimeNs now, const Packet& packet);
+  PacketEffects HandlePacket(Host& host, TimeNs now, const Packet& packet);
 
   // Raw packet queue pairs only: a whole Ethernet frame without FCS that a flow rule sends
   // here. Without a receive that it fits it is dropped.
@@ -87,9 +95,6 @@ class Qp {
   void LendRecords(SendRecord* records) { requester_.LendRecords(records); }
   // Null if there are none.
   SendRecord* TakeRecordsBack() { return requester_.TakeRecordsBack(); }
-
-  // UD: the work request's address handle for the packet that PollTransmit gave last.
-  uint32_t TransmitAddressHandle() const { return requester_.address_handle(); }
 
   // May say true once too often, never false while something can go.
   bool HasTransmit() const;
@@ -124,10 +129,6 @@ class Qp {
   // XRC: see Responder.
   void ForgetReceiveQueue(uint32_t number);
 
-  // A notification waits to be sent. UD: to the source of the packet that brought it about, whose
-  // path the owner has to remember.
-  bool OwesNotification() const { return (congested_ & kOwesCnp) != 0; }
-
   QpState state() const { return context_.state(); }
   QpType type() const { return context_.config.type; }
   Qpn qpn() const { return context_.config.qpn; }
@@ -147,7 +148,8 @@ class Qp {
   void EnterError(Host& host);
   void EnterSendError(Host& host);
   void ContinueFlush(Host& host);
-  void NoteMark(Host& host, TimeNs now, const Packet& packet);
+  DropReason HandleTransportPacket(Host& host, TimeNs now, const Packet& packet);
+  bool NoteMark(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleCnp(Host& host, TimeNs now, const Packet& packet);
   bool PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   bool PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);

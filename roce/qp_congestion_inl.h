@@ -9,21 +9,26 @@ namespace roci::roce {
 
 // IBTA vol 1, A17.9.3, CA17-44: a packet of the peer's had to wait in a queue on its way.
 // Acknowledgements do not count, for no sender could send fewer of them, nor does what comes to a
-// whole group, whose members would answer all at once.
+// whole group, whose members would answer all at once. True: a notification is owed, and none was
+// before.
 template <class Host>
-void Qp<Host>::NoteMark(Host& host, TimeNs now, const Packet& packet) {
+bool Qp<Host>::NoteMark(Host& host, TimeNs now, const Packet& packet) {
   host.Count(QpCounter::kMarkedPackets);
-  if (congestion_ == nullptr || state() < QpState::kRtr || state() == QpState::kErr) return;
+  if (congestion_ == nullptr || state() < QpState::kRtr || state() == QpState::kErr) return false;
   const Operation operation = packet.info->operation;
-  if (operation == Operation::kAcknowledge || operation == Operation::kAtomicAcknowledge) return;
+  if (operation == Operation::kAcknowledge || operation == Operation::kAtomicAcknowledge)
+    return false;
   const bool is_datagram = type() == QpType::kUd;
   if (is_datagram &&
       (packet.dest_qpn == kMulticastQpn || packet.ext.deth.qkey != context_.attributes.qkey)) {
-    return;
+    return false;
   }
-  if (!congestion_->TakeNotification(now)) return;
+  if (!congestion_->TakeNotification(now)) return false;
+  // One that waits keeps its destination.
+  if ((congested_ & kOwesCnp) != 0) return false;
   congested_ |= kOwesCnp;
   notified_qpn_ = is_datagram ? packet.ext.deth.src_qpn : context_.attributes.dest_qpn;
+  return true;
 }
 
 // IBTA vol 1, A17.9.3. The owner has compared the addresses with those of the peer, so others can

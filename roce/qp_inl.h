@@ -224,16 +224,24 @@ void Qp<Host>::Settle(Host& host) {
 // ---- Input ----
 
 template <class Host>
-DropReason Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) {
+PacketEffects Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packet) {
+  const Transport transport = packet.info->transport;
+  // A raw packet queue pair gets frames by flow rules only.
+  if (transport != TransportOf(type()) || type() == QpType::kRawPacket) [[unlikely]] {
+    if (transport == Transport::kCnp) HandleCnp(host, now, packet);
+    return {transport == Transport::kCnp ? DropReason::kNone : DropReason::kWrongTransport};
+  }
+  bool owes_cnp = false;
+  if (packet.ecn() == kEcnCongestionExperienced) [[unlikely]]
+    owes_cnp = NoteMark(host, now, packet);
+  return {HandleTransportPacket(host, now, packet), owes_cnp};
+}
+
+// A packet of this queue pair's transport.
+template <class Host>
+DropReason Qp<Host>::HandleTransportPacket(Host& host, TimeNs now, const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
   const QpState current = state();
-  // A raw packet queue pair gets frames by flow rules only.
-  if (info.transport != TransportOf(type()) || type() == QpType::kRawPacket) [[unlikely]] {
-    return info.transport == Transport::kCnp ? HandleCnp(host, now, packet)
-                                             : DropReason::kWrongTransport;
-  }
-  if (packet.ecn() == kEcnCongestionExperienced) [[unlikely]]
-    NoteMark(host, now, packet);
   if (!info.is_request) {
     if (current != QpState::kRts && current != QpState::kSqd) [[unlikely]] {
       return DropReason::kQpState;

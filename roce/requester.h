@@ -94,8 +94,6 @@ class Requester {
   // The attributes' rate limit changed.
   void SetRate(uint32_t kbps, uint32_t burst_bytes) { pacer_.Set(kbps, burst_bytes); }
   Psn next_psn() const { return next_psn_; }
-  // UD: address handle of the packet that Poll gave last.
-  uint32_t address_handle() const { return address_handle_; }
   void Describe(RequesterDebug& out) const;
 
  private:
@@ -167,7 +165,6 @@ class Requester {
   uint32_t widening_ = 0;             // acknowledged since the window last grew, beyond
   uint32_t ack_every_ = 1;  // a long message asks for an acknowledgement after so many packets
   uint32_t since_ack_request_ = 0;
-  uint32_t address_handle_ = 0;
   uint8_t retries_left_ = 0;
   uint8_t rnr_retries_left_ = 0;
   bool more_work_ = false;    // the app's queue may hold more

@@ -293,7 +293,7 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
     // A Q_Key with the top bit set means the QP's own (10.2.5).
     const bool use_own = (wqe.remote_qkey >> 31) != 0;
     out.ext.deth = Deth{use_own ? context_.attributes.qkey : wqe.remote_qkey, context_.config.qpn};
-    address_handle_ = wqe.address_handle;
+    out.address_handle = wqe.address_handle;
   }
   out.ack_request = context_.IsReliable() && WantsAck(is_last);
   return true;

@@ -155,9 +155,9 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
       copies->places.BeginPacket(packet);
       places = copies->places.places();
     }
-    const bool owed = qp.core.OwesNotification();
-    reason = qp.core.HandlePacket(qp.host, now_, packet);
-    if (qp.type() == roce::QpType::kUd && !owed && qp.core.OwesNotification()) [[unlikely]]
+    const roce::PacketEffects effects = qp.core.HandlePacket(qp.host, now_, packet);
+    reason = effects.reason;
+    if (effects.owes_cnp && qp.type() == roce::QpType::kUd) [[unlikely]]
       qp.SetNotificationPath(packet);
     Touch(qp);
     if (copies != nullptr && copies->places.places() != places) [[unlikely]]

@@ -101,7 +101,7 @@ bool Worker::HasRoom(DeviceLane& lane) {
 void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   const roce::FrameTemplate* frame = &qp.frame;
   if (qp.type() == roce::QpType::kUd && tx_.opcode != roce::Opcode::kCnp) {
-    frame = qp.host.session->addresses().Find(qp.core.TransmitAddressHandle(), qp.pd());
+    frame = qp.host.session->addresses().Find(tx_.address_handle, qp.pd());
   }
   rte_mbuf* buffer = stash_.Top();
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;

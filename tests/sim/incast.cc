@@ -255,7 +255,7 @@ void Incast::Receive(uint32_t index, const Frame& frame) {
   roce::QpAttributes before;
   end.far.qp.Query(before);
   const bool is_new = packet_.psn == before.rq_psn;
-  const roce::DropReason reason = end.far.qp.HandlePacket(end.far.host, now_, packet_);
+  const roce::DropReason reason = end.far.qp.HandlePacket(end.far.host, now_, packet_).reason;
   if (is_new && reason == roce::DropReason::kNone) end.received_bytes += packet_.payload.size();
   for (Frame answer; Poll(end.far, answer);) {
     At(now_ + 2 * config_.delay_ns, What::kAtSender, index, std::move(answer));

@@ -149,15 +149,30 @@ WirePacket MakeDatagram(uint32_t qkey) {
 TEST(QpCongestion, AMarkedDatagramIsAnsweredToItsSource) {
   Controlled c(Datagrams());
   ReceiveMarked(c.node, MakeDatagram(c.node.qp.attributes().qkey));
-  EXPECT_TRUE(c.node.qp.OwesNotification());
+  EXPECT_TRUE(c.node.owes_cnp);
   const std::vector<WirePacket> out = c.node.PollAll();
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].tx.opcode, Opcode::kCnp);
   EXPECT_EQ(out[0].tx.dest_qpn, Qpn(0x4711));
-  EXPECT_FALSE(c.node.qp.OwesNotification());
   // The next one only after the interval.
   ReceiveMarked(c.node, MakeDatagram(c.node.qp.attributes().qkey));
+  EXPECT_FALSE(c.node.owes_cnp);
   EXPECT_TRUE(c.node.PollAll().empty());
+}
+
+// Its owner has the path to that source.
+TEST(QpCongestion, ANotificationThatWaitsKeepsItsDestination) {
+  Controlled c(Datagrams());
+  const uint32_t qkey = c.node.qp.attributes().qkey;
+  ReceiveMarked(c.node, MakeDatagram(qkey));
+  c.node.now += 1'000'000;
+  WirePacket other = MakeDatagram(qkey);
+  other.tx.ext.deth.src_qpn = Qpn(0x4712);
+  ReceiveMarked(c.node, other);
+  EXPECT_FALSE(c.node.owes_cnp);
+  const std::vector<WirePacket> out = c.node.PollAll();
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].tx.dest_qpn, Qpn(0x4711));
 }
 
 TEST(QpCongestion, DatagramsOfOthersAndOfGroupsAreNotAnswered) {
@@ -167,7 +182,7 @@ TEST(QpCongestion, DatagramsOfOthersAndOfGroupsAreNotAnswered) {
   WirePacket group = MakeDatagram(qkey);
   group.tx.dest_qpn = kMulticastQpn;
   ReceiveMarked(c.node, group);
-  EXPECT_FALSE(c.node.qp.OwesNotification());
+  EXPECT_FALSE(c.node.owes_cnp);
   EXPECT_TRUE(c.node.PollAll().empty());
   EXPECT_EQ(c.node.host.count(QpCounter::kMarkedPackets), 2u);
 }

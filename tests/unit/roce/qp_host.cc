@@ -286,7 +286,11 @@ std::vector<WirePacket> Node::PollAll() {
   return all;
 }
 
-DropReason Node::Receive(const Packet& packet) { return qp.HandlePacket(host, now, packet); }
+DropReason Node::Receive(const Packet& packet) {
+  const PacketEffects effects = qp.HandlePacket(host, now, packet);
+  owes_cnp = effects.owes_cnp;
+  return effects.reason;
+}
 
 DropReason Node::Receive(const WirePacket& packet) { return Receive(packet.View()); }
 

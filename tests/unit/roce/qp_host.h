@@ -183,6 +183,7 @@ class Node {
   std::vector<WirePacket> PollAll();
   DropReason Receive(const WirePacket& packet);
   DropReason Receive(const Packet& packet);
+  bool owes_cnp = false;  // what the last packet received brought about
   // Tells the QP of work and sends all it can.
   std::vector<WirePacket> Run();
   void Work() { qp.HandleWork(host, now); }
