@@ -238,8 +238,8 @@ Json ShowQp(const Session& session, const QpRecord& record, const dataplane::Que
 void AddQps(const Session& session, Json& out) {
   std::vector<dataplane::QueuePairInfo> infos;
   infos.reserve(session.qps().size());
-  session.dataplane()->lcore().Call([&] {
-    for (const auto& [handle, record] : session.qps()) infos.push_back(record.qp->Inspect());
+  session.dataplane()->lcore().Call([&](const dataplane::OnShard& shard) {
+    for (const auto& [handle, record] : session.qps()) infos.push_back(record.qp->Inspect(shard));
   });
   size_t i = 0;
   for (const auto& [handle, record] : session.qps()) {
@@ -274,10 +274,10 @@ void AddSrqs(const Session& session, Json& out) {
     srq["max_sge"] = queue.layout().max_sge;
     srq["qps"] = queue.users();
     srq["async_events"] = queue.async_events();
-    session.dataplane()->lcore().Call([&] {
-      srq["posted"] = queue.posted();
-      srq["taken"] = queue.taken();
-      srq["limit"] = queue.limit();
+    session.dataplane()->lcore().Call([&](const dataplane::OnShard& shard) {
+      srq["posted"] = queue.posted(shard);
+      srq["taken"] = queue.taken(shard);
+      srq["limit"] = queue.limit(shard);
       srq["broken"] = queue.broken();
       srq["tags"] = has_tags ? queue.tags()->list().size() : 0;
     });
@@ -342,8 +342,8 @@ Json ShowMr(const Session& session, uint32_t handle, const memory::RegionInfo& i
 // Sessions may share a table: of its keys, those that are this one's.
 void AddMrs(const Session& session, Json& out) {
   std::map<uint32_t, memory::RegionInfo> infos;  // by number: a key's upper 24 bits stay
-  session.dataplane()->lcore().Call([&] {
-    session.dataplane()->keys().ForEach(
+  session.dataplane()->lcore().Call([&](const dataplane::OnShard& shard) {
+    session.dataplane()->keys(shard).ForEach(
         [&](const memory::RegionInfo& info) { infos.emplace(info.key >> 8, info); });
   });
   const auto add = [&](uint32_t handle, uint32_t number) {

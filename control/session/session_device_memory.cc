@@ -43,8 +43,10 @@ absl::Status Session::AllocNullMr(const Request& request, const FdsPointer&, Rep
   record.share = QuotaShare(quotas_->mrs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
   record.pd = handle;
-  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
-      [&] { return dataplane_->keys().RegisterNull(handle, &record.key); }));
+  const absl::Status status =
+      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        return dataplane_->keys(shard).RegisterNull(handle, &record.key);
+      }));
   if (!status.ok()) return status;
   ++pd->users;
   const uint32_t key = record.key;
@@ -111,10 +113,11 @@ absl::Status Session::RegDmMr(const Request& request, const FdsPointer&, Reply& 
   memory::Translation translation{
       .va = va, .length = reg.length, .iova = 0, .extents = {}, .app = app_.get()};
   if (reg.length != 0) translation.extents = {{va, reg.length, dm->mapping, reg.offset}};
-  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call([&] {
-    return dataplane_->keys().Register(reg.pd, AccessOf(reg.access), std::move(translation),
-                                       &record.key);
-  }));
+  const absl::Status status =
+      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        return dataplane_->keys(shard).Register(reg.pd, AccessOf(reg.access),
+                                                std::move(translation), &record.key);
+      }));
   if (!status.ok()) return status;
   ++pd->users;
   ++dm->users;

@@ -38,10 +38,11 @@ absl::Status Session::RegDmaBufferMr(const Request& request, const FdsPointer& f
       .iova = reg.iova,
       .extents = {{kDmaBufferVa, reg.length, std::move(mapping), reg.offset}},
       .app = app_.get()};
-  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call([&] {
-    return dataplane_->keys().Register(reg.pd, AccessOf(reg.access), std::move(translation),
-                                       &record.key);
-  }));
+  const absl::Status status =
+      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        return dataplane_->keys(shard).Register(reg.pd, AccessOf(reg.access),
+                                                std::move(translation), &record.key);
+      }));
   if (!status.ok()) return status;
   ++pd->users;
   auto& response = reply.As<roci_abi_reg_mr_response>();

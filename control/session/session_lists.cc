@@ -47,8 +47,10 @@ absl::Status Session::CheckSignatureMr(const Request& request, const FdsPointer&
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   if (lists_.Find(handle) == nullptr) return absl::NotFoundError("signature region");
   memory::IntegrityError error;
-  const memory::MemoryStatus status = dataplane_->lcore().Call(
-      [&] { return dataplane_->keys().TakeIntegrityError(handle, &error); });
+  const memory::MemoryStatus status =
+      dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        return dataplane_->keys(shard).TakeIntegrityError(handle, &error);
+      });
   if (status != memory::MemoryStatus::kOk) return absl::InvalidArgumentError("no signature region");
   static_assert(static_cast<uint32_t>(memory::DifFault::kGuard) == ROCI_ABI_SIGNATURE_BAD_GUARD);
   static_assert(static_cast<uint32_t>(memory::DifFault::kReferenceTag) ==

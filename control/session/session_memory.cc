@@ -7,7 +7,6 @@
 #include "control/loop/log.h"
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
-#include "dataplane/shard/worker.h"
 #include "memory/unmapper.h"
 
 namespace roci::control {
@@ -96,7 +95,7 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   const bool writable = durable || access & static_cast<uint32_t>(memory::Access::kLocalWrite);
   if (durable && !map) return absl::UnimplementedError("nothing is mapped");
   for (uint32_t i = 0; durable && i < services_.dataplane.lcore_count(); ++i) {
-    if (!services_.dataplane.lcore(i).worker().PrepareDurable()) {
+    if (!services_.dataplane.lcore(i).PrepareDurable()) {
       return absl::ResourceExhaustedError("threads that wait for disks");
     }
   }
@@ -131,9 +130,9 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   record.pd = reg.pd;
   record.start = reg.start;
   record.length = reg.length;
-  status = StatusOfMemory(dataplane_->lcore().Call([&] {
-    return dataplane_->keys().Register(reg.pd, AccessOf(reg.access), std::move(translation),
-                                       &record.key);
+  status = StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+    return dataplane_->keys(shard).Register(reg.pd, AccessOf(reg.access), std::move(translation),
+                                            &record.key);
   }));
   if (!status.ok()) return status;
   auto& response = reply.As<roci_abi_reg_mr_response>();
@@ -170,8 +169,10 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
   }
   dataplane::MappingsInUse released(*dataplane_);
   const uint32_t key = mr->key;
-  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
-      [&] { return dataplane_->keys().Reregister(key, std::move(change), released.get()); }));
+  const absl::Status status =
+      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        return dataplane_->keys(shard).Reregister(key, std::move(change), released.get());
+      }));
   if (!status.ok()) return status;
   released.AwaitCopies();
   if (new_pd != nullptr) {
@@ -196,8 +197,10 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
   const MrRecord* mr = mrs_.Find(handle);
   if (mr == nullptr) return absl::NotFoundError("memory region");
   dataplane::MappingsInUse released(*dataplane_);
-  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call(
-      [&] { return dataplane_->keys().Deregister(mr->key, released.get()); }));
+  const absl::Status status =
+      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        return dataplane_->keys(shard).Deregister(mr->key, released.get());
+      }));
   if (!status.ok()) return status;
   released.AwaitCopies();
   --pds_.Find(mr->pd)->users;
@@ -209,8 +212,8 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
 absl::Status Session::UnshareRange(const Request& request, const FdsPointer&, Reply&) {
   const auto& unshare = request.As<roci_abi_unshare_range_request>();
   dataplane::MappingsInUse released(*dataplane_);
-  dataplane_->lcore().Call([&] {
-    dataplane_->keys().UseProcessVm(unshare.start, unshare.length, released.get(), app_.get());
+  dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+    dataplane_->keys(shard).UseProcessVm(unshare.start, unshare.length, released.get(), app_.get());
   });
   released.AwaitCopies();
   return absl::OkStatus();

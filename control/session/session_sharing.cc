@@ -54,18 +54,21 @@ absl::Status Session::JoinGroup(Session& other) {
 void Session::LeaveGroup() {
   group_->Leave(this);
   dataplane::MappingsInUse released(*dataplane_);
-  memory::KeyTable& keys = dataplane_->keys();
   constexpr size_t kBatch = 256;  // so that no other session waits for long
   auto drop_all = [&](const auto& table, auto drop) {
     for (auto it = table.begin(); it != table.end();) {
-      dataplane_->lcore().Call([&] {
-        for (size_t i = 0; i < kBatch && it != table.end(); ++i, ++it) drop(*it);
+      dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        memory::KeyTable& keys = dataplane_->keys(shard);
+        for (size_t i = 0; i < kBatch && it != table.end(); ++i, ++it) drop(keys, *it);
       });
     }
   };
-  drop_all(mws_, [&](const auto& entry) { keys.DeallocateWindow(entry.first); });
-  drop_all(lists_, [&](const auto& entry) { keys.FreeList(entry.first); });
-  drop_all(mrs_, [&](const auto& entry) { keys.Drop(entry.second.key, released.get()); });
+  drop_all(mws_,
+           [&](memory::KeyTable& keys, const auto& entry) { keys.DeallocateWindow(entry.first); });
+  drop_all(lists_, [&](memory::KeyTable& keys, const auto& entry) { keys.FreeList(entry.first); });
+  drop_all(mrs_, [&](memory::KeyTable& keys, const auto& entry) {
+    keys.Drop(entry.second.key, released.get());
+  });
   released.AwaitCopies();
 }
 

@@ -13,10 +13,11 @@ absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& 
   if (!record.share.ok()) return absl::ResourceExhaustedError("memory windows");
   record.pd = alloc.pd;
   uint32_t key = 0;
-  const absl::Status status = StatusOfMemory(dataplane_->lcore().Call([&] {
-    const auto type = static_cast<memory::WindowType>(alloc.type);
-    return dataplane_->keys().AllocateWindow(alloc.pd, type, &key);
-  }));
+  const absl::Status status =
+      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        const auto type = static_cast<memory::WindowType>(alloc.type);
+        return dataplane_->keys(shard).AllocateWindow(alloc.pd, type, &key);
+      }));
   if (!status.ok()) return status;
   ++pd->users;
   auto& response = reply.As<roci_abi_alloc_mw_response>();
@@ -30,8 +31,10 @@ absl::Status Session::DeallocMw(const Request& request, const FdsPointer&, Reply
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MwRecord* record = mws_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("memory window");
-  const absl::Status status = StatusOfMemory(
-      dataplane_->lcore().Call([&] { return dataplane_->keys().DeallocateWindow(handle); }));
+  const absl::Status status =
+      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
+        return dataplane_->keys(shard).DeallocateWindow(handle);
+      }));
   if (!status.ok()) return status;
   --pds_.Find(record->pd)->users;
   mws_.Remove(handle);

@@ -11,7 +11,7 @@ void Mailbox::Push(Letter& letter) {
   }
 }
 
-uint32_t Mailbox::ServeAll() {
+uint32_t Mailbox::ServeAll(const OnShard& shard) {
   // Newest first; turned round, so that one thread's calls run in its order.
   Letter* ordered = nullptr;
   for (Letter* letter = first_.exchange(nullptr, std::memory_order_acquire); letter != nullptr;) {
@@ -24,7 +24,7 @@ uint32_t Mailbox::ServeAll() {
   while (ordered != nullptr) {
     Letter* letter = ordered;
     ordered = letter->next;
-    letter->function(letter->argument);
+    letter->function(shard, letter->argument);
     // The letter is gone from the waiter's stack as soon as it sees `done`; notify_one takes the
     // address only.
     letter->done.store(1, std::memory_order_release);

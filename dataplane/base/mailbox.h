@@ -5,14 +5,18 @@
 #include <cstdint>
 #include <mutex>
 
+#include "dataplane/base/on_shard.h"
+
 namespace roci::dataplane {
 
 class Mailbox {
  public:
-  // Any thread but the lcore: waits until the lcore has run function(argument). `wake` is called
-  // once the letter lies there.
+  using Function = void (*)(const OnShard& shard, void* argument);
+
+  // Any thread but the lcore: waits until the lcore has run `function` with `argument`. `wake` is
+  // called once the letter lies there.
   template <class Wake>
-  void Post(void (*function)(void*), void* argument, Wake&& wake) {
+  void Post(Function function, void* argument, Wake&& wake) {
     Letter letter{function, argument, {}};
     Push(letter);
     wake();
@@ -20,23 +24,23 @@ class Mailbox {
   }
 
   // The lcore: one load if there is nothing. Returns how many functions were run.
-  uint32_t Serve() {
+  uint32_t Serve(const OnShard& shard) {
     if (first_.load(std::memory_order_relaxed) == nullptr) [[likely]]
       return 0;
-    return ServeAll();
+    return ServeAll(shard);
   }
   bool Pending() const { return first_.load(std::memory_order_seq_cst) != nullptr; }
 
  private:
   struct Letter {
-    void (*function)(void*);
+    Function function;
     void* argument;
     std::atomic<uint32_t> done;
     Letter* next = nullptr;
   };
 
   void Push(Letter& letter);
-  uint32_t ServeAll();
+  uint32_t ServeAll(const OnShard& shard);
   static void Await(Letter& letter);
 
   std::atomic<Letter*> first_{nullptr};  // newest first

@@ -8,11 +8,10 @@
 
 #include "absl/status/status.h"
 #include "dataplane/base/slab.h"
+#include "dataplane/qp/shard_services.h"
 #include "dataplane/rings/receive_entry.h"
 #include "dataplane/shard/device_lane.h"
-#include "dataplane/shard/lcore.h"
 #include "dataplane/shard/session.h"
-#include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
 namespace {
@@ -69,8 +68,8 @@ absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config) {
   return out;
 }
 
-absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(Lcore& lcore, Session* session,
-                                                             DeviceLane& lane,
+absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices& shard,
+                                                             Session* session, DeviceLane& lane,
                                                              const QueuePairConfig& config,
                                                              roce::Qpn qpn, uint32_t handle) {
   absl::StatusOr<QueueLayout> layout = LayOutQueues(config);
@@ -87,12 +86,12 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(Lcore& lcore, Sessi
   core_config.sq_sig_all = config.sq_sig_all;
   core_config.uses_srq = config.srq != nullptr || config.type == roce::QpType::kXrcRecv;
   core_config.limits = config.limits;
-  return std::unique_ptr<QueuePair>(new QueuePair(lcore, session, lane, config, core_config, handle,
+  return std::unique_ptr<QueuePair>(new QueuePair(shard, session, lane, config, core_config, handle,
                                                   *layout, *std::move(memory), std::move(storage),
                                                   std::move(resources)));
 }
 
-QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
+QueuePair::QueuePair(const ShardServices& shard, Session* session, DeviceLane& qp_lane,
                      const QueuePairConfig& config, const roce::QpConfig& core_config,
                      uint32_t qp_handle, const QueueLayout& layout, SharedMemory memory,
                      RecordStorage storage, ResourceStorage resources)
@@ -105,7 +104,6 @@ QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
       memory_(std::move(memory)),
       storage_(std::move(storage)),
       resources_(std::move(resources)) {
-  Worker& worker = lcore.worker();
   timer.owner = this;
   blocks_own_multicast = config.blocks_own_multicast;
   rss = config.rss;
@@ -113,7 +111,7 @@ QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
   host.queue_pair = this;
   host.session = session;
   if (session != nullptr) {
-    host.keys = &session->keys();
+    host.keys = session->keys_address();
     host.copies = &session->copies();
   }
   host.pd = config.pd;
@@ -124,8 +122,9 @@ QueuePair::QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane,
   host.recv_owner = {host.owner.qpn, config.srq != nullptr ? config.srq->handle() : qp_handle,
                      core_config.uses_srq};
   host.counters = &qp_lane.counters;
-  host.now_ns = worker.now_address();
-  host.memory_faults = &worker.stats().memory_faults;
+  host.shard = &shard;
+  host.now_ns = shard.now_ns;
+  host.memory_faults = shard.memory_faults;
   host.send_cq = config.send_cq;
   host.recv_cq = config.recv_cq;
   host.user_handle = config.user_handle;
@@ -156,12 +155,13 @@ void* QueuePair::operator new(size_t bytes) {
 
 void QueuePair::operator delete(void* qp) { QueuePairs().Give(qp); }
 
-roce::ModifyResult QueuePair::Modify(roce::TimeNs now, const roce::QpAttributes& attributes,
-                                     uint32_t mask, const roce::Path* path) {
+roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
+                                     const roce::QpAttributes& attributes, uint32_t mask,
+                                     const roce::Path* path) {
   const HeldReceive held = FindHeldReceive();
   const roce::ModifyResult result = core.Modify(host, now, attributes, mask);
   if (result != roce::ModifyResult::kOk) return result;
-  if (path != nullptr) SetPath(*path);
+  if (path != nullptr) SetPath(shard, *path);
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
     GiveBack(held);
     host.send_queue.Reset();
@@ -173,7 +173,7 @@ roce::ModifyResult QueuePair::Modify(roce::TimeNs now, const roce::QpAttributes&
   return result;
 }
 
-void QueuePair::SetPath(const roce::Path& path) {
+void QueuePair::SetPath(const OnShard&, const roce::Path& path) {
   frame = roce::FrameTemplate(path);
   // Adapters take the DSCP from the address vector, and what says that its marks are heeded is
   // theirs to say (RFC 3168, 5).
@@ -189,7 +189,7 @@ void QueuePair::SetPath(const roce::Path& path) {
   vlan = path.vlan();
 }
 
-void QueuePair::SetNotificationPath(const roce::Packet& packet) {
+void QueuePair::SetNotificationPath(const OnShard&, const roce::Packet& packet) {
   roce::Path back;
   back.src_mac = lane->mac;
   back.dst_mac = packet.src_mac;
@@ -209,14 +209,14 @@ QueuePair::HeldReceive QueuePair::FindHeldReceive() {
   return {host.srq, *wqe};
 }
 
-void QueuePair::GiveBackReceive() { GiveBack(FindHeldReceive()); }
+void QueuePair::GiveBackReceive(const OnShard&) { GiveBack(FindHeldReceive()); }
 
 void QueuePair::GiveBack(const HeldReceive& held) {
   if (tags_ != nullptr && !tags_->Abandon(host)) return;
   if (held.srq != nullptr) held.srq->GiveBack(held.wqe);
 }
 
-void QueuePair::Fail(roce::TimeNs now) {
+void QueuePair::Fail(const OnShard&, roce::TimeNs now) {
   const bool is_broken = HasBrokenQueue();
   broken_handled_ |= is_broken;
   const CopyFault fault = std::exchange(host.copy_fault, CopyFault());
@@ -235,7 +235,7 @@ void QueuePair::Fail(roce::TimeNs now) {
   if (is_broken) MoveToError(now);
 }
 
-void QueuePair::FailForQueue(roce::TimeNs now) {
+void QueuePair::FailForQueue(const OnShard&, roce::TimeNs now) {
   if (core.state() == roce::QpState::kErr || core.state() == roce::QpState::kReset) return;
   host.RaiseEvent(roce::QpEvent::kFatal);
   MoveToError(now);
@@ -267,7 +267,7 @@ roce::DropReason QueuePair::CheckPath(const roce::Packet& packet) const {
   return roce::DropReason::kNone;
 }
 
-QueuePairInfo QueuePair::Inspect() const {
+QueuePairInfo QueuePair::Inspect(const OnShard&) const {
   QueuePairInfo info;
   info.qpn = qpn();
   info.type = type();

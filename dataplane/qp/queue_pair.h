@@ -8,6 +8,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/prefetch.h"
 #include "dataplane/base/record_arena.h"
 #include "dataplane/base/resource_storage.h"
@@ -22,7 +23,6 @@
 namespace roci::dataplane {
 
 class DeviceLane;
-class Lcore;
 
 // What a queue pair may be asked for at most; control advertises no more.
 struct QueueLimits {
@@ -92,8 +92,8 @@ class alignas(64) QueuePair {
 
   // By Session, on the control thread. Not attached to an lcore yet.
   // `session` is null for XRC receive.
-  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(Lcore& lcore, Session* session,
-                                                           DeviceLane& lane,
+  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(const ShardServices& shard,
+                                                           Session* session, DeviceLane& lane,
                                                            const QueuePairConfig& config,
                                                            roce::Qpn qpn, uint32_t handle);
   ~QueuePair();
@@ -117,20 +117,21 @@ class alignas(64) QueuePair {
   Fd TakeFd() { return memory_.TakeFd(); }
   uint32_t owner_index = 0;  // where the session keeps it; control thread only
 
-  // ---- On the lcore
-  roce::ModifyResult Modify(roce::TimeNs now, const roce::QpAttributes& attributes, uint32_t mask,
+  // ---- On the shard
+  roce::ModifyResult Modify(const OnShard& shard, roce::TimeNs now,
+                            const roce::QpAttributes& attributes, uint32_t mask,
                             const roce::Path* path);
-  void SetPath(const roce::Path& path);
+  void SetPath(const OnShard& shard, const roce::Path& path);
   // It is about to go: what a message under way took from a shared receive queue is there again for
   // others.
-  void GiveBackReceive();
-  QueuePairInfo Inspect() const;
+  void GiveBackReceive(const OnShard& shard);
+  QueuePairInfo Inspect(const OnShard& shard) const;
   // What went wrong while the core ran and the core does not know: the app's rings hold nonsense,
   // or a payload could not be placed. Fail moves the QP to ERR and raises the event.
   bool HasFailed() const { return HasBrokenQueue() || host.copy_fault.failed; }
-  void Fail(roce::TimeNs now);
+  void Fail(const OnShard& shard, roce::TimeNs now);
   // IBV_EVENT_QP_FATAL and ERR, unless it is there, or in RESET, already.
-  void FailForQueue(roce::TimeNs now);
+  void FailForQueue(const OnShard& shard, roce::TimeNs now);
   bool HasBrokenQueue() const {
     return (host.send_queue.broken() || host.recv_queue.broken() || host.shared_broken) &&
            !broken_handled_;
@@ -138,7 +139,7 @@ class alignas(64) QueuePair {
   // P_Key, addresses and VLAN of a received packet; kNone if they are this QP's.
   roce::DropReason CheckPath(const roce::Packet& packet) const;
   // UD, which has no path of its own: notifications go back to where `packet` came from.
-  void SetNotificationPath(const roce::Packet& packet);
+  void SetNotificationPath(const OnShard& shard, const roce::Packet& packet);
 
   // The lines that a visit or a packet touches.
   void Prefetch() const { PrefetchLines(this, &remote_gid + 1); }
@@ -146,8 +147,8 @@ class alignas(64) QueuePair {
     host.send_queue.PrefetchProducer();
     host.send_queue.PrefetchNext();
   }
-  // On the lcore, as it adds and removes the queue pair: storage that it shares with the others.
-  RecordStorage& record_storage() { return storage_; }
+  // As the shard adds and removes the queue pair: storage that it shares with the others.
+  RecordStorage& record_storage(const OnShard&) { return storage_; }
 
   // Touched for every packet, by the lcore.
   DeviceLane* lane;
@@ -181,9 +182,10 @@ class alignas(64) QueuePair {
   static constexpr uint32_t kNone = ~0u;
 
  private:
-  QueuePair(Lcore& lcore, Session* session, DeviceLane& qp_lane, const QueuePairConfig& config,
-            const roce::QpConfig& core_config, uint32_t qp_handle, const QueueLayout& layout,
-            SharedMemory memory, RecordStorage storage, ResourceStorage resources);
+  QueuePair(const ShardServices& shard, Session* session, DeviceLane& qp_lane,
+            const QueuePairConfig& config, const roce::QpConfig& core_config, uint32_t qp_handle,
+            const QueueLayout& layout, SharedMemory memory, RecordStorage storage,
+            ResourceStorage resources);
 
   void MoveToError(roce::TimeNs now);
 

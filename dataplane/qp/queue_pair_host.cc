@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "dataplane/base/async_event.h"
+#include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/tag_receiver.h"
-#include "dataplane/shard/lcore.h"
 #include "dataplane/shard/session.h"
-#include "dataplane/shard/worker.h"
 #include "dataplane/shard/xrc_domain.h"
 
 namespace roci::dataplane {
@@ -103,7 +102,7 @@ bool QueuePairHost::FindReceiveQueue(uint32_t number) {
   SharedReceiveQueue* found = domain != nullptr ? domain->Find(number) : nullptr;
   if (found == nullptr) return false;
   srq = found;
-  keys = &found->session().keys();
+  keys = found->session().keys_address();
   copies = &found->session().copies();
   pd = recv_pd = found->pd();
   recv_cq = found->cq();
@@ -165,8 +164,7 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
     durable = roce::DurableState::kNoAccess;
   } else {
     // Charged are those whose memory it is: processes that share a context are one.
-    Worker& worker = (session != nullptr ? *session : srq->session()).lcore().worker();
-    durable = worker.StartDurable(*queue_pair, keys, range);
+    durable = shard->durable->StartDurable(*queue_pair, keys, range);
   }
   return durable;
 }
@@ -182,7 +180,7 @@ void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   }
   if (session->SendAsyncEvent(user_handle,
                               is_work_queue ? kEventWorkQueueFatal : EventNumber(event))) {
-    session->lcore().worker().stats().async_events.Add(1);
+    shard->async_events->Add(1);
     async_events.store(async_events.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 }

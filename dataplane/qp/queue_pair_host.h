@@ -22,6 +22,7 @@ namespace roci::dataplane {
 
 class QueuePair;
 class Session;
+struct ShardServices;
 class TagReceiver;
 class XrcDomain;
 struct TaggedBuffer;
@@ -64,6 +65,7 @@ struct QueuePairHost {
   bool shared_broken = false;    // the shared receive queue was needed and is broken
   CompletionOwner recv_owner{};  // of receive completions
   Counter* memory_faults = nullptr;
+  const ShardServices* shard = nullptr;
   Session* session = nullptr;  // null for XRC receive
   uint64_t user_handle = 0;
   bool is_work_queue = false;

@@ -125,14 +125,14 @@ roce::Sge SharedReceiveQueue::ReadSge(const roce::RecvWqe& wqe, uint32_t i) cons
   return ReadReceiveSge(Slot(wqe.slot), i);
 }
 
-uint32_t SharedReceiveQueue::posted() {
+uint32_t SharedReceiveQueue::CountPosted() {
   Refresh();
   return seen_ - next_ + static_cast<uint32_t>(returned_.size());
 }
 
 // IBTA vol 1, 10.2.9.2: once, when the number of entries falls below the limit.
 void SharedReceiveQueue::CheckLimit() {
-  if (seen_ - next_ + returned_.size() >= limit_ || posted() >= limit_) return;
+  if (seen_ - next_ + returned_.size() >= limit_ || CountPosted() >= limit_) return;
   limit_ = 0;
   RaiseEvent(kEventSrqLimitReached);
 }
@@ -142,7 +142,8 @@ void SharedReceiveQueue::RaiseEvent(uint32_t type) {
   async_events_.store(async_events() + 1, std::memory_order_relaxed);
 }
 
-bool SharedReceiveQueue::Grow(SharedMemory& memory, const roci_abi_srq_layout& layout) {
+bool SharedReceiveQueue::Grow(const OnShard&, SharedMemory& memory,
+                              const roci_abi_srq_layout& layout) {
   Refresh();
   if (broken_) return false;
   const uint32_t* old_ring = ring_;

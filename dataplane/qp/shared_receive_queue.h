@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/qp/tag_queue.h"
 #include "roce/work.h"
@@ -56,7 +57,7 @@ class SharedReceiveQueue {
   void AddUser() { ++users_; }
   void RemoveUser() { --users_; }
 
-  // ---- On the lcore
+  // ---- On the shard
   // The oldest entry that no queue pair has taken. kBad: as WorkQueue. A queue whose app wrote
   // nonsense is broken: it raises one event, and gives nothing more.
   roce::FetchResult Fetch(roce::RecvWqe& out, roce::CompletionStatus& bad_status);
@@ -68,14 +69,15 @@ class SharedReceiveQueue {
   // IBTA vol 1, 11.6.3.5: the queue is lost; a queue pair that needs it fails.
   void Fail();
   // Raises one event when fewer than `limit` entries are left, and is over then. 0: never.
-  void SetLimit(uint32_t limit) { limit_ = limit; }
-  uint32_t limit() const { return limit_; }
-  uint32_t taken() const { return next_; }
-  uint32_t posted();  // entries that nobody has taken
+  void SetLimit(const OnShard&, uint32_t limit) { limit_ = limit; }
+  uint32_t limit(const OnShard&) const { return limit_; }
+  uint32_t taken(const OnShard&) const { return next_; }
+  // Entries that nobody has taken.
+  uint32_t posted(const OnShard&) { return CountPosted(); }
   // Continues in `memory`, laid out as `layout` says with at least as many slots; all that is in
   // the old one is copied. The old memory is left in `memory`. False: the app's index is
   // impossible.
-  bool Grow(SharedMemory& memory, const roci_abi_srq_layout& layout);
+  bool Grow(const OnShard& shard, SharedMemory& memory, const roci_abi_srq_layout& layout);
 
  private:
   SharedReceiveQueue(Session& session, const SharedReceiveQueueConfig& config, uint32_t handle,
@@ -84,6 +86,7 @@ class SharedReceiveQueue {
   void UseMemory();
   bool Refresh();
   bool TakeSlot(uint32_t& slot);
+  uint32_t CountPosted();
   void CheckLimit();
   void RaiseEvent(uint32_t type);
   std::byte* Slot(uint32_t slot) const { return slots_ + size_t{slot} * stride_; }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "dataplane/port/ethdev_port.h"
-#include "dataplane/shard/worker.h"
 #include "memory/app_memory.h"
 
 namespace roci::dataplane {
@@ -32,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
   unsigned eal_lcore = rte_get_next_lcore(-1, /*skip_main=*/1, /*wrap=*/0);
   for (auto& lcore : dataplane->lcores_) {
     if (options.lcore.realtime != RealtimeUse::kOff) {
-      dataplane->priority_guard_.Add(lcore->worker().priority());
+      dataplane->priority_guard_.Add(lcore->priority());
     }
     if (absl::Status status = lcore->Start(eal_lcore); !status.ok()) return status;
     eal_lcore = rte_get_next_lcore(eal_lcore, 1, 0);

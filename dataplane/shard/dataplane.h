@@ -33,14 +33,14 @@ class Dataplane {
   FramePool& frames() { return *frames_; }
   PriorityGuard& priority_guard() { return priority_guard_; }
 
-  // Runs `f(lcore)` on every lcore, one after the other. When it returns, every lcore has finished
-  // the burst that was under way, and sees what the caller stored before.
+  // Runs `f(shard, lcore)` on every lcore, one after the other. When it returns, every lcore has
+  // finished the burst that was under way, and sees what the caller stored before.
   template <class F>
   void CallAll(F&& f) {
-    for (auto& lcore : lcores_) lcore->Call([&] { f(*lcore); });
+    for (auto& lcore : lcores_) lcore->Call([&](const OnShard& shard) { f(shard, *lcore); });
   }
   void Quiesce() {
-    CallAll([](Lcore&) {});
+    CallAll([](const OnShard&, Lcore&) {});
   }
 
   // The lcore with the fewest sessions.

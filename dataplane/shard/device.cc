@@ -16,11 +16,11 @@
 #include "dataplane/port/wire.h"
 #include "dataplane/qp/flow_table.h"
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/shard_services.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/device_link.h"
 #include "dataplane/shard/session.h"
-#include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
 namespace {
@@ -85,7 +85,7 @@ void Device::AddLanes(const DeviceConfig& config) {
   if (congestion_) line_rate_kbps_ = LineRateKbps();
   for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
     Lcore& lcore = dataplane_.lcore(i);
-    auto lane = std::make_unique<DeviceLane>(*this, i, lcore.worker().now_address());
+    auto lane = std::make_unique<DeviceLane>(*this, i, lcore.services().now_ns);
     lane->wire = wire_;
     lane->endpoint = wire_endpoint_;
     lane->ethdev = ethdev_.get();
@@ -149,7 +149,7 @@ void Device::RefreshLink() {
   max_frame_bytes_ = max_frame_bytes;
   line_rate_kbps_ = line_rate_kbps;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
       lanes_[i]->max_frame_bytes = max_frame_bytes;
       if (lanes_[i]->congestion) lanes_[i]->congestion->parameters.line_rate_kbps = line_rate_kbps;
     });
@@ -216,21 +216,25 @@ absl::Status Device::SendRaw(std::span<const std::byte> frame) {
 void Device::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
   const std::vector<roce::NetAddress> copy(addresses.begin(), addresses.end());
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->local_addresses = copy; });
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
+      lanes_[i]->local_addresses = copy;
+    });
   }
 }
 
 absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = *qp.lane;
-  const bool added =
-      dataplane_.lcore(lane.lcore).Call([&] { return lane.multicast.Add(group, qp); });
+  const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard&) {
+    return lane.multicast.Add(group, qp);
+  });
   return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
 }
 
 absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = *qp.lane;
-  const bool removed =
-      dataplane_.lcore(lane.lcore).Call([&] { return lane.multicast.Remove(group, qp); });
+  const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard&) {
+    return lane.multicast.Remove(group, qp);
+  });
   return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");
 }
 
@@ -240,7 +244,7 @@ absl::Status Device::AddFlow(FlowRule& rule) {
   size_t added_to = 0;
   absl::Cleanup remove = [&] { RemoveFlowFrom(added_to, rule); };
   for (; added_to < lanes_.size(); ++added_to) {
-    const bool added = dataplane_.lcore(static_cast<uint32_t>(added_to)).Call([&] {
+    const bool added = dataplane_.lcore(static_cast<uint32_t>(added_to)).Call([&](const OnShard&) {
       return lanes_[added_to]->flows.Add(rule);
     });
     if (!added) return absl::ResourceExhaustedError("different masks of flow rules");
@@ -253,7 +257,9 @@ absl::Status Device::AddFlow(FlowRule& rule) {
 // From the first `lanes` lanes.
 void Device::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
   for (size_t i = 0; i < lanes; ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { lanes_[i]->flows.Remove(rule); });
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
+      lanes_[i]->flows.Remove(rule);
+    });
   }
 }
 

@@ -41,14 +41,14 @@ QueuePair* DeviceLane::Find(roce::Qpn qpn) const {
   return qp != nullptr && qp->qpn() == qpn ? qp : nullptr;
 }
 
-void DeviceLane::Add(QueuePair& qp) {
+void DeviceLane::Add(const OnShard&, QueuePair& qp) {
   QueuePair*& slot = table_[QpnSpace::SlotOf(qp.qpn(), lcore_bits)];
   assert(slot == nullptr);
   slot = &qp;
   count_.store(queue_pairs() + 1, std::memory_order_relaxed);
 }
 
-void DeviceLane::Remove(QueuePair& qp) {
+void DeviceLane::Remove(const OnShard&, QueuePair& qp) {
   QueuePair*& slot = table_[QpnSpace::SlotOf(qp.qpn(), lcore_bits)];
   assert(slot == &qp);
   slot = nullptr;
@@ -56,13 +56,13 @@ void DeviceLane::Remove(QueuePair& qp) {
   if (qp.type() == roce::QpType::kUd && !multicast.empty()) multicast.RemoveAll(qp);
 }
 
-void DeviceLane::AddQueue(SharedReceiveQueue& srq) {
+void DeviceLane::AddQueue(const OnShard&, SharedReceiveQueue& srq) {
   SharedReceiveQueue*& slot = queues_[srq.number() % QpnSpace::kSlots];
   assert(slot == nullptr);
   slot = &srq;
 }
 
-void DeviceLane::RemoveQueue(SharedReceiveQueue& srq) {
+void DeviceLane::RemoveQueue(const OnShard&, SharedReceiveQueue& srq) {
   SharedReceiveQueue*& slot = queues_[srq.number() % QpnSpace::kSlots];
   assert(slot == &srq);
   slot = nullptr;

@@ -13,6 +13,7 @@
 
 #include "dataplane/base/counters.h"
 #include "dataplane/base/frame_pool.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/link/link_tap.h"
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/port/wire.h"
@@ -47,13 +48,13 @@ class DeviceLane {
   // ---- Queue pairs
   QueuePair* Find(roce::Qpn qpn) const;
   QueuePair* Slot(roce::Qpn qpn) const { return table_[QpnSpace::SlotOf(qpn, lcore_bits)]; }
-  void Add(QueuePair& qp);
-  void Remove(QueuePair& qp);
+  void Add(const OnShard& shard, QueuePair& qp);
+  void Remove(const OnShard& shard, QueuePair& qp);
   uint32_t queue_pairs() const { return count_.load(std::memory_order_relaxed); }
 
   // ---- Shared receive queues of XRC domains, by number
-  void AddQueue(SharedReceiveQueue& srq);
-  void RemoveQueue(SharedReceiveQueue& srq);
+  void AddQueue(const OnShard& shard, SharedReceiveQueue& srq);
+  void RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq);
   SharedReceiveQueue* FindQueue(uint32_t number) const;
 
   // ---- Receiving. What is taken must be freed by the caller. The first `handed_off` of the frames

@@ -5,9 +5,9 @@
 
 #include "dataplane/link/capture_tap.h"
 #include "dataplane/link/link_tap.h"
+#include "dataplane/qp/shard_services.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
-#include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
 namespace {
@@ -25,8 +25,8 @@ void Attach(DeviceLane& lane, LinkTap& tap) {
 void Device::OpenTaps() {
   for (size_t i = taps_.size(); i < lanes_.size(); ++i) {
     Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(i));
-    taps_.push_back(std::make_unique<LinkTap>(
-        static_cast<uint32_t>(i), lcore.worker().now_address(), dataplane_.frames().mempool()));
+    taps_.push_back(std::make_unique<LinkTap>(static_cast<uint32_t>(i), lcore.services().now_ns,
+                                              dataplane_.frames().mempool()));
   }
 }
 
@@ -37,7 +37,7 @@ absl::Status Device::AddCapture(CaptureTap& capture) {
   OpenTaps();
   captures_.push_back(&capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
       taps_[i]->AddCapture(capture);
       Attach(*lanes_[i], *taps_[i]);
     });
@@ -49,7 +49,9 @@ absl::Status Device::AddCapture(CaptureTap& capture) {
 void Device::RemoveCapture(CaptureTap& capture) {
   std::erase(captures_, &capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] { taps_[i]->RemoveCapture(capture); });
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
+      taps_[i]->RemoveCapture(capture);
+    });
   }
 }
 
@@ -70,7 +72,7 @@ absl::Status Device::SetImpairment(const ImpairmentSettings& settings) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     rule.lanes.push_back(std::make_unique<Impairment>(rule.settings, static_cast<uint32_t>(i),
                                                       rule.shared_bottleneck()));
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
       taps_[i]->AddRule(settings.direction, *rule.lanes[i]);
       Attach(*lanes_[i], *taps_[i]);
     });
@@ -80,7 +82,7 @@ absl::Status Device::SetImpairment(const ImpairmentSettings& settings) {
 
 void Device::RemoveRule(size_t index) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&] {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
       taps_[i]->RemoveRule(*rules_[index]->lanes[i]);
     });
   }

@@ -59,10 +59,10 @@ void Lcore::TakeBack() {
   }
 }
 
-bool Lcore::RunInItsPlace(void (*function)(void*), void* argument) {
+bool Lcore::RunInItsPlace(Mailbox::Function function, void* argument) {
   uint32_t holder = kNobody;
   if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
-  function(argument);
+  function(OnShard(), argument);
   worker_->CountCall();
   const bool wakes = sleeping_.load(std::memory_order_relaxed) && worker_->HasWork();
   holder_.store(kNobody, std::memory_order_release);
@@ -70,37 +70,43 @@ bool Lcore::RunInItsPlace(void (*function)(void*), void* argument) {
   return true;
 }
 
+const ShardServices& Lcore::services() const { return worker_->services(); }
+ThreadPriority& Lcore::priority() { return worker_->priority(); }
+bool Lcore::PrepareDurable() { return worker_->PrepareDurable(); }
+
 int Lcore::realtime_priority() const { return worker_->priority().realtime_priority(); }
 
 void Lcore::Nudge() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const auto rounds = [](void* worker) { static_cast<Worker*>(worker)->RunAFewRounds(); };
+  const auto rounds = [](const OnShard&, void* worker) {
+    static_cast<Worker*>(worker)->RunAFewRounds();
+  };
   if (running_ && RunInItsPlace(rounds, worker_.get())) return;
   WakeIfSleeping();
 }
 
-void Lcore::Run(void (*function)(void*), void* argument) {
+void Lcore::Run(Mailbox::Function function, void* argument) {
   if (!running_) {
-    function(argument);
+    function(OnShard(), argument);
     return;
   }
   if (RunInItsPlace(function, argument)) return;
   Deliver(function, argument);
 }
 
-void Lcore::RunInRound(void (*function)(void*), void* argument) {
+void Lcore::RunInRound(Mailbox::Function function, void* argument) {
   if (!running_) {
-    function(argument);
+    function(OnShard(), argument);
     return;
   }
   Deliver(function, argument);
 }
 
 void Lcore::FinishRound() {
-  RunInRound([](void*) {}, nullptr);
+  RunInRound([](const OnShard&, void*) {}, nullptr);
 }
 
-void Lcore::Deliver(void (*function)(void*), void* argument) {
+void Lcore::Deliver(Mailbox::Function function, void* argument) {
   mailbox_.Post(function, argument, [this] {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     WakeIfSleeping();
@@ -114,27 +120,27 @@ void Lcore::Wake() {
 }
 
 void Lcore::SetProfile(bool on) {
-  Call([&] { worker_->set_profile(on); });
+  Call([&](const OnShard& shard) { worker(shard).set_profile(on); });
 }
 
 void Lcore::AttachSession(Session& session) {
   if (running_ && !is_watched_) StartWatching();
   is_watched_ = running_;
-  Call([&] { worker_->AddSession(session); });
+  Call([&](const OnShard& shard) { worker(shard).AddSession(session); });
   sessions_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Lcore::DetachSession(Session& session) {
-  Call([&] { worker_->RemoveSession(session); });
+  Call([&](const OnShard& shard) { worker(shard).RemoveSession(session); });
   sessions_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Lcore::AttachLane(DeviceLane& lane) {
-  Call([&] { worker_->AddLane(lane); });
+  Call([&](const OnShard& shard) { worker(shard).AddLane(lane); });
 }
 
 void Lcore::DetachLane(DeviceLane& lane) {
-  Call([&] { worker_->RemoveLane(lane); });
+  Call([&](const OnShard& shard) { worker(shard).RemoveLane(lane); });
 }
 
 LcoreSnapshot Lcore::Snapshot() const {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "dataplane/base/counters.h"
 #include "dataplane/base/mailbox.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/base/thread_priority.h"
 
@@ -22,6 +23,7 @@ class Dataplane;
 class DeviceLane;
 class QueuePair;
 class Session;
+struct ShardServices;
 class Worker;
 
 struct LcoreOptions {
@@ -41,22 +43,22 @@ class Lcore {
   absl::Status Start(unsigned eal_lcore);
   void Stop();
 
-  // Runs f() on the lcore between two bursts and waits for it; f's result is returned. While the
-  // lcore has nothing to do, and before Start and after Stop, f runs on the caller's thread in the
-  // lcore's place. Rethrows a std::bad_alloc of f() to the caller. Must not be called from an
+  // Runs f(shard) on the lcore between two bursts and waits for it; f's result is returned. While
+  // the lcore has nothing to do, and before Start and after Stop, f runs on the caller's thread in
+  // the lcore's place. Rethrows a std::bad_alloc of f to the caller. Must not be called from an
   // lcore.
   template <class F>
-  auto Call(F&& f) -> std::invoke_result_t<F&> {
-    using Result = std::invoke_result_t<F&>;
+  auto Call(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
+    using Result = std::invoke_result_t<F&, const OnShard&>;
     if constexpr (std::is_void_v<Result>) {
-      const auto run = [&f] { return f(), true; };
+      const auto run = [&f](const OnShard& shard) { return f(shard), true; };
       CallBoxed<bool>(run, &Lcore::Run);
     } else {
       return CallBoxed<Result>(f, &Lcore::Run);
     }
   }
 
-  // As Call, but f() always runs on the lcore, at the beginning of a loop iteration.
+  // As Call, but f always runs on the lcore, at the beginning of a loop iteration.
   template <class F>
   bool CallInRound(F&& f) {
     return CallBoxed<bool>(f, &Lcore::RunInRound);
@@ -97,8 +99,14 @@ class Lcore {
   void AttachLane(DeviceLane& lane);
   void DetachLane(DeviceLane& lane);
 
-  // On the lcore, or inside Call.
-  Worker& worker() { return *worker_; }
+  Worker& worker(const OnShard&) { return *worker_; }
+
+  // ---- Control thread: what is told of the worker to those that are not on the shard
+  const ShardServices& services() const;
+  // To be guarded, before Start().
+  ThreadPriority& priority();
+  // Regions may be made durable from now on. False: no thread for it can be had.
+  bool PrepareDurable();
 
  private:
   friend class Worker;
@@ -133,16 +141,16 @@ class Lcore {
   void AwaitThreads();
 
   template <class Result, class F>
-  Result CallBoxed(F& f, void (Lcore::*run)(void (*)(void*), void*)) {
+  Result CallBoxed(F& f, void (Lcore::*run)(Mailbox::Function, void*)) {
     struct Box {
       F* f;
       bool lacks_memory;
       Result result;
     } box{&f, false, {}};
-    const auto function = [](void* p) {
+    const auto function = [](const OnShard& shard, void* p) {
       Box& to_run = *static_cast<Box*>(p);
       try {
-        to_run.result = (*to_run.f)();
+        to_run.result = (*to_run.f)(shard);
       } catch (const std::bad_alloc&) {
         to_run.lacks_memory = true;
       }
@@ -152,10 +160,10 @@ class Lcore {
       throw std::bad_alloc();
     return std::move(box.result);
   }
-  void Run(void (*function)(void*), void* argument);
-  void RunInRound(void (*function)(void*), void* argument);
-  bool RunInItsPlace(void (*function)(void*), void* argument);
-  void Deliver(void (*function)(void*), void* argument);
+  void Run(Mailbox::Function function, void* argument);
+  void RunInRound(Mailbox::Function function, void* argument);
+  bool RunInItsPlace(Mailbox::Function function, void* argument);
+  void Deliver(Mailbox::Function function, void* argument);
   void Wake();
   // On the lcore, around a while in which it does nothing: what is to be run on it need not wait
   // for it then, and is run by the thread that wants it.

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "absl/cleanup/cleanup.h"
+#include "dataplane/qp/shard_services.h"
 #include "dataplane/shard/device.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
@@ -33,26 +34,26 @@ constexpr timespec kCopyNap{0, 20'000};
 void MappingsInUse::AwaitCopies() { session_.AwaitCopies(std::move(mappings_)); }
 
 void Session::AwaitCopies(memory::ReleasedMappings mappings) {
-  CallBetweenCopies([&] {
+  CallBetweenCopies([&](const OnShard&) {
     if (!copies_->IsIdle()) copies_->Keep(std::move(mappings));
   });
 }
 
-// As Lcore::Call, but f() runs when no copy for the session is pending, or when one takes long.
+// As Lcore::Call, but f runs when no copy for the session is pending, or when one takes long.
 template <class F>
-auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&> {
-  using Result = std::invoke_result_t<F&>;
+auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
+  using Result = std::invoke_result_t<F&, const OnShard&>;
   if constexpr (std::is_void_v<Result>) {
-    const auto try_once = [&] {
+    const auto try_once = [&](const OnShard& shard) {
       const bool may_run = copies_->IsIdle() || copies_->IsStalled();
-      if (may_run) f();
+      if (may_run) f(shard);
       return may_run;
     };
     if (lcore_->Call(try_once)) return;
     while (!lcore_->CallInRound(try_once)) nanosleep(&kCopyNap, nullptr);
   } else {
     std::optional<Result> result;
-    CallBetweenCopies([&] { result = f(); });
+    CallBetweenCopies([&](const OnShard& shard) { result = f(shard); });
     return *std::move(result);
   }
 }
@@ -72,7 +73,7 @@ Session::Session(Device& device, Lcore& lcore, SessionConfig config)
       async_events_(std::move(config.async_pipe)),
       app_(std::move(config.app)),
       keys_(std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed)),
-      copies_(std::make_shared<AppCopies>(lcore.worker().collecting(), std::move(config.copy_use))),
+      copies_(std::make_shared<AppCopies>(lcore.services().collecting, std::move(config.copy_use))),
       addresses_(config.max_address_handles),
       max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
   copies_->Share(app_);
@@ -90,16 +91,16 @@ absl::Status Session::OpenDoorbells() {
 }
 
 Session::~Session() {
-  lcore_->Call([&] {
-    for (auto& qp : queue_pairs_) lcore_->worker().RemoveQueuePair(*qp);
+  lcore_->Call([&](const OnShard& shard) {
+    for (auto& qp : queue_pairs_) lcore_->worker(shard).RemoveQueuePair(*qp);
     if (copies_->IsShared()) {
       for (auto& qp : queue_pairs_) keys_->ReleaseWindowsOf(qp->qpn().value());
     }
     for (auto& srq : shared_queues_) {
-      if (srq->domain() != nullptr) srq->domain()->RemoveQueue(*srq);
+      if (srq->domain() != nullptr) srq->domain()->RemoveQueue(shard, *srq);
     }
-    for (auto& cq : completion_queues_) lcore_->worker().events().Unregister(*cq);
-    if (copies_->Leave()) lcore_->worker().RemoveCopies(copies_);
+    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(*cq);
+    if (copies_->Leave()) lcore_->worker(shard).RemoveCopies(copies_);
     handles_.clear();
     tag_queues_.clear();
   });
@@ -114,15 +115,15 @@ bool Session::MoveTo(Lcore& lcore) {
   if (!queue_pairs_.empty() || !shared_queues_.empty() || targets_ != 0 || copies_->IsShared()) {
     return false;
   }
-  lcore_->Call([&] {
-    for (auto& cq : completion_queues_) lcore_->worker().events().Unregister(*cq);
+  lcore_->Call([&](const OnShard& shard) {
+    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(*cq);
   });
   lcore_->DetachSession(*this);
   lcore_ = &lcore;
-  copies_->MoveTo(lcore.worker().collecting());
+  copies_->MoveTo(lcore.services().collecting);
   lcore_->AttachSession(*this);
-  lcore_->Call([&] {
-    for (auto& cq : completion_queues_) lcore_->worker().events().Adopt(*cq);
+  lcore_->Call([&](const OnShard& shard) {
+    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Adopt(*cq);
   });
   return true;
 }
@@ -140,11 +141,11 @@ void Session::ShareKeysOf(Session& other) {
 absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t entries,
                                                                       uint64_t user_handle,
                                                                       int channel) {
-  CompletionEvents& events = lcore_->worker().events();
+  CompletionEvents& events = *lcore_->services().events;
   ReserveOneMore(completion_queues_);
   auto cq = CompletionQueue::Create(*this, events, entries, user_handle, channel);
   if (!cq.ok()) return cq.status();
-  lcore_->Call([&] { events.Register(); });
+  lcore_->Call([&](const OnShard&) { events.Register(); });
   CompletionQueue* created = cq->get();
   completion_queues_.push_back(*std::move(cq));
   return CreatedCompletionQueue{created, created->TakeFd()};
@@ -157,19 +158,21 @@ absl::StatusOr<Fd> Session::ResizeCompletionQueue(CompletionQueue& cq, uint32_t 
   Fd fd = ring->TakeFd();
   // What was posted before the request counts: the lcore makes a whole round.
   if (std::bit_ceil(entries) < cq.capacity()) lcore_->FinishRound();
-  const bool swapped =
-      CallBetweenCopies([&] { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
+  const bool swapped = CallBetweenCopies(
+      [&](const OnShard&) { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
   if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
   return fd;
 }
 
 void Session::ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation) {
-  lcore_->Call([&] { lcore_->worker().events().Moderate(cq, moderation, Clock::Monotonic()); });
+  lcore_->Call([&](const OnShard& shard) {
+    lcore_->worker(shard).events().Moderate(cq, moderation, Clock::Monotonic());
+  });
 }
 
 absl::StatusOr<EventCounts> Session::DestroyCompletionQueue(CompletionQueue& cq) {
   if (cq.users() != 0) return absl::FailedPreconditionError("completion queue: in use");
-  CallBetweenCopies([&] { lcore_->worker().events().Unregister(cq); });
+  CallBetweenCopies([&](const OnShard& shard) { lcore_->worker(shard).events().Unregister(cq); });
   const EventCounts counts{cq.comp_events(), cq.async_events()};
   std::erase_if(completion_queues_, [&](const auto& owned) { return owned.get() == &cq; });
   return counts;
@@ -195,13 +198,13 @@ absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig&
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
   ReserveOneMore(queue_pairs_);
-  auto created =
-      QueuePair::Create(*lcore_, this, device_.lane(lcore_->index()), config, *qpn, *handle);
+  auto created = QueuePair::Create(lcore_->services(), this, device_.lane(lcore_->index()), config,
+                                   *qpn, *handle);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
-  lcore_->Call([&] {
+  lcore_->Call([&](const OnShard& shard) {
     if (handles_.size() <= *handle) handles_.resize(*handle + 1);
-    lcore_->worker().AddQueuePair(*qp);
+    lcore_->worker(shard).AddQueuePair(*qp);
     handles_[*handle] = qp;
   });
   std::move(free_qpn).Cancel();
@@ -216,10 +219,10 @@ absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig&
 
 EventCounts Session::DestroyQueuePair(QueuePair& qp) {
   const uint32_t handle = qp.handle();
-  CallBetweenCopies([&] {
+  CallBetweenCopies([&](const OnShard& shard) {
     handles_[handle] = nullptr;
-    qp.GiveBackReceive();
-    lcore_->worker().RemoveQueuePair(qp);
+    qp.GiveBackReceive(shard);
+    lcore_->worker(shard).RemoveQueuePair(qp);
     keys_->ReleaseWindowsOf(qp.qpn().value());
   });
   const EventCounts counts{0, qp.async_events()};
@@ -239,7 +242,7 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
   absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(room);
   if (!memory.ok()) return memory.status();
   CreatedList created{0, (*memory)->TakeFd()};
-  const memory::MemoryStatus status = lcore_->Call([&] {
+  const memory::MemoryStatus status = lcore_->Call([&](const OnShard&) {
     const memory::MemoryStatus allocated =
         room.has_signature
             ? keys_->AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
@@ -256,7 +259,7 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
 
 void Session::DestroyList(uint32_t number) {
   // Unmapped here rather than on the lcore.
-  const std::unique_ptr<SharedMemory> memory = lcore_->Call([&] {
+  const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard&) {
     keys_->FreeList(number);
     return lists_.Remove(number);
   });
@@ -295,9 +298,10 @@ absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
   if (!created.ok()) return created.status();
   SharedReceiveQueue* srq = created->get();
   if (srq->tags() != nullptr) {
-    lcore_->Call([&] { tag_queues_[TagDoorbell(handle)] = srq; });
+    lcore_->Call([&](const OnShard&) { tag_queues_[TagDoorbell(handle)] = srq; });
   }
-  if (config.domain != nullptr) lcore_->Call([&] { config.domain->AddQueue(*srq); });
+  if (config.domain != nullptr)
+    lcore_->Call([&](const OnShard& shard) { config.domain->AddQueue(shard, *srq); });
   std::move(free_number).Cancel();
   shared_queues_.push_back(*std::move(created));
   if (srq->cq() != nullptr) srq->cq()->AddUser();
@@ -309,7 +313,7 @@ absl::StatusOr<Fd> Session::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout.memory_size);
   if (!memory.ok()) return memory.status();
   Fd fd = memory->TakeFd();
-  if (!lcore_->Call([&] { return srq.Grow(*memory, layout); })) {
+  if (!lcore_->Call([&](const OnShard& shard) { return srq.Grow(shard, *memory, layout); })) {
     return absl::InvalidArgumentError("shared receive queue: broken");
   }
   return fd;
@@ -318,11 +322,11 @@ absl::StatusOr<Fd> Session::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
 absl::StatusOr<EventCounts> Session::DestroySharedReceiveQueue(SharedReceiveQueue& srq) {
   if (srq.users() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
   if (srq.domain() != nullptr) {
-    CallBetweenCopies([&] { srq.domain()->RemoveQueue(srq); });
+    CallBetweenCopies([&](const OnShard& shard) { srq.domain()->RemoveQueue(shard, srq); });
     device_.srqns().Free(roce::Qpn(srq.number()));
   }
   if (srq.tags() != nullptr) {
-    CallBetweenCopies([&] { tag_queues_.erase(TagDoorbell(srq.handle())); });
+    CallBetweenCopies([&](const OnShard&) { tag_queues_.erase(TagDoorbell(srq.handle())); });
   }
   if (srq.cq() != nullptr) srq.cq()->RemoveUser();
   const EventCounts counts{0, srq.async_events()};
@@ -345,9 +349,10 @@ roce::ModifyResult Session::ModifyQueuePair(QueuePair& qp, const roce::QpAttribu
                                             roce::QpState* state_after) {
   const roce::ModifyResult values = roce::CheckAttributeValues(attributes, mask, limits);
   if (values != roce::ModifyResult::kOk) return values;
-  return CallBetweenCopies([&] {
-    Worker& worker = lcore_->worker();
-    const roce::ModifyResult result = qp.Modify(worker.RefreshTime(), attributes, mask, path);
+  return CallBetweenCopies([&](const OnShard& shard) {
+    Worker& worker = lcore_->worker(shard);
+    const roce::ModifyResult result =
+        qp.Modify(shard, worker.RefreshTime(), attributes, mask, path);
     if (result == roce::ModifyResult::kOk) worker.Poke(qp);
     if (state_after != nullptr) *state_after = qp.core.state();
     return result;
@@ -355,15 +360,15 @@ roce::ModifyResult Session::ModifyQueuePair(QueuePair& qp, const roce::QpAttribu
 }
 
 void Session::SetPath(QueuePair& qp, const roce::Path& path) {
-  lcore_->Call([&] { qp.SetPath(path); });
+  lcore_->Call([&](const OnShard& shard) { qp.SetPath(shard, path); });
 }
 
 void Session::QueryQueuePair(QueuePair& qp, roce::QpAttributes& out) {
-  lcore_->Call([&] { qp.core.Query(out); });
+  lcore_->Call([&](const OnShard&) { qp.core.Query(out); });
 }
 
 QueuePairInfo Session::InspectQueuePair(QueuePair& qp) {
-  return lcore_->Call([&] { return qp.Inspect(); });
+  return lcore_->Call([&](const OnShard& shard) { return qp.Inspect(shard); });
 }
 
 QueuePair* Session::queue_pair(uint32_t handle) {
@@ -372,39 +377,42 @@ QueuePair* Session::queue_pair(uint32_t handle) {
 
 absl::StatusOr<uint32_t> Session::CreateAddressHandle(uint32_t pd, const roce::Path& path) {
   uint32_t handle = 0;
-  const bool added = lcore_->Call([&] { return addresses_.Add(pd, path, &handle); });
+  const bool added =
+      lcore_->Call([&](const OnShard&) { return addresses_.Add(pd, path, &handle); });
   if (!added) return absl::ResourceExhaustedError("address handle: none left");
   return handle;
 }
 
 absl::Status Session::DestroyAddressHandle(uint32_t handle) {
-  const bool removed = lcore_->Call([&] { return addresses_.Remove(handle); });
+  const bool removed = lcore_->Call([&](const OnShard&) { return addresses_.Remove(handle); });
   return removed ? absl::OkStatus() : absl::NotFoundError("address handle");
 }
 
 bool Session::SendAsyncEvent(uint64_t element, uint32_t type) {
   const bool waited = async_events_.waiting();
   const bool sent = async_events_.Send(element, type);
-  CompletionEvents& events = lcore_->worker().events();
+  CompletionEvents& events = *lcore_->services().events;
   if (!sent) events.lost.Add(1);
   if (!waited && async_events_.waiting()) events.AwaitRoom(async_events_);
   return sent;
 }
 
 uint32_t Session::HoldAsyncEvents(uint64_t element) {
-  return lcore_->Call([&] { return async_events_.Hold(element); });
+  return lcore_->Call([&](const OnShard&) { return async_events_.Hold(element); });
 }
 
 void Session::ReleaseAsyncEvents() {
-  lcore_->Call([&] { lcore_->worker().events().lost.Add(async_events_.Release()); });
+  lcore_->Call([&](const OnShard& shard) {
+    lcore_->worker(shard).events().lost.Add(async_events_.Release());
+  });
 }
 
 void Session::HoldCompletionEvents(int channel) {
-  lcore_->Call([&] { lcore_->worker().events().Hold(channel); });
+  lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(channel); });
 }
 
 void Session::ReleaseCompletionEvents() {
-  lcore_->Call([&] { lcore_->worker().events().Hold(-1); });
+  lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(-1); });
 }
 
 }  // namespace roci::dataplane

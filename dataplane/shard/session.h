@@ -109,8 +109,10 @@ class Session {
   int wake_fd() const { return wake_.get(); }
   size_t doorbell_bytes() const { return doorbell_memory_.size(); }
 
-  // On the lcore only: `session.lcore().Call([&] { session.keys().Register(...); })`.
-  memory::KeyTable& keys() { return *keys_; }
+  // `session.lcore().Call([&](const OnShard& shard) { session.keys(shard).Register(...); })`.
+  memory::KeyTable& keys(const OnShard&) { return *keys_; }
+  // For queue pairs and shared receive queues, to be used on the shard.
+  memory::KeyTable* keys_address() { return keys_.get(); }
   AppCopies& copies() { return *copies_; }
 
   // `channel` is the writing end of a completion channel's pipe (non-blocking; it must stay open as
@@ -201,7 +203,7 @@ class Session {
  private:
   Session(Device& device, Lcore& lcore, SessionConfig config);
   template <class F>
-  auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&>;
+  auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&>;
   absl::Status OpenDoorbells();
   std::optional<uint32_t> FreeHandle();
 

@@ -73,7 +73,7 @@ bool Worker::Loop() {
 
 uint32_t Worker::RunOnce() {
   StartRound();
-  uint32_t work = lcore_.mailbox_.Serve();
+  uint32_t work = lcore_.mailbox_.Serve(shard_);
   if (work != 0) [[unlikely]]
     stats_.calls.Add(work);
   Lap(LcoreStage::kMailbox);
@@ -220,7 +220,7 @@ uint32_t Worker::FailUsers() {
       qp->host.AwaitCopies();
       continue;
     }
-    qp->FailForQueue(now_);
+    qp->FailForQueue(shard_, now_);
     Settle(*qp);
   }
   if (handle == session.handle_end()) events_.DoneOverflowed();
@@ -282,21 +282,21 @@ void Worker::RemoveSession(Session& session) {
 void Worker::AddQueuePair(QueuePair& qp) {
   active_.Reserve(queue_pairs_ + 1);
   durable_waiters_.reserve(queue_pairs_ + 1);
-  records_.Add(std::move(qp.record_storage()));
+  records_.Add(std::move(qp.record_storage(shard_)));
   ++queue_pairs_;
-  qp.lane->Add(qp);
+  qp.lane->Add(shard_, qp);
 }
 
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
   if (qp.waits_in != nullptr) qp.waits_in->Forget(qp);
   if (qp.host.parked_in != nullptr) qp.host.parked_in->Forget(qp);
-  qp.lane->Remove(qp);
+  qp.lane->Remove(shard_, qp);
   active_.Remove(qp);
   ForgetDurable(qp);
   wheel_.Cancel(qp.timer);
   if (roce::SendRecord* lent = qp.core.TakeRecordsBack()) records_.Return(qp.record_class, lent);
-  qp.record_storage() = records_.Remove(qp.record_class);
+  qp.record_storage(shard_) = records_.Remove(qp.record_class);
 }
 
 void Worker::Poke(QueuePair& qp) {

@@ -10,11 +10,13 @@
 #include "dataplane/base/clock.h"
 #include "dataplane/base/counters.h"
 #include "dataplane/base/frame_stash.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/record_pool.h"
 #include "dataplane/base/thread_priority.h"
 #include "dataplane/base/timer_wheel.h"
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/shard_services.h"
 #include "dataplane/shard/active_list.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/durable_writer.h"
@@ -37,8 +39,9 @@ struct WorkerStats {
   std::array<Counter, kLcoreStageCount> stage_cycles;
 };
 
-// Every member is called on the lcore (or while it does not run), except the constructor.
-class Worker {
+// Its members are called on the shard: whoever has none of it by Lcore::worker() does not get here.
+// Exceptions say so.
+class Worker final : public DurableService {
  public:
   Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options);
   ~Worker();
@@ -64,21 +67,18 @@ class Worker {
   // The state of `qp` was changed from outside: it may have work, its timer may have moved.
   void Poke(QueuePair& qp);
 
-  // A range of a region of `payer`, who is a name, becomes durable. The queue pair hears of the
-  // end, or, after kBusy, of room, by Qp::NoteDurable.
-  roce::DurableState StartDurable(QueuePair& qp, const void* payer, memory::DurableRange& range);
+  roce::DurableState StartDurable(QueuePair& qp, const void* payer,
+                                  memory::DurableRange& range) override;
 
   // Control thread: regions may be made durable from now on.
   bool PrepareDurable() { return durable_writer_.StartThreads(); }
 
   CompletionEvents& events() { return events_; }
-  // Those of its sessions' AppCopies that have something to copy.
-  std::vector<AppCopies*>* collecting() { return &collecting_; }
   // The last session that used it has gone.
   void RemoveCopies(std::shared_ptr<AppCopies> copies);
   WorkerStats& stats() { return stats_; }
-  // Time of this burst, ns.
-  const uint64_t* now_address() const { return &now_; }
+  // Any thread.
+  const ShardServices& services() const { return services_; }
   uint64_t RefreshTime();
   // A function was run in this lcore's place: there may be more to come, and something to do.
   void CountCall() {
@@ -212,6 +212,7 @@ class Worker {
 
   Dataplane& dataplane_;
   Lcore& lcore_;
+  const OnShard shard_;  // of all that the loop calls
   LcoreOptions options_;
   Clock clock_;
   uint64_t now_ = 0;
@@ -267,6 +268,12 @@ class Worker {
   uint64_t durable_retry_ns_ = 0;
   TimerWheel wheel_;
   DurableWriter durable_writer_;
+  const ShardServices services_{.now_ns = &now_,
+                                .events = &events_,
+                                .collecting = &collecting_,
+                                .durable = this,
+                                .memory_faults = &stats_.memory_faults,
+                                .async_events = &stats_.async_events};
 };
 
 }  // namespace roci::dataplane

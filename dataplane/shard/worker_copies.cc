@@ -157,7 +157,7 @@ void Worker::SettleCopies(AppCopies& copies) {
   copies.VisitWaiting([this](QueuePair& qp) {
     if (qp.fails_after_copies) [[unlikely]] {
       qp.fails_after_copies = false;
-      qp.FailForQueue(now_);
+      qp.FailForQueue(shard_, now_);
     }
     VisitAfterPackets(qp);
     // It may have been rung, or be polled.

@@ -158,7 +158,7 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
     const roce::PacketEffects effects = qp.core.HandlePacket(qp.host, now_, packet);
     reason = effects.reason;
     if (effects.owes_cnp && qp.type() == roce::QpType::kUd) [[unlikely]]
-      qp.SetNotificationPath(packet);
+      qp.SetNotificationPath(shard_, packet);
     Touch(qp);
     if (copies != nullptr && copies->places.places() != places) [[unlikely]]
       is_kept = KeepFrame(*copies, lane, frame, sharing);
@@ -277,7 +277,7 @@ void Worker::VisitAfterPackets(QueuePair& qp) {
   qp.last_work_ns = now_;
   // Before it acknowledges what did not arrive.
   if (qp.HasFailed()) [[unlikely]]
-    qp.Fail(now_);
+    qp.Fail(shard_, now_);
   if (qp.core.HasTransmit()) {
     Transmit(qp);
     if (qp.core.HasTransmit()) active_.Push(qp);

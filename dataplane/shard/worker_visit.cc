@@ -228,7 +228,7 @@ memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame
 // What follows every call into the core: a queue found broken, the timer, a change of state.
 void Worker::Settle(QueuePair& qp) {
   if (qp.HasFailed()) [[unlikely]]
-    qp.Fail(now_);
+    qp.Fail(shard_, now_);
   if (qp.core.HasIdleRecords()) records_.Return(qp.record_class, qp.core.TakeRecordsBack());
   NoteState(qp);
   SetTimer(qp);

@@ -15,7 +15,7 @@ namespace roci::dataplane {
 
 void TargetOpening::RaiseEvent(uint32_t type) {
   if (!session->SendAsyncEvent(user_handle, type)) return;
-  session->lcore().worker().stats().async_events.Add(1);
+  session->lcore().services().async_events->Add(1);
   async_events.store(async_events.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
@@ -28,21 +28,22 @@ absl::StatusOr<QueuePair*> XrcDomain::CreateTarget(const QueuePairConfig& config
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
   targets_.reserve(targets_.size() + 1);
-  auto created = QueuePair::Create(lcore_, nullptr, device_.lane(lcore_.index()), config, *qpn, 0);
+  auto created =
+      QueuePair::Create(lcore_.services(), nullptr, device_.lane(lcore_.index()), config, *qpn, 0);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   qp->host.domain = this;
   qp->TakeFd();  // no app has its (empty) rings
-  lcore_.Call([&] { lcore_.worker().AddQueuePair(*qp); });
+  lcore_.Call([&](const OnShard& shard) { lcore_.worker(shard).AddQueuePair(*qp); });
   std::move(free_qpn).Cancel();
   targets_.push_back(*std::move(created));
   return qp;
 }
 
 void XrcDomain::DestroyTarget(QueuePair& qp) {
-  lcore_.Call([&] {
-    qp.GiveBackReceive();
-    lcore_.worker().RemoveQueuePair(qp);
+  lcore_.Call([&](const OnShard& shard) {
+    qp.GiveBackReceive(shard);
+    lcore_.worker(shard).RemoveQueuePair(qp);
   });
   device_.qpns().Free(qp.qpn());
   std::erase_if(targets_, [&](const auto& owned) { return owned.get() == &qp; });
@@ -60,18 +61,20 @@ std::unique_ptr<TargetOpening> XrcDomain::Open(QueuePair& qp, Session& session,
   auto opening = std::make_unique<TargetOpening>();
   opening->session = &session;
   opening->user_handle = user_handle;
-  lcore_.Call([&] { qp.host.openings.push_back(opening.get()); });
+  lcore_.Call([&](const OnShard&) { qp.host.openings.push_back(opening.get()); });
   return opening;
 }
 
 void XrcDomain::Close(QueuePair& qp, TargetOpening& opening) {
-  lcore_.Call([&] { std::erase(qp.host.openings, &opening); });
+  lcore_.Call([&](const OnShard&) { std::erase(qp.host.openings, &opening); });
 }
 
-void XrcDomain::AddQueue(SharedReceiveQueue& srq) { device_.lane(lcore_.index()).AddQueue(srq); }
+void XrcDomain::AddQueue(const OnShard& shard, SharedReceiveQueue& srq) {
+  device_.lane(lcore_.index()).AddQueue(shard, srq);
+}
 
-void XrcDomain::RemoveQueue(SharedReceiveQueue& srq) {
-  device_.lane(lcore_.index()).RemoveQueue(srq);
+void XrcDomain::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq) {
+  device_.lane(lcore_.index()).RemoveQueue(shard, srq);
   for (const auto& qp : targets_) {
     qp->core.ForgetReceiveQueue(srq.number());
     if (qp->host.srq == &srq) qp->host.ForgetReceiveQueue();

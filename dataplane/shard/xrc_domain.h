@@ -47,10 +47,10 @@ class XrcDomain {
   std::unique_ptr<TargetOpening> Open(QueuePair& qp, Session& session, uint64_t user_handle);
   void Close(QueuePair& qp, TargetOpening& opening);
 
-  // ---- On the lcore
-  void AddQueue(SharedReceiveQueue& srq);
+  // ---- On the shard
+  void AddQueue(const OnShard& shard, SharedReceiveQueue& srq);
   // The queue pairs that use it are without one from now on.
-  void RemoveQueue(SharedReceiveQueue& srq);
+  void RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq);
   // The shared receive queue of that number; null if there is none, or not in this domain.
   SharedReceiveQueue* Find(uint32_t number) const;
 

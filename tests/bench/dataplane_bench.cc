@@ -265,7 +265,8 @@ void Run(const Options& options) {
   }
   if (std::getenv("THREADS") == nullptr) {
     (*dataplane)->lcore(0).Stop();
-    g_inline_worker = &(*dataplane)->lcore(0).worker();
+    dataplane::Lcore& lcore = (*dataplane)->lcore(0);
+    lcore.Call([&](const dataplane::OnShard& shard) { g_inline_worker = &lcore.worker(shard); });
   }
   Measure(options, **dataplane);
 }

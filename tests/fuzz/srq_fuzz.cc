@@ -11,8 +11,11 @@
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/shard/session.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/on_shard.h"
 
 namespace {
+
+const roci::dataplane::OnShard& kShard = roci::dataplane::OnShardInTests::Token();
 
 uint32_t g_errors = 0;  // events of a broken queue
 uint32_t g_limits = 0;  // and of one that has reached its limit
@@ -70,7 +73,7 @@ class Fuzz {
         return Poke(input_.Take<uint16_t>() % room, input_.Take<uint32_t>());
       }
       case 5:
-        return queue_->SetLimit(input_.Take<uint8_t>());
+        return queue_->SetLimit(kShard, input_.Take<uint8_t>());
       case 6:
         return Grow();
       default:
@@ -99,17 +102,18 @@ class Fuzz {
 
   void Fetch() {
     const bool was_broken = queue_->broken();
-    const uint32_t before = queue_->taken();
+    const uint32_t before = queue_->taken(kShard);
     RecvWqe wqe{};
     CompletionStatus bad{};
     const FetchResult result = queue_->Fetch(wqe, bad);
     if (result == FetchResult::kEmpty) {
-      Require(queue_->taken() == before, "an empty queue gives nothing");
+      Require(queue_->taken(kShard) == before, "an empty queue gives nothing");
       return;
     }
     Require(wqe.slot < layout_.max_wr, "slots that exist");
     Require(wqe.num_sge <= max_sge_, "elements that exist");
-    Require(!was_broken || queue_->taken() == before, "a broken queue gives back what it had only");
+    Require(!was_broken || queue_->taken(kShard) == before,
+            "a broken queue gives back what it had only");
     for (uint32_t i = 0; i < wqe.num_sge; ++i) queue_->ReadSge(wqe, i);
     if (input_.Take<uint8_t>() % 4 == 0 && given_back_ < 100) {
       queue_->GiveBack(wqe);
@@ -123,7 +127,8 @@ class Fuzz {
     auto memory = SharedMemory::Create("roci-srq", layout->memory_size);
     Require(memory.ok(), "memory");
     roci::dataplane::Fd fd = memory->TakeFd();
-    if (!queue_->Grow(*memory, *layout)) return Require(queue_->broken(), "grows unless broken");
+    if (!queue_->Grow(kShard, *memory, *layout))
+      return Require(queue_->broken(), "grows unless broken");
     ++grown_;
     Use(*layout);
     app_ = std::move(fd);

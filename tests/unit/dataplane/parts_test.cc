@@ -14,6 +14,7 @@
 #include "dataplane/qp/address_table.h"
 #include "dataplane/qp/qpn_space.h"
 #include "dataplane/shard/active_list.h"
+#include "tests/on_shard.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
@@ -72,7 +73,7 @@ TEST(Mailbox, RunsFunctionsOfOthersInTheirOrder) {
   std::atomic<bool> stop{false};
   std::thread server([&] {
     while (!stop) {
-      mailbox.Serve();
+      mailbox.Serve(dataplane::OnShardInTests::Token());
       std::this_thread::yield();
     }
   });
@@ -82,7 +83,8 @@ TEST(Mailbox, RunsFunctionsOfOthersInTheirOrder) {
     other = std::thread([&] {
       for (int i = 0; i < 5000; ++i) {
         // Not atomic: only the server touches it.
-        mailbox.Post([](void* p) { ++*static_cast<uint64_t*>(p); }, &count, [] {});
+        const auto add = [](const dataplane::OnShard&, void* p) { ++*static_cast<uint64_t*>(p); };
+        mailbox.Post(add, &count, [] {});
       }
     });
   }

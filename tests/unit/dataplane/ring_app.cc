@@ -197,9 +197,9 @@ void Node::RegisterMemory(const Config& config) {
     Check(mapping != nullptr, "mapping");
     translation.extents.push_back({va(), memory_bytes_, mapping, 0});
   }
-  const auto status = session_->lcore().Call([&] {
-    return session_->keys().Register(kPd, static_cast<memory::Access>(kLocalAndRemote), translation,
-                                     &key_);
+  const auto status = session_->lcore().Call([&](const dataplane::OnShard& shard) {
+    return session_->keys(shard).Register(kPd, static_cast<memory::Access>(kLocalAndRemote),
+                                          translation, &key_);
   });
   Check(status == memory::MemoryStatus::kOk, "registration");
 }

@@ -130,7 +130,7 @@ class ScatteredTest : public ::testing::Test {
   // As a port delivers it: what is sent on net_ring comes back as it is. In the lcore's place,
   // since ThreadSanitizer does not see how DPDK's driver orders what it passes on.
   void Deliver(const std::vector<std::byte>& frame, size_t segment) {
-    TestDataplane().lcore(0).Call([&] { SendOut(frame, segment); });
+    TestDataplane().lcore(0).Call([&](const dataplane::OnShard&) { SendOut(frame, segment); });
   }
   void SendOut(const std::vector<std::byte>& frame, size_t segment) {
     rte_mbuf* first = nullptr;

@@ -23,9 +23,9 @@ class CompletionQueueTest : public ::testing::Test {
       : wire_(TestDataplane()), node_(TestDataplane(), &wire_, {}), cq_(node_.session(), 5) {}
 
   void Write(AppCq& cq, uint64_t wr_id) {
-    node_.session().lcore().Call([&] {
+    node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
       WriteHere(cq, wr_id);
-      node_.session().lcore().worker().events().Publish();
+      node_.session().lcore().worker(shard).events().Publish();
     });
   }
   // On the lcore.
@@ -66,16 +66,16 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
   Write(cq_, 0);
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Poll(&cqe));
-  node_.session().lcore().Call([&] {
+  node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
     for (uint64_t i = 1; i <= 4; ++i) WriteHere(cq_, i);
     EXPECT_FALSE(cq_.Poll(&cqe)) << "before they are published";
-    node_.session().lcore().worker().events().Publish();
+    node_.session().lcore().worker(shard).events().Publish();
     for (uint64_t i = 1; i <= 2; ++i) {
       ASSERT_TRUE(cq_.Poll(&cqe));
       EXPECT_EQ(cqe.wr_id, i);
     }
     // A second one finds nothing to do.
-    node_.session().lcore().worker().events().Publish();
+    node_.session().lcore().worker(shard).events().Publish();
   });
   for (uint64_t i = 3; i <= 4; ++i) {
     ASSERT_TRUE(cq_.Poll(&cqe));
@@ -86,15 +86,15 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
 
 TEST_F(CompletionQueueTest, WhatIsHeldBackIsNotLostWithoutABurst) {
   // Nobody publishes but the round itself, and a move to another ring.
-  node_.session().lcore().Call([&] { WriteHere(cq_, 1); });
+  node_.session().lcore().Call([&](const dataplane::OnShard&) { WriteHere(cq_, 1); });
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Wait(&cqe, 5000));
   EXPECT_EQ(cqe.wr_id, 1u);
   dataplane::SharedMemory ring = *dataplane::CompletionQueue::CreateRing(16);
-  node_.session().lcore().Call([&] {
+  node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
     WriteHere(cq_, 2);
     ASSERT_TRUE(cq_.cq()->SwapRing(ring, 16, cq_.consumed()));
-    node_.session().lcore().worker().events().Publish();
+    node_.session().lcore().worker(shard).events().Publish();
   });
   cq_.Switch(cq_.cq()->TakeFd());
   ASSERT_TRUE(cq_.Poll(&cqe));
@@ -241,11 +241,11 @@ TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
   for (const roci_abi_cq_arm arm : {ROCI_ABI_CQ_ARM_ANY, ROCI_ABI_CQ_ARM_SOLICITED}) {
     const uint32_t before = Events();
     moderated_->Arm(arm);
-    node_.session().lcore().Call([&] {
+    node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
       for (uint64_t i = 1; i <= 2; ++i) {
         WriteHere(*moderated_, i, true);
         EXPECT_EQ(moderated_->cq()->comp_events(), before) << "before the entry can be seen";
-        node_.session().lcore().worker().events().Publish();
+        node_.session().lcore().worker(shard).events().Publish();
         roci_abi_cqe cqe;
         EXPECT_TRUE(moderated_->Poll(&cqe));
         EXPECT_EQ(cqe.wr_id, i);
@@ -253,10 +253,12 @@ TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
       }
     });
     EXPECT_EQ(Events(), before + 2);
-    node_.session().lcore().Call([&] { WriteHere(*moderated_, 3, false); });
+    node_.session().lcore().Call(
+        [&](const dataplane::OnShard&) { WriteHere(*moderated_, 3, false); });
     const uint32_t any = arm == ROCI_ABI_CQ_ARM_ANY ? 1 : 0;
     EXPECT_EQ(Events(), before + 2 + any);
-    node_.session().lcore().Call([&] { WriteHere(*moderated_, 4, true); });
+    node_.session().lcore().Call(
+        [&](const dataplane::OnShard&) { WriteHere(*moderated_, 4, true); });
     EXPECT_EQ(Events(), before + 3);
     roci_abi_cqe cqe;
     while (moderated_->Poll(&cqe)) {
@@ -291,11 +293,11 @@ TEST_F(ModerationTest, AnEntryIsSeenWholeAndBehindItsEvent) {
     }
     return !HasFailure();
   };
-  node_.session().lcore().Call([&] {
+  node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
     const auto write = [&] {
       WriteHere(*moderated_, 1);
       WriteHere(*moderated_, 2);
-      node_.session().lcore().worker().events().Publish();
+      node_.session().lcore().worker(shard).events().Publish();
     };
     looks = ForEachStep({header, kEntries + 2 * sizeof(roci_abi_cqe)}, write, check);
   });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dataplane/base/async_event.h"
+#include "tests/on_shard.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 #include "verbs_provider/abi/session.h"
@@ -18,6 +19,7 @@ namespace {
 
 using roce::FetchResult;
 
+const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 constexpr uint32_t kEntries = 5;
 
 // No queue pair uses the queue, so the lcore leaves it alone.
@@ -88,7 +90,7 @@ TEST_F(SharedReceiveQueueTest, WhatIsGivenBackIsNext) {
   Post(2);
   ASSERT_EQ(Fetch(), FetchResult::kOk);
   srq_->GiveBack(wqe_);
-  EXPECT_EQ(srq_->posted(), 2u);
+  EXPECT_EQ(srq_->posted(kShard), 2u);
   ASSERT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(wqe_.slot, 1u);
   ASSERT_EQ(Fetch(), FetchResult::kOk);
@@ -109,7 +111,7 @@ TEST_F(SharedReceiveQueueTest, ASlotThatIsNotThereBreaksIt) {
 
 TEST_F(SharedReceiveQueueTest, MoreEntriesThanSlotsBreakIt) {
   for (uint32_t slot = 0; slot < kEntries; ++slot) Post(slot);
-  EXPECT_EQ(srq_->posted(), kEntries);
+  EXPECT_EQ(srq_->posted(kShard), kEntries);
   EXPECT_FALSE(srq_->broken());
   Post(0);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
@@ -133,16 +135,16 @@ TEST_F(SharedReceiveQueueTest, TooManyElementsAreAnErrorOfTheEntry) {
 // IBTA vol 1, 10.2.9.2.
 TEST_F(SharedReceiveQueueTest, TheLimitIsToldOnce) {
   for (uint32_t slot = 0; slot < kEntries; ++slot) Post(slot);
-  srq_->SetLimit(3);
+  srq_->SetLimit(kShard, 3);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_TRUE(Events().empty()) << "as many as the limit";
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(Events(), std::vector{dataplane::kEventSrqLimitReached});
-  EXPECT_EQ(srq_->limit(), 0u);
+  EXPECT_EQ(srq_->limit(kShard), 0u);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_TRUE(Events().empty());
-  srq_->SetLimit(1);
+  srq_->SetLimit(kShard, 1);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(Events(), std::vector{dataplane::kEventSrqLimitReached});
 }

@@ -43,7 +43,8 @@ class TagQueueTest : public ::testing::Test {
   }
   // Everything touches the completion queue, and so belongs on its lcore.
   bool Serve() {
-    return node_.session().lcore().Call([&] { return queue_->Serve(1234); });
+    return node_.session().lcore().Call(
+        [&](const dataplane::OnShard&) { return queue_->Serve(1234); });
   }
   roci_abi_cqe Completion() {
     roci_abi_cqe entry{};

@@ -27,7 +27,7 @@ TEST(LcoreTest, RunsFunctionsOneAtATimeAndLosesNone) {
   dataplane::Lcore& lcore = TestDataplane().lcore(0);
   uint32_t count = 0;  // plain: two at a time would lose some
   bool inside = false;
-  auto add = [&] {
+  auto add = [&](const dataplane::OnShard&) {
     ASSERT_FALSE(inside);
     inside = true;
     ++count;
@@ -41,7 +41,7 @@ TEST(LcoreTest, RunsFunctionsOneAtATimeAndLosesNone) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(lcore.Call([&] { return count; }), 3 * kCalls);
+  EXPECT_EQ(lcore.Call([&](const dataplane::OnShard&) { return count; }), 3 * kCalls);
   EXPECT_GE(lcore.Snapshot().calls - before, 3 * kCalls);
 }
 
@@ -57,7 +57,7 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
     }
     EXPECT_GT(lcore.Snapshot().sleeps, sleeps);
     const auto loops = lcore.Snapshot().loops;
-    EXPECT_EQ(lcore.Call([] { return 7; }), 7);
+    EXPECT_EQ(lcore.Call([](const dataplane::OnShard&) { return 7; }), 7);
     lcore.FinishRound();
     EXPECT_GT(lcore.Snapshot().loops, loops);
   }
@@ -69,9 +69,9 @@ TEST(LcoreTest, ADoorbellIsWork) {
   Node node(TestDataplane(), &wire, {});
   dataplane::Lcore& lcore = node.session().lcore();
   const uint64_t before = lcore.Snapshot().bad_doorbells;
-  lcore.Call([&] {
+  lcore.Call([&](const dataplane::OnShard& shard) {
     node.session().doorbells().Ring(5);
-    EXPECT_TRUE(lcore.worker().HasWork());
+    EXPECT_TRUE(lcore.worker(shard).HasWork());
   });
   lcore.FinishRound();
   lcore.FinishRound();
@@ -131,8 +131,8 @@ TEST(LcoreTest, APostWhileTheQueueIsArmedIsTaken) {
     return true;
   };
   uint32_t looks = 0;
-  node.session().lcore().Call([&] {
-    dataplane::Worker& worker = node.session().lcore().worker();
+  node.session().lcore().Call([&](const dataplane::OnShard& shard) {
+    dataplane::Worker& worker = node.session().lcore().worker(shard);
     queue->armed = 0;
     qp.qp().polled = true;
     qp.qp().last_work_ns = 0;  // long ago
@@ -163,7 +163,7 @@ TEST(LcoreTest, SleepsOnWhenNothingIsLeftToDo) {
     lcore.FinishRound();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const auto loops = lcore.Snapshot().loops;
-    for (int i = 0; i < 100; ++i) lcore.Call([] {});
+    for (int i = 0; i < 100; ++i) lcore.Call([](const dataplane::OnShard&) {});
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     least = std::min<uint64_t>(least, lcore.Snapshot().loops - loops);
   }
