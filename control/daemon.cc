@@ -95,6 +95,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
       ForeignFds::Create(*daemon->loop_, daemon->users_, std::move(broker));
   if (!foreign_fds.ok()) return foreign_fds.status();
   daemon->foreign_fds_ = *std::move(foreign_fds);
+  absl::StatusOr<std::unique_ptr<BlockingCalls>> blocking_calls =
+      BlockingCalls::Create(*daemon->loop_);
+  if (!blocking_calls.ok()) return blocking_calls.status();
+  daemon->blocking_calls_ = *std::move(blocking_calls);
   for (absl::Status (Daemon::*step)() :
        {&Daemon::WatchSignals, &Daemon::StartDataplane, &Daemon::MakeDevices, &Daemon::OpenSockets,
         &Daemon::TakePriority}) {
@@ -214,7 +218,8 @@ void Daemon::MarkStations() {
 }
 
 absl::Status Daemon::OpenSockets() {
-  services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_, *foreign_fds_});
+  services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_, *foreign_fds_,
+                               *blocking_calls_});
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(*services_, runtime_dir_, geteuid() == 0);
   if (!sessions.ok()) return sessions.status();

@@ -65,6 +65,7 @@ class Daemon {
   SharedQuotas quotas_;
   Users users_;
   std::unique_ptr<ForeignFds> foreign_fds_;
+  std::unique_ptr<BlockingCalls> blocking_calls_;
   std::unique_ptr<dataplane::Dataplane> dataplane_;
   std::vector<std::unique_ptr<dataplane::Wire>> wires_;  // as in config_.wires
   std::vector<std::unique_ptr<Device>> devices_;

@@ -53,11 +53,15 @@ bool IsOfProcfs(int fd) {
          system.f_type == PROC_SUPER_MAGIC;
 }
 
+bool IsOpenForBoth(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & (O_ACCMODE | O_PATH)) == O_RDWR;
+}
+
 // 0 if the foreign descriptor `fd` is an open /proc/PID/mem, for reading and writing, whose address
 // space is in use. EBADF, ESRCH. Names prove nothing: files can be mounted over others.
 int CheckMemoryFile(int fd) {
-  const int flags = fcntl(fd, F_GETFL);
-  if (flags < 0 || (flags & (O_ACCMODE | O_PATH)) != O_RDWR || !IsOfProcfs(fd)) return EBADF;
+  if (!IsOpenForBoth(fd) || !IsOfProcfs(fd)) return EBADF;
   // Past the end of every address space, where other files of procfs end or have settings.
   constexpr off_t kNoAddress = INT64_MAX - 4095;
   char byte;
@@ -154,10 +158,7 @@ class RunCursor {
 
 }  // namespace
 
-bool IsMemoryOfProcess(int fd) {
-  const int error = CheckMemoryFile(fd);
-  return error == 0 || error == ESRCH;
-}
+bool MayBeMemoryOfProcess(int fd) { return IsOpenForBoth(fd) && IsOfProcfs(fd); }
 
 // Open() and Adopt() set the descriptors when nothing can throw any more.
 AppMemory::AppMemory(pid_t pid, int mem_fd, Reach reach)

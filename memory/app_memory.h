@@ -34,12 +34,17 @@ enum class Reach : uint8_t {
   kProcess,
 };
 
-/// Whether `fd` is an open /proc/PID/mem for reading and writing, whose address space may be gone.
-/// Does not wait for a file system.
-bool IsMemoryOfProcess(int fd);
+/// Whether `fd` may be an open /proc/PID/mem for reading and writing: it is a file of procfs with
+/// the same mode. Closing such a file never blocks. Never blocks.
+bool MayBeMemoryOfProcess(int fd);
 
 /// One app process. Made by control, used by any lcore; const members are thread-safe. A
 /// SegmentList or KeyTable that refers to it must be gone before it is destroyed.
+///
+/// Unless it says otherwise, a function blocks as long as the process likes: the kernel takes the
+/// lock of the address space and the one that exec holds, and may need pages that the process
+/// serves itself. The control thread must not call it, and an lcore only where another thread takes
+/// over.
 class AppMemory {
  public:
   /// Opens the process behind `pidfd` (from SO_PEERPIDFD, or pidfd_open of the SO_PEERCRED pid),
@@ -50,9 +55,9 @@ class AppMemory {
   /// Takes `mem_fd` over, a /proc/self/mem that the program has opened for reading and writing
   /// itself. Whoever has such a descriptor may access that address space, so nothing else needs to
   /// be known of the program. `pid`: the process that connected, 0 if this PID namespace does not
-  /// show it. Never waits for the file that `mem_fd` is. Null on failure, with *error an errno and
-  /// `mem_fd` still the caller's: EBADF it is no such file, ESRCH the address space is gone, EPERM
-  /// it is not that of process `pid`.
+  /// show it. Makes no call that a FUSE server could answer. Null on failure, with *error an errno
+  /// and `mem_fd` still the caller's: EBADF it is no such file, ESRCH the address space is gone,
+  /// EPERM it is not that of process `pid`.
   static std::unique_ptr<AppMemory> Adopt(int mem_fd, pid_t pid, int pidfd, Reach reach,
                                           int* error);
   /// The memory of this process, to access file mappings by system calls: a page that cannot be
@@ -62,7 +67,7 @@ class AppMemory {
   AppMemory(const AppMemory&) = delete;
   AppMemory& operator=(const AppMemory&) = delete;
 
-  /// 0: see has_process().
+  /// 0: see has_process(). Does not block, as is_foreign() and has_process().
   pid_t pid() const { return pid_; }
   /// Whether its address space is no more: the program exited or called exec. One system call.
   bool IsGone() const;

@@ -3,41 +3,95 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "control/loop/errno_status.h"
+#include "control/loop/privilege.h"
 
 namespace roci::control::cm {
 
-std::unique_ptr<memory::AppMemory> Channel::OpenProgram(const Peer& peer) {
-  if (peer.uid == geteuid() || peer.pid <= 0) return nullptr;
+namespace {
+
+std::unique_ptr<memory::AppMemory> OpenProgram(pid_t pid, int pidfd, uid_t uid) {
   int error = 0;
-  auto program =
-      memory::AppMemory::Open(peer.pid, peer.pidfd.get(), memory::Reach::kAddressSpace, &error);
+  auto program = memory::AppMemory::Open(pid, pidfd, memory::Reach::kAddressSpace, &error);
   // The peer may have called exec on a set-user-ID program after it connected.
-  if (program != nullptr && !program->AccessibleTo(peer.uid)) program.reset();
+  if (program != nullptr && !program->AccessibleTo(uid)) program.reset();
   return program;
 }
 
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Channel>> Channel::Create(EventLoop& loop, ForeignFds& closer,
-                                                         UniqueFd socket, Peer peer,
-                                                         Admission admission, uint32_t number,
+                                                         BlockingCalls& calls, UniqueFd socket,
+                                                         Peer peer, Admission admission,
+                                                         uint32_t number,
                                                          std::function<void(Channel&)> receive) {
-  std::unique_ptr<Channel> channel(
-      new Channel(loop, closer, std::move(socket), std::move(peer), std::move(admission), number));
-  // The pidfd is no longer needed: the socket closes when the program exits.
-  channel->peer_.pidfd.Reset();
+  std::unique_ptr<Channel> channel(new Channel(loop, closer, calls, std::move(socket),
+                                               std::move(peer), std::move(admission), number));
   Channel* raw = channel.get();
   const absl::StatusOr<EventLoop::Watch> watch = loop.Add(
       channel->socket(), EPOLLIN, [raw, receive = std::move(receive)](uint32_t) { receive(*raw); });
   if (!watch.ok()) return watch.status();
   channel->watch_ = *watch;
+  if (!channel->LookUpProgram()) return StatusFromErrno(EAGAIN, "no thread can be started");
   return channel;
 }
 
+bool Channel::LookUpProgram() {
+  // No longer needed afterwards: the socket closes when the program exits.
+  auto pidfd = std::make_shared<UniqueFd>(std::move(peer_.pidfd));
+  if (peer_.uid == geteuid() || peer_.pid <= 0) return true;
+  auto found = std::make_shared<std::shared_ptr<memory::AppMemory>>();
+  constexpr uint64_t kDescriptorsOfCall = 1;  // beside the channel's own
+  return Await(calls_.Run(
+      admission_.user, kDescriptorsOfCall,
+      [=, pid = peer_.pid, uid = peer_.uid] { *found = OpenProgram(pid, pidfd->get(), uid); },
+      [=, this] {
+        program_ = std::move(*found);
+        Resume();
+      }));
+}
+
+bool Channel::Await(uint64_t call) {
+  if (call == 0) return false;
+  call_ = call;
+  loop_.Change(watch_, 0);
+  return true;
+}
+
+void Channel::Resume() {
+  call_ = 0;
+  loop_.Change(watch_, EPOLLIN);
+}
+
+bool Channel::MayBindPrivilegedPorts() const {
+  return PrivilegeByUser(peer_, program_.get()).value_or(may_bind_privileged_ports_);
+}
+
+bool Channel::LookUpPrivilege(std::function<void()> done) {
+  if (PrivilegeByUser(peer_, program_.get()).has_value()) return false;
+  auto found = std::make_shared<bool>(false);
+  return Await(calls_.Run(
+      admission_.user, 0,
+      [found, program = program_, pid = peer_.pid, uid = peer_.uid] {
+        Peer peer;
+        peer.pid = pid;
+        peer.uid = uid;
+        *found = control::MayBindPrivilegedPorts(peer, program.get());
+      },
+      [this, found, done = std::move(done)] {
+        Resume();
+        may_bind_privileged_ports_ = *found;
+        done();
+      }));
+}
+
 Channel::~Channel() {
+  calls_.Forget(call_);
   if (watch_ != 0) loop_.Forget(watch_);
   // The program may have sent descriptors to either of the first two.
   for (UniqueFd* socket : {&socket_, &signal_, &signal_far_}) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "control/cm/cm_id.h"
+#include "control/device/blocking_calls.h"
 #include "control/device/foreign_fds.h"
 #include "control/device/users.h"
 #include "control/loop/event_loop.h"
@@ -35,8 +36,9 @@ class Channel {
 
   // `receive` is called when the connection has something to read or has ended.
   static absl::StatusOr<std::unique_ptr<Channel>> Create(EventLoop& loop, ForeignFds& closer,
-                                                         UniqueFd socket, Peer peer,
-                                                         Admission admission, uint32_t number,
+                                                         BlockingCalls& calls, UniqueFd socket,
+                                                         Peer peer, Admission admission,
+                                                         uint32_t number,
                                                          std::function<void(Channel&)> receive);
   ~Channel();
   Channel(const Channel&) = delete;
@@ -46,9 +48,14 @@ class Channel {
   const Peer& peer() const { return peer_; }
   // Key for per-user counts.
   const User* user() const { return admission_.user.get(); }
-  // The program that connected, for capability checks. Null for the daemon's own user, and for a
-  // program that its user may not trace (ptrace(2): set-user-ID, file capabilities, not dumpable).
-  const memory::AppMemory* program() const { return program_.get(); }
+  // For ports below 1024, as it was when the command that is being handled arrived.
+  bool MayBindPrivilegedPorts() const;
+  // A thread finds out something about the program: `socket` is not read.
+  bool is_waiting() const { return call_ != 0; }
+  // Finds out whether MayBindPrivilegedPorts(), then calls `done`. False: it is known, or no thread
+  // can be started; `done` is not called.
+  bool LookUpPrivilege(std::function<void()> done);
+  void ForgetPrivilege() { may_bind_privileged_ports_ = false; }
   int socket() const { return socket_.get(); }
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
   // Makes the descriptor for the program; once.
@@ -67,24 +74,31 @@ class Channel {
   void RemoveMembershipEvents(uint32_t number);
 
  private:
-  Channel(EventLoop& loop, ForeignFds& closer, UniqueFd socket, Peer peer, Admission admission,
-          uint32_t number)
+  Channel(EventLoop& loop, ForeignFds& closer, BlockingCalls& calls, UniqueFd socket, Peer peer,
+          Admission admission, uint32_t number)
       : loop_(loop),
         closer_(closer),
+        calls_(calls),
         admission_(std::move(admission)),
         socket_(std::move(socket)),
         peer_(std::move(peer)),
-        program_(OpenProgram(peer_)),
         number_(number) {}
-  static std::unique_ptr<memory::AppMemory> OpenProgram(const Peer& peer);
+  bool LookUpProgram();
+  bool Await(uint64_t call);
+  void Resume();
   void UpdateSignal();
 
   EventLoop& loop_;
   ForeignFds& closer_;
+  BlockingCalls& calls_;
   const Admission admission_;
   UniqueFd socket_;
   Peer peer_;
-  const std::unique_ptr<memory::AppMemory> program_;
+  // The program that connected, for capability checks. Null for the daemon's own user, and for a
+  // program that its user may not trace (ptrace(2): set-user-ID, file capabilities, not dumpable).
+  std::shared_ptr<memory::AppMemory> program_;
+  uint64_t call_ = 0;  // under way; see BlockingCalls
+  bool may_bind_privileged_ports_ = false;
   const uint32_t number_;
   EventLoop::Watch watch_ = 0;
   static constexpr size_t kMostEvents = 16384;

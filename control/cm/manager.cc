@@ -216,7 +216,7 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
     id.port_space = *space;
   }
   const bool is_privileged = address.port != 0 && address.port < kFirstFreePort;
-  if (is_privileged && !MayBindPrivilegedPorts(id.channel->peer(), id.channel->program())) {
+  if (is_privileged && !id.channel->MayBindPrivilegedPorts()) {
     return StatusFromErrno(EACCES, "port");
   }
   id.source = address;

@@ -11,6 +11,7 @@
 #include "control/cm/questions.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
+#include "control/loop/privilege.h"
 
 namespace roci::control::cm {
 namespace {
@@ -39,6 +40,35 @@ bool HasFamily(const void* bytes) {
   sa_family_t family;
   std::memcpy(&family, bytes, sizeof(family));
   return family != AF_UNSPEC;
+}
+
+bool IsPrivilegedPort(const void* bytes, size_t size) {
+  if (size < sizeof(sa_family_t) || !HasFamily(bytes)) return false;
+  const absl::StatusOr<SocketAddress> address = AddressOf(bytes, size);
+  return address.ok() && address->port != 0 && address->port < kFirstFreePort;
+}
+
+bool BindsPrivilegedPort(const Command& command) {
+  switch (command.number) {
+    case RDMA_USER_CM_CMD_BIND_IP: {
+      const auto& in = command.As<rdma_ucm_bind_ip>();
+      return IsPrivilegedPort(&in.addr, sizeof(in.addr));
+    }
+    case RDMA_USER_CM_CMD_BIND: {
+      const auto& in = command.As<rdma_ucm_bind>();
+      return IsPrivilegedPort(&in.addr, std::min<size_t>(in.addr_size, sizeof(in.addr)));
+    }
+    case RDMA_USER_CM_CMD_RESOLVE_IP: {
+      const auto& in = command.As<rdma_ucm_resolve_ip>();
+      return IsPrivilegedPort(&in.src_addr, sizeof(in.src_addr));
+    }
+    case RDMA_USER_CM_CMD_RESOLVE_ADDR: {
+      const auto& in = command.As<rdma_ucm_resolve_addr>();
+      return IsPrivilegedPort(&in.src_addr, std::min<size_t>(in.src_size, sizeof(in.src_addr)));
+    }
+    default:
+      return false;
+  }
 }
 
 template <class T>
@@ -139,9 +169,10 @@ absl::Status Server::Open(UniqueFd& socket) {
   }
   admission.hello_deadline = hello_deadlines_.Add(last_number_, MonotonicNow());
   const roce::TimeNs deadline = admission.hello_deadline;
-  absl::StatusOr<std::unique_ptr<Channel>> channel = Channel::Create(
-      services_.loop, services_.foreign_fds, std::move(socket), *std::move(peer),
-      std::move(admission), last_number_, [this](Channel& ready) { Receive(ready); });
+  absl::StatusOr<std::unique_ptr<Channel>> channel =
+      Channel::Create(services_.loop, services_.foreign_fds, services_.blocking_calls,
+                      std::move(socket), *std::move(peer), std::move(admission), last_number_,
+                      [this](Channel& ready) { Receive(ready); });
   if (!channel.ok()) {
     hello_deadlines_.Forget(last_number_, deadline);
     return channel.status();
@@ -171,6 +202,8 @@ void Server::Close(Channel& channel) {
 // One message a wake: a program waits for its answer before it asks again, and a flood of one does
 // not hold up the others.
 void Server::Receive(Channel& channel) {
+  // Nothing is read: it can only be that the program is gone.
+  if (channel.is_waiting()) return Close(channel);
   std::array<std::byte, sizeof(roci_abi_cm_request)> buffer;
   size_t size = 0;
   switch (ReceiveMessage(channel.socket(), buffer, size)) {
@@ -215,6 +248,21 @@ bool Server::AnswerCommand(Channel& channel, std::span<const std::byte> message)
   roci_abi_cm_request request;
   std::memcpy(&request, message.data(), sizeof(request));
   if (request.head.command != ROCI_ABI_CM_COMMAND || !channel.is_open()) return false;
+  Command command;
+  if (DecodeCommand(request, command).ok() && BindsPrivilegedPort(command)) {
+    Channel* const asking = &channel;
+    auto kept = std::make_shared<const roci_abi_cm_request>(request);
+    const bool waits = channel.LookUpPrivilege([this, asking, kept] {
+      const bool answered = FinishCommand(*asking, *kept);
+      asking->ForgetPrivilege();
+      if (!answered) Close(*asking);
+    });
+    if (waits) return true;
+  }
+  return FinishCommand(channel, request);
+}
+
+bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request) {
   roci_abi_cm_response response = {};
   Command command;
   absl::Status status = DecodeCommand(request, command);

@@ -43,6 +43,8 @@ class Server {
   void Close(Channel& channel);
   bool AnswerOpen(Channel& channel, std::span<const std::byte> message);
   bool AnswerCommand(Channel& channel, std::span<const std::byte> message);
+  // False: there is no answer.
+  bool FinishCommand(Channel& channel, const roci_abi_cm_request& request);
   // Puts behind the answer to `command` what librdmacm asks next.
   void Foretell(const Channel& channel, const Command& command, roci_abi_cm_response& out);
   absl::Status Run(Channel& channel, const Command& command, roci_abi_cm_response& out);

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "control/config/config.h"
+#include "control/device/blocking_calls.h"
 #include "control/device/device.h"
 #include "control/device/foreign_fds.h"
 #include "control/device/users.h"
 #include "control/loop/event_loop.h"
 #include "dataplane/shard/dataplane.h"
+#include "memory/app_memory.h"
 #include "memory/sigbus_guard.h"
 
 namespace roci::control {
@@ -23,6 +25,14 @@ static_assert(kMaxAppMappings <= memory::SigbusGuard::kCapacity);
 
 class Session;
 
+// By which processes name a context of another process of their user.
+struct ContextName {
+  uint32_t session;  // that has the context
+  pid_t pid;
+  int fd;  // of the process: the context's open file
+  std::shared_ptr<const memory::AppMemory> app;
+};
+
 struct Services {
   EventLoop& loop;
   dataplane::Dataplane& dataplane;
@@ -30,9 +40,11 @@ struct Services {
   const std::vector<std::unique_ptr<Device>>& devices;
   Users& users;
   ForeignFds& foreign_fds;
-  // The session of user `uid` that has named the open file behind descriptor `broker_fd` of the
-  // descriptor broker as its context; null if there is none.
-  std::function<Session*(int broker_fd, uid_t uid)> find_context = {};
+  BlockingCalls& blocking_calls;
+  // The contexts that programs of user `uid` have named.
+  std::function<std::vector<ContextName>(uid_t uid)> contexts_of = {};
+  // Null: it has ended.
+  std::function<Session*(uint32_t number)> find_session = {};
   // Session `number` reads no requests until its program's memory answers again.
   std::function<void(uint32_t number)> await_memory = {};
 

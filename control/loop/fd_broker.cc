@@ -68,7 +68,7 @@ BrokerFile Describe(int fd) {
     file.inode = status.stx_ino;
   }
   file.passed_on = memory::InspectLocalFile(fd).has_value() || memory::IsDmaBuffer(fd) ||
-                   memory::IsMemoryOfProcess(fd);
+                   memory::MayBeMemoryOfProcess(fd);
   return file;
 }
 

@@ -10,7 +10,8 @@
 // - The daemon looks at a message without taking it (MSG_PEEK; the kernel then says whether there
 //   are descriptors, and installs none). Messages with descriptors are received by the broker.
 //   It passes on those that are harmless to close as long as it keeps a copy (local files, DMA
-//   buffers, the memory of a process), and tells what it knows of the others.
+//   buffers, files of procfs such as the memory of a process), and tells what it knows of the
+//   others.
 // - Sockets that others could have sent descriptors to are passed to the broker to be closed.
 // Inside the broker one thread per account (a user of the daemon's) closes; who blocks it delays
 // that account alone.

@@ -33,14 +33,19 @@ bool HasEffectiveCapability(pid_t pid, unsigned capability) {
 // capabilities) or call exec, but can undo neither. Each check therefore also validates the ones
 // before it.
 bool IsOwnerOrHas(const Peer& peer, const memory::AppMemory* program, unsigned capability) {
-  if (peer.pid <= 0) return false;
-  if (peer.uid == geteuid()) return true;
-  return program != nullptr && program->has_process() &&
-         HasEffectiveCapability(peer.pid, capability) && SharesUserNamespace(peer.pid) &&
+  if (const std::optional<bool> known = PrivilegeByUser(peer, program)) return *known;
+  return HasEffectiveCapability(peer.pid, capability) && SharesUserNamespace(peer.pid) &&
          program->Alive();
 }
 
 }  // namespace
+
+std::optional<bool> PrivilegeByUser(const Peer& peer, const memory::AppMemory* program) {
+  if (peer.pid <= 0) return false;
+  if (peer.uid == geteuid()) return true;
+  if (program == nullptr || !program->has_process()) return false;
+  return std::nullopt;
+}
 
 bool MayUseRawPackets(const Peer& peer, const memory::AppMemory* program) {
   return IsOwnerOrHas(peer, program, CAP_NET_RAW);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "control/loop/socket.h"
 #include "memory/app_memory.h"
@@ -16,10 +17,13 @@ namespace roci::control {
 // after exec of a set-user-ID program the process has capabilities that the peer never had. Null,
 // or without a process: nothing is known of it; only the daemon's own user is allowed then. Nobody
 // is whose process this PID namespace does not show.
+// Both functions block as long as the process likes.
 bool MayUseRawPackets(const Peer& peer, const memory::AppMemory* program);
-
 // Ports below 1024, likewise: CAP_NET_BIND_SERVICE.
 inline constexpr uint16_t kFirstFreePort = 1024;
 bool MayBindPrivilegedPorts(const Peer& peer, const memory::AppMemory* program);
+
+// Their answer, where it does not take a look at the process. Never blocks.
+std::optional<bool> PrivilegeByUser(const Peer& peer, const memory::AppMemory* program);
 
 }  // namespace roci::control

@@ -110,6 +110,7 @@ Session::Session(Services& services, UniqueFd socket, Peer peer, Admission admis
 
 Session::~Session() {
   if (waiting_path_ != 0) device_->CancelPath(waiting_path_);
+  services_.blocking_calls.Forget(blocking_call_);
   services_.foreign_fds.Forget(broker_ticket_);
   services_.loop.Forget(socket_watch_);
   services_.loop.Forget(exit_watch_);
@@ -242,9 +243,21 @@ void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer
 }
 
 void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds) {
-  Reply reply;
   const uint32_t fd_count = fds != nullptr ? fds->message_count() : 0;
   absl::Status status = OrRefuse([&] { return DecodeRequest(message, fd_count, request_); });
+  bool waits = false;
+  if (status.ok()) {
+    status = OrRefuse([&] {
+      const absl::StatusOr<bool> started = StartLookup(fds);
+      waits = started.value_or(false);
+      return started.status();
+    });
+  }
+  if (!waits) AnswerRequest(status, fds);
+}
+
+void Session::AnswerRequest(absl::Status status, const FdsPointer& fds) {
+  Reply reply;
   if (status.ok()) status = OrRefuse([&] { return Dispatch(request_, fds, reply); });
   if (status.ok() && reply.deferred) {
     deferred_ = true;

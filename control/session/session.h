@@ -5,16 +5,19 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "control/device/services.h"
 #include "control/device/users.h"
 #include "control/device/xrc_domains.h"
@@ -57,6 +60,17 @@ struct Reply {
     fds.push_back(fd.get());
     owned.push_back(std::move(fd));
   }
+};
+
+// What a request needs to know of the program's process. A helper thread finds it out before the
+// request is handled, since the process may block calls on it.
+struct Findings {
+  std::unique_ptr<memory::AppMemory> app;  // HELLO, ATTACH: of the program that connected
+  int app_error = ENOMEM;                  // if that is null
+  uint32_t context = 0;                    // ATTACH: number of the session that has it; 0: none
+  bool may_use_raw_packets = false;        // unless PrivilegeByUser() says more
+  // REG_MR, REREG_MR: the files behind extents of map_files.
+  std::array<UniqueFd, ROCI_ABI_MAX_EXTENTS> mapped;
 };
 
 struct PdRecord {
@@ -208,9 +222,8 @@ class Session {
   Device* device() const { return device_; }
   dataplane::Session* dataplane() const { return dataplane_.get(); }
   const memory::AppMemory* app() const { return app_.get(); }
-  // Whether `broker_fd`, a descriptor of the broker's, is the open file by which the app has named
-  // its context.
-  bool IsContext(int broker_fd) const;
+  // How the app has named its context; nothing: it has not, or is not visible.
+  std::optional<ContextName> context_name() const;
 
   const HandleTable<PdRecord>& pds() const { return pds_; }
   const HandleTable<MrRecord>& mrs() const { return mrs_; }
@@ -242,19 +255,33 @@ class Session {
   void RefuseDescriptors(std::span<const std::byte> message);
   void HandleMessage(std::span<const std::byte> message, const FdsPointer& fds);
   void AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds);
+  void AnswerRequest(absl::Status status, const FdsPointer& fds);
   absl::Status Dispatch(const Request& request, const FdsPointer& fds, Reply& reply);
   void Send(const Request& request, const absl::Status& status, Reply& reply);
   // The answer to the request that set Reply::deferred.
   void FinishDeferred(const absl::Status& status, Reply& reply);
 
+  // session_lookups.cc
+  // A call for a helper thread, which owns what it uses; null: nothing has to be found out.
+  struct Lookup {
+    std::function<void(Findings&)> find;
+    uint64_t descriptors = 0;  // that it uses at the same time
+  };
+  Lookup LookupFor(const Request& request, const FdsPointer& fds) const;
+  Lookup LookUpProgram(uint64_t features, const FdsPointer& fds) const;
+  Lookup LookUpContext(const Request& request, const FdsPointer& fds) const;
+  Lookup LookUpMappings(std::span<const roci_abi_extent> extents, uint32_t access) const;
+  Lookup LookUpPrivilege() const;
+  // True: request_ is answered when its lookup has ended.
+  absl::StatusOr<bool> StartLookup(const FdsPointer& fds);
+  void FinishLookup(const FdsPointer& fds, Findings& findings);
+
   // session_device.cc
   absl::Status Hello(const Request& request, const FdsPointer& fds, Reply& reply);
-  absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, const FdsPointer& fds,
-                          Reply& reply);
+  absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply);
   bool IsDaemonsOwnUser() const { return peer_.uid == geteuid(); }
   uint32_t MemoryPolicy() const;
-  absl::Status OpenApp(const FdsPointer& fds);
-  std::unique_ptr<memory::AppMemory> FindApp(const FdsPointer& fds, int* error);
+  absl::Status OpenApp();
   absl::Status OpenDataplane(Device& device, Reply& reply);
   // session_sharing.cc
   absl::Status NameContext(const Request& request, const FdsPointer& fds, Reply& reply);
@@ -307,8 +334,13 @@ class Session {
   absl::Status MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                uint64_t length, uint64_t iova, uint32_t access,
                                const FdsPointer& fds, memory::Translation& out);
-  std::shared_ptr<memory::MappedFile> MapExtent(const roci_abi_extent& extent, bool writable,
-                                                uint64_t longest, const FdsPointer& fds);
+  // `file`: see Findings::mapped.
+  std::shared_ptr<memory::MappedFile> MapExtent(const roci_abi_extent& extent, const UniqueFd& file,
+                                                bool writable, uint64_t longest,
+                                                const FdsPointer& fds);
+  static bool WantsWritableMappings(uint32_t access);
+  // The rights that mappings for new translations of REREG_MR must allow.
+  static uint32_t AccessIn(const roci_abi_rereg_mr_request& rereg);
   // session_device_memory.cc
   absl::Status AllocNullMr(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status AllocDm(const Request& request, const FdsPointer& fds, Reply& reply);
@@ -336,6 +368,9 @@ class Session {
   absl::Status DestroyCq(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_queue_pairs.cc
   absl::Status CreateQp(const Request& request, const FdsPointer& fds, Reply& reply);
+  static bool NeedsPrivilege(const roci_abi_create_qp_request& create);
+  static bool IsControlledQkey(uint32_t qkey);
+  bool MayUseRawPackets() const;
   // Makes what CREATE_QP and CREATE_RSS_QP answer; `record` has what the caller knows.
   absl::Status AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,
                             Reply& reply);
@@ -403,7 +438,9 @@ class Session {
   DeviceQuotas* quotas_ = nullptr;
   DeviceLimits limits_;
   Request request_;                      // being handled, or deferred
-  uint64_t waiting_path_ = 0;            // what a deferred request waits for
+  Findings findings_;                    // for request_
+  uint64_t blocking_call_ = 0;           // what a deferred request waits for: either this
+  uint64_t waiting_path_ = 0;            // or this
   bool deferred_ = false;                // the answer to a request comes later
   bool paused_ = false;                  // see Resume
   uint64_t broker_ticket_ = 0;           // while the broker receives; see ForeignFds

@@ -1,12 +1,10 @@
 // Session commands that open the device and tell about it.
 #include <fcntl.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
@@ -26,48 +24,14 @@ uint64_t RandomNumber() {
   return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
 }
 
-// Whether `fd`, a foreign descriptor, is a memfd that keeps its size: then calls on it do not wait.
-bool IsSealedMemory(int fd, size_t size) {
-  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-  struct stat file;
-  const int seals = fcntl(fd, F_GET_SEALS);
-  return seals >= 0 && (seals & kSeals) == kSeals && fstat(fd, &file) == 0 &&
-         static_cast<size_t>(file.st_size) >= size;
-}
-
-// The last descriptor of a message that has some; -1 where no call on its file is safe.
-int LastOf(const std::shared_ptr<ForeignFiles>& fds) {
-  return (*fds)[fds->message_count() - 1].local.get();
-}
-
-// ROCI_ABI_FEATURE_MEMORY_PROOF. First from the file to the memory; the memory is written only when
-// it is known to be the file's. (A program that maps files of others would map them for reading.)
-bool ProvesMemory(const memory::AppMemory& app, int fd) {
-  roci_abi_memory_proof proof;
-  if (!IsSealedMemory(fd, sizeof(proof)) || pread(fd, &proof, sizeof(proof), 0) != sizeof(proof)) {
-    return false;
-  }
-  constexpr off_t kAt = offsetof(roci_abi_memory_proof, word);
-  const uint64_t address = proof.address + kAt;
-  uint64_t words[2], found = 0;
-  if (getrandom(words, sizeof(words), GRND_NONBLOCK) != sizeof(words)) return false;
-  const bool reads = pwrite(fd, &words[0], sizeof(words[0]), kAt) == sizeof(words[0]) &&
-                     app.Read(address, std::as_writable_bytes(std::span(&found, 1))) ==
-                         memory::MemoryStatus::kOk &&
-                     found == words[0];
-  return reads &&
-         app.Write(address, std::as_bytes(std::span(&words[1], 1))) == memory::MemoryStatus::kOk &&
-         pread(fd, &found, sizeof(found), kAt) == sizeof(found) && found == words[1];
-}
-
 }  // namespace
 
-absl::Status Session::Hello(const Request& request, const FdsPointer& fds, Reply& reply) {
+absl::Status Session::Hello(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& hello = request.As<roci_abi_hello_request>();
   Device* device = services_.FindDevice(hello.device);
   if (device == nullptr) return StatusFromErrno(ENODEV, hello.device);
   app_features_ = hello.features;
-  return OpenDevice(*device, hello.minor, nullptr, fds, reply);
+  return OpenDevice(*device, hello.minor, nullptr, reply);
 }
 
 // Converted memory is no longer quite the program's (docs/memory.md), so only a configuration asks
@@ -80,35 +44,10 @@ uint32_t Session::MemoryPolicy() const {
   return ROCI_ABI_MEMORY_NO_CONVERSION;
 }
 
-// The memory of the program that connected, by the descriptor that it has passed, or by its number.
-std::unique_ptr<memory::AppMemory> Session::FindApp(const FdsPointer& fds, int* error) {
-  const auto reach = IsDaemonsOwnUser() ? memory::Reach::kProcess : memory::Reach::kAddressSpace;
-  const int pidfd = peer_.pidfd.get();
-  if ((app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0) {
-    // The broker keeps the other copy only for this request.
-    UniqueFd copy(fcntl(LastOf(fds), F_DUPFD_CLOEXEC, 0));
-    auto app = memory::AppMemory::Adopt(copy.get(), peer_.pid, pidfd, reach, error);
-    if (app != nullptr) copy.Release();
-    return app;
-  }
-  *error = EPERM;
-  if (peer_.pid <= 0) return nullptr;
-  auto app = memory::AppMemory::Open(peer_.pid, pidfd, reach, error);
-  // Whoever connected may have left its number to a program with more rights (a child of `su`).
-  const bool proves = (app_features_ & ROCI_ABI_FEATURE_MEMORY_PROOF) != 0;
-  const bool is_the_peers =
-      app != nullptr && (proves ? ProvesMemory(*app, LastOf(fds)) : app->AccessibleTo(peer_.uid));
-  if (app != nullptr && !is_the_peers) {
-    app.reset();
-    *error = EPERM;
-  }
-  return app;
-}
-
-absl::Status Session::OpenApp(const FdsPointer& fds) {
-  int error = 0;
-  app_ = FindApp(fds, &error);
+absl::Status Session::OpenApp() {
+  app_ = std::move(findings_.app);
   if (app_ != nullptr) return absl::OkStatus();
+  const int error = findings_.app_error;
   const bool passed = (app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0;
   Log(LogArea::kSession, LogLevel::kWarning,
       "the memory of %s[%d] (uid %u) cannot be reached%s: %s", program_.c_str(), peer_.pid,
@@ -118,9 +57,8 @@ absl::Status Session::OpenApp(const FdsPointer& fds) {
 }
 
 // What HELLO and ATTACH answer. `shared`: whose context the session shares, or null.
-absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared,
-                                 const FdsPointer& fds, Reply& reply) {
-  absl::Status status = OpenApp(fds);
+absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply) {
+  absl::Status status = OpenApp();
   if (status.ok()) status = OpenDataplane(device, reply);
   if (status.ok() && shared != nullptr) status = JoinGroup(*shared);
   if (!status.ok()) return status;

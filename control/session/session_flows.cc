@@ -34,7 +34,7 @@ FlowRecord::~FlowRecord() {
 
 absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_flow_request>();
-  if (!MayUseRawPackets(peer_, app_.get())) return absl::PermissionDeniedError("flow rule");
+  if (!MayUseRawPackets()) return absl::PermissionDeniedError("flow rule");
   if (create.port != 1) return absl::InvalidArgumentError("port");
   QpRecord* qp = qps_.Find(create.qp);
   if (qp == nullptr) return absl::NotFoundError("queue pair");

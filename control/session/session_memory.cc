@@ -48,7 +48,8 @@ absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply
   return absl::OkStatus();
 }
 
-std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, bool writable,
+std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent,
+                                                       const UniqueFd& file, bool writable,
                                                        uint64_t longest, const FdsPointer& fds) {
   // What is not unmapped yet no longer counts to anybody.
   constexpr uint32_t kMostRetired = 1024;
@@ -58,16 +59,8 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
     return nullptr;
   }
   int error = 0;
-  UniqueFd opened;
-  int fd = -1;
-  if (extent.kind == ROCI_ABI_EXTENT_FD) {
-    fd = (*fds)[extent.fd_index].local.get();
-  } else if (app_->has_process()) {
-    opened.Reset(memory::OpenMappingOf(peer_.pid, peer_.uid, peer_.gid, extent.map_start,
-                                       extent.map_end, writable, &error));
-    // The number may be another process's by now.
-    if (opened.valid() && app_->Alive()) fd = opened.get();
-  }
+  const bool by_fd = extent.kind == ROCI_ABI_EXTENT_FD;
+  const int fd = by_fd ? (*fds)[extent.fd_index].local.get() : file.get();
   std::shared_ptr<memory::MappedFile> mapping;
   if (fd >= 0) {
     mapping = file_mappings_.Map(fd, extent.file_offset, extent.length, writable, longest, &error);
@@ -81,6 +74,12 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
   return mapping;
 }
 
+bool Session::WantsWritableMappings(uint32_t access) {
+  constexpr auto kWriters =
+      static_cast<uint32_t>(memory::Access::kLocalWrite | memory::Access::kFlushPersistent);
+  return (access & kWriters) != 0;
+}
+
 absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                       uint64_t length, uint64_t iova, uint32_t access,
                                       const FdsPointer& fds, memory::Translation& out) {
@@ -92,7 +91,7 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   out.iova = iova;
   const bool map = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
   const bool durable = access & static_cast<uint32_t>(memory::Access::kFlushPersistent);
-  const bool writable = durable || access & static_cast<uint32_t>(memory::Access::kLocalWrite);
+  const bool writable = WantsWritableMappings(access);
   if (durable && !map) return absl::UnimplementedError("nothing is mapped");
   for (uint32_t i = 0; durable && i < services_.dataplane.lcore_count(); ++i) {
     if (!services_.dataplane.lcore(i).PrepareDurable()) {
@@ -101,13 +100,14 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   }
   uint64_t mappings_left = admission_.user->app_mappings.left();
   uint64_t bytes_left = admission_.user->app_bytes.left();
-  for (const roci_abi_extent& extent : extents) {
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const roci_abi_extent& extent = extents[i];
     memory::Extent& target = out.extents.emplace_back();
     target.va = extent.va;
     target.length = extent.length;
     target.file_offset = extent.file_offset;
     if (!map || mappings_left == 0 || extent.kind == ROCI_ABI_EXTENT_PROCESS_VM) continue;
-    target.mapping = MapExtent(extent, writable, bytes_left, fds);
+    target.mapping = MapExtent(extent, findings_.mapped[i], writable, bytes_left, fds);
     if (target.mapping == nullptr) continue;
     --mappings_left;
     bytes_left -= target.mapping->length();
@@ -143,6 +143,12 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   return absl::OkStatus();
 }
 
+// Writable mappings unless the new rights say otherwise: the old rights stay in force else.
+uint32_t Session::AccessIn(const roci_abi_rereg_mr_request& rereg) {
+  return rereg.flags & kReregAccess ? rereg.access
+                                    : static_cast<uint32_t>(memory::Access::kLocalWrite);
+}
+
 absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& rereg = request.As<roci_abi_rereg_mr_request>();
   MrRecord* mr = mrs_.Find(rereg.handle);
@@ -157,10 +163,7 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
   if (rereg.flags & kReregAccess) change.access = AccessOf(rereg.access);
   AppShare mappings;
   if (rereg.flags & kReregTranslation) {
-    // Writable mappings unless the new rights say otherwise: the old rights stay in force else.
-    const uint32_t access = rereg.flags & kReregAccess
-                                ? rereg.access
-                                : static_cast<uint32_t>(memory::Access::kLocalWrite);
+    const uint32_t access = AccessIn(rereg);
     const absl::Status status =
         MakeTranslation(std::span(rereg.extents).first(rereg.extent_count), rereg.start,
                         rereg.length, rereg.iova, access, fds, change.translation.emplace());

@@ -36,12 +36,6 @@ absl::Status CheckFlags(const roci_abi_create_qp_request& create) {
   return absl::OkStatus();
 }
 
-// Work queues receive nothing by themselves, so whoever likes may have them.
-bool NeedsPrivilege(const roci_abi_create_qp_request& create) {
-  return create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket) &&
-         (create.flags & ROCI_ABI_QP_WORK_QUEUE) == 0;
-}
-
 void DescribeLayout(const dataplane::QueueLayout& layout, roci_abi_create_qp_response& out) {
   out.max_send_wr = layout.max_send_wr;
   out.max_recv_wr = layout.max_recv_wr;
@@ -82,6 +76,16 @@ roce::QpLimits Session::TransportLimits() const {
   return limits;
 }
 
+// Work queues receive nothing by themselves, so whoever likes may have them.
+bool Session::NeedsPrivilege(const roci_abi_create_qp_request& create) {
+  return create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket) &&
+         (create.flags & ROCI_ABI_QP_WORK_QUEUE) == 0;
+}
+
+bool Session::MayUseRawPackets() const {
+  return PrivilegeByUser(peer_, app_.get()).value_or(findings_.may_use_raw_packets);
+}
+
 absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_qp_request>();
   if (!IsOfferedQpType(create.qp_type)) return absl::UnimplementedError("type of queue pair");
@@ -91,7 +95,7 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   if (type == roce::QpType::kXrcRecv) return CreateTargetQp(create, reply);
   status = CheckCapabilities(create, device_->limits());
   if (!status.ok()) return status;
-  if (NeedsPrivilege(create) && !MayUseRawPackets(peer_, app_.get())) {
+  if (NeedsPrivilege(create) && !MayUseRawPackets()) {
     return absl::PermissionDeniedError("raw packet queue pair");
   }
   const bool receives = type != roce::QpType::kXrcSend;
@@ -172,13 +176,9 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   return absl::OkStatus();
 }
 
-namespace {
-
 // IBTA vol 1, 10.2.5: Q_Keys of this kind are for privileged programs, and Linux asks for
 // CAP_NET_RAW.
-bool IsControlled(uint32_t qkey) { return (qkey >> 31) != 0; }
-
-}  // namespace
+bool Session::IsControlledQkey(uint32_t qkey) { return (qkey >> 31) != 0; }
 
 absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply& reply) {
   roci_abi_modify_qp_request modify = request.As<roci_abi_modify_qp_request>();
@@ -188,8 +188,7 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   roce::QpAttributes wanted;
   absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
   if (!status.ok()) return status;
-  if ((modify.mask & roce::kAttrQkey) && IsControlled(wanted.qkey) &&
-      !MayUseRawPackets(peer_, app_.get())) {
+  if ((modify.mask & roce::kAttrQkey) && IsControlledQkey(wanted.qkey) && !MayUseRawPackets()) {
     return StatusFromErrno(EPERM, "controlled Q_Key");
   }
   if (!(modify.mask & roce::kAttrAddressVector)) {

@@ -38,7 +38,7 @@ absl::Status Session::DestroyQueueTable(const Request& request, const FdsPointer
 
 absl::Status Session::CreateRssQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_rss_qp_request>();
-  if (!MayUseRawPackets(peer_, app_.get())) {
+  if (!MayUseRawPackets()) {
     return absl::PermissionDeniedError("raw packet queue pair");
   }
   QueueTableRecord* table = queue_tables_.Find(create.table);

@@ -26,7 +26,8 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
   if (!listener.ok()) return listener.status();
   std::unique_ptr<SessionServer> server(new SessionServer(services));
   SessionServer* const self = server.get();
-  services.find_context = [self](int fd, uid_t uid) { return self->FindContext(fd, uid); };
+  services.contexts_of = [self](uid_t uid) { return self->ContextsOf(uid); };
+  services.find_session = [self](uint32_t number) { return self->Find(number); };
   services.await_memory = [self](uint32_t number) {
     self->paused_.push_back(number);
     self->next_resume_ = std::min(self->next_resume_, MonotonicNow() + kResumeNs);
@@ -100,12 +101,18 @@ absl::Status SessionServer::Open(UniqueFd& socket) {
   return absl::OkStatus();
 }
 
-// One system call for each session of the user: imports are rare.
-Session* SessionServer::FindContext(int broker_fd, uid_t uid) const {
+std::vector<ContextName> SessionServer::ContextsOf(uid_t uid) const {
+  std::vector<ContextName> contexts;
   for (const auto& [number, session] : sessions_) {
-    if (session->peer().uid == uid && session->IsContext(broker_fd)) return session.get();
+    if (session->peer().uid != uid) continue;
+    if (auto name = session->context_name()) contexts.push_back(*std::move(name));
   }
-  return nullptr;
+  return contexts;
+}
+
+Session* SessionServer::Find(uint32_t number) const {
+  const auto it = sessions_.find(number);
+  return it != sessions_.end() ? it->second.get() : nullptr;
 }
 
 void SessionServer::End(uint32_t number) {

@@ -41,7 +41,8 @@ class SessionServer {
   absl::StatusOr<Session::Admission> Admit(uid_t uid);
   absl::Status Open(UniqueFd& socket);
   void End(uint32_t number);
-  Session* FindContext(int broker_fd, uid_t uid) const;
+  std::vector<ContextName> ContextsOf(uid_t uid) const;
+  Session* Find(uint32_t number) const;
   void ResumePaused(roce::TimeNs now);
 
   Services& services_;

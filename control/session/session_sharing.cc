@@ -1,9 +1,5 @@
 // Session commands about contexts that several processes share: a program hands its command
 // descriptor to another one, or a child inherits it.
-#include <linux/kcmp.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -18,20 +14,12 @@ absl::Status Session::NameContext(const Request& request, const FdsPointer&, Rep
   return absl::OkStatus();
 }
 
-bool Session::IsContext(int broker_fd) const {
-  const pid_t broker = services_.foreign_fds.broker_pid();
-  return context_fd_ >= 0 && app_ != nullptr && app_->has_process() &&
-         syscall(SYS_kcmp, peer_.pid, broker, KCMP_FILE, context_fd_, broker_fd) == 0 &&
-         app_->Alive();
-}
-
-absl::Status Session::Attach(const Request& request, const FdsPointer& fds, Reply& reply) {
+absl::Status Session::Attach(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& attach = request.As<roci_abi_attach_request>();
-  Session* other =
-      services_.find_context ? services_.find_context((*fds)[0].broker_fd, peer_.uid) : nullptr;
+  Session* other = findings_.context != 0 ? services_.find_session(findings_.context) : nullptr;
   if (other == nullptr) return StatusFromErrno(ENODEV, "nobody has this context open");
   app_features_ = attach.features;
-  const absl::Status status = OpenDevice(*other->device_, attach.minor, other, fds, reply);
+  const absl::Status status = OpenDevice(*other->device_, attach.minor, other, reply);
   if (!status.ok()) return status;
   auto& response = reply.As<roci_abi_attach_response>();
   const std::string& name = device_->name();

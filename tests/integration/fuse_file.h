@@ -1,30 +1,48 @@
 // A file of a FUSE file system in namespaces of this process's own, whose server answers nothing
-// any more once the file is open, but reads.
+// any more once the file is open, but reads, if it is told to.
 #pragma once
 
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace roci::testing {
 
 class FuseFile {
  public:
+  enum class Reads {
+    kAnswered,
+    kWithheld,
+    kWithheldAfterAnError,  // the first fails
+  };
+  // Requests that the server has received. Shared with processes that are forked later.
+  struct Requests {
+    std::atomic<uint32_t> reads{0};
+    std::atomic<uint32_t> flushes{0};
+  };
+
   static bool Available() { return access("/dev/fuse", R_OK | W_OK) == 0; }
   // Check `fd` afterwards: -1 where the system allows no such thing. An ordinary user's process
   // with one thread. Whoever closes a descriptor of the file waits until the process `server` is
   // killed.
-  FuseFile() {
+  explicit FuseFile(Reads reads = Reads::kAnswered)
+      : requests(new (mmap(nullptr, sizeof(Requests), PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Requests),
+        reads_(reads) {
     char folder[] = "/tmp/roci_fuse.XXXXXX";
     if (mkdtemp(folder) == nullptr || !EnterNamespaces()) return;
     const int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -42,6 +60,7 @@ class FuseFile {
 
   int fd = -1;
   pid_t server = 0;
+  Requests* const requests;
 
  private:
   static bool WriteFile(const char* path, const char* text) {
@@ -75,7 +94,21 @@ class FuseFile {
     attributes.nlink = 1;
     return attributes;
   }
-  [[noreturn]] static void Serve(int fuse) {
+  // A read that is withheld is not answered.
+  void AnswerRead(int fuse, uint64_t unique) const {
+    const bool is_first = ++requests->reads == 1;
+    if (reads_ == Reads::kAnswered) {
+      char page[4096] = {};
+      Answer(fuse, unique, page);
+    } else if (reads_ == Reads::kWithheldAfterAnError && is_first) {
+      fuse_out_header head{};
+      head.len = sizeof(head);
+      head.unique = unique;
+      head.error = -EIO;
+      if (write(fuse, &head, sizeof(head)) < 0) std::perror("fuse");
+    }
+  }
+  [[noreturn]] void Serve(int fuse) const {
     prctl(PR_SET_PDEATHSIG, 0);
     static char request[1 << 20];
     bool is_open = false;
@@ -92,10 +125,9 @@ class FuseFile {
         init.max_write = 4096;
         Answer(fuse, head.unique, init);
       } else if (head.opcode == FUSE_READ) {
-        char page[4096] = {};
-        Answer(fuse, head.unique, page);
+        AnswerRead(fuse, head.unique);
       } else if (is_open) {
-        continue;
+        if (head.opcode == FUSE_FLUSH) ++requests->flushes;
       } else if (head.opcode == FUSE_LOOKUP) {
         fuse_entry_out entry{};
         entry.nodeid = 2;
@@ -112,6 +144,8 @@ class FuseFile {
       }
     }
   }
+
+  const Reads reads_;
 };
 
 }  // namespace roci::testing

@@ -1,0 +1,64 @@
+// Runs calls that a program can make block on helper threads, so that the control thread never
+// waits for a program.
+//
+// A call on another process's memory, and on many of its files in /proc, takes locks that the
+// process can hold as long as it likes, and may need pages that it serves itself: FUSE,
+// userfaultfd(2), an exec that closes a file whose server is silent. No such call has a time limit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "control/device/quota.h"
+#include "control/device/users.h"
+#include "control/loop/event_loop.h"
+#include "control/loop/unique_fd.h"
+
+namespace roci::control {
+
+// Control thread only.
+class BlockingCalls {
+ public:
+  // Threads of one user. While all of them are blocked, the user's further calls wait.
+  static constexpr size_t kThreadsOfUser = 16;
+
+  // `loop` outlives this.
+  static absl::StatusOr<std::unique_ptr<BlockingCalls>> Create(EventLoop& loop);
+  // Results are dropped. Blocked threads stay until the process ends.
+  ~BlockingCalls();
+  BlockingCalls(const BlockingCalls&) = delete;
+  BlockingCalls& operator=(const BlockingCalls&) = delete;
+
+  // Runs `call` on a helper thread of `user`, then `done` on this thread; never before this
+  // returns. `call` must own what it uses, of which `descriptors` are charged to the user, beyond
+  // the limit if need be, until it has returned. It is destroyed on this thread. A std::bad_alloc
+  // that `call` throws is dropped. Returns a number for Forget(), or 0 if no thread can be started.
+  uint64_t Run(std::shared_ptr<User> user, uint64_t descriptors, std::function<void()> call,
+               std::function<void()> done);
+  // Drops `done`, and `call` unless it has begun. 0 is nothing.
+  void Forget(uint64_t number);
+
+ private:
+  struct Queue;  // shared with the threads
+  // Of a call that has not returned.
+  struct Pending {
+    std::shared_ptr<User> user;
+    QuotaShare descriptors;
+    std::function<void()> done;
+  };
+
+  BlockingCalls(EventLoop& loop, std::shared_ptr<Queue> queue);
+  void Deliver();
+
+  EventLoop& loop_;
+  const std::shared_ptr<Queue> queue_;
+  EventLoop::Watch watch_ = 0;
+  uint64_t last_number_ = 0;
+  std::map<uint64_t, Pending> pending_;
+};
+
+}  // namespace roci::control

@@ -1,0 +1,383 @@
+// An ordinary user's program that makes every look at its process wait: root's daemon, which has to
+// look, serves other programs meanwhile, and ends when it is told to.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/integration/attacker.h"
+#include "tests/integration/fuse_file.h"
+#include "tests/integration/raw_session.h"
+#include "verbs_provider/abi/rdma_cm.h"
+
+namespace roci::testing {
+namespace {
+
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr uint64_t kPageSize = 4096;
+constexpr uint32_t kLocalWrite = 1;
+
+// How the program keeps others from looking at its process.
+enum class Trap {
+  kPage,  // the page with the random bytes of exec is one of a file whose server is silent
+  kLock,  // the lock of its address space is held: by a page fault for the second time, for which
+          // it is not dropped, with a writer waiting
+  kExec,  // its exec does not end: that closes a file whose server does not answer
+};
+
+// What the daemon is asked for, and has to look at the process for.
+enum class Question {
+  kHelloByDescriptor,
+  kHelloByNumber,
+  kMapping,       // a region of memory that has no descriptor
+  kContext,       // whose context another process names
+  kEventChannel,  // of librdmacm
+};
+
+roci_abi_hello_request HelloRequest(uint64_t features) {
+  roci_abi_hello_request hello{};
+  hello.magic = ROCI_ABI_MAGIC;
+  hello.major = ROCI_ABI_MAJOR;
+  hello.features = features;
+  std::snprintf(hello.device, sizeof(hello.device), "roci0");
+  return hello;
+}
+
+// A file whose server withholds reads, mounted by root as fusermount(1) does for others: the kernel
+// refuses root's reads of one that an ordinary user has mounted in a namespace.
+class RootsFile {
+ public:
+  RootsFile() {
+    mounter_ = fork();
+    if (mounter_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const FuseFile file(FuseFile::Reads::kWithheld);
+      Line::Send(line_.ends[1], file.server);
+      Line::Send(line_.ends[1], file.fd);
+      for (;;) pause();
+    }
+    server_ = static_cast<pid_t>(Line::Receive(line_.ends[0]));
+    const auto number = static_cast<int>(Line::Receive(line_.ends[0]));
+    const auto pidfd = static_cast<int>(syscall(SYS_pidfd_open, mounter_, 0));
+    fd_ = static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, number, 0));
+    close(pidfd);
+  }
+  ~RootsFile() {
+    if (server_ > 0) kill(server_, SIGKILL);  // first: who closes the file waits for it
+    kill(mounter_, SIGKILL);
+    waitpid(mounter_, nullptr, 0);
+    if (fd_ >= 0) close(fd_);
+  }
+  RootsFile(const RootsFile&) = delete;
+  RootsFile& operator=(const RootsFile&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  Line line_;
+  pid_t mounter_;
+  pid_t server_;
+  int fd_;
+};
+
+// The program in the trap, and its child, which asks.
+class TrappedProgram {
+ public:
+  // Returns in the child, once its parent is in the trap. `requests`: of `file`.
+  TrappedProgram(Trap trap, Question question, int file, const FuseFile::Requests* requests)
+      : trap_(trap), question_(question), requests_(requests) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    Prepare();
+    if (fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      AwaitTrap(trap);
+      return;
+    }
+    if (trap == Trap::kExec) {
+      execl("/bin/sleep", "sleep", "60", static_cast<char*>(nullptr));
+      _exit(3);
+    }
+    // On another stack: the page may be one of this one's.
+    auto* const program = new TrappedProgram(*this);
+    std::thread([=] {
+      trap == Trap::kPage ? TakePage(file) : program->HoldLock(file);
+      if (question == Question::kEventChannel) {
+        program->AwaitTrap(trap);
+        program->OpenChannel();
+      }
+      program->ready_->store(1);
+      for (;;) pause();
+    }).join();
+  }
+
+  void Ask() {
+    switch (question_) {
+      case Question::kHelloByDescriptor:
+        if (trap_ == Trap::kExec) memory_ = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+        session_->Send(ROCI_ABI_HELLO, HelloRequest(ROCI_ABI_FEATURE_APP_MEMORY), {memory_});
+        break;
+      case Question::kHelloByNumber:
+        session_->Send(ROCI_ABI_HELLO, HelloRequest(0));
+        break;
+      case Question::kMapping:
+        session_->Send(ROCI_ABI_REG_MR, registration_);
+        break;
+      case Question::kContext: {
+        roci_abi_attach_request attach{};
+        attach.magic = ROCI_ABI_MAGIC;
+        attach.major = ROCI_ABI_MAJOR;
+        (new RawSession)->Send(ROCI_ABI_ATTACH, attach, {context_});
+        break;
+      }
+      case Question::kEventChannel:
+        break;
+    }
+  }
+
+ private:
+  void Prepare() {
+    memory_ = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    if (question_ == Question::kEventChannel) {
+      const std::string path =
+          abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect) + "/" + ROCI_ABI_CM_SOCKET_NAME;
+      std::snprintf(channel_.sun_path, sizeof(channel_.sun_path), "%s", path.c_str());
+      channel_fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+      // So that nothing needs to be resolved and loaded while the lock is held.
+      const sockaddr_un nobody{.sun_family = AF_UNIX, .sun_path = "/dev/null"};
+      connect(channel_fd_, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody));
+      usleep(1);
+      return;
+    }
+    session_ = new RawSession;
+    if (question_ != Question::kMapping && question_ != Question::kContext) return;
+    if (session_->Hello("roci0", memory_) != 0) _exit(3);
+    context_ = open("/dev/null", O_RDONLY);
+    roci_abi_name_context_request name{};
+    name.fd = context_;
+    roci_abi_plain_response plain;
+    if (session_->Call(ROCI_ABI_NAME_CONTEXT, name, plain) != 0) _exit(3);
+    void* at = mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    registration_.pd = session_->AllocPd();
+    registration_.access = kLocalWrite;
+    registration_.start = registration_.iova = reinterpret_cast<uint64_t>(at);
+    registration_.length = kPageSize;
+    registration_.extent_count = 1;
+    registration_.extents[0].va = registration_.start;
+    registration_.extents[0].length = kPageSize;
+    registration_.extents[0].kind = ROCI_ABI_EXTENT_MAP_FILES;
+    registration_.extents[0].map_start = registration_.start;
+    registration_.extents[0].map_end = registration_.start + kPageSize;
+  }
+  static void TakePage(int file) {
+    const uint64_t page = getauxval(AT_RANDOM) / kPageSize * kPageSize;
+    if (mmap(reinterpret_cast<void*>(page), kPageSize, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+      _exit(3);
+    }
+  }
+  // By two threads.
+  void HoldLock(int file) const {
+    void* at = mmap(nullptr, kPageSize, PROT_READ, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) _exit(3);
+    std::thread([at] {
+      char byte;
+      const iovec local{&byte, 1}, remote{at, 1};
+      process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    }).detach();
+    std::thread([this] {
+      while (requests_->reads < 2) usleep(1000);
+      mmap(nullptr, kPageSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }).detach();
+  }
+  void AwaitTrap(Trap trap) const {
+    if (trap == Trap::kPage) return;
+    const std::atomic<uint32_t>& sign = trap == Trap::kLock ? requests_->reads : requests_->flushes;
+    while (sign < (trap == Trap::kLock ? 2 : 1)) usleep(1000);
+    usleep(300'000);  // for the one that waits for the lock
+  }
+  void OpenChannel() const {
+    connect(channel_fd_, reinterpret_cast<const sockaddr*>(&channel_), sizeof(channel_));
+  }
+
+ public:
+  // The parent is in the trap and has done its part.
+  void AwaitParent(Trap trap) const {
+    while (trap != Trap::kExec && ready_->load() == 0) usleep(1000);
+  }
+
+ private:
+  const Trap trap_;
+  const Question question_;
+  const FuseFile::Requests* const requests_;
+  std::atomic<int>* const ready_ =
+      new (mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          std::atomic<int>(0);
+  int memory_ = -1;
+  int context_ = -1;
+  RawSession* session_ = nullptr;  // open until the process ends
+  sockaddr_un channel_{.sun_family = AF_UNIX, .sun_path = {}};
+  int channel_fd_ = -1;
+  roci_abi_reg_mr_request registration_{};
+};
+
+// Sets the trap and asks.
+class WaitingProgram {
+ public:
+  WaitingProgram(Trap trap, Question question)
+      : roots_file_(trap == Trap::kPage ? std::make_unique<RootsFile>() : nullptr),
+        attacker_(std::make_unique<Attacker>([=, this](int line) {
+          std::unique_ptr<FuseFile> own;
+          if (trap != Trap::kPage) {
+            own = std::make_unique<FuseFile>(trap == Trap::kLock
+                                                 ? FuseFile::Reads::kWithheldAfterAnError
+                                                 : FuseFile::Reads::kAnswered);
+          }
+          const int file = own != nullptr ? own->fd : roots_file_->fd();
+          if (file < 0) _exit(3);
+          Line::Send(line, own != nullptr ? own->server : 0);
+          if (fork() == 0) {
+            TrappedProgram program(trap, question, file, own != nullptr ? own->requests : nullptr);
+            program.AwaitParent(trap);
+            program.Ask();
+            Line::Send(line, 0);
+          }
+          for (;;) pause();
+        })),
+        server_(static_cast<pid_t>(attacker_->Hear())) {}
+  ~WaitingProgram() { End(); }
+  WaitingProgram(const WaitingProgram&) = delete;
+  WaitingProgram& operator=(const WaitingProgram&) = delete;
+
+  // False: one cannot mount FUSE here.
+  bool Asks() { return server_ >= 0 && attacker_->Hear() == 0; }
+  // And every wait with it.
+  void End() {
+    if (server_ > 0) kill(server_, SIGKILL);
+    server_ = 0;
+    roots_file_.reset();
+    attacker_.reset();
+  }
+
+ private:
+  std::unique_ptr<RootsFile> roots_file_;
+  std::unique_ptr<Attacker> attacker_;
+  pid_t server_;
+};
+
+class HostileWaitsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+    if (!FuseFile::Available()) GTEST_SKIP() << "no /dev/fuse";
+    // The folders of the test are root's alone.
+    const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
+    chmod(run.c_str(), 0711);
+    chmod(run.parent_path().c_str(), 0711);
+  }
+  // Another user's program opens the device, and its calls are answered.
+  static void ExpectServed() {
+    const auto begin = steady_clock::now();
+    const int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    for (const int by : {memory, -1}) {
+      RawSession victim;
+      ASSERT_EQ(victim.Hello("roci0", by), 0);
+      const uint32_t pd = victim.AllocPd();
+      ASSERT_NE(pd, 0u) << victim.error;
+      ASSERT_NE(victim.CreateCq(16), 0u) << victim.error;
+    }
+    close(memory);
+    RawSession channel(ROCI_ABI_CM_SOCKET_NAME);
+    roci_abi_cm_open_request request{};
+    request.magic = ROCI_ABI_MAGIC;
+    request.major = ROCI_ABI_MAJOR;
+    roci_abi_cm_open_response response;
+    EXPECT_EQ(channel.Call(ROCI_ABI_CM_OPEN, request, response), 0);
+    EXPECT_LT(steady_clock::now() - begin, seconds(2));
+  }
+  static pid_t DaemonPid() {
+    const char* pid = std::getenv("ROCID_PID");
+    if (pid == nullptr) std::abort();
+    return std::atoi(pid);
+  }
+};
+
+struct Case {
+  const char* name;
+  Trap trap;
+  Question question;
+};
+constexpr Case kCases[] = {
+    {"PageAtHelloByDescriptor", Trap::kPage, Question::kHelloByDescriptor},
+    {"PageAtHelloByNumber", Trap::kPage, Question::kHelloByNumber},
+    {"PageAtMapping", Trap::kPage, Question::kMapping},
+    {"PageAtContext", Trap::kPage, Question::kContext},
+    {"PageAtEventChannel", Trap::kPage, Question::kEventChannel},
+    {"LockAtHelloByDescriptor", Trap::kLock, Question::kHelloByDescriptor},
+    {"LockAtHelloByNumber", Trap::kLock, Question::kHelloByNumber},
+    {"LockAtMapping", Trap::kLock, Question::kMapping},
+    {"LockAtContext", Trap::kLock, Question::kContext},
+    {"LockAtEventChannel", Trap::kLock, Question::kEventChannel},
+    {"ExecAtHelloByDescriptor", Trap::kExec, Question::kHelloByDescriptor},
+    {"ExecAtHelloByNumber", Trap::kExec, Question::kHelloByNumber},
+    {"ExecAtMapping", Trap::kExec, Question::kMapping},
+    {"ExecAtContext", Trap::kExec, Question::kContext},
+};
+
+class EachWait : public HostileWaitsTest, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(EachWait, DelaysNobodyElse) {
+  WaitingProgram program(GetParam().trap, GetParam().question);
+  if (!program.Asks()) GTEST_SKIP() << "FUSE cannot be mounted";
+  ExpectServed();
+  program.End();
+  ExpectServed();
+}
+
+INSTANTIATE_TEST_SUITE_P(By, EachWait, ::testing::ValuesIn(kCases),
+                         [](const auto& tested) { return tested.param.name; });
+
+// Z: ended, and not waited for yet.
+char StateOf(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name;
+  char state = 'Z';
+  status >> number >> name >> state;
+  return state;
+}
+
+// With all of them at once that a signal can end. Runs alone.
+class DaemonEnds : public HostileWaitsTest {};
+
+TEST_F(DaemonEnds, WhenItIsTold) {
+  std::vector<std::unique_ptr<WaitingProgram>> programs;
+  for (const Case& each : kCases) {
+    if (each.trap == Trap::kPage) continue;
+    programs.push_back(std::make_unique<WaitingProgram>(each.trap, each.question));
+    if (!programs.back()->Asks()) GTEST_SKIP() << "FUSE cannot be mounted";
+  }
+  usleep(100'000);
+  const pid_t daemon = DaemonPid();
+  kill(daemon, SIGTERM);
+  const auto begin = steady_clock::now();
+  while (StateOf(daemon) != 'Z' && steady_clock::now() - begin < seconds(8)) usleep(10'000);
+  EXPECT_LT(steady_clock::now() - begin, seconds(5));
+}
+
+}  // namespace
+}  // namespace roci::testing
