@@ -143,7 +143,8 @@ class TwoDaemons(unittest.TestCase):
                 self.addCleanup(client.kill)
                 said, _ = client.communicate(timeout=LIMIT_S)
                 self.assertTrue(ended_well(client.returncode, said), (client.returncode, said))
-                self.assertEqual(server.wait(timeout=LIMIT_S), 0)
+                heard, _ = server.communicate(timeout=LIMIT_S)
+                self.assertTrue(ended_well(server.returncode, heard), (server.returncode, heard))
 
 
 class DamagedFrames:
