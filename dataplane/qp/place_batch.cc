@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <utility>
 
 #include "dataplane/qp/queue_pair_host.h"
+#include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/qp/tag_queue.h"
 #include "memory/copy.h"
 
 namespace roci::dataplane {
@@ -32,45 +33,80 @@ MemoryStatus PlaceBatch::Add(QueuePairHost& host, const memory::SegmentList& seg
   return status;
 }
 
-// The worker checks HasRoom() for each packet. Only control can need more, when it moves a queue
-// pair from SQE to RTS while a copy is detached: the last completions are then written out of
-// order.
-PlaceBatch::Deferred& PlaceBatch::NextDeferred(QueuePairHost& host, DeferredKind kind) {
-  if (deferred_count_ == kMaxDeferred) [[unlikely]] {
-    Deferred& last = deferred_[kMaxDeferred - 1];
-    if (last.host != nullptr) {
-      AppCopies* const held_in = std::exchange(last.host->held_in, nullptr);
-      Tell(last);
-      last.host->held_in = held_in;
+// The worker checks HasRoom() for each packet, so only flushes of work queues exceed the room: by
+// control, or because requests fail. A flushed completion depends on no copy. Those that the work
+// queue has deferred before it are written first, to keep the order; they become flushes too, as
+// their payload may not be in memory yet.
+bool PlaceBatch::HasRoomToDefer(const QueuePairHost& host, bool is_send) {
+  if (deferred_count_ != kMaxDeferred) [[likely]]
+    return true;
+  if (flushed_ == &host && flushed_sends_ == is_send) return false;
+  for (Deferred& late : deferred_) {
+    if (late.host != &host || late.kind == DeferredKind::kEvent || late.is_send != is_send) {
+      continue;
     }
-    --deferred_count_;
+    MakeFlushed(late);
+    Tell(late);
+    late.host = nullptr;
   }
+  flushed_ = &host;
+  flushed_sends_ = is_send;
+  return false;
+}
+
+PlaceBatch::Deferred& PlaceBatch::NextDeferred(QueuePairHost& host, DeferredKind kind) {
   Deferred& late = deferred_[deferred_count_++];
   late.kind = kind;
+  late.is_send = false;
   late.places = places_;
   late.host = &host;
   return late;
 }
 
-void PlaceBatch::Defer(QueuePairHost& host, CompletionQueue& cq, const roce::Completion& completion,
+bool PlaceBatch::Defer(QueuePairHost& host, CompletionQueue& cq, const roce::Completion& completion,
                        const CompletionOwner& owner, bool is_send) {
+  if (!HasRoomToDefer(host, is_send)) [[unlikely]]
+    return false;
   Deferred& late = NextDeferred(host, DeferredKind::kCompletion);
   late.is_send = is_send;
   late.cq = &cq;
   late.owner = owner;
   late.completion = completion;
+  return true;
 }
 
-void PlaceBatch::DeferEntry(QueuePairHost& host, CompletionQueue& cq, const roci_abi_cqe& entry,
+bool PlaceBatch::DeferEntry(QueuePairHost& host, CompletionQueue& cq, const roci_abi_cqe& entry,
                             bool solicited) {
+  if (!HasRoomToDefer(host, /*is_send=*/false)) [[unlikely]]
+    return false;
   Deferred& late = NextDeferred(host, DeferredKind::kEntry);
   late.solicited = solicited;
   late.cq = &cq;
   late.entry = entry;
+  return true;
 }
 
-void PlaceBatch::DeferEvent(QueuePairHost& host, roce::QpEvent event) {
+bool PlaceBatch::DeferEvent(QueuePairHost& host, roce::QpEvent event) {
+  if (deferred_count_ == kMaxDeferred) [[unlikely]]
+    return false;
   NextDeferred(host, DeferredKind::kEvent).event = event;
+  return true;
+}
+
+// A success becomes a flush. An entry that reports a tag match alone stays as it is.
+void PlaceBatch::MakeFlushed(Deferred& late) {
+  constexpr auto kFlushed = roce::CompletionStatus::kWorkRequestFlushed;
+  if (late.kind == DeferredKind::kCompletion) {
+    if (late.completion.status != roce::CompletionStatus::kSuccess) return;
+    late.completion.status = kFlushed;
+    // The program counts successful ones only.
+    if (late.completion.opcode != roce::CompletionOpcode::kTagRecv) return;
+    late.host->srq->tags()->list().TakeBackUnexpected();
+  } else if (late.entry.status == 0 && (late.entry.flags & ROCI_ABI_CQE_TAG_DATA_VALID) != 0) {
+    late.entry.status = static_cast<uint8_t>(kFlushed);
+    late.entry.flags &= static_cast<uint16_t>(~ROCI_ABI_CQE_TAG_DATA_VALID);
+    late.entry.byte_length = 0;
+  }
 }
 
 // The first of a queue pair's payloads that failed is the one that its peer is told of, and before
@@ -114,12 +150,25 @@ void PlaceBatch::Tell(Deferred& late) {
   }
 }
 
+// Drops what concerns the queue pair alone. A receive WQE returns to its shared receive queue. The
+// entries of a tagged buffer, which is of that queue as well, are written.
+void PlaceBatch::Drop(Deferred& late) {
+  SharedReceiveQueue* srq = late.host->srq;
+  if (srq == nullptr || late.kind == DeferredKind::kEvent || late.is_send) return;
+  MakeFlushed(late);
+  if (late.kind == DeferredKind::kEntry) return Tell(late);
+  roce::RecvWqe wqe{};
+  wqe.slot = late.completion.slot;
+  srq->GiveBack(wqe);
+}
+
 void PlaceBatch::Settle() {
   for (const uint32_t place : failed_) NoteFailure(place);
   for (uint32_t i = 0; i < deferred_count_; ++i) {
     if (deferred_[i].host != nullptr) Tell(deferred_[i]);
   }
   deferred_count_ = 0;
+  flushed_ = nullptr;
   // Whatever these queue pairs do before they are stopped comes after the fault.
   for (const uint32_t place : failed_) {
     if (origins_[place].host != nullptr) origins_[place].host->copy_fault.place = 0;
@@ -133,7 +182,17 @@ void PlaceBatch::Forget(const QueuePairHost& host) {
     if (origins_[i].host == &host) origins_[i].host = nullptr;
   }
   for (uint32_t i = 0; i < deferred_count_; ++i) {
-    if (deferred_[i].host == &host) deferred_[i].host = nullptr;
+    Deferred& late = deferred_[i];
+    if (late.host != &host) continue;
+    Drop(late);
+    late.host = nullptr;
+  }
+}
+
+void PlaceBatch::ForgetReceives(const QueuePairHost& host) {
+  for (uint32_t i = 0; i < deferred_count_; ++i) {
+    Deferred& late = deferred_[i];
+    if (late.host == &host && late.kind == DeferredKind::kCompletion) late.host = nullptr;
   }
 }
 

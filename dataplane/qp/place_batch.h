@@ -27,7 +27,7 @@ class PlaceBatch {
   // A program whose memory is copied here may make whoever copies wait.
   void MayWait() { may_wait_ = true; }
 
-  bool empty() const { return places_ == 0; }
+  bool empty() const { return places_ == 0 && deferred_count_ == 0; }
   uint32_t places() const { return places_; }
   // Whether any one packet that causes so many completions can be added.
   bool HasRoom(uint32_t completions) const {
@@ -48,12 +48,13 @@ class PlaceBatch {
   // is copied at once.
   memory::MemoryStatus Add(QueuePairHost& host, const memory::SegmentList& segments,
                            std::span<const std::byte> bytes);
-  // What a queue pair with places here tells its program; it is told in Settle.
-  void Defer(QueuePairHost& host, CompletionQueue& cq, const roce::Completion& completion,
+  // What a queue pair with places here tells its program; it is told in Settle. False: there is no
+  // room. The caller writes the completion at once, which keeps the order of the work queue.
+  bool Defer(QueuePairHost& host, CompletionQueue& cq, const roce::Completion& completion,
              const CompletionOwner& owner, bool is_send);
-  void DeferEntry(QueuePairHost& host, CompletionQueue& cq, const roci_abi_cqe& entry,
+  bool DeferEntry(QueuePairHost& host, CompletionQueue& cq, const roci_abi_cqe& entry,
                   bool solicited);
-  void DeferEvent(QueuePairHost& host, roce::QpEvent event);
+  bool DeferEvent(QueuePairHost& host, roce::QpEvent event);
 
   // Any thread. May take as long as the program likes (a page fault that it handles itself).
   void Copy() { failed_ = copies_.Flush(); }
@@ -61,8 +62,11 @@ class PlaceBatch {
   // After Copy: marks the queue pairs of which a copy failed, tells what was deferred, in its
   // order, and is empty.
   void Settle();
-  // `host` is about to go.
+  // `host` is reset, or about to go: drops its completions and events. Receive WQEs return to their
+  // shared receive queue.
   void Forget(const QueuePairHost& host);
+  // XRC: the shared receive queue of `host` is about to go; drops its completions.
+  void ForgetReceives(const QueuePairHost& host);
 
  private:
   // A GRH and the payload.
@@ -74,7 +78,7 @@ class PlaceBatch {
   enum class DeferredKind : uint8_t { kCompletion, kEntry, kEvent };
   struct Deferred {
     DeferredKind kind;
-    bool is_send;         // kCompletion
+    bool is_send;         // a kCompletion of the send queue
     bool solicited;       // kEntry
     uint32_t places;      // of the batch that it must not come before
     QueuePairHost* host;  // null: it is gone
@@ -89,7 +93,10 @@ class PlaceBatch {
     roce::Psn psn;
     bool is_request;
   };
+  bool HasRoomToDefer(const QueuePairHost& host, bool is_send);
   Deferred& NextDeferred(QueuePairHost& host, DeferredKind kind);
+  static void MakeFlushed(Deferred& late);
+  void Drop(Deferred& late);
   void NoteFailure(uint32_t place);
   void Tell(Deferred& late);
 
@@ -105,6 +112,9 @@ class PlaceBatch {
   std::span<const uint32_t> failed_;
   uint32_t places_ = 0;
   uint32_t deferred_count_ = 0;
+  // The last work queue that was written out because there was no room.
+  const QueuePairHost* flushed_ = nullptr;
+  bool flushed_sends_ = false;
   memory::CopyBatch copies_;
   std::array<Origin, kMaxPlaces> origins_;
   std::array<Deferred, kMaxDeferred> deferred_;

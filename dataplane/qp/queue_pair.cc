@@ -163,6 +163,7 @@ roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
   if (result != roce::ModifyResult::kOk) return result;
   if (path != nullptr) SetPath(shard, *path);
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
+    LeaveCopies();
     GiveBack(held);
     host.send_queue.Reset();
     host.recv_queue.Reset();
@@ -207,6 +208,15 @@ QueuePair::HeldReceive QueuePair::FindHeldReceive() {
   if (wqe == nullptr) return {};
   if (core.type() == roce::QpType::kXrcRecv) host.SelectReceiveQueue(core.receive_queue_number());
   return {host.srq, *wqe};
+}
+
+void QueuePair::LeaveCopies() {
+  if (waits_in != nullptr) waits_in->Forget(*this);
+  if (host.parked_in != nullptr) host.parked_in->Forget(*this);
+  host.held_in = nullptr;
+  host.parked_in = nullptr;
+  host.copy_fault = CopyFault();
+  fails_after_copies = false;
 }
 
 void QueuePair::GiveBackReceive(const OnShard&) { GiveBack(FindHeldReceive()); }

@@ -125,6 +125,9 @@ class alignas(64) QueuePair {
   // It is about to go: what a message under way took from a shared receive queue is there again for
   // others.
   void GiveBackReceive(const OnShard& shard);
+  // It is reset, or about to go. Copies under way for it go on, but their completions, events and
+  // frames, and received frames that wait for them, are dropped.
+  void LeaveCopies();
   QueuePairInfo Inspect(const OnShard& shard) const;
   // What went wrong while the core ran and the core does not know: the app's rings hold nonsense,
   // or a payload could not be placed. Fail moves the QP to ERR and raises the event.

@@ -171,8 +171,8 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   // A program that hears of the event finds the completions of what led to it.
-  if (IsHeld()) [[unlikely]]
-    return held_in->places.DeferEvent(*this, event);
+  if (IsHeld() && held_in->places.DeferEvent(*this, event)) [[unlikely]]
+    return;
   if (CompletionQueue* cq = recv_cq != nullptr ? recv_cq : send_cq) cq->PublishBurst();
   if (session == nullptr) {
     for (TargetOpening* opening : openings) opening->RaiseEvent(EventNumber(event));

@@ -90,6 +90,7 @@ struct QueuePairHost {
   }
   // XRC: the selected one is about to go.
   void ForgetReceiveQueue() {
+    if (IsHeld()) held_in->places.ForgetReceives(*this);
     srq = nullptr;
     keys = nullptr;
     copies = nullptr;
@@ -221,9 +222,10 @@ struct QueuePairHost {
   memory::AccessContext Context() const { return {pd, owner.qpn}; }
   void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
                 bool is_send) {
-    if (IsHeld()) [[unlikely]] {
-      held_in->places.Defer(*this, cq, completion, who, is_send);
-    } else if (!copy_fault.failed) [[likely]] {
+    if (IsHeld() && held_in->places.Defer(*this, cq, completion, who, is_send)) [[unlikely]] {
+      return;
+    }
+    if (!copy_fault.failed) [[likely]] {
       cq.Write(completion, who, is_send, *now_ns);
     } else {
       CompleteBehindFault(cq, completion, who, is_send);

@@ -258,7 +258,7 @@ void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool soli
     entry.tag_context = header_.context;
   }
   entry.flags |= ROCI_ABI_CQE_TAG;
-  if (host.IsHeld()) return host.held_in->places.DeferEntry(host, *srq_.cq(), entry, solicited);
+  if (host.IsHeld() && host.held_in->places.DeferEntry(host, *srq_.cq(), entry, solicited)) return;
   srq_.cq()->WriteEntry(entry, solicited || entry.status != 0, *host.now_ns);
 }
 

@@ -289,8 +289,7 @@ void Worker::AddQueuePair(QueuePair& qp) {
 
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
-  if (qp.waits_in != nullptr) qp.waits_in->Forget(qp);
-  if (qp.host.parked_in != nullptr) qp.host.parked_in->Forget(qp);
+  qp.LeaveCopies();
   qp.lane->Remove(shard_, qp);
   active_.Remove(qp);
   ForgetDurable(qp);

@@ -222,16 +222,36 @@ roce::Path PathTo(Node& node, Node& peer, uint32_t flow) {
 
 namespace {
 
-roce::ModifyResult Modify(Node& node, AppQp& qp, const roce::QpAttributes& attributes,
-                          uint32_t mask, const roce::Path* path = nullptr) {
-  return node.session().ModifyQueuePair(qp.qp(), attributes, mask, path, {});
+roce::ModifyResult Modify(Node& node, dataplane::QueuePair& qp,
+                          const roce::QpAttributes& attributes, uint32_t mask,
+                          const roce::Path* path = nullptr) {
+  return node.session().ModifyQueuePair(qp, attributes, mask, path, {});
+}
+
+// What the state needs, by type: of both ends, of those that answer, of those that ask.
+uint32_t MaskFor(roce::QpType type, roce::QpState state) {
+  const bool answers = type == roce::QpType::kRc || type == roce::QpType::kXrcRecv;
+  const bool asks = type == roce::QpType::kRc || type == roce::QpType::kXrcSend;
+  if (state == roce::QpState::kInit) {
+    return roce::kAttrPkeyIndex | roce::kAttrPort | roce::kAttrAccessFlags;
+  }
+  if (state == roce::QpState::kRtr) {
+    return roce::kAttrAddressVector | roce::kAttrPathMtu | roce::kAttrDestQpn | roce::kAttrRqPsn |
+           (answers ? roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer : 0);
+  }
+  return roce::kAttrSqPsn | (answers || asks ? uint32_t{roce::kAttrTimeout} : 0) |
+         (asks ? roce::kAttrRetryCount | roce::kAttrRnrRetry | roce::kAttrMaxRdAtomic : 0);
 }
 
 }  // namespace
 
 roce::ModifyResult Connect(Node& node, AppQp& qp, Node& peer, roce::Qpn peer_qpn,
                            const ConnectOptions& options) {
-  const bool rc = qp.qp().type() == roce::QpType::kRc;
+  return Connect(node, qp.qp(), peer, peer_qpn, options);
+}
+
+roce::ModifyResult Connect(Node& node, dataplane::QueuePair& qp, Node& peer, roce::Qpn peer_qpn,
+                           const ConnectOptions& options) {
   roce::QpAttributes attributes;
   attributes.port = 1;
   attributes.access_flags = kLocalAndRemote;
@@ -245,25 +265,15 @@ roce::ModifyResult Connect(Node& node, AppQp& qp, Node& peer, roce::Qpn peer_qpn
   attributes.min_rnr_timer = 1;
   attributes.max_rd_atomic = options.max_rd_atomic;
   attributes.max_dest_rd_atomic = options.max_rd_atomic;
-  attributes.state = roce::QpState::kInit;
-  auto result =
-      Modify(node, qp, attributes,
-             roce::kAttrState | roce::kAttrPkeyIndex | roce::kAttrPort | roce::kAttrAccessFlags);
-  if (result != roce::ModifyResult::kOk) return result;
-  attributes.state = roce::QpState::kRtr;
   const roce::Path path = PathTo(node, peer, peer_qpn.value());
-  result =
-      Modify(node, qp, attributes,
-             roce::kAttrState | roce::kAttrAddressVector | roce::kAttrPathMtu | roce::kAttrDestQpn |
-                 roce::kAttrRqPsn | (rc ? roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer : 0),
-             &path);
-  if (result != roce::ModifyResult::kOk) return result;
-  attributes.state = roce::QpState::kRts;
-  return Modify(node, qp, attributes,
-                roce::kAttrState | roce::kAttrSqPsn |
-                    (rc ? roce::kAttrTimeout | roce::kAttrRetryCount | roce::kAttrRnrRetry |
-                              roce::kAttrMaxRdAtomic
-                        : 0));
+  auto result = roce::ModifyResult::kOk;
+  for (const auto state : {roce::QpState::kInit, roce::QpState::kRtr, roce::QpState::kRts}) {
+    attributes.state = state;
+    result = Modify(node, qp, attributes, roce::kAttrState | MaskFor(qp.type(), state),
+                    state == roce::QpState::kRtr ? &path : nullptr);
+    if (result != roce::ModifyResult::kOk) break;
+  }
+  return result;
 }
 
 roce::ModifyResult ConnectUd(Node& node, AppQp& qp) {
@@ -271,20 +281,20 @@ roce::ModifyResult ConnectUd(Node& node, AppQp& qp) {
   attributes.port = 1;
   attributes.qkey = 0x1234;
   attributes.state = roce::QpState::kInit;
-  auto result = Modify(node, qp, attributes,
+  auto result = Modify(node, qp.qp(), attributes,
                        roce::kAttrState | roce::kAttrPkeyIndex | roce::kAttrPort | roce::kAttrQkey);
   if (result != roce::ModifyResult::kOk) return result;
   attributes.state = roce::QpState::kRtr;
-  result = Modify(node, qp, attributes, roce::kAttrState);
+  result = Modify(node, qp.qp(), attributes, roce::kAttrState);
   if (result != roce::ModifyResult::kOk) return result;
   attributes.state = roce::QpState::kRts;
-  return Modify(node, qp, attributes, roce::kAttrState | roce::kAttrSqPsn);
+  return Modify(node, qp.qp(), attributes, roce::kAttrState | roce::kAttrSqPsn);
 }
 
 roce::ModifyResult MoveTo(Node& node, AppQp& qp, roce::QpState state) {
   roce::QpAttributes attributes;
   attributes.state = state;
-  return Modify(node, qp, attributes, roce::kAttrState);
+  return Modify(node, qp.qp(), attributes, roce::kAttrState);
 }
 
 }  // namespace roci::testing

@@ -146,6 +146,8 @@ struct ConnectOptions {
 // INIT, RTR, RTS of one side. `peer` must be told of the same.
 roce::ModifyResult Connect(Node& node, AppQp& qp, Node& peer, roce::Qpn peer_qpn,
                            const ConnectOptions& options = {});
+roce::ModifyResult Connect(Node& node, dataplane::QueuePair& qp, Node& peer, roce::Qpn peer_qpn,
+                           const ConnectOptions& options);
 // To RTS without a peer, with Q_Key 0x1234.
 roce::ModifyResult ConnectUd(Node& node, AppQp& qp);
 roce::ModifyResult MoveTo(Node& node, AppQp& qp, roce::QpState state);

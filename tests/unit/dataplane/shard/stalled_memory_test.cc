@@ -1,11 +1,6 @@
 // Programs whose memory makes whoever touches it wait (userfaultfd here; a FUSE file, a disk do the
 // same): their own queue pairs stand still and go on afterwards, everybody else's go on meanwhile.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -18,58 +13,18 @@
 
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/dataplane/waiting_memory.h"
 #include "tests/unit/sanitized.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::testing {
 namespace {
 
-constexpr size_t kPage = 4096;
 // Of a node's memory: the part that waits, at its end.
 constexpr size_t kWaitingAt = 512 << 10;
 constexpr size_t kWaitingBytes = 256 << 10;
 // So many times somebody else reads while a stall lasts.
 constexpr int kReads = 300;
-
-// Whoever touches [at, at + length) waits until Serve().
-class WaitingMemory {
- public:
-  WaitingMemory(std::byte* at, size_t length) : at_(at), length_(length) {
-    fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
-    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
-    if (fd_ < 0 || ioctl(fd_, UFFDIO_API, &api) != 0) return;
-    void* fresh =
-        mmap(at, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    uffdio_register range{};
-    range.range = {reinterpret_cast<uint64_t>(at), length};
-    range.mode = UFFDIO_REGISTER_MODE_MISSING;
-    works_ = fresh == at && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
-  }
-  ~WaitingMemory() {
-    if (fd_ >= 0) close(fd_);  // who still waits goes on
-  }
-  WaitingMemory(const WaitingMemory&) = delete;
-  WaitingMemory& operator=(const WaitingMemory&) = delete;
-
-  bool works() const { return works_; }
-  // Fills all of it with `value`.
-  void Serve(std::byte value) {
-    const std::vector<std::byte> page(kPage, value);
-    for (size_t done = 0; done < length_; done += kPage) {
-      uffdio_copy copy{};
-      copy.dst = reinterpret_cast<uint64_t>(at_ + done);
-      copy.src = reinterpret_cast<uint64_t>(page.data());
-      copy.len = kPage;
-      ASSERT_EQ(ioctl(fd_, UFFDIO_COPY, &copy), 0);
-    }
-  }
-
- private:
-  std::byte* at_;
-  size_t length_;
-  int fd_ = -1;
-  bool works_ = false;
-};
 
 // A pair of nodes with a connection, whose memory is reached by system calls.
 class End {

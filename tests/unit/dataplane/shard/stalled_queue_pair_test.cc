@@ -1,0 +1,428 @@
+// Queue pairs that are reset, fail or go while copies for them wait for their program's memory:
+// what comes of them afterwards is in order, and of their present life only.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "dataplane/base/on_shard.h"
+#include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/xrc_domain.h"
+#include "tests/unit/dataplane/environment.h"
+#include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/dataplane/waiting_memory.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::testing {
+namespace {
+
+using roce::CompletionStatus;
+using roce::QpState;
+
+constexpr uint32_t kBytes = 64;
+// Of the waiting node's memory.
+constexpr size_t kPage = 4096;
+constexpr size_t kFirstAt = 512 << 10;
+constexpr size_t kSecondAt = 768 << 10;
+constexpr size_t kWaitingBytes = 128 << 10;
+
+constexpr uint8_t Value(CompletionStatus status) { return static_cast<uint8_t>(status); }
+
+// A shared receive queue of `node`. Slot i receives to `offset` of its memory with wr_id 100 + i.
+class AppSrq {
+ public:
+  static constexpr uint32_t kSlots = 4;
+  AppSrq(Node& node, size_t offset, dataplane::XrcDomain* domain, dataplane::CompletionQueue* cq) {
+    dataplane::SharedReceiveQueueConfig config;
+    config.pd = Node::kPd;
+    config.max_wr = kSlots;
+    config.domain = domain;
+    config.cq = cq;
+    auto created =
+        node.session().CreateSharedReceiveQueue(config, node.session().last_srq_handle() + 1);
+    EXPECT_TRUE(created.ok());
+    srq_ = created->queue;
+    const roci_abi_srq_layout& layout = srq_->layout();
+    memory_ = Mapping(created->memory.get(), layout.memory_size);
+    auto* header = reinterpret_cast<roci_abi_srq*>(memory_.data());
+    for (uint32_t i = 0; i < kSlots; ++i) {
+      std::byte* slot = memory_.data() + layout.slots_offset + size_t{i} * layout.stride;
+      const roci_abi_recv_wqe entry{100 + i, 1, 0};
+      const roci_abi_sge sge = node.Sge(offset, kBytes);
+      std::memcpy(slot, &entry, sizeof(entry));
+      std::memcpy(slot + sizeof(entry), &sge, sizeof(sge));
+      reinterpret_cast<uint32_t*>(memory_.data() + layout.ring_offset)[i] = i;
+    }
+    std::atomic_ref(header->producer).store(kSlots, std::memory_order_release);
+  }
+  dataplane::SharedReceiveQueue& srq() { return *srq_; }
+
+ private:
+  dataplane::SharedReceiveQueue* srq_ = nullptr;
+  Mapping memory_;
+};
+
+// The memory of node a is mapped, that of node b is reached by system calls.
+class StalledQueuePair : public ::testing::Test {
+ protected:
+  StalledQueuePair()
+      : a_(TestDataplane(), &wire_, Config(1, false)),
+        b_(TestDataplane(), &wire_, Config(2, true)),
+        a_cq_(a_.session(), 4096),
+        b_cq_(b_.session(), 4096) {}
+
+  void SetUp() override {
+    first_ = std::make_unique<WaitingMemory>(b_.memory() + kFirstAt, kWaitingBytes);
+    second_ = std::make_unique<WaitingMemory>(b_.memory() + kSecondAt, kWaitingBytes);
+    if (!first_->works() || !second_->works()) {
+      GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+    }
+  }
+
+  static Node::Config Config(uint32_t number, bool process_vm) {
+    Node::Config config;
+    config.number = number;
+    config.process_vm = process_vm;
+    return config;
+  }
+  static dataplane::QueuePairConfig QpConfig(AppCq& cq, roce::QpType type = roce::QpType::kRc) {
+    dataplane::QueuePairConfig config;
+    config.type = type;
+    config.pd = Node::kPd;
+    config.send_cq = config.recv_cq = cq.cq();
+    config.max_send_wr = 64;
+    config.max_recv_wr = 256;
+    return config;
+  }
+  void ConnectBoth(AppQp& a, AppQp& b) {
+    const ConnectOptions options{.timeout = 19};
+    ASSERT_EQ(Connect(a_, a, b_, b.qp().qpn(), options), roce::ModifyResult::kOk);
+    ASSERT_EQ(Connect(b_, b, a_, a.qp().qpn(), options), roce::ModifyResult::kOk);
+  }
+  // To RESET and back, with the PSNs of before.
+  void ConnectAnew(AppQp& a, AppQp& b) {
+    ASSERT_EQ(MoveTo(a_, a, QpState::kReset), roce::ModifyResult::kOk);
+    ASSERT_EQ(MoveTo(b_, b, QpState::kReset), roce::ModifyResult::kOk);
+    a.Forget();
+    b.Forget();
+    ConnectBoth(a, b);
+  }
+  static void Post(AppQp& qp, roci_abi_send_opcode opcode, uint64_t wr_id, const roci_abi_sge& sge,
+                   uint64_t remote_va = 0, uint32_t rkey = 0) {
+    SendRequest request;
+    request.head.opcode = static_cast<uint8_t>(opcode);
+    request.head.flags = ROCI_ABI_SEND_SIGNALED;
+    request.head.wr_id = wr_id;
+    request.head.remote_va = remote_va;
+    request.head.rkey = rkey;
+    request.sges = {sge};
+    qp.Post(request);
+    qp.Ring();
+  }
+  void Send(AppQp& from, uint64_t wr_id = 1) {
+    Post(from, ROCI_ABI_WR_SEND, wr_id, a_.Sge(0, kBytes));
+  }
+  void PostRecvs(AppQp& qp, uint64_t wr_id, int count, size_t offset) {
+    for (int i = 0; i < count; ++i) {
+      qp.PostRecv(wr_id + static_cast<uint64_t>(i), {b_.Sge(offset, kBytes)});
+    }
+    qp.Ring();
+  }
+  // What was posted has arrived.
+  void PassRounds() {
+    for (int i = 0; i < 8; ++i) b_.session().lcore().FinishRound();
+  }
+  void AwaitStall() {
+    for (int i = 0; i < 5000 && !b_.session().IsStalled(); ++i) usleep(1000);
+    ASSERT_TRUE(b_.session().IsStalled());
+    PassRounds();
+  }
+  void AwaitEndOfStall() {
+    for (int i = 0; i < 5000 && b_.session().IsStalled(); ++i) usleep(1000);
+    ASSERT_FALSE(b_.session().IsStalled());
+    PassRounds();
+  }
+  static void Expect(AppCq& cq, uint64_t wr_id,
+                     CompletionStatus status = CompletionStatus::kSuccess) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(cq.Wait(&cqe)) << "instead of " << wr_id;
+    EXPECT_EQ(cqe.wr_id, wr_id);
+    EXPECT_EQ(cqe.status, Value(status)) << "of " << wr_id;
+  }
+  static void ExpectQuiet(AppCq& cq) {
+    roci_abi_cqe cqe;
+    EXPECT_FALSE(cq.Poll(&cqe)) << cqe.wr_id << " completes with " << int{cqe.status};
+  }
+
+  dataplane::Wire wire_{TestDataplane()};
+  Node a_;
+  Node b_;
+  AppCq a_cq_;
+  AppCq b_cq_;
+  std::unique_ptr<WaitingMemory> first_;
+  std::unique_ptr<WaitingMemory> second_;
+};
+
+TEST_F(StalledQueuePair, ResetForgetsReceives) {
+  AppQp a(a_.session(), QpConfig(a_cq_));
+  AppQp b(b_.session(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  PostRecvs(b, 100, 8, kFirstAt);
+  Send(a);
+  AwaitStall();
+  // These wait in front of it.
+  for (int i = 0; i < 3; ++i) Send(a);
+  PassRounds();
+  ConnectAnew(a, b);
+  first_->Serve(std::byte{1});
+  AwaitEndOfStall();
+  ExpectQuiet(b_cq_);
+  PostRecvs(b, 200, 4, 0);
+  for (uint64_t i = 0; i < 4; ++i) Send(a, 300 + i);
+  for (uint64_t i = 0; i < 4; ++i) {
+    Expect(b_cq_, 200 + i);
+    Expect(a_cq_, 300 + i);
+  }
+  ExpectQuiet(b_cq_);
+}
+
+TEST_F(StalledQueuePair, ResetForgetsWhatItRead) {
+  AppQp a(a_.session(), QpConfig(a_cq_));
+  AppQp b(b_.session(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  Post(b, ROCI_ABI_WR_RDMA_READ, 1, b_.Sge(kFirstAt, kBytes), a_.va(), a_.key());
+  AwaitStall();
+  ConnectAnew(a, b);
+  Post(b, ROCI_ABI_WR_RDMA_READ, 2, b_.Sge(0, kBytes), a_.va(), a_.key());
+  PassRounds();
+  first_->Serve(std::byte{1});
+  Expect(b_cq_, 2);
+  ExpectQuiet(b_cq_);
+}
+
+// Its peer would take them for those of the life after, which have the same PSNs.
+TEST_F(StalledQueuePair, ResetForgetsItsFrames) {
+  AppQp a(a_.session(), QpConfig(a_cq_));
+  AppQp b(b_.session(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  Post(b, ROCI_ABI_WR_SEND, 1, b_.Sge(kFirstAt, kBytes));
+  AwaitStall();
+  ConnectAnew(a, b);
+  a.PostRecv(200, {a_.Sge(0, kBytes)});
+  a.Ring();
+  Post(b, ROCI_ABI_WR_SEND, 2, b_.Sge(0, kBytes / 2));
+  PassRounds();
+  first_->Serve(std::byte{1});
+  Expect(b_cq_, 2);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 200u);
+  EXPECT_EQ(cqe.byte_length, kBytes / 2);
+}
+
+TEST_F(StalledQueuePair, ResetForgetsAtomics) {
+  AppQp a(a_.session(), QpConfig(a_cq_));
+  AppQp b(b_.session(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  const uint64_t value = 5;
+  std::memcpy(b_.memory(), &value, sizeof(value));
+  Post(a, ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, 1, a_.Sge(64, 8), b_.va(kFirstAt), b_.key());
+  AwaitStall();
+  ConnectAnew(a, b);
+  Post(a, ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, 2, a_.Sge(64, 8), b_.va(), b_.key());
+  PassRounds();
+  first_->Serve(std::byte{7});
+  Expect(a_cq_, 2);
+  uint64_t before = 0;
+  std::memcpy(&before, a_.memory() + 64, sizeof(before));
+  EXPECT_EQ(before, value);
+}
+
+// What failed is no matter of the life after.
+TEST_F(StalledQueuePair, ResetForgetsFaults) {
+  AppQp a(a_.session(), QpConfig(a_cq_));
+  AppQp b(b_.session(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  PostRecvs(b, 100, 1, kFirstAt);
+  Send(a);
+  AwaitStall();
+  ConnectAnew(a, b);
+  first_->TakeAway();
+  PostRecvs(b, 200, 1, 0);
+  Send(a, 2);
+  Expect(b_cq_, 200);
+  Expect(a_cq_, 2);
+  ExpectQuiet(b_cq_);
+}
+
+// What it has taken from a shared receive queue and not told of is there again.
+TEST_F(StalledQueuePair, GivesBackSharedReceives) {
+  AppSrq srq(b_, kFirstAt, nullptr, nullptr);
+  auto config = QpConfig(b_cq_);
+  config.srq = &srq.srq();
+  config.max_recv_wr = 0;
+  AppQp a(a_.session(), QpConfig(a_cq_));
+  AppQp b(b_.session(), config);
+  const auto posted = [&] {
+    return b_.session().lcore().Call(
+        [&](const dataplane::OnShard& shard) { return srq.srq().posted(shard); });
+  };
+  ConnectBoth(a, b);
+  for (int i = 0; i < 3; ++i) Send(a);
+  AwaitStall();
+  EXPECT_LT(posted(), AppSrq::kSlots);
+  ConnectAnew(a, b);
+  EXPECT_EQ(posted(), AppSrq::kSlots);
+  for (int i = 0; i < 3; ++i) Send(a);
+  PassRounds();
+  first_->Serve(std::byte{1});
+  roci_abi_cqe cqe;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(b_cq_.Wait(&cqe));
+    EXPECT_EQ(cqe.status, 0u);
+  }
+  AwaitEndOfStall();
+  ExpectQuiet(b_cq_);
+  EXPECT_EQ(posted(), AppSrq::kSlots - 3);
+  b_.session().DestroyQueuePair(b.qp());
+  EXPECT_EQ(posted(), AppSrq::kSlots - 3);
+}
+
+// Of a queue pair of an XRC domain. The program may take away both the receive queue and its
+// completion queue.
+TEST_F(StalledQueuePair, XrcReceiveQueueGoes) {
+  dataplane::XrcDomain domain(b_.device(), b_.session().lcore());
+  for (const bool with_cq : {false, true}) {
+    SCOPED_TRACE(with_cq);
+    AppCq cq(b_.session(), 16);
+    AppSrq srq(b_, with_cq ? kSecondAt : kFirstAt, &domain, cq.cq());
+    auto config = QpConfig(a_cq_, roce::QpType::kXrcSend);
+    config.recv_cq = nullptr;
+    config.max_recv_wr = 0;
+    AppQp a(a_.session(), config);
+    dataplane::QueuePairConfig target_config;
+    target_config.type = roce::QpType::kXrcRecv;
+    const auto target = domain.CreateTarget(target_config);
+    ASSERT_TRUE(target.ok());
+    const ConnectOptions options{.timeout = 19};
+    ASSERT_EQ(Connect(b_, **target, a_, a.qp().qpn(), options), roce::ModifyResult::kOk);
+    ASSERT_EQ(Connect(a_, a.qp(), b_, (*target)->qpn(), options), roce::ModifyResult::kOk);
+    SendRequest request;
+    request.head.opcode = ROCI_ABI_WR_SEND;
+    request.head.flags = ROCI_ABI_SEND_SIGNALED;
+    request.head.wr_id = with_cq;
+    request.head.remote_srqn = srq.srq().number();
+    request.sges = {a_.Sge(0, kBytes)};
+    a.Post(request);
+    a.Ring();
+    AwaitStall();
+    ASSERT_TRUE(b_.session().DestroySharedReceiveQueue(srq.srq()).ok());
+    if (with_cq) {
+      ASSERT_TRUE(b_.session().DestroyCompletionQueue(*cq.cq()).ok());
+    }
+    (with_cq ? second_ : first_)->Serve(std::byte{1});
+    AwaitEndOfStall();
+    Expect(a_cq_, with_cq);
+    ExpectQuiet(cq);
+  }
+}
+
+// More than there is room for.
+TEST_F(StalledQueuePair, ErrorFlushesManyInOrder) {
+  constexpr int kPairs = 6;
+  constexpr int kReceives = 200;
+  AppQp opener_a(a_.session(), QpConfig(a_cq_));
+  AppQp opener_b(b_.session(), QpConfig(b_cq_));
+  ConnectBoth(opener_a, opener_b);
+  std::vector<std::unique_ptr<AppQp>> as;
+  std::vector<std::unique_ptr<AppQp>> bs;
+  for (int i = 0; i < kPairs; ++i) {
+    as.push_back(std::make_unique<AppQp>(a_.session(), QpConfig(a_cq_)));
+    bs.push_back(std::make_unique<AppQp>(b_.session(), QpConfig(b_cq_)));
+    ConnectBoth(*as.back(), *bs.back());
+    PostRecvs(*bs.back(), 0, kReceives, kSecondAt);
+  }
+  // So that all of them are held at a time.
+  PostRecvs(opener_b, 1000, 1, kFirstAt);
+  Send(opener_a);
+  AwaitStall();
+  for (auto& a : as) Send(*a);
+  PassRounds();
+  first_->Serve(std::byte{1});
+  Expect(b_cq_, 1000);
+  AwaitStall();
+  for (auto& b : bs) ASSERT_EQ(MoveTo(b_, *b, QpState::kErr), roce::ModifyResult::kOk);
+  second_->Serve(std::byte{2});
+  std::array<uint64_t, kPairs> next{};
+  for (int i = 0; i < kPairs * kReceives; ++i) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(b_cq_.Wait(&cqe)) << i;
+    int pair = 0;
+    while (pair < kPairs && bs[pair]->qp().qpn().value() != cqe.qpn) ++pair;
+    ASSERT_LT(pair, kPairs);
+    ASSERT_EQ(cqe.wr_id, next[pair]) << "of pair " << pair;
+    if (next[pair]++ > 0) {
+      EXPECT_EQ(cqe.status, Value(CompletionStatus::kWorkRequestFlushed));
+    }
+  }
+  AwaitEndOfStall();
+  ExpectQuiet(b_cq_);
+}
+
+// UD: a send queue that is flushed is taken up again while a datagram is on its way to memory.
+TEST_F(StalledQueuePair, SendErrorFlushesManyInOrder) {
+  constexpr uint64_t kSends = 1500;
+  auto config = QpConfig(b_cq_, roce::QpType::kUd);
+  config.max_send_wr = 2048;
+  AppQp a(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp b(b_.session(), config);
+  ASSERT_EQ(ConnectUd(a_, a), roce::ModifyResult::kOk);
+  ASSERT_EQ(ConnectUd(b_, b), roce::ModifyResult::kOk);
+  const auto to_a = b_.session().CreateAddressHandle(Node::kPd, PathTo(b_, a_));
+  const auto to_b = a_.session().CreateAddressHandle(Node::kPd, PathTo(a_, b_));
+  ASSERT_TRUE(to_a.ok() && to_b.ok());
+  SendRequest request;
+  request.head.opcode = ROCI_ABI_WR_SEND;
+  request.head.flags = ROCI_ABI_SEND_SIGNALED;
+  request.head.u.ud = {*to_a, a.qp().qpn().value(), 0x1234, {}};
+  for (uint64_t i = 0; i < kSends; ++i) {
+    request.head.wr_id = i;
+    request.sges = {b_.Sge(i == 0 ? kFirstAt : 0, kBytes)};
+    b.Post(request);
+  }
+  b.PostRecv(kSends, {b_.Sge(kSecondAt, 2 * kBytes)});
+  b.Ring();
+  AwaitStall();
+  request.head.u.ud = {*to_b, b.qp().qpn().value(), 0x1234, {}};
+  request.sges = {a_.Sge(0, kBytes)};
+  a.Post(request);
+  a.Ring();
+  PassRounds();
+  // The first cannot be sent. Behind it comes the datagram.
+  first_->TakeAway();
+  Expect(b_cq_, 0, CompletionStatus::kLocalProtectionError);
+  AwaitStall();
+  ASSERT_EQ(b_.session().InspectQueuePair(b.qp()).state, QpState::kSqe);
+  ASSERT_EQ(MoveTo(b_, b, QpState::kRts), roce::ModifyResult::kOk);
+  second_->Serve(std::byte{2});
+  bool is_received = false;
+  for (uint64_t next = 1; next < kSends || !is_received;) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(b_cq_.Wait(&cqe)) << next;
+    if (cqe.wr_id == kSends) {
+      is_received = true;
+      EXPECT_EQ(cqe.status, 0u);
+      continue;
+    }
+    ASSERT_EQ(cqe.wr_id, next++);
+    EXPECT_EQ(cqe.status, Value(CompletionStatus::kWorkRequestFlushed));
+  }
+}
+
+}  // namespace
+}  // namespace roci::testing
