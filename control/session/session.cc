@@ -9,6 +9,7 @@
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
 #include "control/loop/no_memory.h"
+#include "control/session/session_commands.h"
 
 namespace roci::control {
 namespace {
@@ -23,67 +24,15 @@ std::string ProgramName(pid_t pid) {
 }  // namespace
 
 Session::Handler Session::HandlerOf(uint32_t command) {
-  // By roci_abi_command, in its order.
-  static constexpr Handler kHandlers[] = {
-      nullptr,
-      &Session::Hello,
-      &Session::QueryDevice,
-      &Session::QueryPort,
-      &Session::AllocPd,
-      &Session::DeallocPd,
-      &Session::RegMr,
-      &Session::ReregMr,
-      &Session::DeregMr,
-      &Session::UnshareRange,
-      &Session::CreateChannel,
-      &Session::DestroyChannel,
-      &Session::CreateCq,
-      &Session::ResizeCq,
-      &Session::DestroyCq,
-      &Session::CreateQp,
-      &Session::ModifyQp,
-      &Session::QueryQp,
-      &Session::DestroyQp,
-      &Session::CreateAh,
-      &Session::DestroyAh,
-      &Session::AttachMulticast,
-      &Session::DetachMulticast,
-      &Session::ModifyCq,
-      &Session::AllocMw,
-      &Session::DeallocMw,
-      &Session::AllocNullMr,
-      &Session::AllocDm,
-      &Session::FreeDm,
-      &Session::RegDmMr,
-      &Session::CreateFlow,
-      &Session::DestroyFlow,
-      &Session::CreateCounters,
-      &Session::DestroyCounters,
-      &Session::AttachCounters,
-      &Session::ReadCounters,
-      &Session::CreateQueueTable,
-      &Session::DestroyQueueTable,
-      &Session::CreateRssQp,
-      &Session::CreateSrq,
-      &Session::ModifySrq,
-      &Session::QuerySrq,
-      &Session::DestroySrq,
-      &Session::OpenXrcd,
-      &Session::CloseXrcd,
-      &Session::OpenQp,
-      &Session::CreateTagSrq,
-      &Session::AllocListMr,
-      &Session::FreeListMr,
-      &Session::NameContext,
-      &Session::Attach,
-      &Session::ImportPd,
-      &Session::ImportMr,
-      &Session::ImportDm,
-      &Session::AllocSignatureMr,
-      &Session::CheckSignatureMr,
-      &Session::RegDmaBufferMr,
-  };
-  static_assert(std::size(kHandlers) == ROCI_ABI_COMMAND_COUNT);
+  // By roci_abi_command. The decoder lets no other number through.
+  static constexpr auto kHandlers = [] {
+    std::array<Handler, ROCI_ABI_COMMAND_COUNT> table{};
+#define ROCI_ROW(name, request, response, takes_fds, check, handler) \
+  table[ROCI_ABI_##name] = &Session::handler;
+    ROCI_SESSION_COMMANDS(ROCI_ROW)
+#undef ROCI_ROW
+    return table;
+  }();
   return kHandlers[command];
 }
 

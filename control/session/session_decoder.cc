@@ -1,10 +1,12 @@
 #include "control/session/session_decoder.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
-#include <iterator>
 
 #include "control/config/device_limits.h"
 #include "control/loop/errno_status.h"
+#include "control/session/session_commands.h"
 #include "memory/types.h"
 #include "roce/flow_key.h"
 #include "roce/toeplitz.h"
@@ -281,86 +283,33 @@ absl::Status CheckOpenXrcd(const void* request, uint32_t fd_count) {
 }
 
 template <class RequestType, class ResponseType>
-constexpr CommandInfo Command(const char* name,
-                              absl::Status (*check)(const void*, uint32_t) = nullptr,
-                              bool takes_fds = false) {
+constexpr CommandInfo Command(const char* name, bool takes_fds,
+                              absl::Status (*check)(const void*, uint32_t)) {
   static_assert(offsetof(RequestType, head) == 0 && offsetof(ResponseType, head) == 0);
   static_assert(sizeof(RequestType) <= kMaxRequestBytes);
   return {name, sizeof(RequestType), sizeof(ResponseType), check, takes_fds};
 }
 
-using HandleRequest = roci_abi_handle_request;
-using Plain = roci_abi_plain_response;
+constexpr size_t kCommandRows = [] {
+  size_t rows = 0;
+#define ROCI_ROW(...) ++rows;
+  ROCI_SESSION_COMMANDS(ROCI_ROW)
+#undef ROCI_ROW
+  return rows;
+}();
 
-// By roci_abi_command, in its order.
-constexpr CommandInfo kCommands[] = {
-    {nullptr, 0, 0, nullptr, false},
-    Command<roci_abi_hello_request, roci_abi_hello_response>("HELLO", CheckHello, true),
-    Command<roci_abi_query_device_request, roci_abi_query_device_response>("QUERY_DEVICE"),
-    Command<roci_abi_query_port_request, roci_abi_query_port_response>("QUERY_PORT"),
-    Command<roci_abi_plain_request, roci_abi_handle_response>("ALLOC_PD"),
-    Command<HandleRequest, Plain>("DEALLOC_PD"),
-    Command<roci_abi_reg_mr_request, roci_abi_reg_mr_response>("REG_MR", CheckRegMr, true),
-    Command<roci_abi_rereg_mr_request, roci_abi_reg_mr_response>("REREG_MR", CheckReregMr, true),
-    Command<HandleRequest, Plain>("DEREG_MR"),
-    Command<roci_abi_unshare_range_request, Plain>("UNSHARE_RANGE", CheckUnshareRange),
-    Command<roci_abi_plain_request, roci_abi_handle_response>("CREATE_COMP_CHANNEL"),
-    Command<HandleRequest, Plain>("DESTROY_COMP_CHANNEL"),
-    Command<roci_abi_create_cq_request, roci_abi_create_cq_response>("CREATE_CQ", CheckCreateCq),
-    Command<roci_abi_resize_cq_request, roci_abi_resize_cq_response>("RESIZE_CQ", CheckResizeCq),
-    Command<HandleRequest, roci_abi_destroy_response>("DESTROY_CQ"),
-    Command<roci_abi_create_qp_request, roci_abi_create_qp_response>("CREATE_QP"),
-    Command<roci_abi_modify_qp_request, roci_abi_modify_qp_response>("MODIFY_QP"),
-    Command<roci_abi_query_qp_request, roci_abi_query_qp_response>("QUERY_QP"),
-    Command<HandleRequest, roci_abi_destroy_response>("DESTROY_QP"),
-    Command<roci_abi_create_ah_request, roci_abi_handle_response>("CREATE_AH"),
-    Command<HandleRequest, Plain>("DESTROY_AH"),
-    Command<roci_abi_multicast_request, Plain>("ATTACH_MULTICAST"),
-    Command<roci_abi_multicast_request, Plain>("DETACH_MULTICAST"),
-    Command<roci_abi_modify_cq_request, Plain>("MODIFY_CQ", CheckModifyCq),
-    Command<roci_abi_alloc_mw_request, roci_abi_alloc_mw_response>("ALLOC_MW", CheckAllocMw),
-    Command<HandleRequest, Plain>("DEALLOC_MW"),
-    Command<roci_abi_alloc_null_mr_request, roci_abi_reg_mr_response>("ALLOC_NULL_MR"),
-    Command<roci_abi_alloc_dm_request, roci_abi_alloc_dm_response>("ALLOC_DM"),
-    Command<HandleRequest, Plain>("FREE_DM"),
-    Command<roci_abi_reg_dm_mr_request, roci_abi_reg_mr_response>("REG_DM_MR", CheckRegDmMr),
-    Command<roci_abi_create_flow_request, roci_abi_handle_response>("CREATE_FLOW", CheckCreateFlow),
-    Command<HandleRequest, Plain>("DESTROY_FLOW"),
-    Command<roci_abi_plain_request, roci_abi_handle_response>("CREATE_COUNTERS"),
-    Command<HandleRequest, Plain>("DESTROY_COUNTERS"),
-    Command<roci_abi_attach_counters_request, Plain>("ATTACH_COUNTERS"),
-    Command<HandleRequest, roci_abi_read_counters_response>("READ_COUNTERS"),
-    Command<roci_abi_create_queue_table_request, roci_abi_handle_response>("CREATE_QUEUE_TABLE",
-                                                                           CheckQueueTable),
-    Command<HandleRequest, Plain>("DESTROY_QUEUE_TABLE"),
-    Command<roci_abi_create_rss_qp_request, roci_abi_create_qp_response>("CREATE_RSS_QP",
-                                                                         CheckCreateRssQp),
-    Command<roci_abi_create_srq_request, roci_abi_create_srq_response>("CREATE_SRQ",
-                                                                       CheckCreateSrq),
-    Command<roci_abi_modify_srq_request, roci_abi_modify_srq_response>("MODIFY_SRQ",
-                                                                       CheckModifySrq),
-    Command<HandleRequest, roci_abi_query_srq_response>("QUERY_SRQ"),
-    Command<HandleRequest, roci_abi_destroy_response>("DESTROY_SRQ"),
-    Command<roci_abi_open_xrcd_request, roci_abi_handle_response>("OPEN_XRCD", CheckOpenXrcd, true),
-    Command<HandleRequest, Plain>("CLOSE_XRCD"),
-    Command<roci_abi_open_qp_request, roci_abi_open_qp_response>("OPEN_QP"),
-    Command<roci_abi_create_tag_srq_request, roci_abi_create_tag_srq_response>("CREATE_TAG_SRQ",
-                                                                               CheckCreateTagSrq),
-    Command<roci_abi_alloc_list_mr_request, roci_abi_alloc_list_mr_response>("ALLOC_LIST_MR",
-                                                                             CheckAllocListMr),
-    Command<HandleRequest, Plain>("FREE_LIST_MR"),
-    Command<roci_abi_name_context_request, Plain>("NAME_CONTEXT"),
-    Command<roci_abi_attach_request, roci_abi_attach_response>("ATTACH", CheckAttach, true),
-    Command<HandleRequest, Plain>("IMPORT_PD"),
-    Command<HandleRequest, roci_abi_import_mr_response>("IMPORT_MR"),
-    Command<HandleRequest, roci_abi_import_dm_response>("IMPORT_DM"),
-    Command<roci_abi_alloc_signature_mr_request, roci_abi_alloc_list_mr_response>(
-        "ALLOC_SIGNATURE_MR", CheckAllocSignatureMr),
-    Command<HandleRequest, roci_abi_check_signature_mr_response>("CHECK_SIGNATURE_MR"),
-    Command<roci_abi_reg_dma_buffer_mr_request, roci_abi_reg_mr_response>(
-        "REG_DMA_BUFFER_MR", CheckRegDmaBufferMr, true),
-};
-static_assert(std::size(kCommands) == ROCI_ABI_COMMAND_COUNT);
+// By roci_abi_command. Numbers without a command have no name.
+constexpr std::array<CommandInfo, ROCI_ABI_COMMAND_COUNT> kCommands = [] {
+  std::array<CommandInfo, ROCI_ABI_COMMAND_COUNT> table{};
+#define ROCI_ROW(name, request, response, takes_fds, check, handler)                              \
+  table[ROCI_ABI_##name] = Command<roci_abi_##request##_request, roci_abi_##response##_response>( \
+      #name, takes_fds, check);
+  ROCI_SESSION_COMMANDS(ROCI_ROW)
+#undef ROCI_ROW
+  return table;
+}();
+static_assert(kCommandRows == ROCI_ABI_COMMAND_COUNT - 1);
+static_assert(std::ranges::count(kCommands, nullptr, &CommandInfo::name) == 1, "0 is no command");
 
 }  // namespace
 
