@@ -33,6 +33,21 @@ def load(path):
     return module
 
 
+SLEEPER = f'roci-{os.getpid()}'  # at most 15 characters
+
+
+def make_sleeper(folder):
+    """A program in `folder` that sleeps, and that is_sleeping() finds."""
+    return shutil.copy(shutil.which('sleep'), pathlib.Path(folder) / SLEEPER)
+
+
+def is_sleeping():
+    """Whether a program of make_sleeper() runs. By its name: a process's arguments lie in its memory, and hostile programs
+    of other tests let the reader wait there."""
+    names = subprocess.run(['ps', 'axo', 'comm'], capture_output=True, text=True, check=True).stdout.splitlines()
+    return SLEEPER in names
+
+
 check_includes = load(TOP / 'tools/check-includes')
 check_tidy = load(TOP / 'tools/check-tidy')
 changes = sys.modules['changes']
@@ -226,6 +241,22 @@ class Runs(unittest.TestCase):
         self.assertIn('nothing to run', output)
         self.assertEqual((run.returncode, output.splitlines()[-1]), (1, '0 passed, 0 failed'))
 
+    def test_an_interrupted_set_up_leaves_no_process(self):
+        shutil.copy(TOP / 'tools/setup', self.top / 'tools')
+        (self.top / 'tools/packages.txt').write_text('')
+        fetch = self.top / 'tools/fetch-provider-headers'
+        fetch.write_text('#!/bin/bash\n. "$(dirname "$0")/lib/common.sh"\necho begun >&2; bounded 120 ' + SLEEPER + ' 97\n')
+        fetch.chmod(0o755)
+        make_sleeper(self.top / 'bin')
+        run = subprocess.Popen([self.top / 'tools/test'], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env={**os.environ, 'PATH': f'{self.top}/bin:{os.environ["PATH"]}',
+                                               'TMPDIR': str(self.top / 'scratch')})
+        while run.stderr.readline() not in ('begun\n', ''):
+            pass
+        run.send_signal(signal.SIGINT)
+        self.assert_not_green(run, 'interrupted by SIGINT')
+        self.assertFalse(is_sleeping())
+
     def test_a_configuration_that_was_interrupted(self):
         self.set_up('meson', 'mkdir -p build/meson-private; touch build/meson-private/coredata.dat; echo begun >&2; sleep 40')
         run = self.start()
@@ -291,14 +322,15 @@ class Isolation(unittest.TestCase):
 
     @unittest.skipIf(subprocess.run([TOP / 'tests/isolated', '--check'], check=False).returncode, 'no namespaces here (not root?)')
     def test_ports_namespaces_and_processes_are_private(self):
-        done = self.run_in('sh', '-c', 'ip netns add roci-x; ip link add roci-v type veth; ls /run/netns; sleep 1234567 & '
-                           'ping -c1 -W2 127.0.0.1 >/dev/null 2>&1 || ip -br address show lo; readlink /proc/self/ns/net')
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run_in('sh', '-c', f'ip netns add roci-x; ip link add roci-v type veth; ls /run/netns; {make_sleeper(folder)} 97 & '
+                               'ping -c1 -W2 127.0.0.1 >/dev/null 2>&1 || ip -br address show lo; readlink /proc/self/ns/net')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.split()[0], 'roci-x')
         self.assertNotIn(os.readlink('/proc/self/ns/net'), done.stdout)
         self.assertFalse(os.path.exists('/run/netns/roci-x'))
         self.assertFalse(os.path.exists('/sys/class/net/roci-v'))
-        self.assertNotIn('1234567', subprocess.run(['ps', 'axo', 'args'], capture_output=True, text=True, check=True).stdout)
+        self.assertFalse(is_sleeping())
 
     def test_it_ends_with_a_signal_to_its_group(self):
         with subprocess.Popen([TOP / 'tests/isolated', 'sleep', '40'], start_new_session=True) as run:
@@ -460,6 +492,38 @@ class ProviderHeaders(unittest.TestCase):
             pathlib.Path(top, 'b.tar.gz').write_bytes(b'no archive')
             self.assertEqual(self.run_script(top, '--tarball', top + '/b.tar.gz').returncode, 1)
             self.assertEqual(self.run_script(top, '--print').returncode, 1)
+
+
+class SetUp(unittest.TestCase):
+    """tools/setup with one package missing, and an apt-get that takes long."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = pathlib.Path(folder.name)
+        shutil.copytree(TOP / 'tools/lib', self.top / 'tools/lib')
+        shutil.copy(TOP / 'tools/setup', self.top / 'tools')
+        (self.top / 'tools/packages.txt').write_text('roci-no-such-package\n')
+        (self.top / 'bin').mkdir()
+        for name, script in {'sudo': 'shift; exec "$@"', 'apt-cache': 'echo "Candidate: 1"',
+                             'apt-get': f'trap "echo interrupted >>{self.top}/log; sleep 0.5; echo ended >>{self.top}/log; exit 100" INT\n'
+                                        'echo begun >&2; sleep 40 >/dev/null 2>&1 & wait'}.items():
+            file = self.top / 'bin' / name
+            file.write_text('#!/bin/bash\n' + script + '\n')
+            file.chmod(0o755)
+
+    def test_a_signal_lets_apt_get_end_in_order(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with subprocess.Popen([self.top / 'tools/setup'], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                  start_new_session=True, env={**os.environ, 'PATH': f'{self.top}/bin:{os.environ["PATH"]}'}) as run:
+                while run.stderr.readline() not in ('begun\n', ''):
+                    pass
+                os.killpg(run.pid, number)
+                errors = run.communicate(timeout=50)[1]
+            self.assertEqual(run.returncode, 1, errors)
+            self.assertIn('interrupted', errors)
+            self.assertEqual((self.top / 'log').read_text(), 'interrupted\nended\n')
+            (self.top / 'log').unlink()
 
 
 class Packages(unittest.TestCase):

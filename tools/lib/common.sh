@@ -25,10 +25,8 @@ retry() {
 
 # bounded SECONDS COMMAND...: SIGTERM at the limit, SIGKILL 10 s later; status 124 when it ran out of time.
 bounded() {
-  # In a process group of its own, which `timeout` makes to end a whole family, the command would not see Ctrl-C.
-  local foreground=()
-  [ ! -t 0 ] || foreground=(--foreground)
-  timeout ${foreground[@]+"${foreground[@]}"} --kill-after=10 "$@"
+  # In a process group of its own, which `timeout` makes otherwise, the command would not end with the script, nor see Ctrl-C.
+  timeout --foreground --kill-after=10 "$@"
 }
 
 # usage: prints the comment block that begins on the calling script's second line.
