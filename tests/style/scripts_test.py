@@ -302,6 +302,43 @@ class Runs(unittest.TestCase):
             (self.top / 'pid').unlink()
 
 
+class Subreaper(unittest.TestCase):
+    """tools/lib/subreaper.py."""
+
+    def run_in(self, script):
+        with tempfile.TemporaryDirectory() as folder:
+            make_sleeper(folder)
+            with subprocess.Popen([TOP / 'tools/lib/subreaper.py', 'bash', '-c', script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, env={**os.environ, 'PATH': f'{folder}:{os.environ["PATH"]}'}) as run:
+                run.stdout.readline()
+                yield run
+                self.errors = run.communicate(timeout=50)[1]
+        self.assertFalse(is_sleeping())
+
+    def test_the_exit_status_is_the_commands(self):
+        for script, status in ('exit 3', 3), ('kill -9 $$', 137), ('true', 0):
+            for run in self.run_in(script):
+                pass
+            self.assertEqual((run.returncode, self.errors), (status, ''))
+
+    def test_processes_in_other_sessions_end_with_it(self):
+        for run in self.run_in(f'setsid {SLEEPER} 97 >/dev/null 2>&1 & setsid bash -c "trap : TERM; {SLEEPER} 98 & wait; wait" & '
+                               'sleep 0.5; kill -9 $$'):
+            pass
+        self.assertEqual(run.returncode, 137)
+        self.assertIn(SLEEPER, self.errors)
+
+    def test_a_signal_is_passed_on(self):
+        for run in self.run_in(f'trap "exit 4" TERM; echo; setsid {SLEEPER} 97 & wait'):
+            run.terminate()
+        self.assertEqual(run.returncode, 4)
+
+    def test_orphans_are_reaped_meanwhile(self):
+        for run in self.run_in('pid=$(sleep 0.1 >/dev/null & echo $!); sleep 1; [ ! -e /proc/$pid ]'):
+            pass
+        self.assertEqual(run.returncode, 0)
+
+
 class Isolation(unittest.TestCase):
     """tests/isolated."""
 
