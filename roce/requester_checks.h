@@ -49,7 +49,7 @@ constexpr bool IsAnswered(WorkClass work_class) {
 // A FLUSH for persistence, behind which a responder takes no atomic before it is done (IBTA vol 1,
 // A19): to send one earlier would cost a NAK and a retry.
 constexpr bool IsDurableFlush(const SendWqe& wqe) {
-  return wqe.opcode == WorkOpcode::kFlush && (wqe.immediate & Feth::kPersistence) != 0;
+  return wqe.opcode == WorkOpcode::kFlush && (wqe.flush.placement_type & Feth::kPersistence) != 0;
 }
 constexpr bool FollowsDurableFlush(const SendWqe& wqe) {
   return wqe.opcode == WorkOpcode::kCompareSwap || wqe.opcode == WorkOpcode::kFetchAdd ||

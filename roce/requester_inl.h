@@ -117,7 +117,7 @@ memory::MemoryStatus Requester<Host>::ExecuteLocal(Host& host, const SendWqe& wq
     case WorkOpcode::kRegisterList:
       return host.RegisterList(wqe);
     default:
-      return host.Invalidate(Key(wqe.immediate));
+      return host.Invalidate(Key(wqe.invalidate_key));
   }
 }
 
@@ -286,14 +286,14 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
     // The solicited event bit means something only where a receive completes (9.2.3).
     out.solicited = wqe.solicited && (!info.has_reth || info.has_immediate);
     if (info.has_immediate) out.ext.imm.value = SwapNetworkOrder(wqe.immediate);
-    if (info.has_invalidate) out.ext.ieth.rkey = Key(wqe.immediate);
+    if (info.has_invalidate) out.ext.ieth.rkey = Key(wqe.invalidate_key);
   }
   if (context_.config.type == QpType::kUd) {
-    out.dest_qpn = wqe.remote_qpn;
-    // A Q_Key with the top bit set means the QP's own (10.2.5).
-    const bool use_own = (wqe.remote_qkey >> 31) != 0;
-    out.ext.deth = Deth{use_own ? context_.attributes.qkey : wqe.remote_qkey, context_.config.qpn};
-    out.address_handle = wqe.address_handle;
+    const DatagramWork& to = wqe.datagram;
+    out.dest_qpn = Qpn(to.remote_qpn);
+    const bool use_own = (to.remote_qkey >> 31) != 0;
+    out.ext.deth = Deth{use_own ? context_.attributes.qkey : to.remote_qkey, context_.config.qpn};
+    out.address_handle = to.address_handle;
   }
   out.ack_request = context_.IsReliable() && WantsAck(is_last);
   return true;
@@ -326,8 +326,7 @@ template <class Host>
 void Requester<Host>::BuildFlush(const WorkInfo& info, const SendRecord& record, TxPacket& out) {
   const SendWqe& wqe = record.wqe;
   out.opcode = info.only;
-  out.ext.feth = Feth{static_cast<uint8_t>(wqe.immediate & 0xF),
-                      static_cast<uint8_t>((wqe.immediate >> 4) & 3)};
+  out.ext.feth = Feth{wqe.flush.placement_type, wqe.flush.selectivity_level};
   out.ext.reth = Reth{wqe.remote_va, wqe.rkey, wqe.length};
 }
 
@@ -336,8 +335,9 @@ void Requester<Host>::BuildAtomic(const WorkInfo& info, const SendRecord& record
   const SendWqe& wqe = record.wqe;
   const bool is_swap = wqe.opcode == WorkOpcode::kCompareSwap;
   out.opcode = info.only;
-  out.ext.atomic = AtomicEth{wqe.remote_va, wqe.rkey, is_swap ? wqe.swap : wqe.compare_add,
-                             is_swap ? wqe.compare_add : 0};
+  out.ext.atomic =
+      AtomicEth{wqe.remote_va, wqe.rkey, is_swap ? wqe.atomic.swap : wqe.atomic.compare_add,
+                is_swap ? wqe.atomic.compare_add : 0};
 }
 
 template <class Host>

@@ -84,35 +84,73 @@ struct Sge {
   Key lkey;
 };
 
+// ---- What one kind of work request carries beside the fields that all have
+
+// UD.
+struct DatagramWork {
+  uint32_t address_handle;
+  uint32_t remote_qpn;
+  uint32_t remote_qkey;  // top bit set: the queue pair's own (IBTA vol 1, 10.2.5)
+};
+// kCompareSwap, kFetchAdd. Host byte order.
+struct AtomicWork {
+  uint64_t compare_add;
+  uint64_t swap;
+};
+// kBindMw: the window opens `length` bytes at `start` of the region.
+struct BindWork {
+  uint64_t start;
+  uint64_t length;
+  uint32_t window;  // number in the key table
+  uint32_t access;  // memory::Access
+  uint32_t region_key;
+  uint32_t new_key;
+};
+// kRegisterList: the region begins at `iova` and has as many runs as `runs`.
+struct ListWork {
+  uint64_t iova;
+  uint64_t runs;
+  uint32_t list;    // number in the key table
+  uint32_t access;  // memory::Access
+  uint32_t new_key;
+};
+// kFlush. As FETH (roce/packet.h).
+struct FlushWork {
+  uint8_t placement_type;
+  uint8_t selectivity_level;
+};
+
 // Private copy of a send work request's header. SGEs after the first one and inline bytes stay in
 // the app's ring; the host reads (and copies) them when a packet needs them. `slot` names the ring
 // entry and is the free-running producer index at which it was posted.
 struct SendWqe {
   uint64_t wr_id;
   uint64_t remote_va;
-  uint64_t compare_add;  // host byte order. Bind: bytes; the window begins at remote_va.
-                         // Register: runs in the list; the region begins at remote_va
-  uint64_t swap;         // host byte order
   Sge first_sge;
   uint32_t slot;
-  uint32_t length;     // sum of all SGEs or inline bytes, at most 2^31
-  Key rkey;            // bind: L_Key of the region
-  uint32_t immediate;  // as given by the app (network byte order); the R_Key to invalidate, or the
-                       // new one of a window (host order); FLUSH: placement type | level << 4
+  uint32_t length;  // sum of all SGEs or inline bytes; FLUSH: of the peer's range; at most 2^31
+  Key rkey;
   WorkOpcode opcode;
   uint8_t num_sge;
   bool is_inline : 1;
   bool signaled : 1;
   bool solicited : 1;
   bool fence : 1;
-  bool fill_checksums : 1;  // raw packets: of IPv4, TCP and UDP
-  // UD. Bind, register: rights, -, number of the window or list (memory/key_table.h).
-  uint32_t remote_qkey;
-  Qpn remote_qpn;
-  uint32_t address_handle;
-  // XRC only.
-  uint32_t remote_srq_number;
+  bool fill_checksums : 1;     // raw packets: of IPv4, TCP and UDP
+  uint32_t immediate;          // network byte order, as the app wrote it
+  uint32_t remote_srq_number;  // XRC only
+  // `opcode` says which member holds: the one that is named after it, otherwise `datagram`, which
+  // only UD reads.
+  union {
+    DatagramWork datagram;
+    AtomicWork atomic;
+    uint32_t invalidate_key;  // kSendWithInvalidate: the peer's R_Key; kLocalInvalidate: the key
+    BindWork bind;
+    ListWork list;
+    FlushWork flush;
+  };
 };
+static_assert(sizeof(SendWqe) <= 88, "more cache lines for each request in flight");
 
 // Private copy of a receive work request's header.
 struct RecvWqe {

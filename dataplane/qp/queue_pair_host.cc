@@ -111,12 +111,13 @@ bool QueuePairHost::FindReceiveQueue(uint32_t number) {
 }
 
 MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {
-  return keys->BindWindow({.window = wqe.address_handle,
-                           .new_key = wqe.immediate,
-                           .region_key = wqe.rkey.value(),
-                           .access = static_cast<memory::Access>(wqe.remote_qkey),
-                           .address = wqe.remote_va,
-                           .length = wqe.compare_add},
+  const roce::BindWork& bind = wqe.bind;
+  return keys->BindWindow({.window = bind.window,
+                           .new_key = bind.new_key,
+                           .region_key = bind.region_key,
+                           .access = static_cast<memory::Access>(bind.access),
+                           .address = bind.start,
+                           .length = bind.length},
                           Context());
 }
 

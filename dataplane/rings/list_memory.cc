@@ -79,12 +79,12 @@ void ListMemory::CopyRuns(const std::byte* from, size_t count, size_t to) {
 
 memory::MemoryStatus ListMemory::Register(memory::KeyTable& keys, const roce::SendWqe& wqe,
                                           const memory::AccessContext& context) {
-  const uint32_t number = wqe.address_handle;
-  const auto found = lists_.find(number);
-  if (found == lists_.end() || wqe.immediate >> 8 != number) return memory::MemoryStatus::kBadKey;
+  const roce::ListWork& work = wqe.list;
+  const auto found = lists_.find(work.list);
+  if (found == lists_.end() || work.new_key >> 8 != work.list) return memory::MemoryStatus::kBadKey;
   const ListRoom& room = found->second.room;
-  if (wqe.compare_add > room.max_runs) return memory::MemoryStatus::kInvalidArgument;
-  const auto count = static_cast<size_t>(wqe.compare_add);
+  if (work.runs > room.max_runs) return memory::MemoryStatus::kInvalidArgument;
+  const auto count = static_cast<size_t>(work.runs);
   const std::byte* at = found->second.memory->data();
   memory::IntegrityAttributes attributes;
   size_t protection = 0;
@@ -99,9 +99,9 @@ memory::MemoryStatus ListMemory::Register(memory::KeyTable& keys, const roce::Se
     CopyRuns(at + size_t{room.max_runs} * sizeof(roci_abi_sge), protection, count);
   }
   CopyRuns(at, count, 0);
-  return keys.RegisterList({.new_key = wqe.immediate,
-                            .access = static_cast<memory::Access>(wqe.remote_qkey),
-                            .iova = wqe.remote_va,
+  return keys.RegisterList({.new_key = work.new_key,
+                            .access = static_cast<memory::Access>(work.access),
+                            .iova = work.iova,
                             .runs = {copy_.data(), count},
                             .integrity = room.has_signature ? &attributes : nullptr,
                             .protection = {copy_.data() + count, protection}},

@@ -16,9 +16,13 @@ using roce::WorkOpcode;
 
 constexpr uint8_t kAnyLength = 0xFF;
 
+// The fields beyond those of a SEND, WRITE or READ (roce/work.h).
+enum class Extra : uint8_t { kNone, kAtomic, kInvalidate, kBind, kList, kFlush };
+
 // What gate 2 knows of an operation. Operations without an entry here are refused.
 struct Operation {
   WorkOpcode opcode = WorkOpcode::kSend;
+  Extra extra = Extra::kNone;
   bool served = false;
   bool may_be_inline = false;
   uint8_t length = kAnyLength;  // bytes on this side
@@ -26,19 +30,22 @@ struct Operation {
 
 constexpr std::array<Operation, 32> kOperations = [] {
   std::array<Operation, 32> table{};
-  table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, true, true};
-  table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM] = {WorkOpcode::kRdmaWriteWithImm, true, true};
-  table[ROCI_ABI_WR_SEND] = {WorkOpcode::kSend, true, true};
-  table[ROCI_ABI_WR_SEND_WITH_IMM] = {WorkOpcode::kSendWithImm, true, true};
-  table[ROCI_ABI_WR_RDMA_READ] = {WorkOpcode::kRdmaRead, true, false};
-  table[ROCI_ABI_WR_ATOMIC_CMP_AND_SWP] = {WorkOpcode::kCompareSwap, true, false, 8};
-  table[ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD] = {WorkOpcode::kFetchAdd, true, false, 8};
-  table[ROCI_ABI_WR_LOCAL_INV] = {WorkOpcode::kLocalInvalidate, true, false, 0};
-  table[ROCI_ABI_WR_BIND_MW] = {WorkOpcode::kBindMw, true, false, 0};
-  table[ROCI_ABI_WR_SEND_WITH_INV] = {WorkOpcode::kSendWithInvalidate, true, true};
-  table[ROCI_ABI_WR_FLUSH] = {WorkOpcode::kFlush, true, false, 0};
-  table[ROCI_ABI_WR_ATOMIC_WRITE] = {WorkOpcode::kAtomicWrite, true, true, 8};
-  table[ROCI_ABI_WR_REG_LIST] = {WorkOpcode::kRegisterList, true, false, 0};
+  table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, Extra::kNone, true, true};
+  table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM] = {WorkOpcode::kRdmaWriteWithImm, Extra::kNone, true,
+                                            true};
+  table[ROCI_ABI_WR_SEND] = {WorkOpcode::kSend, Extra::kNone, true, true};
+  table[ROCI_ABI_WR_SEND_WITH_IMM] = {WorkOpcode::kSendWithImm, Extra::kNone, true, true};
+  table[ROCI_ABI_WR_RDMA_READ] = {WorkOpcode::kRdmaRead, Extra::kNone, true, false};
+  table[ROCI_ABI_WR_ATOMIC_CMP_AND_SWP] = {WorkOpcode::kCompareSwap, Extra::kAtomic, true, false,
+                                           8};
+  table[ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD] = {WorkOpcode::kFetchAdd, Extra::kAtomic, true, false, 8};
+  table[ROCI_ABI_WR_LOCAL_INV] = {WorkOpcode::kLocalInvalidate, Extra::kInvalidate, true, false, 0};
+  table[ROCI_ABI_WR_BIND_MW] = {WorkOpcode::kBindMw, Extra::kBind, true, false, 0};
+  table[ROCI_ABI_WR_SEND_WITH_INV] = {WorkOpcode::kSendWithInvalidate, Extra::kInvalidate, true,
+                                      true};
+  table[ROCI_ABI_WR_FLUSH] = {WorkOpcode::kFlush, Extra::kFlush, true, false, 0};
+  table[ROCI_ABI_WR_ATOMIC_WRITE] = {WorkOpcode::kAtomicWrite, Extra::kNone, true, true, 8};
+  table[ROCI_ABI_WR_REG_LIST] = {WorkOpcode::kRegisterList, Extra::kList, true, false, 0};
   return table;
 }();
 
@@ -87,29 +94,53 @@ struct SendEntry {
 };
 static_assert(sizeof(SendEntry) == 80);
 
-// The bytes of the union mean something else here.
-void TakeBinding(const roci_abi_send_wqe& head, roce::SendWqe& out) {
-  out.compare_add = head.u.bind.length;
-  out.rkey = roce::Key(head.u.bind.region_key);
-  out.immediate = head.u.bind.new_key;
-  out.remote_qkey = head.u.bind.access;
-  out.address_handle = head.u.bind.window;
-}
-
 // Its length is of bytes at the peer. What type and level mean is the peer's to judge: it refuses
 // what does not exist.
 CompletionStatus TakeFlush(const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  constexpr uint32_t kMaxType = 0xF;  // the bits that FETH has for them
+  constexpr uint32_t kMaxLevel = 3;
   if (head.u.flush.length > kMaxMessageBytes) return CompletionStatus::kLocalLengthError;
-  if (head.u.flush.type > 0xF || head.u.flush.level > 3) {
+  if (head.u.flush.type > kMaxType || head.u.flush.level > kMaxLevel) {
     return CompletionStatus::kLocalQpOperationError;
   }
   out.length = static_cast<uint32_t>(head.u.flush.length);
-  out.immediate = head.u.flush.type | head.u.flush.level << 4;
+  out.flush = {.placement_type = static_cast<uint8_t>(head.u.flush.type),
+               .selectivity_level = static_cast<uint8_t>(head.u.flush.level)};
   return CompletionStatus::kSuccess;
 }
 
-// What needs no check. One member of the union has a meaning; opcode and QP type say which, and the
-// core reads that one.
+CompletionStatus TakeExtra(Extra extra, const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  switch (extra) {
+    case Extra::kNone:
+      break;
+    case Extra::kAtomic:
+      out.atomic = {.compare_add = head.u.atomic.compare_add, .swap = head.u.atomic.swap};
+      break;
+    case Extra::kInvalidate:
+      out.invalidate_key = head.immediate;
+      break;
+    case Extra::kBind:
+      out.bind = {.start = head.remote_va,
+                  .length = head.u.bind.length,
+                  .window = head.u.bind.window,
+                  .access = head.u.bind.access,
+                  .region_key = head.u.bind.region_key,
+                  .new_key = head.u.bind.new_key};
+      break;
+    case Extra::kList:
+      out.list = {.iova = head.remote_va,
+                  .runs = head.u.bind.length,
+                  .list = head.u.bind.window,
+                  .access = head.u.bind.access,
+                  .new_key = head.u.bind.new_key};
+      break;
+    case Extra::kFlush:
+      return TakeFlush(head, out);
+  }
+  return CompletionStatus::kSuccess;
+}
+
+// What needs no check. The datagram's fields are bytes of a union: they mean something on UD alone.
 void TakeHead(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   out.remote_va = head.remote_va;
   out.rkey = roce::Key(head.rkey);
@@ -119,11 +150,9 @@ void TakeHead(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   out.solicited = (head.flags & ROCI_ABI_SEND_SOLICITED) != 0;
   out.fence = (head.flags & ROCI_ABI_SEND_FENCE) != 0;
   out.fill_checksums = (head.flags & ROCI_ABI_SEND_IP_CHECKSUM) != 0;
-  out.compare_add = head.u.atomic.compare_add;
-  out.swap = head.u.atomic.swap;
-  out.address_handle = head.u.ud.address_handle;
-  out.remote_qpn = roce::Qpn(head.u.ud.remote_qpn);
-  out.remote_qkey = head.u.ud.remote_qkey;
+  out.datagram = {.address_handle = head.u.ud.address_handle,
+                  .remote_qpn = head.u.ud.remote_qpn,
+                  .remote_qkey = head.u.ud.remote_qkey};
   out.remote_srq_number = head.remote_srqn;
 }
 
@@ -201,19 +230,14 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
     bad_status = CompletionStatus::kLocalQpOperationError;
     return FetchResult::kBad;
   }
-  // Without data here: bind, registration, local invalidate, FLUSH.
-  if (operation.length == 0 && out.opcode != WorkOpcode::kLocalInvalidate &&
-      out.opcode != WorkOpcode::kFlush) [[unlikely]] {
-    TakeBinding(entry.head, out);
-  }
   bad_status = out.is_inline ? TakeInline(entry.head, operation.may_be_inline, out)
                              : TakeElements(entry.head, entry.first, out);
   if (operation.length != kAnyLength && out.length != operation.length &&
       bad_status == CompletionStatus::kSuccess) [[unlikely]] {
     bad_status = CompletionStatus::kLocalLengthError;
   }
-  if (out.opcode == WorkOpcode::kFlush && bad_status == CompletionStatus::kSuccess) [[unlikely]] {
-    bad_status = TakeFlush(entry.head, out);
+  if (operation.extra != Extra::kNone && bad_status == CompletionStatus::kSuccess) [[unlikely]] {
+    bad_status = TakeExtra(operation.extra, entry.head, out);
   }
   return bad_status == CompletionStatus::kSuccess ? FetchResult::kOk : FetchResult::kBad;
 }

@@ -190,14 +190,14 @@ class Machine {
   // The list as a registration would find it; false where it must be refused.
   bool Expect(const List& list, const roce::SendWqe& wqe, const AccessContext& context,
               std::vector<ListRun>* runs, uint64_t* length) const {
-    const auto access = static_cast<Access>(wqe.remote_qkey);
+    const auto access = static_cast<Access>(wqe.list.access);
     const bool changes = (access & (Access::kRemoteWrite | Access::kRemoteAtomic)) != Access::kNone;
-    if (list.is_registered || list.pd != context.pd || wqe.compare_add == 0 ||
-        wqe.compare_add > list.max_runs || !Includes(kRights, access) ||
+    if (list.is_registered || list.pd != context.pd || wqe.list.runs == 0 ||
+        wqe.list.runs > list.max_runs || !Includes(kRights, access) ||
         (changes && !Includes(access, Access::kLocalWrite))) {
       return false;
     }
-    for (uint64_t i = 0; i < wqe.compare_add; ++i) {
+    for (uint64_t i = 0; i < wqe.list.runs; ++i) {
       roci_abi_sge sge;
       const off_t at = static_cast<off_t>(i * sizeof(sge));
       CHECK(pread(list.app.get(), &sge, sizeof(sge), at) == sizeof(sge));
@@ -209,25 +209,25 @@ class Machine {
       runs->push_back(run);
       *length += run.length;
     }
-    return wqe.remote_va + (*length - 1) >= wqe.remote_va;
+    return wqe.list.iova + (*length - 1) >= wqe.list.iova;
   }
 
   void Register() {
     roce::SendWqe wqe{};
     const auto found = Any(lists_);
-    wqe.address_handle =
+    wqe.list.list =
         found == lists_.end() || Rarely(input_) ? input_.Take<uint32_t>() : found->first;
-    wqe.immediate = wqe.address_handle << 8 | input_.Take<uint8_t>();
-    if (Rarely(input_)) wqe.immediate = input_.Take<uint32_t>();
-    wqe.compare_add = Rarely(input_) ? input_.Take<uint64_t>() : input_.Take<uint8_t>() % 4;
-    wqe.remote_qkey = static_cast<uint32_t>(TakeAccess());
-    wqe.remote_va =
+    wqe.list.new_key = wqe.list.list << 8 | input_.Take<uint8_t>();
+    if (Rarely(input_)) wqe.list.new_key = input_.Take<uint32_t>();
+    wqe.list.runs = Rarely(input_) ? input_.Take<uint64_t>() : input_.Take<uint8_t>() % 4;
+    wqe.list.access = static_cast<uint32_t>(TakeAccess());
+    wqe.list.iova =
         Rarely(input_) ? ~uint64_t{0} - input_.Take<uint8_t>() : input_.Take<uint32_t>();
     const AccessContext context{TakePd(), 17};
     const MemoryStatus status = memory_.Register(table_, wqe, context);
 
-    const auto list = lists_.find(wqe.address_handle);
-    if (list == lists_.end() || wqe.immediate >> 8 != wqe.address_handle) {
+    const auto list = lists_.find(wqe.list.list);
+    if (list == lists_.end() || wqe.list.new_key >> 8 != wqe.list.list) {
       CHECK(status == MemoryStatus::kBadKey);
       return;
     }
@@ -238,9 +238,9 @@ class Machine {
     if (!may) return;
     List& now = list->second;
     now.is_registered = true;
-    now.key = wqe.immediate;
-    now.access = static_cast<Access>(wqe.remote_qkey);
-    now.iova = wqe.remote_va;
+    now.key = wqe.list.new_key;
+    now.access = static_cast<Access>(wqe.list.access);
+    now.iova = wqe.list.iova;
     now.runs = std::move(runs);
     now.length = length;
   }

@@ -64,8 +64,8 @@ std::optional<std::string> CompareSingle(const roce::SendWqe& wqe, uint32_t skip
     const bool is_swap = wqe.opcode == WorkOpcode::kCompareSwap;
     const roce::AtomicEth& eth = packet.ext.atomic;
     if (eth.va != wqe.remote_va || eth.rkey != wqe.rkey ||
-        eth.swap_add != (is_swap ? wqe.swap : wqe.compare_add) ||
-        (is_swap && eth.compare != wqe.compare_add)) {
+        eth.swap_add != (is_swap ? wqe.atomic.swap : wqe.atomic.compare_add) ||
+        (is_swap && eth.compare != wqe.atomic.compare_add)) {
       return "AtomicETH differs from the work request";
     }
     return std::nullopt;
@@ -74,8 +74,8 @@ std::optional<std::string> CompareSingle(const roce::SendWqe& wqe, uint32_t skip
     return "RETH differs from the work request";
   }
   if (wqe.opcode == WorkOpcode::kFlush &&
-      (packet.ext.feth.placement_type != (wqe.immediate & 0xF) ||
-       packet.ext.feth.selectivity_level != (wqe.immediate >> 4 & 3))) {
+      (packet.ext.feth.placement_type != wqe.flush.placement_type ||
+       packet.ext.feth.selectivity_level != wqe.flush.selectivity_level)) {
     return "FETH differs from the work request";
   }
   return std::nullopt;
@@ -93,7 +93,7 @@ std::optional<std::string> CompareSegmented(const roce::SendWqe& wqe, bool is_fi
     return "immediate data differs from the work request";
   }
   if (wqe.opcode == WorkOpcode::kSendWithInvalidate &&
-      packet.ext.ieth.rkey.value() != wqe.immediate) {
+      packet.ext.ieth.rkey.value() != wqe.invalidate_key) {
     return "IETH differs from the work request";
   }
   return std::nullopt;

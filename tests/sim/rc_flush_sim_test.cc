@@ -155,7 +155,7 @@ class SeededRun {
     post.wqe.opcode = WorkOpcode::kFlush;
     post.wqe.remote_va = pair_->arena(1).va(kTarget) + note.begin;
     post.wqe.length = static_cast<uint32_t>(note.end - note.begin);
-    post.wqe.immediate = note.type | static_cast<uint32_t>(note.whole) << 4;
+    post.wqe.flush = {.placement_type = note.type, .selectivity_level = uint8_t{note.whole}};
     if (note.whole) note = {true, note.type, true, 0, next_, note.written};
     const bool some = note.whole || note.begin != note.end;
     durable_ += (note.type & Feth::kPersistence) != 0 && some ? 1u : 0u;

@@ -203,7 +203,7 @@ class Transfers {
     PostedSend post;
     post.wqe.opcode = WorkOpcode::kLocalInvalidate;
     post.wqe.signaled = true;
-    post.wqe.immediate = near.key();
+    post.wqe.invalidate_key = near.key();
     pair_.host(0).PostSend(std::move(post));
   }
 

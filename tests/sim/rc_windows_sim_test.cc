@@ -65,12 +65,12 @@ class Windows {
     PostedSend bind;
     bind.wqe.opcode = WorkOpcode::kBindMw;
     bind.wqe.signaled = true;
-    bind.wqe.address_handle = key_ >> 8;
-    bind.wqe.immediate = key_;
-    bind.wqe.rkey = roce::Key(far.key(kTarget));
-    bind.wqe.remote_qkey = static_cast<uint32_t>(memory::Access::kRemoteWrite);
-    bind.wqe.remote_va = far.va(kTarget) + kWindowStart;
-    bind.wqe.compare_add = kWindowBytes;
+    bind.wqe.bind = {.start = far.va(kTarget) + kWindowStart,
+                     .length = kWindowBytes,
+                     .window = key_ >> 8,
+                     .access = static_cast<uint32_t>(memory::Access::kRemoteWrite),
+                     .region_key = far.key(kTarget),
+                     .new_key = key_};
     pair_.host(1).PostSend(std::move(bind));
     std::memcpy(far.bytes(kSource).data(), &key_, sizeof(key_));
     PostedSend tell;
@@ -97,7 +97,7 @@ class Windows {
     pair_.host(0).PostSend(std::move(write));
     PostedSend done;
     done.wqe.opcode = WorkOpcode::kSendWithInvalidate;
-    done.wqe.immediate = key;
+    done.wqe.invalidate_key = key;
     done.wqe.signaled = true;
     SetSge(done, near.va(kSource), 8, near.key(kSource));
     pair_.host(0).PostSend(std::move(done));

@@ -125,12 +125,13 @@ MemoryStatus SimHost::Invalidate(roce::Key key) {
 }
 
 MemoryStatus SimHost::BindWindow(const roce::SendWqe& wqe) {
-  return arena_->keys().BindWindow({.window = wqe.address_handle,
-                                    .new_key = wqe.immediate,
-                                    .region_key = wqe.rkey.value(),
-                                    .access = static_cast<memory::Access>(wqe.remote_qkey),
-                                    .address = wqe.remote_va,
-                                    .length = wqe.compare_add},
+  const roce::BindWork& bind = wqe.bind;
+  return arena_->keys().BindWindow({.window = bind.window,
+                                    .new_key = bind.new_key,
+                                    .region_key = bind.region_key,
+                                    .access = static_cast<memory::Access>(bind.access),
+                                    .address = bind.start,
+                                    .length = bind.length},
                                    context_);
 }
 

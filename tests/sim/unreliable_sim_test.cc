@@ -172,9 +172,9 @@ class SeededRun {
     wqe.signaled = true;
     wqe.remote_va = theirs.va(kTarget) + message.target;
     wqe.rkey = roce::Key(theirs.key(kTarget));
-    wqe.remote_qpn = receiver_.qp.qpn();
+    wqe.datagram.remote_qpn = receiver_.qp.qpn().value();
     wqe.solicited = message.solicited = random_.Chance(500);
-    wqe.remote_qkey = kQkey;
+    wqe.datagram.remote_qkey = kQkey;
     if (is_ud) ChooseQkey(wqe, message);
     post.sges = {{mine.va(kSource) + message.source, message.length, roce::Key(mine.key(kSource))}};
     wqe.num_sge = 1;
@@ -187,9 +187,9 @@ class SeededRun {
   // the receiver does not have is silently dropped (9.8.3).
   void ChooseQkey(roce::SendWqe& wqe, Message& message) {
     if (random_.Chance(200)) {
-      wqe.remote_qkey = 0x80000000U | static_cast<uint32_t>(random_.Next());
+      wqe.datagram.remote_qkey = 0x80000000U | static_cast<uint32_t>(random_.Next());
     } else if (random_.Chance(150)) {
-      wqe.remote_qkey ^= 1U << random_.Below(31);
+      wqe.datagram.remote_qkey ^= 1U << random_.Below(31);
       message.harmed = true;
     }
   }

@@ -263,14 +263,14 @@ bool Workload::PrepareAtomic(Random& random, PostedSend& post, Expected& expecte
   post.wqe.rkey = roce::Key(peer_arena_->key(kAtomics));
   if (random.Chance(500)) {
     post.wqe.opcode = WorkOpcode::kFetchAdd;
-    post.wqe.compare_add = random.Next();
-    value += post.wqe.compare_add;
+    post.wqe.atomic.compare_add = random.Next();
+    value += post.wqe.atomic.compare_add;
     return true;
   }
   post.wqe.opcode = WorkOpcode::kCompareSwap;
-  post.wqe.compare_add = random.Chance(600) ? value : random.Next();
-  post.wqe.swap = random.Next();
-  if (post.wqe.compare_add == value) value = post.wqe.swap;
+  post.wqe.atomic.compare_add = random.Chance(600) ? value : random.Next();
+  post.wqe.atomic.swap = random.Next();
+  if (post.wqe.atomic.compare_add == value) value = post.wqe.atomic.swap;
   return true;
 }
 

@@ -143,13 +143,13 @@ class Side {
         break;
       case Kind::kAdd:
         wqe = &node.host.PostSend(WorkOpcode::kFetchAdd, 8, kFetched + local, kCounter);
-        wqe->compare_add = 1;
+        wqe->atomic.compare_add = 1;
         break;
       case Kind::kSwap:
         // Succeeds always, since nobody else adds: expects what the adds before it made.
         wqe = &node.host.PostSend(WorkOpcode::kCompareSwap, 8, kFetched + local, kCounter);
-        wqe->compare_add = adds_;
-        wqe->swap = adds_ + 1;
+        wqe->atomic.compare_add = adds_;
+        wqe->atomic.swap = adds_ + 1;
         break;
     }
     if (job.kind == Kind::kAdd || job.kind == Kind::kSwap) expected_originals_[slot] = adds_++;

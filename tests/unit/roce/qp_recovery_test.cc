@@ -370,8 +370,8 @@ TEST(QpRecovery, NakBehindAnUnansweredReadGoesBackToTheRead) {
 
 TEST(QpRecovery, LostAtomicResponseIsAskedForAgainWithTheSamePsn) {
   Node node;
-  node.host.PostSend(WorkOpcode::kFetchAdd, 8).compare_add = 3;
-  node.host.PostSend(WorkOpcode::kFetchAdd, 8).compare_add = 4;
+  node.host.PostSend(WorkOpcode::kFetchAdd, 8).atomic.compare_add = 3;
+  node.host.PostSend(WorkOpcode::kFetchAdd, 8).atomic.compare_add = 4;
   node.Run();
   EXPECT_EQ(node.Receive(MakeAtomicAck(kSqPsn + 1, 1)), DropReason::kOutOfSequence);
   EXPECT_TRUE(node.host.send_completions.empty());

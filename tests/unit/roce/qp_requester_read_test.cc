@@ -66,9 +66,9 @@ TEST(QpRequester, ReadResponseAcknowledgesEarlierRequests) {
 TEST(QpRequester, AtomicsCarryTheirOperandsAndReturnTheOriginal) {
   Node node;
   SendWqe& swap = node.host.PostSend(WorkOpcode::kCompareSwap, 8, 64, 128);
-  swap.compare_add = 11;
-  swap.swap = 22;
-  node.host.PostSend(WorkOpcode::kFetchAdd, 8, 72, 128).compare_add = 33;
+  swap.atomic.compare_add = 11;
+  swap.atomic.swap = 22;
+  node.host.PostSend(WorkOpcode::kFetchAdd, 8, 72, 128).atomic.compare_add = 33;
   const auto packets = node.Run();
   ASSERT_EQ(OpcodesOf(packets), (std::vector{Opcode::kRcCompareSwap, Opcode::kRcFetchAdd}));
   EXPECT_EQ(packets[0].tx.ext.atomic.compare, 11u);
@@ -117,7 +117,7 @@ TEST(QpRequester, AtomicsWaitForAFlushForPersistence) {
        {WorkOpcode::kFetchAdd, WorkOpcode::kCompareSwap, WorkOpcode::kAtomicWrite}) {
     for (const uint32_t type : {Feth::kGlobalVisibility, Feth::kPersistence}) {
       Node node;
-      node.host.PostSend(WorkOpcode::kFlush, 8).immediate = type;
+      node.host.PostSend(WorkOpcode::kFlush, 8).flush.placement_type = static_cast<uint8_t>(type);
       node.host.PostSend(WorkOpcode::kSend, 8);
       node.host.PostSend(atomic, 8);
       const bool waits = type == Feth::kPersistence;

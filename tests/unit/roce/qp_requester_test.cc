@@ -70,7 +70,7 @@ TEST(QpRequester, ImmediateDataIsOnTheLastPacketOnly) {
 
 TEST(QpRequester, SendWithInvalidateNamesTheKey) {
   Node node;
-  node.host.PostSend(WorkOpcode::kSendWithInvalidate, kMtu + 1).immediate = 0xABCD;
+  node.host.PostSend(WorkOpcode::kSendWithInvalidate, kMtu + 1).invalidate_key = 0xABCD;
   const auto packets = node.Run();
   ASSERT_EQ(OpcodesOf(packets), (std::vector{Opcode::kRcSendFirst, Opcode::kRcSendLastInvalidate}));
   EXPECT_EQ(packets[1].tx.ext.ieth.rkey, Key(0xABCD));

@@ -243,11 +243,11 @@ struct Datagram {
 TEST(QpUd, SendCarriesItsDestination) {
   Node node(Ud());
   SendWqe& wqe = node.host.PostSend(WorkOpcode::kSend, 1024);
-  wqe.remote_qkey = 0x1234;
-  wqe.remote_qpn = Qpn(0x99);
-  wqe.address_handle = 42;
+  wqe.datagram.remote_qkey = 0x1234;
+  wqe.datagram.remote_qpn = 0x99;
+  wqe.datagram.address_handle = 42;
   SendWqe& own_key = node.host.PostSend(WorkOpcode::kSendWithImm, 0);
-  own_key.remote_qkey = 0x80000000;
+  own_key.datagram.remote_qkey = 0x80000000;
   own_key.immediate = SwapNetworkOrder(6);
   node.Work();
   const auto first = node.Poll();

@@ -78,8 +78,8 @@ TEST(QpVectors, DatagramsAsLinuxDid) {
       SendWqe& wqe =
           sender.host.PostSend(has_immediate ? WorkOpcode::kSendWithImm : WorkOpcode::kSend,
                                static_cast<uint32_t>(packet.payload.size()));
-      wqe.remote_qpn = packet.dest_qpn;
-      wqe.remote_qkey = packet.ext.deth.qkey;
+      wqe.datagram.remote_qpn = packet.dest_qpn.value();
+      wqe.datagram.remote_qkey = packet.ext.deth.qkey;
       wqe.solicited = packet.solicited;
       if (has_immediate) wqe.immediate = SwapNetworkOrder(packet.ext.imm.value);
       const auto ours = sender.Run();

@@ -74,7 +74,7 @@ TEST(QpWindows, FencedBindWaitsForReads) {
 TEST(QpWindows, LocalInvalidateWaitsForEverythingBeforeIt) {
   Node node;
   node.host.PostSend(WorkOpcode::kSend, 8);
-  node.host.PostSend(WorkOpcode::kLocalInvalidate, 0).immediate = 0x77;
+  node.host.PostSend(WorkOpcode::kLocalInvalidate, 0).invalidate_key = 0x77;
   node.host.PostSend(WorkOpcode::kSend, 8);
   EXPECT_EQ(node.Run().size(), 1u);
   EXPECT_TRUE(node.host.invalidated.empty());
@@ -224,8 +224,8 @@ TEST(QpConfirmed, AtomicWriteWaitsForItsResponse) {
 
 TEST(QpConfirmed, FlushNamesTypeAndLevel) {
   Node node;
-  node.host.PostSend(WorkOpcode::kFlush, 4096, 0, 64).immediate =
-      Feth::kGlobalVisibility | Feth::kWholeRegion << 4;
+  node.host.PostSend(WorkOpcode::kFlush, 4096, 0, 64).flush = {Feth::kGlobalVisibility,
+                                                               Feth::kWholeRegion};
   const auto packets = node.Run();
   ASSERT_EQ(packets.size(), 1u);
   EXPECT_EQ(packets[0].tx.opcode, Opcode::kRcFlush);

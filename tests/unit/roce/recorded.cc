@@ -202,8 +202,7 @@ void PostFromRequests(Node& node, const std::vector<Recorded>& requests) {
         wqe->length = 8;
         wqe->remote_va = eth.va;
         wqe->rkey = eth.rkey;
-        wqe->compare_add = is_swap ? eth.compare : eth.swap_add;
-        wqe->swap = eth.swap_add;
+        wqe->atomic = {is_swap ? eth.compare : eth.swap_add, eth.swap_add};
         filled = 8;
       }
     }
@@ -221,7 +220,7 @@ void PostFromRequests(Node& node, const std::vector<Recorded>& requests) {
                                                        : WorkOpcode::kRdmaWriteWithImm;
     }
     if (info.Has(ExtHeader::kIeth)) {
-      wqe->immediate = tx.ext.ieth.rkey.value();
+      wqe->invalidate_key = tx.ext.ieth.rkey.value();
       wqe->opcode = WorkOpcode::kSendWithInvalidate;
     }
     if (info.IsLast()) {

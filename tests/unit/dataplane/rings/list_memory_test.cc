@@ -63,11 +63,11 @@ class ListMemoryTest : public ::testing::Test {
   }
   MemoryStatus Register(uint32_t key, uint64_t runs) {
     roce::SendWqe wqe{};
-    wqe.address_handle = key >> 8;
-    wqe.immediate = key;
-    wqe.compare_add = runs;
-    wqe.remote_va = 0x5000;
-    wqe.remote_qkey = static_cast<uint32_t>(Access::kLocalWrite | Access::kRemoteWrite);
+    wqe.list = {.iova = 0x5000,
+                .runs = runs,
+                .list = key >> 8,
+                .access = static_cast<uint32_t>(Access::kLocalWrite | Access::kRemoteWrite),
+                .new_key = key};
     return lists_.Register(keys_, wqe, kContext);
   }
   // With a change to the signature that is taken back.

@@ -184,12 +184,12 @@ TEST_F(SendQueueTest, TakesABindApart) {
       .length = uint64_t{1} << 40, .window = 7, .access = 6, .region_key = 0x501, .new_key = 0x702};
   ASSERT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(wqe_.opcode, roce::WorkOpcode::kBindMw);
-  EXPECT_EQ(wqe_.remote_va, 0x1234u);
-  EXPECT_EQ(wqe_.compare_add, uint64_t{1} << 40);
-  EXPECT_EQ(wqe_.address_handle, 7u);
-  EXPECT_EQ(wqe_.remote_qkey, 6u);
-  EXPECT_EQ(wqe_.rkey, roce::Key(0x501));
-  EXPECT_EQ(wqe_.immediate, 0x702u);
+  EXPECT_EQ(wqe_.bind.start, 0x1234u);
+  EXPECT_EQ(wqe_.bind.length, uint64_t{1} << 40);
+  EXPECT_EQ(wqe_.bind.window, 7u);
+  EXPECT_EQ(wqe_.bind.access, 6u);
+  EXPECT_EQ(wqe_.bind.region_key, 0x501u);
+  EXPECT_EQ(wqe_.bind.new_key, 0x702u);
   EXPECT_EQ(wqe_.length, 0u);
 }
 
@@ -203,7 +203,8 @@ TEST_F(SendQueueTest, TakesAFlushApart) {
   EXPECT_EQ(wqe_.remote_va, 0x1234u);
   EXPECT_EQ(wqe_.rkey, roce::Key(0x501));
   EXPECT_EQ(wqe_.length, 1u << 31);
-  EXPECT_EQ(wqe_.immediate, 0x13u);
+  EXPECT_EQ(wqe_.flush.placement_type, 3);
+  EXPECT_EQ(wqe_.flush.selectivity_level, 1);
 }
 
 TEST_F(SendQueueTest, AnAtomicMayScatterItsEightBytes) {
@@ -348,9 +349,9 @@ TEST_F(UdSendQueueTest, OnlySendsAndTheirDestination) {
   roci_abi_send_wqe& slot = Post(ROCI_ABI_WR_SEND, {{0, 8, 1}});
   slot.u.ud = {5, 0x123456, 0x80010000, {}};
   ASSERT_EQ(Fetch(), FetchResult::kOk);
-  EXPECT_EQ(wqe_.address_handle, 5u);
-  EXPECT_EQ(wqe_.remote_qpn.value(), 0x123456u);
-  EXPECT_EQ(wqe_.remote_qkey, 0x80010000u);
+  EXPECT_EQ(wqe_.datagram.address_handle, 5u);
+  EXPECT_EQ(wqe_.datagram.remote_qpn, 0x123456u);
+  EXPECT_EQ(wqe_.datagram.remote_qkey, 0x80010000u);
 }
 
 TEST(RecvQueueTest, AddsItsElementsUp) {
