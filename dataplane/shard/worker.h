@@ -44,7 +44,7 @@ struct WorkerStats {
 class Worker final : public DurableService {
  public:
   Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options);
-  ~Worker();
+  virtual ~Worker();
 
   void Run();
   // On a thread that has just become the lcore. False: another one has become it since.

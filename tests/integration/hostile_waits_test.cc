@@ -160,7 +160,8 @@ class TrappedProgram {
       channel_fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
       // So that nothing needs to be resolved and loaded while the lock is held.
       const sockaddr_un nobody{.sun_family = AF_UNIX, .sun_path = "/dev/null"};
-      connect(channel_fd_, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody));
+      [[maybe_unused]] const int status =
+          connect(channel_fd_, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody));
       usleep(1);
       return;
     }

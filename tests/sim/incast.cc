@@ -67,26 +67,27 @@ void Incast::Connect(Node& node, uint32_t number, bool is_near) {
   path.udp_src_port = 0xC123;
   if (config_.congestion_control) path.traffic_class = roce::kEcnCapable;
   node.frame = roce::FrameTemplate(path);
-  using namespace roce;
-  QpAttributes attributes;
+  roce::QpAttributes attributes;
   attributes.port = 1;
-  attributes.access_flags = kQpAccessRemoteWrite;
+  attributes.access_flags = roce::kQpAccessRemoteWrite;
   attributes.path_mtu = config_.mtu;
-  attributes.dest_qpn = Qpn((is_near ? kFirstFar : kFirstNear) + number);
+  attributes.dest_qpn = roce::Qpn((is_near ? kFirstFar : kFirstNear) + number);
   attributes.timeout = config_.timeout;
   attributes.retry_count = 7;
   attributes.rnr_retry = 7;
-  const auto modify = [&](QpState state, uint32_t mask) {
+  const auto modify = [&](roce::QpState state, uint32_t mask) {
     attributes.state = state;
-    if (node.qp.Modify(node.host, now_, attributes, mask | kAttrState) != ModifyResult::kOk) {
+    if (node.qp.Modify(node.host, now_, attributes, mask | roce::kAttrState) !=
+        roce::ModifyResult::kOk) {
       abort();
     }
   };
-  modify(QpState::kInit, kAttrPkeyIndex | kAttrPort | kAttrAccessFlags);
-  modify(QpState::kRtr, kAttrAddressVector | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn |
-                            kAttrMaxDestRdAtomic | kAttrMinRnrTimer);
-  modify(QpState::kRts,
-         kAttrTimeout | kAttrSqPsn | kAttrRetryCount | kAttrRnrRetry | kAttrMaxRdAtomic);
+  modify(roce::QpState::kInit, roce::kAttrPkeyIndex | roce::kAttrPort | roce::kAttrAccessFlags);
+  modify(roce::QpState::kRtr, roce::kAttrAddressVector | roce::kAttrPathMtu | roce::kAttrDestQpn |
+                                  roce::kAttrRqPsn | roce::kAttrMaxDestRdAtomic |
+                                  roce::kAttrMinRnrTimer);
+  modify(roce::QpState::kRts, roce::kAttrTimeout | roce::kAttrSqPsn | roce::kAttrRetryCount |
+                                  roce::kAttrRnrRetry | roce::kAttrMaxRdAtomic);
 }
 
 uint32_t Incast::allowed_kbps(uint32_t sender) const {

@@ -7,8 +7,6 @@
 namespace roci::control {
 namespace {
 
-using testing::HasSubstr;
-
 DeviceDescription Example() {
   DeviceDescription device;
   device.name = "roci0";

@@ -24,7 +24,7 @@ std::string Read(const std::string& path) {
 }
 
 class SysfsTreeTest : public testing::Test {
- protected:
+ public:
   SysfsTreeTest() {
     char name[] = "/dev/shm/sysfs_tree_test.XXXXXX";
     directory_ = ::mkdtemp(name);
@@ -34,6 +34,7 @@ class SysfsTreeTest : public testing::Test {
   }
   ~SysfsTreeTest() override { stdfs::remove_all(directory_); }
 
+ protected:
   std::string Kernel(const std::string& path) const { return directory_ + "/kernel/" + path; }
   std::string Root(const std::string& path = "") const { return directory_ + "/sysfs/" + path; }
   std::string Device(const std::string& path) const {

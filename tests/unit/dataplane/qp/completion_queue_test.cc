@@ -198,7 +198,7 @@ TEST_F(CompletionQueueTest, AFullEventPipeDelaysEventsAndLosesNone) {
 }
 
 class ModerationTest : public CompletionQueueTest {
- protected:
+ public:
   ModerationTest() {
     EXPECT_EQ(pipe2(ends_, O_NONBLOCK | O_CLOEXEC), 0);
     moderated_ = std::make_unique<AppCq>(node_.session(), 16, ends_[1], 0x55);
@@ -208,6 +208,8 @@ class ModerationTest : public CompletionQueueTest {
     close(ends_[0]);
     close(ends_[1]);
   }
+
+ protected:
   void Moderate(uint32_t count, uint64_t period_ns) {
     node_.session().ModerateCompletionQueue(*moderated_->cq(), {count, period_ns});
   }
