@@ -339,6 +339,10 @@ class Subreaper(unittest.TestCase):
         self.assertEqual(run.returncode, 0)
 
 
+needs_namespaces = unittest.skipIf(subprocess.run([TOP / 'tests/isolated', '--check'], check=False).returncode,
+                                   'no namespaces here (not root?)')
+
+
 class Isolation(unittest.TestCase):
     """tests/isolated."""
 
@@ -357,7 +361,7 @@ class Isolation(unittest.TestCase):
             done = self.run_in('--first', first, 'word', 'sh', '-c', 'exit 0')
         self.assertEqual((done.returncode, done.stderr.split()), (0, [os.readlink('/proc/self/ns/net'), 'word']))
 
-    @unittest.skipIf(subprocess.run([TOP / 'tests/isolated', '--check'], check=False).returncode, 'no namespaces here (not root?)')
+    @needs_namespaces
     def test_ports_namespaces_and_processes_are_private(self):
         with tempfile.TemporaryDirectory() as folder:
             done = self.run_in('sh', '-c', f'ip netns add roci-x; ip link add roci-v type veth; ls /run/netns; {make_sleeper(folder)} 97 & '
@@ -375,6 +379,7 @@ class Isolation(unittest.TestCase):
             os.killpg(run.pid, signal.SIGTERM)
             self.assertNotEqual(run.wait(20), 0)
 
+    @needs_namespaces
     def test_nothing_outlives_it(self):
         read, write = os.pipe()
         with subprocess.Popen([TOP / 'tests/isolated', 'sh', '-c', 'sleep 40 & echo; sleep 40'], stdout=write) as run:
