@@ -29,7 +29,7 @@
 
 namespace {
 
-using namespace roci;
+using namespace roci;  // NOLINT(google-build-using-namespace)
 using testing::AppCq;
 using testing::AppQp;
 using testing::Node;

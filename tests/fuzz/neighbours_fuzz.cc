@@ -56,7 +56,7 @@ void CheckAnswer(const Frame& answer, size_t asked_bytes) {
 }  // namespace roci::control
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace roci::control;
+  using namespace roci::control;  // NOLINT(google-build-using-namespace)
   Neighbours neighbours(Addresses());
   const auto ignore = [](const Frame&) {};
   neighbours.Resolve(0, *ParseIp("10.99.0.1"), {*ParseIp("10.99.0.2")}, 1, ignore);

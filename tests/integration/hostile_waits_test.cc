@@ -203,7 +203,8 @@ class TrappedProgram {
     }).detach();
     std::thread([this] {
       while (requests_->reads < 2) usleep(1000);
-      mmap(nullptr, kPageSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      [[maybe_unused]] void* const mapped =
+          mmap(nullptr, kPageSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }).detach();
   }
   void AwaitTrap(Trap trap) const {
@@ -213,7 +214,8 @@ class TrappedProgram {
     usleep(300'000);  // for the one that waits for the lock
   }
   void OpenChannel() const {
-    connect(channel_fd_, reinterpret_cast<const sockaddr*>(&channel_), sizeof(channel_));
+    [[maybe_unused]] const int status =
+        connect(channel_fd_, reinterpret_cast<const sockaddr*>(&channel_), sizeof(channel_));
   }
 
  public:

@@ -109,7 +109,7 @@ class ScriptedHost {
     selected_queue = number;
     return true;
   }
-  memory::MemoryStatus Place(const memory::SegmentList& segments, std::span<const std::byte> bytes);
+  memory::MemoryStatus Place(const memory::SegmentList& segments, std::span<const std::byte> from);
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original);
   memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,

@@ -26,7 +26,6 @@ using roce::QpState;
 
 constexpr uint32_t kBytes = 64;
 // Of the waiting node's memory.
-constexpr size_t kPage = 4096;
 constexpr size_t kFirstAt = 512 << 10;
 constexpr size_t kSecondAt = 768 << 10;
 constexpr size_t kWaitingBytes = 128 << 10;

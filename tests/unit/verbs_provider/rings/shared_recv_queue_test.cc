@@ -16,13 +16,14 @@ constexpr uint32_t kSlots = 3;
 constexpr uint32_t kStride = 32;
 
 class SharedRecvQueueTest : public ::testing::Test {
- protected:
+ public:
   SharedRecvQueueTest() : memory_(kBytes) {
     EXPECT_EQ(queue_.Use(Memory(), Layout()), 0);
     queue_.limit = kSlots;
   }
   ~SharedRecvQueueTest() override { queue_.FreeMemory(); }
 
+ protected:
   static roci_abi_srq_layout Layout() {
     roci_abi_srq_layout layout = {};
     layout.max_wr = kSlots;

@@ -31,7 +31,7 @@ class FakeDaemon {
     if (thread_.joinable()) thread_.join();
     if (daemon_end >= 0) close(daemon_end);
   }
-  void Serve(int messages, std::function<void(const roci_abi_request&)> answer) {
+  void Serve(int messages, const std::function<void(const roci_abi_request&)>& answer) {
     thread_ = std::thread([this, messages, answer] {
       for (int i = 0; i < messages; ++i) {
         char buffer[4096];
