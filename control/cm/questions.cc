@@ -133,13 +133,13 @@ Occasion OccasionOfEvent(uint32_t event) {
   }
 }
 
-void AddForetold(const Manager& manager, const CmId& id, Occasion occasion,
-                 roci_abi_cm_response& out) {
+void AddPrefetchedAnswers(const Manager& manager, const CmId& id, Occasion occasion,
+                          roci_abi_cm_response& out) {
   for (const Question& question : QuestionsAfter(occasion)) {
     Answer answer;
     if (!AnswerTo(manager, id, question, answer).ok()) continue;
-    const roci_abi_cm_foretold head = {question.command, id.number, question.what,
-                                       RoundUp(answer.size)};
+    const roci_abi_cm_prefetched head = {question.command, id.number, question.what,
+                                         RoundUp(answer.size)};
     const uint32_t at = RoundUp(out.data_size);
     if (at + sizeof(head) + head.size > sizeof(out.data)) return;
     std::memcpy(out.data + at, &head, sizeof(head));

@@ -37,8 +37,8 @@ enum class Occasion : uint8_t {
 Occasion OccasionOf(uint32_t command);
 Occasion OccasionOfEvent(uint32_t event);
 
-// Adds to `out` the answers to what is asked next, as far as there are any and there is room.
-void AddForetold(const Manager& manager, const CmId& id, Occasion occasion,
-                 roci_abi_cm_response& out);
+// Appends to `out` the answers to the queries that follow `occasion`, as far as there is room.
+void AddPrefetchedAnswers(const Manager& manager, const CmId& id, Occasion occasion,
+                          roci_abi_cm_response& out);
 
 }  // namespace roci::control::cm

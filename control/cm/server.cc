@@ -276,12 +276,13 @@ bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request)
   response.out_size = std::min(response.out_size, request.out_size);
   response.data_size = response.out_size;
   response.changed_id = IsQuestion(command.number) ? 0 : IdOf(command).value_or(0);
-  if (status.ok()) Foretell(channel, command, response);
+  if (status.ok()) PrefetchAnswers(channel, command, response);
   constexpr size_t kHead = offsetof(roci_abi_cm_response, data);
   return SendMessage(channel.socket(), BytesOf(response).first(kHead + response.data_size), {});
 }
 
-void Server::Foretell(const Channel& channel, const Command& command, roci_abi_cm_response& out) {
+void Server::PrefetchAnswers(const Channel& channel, const Command& command,
+                             roci_abi_cm_response& out) {
   std::optional<uint32_t> number = IdOf(command);
   Occasion occasion = OccasionOf(command.number);
   if (command.number == RDMA_USER_CM_CMD_GET_EVENT) {
@@ -291,7 +292,8 @@ void Server::Foretell(const Channel& channel, const Command& command, roci_abi_c
     occasion = OccasionOfEvent(event.event);
   }
   if (occasion == Occasion::kOther || !number) return;
-  if (const CmId* id = manager_.Find(channel, *number)) AddForetold(manager_, *id, occasion, out);
+  if (const CmId* id = manager_.Find(channel, *number))
+    AddPrefetchedAnswers(manager_, *id, occasion, out);
 }
 
 absl::Status Server::Run(Channel& channel, const Command& command, roci_abi_cm_response& out) {

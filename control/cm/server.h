@@ -45,8 +45,8 @@ class Server {
   bool AnswerCommand(Channel& channel, std::span<const std::byte> message);
   // False: there is no answer.
   bool FinishCommand(Channel& channel, const roci_abi_cm_request& request);
-  // Puts behind the answer to `command` what librdmacm asks next.
-  void Foretell(const Channel& channel, const Command& command, roci_abi_cm_response& out);
+  // Appends to the answer to `command` the answers to the queries that librdmacm sends next.
+  void PrefetchAnswers(const Channel& channel, const Command& command, roci_abi_cm_response& out);
   absl::Status Run(Channel& channel, const Command& command, roci_abi_cm_response& out);
   // With an identifier of the channel.
   absl::Status RunOn(CmId& id, const Command& command, roci_abi_cm_response& out);

@@ -1,7 +1,9 @@
+// The emulated rdma_cm device: open, write and close, and the wait for events.
 #include "verbs_provider/cm/rdma_cm.h"
 
 #include <netinet/in.h>
-// The kernel's header comes after the C library's, whose addresses it then uses.
+// <rdma/rdma_user_cm.h> comes after <netinet/in.h>, because it then uses the C library's address
+// types.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_user_cm.h>
@@ -22,30 +24,30 @@
 #include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/base/provider_api.h"
-#include "verbs_provider/cm/foretold_answers.h"
+#include "verbs_provider/cm/cm_answer_cache.h"
 #include "verbs_provider/intercept/intercept.h"
 #include "verbs_provider/session/session_client.h"
 
 namespace roci::provider {
 namespace {
 
-// One open descriptor of the device. As with the kernel's, a thread that waits in it keeps it when
-// another closes it, and goes on waiting.
+// One open descriptor of the device. As with the kernel's device, closing the descriptor does not
+// end a call in another thread: the call holds a reference.
 struct EventChannel {
   SessionClient client;
-  ForetoldAnswers foretold;
+  CmAnswerCache answers;
   std::atomic<uint32_t> state{kSessionDead};
   uint32_t number = 0;
-  uint64_t serial = 0;  // of this process, from 1
-  pid_t pid = 0;        // of the process that opened it
-  uint32_t users = 1;
+  uint64_t serial = 0;     // unique in this process, from 1
+  pid_t pid = 0;           // the process that opened it
+  uint32_t ref_count = 1;  // under the ProcessLock
   EventChannel* next = nullptr;
 };
 
-// The channel whose last event told the calling thread of a connection's end: its serial. 0: none.
-thread_local uint64_t t_told_end_by = 0;
+// Serial of the channel whose last event told the calling thread of a connection's end. 0: none.
+thread_local uint64_t t_disconnected_channel = 0;
 
-// Those that are open; under the ProcessLock, and so are their users.
+// The open channels; under the ProcessLock.
 EventChannel* g_channels = nullptr;
 
 void AddChannel(EventChannel* channel) {
@@ -63,18 +65,18 @@ bool IsOpen(uint64_t serial) {
   return channel != nullptr;
 }
 
-// Null: it has been closed meanwhile.
+// Takes a reference to the channel. Null if it has been closed.
 EventChannel* Hold(void* owner) {
   const ProcessLock lock;
   for (EventChannel* channel = g_channels; channel != nullptr; channel = channel->next) {
     if (channel != owner) continue;
-    ++channel->users;
+    ++channel->ref_count;
     return channel;
   }
   return nullptr;
 }
 
-// `closed`: nobody shall find it any more.
+// Drops a reference. `closed`: also removes the channel from the list of open ones.
 void Release(EventChannel* channel, bool closed) {
   bool last = false;
   {
@@ -84,7 +86,7 @@ void Release(EventChannel* channel, bool closed) {
       *link = channel->next;
       break;
     }
-    last = --channel->users == 0;
+    last = --channel->ref_count == 0;
   }
   if (last) Free(channel);
 }
@@ -145,7 +147,7 @@ uint64_t MonotonicNs() {
 }
 
 bool IsLastOfConnection(const roci_abi_cm_response& response) {
-  // RDMA_CM_EVENT_* of rdma_cma.h, which does not go together with the kernel's header.
+  // RDMA_CM_EVENT_* of rdma_cma.h, which conflicts with the kernel's header.
   constexpr uint32_t kDisconnected = 10;
   constexpr uint32_t kTimewaitExit = 15;
   rdma_ucm_event_resp event;
@@ -157,11 +159,11 @@ bool IsLastOfConnection(const roci_abi_cm_response& response) {
 void Close(void* owner, int) {
   const KeepErrno keep_errno;
   auto* channel = static_cast<EventChannel*>(owner);
-  if (t_told_end_by == channel->serial) t_told_end_by = 0;
+  if (t_disconnected_channel == channel->serial) t_disconnected_channel = 0;
   Release(channel, true);
 }
 
-// Where a command wants its answer; 0: nowhere.
+// The program's address for the answer to a command; 0: the command has no answer.
 uint64_t AnswerAddress(uint32_t command, const void* body) {
   switch (command) {
     case RDMA_USER_CM_CMD_CREATE_ID:
@@ -181,8 +183,9 @@ uint64_t AnswerAddress(uint32_t command, const void* body) {
   }
 }
 
-// What refers to this process: an option's value, another descriptor.
-int Localise(roci_abi_cm_request* request) {
+// Replaces what only this process can resolve: copies an option's value into the request, and
+// replaces a descriptor by its channel's number. 0 or EINVAL.
+int ResolveReferences(roci_abi_cm_request* request) {
   if (request->command == RDMA_USER_CM_CMD_SET_OPTION &&
       request->in_size >= sizeof(rdma_ucm_set_option)) {
     rdma_ucm_set_option option;
@@ -201,23 +204,23 @@ int Localise(roci_abi_cm_request* request) {
     EventChannel* channel = Hold(from);
     if (channel == nullptr) return EINVAL;
     migrate.fd = channel->number;
-    channel->foretold.Drop(migrate.id);
+    channel->answers.Remove(migrate.id);
     Release(channel, false);
     memcpy(request->data, &migrate, sizeof(migrate));
   }
   return 0;
 }
 
-// Nothing comes to a descriptor that is closed, and the kernel's device leaves whoever waits in it
-// waiting: programs end their threads then, or themselves. (A signal ends it, whatever SA_RESTART.)
+// A read from a closed descriptor of the kernel's device blocks for ever, until the program ends
+// the thread or exits. Unlike there, every signal ends this wait, whatever SA_RESTART says.
 int WaitForNothing() {
   pause();
   return EINTR;
 }
 
-// GET_EVENT waits, unless the descriptor's `flags` say otherwise. The event may go to another
-// thread. As with the kernel's device, a signal whose handler was installed with SA_RESTART does
-// not end the wait, nor does another thread that closes the descriptor.
+// Waits until an event is pending, or returns EAGAIN if `flags` has O_NONBLOCK. Another thread may
+// take the event first. As with the kernel's device, neither a signal whose handler was installed
+// with SA_RESTART nor closing the descriptor in another thread ends the wait.
 int WaitForEvent(const EventChannel* channel, int fd, int flags) {
   void* owner = nullptr;
   if (LookUpFd(fd, &owner) == FdKind::kRdmaCm && owner == channel) {
@@ -229,31 +232,31 @@ int WaitForEvent(const EventChannel* channel, int fd, int flags) {
   return (flags & O_NONBLOCK) != 0 ? EAGAIN : WaitForNothing();
 }
 
-// Librdmacm frees nothing of what it cannot destroy. The identifiers and memberships of a daemon
-// that is gone went with it.
-bool IsGoneAnyway(uint32_t command, const SessionClient& client) {
+// Whether `command` destroys an object of a daemon that has exited. Such commands succeed, because
+// librdmacm leaks what it cannot destroy.
+bool IsDestroyedWithDaemon(uint32_t command, const SessionClient& client) {
   return (command == RDMA_USER_CM_CMD_DESTROY_ID || command == RDMA_USER_CM_CMD_LEAVE_MCAST) &&
          !client.alive();
 }
 
-bool IsQuestion(uint32_t command) {
+bool IsQuery(uint32_t command) {
   return command == RDMA_USER_CM_CMD_QUERY || command == RDMA_USER_CM_CMD_INIT_QP_ATTR;
 }
 
-// Whether the daemon has told the answer already.
-bool AnswerByItself(EventChannel* channel, const rdma_ucm_cmd_hdr& header, const void* body) {
-  if (!IsQuestion(header.cmd) || header.in != sizeof(rdma_ucm_query)) return false;
+// Answers the command from the cache. False if the answer is not cached.
+bool AnswerFromCache(EventChannel* channel, const rdma_ucm_cmd_hdr& header, const void* body) {
+  if (!IsQuery(header.cmd) || header.in != sizeof(rdma_ucm_query)) return false;
   static_assert(sizeof(rdma_ucm_query) == sizeof(rdma_ucm_init_qp_attr));
-  const auto* question = static_cast<const rdma_ucm_query*>(body);
-  return question->response != 0 && channel->client.alive() &&
-         channel->foretold.Find(header.cmd, question->id, question->option, MonotonicNs(),
-                                reinterpret_cast<void*>(question->response), header.out);
+  const auto* query = static_cast<const rdma_ucm_query*>(body);
+  return query->response != 0 && channel->client.alive() &&
+         channel->answers.Find(header.cmd, query->id, query->option, MonotonicNs(),
+                               reinterpret_cast<void*>(query->response), header.out);
 }
 
-void NoteForetold(EventChannel* channel, const roci_abi_cm_response& response, uint32_t serial,
-                  int error) {
-  if (response.changed_id != 0) channel->foretold.Forget(response.changed_id, serial);
-  if (error == 0) channel->foretold.Keep(response, serial, MonotonicNs());
+void UpdateCache(EventChannel* channel, const roci_abi_cm_response& response, uint32_t serial,
+                 int error) {
+  if (response.changed_id != 0) channel->answers.Invalidate(response.changed_id, serial);
+  if (error == 0) channel->answers.Insert(response, serial, MonotonicNs());
 }
 
 ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
@@ -262,16 +265,16 @@ ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
   memcpy(&header, data, sizeof(header));
   roci_abi_cm_request request = {};
   if (header.in + sizeof(header) > size || header.in > sizeof(request.data)) return -EINVAL;
-  // A child shares its parent's connection: their messages would mix.
+  // A forked child shares its parent's connection; their messages would mix.
   if (channel->pid != getpid()) return -EIO;
   request.command = header.cmd;
   request.in_size = header.in;
   request.out_size = header.out;
   alignas(8) unsigned char body[ROCI_ABI_CM_DATA_MAX] = {};
   memcpy(body, static_cast<const char*>(data) + sizeof(header), header.in);
-  if (AnswerByItself(channel, header, body)) return static_cast<ssize_t>(size);
+  if (AnswerFromCache(channel, header, body)) return static_cast<ssize_t>(size);
   memcpy(request.data, body, header.in);
-  int error = Localise(&request);
+  int error = ResolveReferences(&request);
   if (error != 0) return -error;
   roci_abi_cm_response response = {};
   const bool is_get_event = header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
@@ -286,10 +289,10 @@ ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
   if (is_get_event) {
     const bool waits_next = (flags & O_NONBLOCK) == 0;
     const bool is_end = error == 0 && IsLastOfConnection(response);
-    t_told_end_by = is_end && waits_next ? channel->serial : 0;
+    t_disconnected_channel = is_end && waits_next ? channel->serial : 0;
   }
-  NoteForetold(channel, response, request.head.serial, error);
-  if (IsGoneAnyway(header.cmd, channel->client)) {
+  UpdateCache(channel, response, request.head.serial, error);
+  if (IsDestroyedWithDaemon(header.cmd, channel->client)) {
     response = {};
     response.out_size = sizeof(rdma_ucm_destroy_id_resp);
     error = 0;
@@ -312,19 +315,22 @@ ssize_t Write(void* owner, int fd, const void* data, size_t size) {
   return result;
 }
 
-// Programs (rping for one) acknowledge their last event in one thread and close the descriptor in
-// another, which has waited for that alone. The first thread then asks for the next event. In time,
-// it waits for ever (see WaitForNothing). Too late, it would fail with EBADF and end the program,
-// which is rare with the kernel's device and common where the daemon keeps the processors busy: so
-// it waits as well. `data` may have gone to any descriptor, since librdmacm has freed the channel.
+// Answers a GET_EVENT that lost a race with close. In programs such as rping, one thread
+// acknowledges the last event of a connection and then asks for the next one, while another thread
+// closes the descriptor. If GET_EVENT comes first, it blocks for ever (see WaitForNothing). If it
+// comes after the close, it would fail with EBADF and end the program: rare with the kernel's
+// device, common where the daemon keeps the processors busy. So it blocks in this case, too. The
+// descriptor can be any number, because librdmacm has freed the channel. Returns 0 if `data` is
+// another command.
 ssize_t WriteElsewhere(const void* data, size_t size) {
   const KeepErrno keep_errno;
   rdma_ucm_cmd_hdr header;
-  if (t_told_end_by == 0 || size != sizeof(header) + sizeof(rdma_ucm_get_event)) return 0;
+  if (t_disconnected_channel == 0 || size != sizeof(header) + sizeof(rdma_ucm_get_event)) return 0;
   memcpy(&header, data, sizeof(header));
   if (header.cmd != RDMA_USER_CM_CMD_GET_EVENT || header.in != sizeof(rdma_ucm_get_event) ||
-      IsOpen(t_told_end_by))
+      IsOpen(t_disconnected_channel)) {
     return 0;
+  }
   return -WaitForNothing();
 }
 

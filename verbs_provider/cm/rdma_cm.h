@@ -1,11 +1,11 @@
-// The rdma_cm character device as librdmacm sees it: carries what librdmacm writes to the daemon,
-// on a connection for each open descriptor, and puts the answers where the program wants them.
+// Emulates the rdma_cm character device for librdmacm: forwards its commands to the daemon, on one
+// connection for each open descriptor, and writes the answers to the program's memory.
 #pragma once
 
 namespace roci::provider {
 
-// For the plugin's constructor, once. Does nothing where no daemon of ours serves the connection
-// manager or the machine has no librdmacm.
+// Called once, by the plugin's constructor. Does nothing if no daemon serves the connection manager
+// or the machine has no librdmacm.
 void ServeRdmaCm();
 
 }  // namespace roci::provider
