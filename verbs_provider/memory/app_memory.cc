@@ -1,4 +1,4 @@
-// Walks the app's mappings over a range and turns each into the best kind of extent.
+// Walks the app's mappings in a range and describes each by the fastest possible kind of extent.
 #include "verbs_provider/memory/app_memory.h"
 
 #include <dirent.h>
@@ -20,7 +20,7 @@
 namespace roci::provider {
 namespace {
 
-// Descriptors of the app looked at when searching for a file.
+// Most descriptors of the app that a search for a file checks.
 constexpr int kMaxDescriptorsSearched = 65536;
 
 bool IsFile(int fd, const MapsLine& line) {
@@ -36,8 +36,8 @@ bool OpenFor(int fd, bool writing) {
   return writing ? mode == O_RDWR : mode == O_RDWR || mode == O_RDONLY;
 }
 
-// A copy of descriptor `fd` if it is the file of `line`, else -1. The copy is what is checked:
-// other threads may close and open descriptors at any time.
+// A duplicate of descriptor `fd` if it is the file of `line`, else -1. The duplicate is checked
+// again, because other threads may close and open descriptors at any time.
 int DuplicateIfFile(int fd, const MapsLine& line) {
   if (!IsFile(fd, line) || !OpenFor(fd, line.writable)) return -1;
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -47,7 +47,8 @@ int DuplicateIfFile(int fd, const MapsLine& line) {
   return -1;
 }
 
-// Names in /proc/self/fd, read with getdents64 because opendir calls malloc.
+// A duplicate of a descriptor of the app that is the file of `line`, else -1. Lists /proc/self/fd
+// with getdents64, because opendir calls malloc.
 int FindDescriptor(const MapsLine& line) {
   const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return -1;
@@ -70,7 +71,7 @@ int FindDescriptor(const MapsLine& line) {
 }
 
 int OpenPath(const MapsLine& line) {
-  // O_NONBLOCK and O_NOCTTY: the name may lead to something else by now.
+  // O_NONBLOCK and O_NOCTTY: the path may name a FIFO or terminal by now.
   if (line.path[0] != '/') return -1;
   const int fd =
       open(line.path, (line.writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -124,7 +125,8 @@ class Builder {
     return extents_->count == 0 ? nullptr : &extents_->items[extents_->count - 1];
   }
 
-  // Goes on where the last extent ends?
+  // Extends the last extent by this part. False if the part is of another kind or does not continue
+  // the last extent's file.
   bool Extend(const MapsLine& line, bool file, uint64_t va, uint64_t length) {
     MemoryExtent* last = Last();
     if (last == nullptr) return false;
@@ -166,7 +168,8 @@ class Builder {
     extent->vma_end = line.end;
   }
 
-  // The same file as in the extent before, with a gap or an overlap in the file.
+  // Uses the last extent's descriptor if it is the same file, at an offset that does not continue
+  // that extent.
   bool ReuseDescriptor(const MapsLine& line, MemoryExtent* extent) {
     const MemoryExtent* last = Last();
     if (last == nullptr || last->kind != ExtentKind::kFile || device_ != line.device ||
@@ -199,9 +202,9 @@ int WalkRange(uint64_t va, uint64_t end, bool writable, Builder* builder) {
   return next < end ? EFAULT : 0;
 }
 
-// Whether the first and the last byte can be read; those of a truncated file cannot. A fault is an
-// error of the system call here and raises no signal. Waits for a page that the program's
-// userfaultfd handler serves, as the driver of an adapter does.
+// Whether the first and the last byte are readable; bytes past the end of a truncated file are not.
+// The system call reports a fault as an error instead of a signal. Blocks for a page that the
+// program's userfaultfd handler has yet to provide, as an adapter's driver does.
 bool CanBeRead(uint64_t va, uint64_t end) {
   char bytes[2];
   iovec local[] = {{bytes, 1}, {bytes + 1, 1}};

@@ -1,14 +1,13 @@
-// Finds out of what kind the app's own memory is, so that the daemon can be told the best way to
-// reach it.
+// Describes the app's memory as extents, so that the daemon can choose the fastest way to reach it.
 #pragma once
 
 #include <cstdint>
 
 namespace roci::provider {
 
-/// How the daemon reaches a run of the app's memory.
+/// How the daemon reaches an extent of the app's memory.
 enum class ExtentKind : uint8_t {
-  kProcessVm = 0,  ///< process_vm_readv/writev: always right.
+  kProcessVm = 0,  ///< process_vm_readv/writev: works for all memory.
   kFile = 1,       ///< `fd` is the file that is mapped here; the daemon may map it too.
   kMapFiles =
       2,  ///< No descriptor, but /proc/PID/map_files names it; only a root daemon can open that.
@@ -20,52 +19,50 @@ struct MemoryExtent {
   uint64_t va;
   uint64_t length;       ///< Bytes, at least 1.
   uint64_t file_offset;  ///< Offset of `va` in the file. kFile, kMapFiles, kConverted.
-  uint64_t vma_begin;    ///< kMapFiles: the line of /proc/PID/maps, hence the name in map_files.
+  uint64_t vma_begin;    ///< kMapFiles: the mapping's bounds, which name it in /proc/PID/map_files.
   uint64_t vma_end;
   int fd;         ///< kFile, kConverted: descriptor of the file, else -1.
-  bool close_fd;  ///< `fd` was opened for this list; CloseExtents closes it. Otherwise it is the
-                  ///< app's, or convert.h's.
+  bool close_fd;  ///< CloseExtents closes `fd`. Otherwise the app or convert.h owns it.
   bool writable;  ///< The daemon may map it for writing.
   ExtentKind kind;
 };
 
-/// Extents of one registration, sorted and adjacent. What does not fit goes through process_vm in
-/// the last one.
+/// Extents of one registration, sorted and adjacent. If there are more than kCapacity, the last one
+/// covers the rest and is kProcessVm.
 struct MemoryExtents {
   static constexpr uint32_t kCapacity = 16;
   uint32_t count = 0;
-  /// Some of it is a file (other than a known one): if that is cut short, touching the memory
-  /// raises SIGBUS in the app.
+  /// An extent is a mapping of a file other than the known one: after a truncation of the file,
+  /// access raises SIGBUS in the app.
   bool file_backed = false;
   MemoryExtent items[kCapacity];
 };
 
-/// A file whose mappings the caller knows: they are described as kConverted with this descriptor,
-/// which stays the caller's.
+/// A file whose mappings are described as kConverted with descriptor `fd`, which the caller owns.
 struct KnownFile {
   uint64_t device;  ///< dev_t
   uint64_t inode;
   int fd;
 };
 
-/// Describes [va, va + length), length >= 1. 0, or an errno as Linux gives it for ibv_reg_mr:
-/// EFAULT where a page is not mapped or not readable, or not writable although `writable` asks for
-/// it; EINVAL where the range wraps. `on_demand`: holes are allowed (IBV_ACCESS_ON_DEMAND) and
-/// everything is process_vm. No malloc, no locks of its own; errno is kept.
+/// Describes [va, va + length), length >= 1. 0 or an errno, as Linux returns it for ibv_reg_mr:
+/// EFAULT if a page is not mapped, not readable, or not writable although `writable` is set; EINVAL
+/// if the range wraps. `on_demand` (IBV_ACCESS_ON_DEMAND): holes are allowed, and the one extent is
+/// kProcessVm. Does not call malloc, takes no lock, preserves errno.
 int DescribeMemory(uint64_t va, uint64_t length, bool writable, bool on_demand,
                    const KnownFile* known, MemoryExtents* extents);
 
 /// Closes the descriptors that DescribeMemory opened, after they were sent to the daemon.
 void CloseExtents(MemoryExtents* extents);
 
-/// Opens /proc/self/mem for the daemon; the caller closes the descriptor. It stays with this
-/// address space, and a forked child inherits it: nothing to keep in a program that gives up rights
-/// by forking. -1 with errno: EACCES in a program that has given up another user's rights without
-/// exec or is not dumpable (PR_SET_DUMPABLE), ENOENT without a /proc.
+/// Opens /proc/self/mem for the daemon; the caller closes the descriptor. The descriptor is bound
+/// to this address space, and forked children inherit it: do not keep it open, because a child that
+/// has dropped privileges could use it. -1 with errno: EACCES if the program has changed its user
+/// without exec or is not dumpable (PR_SET_DUMPABLE), ENOENT without /proc.
 int OpenOwnMemory();
 
-/// Lets process `daemon_pid` use process_vm on this process where Yama's ptrace_scope is 1.
-/// Harmless elsewhere.
+/// Lets process `daemon_pid` call process_vm_readv/writev on this process if Yama's ptrace_scope is
+/// 1. No effect otherwise.
 void AllowAccessBy(int daemon_pid);
 
 }  // namespace roci::provider

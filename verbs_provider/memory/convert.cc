@@ -1,4 +1,5 @@
-// What is converted, for whom, and when it goes back. The moves themselves are in memory_swap.cc.
+// Tracks which pages are converted for which registrations, and restores them when the last
+// registration ends or the process forks. page_migration.cc moves the pages.
 #include "verbs_provider/memory/convert.h"
 
 #include <fcntl.h>
@@ -14,15 +15,15 @@
 
 #include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/memory/maps_reader.h"
-#include "verbs_provider/memory/memory_swap.h"
+#include "verbs_provider/memory/page_migration.h"
 
 namespace roci::provider {
 namespace {
 
 constexpr uint64_t kPageSize = 4096;
-// Largest mapping without rights taken for the guard below a thread's stack.
+// Largest PROT_NONE mapping that counts as the guard below a thread's stack.
 constexpr uint64_t kMaxGuardLength = 1U << 20;
-// Ranges that the hook is told one by one; past it, it is told one range that spans them all.
+// Most calls of the hook in one fork. Further ranges are merged into the last call's range.
 constexpr uint32_t kMaxHookCalls = 64;
 
 struct Range {
@@ -30,27 +31,27 @@ struct Range {
   uint64_t end;
 };
 
-// A registration that lies, at least in part, on converted pages.
-struct Held {
+// A registration with at least one converted page.
+struct Registration {
   uint64_t id;
   Range pages;
 };
 
 enum class Ability : uint8_t { kUnknown, kYes, kNo };
 
-// Under g_lock. No constructor, no destructor: usable at any time of the process's life.
+// Under g_lock. No constructor, no destructor: usable before and after those of other objects.
 struct State {
   bool initialized;
   ConvertHook hook;
   int device;  // /dev/userfaultfd; -1: none
-  int file;    // see SwapTools; -1: none yet
+  int file;    // MigrationFiles::file; -1: none yet
   uint64_t file_device;
   uint64_t file_inode;
   Ability ability;
-  bool went_astray;  // some memory could not be made private again
+  bool restore_failed;  // some memory could not be made private again
   uint64_t last_id;
-  uint32_t held_count;
-  Held held[kMaxConversions];
+  uint32_t registration_count;
+  Registration registrations[kMaxConversions];
 };
 
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,10 +62,10 @@ constinit State g_state = {.initialized = false,
                            .file_device = 0,
                            .file_inode = 0,
                            .ability = Ability::kUnknown,
-                           .went_astray = false,
+                           .restore_failed = false,
                            .last_id = 0,
-                           .held_count = 0,
-                           .held = {}};
+                           .registration_count = 0,
+                           .registrations = {}};
 
 Range PagesOf(uint64_t va, uint64_t length) {
   return {va & ~(kPageSize - 1), (va + length + kPageSize - 1) & ~(kPageSize - 1)};
@@ -79,17 +80,18 @@ int ProtectionOf(const MapsLine& line) {
   return (line.readable ? PROT_READ : 0) | (line.writable ? PROT_WRITE : 0);
 }
 
-SwapTools Tools() { return {g_state.device, g_state.file}; }
+MigrationFiles Files() { return {g_state.device, g_state.file}; }
 
-// ---- The file -------------------------------------------------------------------------------
+// ---- The memfd
 
-// A finite RLIMIT_FSIZE would end the program with SIGXFSZ.
+// With a finite RLIMIT_FSIZE, SIGXFSZ would end the program.
 bool FileSizeUnlimited() {
   rlimit limit;
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
 }
 
-// Programs that close every descriptor they do not know take ours with them.
+// False if the program has closed the descriptor, as programs do that close all unknown
+// descriptors.
 bool FileIsOurs() {
   struct stat file;
   return g_state.file >= 0 && fstat(g_state.file, &file) == 0 &&
@@ -100,7 +102,7 @@ bool MakeFile() {
   const int fd = memfd_create("roci-app-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return false;
   struct stat file;
-  if (ftruncate(fd, static_cast<off_t>(kSwapFileSize)) != 0 ||
+  if (ftruncate(fd, static_cast<off_t>(kMigrationFileSize)) != 0 ||
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
       fstat(fd, &file) != 0) {
     close(fd);
@@ -119,22 +121,22 @@ bool IsOurs(const MapsLine& line) {
          line.device == g_state.file_device;
 }
 
-// The pages of the file that a mapping of it shows: the addresses at which they were converted. The
-// app may have moved them since with mremap.
+// The file pages that a mapping of the file shows. A page's offset is the address at which it was
+// converted; the app may have moved the mapping with mremap since.
 Range FilePagesOf(const MapsLine& line) {
   return {line.offset, line.offset + (line.end - line.begin)};
 }
 
-// ---- Can this process do it? ----------------------------------------------------------------
+// ---- Whether this process can convert memory
 
-// Takes scratch pages there and back and looks at them each time.
+// Migrates scratch pages to the file and back and checks their content after each step.
 bool TryOut() {
   constexpr uint64_t kLength = 4 * kPageSize;
   void* memory = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
   auto* bytes = static_cast<volatile char*>(memory);
   const auto begin = reinterpret_cast<uint64_t>(memory);
-  const SwapTools tools = Tools();
+  const MigrationFiles files = Files();
   bytes[1] = 1;
   bytes[2 * kPageSize] = 2;
   uint64_t done = 0;
@@ -143,20 +145,21 @@ bool TryOut() {
     return bytes[1] == 1 && bytes[2 * kPageSize] == 2 && bytes[kPageSize] == 0;
   };
   bool works =
-      SwapToFile(begin, begin + kLength, PROT_READ | PROT_WRITE, tools, &done) == 0 && intact() &&
-      pread(tools.file, &seen, 1, static_cast<off_t>(begin + 2 * kPageSize)) == 1 && seen == 2 &&
-      SwapToPrivate(begin, begin + kLength, begin, PROT_READ | PROT_WRITE, tools, &done) == 0 &&
+      MigrateToFile(begin, begin + kLength, PROT_READ | PROT_WRITE, files, &done) == 0 &&
+      intact() && pread(files.file, &seen, 1, static_cast<off_t>(begin + 2 * kPageSize)) == 1 &&
+      seen == 2 &&
+      MigrateToPrivate(begin, begin + kLength, begin, PROT_READ | PROT_WRITE, files, &done) == 0 &&
       intact();
   munmap(memory, kLength);
-  DropFilePages(begin, begin + kLength, tools);
+  DropFilePages(begin, begin + kLength, files);
   return works;
 }
 
 bool CanConvertLocked() {
   if (!HaveFile()) return false;
   if (g_state.ability == Ability::kUnknown) {
-    // Opened even where userfaultfd(2) is permitted: the program may give up its rights and must
-    // still be able to convert back.
+    // Opened even if userfaultfd(2) is permitted: the program may drop privileges later and must
+    // still be able to restore converted memory.
     if (g_state.device < 0) g_state.device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
     const bool can = sysconf(_SC_PAGESIZE) == static_cast<long>(kPageSize) && TryOut();
     g_state.ability = can ? Ability::kYes : Ability::kNo;
@@ -164,23 +167,23 @@ bool CanConvertLocked() {
   return g_state.ability == Ability::kYes;
 }
 
-// ---- Converting -----------------------------------------------------------------------------
+// ---- Conversion
 
 bool IsPrivateAnonymous(const MapsLine& line) {
-  const bool named_well = line.path[0] == '\0' || std::strcmp(line.path, "[heap]") == 0 ||
-                          std::strncmp(line.path, "[anon:", 6) == 0;
-  return !line.shared && line.inode == 0 && line.readable && !line.executable && named_well;
+  const bool has_usual_name = line.path[0] == '\0' || std::strcmp(line.path, "[heap]") == 0 ||
+                              std::strncmp(line.path, "[anon:", 6) == 0;
+  return !line.shared && line.inode == 0 && line.readable && !line.executable && has_usual_name;
 }
 
-// Stacks of threads begin above a mapping without rights. They stay private: pthread_join sleeps on
-// a futex in them.
+// Whether `line` is a thread's stack, which begins above the PROT_NONE mapping `guard`. Stacks stay
+// private, because pthread_join waits on a futex in them.
 bool IsGuardBelow(const MapsLine& guard, const MapsLine& line) {
   return guard.end == line.begin && !guard.readable && !guard.writable && guard.inode == 0 &&
          guard.end - guard.begin <= kMaxGuardLength;
 }
 
-// This thread's stack, and the pages of its thread-local storage from errno to the thread's
-// descriptor: the thread uses them while pages are away.
+// Whether `pages` hold this thread's stack or its thread-local storage from errno to the thread
+// descriptor. The thread uses these pages during a migration.
 bool NeededByThisThread(const MapsLine& line, Range pages) {
   const auto stack = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   const auto thread = static_cast<uint64_t>(pthread_self());
@@ -197,29 +200,28 @@ bool HoldsOurData(Range pages) {
          Overlap(pages, {lock, lock + sizeof g_lock});
 }
 
-bool IsHeld(Range pages) {
-  return std::any_of(g_state.held, g_state.held + g_state.held_count,
-                     [&](const Held& each) { return Overlap(each.pages, pages); });
+bool IsRegistered(Range pages) {
+  return std::any_of(g_state.registrations, g_state.registrations + g_state.registration_count,
+                     [&](const Registration& each) { return Overlap(each.pages, pages); });
 }
 
-// Whether some registration holds pages of the file that are not mapped at their own address any
-// more: the app has moved or unmapped them.
-bool AnyHeldAway(Range pages) {
+// Whether a registration has file pages in `pages` that are no longer mapped at their original
+// address, because the app has moved or unmapped them.
+bool AnyRegisteredPageMoved(Range pages) {
   MapsReader reader(pages.begin);
   MapsLine line;
   while (reader.Next(&line) && line.begin < pages.end) {
-    const bool at_home = IsOurs(line) && line.offset == line.begin;
-    if (!at_home && IsHeld(Intersect(RangeOf(line), pages))) return true;
+    const bool in_place = IsOurs(line) && line.offset == line.begin;
+    if (!in_place && IsRegistered(Intersect(RangeOf(line), pages))) return true;
   }
   return !reader.ok();
 }
 
-// Whether the file's pages for `pages` are somebody's: of a registration whose key still shows
-// them, or of memory that could not be made private. (What nobody holds is private again, wherever
-// it is.)
+// Whether the file pages at `pages` are in use: by a registration whose memory the app has moved,
+// or by memory that could not be made private again. All other file pages have been freed.
 bool FilePagesInUse(Range pages) {
-  if (AnyHeldAway(pages)) return true;
-  if (!g_state.went_astray) return false;
+  if (AnyRegisteredPageMoved(pages)) return true;
+  if (!g_state.restore_failed) return false;
   MapsReader reader = MapsReader::OfFiles();
   MapsLine line;
   while (reader.Next(&line)) {
@@ -228,17 +230,17 @@ bool FilePagesInUse(Range pages) {
   return !reader.ok();
 }
 
-// Where to begin reading so that the mapping below the first one of `pages` is seen too.
+// An address to begin reading at, so that the reader also returns the mapping below `pages`.
 uint64_t BelowFirst(Range pages) {
   MapsReader reader(pages.begin);
   MapsLine line;
   return reader.seeks() && reader.Next(&line) ? line.begin - 1 : 0;
 }
 
-// Converts what can be converted of `pages`. True when any was.
+// Converts the convertible part of `pages`. True if it converted any page.
 bool Convert(Range pages) {
   if (FilePagesInUse(pages)) return false;
-  const SwapTools tools = Tools();
+  const MigrationFiles files = Files();
   bool any = false;
   MapsReader reader(BelowFirst(pages));
   MapsLine line;
@@ -246,31 +248,30 @@ bool Convert(Range pages) {
   for (; reader.Next(&line) && line.begin < pages.end; below = line) {
     const Range part = Intersect(RangeOf(line), pages);
     if (Empty(part) || !IsPrivateAnonymous(line) || IsGuardBelow(below, line) ||
-        NeededByThisThread(line, part) || HoldsOurData(part) || part.end > kSwapFileSize) {
+        NeededByThisThread(line, part) || HoldsOurData(part) || part.end > kMigrationFileSize) {
       continue;
     }
     uint64_t done = part.begin;
-    const int error = SwapToFile(part.begin, part.end, ProtectionOf(line), tools, &done);
-    // The program has given up rights since they were tried.
+    const int error = MigrateToFile(part.begin, part.end, ProtectionOf(line), files, &done);
+    // The program has dropped privileges since TryOut().
     if (error == EPERM) g_state.ability = Ability::kUnknown;
     any = any || done != part.begin;
   }
   return any;
 }
 
-// ---- Going back -----------------------------------------------------------------------------
+// ---- Restoring private memory
 
-// What a pass over the mappings has made private again.
-struct Returned {
+// The result of one pass over the mappings.
+struct Restored {
   uint64_t length = 0;
   bool ok = true;
 };
 
-// Makes private again what `reader` finds of the file's `pages` in mappings below the address
-// `end`.
-Returned ReturnFound(MapsReader& reader, Range pages, uint64_t end) {
-  const SwapTools tools = Tools();
-  Returned out;
+// Makes the file's `pages` private again in the mappings below address `end` that `reader` returns.
+Restored RestoreMappings(MapsReader& reader, Range pages, uint64_t end) {
+  const MigrationFiles files = Files();
+  Restored out;
   MapsLine line;
   while (reader.Next(&line) && line.begin < end) {
     const Range part = Intersect(FilePagesOf(line), pages);
@@ -280,32 +281,31 @@ Returned ReturnFound(MapsReader& reader, Range pages, uint64_t end) {
     uint64_t done = begin;
     out.length += length;
     out.ok &=
-        SwapToPrivate(begin, begin + length, part.begin, ProtectionOf(line), tools, &done) == 0;
+        MigrateToPrivate(begin, begin + length, part.begin, ProtectionOf(line), files, &done) == 0;
   }
   out.ok &= reader.ok();
   return out;
 }
 
-// Makes what was converted at `pages` private again, and frees the file's pages for what the app
-// has unmapped meanwhile. All files are looked through only for what is not at its own address.
+// Makes the converted memory at `pages` private again, and frees the file's pages. Reads all file
+// mappings only if the app has moved or unmapped some of the memory.
 void Unconvert(Range pages) {
-  Returned home;
+  Restored in_place;
   MapsReader near(pages.begin);
-  if (near.seeks()) home = ReturnFound(near, pages, pages.end);
-  Returned away;
-  if (home.length < pages.end - pages.begin) {
+  if (near.seeks()) in_place = RestoreMappings(near, pages, pages.end);
+  Restored moved;
+  if (in_place.length < pages.end - pages.begin) {
     MapsReader all = MapsReader::OfFiles();
-    away = ReturnFound(all, pages, UINT64_MAX);
+    moved = RestoreMappings(all, pages, UINT64_MAX);
   }
-  g_state.went_astray |= !home.ok || !away.ok;
-  if (home.ok && away.ok) DropFilePages(pages.begin, pages.end, Tools());
+  g_state.restore_failed |= !in_place.ok || !moved.ok;
+  if (in_place.ok && moved.ok) DropFilePages(pages.begin, pages.end, Files());
 }
 
-// The first page at or after `from` that no registration covers, and where the next registration
-// begins.
+// The first range of [from, end) that no registration covers; empty if there is none.
 Range NextUncovered(uint64_t from, uint64_t end) {
-  for (uint32_t i = 0; i < g_state.held_count && from < end;) {
-    const Range& pages = g_state.held[i].pages;
+  for (uint32_t i = 0; i < g_state.registration_count && from < end;) {
+    const Range& pages = g_state.registrations[i].pages;
     if (pages.begin <= from && from < pages.end) {
       from = pages.end;
       i = 0;
@@ -313,8 +313,8 @@ Range NextUncovered(uint64_t from, uint64_t end) {
       ++i;
     }
   }
-  for (uint32_t i = 0; i < g_state.held_count; ++i) {
-    const Range& pages = g_state.held[i].pages;
+  for (uint32_t i = 0; i < g_state.registration_count; ++i) {
+    const Range& pages = g_state.registrations[i].pages;
     if (pages.begin > from) end = std::min(end, pages.begin);
   }
   return {from, end};
@@ -328,9 +328,9 @@ void UnconvertUncovered(Range pages) {
   }
 }
 
-// ---- Fork -----------------------------------------------------------------------------------
+// ---- Fork
 
-void TellDaemons() {
+void NotifyDaemons() {
   if (g_state.hook.on_unconverted == nullptr) return;
   Range ranges[kMaxHookCalls];
   uint32_t count = 0;
@@ -352,28 +352,29 @@ void TellDaemons() {
   }
 }
 
-// A child would share converted memory with its parent. So nothing is converted while fork runs;
-// the regions go on through process_vm and whatever is registered later is converted anew.
+// A child would share converted memory with its parent. So fork restores all converted memory
+// first. From then on the daemon reaches the existing regions by process_vm; later registrations
+// convert memory again.
 void BeforeFork() {
   pthread_mutex_lock(&g_lock);
   const KeepErrno keep;
-  if (g_state.held_count == 0) return;
-  TellDaemons();
-  Unconvert({0, kSwapFileSize});
-  g_state.held_count = 0;
+  if (g_state.registration_count == 0) return;
+  NotifyDaemons();
+  Unconvert({0, kMigrationFileSize});
+  g_state.registration_count = 0;
 }
 
 void AfterForkInParent() { pthread_mutex_unlock(&g_lock); }
 
 void AfterForkInChild() {
   const KeepErrno keep;
-  // The file is the parent's. The child makes its own when it registers memory.
+  // The file belongs to the parent. The child creates its own when it registers memory.
   if (FileIsOurs()) close(g_state.file);
   g_state.file = -1;
   pthread_mutex_unlock(&g_lock);
 }
 
-// ---- Registrations --------------------------------------------------------------------------
+// ---- Registrations
 
 bool HasConverted(const MemoryExtents& extents) {
   return std::any_of(extents.items, extents.items + extents.count,
@@ -389,9 +390,9 @@ void UseProcessVm(MemoryExtents* extents, uint64_t va, uint64_t length) {
   extents->items[0].fd = -1;
 }
 
-uint64_t Hold(Range pages) {
+uint64_t AddRegistration(Range pages) {
   const uint64_t id = ++g_state.last_id;
-  g_state.held[g_state.held_count++] = Held{id, pages};
+  g_state.registrations[g_state.registration_count++] = Registration{id, pages};
   return id;
 }
 
@@ -438,10 +439,10 @@ int AcquireMemory(const RegistrationLock& lock, uint64_t va, uint64_t length, bo
   const KeepErrno keep;
   held->id = 0;
   if (on_demand) return DescribeMemory(va, length, writable, true, nullptr, extents);
-  // First, so that a range that cannot be registered is left alone.
+  // Before the conversion, so that nothing is converted for an invalid range.
   int error = Describe(va, length, writable, extents);
   if (error != 0) return error;
-  const bool room = g_state.initialized && g_state.held_count < kMaxConversions;
+  const bool room = g_state.initialized && g_state.registration_count < kMaxConversions;
   if (policy == ConvertPolicy::kProcessVm || (HasConverted(*extents) && !room)) {
     UseProcessVm(extents, va, length);
     return 0;
@@ -455,21 +456,21 @@ int AcquireMemory(const RegistrationLock& lock, uint64_t va, uint64_t length, bo
       return error;
     }
   }
-  if (HasConverted(*extents)) held->id = Hold(pages);
+  if (HasConverted(*extents)) held->id = AddRegistration(pages);
   return 0;
 }
 
 void ReleaseMemory(const RegistrationLock& lock, ConvertedRanges* held) {
   static_cast<void>(lock);
   const KeepErrno keep;
-  Held* const end = g_state.held + g_state.held_count;
-  Held* const found =
-      std::find_if(g_state.held, end, [&](const Held& each) { return each.id == held->id; });
-  // Unknown: nothing was converted, or a fork has turned it back already.
+  Registration* const end = g_state.registrations + g_state.registration_count;
+  Registration* const found = std::find_if(
+      g_state.registrations, end, [&](const Registration& each) { return each.id == held->id; });
+  // Not found: nothing was converted, or a fork has restored it already.
   if (held->id != 0 && found != end) {
     const Range pages = found->pages;
     *found = *(end - 1);
-    --g_state.held_count;
+    --g_state.registration_count;
     if (FileIsOurs()) UnconvertUncovered(pages);
   }
   held->id = 0;
@@ -477,7 +478,7 @@ void ReleaseMemory(const RegistrationLock& lock, ConvertedRanges* held) {
 
 uint32_t ConversionCount() {
   const RegistrationLock lock;
-  return g_state.held_count;
+  return g_state.registration_count;
 }
 
 }  // namespace roci::provider

@@ -1,5 +1,5 @@
-// Turns private anonymous memory of the app into a mapping of a sealed memfd that the daemon can
-// map too, in place and without losing a write, and back again.
+// Conversion: replaces private anonymous memory of the app in place by a mapping of a sealed memfd,
+// which the daemon can map too, and restores private memory later. No concurrent write is lost.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,28 @@
 
 namespace roci::provider {
 
-/// What the daemon may map of the program's memory.
+/// Which memory of the program the daemon may map.
 enum class ConvertPolicy : uint8_t {
-  kMapFiles,   ///< Shared mappings of files. Private memory is left as it is.
+  kMapFiles,   ///< Shared mappings of files. Private memory is not converted.
   kProcessVm,  ///< Nothing.
   kConvert,    ///< Shared mappings, and all private anonymous memory that can be converted.
 };
 
-/// Registrations that may hold converted memory at one time; past it regions go through process_vm.
+/// Most registrations with converted memory at one time; further regions use process_vm.
 inline constexpr uint32_t kMaxConversions = 4096;
 
-/// Called with the lock held, just before [va, va + length) turns private again while a
-/// registration may still use it (in the fork prepare handler). It must tell every session's daemon
-/// to use process_vm there and wait for the answer; false when some daemon could not be told (its
-/// session is gone).
+/// Called by the fork prepare handler, with the RegistrationLock held, before [va, va + length)
+/// becomes private again while registrations still use it. Must tell each session's daemon to use
+/// process_vm for that range and wait for the answer. Returns false if a daemon could not be told
+/// because its session has ended.
 struct ConvertHook {
   bool (*on_unconverted)(void* argument, uint64_t va, uint64_t length);
   void* argument;
 };
 
-/// Holds the process-wide lock that fork's prepare handler also takes. Hold it from AcquireMemory
-/// until the daemon has answered the registration, so that no fork comes between. Lock order: this
-/// one first, then any session's. Not recursive. Never taken by post or poll.
+/// Holds the process-wide lock that fork's prepare handler also takes. Held from AcquireMemory
+/// until the daemon has answered the registration, so that no fork happens in between. Lock order:
+/// this lock before any session's. Not recursive. Never taken by post or poll.
 class RegistrationLock {
  public:
   RegistrationLock();
@@ -38,33 +38,34 @@ class RegistrationLock {
   RegistrationLock& operator=(const RegistrationLock&) = delete;
 };
 
-/// What one registration holds; the provider keeps it in its ibv_mr and gives it back to
-/// ReleaseMemory.
+/// The converted memory of one registration: stored in the region's Mr, released by ReleaseMemory.
 struct ConvertedRanges {
   uint64_t id = 0;  ///< 0: nothing
 };
 
-/// Once per process, before the first AcquireMemory: installs the fork handlers and the hook (later
-/// calls change the hook). 0 or an errno.
+/// Called once per process, before the first AcquireMemory: installs the fork handlers and the
+/// hook. Later calls only replace the hook. 0 or an errno.
 int InitConvert(const ConvertHook& hook);
 /// A descriptor of /dev/userfaultfd that the daemon opened, for processes that may not call
-/// userfaultfd(2) themselves. Taken over; closed if one is there already.
+/// userfaultfd(2) themselves. Takes ownership; closes `fd` if there is such a descriptor already.
 void SetUserfaultfdDevice(int fd);
-/// Whether this process can convert memory at all (checked once, then remembered).
+/// Whether this process can convert memory at all. The first call tries it; later ones return the
+/// same result.
 bool CanConvert();
 
-/// Describes [va, va + length) as DescribeMemory does, after converting what `policy` wants
-/// converted. Overlapping registrations share conversions. 0 or an errno; on failure nothing is
-/// held. Descriptors in `extents` of kind kConverted stay this module's. No malloc. Costs about 0.3
-/// ms per MiB of touched memory that is converted.
+/// Converts [va, va + length) as `policy` says, then describes it as DescribeMemory does.
+/// Overlapping registrations share conversions. 0 or an errno; on failure `*held` is empty. This
+/// module owns the descriptors of extents of kind kConverted. Does not call malloc. Conversion
+/// takes about 0.3 ms per MiB of touched memory.
 int AcquireMemory(const RegistrationLock& lock, uint64_t va, uint64_t length, bool writable,
                   bool on_demand, ConvertPolicy policy, MemoryExtents* extents,
                   ConvertedRanges* held);
-/// After the daemon has forgotten the region (or its session is gone): lets go of what
-/// AcquireMemory took, and turns memory that nobody uses any more private again.
+/// Ends the registration's use of the memory that AcquireMemory converted; memory without another
+/// user becomes private again. Called after the daemon has deregistered the region or its session
+/// has ended.
 void ReleaseMemory(const RegistrationLock& lock, ConvertedRanges* held);
 
-/// Registrations that hold converted memory now, for tests and statistics.
+/// Registrations with converted memory now, for tests and statistics.
 uint32_t ConversionCount();
 
 }  // namespace roci::provider

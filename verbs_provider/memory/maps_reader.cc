@@ -1,4 +1,4 @@
-// The parser and the buffer behind it.
+// The parser of /proc/self/maps, and PROCMAP_QUERY.
 #include "verbs_provider/memory/maps_reader.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
 constexpr uint64_t kThisOrNext = 16;
 constexpr uint32_t kMaxName = 4096;  // the kernel's own limit
 
-// A position in the text; every Take fails for good once one has failed.
+// A position in the text. After a failure `ok` stays false.
 struct Cursor {
   const char* at;
   const char* end;
@@ -112,7 +112,8 @@ namespace {
 
 int OpenMaps() { return open("/proc/self/maps", O_RDONLY | O_CLOEXEC); }
 
-// The file that is kept open. It is bound to the address space of the process that opened it.
+// The descriptor that stays open. It reads the mappings of the process that opened it, so a forked
+// child opens its own.
 SpinLock g_lock;
 HeldFile g_file;
 pid_t g_process = 0;
@@ -137,7 +138,7 @@ bool CanQuery(int fd) {
   return ioctl(fd, kQueryMapping, &query) == 0 || errno == ENOENT;
 }
 
-// Of this kernel: 0 unknown, 1 yes, -1 no.
+// Whether this kernel has PROCMAP_QUERY: 0 unknown, 1 yes, -1 no.
 std::atomic<int> g_can_query{0};
 
 }  // namespace
@@ -160,18 +161,20 @@ MapsReader::~MapsReader() {
   if (owns_fd_ && fd_ >= 0) close(fd_);
 }
 
-// From the beginning, with a descriptor of its own, whose position nobody else moves.
+// Reads from the beginning of the file, with a descriptor of its own, whose position no other
+// thread moves.
 void MapsReader::FallBackToText() {
   seeks_ = false;
   fd_ = OpenMaps();
-  if (fd_ < 0) {  // no /proc: a duplicate, whose position is the held one's, which nobody uses
+  if (fd_ < 0) {  // no /proc: a duplicate shares the held descriptor's position, which is not used
     fd_ = fcntl(HeldMaps(), F_DUPFD_CLOEXEC, 3);
     if (fd_ >= 0) lseek(fd_, 0, SEEK_SET);
   }
   owns_fd_ = true;
 }
 
-// Makes room and reads more. False at the end or when a line fills the whole buffer.
+// Moves the unread bytes to the front and reads more. False at the end of the file, or if one line
+// fills the buffer.
 bool MapsReader::Fill() {
   if (begin_ > 0) {
     std::memmove(buffer_, buffer_ + begin_, end_ - begin_);
@@ -212,7 +215,7 @@ int MapsReader::Query(MapsLine* line) {
   line->writable = (query.rights & kWritable) != 0;
   line->executable = (query.rights & kExecutable) != 0;
   line->shared = (query.rights & kShared) != 0;
-  // With its NUL; 0 where there is none.
+  // name_size counts the NUL; 0: no name.
   const size_t length = std::min<size_t>(query.name_size, sizeof line->path);
   if (length != 0) std::memcpy(line->path, name, length);
   line->path[length == 0 ? 0 : length - 1] = '\0';
@@ -225,7 +228,7 @@ bool MapsReader::Next(MapsLine* line) {
   if (seeks_) {
     const int error = Query(line);
     if (error == 0 || error == ENOENT) return error == 0;
-    FallBackToText();  // the program refuses itself such calls
+    FallBackToText();  // a seccomp filter of the program refuses the call
   }
   while (NextOfText(line)) {
     if (line->end > from_) return true;
@@ -245,7 +248,7 @@ bool MapsReader::NextOfText(MapsLine* line) {
     return ParseMapsLine(start, static_cast<size_t>(newline - start), line);
   }
   if (end_ != sizeof buffer_) return false;
-  // A line longer than the buffer: what matters stands at its front; the rest is skipped.
+  // A line longer than the buffer: parses its beginning, which has all numbers, and skips the rest.
   const bool parsed = ParseMapsLine(buffer_, end_, line);
   while (parsed && newline == nullptr) {
     begin_ = end_;

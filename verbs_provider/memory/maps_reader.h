@@ -1,5 +1,5 @@
-// Reads /proc/self/maps without malloc: from its beginning, or, where the kernel can be asked for
-// one mapping (PROCMAP_QUERY, Linux 6.11), from an address on.
+// Reads /proc/self/maps without malloc: from its beginning, or, if the kernel has PROCMAP_QUERY
+// (Linux 6.11), from an address on.
 #pragma once
 
 #include <cstddef>
@@ -18,32 +18,32 @@ struct MapsLine {
   bool writable;
   bool executable;
   bool shared;
-  /// Cut to the buffer and ended by NUL; empty for unnamed anonymous memory.
+  /// NUL-terminated, truncated to the buffer; empty for unnamed anonymous memory.
   char path[512];
 };
 
-/// Parses one line of `length` bytes without its newline. False when it is not one.
+/// Parses one line of `length` bytes without its newline. False if it is malformed.
 bool ParseMapsLine(const char* text, size_t length, MapsLine* line);
 
-/// Line by line, with read(2) into its own buffer on the caller's stack. The kernel goes by
-/// address, so changing mappings behind the line just read is fine; memory that others change
-/// meanwhile is seen before or after the change.
+/// Returns mappings in the order of their addresses. Lives on the caller's stack, with its buffer.
+/// The caller may change mappings below the end of the last line. A concurrent change by another
+/// thread is seen or not.
 class MapsReader {
  public:
-  /// Keeps a descriptor of the file open, which saves opening it and still works where a later
-  /// chroot(2) leaves no /proc. Readers do it themselves where it has not been done.
+  /// Opens the descriptor that stays open for all readers: it saves opening the file, and works
+  /// after a chroot(2) without /proc. Otherwise the first reader that seeks opens it.
   static void HoldFile();
 
-  /// Mappings that end at or before `from` are left out.
+  /// Skips mappings that end at or before `from`.
   explicit MapsReader(uint64_t from = 0) : MapsReader(from, 0) {}
-  /// From the beginning, but anonymous mappings may be left out, which is faster where seeks().
+  /// From the beginning. If seeks(), skips anonymous mappings, which is faster.
   static MapsReader OfFiles() { return {1, kFilesOnly}; }
   ~MapsReader();
   MapsReader(const MapsReader&) = delete;
   MapsReader& operator=(const MapsReader&) = delete;
 
   bool ok() const { return fd_ >= 0; }
-  /// Whether beginning at an address costs no more than beginning there.
+  /// Whether the reader begins at `from` without reading the mappings below.
   bool seeks() const { return seeks_; }
   /// False at the end of the file or on an error.
   bool Next(MapsLine* line);
@@ -58,14 +58,14 @@ class MapsReader {
   bool Fill();
 
   int fd_ = -1;
-  bool owns_fd_ = false;  // else it is the held one
+  bool owns_fd_ = false;  // false: `fd_` is the descriptor of HoldFile()
   bool seeks_ = false;
   uint64_t query_flags_;
   uint64_t from_;
   size_t begin_ = 0;
   size_t end_ = 0;
-  char buffer_[4096 + 512];  // the kernel hands out a page at most; longer lines lose the end of
-                             // their path
+  // The kernel returns at most a page per read. Longer lines lose the end of their path.
+  char buffer_[4096 + 512];
 };
 
 }  // namespace roci::provider

@@ -1,4 +1,4 @@
-// The local keys of one session.
+// A two-level table of the keys.
 #include "verbs_provider/memory/mr_keys.h"
 
 #include <cstdlib>

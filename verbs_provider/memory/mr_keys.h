@@ -1,5 +1,5 @@
-// The local keys of one session, for the plugin's own use: which memory a post may copy into the
-// ring by itself. What is not found here goes to the daemon, which judges and reports.
+// The local keys of one session whose memory a post may copy into the ring. The daemon checks
+// requests with all other keys.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,8 @@
 
 namespace roci::provider {
 
-/// Find is lock-free and used by every post of a small message; Add, Change and Remove come from
-/// registration and exclude each other by the caller's lock.
+/// Find is lock-free; every post of a small message calls it. Callers of Add and Remove hold the
+/// RegistrationLock.
 class MrKeys {
  public:
   MrKeys() = default;
@@ -16,13 +16,13 @@ class MrKeys {
   MrKeys(const MrKeys&) = delete;
   MrKeys& operator=(const MrKeys&) = delete;
 
-  /// `iova` names the byte at `address` for users of the key. False: out of memory; nothing is lost
-  /// but the shortcut.
+  /// `iova` is the address that work requests use for `address`. False: out of memory; posts then
+  /// do not copy this memory.
   bool Add(uint32_t key, uint32_t pd, uint64_t iova, uint64_t address, uint64_t length);
   void Remove(uint32_t key);
 
-  /// The app's memory for [va, va + length) by `key`, or null where the key is not known, belongs
-  /// to another PD or does not cover the range.
+  /// The app's memory for [va, va + length) by `key`; null if the key is unknown, belongs to
+  /// another PD or does not cover the range.
   const void* Find(uint32_t key, uint32_t pd, uint64_t va, uint32_t length) const {
     const Chunk* chunk = chunks_[key >> (8 + kChunkBits)].load(std::memory_order_acquire);
     if (chunk == nullptr) [[unlikely]] {
@@ -40,7 +40,7 @@ class MrKeys {
   }
 
  private:
-  // Keys are an index in the upper 24 bits and a variant that changes with each use of the index.
+  // A key is an index in the upper 24 bits and a variant that changes with each use of the index.
   static constexpr uint32_t kChunkBits = 12;
   static constexpr uint32_t kChunkSize = 1u << kChunkBits;
   static constexpr uint32_t kChunkCount = 1u << (24 - kChunkBits);

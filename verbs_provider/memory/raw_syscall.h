@@ -1,5 +1,5 @@
-// System calls that touch neither errno nor any data of the C library or the dynamic linker: while
-// memory is being moved, any of that could lie in it.
+// System calls that access neither errno nor data of the C library or the dynamic linker, because
+// these could lie in the memory that is being migrated.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace roci::provider {
 
-/// The kernel's answer: -4095..-1 are negated errnos.
+/// Returns the kernel's result: -4095..-1 are negated errnos.
 inline long RawSyscall(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
                        long f = 0) {
 #if defined(__x86_64__)

@@ -1,16 +1,18 @@
-// How no write is lost. To the file: userfaultfd watches the range for missing pages;
-// mremap(DONTUNMAP) takes the pages away at one instant, so that from then on every access by a
-// thread, the kernel or another process waits; the pages are copied into the file; the file is
-// mapped over the range; the waiters are woken and find the file's pages. Back: userfaultfd
-// write-protects the range, so that writers wait while readers go on; the pages are copied to fresh
-// private memory, which mremap puts in the place of the range at one instant.
+// Migrates pages without losing a write.
 //
-// What it cannot keep: pages that a device or io_uring has pinned stay the old ones, so I/O in
-// flight into the range at this moment is lost; a process-shared futex on which a thread waits is
-// not found by its waker any more; advice given with madvise and memory policies are forgotten.
-// MADV_DONTNEED on converted memory leaves the file's bytes where private memory would read as
-// zeros.
-#include "verbs_provider/memory/memory_swap.h"
+// To the file: userfaultfd watches the range for missing pages. mremap(DONTUNMAP) moves the pages
+// away atomically; from then on every access by a thread, the kernel or another process blocks. The
+// pages are copied into the file, and the file is mapped over the range. Then the blocked threads
+// are woken and see the file's pages.
+//
+// To private memory: userfaultfd write-protects the range, so that writers block and readers do
+// not. The pages are copied to new private memory, which mremap moves over the range atomically.
+//
+// Limits: a device or io_uring that has pinned pages keeps the old ones, so I/O in flight into the
+// range is lost. A thread that waits on a process-shared futex in the range is not woken any more.
+// Advice given with madvise and memory policies are lost. MADV_DONTNEED on converted memory keeps
+// the file's bytes, where private memory would read as zeros.
+#include "verbs_provider/memory/page_migration.h"
 
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -37,27 +39,27 @@ namespace roci::provider {
 namespace {
 
 constexpr uint64_t kPageSize = 4096;
-// Waiters wait for one piece: about 2 ms.
+// Bytes that are migrated at once: threads that access the range block for about 2 ms.
 constexpr uint64_t kPieceLength = 2U << 20;
 constexpr uint64_t kPagemapPresent = uint64_t{1} << 63;
 constexpr uint64_t kPagemapSwapped = uint64_t{1} << 62;
 
 int ErrnoOf(long result) { return RawFailed(result) ? static_cast<int>(-result) : 0; }
 
-// One piece on the move. All that the window code uses is here, on the stack.
+// One piece that is being migrated. Lives on the stack, as all data does that a migration uses.
 struct Piece {
   uint64_t begin;
   uint64_t length;
   uint64_t offset;  // in the file
   int protection;
   int file;
-  int pagemap;  // -1: every page counts as present
+  int pagemap;  // /proc/self/pagemap; -1: every page counts as present
   int userfaultfd;
   uint64_t* data_end;  // see CopyPagesFromFile
-  uint64_t fresh;      // private memory for it; 0: none yet
+  uint64_t fresh;      // private memory to copy to; 0: none yet
 };
 
-// All signals wait: a handler that touches the range would wait for the very thread it interrupted.
+// Blocks all signals: a handler that accesses the range would wait for the thread it interrupted.
 class BlockSignals {
  public:
   BlockSignals() {
@@ -89,7 +91,7 @@ class RawFd {
   int fd_;
 };
 
-// Not UFFD_USER_MODE_ONLY: system calls that touch the range must wait too.
+// Not UFFD_USER_MODE_ONLY: system calls that access the range must block too.
 long NewUserfaultfd(int device) {
   const long flags = O_CLOEXEC | O_NONBLOCK;
   long fd = RawSyscall(SYS_userfaultfd, flags);
@@ -128,7 +130,8 @@ long PunchHole(int file, uint64_t begin, uint64_t length) {
                     static_cast<long>(begin), static_cast<long>(length));
 }
 
-// The whole of [address, address + length) <-> file at `offset`.
+// WriteAll and ReadAll copy all of [address, address + length) to and from the file at `offset`. 0
+// or a negated errno.
 long WriteAll(int file, uint64_t address, uint64_t length, uint64_t offset) {
   while (length > 0) {
     const long moved = RawSyscall(SYS_pwrite64, file, static_cast<long>(address),
@@ -155,8 +158,8 @@ long ReadAll(int file, uint64_t address, uint64_t length, uint64_t offset) {
   return 0;
 }
 
-// Which pages of the moved-away memory exist; the others are zeros and stay holes of the file. Runs
-// of them are written at once.
+// Copies the present pages at `away`, one write per run of them. Absent pages read as zeros and
+// stay holes of the file.
 long CopyPagesToFile(const Piece& piece, uint64_t away) {
   constexpr uint64_t kBatch = 256;
   uint64_t entries[kBatch];
@@ -188,8 +191,8 @@ long CopyPagesToFile(const Piece& piece, uint64_t away) {
   return 0;
 }
 
-// Copies what the file holds of the piece; its holes stay untouched (zero) pages. The kernel looks
-// for a hole page by page, maybe far behind the piece: where the data ends is kept for the next.
+// Copies the file's data of the piece to `to`; holes stay untouched zero pages. SEEK_HOLE scans
+// page by page, possibly far past the piece: `*data_end` keeps its result for the next piece.
 long CopyPagesFromFile(const Piece& piece, uint64_t to) {
   const uint64_t end = piece.offset + piece.length;
   for (uint64_t at = piece.offset; at < end;) {
@@ -211,7 +214,7 @@ long CopyPagesFromFile(const Piece& piece, uint64_t to) {
   return 0;
 }
 
-// From the first mremap to the wake nobody else gets at the pages.
+// Every other access to the pages blocks from the first mremap until Wake().
 long MovePieceToFile(const Piece& piece) {
   const auto begin = static_cast<long>(piece.begin);
   const auto length = static_cast<long>(piece.length);
@@ -230,7 +233,7 @@ long MovePieceToFile(const Piece& piece) {
     RawSyscall(SYS_munmap, away, length);
     return 0;
   }
-  // Nothing has changed in the pages: put them back.
+  // The pages are unchanged: move them back.
   RawSyscall(SYS_mremap, away, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, begin);
   Wake(piece);
   PunchHole(piece.file, piece.offset, piece.length);
@@ -266,15 +269,16 @@ long MovePieceToPrivate(const Piece& piece) {
   return 0;
 }
 
-// Private memory for all pieces of [begin, end): only what was one mapping becomes one again, and
-// mremap moves no more than one. What the pieces have not taken is unmapped.
+// Private memory for all pieces of a range, in one mapping, so that the kernel merges the pieces
+// into one mapping again: mremap cannot move a range of several mappings later. The destructor
+// unmaps the part that no piece has taken.
 class FreshMemory {
  public:
   explicit FreshMemory(uint64_t length) : length_(length) {
     const long mapped = length > kPieceLength ? MapPrivate(length) : -ENOMEM;
-    if (RawFailed(mapped)) return;  // each piece has to make its own
+    if (RawFailed(mapped)) return;  // each piece maps its own
     begin_ = static_cast<uint64_t>(mapped);
-    // Mappings split off later are parts of the same memory to the kernel once a page is there.
+    // The kernel merges only mappings that share an anon_vma, which the first page creates.
     *reinterpret_cast<volatile char*>(begin_) = 0;
   }
   ~FreshMemory() {
@@ -297,19 +301,19 @@ class FreshMemory {
 using MovePiece = long (*)(const Piece&);
 
 int MovePieces(uint64_t begin, uint64_t end, uint64_t offset, int protection,
-               const SwapTools& tools, int pagemap, uint64_t mode, MovePiece move,
+               const MigrationFiles& files, int pagemap, uint64_t mode, MovePiece move,
                FreshMemory* fresh, uint64_t* done) {
   *done = begin;
   uint64_t data_end = 0;
   while (*done < end) {
-    const RawFd userfaultfd(NewUserfaultfd(tools.userfaultfd_device));
+    const RawFd userfaultfd(NewUserfaultfd(files.userfaultfd_device));
     if (userfaultfd.get() < 0) return -userfaultfd.get();
     const uint64_t length = end - *done < kPieceLength ? end - *done : kPieceLength;
     const Piece piece{*done,
                       length,
                       offset + (*done - begin),
                       protection,
-                      tools.file,
+                      files.file,
                       pagemap,
                       userfaultfd.get(),
                       &data_end,
@@ -318,7 +322,7 @@ int MovePieces(uint64_t begin, uint64_t end, uint64_t offset, int protection,
     if (RawFailed(registered)) return ErrnoOf(registered);
     const BlockSignals block;
     const long moved = move(piece);
-    // Used up in either case.
+    // The move has used or unmapped the memory, whether it succeeded or not.
     if (fresh != nullptr) fresh->Took(length);
     if (RawFailed(moved)) return ErrnoOf(moved);
     *done += length;
@@ -328,29 +332,30 @@ int MovePieces(uint64_t begin, uint64_t end, uint64_t offset, int protection,
 
 }  // namespace
 
-int SwapToFile(uint64_t begin, uint64_t end, int protection, const SwapTools& tools,
-               uint64_t* done) {
+int MigrateToFile(uint64_t begin, uint64_t end, int protection, const MigrationFiles& files,
+                  uint64_t* done) {
   const RawFd pagemap(RawSyscall(SYS_openat, AT_FDCWD, reinterpret_cast<long>("/proc/self/pagemap"),
                                  O_RDONLY | O_CLOEXEC));
-  // What an earlier owner of these addresses left must not shine through where pages are skipped.
-  const long cleared = PunchHole(tools.file, begin, end - begin);
+  // Frees bytes of earlier memory at these addresses; absent pages, which are not copied, must read
+  // as zeros.
+  const long cleared = PunchHole(files.file, begin, end - begin);
   if (RawFailed(cleared)) {
     *done = begin;
     return ErrnoOf(cleared);
   }
-  return MovePieces(begin, end, begin, protection, tools, pagemap.get(),
+  return MovePieces(begin, end, begin, protection, files, pagemap.get(),
                     UFFDIO_REGISTER_MODE_MISSING, MovePieceToFile, nullptr, done);
 }
 
-int SwapToPrivate(uint64_t begin, uint64_t end, uint64_t offset, int protection,
-                  const SwapTools& tools, uint64_t* done) {
+int MigrateToPrivate(uint64_t begin, uint64_t end, uint64_t offset, int protection,
+                     const MigrationFiles& files, uint64_t* done) {
   FreshMemory fresh(end - begin);
-  return MovePieces(begin, end, offset, protection, tools, -1, UFFDIO_REGISTER_MODE_WP,
+  return MovePieces(begin, end, offset, protection, files, -1, UFFDIO_REGISTER_MODE_WP,
                     MovePieceToPrivate, &fresh, done);
 }
 
-void DropFilePages(uint64_t begin, uint64_t end, const SwapTools& tools) {
-  PunchHole(tools.file, begin, end - begin);
+void DropFilePages(uint64_t begin, uint64_t end, const MigrationFiles& files) {
+  PunchHole(files.file, begin, end - begin);
 }
 
 }  // namespace roci::provider
