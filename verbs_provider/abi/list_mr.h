@@ -1,18 +1,18 @@
-// List regions (fast registration) and signature regions: the messages that make and free them, and
-// the list that the program fills in before it posts the request. As rings.h otherwise.
+// List regions (fast registration) and signature regions: the messages that allocate and free them,
+// and the list that the program fills in before it posts the request. Layout rules as in rings.h.
 #pragma once
 
 #include "verbs_provider/abi/session.h"
 
 #define ROCI_ABI_MAX_LIST_RUNS 512
 
-// An entry of a send queue beside those that verbs name. `remote_va` is the first address of the
-// region, `u.bind.access` and `u.bind.new_key` are what they say, and `u.bind.length` is the number
-// of runs in the list's memory.
+// A send opcode that verbs do not have: registers a list. `remote_va` is the first address of the
+// region, `u.bind.window` the handle, `u.bind.access` the access rights, `u.bind.new_key` the key,
+// and `u.bind.length` the number of runs in the list's memory.
 #define ROCI_ABI_WR_REG_LIST 16
 
-// The memfd of a list region is an array of roci_abi_sge: runs of ordinary regions, one behind the
-// other. The app leaves it alone from the post of a request on until that completes.
+// The memfd of a list region is an array of roci_abi_sge: runs of ordinary regions. The app does
+// not write to it between the post of a request and its completion.
 struct roci_abi_alloc_list_mr_request {
   struct roci_abi_request head;
   uint32_t pd;
@@ -21,16 +21,17 @@ struct roci_abi_alloc_list_mr_request {
 struct roci_abi_alloc_list_mr_response {  // 1 descriptor
   struct roci_abi_response head;
   uint32_t handle;  // the upper 24 bits of each of its keys
-  uint32_t key;     // means nothing before a registration
+  uint32_t key;     // invalid before the first registration
   uint64_t memory_size;
 };
 
 // ---- Signature regions (T10 protection information)
 //
-// The memfd begins with a roci_abi_signature; behind it are `max_runs` places for the runs of data,
-// then `max_protection_runs` for those of protection information. The request is that of a list.
+// The memfd begins with a roci_abi_signature, followed by `max_runs` roci_abi_sge for the runs of
+// data and `max_protection_runs` for those of protection information. A signature region is
+// registered by the same send opcode as a list.
 
-// Data that the 8 bytes of protection information guard, bytes.
+// Bytes of data that 8 bytes of protection information protect.
 #define ROCI_ABI_SIGNATURE_BLOCK_SIZES \
   { 512, 520, 4048, 4096, 4160 }
 
@@ -41,15 +42,16 @@ enum roci_abi_signature_guard {
 
 #define ROCI_ABI_SIGNATURE_REF_COUNTS 1u  // the reference tag grows by 1 with each block
 #define ROCI_ABI_SIGNATURE_APP_ESCAPE 2u  // no checks where the application tag is 0xFFFF
-#define ROCI_ABI_SIGNATURE_APP_REF_ESCAPE \
-  4u  // and the reference tag 0xFFFFFFFF; not with the other
+// No checks where the application tag is 0xFFFF and the reference tag 0xFFFFFFFF. Excludes
+// ROCI_ABI_SIGNATURE_APP_ESCAPE.
+#define ROCI_ABI_SIGNATURE_APP_REF_ESCAPE 4u
 
 #define ROCI_ABI_SIGNATURE_CHECK_GUARD 0xC0u
 #define ROCI_ABI_SIGNATURE_CHECK_APP_TAG 0x30u
 #define ROCI_ABI_SIGNATURE_CHECK_REF_TAG 0x0Fu
 
 struct roci_abi_signature_domain {
-  uint8_t is_present;  // 0: no protection information; the rest means nothing
+  uint8_t is_present;  // 0: no protection information; the other fields are ignored
   uint8_t guard;       // roci_abi_signature_guard
   uint16_t seed;
   uint16_t app_tag;
@@ -65,13 +67,13 @@ struct roci_abi_signature {
   struct roci_abi_signature_domain wire;
   uint32_t block_size;
   uint32_t checks;           // ROCI_ABI_SIGNATURE_CHECK_*
-  uint32_t protection_runs;  // as `u.bind.length` for the runs of data
+  uint32_t protection_runs;  // number of runs of protection information
   uint32_t reserved;
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_signature) == 48);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_signature, block_size) == 32);
 
-// Answered as ALLOC_LIST_MR, and freed by FREE_LIST_MR.
+// ALLOC_SIGNATURE_MR. The response is that of ALLOC_LIST_MR; FREE_LIST_MR frees the region.
 struct roci_abi_alloc_signature_mr_request {
   struct roci_abi_request head;
   uint32_t pd;
@@ -88,8 +90,8 @@ enum roci_abi_signature_fault {
   ROCI_ABI_SIGNATURE_BAD_APP_TAG = 3,
 };
 
-// The first check that failed since the registration or the last such request, which a handle
-// request makes.
+// CHECK_SIGNATURE_MR (a handle request): the first check that has failed since the registration or
+// the last CHECK_SIGNATURE_MR.
 struct roci_abi_check_signature_mr_response {
   struct roci_abi_response head;
   uint32_t fault;  // roci_abi_signature_fault

@@ -2,8 +2,8 @@
 // completion queues and the doorbell page. Plain C layout; everything is little-endian host order
 // unless a field says otherwise.
 //
-// Trust: the daemon writes and reads these bytes but believes none of them. Sizes, strides and its
-// own positions live in daemon memory; what an app writes here can only harm that app.
+// Trust: the daemon validates everything that it reads here. Sizes, strides and its own indices
+// live in daemon memory, so that an app that writes garbage here harms only itself.
 #pragma once
 
 #include <stddef.h>
@@ -19,27 +19,29 @@
 #define ROCI_ABI_MAX_SGE 32
 
 // ---- Work queues
-// -------------------------------------------------------------------------------------------------
+//
 // Both queues of a QP live in one memfd, at the offsets that the create response names. Indices are
 // free-running 32-bit counters; slot = index & (capacity - 1), capacities are powers of two.
-// An app whose send queue is empty (every entry was taken and completed) may leave indices out, so
-// that a queue that is used now and then uses the same few slots, which are in the caches: before
-// `producer` it stores `start`, the index of the next entry, and adds 1 to `restarts`
+//
+// An app may skip indices of a send queue that is empty (all entries are completed), so that a
+// rarely used queue reuses the same few slots, which are in the caches. Before `producer`, the app
+// stores the index of the next entry to `start` and adds 1 to `restarts`
 // (ROCI_ABI_FEATURE_RESTART).
-// A move of the QP to RESET forgets what is posted: before it answers the daemon stores 0 to both
-// `producer`s, and both sides count from 0 again.
+//
+// A transition of the QP to RESET discards the posted entries: the daemon stores 0 to both
+// `producer`s before it answers, and both sides count from 0 again.
 
 struct roci_abi_queue {
   // Written by the app: entries posted so far. Store with release order after the entry is
   // complete.
   uint32_t producer;
-  uint32_t start;     // no entries before this index, counted from `producer`'s old value
+  uint32_t start;     // there are no entries from the old `producer` up to this index
   uint32_t restarts;  // how often `start` was stored
   uint32_t reserved0[13];
-  // Written by the daemon: 1 = the daemon is not watching this queue; after storing `producer` (and
-  // a full fence) the app must ring the doorbell. 0 = the daemon polls `producer` by itself.
+  // Written by the daemon: 1 = the app must ring the doorbell after it has stored `producer`,
+  // followed by a full fence. 0 = the daemon polls `producer`.
   uint32_t armed;
-  // Written by the daemon, a hint for tools: entries taken so far.
+  // Written by the daemon, a hint for tools: entries consumed so far.
   uint32_t consumer;
   uint32_t reserved1[14];
 };
@@ -74,10 +76,10 @@ enum roci_abi_send_flags {
   ROCI_ABI_SEND_FENCE = 1 << 0,
   ROCI_ABI_SEND_SIGNALED = 1 << 1,
   ROCI_ABI_SEND_SOLICITED = 1 << 2,
-  // Data follows the header as bytes (`inline_length` of them) instead of as SGEs. The provider
-  // sets it for small SENDs and WRITEs by its own choice too.
+  // `inline_length` bytes of data follow the header instead of SGEs. The provider also sets it for
+  // small SENDs and WRITEs for which the app did not ask for inline data.
   ROCI_ABI_SEND_INLINE = 1 << 3,
-  // Raw packets: the daemon fills in the IPv4 header's checksum and that of TCP or UDP
+  // Raw packets: the daemon fills in the checksums of the IPv4 header and of TCP or UDP
   // (ROCI_ABI_FEATURE_IP_CHECKSUM).
   ROCI_ABI_SEND_IP_CHECKSUM = 1 << 4,
 };
@@ -90,7 +92,7 @@ struct roci_abi_send_wqe {
   uint8_t flags;   // roci_abi_send_flags
   uint8_t num_sge;
   uint8_t reserved0;
-  uint32_t immediate;  // network byte order; or the R_Key to invalidate
+  uint32_t immediate;  // network byte order; SEND_WITH_INV, LOCAL_INV: the key to invalidate
   uint32_t inline_length;
   uint32_t rkey;
   uint64_t remote_va;
@@ -116,7 +118,7 @@ struct roci_abi_send_wqe {
     struct {
       uint64_t length;  // bytes from remote_va on
       uint32_t type;    // 1: global visibility, 2: persistence, 3: both
-      uint32_t level;   // 0: the range, 1: everything that `rkey` opens
+      uint32_t level;   // 0: the range, 1: the whole memory region of `rkey`
       uint64_t reserved;
     } flush;
   } u;
@@ -137,22 +139,22 @@ struct roci_abi_recv_wqe {
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_recv_wqe) == 16);
 
 // ---- Shared receive queues
-// ---------------------------------------------------------------------------------------------
-// Any QP of the session takes entries, in the order in which they were posted, but they complete in
-// any order. So there are slots, which the app hands out from a list of free ones, and a ring that
-// names them in the order of posting.
+//
+// The QPs of the session consume entries in the order of posting, but the entries complete in any
+// order. So the app allocates slots from its list of free ones, and a ring names the slots in the
+// order of posting.
 
 #define ROCI_ABI_MAX_SRQ_HANDLES 65536
 
-// Header of a shared receive queue's memfd. The ring of 32-bit slot numbers and the slots (each as
-// one of a receive queue) follow at the offsets named in the create response. The index into the
-// ring is free-running; place = index & (ring capacity - 1).
+// Header of a shared receive queue's memfd. The ring of 32-bit slot numbers and the slots (laid out
+// as in a receive queue) follow at the offsets named in the create response. The index into the
+// ring is free-running; position = index & (ring capacity - 1).
 struct roci_abi_srq {
   // Written by the app: entries posted so far. Store with release order after slot and ring are
   // complete.
   uint32_t producer;
   uint32_t reserved0[15];
-  // Written by the daemon, a hint for tools: entries taken so far.
+  // Written by the daemon, a hint for tools: entries consumed so far.
   uint32_t consumer;
   uint32_t reserved1[15];
 };
@@ -160,7 +162,6 @@ ROCI_ABI_ASSERT(sizeof(struct roci_abi_srq) == 128);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_srq, consumer) == 64);
 
 // ---- Completion queues
-// ---------------------------------------------------------------------------------------------
 
 enum roci_abi_cq_arm {
   ROCI_ABI_CQ_ARM_NONE = 0,
@@ -173,12 +174,12 @@ struct roci_abi_cq {
   // Written by the app: entries consumed so far (release order).
   uint32_t consumer;
   uint32_t reserved0[15];
-  // Written by the app (roci_abi_cq_arm), exchanged with NONE by the daemon when it sends the
+  // Written by the app (roci_abi_cq_arm). The daemon exchanges it with NONE when it sends the
   // event.
   uint32_t arm;
   uint32_t reserved1[15];
-  // Written by the daemon: entries written so far (a hint; validity of an entry is its
-  // `generation`).
+  // Written by the daemon: entries written so far. A hint: `generation` says whether an entry is
+  // valid.
   uint32_t producer;
   uint32_t overflowed;  // 1 after IBV_EVENT_CQ_ERR
   uint32_t reserved2[14];
@@ -195,14 +196,14 @@ enum roci_abi_cqe_flags {
   ROCI_ABI_CQE_TAG_SYNC_REQUEST = 1 << 4,  // as IBV_WC_TM_SYNC_REQ
   ROCI_ABI_CQE_TAG_MATCH = 1 << 5,         // as IBV_WC_TM_MATCH; tag: flow_tag << 32 | slot
   ROCI_ABI_CQE_TAG_DATA_VALID = 1 << 6,    // as IBV_WC_TM_DATA_VALID
-  ROCI_ABI_CQE_SEND = 1 << 8,              // completes a send queue entry (else a receive)
+  ROCI_ABI_CQE_SEND = 1 << 8,              // completes a send queue entry; else a receive
   ROCI_ABI_CQE_SRQ = 1 << 9,               // completes a receive of a shared receive queue
-  ROCI_ABI_CQE_TAG = 1 << 10,              // of tag matching, and no entry of a work queue
+  ROCI_ABI_CQE_TAG = 1 << 10,              // completes a tag operation, not a work queue entry
 };
 
-// One completion: a cache line. An entry at free-running index i of a CQ with `capacity` entries (a
-// power of two) is valid when generation == (uint32_t)(i / capacity + 1); the daemon stores it
-// last, with release order.
+// One completion, one cache line. The entry at free-running index i of a CQ with `capacity` entries
+// (a power of two) is valid if generation == (uint32_t)(i / capacity + 1). The daemon stores
+// `generation` last, with release order.
 struct roci_abi_cqe {
   uint64_t wr_id;
   uint8_t status;  // enum ibv_wc_status
@@ -212,39 +213,42 @@ struct roci_abi_cqe {
   uint32_t byte_length;
   uint32_t immediate;  // network byte order, or the invalidated R_Key
   uint32_t qpn;
-  uint32_t qp_handle;  // session-local handle of the QP; with ROCI_ABI_CQE_SRQ of the shared
-                       // receive queue; with ROCI_ABI_CQE_TAG, too
+  // Session-local handle of the QP; with ROCI_ABI_CQE_SRQ or ROCI_ABI_CQE_TAG that of the shared
+  // receive queue.
+  uint32_t qp_handle;
   uint32_t source_qpn;
-  // Free-running index of the work queue entry; for sends every older entry is free too. With
-  // ROCI_ABI_CQE_SRQ: number of the slot, which alone is free.
+  // Free-running index of the work queue entry: it and all older entries may be overwritten. With
+  // ROCI_ABI_CQE_SRQ: number of the slot, and only that slot may be overwritten. With
+  // ROCI_ABI_CQE_TAG_MATCH: the lower half of the tag.
   uint32_t slot;
   uint64_t timestamp_ns;
   uint8_t sl;
   uint8_t reserved0;
   uint16_t pkey_index;
-  uint32_t flow_tag;  // raw packet receives; with ROCI_ABI_CQE_TAG_MATCH of the tag; datagrams: the
-                      // VLAN tag << 16 | kind of network header
+  // Raw packet receives: the flow tag. With ROCI_ABI_CQE_TAG_MATCH: the upper half of the tag.
+  // Datagrams: VLAN tag << 16 | kind of network header.
+  uint32_t flow_tag;
   uint32_t generation;
-  uint32_t tag_context;  // with ROCI_ABI_CQE_TAG_MATCH: what the sender added to its tag
+  uint32_t tag_context;  // with ROCI_ABI_CQE_TAG_MATCH: the sender's application context
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_cqe) == 64);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, timestamp_ns) == 40);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, generation) == 56);
 
 // ---- Doorbell page
-// ---------------------------------------------------------------------------------------------------
-// One per session. A bit per QP handle in three levels, so that the daemon finds the few rung ones
-// among tens of thousands by looking at one word. The app sets bits bottom up (level 0, 1, 2), the
-// daemon exchanges with 0 top down.
+//
+// One per session: a bit per QP handle, in a bitmap of three levels, so that the daemon finds a few
+// doorbells among tens of thousands of queue pairs by reading one word. The app sets bits from the
+// bottom up (levels 0, 1, 2); the daemon exchanges words with 0 from the top down.
 
 #define ROCI_ABI_MAX_QP_HANDLES 65536
 
 struct roci_abi_doorbells {
-  // Written by the daemon: 1 = its thread sleeps; after ringing (and a full fence) the app writes 8
-  // bytes to the wake eventfd.
+  // Written by the daemon: 1 = the session's lcore sleeps; the app sets the bits, then a full
+  // fence, then writes 8 bytes to the wake eventfd.
   uint32_t sleeping;
-  // Written by the daemon: changes while its thread runs, every 250 us at the latest. 0: it does
-  // not tell.
+  // Written by the daemon: changes at least every 250 us while the session's lcore runs. 0: the
+  // daemon does not report it.
   uint32_t rounds;
   uint32_t reserved0[14];
   uint64_t level2;  // bit i: level1[i] != 0

@@ -1,5 +1,5 @@
-// Where the daemon, the tool and the plugin meet: the runtime directory and the names in it.
-// Header-only and free of Abseil, so that all three decide by the same code.
+// The runtime directory, in which the daemon, the tool and the plugin find each other, and the
+// names in it. Header-only and free of Abseil, so that all three use the same code.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,14 +14,13 @@ namespace roci::abi {
 
 inline constexpr char kRuntimeDirVariable[] = "ROCI_RUNTIME_DIR";
 inline constexpr char kSystemRuntimeDir[] = "/run/roci";
-// Below the runtime directory: the daemon's SOCK_SEQPACKET socket and the tree that looks like
-// sysfs.
+// In the runtime directory: the daemon's SOCK_SEQPACKET socket and the emulated sysfs tree.
 inline constexpr char kSocketName[] = "rocid.sock";
 inline constexpr char kSysfsName[] = "sysfs";
 
 enum class RuntimeDirUse {
-  kServe,    // the daemon: always the caller's own directory
-  kConnect,  // tool and plugin: the system's directory too, where the caller's own has no daemon
+  kServe,    // daemon: always the caller's own directory
+  kConnect,  // tool and plugin: the system's directory if the caller's own has no daemon
 };
 
 inline std::string SocketPath(const std::string& runtime_dir) {
@@ -39,7 +38,7 @@ inline bool HasSocket(const std::string& runtime_dir) {
   return ::stat(SocketPath(runtime_dir).c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-// Anybody can make a directory in /tmp: one that is not ours, or that others may write, has no say.
+// False for a directory in /tmp that another user owns or may write: its socket is not trusted.
 inline bool IsPrivate(const std::string& dir) {
   struct stat st;
   return ::lstat(dir.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid() &&
@@ -48,11 +47,11 @@ inline bool IsPrivate(const std::string& dir) {
 
 }  // namespace runtime_dir_internal
 
-// The runtime directory, an absolute path unless the option or the variable is relative: `option`
-// (--runtime-dir; null or empty if not given), else $ROCI_RUNTIME_DIR, else /run/roci for root,
-// else $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID. The directory need not exist. Environment
-// variables are ignored in set-uid programs. A daemon that serves from /tmp/roci-UID creates it
-// with mode 0755.
+// The runtime directory: `option` (--runtime-dir; null or empty if not given), else
+// $ROCI_RUNTIME_DIR, else /run/roci for root, else $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID. The
+// path is absolute unless the option or the variable is relative; the directory need not exist.
+// Set-uid programs ignore the environment variables. A daemon that serves from /tmp/roci-UID
+// creates the directory with mode 0755.
 inline std::string RuntimeDir(const char* option, RuntimeDirUse use) {
   if (option != nullptr && *option != '\0') return option;
   const char* variable = ::secure_getenv(kRuntimeDirVariable);

@@ -1,30 +1,35 @@
-// Messages of a session (session.h): opening a device, and what it tells about itself.
+// Messages of a session (session.h): opening a device and querying its attributes.
 #pragma once
 
 #include "verbs_provider/abi/session_head.h"
 
 // HELLO. Request descriptors: see ROCI_ABI_FEATURE_APP_MEMORY. Response descriptors, in this order:
-// doorbell page memfd, wake eventfd, async event pipe (reading end), and, if flags say so, a
-// userfaultfd that handles kernel faults (for apps that may not open one).
+// doorbell page memfd, wake eventfd, async event pipe (reading end), and, with
+// ROCI_ABI_HELLO_HAS_USERFAULTFD in `flags`, a descriptor of /dev/userfaultfd for apps that may not
+// open it.
 #define ROCI_ABI_HELLO_HAS_USERFAULTFD 1u
-// `features`: what this side understands beside the minor version.
-#define ROCI_ABI_FEATURE_RESTART 1u  // daemon: send queues may leave indices out, see rings.h
-// Both: ROCI_ABI_SEND_IP_CHECKSUM, see rings.h. A device of which an app without it asks has none.
+// Bits of `features`: what a side supports in addition to its minor version.
+//
+// Set by the daemon: the app may skip indices of a send queue, see rings.h.
+#define ROCI_ABI_FEATURE_RESTART 1u
+// Set by both: ROCI_ABI_SEND_IP_CHECKSUM, see rings.h. To an app without it, the daemon reports a
+// device without checksum offload.
 #define ROCI_ABI_FEATURE_IP_CHECKSUM 2u
-// App: one more descriptor, the last, comes with HELLO or ATTACH: /proc/self/mem, opened for
-// reading and writing. The daemon reaches the app's memory through it, even where it does not see
-// the app's process. EBADF: it is something else; EPERM: it is another process's. A daemon that
-// does not know it answers EINVAL, and may be asked again without. Daemon: it knows it.
+// Set by the app: the last descriptor of HELLO or ATTACH is /proc/self/mem, opened for reading and
+// writing. The daemon reaches the app's memory through it, even if it does not see the app's
+// process. EBADF: the descriptor is another file; EPERM: it belongs to another process. A daemon
+// without this feature answers EINVAL; the app may then repeat the request without it. Set by the
+// daemon: it has the feature.
 #define ROCI_ABI_FEATURE_APP_MEMORY 4u
-// App, in place of the former where it may not open /proc/self/mem: the descriptor is a memfd,
-// sealed against changes of its size, with one roci_abi_memory_proof, that the app has mapped
-// (MAP_SHARED, writable). The daemon opens the memory of the process that connected, and finds what
-// it writes to one at the other: this is the program that asks, and not another one that the
-// process has become.
+// Set by an app that may not open /proc/self/mem, instead of ROCI_ABI_FEATURE_APP_MEMORY: the last
+// descriptor is a memfd, sealed against changes of its size, with one roci_abi_memory_proof, that
+// the app has mapped (MAP_SHARED, writable). The daemon opens the memory of the connected process,
+// writes a word through one of the two and reads it through the other. If it finds the word, the
+// process still runs the program that sent the request, and has not called exec since.
 #define ROCI_ABI_FEATURE_MEMORY_PROOF 8u
 struct roci_abi_memory_proof {
   uint64_t address;  // in the app, of this structure
-  uint64_t word;     // the daemon's
+  uint64_t word;     // written by the daemon
 };
 struct roci_abi_hello_request {
   struct roci_abi_request head;
@@ -44,15 +49,15 @@ struct roci_abi_hello_response {
   uint32_t session;        // number, as `roci show app` prints it
   uint32_t doorbell_size;  // bytes of the doorbell memfd
   uint32_t memory_policy;  // roci_abi_memory_policy
-  uint32_t auto_inline;  // bytes up to which the provider copies SENDs and WRITEs into the ring by
-                         // itself
+  // The provider copies SENDs and WRITEs up to this many bytes into the ring, without being asked.
+  uint32_t auto_inline;
   uint32_t num_comp_vectors;
 };
 
 enum roci_abi_memory_policy {
-  ROCI_ABI_MEMORY_AUTO = 0,           // in a configuration: the last; older daemons sent it
+  ROCI_ABI_MEMORY_AUTO = 0,           // as NO_CONVERSION; only older daemons send it
   ROCI_ABI_MEMORY_PROCESS_VM = 1,     // never map, never convert
-  ROCI_ABI_MEMORY_MAP = 2,            // convert or map whatever can be, whatever its size
+  ROCI_ABI_MEMORY_MAP = 2,            // convert or map all memory that can be
   ROCI_ABI_MEMORY_NO_CONVERSION = 3,  // map files, never convert
 };
 
@@ -61,8 +66,8 @@ enum roci_abi_memory_policy {
 struct roci_abi_query_device_request {
   struct roci_abi_request head;
 };
-// Everything that ibv_query_device_ex(3) reports and this device holds; the provider sets what is
-// not here to 0.
+// The attributes that ibv_query_device_ex(3) reports. The provider sets those that are not here to
+// 0.
 struct roci_abi_query_device_response {
   struct roci_abi_response head;
   uint64_t node_guid;       // network byte order

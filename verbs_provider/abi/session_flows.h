@@ -3,7 +3,7 @@
 
 #include "verbs_provider/abi/session_head.h"
 
-// What flow rules look at, in the frame's byte order; ibv_create_flow(3).
+// The header fields that flow rules match, in the frame's byte order; ibv_create_flow(3).
 #define ROCI_ABI_FLOW_VLAN (1u << 0)
 #define ROCI_ABI_FLOW_IPV4 (1u << 1)
 #define ROCI_ABI_FLOW_IPV6 (1u << 2)
@@ -23,7 +23,7 @@ struct roci_abi_flow_key {
   uint8_t ip_flags;
   uint16_t src_port;
   uint16_t dst_port;
-  uint8_t layers;  // ROCI_ABI_FLOW_VLAN ...: layers that must be there
+  uint8_t layers;  // ROCI_ABI_FLOW_VLAN ...: layers that the frame must have
   uint8_t reserved[3];
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_flow_key) == 64);

@@ -1,12 +1,12 @@
-// Messages of a session (session.h): commands, what every message begins with, and messages that
-// many commands share.
+// Messages of a session (session.h): the commands, the header of every message, and messages that
+// several commands share.
 #pragma once
 
 #include "verbs_provider/abi/rings.h"
 
 #define ROCI_ABI_MAGIC 0x69636f72u /* "roci" */
-#define ROCI_ABI_MAJOR 2 /* differs: no session. Raised when a message changes its shape */
-#define ROCI_ABI_MINOR 0 /* the lower of both sides rules */
+#define ROCI_ABI_MAJOR 2 /* must be equal on both sides; raised when a message's layout changes */
+#define ROCI_ABI_MINOR 0 /* both sides use the lower one */
 
 #define ROCI_ABI_DEVICE_NAME_MAX 64
 
@@ -19,8 +19,8 @@ enum roci_abi_command {
   ROCI_ABI_REG_MR,
   ROCI_ABI_REREG_MR,
   ROCI_ABI_DEREG_MR,
-  // The app is about to turn a converted range back into private memory: from the response on, the
-  // daemon reaches it by process_vm only.
+  // The app is about to make a converted range private again: from the response on, the daemon
+  // reaches the range by process_vm only.
   ROCI_ABI_UNSHARE_RANGE,
   ROCI_ABI_CREATE_COMP_CHANNEL,
   ROCI_ABI_DESTROY_COMP_CHANNEL,
@@ -75,7 +75,7 @@ enum roci_abi_command {
 struct roci_abi_request {
   uint32_t command;  // roci_abi_command
   uint32_t size;     // of the whole message, bytes
-  uint32_t serial;   // echoed
+  uint32_t serial;   // copied to the response
   uint32_t reserved;
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_request) == 16);
@@ -88,7 +88,7 @@ struct roci_abi_response {
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_response) == 16);
 
-// Requests that name one object and responses that carry nothing more.
+// Requests and responses with at most one handle.
 struct roci_abi_handle_request {  // DEALLOC_PD, DEREG_MR, DESTROY_COMP_CHANNEL, DESTROY_AH, ...
   struct roci_abi_request head;
   uint32_t handle;
@@ -107,8 +107,9 @@ struct roci_abi_plain_response {
   struct roci_abi_response head;
 };
 
-struct roci_abi_destroy_response {  // DESTROY_CQ, _QP, _SRQ: events sent so far, for which the app
-                                    // waits
+// DESTROY_CQ, DESTROY_QP, DESTROY_SRQ: the events that the daemon has sent for the object. The
+// plugin waits until the app has acknowledged as many.
+struct roci_abi_destroy_response {
   struct roci_abi_response head;
   uint32_t comp_events;
   uint32_t async_events;

@@ -8,8 +8,8 @@
 enum roci_abi_extent_kind {
   ROCI_ABI_EXTENT_PROCESS_VM = 0,  // process_vm_readv/writev
   ROCI_ABI_EXTENT_FD = 1,  // map descriptor number `fd_index` of this message at `file_offset`
-  ROCI_ABI_EXTENT_MAP_FILES =
-      2,  // shared file mapping: open /proc/PID/map_files/<map_start>-<map_end>
+  // Shared file mapping: open /proc/PID/map_files/<map_start>-<map_end>.
+  ROCI_ABI_EXTENT_MAP_FILES = 2,
 };
 struct roci_abi_extent {
   uint64_t va;
@@ -22,8 +22,11 @@ struct roci_abi_extent {
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_extent) == 48);
 
-// REG_MR. Extents are sorted, without gaps or overlaps, and cover [start, start + length) exactly:
-// none where length is 0. Several extents may name the same descriptor.
+// REG_MR. Extents are sorted, without gaps or overlaps, and cover [start, start + length) exactly;
+// there are none if length is 0. Several extents may name the same descriptor.
+//
+// A region with on-demand paging (IBV_ACCESS_ON_DEMAND) has one extent, of kind PROCESS_VM. It may
+// have holes; with start 0 and length ~0 it is the whole address space.
 struct roci_abi_reg_mr_request {
   struct roci_abi_request head;
   uint32_t pd;
@@ -42,8 +45,6 @@ struct roci_abi_reg_mr_response {
   uint32_t rkey;
   uint32_t reserved;
 };
-// Regions of ODP access (IBV_ACCESS_ON_DEMAND) are one extent by process_vm; they may have holes,
-// and with start 0 and length ~0 they are the whole address space.
 
 struct roci_abi_alloc_null_mr_request {
   struct roci_abi_request head;
@@ -54,14 +55,14 @@ struct roci_abi_alloc_null_mr_request {
 struct roci_abi_alloc_dm_request {
   struct roci_abi_request head;
   uint64_t length;     // bytes
-  uint32_t log_align;  // of its address
+  uint32_t log_align;  // log2 of the alignment of its address
   uint32_t reserved;
 };
 struct roci_abi_alloc_dm_response {  // 1 descriptor: the memfd that is the device memory
   struct roci_abi_response head;
   uint32_t handle;
   uint32_t reserved;
-  uint64_t memory_size;  // of the memfd, whole pages
+  uint64_t memory_size;  // of the memfd, bytes, a multiple of the page size
 };
 struct roci_abi_reg_dm_mr_request {
   struct roci_abi_request head;
@@ -85,7 +86,7 @@ struct roci_abi_reg_dma_buffer_mr_request {  // 1 descriptor: the DMA buffer
 struct roci_abi_rereg_mr_request {
   struct roci_abi_request head;
   uint32_t handle;
-  uint32_t flags;  // enum ibv_rereg_mr_flags; fields below count where their flag is set
+  uint32_t flags;  // enum ibv_rereg_mr_flags; a field below is used if its flag is set
   uint32_t pd;
   uint32_t access;
   uint64_t start;

@@ -5,17 +5,17 @@
 
 // Bits of roci_abi_create_qp_request::flags; values are those of enum ibv_qp_create_flags.
 #define ROCI_ABI_QP_BLOCK_SELF_MULTICAST (1u << 1)
-// No ibv_qp_create_flags: a raw packet queue pair that receives for an RSS queue pair only, which
-// programs know as a work queue (ibv_create_wq(3)). Its states are RESET, RTR (ready) and ERR.
+// Not in ibv_qp_create_flags: a work queue (ibv_create_wq(3)), which is a raw packet queue pair
+// that receives only for RSS queue pairs. Its states are RESET, RTR (ready) and ERR.
 #define ROCI_ABI_QP_WORK_QUEUE (1u << 31)
 
 struct roci_abi_create_qp_request {
   struct roci_abi_request head;
   uint64_t user_handle;
   uint32_t pd;       // XRC_RECV: handle of the XRC domain instead
-  uint32_t send_cq;  // XRC_RECV: not looked at
-  uint32_t recv_cq;  // XRC_SEND, XRC_RECV: not looked at
-  uint32_t srq;      // ~0 = none; the XRC types have none
+  uint32_t send_cq;  // XRC_RECV: ignored
+  uint32_t recv_cq;  // XRC_SEND, XRC_RECV: ignored
+  uint32_t srq;      // ~0 = none, as for the XRC types
   uint32_t qp_type;  // enum ibv_qp_type
   uint32_t sq_sig_all;
   uint32_t max_send_wr;
@@ -25,10 +25,10 @@ struct roci_abi_create_qp_request {
   uint32_t max_inline;
   uint32_t flags;
 };
-struct roci_abi_create_qp_response {  // 1 descriptor: the memfd with both queues; XRC_RECV: none,
-                                      // and no queue
+// 1 descriptor: the memfd with both queues. XRC_RECV: no descriptor, no queues.
+struct roci_abi_create_qp_response {
   struct roci_abi_response head;
-  uint32_t handle;  // session-local, < ROCI_ABI_MAX_QP_HANDLES: the doorbell bit
+  uint32_t handle;  // session-local, < ROCI_ABI_MAX_QP_HANDLES: number of the doorbell bit
   uint32_t qpn;
   uint32_t max_send_wr;  // granted limits, >= asked for
   uint32_t max_recv_wr;
@@ -96,7 +96,7 @@ struct roci_abi_qp_attr {
   uint8_t alt_timeout;
   uint8_t reserved;
   uint32_t rate_limit_kbps;
-  uint32_t rate_burst_bytes;  // with the rate limit; 0: the daemon's choice
+  uint32_t rate_burst_bytes;  // with the rate limit; 0: the daemon chooses
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_qp_attr) == 144);
 
@@ -137,8 +137,8 @@ struct roci_abi_multicast_request {
   uint32_t reserved;
   uint8_t gid[16];
 };  // response: plain
-// OPEN_QP (ibv_open_qp(3)): one more handle, of this session, for an XRC_RECV queue pair of the
-// domain.
+// OPEN_QP (ibv_open_qp(3)): creates a handle of this session for an existing XRC_RECV queue pair of
+// the domain.
 struct roci_abi_open_qp_request {
   struct roci_abi_request head;
   uint64_t user_handle;

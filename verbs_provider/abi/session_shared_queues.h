@@ -18,7 +18,7 @@ struct roci_abi_create_srq_request {
   uint32_t max_wr;
   uint32_t max_sge;
 };
-// Where things are in the memfd; all slots are free, the ring begins at index 0.
+// The layout of the memfd. At creation all slots are free and the ring begins at index 0.
 struct roci_abi_srq_layout {
   uint32_t max_wr;         // granted: slots
   uint32_t max_sge;        // granted
@@ -36,9 +36,9 @@ struct roci_abi_create_srq_response {  // 1 descriptor: the memfd
 };
 #define ROCI_ABI_SRQ_MAX_WR 1u /* enum ibv_srq_attr_mask */
 #define ROCI_ABI_SRQ_LIMIT 2u
-// The app posts nothing while it waits for a resize. Slots keep their numbers and the ring its
-// index; a queue that grows continues in new memory, one that shrinks (never below what is
-// posted) stays where it is.
+// The plugin posts nothing while it waits for the response to a resize. Slot numbers and the ring's
+// index stay the same. A queue that grows moves to new memory; a queue that shrinks (never below
+// the number of posted entries) keeps its memory.
 struct roci_abi_modify_srq_request {
   struct roci_abi_request head;
   uint32_t handle;
@@ -46,7 +46,7 @@ struct roci_abi_modify_srq_request {
   uint32_t max_wr;
   uint32_t limit;
 };
-struct roci_abi_modify_srq_response {  // a queue that has grown: 1 descriptor, and the layout
+struct roci_abi_modify_srq_response {  // a queue that has grown: 1 descriptor, the memfd
   struct roci_abi_response head;
   struct roci_abi_srq_layout layout;
 };
@@ -58,8 +58,8 @@ struct roci_abi_query_srq_response {  // request: roci_abi_handle_request
   uint32_t reserved;
 };
 
-// OPEN_XRCD (ibv_open_xrcd(3)). With has_file the message has one descriptor, whose inode names
-// the domain.
+// OPEN_XRCD (ibv_open_xrcd(3)). With `has_file` the message has one descriptor, whose inode
+// identifies the domain.
 #define ROCI_ABI_XRCD_CREATE 1u
 #define ROCI_ABI_XRCD_EXCLUSIVE 2u
 struct roci_abi_open_xrcd_request {

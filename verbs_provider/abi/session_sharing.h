@@ -3,18 +3,19 @@
 
 #include "verbs_provider/abi/session_device.h"
 
-// NAME_CONTEXT: the number of the program's command descriptor (struct ibv_context::cmd_fd), by
-// whose open file other processes name this session's context. Response: plain.
+// NAME_CONTEXT: `fd` is the number of the program's command descriptor (ibv_context::cmd_fd). Other
+// processes identify this session's context by that descriptor's open file. Response: plain.
 struct roci_abi_name_context_request {
   struct roci_abi_request head;
   int32_t fd;
   uint32_t reserved;
 };
-// ATTACH: in the place of HELLO, with the command descriptor of a context that another process of
-// the same user has open (ibv_import_device(3), or a child after fork). ENODEV: nobody has. The new
-// session shares the other's keys, and may use its protection domains and device memory by their
-// handles; what it makes is its own, with handles that the others do not give. Commands that
-// destroy what is another's succeed and do nothing.
+// ATTACH: replaces HELLO for a process that shares the context of another process of the same user
+// (ibv_import_device(3), or a child after fork). The message carries the context's command
+// descriptor. ENODEV: no session has that context. The new session shares the other sessions' keys,
+// and may use their protection domains and device memory by handle. It owns the objects that it
+// creates; handles are unique among the sessions of a context. Commands that destroy another
+// session's object succeed and do nothing.
 struct roci_abi_attach_request {
   struct roci_abi_request head;
   uint32_t magic;
@@ -29,8 +30,8 @@ struct roci_abi_attach_response {  // descriptors as of HELLO
   };
   char device[ROCI_ABI_DEVICE_NAME_MAX];  // NUL-terminated
 };
-// IMPORT_PD, IMPORT_MR, IMPORT_DM: objects of the session or of one that it shares a context with.
-// ENOENT: there is none of that handle. IMPORT_PD's response is plain.
+// IMPORT_PD, IMPORT_MR, IMPORT_DM: imports an object of this session or of one that shares its
+// context. ENOENT: no object has that handle. IMPORT_PD's response is plain.
 struct roci_abi_import_mr_response {
   struct roci_abi_response head;
   uint32_t lkey;
@@ -39,6 +40,6 @@ struct roci_abi_import_mr_response {
 };
 struct roci_abi_import_dm_response {  // 1 descriptor: the memfd
   struct roci_abi_response head;
-  uint64_t length;       // bytes, as asked for
-  uint64_t memory_size;  // of the memfd
+  uint64_t length;       // bytes, as allocated by the app
+  uint64_t memory_size;  // of the memfd, bytes
 };

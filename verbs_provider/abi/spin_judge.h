@@ -1,5 +1,5 @@
-// Whether a side of a ring or socket that waits for the other had better keep its processor for a
-// short while (spin), or sleep at once. No clock: the caller knows how long it spins.
+// Adaptive spinning: whether a thread that waits for the other side of a ring or socket should spin
+// for a short time before it sleeps. Reads no clock: the caller chooses how long it spins.
 #pragma once
 
 #include <algorithm>
@@ -7,22 +7,23 @@
 
 namespace roci::abi {
 
-// To spin pays where the other side is awake on another processor. Where both share one, or others
-// keep the other side from its own, it only costs. What spinning has led to lately tells which it
-// is. For one thread.
+// Spinning pays if the other side runs on another processor. If both share a processor, or if other
+// threads occupy the other side's, spinning only costs time. The results of recent spins decide.
+// Not thread-safe.
 class SpinJudge {
  public:
-  // Asked once for each wait. If true, Note() follows.
+  // Called once for each wait. If it returns true, the caller spins and calls Note().
   bool Allows() {
     if (skip_ == 0) return true;
     --skip_;
     return false;
   }
 
-  // Whether what was waited for came while the caller spun: if not, waits are skipped, more each
-  // time. Half of the waits are not enough for spinning to pay.
-  void Note(bool came) {
-    if (came) {
+  // `answered`: whether the awaited answer came while the caller spun. If not, Allows() is false
+  // for the next waits: four times as many after each failure, half as many after each success. So
+  // spinning stops where only half of the spins succeed.
+  void Note(bool answered) {
+    if (answered) {
       next_skip_ = std::max(next_skip_ / 2, kFewest);
       return;
     }
