@@ -1,4 +1,4 @@
-// What libibverbs sees when it loads the plugin: which devices are ours, and how to open them.
+// The plugin's entry points for libibverbs: registers the driver, matches devices and opens them.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,8 +16,8 @@
 namespace roci::provider {
 namespace {
 
-// Reads the path of the daemon's socket from the device's directory in sysfs. Only our daemon
-// writes such a file, so no device of another driver is ever claimed, whatever its name.
+// Reads the path of the daemon's socket from the device's directory in sysfs. Only rocid creates
+// that file, so a device of another driver never matches, whatever its name.
 bool ReadSocketPath(const verbs_sysfs_dev* sysfs, char* path, size_t size) {
   char file[sizeof(sysfs->ibdev_path) + sizeof(abi::kSocketAttribute) + 1];
   snprintf(file, sizeof(file), "%s/%s", sysfs->ibdev_path, abi::kSocketAttribute);
@@ -43,7 +43,7 @@ verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
     Free(device);
     return nullptr;
   }
-  // Not its folder, from which a program could leave the root that it is shut in.
+  // The socket, not its directory: a program in a chroot could escape through a directory.
   device->socket.Hold(open(device->socket_path, O_PATH | O_CLOEXEC));
   AddDevice(device);
   return &device->vdev;
@@ -52,11 +52,11 @@ verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
 void UninitDevice(verbs_device* vdev) {
   auto* device = reinterpret_cast<Device*>(vdev);
   RemoveDevice(device);
-  device->socket.LetGo();
+  device->socket.Close();
   Free(device);
 }
 
-// The uverbs ABI version plays no part: nothing of it is used but what interception answers.
+// Any uverbs ABI version matches: the plugin uses only the uverbs calls that interception answers.
 const verbs_device_ops kDeviceOps = {
     .name = "roci",
     .match_min_abi_version = 0,
@@ -69,7 +69,7 @@ const verbs_device_ops kDeviceOps = {
 };
 
 __attribute__((constructor)) void RegisterDriver() {
-  // Without interception half of the verbs would reach a device file that is none.
+  // Without interception, libibverbs would send some calls to the placeholder device file.
   if (!InstallInterception(ContextHandlers())) return;
   verbs_register_driver(&kDeviceOps);
   ServeRdmaCm();

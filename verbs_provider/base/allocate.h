@@ -1,5 +1,5 @@
-// Objects on the C heap: the plugin must not depend on a C++ runtime library, and running out of
-// memory is an errno here, not an exception.
+// Objects on the C heap: the plugin must not depend on a C++ runtime library, and reports ENOMEM
+// instead of an exception.
 #pragma once
 
 #include <cstdlib>

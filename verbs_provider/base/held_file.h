@@ -1,5 +1,5 @@
-// A descriptor that the plugin keeps in somebody else's program, which may close what it does not
-// know and use the number again.
+// A descriptor that the plugin keeps open in a program that may close unknown descriptors and reuse
+// their numbers.
 #pragma once
 
 #include <sys/stat.h>
@@ -7,26 +7,28 @@
 
 namespace roci::provider {
 
-/// Not thread-safe. Holds nothing at first; LetGo() is the owner's to call. errno is not kept.
+/// Not thread-safe. Empty at first; has no destructor, so the owner calls Close(). May change
+/// errno.
 class HeldFile {
  public:
-  /// Takes `fd` over; -1: nothing.
+  /// Takes ownership of `fd`; -1: stays empty.
   void Hold(int fd) {
-    LetGo();
+    Close();
     struct stat file;
     if (fd < 0 || fstat(fd, &file) != 0) return;
     fd_ = fd;
     device_ = file.st_dev;
     inode_ = file.st_ino;
   }
-  /// -1: it holds nothing, or the program has closed it. One system call.
+  /// -1: empty, or the program has closed the descriptor. One system call.
   int fd() const {
     struct stat file;
     const bool is_held =
         fd_ >= 0 && fstat(fd_, &file) == 0 && file.st_dev == device_ && file.st_ino == inode_;
     return is_held ? fd_ : -1;
   }
-  void LetGo() {
+  /// Closes the descriptor, unless the program has closed it.
+  void Close() {
     if (fd() >= 0) close(fd_);
     fd_ = -1;
   }

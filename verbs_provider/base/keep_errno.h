@@ -1,12 +1,12 @@
-// What a call of ours that succeeds leaves in errno: what was there. Callers that undo after an
-// error, as librdmacm does, report that one afterwards.
+// Keeps errno unchanged in calls that succeed: callers such as librdmacm clean up after an error
+// and then report its errno.
 #pragma once
 
 #include <cerrno>
 
 namespace roci::provider {
 
-/// Puts errno back when it goes out of scope.
+/// The destructor restores errno.
 class KeepErrno {
  public:
   KeepErrno() : saved_(errno) {}
@@ -18,7 +18,8 @@ class KeepErrno {
   int saved_;
 };
 
-/// `error`, 0 or a positive errno, which errno has too if it is one: some callers look there only.
+/// Returns `error` (0 or a positive errno), and stores it in errno if it is not 0: some callers
+/// read only errno.
 inline int SetErrno(int error) {
   if (error != 0) [[unlikely]] {
     errno = error;

@@ -1,11 +1,11 @@
-// Asking for a cache line that is about to be written.
+// Prefetch of a cache line for writing.
 #pragma once
 
 namespace roci::provider {
 
-/// For a line that another processor may hold. Every x86-64 processor knows the instruction (or
-/// ignores it), but the compiler asks for a readable line where the architecture it was told does
-/// not name it.
+/// Requests exclusive ownership of a line that another processor may have. Inline assembly, because
+/// __builtin_prefetch emits PREFETCHW only for some -march values; x86-64 processors without the
+/// instruction ignore it.
 inline void PrefetchForWrite(const void* address) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));

@@ -1,4 +1,4 @@
-// The lock around the plugin's lists.
+// A statically initialised mutex.
 #include "verbs_provider/base/process_lock.h"
 
 #include <pthread.h>

@@ -1,10 +1,10 @@
-// The one lock around the plugin's lists of sessions, contexts and channels. fork takes it first,
-// so that a child finds the lists whole and the lock free.
+// The lock of the plugin's lists of sessions, contexts and channels. The fork handlers hold it
+// across fork, so that a child gets consistent lists and a free lock.
 #pragma once
 
 namespace roci::provider {
 
-/// Holds the lock. Lock order: RegistrationLock, this one, a session's own. Not recursive; never
+/// Holds the lock. Lock order: RegistrationLock, this lock, a session's lock. Not recursive; never
 /// taken by post or poll.
 class ProcessLock {
  public:
@@ -13,7 +13,7 @@ class ProcessLock {
   ProcessLock(const ProcessLock&) = delete;
   ProcessLock& operator=(const ProcessLock&) = delete;
 
-  /// For fork's handlers.
+  /// For the fork handlers only.
   static void BeforeFork();
   static void AfterFork();
 };

@@ -1,9 +1,9 @@
-// libibverbs' public and provider headers, in the one way in which C++ can include them.
+// Includes libibverbs' public and provider headers in a way that compiles as C++.
 #pragma once
 
 #include <infiniband/verbs.h>
 
-// driver.h is C: it needs the GNU keyword, which -std=c++20 hides.
+// driver.h uses the GNU keyword typeof, which -std=c++20 disables.
 #define typeof __typeof__
 extern "C" {
 #include <infiniband/driver.h>

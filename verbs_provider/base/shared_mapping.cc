@@ -1,4 +1,4 @@
-// Mapping of the daemon's memfds.
+// Checks and maps a memfd.
 #include "verbs_provider/base/shared_mapping.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Memory that the daemon made and this process maps: rings and the doorbell page.
+// Mappings of the daemon's memfds: rings, the doorbell page, device memory.
 #pragma once
 
 #include <cstddef>
@@ -6,17 +6,17 @@
 
 namespace roci::provider {
 
-/// Plain data; whoever holds it calls Unmap. A forked child does not have the mapping (its address
-/// may belong to something else there), so a child must not call Unmap.
+/// Copyable; the owner calls Unmap. A forked child does not inherit the mapping and must not call
+/// Unmap, because its address may be in use for other memory there.
 struct SharedMapping {
   std::byte* data = nullptr;
   size_t size = 0;
 
-  /// Maps `size` bytes of `fd`, which stays the caller's. 0 or an errno: EPROTO where the file is
-  /// smaller than that or no sealed memfd, whose access could raise SIGBUS later.
+  /// Maps `bytes` bytes of `fd`, which the caller still owns. 0 or an errno: EPROTO if the file is
+  /// smaller or is not sealed against shrinking, so that access could raise SIGBUS later.
   int Map(int fd, uint64_t bytes);
   void Unmap();
-  /// The object at `offset`; null where it would not lie wholly inside.
+  /// The `count` objects at `offset`; null if they are misaligned or not inside the mapping.
   template <class T>
   T* At(uint64_t offset, uint64_t count = 1) const {
     if (offset % alignof(T) != 0 || offset > size || count > (size - offset) / sizeof(T)) {

@@ -1,4 +1,4 @@
-// A lock of four bytes for the data path: one atomic instruction when nobody else wants it.
+// A small lock for the data path: one atomic instruction without contention.
 #pragma once
 
 #include <sched.h>
@@ -8,10 +8,9 @@
 
 namespace roci::provider {
 
-/// Not recursive. Not one at all where the app has promised that one thread only comes here.
-/// Waiters spin a little and then yield: with more threads than processors the holder may be the
-/// one that waits for a processor. In a forked child its state means nothing; the child never gets
-/// as far (session.h, alive).
+/// Not recursive. A waiter spins for a short time and then yields, because the holder may be
+/// waiting for a processor. In a forked child the state is undefined; callers check
+/// Session::alive() first.
 class SpinLock {
  public:
   void Lock() {
@@ -23,8 +22,9 @@ class SpinLock {
     }
   }
   void Unlock() { locked_.store(false, std::memory_order_release); }
-  /// Before anybody else knows of it.
-  void BeForOneThread() { needed_ = false; }
+  /// Makes Lock() do nothing: the app has promised that only one thread uses the object. Called
+  /// before other threads can reach the lock.
+  void DisableLocking() { needed_ = false; }
 
  private:
   static constexpr int kSpinsBeforeYield = 64;

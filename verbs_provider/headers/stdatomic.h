@@ -1,5 +1,5 @@
-// Stands in for C's <stdatomic.h>, which C++20 does not have: the one type that libibverbs'
-// driver.h names. driver.h is included inside extern "C", where templates may not stand.
+// Replaces C's <stdatomic.h>, which C++20 does not have: declares the one type that libibverbs'
+// driver.h uses. driver.h is included inside extern "C", where templates are not allowed.
 #pragma once
 
 extern "C++" {

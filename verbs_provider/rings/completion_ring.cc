@@ -1,4 +1,4 @@
-// The rarer operations on a completion queue ring.
+// Operations on a completion queue ring that are not on the hot path.
 #include "verbs_provider/rings/completion_ring.h"
 
 namespace roci::provider {

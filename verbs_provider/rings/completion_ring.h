@@ -1,4 +1,4 @@
-// The app's half of a completion queue ring. Sans libibverbs calls.
+// The app's half of a completion queue ring. Calls nothing in libibverbs.
 #pragma once
 
 #include <atomic>
@@ -9,8 +9,8 @@
 
 namespace roci::provider {
 
-/// Status of an entry that belonged to a QP that is gone or was reset, and is skipped. No
-/// ibv_wc_status has this value; only the plugin writes it.
+/// Status of an entry of a destroyed or reset QP; polling skips the entry. Not a value of
+/// ibv_wc_status; only the plugin writes it.
 inline constexpr uint8_t kSkippedStatus = 0xFF;
 
 /// Callers hold the CQ's lock.
@@ -21,7 +21,7 @@ struct CompletionRing {
   uint32_t shift = 0;     // log2(capacity)
   uint32_t consumer = 0;  // free-running
 
-  /// Begins at index 0. `capacity` is a power of two.
+  /// Sets the ring's memory, and the consumer index to 0. `capacity` is a power of two.
   void Use(roci_abi_cq* header, roci_abi_cqe* first, uint32_t capacity) {
     shared = header;
     entries = first;
@@ -30,8 +30,8 @@ struct CompletionRing {
     consumer = 0;
   }
 
-  /// Entry `index` if the daemon has written it, else null. Its bytes may be read until the
-  /// consumer index is published past it.
+  /// Entry `index` if the daemon has written it, else null. The entry is valid until a larger
+  /// consumer index is published.
   roci_abi_cqe* At(uint32_t index) const {
     roci_abi_cqe* entry = &entries[index & mask];
     const uint32_t generation =
@@ -44,26 +44,26 @@ struct CompletionRing {
     std::atomic_ref<uint32_t>(shared->consumer).store(index, std::memory_order_release);
   }
 
-  /// Marks every entry that the app has not polled and for which `is_meant(entry)` holds, after
-  /// skipping(entry).
+  /// Makes polling skip every entry for which `matches(entry)` is true. Calls `before_skip(entry)`
+  /// for each.
   template <class Predicate, class Visit>
-  void SkipEntries(Predicate&& is_meant, Visit&& skipping) {
-    // At most one turn: the daemon does not write over what was not consumed.
+  void SkipEntries(Predicate&& matches, Visit&& before_skip) {
+    // At most one round: the daemon does not overwrite entries that were not consumed.
     for (uint32_t index = consumer; index - consumer <= mask; ++index) {
       roci_abi_cqe* entry = At(index);
       if (entry == nullptr) return;
-      if (entry->status == kSkippedStatus || !is_meant(*entry)) continue;
-      skipping(*entry);
+      if (entry->status == kSkippedStatus || !matches(*entry)) continue;
+      before_skip(*entry);
       entry->status = kSkippedStatus;
     }
   }
 
-  /// ibv_req_notify_cq. A request for any completion is not weakened by one for solicited ones
-  /// (IBTA vol 1, 11.4.2.2).
+  /// ibv_req_notify_cq. A request for solicited completions does not replace a pending request for
+  /// any completion (IBTA vol 1, 11.4.2.2).
   void RequestNotification(bool solicited_only);
 };
 
-/// Flags of an entry that are flags of an ibv_wc.
+/// Flags of an entry that ibv_wc has too, with equal values.
 inline constexpr unsigned kCompletionFlags = IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV |
                                              IBV_WC_IP_CSUM_OK | IBV_WC_TM_SYNC_REQ |
                                              IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID;

@@ -1,4 +1,4 @@
-// Telling the daemon that a queue has new entries, where it does not watch that queue by itself.
+// Doorbells: tell the daemon that a queue that it does not poll has new entries.
 #pragma once
 
 #include <sys/syscall.h>
@@ -18,9 +18,9 @@ class Doorbells {
   Doorbells() = default;
   Doorbells(roci_abi_doorbells* page, int wake_fd) : page_(page), wake_fd_(wake_fd) {}
 
-  /// `handle` < ROCI_ABI_MAX_QP_HANDLES. After a full fence that follows the store of the new
-  /// producer index. A bit that is set already is left alone: the daemon will clear it later than
-  /// now, and looks at the producer index after that.
+  /// `handle` < ROCI_ABI_MAX_QP_HANDLES. The caller has stored the new producer index, followed by
+  /// a full fence. A bit that is set already needs no write: the daemon will clear it and then read
+  /// the producer index.
   void Ring(uint32_t handle) const {
     SetBit(page_->level0[handle >> 6], handle & 63);
     SetBit(page_->level1[handle >> 12], (handle >> 6) & 63);
@@ -28,11 +28,11 @@ class Doorbells {
     Wake();
   }
 
-  /// What the daemon says of its thread (abi/rings.h).
+  /// roci_abi_doorbells::rounds.
   uint32_t rounds() const {
     return std::atomic_ref<uint32_t>(page_->rounds).load(std::memory_order_relaxed);
   }
-  /// Tells pages apart, not always.
+  /// A hash of the page: two pages may have the same number.
   size_t number() const { return reinterpret_cast<uintptr_t>(page_) >> 12; }
   bool is_sleeping() const {
     return std::atomic_ref<uint32_t>(page_->sleeping).load(std::memory_order_relaxed) != 0;
@@ -47,7 +47,8 @@ class Doorbells {
     }
   }
 
-  // One system call per sleep of the daemon: who takes the flag away writes.
+  // Writes to the eventfd if the daemon sleeps. Only the thread that clears the flag does, so there
+  // is one system call per sleep.
   void Wake() const {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const std::atomic_ref<uint32_t> sleeping(page_->sleeping);
@@ -56,8 +57,8 @@ class Doorbells {
       return;
     }
     const uint64_t one = 1;
-    // Fails only if the counter is full, and then the daemon wakes all the same. Not write(2),
-    // where a thread can be cancelled, and it may hold a queue's lock.
+    // Fails only if the counter is full, and then the daemon wakes anyway. Not write(2), which is a
+    // cancellation point: the thread may hold a queue's lock.
     syscall(SYS_write, wake_fd_, &one, sizeof(one));
   }
 
@@ -65,7 +66,7 @@ class Doorbells {
   int wake_fd_ = -1;
 };
 
-/// Makes the entries before `producer` known to the daemon.
+/// Publishes the entries before `producer` to the daemon.
 inline void Publish(roci_abi_queue* queue, uint32_t producer, const Doorbells& bells,
                     uint32_t handle) {
   // The exchange is the store and the full fence in one instruction.

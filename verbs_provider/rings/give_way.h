@@ -5,8 +5,8 @@
 
 namespace roci::provider {
 
-/// Yields. False, and no yield, where yields of this thread have lately taken long
-/// (abi/yield_judge.h): the caller had better sleep.
+/// Yields the processor. False, without a yield, if recent yields of this thread took long
+/// (abi/yield_judge.h): the caller should sleep.
 bool TryYield();
 
 /// This thread begins to wait for the daemon: before the first GiveWay().

@@ -11,7 +11,7 @@ namespace roci::provider {
 
 /// 0 or EINVAL (more than `max_sge` elements).
 inline int WriteReceive(std::byte* slot, uint32_t max_sge, const ibv_recv_wr& wr) {
-  // A negative number is far too large here.
+  // A negative num_sge becomes a large number.
   if (static_cast<uint32_t>(wr.num_sge) > max_sge) [[unlikely]] {
     return EINVAL;
   }

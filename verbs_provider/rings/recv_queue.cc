@@ -1,4 +1,4 @@
-// Work requests into receive queue slots.
+// Writes work requests into receive queue slots.
 #include "verbs_provider/rings/recv_queue.h"
 
 #include <cerrno>
@@ -8,7 +8,7 @@
 namespace roci::provider {
 namespace {
 
-// Writes `wr` as entry `index`, which the daemon does not see yet.
+// Writes `wr` as entry `index`, which is not published yet.
 int WriteRecv(RecvQueue& queue, uint32_t index, const ibv_recv_wr& wr) {
   if (queue.IsFull(index)) [[unlikely]] {
     return ENOMEM;
@@ -22,7 +22,7 @@ int PostRecvList(RecvQueue& queue, ibv_recv_wr* list, ibv_recv_wr** bad) {
   const SpinGuard guard(queue.lock);
   uint32_t head = queue.head;
   int error = 0;
-  // A list that runs in a circle ends when the queue is full.
+  // A circular list ends when the queue is full.
   for (; list != nullptr; list = list->next) {
     error = WriteRecv(queue, head, *list);
     if (error != 0) [[unlikely]] {

@@ -1,4 +1,4 @@
-// The app's half of a receive queue ring. Sans libibverbs calls, as send_queue.h.
+// The app's half of a receive queue ring. Calls nothing in libibverbs.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,13 @@ struct RecvQueue {
   uint32_t handle = 0;   // of the QP
   uint32_t mask = 0;     // slots - 1
   uint32_t stride = 0;   // bytes
-  uint32_t limit = 0;    // entries that may be outstanding, <= slots; 0: the QP has no such queue
+  uint32_t limit = 0;    // most outstanding entries, <= slots; 0: the QP has no receive queue
   uint32_t max_sge = 0;  // fit in a slot
 
   alignas(64) SpinLock lock;
   uint32_t head = 0;  // entries written so far; under the lock
 
-  /// Entries that the app may write over. Stored by whoever polls the CQ, under the CQ's lock.
+  /// Entries before this index may be overwritten. Stored by poll, under the CQ's lock.
   alignas(64) std::atomic<uint32_t> tail{0};
 
   std::byte* Slot(uint32_t index) const {
@@ -37,8 +37,8 @@ struct RecvQueue {
   }
 };
 
-/// ibv_post_recv: 0, ENOMEM (queue full) or EINVAL. The entries before the first bad one are
-/// posted, `*bad` is that one.
+/// ibv_post_recv: 0, ENOMEM (queue full) or EINVAL. On an error `*bad` is the first bad request;
+/// the requests before it are posted.
 int PostRecvList(RecvQueue& queue, ibv_recv_wr* list, ibv_recv_wr** bad);
 
 }  // namespace roci::provider

@@ -1,5 +1,5 @@
-// Writing one entry of a send queue ring, shared by ibv_post_send and the ibv_wr_* calls. All
-// inline: this is the hottest code of the plugin.
+// Writes one entry of a send queue ring, for ibv_post_send and the ibv_wr_* calls. All inline: this
+// is the plugin's hot path.
 #pragma once
 
 #include <cerrno>
@@ -16,7 +16,7 @@ inline constexpr uint32_t kWriteOpcodes =
     OpcodeBit(IBV_WR_RDMA_WRITE) | OpcodeBit(IBV_WR_RDMA_WRITE_WITH_IMM);
 inline constexpr uint32_t kAtomicOpcodes =
     OpcodeBit(IBV_WR_ATOMIC_CMP_AND_SWP) | OpcodeBit(IBV_WR_ATOMIC_FETCH_AND_ADD);
-/// Operations whose payload leaves this host, so that it may ride in the slot.
+/// Operations that send data, which may be inline in the slot.
 inline constexpr uint32_t kDataOpcodes =
     kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_SEND_WITH_INV) | OpcodeBit(IBV_WR_ATOMIC_WRITE);
 /// Operations without data on this side.
@@ -39,14 +39,14 @@ inline std::byte* Payload(roci_abi_send_wqe* entry) {
   return reinterpret_cast<std::byte*>(entry) + sizeof(*entry);
 }
 
-/// The part of a bind request that says what is bound to what. Of `new_key` the low 8 bits count,
-/// which are the app's to choose; the rest of an R_Key is the window's own (IBTA vol 1, 10.6.7.2.2
-/// and 11.2.8.12). The window has its new key at once, as ibv_bind_mw(3) has it; an app whose bind
-/// fails puts the old one back.
+/// Writes the window, the region and the range of a bind request. The app chooses the low 8 bits of
+/// the new R_Key, which are those of `new_key`; the other bits identify the window (IBTA vol 1,
+/// 10.6.7.2.2 and 11.2.8.12). `mw.rkey` has the new key at once (ibv_bind_mw(3)); if the bind
+/// fails, the app restores the old one.
 inline void PutBinding(roci_abi_send_wqe* entry, ibv_mw& mw, uint32_t new_key,
                        const ibv_mw_bind_info& info) {
   constexpr uint32_t kChosenByApp = 0xFF;
-  // The key names the window, as on adapters: a handle that the app has overwritten is not used.
+  // The key identifies the window, as on adapters. mw.handle is not used: the app can overwrite it.
   mw.rkey = (mw.rkey & ~kChosenByApp) | (new_key & kChosenByApp);
   entry->remote_va = info.addr;
   entry->u.bind.length = info.length;
@@ -76,15 +76,14 @@ inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t 
   return entry;
 }
 
-/// Data that the app wants copied now. `Piece(i)` gives number i as {address, length}; no keys are
-/// looked at (ibv_post_send(3), IBV_SEND_INLINE). 0 or EINVAL: too long, or nothing that could be
-/// inline.
+/// Copies inline data (IBV_SEND_INLINE) into the entry. `piece_at(i)` returns piece i; local keys
+/// are not checked (ibv_post_send(3)). 0, or EINVAL: too long, or the operation sends no data.
 template <class PieceAt>
 int PutInline(const SendQueue& queue, roci_abi_send_wqe* entry, size_t count, PieceAt piece_at) {
   uint64_t total = 0;
   for (size_t i = 0; i < count; ++i) {
     const ibv_data_buf piece = piece_at(i);
-    // Checked one by one: a sum of lengths may wrap.
+    // Checked piece by piece, because the sum of the lengths may wrap.
     if (piece.length > queue.max_inline - total || !CarriesData(entry)) return EINVAL;
     if (piece.length != 0) memcpy(Payload(entry) + total, piece.addr, piece.length);
     total += piece.length;
@@ -94,9 +93,9 @@ int PutInline(const SendQueue& queue, roci_abi_send_wqe* entry, size_t count, Pi
   return 0;
 }
 
-/// Copies a small payload although the app did not ask, if every key is good; a bad one is left to
-/// the daemon, which completes the request with the right error. Nor is it done behind a fence: the
-/// payload may be what a READ before it has yet to bring.
+/// Copies a small payload into the entry without IBV_SEND_INLINE. False if it is too long, if a key
+/// is unknown (the daemon then completes the request with the right error), or if the request has a
+/// fence: an earlier READ may still have to write the payload.
 inline bool TryCopy(const SendQueue& queue, roci_abi_send_wqe* entry, const ibv_sge* sges,
                     size_t count) {
   if ((entry->flags & ROCI_ABI_SEND_FENCE) != 0) return false;
@@ -115,7 +114,7 @@ inline bool TryCopy(const SendQueue& queue, roci_abi_send_wqe* entry, const ibv_
   return true;
 }
 
-/// 0, or EINVAL: too many.
+/// Writes the SGEs, or copies a small payload. 0, or EINVAL: too many SGEs.
 inline int PutSges(const SendQueue& queue, roci_abi_send_wqe* entry, const ibv_sge* sges,
                    size_t count) {
   if (count > queue.max_sge) [[unlikely]] {

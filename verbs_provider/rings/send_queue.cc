@@ -1,4 +1,4 @@
-// Work requests into send queue slots: ibv_post_send.
+// Writes work requests into send queue slots: ibv_post_send.
 #include "verbs_provider/rings/send_queue.h"
 
 #include "verbs_provider/rings/send_entry.h"
@@ -52,7 +52,7 @@ int PutPayload(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wqe*
   if ((kLocalOpcodes >> entry->opcode & 1) != 0) [[unlikely]] {
     return 0;
   }
-  const auto count = static_cast<uint32_t>(wr.num_sge);  // a negative number is far too large
+  const auto count = static_cast<uint32_t>(wr.num_sge);  // a negative number becomes a large one
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) return PutSges(queue, entry, wr.sg_list, count);
   if (count > queue.max_sge || !CarriesData(entry)) return EINVAL;
   return PutInline(queue, entry, count, [&wr](size_t i) {
@@ -77,7 +77,7 @@ unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums) {
 
 int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr) {
   int error = 0;
-  uint32_t opcode;  // as a number: what an app writes there need not be one of the enumeration
+  uint32_t opcode;  // not ibv_wr_opcode: the app's value may be outside the enumeration
   memcpy(&opcode, &wr.opcode, sizeof(opcode));
   roci_abi_send_wqe* entry = BeginEntry(queue, index, opcode, wr.wr_id, wr.send_flags, &error);
   if (entry == nullptr) [[unlikely]] {
@@ -96,7 +96,7 @@ int PostSendList(SendQueue& queue, ibv_send_wr* list, ibv_send_wr** bad) {
   queue.PrefetchSlots();
   uint32_t head = queue.head;
   int error = 0;
-  // A list that runs in a circle ends when the queue is full.
+  // A circular list ends when the queue is full.
   for (; list != nullptr; list = list->next) {
     error = WriteSend(queue, head, *list);
     if (error != 0) [[unlikely]] {

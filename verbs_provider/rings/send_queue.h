@@ -1,5 +1,5 @@
-// The app's half of a send queue ring: judges work requests and writes them into slots.
-// Sans libibverbs calls: it needs the ring's memory and nothing else.
+// The app's half of a send queue ring: checks work requests and writes them into slots. Calls
+// nothing in libibverbs.
 #pragma once
 
 #include <atomic>
@@ -15,17 +15,17 @@
 
 namespace roci::provider {
 
-/// Which operations a type of QP has: a bit per enum ibv_wr_opcode.
+/// The operations of a QP type: a bit per enum ibv_wr_opcode.
 struct SendOpcodes {
   uint32_t served = 0;
-  /// Operations that the type has in the IBTA's tables but this device has not: EOPNOTSUPP instead
-  /// of EINVAL.
+  /// Operations that the IBTA defines for the type but this device does not support: they fail with
+  /// EOPNOTSUPP, others with EINVAL.
   uint32_t not_served = 0;
 };
 SendOpcodes SendOpcodesOf(ibv_qp_type type);
 
-/// Flags of ibv_post_send that a type of QP has and that go into the slot. `fills_checksums`: the
-/// daemon knows IBV_SEND_IP_CSUM.
+/// Flags of ibv_post_send that a QP type supports and that are copied to the slot.
+/// `fills_checksums`: the daemon supports IBV_SEND_IP_CSUM.
 unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums);
 
 struct SendQueue {
@@ -37,10 +37,10 @@ struct SendQueue {
   uint32_t handle = 0;       // of the QP
   uint32_t mask = 0;         // slots - 1
   uint32_t stride = 0;       // bytes
-  uint32_t limit = 0;        // entries that may be outstanding, <= slots
+  uint32_t limit = 0;        // most outstanding entries, <= slots
   uint32_t max_sge = 0;      // fit in a slot
   uint32_t max_inline = 0;   // bytes, fit in a slot
-  uint32_t auto_inline = 0;  // bytes up to which SENDs and WRITEs are copied unasked, fit in a slot
+  uint32_t auto_inline = 0;  // bytes up to which TryCopy copies, fit in a slot
   uint32_t pd = 0;
   SendOpcodes opcodes;
   uint32_t slot_flags = 0;  // see SlotFlagsOf
@@ -51,7 +51,7 @@ struct SendQueue {
   uint32_t head = 0;      // index of the next entry; under the lock
   uint32_t restarts = 0;  // under the lock
 
-  /// Entries that the app may write over. Stored by whoever polls the CQ, under the CQ's lock.
+  /// Entries before this index may be overwritten. Stored by poll, under the CQ's lock.
   alignas(64) std::atomic<uint32_t> tail{0};
 
   static constexpr uint32_t kPrefetchAhead = 4;
@@ -62,25 +62,25 @@ struct SendQueue {
   std::byte* Slot(uint32_t index) const {
     return slots + static_cast<size_t>(index & mask) * stride;
   }
-  /// Everything posted is completed: the next entry goes to the first slot again, which is still in
-  /// the caches where the queue pair is used now and then. Under the lock. Counts with the next
-  /// Publish.
+  /// If all entries are completed, skips to the index of the first slot, which is still in the
+  /// caches if the queue pair is rarely used. Called with the lock held. The next Publish makes it
+  /// visible to the daemon.
   void RestartIfEmpty() {
     if (tail.load(std::memory_order_acquire) != head || (head & mask) == 0 || !may_restart) return;
     head = (head + mask) & ~mask;
-    // Nothing is outstanding, so that nobody else stores it.
+    // No other thread stores `tail`, because no entry is outstanding.
     tail.store(head, std::memory_order_relaxed);
     std::atomic_ref<uint32_t>(shared->start).store(head, std::memory_order_relaxed);
     std::atomic_ref<uint32_t>(shared->restarts).store(++restarts, std::memory_order_relaxed);
   }
-  /// The lines of the header that a post will touch, which are cold where there are thousands of
-  /// queues.
+  /// Prefetches the header's lines that a post accesses; with thousands of queues they are cold.
   void PrefetchHeader() const {
     PrefetchForWrite(&shared->producer);
     __builtin_prefetch(&shared->armed);
   }
-  /// The first lines of the next slot, and of one that will be written soon: the daemon's processor
-  /// has read them, and a store that waits for them holds up every store after it. Under the lock.
+  /// Prefetches the first lines of the next slot and of a later one. The daemon's processor has
+  /// read them, and a store that misses the cache stalls the stores after it. Called with the lock
+  /// held.
   void PrefetchSlots() const {
     PrefetchSlot(head);
     PrefetchSlot(head + kPrefetchAhead);
@@ -90,11 +90,11 @@ struct SendQueue {
   }
 };
 
-/// Writes `wr` as entry `index`, which the daemon does not see yet. 0, ENOMEM (queue full), EINVAL
-/// or EOPNOTSUPP as ibv_post_send(3).
+/// Writes `wr` as entry `index`, which is not published yet. 0, ENOMEM (queue full), EINVAL or
+/// EOPNOTSUPP as ibv_post_send(3).
 int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr);
 
-/// ibv_post_send: the entries before the first bad one are posted, `*bad` is that one.
+/// ibv_post_send. On an error `*bad` is the first bad request; the requests before it are posted.
 int PostSendList(SendQueue& queue, ibv_send_wr* list, ibv_send_wr** bad);
 
 }  // namespace roci::provider

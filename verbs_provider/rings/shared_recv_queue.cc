@@ -1,3 +1,4 @@
+// Writes work requests into free slots of a shared receive queue.
 #include "verbs_provider/rings/shared_recv_queue.h"
 
 #include <cerrno>
@@ -48,7 +49,7 @@ void SharedRecvQueue::FreeMemory() {
 
 namespace {
 
-// Writes `wr` as the next entry, which the daemon does not see yet.
+// Writes `wr` as the next entry, which is not published yet.
 int Write(SharedRecvQueue& queue, const ibv_recv_wr& wr) {
   if (queue.outstanding() >= queue.limit) [[unlikely]] {
     return ENOMEM;
@@ -69,7 +70,7 @@ int Write(SharedRecvQueue& queue, const ibv_recv_wr& wr) {
 int PostSharedRecvList(SharedRecvQueue& queue, ibv_recv_wr* list, ibv_recv_wr** bad) {
   const SpinGuard guard(queue.lock);
   int error = 0;
-  // A list that runs in a circle ends when the queue is full.
+  // A circular list ends when the queue is full.
   for (; list != nullptr; list = list->next) {
     error = Write(queue, *list);
     if (error != 0) [[unlikely]] {
@@ -77,7 +78,7 @@ int PostSharedRecvList(SharedRecvQueue& queue, ibv_recv_wr* list, ibv_recv_wr** 
       break;
     }
   }
-  // The daemon looks when a message needs a receive: there is nothing to ring.
+  // No doorbell: the daemon reads the producer index when a message needs a receive.
   std::atomic_ref<uint32_t>(queue.shared->producer).store(queue.head, std::memory_order_release);
   return error;
 }

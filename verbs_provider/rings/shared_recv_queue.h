@@ -1,4 +1,4 @@
-// The app's half of a shared receive queue. Sans libibverbs calls, as send_queue.h.
+// The app's half of a shared receive queue. Calls nothing in libibverbs.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace roci::provider {
 
-/// Slots complete in any order, so the free ones are kept on a stack. Everything under `lock`,
-/// which is taken inside a CQ's lock and never the other way round.
+/// Slots complete in any order, so the free ones are on a stack. All members are under `lock`. Lock
+/// order: a CQ's lock before `lock`.
 struct SharedRecvQueue {
   SpinLock lock;
   roci_abi_srq* shared = nullptr;
@@ -23,23 +23,23 @@ struct SharedRecvQueue {
   uint32_t stride = 0;   // bytes
   uint32_t max_sge = 0;  // fit in a slot
   uint32_t head = 0;     // entries posted so far
-  uint32_t limit = 0;    // entries that may be outstanding, <= slot_count
+  uint32_t limit = 0;    // most outstanding entries, <= slot_count
   uint32_t slot_count = 0;
   uint32_t free_count = 0;
-  uint32_t* free_slots = nullptr;  // malloc
+  uint32_t* free_slots = nullptr;  // malloc'ed
 
   uint32_t outstanding() const { return slot_count - free_count; }
 
-  /// Uses memory that the daemon laid out: at creation, or after growth with the old memory's
-  /// content in it. 0, or an errno with nothing changed: ENOMEM, EPROTO.
+  /// Uses memory that the daemon has laid out: empty at creation, or a copy of the old memory after
+  /// growth. 0, or ENOMEM or EPROTO with nothing changed.
   int Use(const SharedMapping& memory, const roci_abi_srq_layout& layout);
-  /// A completed entry's slot. Takes the lock.
+  /// Frees the slot of a completed entry. Takes the lock.
   void Release(uint32_t slot);
   void FreeMemory();
 };
 
-/// ibv_post_srq_recv: 0, ENOMEM (queue full) or EINVAL. The entries before the first bad one are
-/// posted, `*bad` is that one. Takes the lock.
+/// ibv_post_srq_recv: 0, ENOMEM (queue full) or EINVAL. On an error `*bad` is the first bad
+/// request; the requests before it are posted. Takes the lock.
 int PostSharedRecvList(SharedRecvQueue& queue, ibv_recv_wr* list, ibv_recv_wr** bad);
 
 }  // namespace roci::provider

@@ -1,3 +1,4 @@
+// Writes tag list operations into their ring, and chooses the slots of new tags.
 #include "verbs_provider/rings/tag_ops.h"
 
 #include <atomic>
@@ -19,8 +20,8 @@ int TagOps::Use(const SharedMapping& memory, const roci_abi_create_tag_srq_respo
     return EPROTO;
   }
   free_slots = static_cast<uint16_t*>(malloc(tags * sizeof(*free_slots)));
-  turns = static_cast<uint16_t*>(calloc(tags, sizeof(*turns)));
-  if (free_slots == nullptr || turns == nullptr) {
+  generations = static_cast<uint16_t*>(calloc(tags, sizeof(*generations)));
+  if (free_slots == nullptr || generations == nullptr) {
     FreeMemory();
     return ENOMEM;
   }
@@ -38,9 +39,9 @@ int TagOps::Use(const SharedMapping& memory, const roci_abi_create_tag_srq_respo
 
 void TagOps::FreeMemory() {
   free(free_slots);
-  free(turns);
+  free(generations);
   free_slots = nullptr;
-  turns = nullptr;
+  generations = nullptr;
 }
 
 namespace {
@@ -54,12 +55,13 @@ void CollectFreed(TagOps& ops) {
   }
 }
 
-// The handle of a slot that is free, which it is until the operation is posted.
+// Chooses a free slot and makes a new handle for it. The slot stays free until the operation is
+// posted.
 int ChooseHandle(TagOps& ops, uint32_t* handle) {
   if (ops.free_count == 0) CollectFreed(ops);
   if (ops.free_count == 0) return ENOMEM;
   const uint16_t slot = ops.free_slots[ops.free_count - 1];
-  *handle = slot | uint32_t{++ops.turns[slot]} << 16;
+  *handle = slot | uint32_t{++ops.generations[slot]} << 16;
   return 0;
 }
 
@@ -77,7 +79,7 @@ int FillAdd(TagOps& ops, const ibv_ops_wr& wr, roci_abi_tag_op* out) {
   return ChooseHandle(ops, &out->handle);
 }
 
-// Writes `wr` as the next operation, which the daemon does not see yet.
+// Writes `wr` as the next operation, which is not published yet.
 int Write(TagOps& ops, ibv_ops_wr* wr) {
   constexpr int kFlags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC;
   static_assert(int{ROCI_ABI_TAG_SIGNALED} == IBV_OPS_SIGNALED &&
@@ -118,7 +120,7 @@ int PostTagOps(TagOps& ops, ibv_ops_wr* list, ibv_ops_wr** bad) {
   const SpinGuard guard(ops.lock);
   const uint32_t before = ops.head;
   int error = 0;
-  // A list that runs in a circle ends when the ring is full.
+  // A circular list ends when the ring is full.
   for (; list != nullptr; list = list->next) {
     error = Write(ops, list);
     if (error != 0) [[unlikely]] {

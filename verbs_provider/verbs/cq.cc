@@ -83,7 +83,7 @@ Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uin
   }
   auto* cq = AllocateIn<Cq>(options.domain, DomainMemory::kCompletionQueue);
   if (cq == nullptr) return nullptr;
-  if (options.for_one_thread) cq->lock.BeForOneThread();
+  if (options.for_one_thread) cq->lock.DisableLocking();
   cq->session = session;
   cq->vcq.cq.context = context;
   request.user_handle = reinterpret_cast<uintptr_t>(&cq->vcq.cq);

@@ -214,8 +214,8 @@ ibv_qp* CreateWith(ibv_pd* pd, ibv_qp_init_attr* attr, uint32_t flags) {
   auto* qp = AllocateIn<Qp>(pd, DomainMemory::kQueuePair);
   if (qp == nullptr) return nullptr;
   if (IsForOneThread(pd)) {
-    qp->sq.lock.BeForOneThread();
-    qp->rq.lock.BeForOneThread();
+    qp->sq.lock.DisableLocking();
+    qp->rq.lock.DisableLocking();
   }
   qp->session = SessionOf(pd->context);
   qp->sq_sig_all = attr->sq_sig_all;
