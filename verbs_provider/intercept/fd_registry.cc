@@ -1,5 +1,5 @@
-// Descriptors by number: a radix tree of three levels whose nodes are made when first needed and
-// then stay, so that readers need no lock.
+// Descriptors by number: a radix tree of three levels. Nodes are allocated at first use and never
+// freed, so that readers need no lock.
 #include "verbs_provider/intercept/fd_registry.h"
 
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 namespace roci::provider {
 namespace {
 
-// All-zero bytes are a slot that holds nothing.
+// All-zero bytes are an empty slot.
 struct Slot {
   std::atomic<FdKind> kind;
   std::atomic<void*> owner;
@@ -34,12 +34,13 @@ struct Branch {
 
 std::atomic<Branch*> g_root[1u << kHighBits];
 
-// The node that `place` points to, made if it is missing and `make`; null if not.
+// The node that `place` points to. If there is none, allocates it if `make` is set, else returns
+// null. Null also if out of memory.
 template <class Node>
 Node* Child(std::atomic<Node*>& place, bool make) {
   Node* node = place.load(std::memory_order_acquire);
   if (node != nullptr || !make) return node;
-  // Zero bytes are what every member's value-initialisation gives.
+  // Zero bytes equal a value-initialised node.
   Node* fresh = static_cast<Node*>(std::calloc(1, sizeof(Node)));
   if (fresh == nullptr) return nullptr;
   if (place.compare_exchange_strong(node, fresh, std::memory_order_acq_rel)) return fresh;

@@ -1,5 +1,5 @@
-// Which descriptors of this process are ours, found without a lock and without a bound on the
-// number.
+// The descriptors of this process that the plugin has registered. Lock-free, without a limit on
+// their number.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace roci::provider {
 
-// As RegisterFd, ForgetFd and LookUpFd (intercept.h), which are these.
+// RegisterFd, ForgetFd and LookUpFd (intercept.h) call these.
 bool AddFd(int fd, FdKind kind, void* owner);
 void RemoveFd(int fd);
 FdKind FindFd(int fd, void** owner);
 
-// True if `fd` still is the file that was registered. If not, it is forgotten.
+// True if `fd` is still the file that was registered. If it is not, removes it.
 bool IsSameFile(int fd);
 
-// Changes what `fd` is, if it is `from`. Exactly one of several threads that try gets true.
+// Atomically changes the kind of `fd` from `from` to `to`. False if its kind is not `from`.
 bool ExchangeKind(int fd, FdKind from, FdKind to);
 
 }  // namespace roci::provider

@@ -20,18 +20,18 @@ constexpr uint32_t kGlobalData = R_X86_64_GLOB_DAT;
 constexpr uint32_t kJumpSlot = R_AARCH64_JUMP_SLOT;
 constexpr uint32_t kGlobalData = R_AARCH64_GLOB_DAT;
 #else
-#error "name the relocations"
+#error "add the names of this architecture's relocations"
 #endif
 
 struct Library {
   uintptr_t base = 0;
-  uintptr_t code_begin = 0;  // what is mapped of it
+  uintptr_t code_begin = 0;  // bounds of its loaded segments
   uintptr_t code_end = 0;
-  uintptr_t relro_begin = 0;  // whole pages, read-only since it was bound
+  uintptr_t relro_begin = 0;  // whole pages, read-only since relocation
   uintptr_t relro_end = 0;
   const char* strings = nullptr;
   const Elf64_Sym* symbols = nullptr;
-  const Elf64_Rela* relocations[2] = {};  // of calls, of data
+  const Elf64_Rela* relocations[2] = {};  // [0]: DT_JMPREL, [1]: DT_RELA
   size_t relocation_counts[2] = {};
 };
 
@@ -60,7 +60,7 @@ void ReadSegments(const dl_phdr_info& info, Library& library) {
       if (begin < library.code_begin) library.code_begin = begin;
       if (end > library.code_end) library.code_end = end;
     } else if (segment.p_type == PT_GNU_RELRO) {
-      // Rounded as the loader rounds when it protects them.
+      // Rounded as the dynamic loader does.
       library.relro_begin = begin & ~(page - 1);
       library.relro_end = end & ~(page - 1);
     }
@@ -121,8 +121,8 @@ bool ProtectRelro(const Library& library, int protection) {
          ::mprotect(reinterpret_cast<void*>(library.relro_begin), length, protection) == 0;
 }
 
-// A slot that was never called through points back into the library, to code that would bind it and
-// overwrite the replacement; then the function itself is looked up.
+// The function that a slot calls. With lazy binding, a slot that has not been called points into
+// the library's PLT, which would overwrite the replacement: then dlsym finds the function.
 void* Original(const Library& library, void* current, const char* symbol, void* handle) {
   const auto address = reinterpret_cast<uintptr_t>(current);
   const bool unbound = address >= library.code_begin && address < library.code_end;
@@ -160,7 +160,7 @@ bool PatchLibrary(const char* soname, SlotPatch* patches, size_t count) {
   Search search{soname, {}};
   if (::dl_iterate_phdr(Visit, &search) == 0) return false;
   const Library& library = search.library;
-  // Keeps the library loaded as long as its slots lead here; the handle is never closed.
+  // The handle is never closed: the patched library must stay loaded.
   void* handle = ::dlopen(soname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   if (handle == nullptr || !ProtectRelro(library, PROT_READ | PROT_WRITE)) return false;
   PatchAll(library, patches, count, handle);

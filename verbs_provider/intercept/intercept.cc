@@ -1,4 +1,4 @@
-// What libibverbs and librdmacm call instead of the C library, see intercept.h.
+// The functions that libibverbs and librdmacm call in place of the C library's (intercept.h).
 #include "verbs_provider/intercept/intercept.h"
 
 #include <dlfcn.h>
@@ -35,8 +35,8 @@ namespace {
 constexpr char kDeviceDirectory[] = "/dev/infiniband/";
 constexpr char kRdmaCmPath[] = "/dev/infiniband/rdma_cm";
 
-// What each patched library called before. Two sets: another interposer may have patched one of
-// them.
+// The functions that a patched library called before. One set per library, because another
+// interposer may have patched only one of them.
 struct Originals {
   ssize_t (*read)(int, void*, size_t);
   ssize_t (*write)(int, const void*, size_t);
@@ -58,30 +58,29 @@ int Fail(int error) {
   return -1;
 }
 
-// A handler's answer: what it made, or -1 with errno.
+// Converts a handler's result: a negative errno becomes -1 with errno set.
 template <class T>
 T Result(T answer) {
   return answer < 0 ? static_cast<T>(Fail(static_cast<int>(-answer))) : answer;
 }
 
-// Kind of a descriptor that must still be the file that was registered.
+// The kind of `fd`; kNone if it is no longer the file that was registered.
 FdKind VerifiedKind(int fd, void** owner) {
   const FdKind kind = FindFd(fd, owner);
   return kind != FdKind::kNone && IsSameFile(fd) ? kind : FdKind::kNone;
 }
 
-// --- read
-// -------------------------------------------------------------------------------------------
+// ---- read
 
-// Makes `fd` a file that never becomes readable and that blocks or not as it did: an eventfd at
-// zero.
-bool MakeQuiet(int fd) {
+// Replaces the file of `fd` by one that never becomes readable, an eventfd at zero with the same
+// O_NONBLOCK and close-on-exec flags. False if that fails.
+bool ReplaceByIdleEventfd(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
-  const int quiet = ::eventfd(0, EFD_CLOEXEC | ((flags & O_NONBLOCK) != 0 ? EFD_NONBLOCK : 0));
-  if (quiet < 0) return false;
+  const int idle = ::eventfd(0, EFD_CLOEXEC | ((flags & O_NONBLOCK) != 0 ? EFD_NONBLOCK : 0));
+  if (idle < 0) return false;
   const int close_on_exec = (::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
-  const bool replaced = ::dup3(quiet, fd, close_on_exec) == fd;
-  ::close(quiet);
+  const bool replaced = ::dup3(idle, fd, close_on_exec) == fd;
+  ::close(idle);
   return replaced;
 }
 
@@ -95,7 +94,8 @@ ssize_t DeviceFatal(void* data, size_t size) {
 
 bool IsEndOfFile(ssize_t result) { return result == 0 || (result < 0 && errno == ECONNRESET); }
 
-// The daemon is gone, says `fd`. `*retry` where another thread is telling of it just now.
+// Answers a read at end of file: the daemon has exited. Sets `*retry` while another thread reports
+// that event.
 ssize_t ReadLost(int fd, void* data, size_t size, ssize_t result, bool* retry) {
   *retry = FindFd(fd, nullptr) == FdKind::kLost;
   if (*retry) return result;
@@ -107,7 +107,7 @@ ssize_t ReadLost(int fd, void* data, size_t size, ssize_t result, bool* retry) {
       *retry = !ExchangeKind(fd, FdKind::kAsyncEvents, FdKind::kLost);
       if (*retry) return result;
       if (g_handlers.lost != nullptr) g_handlers.lost(owner);
-      if (!MakeQuiet(fd)) RemoveFd(fd);
+      if (!ReplaceByIdleEventfd(fd)) RemoveFd(fd);
       return DeviceFatal(data, size);
     default:
       return result;
@@ -115,7 +115,7 @@ ssize_t ReadLost(int fd, void* data, size_t size, ssize_t result, bool* retry) {
 }
 
 extern "C" ssize_t RociRead(int fd, void* data, size_t size) {
-  // Bounded, since the number may by now be somebody else's file that is at its end.
+  // Bounded, because the descriptor may by now be another file at its end.
   constexpr int kMaxRetries = 1000;
   for (int retries = 0;; ++retries) {
     const ssize_t result = g_verbs.read(fd, data, size);
@@ -132,10 +132,9 @@ extern "C" ssize_t RociRead(int fd, void* data, size_t size) {
   }
 }
 
-// --- write and ioctl on a command descriptor
-// -----------------------------------------------------------
+// ---- write and ioctl on a command descriptor
 
-// ibv_create_comp_channel. The kernel checks as much of the lengths, in the same terms.
+// ibv_create_comp_channel. Checks the lengths as the kernel does.
 ssize_t CreateCompletionChannel(void* owner, const void* data, size_t size) {
   struct {
     ib_uverbs_cmd_hdr header;
@@ -215,11 +214,10 @@ extern "C" int RociClose(int fd) {
   return g_verbs.close(fd);
 }
 
-// --- where there is no /dev/infiniband: roci run without a mount namespace
-// -------------------------------
+// ---- open, stat and netlink, for roci run without a mount namespace, which has no /dev/infiniband
 
-// True for /dev/infiniband/NAME where the tree that SYSFS_PATH names has a uverbs device NAME of
-// ours.
+// True for /dev/infiniband/NAME if the emulated sysfs tree at SYSFS_PATH has a uverbs device NAME
+// of Rocinante.
 bool IsNodeOfTree(const char* path) {
   const size_t prefix = sizeof(kDeviceDirectory) - 1;
   if (std::strncmp(path, kDeviceDirectory, prefix) != 0) return false;
@@ -251,15 +249,14 @@ extern "C" int RociStat(const char* path, struct stat* st) {
   return g_verbs.stat(abi::kStandInPath, st);
 }
 
-// Whoever sets SYSFS_PATH wants that tree, which libibverbs ignores while it can ask the kernel.
+// Fails if SYSFS_PATH is set: libibverbs uses that tree only if it cannot ask the kernel.
 extern "C" int RociNetlinkConnect(nl_sock* socket, int protocol) {
   constexpr int kFailure = -1;  // -NLE_FAILURE of libnl
   if (protocol == NETLINK_RDMA && ::secure_getenv("SYSFS_PATH") != nullptr) return kFailure;
   return g_verbs.nl_connect(socket, protocol);
 }
 
-// --- librdmacm
-// ----------------------------------------------------------------------------------------
+// ---- librdmacm
 
 extern "C" int RociCmOpen(const char* path, int flags, ...) {
   mode_t mode = 0;
@@ -283,7 +280,7 @@ extern "C" ssize_t RociCmWrite(int fd, const void* data, size_t size) {
   return Result(g_cm_handlers.write(owner, fd, data, size));
 }
 
-// librdmacm takes only a character device with the number that sysfs gives.
+// librdmacm accepts only a character device with the device number in sysfs.
 extern "C" int RociCmFstat(int fd, struct stat* st) {
   const int result = g_cm.fstat(fd, st);
   if (result != 0 || FindFd(fd, nullptr) != FdKind::kRdmaCm) return result;
@@ -300,7 +297,7 @@ extern "C" int RociCmClose(int fd) {
   return g_cm.close(fd);
 }
 
-// ------------------------------------------------------------------------------------------------------
+// ---- Installation
 
 enum class Installed { kNotTried, kYes, kNo };
 

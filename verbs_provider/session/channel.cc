@@ -1,4 +1,4 @@
-// Completion channels.
+// The list of completion channels of this process.
 #include "verbs_provider/session/channel.h"
 
 #include <unistd.h>
@@ -28,12 +28,12 @@ void AddToList(Channel* channel) {
   channels = channel;
 }
 
-// Takes the first channel that `wanted` holds for off the list, if there is one.
+// Removes the first channel for which `matches` is true from the list. Null if there is none.
 template <class Predicate>
-Channel* TakeOff(Predicate wanted) {
+Channel* RemoveFromList(Predicate matches) {
   const ProcessLock lock;
   Channel** link = &channels;
-  while (*link != nullptr && !wanted(*link)) link = &(*link)->next;
+  while (*link != nullptr && !matches(*link)) link = &(*link)->next;
   Channel* found = *link;
   if (found != nullptr) *link = found->next;
   return found;
@@ -66,7 +66,7 @@ int CreateChannel(Session* session) {
 }
 
 void DestroyChannel(void* owner) {
-  Channel* channel = TakeOff([owner](const Channel* c) { return c == owner; });
+  Channel* channel = RemoveFromList([owner](const Channel* c) { return c == owner; });
   if (channel == nullptr) return;
   CallWithHandle(channel->session->client, ROCI_ABI_DESTROY_COMP_CHANNEL, channel->handle);
   Free(channel);
@@ -81,7 +81,8 @@ bool FindChannel(Session* session, int fd, uint32_t* handle) {
 }
 
 void DropChannels(Session* session) {
-  while (Channel* channel = TakeOff([=](const Channel* c) { return c->session == session; })) {
+  while (Channel* channel =
+             RemoveFromList([=](const Channel* c) { return c->session == session; })) {
     void* owner = nullptr;
     if (LookUpFd(channel->fd, &owner) == FdKind::kCompletionChannel && owner == channel) {
       ForgetFd(channel->fd);

@@ -1,5 +1,4 @@
-// Completion channels: descriptors that libibverbs made us create, and the daemon's handles for
-// them.
+// Completion channels: the descriptors that libibverbs gets for them, and the daemon's handles.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +9,19 @@ struct Session;
 
 inline constexpr uint32_t kNoChannel = ~uint32_t{0};
 
-/// ibv_create_comp_channel, as InterceptHandlers wants it: a new descriptor, registered, or a
-/// negative errno.
+/// ibv_create_comp_channel (InterceptHandlers::create_completion_channel): a new registered
+/// descriptor, or a negative errno.
 int CreateChannel(Session* session);
 
-/// ibv_destroy_comp_channel does nothing but close the descriptor. `owner` is what it was
-/// registered for.
+/// Called when ibv_destroy_comp_channel closes the descriptor, which is all it does. `owner`: as
+/// registered.
 void DestroyChannel(void* owner);
 
-/// The daemon's handle of the channel whose descriptor is `fd`. False: `fd` is no channel of
-/// `session`.
+/// Sets `*handle` to the daemon's handle of the channel with descriptor `fd`. False if `fd` is not
+/// a channel of `session`.
 bool FindChannel(Session* session, int fd, uint32_t* handle);
 
-/// Forgets every channel of a session that ends. Their descriptors are libibverbs' to close.
+/// Frees the channels of a session that ends. libibverbs closes their descriptors.
 void DropChannels(Session* session);
 
 }  // namespace roci::provider

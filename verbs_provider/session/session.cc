@@ -1,4 +1,4 @@
-// Opening and closing sessions, and what happens to them in fork.
+// Opens and closes sessions, and handles fork.
 #include "verbs_provider/session/session.h"
 
 #include <fcntl.h>
@@ -37,8 +37,8 @@ void RemoveFromList(Session* session) {
   if (*link != nullptr) *link = session->next;
 }
 
-// ConvertHook: the pages at [va, va + length) are about to be private again.
-bool TellEverySession(void*, uint64_t va, uint64_t length) {
+// ConvertHook: tells each session's daemon that [va, va + length) is about to become private again.
+bool UnshareInAllSessions(void*, uint64_t va, uint64_t length) {
   bool told = true;
   const ProcessLock lock;
   for (Session* session = list_head; session != nullptr; session = session->next) {
@@ -48,16 +48,16 @@ bool TellEverySession(void*, uint64_t va, uint64_t length) {
     request.start = va;
     request.length = length;
     if (session->client.Call(ROCI_ABI_UNSHARE_RANGE, &request, &response) == 0) continue;
-    // What the daemon wrote there from now on would be lost unseen: better an end that is seen.
+    // The daemon's later writes to the range would be lost silently. Ending the session reports it.
     session->client.MarkDead();
     told = false;
   }
   return told;
 }
 
-// The child keeps nothing of its parent's sessions but the objects' memory: a socket that stays
-// open here would hide the parent's end from the daemon.
-void InChild() {
+// The fork handler of the child. Closes the parent's sockets: otherwise the daemon would not see
+// the parent's exit. The child keeps the memory of the parent's objects.
+void AfterForkInChild() {
   for (Session* session = list_head; session != nullptr; session = session->next) {
     if (session->inherited()) session->client.DropInChild();
   }
@@ -65,10 +65,10 @@ void InChild() {
 }
 
 int InstallHooksOnce() {
-  // Before InitConvert: prepare handlers run last in, first out, and conversion's takes the
-  // ProcessLock through the hook.
-  int error = pthread_atfork(ProcessLock::BeforeFork, ProcessLock::AfterFork, InChild);
-  if (error == 0) error = InitConvert({TellEverySession, nullptr});
+  // Before InitConvert: prepare handlers run in reverse order of registration, and conversion's
+  // takes the ProcessLock through the hook.
+  int error = pthread_atfork(ProcessLock::BeforeFork, ProcessLock::AfterFork, AfterForkInChild);
+  if (error == 0) error = InitConvert({UnshareInAllSessions, nullptr});
   return error;
 }
 
@@ -96,8 +96,8 @@ int MakeStatePage(Session* session) {
   return 0;
 }
 
-int Allot(Session* session) {
-  // Only the pages of handles in use take memory.
+int AllocateTables(Session* session) {
+  // calloc: pages without a handle in use take no memory.
   session->qps =
       static_cast<std::atomic<Qp*>*>(calloc(ROCI_ABI_MAX_QP_HANDLES, sizeof(*session->qps)));
   session->srqs =
@@ -106,7 +106,8 @@ int Allot(Session* session) {
   return MakeStatePage(session);
 }
 
-int TakeGreeting(Session* session, const roci_abi_hello_response& response, ReceivedFds* fds) {
+// Checks the response to HELLO or ATTACH and sets up the session. 0 or an errno.
+int ApplyHello(Session* session, const roci_abi_hello_response& response, ReceivedFds* fds) {
   const bool has_uffd = (response.flags & ROCI_ABI_HELLO_HAS_USERFAULTFD) != 0;
   if (response.magic != ROCI_ABI_MAGIC || response.major != ROCI_ABI_MAJOR ||
       fds->count() != (has_uffd ? 4u : 3u) || response.doorbell_size < sizeof(roci_abi_doorbells)) {
@@ -127,25 +128,26 @@ int TakeGreeting(Session* session, const roci_abi_hello_response& response, Rece
   return 0;
 }
 
-// What tells the daemon of this program's memory, passed with a greeting: /proc/self/mem, or, where
-// that may not be opened, a proof that the daemon's own way leads to it.
-class OwnMemory {
+// The descriptor by which the daemon reaches this program's memory: /proc/self/mem, or, if the
+// program may not open that, a memory proof (abi/session_device.h).
+class MemoryDescriptor {
  public:
-  OwnMemory() : fd_(OpenOwnMemory()) {
+  MemoryDescriptor() : fd_(OpenOwnMemory()) {
     if (fd_ < 0 && (errno == EACCES || errno == EPERM)) MakeProof();
   }
-  ~OwnMemory() {
+  ~MemoryDescriptor() {
     if (proof_ != MAP_FAILED) munmap(proof_, sizeof(roci_abi_memory_proof));
     if (fd_ >= 0) close(fd_);
   }
-  OwnMemory(const OwnMemory&) = delete;
-  OwnMemory& operator=(const OwnMemory&) = delete;
+  MemoryDescriptor(const MemoryDescriptor&) = delete;
+  MemoryDescriptor& operator=(const MemoryDescriptor&) = delete;
 
-  // Sends `request` with `fds` and the memory; without it to a daemon that does not know of that,
-  // which then finds it by itself.
+  // Sends HELLO or ATTACH with `fds` and the memory descriptor. If the daemon does not support the
+  // descriptor (EINVAL), sends the request again without it; that daemon then opens the memory
+  // itself.
   template <class Request, class Response>
-  int Greet(SessionClient& client, uint32_t command, Request* request, Response* response,
-            FdsToSend fds, ReceivedFds* received) const {
+  int CallWith(SessionClient& client, uint32_t command, Request* request, Response* response,
+               FdsToSend fds, ReceivedFds* received) const {
     request->features = kFeatures;
     if (fd_ >= 0) {
       FdsToSend with_memory = fds;
@@ -166,7 +168,7 @@ class OwnMemory {
     fd_ = fd;
     feature_ = ROCI_ABI_FEATURE_MEMORY_PROOF;
     if (ftruncate(fd, kSize) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-      return;  // the daemon says what that leads to
+      return;  // the daemon refuses the unsealed file
     }
     proof_ = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (proof_ == MAP_FAILED) return;
@@ -178,7 +180,8 @@ class OwnMemory {
   void* proof_ = MAP_FAILED;
 };
 
-int Greet(Session* session, const char* device) {
+// Sends HELLO. 0 or an errno.
+int SayHello(Session* session, const char* device) {
   roci_abi_hello_request request = {};
   roci_abi_hello_response response = {};
   request.magic = ROCI_ABI_MAGIC;
@@ -188,12 +191,12 @@ int Greet(Session* session, const char* device) {
   strcpy(request.device, device);
   ReceivedFds fds;
   const int error =
-      OwnMemory().Greet(session->client, ROCI_ABI_HELLO, &request, &response, {}, &fds);
-  return error != 0 ? error : TakeGreeting(session, response, &fds);
+      MemoryDescriptor().CallWith(session->client, ROCI_ABI_HELLO, &request, &response, {}, &fds);
+  return error != 0 ? error : ApplyHello(session, response, &fds);
 }
 
-// The same for a session that shares a context.
-int GreetAttached(Session* session, int cmd_fd, char* device) {
+// Sends ATTACH, for a session that shares a context. 0 or an errno.
+int SayAttach(Session* session, int cmd_fd, char* device) {
   roci_abi_attach_request request = {};
   roci_abi_attach_response response = {};
   request.magic = ROCI_ABI_MAGIC;
@@ -203,16 +206,16 @@ int GreetAttached(Session* session, int cmd_fd, char* device) {
   send.count = 1;
   send.fds[0] = cmd_fd;
   ReceivedFds fds;
-  const int error =
-      OwnMemory().Greet(session->client, ROCI_ABI_ATTACH, &request, &response, send, &fds);
+  const int error = MemoryDescriptor().CallWith(session->client, ROCI_ABI_ATTACH, &request,
+                                                &response, send, &fds);
   if (error != 0) return error;
   if (memchr(response.device, 0, sizeof(response.device)) == nullptr) return EPROTO;
   memcpy(device, response.device, sizeof(response.device));
-  return TakeGreeting(session, response.hello, &fds);
+  return ApplyHello(session, response.hello, &fds);
 }
 
-// Everything but the list. In a child the shared mappings are not there, and the descriptors are
-// its own copies.
+// Frees a session that is not on the list. A forked child does not have the shared mappings; its
+// descriptors are its own copies.
 void Dispose(Session* session) {
   if (session->state != nullptr && !session->inherited()) session->doorbell_memory.Unmap();
   if (session->wake_fd >= 0) close(session->wake_fd);
@@ -239,16 +242,16 @@ int Session::InstallHooks() {
 
 namespace {
 
-// `greet` speaks to the daemon first.
-template <class Greeting>
-int Begin(const char* socket_path, int socket_file, Greeting greet, Session** opened) {
+// Opens a session. `handshake(session)` sends the first request: 0 or an errno.
+template <class Handshake>
+int Begin(const char* socket_path, int socket_file, Handshake handshake, Session** opened) {
   auto* session = Allocate<Session>();
   if (session == nullptr) return ENOMEM;
-  int error = Allot(session);
+  int error = AllocateTables(session);
   if (error == 0) error = session->client.Connect(socket_path, session->state, socket_file);
   if (error == 0) {
     AllowAccessBy(session->client.peer_pid());
-    error = greet(session);
+    error = handshake(session);
   }
   if (error != 0) {
     Dispose(session);
@@ -264,7 +267,7 @@ int Begin(const char* socket_path, int socket_file, Greeting greet, Session** op
 
 int Session::Open(const char* socket_path, int socket_file, const char* device, Session** opened) {
   return Begin(
-      socket_path, socket_file, [device](Session* session) { return Greet(session, device); },
+      socket_path, socket_file, [device](Session* session) { return SayHello(session, device); },
       opened);
 }
 
@@ -272,7 +275,7 @@ int Session::Attach(const char* socket_path, int socket_file, int cmd_fd, char* 
                     Session** opened) {
   return Begin(
       socket_path, socket_file,
-      [=](Session* session) { return GreetAttached(session, cmd_fd, device); }, opened);
+      [=](Session* session) { return SayAttach(session, cmd_fd, device); }, opened);
 }
 
 void Session::NameContext(int cmd_fd) {
@@ -284,7 +287,7 @@ void Session::NameContext(int cmd_fd) {
 }
 
 void Session::Close(Session* session) {
-  if (--session->users != 0) return;
+  if (--session->ref_count != 0) return;
   RemoveFromList(session);
   DropChannels(session);
   Dispose(session);

@@ -1,5 +1,5 @@
-// What one open device of this process shares with the daemon: the control socket, the doorbell
-// page, and the tables by which the data path finds its objects.
+// The plugin's half of a session: the control socket, the doorbell page, and the tables by which
+// the data path finds queue pairs, shared receive queues and keys.
 #pragma once
 
 #include <atomic>
@@ -18,30 +18,31 @@ struct Mr;
 struct Qp;
 struct Srq;
 
-/// Created and destroyed by Open and Close. Members without a remark are fixed after Open.
+/// Created by Open or Attach, destroyed by Close. Members without a comment about changes are
+/// constant after Open.
 struct Session {
-  /// 0 or an errno. On success `*opened` is on the list of sessions, with one user. `socket_file`:
-  /// as for SessionClient::Connect.
+  /// 0 or an errno. On success `*opened` is on the list of sessions, with one reference.
+  /// `socket_file`: as for SessionClient::Connect.
   static int Open(const char* socket_path, int socket_file, const char* device, Session** opened);
-  /// As Open, a session that shares the context whose command descriptor `cmd_fd` is
-  /// (abi/session.h, ATTACH). `device` (ROCI_ABI_DEVICE_NAME_MAX bytes) gets the name of its
-  /// device. ENODEV: no process of this user has it open.
+  /// As Open, for a session that shares the context whose command descriptor is `cmd_fd`
+  /// (abi/session_sharing.h, ATTACH). Writes the name of the context's device to `device`
+  /// (ROCI_ABI_DEVICE_NAME_MAX bytes). ENODEV: no process of this user has that context open.
   static int Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
                     Session** opened);
-  /// Tells the daemon by which descriptor others may attach. Where it does not know of that, nobody
-  /// can, and that is all.
+  /// Tells the daemon the command descriptor by which other processes may attach. Errors are
+  /// ignored: then no process can attach.
   void NameContext(int cmd_fd);
-  /// One more user: an imported context.
-  void Share() { ++users; }
-  /// Ends one use. After the last one the session's objects are gone or will not be used any more,
-  /// and it is closed. Also right in a forked child.
+  /// Adds a reference, for an imported context.
+  void AddReference() { ++ref_count; }
+  /// Drops a reference. The last one closes and frees the session; its objects must not be used
+  /// after that. Allowed in a forked child.
   static void Close(Session* session);
   /// Installs the process-wide fork and conversion hooks. Idempotent; 0 or an errno.
   static int InstallHooks();
 
-  /// What every call on the data path looks at before anything else.
+  /// Every call on the data path checks this first.
   bool alive() const { return state->load(std::memory_order_relaxed) == kSessionAlive; }
-  /// True in a child that inherited this session; its mappings are not there.
+  /// True in a forked child that inherited this session, and does not have its mappings.
   bool inherited() const { return state->load(std::memory_order_relaxed) == kSessionInherited; }
 
   Qp* FindQp(uint32_t handle) const {
@@ -54,22 +55,24 @@ struct Session {
   }
 
   SessionClient client;
-  /// SessionState, in a page that fork wipes.
+  /// SessionState, in a page that is zero in a forked child (MADV_WIPEONFORK).
   std::atomic<uint32_t>* state = nullptr;
   SharedMapping doorbell_memory;
   Doorbells bells;
   int wake_fd = -1;
-  int async_fd = -1;    // contexts have duplicates
+  int async_fd = -1;    // each context has a duplicate
   uint32_t number = 0;  // as `roci show app` prints it
   uint32_t auto_inline = 0;
-  bool may_restart = false;      // send queues may leave indices out
-  bool fills_checksums = false;  // of raw packets
+  bool may_restart = false;      // send queues may skip indices
+  bool fills_checksums = false;  // the daemon fills in the checksums of raw packets
   uint32_t num_comp_vectors = 1;
   ConvertPolicy memory_policy = ConvertPolicy::kMapFiles;
 
-  /// By handle. An entry is changed under the locks of the QP's CQs and read under one of them.
+  /// By handle. An entry is changed with the locks of both of the QP's CQs, and read with one of
+  /// them.
   std::atomic<Qp*>* qps = nullptr;
-  /// By handle. No completion names one that is not there: what was not polled is marked first.
+  /// By handle. Destroying a shared receive queue marks its completions as skipped before it
+  /// removes the entry, so that poll never looks up a freed queue.
   std::atomic<Srq*>* srqs = nullptr;
   /// Changed under the RegistrationLock.
   MrKeys keys;
@@ -77,7 +80,7 @@ struct Session {
   Mr* regions = nullptr;          // newest first; under the RegistrationLock
   Dm* device_memories = nullptr;  // likewise
 
-  std::atomic<uint32_t> users{1};
+  std::atomic<uint32_t> ref_count{1};
   Session* next = nullptr;  // on the list of sessions
 };
 

@@ -1,4 +1,4 @@
-// The control socket.
+// Connecting to the daemon, and the exchange of a request and its response.
 #include "verbs_provider/session/session_client.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 namespace roci::provider {
 namespace {
 
-// A thread that is cancelled while it holds the mutex would lock the others out for ever.
+// A thread that was cancelled while it holds the mutex would never release it.
 class NoCancellation {
  public:
   NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_); }
@@ -30,8 +30,9 @@ class NoCancellation {
   int state_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// Fills in the address of the socket at `path`. A path that is too long for sun_path is reached
-// through its directory's descriptor, which the caller closes after connecting (-1: none needed).
+// Fills in the address of the socket at `path`. If the path is too long for sun_path, the address
+// goes through a descriptor of its directory, `*directory`, which the caller closes after
+// connecting (-1: not needed).
 int MakeAddress(const char* path, sockaddr_un* address, int* directory) {
   *address = {};
   *directory = -1;
@@ -80,15 +81,15 @@ void CollectFds(msghdr* message, ReceivedFds* received) {
   }
 }
 
-// "Unasked" (abi/session.h).
+// Whether the daemon refuses the connection (abi/session.h).
 bool IsRefusal(const roci_abi_response& response, size_t size) {
   return size == sizeof(response) && response.serial == 0 && response.error > 0;
 }
 
-// How long a caller waits awake, keeping the processor: most answers come within this time from a
-// daemon that is awake on another one.
+// How long a caller spins: a daemon that runs on another processor answers most requests in this
+// time.
 constexpr uint64_t kSpinNs = 15'000;
-// How often it then gives the processor away before it sleeps for the answer.
+// How often the caller then yields before it sleeps.
 constexpr int kYieldsBeforeSleep = 40;
 
 uint64_t MonotonicNs() {
@@ -97,7 +98,7 @@ uint64_t MonotonicNs() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// False: nothing is there yet. Else *result is recvmsg's.
+// False if there is no message yet. Otherwise `*result` is recvmsg's result.
 bool TryReceive(int socket, const msghdr& fresh, msghdr* message, ssize_t* result) {
   *message = fresh;
   *result = recvmsg(socket, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -169,14 +170,14 @@ bool SessionClient::CheckPeer() {
   if (!alive()) return false;
   char byte;
   const ssize_t n = recv(fd_, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
-  // Something to read is the answer to another thread's request.
+  // A message is the answer to another thread's request.
   const bool gone = n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
   if (gone) MarkDead();
   return !gone;
 }
 
-// The daemon answers most requests within microseconds, and to sleep until then costs more than to
-// wait awake: on this processor first, then giving it away, to the daemon where that shares it.
+// The daemon answers most requests within microseconds, which is less than a sleep takes. So the
+// caller first spins, then yields (to the daemon, if both share a processor), then sleeps.
 ssize_t SessionClient::Receive(msghdr* message) {
   const msghdr fresh = *message;
   ssize_t n = -1;
@@ -222,7 +223,7 @@ bool SessionClient::Send(const roci_abi_request* request, size_t size, const Fds
   return n == static_cast<ssize_t>(size);
 }
 
-// What the daemon has said before it closed the connection, or EIO.
+// The error that the daemon sent before it closed the connection, or EIO.
 int SessionClient::Refusal() {
   roci_abi_plain_response response;
   const ssize_t n = recv(fd_, &response, sizeof(response), MSG_DONTWAIT);
@@ -230,10 +231,11 @@ int SessionClient::Refusal() {
   return refused ? response.head.error : EIO;
 }
 
-// What is wrong with the answer is the daemon's fault, and nothing after it can be trusted: EIO.
-int SessionClient::Exchange(roci_abi_request* request, size_t request_size, const Room& room,
-                            const FdsToSend* send, ReceivedFds* received) {
-  roci_abi_response* response = room.response;
+// A malformed response ends the session with EIO: later messages cannot be trusted.
+int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
+                            const ResponseBuffer& buffer, const FdsToSend* send,
+                            ReceivedFds* received) {
+  roci_abi_response* response = buffer.response;
   request->size = static_cast<uint32_t>(request_size);
   request->serial = ++serial_;
   request->reserved = 0;
@@ -241,7 +243,7 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size, cons
     MarkDead();
     return Refusal();
   }
-  iovec part = {response, room.size};
+  iovec part = {response, buffer.size};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * ReceivedFds::kCapacity)];
   msghdr message = {};
   message.msg_iov = &part;
@@ -249,13 +251,13 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size, cons
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   const ssize_t n = Receive(&message);
-  if (n < 0 && errno == ECONNRESET) {  // with our request unread: there may be a refusal before it
+  if (n < 0 && errno == ECONNRESET) {  // closed with the request unread: there may be a refusal
     MarkDead();
     return Refusal();
   }
   if (n > 0) CollectFds(&message, received);
-  // A refusal may come without the fields that it has nothing to put in.
-  const bool whole = n >= static_cast<ssize_t>(room.least) ||
+  // A response with an error may end after its head.
+  const bool whole = n >= static_cast<ssize_t>(buffer.least) ||
                      (n >= static_cast<ssize_t>(sizeof(*response)) && response->error != 0);
   const bool refused = n > 0 && IsRefusal(*response, static_cast<size_t>(n));
   if (refused) {
@@ -274,8 +276,9 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size, cons
   return EIO;
 }
 
-int SessionClient::Transact(roci_abi_request* request, size_t request_size, const Room& room,
-                            const FdsToSend* send, ReceivedFds* received) {
+int SessionClient::Transact(roci_abi_request* request, size_t request_size,
+                            const ResponseBuffer& buffer, const FdsToSend* send,
+                            ReceivedFds* received) {
   const NoCancellation no_cancellation;
   if (!alive()) return SetErrno(EIO);
   ReceivedFds unwanted;
@@ -284,7 +287,7 @@ int SessionClient::Transact(roci_abi_request* request, size_t request_size, cons
   {
     const KeepErrno keep_errno;
     pthread_mutex_lock(&mutex_);
-    error = alive() ? Exchange(request, request_size, room, send, fds) : EIO;
+    error = alive() ? Exchange(request, request_size, buffer, send, fds) : EIO;
     pthread_mutex_unlock(&mutex_);
   }
   return SetErrno(error);

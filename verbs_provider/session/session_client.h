@@ -1,5 +1,5 @@
-// The plugin's end of the control socket: one request at a time, its answer, and the descriptors
-// that travel with them.
+// The plugin's end of the control socket: sends one request at a time and receives its response,
+// with the descriptors of both.
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 namespace roci::provider {
 
-/// Descriptors beside one message. Those received are closed by the destructor unless taken.
+/// The descriptors received with one message. The destructor closes those that were not taken.
 class ReceivedFds {
  public:
   static constexpr uint32_t kCapacity = 8;
@@ -27,7 +27,7 @@ class ReceivedFds {
 
   uint32_t count() const { return count_; }
   int at(uint32_t index) const { return index < count_ ? fds_[index] : -1; }
-  /// Hands number `index` over to the caller, who closes it; -1 if there is none.
+  /// Passes ownership of descriptor number `index` to the caller; -1 if there is none.
   int Take(uint32_t index);
   void CloseAll();
   void Add(int fd);
@@ -43,16 +43,16 @@ struct FdsToSend {
   int fds[kCapacity];
 };
 
-/// What has become of a session. Kept in a word of its own, in a page that fork wipes.
+/// The state of a session, in a page that is zero in a forked child (MADV_WIPEONFORK).
 enum SessionState : uint32_t {
-  kSessionInherited = 0,  ///< this is a forked child: rings and socket are its parent's
+  kSessionInherited = 0,  ///< This is a forked child; rings and socket belong to the parent.
   kSessionAlive = 1,
-  kSessionDead = 2,  ///< the daemon is gone; the rings are still mapped
+  kSessionDead = 2,  ///< The daemon has exited or the session has ended; the rings stay mapped.
 };
 
-/// Thread-safe after Connect. Never blocks for longer than kTimeoutSeconds per message, and raises
-/// no SIGPIPE. Once the daemon is gone, has not answered in time or has broken the protocol,
-/// `state` is kSessionDead and every call gives EIO.
+/// Thread-safe after Connect. Blocks for at most kTimeoutSeconds per message, and raises no
+/// SIGPIPE. When the daemon has exited, has not answered in time or has broken the protocol,
+/// `state` becomes kSessionDead and every call returns EIO.
 class SessionClient {
  public:
   static constexpr int kTimeoutSeconds = 30;
@@ -62,33 +62,33 @@ class SessionClient {
   SessionClient(const SessionClient&) = delete;
   SessionClient& operator=(const SessionClient&) = delete;
 
-  /// `state` outlives the client; Connect sets it to kSessionAlive. 0 or an errno (ENOENT,
-  /// ECONNREFUSED: no daemon there). `socket_file`: an O_PATH descriptor of the socket, for a
-  /// process that the path does not lead there any more (chroot(2)), or -1.
+  /// Sets `*state`, which outlives the client, to kSessionAlive. 0 or an errno (ENOENT,
+  /// ECONNREFUSED: no daemon listens there). `socket_file`: an O_PATH descriptor of the socket,
+  /// used if `socket_path` does not resolve, for example after chroot(2); or -1.
   int Connect(const char* socket_path, std::atomic<uint32_t>* state, int socket_file = -1);
-  /// For tests: takes over a connected SOCK_SEQPACKET socket.
+  /// Takes ownership of a connected SOCK_SEQPACKET socket. Public for tests.
   int Adopt(int fd, std::atomic<uint32_t>* state);
   void Close();
 
-  /// The daemon's process, 0 if unknown.
+  /// The daemon's process ID; 0 if unknown.
   int peer_pid() const { return peer_pid_; }
   bool alive() const {
     return state_ != nullptr && state_->load(std::memory_order_relaxed) == kSessionAlive;
   }
-  /// Notes that the daemon is gone.
+  /// Ends the session: the state becomes kSessionDead.
   void MarkDead() {
     if (alive()) state_->store(kSessionDead, std::memory_order_relaxed);
   }
-  /// Looks for end of file on the socket. One system call.
+  /// Checks whether the daemon has closed the socket, and ends the session if it has. False if the
+  /// session has ended. One system call.
   bool CheckPeer();
-  /// In a forked child only: lets go of the parent's socket.
+  /// Closes a forked child's copy of the parent's socket.
   void DropInChild();
 
-  /// Sends `request` (its head's command filled in by the caller, the rest of the head here) and
-  /// waits for the answer. 0 or a positive errno: the daemon's own (also where it refuses the
-  /// connection, which ends the session), EIO as above, or EMFILE where
-  /// this process could not take the answer's descriptors (`response` is complete then, so that the
-  /// caller can undo).
+  /// Fills in the head of `request`, sends it and waits for the response. 0 or a positive errno:
+  /// the daemon's error (if it refuses the connection, the session ends), EIO as above, or EMFILE
+  /// if this process could not receive the response's descriptors. After EMFILE `response` is
+  /// complete, so that the caller can destroy the object.
   template <class Request, class Response>
   int Call(uint32_t command, Request* request, Response* response, const FdsToSend* send = nullptr,
            ReceivedFds* received = nullptr) {
@@ -97,8 +97,8 @@ class SessionClient {
     return Transact(&request->head, sizeof(Request), {&response->head, sizeof(Response)}, send,
                     received);
   }
-  /// The same, where the answer may end anywhere behind its first `least` bytes; what it lacks
-  /// stays as it is.
+  /// As Call, for a response of variable size, at least `least` bytes. The rest of `response` is
+  /// unchanged.
   template <class Request, class Response>
   int CallForAtLeast(size_t least, uint32_t command, Request* request, Response* response) {
     static_assert(offsetof(Request, head) == 0 && offsetof(Response, head) == 0);
@@ -108,19 +108,19 @@ class SessionClient {
   }
 
  private:
-  // Where an answer goes.
-  struct Room {
-    Room(roci_abi_response* to, size_t bytes) : Room(to, bytes, bytes) {}
-    Room(roci_abi_response* to, size_t bytes, size_t least_bytes)
+  // The buffer for a response.
+  struct ResponseBuffer {
+    ResponseBuffer(roci_abi_response* to, size_t bytes) : ResponseBuffer(to, bytes, bytes) {}
+    ResponseBuffer(roci_abi_response* to, size_t bytes, size_t least_bytes)
         : response(to), size(bytes), least(least_bytes) {}
     roci_abi_response* response;
     size_t size;
-    size_t least;
+    size_t least;  // shortest valid response, bytes
   };
 
-  int Transact(roci_abi_request* request, size_t request_size, const Room& room,
+  int Transact(roci_abi_request* request, size_t request_size, const ResponseBuffer& buffer,
                const FdsToSend* send, ReceivedFds* received);
-  int Exchange(roci_abi_request* request, size_t request_size, const Room& room,
+  int Exchange(roci_abi_request* request, size_t request_size, const ResponseBuffer& buffer,
                const FdsToSend* send, ReceivedFds* received);
   int Refusal();
   ssize_t Receive(msghdr* message);
@@ -134,7 +134,7 @@ class SessionClient {
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 
-/// DEALLOC_PD, DESTROY_AH, ... and other requests that name one object.
+/// Sends a roci_abi_handle_request with a plain response: DEALLOC_PD, DESTROY_AH, ...
 int CallWithHandle(SessionClient& client, uint32_t command, uint32_t handle);
 
 }  // namespace roci::provider

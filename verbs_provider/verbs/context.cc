@@ -60,7 +60,7 @@ SharedContext ShareContextOf(int fd) {
   }
   if (context == nullptr) return {};
   Session* session = context->session.load();
-  session->Share();
+  session->AddReference();
   return {context->vctx.context.device, session};
 }
 
