@@ -83,7 +83,7 @@ ListMr* MakeListMr(ibv_pd* pd, uint32_t max_entries, bool has_signature,
     Free(list);
     return Fail(error);
   }
-  EnterDomain(pd);
+  AcquireDomain(pd);
   return list;
 }
 
@@ -100,7 +100,7 @@ int DeregMr(rocidv_mr* mr) {
   const int error = CallWithHandle(session->client, ROCI_ABI_FREE_LIST_MR, list->handle);
   if (!IsGone(session, error)) return error;
   UnmapOwn(session, &list->memory);
-  LeaveDomain(mr->pd);
+  ReleaseDomain(mr->pd);
   Free(list);
   return 0;
 }

@@ -23,7 +23,7 @@ ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
   ah->ah.context = pd->context;
   ah->ah.pd = pd;
   ah->ah.handle = response.handle;
-  EnterDomain(pd);
+  AcquireDomain(pd);
   return &ah->ah;
 }
 
@@ -31,7 +31,7 @@ int DestroyAh(ibv_ah* ibah) {
   auto* ah = reinterpret_cast<Ah*>(ibah);
   const int error = CallWithHandle(ah->session->client, ROCI_ABI_DESTROY_AH, ibah->handle);
   if (!IsGone(ah->session, error)) return error;
-  LeaveDomain(ibah->pd);
+  ReleaseDomain(ibah->pd);
   Free(ah);
   return 0;
 }

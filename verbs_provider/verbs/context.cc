@@ -20,7 +20,7 @@
 namespace roci::provider {
 namespace {
 
-// Every open context of this process, and every device that libibverbs knows.
+// All open contexts of this process and all devices of libibverbs; under the ProcessLock.
 Context* contexts = nullptr;
 Device* devices = nullptr;
 
@@ -30,17 +30,18 @@ void AddToList(Context* context) {
   contexts = context;
 }
 
-// The daemon knows a session by the descriptor of one of its contexts. If another context uses the
-// session, too, its descriptor is the name from now on: this one's is about to be closed.
+// The daemon identifies a session by the command descriptor of one of its contexts. This context's
+// descriptor is about to be closed; if another context uses the session, the daemon gets that
+// one's.
 void RemoveFromList(Context* context) {
   const ProcessLock lock;
   Context** link = &contexts;
   while (*link != nullptr && *link != context) link = &(*link)->next;
   if (*link != nullptr) *link = context->next;
   Session* session = context->session.load();
-  const Context* heir = contexts;
-  while (heir != nullptr && heir->session.load() != session) heir = heir->next;
-  if (heir != nullptr) session->NameContext(heir->vctx.context.cmd_fd);
+  const Context* other = contexts;
+  while (other != nullptr && other->session.load() != session) other = other->next;
+  if (other != nullptr) session->NameContext(other->vctx.context.cmd_fd);
 }
 
 struct SharedContext {
@@ -48,8 +49,8 @@ struct SharedContext {
   Session* session;  // null: there is no such context
 };
 
-// Of the context whose command descriptor `fd` is a duplicate of. The session is shared for the
-// caller before the list is let go; the context itself may be closed after that.
+// Finds the context whose command descriptor `fd` duplicates, and takes a reference to its session
+// for the caller. The context itself may be closed after the return.
 SharedContext ShareContextOf(int fd) {
   const pid_t pid = getpid();
   const ProcessLock lock;
@@ -64,7 +65,7 @@ SharedContext ShareContextOf(int fd) {
   return {context->vctx.context.device, session};
 }
 
-// The device of that name whose daemon is `like`'s; null: none.
+// The device `name` of the daemon that `like` belongs to; null if there is none.
 ibv_device* FindDevice(const char* name, const Device* like) {
   const ProcessLock lock;
   Device* device = devices;
@@ -85,7 +86,7 @@ void FreeContext(ibv_context* ibcontext) {
   free(context);
 }
 
-// What is not named here answers EOPNOTSUPP or ENOSYS from libibverbs' own table.
+// Operations that are not here fail with EOPNOTSUPP or ENOSYS by libibverbs' defaults.
 constexpr verbs_context_ops kOps = {
     .advise_mr = AdviseMr,
     .alloc_dm = AllocDm,
@@ -159,37 +160,38 @@ constexpr verbs_context_ops kOps = {
     .unimport_pd = UnimportPd,
 };
 
-// What an errno means that the daemon answers, where its text does not tell.
+// The likely reason for an error of opening a device, to follow the errno's text.
 const char* HintOf(int error) {
   switch (error) {
     case EPERM:
     case EACCES:
-      return " (a daemon that root does not run serves the programs of its own user only, and none "
+      return " (a daemon that does not run as root serves only programs of its own user, and none "
              "that has changed its user without exec or is not dumpable; a program in a container "
-             "has to be able to open /proc/self/mem)";
+             "must be able to open /proc/self/mem)";
     case ENFILE:
-      return " (the daemon has no descriptor left for this user)";
+      return " (the daemon has no descriptor left for this user: close other sessions)";
     case EAGAIN:
-      return " (this user has all the sessions that limits.user_percent leaves it)";
+      return " (this user has as many sessions as limits.user_percent allows: close some)";
     case EUSERS:
-      return " (limits.max_sessions of the daemon)";
+      return " (the daemon has limits.max_sessions sessions: close some or raise the limit)";
     case ENOENT:
     case ECONNREFUSED:
-      return " (does the daemon run? After chroot, either this path or /proc has to be there)";
+      return " (check that rocid runs; after chroot, this path or /proc must exist)";
     default:
       return "";
   }
 }
 
-// Most programs say no more than that the device cannot be opened.
-// As libibverbs has it: a library says nothing on its user's terminal unless it is asked to.
-void Complain(ibv_device* device, int error) {
+// Prints why a device cannot be opened, because most programs do not. As in libibverbs, only if
+// VERBS_LOG_LEVEL asks for it.
+void PrintOpenError(ibv_device* device, int error) {
   const char* level = secure_getenv("VERBS_LOG_LEVEL");
   if (level == nullptr || atoi(level) < 1) return;
-  const char* reason = error == EPROTONOSUPPORT || error == EPROTO
-                           ? "the daemon is of another version"
-                           : strerrordesc_np(error);
-  fprintf(stderr, "libroci: cannot open %s by %s: %s%s\n", device->name,
+  const char* reason =
+      error == EPROTONOSUPPORT || error == EPROTO
+          ? "the daemon has another version; install plugin and daemon of one version"
+          : strerrordesc_np(error);
+  fprintf(stderr, "libroci: cannot open %s through %s: %s%s\n", device->name,
           ToDevice(device)->socket_path, reason != nullptr ? reason : "unknown error",
           HintOf(error));
 }
@@ -203,9 +205,9 @@ int MakeAsyncFd(ibv_context* context) {
   return -ENOMEM;
 }
 
-// Takes `cmd_fd` and one use of `session` over, also when it fails.
+// Takes ownership of `cmd_fd` and of one reference to `session`, also on failure.
 Context* MakeContext(ibv_device* device, int cmd_fd, Session* session) {
-  // The third argument is where in Context the verbs_context lies, as a null-based pointer.
+  // The fourth argument is the offset of the verbs_context in Context, as a pointer.
   static_assert(offsetof(Context, vctx) == 0);
   auto* context = static_cast<Context*>(
       _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, 0));
@@ -236,7 +238,7 @@ verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
     error = Session::Open(found->socket_path, found->socket.fd(), device->name, &session);
   }
   if (error != 0) {
-    Complain(device, error);
+    PrintOpenError(device, error);
     close(cmd_fd);
     return Fail(error);
   }
@@ -275,8 +277,8 @@ verbs_context* ImportFromAnotherProcess(ibv_device* device, int cmd_fd) {
   return &context->vctx;
 }
 
-// The child's events come by its own session: they take the place of the parent's.
-void TakeAsyncEvents(Context* context, const Session* session) {
+// Replaces the context's inherited asynchronous event descriptor by that of the child's session.
+void ReplaceAsyncFd(Context* context, const Session* session) {
   ibv_context& ibcontext = context->vctx.context;
   ForgetFd(ibcontext.async_fd);
   if (dup3(session->async_fd, ibcontext.async_fd, O_CLOEXEC) >= 0) {
@@ -286,8 +288,8 @@ void TakeAsyncEvents(Context* context, const Session* session) {
 
 }  // namespace
 
-// What was inherited stays as it is, and objects that have rings keep the inherited session with
-// it: they are of no use here. Its memory is not given back, since they point to it.
+// Inherited objects with rings keep the inherited session and cannot be used in the child. That
+// session is not freed, because they point to it.
 Session* SessionOfChild(Context* context) {
   Session* const inherited = context->session.load(std::memory_order_acquire);
   const ibv_context& ibcontext = context->vctx.context;
@@ -296,7 +298,7 @@ Session* SessionOfChild(Context* context) {
   Session* own = nullptr;
   char name[ROCI_ABI_DEVICE_NAME_MAX];
   int error = Session::Attach(device->socket_path, socket_file, ibcontext.cmd_fd, name, &own);
-  // The parent may be gone: what the child makes anew is as good without it.
+  // The parent has exited: the child's new objects do not need it.
   if (error == ENODEV) {
     error = Session::Open(device->socket_path, socket_file, ibcontext.device->name, &own);
   }
@@ -307,13 +309,13 @@ Session* SessionOfChild(Context* context) {
     return present;
   }
   own->NameContext(ibcontext.cmd_fd);
-  TakeAsyncEvents(context, own);
+  ReplaceAsyncFd(context, own);
   return own;
 }
 
-// libibverbs finds the device by the number of the character device, which is the same for all of
-// ours: the open context knows better. It makes the asynchronous event descriptor itself afterwards
-// (InterceptHandlers::allocate_async_fd).
+// libibverbs chooses `device` by the number of the character device, which is the same for all
+// devices of Rocinante, so the device of the open context is used instead. libibverbs asks for the
+// asynchronous event descriptor afterwards (InterceptHandlers::allocate_async_fd).
 verbs_context* ImportContext(ibv_device* device, int cmd_fd) {
   const SharedContext original = ShareContextOf(cmd_fd);
   if (original.session == nullptr) return ImportFromAnotherProcess(device, cmd_fd);

@@ -1,4 +1,4 @@
-// An open device of this process.
+// Opens and imports contexts of a device.
 #pragma once
 
 #include "verbs_provider/base/provider_api.h"
@@ -8,21 +8,21 @@ namespace roci::provider {
 
 struct Device;
 
-/// verbs_device_ops::alloc_context: takes `cmd_fd` over; null with errno where the daemon is not
-/// there, is of another version or does not have the device.
+/// verbs_device_ops::alloc_context: takes ownership of `cmd_fd`. Null with errno if the daemon does
+/// not run, has another version or does not have the device.
 verbs_context* AllocContext(ibv_device* device, int cmd_fd, void* private_data);
 
-/// verbs_device_ops::import_context: another context of the session whose command descriptor
-/// `cmd_fd` is a duplicate of. Asynchronous events go to whichever of the contexts reads first.
-/// Where another process has it, a context with a session of its own that shares that one's; ENODEV
-/// where nobody has.
+/// verbs_device_ops::import_context: `cmd_fd` is a duplicate of a context's command descriptor. If
+/// this process has that context, the result is another context of the same session, and the
+/// context that reads first gets an asynchronous event. If another process has it, the result has a
+/// session of its own that shares the context. ENODEV if no process has it.
 verbs_context* ImportContext(ibv_device* device, int cmd_fd);
 
-/// libibverbs has made a device, or gives one up.
+/// Add and remove a device that libibverbs has allocated or frees.
 void AddDevice(Device* device);
 void RemoveDevice(Device* device);
 
-/// What interception asks of us.
+/// The handlers for contexts' command, event and channel descriptors.
 InterceptHandlers ContextHandlers();
 
 }  // namespace roci::provider

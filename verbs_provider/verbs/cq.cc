@@ -11,26 +11,26 @@
 namespace roci::provider {
 namespace {
 
-struct RingPlace {
+struct RingLayout {
   uint64_t memory_size;
   uint32_t capacity;
   uint32_t entries_offset;
 };
 
-// Maps the ring that an answer describes. 0 or an errno; `memory` and `ring` change on success
-// only.
-int MapRing(int fd, const RingPlace& place, SharedMapping* memory, CompletionRing* ring) {
+// Maps the ring that a response describes. 0 or an errno; changes `memory` and `ring` only on
+// success.
+int MapRing(int fd, const RingLayout& layout, SharedMapping* memory, CompletionRing* ring) {
   SharedMapping mapping;
-  const int error = mapping.Map(fd, place.memory_size);
+  const int error = mapping.Map(fd, layout.memory_size);
   if (error != 0) return error;
   auto* header = mapping.At<roci_abi_cq>(0);
-  auto* entries = mapping.At<roci_abi_cqe>(place.entries_offset, place.capacity);
-  const bool power_of_two = place.capacity != 0 && (place.capacity & (place.capacity - 1)) == 0;
+  auto* entries = mapping.At<roci_abi_cqe>(layout.entries_offset, layout.capacity);
+  const bool power_of_two = layout.capacity != 0 && (layout.capacity & (layout.capacity - 1)) == 0;
   if (header == nullptr || entries == nullptr || !power_of_two) {
     mapping.Unmap();
     return EPROTO;
   }
-  ring->Use(header, entries, place.capacity);
+  ring->Use(header, entries, layout.capacity);
   *memory = mapping;
   return 0;
 }
@@ -68,7 +68,7 @@ namespace {
 
 struct CqOptions {
   ibv_pd* domain = nullptr;
-  bool for_one_thread = false;
+  bool single_threaded = false;
   bool ignore_overrun = false;
 };
 
@@ -83,7 +83,7 @@ Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uin
   }
   auto* cq = AllocateIn<Cq>(options.domain, DomainMemory::kCompletionQueue);
   if (cq == nullptr) return nullptr;
-  if (options.for_one_thread) cq->lock.DisableLocking();
+  if (options.single_threaded) cq->lock.DisableLocking();
   cq->session = session;
   cq->vcq.cq.context = context;
   request.user_handle = reinterpret_cast<uintptr_t>(&cq->vcq.cq);
@@ -123,8 +123,8 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     const Pd* domain = ParentDomainOf(options.domain);
     if (domain == nullptr || domain->pd.context != context) return Fail(EINVAL);
   }
-  options.for_one_thread =
-      (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0 || IsForOneThread(options.domain);
+  options.single_threaded =
+      (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0 || IsSingleThreaded(options.domain);
   options.ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
   Cq* cq = NewCq(context, attr->cqe, attr->channel, attr->comp_vector, options);
   if (cq == nullptr) return nullptr;
@@ -141,7 +141,7 @@ int ResizeCq(ibv_cq* ibcq, int entries) {
   ReceivedFds fds;
   request.handle = ibcq->handle;
   request.entries = static_cast<uint32_t>(entries);
-  // Nobody polls while the entries move. Pollers yield meanwhile.
+  // Polls wait for the lock until the entries are in the new ring.
   const SpinGuard guard(cq->lock);
   const SpinGuard arm_guard(cq->arm_lock);
   request.consumer = cq->ring.consumer;
@@ -153,7 +153,7 @@ int ResizeCq(ibv_cq* ibcq, int entries) {
                     &cq->memory, &cq->ring);
   }
   if (error != 0) {
-    // The daemon has moved on and we cannot follow: this session is of no use any more.
+    // The daemon uses the new ring, which this process cannot map: the session has to end.
     cq->session->client.MarkDead();
     return error;
   }
@@ -187,7 +187,7 @@ int DestroyCq(ibv_cq* ibcq) {
 int ReqNotifyCq(ibv_cq* ibcq, int solicited_only) {
   Cq* cq = ToCq(ibcq);
   if (!cq->session->alive()) return EIO;
-  // Nobody would ever hear of it, or what was handed in is no CQ (IBTA vol 1, 11.4.2.2).
+  // There is no channel for the event, or `ibcq` is not a CQ (IBTA vol 1, 11.4.2.2).
   if (ibcq->channel == nullptr || ibcq->handle != cq->handle) return EINVAL;
   const SpinGuard guard(cq->arm_lock);
   cq->ring.RequestNotification(solicited_only != 0);

@@ -1,4 +1,4 @@
-// What a device and its port can do.
+// Queries of a device's and a port's attributes.
 #include <time.h>
 
 #include <algorithm>
@@ -55,7 +55,8 @@ void FillTagMatching(const roci_abi_query_device_response& from, ibv_tm_caps* to
   to->max_sge = from.max_tag_sge;
 }
 
-// Memory is reached by address, so pages may come and go, for every operation of every transport.
+// All operations of all transports support on-demand paging, because the daemon reaches memory by
+// address.
 void FillOnDemand(ibv_device_attr_ex* attr) {
   const bool has_srq = attr->orig_attr.max_srq > 0;
   const bool has_xrc = (attr->orig_attr.device_cap_flags & IBV_DEVICE_XRC) != 0;
@@ -106,13 +107,13 @@ int QueryDevice(ibv_context* context, const ibv_query_device_ex_input* input,
   all.cq_mod_caps.max_cq_period = static_cast<uint16_t>(response.max_cq_period);
   FillRaw(response, &all);
   FillTagMatching(response, &all.tm_caps);
-  // Older programs have a shorter structure, newer ones a longer.
+  // Programs built with other headers have a shorter or longer structure.
   memset(attr, 0, attr_size);
   memcpy(attr, &all, std::min(attr_size, sizeof(all)));
   return 0;
 }
 
-// The clock of completion timestamps, in its own cycles: nanoseconds of CLOCK_MONOTONIC.
+// The clock of completion timestamps is CLOCK_MONOTONIC in ns.
 int QueryRtValues(ibv_context*, ibv_values_ex* values) {
   const bool wanted = (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0;
   values->comp_mask = 0;

@@ -1,4 +1,5 @@
-// Device memory: a memfd of the daemon's that this process maps too, so that copies need nobody.
+// Device memory: a memfd of the daemon that this process also maps, so that copies do not involve
+// the daemon.
 #include <algorithm>
 #include <cstring>
 
@@ -9,12 +10,13 @@
 namespace roci::provider {
 namespace {
 
-// As the adapters have it that programs know: copies go in words.
+// Offsets and lengths of copies are multiples of this many bytes, as on existing adapters.
 constexpr uint64_t kWord = 4;
 
 Dm* ToDm(ibv_dm* dm) { return reinterpret_cast<Dm*>(dm); }
 
-// A forked child has not what its parent mapped.
+// 0 or an errno: EIO in a forked child, which does not have the mapping; EFAULT or EINVAL for an
+// invalid range.
 int CheckCopy(const Dm* dm, uint64_t offset, size_t length) {
   if (dm->session->inherited()) return EIO;
   if (offset > dm->length || length > dm->length - offset) return EFAULT;
@@ -90,7 +92,7 @@ ibv_dm* AllocDm(ibv_context* context, ibv_alloc_dm_attr* attr) {
 int FreeDm(ibv_dm* ibdm) {
   Dm* dm = ToDm(ibdm);
   Session* session = PresentSessionOf(ibdm->context);
-  if (dm->imported) return EINVAL;  // ibv_unimport_dm
+  if (dm->imported) return EINVAL;  // ibv_unimport_dm frees it
   const int error = CallWithHandle(session->client, ROCI_ABI_FREE_DM, ibdm->handle);
   if (!IsGone(session, error)) return error;
   RemoveFromList(dm);
@@ -99,7 +101,8 @@ int FreeDm(ibv_dm* ibdm) {
   return 0;
 }
 
-// The same device memory, mapped once more: good as long as this is (ibv_import_dm(3)).
+// Maps existing device memory again. The caller unimports it before the memory is freed
+// (ibv_import_dm(3)).
 ibv_dm* ImportDm(ibv_context* context, uint32_t handle) {
   auto* dm = Allocate<Dm>();
   if (dm == nullptr) return nullptr;

@@ -1,8 +1,8 @@
-// What a parent domain (ibv_alloc_parent_domain(3)) means for the objects made in it: their memory
-// in this process, and whether threads share them.
+// Parent domains (ibv_alloc_parent_domain(3)): the allocator of the objects created in them, and
+// whether several threads use these.
 //
-// The rings of queues are the daemon's memory, which no allocator of the app's can give; what it
-// gives is the plugin's own half of a QP or CQ, the state that posts and polls work on.
+// The app's allocator provides the memory of the plugin's half of a QP or CQ. It cannot provide the
+// rings, which are the daemon's memory.
 #pragma once
 
 #include <cerrno>
@@ -13,7 +13,7 @@
 
 namespace roci::provider {
 
-/// What an app's allocator is told that the memory is for (`resource_type`).
+/// The purpose of an allocation, as the app's allocator gets it (`resource_type`).
 enum class DomainMemory : uint64_t {
   kQueuePair = 1,
   kCompletionQueue = 2,
@@ -25,40 +25,43 @@ inline Pd* ParentDomainOf(ibv_pd* pd) {
   return domain != nullptr && domain->parent != nullptr ? domain : nullptr;
 }
 
-/// Memory from the app's allocator, if `domain` has one that gives it, else from the C heap; null
-/// with errno ENOMEM. Counts as a use of the domain.
-void* TakeDomainMemory(Pd* domain, size_t size, size_t alignment, DomainMemory what, Home* home);
-void ReturnDomainMemory(const Home& home, void* memory, DomainMemory what);
+/// Allocates memory from the allocator of `domain`, if it has one that does not decline, else from
+/// the C heap. Null with errno ENOMEM. Takes a reference to the domain.
+void* AllocateDomainMemory(Pd* domain, size_t size, size_t alignment, DomainMemory what,
+                           MemorySource* source);
+void FreeDomainMemory(const MemorySource& source, void* memory, DomainMemory what);
 
-/// A value-initialised T, which has a member `home`. `pd` is a parent domain, another one, or null.
+/// A value-initialised T, which has a member `source`. `pd` is a parent domain, a protection domain
+/// or null.
 template <class T>
 T* AllocateIn(ibv_pd* pd, DomainMemory what) {
-  Home home;
-  void* memory = TakeDomainMemory(ParentDomainOf(pd), sizeof(T), alignof(T), what, &home);
+  MemorySource source;
+  void* memory = AllocateDomainMemory(ParentDomainOf(pd), sizeof(T), alignof(T), what, &source);
   if (memory == nullptr) return nullptr;
   T* object = new (memory) T();
-  object->home = home;
+  object->source = source;
   return object;
 }
 
 template <class T>
 void FreeIn(T* object, DomainMemory what) {
-  const Home home = object->home;
+  const MemorySource source = object->source;
   std::destroy_at(object);
-  ReturnDomainMemory(home, object, what);
+  FreeDomainMemory(source, object, what);
 }
 
-/// An object that was made with `pd` and keeps nothing there: a parent domain is not freed before
-/// it.
-inline void EnterDomain(ibv_pd* pd) {
-  if (Pd* domain = ParentDomainOf(pd)) ++domain->users;
+/// Take and drop a reference to the parent domain `pd`, for an object that was created with it but
+/// not allocated from it. No effect on a protection domain.
+inline void AcquireDomain(ibv_pd* pd) {
+  if (Pd* domain = ParentDomainOf(pd)) ++domain->ref_count;
 }
-inline void LeaveDomain(ibv_pd* pd) {
-  if (Pd* domain = ParentDomainOf(pd)) --domain->users;
+inline void ReleaseDomain(ibv_pd* pd) {
+  if (Pd* domain = ParentDomainOf(pd)) --domain->ref_count;
 }
 
-/// Whether the app has promised that one thread at a time uses the objects of `pd`.
-inline bool IsForOneThread(ibv_pd* pd) {
+/// Whether the app has promised (by a thread domain) that one thread at a time uses the objects of
+/// `pd`.
+inline bool IsSingleThreaded(ibv_pd* pd) {
   const Pd* domain = ParentDomainOf(pd);
   return domain != nullptr && domain->td != nullptr;
 }

@@ -1,4 +1,4 @@
-// Acknowledgement of events. libibverbs counts and signals in ibv_ack_*.
+// Waits on libibverbs' counts of acknowledged events, which ibv_ack_* increments and signals.
 #include "verbs_provider/verbs/events.h"
 
 namespace roci::provider {

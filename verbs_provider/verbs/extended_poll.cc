@@ -1,4 +1,4 @@
-// Extended completion queues.
+// The calls of an extended completion queue: start, next and end of a poll, and the field readers.
 #include "verbs_provider/verbs/extended_poll.h"
 
 #include <time.h>
@@ -11,7 +11,7 @@ namespace {
 
 Cq* ToCq(ibv_cq_ex* cq) { return reinterpret_cast<Cq*>(cq); }
 
-// Moves to the next entry for the app. ENOENT: there is none now.
+// Moves to the next entry that is not skipped. 0, or ENOENT: there is none yet.
 int Advance(Cq* cq) {
   for (;;) {
     const roci_abi_cqe* entry = cq->ring.At(cq->polled);
@@ -28,7 +28,7 @@ int Advance(Cq* cq) {
   }
 }
 
-// On success the lock is held until EndPoll, and the entries read stay the app's.
+// On success, holds the lock and keeps the polled entries until EndPoll.
 int StartPoll(ibv_cq_ex* cq_ex, ibv_poll_cq_attr* attr) {
   Cq* cq = ToCq(cq_ex);
   if (attr->comp_mask != 0) return EINVAL;
@@ -41,7 +41,7 @@ int StartPoll(ibv_cq_ex* cq_ex, ibv_poll_cq_attr* attr) {
     NotePolled();
     return 0;
   }
-  if (cq->polled != cq->ring.consumer) cq->ring.PublishConsumer(cq->polled);  // skipped ones
+  if (cq->polled != cq->ring.consumer) cq->ring.PublishConsumer(cq->polled);  // skipped entries
   cq->lock.Unlock();
   const int result = PollEmpty(cq->session);
   return result < 0 ? -result : ENOENT;
@@ -65,24 +65,24 @@ __be32 ReadImmediate(ibv_cq_ex* cq) { return Current(cq).immediate; }
 uint32_t ReadQpn(ibv_cq_ex* cq) { return Current(cq).qpn; }
 uint32_t ReadSourceQp(ibv_cq_ex* cq) { return Current(cq).source_qpn; }
 uint32_t ReadSourceLid(ibv_cq_ex*) { return 0; }  // Ethernet has none
-// A datagram's flow_tag is its VLAN tag and the kind of its network header
+// Whether the entry is a datagram's. Its flow_tag holds the VLAN tag and the kind of network header
 // (roce/responder_execute_inl.h).
 bool IsDatagram(ibv_cq_ex* cq) { return (Current(cq).flags & ROCI_ABI_CQE_GRH) != 0; }
 uint8_t ReadServiceLevel(ibv_cq_ex* cq) {
   return IsDatagram(cq) ? static_cast<uint8_t>(Current(cq).flow_tag) : 0;
 }
 uint8_t ReadPathBits(ibv_cq_ex*) { return 0; }
-// A datagram's tag control information, in the upper half; raw frames keep their tags.
+// The VLAN tag control information of a datagram. 0 for raw packets, whose frames keep the tag.
 uint16_t ReadVlan(ibv_cq_ex* cq) {
   return IsDatagram(cq) ? static_cast<uint16_t>(Current(cq).flow_tag >> 16) : 0;
 }
-// Elsewhere it is half of another tag.
+// 0 for datagrams and tag operations, where the field has another meaning.
 uint32_t ReadFlowTag(ibv_cq_ex* cq) {
   return (Current(cq).flags & (ROCI_ABI_CQE_TAG | ROCI_ABI_CQE_GRH)) != 0 ? 0
                                                                           : Current(cq).flow_tag;
 }
 
-// Of the completion that reports a match; zeros elsewhere.
+// The tag of a completion that reports a match; zeros for others.
 void ReadTagInfo(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
   const roci_abi_cqe& entry = Current(cq);
   *info = {};
@@ -98,8 +98,9 @@ uint64_t Now(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Nanoseconds of CLOCK_REALTIME: the daemon's stamp, moved by what the two clocks differ now. That
-// is measured with some jitter, which must not put completions out of order.
+// CLOCK_REALTIME in ns: the entry's CLOCK_MONOTONIC timestamp plus the present offset of the two
+// clocks. Keeps the old offset while it differs by at most kJitter_ns, so that the jitter of the
+// measurement does not reorder completions.
 uint64_t ReadWallClock(ibv_cq_ex* cq_ex) {
   constexpr uint64_t kJitter_ns = 100'000;
   Cq* cq = ToCq(cq_ex);

@@ -1,5 +1,5 @@
-// Extended completion queues (ibv_create_cq_ex(3)): polling entry by entry, reading only the fields
-// that the app asked for.
+// Extended completion queues (ibv_create_cq_ex(3)): the app polls entry by entry and reads single
+// fields.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace roci::provider {
 
 struct Cq;
 
-/// enum ibv_create_cq_wc_flags that can be asked for.
+/// The supported fields: enum ibv_create_cq_wc_flags.
 inline constexpr uint64_t kExtendedFields =
     uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_FLOW_TAG |
     IBV_WC_EX_WITH_TM_INFO | IBV_WC_EX_WITH_CVLAN;
 
-/// Sets the calls of `cq` up for `fields`, a part of kExtendedFields.
+/// Sets the poll and read calls of `cq` for `fields`, a subset of kExtendedFields.
 void EnableExtendedPoll(Cq* cq, uint64_t fields);
 
 }  // namespace roci::provider

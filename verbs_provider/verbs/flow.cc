@@ -1,5 +1,5 @@
-// Flow rules: the list of specifications of an ibv_flow_attr becomes the one mask and value that
-// the daemon knows (ibv_create_flow(3)).
+// Flow rules (ibv_create_flow(3)): translates the specifications of an ibv_flow_attr to one value
+// and mask for the daemon.
 #include <cstring>
 
 #include "verbs_provider/base/allocate.h"
@@ -13,13 +13,13 @@ namespace {
 struct Flow {
   ibv_flow flow;  // first
   Session* session;
-  FlowCounters* counters;  // that it names; may be null
+  FlowCounters* counters;  // of the rule's count action, or null
 };
 
-// As many as Linux takes.
+// Linux' limit.
 constexpr uint32_t kMaxSpecs = 10;
 
-// A rule while its specifications are read.
+// A rule that is being built.
 struct Builder {
   roci_abi_create_flow_request request;
   uint32_t seen;  // layers and actions: kSeen*
@@ -28,14 +28,14 @@ struct Builder {
 constexpr uint32_t kSeenEthernet = 1, kSeenIp = 2, kSeenPorts = 4, kSeenTag = 8, kSeenDrop = 16,
                    kSeenCount = 32;
 
-// Each layer and action at most once. 0 or EINVAL.
-int See(Builder* builder, uint32_t what) {
+// Checks that each layer and action occurs at most once. 0 or EINVAL.
+int MarkSeen(Builder* builder, uint32_t what) {
   const bool again = (builder->seen & what) != 0;
   builder->seen |= what;
   return again ? EINVAL : 0;
 }
 
-void Need(Builder* builder, uint8_t layer) {
+void RequireLayer(Builder* builder, uint8_t layer) {
   builder->request.mask.layers |= layer;
   builder->request.value.layers |= layer;
 }
@@ -50,8 +50,8 @@ void PutEthernet(const ibv_flow_eth_filter& from, roci_abi_flow_key* to) {
 int AddEthernet(Builder* builder, const ibv_flow_spec_eth& spec) {
   PutEthernet(spec.val, &builder->request.value);
   PutEthernet(spec.mask, &builder->request.mask);
-  if (spec.mask.vlan_tag != 0) Need(builder, ROCI_ABI_FLOW_VLAN);
-  return See(builder, kSeenEthernet);
+  if (spec.mask.vlan_tag != 0) RequireLayer(builder, ROCI_ABI_FLOW_VLAN);
+  return MarkSeen(builder, kSeenEthernet);
 }
 
 template <class Filter>
@@ -63,8 +63,8 @@ void PutIpv4(const Filter& from, roci_abi_flow_key* to) {
 int AddIpv4(Builder* builder, const ibv_flow_spec_ipv4& spec) {
   PutIpv4(spec.val, &builder->request.value);
   PutIpv4(spec.mask, &builder->request.mask);
-  Need(builder, ROCI_ABI_FLOW_IPV4);
-  return See(builder, kSeenIp);
+  RequireLayer(builder, ROCI_ABI_FLOW_IPV4);
+  return MarkSeen(builder, kSeenIp);
 }
 
 void PutIpv4Ext(const ibv_flow_ipv4_ext_filter& from, roci_abi_flow_key* to) {
@@ -78,8 +78,8 @@ void PutIpv4Ext(const ibv_flow_ipv4_ext_filter& from, roci_abi_flow_key* to) {
 int AddIpv4Ext(Builder* builder, const ibv_flow_spec_ipv4_ext& spec) {
   PutIpv4Ext(spec.val, &builder->request.value);
   PutIpv4Ext(spec.mask, &builder->request.mask);
-  Need(builder, ROCI_ABI_FLOW_IPV4);
-  return See(builder, kSeenIp);
+  RequireLayer(builder, ROCI_ABI_FLOW_IPV4);
+  return MarkSeen(builder, kSeenIp);
 }
 
 void PutIpv6(const ibv_flow_ipv6_filter& from, roci_abi_flow_key* to) {
@@ -94,8 +94,8 @@ void PutIpv6(const ibv_flow_ipv6_filter& from, roci_abi_flow_key* to) {
 int AddIpv6(Builder* builder, const ibv_flow_spec_ipv6& spec) {
   PutIpv6(spec.val, &builder->request.value);
   PutIpv6(spec.mask, &builder->request.mask);
-  Need(builder, ROCI_ABI_FLOW_IPV6);
-  return See(builder, kSeenIp);
+  RequireLayer(builder, ROCI_ABI_FLOW_IPV6);
+  return MarkSeen(builder, kSeenIp);
 }
 
 int AddPorts(Builder* builder, const ibv_flow_spec_tcp_udp& spec) {
@@ -103,15 +103,15 @@ int AddPorts(Builder* builder, const ibv_flow_spec_tcp_udp& spec) {
   builder->request.value.dst_port = spec.val.dst_port;
   builder->request.mask.src_port = spec.mask.src_port;
   builder->request.mask.dst_port = spec.mask.dst_port;
-  Need(builder, spec.type == IBV_FLOW_SPEC_TCP ? ROCI_ABI_FLOW_TCP : ROCI_ABI_FLOW_UDP);
-  return See(builder, kSeenPorts);
+  RequireLayer(builder, spec.type == IBV_FLOW_SPEC_TCP ? ROCI_ABI_FLOW_TCP : ROCI_ABI_FLOW_UDP);
+  return MarkSeen(builder, kSeenPorts);
 }
 
 int AddTag(Builder* builder, const ibv_flow_spec_action_tag& spec) {
-  // Completions have 24 bits for it.
+  // Completions have 24 bits for the tag.
   if (spec.tag_id > 0xFFFFFF) return EINVAL;
   builder->request.tag = spec.tag_id;
-  return See(builder, kSeenTag);
+  return MarkSeen(builder, kSeenTag);
 }
 
 int AddCount(Builder* builder, const ibv_flow_spec_counter_action& spec) {
@@ -119,12 +119,12 @@ int AddCount(Builder* builder, const ibv_flow_spec_counter_action& spec) {
   builder->counters = reinterpret_cast<FlowCounters*>(spec.counters);
   builder->request.counters = builder->counters->handle;
   builder->request.actions |= ROCI_ABI_FLOW_COUNT;
-  return See(builder, kSeenCount);
+  return MarkSeen(builder, kSeenCount);
 }
 
 int AddDrop(Builder* builder) {
   builder->request.actions |= ROCI_ABI_FLOW_DROP;
-  return See(builder, kSeenDrop);
+  return MarkSeen(builder, kSeenDrop);
 }
 
 template <class Spec>
@@ -162,7 +162,7 @@ int AddSpec(Builder* builder, const ibv_flow_spec* spec) {
   }
 }
 
-// The specifications follow the attribute, one behind the other.
+// The specifications follow the attribute in memory.
 int AddSpecs(Builder* builder, const ibv_flow_attr& attr) {
   if (attr.num_of_specs > kMaxSpecs) return EINVAL;
   const auto* at = reinterpret_cast<const std::byte*>(&attr + 1);
@@ -200,10 +200,10 @@ ibv_flow* CreateFlow(ibv_qp* qp, ibv_flow_attr* attr) {
   flow->session = ToQp(qp)->session;
   flow->counters = builder.counters;
   roci_abi_handle_response response = {};
-  error = flow->counters != nullptr ? AddUser(flow->counters) : 0;
+  error = flow->counters != nullptr ? AddRule(flow->counters) : 0;
   if (error == 0) {
     error = flow->session->client.Call(ROCI_ABI_CREATE_FLOW, &builder.request, &response);
-    if (error != 0 && flow->counters != nullptr) RemoveUser(flow->counters);
+    if (error != 0 && flow->counters != nullptr) RemoveRule(flow->counters);
   }
   if (error != 0) {
     Free(flow);
@@ -218,7 +218,7 @@ int DestroyFlow(ibv_flow* ibflow) {
   auto* flow = reinterpret_cast<Flow*>(ibflow);
   const int error = CallWithHandle(flow->session->client, ROCI_ABI_DESTROY_FLOW, ibflow->handle);
   if (!IsGone(flow->session, error)) return error;
-  if (flow->counters != nullptr) RemoveUser(flow->counters);
+  if (flow->counters != nullptr) RemoveRule(flow->counters);
   Free(flow);
   return 0;
 }

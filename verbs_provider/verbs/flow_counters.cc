@@ -1,4 +1,5 @@
-// Counters objects (ibv_create_counters(3)): what flow rules count, at indices of the app's choice.
+// Counters objects (ibv_create_counters(3)): count the packets and bytes of flow rules. The app
+// chooses the index of each value.
 #include "verbs_provider/verbs/flow_counters.h"
 
 #include "verbs_provider/base/allocate.h"
@@ -12,14 +13,15 @@ FlowCounters* ToCounters(ibv_counters* counters) {
   return reinterpret_cast<FlowCounters*>(counters);
 }
 
-// The daemon counts for the object as a whole. So its points are either for all rules that name it,
-// or for one rule.
+// Whether a point may be attached: 0 or an errno. The daemon has one pair of counters per object.
+// So an object counts either all rules with a count action for it, or one rule to which it is
+// attached.
 int CheckPoint(const FlowCounters& counters, const ibv_flow* flow) {
-  if (counters.users != 0) return EBUSY;
+  if (counters.rule_count != 0) return EBUSY;
   if (counters.point_count == FlowCounters::kMaxPoints) return ENOMEM;
   if (flow == nullptr) return counters.dynamic_flow != 0 ? EBUSY : 0;
-  const bool is_its = counters.dynamic_flow == flow->handle;
-  return is_its || counters.point_count == 0 ? 0 : EOPNOTSUPP;
+  const bool is_attached = counters.dynamic_flow == flow->handle;
+  return is_attached || counters.point_count == 0 ? 0 : EOPNOTSUPP;
 }
 
 int AttachTo(FlowCounters* counters, const ibv_flow& flow) {
@@ -60,8 +62,8 @@ int DestroyCounters(ibv_counters* ibcounters) {
   return 0;
 }
 
-// With `flow`, that rule counts into the object from now on; without, the point is for the rules
-// that name the object when they are made.
+// With `flow`, that rule counts into the object from now on. Without, the point is for the rules
+// that are created with a count action for the object.
 int AttachCounters(ibv_counters* ibcounters, ibv_counter_attach_attr* attr, ibv_flow* flow) {
   FlowCounters* counters = ToCounters(ibcounters);
   if (attr->comp_mask != 0) return EOPNOTSUPP;
@@ -75,19 +77,19 @@ int AttachCounters(ibv_counters* ibcounters, ibv_counter_attach_attr* attr, ibv_
   return 0;
 }
 
-int AddUser(FlowCounters* counters) {
+int AddRule(FlowCounters* counters) {
   const SpinGuard guard(counters->lock);
   if (counters->dynamic_flow != 0) return EOPNOTSUPP;
-  ++counters->users;
+  ++counters->rule_count;
   return 0;
 }
 
-void RemoveUser(FlowCounters* counters) {
+void RemoveRule(FlowCounters* counters) {
   const SpinGuard guard(counters->lock);
-  --counters->users;
+  --counters->rule_count;
 }
 
-// Points of one index are summed up. Values at indices that no point names are left alone.
+// Adds the values of points with the same index. Does not change values at indices without a point.
 int ReadCounters(ibv_counters* ibcounters, uint64_t* values, uint32_t count, uint32_t flags) {
   FlowCounters* counters = ToCounters(ibcounters);
   if ((flags & ~uint32_t{IBV_READ_COUNTERS_ATTR_PREFER_CACHED}) != 0) return EOPNOTSUPP;

@@ -1,4 +1,4 @@
-// The plugin's half of a counters object: which of its values is which.
+// The plugin's half of a counters object: which counter the app wants at which index.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ struct FlowCounters {
   ibv_counters counters;  // first
   Session* session;
   uint32_t handle;
-  SpinLock lock;  // of what follows
-  // The rule to which points were attached; 0: none, they are for rules that name the object when
-  // they are made.
+  SpinLock lock;  // of the members below
+  // Handle of the rule to which points were attached; 0: none, the points are for rules that are
+  // created with a count action for the object.
   uint32_t dynamic_flow;
-  uint32_t users;  // such rules
+  uint32_t rule_count;  // rules with a count action for the object
   uint32_t point_count;
   Point points[kMaxPoints];
 };
 
-/// A rule that names the object is about to be made: 0, or EOPNOTSUPP where its points are those of
-/// another rule. RemoveUser when it is gone.
-int AddUser(FlowCounters* counters);
-void RemoveUser(FlowCounters* counters);
+/// Called before a rule with a count action for the object is created. 0, or EOPNOTSUPP if the
+/// object is attached to a rule. RemoveRule is called after the rule has been destroyed.
+int AddRule(FlowCounters* counters);
+void RemoveRule(FlowCounters* counters);
 
 }  // namespace roci::provider

@@ -1,4 +1,4 @@
-// Memory regions.
+// Memory regions: registration, re-registration and deregistration, and import.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -14,32 +14,32 @@ namespace roci::provider {
 namespace {
 
 constexpr int kRemoteChanges = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-// Of newer headers than Debian's (IBV_ACCESS_FLUSH_GLOBAL, IBV_ACCESS_FLUSH_PERSISTENT).
+// IBV_ACCESS_FLUSH_GLOBAL and IBV_ACCESS_FLUSH_PERSISTENT, which Debian's headers do not have.
 constexpr int kAccessFlushGlobal = 1 << 8;
 constexpr int kAccessFlushPersistent = 1 << 9;
 constexpr int kServedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                               IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
                               IBV_ACCESS_ON_DEMAND | kAccessFlushGlobal | kAccessFlushPersistent;
-// Hints that may be ignored; libibverbs takes them away unless the kernel knows them.
+// Hints that the device may ignore. libibverbs removes them unless the kernel supports them.
 constexpr unsigned kOptionalAccess = IBV_ACCESS_OPTIONAL_RANGE;
 
 int CheckAccess(int access) {
   const int known = kServedAccess | static_cast<int>(kOptionalAccess);
-  // Remote changes need the local right too (IBTA vol 1, 10.6.3.1).
+  // Remote write and atomic access require local write access (IBTA vol 1, 10.6.3.1).
   const bool lacks_local = (access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0;
-  // Nothing is known of memory that is paged in on demand, so not that it is persistent.
+  // Whether on-demand memory is persistent is unknown at registration.
   constexpr int kContradiction = IBV_ACCESS_ON_DEMAND | kAccessFlushPersistent;
   const bool contradicts = (access & kContradiction) == kContradiction;
   return (access & ~known) != 0 || lacks_local || contradicts ? EINVAL : 0;
 }
 
-// Only what the daemon may write can it make persistent.
+// Whether the daemon needs to write to the memory. It can flush only memory that it may write.
 bool NeedsWrite(int access) {
   return (access & (IBV_ACCESS_LOCAL_WRITE | kRemoteChanges | kAccessFlushPersistent)) != 0;
 }
 
-// A region's memory as the daemon is told of it.
+// A region's memory in the ABI's terms, with the descriptors to send.
 struct DescribedMemory {
   uint32_t extent_count = 0;
   roci_abi_extent extents[ROCI_ABI_MAX_EXTENTS] = {};
@@ -58,7 +58,7 @@ roci_abi_extent ToAbi(const MemoryExtent& extent, bool writable, FdsToSend* fds)
   abi.va = extent.va;
   abi.length = extent.length;
   abi.kind = ROCI_ABI_EXTENT_PROCESS_VM;
-  // A file that may not be mapped for writing is no use to a region that is written.
+  // A file that the daemon may not map for writing is useless for a writable region.
   if (extent.kind == ExtentKind::kProcessVm || (writable && !extent.writable)) return abi;
   abi.file_offset = extent.file_offset;
   if (extent.kind == ExtentKind::kMapFiles) {
@@ -83,8 +83,8 @@ DescribedMemory Describe(const MemoryExtents& extents, bool writable) {
   return described;
 }
 
-// Files can be truncated by others: touching such memory at post time could end the app with
-// SIGBUS, where the daemon gives an error completion.
+// Whether posts may copy from the memory. Not if a file is mapped: other processes may truncate it,
+// and the copy would raise SIGBUS in the app, where the daemon reports an error completion.
 bool MayCopyAtPost(const MemoryExtents& extents) {
   return std::all_of(extents.items, extents.items + extents.count, [](const MemoryExtent& e) {
     return e.kind == ExtentKind::kProcessVm || e.kind == ExtentKind::kConverted;
@@ -114,8 +114,8 @@ void RemoveFromRegions(const Mr* mr) {
   if (mr->next != nullptr) mr->next->link = mr->link;
 }
 
-// What the daemon granted.
-void Note(Session* session, Mr* mr, const roci_abi_reg_mr_response& response) {
+// Stores the handle and keys that the daemon has granted.
+void SetKeys(Session* session, Mr* mr, const roci_abi_reg_mr_response& response) {
   ibv_mr& region = mr->vmr.ibv_mr;
   region.handle = response.handle;
   region.lkey = response.lkey;
@@ -139,7 +139,7 @@ int Register(Session* session, Mr* mr, const RegistrationLock& lock) {
   MemoryExtents extents;
   const bool on_demand = (mr->vmr.access & IBV_ACCESS_ON_DEMAND) != 0;
   int error = 0;
-  if (request.length != 0) {  // else there is no memory to look at: a key for messages of no bytes
+  if (request.length != 0) {  // a region of length 0 has no memory; its key is for empty messages
     error = AcquireMemory(lock, request.start, request.length, writable, on_demand,
                           session->memory_policy, &extents, &mr->held);
   }
@@ -155,16 +155,16 @@ int Register(Session* session, Mr* mr, const RegistrationLock& lock) {
     ReleaseMemory(lock, &mr->held);
     return error;
   }
-  Note(session, mr, response);
+  SetKeys(session, mr, response);
   AddToRegions(session, mr);
   return 0;
 }
 
-// `wanted` is the region as it is to be; its `held` is empty. On success `mr` is like it.
+// Changes `mr` to `wanted`, whose `held` is empty. 0 or an errno; changes `mr` only on success.
 int Reregister(Session* session, Mr* mr, Mr wanted, uint32_t flags, const RegistrationLock& lock) {
   const ibv_mr& region = wanted.vmr.ibv_mr;
   const bool writable = NeedsWrite(wanted.vmr.access);
-  // A new right may ask for another way to the memory: describe it again.
+  // A new access right may require another kind of extent.
   const bool new_right = (writable && !NeedsWrite(mr->vmr.access)) ||
                          (wanted.vmr.access & ~mr->vmr.access & kAccessFlushPersistent) != 0;
   const bool describe = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 || new_right;
@@ -201,7 +201,7 @@ int Reregister(Session* session, Mr* mr, Mr wanted, uint32_t flags, const Regist
     wanted.held = mr->held;
   }
   *mr = wanted;
-  Note(session, mr, response);
+  SetKeys(session, mr, response);
   return 0;
 }
 
@@ -219,7 +219,7 @@ ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int acces
   mr->vmr.ibv_mr.addr = address;
   mr->vmr.ibv_mr.length = length;
   mr->iova = IovaOf(iova, access);
-  Session* session = SessionOf(pd->context);  // which may have to be opened, so before the lock
+  Session* session = SessionOf(pd->context);  // may open a session, so before the lock
   int error;
   {
     const RegistrationLock lock;
@@ -229,7 +229,7 @@ ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int acces
     Free(mr);
     return Fail(error);
   }
-  EnterDomain(pd);
+  AcquireDomain(pd);
   return &mr->vmr.ibv_mr;
 }
 
@@ -237,7 +237,7 @@ int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, 
   Mr* mr = ToMr(vmr);
   Session* session = SessionOf(vmr->ibv_mr.context);
   ibv_pd* const old_pd = vmr->ibv_mr.pd;
-  const RegistrationLock lock;  // the copy has its place on the list of regions
+  const RegistrationLock lock;  // before the copy, which contains the list pointers
   Mr wanted = *mr;
   wanted.held = {};
   ibv_mr& region = wanted.vmr.ibv_mr;
@@ -250,24 +250,24 @@ int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, 
   }
   int error = CheckAccess(wanted.vmr.access);
   if (region.pd == nullptr || SessionOf(region.pd->context) != session) error = EINVAL;
-  // On demand, or (without an address) device memory, or a DMA buffer.
+  // On-demand regions, device memory (which has no address) and DMA buffers cannot change.
   if (((mr->vmr.access | wanted.vmr.access) & IBV_ACCESS_ON_DEMAND) != 0 ||
       mr->vmr.ibv_mr.addr == nullptr || mr->vmr.mr_type == IBV_MR_TYPE_DMABUF_MR) {
     error = EOPNOTSUPP;
   }
   if (error == 0) error = Reregister(session, mr, wanted, static_cast<uint32_t>(flags), lock);
-  // The call itself answers an ibv_rereg_mr_err_code; this says why.
+  // ibv_rereg_mr returns an ibv_rereg_mr_err_code; errno has the reason.
   if (error != 0) errno = error;
   if (error == 0 && (flags & IBV_REREG_MR_CHANGE_PD) != 0) {
-    LeaveDomain(old_pd);
-    EnterDomain(pd);
+    ReleaseDomain(old_pd);
+    AcquireDomain(pd);
   }
   return error;
 }
 
 namespace {
 
-// A region that is not made of the app's memory.
+// Creates a region of memory that is not the app's.
 template <class Request>
 ibv_mr* MakeRegion(ibv_pd* pd, uint32_t command, Request* request, ibv_mr_type type,
                    unsigned access, size_t length, const FdsToSend* fds = nullptr) {
@@ -286,9 +286,9 @@ ibv_mr* MakeRegion(ibv_pd* pd, uint32_t command, Request* request, ibv_mr_type t
   mr->vmr.ibv_mr.context = pd->context;
   mr->vmr.ibv_mr.pd = pd;
   mr->vmr.ibv_mr.length = length;
-  Note(session, mr, response);
+  SetKeys(session, mr, response);
   AddToRegions(session, mr);
-  EnterDomain(pd);
+  AcquireDomain(pd);
   return &mr->vmr.ibv_mr;
 }
 
@@ -330,7 +330,7 @@ ibv_mr* RegDmaBufferMr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova
 namespace {
 
 void FreeRegion(Mr* mr) {
-  LeaveDomain(mr->vmr.ibv_mr.pd);
+  ReleaseDomain(mr->vmr.ibv_mr.pd);
   Free(mr);
 }
 
@@ -339,8 +339,8 @@ void FreeRegion(Mr* mr) {
 int DeregMr(verbs_mr* vmr) {
   Mr* mr = ToMr(vmr);
   Session* session = PresentSessionOf(vmr->ibv_mr.context);
-  if (vmr->mr_type == IBV_MR_TYPE_IMPORTED_MR) return EINVAL;  // ibv_unimport_mr
-  if (session->inherited()) {                                  // the memory is the parent's affair
+  if (vmr->mr_type == IBV_MR_TYPE_IMPORTED_MR) return EINVAL;  // ibv_unimport_mr frees it
+  if (session->inherited()) {                                  // the parent has the registration
     FreeRegion(mr);
     return 0;
   }
@@ -356,7 +356,7 @@ int DeregMr(verbs_mr* vmr) {
   return 0;
 }
 
-// Another handle for a region of the same session (ibv_import_mr(3)); where it lies is not told.
+// Another handle for a region of the same context (ibv_import_mr(3)), without its address.
 ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle) {
   auto* mr = Allocate<Mr>();
   if (mr == nullptr) return nullptr;
@@ -376,7 +376,7 @@ ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle) {
   region.length = response.length;
   region.lkey = response.lkey;
   region.rkey = response.rkey;
-  EnterDomain(pd);
+  AcquireDomain(pd);
   return &region;
 }
 

@@ -1,4 +1,4 @@
-// Memory windows: allocation, and the bind of type 1 (type 2 is bound by work requests of the app).
+// Memory windows: allocation, and the bind of type 1. The app binds type 2 by work requests.
 #include "verbs_provider/base/allocate.h"
 #include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/rings/send_entry.h"
@@ -25,7 +25,7 @@ ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type) {
   mw->rkey = response.rkey;
   mw->handle = response.handle;
   mw->type = type;
-  EnterDomain(pd);
+  AcquireDomain(pd);
   return mw;
 }
 
@@ -33,7 +33,7 @@ int DeallocMw(ibv_mw* mw) {
   Session* session = PresentSessionOf(mw->context);
   const int error = CallWithHandle(session->client, ROCI_ABI_DEALLOC_MW, mw->handle);
   if (!IsGone(session, error)) return error;
-  LeaveDomain(mw->pd);
+  ReleaseDomain(mw->pd);
   Free(mw);
   return 0;
 }

@@ -1,4 +1,5 @@
-// The plugin's half of every verbs object, and the way back from libibverbs' half.
+// The plugin's half of every verbs object, and conversions from libibverbs' half. Members marked
+// "first" make a pointer to libibverbs' half a pointer to the object.
 #pragma once
 
 #include <atomic>
@@ -24,8 +25,8 @@ struct Td;
 struct Device {
   verbs_device vdev;  // first
   char socket_path[4096];
-  HeldFile socket;  // as it was found, O_PATH; fixed but for its end
-  Device* next;     // of those that libibverbs knows
+  HeldFile socket;  // an O_PATH descriptor of the socket, constant until UninitDevice
+  Device* next;     // on the list of devices
 };
 
 /// Allocated by libibverbs (calloc).
@@ -35,30 +36,30 @@ struct Context {
   Context* next;  // on the list of contexts
 };
 
-/// In a forked child: a session of the child's own that shares the context with its parent's
-/// (context.cc). The inherited one, which answers EIO, where it cannot be had.
+/// In a forked child: opens a session of its own that shares the context with the parent's
+/// (context.cc). Returns the inherited session, which fails with EIO, if that is impossible.
 Session* SessionOfChild(Context* context);
 
-/// A protection domain, or a parent domain, which is one with two notes for the provider: a thread
-/// domain, whose objects need no locks, and where to take memory from (domain.h).
+/// A protection domain, or a parent domain: a protection domain with an optional thread domain,
+/// whose objects need no locks, and an optional allocator (domain.h).
 struct Pd {
-  ibv_pd pd;                       // first
-  Pd* parent;                      // null for a protection domain
-  Td* td;                          // of a parent domain, may be null
-  std::atomic<uint32_t> users{0};  // parent domains; what was made with a parent domain
+  ibv_pd pd;                           // first
+  Pd* parent;                          // null for a protection domain
+  Td* td;                              // of a parent domain; may be null
+  std::atomic<uint32_t> ref_count{0};  // parent domains, or objects created with a parent domain
   void* (*allocate)(ibv_pd*, void*, size_t, size_t, uint64_t);
   void (*release)(ibv_pd*, void*, void*, uint64_t);
-  void* app_context;  // for both
+  void* app_context;  // argument of both
 };
 
 struct Td {
   ibv_td td;  // first
-  std::atomic<uint32_t> users{0};
+  std::atomic<uint32_t> ref_count{0};
 };
 
-/// Where the memory of an object comes from (domain.h).
-struct Home {
-  Pd* domain = nullptr;  // the parent domain it was made in, or null
+/// Which allocator an object's memory is from (domain.h).
+struct MemorySource {
+  Pd* domain = nullptr;  // the parent domain with which the object was created, or null
   bool from_app = false;
 };
 
@@ -66,39 +67,41 @@ struct Mr {
   verbs_mr vmr;  // first
   ConvertedRanges held;
   uint64_t iova;
-  bool may_copy;  // posts may read the memory themselves
-  Mr* next;       // of the session's regions
-  Mr** link;      // what points to this one there
+  bool may_copy;  // posts may copy from the memory
+  Mr* next;       // on the session's list of regions
+  Mr** link;      // the pointer to this region on that list
 };
 
 struct Dm {
-  ibv_dm dm;             // first
-  Session* session;      // in which it is mapped
-  SharedMapping memory;  // empty where it is imported
+  ibv_dm dm;         // first
+  Session* session;  // that mapped it
+  SharedMapping memory;
   std::byte* data;
-  uint64_t length;  // bytes, as asked for
+  uint64_t length;  // bytes, as allocated by the app
   bool imported;
-  Dm* next;  // of the session's
+  Dm* next;  // on the session's list
 };
 
 struct Ah {
   ibv_ah ah;         // first
-  Session* session;  // whose number the handle is
+  Session* session;  // to which the handle belongs
 };
 
 struct Cq {
   verbs_cq vcq;  // first
   Session* session;
-  Home home;
-  uint32_t handle;  // as in `vcq`, which the app can write
+  MemorySource source;
+  uint32_t handle;  // copy of the handle in `vcq`, which the app can overwrite
   SharedMapping memory;
   SpinLock lock;
-  CompletionRing ring;  // under `lock`; where it is, under `arm_lock` too
-  SpinLock arm_lock;    // behind `lock`. A program may ask for an event while it polls
-  // Between start_poll and end_poll, which hold `lock` from one to the other.
+  CompletionRing ring;  // under `lock`; its memory changes under `lock` and `arm_lock`
+  // For requests of an event, which a program may make between start_poll and end_poll. Lock order:
+  // `lock` before `arm_lock`.
+  SpinLock arm_lock;
+  // Valid between start_poll and end_poll, which hold `lock` meanwhile.
   const roci_abi_cqe* current;
   uint64_t wall_offset;  // ns from CLOCK_MONOTONIC to CLOCK_REALTIME, as last used
-  uint32_t polled;       // index behind `current`
+  uint32_t polled;       // index of the entry after `current`
 };
 
 struct Srq {
@@ -111,14 +114,14 @@ struct Srq {
   TagOps tags;
 };
 
-/// `sq` and `rq` of a receiving XRC queue pair, and `rq` of one with a shared receive queue, take
-/// nothing.
+/// `sq` and `rq` of an XRC target queue pair, and `rq` of a queue pair with a shared receive queue,
+/// accept no requests.
 struct Qp {
   verbs_qp vqp;  // first
   Session* session;
-  Home home;
+  MemorySource source;
   SharedMapping memory;
-  /// What a post answers before it looks at the request: 0, or EINVAL in states that take none.
+  /// 0 if the QP's state accepts posts, else the error that every post returns: EINVAL.
   std::atomic<int> send_refusal{EINVAL};
   std::atomic<int> recv_refusal{EINVAL};
   int sq_sig_all;
@@ -134,14 +137,14 @@ inline Context* ToContext(ibv_context* context) {
   return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
                                     offsetof(verbs_context, context));
 }
-/// For calls that make or ask something.
+/// The session for calls that create or query objects. A forked child gets its own.
 inline Session* SessionOf(ibv_context* ibcontext) {
   Context* context = ToContext(ibcontext);
   Session* session = context->session.load(std::memory_order_acquire);
   return session->inherited() ? SessionOfChild(context) : session;
 }
-/// For calls that take something down: a child that only cleans up what it has inherited needs
-/// nobody for that.
+/// The session for calls that destroy objects: does not open a new session in a forked child that
+/// only cleans up.
 inline Session* PresentSessionOf(ibv_context* context) {
   return ToContext(context)->session.load(std::memory_order_acquire);
 }
@@ -151,19 +154,19 @@ inline Srq* ToSrq(ibv_srq* srq) { return reinterpret_cast<Srq*>(srq); }
 inline verbs_xrcd* ToXrcd(ibv_xrcd* xrcd) { return reinterpret_cast<verbs_xrcd*>(xrcd); }
 inline Qp* ToQp(ibv_qp* qp) { return reinterpret_cast<Qp*>(qp); }
 
-/// Sets errno and gives the null pointer that a failed creation returns.
+/// Sets errno and returns null, for a failed creation.
 inline std::nullptr_t Fail(int error) {
   errno = error;
   return nullptr;
 }
 
-/// Unmaps what the daemon shared, where this process still has it.
+/// Unmaps the daemon's memory, unless this is a forked child, which does not have the mapping.
 inline void UnmapOwn(const Session* session, SharedMapping* memory) {
   if (!session->inherited()) memory->Unmap();
 }
 
-/// Whether an object whose destruction the daemon answered with `error` may be freed: yes, too, if
-/// there is no daemon (or this is a forked child) and nobody else will ever use it.
+/// Whether the plugin may free an object after the daemon has answered its destruction with
+/// `error`: on success, and also if the session has ended or is inherited.
 inline bool IsGone(const Session* session, int error) { return error == 0 || !session->alive(); }
 
 }  // namespace roci::provider

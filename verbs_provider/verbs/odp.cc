@@ -1,5 +1,5 @@
-// Advice about on-demand regions. The daemon reaches them by address, page by page as they are;
-// what can be done ahead is to have the pages there.
+// Advice on on-demand regions (ibv_advise_mr(3)): populates pages. The daemon reaches on-demand
+// memory by address and needs no preparation.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ int Check(const ibv_pd* pd, const Mr* mr, const ibv_sge& sge, bool write) {
   return offset > region.length || sge.length > region.length - offset ? EFAULT : 0;
 }
 
-// Pages of [va, va + length) in memory. EFAULT where there can be none.
+// Populates the pages of [va, va + length). 0, or EFAULT if a page cannot be populated.
 int Populate(uint64_t va, uint64_t length, bool write) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = va & ~(page - 1);
@@ -42,7 +42,7 @@ int Populate(uint64_t va, uint64_t length, bool write) {
   if (madvise(start, va + length - begin, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) {
     return 0;
   }
-  // Linux before 5.14 does not know the advice; the pages come when they are used.
+  // Linux before 5.14 does not have the advice; the pages are populated at first access.
   return errno == EINVAL ? 0 : EFAULT;
 }
 
@@ -64,7 +64,7 @@ int AdviseMr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* s
     const int error = Check(pd, FindRegion(session, sges[i].lkey), sges[i], write);
     if (error != 0) return error;
   }
-  // Without the flag it is a hint, and faults in its time are as good.
+  // Without IB_UVERBS_ADVISE_MR_FLAG_FLUSH the advice is a hint and is ignored.
   for (uint32_t i = 0; now && i < count; ++i) {
     const Mr* mr = FindRegion(session, sges[i].lkey);
     const uint64_t va =

@@ -13,42 +13,43 @@ namespace {
 Pd* ToPd(ibv_pd* pd) { return reinterpret_cast<Pd*>(pd); }
 Td* ToTd(ibv_td* td) { return reinterpret_cast<Td*>(td); }
 
-// malloc's alignment for what asks for less, as the app's allocator may be posix_memalign(3).
+// At least a pointer's alignment, because the app's allocator may call posix_memalign(3).
 size_t AtLeastPointers(size_t alignment) {
   return alignment < sizeof(void*) ? sizeof(void*) : alignment;
 }
 
 void FreeParentDomain(Pd* domain) {
-  --domain->parent->users;
-  if (domain->td != nullptr) --domain->td->users;
+  --domain->parent->ref_count;
+  if (domain->td != nullptr) --domain->td->ref_count;
   Free(domain);
 }
 
 }  // namespace
 
-void* TakeDomainMemory(Pd* domain, size_t size, size_t alignment, DomainMemory what, Home* home) {
+void* AllocateDomainMemory(Pd* domain, size_t size, size_t alignment, DomainMemory what,
+                           MemorySource* source) {
   void* memory = IBV_ALLOCATOR_USE_DEFAULT;
   alignment = AtLeastPointers(alignment);
   if (domain != nullptr && domain->allocate != nullptr) {
     memory = domain->allocate(&domain->pd, domain->app_context, size, alignment,
                               static_cast<uint64_t>(what));
   }
-  home->domain = domain;
-  home->from_app = memory != IBV_ALLOCATOR_USE_DEFAULT;
-  if (!home->from_app && posix_memalign(&memory, alignment, size) != 0) memory = nullptr;
+  source->domain = domain;
+  source->from_app = memory != IBV_ALLOCATOR_USE_DEFAULT;
+  if (!source->from_app && posix_memalign(&memory, alignment, size) != 0) memory = nullptr;
   if (memory == nullptr) return Fail(ENOMEM);
-  if (domain != nullptr) ++domain->users;
+  if (domain != nullptr) ++domain->ref_count;
   return memory;
 }
 
-void ReturnDomainMemory(const Home& home, void* memory, DomainMemory what) {
-  if (home.from_app) {
-    home.domain->release(&home.domain->pd, home.domain->app_context, memory,
-                         static_cast<uint64_t>(what));
+void FreeDomainMemory(const MemorySource& source, void* memory, DomainMemory what) {
+  if (source.from_app) {
+    source.domain->release(&source.domain->pd, source.domain->app_context, memory,
+                           static_cast<uint64_t>(what));
   } else {
     free(memory);
   }
-  if (home.domain != nullptr) --home.domain->users;
+  if (source.domain != nullptr) --source.domain->ref_count;
 }
 
 ibv_pd* AllocPd(ibv_context* context) {
@@ -66,7 +67,7 @@ ibv_pd* AllocPd(ibv_context* context) {
   return &pd->pd;
 }
 
-// Stands for its protection domain wherever one is asked for: the daemon knows only that one.
+// Has the handle of its protection domain: the daemon has no parent domains.
 ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
   if (attr->pd == nullptr || attr->pd->context != context) return Fail(EINVAL);
   constexpr uint32_t kAllocators = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
@@ -84,8 +85,8 @@ ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* att
   Pd* pd = ToPd(attr->pd);
   domain->parent = pd->parent != nullptr ? pd->parent : pd;
   domain->td = attr->td != nullptr ? ToTd(attr->td) : nullptr;
-  ++domain->parent->users;
-  if (domain->td != nullptr) ++domain->td->users;
+  ++domain->parent->ref_count;
+  if (domain->td != nullptr) ++domain->td->ref_count;
   domain->pd.context = context;
   domain->pd.handle = attr->pd->handle;
   return &domain->pd;
@@ -93,7 +94,7 @@ ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* att
 
 int DeallocPd(ibv_pd* ibpd) {
   Pd* pd = ToPd(ibpd);
-  if (pd->users != 0) return EBUSY;
+  if (pd->ref_count != 0) return EBUSY;
   if (pd->parent != nullptr) {
     FreeParentDomain(pd);
     return 0;
@@ -105,8 +106,8 @@ int DeallocPd(ibv_pd* ibpd) {
   return 0;
 }
 
-// Another handle for a protection domain of the same session, or of one that it shares the context
-// with (ibv_import_pd(3)).
+// Another ibv_pd for a protection domain of this session, or of a session that shares its context
+// (ibv_import_pd(3)).
 ibv_pd* ImportPd(ibv_context* context, uint32_t handle) {
   auto* pd = Allocate<Pd>();
   if (pd == nullptr) return nullptr;
@@ -132,7 +133,7 @@ ibv_td* AllocTd(ibv_context* context, ibv_td_init_attr* attr) {
 
 int DeallocTd(ibv_td* ibtd) {
   Td* td = ToTd(ibtd);
-  if (td->users != 0) return EBUSY;
+  if (td->ref_count != 0) return EBUSY;
   Free(td);
   return 0;
 }

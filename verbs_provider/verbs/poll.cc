@@ -7,11 +7,11 @@
 namespace roci::provider {
 namespace {
 
-// On a small machine a thread that polls in vain keeps the daemon from the processor it needs.
+// On a machine with few processors a thread that spins on an empty CQ starves the daemon.
 constexpr uint32_t kEmptyPollsBeforeYield = 8;
-constexpr uint32_t kEmptyPollsPerLook = 1024;  // power of two
+constexpr uint32_t kEmptyPollsPerPeerCheck = 1024;  // power of two
 
-// Polls in a row that found nothing, on any CQ of this thread.
+// Consecutive empty polls of this thread, on any CQ.
 thread_local uint32_t empty_polls = 0;
 
 }  // namespace
@@ -22,7 +22,7 @@ int PollEmpty(Session* session) {
   }
   const uint32_t tries = ++empty_polls;
   if (tries <= kEmptyPollsBeforeYield) return 0;
-  if ((tries & (kEmptyPollsPerLook - 1)) == 0 && !session->client.CheckPeer()) return -EIO;
+  if ((tries & (kEmptyPollsPerPeerCheck - 1)) == 0 && !session->client.CheckPeer()) return -EIO;
   if (tries == kEmptyPollsBeforeYield + 1) BeginWaiting();
   GiveWay(session->bells);
   return 0;
@@ -47,7 +47,7 @@ int PollCq(ibv_cq* ibcq, int count, ibv_wc* wc) {
       continue;
     }
     FillCompletion(*entry, &wc[polled]);
-    // A datagram's flow_tag ends with the kind of its network header
+    // The low bits of a datagram's flow_tag are the kind of its network header
     // (roce/responder_execute_inl.h).
     if ((entry->flags & ROCI_ABI_CQE_GRH) != 0) {
       wc[polled].sl = static_cast<uint8_t>(entry->flow_tag);

@@ -1,11 +1,12 @@
-// What plain and extended polling have in common.
+// Shared parts of ibv_poll_cq and of extended polling.
 #pragma once
 
 #include "verbs_provider/verbs/objects.h"
 
 namespace roci::provider {
 
-/// A completed entry of a work queue, and all before it, may be written over. Under the CQ's lock.
+/// Frees the work queue entry that `entry` completes, and those before it, for new posts. Called
+/// with the CQ's lock held.
 inline void FreeWork(const Session* session, const roci_abi_cqe& entry) {
   if ((entry.flags & ROCI_ABI_CQE_SRQ) != 0) [[unlikely]] {
     if (Srq* srq = session->FindSrq(entry.qp_handle)) srq->queue.Release(entry.slot);
@@ -15,7 +16,7 @@ inline void FreeWork(const Session* session, const roci_abi_cqe& entry) {
     return;
   }
   Qp* qp = session->FindQp(entry.qp_handle);
-  // The number tells a QP from an earlier one with the same handle.
+  // A different number: the completion of an earlier QP with the same handle.
   if (qp == nullptr || qp->vqp.qp.qp_num != entry.qpn) [[unlikely]] {
     return;
   }
@@ -23,10 +24,10 @@ inline void FreeWork(const Session* session, const roci_abi_cqe& entry) {
   tail.store(entry.slot + 1, std::memory_order_release);
 }
 
-/// After a poll that found nothing: lets others have the processor now and then, and looks whether
-/// the daemon lives. 0 or -EIO.
+/// Called after an empty poll. Yields the processor after several of them, and checks now and then
+/// whether the daemon runs. 0 or -EIO.
 int PollEmpty(Session* session);
-/// After a poll that found something.
+/// Called after a poll that returned a completion.
 void NotePolled();
 
 }  // namespace roci::provider

@@ -1,4 +1,4 @@
-// Posting to the queues of a QP.
+// ibv_post_send and ibv_post_recv.
 #include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/verbs/objects.h"
 #include "verbs_provider/verbs/verbs_ops.h"

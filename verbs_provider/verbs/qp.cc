@@ -20,7 +20,8 @@ bool HasReceiveQueue(const ibv_qp& qp) {
   return qp.qp_type != IBV_QPT_XRC_SEND && qp.qp_type != IBV_QPT_XRC_RECV && qp.srq == nullptr;
 }
 
-// The CQs of a QP (the XRC types and RSS lack one or both), locked in the order of their addresses.
+// Holds the locks of a QP's CQs, in the order of their addresses. XRC and RSS queue pairs have one
+// CQ or none.
 class CqLocks {
  public:
   explicit CqLocks(const Qp* qp)
@@ -53,8 +54,8 @@ class CqLocks {
   Cq* const second_;
 };
 
-// Which states take work requests at all (IBTA vol 1, 10.3.1); what is posted in ERR completes with
-// flush errors.
+// Sets whether posts are accepted in `state` (IBTA vol 1, 10.3.1). Requests that are posted in ERR
+// complete with flush errors.
 void NoteState(Qp* qp, ibv_qp_state state) {
   const bool sends =
       state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
@@ -63,14 +64,13 @@ void NoteState(Qp* qp, ibv_qp_state state) {
   qp->recv_refusal.store(receives ? 0 : EINVAL, std::memory_order_relaxed);
 }
 
-// Completions that were not polled before the QP went away or was reset are not delivered (IBTA vol
-// 1, 10.3.1 lets them vanish), and must not move the tails of the queues that come after. The slots
-// of a shared receive queue are free again.
+// Makes poll skip the completions of a QP that is destroyed or reset, as IBTA vol 1, 10.3.1 allows:
+// they must not move the tails of a later queue with the same handle. Frees their slots of a shared
+// receive queue.
 void SkipCompletions(const Qp* qp, const CqLocks& locks) {
   locks.ForEach([qp](Cq& cq) {
     cq.ring.SkipEntries(
-        // What became of a tagged buffer, and how many unexpected messages there are, is not the
-        // queue pair's matter.
+        // Completions of tag matching belong to the shared receive queue.
         [qp](const roci_abi_cqe& entry) {
           return entry.qpn == qp->vqp.qp.qp_num && entry.opcode != IBV_WC_TM_RECV;
         },
@@ -80,7 +80,7 @@ void SkipCompletions(const Qp* qp, const CqLocks& locks) {
   });
 }
 
-// In RESET both queues are empty and begin at index 0 again, on the daemon's side too.
+// After a transition to RESET both queues begin at index 0 again, also in the daemon.
 template <class Queue>
 void EmptyQueue(Queue* queue) {
   const SpinGuard guard(queue->lock);
@@ -97,7 +97,7 @@ void EmptyQueues(Qp* qp) {
   EmptyQueue(&qp->rq);
 }
 
-// What send and receive queue have in common. False where the answer's numbers do not fit together.
+// Sets the members that SendQueue and RecvQueue share. False if the response is inconsistent.
 template <class Queue>
 bool PlaceQueue(const Qp* qp, uint32_t capacity, uint32_t stride, uint32_t queue_offset,
                 uint32_t slots_offset, uint32_t header_bytes, Queue* queue) {
@@ -112,7 +112,7 @@ bool PlaceQueue(const Qp* qp, uint32_t capacity, uint32_t stride, uint32_t queue
           stride >= header_bytes + uint64_t{queue->max_sge} * sizeof(roci_abi_sge));
 }
 
-// Lays the queues out as the daemon says. 0 or EPROTO.
+// Sets up the queues from the daemon's response. 0 or EPROTO.
 int PlaceQueues(Qp* qp, ibv_qp_type type, const roci_abi_create_qp_response& r) {
   SendQueue& sq = qp->sq;
   RecvQueue& rq = qp->rq;
@@ -172,7 +172,7 @@ int FinishParts(Qp* qp, int error, ibv_qp_type type, uint32_t pd,
   return 0;
 }
 
-void MakeKnown(Qp* qp) {
+void AddToTable(Qp* qp) {
   const CqLocks locks(qp);
   qp->session->qps[qp->vqp.qp.handle].store(qp, std::memory_order_relaxed);
 }
@@ -201,8 +201,8 @@ int Check(const ibv_pd* pd, const ibv_qp_init_attr& attr) {
     return object != nullptr && object->context == pd->context;
   };
   if (pd == nullptr || !is_ours(attr.send_cq)) return EINVAL;
-  if (attr.qp_type == IBV_QPT_XRC_SEND) return 0;  // the rest is not looked at
-  // What a child inherited has its rings in the parent.
+  if (attr.qp_type == IBV_QPT_XRC_SEND) return 0;  // has neither receive CQ nor SRQ
+  // The rings of an inherited queue are not mapped in a forked child.
   if (attr.srq != nullptr && ToSrq(attr.srq)->session != SessionOf(pd->context)) return EINVAL;
   return is_ours(attr.recv_cq) && (attr.srq == nullptr || is_ours(attr.srq)) ? 0 : EINVAL;
 }
@@ -213,7 +213,7 @@ ibv_qp* CreateWith(ibv_pd* pd, ibv_qp_init_attr* attr, uint32_t flags) {
   if (refusal != 0) return Fail(refusal);
   auto* qp = AllocateIn<Qp>(pd, DomainMemory::kQueuePair);
   if (qp == nullptr) return nullptr;
-  if (IsForOneThread(pd)) {
+  if (IsSingleThreaded(pd)) {
     qp->sq.lock.DisableLocking();
     qp->rq.lock.DisableLocking();
   }
@@ -273,7 +273,7 @@ ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if (extended && (attr->send_ops_flags & ~SendOperationsOf(attr->qp_type)) != 0) {
     return Fail(EOPNOTSUPP);
   }
-  // The extended structure begins like the plain one.
+  // The extended structure begins with the members of the plain one.
   static_assert(offsetof(ibv_qp_init_attr_ex, sq_sig_all) ==
                 offsetof(ibv_qp_init_attr, sq_sig_all));
   ibv_qp* qp = CreateWith(attr->pd, reinterpret_cast<ibv_qp_init_attr*>(attr), flags);
@@ -306,7 +306,7 @@ int QueryQp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
   if (error != 0) return error;
   *attr = FromAbi(response.attr);
   attr->cap = qp->cap;
-  // The daemon may have ended it since the last modification.
+  // The daemon may have moved the QP to ERR since the last ModifyQp.
   if (attr->qp_state == IBV_QPS_ERR) NoteState(qp, IBV_QPS_ERR);
   *init = {};
   init->qp_context = ibqp->qp_context;
@@ -327,7 +327,7 @@ int ModifyRateLimit(ibv_qp* ibqp, ibv_qp_rate_limit_attr* limit) {
   request.handle = ibqp->handle;
   request.mask = IBV_QP_RATE_LIMIT;
   request.attr.rate_limit_kbps = limit->rate_limit;
-  // The typical packet is a hint for hardware that rounds; nothing is rounded here.
+  // typical_pkt_sz is a hint for hardware and is ignored.
   request.attr.rate_burst_bytes = limit->max_burst_sz;
   return qp->session->client.Call(ROCI_ABI_MODIFY_QP, &request, &response);
 }

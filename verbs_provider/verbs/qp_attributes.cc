@@ -1,4 +1,4 @@
-// Attributes of queue pairs and address vectors.
+// Copies queue pair attributes and address vectors field by field.
 #include "verbs_provider/verbs/qp_attributes.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Attributes of queue pairs, between libibverbs' structure and the ABI's.
+// Conversion of queue pair attributes and address vectors between libibverbs and the ABI.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace roci::provider {
 
-/// Only what `mask` (enum ibv_qp_attr_mask) names is read: programs leave the rest uninitialised.
+/// Reads only the members in `mask` (enum ibv_qp_attr_mask), because programs leave the others
+/// uninitialised.
 roci_abi_qp_attr ToAbi(const ibv_qp_attr& attr, uint32_t mask);
-/// All but the capabilities.
+/// Converts all members except the capabilities.
 ibv_qp_attr FromAbi(const roci_abi_qp_attr& abi);
 
 roci_abi_ah_attr ToAbi(const ibv_ah_attr& attr);

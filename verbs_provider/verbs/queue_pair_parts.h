@@ -1,5 +1,5 @@
-// What queue pairs and work queues have in common: rings made by the daemon, a handle, a place in
-// the session's table.
+// The shared parts of queue pairs and work queues: the rings, the handle, and the entry in the
+// session's table.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace roci::provider {
 
-/// Lays the rings of `qp` out as the daemon's answer says, which came with `error`. 0 or an errno,
-/// with nothing left behind.
+/// Sets up the rings of `qp` from the daemon's response; `error` is the result of the call. 0 or an
+/// errno; on failure the queue pair is destroyed at the daemon.
 int FinishParts(Qp* qp, int error, ibv_qp_type type, uint32_t pd,
                 const roci_abi_create_qp_response& response, const ReceivedFds& fds);
 
-/// Sends `request`, whose answer is a roci_abi_create_qp_response, for `qp`, whose session is set.
+/// Creates the queue pair at the daemon and sets up its rings. `qp->session` is set; the response
+/// to `command` is a roci_abi_create_qp_response. 0 or an errno.
 template <class Request>
 int CreateParts(Qp* qp, uint32_t command, ibv_qp_type type, Request* request) {
   roci_abi_create_qp_response response = {};
@@ -22,10 +23,10 @@ int CreateParts(Qp* qp, uint32_t command, ibv_qp_type type, Request* request) {
   return FinishParts(qp, error, type, request->pd, response, fds);
 }
 
-/// From now on pollers find it by its handle. Its CQs are set (null: it has none).
-void MakeKnown(Qp* qp);
+/// Adds the queue pair to the session's table, where poll finds it. Its CQs are set (null: none).
+void AddToTable(Qp* qp);
 
-/// Fills libibverbs' half in and makes it known.
+/// Fills in libibverbs' half and adds the queue pair to the session's table.
 template <class Attr>
 void FinishQp(Qp* qp, ibv_pd* pd, const Attr& attr) {
   ibv_qp& base = qp->vqp.qp;
@@ -39,11 +40,12 @@ void FinishQp(Qp* qp, ibv_pd* pd, const Attr& attr) {
   base.qp_type = attr.qp_type;
   pthread_mutex_init(&base.mutex, nullptr);
   pthread_cond_init(&base.cond, nullptr);
-  MakeKnown(qp);
+  AddToTable(qp);
 }
 
-/// Ends it at the daemon and forgets it. IsGone(result) says whether it is gone; then
-/// `*async_events` is how many events the app has to acknowledge.
+/// Destroys the queue pair at the daemon and removes it from the table. 0 or an errno. If
+/// IsGone(session, result), it is destroyed, and `*async_events` is the number of events that the
+/// app has to acknowledge.
 int DestroyParts(Qp* qp, uint32_t* async_events);
 
 /// For ibv_create_qp_ex with an indirection table.

@@ -1,5 +1,4 @@
-// The ibv_wr_* calls (ibv_wr_post(3)). Errors are kept until wr_complete, as the calls return
-// nothing.
+// The ibv_wr_* calls (ibv_wr_post(3)). They return nothing, so wr_complete reports the first error.
 #include "verbs_provider/verbs/send_builder.h"
 
 #include "verbs_provider/rings/send_entry.h"
@@ -10,15 +9,15 @@ namespace {
 
 Qp* ToQp(ibv_qp_ex* qp) { return reinterpret_cast<Qp*>(qp); }
 
-void Note(SendBuilder& builder, int error) {
+void NoteError(SendBuilder& builder, int error) {
   if (error != 0 && builder.error == 0) builder.error = error;
 }
 
-// ---- Between the requests
+// ---- Start and end of a batch
 
 void Start(ibv_qp_ex* qpx) {
   Qp* qp = ToQp(qpx);
-  // In a forked child the lock's state is an accident of the moment.
+  // In a forked child the lock may have been held by a thread of the parent.
   if (!qp->session->inherited()) [[likely]] {
     qp->sq.lock.Lock();
     qp->sq.RestartIfEmpty();
@@ -50,7 +49,7 @@ roci_abi_send_wqe* Begin(ibv_qp_ex* qpx, ibv_wr_opcode opcode) {
   if (builder.error != 0) [[unlikely]] {
     return nullptr;
   }
-  // The flag has no meaning here: the setter says how the data comes.
+  // IBV_SEND_INLINE has no meaning here: the setter decides whether the data is inline.
   const unsigned flags = qpx->wr_flags & ~unsigned{IBV_SEND_INLINE};
   builder.entry = BeginEntry(qp->sq, builder.next, opcode, qpx->wr_id, flags, &builder.error);
   if (builder.entry != nullptr) [[likely]] {
@@ -114,10 +113,10 @@ void BindWindow(ibv_qp_ex* qpx, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_inf
   if (mw->type == IBV_MW_TYPE_2) {
     PutBinding(entry, *mw, rkey, *info);
   } else {
-    Note(ToQp(qpx)->builder, EINVAL);
+    NoteError(ToQp(qpx)->builder, EINVAL);
   }
 }
-// The eight bytes are taken now, like inline data.
+// The eight bytes are copied now, like inline data.
 void AtomicWrite(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, const void* value) {
   roci_abi_send_wqe* entry = Begin(qp, IBV_WR_ATOMIC_WRITE);
   if (entry == nullptr) return;
@@ -128,15 +127,15 @@ void AtomicWrite(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, const void* val
   entry->flags |= ROCI_ABI_SEND_INLINE;
 }
 
-// ---- What belongs to the request begun last
+// ---- Setters of the current request
 
-// That request, if everything is well so far.
+// The request that was begun last; null after an error.
 roci_abi_send_wqe* Current(Qp* qp) { return qp->builder.error == 0 ? qp->builder.entry : nullptr; }
 
 void SetSgeList(ibv_qp_ex* qpx, size_t count, const ibv_sge* sges) {
   Qp* qp = ToQp(qpx);
   roci_abi_send_wqe* entry = Current(qp);
-  if (entry != nullptr) Note(qp->builder, PutSges(qp->sq, entry, sges, count));
+  if (entry != nullptr) NoteError(qp->builder, PutSges(qp->sq, entry, sges, count));
 }
 
 void SetSge(ibv_qp_ex* qpx, uint32_t lkey, uint64_t address, uint32_t length) {
@@ -148,7 +147,7 @@ void SetInlineList(ibv_qp_ex* qpx, size_t count, const ibv_data_buf* pieces) {
   Qp* qp = ToQp(qpx);
   roci_abi_send_wqe* entry = Current(qp);
   if (entry == nullptr) return;
-  Note(qp->builder, PutInline(qp->sq, entry, count, [pieces](size_t i) { return pieces[i]; }));
+  NoteError(qp->builder, PutInline(qp->sq, entry, count, [pieces](size_t i) { return pieces[i]; }));
 }
 
 void SetInline(ibv_qp_ex* qpx, void* address, size_t length) {
@@ -170,7 +169,7 @@ void SetSharedReceiveQueue(ibv_qp_ex* qpx, uint32_t remote_srqn) {
   if (entry != nullptr) entry->remote_srqn = remote_srqn;
 }
 
-// The flag of each operation, and how its call is put in place.
+// The flag of each operation, and a function that sets its call.
 struct SendCall {
   uint64_t flag;
   ibv_wr_opcode opcode;

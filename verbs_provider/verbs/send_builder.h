@@ -10,17 +10,18 @@ namespace roci::provider {
 
 struct Qp;
 
-/// What is under way between wr_start and wr_complete, under the send queue's lock.
+/// The state between wr_start and wr_complete, which hold the send queue's lock meanwhile.
 struct SendBuilder {
-  roci_abi_send_wqe* entry = nullptr;  // the request that the next setter belongs to
+  roci_abi_send_wqe* entry = nullptr;  // the request that setters change
   uint32_t next = 0;                   // index of the next entry
-  int error = 0;                       // the first one; what follows it is not written
+  int error = 0;                       // the first error; later requests are not written
 };
 
 /// enum ibv_qp_create_send_ops_flags for the operations of `type`.
 uint64_t SendOperationsOf(ibv_qp_type type);
 
-/// Sets the calls of `qp` up for the operations in `flags`, each of which its type has.
+/// Sets the ibv_wr_* calls of `qp` for the operations in `flags`, which are a subset of
+/// SendOperationsOf(its type).
 void EnableSendCalls(Qp* qp, uint64_t flags);
 
 }  // namespace roci::provider

@@ -39,7 +39,7 @@ int Create(Srq* srq, const roci_abi_create_srq_request& filled) {
   return 0;
 }
 
-// The rings of the list operations, beside those of the queue.
+// Maps the rings of the tag list operations. 0 or an errno.
 int UseTags(Srq* srq, const roci_abi_create_tag_srq_request& request,
             const roci_abi_create_tag_srq_response& response, int fd) {
   const int error = srq->tag_memory.Map(fd, response.ops_memory_size);
@@ -73,7 +73,7 @@ int CreateTagged(Srq* srq, roci_abi_create_tag_srq_request request) {
   return 0;
 }
 
-// `create(srq)` asks the daemon: 0 or an errno.
+// Allocates a queue; `create(srq)` creates it at the daemon: 0 or an errno.
 template <class Ask>
 Srq* NewSrq(ibv_pd* pd, ibv_srq_attr* attr, Ask&& create) {
   auto* srq = Allocate<Srq>();
@@ -87,7 +87,7 @@ Srq* NewSrq(ibv_pd* pd, ibv_srq_attr* attr, Ask&& create) {
   attr->max_wr = srq->queue.limit;
   attr->max_sge = srq->queue.max_sge;
   srq->vsrq.srq.context = pd->context;
-  EnterDomain(pd);
+  AcquireDomain(pd);
   srq->session->srqs[srq->vsrq.srq.handle].store(srq, std::memory_order_relaxed);
   return srq;
 }
@@ -116,7 +116,7 @@ Srq* NewTaggedSrq(ibv_srq_init_attr_ex* attr) {
   });
 }
 
-// What libibverbs does itself for the basic type.
+// Fills in what libibverbs fills in only for ibv_create_srq.
 void InitBase(Srq* srq, const ibv_srq_init_attr_ex& attr) {
   ibv_srq& base = srq->vsrq.srq;
   base.srq_context = attr.srq_context;
@@ -126,8 +126,9 @@ void InitBase(Srq* srq, const ibv_srq_init_attr_ex& attr) {
   pthread_cond_init(&base.cond, nullptr);
 }
 
-// Under the queue's lock: takes the grown queue over. The daemon has moved on already.
-int Follow(Srq* srq, const roci_abi_srq_layout& layout, int fd) {
+// Switches to the memory of a queue that has grown, which the daemon uses already. Ends the session
+// on failure. Called with the queue's lock held.
+int SwitchToGrown(Srq* srq, const roci_abi_srq_layout& layout, int fd) {
   SharedMapping grown;
   int error = grown.Map(fd, layout.memory_size);
   if (error == 0) error = srq->queue.Use(grown, layout);
@@ -152,7 +153,7 @@ ibv_srq* CreateSrq(ibv_pd* pd, ibv_srq_init_attr* attr) {
   return &srq->vsrq.srq;
 }
 
-// The basic type comes here only with attributes that mean nothing for it.
+// libibverbs calls this for the basic type only with attributes that do not apply to it.
 ibv_srq* CreateSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   constexpr uint32_t kServed = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
                                IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
@@ -209,12 +210,12 @@ int ModifySrq(ibv_srq* ibsrq, ibv_srq_attr* attr, int mask) {
   request.mask = static_cast<uint32_t>(mask);
   if (resizes) request.max_wr = attr->max_wr;
   if ((mask & IBV_SRQ_LIMIT) != 0) request.limit = attr->srq_limit;
-  // Nobody posts meanwhile.
+  // Posts wait for the lock.
   const SpinGuard guard(srq->queue.lock);
   if (resizes && attr->max_wr < srq->queue.outstanding()) return EINVAL;
   int error = srq->session->client.Call(ROCI_ABI_MODIFY_SRQ, &request, &response, nullptr, &fds);
   if (error != 0 && error != EMFILE) return error;
-  if (response.layout.memory_size != 0) error = Follow(srq, response.layout, fds.at(0));
+  if (response.layout.memory_size != 0) error = SwitchToGrown(srq, response.layout, fds.at(0));
   if (error != 0) return error;
   if (resizes) srq->queue.limit = attr->max_wr;
   return 0;
@@ -259,7 +260,7 @@ int DestroySrq(ibv_srq* ibsrq) {
   UnmapOwn(session, &srq->tag_memory);
   srq->queue.FreeMemory();
   srq->tags.FreeMemory();
-  LeaveDomain(ibsrq->pd);
+  ReleaseDomain(ibsrq->pd);
   Free(srq);
   return 0;
 }

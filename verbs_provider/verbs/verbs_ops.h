@@ -1,5 +1,5 @@
-// The operations that the plugin gives libibverbs, by the object they work on. Each is what the
-// verbs call of its name does, as in struct verbs_context_ops of infiniband/driver.h; errors are
+// The plugin's entries of libibverbs' operation table (struct verbs_context_ops in
+// infiniband/driver.h), by source file. Each implements the verbs call of its name; errors are
 // those of the call's manual page.
 #pragma once
 
@@ -88,7 +88,7 @@ int PostSrqOps(ibv_srq* srq, ibv_ops_wr* wr, ibv_ops_wr** bad);
 ibv_xrcd* OpenXrcd(ibv_context* context, ibv_xrcd_init_attr* attr);
 int CloseXrcd(ibv_xrcd* xrcd);
 ibv_qp* OpenQp(ibv_context* context, ibv_qp_open_attr* attr);
-// What CreateQpEx does for IBV_QPT_XRC_RECV.
+// Creates an XRC target queue pair, for CreateQpEx with IBV_QPT_XRC_RECV.
 ibv_qp* CreateTargetQp(ibv_context* context, ibv_qp_init_attr_ex* attr);
 
 // address_handle.cc

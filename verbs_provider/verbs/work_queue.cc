@@ -1,5 +1,5 @@
-// Work queues, their indirection tables, and the raw packet queue pairs that spread frames over
-// them (ibv_create_wq(3), ibv_create_rwq_ind_table(3)).
+// Work queues, their indirection tables, and the RSS queue pairs that distribute frames over them
+// (ibv_create_wq(3), ibv_create_rwq_ind_table(3)).
 #include <cstring>
 
 #include "verbs_provider/base/allocate.h"
@@ -11,7 +11,7 @@
 namespace roci::provider {
 namespace {
 
-// To the daemon, and to whoever polls the CQ, it is a queue pair that only receives.
+// For the daemon and for poll, a work queue is a queue pair that only receives.
 struct WorkQueue {
   ibv_wq wq;  // first
   Qp qp;
@@ -47,7 +47,7 @@ void InitBase(WorkQueue* queue, ibv_context* context, const ibv_wq_init_attr& at
   wq.post_recv = PostToQueue;
   pthread_mutex_init(&wq.mutex, nullptr);
   pthread_cond_init(&wq.cond, nullptr);
-  // What the shared parts look at.
+  // The members that queue_pair_parts.h and ModifyQp read.
   ibv_qp& base = queue->qp.vqp.qp;
   base.context = context;
   base.pd = attr.pd;
@@ -63,7 +63,7 @@ int Move(Qp* qp, ibv_qp_state state, int more) {
   return ModifyQp(&qp->vqp.qp, &attr, IBV_QP_STATE | more);
 }
 
-// A queue that is ready is a queue pair that is ready to receive.
+// Work queue state RDY is queue pair state RTR.
 int MoveTo(WorkQueue* queue, ibv_wq_state state) {
   switch (state) {
     case IBV_WQS_RESET:
@@ -80,7 +80,7 @@ int MoveTo(WorkQueue* queue, ibv_wq_state state) {
   }
 }
 
-// RESET -> RDY, and anything to RESET or ERR.
+// RESET and RDY to RDY, any state to RESET or ERR.
 bool IsLegal(ibv_wq_state from, ibv_wq_state to) {
   if (to == IBV_WQS_RDY) return from == IBV_WQS_RESET || from == IBV_WQS_RDY;
   return to == IBV_WQS_RESET || to == IBV_WQS_ERR;
@@ -115,8 +115,8 @@ ibv_wq* CreateWq(ibv_context* context, ibv_wq_init_attr* attr) {
     return Fail(error);
   }
   InitBase(queue, context, *attr);
-  MakeKnown(&queue->qp);
-  EnterDomain(attr->pd);
+  AddToTable(&queue->qp);
+  AcquireDomain(attr->pd);
   attr->max_wr = queue->qp.cap.max_recv_wr;
   attr->max_sge = queue->qp.cap.max_recv_sge;
   return &queue->wq;
@@ -143,7 +143,7 @@ int DestroyWq(ibv_wq* wq) {
   if (error == 0) AwaitAcknowledgements(wq, async_events);
   pthread_cond_destroy(&wq->cond);
   pthread_mutex_destroy(&wq->mutex);
-  LeaveDomain(wq->pd);
+  ReleaseDomain(wq->pd);
   Free(queue);
   return 0;
 }
@@ -185,7 +185,7 @@ ibv_qp* CreateRssQp(ibv_pd* pd, ibv_qp_init_attr_ex* attr) {
   if (attr->qp_type != IBV_QPT_RAW_PACKET || pd == nullptr || attr->rwq_ind_tbl == nullptr) {
     return Fail(EINVAL);
   }
-  // It neither sends nor has a receive queue.
+  // An RSS queue pair neither sends nor has a receive queue.
   if (attr->cap.max_send_wr != 0 || attr->cap.max_recv_wr != 0 || attr->srq != nullptr) {
     return Fail(EINVAL);
   }

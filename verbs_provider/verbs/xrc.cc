@@ -1,4 +1,4 @@
-// XRC domains, and the receiving queue pairs in them, which have no queue of this program's.
+// XRC domains and XRC target queue pairs, which have no queues in this program.
 #include <fcntl.h>
 
 #include "verbs_provider/base/allocate.h"
@@ -35,7 +35,7 @@ ibv_xrcd* OpenXrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
   request.has_file = fds.count;
   if ((attr->oflags & O_CREAT) != 0) request.flags |= ROCI_ABI_XRCD_CREATE;
   if ((attr->oflags & O_EXCL) != 0) request.flags |= ROCI_ABI_XRCD_EXCLUSIVE;
-  // A bad descriptor would look like a broken connection.
+  // An invalid descriptor would make sendmsg fail, as if the daemon had exited.
   const int error =
       attr->fd != -1 && fcntl(attr->fd, F_GETFD) < 0
           ? EBADF
@@ -78,7 +78,7 @@ ibv_qp* CreateTargetQp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     return Fail(error);
   }
   InitTarget(qp, attr->xrcd, attr->qp_context);
-  // It has no use for one; librdmacm looks for the one it gave.
+  // The queue pair does not use the PD; librdmacm compares it.
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) != 0) qp->vqp.qp.pd = attr->pd;
   qp->vqp.qp.handle = response.handle;
   qp->vqp.qp.qp_num = response.qpn;
