@@ -1,4 +1,4 @@
-// The plugin's part of rocidv.h: regions that are registered by work requests.
+// The plugin's implementation of rocidv.h: regions that work requests register.
 #include "verbs_provider/base/allocate.h"
 #include "verbs_provider/rings/send_entry.h"
 #include "verbs_provider/rocidv/direct_list.h"
@@ -33,7 +33,7 @@ int Call(ListMr* list, roci_abi_alloc_list_mr_response* response, ReceivedFds* f
   return client.Call(ROCI_ABI_ALLOC_SIGNATURE_MR, &request, response, nullptr, fds);
 }
 
-// The parts of the list's memory. False: it is smaller than they are.
+// Sets the pointers into the list's memory. False if it is too small.
 bool FindParts(ListMr* list) {
   uint64_t at = 0;
   if (list->has_signature) {
@@ -105,7 +105,7 @@ int DeregMr(rocidv_mr* mr) {
   return 0;
 }
 
-// `run(i)` gives number i.
+// Fills the list; `run(i)` returns run i. 0 or EINVAL.
 template <class RunAt>
 int Map(ListMr* list, uint32_t count, uint64_t iova, RunAt&& run) {
   if (list->has_signature || count == 0 || count > list->mr.max_entries) return EINVAL;
@@ -129,7 +129,7 @@ int MapMrPages(rocidv_mr* mr, uint32_t lkey, const uint64_t* pages, uint32_t cou
       count == 0 || count > mr->max_entries || offset >= page_size || length == 0) {
     return EINVAL;
   }
-  // The range ends in the last page.
+  // The range must end in the last page.
   const uint64_t end = offset + length;
   if (end < offset || end > count * page_size || end <= (count - 1) * page_size) return EINVAL;
   for (uint32_t i = 0; i < count; ++i) {
@@ -164,9 +164,9 @@ int Put(roci_abi_send_wqe* entry, const ListMr& list, unsigned access) {
   return 0;
 }
 
-// As BeginEntry, for an operation that no number of verbs stands for.
+// As BeginEntry, for ROCI_ABI_WR_REG_LIST, which has no verbs opcode.
 roci_abi_send_wqe* Begin(Qp* qp, uint32_t index, uint64_t wr_id, unsigned flags, int* error) {
-  // Wherever windows are bound, lists are registered.
+  // QP types that can bind windows can register lists.
   roci_abi_send_wqe* entry = BeginEntry(qp->sq, index, IBV_WR_BIND_MW, wr_id, flags, error);
   if (entry != nullptr) entry->opcode = ROCI_ABI_WR_REG_LIST;
   return entry;

@@ -1,4 +1,4 @@
-// The plugin's part of rocidv.h: FLUSH requests, for which libibverbs has no call yet.
+// The plugin's implementation of rocidv.h: FLUSH requests, for which this libibverbs has no call.
 #include "verbs_provider/rings/send_entry.h"
 #include "verbs_provider/rocidv/direct_list.h"
 
@@ -16,7 +16,7 @@ struct Flush {
   uint32_t level;
 };
 
-// Fills in entry `index`. Null with *error.
+// Writes entry `index`. Null with `*error` set on failure.
 roci_abi_send_wqe* Put(Qp* qp, uint32_t index, const Flush& flush, uint64_t wr_id, unsigned flags,
                        int* error) {
   if (flush.type == 0 || (flush.type & ~kTypes) != 0 || flush.level > ROCIDV_FLUSH_WHOLE_REGION ||
@@ -24,7 +24,7 @@ roci_abi_send_wqe* Put(Qp* qp, uint32_t index, const Flush& flush, uint64_t wr_i
     *error = EINVAL;
     return nullptr;
   }
-  // No number of verbs stands for it here; it goes where ATOMIC WRITE does.
+  // FLUSH has no verbs opcode here. QP types that have ATOMIC WRITE have FLUSH.
   roci_abi_send_wqe* entry = BeginEntry(qp->sq, index, IBV_WR_ATOMIC_WRITE, wr_id, flags, error);
   if (entry == nullptr) return nullptr;
   entry->opcode = ROCI_ABI_WR_FLUSH;
@@ -51,7 +51,7 @@ void WrFlush(ibv_qp_ex* qpx, uint32_t rkey, uint64_t address, size_t length, uin
 int PostFlush(ibv_qp* ibqp, uint32_t rkey, uint64_t address, size_t length, uint32_t type,
               uint32_t level, uint64_t wr_id, unsigned send_flags) {
   Qp* qp = ToQp(ibqp);
-  // One of XRC would have to name a shared receive queue.
+  // A request of an XRC queue pair would need a shared receive queue number.
   if (ibqp->qp_type != IBV_QPT_RC) return EINVAL;
   if (!qp->session->alive()) return EIO;
   int error = qp->send_refusal.load(std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// The plugin's part of rocidv.h: regions with T10 protection information.
+// The plugin's implementation of rocidv.h: regions with T10 protection information.
 #include "verbs_provider/rocidv/direct_list.h"
 
 namespace roci::provider {
@@ -17,7 +17,7 @@ static_assert(ROCIDV_SIG_BAD_GUARD == int{ROCI_ABI_SIGNATURE_BAD_GUARD});
 static_assert(ROCIDV_SIG_BAD_REF_TAG == int{ROCI_ABI_SIGNATURE_BAD_REF_TAG});
 static_assert(ROCIDV_SIG_BAD_APP_TAG == int{ROCI_ABI_SIGNATURE_BAD_APP_TAG});
 
-constexpr uint32_t kProtectionBytes = 8;  // of a block
+constexpr uint32_t kProtectionBytes = 8;  // of protection information for each block
 
 bool IsBlockSize(uint32_t size) {
   constexpr uint32_t kSizes[] = ROCI_ABI_SIGNATURE_BLOCK_SIZES;

@@ -1,5 +1,5 @@
-/* How librocidv finds the plugin's part of rocidv.h: by this symbol of the shared object that
- * serves a context. */
+/* The table of the plugin's implementation of rocidv.h. librocidv finds it by its symbol in the
+ * shared object that serves a context. */
 #ifndef ROCI_DIRECT_TABLE_H
 #define ROCI_DIRECT_TABLE_H
 
@@ -7,7 +7,7 @@
 
 #define ROCI_DIRECT_TABLE_SYMBOL "rocidv_table_1"
 
-/* New members come at the end; `size` says which there are. */
+/* New members are added at the end; `size` says which members the plugin has. */
 struct rocidv_table {
   size_t size;
   int (*query_device)(struct ibv_context*, struct rocidv_device_attr*);

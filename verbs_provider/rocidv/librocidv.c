@@ -1,4 +1,4 @@
-// librocidv: the calls of rocidv.h, passed on to the plugin that serves the context.
+// librocidv: passes the calls of rocidv.h on to the plugin that serves the context.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,13 +7,12 @@
 
 #include "verbs_provider/rocidv/direct_table.h"
 
-// A plugin that is older than this library has no signatures.
+// Table sizes of older plugins: without signatures, and without FLUSH.
 #define SIZE_BEFORE_SIGNATURES offsetof(struct rocidv_table, alloc_mr_integrity)
-// And one that is older still in this respect no FLUSH.
 #define SIZE_BEFORE_FLUSH offsetof(struct rocidv_table, wr_flush)
 
-// A call of the context's own table leads to the plugin that filled it in; only ours has the
-// symbol.
+// Finds the table of the plugin that contains `address`, a function of the context's operation
+// table. Null for plugins of other devices, which do not have the symbol.
 static const struct rocidv_table* FindTable(void* address) {
   Dl_info info;
   if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return NULL;
@@ -24,11 +23,11 @@ static const struct rocidv_table* FindTable(void* address) {
   return table != NULL && table->size >= SIZE_BEFORE_SIGNATURES ? table : NULL;
 }
 
-// The first plugin that was found, which is the only one in all but strange programs, is
-// remembered: the linker is asked once and not for every work request.
+// Caches the table of the first plugin that was found, so that work requests do not call the
+// dynamic linker. Programs rarely have a second one.
 static const struct rocidv_table* TableOf(struct ibv_context* context) {
   static const struct rocidv_table* _Atomic known_table;
-  static void* _Atomic known_address;  // set after the table, once
+  static void* _Atomic known_address;  // set once, after known_table
   void* address;
   if (context == NULL) return NULL;
   memcpy(&address, &context->ops.poll_cq, sizeof(address));
@@ -65,7 +64,7 @@ struct rocidv_mr* rocidv_alloc_mr(struct ibv_pd* pd, uint32_t max_entries) {
   return NULL;
 }
 
-// Whoever has a rocidv_mr has it from the plugin.
+// A rocidv_mr is always from the plugin, so TableOf() is not null below.
 int rocidv_dereg_mr(struct rocidv_mr* mr) { return TableOf(mr->context)->dereg_mr(mr); }
 
 int rocidv_map_mr_sg(struct rocidv_mr* mr, const struct ibv_sge* runs, uint32_t count,
@@ -118,7 +117,7 @@ int rocidv_check_mr_status(struct rocidv_mr* mr, struct rocidv_sig_error* error)
   return table->check_mr_status(mr, error);
 }
 
-// A foreign queue pair has no call for it, and no place for an error.
+// Does nothing for a queue pair of another device, which cannot report an error.
 void rocidv_wr_flush(struct ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, size_t length,
                      uint32_t type, uint32_t level) {
   const struct rocidv_table* table = TableOf(qp->qp_base.context);
