@@ -1,4 +1,4 @@
-// When a side that waits keeps its processor.
+// When a waiting thread spins.
 #include "verbs_provider/abi/spin_judge.h"
 
 #include <gtest/gtest.h>
@@ -6,8 +6,7 @@
 namespace roci::abi {
 namespace {
 
-// Of `waits`, how many are spent spinning where every `nth` of those is answered meanwhile; 0:
-// none.
+// How many of `waits` spin, if every `nth` spin succeeds (0: none).
 int Spins(SpinJudge& judge, int waits, int nth) {
   int spins = 0;
   for (int i = 0; i < waits; ++i) {
@@ -18,22 +17,22 @@ int Spins(SpinJudge& judge, int waits, int nth) {
   return spins;
 }
 
-TEST(SpinJudge, SpinsForAsLongAsThatIsAnswered) {
+TEST(SpinJudge, SpinsWhileSpinsSucceed) {
   SpinJudge judge;
   EXPECT_EQ(Spins(judge, 1000, 1), 1000);
 }
 
-TEST(SpinJudge, HardlySpinsWhereThatIsNotAnswered) {
+TEST(SpinJudge, HardlySpinsIfNoSpinSucceeds) {
   SpinJudge judge;
   EXPECT_LT(Spins(judge, 1000, 0), 25);
 }
 
-TEST(SpinJudge, HardlySpinsWhereThatIsAnsweredHalfOfTheTime) {
+TEST(SpinJudge, HardlySpinsIfHalfOfTheSpinsSucceed) {
   SpinJudge judge;
   EXPECT_LT(Spins(judge, 1000, 2), 100);
 }
 
-TEST(SpinJudge, FindsOutThatItPaysAgain) {
+TEST(SpinJudge, SpinsAgainWhenSpinsSucceedAgain) {
   SpinJudge judge;
   Spins(judge, 1000, 0);
   Spins(judge, 300, 1);

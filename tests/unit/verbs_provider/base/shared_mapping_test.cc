@@ -1,4 +1,4 @@
-// Mapping what the daemon shares.
+// Mappings of the daemon's memfds.
 #include "verbs_provider/base/shared_mapping.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ TEST(SharedMapping, RefusesMemoryThatCouldShrinkOrIsTooSmall) {
   close(sealed);
 }
 
-TEST(SharedMapping, BoundsWhatLiesInside) {
+TEST(SharedMapping, ChecksThatObjectsLieInside) {
   const int fd = MakeMemfd(4096, F_SEAL_SHRINK);
   SharedMapping mapping;
   ASSERT_EQ(mapping.Map(fd, 4096), 0);
@@ -61,7 +61,7 @@ TEST(SharedMapping, BoundsWhatLiesInside) {
   close(fd);
 }
 
-TEST(SharedMapping, IsNotThereInAChild) {
+TEST(SharedMapping, IsNotInheritedByAChild) {
   const int fd = MakeMemfd(4096, F_SEAL_SHRINK);
   SharedMapping mapping;
   ASSERT_EQ(mapping.Map(fd, 4096), 0);

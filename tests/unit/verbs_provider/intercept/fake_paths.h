@@ -1,4 +1,4 @@
-// Where the libraries lie that intercept_test.cc loads; as tests/source_paths.h.
+// Paths of the libraries that intercept_test.cc loads.
 #pragma once
 
 extern const char* const kFakeCmPath;

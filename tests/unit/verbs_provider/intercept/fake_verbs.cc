@@ -1,5 +1,5 @@
-// A library that calls the system as libibverbs does, for interception to be tried on. Built twice:
-// bound eagerly with read-only tables, and lazily.
+// A library that makes system calls as libibverbs and librdmacm do, for the tests of interception.
+// Built with eager binding and read-only tables, and with lazy binding.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ int fake_open(const char* path, int flags) { return open(path, flags); }
 int fake_stat(const char* path, struct stat* st) { return stat(path, st); }
 int fake_fstat(int fd, struct stat* st) { return fstat(fd, st); }
 
-// A reference through the data part of the table.
+// A reference by a GLOB_DAT relocation.
 using Closer = int (*)(int);
 Closer fake_close_pointer() { return &close; }
 }

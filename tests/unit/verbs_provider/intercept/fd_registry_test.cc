@@ -1,4 +1,4 @@
-// Descriptors by number.
+// The registry of descriptors by number.
 #include "verbs_provider/intercept/fd_registry.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 namespace roci::provider {
 namespace {
 
-TEST(FdRegistry, FindsWhatWasAddedAndNothingElse) {
+TEST(FdRegistry, FindsOnlyRegisteredDescriptors) {
   int owner = 0;
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
@@ -34,12 +34,12 @@ TEST(FdRegistry, FindsWhatWasAddedAndNothingElse) {
   close(fds[1]);
 }
 
-TEST(FdRegistry, RefusesWhatIsNotOpen) {
+TEST(FdRegistry, RefusesDescriptorsThatAreNotOpen) {
   EXPECT_FALSE(AddFd(-1, FdKind::kCommand, nullptr));
   EXPECT_FALSE(AddFd(2147483647, FdKind::kCommand, nullptr));
 }
 
-TEST(FdRegistry, TakesTheHighestNumberThatTheSystemGives) {
+TEST(FdRegistry, TakesTheHighestPossibleNumber) {
   rlimit limit;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   limit.rlim_cur = limit.rlim_max;
@@ -56,7 +56,7 @@ TEST(FdRegistry, TakesTheHighestNumberThatTheSystemGives) {
   close(fd);
 }
 
-TEST(FdRegistry, ForgetsANumberThatBecameAnotherFile) {
+TEST(FdRegistry, RemovesANumberThatIsAnotherFile) {
   int first[2];
   int second[2];
   ASSERT_EQ(pipe(first), 0);

@@ -1,4 +1,4 @@
-// Interception, tried on a library that stands in for libibverbs and on one for librdmacm.
+// Interception of the calls of two libraries that replace libibverbs and librdmacm.
 #include "verbs_provider/intercept/intercept.h"
 
 #include <dlfcn.h>
@@ -32,7 +32,7 @@
 namespace roci::provider {
 namespace {
 
-int g_next_fd = -1;  // what the handlers hand out, or a negative errno
+int g_next_fd = -1;  // what the handlers return: a descriptor or a negative errno
 void* g_asked = nullptr;
 std::atomic<int> g_lost = 0;
 std::vector<std::pair<int, FdKind>> g_closing;
@@ -209,7 +209,7 @@ TEST_F(InterceptTest, AllocatesAnAsyncFdAndRefusesOtherIoctls) {
   EXPECT_EQ(errno, ENOTTY);
 }
 
-TEST_F(InterceptTest, TellsOfALostDaemonOnceAndIsQuietThen) {
+TEST_F(InterceptTest, ReportsALostDaemonOnce) {
   ASSERT_TRUE(RegisterFd(pair_[0], FdKind::kAsyncEvents, this));
   ASSERT_EQ(fcntl(pair_[0], F_SETFL, O_NONBLOCK), 0);
   ib_uverbs_async_event_desc sent = {};
@@ -234,7 +234,7 @@ TEST_F(InterceptTest, TellsOfALostDaemonOnceAndIsQuietThen) {
   EXPECT_EQ(g_lost, 1);
 }
 
-TEST_F(InterceptTest, TakesAResetForALoss) {
+TEST_F(InterceptTest, ReportsALostDaemonAfterAReset) {
   ASSERT_TRUE(RegisterFd(pair_[0], FdKind::kAsyncEvents, this));
   ASSERT_EQ(write(pair_[0], "x", 1), 1);  // unread by the other end when it closes
   HangUp();
@@ -243,7 +243,7 @@ TEST_F(InterceptTest, TakesAResetForALoss) {
   EXPECT_EQ(event.event_type, static_cast<uint32_t>(IBV_EVENT_DEVICE_FATAL));
 }
 
-TEST_F(InterceptTest, TellsOneOfManyReadersAndBlocksTheOthers) {
+TEST_F(InterceptTest, ReportsALostDaemonToOneOfManyReaders) {
   ASSERT_TRUE(RegisterFd(pair_[0], FdKind::kAsyncEvents, this));
   std::atomic<int> told = 0;
   std::atomic<int> gone = 0;
@@ -263,8 +263,7 @@ TEST_F(InterceptTest, TellsOneOfManyReadersAndBlocksTheOthers) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   ASSERT_EQ(told, 1);
   EXPECT_EQ(g_lost, 1);
-  // Lets the blocked ones go: the quiet file is an eventfd. (One of them may read what was written
-  // twice.)
+  // Wakes the blocked readers: `fd` is an eventfd now. One reader may read the sum of two writes.
   const uint64_t one = 1;
   while (gone < 4) {
     EXPECT_EQ(write(pair_[0], &one, sizeof(one)), 8);
@@ -282,7 +281,7 @@ TEST_F(InterceptTest, FailsACompletionChannelWhoseDaemonIsGone) {
   EXPECT_EQ(errno, EIO);
 }
 
-TEST_F(InterceptTest, NoticesThatANumberIsAnotherFile) {
+TEST_F(InterceptTest, PassesCallsOnIfTheNumberIsAnotherFile) {
   ASSERT_TRUE(RegisterFd(pair_[0], FdKind::kAsyncEvents, this));
   const int empty = open("/dev/null", O_RDWR | O_CLOEXEC);
   ASSERT_EQ(dup2(empty, pair_[0]), pair_[0]);
@@ -291,12 +290,12 @@ TEST_F(InterceptTest, NoticesThatANumberIsAnotherFile) {
   EXPECT_EQ(g_lost, 0);
   ASSERT_EQ(dup2(empty, command_), command_);
   CompChannelCommand command;
-  EXPECT_EQ(fake_write(command_, &command, sizeof(command)), 16);  // the null device takes all
+  EXPECT_EQ(fake_write(command_, &command, sizeof(command)), 16);  // /dev/null accepts every write
   EXPECT_EQ(LookUpFd(command_), FdKind::kNone);
   close(empty);
 }
 
-TEST_F(InterceptTest, TellsOfAClose) {
+TEST_F(InterceptTest, ReportsAClose) {
   const int copy = dup(pair_[0]);
   ASSERT_TRUE(RegisterFd(copy, FdKind::kCompletionChannel, this));
   EXPECT_EQ(fake_close(copy), 0);
@@ -306,7 +305,7 @@ TEST_F(InterceptTest, TellsOfAClose) {
   EXPECT_EQ(fcntl(copy, F_GETFD), -1);
 }
 
-TEST_F(InterceptTest, StandsInForNodesOfATreeThatTheEnvironmentNames) {
+TEST_F(InterceptTest, OpensThePlaceholderForNodesOfTheTreeAtSysfsPath) {
   char name[] = "/tmp/intercept_test.XXXXXX";
   const std::string tree = mkdtemp(name);
   std::filesystem::create_directories(tree + "/class/infiniband_verbs/uverbs4242");
@@ -362,7 +361,7 @@ TEST(PatchLibrary, FindsNoLibraryThatIsNotLoaded) {
 }
 
 TEST(PatchLibrary, PatchesCallsAndPointers) {
-  // The name "libfake-lazy.so" is loaded here alone, so that nothing else has patched or bound it.
+  // Only this test loads "libfake-lazy.so", so nothing else has patched or bound it.
   void* library = dlopen(kFakeLazyPath, RTLD_LAZY);
   ASSERT_NE(library, nullptr) << dlerror();
   static int (*original)(int) = nullptr;
@@ -378,7 +377,7 @@ TEST(PatchLibrary, PatchesCallsAndPointers) {
   EXPECT_TRUE(patches[0].found);
   EXPECT_FALSE(patches[1].found);
   const auto fake = reinterpret_cast<int (*)(int)>(dlsym(library, "fake_close"));
-  for (int i = 0; i < 2; ++i) {  // lazy binding must not undo it
+  for (int i = 0; i < 2; ++i) {  // lazy binding must not overwrite the patch
     const int fd = dup(0);
     EXPECT_EQ(fake(fd), 0);
     EXPECT_EQ(fcntl(fd, F_GETFD), -1);

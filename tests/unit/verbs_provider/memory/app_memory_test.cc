@@ -1,4 +1,4 @@
-// What kind of memory is it? Asked of every kind that an app can have.
+// The description of every kind of memory that an app can have, and the reader of its mappings.
 #include "verbs_provider/memory/app_memory.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ TEST(MapsLine, ReadsEveryField) {
   EXPECT_EQ(std::strlen(line.path), sizeof line.path - 1);
 }
 
-TEST(MapsLine, RefusesWhatIsNone) {
+TEST(MapsLine, RefusesMalformedLines) {
   MapsLine line;
   for (const char* text :
        {"", "1000", "1000-", "1000-2000", "1000-2000 rw-p", "1000-2000 rw-p 0 00:00",
@@ -58,7 +58,7 @@ TEST(MapsLine, RefusesWhatIsNone) {
   }
 }
 
-TEST(MapsReader, SeesWhatIsMapped) {
+TEST(MapsReader, ReturnsEveryMapping) {
   // More than one buffer of lines: every second page of a range.
   constexpr uint64_t kPages = 400;
   auto* at = static_cast<char*>(
@@ -85,7 +85,7 @@ TEST(MapsReader, BeginsAtAnAddress) {
   mprotect(at + kPage, kPage, PROT_READ);
   mprotect(at + 2 * kPage, kPage, kReadWrite);
   const auto base = reinterpret_cast<uint64_t>(at);
-  // Whether the kernel answers for one mapping or the text is read, the lines are the same.
+  // PROCMAP_QUERY and the text return the same lines.
   for (const uint64_t from : {base + kPage, base + kPage + 1, base + 2 * kPage - 1}) {
     MapsReader text;
     MapsReader reader(from);
@@ -136,14 +136,14 @@ TEST(MapsReader, SurvivesAPathLongerThanItsBuffer) {
     }
   }
   EXPECT_TRUE(seen);
-  EXPECT_TRUE(stack);  // comes after
+  EXPECT_TRUE(stack);  // the mapping after the long line
   munmap(at, kPage);
   close(fd);
   unlink(path.c_str());
   for (; !folders.empty(); folders.pop_back()) rmdir(folders.back().c_str());
 }
 
-// Memory with the file under it, if any; unmapped and closed at the end.
+// Mapped memory and its file, if any. The destructor unmaps and closes them.
 class Memory {
  public:
   Memory(uint64_t length, int protection, int flags, int fd = -1, off_t offset = 0)
@@ -161,7 +161,7 @@ class Memory {
   void* at_;
 };
 
-// Puts the file's page `file_page` at `at`.
+// Maps the file's page `file_page` at `at`.
 void MapPage(char* at, int fd, uint64_t file_page = 0, int protection = kReadWrite) {
   ASSERT_EQ(mmap(at, kPage, protection, MAP_SHARED | MAP_FIXED, fd,
                  static_cast<off_t>(file_page * kPage)),
@@ -241,7 +241,7 @@ TEST(DescribeMemory, SharedFileByTheAppsDescriptor) {
   close(fd);
 }
 
-TEST(DescribeMemory, DescriptorMustBeAsGoodAsTheMapping) {
+TEST(DescribeMemory, DescriptorMustAllowWhatTheMappingAllows) {
   const int fd = Memfd(kPage);
   Memory memory(kPage, kReadWrite, MAP_SHARED, fd);
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
@@ -269,7 +269,7 @@ TEST(DescribeMemory, SharedFileByItsPath) {
   {
     const Described described(memory.va(), kPage);
     ASSERT_EQ(described.error, 0);
-    // Some file systems (overlays) show another device in maps; then the path cannot be trusted.
+    // Some file systems (overlayfs) show another device in maps; then the path is not used.
     if (described.kind() == ExtentKind::kFile) {
       struct stat opened;
       ASSERT_EQ(fstat(described[0].fd, &opened), 0);
@@ -278,7 +278,7 @@ TEST(DescribeMemory, SharedFileByItsPath) {
       EXPECT_EQ(described.kind(), ExtentKind::kMapFiles);
     }
   }
-  // Another file of the same name is not it.
+  // Another file with the same path is not used.
   unlink(path);
   const int other = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const Described described(memory.va(), kPage);
@@ -319,13 +319,13 @@ TEST(DescribeMemory, FaultsAsRegistrationOnLinuxDoes) {
   EXPECT_EQ(Described(8, UINT64_MAX - 8).error, EFAULT);
   EXPECT_EQ(Described(8, UINT64_MAX).error, EINVAL);
   EXPECT_EQ(Described(8, 0).error, EINVAL);
-  // On demand, holes are filled in later.
+  // On-demand regions may have holes.
   const Described on_demand(memory.va(), 4 * kPage, true, true);
   EXPECT_EQ(on_demand.error, 0);
   EXPECT_EQ(on_demand.kind(), ExtentKind::kProcessVm);
 }
 
-TEST(DescribeMemory, FailureClosesWhatItOpened) {
+TEST(DescribeMemory, FailureClosesTheOpenedDescriptors) {
   const int fd = Memfd(kPage);
   Memory memory(2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS);
   MapPage(memory.bytes(), fd);
@@ -342,8 +342,8 @@ TEST(DescribeMemory, FailureClosesWhatItOpened) {
 TEST(DescribeMemory, NeighboursMerge) {
   const int fd = Memfd(4 * kPage);
   Memory memory(6 * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS);
-  // Two private mappings of different rights, then one file in order, then the same file out of
-  // order.
+  // Two private mappings with different protection, then one file in order, then the same file out
+  // of order.
   mprotect(memory.bytes(), kPage, kReadWrite | PROT_EXEC);
   MapPage(memory.bytes() + 2 * kPage, fd, 0);
   MapPage(memory.bytes() + 3 * kPage, fd, 1, kReadWrite | PROT_EXEC);
@@ -356,13 +356,13 @@ TEST(DescribeMemory, NeighboursMerge) {
   EXPECT_EQ(described[1].file_offset, 0U);
   EXPECT_EQ(described[2].file_offset, 0U);
   EXPECT_EQ(described[3].file_offset, 3 * kPage);
-  // One descriptor does for all of them.
+  // One descriptor serves all of them.
   EXPECT_EQ(described[2].fd, described[1].fd);
   EXPECT_FALSE(described[2].close_fd);
   close(fd);
 }
 
-TEST(DescribeMemory, TheLastExtentTakesWhatDoesNotFit) {
+TEST(DescribeMemory, TheLastExtentCoversTheRest) {
   constexpr uint64_t kPages = 41;
   Memory memory(kPages * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS);
   std::vector<int> fds;
@@ -375,7 +375,7 @@ TEST(DescribeMemory, TheLastExtentTakesWhatDoesNotFit) {
   EXPECT_EQ(described[14].kind, ExtentKind::kFile);
   EXPECT_EQ(described[15].kind, ExtentKind::kProcessVm);
   EXPECT_EQ(described[15].length, (kPages - 15) * kPage);
-  // Also where the last one was a file.
+  // Also if the last extent was a file.
   const Described odd(memory.va() + kPage, (kPages - 1) * kPage);
   ASSERT_EQ(odd.list.count, MemoryExtents::kCapacity);
   EXPECT_EQ(odd[15].kind, ExtentKind::kProcessVm);

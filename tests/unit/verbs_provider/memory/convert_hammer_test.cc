@@ -1,4 +1,4 @@
-// Conversion there and back while threads, the kernel, another process and signal handlers write to
+// Conversion and restoring while threads, the kernel, another process and signal handlers write to
 // the memory.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr auto kHammerTime = std::chrono::milliseconds(1500);
 
-// Converts and lets go again until the time is up; returns how often.
+// Converts and restores until the time is up; returns how often.
 int ConvertRepeatedly(char* at, uint64_t length, const std::function<void()>& between) {
   const auto end = Clock::now() + kHammerTime;
   int rounds = 0;
@@ -49,7 +49,7 @@ TEST_F(Convert, HammerPlainIncrementsOfTwoThreads) {
   std::vector<uint32_t> expected(kWords);
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < 2; ++t) {  // each one has every second word
+  for (uint32_t t = 0; t < 2; ++t) {  // each thread writes every second word
     threads.emplace_back([&, t] {
       for (uint32_t x = t; !stop.load(std::memory_order_relaxed);) {
         x = NextRandom(x);
@@ -82,7 +82,7 @@ TEST_F(Convert, HammerAtomicsKernelWritesAndAnotherProcess) {
   };
   auto* shared = reinterpret_cast<Shared*>(Anonymous(sizeof(Shared), MAP_SHARED));
   const pid_t parent = getpid();
-  // The daemon's part: words 3 mod 4, through process_vm.
+  // The daemon writes words 3 mod 4, by process_vm.
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -187,7 +187,7 @@ TEST_F(Convert, SignalHandlersMayTouchTheMemory) {
   munmap(at, kLength);
 }
 
-// malloc and free go on in the same heap pages.
+// Other threads call malloc and free in the same heap pages.
 TEST_F(Convert, HammerTheHeap) {
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};

@@ -31,8 +31,8 @@ namespace {
 alignas(kPage) char g_bss[4 * kPage];
 char g_data[4 * kPage] = {1};
 
-// The daemon's side of an extent. It goes through the file, not a mapping: a mapping in this
-// process would count as the app's own.
+// The daemon's access to an extent. Reads and writes the file, because a mapping in this process
+// would count as the app's.
 class DaemonView {
  public:
   explicit DaemonView(const MemoryExtent& extent)
@@ -60,7 +60,7 @@ class DaemonView {
   uint64_t length_;
 };
 
-// Runs `body` in a child that must exit with 0; it reports with exit codes.
+// Runs `body` in a forked child; its result is the exit code, which must be 0.
 void InChild(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -74,7 +74,7 @@ void InChild(const std::function<int()>& body) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST_F(Convert, ThereAndBack) {
+TEST_F(Convert, ConvertsAndRestores) {
   constexpr uint64_t kLength = 5U << 20;  // several pieces, the last one short
   char* at = Anonymous(kLength);
   Fill(at, kLength, 1);
@@ -105,7 +105,7 @@ TEST_F(Convert, ThereAndBack) {
   munmap(at, kLength);
 }
 
-TEST_F(Convert, EveryKindThatCanBe) {
+TEST_F(Convert, ConvertsEveryConvertibleKind) {
   std::unique_ptr<char[]> heap(new char[70000]);
   char* large = static_cast<char*>(std::malloc(1 << 20));
   auto* brk = static_cast<char*>(sbrk(3 * kPage));
@@ -129,7 +129,7 @@ TEST_F(Convert, EveryKindThatCanBe) {
   std::free(large);
 }
 
-TEST_F(Convert, WhatCannotBeIsLeftAlone) {
+TEST_F(Convert, DoesNotConvertOtherKinds) {
   char stack[2 * kPage];
   stack[0] = 1;
   char* shared = Anonymous(kPage, MAP_SHARED);
@@ -139,7 +139,7 @@ TEST_F(Convert, WhatCannotBeIsLeftAlone) {
   EXPECT_TRUE(on_stack.NoneConverted());
   EXPECT_TRUE(data.NoneConverted());
   EXPECT_TRUE(on_shared.NoneConverted());
-  const Registration storage(&errno, kPage);  // whatever lies behind it
+  const Registration storage(&errno, kPage);  // the page of thread-local storage
   EXPECT_FALSE(storage.AllConverted());
   munmap(shared, kPage);
 }
@@ -175,7 +175,7 @@ TEST_F(Convert, PolicyDecides) {
     ASSERT_EQ(registration.extents.count, 1U);
     EXPECT_EQ(registration.extents.items[0].kind, ExtentKind::kProcessVm);
     EXPECT_TRUE(registration.extents.file_backed);
-    // Registered the other way, converted memory is used by a registration that may not know of it.
+    // A registration with kProcessVm of converted memory uses process_vm.
     const Registration converted(at, 4 * kPage);
     const Registration plain(at, 4 * kPage, ConvertPolicy::kProcessVm);
     EXPECT_TRUE(converted.AllConverted());
@@ -188,7 +188,7 @@ TEST_F(Convert, PolicyDecides) {
   close(fd);
 }
 
-TEST_F(Convert, RightsAreKept) {
+TEST_F(Convert, ProtectionIsKept) {
   char* at = Anonymous(3 * kPage);
   Fill(at, 3 * kPage, 1);
   mprotect(at + kPage, kPage, PROT_READ);
@@ -257,7 +257,7 @@ TEST_F(Convert, OverlappingRegistrationsShare) {
   munmap(at, 8 * kPage);
 }
 
-// What the first key shows is the file's pages: they must not become those of the second one.
+// The first key shows the file's pages, which the second registration must not reuse.
 TEST_F(Convert, ReusedAddressesAreNotShownByTheOldKey) {
   char* at = Anonymous(4 * kPage);
   Fill(at, 4 * kPage, 1);
@@ -278,7 +278,7 @@ TEST_F(Convert, ReusedAddressesAreNotShownByTheOldKey) {
   EXPECT_TRUE(IsPrivate(at));
   EXPECT_EQ(at[0], 0);
   EXPECT_EQ(at[kPage], 7);
-  // Nobody holds the pages any more.
+  // No registration has the pages any more.
   fresh = std::make_unique<Registration>(at, 4 * kPage);
   EXPECT_TRUE(fresh->AllConverted());
   EXPECT_EQ(at[kPage], 7);
@@ -310,7 +310,7 @@ TEST_F(Convert, MemoryMovedWhileRegisteredKeepsItsBytes) {
   ASSERT_EQ(moved, target);
   ASSERT_EQ(mmap(at, 4 * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), at);
   Fill(at, 4 * kPage, 2);
-  // The pages of the file at this address are in use elsewhere.
+  // The file's pages for this address are in use at the new address.
   const Registration fresh(at, 4 * kPage);
   EXPECT_TRUE(fresh.NoneConverted());
   EXPECT_TRUE(Holds(moved, 4 * kPage, 1));
@@ -322,7 +322,7 @@ TEST_F(Convert, MemoryMovedWhileRegisteredKeepsItsBytes) {
   munmap(moved, 4 * kPage);
 }
 
-// mremap moves one mapping, not several; and a process may have so many only.
+// mremap moves only one mapping, and the number of mappings of a process is limited.
 TEST_F(Convert, LargeMemoryIsOneMappingAgain) {
   constexpr size_t kLength = 9 << 20;
   char* at = Anonymous(kLength);
@@ -370,7 +370,7 @@ TEST_F(Convert, ProgramThatClosesAllDescriptors) {
     Registration before(at, 4 * kPage);
     if (!before.AllConverted()) return 1;
     for (int fd = 3; fd < 1000; ++fd) close(fd);
-    // A descriptor of the program's own gets the number.
+    // A descriptor of the program gets the number.
     const int number = open("/dev/null", O_RDWR | O_CLOEXEC);
     char* other = Anonymous(4 * kPage);
     Fill(other, 4 * kPage, 2);
@@ -383,7 +383,7 @@ TEST_F(Convert, ProgramThatClosesAllDescriptors) {
   });
 }
 
-TEST(ConvertRights, ProgramThatGivesUpItsRights) {
+TEST(ConvertRights, ProgramThatDropsPrivileges) {
   ASSERT_EQ(InitConvert({Told, &g_told}), 0);
   if (geteuid() != 0 || !CanConvert()) GTEST_SKIP() << "needs root and userfaultfd";
   InChild([] {
@@ -395,7 +395,7 @@ TEST(ConvertRights, ProgramThatGivesUpItsRights) {
     prctl(PR_SET_DUMPABLE, 1);
     registration.Release();
     if (!Holds(at, 4 * kPage, 1)) return 3;
-    // Back to private through the device, if there is one.
+    // Restores the memory with the descriptor of /dev/userfaultfd, if there is one.
     return access("/dev/userfaultfd", F_OK) != 0 || IsPrivate(at) ? 0 : 4;
   });
 }
@@ -403,13 +403,13 @@ TEST(ConvertRights, ProgramThatGivesUpItsRights) {
 TEST(ConvertRights, ThroughADescriptorOfTheDaemon) {
   const int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
   if (device < 0 || geteuid() != 0) GTEST_SKIP() << "needs root and /dev/userfaultfd";
-  // A program of its own: what this one has tried must not count.
+  // In a new program, because this one has cached whether it can convert.
   const pid_t child = fork();
   if (child == 0) {
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(1);
     setenv("ROCI_TEST_DEVICE", std::to_string(fcntl(device, F_DUPFD, 100)).c_str(), 1);
     execl("/proc/self/exe", "convert", "--gtest_also_run_disabled_tests",
-          "--gtest_filter=ConvertRights.DISABLED_InAProgramWithoutRights", "--gtest_brief=1",
+          "--gtest_filter=ConvertRights.DISABLED_InAnUnprivilegedProgram", "--gtest_brief=1",
           nullptr);
     _exit(2);
   }
@@ -420,7 +420,7 @@ TEST(ConvertRights, ThroughADescriptorOfTheDaemon) {
 }
 
 // Started by the test above.
-TEST(ConvertRights, DISABLED_InAProgramWithoutRights) {
+TEST(ConvertRights, DISABLED_InAnUnprivilegedProgram) {
   ASSERT_EQ(InitConvert({Told, &g_told}), 0);
   char* at = Anonymous(4 * kPage);
   Fill(at, 4 * kPage, 1);
@@ -438,7 +438,7 @@ TEST(ConvertRights, DISABLED_InAProgramWithoutRights) {
   EXPECT_TRUE(Holds(at, 4 * kPage, 1));
 }
 
-// ---- Fork -----------------------------------------------------------------------------------
+// ---- Fork
 
 TEST_F(Convert, ForkSeparatesParentAndChild) {
   constexpr uint64_t kLength = 3U << 20;
@@ -446,7 +446,7 @@ TEST_F(Convert, ForkSeparatesParentAndChild) {
   Fill(at, kLength, 1);
   Registration registration(at, kLength);
   ASSERT_TRUE(registration.AllConverted());
-  // At the time of the hook the daemon's mapping still is the app's memory.
+  // When the hook is called, the memory is still shared with the daemon.
   auto view = std::make_unique<DaemonView>(registration.extents.items[0]);
   g_when_told = [&] {
     EXPECT_FALSE(IsPrivate(at));
@@ -460,10 +460,10 @@ TEST_F(Convert, ForkSeparatesParentAndChild) {
     char byte;
     if (read(ends[0], &byte, 1) != 1) _exit(9);
     if (at[5] != 55 || at[kPage] == 9)
-      _exit(1);  // sees what was there, not the parent's later write
+      _exit(1);  // the child must see the memory at the fork, not the parent's later write
     at[2 * kPage] = 8;
     if (ConversionCount() != 0 || !IsPrivate(at)) _exit(2);
-    // And registers memory of its own.
+    // The child can convert memory itself.
     const Registration own(at, kLength);
     _exit(own.AllConverted() && at[2 * kPage] == 8 ? 0 : 3);
   }
@@ -478,8 +478,8 @@ TEST_F(Convert, ForkSeparatesParentAndChild) {
   EXPECT_EQ(g_told[0], std::make_pair(Va(at), kLength));
   EXPECT_TRUE(IsPrivate(at));
   EXPECT_EQ(ConversionCount(), 0U);
-  // The registration goes on through process_vm; letting go of it does nothing. A new one converts
-  // again.
+  // The old registration uses process_vm; releasing it does not restore memory. A new registration
+  // converts again.
   g_when_told = nullptr;
   Registration again(at, kLength);
   EXPECT_TRUE(again.AllConverted());
@@ -492,12 +492,12 @@ TEST_F(Convert, ForkSeparatesParentAndChild) {
   munmap(at, kLength);
 }
 
-TEST_F(Convert, ForkWithoutConversionsTellsNobody) {
+TEST_F(Convert, ForkWithoutConversionsDoesNotCallTheHook) {
   InChild([] { return 0; });
   EXPECT_TRUE(g_told.empty());
 }
 
-TEST_F(Convert, ForkWithManyRangesTellsOfAllOfThem) {
+TEST_F(Convert, ForkWithManyRangesReportsAllOfThem) {
   constexpr uint64_t kRanges = 100;
   char* at = Anonymous(2 * kRanges * kPage);
   std::vector<std::unique_ptr<Registration>> all;

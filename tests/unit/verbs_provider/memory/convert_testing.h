@@ -1,4 +1,4 @@
-// What the tests of conversion share: memory with a pattern, registrations, a look at the mappings.
+// Helpers of the conversion tests: memory with a pattern, registrations, and checks of mappings.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 inline constexpr uint64_t kPage = 4096;
 inline constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
-inline std::vector<std::pair<uint64_t, uint64_t>> g_told;  // ranges given to the hook
+inline std::vector<std::pair<uint64_t, uint64_t>> g_told;  // arguments of the hook
 inline std::function<void()> g_when_told;
 
 inline bool Told(void* argument, uint64_t va, uint64_t length) {

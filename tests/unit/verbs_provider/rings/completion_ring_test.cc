@@ -1,4 +1,4 @@
-// Completions as the app finds them in the ring.
+// Reading completions from the ring.
 #include "verbs_provider/rings/completion_ring.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(CompletionRing, CarriesEveryFieldToTheApp) {
   EXPECT_EQ(wc.dlid_path_bits, 0);
 }
 
-TEST(CompletionRing, TellsNewEntriesFromOldOnesAcrossTurnsAndTheWrapOfIndices) {
+TEST(CompletionRing, TellsNewEntriesFromOldOnesAcrossRoundsAndIndexWrap) {
   FakeCompletionRing fake(8);
   for (const uint32_t start : {0u, 8u, 13u, 0xFFFFFFFAu}) {
     if (start != 0) fake.StartAt(start);
@@ -94,7 +94,7 @@ TEST(CompletionRing, KeepsTheStrongerRequestForNotification) {
   EXPECT_EQ(arm, ROCI_ABI_CQ_ARM_ANY);
 }
 
-// A writer that runs ahead as far as it may: the reader sees every entry once and whole.
+// The writer fills the ring as far as it may; the reader sees every entry once and complete.
 TEST(CompletionRing, PassesEntriesBetweenThreads) {
   constexpr uint32_t kCapacity = 16;
   constexpr uint32_t kCount = 100000;

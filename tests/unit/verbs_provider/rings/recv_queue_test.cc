@@ -1,4 +1,4 @@
-// Work requests as they arrive in the receive queue ring.
+// Receive requests in the receive queue ring.
 #include "verbs_provider/rings/recv_queue.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(RecvQueue, RefusesTooManySgesAndFillsUp) {
   EXPECT_EQ(PostRecvList(fake.queue, &wr, &bad), 0);
 }
 
-// Whenever the daemon looks: the entries before the producer index are written.
+// At any time, all entries before the producer index are complete.
 TEST(RecvQueue, PublishesEntriesThatAreWritten) {
   FakeRecvQueue fake(4, 32);
   ibv_sge sge = {0x1000, 10, 7};
@@ -78,7 +78,7 @@ TEST(RecvQueue, PublishesEntriesThatAreWritten) {
   EXPECT_EQ(published, 2u);
 }
 
-TEST(RecvQueue, WithoutRoomTakesNothing) {
+TEST(RecvQueue, WithLimitZeroRefusesEveryRequest) {
   FakeRecvQueue fake(1, 32);
   fake.queue.limit = 0;
   ibv_recv_wr wr = {};

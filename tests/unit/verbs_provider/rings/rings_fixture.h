@@ -1,4 +1,4 @@
-// Rings and a doorbell page in ordinary memory, as the daemon would lay them out.
+// Rings and a doorbell page in ordinary memory, laid out as the daemon does.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -16,7 +16,7 @@
 
 namespace roci::provider {
 
-/// Zeroed memory on a cache line's boundary.
+/// Zeroed memory aligned to a cache line.
 class Lines {
  public:
   explicit Lines(size_t bytes) : storage_((bytes + 127) / 64 * 64) {}
@@ -42,7 +42,7 @@ class FakeDoorbells {
     uint64_t count = 0;
     return read(wake_fd_, &count, sizeof(count)) == sizeof(count) ? count : 0;
   }
-  /// Whether `handle` is marked at all three levels.
+  /// Whether the bit of `handle` is set at all three levels.
   bool IsRung(uint32_t handle) {
     return (page().level0[handle >> 6] >> (handle & 63) & 1) != 0 &&
            (page().level1[handle >> 12] >> ((handle >> 6) & 63) & 1) != 0 &&
@@ -124,7 +124,7 @@ class FakeRecvQueue {
   Lines memory_;
 };
 
-/// A completion ring and the daemon's end of it.
+/// A completion ring and the daemon's view of it.
 class FakeCompletionRing {
  public:
   explicit FakeCompletionRing(uint32_t capacity)
@@ -141,10 +141,10 @@ class FakeCompletionRing {
         .store(producer_ / capacity_ + 1, std::memory_order_release);
     ++producer_;
   }
-  /// As after a long life: `index` entries were written and consumed.
+  /// Sets the state in which `index` entries have been written and consumed.
   void StartAt(uint32_t index) {
     for (uint32_t i = 0; i < capacity_; ++i) {
-      const uint32_t last = index - capacity_ + i;  // the last index that used this place
+      const uint32_t last = index - capacity_ + i;  // the last index that used this slot
       ring.entries[last % capacity_].generation = last / capacity_ + 1;
     }
     producer_ = index;

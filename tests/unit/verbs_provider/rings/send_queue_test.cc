@@ -1,4 +1,4 @@
-// Work requests as they arrive in the send queue ring.
+// Send requests in the send queue ring.
 #include "verbs_provider/rings/send_queue.h"
 
 #include <gtest/gtest.h>
@@ -95,8 +95,8 @@ TEST(SendQueue, WritesDatagramAddresses) {
   EXPECT_EQ(Post(fake, wr), EINVAL);
 }
 
-// IBTA vol 1, 10.6.7.2.2: the program chooses the low 8 bits of a window's new key, and no more.
-TEST(SendQueue, BindsTheWindowThatItIsGiven) {
+// IBTA vol 1, 10.6.7.2.2: the program chooses only the low 8 bits of a window's new key.
+TEST(SendQueue, BindsTheGivenWindow) {
   FakeSendQueue fake(4, 128);
   ibv_mr region = {};
   region.lkey = 0x501;
@@ -119,7 +119,7 @@ TEST(SendQueue, BindsTheWindowThatItIsGiven) {
   EXPECT_EQ(entry.remote_va, 0x2000u);
 }
 
-TEST(SendQueue, CopiesInlineDataWithoutLookingAtKeys) {
+TEST(SendQueue, CopiesInlineDataWithoutCheckingKeys) {
   FakeSendQueue fake(4, 128);
   std::string first = "hello, ";
   std::string second = "world";
@@ -189,12 +189,12 @@ TEST_F(AutoInline, CopiesSmallSendsAndWrites) {
   EXPECT_FALSE(IsCopied(IBV_WR_SEND, 0x5000, 33)) << "too long";
 }
 
-TEST_F(AutoInline, LeavesWhatComesBackToTheDaemon) {
+TEST_F(AutoInline, LeavesReadsAndAtomicsToTheDaemon) {
   EXPECT_FALSE(IsCopied(IBV_WR_RDMA_READ, 0x5000, 8));
   EXPECT_FALSE(IsCopied(IBV_WR_ATOMIC_FETCH_AND_ADD, 0x5000, 8));
 }
 
-// What a fenced request sends may be what a READ before it has yet to bring (IBTA vol 1, 10.8.3.3).
+// An earlier READ may still have to write the data of a fenced request (IBTA vol 1, 10.8.3.3).
 TEST_F(AutoInline, LeavesFencedRequestsToTheDaemon) {
   EXPECT_FALSE(IsCopied(IBV_WR_SEND, 0x5000, 8, kKey, IBV_SEND_FENCE));
   EXPECT_FALSE(IsCopied(IBV_WR_RDMA_WRITE, 0x5000, 8, kKey, IBV_SEND_FENCE));
@@ -216,7 +216,7 @@ TEST_F(AutoInline, LeavesBadKeysToTheDaemon) {
   EXPECT_FALSE(IsCopied(IBV_WR_SEND, 0x5000, 8)) << "deregistered";
 }
 
-TEST_F(AutoInline, FallsBackWhollyWhenTheSecondKeyIsBad) {
+TEST_F(AutoInline, CopiesNothingIfTheSecondKeyIsBad) {
   ibv_sge sges[] = {{0x5000, 8, kKey}, {0x5000, 8, kKey + 1}};
   ASSERT_EQ(Post(fake, Request(IBV_WR_SEND, sges, 2)), 0);
   EXPECT_EQ(fake.Entry(0).flags, 0);
@@ -234,7 +234,7 @@ TEST(SendQueue, RefusesOperationsThatTheTypeLacks) {
   } kCases[] = {
       {IBV_QPT_RC, IBV_WR_RDMA_READ, 0},
       {IBV_QPT_RC, IBV_WR_ATOMIC_CMP_AND_SWP, 0},
-      {IBV_QPT_RC, IBV_WR_BIND_MW, EINVAL},  // of no window
+      {IBV_QPT_RC, IBV_WR_BIND_MW, EINVAL},  // without a window
       {IBV_QPT_RC, IBV_WR_LOCAL_INV, 0},
       {IBV_QPT_RC, IBV_WR_SEND_WITH_INV, 0},
       {IBV_QPT_RC, IBV_WR_ATOMIC_WRITE, 0},
@@ -254,7 +254,7 @@ TEST(SendQueue, RefusesOperationsThatTheTypeLacks) {
   for (const auto& c : kCases) {
     FakeSendQueue fake(4, 128, c.type);
     ibv_send_wr wr = Request(IBV_WR_SEND, nullptr, 0);
-    memcpy(&wr.opcode, &c.opcode, sizeof(wr.opcode));  // some are no values of the enum
+    memcpy(&wr.opcode, &c.opcode, sizeof(wr.opcode));  // some are not values of the enum
     EXPECT_EQ(Post(fake, wr), c.error) << c.type << ' ' << c.opcode;
     EXPECT_EQ(fake.queue.shared->producer, c.error == 0 ? 1u : 0u);
   }
@@ -315,7 +315,7 @@ TEST(SendQueue, IsFullAtItsLimitAndAcrossTheWrapOfIndices) {
   EXPECT_EQ(fake.queue.shared->producer, 0xFFFFFFFDu + 18);
 }
 
-TEST(SendQueue, StartsOverWhenEmpty) {
+TEST(SendQueue, RestartsAtTheFirstSlotWhenEmpty) {
   FakeSendQueue fake(8, 128);
   fake.queue.may_restart = true;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(Post(fake, Request(IBV_WR_SEND, nullptr, 0)), 0);
@@ -338,7 +338,7 @@ TEST(SendQueue, StartsOverWhenEmpty) {
   EXPECT_EQ(fake.queue.shared->restarts, 1u);
 }
 
-TEST(SendQueue, EndsAListThatRunsInACircle) {
+TEST(SendQueue, EndsACircularList) {
   FakeSendQueue fake(8, 128);
   ibv_send_wr wr = Request(IBV_WR_SEND, nullptr, 0);
   wr.next = &wr;
@@ -347,7 +347,7 @@ TEST(SendQueue, EndsAListThatRunsInACircle) {
   EXPECT_EQ(fake.queue.shared->producer, 8u);
 }
 
-TEST(SendQueue, LeavesNothingOfTheEntryBefore) {
+TEST(SendQueue, OverwritesAllFieldsOfTheOldEntry) {
   FakeSendQueue fake(1, 128);
   ibv_sge sge = SgeOf("abc", 3);
   ibv_send_wr wr = Request(IBV_WR_RDMA_WRITE_WITH_IMM, &sge, 1, IBV_SEND_INLINE);
@@ -360,7 +360,7 @@ TEST(SendQueue, LeavesNothingOfTheEntryBefore) {
   EXPECT_EQ(fake.Entry(1).num_sge, 0);
 }
 
-// Whenever the daemon looks: the entries before the producer index are written.
+// At any time, all entries before the producer index are complete.
 TEST(SendQueue, PublishesEntriesThatAreWritten) {
   FakeSendQueue fake(4, 128);
   ibv_sge sge = {0x1000, 10, 7};
@@ -397,7 +397,7 @@ TEST(SendQueue, PublishesEntriesThatAreWritten) {
   EXPECT_EQ(published, 2u);
 }
 
-TEST(SendQueue, RingsOnlyWhenArmedAndWakesOnlyTheSleeping) {
+TEST(SendQueue, RingsOnlyIfArmedAndWakesOnlyASleepingDaemon) {
   FakeSendQueue fake(8, 128);
   const ibv_send_wr wr = Request(IBV_WR_SEND, nullptr, 0);
   ASSERT_EQ(Post(fake, wr), 0);
@@ -417,8 +417,8 @@ TEST(SendQueue, RingsOnlyWhenArmedAndWakesOnlyTheSleeping) {
   EXPECT_FALSE(fake.doorbells.IsRung(FakeSendQueue::kHandle)) << "nothing was posted";
 }
 
-// Many threads post to one queue while another consumes: every request arrives once, whole, and in
-// each thread's own order.
+// Many threads post to one queue while another consumes: every request arrives once, complete, and
+// in the order of its thread.
 TEST(SendQueue, TakesPostsOfManyThreads) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kPerThread = 20000;

@@ -1,4 +1,4 @@
-// Receives as they arrive in the ring of a shared receive queue, and the slots that come back.
+// Receive requests in a shared receive queue, and the slots that completions free.
 #include "verbs_provider/rings/shared_recv_queue.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class SharedRecvQueueTest : public ::testing::Test {
     ibv_recv_wr* bad = nullptr;
     return PostSharedRecvList(queue_, &wr, &bad);
   }
-  // The slot that the ring names at `index`.
+  // The slot number in the ring at `index`.
   uint32_t SlotAt(uint32_t index) const { return queue_.ring[index & queue_.ring_mask]; }
   uint64_t WrIdIn(uint32_t slot) const {
     return reinterpret_cast<const roci_abi_recv_wqe*>(queue_.slots + size_t{slot} * kStride)->wr_id;
@@ -67,7 +67,7 @@ TEST_F(SharedRecvQueueTest, NamesAFreeSlotForEachEntryUntilItIsFull) {
   EXPECT_EQ(queue_.shared->producer, kSlots);
 }
 
-TEST_F(SharedRecvQueueTest, UsesTheSlotThatCameBack) {
+TEST_F(SharedRecvQueueTest, ReusesAFreedSlot) {
   for (uint32_t i = 0; i < kSlots; ++i) ASSERT_EQ(Post(i), 0);
   for (uint32_t turn = 0; turn < 20; ++turn) {
     const uint32_t slot = SlotAt(turn);
@@ -79,8 +79,8 @@ TEST_F(SharedRecvQueueTest, UsesTheSlotThatCameBack) {
   }
 }
 
-// Completions are in memory that others can write.
-TEST_F(SharedRecvQueueTest, TakesBackNoSlotThatIsNotThere) {
+// The slot number of a completion is in shared memory and may be invalid.
+TEST_F(SharedRecvQueueTest, IgnoresInvalidSlotNumbers) {
   for (uint32_t i = 0; i < kSlots; ++i) ASSERT_EQ(Post(i), 0);
   for (const uint32_t slot : {kSlots, kSlots + 1, ~0u}) queue_.Release(slot);
   EXPECT_EQ(queue_.outstanding(), kSlots);
@@ -109,7 +109,7 @@ TEST_F(SharedRecvQueueTest, RefusesALayoutThatDoesNotFit) {
   EXPECT_EQ(other.Use(Memory(), layout), EPROTO);
 }
 
-// Whenever the daemon looks: the entries before the producer index are written.
+// At any time, all entries before the producer index are complete.
 TEST_F(SharedRecvQueueTest, PublishesEntriesThatAreWritten) {
   const auto* memory = reinterpret_cast<const std::byte*>(queue_.shared);
   uint32_t published = 0;

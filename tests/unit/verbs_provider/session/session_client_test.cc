@@ -1,4 +1,4 @@
-// The control socket against daemons of all manners.
+// The control socket with correct, failing and malicious daemons.
 #include "verbs_provider/session/session_client.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 namespace roci::provider {
 namespace {
 
-// The daemon's end: one message in, then whatever `answer` does.
+// The daemon's end: receives one message, then calls `answer`.
 class FakeDaemon {
  public:
   FakeDaemon() {
@@ -94,7 +94,7 @@ class SessionClientTest : public testing::Test {
   uint32_t handle = 0;
 };
 
-TEST_F(SessionClientTest, AsksAndGetsAnswers) {
+TEST_F(SessionClientTest, SendsRequestsAndReceivesResponses) {
   EXPECT_EQ(state, kSessionAlive);
   EXPECT_EQ(client.peer_pid(), getpid());
   uint32_t last_serial = 0;
@@ -114,7 +114,7 @@ TEST_F(SessionClientTest, AsksAndGetsAnswers) {
   EXPECT_TRUE(client.CheckPeer());
 }
 
-TEST_F(SessionClientTest, PassesErrorsOnInShortAndFullAnswers) {
+TEST_F(SessionClientTest, ReturnsErrorsOfShortAndFullResponses) {
   daemon.Serve(2, [&](const roci_abi_request& request) {
     const auto response = daemon.Answer(request, 0, request.serial == 1 ? ENOSPC : EBUSY);
     daemon.Send(&response, request.serial == 1 ? sizeof(response.head) : sizeof(response));
@@ -124,7 +124,7 @@ TEST_F(SessionClientTest, PassesErrorsOnInShortAndFullAnswers) {
   EXPECT_EQ(state, kSessionAlive);
 }
 
-TEST_F(SessionClientTest, TakesDescriptors) {
+TEST_F(SessionClientTest, ReceivesDescriptors) {
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
   daemon.Serve(1, [&](const roci_abi_request& request) {
@@ -190,7 +190,7 @@ TEST_F(SessionClientTest, SendsDescriptors) {
   close(pipe_ends[1]);
 }
 
-TEST_F(SessionClientTest, NoticesThatTheDaemonIsGone) {
+TEST_F(SessionClientTest, NoticesThatTheDaemonHasExited) {
   EXPECT_TRUE(client.CheckPeer());
   close(daemon.daemon_end);
   daemon.daemon_end = -1;
@@ -199,7 +199,7 @@ TEST_F(SessionClientTest, NoticesThatTheDaemonIsGone) {
   EXPECT_EQ(AllocPd(&handle), EIO);
 }
 
-TEST_F(SessionClientTest, SurvivesADaemonThatEndsInTheMiddleOfARequest) {
+TEST_F(SessionClientTest, SurvivesADaemonThatExitsDuringARequest) {
   daemon.Serve(1, [&](const roci_abi_request&) {
     close(daemon.daemon_end);
     daemon.daemon_end = -1;
@@ -208,7 +208,7 @@ TEST_F(SessionClientTest, SurvivesADaemonThatEndsInTheMiddleOfARequest) {
   EXPECT_EQ(state, kSessionDead);
 }
 
-TEST_F(SessionClientTest, TellsWhyItsConnectionWasRefused) {
+TEST_F(SessionClientTest, ReturnsTheRefusal) {
   roci_abi_plain_response refusal = {};
   refusal.head.error = EUSERS;
   daemon.Send(&refusal, sizeof(refusal));
@@ -219,7 +219,7 @@ TEST_F(SessionClientTest, TellsWhyItsConnectionWasRefused) {
   EXPECT_EQ(AllocPd(&handle), EIO);
 }
 
-TEST_F(SessionClientTest, TellsWhyItsConnectionWasRefusedWithTheRequestUnread) {
+TEST_F(SessionClientTest, ReturnsTheRefusalWithTheRequestUnread) {
   roci_abi_plain_response refusal = {};
   refusal.head.error = EAGAIN;
   std::thread refuses([&] {
@@ -234,9 +234,9 @@ TEST_F(SessionClientTest, TellsWhyItsConnectionWasRefusedWithTheRequestUnread) {
   refuses.join();
 }
 
-// What a daemon of this version never sends ends the session: what comes after could not be
+// A message that a daemon of this version never sends ends the session: later messages cannot be
 // trusted.
-TEST_F(SessionClientTest, EndsOnAnswersThatBreakTheProtocol) {
+TEST_F(SessionClientTest, EndsTheSessionOnMalformedResponses) {
   const struct {
     const char* what;
     std::function<void(FakeDaemon&, const roci_abi_request&)> answer;
@@ -289,7 +289,7 @@ TEST_F(SessionClientTest, EndsOnAnswersThatBreakTheProtocol) {
   }
 }
 
-TEST_F(SessionClientTest, LetsThreadsTakeTurns) {
+TEST_F(SessionClientTest, SerializesTheRequestsOfThreads) {
   constexpr int kThreads = 4;
   constexpr int kCalls = 500;
   daemon.Serve(kThreads * kCalls, [&](const roci_abi_request& request) {
