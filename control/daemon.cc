@@ -22,8 +22,8 @@
 #include "control/manage/link_requests.h"
 #include "control/manage/route_commands.h"
 #include "control/manage/show.h"
-#include "control/net/port_guard.h"
-#include "control/net/station_mark.h"
+#include "control/net/mac_claim.h"
+#include "control/net/roce_udp_socket.h"
 #include "dataplane/port/port_devargs.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
@@ -44,21 +44,23 @@ dataplane::HugePages HugePagesOf(HugepageUse use) {
   return dataplane::HugePages::kAuto;
 }
 
-// Whether somebody else than this process and the kernel reads and writes the port's frames.
+// Whether the port's frame buffers are shared with a device or another process (not only with the
+// kernel).
 bool SharesFrames(const std::string& devargs) {
   return dataplane::IsPciAddress(devargs) || devargs.starts_with("net_virtio_user");
 }
 
-// What the daemon itself needs comes off the limit, generously: EAL, ports, management, descriptors
-// that come with messages.
+// RLIMIT_NOFILE minus a generous reserve for the daemon itself: EAL, ports, management, descriptors
+// received with messages.
 uint64_t DescriptorsForSessions(const Config& config) {
   const uint64_t own = 128 + 8 * (config.daemon.lcores + config.devices.size());
   const uint64_t limit = FileLimit();
   return limit > own ? limit - own : 0;
 }
 
-// The daemon itself needs some (EAL, heap, threads). Each page fault in a truncated file splits a
-// mapping into three (memory/sigbus_guard.h).
+// vm.max_map_count minus a reserve for the daemon itself (EAL, heap, threads) and for mappings of
+// program memory. Each page fault in a truncated file splits a mapping into three
+// (memory/sigbus_guard.h).
 uint64_t MappingsForRings() {
   constexpr uint64_t kOwn = 8192 + kMaxAppMappings;
   constexpr uint64_t kLeast = 1024;
@@ -135,14 +137,14 @@ absl::Status Daemon::WatchSignals() {
   if (!signals_.valid()) return StatusFromErrno(errno, "signalfd");
   const absl::StatusOr<EventLoop::Watch> watch =
       loop_->Add(signals_.get(), EPOLLIN, [this](uint32_t) {
-        Log(LogArea::kDaemon, LogLevel::kInfo, "a signal asks to end");
+        Log(LogArea::kDaemon, LogLevel::kInfo, "SIGTERM, SIGINT or SIGHUP received, shutting down");
         loop_->Stop();
       });
   return watch.status();
 }
 
 absl::Status Daemon::StartDataplane() {
-  // Where the EAL puts its own files, else in a directory that all users of DPDK share.
+  // The EAL puts its files there; its default directory is shared by all DPDK programs of the user.
   setenv("RUNTIME_DIRECTORY", runtime_dir_.c_str(), 1);
   dataplane::DataplaneOptions options;
   options.eal.lcores = config_.daemon.lcores;
@@ -182,37 +184,38 @@ absl::Status Daemon::MakeDevices() {
     if (!made.ok()) return made.status();
     devices_.push_back(*std::move(made));
   }
-  GuardPorts();
-  MarkStations();
+  HoldRoceUdpPort();
+  ClaimMacs();
   return absl::OkStatus();
 }
 
-// A wire and a device of our own on the PCI bus are nothing that the kernel sees.
-void Daemon::GuardPorts() {
+// Not needed for wires and for PCI devices that DPDK drives: the kernel does not see their frames.
+void Daemon::HoldRoceUdpPort() {
   const bool any =
       std::any_of(config_.devices.begin(), config_.devices.end(), [](const DeviceConfig& device) {
         return !device.port.empty() && !dataplane::IsPciAddress(device.port);
       });
   if (!any) return;
-  absl::StatusOr<UniqueFd> guard = GuardRocePort();
-  if (guard.ok()) {
-    port_guard_ = *std::move(guard);
+  absl::StatusOr<UniqueFd> socket = OpenRoceUdpSocket();
+  if (socket.ok()) {
+    roce_udp_socket_ = *std::move(socket);
   } else {
-    Log(LogArea::kDaemon, LogLevel::kNotice, "UDP port 4791 is not held against the kernel: %s",
-        std::string(guard.status().message()).c_str());
+    Log(LogArea::kDaemon, LogLevel::kNotice,
+        "cannot bind UDP port 4791, the kernel may answer RoCE packets with ICMP errors: %s",
+        std::string(socket.status().message()).c_str());
   }
 }
 
-void Daemon::MarkStations() {
+void Daemon::ClaimMacs() {
   for (const auto& device : devices_) {
     const std::string interface = NetworkDeviceOf(device->config().port);
     if (interface.empty()) continue;
-    absl::StatusOr<UniqueFd> mark = MarkStation(interface, device->addresses().mac());
-    if (mark.ok()) {
-      station_marks_.push_back(*std::move(mark));
+    absl::StatusOr<UniqueFd> claim = ClaimMac(interface, device->addresses().mac());
+    if (claim.ok()) {
+      mac_claims_.push_back(*std::move(claim));
     } else {
-      Log(LogArea::kDaemon, LogLevel::kWarning, "%s: %s (give one of them another mac)",
-          device->name().c_str(), std::string(mark.status().message()).c_str());
+      Log(LogArea::kDaemon, LogLevel::kWarning, "%s: %s (configure another mac for one of them)",
+          device->name().c_str(), std::string(claim.status().message()).c_str());
     }
   }
 }
@@ -241,7 +244,7 @@ absl::Status Daemon::OpenSockets() {
                       [this](const nlohmann::json& request) -> absl::StatusOr<nlohmann::json> {
                         const auto what = request.find("what");
                         if (what == request.end() || !what->is_string()) {
-                          return absl::InvalidArgumentError("show what?");
+                          return absl::InvalidArgumentError("\"what\" is missing");
                         }
                         if (*what == "connections") return cm::ShowConnections(*connections_);
                         auto shown = Show(*services_, *sessions_, what->get<std::string>());
@@ -264,14 +267,14 @@ absl::Status Daemon::OpenSockets() {
   return absl::OkStatus();
 }
 
-// Without it changes are found when the publisher looks by itself.
+// Without the watch, changes are found when the publisher polls.
 void Daemon::WatchLinks() {
   absl::StatusOr<std::unique_ptr<LinkWatch>> watch =
       LinkWatch::Create(*loop_, [this] { publisher_->ShowLinks(); });
   if (watch.ok()) {
     link_watch_ = *std::move(watch);
   } else {
-    Log(LogArea::kDaemon, LogLevel::kNotice, "changes of network devices are not heard of: %s",
+    Log(LogArea::kDaemon, LogLevel::kNotice, "cannot watch network devices, polling instead: %s",
         std::string(watch.status().message()).c_str());
   }
 }
@@ -292,7 +295,7 @@ void Daemon::AddLinkCommands() {
       "impair", [this](const nlohmann::json& request) { return Impair(*services_, request); });
 }
 
-// What the control thread may have, the lcores have as well.
+// Whether real-time priority is permitted is the same for the control thread and for the lcores.
 absl::Status Daemon::TakePriority() {
   if (config_.daemon.realtime != dataplane::RealtimeUse::kOff) {
     dataplane_->priority_guard().Add(loop_->priority());
@@ -300,7 +303,7 @@ absl::Status Daemon::TakePriority() {
   const int priority = loop_->TakePriority(config_.daemon.realtime);
   if (priority == 0 && config_.daemon.realtime == dataplane::RealtimeUse::kOn) {
     return absl::PermissionDeniedError(
-        "realtime = \"on\": this process may not have real-time priority; it needs CAP_SYS_NICE or "
+        "realtime = \"on\": real-time priority is not permitted; grant rocid CAP_SYS_NICE or "
         "RLIMIT_RTPRIO of 3 (ulimit -r)");
   }
   Log(LogArea::kDaemon, LogLevel::kInfo, "threads run with %s priority",

@@ -1,4 +1,4 @@
-// The daemon as a whole: everything that rocid runs, made and taken down in the right order.
+// The daemon as a whole: creates everything that rocid runs and destroys it in the right order.
 #pragma once
 
 #include <memory>
@@ -26,21 +26,20 @@
 
 namespace roci::control {
 
-// Made, run and destroyed by one thread, which is then the control thread. Once per process.
+// One per process. Created, run and destroyed by one thread, the control thread.
 class Daemon {
  public:
-  // `broker` was started while the process had one thread.
-  // Everything is there when it returns: devices, sockets, sysfs tree. SIGTERM and SIGINT must be
-  // blocked in every thread; Run takes them.
+  // Creates devices, sockets and the sysfs tree. `broker` was started while the process had one
+  // thread. SIGTERM, SIGINT and SIGHUP must be blocked in every thread; Run receives them.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config,
                                                        const std::string& runtime_dir,
                                                        FdBroker broker);
-  // Ends every session, removes sockets and tree.
+  // Ends every session, removes the sockets and the devices' entries in the sysfs tree.
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Until SIGTERM, SIGINT or SIGHUP.
+  // Returns after SIGTERM, SIGINT or SIGHUP.
   void Run();
 
  private:
@@ -51,14 +50,14 @@ class Daemon {
   absl::Status TakePriority();
   void AddLinkCommands();
   void WatchLinks();
-  void GuardPorts();
-  void MarkStations();
+  void HoldRoceUdpPort();
+  void ClaimMacs();
   absl::Status WatchSignals();
   dataplane::Wire* FindWire(const std::string& name);
 
   const Config config_;
   std::string runtime_dir_;
-  // Destroyed from the last to the first.
+  // The order matters: members are destroyed from the last to the first.
   UniqueFd lock_;
   UniqueFd signals_;
   std::unique_ptr<EventLoop> loop_;
@@ -72,8 +71,8 @@ class Daemon {
   std::unique_ptr<Services> services_;
   std::unique_ptr<SessionServer> sessions_;
   std::unique_ptr<cm::Server> connections_;
-  UniqueFd port_guard_;
-  std::vector<UniqueFd> station_marks_;
+  UniqueFd roce_udp_socket_;
+  std::vector<UniqueFd> mac_claims_;
   std::unique_ptr<ManageServer> manage_;
   std::unique_ptr<CaptureServer> captures_;
   std::unique_ptr<SysfsPublisher> publisher_;

@@ -14,8 +14,8 @@
 namespace roci::control {
 namespace {
 
-// Frames taken per wake, so that a flood cannot hold up the control thread; the rest follows after
-// other events.
+// Frames handled per wake-up, so that a flood cannot block the control thread. The rest is handled
+// after other events.
 constexpr uint32_t kSlowPathBudget = 64;
 
 // Values of enum ibv_port_state, of the physical states (IBTA vol 1, 14.2.5.6), of the link layer.
@@ -27,7 +27,7 @@ constexpr uint8_t kPhysicalLinkUp = 5;
 constexpr uint8_t kLinkLayerEthernet = 2;
 constexpr uint8_t kGrhRequired = 1;
 
-// Width and speed codes (IBTA vol 1, 14.2.5.6) by the rate they make together.
+// Width and speed codes (IBTA vol 1, 14.2.5.6) by their common rate.
 struct LinkRate {
   uint32_t mbps;
   uint8_t width;  // 1: 1x, 2: 4x, 4: 8x
@@ -44,7 +44,7 @@ const LinkRate& RateFor(uint32_t mbps) {
   return kLinkRates[std::size(kLinkRates) - 1];
 }
 
-// The counters of PortInfo have 16 bits and stop at their end (IBTA vol 1, 14.2.5.6).
+// The counters of PortInfo have 16 bits and saturate (IBTA vol 1, 14.2.5.6).
 uint32_t ViolationCount(const dataplane::DeviceSnapshot& snapshot, roce::DropReason reason) {
   return static_cast<uint32_t>(
       std::min<uint64_t>(snapshot.drops[static_cast<size_t>(reason)], UINT16_MAX));
@@ -222,7 +222,7 @@ absl::StatusOr<std::optional<roce::Path>> Device::FindPath(const roci_abi_ah_att
   }
   waiting_.emplace(waiter, Waiting{plan->path, std::move(later)});
   number = waiter;
-  loop_.Post([this] { DeliverAnswers(); });  // the table may be full
+  loop_.Post([this] { DeliverAnswers(); });  // Resolve may have failed already: full table
   return std::nullopt;
 }
 
@@ -244,8 +244,8 @@ void Device::LeaveGroup(const roce::NetAddress& group) {
   groups_.Leave(group, [this](const Frame& frame) { SendFrame(frame); });
 }
 
-// Where switches pass groups on to members only, nobody could ask for our MAC else (RFC 4861,
-// 7.2.1).
+// RFC 4861, 7.2.1: otherwise switches that snoop MLD would not deliver neighbour solicitations for
+// the address.
 void Device::JoinSolicitedNode(const InterfaceAddress& own) {
   if (!own.gid.IsIpv4()) JoinGroup({SolicitedNodeGroup(own.gid), own.vlan});
 }
@@ -259,11 +259,11 @@ void Device::DrainSlowPath() {
     if (!HandleGsi(frame)) HandleOther(frame);
   }
   for (const roce::NetAddress& own : neighbours_.TakeConflicts()) {
-    Log(LogArea::kNeighbours, LogLevel::kWarning, "%s: %s is an address of %s, too", name().c_str(),
-        NetText(own).c_str(), MacText(neighbours_.ConflictOf(own)->mac).c_str());
+    Log(LogArea::kNeighbours, LogLevel::kWarning, "%s: address conflict: %s is also used by MAC %s",
+        name().c_str(), NetText(own).c_str(), MacText(neighbours_.ConflictOf(own)->mac).c_str());
   }
   if (taken == kSlowPathBudget) {
-    const uint64_t one = 1;  // there may be more: come back
+    const uint64_t one = 1;  // more frames may wait: wake the loop again
     [[maybe_unused]] const ssize_t m = write(dataplane_->slow_path_fd(), &one, sizeof(one));
   }
   DeliverAnswers();
@@ -278,7 +278,7 @@ void Device::HandleOther(std::span<const std::byte> frame) {
     reason = neighbours_.HandleFrame(now, frame, [this](const Frame& reply) { SendFrame(reply); });
   }
   if (*reason == SlowPathReason::kHandled) return;
-  Log(LogArea::kNeighbours, LogLevel::kDebug, "%s: frame of %zu bytes: %s", name().c_str(),
+  Log(LogArea::kNeighbours, LogLevel::kDebug, "%s: frame of %zu bytes ignored: %s", name().c_str(),
       frame.size(), std::string(kSlowPathReasonNames[static_cast<size_t>(*reason)]).c_str());
 }
 
@@ -292,7 +292,7 @@ bool Device::HandleGsi(std::span<const std::byte> frame) {
 void Device::SendGsi(const Frame& frame) {
   const roce::EthernetHeader ethernet = roce::EthernetHeader::Load(frame.data());
   if (dataplane_->on_wire() || ethernet.dst != addresses_.mac()) return SendFrame(frame);
-  // A network gives nothing back to its sender.
+  // An Ethernet port does not receive the frames that it sends.
   loop_.Post([this, frame] { HandleGsi(frame); });
 }
 

@@ -1,4 +1,4 @@
-// The control half of an RDMA device: addresses, neighbours, limits and what is used of them.
+// The control half of an RDMA device: addresses, neighbours, limits and quotas.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 
 namespace roci::control {
 
-// How much of each limit the sessions of a device, or of one user on it, use.
+// One quota for each limit of a device, or of one user on it.
 struct DeviceQuotas {
   // `whole`: see Quota.
   explicit DeviceQuotas(const DeviceLimits& limits, DeviceQuotas* whole = nullptr)
@@ -50,7 +50,7 @@ struct DeviceQuotas {
   Quota cqs;
   Quota mrs;
   Quota mws;
-  Quota dm_bytes;  // whole pages
+  Quota dm_bytes;  // charged in whole pages
   Quota pds;
   Quota ahs;
   Quota multicast;
@@ -80,57 +80,57 @@ class Device {
   const DeviceConfig& config() const { return config_; }
   const DeviceLimits& limits() const { return limits_; }
   DeviceQuotas& quotas() { return quotas_; }
-  MulticastCensus& multicast() { return multicast_; }
+  MulticastMemberships& multicast() { return multicast_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }
   dataplane::Device& dataplane() const { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
-  // What was learnt through a link that is down now does not hold.
-  void LinkLost() { neighbours_.DoubtAll(); }
-  // Who joins an IP multicast group is reported to its network until he leaves it. False: too many
-  // groups. Queue pairs that are attached do so by themselves, in all networks: they receive the
-  // group's datagrams from each.
+  // Link down: drops resolved neighbours, which may be other adapters when the link is up again.
+  void LinkLost() { neighbours_.DropResolved(); }
+  // Joins an IP multicast group: reports membership to the group's network until LeaveGroup. False:
+  // too many groups. Groups of attached queue pairs are joined without this call, in the networks
+  // of all VLANs.
   bool JoinGroup(const roce::NetAddress& group);
   void LeaveGroup(const roce::NetAddress& group);
   size_t reported_groups() const { return groups_.size(); }
   uint64_t node_guid() const { return Eui64(addresses_.mac()); }  // host byte order
-  // By the MTU of the port, which may change; 256 at least.
+  // From the MTU of the port, which may change; at least 256.
   roce::PathMtu max_path_mtu() const;
-  // What the link is said to have: its speed where somebody knows that.
+  // The speed of the link if the port knows it, else the configured rate.
   uint32_t rate_mbps() const;
-  // Of raw packet queue pairs, bytes without FCS.
+  // The largest frame of raw packet queue pairs: bytes without FCS.
   uint32_t max_raw_frame() const {
     return std::min(dataplane_->mtu(), dataplane::kMaxWireMtu) + kRawFrameOverhead;
   }
   uint64_t raw_send_failures() const { return raw_send_failures_; }
 
-  // While programs use the device. Answers the index in the GID table; see AddressTable::Add and
-  // Remove for refusals. Packets to an address that was removed are dropped from then on.
+  // Adds and removes addresses while programs use the device. AddAddress returns the index in the
+  // GID table. Errors: see AddressTable. Packets to a removed address are dropped.
   absl::StatusOr<uint32_t> AddAddress(const InterfaceAddress& address);
   absl::Status RemoveAddress(const roce::NetAddress& address);
-  // As AddressTable has them. Paths that were found stay as they are.
+  // See AddressTable. Paths that were found earlier stay unchanged.
   absl::Status AddRoute(const Route& route) { return addresses_.AddRoute(route); }
   absl::Status RemoveRoute(const InterfaceAddress& network,
                            const std::optional<roce::Gid>& gateway) {
     return addresses_.RemoveRoute(network, gateway);
   }
 
-  // Fills in everything of the answer but its head.
+  // Fills in all fields of the answer but `head`.
   void DescribePort(roci_abi_query_port_response& out) const;
 
-  // Finds the path of an address vector (see PlanPath for faults). If it is not known yet, answers
-  // nothing; then `later` will be called exactly once, after this has returned, unless CancelPath
-  // is called with `number` (which is never 0). DeadlineExceeded: the peer does not answer.
+  // Finds the path of an address vector (errors: see PlanPath). Returns nothing if the MAC address
+  // is unknown: then `later` is called exactly once, after this call has returned, unless
+  // CancelPath is called with `number` (never 0). DeadlineExceeded: the peer does not answer.
   using PathDone = std::function<void(const absl::StatusOr<roce::Path>&)>;
   absl::StatusOr<std::optional<roce::Path>> FindPath(const roci_abi_ah_attr& attr, roce::Qpn local,
                                                      roce::Qpn remote, PathDone later,
                                                      uint64_t& number);
   void CancelPath(uint64_t number);
 
-  // What comes for QP 1, the general service interface; behind gate 1. Null: nobody cares.
+  // Receives packets for QP 1, the general service interface; they have passed gate 1. Null: none.
   using GsiHandler = std::function<void(const roce::Packet&)>;
   void SetGsiHandler(GsiHandler handler) { gsi_handler_ = std::move(handler); }
-  // Sends a complete frame of ours; one to our own MAC comes back on every kind of port.
+  // Sends a complete frame. A frame to the device's own MAC is looped back on every kind of port.
   void SendGsi(const Frame& frame);
 
   // For the loop's deadlines.
@@ -169,7 +169,7 @@ class Device {
   Neighbours neighbours_;
   GroupReports groups_;
   DeviceQuotas quotas_;
-  MulticastCensus multicast_;
+  MulticastMemberships multicast_;
   XrcDomains xrc_domains_;
   EventLoop::Watch slow_path_watch_ = 0;
   uint64_t last_waiting_ = 0;

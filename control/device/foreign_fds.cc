@@ -39,16 +39,17 @@ ForeignFds::~ForeignFds() {
   pollfd wait{broker_.socket.get(), POLLOUT, 0};
   for (Flush(); !pending_.empty() && poll(&wait, 1, kPatienceMs) > 0; Flush()) {
     if (wait.revents & (POLLHUP | POLLERR)) break;
-    // Its answers would keep it from reading.
+    // The broker does not read requests while its answers fill the socket.
     while (ReceiveAnswer()) {
     }
   }
-  // The broker does not run: the process goes on to its end without closing these here.
+  // The broker is stuck or gone. The process ends soon: do not close these here, close() may block.
   for (Pending& pending : pending_) pending.fd.Release();
 }
 
 uint64_t ForeignFds::Receive(int socket, const std::shared_ptr<User>& user, Receiver receiver) {
-  // How many there are is not known yet. Small limits are not given to one message.
+  // The message's number of descriptors is not known yet. One message gets at most a sixteenth of a
+  // small limit.
   const uint64_t limit = user->descriptors.limit();
   const uint64_t most = std::min<uint64_t>(kMaxMessageFds, std::max<uint64_t>(limit / 16, 1));
   const uint64_t charge = std::min(most, user->descriptors.left());
@@ -76,7 +77,7 @@ void ForeignFds::Forget(uint64_t ticket) {
   it->second.done = nullptr;
 }
 
-// Closes it synchronously if there is no memory for the request to the broker.
+// Closes the socket synchronously if there is no memory for the request to the broker.
 void ForeignFds::Close(UniqueFd socket, std::shared_ptr<User> user) noexcept {
   if (!socket.valid()) return;
   shutdown(socket.get(), SHUT_RDWR);
@@ -134,7 +135,7 @@ uint64_t ForeignFds::Ask(BrokerCommand command, UniqueFd fd, Ticket ticket) {
 
 void ForeignFds::Enqueue(BrokerCommand command, uint64_t number, const Ticket& ticket,
                          UniqueFd fd) {
-  // An account is a number to the broker.
+  // The broker needs only a number that is unique per user.
   const auto account = reinterpret_cast<uintptr_t>(ticket.user.get());
   pending_.push_back({{command, 0, number, account}, std::move(fd)});
   Flush();
@@ -153,7 +154,7 @@ bool ForeignFds::Send(const Pending& pending) const {
 
 void ForeignFds::Handle(uint32_t events) {
   if (events & (EPOLLHUP | EPOLLERR)) {
-    Log(LogArea::kDaemon, LogLevel::kError, "the descriptor broker has ended, shutting down");
+    Log(LogArea::kDaemon, LogLevel::kError, "the descriptor broker process ended, shutting down");
     loop_.Forget(std::exchange(watch_, 0));
     return loop_.Stop();
   }
@@ -162,7 +163,7 @@ void ForeignFds::Handle(uint32_t events) {
   Flush();
 }
 
-// The answers' descriptors are the broker's choice, which is ours.
+// The daemon may receive the descriptors of an answer: the broker passes on only safe ones.
 bool ForeignFds::ReceiveAnswer() {
   BrokerResponse response;
   iovec part{&response, sizeof(response)};

@@ -1,5 +1,5 @@
-// The daemon's end of the descriptor broker (control/loop/fd_broker.h): descriptors that other
-// programs pass, and the closing of sockets that such descriptors may lie in.
+// The daemon's end of the descriptor broker (control/loop/fd_broker.h): receives descriptors that
+// programs pass, and closes sockets in which such descriptors may wait.
 #pragma once
 
 #include <sys/types.h>
@@ -26,17 +26,17 @@ class ForeignFds;
 
 // A file that a program has passed.
 struct ForeignFile {
-  UniqueFd local;      // of a local file or a DMA buffer; invalid: no call on the file is safe
+  UniqueFd local;      // a local file or DMA buffer; invalid: system calls on the file may block
   int broker_fd = -1;  // its number in the broker
   dev_t device = 0;
   ino_t inode = 0;
 };
 
-// The files of one message. The broker keeps them, and they count to the user's descriptors, until
-// they are closed there, after this is gone.
+// The files of one message. The destructor lets the broker close its copies. They are charged to
+// the user's descriptors until the broker has closed them.
 class ForeignFiles {
  public:
-  // `count`: how many there were, of which the first `kept` are.
+  // `count`: descriptors in the message; only the first `kept` are here.
   ForeignFiles(ForeignFds& owner, uint64_t ticket, uint32_t count, size_t kept)
       : owner_(owner), ticket_(ticket), message_count_(count) {
     files_.reserve(kept);
@@ -46,7 +46,7 @@ class ForeignFiles {
   ForeignFiles& operator=(const ForeignFiles&) = delete;
 
   const ForeignFile& operator[](size_t i) const { return files_[i]; }
-  // Of the message: may be more than are kept here, which is kMaxRequestFds at most.
+  // Descriptors in the message. At most kMaxRequestFds of them are kept here.
   uint32_t message_count() const { return message_count_; }
   void Add(ForeignFile file) { files_.push_back(std::move(file)); }
 
@@ -65,37 +65,38 @@ struct ForeignMessage {
 // Control thread only.
 class ForeignFds {
  public:
-  // Null: there was no message, or the broker has no room.
+  // Null: there was no message, or the broker had no room for its descriptors.
   using Receiver = std::function<void(const ForeignMessage*)>;
 
-  // `loop` and `users` outlive this; sessions and channels do not. The loop stops if the broker
-  // ends.
+  // `loop` and `users` outlive this object; sessions and channels are destroyed before it. The loop
+  // stops if the broker process ends.
   static absl::StatusOr<std::unique_ptr<ForeignFds>> Create(EventLoop& loop, Users& users,
                                                             FdBroker broker);
-  // Waits until the broker has been told everything, which takes it no time.
+  // Sends all pending requests to the broker; waits at most a second for a stuck one.
   ~ForeignFds();
   ForeignFds(const ForeignFds&) = delete;
   ForeignFds& operator=(const ForeignFds&) = delete;
 
   pid_t broker_pid() const { return broker_.pid; }
 
-  // Takes the message at the head of `socket`, which has descriptors. 0: `user` has as many as it
-  // may have; otherwise a number for Forget. Nothing else is read from `socket` meanwhile.
+  // Receives the message at the head of `socket`, which has descriptors. Returns a ticket for
+  // Forget; 0: `user` is at its descriptor limit. The caller reads nothing else from `socket` until
+  // `receiver` is called.
   uint64_t Receive(int socket, const std::shared_ptr<User>& user, Receiver receiver);
-  // Drops that message instead, and says so when its descriptors are closed.
+  // Drops that message instead, and calls `done` when its descriptors are closed.
   uint64_t Drop(int socket, const std::shared_ptr<User>& user, std::function<void()> done);
-  // Nobody asks for the answer any more. 0 is nothing.
+  // The receiver or `done` of `ticket` will not be called. Ignores 0 and old tickets.
   void Forget(uint64_t ticket);
 
-  // Closes a socket, which its peer sees at once. It counts to the user's descriptors, beyond their
-  // limit if need be, until it is closed.
+  // Shuts a socket down at once and lets the broker close it. It is charged to the user's
+  // descriptors, beyond their limit if necessary, until it is closed.
   void Close(UniqueFd socket, std::shared_ptr<User> user) noexcept;
-  // The same for a socket without a session: its peer's user pays.
+  // The same for a socket without a session: charged to the user of its peer.
   void Close(UniqueFd socket) noexcept;
 
  private:
   friend class ForeignFiles;
-  // What the broker has not closed.
+  // A request whose descriptors the broker has not closed yet.
   struct Ticket {
     std::shared_ptr<User> user;
     QuotaShare descriptors;

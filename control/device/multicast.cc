@@ -4,10 +4,10 @@
 
 namespace roci::control {
 
-absl::StatusOr<MulticastCensus::Membership> MulticastCensus::Join(const roce::Gid& group,
-                                                                  Quota& groups,
-                                                                  uint32_t most_of_user,
-                                                                  uint32_t most) {
+absl::StatusOr<MulticastMemberships::Membership> MulticastMemberships::Join(const roce::Gid& group,
+                                                                            Quota& groups,
+                                                                            uint32_t most_of_user,
+                                                                            uint32_t most) {
   const auto known = groups_.find(group);
   const uint32_t members = known != groups_.end() ? known->second.members : 0;
   QuotaShare share;
@@ -29,32 +29,33 @@ absl::StatusOr<MulticastCensus::Membership> MulticastCensus::Join(const roce::Gi
   return Membership(*this, group, groups);
 }
 
-std::vector<roce::Gid> MulticastCensus::Groups() const {
+std::vector<roce::Gid> MulticastMemberships::Groups() const {
   std::vector<roce::Gid> out;
   for (const auto& [group, entry] : groups_) out.push_back(group);
   return out;
 }
 
-MulticastCensus::Membership& MulticastCensus::Membership::operator=(Membership&& other) noexcept {
+MulticastMemberships::Membership& MulticastMemberships::Membership::operator=(
+    Membership&& other) noexcept {
   if (this == &other) return *this;
   End();
-  census_ = std::exchange(other.census_, nullptr);
+  memberships_ = std::exchange(other.memberships_, nullptr);
   group_ = other.group_;
   user_ = other.user_;
   return *this;
 }
 
-void MulticastCensus::Membership::End() {
-  if (census_ == nullptr) return;
-  --census_->total_;
-  const auto it = census_->groups_.find(group_);
+void MulticastMemberships::Membership::End() {
+  if (memberships_ == nullptr) return;
+  --memberships_->total_;
+  const auto it = memberships_->groups_.find(group_);
   const auto of_user = it->second.users.find(user_);
   if (--of_user->second.members == 0) it->second.users.erase(of_user);
   if (--it->second.members == 0) {
-    census_->groups_.erase(it);
-    if (census_->listener_) census_->listener_(group_, false);
+    memberships_->groups_.erase(it);
+    if (memberships_->listener_) memberships_->listener_(group_, false);
   }
-  census_ = nullptr;
+  memberships_ = nullptr;
 }
 
 }  // namespace roci::control

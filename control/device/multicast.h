@@ -1,5 +1,6 @@
-// How many queue pairs of a device are members of which multicast groups, in all and of each user;
-// how many memberships there are is a matter of quotas. Control thread only.
+// The multicast memberships of a device's queue pairs: members of each group, in all and per user.
+// Limits groups and members per group; the number of memberships is limited by a quota. Control
+// thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@
 
 namespace roci::control {
 
-class MulticastCensus {
+class MulticastMemberships {
  public:
-  // A membership; it ends when this goes. The census outlives it.
+  // One membership; the destructor ends it. `memberships` outlives it.
   class Membership {
    public:
-    Membership(MulticastCensus& census, const roce::Gid& group, const Quota& user)
-        : census_(&census), group_(group), user_(&user) {}
+    Membership(MulticastMemberships& memberships, const roce::Gid& group, const Quota& user)
+        : memberships_(&memberships), group_(group), user_(&user) {}
     Membership(Membership&& other) noexcept
-        : census_(other.census_), group_(other.group_), user_(other.user_) {
-      other.census_ = nullptr;
+        : memberships_(other.memberships_), group_(other.group_), user_(other.user_) {
+      other.memberships_ = nullptr;
     }
     Membership& operator=(Membership&& other) noexcept;
     ~Membership() { End(); }
@@ -32,19 +33,19 @@ class MulticastCensus {
 
    private:
     void End();
-    MulticastCensus* census_;
+    MulticastMemberships* memberships_;
     roce::Gid group_;
     const Quota* user_;
   };
 
-  // Told when a group gets its first member, and when it has lost its last one.
+  // Called when a group gets its first member and when it has lost its last one.
   using Listener = std::function<void(const roce::Gid& group, bool has_members)>;
   void SetListener(Listener listener) { listener_ = std::move(listener); }
 
-  // `groups`, which outlives the membership: the quota of groups of one user, by which the census
-  // knows the user. `most_of_user`: members of one group that may be that user's; `most`: members
-  // of one group, of all users, up to which that user may add one. ResourceExhausted: groups or
-  // members of this group are at their limit.
+  // `groups`: one user's quota of groups, which also identifies the user; it outlives the
+  // membership. `most_of_user`: most members of one group that belong to that user. `most`: most
+  // members of one group, over all users, after that user adds one. ResourceExhausted: the groups
+  // or the members of this group are at their limit.
   absl::StatusOr<Membership> Join(const roce::Gid& group, Quota& groups, uint32_t most_of_user,
                                   uint32_t most);
 

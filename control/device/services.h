@@ -1,5 +1,5 @@
-// What sessions and management share of the daemon. Plain references; the daemon outlives its
-// users.
+// The parts of the daemon that sessions, connection management and management commands use. Plain
+// references: the daemon outlives all of them.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,9 @@
 
 namespace roci::control {
 
-// Mappings of app memory that the daemon holds at one time. The kernel allows a process 65530 by
-// default (MappingLimit()), and rings need theirs; past it regions go through system calls.
+// Most mappings of program memory at one time. The kernel allows a process 65530 mappings by
+// default (MappingLimit()), and rings need some; beyond this limit, regions are accessed by system
+// calls (process_vm).
 inline constexpr uint64_t kMaxAppMappings = 16384;
 static_assert(kMaxAppMappings <= memory::SigbusGuard::kCapacity);
 
@@ -41,11 +42,11 @@ struct Services {
   Users& users;
   ForeignFds& foreign_fds;
   BlockingCalls& blocking_calls;
-  // The contexts that programs of user `uid` have named.
+  // The contexts named by programs of user `uid`.
   std::function<std::vector<ContextName>(uid_t uid)> contexts_of = {};
-  // Null: it has ended.
+  // Null: session `number` has ended.
   std::function<Session*(uint32_t number)> find_session = {};
-  // Session `number` reads no requests until its program's memory answers again.
+  // Session `number` reads no requests until its program's memory can be accessed again.
   std::function<void(uint32_t number)> await_memory = {};
 
   Device* FindDevice(const std::string& name) const {

@@ -10,7 +10,7 @@
 namespace roci::control {
 namespace {
 
-// Libsubid logs to the stream given here, by default stderr.
+// Libsubid logs to the given stream, by default stderr.
 bool Init() {
   static FILE* const nowhere = std::fopen("/dev/null", "we");
   return nowhere != nullptr && subid_init("rocid", nowhere);

@@ -16,7 +16,7 @@ absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::Device& d
   std::weak_ptr<XrcDomain>& known = by_file_[{inode.device, inode.inode}];
   if (std::shared_ptr<XrcDomain> domain = known.lock()) {
     if (flags & ROCI_ABI_XRCD_EXCLUSIVE) {
-      return absl::InvalidArgumentError("the file has an XRC domain already");
+      return absl::InvalidArgumentError("the file already has an XRC domain");
     }
     return domain;
   }

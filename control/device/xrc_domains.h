@@ -1,5 +1,5 @@
-// XRC domains of a device: found by the inode of a file, shared by the sessions that have them
-// open.
+// XRC domains of a device: named by the inode of a file, shared by the sessions that have opened
+// them.
 #pragma once
 
 #include <sys/types.h>
@@ -20,21 +20,21 @@ namespace roci::control {
 class ForeignFiles;
 class User;
 
-// The one file that names a domain; null: nothing does. It stays open, so that the inode is not
-// another file's meanwhile.
+// The one file that names a domain; null: the domain has no file. The file stays open, so that its
+// inode number is not reused.
 using XrcDomainFile = std::shared_ptr<ForeignFiles>;
 
-// Gone with its last user. Control thread only.
+// Destroyed with its last reference. Control thread only.
 class XrcDomain {
  public:
-  // A receiving queue pair, which belongs to the domain and to everybody who has it open.
+  // An XRC receive queue pair; it belongs to the domain and to all sessions that have opened it.
   struct Target {
-    std::shared_ptr<User> user;  // whose shares the next are
+    std::shared_ptr<User> user;  // charged for the next two
     QuotaShare share;
     RingShare memory;
     dataplane::QueuePair* qp = nullptr;
     uint32_t openings = 0;
-    std::optional<roci_abi_ah_attr> address;  // as the app gave it
+    std::optional<roci_abi_ah_attr> address;  // as the program gave it
   };
 
   XrcDomain(dataplane::Device& device, dataplane::Lcore& lcore, XrcDomainFile file)
@@ -51,9 +51,9 @@ class XrcDomain {
 
 class XrcDomains {
  public:
-  // ibv_open_xrcd(3) as Linux has it. A domain without a file is nobody else's. `lcore` is where a
-  // new one will live. `flags`: ROCI_ABI_XRCD_*. EAGAIN: there is none for the file and none is to
-  // be made; EINVAL: there is one, and it was to be new.
+  // ibv_open_xrcd(3) with the semantics of Linux. A domain without a file is not shared. A new
+  // domain lives on `lcore`. `flags`: ROCI_ABI_XRCD_*. EAGAIN: the file has no domain, and CREATE
+  // is not set; EINVAL: the file has a domain, and EXCLUSIVE is set.
   absl::StatusOr<std::shared_ptr<XrcDomain>> Open(dataplane::Device& device,
                                                   dataplane::Lcore& lcore, XrcDomainFile file,
                                                   uint32_t flags);

@@ -32,7 +32,7 @@ constexpr size_t kIgmpBytes = 8;
 constexpr size_t kMldBytes = 24;
 constexpr size_t kMinFrameBytes = 60;
 constexpr TimeNs kNsPerMs = 1'000'000;
-constexpr TimeNs kOldQueryNs = 10'000'000'000;  // version 1 says no time (RFC 2236, 4)
+constexpr TimeNs kOldQueryNs = 10'000'000'000;  // response time of a version 1 query (RFC 2236, 4)
 
 Gid GroupOf(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
   return Gid::FromIpv4(roce::Ipv4{{a, b, c, d}});
@@ -48,7 +48,7 @@ const Gid& AllRouters(bool ipv4) {
   return ipv4 ? v4 : v6;
 }
 
-// Everybody is a member of the first; groups that stay within a host are nobody else's business
+// Not reported: the all-hosts group, which every host joins, and IPv6 groups of node-local scope
 // (RFC 2710, 5).
 bool IsReported(const Gid& group) {
   const bool ipv4 = group.IsIpv4();
@@ -119,7 +119,7 @@ Frame BuildMld(const roce::Mac& source_mac, const Gid& source, const Gid& destin
   return frame;
 }
 
-// Times above a limit are floating point in the newer versions (RFC 3376, 4.1.1; RFC 3810, 5.1.3).
+// Newer versions encode long times as floating point (RFC 3376, 4.1.1; RFC 3810, 5.1.3).
 uint64_t FloatTime(uint32_t code, int mantissa_bits) {
   if (code >> (mantissa_bits + 3) == 0) return code;
   const uint32_t mantissa = code & ((1u << mantissa_bits) - 1);
@@ -134,14 +134,14 @@ struct GroupReports::Message {
   Gid group;  // all zero: a query about every group
   uint16_t vlan = 0;
   bool ipv4 = false;
-  TimeNs longest = 0;  // queries: how long an answer may take
+  TimeNs longest = 0;  // queries: longest response time
 };
 
 namespace {
 
 constexpr auto kIsOther = std::nullopt;
 
-// What follows an IPv4 header that says IGMP; nothing where it does not.
+// `out`: the IGMP message of an IPv4 packet. Nothing: not IGMP.
 std::optional<SlowPathReason> FindIgmp(std::span<const std::byte> ip,
                                        std::span<const std::byte>& out) {
   if (ip.size() < roce::Ipv4Header::kBytes) return kIsOther;
@@ -154,12 +154,12 @@ std::optional<SlowPathReason> FindIgmp(std::span<const std::byte> ip,
   if ((LoadBe<uint16_t>(ip.data() + 6) & 0x3FFF) != 0) return SlowPathReason::kIpv4Fragment;
   if (Checksum(ip.first(header)) != 0) return SlowPathReason::kIpv4Malformed;
   out = ip.subspan(header, total - header);
-  // From the next router or host, not from afar (RFC 2236, 2).
+  // TTL 1: sent on this link (RFC 2236, 2).
   if (ip[8] != std::byte{1}) return SlowPathReason::kGroupMalformed;
   return SlowPathReason::kHandled;
 }
 
-// MLD stands behind a hop-by-hop header (RFC 2710, 3).
+// `out`: the MLD message behind a hop-by-hop header (RFC 2710, 3). Nothing: not MLD.
 std::optional<SlowPathReason> FindMld(std::span<const std::byte> ip,
                                       std::span<const std::byte>& out) {
   constexpr size_t kLeast = roce::Ipv6Header::kBytes + kHopByHopBytes + kMldBytes;
@@ -178,7 +178,7 @@ std::optional<SlowPathReason> FindMld(std::span<const std::byte> ip,
   if (type < kMldQuery || type > kMldDone) return kIsOther;
   const auto source = Gid::FromIpv6(header.src);
   const uint64_t pseudo = PseudoHeader(source, Gid::FromIpv6(header.dst), out.size());
-  // A last odd byte counts as the upper half of a word.
+  // RFC 1071: a last odd byte is padded with a zero byte.
   const uint64_t odd = out.size() % 2 != 0 ? std::to_integer<uint64_t>(out.back()) << 8 : 0;
   if (Checksum(out, pseudo + odd) != 0) return SlowPathReason::kIcmpChecksum;
   const bool is_link_local = source.bytes[0] == 0xFE && (source.bytes[1] & 0xC0) == 0x80;
@@ -255,7 +255,7 @@ bool GroupReports::Join(TimeNs now, const NetAddress& address, Send send) {
     it = groups_.emplace(address, Group{}).first;
   }
   Group& group = it->second;
-  if (++group.users > 1 || !IsReported(address.gid)) return true;
+  if (++group.references > 1 || !IsReported(address.gid)) return true;
   Tell(address, true, send);
   group.reports_left = kUnsolicitedReports - 1;
   AnswerWithin(now, address, group, kRepeatNs);
@@ -264,7 +264,7 @@ bool GroupReports::Join(TimeNs now, const NetAddress& address, Send send) {
 
 void GroupReports::Leave(const NetAddress& address, Send send) {
   const auto it = groups_.find(address);
-  if (it == groups_.end() || --it->second.users > 0) return;
+  if (it == groups_.end() || --it->second.references > 0) return;
   SetDue(address, it->second, roce::kNever);
   groups_.erase(it);
   if (IsReported(address.gid)) Tell(address, false, send);
@@ -295,7 +295,7 @@ std::optional<SlowPathReason> GroupReports::HandleFrame(TimeNs now,
     HandleQuery(now, message);
     return SlowPathReason::kHandled;
   }
-  // Another member has answered; that will do (RFC 2236, 3; RFC 2710, 4).
+  // A report of another member suppresses ours (RFC 2236, 3; RFC 2710, 4).
   const auto it = groups_.find({message.group, message.vlan});
   if (it == groups_.end()) return SlowPathReason::kGroupNotForUs;
   it->second.reports_left = 0;

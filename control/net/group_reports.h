@@ -1,6 +1,6 @@
-// Tells routers and switches which IP multicast groups a device listens to: IGMPv2 (RFC 2236) and
-// MLDv1 (RFC 2710), which those that speak newer versions understand. Sans I/O: frames, time and a
-// seed come in as arguments, frames go out through a callback. Every table is bounded.
+// Reports a device's IP multicast groups to routers and switches: IGMPv2 (RFC 2236) and MLDv1 (RFC
+// 2710), which devices with newer versions also understand. Does no I/O: frames, time and a seed
+// are arguments, frames to send go to a callback. Every table is bounded.
 #pragma once
 
 #include <cstddef>
@@ -25,24 +25,24 @@ class GroupReports {
   using Send = absl::FunctionRef<void(const Frame&)>;
 
   static constexpr size_t kMaxGroups = 4096;
-  // Reports of a new membership, since one may be lost (RFC 2236, 8.1 and 8.10; RFC 2710, 7.1).
+  // Number of reports of a new membership: one may be lost (RFC 2236, 8.1, 8.10; RFC 2710, 7.1).
   static constexpr uint32_t kUnsolicitedReports = 2;
   static constexpr roce::TimeNs kRepeatNs = 10'000'000'000;
 
-  // `addresses` must outlive this.
+  // `addresses` outlives this object. `seed`: for random response times.
   GroupReports(const AddressTable& addresses, uint64_t seed)
       : addresses_(addresses), random_(seed) {}
 
-  // One more user of `address`, an IPv4-mapped or IPv6 multicast address; the first makes us a
-  // member. False: too many groups.
+  // Adds a reference to `address`, an IPv4-mapped or IPv6 multicast address; the first one joins
+  // the group. False: too many groups.
   bool Join(roce::TimeNs now, const roce::NetAddress& address, Send send);
-  // One user less. Only after Join.
+  // Removes a reference of Join; the last one leaves the group.
   void Leave(const roce::NetAddress& address, Send send);
 
-  // Nothing for a frame that is neither IGMP nor MLD; else whether and why it was refused.
+  // Nothing: the frame is neither IGMP nor MLD. Otherwise kHandled or why it was refused.
   std::optional<SlowPathReason> HandleFrame(roce::TimeNs now, std::span<const std::byte> frame);
   void HandleTimeout(roce::TimeNs now, Send send);
-  // Absolute; kNever if nothing is to be sent.
+  // Absolute; kNever: nothing is to be sent.
   roce::TimeNs NextTimeout() const {
     return timers_.empty() ? roce::kNever : timers_.begin()->first;
   }
@@ -50,7 +50,7 @@ class GroupReports {
 
  private:
   struct Group {
-    uint32_t users = 0;
+    uint32_t references = 0;
     uint32_t reports_left = 0;
     roce::TimeNs due = roce::kNever;
   };

@@ -1,4 +1,4 @@
-// MAC and IP addresses as people write them. Pure functions.
+// Parses and formats MAC and IP addresses. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace roci::control {
 
-// An address of a device with the length of its network's prefix, which says who is a neighbour:
-// 0..32 bits for an IPv4-mapped `gid`, else 0..128.
+// An address of a device with its prefix length in bits: 0..32 for an IPv4-mapped `gid`, else
+// 0..128. Addresses with the same prefix are neighbours.
 struct InterfaceAddress {
   roce::Gid gid;
   uint8_t prefix_length = 0;
@@ -21,30 +21,29 @@ struct InterfaceAddress {
   friend bool operator==(const InterfaceAddress&, const InterfaceAddress&) = default;
 };
 
-// "02:00:5e:10:00:01"; nothing else.
+// Accepts only the form "02:00:5e:10:00:01".
 std::optional<roce::Mac> ParseMac(std::string_view text);
 // "10.0.0.1" or "fd00::1", without a prefix length.
 std::optional<roce::Gid> ParseIp(std::string_view text);
-// As ParseIp with "/length"; without one the whole address is the prefix.
+// Like ParseIp with "/length"; without a length the whole address is the prefix.
 std::optional<InterfaceAddress> ParseInterfaceAddress(std::string_view text);
 
-// Whether an interface can have `gid`: neither all zero, nor a group, nor a loopback address.
+// Whether an interface can have `gid`: not all zero, not multicast, not loopback.
 bool IsUsableAddress(const roce::Gid& gid);
-// False for what names a whole network: an IPv4 network's first and last addresses are its own and
-// the broadcast (RFC 1122, 3.2.1.3; networks of /31 have neither: RFC 3021); an IPv6 network's
-// first is every router's (RFC 4291, 2.6.1, but RFC 6164 for /127).
+// False for an IPv4 network or broadcast address (RFC 1122, 3.2.1.3; a /31 has neither: RFC 3021)
+// and for an IPv6 subnet-router anycast address (RFC 4291, 2.6.1; a /127 has none: RFC 6164).
 bool IsHostAddress(const InterfaceAddress& address);
 
 std::string MacText(const roce::Mac& mac);
-// IPv4-mapped addresses come out as IPv4.
+// IPv4-mapped addresses are formatted as IPv4.
 std::string IpText(const roce::Gid& gid);
 // "10.0.0.1", or "10.0.0.1 in VLAN 7".
 std::string NetText(const roce::NetAddress& address);
 // Always eight groups, as tools print GIDs: "0000:0000:0000:0000:0000:ffff:0a63:0001".
 std::string GidText(const roce::Gid& gid);
 
-// True if the first `prefix_length` bits of `address.gid` (of the IPv4 part, if it is one) and
-// `other` agree and both are of one family.
+// Whether `other` has the same family as `address.gid` and the same first `prefix_length` bits (of
+// the IPv4 part for IPv4-mapped addresses).
 bool SameNetwork(const InterfaceAddress& address, const roce::Gid& other);
 
 // Modified EUI-64 (RFC 4291, appendix A): the node GUID of a MAC, host byte order.

@@ -14,7 +14,7 @@
 namespace roci::control {
 namespace {
 
-// Messages thrown away per wake; the rest follows after other events.
+// Messages read per wake-up; the rest follows after other events.
 constexpr int kBudget = 64;
 
 }  // namespace
@@ -41,8 +41,8 @@ LinkWatch::~LinkWatch() {
   if (watch_ != 0) loop_.Forget(watch_);
 }
 
-// What the messages say does not matter, nor that some are missing (ENOBUFS): who cares looks at
-// the device itself.
+// Discards the messages; lost ones (ENOBUFS) do not matter. `changed_` reads the state of the
+// network devices itself.
 void LinkWatch::Drain() {
   std::array<char, 64> unused;
   for (int i = 0; i < kBudget; ++i) {

@@ -1,5 +1,5 @@
-// Hears of changes of the kernel's network devices (rtnetlink(7)) in the daemon's network
-// namespace, so that a port on one follows at once.
+// Watches the kernel's network devices in the daemon's network namespace (rtnetlink(7)), so that
+// ports on them follow link changes at once.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,7 @@ namespace roci::control {
 // Control thread only.
 class LinkWatch {
  public:
-  // `changed` is called after one or several changes, of whatever device. `loop` outlives the
-  // watch.
+  // `changed` is called after one or several changes of any device. `loop` outlives the watch.
   static absl::StatusOr<std::unique_ptr<LinkWatch>> Create(EventLoop& loop,
                                                            std::function<void()> changed);
   ~LinkWatch();

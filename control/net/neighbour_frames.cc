@@ -72,7 +72,7 @@ SlowPathReason ParseIpv6(std::span<const std::byte> bytes, IcmpPacket& out, uint
   }
   out.source = roce::Gid::FromIpv6(ip.src);
   out.destination = roce::Gid::FromIpv6(ip.dst);
-  // An IPv4-mapped address never is on the wire; it must not pass for an IPv4 packet's.
+  // IPv4-mapped addresses are not valid on the wire, and would be taken for IPv4 addresses here.
   if (out.source.IsIpv4() || out.destination.IsIpv4()) return SlowPathReason::kIpv6Malformed;
   out.hop_limit = ip.hop_limit;
   out.bytes = bytes.subspan(Ipv6Header::kBytes, ip.payload_length);
@@ -204,7 +204,7 @@ std::optional<NdMessage> ParseNd(const IcmpPacket& packet) {
     return std::nullopt;
   }
   if (message.is_solicitation && message.source.IsZero()) {
-    // A probe for a double address: to the solicited-node group, without a link address.
+    // Duplicate address detection: to the solicited-node group, without a link address.
     if (message.link_address || !message.destination.IsMulticast()) return std::nullopt;
   }
   if (!message.is_solicitation && message.destination.IsMulticast() && message.solicited) {

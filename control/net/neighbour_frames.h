@@ -1,4 +1,4 @@
-// ARP, IPv6 neighbour discovery and ping as bytes: parsing and building. Pure functions.
+// Parses and builds frames of ARP, IPv6 neighbour discovery and ICMP echo. Pure functions.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace roci::control {
 
 using Frame = std::vector<std::byte>;
 
-// Why a frame that is no RoCE packet was not answered. Indexes counters.
+// Result of handling a frame that is not a RoCE packet. Indexes counters.
 #define ROCI_SLOW_PATH_REASONS(X)           \
   X(kHandled, "handled")                    \
   X(kTruncated, "truncated")                \
@@ -71,14 +71,14 @@ struct NdMessage {
   bool is_solicitation = false;
   bool solicited = false;  // advertisements only
   bool override_entry = false;
-  roce::Gid source;  // of the IP header; all zero while an address is being probed
+  roce::Gid source;  // of the IP header; all zero: duplicate address detection
   roce::Gid destination;
   roce::Gid target;
   std::optional<roce::Mac> link_address;
 };
 Frame BuildNd(const roce::Mac& destination, const roce::Mac& source, const NdMessage& message);
 
-// An IP packet whose header is sound and that carries ICMP or ICMPv6 with a right checksum.
+// An IP packet with a valid header that carries ICMP or ICMPv6 with a valid checksum.
 struct IcmpPacket {
   roce::Gid source;
   roce::Gid destination;
@@ -87,7 +87,7 @@ struct IcmpPacket {
   uint8_t code = 0;
   std::span<const std::byte> bytes;  // from the ICMP header on, at least 8
 };
-// `bytes` is what follows the Ethernet header; kHandled when `out` was filled in.
+// `bytes` is what follows the Ethernet header. kHandled: `out` is filled in.
 SlowPathReason ParseIcmp(std::span<const std::byte> bytes, bool ipv6, IcmpPacket& out);
 // `packet` is an ICMPv6 solicitation or advertisement; applies RFC 4861, 7.1.1 and 7.1.2.
 std::optional<NdMessage> ParseNd(const IcmpPacket& packet);
@@ -99,7 +99,7 @@ inline constexpr uint8_t kIcmpv6EchoReply = 129;
 inline constexpr uint8_t kNdSolicitation = 135;
 inline constexpr uint8_t kNdAdvertisement = 136;
 
-// The answer to an echo request, from its destination to its source.
+// The reply to an echo request, from the request's destination to its source.
 Frame BuildEchoReply(const roce::Mac& destination, const roce::Mac& source,
                      const IcmpPacket& request);
 

@@ -68,7 +68,7 @@ const Neighbours::Conflict* Neighbours::ConflictOf(const roce::NetAddress& own) 
   return it == conflicts_.end() ? nullptr : &it->second;
 }
 
-// We keep the address and say so, but not in an endless quarrel (RFC 5227, 2.4 (b)).
+// Keeps the address and defends it at a limited rate (RFC 5227, 2.4 (b)).
 SlowPathReason Neighbours::NoteConflict(TimeNs now, const roce::NetAddress& own,
                                         const roce::Mac& mac, Send send) {
   const auto [it, is_new] = conflicts_.try_emplace(own);
@@ -87,7 +87,7 @@ void Neighbours::Forget(const roce::NetAddress& address) {
   conflicts_.erase(address);
   const auto it = entries_.find(address);
   if (it == entries_.end()) return;
-  // They wanted to reach what is ourselves now.
+  // The waiters' next hop is our own address now.
   for (const Waiter& waiter : it->second.waiters) {
     answers_.push_back({waiter.number, absl::OkStatus(), addresses_.mac()});
   }
@@ -95,7 +95,7 @@ void Neighbours::Forget(const roce::NetAddress& address) {
   entries_.erase(it);
 }
 
-void Neighbours::DoubtAll() {
+void Neighbours::DropResolved() {
   std::erase_if(entries_, [](const auto& item) { return item.second.mac.has_value(); });
 }
 
@@ -136,7 +136,7 @@ SlowPathReason Neighbours::HandleArp(TimeNs now, const LinkHeader& link, Send se
   const roce::NetAddress target{roce::Gid::FromIpv4(message->target_ip), link.vlan};
   if (addresses_.IsOwn(sender)) return NoteConflict(now, sender, message->sender_mac, send);
   const bool for_us = addresses_.IsOwn(target);
-  // RFC 826: a known sender is updated whoever was asked; an unknown one only if we were.
+  // RFC 826: update a known sender always, add an unknown one only if we are the target.
   Learn(now, sender, message->sender_mac, for_us && message->is_request);
   if (!for_us) return SlowPathReason::kArpNotForUs;
   if (message->is_request) {
@@ -189,7 +189,7 @@ SlowPathReason Neighbours::HandleNd(TimeNs now, const LinkHeader& link, const Ic
 
 void Neighbours::AnswerSolicitation(const NdMessage& message, const LinkHeader& link,
                                     Send send) const {
-  // RFC 4861, 7.2.4: who has no address yet is answered by telling everybody.
+  // RFC 4861, 7.2.4: a solicitation without a source address is answered to all nodes.
   const bool probe = message.source.IsZero();
   const roce::Gid& to = probe ? AllNodes() : message.source;
   const roce::Mac mac = probe ? MulticastMac(to) : message.link_address.value_or(link.ethernet.src);
@@ -255,7 +255,8 @@ std::optional<roce::Mac> Neighbours::Resolve(TimeNs now, const roce::Gid& source
     return it->second.mac;
   }
   if (waiters_ >= kMaxWaiters || (it == entries_.end() && !MakeRoom(now))) {
-    answers_.push_back({waiter, absl::ResourceExhaustedError("too many peers to resolve"), {}});
+    answers_.push_back(
+        {waiter, absl::ResourceExhaustedError("too many unresolved neighbours"), {}});
     return std::nullopt;
   }
   Entry& entry = it != entries_.end() ? it->second : entries_[next_hop];

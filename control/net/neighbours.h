@@ -1,6 +1,6 @@
-// Answers ARP, IPv6 neighbour discovery and ping for one device, and finds the MACs of its peers.
-// Sans I/O: frames and time come in as arguments, frames go out through a callback. Every table and
-// every wait is bounded.
+// The neighbour cache of one device: resolves the MACs of peers, and answers ARP, IPv6 neighbour
+// discovery and ICMP echo. Does no I/O: frames and time are arguments, frames to send go to a
+// callback. Every table and every wait is bounded.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ class Neighbours {
   static constexpr roce::TimeNs kLifetimeNs = 60'000'000'000;
   static constexpr roce::TimeNs kDefendIntervalNs = 10'000'000'000;  // RFC 5227, 1.1
 
-  // How a wait ended: OK with the MAC, DeadlineExceeded, or ResourceExhausted.
+  // The result for a waiter: OK with the MAC, DeadlineExceeded, or ResourceExhausted.
   struct Answer {
     uint64_t waiter;
     absl::Status status;
@@ -47,7 +47,7 @@ class Neighbours {
     roce::TimeNs deadline;
   };
   struct Entry {
-    std::optional<roce::Mac> mac;  // absent: being asked for
+    std::optional<roce::Mac> mac;  // absent: being resolved
     roce::TimeNs confirmed = 0;    // with a MAC
     roce::TimeNs asked = 0;        // without a MAC: time of the last request
     roce::TimeNs next_try = 0;     // without a MAC: time of the next request
@@ -56,47 +56,47 @@ class Neighbours {
     std::vector<Waiter> waiters;   // in order of arrival
   };
 
-  // `addresses` must outlive this.
+  // `addresses` outlives this object.
   explicit Neighbours(const AddressTable& addresses) : addresses_(addresses) {}
 
-  // Tells the neighbourhood our addresses (gratuitous ARP, unsolicited advertisements).
+  // Announces our addresses (gratuitous ARP, unsolicited advertisements).
   void Announce(Send send) const;
   void AnnounceOne(const roce::NetAddress& own, Send send) const;
-  // Asks whether somebody else has our address `own` (RFC 5227, 2.1.1; RFC 4862, 5.4.2). Whoever
-  // answers has a conflict with us.
+  // Duplicate address detection for our address `own` (RFC 5227, 2.1.1; RFC 4862, 5.4.2). An answer
+  // is recorded as a conflict.
   void Probe(const roce::NetAddress& own, Send send) const;
-  // `address` has become ours, or is ours no more: what was known or asked about it is forgotten.
+  // `address` was added to or removed from our addresses: drops its cache entry and its conflict.
   void Forget(const roce::NetAddress& address);
-  // The link has been down: whoever was there may be gone, and is asked for again.
-  void DoubtAll();
-  // Of frames that others than this handle.
+  // Link down: drops all resolved entries, so that peers are resolved again.
+  void DropResolved();
+  // Counts a frame that another object has handled.
   void Count(SlowPathReason reason) { ++counters_[static_cast<size_t>(reason)]; }
-  // A received frame that is no RoCE packet.
+  // Handles a received frame that is not a RoCE packet.
   SlowPathReason HandleFrame(roce::TimeNs now, std::span<const std::byte> frame, Send send);
 
-  // The MAC of `next_hop` (an address on one of our networks, or our own) if it is known. Otherwise
-  // begins to ask for it, with `source`, one of our addresses of the same family and VLAN, and
-  // remembers `waiter`: its answer will be in TakeAnswers, kPatienceNs later at the latest. Every
-  // waiter gets exactly one answer, unless cancelled. Each new waiter restarts the backoff, because
-  // the peer may have become reachable since the last request.
+  // Returns the MAC of `next_hop` (an address in one of our networks, or our own) if it is known.
+  // Otherwise starts resolving it and adds `waiter`, whose answer will be in TakeAnswers after at
+  // most kPatienceNs. `source`: one of our addresses of the same family and VLAN. Every waiter gets
+  // exactly one answer, unless cancelled. Each new waiter restarts the backoff, because the peer
+  // may have become reachable since the last request.
   std::optional<roce::Mac> Resolve(roce::TimeNs now, const roce::Gid& source,
                                    const roce::NetAddress& next_hop, uint64_t waiter, Send send);
   void Cancel(uint64_t waiter);
   std::vector<Answer> TakeAnswers() { return std::exchange(answers_, {}); }
 
   void HandleTimeout(roce::TimeNs now, Send send);
-  // Absolute; kNever if nothing is being asked.
+  // Absolute; kNever: nothing is being resolved.
   roce::TimeNs NextTimeout() const;
 
-  // Who said last that an address of ours is his.
+  // The last adapter that claimed one of our addresses.
   struct Conflict {
     roce::Mac mac;
     uint64_t times = 0;
     roce::TimeNs defended = 0;
   };
-  // Null: nobody else claims `own`.
+  // Null: no other adapter claims `own`.
   const Conflict* ConflictOf(const roce::NetAddress& own) const;
-  // Addresses that somebody else has begun to claim since the last call.
+  // Our addresses with a new conflict since the last call.
   std::vector<roce::NetAddress> TakeConflicts() { return std::exchange(new_conflicts_, {}); }
 
   const SlowPathCounters& counters() const { return counters_; }
@@ -104,9 +104,8 @@ class Neighbours {
 
  private:
   SlowPathReason Dispatch(roce::TimeNs now, std::span<const std::byte> frame, Send send);
-  // Neither a group nor our own: what we sent ourselves (a hub, a loop) teaches nothing, and an
-  // answer to our own address would go nowhere. For the frame's source and for what its payload
-  // claims.
+  // Whether `mac` is valid as the source of a frame or as a sender address in its payload: not
+  // multicast and not our own (a frame of ours that a hub or a loop returned).
   bool CanBeSender(const roce::Mac& mac) const;
   SlowPathReason HandleArp(roce::TimeNs now, const LinkHeader& link, Send send);
   SlowPathReason HandleIcmp(roce::TimeNs now, const LinkHeader& link, bool ipv6, Send send);
@@ -115,7 +114,7 @@ class Neighbours {
   void AnswerSolicitation(const NdMessage& message, const LinkHeader& link, Send send) const;
   void Ask(roce::TimeNs now, const roce::NetAddress& target, Entry& entry, Send send) const;
   void FailLate(roce::TimeNs now, Entry& entry);
-  // `create`: we were asked by it, so we shall soon have to answer it.
+  // `create`: adds an unknown peer, because it has solicited us and will need our answers.
   void Learn(roce::TimeNs now, const roce::NetAddress& address, const roce::Mac& mac, bool create);
   bool MakeRoom(roce::TimeNs now);
   SlowPathReason NoteConflict(roce::TimeNs now, const roce::NetAddress& own, const roce::Mac& mac,
@@ -126,7 +125,7 @@ class Neighbours {
   size_t waiters_ = 0;
   std::vector<Answer> answers_;
   SlowPathCounters counters_{};
-  std::map<roce::NetAddress, Conflict> conflicts_;  // by addresses of ours
+  std::map<roce::NetAddress, Conflict> conflicts_;  // by our address
   std::vector<roce::NetAddress> new_conflicts_;
 };
 

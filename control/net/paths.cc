@@ -8,7 +8,7 @@
 namespace roci::control {
 namespace {
 
-// Programs leave the hop limit at 0 or 1, meant for InfiniBand; Linux takes the route's instead.
+// Used for hop limits 0 and 1, which programs set for InfiniBand; Linux then takes the route's.
 constexpr uint8_t kDefaultHopLimit = 64;
 
 absl::Status CheckAttr(const AddressTable& addresses, const roci_abi_ah_attr& attr,
@@ -24,9 +24,9 @@ absl::Status CheckAttr(const AddressTable& addresses, const roci_abi_ah_attr& at
   return absl::OkStatus();
 }
 
-// The service level is the priority, as with adapters; who gives none has that of his traffic
-// class. There are no levels above 7: what ibv_init_ah_from_wc makes of a datagram has the kind of
-// its network header there (roce/responder_execute_inl.h).
+// The tag's priority is the service level, as with hardware adapters; service level 0 selects the
+// priority of the traffic class. Levels above 7 count as 0: ibv_init_ah_from_wc copies the service
+// level from a completion, where it holds the network header type (roce/responder_execute_inl.h).
 uint16_t TagControl(const AddressTable& addresses, uint16_t vlan, const roci_abi_ah_attr& attr) {
   const uint8_t level = attr.sl <= 7 ? attr.sl : 0;
   const uint32_t priority = level != 0 ? level : addresses.PriorityIn(vlan, attr.traffic_class);

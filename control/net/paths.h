@@ -1,4 +1,4 @@
-// From an address vector as programs give it to the path that frames take. Pure.
+// Converts a program's address vector to the path of its frames. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace roci::control {
 
 struct PathPlan {
-  roce::Path path;  // complete but for dst_mac, unless `resolved`
+  roce::Path path;  // complete except dst_mac, unless `resolved`
   roce::Gid next_hop;
-  bool resolved = false;  // a multicast group: its MAC follows from the address
+  bool resolved = false;  // dst_mac is set: multicast
 };
 
-// InvalidArgument: no global address, a port or source GID index that does not exist, families that
-// differ, a destination that cannot be one. Unavailable: no route. UDP source port as for a flow
-// from QP `local` to QP `remote` (both 0 for an address handle).
+// The UDP source port is that of a flow from QP `local` to QP `remote` (both 0 for an address
+// handle). InvalidArgument: no global address, no such port or source GID index, different address
+// families, or an invalid destination. Unavailable: no route.
 absl::StatusOr<PathPlan> PlanPath(const AddressTable& addresses, const roci_abi_ah_attr& attr,
                                   roce::Qpn local, roce::Qpn remote);
 

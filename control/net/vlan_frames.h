@@ -1,4 +1,4 @@
-// VLAN tags of frames that the control plane reads and writes. Pure.
+// Parses and adds VLAN tags of control-plane frames. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,17 @@
 
 namespace roci::control {
 
-// A frame behind its Ethernet header and tag. Stacked tags are left in the payload: no EtherType
-// that anybody here knows.
+// Parsed Ethernet header and VLAN tag of a frame. A second tag stays in the payload; its EtherType
+// is unknown to all callers.
 struct LinkHeader {
   roce::EthernetHeader ethernet;  // with the type of the payload
-  uint16_t vlan = 0;              // 0: none, or a priority only
+  uint16_t vlan = 0;              // 0: untagged or priority-tagged
   std::span<const std::byte> payload;
 };
-// False: cut short.
+// False: the frame is truncated.
 bool ParseLinkHeader(std::span<const std::byte> frame, LinkHeader& out);
 
-// `frame`, which has no tag, as it goes out in `vlan`, with the priority that packets without a
-// type of service have.
+// Adds a tag for `vlan` (0: none) to an untagged frame, with the priority of type of service 0.
 Frame InVlan(Frame frame, const AddressTable& addresses, uint16_t vlan);
 
 }  // namespace roci::control

@@ -1,5 +1,5 @@
-// Sessions that share a context: those of processes that were handed its descriptor, or inherited
-// it by fork. Each has the handles of a range of its own, and finds the others' by their ranges.
+// Sessions that share a context: those of processes that imported its descriptor or inherited it by
+// fork. Each session has its own range of handles, by which the others find it.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@ namespace roci::control {
 
 class Session;
 
-// How many objects use something that a session has, and that other sessions may have a share in:
-// there is one count for all, of which each share gives its own part back when it goes.
-class UserCount {
+// Reference count of an object that several sessions share. There is one total for all sessions;
+// the destructor subtracts the references of its own session.
+class RefCount {
  public:
-  UserCount() : total_(std::make_shared<uint32_t>(0)) {}
-  UserCount(UserCount&& other) noexcept : total_(std::move(other.total_)), own_(other.own_) {
+  RefCount() : total_(std::make_shared<uint32_t>(0)) {}
+  RefCount(RefCount&& other) noexcept : total_(std::move(other.total_)), own_(other.own_) {
     other.own_ = 0;
   }
-  UserCount& operator=(UserCount&&) = delete;
-  ~UserCount() {
+  RefCount& operator=(RefCount&&) = delete;
+  ~RefCount() {
     if (total_ != nullptr) *total_ -= own_;
   }
-  // Another share in what is counted here.
-  UserCount Share() const { return UserCount(total_); }
+  // A count with the same total, for another session.
+  RefCount Share() const { return RefCount(total_); }
 
   void operator++() {
     ++own_;
@@ -37,12 +37,13 @@ class UserCount {
   uint32_t total() const { return *total_; }
 
  private:
-  explicit UserCount(std::shared_ptr<uint32_t> total) : total_(std::move(total)) {}
+  explicit RefCount(std::shared_ptr<uint32_t> total) : total_(std::move(total)) {}
   std::shared_ptr<uint32_t> total_;
   uint32_t own_ = 0;
 };
 
-// Control thread only; a session holds it as long as it lives, and leaves it before it goes.
+// Control thread only. Each member holds a reference to the group, and leaves the group before it
+// is destroyed.
 class ContextGroup {
  public:
   // The session that opened the device has the first range, 1 .. kFirst - 1; the others follow.
@@ -54,11 +55,11 @@ class ContextGroup {
   ContextGroup(const ContextGroup&) = delete;
   ContextGroup& operator=(const ContextGroup&) = delete;
 
-  // The range that the new member has, by its base; 0 if there are too many. Ranges go round, so
-  // that a stale handle is noticed.
+  // Returns the base of the new member's range; 0: too many members. Bases are reused as late as
+  // possible, so that stale handles are detected.
   uint32_t Join(Session* session);
   void Leave(const Session* session);
-  // The member that gave out `handle`; null if it is gone.
+  // The member whose range contains `handle`; null: it has left.
   Session* OwnerOf(uint32_t handle) const;
 
  private:

@@ -1,4 +1,4 @@
-// The objects of one kind that one session owns, by the small numbers that its app knows them by.
+// A session's objects of one kind, by the handles that its program uses.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace roci::control {
 
-// Handles go round through 1..last before one is given out again, so that a stale one is noticed.
-// At most `limit` objects. Pointers stay good until the object is removed.
+// At most `limit` objects. Handles cycle through 1..last before one is reused, so that stale
+// handles are detected. Pointers to an object stay valid until it is removed.
 template <class T>
 class HandleTable {
  public:
@@ -29,27 +29,26 @@ class HandleTable {
     Insert(last_, std::move(object));
     return last_;
   }
-  // Allocates for the next Add or AddAs, which then cannot fail. Throws std::bad_alloc.
+  // Allocates memory for the next Add or AddAs, so that it does not throw. Throws std::bad_alloc.
   void MakeRoom() {
     if (!spare_.empty()) return;
     std::map<uint32_t, T> one;
     one.try_emplace(0);
     spare_ = one.extract(one.begin());
   }
-  // Handles that Add gives are base + 1 .. base + last from now on. Only before the first one.
+  // Add uses the handles base + 1 .. base + last. Call before the first Add.
   void UseRange(uint32_t base, uint32_t last) {
     if (limit_ > last) limit_ = last;
     first_ = base + 1;
     last_ = base;
     last_handle_ = base + last;
   }
-  // Add goes on behind `step` others, so that handles begin somewhere else in each table. Only
-  // before the first one.
+  // Skips `step` handles, so that tables start with different handles. Call before the first Add.
   void StartBehind(uint64_t step) {
     const uint64_t span = uint64_t{last_handle_} - first_ + 1;
     last_ = first_ - 1 + static_cast<uint32_t>(step % span);
   }
-  // For objects whose handle somebody else chose. False if it is taken.
+  // Adds an object under a given handle. False: the handle is in use.
   bool AddAs(uint32_t handle, T object) {
     if (objects_.contains(handle)) return false;
     Insert(handle, std::move(object));

@@ -9,13 +9,13 @@ absl::Status StatusOfMemory(memory::MemoryStatus status) {
     case memory::MemoryStatus::kOk:
       return absl::OkStatus();
     case memory::MemoryStatus::kTableFull:
-      return absl::ResourceExhaustedError("keys");
+      return absl::ResourceExhaustedError("the key table is full");
     case memory::MemoryStatus::kInUse:
-      return absl::FailedPreconditionError("memory region in use");
+      return absl::FailedPreconditionError("the memory region is in use");
     case memory::MemoryStatus::kBadKey:
-      return absl::NotFoundError("key");
+      return absl::NotFoundError("no such key");
     case memory::MemoryStatus::kFault:
-      return absl::OutOfRangeError("memory cannot be reached");
+      return absl::OutOfRangeError("memory is not accessible");
     default:
       return absl::InvalidArgumentError(memory::MemoryStatusName(status));
   }

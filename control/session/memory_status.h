@@ -1,4 +1,4 @@
-// Statuses of memory/ as answers to programs.
+// Converts statuses and access flags between memory/ and the session protocol.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,11 +6,11 @@
 
 namespace roci::control {
 
-// What ErrnoOf turns into the errno of the manual pages: ENOMEM for a full table, EBUSY, ENOENT,
+// ErrnoOf() of the result is the errno of the manual pages: ENOMEM for a full table, EBUSY, ENOENT,
 // EFAULT, else EINVAL.
 absl::Status StatusOfMemory(memory::MemoryStatus status);
 
-// What the key table knows of the access flags that a program gave.
+// The access flags of the key table for those of a program.
 memory::Access AccessOf(uint32_t flags);
 
 }  // namespace roci::control

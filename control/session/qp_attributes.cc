@@ -61,7 +61,7 @@ absl::Status AttributesFromAbi(const roci_abi_qp_attr& attr, uint32_t mask,
     if (attr.path_mig_state > 2) return Invalid("path migration state");
     out.path_mig_state = static_cast<uint8_t>(attr.path_mig_state);
   }
-  // Programs hand over 32-bit numbers of which 24 bits count.
+  // PSNs are 32-bit fields of which 24 bits count.
   out.rq_psn = roce::Psn(attr.rq_psn);
   out.sq_psn = roce::Psn(attr.sq_psn);
   if ((mask & roce::kAttrDestQpn) && attr.dest_qpn > roce::kMask24) return Invalid("remote QPN");

@@ -1,4 +1,4 @@
-// Attributes of a queue pair between the shape that programs use and the transport's. Pure.
+// Converts queue pair attributes between the session protocol and the transport. Pure.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@
 
 namespace roci::control {
 
-// Types of queue pairs that exist here; others answer EOPNOTSUPP.
+// Whether the queue pair type is supported; other types fail with EOPNOTSUPP.
 bool IsOfferedQpType(uint32_t type);
 
-// The half of an XRC connection takes, and does not look at, attributes that the other half has:
-// programs treat both as they do RC, and Linux lets them.
+// `mask` without the attributes that an XRC queue pair accepts but ignores: requester attributes of
+// an XRC receive queue pair, responder attributes of an XRC send queue pair. Programs set both, as
+// for RC, and Linux allows it.
 uint32_t KnownAttributesOf(roce::QpType type, uint32_t mask);
 
-// InvalidArgument if a value that `mask` names does not fit its type; Unimplemented for attributes
-// that this device does not have. What `mask` does not name is left at its default.
+// Attributes not in `mask` keep their defaults. InvalidArgument: a value is out of its range.
+// Unimplemented: an attribute is not supported.
 absl::Status AttributesFromAbi(const roci_abi_qp_attr& attr, uint32_t mask,
                                roce::QpAttributes& out);
-// Everything but capabilities and addresses.
+// Fills in everything except capabilities and addresses.
 void AttributesToAbi(const roce::QpAttributes& attributes, roci_abi_qp_attr& out);
 
 absl::Status StatusOfModify(roce::ModifyResult result);

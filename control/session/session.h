@@ -75,7 +75,7 @@ struct Findings {
 
 struct PdRecord {
   QuotaShare share;
-  UserCount users;  // regions, queue pairs, address handles
+  RefCount users;  // regions, queue pairs, address handles
 };
 struct MrRecord {
   QuotaShare share;
@@ -95,7 +95,7 @@ struct DmRecord {
   std::shared_ptr<UniqueFd> fd;  // for those who import it
   std::shared_ptr<memory::MappedFile> mapping;
   uint64_t length = 0;
-  UserCount users;  // regions
+  RefCount users;  // regions
 };
 struct ListRecord {
   QuotaShare share;
@@ -151,7 +151,7 @@ struct QpRecord {
   std::optional<roci_abi_ah_attr> address;  // as the app gave it
   struct Group {
     QuotaShare share;
-    MulticastCensus::Membership member;
+    MulticastMemberships::Membership member;
   };
   std::vector<Group> groups;
   bool is_work_queue = false;

@@ -34,7 +34,7 @@ absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&,
   QuotaShare share(quotas_->multicast, 1);
   if (!share.ok()) return absl::ResourceExhaustedError("queue pairs of all multicast groups");
   const uint32_t most = admission_.user->MostOf(device_->limits().max_multicast_members);
-  absl::StatusOr<MulticastCensus::Membership> member = device_->multicast().Join(
+  absl::StatusOr<MulticastMemberships::Membership> member = device_->multicast().Join(
       group, quotas_->multicast_groups, limits_.max_multicast_members, most);
   if (!member.ok()) return member.status();
   record->groups.reserve(record->groups.size() + 1);

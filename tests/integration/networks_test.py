@@ -500,7 +500,7 @@ class VethTest(OnVeth):
         third = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', self.names[1]))
         self.addCleanup(third.stop)
         mac = third.show('ports')[0]['mac']
-        self.assertIn(f'roci0: another daemon or device drives {self.interfaces[1]} as {mac}, too', third.output())
+        self.assertIn(f'roci0: another daemon or device also uses MAC {mac} on {self.interfaces[1]}:', third.output())
         self.assertNotIn('another daemon', self.daemons[1].output())
 
     def test_a_rate_holds_on_a_port(self):

@@ -65,11 +65,11 @@ TEST(HandleTableTest, BeginsSomewhereInItsRange) {
   EXPECT_FALSE(table.Add(1).ok());
 }
 
-TEST(UserCountTest, SharesGiveTheirPartBack) {
-  UserCount original;
+TEST(RefCountTest, SharesGiveTheirPartBack) {
+  RefCount original;
   ++original;
   {
-    UserCount share = original.Share();
+    RefCount share = original.Share();
     ++share;
     ++share;
     --share;
@@ -80,8 +80,8 @@ TEST(UserCountTest, SharesGiveTheirPartBack) {
   EXPECT_EQ(original.own(), 1u);
 }
 
-TEST(ContextGroupTest, FindsWhoGaveAHandle) {
-  // Only compared, never looked at.
+TEST(ContextGroupTest, FindsTheOwnerOfAHandle) {
+  // Only compared, never dereferenced.
   int places[3];
   auto* opener = reinterpret_cast<Session*>(&places[0]);
   auto* second = reinterpret_cast<Session*>(&places[1]);
@@ -207,7 +207,7 @@ TEST_F(PathTest, InAVlanFramesHaveItsTag) {
   EXPECT_EQ(plan(attr)->path.vlan(), 100);
 }
 
-TEST_F(PathTest, MulticastNeedsNobody) {
+TEST_F(PathTest, MulticastNeedsNoNeighbour) {
   const absl::StatusOr<PathPlan> plan = PlanPath(table_, Attr("239.1.2.3", 1), {}, {});
   ASSERT_TRUE(plan.ok());
   EXPECT_TRUE(plan->resolved);

@@ -17,62 +17,64 @@ roce::Gid Group(uint32_t number) {
 constexpr uint32_t kMostGroups = DeviceLimits{}.max_multicast_groups;
 constexpr uint32_t kMostMembers = DeviceLimits{}.max_multicast_members;
 
-TEST(MulticastCensusTest, HoldsItsLimitsExactly) {
-  MulticastCensus census;
+TEST(MulticastMembershipsTest, HoldsItsLimitsExactly) {
+  MulticastMemberships memberships;
   Quota groups(kMostGroups);
   const auto join = [&](uint32_t number) {
-    return census.Join(Group(number), groups, kMostMembers, kMostMembers);
+    return memberships.Join(Group(number), groups, kMostMembers, kMostMembers);
   };
-  std::vector<MulticastCensus::Membership> members;
+  std::vector<MulticastMemberships::Membership> members;
   for (uint32_t g = 0; g < kMostGroups; ++g) members.push_back(*join(g));
   EXPECT_TRUE(absl::IsResourceExhausted(join(kMostGroups).status()));
   for (uint32_t m = 1; m < kMostMembers; ++m) members.push_back(*join(0));
   EXPECT_TRUE(absl::IsResourceExhausted(join(0).status()));
   members.pop_back();
   EXPECT_TRUE(join(0).ok()) << "and it ends at once";
-  EXPECT_EQ(census.memberships(), kMostGroups + kMostMembers - 2);
+  EXPECT_EQ(memberships.memberships(), kMostGroups + kMostMembers - 2);
   members.clear();
-  EXPECT_EQ(census.groups(), 0u);
-  EXPECT_EQ(census.memberships(), 0u);
+  EXPECT_EQ(memberships.groups(), 0u);
+  EXPECT_EQ(memberships.memberships(), 0u);
   EXPECT_EQ(groups.used(), 0u);
 }
 
-TEST(MulticastCensusTest, AUserHoldsItsPartExactly) {
-  MulticastCensus census;
+TEST(MulticastMembershipsTest, AUserHoldsItsPartExactly) {
+  MulticastMemberships memberships;
   Quota all(3);
   Quota alice(2, &all), bob(2, &all);
-  std::vector<MulticastCensus::Membership> members;
+  std::vector<MulticastMemberships::Membership> members;
   for (const uint32_t number : {1, 1, 2}) {
-    members.push_back(*census.Join(Group(number), alice, 2, 4));
+    members.push_back(*memberships.Join(Group(number), alice, 2, 4));
   }
-  EXPECT_TRUE(absl::IsResourceExhausted(census.Join(Group(3), alice, 2, 4).status())) << "groups";
-  EXPECT_TRUE(absl::IsResourceExhausted(census.Join(Group(1), alice, 2, 4).status())) << "members";
-  EXPECT_TRUE(census.Join(Group(1), bob, 2, 4).ok());
-  members.push_back(*census.Join(Group(3), bob, 2, 4));
+  EXPECT_TRUE(absl::IsResourceExhausted(memberships.Join(Group(3), alice, 2, 4).status()))
+      << "groups";
+  EXPECT_TRUE(absl::IsResourceExhausted(memberships.Join(Group(1), alice, 2, 4).status()))
+      << "members";
+  EXPECT_TRUE(memberships.Join(Group(1), bob, 2, 4).ok());
+  members.push_back(*memberships.Join(Group(3), bob, 2, 4));
   EXPECT_EQ(all.used(), 3u);
   members.clear();
   EXPECT_EQ(all.used(), 0u);
 }
 
-TEST(MulticastCensusTest, AGroupKeepsPlacesForThoseWhoMayHaveThem) {
-  MulticastCensus census;
+TEST(MulticastMembershipsTest, AGroupReservesMembersForUnlimitedUsers) {
+  MulticastMemberships memberships;
   Quota all(3);
   Quota alice(1, &all), bob(1, &all), root(3, &all);
-  std::vector<MulticastCensus::Membership> members;
-  members.push_back(*census.Join(Group(1), alice, 2, 3));
-  members.push_back(*census.Join(Group(1), alice, 2, 3));
-  members.push_back(*census.Join(Group(1), bob, 2, 3));
-  EXPECT_TRUE(absl::IsResourceExhausted(census.Join(Group(1), bob, 2, 3).status()));
-  EXPECT_TRUE(census.Join(Group(1), root, 4, 4).ok());
+  std::vector<MulticastMemberships::Membership> members;
+  members.push_back(*memberships.Join(Group(1), alice, 2, 3));
+  members.push_back(*memberships.Join(Group(1), alice, 2, 3));
+  members.push_back(*memberships.Join(Group(1), bob, 2, 3));
+  EXPECT_TRUE(absl::IsResourceExhausted(memberships.Join(Group(1), bob, 2, 3).status()));
+  EXPECT_TRUE(memberships.Join(Group(1), root, 4, 4).ok());
 }
 
-TEST(MulticastCensusTest, MembershipsMove) {
-  MulticastCensus census;
+TEST(MulticastMembershipsTest, MembershipsMove) {
+  MulticastMemberships memberships;
   Quota groups(2);
-  MulticastCensus::Membership a = *census.Join(Group(1), groups, 1, 1);
-  MulticastCensus::Membership b = *census.Join(Group(2), groups, 1, 1);
+  MulticastMemberships::Membership a = *memberships.Join(Group(1), groups, 1, 1);
+  MulticastMemberships::Membership b = *memberships.Join(Group(2), groups, 1, 1);
   a = std::move(b);
-  EXPECT_EQ(census.groups(), 1u);
+  EXPECT_EQ(memberships.groups(), 1u);
   EXPECT_EQ(a.group(), Group(2));
   EXPECT_EQ(groups.used(), 1u);
 }

@@ -148,8 +148,7 @@ TEST(AddressTableTest, PrioritiesFollowTheMapOfTheVlan) {
   std::vector<VlanSettings> vlans = {Vlan(7, {}), Vlan(8, {})};
   vlans[0].egress_qos_map = {1, 0, 3, 0, 5, 0, 6, 7};
   const AddressTable table(kMac, {}, {}, {}, vlans);
-  // Types of service and what Linux makes of them (tc-prio(8)): best effort, bulk, interactive,
-  // both.
+  // Types of service and their Linux priorities (tc-prio(8)): best effort, bulk, interactive, both.
   for (const auto& [tos, pcp] : {std::pair{0x00, 1}, {0x08, 3}, {0x10, 6}, {0x18, 5}, {0xB8, 5}}) {
     EXPECT_EQ(table.PriorityIn(7, static_cast<uint8_t>(tos)), pcp) << tos;
     EXPECT_EQ(table.PriorityIn(8, static_cast<uint8_t>(tos)), 0) << tos;

@@ -1,4 +1,4 @@
-// Membership reports against the RFCs' bytes, and against routers made by hand.
+// Membership reports, compared with the wire format of the RFCs, and answers to hand-made queries.
 #include "control/net/group_reports.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ uint16_t Sum(std::span<const std::byte> bytes, uint32_t sum = 0) {
   return static_cast<uint16_t>(~sum);
 }
 
-// A router's, 0.0.0.0 asks for all; `tenths` of a second.
+// A router's query; group 0.0.0.0: about all groups. `tenths`: response time in tenths of a second.
 Frame IgmpQuery(const char* group, uint8_t tenths, uint8_t ttl = 1) {
   Frame frame(60);
   roce::EthernetHeader{{{1, 0, 0x5E, 0, 0, 1}}, {{2, 0, 0, 0, 0, 0xB}}, 0x0800}.Store(frame.data());
@@ -139,7 +139,7 @@ TEST_F(GroupReportsTest, QueriesAreAnsweredInTimeForTheirGroups) {
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_EQ(Hex({sent_[0].data(), 6}), "01005e040506");
   Take();
-  // Another member is faster.
+  // Another member reports first.
   reports_.HandleFrame(now, IgmpQuery("239.1.2.3", 100));
   GroupReports other(table_, 2);
   other.Join(0, {*ParseIp("239.1.2.3")}, [&](const Frame& report) {
@@ -149,7 +149,7 @@ TEST_F(GroupReportsTest, QueriesAreAnsweredInTimeForTheirGroups) {
   EXPECT_TRUE(Take().empty());
 }
 
-// As a router of the neighbourhood asks about every group, within 1 s.
+// A router's query about all groups with a response time of 1 s.
 TEST_F(GroupReportsTest, Ipv6QueriesAreAnswered) {
   Join("ff0e::1");
   Frame query = Take().at(0);
@@ -220,7 +220,7 @@ TEST_F(GroupReportsTest, AMembershipInAVlanIsToldThere) {
   EXPECT_EQ(Hex({sent[1].data() + 12, 2}), "0800");
   EXPECT_EQ(Hex({sent[1].data() + 14 + 12, 4}), "0a000001");
   while (reports.NextTimeout() != roce::kNever) reports.HandleTimeout(reports.NextTimeout(), send);
-  // Another member's report in the VLAN is no question answered elsewhere.
+  // A report in one VLAN does not suppress a report in another.
   const Frame in_vlan = sent[0];
   EXPECT_EQ(reports.HandleFrame(0, in_vlan), SlowPathReason::kHandled);
   Frame elsewhere = in_vlan;

@@ -1,4 +1,4 @@
-// Two devices' neighbour tables talk to each other here; frames from elsewhere are hand-made.
+// Two devices' neighbour tables exchange frames; other frames are hand-made.
 #include "control/net/neighbours.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST_P(NeighboursTest, ResolvesAPeer) {
   EXPECT_EQ(answers[0].mac, kMacB);
   EXPECT_EQ(a_.neighbours.NextTimeout(), roce::kNever);
   EXPECT_EQ(a_.Resolve(10, MineA(), MineB(), 78), kMacB);
-  EXPECT_EQ(b_.Resolve(10, MineB(), MineA(), 79), kMacA) << "who was asked has learned the asker";
+  EXPECT_EQ(b_.Resolve(10, MineB(), MineA(), 79), kMacA) << "the target has learned the sender";
   EXPECT_TRUE(a_.Take().empty());
 }
 
@@ -151,12 +151,12 @@ TEST_P(NeighboursTest, EntriesAge) {
 TEST_P(NeighboursTest, ALinkThatWasDownLeavesNothingButQuestions) {
   ASSERT_EQ(a_.Resolve(0, MineA(), MineB(), 1), std::nullopt);
   const Frame question = a_.Take()[0];
-  a_.neighbours.DoubtAll();
+  a_.neighbours.DropResolved();
   b_.Receive(question);
   a_.Receive(b_.Take()[0], 0);
-  ASSERT_EQ(a_.neighbours.TakeAnswers().size(), 1u) << "who waits goes on waiting";
+  ASSERT_EQ(a_.neighbours.TakeAnswers().size(), 1u) << "the waiter still waits";
   EXPECT_EQ(a_.Resolve(1, MineA(), MineB(), 2), kMacB);
-  a_.neighbours.DoubtAll();
+  a_.neighbours.DropResolved();
   EXPECT_EQ(a_.Resolve(2, MineA(), MineB(), 3), std::nullopt);
   EXPECT_EQ(a_.Take().size(), 1u);
 }
@@ -170,7 +170,7 @@ TEST_P(NeighboursTest, QuestionsForOthersAreNotAnswered) {
 }
 
 Frame Echo(bool ipv6, const char* from, const char* to, size_t data) {
-  // The reply of a node that owns `to` has the shape of a request but for its type.
+  // An echo reply differs from the request only in its type.
   std::vector<std::byte> icmp(8 + data);
   for (size_t i = 8; i < icmp.size(); ++i) icmp[i] = static_cast<std::byte>(i);
   const IcmpPacket reversed{.source = *ParseIp(to),
@@ -184,7 +184,7 @@ Frame Echo(bool ipv6, const char* from, const char* to, size_t data) {
   const uint8_t request = ipv6 ? kIcmpv6EchoRequest : kIcmpEchoRequest;
   const int delta = request - static_cast<int>(frame[offset]);
   frame[offset] = std::byte{request};
-  // RFC 1624: the checksum follows the change.
+  // RFC 1624: incremental update of the checksum.
   uint32_t sum = static_cast<uint16_t>(~roce::LoadBe<uint16_t>(&frame[offset + 2]));
   sum += static_cast<uint32_t>(0xFFFF + (delta << 8));
   while (sum > 0xFFFF) sum = (sum & 0xFFFF) + (sum >> 16);
@@ -240,7 +240,7 @@ TEST_P(NeighboursTest, NoTruncatedOrCorruptFrameIsAnsweredOrRemembered) {
   EXPECT_LE(b_.neighbours.entries().size(), Neighbours::kMaxEntries);
 }
 
-// Another adapter with the same addresses: it says so, or answers when it is asked.
+// Another adapter with the same addresses announces them, or answers a probe.
 TEST_P(NeighboursTest, AConflictIsSeenAndTheAddressDefendedNowAndThen) {
   Node twin(kMacB, 1);
   const roce::Gid own = *ParseIp(MineA());
@@ -266,7 +266,7 @@ TEST_P(NeighboursTest, AConflictIsSeenAndTheAddressDefendedNowAndThen) {
   EXPECT_EQ(a_.neighbours.ConflictOf({own}), nullptr);
 }
 
-TEST_P(NeighboursTest, AProbeFindsWhoHasTheAddress) {
+TEST_P(NeighboursTest, AProbeFindsTheOtherOwnerOfTheAddress) {
   Node twin(kMacB, 1);
   const roce::Gid own = *ParseIp(MineA());
   a_.neighbours.Probe({own}, [&](const Frame& frame) {
@@ -330,7 +330,7 @@ TEST(NeighboursTest, TableIsBounded) {
   for (const auto& answer : answers) EXPECT_TRUE(absl::IsResourceExhausted(answer.status));
 }
 
-TEST(NeighboursTest, AnnouncementsUpdateWhoKnowsUs) {
+TEST(NeighboursTest, AnnouncementsUpdatePeers) {
   Node a(kMacA, 1);
   Node b(kMacB, 2);
   b.Resolve(0, "10.0.0.2", "10.0.0.1", 1);
@@ -349,7 +349,7 @@ std::vector<VlanSettings> VlanSeven(int host) {
   return {vlan};
 }
 
-// The same addresses twice: in VLAN 7 and without a tag.
+// The same addresses in VLAN 7 and untagged.
 class VlanNeighboursTest : public NeighboursTest {
  protected:
   struct VlanNode {
@@ -389,9 +389,9 @@ TEST_P(VlanNeighboursTest, AsksAndAnswersWithinTheVlan) {
   EXPECT_EQ(TagOf(replies[0]), 7 | 2 << 13);
   EXPECT_EQ(c_.Receive(replies[0]), SlowPathReason::kHandled);
   EXPECT_EQ(c_.Resolve(MineA(), {*ParseIp(MineB()), 7}), kMacB);
-  EXPECT_EQ(c_.Resolve(MineA(), {*ParseIp(MineB()), 0}), std::nullopt) << "somebody else, maybe";
+  EXPECT_EQ(c_.Resolve(MineA(), {*ParseIp(MineB()), 0}), std::nullopt) << "may be another adapter";
   EXPECT_EQ(TagOf(c_.Take().at(0)), 0);
-  EXPECT_EQ(d_.Resolve(MineB(), {*ParseIp(MineA()), 7}), kMacA) << "who was asked has learned";
+  EXPECT_EQ(d_.Resolve(MineB(), {*ParseIp(MineA()), 7}), kMacA) << "the target has learned it";
   EXPECT_EQ(d_.Resolve(MineB(), {*ParseIp(MineA()), 0}), std::nullopt);
 }
 

@@ -85,13 +85,13 @@ TEST(SessionDecoderTest, SizeIsExactForEveryCommand) {
       EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command << " " << size;
       EXPECT_EQ(out.head.serial, size < sizeof(head) ? 0u : 5u);
     }
-    // The right number of bytes with a head that says otherwise.
+    // The right number of bytes, but a head with another size.
     std::vector<std::byte> message(right);
     const roci_abi_request head{.command = command, .size = right + 8, .serial = 0, .reserved = 0};
     std::memcpy(message.data(), &head, sizeof(head));
     Request out;
     EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command;
-    // The right head, and a byte less than it says.
+    // The right head, but one byte less than its size.
     const roci_abi_request whole{.command = command, .size = right, .serial = 0, .reserved = 0};
     std::memcpy(message.data(), &whole, sizeof(whole));
     message.pop_back();
@@ -256,7 +256,7 @@ TEST(SessionDecoderTest, Rereg) {
   EXPECT_EQ(Decode(rereg), 0);
   rereg.flags = kReregAccess;
   rereg.access = kLocalWrite;
-  EXPECT_EQ(Decode(rereg), EINVAL) << "extents that nobody asked for";
+  EXPECT_EQ(Decode(rereg), EINVAL) << "unexpected extents";
 }
 
 TEST(SessionDecoderTest, QueuesHaveEntries) {

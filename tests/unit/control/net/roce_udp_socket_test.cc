@@ -1,6 +1,6 @@
-// The guard on UDP port 4791, with the kernel's IPv6 and without (a filter of system calls in a
-// child process refuses its sockets, as a kernel with ipv6.disable=1 does).
-#include "control/net/port_guard.h"
+// The socket on UDP port 4791, with IPv6 and without (a seccomp filter in a child process refuses
+// IPv6 sockets, as a kernel with ipv6.disable=1 does).
+#include "control/net/roce_udp_socket.h"
 
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -37,40 +37,40 @@ bool RefuseIpv6() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// The family of the guard's socket, which has the port; 0: it is not so.
-int FamilyOfGuard() {
-  const absl::StatusOr<UniqueFd> guard = GuardRocePort();
-  if (!guard.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(guard.status().message()).c_str());
+// The family of the socket; 0: it is not bound to the port.
+int FamilyOfSocket() {
+  const absl::StatusOr<UniqueFd> socket = OpenRoceUdpSocket();
+  if (!socket.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(socket.status().message()).c_str());
     return 0;
   }
   sockaddr_storage bound{};
   socklen_t length = sizeof(bound);
-  if (getsockname(guard->get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) return 0;
-  // Both kinds of address have it in the same place.
+  if (getsockname(socket->get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) return 0;
+  // The port is at the same offset in both kinds of address.
   const auto* address = reinterpret_cast<const sockaddr_in*>(&bound);
   return address->sin_port == htons(4791) ? bound.ss_family : 0;
 }
 
 void ExitWithFamilyWithoutIpv6() {
   if (!RefuseIpv6()) std::_Exit(kNoFilter);
-  std::_Exit(FamilyOfGuard());
+  std::_Exit(FamilyOfSocket());
 }
 
 bool EndedAsHoped(int status) {
   return WIFEXITED(status) && (WEXITSTATUS(status) == AF_INET || WEXITSTATUS(status) == kNoFilter);
 }
 
-TEST(PortGuardTest, HoldsIpv4AloneWhereThereIsNoIpv6) {
+TEST(RoceUdpSocketTest, HoldsIpv4AloneWhereThereIsNoIpv6) {
   GTEST_FLAG_SET(death_test_style, "fast");
   EXPECT_EXIT(ExitWithFamilyWithoutIpv6(), EndedAsHoped, "");
 }
 
-TEST(PortGuardTest, HoldsBothFamilies) {
+TEST(RoceUdpSocketTest, HoldsBothFamilies) {
   const int probe = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (probe < 0) GTEST_SKIP() << "no IPv6 here";
   close(probe);
-  EXPECT_EQ(FamilyOfGuard(), AF_INET6);
+  EXPECT_EQ(FamilyOfSocket(), AF_INET6);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "control/net/port_guard.h"
+#include "control/net/roce_udp_socket.h"
 
 #include <linux/filter.h>
 #include <netinet/in.h>
@@ -32,7 +32,7 @@ int BindAll(int fd, int family) {
 
 }  // namespace
 
-absl::StatusOr<UniqueFd> GuardRocePort() {
+absl::StatusOr<UniqueFd> OpenRoceUdpSocket() {
   int family = AF_INET6;
   UniqueFd fd(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.valid() && errno == EAFNOSUPPORT) {
@@ -40,7 +40,7 @@ absl::StatusOr<UniqueFd> GuardRocePort() {
     fd.Reset(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   }
   if (!fd.valid()) return StatusFromErrno(errno, "socket");
-  // "Return 0": nothing is kept of any packet. Before the port is bound, so that none slips in.
+  // "Return 0" drops every packet. Attached before bind(), so that no packet is queued.
   sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
   const sock_fprog filter{1, &drop_all};
   if (setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
