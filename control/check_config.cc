@@ -57,10 +57,10 @@ absl::Status CheckMachine(const Config& config, const std::string& file) {
   const bool known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
   for (const uint32_t cpu : config.daemon.pin) {
     if (!known || (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &allowed))) continue;
-    return Fault(
-        file, "daemon.pin",
-        absl::StrCat("processor ", cpu, " is not there, or not for this process, which has ",
-                     Processors(allowed)));
+    return Fault(file, "daemon.pin",
+                 absl::StrCat("processor ", cpu,
+                              " does not exist or this process may not use it (it may use ",
+                              Processors(allowed), ")"));
   }
   for (size_t i = 0; i < config.devices.size(); ++i) {
     const DeviceConfig& device = config.devices[i];

@@ -1,5 +1,5 @@
-// What a configuration asks of the machine, beyond what the file itself can tell, and what it would
-// start, in words.
+// Checks a configuration against this machine (processors, DPDK drivers), and describes what it
+// would start.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace roci::control {
 
-// InvalidArgument with one line, "FILE: KEY: REASON", where processors or drivers are not there.
-// `file` is empty for the default configuration. Before the EAL is started.
+// Call before the EAL starts. InvalidArgument with one line, "FILE: KEY: REASON", if a processor or
+// a driver is missing. `file` is empty for the default configuration.
 absl::Status CheckMachine(const Config& config, const std::string& file);
 
-// A line for the daemon and one for each device.
+// Returns a line for the daemon and one for each device.
 std::string DescribeConfig(const Config& config, const std::string& runtime_dir);
 
 }  // namespace roci::control

@@ -22,9 +22,9 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
-// Before any thread is made, so that every thread inherits it: a signalfd takes the first. DPDK's
-// net_tap has the kernel send a realtime signal for each frame that comes, which lcores unblock, or
-// SIGIO where too many wait.
+// Called before any thread starts, so that every thread inherits the mask. SIGTERM, SIGINT and
+// SIGHUP are read from a signalfd. DPDK's net_tap lets the kernel send a real-time signal for each
+// received frame, which lcores unblock, or SIGIO when the signal queue is full.
 void BlockSignals() {
   sigset_t set;
   sigemptyset(&set);
@@ -45,8 +45,8 @@ absl::StatusOr<Config> ReadConfig(const roci::control::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A session's large blocks are returned to the system when it ends. Without a fixed threshold
-  // glibc raises it, and later sessions fragment the heap.
+  // Large blocks of a session go back to the system when the session ends. glibc would raise the
+  // threshold by itself, and later sessions would fragment the heap.
   constexpr int kMappedAlone = 128 << 10;
   mallopt(M_MMAP_THRESHOLD, kMappedAlone);
   int exit_status = 0;

@@ -9,12 +9,12 @@ constexpr char kDescription[] =
     R"(rocid - the daemon of Rocinante, an RDMA NIC made of software
 
 Offers RDMA devices (roci0, roci1, ...) to the programs of this machine and speaks RoCEv2 for them on
-Ethernet ports that it drives with DPDK, or on a wire inside the daemon. Programs are started with
-`roci run PROGRAM`; they need libibverbs and nothing else. No RDMA hardware and no kernel support for
-RDMA is needed, nor are privileges or hugepages.
+Ethernet ports that it drives with DPDK, or on a wire inside the daemon. Start programs with
+`roci run PROGRAM`; they need only libibverbs. No RDMA hardware, kernel support for RDMA, privileges
+or huge pages are needed.
 
-Without --config there are two devices, roci0 (10.99.0.1, fd72:6f63:6900::1) and roci1 (10.99.0.2,
-fd72:6f63:6900::2), on one wire.)";
+Without --config there are two devices on one wire: roci0 (10.99.0.1, fd72:6f63:6900::1) and roci1
+(10.99.0.2, fd72:6f63:6900::2).)";
 
 constexpr char kFooter[] = R"(
 CONFIGURATION FILE
@@ -27,26 +27,26 @@ CONFIGURATION FILE
     [[wire]]    name
     [[device]]  name, wire or port, mac, addresses, gateway4, gateway6, routes, mtu, rate_mbps, congestion
     [[device.vlan]]  id, addresses, gateway4, gateway6, routes, egress_qos_map
-    [congestion]  the parameters of DCQCN: see docs/rocid.toml
+    [congestion]  DCQCN parameters: see docs/rocid.toml
 
 OUTPUT
-  One line on standard output, `rocid: ready`, when programs can find the devices. The log goes to
+  Prints `rocid: ready` on standard output when programs can find the devices. The log goes to
   standard error. Under systemd use Type=notify.
 
 SIGNALS
-  SIGTERM, SIGINT, SIGHUP   end: sessions are closed, sockets and the devices' entries in the sysfs tree removed.
-                            rocid.lock and the tree's empty directories stay, for the next daemon.
+  SIGTERM, SIGINT, SIGHUP   shut down: close sessions, remove sockets and the devices' entries in the sysfs tree.
+                            rocid.lock and the tree's empty directories stay for the next daemon.
 
 FILES (in the runtime directory: --runtime-dir, else $ROCI_RUNTIME_DIR, else /run/roci for root,
 $XDG_RUNTIME_DIR/roci or /tmp/roci-UID for other users)
   rocid.sock    programs connect here
-  manage.sock   `roci show` and other management; the daemon's user and root only
-  sysfs/        what programs see as /sys/class/infiniband and its neighbours
-  rocid.lock    held by the running daemon: one per runtime directory
+  manage.sock   `roci show` and other management, for the daemon's user and root only
+  sysfs/        what programs see as /sys/class/infiniband and other directories of sysfs
+  rocid.lock    locked by the running daemon: one daemon per runtime directory
 
 EXIT STATUS
-  0   ended by a signal, or --check-config found no fault
-  1   could not start, or the configuration has a fault
+  0   ended by a signal, or --check-config found no error
+  1   could not start, or the configuration has an error
   2   wrong command line
 
 SEE ALSO
@@ -72,9 +72,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {
         return ParseLogLevel(text) ? std::string()
                                    : "must be error, warning, notice, info or debug";
       });
-  app.add_flag(
-      "--check-config", options.check_config,
-      "Only check the configuration, tell its first fault or what it would start, and end");
+  app.add_flag("--check-config", options.check_config,
+               "Check the configuration, print its first error or what it would start, and exit");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -15,8 +15,8 @@ struct Options {
   bool check_config = false;
 };
 
-// Nothing if the process is to end at once (--help, --version or a wrong command line, which has
-// been told on stderr); then `exit_status` says how.
+// Returns nothing if the process is to exit at once with `exit_status` (after --help, --version or
+// a wrong command line, which has been reported on stderr).
 std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status);
 
 }  // namespace roci::control

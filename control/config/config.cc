@@ -49,16 +49,17 @@ bool Lookup(const Named<Value> (&table)[kCount], std::string_view name, Value& o
   return false;
 }
 
-// What can be known without asking DPDK, which ends the process over what it does not like.
+// Checks what is known without DPDK, since rte_eal_init() ends the process on some wrong options.
 void CheckEalArguments(TomlReader& reader, const std::vector<std::string>& args) {
   if (!args.empty() && args.front().rfind('-', 0) != 0) {
-    reader.Fault("eal_args", absl::StrCat("\"", args.front(), "\" is no option of DPDK"));
+    reader.Fault("eal_args", absl::StrCat("\"", args.front(), "\" is not a DPDK option"));
   }
   for (const std::string& arg : args) {
     const std::string name = arg.substr(0, arg.find('='));
     for (const char* taken : {"-", "--", "-h", "--help", "-v", "--version", "-l", "-c", "--lcores",
                               "--main-lcore", "--file-prefix"}) {
-      if (name == taken) reader.Fault("eal_args", absl::StrCat("\"", name, "\" is not possible"));
+      if (name == taken)
+        reader.Fault("eal_args", absl::StrCat("\"", name, "\" is not allowed here"));
     }
   }
 }
@@ -90,7 +91,7 @@ void ReadMemory(TomlReader& reader, MemoryConfig& out) {
 }
 
 void ReadLimits(TomlReader& reader, LimitsConfig& out) {
-  const DeviceLimits most;  // the defaults are also the most that is held
+  const DeviceLimits most;  // the defaults are also the maxima
   reader.Number("max_qp", 1, most.max_qp, out.device.max_qp);
   reader.Number("max_cq", 1, most.max_cq, out.device.max_cq);
   reader.Number("max_mr", 1, most.max_mr, out.device.max_mr);
@@ -131,33 +132,28 @@ void ReadName(TomlReader& reader, std::string& out) {
 }
 
 void ReadAddresses(TomlReader& reader, std::vector<InterfaceAddress>& out) {
-  reader.ParsedEach("addresses", "an IPv4 or IPv6 unicast address with its prefix length",
-                    [&](const std::string& text) {
-                      const std::optional<InterfaceAddress> address = ParseInterfaceAddress(text);
-                      if (!address || !IsUsableAddress(address->gid)) return false;
-                      if (text.find('/') == std::string::npos) {
-                        reader.Fault("addresses",
-                                     absl::StrCat(text,
-                                                  " lacks the length of its network's prefix"
-                                                  ", as in ",
-                                                  text, address->gid.IsIpv4() ? "/24" : "/64"));
-                      } else if (address->prefix_length == 0) {
-                        reader.Fault("addresses", absl::StrCat(text,
-                                                               " has all addresses in its "
-                                                               "network"));
-                      }
-                      if (!IsHostAddress(*address)) {
-                        reader.Fault("addresses", absl::StrCat(text,
-                                                               " is the address of a whole "
-                                                               "network, not of a host"));
-                      }
-                      out.push_back(*address);
-                      return true;
-                    });
+  reader.ParsedEach(
+      "addresses", "an IPv4 or IPv6 unicast address with a prefix length",
+      [&](const std::string& text) {
+        const std::optional<InterfaceAddress> address = ParseInterfaceAddress(text);
+        if (!address || !IsUsableAddress(address->gid)) return false;
+        if (text.find('/') == std::string::npos) {
+          reader.Fault("addresses", absl::StrCat(text, " needs a prefix length, as in ", text,
+                                                 address->gid.IsIpv4() ? "/24" : "/64"));
+        } else if (address->prefix_length == 0) {
+          reader.Fault("addresses", absl::StrCat(text, " needs a prefix length greater than 0"));
+        }
+        if (!IsHostAddress(*address)) {
+          reader.Fault("addresses",
+                       absl::StrCat(text, " is a network or broadcast address, not a host's"));
+        }
+        out.push_back(*address);
+        return true;
+      });
   for (size_t i = 0; i < out.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (out[i].gid == out[j].gid) {
-        reader.Fault("addresses", absl::StrCat(IpText(out[i].gid), " is there more than once"));
+        reader.Fault("addresses", absl::StrCat(IpText(out[i].gid), " is listed more than once"));
       }
     }
   }
@@ -171,7 +167,8 @@ void ReadGateway(TomlReader& reader, const char* key, bool ipv4, std::optional<r
                 });
 }
 
-// A gateway is a neighbour. (Its IPv6 address may be link-local, which every device has too.)
+// A gateway must be a neighbour. (An IPv6 gateway may be link-local: every device has a link-local
+// address.)
 void CheckGateway(TomlReader& reader, const char* key, const std::optional<roce::Gid>& gateway,
                   std::span<const InterfaceAddress> addresses) {
   if (!gateway) return;
@@ -191,7 +188,7 @@ void ReadRoutes(TomlReader& reader, std::vector<Route>& out) {
   });
 }
 
-// The gateways, and the routes behind them.
+// The default routes through the gateways, then the configured routes.
 template <class Network>
 std::vector<Route> AllRoutes(const Network& network, uint16_t vlan) {
   std::vector<Route> out;
@@ -212,7 +209,7 @@ void CheckRoutes(TomlReader& reader, const Network& network) {
   std::sort(all.begin(), all.end(), ComesBefore);
   for (size_t i = 1; i < all.size(); ++i) {
     if (all[i].network != all[i - 1].network) continue;
-    reader.Fault("routes", absl::StrCat(NetworkText(all[i].network), " is there more than once",
+    reader.Fault("routes", absl::StrCat(NetworkText(all[i].network), " is listed more than once",
                                         all[i].network.prefix_length == 0
                                             ? " (gateway4 and gateway6 are default routes)"
                                             : ""));
@@ -230,7 +227,7 @@ void ReadNetwork(TomlReader& reader, Network& out) {
   CheckRoutes(reader, out);
 }
 
-// "FROM:TO", both 0 to 7, as ip-link(8) has it.
+// "FROM:TO", both 0 to 7, as in ip-link(8).
 bool ReadQosMapping(const std::string& text, VlanSettings& out) {
   const auto is_digit = [](char c) { return c >= '0' && c < '0' + kPriorities; };
   if (text.size() != 3 || !is_digit(text[0]) || text[1] != ':' || !is_digit(text[2])) return false;
@@ -245,7 +242,7 @@ void ReadVlans(TomlReader& reader, DeviceConfig& out) {
     if (!table.Number("id", 1, kMaxVlan, id)) table.Fault("id", "is required");
     vlan.id = static_cast<uint16_t>(id);
     for (const VlanSettings& other : out.vlans) {
-      if (other.id == vlan.id) table.Fault("id", "the device has this VLAN twice");
+      if (other.id == vlan.id) table.Fault("id", "another VLAN of this device has this id");
     }
     ReadNetwork(table, vlan);
     for (InterfaceAddress& address : vlan.addresses) address.vlan = vlan.id;
@@ -258,16 +255,16 @@ void ReadVlans(TomlReader& reader, DeviceConfig& out) {
 
 void CheckTableSizes(TomlReader& reader, const DeviceConfig& device) {
   if (RoutesOf(device).size() > AddressTable::kMostRoutes) {
-    reader.Fault("routes", absl::StrCat("at most ", AddressTable::kMostRoutes,
-                                        " are possible, with gateways and those of VLANs"));
+    reader.Fault("routes", absl::StrCat("more than ", AddressTable::kMostRoutes,
+                                        " (with the gateways and the routes of VLANs)"));
   }
-  // Each network has a link-local address, too.
+  // Each network also has a link-local address.
   size_t entries = 1 + device.addresses.size();
   for (const VlanSettings& vlan : device.vlans) entries += 1 + vlan.addresses.size();
   if (entries <= AddressTable::kMostEntries) return;
   reader.Fault("addresses",
-               absl::StrCat("at most ", AddressTable::kMostEntries - 1,
-                            " are possible, with those of VLANs, of which each has one more"));
+               absl::StrCat("more than ", AddressTable::kMostEntries - 1,
+                            " (with the addresses of VLANs and one link-local address per VLAN)"));
 }
 
 void ReadDevice(TomlReader& reader, DeviceConfig& out) {
@@ -283,7 +280,7 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   reader.String("wire", out.wire);
   reader.String("port", out.port);
   if (out.wire.empty() == out.port.empty()) {
-    reader.Fault(out.wire.empty() ? "wire" : "port", "a device has either a wire or a port");
+    reader.Fault(out.wire.empty() ? "wire" : "port", "a device needs either a wire or a port");
   }
   out.mtu = out.wire.empty() ? kDefaultPortMtu : kDefaultWireMtu;
   reader.Number("mtu", kMinMtu, kMaxMtu, out.mtu);
@@ -312,19 +309,18 @@ bool HasWire(const Config& config, const std::string& name) {
   return false;
 }
 
-// What one device must not share with another.
+// Checks that devices do not share a name or a port, nor a MAC or an address on one wire.
 void CheckAgainstOthers(TomlReader& reader, const Config& config, const DeviceConfig& device) {
   for (const DeviceConfig& other : config.devices) {
     if (&other == &device) continue;
     if (other.name == device.name) reader.Fault("name", "another device has this name");
     if (!device.port.empty() && !other.port.empty() &&
         dataplane::PortName(other.port) == dataplane::PortName(device.port)) {
-      reader.Fault("port",
-                   absl::StrCat(other.name, " has the port ", dataplane::PortName(device.port),
-                                ", whatever its arguments"));
+      reader.Fault("port", absl::StrCat(other.name, " already uses port ",
+                                        dataplane::PortName(device.port)));
     }
     if (device.wire.empty() || other.wire != device.wire) continue;
-    if (other.mac == device.mac) {  // both have one: devices on a wire get a default
+    if (other.mac == device.mac) {  // both are set: devices on a wire have a default MAC
       reader.Fault("mac", absl::StrCat(other.name, " on the same wire has this MAC"));
     }
     for (const InterfaceAddress& address : AddressesOf(device)) {
@@ -340,7 +336,7 @@ void CheckAgainstOthers(TomlReader& reader, const Config& config, const DeviceCo
 void ReadDevices(TomlReader& reader, Config& config) {
   reader.Tables("device", [&](TomlReader& table, size_t index) {
     if (index >= kMaxDevices) {
-      return table.Fault("name", absl::StrCat("at most ", kMaxDevices, " devices are possible"));
+      return table.Fault("name", absl::StrCat("more than ", kMaxDevices, " devices"));
     }
     DeviceConfig& device = config.devices.emplace_back();
     ReadDevice(table, device);
@@ -418,7 +414,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& fil
     ReadDevices(reader, config);
     reader.RefuseOthers();
     if (config.devices.empty() && !config.wires.empty()) {
-      reader.Fault("wire", "no [[device]] is on it");
+      reader.Fault("wire", "no [[device]] uses it");
     }
   } catch (const toml::parse_error& error) {
     const std::string_view description = error.description();
@@ -446,7 +442,8 @@ absl::StatusOr<Config> LoadConfig(const std::string& file) {
     return absl::NotFoundError(absl::StrCat(file, ": cannot be read: ", std::strerror(error)));
   }
   if (text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": is no configuration: too long"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": longer than ", kMaxFileBytes, " bytes, not a configuration"));
   }
   return ParseConfig(text, file);
 }

@@ -1,4 +1,4 @@
-// The daemon's configuration: what a TOML file may say, checked, with defaults for the rest.
+// The daemon's configuration: reads and checks a TOML file, with defaults for absent keys.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ inline constexpr uint32_t kMaxLcores = 16;
 inline constexpr uint32_t kMaxDevices = 256;
 inline constexpr uint32_t kDefaultWireMtu = 4200;  // fits a path MTU of 4096 bytes
 inline constexpr uint32_t kDefaultPortMtu = 1500;
-inline constexpr uint32_t kMinMtu = 1280;             // IPv6's own (RFC 8200, 5)
-inline constexpr uint32_t kMaxMtu = kDefaultWireMtu;  // RoCE has no use for more
+inline constexpr uint32_t kMinMtu = 1280;             // the minimum of IPv6 (RFC 8200, 5)
+inline constexpr uint32_t kMaxMtu = kDefaultWireMtu;  // fits the largest path MTU of RoCE
 
 struct DaemonConfig {  // [daemon]
   uint32_t lcores = 1;
-  std::vector<uint32_t> pin;  // processor of each lcore; empty: they float
+  std::vector<uint32_t> pin;  // processor of each lcore; empty: not pinned
   HugepageUse hugepages = HugepageUse::kAuto;
-  uint32_t memory_mib = 0;  // 0: what devices and lcores need
+  uint32_t memory_mib = 0;  // 0: computed from devices and lcores
   bool spin = false;        // never sleep
   uint32_t idle_sleep_us = 200;
   dataplane::RealtimeUse realtime = dataplane::RealtimeUse::kAuto;
@@ -49,9 +49,9 @@ struct MemoryConfig {  // [memory]
 
 struct LimitsConfig {  // [limits]
   DeviceLimits device;
-  uint32_t max_sessions = 1024;     // contexts open at one time, over all devices
-  uint32_t ring_memory_mib = 8192;  // all queues and completion queues together
-  uint32_t user_percent = 50;       // what one ordinary user may take of each limit (users.h)
+  uint32_t max_sessions = 1024;     // open contexts, over all devices
+  uint32_t ring_memory_mib = 8192;  // of all queues and completion queues together
+  uint32_t user_percent = 50;       // share of each limit that one ordinary user may use (users.h)
 };
 
 struct WireConfig {  // [[wire]]
@@ -69,15 +69,15 @@ struct DeviceConfig {  // [[device]]
   uint32_t mtu = kDefaultPortMtu;               // bytes of Ethernet payload
   std::string wire;                             // name of a [[wire]], or
   std::string port;                             // devargs of a DPDK port
-  uint32_t rate_mbps = 100'000;                 // what the device reports
-  std::optional<CongestionUse> congestion_use;  // absent: as [congestion] has it
-  // What comes of both. Absent: the device does without congestion control.
+  uint32_t rate_mbps = 100'000;                 // reported rate, if the port does not know its own
+  std::optional<CongestionUse> congestion_use;  // absent: that of [congestion]
+  // Derived from [congestion] and congestion_use. Absent: congestion control is off.
   std::optional<roce::CongestionParameters> congestion;
 };
 
-// Those that the configuration names, in all VLANs.
+// The configured addresses, of all VLANs.
 std::vector<InterfaceAddress> AddressesOf(const DeviceConfig& device);
-// As well; the gateways are default routes.
+// The configured routes, of all VLANs; gateways are default routes.
 std::vector<Route> RoutesOf(const DeviceConfig& device);
 
 struct Config {
@@ -89,11 +89,11 @@ struct Config {
   std::vector<DeviceConfig> devices;
 };
 
-// Two devices, roci0 and roci1, on one wire: needs no NIC and no privileges.
+// Two devices, roci0 and roci1, on one wire: need no NIC and no privileges.
 Config DefaultConfig();
 
-// `file` is the name that messages carry. Fails with InvalidArgument and one line:
-// "FILE:LINE: KEY: REASON". A file without devices gets the default ones.
+// `file` is the name in error messages. Fails with InvalidArgument and one line:
+// "FILE:LINE: KEY: REASON". If there is no [[device]], the default devices are added.
 absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& file);
 // As ParseConfig; NotFound if the file cannot be read.
 absl::StatusOr<Config> LoadConfig(const std::string& file);

@@ -13,10 +13,10 @@ constexpr uint32_t kMostUs = 1'000'000;
 constexpr uint32_t kMostMbps = 100'000;
 constexpr uint32_t kMostBytes = 1 << 30;
 constexpr uint32_t kMostBurstBytes = 1 << 20;
-// Recovery makes at most one step for a packet.
+// A smaller value is useless: DCQCN's rate increase makes at most one step per packet.
 constexpr auto kLeastBytes = static_cast<uint32_t>(roce::kMaxFrameBytes);
 
-// `out` in nanoseconds or kbit/s, a thousandth of what the key says.
+// Reads microseconds or Mbit/s into `out`, in nanoseconds or kbit/s.
 void Thousands(TomlReader& reader, const char* key, uint32_t min, uint32_t max, uint32_t& out) {
   uint32_t value = 0;
   if (reader.Number(key, min, max, value)) out = value * 1000;

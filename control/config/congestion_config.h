@@ -1,4 +1,4 @@
-// The [congestion] table of the configuration, and which devices it is for.
+// The [congestion] table of the configuration, and the devices that it applies to.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct CongestionConfig {
 };
 
 void ReadCongestion(TomlReader& reader, CongestionConfig& out);
-// A key with a CongestionUse; false: it is absent or wrong, and `out` as it was.
+// Reads a key with a CongestionUse. False: the key is absent or wrong, `out` is unchanged.
 bool ReadCongestionUse(TomlReader& reader, const char* key, CongestionUse& out);
 
-// What holds for a device with this setting of its own; nothing: congestion control is off.
+// The parameters for a device whose own setting is `own`; nothing: congestion control is off.
 std::optional<roce::CongestionParameters> CongestionOf(const CongestionConfig& config,
                                                        std::optional<CongestionUse> own,
                                                        bool on_wire, uint32_t rate_mbps);

@@ -26,7 +26,7 @@ constexpr uint64_t kCapMemoryWindowType2B = 1u << 24;
 constexpr uint64_t kCapFlushGlobal = uint64_t{1} << 38;
 constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
 
-constexpr uint32_t kAtomicHca = 1;  // IBV_ATOMIC_HCA: atomic among this device's own work
+constexpr uint32_t kAtomicHca = 1;  // IBV_ATOMIC_HCA: atomic among the operations of one device
 
 constexpr uint32_t kToeplitz = 1;  // IBV_RX_HASH_FUNC_TOEPLITZ
 

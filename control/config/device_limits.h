@@ -1,5 +1,5 @@
-// What a device promises to programs (ibv_query_device(3)), in one place. Everything here is held:
-// an object more than a limit fails with ENOMEM, a number larger than a limit with EINVAL.
+// The limits of a device as programs see them (ibv_query_device(3)). All are enforced: one object
+// too many fails with ENOMEM, a number larger than its limit with EINVAL.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct DeviceLimits {
   uint32_t max_pd = 16384;
   uint32_t max_ah = 65536;
   uint32_t max_srq = 4096;
-  uint32_t max_xrcd = 4096;     // open handles of XRC domains; verbs do not tell
+  uint32_t max_xrcd = 4096;     // open handles of XRC domains; verbs do not report this limit
   uint32_t max_srq_wr = 16384;  // entries of a shared receive queue
   uint32_t max_qp_wr = 16384;   // entries of a send or receive queue
   uint32_t max_cqe = 1 << 20;   // entries of a completion queue
   uint32_t max_rd_atomic = 16;  // READs and atomics under way per QP, each direction
-  // Not for the configuration.
+  // Not configurable.
   uint32_t max_multicast_memberships = 8192;  // queue pairs in all groups
-  uint32_t max_multicast_groups = 1024;       // a group of two users counts twice
+  uint32_t max_multicast_groups = 1024;       // a group that two users have joined counts twice
   uint32_t max_multicast_members = 256;       // queue pairs in one group
   uint32_t max_flows = 16384;
   uint32_t max_counters = 16384;
@@ -40,21 +40,21 @@ inline constexpr uint64_t kMaxMrSize = uint64_t{1} << 46;
 inline constexpr uint32_t kMaxMessageBytes = uint32_t{1} << 31;
 inline constexpr uint32_t kMaxCompletionChannels = 16384;  // per session
 inline constexpr uint32_t kCompletionVectors = 1;
-// Completions, and microseconds, for which a completion event may be held back.
+// Completion event moderation: most completions and most microseconds (ibv_modify_cq(3)).
 inline constexpr uint32_t kMaxCqModeration = 65535;
-// A raw packet queue pair's frames: the port's MTU and this, an Ethernet header with a VLAN tag.
+// Raw packet queue pairs: the largest frame is the port's MTU plus an Ethernet header and VLAN tag.
 inline constexpr uint32_t kRawFrameOverhead = 18;
 inline constexpr uint32_t kVendorPartId = 0x6369;
 inline constexpr char kFirmwareVersion[] = "0.1.0";
-// PortInfo:CapabilityMask bits as verbs have them: communication management, IP based GIDs.
+// PortInfo:CapabilityMask bits as in verbs: communication management, IP based GIDs.
 inline constexpr uint32_t kPortCapabilities = 1u << 16 | 1u << 26;
 
-// Fills in everything of the answer but its head. `node_guid` in host byte order.
-// Of device_cap_flags_ex: held by devices that map memory.
+// IB_UVERBS_DEVICE_FLUSH_PERSISTENT, in device_cap_flags_ex: only devices that map memory have it.
 inline constexpr uint64_t kCapFlushPersistent = uint64_t{1} << 39;
-// IBV_DEVICE_RAW_IP_CSUM, for apps that know the flag of their rings.
+// IBV_DEVICE_RAW_IP_CSUM, for plugins that know the checksum flag of rings.
 inline constexpr uint64_t kCapRawIpChecksum = uint64_t{1} << 26;
 
+// Fills in all fields of the answer but `head`. `node_guid` in host byte order.
 void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
                     roci_abi_query_device_response& out);
 

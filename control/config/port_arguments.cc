@@ -22,7 +22,7 @@ struct Key {
   Takes takes;
   uint64_t least = 0;  // of a number
   uint64_t most = 0;
-  absl::string_view words = {};  // of one of several, or instead of a MAC address, as "yes|no"
+  absl::string_view words = {};  // allowed words as "yes|no"; of kMac: besides a MAC address
 };
 
 constexpr Key Text(absl::string_view name) { return {name, Takes::kText}; }
@@ -41,8 +41,8 @@ constexpr absl::string_view kYesNo = "yes|no";
 constexpr uint64_t kAnyInt = INT32_MAX;
 constexpr uint64_t kAnyU16 = UINT16_MAX;
 
-// As the chapters on these drivers in DPDK's guide to network interface controllers have them
-// (22.11), with the bounds of the drivers' own checks.
+// From the chapters on these drivers in DPDK's guide to network interface controllers (22.11), with
+// the bounds that the drivers check.
 constexpr Key kAfPacket[] = {Text("iface"),
                              Number("qpairs", 1, 1024),
                              Number("blocksz", 1, kAnyInt),
@@ -101,7 +101,7 @@ constexpr Driver kDrivers[] = {
     {"net_pcap", kPcap},          {"net_ring", {}},
 };
 
-// "net_tap12" is of net_tap.
+// The driver of a port named as the driver and a number ("net_tap12"); null: not in kDrivers.
 const Driver* DriverOf(absl::string_view port) {
   const absl::string_view device = port.substr(0, port.find(','));
   for (const Driver& driver : kDrivers) {
@@ -126,14 +126,15 @@ bool IsOneOf(absl::string_view value, absl::string_view words) {
   return std::find(all.begin(), all.end(), value) != all.end();
 }
 
-// What `key` wants instead of `value`; empty: `value` will do.
+// What `key` needs instead of `value`; empty: `value` is valid.
 std::string Wanted(const Key& key, absl::string_view value) {
   uint64_t number = 0;
   switch (key.takes) {
     case Takes::kText:
       return value.empty() ? "a value" : "";
     case Takes::kMac:
-      return IsMac(value) || IsOneOf(value, key.words) ? "" : "a MAC address, as 02:00:00:00:00:01";
+      return IsMac(value) || IsOneOf(value, key.words) ? ""
+                                                       : "a MAC address, like 02:00:00:00:00:01";
     case Takes::kOneOf:
       return IsOneOf(value, key.words) ? "" : absl::StrCat("one of ", key.words);
     case Takes::kNumber:
@@ -157,7 +158,7 @@ std::string FaultOf(const PortArgument& argument, const Driver& driver) {
   }
   const std::string wanted = Wanted(*key, argument.value);
   if (wanted.empty()) return "";
-  return absl::StrCat("\"", argument.key, "\" wants ", wanted, ", not \"", argument.value, "\"");
+  return absl::StrCat("\"", argument.key, "\" must be ", wanted, ", not \"", argument.value, "\"");
 }
 
 }  // namespace
@@ -181,7 +182,7 @@ std::string ValueOf(const std::vector<PortArgument>& arguments, absl::string_vie
 
 std::string NetworkDeviceOf(absl::string_view port) {
   const Driver* const driver = DriverOf(port);
-  // (iface of net_vhost is a socket.)
+  // `iface` of net_vhost is a socket, not a network device.
   if (driver == nullptr || (driver->name != "net_af_packet" && driver->name != "net_af_xdp")) {
     return "";
   }
@@ -193,7 +194,7 @@ std::string FaultOfPortArguments(absl::string_view port) {
   if (driver == nullptr) return "";
   const std::vector<PortArgument> arguments = PortArguments(port);
   if (!arguments.empty() && driver->keys.empty()) {
-    return "takes no arguments: its rings join it with itself (docs/ports.md)";
+    return "takes no arguments: it is a loopback (docs/ports.md)";
   }
   for (const PortArgument& argument : arguments) {
     std::string fault = FaultOf(argument, *driver);

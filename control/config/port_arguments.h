@@ -1,6 +1,6 @@
-// The arguments of a virtual port, "net_x0,KEY=VALUE,...": which keys its driver takes, and which
-// values. DPDK's drivers leave out what they do not know, some of them everything at once, or
-// refuse the port without a reason.
+// Checks the arguments of a virtual port, "net_x0,KEY=VALUE,...", against the keys and values that
+// its driver takes. DPDK's drivers silently ignore unknown arguments (some then ignore all of them)
+// or refuse the port without a reason.
 #pragma once
 
 #include <string>
@@ -18,14 +18,13 @@ struct PortArgument {
 // In their order; the views are into `port`.
 std::vector<PortArgument> PortArguments(absl::string_view port);
 
-// The value of `key`, or nothing.
+// The value of `key`, or an empty string.
 std::string ValueOf(const std::vector<PortArgument>& arguments, absl::string_view key);
 
 // The kernel's network device under a port of net_af_packet or net_af_xdp; empty for others.
 std::string NetworkDeviceOf(absl::string_view port);
 
-// What is wrong with the arguments of `port`, as a sentence without its subject; empty: nothing, or
-// the driver is not known here.
+// Describes what is wrong with the arguments of `port`. Empty: nothing, or the driver is unknown.
 std::string FaultOfPortArguments(absl::string_view port);
 
 }  // namespace roci::control

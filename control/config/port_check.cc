@@ -29,18 +29,18 @@ std::string WhatAnInterfaceLacks(absl::string_view name) {
 
 std::string WhatRawSocketsLack() {
   const UniqueFd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
-  return socket.valid() || errno != EPERM ? "" : "needs the right to raw sockets (CAP_NET_RAW)";
+  return socket.valid() || errno != EPERM ? "" : "needs raw sockets: grant rocid CAP_NET_RAW";
 }
 
 // net_af_packet and net_af_xdp.
 std::string WhatAPacketSocketLacks(const std::vector<PortArgument>& arguments) {
   const std::string interface = ValueOf(arguments, "iface");
-  if (interface.empty()) return "names no interface (iface=NAME)";
+  if (interface.empty()) return "names no interface (add iface=NAME)";
   std::string lack = WhatAnInterfaceLacks(interface);
   return lack.empty() ? WhatRawSocketsLack() : lack;
 }
 
-// Interfaces or files, for each direction or for both.
+// net_pcap takes interfaces or files, one for each direction or one for both.
 std::string WhatPcapLacks(const std::vector<PortArgument>& arguments) {
   bool names_any = false;
   for (const PortArgument& each : arguments) {
@@ -55,14 +55,15 @@ std::string WhatPcapLacks(const std::vector<PortArgument>& arguments) {
     }
     if (!lack.empty()) return lack;
   }
-  return names_any ? ""
-                   : "names neither interface nor file (iface=NAME, or rx_pcap=FILE,tx_pcap=FILE)";
+  return names_any
+             ? ""
+             : "names neither interface nor file (add iface=NAME, or rx_pcap=FILE,tx_pcap=FILE)";
 }
 
 std::string WhatATapLacks(const std::vector<PortArgument>& arguments) {
   for (const PortArgument& each : arguments) {
     if (each.key == "iface" && each.value.size() >= IFNAMSIZ) {
-      return absl::StrCat("the name of an interface has ", IFNAMSIZ - 1, " characters at most");
+      return absl::StrCat("the interface's name is longer than ", IFNAMSIZ - 1, " characters");
     }
     if (each.key == "remote") {
       std::string lack = WhatAnInterfaceLacks(each.value);
@@ -74,7 +75,7 @@ std::string WhatATapLacks(const std::vector<PortArgument>& arguments) {
   return absl::StrCat("needs ", kPath, ": ", std::strerror(errno));
 }
 
-// A socket in the file system, `path`, which the port makes or finds when its peer is there.
+// `path`: a socket in the file system, created by the port or by its peer.
 std::string WhatASocketLacks(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (folder.empty()) return "";
@@ -85,7 +86,7 @@ std::string WhatASocketLacks(const std::string& path) {
   return "";
 }
 
-// net_memif's is in no folder as a rule ("abstract", unix(7)).
+// net_memif's socket is by default an abstract one (unix(7)), in no folder.
 std::string WhatAMemifLacks(const std::vector<PortArgument>& arguments) {
   const bool is_file = ValueOf(arguments, "socket-abstract") == "no";
   return is_file ? WhatASocketLacks(ValueOf(arguments, "socket")) : "";
@@ -94,22 +95,23 @@ std::string WhatAMemifLacks(const std::vector<PortArgument>& arguments) {
 std::string WhatANamedSocketLacks(const std::vector<PortArgument>& arguments,
                                   absl::string_view key) {
   const std::string path = ValueOf(arguments, key);
-  return path.empty() ? absl::StrCat("names no socket (", key, "=PATH)") : WhatASocketLacks(path);
+  return path.empty() ? absl::StrCat("names no socket (add ", key, "=PATH)")
+                      : WhatASocketLacks(path);
 }
 
-// DPDK says of a device that it cannot have only that there is none. Drivers of the kernel's beside
-// which it works are those of NVIDIA's and Microsoft's adapters.
+// DPDK reports a device that it cannot use only as missing. DPDK works beside the kernel drivers of
+// NVIDIA's and Microsoft's adapters; other devices must be bound to a userspace I/O driver.
 std::string WhatAPciDeviceLacks(const std::string& port) {
   const std::string path = absl::StrCat("/sys/bus/pci/devices/", dataplane::PortName(port));
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return "there is no such PCI device";
   const std::filesystem::path link = std::filesystem::read_symlink(path + "/driver", error);
   const std::string driver = link.filename().string();
-  constexpr absl::string_view kFit[] = {"vfio-pci",  "uio_pci_generic", "igb_uio",
-                                        "mlx4_core", "mlx5_core",       "mana"};
-  if (std::find(std::begin(kFit), std::end(kFit), driver) != std::end(kFit)) return "";
+  constexpr absl::string_view kUsable[] = {"vfio-pci",  "uio_pci_generic", "igb_uio",
+                                           "mlx4_core", "mlx5_core",       "mana"};
+  if (std::find(std::begin(kUsable), std::end(kUsable), driver) != std::end(kUsable)) return "";
   return absl::StrCat("is bound to ", driver.empty() ? "no driver" : "the kernel's driver ", driver,
-                      ", not to vfio-pci or uio_pci_generic (docs/ports.md)");
+                      "; bind it to vfio-pci or uio_pci_generic (docs/ports.md)");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace roci::control {
 namespace {
 
-// Debian's Abseil has a string_view of its own.
+// Debian's Abseil has its own string_view type.
 std::string_view Standard(absl::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace

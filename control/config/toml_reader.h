@@ -1,5 +1,5 @@
 // Reads the keys of one TOML table into variables, remembers the first fault with its line, and
-// knows which keys nobody asked for.
+// refuses unknown keys.
 #pragma once
 
 #include <toml++/toml.h>
@@ -27,8 +27,8 @@ class TomlFaults {
   absl::Status status_;
 };
 
-// Each reader leaves its variable as it is where the key is absent or wrong, and answers whether it
-// was set. `prefix` is what messages put before a key ("device[0].").
+// Each function that reads a key returns whether it set its variable; an absent or wrong key leaves
+// the variable unchanged. `prefix` precedes keys in messages ("device[0].").
 class TomlReader {
  public:
   TomlReader(const toml::table& table, std::string prefix, TomlFaults& faults)
@@ -39,19 +39,19 @@ class TomlReader {
   bool Numbers(absl::string_view key, uint32_t min, uint32_t max, std::vector<uint32_t>& out);
   bool String(absl::string_view key, std::string& out);
   bool Strings(absl::string_view key, std::vector<std::string>& out);
-  // `parse` answers false for a text that is none of `expected` (shown to people).
+  // `parse` returns false for a wrong text; `expected` describes a right one in the message.
   bool Parsed(absl::string_view key, absl::string_view expected,
               const std::function<bool(const std::string&)>& parse);
-  // As Parsed, for each element of an array of strings.
+  // Like Parsed, for each element of an array of strings.
   bool ParsedEach(absl::string_view key, absl::string_view expected,
                   const std::function<bool(const std::string&)>& parse);
   // Runs `read` on the table at `key`, or on each table of the array there.
   void Table(absl::string_view key, const std::function<void(TomlReader&)>& read);
   void Tables(absl::string_view key, const std::function<void(TomlReader&, size_t index)>& read);
 
-  // A fault of `key`, or of the table itself where the key is absent.
+  // Adds a fault at the line of `key`, or of the table if the key is absent.
   void Fault(absl::string_view key, absl::string_view reason);
-  // Every key that was not read is a fault.
+  // Adds a fault for the first key that was not read.
   void RefuseOthers();
 
  private:

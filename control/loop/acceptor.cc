@@ -10,14 +10,14 @@
 namespace roci::control {
 namespace {
 
-// Connections taken per wake, so that a flood of them does not hold up the others.
+// Connections accepted per wake-up, so that a flood does not block other events.
 constexpr int kBudget = 16;
-// How long nothing is taken where not even the spare descriptor helps.
+// How long the acceptor pauses if even the spare descriptor does not help, ns.
 constexpr roce::TimeNs kPause = 100'000'000;
 
 UniqueFd OpenSpare() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-bool NobodyWaits(int error) {
+bool NoConnectionWaits(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ECONNABORTED;
 }
 
@@ -58,14 +58,14 @@ void Acceptor::Accept() {
   for (int i = 0; i < kBudget; ++i) {
     UniqueFd socket = AcceptUnix(listener_.get());
     if (!socket.valid()) {
-      if (!NobodyWaits(errno)) RefuseOne();
+      if (!NoConnectionWaits(errno)) RefuseOne();
       return;
     }
     take_(std::move(socket));
   }
 }
 
-// A connection that waits and cannot be taken would wake the loop for ever.
+// A waiting connection that is never accepted would wake the loop forever (level-triggered).
 void Acceptor::RefuseOne() {
   spare_.Reset();
   UniqueFd socket = AcceptUnix(listener_.get());
@@ -75,7 +75,7 @@ void Acceptor::RefuseOne() {
     spare_ = OpenSpare();
     return;
   }
-  if (NobodyWaits(errno)) {
+  if (NoConnectionWaits(errno)) {
     spare_ = OpenSpare();
     return;
   }

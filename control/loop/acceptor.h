@@ -1,5 +1,5 @@
-// Takes connections from a listening socket for as long as it lives, also while descriptors have
-// run out: then they are refused, and the loop neither spins nor stops taking.
+// Accepts connections from a listening socket. When the process has no free descriptor, connections
+// are refused instead of keeping the loop busy.
 #pragma once
 
 #include <functional>
@@ -15,15 +15,16 @@ namespace roci::control {
 class Acceptor {
  public:
   using Take = std::function<void(UniqueFd socket)>;
-  // Gets a connection that cannot be kept: `socket` is closed afterwards.
+  // Called for a connection that cannot be kept, before `socket` is closed.
   using Refuse = std::function<void(int socket)>;
-  // Closes a socket that others may have sent descriptors to.
+  // Closes a socket in which foreign descriptors may wait (control/loop/fd_broker.h).
   using Close = std::function<void(UniqueFd socket)>;
 
-  // `listener` is non-blocking and listens. `loop` outlives this and does not run after its end.
+  // `listener` is a non-blocking listening socket. `loop` outlives this object and does not run
+  // after its destruction.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Create(EventLoop& loop, UniqueFd listener,
                                                           Take take, Refuse refuse, Close close);
-  // Connections that nobody has taken yet are closed with the listener.
+  // Connections that were not accepted yet are closed with the listener.
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -40,7 +41,7 @@ class Acceptor {
   const Take take_;
   const Refuse refuse_;
   const Close close_;
-  UniqueFd spare_;  // closed to take a connection, and refuse it, when no other is left
+  UniqueFd spare_;  // closed to free a descriptor for accepting and refusing a connection
   EventLoop::Watch watch_ = 0;
   roce::TimeNs resume_at_ = roce::kNever;  // paused until then
 };

@@ -1,4 +1,4 @@
-// The one place where absl::Status becomes the errno that a program sees, and back.
+// Converts absl::Status to the errno that a program sees, and errno to absl::Status.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,13 +6,13 @@
 
 namespace roci::control {
 
-// What Linux verbs answer: InvalidArgument EINVAL, NotFound ENOENT, FailedPrecondition EBUSY,
-// ResourceExhausted ENOMEM, Unimplemented EOPNOTSUPP, PermissionDenied EPERM, DeadlineExceeded
-// ETIMEDOUT, Unavailable EHOSTUNREACH, OutOfRange EFAULT, others EIO. 0 for OK. A status made by
-// StatusFromErrno gives the errno it was made from.
+// The errno that Linux verbs return: InvalidArgument EINVAL, NotFound ENOENT, FailedPrecondition
+// EBUSY, ResourceExhausted ENOMEM, Unimplemented EOPNOTSUPP, PermissionDenied EPERM,
+// DeadlineExceeded ETIMEDOUT, Unavailable EHOSTUNREACH, OutOfRange EFAULT, others EIO. 0 for OK. A
+// status from StatusFromErrno returns the original errno.
 int ErrnoOf(const absl::Status& status);
 
-// "WHAT: TEXT" with a fitting code that remembers `error`. `error` > 0.
+// A status "WHAT: TEXT" with the code of absl::ErrnoToStatusCode; ErrnoOf returns `error`, > 0.
 absl::Status StatusFromErrno(int error, absl::string_view what);
 
 }  // namespace roci::control

@@ -16,7 +16,8 @@
 namespace roci::control {
 namespace {
 
-// Programs that set something up ask again at once: to be awake still costs less than to be woken.
+// Programs that create objects send request after request. Polling for a while costs less than a
+// wake-up for each.
 constexpr roce::TimeNs kStayAwakeNs = 50'000;
 
 }  // namespace
@@ -85,7 +86,7 @@ void EventLoop::Attempt(Work&& work) {
   try {
     work();
   } catch (const std::bad_alloc&) {
-    Log(LogArea::kDaemon, LogLevel::kWarning, "the daemon lacks memory");
+    Log(LogArea::kDaemon, LogLevel::kWarning, "out of memory, an event was not handled completely");
   }
 }
 
@@ -131,7 +132,7 @@ int EventLoop::Sleep(std::span<epoll_event> events) {
   return count;
 }
 
-// A thread that is never without work must leave its processor to others at times.
+// A real-time thread that is always busy must yield its processor at times.
 void EventLoop::BoundPriority() {
   priority_.NoteRound();
   if (priority_.realtime_priority() != 0 && priority_.Adjust(MonotonicNow(), true)) sched_yield();
@@ -148,10 +149,10 @@ void EventLoop::Run() {
     assert(count >= 0 || errno == EINTR);
     if (count > 0) awake_until = MonotonicNow() + kStayAwakeNs;
     for (int i = 0; i < count && !stopped_; ++i) {
-      // A copy: the kernel's structure is packed, and find() takes a reference.
+      // Copied: the kernel's structure is packed, and find() takes a reference.
       const epoll_event event = events[static_cast<size_t>(i)];
       const uint64_t key = event.data.u64;
-      // An earlier handler of this round may have forgotten it.
+      // An earlier handler of this iteration may have removed the watch.
       const auto it = entries_.find(key);
       if (it == entries_.end()) continue;
       const std::shared_ptr<Handler> handler = it->second.handler;

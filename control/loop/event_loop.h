@@ -21,7 +21,7 @@ namespace roci::control {
 // CLOCK_MONOTONIC.
 roce::TimeNs MonotonicNow();
 
-// One thread. Handlers may watch, forget and stop anything, themselves included.
+// Not thread-safe. Handlers may add and remove any watch, their own included, and stop the loop.
 class EventLoop {
  public:
   using Handler = std::function<void(uint32_t epoll_events)>;
@@ -29,25 +29,26 @@ class EventLoop {
 
   static absl::StatusOr<std::unique_ptr<EventLoop>> Create();
 
-  // `fd` must stay open until forgotten. ResourceExhausted if epoll has no room.
+  // Calls `handler` when `fd` has one of `epoll_events`. `fd` must stay open until Forget().
+  // ResourceExhausted: epoll's limit is reached.
   absl::StatusOr<Watch> Add(int fd, uint32_t epoll_events, Handler handler);
   void Change(Watch watch, uint32_t epoll_events);
   void Forget(Watch watch);
 
-  // Runs `task` once, after the handler that is under way. Tasks may post.
+  // Runs `task` once, after the current handler. Tasks may post tasks.
   void Post(std::function<void()> task) { tasks_.push_back(std::move(task)); }
 
-  // `next` says when `run` is due (kNever: not now) and is asked before every wait. For the life of
-  // the loop.
+  // Calls `run` at the time that `next` returns (kNever: not now). `next` is called before every
+  // wait. Both are kept until the loop is destroyed.
   void AddDeadline(std::function<roce::TimeNs()> next, std::function<void(roce::TimeNs now)> run);
 
-  // Of the calling thread, which calls Run() afterwards. Its real-time priority; 0: an ordinary
-  // thread.
+  // Gives the calling thread real-time priority if permitted; the same thread must call Run().
+  // Returns the priority; 0: none.
   int TakePriority(dataplane::RealtimeUse use);
-  // To be guarded, before TakePriority().
+  // For the priority guard; before TakePriority().
   dataplane::ThreadPriority& priority() { return priority_; }
 
-  // Until Stop.
+  // Returns after Stop().
   void Run();
   void Stop() { stopped_ = true; }
 

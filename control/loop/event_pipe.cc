@@ -17,12 +17,12 @@
 namespace roci::control {
 namespace {
 
-// In parts that go whole or not at all.
+// Writes parts of at most PIPE_BUF bytes, which are written completely or not at all (pipe(7)).
 void WriteBack(const EventPipe& pipe, std::span<const std::byte> events) {
   while (!events.empty()) {
     const auto part = events.first(std::min<size_t>(events.size(), PIPE_BUF));
     if (write(pipe.writing.get(), part.data(), part.size()) < 0) {
-      Log(LogArea::kSession, LogLevel::kWarning, "an event pipe is full: events are lost");
+      Log(LogArea::kSession, LogLevel::kWarning, "an event pipe is full, events are lost");
       return;
     }
     events = events.subspan(part.size());
@@ -37,16 +37,16 @@ absl::Status EventPipe::Create(EventPipe& pipe, UniqueFd& reading) {
   reading.Reset(ends[0]);
   pipe.writing.Reset(ends[1]);
   if (fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0) return StatusFromErrno(errno, "fcntl");
-  // The app decides whether its own end blocks; opened anew, ours has flags of its own.
+  // The app chooses whether its end blocks. A second open gives the daemon's end its own flags.
   char path[32];
   std::snprintf(path, sizeof(path), "/proc/self/fd/%d", ends[0]);
   pipe.unread.Reset(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   return pipe.unread.valid() ? absl::OkStatus() : StatusFromErrno(errno, path);
 }
 
-// All that waits is read at once, since a pipe that is full gets room by whole pages only, and what
-// is wanted goes back. The app may read meanwhile. An app that reads parts of events leaves a part
-// at the end here: it goes back as it is, and is that app's to make sense of.
+// Reads the whole pipe at once, since a full pipe gets room by whole pages only, and writes the
+// other events back. The app may read at the same time. If the app reads parts of events, the last
+// event here may be a part: it is written back unchanged.
 uint32_t TakeBackEvents(const EventPipe& pipe, uint64_t element, size_t event_size) {
   int waiting = 0;
   if (ioctl(pipe.unread.get(), FIONREAD, &waiting) != 0 || waiting <= 0) return 0;

@@ -1,6 +1,6 @@
-// A pipe that carries events to an app, from which the daemon can take back what the app has not
-// read: an object that is destroyed leaves no event behind, and the app has to acknowledge only
-// what it was handed out (as the kernel's completion channels do it).
+// A pipe that carries events to an app, from which the daemon can remove unread events. A destroyed
+// object leaves no event behind, and the app acknowledges only events that it has read, as with the
+// kernel's completion channels.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace roci::control {
 
 struct EventPipe {
   UniqueFd writing;  // never blocks
-  UniqueFd unread;   // the same pipe's other end, with file status flags of its own
+  UniqueFd unread;   // a second descriptor of the read end, with its own file status flags
 
-  // `reading` is for the app. One reads whole events only.
+  // `reading` is the app's end; read whole events only.
   static absl::Status Create(EventPipe& pipe, UniqueFd& reading);
 };
 
-// Takes back the events of `event_size` bytes (8 or 16, a multiple of 8) that begin with `element`
-// and that nobody has read; the others stay, in their order. Nobody else writes meanwhile, or there
-// might be no room to put them back. Returns how many there were.
+// Removes the unread events that begin with `element`; the others stay, in order. `event_size`: 8
+// or 16 bytes. Returns the number of removed events. There must be no other writer meanwhile:
+// otherwise there might be no room to write the other events back.
 uint32_t TakeBackEvents(const EventPipe& pipe, uint64_t element, size_t event_size);
 
 }  // namespace roci::control

@@ -34,7 +34,7 @@
 namespace roci::control {
 namespace {
 
-// Descriptors that the broker itself needs, and with one message of the session protocol.
+// Descriptors that the broker itself needs, alone and with one message of the session protocol.
 constexpr uint64_t kOwn = 64;
 constexpr uint64_t kLeast = kOwn + kMaxRequestFds;
 
@@ -72,7 +72,7 @@ BrokerFile Describe(int fd) {
   return file;
 }
 
-// Closes for the accounts, each by a thread of its own that lasts while there is work.
+// Closes descriptors: one thread per account, which runs while the account has work.
 class Closers {
  public:
   // `daemon`: where the answers go.
@@ -95,7 +95,7 @@ class Closers {
     account.wake.notify_one();
     StartThread(request.account, account);
   }
-  // For accounts that got no thread.
+  // Starts threads for accounts whose thread could not be created.
   void Retry() {
     const std::lock_guard guard(mutex_);
     for (auto& [number, account] : accounts_) StartThread(number, account);
@@ -123,7 +123,7 @@ class Closers {
     }
   }
 
-  // To make a thread costs more than most closes: it stays a while.
+  // The thread waits a while for more work: creating a thread costs more than most closes.
   void Run(uint64_t number) {
     constexpr std::chrono::milliseconds kIdle(200);
     std::unique_lock lock(mutex_);
@@ -141,7 +141,7 @@ class Closers {
 
   void Do(const Job& job) const {
     std::byte byte;
-    // Without room for them, the kernel closes the descriptors of the message.
+    // recv() has no room for descriptors: the kernel closes those of the message.
     if (job.drop_from >= 0) recv(job.drop_from, &byte, sizeof(byte), MSG_DONTWAIT);
     for (const int fd : job.fds) close(fd);
     BrokerResponse response{};
@@ -217,11 +217,11 @@ class Broker {
         if (file.passed_on != 0) passed_on.push_back(file.fd);
       }
     }
-    close(socket);  // the daemon has it still
+    close(socket);  // does not block: the daemon still has it open
     Send(response, passed_on);
   }
 
-  // There is room for all descriptors (MessageRoom), so the kernel closes none.
+  // There is room for all descriptors (HasRoom), so the kernel closes none.
   bool TakeMessage(int socket, BrokerResponse& response) {
     iovec part{response.bytes.data(), response.bytes.size()};
     alignas(
@@ -267,11 +267,11 @@ class Broker {
   const int daemon_;
   Closers closers_;
   const uint64_t room_;
-  size_t kept_count_ = 0;                      // of the message that was received last
+  size_t kept_count_ = 0;                      // of the last received message
   std::map<uint64_t, std::vector<int>> kept_;  // by ticket
 };
 
-// Nothing of the daemon's but the socket, and no more rights than the closing of files takes.
+// Closes all descriptors but `socket` and drops all capabilities.
 void Isolate(int socket) {
   const int nothing = open("/dev/null", O_RDWR);
   for (const int standard : {0, 1, 2}) dup2(nothing, standard);
@@ -281,7 +281,7 @@ void Isolate(int socket) {
   __user_cap_data_struct none[2] = {};
   syscall(SYS_capset, &header, none);
   prctl(PR_SET_NAME, "rocid-fds");
-  // The daemon compares its descriptors with those of programs: kcmp(2).
+  // The daemon compares the broker's descriptors with those of programs: kcmp(2).
   prctl(PR_SET_DUMPABLE, 1);
 }
 

@@ -1,24 +1,22 @@
-// The descriptor broker: a small process of the daemon's that receives the descriptors which other
-// programs pass, and closes them.
+// The descriptor broker: a small child process of the daemon that receives and closes the
+// descriptors that programs pass.
 //
-// Closing a file can wait for its owner: a socket with SO_LINGER and unsent data, a FUSE file whose
-// server withholds the answer to FLUSH (which every close(2) asks for, not only the last one, and
-// which not even SIGKILL interrupts). The same close happens where a message with descriptors is
-// dropped: received without room for them, or left in a Unix socket that is closed. Hence a
-// descriptor of somebody else's never gets into the daemon's table, and the daemon's sockets are
-// not closed by the daemon alone:
-// - The daemon looks at a message without taking it (MSG_PEEK; the kernel then says whether there
-//   are descriptors, and installs none). Messages with descriptors are received by the broker.
-//   It passes on those that are harmless to close as long as it keeps a copy (local files, DMA
-//   buffers, files of procfs such as the memory of a process), and tells what it knows of the
-//   others.
-// - Sockets that others could have sent descriptors to are passed to the broker to be closed.
-// Inside the broker one thread per account (a user of the daemon's) closes; who blocks it delays
-// that account alone.
+// Closing a file can block: a socket with SO_LINGER and unsent data, or a FUSE file whose server
+// does not answer FLUSH. (Every close(2) sends FLUSH, not only the last one, and not even SIGKILL
+// interrupts it.) The kernel also closes descriptors when their message is dropped: received
+// without room for them, or unread in a Unix socket that is closed. Hence the daemon never has a
+// blocking foreign descriptor in its table, and does not close its own sockets alone:
+// - The daemon peeks at each message (MSG_PEEK: the kernel reports descriptors and installs none).
+//   The broker receives messages with descriptors. It passes on those whose close does not block
+//   while the broker keeps a copy (local files, DMA buffers, files of procfs such as the memory of
+//   a process), and describes the others.
+// - The broker closes the sockets in which foreign descriptors may wait.
+// The broker has one closing thread per account (a user of the daemon). A close that blocks delays
+// only its own account.
 //
-// A process and not a thread: a thread that cannot be interrupted would keep the daemon from
-// ending. Its table is its own: a table shared with the daemon (CLONE_FILES) would stay, and with
-// it the daemon's lock, sockets and ports, for as long as one close waits.
+// The broker is a process, not a thread: a thread in an uninterruptible close would keep the daemon
+// from ending. It has its own descriptor table: with a shared one (CLONE_FILES), the daemon's lock,
+// sockets and ports would stay open as long as one close blocks.
 #pragma once
 
 #include <sys/types.h>
@@ -35,45 +33,45 @@ namespace roci::control {
 
 // The broker as its daemon sees it.
 struct FdBroker {
-  UniqueFd socket;  // SOCK_SEQPACKET; the broker ends when it is closed
+  UniqueFd socket;  // SOCK_SEQPACKET; the broker exits when this end is closed
   pid_t pid = 0;
 };
 
-// Forks. Only while the process has one thread.
+// Forks the broker. Call only while the process has one thread.
 absl::StatusOr<FdBroker> StartFdBroker();
 
-// How many descriptors a message can have (SCM_MAX_FD of the kernel).
+// Most descriptors in one message (SCM_MAX_FD of the kernel).
 inline constexpr uint32_t kMaxMessageFds = 253;
 
 enum class BrokerCommand : uint32_t {
-  kReceive,  // a message of the socket beside this; its descriptors are kept. Answer: kReceived
-  kDrop,     // the same, but the message is dropped, and the answer (kClosed) may take its time
-  kRelease,  // closes what `ticket` keeps. Answer: kClosed
-  kClose,    // closes the descriptor beside this. Answer: kClosed
+  kReceive,  // receives a message of the passed socket, keeps its descriptors. Answer: kReceived
+  kDrop,     // drops a message of the passed socket. Answer: kClosed, possibly late
+  kRelease,  // closes the descriptors kept for `ticket`. Answer: kClosed
+  kClose,    // closes the passed descriptor. Answer: kClosed
 };
 struct BrokerRequest {
   BrokerCommand command;
   uint32_t reserved;
-  uint64_t ticket;   // in the answer again
-  uint64_t account;  // whose closing it is
+  uint64_t ticket;   // repeated in the answer
+  uint64_t account;  // selects the closing thread
 };
 
 struct BrokerFile {
   int32_t fd;           // its number in the broker
-  uint32_t passed_on;   // 1: beside the answer, in this order
-  uint64_t device = 0;  // of the file, as stat(2) has it
+  uint32_t passed_on;   // 1: the answer carries it, in this order
+  uint64_t device = 0;  // st_dev of stat(2)
   uint64_t inode = 0;
 };
 enum class BrokerAnswer : uint32_t {
   kReceived,
-  kNoMessage,  // there was none, or no room for its descriptors: nothing is kept
+  kNoMessage,  // no message, or no room for its descriptors: nothing is kept
   kClosed,
 };
 struct BrokerResponse {
   BrokerAnswer answer;
   uint32_t fd_count;  // of the message; only the first kMaxRequestFds are in `files`
   uint64_t ticket;
-  uint64_t size;  // of the message, bytes; may be longer than `bytes`
+  uint64_t size;  // of the message in bytes; may exceed the size of `bytes`
   std::array<BrokerFile, kMaxRequestFds> files;
   std::array<std::byte, kMaxRequestBytes> bytes;
 };

@@ -1,4 +1,4 @@
-// When connections that have not opened a device yet are to be closed. Time is an argument.
+// The deadlines of connections that have not sent HELLO yet. Time is an argument.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ namespace roci::control {
 
 class HelloDeadlines {
  public:
-  // Time from a connection to its HELLO. A plugin sends it at once; it may wait for its processor.
+  // Longest time from connect to HELLO. A plugin sends HELLO at once but may wait for a processor.
   static constexpr roce::TimeNs kLimit = 5'000'000'000;
 
-  // Connection `number` came at `now`. Returns what Forget wants.
+  // Adds connection `number`, accepted at `now`. Returns the deadline, an argument of Forget.
   roce::TimeNs Add(uint32_t number, roce::TimeNs now) {
     waiting_.emplace(now + kLimit, number);
     return now + kLimit;
   }
-  // Also for numbers that are not there any more.
+  // Unknown numbers are ignored.
   void Forget(uint32_t number, roce::TimeNs deadline) { waiting_.erase({deadline, number}); }
 
-  // kNever if nobody waits.
+  // The earliest deadline; kNever: none.
   roce::TimeNs Next() const { return waiting_.empty() ? roce::kNever : waiting_.begin()->first; }
-  // Takes out the numbers whose time is over.
+  // Removes and returns the connections whose deadline has passed.
   std::vector<uint32_t> TakeDue(roce::TimeNs now) {
     std::vector<uint32_t> due;
     while (!waiting_.empty() && waiting_.begin()->first <= now) {

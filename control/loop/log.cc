@@ -59,7 +59,7 @@ void Log(LogArea area, LogLevel level, const char* format, ...) {
     const std::lock_guard lock(limiter_mutex);
     if (!limiter.Admit(kind, now)) return;
   }
-  // Formatted here so that the line goes out in one piece.
+  // Formatted here so that the line is written with one call.
   char line[1024];
   va_list arguments;
   va_start(arguments, format);

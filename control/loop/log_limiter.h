@@ -1,5 +1,5 @@
-// Decides which lines of a log are said, so that an app or a peer that provokes one over and over
-// cannot fill a disk. Time is an argument.
+// Rate-limits log lines, so that an app or a peer that provokes a line repeatedly cannot fill a
+// disk. Time is an argument.
 #pragma once
 
 #include <array>
@@ -10,35 +10,35 @@
 
 namespace roci::control {
 
-// Of each kind of line so many per period; the rest is counted.
+// Admits kBurst lines of each kind per kPeriod and counts the others.
 class LogLimiter {
  public:
   static constexpr uint32_t kBurst = 10;
   static constexpr roce::TimeNs kPeriod = 10'000'000'000;
 
-  // A kind of line is what it is printed with: a string that lives for ever, by its address.
+  // Kinds are told apart by the address of their format, a string literal.
   struct Kind {
     const char* format;
-    uint32_t type;   // not looked at
-    uint32_t level;  // not looked at
+    uint32_t type;   // passed through
+    uint32_t level;  // passed through
   };
   struct Suppressed {
     Kind kind;
     uint64_t count;
   };
 
-  // Whether a line of `kind` may be said now.
+  // Whether a line of `kind` may be logged now.
   bool Admit(const Kind& kind, roce::TimeNs now) {
     Entry& entry = Find(kind, now);
-    if (entry.said < kBurst) {
-      ++entry.said;
+    if (entry.admitted < kBurst) {
+      ++entry.admitted;
       return true;
     }
     ++entry.suppressed;
     return false;
   }
-  // What has been held back in a period that is over: to be asked for until there is nothing, and
-  // before Admit, which begins a new period.
+  // The suppressed lines of one kind whose period is over. Call until it returns nothing, and
+  // before Admit, which starts a new period.
   std::optional<Suppressed> TakeSuppressed(roce::TimeNs now) {
     for (Entry& entry : entries_) {
       if (entry.suppressed == 0 || now < entry.end) continue;
@@ -48,7 +48,7 @@ class LogLimiter {
     }
     return std::nullopt;
   }
-  // When TakeSuppressed will have something; kNever.
+  // The time at which TakeSuppressed will return something; kNever: nothing is suppressed.
   roce::TimeNs Next() const {
     roce::TimeNs next = roce::kNever;
     for (const Entry& entry : entries_) {
@@ -61,12 +61,12 @@ class LogLimiter {
   struct Entry {
     Kind kind{};
     roce::TimeNs end = 0;
-    uint32_t said = 0;
+    uint32_t admitted = 0;
     uint64_t suppressed = 0;
   };
 
-  // The oldest kind makes room for a new one, and what was suppressed of it is forgotten: there are
-  // more entries than formats that anybody can provoke.
+  // A new kind replaces the oldest, whose suppressed count is lost. There are more entries than
+  // formats that apps and peers can provoke.
   Entry& Find(const Kind& kind, roce::TimeNs now) {
     Entry* oldest = &entries_[0];
     for (Entry& entry : entries_) {

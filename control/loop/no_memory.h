@@ -9,7 +9,7 @@ namespace roci::control {
 
 // ENOMEM. Only the first call allocates.
 inline const absl::Status& NoMemory() {
-  static const absl::Status status = absl::ResourceExhaustedError("the daemon lacks memory");
+  static const absl::Status status = absl::ResourceExhaustedError("the daemon is out of memory");
   return status;
 }
 

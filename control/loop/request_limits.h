@@ -1,5 +1,4 @@
-// The largest request of a session: what sockets, the descriptor broker and the decoder make room
-// for.
+// The largest request of a session; sizes the buffers of sockets, descriptor broker and decoder.
 #pragma once
 
 #include <cstddef>

@@ -24,12 +24,12 @@ absl::Status CheckOwner(const std::string& directory) {
   if (stat(directory.c_str(), &st) != 0) return StatusFromErrno(errno, directory);
   if (!S_ISDIR(st.st_mode)) return StatusFromErrno(ENOTDIR, directory);
   if (st.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(directory, ": belongs to another user; choose one with --runtime-dir"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        directory, ": belongs to another user; choose another one with --runtime-dir"));
   }
   if (st.st_mode & S_IWOTH) {
     return absl::PermissionDeniedError(
-        absl::StrCat(directory, ": every user may write there; choose one with --runtime-dir"));
+        absl::StrCat(directory, ": writable by every user; choose another one with --runtime-dir"));
   }
   return absl::OkStatus();
 }
@@ -58,7 +58,7 @@ absl::StatusOr<UniqueFd> LockRuntimeDir(const std::string& directory) {
     if (errno != EWOULDBLOCK) return StatusFromErrno(errno, path);
     return absl::AlreadyExistsError(
         absl::StrCat(directory, ": another rocid (process ", ReadPid(fd.get()),
-                     ") serves from this directory; choose one with --runtime-dir"));
+                     ") uses this directory; choose another one with --runtime-dir"));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd.get(), 0) != 0 ||

@@ -1,4 +1,4 @@
-// The daemon's runtime directory: made, checked, and held by one daemon at a time.
+// Creates, checks and locks the daemon's runtime directory; limits of the process; sd_notify.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace roci::control {
 
-// Makes `directory` (mode 0755) if it is not there, and takes <directory>/rocid.lock. The lock
-// lasts as long as the descriptor. AlreadyExists, naming the other daemon's process, if it is
-// taken; PermissionDenied if the directory is another user's or open to all.
+// Creates `directory` (mode 0755) if it does not exist, and locks <directory>/rocid.lock until the
+// descriptor is closed. AlreadyExists: another daemon has the lock (the message has its process
+// ID). PermissionDenied: the directory belongs to another user or is writable by all.
 absl::StatusOr<UniqueFd> LockRuntimeDir(const std::string& directory);
 
 // The directory's absolute path, without links.
 absl::StatusOr<std::string> CanonicalDir(const std::string& directory);
 
-// Allows as many open files as the system does: rings and pipes take descriptors while they are
-// passed on.
+// Raises the limit of open files to its hard limit: rings and pipes take descriptors while they are
+// passed to programs.
 void RaiseFileLimit();
-// How many descriptors this process may have open.
+// Most open descriptors of this process (RLIMIT_NOFILE).
 uint64_t FileLimit();
 
-// How many mappings (lines of /proc/self/maps) this process may have: vm.max_map_count.
+// Most mappings (lines of /proc/self/maps) of this process: vm.max_map_count.
 uint64_t MappingLimit();
 
-// Tells systemd (or whoever listens at $NOTIFY_SOCKET) how the daemon does: sd_notify(3).
+// Sends `state` to the service manager at $NOTIFY_SOCKET, if any: sd_notify(3).
 void NotifyServiceManager(const char* state);
 
 }  // namespace roci::control

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kBacklog = 128;
 
-// Since Linux 6.9 a pidfd's inode number is the process's, for as long as the system runs.
+// Since Linux 6.9 a pidfd's inode number identifies the process until the next boot.
 uint64_t ProcessOf(pid_t pid, int pidfd) {
   constexpr uint64_t kByPidfd = uint64_t{1} << 63;
   constexpr auto kPidFileSystem = 0x50494446;  // PID_FS_MAGIC
@@ -38,8 +38,8 @@ uint64_t ProcessOf(pid_t pid, int pidfd) {
   return file.st_ino | kByPidfd;
 }
 
-// Leaves what it reads in the socket. The kernel says whether it has descriptors that there is no
-// room for, which is any, and closes none of them as they stay with the message.
+// Reads without removing. There is no room for descriptors, so the kernel reports any as truncated;
+// it closes none, since they stay in the socket with the message.
 ssize_t Peek(int socket, std::span<std::byte> buffer, bool& has_descriptors) {
   iovec part{buffer.data(), buffer.size()};
   msghdr message{};

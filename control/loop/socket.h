@@ -1,5 +1,4 @@
-// Unix sockets as the daemon uses them: listening, who is at the other end, messages with
-// descriptors.
+// The daemon's Unix sockets: listening, credentials of the peer, messages with descriptors.
 #pragma once
 
 #include <sys/types.h>
@@ -16,41 +15,41 @@
 namespace roci::control {
 
 // A non-blocking listening socket of `type` (SOCK_SEQPACKET or SOCK_STREAM) named
-// `directory`/`name` with file mode `mode`. Whatever has that name is replaced. The path may be
+// `directory`/`name` with file mode `mode`. Replaces an existing file of that name. The path may be
 // longer than sun_path.
 absl::StatusOr<UniqueFd> ListenUnix(const std::string& directory, const std::string& name, int type,
                                     mode_t mode);
-// Non-blocking; an invalid descriptor if nobody waits (any more).
+// Returns a non-blocking socket; an invalid one, with errno, if no connection waits.
 UniqueFd AcceptUnix(int listener);
 
 struct Peer {
-  // 0: a process that this PID namespace does not show (a container beside the daemon's), of which
-  // nothing can be found out by number, and which therefore has no privileges.
+  // 0: a process outside the daemon's PID namespace (a sibling container). It cannot be inspected
+  // by number and therefore has no privileges.
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  UniqueFd pidfd;  // invalid where the kernel has none
-  // Equal for connections of the same process; 0: unknown.
+  UniqueFd pidfd;  // invalid: not available
+  // The same for all connections of one process; 0: unknown.
   uint64_t process = 0;
 };
-// Of the process that connected. EMFILE, ENFILE.
+// The process that connected. Fails with EMFILE or ENFILE.
 absl::StatusOr<Peer> PeerOf(int socket);
 
 enum class ReceiveResult {
   kMessage,
   kNothing,
   kClosed,
-  kDescriptors,  // the message has some: it is not taken (see control/loop/fd_broker.h)
+  kDescriptors,  // the message has descriptors and stays queued (see control/loop/fd_broker.h)
 };
-// Takes one message of a SOCK_SEQPACKET socket without waiting. `size` may be larger than the
-// buffer (the message was cut then). The bytes are there with kDescriptors as well.
+// Receives one message of a SOCK_SEQPACKET socket without blocking. If `size` exceeds the buffer,
+// the message was truncated. The bytes are also filled in with kDescriptors.
 ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size);
-// Reads what is there of a SOCK_STREAM socket, without waiting. As recv(2); descriptors among it
-// are not taken: -1 with errno EPROTO.
+// Reads from a SOCK_STREAM socket without blocking. Returns as recv(2); -1 with errno EPROTO if
+// descriptors are queued, which are not received.
 ssize_t ReceiveStream(int socket, std::span<char> buffer);
-// Sends one message without waiting. False if it did not go out whole.
+// Sends one message without blocking. False: it was not sent completely.
 bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds);
-// Says on a new connection why it cannot be kept ("unasked" in abi/session.h).
+// Sends the reason for a refusal on a new connection ("unasked" in abi/session.h).
 void SendRefusal(int socket, const absl::Status& status);
 
 }  // namespace roci::control

@@ -12,11 +12,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Why `address` cannot be one of `device`; empty: it can.
+// Why `address` cannot be added to `device`; empty: it can.
 std::string FaultOf(const Services& services, const Device& device,
                     const InterfaceAddress& address) {
   if (!IsUsableAddress(address.gid)) return "not a unicast address";
-  if (!IsHostAddress(address)) return "the address of a whole network, not of a host";
+  if (!IsHostAddress(address)) return "a network or broadcast address, not a host's";
   for (const std::unique_ptr<Device>& other : services.devices) {
     const bool on_same_wire = other.get() != &device && !device.config().wire.empty() &&
                               other->config().wire == device.config().wire;
@@ -61,13 +61,13 @@ absl::StatusOr<Json> Run(const Services& services, SysfsPublisher& publisher, co
   const std::string& name = (*device)->name();
   std::optional<InterfaceAddress> address = ParseInterfaceAddress(*text);
   if (!address)
-    return RequestRefusal(name, *text, "not an IPv4 or IPv6 address with its prefix length");
+    return RequestRefusal(name, *text, "not an IPv4 or IPv6 address with a prefix length");
   const absl::StatusOr<uint16_t> vlan = RequestVlan(request);
   if (!vlan.ok()) return vlan.status();
   address->vlan = *vlan;
   const bool adds = *action == "add";
   if (!adds && *action != "remove") return absl::InvalidArgumentError("\"action\": add or remove");
-  // Without one it would be a host of no network.
+  // ParseInterfaceAddress takes a missing prefix length for /32 or /128: no neighbours.
   if (adds && !absl::StrContains(*text, '/')) {
     return RequestRefusal(name, *text,
                           absl::StrCat("the prefix length is missing, as in ", *text,
@@ -78,8 +78,8 @@ absl::StatusOr<Json> Run(const Services& services, SysfsPublisher& publisher, co
   if (!result.ok()) return result;
   const absl::Status shown = publisher.ShowAddresses(**device);
   if (!shown.ok()) {
-    Log(LogArea::kDaemon, LogLevel::kWarning, "%s: GIDs: %s", name.c_str(),
-        std::string(shown.message()).c_str());
+    Log(LogArea::kDaemon, LogLevel::kWarning, "%s: cannot update the GIDs in sysfs: %s",
+        name.c_str(), std::string(shown.message()).c_str());
   }
   return result;
 }

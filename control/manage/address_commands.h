@@ -1,4 +1,4 @@
-// The management command that adds and removes addresses of devices while programs use them.
+// The management command that adds and removes addresses of devices at run time.
 #pragma once
 
 #include "control/device/services.h"
@@ -8,8 +8,8 @@
 namespace roci::control {
 
 // {"command": "address", "action": "add" | "remove", "device": NAME, "address": "10.0.0.1/24"}
-// answers {"index": N}, the address' place in the GID table (with "add" only). A prefix length is
-// not needed for "remove". Everything referred to outlives `server`.
+// returns {"index": N}, the address's index in the GID table ("add" only). "remove" needs no prefix
+// length. All arguments outlive `server`.
 void AddAddressCommand(ManageServer& server, Services& services, SysfsPublisher& publisher);
 
 }  // namespace roci::control

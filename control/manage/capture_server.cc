@@ -18,7 +18,7 @@ namespace {
 
 constexpr roce::TimeNs kDrainEveryNs = 1'000'000;
 
-// What has to be added to CLOCK_MONOTONIC.
+// CLOCK_REALTIME minus CLOCK_MONOTONIC, ns.
 uint64_t WallOffset() {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -46,7 +46,7 @@ class CaptureServer::Capture {
   bool finished() const { return tap_ == nullptr; }
   bool has_all() const { return left_ == 0; }
 
-  // Bounded by the rings, which may be filled meanwhile, and by what the reader takes.
+  // Bounded by twice the rings' size, since lcores keep filling them, and by kMaxWaitingBytes.
   void Drain() {
     dataplane::CapturedFrame frame;
     for (uint32_t i = 0; i < 2 * dataplane::CaptureTap::kRingEntries; ++i) {
@@ -60,7 +60,7 @@ class CaptureServer::Capture {
     }
   }
 
-  // What is on the rings still, as far as there is room for it, and the statistics.
+  // Stops the capture. Appends the rest of the rings, as far as there is room, and the statistics.
   void Finish() {
     device_.dataplane().RemoveCapture(*tap_);
     Drain();
@@ -76,7 +76,7 @@ class CaptureServer::Capture {
  private:
   Device& device_;
   std::unique_ptr<dataplane::CaptureTap> tap_;
-  uint64_t left_ = UINT64_MAX;  // frames that are still wanted
+  uint64_t left_ = UINT64_MAX;  // frames still to be captured
   uint64_t written_ = 0;
   const uint64_t wall_offset_ns_;
 };
@@ -94,7 +94,8 @@ absl::StatusOr<std::shared_ptr<CaptureServer::Capture>> CaptureServer::Prepare(
   const absl::StatusOr<CaptureRequest> decoded = DecodeCapture(request);
   if (!decoded.ok()) return decoded.status();
   if (captures_.size() >= kMaxCaptures) {
-    return absl::ResourceExhaustedError("as many captures as there may be are under way");
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kMaxCaptures, " captures are running, which is the limit; end one first"));
   }
   auto tap = dataplane::CaptureTap::Create(services_.dataplane.lcore_count(), decoded->settings);
   if (!tap.ok()) return tap.status();
@@ -132,7 +133,7 @@ void CaptureServer::HandleTimeout(roce::TimeNs now) {
   next_drain_ = now + kDrainEveryNs;
   std::vector<uint64_t> done;
   for (const auto& [id, capture] : captures_) {
-    if (capture->finished()) continue;  // the loop says when its reader takes more
+    if (capture->finished()) continue;  // EPOLLOUT reports when its reader takes more
     capture->Drain();
     if (capture->has_all()) capture->Finish();
     if (!Flush(*capture)) done.push_back(id);
@@ -152,7 +153,7 @@ bool CaptureServer::Flush(Capture& capture) {
   }
   capture.out.erase(0, sent);
   if (capture.out.empty()) return !capture.finished();
-  // While frames come, the deadline tries again.
+  // While the capture runs, the next timeout tries again.
   if (capture.finished()) services_.loop.Change(capture.watch, EPOLLOUT);
   return true;
 }

@@ -1,4 +1,4 @@
-// Captures under way: frames of the lcores become pcapng on the connections of those who asked.
+// Running captures: writes frames from the lcores' rings as pcapng to management connections.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace roci::control {
 
-// Control thread only; gone before the devices. A capture ends when its reader closes its sending
-// direction (then it gets the rest and the statistics) or goes, or when it has as many frames as
-// were asked for.
+// Control thread only; destroyed before the devices. A capture ends when its reader shuts down its
+// sending direction (it then gets the remaining frames and the statistics), when the reader
+// disconnects, or after the requested number of frames.
 class CaptureServer {
  public:
   static constexpr size_t kMaxCaptures = 16;
-  // What may wait for a slow reader; from there on frames stay on the lcores' rings, and are
-  // dropped when these are full.
+  // Most bytes that wait for a slow reader. Further frames stay on the lcores' rings, and are
+  // dropped when the rings are full.
   static constexpr size_t kMaxWaitingBytes = 1 << 20;
 
   explicit CaptureServer(const Services& services) : services_(services) {}
@@ -29,11 +29,11 @@ class CaptureServer {
   CaptureServer(const CaptureServer&) = delete;
   CaptureServer& operator=(const CaptureServer&) = delete;
 
-  // One capture: its frames, and once Start has given it one, its reader. Ends with its destructor.
+  // One capture: its tap and, after Start, its reader. The destructor ends it.
   class Capture;
 
-  // Begins to take frames. NotFound: no such device; ResourceExhausted: too many captures, or no
-  // memory for one; InvalidArgument.
+  // Starts capturing. NotFound: no such device; ResourceExhausted: too many captures, or no memory;
+  // InvalidArgument: see DecodeCapture.
   absl::StatusOr<std::shared_ptr<Capture>> Prepare(const nlohmann::json& request) const;
   void Start(std::shared_ptr<Capture> capture, UniqueFd socket);
 
@@ -43,7 +43,7 @@ class CaptureServer {
 
  private:
   void Handle(uint64_t id, uint32_t events);
-  // False: the reader is gone, or has everything.
+  // False: the reader is gone, or has received everything.
   bool Flush(Capture& capture);
   void Close(uint64_t id);
 

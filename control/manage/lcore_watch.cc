@@ -41,10 +41,10 @@ void LcoreWatch::HandleTimeout(roce::TimeNs now) {
 
 const char* LcoreWatch::Advice(uint32_t lcore) const {
   if (dataplane_.lcore(lcore).realtime_priority() != 0) {
-    return "Give it a processor of its own (pin, in the configuration)";
+    return "Give it its own processor (`pin` in the configuration)";
   }
   if (realtime_ == dataplane::RealtimeUse::kOff) {
-    return "The configuration turns real-time priority off (realtime)";
+    return "Real-time priority is off (`realtime` in the configuration)";
   }
   return "Give rocid real-time priority: CAP_SYS_NICE, or RLIMIT_RTPRIO of 3 (docs/rocid.toml, "
          "realtime)";
@@ -53,9 +53,9 @@ const char* LcoreWatch::Advice(uint32_t lcore) const {
 void LcoreWatch::Warn(uint32_t lcore) {
   const StarvationJudge& judge = judges_[lcore];
   Log(LogArea::kDaemon, LogLevel::kWarning,
-      "lcore %u waited %llu of the last %llu ms for a processor: other programs hold the "
-      "processors, "
-      "and RDMA traffic waits for it. %s (`roci show lcores` has the sum; this is said once)",
+      "lcore %u waited %llu of the last %llu ms for a processor: other programs use the "
+      "processors, and RDMA traffic is delayed. %s (`roci show lcores` shows the total; this "
+      "warning is not repeated)",
       lcore, static_cast<unsigned long long>(judge.waited_ns() / kNsPerMs),
       static_cast<unsigned long long>(judge.elapsed_ns() / kNsPerMs), Advice(lcore));
 }

@@ -1,5 +1,4 @@
-// Warns, once, when other programs keep the lcores from the processors: all RDMA traffic waits
-// then.
+// Warns once if other programs keep the lcores from the processors, which delays all RDMA traffic.
 #pragma once
 
 #include <sys/types.h>
@@ -13,16 +12,16 @@
 
 namespace roci::control {
 
-// Whether a thread waited too long for a processor. Time is an argument.
+// Decides whether a thread waits too long for a processor. Time is an argument.
 class StarvationJudge {
  public:
-  // Of the time between two looks.
+  // Percentage of the time between two calls of IsStarved.
   static constexpr uint64_t kWaitedPercent = 20;
 
-  // `time`: of `thread`, at `now`. True: it waited for more than kWaitedPercent of the time since
-  // the last look. The first look at a thread says nothing.
+  // `time` is the processor time of `thread` at `now`. True: the thread waited for more than
+  // kWaitedPercent of the time since the last call. The first call for a thread returns false.
   bool IsStarved(pid_t thread, const dataplane::ProcessorTime& time, roce::TimeNs now);
-  // Of the time between the last two looks, and that time, ns.
+  // Time waited between the last two calls, and the time between them, ns.
   uint64_t waited_ns() const { return waited_ns_; }
   uint64_t elapsed_ns() const { return elapsed_ns_; }
 
@@ -34,11 +33,10 @@ class StarvationJudge {
   uint64_t elapsed_ns_ = 0;
 };
 
-// Control thread; looks at a file of each lcore every two seconds, until it has warned.
+// Control thread. Reads a file in /proc for each lcore every two seconds, until it has warned.
 class LcoreWatch {
  public:
-  // `dataplane` outlives this object.
-  // `realtime`: what the configuration asks for.
+  // `dataplane` outlives this object. `realtime`: from the configuration.
   LcoreWatch(dataplane::Dataplane& dataplane, dataplane::RealtimeUse realtime);
 
   // For the loop's deadlines.

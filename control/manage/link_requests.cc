@@ -36,11 +36,11 @@ absl::Status TakeChance(const Json& request, const char* key, dataplane::Chance&
   return absl::OkStatus();
 }
 
-// How long the queue is has been taken already.
+// Reads the ECN thresholds; `out.queue_bytes` is set already.
 absl::Status TakeMarks(const Json& request, dataplane::BottleneckSettings& out) {
   constexpr uint64_t kMost = uint64_t{1} << 53;
   if (request.contains("rate_ecn_all_bytes") && !request.contains("rate_ecn_bytes")) {
-    return absl::InvalidArgumentError("\"rate_ecn_all_bytes\" goes with \"rate_ecn_bytes\" only");
+    return absl::InvalidArgumentError("\"rate_ecn_all_bytes\" needs \"rate_ecn_bytes\"");
   }
   absl::Status status = TakeNumber(request, "rate_ecn_bytes", kMost, out.ecn_bytes);
   if (!status.ok()) return status;
@@ -48,17 +48,18 @@ absl::Status TakeMarks(const Json& request, dataplane::BottleneckSettings& out) 
   status = TakeNumber(request, "rate_ecn_all_bytes", kMost, out.ecn_all_bytes);
   if (!status.ok()) return status;
   if (out.ecn_all_bytes < out.ecn_bytes) {
-    return absl::InvalidArgumentError("all are marked (rate_ecn_all_bytes) before some are");
+    return absl::InvalidArgumentError(
+        "the upper threshold (rate_ecn_all_bytes) is less than the lower one (rate_ecn_bytes)");
   }
   if (out.ecn_bytes != 0 && out.ecn_bytes >= out.queue_bytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("no queue of ", out.queue_bytes, " bytes (rate_queue_bytes) reaches ",
+        absl::StrCat("a queue of ", out.queue_bytes, " bytes (rate_queue_bytes) never reaches ",
                      out.ecn_bytes, " (rate_ecn_bytes): nothing would be marked"));
   }
   return absl::OkStatus();
 }
 
-// The default queue is shorter at rates that would need too long for it.
+// Low rates have a shorter default queue: a queue holds at most kMostQueueNs of traffic.
 absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
   using dataplane::BottleneckSettings;
   absl::Status status =
@@ -67,8 +68,7 @@ absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
   if (out.rate_bps == 0) {
     for (const char* key : {"rate_queue_bytes", "rate_ecn_bytes", "rate_ecn_all_bytes"}) {
       if (request.contains(key)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("\"", key, "\" goes with \"rate_bps\" only"));
+        return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" needs \"rate_bps\""));
       }
     }
     return absl::OkStatus();
@@ -81,9 +81,9 @@ absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
   out.queue_bytes = std::min(BottleneckSettings::kDefaultQueueBytes, most);
   status = TakeNumber(request, "rate_queue_bytes", most, out.queue_bytes);
   if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(status.message(), ", which is what passes in ",
+    return absl::InvalidArgumentError(absl::StrCat(status.message(), ", the traffic of ",
                                                    BottleneckSettings::kMostQueueNs / 1'000'000'000,
-                                                   " s at that rate"));
+                                                   " s at this rate"));
   }
   return TakeMarks(request, out);
 }
@@ -109,17 +109,18 @@ absl::StatusOr<std::vector<uint32_t>> TakeList(const Json& request, const char* 
   std::vector<uint32_t> out;
   const auto it = request.find(key);
   if (it == request.end()) return out;
-  if (!it->is_array() || it->size() > longest) return Wrong(key, "a list that is not too long");
+  const std::string expected = absl::StrCat("a list of at most ", longest, " numbers up to ", most);
+  if (!it->is_array() || it->size() > longest) return Wrong(key, expected.c_str());
   for (const Json& entry : *it) {
     if (!entry.is_number_unsigned() || entry.get<uint64_t>() > most) {
-      return Wrong(key, "a list of numbers in their range");
+      return Wrong(key, expected.c_str());
     }
     out.push_back(entry.get<uint32_t>());
   }
   return out;
 }
 
-// In order and each once, so that two that mean the same are the same.
+// Sorted, without duplicates, so that equal filters compare equal.
 absl::Status TakeQpns(const Json& request, const char* key, std::vector<roce::Qpn>& out) {
   auto numbers = TakeList(request, key, roce::kMask24, dataplane::FrameFilter::kMaxQpns);
   if (!numbers.ok()) return numbers.status();
@@ -145,7 +146,8 @@ absl::StatusOr<dataplane::FrameFilter> TakeFilter(const Json& request) {
 
 absl::StatusOr<std::string> DeviceOfRequest(const Json& request) {
   const auto it = request.find("device");
-  if (it == request.end() || !it->is_string()) return absl::InvalidArgumentError("which device?");
+  if (it == request.end() || !it->is_string())
+    return absl::InvalidArgumentError("\"device\" is missing");
   return it->get<std::string>();
 }
 
@@ -185,7 +187,7 @@ absl::StatusOr<dataplane::ImpairmentSettings> DecodeImpairment(const Json& reque
     if (!status.ok()) return status;
   }
   if (!direction.has_value()) return Wrong("direction", "in or out");
-  if (!out.DoesSomething()) return absl::InvalidArgumentError("an impairment that does nothing");
+  if (!out.DoesSomething()) return absl::InvalidArgumentError("the impairment has no effect");
   out.direction = *direction;
   return out;
 }
@@ -210,8 +212,7 @@ absl::StatusOr<Json> Impair(const Services& services, const Json& request) {
     const size_t removed = device->dataplane().ClearImpairments(
         *direction, only_one ? std::optional(*filter) : std::nullopt);
     if (only_one && removed == 0) {
-      return absl::NotFoundError(
-          absl::StrCat(*name, " has no impairment for that choice of packets"));
+      return absl::NotFoundError(absl::StrCat(*name, " has no impairment with this filter"));
     }
   } else {
     const absl::StatusOr<dataplane::ImpairmentSettings> settings = DecodeImpairment(request);
@@ -234,7 +235,7 @@ Json DescribeImpairment(const dataplane::ImpairmentSettings& settings,
                         const dataplane::ImpairmentSnapshot& counters) {
   Json out = {{"direction", settings.direction == LinkDirection::kIn ? "in" : "out"}};
   const auto add_chance = [&](const char* name, dataplane::Chance chance) {
-    // To what anybody would type.
+    // Rounded, so that the value is shown as it was typed.
     const double value = static_cast<double>(chance) / double{dataplane::kAlways};
     if (chance != 0) out[name] = std::round(value * 1e9) / 1e9;
   };

@@ -1,5 +1,5 @@
-// What management asks of a device's link: captures and impairments as JSON, checked
-// and done.
+// Management requests for a device's link: decodes and checks captures and impairments (JSON), and
+// sets impairments.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,32 +13,32 @@
 
 namespace roci::control {
 
-// {"device": NAME, ...}; InvalidArgument without one.
+// The NAME of {"device": NAME, ...}. InvalidArgument: missing.
 absl::StatusOr<std::string> DeviceOfRequest(const nlohmann::json& request);
 
-// Of a capture: "qps": [number...], "peers": the same, of the queue pairs to which these are
-// connected; "opcodes": [number...], "direction": "in"|"out"|"both" (both), "snap_length": bytes,
-// "count": frames (0: no bound).
+// A capture: "qps": [number...]; "peers": [number...], the queue pairs that those are connected to;
+// "opcodes": [number...]; "direction": "in"|"out"|"both" (default both); "snap_length": bytes;
+// "count": frames (0: no limit).
 struct CaptureRequest {
   dataplane::CaptureSettings settings;
   uint64_t count = 0;
 };
 absl::StatusOr<CaptureRequest> DecodeCapture(const nlohmann::json& request);
 
-// Of an impairment: the filter as above, "direction" "in"|"out" (out), "loss", "duplicate",
-// "corrupt", "reorder", "ecn" (probabilities 0 to 1), "delay_ns", "reorder_ns", "rate_bps" and with
-// it "rate_queue_bytes" (1 MiB), "rate_ecn_bytes" (0: no marks) and "rate_ecn_all_bytes" (five
-// times that), "seed".
+// An impairment: the filter as above, "direction" "in"|"out" (default out); "loss", "duplicate",
+// "corrupt", "reorder", "ecn" (probabilities 0 to 1); "delay_ns", "reorder_ns"; "rate_bps" and with
+// it "rate_queue_bytes" (default 1 MiB), "rate_ecn_bytes" (default 0: no ECN marks) and
+// "rate_ecn_all_bytes" (default: five times rate_ecn_bytes); "seed".
 absl::StatusOr<dataplane::ImpairmentSettings> DecodeImpairment(const nlohmann::json& request);
 
-// "direction" of a request to clear; nothing: both.
+// The "direction" of a request to clear; nothing: both.
 absl::StatusOr<std::optional<dataplane::LinkDirection>> DecodeClear(const nlohmann::json& request);
 
-// The command "impair": sets one on its device, or with "clear": true removes those of one
-// direction or all. Answers what is set then.
+// The command "impair": sets an impairment, or with "clear": true removes those of one direction or
+// of both. Returns the impairments that are set afterwards.
 absl::StatusOr<nlohmann::json> Impair(const Services& services, const nlohmann::json& request);
 
-// As `roci show ports` has it.
+// JSON as in `roci show ports`.
 nlohmann::json DescribeImpairments(const dataplane::Device& device);
 nlohmann::json DescribeImpairment(const dataplane::ImpairmentSettings& settings,
                                   const dataplane::ImpairmentSnapshot& counters);

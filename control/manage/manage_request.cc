@@ -27,7 +27,7 @@ absl::StatusOr<uint16_t> RequestVlan(const Json& request) {
   if (value == request.end()) return uint16_t{0};
   if (!value->is_number_unsigned() || value->get<uint64_t>() > kMaxVlan) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"vlan\": a number up to ", kMaxVlan, ", 0 for none"));
+        absl::StrCat("\"vlan\" must be a number up to ", kMaxVlan, ", 0 for none"));
   }
   return value->get<uint16_t>();
 }

@@ -1,4 +1,4 @@
-// What the management commands on addresses and routes read of their requests, and how they refuse.
+// Reads common keys of management requests on addresses and routes, and builds their refusals.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace roci::control {
 
-// The string at `key`. InvalidArgument where there is none.
+// The string at `key`. InvalidArgument: missing.
 absl::StatusOr<std::string> RequestText(const nlohmann::json& request, const char* key);
-// The one that "device" names. NotFound.
+// The device named by "device". NotFound: no such device.
 absl::StatusOr<Device*> RequestDevice(const Services& services, const nlohmann::json& request);
-// "vlan"; 0 where it is missing.
+// "vlan"; 0 if it is missing.
 absl::StatusOr<uint16_t> RequestVlan(const nlohmann::json& request);
 
 // "DEVICE: WHAT: REASON"

@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<ManageServer>> ManageServer::Create(EventLoop& lo
       loop, *std::move(listener), [self](UniqueFd socket) { self->Accept(std::move(socket)); },
       [](int) {
         Log(LogArea::kDaemon, LogLevel::kWarning,
-            "management connection refused: no file descriptor is left");
+            "management connection refused: no free file descriptor");
       },
       server->close_);
   if (!acceptor.ok()) return acceptor.status();
@@ -65,7 +65,7 @@ void ManageServer::Accept(UniqueFd socket) {
 void ManageServer::Handle(uint64_t id, uint32_t events) {
   Connection& connection = connections_.at(id);
   bool open = (events & (EPOLLIN | EPOLLHUP)) == 0 || Receive(connection);
-  // One answer at a time: while an earlier one is not taken, nothing more is read.
+  // One answer at a time: requests wait until the previous answer has been sent.
   size_t end = 0;
   while (open && connection.out.empty() && (end = connection.in.find('\n')) != std::string::npos) {
     const std::string line = connection.in.substr(0, end);
@@ -92,7 +92,7 @@ bool ManageServer::StartStream(uint64_t id, const std::string& line) {
     connection.out = Refusal(std::string(stream.status().message())) + "\n";
     return false;
   }
-  // Nothing is waiting in the socket, so a line has room.
+  // All earlier answers have been sent, so the socket buffer has room for a line.
   constexpr std::string_view kGranted = "{\"ok\":true,\"result\":null}\n";
   if (send(connection.socket.get(), kGranted.data(), kGranted.size(),
            MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(kGranted.size())) {
@@ -133,10 +133,10 @@ void ManageServer::Close(uint64_t id) {
 
 std::string ManageServer::Answer(const std::string& line) const {
   const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!request.is_object()) return Refusal("the request is no JSON object");
+  if (!request.is_object()) return Refusal("the request is not a JSON object");
   const auto command = request.find("command");
   if (command == request.end() || !command->is_string()) {
-    return Refusal("the request names no command");
+    return Refusal("\"command\" is missing");
   }
   const auto handler = handlers_.find(command->get<std::string>());
   if (handler == handlers_.end()) {
@@ -144,7 +144,7 @@ std::string ManageServer::Answer(const std::string& line) const {
   }
   const absl::StatusOr<nlohmann::json> result = handler->second(request);
   if (!result.ok()) return Refusal(std::string(result.status().message()));
-  // Names of programs need not be UTF-8.
+  // Program names may be invalid UTF-8.
   return nlohmann::json{{"ok", true}, {"result", *result}}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -1,5 +1,5 @@
 // The management socket <runtime dir>/manage.sock: one JSON request per line, one JSON answer per
-// line. For the user that runs the daemon, and root.
+// line. Only for root and the user that runs the daemon.
 //
 // Request: {"command": NAME, ...}. Answer: {"ok": true, "result": ...} or
 // {"ok": false, "error": TEXT}.
@@ -27,7 +27,7 @@ class ManageServer {
   // The name below the runtime directory.
   static constexpr char kSocketName[] = "manage.sock";
 
-  // Gets the whole request; its status message is the answer's error text.
+  // Gets the whole request. The message of a failed status is the error text of the answer.
   using Handler = std::function<absl::StatusOr<nlohmann::json>(const nlohmann::json& request)>;
 
   // `close` closes a socket (Acceptor::Close).
@@ -42,8 +42,8 @@ class ManageServer {
     handlers_[name] = std::move(handler);
   }
 
-  // For commands whose answer does not end with a line: what the handler returns takes the
-  // connection over, behind the line that says that all is well.
+  // For commands that answer with a stream: after a first line {"ok": true, ...}, the function that
+  // the handler returned takes over the connection.
   using Stream = std::function<void(UniqueFd socket)>;
   using StreamHandler = std::function<absl::StatusOr<Stream>(const nlohmann::json& request)>;
   void AddStream(const std::string& name, StreamHandler handler) {
@@ -67,7 +67,7 @@ class ManageServer {
   // False: the connection is over.
   bool Receive(Connection& connection);
   bool Flush(Connection& connection);
-  // True: the line asked for a stream, and the connection is its own now.
+  // True: the line requested a stream, which has taken over the connection.
   bool StartStream(uint64_t id, const std::string& line);
   void Close(uint64_t id);
 

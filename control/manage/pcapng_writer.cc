@@ -25,7 +25,7 @@ void Put(T value, std::string& out) {
   out.append(raw, sizeof(T));
 }
 
-// `start`: where what is to be padded began.
+// Pads `out` with zeros so that its length since `start` is a multiple of 4.
 void Pad(size_t start, std::string& out) { out.append(-(out.size() - start) & 3, '\0'); }
 
 void PutOption(uint16_t code, std::string_view value, std::string& out) {
@@ -48,7 +48,7 @@ void PutTime(uint64_t time_ns, std::string& out) {
   Put(static_cast<uint32_t>(time_ns), out);
 }
 
-// Starts a block; EndBlock puts its length in both places.
+// Starts a block; EndBlock fills in its length at both ends.
 size_t BeginBlock(uint32_t type, std::string& out) {
   const size_t start = out.size();
   Put(type, out);

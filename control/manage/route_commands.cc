@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 struct RouteRequest {
-  std::string text;  // as people write it
+  std::string text;  // for messages
   InterfaceAddress network;
   std::optional<roce::Gid> gateway;
 };
@@ -25,7 +25,8 @@ void LogChange(const Device& device, const RouteRequest& request, const char* wh
       what);
 }
 
-// Both texts where there is a gateway, so that families are compared and "default" is of its.
+// With a gateway both texts are parsed together: their address families must be equal, and
+// "default" gets the family of the gateway.
 absl::StatusOr<RouteRequest> Parse(const std::string& network, const std::string& gateway) {
   if (gateway.empty()) {
     const absl::StatusOr<InterfaceAddress> parsed = ParseNetwork(network, true);

@@ -87,7 +87,7 @@ Json PortCounters(const Device& device, const dataplane::DeviceSnapshot& snapsho
 
 Json Drops(const dataplane::DeviceSnapshot& snapshot, bool with_zeros) {
   Json out = ByName(roce::kDropReasonNames, snapshot.drops, with_zeros);
-  out.erase(std::string(roce::DropReasonName(roce::DropReason::kNone)));  // no reason to drop
+  out.erase(std::string(roce::DropReasonName(roce::DropReason::kNone)));
   return out;
 }
 
@@ -339,9 +339,9 @@ Json ShowMr(const Session& session, uint32_t handle, const memory::RegionInfo& i
   return mr;
 }
 
-// Sessions may share a table: of its keys, those that are this one's.
+// Sessions may share a key table: adds only the keys of `session`.
 void AddMrs(const Session& session, Json& out) {
-  std::map<uint32_t, memory::RegionInfo> infos;  // by number: a key's upper 24 bits stay
+  std::map<uint32_t, memory::RegionInfo> infos;  // by the constant upper 24 bits of the key
   session.dataplane()->lcore().Call([&](const dataplane::OnShard& shard) {
     session.dataplane()->keys(shard).ForEach(
         [&](const memory::RegionInfo& info) { infos.emplace(info.key >> 8, info); });
@@ -355,7 +355,7 @@ void AddMrs(const Session& session, Json& out) {
   for (const auto& [handle, record] : session.lists()) add(handle, handle);
 }
 
-// What the kernel does not count is null.
+// Null: the kernel does not measure it.
 Json Milliseconds(std::optional<uint64_t> ns) {
   if (!ns) return nullptr;
   return *ns / 1'000'000;
@@ -406,7 +406,7 @@ void AddNeighbours(const Device& device, Json& out) {
 
 void ForEachSession(const SessionServer& server, const std::function<void(const Session&)>& visit) {
   for (const auto& [number, session] : server.sessions()) {
-    if (session->device() != nullptr) visit(*session);  // else before HELLO
+    if (session->device() != nullptr) visit(*session);  // null before HELLO
   }
 }
 
@@ -446,7 +446,7 @@ absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServe
   };
   const auto it = kinds.find(what);
   if (it == kinds.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("there is nothing called \"", what, "\""));
+    return absl::InvalidArgumentError(absl::StrCat("cannot show \"", what, "\": unknown"));
   }
   it->second();
   return out;

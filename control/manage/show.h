@@ -1,4 +1,4 @@
-// What the daemon tells about itself, as JSON for `roci show` and for programs.
+// The state of the daemon as JSON, for `roci show` and for other programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,8 +10,8 @@
 
 namespace roci::control {
 
-// `what`: devices, ports, apps, qps, cqs, mrs, counters, lcores or neighbours. Always an array of
-// objects. InvalidArgument for anything else. Control thread.
+// Returns an array of objects. `what`: devices, ports, counters, neighbours, apps, qps, cqs, srqs,
+// mrs or lcores; InvalidArgument for anything else. Control thread.
 absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServer& server,
                                     const std::string& what);
 

@@ -108,7 +108,7 @@ absl::Status AddressTable::Remove(const roce::NetAddress& address) {
   const Network network = *FindNetwork(address.vlan);
   const bool is_last = EntryCount(entries_, network.vlan) == 1 && !network.stays;
   if (address.gid == LinkLocal(mac_) && !is_last) {
-    return absl::FailedPreconditionError("the link-local address stays");
+    return absl::FailedPreconditionError("the link-local address cannot be removed");
   }
   Clear(*index);
   if (network.stays || EntryCount(entries_, network.vlan) > 1) return absl::OkStatus();
@@ -166,7 +166,7 @@ absl::Status AddressTable::AddRoute(const Route& route) {
   if (!fault.empty()) return absl::InvalidArgumentError(fault);
   if (routes_.size() >= kMostRoutes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the device has ", kMostRoutes, " routes, which is the most"));
+        absl::StrCat("the device has ", kMostRoutes, " routes, which is the limit"));
   }
   InsertRoute(route);
   return absl::OkStatus();

@@ -1,5 +1,4 @@
-// The addresses of one device: its GID table, its VLANs, who is a neighbour, and which gateway
-// leads to others. Pure.
+// The addresses of one device: GID table, VLANs, routes, and the choice of the next hop. Pure.
 #pragma once
 
 #include <array>
@@ -18,7 +17,7 @@ namespace roci::control {
 
 inline constexpr uint16_t kMaxVlan = 4094;  // IEEE 802.1Q, table 9-2
 
-// What Linux calls the priority of a packet: follows from its type of service (tc-prio(8)).
+// Linux's packet priority (0 to 7), derived from the type of service (tc-prio(8)).
 inline constexpr uint8_t kPriorities = 8;
 uint8_t PriorityOfTypeOfService(uint8_t type_of_service);
 
@@ -29,79 +28,81 @@ struct VlanSettings {
   std::optional<roce::Gid> gateway4;
   std::optional<roce::Gid> gateway6;
   std::vector<Route> routes;
-  // The priority code point of a tag by the packet's priority, as ip-link(8)'s egress-qos-map.
+  // Priority code point of the VLAN tag by packet priority; egress-qos-map of ip-link(8).
   std::array<uint8_t, kPriorities> egress_qos_map{};
 };
 
 class AddressTable {
  public:
   static constexpr uint32_t kMostEntries = 64;
-  static constexpr uint32_t kMostRoutes = 64;  // in all VLANs, default ones too
+  static constexpr uint32_t kMostRoutes = 64;  // in all VLANs, including default routes
 
-  // The GID table is dense and holds RoCE v2 entries only: 0 the link-local address of `mac`, then
-  // IPv4 addresses in the given order, then IPv6 ones. The same follows for every VLAN. Doubles
-  // within a network are dropped. A gateway is a default route.
+  // The GID table is dense and holds RoCE v2 entries only. Entry 0 is the link-local address of
+  // `mac`; the IPv4 addresses in the given order follow, then the IPv6 addresses, then the same for
+  // every VLAN. Duplicates within a network are dropped. A gateway becomes a default route.
   AddressTable(const roce::Mac& mac, std::span<const InterfaceAddress> addresses,
                std::optional<roce::Gid> gateway4, std::optional<roce::Gid> gateway6,
                std::span<const VlanSettings> vlans = {}, std::span<const Route> routes = {});
 
-  // Entries keep their indices. Returns that of the new one: the lowest that is free. The first
-  // address of a VLAN brings the VLAN's link-local one. AlreadyExists; ResourceExhausted.
+  // Adds an entry at the lowest free index and returns the index; other entries keep theirs. The
+  // first address of a VLAN also adds the VLAN's link-local address. AlreadyExists;
+  // ResourceExhausted.
   absl::StatusOr<uint32_t> Add(const InterfaceAddress& address);
-  // An entry between others gives its place to the link-local address once more, so that the table
-  // stays dense. The last address of a VLAN that was not there from the start takes the VLAN with
-  // it, and the VLAN its routes. NotFound; FailedPrecondition: a link-local address stays.
+  // Removes an entry. A gap is filled with the link-local address, so that the table stays dense.
+  // Removing the last address of a VLAN that was added at run time also removes the VLAN and its
+  // routes. NotFound; FailedPrecondition: a link-local address cannot be removed alone.
   absl::Status Remove(const roce::NetAddress& address);
 
-  // InvalidArgument: its gateway is no neighbour. NotFound: its VLAN is not there. AlreadyExists;
+  // InvalidArgument: the gateway is not a neighbour. NotFound: no such VLAN. AlreadyExists;
   // ResourceExhausted.
   absl::Status AddRoute(const Route& route);
-  // Only the one by `gateway`, if that is given. NotFound.
+  // Removes the route to `network`; with `gateway` only if it is through this gateway. NotFound.
   absl::Status RemoveRoute(const InterfaceAddress& network,
                            const std::optional<roce::Gid>& gateway);
-  // The longest prefixes of each VLAN and family first.
+  // Sorted by VLAN and family, then the longest prefix first.
   std::span<const Route> routes() const { return routes_; }
-  // Its gateway is a neighbour. (An address that makes it one may be removed, and come back.)
+  // Whether the gateway is a neighbour. (Removing an address can change that, adding it again too.)
   bool IsUsable(const Route& route) const;
 
   const roce::Mac& mac() const { return mac_; }
   // In the order of the GID table.
   std::span<const InterfaceAddress> entries() const { return entries_; }
   uint32_t size() const { return static_cast<uint32_t>(entries_.size()); }
-  // Null where `index` is beyond the table.
+  // Null: `index` is beyond the table.
   const InterfaceAddress* At(uint32_t index) const {
     return index < entries_.size() ? &entries_[index] : nullptr;
   }
   bool IsOwn(const roce::NetAddress& address) const;
-  // Of the first entry with this address.
+  // The index of the first entry with this address.
   std::optional<uint32_t> IndexOf(const roce::NetAddress& address) const;
-  // Of the first entry with this address in any VLAN, one without a VLAN before others.
+  // The same in any VLAN; an untagged entry comes before others.
   std::optional<uint32_t> IndexInAnyVlan(const roce::Gid& gid) const;
-  // Nobody has put an address there.
+  // Whether the entry is a gap (see Remove).
   bool IsFree(uint32_t index) const { return index != 0 && entries_[index] == entries_[0]; }
-  // 0, for frames without a tag, and those of the device's VLANs.
+  // 0 for untagged frames, and the IDs of the device's VLANs.
   std::vector<uint16_t> Vlans() const;
   bool HasVlan(uint16_t vlan) const { return FindNetwork(vlan) != nullptr; }
-  // One of our addresses has IPv6's solicited-node multicast group (RFC 4291, 2.7.1) `group`.
+  // Whether `group` is the solicited-node multicast group (RFC 4291, 2.7.1) of one of our
+  // addresses.
   bool HasSolicitedNode(const roce::NetAddress& group) const;
 
-  // Whose MAC a packet to the unicast address `destination` needs: its own, or the gateway's of a
-  // route that is usable. The longest prefix decides among our networks and routes (RFC 1812,
-  // 5.2.4.3); our network where both have the same. Nothing: no route.
+  // The next hop to the unicast address `destination`: the destination itself or the gateway of a
+  // usable route. The longest prefix wins among our networks and the routes (RFC 1812, 5.2.4.3); a
+  // network wins over a route of the same length. Nothing: no route.
   std::optional<roce::Gid> NextHop(const roce::NetAddress& destination) const;
-  // The priority code point of frames in `vlan` whose packets have this type of service.
+  // The priority code point of frames in `vlan` for this type of service.
   uint8_t PriorityIn(uint16_t vlan, uint8_t type_of_service) const;
 
  private:
   struct Network {
     uint16_t vlan = 0;
-    bool stays = false;  // without addresses of its own
+    bool stays = false;  // kept when its last address is removed
     std::array<uint8_t, kPriorities> egress_qos_map{};
   };
   void AddInitial(const VlanSettings& settings);
   void AddInitialRoutes(const VlanSettings& settings);
   const Network* FindNetwork(uint16_t vlan) const;
-  // The longest prefix of our networks that has `destination`.
+  // The length of the longest prefix of our networks that contains `destination`.
   std::optional<uint8_t> OwnPrefix(const roce::NetAddress& destination) const;
   void InsertRoute(const Route& route);
   uint32_t FirstFree() const;
@@ -116,7 +117,7 @@ class AddressTable {
 
 // ff02::1:ffXX:XXXX of an IPv6 address.
 roce::Gid SolicitedNodeGroup(const roce::Gid& gid);
-// The Ethernet group of an IP multicast address (RFC 1112, 6.4; RFC 2464, 7).
+// The Ethernet multicast address of an IP multicast address (RFC 1112, 6.4; RFC 2464, 7).
 roce::Mac MulticastMac(const roce::Gid& group);
 
 }  // namespace roci::control

@@ -10,7 +10,7 @@
 namespace roci::control {
 namespace {
 
-// Without the bits behind the prefix.
+// `address` with the bits after its prefix set to zero.
 InterfaceAddress WholeNetwork(InterfaceAddress address) {
   const uint32_t first = address.prefix_length + (address.gid.IsIpv4() ? 96u : 0u);
   for (uint32_t bit = first; bit < 128; ++bit) {
@@ -36,9 +36,10 @@ absl::StatusOr<InterfaceAddress> ParseNetwork(const std::string& text, bool defa
   const std::optional<InterfaceAddress> network = ParseInterfaceAddress(text);
   if (!network) {
     return absl::InvalidArgumentError(
-        "not an IPv4 or IPv6 network with its prefix length, as 10.1.0.0/16, nor \"default\"");
+        "not an IPv4 or IPv6 network with a prefix length, like 10.1.0.0/16, nor \"default\"");
   }
-  if (network->gid.IsMulticast()) return absl::InvalidArgumentError("groups need no route");
+  if (network->gid.IsMulticast())
+    return absl::InvalidArgumentError("multicast groups need no route");
   const InterfaceAddress whole = WholeNetwork(*network);
   if (whole == *network) return whole;
   return absl::InvalidArgumentError(
@@ -67,12 +68,12 @@ absl::StatusOr<Route> ParseRoute(const std::string& text) {
   const std::vector<std::string> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
   if (words.size() == 3 && words[1] == "via") return ParseRoute(words[0], words[2]);
   return absl::InvalidArgumentError(
-      "not \"NETWORK via GATEWAY\", as \"10.1.0.0/16 via 10.99.0.9\"");
+      "not \"NETWORK via GATEWAY\", like \"10.1.0.0/16 via 10.99.0.9\"");
 }
 
 std::string GatewayFault(const roce::NetAddress& gateway,
                          std::span<const InterfaceAddress> addresses) {
-  // The device's own link-local address is no matter of configuration, and in every VLAN.
+  // The device has a link-local address in every VLAN, without configuration.
   bool is_near = SameNetwork({LinkLocal(roce::Mac{}), 64}, gateway.gid);
   for (const InterfaceAddress& address : addresses) {
     if (address.vlan != gateway.vlan) continue;
@@ -82,7 +83,7 @@ std::string GatewayFault(const roce::NetAddress& gateway,
     if (!SameNetwork(address, gateway.gid)) continue;
     is_near = true;
     if (gateway.gid.IsIpv4() && !IsHostAddress({gateway.gid, address.prefix_length})) {
-      return absl::StrCat(IpText(gateway.gid), " is the address of a whole network, not of a host");
+      return absl::StrCat(IpText(gateway.gid), " is a network or broadcast address, not a host's");
     }
   }
   if (is_near) return "";

@@ -1,5 +1,5 @@
-// Precompiled header of control/: headers of other projects that most files include. Every file
-// still includes what it uses.
+// Precompiled header of control/: headers of other projects that most files include. Files still
+// include what they use.
 #include <rte_mbuf.h>
 
 #include <algorithm>

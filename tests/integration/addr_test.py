@@ -114,9 +114,9 @@ class AddrTest(unittest.TestCase):
                 'the device has this address': ('add', 'roci0', '10.99.0.1/24'),
                 'belongs to roci1 on the same wire': ('add', 'roci0', '10.99.0.2/24'),
                 'not a unicast address': ('add', 'roci0', '239.1.2.3/24'),
-                'the address of a whole network': ('add', 'roci0', '10.99.7.0/24'),
+                'a network or broadcast address': ('add', 'roci0', '10.99.7.0/24'),
                 'the device does not have this address': ('del', 'roci0', '10.99.7.1'),
-                'the link-local address stays': ('del', 'roci0', LINK_LOCAL),
+                'the link-local address cannot be removed': ('del', 'roci0', LINK_LOCAL),
         }.items():
             self.assertIn(words, self.refused(*arguments))
 

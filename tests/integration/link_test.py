@@ -238,7 +238,7 @@ class LinkTest(unittest.TestCase):
         for arguments in (['--opcode', 'RC_SEND_FIRST'], ['--opcode', 'RC_SEND_ONLY', '--direction', 'in']):
             done = self.roci('impair', 'roci0', *arguments, '--clear', check=False)
             self.assertEqual((done.returncode, done.stderr),
-                             (1, b'roci: roci0 has no impairment for that choice of packets\n'), arguments)
+                             (1, b'roci: roci0 has no impairment with this filter\n'), arguments)
         self.roci('impair', 'roci0', '--opcode', 'RC_SEND_ONLY', '--clear')
         self.assertEqual([each['loss'] for each in self.impairments('roci0')], [0.01])
 

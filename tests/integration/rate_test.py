@@ -164,9 +164,9 @@ class RateTest(unittest.TestCase):
                 (2, 'what is to happen', ['--rate-ecn', '1ms']), (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-queue', '6s']),
                 (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-ecn', '0']),
                 (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-ecn', '10kB:']),
-                (1, 'before some are', ['--rate', '1Gbit', '--rate-ecn', '10kB:9kB']), (2, '--clear', ['--clear', '--rate', '1Gbit']),
-                (1, '5 s at that rate', ['--rate', '1Mbit', '--rate-queue', '1MB']),
-                (1, '(--rate-queue) reaches 2097152 (--rate-ecn): nothing would be marked', ['--rate', '1Gbit', '--rate-ecn', '2MB'])):
+                (1, 'is less than the lower one (--rate-ecn)', ['--rate', '1Gbit', '--rate-ecn', '10kB:9kB']), (2, '--clear', ['--clear', '--rate', '1Gbit']),
+                (1, '5 s at this rate', ['--rate', '1Mbit', '--rate-queue', '1MB']),
+                (1, '(--rate-queue) never reaches 2097152 (--rate-ecn): nothing would be marked', ['--rate', '1Gbit', '--rate-ecn', '2MB'])):
             self.assertIn(says, self.roci('impair', CLIENT, *arguments, status=status), arguments)
         self.roci('impair', CLIENT, '--clear')
         self.assertEqual(self.roci('impair', CLIENT), 'none\n')

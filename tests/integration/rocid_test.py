@@ -145,7 +145,7 @@ class RocidTest(unittest.TestCase):
         self.run_dir.chmod(0o777)
         result = rocid('--runtime-dir', str(self.run_dir))
         self.assertEqual(result.returncode, 1)
-        self.assertIn('every user may write there', result.stderr)
+        self.assertIn('writable by every user', result.stderr)
         self.assertEqual(result.stderr.count('\n'), 1)
 
     @unittest.skipUnless(os.geteuid() == 0, 'needs root to become somebody else')
@@ -194,19 +194,19 @@ class RocidTest(unittest.TestCase):
         self.assertTrue(result.stdout.startswith('defaults: ok\n'), result.stdout)
         for word in (str(self.run_dir), 'roci0 on wire wire0', 'MTU 4200', '10.99.0.2/24'):
             self.assertIn(word, result.stdout)
-        faults = {'[daemon]\nlcores = 1\npin = [1023]\n': 'daemon.pin: processor 1023 is not there',
+        faults = {'[daemon]\nlcores = 1\npin = [1023]\n': 'daemon.pin: processor 1023 does not exist',
                   '[[device]]\nname = "a"\nport = "net_nonsense0"\n': 'DPDK has no driver for "net_nonsense0"',
                   '[[device]]\nname = "a"\nport = "eth1"\n': 'DPDK has no driver for "eth1"',
                   '[[device]]\nname = "a"\nport = "net_af_packet0,iface=nosuch0"\n':
                   'device[0].port: "net_af_packet0,iface=nosuch0": there is no network interface "nosuch0"',
-                  '[[device]]\nname = "a"\nport = "net_af_packet0"\n': 'names no interface (iface=NAME)',
+                  '[[device]]\nname = "a"\nport = "net_af_packet0"\n': 'names no interface (add iface=NAME)',
                   '[[device]]\nname = "a"\nport = "net_pcap0"\n': 'names neither interface nor file',
                   '[[device]]\nname = "a"\nport = "net_pcap0,iface=nosuch0"\n':
                   'there is no network interface "nosuch0"',
                   '[[device]]\nname = "a"\nport = "net_pcap0,rx_pcap=/nosuch"\n': '/nosuch: No such file or directory',
-                  '[[device]]\nname = "a"\nport = "net_tap0,iface=an-interface-name"\n': '15 characters at most',
+                  '[[device]]\nname = "a"\nport = "net_tap0,iface=an-interface-name"\n': 'longer than 15 characters',
                   '[[device]]\nname = "a"\nport = "net_ring0,nodeaction=x:0:CREATE"\n': 'takes no arguments',
-                  '[[device]]\nname = "a"\nport = "net_vhost0"\n': 'names no socket (iface=PATH)',
+                  '[[device]]\nname = "a"\nport = "net_vhost0"\n': 'names no socket (add iface=PATH)',
                   '[[device]]\nname = "a"\nport = "net_virtio_user0,path=/nosuch/x.sock"\n': 'there is no folder /nosuch for',
                   '[[device]]\nname = "a"\nport = "net_memif0,socket=/nosuch/x.sock,socket-abstract=no"\n':
                   'there is no folder /nosuch for',

@@ -147,7 +147,7 @@ class SchedulingTest(unittest.TestCase):
         self.assertTrue(await_(lambda: time.monotonic() - begin > 5))
         warnings = [line for line in daemon.output().splitlines() if WARNING in line]
         self.assertEqual(len(warnings), 1, warnings)
-        self.assertIn('turns real-time priority off', warnings[0])
+        self.assertIn('Real-time priority is off', warnings[0])
 
     def check_polling_threads(self, daemon):
         """Each of 64 polling threads beside four busy loops goes on, and the daemon answers meanwhile."""

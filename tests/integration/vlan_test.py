@@ -178,7 +178,7 @@ class WireTest(unittest.TestCase):
         for arguments, words in ((['add', 'roci0', '10.96.0.1/24', '--vlan', '300'], 'the device has this address'),
                                  (['add', 'roci0', '10.96.0.2/24', '--vlan', '300'], 'belongs to roci1'),
                                  (['del', 'roci0', '10.96.0.1'], 'does not have this address'),
-                                 (['del', 'roci0', 'fe80::72:6fff:fe63:6900', '--vlan', '300'], 'link-local address stays')):
+                                 (['del', 'roci0', 'fe80::72:6fff:fe63:6900', '--vlan', '300'], 'link-local address cannot be removed')):
             done = self.roci('addr', *arguments, check=False)
             self.assertEqual(done.returncode, 1)
             self.assertIn(words, done.stderr)

@@ -162,7 +162,7 @@ TEST(ConfigTest, FaultsOfVlans) {
   EXPECT_EQ(fault("id=4095\n"),
             "t.toml:5: device[0].vlan[0].id: must be a whole number from 1 to 4094");
   EXPECT_EQ(fault("id=1\n[[device.vlan]]\nid=1\n"),
-            "t.toml:7: device[0].vlan[1].id: the device has this VLAN twice");
+            "t.toml:7: device[0].vlan[1].id: another VLAN of this device has this id");
   EXPECT_EQ(fault("id=1\nmtu=5\n"), "t.toml:6: device[0].vlan[0].mtu: unknown key");
   for (const char* mapping : {"8:0", "0:8", "1", "1:", "01:1", "1:1:1", ""}) {
     EXPECT_EQ(fault(absl::StrCat("id=1\negress_qos_map=[\"", mapping, "\"]\n")),
@@ -176,8 +176,8 @@ TEST(ConfigTest, FaultsOfVlans) {
     absl::StrAppend(&many, "[[device.vlan]]\nid=", i + 2, "\naddresses=[\"10.", i, ".0.1/24\"]\n");
   }
   EXPECT_EQ(fault("id=1\n" + many),
-            "t.toml:1: device[0].addresses: at most 63 are possible, with those of VLANs, of which "
-            "each has one more");
+            "t.toml:1: device[0].addresses: more than 63 (with the addresses of VLANs and one "
+            "link-local address per VLAN)");
   const char* two =
       "[[wire]]\nname=\"w\"\n"
       "[[device]]\nname=\"a\"\nwire=\"w\"\n[[device.vlan]]\nid=1\naddresses=[\"10.0.0.1/8\"]\n"
@@ -207,7 +207,7 @@ TEST(ConfigTest, FaultsNameFileLineKeyAndReason) {
   EXPECT_EQ(
       Fault("[[device]]\nname=\"a\"\nport=\"p\"\naddresses=[\"10.0.0.1/8\",\n\"nonsense\"]\n"),
       "t.toml:5: device[0].addresses: \"nonsense\" is not an IPv4 or IPv6 unicast address "
-      "with its prefix length");
+      "with a prefix length");
 }
 
 TEST(ConfigTest, SyntaxErrorsHaveALine) {
@@ -318,21 +318,19 @@ TEST(ConfigTest, AddressesAreThoseOfHosts) {
         "fd00::/127", "fd00::/128", "fd00::ffff/112"}) {
     EXPECT_EQ(with(absl::StrCat("addresses=[\"", good, "\"]\n")), "") << good;
   }
-  EXPECT_EQ(
-      with("addresses=[\"10.0.0.0/24\"]\n"),
-      "t.toml:6: device[0].addresses: 10.0.0.0/24 is the address of a whole network, not of a "
-      "host");
-  EXPECT_EQ(
-      with("addresses=[\"10.0.0.5\"]\n"),
-      "t.toml:6: device[0].addresses: 10.0.0.5 lacks the length of its network's prefix, as in "
-      "10.0.0.5/24");
+  EXPECT_EQ(with("addresses=[\"10.0.0.0/24\"]\n"),
+            "t.toml:6: device[0].addresses: 10.0.0.0/24 is a network or broadcast address, not a "
+            "host's");
+  EXPECT_EQ(with("addresses=[\"10.0.0.5\"]\n"),
+            "t.toml:6: device[0].addresses: 10.0.0.5 needs a prefix length, as in "
+            "10.0.0.5/24");
 }
 
 TEST(ConfigTest, RefusesWhatDpdkWouldEndOver) {
   const auto with = [](const std::string& args) {
     return Fault("[daemon]\neal_args = [" + args + "]\n");
   };
-  EXPECT_EQ(with("\"nonsense\""), "t.toml:2: daemon.eal_args: \"nonsense\" is no option of DPDK");
+  EXPECT_EQ(with("\"nonsense\""), "t.toml:2: daemon.eal_args: \"nonsense\" is not a DPDK option");
   EXPECT_NE(with("\"--legacy-mem\", \"--help\""), "");
   EXPECT_NE(with("\"--file-prefix=x\""), "") << "the daemon's own";
   EXPECT_EQ(with("\"--legacy-mem\", \"-d\", \"some.so\""), "");
@@ -363,7 +361,7 @@ TEST(ConfigTest, FaultsOfRoutes) {
   EXPECT_EQ(with("\"10.1.0.0/16 via 10.0.0.9\", \"default via fe80::9\""), "");
   EXPECT_EQ(with("7"), key + "each element must be a string, \"NETWORK via GATEWAY\"");
   EXPECT_EQ(with("\"10.1.0.0/16\""), key +
-                                         "\"10.1.0.0/16\": not \"NETWORK via GATEWAY\", as "
+                                         "\"10.1.0.0/16\": not \"NETWORK via GATEWAY\", like "
                                          "\"10.1.0.0/16 via 10.99.0.9\"");
   EXPECT_EQ(
       with("\"10.1.0.0/8 via 10.0.0.9\""),
@@ -378,16 +376,16 @@ TEST(ConfigTest, FaultsOfRoutes) {
             "t.toml:11: device[0].vlan[0].routes: 10.1.0.0/16 via 10.0.0.9: nexthop has invalid "
             "gateway: 10.0.0.9 is in none of the device's networks");
   EXPECT_EQ(with("\"10.1.0.0/16 via 10.0.0.9\", \"10.1.0.0/16 via 10.0.0.8\""),
-            key + "10.1.0.0/16 is there more than once");
+            key + "10.1.0.0/16 is listed more than once");
   EXPECT_EQ(with("\"default via 10.0.0.9\"", "gateway4=\"10.0.0.8\"\n"),
-            key + "0.0.0.0/0 is there more than once (gateway4 and gateway6 are default routes)");
+            key + "0.0.0.0/0 is listed more than once (gateway4 and gateway6 are default routes)");
   std::string most;
   for (uint32_t i = 1; i < AddressTable::kMostRoutes; ++i) {
     absl::StrAppend(&most, i == 1 ? "" : ", ", "\"10.1.", i, ".0/24 via 10.0.0.9\"");
   }
   EXPECT_EQ(with(most, "gateway4=\"10.0.0.8\"\n"), "");
   EXPECT_EQ(with(most, "gateway4=\"10.0.0.8\"\n" + vlan + "gateway4=\"10.7.0.8\"\n"),
-            key + "at most 64 are possible, with gateways and those of VLANs");
+            key + "more than 64 (with the gateways and the routes of VLANs)");
 }
 
 TEST(ConfigTest, NamesHaveALimitThatIsTold) {

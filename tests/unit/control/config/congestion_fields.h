@@ -1,4 +1,4 @@
-// Parameters of congestion control as a list, to be compared.
+// The parameters of congestion control as a list, for comparisons.
 #pragma once
 
 #include <cstdint>

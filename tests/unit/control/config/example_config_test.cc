@@ -1,4 +1,4 @@
-// The commented example says what the defaults are: it must say the truth.
+// The commented example configuration must state the real defaults.
 #include <gtest/gtest.h>
 
 #include "control/config/config.h"

@@ -1,4 +1,4 @@
-// What is accepted and refused of a port's arguments, beside what each driver of DPDK 22.11 takes.
+// Accepted and refused port arguments, compared with the drivers of DPDK 22.11.
 #include "control/config/port_arguments.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(PortArguments, OfTheDriversGuideAreAccepted) {
   }
 }
 
-TEST(PortArguments, OfDriversThatNobodyKnowsHerePass) {
+TEST(PortArguments, OfUnknownDriversPass) {
   for (const char* port : {"0000:03:00.0,whatever=1", "net_memifx0,bsze=1", "net_null0,size=64",
                            "03:00.0", "eth_tap0,ifce=x"}) {
     EXPECT_EQ(FaultOfPortArguments(port), "") << port;
@@ -73,12 +73,12 @@ TEST(PortArguments, AValueThatTheDriverDoesNotTakeIsNamed) {
         "net_memif0,mac=02:00:00:00:00", "net_memif0,mac=02:00:00:00:00:0g",
         "net_memif0,zero-copy=1", "net_memif0,socket=", "net_memif0,role", "net_tap0,mac=random",
         "net_tap0,mac=", "net_vhost0,queues=0", "net_vhost0,client=2"}) {
-    EXPECT_THAT(FaultOfPortArguments(argument), HasSubstr(" wants ")) << argument;
+    EXPECT_THAT(FaultOfPortArguments(argument), HasSubstr(" must be ")) << argument;
   }
   EXPECT_EQ(FaultOfPortArguments("net_memif0,role=boss"),
-            "\"role\" wants one of server|client|master|slave, not \"boss\"");
+            "\"role\" must be one of server|client|master|slave, not \"boss\"");
   EXPECT_EQ(FaultOfPortArguments("net_memif0,rsize=15"),
-            "\"rsize\" wants a number from 1 to 14, not \"15\"");
+            "\"rsize\" must be a number from 1 to 14, not \"15\"");
 }
 
 }  // namespace

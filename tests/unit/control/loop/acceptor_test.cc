@@ -1,4 +1,4 @@
-// Connections while descriptors run out.
+// Accepting connections without free descriptors.
 #include "control/loop/acceptor.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ class AcceptorTest : public testing::Test {
         },
         [this](int) { ++refused_; }, [](UniqueFd) {});
     ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit_), 0);
-    // The loop ends when it has been at it for a while.
+    // Stops the loop after a while.
     loop_->AddDeadline([this] { return end_; },
                        [this](roce::TimeNs) {
                          end_ = roce::kNever;
@@ -59,7 +59,7 @@ class AcceptorTest : public testing::Test {
                       sizeof(address)),
               0);
   }
-  // Leaves room for `free` more descriptors.
+  // Allows `free` more descriptors.
   void LeaveDescriptors(int free) {
     std::vector<UniqueFd> probes;
     for (int i = 0; i <= free; ++i) probes.emplace_back(eventfd(0, EFD_CLOEXEC));
@@ -67,7 +67,7 @@ class AcceptorTest : public testing::Test {
     const rlimit limit{static_cast<rlim_t>(probes.back().get()), limit_.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   }
-  // Until so many connections were taken, or for 10 s.
+  // Runs the loop until so many connections were accepted, or for 10 s.
   void RunUntilTaken(size_t count) {
     wanted_ = count;
     RunFor(10'000'000'000);

@@ -1,4 +1,4 @@
-// Events that an app has not read are taken back; those that it has read are not.
+// Removing unread events from an event pipe.
 #include "control/loop/event_pipe.h"
 
 #include <fcntl.h>
@@ -93,7 +93,7 @@ TEST_F(EventPipeTest, EndsForTheAppWithTheDaemon) {
   EXPECT_EQ(read(reading.get(), &element, sizeof(element)), 0);
 }
 
-// An app that reads an event in parts leaves the rest of it; nothing beyond it may be touched.
+// An app that reads an event in parts leaves the rest of it in the pipe, which must stay unchanged.
 TEST_F(EventPipeTest, KeepsHalfAnEvent) {
   for (const uint64_t element : {5, 7, 9}) Write(element);
   char part[3];

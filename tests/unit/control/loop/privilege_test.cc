@@ -13,7 +13,7 @@
 namespace roci::control {
 namespace {
 
-// A child that has become what `become` makes it; the answer of `may` about it.
+// Runs `become` in a child process and returns the result of `may` for it.
 bool MayChild(uid_t uid, bool (*become)(),
               bool (*may)(const Peer&, const memory::AppMemory*) = MayUseRawPackets) {
   int ready[2];
@@ -63,7 +63,7 @@ TEST(PrivilegeTest, OthersNeedTheCapability) {
   }));
 }
 
-// The capabilities that the process has now are those of a program that has asked for nothing.
+// After exec of another program, the capabilities of the process do not count.
 TEST(PrivilegeTest, OfTheProgramThatAskedAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
   int go[2];

@@ -1,4 +1,4 @@
-// Captures and impairments as requests, and the pcapng that a capture becomes.
+// Requests for captures and impairments, and the pcapng output of a capture.
 #include "control/manage/link_requests.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(LinkRequestsTest, ARateHasAQueue) {
   EXPECT_EQ(words["rate_queue_bytes"], 1u << 20);
   EXPECT_FALSE(words.contains("rate_ecn_bytes"));
   EXPECT_EQ(words["counters"]["rate_dropped"], 0);
-  // A slow one has a shorter one.
+  // A slow bottleneck has a shorter queue.
   EXPECT_EQ(DecodeImpairment(Json::parse(R"({"rate_bps":100000})"))->bottleneck.queue_bytes,
             62500u);
   const auto all = DecodeImpairment(

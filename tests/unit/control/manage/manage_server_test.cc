@@ -72,7 +72,7 @@ TEST_F(ManageServerTest, ServesOverItsSocket) {
   address.sun_family = AF_UNIX;
   std::snprintf(address.sun_path, sizeof(address.sun_path), "%s/manage.sock", directory_.c_str());
   ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  // Two requests in pieces, and an answer larger than a socket's buffer.
+  // Two requests in pieces, and an answer larger than the socket's buffer.
   const std::string big(3 << 20, 'x');
   server_->AddCommand("big", [&](const Json&) -> absl::StatusOr<Json> { return Json(big); });
   const std::string requests = "{\"command\":\"echo\",\"text\":1}\n{\"command\":\"big\"}\n";

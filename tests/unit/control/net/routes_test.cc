@@ -1,4 +1,4 @@
-// Routes: what people may write, and which of them a destination takes.
+// Routes: accepted and refused texts, and the route chosen for a destination.
 #include "control/net/routes.h"
 
 #include <gtest/gtest.h>
@@ -56,13 +56,13 @@ TEST(RoutesTest, AreWrittenAsOfIp) {
 }
 
 TEST(RoutesTest, FaultsHaveReasons) {
-  const char* shape = "not \"NETWORK via GATEWAY\", as \"10.1.0.0/16 via 10.99.0.9\"";
+  const char* shape = "not \"NETWORK via GATEWAY\", like \"10.1.0.0/16 via 10.99.0.9\"";
   for (const char* text : {"", "10.1.0.0/16", "10.1.0.0/16 10.0.0.9", "10.1.0.0/16 by 10.0.0.9",
                            "10.1.0.0/16 via", "10.1.0.0/16 via 10.0.0.9 dev x"}) {
     EXPECT_EQ(Reason(text), shape) << text;
   }
   const char* network =
-      "not an IPv4 or IPv6 network with its prefix length, as 10.1.0.0/16, nor \"default\"";
+      "not an IPv4 or IPv6 network with a prefix length, like 10.1.0.0/16, nor \"default\"";
   for (const char* text : {"10.1.0.0/33", "fd00::/129", "x", "10.1.0.0/", "10.1.0.0/-1"}) {
     EXPECT_EQ(Reason(std::string(text) + " via 10.0.0.9"), network) << text;
   }
@@ -72,8 +72,8 @@ TEST(RoutesTest, FaultsHaveReasons) {
             "invalid prefix for its length; is fd00:1::/64 meant?");
   EXPECT_EQ(Reason("10.1.0.0/16 via fe80::9"), "network and gateway are of different families");
   EXPECT_EQ(Reason("::/0 via 10.0.0.9"), "network and gateway are of different families");
-  EXPECT_EQ(Reason("224.0.0.0/4 via 10.0.0.9"), "groups need no route");
-  EXPECT_EQ(Reason("ff00::/8 via fe80::9"), "groups need no route");
+  EXPECT_EQ(Reason("224.0.0.0/4 via 10.0.0.9"), "multicast groups need no route");
+  EXPECT_EQ(Reason("ff00::/8 via fe80::9"), "multicast groups need no route");
   for (const char* gateway :
        {"x", "239.1.2.3", "127.0.0.1", "0.0.0.0", "255.255.255.255", "10.0.0.9/24"}) {
     EXPECT_EQ(Reason(std::string("10.1.0.0/16 via ") + gateway),
@@ -131,8 +131,8 @@ TEST(RoutesTest, ComeAndGo) {
   EXPECT_EQ(refusal(Parsed("10.2.0.0/16 via 10.0.0.1")),
             "nexthop has invalid gateway: 10.0.0.1 is the device's own address");
   EXPECT_EQ(refusal(Parsed("10.2.0.0/16 via 10.0.0.255")),
-            "nexthop has invalid gateway: 10.0.0.255 is the address of a whole network, not of a "
-            "host");
+            "nexthop has invalid gateway: 10.0.0.255 is a network or broadcast address, not a "
+            "host's");
   EXPECT_TRUE(absl::IsAlreadyExists(table.AddRoute(Parsed("10.1.0.0/16 via 10.0.0.2"))));
   EXPECT_TRUE(absl::IsInvalidArgument(table.AddRoute(Parsed("10.2.0.0/16 via 10.1.0.3"))));
   const InterfaceAddress network = Parsed("10.1.0.0/16 via 10.0.0.2").network;
