@@ -14,7 +14,7 @@
 namespace roci::control {
 namespace {
 
-// One file of the port.
+// The path of a file of the port.
 std::string Port(std::string_view name) { return "ports/1/" + std::string(name); }
 
 constexpr std::string_view kPortCounters[] = {
@@ -53,7 +53,7 @@ struct RateName {
   std::string_view text;
 };
 
-// Data rates as the kernel prints them; where several widths give one rate, the common one.
+// Data rates as the kernel prints them; the common width if several give the same rate.
 constexpr RateName kRates[] = {
     {2'500, "2.5 Gb/sec (1X SDR)"},   {5'000, "5 Gb/sec (1X DDR)"},
     {10'000, "10 Gb/sec (4X SDR)"},   {14'000, "14 Gb/sec (1X FDR)"},
@@ -83,7 +83,7 @@ std::string_view StateText(SysfsPortState state) {
   return "0: NOP\n";
 }
 
-// A name that is one path component and one word for libibverbs' parsers.
+// Whether `name` is one path component and one word for the parsers of libibverbs.
 bool IsName(std::string_view name) {
   return !name.empty() && name.size() < 64 &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -91,7 +91,7 @@ bool IsName(std::string_view name) {
          });
 }
 
-// Linux takes any interface name of up to 15 bytes without '/', ':' and white space.
+// Linux allows interface names of up to 15 bytes without '/', ':' and white space.
 bool IsNetdevName(std::string_view name) {
   return name.size() <= 15 && name != "." && name != ".." &&
          std::none_of(name.begin(), name.end(), [](unsigned char c) {
@@ -119,25 +119,26 @@ absl::Span<const std::string_view> StandardHardwareCounters() { return kHardware
 
 absl::Status ValidateDevice(const DeviceDescription& device) {
   if (!IsName(device.name)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", device.name, "' cannot name a device"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", device.name, "' is not a valid device name"));
   }
   for (std::string_view text : {device.node_description, device.firmware_version,
                                 device.hardware_revision, device.hca_type, device.board_id}) {
     if (!IsLine(text)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(device.name, ": a text is longer than 64 bytes or not one line"));
+          absl::StrCat(device.name, ": a text is longer than 64 bytes or has several lines"));
     }
   }
   bool netdevs_ok = IsNetdevName(device.netdev);
   for (const GidDescription& gid : device.gids) netdevs_ok &= IsNetdevName(gid.netdev);
   if (!netdevs_ok) {
-    return absl::InvalidArgumentError(absl::StrCat(device.name, ": bad interface name"));
+    return absl::InvalidArgumentError(absl::StrCat(device.name, ": invalid interface name"));
   }
   for (const std::vector<std::string>* names : {&device.port_counters, &device.hardware_counters}) {
     for (const std::string& name : *names) {
       if (!IsName(name)) {
         return absl::InvalidArgumentError(
-            absl::StrCat(device.name, ": '", name, "' cannot name a counter"));
+            absl::StrCat(device.name, ": '", name, "' is not a valid counter name"));
       }
     }
   }
@@ -165,7 +166,7 @@ SysfsFiles RenderGids(absl::Span<const GidDescription> gids) {
     files[Port(absl::StrCat("gids/", i))] = GidText(gids[i].gid) + "\n";
     files[Port(absl::StrCat("gid_attrs/types/", i))] =
         gids[i].type == GidType::kRoceV2 ? "RoCE v2\n" : "IB/RoCE v1\n";
-    // libibverbs takes an empty file for "no interface", and a line feed alone for a bad name.
+    // libibverbs reads an empty file as "no interface", and a lone line feed as a bad name.
     files[Port(absl::StrCat("gid_attrs/ndevs/", i))] =
         gids[i].netdev.empty() ? "" : gids[i].netdev + "\n";
   }

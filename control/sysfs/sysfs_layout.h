@@ -1,5 +1,4 @@
-// What a device looks like in sysfs: its description, and the text of each file. Pure: nothing here
-// touches the file system.
+// Renders a device's sysfs files from its description. Pure: does not access the file system.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ namespace roci::control {
 
 enum class GidType { kRoceV1, kRoceV2 };
 
-// Port states as IBTA vol 1, 14.2.5.6 (PortInfo) numbers them.
+// Port states of PortInfo (IBTA vol 1, 14.2.5.6).
 enum class SysfsPortState { kDown = 1, kInit = 2, kArmed = 3, kActive = 4 };
 
 struct GidDescription {
@@ -34,12 +33,12 @@ struct CounterValue {
   uint64_t value = 0;
 };
 
-// ports/1/counters (named and scaled as the IB management classes do: port_*_data in 4-byte words)
-// and ports/1/hw_counters (what vendors add).
+// ports/1/counters (names and units of the IB management classes: port_*_data in 4-byte words) and
+// ports/1/hw_counters (vendor counters).
 enum class CounterGroup { kPort, kHardware };
 
-// Names that monitoring programs expect of any adapter: those of the kernel's IB core and of its
-// software adapter. A device may have more.
+// Counters that monitoring programs expect of every adapter: those of the kernel's IB core and of
+// rdma_rxe. A device may have more.
 absl::Span<const std::string_view> StandardPortCounters();
 absl::Span<const std::string_view> StandardHardwareCounters();
 
@@ -54,15 +53,15 @@ struct DeviceDescription {
   std::string board_id = "ROCI000000001";
   roce::Mac mac;
   uint32_t mtu = 1500;  // bytes of Ethernet payload
-  // Shown in device/net/: a link to the kernel's interface where it has one of that name, else a
-  // directory with the values above. Empty: there is no device/net/.
+  // Shown in device/net/: a link to the kernel's interface of that name if it exists, else a
+  // directory with the values above. Empty: no device/net/.
   std::string netdev;
   int numa_node = -1;
   SysfsPortState state = SysfsPortState::kDown;
-  bool enabled = true;  // false: down because the administrator wants it so
+  bool enabled = true;  // false: administratively down
   uint64_t rate_mbps = 100'000;
   uint32_t capability_mask = 0x00010000;  // PortInfo:CapabilityMask, "communication management"
-  // The whole GID table: as many entries as the port's gid_tbl_len says.
+  // The whole GID table: gid_tbl_len entries.
   std::vector<GidDescription> gids;
   std::vector<uint16_t> pkeys = {0xffff};
   // Counters in addition to the standard ones.
@@ -73,22 +72,23 @@ struct DeviceDescription {
 // Files below class/infiniband/DEV by relative path, with their whole content.
 using SysfsFiles = std::map<std::string, std::string, std::less<>>;
 
-// InvalidArgument, with the reason, for names that cannot be paths or would break a line.
+// InvalidArgument: a name is not a valid path component, or a text is not one line.
 absl::Status ValidateDevice(const DeviceDescription& device);
 
-// Every file that depends on the description alone, counters at zero. `cpu_list` is the kernel's
-// list of processors near the device ("0-3,8"). The device must be valid.
+// All files of class/infiniband/DEV that depend only on the description; counters are zero.
+// `cpu_list`: processors near the device in the kernel's notation ("0-3,8"). The description must
+// be valid (ValidateDevice).
 SysfsFiles RenderDevice(const DeviceDescription& device, std::string_view cpu_list);
 
-// Parts of it, for updates.
+// Parts of RenderDevice, for updates.
 SysfsFiles RenderGids(absl::Span<const GidDescription> gids);
 SysfsFiles RenderPortState(const DeviceDescription& device);
 std::string CounterPath(CounterGroup group, std::string_view name);
 
-// Files below device/net/IFNAME, for an interface that the kernel does not have.
+// Files below device/net/IFNAME for an interface that does not exist in the kernel.
 SysfsFiles RenderNetdev(const DeviceDescription& device);
 
-// "100 Gb/sec (4X EDR)". A speed that no width and signalling rate give is shown without them.
+// "100 Gb/sec (4X EDR)", or only "7 Gb/sec" if no width and signalling rate give this speed.
 std::string RateText(uint64_t mbps);
 
 // The kernel's mask notation, 32-bit words from the highest: "0-3,32" is "00000001,0000000f".

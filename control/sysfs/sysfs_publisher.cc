@@ -14,7 +14,7 @@ namespace roci::control {
 namespace {
 
 constexpr roce::TimeNs kBusyPeriodNs = 250'000'000;
-constexpr roce::TimeNs kLinkPeriodNs = 1'000'000'000;  // a cable may be pulled at any time
+constexpr roce::TimeNs kLinkPeriodNs = 1'000'000'000;  // polling of link states
 
 constexpr uint64_t kPort = 1;
 constexpr uint32_t kEventPortActive = 9;  // IBV_EVENT_PORT_ACTIVE
@@ -37,7 +37,7 @@ uint64_t Qp(const dataplane::DeviceSnapshot& snapshot, roce::QpCounter counter) 
 }
 
 uint64_t SumOfDrops(const dataplane::DeviceSnapshot& s) {
-  // What is not RoCE is not dropped but given to the control plane.
+  // Frames that are not RoCE are not dropped but passed to the control plane.
   const uint64_t all = std::accumulate(s.drops.begin(), s.drops.end(), uint64_t{0});
   return all - s.drops[static_cast<size_t>(roce::DropReason::kNotRoce)];
 }
@@ -55,7 +55,7 @@ std::vector<CounterValue> PortValues(const dataplane::DeviceSnapshot& s) {
           {"port_xmit_wait", s.tx_blocked}};
 }
 
-// The names that the kernel's software adapter has, then ours.
+// The counter names of rdma_rxe, then our own.
 std::vector<CounterValue> HardwareValues(const dataplane::DeviceSnapshot& s,
                                          const std::vector<std::string>& names) {
   using roce::QpCounter;
@@ -103,8 +103,8 @@ void LogLink(const Device& device, const SysfsTree::Port& before, const SysfsTre
         now.state == SysfsPortState::kActive ? "up" : "down");
   }
   if (now.mtu != before.mtu) {
-    Log(LogArea::kDaemon, LogLevel::kNotice, "%s: the MTU is %u now, the path MTU %u", name,
-        now.mtu, roce::PathMtuBytes(device.max_path_mtu()));
+    Log(LogArea::kDaemon, LogLevel::kNotice, "%s: MTU changed to %u, path MTU %u", name, now.mtu,
+        roce::PathMtuBytes(device.max_path_mtu()));
   }
 }
 
@@ -179,7 +179,7 @@ bool SysfsPublisher::Refresh(Shown& shown) {
         std::pair(CounterGroup::kHardware, HardwareValues(snapshot, names))}) {
     const absl::Status status = tree_->SetCounters(name, group, values);
     if (!status.ok()) {
-      Log(LogArea::kDaemon, LogLevel::kWarning, "%s: counters: %s", name.c_str(),
+      Log(LogArea::kDaemon, LogLevel::kWarning, "%s: cannot update counters: %s", name.c_str(),
           std::string(status.message()).c_str());
     }
   }

@@ -1,5 +1,6 @@
-// Shows the devices in the tree that looks like sysfs, and keeps its counters and port states
-// fresh: four times a second while there are programs or traffic, not at all otherwise.
+// Publishes the devices in the emulated sysfs tree, and updates counters and port states: four
+// times a second while there are sessions or traffic, otherwise once a second for the links of
+// Ethernet ports and never for wires.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +18,17 @@ namespace roci::control {
 // Control thread only.
 class SysfsPublisher {
  public:
-  // All devices are there when it returns; what this object made is removed by the destructor.
+  // Publishes all devices. The destructor removes them.
   static absl::StatusOr<std::unique_ptr<SysfsPublisher>> Create(const Services& services,
                                                                 const SessionServer& server,
                                                                 const std::string& runtime_dir);
 
-  // The addresses of `device` have changed: the tree follows, and programs are told
-  // (IBV_EVENT_GID_CHANGE).
+  // Updates the tree after a change of the addresses of `device`, and sends programs
+  // IBV_EVENT_GID_CHANGE.
   absl::Status ShowAddresses(const Device& device);
 
-  // Looks at every link; where one has changed the tree follows, and programs are told
-  // (IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR).
+  // Checks every link. For a changed link, updates the tree and sends programs
+  // IBV_EVENT_PORT_ACTIVE or IBV_EVENT_PORT_ERR.
   void ShowLinks();
 
   // For the loop's deadlines.

@@ -1,5 +1,5 @@
-// Keeps the tree that looks like sysfs: a file changes by renaming a new one over it, since a write
-// in place was seen half-done by readers (one in some 10^5 under load).
+// A file of the tree is changed by renaming a new file over it: readers saw writes in place
+// half-done (about one read in 10^5 under load).
 #include "control/sysfs/sysfs_tree.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ namespace stdfs = std::filesystem;
 constexpr std::string_view kInfiniband = "class/infiniband";
 constexpr std::string_view kVerbs = "class/infiniband_verbs";
 constexpr std::string_view kRdmaCm = "class/misc/rdma_cm";
-// Where devices are put together and taken apart, and values are written, unseen.
+// Devices are built and removed here, and new values are written here, invisible to programs.
 constexpr std::string_view kStaging = ".staging";
 // IB_USER_VERBS_MAX_ABI_VERSION and RDMA_USER_CM_MAX_ABI_VERSION of the kernel interface.
 constexpr std::string_view kVerbsAbi = "6\n";
@@ -52,7 +52,7 @@ std::string UverbsName(int number) { return absl::StrCat("uverbs", number); }
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-// The umask has no say: programs of all users read the tree.
+// Ignores the umask: programs of all users read the tree.
 absl::Status MakeDirectory(const std::string& path) {
   if (::mkdir(path.c_str(), 0755) != 0) {
     if (errno != EEXIST) return FileError(errno, "make", path);
@@ -115,7 +115,8 @@ std::string NearCpus(const std::string& kernel_sysfs, int numa_node) {
   return list.empty() ? "0" : list;
 }
 
-// True for a device of the kernel itself, not of another daemon whose namespace we run in.
+// Whether the kernel itself has the entry. Entries of another daemon do not count: this daemon may
+// have been started in that daemon's mount namespace (`roci run`).
 bool KernelHas(const std::string& kernel_sysfs, std::string_view entry) {
   const std::string path = Join(kernel_sysfs, entry);
   return Exists(path) && !Exists(Join(path, abi::kSocketAttribute));
@@ -165,7 +166,7 @@ std::string SysfsTree::Path(std::string_view first, std::string_view second) con
   return second.empty() ? path : Join(path, second);
 }
 
-// verbs devices first, so that nobody follows one to a device that is gone.
+// Removes the verbs devices first, so that no program follows one to a removed device.
 void SysfsTree::Clear() {
   RemoveContents(Path(kVerbs));
   RemoveContents(Path(kInfiniband));
@@ -208,7 +209,7 @@ int SysfsTree::FreeUverbsNumber() const {
 absl::StatusOr<SysfsTree::Device*> SysfsTree::Find(std::string_view name) {
   const auto found = devices_.find(name);
   if (found == devices_.end()) {
-    return absl::NotFoundError("no device " + std::string(name));
+    return absl::NotFoundError("there is no device " + std::string(name));
   }
   return found->second.get();
 }
@@ -218,7 +219,7 @@ absl::StatusOr<int> SysfsTree::AddDevice(const DeviceDescription& description) {
   if (!status.ok()) return status;
   const std::string& name = description.name;
   if (devices_.contains(name) || KernelHas(options_.kernel_sysfs, Join(kInfiniband, name))) {
-    return absl::AlreadyExistsError(absl::StrCat("there is a device ", name, " already"));
+    return absl::AlreadyExistsError(absl::StrCat("a device ", name, " already exists"));
   }
   auto device = std::make_unique<Device>();
   device->description = description;
@@ -255,7 +256,7 @@ absl::Status SysfsTree::BuildDevice(const Device& device, const std::string& whe
   for (const auto& [path, content] : device.files) {
     if (status.ok()) status = CreateFile(Join(where, path), content);
   }
-  // As seen from class/infiniband/DEV/device/NAME/.
+  // Link targets are relative to class/infiniband/DEV/device/NAME/.
   const std::string uverbs = UverbsName(device.uverbs);
   const std::string& name = device.description.name;
   if (status.ok()) {
@@ -271,7 +272,7 @@ absl::Status SysfsTree::BuildDevice(const Device& device, const std::string& whe
 
 absl::Status SysfsTree::BuildNetdev(const Device& device, const std::string& device_directory) {
   const std::string& netdev = device.description.netdev;
-  // Programs take an empty device/net for an interface without a name: rather none.
+  // No device/net at all: programs read an empty one as an interface without a name.
   if (netdev.empty()) return absl::OkStatus();
   absl::Status status = MakeDirectories(device_directory, "device/net");
   if (!status.ok()) return status;
@@ -379,7 +380,7 @@ absl::Status SysfsTree::SetNodeDescription(std::string_view name, std::string_vi
   description.node_description = text;
   absl::Status status = ValidateDevice(description);
   if (!status.ok()) return status;
-  // libibverbs takes a device directory with another modification time for another device.
+  // libibverbs identifies a device directory by its modification time.
   const std::string& directory = (*device)->directory;
   struct stat before;
   if (::stat(directory.c_str(), &before) != 0) return FileError(errno, "see", directory);
@@ -401,7 +402,7 @@ absl::Status SysfsTree::SetCounters(std::string_view name, CounterGroup group,
   for (const CounterValue& counter : values) {
     std::string path = CounterPath(group, counter.name);
     if (!(*device)->files.contains(path)) {
-      status.Update(absl::NotFoundError("no counter " + path));
+      status.Update(absl::NotFoundError("there is no counter " + path));
       continue;
     }
     files[std::move(path)] = absl::StrCat(counter.value, "\n");

@@ -1,11 +1,12 @@
-// The directory tree that looks like /sys/class/infiniband and friends, with live values, by which
-// libibverbs, librdmacm and monitoring tools find a device where the kernel has none.
+// A directory tree that emulates /sys/class/infiniband and other directories of sysfs with live
+// values. libibverbs, librdmacm and monitoring tools find devices in it that the kernel does not
+// have.
 //
-// A value is never seen half-written: a changed file is another file under the old name, so a
-// reader opens it anew for each look. The directories class/infiniband and class/infiniband_verbs
-// outlive the daemon (empty): they are what a program's mount namespace shows, so a program started
-// before a restart of the daemon sees the new daemon's devices. Not thread-safe; belongs to the
-// control thread.
+// Readers never see a half-written value: a changed file is a new file under the old name, so a
+// reader must reopen it for each read. The directories class/infiniband and class/infiniband_verbs
+// stay (empty) when the daemon ends: they are bind-mounted into the mount namespaces of programs,
+// so a program that was started before a restart of the daemon sees the new daemon's devices.
+// Control thread only.
 #pragma once
 
 #include <cstdint>
@@ -26,28 +27,28 @@ struct SysfsTreeOptions {
   std::string socket_path;  // absolute; shown to plugins (abi::kSocketAttribute)
   // Shows class/misc/rdma_cm. Only for a daemon that serves the connection manager.
   bool advertise_rdma_cm = false;
-  std::string rdma_cm_socket_path = {};  // absolute; shown to plugins there
-  // The kernel's tree: numbers of uverbs devices that it uses are left alone.
+  std::string rdma_cm_socket_path = {};  // absolute; shown to plugins in class/misc/rdma_cm
+  // The kernel's tree: uverbs numbers used there are skipped.
   std::string kernel_sysfs = "/sys";
 };
 
 class SysfsTree {
  public:
-  // Replaces what a crashed daemon left at `root`. Fails (with what to do in the message) where the
-  // directory cannot be written.
+  // Replaces the tree that a crashed daemon left at `root`. Fails if the directory cannot be
+  // written; the message says what to do.
   static absl::StatusOr<std::unique_ptr<SysfsTree>> Create(SysfsTreeOptions options);
   // Removes every device and value.
   ~SysfsTree();
   SysfsTree(const SysfsTree&) = delete;
   SysfsTree& operator=(const SysfsTree&) = delete;
 
-  // Shows a device, complete at once. Returns N of its uverbsN.
+  // Adds a device atomically. Returns N of its uverbsN.
   absl::StatusOr<int> AddDevice(const DeviceDescription& description);
   absl::Status RemoveDevice(std::string_view name);
 
   // Updates write only what changed. NotFound for an unknown device.
   absl::Status SetGids(std::string_view name, absl::Span<const GidDescription> gids);
-  // All of a description that the link decides.
+  // The part of a description that depends on the link.
   struct Port {
     SysfsPortState state;
     uint64_t rate_mbps;
@@ -57,7 +58,7 @@ class SysfsTree {
   };
   absl::Status SetPort(std::string_view name, const Port& port);
   absl::Status SetNodeDescription(std::string_view name, std::string_view text);
-  // NotFound for a counter that the device was not described with; the others are written still.
+  // NotFound: a counter is not in the device's description; the others are still written.
   absl::Status SetCounters(std::string_view name, CounterGroup group,
                            absl::Span<const CounterValue> values);
 
@@ -77,9 +78,9 @@ class SysfsTree {
   std::string Path(std::string_view first, std::string_view second = {}) const;
   static std::string StandInDevice();
 
-  // Writes those of `files` (relative to the device's directory) that are not so already.
+  // Writes those of `files` (relative to the device's directory) that have changed.
   absl::Status Replace(Device& device, const SysfsFiles& files);
-  // The file at `path` is either the old one or the new one for whoever opens it.
+  // Atomic: a reader opens either the old file or the new one.
   absl::Status WriteFile(const std::string& path, std::string_view content);
 
   const SysfsTreeOptions options_;

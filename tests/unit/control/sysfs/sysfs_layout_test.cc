@@ -1,4 +1,4 @@
-// What the files say.
+// The contents of the sysfs files.
 #include "control/sysfs/sysfs_layout.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The tree on disk: complete at once, rewritten where it changed, gone afterwards.
+// The sysfs tree on disk: devices appear complete, changed files are rewritten, all are removed.
 #include "control/sysfs/sysfs_tree.h"
 
 #include <gtest/gtest.h>
@@ -131,7 +131,7 @@ TEST_F(SysfsTreeTest, LeavesTheKernelsNumbersAndNamesAlone) {
   stdfs::create_directories(Kernel("class/infiniband_verbs/uverbs0"));
   stdfs::create_directories(Kernel("class/infiniband_verbs/uverbs2"));
   stdfs::create_directories(Kernel("class/infiniband/mlx"));
-  // Another daemon's, seen from within its namespace.
+  // A device of another daemon, in whose mount namespace this one runs.
   stdfs::create_directories(Kernel("class/infiniband_verbs/uverbs1"));
   std::ofstream(Kernel("class/infiniband_verbs/uverbs1/roci_socket")) << "x\n";
   const auto tree = Create();
