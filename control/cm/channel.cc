@@ -93,7 +93,7 @@ bool Channel::LookUpPrivilege(std::function<void()> done) {
 Channel::~Channel() {
   calls_.Forget(call_);
   if (watch_ != 0) loop_.Forget(watch_);
-  // The program may have sent descriptors to either of the first two.
+  // The program may have sent descriptors to one of these sockets.
   for (UniqueFd* socket : {&socket_, &signal_, &signal_far_}) {
     closer_.Close(std::move(*socket), admission_.user);
   }
@@ -111,7 +111,7 @@ absl::StatusOr<UniqueFd> Channel::OpenSignal() {
   return far;
 }
 
-// One byte lies in the socket while an event waits.
+// Keeps one byte in the socket while events wait.
 void Channel::UpdateSignal() {
   const bool wanted = !events_.empty();
   if (wanted == signalled_ || !is_open()) return;

@@ -1,5 +1,5 @@
-// One event channel of librdmacm: a connection to the daemon, the events that wait for the program,
-// and the descriptor that says so to poll().
+// One event channel of librdmacm: its connection to the daemon, the events that wait for the
+// program, and the descriptor that is readable for poll() while there are events.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ namespace roci::control::cm {
 // Control thread only.
 class Channel {
  public:
-  // Kept open for every channel: socket, process, its memory, both ends of the signal.
+  // Descriptors per channel: socket, process, its memory, both ends of the signal.
   static constexpr uint64_t kDescriptors = 5;
-  // What a channel takes of its user's quotas; `user` keeps them.
+  // A channel's shares of its user's quotas; `user` keeps the quotas alive.
   struct Admission {
     std::shared_ptr<User> user;
     QuotaShare channel;
@@ -58,18 +58,18 @@ class Channel {
   void ForgetPrivilege() { may_bind_privileged_ports_ = false; }
   int socket() const { return socket_.get(); }
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
-  // Makes the descriptor for the program; once.
+  // Creates the descriptor for the program. Call once.
   absl::StatusOr<UniqueFd> OpenSignal();
   bool is_open() const { return signal_.valid(); }
 
   const std::deque<QueuedEvent>& events() const { return events_; }
   void Push(const QueuedEvent& event);
-  // There is one.
+  // There must be an event.
   QueuedEvent Pop();
-  // Takes out everything that would be acknowledged to identifier `number`.
+  // Removes and returns the events that the program would acknowledge to identifier `number`.
   std::vector<QueuedEvent> RemoveEvents(uint32_t number);
   void ClearEvents();
-  // Whether a program that does not fetch its events has enough of them.
+  // Whether too many events wait: the program does not fetch them.
   bool is_full() const { return events_.size() >= kMostEvents; }
   void RemoveMembershipEvents(uint32_t number);
 
@@ -103,7 +103,7 @@ class Channel {
   EventLoop::Watch watch_ = 0;
   static constexpr size_t kMostEvents = 16384;
   UniqueFd signal_;      // our end
-  UniqueFd signal_far_;  // the program's, to take the signal back
+  UniqueFd signal_far_;  // a copy of the program's end, to remove the byte
   bool signalled_ = false;
   std::deque<QueuedEvent> events_;
 };

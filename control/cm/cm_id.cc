@@ -11,7 +11,7 @@ namespace {
 // Linux's default range (ip_local_port_range).
 constexpr uint32_t kFirstEphemeral = 32768;
 constexpr uint32_t kLastEphemeral = 60999;
-// As in Linux, an IPv4 address never takes an IPv6 port: only IPv6 has a choice.
+// As in Linux, an IPv4 address never takes an IPv6 port; only IPv6 addresses have the option.
 bool IsOfOneFamily(const CmId& id) { return id.family_only || id.source.family == AF_INET; }
 
 constexpr uint32_t kEphemeralCount = kLastEphemeral - kFirstEphemeral + 1;
@@ -23,9 +23,9 @@ absl::Status PortTable::Check(const CmId& id, const std::vector<CmId*>& holders,
     if (other == &id || (reuse && other->reuse_address)) continue;
     const bool other_family = id.source.family != other->source.family;
     if (IsOfOneFamily(id) && IsOfOneFamily(*other) && other_family) continue;
-    // Linux tells a wildcard's conflict from that of two equal addresses.
+    // Linux has different errors for conflicts with a wildcard and for two equal addresses.
     if (id.source.IsAny() || other->source.IsAny()) {
-      return StatusFromErrno(EADDRNOTAVAIL, "the port is held for all addresses");
+      return StatusFromErrno(EADDRNOTAVAIL, "the port is in use for all addresses");
     }
     if (id.source.gid == other->source.gid) return StatusFromErrno(EADDRINUSE, "address");
   }
@@ -38,7 +38,7 @@ absl::Status PortTable::Take(CmId& id, uint64_t random) {
       const auto port = static_cast<uint16_t>(kFirstEphemeral + (random + i) % kEphemeralCount);
       if (!holders_.contains({id.port_space, port})) id.source.port = port;
     }
-    if (id.source.port == 0) return StatusFromErrno(EADDRNOTAVAIL, "no port is free");
+    if (id.source.port == 0) return StatusFromErrno(EADDRNOTAVAIL, "no free port");
   }
   std::vector<CmId*>& holders = holders_[{id.port_space, id.source.port}];
   const absl::Status status = Check(id, holders, id.reuse_address);
@@ -62,9 +62,9 @@ absl::Status PortTable::CheckListen(const CmId& id) const {
 }
 
 const std::vector<CmId*>& PortTable::Holders(PortSpace space, uint16_t port) const {
-  static const std::vector<CmId*> nobody;
+  static const std::vector<CmId*> none;
   const auto it = holders_.find({space, port});
-  return it == holders_.end() ? nobody : it->second;
+  return it == holders_.end() ? none : it->second;
 }
 
 }  // namespace roci::control::cm

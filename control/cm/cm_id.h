@@ -1,9 +1,9 @@
-// What librdmacm calls an identifier, as the daemon knows it, and the port numbers that identifiers
-// hold. Control thread only.
+// The daemon's side of an identifier (rdma_cm_id) of librdmacm, and the port numbers that
+// identifiers hold. Control thread only.
 #pragma once
 
 #include <netinet/in.h>
-// The kernel's header comes after the C library's, whose addresses it then uses.
+// After the C library's header: the kernel's header then uses its address types.
 #include <rdma/rdma_user_cm.h>
 
 #include <cstddef>
@@ -30,7 +30,7 @@ enum class IdState : uint8_t {
   kAddressQuery,
   kAddressResolved,
   kRouteResolved,
-  kConnect,  // from connect or a request until the end
+  kConnect,  // from rdma_connect() or a received request until the end
   kDisconnected,
   kListen,
 };
@@ -48,15 +48,15 @@ struct CmId {
   Channel* channel = nullptr;
   uint64_t uid = 0;  // 0: a request that has not been accepted yet
   PortSpace space = PortSpace::kTcp;
-  PortSpace port_space = PortSpace::kTcp;  // whose port it holds: AF_IB addresses may name another
+  PortSpace port_space = PortSpace::kTcp;  // of the held port: an AF_IB address may name another
   uint8_t qp_type = 0;                     // enum ibv_qp_type
   IdState state = IdState::kIdle;
   SocketAddress source;
   SocketAddress destination;
   bool holds_port = false;
 
-  Port* port = nullptr;   // the device; null: any yet
-  Port* bound = nullptr;  // where its own address is, if it was bound to one
+  Port* port = nullptr;   // the device; null: not chosen yet
+  Port* bound = nullptr;  // the device of its own address, if bound to one
   uint32_t gid_index = 0;
   uint16_t vlan = 0;  // of the source address
   roce::Path path;    // once resolved
@@ -65,11 +65,11 @@ struct CmId {
 
   bool reuse_address = false;
   bool family_only = false;
-  uint8_t type_of_service = 0;  // as the program has it, or the peer's request
+  uint8_t type_of_service = 0;  // set by the program, or from the peer's request
   uint8_t ack_timeout = 0;      // 0: not set
 
   uint32_t connection = 0;      // of the port's engine; 0: none
-  bool has_asked_peer = false;  // or has been asked: disconnecting is no mistake from then on
+  bool has_asked_peer = false;  // sent or received a request: rdma_disconnect() is then valid
   uint32_t psn = 0;
   uint32_t qpn = 0;
   uint32_t qkey = 0;
@@ -77,7 +77,7 @@ struct CmId {
 
   // Listening.
   uint32_t backlog = 0;  // requests that may still be queued
-  // A request that the program has not fetched yet: its listener.
+  // Of a request that the program has not fetched yet.
   uint32_t listener = 0;
 
   uint32_t events_reported = 0;
@@ -85,19 +85,18 @@ struct CmId {
 };
 
 struct QueuedEvent {
-  uint32_t counts_for = 0;  // number of the identifier that the program acknowledges it to
+  uint32_t counts_for = 0;  // the identifier to which the program acknowledges the event
   uint32_t membership = 0;  // or 0
   rdma_ucm_event_resp event{};
 };
 
-// Who holds which port number of which port space, with Linux's rules of conflict.
+// The identifiers that hold each port of each port space, with the conflict rules of Linux.
 class PortTable {
  public:
-  // Takes id.source.port of id.port_space, or a free one if it is 0. StatusFromErrno: EADDRINUSE,
-  // EADDRNOTAVAIL.
+  // Takes id.source.port of id.port_space; 0: a free port. Fails with EADDRINUSE or EADDRNOTAVAIL.
   absl::Status Take(CmId& id, uint64_t random);
   void Give(CmId& id);
-  // Whether the holder may listen: nobody else's address overlaps, reusable or not.
+  // OK if `id` may listen: its address overlaps with no other holder's, reusable or not.
   absl::Status CheckListen(const CmId& id) const;
   const std::vector<CmId*>& Holders(PortSpace space, uint16_t port) const;
 

@@ -11,7 +11,7 @@
 namespace roci::control::cm {
 namespace {
 
-// Up to its ECE, which older libraries do not know.
+// Sizes without fields that older libraries do not know (ECE, ibdev_index).
 constexpr uint32_t kOldConnect = offsetof(rdma_ucm_connect, ece);
 constexpr uint32_t kOldAccept = offsetof(rdma_ucm_accept, ece);
 constexpr uint32_t kOldEvent = offsetof(rdma_ucm_event_resp, ece);
@@ -74,14 +74,14 @@ absl::Status DecodeCommand(const roci_abi_cm_request& request, Command& out) {
     return absl::InvalidArgumentError("size of the command");
   }
   if (extra != 0 && request.command != RDMA_USER_CM_CMD_SET_OPTION) {
-    return absl::InvalidArgumentError("something behind the command");
+    return absl::InvalidArgumentError("data after the command");
   }
   if (request.out_size < out.info->out_size) return StatusFromErrno(ENOSPC, "answer");
-  // What is longer than the newest form is cut, as Linux does.
+  // A command longer than its newest form is truncated, as in Linux.
   const size_t head = std::min<size_t>(in, out.info->in_size);
   std::memcpy(out.bytes.data(), request.data, head);
   if (extra > out.bytes.size() - out.info->in_size) {
-    return absl::InvalidArgumentError("option is too long");
+    return absl::InvalidArgumentError("the option is too long");
   }
   std::memcpy(out.bytes.data() + out.info->in_size, request.data + in, extra);
   out.extra = std::span<const std::byte>(out.bytes).subspan(out.info->in_size, extra);

@@ -1,5 +1,5 @@
-// Gate 3 for librdmacm's commands: the bytes that a program wrote become a checked command, or an
-// errno. Identifiers and states are the manager's business. Pure.
+// Gate 3 for librdmacm's commands: decodes the bytes of a program to a checked command or an errno.
+// Identifiers and states are checked by the manager. Pure.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@ namespace roci::control::cm {
 struct CommandInfo {
   const char* name;   // "CREATE_ID"
   uint32_t in_size;   // bytes, of the newest form
-  uint32_t min_size;  // of the oldest form that is taken; what it lacks is 0
-  uint32_t out_size;  // of the answer, 0: none
+  uint32_t min_size;  // of the oldest accepted form; its missing fields are 0
+  uint32_t out_size;  // of the answer; 0: none
 };
 
-// Null for numbers that name no command (that we have).
+// Null: unknown or unsupported command.
 const CommandInfo* FindCommand(uint32_t command);
 
 struct Command {
@@ -36,8 +36,8 @@ struct Command {
   }
 };
 
-// `request` is the daemon's own copy. EINVAL: sizes that do not fit; ENOSYS: no such command;
-// ENOSPC: the program has no room for the answer.
+// `request` is the daemon's own copy. EINVAL: wrong sizes; ENOSYS: no such command; ENOSPC: the
+// program has no room for the answer.
 absl::Status DecodeCommand(const roci_abi_cm_request& request, Command& out);
 
 }  // namespace roci::control::cm

@@ -11,7 +11,7 @@ struct Rule {
   Action action;
 };
 
-// Everything that is not here is ignored (IBTA vol 1, 12.9.7 and 12.9.8).
+// All other messages are ignored (IBTA vol 1, 12.9.7 and 12.9.8).
 constexpr Rule kRules[] = {
     {MessageType::kReq, State::kReqReceived, Action::kAskPatience},
     {MessageType::kReq, State::kMraReqSent, Action::kAskPatience},

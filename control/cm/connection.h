@@ -1,5 +1,5 @@
-// One connection (or one datagram service request) as a communication manager knows it: its states,
-// what each message does in each of them, and its numbers. Plain data; see engine.h.
+// The state of one connection, or of one service ID resolution (SIDR), in the communication
+// manager, and the table of actions by message and state. Plain data; see engine.h.
 #pragma once
 
 #include <array>
@@ -43,29 +43,29 @@ inline constexpr std::array kStateNames = {
 #undef ROCI_CM_NAME
 };
 
-// What a message of the peer does.
+// The action on a message of the peer.
 enum class Action : uint8_t {
   kIgnore,
   kTakeReply,      // REP: the answer to our REQ
-  kAskPatience,    // a repeated REQ or REP while the program thinks: MRA
+  kAskPatience,    // a repeated REQ or REP before the program has decided: send MRA
   kRepeatLast,     // our answer was lost: send it again
-  kRejectStale,    // a repeated REQ of a connection that is over
+  kRejectStale,    // a repeated REQ of a connection that has ended
   kTakeReady,      // RTU
   kTakeReject,     // REJ while connecting
-  kEndByPeer,      // DREQ, or a REJ that comes too late
+  kEndByPeer,      // DREQ, or a late REJ
   kRepeatRelease,  // DREQ again: DREP again
   kEndByUs,        // DREP
   kWaitLonger,     // MRA
-  kRefusePath,     // LAP: we have one path
+  kRefusePath,     // LAP: alternate paths are not supported
 };
 Action ActionOf(MessageType message, State state);
 
-// Who is at the other end of a path.
+// The address and VLAN of the peer on a path.
 inline roce::NetAddress FarEndOf(const roce::Path& path) { return {path.dst_gid, path.vlan()}; }
 inline bool IsSamePeer(const roce::Path& a, const roce::Path& b) {
   return FarEndOf(a) == FarEndOf(b);
 }
-// Of an address vector: in a VLAN the priority of its frames.
+// The service level of an address vector: the frames' priority in a VLAN, else 0.
 inline uint8_t ServiceLevelOf(const roce::Path& path) {
   const uint32_t tag = path.has_vlan ? path.vlan_tci : 0;
   return static_cast<uint8_t>(tag >> roce::VlanTag::kPriorityShift);
@@ -74,9 +74,9 @@ inline uint8_t ServiceLevelOf(const roce::Path& path) {
 struct Connection {
   uint32_t local_id = 0;   // communication ID; never 0
   uint32_t remote_id = 0;  // 0: not known yet
-  uint64_t owner = 0;      // whom events are for; 0: nobody any more
+  uint64_t owner = 0;      // receiver of events; 0: released
   uint32_t account = 0;    // of the owner
-  uint64_t left = 0;       // place among those that its account left behind; 0: not there
+  uint64_t left = 0;       // key in Engine::left_behind_; 0: has an owner
   State state = State::kReqSent;
   bool is_active = false;
   bool is_datagram = false;
@@ -90,8 +90,8 @@ struct Connection {
 
   uint32_t local_qpn = 0;
   uint32_t remote_qpn = 0;
-  uint32_t local_psn = 0;   // with which the peer begins to send to us
-  uint32_t remote_psn = 0;  // with which we begin
+  uint32_t local_psn = 0;   // first PSN of the peer's packets to us
+  uint32_t remote_psn = 0;  // first PSN of our packets
   uint32_t qkey = 0;        // datagrams
   uint8_t transport = 0;
   uint8_t extended_transport = 0;
@@ -106,10 +106,10 @@ struct Connection {
 
   // Retransmission.
   roce::TimeNs response_timeout = 0;
-  uint32_t retries = 0;  // of `last` that are left
+  uint32_t retries = 0;  // remaining retransmissions of `last`
   uint32_t max_retries = 0;
   roce::TimeNs deadline = roce::kNever;
-  MadBytes last{};  // what was sent last and may have to be sent again
+  MadBytes last{};  // last sent message, for retransmission
 };
 
 // 4.096 us * 2^exponent, the form of all times in CM messages.

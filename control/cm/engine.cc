@@ -1,4 +1,4 @@
-// Tables, timers, and what the owners of connections do.
+// The engine's tables and timers, and the operations of the owners of connections.
 #include "control/cm/engine.h"
 
 #include <algorithm>
@@ -18,12 +18,12 @@ bool Fill(Data<kSize>& out, std::span<const std::byte> in) {
 
 absl::Status TooLong() { return absl::InvalidArgumentError("the private data is too long"); }
 absl::Status WrongState() {
-  return absl::FailedPreconditionError("not in this state of the connection");
+  return absl::FailedPreconditionError("not possible in this state of the connection");
 }
 absl::Status NoRoom() { return absl::ResourceExhaustedError("too many connections"); }
 
-// IBTA vol 1, 12.7.34: what the far side needs to answer, and the packet to go there and back; one
-// exponent more than the life time stands for the doubling.
+// IBTA vol 1, 12.7.34: the local ACK timeout is twice the packet life time plus the peer's ACK
+// delay. Exponent + 1 doubles the life time; the ACK delay is neglected.
 uint8_t AckTimeout(uint8_t packet_life_time) {
   return static_cast<uint8_t>(std::min(packet_life_time + 1, 31));
 }
@@ -134,15 +134,15 @@ bool Engine::IndexByQpn(Connection& connection) {
   return connection.indexed_by_qpn;
 }
 
-// Long enough for every copy of our messages to have died (IBTA vol 1, 12.9.8.4).
+// Timewait lasts until no copy of our messages can be in flight (IBTA vol 1, 12.9.8.4).
 void Engine::EnterTimewait(roce::TimeNs now, Connection& connection) {
   DropIndexes(connection);
   connection.state = State::kTimewait;
   SetDeadline(connection, now + 2 * TimeOf(config_.packet_life_time));
 }
 
-// What the peer asked is answered, and the answer is kept for copies of the question that are still
-// under way. Whoever asks again after that asks anew.
+// The request is answered. Keeps the answer for copies of the request that are still in flight; a
+// later copy counts as a new request.
 void Engine::Linger(roce::TimeNs now, Connection& connection, State state) {
   DropIndexes(connection);
   LeaveBehind(connection);
@@ -410,7 +410,7 @@ absl::Status Engine::NoticeEstablished(roce::TimeNs, uint32_t id) {
 }
 
 void Engine::AbandonRequest(Connection& connection) {
-  // The peer may not have told us its ID yet: ours and our GUID name the connection (12.6.7).
+  // The peer's ID may be unknown: our ID and GUID identify the connection (12.6.7).
   std::array<std::byte, sizeof(uint64_t)> guid;
   roce::StoreBe<uint64_t>(guid.data(), config_.ca_guid);
   SendReject(connection, AboutMessage::kReq, RejectReason::kTimeout, guid, {});
@@ -446,7 +446,7 @@ void Engine::Release(roce::TimeNs now, uint32_t id) {
     case State::kRejected:
     case State::kTimewait:
     case State::kSidrAnswered:
-      return;  // their time comes
+      return;  // the timer removes them
   }
 }
 
@@ -475,7 +475,7 @@ void Engine::RepeatOrGiveUp(roce::TimeNs now, Connection& c) {
       return AbandonRequest(c);
     case State::kRepSent:
     case State::kMraRepReceived:
-      // The peer may believe that all is well: its RTUs may be what got lost.
+      // Only the RTUs may have been lost: the peer may consider the connection established.
       Tell(c, EventKind::kUnreachable);
       LeaveBehind(c);
       return BeginRelease(now, c);

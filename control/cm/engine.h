@@ -1,6 +1,6 @@
-// The communication manager of one port: connections from request to timewait, as IBTA vol 1,
-// chapter 12 has them. Sans I/O: messages, time and a seed come in as arguments; messages and
-// events are taken out. Every table and every wait is bounded.
+// The communication manager of one port: connections from request to timewait (IBTA vol 1, chapter
+// 12). Does no I/O: messages, time and a seed are arguments; the caller fetches messages to send
+// and events. Every table and every wait is bounded. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -27,12 +27,12 @@ namespace roci::control::cm {
 struct EngineConfig {
   uint64_t ca_guid = 0;  // host byte order
   uint8_t max_path_mtu = 5;
-  // Exponents and counts that our requests carry.
-  uint8_t response_timeout = 20;  // 4.3 s: what either side may take to answer
+  // Exponents (4.096 us * 2^n) and counts in our requests.
+  uint8_t response_timeout = 20;  // longest time for an answer of either side, 4.3 s
   uint8_t max_retries = 15;
-  uint8_t patience = 24;              // MRA: how long a program may think, 69 s
+  uint8_t patience = 24;              // MRA: longest time for a program's decision, 69 s
   uint8_t packet_life_time = 16;      // 0.27 s
-  uint8_t max_peer_timeout = 24;      // of times that peers name; longer ones are cut
+  uint8_t max_peer_timeout = 24;      // longer timeouts in peers' messages are reduced to this
   uint32_t max_connections = 65'536;  // of all states
 };
 
@@ -86,16 +86,16 @@ struct DatagramAnswer {
 };
 
 enum class EventKind : uint8_t {
-  kRequest,              // Req: nobody's yet. Adopt, or Refuse it
+  kRequest,              // Req: without an owner. Call Adopt, Refuse or Drop
   kReply,                // Rep: answer with Ready or Reject
-  kEstablished,          // Rtu or the program's own news
+  kEstablished,          // Rtu, or NoticeEstablished
   kRejected,             // Rej
   kUnreachable,          // no answer to REQ or REP
   kDisconnected,         // by the peer or after Disconnect
-  kTimewaitOver,         // the connection is forgotten
-  kDatagramRequest,      // SidrReq: nobody's yet
-  kDatagramReply,        // SidrRep; the connection is forgotten
-  kDatagramUnreachable,  // likewise
+  kTimewaitOver,         // the connection is removed
+  kDatagramRequest,      // SidrReq: without an owner
+  kDatagramReply,        // SidrRep; the connection is removed
+  kDatagramUnreachable,  // no answer to SIDR_REQ; the connection is removed
 };
 
 struct Event {
@@ -103,7 +103,7 @@ struct Event {
   uint32_t id = 0;
   uint64_t owner = 0;
   roce::Path path;  // of our answers
-  Body body;        // where one is named above
+  Body body;        // the message named at EventKind, if any
 };
 
 struct Outgoing {
@@ -115,37 +115,38 @@ class Engine {
  public:
   using Reasons = std::array<uint64_t, kMadReasonNames.size()>;
 
-  // `seed` decides communication IDs and transaction IDs; different ones for each start.
+  // `seed` determines communication IDs and transaction IDs; use a new seed for each start.
   Engine(const EngineConfig& config, uint64_t seed);
-  // Of requests from now on.
+  // For requests received from now on.
   void SetMaxPathMtu(uint8_t code) { config_.max_path_mtu = code; }
 
-  // ---- What the owner of a connection does. InvalidArgument: the private data is too long.
-  // FailedPrecondition: not in this state. ResourceExhausted: too many connections.
+  // ---- Operations of a connection's owner. InvalidArgument: the private data is too long.
+  // FailedPrecondition: not possible in this state. ResourceExhausted: too many connections.
   absl::StatusOr<uint32_t> Connect(roce::TimeNs now, const ConnectOptions& options);
   absl::StatusOr<uint32_t> ConnectDatagram(roce::TimeNs now, const DatagramOptions& options);
-  // Takes over a request that an event told of.
+  // Sets the owner of a request that an event has reported.
   void Adopt(uint32_t id, uint64_t owner, uint32_t account);
   absl::Status Accept(roce::TimeNs now, uint32_t id, const AcceptOptions& options);
   absl::Status AnswerDatagram(roce::TimeNs now, uint32_t id, const DatagramAnswer& answer);
-  // The reply is good: RTU.
+  // Accepts the reply: sends RTU.
   absl::Status Ready(roce::TimeNs now, uint32_t id);
-  // A request or a reply. At most 148 bytes of private data, 72 of information. The connection is
-  // over; a request that was doubled on its way is rejected again.
+  // Rejects a request or a reply. At most 148 bytes of private data and 72 of information. Ends the
+  // connection; copies of the request are rejected again.
   absl::Status Reject(roce::TimeNs now, uint32_t id, RejectReason reason,
                       std::span<const std::byte> info, std::span<const std::byte> private_data);
-  // Of requests that an event has just told of, which count as `why` then, and not as taken.
-  // Rejects one and remembers nothing of it.
+  // For a request that an event has just reported; it is counted as `why` instead of as taken.
+  // Refuse rejects and removes it.
   void Refuse(uint32_t id, RejectReason reason, MadReason why);
-  // Forgets one without an answer: the peer will ask again.
+  // Drop removes it without an answer: the peer will retry.
   void Drop(uint32_t id, MadReason why);
   absl::Status Disconnect(roce::TimeNs now, uint32_t id);
-  // The first message came before the RTU (IBV_EVENT_COMM_EST). AlreadyExists: known.
+  // The first message arrived before the RTU (IBV_EVENT_COMM_EST). AlreadyExists: established.
   absl::Status NoticeEstablished(roce::TimeNs now, uint32_t id);
-  // The owner wants to hear no more. The peer is told what it has to know. Any state, any ID.
+  // The owner gives the connection up: no more events. Rejects or disconnects as the state
+  // requires. Valid in any state and for any ID.
   void Release(roce::TimeNs now, uint32_t id);
 
-  // ---- The network. `reply` leads back to the sender; its source is the address that was meant.
+  // ---- The network. `reply`: path to the sender; its source is the MAD's destination address.
   MadReason HandleMad(roce::TimeNs now, const roce::Path& reply, std::span<const std::byte> mad);
 
   void HandleTimeout(roce::TimeNs now);
@@ -156,10 +157,10 @@ class Engine {
   std::vector<Outgoing> TakeOutgoing() { return std::exchange(outgoing_, {}); }
   std::vector<Event> TakeEvents() { return std::exchange(events_, {}); }
 
-  // Null: no such connection (any more).
+  // Null: no such connection.
   const Connection* Find(uint32_t id) const;
   size_t size() const { return connections_.size(); }
-  // Connections without an owner that had to make room before their time.
+  // Number of connections without an owner that were removed early to make room.
   uint64_t displaced() const { return displaced_; }
   const Reasons& reasons() const { return reasons_; }
   void CountReason(MadReason reason) { ++reasons_[static_cast<size_t>(reason)]; }
@@ -169,21 +170,21 @@ class Engine {
   using PeerKey = std::pair<uint64_t, uint32_t>;          // GUID and communication ID or QPN
   using SidrKey = std::pair<roce::NetAddress, uint32_t>;  // address and request ID
 
-  using LeftBehind = std::map<uint64_t, uint32_t>;  // IDs, the oldest first
+  using LeftBehind = std::map<uint64_t, uint32_t>;  // connection IDs, the oldest first
 
   Connection* Get(uint32_t id);
-  // Null: every place is taken by an owner.
+  // Null: the table is full of connections with an owner.
   Connection* Add();
   bool MakeRoom();
-  // The connection has no owner any more and stays until its time comes, or until somebody needs
-  // its place: owners are few to a user (the manager's limit), what they leave behind is not. Whose
-  // account has left the most loses its oldest, so that nobody's haste costs others anything.
+  // Removes the owner. The connection stays until its timer expires or until MakeRoom() removes it:
+  // the manager limits the owners of a user, but not connections without an owner. MakeRoom() takes
+  // the oldest of the account with the most of them, so that one user cannot displace the others'.
   void LeaveBehind(Connection& connection);
   roce::TimeNs PeerTime(uint8_t exponent) const;
   void Forget(Connection& connection);
   void SetDeadline(Connection& connection, roce::TimeNs deadline);
   void SendOnce(Connection& connection, Body body);
-  // Sends and repeats until the state changes.
+  // Sends and retransmits until the state changes.
   void SendRepeatedly(roce::TimeNs now, Connection& connection, Body body);
   void Tell(const Connection& connection, EventKind kind, Body body = {});
   bool IndexByQpn(Connection& connection);

@@ -1,11 +1,11 @@
-// What the engine makes of the messages that come in.
+// The engine's handling of received messages.
 #include "control/cm/engine.h"
 #include "roce/headers.h"
 
 namespace roci::control::cm {
 namespace {
 
-// The IDs of a message between two sides that know each other, and the sender's own view of them.
+// The communication IDs in a message, as the sender names them; 0: none.
 struct Ids {
   uint32_t sender = 0;
   uint32_t receiver = 0;
@@ -29,7 +29,8 @@ Ids IdsOf(const Message& message) {
       message.body);
 }
 
-// What an abandoned REQ's REJ says of its sender instead of our ID (IBTA vol 1, 12.6.7.2).
+// A REJ of an abandoned REQ, which has the sender's GUID instead of our ID (IBTA vol 1, 12.6.7.2);
+// null: another message.
 const Rej* AsTimeoutReject(const Message& message) {
   const Rej* rej = std::get_if<Rej>(&message.body);
   return rej != nullptr && rej->reason == static_cast<uint16_t>(RejectReason::kTimeout) &&
@@ -97,13 +98,13 @@ Connection* Engine::Match(const roce::Path& reply, const Message& message) {
   }
   if (connection == nullptr || !IsSamePeer(connection->path, reply)) return nullptr;
   const bool knows_sender = connection->remote_id != 0;
-  // Who refuses a request at once may not have given it an ID.
+  // A peer that rejects a request at once may not have assigned an ID.
   const bool is_early_reject = std::holds_alternative<Rej>(message.body) && ids.sender == 0;
   if (knows_sender && connection->remote_id != ids.sender && !is_early_reject) return nullptr;
   return connection;
 }
 
-// Who is told nothing would ask again and again, or believe in a connection that is not there.
+// Without an answer, the peer would retry, or take the connection for established.
 MadReason Engine::AnswerStranger(const roce::Path& reply, const Message& message) {
   const Ids ids = IdsOf(message);
   switch (message.type()) {
@@ -159,7 +160,7 @@ MadReason Engine::HandleReq(roce::TimeNs now, const roce::Path& reply, const Mes
     Answer(reply, message.transaction, rej);
     return MadReason::kUnexpected;
   }
-  // 12.9.8.3.1: the peer has begun anew and uses a QP that we believe connected.
+  // 12.9.8.3.1: the peer has restarted and reuses a QP of a connection that exists here.
   const auto stale = peer_qpns_.find({req.local_ca_guid, req.local_qpn});
   if (stale != peer_qpns_.end()) {
     refuse(RejectReason::kStaleConnection);
@@ -191,7 +192,7 @@ void Engine::AcceptRequest(roce::TimeNs, const roce::Path& reply, const Message&
   c.transport = req.transport_service;
   c.extended_transport = req.extended_transport;
   c.path_mtu = req.path_mtu;
-  // What the peer may ask of us is what it wants to have under way, and the other way round.
+  // The peer's initiator depth is our number of responder resources, and vice versa.
   c.responder_resources = req.initiator_depth;
   c.initiator_depth = req.responder_resources;
   c.retry_count = req.retry_count;
@@ -334,7 +335,7 @@ void Engine::TakeReject(roce::TimeNs now, Connection& c, const Rej& rej) {
   Tell(c, EventKind::kRejected, rej);
   if (c.is_active) return Forget(c);
   LeaveBehind(c);
-  // Copies of its REQ may still be under way.
+  // Copies of the peer's REQ may still be in flight.
   EnterTimewait(now, c);
 }
 
@@ -353,7 +354,7 @@ void Engine::WaitLonger(roce::TimeNs now, Connection& c, const Mra& mra) {
   SetDeadline(c, now + PeerTime(mra.service_timeout) + 2 * TimeOf(config_.packet_life_time));
 }
 
-// The program has not decided yet, and what it was sent came twice.
+// A REQ or REP was received again, and the program has not decided yet.
 void Engine::AskPatience(roce::TimeNs, Connection& c) {
   const AboutMessage about = c.is_active ? AboutMessage::kRep : AboutMessage::kReq;
   c.state = c.is_active ? State::kMraRepSent : State::kMraReqSent;

@@ -5,7 +5,7 @@ namespace roci::control::cm {
 MadReason CheckGsiPacket(const roce::Packet& packet) {
   if (packet.opcode != roce::Opcode::kUdSendOnly) return MadReason::kOpcode;
   if (packet.ext.deth.qkey != kGsiQkey) return MadReason::kQkey;
-  // A program's queue pair can know the Q_Key, but never has number 1.
+  // Programs can know the Q_Key, but their queue pairs never have number 1.
   if (packet.ext.deth.src_qpn != roce::kGsiQpn) return MadReason::kSource;
   if (packet.src_gid.IsZero() || packet.src_gid.IsMulticast()) return MadReason::kSource;
   return packet.payload.size() == kMadBytes ? MadReason::kNone : MadReason::kLength;
@@ -19,7 +19,7 @@ roce::Path ReplyPath(const roce::Packet& packet) {
   path.vlan_tci = packet.vlan_tci;
   path.src_gid = packet.dst_gid;
   path.dst_gid = packet.src_gid;
-  path.traffic_class = packet.traffic_class & 0xFC;  // not its congestion marks
+  path.traffic_class = packet.traffic_class & 0xFC;  // without the ECN bits
   path.flow_label = packet.flow_label;
   path.udp_src_port = roce::UdpSourcePort(packet.flow_label, roce::kGsiQpn, roce::kGsiQpn);
   return path;

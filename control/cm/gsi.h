@@ -1,5 +1,5 @@
-// Datagrams of QP 1, the general service interface, as frames: what carries MADs over RoCEv2 (IBTA
-// vol 1, 13.5.1 and A17.6). Pure.
+// Checks and builds datagrams of QP 1, the general service interface, which carry MADs over RoCEv2
+// (IBTA vol 1, 13.5.1 and A17.6). Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace roci::control::cm {
 
-// `packet` is behind gate 1 and addressed to QP 1. kNone if it may carry a MAD.
+// `packet` has passed gate 1 and is addressed to QP 1. kNone: it may carry a MAD.
 MadReason CheckGsiPacket(const roce::Packet& packet);
-// The way back to the sender of `packet`.
+// The path to the sender of `packet`.
 roce::Path ReplyPath(const roce::Packet& packet);
 // A whole Ethernet frame. `path` is resolved.
 std::vector<std::byte> BuildGsiFrame(const roce::Path& path, const MadBytes& mad, uint32_t psn);

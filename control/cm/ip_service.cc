@@ -12,7 +12,7 @@ constexpr uint8_t kVersion = 0;
 constexpr size_t kSourceOffset = 4;
 constexpr size_t kDestinationOffset = 20;
 constexpr size_t kAddressBytes = 16;
-constexpr size_t kIpv4At = 12;  // an IPv4 address ends its field, zeros are before it
+constexpr size_t kIpv4At = 12;  // an IPv4 address is the last 4 bytes, after 12 zero bytes
 
 void StoreAddress(const roce::Gid& address, std::byte* out) {
   std::memcpy(out, address.bytes.data(), kAddressBytes);

@@ -12,7 +12,7 @@
 
 namespace roci::control::cm {
 
-// As RDMA_PS_*; bytes 4 and 5 of a service ID (A11.2).
+// Values of RDMA_PS_*; bytes 4 and 5 of a service ID (A11.2).
 enum class PortSpace : uint16_t { kIpoib = 0x0002, kIb = 0x013F, kTcp = 0x0106, kUdp = 0x0111 };
 std::optional<PortSpace> PortSpaceFrom(uint16_t value);
 
@@ -22,13 +22,13 @@ struct IpService {
   friend bool operator==(const IpService&, const IpService&) = default;
 };
 uint64_t ServiceIdOf(const IpService& service);
-// The port space that a service ID of an identifier of `own` is in, as far as `mask` says that its
-// bits count; what it leaves open is `own`. Nothing for services of other kinds.
+// The port space of a service ID that an identifier of port space `own` is bound to. Only the bits
+// in `mask` count; if they leave a choice, `own` is preferred. Nothing: not an IP service.
 std::optional<PortSpace> PortSpaceOfService(PortSpace own, uint64_t service_id, uint64_t mask);
-// Nothing for a service that is not of RDMA's IP port spaces.
+// Nothing: the service is not in one of RDMA's IP port spaces.
 std::optional<IpService> IpServiceOf(uint64_t service_id);
 
-// What the active side says of itself (A11.4): 36 bytes before the program's own private data.
+// The addresses of a request (A11.4): 36 bytes before the program's own private data.
 struct IpHeader {
   uint16_t source_port = 0;
   roce::Gid source;  // both IPv4-mapped, or neither
@@ -39,7 +39,7 @@ inline constexpr size_t kIpHeaderBytes = 36;
 using IpHeaderBytes = std::array<std::byte, kIpHeaderBytes>;
 
 IpHeaderBytes BuildIpHeader(const IpHeader& header);
-// Nothing if `private_data` is too short or of another version, or names no IP version.
+// Nothing: `private_data` is too short, or has an unknown version or IP version.
 std::optional<IpHeader> ParseIpHeader(std::span<const std::byte> private_data);
 
 }  // namespace roci::control::cm

@@ -22,8 +22,8 @@ constexpr size_t kTransactionOffset = 8;
 constexpr size_t kAttributeOffset = 16;
 constexpr size_t kModifierOffset = 20;
 
-// A number or an array of a message: where its most significant bit lies, counted from the end of
-// the common header, and how many bits it has. Numbers of 64 bits or fewer lie within 8 bytes.
+// A number or an array in a message: the position of its most significant bit, counted from the end
+// of the common header, and its width in bits. A number occupies at most 8 bytes.
 template <class Member>
 struct Item {
   uint16_t byte;
@@ -37,7 +37,7 @@ constexpr Item<Member> At(int byte, int bit, int width, Member member) {
           member};
 }
 
-// The fields of the primary and the alternate path, in the order that REQ has them (12.6.5).
+// The fields of the primary and the alternate path in REQ (12.6.5).
 constexpr auto PathItems(int at) {
   return std::tuple{At(at + 0, 0, 16, &PathFields::local_lid),
                     At(at + 2, 0, 16, &PathFields::remote_lid),
@@ -53,7 +53,7 @@ constexpr auto PathItems(int at) {
 }
 constexpr auto kPrimaryPath = PathItems(52);
 constexpr auto kAlternatePath = PathItems(96);
-// LAP has the same fields in nearly the same places (12.8.1).
+// LAP has the same fields at slightly different positions (12.8.1).
 constexpr auto kLapPath = std::tuple{At(20, 0, 16, &PathFields::local_lid),
                                      At(22, 0, 16, &PathFields::remote_lid),
                                      At(24, 0, 128, &PathFields::local_gid),
@@ -178,7 +178,7 @@ std::byte* ArrayOf(T& value) {
   }
 }
 
-// Numbers are read and written a byte at a time: none begins and ends at the same odd place.
+// Numbers are read and written byte by byte: few are aligned.
 template <class T>
 T LoadBits(const std::byte* p, uint32_t bit, uint32_t width) {
   uint64_t value = 0;

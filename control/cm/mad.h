@@ -1,5 +1,5 @@
-// The messages of the communication manager (IBTA vol 1, 12.6) as values, and the gate that makes
-// them of the 256 bytes of a MAD. Where each field lies is in the tables of mad.cc. Pure.
+// The messages of the communication manager (IBTA vol 1, 12.6), and the gate that parses them from
+// the 256 bytes of a MAD. The tables in mad.cc have the positions of the fields. Pure.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ using MadBytes = std::array<std::byte, kMadBytes>;
 // Q_Key of QP 1 (IBTA vol 1, 10.2.5.1).
 inline constexpr uint32_t kGsiQkey = 0x80010000;
 
-// Why a datagram to QP 1 was not taken. Indexes counters.
+// Result of handling a datagram to QP 1. Indexes counters.
 #define ROCI_MAD_REASONS(X)                   \
   X(kNone, "taken")                           \
   X(kOpcode, "opcode")                        \
@@ -113,7 +113,7 @@ struct PathFields {
   friend bool operator==(const PathFields&, const PathFields&) = default;
 };
 
-// Enhanced connection establishment: what a side offers or takes, in its vendor's terms.
+// Enhanced connection establishment: vendor options that a side offers or accepts.
 struct Ece {
   uint32_t vendor_id = 0;  // 24 bits
   uint32_t options = 0;    // the attribute modifier of the MAD's header
@@ -286,10 +286,10 @@ struct Message {
   friend bool operator==(const Message&, const Message&) = default;
 };
 
-// Gate 1's part for MADs: kNone and `out`, or why the payload of a datagram to QP 1 is no message
-// of the communication manager. Every value of every field is let through.
+// Gate 1 for MADs. kNone: `out` is filled in; otherwise why the payload of a datagram to QP 1 is
+// not a message of the communication manager. Accepts every value of every field.
 MadReason ParseMad(std::span<const std::byte> payload, Message& out);
-// Values are cut to the width of their fields.
+// Values are truncated to the width of their fields.
 MadBytes BuildMad(const Message& message);
 
 }  // namespace roci::control::cm

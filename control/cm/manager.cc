@@ -1,4 +1,4 @@
-// Identifiers, addresses, listeners.
+// The manager's identifiers, address resolution and listeners.
 #include "control/cm/manager.h"
 
 #include <unistd.h>
@@ -24,7 +24,7 @@ uint64_t RandomSeed() {
 
 absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what); }
 
-// Which kind of QP identifiers of a port space have; nothing where the program may choose.
+// The QP type of a port space's identifiers; nothing: the program chooses.
 std::optional<uint8_t> QpTypeOf(PortSpace space) {
   switch (space) {
     case PortSpace::kTcp:
@@ -43,8 +43,8 @@ bool IsConnectionQpType(uint8_t type) {
          type == kQpXrcRecv;
 }
 
-// Index in the GID table of the address that packets to `destination` should come from: one of its
-// network, else of the network of the gateway that leads there, else any.
+// Index in the GID table of the source address for packets to `destination`: an address in its
+// network, else one in the network of the gateway to it, else any with a route.
 std::optional<uint32_t> SourceIndex(const AddressTable& addresses, const roce::Gid& destination) {
   std::optional<uint32_t> of_gateway, any;
   for (uint32_t i = 0; i < addresses.size(); ++i) {
@@ -104,7 +104,7 @@ void Manager::HandleTimeout(roce::TimeNs now) {
     const uint32_t number = resolves_.begin()->second;
     CmId* id = Get(number);
     if (id->path_wait != 0) id->port->device.CancelPath(id->path_wait);
-    AddressKnown(number, absl::DeadlineExceededError("no answer in time"));
+    AddressKnown(number, absl::DeadlineExceededError("address resolution timed out"));
   }
   for (const std::unique_ptr<Port>& port : ports_) {
     port->engine.HandleTimeout(now);
@@ -130,7 +130,7 @@ CmId* Manager::Add(Channel& channel) {
   ++of_user;
   do {
     ++last_number_;
-    // librdmacm keeps a table of the first 65536 numbers only.
+    // librdmacm's table has only 65536 numbers.
     if (last_number_ >= kMaxIds) last_number_ = 1;
   } while (ids_.contains(last_number_));
   auto id = std::make_unique<CmId>();
@@ -185,7 +185,7 @@ uint32_t Manager::Destroy(CmId& id) {
 
 void Manager::DestroyAll(Channel& channel) {
   std::vector<uint32_t> numbers;
-  // Also of those who ask to connect: their identifiers are this channel's.
+  // The identifiers of unfetched requests also belong to this channel.
   channel.ClearEvents();
   for (const auto& [number, id] : ids_) {
     if (id->channel == &channel) numbers.push_back(number);
@@ -203,7 +203,7 @@ Port* Manager::PortOf(const roce::Gid& own_address) const {
 }
 
 absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
-  if (id.state != IdState::kIdle) return Invalid("bound already");
+  if (id.state != IdState::kIdle) return Invalid("already bound");
   Port* port = nullptr;
   if (!address.IsAny()) {
     port = PortOf(address.gid);
@@ -239,11 +239,11 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
   return absl::OkStatus();
 }
 
-// Device and source address for id.destination.
+// Chooses the device and the source address for id.destination.
 absl::Status Manager::ChooseRoute(CmId& id) {
   roce::Gid& to = id.destination.gid;
   if (id.destination.IsAny()) {
-    // To oneself, as Linux has it.
+    // A wildcard destination is the device itself, as in Linux.
     if (id.port == nullptr) id.port = ports_.empty() ? nullptr : ports_.front().get();
     if (id.port == nullptr) return StatusFromErrno(ENODEV, "no device");
     const AddressTable& addresses = id.port->device.addresses();
@@ -282,7 +282,8 @@ absl::Status Manager::ChooseRoute(CmId& id) {
 absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
                                      const SocketAddress& destination, uint32_t timeout_ms) {
   if (id.state != IdState::kIdle && id.state != IdState::kBound) return Invalid("state");
-  if (id.channel->is_full()) return absl::ResourceExhaustedError("events are not fetched");
+  if (id.channel->is_full())
+    return absl::ResourceExhaustedError("too many events wait in the channel");
   if (id.state == IdState::kIdle) {
     const absl::Status status =
         Bind(id, source != nullptr ? *source : AnyAddress(destination.family));
@@ -320,7 +321,7 @@ absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
   return absl::OkStatus();
 }
 
-// Of an attempt that failed: another destination may be another device's.
+// Undoes a failed attempt: another destination may be reached through another device.
 void Manager::ForgetDestination(CmId& id) {
   id.destination = {};
   id.port = id.bound;
@@ -336,7 +337,7 @@ void Manager::EndResolve(CmId& id) {
 void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& path) {
   CmId* id = Get(number);
   if (id == nullptr) return;
-  id->path_wait = 0;  // it is over
+  id->path_wait = 0;  // the resolution has ended, nothing to cancel
   EndResolve(*id);
   if (!path.ok()) {
     ForgetDestination(*id);
@@ -356,7 +357,7 @@ void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& pa
 
 absl::Status Manager::ResolveRoute(CmId& id) {
   if (id.state != IdState::kAddressResolved) return Invalid("no address is resolved");
-  // Programs may have said it since they have resolved the address.
+  // The program may have changed the type of service since it resolved the address.
   id.path.traffic_class = id.type_of_service;
   if (id.path.has_vlan) {
     const AddressTable& addresses = id.port->device.addresses();
@@ -383,7 +384,7 @@ absl::Status Manager::Listen(CmId& id, uint32_t backlog) {
   return absl::OkStatus();
 }
 
-// An exact address before a wildcard.
+// An exact address is preferred to a wildcard.
 CmId* Manager::FindListener(const Port& port, const IpService& service, const IpHeader& header,
                             uint16_t vlan) const {
   const auto family = static_cast<uint16_t>(header.destination.IsIpv4() ? AF_INET : AF_INET6);
@@ -419,7 +420,7 @@ absl::Status Manager::SetOption(CmId& id, uint32_t level, uint32_t name,
   };
   if (level == RDMA_OPTION_IB) {
     if (name != RDMA_OPTION_IB_PATH) return StatusFromErrno(ENOSYS, "option");
-    // RoCE finds its own way; a path that the program brings tells nothing new.
+    // Ignores the given path: RoCE resolves its own.
     if (value.empty() || value.size() % sizeof(ib_path_rec_data) != 0) return Invalid("path");
     return ResolveRoute(id);
   }
@@ -455,7 +456,7 @@ absl::Status Manager::SetOption(CmId& id, uint32_t level, uint32_t name,
 uint32_t Manager::Migrate(CmId& id, Channel& to) {
   if (id.channel != &to) {
     for (const QueuedEvent& event : id.channel->RemoveEvents(id.number)) {
-      // What the program has not seen of a listener goes with it.
+      // Unfetched requests of a listener move with it.
       if (event.event.event == kCmConnectRequest) {
         if (CmId* request = Get(event.event.id)) request->channel = &to;
       }
@@ -467,7 +468,7 @@ uint32_t Manager::Migrate(CmId& id, Channel& to) {
 }
 
 void Manager::Post(CmId& id, rdma_ucm_event_resp event) {
-  // Nobody knows it yet (it comes into being with the program's accept).
+  // The program does not know this identifier before it accepts the request.
   if (id.uid == 0) return;
   event.uid = id.uid;
   event.id = id.number;

@@ -1,5 +1,5 @@
-// The RDMA connection manager: librdmacm's identifiers over all devices of the daemon. Knows
-// addresses, port spaces and listeners; leaves messages to the engine of each device.
+// The RDMA connection manager: librdmacm's identifiers over all devices of the daemon. Handles
+// addresses, port spaces and listeners; the engine of each device handles the messages.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ struct Port {
       : device(port_device), engine(config, seed) {}
   Device& device;
   Engine engine;
-  uint32_t psn = 0;  // of the datagrams of QP 1
+  uint32_t psn = 0;  // of the next datagram of QP 1
 };
 
-// Control thread only. Every command answers what Linux's does; see rdma_cm(7) and
+// Control thread only. Every command has the results of Linux's; see rdma_cm(7) and
 // <rdma/rdma_user_cm.h>.
 class Manager {
  public:
   static constexpr size_t kMaxIds = 65'536;
-  // Of one user who is neither root nor the daemon's own.
+  // Of one user other than root and the daemon's own.
   static constexpr size_t kMaxIdsOfUser = kMaxIds / 4;
   static constexpr uint32_t kMaxBacklog = 8192;
   static constexpr size_t kMaxMemberships = 64;  // of one identifier
@@ -46,7 +46,7 @@ class Manager {
   CmId* Find(const Channel& channel, uint32_t number);
 
   absl::StatusOr<uint32_t> Create(Channel& channel, const rdma_ucm_create_id& command);
-  // Returns how many events the program has been given and must acknowledge.
+  // Returns the number of events that the program has fetched and must acknowledge.
   uint32_t Destroy(CmId& id);
   void DestroyAll(Channel& channel);
   absl::Status Bind(CmId& id, const SocketAddress& address);
@@ -64,18 +64,18 @@ class Manager {
   absl::Status InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_attr& out) const;
   void QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const;
   void QueryAddress(const CmId& id, rdma_ucm_query_addr_resp& out) const;
-  // The same as AF_IB addresses, whatever they are.
+  // The same, converted to AF_IB addresses.
   void QueryGids(const CmId& id, rdma_ucm_query_addr_resp& out) const;
-  // One path, or none.
+  // Fills in one path or none. Returns the size of the answer.
   static constexpr size_t kPathAnswerBytes =
       sizeof(rdma_ucm_query_path_resp) + sizeof(ib_path_rec_data);
   size_t QueryPath(const CmId& id, std::span<std::byte, kPathAnswerBytes> out) const;
   absl::StatusOr<uint32_t> Join(CmId& id, uint64_t uid, const SocketAddress& group, bool send_only);
-  // `number` names a membership. NotFound; InvalidArgument: of another channel.
+  // `number`: of a membership. NotFound; InvalidArgument: it belongs to another channel.
   absl::StatusOr<uint32_t> Leave(const Channel& channel, uint32_t number);
-  // Moves what waits for `id` to channel `to`, too. Returns the events given out so far.
+  // Moves `id` and its waiting events to channel `to`. Returns the number of fetched events.
   uint32_t Migrate(CmId& id, Channel& to);
-  // The oldest event of `channel`, which must have one; counts it.
+  // Removes and counts the oldest event of `channel`, which must have one.
   rdma_ucm_event_resp TakeEvent(Channel& channel);
 
   const std::vector<std::unique_ptr<Port>>& ports() const { return ports_; }
@@ -85,7 +85,7 @@ class Manager {
   using ConnParam = rdma_ucm_conn_param;
 
   CmId* Get(uint64_t number);
-  // Null: too many, of all or of the user.
+  // Null: too many identifiers, in all or of the user.
   CmId* Add(Channel& channel);
   Port* PortOf(const roce::Gid& own_address) const;
   absl::Status ChooseRoute(CmId& id);
@@ -93,12 +93,12 @@ class Manager {
   static void ForgetDestination(CmId& id);
   void EndResolve(CmId& id);
   void ReceivePacket(Port& port, const roce::Packet& packet);
-  // Sends what the engine wants sent, and turns its events into ours.
+  // Sends the engine's messages and handles its events.
   void Flush(Port& port);
   void HandleEvent(Port& port, const Event& event);
   void HandleRequest(Port& port, const Event& event);
-  // One that has an AF_IB address: for requests that name no IP addresses, and those that nobody
-  // else is there for.
+  // A listener with an AF_IB address: for requests without IP addresses, and for requests that
+  // FindListener finds no listener for.
   CmId* FindServiceListener(const Port& port, const IpService& service,
                             const roce::NetAddress& own) const;
   void DescribeDevice(const CmId& id, rdma_ucm_query_addr_resp& out) const;
@@ -109,7 +109,7 @@ class Manager {
   void Post(CmId& id, rdma_ucm_event_resp event);
   void PostSimple(CmId& id, uint32_t event, int32_t status = 0);
   ib_uverbs_ah_attr AddressHandle(const CmId& id, const roce::Gid& destination) const;
-  // From address `source` in the GID table.
+  // `source`: index in the GID table.
   ib_uverbs_ah_attr AddressHandle(const CmId& id, const roce::Gid& destination,
                                   uint32_t source) const;
   absl::Status ConnectDatagram(CmId& id, std::span<const std::byte> data);
@@ -124,7 +124,7 @@ class Manager {
   uint32_t last_number_ = 0;
   PortTable port_table_;
   std::set<std::pair<roce::TimeNs, uint32_t>> resolves_;
-  std::map<uint32_t, uint32_t> membership_owners_;  // by membership
+  std::map<uint32_t, uint32_t> membership_owners_;  // identifier by membership
   uint32_t last_membership_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Connections and datagram services: from the program's commands to the engine, and back.
+// The manager's connections, datagram services and multicast: commands of programs to the engine,
+// and events of the engine to programs.
 
 #include <algorithm>
 #include <cerrno>
@@ -38,7 +39,7 @@ uint8_t TransportOf(uint8_t qp_type) {
   }
 }
 
-// Which QP type a request asks its listener for.
+// The QP type that a request needs its listener to have.
 uint8_t QpTypeOf(const Req& req) {
   switch (static_cast<TransportService>(req.transport_service)) {
     case TransportService::kUc:
@@ -55,7 +56,7 @@ uint64_t ServiceOf(const CmId& id) {
                                         : ServiceIdOf({id.space, id.destination.port});
 }
 
-// The program's own data behind the addresses, if these are of IP.
+// The program's private data, preceded by the IP header if the addresses are IP addresses.
 std::vector<std::byte> WithHeader(const CmId& id, std::span<const std::byte> data) {
   if (id.destination.family == AF_IB) return {data.begin(), data.end()};
   IpHeader header;
@@ -72,8 +73,8 @@ Ece EceOf(const rdma_ucm_ece& ece) { return {ece.vendor_id, ece.attr_mod}; }
 
 uint32_t AccountOf(const CmId& id) { return id.channel->peer().uid; }
 
-// Of the packets to a peer: what its request says of the path is for both directions (IBTA vol 1,
-// 12.6.5), whatever the listener has set for its own requests. The hop limit is each end's own.
+// The path of packets to a peer. The path fields of the peer's request apply to both directions
+// (IBTA vol 1, 12.6.5), not the listener's own settings. The hop limit is each end's own.
 roce::Path PathBack(const roce::Path& reply, const PathFields& primary) {
   roce::Path path = reply;
   path.traffic_class = primary.traffic_class;
@@ -85,8 +86,8 @@ roce::Path PathBack(const roce::Path& reply, const PathFields& primary) {
   return path;
 }
 
-// Index of the address that messages to `group` come from: the identifier's own, or one of the
-// group's family in the same network, the link-local one last.
+// GID index of the source address for messages to `group`: the identifier's own address, or one of
+// the group's family in the same VLAN; the link-local address only if there is no other.
 std::optional<uint32_t> SenderTo(const CmId& id, const roce::Gid& group) {
   const AddressTable& addresses = id.port->device.addresses();
   if (id.source.gid.IsIpv4() == group.IsIpv4()) {
@@ -148,7 +149,7 @@ absl::Status Manager::Connect(CmId& id, const ConnParam& param, const rdma_ucm_e
     options.rnr_retry_count = std::min<uint8_t>(param.rnr_retry_count, 7);
     options.flow_control = param.flow_control != 0;
     options.srq = param.srq != 0;
-    // An exponent that a program gives is that of the QP's timeout, one above the packet's life.
+    // The program gives the exponent of the QP's timeout: one more than that of the life time.
     options.packet_life_time = id.ack_timeout > 1 ? static_cast<uint8_t>(id.ack_timeout - 1) : 0;
     options.ece = EceOf(ece);
     options.private_data = data;
@@ -195,7 +196,7 @@ absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param,
     status = engine.Accept(MonotonicNow(), id.connection, options);
   }
   if (status.ok() && param.valid != 0) id.uid = uid;
-  // The program takes the connection for lost, and so the peer should, too.
+  // The program considers the connection failed: reject it, so that the peer does too.
   if (!status.ok()) Reject(id, 0, {}).IgnoreError();
   Flush(*id.port);
   return absl::IsFailedPrecondition(status) ? Invalid("the connection is gone") : status;
@@ -226,8 +227,8 @@ absl::Status Manager::Reject(CmId& id, uint8_t reason, std::span<const std::byte
 
 absl::Status Manager::Disconnect(CmId& id) {
   if (!id.has_asked_peer) return Invalid("never connected");
-  // As with Linux, one that is not connected yet, or no longer, or a datagram's, is as good as
-  // disconnected: servers answer the peer's disconnect when they come to it.
+  // As in Linux, succeeds for an identifier that is not connected yet or no longer, or for
+  // datagrams: servers may call rdma_disconnect() after the peer has disconnected.
   if (id.connection == 0 || id.qp_type == kQpUd) return absl::OkStatus();
   const absl::Status status = id.port->engine.Disconnect(MonotonicNow(), id.connection);
   Flush(*id.port);
@@ -255,7 +256,7 @@ void Manager::ReceivePacket(Port& port, const roce::Packet& packet) {
   Flush(port);
 }
 
-// Ends: an event makes at most one message, and only messages of the network make events.
+// The loop ends: an event causes at most one message, and only received messages cause events.
 void Manager::Flush(Port& port) {
   while (true) {
     for (const Outgoing& out : port.engine.TakeOutgoing()) {
@@ -411,7 +412,7 @@ void Manager::HandleRequest(Port& port, const Event& event) {
 
 absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddress& group,
                                        bool send_only) {
-  if (id.qp_type != kQpUd) return Invalid("not for datagrams");
+  if (id.qp_type != kQpUd) return Invalid("multicast needs a datagram identifier");
   if (id.port == nullptr ||
       (id.state != IdState::kBound && id.state != IdState::kAddressResolved)) {
     return Invalid("no device is chosen");
@@ -423,7 +424,7 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
   const std::optional<uint32_t> sender = SenderTo(id, group.gid);
   if (!sender) return StatusFromErrno(EADDRNOTAVAIL, "no address of the group's family");
   const roce::NetAddress joined{group.gid, id.vlan};
-  // Who only sends need not be sent anything.
+  // A send-only member receives nothing, so the group is not joined on the network.
   if (!send_only && !id.port->device.JoinGroup(joined)) {
     return absl::ResourceExhaustedError("too many groups");
   }
@@ -447,7 +448,7 @@ absl::StatusOr<uint32_t> Manager::Leave(const Channel& channel, uint32_t number)
   const auto it = membership_owners_.find(number);
   if (it == membership_owners_.end()) return absl::NotFoundError("no such membership");
   CmId& id = *Get(it->second);
-  if (id.channel != &channel) return Invalid("a membership of another channel");
+  if (id.channel != &channel) return Invalid("the membership belongs to another channel");
   const auto member = std::find_if(id.memberships.begin(), id.memberships.end(),
                                    [&](const Membership& m) { return m.number == number; });
   const uint32_t reported = member->events_reported;

@@ -1,4 +1,4 @@
-// What programs ask of an identifier: its route, its addresses, the attributes of its queue pair.
+// The manager's queries: an identifier's route, addresses and queue pair attributes.
 #include <endian.h>
 #include <rdma/ib_user_sa.h>
 
@@ -13,14 +13,16 @@ namespace roci::control::cm {
 namespace {
 
 constexpr uint16_t kDefaultPkey = 0xFFFF;
-constexpr uint32_t kNoDeviceIndex = ~0u;  // librdmacm then goes by the GUID
+constexpr uint32_t kNoDeviceIndex = ~0u;  // librdmacm then uses the GUID
 constexpr uint8_t kPort = 1;
 constexpr uint8_t kHopLimit = 64;
 
-absl::Status NotNow() { return absl::InvalidArgumentError("not in this state of the connection"); }
+absl::Status NotNow() {
+  return absl::InvalidArgumentError("not possible in this state of the connection");
+}
 
-// What the halves of a connection need: those of XRC are one each (IBTA vol 1, A14), those of UC
-// none.
+// Whether the queue pair has a reliable requester or responder: an XRC queue pair has one of them
+// (IBTA vol 1, A14), a UC queue pair has none.
 bool IsReliableRequester(const CmId& id) { return id.qp_type == kQpRc || id.qp_type == kQpXrcSend; }
 bool IsReliableResponder(const CmId& id) { return id.qp_type == kQpRc || id.qp_type == kQpXrcRecv; }
 
@@ -31,7 +33,7 @@ bool HasRoute(const CmId& id) {
 }  // namespace
 
 ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destination) const {
-  // Addresses come and go, and another may have the index now.
+  // Addresses may have changed: look the index up again.
   const AddressTable& addresses = id.port->device.addresses();
   return AddressHandle(id, destination,
                        addresses.IndexOf({id.source.gid, id.vlan}).value_or(id.gid_index));
@@ -54,7 +56,7 @@ ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destin
 }
 
 void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
-  // (There is no room for AF_IB addresses, and who has them asks otherwise.)
+  // The answer has no room for AF_IB addresses; programs with AF_IB addresses use QUERY.
   if (id.source.family != AF_IB) StoreSocketAddress(id.source, &out.src_addr);
   if (id.destination.family != AF_IB) StoreSocketAddress(id.destination, &out.dst_addr);
   out.ibdev_index = kNoDeviceIndex;
@@ -105,8 +107,7 @@ void Manager::QueryGids(const CmId& id, rdma_ucm_query_addr_resp& out) const {
   DescribeDevice(id, out);
 }
 
-// A path record as subnet administration has it (IBTA vol 1, 15.2.5.16), without service ID and
-// LIDs.
+// A path record of subnet administration (IBTA vol 1, 15.2.5.16), without service ID and LIDs.
 size_t Manager::QueryPath(const CmId& id, std::span<std::byte, kPathAnswerBytes> out) const {
   std::fill(out.begin(), out.end(), std::byte{0});
   rdma_ucm_query_path_resp head = {};

@@ -20,7 +20,7 @@ struct Answer {
   size_t size = 0;
 
   template <class T>
-  absl::Status Be(const T& value) {
+  absl::Status Set(const T& value) {
     static_assert(sizeof(T) <= kMaxAnswerBytes);
     std::memcpy(bytes.data(), &value, sizeof(T));
     size = sizeof(T);
@@ -33,10 +33,10 @@ absl::Status AnswerQuery(const Manager& manager, const CmId& id, uint32_t what, 
   switch (what) {
     case RDMA_USER_CM_QUERY_ADDR:
       manager.QueryAddress(id, addresses);
-      return out.Be(addresses);
+      return out.Set(addresses);
     case RDMA_USER_CM_QUERY_GID:
       manager.QueryGids(id, addresses);
-      return out.Be(addresses);
+      return out.Set(addresses);
     case RDMA_USER_CM_QUERY_PATH:
       out.size = manager.QueryPath(id, std::span(out.bytes).first<Manager::kPathAnswerBytes>());
       return absl::OkStatus();
@@ -52,7 +52,7 @@ absl::Status AnswerTo(const Manager& manager, const CmId& id, const Question& qu
   }
   ib_uverbs_qp_attr attributes = {};
   const absl::Status status = manager.InitQpAttr(id, question.what, attributes);
-  return status.ok() ? out.Be(attributes) : status;
+  return status.ok() ? out.Set(attributes) : status;
 }
 
 constexpr Question kAddress = {RDMA_USER_CM_CMD_QUERY, RDMA_USER_CM_QUERY_ADDR};
@@ -133,8 +133,8 @@ Occasion OccasionOfEvent(uint32_t event) {
   }
 }
 
-void AddPrefetchedAnswers(const Manager& manager, const CmId& id, Occasion occasion,
-                          roci_abi_cm_response& out) {
+void PrefetchAnswers(const Manager& manager, const CmId& id, Occasion occasion,
+                     roci_abi_cm_response& out) {
   for (const Question& question : QuestionsAfter(occasion)) {
     Answer answer;
     if (!AnswerTo(manager, id, question, answer).ok()) continue;

@@ -1,6 +1,6 @@
-// What programs ask about an identifier without changing it (QUERY, INIT_QP_ATTR), and which of
-// these questions librdmacm asks next after what: their answers go along, so that they cost no
-// message of their own.
+// The commands that query an identifier without changing it (QUERY, INIT_QP_ATTR). The daemon sends
+// the answers to librdmacm's next queries along with an answer or event, which saves their
+// messages.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct Question {
 };
 
 bool IsQuestion(uint32_t command);
-// Of a command that is one.
+// `command` must satisfy IsQuestion.
 Question QuestionIn(const Command& command);
 
-// The answer, as `out`'s own.
+// Writes the answer to `out`.
 absl::Status PutAnswer(const Manager& manager, const CmId& id, const Question& question,
                        roci_abi_cm_response& out);
 
@@ -37,8 +37,8 @@ enum class Occasion : uint8_t {
 Occasion OccasionOf(uint32_t command);
 Occasion OccasionOfEvent(uint32_t event);
 
-// Appends to `out` the answers to the queries that follow `occasion`, as far as there is room.
-void AddPrefetchedAnswers(const Manager& manager, const CmId& id, Occasion occasion,
-                          roci_abi_cm_response& out);
+// Appends the answers to the queries that librdmacm will send next, as far as there is room.
+void PrefetchAnswers(const Manager& manager, const CmId& id, Occasion occasion,
+                     roci_abi_cm_response& out);
 
 }  // namespace roci::control::cm

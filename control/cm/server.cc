@@ -76,7 +76,7 @@ uint32_t IdIn(const Command& command) {
   return command.As<T>().id;
 }
 
-// Nothing for commands that name no identifier of the channel.
+// Nothing: the command has no identifier of the channel.
 std::optional<uint32_t> IdOf(const Command& command) {
   switch (command.number) {
     case RDMA_USER_CM_CMD_DESTROY_ID:
@@ -185,8 +185,9 @@ void Server::HandleTimeout(roce::TimeNs now) {
   for (const uint32_t number : hello_deadlines_.TakeDue(now)) {
     const auto it = channels_.find(number);
     if (it == channels_.end() || it->second->is_open()) continue;
-    Log(LogArea::kSession, LogLevel::kWarning, "rdma_cm channel %u of pid %d stays silent: closing",
-        number, it->second->peer().pid);
+    Log(LogArea::kSession, LogLevel::kWarning,
+        "rdma_cm channel %u of pid %d sent no OPEN in time, closing it", number,
+        it->second->peer().pid);
     channels_.erase(it);
   }
 }
@@ -194,13 +195,13 @@ void Server::HandleTimeout(roce::TimeNs now) {
 void Server::Close(Channel& channel) {
   manager_.DestroyAll(channel);
   hello_deadlines_.Forget(channel.number(), channel.hello_deadline());
-  // Not at once: its own handler may be running.
+  // Deferred: the channel's own handler may be running.
   const uint32_t number = channel.number();
   services_.loop.Post([this, number] { channels_.erase(number); });
 }
 
-// One message a wake: a program waits for its answer before it asks again, and a flood of one does
-// not hold up the others.
+// Handles one message per wake-up: a program waits for its answer before the next command, and a
+// flood on one channel does not delay the others.
 void Server::Receive(Channel& channel) {
   // Nothing is read: it can only be that the program is gone.
   if (channel.is_waiting()) return Close(channel);
@@ -210,7 +211,7 @@ void Server::Receive(Channel& channel) {
     case ReceiveResult::kNothing:
       return;
     case ReceiveResult::kClosed:
-    case ReceiveResult::kDescriptors:  // no command has any
+    case ReceiveResult::kDescriptors:  // no command carries descriptors
       return Close(channel);
     case ReceiveResult::kMessage:
       break;
@@ -276,13 +277,12 @@ bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request)
   response.out_size = std::min(response.out_size, request.out_size);
   response.data_size = response.out_size;
   response.changed_id = IsQuestion(command.number) ? 0 : IdOf(command).value_or(0);
-  if (status.ok()) PrefetchAnswers(channel, command, response);
+  if (status.ok()) Prefetch(channel, command, response);
   constexpr size_t kHead = offsetof(roci_abi_cm_response, data);
   return SendMessage(channel.socket(), BytesOf(response).first(kHead + response.data_size), {});
 }
 
-void Server::PrefetchAnswers(const Channel& channel, const Command& command,
-                             roci_abi_cm_response& out) {
+void Server::Prefetch(const Channel& channel, const Command& command, roci_abi_cm_response& out) {
   std::optional<uint32_t> number = IdOf(command);
   Occasion occasion = OccasionOf(command.number);
   if (command.number == RDMA_USER_CM_CMD_GET_EVENT) {
@@ -292,8 +292,9 @@ void Server::PrefetchAnswers(const Channel& channel, const Command& command,
     occasion = OccasionOfEvent(event.event);
   }
   if (occasion == Occasion::kOther || !number) return;
-  if (const CmId* id = manager_.Find(channel, *number))
-    AddPrefetchedAnswers(manager_, *id, occasion, out);
+  if (const CmId* id = manager_.Find(channel, *number)) {
+    PrefetchAnswers(manager_, *id, occasion, out);
+  }
 }
 
 absl::Status Server::Run(Channel& channel, const Command& command, roci_abi_cm_response& out) {
@@ -330,11 +331,11 @@ absl::Status Server::RunWithoutId(Channel& channel, const Command& command,
   }
 }
 
-// The program must own both channels: the process that opened the one opened the other.
+// Both channels must have been opened by the same process.
 absl::Status Server::Migrate(Channel& channel, const rdma_ucm_migrate_id& command,
                              roci_abi_cm_response& out) {
   const auto from = channels_.find(command.fd);
-  // (A process may have changed its user in between; identifiers are counted by user.)
+  // Identifiers are counted per user, and a process may change its user: compare users too.
   if (from == channels_.end() || channel.peer().process == 0 ||
       from->second->peer().process != channel.peer().process ||
       from->second->peer().uid != channel.peer().uid) {

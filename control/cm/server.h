@@ -1,5 +1,5 @@
-// Serves the connection manager on <runtime dir>/rdma_cm.sock: takes connections, each an event
-// channel, and carries commands to the manager.
+// Serves the connection manager on <runtime dir>/rdma_cm.sock: accepts connections, one per event
+// channel, and passes commands to the manager.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace roci::control::cm {
 // Control thread only.
 class Server {
  public:
-  // `public_socket`: every user may connect (a daemon of root), else only the daemon's own.
+  // `public_socket`: every user may connect (a daemon of root); else only the daemon's own user.
   static absl::StatusOr<std::unique_ptr<Server>> Create(Services& services,
                                                         const std::string& runtime_dir,
                                                         bool public_socket);
@@ -45,13 +45,13 @@ class Server {
   bool AnswerCommand(Channel& channel, std::span<const std::byte> message);
   // False: there is no answer.
   bool FinishCommand(Channel& channel, const roci_abi_cm_request& request);
-  // Appends to the answer to `command` the answers to the queries that librdmacm sends next.
-  void PrefetchAnswers(const Channel& channel, const Command& command, roci_abi_cm_response& out);
+  // Appends the answers to librdmacm's next queries to the answer to `command`.
+  void Prefetch(const Channel& channel, const Command& command, roci_abi_cm_response& out);
   absl::Status Run(Channel& channel, const Command& command, roci_abi_cm_response& out);
-  // With an identifier of the channel.
+  // Runs a command that has an identifier of the channel.
   absl::Status RunOn(CmId& id, const Command& command, roci_abi_cm_response& out);
   absl::Status RunWithoutId(Channel& channel, const Command& command, roci_abi_cm_response& out);
-  // As a program gave it.
+  // Unchecked address of a program.
   struct RawAddress {
     const void* bytes;
     size_t size;

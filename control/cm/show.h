@@ -1,4 +1,4 @@
-// What the daemon tells of the connection manager, as JSON for `roci show`.
+// The state of the connection manager as JSON for `roci show`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@ namespace roci::control::cm {
 
 // An array of objects, one for each identifier of a program.
 nlohmann::json ShowConnections(const Server& server);
-// Gives each of `ports`, which are all of the daemon's in their order, what it has counted.
+// Adds the connection manager's counters to each of `ports`: all ports of the daemon, in order.
 void AddCounters(const Server& server, bool with_zeros, nlohmann::json& ports);
 
 }  // namespace roci::control::cm

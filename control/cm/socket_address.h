@@ -1,5 +1,5 @@
-// Addresses as programs give them, struct sockaddr_in, sockaddr_in6 and sockaddr_ib, as values.
-// Pure.
+// Converts socket addresses of programs (struct sockaddr_in, sockaddr_in6, sockaddr_ib) to and from
+// values. Pure.
 #pragma once
 
 #include <endian.h>
@@ -19,9 +19,9 @@ namespace roci::control::cm {
 struct SocketAddress {
   uint16_t family = AF_UNSPEC;  // AF_INET, AF_INET6 or AF_IB otherwise
   roce::Gid gid;                // IPv4-mapped for AF_INET; see IsAny
-  uint16_t port = 0;            // host byte order; AF_IB: the end of the service ID
+  uint16_t port = 0;            // host byte order; AF_IB: the last 16 bits of the service ID
   uint32_t scope = 0;
-  // AF_IB only: a service ID, and which of its bits count where it is bound to.
+  // AF_IB only: a service ID, and a mask of the bits that count in bind.
   uint64_t service = 0;
   uint64_t service_mask = 0;
 
@@ -30,8 +30,8 @@ struct SocketAddress {
     return gid.bytes.back() == 1 && std::all_of(gid.bytes.begin(), gid.bytes.end() - 1,
                                                 [](uint8_t byte) { return byte == 0; });
   }
-  // The loopback addresses stand for any device's, as in Linux: libfabric binds "localhost" to
-  // learn whether there is a device at all.
+  // Loopback addresses count as wildcards, as in Linux: libfabric binds "localhost" to find out
+  // whether there is a device.
   bool IsAny() const {
     return IsLoopback() || (family == AF_INET ? gid == roce::Gid::FromIpv4({}) : gid.IsZero());
   }
@@ -56,7 +56,7 @@ inline SocketAddress AnyAddress(uint16_t family) {
   return any;
 }
 
-// `bytes` begin with an address family. Nothing for other families, or if too short.
+// `bytes` begin with an address family. Nothing: another family, or too short.
 inline std::optional<SocketAddress> LoadSocketAddress(std::span<const std::byte> bytes) {
   SocketAddress out;
   if (bytes.size() < sizeof(sockaddr_in)) return std::nullopt;
@@ -86,12 +86,12 @@ inline std::optional<SocketAddress> LoadSocketAddress(std::span<const std::byte>
   std::memcpy(out.gid.bytes.data(), &in6.sin6_addr, sizeof(in6.sin6_addr));
   out.port = ntohs(in6.sin6_port);
   out.scope = in6.sin6_scope_id;
-  // An IPv4 address in IPv6 clothes.
+  // An IPv4-mapped IPv6 address.
   if (out.gid.IsIpv4()) out.family = AF_INET;
   return out;
 }
 
-// At most sizeof(SockaddrIb) bytes; returns how many. 0 for no address.
+// Writes at most sizeof(SockaddrIb) bytes and returns their number; 0: no address.
 inline size_t StoreSocketAddress(const SocketAddress& in, void* out) {
   if (in.family == AF_INET) {
     sockaddr_in address = {};
@@ -122,7 +122,7 @@ inline size_t StoreSocketAddress(const SocketAddress& in, void* out) {
   return sizeof(address);
 }
 
-// A whole service ID at `gid`.
+// An AF_IB address with a complete service ID.
 inline SocketAddress ServiceAddress(const roce::Gid& gid, uint64_t service) {
   SocketAddress out;
   out.family = AF_IB;
@@ -133,7 +133,7 @@ inline SocketAddress ServiceAddress(const roce::Gid& gid, uint64_t service) {
   return out;
 }
 
-// Of the family of `gid`.
+// AF_INET for an IPv4-mapped `gid`, else AF_INET6.
 inline SocketAddress AddressFromGid(const roce::Gid& gid, uint16_t port) {
   SocketAddress out;
   out.family = gid.IsIpv4() ? AF_INET : AF_INET6;

@@ -1,5 +1,5 @@
-// Numbers of libibverbs' and librdmacm's interfaces that the connection manager speaks
-// (ibv_create_qp(3), ibv_modify_qp(3), rdma_get_cm_event(3)), where the kernel's headers have none.
+// Constants of libibverbs and librdmacm that the connection manager uses (ibv_create_qp(3),
+// ibv_modify_qp(3), rdma_get_cm_event(3)) and that the kernel's headers do not define.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ class ConnectionsTest(unittest.TestCase):
             self.assertGreater(time.monotonic() - started, HELLO_LIMIT_S - 0.5)
         self.assertEqual(daemon.show('apps'), [])
         self.assertIn('opens no device: closing', daemon.output())
-        self.assertIn('stays silent: closing', daemon.output())
+        self.assertIn('sent no OPEN in time, closing it', daemon.output())
 
     def test_programs_stay_connected(self):
         daemon = self.make_daemon()

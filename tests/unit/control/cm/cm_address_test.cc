@@ -1,4 +1,4 @@
-// Addresses of librdmacm's identifiers and the services that they stand for.
+// Addresses of librdmacm's identifiers, and their service IDs.
 #include <endian.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ TEST(CmAddress, ServiceIdsSayTheirPortSpace) {
   EXPECT_EQ(PortSpaceOfService(PortSpace::kTcp, ib, kPortSpaces), std::nullopt);
   EXPECT_EQ(PortSpaceOfService(PortSpace::kUdp, tcp, kPortSpaces), std::nullopt);
   EXPECT_EQ(PortSpaceOfService(PortSpace::kIpoib, 0, 0), std::nullopt);
-  // What the mask leaves open is the identifier's own.
+  // The mask leaves the port space open: the identifier's own is used.
   for (const PortSpace own : {PortSpace::kTcp, PortSpace::kUdp, PortSpace::kIb}) {
     EXPECT_EQ(PortSpaceOfService(own, 0x1234, 0xFFFF), own);
     EXPECT_EQ(PortSpaceOfService(own, uint64_t{1} << 60, kPortSpaces), std::nullopt);

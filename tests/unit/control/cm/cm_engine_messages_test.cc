@@ -1,5 +1,5 @@
-// What the communication manager's engine sends, when, and how often: every field that an owner or
-// a peer decides, repetitions, timewait (IBTA vol 1, 12.6 to 12.9).
+// The messages that the communication manager's engine sends: every field that an owner or a peer
+// determines, retransmissions, timewait (IBTA vol 1, 12.6 to 12.9).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -235,7 +235,7 @@ TEST_F(CmMessages, APeerThatAsksForPatienceGetsIt) {
   EXPECT_TRUE(engine_.TakeOutgoing().empty());
 }
 
-// 12.9.8.4: until every copy of a message has died, the connection answers for itself.
+// 12.9.8.4: the connection answers until no copy of a message can be in flight.
 TEST_F(CmMessages, TimewaitLastsTwoLifeTimesAndAnswersMeanwhile) {
   const uint32_t ours = Establish();
   EXPECT_EQ(Receive(kStart, Dreq{5, ours, 8, {}}), MadReason::kNone);

@@ -1,5 +1,5 @@
-// The communication manager's engine: what one message does, refusals, limits. Whole lives of
-// connections over bad networks are in tests/sim/cm_sim_test.cc.
+// The communication manager's engine: single messages, refusals, limits. tests/sim/cm_sim_test.cc
+// has complete connections over lossy networks.
 #include <gtest/gtest.h>
 
 #include "control/cm/cm_id.h"
@@ -36,7 +36,7 @@ Req GoodReq(uint32_t id = 5, uint32_t qpn = 77) {
 class CmEngine : public testing::Test {
  protected:
   MadReason Receive(Body body) { return engine_.HandleMad(1, Back(), BuildMad({1, body})); }
-  // The only message that is to be sent.
+  // Returns the message to be sent; there must be exactly one.
   template <class T>
   T Sent() {
     const std::vector<Outgoing> out = engine_.TakeOutgoing();
@@ -52,7 +52,7 @@ class CmEngine : public testing::Test {
     EXPECT_EQ(rej.remote_id, req.local_id);
     return static_cast<RejectReason>(rej.reason);
   }
-  // An established connection, we being passive.
+  // Creates an established connection with this side passive.
   uint32_t Establish(uint32_t id, uint32_t qpn) {
     EXPECT_EQ(Receive(GoodReq(id, qpn)), MadReason::kNone);
     const uint32_t ours = engine_.TakeEvents().at(0).id;
@@ -131,7 +131,7 @@ TEST_F(CmEngine, RefusesAnotherPath) {
   EXPECT_EQ(Sent<Apr>().status, static_cast<uint8_t>(AprStatus::kNotSupported));
 }
 
-// 12.9.8.3.1: who uses a connected QP anew has forgotten the connection.
+// 12.9.8.3.1: a peer that reuses a connected QP has lost the connection.
 TEST_F(CmEngine, EndsStaleConnections) {
   const uint32_t ours = Establish(5, 77);
   EXPECT_EQ(Receive(GoodReq(6, 77)), MadReason::kUnexpected);
@@ -268,7 +268,7 @@ TEST_F(CmTable, WhatIsLeftBehindMakesRoom) {
   EXPECT_EQ(RejectionOf(GoodReq(14, 14)), RejectReason::kNoResources);
 }
 
-TEST_F(CmTable, WhoLeavesTheMostBehindMakesRoomForOthers) {
+TEST_F(CmTable, TheAccountWithTheMostUnownedConnectionsMakesRoom) {
   const uint32_t of_other = Rejected(1, 7);  // the oldest of all
   const uint32_t first = Rejected(2, 8);
   const uint32_t second = Rejected(3, 8);
@@ -279,7 +279,7 @@ TEST_F(CmTable, WhoLeavesTheMostBehindMakesRoomForOthers) {
   EXPECT_NE(engine_.Find(wanted), nullptr);
 }
 
-TEST_F(CmTable, WhatNobodyTookIsNotCountedAsTaken) {
+TEST_F(CmTable, RefusedRequestsAreNotCountedAsTaken) {
   const auto count = [this](MadReason reason) {
     return engine_.reasons()[static_cast<size_t>(reason)];
   };
@@ -338,7 +338,7 @@ TEST(CmPorts, ConflictAsLinuxSays) {
   EXPECT_TRUE(table.Holders(PortSpace::kTcp, 7000).empty());
 }
 
-// Of both families on one port: possible where the IPv6 one keeps to IPv6, whatever the other says.
+// Listeners of both families on one port: allowed if the IPv6 one is IPv6-only.
 TEST(CmPorts, AFamilyEach) {
   PortTable table;
   CmId v4 = At("10.0.0.1", 7000), v6 = At("fd00::1", 7000);
@@ -388,7 +388,7 @@ TEST(CmCommands, AreCheckedForTheirSize) {
   request.command = RDMA_USER_CM_CMD_CONNECT;
   request.in_size = offsetof(rdma_ucm_connect, ece);
   EXPECT_TRUE(DecodeCommand(request, command).ok());
-  // An option's value follows.
+  // The value of an option follows the command.
   request.command = RDMA_USER_CM_CMD_SET_OPTION;
   request.in_size = sizeof(rdma_ucm_set_option);
   request.extra_size = 4;

@@ -1,5 +1,5 @@
-// The communication manager's messages and addresses as bytes, against recorded conversations of
-// Linux's software RDMA (tests/vectors/rxe).
+// The wire format of the communication manager's messages and addresses, against captures of
+// Linux's rdma_rxe (tests/vectors/rxe).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -101,8 +101,8 @@ TEST(CmMad, MakesFramesThatPassTheGate) {
   }
 }
 
-// Every field of every message keeps to itself: a MAD of random bytes comes out as it went in, but
-// for what is reserved, which a second round leaves alone.
+// No fields overlap: parsing and building a MAD of random bytes gives the same MAD except reserved
+// bits, and a second round changes nothing.
 TEST(CmMad, KeepsEveryField) {
   uint64_t random = 1;
   for (uint16_t attribute = kFirstMessage; attribute <= kLastMessage; ++attribute) {
@@ -122,7 +122,7 @@ TEST(CmMad, KeepsEveryField) {
       for (size_t i = 20; i < mad.size(); ++i) {
         EXPECT_EQ(rebuilt[i] & ~mad[i], std::byte{0}) << "attribute " << attribute << " byte " << i;
       }
-      // The modifier is ECE's, whose messages have it whole.
+      // The attribute modifier is a field of messages with ECE only.
       const auto type = static_cast<MessageType>(attribute);
       const bool has_ece =
           type == MessageType::kReq || type == MessageType::kRep || type == MessageType::kSidrRep;
