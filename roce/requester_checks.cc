@@ -98,10 +98,12 @@ bool IsOnTransport(const WorkInfo& info, QpType type) {
 
 const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable = MakeTable();
 
+bool MayPost(WorkOpcode opcode, QpType type) { return IsOnTransport(InfoOf(opcode), type); }
+
 CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
                               uint32_t max_message_bytes, uint32_t max_rd_atomic) {
   const WorkInfo& info = InfoOf(wqe.opcode);
-  if (!IsOnTransport(info, type)) return CompletionStatus::kLocalQpOperationError;
+  if (!MayPost(wqe.opcode, type)) return CompletionStatus::kLocalQpOperationError;
   const bool scatters =
       info.work_class == WorkClass::kRead || info.work_class == WorkClass::kAtomic;
   if ((IsAnswered(info.work_class) && max_rd_atomic == 0) || (scatters && wqe.is_inline)) {

@@ -40,6 +40,9 @@ extern const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable;
 // `opcode` comes from gate 2, which lets only enumerators through.
 inline const WorkInfo& InfoOf(WorkOpcode opcode) { return kWorkTable[static_cast<size_t>(opcode)]; }
 
+// Whether queue pairs of `type` send requests with `opcode`.
+bool MayPost(WorkOpcode opcode, QpType type);
+
 // READs and what is answered like them: limited by max_rd_atomic, waited for by a fence.
 constexpr bool IsAnswered(WorkClass work_class) {
   return work_class == WorkClass::kRead || work_class == WorkClass::kAtomic ||

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "dataplane/rings/receive_entry.h"
+#include "roce/requester_checks.h"
 #include "verbs_provider/abi/list_mr.h"
 
 namespace roci::dataplane {
@@ -28,6 +29,7 @@ struct Operation {
   uint8_t length = kAnyLength;  // bytes on this side
 };
 
+// Indexed by roci_abi_send_opcode.
 constexpr std::array<Operation, 32> kOperations = [] {
   std::array<Operation, 32> table{};
   table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, Extra::kNone, true, true};
@@ -49,31 +51,16 @@ constexpr std::array<Operation, 32> kOperations = [] {
   return table;
 }();
 
-constexpr uint32_t Bit(uint32_t opcode) { return 1u << opcode; }
+static_assert(kOperations.size() == 32, "one bit each");
 
-constexpr uint32_t kUdOpcodes = Bit(ROCI_ABI_WR_SEND) | Bit(ROCI_ABI_WR_SEND_WITH_IMM);
-constexpr uint32_t kUcOpcodes = kUdOpcodes | Bit(ROCI_ABI_WR_RDMA_WRITE) |
-                                Bit(ROCI_ABI_WR_RDMA_WRITE_WITH_IMM) | Bit(ROCI_ABI_WR_LOCAL_INV) |
-                                Bit(ROCI_ABI_WR_BIND_MW) | Bit(ROCI_ABI_WR_REG_LIST);
-constexpr uint32_t kRcOpcodes =
-    kUcOpcodes | Bit(ROCI_ABI_WR_RDMA_READ) | Bit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) |
-    Bit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD) | Bit(ROCI_ABI_WR_SEND_WITH_INV) |
-    Bit(ROCI_ABI_WR_FLUSH) | Bit(ROCI_ABI_WR_ATOMIC_WRITE);
-
-constexpr uint32_t AllowedOpcodes(roce::QpType type) {
-  switch (type) {
-    case roce::QpType::kRc:
-    case roce::QpType::kXrcSend:
-      return kRcOpcodes;
-    case roce::QpType::kUc:
-      return kUcOpcodes;
-    case roce::QpType::kUd:
-      return kUdOpcodes;
-    case roce::QpType::kRawPacket:
-      return Bit(ROCI_ABI_WR_SEND);
-    default:
-      return 0;
+// Bit i: roci_abi_send_opcode i.
+uint32_t AllowedOpcodes(roce::QpType type) {
+  uint32_t allowed = 0;
+  for (uint32_t i = 0; i < kOperations.size(); ++i) {
+    const Operation& operation = kOperations[i];
+    if (operation.served && roce::MayPost(operation.opcode, type)) allowed |= 1u << i;
   }
+  return allowed;
 }
 
 constexpr uint8_t AllowedFlags(roce::QpType type) {
@@ -222,7 +209,8 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   out.wr_id = entry.head.wr_id;
   out.num_sge = 0;
   out.length = 0;
-  const bool allowed = entry.head.opcode < 32 && (allowed_opcodes_ >> entry.head.opcode & 1) != 0;
+  const bool allowed =
+      entry.head.opcode < kOperations.size() && (allowed_opcodes_ >> entry.head.opcode & 1) != 0;
   const Operation operation = kOperations[allowed ? entry.head.opcode : uint8_t{ROCI_ABI_WR_SEND}];
   out.opcode = operation.opcode;
   TakeHead(entry.head, out);
