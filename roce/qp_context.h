@@ -21,6 +21,14 @@ struct QpLimits {
   uint32_t max_message_bytes = 1u << 31;  // raw packet: of a frame without FCS
   PathMtu max_path_mtu = PathMtu::k4096;
   uint16_t pkey_table_length = 1;
+
+  // Those of the values that a program may set.
+  QpAttributeLimits ForAttributes() const {
+    return {.pkey_table_length = pkey_table_length,
+            .max_rd_atomic = max_rd_atomic,
+            .max_dest_rd_atomic = max_dest_rd_atomic,
+            .max_path_mtu = max_path_mtu};
+  }
 };
 
 struct QpConfig {

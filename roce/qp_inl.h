@@ -54,13 +54,7 @@ ModifyResult Qp<Host>::Modify(Host& host, TimeNs now, const QpAttributes& attrib
   const QpState to = (mask & kAttrState) != 0 ? attributes.state : from;
   ModifyResult result = CheckModify(type(), from, to, mask);
   if (result != ModifyResult::kOk) return result;
-  const QpLimits& limits = context_.config.limits;
-  result = CheckAttributeValues(attributes, mask,
-                                {.pkey_table_length = limits.pkey_table_length,
-                                 .ports = 1,
-                                 .max_rd_atomic = limits.max_rd_atomic,
-                                 .max_dest_rd_atomic = limits.max_dest_rd_atomic,
-                                 .max_path_mtu = limits.max_path_mtu});
+  result = CheckAttributeValues(attributes, mask, context_.config.limits.ForAttributes());
   if (result != ModifyResult::kOk) return result;
   ApplyAttributes(attributes, mask);
   EnterState(host, from, to);

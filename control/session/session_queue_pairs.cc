@@ -58,14 +58,6 @@ std::optional<roci_abi_ah_attr>& AddressOf(QpRecord& record) {
   return record.domain->targets().at(record.qp->qpn().value()).address;
 }
 
-roce::QpAttributeLimits AttributeLimits(const Device& device) {
-  roce::QpAttributeLimits limits;
-  limits.max_rd_atomic = static_cast<uint8_t>(device.limits().max_rd_atomic);
-  limits.max_dest_rd_atomic = limits.max_rd_atomic;
-  limits.max_path_mtu = device.max_path_mtu();
-  return limits;
-}
-
 }  // namespace
 
 roce::QpLimits Session::TransportLimits() const {
@@ -200,8 +192,8 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   const roce::QpState to = modify.mask & roce::kAttrState ? wanted.state : current.state;
   status = StatusOfModify(roce::CheckModify(record->qp->type(), current.state, to, modify.mask));
   if (!status.ok()) return status;
-  status =
-      StatusOfModify(roce::CheckAttributeValues(wanted, modify.mask, AttributeLimits(*device_)));
+  status = StatusOfModify(
+      roce::CheckAttributeValues(wanted, modify.mask, TransportLimits().ForAttributes()));
   if (!status.ok()) return status;
   const roce::Qpn remote = modify.mask & roce::kAttrDestQpn ? wanted.dest_qpn : current.dest_qpn;
 
@@ -222,7 +214,7 @@ absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify, cons
   if (!status.ok()) return status;
   roce::QpState state = roce::QpState::kReset;
   status = StatusOfModify(dataplane_->ModifyQueuePair(*record->qp, wanted, modify.mask, path,
-                                                      AttributeLimits(*device_), &state));
+                                                      TransportLimits().ForAttributes(), &state));
   if (!status.ok()) return status;
   std::optional<roci_abi_ah_attr>& address = AddressOf(*record);
   if (path != nullptr) address = modify.attr.ah;
