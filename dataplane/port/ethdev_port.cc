@@ -84,7 +84,7 @@ bool EthdevPort::Pending(uint32_t lcore) const {
                                   (from_others_ != nullptr && rte_ring_empty(from_others_) == 0));
 }
 
-bool EthdevPort::HandOff(rte_mbuf* frame, uint32_t to_lcore) {
+bool EthdevPort::HandOffToLcore(rte_mbuf* frame, uint32_t to_lcore) {
   if (rte_ring_enqueue(to_lcore_[to_lcore], frame) != 0) return false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   dataplane_.lcore(to_lcore).WakeIfSleeping();

@@ -85,9 +85,9 @@ class EthdevPort {
   };
   Received Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   bool Pending(uint32_t lcore) const;
-  // Any lcore that receives. Gives a received frame to another lcore; false (the frame stays the
-  // caller's) if it is behind.
-  bool HandOff(rte_mbuf* frame, uint32_t to_lcore);
+  // Any lcore that receives. Hands off a received frame, unparsed, to the lcore that owns its queue
+  // pair; false (the frame stays the caller's) if that lcore is behind.
+  bool HandOffToLcore(rte_mbuf* frame, uint32_t to_lcore);
   // Takes over up to `count` frames, in order; returns how many. `lcores` as for Wire::Transmit.
   uint32_t Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* lcores, uint32_t count);
   // Which checksums of a raw frame the port fills in (RTE_ETH_TX_OFFLOAD_*): none where it turns

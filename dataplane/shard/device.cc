@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint32_t kSlowPathEntries = 512;
 constexpr uint32_t kRawEntries = 256;
-constexpr uint32_t kHandedEntries = 512;
+constexpr uint32_t kMatchedEntries = 512;
 constexpr size_t kMinEthernetFrame = 60;
 
 }  // namespace
@@ -55,8 +55,8 @@ absl::Status Device::OpenSlowPath() {
   if (slow_path_ == nullptr || raw_ == nullptr) return absl::ResourceExhaustedError("DPDK rings");
   const uint32_t lcores = dataplane_.lcore_count();
   for (uint32_t i = 0; lcores > 1 && i < lcores; ++i) {
-    handed_rings_.push_back(MakeFrameRing("handed", kHandedEntries, Producers::kSeveral));
-    if (handed_rings_.back() == nullptr) return absl::ResourceExhaustedError("DPDK rings");
+    matched_rings_.push_back(MakeFrameRing("matched", kMatchedEntries, Producers::kSeveral));
+    if (matched_rings_.back() == nullptr) return absl::ResourceExhaustedError("DPDK rings");
   }
   return absl::OkStatus();
 }
@@ -98,7 +98,7 @@ void Device::AddLanes(const DeviceConfig& config) {
       lane->congestion = roce::CongestionPort{.parameters = *congestion_};
       lane->congestion->parameters.line_rate_kbps = line_rate_kbps_;
     }
-    if (dataplane_.lcore_count() > 1) lane->handed = handed_rings_[i];
+    if (dataplane_.lcore_count() > 1) lane->matched = matched_rings_[i];
     lcore.AttachLane(*lane);
     lanes_.push_back(std::move(lane));
   }
@@ -116,7 +116,7 @@ Device::~Device() {
   // Before the port, whose own buffers may lie in there.
   FreeFrameRing(slow_path_);
   FreeFrameRing(raw_);
-  for (rte_ring* ring : handed_rings_) FreeFrameRing(ring);
+  for (rte_ring* ring : matched_rings_) FreeFrameRing(ring);
   ethdev_.reset();
 }
 

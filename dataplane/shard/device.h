@@ -173,9 +173,9 @@ class Device {
   QpnSpace srqns_;
   Fd slow_path_event_;
   std::atomic<bool> slow_path_signalled_{false};
-  rte_ring* slow_path_ = nullptr;        // lcores -> control
-  rte_ring* raw_ = nullptr;              // control -> home lcore
-  std::vector<rte_ring*> handed_rings_;  // to each lcore, if there are several
+  rte_ring* slow_path_ = nullptr;         // lcores -> control
+  rte_ring* raw_ = nullptr;               // control -> home lcore
+  std::vector<rte_ring*> matched_rings_;  // to each lcore, if there are several
   uint32_t flow_count_ = 0;
   std::vector<std::unique_ptr<LinkTap>> taps_;  // of each lane, once there was need for one
   std::vector<CaptureTap*> captures_;

@@ -178,23 +178,25 @@ uint32_t DeviceLane::StageRaw() {
   return moved;
 }
 
-bool DeviceLane::Hand(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag) {
+bool DeviceLane::PassMatched(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag) {
   frame->hash.fdir.hi = qpn.value();
   frame->hash.fdir.lo = tag;
-  return rte_ring_mp_enqueue(handed, frame) == 0;
+  return rte_ring_mp_enqueue(matched, frame) == 0;
 }
 
-DeviceLane::HandedFrame DeviceLane::HandedOf(const rte_mbuf& frame) {
+DeviceLane::MatchedFrame DeviceLane::MatchOf(const rte_mbuf& frame) {
   return {roce::Qpn(frame.hash.fdir.hi), frame.hash.fdir.lo};
 }
 
-uint32_t DeviceLane::TakeHanded(rte_mbuf** frames) {
-  return handed == nullptr
-             ? 0
-             : rte_ring_sc_dequeue_burst(handed, reinterpret_cast<void**>(frames), kBurst, nullptr);
+uint32_t DeviceLane::TakeMatched(rte_mbuf** frames) {
+  return matched == nullptr ? 0
+                            : rte_ring_sc_dequeue_burst(matched, reinterpret_cast<void**>(frames),
+                                                        kBurst, nullptr);
 }
 
-bool DeviceLane::HandedPending() const { return handed != nullptr && rte_ring_empty(handed) == 0; }
+bool DeviceLane::MatchedPending() const {
+  return matched != nullptr && rte_ring_empty(matched) == 0;
+}
 
 bool DeviceLane::RawPending() const { return raw != nullptr && rte_ring_empty(raw) == 0; }
 

@@ -99,17 +99,18 @@ class DeviceLane {
   uint32_t StageRaw();
   bool RawPending() const;
 
-  // ---- Frames that another lcore matched for a queue pair of this one
-  struct HandedFrame {
+  // ---- Frames that a flow rule matched on another lcore, for a raw packet queue pair of this one.
+  // (Frames that no rule has seen yet go by EthdevPort::HandOffToLcore.)
+  struct MatchedFrame {
     roce::Qpn qpn;
     uint32_t tag;
   };
   // Any lcore. Takes the frame over; false (it stays the caller's) if this lcore is behind.
-  bool Hand(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag);
-  static HandedFrame HandedOf(const rte_mbuf& frame);
+  bool PassMatched(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag);
+  static MatchedFrame MatchOf(const rte_mbuf& frame);
   // What is taken must be freed by the caller.
-  uint32_t TakeHanded(rte_mbuf** frames);
-  bool HandedPending() const;
+  uint32_t TakeMatched(rte_mbuf** frames);
+  bool MatchedPending() const;
 
   Device& device;
   Wire* wire = nullptr;
@@ -128,7 +129,7 @@ class DeviceLane {
 
   MulticastTable multicast;
   FlowTable flows;                                // those of all lcores
-  rte_ring* handed = nullptr;                     // null: there is one lcore only
+  rte_ring* matched = nullptr;                    // null: there is one lcore only
   std::vector<roce::NetAddress> local_addresses;  // empty: anything goes
 
  private:

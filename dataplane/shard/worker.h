@@ -153,7 +153,7 @@ class Worker final : public DurableService {
                   const rte_mbuf* frame);
   void DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key, const rte_mbuf& frame,
                   uint32_t tag);
-  uint32_t ReceiveHanded(DeviceLane& lane);
+  uint32_t ReceiveMatched(DeviceLane& lane);
 
   // worker_receive.cc again
   void FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count);

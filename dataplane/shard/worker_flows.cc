@@ -75,7 +75,7 @@ void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::Flow
     return;
   }
   rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
-  if (copy != nullptr && rule.qp->lane->Hand(copy, rule.qp->qpn(), rule.tag)) {
+  if (copy != nullptr && rule.qp->lane->PassMatched(copy, rule.qp->qpn(), rule.tag)) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     dataplane_.lcore(rule.qp->lane->lcore).WakeIfSleeping();
     return;
@@ -112,17 +112,17 @@ void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& ke
 }
 
 // Frames that other lcores matched for queue pairs of this one.
-uint32_t Worker::ReceiveHanded(DeviceLane& lane) {
+uint32_t Worker::ReceiveMatched(DeviceLane& lane) {
   rte_mbuf* frames[kBurst];
-  const uint32_t count = lane.TakeHanded(frames);
+  const uint32_t count = lane.TakeMatched(frames);
   for (uint32_t i = 0; i < count; ++i) {
-    const DeviceLane::HandedFrame handed = DeviceLane::HandedOf(*frames[i]);
+    const DeviceLane::MatchedFrame matched = DeviceLane::MatchOf(*frames[i]);
     roce::FlowKey key;
-    QueuePair* qp = lane.Find(handed.qpn);
+    QueuePair* qp = lane.Find(matched.qpn);
     // It may be gone by now, and another one have its number.
     if (qp != nullptr && qp->type() == roce::QpType::kRawPacket &&
         roce::ParseFlowKey(BytesOf(frames[i]), key)) {
-      DeliverRaw(lane, *qp, key, *frames[i], handed.tag);
+      DeliverRaw(lane, *qp, key, *frames[i], matched.tag);
     }
   }
   rte_pktmbuf_free_bulk(frames, count);

@@ -122,7 +122,7 @@ bool Worker::AnythingPending() {
   if (lcore_.stopping() || lcore_.mailbox_.Pending()) return true;
   const auto lane_pending = [](const DeviceLane* lane) {
     return lane->staged() != 0 || lane->ReceivePending() || lane->RawPending() ||
-           lane->HandedPending();
+           lane->MatchedPending();
   };
   const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
   return durable_writer_.HasDone() || CopiesPending() ||

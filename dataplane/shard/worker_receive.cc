@@ -61,7 +61,7 @@ uint32_t Worker::ReceiveLane(DeviceLane& lane) {
     received += count;
     if (count < kBurst) break;
   }
-  if (lane.handed != nullptr) received += ReceiveHanded(lane);
+  if (lane.matched != nullptr) received += ReceiveMatched(lane);
   return received;
 }
 
@@ -208,7 +208,7 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
   const bool is_gsi = packet.dest_qpn.value() <= roce::kGsiQpn.value();
   if (!is_gsi && packet.dest_qpn != roce::kMulticastQpn && lane.ethdev != nullptr &&
       owner != lane.lcore && owner < lane.lcore_count) {
-    if (lane.ethdev->HandOff(frame, owner)) return true;
+    if (lane.ethdev->HandOffToLcore(frame, owner)) return true;
     lane.counters.rx_hand_off_dropped.Add(1);
     return false;
   }
@@ -255,7 +255,7 @@ void Worker::SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame) {
   for (uint32_t to = 0; to < lane.lcore_count; ++to) {
     if (to == lane.lcore) continue;
     rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
-    if (copy != nullptr && lane.ethdev->HandOff(copy, to)) continue;
+    if (copy != nullptr && lane.ethdev->HandOffToLcore(copy, to)) continue;
     rte_pktmbuf_free(copy);
     lane.counters.rx_hand_off_dropped.Add(1);
   }
