@@ -300,10 +300,9 @@ void Responder<Host>::CompleteReceive(Host& host, const Packet& packet, Completi
   if (packet.info->Has(ExtHeader::kDeth)) {
     completion.source_qpn = packet.ext.deth.src_qpn;
     completion.has_grh = true;
-    // Datagrams have no flow rule's tag; they use its place for the kind of the network header, for
-    // which the IBTA asks (vol 1, A17.4.5.1), in the numbers that adapters show in ibv_wc.sl and
-    // that UCX reads there: 0x9 IPv6, 0xA IPv4. The VLAN tag is before it.
-    completion.flow_tag = (packet.is_ipv6 ? 0x9 : 0xA) | uint32_t{packet.vlan_tci} << 16;
+    completion.datagram = {
+        .header = packet.is_ipv6 ? DatagramNetwork::kIpv6 : DatagramNetwork::kIpv4,
+        .vlan_tci = packet.vlan_tci};
   }
   completion.status = CompletionStatus::kSuccess;
   completion.opcode = opcode;

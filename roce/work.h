@@ -181,18 +181,31 @@ struct FrameInfo {
   bool checksums_right = false;
 };
 
+// What a datagram's receive says of the network.
+struct DatagramNetwork {
+  // For the kind of the network header the IBTA asks (vol 1, A17.4.5.1). The numbers are those that
+  // adapters show in ibv_wc.sl and that UCX reads there.
+  static constexpr uint8_t kIpv6 = 0x9;
+  static constexpr uint8_t kIpv4 = 0xA;
+  uint8_t header;
+  uint16_t vlan_tci;  // 0: no VLAN tag
+};
+
 struct Completion {
   uint64_t wr_id;
   uint32_t slot;         // ring entry that this completes (and, for sends, every older one)
   uint32_t byte_length;  // receive: bytes received; READ/atomic: bytes returned
   uint32_t immediate;    // network byte order, or the invalidated R_Key
   Qpn source_qpn;        // UD receive
-  uint32_t flow_tag;     // raw packet receive: of the rule that took the frame
+  union {
+    uint32_t flow_tag;         // raw packet receive: of the rule that took the frame
+    DatagramNetwork datagram;  // with has_grh
+  };
   CompletionStatus status;
   CompletionOpcode opcode;
   bool has_immediate : 1;
   bool has_invalidate : 1;
-  bool has_grh : 1;
+  bool has_grh : 1;          // UD receive
   bool checksums_right : 1;  // raw packet receive: of IPv4 and of TCP or UDP in it
   bool solicited : 1;        // wakes a CQ armed for solicited completions only (errors always do)
   bool signaled : 1;  // false: the app asked for no CQE; the host may only note the slot as done

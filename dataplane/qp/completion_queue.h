@@ -237,7 +237,13 @@ inline void CompletionQueue::Fill(roci_abi_cqe& entry, const roce::Completion& c
   entry.timestamp_ns = now_ns;
   entry.sl = 0;
   entry.pkey_index = 0;
-  entry.flow_tag = completion.flow_tag;
+  if (completion.has_grh) {
+    entry.datagram = {.header = completion.datagram.header,
+                      .reserved = 0,
+                      .vlan_tci = completion.datagram.vlan_tci};
+  } else {
+    entry.flow_tag = completion.flow_tag;
+  }
 }
 
 }  // namespace roci::dataplane

@@ -253,8 +253,8 @@ void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool soli
   entry.qpn = host.owner.qpn;
   entry.qp_handle = srq_.handle();
   if ((entry.flags & ROCI_ABI_CQE_TAG_MATCH) != 0) {
-    entry.slot = static_cast<uint32_t>(header_.tag);
-    entry.flow_tag = static_cast<uint32_t>(header_.tag >> 32);
+    entry.tag_low = static_cast<uint32_t>(header_.tag);
+    entry.tag_high = static_cast<uint32_t>(header_.tag >> 32);
     entry.tag_context = header_.context;
   }
   entry.flags |= ROCI_ABI_CQE_TAG;

@@ -194,11 +194,18 @@ enum roci_abi_cqe_flags {
   ROCI_ABI_CQE_IP_CHECKSUM_OK = 1 << 2,    // as IBV_WC_IP_CSUM_OK
   ROCI_ABI_CQE_WITH_INV = 1 << 3,          // as IBV_WC_WITH_INV
   ROCI_ABI_CQE_TAG_SYNC_REQUEST = 1 << 4,  // as IBV_WC_TM_SYNC_REQ
-  ROCI_ABI_CQE_TAG_MATCH = 1 << 5,         // as IBV_WC_TM_MATCH; tag: flow_tag << 32 | slot
+  ROCI_ABI_CQE_TAG_MATCH = 1 << 5,         // as IBV_WC_TM_MATCH; tag: tag_high, tag_low
   ROCI_ABI_CQE_TAG_DATA_VALID = 1 << 6,    // as IBV_WC_TM_DATA_VALID
   ROCI_ABI_CQE_SEND = 1 << 8,              // completes a send queue entry; else a receive
   ROCI_ABI_CQE_SRQ = 1 << 9,               // completes a receive of a shared receive queue
   ROCI_ABI_CQE_TAG = 1 << 10,              // completes a tag operation, not a work queue entry
+};
+
+// What a datagram's completion says of the network.
+struct roci_abi_datagram_network {
+  uint8_t header;  // kind of network header, as adapters show it in ibv_wc.sl: 0x9 IPv6, 0xA IPv4
+  uint8_t reserved;
+  uint16_t vlan_tci;  // 0: no VLAN tag
 };
 
 // One completion, one cache line. The entry at free-running index i of a CQ with `capacity` entries
@@ -217,21 +224,27 @@ struct roci_abi_cqe {
   // receive queue.
   uint32_t qp_handle;
   uint32_t source_qpn;
-  // Free-running index of the work queue entry: it and all older entries may be overwritten. With
-  // ROCI_ABI_CQE_SRQ: number of the slot, and only that slot may be overwritten. With
-  // ROCI_ABI_CQE_TAG_MATCH: the lower half of the tag.
-  uint32_t slot;
+  union {
+    // Free-running index of the work queue entry: it and all older entries may be overwritten. With
+    // ROCI_ABI_CQE_SRQ: number of the slot, and only that slot may be overwritten.
+    uint32_t slot;
+    uint32_t tag_low;  // with ROCI_ABI_CQE_TAG_MATCH: bits 0 to 31 of the tag
+  };
   uint64_t timestamp_ns;
   uint8_t sl;
   uint8_t reserved0;
   uint16_t pkey_index;
-  // Raw packet receives: the flow tag. With ROCI_ABI_CQE_TAG_MATCH: the upper half of the tag.
-  // Datagrams: VLAN tag << 16 | kind of network header.
-  uint32_t flow_tag;
+  union {
+    uint32_t flow_tag;                          // raw packet receives: of the rule
+    uint32_t tag_high;                          // with ROCI_ABI_CQE_TAG_MATCH: bits 32 to 63
+    struct roci_abi_datagram_network datagram;  // with ROCI_ABI_CQE_GRH
+  };
   uint32_t generation;
   uint32_t tag_context;  // with ROCI_ABI_CQE_TAG_MATCH: the sender's application context
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_cqe) == 64);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, slot) == 36);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, flow_tag) == 52);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, timestamp_ns) == 40);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, generation) == 56);
 

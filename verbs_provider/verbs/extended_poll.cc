@@ -65,18 +65,15 @@ __be32 ReadImmediate(ibv_cq_ex* cq) { return Current(cq).immediate; }
 uint32_t ReadQpn(ibv_cq_ex* cq) { return Current(cq).qpn; }
 uint32_t ReadSourceQp(ibv_cq_ex* cq) { return Current(cq).source_qpn; }
 uint32_t ReadSourceLid(ibv_cq_ex*) { return 0; }  // Ethernet has none
-// Whether the entry is a datagram's. Its flow_tag holds the VLAN tag and the kind of network header
-// (roce/responder_execute_inl.h).
 bool IsDatagram(ibv_cq_ex* cq) { return (Current(cq).flags & ROCI_ABI_CQE_GRH) != 0; }
 uint8_t ReadServiceLevel(ibv_cq_ex* cq) {
-  return IsDatagram(cq) ? static_cast<uint8_t>(Current(cq).flow_tag) : 0;
+  return IsDatagram(cq) ? Current(cq).datagram.header : uint8_t{0};
 }
 uint8_t ReadPathBits(ibv_cq_ex*) { return 0; }
-// The VLAN tag control information of a datagram. 0 for raw packets, whose frames keep the tag.
+// Raw frames keep their tags.
 uint16_t ReadVlan(ibv_cq_ex* cq) {
-  return IsDatagram(cq) ? static_cast<uint16_t>(Current(cq).flow_tag >> 16) : 0;
+  return IsDatagram(cq) ? Current(cq).datagram.vlan_tci : uint16_t{0};
 }
-// 0 for datagrams and tag operations, where the field has another meaning.
 uint32_t ReadFlowTag(ibv_cq_ex* cq) {
   return (Current(cq).flags & (ROCI_ABI_CQE_TAG | ROCI_ABI_CQE_GRH)) != 0 ? 0
                                                                           : Current(cq).flow_tag;
@@ -87,7 +84,7 @@ void ReadTagInfo(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
   const roci_abi_cqe& entry = Current(cq);
   *info = {};
   if ((entry.flags & ROCI_ABI_CQE_TAG_MATCH) == 0) return;
-  info->tag = uint64_t{entry.flow_tag} << 32 | entry.slot;
+  info->tag = uint64_t{entry.tag_high} << 32 | entry.tag_low;
   info->priv = entry.tag_context;
 }
 uint64_t ReadTimestamp(ibv_cq_ex* cq) { return Current(cq).timestamp_ns; }

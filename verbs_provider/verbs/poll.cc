@@ -47,11 +47,7 @@ int PollCq(ibv_cq* ibcq, int count, ibv_wc* wc) {
       continue;
     }
     FillCompletion(*entry, &wc[polled]);
-    // The low bits of a datagram's flow_tag are the kind of its network header
-    // (roce/responder_execute_inl.h).
-    if ((entry->flags & ROCI_ABI_CQE_GRH) != 0) {
-      wc[polled].sl = static_cast<uint8_t>(entry->flow_tag);
-    }
+    if ((entry->flags & ROCI_ABI_CQE_GRH) != 0) wc[polled].sl = entry->datagram.header;
     ++polled;
     FreeWork(session, *entry);
   }

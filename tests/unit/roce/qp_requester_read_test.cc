@@ -115,9 +115,9 @@ TEST(QpRequester, FenceWaitsForReadsAndAtomicsOnly) {
 TEST(QpRequester, AtomicsWaitForAFlushForPersistence) {
   for (const WorkOpcode atomic :
        {WorkOpcode::kFetchAdd, WorkOpcode::kCompareSwap, WorkOpcode::kAtomicWrite}) {
-    for (const uint32_t type : {Feth::kGlobalVisibility, Feth::kPersistence}) {
+    for (const uint8_t type : {Feth::kGlobalVisibility, Feth::kPersistence}) {
       Node node;
-      node.host.PostSend(WorkOpcode::kFlush, 8).flush.placement_type = static_cast<uint8_t>(type);
+      node.host.PostSend(WorkOpcode::kFlush, 8).flush.placement_type = type;
       node.host.PostSend(WorkOpcode::kSend, 8);
       node.host.PostSend(atomic, 8);
       const bool waits = type == Feth::kPersistence;

@@ -294,7 +294,7 @@ TEST(QpUd, ReceiveHasRoomForTheNetworkHeader) {
   EXPECT_EQ(completion.byte_length, 140u);
   EXPECT_EQ(completion.source_qpn, Qpn(0x77));
   EXPECT_TRUE(completion.has_grh);
-  EXPECT_EQ(completion.flow_tag, 0x9u);  // an IPv6 header
+  EXPECT_EQ(completion.datagram.header, 0x9u);  // an IPv6 header
   EXPECT_TRUE(completion.solicited);
   EXPECT_EQ(node.host.bytes[512 + 39], std::byte{0x40 + 39});
   EXPECT_EQ(node.host.bytes[512 + 40 + 99], PayloadByte(99));

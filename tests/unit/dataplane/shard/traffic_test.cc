@@ -348,8 +348,8 @@ TEST_P(Traffic, DatagramsAreForAnAddressOfTheirVlan) {
   for (int i = 0; i < 4; ++i) {
     roci_abi_cqe cqe;
     ASSERT_TRUE(b_cq_.Wait(&cqe));
-    tags.insert(cqe.flow_tag >> 16);
-    EXPECT_EQ(cqe.flow_tag & 0xFFFF, 0xAu) << "an IPv4 header";
+    tags.insert(cqe.datagram.vlan_tci);
+    EXPECT_EQ(cqe.datagram.header, 0xAu) << "an IPv4 header";
   }
   EXPECT_EQ(tags, (std::multiset<uint32_t>{7 | 3 << 13, 7, 0, 0}));
   const auto drops = [&] {
