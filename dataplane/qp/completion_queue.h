@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
-#include "dataplane/base/prefetch.h"
 #include "dataplane/base/shared_memory.h"
 #include "roce/work.h"
+#include "verbs_provider/abi/prefetch.h"
 #include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
@@ -141,7 +141,7 @@ class CompletionQueue {
       events_->Withhold(*this);
     }
     ++producer_;
-    PrefetchForWrite(&entries_[(producer_ + kPrefetchAhead) & (capacity_ - 1)]);
+    abi::PrefetchForWrite(&entries_[(producer_ + kPrefetchAhead) & (capacity_ - 1)]);
     solicited_ |= completion.solicited || completion.status != roce::CompletionStatus::kSuccess;
     if (!touched_) {
       touched_ = true;

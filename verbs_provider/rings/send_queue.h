@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "verbs_provider/abi/prefetch.h"
 #include "verbs_provider/abi/rings.h"
-#include "verbs_provider/base/prefetch.h"
 #include "verbs_provider/base/provider_api.h"
 #include "verbs_provider/base/spin_lock.h"
 #include "verbs_provider/memory/mr_keys.h"
@@ -56,8 +56,8 @@ struct SendQueue {
 
   static constexpr uint32_t kPrefetchAhead = 4;
   void PrefetchSlot(uint32_t index) const {
-    PrefetchForWrite(Slot(index));
-    PrefetchForWrite(Slot(index) + 64);
+    abi::PrefetchForWrite(Slot(index));
+    abi::PrefetchForWrite(Slot(index) + 64);
   }
   std::byte* Slot(uint32_t index) const {
     return slots + static_cast<size_t>(index & mask) * stride;
@@ -75,7 +75,7 @@ struct SendQueue {
   }
   /// Prefetches the header's lines that a post accesses; with thousands of queues they are cold.
   void PrefetchHeader() const {
-    PrefetchForWrite(&shared->producer);
+    abi::PrefetchForWrite(&shared->producer);
     __builtin_prefetch(&shared->armed);
   }
   /// Prefetches the first lines of the next slot and of a later one. The daemon's processor has
