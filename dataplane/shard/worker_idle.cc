@@ -15,8 +15,9 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kRoundsBeforeYield = 16;
-// Cost of one sleep and wake-up. A real-time lcore polls for this long before it sleeps.
-constexpr uint64_t kSleepCostNs = 20'000;
+// Cost of one sleep and wake-up. A real-time lcore beside other work polls for this long before it
+// sleeps; for longer would take the processor from the programs that it waits for.
+constexpr uint64_t kSleepCostNs = 5'000;
 // Ports without receive interrupts, and event pipes without room, are looked at so often: the more
 // seldom the longer nothing has come.
 constexpr uint64_t kShortestPollNs = 50'000;

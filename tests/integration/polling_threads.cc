@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -72,11 +73,14 @@ struct Outcome {
   bool failed = false;
 };
 
-// False: the request failed, or nothing came before `give_up`.
+// False, after saying why on stderr: the request failed, or nothing came before `give_up`.
 bool WriteOnce(Connection& connection, Clock::time_point give_up) {
   Endpoint& end = connection.pair.near;
-  if (end.PostSend(IBV_WR_RDMA_WRITE, connection.source.Sge(0, kMessageBytes), IBV_SEND_SIGNALED,
-                   connection.target.address(), connection.target.rkey()) != 0) {
+  if (const int error =
+          end.PostSend(IBV_WR_RDMA_WRITE, connection.source.Sge(0, kMessageBytes),
+                       IBV_SEND_SIGNALED, connection.target.address(), connection.target.rkey());
+      error != 0) {
+    std::fprintf(stderr, "ibv_post_send: %s\n", strerror(error));
     return false;
   }
   ibv_wc wc{};
@@ -84,7 +88,10 @@ bool WriteOnce(Connection& connection, Clock::time_point give_up) {
   do {
     polled = ibv_poll_cq(end.cq, 1, &wc);
   } while (polled == 0 && Clock::now() < give_up);
-  return polled == 1 && wc.status == IBV_WC_SUCCESS;
+  if (polled == 1 && wc.status == IBV_WC_SUCCESS) return true;
+  std::fprintf(stderr, "no completion: ibv_poll_cq: %d, status: %s\n", polled,
+               polled == 1 ? ibv_wc_status_str(wc.status) : "none");
+  return false;
 }
 
 Outcome Run(Connection& connection, Clock::time_point end) {

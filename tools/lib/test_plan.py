@@ -182,7 +182,8 @@ def cases(plan, test, everything):
     if test['protocol'] == 'gtest':
         programs = {str(plan.folder / output) for output in plan.outputs(test)}
         program = next(word for word in reversed(words) if word in programs)
-        return gtest_cases(program, [word for word in words if word.startswith('--gtest_filter')])
+        # Its own options too: some add cases.
+        return gtest_cases(program, [word for word in words[words.index(program) + 1:] if word.startswith('--')])
     script = next((word for word in words if word.endswith('.py')), None)
     if test['protocol'] == 'tap' and script and LISTS_CASES.search(pathlib.Path(script).read_text(encoding='utf-8')):
         environment = {**os.environ, 'ROCI_TEST_ALL': 'yes' if everything else 'no', 'PYTHONDONTWRITEBYTECODE': '1'}

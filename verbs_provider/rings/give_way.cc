@@ -5,21 +5,43 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "verbs_provider/abi/yield_judge.h"
 #include "verbs_provider/rings/lcore_progress.h"
+#include "verbs_provider/rings/turns.h"
 
 namespace roci::provider {
 namespace {
 
-constexpr uint64_t kSleepEveryNs = 50'000;
+// Threads of this process that yield or sleep in GiveWay(). One that is cancelled meanwhile stays
+// counted; the others then sleep where they could yield.
+std::atomic<uint32_t> waiting{0};
 
-thread_local abi::YieldJudge judge;
+class Waiting {
+ public:
+  Waiting() { waiting.fetch_add(1, std::memory_order_relaxed); }
+  ~Waiting() { waiting.fetch_sub(1, std::memory_order_relaxed); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+};
+
+uint32_t CountProcessors() {
+  cpu_set_t processors;
+  // Fails where there are more than 1024.
+  if (sched_getaffinity(0, sizeof(processors), &processors) != 0) return CPU_SETSIZE;
+  return static_cast<uint32_t>(CPU_COUNT(&processors));
+}
+
+const uint32_t processors = CountProcessors();
+
+thread_local abi::YieldJudge control_yields;
+thread_local Turns turns;
 // Of a few lcores: a thread may wait for several contexts in turn.
 constexpr size_t kWatched = 8;
 thread_local LcoreProgress progress[kWatched];
-thread_local uint64_t last_sleep_ns = 0;
 
 uint64_t MonotonicNs() {
   timespec now;
@@ -27,20 +49,27 @@ uint64_t MonotonicNs() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+void Yield(uint64_t now_ns) {
+  const Waiting counted;
+  sched_yield();
+  turns.Yielded(now_ns, MonotonicNs());
+}
+
 // Not nanosleep(), at which the thread could be cancelled. `ns` < 1 s.
-void SleepFor(uint64_t ns) {
+void SleepFor(uint64_t ns, uint64_t now_ns) {
+  const Waiting counted;
   const timespec time = {0, static_cast<long>(ns)};
   syscall(SYS_nanosleep, &time, nullptr);
-  last_sleep_ns = MonotonicNs();
+  turns.Slept(now_ns, MonotonicNs(), ns);
 }
 
 }  // namespace
 
 bool TryYield() {
   const uint64_t begin = MonotonicNs();
-  if (!judge.Allows(begin)) return false;
+  if (!control_yields.Allows(begin)) return false;
   sched_yield();
-  judge.Took(begin, MonotonicNs());
+  control_yields.Took(begin, MonotonicNs());
   return true;
 }
 
@@ -51,16 +80,21 @@ void BeginWaiting() {
 
 void GiveWay(const Doorbells& bells) {
   const uint64_t now = MonotonicNs();
+  const uint32_t others = waiting.load(std::memory_order_relaxed);
   LcoreProgress& of_page = progress[bells.number() % kWatched];
   if (bells.is_sleeping()) {
     of_page.Begin(now);
   } else if (const uint64_t ns = of_page.Look(bells.rounds(), now); ns != 0) {
-    SleepFor(ns);
+    SleepFor(std::max(ns, turns.SleepNs(others, processors, now)), now);
     return;
   }
-  if (TryYield()) return;
-  // Once for all the queues that a program looks at in turn.
-  if (now - last_sleep_ns >= kSleepEveryNs) SleepFor(1);
+  if (turns.MayYield(others, processors, now)) {
+    Yield(now);
+  } else if (const uint64_t ns = turns.SleepNs(others, processors, now); ns != 0) {
+    SleepFor(ns, now);
+  }
 }
+
+void ForgetOtherThreads() { waiting.store(0, std::memory_order_relaxed); }
 
 }  // namespace roci::provider

@@ -12,9 +12,12 @@ bool TryYield();
 /// This thread begins to wait for the daemon: before the first GiveWay().
 void BeginWaiting();
 
-/// Yields, or sleeps some 50 us (the kernel's timer slack) where that is better; longer, up to 1
-/// ms, while the daemon's thread does not get a processor (lcore_progress.h). `bells`: of the
-/// session that is waited for.
+/// Yields or sleeps, whichever is better beside the program's other waiting threads (turns.h), or
+/// returns at once. Sleeps up to 2 ms; up to 1 ms of it because the daemon's thread does not get a
+/// processor (lcore_progress.h). `bells`: of the session that is waited for.
 void GiveWay(const Doorbells& bells);
+
+/// In the child of a fork: only the calling thread is left.
+void ForgetOtherThreads();
 
 }  // namespace roci::provider

@@ -14,6 +14,7 @@
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/memory/app_memory.h"
 #include "verbs_provider/memory/maps_reader.h"
+#include "verbs_provider/rings/give_way.h"
 #include "verbs_provider/session/channel.h"
 
 namespace roci::provider {
@@ -58,6 +59,7 @@ bool UnshareInAllSessions(void*, uint64_t va, uint64_t length) {
 // The fork handler of the child. Closes the parent's sockets: otherwise the daemon would not see
 // the parent's exit. The child keeps the memory of the parent's objects.
 void AfterForkInChild() {
+  ForgetOtherThreads();
   for (Session* session = list_head; session != nullptr; session = session->next) {
     if (session->inherited()) session->client.DropInChild();
   }
