@@ -4,64 +4,68 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <iterator>
 
 #include "control/loop/errno_status.h"
+#include "verbs_provider/abi/cm_commands.h"
 
 namespace roci::control::cm {
 namespace {
 
-// Sizes without fields that older libraries do not know (ECE, ibdev_index).
-constexpr uint32_t kOldConnect = offsetof(rdma_ucm_connect, ece);
-constexpr uint32_t kOldAccept = offsetof(rdma_ucm_accept, ece);
-constexpr uint32_t kOldEvent = offsetof(rdma_ucm_event_resp, ece);
-constexpr uint32_t kOldRoute = offsetof(rdma_ucm_query_route_resp, ibdev_index);
+// Size of the oldest accepted form of a structure in bytes: older libraries do not know all fields.
+template <class T>
+constexpr uint32_t kOldestBytes = sizeof(T);
+template <>
+constexpr uint32_t kOldestBytes<void> = 0;
+template <>
+constexpr uint32_t kOldestBytes<rdma_ucm_connect> = offsetof(rdma_ucm_connect, ece);
+template <>
+constexpr uint32_t kOldestBytes<rdma_ucm_accept> = offsetof(rdma_ucm_accept, ece);
+template <>
+constexpr uint32_t kOldestBytes<rdma_ucm_event_resp> = offsetof(rdma_ucm_event_resp, ece);
+template <>
+constexpr uint32_t kOldestBytes<rdma_ucm_query_route_resp> = offsetof(rdma_ucm_query_route_resp,
+                                                                      ibdev_index);
 
-#define ROCI_CM_COMMAND(name, type, min, out)                  \
-  {                                                            \
-    RDMA_USER_CM_CMD_##name, { #name, sizeof(type), min, out } \
-  }
-#define ROCI_CM_SIMPLE(name, type, out) ROCI_CM_COMMAND(name, type, sizeof(type), out)
-
-struct Entry {
-  uint32_t number;
-  CommandInfo info;
-};
-constexpr Entry kCommands[] = {
-    ROCI_CM_SIMPLE(CREATE_ID, rdma_ucm_create_id, sizeof(rdma_ucm_create_id_resp)),
-    ROCI_CM_SIMPLE(DESTROY_ID, rdma_ucm_destroy_id, sizeof(rdma_ucm_destroy_id_resp)),
-    ROCI_CM_SIMPLE(BIND_IP, rdma_ucm_bind_ip, 0),
-    ROCI_CM_SIMPLE(BIND, rdma_ucm_bind, 0),
-    ROCI_CM_SIMPLE(RESOLVE_IP, rdma_ucm_resolve_ip, 0),
-    ROCI_CM_SIMPLE(RESOLVE_ADDR, rdma_ucm_resolve_addr, 0),
-    ROCI_CM_SIMPLE(RESOLVE_ROUTE, rdma_ucm_resolve_route, 0),
-    ROCI_CM_SIMPLE(QUERY_ROUTE, rdma_ucm_query, kOldRoute),
-    ROCI_CM_SIMPLE(QUERY, rdma_ucm_query, sizeof(rdma_ucm_query_path_resp)),
-    ROCI_CM_COMMAND(CONNECT, rdma_ucm_connect, kOldConnect, 0),
-    ROCI_CM_SIMPLE(LISTEN, rdma_ucm_listen, 0),
-    ROCI_CM_COMMAND(ACCEPT, rdma_ucm_accept, kOldAccept, 0),
-    ROCI_CM_SIMPLE(REJECT, rdma_ucm_reject, 0),
-    ROCI_CM_SIMPLE(DISCONNECT, rdma_ucm_disconnect, 0),
-    ROCI_CM_SIMPLE(INIT_QP_ATTR, rdma_ucm_init_qp_attr, sizeof(ib_uverbs_qp_attr)),
-    ROCI_CM_SIMPLE(GET_EVENT, rdma_ucm_get_event, kOldEvent),
-    ROCI_CM_SIMPLE(SET_OPTION, rdma_ucm_set_option, 0),
-    ROCI_CM_SIMPLE(NOTIFY, rdma_ucm_notify, 0),
-    ROCI_CM_SIMPLE(JOIN_IP_MCAST, rdma_ucm_join_ip_mcast, sizeof(rdma_ucm_create_id_resp)),
-    ROCI_CM_SIMPLE(JOIN_MCAST, rdma_ucm_join_mcast, sizeof(rdma_ucm_create_id_resp)),
-    ROCI_CM_SIMPLE(LEAVE_MCAST, rdma_ucm_destroy_id, sizeof(rdma_ucm_destroy_id_resp)),
-    ROCI_CM_SIMPLE(MIGRATE_ID, rdma_ucm_migrate_id, sizeof(rdma_ucm_migrate_resp)),
-};
-
-#undef ROCI_CM_SIMPLE
-#undef ROCI_CM_COMMAND
+template <class In, class Answer>
+constexpr CommandInfo Info(const char* name, uint32_t id_offset, bool is_query) {
+  return {.name = name,
+          .in_size = sizeof(In),
+          .min_size = kOldestBytes<In>,
+          .out_size = kOldestBytes<Answer>,
+          .id_offset = id_offset,
+          .is_query = is_query};
+}
 
 }  // namespace
 
 const CommandInfo* FindCommand(uint32_t command) {
-  for (const Entry& entry : kCommands) {
-    if (entry.number == command) return &entry.info;
+  switch (command) {
+#define ROCI_ROW(name, type, answer, id_offset, is_query)                                \
+  case RDMA_USER_CM_CMD_##name: {                                                        \
+    static constexpr CommandInfo kInfo = Info<type, answer>(#name, id_offset, is_query); \
+    return &kInfo;                                                                       \
   }
-  return nullptr;
+#define ROCI_ON_CHANNEL(name, type, answer, handler) \
+  ROCI_ROW(name, type, answer, CommandInfo::kNoId, false)
+#define ROCI_ON_ID(name, type, answer, handler) \
+  ROCI_ROW(name, type, answer, offsetof(type, id), false)
+#define ROCI_QUERY_ID(name, type, answer, handler) \
+  ROCI_ROW(name, type, answer, offsetof(type, id), true)
+    ROCI_CM_COMMANDS(ROCI_ON_CHANNEL, ROCI_ON_ID, ROCI_QUERY_ID)
+#undef ROCI_QUERY_ID
+#undef ROCI_ON_ID
+#undef ROCI_ON_CHANNEL
+#undef ROCI_ROW
+    default:
+      return nullptr;
+  }
+}
+
+std::optional<uint32_t> Command::id() const {
+  if (info == nullptr || info->id_offset == CommandInfo::kNoId) return std::nullopt;
+  uint32_t id;
+  std::memcpy(&id, bytes.data() + info->id_offset, sizeof(id));
+  return id;
 }
 
 absl::Status DecodeCommand(const roci_abi_cm_request& request, Command& out) {

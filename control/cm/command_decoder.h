@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
@@ -13,11 +14,16 @@
 
 namespace roci::control::cm {
 
+// A row of ROCI_CM_COMMANDS.
 struct CommandInfo {
-  const char* name;   // "CREATE_ID"
-  uint32_t in_size;   // bytes, of the newest form
-  uint32_t min_size;  // of the oldest accepted form; its missing fields are 0
-  uint32_t out_size;  // of the answer; 0: none
+  static constexpr uint32_t kNoId = ~0u;
+
+  const char* name;    // "CREATE_ID"
+  uint32_t in_size;    // bytes, of the newest form
+  uint32_t min_size;   // of the oldest accepted form; its missing fields are 0
+  uint32_t out_size;   // of the oldest form of the answer; 0: none
+  uint32_t id_offset;  // of the identifier in the command; kNoId: the command is about the channel
+  bool is_query;       // changes nothing
 };
 
 // Null: unknown or unsupported command.
@@ -28,6 +34,10 @@ struct Command {
   uint32_t number = 0;
   alignas(8) std::array<std::byte, ROCI_ABI_CM_DATA_MAX> bytes{};
   std::span<const std::byte> extra;  // in `bytes`
+
+  // The identifier that the command is about. None if the command is about the channel, or if
+  // DecodeCommand found no such command.
+  std::optional<uint32_t> id() const;
 
   template <class T>
   const T& As() const {

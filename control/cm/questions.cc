@@ -88,15 +88,6 @@ uint32_t RoundUp(size_t bytes) { return static_cast<uint32_t>((bytes + 7) & ~siz
 
 }  // namespace
 
-bool IsQuestion(uint32_t command) {
-  return command == RDMA_USER_CM_CMD_QUERY || command == RDMA_USER_CM_CMD_INIT_QP_ATTR;
-}
-
-Question QuestionIn(const Command& command) {
-  static_assert(offsetof(rdma_ucm_query, option) == offsetof(rdma_ucm_init_qp_attr, qp_state));
-  return {command.number, command.As<rdma_ucm_query>().option};
-}
-
 absl::Status PutAnswer(const Manager& manager, const CmId& id, const Question& question,
                        roci_abi_cm_response& out) {
   Answer answer;

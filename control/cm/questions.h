@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "control/cm/command_decoder.h"
 #include "control/cm/manager.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
@@ -16,10 +15,6 @@ struct Question {
   uint32_t command = 0;  // RDMA_USER_CM_CMD_QUERY, _INIT_QP_ATTR
   uint32_t what = 0;     // option, state of the queue pair
 };
-
-bool IsQuestion(uint32_t command);
-// `command` must satisfy IsQuestion.
-Question QuestionIn(const Command& command);
 
 // Writes the answer to `out`.
 absl::Status PutAnswer(const Manager& manager, const CmId& id, const Question& question,

@@ -6,12 +6,15 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "control/cm/questions.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
 #include "control/loop/privilege.h"
+#include "verbs_provider/abi/cm_commands.h"
 
 namespace roci::control::cm {
 namespace {
@@ -21,102 +24,34 @@ std::span<const std::byte> BytesOf(const T& value) {
   return std::as_bytes(std::span<const T, 1>(&value, 1));
 }
 
-template <class T>
-void Put(const T& answer, roci_abi_cm_response& out) {
-  static_assert(sizeof(T) <= sizeof(out.data));
-  std::memcpy(out.data, &answer, sizeof(T));
-  out.out_size = sizeof(T);
-}
-
-absl::StatusOr<SocketAddress> AddressOf(const void* bytes, size_t size) {
-  const std::optional<SocketAddress> address =
-      LoadSocketAddress({static_cast<const std::byte*>(bytes), size});
-  if (!address) return absl::InvalidArgumentError("address");
-  return *address;
-}
-
-// Addresses of an absent source are all zero.
-bool HasFamily(const void* bytes) {
-  sa_family_t family;
-  std::memcpy(&family, bytes, sizeof(family));
-  return family != AF_UNSPEC;
-}
-
-bool IsPrivilegedPort(const void* bytes, size_t size) {
-  if (size < sizeof(sa_family_t) || !HasFamily(bytes)) return false;
-  const absl::StatusOr<SocketAddress> address = AddressOf(bytes, size);
-  return address.ok() && address->port != 0 && address->port < kFirstFreePort;
+bool IsPrivilegedPort(AddressBytes bytes) {
+  if (!HasFamily(bytes)) return false;
+  const std::optional<SocketAddress> address = LoadSocketAddress(bytes);
+  return address && address->port != 0 && address->port < kFirstFreePort;
 }
 
 bool BindsPrivilegedPort(const Command& command) {
   switch (command.number) {
-    case RDMA_USER_CM_CMD_BIND_IP: {
-      const auto& in = command.As<rdma_ucm_bind_ip>();
-      return IsPrivilegedPort(&in.addr, sizeof(in.addr));
-    }
-    case RDMA_USER_CM_CMD_BIND: {
-      const auto& in = command.As<rdma_ucm_bind>();
-      return IsPrivilegedPort(&in.addr, std::min<size_t>(in.addr_size, sizeof(in.addr)));
-    }
-    case RDMA_USER_CM_CMD_RESOLVE_IP: {
-      const auto& in = command.As<rdma_ucm_resolve_ip>();
-      return IsPrivilegedPort(&in.src_addr, sizeof(in.src_addr));
-    }
-    case RDMA_USER_CM_CMD_RESOLVE_ADDR: {
-      const auto& in = command.As<rdma_ucm_resolve_addr>();
-      return IsPrivilegedPort(&in.src_addr, std::min<size_t>(in.src_size, sizeof(in.src_addr)));
-    }
+#define ROCI_ROW(name, type, answer, handler) \
+  case RDMA_USER_CM_CMD_##name:               \
+    return IsPrivilegedPort(LocalAddressIn(command.As<type>()));
+    ROCI_CM_COMMANDS(ROCI_ROW, ROCI_ROW, ROCI_ROW)
+#undef ROCI_ROW
     default:
       return false;
   }
 }
 
-template <class T>
-uint32_t IdIn(const Command& command) {
-  return command.As<T>().id;
-}
-
-// Nothing: the command has no identifier of the channel.
-std::optional<uint32_t> IdOf(const Command& command) {
-  switch (command.number) {
-    case RDMA_USER_CM_CMD_DESTROY_ID:
-      return IdIn<rdma_ucm_destroy_id>(command);
-    case RDMA_USER_CM_CMD_BIND_IP:
-      return IdIn<rdma_ucm_bind_ip>(command);
-    case RDMA_USER_CM_CMD_BIND:
-      return IdIn<rdma_ucm_bind>(command);
-    case RDMA_USER_CM_CMD_RESOLVE_IP:
-      return IdIn<rdma_ucm_resolve_ip>(command);
-    case RDMA_USER_CM_CMD_RESOLVE_ADDR:
-      return IdIn<rdma_ucm_resolve_addr>(command);
-    case RDMA_USER_CM_CMD_RESOLVE_ROUTE:
-      return IdIn<rdma_ucm_resolve_route>(command);
-    case RDMA_USER_CM_CMD_QUERY_ROUTE:
-    case RDMA_USER_CM_CMD_QUERY:
-      return IdIn<rdma_ucm_query>(command);
-    case RDMA_USER_CM_CMD_CONNECT:
-      return IdIn<rdma_ucm_connect>(command);
-    case RDMA_USER_CM_CMD_LISTEN:
-      return IdIn<rdma_ucm_listen>(command);
-    case RDMA_USER_CM_CMD_ACCEPT:
-      return IdIn<rdma_ucm_accept>(command);
-    case RDMA_USER_CM_CMD_REJECT:
-      return IdIn<rdma_ucm_reject>(command);
-    case RDMA_USER_CM_CMD_DISCONNECT:
-      return IdIn<rdma_ucm_disconnect>(command);
-    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
-      return IdIn<rdma_ucm_init_qp_attr>(command);
-    case RDMA_USER_CM_CMD_SET_OPTION:
-      return IdIn<rdma_ucm_set_option>(command);
-    case RDMA_USER_CM_CMD_NOTIFY:
-      return IdIn<rdma_ucm_notify>(command);
-    case RDMA_USER_CM_CMD_JOIN_IP_MCAST:
-      return IdIn<rdma_ucm_join_ip_mcast>(command);
-    case RDMA_USER_CM_CMD_JOIN_MCAST:
-      return IdIn<rdma_ucm_join_mcast>(command);
-    default:
-      return std::nullopt;
+// Whether a command and a handler have one name: "BIND_IP", "BindIp".
+constexpr bool IsHandlerName(std::string_view command, std::string_view handler) {
+  size_t at = 0;
+  for (const char c : command) {
+    if (c == '_') continue;
+    if (at == handler.size()) return false;
+    const char given = handler[at++];
+    if ((given >= 'a' && given <= 'z' ? given - 'a' + 'A' : given) != c) return false;
   }
+  return at == handler.size();
 }
 
 }  // namespace
@@ -276,14 +211,15 @@ bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request)
   }
   response.out_size = std::min(response.out_size, request.out_size);
   response.data_size = response.out_size;
-  response.changed_id = IsQuestion(command.number) ? 0 : IdOf(command).value_or(0);
+  const bool is_query = command.info != nullptr && command.info->is_query;
+  response.changed_id = is_query ? 0 : command.id().value_or(0);
   if (status.ok()) Prefetch(channel, command, response);
   constexpr size_t kHead = offsetof(roci_abi_cm_response, data);
   return SendMessage(channel.socket(), BytesOf(response).first(kHead + response.data_size), {});
 }
 
 void Server::Prefetch(const Channel& channel, const Command& command, roci_abi_cm_response& out) {
-  std::optional<uint32_t> number = IdOf(command);
+  std::optional<uint32_t> number = command.id();
   Occasion occasion = OccasionOf(command.number);
   if (command.number == RDMA_USER_CM_CMD_GET_EVENT) {
     rdma_ucm_event_resp event = {};
@@ -298,152 +234,62 @@ void Server::Prefetch(const Channel& channel, const Command& command, roci_abi_c
 }
 
 absl::Status Server::Run(Channel& channel, const Command& command, roci_abi_cm_response& out) {
-  const std::optional<uint32_t> number = IdOf(command);
-  if (!number) return RunWithoutId(channel, command, out);
-  CmId* id = manager_.Find(channel, *number);
-  if (id == nullptr) return absl::NotFoundError("no such identifier");
-  return RunOn(*id, command, out);
-}
-
-absl::Status Server::RunWithoutId(Channel& channel, const Command& command,
-                                  roci_abi_cm_response& out) {
+  CmId* id = nullptr;
+  if (const std::optional<uint32_t> number = command.id()) {
+    id = manager_.Find(channel, *number);
+    if (id == nullptr) return absl::NotFoundError("no such identifier");
+  }
   switch (command.number) {
-    case RDMA_USER_CM_CMD_CREATE_ID: {
-      const absl::StatusOr<uint32_t> number =
-          manager_.Create(channel, command.As<rdma_ucm_create_id>());
-      if (number.ok()) Put(rdma_ucm_create_id_resp{*number}, out);
-      return number.status();
-    }
-    case RDMA_USER_CM_CMD_GET_EVENT:
-      if (channel.events().empty()) return StatusFromErrno(EAGAIN, "no event");
-      Put(manager_.TakeEvent(channel), out);
-      return absl::OkStatus();
-    case RDMA_USER_CM_CMD_LEAVE_MCAST: {
-      const absl::StatusOr<uint32_t> reported =
-          manager_.Leave(channel, command.As<rdma_ucm_destroy_id>().id);
-      if (reported.ok()) Put(rdma_ucm_destroy_id_resp{*reported}, out);
-      return reported.status();
-    }
-    case RDMA_USER_CM_CMD_MIGRATE_ID:
-      return Migrate(channel, command.As<rdma_ucm_migrate_id>(), out);
+#define ROCI_ROW(name, type, answer, handler, call, object) \
+  case RDMA_USER_CM_CMD_##name:                             \
+    static_assert(IsHandlerName(#name, #handler));          \
+    return call<type, answer>(&Server::handler, object, command, out);
+#define ROCI_ON_CHANNEL(name, type, answer, handler) \
+  ROCI_ROW(name, type, answer, handler, Call, channel)
+#define ROCI_ON_ID(name, type, answer, handler) ROCI_ROW(name, type, answer, handler, Call, *id)
+#define ROCI_QUERY_ID(name, type, answer, handler) \
+  ROCI_ROW(name, type, answer, handler, CallQuery, *id)
+    ROCI_CM_COMMANDS(ROCI_ON_CHANNEL, ROCI_ON_ID, ROCI_QUERY_ID)
+#undef ROCI_QUERY_ID
+#undef ROCI_ON_ID
+#undef ROCI_ON_CHANNEL
+#undef ROCI_ROW
     default:
-      return StatusFromErrno(ENOSYS, "command");
+      return StatusFromErrno(ENOSYS, "command");  // unreachable: the decoder refuses the command
   }
 }
 
-// Both channels must have been opened by the same process.
-absl::Status Server::Migrate(Channel& channel, const rdma_ucm_migrate_id& command,
-                             roci_abi_cm_response& out) {
-  const auto from = channels_.find(command.fd);
-  // Identifiers are counted per user, and a process may change its user: compare users too.
-  if (from == channels_.end() || channel.peer().process == 0 ||
-      from->second->peer().process != channel.peer().process ||
-      from->second->peer().uid != channel.peer().uid) {
-    return absl::InvalidArgumentError("no such channel");
-  }
-  CmId* id = manager_.Find(*from->second, command.id);
-  if (id == nullptr) return absl::NotFoundError("no such identifier");
-  Put(rdma_ucm_migrate_resp{manager_.Migrate(*id, channel)}, out);
-  return absl::OkStatus();
+template <class In, class Answer, class Object>
+absl::Status Server::Call(absl::Status (Server::*handler)(Object&, const In&, Answer&),
+                          Object& object, const Command& command, roci_abi_cm_response& out) {
+  static_assert(sizeof(Answer) <= sizeof(out.data));
+  Answer answer = {};
+  const absl::Status status = (this->*handler)(object, command.As<In>(), answer);
+  if (!status.ok()) return status;
+  std::memcpy(out.data, &answer, sizeof(answer));
+  out.out_size = sizeof(answer);
+  return status;
 }
 
-absl::Status Server::RunOn(CmId& id, const Command& command, roci_abi_cm_response& out) {
-  switch (command.number) {
-    case RDMA_USER_CM_CMD_DESTROY_ID:
-      Put(rdma_ucm_destroy_id_resp{manager_.Destroy(id)}, out);
-      return absl::OkStatus();
-    case RDMA_USER_CM_CMD_BIND_IP: {
-      const auto& in = command.As<rdma_ucm_bind_ip>();
-      const absl::StatusOr<SocketAddress> address = AddressOf(&in.addr, sizeof(in.addr));
-      return address.ok() ? manager_.Bind(id, *address) : address.status();
-    }
-    case RDMA_USER_CM_CMD_BIND: {
-      const auto& in = command.As<rdma_ucm_bind>();
-      const absl::StatusOr<SocketAddress> address =
-          AddressOf(&in.addr, std::min<size_t>(in.addr_size, sizeof(in.addr)));
-      return address.ok() ? manager_.Bind(id, *address) : address.status();
-    }
-    case RDMA_USER_CM_CMD_RESOLVE_IP: {
-      const auto& in = command.As<rdma_ucm_resolve_ip>();
-      return Resolve(id, {&in.src_addr, sizeof(in.src_addr)}, {&in.dst_addr, sizeof(in.dst_addr)},
-                     in.timeout_ms);
-    }
-    case RDMA_USER_CM_CMD_RESOLVE_ADDR: {
-      const auto& in = command.As<rdma_ucm_resolve_addr>();
-      return Resolve(id, {&in.src_addr, std::min<size_t>(in.src_size, sizeof(in.src_addr))},
-                     {&in.dst_addr, std::min<size_t>(in.dst_size, sizeof(in.dst_addr))},
-                     in.timeout_ms);
-    }
-    case RDMA_USER_CM_CMD_RESOLVE_ROUTE:
-      return manager_.ResolveRoute(id);
-    case RDMA_USER_CM_CMD_QUERY_ROUTE: {
-      rdma_ucm_query_route_resp route = {};
-      manager_.QueryRoute(id, route);
-      Put(route, out);
-      return absl::OkStatus();
-    }
-    case RDMA_USER_CM_CMD_QUERY:
-      return PutAnswer(manager_, id, QuestionIn(command), out);
-    case RDMA_USER_CM_CMD_CONNECT: {
-      const auto& in = command.As<rdma_ucm_connect>();
-      return manager_.Connect(id, in.conn_param, in.ece);
-    }
-    case RDMA_USER_CM_CMD_LISTEN:
-      return manager_.Listen(id, command.As<rdma_ucm_listen>().backlog);
-    case RDMA_USER_CM_CMD_ACCEPT: {
-      const auto& in = command.As<rdma_ucm_accept>();
-      return manager_.Accept(id, in.uid, in.conn_param, in.ece);
-    }
-    case RDMA_USER_CM_CMD_REJECT: {
-      const auto& in = command.As<rdma_ucm_reject>();
-      return manager_.Reject(
-          id, in.reason,
-          {reinterpret_cast<const std::byte*>(in.private_data), in.private_data_len});
-    }
-    case RDMA_USER_CM_CMD_DISCONNECT:
-      return manager_.Disconnect(id);
-    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
-      return PutAnswer(manager_, id, QuestionIn(command), out);
-    case RDMA_USER_CM_CMD_SET_OPTION: {
-      const auto& in = command.As<rdma_ucm_set_option>();
-      return manager_.SetOption(id, in.level, in.optname, command.extra);
-    }
-    case RDMA_USER_CM_CMD_NOTIFY:
-      return manager_.Notify(id, command.As<rdma_ucm_notify>().event);
-    case RDMA_USER_CM_CMD_JOIN_IP_MCAST: {
-      const auto& in = command.As<rdma_ucm_join_ip_mcast>();
-      return Join(id, in.uid, {&in.addr, sizeof(in.addr)}, RDMA_MC_JOIN_FLAG_FULLMEMBER, out);
-    }
-    case RDMA_USER_CM_CMD_JOIN_MCAST: {
-      const auto& in = command.As<rdma_ucm_join_mcast>();
-      return Join(id, in.uid, {&in.addr, std::min<size_t>(in.addr_size, sizeof(in.addr))},
-                  in.join_flags, out);
-    }
-    default:
-      return StatusFromErrno(ENOSYS, "command");
-  }
+template <class In, class Answer, class Object>
+requires std::is_void_v<Answer> absl::Status Server::Call(
+    absl::Status (Server::*handler)(Object&, const In&), Object& object, const Command& command,
+    roci_abi_cm_response&) {
+  return (this->*handler)(object, command.As<In>());
 }
 
-absl::Status Server::Resolve(CmId& id, RawAddress source, RawAddress destination,
-                             uint32_t timeout_ms) {
-  const absl::StatusOr<SocketAddress> to = AddressOf(destination.bytes, destination.size);
-  if (!to.ok()) return to.status();
-  if (source.size < sizeof(sa_family_t) || !HasFamily(source.bytes)) {
-    return manager_.ResolveAddress(id, nullptr, *to, timeout_ms);
-  }
-  const absl::StatusOr<SocketAddress> from = AddressOf(source.bytes, source.size);
-  return from.ok() ? manager_.ResolveAddress(id, &*from, *to, timeout_ms) : from.status();
+template <class In, class Answer, class Object>
+requires std::is_void_v<Answer> absl::Status Server::Call(
+    absl::Status (Server::*handler)(Object&, const In&, std::span<const std::byte>), Object& object,
+    const Command& command, roci_abi_cm_response&) {
+  return (this->*handler)(object, command.As<In>(), command.extra);
 }
 
-absl::Status Server::Join(CmId& id, uint64_t uid, RawAddress group, uint32_t flags,
-                          roci_abi_cm_response& out) {
-  const absl::StatusOr<SocketAddress> address = AddressOf(group.bytes, group.size);
-  if (!address.ok()) return address.status();
-  if (flags >= RDMA_MC_JOIN_FLAG_RESERVED) return absl::InvalidArgumentError("flags");
-  const absl::StatusOr<uint32_t> number =
-      manager_.Join(id, uid, *address, flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER);
-  if (number.ok()) Put(rdma_ucm_create_id_resp{*number}, out);
-  return number.status();
+template <class In, class Answer, class Object>
+absl::Status Server::CallQuery(absl::Status (Server::*handler)(Object&, const In&,
+                                                               QueryAnswer<Answer>),
+                               Object& object, const Command& command, roci_abi_cm_response& out) {
+  return (this->*handler)(object, command.As<In>(), {out});
 }
 
 }  // namespace roci::control::cm

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 
 #include "absl/status/statusor.h"
 #include "control/cm/channel.h"
+#include "control/cm/command_addresses.h"
 #include "control/cm/command_decoder.h"
 #include "control/cm/manager.h"
 #include "control/device/services.h"
@@ -16,6 +19,12 @@
 #include "control/loop/hello_deadlines.h"
 
 namespace roci::control::cm {
+
+// The place for the answer to a query; `Answer` is the smallest possible answer.
+template <class Answer>
+struct QueryAnswer {
+  roci_abi_cm_response& response;
+};
 
 // Control thread only.
 class Server {
@@ -48,19 +57,59 @@ class Server {
   // Appends the answers to librdmacm's next queries to the answer to `command`.
   void Prefetch(const Channel& channel, const Command& command, roci_abi_cm_response& out);
   absl::Status Run(Channel& channel, const Command& command, roci_abi_cm_response& out);
-  // Runs a command that has an identifier of the channel.
-  absl::Status RunOn(CmId& id, const Command& command, roci_abi_cm_response& out);
-  absl::Status RunWithoutId(Channel& channel, const Command& command, roci_abi_cm_response& out);
-  // Unchecked address of a program.
-  struct RawAddress {
-    const void* bytes;
-    size_t size;
-  };
-  absl::Status Resolve(CmId& id, RawAddress source, RawAddress destination, uint32_t timeout_ms);
-  absl::Status Join(CmId& id, uint64_t uid, RawAddress group, uint32_t flags,
-                    roci_abi_cm_response& out);
-  absl::Status Migrate(Channel& channel, const rdma_ucm_migrate_id& command,
-                       roci_abi_cm_response& out);
+  // Executes a command by its handler, which takes the command's structure and, unless Answer is
+  // void, fills in the answer.
+  template <class In, class Answer, class Object>
+  absl::Status Call(absl::Status (Server::*handler)(Object&, const In&, Answer&), Object& object,
+                    const Command& command, roci_abi_cm_response& out);
+  template <class In, class Answer, class Object>
+  requires std::is_void_v<Answer> absl::Status Call(absl::Status (Server::*handler)(Object&,
+                                                                                    const In&),
+                                                    Object& object, const Command& command,
+                                                    roci_abi_cm_response& out);
+  // Of a command with data after its structure.
+  template <class In, class Answer, class Object>
+  requires std::is_void_v<Answer> absl::Status Call(
+      absl::Status (Server::*handler)(Object&, const In&, std::span<const std::byte>),
+      Object& object, const Command& command, roci_abi_cm_response& out);
+  template <class In, class Answer, class Object>
+  absl::Status CallQuery(absl::Status (Server::*handler)(Object&, const In&, QueryAnswer<Answer>),
+                         Object& object, const Command& command, roci_abi_cm_response& out);
+
+  // server_commands.cc: the handlers of ROCI_CM_COMMANDS.
+  absl::Status CreateId(Channel& channel, const rdma_ucm_create_id& in,
+                        rdma_ucm_create_id_resp& out);
+  absl::Status DestroyId(CmId& id, const rdma_ucm_destroy_id& in, rdma_ucm_destroy_id_resp& out);
+  absl::Status BindIp(CmId& id, const rdma_ucm_bind_ip& in);
+  absl::Status Bind(CmId& id, const rdma_ucm_bind& in);
+  absl::Status ResolveIp(CmId& id, const rdma_ucm_resolve_ip& in);
+  absl::Status ResolveAddr(CmId& id, const rdma_ucm_resolve_addr& in);
+  absl::Status ResolveRoute(CmId& id, const rdma_ucm_resolve_route& in);
+  absl::Status QueryRoute(CmId& id, const rdma_ucm_query& in, rdma_ucm_query_route_resp& out);
+  absl::Status Query(CmId& id, const rdma_ucm_query& in, QueryAnswer<rdma_ucm_query_path_resp> out);
+  absl::Status Connect(CmId& id, const rdma_ucm_connect& in);
+  absl::Status Listen(CmId& id, const rdma_ucm_listen& in);
+  absl::Status Accept(CmId& id, const rdma_ucm_accept& in);
+  absl::Status Reject(CmId& id, const rdma_ucm_reject& in);
+  absl::Status Disconnect(CmId& id, const rdma_ucm_disconnect& in);
+  absl::Status InitQpAttr(CmId& id, const rdma_ucm_init_qp_attr& in,
+                          QueryAnswer<ib_uverbs_qp_attr> out);
+  absl::Status GetEvent(Channel& channel, const rdma_ucm_get_event& in, rdma_ucm_event_resp& out);
+  absl::Status SetOption(CmId& id, const rdma_ucm_set_option& in, std::span<const std::byte> value);
+  absl::Status Notify(CmId& id, const rdma_ucm_notify& in);
+  absl::Status JoinIpMcast(CmId& id, const rdma_ucm_join_ip_mcast& in,
+                           rdma_ucm_create_id_resp& out);
+  absl::Status JoinMcast(CmId& id, const rdma_ucm_join_mcast& in, rdma_ucm_create_id_resp& out);
+  absl::Status LeaveMcast(Channel& channel, const rdma_ucm_destroy_id& in,
+                          rdma_ucm_destroy_id_resp& out);
+  absl::Status MigrateId(Channel& channel, const rdma_ucm_migrate_id& in,
+                         rdma_ucm_migrate_resp& out);
+
+  absl::Status BindTo(CmId& id, AddressBytes address);
+  absl::Status Resolve(CmId& id, AddressBytes source, AddressBytes destination,
+                       uint32_t timeout_ms);
+  absl::Status Join(CmId& id, uint64_t uid, AddressBytes group, uint32_t flags,
+                    rdma_ucm_create_id_resp& out);
 
   Services& services_;
   std::unique_ptr<Acceptor> acceptor_;

@@ -17,7 +17,9 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <type_traits>
 
+#include "verbs_provider/abi/cm_commands.h"
 #include "verbs_provider/abi/rdma_cm.h"
 #include "verbs_provider/abi/stand_in.h"
 #include "verbs_provider/base/allocate.h"
@@ -163,23 +165,39 @@ void Close(void* owner, int) {
   Release(channel, true);
 }
 
+// The address in the field `response` of a command's structure; 0: the command has no answer.
+template <class In, class Answer>
+uint64_t ResponseIn(const void* body) {
+  if constexpr (std::is_void_v<Answer>) {
+    return 0;
+  } else {
+    return static_cast<const In*>(body)->response;
+  }
+}
+
 // The program's address for the answer to a command; 0: the command has no answer.
 uint64_t AnswerAddress(uint32_t command, const void* body) {
   switch (command) {
-    case RDMA_USER_CM_CMD_CREATE_ID:
-      return static_cast<const rdma_ucm_create_id*>(body)->response;
-    case RDMA_USER_CM_CMD_JOIN_MCAST:
-    case RDMA_USER_CM_CMD_JOIN_IP_MCAST:
-    case RDMA_USER_CM_CMD_DESTROY_ID:
-    case RDMA_USER_CM_CMD_LEAVE_MCAST:
-    case RDMA_USER_CM_CMD_QUERY_ROUTE:
-    case RDMA_USER_CM_CMD_QUERY:
-    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
-    case RDMA_USER_CM_CMD_GET_EVENT:
-    case RDMA_USER_CM_CMD_MIGRATE_ID:
-      return *static_cast<const uint64_t*>(body);
+#define ROCI_ROW(name, type, answer, handler) \
+  case RDMA_USER_CM_CMD_##name:               \
+    return ResponseIn<type, answer>(body);
+    ROCI_CM_COMMANDS(ROCI_ROW, ROCI_ROW, ROCI_ROW)
+#undef ROCI_ROW
     default:
       return 0;
+  }
+}
+
+bool IsQuery(uint32_t command) {
+  switch (command) {
+#define ROCI_OTHER(name, type, answer, handler)
+#define ROCI_QUERY_ID(name, type, answer, handler) case RDMA_USER_CM_CMD_##name:
+    ROCI_CM_COMMANDS(ROCI_OTHER, ROCI_OTHER, ROCI_QUERY_ID)
+#undef ROCI_QUERY_ID
+#undef ROCI_OTHER
+    return true;
+    default:
+      return false;
   }
 }
 
@@ -237,10 +255,6 @@ int WaitForEvent(const EventChannel* channel, int fd, int flags) {
 bool IsDestroyedWithDaemon(uint32_t command, const SessionClient& client) {
   return (command == RDMA_USER_CM_CMD_DESTROY_ID || command == RDMA_USER_CM_CMD_LEAVE_MCAST) &&
          !client.alive();
-}
-
-bool IsQuery(uint32_t command) {
-  return command == RDMA_USER_CM_CMD_QUERY || command == RDMA_USER_CM_CMD_INIT_QP_ATTR;
 }
 
 // Answers the command from the cache. False if the answer is not cached.
