@@ -199,10 +199,11 @@ bool Server::AnswerCommand(Channel& channel, std::span<const std::byte> message)
 }
 
 bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request) {
-  roci_abi_cm_response response = {};
+  Reply reply;
+  roci_abi_cm_response& response = reply.response;
   Command command;
   absl::Status status = DecodeCommand(request, command);
-  if (status.ok()) status = Run(channel, command, response);
+  if (status.ok()) status = Run(channel, command, reply);
   response.head.serial = request.head.serial;
   if (!status.ok()) {
     response.head.error = ErrnoOf(status);
@@ -213,27 +214,22 @@ bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request)
   response.data_size = response.out_size;
   const bool is_query = command.info != nullptr && command.info->is_query;
   response.changed_id = is_query ? 0 : command.id().value_or(0);
-  if (status.ok()) Prefetch(channel, command, response);
+  if (status.ok()) Prefetch(channel, command, reply);
   constexpr size_t kHead = offsetof(roci_abi_cm_response, data);
   return SendMessage(channel.socket(), BytesOf(response).first(kHead + response.data_size), {});
 }
 
-void Server::Prefetch(const Channel& channel, const Command& command, roci_abi_cm_response& out) {
-  std::optional<uint32_t> number = command.id();
-  Occasion occasion = OccasionOf(command.number);
-  if (command.number == RDMA_USER_CM_CMD_GET_EVENT) {
-    rdma_ucm_event_resp event = {};
-    std::memcpy(&event, out.data, std::min<size_t>(out.out_size, sizeof(event)));
-    number = event.id;
-    occasion = OccasionOfEvent(event.event);
-  }
+void Server::Prefetch(const Channel& channel, const Command& command, Reply& reply) {
+  const std::optional<rdma_ucm_event_resp>& event = reply.event;
+  const Occasion occasion = event ? OccasionOfEvent(event->event) : OccasionOf(command.number);
+  const std::optional<uint32_t> number = event ? event->id : command.id();
   if (occasion == Occasion::kOther || !number) return;
   if (const CmId* id = manager_.Find(channel, *number)) {
-    PrefetchAnswers(manager_, *id, occasion, out);
+    PrefetchAnswers(manager_, *id, occasion, reply.response);
   }
 }
 
-absl::Status Server::Run(Channel& channel, const Command& command, roci_abi_cm_response& out) {
+absl::Status Server::Run(Channel& channel, const Command& command, Reply& out) {
   CmId* id = nullptr;
   if (const std::optional<uint32_t> number = command.id()) {
     id = manager_.Find(channel, *number);
@@ -261,35 +257,36 @@ absl::Status Server::Run(Channel& channel, const Command& command, roci_abi_cm_r
 
 template <class In, class Answer, class Object>
 absl::Status Server::Call(absl::Status (Server::*handler)(Object&, const In&, Answer&),
-                          Object& object, const Command& command, roci_abi_cm_response& out) {
-  static_assert(sizeof(Answer) <= sizeof(out.data));
+                          Object& object, const Command& command, Reply& out) {
+  static_assert(sizeof(Answer) <= sizeof(out.response.data));
   Answer answer = {};
   const absl::Status status = (this->*handler)(object, command.As<In>(), answer);
   if (!status.ok()) return status;
-  std::memcpy(out.data, &answer, sizeof(answer));
-  out.out_size = sizeof(answer);
+  std::memcpy(out.response.data, &answer, sizeof(answer));
+  out.response.out_size = sizeof(answer);
+  if constexpr (std::is_same_v<Answer, rdma_ucm_event_resp>) out.event = answer;
   return status;
 }
 
 template <class In, class Answer, class Object>
 requires std::is_void_v<Answer> absl::Status Server::Call(
     absl::Status (Server::*handler)(Object&, const In&), Object& object, const Command& command,
-    roci_abi_cm_response&) {
+    Reply&) {
   return (this->*handler)(object, command.As<In>());
 }
 
 template <class In, class Answer, class Object>
 requires std::is_void_v<Answer> absl::Status Server::Call(
     absl::Status (Server::*handler)(Object&, const In&, std::span<const std::byte>), Object& object,
-    const Command& command, roci_abi_cm_response&) {
+    const Command& command, Reply&) {
   return (this->*handler)(object, command.As<In>(), command.extra);
 }
 
 template <class In, class Answer, class Object>
 absl::Status Server::CallQuery(absl::Status (Server::*handler)(Object&, const In&,
                                                                QueryAnswer<Answer>),
-                               Object& object, const Command& command, roci_abi_cm_response& out) {
-  return (this->*handler)(object, command.As<In>(), {out});
+                               Object& object, const Command& command, Reply& out) {
+  return (this->*handler)(object, command.As<In>(), {out.response});
 }
 
 }  // namespace roci::control::cm
