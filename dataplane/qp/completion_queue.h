@@ -1,102 +1,21 @@
-// One completion queue: writes entries to the ring that the app polls, notices overflow, sends
-// completion events.
+// One completion queue: writes entries to the ring that the app polls and notices overflow.
+// CompletionEvents sends its events.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
-#include <vector>
+#include <memory>
 
 #include "absl/status/statusor.h"
-#include "dataplane/base/counters.h"
 #include "dataplane/base/shared_memory.h"
+#include "dataplane/qp/completion_events.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/prefetch.h"
 #include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
 
-class AsyncEvents;
-class CompletionQueue;
 class Session;
-
-// When the event of an armed CQ is sent: once `count` entries have come since, or `period_ns` after
-// the first of them. 0 leaves a condition out; without any, at once.
-struct EventModeration {
-  uint32_t count = 0;
-  uint64_t period_ns = 0;
-  bool none() const { return count <= 1 && period_ns == 0; }
-};
-
-// The CQs of one lcore that got entries in this burst, hold an event back, or wait for room in
-// their event pipe.
-class CompletionEvents {
- public:
-  // A CQ more, or less, on this lcore: storage grows here and never on the hot path.
-  void Register();
-  void Unregister(CompletionQueue& cq);
-  // Registers one that another lcore has unregistered, with the event that it may owe.
-  void Adopt(CompletionQueue& cq);
-  void Touch(CompletionQueue& cq) { touched_.push_back(&cq); }
-  void Withhold(CompletionQueue& cq) { withheld_.push_back(&cq); }
-  // Lets the apps see what was written since the last call. See CompletionQueue::Write.
-  void Publish() {
-    if (!withheld_.empty()) PublishWithheld();
-  }
-  bool empty() const { return touched_.empty(); }
-  bool has_delayed() const { return owed_ != 0; }
-  // Called once per burst, after its last entry was written.
-  void Flush(uint64_t now_ns);
-  void Moderate(CompletionQueue& cq, const EventModeration& moderation, uint64_t now_ns);
-  static constexpr uint64_t kNever = ~uint64_t{0};
-  // When an event that is held back is due next; nanoseconds as `now_ns`.
-  uint64_t next_deadline() const { return next_deadline_; }
-  // Sends what is due, a few at a time.
-  void Expire(uint64_t now_ns);
-  // Tries again to write events for which there was no room, asynchronous ones too.
-  void Retry();
-  // A session more, or less, on this lcore, with the events that wait.
-  void Register(AsyncEvents& events);
-  void Unregister(AsyncEvents& events);
-  // `events` has some that wait, from now on.
-  void AwaitRoom(AsyncEvents& events);
-  // Writes nothing to the pipe `channel` while it is this one: its events are owed. -1: none.
-  void Hold(int channel) { held_channel_ = channel; }
-
-  // Queues that have overflowed and whose queue pairs are still to be told. Of each, the lcore
-  // walks over the session's queue pairs in slices, counted by `walked()`.
-  bool has_overflowed() const { return !overflowed_.empty(); }
-  CompletionQueue& overflowed() { return *overflowed_.back(); }
-  void DoneOverflowed() { overflowed_.pop_back(); }
-
-  Counter sent;
-  Counter delayed;
-  Counter lost;  // asynchronous events that found the backlog full, or nobody to read them
-
- private:
-  void CountOwed();
-  void PublishWithheld();
-  static void Claim(CompletionQueue& cq);
-  static bool IsWanted(const CompletionQueue& cq);
-  void SendClaimed(CompletionQueue& cq);
-  void Consider(CompletionQueue& cq, uint64_t now_ns);
-  void HoldBack(CompletionQueue& cq, uint64_t now_ns);
-  void LetGo(CompletionQueue& cq);
-  void Send(CompletionQueue& cq);
-  size_t queues_ = 0;
-  std::vector<CompletionQueue*> held_;
-  uint64_t next_deadline_ = kNever;  // never later than the earliest of `held_`
-  std::vector<CompletionQueue*> touched_;
-  std::vector<CompletionQueue*> withheld_;  // those with an entry that is not in the ring yet
-  static constexpr size_t kRetriesPerCall = 16;
-  std::vector<CompletionQueue*> delayed_;
-  std::vector<AsyncEvents*> waiting_;
-  size_t sessions_ = 0;
-  size_t owed_ = 0;  // entries of both
-  int held_channel_ = -1;
-  friend class CompletionQueue;
-  std::vector<CompletionQueue*> overflowed_;
-};
 
 // Who a completion belongs to.
 struct CompletionOwner {
@@ -142,11 +61,9 @@ class CompletionQueue {
     }
     ++producer_;
     abi::PrefetchForWrite(&entries_[(producer_ + kPrefetchAhead) & (capacity_ - 1)]);
-    solicited_ |= completion.solicited || completion.status != roce::CompletionStatus::kSuccess;
-    if (!touched_) {
-      touched_ = true;
-      events_->Touch(*this);
-    }
+    events_->NoteEntry(
+        *this, event_state_,
+        completion.solicited || completion.status != roce::CompletionStatus::kSuccess);
   }
   // As Write, for an entry that is filled in but for time and generation.
   void WriteEntry(roci_abi_cqe filled, bool solicited, uint64_t now_ns);
@@ -157,12 +74,31 @@ class CompletionQueue {
   Session& session() const { return session_; }
   uint32_t& walked() { return walked_; }
 
+  // ---- On the lcore, for CompletionEvents
+  CompletionEventState& event_state() { return event_state_; }
+  const CompletionEventState& event_state() const { return event_state_; }
+  // The queue has moved to the lcore of `events`.
+  void Join(CompletionEvents& events) { events_ = &events; }
+  // Index of the next entry.
+  uint32_t producer() const { return producer_; }
+  // Makes the entry visible that Write has held back, if there is one.
+  void PublishWithheld();
+  // Stores the index of the next entry in the ring's header.
+  void PublishProducer() {
+    std::atomic_ref(header_->producer).store(producer_, std::memory_order_relaxed);
+  }
+  // What the app has asked for: ROCI_ABI_CQ_ARM_*.
+  uint32_t arm() const { return std::atomic_ref(header_->arm).load(std::memory_order_relaxed); }
+  void Disarm() {
+    std::atomic_ref(header_->arm).exchange(ROCI_ABI_CQ_ARM_NONE, std::memory_order_seq_cst);
+  }
+
   // ---- Any thread
-  uint64_t user_handle() const { return user_handle_; }
+  uint64_t user_handle() const { return event_state_.user_handle(); }
   uint32_t capacity() const { return capacity_; }
   static constexpr uint32_t kEntriesOffset = 192;  // of the first entry in the memfd
   uint64_t memory_size() const { return memory_.size(); }
-  uint32_t comp_events() const { return comp_events_.load(std::memory_order_relaxed); }
+  uint32_t comp_events() const { return event_state_.sent(); }
   uint32_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
   bool overflowed() const { return overflowed_; }
   uint32_t users() const { return users_; }  // queue pairs; control thread only
@@ -174,13 +110,11 @@ class CompletionQueue {
   Fd TakeFd() { return memory_.TakeFd(); }
 
  private:
-  friend class CompletionEvents;
   static constexpr uint32_t kPrefetchAhead = 4;
   CompletionQueue(Session& session, CompletionEvents& events, uint64_t user_handle, int channel)
-      : events_(&events), session_(session), user_handle_(user_handle), channel_(channel) {}
+      : events_(&events), event_state_(user_handle, channel), session_(session) {}
   void UseRing(uint32_t capacity);
   bool MakeRoom();
-  void PublishWithheld();
   static void Fill(roci_abi_cqe& entry, const roce::Completion& completion,
                    const CompletionOwner& owner, bool is_send, uint64_t now_ns);
 
@@ -190,26 +124,16 @@ class CompletionQueue {
   uint32_t consumer_ = 0;  // the app's, as last read and believed
   uint32_t capacity_ = 0;
   uint32_t capacity_shift_ = 0;
-  bool touched_ = false;    // in the list of this burst
-  bool solicited_ = false;  // this burst has an entry that wakes a CQ armed for solicited ones
   bool has_withheld_ = false;
-  uint32_t withheld_index_ = 0;
-  uint32_t claimed_ = 0;  // events of this burst that are to be sent once its entries are seen
-  bool delayed_ = false;  // an event waits for room in the pipe
   bool overflowed_ = false;
   bool ignore_overrun_ = false;
-  uint32_t walked_ = 0;  // handles looked at since the overflow
-  bool held_ = false;    // an event is held back
-  EventModeration moderation_;
-  uint32_t unannounced_ = 0;  // index of the first entry since the queue was armed; if moderated
-  uint64_t deadline_ns_ = 0;  // of an event held back
+  uint32_t withheld_index_ = 0;
   CompletionEvents* events_;
+  CompletionEventState event_state_;
+  uint32_t walked_ = 0;  // handles looked at since the overflow
   Session& session_;
-  uint64_t user_handle_;
-  int channel_;
   uint32_t users_ = 0;
   roci_abi_cqe withheld_{};
-  std::atomic<uint32_t> comp_events_{0};
   std::atomic<uint32_t> async_events_{0};
   SharedMemory memory_;
 };

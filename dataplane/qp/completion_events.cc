@@ -1,0 +1,214 @@
+#include "dataplane/qp/completion_events.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "dataplane/qp/async_events.h"
+#include "dataplane/qp/completion_queue.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::dataplane {
+
+void CompletionEvents::Register() {
+  const size_t queues = queues_ + 1;
+  touched_.reserve(queues);
+  withheld_.reserve(queues);
+  delayed_.reserve(queues);
+  held_.reserve(queues);
+  overflowed_.reserve(queues);
+  ++queues_;
+}
+
+void CompletionEvents::Unregister(CompletionQueue& cq) {
+  --queues_;
+  cq.PublishWithheld();
+  std::erase(withheld_, &cq);
+  std::erase(touched_, &cq);
+  std::erase(delayed_, &cq);
+  CountOwed();
+  std::erase(overflowed_, &cq);
+  LetGo(cq);
+}
+
+void CompletionEvents::Adopt(CompletionQueue& cq) {
+  Register();
+  cq.Join(*this);
+  if (cq.event_state().delayed_) delayed_.push_back(&cq);
+  CountOwed();
+  cq.event_state().touched_ = true;  // for an event that was held back
+  touched_.push_back(&cq);
+}
+
+void CompletionEvents::PublishWithheld() {
+  for (CompletionQueue* cq : withheld_) {
+    Claim(*cq);
+    cq->PublishWithheld();
+  }
+  withheld_.clear();
+}
+
+// Disarms the queue before its entries become visible: an app that sees the entry and arms the
+// queue again at once gets both events. Moderated events wait for Consider.
+void CompletionEvents::Claim(CompletionQueue& cq) {
+  CompletionEventState& state = cq.event_state();
+  if (!state.moderation_.none() || !IsWanted(cq)) return;
+  cq.Disarm();
+  state.solicited_ = false;
+  ++state.claimed_;
+}
+
+bool CompletionEvents::IsWanted(const CompletionQueue& cq) {
+  const CompletionEventState& state = cq.event_state();
+  if (state.channel_ < 0) return false;
+  const uint32_t arm = cq.arm();
+  return arm == ROCI_ABI_CQ_ARM_ANY || (arm == ROCI_ABI_CQ_ARM_SOLICITED && state.solicited_);
+}
+
+void CompletionEvents::Flush(uint64_t now_ns) {
+  if (touched_.empty()) return;
+  Publish();
+  // The entries are visible before `arm` is read; the app stores `arm` before it polls a last time.
+  // So the lcore sees `arm`, or the app sees the entries.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (CompletionQueue* cq : touched_) {
+    CompletionEventState& state = cq->event_state();
+    state.touched_ = false;
+    cq->PublishProducer();
+    if (state.claimed_ != 0) {
+      SendClaimed(*cq);
+    } else {
+      Consider(*cq, now_ns);
+    }
+  }
+  touched_.clear();
+}
+
+// These events also wake a thread of the app that armed the queue since and saw no entries yet.
+void CompletionEvents::SendClaimed(CompletionQueue& cq) {
+  CompletionEventState& state = cq.event_state();
+  for (; state.claimed_ != 0; --state.claimed_) Send(cq);
+}
+
+// Sends the event of a queue with new entries if the queue is armed and moderation allows it.
+void CompletionEvents::Consider(CompletionQueue& cq, uint64_t now_ns) {
+  CompletionEventState& state = cq.event_state();
+  const bool wanted = IsWanted(cq);
+  if (wanted && !state.moderation_.none()) [[unlikely]] {
+    const bool enough = state.moderation_.count != 0 &&
+                        cq.producer() - state.unannounced_ >= state.moderation_.count;
+    const bool due = state.held_ && state.deadline_ns_ <= now_ns;
+    if (!enough && !due) return HoldBack(cq, now_ns);
+  }
+  state.solicited_ = false;
+  state.unannounced_ = cq.producer();
+  if (state.held_) [[unlikely]]
+    LetGo(cq);
+  if (!wanted) return;
+  cq.Disarm();
+  Send(cq);
+}
+
+void CompletionEvents::HoldBack(CompletionQueue& cq, uint64_t now_ns) {
+  CompletionEventState& state = cq.event_state();
+  if (state.held_) return;
+  state.held_ = true;
+  const uint64_t period_ns = state.moderation_.period_ns;
+  state.deadline_ns_ = period_ns != 0 ? now_ns + period_ns : kNever;
+  next_deadline_ = std::min(next_deadline_, state.deadline_ns_);
+  held_.push_back(&cq);
+}
+
+void CompletionEvents::LetGo(CompletionQueue& cq) {
+  cq.event_state().held_ = false;
+  if (std::erase(held_, &cq) != 0 && held_.empty()) next_deadline_ = kNever;
+}
+
+void CompletionEvents::Expire(uint64_t now_ns) {
+  std::array<CompletionQueue*, kRetriesPerCall> due;
+  size_t count = 0;
+  uint64_t next = kNever;
+  for (CompletionQueue* cq : held_) {
+    const uint64_t deadline_ns = cq->event_state().deadline_ns_;
+    if (deadline_ns <= now_ns && count < due.size()) {
+      due[count++] = cq;
+    } else {
+      next = std::min(next, deadline_ns);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) Consider(*due[i], now_ns);
+  next_deadline_ = next;
+}
+
+void CompletionEvents::Moderate(CompletionQueue& cq, const EventModeration& moderation,
+                                uint64_t now_ns) {
+  CompletionEventState& state = cq.event_state();
+  const bool held = state.held_;
+  LetGo(cq);
+  state.moderation_ = moderation;
+  if (held) {
+    Consider(cq, now_ns);
+  } else {
+    state.unannounced_ = cq.producer();
+  }
+}
+
+// Sends one event. If the pipe has no room, the event waits for Retry.
+void CompletionEvents::Send(CompletionQueue& cq) {
+  CompletionEventState& state = cq.event_state();
+  const roci_abi_comp_event event{state.user_handle_};
+  const bool held = state.channel_ == held_channel_;
+  if (!held && write(state.channel_, &event, sizeof(event)) == sizeof(event)) {
+    state.sent_.store(state.sent() + 1, std::memory_order_relaxed);
+    sent.Add(1);
+  } else if ((held || errno == EAGAIN) && !state.delayed_) {
+    state.delayed_ = true;
+    delayed_.push_back(&cq);
+    CountOwed();
+    delayed.Add(1);
+  }
+}
+
+// A few at a time: an app that does not read its channel must not take the lcore from others.
+void CompletionEvents::Retry() {
+  std::array<CompletionQueue*, kRetriesPerCall> owed;
+  const size_t count = std::min(delayed_.size(), owed.size());
+  std::copy_n(delayed_.begin(), count, owed.begin());
+  delayed_.erase(delayed_.begin(), delayed_.begin() + static_cast<ptrdiff_t>(count));
+  for (size_t i = 0; i < count; ++i) {
+    owed[i]->event_state().delayed_ = false;
+    Send(*owed[i]);
+  }
+  for (size_t i = std::min(waiting_.size(), kRetriesPerCall); i > 0; --i) {
+    AsyncEvents* events = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    lost.Add(events->Retry());
+    if (events->waiting()) waiting_.push_back(events);
+  }
+  CountOwed();
+}
+
+void CompletionEvents::CountOwed() { owed_ = delayed_.size() + waiting_.size(); }
+
+void CompletionEvents::Register(AsyncEvents& events) {
+  waiting_.reserve(sessions_ + 1);
+  ++sessions_;
+  if (events.waiting()) AwaitRoom(events);
+}
+
+void CompletionEvents::Unregister(AsyncEvents& events) {
+  --sessions_;
+  std::erase(waiting_, &events);
+  CountOwed();
+}
+
+void CompletionEvents::AwaitRoom(AsyncEvents& events) {
+  if (std::find(waiting_.begin(), waiting_.end(), &events) == waiting_.end()) {
+    waiting_.push_back(&events);
+  }
+  CountOwed();
+}
+
+}  // namespace roci::dataplane

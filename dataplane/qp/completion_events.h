@@ -1,0 +1,132 @@
+// When the programs of one lcore's completion queues get their completion events: arming,
+// moderation and full event pipes. CompletionQueue writes the entries.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/counters.h"
+
+namespace roci::dataplane {
+
+class AsyncEvents;
+class CompletionQueue;
+
+// When the event of an armed CQ is sent: after `count` new entries, or `period_ns` after the first
+// of them. 0: no such condition; without any, the event is sent at once.
+struct EventModeration {
+  uint32_t count = 0;
+  uint64_t period_ns = 0;
+  bool none() const { return count <= 1 && period_ns == 0; }
+};
+
+// The state of one completion queue's events. On the lcore of the queue, except where noted.
+class CompletionEventState {
+ public:
+  // `channel`: the writing end of the program's event pipe, non-blocking; -1: none.
+  CompletionEventState(uint64_t user_handle, int channel)
+      : user_handle_(user_handle), channel_(channel) {}
+
+  // The entries have moved to an index lower by `distance`.
+  void MoveDown(uint32_t distance) { unannounced_ -= distance; }
+
+  // ---- Any thread
+  uint64_t user_handle() const { return user_handle_; }
+  uint32_t sent() const { return sent_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class CompletionEvents;
+  bool touched_ = false;      // in the list of this burst
+  bool solicited_ = false;    // this burst has an entry that wakes a CQ armed for solicited ones
+  bool delayed_ = false;      // an event waits for room in the pipe
+  bool held_ = false;         // an event is held back by moderation
+  uint32_t claimed_ = 0;      // events of this burst to be sent once its entries are visible
+  uint32_t unannounced_ = 0;  // index of the first entry since the queue was armed; if moderated
+  std::atomic<uint32_t> sent_{0};
+  uint64_t user_handle_;
+  uint64_t deadline_ns_ = 0;  // of an event held back
+  EventModeration moderation_;
+  int channel_;
+};
+
+// The scheduler of one lcore: the CQs with entries of this burst, with an event that moderation
+// holds back, or with an event that waits for room in its pipe. On the lcore.
+class CompletionEvents {
+ public:
+  // Adds or removes a CQ of this lcore. Storage grows here, never on the hot path.
+  void Register();
+  void Unregister(CompletionQueue& cq);
+  // Adds a CQ that another lcore has removed, with its unsent event if it has one.
+  void Adopt(CompletionQueue& cq);
+  // `cq`, whose state is `state`, has written an entry. `solicited`: the entry also wakes a program
+  // that waits for solicited ones only.
+  void NoteEntry(CompletionQueue& cq, CompletionEventState& state, bool solicited) {
+    state.solicited_ |= solicited;
+    if (state.touched_) return;
+    state.touched_ = true;
+    touched_.push_back(&cq);
+  }
+  // `cq` has an entry that is not visible before Publish.
+  void Withhold(CompletionQueue& cq) { withheld_.push_back(&cq); }
+  // Makes all entries visible to the apps. See CompletionQueue::Write.
+  void Publish() {
+    if (!withheld_.empty()) PublishWithheld();
+  }
+  bool empty() const { return touched_.empty(); }
+  bool has_delayed() const { return owed_ != 0; }
+  // Sends the events of this burst's entries. Called once per burst, after its last entry.
+  void Flush(uint64_t now_ns);
+  void Moderate(CompletionQueue& cq, const EventModeration& moderation, uint64_t now_ns);
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  // When the next event that moderation holds back is due; nanoseconds, as `now_ns`.
+  uint64_t next_deadline() const { return next_deadline_; }
+  // Sends events that moderation held back and that are due now, at most kRetriesPerCall.
+  void Expire(uint64_t now_ns);
+  // Tries again to write events for which the pipe had no room, asynchronous ones too.
+  void Retry();
+  // Adds or removes a session of this lcore, with its waiting asynchronous events.
+  void Register(AsyncEvents& events);
+  void Unregister(AsyncEvents& events);
+  // `events` has its first event that waits for room.
+  void AwaitRoom(AsyncEvents& events);
+  // Writes nothing to the pipe `channel` from now on; its events wait. -1: ends that.
+  void Hold(int channel) { held_channel_ = channel; }
+
+  // Queues that have overflowed and whose queue pairs must go to ERR. The lcore walks over the
+  // queue pairs of their session in slices, and counts them in CompletionQueue::walked().
+  void NoteOverflow(CompletionQueue& cq) { overflowed_.push_back(&cq); }
+  bool has_overflowed() const { return !overflowed_.empty(); }
+  CompletionQueue& overflowed() { return *overflowed_.back(); }
+  void DoneOverflowed() { overflowed_.pop_back(); }
+
+  Counter sent;
+  Counter delayed;
+  Counter lost;  // asynchronous events: the backlog was full, or the app has closed its pipe
+
+ private:
+  void CountOwed();
+  void PublishWithheld();
+  static void Claim(CompletionQueue& cq);
+  static bool IsWanted(const CompletionQueue& cq);
+  void SendClaimed(CompletionQueue& cq);
+  void Consider(CompletionQueue& cq, uint64_t now_ns);
+  void HoldBack(CompletionQueue& cq, uint64_t now_ns);
+  void LetGo(CompletionQueue& cq);
+  void Send(CompletionQueue& cq);
+  size_t queues_ = 0;
+  std::vector<CompletionQueue*> held_;
+  uint64_t next_deadline_ = kNever;  // never later than the earliest of `held_`
+  std::vector<CompletionQueue*> touched_;
+  std::vector<CompletionQueue*> withheld_;  // with an entry that is not in the ring yet
+  static constexpr size_t kRetriesPerCall = 16;
+  std::vector<CompletionQueue*> delayed_;
+  std::vector<AsyncEvents*> waiting_;
+  size_t sessions_ = 0;
+  size_t owed_ = 0;  // elements of delayed_ and waiting_
+  int held_channel_ = -1;
+  std::vector<CompletionQueue*> overflowed_;
+};
+
+}  // namespace roci::dataplane
