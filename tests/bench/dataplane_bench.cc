@@ -29,10 +29,11 @@
 
 namespace {
 
-using namespace roci;  // NOLINT(google-build-using-namespace)
-using testing::AppCq;
-using testing::AppQp;
-using testing::Node;
+namespace dataplane = roci::dataplane;
+namespace roce = roci::roce;
+using roci::testing::AppCq;
+using roci::testing::AppQp;
+using roci::testing::Node;
 
 // Null: the lcore runs on a thread of its own.
 dataplane::Worker* g_inline_worker = nullptr;

@@ -61,7 +61,7 @@ void CheckCommand(const roci_abi_cm_request& request, const Command& command) {
 }  // namespace roci::control::cm
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace roci::control;  // NOLINT(google-build-using-namespace)
+  namespace cm = roci::control::cm;
   roci_abi_cm_request request = {};
   uint32_t* const fields[] = {&request.command, &request.in_size, &request.extra_size,
                               &request.out_size};
@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (status.ok()) {
     cm::CheckCommand(request, command);
   } else {
-    CHECK(ErrnoOf(status) > 0);
+    CHECK(roci::control::ErrnoOf(status) > 0);
   }
   return 0;
 }

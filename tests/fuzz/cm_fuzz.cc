@@ -136,8 +136,8 @@ class Program {
 }  // namespace roci::control::cm
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace roci::control::cm;
-  Program program;
+  using roci::control::cm::kRecordBytes;
+  roci::control::cm::Program program;
   constexpr size_t kMaxRecords = 64;
   const size_t records = std::min(size / kRecordBytes, kMaxRecords);
   for (size_t i = 0; i < records; ++i) program.Record(data + i * kRecordBytes);

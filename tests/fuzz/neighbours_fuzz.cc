@@ -56,7 +56,12 @@ void CheckAnswer(const Frame& answer, size_t asked_bytes) {
 }  // namespace roci::control
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace roci::control;  // NOLINT(google-build-using-namespace)
+  using roci::control::Addresses;
+  using roci::control::CheckAnswer;
+  using roci::control::Frame;
+  using roci::control::GroupReports;
+  using roci::control::Neighbours;
+  using roci::control::ParseIp;
   Neighbours neighbours(Addresses());
   const auto ignore = [](const Frame&) {};
   neighbours.Resolve(0, *ParseIp("10.99.0.1"), {*ParseIp("10.99.0.2")}, 1, ignore);

@@ -81,7 +81,10 @@ void CheckRequest(const Request& request, size_t size, uint32_t fd_count) {
 }  // namespace roci::control
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace roci::control;  // NOLINT(google-build-using-namespace)
+  using roci::control::CheckRequest;
+  using roci::control::DecodeRequest;
+  using roci::control::ErrnoOf;
+  using roci::control::Request;
   if (size == 0) return 0;
   const uint32_t fd_count = data[0];
   // A copy of exact size, so that a sanitizer sees reads past the end.

@@ -14,7 +14,8 @@
 
 namespace {
 
-using namespace roci;
+namespace roce = roci::roce;
+namespace sim = roci::sim;
 
 constexpr roce::TimeNs kStepNs = 500'000;
 
