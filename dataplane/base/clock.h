@@ -7,13 +7,17 @@
 
 namespace roci::dataplane {
 
+inline constexpr uint64_t kNsPerUs = 1000;
+inline constexpr uint64_t kNsPerMs = 1'000'000;
+inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
 // One per thread. Never goes back.
 class Clock {
  public:
   // `tsc_hz` is the TSC's frequency.
   explicit Clock(uint64_t tsc_hz)
-      : multiplier_(
-            static_cast<uint64_t>((static_cast<unsigned __int128>(1'000'000'000) << 32) / tsc_hz)) {
+      : multiplier_(static_cast<uint64_t>(
+            (static_cast<unsigned __int128>(kNsPerSecond) << kFractionBits) / tsc_hz)) {
     Anchor(Tsc());
   }
 
@@ -21,7 +25,7 @@ class Clock {
   static uint64_t Monotonic() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+    return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
   }
 
   static uint64_t Tsc() { return __builtin_ia32_rdtsc(); }
@@ -31,7 +35,7 @@ class Clock {
     if (tsc - anchor_tsc_ > kAnchorCycles) [[unlikely]]
       Anchor(tsc);
     const auto elapsed = static_cast<uint64_t>(
-        (static_cast<unsigned __int128>(tsc - anchor_tsc_) * multiplier_) >> 32);
+        (static_cast<unsigned __int128>(tsc - anchor_tsc_) * multiplier_) >> kFractionBits);
     const uint64_t now = anchor_ns_ + elapsed;
     // After anchoring, a clock that was ahead waits.
     last_ns_ = now > last_ns_ ? now : last_ns_;
@@ -40,13 +44,14 @@ class Clock {
 
  private:
   static constexpr uint64_t kAnchorCycles = uint64_t{1} << 27;  // tens of milliseconds
+  static constexpr uint32_t kFractionBits = 32;                 // of multiplier_
 
   void Anchor(uint64_t tsc) {
     anchor_tsc_ = tsc;
     anchor_ns_ = Monotonic();  // no system call: the vDSO
   }
 
-  uint64_t multiplier_;  // ns per cycle, 32 bits of fraction
+  uint64_t multiplier_;  // ns per cycle, fixed point
   uint64_t anchor_tsc_ = 0;
   uint64_t anchor_ns_ = 0;
   uint64_t last_ns_ = 0;

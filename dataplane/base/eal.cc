@@ -40,6 +40,8 @@ void QueueBehindAlarms(void* argument) {
   rte_delay_us_block(kUntilDueUs);
 }
 
+constexpr uint64_t kBytesPerKilobyte = 1024;  // "kB" in /sys
+
 // Bytes of free hugepages of any size.
 uint64_t FreeHugePageBytes() {
   uint64_t total = 0;
@@ -49,15 +51,18 @@ uint64_t FreeHugePageBytes() {
     unsigned long pages = 0;
     std::ifstream(entry.path() / "free_hugepages") >> pages;
     if (std::sscanf(entry.path().filename().c_str(), "hugepages-%lukB", &kilobytes) == 1) {
-      total += uint64_t{kilobytes} * 1024 * pages;
+      total += uint64_t{kilobytes} * kBytesPerKilobyte * pages;
     }
   }
   return total;
 }
 
+// HugePages::kAuto uses hugepages from this much on.
+constexpr uint64_t kMinHugePageBytes = uint64_t{256} << 20;
+
 bool WantHugePages(const EalOptions& options) {
   if (options.hugepages != HugePages::kAuto) return options.hugepages == HugePages::kOn;
-  return FreeHugePageBytes() >= uint64_t{256} << 20;
+  return FreeHugePageBytes() >= kMinHugePageBytes;
 }
 
 std::vector<int> AllowedCpus() {
@@ -123,10 +128,11 @@ absl::Status StartEal(const EalOptions& options) {
 }
 
 bool RunOnInterruptThread(const std::function<void()>& work) {
-  constexpr int kMostRounds = 300'000;
+  constexpr useconds_t kNapUs = 100;
+  constexpr int kMostNaps = 300'000;  // thirty seconds
   InterruptWork queued{.run = work};
   if (rte_eal_alarm_set(1, QueueBehindAlarms, &queued) != 0) return false;
-  for (int i = 0; i < kMostRounds && !queued.is_done; ++i) usleep(100);
+  for (int i = 0; i < kMostNaps && !queued.is_done; ++i) usleep(kNapUs);
   // Waits for a function that is running.
   rte_eal_alarm_cancel(QueueBehindAlarms, &queued);
   rte_eal_alarm_cancel(RunQueued, &queued);

@@ -16,13 +16,15 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kLcoreCache = RTE_MEMPOOL_CACHE_MAX_SIZE;
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+constexpr uint64_t kBytesPerMib = uint64_t{1} << 20;
 
 // Anonymous memory for the whole pool, with transparent huge pages where there are any.
 absl::Status PopulateFromAnonymousMemory(rte_mempool* pool, uint32_t frames) {
   const size_t object = pool->header_size + pool->elt_size + pool->trailer_size;
   // The objects' own alignment may cost up to one cache line each at chunk borders.
-  const size_t length = (object * (frames + 1) + 2 * kHugePage - 1) / kHugePage * kHugePage;
+  const size_t length =
+      (object * (frames + 1) + 2 * kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
   void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, "memory for frames");
@@ -41,7 +43,7 @@ absl::Status PopulateFromAnonymousMemory(rte_mempool* pool, uint32_t frames) {
 uint32_t FramePool::HeapMib(uint32_t frames, uint16_t buffer_bytes) {
   const uint64_t object = uint64_t{buffer_bytes} + sizeof(rte_mbuf) + sizeof(rte_mempool_objhdr) +
                           2 * RTE_CACHE_LINE_SIZE;
-  return static_cast<uint32_t>(frames * object >> 20) + 1;
+  return static_cast<uint32_t>(frames * object / kBytesPerMib) + 1;
 }
 
 absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames, uint16_t buffer_bytes,

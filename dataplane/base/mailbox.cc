@@ -4,6 +4,16 @@
 #include <sched.h>
 
 namespace roci::dataplane {
+namespace {
+
+// An lcore with a processor of its own answers within the pauses; one that shares the caller's
+// processor answers during a yield.
+constexpr int kPausesBeforeYield = 50;
+constexpr int kYieldsBeforeSleep = 200;
+
+bool IsDone(const std::atomic<uint32_t>& done) { return done.load(std::memory_order_acquire) != 0; }
+
+}  // namespace
 
 void Mailbox::Push(Letter& letter) {
   letter.next = first_.load(std::memory_order_relaxed);
@@ -35,14 +45,13 @@ uint32_t Mailbox::ServeAll(const OnShard& shard) {
 }
 
 void Mailbox::Await(Letter& letter) {
-  // It is answered at once where the lcore has a processor of its own.
-  for (int i = 0; i < 250; ++i) {
-    if (letter.done.load(std::memory_order_acquire) != 0) return;
-    if (i < 50) {
-      rte_pause();
-    } else {
-      sched_yield();
-    }
+  for (int i = 0; i < kPausesBeforeYield; ++i) {
+    if (IsDone(letter.done)) return;
+    rte_pause();
+  }
+  for (int i = 0; i < kYieldsBeforeSleep; ++i) {
+    if (IsDone(letter.done)) return;
+    sched_yield();
   }
   letter.done.wait(0, std::memory_order_acquire);
 }

@@ -5,10 +5,10 @@
 #include <cassert>
 #include <numeric>
 
+#include "dataplane/base/prefetch.h"
+
 namespace roci::dataplane {
 namespace {
-
-constexpr size_t kLine = 64;
 
 // A chunk at a multiple of its size, so that an object's address tells its chunk.
 std::byte* MapChunk(bool huge) {
@@ -32,7 +32,8 @@ std::byte* ChunkOf(const void* object) {
 }  // namespace
 
 Slab::Slab(size_t object_bytes, bool huge)
-    : object_bytes_((object_bytes + kLine - 1) / kLine * kLine), huge_(huge) {
+    : object_bytes_((object_bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes),
+      huge_(huge) {
   assert(object_bytes_ <= kChunkBytes);
 }
 

@@ -17,7 +17,7 @@ void TimerWheel::Set(TimerNode& node, uint64_t expiry_ns) {
   node.link = &head;
   if (head != nullptr) head->link = &node.next;
   head = &node;
-  occupied_[(tick & kMask) / 64] |= uint64_t{1} << (tick % 64);
+  occupied_[(tick & kMask) / kWordBits] |= uint64_t{1} << (tick % kWordBits);
   ++size_;
 }
 
@@ -31,7 +31,9 @@ void TimerWheel::Unlink(TimerNode& node) {
     node.next->link = node.link;
   } else {
     const uint64_t slot = (node.expiry_ns >> kTickBits) & kMask;
-    if (slots_[slot] == nullptr) occupied_[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+    if (slots_[slot] == nullptr) {
+      occupied_[slot / kWordBits] &= ~(uint64_t{1} << (slot % kWordBits));
+    }
   }
   node.next = nullptr;
   node.link = nullptr;
@@ -40,14 +42,14 @@ void TimerWheel::Unlink(TimerNode& node) {
 }
 
 uint64_t TimerWheel::FirstOccupied(uint64_t from) const {
-  constexpr uint32_t kWords = kSlots / 64;
+  constexpr uint32_t kWords = kSlots / kWordBits;
   const auto first = static_cast<uint32_t>(from & kMask);
-  uint64_t bits = occupied_[first / 64] & (~uint64_t{0} << (first % 64));
+  uint64_t bits = occupied_[first / kWordBits] & (~uint64_t{0} << (first % kWordBits));
   for (uint32_t i = 0; i <= kWords; ++i) {
-    const uint32_t word = (first / 64 + i) % kWords;
+    const uint32_t word = (first / kWordBits + i) % kWords;
     if (i > 0) bits = occupied_[word];
     if (bits != 0) {
-      const uint32_t slot = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      const uint32_t slot = word * kWordBits + static_cast<uint32_t>(std::countr_zero(bits));
       return from + ((slot - first) & kMask);
     }
   }

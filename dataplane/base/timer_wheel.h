@@ -47,6 +47,7 @@ class TimerWheel {
 
  private:
   static constexpr uint32_t kMask = kSlots - 1;
+  static constexpr uint32_t kWordBits = 64;  // of occupied_
 
   void Unlink(TimerNode& node);
   // First occupied slot at or after tick `from`, as a tick; `from` + kSlots if none.
@@ -54,7 +55,7 @@ class TimerWheel {
 
   uint64_t tick_;  // every slot up to and including this one is empty or being emptied
   uint32_t size_ = 0;
-  std::array<uint64_t, kSlots / 64> occupied_{};
+  std::array<uint64_t, kSlots / kWordBits> occupied_{};
   std::array<TimerNode*, kSlots> slots_{};
 };
 

@@ -14,6 +14,7 @@
 #include "dataplane/base/counters.h"
 #include "dataplane/base/eal.h"
 #include "dataplane/base/frame_pool.h"
+#include "dataplane/base/prefetch.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/port/link_state.h"
 #include "dataplane/port/port_offloads.h"
@@ -127,6 +128,8 @@ class EthdevPort {
   uint32_t FirstQueueOf(uint32_t lcore) const { return (lcore + lcores_ - home_lcore_) % lcores_; }
   uint32_t ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32_t count);
 
+  static constexpr size_t kMostHeldFrames = 32;  // that the port has not taken
+
   Dataplane& dataplane_;
   std::string devargs_;  // as probed
   PortSockets sockets_;
@@ -154,14 +157,14 @@ class EthdevPort {
   roce::Mac mac_;
   std::array<rte_ring*, kMaxLcores> to_lcore_{};
   // Which of its queues an lcore asks first.
-  struct alignas(64) Turn {
+  struct alignas(kCacheLineBytes) Turn {
     uint32_t number = 0;
     Counter made_whole;
   };
   std::array<Turn, kMaxLcores> turns_{};
   rte_ring* from_others_ = nullptr;
   rte_ring* from_self_ = nullptr;
-  std::array<rte_mbuf*, 32> held_{};
+  std::array<rte_mbuf*, kMostHeldFrames> held_{};
   uint32_t held_count_ = 0;
 };
 

@@ -68,7 +68,7 @@ bool IsZero(const roce::Mac& mac) { return mac == roce::Mac{}; }
 void MakeAddressUp(rte_ether_addr& address) {
   std::random_device random;
   for (uint8_t& byte : address.addr_bytes) byte = static_cast<uint8_t>(random());
-  address.addr_bytes[0] = 2;  // locally administered, one station's
+  address.addr_bytes[0] = RTE_ETHER_LOCAL_ADMIN_ADDR;  // and of one station
 }
 
 bool IsHardware(const rte_eth_dev_info& info) {

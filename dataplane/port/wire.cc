@@ -12,16 +12,18 @@
 namespace roci::dataplane {
 namespace {
 
+constexpr uint64_t kMacMask = (uint64_t{1} << 48) - 1;  // a MAC as the low 48 bits
+
 uint64_t MacNumber(const roce::Mac& mac) {
   uint64_t number = 0;
-  std::memcpy(&number, mac.bytes.data(), 6);
+  std::memcpy(&number, mac.bytes.data(), mac.bytes.size());
   return number;
 }
 
 uint64_t DestinationOf(const rte_mbuf* frame) {
   uint64_t number;
   std::memcpy(&number, rte_pktmbuf_mtod(frame, const char*), sizeof(number));
-  return number & 0xFFFFFFFFFFFF;
+  return number & kMacMask;
 }
 
 // The lowest bit of the first byte on the wire.

@@ -83,8 +83,9 @@ class FlowTable {
  private:
   struct Hash {
     size_t operator()(const roce::FlowKey& key) const {
+      constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;  // 2^64 divided by the golden ratio
       uint64_t hash = 0;
-      for (const uint64_t word : key.words()) hash = (hash ^ word) * 0x9E3779B97F4A7C15;
+      for (const uint64_t word : key.words()) hash = (hash ^ word) * kMultiplier;
       return hash ^ hash >> 32;
     }
   };

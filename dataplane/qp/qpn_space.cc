@@ -5,6 +5,11 @@
 #include <random>
 
 namespace roci::dataplane {
+namespace {
+
+constexpr uint32_t kReservedQpns = 3;  // 0, 1 and that of multicast
+
+}  // namespace
 
 QpnSpace::QpnSpace(uint32_t lcore_count, uint32_t seed)
     : lcore_bits_(static_cast<uint32_t>(std::bit_width(lcore_count - 1))), lcores_(lcore_count) {
@@ -17,8 +22,8 @@ QpnSpace::QpnSpace(uint32_t lcore_count, uint32_t seed)
 
 std::optional<roce::Qpn> QpnSpace::Allocate(uint32_t lcore) {
   LcoreSpace& space = lcores_[lcore];
-  // The three reserved numbers take a slot each at most, so this many steps find a free one.
-  for (uint32_t step = 0; step < kSlots + 3; ++step) {
+  // The reserved numbers take a slot each at most, so this many steps find a free one.
+  for (uint32_t step = 0; step < kSlots + kReservedQpns; ++step) {
     const roce::Qpn qpn(space.next++ << lcore_bits_ | lcore);
     if (qpn.value() <= 1 || qpn == roce::kMulticastQpn) continue;
     auto taken = space.taken[SlotOf(qpn, lcore_bits_)];

@@ -20,9 +20,13 @@ constexpr uint32_t RoundUp(uint32_t value, uint32_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+constexpr uint32_t kMinSendStrideBytes = 2 * kCacheLineBytes;
+
 uint32_t SendStride(uint32_t max_sge, uint32_t max_inline) {
   const uint32_t data = std::max<uint32_t>(max_sge * sizeof(roci_abi_sge), max_inline);
-  return std::max(128u, RoundUp(static_cast<uint32_t>(sizeof(roci_abi_send_wqe)) + data, 64));
+  return std::max(
+      kMinSendStrideBytes,
+      RoundUp(static_cast<uint32_t>(sizeof(roci_abi_send_wqe)) + data, kCacheLineBytes));
 }
 
 Slab& QueuePairs() {
@@ -259,9 +263,12 @@ void QueuePair::MoveToError(roce::TimeNs now) {
 
 namespace {
 
+constexpr uint32_t kPkeyFullMember = 0x8000;
+constexpr uint32_t kPkeyBase = 0x7FFF;
+
 // Equal on 15 bits, one side a full member (IBTA vol 1, 10.9.3).
 bool PkeysMatch(uint16_t a, uint16_t b) {
-  return ((a ^ b) & 0x7FFF) == 0 && ((a | b) & 0x8000) != 0;
+  return ((a ^ b) & kPkeyBase) == 0 && ((a | b) & kPkeyFullMember) != 0;
 }
 
 }  // namespace

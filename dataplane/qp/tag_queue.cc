@@ -140,7 +140,7 @@ bool TagQueue::Add(const roci_abi_tag_op& op) {
 
 bool TagQueue::Delete(const roci_abi_tag_op& op) {
   if (!list_.Remove(op.handle)) return false;
-  PutFreed(op.handle & 0xFFFF);
+  PutFreed(TaggedBuffer::SlotOf(op.handle));
   return true;
 }
 

@@ -45,15 +45,18 @@ class Doorbells {
     const auto set = [](uint64_t& word, uint32_t bit) {
       std::atomic_ref(word).fetch_or(uint64_t{1} << bit, std::memory_order_seq_cst);
     };
-    set(page_->level0[handle >> 6], handle & 63);
-    set(page_->level1[handle >> 12], (handle >> 6) & 63);
-    set(page_->level2, handle >> 12);
+    const uint32_t word0 = handle / kWordBits;
+    const uint32_t word1 = word0 / kWordBits;
+    set(page_->level0[word0], handle % kWordBits);
+    set(page_->level1[word1], word0 % kWordBits);
+    set(page_->level2, word1);
   }
 
   void Prefetch() const { __builtin_prefetch(&page_->level2); }
 
  private:
-  static constexpr uint32_t kLevel1Words = ROCI_ABI_MAX_QP_HANDLES / 64 / 64;
+  static constexpr uint32_t kWordBits = 64;
+  static constexpr uint32_t kLevel1Words = ROCI_ABI_MAX_QP_HANDLES / kWordBits / kWordBits;
 
   static uint64_t Take(uint64_t& word) {
     std::atomic_ref<uint64_t> ref(word);

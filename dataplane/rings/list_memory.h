@@ -32,6 +32,9 @@ struct ListRoom {
 // The list regions of one session, by the number in their keys.
 class ListMemory {
  public:
+  // The number of the region in the upper 24 bits of its keys.
+  static uint32_t NumberOf(uint32_t key) { return key >> kKeyVariantBits; }
+
   // ---- Control thread
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(const ListRoom& room);
 
@@ -46,6 +49,8 @@ class ListMemory {
                                 const memory::AccessContext& context);
 
  private:
+  static constexpr uint32_t kKeyVariantBits = 8;  // what a new registration changes
+
   struct List {
     std::unique_ptr<SharedMemory> memory;
     ListRoom room;

@@ -21,7 +21,7 @@ bool TagList::Add(const TaggedBuffer& buffer) {
 }
 
 bool TagList::Remove(uint32_t handle) {
-  const uint32_t slot = handle & 0xFFFF;
+  const uint32_t slot = TaggedBuffer::SlotOf(handle);
   if (slot >= states_.size() || states_[slot] != State::kListed ||
       buffers_[slot].handle != handle) {
     return false;

@@ -17,11 +17,13 @@ struct TaggedBuffer {
   uint64_t tag = 0;
   uint64_t mask = 0;
   uint64_t capacity = 0;  // bytes
-  uint32_t handle = 0;    // slot | turn << 16
+  uint32_t handle = 0;    // slot | turn << kSlotBits
   uint32_t num_sge = 0;
   std::array<roce::Sge, ROCI_ABI_MAX_TAG_SGE> sges{};
 
-  uint32_t slot() const { return handle & 0xFFFF; }
+  static constexpr uint32_t kSlotBits = 16;
+  static uint32_t SlotOf(uint32_t handle) { return handle & ((1u << kSlotBits) - 1); }
+  uint32_t slot() const { return SlotOf(handle); }
 };
 
 // The rule about unexpected messages (rdma-core, Documentation/tag_matching.md): a buffer that the

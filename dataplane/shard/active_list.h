@@ -13,7 +13,7 @@ namespace roci::dataplane {
 // QueuePair::active_position. One thread. Storage grows in Reserve only.
 class ActiveList {
  public:
-  ActiveList() : ring_(64) {}
+  ActiveList() : ring_(kFirstCapacity) {}
 
   // Room for `queue_pairs`.
   void Reserve(uint32_t queue_pairs) {
@@ -59,6 +59,8 @@ class ActiveList {
   }
 
  private:
+  static constexpr size_t kFirstCapacity = 64;  // a power of two
+
   uint32_t Mask() const { return static_cast<uint32_t>(ring_.size()) - 1; }
   // Drops the empty places; there are some, because not all queue pairs that fit are in.
   void Compact() {

@@ -8,11 +8,19 @@
 #include "memory/app_memory.h"
 
 namespace roci::dataplane {
+namespace {
+
+// Frame buffers where the options name no number.
+constexpr uint32_t kFramesOfFirstLcore = 8192;
+constexpr uint32_t kFramesPerFurtherLcore = 4096;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptions& options) {
   memory::AppMemory::OwnProcess();  // opens the file before an lcore needs it
   const uint32_t frames =
-      options.frames != 0 ? options.frames : 8192 + 4096 * (options.eal.lcores - 1);
+      options.frames != 0 ? options.frames
+                          : kFramesOfFirstLcore + kFramesPerFurtherLcore * (options.eal.lcores - 1);
   EalOptions eal = options.eal;
   const FrameMemory memory = options.sharing_ports != 0 ? FrameMemory::kDevices : FrameMemory::kOwn;
   if (memory == FrameMemory::kDevices) {

@@ -28,7 +28,8 @@ namespace {
 constexpr uint32_t kSlowPathEntries = 512;
 constexpr uint32_t kRawEntries = 256;
 constexpr uint32_t kMatchedEntries = 512;
-constexpr size_t kMinEthernetFrame = 60;
+constexpr size_t kMinFrameBytes = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
+constexpr uint32_t kKbpsPerMbps = 1000;
 
 }  // namespace
 
@@ -132,8 +133,8 @@ uint32_t Device::LineRateKbps() const {
   uint32_t mbps = link_.speed_mbps;
   if (mbps == 0 && ethdev_ != nullptr) mbps = ethdev_->driver_speed_mbps();
   if (mbps == 0) return congestion_->line_rate_kbps;
-  constexpr uint32_t kMostMbps = UINT32_MAX / 1000;
-  return std::max(std::min(mbps, kMostMbps) * 1000, congestion_->min_rate_kbps);
+  constexpr uint32_t kMostMbps = UINT32_MAX / kKbpsPerMbps;
+  return std::max(std::min(mbps, kMostMbps) * kKbpsPerMbps, congestion_->min_rate_kbps);
 }
 
 void Device::RefreshLink() {
@@ -196,12 +197,12 @@ bool Device::ReceiveSlowPath(std::vector<std::byte>& frame) {
 }
 
 absl::Status Device::SendRaw(std::span<const std::byte> frame) {
-  if (frame.size() < 14 || frame.size() > size_t{kFrameBufferBytes} - kFrameOffset) {
+  if (frame.size() < RTE_ETHER_HDR_LEN || frame.size() > size_t{kFrameBufferBytes} - kFrameOffset) {
     return absl::InvalidArgumentError("length of a raw frame");
   }
   rte_mbuf* buffer = rte_pktmbuf_alloc(dataplane_.frames().mempool());
   if (buffer == nullptr) return absl::ResourceExhaustedError("no frame buffer is free");
-  const size_t length = std::max(frame.size(), kMinEthernetFrame);
+  const size_t length = std::max(frame.size(), kMinFrameBytes);
   char* out = rte_pktmbuf_append(buffer, static_cast<uint16_t>(length));
   std::memcpy(out, frame.data(), frame.size());
   std::memset(out + frame.size(), 0, length - frame.size());

@@ -23,7 +23,8 @@ namespace {
 // The next push_back does not allocate.
 template <class T>
 void ReserveOneMore(std::vector<T>& vector) {
-  if (vector.size() == vector.capacity()) vector.reserve(2 * vector.size() + 8);
+  constexpr size_t kFirstCapacity = 8;
+  if (vector.size() == vector.capacity()) vector.reserve(2 * vector.size() + kFirstCapacity);
 }
 
 // A copy that is not detached takes some tens of microseconds.
@@ -248,8 +249,9 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
             ? keys_->AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
             : keys_->AllocateList(pd, room.max_runs, &created.key);
     if (allocated != memory::MemoryStatus::kOk) return allocated;
-    absl::Cleanup free_list = [&] { keys_->FreeList(created.key >> 8); };
-    lists_.Add(created.key >> 8, *std::move(memory), room);
+    const uint32_t list = ListMemory::NumberOf(created.key);
+    absl::Cleanup free_list = [&] { keys_->FreeList(list); };
+    lists_.Add(list, *std::move(memory), room);
     std::move(free_list).Cancel();
     return allocated;
   });

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "dataplane/qp/queue_pair.h"
@@ -22,12 +23,15 @@ constexpr uint64_t kSleepCostNs = 5'000;
 // seldom the longer nothing has come.
 constexpr uint64_t kShortestPollNs = 50'000;
 constexpr uint64_t kLongestPollNs = 1'000'000;
+constexpr uint64_t kIdlePerPoll = 8;  // idle time so far, divided by the time to the next look
 // A frame of the control thread takes two: to the wire, and from there to the receiver.
 constexpr uint32_t kRoundsInItsPlace = 4;
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
 // Runs of records that are given back to the kernel before a sleep: no more, since a doorbell may
 // come meanwhile.
 constexpr uint32_t kTrimmedPerSleep = 32;
+
+constexpr int kMostWakeUps = 16;  // descriptors that one epoll call reports
 
 }  // namespace
 
@@ -36,7 +40,7 @@ void Worker::Idle() {
     rte_pause();
     return;
   }
-  if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * 1000 && yields_.Allows(now_)) {
+  if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * kNsPerUs && yields_.Allows(now_)) {
     // Programs and other daemons may share this processor: a spinning poller starves them.
     GiveWay();
     return;
@@ -161,18 +165,18 @@ uint64_t Worker::SleepNs() {
   }
   if (has_ethdev_ || events_.has_delayed()) {
     const uint64_t idle_ns = now_ - last_busy_ns_;
-    ns = std::min(ns, std::clamp(idle_ns / 8, kShortestPollNs, kLongestPollNs));
+    ns = std::min(ns, std::clamp(idle_ns / kIdlePerPoll, kShortestPollNs, kLongestPollNs));
   }
   return ns;
 }
 
 void Worker::Wait(uint64_t ns) {
-  epoll_event events[16];
-  const timespec timeout{static_cast<time_t>(ns / 1'000'000'000),
-                         static_cast<long>(ns % 1'000'000'000)};
-  int ready = epoll_pwait2(epoll_, events, 16, &timeout, nullptr);
+  std::array<epoll_event, kMostWakeUps> events;
+  const timespec timeout{static_cast<time_t>(ns / kNsPerSecond),
+                         static_cast<long>(ns % kNsPerSecond)};
+  int ready = epoll_pwait2(epoll_, events.data(), kMostWakeUps, &timeout, nullptr);
   if (ready < 0 && errno == ENOSYS) {
-    ready = epoll_wait(epoll_, events, 16, static_cast<int>(ns / 1'000'000) + 1);
+    ready = epoll_wait(epoll_, events.data(), kMostWakeUps, static_cast<int>(ns / kNsPerMs) + 1);
   }
   if (ready > 0) stats_.wakes_by_doorbell.Add(1);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dataplane/base/prefetch.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device.h"
@@ -94,7 +95,8 @@ void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     __builtin_prefetch(frames[i]);
     __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset);
-    __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset + 64);
+    __builtin_prefetch(static_cast<const char*>(frames[i]->buf_addr) + kFrameOffset +
+                       kCacheLineBytes);
   }
   for (uint32_t i = 0; i < count; ++i) {
     if (frames[i]->nb_segs != 1) [[unlikely]] {

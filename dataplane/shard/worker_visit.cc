@@ -1,4 +1,5 @@
 // The sending part of the loop: queue pairs take new work and build frames.
+#include <rte_ether.h>
 #include <rte_mbuf.h>
 
 #include "dataplane/qp/queue_pair.h"
@@ -12,7 +13,12 @@
 namespace roci::dataplane {
 namespace {
 
-constexpr uint32_t kMinEthernetFrame = 60;  // without FCS
+constexpr uint32_t kMinFrameBytes = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
+constexpr uint32_t kFrameHeaderBytes = RTE_ETHER_HDR_LEN + sizeof(rte_vlan_hdr);
+// So many places ahead in the list of active queue pairs, a queue pair's own lines are asked for,
+// and then the lines that these point to.
+constexpr uint32_t kPrefetchStateAhead = 6;
+constexpr uint32_t kPrefetchWorkAhead = 3;
 
 bool IsReliable(roce::QpType type) {
   return type != roce::QpType::kUd && type != roce::QpType::kUc && type != roce::QpType::kRawPacket;
@@ -51,8 +57,8 @@ uint32_t Worker::VisitActive() {
 
 // Queue pairs are cold when there are thousands: first their own lines, then what these point to.
 void Worker::PrefetchAhead() {
-  if (const QueuePair* far = active_.Peek(6)) far->Prefetch();
-  if (const QueuePair* near = active_.Peek(3)) near->PrefetchWork();
+  if (const QueuePair* far = active_.Peek(kPrefetchStateAhead)) far->Prefetch();
+  if (const QueuePair* near = active_.Peek(kPrefetchWorkAhead)) near->PrefetchWork();
 }
 
 uint32_t Worker::Visit(QueuePair& qp) {
@@ -123,9 +129,9 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
     return;
   }
   const uint32_t made = bytes;
-  if (bytes < kMinEthernetFrame) [[unlikely]] {
-    std::memset(out + bytes, 0, kMinEthernetFrame - bytes);
-    bytes = kMinEthernetFrame;
+  if (bytes < kMinFrameBytes) [[unlikely]] {
+    std::memset(out + bytes, 0, kMinFrameBytes - bytes);
+    bytes = kMinFrameBytes;
   }
   stash_.Pop();
   buffer->data_off = kFrameOffset;
@@ -187,7 +193,7 @@ uint32_t Worker::EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& fr
 
 // A frame as the program made it.
 uint32_t Worker::EncodeRaw(QueuePair& qp, std::byte* out) {
-  static_assert(kMaxWireMtu + 18 + kFrameOffset <= kFrameBufferBytes);
+  static_assert(kMaxWireMtu + kFrameHeaderBytes + kFrameOffset <= kFrameBufferBytes);
   const memory::MemoryStatus status =
       payload_.AllDirect() ? memory::CopyOut(payload_, {out, tx_.payload_length})
                            : GatherLater(qp, FrameOf(qp, stash_.Top(), nullptr), out);
