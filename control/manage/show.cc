@@ -236,11 +236,10 @@ Json ShowQp(const Session& session, const QpRecord& record, const dataplane::Que
 }
 
 void AddQps(const Session& session, Json& out) {
-  std::vector<dataplane::QueuePairInfo> infos;
-  infos.reserve(session.qps().size());
-  session.dataplane()->lcore().Call([&](const dataplane::OnShard& shard) {
-    for (const auto& [handle, record] : session.qps()) infos.push_back(record.qp->Inspect(shard));
-  });
+  std::vector<dataplane::QueuePair*> qps;
+  qps.reserve(session.qps().size());
+  for (const auto& [handle, record] : session.qps()) qps.push_back(record.qp);
+  const auto infos = session.dataplane()->Do(dataplane::InspectQueuePairs{qps});
   size_t i = 0;
   for (const auto& [handle, record] : session.qps()) {
     out.push_back(ShowQp(session, record, infos[i++]));
@@ -274,13 +273,12 @@ void AddSrqs(const Session& session, Json& out) {
     srq["max_sge"] = queue.layout().max_sge;
     srq["qps"] = queue.users();
     srq["async_events"] = queue.async_events();
-    session.dataplane()->lcore().Call([&](const dataplane::OnShard& shard) {
-      srq["posted"] = queue.posted(shard);
-      srq["taken"] = queue.taken(shard);
-      srq["limit"] = queue.limit(shard);
-      srq["broken"] = queue.broken();
-      srq["tags"] = has_tags ? queue.tags()->list().size() : 0;
-    });
+    const auto state = session.dataplane()->Do(dataplane::InspectReceiveQueue{queue});
+    srq["posted"] = state.posted;
+    srq["taken"] = state.taken;
+    srq["limit"] = state.limit;
+    srq["broken"] = state.broken;
+    srq["tags"] = state.tags;
     out.push_back(std::move(srq));
   }
 }
@@ -342,10 +340,9 @@ Json ShowMr(const Session& session, uint32_t handle, const memory::RegionInfo& i
 // Sessions may share a key table: adds only the keys of `session`.
 void AddMrs(const Session& session, Json& out) {
   std::map<uint32_t, memory::RegionInfo> infos;  // by the constant upper 24 bits of the key
-  session.dataplane()->lcore().Call([&](const dataplane::OnShard& shard) {
-    session.dataplane()->keys(shard).ForEach(
-        [&](const memory::RegionInfo& info) { infos.emplace(info.key >> 8, info); });
-  });
+  for (const memory::RegionInfo& info : session.dataplane()->Do(dataplane::ListRegions{})) {
+    infos.emplace(info.key >> 8, info);
+  }
   const auto add = [&](uint32_t handle, uint32_t number) {
     const auto it = infos.find(number);
     if (it != infos.end()) out.push_back(ShowMr(session, handle, it->second));

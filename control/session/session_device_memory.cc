@@ -43,13 +43,10 @@ absl::Status Session::AllocNullMr(const Request& request, const FdsPointer&, Rep
   record.share = QuotaShare(quotas_->mrs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
   record.pd = handle;
-  const absl::Status status =
-      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        return dataplane_->keys(shard).RegisterNull(handle, &record.key);
-      }));
-  if (!status.ok()) return status;
+  const auto [status, key] = dataplane_->Do(dataplane::RegisterNull{handle});
+  if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   ++pd->users;
-  const uint32_t key = record.key;
+  record.key = key;
   Answer(*mrs_.Add(std::move(record)), key, reply);
   return absl::OkStatus();
 }
@@ -113,15 +110,12 @@ absl::Status Session::RegDmMr(const Request& request, const FdsPointer&, Reply& 
   memory::Translation translation{
       .va = va, .length = reg.length, .iova = 0, .extents = {}, .app = app_.get()};
   if (reg.length != 0) translation.extents = {{va, reg.length, dm->mapping, reg.offset}};
-  const absl::Status status =
-      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        return dataplane_->keys(shard).Register(reg.pd, AccessOf(reg.access),
-                                                std::move(translation), &record.key);
-      }));
-  if (!status.ok()) return status;
+  const auto [status, key] = dataplane_->Do(
+      dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
+  if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   ++pd->users;
   ++dm->users;
-  const uint32_t key = record.key;
+  record.key = key;
   Answer(*mrs_.Add(std::move(record)), key, reply);
   return absl::OkStatus();
 }

@@ -38,12 +38,10 @@ absl::Status Session::RegDmaBufferMr(const Request& request, const FdsPointer& f
       .iova = reg.iova,
       .extents = {{kDmaBufferVa, reg.length, std::move(mapping), reg.offset}},
       .app = app_.get()};
-  const absl::Status status =
-      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        return dataplane_->keys(shard).Register(reg.pd, AccessOf(reg.access),
-                                                std::move(translation), &record.key);
-      }));
-  if (!status.ok()) return status;
+  const auto [status, key] = dataplane_->Do(
+      dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
+  if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
+  record.key = key;
   ++pd->users;
   auto& response = reply.As<roci_abi_reg_mr_response>();
   response.lkey = record.key;

@@ -46,11 +46,7 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
 absl::Status Session::CheckSignatureMr(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   if (lists_.Find(handle) == nullptr) return absl::NotFoundError("signature region");
-  memory::IntegrityError error;
-  const memory::MemoryStatus status =
-      dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        return dataplane_->keys(shard).TakeIntegrityError(handle, &error);
-      });
+  const auto [status, error] = dataplane_->Do(dataplane::TakeIntegrityError{handle});
   if (status != memory::MemoryStatus::kOk) return absl::InvalidArgumentError("no signature region");
   static_assert(static_cast<uint32_t>(memory::DifFault::kGuard) == ROCI_ABI_SIGNATURE_BAD_GUARD);
   static_assert(static_cast<uint32_t>(memory::DifFault::kReferenceTag) ==

@@ -130,11 +130,10 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   record.pd = reg.pd;
   record.start = reg.start;
   record.length = reg.length;
-  status = StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-    return dataplane_->keys(shard).Register(reg.pd, AccessOf(reg.access), std::move(translation),
-                                            &record.key);
-  }));
-  if (!status.ok()) return status;
+  const auto [registered, key] = dataplane_->Do(
+      dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
+  if (registered != memory::MemoryStatus::kOk) return StatusOfMemory(registered);
+  record.key = key;
   auto& response = reply.As<roci_abi_reg_mr_response>();
   response.lkey = record.key;
   response.rkey = record.key;
@@ -170,14 +169,10 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
     if (!status.ok()) return status;
     mappings = ShareOf(*admission_.user, *change.translation);
   }
-  dataplane::MappingsInUse released(*dataplane_);
   const uint32_t key = mr->key;
   const absl::Status status =
-      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        return dataplane_->keys(shard).Reregister(key, std::move(change), released.get());
-      }));
+      StatusOfMemory(dataplane_->Do(dataplane::ChangeRegion{key, std::move(change)}));
   if (!status.ok()) return status;
-  released.AwaitCopies();
   if (new_pd != nullptr) {
     --pds_.Find(mr->pd)->users;
     ++new_pd->users;
@@ -199,13 +194,8 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MrRecord* mr = mrs_.Find(handle);
   if (mr == nullptr) return absl::NotFoundError("memory region");
-  dataplane::MappingsInUse released(*dataplane_);
-  const absl::Status status =
-      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        return dataplane_->keys(shard).Deregister(mr->key, released.get());
-      }));
+  const absl::Status status = StatusOfMemory(dataplane_->Do(dataplane::DeregisterRegion{mr->key}));
   if (!status.ok()) return status;
-  released.AwaitCopies();
   --pds_.Find(mr->pd)->users;
   if (mr->dm != 0) --dms_.Find(mr->dm)->users;
   mrs_.Remove(handle);
@@ -214,11 +204,7 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
 
 absl::Status Session::UnshareRange(const Request& request, const FdsPointer&, Reply&) {
   const auto& unshare = request.As<roci_abi_unshare_range_request>();
-  dataplane::MappingsInUse released(*dataplane_);
-  dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-    dataplane_->keys(shard).UseProcessVm(unshare.start, unshare.length, released.get(), app_.get());
-  });
-  released.AwaitCopies();
+  dataplane_->Do(dataplane::UnshareRange{unshare.start, unshare.length, app_.get()});
   return absl::OkStatus();
 }
 

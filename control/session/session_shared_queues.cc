@@ -120,8 +120,7 @@ absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply
     if (!status.ok()) return status;
   }
   if (arms) {
-    dataplane_->lcore().Call(
-        [&](const dataplane::OnShard& shard) { record->srq->SetLimit(shard, modify.limit); });
+    dataplane_->Do(dataplane::SetReceiveLimit{*record->srq, modify.limit});
   }
   return absl::OkStatus();
 }
@@ -132,11 +131,10 @@ absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_li
     return absl::InvalidArgumentError("more than the device has, or nothing");
   }
   dataplane::SharedReceiveQueue& srq = *record.srq;
-  const auto [posted, limit] = dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-    return std::pair<uint32_t, uint32_t>(srq.posted(shard), srq.limit(shard));
-  });
-  if (posted > max_wr) return absl::InvalidArgumentError("more is posted than would fit");
-  if (!sets_limit && limit > max_wr) return absl::InvalidArgumentError("size below the limit");
+  const dataplane::ReceiveQueueState state = dataplane_->Do(dataplane::InspectReceiveQueue{srq});
+  if (state.posted > max_wr) return absl::InvalidArgumentError("more is posted than would fit");
+  if (!sets_limit && state.limit > max_wr)
+    return absl::InvalidArgumentError("size below the limit");
   if (max_wr > srq.layout().max_wr) {
     const auto layout = dataplane::LayOutSharedReceiveQueue(max_wr, srq.layout().max_sge);
     if (!layout.ok()) return layout.status();
@@ -158,8 +156,7 @@ absl::Status Session::QuerySrq(const Request& request, const FdsPointer&, Reply&
   auto& response = reply.As<roci_abi_query_srq_response>();
   response.max_wr = record->max_wr;
   response.max_sge = record->srq->layout().max_sge;
-  response.limit = dataplane_->lcore().Call(
-      [&](const dataplane::OnShard& shard) { return record->srq->limit(shard); });
+  response.limit = dataplane_->Do(dataplane::QueryReceiveLimit{*record->srq});
   return absl::OkStatus();
 }
 

@@ -1,8 +1,10 @@
 // Session commands about contexts that several processes share: a program hands its command
 // descriptor to another one, or a child inherits it.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include "control/loop/errno_status.h"
 #include "control/session/session.h"
@@ -41,23 +43,23 @@ absl::Status Session::JoinGroup(Session& other) {
 // The keys live on with the others, without what was this app's memory.
 void Session::LeaveGroup() {
   group_->Leave(this);
-  dataplane::MappingsInUse released(*dataplane_);
-  constexpr size_t kBatch = 256;  // so that no other session waits for long
-  auto drop_all = [&](const auto& table, auto drop) {
-    for (auto it = table.begin(); it != table.end();) {
-      dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        memory::KeyTable& keys = dataplane_->keys(shard);
-        for (size_t i = 0; i < kBatch && it != table.end(); ++i, ++it) drop(keys, *it);
-      });
+  using Kind = dataplane::DropKeys::Kind;
+  std::array<uint32_t, dataplane::DropKeys::kMost> keys;
+  const auto drop_all = [&](Kind kind, const auto& table, auto key_of) {
+    size_t count = 0;
+    for (const auto& [handle, record] : table) {
+      keys[count++] = key_of(handle, record);
+      if (count == keys.size()) {
+        dataplane_->Do(dataplane::DropKeys{kind, keys});
+        count = 0;
+      }
     }
+    dataplane_->Do(dataplane::DropKeys{kind, std::span(keys).first(count)});
   };
-  drop_all(mws_,
-           [&](memory::KeyTable& keys, const auto& entry) { keys.DeallocateWindow(entry.first); });
-  drop_all(lists_, [&](memory::KeyTable& keys, const auto& entry) { keys.FreeList(entry.first); });
-  drop_all(mrs_, [&](memory::KeyTable& keys, const auto& entry) {
-    keys.Drop(entry.second.key, released.get());
-  });
-  released.AwaitCopies();
+  const auto handle_itself = [](uint32_t handle, const auto&) { return handle; };
+  drop_all(Kind::kWindows, mws_, handle_itself);
+  drop_all(Kind::kLists, lists_, handle_itself);
+  drop_all(Kind::kRegions, mrs_, [](uint32_t, const MrRecord& record) { return record.key; });
 }
 
 Session* Session::AnothersHandle(uint32_t handle) const {

@@ -12,13 +12,9 @@ absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& 
   record.share = QuotaShare(quotas_->mws, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("memory windows");
   record.pd = alloc.pd;
-  uint32_t key = 0;
-  const absl::Status status =
-      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        const auto type = static_cast<memory::WindowType>(alloc.type);
-        return dataplane_->keys(shard).AllocateWindow(alloc.pd, type, &key);
-      }));
-  if (!status.ok()) return status;
+  const auto type = static_cast<memory::WindowType>(alloc.type);
+  const auto [status, key] = dataplane_->Do(dataplane::AllocateWindow{alloc.pd, type});
+  if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   ++pd->users;
   auto& response = reply.As<roci_abi_alloc_mw_response>();
   response.handle = key >> 8;
@@ -31,10 +27,7 @@ absl::Status Session::DeallocMw(const Request& request, const FdsPointer&, Reply
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MwRecord* record = mws_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("memory window");
-  const absl::Status status =
-      StatusOfMemory(dataplane_->lcore().Call([&](const dataplane::OnShard& shard) {
-        return dataplane_->keys(shard).DeallocateWindow(handle);
-      }));
+  const absl::Status status = StatusOfMemory(dataplane_->Do(dataplane::DeallocateWindow{handle}));
   if (!status.ok()) return status;
   --pds_.Find(record->pd)->users;
   mws_.Remove(handle);

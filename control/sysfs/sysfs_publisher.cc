@@ -210,8 +210,7 @@ void SysfsPublisher::ShowLink(Shown& shown) {
 void SysfsPublisher::TellPrograms(const Device& device, uint32_t event) const {
   for (const auto& [number, session] : server_.sessions()) {
     if (session->device() != &device) continue;
-    dataplane::Session& opened = *session->dataplane();
-    opened.lcore().Call([&](const dataplane::OnShard&) { opened.SendAsyncEvent(kPort, event); });
+    session->dataplane()->Do(dataplane::RaiseEvent{kPort, event});
   }
 }
 

@@ -32,8 +32,6 @@ constexpr timespec kCopyNap{0, 20'000};
 
 }  // namespace
 
-void MappingsInUse::AwaitCopies() { session_.AwaitCopies(std::move(mappings_)); }
-
 void Session::AwaitCopies(memory::ReleasedMappings mappings) {
   CallBetweenCopies([&](const OnShard&) {
     if (!copies_->IsIdle()) copies_->Keep(std::move(mappings));

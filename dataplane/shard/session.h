@@ -21,6 +21,7 @@
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/rings/doorbells.h"
 #include "dataplane/rings/list_memory.h"
+#include "dataplane/shard/commands.h"
 #include "memory/app_memory.h"
 #include "memory/key_table.h"
 
@@ -64,22 +65,6 @@ struct EventCounts {
   uint32_t async_events = 0;
 };
 
-class Session;
-
-// Mappings released from the key table that a running copy may still access. Control thread.
-class MappingsInUse {
- public:
-  explicit MappingsInUse(Session& session) : session_(session) {}
-  // The `released` argument of KeyTable's functions.
-  memory::ReleasedMappings* get() { return &mappings_; }
-  // Call after those functions. Returns as Session::AwaitCopies does.
-  void AwaitCopies();
-
- private:
-  Session& session_;
-  memory::ReleasedMappings mappings_;
-};
-
 // All members are called by the control thread unless they say "on the lcore". Objects are owned by
 // the session; pointers to them are good until they are destroyed.
 class Session {
@@ -109,7 +94,23 @@ class Session {
   int wake_fd() const { return wake_.get(); }
   size_t doorbell_bytes() const { return doorbell_memory_.size(); }
 
-  // `session.lcore().Call([&](const OnShard& shard) { session.keys(shard).Register(...); })`.
+  // ---- Commands to the shard (commands.cc)
+  Registered Do(RegisterRegion command);
+  Registered Do(const RegisterNull& command);
+  Registered Do(const AllocateWindow& command);
+  memory::MemoryStatus Do(const DeallocateWindow& command);
+  memory::MemoryStatus Do(ChangeRegion command);
+  memory::MemoryStatus Do(const DeregisterRegion& command);
+  void Do(const UnshareRange& command);
+  IntegrityAnswer Do(const TakeIntegrityError& command);
+  void Do(const DropKeys& command);
+  std::vector<memory::RegionInfo> Do(const ListRegions& command);
+  void Do(const SetReceiveLimit& command);
+  uint32_t Do(const QueryReceiveLimit& command);
+  ReceiveQueueState Do(const InspectReceiveQueue& command);
+  std::vector<QueuePairInfo> Do(const InspectQueuePairs& command);
+  void Do(const RaiseEvent& command);
+
   memory::KeyTable& keys(const OnShard&) { return *keys_; }
   // For queue pairs and shared receive queues, to be used on the shard.
   memory::KeyTable* keys_address() { return keys_.get(); }

@@ -61,7 +61,7 @@ class IncludeDirection(unittest.TestCase):
     def complaints(self, path, line):
         with tempfile.TemporaryDirectory() as top:
             root = pathlib.Path(top)
-            for name in ('memory/m.h', 'roce/r.h', 'dataplane/d.h', 'control/c.h', 'verbs_provider/p.h', 'verbs_provider/abi/a.h', path):
+            for name in ('memory/m.h', 'roce/r.h', 'dataplane/d.h', 'dataplane/shard/worker.h', 'control/c.h', 'verbs_provider/p.h', 'verbs_provider/abi/a.h', path):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text('#pragma once\n')
             (root / path).write_text(line + '\n')
@@ -79,6 +79,10 @@ class IncludeDirection(unittest.TestCase):
             for inner, (target, header) in enumerate(chain):
                 expect = self.allowed if inner <= outer else self.forbidden
                 expect(f'{folder}/x.cc', f'#include "{target}/{header}.h"')
+
+    def test_a_shard_is_reached_by_commands(self):
+        self.allowed('dataplane/x.cc', '#include "dataplane/shard/worker.h"')
+        self.forbidden('control/x.cc', '#include "dataplane/shard/worker.h"')
 
     def test_the_shared_declarations_are_a_leaf(self):
         for folder in ('dataplane', 'control', 'verbs_provider'):

@@ -1,0 +1,137 @@
+#include "dataplane/shard/commands.h"
+
+#include <cassert>
+
+#include "dataplane/base/on_shard.h"
+#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/session.h"
+
+namespace roci::dataplane {
+
+using memory::MemoryStatus;
+
+Registered Session::Do(RegisterRegion command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    Registered answer;
+    answer.status = keys(shard).Register(command.pd, command.access, std::move(command.translation),
+                                         &answer.key);
+    return answer;
+  });
+}
+
+Registered Session::Do(const RegisterNull& command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    Registered answer;
+    answer.status = keys(shard).RegisterNull(command.pd, &answer.key);
+    return answer;
+  });
+}
+
+Registered Session::Do(const AllocateWindow& command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    Registered answer;
+    answer.status = keys(shard).AllocateWindow(command.pd, command.type, &answer.key);
+    return answer;
+  });
+}
+
+MemoryStatus Session::Do(const DeallocateWindow& command) {
+  return lcore_->Call(
+      [&](const OnShard& shard) { return keys(shard).DeallocateWindow(command.window); });
+}
+
+MemoryStatus Session::Do(ChangeRegion command) {
+  memory::ReleasedMappings released;
+  const MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
+    return keys(shard).Reregister(command.key, std::move(command.change), &released);
+  });
+  if (status == MemoryStatus::kOk) AwaitCopies(std::move(released));
+  return status;
+}
+
+MemoryStatus Session::Do(const DeregisterRegion& command) {
+  memory::ReleasedMappings released;
+  const MemoryStatus status = lcore_->Call(
+      [&](const OnShard& shard) { return keys(shard).Deregister(command.key, &released); });
+  if (status == MemoryStatus::kOk) AwaitCopies(std::move(released));
+  return status;
+}
+
+void Session::Do(const UnshareRange& command) {
+  memory::ReleasedMappings released;
+  lcore_->Call([&](const OnShard& shard) {
+    keys(shard).UseProcessVm(command.va, command.length, &released, command.app);
+  });
+  AwaitCopies(std::move(released));
+}
+
+IntegrityAnswer Session::Do(const TakeIntegrityError& command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    IntegrityAnswer answer;
+    answer.status = keys(shard).TakeIntegrityError(command.number, &answer.error);
+    return answer;
+  });
+}
+
+void Session::Do(const DropKeys& command) {
+  assert(command.keys.size() <= DropKeys::kMost);
+  memory::ReleasedMappings released;
+  lcore_->Call([&](const OnShard& shard) {
+    for (const uint32_t key : command.keys) {
+      switch (command.kind) {
+        case DropKeys::Kind::kWindows:
+          keys(shard).DeallocateWindow(key);
+          break;
+        case DropKeys::Kind::kLists:
+          keys(shard).FreeList(key);
+          break;
+        case DropKeys::Kind::kRegions:
+          keys(shard).Drop(key, &released);
+          break;
+      }
+    }
+  });
+  AwaitCopies(std::move(released));
+}
+
+std::vector<memory::RegionInfo> Session::Do(const ListRegions&) {
+  std::vector<memory::RegionInfo> regions;
+  lcore_->Call([&](const OnShard& shard) {
+    keys(shard).ForEach([&](const memory::RegionInfo& info) { regions.push_back(info); });
+  });
+  return regions;
+}
+
+void Session::Do(const SetReceiveLimit& command) {
+  lcore_->Call([&](const OnShard& shard) { command.srq.SetLimit(shard, command.limit); });
+}
+
+uint32_t Session::Do(const QueryReceiveLimit& command) {
+  return lcore_->Call([&](const OnShard& shard) { return command.srq.limit(shard); });
+}
+
+ReceiveQueueState Session::Do(const InspectReceiveQueue& command) {
+  SharedReceiveQueue& srq = command.srq;
+  return lcore_->Call([&](const OnShard& shard) {
+    return ReceiveQueueState{.posted = srq.posted(shard),
+                             .taken = srq.taken(shard),
+                             .limit = srq.limit(shard),
+                             .broken = srq.broken(),
+                             .tags = srq.tags() != nullptr ? srq.tags()->list().size() : 0};
+  });
+}
+
+std::vector<QueuePairInfo> Session::Do(const InspectQueuePairs& command) {
+  std::vector<QueuePairInfo> infos;
+  infos.reserve(command.queue_pairs.size());
+  lcore_->Call([&](const OnShard& shard) {
+    for (const QueuePair* qp : command.queue_pairs) infos.push_back(qp->Inspect(shard));
+  });
+  return infos;
+}
+
+void Session::Do(const RaiseEvent& command) {
+  lcore_->Call([&](const OnShard&) { SendAsyncEvent(command.element, command.type); });
+}
+
+}  // namespace roci::dataplane
