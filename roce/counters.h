@@ -1,4 +1,4 @@
-// Counters of what happens inside queue pairs. Dropped packets are counted by DropReason instead.
+// Counters of queue pairs. Dropped packets are counted by DropReason instead.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace roci::roce {
 
-// X(enumerator, name). Where hardware drivers have a counter of the same meaning under
-// ports/N/hw_counters in sysfs, the name is theirs, so that existing tools find it.
+// X(enumerator, name). A counter that hardware drivers have under ports/N/hw_counters in sysfs has
+// the same name here, so that existing tools find it.
 #define ROCI_QP_COUNTERS(X)                                   \
   /* Responder: new requests accepted */                      \
   X(kRxSendRequests, "rx_send_requests")                      \
@@ -51,7 +51,7 @@ namespace roci::roce {
   X(kReqLocalErrors, "req_local_errors")                      \
   X(kReqCqeErrors, "req_cqe_error")                           \
   X(kReqCqeFlushErrors, "req_cqe_flush_error")                \
-  /* Congestion: received marks, notifications */             \
+  /* Congestion: received ECN marks, CNPs */                  \
   X(kMarkedPackets, "np_ecn_marked_roce_packets")             \
   X(kCnpsSent, "np_cnp_sent")                                 \
   X(kCnpsHandled, "rp_cnp_handled")                           \
@@ -71,7 +71,7 @@ inline constexpr std::array kQpCounterNames = {
 
 inline constexpr size_t kQpCounterCount = kQpCounterNames.size();
 
-// Lower case with underscores, fit for a file name in sysfs.
+// Lower case with underscores; valid as a file name in sysfs.
 constexpr std::string_view QpCounterName(QpCounter counter) {
   return kQpCounterNames[static_cast<size_t>(counter)];
 }

@@ -1,5 +1,4 @@
-// Nothing here runs by itself: what time has done to alpha and rate is made up for when somebody
-// asks.
+// No timers: Advance() and HandleCnp() compute the effect of the time that has passed.
 #include "roce/dcqcn.h"
 
 #include <algorithm>
@@ -8,11 +7,11 @@ namespace roci::roce {
 namespace {
 
 constexpr uint64_t kNsPerByteOf1Kbps = 8'000'000;
-// Periods that are made up for one by one. After more of them alpha is nothing, and a queue pair
-// that did not even try to send is as good as new.
+// Most periods that are computed one by one. After more of them alpha is 0 and the rate is the line
+// rate.
 constexpr uint64_t kMostPeriods = 4096;
 
-// How many times a clock that is due at `next`, and then every `period`, has struck by `now`.
+// Expirations until `now` of a periodic timer whose next expiration is `next`.
 uint64_t Elapsed(TimeNs next, uint32_t period_ns, TimeNs now) {
   return now < next ? 0 : (now - next) / period_ns + 1;
 }
@@ -37,8 +36,7 @@ bool Dcqcn::TakeNotification(TimeNs now) {
   return true;
 }
 
-// The paper's equation 1. The first notification after a release finds alpha at its height, and
-// halves the rate.
+// Equation 1 of the paper. After a release alpha is kAlphaOne, so the first CNP halves the rate.
 void Dcqcn::HandleCnp(TimeNs now) {
   const CongestionParameters& p = port_->parameters;
   if (!Advance(now)) next_send_ = now;
@@ -54,7 +52,7 @@ void Dcqcn::HandleCnp(TimeNs now) {
   bytes_ = 0;
 }
 
-// The paper's equation 2, rounded so that it comes to nothing in the end.
+// Equation 2 of the paper, rounded so that alpha reaches 0.
 void Dcqcn::DecayAlpha(TimeNs now) {
   const CongestionParameters& p = port_->parameters;
   const uint64_t periods = Elapsed(next_decay_, p.alpha_period_ns, now);
@@ -89,8 +87,9 @@ void Dcqcn::Release() {
   alpha_ = kAlphaOne;
 }
 
-// Half of the way to the target each time; the target itself moves after some of them, and faster
-// when both clocks have struck often.
+// One recovery step: fast recovery halves the distance to the target; later steps raise the target
+// (additive increase), and raise it faster once both timer and byte counter have passed fast
+// recovery (hyper increase).
 void Dcqcn::Increase() {
   const CongestionParameters& p = port_->parameters;
   const uint32_t most = std::max(timer_steps_, byte_steps_);

@@ -1,5 +1,4 @@
-// Why a received frame was not delivered. One counter per reason: the enumerators index the
-// counters.
+// Reasons to drop a received frame. One counter per reason, indexed by the enumerator.
 #pragma once
 
 #include <array>
@@ -74,7 +73,7 @@ inline constexpr std::array kDropReasonNames = {
 
 inline constexpr size_t kDropReasonCount = kDropReasonNames.size();
 
-// Lower case with underscores, fit for a counter's name.
+// Lower case with underscores: the name of the counter.
 constexpr std::string_view DropReasonName(DropReason reason) {
   return kDropReasonNames[static_cast<size_t>(reason)];
 }

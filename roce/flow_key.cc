@@ -21,7 +21,7 @@ uint16_t Load16(Bytes bytes, size_t at) {
 
 uint8_t Load8(Bytes bytes, size_t at) { return static_cast<uint8_t>(bytes[at]); }
 
-// `bytes` begins behind the IP header and ends with the packet.
+// `bytes`: the IP payload.
 void ParsePorts(Bytes bytes, FlowKey& out) {
   const bool is_tcp = out.protocol == kTcp;
   if (!is_tcp && out.protocol != kUdp) return;

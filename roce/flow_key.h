@@ -1,5 +1,5 @@
-// What flow rules look at in an Ethernet frame that is no packet of a queue pair: the fields of its
-// headers in one fixed place, so that a rule is a mask and a value. Pure.
+// The header fields that flow rules match, for an Ethernet frame that belongs to no queue pair.
+// Each field has a fixed place, so that a rule is a mask and a value. Pure.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace roci::roce {
 
-// Layers that were found; a rule names those that it needs.
+// Layers found in the frame; a rule names the layers that it requires.
 inline constexpr uint8_t kFlowLayerVlan = 1 << 0;
 inline constexpr uint8_t kFlowLayerIpv4 = 1 << 1;
 inline constexpr uint8_t kFlowLayerIpv6 = 1 << 2;
@@ -25,9 +25,8 @@ inline constexpr uint8_t kFlowLayers = (1 << 5) - 1;
 inline constexpr uint8_t kFlowDontFragment = 0x2;
 inline constexpr uint8_t kFlowMoreFragments = 0x4;
 
-// Numbers of several bytes are in network byte order. Fields of a layer that is not there are 0.
-// Behind a VLAN tag `ether_type` is the inner one. IPv4 addresses are the first 4 bytes of their
-// places.
+// Numbers are in network byte order. Fields of an absent layer are 0. With a VLAN tag, `ether_type`
+// is the inner type. An IPv4 address takes the first 4 bytes of its array.
 struct FlowKey {
   Mac dst_mac;
   Mac src_mac;
@@ -40,7 +39,7 @@ struct FlowKey {
   uint8_t traffic_class;
   uint8_t hop_limit;
   uint8_t ip_flags;   // IPv4
-  uint16_t src_port;  // TCP and UDP, not of later fragments
+  uint16_t src_port;  // TCP and UDP; 0 in later fragments
   uint16_t dst_port;
   uint8_t layers;
   uint8_t reserved[3];
@@ -51,7 +50,7 @@ struct FlowKey {
 };
 static_assert(sizeof(FlowKey) == sizeof(FlowKey::Words));
 
-// What is left of `key` under `mask`.
+// `key` & `mask`.
 inline FlowKey Masked(const FlowKey& key, const FlowKey& mask) {
   FlowKey::Words words = key.words();
   const FlowKey::Words bits = mask.words();
@@ -60,10 +59,10 @@ inline FlowKey Masked(const FlowKey& key, const FlowKey& mask) {
 }
 inline bool Equal(const FlowKey& a, const FlowKey& b) { return a.words() == b.words(); }
 
-// Gate 1 for frames that flow rules may take: looks at no byte outside of `frame` and at a fixed
-// number of headers (one VLAN tag, one IP header, one TCP or UDP header); a header that is cut off
-// or malformed is a layer that is not there. As in hardware, a length field that says more than
-// there is does no harm. False: shorter than an Ethernet header.
+// Gate 1 for frames that flow rules may take. Reads only bytes of `frame` and a fixed number of
+// headers (one VLAN tag, one IP header, one TCP or UDP header). A truncated or malformed header
+// counts as an absent layer. Length fields larger than the frame are tolerated, as in hardware.
+// False: shorter than an Ethernet header.
 bool ParseFlowKey(std::span<const std::byte> frame, FlowKey& out);
 
 }  // namespace roci::roce

@@ -1,4 +1,5 @@
-// The frame encoder: template copy, the few fields that change, extension headers, payload, ICRC.
+// The frame encoder: copies the template, sets the fields that change per packet, then writes
+// extension headers, payload and ICRC.
 #include "roce/frame.h"
 
 #include <bit>
@@ -18,10 +19,10 @@ constexpr uint32_t kUdpLengthAt = 4;
 
 constexpr uint32_t kMigReqBit = 1u << 22;  // of the BTH's first word
 
-// Stores through std::byte may alias anything: everything below reads what it needs before it
-// writes.
+// Stores through std::byte may alias anything: the functions below read their input before they
+// write.
 
-// Copies the headers up to the BTH: 42 or 46 bytes (IPv4), 62 or 66 (IPv6), and not a byte more.
+// Copies exactly the headers before the BTH: 42 or 46 bytes (IPv4), 62 or 66 (IPv6).
 inline void CopyHeaders(const FrameTemplate& tmpl, std::byte* out) {
   const uint32_t bytes = tmpl.transport_offset();
   if (tmpl.is_ipv6()) {
@@ -91,7 +92,7 @@ inline void StoreExtHeaders(const OpcodeInfo& info, const ExtHeaders& ext, std::
   if (has(kCnpReserved)) std::memset(bth + info.OffsetOf(kCnpReserved), 0, 16);
 }
 
-// Writes all headers and answers the offset of the payload.
+// Writes all headers; returns the offset of the payload.
 [[gnu::always_inline]] inline uint32_t StoreHeaders(const FrameTemplate& tmpl,
                                                     const TxPacket& packet, uint16_t ip_id,
                                                     std::byte* out) {
@@ -250,8 +251,8 @@ uint32_t EncodeFrame(const FrameTemplate& tmpl, const TxPacket& packet,
     assert(payload[0].length == packet.payload_length);
     return EncodeFrame(tmpl, packet, payload[0].data, ip_id, out);
   }
-  // One pass over the gathered bytes beats carrying the CRC from part to part: that costs a
-  // reduction for each of them.
+  // One CRC pass over the gathered bytes is faster than a CRC across the parts, which costs a
+  // reduction per part.
   std::byte* at = StartFrame(tmpl, packet, ip_id, out);
   for (const PayloadPart& part : payload) {
     if (part.length != 0) std::memcpy(at, part.data, part.length);

@@ -1,5 +1,5 @@
-// The frame encoder: a TxPacket and the path it takes become the bytes of an Ethernet frame.
-// Threading: a FrameTemplate is immutable once built; the functions are pure.
+// The frame encoder: builds an Ethernet frame from a TxPacket and a path. The functions are pure; a
+// FrameTemplate that no thread modifies may be shared.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace roci::roce {
 
-// A resolved address vector. Both GIDs are IPv4-mapped (the packet is then IPv4) or neither is.
+// A resolved address vector. Either both GIDs are IPv4-mapped (IPv4 packets) or neither.
 struct Path {
   Mac src_mac;
   Mac dst_mac;
@@ -31,16 +31,15 @@ struct Path {
   uint16_t vlan() const { return has_vlan ? vlan_tci & VlanTag::kIdMask : 0; }  // 0: none
 };
 
-// The UDP source port for a pair of QPs: 0xC000 | 14 bits that spread flows over the network's
-// paths (IBTA vol 1, A17.4.3). A non-zero flow label decides alone, as in
-// rdma_flow_label_to_udp_sport().
+// The UDP source port for a pair of QPs: 0xC000 | 14 bits of entropy for ECMP (IBTA vol 1,
+// A17.4.3). A non-zero flow label alone determines it, as in rdma_flow_label_to_udp_sport().
 uint16_t UdpSourcePort(uint32_t flow_label, Qpn local, Qpn remote);
-// The same for an address handle, which knows no queue pairs: without a flow label the addresses
-// spread what a host sends to many over the network's paths.
+// The same for an address handle, which has no queue pair numbers: without a flow label the
+// addresses give the entropy.
 uint16_t UdpSourcePort(uint32_t flow_label, const Gid& local, const Gid& remote);
 
-// Everything of a frame's headers that is the same for all packets of a QP (or of a UD address
-// handle): Ethernet, IP, UDP and the constant parts of the BTH, ready to be copied.
+// The header bytes that all packets of a QP (or of a UD address handle) share: Ethernet, IP, UDP
+// and the constant parts of the BTH.
 class FrameTemplate {
  public:
   FrameTemplate() = default;
@@ -48,15 +47,15 @@ class FrameTemplate {
 
   // UD: the address handle gives the template, the sending QP its P_Key.
   void set_pkey(uint16_t pkey);
-  // The same way for congestion notifications, which have a class of their own and cannot be marked
-  // themselves (IBTA vol 1, A17.9.3).
+  // The same path for CNPs, which have their own traffic class and are not ECN capable (IBTA vol 1,
+  // A17.9.3).
   FrameTemplate ForNotifications(uint8_t dscp, uint8_t priority) const;
 
   bool is_ipv6() const { return is_ipv6_; }
   uint32_t network_offset() const { return network_offset_; }      // of the IP header in the frame
   uint32_t transport_offset() const { return transport_offset_; }  // of the BTH in the frame
 
-  static constexpr uint32_t kCapacity = 80;  // 78 are the most: Ethernet, VLAN, IPv6, UDP, BTH
+  static constexpr uint32_t kCapacity = 80;  // at most 78 used: Ethernet, VLAN, IPv6, UDP, BTH
   const std::byte* bytes() const { return bytes_.data(); }
   // Sum of the IPv4 header's words in memory order, without total length, id and checksum.
   uint16_t ipv4_sum() const { return ipv4_sum_; }
@@ -72,13 +71,13 @@ class FrameTemplate {
   bool is_ipv6_ = false;
 };
 
-// A piece of payload in this process's memory.
+// A part of the payload, in this process's memory.
 struct PayloadPart {
   const std::byte* data = nullptr;
   uint32_t length = 0;
 };
 
-// No frame is longer: VLAN, IPv6, the longest headers with a payload, 4096 bytes, ICRC.
+// The longest frame: VLAN, IPv6, the longest headers with a payload, 4096 bytes, ICRC.
 inline constexpr size_t kMaxFrameBytes = 14 + 4 + kMaxPacketOverhead + kMaxPathMtuBytes;
 
 constexpr uint32_t PadCount(uint32_t payload_length) { return -payload_length & 3; }
@@ -89,10 +88,10 @@ inline uint32_t FrameBytes(const FrameTemplate& tmpl, const TxPacket& packet) {
          PadCount(packet.payload_length) + kIcrcBytes;
 }
 
-// Writes a whole frame to `out` (of at least FrameBytes bytes) and returns its
-// length. `payload` points to packet.payload_length bytes (may be null if there are none), which
-// are copied and summed in one pass and read exactly once: a program that writes to them meanwhile
-// cannot make the ICRC wrong. `ip_id` is IPv4's identification; DF is set, so 0 is fine (RFC 6864).
+// Writes a whole frame to `out` (of at least FrameBytes bytes) and returns its length. `payload`
+// points to packet.payload_length bytes (may be null for 0). Each byte is read exactly once, in one
+// pass of copy and CRC: a program that writes to it at the same time cannot make the ICRC wrong.
+// `ip_id`: IPv4 identification; DF is set, so 0 is valid (RFC 6864).
 uint32_t EncodeFrame(const FrameTemplate& tmpl, const TxPacket& packet, const std::byte* payload,
                      uint16_t ip_id, std::byte* out);
 
@@ -100,17 +99,17 @@ uint32_t EncodeFrame(const FrameTemplate& tmpl, const TxPacket& packet, const st
 uint32_t EncodeFrame(const FrameTemplate& tmpl, const TxPacket& packet,
                      std::span<const PayloadPart> payload, uint16_t ip_id, std::byte* out);
 
-// For a payload that comes from elsewhere (another process, a burst of reads): StartFrame writes
-// the headers and returns where packet.payload_length bytes are to be put; FinishFrame then writes
-// pad and ICRC over what is there and returns the frame's length. The payload may be put first:
-// StartFrame writes nothing at or behind PayloadOffset.
+// For a payload that the caller writes into the frame (from another process, or in a batch of
+// reads). StartFrame writes the headers and returns the place for packet.payload_length bytes;
+// FinishFrame then appends pad and the ICRC of the bytes there and returns the frame's length. The
+// payload may be written before StartFrame, which writes nothing at or after PayloadOffset.
 inline uint32_t PayloadOffset(const FrameTemplate& tmpl, const TxPacket& packet) {
   return tmpl.transport_offset() + InfoOf(packet.opcode).header_bytes;
 }
 std::byte* StartFrame(const FrameTemplate& tmpl, const TxPacket& packet, uint16_t ip_id,
                       std::byte* out);
 uint32_t FinishFrame(const FrameTemplate& tmpl, const TxPacket& packet, std::byte* out);
-// The same once `tmpl` may have changed or gone.
+// FinishFrame without the template, which may have changed or been freed.
 struct FrameShape {
   uint16_t network_offset;
   uint16_t payload_offset;

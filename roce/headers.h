@@ -1,7 +1,6 @@
-// The headers of a RoCEv2 frame as values, each with Load and Store for its wire form.
-// A struct holds fields in host byte order; Load reads kBytes bytes at a pointer of any alignment
-// and Store writes them. Reserved bits are read past and written as zero. Nothing here checks
-// anything.
+// The headers of a RoCEv2 frame as structs in host byte order. Load reads kBytes bytes at a pointer
+// of any alignment, Store writes them. Reserved bits are ignored on load and stored as zero. No
+// checks are made here.
 #pragma once
 
 #include <array>
@@ -38,8 +37,8 @@ inline void StoreBe(std::byte* p, T v) {
 inline constexpr uint16_t kEtherTypeIpv4 = 0x0800;
 inline constexpr uint16_t kEtherTypeIpv6 = 0x86DD;
 inline constexpr uint16_t kEtherTypeVlan = 0x8100;
-inline constexpr uint16_t kEtherTypeProviderVlan = 0x88A8;  // the outer tag of a stack
-inline constexpr uint16_t kEtherTypeOldVlanStack = 0x9100;  // before there was a standard for it
+inline constexpr uint16_t kEtherTypeProviderVlan = 0x88A8;  // outer tag of two (802.1ad)
+inline constexpr uint16_t kEtherTypeOldVlanStack = 0x9100;  // the same before 802.1ad
 inline constexpr uint8_t kIpProtocolUdp = 17;
 inline constexpr uint16_t kRoceUdpPort = 4791;  // IBTA vol 1, A17.4.3
 inline constexpr uint32_t kIcrcBytes = 4;
@@ -69,7 +68,7 @@ constexpr bool IsVlanType(uint16_t ether_type) {
          ether_type == kEtherTypeOldVlanStack;
 }
 
-// What follows the two MAC addresses' 0x8100: the tag and the inner type (IEEE 802.1Q, 9.6).
+// The bytes after the EtherType 0x8100: tag and inner type (IEEE 802.1Q, 9.6).
 struct VlanTag {
   static constexpr uint32_t kBytes = 4;
   static constexpr uint16_t kIdMask = 0xFFF;
@@ -141,8 +140,8 @@ constexpr uint16_t FoldOnesComplement(uint64_t sum) {
 }
 
 // One's complement sum of the ten words of a 20-byte header, in memory order of the words: 0xFFFF
-// for a header with a right checksum. With a zero checksum field the checksum is the complement, to
-// be stored in memory order again.
+// for a correct checksum. With a zero checksum field, the complement is the checksum, to be stored
+// in memory order.
 inline uint16_t Ipv4HeaderSum(const std::byte* p) {
   uint32_t w[5];
   std::memcpy(w, p, sizeof(w));
@@ -354,7 +353,7 @@ struct Aeth {
     return {static_cast<uint8_t>(0x60 | static_cast<uint8_t>(code)), msn};
   }
 
-  // Bit 7 set is reserved, whatever the kind's two bits say.
+  // Bit 7 set is reserved for every kind.
   constexpr AethKind kind() const {
     return (syndrome & 0x80) != 0 ? AethKind::kReserved
                                   : static_cast<AethKind>((syndrome >> 5) & 3);

@@ -1,4 +1,4 @@
-// What a queue pair needs from the world around it: a compile-time concept, so that the same source
+// The services that a queue pair needs: a compile-time concept, so that the same source
 // runs in the dataplane loop, in unit tests, in the simulator and under fuzzers.
 #pragma once
 

@@ -1,6 +1,6 @@
 // The invariant CRC of RoCEv2 (IBTA vol 1, 7.8.1 and A17.4.4): CRC-32 with the Ethernet polynomial
-// over 8 bytes of ones and then the packet from the IP header on, with the fields that routers
-// change set to ones. The kernel that computes it is chosen once, from what the processor can do.
+// over 8 bytes of ones and the packet from the IP header on, with the fields that routers change
+// set to ones. The kernel (implementation) is chosen once, by the processor's features.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace roci::roce {
 
-// A CRC-32 register between two pieces of a message: starts as ones, complemented at the end.
+// The CRC-32 register between two parts of a message: starts as ones, complemented at the end.
 // zlib's crc32() of a whole message is ~Update(kCrcInit, message).
 using CrcState = uint32_t;
 inline constexpr CrcState kCrcInit = 0xFFFFFFFF;
@@ -32,11 +32,11 @@ struct CrcKernel {
                           const std::byte* payload, size_t payload_length, size_t pad);
 };
 
-// The kernels of this build that this processor can run, best last; the first runs anywhere.
+// The kernels of this build that this processor supports, fastest last; the first is portable.
 std::span<const CrcKernel* const> AvailableCrcKernels();
 
 namespace internal {
-// Set once before main() (to the portable kernel before that) and constant from then on.
+// Set once before main(), then constant. Before that: the portable kernel.
 extern const CrcKernel* active_crc_kernel;
 }  // namespace internal
 

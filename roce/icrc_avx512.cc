@@ -1,6 +1,6 @@
-// CRC-32 by folding 64-byte blocks with VPCLMULQDQ, fused with the copy. Every function that uses
-// the instructions says so in its target attribute, so nothing else in this file or the headers it
-// includes is compiled for them; keep standard library calls out.
+// CRC-32 by folding 64-byte blocks with VPCLMULQDQ, fused with the copy. Each function that uses
+// these instructions has a target attribute; the rest of the file and its headers is compiled for
+// any processor. Such functions call no standard library templates.
 //
 // The message is a polynomial over GF(2), bit-reflected. A 512-bit accumulator stands for the
 // blocks so far; to append a block it is multiplied by x^512 modulo the CRC's polynomial and the
@@ -27,8 +27,8 @@ namespace {
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,vpclmulqdq,pclmul,bmi2")))
 #define ROCI_AVX512_INLINE ROCI_AVX512 __attribute__((always_inline)) inline
 
-// x^n modulo the polynomial, bit-reflected and shifted by the one bit that a reflected carry-less
-// product is short of.
+// x^n modulo the polynomial, bit-reflected and shifted by one bit, since a reflected carry-less
+// product lacks one bit.
 constexpr uint64_t PowerOfX(unsigned n) {
   uint32_t v = 1;
   for (unsigned i = 0; i < n; ++i) v = (v << 1) ^ ((v >> 31) != 0 ? 0x04C11DB7u : 0u);
@@ -176,7 +176,7 @@ ROCI_AVX512_INLINE CrcState UpdateAny(CrcState state, std::byte* dst, const std:
   if (length >= 4) [[likely]]
     return Reduce512(x);
   if (length == 0) return state;
-  // Fewer bytes than the state has: those it reaches beyond the message are not multiplied.
+  // Fewer bytes than the state has: its bytes beyond the message are not multiplied.
   const uint32_t reduced = Reduce512(_mm512_maskz_mov_epi8(~LowBytes(64 - length), x));
   return reduced ^ (state >> (8 * length));
 }

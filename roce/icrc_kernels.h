@@ -1,4 +1,4 @@
-// What the ICRC kernels share: the masks, and the kernels' names. Internal to roce/icrc*.cc.
+// Masks and declarations of the ICRC kernels. Internal to roce/icrc*.cc.
 #pragma once
 
 #include <array>
@@ -12,10 +12,10 @@ namespace roci::roce::internal {
 // The 8 bytes of ones in front of the IP header stand for the masked LRH of an InfiniBand packet.
 inline constexpr size_t kPseudoHeaderBytes = 8;
 
-// Entry 64 + i is OR-ed into byte i of pseudo header and packet. The entries around are zero, so
-// that a block which starts up to 64 bytes before the pseudo header can load its masks at once. The
-// first four bytes are left zero instead of ones: ones XOR-ed with the initial state of ones.
-// Kernels that use the table therefore start with state 0.
+// Entry 64 + i is OR-ed into byte i of pseudo header and packet. The entries before and after are
+// zero, so that a block that starts up to 64 bytes before the pseudo header can load its masks at
+// once. The first four bytes of the pseudo header stay zero, which is ones XOR the initial state of
+// ones: kernels that use the table start with state 0.
 using MaskTable = std::array<uint8_t, 192>;
 
 constexpr MaskTable MakeMasks(std::initializer_list<size_t> masked_network_bytes) {

@@ -1,4 +1,4 @@
-// The kernel that runs anywhere: ISA-L, which has C, SSE/PCLMULQDQ and wider code of its own.
+// The portable kernel: ISA-L, which chooses among C, PCLMULQDQ and wider code itself.
 #include <isa-l/crc.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace roci::roce::internal {
 namespace {
 
-// ISA-L complements on the way in and out, as zlib does.
+// ISA-L complements the state before and after, as zlib does.
 CrcState Update(CrcState state, const std::byte* data, size_t length) {
   return ~crc32_gzip_refl(~state, reinterpret_cast<const unsigned char*>(data), length);
 }

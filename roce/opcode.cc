@@ -1,4 +1,4 @@
-// Builds the opcode table from one row per opcode; everything derivable is derived.
+// Builds the opcode table from one row per opcode.
 #include "roce/opcode.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ constexpr uint16_t Mask(std::initializer_list<ExtHeader> headers) {
   return mask;
 }
 
-// What the five low bits of an opcode mean on the connected transports. XRC requests carry an
-// XRCETH in addition, responses do not (IBTA vol 1, A14.5).
+// One value of the five low bits of an opcode, for the connected transports. XRC requests also
+// carry an XRCETH, responses do not (IBTA vol 1, A14.5).
 struct Row {
   uint8_t code;
   Operation operation;

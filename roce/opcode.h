@@ -1,4 +1,4 @@
-// The BTH opcodes of RoCEv2 and the table that says what each one is and which headers it carries.
+// The BTH opcodes of RoCEv2 and the table of their operations and headers.
 // IBTA vol 1, 9.2.1 (table 38), A17.9.3 (CNP), A19.4 (FLUSH, ATOMIC WRITE).
 #pragma once
 
@@ -116,23 +116,23 @@ inline constexpr std::array<uint8_t, kExtHeaderCount> kExtHeaderBytes = {8, 4, 4
                                                                          4, 8, 4, 4,  16};
 inline constexpr uint32_t kBthBytes = 12;
 
-// What may follow the headers.
+// Valid payload lengths.
 enum class PayloadRule : uint8_t {
-  kNone,        // nothing
-  kAny,         // 0..path MTU; the QP checks the length against its path MTU and message
+  kNone,        // 0
+  kAny,         // 0..path MTU; the QP checks it against its path MTU and message
   kEightBytes,  // exactly 8 (ATOMIC WRITE)
 };
 
 struct OpcodeInfo {
   Opcode opcode{};
-  bool known = false;  // false for every reserved code; the other fields are then meaningless
+  bool known = false;  // false: reserved code, the other fields are meaningless
   bool is_request = false;
   Transport transport{};
   Operation operation{};
   Position position{};
   PayloadRule payload{};
   uint8_t header_bytes = 0;  // BTH and extension headers
-  uint16_t ext_mask = 0;     // bit i: ExtHeader i is there
+  uint16_t ext_mask = 0;     // bit i: ExtHeader i is present
   // Offset of each extension header from the start of the BTH; 0 where it is absent.
   std::array<uint8_t, kExtHeaderCount> ext_offset{};
   const char* name = "reserved";
@@ -142,7 +142,8 @@ struct OpcodeInfo {
   }
   constexpr bool Has(ExtHeader h) const { return (ext_mask & Bit(h)) != 0; }
   constexpr uint32_t OffsetOf(ExtHeader h) const { return ext_offset[static_cast<size_t>(h)]; }
-  // It tells of what was placed before: whoever places late offers it when that is done.
+  // Its answer implies that earlier payloads are placed. A host that delays placing offers it only
+  // when they are.
   constexpr bool NeedsPlaced() const {
     return operation == Operation::kCompareSwap || operation == Operation::kFetchAdd ||
            operation == Operation::kAtomicWrite || operation == Operation::kFlush;
@@ -163,7 +164,7 @@ inline const OpcodeInfo& InfoOf(Opcode opcode) {
 }
 
 // The same operation on another transport: WithTransport(kRcSendFirst, kXrc) == kXrcSendFirst. The
-// result may be a reserved code (there is no UC READ): look at InfoOf(...).known.
+// result may be a reserved code (UC has no READ): check InfoOf(...).known.
 constexpr Opcode WithTransport(Opcode opcode, Transport transport) {
   return static_cast<Opcode>((static_cast<uint8_t>(transport) << 5) |
                              (static_cast<uint8_t>(opcode) & 0x1F));

@@ -1,5 +1,5 @@
-// The two typed packets: `Packet`, a received frame behind gate 1, and `TxPacket`, what a QP wants
-// sent.
+// The two typed packets: `Packet`, a received frame that passed gate 1, and `TxPacket`, a packet to
+// be sent.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace roci::roce {
 
-// Values of all extension headers. Only those that the opcode's table entry names have a meaning;
-// the parser leaves the others as they were.
+// Values of all extension headers. Only the headers of the opcode's table entry are valid; the
+// parser does not change the others.
 struct ExtHeaders {
   Reth reth;
   AtomicEth atomic;
@@ -27,8 +27,8 @@ struct ExtHeaders {
   Feth feth;
 };
 
-// A received packet. The pointers lead into the frame that was parsed: the Packet lives no longer
-// than that. Reuse one object for many frames, constructing it costs more than parsing.
+// A received packet. Its pointers point into the parsed frame and are valid as long as the frame.
+// Reuse one object for many frames: constructing it costs more than parsing.
 struct Packet {
   const OpcodeInfo* info = nullptr;  // never of a reserved opcode
   Opcode opcode{};
@@ -59,7 +59,7 @@ struct Packet {
 
   uint8_t ecn() const { return traffic_class & 3; }
   uint8_t dscp() const { return traffic_class >> 2; }
-  // 0: none. A tag without an id says a priority only (IEEE 802.1Q, table 9-2).
+  // 0: none. A tag with VLAN id 0 carries a priority only (IEEE 802.1Q, table 9-2).
   uint16_t vlan() const { return vlan_tci & VlanTag::kIdMask; }
 };
 
@@ -70,8 +70,8 @@ inline constexpr uint8_t kEcnCongestionExperienced = 3;
 
 inline constexpr uint32_t kGrhBytes = 40;
 
-// Writes the 40 bytes that come before the payload of a UD receive: the IPv6 header, or 20 zero
-// bytes and the IPv4 header (IBTA vol 1, A17.4.5.1).
+// Writes the first 40 bytes of a UD receive buffer: the IPv6 header, or 20 zero bytes and the IPv4
+// header (IBTA vol 1, A17.4.5.1).
 inline void StoreGrh(const Packet& packet, std::byte* out) {
   if (packet.is_ipv6) {
     std::memcpy(out, packet.network_header, kGrhBytes);
@@ -81,8 +81,8 @@ inline void StoreGrh(const Packet& packet, std::byte* out) {
   std::memcpy(out + kGrhBytes - Ipv4Header::kBytes, packet.network_header, Ipv4Header::kBytes);
 }
 
-// A packet to be sent, without its payload: the encoder in frame.h takes that as memory segments.
-// Pad count, lengths and ICRC follow from it; addresses, P_Key and MigReq come from the
+// A packet to be sent, without its payload, which the encoder (frame.h) takes as memory segments.
+// The encoder computes pad count, lengths and ICRC; addresses, P_Key and MigReq are those of the
 // FrameTemplate.
 struct TxPacket {
   Opcode opcode{};
@@ -90,7 +90,7 @@ struct TxPacket {
   bool ack_request = false;
   bool fecn = false;
   bool becn = false;
-  bool fill_checksums = false;  // has a meaning for raw packet queue pairs only
+  bool fill_checksums = false;  // raw packet queue pairs only
   Psn psn;
   Qpn dest_qpn;
   uint32_t payload_length = 0;  // bytes, 0..4096

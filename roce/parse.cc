@@ -9,7 +9,7 @@
 namespace roci::roce {
 namespace {
 
-// What is left of the frame, from the header that comes next.
+// The rest of the frame, from the next header on.
 struct Rest {
   const std::byte* p;
   size_t bytes;
@@ -40,13 +40,14 @@ struct Rest {
   const size_t header = (version_ihl & 0xFu) * 4u;
   if ((version_ihl >> 4) != 4 || header < Ipv4Header::kBytes) return DropReason::kIpv4Header;
   if (rest.bytes < header + UdpHeader::kBytes) return DropReason::kFrameTruncated;
-  // Options on ping or IGMP are the control plane's business; RoCEv2 has none.
+  // Ping and IGMP may have options and go to the control plane; RoCEv2 has none.
   if (LoadBe<uint8_t>(rest.p + 9) != kIpProtocolUdp) return DropReason::kNotRoce;
   if (LoadBe<uint16_t>(rest.p + header + 2) != kRoceUdpPort) return DropReason::kNotRoce;
   return DropReason::kIpv4Options;
 }
 
-// On kNone `rest` is the UDP datagram as the IP header gives it, which the frame holds completely.
+// On kNone, `rest` is the UDP datagram, with the length that the IP header states; the frame holds
+// all of it.
 [[gnu::always_inline]] inline DropReason ParseIpv4(Rest& rest, Packet& out) {
   if (rest.bytes < Ipv4Header::kBytes) [[unlikely]]
     return DropReason::kFrameTruncated;
@@ -82,8 +83,8 @@ struct Rest {
   return DropReason::kNone;
 }
 
-// An IPv6 packet that does not begin with UDP. Extension headers of ping and MLD are the control
-// plane's business; RoCEv2 has none. Of fragments of UDP nobody can tell.
+// An IPv6 packet whose next header is not UDP. Ping and MLD may have extension headers and go to
+// the control plane; RoCEv2 has none. A later fragment of UDP has no port, so it is dropped.
 [[gnu::cold, gnu::noinline]] DropReason OddIpv6Header(Rest rest, uint8_t next_header) {
   rest = {rest.p + Ipv6Header::kBytes, rest.bytes - Ipv6Header::kBytes};
   uint8_t kind = next_header;
@@ -136,7 +137,7 @@ struct Rest {
   out.flow_label = ip.flow_label;
   out.src_gid = Gid::FromIpv6(ip.src);
   out.dst_gid = Gid::FromIpv6(ip.dst);
-  // As GIDs they would pass for IPv4 addresses, which they are not on the wire (RFC 4038, 4.2).
+  // As GIDs these would be taken for IPv4 addresses; they are invalid on the wire (RFC 4038, 4.2).
   if (out.src_gid.IsIpv4() || out.dst_gid.IsIpv4()) [[unlikely]] {
     return DropReason::kIpv6MappedAddress;
   }
@@ -146,7 +147,7 @@ struct Rest {
   return DropReason::kNone;
 }
 
-// The caller has made sure of the headers' length.
+// The caller has checked the length of the headers.
 [[gnu::always_inline]] inline void LoadExtHeaders(const OpcodeInfo& info, const std::byte* bth,
                                                   ExtHeaders& ext) {
   using enum ExtHeader;
@@ -154,7 +155,7 @@ struct Rest {
   if (info.Has(kReth)) ext.reth = Reth::Load(bth + info.OffsetOf(kReth));
   if (info.Has(kAeth)) ext.aeth = Aeth::Load(bth + info.OffsetOf(kAeth));
   if (info.Has(kImmDt)) ext.imm = ImmDt::Load(bth + info.OffsetOf(kImmDt));
-  // Common ones above, each of the others behind one test.
+  // The common headers are above; one test skips the others.
   constexpr uint16_t kCommon =
       OpcodeInfo::Bit(kReth) | OpcodeInfo::Bit(kAeth) | OpcodeInfo::Bit(kImmDt);
   if ((info.ext_mask & ~kCommon) == 0) return;

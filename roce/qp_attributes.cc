@@ -38,7 +38,7 @@ constexpr uint32_t kRtrOptional = kAttrAlternatePath | kAttrAccessFlags | kAttrP
 
 constexpr uint32_t kRtsRequester =
     kAttrTimeout | kAttrRetryCount | kAttrRnrRetry | kAttrSqPsn | kAttrMaxRdAtomic;
-// What a running connected QP may change.
+// Attributes that a connected QP may change in RTS.
 constexpr uint32_t kLive =
     kAttrCurState | kAttrAlternatePath | kAttrAccessFlags | kAttrPathMigState | kAttrRateLimit;
 constexpr uint32_t kLiveResponder = kLive | kAttrMinRnrTimer;
@@ -52,9 +52,9 @@ constexpr uint32_t kSqdXrcRecv =
     kSqdUc | kAttrPort | kAttrTimeout | kAttrMaxDestRdAtomic | kAttrMinRnrTimer;
 constexpr uint32_t kSqdRc = kSqdXrcSend | kSqdXrcRecv;
 
-// IBTA vol 1, 11.2.5.2, with what Linux makes of it; the rate limit, which Linux has for raw
-// packets only, is every sender's. Columns: RC, UC, UD, XRC send, XRC receive, raw. Transitions to
-// RESET and ERR take nothing, and are legal from everywhere but RESET to ERR.
+// IBTA vol 1, 11.2.5.2, as Linux implements it. All sending types have the rate limit, which Linux
+// has for raw packets only. Columns: RC, UC, UD, XRC send, XRC receive, raw. Transitions to RESET
+// and ERR take no attributes and are legal from every state, except from RESET to ERR.
 constexpr Transition kTransitions[] = {
     {QpState::kReset,
      QpState::kInit,
@@ -161,7 +161,7 @@ ModifyResult CheckModify(QpType type, QpState from, QpState to, uint32_t mask) {
     const Masks* masks = FindTransition(from, to);
     if (masks == nullptr) return ModifyResult::kBadTransition;
     const uint32_t column = ColumnOf(type);
-    // A row that exists only for other types: RC never leaves SQE.
+    // The row exists for other types only: RC has no transition from SQE.
     if (from == QpState::kSqe && masks->optional[column] == 0) return ModifyResult::kBadTransition;
     required = masks->required[column];
     optional = masks->optional[column];
@@ -173,8 +173,8 @@ ModifyResult CheckModify(QpType type, QpState from, QpState to, uint32_t mask) {
 
 namespace {
 
-// enum ibv_access_flags up to FLUSH_PERSISTENT, and its range of optional ones, which mean nothing
-// where they are not known.
+// enum ibv_access_flags up to FLUSH_PERSISTENT, and its range of optional flags, which are ignored
+// if unknown.
 constexpr uint32_t kKnownAccessFlags = 0x3FF | 0x3FF00000;
 
 }  // namespace

@@ -30,7 +30,7 @@ enum class QpState : uint8_t {
 };
 inline constexpr uint32_t kQpStateCount = 7;
 
-// It has one peer.
+// Connected types have exactly one peer.
 constexpr bool IsConnected(QpType type) {
   return type != QpType::kUd && type != QpType::kRawPacket;
 }
@@ -69,32 +69,32 @@ inline constexpr uint32_t kQpAccessRemoteAtomic = 1u << 3;
 inline constexpr uint32_t kQpAccessFlushGlobal = 1u << 8;
 inline constexpr uint32_t kQpAccessFlushPersistent = 1u << 9;
 
-// Automatic path migration: only "migrated" (value of IBV_MIG_MIGRATED), we have one path per QP.
+// Automatic path migration: only IBV_MIG_MIGRATED is supported, one path per QP.
 inline constexpr uint8_t kPathMigrated = 0;
 
-// The attributes of ibv_qp_attr that the transport knows, in host byte order. The address vector
-// stays with the control plane; the resolved path lives in the dataplane's frame template.
+// The attributes of ibv_qp_attr that the transport uses, in host byte order. The control plane
+// keeps the address vector, the dataplane's frame template the resolved path.
 struct QpAttributes {
   QpState state = QpState::kReset;
   QpState cur_state =
-      QpState::kReset;  // in: with kAttrCurState the state the app thinks; out: = state
+      QpState::kReset;  // in: the state that the app expects (kAttrCurState); out: = state
   PathMtu path_mtu = PathMtu::k1024;
   uint8_t path_mig_state = kPathMigrated;
   uint32_t qkey = 0;
   Psn rq_psn;  // out: next PSN expected
-  Psn sq_psn;  // out: next PSN to be given to a new request
+  Psn sq_psn;  // out: PSN of the next new request
   Qpn dest_qpn;
   uint32_t access_flags = 0;
   uint32_t rate_limit_kbps = 0;   // 0: none
-  uint32_t rate_burst_bytes = 0;  // what may go at once after a pause; 0: any good amount
+  uint32_t rate_burst_bytes = 0;  // burst after a pause; 0: see Pacer::Set
   uint16_t pkey_index = 0;
   uint8_t port = 0;                // 1
   uint8_t timeout = 0;             // 4.096 us * 2^timeout, 0: never; 0..31
   uint8_t retry_count = 0;         // 0..7
-  uint8_t rnr_retry = 0;           // 0..7, 7: for ever
+  uint8_t rnr_retry = 0;           // 0..7, 7: no limit
   uint8_t min_rnr_timer = 0;       // code of kRnrTimerNs, 0..31
   uint8_t max_rd_atomic = 0;       // READs and atomics this side may have outstanding
-  uint8_t max_dest_rd_atomic = 0;  // READs and atomics of the peer kept as responder
+  uint8_t max_dest_rd_atomic = 0;  // READs and atomics the peer may have outstanding
   bool en_sqd_async_notify = false;
   bool sq_draining = false;  // out only: in SQD and requests still unacknowledged
 };
@@ -109,15 +109,15 @@ enum class ModifyResult : uint8_t {
 };
 const char* ModifyResultName(ModifyResult result);
 
-// Whether `mask` (kAttr*) is right for the transition: every required attribute, none that is not
-// allowed. `mask` may lack kAttrState; then `to` must equal `from`.
+// Whether `mask` (kAttr*) has every attribute that the transition requires and only attributes that
+// it allows. Without kAttrState in `mask`, `to` must equal `from`.
 ModifyResult CheckModify(QpType type, QpState from, QpState to, uint32_t mask);
 
-// What kAttrRateLimit may ask for, beside 0.
+// Least rate limit other than 0.
 inline constexpr uint32_t kMinRateKbps = 100;
 inline constexpr uint32_t kMaxRateKbps = 100'000'000;
 
-// What values attributes may have on this device.
+// Limits of attribute values on this device.
 struct QpAttributeLimits {
   uint32_t pkey_table_length = 1;
   uint8_t ports = 1;

@@ -1,5 +1,4 @@
-// Definitions of Qp: congestion notifications received and sent, sending while throttled. Included
-// by qp_inl.h only.
+// Definitions of Qp: received and sent CNPs, sending while throttled. Included by qp_inl.h only.
 #pragma once
 
 #include "roce/qp.h"
@@ -7,10 +6,9 @@
 
 namespace roci::roce {
 
-// IBTA vol 1, A17.9.3, CA17-44: a packet of the peer's had to wait in a queue on its way.
-// Acknowledgements do not count, for no sender could send fewer of them, nor does what comes to a
-// whole group, whose members would answer all at once. True: a notification is owed, and none was
-// before.
+// Handles a packet with an ECN mark (IBTA vol 1, A17.9.3, CA17-44). Acknowledgements cause no CNP,
+// since their sender cannot slow down; nor do multicast packets, since all members would answer at
+// once. True: a CNP has become pending.
 template <class Host>
 bool Qp<Host>::NoteMark(Host& host, TimeNs now, const Packet& packet) {
   host.Count(QpCounter::kMarkedPackets);
@@ -24,15 +22,15 @@ bool Qp<Host>::NoteMark(Host& host, TimeNs now, const Packet& packet) {
     return false;
   }
   if (!congestion_->TakeNotification(now)) return false;
-  // One that waits keeps its destination.
+  // A pending CNP keeps its destination.
   if ((congested_ & kOwesCnp) != 0) return false;
   congested_ |= kOwesCnp;
   notified_qpn_ = is_datagram ? packet.ext.deth.src_qpn : context_.attributes.dest_qpn;
   return true;
 }
 
-// IBTA vol 1, A17.9.3. The owner has compared the addresses with those of the peer, so others can
-// slow nothing down. A datagram's queue pair has no one peer, so that anybody could.
+// IBTA vol 1, A17.9.3. The owner has checked that the addresses are the peer's, so other hosts
+// cannot throttle the QP. UD ignores CNPs: it has no single peer, so that any host could.
 template <class Host>
 DropReason Qp<Host>::HandleCnp(Host& host, TimeNs now, const Packet& packet) {
   const bool is_living = state() >= QpState::kRtr && state() != QpState::kErr;
@@ -46,8 +44,7 @@ DropReason Qp<Host>::HandleCnp(Host& host, TimeNs now, const Packet& packet) {
   return DropReason::kNone;
 }
 
-// Answers without data do not wait: they are few bytes, and stand between the peer and its
-// retransmission.
+// Answers without data are not throttled: they are short, and without them the peer retransmits.
 template <class Host>
 bool PollWaiting(Host& host, Responder<Host>& responder, Requester<Host>& requester, TxPacket& out,
                  memory::SegmentList& payload) {
@@ -62,7 +59,7 @@ bool Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out, memory::Segm
     BuildCnp(host, out);
     return true;
   }
-  // Until its end has come to HandleTimeout, so that HasTransmit knew as much.
+  // HandleTimeout ends the wait, so that HasTransmit and this function agree.
   if ((congested_ & kThrottleWaits) != 0)
     return PollWaiting(host, responder_, requester_, out, payload);
   if (congestion_->Advance(now)) return PollThrottled(host, now, out, payload);
@@ -70,7 +67,7 @@ bool Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out, memory::Segm
   return responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
 }
 
-// What has data is paid for.
+// Charges packets with data.
 template <class Host>
 bool Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   if (!congestion_->MayGo(now)) {
@@ -84,7 +81,7 @@ bool Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::Segm
   }
   if (!requester_.Poll(host, now, out, payload)) return false;
   congestion_->Charge(now, BytesOnWire(type(), out));
-  // Our own pause must not look like the peer's silence.
+  // Request an ACK before a pause: the pause must not count as the peer's ACK timeout.
   if (context_.IsReliable() && !congestion_->MayGo(now)) out.ack_request = true;
   return true;
 }

@@ -1,4 +1,4 @@
-// What the requester and the responder of one queue pair share: configuration, attributes, state.
+// State that requester and responder of a queue pair share: configuration, attributes, QP state.
 #pragma once
 
 #include <bit>
@@ -22,7 +22,7 @@ struct QpLimits {
   PathMtu max_path_mtu = PathMtu::k4096;
   uint16_t pkey_table_length = 1;
 
-  // Those of the values that a program may set.
+  // Limits of the attributes that a program may set.
   QpAttributeLimits ForAttributes() const {
     return {.pkey_table_length = pkey_table_length,
             .max_rd_atomic = max_rd_atomic,
@@ -44,15 +44,15 @@ struct QpConfig {
 struct QpContext {
   QpConfig config;
   QpAttributes attributes;
-  // Path MTU as a shift, 8 .. 12: the hot path never looks the enumerator up.
+  // log2 of the path MTU, 8 .. 12, for the hot path.
   uint8_t mtu_shift = 10;
   // Set by requester or responder when a fault moves the QP to ERR; Qp acts on it before it
   // returns.
   bool error_pending = false;
   // The same for SQE: a send queue of an unreliable QP failed (IBTA vol 1, 10.3.1.6).
   bool send_error_pending = false;
-  // On a shared fabric: a peer that takes longer is waited for longer, and after a loss less is
-  // sent at once.
+  // Congestion control is on: timeouts lengthen with the peer's delay, and the window shrinks after
+  // a loss.
   bool adapts = false;
 
   QpState state() const { return attributes.state; }
@@ -64,9 +64,8 @@ struct QpContext {
   }
 };
 
-// Steps from `from` forward to `to`, 0 .. 2^24 - 1.
-// Payloads of packets that were taken could not be placed: of requests, the first of which was
-// `psn`, of responses, or both. `*_told`: a completion has told of it.
+// Payloads of accepted packets could not be placed: of requests (`psn`: the first of them), of
+// responses, or both. `*_told`: a completion has reported it.
 struct PlaceFault {
   bool of_request;
   bool of_response;
@@ -75,6 +74,7 @@ struct PlaceFault {
   Psn psn;
 };
 
+// Steps from `from` forward to `to`, 0 .. 2^24 - 1.
 constexpr uint32_t StepsForward(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
 
 // PSNs that a message of `length` bytes takes (IBTA vol 1, 9.7.2): one if it is empty.

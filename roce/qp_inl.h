@@ -15,7 +15,8 @@
 
 namespace roci::roce {
 
-// Calls of Flush for more than the deepest queue; a program that goes on posting gets no more.
+// Most calls of Flush in one transition: enough for the deepest queue, bounded if the program keeps
+// posting.
 inline constexpr uint32_t kFlushRounds = 512;
 
 template <class Host>
@@ -92,14 +93,14 @@ void Qp<Host>::ApplyAttributes(const QpAttributes& attributes, uint32_t mask) {
   SetPathMtu(a.path_mtu);
 }
 
-// UD has no path MTU of its own: any that the port can do.
+// UD has no path MTU attribute: the port's maximum applies.
 template <class Host>
 void Qp<Host>::SetPathMtu(PathMtu mtu) {
   if (type() == QpType::kUd) mtu = context_.config.limits.max_path_mtu;
   context_.mtu_shift = static_cast<uint8_t>(7 + static_cast<uint8_t>(mtu));
 }
 
-// What a transition does beside its attributes. `to` is legal from `from`.
+// Effects of a transition apart from the attributes. `to` is legal from `from`.
 template <class Host>
 void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
   context_.attributes.state = to;
@@ -116,7 +117,7 @@ void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
     case QpState::kRts:
       communication_established_ = true;
       drain_notify_ = false;
-      // What SQE has still to flush must not be sent.
+      // Requests that SQE has not flushed yet must not be sent.
       for (uint32_t i = 0; flushing_ && i < kFlushRounds; ++i) {
         flushing_ = !requester_.Flush(host, kFlushBudget);
       }
@@ -165,8 +166,8 @@ void Qp<Host>::Query(QpAttributes& out) const {
   out.sq_draining = out.state == QpState::kSqd && !requester_.IsDrained();
 }
 
-// IBTA vol 1, 10.3.1.7: everything outstanding and everything posted from now on completes as
-// flushed; nothing is received.
+// IBTA vol 1, 10.3.1.7: all work requests, outstanding or posted later, complete as flushed;
+// packets are dropped.
 template <class Host>
 void Qp<Host>::EnterError(Host& host) {
   context_.attributes.state = QpState::kErr;
@@ -178,7 +179,7 @@ void Qp<Host>::EnterError(Host& host) {
   ContinueFlush(host);
 }
 
-// UC and UD (10.3.1.6): the send queue is flushed, the receive queue goes on.
+// UC and UD (10.3.1.6): the send queue is flushed, the receive queue keeps working.
 template <class Host>
 void Qp<Host>::EnterSendError(Host& host) {
   context_.attributes.state = QpState::kSqe;
@@ -317,7 +318,7 @@ void Qp<Host>::HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packe
                                    CompletionStatus status) {
   (void)now;
   if (state() == QpState::kErr || state() == QpState::kReset) return;
-  if (packet.opcode == Opcode::kCnp) return;  // another mark, another notification
+  if (packet.opcode == Opcode::kCnp) return;  // the next ECN mark causes a new CNP
   if (InfoOf(packet.opcode).is_request) {
     requester_.HandleTransmitFault(host, packet.psn, status);
   } else {

@@ -1,4 +1,4 @@
-// The sending half of a queue pair: takes work requests, cuts them into request packets, matches
+// The requester of a queue pair: takes work requests, segments them into request packets, matches
 // acknowledgements and responses, recovers from loss (IBTA vol 1, 9.7.3 .. 9.7.5 and 9.9.2).
 #pragma once
 
@@ -21,13 +21,13 @@
 namespace roci::roce {
 
 // One work request in flight. Hot fields first. The owner allocates a ring of them per QP (size a
-// power of two) and needs not initialise it.
+// power of two); it need not be initialised.
 struct SendRecord {
   Psn first_psn;
-  uint32_t packets;   // PSNs taken; 0: never sent, since it failed or is done on this side
+  uint32_t packets;   // number of PSNs; 0: a local operation, or it failed before it was sent
   uint32_t received;  // READ: responses placed so far
   CompletionStatus local_status;
-  bool started;  // some packet of it was sent; local: it is done
+  bool started;  // its first packet was sent; local operation: executed
   bool failed;   // completes with local_status when it is the oldest
   SendWqe wqe;
 };
@@ -35,7 +35,7 @@ static_assert(sizeof(SendRecord) <= 128);
 
 struct RequesterDebug {
   Psn oldest_unacknowledged, next_to_send, end_of_sent, next_new;
-  uint32_t window = 0;   // PSNs that may be in flight now, for congestion control or the rings
+  uint32_t window = 0;   // PSNs that may be in flight now
   uint32_t records = 0;  // in flight or waiting
   uint32_t rd_atomic_outstanding = 0;
   uint8_t retries_left = 0;
@@ -58,7 +58,7 @@ class Requester {
   void Reset();
   // RTR -> RTS.
   void Start(Psn sq_psn);
-  // To RTS from SQD or SQE: what waits may go.
+  // To RTS from SQD or SQE: waiting requests may be sent.
   void Resume() { more_work_ = true; }
   void NoteWork() { more_work_ = true; }
 
@@ -73,7 +73,7 @@ class Requester {
   bool Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   // Request packet `psn`, polled before, could not be sent; its request fails with `status`.
   void HandleTransmitFault(Host& host, Psn psn, CompletionStatus status);
-  // Part of the answer to the READ or atomic under way could not be placed.
+  // Part of the response to the READ or atomic in progress could not be placed.
   void HandlePlaceFault(Host& host);
   bool CanTransmit() const;
   // Requests of an unreliable queue pair that were sent and not yet reported.
@@ -84,14 +84,15 @@ class Requester {
 
   // Completes up to `budget` requests with "flushed", oldest first; true if none is left.
   bool Flush(Host& host, uint32_t budget);
-  // No request that was begun is incomplete (for SQD, IBTA vol 1, 10.3.1.5).
+  // Every started request is complete (for SQD, IBTA vol 1, 10.3.1.5).
   bool IsDrained() const { return head_ == tail_ || !At(head_).started; }
 
-  // Requests that were taken and are not complete: as many completions one packet may cause.
+  // Number of fetched and incomplete requests: upper bound of the completions that one packet
+  // causes.
   uint32_t unfinished() const { return tail_ - head_; }
 
   TimeNs deadline() const { return std::min(deadline_, pacer_.wake_time()); }
-  // The attributes' rate limit changed.
+  // Sets the rate limit of the attributes (Pacer::Set).
   void SetRate(uint32_t kbps, uint32_t burst_bytes) { pacer_.Set(kbps, burst_bytes); }
   Psn next_psn() const { return next_psn_; }
   void Describe(RequesterDebug& out) const;
@@ -149,28 +150,28 @@ class Requester {
   void FailAt(Host& host, Psn psn, CompletionStatus status);
 
   QpContext& context_;
-  SendRecord* records_ = nullptr;  // null: not lent, and then none is in use
+  SendRecord* records_ = nullptr;  // null: not lent; then none is in use
   uint32_t mask_;
   uint32_t head_ = 0;    // oldest incomplete record; the three indices run freely
-  uint32_t cursor_ = 0;  // record that the next packet is of
+  uint32_t cursor_ = 0;  // record of the next packet
   uint32_t tail_ = 0;    // next free record
-  Psn una_;              // oldest PSN that is not acknowledged; in a READ: response expected next
+  Psn una_;              // oldest unacknowledged PSN; in a READ: response expected next
   Psn send_psn_;         // PSN of the next packet
-  Psn sent_end_;         // one behind the last PSN ever asked for by a packet
+  Psn sent_end_;         // end of the PSNs sent so far (READ: with its responses)
   Psn next_psn_;         // first PSN of the next new request
   uint16_t rd_atomic_outstanding_ = 0;
   uint16_t durable_outstanding_ = 0;  // FLUSHes for persistence among them
-  uint32_t window_ = 1;               // unacknowledged PSNs in flight, at most the limit
-  uint32_t doubling_end_ = 0;         // up to here it grows by each PSN that is acknowledged
-  uint32_t widening_ = 0;             // acknowledged since the window last grew, beyond
-  uint32_t ack_every_ = 1;  // a long message asks for an acknowledgement after so many packets
+  uint32_t window_ = 1;               // most unacknowledged PSNs in flight; at most the limit
+  uint32_t doubling_end_ = 0;         // slow start threshold: below it, + 1 per acknowledged PSN
+  uint32_t widening_ = 0;             // above it: PSNs acknowledged since the window last grew
+  uint32_t ack_every_ = 1;            // packets of a long message per requested ACK
   uint32_t since_ack_request_ = 0;
   uint8_t retries_left_ = 0;
   uint8_t rnr_retries_left_ = 0;
-  bool more_work_ = false;    // the app's queue may hold more
+  bool more_work_ = false;    // the send queue may have more WQEs
   bool rnr_waiting_ = false;  // deadline_ is the end of the wait
   uint8_t timer_shift_ = 0;   // the timeout is the attribute's times 2^timer_shift_
-  bool recovering_ = false;   // went back once; further NAKs mean the same loss until progress
+  bool recovering_ = false;   // retransmitting; further NAKs are of the same loss until progress
   TimeNs deadline_ = kNever;
   Pacer pacer_;
 };

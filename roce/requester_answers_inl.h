@@ -12,7 +12,7 @@ namespace roci::roce {
 template <class Host>
 DropReason Requester<Host>::HandleResponse(Host& host, TimeNs now, const Packet& packet) {
   if (StepsForward(una_, packet.psn) >= StepsForward(una_, sent_end_)) [[unlikely]] {
-    // Before the window: a duplicate. Behind it: for something never sent (a "ghost", 9.7.6).
+    // Before the window: a duplicate. After it: for a request never sent (a "ghost", 9.7.6).
     return Distance(una_, packet.psn) < 0 ? DropReason::kStaleAcknowledge
                                           : DropReason::kGhostAcknowledge;
   }
@@ -43,15 +43,15 @@ DropReason Requester<Host>::HandleAcknowledge(Host& host, TimeNs now, Psn psn, A
   }
 }
 
-// Completes what an acknowledgement of everything before `end` can complete. False: it covers a
-// READ or atomic whose response has not come, so the response is lost (an implied NAK, 9.7.5).
+// Completes requests for an acknowledgement of all PSNs before `end`. False: it covers a READ or
+// atomic whose response is missing, so the response is lost (an implied NAK, 9.7.5).
 template <class Host>
 bool Requester<Host>::AcknowledgeBefore(Host& host, TimeNs now, Psn end) {
   bool is_complete = true;
   const Psn before = una_;
   while (una_ != end && head_ != tail_) {
     SendRecord& record = At(head_);
-    if (record.failed || record.packets == 0) break;  // a local one in front waits for a fence
+    if (record.failed || record.packets == 0) break;  // a local operation waits for its fence
     if (InfoOf(record.wqe.opcode).work_class != WorkClass::kSegmented) {
       is_complete = false;
       break;
@@ -70,7 +70,7 @@ bool Requester<Host>::AcknowledgeBefore(Host& host, TimeNs now, Psn end) {
   return is_complete;
 }
 
-// So many PSNs more were acknowledged: loss recovery starts from new (IBTA vol 1, 9.9.2).
+// `packets` more PSNs were acknowledged: loss recovery starts afresh (IBTA vol 1, 9.9.2).
 template <class Host>
 void Requester<Host>::Progress(Host& host, TimeNs now, uint32_t packets) {
   retries_left_ = context_.attributes.retry_count;
@@ -80,9 +80,9 @@ void Requester<Host>::Progress(Host& host, TimeNs now, uint32_t packets) {
     ShortenTimer(now);
   if (window_ != context_.config.limits.window_packets) [[unlikely]]
     WidenWindow(packets);
-  // Acknowledged beyond the point to which we had gone back.
+  // Acknowledged beyond the next retransmission.
   if (StepsForward(una_, send_psn_) > StepsForward(una_, sent_end_)) Rewind();
-  rnr_waiting_ = false;  // what was not ready is acknowledged after all
+  rnr_waiting_ = false;  // the request of the RNR NAK has been acknowledged
   deadline_ = kNever;
   if (send_psn_ != una_) ArmTimer(now);
   if (head_ != tail_ && At(head_).failed) [[unlikely]] {
@@ -154,7 +154,7 @@ DropReason Requester<Host>::HandleAtomicResponse(Host& host, TimeNs now, const P
   return DropReason::kNone;
 }
 
-// The oldest request is of that kind, not failed, and `psn` is what it waits for.
+// Whether the oldest request is of `work_class`, has not failed, and waits for `psn`.
 template <class Host>
 bool Requester<Host>::HeadAwaits(WorkClass work_class, Psn psn) const {
   if (context_.error_pending || head_ == tail_ || una_ != psn) return false;
@@ -209,7 +209,7 @@ DropReason Requester<Host>::HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_
     }
     --rnr_retries_left_;
   }
-  // The peer is there and has the request: what was lost on the way is made good.
+  // The peer has received the request (deviations.md).
   retries_left_ = context_.attributes.retry_count;
   Rewind();
   rnr_waiting_ = true;
@@ -243,7 +243,7 @@ void Requester<Host>::Retry(Host& host, QpCounter reason) {
   recovering_ = true;
   if (context_.adapts) NarrowWindow();
   Rewind();
-  deadline_ = kNever;  // armed by the first packet that is sent again
+  deadline_ = kNever;  // armed by the first retransmission
 }
 
 template <class Host>
@@ -267,7 +267,7 @@ void Requester<Host>::LengthenTimer() {
   if (timer_shift_ < kMostShift) ++timer_shift_;
 }
 
-// The answer came in the first quarter of the time: half of that will do.
+// Halves the timeout if the answer arrived in the first quarter of it.
 template <class Host>
 void Requester<Host>::ShortenTimer(TimeNs now) {
   const uint64_t timeout_ns = AckTimeoutNs(context_.attributes.timeout);
@@ -281,7 +281,7 @@ void Requester<Host>::ShortenTimer(TimeNs now) {
 // 5681): the window doubles up to half of its old size, then grows by one packet per window.
 template <class Host>
 void Requester<Host>::NarrowWindow() {
-  if (window_ > 1) doubling_end_ = window_ / 2;  // else it was lost again
+  if (window_ > 1) doubling_end_ = window_ / 2;  // 1: the retransmission was lost
   SetWindow(1);
   widening_ = 0;
 }
@@ -336,8 +336,8 @@ void Requester<Host>::Complete(Host& host, const SendRecord& record, CompletionS
   host.CompleteSend(completion);
 }
 
-// A request that fails on this side waits for those before it, so that they keep their own fate;
-// nothing after it is sent.
+// A request that fails locally completes after all older requests, which are not affected; no later
+// request is sent.
 template <class Host>
 void Requester<Host>::FailRecord(Host& host, uint32_t index, CompletionStatus status) {
   SendRecord& record = At(index);
@@ -357,8 +357,8 @@ void Requester<Host>::FailHead(Host& host, CompletionStatus status) {
   (context_.HasSendErrorState() ? context_.send_error_pending : context_.error_pending) = true;
 }
 
-// A fatal NAK: what was before it is done, its own request fails. A READ or atomic before it whose
-// answer never came will not get one any more: flushed.
+// A fatal NAK: older requests complete, its own request fails. An older READ or atomic without its
+// response completes as flushed: the peer will not send it any more.
 template <class Host>
 void Requester<Host>::FailAt(Host& host, Psn psn, CompletionStatus status) {
   while (head_ != tail_) {
@@ -384,7 +384,7 @@ void Requester<Host>::HandleTransmitFault(Host& host, Psn psn, CompletionStatus 
   for (uint32_t i = head_; i != tail_; ++i) {
     const SendRecord& record = At(i);
     if (!InWindow(psn, record.first_psn, record.packets)) continue;
-    // The packet was never sent: what follows it must not go either, so that the peer sees a gap.
+    // The packet was not sent. Later packets must not be sent either: the peer would see a gap.
     cursor_ = i;
     send_psn_ = psn;
     if (!context_.IsReliable()) una_ = sent_end_ = psn;
@@ -393,7 +393,7 @@ void Requester<Host>::HandleTransmitFault(Host& host, Psn psn, CompletionStatus 
   }
 }
 
-// Answers come in order, so what is under way is the oldest.
+// Responses arrive in order, so the request in progress is the oldest.
 template <class Host>
 void Requester<Host>::HandlePlaceFault(Host& host) {
   if (head_ == tail_) return;
@@ -412,7 +412,7 @@ bool Requester<Host>::Flush(Host& host, uint32_t budget) {
       CompleteHead(host, CompletionStatus::kWorkRequestFlushed);
       continue;
     }
-    // Never was in flight, and needs no place in the ring.
+    // It was not in flight and needs no record of the ring.
     SendRecord record{};
     CompletionStatus ignored{};
     if (host.FetchSend(record.wqe, ignored) == FetchResult::kEmpty) break;
@@ -421,7 +421,7 @@ bool Requester<Host>::Flush(Host& host, uint32_t budget) {
     Complete(host, record, CompletionStatus::kWorkRequestFlushed);
   }
   cursor_ = head_;
-  una_ = sent_end_ = next_psn_ = send_psn_;  // for a send queue that is taken up again after SQE
+  una_ = sent_end_ = next_psn_ = send_psn_;  // for a send queue that returns from SQE to RTS
   return budget != 0;
 }
 

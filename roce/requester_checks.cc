@@ -1,4 +1,4 @@
-// Tables of the requester.
+// Tables and checks of the requester.
 #include "roce/requester_checks.h"
 
 #include <array>

@@ -1,5 +1,5 @@
-// Pure decisions of the requester: which operation goes on which transport, what a request packet's
-// opcode is, what a NAK means. Tables, no state.
+// Stateless tables and checks of the requester: operations of each transport, opcodes of request
+// packets, the status for a NAK.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@
 
 namespace roci::roce {
 
-// How a work request travels.
+// How a work request is sent and answered.
 enum class WorkClass : uint8_t {
-  kSegmented,  // data goes out with the requests: SEND, WRITE
+  kSegmented,  // request packets carry the data: SEND, WRITE
   kRead,
   kAtomic,
   kConfirmed,  // one packet, answered by an empty READ response: FLUSH, ATOMIC WRITE
-  kLocal,      // never leaves this side: bind, local invalidate, register
+  kLocal,      // no packet: bind, local invalidate, register
 };
 
 struct WorkInfo {
@@ -37,20 +37,20 @@ struct WorkInfo {
 inline constexpr size_t kWorkOpcodeCount = 13;
 extern const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable;
 
-// `opcode` comes from gate 2, which lets only enumerators through.
+// `opcode` comes from gate 2, which accepts enumerators only.
 inline const WorkInfo& InfoOf(WorkOpcode opcode) { return kWorkTable[static_cast<size_t>(opcode)]; }
 
 // Whether queue pairs of `type` send requests with `opcode`.
 bool MayPost(WorkOpcode opcode, QpType type);
 
-// READs and what is answered like them: limited by max_rd_atomic, waited for by a fence.
+// Requests with a response of their own: max_rd_atomic limits them, a fence waits for them.
 constexpr bool IsAnswered(WorkClass work_class) {
   return work_class == WorkClass::kRead || work_class == WorkClass::kAtomic ||
          work_class == WorkClass::kConfirmed;
 }
 
-// A FLUSH for persistence, behind which a responder takes no atomic before it is done (IBTA vol 1,
-// A19): to send one earlier would cost a NAK and a retry.
+// A FLUSH for persistence. Until it is done a responder accepts no later atomic (IBTA vol 1, A19),
+// so sending one would cost a NAK and a retry.
 constexpr bool IsDurableFlush(const SendWqe& wqe) {
   return wqe.opcode == WorkOpcode::kFlush && (wqe.flush.placement_type & Feth::kPersistence) != 0;
 }
@@ -59,8 +59,7 @@ constexpr bool FollowsDurableFlush(const SendWqe& wqe) {
          wqe.opcode == WorkOpcode::kAtomicWrite;
 }
 
-// A malformed request (FetchResult::kBad) may hold any byte as its opcode; the table is indexed by
-// it.
+// A malformed request (FetchResult::kBad) may have any byte as its opcode, which indexes the table.
 inline void SanitizeOpcode(SendWqe& wqe) {
   if (static_cast<size_t>(wqe.opcode) >= kWorkOpcodeCount) wqe.opcode = WorkOpcode::kSend;
 }
@@ -73,7 +72,7 @@ CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_byte
 // rnr_retry: no limit.
 inline constexpr uint8_t kRetryForEver = 7;
 
-// A responder takes the half of the PSN space before the one it expects for duplicates.
+// A responder treats the half of the PSN space before the expected PSN as duplicates.
 inline constexpr uint32_t kMaxPsnsInFlight = 1u << 23;
 
 constexpr Position PositionOf(uint32_t index, uint32_t packets) {
@@ -95,15 +94,15 @@ constexpr Transport TransportOf(QpType type) {
   }
 }
 
-// Status of the request that a NAK is about (IBTA vol 1, 9.9.2; codes other than 0). Reserved
+// Completion status of a request with this NAK (IBTA vol 1, 9.9.2; codes other than 0). Reserved
 // codes: kBadResponse.
 CompletionStatus StatusOfNak(uint8_t nak_code);
 
 // The counter of a request that completes with `status`.
 QpCounter CounterOfFailure(CompletionStatus status);
 
-// Whether a packet is right as the `index`-th of `packets` responses: its length must be
-// what is left, at most one path MTU; a retried READ starts again with FIRST or ONLY at any index.
+// Whether a packet is valid as READ response number `index`: its length must be the rest of the
+// message, at most one path MTU. A retried READ restarts with FIRST or ONLY at any index.
 bool ReadResponseFits(Position position, uint32_t payload_bytes, uint32_t index, uint32_t length,
                       uint8_t mtu_shift);
 

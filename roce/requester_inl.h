@@ -10,10 +10,10 @@
 
 namespace roci::roce {
 
-// Binds and local invalidates done in one call at most.
+// Most binds and local invalidates per call.
 inline constexpr uint32_t kLocalBudget = 16;
 
-// What a rate limit counts: a frame without FCS, as if it were IPv4's.
+// Bytes that a rate limit counts: a frame without FCS, with an IPv4 header.
 inline uint32_t BytesOnWire(QpType type, const TxPacket& packet) {
   if (type == QpType::kRawPacket) return packet.payload_length;
   constexpr uint32_t kNetwork = EthernetHeader::kBytes + Ipv4Header::kBytes + UdpHeader::kBytes;
@@ -64,28 +64,28 @@ template <class Host>
 bool Requester<Host>::CanTransmit() const {
   const QpState state = context_.state();
   if (state != QpState::kRts && state != QpState::kSqd) return false;
-  if (!context_.IsReliable() && head_ != cursor_) return true;  // to be reported
+  if (!context_.IsReliable() && head_ != cursor_) return true;  // completions are due
   if (rnr_waiting_ || pacer_.waiting() || !WindowOpen()) return false;
   if (cursor_ == tail_) return state == QpState::kRts && more_work_ && tail_ - head_ <= mask_;
   const SendRecord& record = At(cursor_);
   return !record.failed && MayStart(record);
 }
 
-// Whether the first packet of `record` may go now. SQD finishes what was begun and begins nothing
-// (IBTA vol 1, 10.3.1.5); a fence waits for all READs and atomics before it (10.8.3.3).
+// Whether the first packet of `record` may be sent now. SQD finishes started requests and starts
+// none (IBTA vol 1, 10.3.1.5); a fence waits for all earlier READs and atomics (10.8.3.3).
 template <class Host>
 bool Requester<Host>::MayStart(const SendRecord& record) const {
   if (record.started) return true;
   if (context_.state() == QpState::kSqd) return false;
   if (record.wqe.fence && rd_atomic_outstanding_ != 0) return false;
-  // A local invalidate waits for everything before it (the local invalidate fence, 10.6.5.1).
+  // A local invalidate waits for all earlier requests (the local invalidate fence, 10.6.5.1).
   if (record.wqe.opcode == WorkOpcode::kLocalInvalidate) return &record == &At(head_);
   if (!IsAnswered(InfoOf(record.wqe.opcode).work_class)) return true;
   if (rd_atomic_outstanding_ >= context_.attributes.max_rd_atomic) return false;
   if (durable_outstanding_ != 0 && FollowsDurableFlush(record.wqe)) [[unlikely]] {
     return false;
   }
-  // Never more PSNs in flight than the half of the space that a responder can tell from the other.
+  // A responder can distinguish new requests from duplicates in half of the PSN space only.
   return InFlight() == 0 || InFlight() + record.packets <= kMaxPsnsInFlight;
 }
 
@@ -121,9 +121,9 @@ memory::MemoryStatus Requester<Host>::ExecuteLocal(Host& host, const SendWqe& wq
   }
 }
 
-// A bind, registration or local invalidate: done once, in its place in the queue, before anything
-// behind it begins; it completes in its turn (IBTA vol 1, 10.8.3.3). False: it failed, or took so
-// long that others are to have their turn.
+// A bind, registration or local invalidate: executed once, in queue order, before any later request
+// starts; it completes in order (IBTA vol 1, 10.8.3.3). False: it failed, or it took long and other
+// queue pairs get their turn.
 template <class Host>
 bool Requester<Host>::PassLocal(Host& host, SendRecord& record) {
   bool was_short = true;
@@ -134,7 +134,7 @@ bool Requester<Host>::PassLocal(Host& host, SendRecord& record) {
       return false;
     }
     record.started = true;
-    // A registration copies and checks as many runs as its list has.
+    // The cost of a registration grows with the number of runs in its list.
     was_short = record.wqe.opcode != WorkOpcode::kRegisterList;
   }
   ++cursor_;
@@ -142,7 +142,7 @@ bool Requester<Host>::PassLocal(Host& host, SendRecord& record) {
   return was_short;
 }
 
-// What was done on this side and has nothing unanswered before it is complete.
+// Completes executed local operations that have no unanswered request before them.
 template <class Host>
 void Requester<Host>::CompleteLocals(Host& host) {
   while (head_ != tail_) {
@@ -155,11 +155,12 @@ void Requester<Host>::CompleteLocals(Host& host) {
   }
 }
 
-// Takes one work request into the ring. False: there is none.
+// Fetches one work request into the ring. False: the queue is empty.
 template <class Host>
 bool Requester<Host>::FetchNext(Host& host) {
   assert(records_ != nullptr);
-  // An empty ring starts over: a queue pair touches no more records than it ever has in flight.
+  // An empty ring restarts at index 0: a queue pair touches only as many records as it ever has in
+  // flight.
   if (head_ == tail_) head_ = cursor_ = tail_ = 0;
   SendRecord& record = At(tail_);
   CompletionStatus status = CompletionStatus::kLocalQpOperationError;
@@ -226,7 +227,7 @@ bool Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, Tx
   out.ext.xrc.srq_number = record.wqe.remote_srq_number;
   if (pacer_.limited()) [[unlikely]] {
     pacer_.Charge(now, BytesOnWire(context_.config.type, out));
-    // Our own pause must not look like the peer's silence.
+    // Request an ACK before a pause: the pause must not count as the peer's ACK timeout.
     if (context_.IsReliable() && pacer_.IsSpent(now)) out.ack_request = true;
   }
   NoteSent(host, now, record, psns);
@@ -241,15 +242,15 @@ bool Requester<Host>::BuildFrame(Host& host, SendRecord& record, TxPacket& out,
     FailRecord(host, cursor_, CompletionStatus::kLocalProtectionError);
     return false;
   }
-  out.opcode = Opcode::kRcSendOnly;  // a request, which is all that it says
+  out.opcode = Opcode::kRcSendOnly;  // a placeholder that marks a request
   out.ack_request = false;
   out.fill_checksums = record.wqe.fill_checksums;
   out.payload_length = record.wqe.length;
   return true;
 }
 
-// One packet of a SEND or WRITE, or an ATOMIC WRITE (IBTA vol 1, 9.4.1, 9.4.3). The payload is read
-// again for every retransmission. False: the data cannot be had, the request fails.
+// One packet of a SEND or WRITE, or an ATOMIC WRITE (IBTA vol 1, 9.4.1, 9.4.3). Each retransmission
+// reads the payload again. False: the data is not accessible, the request fails.
 template <class Host>
 bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecord& record,
                                      TxPacket& out, memory::SegmentList& payload) {
@@ -283,7 +284,7 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
   }
   if (info.has_reth && index == 0) out.ext.reth = Reth{wqe.remote_va, wqe.rkey, wqe.length};
   if (is_last) {
-    // The solicited event bit means something only where a receive completes (9.2.3).
+    // The solicited event bit is valid only if a receive completes (9.2.3).
     out.solicited = wqe.solicited && (!info.has_reth || info.has_immediate);
     if (info.has_immediate) out.ext.imm.value = SwapNetworkOrder(wqe.immediate);
     if (info.has_invalidate) out.ext.ieth.rkey = Key(wqe.invalidate_key);
@@ -299,8 +300,8 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
   return true;
 }
 
-// On the last packet of a message, every so many packets of a long one, and on the packet that
-// closes the window, for nothing more could be sent until it is acknowledged.
+// An ACK is requested by the last packet of a message, by every `ack_every_`-th packet of a long
+// one, and by the packet that closes the window.
 template <class Host>
 bool Requester<Host>::WantsAck(bool is_last) {
   ++since_ack_request_;
@@ -309,8 +310,8 @@ bool Requester<Host>::WantsAck(bool is_last) {
   return true;
 }
 
-// The whole READ, or what is left of it after a loss (IBTA vol 1, 9.7.3 and 9.7.5). Returns the
-// PSNs it takes.
+// The whole READ, or its rest after a loss (IBTA vol 1, 9.7.3 and 9.7.5). Returns its number of
+// PSNs.
 template <class Host>
 uint32_t Requester<Host>::BuildRead(const WorkInfo& info, const SendRecord& record, TxPacket& out) {
   const uint32_t index = StepsForward(record.first_psn, send_psn_);
@@ -364,8 +365,8 @@ void Requester<Host>::NoteSent(Host& host, TimeNs now, SendRecord& record, uint3
     if (deadline_ == kNever) ArmTimer(now);
     return;
   }
-  // Nobody answers: sent is done. It is reported by the next Poll, when it is known that the
-  // payload could be read.
+  // No answer comes: the request is complete once sent. The next Poll reports it, when it is known
+  // that the payload could be read.
   una_ = send_psn_;
 }
 

@@ -1,4 +1,4 @@
-// From a parsed packet back to what its sender asked the encoder for.
+// Converts a parsed packet back to the TxPacket and Path from which its sender encoded it.
 #pragma once
 
 #include <cstdint>

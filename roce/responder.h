@@ -1,5 +1,5 @@
-// The receiving half of a queue pair: validates requests, executes them once, answers (IBTA vol 1,
-// 9.7.4, 9.7.5, 9.9.3). Answers are state, not packets: Poll builds them from the latest state.
+// The responder of a queue pair: validates requests, executes each once, answers (IBTA vol 1,
+// 9.7.4, 9.7.5, 9.9.3). Pending answers are kept as state; Poll builds packets from it.
 #pragma once
 
 #include <cstddef>
@@ -20,29 +20,29 @@ enum class AnswerKind : uint8_t {
   kRead,
   kAtomic,
   kConfirmation,  // of a FLUSH or ATOMIC WRITE: an empty READ response
-  kDurable,       // the same, for a FLUSH whose bytes are not durable yet
+  kDurable,       // of a FLUSH whose bytes are not durable yet; becomes kConfirmation
 };
 
-// A READ or atomic of the peer, kept for its answer and for duplicates of it (the "responder
-// resources" of IBTA vol 1, 9.7.4). The owner allocates a ring of them per QP (size a power of two)
-// and needs not initialise it.
+// A READ or atomic of the peer, kept for its answer and for its duplicates (the "responder
+// resources" of IBTA vol 1, 9.7.4). The owner allocates a ring of them per QP (size a power of
+// two); it need not be initialised.
 struct ResponderResource {
   uint64_t va;  // READ, FLUSH
   union {
     uint64_t original;    // atomic: the value found
-    uint32_t srq_number;  // READ, FLUSH, XRC: whose protection domain is asked
+    uint32_t srq_number;  // READ and FLUSH of XRC: the queue whose protection domain applies
   };
   Key rkey;
   uint32_t length;  // READ and, until it is durable, FLUSH, bytes
   Psn first_psn;
-  uint32_t packets;  // PSNs taken
+  uint32_t packets;  // number of PSNs
   uint32_t next;     // response to be sent next, 0 .. packets - 1
-  uint32_t start;    // first response of this round: a retried READ begins in the middle
+  uint32_t start;    // first response of this attempt: a retried READ may begin in the middle
   Msn msn;
   AnswerKind kind;
   bool whole_region;  // FLUSH
-  bool pending;       // answer not completely sent
-  bool replayed;      // was answered completely once
+  bool pending;       // answer not sent completely
+  bool replayed;      // the answer was sent completely once
 };
 static_assert(sizeof(ResponderResource) <= 48);
 
@@ -79,30 +79,30 @@ class Responder {
   bool CanTransmit() const {
     return (emit_ != end_ || nak_pending_ || ack_pending_) && !waits_for_durable_;
   }
-  // What the answer at the head waits for may be over (QpHost::StartDurable).
+  // The write-back of the oldest answer may have ended (QpHost::StartDurable).
   void NoteDurable() { waits_for_durable_ = false; }
   bool waits_for_durable() const { return waits_for_durable_; }
-  // Whether the answer that comes first has data of a READ.
+  // Whether the next answer carries data of a READ.
   bool NextHasData() const {
     return emit_ != end_ && At(emit_).kind == AnswerKind::kRead && At(emit_).length != 0 &&
            !NakPrecedes(At(emit_));
   }
-  // There is one, and it has none.
+  // Whether an answer is pending and carries no data.
   bool MayAnswerAtOnce() const { return CanTransmit() && !NextHasData(); }
 
-  // See Qp::HandlePlaceFault. Nothing but the NAK is sent any more.
+  // See Qp::HandlePlaceFault. Only the NAK is sent afterwards.
   void HandlePlaceFault(Host& host, const PlaceFault& fault);
 
   // Completes up to `budget` receives with "flushed"; true if none is left.
   bool Flush(Host& host, uint32_t budget);
-  // The receive that the message under way has taken; null if none.
+  // The receive of the message in progress; null: none.
   const RecvWqe* held_receive() const { return has_receive_ ? &receive_ : nullptr; }
-  // XRC: the number of the shared receive queue that it came from.
+  // XRC: the number of its shared receive queue.
   uint32_t receive_queue_number() const { return srq_number_; }
-  // XRC: that shared receive queue is about to go. What was taken from it is not completed, and the
-  // rest of the message will find no queue.
+  // XRC: that shared receive queue is being destroyed. A receive taken from it is not completed;
+  // the rest of the message fails with RequestFault::kReceiveQueue.
   void ForgetReceiveQueue(uint32_t number);
-  // Forgets what is to be answered (the app moved the QP to ERR).
+  // Discards pending answers (the program moved the QP to ERR).
   void DropAnswers();
 
   uint32_t resource_capacity() const { return mask_ + 1; }
@@ -172,22 +172,22 @@ class Responder {
   ResponderResource* resources_;
   uint32_t mask_;
   uint32_t oldest_ = 0;  // oldest resource kept; the three indices run freely
-  uint32_t emit_ = 0;    // no resource before this one is pending; == end_: none at all
+  uint32_t emit_ = 0;    // oldest pending resource; == end_: none
   uint32_t end_ = 0;
   Psn expected_;
   Msn msn_;
   MessageState message_;
   Psn nak_psn_;
-  Psn ack_asked_psn_;  // of the request, new or not, for which an ACK is pending
+  Psn ack_asked_psn_;  // of the request (new or duplicate) for which an ACK is pending
   uint8_t nak_syndrome_ = 0;
   bool nak_pending_ = false;
   bool ack_pending_ = false;
-  bool gap_reported_ = false;     // a NAK for expected_ was given; none again until it arrives
-  bool durable_started_ = false;  // for the answer at the head
+  bool gap_reported_ = false;     // a NAK for expected_ was sent; the next one after it arrives
+  bool durable_started_ = false;  // for the oldest answer
   bool waits_for_durable_ = false;
   bool discarding_ = false;       // UC: the rest of a damaged message is dropped
-  bool has_receive_ = false;      // receive_ belongs to the message under way (or to its retry)
-  uint32_t srq_number_ = kNoSrq;  // XRC: of the packet in sequence last seen
+  bool has_receive_ = false;      // receive_ belongs to the message in progress (or to its retry)
+  uint32_t srq_number_ = kNoSrq;  // XRC: of the last packet in sequence
   RecvWqe receive_{};
 };
 

@@ -10,7 +10,7 @@ namespace roci::roce {
 template <class Host>
 void Responder<Host>::SetNak(Psn psn, uint8_t syndrome) {
   nak_pending_ = true;
-  waits_for_durable_ = false;  // it may be for something before that
+  waits_for_durable_ = false;  // the NAK may precede the answer that waits
   nak_psn_ = psn;
   nak_syndrome_ = syndrome;
 }
@@ -23,15 +23,15 @@ void Responder<Host>::HandlePlaceFault(Host& host, const PlaceFault& fault) {
   if (context_.IsReliable()) {
     SetNak(fault.psn, Aeth::Nak(msn_, static_cast<NakCode>(info.nak_code)).syndrome);
   }
-  // Of the message under way; that of one before it has been told of.
+  // Fails the receive of the message in progress; earlier receives have completed.
   if (fault.recv_told || message_.kind != InMessage::kSend) return;
   const Psn start = expected_ - (message_.received >> context_.mtu_shift);
   if (Distance(start, fault.psn) >= 0) FailReceive(host, CompletionStatus::kLocalProtectionError);
 }
 
-// Answers go out in PSN order: what READs and atomics wait for, then the NAK, then one ACK for
-// everything executed. An ACK or NAK ahead of a READ response would tell the requester that the
-// response is lost (an implied NAK).
+// Answers are sent in PSN order: READ and atomic responses, then the NAK, then one ACK for
+// everything executed. An ACK or NAK before a READ response would be an implied NAK of the
+// response.
 template <class Host>
 bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& payload) {
   if (waits_for_durable_) return false;
@@ -42,7 +42,7 @@ bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& paylo
   }
   if (nak_pending_ && !AckPrecedesNak()) {
     nak_pending_ = false;
-    if (nak_psn_ == expected_) ack_pending_ = false;  // the NAK says as much
+    if (nak_psn_ == expected_) ack_pending_ = false;  // the NAK acknowledges the same requests
     CountNak(host);
     BuildAcknowledge(out, nak_psn_, Aeth{nak_syndrome_, msn_});
     return true;
@@ -56,9 +56,9 @@ bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& paylo
   return false;
 }
 
-// Everything executed, but for the READs and atomics at its end: when the ACK is for a duplicate of
-// what was before them, their answers have gone and may be lost, and Linux takes an ACK with the
-// PSN of a READ for its completion, without data.
+// The newest executed PSN, except that an ACK of a duplicate does not cover later READs and atomics
+// at the end: their responses may be lost, and Linux takes an ACK with the PSN of a READ as its
+// completion, without data.
 template <class Host>
 Psn Responder<Host>::AcknowledgedPsn() const {
   Psn psn = expected_ - 1;
@@ -76,8 +76,8 @@ bool Responder<Host>::NakPrecedes(const ResponderResource& resource) const {
   return nak_pending_ && Distance(nak_psn_, resource.first_psn + resource.next) >= 0;
 }
 
-// A NAK acknowledges what was before it, but Linux does not take an RNR NAK so, and would send it
-// all again.
+// A NAK acknowledges earlier requests, but Linux ignores that for an RNR NAK and would retransmit
+// them.
 template <class Host>
 bool Responder<Host>::AckPrecedesNak() const {
   return ack_pending_ && nak_psn_ == expected_ &&
@@ -96,9 +96,9 @@ void Responder<Host>::CountNak(Host& host) {
   }
 }
 
-// IBTA vol 1, A19.4.4: a FLUSH for persistence is answered when its bytes are durable. It begins
-// when everything before was answered, so one at a time; duplicates find it under way. False: not
-// yet, or a NAK is pending instead.
+// IBTA vol 1, A19.4.4: a FLUSH for persistence is answered when its bytes are durable. The
+// write-back starts when all earlier requests are answered, so one at a time; duplicates wait for
+// the same one. False: not yet, or a NAK is pending instead.
 template <class Host>
 bool Responder<Host>::MakeDurable(Host& host) {
   ResponderResource& resource = At(emit_);
@@ -205,7 +205,7 @@ void Responder<Host>::BuildAcknowledge(TxPacket& out, Psn psn, Aeth aeth) const 
   out.ext.aeth = aeth;
 }
 
-// The memory behind an answer is gone: nothing after `psn` can be answered either.
+// The memory of an answer is not accessible: later requests cannot be answered either.
 template <class Host>
 void Responder<Host>::FailAnswer(Host& host, Psn psn, RequestFault fault) {
   DropAnswers();

@@ -25,8 +25,8 @@ constexpr FaultInfo ReceiveFault(RequestFault fault, CompletionStatus status) {
           DropReason::kMemoryAccess};
 }
 
-// The responder's own receive, if a WRITE with immediate data has taken one, ends with a local
-// access error (11.6.2).
+// A receive that a WRITE with immediate data has taken completes with a local access error
+// (11.6.2).
 constexpr FaultInfo AccessFault(RequestFault fault) {
   return {fault,
           Nak(NakCode::kRemoteAccessError),
@@ -56,7 +56,7 @@ constexpr FaultInfo kFaults[] = {
     ReceiveFault(RequestFault::kRemoteMemory, CompletionStatus::kRemoteOperationError),
     ReceiveFault(RequestFault::kReceiveMemory, CompletionStatus::kLocalProtectionError),
     ReceiveFault(RequestFault::kReceiveBad, CompletionStatus::kLocalQpOperationError),
-    // Class J: a memory management error of the receive, and the peer is told nothing.
+    // Class J: a memory management error of the receive; the peer gets no answer.
     {RequestFault::kInvalidate, kNoNak, CompletionStatus::kMwBindError, false,
      QpEvent::kAccessViolation, QpCounter::kRespRemoteAccessErrors, DropReason::kMemoryAccess},
     InvalidRequest(RequestFault::kReceiveQueue, DropReason::kReceiveQueue),
@@ -109,7 +109,7 @@ RequestFault CheckOpcodeEnabled(uint32_t access_flags, const OpcodeInfo& info) {
       needed = kQpAccessRemoteRead;
       break;
     case Operation::kFlush:
-      // Which of the two its header asks for is looked at with it.
+      // CheckFlush checks which of the two the header requires.
       needed = kQpAccessFlushGlobal | kQpAccessFlushPersistent;
       break;
     case Operation::kCompareSwap:

@@ -7,8 +7,8 @@
 
 namespace roci::roce {
 
-// A receive is taken once per message, at the packet that needs it first, and kept if that packet
-// has to come again.
+// A message takes its receive once, with the first packet that needs it, and keeps it if that
+// packet must be retransmitted.
 template <class Host>
 RequestFault Responder<Host>::TakeReceive(Host& host, const Packet* packet) {
   if (has_receive_) return RequestFault::kNone;
@@ -78,8 +78,8 @@ RequestFault Responder<Host>::PlaceReceived(Host& host, const Packet& packet) {
   return status == memory::MemoryStatus::kOk ? RequestFault::kNone : RequestFault::kReceiveMemory;
 }
 
-// The R_Key is checked for the whole message at its first packet (9.7.4.1), and again for every
-// packet's part, since it may be revoked meanwhile.
+// The R_Key is checked for the whole message at its first packet (9.7.4.1), and again for each
+// packet, since it may be invalidated in between.
 template <class Host>
 RequestFault Responder<Host>::ExecuteWrite(Host& host, const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
@@ -178,7 +178,7 @@ RequestFault Responder<Host>::ExecuteAtomic(Host& host, const Packet& packet) {
   return RequestFault::kNone;
 }
 
-// IBTA vol 1, A19.4.4: eight aligned bytes, seen all at once.
+// IBTA vol 1, A19.4.4: one atomic store of eight aligned bytes.
 template <class Host>
 RequestFault Responder<Host>::ExecuteAtomicWrite(Host& host, const Packet& packet) {
   const Reth& reth = packet.ext.reth;
@@ -199,9 +199,8 @@ RequestFault Responder<Host>::ExecuteAtomicWrite(Host& host, const Packet& packe
   return RequestFault::kNone;
 }
 
-// What the peer wrote before is visible to the program when the answer goes out: the host offers a
-// FLUSH when everything before it is placed. To be durable takes longer: that begins when it is
-// this answer's turn (MakeDurable).
+// Global visibility needs no work: the host offers a FLUSH only when all earlier payloads are
+// placed. For persistence, the write-back starts when this answer is the oldest (MakeDurable).
 template <class Host>
 RequestFault Responder<Host>::ExecuteFlush(Host& host, const Packet& packet) {
   if (!HasFreeResource()) return RequestFault::kTooManyReads;
@@ -222,8 +221,8 @@ RequestFault Responder<Host>::ExecuteFlush(Host& host, const Packet& packet) {
   return RequestFault::kNone;
 }
 
-// IBTA vol 1, A19.4.3.1 and A19.4.4: placement type and level are ones that exist, queue pair and
-// region allow the type. A range of no bytes has no key to check (9.7.4.1.6).
+// IBTA vol 1, A19.4.3.1 and A19.4.4: placement type and selectivity level must be valid; queue pair
+// and region must allow the type. The key of an empty range is not checked (9.7.4.1.6).
 template <class Host>
 RequestFault Responder<Host>::CheckFlush(Host& host, const Packet& packet) const {
   const Feth& feth = packet.ext.feth;
@@ -243,8 +242,9 @@ RequestFault Responder<Host>::CheckFlush(Host& host, const Packet& packet) const
   return FaultOfRemote(status);
 }
 
-// The ring keeps the last max_dest_rd_atomic requests for duplicates. The oldest makes room, unless
-// it was never answered: then the peer has more outstanding than was agreed (9.7.4.1).
+// The ring keeps the last max_dest_rd_atomic requests for duplicates; a new one replaces the
+// oldest. If the oldest was never answered, the peer exceeds the agreed number of outstanding
+// requests (9.7.4.1).
 template <class Host>
 bool Responder<Host>::HasFreeResource() const {
   const uint32_t capacity = context_.attributes.max_dest_rd_atomic;
@@ -330,13 +330,14 @@ void Responder<Host>::FailReceive(Host& host, CompletionStatus status) {
   completion.slot = receive_.slot;
   completion.status = status;
   completion.opcode = CompletionOpcode::kRecv;
-  // An answer that was built meanwhile may have been for another one.
+  // An answer built in between may have selected another shared receive queue.
   if (context_.config.type == QpType::kXrcRecv) host.SelectReceiveQueue(srq_number_);
   completion.signaled = true;
   host.CompleteRecv(completion);
 }
 
-// IBTA vol 1, 9.9.3: RNR is answered and forgotten; any other fault ends the QP after its NAK.
+// IBTA vol 1, 9.9.3: after an RNR NAK the QP continues; any other fault moves it to ERR after its
+// NAK.
 template <class Host>
 DropReason Responder<Host>::Fault(Host& host, RequestFault fault) {
   const FaultInfo& info = InfoOf(fault);

@@ -1,5 +1,5 @@
-// Definitions of Responder: sequence, duplicates, and what does not fit elsewhere. Included by
-// qp_inl.h only.
+// Definitions of Responder: packet sequence, gaps and duplicates; dispatch, flush, debug. Included
+// by qp_inl.h only.
 #pragma once
 
 #include <bit>
@@ -59,7 +59,7 @@ DropReason Responder<Host>::HandleRequest(Host& host, const Packet& packet) {
 }
 
 // Extended reliable connection (IBTA vol 1, A14): every request names a shared receive queue, whose
-// protection domain counts; all packets of a message the same one.
+// protection domain applies; all packets of a message must name the same one.
 template <class Host>
 DropReason Responder<Host>::HandleXrc(Host& host, const Packet& packet) {
   if (packet.psn == expected_) [[likely]] {
@@ -107,16 +107,16 @@ DropReason Responder<Host>::HandleReliable(Host& host, const Packet& packet) {
   return DropReason::kNone;
 }
 
-// The packet that was missing is executed. A "not ready" that was not sent yet is void; a sequence
-// NAK stays, for what followed the gap was dropped and nobody else would say so.
+// The missing packet was executed. A pending RNR NAK is cancelled; a pending sequence NAK stays,
+// since the packets after the gap were dropped and must be retransmitted.
 template <class Host>
 void Responder<Host>::LeaveGap() {
   gap_reported_ = false;
   if (nak_pending_ && Aeth{nak_syndrome_, msn_}.kind() == AethKind::kRnrNak) nak_pending_ = false;
 }
 
-// IBTA vol 1, 9.7.5.2: one NAK per gap, everything else until the missing packet comes
-// is dropped in silence.
+// IBTA vol 1, 9.7.5.2: one NAK per gap. Until the missing packet arrives, later packets are dropped
+// without an answer.
 template <class Host>
 DropReason Responder<Host>::HandleGap(Host& host) {
   host.Count(QpCounter::kOutOfSequence);
@@ -131,9 +131,9 @@ void Responder<Host>::AskForExpected() {
   gap_reported_ = true;
 }
 
-// IBTA vol 1, A19: what an ATOMIC WRITE or another atomic tells the world about bytes that a FLUSH
-// makes durable must not be seen before they are. So it is not taken yet; the NAK that asks for it
-// again goes out behind the FLUSH's answer.
+// IBTA vol 1, A19: an atomic or ATOMIC WRITE after a FLUSH for persistence must not be visible
+// before the flushed bytes are durable. It is dropped; a sequence NAK after the FLUSH's answer
+// requests it again.
 template <class Host>
 bool Responder<Host>::MustFollowFlush(const OpcodeInfo& info) const {
   if (info.operation != Operation::kAtomicWrite && info.operation != Operation::kCompareSwap &&
@@ -146,8 +146,8 @@ bool Responder<Host>::MustFollowFlush(const OpcodeInfo& info) const {
   return false;
 }
 
-// IBTA vol 1, 9.7.4.1 and 9.7.5: SEND and WRITE are acknowledged again and not executed;
-// READs run again; atomics, FLUSH and ATOMIC WRITE answer what they answered, or are about to.
+// IBTA vol 1, 9.7.4.1 and 9.7.5: a duplicate SEND or WRITE is acknowledged and not executed; a READ
+// is executed again; atomics, FLUSH and ATOMIC WRITE repeat their answer.
 template <class Host>
 DropReason Responder<Host>::HandleDuplicate(Host& host, const Packet& packet) {
   host.Count(QpCounter::kDuplicateRequest);
@@ -182,8 +182,8 @@ bool Responder<Host>::FindResource(Psn psn, uint32_t& index) const {
   return false;
 }
 
-// A retried READ may start anywhere in the original one; it must name
-// the same memory, since only that was checked.
+// A retried READ may start anywhere in the original READ. It must name the same memory, since only
+// that was checked.
 template <class Host>
 DropReason Responder<Host>::ReplayRead(const Packet& packet) {
   uint32_t index = 0;

@@ -1,14 +1,14 @@
-// Definitions of Responder for the services that answer nothing: UC, UD and raw packets. Included
-// by qp_inl.h only.
+// Definitions of Responder for services without answers: UC, UD and raw packets. Included by
+// qp_inl.h only.
 #pragma once
 
 #include "roce/responder.h"
 
 namespace roci::roce {
 
-// Unreliable connection (IBTA vol 1, 9.8.2): a lost packet costs its message, and the next FIRST or
-// ONLY begins anew at whatever PSN it has. A receive that was taken for a lost message serves the
-// next one that needs it.
+// Unreliable connection (IBTA vol 1, 9.8.2): a lost packet drops its message; the next FIRST or
+// ONLY starts a message at any PSN. The receive of a dropped message is kept for the next one that
+// needs a receive.
 template <class Host>
 DropReason Responder<Host>::HandleUnreliable(Host& host, const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
@@ -35,9 +35,9 @@ DropReason Responder<Host>::HandleUnreliable(Host& host, const Packet& packet) {
   return fault == RequestFault::kNone ? DropReason::kNone : Discard(host, fault);
 }
 
-// Faults of the peer's making cost the message alone (class D; IBTA vol 1, 9.9.3); its receive
-// waits for the next. One of a shared queue cannot wait for this QP's next message, and so
-// completes with the error (class E). Faults of the posted receive end the QP (class A).
+// A fault caused by the peer drops the message (class D; IBTA vol 1, 9.9.3); the receive is kept
+// for the next message. A receive of a shared queue is not kept and completes with the error (class
+// E). A fault of the posted receive moves the QP to ERR (class A).
 template <class Host>
 DropReason Responder<Host>::Discard(Host& host, RequestFault fault) {
   const FaultInfo& info = InfoOf(fault);
@@ -51,8 +51,8 @@ DropReason Responder<Host>::Discard(Host& host, RequestFault fault) {
   return info.drop;
 }
 
-// Unreliable datagram (IBTA vol 1, 9.8.3): 40 bytes for the network header come before the payload
-// and count (A17.4.5.1).
+// Unreliable datagram (IBTA vol 1, 9.8.3): 40 bytes of network header precede the payload in the
+// buffer and count in the length (A17.4.5.1).
 template <class Host>
 DropReason Responder<Host>::HandleDatagram(Host& host, const Packet& packet) {
   if (packet.ext.deth.qkey != context_.attributes.qkey) return DropReason::kQkey;
@@ -68,8 +68,8 @@ DropReason Responder<Host>::HandleDatagram(Host& host, const Packet& packet) {
   return DropReason::kNone;
 }
 
-// A frame that is too long for the next receive leaves it alone: whoever can send frames must not
-// be able to end the queue pair.
+// A frame that is too long for the next receive is dropped and the receive is kept: a sender of
+// frames must not be able to move the queue pair to ERR.
 template <class Host>
 DropReason Responder<Host>::HandleFrame(Host& host, std::span<const std::byte> frame,
                                         const FrameInfo& info) {

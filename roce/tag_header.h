@@ -1,5 +1,6 @@
-// The headers of tag matching: what messages to a tag-matching receive queue begin with (rdma-core,
-// Documentation/tag_matching.md; infiniband/tm_types.h). They are payload to the transport.
+// The headers of tag matching, at the start of each message to a tag-matching receive queue
+// (rdma-core, Documentation/tag_matching.md; infiniband/tm_types.h). The transport treats them as
+// payload.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 namespace roci::roce {
 
 enum class TagOperation : uint8_t {
-  kNoTag = 0,       // nothing else of the header means anything
+  kNoTag = 0,       // the other fields are ignored
   kRendezvous = 1,  // a RendezvousHeader follows
   kFinished = 2,    // the rendezvous with these headers is done
   kEager = 3,       // the data follows
@@ -33,7 +34,7 @@ struct TagHeader {
   }
 };
 
-// Where the sender's data lies, for an RDMA READ.
+// The location of the sender's data, for an RDMA READ.
 struct RendezvousHeader {
   static constexpr uint32_t kBytes = 16;
   uint64_t va = 0;
@@ -50,7 +51,7 @@ struct RendezvousHeader {
   }
 };
 
-// Both, as a rendezvous request begins.
+// Both headers of a rendezvous request.
 inline constexpr uint32_t kRendezvousBytes = TagHeader::kBytes + RendezvousHeader::kBytes;
 
 }  // namespace roci::roce

@@ -1,5 +1,5 @@
 // Value types of the RoCEv2 wire: sequence numbers, queue pair numbers, keys, addresses, path MTU.
-// None of them knows a byte order: they hold values, and headers.h moves them to and from the wire.
+// The types have no byte order: they are values, which headers.h loads from and stores to the wire.
 #pragma once
 
 #include <array>
@@ -14,9 +14,8 @@ namespace roci::roce {
 
 inline constexpr uint32_t kMask24 = 0xFFFFFF;
 
-// Packet sequence number: 24 bits that wrap (IBTA vol 1, 9.7.2). There is deliberately no
-// operator<: two PSNs can only be ordered relative to a window, so callers say `Distance` or
-// `InWindow`.
+// Packet sequence number: 24 bits that wrap (IBTA vol 1, 9.7.2). There is no operator<, since PSNs
+// are ordered only relative to a window: use `Distance` or `InWindow`.
 class Psn {
  public:
   constexpr Psn() = default;
@@ -35,8 +34,8 @@ class Psn {
   uint32_t value_ = 0;
 };
 
-// The signed number of steps that lead from `from` to `to`, in [-2^23, 2^23): positive if `to`
-// comes later. Distance(p, p + n) == n for every n < 2^23.
+// The signed distance from `from` to `to`, in [-2^23, 2^23): positive if `to` is later. Distance(p,
+// p + n) == n for every n < 2^23.
 constexpr int32_t Distance(Psn from, Psn to) {
   return static_cast<int32_t>((to.value() - from.value()) << 8) >> 8;
 }
@@ -98,7 +97,7 @@ struct Mac {
   friend constexpr bool operator==(const Mac&, const Mac&) = default;
 };
 
-// Addresses hold their bytes in network order, as they are written out.
+// Addresses have their bytes in network order.
 struct Ipv4 {
   std::array<uint8_t, 4> bytes{};
   friend constexpr bool operator==(const Ipv4&, const Ipv4&) = default;
@@ -147,7 +146,7 @@ struct alignas(8) Gid {
   }
 };
 
-// An address within a VLAN: what it names elsewhere is another's business.
+// An address within a VLAN; other VLANs may have the same address.
 struct NetAddress {
   Gid gid;
   uint16_t vlan = 0;  // 0: none
@@ -178,9 +177,8 @@ constexpr std::optional<PathMtu> PathMtuFromBytes(uint32_t bytes) {
   return static_cast<PathMtu>(std::countr_zero(bytes) - 7);
 }
 
-// The largest path MTU whose packets fit an Ethernet MTU (the L3 size) with any headers before and
-// the ICRC behind: IPv6 40, UDP 8, BTH 12, XRCETH 4, RETH 16, ImmDt 4, ICRC 4. None below 344
-// bytes.
+// The largest path MTU whose packets fit an Ethernet MTU (the L3 size) with the longest headers and
+// the ICRC: IPv6 40, UDP 8, BTH 12, XRCETH 4, RETH 16, ImmDt 4, ICRC 4. nullopt below 344 bytes.
 inline constexpr uint32_t kMaxPacketOverhead = 40 + 8 + 12 + 4 + 16 + 4 + 4;
 constexpr std::optional<PathMtu> PathMtuForEthernetMtu(uint32_t ethernet_mtu) {
   for (uint32_t bytes = kMaxPathMtuBytes; bytes >= 256; bytes /= 2) {

@@ -1,5 +1,4 @@
-// Work as the transport sees it: requests and completions, already validated and private to the
-// daemon.
+// Work requests and completions of the transport: validated copies in the daemon's private memory.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +7,12 @@
 
 namespace roci::roce {
 
-// Absolute time in nanoseconds of whatever monotonic clock the caller uses. The transport never
-// reads one.
+// Absolute time in nanoseconds of the caller's monotonic clock. The transport reads no clock.
 using TimeNs = uint64_t;
 inline constexpr TimeNs kNever = ~TimeNs{0};
 
-// Operations of a send queue. Values are our own; verbs_provider/abi has the values shared with
-// programs.
+// Operations of a send queue. The values are internal; verbs_provider/abi has the values shared
+// with programs.
 enum class WorkOpcode : uint8_t {
   kSend,
   kSendWithImm,
@@ -76,15 +74,15 @@ enum class CompletionOpcode : uint8_t {
   kRegisterList = 135,  // IBV_WC_DRIVER1
 };
 
-// One scatter/gather element. `va` is a virtual address of the app (or an offset for a zero-based
-// region).
+// One scatter/gather element. `va`: virtual address in the program, or offset in a zero-based
+// region.
 struct Sge {
   uint64_t va;
   uint32_t length;  // bytes
   Key lkey;
 };
 
-// ---- What one kind of work request carries beside the fields that all have
+// ---- Fields of one kind of work request
 
 // UD.
 struct DatagramWork {
@@ -97,7 +95,7 @@ struct AtomicWork {
   uint64_t compare_add;
   uint64_t swap;
 };
-// kBindMw: the window opens `length` bytes at `start` of the region.
+// kBindMw: the window gives access to `length` bytes at `start` of the region.
 struct BindWork {
   uint64_t start;
   uint64_t length;
@@ -106,7 +104,7 @@ struct BindWork {
   uint32_t region_key;
   uint32_t new_key;
 };
-// kRegisterList: the region begins at `iova` and has as many runs as `runs`.
+// kRegisterList: the region begins at `iova` and has `runs` runs.
 struct ListWork {
   uint64_t iova;
   uint64_t runs;
@@ -114,15 +112,15 @@ struct ListWork {
   uint32_t access;  // memory::Access
   uint32_t new_key;
 };
-// kFlush. As FETH (roce/packet.h).
+// kFlush. As Feth (roce/headers.h).
 struct FlushWork {
   uint8_t placement_type;
   uint8_t selectivity_level;
 };
 
-// Private copy of a send work request's header. SGEs after the first one and inline bytes stay in
-// the app's ring; the host reads (and copies) them when a packet needs them. `slot` names the ring
-// entry and is the free-running producer index at which it was posted.
+// Private copy of a send WQE's header. SGEs after the first and inline bytes stay in the program's
+// ring; the host copies and checks them for each packet. `slot`: the free-running producer index at
+// which the WQE was posted, which identifies the ring entry.
 struct SendWqe {
   uint64_t wr_id;
   uint64_t remote_va;
@@ -139,8 +137,8 @@ struct SendWqe {
   bool fill_checksums : 1;     // raw packets: of IPv4, TCP and UDP
   uint32_t immediate;          // network byte order, as the app wrote it
   uint32_t remote_srq_number;  // XRC only
-  // `opcode` says which member holds: the one that is named after it, otherwise `datagram`, which
-  // only UD reads.
+  // `opcode` selects the member of the same name; other opcodes have `datagram`, which only UD
+  // reads.
   union {
     DatagramWork datagram;
     AtomicWork atomic;
@@ -152,7 +150,7 @@ struct SendWqe {
 };
 static_assert(sizeof(SendWqe) <= 88, "more cache lines for each request in flight");
 
-// Private copy of a receive work request's header.
+// Private copy of a receive WQE's header.
 struct RecvWqe {
   uint64_t wr_id;
   uint64_t capacity;  // sum of all SGEs, bytes
@@ -161,30 +159,30 @@ struct RecvWqe {
   uint8_t num_sge;
 };
 
-// What FetchSend/FetchRecv of the host answer. kBad: the entry was malformed; wr_id, slot and
-// opcode of the output are what could be read, and the QP completes it with `bad_status` and goes
+// Result of the host's FetchSend and FetchRecv. kBad: the WQE is malformed; the output has wr_id,
+// slot and opcode as far as they could be read, and the QP completes it with `bad_status` and goes
 // to ERR.
 enum class FetchResult : uint8_t { kEmpty, kOk, kBad };
 
-// Of bytes that are to be made durable (FLUSH for persistence).
+// State of a write-back to durable storage (FLUSH for persistence).
 enum class DurableState : uint8_t {
-  kBusy,      // cannot begin now
-  kRunning,   // begun
-  kDone,      // they are
-  kFailed,    // they are not, and may be lost
-  kNoAccess,  // the key does not open them any more
+  kBusy,      // cannot start now
+  kRunning,   // started
+  kDone,      // the bytes are durable
+  kFailed,    // the bytes may be lost
+  kNoAccess,  // the key no longer gives access to them
 };
 
-// What is known of a frame for a raw packet queue pair beside its bytes.
+// Metadata of a frame for a raw packet queue pair.
 struct FrameInfo {
-  uint32_t flow_tag = 0;  // of the rule that took it
+  uint32_t flow_tag = 0;  // of the matching rule
   bool checksums_right = false;
 };
 
-// What a datagram's receive says of the network.
+// Network fields in the completion of a datagram.
 struct DatagramNetwork {
-  // For the kind of the network header the IBTA asks (vol 1, A17.4.5.1). The numbers are those that
-  // adapters show in ibv_wc.sl and that UCX reads there.
+  // The kind of the network header (IBTA vol 1, A17.4.5.1). Adapters have these values in
+  // ibv_wc.sl, where UCX reads them.
   static constexpr uint8_t kIpv6 = 0x9;
   static constexpr uint8_t kIpv4 = 0xA;
   uint8_t header;
@@ -198,7 +196,7 @@ struct Completion {
   uint32_t immediate;    // network byte order, or the invalidated R_Key
   Qpn source_qpn;        // UD receive
   union {
-    uint32_t flow_tag;         // raw packet receive: of the rule that took the frame
+    uint32_t flow_tag;         // raw packet receive: of the matching rule
     DatagramNetwork datagram;  // with has_grh
   };
   CompletionStatus status;
@@ -208,7 +206,7 @@ struct Completion {
   bool has_grh : 1;          // UD receive
   bool checksums_right : 1;  // raw packet receive: of IPv4 and of TCP or UDP in it
   bool solicited : 1;        // wakes a CQ armed for solicited completions only (errors always do)
-  bool signaled : 1;  // false: the app asked for no CQE; the host may only note the slot as done
+  bool signaled : 1;         // false: no CQE requested; the host only notes the slot as done
 };
 
 // Affiliated asynchronous events of a QP (IBTA vol 1, 11.6.3).
