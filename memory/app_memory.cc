@@ -1,4 +1,4 @@
-// System calls on an app's memory, and the checks that the app is still the one that was opened.
+// System calls on a program's memory, and the checks that it is still the program that was opened.
 #include "memory/app_memory.h"
 
 #include <elf.h>
@@ -21,7 +21,7 @@
 namespace roci::memory {
 namespace {
 
-// Never mapped (below mmap_min_addr), so reading it costs no page lookup.
+// Never mapped (below mmap_min_addr), so a read costs no page lookup.
 constexpr off_t kUnmappedAddress = 0;
 
 bool ProcessExited(int pidfd) {
@@ -29,17 +29,17 @@ bool ProcessExited(int pidfd) {
   return poll(&poll_fd, 1, 0) != 0;
 }
 
-// An open /proc/PID/mem belongs to an address space, not to a number: reading a hole gives EIO
-// while the address space is in use, and end of file once its last user exited or called exec.
+// An open /proc/PID/mem belongs to an address space, not to a process number: reading an unmapped
+// address gives EIO while the address space is in use, and end of file once its last process exited
+// or called exec.
 bool AddressSpaceGone(int mem_fd) {
   char byte;
   return pread(mem_fd, &byte, 1, kUnmappedAddress) == 0;
 }
 
-// Whether the file system of `fd`, a foreign descriptor, is procfs. A FUSE file system's daemon may
-// never answer, so the file system is asked (fstatfs) only when what the kernel itself answers
-// excludes FUSE: an anonymous device number has only FUSE with blocks of a page, and procfs has
-// blocks of 1 KiB.
+// Whether the file system of `fd`, a foreign descriptor, is procfs. A FUSE server may never answer
+// fstatfs, so it is called only after answers of the kernel itself exclude FUSE: FUSE with an
+// anonymous device number has blocks of a page, procfs has blocks of 1 KiB.
 bool IsOfProcfs(int fd) {
   constexpr int kBlockOfProcfs = 1024;
   struct statx file;
@@ -59,10 +59,10 @@ bool IsOpenForBoth(int fd) {
 }
 
 // 0 if the foreign descriptor `fd` is an open /proc/PID/mem, for reading and writing, whose address
-// space is in use. EBADF, ESRCH. Names prove nothing: files can be mounted over others.
+// space is in use. EBADF, ESRCH. Path names prove nothing: files can be mounted over others.
 int CheckMemoryFile(int fd) {
   if (!IsOpenForBoth(fd) || !IsOfProcfs(fd)) return EBADF;
-  // Past the end of every address space, where other files of procfs end or have settings.
+  // Beyond every address space. Other files of procfs give end of file or other errors there.
   constexpr off_t kNoAddress = INT64_MAX - 4095;
   char byte;
   const ssize_t got = pread(fd, &byte, 1, kNoAddress);
@@ -110,7 +110,7 @@ bool HasAddressSpace(pid_t pid, int mem_fd, uint64_t address) {
   return is_same;
 }
 
-// Whether HasAddressSpace() can look into the process. If not for want of rights, it is no matter:
+// Whether HasAddressSpace() may read the process. Missing permission is not an error: see
 // has_process().
 bool CanCompare(pid_t pid) {
   const int fd = pid > 0 ? OpenOf(pid, "mem", O_RDONLY) : -1;
@@ -119,7 +119,7 @@ bool CanCompare(pid_t pid) {
   return true;
 }
 
-// Transfers between all of `local` and the remote address `va`. Returns the bytes transferred.
+// Copies between all of `local` and the remote address `va`. Returns the bytes copied.
 size_t MoveRun(int mem_fd, Direction direction, std::span<const iovec> local, uint64_t va) {
   const auto count = static_cast<int>(local.size());
   const auto at = static_cast<off_t>(va);
@@ -128,7 +128,7 @@ size_t MoveRun(int mem_fd, Direction direction, std::span<const iovec> local, ui
   return moved < 0 ? 0 : static_cast<size_t>(moved);
 }
 
-// Splits a list of runs into pieces, front to back.
+// Splits a list of ranges into pieces, front to back.
 class RunCursor {
  public:
   explicit RunCursor(std::span<const iovec> runs) : runs_(runs) {}
@@ -153,14 +153,14 @@ class RunCursor {
 
  private:
   std::span<const iovec> runs_;
-  size_t used_ = 0;  // of the first
+  size_t used_ = 0;  // bytes of the first range
 };
 
 }  // namespace
 
 bool MayBeMemoryOfProcess(int fd) { return IsOpenForBoth(fd) && IsOfProcfs(fd); }
 
-// Open() and Adopt() set the descriptors when nothing can throw any more.
+// Open() and Adopt() set the descriptors after the last call that may throw.
 AppMemory::AppMemory(pid_t pid, int mem_fd, Reach reach)
     : pid_(pid),
       atomic_locks_(LocksOf(IdentityOf(pid, mem_fd))),
@@ -176,7 +176,7 @@ std::unique_ptr<AppMemory> AppMemory::Open(pid_t pid, int pidfd, Reach reach, in
     *error = errno == ENOENT ? ESRCH : errno == EACCES ? EPERM : errno;
     return nullptr;
   }
-  // Only now is it certain that the number meant this process when its memory was opened.
+  // This proves that the number meant this process when its memory was opened.
   if (!app->Alive()) {
     *error = ESRCH;
     return nullptr;
@@ -245,16 +245,16 @@ bool AppMemory::AccessibleTo(uid_t uid) const {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d/maps", static_cast<int>(pid_));
   struct stat maps;
-  // The kernel gives these files to root where the user has no business in them (proc(5)). What was
-  // found is true of the program that was opened if that one is there still.
+  // The kernel makes root the owner of these files if the user may not access the process
+  // (proc(5)). The answer is about the opened program if that is still alive after the check.
   return stat(path, &maps) == 0 && maps.st_uid == uid && Alive();
 }
 
 namespace {
 
-// One call on the memory's file costs less than one by process number and the look at the address
-// space that has to go with it; long transfers cost more. (Writes are not as good: they also reach
-// pages that may not be written.)
+// A short read by the memory's file costs less than by process number, which needs a check of the
+// address space as well; a long read costs more. Not for writes: by the file they also change
+// read-only pages.
 bool IsShortRead(Direction direction, std::span<const iovec> remote) {
   constexpr size_t kShort = 512;
   return direction == Direction::kFromApp && remote.size() == 1 && remote[0].iov_len <= kShort;
@@ -265,8 +265,7 @@ bool IsShortRead(Direction direction, std::span<const iovec> remote) {
 size_t AppMemory::Transfer(Direction direction, std::span<const iovec> local,
                            std::span<const iovec> remote) const {
   if (reach_ == Reach::kProcess) {
-    // If the short read fails, the other call may wait for a page that the program's userfaultfd
-    // brings.
+    // After a failed short read: process_vm_readv may wait for a page of the program's userfaultfd.
     if (IsShortRead(direction, remote)) {
       const auto va = reinterpret_cast<uintptr_t>(remote[0].iov_base);
       if (MoveRun(mem_fd_, direction, local, va) == remote[0].iov_len) return remote[0].iov_len;
@@ -296,20 +295,20 @@ size_t AppMemory::TransferByAddressSpace(Direction direction, std::span<const io
   return moved;
 }
 
-// Nothing: the process has no address space any more by its number. That is its main thread's,
-// which may have ended before the others.
+// nullopt: the process number no longer gives an address space. It names the main thread, which may
+// have ended before the others.
 std::optional<size_t> AppMemory::TransferByProcess(Direction direction,
                                                    std::span<const iovec> local,
                                                    std::span<const iovec> remote) const {
   ssize_t moved;
   if (direction == Direction::kToApp) {
-    // process_vm takes a number: make sure first that no other program gets the bytes.
+    // process_vm takes a process number: check first that no other program gets the bytes.
     if (AddressSpaceGone(mem_fd_)) return 0;
     moved = process_vm_writev(pid_, local.data(), local.size(), remote.data(), remote.size(), 0);
   } else {
     moved = process_vm_readv(pid_, local.data(), local.size(), remote.data(), remote.size(), 0);
-    // The address space is alive after the read, so it was alive during it: the bytes are the
-    // app's.
+    // The address space exists after the read, so it existed during it: the bytes are the
+    // program's.
     if (moved > 0 && AddressSpaceGone(mem_fd_)) return 0;
   }
   if (moved < 0 && errno == ESRCH) return std::nullopt;

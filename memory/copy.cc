@@ -18,12 +18,11 @@ struct Chunk {
   uint32_t length;
 };
 
-// Runs of remote segments in one system call.
+// Collects remote segments for one system call.
 class RemoteRun {
  public:
   explicit RemoteRun(Direction direction) : direction_(direction) {}
-  // All segments of a list come from one key table or the app's ring, yet several apps cost nothing
-  // to allow.
+  // Usually all segments of a list belong to one program; several are allowed.
   bool Accepts(const AppMemory* app) const { return count_ == 0 || app_ == app; }
   void Add(const Segment& segment, const Chunk& chunk) {
     app_ = segment.app;
@@ -91,12 +90,12 @@ MemoryStatus Copy(Direction direction, const SegmentList& segments, std::byte* l
   return CopySlow(direction, segments, local, length);
 }
 
-// The three ways of changing a number in memory, by where it is. Update maps the old value to the
-// new one.
+// Changes a number in memory in one of three ways, by the kind of segment. Update maps the old
+// value to the new one.
 template <class Update>
 uint64_t AtomicDirect(std::byte* at, Update update) {
   if (reinterpret_cast<uintptr_t>(at) % sizeof(uint64_t) != 0) {
-    // An iova that is aligned where the memory is not.
+    // The iova is aligned but the memory is not.
     uint64_t old;
     std::memcpy(&old, at, sizeof old);
     const uint64_t changed = update(old);
@@ -117,7 +116,7 @@ AtomicResult AtomicRemote(const Segment& segment, Update update) {
   const MemoryStatus read =
       segment.app->Read(segment.remote_va, std::as_writable_bytes(std::span(&old, 1)));
   if (read != MemoryStatus::kOk) return {read, 0};
-  // Written even when unchanged, so that memory that cannot be written always faults.
+  // Written even if unchanged, so that read-only memory always faults.
   const uint64_t changed = update(old);
   const MemoryStatus written =
       segment.app->Write(segment.remote_va, std::as_bytes(std::span(&changed, 1)));
@@ -169,12 +168,12 @@ MemoryStatus AtomicWrite(const Segment& segment, std::span<const std::byte, 8> b
   if (segment.length != bytes.size()) return MemoryStatus::kMisaligned;
   if (segment.kind != SegmentKind::kMemory) return MemoryStatus::kNoPermission;
   if (segment.direct == nullptr) {
-    // The kernel copies an aligned word at once; but no other lcore's atomic is to be half way.
+    // The kernel copies an aligned word at once; the lock excludes atomics of other lcores.
     const auto guard = segment.app->LockAtomic(segment.remote_va);
     return segment.app->Write(segment.remote_va, bytes);
   }
   if (reinterpret_cast<uintptr_t>(segment.direct) % sizeof(uint64_t) != 0) {
-    // An iova that is aligned where the memory is not.
+    // The iova is aligned but the memory is not.
     std::memcpy(segment.direct, bytes.data(), bytes.size());
   } else {
     uint64_t word;

@@ -1,4 +1,4 @@
-// Grouping of pending copies by app and direction, and finding the one that failed.
+// Groups pending copies by program and direction, and finds the copies that failed.
 #include "memory/copy_batch.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ MemoryStatus CopyBatch::Add(const SegmentList& segments, std::byte* local, size_
     length -= run;
   }
   if (status == MemoryStatus::kOk && !segments.Intact()) status = MemoryStatus::kFault;
-  // The caller may use its buffer for something else now.
+  // On failure the caller may reuse its buffer.
   if (status != MemoryStatus::kOk) size_ = size_before;
   return status;
 }
@@ -87,8 +87,8 @@ void CopyBatch::FlushGroup(uint32_t first) {
   RunGroup(*app, direction, count);
 }
 
-// Pieces that lie side by side in the app, as the packets of one message do, are one run for the
-// kernel, which pays for every run. Returns how many bytes were moved.
+// Merges pieces that are adjacent in the program's memory, such as packets of one message, into one
+// iovec entry, since the kernel's cost grows with the entries. Returns the bytes copied.
 size_t CopyBatch::RunMerged(const AppMemory& app, Direction direction, uint32_t count) {
   uint32_t runs = 0;
   for (uint32_t i = 0; i < count; ++i) {
@@ -103,8 +103,8 @@ size_t CopyBatch::RunMerged(const AppMemory& app, Direction direction, uint32_t 
   return app.Transfer(direction, {local_.data(), count}, {merged_.data(), runs});
 }
 
-// A piece that faults ends the call early; the ones behind it are tried again. A process that is
-// gone fails all of them.
+// A piece that faults ends the system call early; the next call starts after it. If the process has
+// ended, all pieces fail.
 void CopyBatch::RunGroup(const AppMemory& app, Direction direction, uint32_t count) {
   uint32_t next = 0;
   for (size_t moved = RunMerged(app, direction, count);

@@ -1,5 +1,5 @@
-// Collects the copies of a burst of packets, so that those through process_vm cost one system call
-// per app and direction.
+// Batches the copies of a burst of packets, so that copies through process_vm cost one system call
+// per program and direction.
 #pragma once
 
 #include <array>
@@ -13,29 +13,29 @@
 
 namespace roci::memory {
 
-/// Copies of one burst. Segments that are mapped here, or of a signature region, are copied at once
-/// by Add*; the others when Flush is called. Within one app and direction the order of adding is
-/// kept. Flush writes first and reads after: where a read was added before a write to the same
-/// place and must not see it, flush between them. One thread; no allocation; about 36 KiB.
+/// The copies of one burst. AddIn and AddOut copy segments that are mapped here, and those of
+/// signature regions, at once; Flush copies the others. The order within one program and direction
+/// is kept. Flush does all writes before all reads: if a read must not see a later write to the
+/// same place, flush between them. Not thread-safe; no allocation; about 36 KiB.
 class CopyBatch {
  public:
-  /// Pieces (remote segments) held at most.
+  /// Most pending pieces (remote segments).
   static constexpr uint32_t kMaxPieces = 384;
 
-  /// Copies `bytes` to the front of `segments`. The buffer must stay until Flush. `token` is the
-  /// caller's name for it (an index of a packet, say). kTooManySegments: nothing added, flush and
-  /// try again. kFault: a mapping was cut, or what a signature region answers; nothing is pending
-  /// of this one.
+  /// Copies `bytes` to the front of `segments`. The buffer must stay valid until Flush. `token`
+  /// identifies the copy for the caller (for example a packet's index). kTooManySegments: nothing
+  /// was added; flush and try again. kFault (a file was truncated) or a result of a signature
+  /// region: nothing of this copy is pending.
   MemoryStatus AddIn(const SegmentList& segments, std::span<const std::byte> bytes, uint32_t token);
-  /// Fetches bytes.size() bytes from the front of `segments`. As above.
+  /// Copies bytes.size() bytes from the front of `segments`. Otherwise as AddIn.
   MemoryStatus AddOut(const SegmentList& segments, std::span<std::byte> bytes, uint32_t token);
 
-  /// Runs what is pending and empties the batch. Returns the tokens of the copies that faulted (a
-  /// token may be there more than once); the span is good until the next call of Add or Flush.
+  /// Executes the pending copies and empties the batch. Returns the tokens of the copies that
+  /// faulted, possibly with duplicates; the span is valid until the next call of Add* or Flush.
   std::span<const uint32_t> Flush();
 
   bool empty() const { return size_ == 0; }
-  /// Pieces pending.
+  /// Number of pending pieces.
   uint32_t size() const { return size_; }
 
  private:
@@ -61,7 +61,7 @@ class CopyBatch {
   std::array<iovec, kMaxPieces> local_;
   std::array<iovec, kMaxPieces> remote_;
   std::array<iovec, kMaxPieces> merged_;
-  std::array<uint32_t, kMaxPieces> order_;  // pieces of the group under way
+  std::array<uint32_t, kMaxPieces> order_;  // pieces of the current group
   std::array<uint32_t, kMaxPieces> failed_;
 };
 

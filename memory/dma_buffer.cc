@@ -1,4 +1,4 @@
-// Recognising DMA buffers, mapping them, and the calls around the processor's access.
+// Checks and maps DMA buffers; starts and ends CPU access.
 #include "memory/dma_buffer.h"
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 namespace roci::memory {
 namespace {
 
-// 0 or an errno; EBUSY while a device works with the buffer: to wait for that would keep others
-// waiting, and the program that handed the buffer in could make it long.
+// 0 or an errno. EBUSY: a device is using the buffer. Waiting for it is not an option, since the
+// program that passed the buffer could make others wait for any time.
 int Sync(int fd, uint64_t flags) {
   pollfd idle = {fd, POLLOUT, 0};
   if (poll(&idle, 1, 0) == 0) return EBUSY;
@@ -58,16 +58,16 @@ std::shared_ptr<MappedFile> MappedFile::MapDmaBuffer(int fd, uint64_t offset, ui
   if (*error != 0) return nullptr;
   const auto page_size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t end = (offset + length + page_size - 1) & ~(page_size - 1);
-  // From the beginning: some exporters (Linux's GEM with shmem) count pages from that of the
-  // mapping, and not of the buffer.
+  // Mapped from offset 0: some exporters (Linux's GEM with shmem) count pages from the start of the
+  // mapping, not of the buffer.
   auto mapped = MapPages(fd, 0, end, writable, error);
   if (mapped == nullptr) {
-    // The range is there, so it is the exporter that does not want it.
+    // The range exists, so the exporter refuses the mapping.
     const bool ours = *error == EACCES || *error == EPERM || *error == ENOMEM || *error == EAGAIN;
     if (!ours) *error = EOPNOTSUPP;
     return nullptr;
   }
-  // Some exporters' pages can go, as those of a file that is cut.
+  // Pages of some exporters can disappear, like those of a truncated file.
   if (!mapped->Guard(page_size, error)) return nullptr;
   mapped->dma_buffer_ = BeginDmaBufferAccess(fd, error);
   return mapped->dma_buffer_ >= 0 ? mapped : nullptr;

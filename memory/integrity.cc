@@ -1,4 +1,4 @@
-// Blocks on their way out, and on their way in.
+// Outgoing and incoming blocks of a signature region.
 #include "memory/integrity.h"
 
 #include <algorithm>
@@ -101,8 +101,8 @@ MemoryStatus IntegrityRegion::Leave(uint64_t block, uint32_t at, std::span<std::
   return end > data_bytes || is_checked ? LeaveProtection(block, at, out) : MemoryStatus::kOk;
 }
 
-// The whole block is looked at with its last bytes. It is read once more, unless all of it is in
-// this piece: bytes before may be of a packet that is long gone.
+// The block is checked when its last bytes are requested. It is read again unless this piece has
+// all of it: its first bytes may have been in an earlier packet.
 MemoryStatus IntegrityRegion::LeaveProtection(uint64_t block, uint32_t at,
                                               std::span<std::byte> out) {
   const DifDomain& memory = attributes_.memory;
@@ -149,7 +149,7 @@ MemoryStatus IntegrityRegion::CopyIn(uint64_t offset, std::span<const std::byte>
     } else if (offset != next_) {
       return MemoryStatus::kOutOfBounds;
     }
-    next_ = kNowhere;  // for as long as the bytes are not there
+    next_ = kNowhere;  // until the bytes are copied
     const uint64_t block = offset / wire_stride_;
     MemoryStatus status = Enter(block, at, bytes.first(piece));
     if (status == MemoryStatus::kOk && at + piece == wire_stride_) status = Finish(block);
@@ -172,7 +172,7 @@ MemoryStatus IntegrityRegion::Enter(uint64_t block, uint32_t at, std::span<const
   const uint32_t data_bytes = attributes_.block_size;
   if (at < data_bytes) {
     const auto data = in.first(std::min<size_t>(in.size(), data_bytes - at));
-    // What comes is guarded, not what memory has afterwards: the program can change that.
+    // Computed over the received bytes, not over memory, which the program can change.
     if (wire.is_present && attributes_.checks.guard) wire_guard_.Update(data);
     if (memory.is_present && !(wire.is_present && GuardIsCopied(wire, memory))) {
       memory_guard_.Update(data);

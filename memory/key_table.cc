@@ -1,4 +1,4 @@
-// Registration, and the slow paths of translation.
+// Registration of regions, and the slow paths of translation.
 #include "memory/key_table.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace roci::memory {
 namespace {
 
-// What null regions are backed by: one is only written, the other only read. Shared by all
-// sessions: nothing of what is written can be read again.
+// Buffers of null regions: one is only written, the other only read. All sessions share them, since
+// written bytes are never read.
 constexpr uint32_t kNullBackingSize = 64 * 1024;
 alignas(64) constinit std::byte g_null_sink[kNullBackingSize];
 alignas(64) constinit std::byte g_null_zeros[kNullBackingSize];
@@ -48,14 +48,14 @@ bool ExtentsCover(const Translation& translation) {
   return covered == translation.length;
 }
 
-// A region that may be written needs mappings that may be written.
+// A writable region needs writable mappings.
 bool MappingsAllow(const Translation& translation, Access access) {
   return !Includes(access, Access::kLocalWrite) ||
          std::all_of(translation.extents.begin(), translation.extents.end(),
                      [](const Extent& e) { return e.mapping == nullptr || e.mapping->writable(); });
 }
 
-// What is to be made durable has to lie in files that the daemon maps.
+// A region with kFlushPersistent must lie in durable files that the daemon maps.
 bool DurableIfAsked(const Translation& translation, Access access) {
   return !Includes(access, Access::kFlushPersistent) || translation.length == 0 ||
          (!translation.extents.empty() && translation.extents.size() <= DurableRange::kMaxParts &&
@@ -76,7 +76,7 @@ bool Broken(const MappedFile& mapping) {
   return mapping.broken() != nullptr && mapping.broken()->load(std::memory_order_relaxed);
 }
 
-// Whether lcores access the mapping directly. Not that of a file on a disk: a page fault would wait
+// Whether lcores access the mapping directly. False for a file on a disk: a page fault would wait
 // for the disk.
 bool IsDirect(const Extent& extent) {
   return extent.mapping != nullptr && !extent.mapping->on_disk() && !Broken(*extent.mapping);
@@ -109,7 +109,7 @@ KeyTable::KeyTable(const AppMemory* app, uint32_t capacity, uint64_t seed)
   assert(capacity >= 1 && capacity < (1U << 24));
   // Slots run from 1 to capacity.
   chunks_ = std::make_unique<std::unique_ptr<Entry[]>[]>((capacity >> kChunkBits) + 1);
-  // Slot 0 is looked up like any other.
+  // Slot 0 is never used, but lookups read it.
   chunks_[0] = std::make_unique<Entry[]>(kChunkSize);
 }
 
@@ -119,7 +119,7 @@ KeyTable::~KeyTable() {
 
 KeyTable::Entry* KeyTable::Allocate() {
   if (used_ == capacity_) return nullptr;
-  // New slots first, then those that have rested longest.
+  // New slots first, then the slot that was freed first.
   uint32_t slot = next_slot_;
   if (slot <= capacity_) {
     auto& chunk = chunks_[slot >> kChunkBits];
@@ -237,7 +237,7 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
        (!TranslationValid(*change.translation) || !RightsFit(*change.translation, access)))) {
     return MemoryStatus::kInvalidArgument;
   }
-  // A right that the region has been checked for, or that comes with memory that was.
+  // kFlushPersistent needs a check of the memory, which comes only with a new translation.
   if (!change.translation && Includes(access & ~entry->access, Access::kFlushPersistent)) {
     return MemoryStatus::kInvalidArgument;
   }
@@ -251,8 +251,7 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
     entry->region->va = change.translation->va;
     entry->region->extents = std::move(change.translation->extents);
   } else if (Includes(access, Access::kLocalWrite)) {
-    // Write access came with no new translation: what was mapped for reading only goes through
-    // process_vm from now on.
+    // Write access without a new translation: read-only mappings are replaced by system calls.
     for (Extent& extent : entry->region->extents) {
       if (extent.mapping != nullptr && !extent.mapping->writable()) {
         released->push_back(std::move(extent.mapping));
@@ -266,7 +265,7 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
 void KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released,
                             const AppMemory* app) {
   if (app == nullptr) app = app_;
-  // A range that wraps is taken to end at the top of the address space.
+  // A range that wraps is cut at the top of the address space.
   if (Wraps(va, length)) length = UINT64_MAX - va + 1;
   for (uint32_t slot = 1; slot < next_slot_; ++slot) {
     Entry* entry = &At(slot);
@@ -289,7 +288,7 @@ MemoryStatus KeyTable::CheckEntry(const Entry& entry, const AccessContext& conte
   if (entry.kind == Kind::kList && !entry.region->is_valid) return MemoryStatus::kBadKey;
   if (entry.pd != context.pd) return MemoryStatus::kWrongPd;
   if (!Includes(entry.access, need)) return MemoryStatus::kNoPermission;
-  // An address below iova becomes a huge offset; registration made sure that iova + length does not
+  // An address below iova gives a huge offset; registration has checked that iova + length does not
   // wrap.
   if (!ContainsRange(address - entry.iova, length, entry.length)) return MemoryStatus::kOutOfBounds;
   return MemoryStatus::kOk;

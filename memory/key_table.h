@@ -1,5 +1,4 @@
-// The keys of a session: what each lkey/rkey grants, and translation (gate 4): key and address
-// in, segments out.
+// The keys of a session and their rights; translation of key and address to segments (gate 4).
 #pragma once
 
 #include <array>
@@ -22,30 +21,30 @@ enum class Direction : uint8_t;
 struct IntegrityAttributes;
 struct IntegrityError;
 
-/// A run of a region that is reached in one way.
+/// A part of a region with one access method.
 struct Extent {
-  uint64_t va;      ///< Address in the app.
+  uint64_t va;      ///< Address in the program.
   uint64_t length;  ///< Bytes, at least 1.
-  /// Null: system calls. Otherwise the daemon's mapping, in which the run begins at file offset
-  /// `file_offset`. That of a file on a disk is reached by system calls, too.
+  /// Null: system calls. Otherwise the daemon's mapping; the extent begins at file offset
+  /// `file_offset`. A mapping of a file on a disk is accessed by system calls, too.
   std::shared_ptr<MappedFile> mapping;
   uint64_t file_offset;
 };
 
-/// Where a region lies and how to reach it.
+/// Location of a region and how to access it.
 struct Translation {
-  uint64_t va;      ///< First byte in the app.
+  uint64_t va;      ///< First byte in the program.
   uint64_t length;  ///< Bytes.
-  /// The address that users of the key name the first byte by: `va` for ibv_reg_mr, 0 for
-  /// zero-based regions, anything for ibv_reg_mr_iova.
+  /// Address of the first byte in work requests and packets: `va` for ibv_reg_mr, 0 for zero-based
+  /// regions, any value for ibv_reg_mr_iova.
   uint64_t iova;
-  /// Sorted, adjacent, covering [va, va + length) exactly. Empty: all of it through process_vm.
+  /// Sorted, adjacent, covering [va, va + length) exactly. Empty: system calls for all of it.
   std::vector<Extent> extents;
-  /// Whose memory it is; null: the table's own app. Outlives the region.
+  /// The program that owns the memory; null: the table's program. Outlives the region.
   const AppMemory* app = nullptr;
 };
 
-/// What ibv_rereg_mr may change; what is absent stays.
+/// Changes of ibv_rereg_mr; absent fields keep their value.
 struct RegionChange {
   std::optional<uint32_t> pd;
   std::optional<Access> access;
@@ -55,33 +54,33 @@ struct RegionChange {
 /// A bind request (IBTA vol 1, 10.6.7.2 and 11.2.8.12).
 struct WindowBinding {
   uint32_t window;      ///< Number of the window: the upper 24 bits of its keys.
-  uint32_t new_key;     ///< Its low 8 bits are those of the R_Key from now on.
-  uint32_t region_key;  ///< L_Key of the region; not looked at where `length` is 0.
+  uint32_t new_key;     ///< Its low 8 bits become those of the R_Key.
+  uint32_t region_key;  ///< L_Key of the region; ignored if `length` is 0.
   Access access;        ///< Remote rights, and kZeroBased.
-  uint64_t address;     ///< First byte, as users of the region name it.
-  uint64_t length;      ///< Bytes; 0 takes a type 1 window off its region.
+  uint64_t address;     ///< First byte, as an address of the region (iova).
+  uint64_t length;      ///< Bytes; 0 unbinds a type 1 window.
 };
 
 /// A part of an ordinary region in a list region.
 struct ListRun {
-  uint64_t address;  ///< As users of the region name it.
+  uint64_t address;  ///< Address of the region (iova).
   uint32_t length;   ///< Bytes, at least 1.
   uint32_t lkey;     ///< Of the region.
 };
 
 /// A request to register a list region (IBTA vol 1, 10.6.5 and 11.4.1.1).
 struct ListRegistration {
-  uint32_t new_key;  ///< Its keys from now on: its number and a variant of choice.
+  uint32_t new_key;  ///< Its new keys: its number and any variant.
   Access access;     ///< Local write, remote read, write and atomic.
-  uint64_t iova;     ///< How users of the key name the first byte.
+  uint64_t iova;     ///< Address of the first byte in work requests and packets.
   std::span<const ListRun> runs;
-  /// Of a signature region, and null for another list: what it does, and where its protection
-  /// information lies (nowhere: behind each block of `runs`, if memory has any).
+  /// Signature region only, else null: its attributes, and the runs of its protection information
+  /// (none: it follows each block of `runs`, if memory has any).
   const IntegrityAttributes* integrity = nullptr;
   std::span<const ListRun> protection = {};
 };
 
-/// What has to be synced to make a range of a region durable: parts of files.
+/// The parts of files that must be synced to make a range of a region durable.
 struct DurableRange {
   struct Part {
     std::shared_ptr<MappedFile> mapping;
@@ -92,15 +91,15 @@ struct DurableRange {
   std::array<Part, kMaxParts> parts;
   uint32_t count = 0;
 
-  /// Syncs all parts and lets go of them. True: they are durable.
+  /// Syncs all parts and releases them. Blocks. True: they are durable.
   bool Sync();
 };
 
-/// Mappings that are no longer used by the table. Handed back to the caller so that the control
-/// thread unmaps them and not the dataplane lcore.
+/// Mappings that the table no longer uses. Returned to the caller, so that the control thread
+/// unmaps them and not the dataplane lcore.
 using ReleasedMappings = std::vector<std::shared_ptr<MappedFile>>;
 
-/// What `roci show mr` tells.
+/// A row of `roci show mr`.
 struct RegionInfo {
   uint32_t key;
   uint32_t pd;
@@ -111,48 +110,45 @@ struct RegionInfo {
   uint64_t va;
   uint64_t iova;
   uint64_t length;
-  uint64_t direct_length;  ///< Bytes of it that are mapped in the daemon.
+  uint64_t direct_length;  ///< Bytes that are mapped in the daemon.
   uint32_t extents;
 };
 
-/// The keys of a session; sessions that share a context (abi/session.h, ATTACH) share the table
-/// too.
+/// The keys of a session; sessions that share a context (abi/session.h, ATTACH) share the table.
 ///
-/// Keys are 32 bits: an index in the upper 24 and a variant in the low 8 that changes whenever the
-/// index is used again, so that a stale key is noticed. Where both begin is the seed's to say, so
-/// that one session's key is hardly ever another's as well, and a program that mixes them up learns
-/// of it. lkey and rkey are the same number; 0 is never a key. PDs are plain numbers given by
-/// control.
+/// Keys have 32 bits: an index in the upper 24 and a variant in the low 8, which changes at each
+/// reuse of the index, so that stale keys are detected. The seed determines the first index and
+/// variant, so that a key of one session is rarely valid in another and mix-ups are detected. lkey
+/// and rkey are the same number; 0 is never a key. Control assigns the PD numbers.
 ///
-/// Owned by one dataplane lcore; every member is called on it (control goes through the lcore's
-/// mailbox). Entries never move. Only Register* and Reregister allocate.
+/// Owned by one dataplane lcore, which makes all calls (control uses the lcore's mailbox). Entries
+/// never move. Only Register* and Reregister allocate.
 class KeyTable {
  public:
-  /// `app` outlives the table. At most `capacity` keys (the advertised max_mr), 1 .. 2^24 - 1.
+  /// `app` outlives the table. `capacity`: most keys (the advertised max_mr), 1 .. 2^24 - 1.
   /// `seed` 0: keys are 0x101, 0x201, ...
   KeyTable(const AppMemory* app, uint32_t capacity, uint64_t seed = 0);
   ~KeyTable();
   KeyTable(const KeyTable&) = delete;
   KeyTable& operator=(const KeyTable&) = delete;
 
-  /// New region. kTableFull, or kInvalidArgument (va or iova range wraps; extents leave a hole or
-  /// stick out; remote write or atomic without local write, which IBTA vol 1, 10.6.3.1 rules out;
-  /// unknown access bits; kFlushPersistent where a byte is not reached through the mapping of a
-  /// durable file).
+  /// New region. kTableFull, or kInvalidArgument (va or iova range wraps; extents do not cover the
+  /// range exactly; remote write or atomic without local write, IBTA vol 1, 10.6.3.1; unknown
+  /// access bits; kFlushPersistent without a mapping of a durable file for every byte).
   MemoryStatus Register(uint32_t pd, Access access, Translation translation, uint32_t* key);
-  /// A region that takes every write and reads as zeros, at any address (ibv_alloc_null_mr; local
-  /// use only).
+  /// A region that discards writes and reads as zeros, at any address (ibv_alloc_null_mr; local use
+  /// only).
   MemoryStatus RegisterNull(uint32_t pd, uint32_t* key);
   /// kBadKey, or kInUse while windows are bound to it.
   MemoryStatus Deregister(uint32_t key, ReleasedMappings* released);
-  /// As Deregister, but takes windows off first: what the region is made of goes away. A window's
-  /// or list region's key is given up, too. kBadKey.
+  /// As Deregister, but unbinds its windows first: the memory of the region is about to disappear.
+  /// Also frees the key of a window or list region. kBadKey.
   MemoryStatus Drop(uint32_t key, ReleasedMappings* released);
-  /// Keeps the key. On failure (kBadKey, kInvalidArgument, kInUse while windows are bound to it)
-  /// nothing has changed.
+  /// The key stays the same. On failure (kBadKey, kInvalidArgument, kInUse while windows are bound
+  /// to it) nothing has changed.
   MemoryStatus Reregister(uint32_t key, RegionChange change, ReleasedMappings* released);
 
-  /// A memory window that is bound to nothing. kTableFull.
+  /// A memory window, not bound. kTableFull.
   MemoryStatus AllocateWindow(uint32_t pd, WindowType type, uint32_t* key);
   /// `window` is the upper 24 bits of its keys. Bound or not. kBadKey.
   MemoryStatus DeallocateWindow(uint32_t window);
@@ -162,15 +158,15 @@ class KeyTable {
   /// (C10-75), kInvalidArgument (unknown rights, a zero-based window of type 1 or on a zero-based
   /// region, a type 2 window without length).
   MemoryStatus BindWindow(const WindowBinding& binding, const AccessContext& context);
-  /// Ends a registration of a list region, or takes a type 2 window off its region: a local
-  /// invalidate, or a peer's SEND with invalidate. `key` must be its present R_Key; a window that
-  /// is bound must be so to context.qpn. One that is not bound stays so. kBadKey, kWrongPd,
-  /// kWrongQp, kInvalidArgument (neither).
+  /// Ends the registration of a list region, or unbinds a type 2 window: a local invalidate, or a
+  /// peer's SEND with invalidate. `key` must be the current R_Key; a bound window must be bound to
+  /// context.qpn. Valid for a window that is not bound. kBadKey, kWrongPd, kWrongQp,
+  /// kInvalidArgument (neither a list region nor a type 2 window).
   MemoryStatus Invalidate(uint32_t key, const AccessContext& context);
-  /// The QP goes away: nobody may use what it bound, whoever gets its number next.
+  /// The QP is destroyed: unbinds its windows, so that the next QP of that number cannot use them.
   void ReleaseWindowsOf(uint32_t qpn);
 
-  /// A list region with room for `max_runs`, registered with nothing. The key means nothing yet.
+  /// A list region with room for `max_runs`, not registered. Its key gives no access yet.
   /// kTableFull.
   MemoryStatus AllocateList(uint32_t pd, uint32_t max_runs, uint32_t* key);
   /// The same for a signature region (memory/integrity.h), which also has room for
@@ -179,27 +175,27 @@ class KeyTable {
                                  uint32_t* key);
   /// `number` is the upper 24 bits of its keys. Registered or not. kBadKey.
   MemoryStatus FreeList(uint32_t number);
-  /// On failure nothing has changed: kBadKey (no such list, or a run's key is not an ordinary
-  /// region's), kWrongPd (context, list and regions must agree), kInUse (it is registered),
-  /// kInvalidArgument (unknown rights, remote change without local write, no runs or too many, an
-  /// empty run, addresses that wrap; a signature region without attributes, another list with them,
-  /// atomics on a signature region, and what IntegrityRegion::Check refuses), kNoPermission (a
-  /// run's region may not be written), and kOutOfBounds (a run lies outside of its region).
+  /// On failure nothing has changed: kBadKey (no such list, or a run's key is not that of an
+  /// ordinary region), kWrongPd (context, list and regions must agree), kInUse (it is registered),
+  /// kInvalidArgument (unknown rights, remote write or atomic without local write, no runs or too
+  /// many, an empty run, addresses that wrap; a signature region without attributes, another list
+  /// with them, atomics on a signature region, and errors of IntegrityRegion::Check), kNoPermission
+  /// (the region of a run is not writable), kOutOfBounds (a run lies outside of its region).
   MemoryStatus RegisterList(const ListRegistration& list, const AccessContext& context);
-  /// What a signature region found (IntegrityRegion::TakeError). kBadKey: there is none of that
-  /// number.
+  /// The first failed check of a signature region (IntegrityRegion::TakeError). kBadKey: no such
+  /// signature region.
   MemoryStatus TakeIntegrityError(uint32_t number, IntegrityError* error);
 
-  /// From now on every extent that overlaps [va, va + length) in `app` (null: the table's own) is
-  /// reached through process_vm: the app is about to turn converted memory back into private
-  /// memory. When this returns no lcore writes through the mappings any more.
+  /// Switches every extent that overlaps [va, va + length) in `app` (null: the table's program) to
+  /// system calls: the program is about to convert migrated memory back into private memory. On
+  /// return no lcore writes through the mappings any more.
   void UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released,
                     const AppMemory* app = nullptr);
 
   /// Gate 4. Appends the segments of [address, address + length) to `out` if `key` is valid,
   /// belongs to `context`, grants `need` and covers the range; checked in this order (IBTA vol
-  /// 1, 10.6.3.5 and 9.7.4.1.6). `address` is as the key's user names it (iova). On failure `out`
-  /// is as before. A request of zero bytes must not come here: its key is not checked.
+  /// 1, 10.6.3.5 and 9.7.4.1.6). `address` is an iova. On failure `out` is unchanged. `length` must
+  /// not be 0: the key of an empty request is not checked.
   MemoryStatus Resolve(uint32_t key, const AccessContext& context, uint64_t address,
                        uint32_t length, Access need, SegmentList& out) const {
     const Entry* entry = Find(key);
@@ -207,7 +203,7 @@ class KeyTable {
       return MemoryStatus::kBadKey;
     }
     const uint64_t offset = address - entry->iova;
-    // One comparison chain for the common case; the reasons are sorted out off the hot path.
+    // One comparison chain for the common case; the cold path finds the reason of a failure.
     if (entry->direct != nullptr && entry->pd == context.pd && Includes(entry->access, need) &&
         offset < entry->length && uint64_t{length} - 1 < entry->length - offset &&
         (entry->broken == nullptr || !entry->broken->load(std::memory_order_relaxed))) [[likely]] {
@@ -223,11 +219,11 @@ class KeyTable {
   MemoryStatus Check(uint32_t key, const AccessContext& context, uint64_t address, uint64_t length,
                      Access need) const;
 
-  /// Key and rights alone, as if for no byte of it.
+  /// The checks of key and rights only.
   MemoryStatus CheckKey(uint32_t key, const AccessContext& context, Access need) const;
 
-  /// The files behind [address, address + length), or behind everything that the key opens, with
-  /// the checks of Resolve for kFlushPersistent. kFault: a part is no mapped file any more.
+  /// The parts of files for [address, address + length), or for the whole region of the key, after
+  /// the checks of Resolve for kFlushPersistent. kFault: a part is no longer a mapped file.
   MemoryStatus FindDurable(uint32_t key, const AccessContext& context, uint64_t address,
                            uint32_t length, bool whole_region, DurableRange* out) const;
 
@@ -241,25 +237,25 @@ class KeyTable {
   friend class ListBytes;
   enum class Kind : uint8_t { kFree, kRegion, kNull, kWindow1, kWindow2, kList };
   struct Region;
-  /// Hot part of a key, one cache line. Windows have no fast path (`direct` is null): they are
-  /// resolved through their region, as it is at that moment.
+  /// Hot part of a key, one cache line. Windows have no fast path (`direct` is null): each access
+  /// is resolved through the region's current state.
   struct alignas(64) Entry {
     uint32_t key;  // 0: free
     uint32_t pd;
     uint64_t iova;
     uint64_t length;
-    std::byte* direct;                // first byte, if one mapping holds all of it
+    std::byte* direct;                // first byte, if one mapping covers the whole region
     const std::atomic<bool>* broken;  // of that mapping
     Access access;
     Kind kind;
     uint8_t variant;     // of the last key given out at this index
     uint32_t next_free;  // slot, 0: none
-    uint32_t qpn;        // kWindow2: that bound it
+    uint32_t qpn;        // kWindow2: the QP that bound it
     Region* region;      // cold part, owned
   };
   static_assert(sizeof(Entry) == 64);
 
-  /// A part of a list, which has the parts sorted by where in the list they begin.
+  /// A run of a list; a list has its runs sorted by their offset in the list.
   struct PlacedRun {
     uint64_t begin;
     ListRun place;
@@ -269,7 +265,7 @@ class KeyTable {
   static constexpr uint32_t kChunkSize = 1U << kChunkBits;
 
   const Entry* Find(uint32_t key) const {
-    const uint32_t slot = (key >> 8) - base_;  // below it: a huge number
+    const uint32_t slot = (key >> 8) - base_;  // wraps to a huge number below base_
     if (slot >= next_slot_) [[unlikely]] {
       return nullptr;
     }
@@ -313,7 +309,7 @@ class KeyTable {
                           SegmentList& out) const;
   MemoryStatus AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, uint64_t offset,
                           uint32_t length, Access through, SegmentList& out) const;
-  /// Copies bytes of a list's data or protection runs, as many as it takes.
+  /// Copies bytes of a list's data or protection runs, in as many steps as necessary.
   bool MayWait(const SegmentList& segments) const;
   MemoryStatus CopyRuns(const Entry& list, bool of_protection, Direction direction, uint64_t offset,
                         std::span<std::byte> bytes) const;
@@ -323,11 +319,11 @@ class KeyTable {
   uint32_t used_ = 0;
   uint32_t base_;           // the index of a key is its slot plus this
   uint32_t next_slot_ = 1;  // slots below have been used at least once; 0 never is
-  uint32_t free_head_ = 0;  // first in, first out, so that an index rests as long as possible
+  uint32_t free_head_ = 0;  // FIFO, so that an index is reused as late as possible
   uint32_t free_tail_ = 0;
   std::unique_ptr<std::unique_ptr<Entry[]>[]> chunks_;
   uint64_t seed_;
-  // Bound windows of type 2, by a hash of the queue pair's number: lists through Region.
+  // Bound windows of type 2, by a hash of the queue pair number: lists linked through Region.
   std::array<Entry*, 256> windows_of_qps_{};
 };
 

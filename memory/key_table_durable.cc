@@ -1,4 +1,4 @@
-// Which files have to be synced to make a range of a region durable.
+// Finds the files that must be synced to make a range of a region durable.
 #include <algorithm>
 
 #include "memory/key_table.h"

@@ -1,6 +1,6 @@
-// List regions: keys that name runs of other regions, one behind the other, and are filled and
-// taken away by work requests (fast registration, IBTA vol 1, 10.6.5 and 11.4.1.1). Those of
-// signature regions guard what crosses them, too (integrity.h).
+// List regions: a key for a sequence of runs of other regions, registered and invalidated by work
+// requests (fast registration, IBTA vol 1, 10.6.5 and 11.4.1.1). Signature regions are list regions
+// with protection information (integrity.h).
 #include <algorithm>
 #include <cassert>
 
@@ -16,8 +16,8 @@ constexpr Access kListRights =
     Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead | Access::kRemoteAtomic;
 constexpr Access kWriters = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
-// Runs that a list may have as segments of their own, so that there is room for the other elements
-// of a request (SegmentList::kCapacity).
+// Most runs of a list that become separate segments, which leaves room for the other SGEs of a
+// request (SegmentList::kCapacity).
 constexpr uint32_t kRunsOfFirst = 8;
 constexpr uint32_t kRunsOfOther = 2;
 
@@ -32,7 +32,7 @@ KeyTable::Entry* KeyTable::FindList(uint32_t number) {
 
 MemoryStatus KeyTable::AllocateList(uint32_t pd, uint32_t max_runs, uint32_t* key) {
   auto region = std::make_unique<Region>();  // may throw: before Allocate()
-  // All that a registration will need: it runs on the lcore.
+  // Allocate now: a registration runs on the lcore and must not allocate.
   region->runs.reserve(max_runs);
   region->max_runs = max_runs;
   Entry* entry = Allocate();
@@ -66,8 +66,8 @@ MemoryStatus KeyTable::FreeList(uint32_t number) {
   return MemoryStatus::kOk;
 }
 
-// The run names an ordinary region of the same domain, lies in it, and may be written if the list
-// may be.
+// Checks that the run lies in an ordinary region of the same protection domain with the rights
+// `need`.
 MemoryStatus KeyTable::CheckRun(const ListRun& run, uint32_t pd, Access need) const {
   const Entry* region = Find(run.lkey);
   if (region == nullptr || region->kind != Kind::kRegion) return MemoryStatus::kBadKey;
@@ -155,7 +155,7 @@ void KeyTable::InvalidateList(Entry* list) {
   list->length = 0;
 }
 
-// Only the copy of a signature region's bytes knows which ones it needs.
+// A signature region becomes one segment: which bytes of memory it needs is known at the copy.
 MemoryStatus KeyTable::AppendList(const Entry& list, uint64_t offset, uint32_t length, Access need,
                                   SegmentList& out) const {
   const Region& region = *list.region;
@@ -177,8 +177,8 @@ MemoryStatus KeyTable::AppendList(const Entry& list, uint64_t offset, uint32_t l
   return status;
 }
 
-// Runs are resolved through their regions as these are now: one that is gone or has changed makes
-// its part of the list unusable.
+// Runs are resolved through the current state of their regions: a deregistered or changed region
+// makes its part of the list inaccessible.
 MemoryStatus KeyTable::AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, uint64_t offset,
                                   uint32_t length, Access through, SegmentList& out) const {
   auto run = std::upper_bound(runs.begin(), runs.end(), offset,
@@ -200,8 +200,8 @@ MemoryStatus KeyTable::AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, 
   return MemoryStatus::kOk;
 }
 
-// An lcore copies these runs by itself, so a program of another user must not be able to make it
-// wait: neither for its own pages nor for those of a file on a disk.
+// The lcore copies these runs itself, so a program of another user must not be able to block it, by
+// its own pages or by those of a file on a disk.
 bool KeyTable::MayWait(const SegmentList& segments) const {
   const bool is_foreign = app_ != nullptr && app_->is_foreign();
   return std::any_of(segments.begin(), segments.end(), [is_foreign](const Segment& segment) {
@@ -219,7 +219,7 @@ MemoryStatus KeyTable::CopyRuns(const Entry& list, bool of_protection, Direction
     SegmentList segments;
     auto piece = static_cast<uint32_t>(bytes.size());
     MemoryStatus status = AppendRuns(runs, list.pd, offset, piece, through, segments);
-    // Half of it has fewer parts. A byte has one.
+    // Half the length has fewer segments; one byte has one.
     while (status == MemoryStatus::kTooManySegments && piece > 1) {
       piece /= 2;
       segments.Clear();

@@ -1,4 +1,4 @@
-// The cold part of a key; for the files of KeyTable alone.
+// The cold part of a key. Internal to key_table*.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 namespace roci::memory {
 
 struct KeyTable::Region {
-  const AppMemory* app = nullptr;  // whose memory it is
+  const AppMemory* app = nullptr;  // owner of the memory
   uint64_t va = 0;
   std::vector<Extent> extents;
-  Entry* windows = nullptr;  // bound to it: the first, the others through of_region
-  // Of a window: the region it is bound to, or null, and where in it the window begins.
+  Entry* windows = nullptr;  // bound windows, linked through of_region
+  // Window: the region it is bound to (null: not bound), and its offset in the region.
   Entry* parent = nullptr;
   uint64_t offset = 0;
-  // A bound window's places: among those of its region, and, of type 2, of its queue pair's bucket.
+  // List links of a bound window: of its region, and for type 2 of its queue pair's bucket.
   struct Chain {
-    Entry* next = nullptr;   // who follows
-    Entry** link = nullptr;  // what points here
+    Entry* next = nullptr;   // next window
+    Entry** link = nullptr;  // the pointer that points to this window
   };
   Chain of_region;
   Chain of_qp;
-  // As the first of the chain that begins at `head`.
+  // Inserts `window` at the front of the list `head`.
   static void Insert(Entry** head, Chain Region::*chain, Entry* window) {
     Chain& place = window->region->*chain;
     place = {*head, head};
@@ -40,7 +40,7 @@ struct KeyTable::Region {
     if (place.next != nullptr) (place.next->region->*chain).link = place.link;
     place = {};
   }
-  // Of a list region: its parts, and of a signature region those of its protection information.
+  // List region: its runs; signature region: also the runs of its protection information.
   std::vector<PlacedRun> runs;
   std::vector<PlacedRun> protection;
   uint32_t max_runs = 0;

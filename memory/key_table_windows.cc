@@ -1,4 +1,4 @@
-// Memory windows: keys that grant a part of a region, and how they are bound and taken away.
+// Memory windows: keys for a part of a region. Bind, invalidate, unbind.
 #include "memory/key_table.h"
 #include "memory/key_table_region.h"
 
@@ -8,7 +8,7 @@ namespace {
 constexpr Access kFlushes = Access::kFlushGlobal | Access::kFlushPersistent;
 constexpr Access kWindowRights =
     Access::kRemoteWrite | Access::kRemoteRead | Access::kRemoteAtomic | kFlushes;
-// kLocalWrite means nothing here; programs give it as they do to regions.
+// kLocalWrite is accepted and ignored: programs set it as for regions.
 constexpr Access kBindMask = kWindowRights | Access::kZeroBased | Access::kLocalWrite;
 
 }  // namespace
@@ -106,7 +106,7 @@ MemoryStatus KeyTable::BindWindow(const WindowBinding& binding, const AccessCont
 MemoryStatus KeyTable::Invalidate(uint32_t key, const AccessContext& context) {
   Entry* window = Find(key);
   if (window == nullptr) return MemoryStatus::kBadKey;
-  // A list region is nobody's in particular (IBTA vol 1, 10.6.5.1).
+  // A list region belongs to no QP (IBTA vol 1, 10.6.5.1).
   if (window->kind == Kind::kList) {
     if (!window->region->is_valid) return MemoryStatus::kBadKey;
     if (window->pd != context.pd) return MemoryStatus::kWrongPd;
@@ -130,7 +130,7 @@ void KeyTable::ReleaseWindowsOf(uint32_t qpn) {
   }
 }
 
-// A window is for peers: it is no L_Key, and grants nothing while it is not bound.
+// The key of a window is an R_Key only, and gives no access while the window is not bound.
 MemoryStatus KeyTable::CheckWindow(const Entry& entry, const AccessContext& context, Access need) {
   if (entry.region->parent == nullptr) return MemoryStatus::kBadKey;
   if (entry.pd != context.pd) return MemoryStatus::kWrongPd;

@@ -9,7 +9,7 @@ MemoryStatus ListBytes::CopyOut(uint64_t offset, std::span<std::byte> bytes) con
 }
 
 MemoryStatus ListBytes::CopyIn(uint64_t offset, std::span<const std::byte> bytes) const {
-  // Only read in this direction.
+  // The buffer is only read in this direction.
   const std::span<std::byte> from(const_cast<std::byte*>(bytes.data()), bytes.size());
   return keys_->CopyRuns(*list_, false, Direction::kToApp, offset, from);
 }

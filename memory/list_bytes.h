@@ -1,5 +1,4 @@
-// The bytes of a list region, copied run by run: for a piece with more runs than translation has
-// places for.
+// Copies the bytes of a list region run by run, for ranges with more runs than a SegmentList takes.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +11,11 @@ namespace roci::memory {
 
 class ListBytes {
  public:
-  /// Both outlive it.
+  /// `keys` and `list` outlive the object.
   ListBytes(const KeyTable* keys, const KeyTable::Entry* list) : keys_(keys), list_(list) {}
 
-  /// Fetches, places [offset, offset + bytes.size()), which lies within the list. Answers what
-  /// KeyTable::Resolve and copying answer.
+  /// Reads or writes [offset, offset + bytes.size()), which must lie within the list. Returns the
+  /// results of KeyTable::Resolve and of copying.
   MemoryStatus CopyOut(uint64_t offset, std::span<std::byte> bytes) const;
   MemoryStatus CopyIn(uint64_t offset, std::span<const std::byte> bytes) const;
 

@@ -1,4 +1,4 @@
-// Telling local files from others without a call that a file system's server answers.
+// Recognises local files without a call that a file system server answers.
 #include "memory/local_file.h"
 
 #include <fcntl.h>
@@ -20,10 +20,9 @@
 namespace roci::memory {
 namespace {
 
-// File systems whose calls and page faults end by themselves. Not in linux/magic.h of every
-// version: the values are kernel ABI.
+// Local file systems. Not every version of linux/magic.h has these; the values are kernel ABI.
 constexpr uint64_t kXfsMagic = 0x58465342;
-// Not overlayfs: what lies below it may be a FUSE server.
+// Not overlayfs: its lower layer may be a FUSE file system.
 constexpr struct {
   uint64_t magic;
   const char* name;
@@ -43,7 +42,7 @@ bool IsLocalName(std::string_view type) {
                      [type](const auto& each) { return type == each.name; });
 }
 
-// What lies in memory alone.
+// File systems in memory.
 bool IsVolatile(uint64_t type) {
   return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
 }
@@ -56,7 +55,7 @@ dev_t DeviceOfMemfd(unsigned flags) {
   return known ? file.st_dev : 0;
 }
 
-// Of the kernel's own mounts: memfds, System V segments, shared anonymous memory.
+// Files of the kernel's internal mounts: memfds, System V segments, shared anonymous memory.
 bool IsKernelMemory(dev_t device) {
   constexpr unsigned kSizeShift = 26;  // MFD_HUGE_SHIFT: by the logarithm, 2 MiB and 1 GiB
   static const dev_t devices[] = {DeviceOfMemfd(0), DeviceOfMemfd(MFD_HUGETLB | 21U << kSizeShift),
@@ -65,8 +64,8 @@ bool IsKernelMemory(dev_t device) {
          std::find(std::begin(devices), std::end(devices), device) != std::end(devices);
 }
 
-// A line of /proc/self/mountinfo: whether it is of the mount or device, and of a local kind.
-// The subvolumes of btrfs have devices of their own.
+// Whether a line of /proc/self/mountinfo describes the mount or device, with a local file system.
+// Subvolumes of btrfs have their own device numbers.
 bool IsLocalMountOf(const char* line, uint64_t mount, dev_t device) {
   unsigned long long id = 0;
   unsigned major_number = 0, minor_number = 0;
@@ -115,8 +114,7 @@ std::optional<LocalFile> InspectLocalFile(int fd) {
                    !IsVolatile(type)};
 }
 
-// What fdinfo says of a file beyond the kernel's own lines, its driver has written; the exporter's
-// name is there for DMA buffers alone.
+// A driver can add lines to fdinfo of its files; only DMA buffers have the exporter's name.
 bool IsDmaBuffer(int fd) {
   char path[40];
   std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);

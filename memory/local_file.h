@@ -1,4 +1,4 @@
-// Which files a foreign process cannot make the daemon wait for.
+// Recognises files whose calls and page faults no other process can block.
 #pragma once
 
 #include <cstddef>
@@ -6,17 +6,16 @@
 
 namespace roci::memory {
 
-/// A regular file of a file system whose calls end by themselves.
+/// A regular file of a local file system.
 struct LocalFile {
   size_t page_size;  ///< Bytes; of huge pages for hugetlbfs.
-  bool durable;      ///< Its contents outlive a power failure.
+  bool durable;      ///< The contents survive a power failure once synced.
 };
 
-/// What `fd` is (O_PATH will do); nothing where the answer of some call on it could be another
-/// process's to withhold: FUSE, network and stacked file systems, sockets, devices. Never blocks:
-/// fstat(2) and fstatfs(2) of a FUSE file would. A local file system that this process sees mounted
-/// nowhere is not recognised, except where its files have seals (tmpfs, hugetlbfs) and `fd` is not
-/// O_PATH.
+/// Describes `fd` (O_PATH is enough). nullopt if another process could block calls on it: FUSE,
+/// network and stacked file systems, sockets, devices. Never blocks, unlike fstat(2) and fstatfs(2)
+/// of a FUSE file. A local file system that is not mounted in this process's namespace is not
+/// recognised, unless its files have seals (tmpfs, hugetlbfs) and `fd` is not O_PATH.
 std::optional<LocalFile> InspectLocalFile(int fd);
 
 /// Whether `fd` is a DMA buffer (dma_buf(9)). Never blocks.

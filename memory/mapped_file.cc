@@ -1,4 +1,4 @@
-// Mapping of app files in the daemon: page rounding, sharing, and map_files.
+// Maps files of programs in the daemon: page rounding, sharing, and map_files.
 #include "memory/mapped_file.h"
 
 #include <fcntl.h>
@@ -27,12 +27,12 @@ bool CanShrink(int fd) {
   return seals < 0 || (seals & F_SEAL_SHRINK) == 0;
 }
 
-// A sealed file cannot shrink, but pages past its end were never there.
+// A sealed file cannot shrink, but pages beyond its end never exist.
 bool EndsBefore(const struct stat& file, uint64_t end) {
   return static_cast<uint64_t>(file.st_size) < end;
 }
 
-// Sets this thread's file-system identity and gives the old one back.
+// Sets the file-system identity of this thread; restores it at the end of the scope.
 class ScopedFsIdentity {
  public:
   ScopedFsIdentity(uid_t uid, gid_t gid) : uid_(setfsuid(uid)), gid_(setfsgid(gid)) {
@@ -53,8 +53,8 @@ class ScopedFsIdentity {
   bool ok_;
 };
 
-// Drops this thread's supplementary groups (the raw call: glibc's would change every thread) and
-// gives them back.
+// Drops the supplementary groups of this thread; restores them at the end of the scope. Uses the
+// raw system call, since glibc's function changes all threads.
 class ScopedNoGroups {
  public:
   ScopedNoGroups() {
@@ -99,8 +99,7 @@ std::shared_ptr<MappedFile> MappedFile::Map(int fd, uint64_t offset, uint64_t le
   mapped->device_ = file.st_dev;
   mapped->inode_ = file.st_ino;
   mapped->on_disk_ = local->durable;
-  // hugetlb pages can be missing even where the file is sealed: the pool may be empty when one is
-  // first touched.
+  // hugetlb pages of a sealed file can be missing: the pool may be empty at the first access.
   const bool huge = page_size != static_cast<size_t>(sysconf(_SC_PAGESIZE));
   if ((huge || CanShrink(fd) || EndsBefore(file, end)) && !mapped->Guard(page_size, error)) {
     return nullptr;
@@ -136,7 +135,7 @@ bool MappedFile::Guard(size_t page_size, int* error) {
 MappedFile::MappedFile() = default;
 
 MappedFile::~MappedFile() {
-  // In this order the guard never covers addresses that another mapping may have taken over.
+  // In this order the guard never covers addresses that another mapping may already use.
   if (guard_ != nullptr) SigbusGuard::Remove(guard_);
   if (base_ == nullptr) return;
   retired_->base = base_;
@@ -154,14 +153,14 @@ bool MappedFile::Covers(uint64_t offset, uint64_t length) const {
   return offset >= offset_ && offset - offset_ <= length_ && length <= length_ - (offset - offset_);
 }
 
-// msync and not fdatasync: it needs no descriptor kept open, and writes this range alone.
+// msync instead of fdatasync: it needs no open descriptor and writes only this range.
 int MappedFile::Sync(uint64_t offset, uint64_t length) {
   assert(Covers(offset, length));
   const auto page_size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = offset & ~(page_size - 1);
   const int error = msync(At(begin), offset + length - begin, MS_SYNC) == 0 ? 0 : errno;
   if (error != 0) sync_failed_.store(true, std::memory_order_relaxed);
-  // What was written to a page that was cut off is lost.
+  // Bytes written to a truncated page are lost.
   const bool lost = sync_failed_.load(std::memory_order_relaxed) ||
                     (broken() != nullptr && broken()->load(std::memory_order_relaxed));
   return error != 0 ? error : lost ? EIO : 0;
@@ -191,7 +190,7 @@ std::shared_ptr<MappedFile> FileMappings::Map(int fd, uint64_t offset, uint64_t 
   }
   auto mapped = MappedFile::Map(fd, offset, length, writable, error);
   if (mapped == nullptr) return nullptr;
-  if (mapped->length() > longest) {  // whole pages, which may be huge
+  if (mapped->length() > longest) {  // in whole pages, which may be huge
     *error = ENOMEM;
     return nullptr;
   }
@@ -204,15 +203,15 @@ int OpenMappingOf(pid_t pid, uid_t uid, gid_t gid, uint64_t begin, uint64_t end,
   char path[96];
   std::snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", static_cast<int>(pid),
                 static_cast<unsigned long long>(begin), static_cast<unsigned long long>(end));
-  // Root may follow map_files links; the file behind is opened with the app's own rights, else an
-  // app could have a file that it may only read written for it.
+  // Only root may follow map_files links. The file is opened with the program's rights, since a
+  // program could otherwise make the daemon write a file that is read-only for the program.
   const ScopedNoGroups groups;
   const ScopedFsIdentity identity(uid, gid);
   if (!groups.ok() || !identity.ok()) {
     *error = EPERM;
     return -1;
   }
-  // To open a file of FUSE is a question to its server, unless it is opened for its path alone.
+  // Opening a FUSE file calls its server, except with O_PATH.
   const int found = open(path, O_PATH | O_CLOEXEC);
   *error = found < 0 ? errno : InspectLocalFile(found) ? 0 : EOPNOTSUPP;
   int fd = -1;

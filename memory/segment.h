@@ -1,6 +1,6 @@
-// The result of translation: a short list of places in app memory, each one either mapped in this
-// process or reached through process_vm, or of a list or signature region, which knows where its
-// bytes are.
+// The result of translation: a short list of segments of program memory. A segment is mapped in
+// this process, or accessed by system calls, or is part of a list or signature region, which copies
+// it.
 #pragma once
 
 #include <atomic>
@@ -14,26 +14,26 @@ class AppMemory;
 class IntegrityRegion;
 class ListBytes;
 
-/// Who copies a run: anybody, or the region that it is of.
+/// How a segment is copied: as plain memory, or by its list or signature region.
 enum class SegmentKind : uint8_t { kMemory, kList, kIntegrity };
 
-/// A run of app memory. The list that holds it owns nothing: it is good until control state changes
-/// on this lcore, that is, within one burst.
+/// A range of program memory. Owns nothing: valid until control state changes on this lcore, that
+/// is, within one burst.
 struct Segment {
-  /// Where the run is mapped in this process; nullptr: go through `app`.
+  /// Address in this process; nullptr: not mapped, use `app` or `list`.
   std::byte* direct;
-  /// Address of the run in the app, or where in a list or signature region it begins. Meaningful
-  /// only where `direct` is nullptr.
+  /// Only if `direct` is nullptr: address in the program, or offset in the list or signature
+  /// region.
   uint64_t remote_va;
   union {
-    /// direct == nullptr: the process that owns the run.
+    /// direct == nullptr: the program that owns the memory.
     const AppMemory* app;
-    /// The same if it is of a list or a signature region: what copies it.
+    /// direct == nullptr, list or signature region: the object that copies it.
     const ListBytes* list;
     IntegrityRegion* integrity;
-    /// direct != nullptr: becomes true when the app cut the file under the mapping, after which
-    /// bytes read from `direct` are zeros and bytes written there are lost. nullptr: the file is
-    /// sealed and cannot be cut.
+    /// direct != nullptr: becomes true when the program has truncated the mapped file; bytes read
+    /// from `direct` are then zeros, and bytes written there are lost. nullptr: the file is sealed
+    /// against truncation.
     const std::atomic<bool>* broken;
   };
   /// Bytes, at least 1.
@@ -69,7 +69,7 @@ struct Segment {
     segment.list = list;
     return segment;
   }
-  /// The first `bytes` are dropped. `bytes` < length.
+  /// Removes the first `bytes`. `bytes` < length.
   void Advance(uint32_t bytes) {
     direct = direct == nullptr ? nullptr : direct + bytes;
     remote_va += bytes;
@@ -77,7 +77,7 @@ struct Segment {
   }
 
  private:
-  // What copies it is still to be set.
+  // The caller sets the object that copies it.
   static Segment ByRegion(SegmentKind kind, uint64_t offset, uint32_t length) {
     Segment segment;
     segment.direct = nullptr;
@@ -89,10 +89,10 @@ struct Segment {
 };
 static_assert(sizeof(Segment) == 32);
 
-/// Segments in the order of the message's bytes. Fixed capacity, on the stack, nothing is zeroed.
+/// Segments in message order. Fixed capacity, allocated on the stack, not zeroed.
 class SegmentList {
  public:
-  /// Room for 32 SGEs of which each one straddles an extent boundary, and some.
+  /// Room for 32 SGEs that each cross an extent boundary, and a few more.
   static constexpr uint32_t kCapacity = 72;
 
   SegmentList() : size_(0), total_length_(0) {}
@@ -109,7 +109,7 @@ class SegmentList {
     size_ = 0;
     total_length_ = 0;
   }
-  /// False, with the list unchanged, when it is full.
+  /// False: the list is full and unchanged.
   bool Append(const Segment& segment) {
     if (size_ == kCapacity) [[unlikely]] {
       return false;
@@ -118,7 +118,7 @@ class SegmentList {
     total_length_ += segment.length;
     return true;
   }
-  /// Drops everything from segment `size` on.
+  /// Removes the segments from index `size` on.
   void Truncate(uint32_t size) {
     assert(size <= size_);
     while (size_ > size) total_length_ -= segments_[--size_].length;
@@ -135,28 +135,26 @@ class SegmentList {
   const Segment* begin() const { return segments_; }
   const Segment* end() const { return segments_ + size_; }
 
-  /// True when every segment is mapped in this process, so that a caller may copy (and checksum) by
-  /// itself.
+  /// True: every segment is mapped in this process, so the caller may copy (and checksum) itself.
   bool AllDirect() const {
     for (uint32_t i = 0; i < size_; ++i) {
       if (segments_[i].direct == nullptr) return false;
     }
     return true;
   }
-  /// True when a part is copied by its region: a signature region wants the bytes of a block in
-  /// their order.
+  /// True: a list or signature region copies a segment. A signature region requires the bytes of a
+  /// block in order.
   bool CopiesItself() const {
     for (uint32_t i = 0; i < size_; ++i) {
       if (segments_[i].kind != SegmentKind::kMemory) return true;
     }
     return false;
   }
-  /// To be asked after touching `direct` pointers: false when an app cut one of the files
-  /// meanwhile, so that the bytes read are not the app's, or the bytes written never reached it
-  /// (report MemoryStatus::kFault).
+  /// Call after access through `direct` pointers. False: the program has truncated one of the
+  /// files, so bytes read are invalid and bytes written are lost (report MemoryStatus::kFault).
   bool Intact() const {
-    // The handler runs on this thread, or ran on another before the page of zeros could be seen
-    // here.
+    // The handler runs on this thread, or it has run on another thread before this thread could see
+    // the page of zeros.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_acquire);
     for (uint32_t i = 0; i < size_; ++i) {

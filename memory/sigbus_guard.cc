@@ -1,5 +1,4 @@
-// The SIGBUS handler and its table. Everything the handler touches is a lock-free atomic in static
-// storage.
+// The SIGBUS handler and its table. The handler accesses only lock-free atomics in static storage.
 #include "memory/sigbus_guard.h"
 
 #include <signal.h>
@@ -66,10 +65,10 @@ bool PutZeros(uintptr_t begin, size_t length) {
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
-// Puts zeros where the page is missing, so that the interrupted copy can go on and find out
-// afterwards. This splits the VMA into three. At vm.max_map_count it replaces the whole VMA
-// instead, since a broken mapping is not used again; one VMA above the limit (mmap allows that) it
-// first unmaps a reserved one.
+// Maps a page of zeros in place of the missing page, so that the interrupted copy can continue; its
+// caller checks `broken` afterwards. This splits the VMA into three. At vm.max_map_count it
+// replaces the whole VMA instead, since a broken mapping is not used again; one VMA above the limit
+// (mmap allows that) it first unmaps a reserved VMA.
 bool Survive(uintptr_t address) {
   SigbusGuard::Range* range = FindRange(address);
   if (range == nullptr) return false;
@@ -85,15 +84,15 @@ bool Survive(uintptr_t address) {
   return true;
 }
 
-// Not ours: as if this handler were not there.
+// A SIGBUS outside of guarded mappings: calls the previous action.
 void PassOn(int signal_number, siginfo_t* info, void* context) {
   if ((g_previous.sa_flags & SA_SIGINFO) != 0) {
     g_previous.sa_sigaction(signal_number, info, context);
   } else if (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN) {
     g_previous.sa_handler(signal_number);
   } else {
-    // The access happens again after the return and then ends the process. A SIGBUS that someone
-    // sent has no access to repeat, so it is sent again.
+    // After the return the access is repeated and ends the process. A SIGBUS that a process sent
+    // has no access to repeat, so it is sent again.
     signal(SIGBUS, SIG_DFL);
     if (info->si_code <= 0) raise(SIGBUS);
   }

@@ -1,5 +1,5 @@
-// Survives SIGBUS in mappings of files that an app can cut short: the faulting page is replaced
-// with a page of zeros and the mapping is marked broken.
+// Handles SIGBUS in mappings of files that a program can truncate: replaces the missing page with a
+// page of zeros and marks the mapping broken.
 #pragma once
 
 #include <atomic>
@@ -8,13 +8,12 @@
 
 namespace roci::memory {
 
-/// Process-wide table of mappings in which SIGBUS is survived. The first registration installs the
-/// handler; a SIGBUS anywhere else goes on to the action that was there before. All functions are
-/// thread-safe.
+/// Process-wide table of guarded mappings. The first registration installs the handler; a SIGBUS
+/// elsewhere is passed to the previous action. All functions are thread-safe.
 class SigbusGuard {
  public:
-  /// Mappings guarded at one time. Past it, Add refuses and the caller reaches the memory with
-  /// system calls.
+  /// Most guarded mappings. Beyond it Add fails, and the caller accesses the memory by system
+  /// calls.
   static constexpr uint32_t kCapacity = 16384;
 
   /// One guarded mapping; lives in static storage, so reading `broken` is always safe.
@@ -28,10 +27,10 @@ class SigbusGuard {
   /// Guards [begin, begin + length), whose pages have `page_size` bytes (huge pages for hugetlb
   /// files). Null when the table is full or no handler could be installed.
   static Range* Add(void* begin, size_t length, size_t page_size);
-  /// Ends the guard; call it before (or right after) unmapping, when no thread uses the mapping.
+  /// Ends the guard. Call it before (or right after) unmapping, when no thread uses the mapping.
   static void Remove(Range* range);
 
-  /// SIGBUS signals survived since the process started.
+  /// Number of SIGBUS signals handled since the process started.
   static uint64_t faults();
 };
 

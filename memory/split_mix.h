@@ -1,5 +1,5 @@
-// SplitMix64: a seed's random numbers, the same on every machine; quick, and no secret to anyone.
-// (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.)
+// SplitMix64: fast pseudorandom numbers that are the same for a seed on every machine. Not
+// cryptographic. (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.)
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class SplitMix {
     state_ += kStep;
     return Mix(state_);
   }
-  /// What the n-th call of Next gives for `seed`, counted from 1.
+  /// Result of the n-th call of Next for `seed`; n counts from 1.
   static constexpr uint64_t At(uint64_t seed, uint64_t n) { return Mix(seed + n * kStep); }
 
  private:

@@ -1,4 +1,4 @@
-// Guards, and the rules for each field.
+// Guard computation, and generation and checks of each field.
 #include "memory/t10_dif.h"
 
 #include <isa-l/crc.h>

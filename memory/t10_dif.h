@@ -1,5 +1,5 @@
-// T10 protection information (SBC-3, 4.22): the eight bytes that guard a block, how they are made,
-// checked and carried over from one side of a region to the other. Pure.
+// T10 protection information (SBC-3, 4.22), eight bytes per block: generation, checks, and
+// conversion between the two sides of a signature region (memory and wire). Pure.
 #pragma once
 
 #include <array>
@@ -11,27 +11,27 @@ namespace roci::memory {
 
 inline constexpr uint32_t kDifBytes = 8;
 
-/// What guards the data. kCrc: the CRC of T10 (polynomial 0x8BB7). kChecksum: the Internet checksum
-/// (RFC 1071).
+/// Kind of the guard field. kCrc: the CRC of T10 (polynomial 0x8BB7). kChecksum: the Internet
+/// checksum (RFC 1071).
 enum class GuardKind : uint8_t { kCrc, kChecksum };
 
-/// Which blocks are not checked: none, those with application tag 0xFFFF (types 1 and 2), or those
+/// Blocks that are not checked: none; those with application tag 0xFFFF (types 1 and 2); those
 /// whose reference tag is 0xFFFFFFFF as well (type 3).
 enum class DifEscape : uint8_t { kNone, kApplicationTag, kBothTags };
 
-/// What protection information looks like on one side of a region.
+/// Format of the protection information on one side of a region.
 struct DifDomain {
-  bool is_present = false;  ///< False: this side has none, and nothing below means anything.
+  bool is_present = false;  ///< False: this side has none; the fields below are ignored.
   GuardKind guard = GuardKind::kCrc;
   DifEscape escape = DifEscape::kNone;
-  bool reference_counts = false;  ///< The reference tag grows by 1 with each block.
-  uint16_t seed = 0;              ///< What the guard begins with.
+  bool reference_counts = false;  ///< The reference tag increases by 1 per block.
+  uint16_t seed = 0;              ///< Initial value of the guard.
   uint16_t application_tag = 0;
-  uint16_t application_mask = 0xFFFF;  ///< The bits of it that are checked.
+  uint16_t application_mask = 0xFFFF;  ///< Checked bits of the application tag.
   uint32_t reference_tag = 0;          ///< Of the first block.
 };
 
-/// Which fields are checked.
+/// Checked fields.
 struct DifChecks {
   bool guard = false;
   bool application_tag = false;
@@ -45,12 +45,12 @@ struct Dif {
   bool operator==(const Dif&) const = default;
 };
 
-/// As it lies behind a block: big-endian.
+/// As stored after a block: big-endian.
 using DifImage = std::array<std::byte, kDifBytes>;
 DifImage EncodeDif(const Dif& dif);
 Dif DecodeDif(const DifImage& image);
 
-/// The guard of a block whose bytes come in pieces.
+/// Computes the guard of a block from its bytes in pieces.
 class Guard {
  public:
   Guard() : Guard(GuardKind::kCrc, 0) {}
@@ -60,11 +60,11 @@ class Guard {
 
  private:
   GuardKind kind_;
-  bool is_odd_ = false;  // the sum ends in the middle of a word
+  bool is_odd_ = false;  // the bytes so far end in the middle of a word
   uint32_t sum_;         // a checksum of less than 64 KiB does not overflow
 };
 
-/// Of the data of one block on that side.
+/// The guard of one block's data on the side `domain`.
 uint16_t GuardOf(const DifDomain& domain, std::span<const std::byte> data);
 
 enum class DifFault : uint8_t { kNone, kGuard, kReferenceTag, kApplicationTag };
@@ -75,29 +75,29 @@ struct DifMismatch {
   uint32_t actual = 0;
 };
 
-/// What is wrong with `dif` of block `number`, whose data has `guard` in this domain. The guard is
-/// looked at first, then the reference tag, then the application tag. The numbers are whole fields.
+/// The first mismatch in `dif` of block `number`, whose data has `guard` in this domain. Order of
+/// the checks: guard, reference tag, application tag. The reported values are whole fields.
 DifMismatch CheckDif(const DifDomain& domain, DifChecks checks, uint64_t number, uint16_t guard,
                      const Dif& dif);
 
 /// New protection information.
 Dif MakeDif(const DifDomain& domain, uint64_t number, uint16_t guard);
 
-/// Whether a guard stays as it is on the way from one side to the other.
+/// Whether the guard is copied unchanged from one side to the other.
 bool GuardIsCopied(const DifDomain& from, const DifDomain& to);
 
-/// What becomes of `dif` on its way to a side that has protection information too: a field for
-/// which both sides say the same stays as it is, right or wrong; another one is made anew. `guard`:
-/// of the data in `to`; not looked at where it is copied.
+/// Converts `dif` for the other side, which has protection information, too. A field that both
+/// sides define in the same way is copied, correct or not; another field is generated. `guard`: of
+/// the data in `to`; ignored if the guard is copied.
 Dif CarryDif(const DifDomain& from, const DifDomain& to, uint64_t number, uint16_t guard,
              const Dif& dif);
 
-/// What a signature region is told when it is registered.
+/// Attributes of the registration of a signature region.
 struct IntegrityAttributes {
   DifDomain memory;
   DifDomain wire;
-  DifChecks checks;         ///< Of what comes: from memory as it is read, from the wire else.
-  uint32_t block_size = 0;  ///< Bytes of data that one Dif guards.
+  DifChecks checks;         ///< Of the source: memory for outgoing blocks, wire for incoming ones.
+  uint32_t block_size = 0;  ///< Bytes of data per Dif.
 };
 
 inline constexpr std::array<uint32_t, 5> kIntegrityBlockSizes = {512, 520, 4048, 4096, 4160};
@@ -106,8 +106,8 @@ bool IsIntegrityBlockSize(uint32_t size);
 
 /// The first check of a region that failed.
 struct IntegrityError {
-  DifMismatch what;     ///< fault == kNone: there was none.
-  uint64_t offset = 0;  ///< Of the block's first byte in the region, as on the wire.
+  DifMismatch what;     ///< fault == kNone: no check failed.
+  uint64_t offset = 0;  ///< Offset on the wire of the block's first byte.
   uint32_t key = 0;     ///< Of the region.
 };
 

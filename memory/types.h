@@ -1,16 +1,16 @@
-// Words that every part of memory/ shares: access rights, the status of a memory operation, who is
-// asking.
+// Types that all parts of memory/ share: access rights, status of an operation, accessing queue
+// pair.
 #pragma once
 
 #include <cstdint>
 
 namespace roci::memory {
 
-/// Access rights of a memory region, and the rights an operation needs. The bits are those of the
-/// verbs API (IBV_ACCESS_*), so a number that the session decoder has bounded by kAccessMask
-/// converts by a cast.
+/// Access rights of a memory region, and the rights that an operation needs. The bits are those of
+/// the verbs API (IBV_ACCESS_*): a number that the session decoder has checked against kAccessMask
+/// can be cast.
 enum class Access : uint32_t {
-  kNone = 0,  ///< What a local read needs: every region may be read locally.
+  kNone = 0,  ///< Right of a local read: every region is locally readable.
   kLocalWrite = 1U << 0,
   kRemoteWrite = 1U << 1,
   kRemoteRead = 1U << 2,
@@ -31,14 +31,14 @@ constexpr Access operator&(Access a, Access b) {
   return static_cast<Access>(static_cast<uint32_t>(a) & static_cast<uint32_t>(b));
 }
 constexpr Access operator~(Access a) { return static_cast<Access>(~static_cast<uint32_t>(a)); }
-/// True when `have` holds every right in `need`.
+/// Whether `have` has every right in `need`.
 constexpr bool Includes(Access have, Access need) { return (have & need) == need; }
 
-/// Every bit that means something here; a session decoder refuses the others.
+/// All supported bits; the session decoder refuses the others.
 inline constexpr uint32_t kAccessMask = 0x3FFU | (1U << 20);
 
-/// Outcome of a lookup, a registration or a copy. Anything but kOk leaves the app's memory
-/// untouched, except kFault, after which part of the bytes may have been copied.
+/// Result of a lookup, a registration or a copy. With any status but kOk and kFault, program memory
+/// is unchanged; after kFault a part of the bytes may have been copied.
 enum class MemoryStatus : uint8_t {
   kOk = 0,
   kBadKey,        ///< No such key, or one that has been deregistered.
@@ -46,27 +46,27 @@ enum class MemoryStatus : uint8_t {
   kWrongQp,       ///< A type 2 memory window bound to another QP.
   kNoPermission,  ///< The region does not grant a right that the operation needs.
   kOutOfBounds,   ///< Some byte of the range lies outside the region.
-  kFault,         ///< The memory could not be touched: unmapped, truncated, or the process is gone.
-  kTooManySegments,  ///< The range has more pieces than a SegmentList or CopyBatch holds.
+  kFault,         ///< The memory is not accessible: unmapped, truncated, or the process has ended.
+  kTooManySegments,  ///< The range has more segments than a SegmentList or CopyBatch holds.
   kMisaligned,       ///< An atomic on an address that is not a multiple of 8, or not of length 8.
   kTableFull,        ///< Registration: the advertised number of keys is in use.
   kInvalidArgument,  ///< Registration: range wraps, extents do not cover it, or rights contradict
                      ///< each other.
-  kInUse,            ///< Deregistration: something else still refers to the key.
-  kNotYet,           ///< An atomic: under way, to be asked for again.
+  kInUse,            ///< Deregistration: another object still refers to the key.
+  kNotYet,           ///< Atomic: in progress, call again.
 };
 
-/// A short lower-case word for `status`, for counters and messages. Static storage.
+/// A short lower-case text for `status`, for counters and messages. Static storage.
 const char* MemoryStatusName(MemoryStatus status);
 
 /// Kinds of memory windows (IBTA vol 1, 10.6.7.2). Type 1: any QP of the protection domain may use
-/// it. Type 2 (variant B): the protection domain and the QP that bound it alone.
+/// it. Type 2 (variant B): only the QP that bound it.
 enum class WindowType : uint8_t { kType1 = 1, kType2 = 2 };
 
-/// Who asks for memory: the protection domain of the queue pair and its number.
+/// The queue pair that accesses memory.
 struct AccessContext {
   uint32_t pd;   ///< PD number, as given at registration.
-  uint32_t qpn;  ///< 24-bit QP number; only type 2 memory windows look at it.
+  uint32_t qpn;  ///< 24-bit QP number; checked for type 2 memory windows only.
 };
 
 }  // namespace roci::memory

@@ -1,4 +1,4 @@
-// The queue and the thread of retired mappings.
+// The queue of retired mappings and its thread.
 #include "memory/unmapper.h"
 
 #include <sched.h>
@@ -17,8 +17,8 @@
 namespace roci::memory {
 namespace {
 
-// While it unmaps, the kernel lets no other thread of the process map: so a part at a time, which
-// takes a few milliseconds. A multiple of every size of page.
+// munmap blocks mmap of all threads of the process, so a part at a time, which takes a few
+// milliseconds. A multiple of every page size.
 constexpr size_t kPart = size_t{1} << 30;
 constexpr size_t kSmallPart = size_t{16} << 20;
 
@@ -28,10 +28,10 @@ void Unmap(const RetiredMapping& mapping) {
     const size_t left = mapping.length - done;
     const size_t part = std::min(left, next);
     const auto begin = std::chrono::steady_clock::now();
-    // Pages of 1 GiB go whole only.
+    // Pages of 1 GiB can only be unmapped whole.
     if (munmap(mapping.base + done, part) == 0) {
       done += part;
-      // Files with holes may be long, and go fast.
+      // A long file with holes is unmapped fast.
       const auto time = std::chrono::steady_clock::now() - begin;
       next = time < std::chrono::milliseconds(1) ? next * 2 : kSmallPart;
       continue;
@@ -84,12 +84,12 @@ class Queue {
       std::thread([this] { Run(); }).detach();
       has_thread_ = true;
     } catch (const std::system_error&) {
-      // The next one tries again.
+      // The next Retire tries again.
     }
     return has_thread_;
   }
   [[noreturn]] void Run() {
-    // Not with the priority of the thread that has started it.
+    // Do not inherit the priority of the thread that started this one.
     const sched_param ordinary = {};
     sched_setscheduler(0, SCHED_OTHER, &ordinary);
     std::unique_lock lock(mutex_);

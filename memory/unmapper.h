@@ -1,4 +1,4 @@
-// A thread that unmaps: to give back many GiB takes the kernel seconds, which control has not.
+// A thread that unmaps: unmapping many GiB takes seconds, for which control must not block.
 #pragma once
 
 #include <cstddef>
@@ -6,25 +6,24 @@
 
 namespace roci::memory {
 
-/// A mapping that nobody uses any more. The owner allocates it beforehand, so that nothing can fail
-/// when it is to be given back.
+/// A mapping without users. The owner allocates this in advance, so that Retire cannot fail.
 struct RetiredMapping {
   std::byte* base = nullptr;
   size_t length = 0;
-  int dma_buffer = -1;  ///< Its access ends with the mapping; -1: none.
+  int dma_buffer = -1;  ///< DMA buffer whose CPU access ends with the mapping; -1: none.
   RetiredMapping* next = nullptr;
 };
 
-/// One for the process.
+/// One instance per process.
 class Unmapper {
  public:
-  /// Takes over `mapping`, allocated with `new`, and unmaps it soon. Where no thread can be had the
-  /// caller does it. Any thread.
+  /// Takes ownership of `mapping`, allocated with `new`, and unmaps it asynchronously; on the
+  /// calling thread if no thread can be started. Any thread.
   static void Retire(RetiredMapping* mapping);
-  /// Mappings that have been retired and are there still.
+  /// Number of retired mappings that are not unmapped yet.
   static uint32_t backlog();
   static uint64_t backlog_bytes();
-  /// Blocks until there is none. For tests.
+  /// Blocks until the backlog is 0. For tests.
   static void Drain();
 };
 
