@@ -1,4 +1,4 @@
-// roci addr add|del|show: the addresses of devices while the daemon runs.
+// roci addr add|del|show: addresses of devices, changed while the daemon runs.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -39,7 +39,7 @@ int Change(const char* action, const AddrOptions& options, const std::string& ru
   return 0;
 }
 
-// One item for each entry of each device's GID table.
+// One item per GID table entry of each device; `only`: of this device, empty: all.
 nlohmann::json EntriesOf(const nlohmann::json& devices, const std::string& only) {
   nlohmann::json entries = nlohmann::json::array();
   for (const nlohmann::json& device : devices) {
@@ -71,31 +71,31 @@ void AddAddrCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("addr", "Add, remove or show addresses of devices");
   command->require_subcommand(1);
   command->footer(
-      "Programs that use the device are told (IBV_EVENT_GID_CHANGE), and so are neighbours. What "
-      "was\n"
-      "added is gone with the daemon. Only the daemon's user and root may do this.");
+      "Programs that use the device get IBV_EVENT_GID_CHANGE; neighbours get an announcement.\n"
+      "Changes are lost when the daemon ends. Permitted for the daemon's user and root only.");
   const auto add_vlan = [options](CLI::App* to) {
     to->add_option("--vlan", options->vlan,
-                   "Its VLAN, 1 to 4094. The first address of one brings a link-local one, too")
+                   "VLAN of the address, 1 to 4094. The first address of a VLAN also adds a "
+                   "link-local address")
         ->check(CLI::Range(1, 4094));
   };
-  CLI::App* add = command->add_subcommand("add", "Give a device one more address");
-  add->add_option("DEVICE", options->device, "Its name, as roci0")->required();
-  add->add_option("ADDRESS", options->address, "As 10.0.0.1/24 or fd00::1/64")->required();
+  CLI::App* add = command->add_subcommand("add", "Add an address to a device");
+  add->add_option("DEVICE", options->device, "Name of the device, e.g. roci0")->required();
+  add->add_option("ADDRESS", options->address, "E.g. 10.0.0.1/24 or fd00::1/64")->required();
   add_vlan(add);
   add->callback(
       [options, &context] { context.exit_status = Change("add", *options, context.runtime_dir); });
-  CLI::App* remove = command->add_subcommand("del", "Take an address away from a device");
-  remove->add_option("DEVICE", options->device, "Its name, as roci0")->required();
-  remove->add_option("ADDRESS", options->address, "As 10.0.0.1 or 10.0.0.1/24")->required();
+  CLI::App* remove = command->add_subcommand("del", "Remove an address from a device");
+  remove->add_option("DEVICE", options->device, "Name of the device, e.g. roci0")->required();
+  remove->add_option("ADDRESS", options->address, "E.g. 10.0.0.1 or 10.0.0.1/24")->required();
   add_vlan(remove);
   remove->callback([options, &context] {
     context.exit_status = Change("remove", *options, context.runtime_dir);
   });
-  CLI::App* show = command->add_subcommand("show", "Show the addresses of a device, or of all");
-  show->add_option("DEVICE", options->device, "Its name, as roci0");
+  CLI::App* show = command->add_subcommand("show", "Show the addresses of one device, or of all");
+  show->add_option("DEVICE", options->device, "Name of the device, e.g. roci0");
   show->footer(ExplainColumns("addresses"));
-  show->add_flag("--json", options->json, "JSON, for programs");
+  show->add_flag("--json", options->json, "Print JSON");
   show->callback(
       [options, &context] { context.exit_status = Show(*options, context.runtime_dir); });
 }

@@ -24,19 +24,19 @@ namespace roci::tools {
 namespace {
 
 constexpr char kManual[] =
-    R"(Frames that device DEV sends and receives are written as pcapng, while traffic goes on: every
-frame, or with --qp and --opcode those RoCE packets that match one of each. Each packet has its
-direction and the time of its burst in nanoseconds. Frames are taken where they meet the link:
-behind what `roci impair` does to frames that leave, before what it does to frames that come.
+    R"(Writes the frames that device DEV sends and receives as pcapng: all frames, or with --qp and
+--opcode the RoCE packets that match one of each. Each packet has its direction and the time of its
+burst in nanoseconds. Frames are captured at the link: sent frames after the impairments of `roci
+impair`, received frames before them.
 
-A capture ends with --count or --seconds, with SIGINT (Ctrl-C), SIGTERM or SIGHUP, when nobody reads
-what is written, or with the daemon. The file is whole in each case.
+A capture ends after --count or --seconds, at SIGINT (Ctrl-C), SIGTERM or SIGHUP, when the reader of
+a pipe has closed it, or when the daemon ends. The file is complete in each case.
 
-Traffic is not held up: what the disk or the reader is too slow for is dropped from the capture, and
-counted. The statistics block at the file's end and the last line on standard error have the number,
-unless the capture ended with the daemon.
+A capture does not slow down traffic. If the disk or the reader is too slow, frames are dropped from
+the capture and counted. The statistics block at the file's end and the last line on standard error
+have the number, unless the daemon ended the capture.
 
-Exit status: 0; 1 if the daemon refuses or is not there, ends, or if FILE cannot be written; 2 for
+Exit status: 0; 1 if the daemon refuses, is not running or ends, or if FILE cannot be written; 2 for
 wrong usage.
 
 Examples:
@@ -83,13 +83,13 @@ int WaitMs(Deadline deadline) {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
 }
 
-// Copies until the daemon ends the stream. A signal, the deadline, or an output that nobody reads
-// asks the daemon to do so.
+// Copies until the daemon ends the stream. At a signal, at the deadline, or when the output has no
+// reader any more, asks the daemon to end it. False: an error of the socket.
 bool Copy(int socket, int signals, int output, Deadline deadline, BlockCopy& copy) {
   bool asked = false;
   char buffer[65536];
   for (;;) {
-    // Of a pipe without a reader POLLERR is told (pipe(7)), frames or none.
+    // A pipe without a reader gives POLLERR (pipe(7)), even if no frames are written.
     pollfd fds[] = {
         {socket, POLLIN, 0}, {asked ? -1 : signals, POLLIN, 0}, {asked ? -1 : output, 0, 0}};
     const int ready = poll(fds, 3, asked ? -1 : WaitMs(deadline));
@@ -111,7 +111,7 @@ bool Copy(int socket, int signals, int output, Deadline deadline, BlockCopy& cop
 
 int Capture(const CaptureOptions& options, const std::string& runtime_dir) {
   const bool to_stdout = options.file == "-";
-  // Before the daemon is asked, so that the end is always an orderly one.
+  // Block signals before the request, so that the capture always ends in order.
   sigset_t ends;
   sigemptyset(&ends);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
@@ -143,12 +143,12 @@ int Capture(const CaptureOptions& options, const std::string& runtime_dir) {
     std::fprintf(stderr, "%" PRIu64 " frames captured, %" PRIu64 " dropped\n", copy.packets(),
                  copy.dropped());
   } else {
-    std::fprintf(stderr, "%" PRIu64 " frames captured; how many were dropped is not known\n",
+    std::fprintf(stderr, "%" PRIu64 " frames captured; number of dropped frames unknown\n",
                  copy.packets());
   }
-  // A reader of standard output may have had enough.
+  // The reader of standard output may close it early: not an error.
   if ((copy.failed() && !to_stdout) || !closed) {
-    std::fprintf(stderr, "roci: %s: could not be written\n", options.file.c_str());
+    std::fprintf(stderr, "roci: cannot write %s\n", options.file.c_str());
     return 1;
   }
   if (!complete || !copy.has_statistics()) {
@@ -162,7 +162,7 @@ int Capture(const CaptureOptions& options, const std::string& runtime_dir) {
 
 void AddCaptureCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<CaptureOptions>();
-  CLI::App* command = app.add_subcommand("capture", "Write a device's frames as pcapng");
+  CLI::App* command = app.add_subcommand("capture", "Write frames of a device as pcapng");
   command->add_option("DEV", options->device, "The device: roci0")->required();
   command->add_option("-w,--write", options->file, "The file, or - for standard output")
       ->required();
@@ -170,20 +170,20 @@ void AddCaptureCommand(CLI::App& app, CommandContext& context) {
       ->check(CLI::IsMember({"in", "out", "both"}))
       ->capture_default_str();
   AddSelectionOptions(*command, options->selection);
-  command->add_option("-c,--count", options->count, "End after so many frames")
+  command->add_option("-c,--count", options->count, "Number of frames after which to end")
       ->check([](const std::string& text) {
         return ParseNumber(text, kMostInJson).value_or(0) != 0
                    ? std::string()
-                   : text + " is no number of frames from 1 to 2^53";
+                   : text + " is not a number of frames from 1 to 2^53";
       });
-  command->add_option("--seconds", options->seconds, "End after so long")
+  command->add_option("--seconds", options->seconds, "Time after which to end, seconds")
       ->check([](const std::string& text) {
-        double seconds = 0;  // NaN compares with nothing
+        double seconds = 0;  // NaN fails both comparisons
         return absl::SimpleAtod(text, &seconds) && seconds >= 0.001 && seconds <= 1e6
                    ? std::string()
-                   : text + " is no number of seconds from 0.001 to 1000000";
+                   : text + " is not a number of seconds from 0.001 to 1000000";
       });
-  command->add_option("-s,--snaplen", options->snap_length, "Keep so many bytes of a frame")
+  command->add_option("-s,--snaplen", options->snap_length, "Bytes to keep of each frame")
       ->check(CLI::Range(1, 65535));
   command->footer(kManual);
   command->callback(

@@ -1,5 +1,4 @@
-// The subcommands of roci. Each has a file of its own that adds it; roci_main.cc calls them in the
-// order in which --help lists them.
+// The subcommands of roci. Each is in its own file; roci_main.cc adds them in the order of --help.
 #pragma once
 
 #include <string>
@@ -10,9 +9,9 @@ class App;
 
 namespace roci::tools {
 
-// What every subcommand shares. Outlives the parse; a subcommand's callback sets exit_status.
+// State that all subcommands share. Outlives the parse; a subcommand's callback sets exit_status.
 struct CommandContext {
-  std::string runtime_dir;  // --runtime-dir as given; empty if not (abi::RuntimeDir decides)
+  std::string runtime_dir;  // --runtime-dir; empty: not given (see abi::RuntimeDir)
   int exit_status = 0;
 };
 

@@ -24,50 +24,46 @@ constexpr int kTrouble = 2;
 
 constexpr char kManual[] =
     R"(FILE is a capture in pcap format (times in micro- or nanoseconds, either byte order, and
-Kuznetsov's "modified" format) or pcapng format (any number of sections and interfaces), as it is or
-compressed with gzip; `-` is standard input, which may be a capture that still goes on: each frame
-is printed when it arrives. Link types: Ethernet, Linux cooked (SLL and SLL2), BSD loopback (NULL
-and LOOP), raw IP.
+Kuznetsov's "modified" format) or pcapng format (any number of sections and interfaces), plain or
+compressed with gzip. `-` is standard input; each frame is printed when it arrives, so that a running
+capture can be decoded. Link types: Ethernet, Linux cooked (SLL and SLL2), BSD loopback (NULL and
+LOOP), raw IP.
 
-Every RoCE frame becomes one line: RoCEv2 (UDP to port 4791, over IPv4 or IPv6) and RoCEv1
-(EtherType 0x8915). They are found behind VLAN tags of any number, LLC/SNAP, MPLS, PPPoE and
-backbone tags, and in the tunnels VXLAN, GENEVE, GRE (NVGRE, ERSPAN, PPTP), NSH, EtherIP, IP in IP,
-up to 32 headers in all. Frames of other kinds are counted only. A line has the number of the frame
-in the file, its time, the headers with all fields (eth, vlan, ipv4 or ipv6, udp, or for v1 grh,
-then bth, and of rdeth, deth, xrceth, feth, reth, atomiceth, aeth, atomicacketh, immdt, ieth, cnp
-those that the opcode has), then
+Prints one line per RoCE frame: RoCEv2 (UDP to port 4791, over IPv4 or IPv6) and RoCEv1 (EtherType
+0x8915), also after any number of VLAN tags, LLC/SNAP, MPLS, PPPoE and backbone tags, and in the
+tunnels VXLAN, GENEVE, GRE (NVGRE, ERSPAN, PPTP), NSH, EtherIP, IP in IP, up to 32 headers in all.
+Other frames are only counted. A line has the number of the frame in the file, its time, the headers
+with all fields (eth, vlan, ipv4 or ipv6, udp, or for v1 grh, then bth, and the extension headers of
+the opcode: rdeth, deth, xrceth, feth, reth, atomiceth, aeth, atomicacketh, immdt, ieth, cnp), then
   payload     bytes of payload, without pad and ICRC
-  pad         the pad's bytes in hexadecimal, if they are not zero
-  trailer     bytes behind the packet: Ethernet padding, or a frame check sequence
-  icrc        good; bad, with what was found and what it should be, both in the order of the wire;
-              or unchecked
-  reencoded   same: encoding what was read gives the same bytes again. Or where it differs
-  malformed   why a device would drop the frame: the name of the counter in `roci show ports`.
-              RoCEv1, which our devices do not speak, is judged like v2 with other headers in front,
-              and is not_roce if its GRH says that another transport follows. Reliable datagrams
-              (RD) are shown, but no RoCE device serves them: reserved_opcode
+  pad         the pad bytes in hexadecimal, if they are not zero
+  trailer     number of bytes after the packet: Ethernet padding, or a frame check sequence
+  icrc        good; bad, with the found and the computed value in wire order; or unchecked
+  reencoded   same: encoding the decoded frame gives the same bytes; or the offset of the difference
+  malformed   reason for which a device drops the frame: a counter of `roci show ports`. RoCEv1,
+              which these devices do not support, is checked like v2 after its own headers; not_roce
+              if its GRH names another transport. Reliable datagrams (RD) are printed, but no RoCE
+              device supports them: reserved_opcode
   cut         the capture has less of the frame than was sent: it cannot be verified
   verdict     ok, failed or cut
-In front of the headers stands, where there is one, what was around them, outermost first:
-  in          the header's name, and src and dst of ipv4 and ipv6, vni of vxlan and geneve, label of
-              mpls, vid of vlan, session of pppoe and erspan, key of gre (of NVGRE its upper 24 bits
+Outer headers are printed before these, outermost first:
+  in          name of the header, and src and dst of ipv4 and ipv6, vni of vxlan and geneve, label of
+              mpls, vid of vlan, session of pppoe and erspan, key of gre (in NVGRE its upper 24 bits
               are the network), path of nsh, isid of pbb
-(eth is the innermost Ethernet header, and vlan what is behind it.) A UDP checksum that is there
-(not 0) and wrong has behind it what it should be (computed). A frame does not fail for it, since a
-device looks at the ICRC only, nor for reserved bits and pad bytes. With --json a line is a JSON
-object with these names, numbers in decimal; vlan and in are arrays.
+(eth is the innermost Ethernet header, vlan the tags after it.) A wrong UDP checksum (other than 0)
+is followed by the computed one. It is no failure, since a device checks only the ICRC; nor are
+reserved bits and pad bytes. With --json a line is a JSON object with these names, numbers in
+decimal; vlan and in are arrays.
 
-The last line, on standard error, counts the frames: all, those of RoCE, those that failed and those
-that are cut. Behind that come, if there are any, those that were not looked at: cut or with headers
-that end too early to tell what they are (or are too many, or of unknown versions), of other link
-types than the above, and those in which RoCE may be hidden: later fragments of IP packets, and what
-is in macsec, trill, esp, ah (over IPv4), ipcomp, l2tp, gtp.
+The last line, on standard error, counts the frames: all, RoCE, failed and cut. If there are any, it
+also counts frames that were not decoded: truncated before the UDP port, with unsupported headers
+(incomplete, too many, or of unknown versions), of unsupported link types, and frames that may
+contain RoCE in later fragments of IP packets, macsec, trill, esp, ah (over IPv4), ipcomp, l2tp, gtp.
 
-Exit status: 0 if no frame failed; 1 if one is malformed, has a bad ICRC or was not encoded the same
-again, or if the file is damaged (what was before the damage is printed); 2 for wrong usage, for
-files that cannot be read or are no captures, and when the output cannot be written, which ends the
-work, and if no frame failed but some are of a link type that is not understood. Frames that are cut
-do not fail.
+Exit status: 0 if no frame failed; 1 if a frame is malformed, has a bad ICRC or a different encoding,
+or if the file is damaged (frames before the damage are printed); 2 for wrong usage, for a file that
+cannot be read or is no capture, if the output cannot be written, and if no frame failed but some
+have an unsupported link type. Cut frames do not fail.
 
 Examples:
   roci decode traffic.pcapng
@@ -95,13 +91,13 @@ void Print(const std::string& line) {
   std::putchar('\n');
 }
 
-// Prints the frame if it is RoCE.
+// Counts the frame, and prints it if it is RoCE.
 void DecodeFrame(const CaptureRecord& record, const DecodeOptions& options, Totals& totals) {
   ++totals.frames;
   const auto [kind, frame, hidden_by] =
       Dissect(record.bytes, record.original_length, record.link_type);
   if (kind == FrameKind::kLinkType && totals.Of(kind) == 0) {
-    std::fprintf(stderr, "roci: frame %" PRIu64 " is of link type %u, which is not understood\n",
+    std::fprintf(stderr, "roci: frame %" PRIu64 " has the unsupported link type %u\n",
                  record.number, record.link_type);
   }
   ++totals.kinds[static_cast<size_t>(kind)];
@@ -118,18 +114,18 @@ void PrintTotals(const Totals& totals) {
   std::fprintf(stderr,
                "%" PRIu64 " frames, %" PRIu64 " of RoCE: %" PRIu64 " failed, %" PRIu64 " cut",
                totals.frames, totals.Of(FrameKind::kRoce), totals.failed, totals.cut);
-  constexpr std::array<std::pair<FrameKind, const char*>, 3> kNotLookedAt = {{
-      {FrameKind::kCut, "cut in front of the UDP port"},
-      {FrameKind::kHeaders, "with headers that are not understood"},
-      {FrameKind::kLinkType, "of link types that are not understood"},
+  constexpr std::array<std::pair<FrameKind, const char*>, 3> kNotDecoded = {{
+      {FrameKind::kCut, "truncated before the UDP port"},
+      {FrameKind::kHeaders, "with unsupported headers"},
+      {FrameKind::kLinkType, "of unsupported link types"},
   }};
-  const char* separator = "; not looked at: ";
+  const char* separator = "; not decoded: ";
   const auto print = [&separator](uint64_t count, const char* of, const char* words) {
     if (count == 0) return;
     std::fprintf(stderr, "%s%" PRIu64 " %s%s", separator, count, of, words);
     separator = ", ";
   };
-  for (const auto& [kind, words] : kNotLookedAt) print(totals.Of(kind), "", words);
+  for (const auto& [kind, words] : kNotDecoded) print(totals.Of(kind), "", words);
   for (const auto& [header, count] : totals.hidden_by) {
     print(count, header == Header::kLaterFragment ? "" : "in ", HeaderName(header));
   }
@@ -141,9 +137,9 @@ int StatusOf(const Totals& totals, CaptureReader::Outcome outcome) {
   return totals.Of(FrameKind::kLinkType) != 0 ? kTrouble : 0;
 }
 
-// Input or output that does not work: what was not looked at must not pass for good.
+// An input or output error: frames that were not decoded must not count as good.
 int Trouble(const char* what, int error, const Totals& totals) {
-  std::fprintf(stderr, "roci: %s: %s; only %" PRIu64 " frames were looked at\n", what,
+  std::fprintf(stderr, "roci: %s: %s; only %" PRIu64 " frames were decoded\n", what,
                std::strerror(error), totals.frames);
   return kTrouble;
 }
@@ -197,8 +193,8 @@ void AddDecodeCommand(CLI::App& app, CommandContext& context) {
       ->add_option("FILE", options->path,
                    "A pcap or pcapng file (also .gz), or - for standard input")
       ->required();
-  command->add_flag("--json", options->json, "One JSON object a line, for programs");
-  command->add_flag("--failed", options->failed_only, "Print the frames that fail only");
+  command->add_flag("--json", options->json, "Print one JSON object per line");
+  command->add_flag("--failed", options->failed_only, "Print only frames that fail");
   command->footer(kManual);
   command->callback([options, &context] { context.exit_status = Decode(*options); });
 }

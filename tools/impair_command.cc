@@ -14,46 +14,46 @@ namespace roci::tools {
 namespace {
 
 constexpr char kManual[] =
-    R"(Frames of device DEV are lost, delayed, and so on, until --clear. Probabilities are given as 1% or
-0.01, times as 10us (ns, us, ms, s). The n-th frame meets the same fate in every run with the same
---seed (and the same number of lcores), but for what --rate does, which depends on time.
+    R"(Loses, delays, duplicates, ... frames of device DEV until --clear. Probabilities are written as 1%
+or 0.01, times as 10us (ns, us, ms, s). With the same --seed and the same number of lcores, the n-th
+frame is treated in the same way in every run; only --rate depends on time.
 
-An impairment is for one direction, and with --qp or --opcode for some RoCE packets only; without,
-for every frame, ARP and connection management included. One with the same direction and the same
-choice of packets takes the place of that which is there; others are added (up to 16), and a frame
-meets them in the order in which they were made. --clear removes all, those of a --direction, or
-with --qp or --opcode the one for that choice of packets.
+An impairment applies to one direction, and to all frames including ARP and connection management;
+with --qp or --opcode to the selected RoCE packets only. A new impairment replaces one with the same
+direction and selection; others are added (up to 16). They apply to a frame in the order of their
+creation. --clear removes all, those of --direction, or with --qp or --opcode the one with that
+selection.
 
-  --loss       frames that vanish
-  --delay      all frames are held so long, in order
-  --reorder    frames that are held --reorder-delay longer, so that those behind overtake them
-  --duplicate  frames that come twice
-  --corrupt    frames with one wrong bit, anywhere behind the Ethernet header
-  --ecn        packets that become "congestion experienced", if their sender is capable of ECN
-               (RFC 3168; perftest: --tclass 2)
-  --rate       frames pass one after the other, in order, at so many bits per second (100kbit to
-               1Tbit: kbit, Mbit, Gbit, Tbit, as tc-netem(8) has them; 1Gbit is a port of 1 Gb/s).
-               A frame takes the time that it would on Ethernet: that of its bytes and of 24 more
-               (frame check sequence, preamble, gap), 84 at least
-  --rate-queue what may wait for the rate, together with the frame that is being sent; frames that do
-               not fit are lost and counted (rate_dropped). In such bytes (65536, 256kB, 1MB; kB as
-               in tc(8), 1024 bytes), or as the time in which they pass (1ms); at most 5s
-  --rate-ecn   frames that find so much waiting (bytes or time) are marked as by --ecn, as a switch
-               does: with congestion control on, senders slow down to the rate (docs/ports.md).
-               40kB:200kB marks few from 40kB on, more with what waits up to 5% of the frames, and
-               all from 200kB on; the second is five times the first if it is not given
+  --loss       probability of loss
+  --delay      delay of every frame; the order is kept
+  --reorder    probability that a frame is held --reorder-delay longer, so that later frames
+               overtake it
+  --duplicate  probability of duplication
+  --corrupt    probability of one inverted bit, anywhere after the Ethernet header
+  --ecn        probability of an ECN mark (CE), for packets that are ECN capable (RFC 3168; perftest:
+               --tclass 2)
+  --rate       bandwidth of the link, 100kbit to 1Tbit (kbit, Mbit, Gbit, Tbit as in tc-netem(8)).
+               Frames are sent one after the other, in order. A frame takes the time of its bytes and
+               of 24 more, as on Ethernet (frame check sequence, preamble, gap); at least 84 bytes
+  --rate-queue length of the queue before --rate, including the frame that is being sent; frames that
+               do not fit are dropped and counted (rate_dropped). In such bytes (65536, 256kB, 1MB; a
+               kB has 1024 bytes, as in tc(8)) or as a time at the rate (1ms); at most 5s
+  --rate-ecn   ECN marking of the queue, as in a switch: with congestion control, senders slow down
+               to the rate (docs/ports.md). FROM:ALL in bytes or time: 40kB:200kB marks frames with a
+               probability that grows from 0 at a queue of 40kB to 5%, and all frames from 200kB on.
+               Default of ALL: five times FROM
 
-A frame that is to be lost takes no time of --rate, one that comes twice takes it twice. --delay and
---reorder hold it behind the queue. The rate of an impairment is one for all lcores of the daemon. A
-frame that several impairments with a rate choose waits for the one where it takes longest.
+Lost frames take no time of --rate, duplicated frames take it twice. --delay and --reorder apply
+after the queue. All lcores of the daemon share the rate of an impairment. If several impairments
+with a rate select a frame, it is sent when the last of them permits it.
 
-At most 2048 frames of a direction are held on an lcore; more are lost and counted as queue_full,
-which small frames in a long --rate-queue come to. What is held when an impairment is removed or
-replaced keeps its time, so that frames that come later overtake it.
-`roci show ports` has the impairments of a device and what they have done.
+An lcore holds at most 2048 frames of a direction; more are dropped and counted as queue_full, for
+example small frames in a long --rate-queue. Frames that are held when an impairment is removed or
+replaced keep their time, so that later frames can overtake them.
+`roci show ports` prints the impairments of a device and their counters.
 
-Without any option but DEV, what is set is printed. Exit status: 0; 1 if the daemon refuses or is
-not there; 2 for wrong usage.
+With DEV only, the impairments are printed. Exit status: 0; 1 if the daemon refuses or is not
+running; 2 for wrong usage.
 
 Examples:
   roci impair roci0 --loss 1% --reorder 5% --seed 7
@@ -63,7 +63,7 @@ Examples:
   roci impair roci0 --opcode '*ACKNOWLEDGE' --clear
   roci impair roci0 --clear)";
 
-constexpr uint64_t kLeastRateBps = 100'000;  // as the daemon has it
+constexpr uint64_t kLeastRateBps = 100'000;  // the daemon's limit
 
 struct ImpairOptions {
   std::string device;
@@ -118,7 +118,7 @@ nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
   return request;
 }
 
-// What `roci show ports` says of one device; null: there is no such device.
+// The impairments of one device in `roci show ports`; null: there is no such device.
 nlohmann::json ImpairmentsOf(const nlohmann::json& ports, const std::string& device) {
   for (const nlohmann::json& port : ports) {
     if (port.value("device", "") == device) return port["impairments"];
@@ -138,7 +138,7 @@ absl::StatusOr<nlohmann::json> Ask(const ImpairOptions& options, bool sets,
   return AskDaemon(runtime_dir, request, options.timeout_s);
 }
 
-// What the daemon says of the request, in the words of this command.
+// The daemon's error message, with its JSON names replaced by options of this command.
 std::string InOptions(absl::string_view message) {
   return absl::StrReplaceAll(message, {{"\"rate_bps\"", "--rate"},
                                        {"rate_queue_bytes", "--rate-queue"},
@@ -152,20 +152,22 @@ int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
   const bool sets = !(options.loss + options.duplicate + options.corrupt + options.reorder +
                       options.ecn + options.delay + options.rate)
                          .empty();
-  // Says how, or to which frames, and nothing happens by it.
+  // These options alone impair nothing.
   const bool says_queue = !options.rate_queue.empty() || !options.rate_ecn.empty();
   const bool says_how = !options.reorder_delay.empty() || !options.seed.empty() || says_queue;
   const bool selects = !options.selection.qps.empty() || !options.selection.opcodes.empty();
   if (options.clear && (sets || says_how)) {
-    std::fprintf(stderr, "roci: --clear goes with --direction, --qp and --opcode only\n");
+    std::fprintf(stderr,
+                 "roci: --clear can be combined with --direction, --qp and --opcode only\n");
     return 2;
   }
   if (!options.clear && !sets && (says_how || selects || !options.direction.empty())) {
-    std::fprintf(stderr, "roci: what is to happen to the frames?\n");
+    std::fprintf(stderr,
+                 "roci: no impairment is given: add --loss, --delay, --rate, ... or --clear\n");
     return 2;
   }
   if (says_queue && options.rate.empty()) {
-    std::fprintf(stderr, "roci: --rate-queue and --rate-ecn go with --rate only\n");
+    std::fprintf(stderr, "roci: --rate-queue and --rate-ecn need --rate\n");
     return 2;
   }
   absl::StatusOr<nlohmann::json> answer = Ask(options, sets, runtime_dir);
@@ -184,13 +186,13 @@ int Impair(const ImpairOptions& options, const std::string& runtime_dir) {
 
 void AddChanceOption(CLI::App& command, const char* name, std::string& out, const char* help) {
   command.add_option(name, out, help)->check([](const std::string& text) {
-    return ParseChance(text) ? std::string() : text + " is no probability (1%, 0.01)";
+    return ParseChance(text) ? std::string() : text + " is not a probability (1%, 0.01)";
   });
 }
 
 void AddDurationOption(CLI::App& command, const char* name, std::string& out, const char* help) {
   command.add_option(name, out, help)->check([](const std::string& text) {
-    return ParseDuration(text) ? std::string() : text + " is no time up to 5s (10us, 1.5ms)";
+    return ParseDuration(text) ? std::string() : text + " is not a time up to 5s (10us, 1.5ms)";
   });
 }
 
@@ -198,25 +200,25 @@ std::string CheckQueue(const std::string& text) {
   const auto bytes = ParseQueue(text, 8'000'000'000);
   return bytes && *bytes != 0
              ? std::string()
-             : text + " is no length of a queue in bytes (65536, 256kB) or time up to 5s (1ms)";
+             : text + " is not a queue length in bytes (65536, 256kB) or time up to 5s (1ms)";
 }
 
 void AddRateOptions(CLI::App& command, ImpairOptions& options) {
-  command.add_option("--rate", options.rate, "Bits per second at which frames pass: 10Gbit")
+  command.add_option("--rate", options.rate, "Bandwidth of the link in bits per second: 10Gbit")
       ->check([](const std::string& text) {
         const auto rate_bps = ParseRate(text);
         return rate_bps && *rate_bps >= kLeastRateBps
                    ? std::string()
-                   : text + " is no rate from 100kbit to 1Tbit (10Gbit, 500Mbit, 250000; bits)";
+                   : text + " is not a rate from 100kbit to 1Tbit (10Gbit, 500Mbit, 250000; bits)";
       });
   command
       .add_option("--rate-queue", options.rate_queue,
-                  "What may wait for it, in bytes or time (default 1MB, or 5s if that is less)")
+                  "Queue length in bytes or time (default 1MB, or 5s if that is less)")
       ->check(CheckQueue);
   command
       .add_option("--rate-ecn", options.rate_ecn,
-                  "So much waiting has frames marked: FROM or FROM:ALL, in bytes or time (default: "
-                  "none is)")
+                  "Queue lengths for ECN marking: FROM or FROM:ALL, in bytes or time (default: no "
+                  "marks)")
       ->check([](const std::string& text) {
         const size_t colon = text.find(':');
         const std::string wrong = CheckQueue(text.substr(0, colon));
@@ -229,29 +231,30 @@ void AddRateOptions(CLI::App& command, ImpairOptions& options) {
 
 void AddImpairCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ImpairOptions>();
-  CLI::App* command = app.add_subcommand("impair", "Lose, delay, slow down, ... a device's frames");
+  CLI::App* command =
+      app.add_subcommand("impair", "Lose, delay, rate-limit, ... frames of a device");
   command->add_option("DEV", options->device, "The device: roci0")->required();
   command
       ->add_option("--direction", options->direction, "in or out (default out; with --clear: both)")
       ->check(CLI::IsMember({"in", "out"}));
   AddChanceOption(*command, "--loss", options->loss, "Probability of loss");
-  AddDurationOption(*command, "--delay", options->delay, "Time that every frame is held");
-  AddChanceOption(*command, "--reorder", options->reorder, "Probability of being overtaken");
+  AddDurationOption(*command, "--delay", options->delay, "Delay of every frame");
+  AddChanceOption(*command, "--reorder", options->reorder, "Probability of reordering");
   AddDurationOption(*command, "--reorder-delay", options->reorder_delay,
-                    "Time that such a frame is held (default 100us)");
-  AddChanceOption(*command, "--duplicate", options->duplicate, "Probability of coming twice");
-  AddChanceOption(*command, "--corrupt", options->corrupt, "Probability of a wrong bit");
-  AddChanceOption(*command, "--ecn", options->ecn, "Probability of a congestion mark");
+                    "Additional delay of reordered frames (default 100us)");
+  AddChanceOption(*command, "--duplicate", options->duplicate, "Probability of duplication");
+  AddChanceOption(*command, "--corrupt", options->corrupt, "Probability of a bit error");
+  AddChanceOption(*command, "--ecn", options->ecn, "Probability of an ECN mark (CE)");
   AddRateOptions(*command, *options);
-  command->add_option("--seed", options->seed, "Of all chances (default 0)")
+  command->add_option("--seed", options->seed, "Seed of all probabilities (default 0)")
       ->check([](const std::string& text) {
         return ParseNumber(text, kMostInJson) ? std::string()
-                                              : text + " is no number from 0 to 2^53";
+                                              : text + " is not a number from 0 to 2^53";
       });
   AddSelectionOptions(*command, options->selection);
   command->add_flag("--clear", options->clear,
                     "Remove impairments: all, or those of --direction, --qp, --opcode");
-  command->add_flag("--json", options->json, "JSON, for programs");
+  command->add_flag("--json", options->json, "Print JSON");
   command->footer(kManual);
   command->callback(
       [options, &context] { context.exit_status = Impair(*options, context.runtime_dir); });

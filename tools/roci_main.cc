@@ -18,16 +18,17 @@ std::string CommandNames(const CLI::App& app) {
   return names;
 }
 
-// The option that `argument` ("-v", "--plugin=FILE") names; null: `command` has none.
+// The option of `command` that `argument` ("-v", "--plugin=FILE") names; null: no such option.
 const CLI::Option* FindOption(const CLI::App& command, const std::string& argument) {
   const bool is_long = argument.starts_with("--");
   return command.get_option_no_throw(is_long ? argument.substr(0, argument.find('='))
                                              : argument.substr(0, 2));
 }
 
-// What CLI11 gets wrong or tells badly: it hands what follows "--" to the outermost command, so
-// that of `roci run -- PROGRAM` is taken out (the program's own stay), and it takes unknown options
-// of `roci run` for the program. Throws what is to be told.
+// Works around CLI11. It passes arguments after "--" to the outermost command, so the "--" of `roci
+// run -- PROGRAM` is removed (a later "--" of the program stays). It takes an unknown option of
+// `roci run` as the program, and its message for an unknown command lists no commands; this
+// function throws the errors instead.
 std::vector<std::string> Prepare(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const CLI::App* command = &app;
@@ -59,13 +60,13 @@ std::vector<std::string> Prepare(const CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("roci: tools for Rocinante, an RDMA NIC made of software", "roci");
+  CLI::App app("roci: command-line tool of Rocinante, an RDMA NIC in software", "roci");
   app.require_subcommand(1);
   app.set_version_flag("--version", "roci " ROCI_VERSION);
   roci::tools::CommandContext context;
   app.add_option("--runtime-dir", context.runtime_dir,
-                 "The daemon's runtime directory (default: $ROCI_RUNTIME_DIR, /run/roci for root, "
-                 "$XDG_RUNTIME_DIR/roci or /tmp/roci-UID)");
+                 "Runtime directory of the daemon (default: $ROCI_RUNTIME_DIR, else /run/roci for "
+                 "root, else $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID)");
   app.fallthrough();
   roci::tools::AddRunCommand(app, context);
   roci::tools::AddShowCommand(app, context);
@@ -76,7 +77,7 @@ int main(int argc, char** argv) {
   roci::tools::AddRouteCommand(app, context);
   try {
     std::vector<std::string> arguments = Prepare(app, argc, argv);
-    std::reverse(arguments.begin(), arguments.end());  // as CLI::App::parse wants them
+    std::reverse(arguments.begin(), arguments.end());  // CLI::App::parse requires reverse order
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsageError;

@@ -1,4 +1,4 @@
-// roci route add|del|show: the routes of devices while the daemon runs.
+// roci route add|del|show: routes of devices, changed while the daemon runs.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -15,22 +15,22 @@ namespace {
 struct RouteOptions {
   std::string device;
   std::string network;
-  std::string via;  // the word
+  std::string via;  // the keyword
   std::string gateway;
   uint32_t vlan = 0;
   bool json = false;
 };
 
 constexpr char kFooter[] = R"(
-Networks of the device's own addresses (`roci addr show`) need no route. Of what leads to a peer the
-longest prefix decides; gateway4 and gateway6 of the configuration are the routes 0.0.0.0/0 and ::/0.
+Networks of the device's own addresses (`roci addr show`) need no route. The route with the longest
+matching prefix is used; gateway4 and gateway6 of the configuration are the routes 0.0.0.0/0 and
+::/0. A device has at most 64 routes.
 
-A queue pair keeps the way that there was when it got its address vector (going to RTR), an address
-handle the one when it was made, an identifier of librdmacm's the one when it resolved its address.
-What does so afterwards follows the new routes. A device has 64 routes at most.
+Routes apply when a queue pair gets its address vector (transition to RTR), when an address handle
+is created, and when a librdmacm identifier resolves its address. Existing ones keep their path.
 
-What was added is gone with the daemon; the configuration's `routes` are there whenever it starts.
-Only the daemon's user and root may do this.)";
+Changes are lost when the daemon ends; it sets the configuration's `routes` at each start. Permitted
+for the daemon's user and root only.)";
 
 constexpr char kExamples[] = R"(
 EXAMPLES
@@ -41,12 +41,12 @@ EXAMPLES
 
 EXIT STATUS
   0   done
-  1   refused; standard error says why
+  1   refused; the reason is on standard error
   2   wrong command line)";
 
 constexpr char kNetworkHelp[] =
-    "As 10.1.0.0/16 or fd00:1::/64; 10.1.2.3 for that host alone; \"default\" for everything";
-constexpr char kDefaultHelp[] = "; without a gateway that is IPv4's (::/0: IPv6's)";
+    "E.g. 10.1.0.0/16 or fd00:1::/64; 10.1.2.3: this host only; \"default\": the default route";
+constexpr char kDefaultHelp[] = " (without GATEWAY that of IPv4; ::/0 is that of IPv6)";
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "roci: %s\n", std::string(status.message()).c_str());
@@ -87,19 +87,20 @@ int Show(const RouteOptions& options, const std::string& runtime_dir) {
 
 // DEVICE NETWORK via GATEWAY, as of ip-route(8).
 void AddArguments(CLI::App& to, RouteOptions& options, bool needs_gateway) {
-  to.add_option("DEVICE", options.device, "Its name, as roci0")->required();
+  to.add_option("DEVICE", options.device, "Name of the device, e.g. roci0")->required();
   to.add_option("NETWORK", options.network,
                 needs_gateway ? kNetworkHelp : std::string(kNetworkHelp) + kDefaultHelp)
       ->required();
-  CLI::Option* via = to.add_option("via", options.via, "The word itself")
+  CLI::Option* via = to.add_option("via", options.via, "Keyword before GATEWAY")
                          ->check(CLI::IsMember({"via"}))
                          ->option_text(" ");
   CLI::Option* gateway =
-      to.add_option("GATEWAY", options.gateway, "A neighbour, as 10.99.0.9 or fe80::9");
+      to.add_option("GATEWAY", options.gateway, "A neighbour, e.g. 10.99.0.9 or fe80::9");
   via->required(needs_gateway);
   gateway->required(needs_gateway);
   via->needs(gateway);
-  to.add_option("--vlan", options.vlan, "The VLAN of both, 1 to 4094")->check(CLI::Range(1, 4094));
+  to.add_option("--vlan", options.vlan, "VLAN of network and gateway, 1 to 4094")
+      ->check(CLI::Range(1, 4094));
 }
 
 }  // namespace
@@ -109,21 +110,21 @@ void AddRouteCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("route", "Add, remove or show routes of devices");
   command->require_subcommand(1);
   command->footer(std::string(kFooter) + "\n" + kExamples);
-  CLI::App* add = command->add_subcommand("add", "Send what is for a network by way of a gateway");
+  CLI::App* add = command->add_subcommand("add", "Add a route to a network through a gateway");
   AddArguments(*add, *options, true);
   add->footer(kFooter);
   add->callback(
       [options, &context] { context.exit_status = Change("add", *options, context.runtime_dir); });
-  CLI::App* remove = command->add_subcommand(
-      "del", "Take a route away; with a gateway, only if it is by that one");
+  CLI::App* remove =
+      command->add_subcommand("del", "Remove a route; with GATEWAY, only if it uses this gateway");
   AddArguments(*remove, *options, false);
   remove->callback([options, &context] {
     context.exit_status = Change("remove", *options, context.runtime_dir);
   });
-  CLI::App* show = command->add_subcommand("show", "Show the routes of a device, or of all");
-  show->add_option("DEVICE", options->device, "Its name, as roci0");
+  CLI::App* show = command->add_subcommand("show", "Show the routes of one device, or of all");
+  show->add_option("DEVICE", options->device, "Name of the device, e.g. roci0");
   show->footer(ExplainColumns("routes"));
-  show->add_flag("--json", options->json, "JSON, for programs");
+  show->add_flag("--json", options->json, "Print JSON");
   show->callback(
       [options, &context] { context.exit_status = Show(*options, context.runtime_dir); });
 }

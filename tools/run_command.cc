@@ -21,23 +21,24 @@ class RunFormatter : public CLI::Formatter {
 void AddRunCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run",
-                                         "Run a program that sees the daemon's devices below "
+                                         "Run a program with the daemon's devices in "
                                          "/sys/class/infiniband and /dev/infiniband");
   command->footer(
-      "The program replaces roci: its exit status is the program's; 125 if the devices cannot be\n"
-      "shown, 126 if the program cannot be executed, 127 if there is none.");
+      "The program replaces roci. Exit status: that of the program; 125 if the devices cannot be\n"
+      "made visible, 126 if the program cannot be executed, 127 if it does not exist.");
   command->formatter(std::make_shared<RunFormatter>());
-  // Options end at the program's name: what follows is the program's.
+  // Options of roci end at the program's name; later arguments belong to the program.
   command->fallthrough(false);
   command->prefix_command();
-  command->add_option("--runtime-dir", context.runtime_dir, "The daemon's runtime directory");
-  command->add_flag("-v,--verbose", options->verbose, "Say how the devices are shown");
-  command->add_option("--plugin", options->plugin, "The libibverbs provider, libroci-rdmavN.so");
+  command->add_option("--runtime-dir", context.runtime_dir, "Runtime directory of the daemon");
+  command->add_flag("-v,--verbose", options->verbose, "Print how the devices are made visible");
+  command->add_option("--plugin", options->plugin,
+                      "Path of the libibverbs provider, libroci-rdmavN.so");
   CLI::Option* require = command->add_flag("--require-namespace", options->require_namespace,
-                                           "Fail where a mount namespace is refused");
+                                           "Fail if no mount namespace can be created");
   command
       ->add_flag("--no-namespace", options->no_namespace,
-                 "Use SYSFS_PATH and LD_PRELOAD rather than a mount namespace")
+                 "Use SYSFS_PATH and LD_PRELOAD instead of a mount namespace")
       ->excludes(require);
   command->callback([command, options, &context] {
     options->runtime_dir = context.runtime_dir;

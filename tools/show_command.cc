@@ -22,7 +22,7 @@ struct ShowOptions {
   int timeout_s = 10;
 };
 
-// What people type, and what the daemon calls it.
+// Accepted arguments, and the daemon's name of each.
 const std::map<std::string, std::string>& Kinds() {
   static const std::map<std::string, std::string> kinds = [] {
     std::map<std::string, std::string> names;
@@ -44,9 +44,9 @@ absl::StatusOr<nlohmann::json> Ask(const ShowOptions& options, const std::string
   const nlohmann::json request = {{"command", "show"}, {"what", what}};
   absl::StatusOr<nlohmann::json> items = AskDaemon(runtime_dir, request, options.timeout_s);
   if (what != "lcores" || options.json || !items.ok()) return items;
-  // How busy they are now is the difference of two moments.
-  constexpr auto kMoment = std::chrono::milliseconds(250);
-  std::this_thread::sleep_for(kMoment);
+  // The current load is the difference between two samples.
+  constexpr auto kInterval = std::chrono::milliseconds(250);
+  std::this_thread::sleep_for(kInterval);
   absl::StatusOr<nlohmann::json> later = AskDaemon(runtime_dir, request, options.timeout_s);
   return later.ok() ? LcoresSince(*items, *std::move(later)) : later;
 }
@@ -56,7 +56,7 @@ int Fail(const std::string& message, int exit_status) {
   return exit_status;
 }
 
-// What is wrong with the choice of a device, or nothing.
+// The error in the choice of a device; empty: none.
 absl::StatusOr<std::string> FaultOfDevice(const ShowOptions& options,
                                           const std::string& runtime_dir) {
   if (options.device.empty()) return std::string();
@@ -92,39 +92,42 @@ int Show(const ShowOptions& options, const std::string& runtime_dir) {
 
 void AddShowCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ShowOptions>();
-  CLI::App* command = app.add_subcommand("show", "Show what the daemon has and does");
+  CLI::App* command = app.add_subcommand("show", "Show objects and counters of the daemon");
   static const std::string kKinds =
       "WHAT is one of\n"
-      "  devices     devices, their addresses and what is in use of their limits (the default)\n"
-      "  ports       ports, with counters that are not zero and why frames were dropped\n"
-      "  counters    as ports, with every counter\n"
+      "  devices     devices, their addresses, and use of their limits (default)\n"
+      "  ports       ports, their non-zero counters, and drop reasons\n"
+      "  counters    as ports, with all counters\n"
       "  apps        programs that have a device open\n"
       "  qps         queue pairs: state, PSNs, window, timers (* running), retries left\n"
       "  cqs         completion queues\n"
       "  srqs        shared receive queues\n"
-      "  mrs         memory regions: size, key, and how the daemon reaches them\n"
-      "  connections what librdmacm's programs listen on and are connected to\n"
+      "  mrs         memory regions: size, key, and how the daemon accesses them\n"
+      "  connections listeners and connections of librdmacm programs\n"
       "  lcores      dataplane threads\n"
-      "  neighbours  peers whose MAC is known or asked for\n"
-      "and with a device's name behind it, of that device only. `roci show WHAT --help` explains\n"
-      "the columns. Only the daemon's user and root may ask.";
+      "  neighbours  peers whose MAC is known or being resolved\n"
+      "A device name after WHAT selects the items of that device. `roci show WHAT --help` "
+      "explains\n"
+      "the columns. Permitted for the daemon's user and root only.";
   CLI::Option* const chosen =
       command
           ->add_option_function<std::string>(
-              "WHAT", [options](const std::string& what) { options->what = what; }, "What to show")
+              "WHAT", [options](const std::string& what) { options->what = what; },
+              "Kind of items to show")
           ->check([](const std::string& what) {
             return Kinds().contains(what) ? std::string()
-                                          : "there is no such thing to show: " + what;
+                                          : "no such kind of items: " + what + " (see --help)";
           });
-  command->add_option("DEV", options->device, "Of this device only (roci0, ...)");
+  command->add_option("DEV", options->device, "Show only items of this device (roci0, ...)");
   command->footer([chosen] {
     const bool known = !chosen->empty() && Kinds().contains(chosen->results().front());
     return known ? ExplainColumns(Kinds().at(chosen->results().front())) : kKinds;
   });
-  command->add_option("--timeout", options->timeout_s, "How long the daemon may take, seconds")
+  command
+      ->add_option("--timeout", options->timeout_s, "Longest time for the daemon's answer, seconds")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
-  command->add_flag("--json", options->json, "JSON, for programs");
+  command->add_flag("--json", options->json, "Print JSON");
   command->callback(
       [options, &context] { context.exit_status = Show(*options, context.runtime_dir); });
 }

@@ -145,7 +145,7 @@ class DecodeTest(unittest.TestCase):
         done = decode('-', data=unknown)
         self.assertEqual(done.returncode, 2)
         self.assertIn('link type 147', done.stderr.decode())
-        self.assertIn('12 frames, 0 of RoCE: 0 failed, 0 cut; not looked at: 12 of link types', done.stderr.decode())
+        self.assertIn('12 frames, 0 of RoCE: 0 failed, 0 cut; not decoded: 12 of unsupported link types', done.stderr.decode())
         macsec = bytes(12) + b'\x88\xe5' + bytes(60)
         esp = bytes(12) + b'\x08\x00' + ipv4(50, bytes(60))
         fragment = bytes(12) + b'\x08\x00' + ipv4(17, bytes(60), offset=8)
@@ -154,8 +154,8 @@ class DecodeTest(unittest.TestCase):
             (macsec, 74), (esp, 94), (esp, 94), (fragment, 94), (short, 24), (short, 90)))
         done = decode('-', data=good + others)
         self.assertEqual(done.returncode, 0)
-        self.assertEqual(done.stderr.decode(), '18 frames, 12 of RoCE: 0 failed, 0 cut; not looked at: '
-                         '1 cut in front of the UDP port, 1 with headers that are not understood, 1 later fragments, '
+        self.assertEqual(done.stderr.decode(), '18 frames, 12 of RoCE: 0 failed, 0 cut; not decoded: '
+                         '1 truncated before the UDP port, 1 with unsupported headers, 1 later fragments, '
                          '1 in macsec, 2 in esp\n')
 
     def test_a_udp_header_that_is_cut_by_its_frame(self):

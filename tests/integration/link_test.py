@@ -178,7 +178,7 @@ class LinkTest(unittest.TestCase):
                                 '2^53': ['impair', 'roci0', '--loss', '1%', '--seed', above]}.items():
             done = self.roci(*arguments, check=False)
             self.assertEqual(done.returncode, 2, arguments)
-            self.assertIn(f'{arguments[-1]} is no number', done.stderr.decode())
+            self.assertIn(f'{arguments[-1]} is not a number', done.stderr.decode())
             self.assertIn(what, done.stderr.decode())
         captures = [self.start_capture('roci0')[0] for _ in range(4)]
         done = self.roci('capture', 'roci0', '-w', '/dev/null', check=False)

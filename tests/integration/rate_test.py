@@ -158,12 +158,12 @@ class RateTest(unittest.TestCase):
         self.assertEqual(self.roci('impair', CLIENT).splitlines()[0], 'out rate_bps=1000000000 rate_queue_bytes=1048576 seed=0')
         self.assertEqual(self.impairment()['rate_queue_bytes'], 1048576)
         for status, says, arguments in (
-                (2, 'no rate from 100kbit', ['--rate', '10Gbps']), (2, 'no rate from 100kbit', ['--rate', '99kbit']),
-                (2, 'no rate from 100kbit', ['--rate', '2Tbit']), (2, 'no rate from 100kbit', ['--rate', '-1']),
-                (2, 'no rate from 100kbit', ['--rate', 'fast']), (2, 'go with --rate', ['--loss', '1%', '--rate-queue', '1ms']),
-                (2, 'what is to happen', ['--rate-ecn', '1ms']), (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-queue', '6s']),
-                (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-ecn', '0']),
-                (2, 'no length of a queue', ['--rate', '1Gbit', '--rate-ecn', '10kB:']),
+                (2, 'not a rate from 100kbit', ['--rate', '10Gbps']), (2, 'not a rate from 100kbit', ['--rate', '99kbit']),
+                (2, 'not a rate from 100kbit', ['--rate', '2Tbit']), (2, 'not a rate from 100kbit', ['--rate', '-1']),
+                (2, 'not a rate from 100kbit', ['--rate', 'fast']), (2, 'need --rate', ['--loss', '1%', '--rate-queue', '1ms']),
+                (2, 'no impairment is given', ['--rate-ecn', '1ms']), (2, 'not a queue length', ['--rate', '1Gbit', '--rate-queue', '6s']),
+                (2, 'not a queue length', ['--rate', '1Gbit', '--rate-ecn', '0']),
+                (2, 'not a queue length', ['--rate', '1Gbit', '--rate-ecn', '10kB:']),
                 (1, 'is less than the lower one (--rate-ecn)', ['--rate', '1Gbit', '--rate-ecn', '10kB:9kB']), (2, '--clear', ['--clear', '--rate', '1Gbit']),
                 (1, '5 s at this rate', ['--rate', '1Mbit', '--rate-queue', '1MB']),
                 (1, '(--rate-queue) never reaches 2097152 (--rate-ecn): nothing would be marked', ['--rate', '1Gbit', '--rate-ecn', '2MB'])):

@@ -205,17 +205,17 @@ class Runs(unittest.TestCase):
         self.assert_not_green(self.start('--quick', ROCI_TEST_LIMIT_S='1'), 'no time left (ROCI_TEST_LIMIT_S)')
 
     def test_no_room_for_files(self):
-        self.assert_not_green(self.start('--quick', TMPDIR='/proc/self'), 'no room in /proc/self')
+        self.assert_not_green(self.start('--quick', TMPDIR='/proc/self'), 'cannot write to /proc/self')
 
     def test_a_build_folder_that_cannot_be_written(self):
         (self.top / 'build').write_text('')
-        self.assert_not_green(self.start('--quick'), 'no room in build/')
+        self.assert_not_green(self.start('--quick'), 'cannot write to build/')
 
     def test_a_second_run_in_the_same_clone(self):
         (self.top / 'build').mkdir()
         with open(self.top / 'build/.tools-test', 'w', encoding='ascii') as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.assert_not_green(self.start('--quick'), 'another tools/test runs in this clone')
+            self.assert_not_green(self.start('--quick'), 'another tools/test is running in this clone')
 
     def test_meson_runs_nothing(self):
         self.assert_not_green(self.start('--quick'), 'did not run')

@@ -28,7 +28,7 @@ constexpr uint16_t kOptionTimeOffset = 14;
 constexpr uint32_t kBlockOverhead = 12;  // type, length, length again
 constexpr uint32_t kNanosecondsPerSecond = 1'000'000'000;
 
-// What other files begin with, as read from a little-endian machine, and how they become captures.
+// First bytes of other file formats, read as little-endian, and how to convert them.
 struct OtherFile {
   uint32_t magic;
   uint32_t mask;
@@ -46,7 +46,7 @@ const char* WhyNoCapture(uint32_t magic) {
   for (const OtherFile& other : kOtherFiles) {
     if ((magic & other.mask) == other.magic) return other.what;
   }
-  return "neither pcap nor pcapng (of other captures, editcap -F pcapng makes one)";
+  return "neither pcap nor pcapng (convert other formats with editcap -F pcapng)";
 }
 
 uint64_t PowerOf10(unsigned exponent) {
@@ -69,7 +69,7 @@ Time Scale(uint64_t units, uint8_t resolution) {
     return {static_cast<uint64_t>(nanoseconds / kNanosecondsPerSecond),
             static_cast<uint32_t>(nanoseconds % kNanosecondsPerSecond)};
   }
-  if (n > 28) return {0, 0};  // 2^64 of these are less than a nanosecond
+  if (n > 28) return {0, 0};  // 2^64 units are less than a nanosecond
   if (n > 19) return {0, static_cast<uint32_t>(units / PowerOf10(n - 9) % kNanosecondsPerSecond)};
   const uint64_t unit = PowerOf10(n);
   const uint64_t rest = units % unit;
@@ -95,7 +95,7 @@ uint16_t CaptureReader::U16(size_t at) const { return Load<uint16_t>(&buffer_[at
 uint32_t CaptureReader::U32(size_t at) const { return Load<uint32_t>(&buffer_[at], swapped_); }
 uint64_t CaptureReader::U64(size_t at) const { return Load<uint64_t>(&buffer_[at], swapped_); }
 
-// In pieces, so that a length that is not true costs no memory.
+// Reads in pieces, so that a false length allocates no memory.
 bool CaptureReader::Fill(size_t n) {
   constexpr size_t kPiece = 65536;
   while (n > 0) {
@@ -151,7 +151,7 @@ CaptureReader::Outcome CaptureReader::OpenPcap(uint32_t magic) {
     is_modified_ = value == kMagicModified;
     buffer_.clear();
     if (!Fill(20)) return Damaged("the file ends within its header");
-    // The upper bits tell of a frame check sequence, which is seen as bytes behind the packet.
+    // The upper bits describe a frame check sequence, which is decoded as bytes after the packet.
     interfaces_.push_back({.link_type = U32(16) & 0xFFFF, .snap_length = U32(12)});
     return Outcome::kRecord;
   }
@@ -160,7 +160,7 @@ CaptureReader::Outcome CaptureReader::OpenPcap(uint32_t magic) {
 }
 
 CaptureReader::Outcome CaptureReader::NextPcap(CaptureRecord& record) {
-  // The modified header goes on with the index of the interface, the packet's protocol and type.
+  // The modified header continues with the interface index, protocol and type of the packet.
   constexpr size_t kHeader = 16, kModifiedHeader = 24, kPacketType = 22;
   constexpr std::byte kOutgoing{4};
   buffer_.clear();
@@ -190,7 +190,7 @@ CaptureReader::Outcome CaptureReader::NextPcap(CaptureRecord& record) {
   return Outcome::kRecord;
 }
 
-// Behind the block's type. The body is left in buffer_.
+// Reads the section header after the block type. Leaves the body in buffer_.
 bool CaptureReader::ReadSectionHeader(uint32_t& total_length) {
   buffer_.clear();
   if (!Fill(8)) return Damaged("the file ends within a section's header"), false;

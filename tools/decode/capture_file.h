@@ -1,6 +1,6 @@
 // Reads captures: pcap (micro- and nanoseconds, either byte order, and Kuznetsov's with longer
-// record headers) and pcapng (several sections, interfaces and byte orders). Trusts nothing that
-// the file says.
+// record headers) and pcapng (several sections, interfaces and byte orders). Checks every field of
+// the file.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace roci::tools {
 
-// LINKTYPE_ values of https://www.tcpdump.org/linktypes.html that are understood here.
+// Supported LINKTYPE_ values (https://www.tcpdump.org/linktypes.html).
 inline constexpr uint32_t kLinkTypeNull = 0;
 inline constexpr uint32_t kLinkTypeEthernet = 1;
 inline constexpr uint32_t kLinkTypeOldRaw = 12;  // DLT_RAW of most systems
@@ -35,27 +35,27 @@ struct CaptureRecord {
   uint32_t nanoseconds = 0;
   Direction direction = Direction::kUnknown;
   uint32_t original_length = 0;      // on the wire
-  std::span<const std::byte> bytes;  // what was captured; until the next call of Next
+  std::span<const std::byte> bytes;  // captured bytes; valid until the next call of Next
 };
 
-// Not thread-safe. Uses memory for one record and 16 bytes for each interface.
+// Not thread-safe. Uses memory for one record, and 16 bytes per interface.
 class CaptureReader {
  public:
-  // Longer records and blocks, and more interfaces in a section, are taken for damage.
+  // Longer records and blocks, and more interfaces in a section, count as damage.
   static constexpr uint32_t kMaxRecordBytes = 16 << 20;
   static constexpr size_t kMaxInterfaces = 65536;
 
-  // Puts the next n bytes of the input at p and answers how many there were: fewer at its end only.
+  // Reads the next n bytes of the input to p. Returns the number of bytes; fewer only at the end.
   using Read = std::function<size_t(std::byte* p, size_t n)>;
   explicit CaptureReader(Read read) : read_(std::move(read)) {}
 
   enum class Outcome : uint8_t {
     kRecord,
     kEnd,
-    kDamaged,      // it cannot be read any further; error() says why
-    kNotACapture,  // it does not begin like one
+    kDamaged,      // the rest cannot be read; see error()
+    kNotACapture,  // not a supported capture file; see error()
   };
-  // After anything but kRecord the same answer comes again.
+  // Any result but kRecord is final: later calls return it again.
   Outcome Next(CaptureRecord& record);
   const std::string& error() const { return error_; }
 
@@ -72,7 +72,7 @@ class CaptureReader {
   Outcome OpenPcap(uint32_t magic);
   Outcome NextPcap(CaptureRecord& record);
   Outcome NextBlock(CaptureRecord& record);
-  // True: `record` holds a packet. Blocks of other kinds are taken note of, or passed over.
+  // True: `record` holds a packet. False: the block was of another kind, or damaged.
   bool HandleBlock(uint32_t type, CaptureRecord& record);
   bool ReadSectionHeader(uint32_t& total_length);
   void AddInterface();
@@ -85,9 +85,9 @@ class CaptureReader {
   uint16_t U16(size_t at) const;
   uint32_t U32(size_t at) const;
   uint64_t U64(size_t at) const;
-  // Whether the options in [at, end of the buffer) end where they should.
+  // Whether the options in [at, end of the buffer) are complete.
   bool OptionsAreWhole(size_t at) const;
-  // Value of the option in [at, end of the buffer), empty if it is not there.
+  // Value of the option in [at, end of the buffer); empty: absent.
   std::span<const std::byte> Option(size_t at, uint16_t code) const;
 
   Read read_;

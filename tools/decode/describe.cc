@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using roce::ExtHeader;
 
-// Fields that people read in hexadecimal.
+// Fields that the text prints in hexadecimal.
 constexpr std::array<std::string_view, 20> kInHex = {
     "type", "checksum", "id",       "pkey",     "dest_qpn", "src_qpn",   "qkey",
     "va",   "rkey",     "swap_add", "compare",  "original", "imm",       "srqn",
@@ -40,7 +40,7 @@ std::string HexText(std::span<const std::byte> bytes) {
   return out;
 }
 
-// Below 0 the nanoseconds still count forwards.
+// For negative seconds, the nanoseconds still count forwards.
 std::string TimeText(int64_t seconds, uint32_t nanoseconds) {
   if (seconds >= 0 || nanoseconds == 0) return absl::StrFormat("%d.%09d", seconds, nanoseconds);
   return absl::StrFormat("-%d.%09d", -(seconds + 1), 1'000'000'000 - nanoseconds);

@@ -1,4 +1,4 @@
-// A decoded frame in words: one JSON object, or one line of text with the same fields.
+// Prints a decoded frame: one JSON object, or one line of text with the same fields.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace roci::tools {
 
-// Every header field by name, in the order of the wire; numbers, except addresses and the verdicts.
+// Every header field by name, in wire order. Values are numbers, except addresses and verdicts.
 nlohmann::ordered_json Describe(const CaptureRecord& record, const DecodedFrame& frame);
 
 // The same on one line, without a newline: "1 0.000123456 eth{dst=... src=...} ... icrc=good".

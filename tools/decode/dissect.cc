@@ -12,14 +12,14 @@ namespace {
 using roce::LoadBe;
 using Bytes = std::span<const std::byte>;
 
-// The header of type T at `at`, if what was captured in front of `end` has it.
+// The header of type T at `at`; absent if the captured bytes before `end` do not have all of it.
 template <class T>
 std::optional<T> LoadAt(Bytes frame, size_t at, size_t end) {
   if (end < at || end - at < T::kBytes) return std::nullopt;
   return T::Load(&frame[at]);
 }
 
-// ---- What is in front of the packet ----
+// ---- Outer headers ----
 
 OuterHeader OuterOf(const PathHeader& header, Bytes frame) {
   OuterHeader outer{.header = header.header, .id = header.id, .src = {}, .dst = {}};
@@ -35,13 +35,13 @@ OuterHeader OuterOf(const PathHeader& header, Bytes frame) {
   return outer;
 }
 
-// Of link layers that name what they hold and nothing else.
+// Link layers with no field but the type of their payload.
 bool IsPlainLink(Header header) {
   return header == Header::kCooked || header == Header::kCooked2 || header == Header::kFamily ||
          header == Header::kIp;
 }
 
-// `path`: all headers in front of the packet.
+// `path`: all outer headers.
 void ReadOuter(std::span<const PathHeader> path, Bytes frame, PacketPlace& place,
                DecodedFrame& out) {
   size_t last_link = path.size();
@@ -75,7 +75,7 @@ void LoadExt(const roce::OpcodeInfo& info, roce::ExtHeader kind, Bytes transport
   out.ext_present |= roce::OpcodeInfo::Bit(kind);
 }
 
-// `transport` begins with the BTH and ends before the ICRC, or where the capture was cut.
+// `transport` begins with the BTH and ends before the ICRC, or at the end of a cut capture.
 void ReadTransport(Bytes transport, DecodedFrame& out) {
   using enum roce::ExtHeader;
   out.bth = LoadAt<roce::Bth>(transport, 0, transport.size());
@@ -110,8 +110,8 @@ void ReadTransport(Bytes transport, DecodedFrame& out) {
   }
 }
 
-// `transport_bytes`: from the BTH to the ICRC as the headers in front say, for frames that are cut
-// as well.
+// `transport_bytes`: from the BTH to the ICRC by the lengths in earlier headers, also for cut
+// frames.
 void ReadPayloadLength(size_t transport_bytes, DecodedFrame& out) {
   if (!out.bth) return;
   const HeaderLayout layout = LayoutOf(out.bth->opcode);
@@ -122,7 +122,7 @@ void ReadPayloadLength(size_t transport_bytes, DecodedFrame& out) {
   }
 }
 
-// Answers where the transport begins.
+// Returns the offset of the transport.
 size_t ReadGrh(const PathHeader& header, Bytes frame, PacketPlace& place, DecodedFrame& out) {
   out.is_v1 = true;
   out.grh = LoadAt<roce::Ipv6Header>(frame, header.at, header.end);
@@ -130,7 +130,7 @@ size_t ReadGrh(const PathHeader& header, Bytes frame, PacketPlace& place, Decode
   return header.at + roce::Ipv6Header::kBytes;
 }
 
-// As ReadGrh, of v2. The walk has seen to it that the IP header is there.
+// The same for v2. WalkFrame has checked that the IP header is present.
 size_t ReadIpAndUdp(const PathHeader& ip, const PathHeader& udp, Bytes frame, PacketPlace& place,
                     DecodedFrame& out) {
   if (ip.header == Header::kIpv4) {
@@ -146,7 +146,7 @@ size_t ReadIpAndUdp(const PathHeader& ip, const PathHeader& udp, Bytes frame, Pa
   return udp.at + roce::UdpHeader::kBytes;
 }
 
-// The first of the packet's own headers in the path.
+// The first header of the path that belongs to the packet itself.
 const PathHeader& FirstOfPacket(const Walk& walk) {
   size_t i = walk.path.size() - 1;
   if (walk.end == Header::kRoceV2) {

@@ -20,14 +20,14 @@ namespace roci::tools {
 enum class IcrcVerdict : uint8_t { kGood, kBad, kUnchecked };
 enum class ReencodeVerdict : uint8_t { kSame, kDiffers, kUnchecked };
 
-// What a frame was taken for. All but kRoce are counted and not shown.
+// Kind of a frame. All but kRoce are counted and not printed.
 enum class FrameKind : uint8_t {
   kRoce,      // v2: UDP to port 4791; of fragments, the first. v1: EtherType 0x8915
-  kOther,     // something else for certain
-  kCut,       // the capture has too little of it to tell
-  kHeaders,   // its headers end too early, go on for too long or are of unknown versions
-  kLinkType,  // of a link type that is not understood
-  kHidden,    // in what is not looked into, Dissection::hidden_by
+  kOther,     // certainly not RoCE
+  kCut,       // truncated by the capture before the UDP port
+  kHeaders,   // its headers are incomplete, too many, or of unknown versions
+  kLinkType,  // of an unsupported link type
+  kHidden,    // may be RoCE inside of a header that is not decoded, Dissection::hidden_by
 };
 
 struct VlanLayer {
@@ -35,18 +35,18 @@ struct VlanLayer {
   uint16_t tci = 0;
 };
 
-// A header in front of RoCE's own: of a tunnel, a label, an outer VLAN.
+// An outer header: of a tunnel, a label, an outer VLAN.
 struct OuterHeader {
   Header header{};
-  std::optional<uint32_t> id{};           // as PathHeader's
-  std::optional<roce::Gid> src{}, dst{};  // of IP
+  std::optional<uint32_t> id{};           // see PathHeader
+  std::optional<roce::Gid> src{}, dst{};  // of IP headers
 };
 
-// What a frame's headers say, as far as it has them: a header that is cut is not there.
+// The headers of a frame. A truncated header is absent.
 struct DecodedFrame {
   std::vector<OuterHeader> outer;                // outermost first
-  std::optional<roce::EthernetHeader> ethernet;  // the last; not for other link types
-  std::vector<VlanLayer> vlans;                  // behind that, outermost first
+  std::optional<roce::EthernetHeader> ethernet;  // the innermost; absent for other link types
+  std::vector<VlanLayer> vlans;                  // after it, outermost first
   std::optional<roce::Ipv4Header> ipv4;
   std::optional<roce::Ipv6Header> ipv6;
   uint32_t ipv4_option_bytes = 0;
@@ -61,28 +61,27 @@ struct DecodedFrame {
   uint8_t ext_reserved8 = 0;   // of DETH or XRCETH; no opcode has both
   uint32_t feth_reserved = 0;  // the 26 bits above the others
   std::array<std::byte, 16> cnp_reserved{};
-  uint16_t ext_present = 0;  // bit i: ExtHeader i was read into `ext`
+  uint16_t ext_present = 0;  // bit i: `ext` has ExtHeader i
   roce::ExtHeaders ext;
-  // Behind the headers, without pad and ICRC; only if the lengths let one tell.
+  // Bytes after the headers, without pad and ICRC; absent if the lengths are inconsistent.
   std::optional<uint32_t> payload_bytes;
-  std::array<std::byte, 3> pad{};  // the first bth->pad_count; zero if gate 1 has not passed it
-  uint32_t trailer_bytes = 0;      // behind the packet: Ethernet padding, frame check sequence
+  std::array<std::byte, 3> pad{};  // the first bth->pad_count; zero if gate 1 refuses the packet
+  uint32_t trailer_bytes = 0;      // after the packet: Ethernet padding, frame check sequence
 
-  // The capture holds less of the packet than was on the wire: nothing can be verified.
+  // The capture has less of the packet than was on the wire: it cannot be verified.
   bool cut = false;
-  // Gate 1's word on the packet; kNone for one that is cut.
+  // Result of gate 1; kNone if `cut`.
   roce::DropReason malformed = roce::DropReason::kNone;
   IcrcVerdict icrc = IcrcVerdict::kUnchecked;
-  // Both with kGood and kBad only, and as on the wire, the first byte highest: the CRC itself
-  // stands there with its least significant byte first.
+  // Both only with kGood and kBad. In wire order, the first byte highest; the wire has the CRC with
+  // its least significant byte first.
   uint32_t icrc_found = 0;
   uint32_t icrc_computed = 0;
   ReencodeVerdict reencoded = ReencodeVerdict::kUnchecked;
   uint32_t differs_at = 0;  // with kDiffers: offset in the captured frame
 
-  // What the UDP checksum should be, if it is there (not 0) and wrong. Nothing fails for it: a
-  // device looks at the ICRC only, and captures on a sender may come before the NIC has filled it
-  // in.
+  // The correct UDP checksum, if the frame has a wrong one (other than 0). Not a failure: a device
+  // checks only the ICRC, and a capture on the sender may precede checksum offload.
   std::optional<uint16_t> udp_checksum_computed;
 
   bool has_pad_bits() const { return pad != std::array<std::byte, 3>{}; }

@@ -55,7 +55,7 @@ bool Gunzip::FillInput() {
   return stream.avail_in != 0;
 }
 
-// Streams may follow each other (RFC 1952, 2.2); what else comes behind one is nothing of ours.
+// Streams may follow each other (RFC 1952, 2.2); other bytes after a stream are ignored.
 bool Gunzip::BeginNextStream() {
   if (!FillInput()) return false;
   z_stream& stream = inflater_->stream;

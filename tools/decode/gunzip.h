@@ -1,4 +1,4 @@
-// Reads files that may be compressed with gzip, as Wireshark writes them, as if they were not.
+// Reads files that may be compressed with gzip (Wireshark writes such captures).
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace roci::tools {
 
-// Not thread-safe. What does not begin like gzip is handed on as it comes.
+// Not thread-safe. Input without a gzip header is passed through.
 class Gunzip {
  public:
   // As CaptureReader::Read.
@@ -20,7 +20,7 @@ class Gunzip {
   Gunzip& operator=(const Gunzip&) = delete;
 
   size_t Read(std::byte* p, size_t n);
-  // Why the input ended where it did; empty if that was its end.
+  // Reason of an early end of the input; empty: none.
   const std::string& error() const { return error_; }
 
  private:
@@ -36,7 +36,7 @@ class Gunzip {
   Source source_;
   std::string error_;
   bool is_open_ = false;
-  size_t head_bytes_ = 0;  // of input_: read to look at, to be handed on first
+  size_t head_bytes_ = 0;  // bytes of input_ read to detect gzip, to be returned first
   size_t head_at_ = 0;
   std::array<std::byte, 4096> input_;
   std::unique_ptr<Inflater> inflater_;  // null: not compressed

@@ -5,7 +5,7 @@ namespace {
 
 constexpr uint8_t kOperationBits = 0x1F;
 constexpr uint8_t kLastSharedWithRc = 0x14;  // FETCH ADD
-constexpr uint8_t kResync = 0x15;            // RD alone has it
+constexpr uint8_t kResync = 0x15;            // RD only
 
 void Insert(roce::OpcodeInfo& info, uint32_t bytes) {
   for (size_t i = 0; i < roce::kExtHeaderCount; ++i) {
@@ -18,7 +18,7 @@ void Insert(roce::OpcodeInfo& info, uint32_t bytes) {
 
 }  // namespace
 
-// As the RC opcode of the same operation, behind an RDETH and, in requests, a DETH.
+// The headers of the same RC operation after an RDETH and, in requests, a DETH.
 HeaderLayout LayoutOf(roce::Opcode opcode) {
   const roce::OpcodeInfo& own = roce::InfoOf(opcode);
   const auto code = static_cast<uint8_t>(opcode);
@@ -31,7 +31,7 @@ HeaderLayout LayoutOf(roce::Opcode opcode) {
   rd.info.header_bytes = roce::kBthBytes;
   if (operation <= kLastSharedWithRc) {
     rd.info = roce::InfoOf(roce::WithTransport(opcode, roce::Transport::kRc));
-    rd.name = std::string("RD") + (rd.info.name + 2);  // behind "RC"
+    rd.name = std::string("RD") + (rd.info.name + 2);  // without "RC"
   }
   rd.info.opcode = opcode;
   rd.info.known = false;

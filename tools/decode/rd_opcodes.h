@@ -1,5 +1,5 @@
-// Which headers an opcode has, reliable datagrams (RD) with them: no RoCE device serves those, so
-// that roce/opcode.h does not know them, but a capture may have them (IBTA vol 1, 9.2.1, table 38).
+// The headers of each opcode, including reliable datagrams (RD; IBTA vol 1, 9.2.1, table 38). No
+// RoCE device supports RD, so roce/opcode.h does not have it, but a capture may.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace roci::tools {
 // Reliable datagram header, IBTA vol 1, 9.3.
 struct Rdeth {
   static constexpr uint32_t kBytes = 4;
-  static constexpr uint32_t kOffset = roce::kBthBytes;  // always the first
+  static constexpr uint32_t kOffset = roce::kBthBytes;  // directly after the BTH
   uint8_t reserved8 = 0;
   uint32_t ee_context = 0;  // 24 bits
 
@@ -25,7 +25,7 @@ struct Rdeth {
 };
 
 struct HeaderLayout {
-  // With RD as with the others, but that `known` stays false: a device drops it.
+  // Filled for RD as for the others, but `known` stays false: a device drops it.
   roce::OpcodeInfo info;
   bool has_rdeth = false;
   std::string name;

@@ -20,8 +20,8 @@ roce::CrcState IcrcOfV2(Bytes covered, bool is_ipv6) {
   return roce::ActiveCrcKernel().masked(covered.data(), covered.size(), is_ipv6);
 }
 
-// IBTA vol 1, 7.8.1: as v2's, over the GRH: traffic class, flow label, hop limit, and the first
-// reserved byte of the BTH count as ones. `covered` has both headers.
+// IBTA vol 1, 7.8.1: as in v2, but over the GRH. Masked with ones: traffic class, flow label, hop
+// limit, and the first reserved byte of the BTH. `covered` has both headers.
 roce::CrcState IcrcOfV1(Bytes covered) {
   constexpr size_t kLrhBytes = 8;
   constexpr size_t kHopLimit = 7, kReserved8 = roce::Ipv6Header::kBytes + 4;
@@ -44,11 +44,11 @@ roce::CrcState IcrcOf(const DecodedFrame& frame, Bytes covered) {
   return frame.is_v1 ? IcrcOfV1(covered) : IcrcOfV2(covered, frame.ipv6.has_value());
 }
 
-// `packet` is the whole of it, from the IP header or GRH on.
+// `packet`: the whole packet from the IP header or GRH on.
 void CheckIcrc(Bytes packet, DecodedFrame& out) {
   const size_t network = out.ipv4 ? roce::Ipv4Header::kBytes : roce::Ipv6Header::kBytes;
   const size_t headers = network + (out.is_v1 ? 0 : roce::UdpHeader::kBytes) + roce::Bth::kBytes;
-  // With options nobody says what the ICRC covers.
+  // The coverage of the ICRC is not defined for IP options and extension headers.
   if ((out.ipv4_option_bytes | out.ipv6_extension_bytes) != 0) return;
   if (packet.size() < headers + roce::kIcrcBytes) return;
   const Bytes covered = packet.first(packet.size() - roce::kIcrcBytes);
@@ -66,7 +66,7 @@ uint64_t SumOfWords(Bytes bytes) {
   return sum;
 }
 
-// Of a packet that gate 1 has passed (RFC 768; RFC 8200, 8.1).
+// For a packet that gate 1 accepts (RFC 768; RFC 8200, 8.1).
 void CheckUdpChecksum(Bytes network, DecodedFrame& out) {
   if (out.udp->checksum == 0) return;  // not used
   const size_t header = out.ipv4 ? roce::Ipv4Header::kBytes : roce::Ipv6Header::kBytes;
@@ -80,8 +80,8 @@ void CheckUdpChecksum(Bytes network, DecodedFrame& out) {
   if (out.udp->checksum != right) out.udp_checksum_computed = right;
 }
 
-// What our sender never writes and others do: reserved bits (ConnectX sets one in the BTH), pad
-// bytes, fragments allowed, a UDP checksum. RoCEv1 it does not write at all.
+// Fields that this project's encoder never sets and other senders do: reserved bits (ConnectX sets
+// one in the BTH), pad bytes, fragmentation allowed, a UDP checksum. True for all of RoCEv1.
 bool HasForeignFields(const DecodedFrame& frame) {
   return frame.is_v1 || frame.udp->checksum != 0 || frame.has_pad_bits() ||
          frame.feth_reserved != 0 || frame.cnp_reserved != decltype(frame.cnp_reserved){} ||
@@ -109,7 +109,7 @@ void StoreReserved(const DecodedFrame& frame, std::byte* bth) {
   }
 }
 
-// Puts the pad and the reserved bits into `transport`, which is the packet from its BTH on.
+// Stores pad and reserved bits into `transport`, the packet from its BTH on.
 void StoreForeignTransport(const DecodedFrame& frame, std::span<std::byte> transport) {
   StoreReserved(frame, transport.data());
   const size_t pad_at = transport.size() - roce::kIcrcBytes - frame.bth->pad_count;
@@ -153,7 +153,7 @@ std::vector<std::byte> EncodeLink(const DecodedFrame& frame) {
   return out;
 }
 
-// `packet` is what gate 1 made of the frame.
+// `packet`: the frame as parsed by gate 1.
 std::vector<std::byte> EncodePacket(const DecodedFrame& frame, const roce::Packet& packet) {
   const roce::FrameTemplate tmpl(roce::PathOf(packet));
   const roce::TxPacket tx = roce::TxOf(packet);
@@ -171,7 +171,7 @@ std::vector<std::byte> EncodePacket(const DecodedFrame& frame, const roce::Packe
   return encoded;
 }
 
-// Compares with what stands in `original` from `at` on. True: the same.
+// Compares `encoded` with `original` from `at` on. True: equal.
 bool Compare(Bytes original, size_t at, const std::vector<std::byte>& encoded, DecodedFrame& out) {
   const auto [mine, theirs] =
       std::mismatch(encoded.begin(), encoded.end(), original.begin() + static_cast<ptrdiff_t>(at),
@@ -181,7 +181,7 @@ bool Compare(Bytes original, size_t at, const std::vector<std::byte>& encoded, D
   return false;
 }
 
-// Gate 1 and the encoder see the packet behind one plain Ethernet header, whatever it came with.
+// Gate 1 and the encoder get the packet after one plain Ethernet header, without its outer headers.
 std::vector<std::byte> PlainFrame(Bytes packet, const DecodedFrame& frame) {
   std::vector<std::byte> plain(roce::EthernetHeader::kBytes + packet.size());
   roce::EthernetHeader header = frame.ethernet.value_or(roce::EthernetHeader{});
@@ -191,8 +191,8 @@ std::vector<std::byte> PlainFrame(Bytes packet, const DecodedFrame& frame) {
   return plain;
 }
 
-// As what v2 would be of it: IPv6 and UDP headers in the place of the GRH. `packet` has all that
-// the GRH says.
+// The packet converted to v2: IPv6 and UDP headers instead of the GRH. `packet` has the length that
+// the GRH states.
 std::vector<std::byte> PlainFrameOfV1(Bytes packet) {
   constexpr uint32_t kNetwork = roce::EthernetHeader::kBytes, kUdp = kNetwork + 40;
   constexpr uint32_t kTransport = kUdp + roce::UdpHeader::kBytes;
@@ -214,7 +214,7 @@ std::vector<std::byte> PlainFrameOfV1(Bytes packet) {
   return plain;
 }
 
-// What is wrong with the GRH (IBTA vol 1, 8.3). `present`: bytes of the packet from there on.
+// Checks the GRH (IBTA vol 1, 8.3). `present`: captured bytes from the GRH on.
 roce::DropReason CheckGrh(const DecodedFrame& frame, size_t present, size_t packet_bytes) {
   constexpr uint8_t kIbaTransport = 0x1B;
   constexpr size_t kMostBytes = 0xFFFF - roce::UdpHeader::kBytes;

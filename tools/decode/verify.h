@@ -1,5 +1,5 @@
-// What our own code says of a RoCE packet in a capture: whether it passes gate 1, whether its ICRC
-// is right, and whether encoding what was read gives the same bytes again.
+// Verifies a RoCE packet of a capture with the code of the dataplane: gate 1, the ICRC, and whether
+// encoding the parsed packet gives the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,23 @@
 
 namespace roci::tools {
 
-// Bits of a FETH that mean something; the others are DecodedFrame::feth_reserved.
+// Number of defined bits of a FETH; the others are DecodedFrame::feth_reserved.
 inline constexpr unsigned kFethBits = 6;
 
 inline bool HasExt(const DecodedFrame& frame, roce::ExtHeader kind) {
   return (frame.ext_present & roce::OpcodeInfo::Bit(kind)) != 0;
 }
 
-// Where the packet stands in the captured frame.
+// Place of the packet in the captured frame.
 struct PacketPlace {
-  // Of the Ethernet header, if the packet follows on it and on its VLAN tags at once.
+  // Offset of the Ethernet header, if the packet directly follows it and its VLAN tags.
   std::optional<size_t> link_at;
-  size_t at = 0;     // of its IP header, or GRH
-  size_t bytes = 0;  // with that, as it says itself, true or not
-  size_t end = 0;    // of what holds it, as far as it was captured
+  size_t at = 0;     // offset of its IP header or GRH
+  size_t bytes = 0;  // length including that header, as stated in it (not checked)
+  size_t end = 0;    // end of the captured bytes of the enclosing header
 };
 
-// Fills in the verdicts and what they depend on: malformed, icrc, reencoded, pad, the checksum.
+// Sets the verdicts and their details: malformed, icrc, reencoded, pad, the checksum.
 void Verify(std::span<const std::byte> frame, const PacketPlace& place, DecodedFrame& out);
 
 }  // namespace roci::tools

@@ -14,7 +14,7 @@ namespace {
 using roce::LoadBe;
 using Bytes = std::span<const std::byte>;
 
-// ---- Which number names which header ----
+// ---- Numbers of headers ----
 
 struct NumberRow {
   uint32_t number;
@@ -71,8 +71,8 @@ constexpr NumberRow kIpProtocols[] = {
 constexpr NumberRow kUdpPorts[] = {
     {roce::kRoceUdpPort, Header::kRoceV2},
     {4789, Header::kVxlan},
-    {4790, Header::kVxlan},  // with a next protocol
-    {8472, Header::kVxlan},  // Linux' default, before there was a number
+    {4790, Header::kVxlan},  // VXLAN-GPE
+    {8472, Header::kVxlan},  // Linux's default from before the IANA number
     {6081, Header::kGeneve},
     {6635, Header::kMpls},
     {4754, Header::kGre},
@@ -84,7 +84,7 @@ constexpr NumberRow kUdpPorts[] = {
 constexpr NumberRow kPppProtocols[] = {
     {0x0021, Header::kIpv4}, {0x0057, Header::kIpv6}, {0x0281, Header::kMpls}};
 
-// Of VXLAN with a next protocol (its draft, 3.2) and of NSH (RFC 8300, 2.2).
+// Next protocol of VXLAN-GPE (its draft, 3.2) and of NSH (RFC 8300, 2.2).
 constexpr NumberRow kNextProtocols[] = {{1, Header::kIpv4},
                                         {2, Header::kIpv6},
                                         {3, Header::kEthernet},
@@ -98,7 +98,7 @@ Header Find(const NumberRow (&table)[N], uint32_t number) {
   return row == std::end(table) ? Header::kOther : row->header;
 }
 
-// Below 0x600 it is the length of a frame with an LLC header (IEEE 802.3, 3.2.6).
+// Smaller values are the length of a frame with an LLC header (IEEE 802.3, 3.2.6).
 constexpr uint16_t kLeastEtherType = 0x600;
 Header ByTypeOrLength(uint16_t type) {
   return type < kLeastEtherType ? Header::kLlc : Find(kEtherTypes, type);
@@ -106,14 +106,14 @@ Header ByTypeOrLength(uint16_t type) {
 
 // ---- The headers ----
 
-// What a header says, given what is left of the frame from its first byte on.
+// Fields of one header, read from the rest of the frame.
 struct Found {
   size_t bytes = 0;  // of the header
   Header next{};
   uint16_t type = 0;             // as in PathHeader, of `next`
   std::optional<uint32_t> id{};  // as in PathHeader
-  size_t whole = 0;          // bytes of the header and of all that it carries; 0: it does not say
-  bool is_fragment = false;  // the first, of several: what it carries goes on in others
+  size_t whole = 0;              // length of header and payload as stated in it; 0: no such field
+  bool is_fragment = false;      // the first of several fragments
 };
 
 uint8_t U8(Bytes rest, size_t at) { return std::to_integer<uint8_t>(rest[at]); }
@@ -143,7 +143,7 @@ Found TakeCooked2(Bytes rest) {
   return {.bytes = 20, .next = ByTypeOrLength(type), .type = type};
 }
 
-// In the byte order of who captured; "loop" devices write that of the network.
+// In the byte order of the capturing host; "loop" devices use network byte order.
 Found TakeFamily(Bytes rest) {
   uint32_t family = U32(rest, 0);
   if (family > 0xFFFF) family = __builtin_bswap32(family);
@@ -161,7 +161,7 @@ Found TakeIp(Bytes rest) {
   }
 }
 
-// With the header that gives EtherTypes (IEEE 802, 9.4); others carry no packets of ours.
+// LLC with a SNAP header that has an EtherType (IEEE 802, 9.4); other LLC frames carry no RoCE.
 Found TakeLlc(Bytes rest) {
   const bool is_snap = U24(rest, 0) == 0xAAAA03 && U24(rest, 3) == 0;
   const uint16_t type = U16(rest, 6);
@@ -172,8 +172,8 @@ Found TakeBackboneTag(Bytes rest) {
   return {.bytes = 4, .next = Header::kEthernet, .id = U24(rest, 1)};
 }
 
-// Behind the last label nothing says what comes: IP, or a frame, with a control word (RFC
-// 4448, 4.6: zeros in front of its number) or without.
+// The last label does not state the payload: IP, or a frame with a control word (RFC 4448, 4.6: its
+// first four bits are zero) or without.
 Found TakeMpls(Bytes rest) {
   Found found{.bytes = 4, .next = Header::kMpls, .id = U32(rest, 0) >> 12};
   if ((U8(rest, 2) & 1) == 0) return found;
@@ -186,7 +186,7 @@ Found TakeMpls(Bytes rest) {
       found.next = Header::kIpv6;
       break;
     case 1:
-      found.next = Header::kOther;  // the pseudowire's own talk (RFC 4385, 5)
+      found.next = Header::kOther;  // control channel of the pseudowire (RFC 4385, 5)
       break;
     default:
       if (U16(rest, 4) == 0) found.bytes += 4;
@@ -213,7 +213,7 @@ Found TakePpp(Bytes rest) {
 }
 
 Found TakeIpv4(Bytes rest) {
-  // A header that calls itself shorter than it can be is read as if it had no options.
+  // A header with a too small length field is read as one without options.
   const size_t bytes = std::max((U8(rest, 0) & 0xFu) * 4u, uint32_t{roce::Ipv4Header::kBytes});
   const uint8_t protocol = U8(rest, 9);
   const uint16_t fragment = U16(rest, 6);
@@ -265,7 +265,7 @@ Found TakeIpv6Fragment(Bytes rest) {
   return found;
 }
 
-// The port is enough to know RoCE, also where the header ends behind it.
+// The port is enough to recognise RoCE, even if the rest of the header is truncated.
 Found TakeUdp(Bytes rest) {
   const uint16_t port = U16(rest, 2);
   return {.bytes = roce::UdpHeader::kBytes, .next = Find(kUdpPorts, port), .type = port};
@@ -287,7 +287,7 @@ Found TakeGre(Bytes rest) {
   }
   if ((flags & kSequence) != 0) found.bytes += 4;
   if ((flags & 7) == 1 && (flags & kAcknowledgement) != 0) found.bytes += 4;
-  // Its first version has no header.
+  // ERSPAN type I has no header.
   if (type == kTypeErspan2 && (flags & kSequence) == 0) found.next = Header::kEthernet;
   return found;
 }
@@ -334,10 +334,10 @@ Found TakeEtherIp(Bytes /*rest*/) { return {.bytes = 2, .next = Header::kEtherne
 // ---- The walk ----
 
 struct HeaderRow {
-  Header header;  // the row's own number
+  Header header;  // index of the row
   const char* name;
   const char* id_name;        // of PathHeader::id; null if it has none
-  size_t least_bytes;         // that `take` reads
+  size_t least_bytes;         // bytes that `take` reads
   Found (*take)(Bytes rest);  // null: the walk ends here
 };
 
@@ -394,8 +394,8 @@ static_assert(RowsAreInOrder());
 
 const HeaderRow& RowOf(Header header) { return kHeaders[static_cast<size_t>(header)]; }
 
-// What `place` holds ends where it says itself, if that is not behind what is around it. Lengths
-// without room for anything are not believed.
+// Limits the end of `place` by its own length field, which cannot extend it. A length without room
+// for a payload is ignored.
 void Narrow(PathHeader& place, const Found& found) {
   constexpr size_t kLeastRoom = roce::UdpHeader::kBytes;
   if (found.whole >= found.bytes + kLeastRoom) {
@@ -414,7 +414,7 @@ Walk WalkFrame(Bytes frame, size_t original_length, uint32_t link_type) {
   Walk walk;
   const Header link = Find(kLinkTypes, link_type);
   if (link == Header::kOther) return {Header::kLinkType, {}};
-  // Captures may say that there was less than they have.
+  // A capture may state a smaller length than it has bytes.
   PathHeader place{
       .header = link, .end = frame.size(), .wire_end = std::max(original_length, frame.size())};
   while (true) {

@@ -1,5 +1,5 @@
-// The way from a captured frame's first byte to the RoCE packet in it: link layers, VLAN tags,
-// labels and tunnels. It finds only; what RoCE's own headers say is dissect.h's.
+// Finds the RoCE packet in a captured frame, through link layers, VLAN tags, labels and tunnels.
+// dissect.h decodes the headers of RoCE itself.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace roci::tools {
 
-// What stands in a frame. The first group has something behind it, the others end the walk.
+// Headers of a frame. After a header of the first group another follows; the others end the walk.
 enum class Header : uint8_t {
   kEthernet,
   kVlan,
-  kCooked,   // Linux' captures of any device
-  kCooked2,  // the same, newer
+  kCooked,   // Linux captures of "any" (SLL)
+  kCooked2,  // SLL2
   kFamily,   // BSD loopback devices
-  kIp,       // no header: IPv4 or IPv6, as its version says
+  kIp,       // no header: IPv4 or IPv6, by the version field
   kLlc,
   kBackboneTag,
   kMpls,
@@ -39,12 +39,12 @@ enum class Header : uint8_t {
 
   kRoceV1,
   kRoceV2,
-  kOther,          // something else for certain
+  kOther,          // certainly not RoCE
   kTooShort,       // the frame ends within the last header
   kNotUnderstood,  // there are too many headers, or one of an unknown version
   kLinkType,       // of the capture: unknown
 
-  // Those may hide RoCE and are not looked into.
+  // These may contain RoCE and are not decoded.
   kLaterFragment,
   kMacsec,
   kTrill,
@@ -56,32 +56,32 @@ enum class Header : uint8_t {
 };
 inline constexpr size_t kHeaderCount = static_cast<size_t>(Header::kGtp) + 1;
 
-// As texts name it: "vxlan".
+// Name in texts and JSON: "vxlan".
 const char* HeaderName(Header header);
-// As they name its PathHeader::id: "vni"; null if it has none.
+// Name of its PathHeader::id: "vni"; null: it has none.
 const char* HeaderIdName(Header header);
 constexpr bool MayHideRoce(Header header) { return header >= Header::kLaterFragment; }
 
 inline constexpr uint16_t kEtherTypeRoceV1 = 0x8915;
 
-// No frame that makes sense has more; what is behind so many is not looked for.
+// Most headers that are followed.
 inline constexpr size_t kMaxHeaders = 32;
 
 struct PathHeader {
   Header header{};
-  uint16_t type = 0;  // by which what is in front of it names it: EtherType, protocol, ...
+  uint16_t type = 0;  // its type in the header before it: EtherType, protocol, ...
   // VXLAN or GENEVE network, label, session, key; of a VLAN tag its TCI.
   std::optional<uint32_t> id{};
   size_t at = 0;  // offset in the frame
-  // Where what is around it ends, as far as it was captured and as it was on the wire: not behind
-  // what the headers in front of it say of their lengths.
+  // End of the enclosing header's payload, of the captured bytes and on the wire; limited by the
+  // length fields of all earlier headers.
   size_t end = 0;
   size_t wire_end = 0;
 };
 
 struct Walk {
-  Header end{};                  // what ended it
-  std::vector<PathHeader> path;  // outermost first. kRoceV2: with UDP last; kRoceV1: with its GRH
+  Header end{};                  // the header that ended the walk
+  std::vector<PathHeader> path;  // outermost first. Last: UDP for kRoceV2, GRH for kRoceV1
 };
 
 // `original_length` is the frame's length on the wire, bytes; `link_type` a LINKTYPE_.

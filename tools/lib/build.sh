@@ -7,7 +7,7 @@ use_cache() {
   export "$1=$4"
 }
 
-# Compiles of the same file are answered from ccache where it is installed, in whatever folder the clone lies.
+# Uses ccache if it is installed; its results are shared by all clones, in any folder.
 if command -v ccache >/dev/null; then
   use_cache CCACHE_BASEDIR base_dir '' "$roci_top"
   use_cache CCACHE_NOHASHDIR hash_dir true 1
@@ -15,10 +15,10 @@ if command -v ccache >/dev/null; then
 fi
 compiler() { if command -v ccache >/dev/null; then printf 'ccache %s' "$1"; else printf %s "$1"; fi; }
 
-# What runs Meson and Ninja in `configure`; a script that bounds its steps in time puts its own command here.
+# Command prefix of Meson and Ninja in `configure`; a script with time limits sets its own.
 run_step=()
 
-# configure FOLDER CXX CC OPTIONS...: a configured folder is configured again only where its meson.build files have changed.
+# configure FOLDER CXX CC OPTIONS...: configures the folder, or again if a meson.build file has changed.
 configure() {
   local folder=$1 cxx=$2 cc=$3
   shift 3
@@ -26,13 +26,13 @@ configure() {
     ${run_step[@]+"${run_step[@]}"} "${ninja[@]}" -C "$folder" build.ninja >&2
     return
   fi
-  # An interrupted configuration leaves options behind, for which Meson takes the folder for configured.
+  # An interrupted configuration leaves files by which Meson considers the folder configured.
   rm -rf "$folder/meson-private" "$folder/meson-info"
-  # A precompiled header of clang names the clone in which it was made; ccache would give it to other clones.
+  # A precompiled header of clang contains the path of its clone; ccache would share it with other clones.
   [[ $cxx != clang* ]] || set -- -Db_pch=false "$@"
   say "configuring ${folder#"$roci_top/"} ($cxx)"
   ${run_step[@]+"${run_step[@]}"} env CXX="$(compiler "$cxx")" CC="$(compiler "$cc")" meson setup "$@" "$folder" "$roci_top" >&2
 }
 
-# Ninja with as many compilers at a time as there are processors, or ROCI_JOBS.
+# Ninja with one compiler per processor, or ROCI_JOBS.
 readonly ninja=(ninja -j "${ROCI_JOBS:-$(nproc)}")

@@ -1,10 +1,10 @@
-"""Which files of the tree differ from the branch that a change is made for."""
+"""Lists the files that a change modifies, compared with upstream or the main branch."""
 import os
 import pathlib
 import subprocess
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
-# Where nothing else tells what is new: a clone of the main branch, as CI makes it.
+# Commits to compare with if there is no other base: in a clone of the main branch, as in CI.
 LAST_COMMITS = 20
 
 
@@ -18,8 +18,8 @@ def git(*arguments):
 
 
 def merge_base():
-    """Where the current branch has left its upstream, else origin's default branch, origin/main or main. None: nowhere, or
-    the branch has no commit of its own."""
+    """The merge base with upstream, else with origin's default branch, origin/main or main. None: no such branch, or no commit
+    since then."""
     head = (git('rev-parse', 'HEAD') or '').strip()
     for upstream in ('@{upstream}', 'origin/HEAD', 'origin/main', 'main'):
         found = git('merge-base', 'HEAD', upstream)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Counts what `meson test` ran, one by one: GoogleTest cases and TAP points singly, any other test program as one.
+"""Counts the results of `meson test`: each GoogleTest case and TAP point, any other test program as one.
 
 Usage: count_tests.py LOGBASE [EXPECTED]    (the folder and --logbase of the run: reads LOGBASE.json and LOGBASE.junit.xml)
 
-Prints `PASSED FAILED SKIPPED` and, on stderr, the name of each failure, why tests were skipped, and what tests say that
-they have left out. EXPECTED is what `meson test --list` has printed: a program there that has not run is a failure. Meson's own verdict on a program counts too: one
-that crashed, ran out of time or left with a bad status is a failure even where every case that it reported had passed.
+Prints `PASSED FAILED SKIPPED` and, on stderr, the name of each failure, the reasons of skipped tests, and the tests' lines
+`left out: ...`. EXPECTED is the output of `meson test --list`: a program in it that has not run is a failure. Meson's verdict
+on a program counts as well: a program that crashed, reached its time limit or ended with a bad status is a failure even if
+all reported cases passed.
 """
 import collections
 import json
@@ -17,7 +18,7 @@ BAD_RESULTS = ('FAIL', 'TIMEOUT', 'INTERRUPT', 'ERROR', 'UNEXPECTEDPASS')
 
 
 def reported_cases(junit_file):
-    """The cases that programs reported themselves: program -> [(case, 'passed' | 'failed' | 'skipped')]."""
+    """The cases that the programs reported: program -> [(case, 'passed' | 'failed' | 'skipped')]."""
     cases = collections.defaultdict(list)
     for suite in xml.etree.ElementTree.parse(junit_file).getroot().iter('testsuite'):
         # 'PROJECT.PROGRAM' or 'PROJECT.PROGRAM.SUITE', where PROGRAM is 'PROJECT:FOLDERS / NAME'; plain programs share 'PROJECT'.
@@ -39,13 +40,13 @@ def both_outputs(run):
 
 
 def skipped_inside(run):
-    """How many cases a program of Python's unittest skipped, which counts as one otherwise."""
+    """Number of cases that a program of Python's unittest skipped; the program itself counts as one."""
     match = re.search(r'^OK \(skipped=(\d+)\)$', both_outputs(run), re.MULTILINE)
     return int(match[1]) if match else 0
 
 
 def reasons_of(run):
-    """The reasons for skipping that a program's output gives."""
+    """The reasons for skipping in a program's output."""
     output = run.get('stdout', '')
     yield from re.findall(r'# SKIP\b:?(.*)', output)
     # (GoogleTest prints the reason below the place.)
@@ -57,7 +58,7 @@ def reasons_of(run):
 
 
 def skip_reasons(runs):
-    """The reasons for skipping: reason -> the programs, once for each case."""
+    """The reasons for skipping: reason -> programs, once per case."""
     reasons = collections.defaultdict(list)
     for run in runs:
         for reason in reasons_of(run):
@@ -66,7 +67,7 @@ def skip_reasons(runs):
 
 
 def remarks(runs):
-    """What programs say that they have left out."""
+    """The lines `left out: ...` of the programs."""
     return [line for run in runs for line in run.get('stdout', '').splitlines() if line.startswith('left out: ')]
 
 

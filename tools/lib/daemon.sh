@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Shared by the shell scripts in tools/: a daemon and servers that end with the script. Sourced after common.sh.
+# Shared by the shell scripts in tools/: starts a daemon and servers that end with the script. Sourced after common.sh.
 
-# Processes that the script started and must end.
+# Processes that the script has started and must end.
 background=()
 
-# Ends what is in `background`, newest first; SIGKILL for what is still there after 5 s.
+# Ends the processes in `background`, newest first; SIGKILL after 5 s.
 stop_background() {
   local i pid try
   for ((i = ${#background[@]} - 1; i >= 0; i--)); do
@@ -20,7 +20,7 @@ stop_background() {
   background=()
 }
 
-# start_daemon RUNTIME-DIR LOG ARGUMENTS...: returns when the daemon takes connections.
+# start_daemon RUNTIME-DIR LOG ARGUMENTS...: returns when the daemon accepts connections.
 start_daemon() {
   local runtime_dir=$1 log=$2 pid try
   shift 2
@@ -37,10 +37,10 @@ start_daemon() {
   die "rocid did not become ready"
 }
 
-# A TCP port that nobody uses at the moment.
+# A TCP port that is currently free.
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
 
-# await_listener PORT PID: until somebody listens on the TCP port; 1 when the process ends before, or after 10 s.
+# await_listener PORT PID: waits until a process listens on the TCP port; status 1 if PID ends before, or after 10 s.
 await_listener() {
   local try
   for ((try = 0; try < 100; try++)); do

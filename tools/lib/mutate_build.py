@@ -10,9 +10,9 @@ import signal
 import subprocess
 import time
 
-# What tests read beside their programs.
+# Files that tests read.
 DATA = ('tests/vectors/', 'tests/fuzz/corpus/', 'tests/integration/', 'docs/')
-# A failed build or a test program that hangs must not hold up the rest.
+# A build or a test program that hangs must not block the rest.
 BUILD_LIMIT_S = 1800
 
 
@@ -38,8 +38,8 @@ class Test:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a test program did: 'passed', 'failed', 'skipped' or 'hung'; `case` is the first failing test in it, or the one
-    in which it `died` or hung."""
+    """Result of a test program: 'passed', 'failed', 'skipped' or 'hung'. `case`: the first failing test, or the one in which it
+    `died` or hung."""
     word: str
     case: str
     died: bool
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def run_bounded(command, limit_s, log, **options):
-    """Runs a command in a process group of its own, its output in the file `log`. Returns its status, None at the limit."""
+    """Runs a command in its own process group, with the output in the file `log`. Returns its status; None: time limit."""
     with open(log, 'wb') as output:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
                                  **options)
@@ -56,7 +56,7 @@ def run_bounded(command, limit_s, log, **options):
         except subprocess.TimeoutExpired:
             return None
         finally:
-            # Also what the program has left behind.
+            # Also ends processes that the program has left.
             try:
                 os.killpg(child.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -65,8 +65,7 @@ def run_bounded(command, limit_s, log, **options):
 
 
 def first_failure(text):
-    """The first failing case in the output of GoogleTest or in TAP, and False; where a program died, the case that it was in,
-    and True."""
+    """(first failing case, False) from the output of GoogleTest or TAP; (last started case, True) if the program died."""
     failed = re.search(r'^\[  FAILED  \] ([\w/.-]+)', text, flags=re.M) or re.search(r'^not ok \d+ (?:- )?(\S+)', text, flags=re.M)
     if failed:
         return failed.group(1), False
@@ -84,7 +83,7 @@ class Scratch:
         self.logs.mkdir(parents=True, exist_ok=True)
 
     def refresh(self):
-        """Makes the copy equal to the working tree. Returns a hash of what tests read beside their programs."""
+        """Makes the copy equal to the working tree. Returns a hash of the files that tests read (DATA)."""
         listing = subprocess.run(['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'], cwd=self.top, check=True,
                                  stdout=subprocess.PIPE).stdout.decode()
         names = {name for name in listing.split('\0') if name and (self.top / name).is_file()}
@@ -103,7 +102,7 @@ class Scratch:
         return digest.hexdigest()
 
     def configure(self):
-        """Configures the build folder, if need be: little optimisation and no debug information, since most time is compiling."""
+        """Configures the build folder if necessary: little optimisation and no debug information, for short compile times."""
         if (self.build / 'build.ninja').exists():
             return
         shutil.rmtree(self.build, ignore_errors=True)
@@ -114,12 +113,12 @@ class Scratch:
             raise BuildError(f'meson could not configure {self.build}; see {log}')
 
     def tests(self):
-        """All tests that Meson knows, by name."""
+        """All tests of the build folder, by name."""
         def introspect(what):
             answer = subprocess.run(['meson', 'introspect', what, str(self.build)], check=True, stdout=subprocess.PIPE)
             return json.loads(answer.stdout)
 
-        # A change of a meson.build shows only after Ninja has looked.
+        # Ninja must regenerate the build first, in case a meson.build has changed.
         self.make(['build.ninja'], 'regenerate')
         files = {target['id']: target['filename'] for target in introspect('--targets')}
         tests = {}
@@ -131,7 +130,7 @@ class Scratch:
         return tests
 
     def make(self, targets, log_name):
-        """Builds targets of Ninja's."""
+        """Builds Ninja targets."""
         log = self.logs / f'{log_name}.build.log'
         status = run_bounded(['ninja', '-j', str(self.jobs), '-C', str(self.build), *targets], BUILD_LIMIT_S, log)
         if status != 0:
@@ -140,7 +139,7 @@ class Scratch:
             raise BuildError(f'{error.group(0) if error else "the build failed"} (see {log})')
 
     def hash_of(self, test):
-        """Changes when one of the programs of `test` does."""
+        """A hash of the programs of `test`."""
         digest = hashlib.sha256()
         for target in test.targets:
             with open(self.build / target, 'rb') as program:
@@ -155,13 +154,13 @@ class Scratch:
             path.write_text(text, encoding='utf-8')
 
     def restore(self):
-        """Takes the planted bug away."""
+        """Removes the planted bug."""
         for file, text in self.planted.items():
             (self.source / file).write_text(text, encoding='utf-8')
         self.planted = {}
 
     def run(self, test, limit_s, log_name, case=''):
-        """Runs a test program up to its first failure, or one case of it."""
+        """Runs a test program until its first failure, or one case of it."""
         environment = dict(os.environ, **test.environment, GTEST_FAIL_FAST='1', GTEST_COLOR='no')
         if case:
             environment['GTEST_FILTER'] = case

@@ -1,4 +1,4 @@
-"""The list of planted bugs: reads tests/mutations/*.toml, checks every entry and makes the changed text of a file.
+"""The list of planted bugs: reads tests/mutations/*.toml, checks every entry and computes the changed text of a file.
 
 tests/mutations/README.md describes the format.
 """
@@ -12,7 +12,7 @@ BUG_KEYS = {'name', 'breaks', 'expect', 'test', 'edit'} | EDIT_KEYS
 
 
 class ListError(Exception):
-    """An entry is malformed or does not fit the tree; the message names the entry."""
+    """An entry is malformed or does not apply to the tree; the message names the entry."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Edit:
 
 @dataclasses.dataclass(frozen=True)
 class Bug:
-    """One entry. `expect` is the suite that has to catch the bug; `test` is the Meson test to try first, or ''."""
+    """One entry. `expect`: the suite that must catch the bug; `test`: the Meson test to try first, or ''."""
     name: str
     breaks: str
     expect: str

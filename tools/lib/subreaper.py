@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs a command and ends every process that it leaves behind, also those in sessions of their own.
+"""Runs a command and ends every process that it leaves behind, including those in other sessions.
 
 Usage: subreaper.py COMMAND...
 
-`meson test` starts each test in a session of its own and leaves them running when it dies of an exception (a full disk)
-or of SIGKILL. Orphans of the command become children of this process, which ends them: SIGTERM, SIGKILL after GRACE_S.
-SIGTERM, SIGINT and SIGHUP are passed on; after PATIENCE_S the command is killed. The exit status is the command's, as a
-shell gives it.
+`meson test` starts each test in a new session and leaves the tests running if it ends by an exception (full disk) or by
+SIGKILL. Orphans of the command become children of this process, which ends them: SIGTERM, SIGKILL after GRACE_S. SIGTERM,
+SIGINT and SIGHUP are passed on; after PATIENCE_S the command is killed. The exit status is that of the command, as in a
+shell.
 """
 import ctypes
 import os
@@ -22,7 +22,7 @@ PATIENCE_S = 15  # less than tools/test waits before it kills this process
 
 
 def parents():
-    """The parent and the name of each process. (Their arguments lie in their memory, where a reader may have to wait.)"""
+    """Parent and name of each process. (Not the arguments: reading them accesses the process's memory and may block.)"""
     found = {}
     for folder in pathlib.Path('/proc').iterdir():
         if folder.name.isdigit():
@@ -47,7 +47,7 @@ def descendants():
 
 
 def reap(options=os.WNOHANG):
-    """Takes note of the next child that has ended: its process number and status, 0 if there is none."""
+    """Reaps the next child that has ended: its process number and status; 0: none."""
     try:
         return os.waitpid(-1, options)
     except ChildProcessError:
@@ -55,7 +55,7 @@ def reap(options=os.WNOHANG):
 
 
 def end_all():
-    """Ends what is left; returns the names of what was."""
+    """Ends the remaining processes; returns their names."""
     names, begin = {}, time.monotonic()
     while left := descendants():
         for pid in left:
@@ -67,7 +67,7 @@ def end_all():
                     pass
         names.update(left)
         if time.monotonic() > begin + 2 * GRACE_S:
-            break  # another user's, or one that the kernel holds up
+            break  # a process of another user, or blocked in the kernel
         time.sleep(0.05)
         while reap()[0]:
             pass
@@ -75,7 +75,7 @@ def end_all():
 
 
 def run(command):
-    """Runs the command to its end; returns its exit status as a shell gives it."""
+    """Runs the command to its end; returns its exit status as in a shell."""
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     child = os.fork()
     if child == 0:

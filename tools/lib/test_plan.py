@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Which tests there are, what they need, and which of them a change concerns.
+"""Lists tests, their build targets, and the tests near a change.
 
-Usage: test_plan.py targets [--suite NAME]... BUILD_FOLDER      what Ninja has to build for the tests of these suites
-       test_plan.py list [--all] [--suite NAME]... BUILD_FOLDER  the name of every case; builds nothing
-       test_plan.py changed [--base COMMIT] BUILD_FOLDER         the tests that a change concerns; see below
+Usage: test_plan.py targets [--suite NAME]... BUILD_FOLDER      print the Ninja targets of the tests of these suites
+       test_plan.py list [--all] [--suite NAME]... BUILD_FOLDER  print the name of every case; builds nothing
+       test_plan.py changed [--base COMMIT] BUILD_FOLDER         print the tests near a change; see below
 
-Reads what Meson has written in meson-info. `targets` and `changed` print lines of `KIND NAME`: `target` for Ninja, `test` for
-`meson test`; `changed` says on stderr what it leaves out and why. A test is concerned when a changed file is among its
-sources, the headers that these include, or its scripts. Programs that need the daemon depend on every source: they are
-chosen only when a file under tests/ of theirs has changed. Other programs are left out where they are linked with a
-library of a folder farther out than the change, unless a file under tests/ of theirs has changed.
+Reads Meson's meson-info. `targets` and `changed` print lines `KIND NAME`: `target` for Ninja, `test` for `meson test`;
+`changed` prints on stderr what it leaves out and why. A test is near a change if a changed file is among its sources, the
+headers that these include, or its scripts. Programs that need the daemon depend on every source: they are selected only if
+one of their files under tests/ has changed. Other programs are left out if they are linked with a library of an outer folder
+that has not changed, unless one of their files under tests/ has changed.
 """
 import argparse
 import json
@@ -24,14 +24,14 @@ from changes import TOP, changed_files  # pylint: disable=wrong-import-position
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 IMPORT = re.compile(r'^(?:import|from) (\w+)', re.MULTILINE)
-# A script with a --list option, its own or that of tap.main() or cases.run().
+# A script with a --list option: its own, or that of tap.main() or cases.run().
 LISTS_CASES = re.compile(r"\b(?:cases\.run|tap\.main)\(|'--list'")
-# Folders of the product, from the inside out.
+# Folders of the product, from the innermost to the outermost.
 ORDER = ('memory', 'roce', 'dataplane', 'control', 'verbs_provider', 'tools')
 WITH_DAEMON = {'integration', 'conformance', 'interop', 'walk'}
-# Suites that select when a test runs, not what kind it is.
+# Suites that select when a test runs, not its kind.
 SELECTORS = {'night', 'threads'}
-# Of every change.
+# Run for every change.
 ALWAYS = ('format', 'includes', 'tidy_changed')
 
 
@@ -54,23 +54,23 @@ class Plan:
         return [test for test in self.tests if not names or self.suites(test) & set(names)]
 
     def outputs(self, test):
-        """What Ninja builds for a test, relative to the folder."""
+        """The Ninja targets of a test, relative to the folder."""
         return [os.path.relpath(name, self.folder) for target in test['depends'] for name in self.targets[target]['filename']]
 
     def inputs(self, test):
-        """What Ninja makes a test's outputs of, directly or not, as it names it."""
+        """The inputs of a test's outputs, direct or not, by their Ninja names."""
         outputs = self.outputs(test)
         found = lines(['ninja', '-C', self.folder, '-t', 'inputs', *outputs]) if outputs else []
         return [line for line in found if not line.startswith('ninja:')]
 
     def sources(self, inputs):
-        """The project's files among the inputs, without headers; also those that have been deleted since."""
+        """The project's files among the inputs, without headers, including deleted ones."""
         names = ((self.folder / name).resolve() for name in inputs)
         return {name for name in names if name.is_relative_to(TOP) and not name.is_relative_to(self.folder)}
 
 
 def closure(files, pattern, resolve):
-    """The files, and those that they name by `pattern`, directly or not; also files that do not exist."""
+    """The files and all files that they name by `pattern`, directly or not, including missing ones."""
     seen, todo = set(), list(files)
     while todo:
         file = todo.pop()
@@ -87,7 +87,7 @@ def with_headers(sources):
 
 
 def scripts(test, folder):
-    """The files of the tree that a test is given, and the modules that these import from beside them."""
+    """The files of the tree among a test's arguments, and the modules that these import from their folders."""
     given = {(folder / word).resolve() for word in test['cmd'] if '/' in word}
     given = {file for file in given if file.is_relative_to(TOP) and not file.is_relative_to(folder) and file.is_file()}
     return given | closure(given, IMPORT, lambda file, name: file.parent / f'{name}.py')
@@ -98,7 +98,7 @@ def names_of(paths):
 
 
 def too_far(inputs, changed):
-    """Whether a program is linked with a library of a folder farther out than all that has changed in the product."""
+    """Whether a program is linked with a library of a folder outside of all changed product folders."""
     def tops(names, suffixes):
         return [ORDER.index(name.split('/')[0]) for name in names if name.endswith(suffixes) and name.split('/')[0] in ORDER]
 
@@ -107,7 +107,7 @@ def too_far(inputs, changed):
 
 
 def choose(plan, changed):
-    """(tests that the changed files concern, [(test, why it is left out)])."""
+    """(tests near the changed files, [(test, reason for leaving it out)])."""
     changed = set(changed)
     chosen, left = [], []
     for test in plan.tests:
@@ -177,7 +177,7 @@ def gtest_cases(program, filters):
 
 
 def cases(plan, test, everything):
-    """The names of a test's cases; none if it is one."""
+    """The names of a test's cases; empty: the test is a single case."""
     words = [str((plan.folder / word)) if os.path.exists(plan.folder / word) else word for word in test['cmd']]
     if test['protocol'] == 'gtest':
         programs = {str(plan.folder / output) for output in plan.outputs(test)}

@@ -40,7 +40,7 @@ void BlockCopy::Note(std::string_view block) {
   if (type == control::pcapng::kEnhancedPacket && !failed_) ++packets_;
   if (type != control::pcapng::kInterfaceStatistics) return;
   has_statistics_ = true;
-  // Behind interface and time: options, of which the second is the number of dropped frames.
+  // Options follow interface and time; the second option is the number of dropped frames.
   constexpr size_t kDroppedAt = 8 + 12 + 12 + 4;
   if (block.size() >= kDroppedAt + 8) dropped_ = Load<uint64_t>(block, kDroppedAt);
 }

@@ -17,7 +17,7 @@
 namespace roci::tools {
 namespace {
 
-constexpr size_t kMaxQps = 64;  // as the daemon has it
+constexpr size_t kMaxQps = 64;  // the daemon's limit
 
 struct Unit {
   std::string_view name;
@@ -103,20 +103,20 @@ void AddSelectionOptions(CLI::App& command, Selection& selection) {
   command
       .add_option(
           "--qp", selection.qps,
-          "Only packets to this queue pair number, datagrams from it, and what it sends if it "
-          "is a connected queue pair of DEV now; may be repeated")
+          "Select packets to this queue pair number, datagrams from it, and all packets that it "
+          "sends if it is now a connected queue pair of DEV; repeatable")
       ->expected(1)
       ->take_all()
       ->check([](const std::string& text) {
-        return ParseNumber(text, 0xFFFFFF) ? std::string() : text + " is no queue pair number";
+        return ParseNumber(text, 0xFFFFFF) ? std::string() : text + " is not a queue pair number";
       })
       ->check([&selection](const std::string&) {
         return selection.qps.size() <= kMaxQps ? std::string() : "at most 64 queue pairs";
       });
   command
       .add_option("--opcode", selection.opcodes,
-                  "Only packets of this opcode: a name (RC_SEND_ONLY), a pattern ('*READ*') or a "
-                  "number; may be repeated")
+                  "Select packets with this opcode: a name (RC_SEND_ONLY), a pattern ('*READ*') or "
+                  "a number; repeatable")
       ->expected(1)
       ->take_all()
       ->check([](const std::string& text) {

@@ -1,4 +1,4 @@
-// Small files and directories, for the launcher.
+// Helpers for small files and directories, for `roci run`.
 #include "tools/run/file.h"
 
 #include <dirent.h>

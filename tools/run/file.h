@@ -1,4 +1,4 @@
-// Small files and directories, for the launcher.
+// Helpers for small files and directories, for `roci run`.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace roci::tools {
 
-// Writes `content` with one write, creating the file (mode 0644) where it is missing.
+// Writes `content` with one write; creates the file (mode 0644) if it is missing.
 absl::Status WriteFile(const std::string& path, const std::string& content);
 
 bool IsDirectory(const std::string& path);
 bool Exists(const std::string& path);
 
-// Names in a directory without . and .., sorted; empty where it cannot be read.
+// Names in a directory without . and .., sorted; empty if it cannot be read.
 std::vector<std::string> ListDirectory(const std::string& directory);
 
 }  // namespace roci::tools

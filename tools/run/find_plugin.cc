@@ -1,4 +1,4 @@
-// Where the libibverbs provider is.
+// Finds the libibverbs provider.
 #include "tools/run/find_plugin.h"
 
 #include <unistd.h>

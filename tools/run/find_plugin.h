@@ -1,4 +1,4 @@
-// Where the libibverbs provider is.
+// Finds the libibverbs provider.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace roci::tools {
 
-// The absolute path of libroci-rdmavN.so: `given` if not empty, else in the build tree or below the
-// prefix that holds this program, else where it is installed. It must be readable by the caller.
+// The absolute path of libroci-rdmavN.so: `given` if not empty, else in this program's build tree
+// or installation prefix, else in the configured library directory. It must be readable by the
+// caller.
 absl::StatusOr<std::string> FindPlugin(const std::string& given);
 
 }  // namespace roci::tools

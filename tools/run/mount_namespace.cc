@@ -1,4 +1,4 @@
-// A private mount namespace.
+// Creates a private mount namespace and mounts in it.
 #include "tools/run/mount_namespace.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ absl::Status DropFromBoundingSet(const std::vector<int>& capabilities) {
   return absl::OkStatus();
 }
 
-// A new user namespace starts with all of them.
+// A new user namespace starts with all capabilities; these have to be dropped again.
 std::vector<int> CapabilitiesOutsideBoundingSet() {
   std::vector<int> outside;
   for (int capability = 0; capability <= CAP_LAST_CAP; ++capability) {
@@ -45,7 +45,7 @@ absl::Status MapToSelf(const char* map, unsigned id) {
 }
 
 absl::Status MakeMountsOurOwn() {
-  // Not MS_PRIVATE: what the administrator mounts later shall appear here.
+  // Not MS_PRIVATE: later mounts of the administrator must appear here.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) {
     return absl::ErrnoToStatus(errno, "mounting is refused");
   }
@@ -59,7 +59,8 @@ absl::Status EnterUserNamespace() {
   if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
     return absl::ErrnoToStatus(errno, "user namespaces are refused");
   }
-  // Without privilege in the parent namespace a group may only be mapped once setgroups is off.
+  // Without privileges in the parent namespace, a group can be mapped only after setgroups is
+  // denied.
   absl::Status status = WriteFile("/proc/self/setgroups", "deny");
   if (status.ok()) status = MapToSelf("/proc/self/uid_map", uid);
   if (status.ok()) status = MapToSelf("/proc/self/gid_map", gid);
@@ -68,8 +69,8 @@ absl::Status EnterUserNamespace() {
   return status;
 }
 
-// There is no way back out of a user namespace, and some systems grant one in which nothing can be
-// mounted, so a child tries first.
+// A process cannot leave a user namespace, and some systems permit user namespaces but no mounts in
+// them, so a child process tries first.
 absl::Status TryUserNamespace() {
   int result[2];
   if (::pipe2(result, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
@@ -93,7 +94,7 @@ absl::Status TryUserNamespace() {
       std::string(problem, static_cast<size_t>(std::max<ssize_t>(length, 0))));
 }
 
-// Mounts entry `name` of the open directory `from`, with what is mounted below it, at `target`.
+// Mounts entry `name` of the open directory `from`, with all mounts below it, at `target`.
 bool MountEntry(int from, const std::string& name, const std::string& target) {
   const control::UniqueFd tree(
       ::open_tree(from, name.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE));
@@ -109,8 +110,8 @@ bool CopyLink(int from, const std::string& name, const std::string& target) {
   return ::symlink(link, target.c_str()) == 0;
 }
 
-// Shows an entry of the covered directory `original` (by descriptor: it has no path any more) as
-// `target`. False where that cannot be done.
+// Mounts or copies an entry of the covered directory `original` (a descriptor, since it has no path
+// any more) at `target`. False: failed.
 bool ShowAgain(int original, const std::string& name, const std::string& target) {
   struct stat st;
   if (::fstatat(original, name.c_str(), &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {

@@ -1,6 +1,6 @@
-// A private mount namespace, and what is done in it: directories shown again with more in them.
+// Creates a private mount namespace, and mirrors directories in it so that entries can be added.
 //
-// Everything here changes the calling process, which must have one thread.
+// All functions change the calling process, which must have one thread.
 #pragma once
 
 #include <functional>
@@ -11,23 +11,22 @@
 
 namespace roci::tools {
 
-// Gives this process a mount namespace of its own, from which nothing propagates back. Where that
-// takes a privilege it does not have, it gets a user namespace too, with its own user and group
-// alone mapped, each to itself: the privileges in it end with the next exec, unless the user is
-// root, who keeps what was in the bounding set before. PermissionDenied or Unimplemented where both
-// are refused.
+// Moves this process into a new mount namespace, from which no mount propagates back. Without the
+// privilege for it, also into a new user namespace in which only its own user and group are mapped,
+// each to itself. The capabilities there end with the next exec, except for root, which keeps those
+// of its bounding set. PermissionDenied or Unimplemented if both are refused.
 absl::Status EnterPrivateMountNamespace();
 
-// Covers `directory` with a tmpfs that shows all that was there: directories and files as bind
-// mounts (with what is mounted below), symbolic links as copies. `keep` may leave names out. Undone
-// again where it fails half-way. An entry that cannot be shown is left out.
+// Covers `directory` with a tmpfs that mirrors its entries: directories and files as bind mounts
+// (with all mounts below), symbolic links as copies. Entries for which `keep` is false, and entries
+// that cannot be mirrored, are left out. On failure the directory is as before.
 absl::Status MirrorDirectory(const std::string& directory,
                              const std::function<bool(const std::string& name)>& keep);
 
-// Makes `parent`/NAME a directory for each name, mirroring `parent` if one of them is missing.
+// Creates the directory `parent`/NAME for each name; mirrors `parent` first if one is missing.
 absl::Status EnsureDirectories(const std::string& parent, const std::vector<std::string>& names);
 
-// Shows `source` at `target` too; both directories, or both not.
+// Mounts `source` at `target`; both must be directories, or neither.
 absl::Status BindMount(const std::string& source, const std::string& target);
 
 }  // namespace roci::tools

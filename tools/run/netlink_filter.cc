@@ -1,4 +1,4 @@
-// A seccomp filter for one kind of socket.
+// A seccomp filter that refuses one netlink family.
 #include "tools/run/netlink_filter.h"
 
 #include <linux/audit.h>
@@ -28,13 +28,13 @@ constexpr sock_filter Load(size_t offset) {
   return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset));
 }
 
-// Goes `otherwise` instructions further unless the loaded value is `value`.
+// Skips `otherwise` instructions unless the loaded value is `value`.
 constexpr sock_filter SkipUnless(uint32_t value, uint8_t otherwise) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, otherwise);
 }
 
 constexpr size_t Argument(size_t index) {
-  // The low half: domain and protocol are ints.
+  // Loads the low half of the argument: domain and protocol are ints.
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   return offsetof(seccomp_data, args) + index * sizeof(uint64_t);
 }
@@ -62,7 +62,7 @@ absl::Status RefuseNetlink(int family) {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog program = {static_cast<uint16_t>(code.size()), code.data()};
-  // The filter protects nothing, so it need not bring the mitigations that filters bring.
+  // The filter is no security boundary, so it does not need the speculation mitigations of seccomp.
   if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) !=
       0) {
     return absl::ErrnoToStatus(errno, "cannot hide the kernel's RDMA netlink");

@@ -1,4 +1,4 @@
-// Decides how a program is to find the devices, prepares that and becomes the program.
+// Makes the devices visible to a program by a mount namespace or the environment, then executes it.
 #include "tools/run/run_program.h"
 
 #include <linux/netlink.h>
@@ -42,7 +42,7 @@ absl::StatusOr<std::string> AbsolutePath(const std::string& path) {
   return std::string(resolved);
 }
 
-// Connects and hangs up: a socket file may outlive its daemon.
+// Connects and disconnects: a socket file may outlive its daemon.
 absl::Status CheckDaemon(const std::string& runtime_dir) {
   const std::string path = abi::SocketPath(runtime_dir);
   sockaddr_un address = {};
@@ -69,7 +69,7 @@ absl::Status Export(const char* name, const std::string& value) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot set ", name));
 }
 
-// Puts `value` first in a variable that lists things.
+// Prepends `value` to a list in an environment variable.
 absl::Status ExportFirst(const char* name, const std::string& value) {
   const char* rest = std::getenv(name);
   return Export(name, rest == nullptr || *rest == '\0' ? value : absl::StrCat(value, ":", rest));
@@ -86,9 +86,9 @@ absl::Status PrepareNamespace(const std::string& sysfs, const std::string& plugi
   return status;
 }
 
-// Without a namespace there is no /dev/infiniband: the plugin, loaded with the program, answers for
-// it in libibverbs' name (verbs_provider/intercept/intercept.h). Reaches programs that use
-// libibverbs and keep their environment; tools that read /sys by themselves see nothing.
+// Without a namespace there is no /dev/infiniband: the preloaded plugin intercepts the calls of
+// libibverbs (verbs_provider/intercept/intercept.h). Works for programs that use libibverbs and
+// keep their environment; tools that read /sys themselves do not see the devices.
 absl::Status PrepareEnvironment(const std::string& sysfs, const std::string& plugin) {
   if (plugin.find_first_of(" :;\t\n") != std::string::npos) {
     return absl::InvalidArgumentError(
@@ -113,8 +113,8 @@ absl::Status Prepare(const RunOptions& options) {
   if (!plugin.ok()) return plugin.status();
   const std::string sysfs = abi::SysfsPath(*runtime_dir);
   if (!IsDirectory(sysfs + "/class/infiniband_verbs")) {
-    return absl::NotFoundError(absl::StrCat("the daemon at ", *runtime_dir, " shows no devices: ",
-                                            sysfs, " is not there or not readable"));
+    return absl::NotFoundError(absl::StrCat("the daemon at ", *runtime_dir, " has no device tree: ",
+                                            sysfs, " does not exist or is not readable"));
   }
   status = Export(abi::kRuntimeDirVariable, *runtime_dir);
   if (!status.ok()) return status;
@@ -122,7 +122,7 @@ absl::Status Prepare(const RunOptions& options) {
     status = PrepareNamespace(sysfs, *plugin);
     if (options.verbose) {
       Complain(status.ok()
-                   ? absl::StrCat("devices of ", *runtime_dir, " shown in a mount namespace")
+                   ? absl::StrCat("devices of ", *runtime_dir, " are visible in a mount namespace")
                    : absl::StrCat("no mount namespace (", status.message(),
                                   "): falling back to SYSFS_PATH"));
     }
@@ -131,14 +131,14 @@ absl::Status Prepare(const RunOptions& options) {
   return PrepareEnvironment(sysfs, *plugin);
 }
 
-// What execvp's errno means, where its text does not tell.
+// Explains an errno of execvp if its text is not sufficient.
 std::string HintOf(const std::string& program, int error) {
   if (error != EACCES) return "";
   if (IsDirectory(program)) return " (it is a directory)";
   if (program.find('/') != std::string::npos && ::access(program.c_str(), F_OK) == 0) {
     return " (it is not executable for this user: chmod +x, or run its interpreter with it)";
   }
-  return " (a folder on the way to it, or of $PATH, is closed to this user)";
+  return " (this user may not search a directory of its path, or of $PATH)";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The devices' places below /sys, /dev and /etc.
+// Mounts the devices' entries in /sys, /dev and /etc.
 #include "tools/run/show_devices.h"
 
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ constexpr char kClass[] = "/sys/class";
 constexpr char kDevices[] = "/dev/infiniband";
 constexpr char kDriverDirectory[] = "/etc/libibverbs.d";
 constexpr char kDriverFile[] = "roci.driver";
-// Holds a link to the plugin where its own path has characters that a driver file cannot express.
+// Has a link to the plugin if the plugin's path has characters that a driver file cannot contain.
 constexpr char kPluginDirectory[] = "roci";
 
 bool IsOurs(const std::string& entry) {
@@ -34,8 +34,8 @@ bool IsStandIn(const std::string& path) {
          st.st_rdev == makedev(abi::kStandInMajor, abi::kStandInMinor);
 }
 
-// Shows `live`, which changes with the daemon, as /sys/class/NAME; where the kernel has devices of
-// this class, its devices and those that the daemon has now.
+// Mounts `live`, which follows the daemon's devices, at /sys/class/NAME. If the kernel has devices
+// of this class: its devices and the current devices of the daemon.
 absl::Status ShowClass(const std::string& live, const std::string& name) {
   const std::string target = absl::StrCat(kClass, "/", name);
   const auto is_kernels = [&target](const std::string& entry) {
@@ -57,7 +57,7 @@ absl::Status ShowClass(const std::string& live, const std::string& name) {
   return status;
 }
 
-// class/misc/rdma_cm, if this daemon has it. A kernel's own stays.
+// Mounts class/misc/rdma_cm if the daemon has it and the kernel does not.
 absl::Status ShowRdmaCm(const std::string& live_class) {
   const std::string live = live_class + "/misc/rdma_cm";
   const std::string target = absl::StrCat(kClass, "/misc/rdma_cm");
@@ -70,11 +70,11 @@ absl::Status ShowRdmaCm(const std::string& live_class) {
   return status;
 }
 
-// Character devices that fail every write and ioctl, under the names that libibverbs opens. Made by
-// bind mounts: nobody may make device nodes in a user namespace.
+// Character devices that fail every write and ioctl, under the names that libibverbs opens. Bind
+// mounts, since device nodes cannot be created in a user namespace.
 absl::Status ShowNodes(const std::vector<std::string>& nodes) {
   if (!IsStandIn(abi::kStandInPath)) {
-    return absl::NotFoundError(absl::StrCat(abi::kStandInPath, " is not the device it should be"));
+    return absl::NotFoundError(absl::StrCat(abi::kStandInPath, " is not the expected device"));
   }
   absl::Status status = EnsureDirectories("/dev", {"infiniband"});
   if (status.ok()) {

@@ -1,5 +1,5 @@
-// Puts the daemon's devices where programs look: below /sys/class, /dev/infiniband and
-// /etc/libibverbs.d. In the caller's mount namespace, which must be private.
+// Makes the daemon's devices visible in /sys/class, /dev/infiniband and /etc/libibverbs.d of the
+// caller's mount namespace, which must be private.
 #pragma once
 
 #include <string>
@@ -9,14 +9,13 @@
 namespace roci::tools {
 
 // `sysfs` is the daemon's tree (abi::SysfsPath), `plugin` the absolute path of the provider.
-// Devices of the kernel stay visible; those of another daemon, which an outer `roci run` showed, do
-// not.
-// `*needs_driver_variable` becomes true where this machine has no /etc/libibverbs.d, so that the
-// plugin can only be named by the environment.
+// Devices of the kernel stay visible; those of another daemon, from an outer `roci run`, do not.
+// `*needs_driver_variable` becomes true if this machine has no /etc/libibverbs.d, so that the
+// plugin must be named in the environment.
 absl::Status ShowDevices(const std::string& sysfs, const std::string& plugin,
                          bool* needs_driver_variable);
 
-// The plugin's path as libibverbs wants it: without "-rdmavN.so". Empty if it does not end so.
+// The plugin's path for libibverbs: without "-rdmavN.so". Empty if it does not end with that.
 std::string DriverName(const std::string& plugin);
 
 }  // namespace roci::tools

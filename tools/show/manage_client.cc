@@ -21,10 +21,10 @@ constexpr size_t kMaxAnswerBytes = size_t{1} << 30;
 
 using control::UniqueFd;
 
-// Of a call that the socket's time limit has ended, or that has failed otherwise.
+// The status of a failed call; DeadlineExceeded at the socket's time limit.
 absl::Status Failed(const char* call, int error) {
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINPROGRESS) {
-    return absl::DeadlineExceededError("the daemon does not answer (is it stopped, or very busy?)");
+    return absl::DeadlineExceededError("the daemon does not answer (is it stopped or overloaded?)");
   }
   return absl::UnavailableError(absl::StrCat(call, ": ", std::strerror(error)));
 }
@@ -35,12 +35,12 @@ absl::Status CannotConnect(const std::string& directory, int error) {
                    error == ENOENT || error == ECONNREFUSED ? " (is rocid running?)" : "");
   if (error == EACCES || error == EPERM) {
     return absl::PermissionDeniedError(
-        absl::StrCat(why, " (only the daemon's user and root may ask it)"));
+        absl::StrCat(why, " (permitted for the daemon's user and root only)"));
   }
   return absl::NotFoundError(why);
 }
 
-// Through the directory's descriptor: the path may be longer than sun_path.
+// Uses the directory's descriptor, since the path may be longer than sun_path.
 absl::Status Connect(int fd, const std::string& directory, int timeout_s) {
   const UniqueFd folder(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0) return CannotConnect(directory, errno);
@@ -80,7 +80,7 @@ absl::StatusOr<std::string> Exchange(int fd, const std::string& line) {
   return answer;
 }
 
-// A line, and not a byte of what follows it.
+// Receives one line and no byte after it.
 absl::StatusOr<std::string> ReceiveLine(int fd) {
   std::string line;
   while (line.empty() || line.back() != '\n') {
@@ -106,10 +106,10 @@ absl::StatusOr<UniqueFd> OpenSocket(const std::string& runtime_dir, int timeout_
 absl::StatusOr<nlohmann::json> ResultOf(const std::string& line) {
   const nlohmann::json answer = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!answer.is_object() || !answer.contains("ok")) {
-    return absl::InternalError("the daemon's answer is not understood");
+    return absl::InternalError("the daemon's answer is malformed");
   }
   if (answer["ok"] == true && answer.contains("result")) return answer["result"];
-  return absl::InternalError(answer.value("error", "the daemon refuses without a reason"));
+  return absl::InternalError(answer.value("error", "the daemon refused and gave no reason"));
 }
 
 }  // namespace

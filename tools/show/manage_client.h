@@ -1,4 +1,4 @@
-// Asks the daemon something over its management socket.
+// Requests to the daemon over its management socket.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,14 +9,14 @@
 
 namespace roci::tools {
 
-// Sends {"command": ..., ...} and returns the answer's "result". `runtime_dir` as given with
-// --runtime-dir, empty if not. NotFound: no daemon is there; PermissionDenied: it is another
-// user's; DeadlineExceeded: it does not answer; Internal: what the daemon refused, in its words.
+// Sends {"command": ..., ...} and returns the answer's "result". `runtime_dir`: --runtime-dir,
+// empty: not given. NotFound: no daemon; PermissionDenied: the daemon of another user;
+// DeadlineExceeded: no answer; Internal: refused, with the daemon's message.
 absl::StatusOr<nlohmann::json> AskDaemon(const std::string& runtime_dir,
                                          const nlohmann::json& request, int timeout_s = 10);
 
-// Sends a request whose answer is a stream, and returns the connection once the daemon has agreed:
-// what comes from it is the stream, and there is no time limit on it any more. Errors as above.
+// Sends a request whose answer is a stream. Returns the connection after the daemon has accepted
+// the request; all further bytes are the stream, without a time limit. Errors as above.
 absl::StatusOr<control::UniqueFd> OpenStream(const std::string& runtime_dir,
                                              const nlohmann::json& request, int timeout_s = 10);
 

@@ -177,7 +177,7 @@ std::vector<Column> LcoreColumns() {
            [](const Json& item) {
              const double busy = item.value("busy_cycles", 0.0);
              const double all = busy + item.value("idle_cycles", 0.0);
-             // None at all: it slept.
+             // No cycles: it was asleep.
              return all == 0 ? "0%" : absl::StrFormat("%.0f%%", 100 * busy / all);
            }},
           {"PRIORITY",
@@ -274,7 +274,7 @@ std::string ImpairmentWords(const Json& impairment) {
   return out;
 }
 
-// A block per port: counters, and why frames were dropped.
+// A block per port: counters and drop reasons.
 std::string FormatPorts(const Json& items, bool with_zeros) {
   std::string out;
   for (const Json& item : items) {

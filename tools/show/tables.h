@@ -1,4 +1,4 @@
-// What the daemon shows, as text for people. Pure.
+// Formats the daemon's answers as text. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,16 +7,16 @@
 namespace roci::tools {
 
 // `what` is one of the daemon's kinds ("devices", "qps", ...), `items` its array of objects.
-// Missing values come out as "-".
+// Missing values are printed as "-".
 std::string FormatItems(const std::string& what, const nlohmann::json& items);
 
-// Those of a device: of `items` that are devices, itself.
+// The items of a device; if `items` are devices, the device itself.
 nlohmann::json OfDevice(nlohmann::json items, const std::string& device);
 
-// `later` of "lcores", with the cycles that have passed since `earlier` instead of all.
+// `later` of "lcores", with its cycles reduced by those of `earlier`.
 nlohmann::json LcoresSince(const nlohmann::json& earlier, nlohmann::json later);
 
-// Impairments of a device, a line each with what they have done; "none" if there are none.
+// Impairments of a device with their counters, one per line; "none" if there are none.
 std::string FormatImpairments(const nlohmann::json& impairments, const std::string& indent);
 
 }  // namespace roci::tools

@@ -1,11 +1,11 @@
-// What the columns of `roci show` mean.
+// Explanations of the columns of `roci show`.
 #pragma once
 
 #include <string>
 
 namespace roci::tools {
 
-// Of one kind ("qps"), for people; empty if there is nothing to explain.
+// The explanation for one kind ("qps"); empty: none.
 std::string ExplainColumns(const std::string& what);
 
 }  // namespace roci::tools

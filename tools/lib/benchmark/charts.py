@@ -1,4 +1,4 @@
-"""Drawings of results: SVG files, and a few lines for a terminal."""
+"""Charts of results: SVG files, and lines of characters for a terminal."""
 import html
 import math
 import pathlib
@@ -17,13 +17,13 @@ def size_name(count):
 
 
 def round_step(span):
-    """A step of 1, 2 or 5 times a power of ten that cuts the span into four to eight."""
+    """A step of 1, 2 or 5 times a power of ten that divides the span into four to eight parts."""
     power = 10 ** math.floor(math.log10(span / 4))
     return next(factor * power for factor in (5, 2, 1) if span / (factor * power) >= 4)
 
 
 class Plot:
-    """One SVG drawing: lines over an axis that is logarithmic (linear without a base), with a linear axis upwards."""
+    """One SVG chart: lines over a logarithmic x axis (linear without a base) and a linear y axis."""
 
     def __init__(self, title, x_label, y_label, x_range, y_top, base):
         self.base = base
@@ -96,7 +96,7 @@ def percentile(ordered, share):
 
 
 def draw_latency(path, samples):
-    """Which share of the messages took no longer. samples: {name: microseconds, ascending}."""
+    """Cumulative distribution of latency. samples: {name: microseconds, ascending}."""
     least = min(values[0] for values in samples.values())
     most = max(percentile(values, 0.999) for values in samples.values()) * 1.2
     plot = Plot('Latency of 8-byte messages', 'microseconds, no longer than', 'share of all messages',
@@ -111,7 +111,7 @@ def draw_latency(path, samples):
 
 
 def draw_over_time(path, title, y_label, lines, step_ms, dashed=None):
-    """Values that were taken every step_ms. lines: {name: [value]}; dashed: one of the names."""
+    """Values sampled every step_ms. lines: {name: [value]}; dashed: one of the names."""
     top = max(value for values in lines.values() for value in values) * 1.05 or 1
     end = step_ms * max(len(values) for values in lines.values())
     plot = Plot(title, 'milliseconds', y_label, (0, end), top, None)
@@ -123,7 +123,7 @@ def draw_over_time(path, title, y_label, lines, step_ms, dashed=None):
 
 
 def time_line(values, width=60):
-    """One line of blocks: the mean of values of each part of the time, in parts of the greatest."""
+    """One line of blocks: the mean of each interval, relative to the greatest."""
     parts = [values[i * len(values) // width:(i + 1) * len(values) // width] or [0] for i in range(min(width, len(values)))]
     means = [sum(part) / len(part) for part in parts]
     top = max(means) or 1
@@ -142,7 +142,7 @@ def bars(rows, width=48):
 
 
 def histogram_line(values, width=60):
-    """One line that shows how values are spread from the least to their 99.5th percentile, on a logarithmic scale."""
+    """One line: histogram from the smallest value to the 99.5th percentile, on a logarithmic scale."""
     least, most = values[0], percentile(values, 0.995)
     if least <= 0 or most <= least:
         return ''

@@ -1,4 +1,4 @@
-"""Connections set up and torn down by Debian's cmtime, whose queue pairs are real ones."""
+"""Measures connection setup and teardown with Debian's cmtime, which creates real queue pairs."""
 import pathlib
 import re
 import subprocess
@@ -10,7 +10,7 @@ SERVER_ADDRESS, CLIENT_ADDRESS = '10.99.0.2', '10.99.0.1'
 
 
 def parse(text):
-    """What cmtime's client printed, as milliseconds for all connections together: {phase: ms}."""
+    """The output of cmtime's client: {phase: milliseconds for all connections together}."""
     rows = re.findall(r'^([a-z ]+?)\s*:\s*(\d+\.\d+)\s+-?\d+\.\d+\s+\d+\.\d+\s+\d+\.\d+\s*$', text, re.MULTILINE)
     failed = re.search(r'^(?:failure .*|event: .*|RDMA_CM_EVENT_.*)$', text, re.MULTILINE)
     if failed:
@@ -25,7 +25,7 @@ def listens(daemon):
 
 
 def measure(daemon, count, repetitions, progress):
-    """`count` connections that all exist at the same time, by one program to another on the other device. The run in the middle."""
+    """`count` simultaneous connections between programs on the two devices. Returns the median run."""
     log = pathlib.Path(daemon.scratch.name, 'cmtime.log')
     with open(log, 'wb') as out:
         server = subprocess.Popen(daemon.command('cmtime', '-b', SERVER_ADDRESS), stdout=out, stderr=out, start_new_session=True)

@@ -1,4 +1,4 @@
-"""What the daemon's dataplane threads do besides computing while traffic runs: system calls, allocations, locks."""
+"""Counts system calls, allocations and locks of the daemon's dataplane threads during traffic."""
 import os
 import pathlib
 import re
@@ -10,15 +10,15 @@ import time
 
 from .processes import BenchmarkError
 
-# What the design lets a dataplane thread call: copies from and to programs, waking a sleeping program and being woken, and
-# handing over the processor when there is nothing to do, which includes a change of its priority.
+# System calls that a dataplane thread may make: copies from and to programs, waking a sleeping program and being woken, and
+# yielding the processor without work, which includes a change of its priority.
 ALLOWED_CALLS = {'process_vm_readv', 'process_vm_writev', 'preadv', 'pwritev', 'write', 'read', 'epoll_wait', 'epoll_pwait',
                  'epoll_pwait2', 'ppoll', 'sched_yield', 'sched_setattr'}
 SLOT = struct.Struct('<3q')
 
 
 def dataplane_thread(daemon, patience_s=10.0):
-    """The thread that is busy with the traffic, as soon as there is traffic: an idle dataplane sleeps."""
+    """The busiest thread. Waits until there is traffic, since an idle dataplane sleeps."""
     interval_s = 0.2
     deadline = time.monotonic() + patience_s
     before = daemon.threads()
@@ -27,20 +27,20 @@ def dataplane_thread(daemon, patience_s=10.0):
         after = daemon.threads()
         ran = {tid: times[0] - before.get(tid, times)[0] for tid, times in after.items()}
         busiest = max(ran, key=ran.get)
-        if ran[busiest] > interval_s / 4:  # other programs may have the processor in between
+        if ran[busiest] > interval_s / 4:  # other programs may use the processor as well
             return busiest
         before = after
     raise BenchmarkError('no thread of the daemon is busy')
 
 
 def read_counts(path):
-    """{tid: (allocator calls, locks)} of the file that libcall_count writes."""
+    """{tid: (allocator calls, locks)} from the file of libcall_count."""
     data = pathlib.Path(path).read_bytes()
     return {tid: (calls, locks) for tid, calls, locks in SLOT.iter_unpack(data) if tid}
 
 
 def parse_strace_summary(text):
-    """{system call: how often} of `strace -c`."""
+    """{system call: count} from the output of `strace -c`."""
     calls = {}
     row = re.compile(r'^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?([a-z_]\w*)$')
     for line in text.splitlines():
@@ -51,7 +51,7 @@ def parse_strace_summary(text):
 
 
 def trace(tid, seconds):
-    """System calls of one thread within some seconds. The tracer stops the thread at each: few are to be expected."""
+    """Counts system calls of one thread for some seconds. The tracer stops the thread at each call, so counts are low."""
     tracer = subprocess.Popen(['strace', '-c', '-qq', '-p', str(tid)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     time.sleep(seconds)
     tracer.send_signal(signal.SIGINT)
@@ -66,7 +66,7 @@ def trace(tid, seconds):
 
 
 def watch(daemon, counts_file, program, message_bytes, seconds):
-    """Watches the dataplane's thread during a perftest run: {calls_per_s, allocator_calls, locks, seconds}."""
+    """Traces the dataplane thread during a perftest run: {calls_per_s, allocator_calls, locks, seconds}."""
     arguments = ['-s', message_bytes, '-D', int(2 * seconds) + 6]
     with daemon.pair(program, *arguments) as client:
         tid = dataplane_thread(daemon)
@@ -88,7 +88,7 @@ def watch(daemon, counts_file, program, message_bytes, seconds):
 
 
 def environment(build, counts_file):
-    """For a daemon whose allocations and locks are to be counted."""
+    """Environment of a daemon whose allocations and locks are counted."""
     library = pathlib.Path(build, 'tests/bench/libcall_count.so').resolve()
     return {'LD_PRELOAD': os.pathsep.join(filter(None, [str(library), os.environ.get('LD_PRELOAD')])),
             'ROCI_CALL_COUNT': str(counts_file)}

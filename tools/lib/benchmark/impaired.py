@@ -1,4 +1,4 @@
-"""How much of a link that `roci impair --rate` slows down RDMA WRITEs use, and what they lose there."""
+"""Measures utilisation and loss of RDMA WRITEs on a link that `roci impair --rate` limits."""
 import contextlib
 import statistics
 import subprocess
@@ -20,7 +20,7 @@ CASES = {
 
 
 def measure(build, seconds, repetitions, progress):
-    """{name: {'gbps': of payload and headers that arrive, 'lost': packets in the last interval}}"""
+    """{name: {'gbps': received payload and headers, 'lost': packets in the last interval}}"""
     found = {}
     for name, (config, impairment, options, pairs) in CASES.items():
         with Daemon(build, config=config) as daemon, contextlib.ExitStack() as stack:

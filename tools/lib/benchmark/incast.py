@@ -1,4 +1,4 @@
-"""Many senders into one port of a simulated switch: what tests/sim/incast prints, and what it says of congestion control."""
+"""Many senders into one port of a simulated switch: runs tests/sim/incast and evaluates congestion control."""
 import json
 import subprocess
 
@@ -34,6 +34,6 @@ def judge(raw, senders):
 
 
 def fairness(shares):
-    """Of Jain, Chiu and Hawe: 1 where all are equal, 1/n where one has everything."""
+    """Fairness index of Jain, Chiu and Hawe: 1 if all are equal, 1/n if one has everything."""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0

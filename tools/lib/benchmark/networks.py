@@ -1,4 +1,4 @@
-"""Two daemons on a network of virtual ports, and the kernel's TCP over a veth pair, to hold one against the other."""
+"""Two daemons connected by virtual ports, and the kernel's TCP over a veth pair for comparison."""
 import contextlib
 import json
 import os
@@ -22,7 +22,7 @@ def ip(*arguments):
 
 
 class Veth:
-    """A veth pair between two network namespaces, as a context manager. Kernel and daemons have addresses of their own."""
+    """A veth pair between two network namespaces, as a context manager. Kernel and daemons have different addresses."""
 
     interfaces = ('roci-bench-a', 'roci-bench-b')
 
@@ -49,12 +49,12 @@ class Veth:
             subprocess.run(['ip', 'netns', 'delete', name], capture_output=True, timeout=20, check=False)
 
     def inside(self, end):
-        """What a command begins with to run there."""
+        """Command prefix to run in that namespace."""
         return ('ip', 'netns', 'exec', self.names[end])
 
 
 class Joined:
-    """Two daemons, each with one device, that a network joins. Speaks to perftest.measure_* as a Daemon does."""
+    """Two connected daemons, each with one device. Has the interface of Daemon for perftest.measure_*."""
 
     def __init__(self, daemons):
         self.daemons = daemons
@@ -80,7 +80,7 @@ def config(port, end, mtu, extra=''):
 
 @contextlib.contextmanager
 def join(build, configs, prefixes=((), ())):
-    """Daemons by those configurations; gives a Joined once the link is up."""
+    """Starts daemons with these configurations; yields a Joined once the link is up."""
     with Daemon(build, config=configs[0], prefix=prefixes[0]) as one, Daemon(build, config=configs[1], prefix=prefixes[1]) as other:
         joined = Joined((one, other))
         joined.await_link()
@@ -113,7 +113,7 @@ def over_vhost(build):
             yield joined
 
 
-# By name: what makes the daemons. AF_XDP's buffers are a page at most.
+# Name of a network -> function that starts its daemons. AF_XDP's buffers have at most one page.
 NETWORKS = {
     'veth, net_af_packet': lambda build: over_veth(build, 'net_af_packet', 4200),
     'veth, net_af_xdp': lambda build: over_veth(build, 'net_af_xdp', 3400),
@@ -140,7 +140,7 @@ def run_in(veth, end, *command, limit_s=60):
 
 @contextlib.contextmanager
 def server_in(veth, port, *command):
-    """A TCP server at the first end, which listens."""
+    """A listening TCP server at the first end."""
     process = subprocess.Popen([*veth.inside(0), *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -155,8 +155,8 @@ def server_in(veth, port, *command):
 
 
 def measure_tcp(seconds, repetitions, progress):
-    """What TCP does over the veth pair, medians: Gb/s (iperf3), million 64-byte messages a second and half a round trip of 8
-    bytes in microseconds (qperf)."""
+    """TCP over the veth pair, medians: Gb/s (iperf3), million 64-byte messages per second and half a round trip of 8 bytes in
+    microseconds (qperf)."""
     found = {'gbps': [], 'million_per_s': [], 'latency_us': []}
     duration_s = max(1, round(seconds))
     with Veth(4200) as veth, server_in(veth, IPERF_PORT, 'iperf3', '-s'), server_in(veth, QPERF_PORT, 'qperf'):

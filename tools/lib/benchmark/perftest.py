@@ -1,16 +1,15 @@
-"""What perftest's programs print, and measurements made with them."""
+"""Measurements with perftest's programs, and parsers of their output."""
 import re
 import statistics
 
 from .processes import BenchmarkError
 
-# Of the versions in Debian: perftest keeps one buffer of its page size for smaller messages, one of the message's size for
-# others, on each side.
+# In Debian's versions, perftest uses one buffer on each side: of its page size for smaller messages, else of the message's size.
 PAGE_BYTES = 4096
 
 
 def working_set_bytes(message_bytes):
-    """Memory that a bandwidth test of one queue pair touches, both sides together."""
+    """Memory that a bandwidth test of one queue pair accesses, both sides together."""
     return 2 * max(message_bytes, PAGE_BYTES)
 
 
@@ -24,7 +23,7 @@ def parse_bandwidth(text):
     if not rows:
         raise BenchmarkError(f'no result in what perftest printed:\n{text[-800:]}')
     for result in rows:
-        # The columns for people have few digits; the rate and the size give more.
+        # The bandwidth column has few digits; rate and size give more.
         result['gbps'] = max(result['gbps'], result['million_per_s'] * result['bytes'] * 8e-3)
     return rows
 
@@ -43,13 +42,13 @@ def parse_latency(text):
 
 
 def median_of(results, key):
-    """The result in the middle by that key (the lower of two)."""
+    """The median result by that key (the lower of two)."""
     middle = statistics.median_low(result[key] for result in results)
     return next(result for result in results if result[key] == middle)
 
 
 def measure_bandwidth(daemon, program, message_bytes, seconds, repetitions, progress):
-    """The median of several runs that take about so many seconds each. `values_gbps` and `values_million_per_s` has them all."""
+    """The median of several runs of about `seconds` each. `values_gbps` and `values_million_per_s` have all of them."""
     arguments = ['--report_gbits', '-s', message_bytes]
     iterations = 2000 if message_bytes < 1 << 20 else 200
     trial = parse_bandwidth(daemon.run_pair(program, *arguments, '-n', iterations))[0]

@@ -1,4 +1,4 @@
-"""The processes of a benchmark run: the daemon, and Debian's perftest programs in pairs. Everything ends with the run."""
+"""The processes of a benchmark run: the daemon, and pairs of Debian's perftest programs. All end with the run."""
 import contextlib
 import json
 import os
@@ -14,11 +14,11 @@ SERVER_DEVICE, CLIENT_DEVICE, GID_INDEX = 'roci0', 'roci1', 1
 
 
 class BenchmarkError(Exception):
-    """A measurement could not be made; the message says why."""
+    """A measurement failed; the message has the reason."""
 
 
 def stop(process, patience_s=5.0):
-    """Ends a process that was started in a session of its own, with all that it started."""
+    """Ends a process that was started in a new session, with all its descendants in that session."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -35,15 +35,15 @@ def tail(path, lines=15):
 
 
 def free_port():
-    """A TCP port that nobody uses at the moment."""
+    """A TCP port that is currently free."""
     with socket.socket() as probe:
         probe.bind(('', 0))
         return probe.getsockname()[1]
 
 
 def is_listening(port, pid='self'):
-    """Whether somebody listens there, in the network namespace of process `pid`. Connecting would look like a client to a
-    perftest server."""
+    """Whether a process listens on the port, in the network namespace of process `pid`. Does not connect, since a perftest
+    server would take that for a client."""
     listening = '0A'
     for table in (f'/proc/{pid}/net/tcp', f'/proc/{pid}/net/tcp6'):
         with contextlib.suppress(OSError), open(table, encoding='ascii') as lines:
@@ -55,7 +55,8 @@ def is_listening(port, pid='self'):
 
 @contextlib.contextmanager
 def perftest_pair(server_end, client_end, program, *arguments):
-    """A perftest server and its client, each at an end (Daemon, device); gives the client's process, its output in a pipe."""
+    """A perftest server and its client, each at one end (Daemon, device); yields the client's process, with its output in a
+    pipe."""
     (server_daemon, server_device), (client_daemon, client_device) = server_end, client_end
     port = free_port()
     common = [program, '-p', port, '-x', GID_INDEX, '-F', *arguments]
@@ -80,7 +81,7 @@ def perftest_pair(server_end, client_end, program, *arguments):
 
 
 def run_client(client, program, limit_s, describe_failure):
-    """What the client of a pair printed to its end. `describe_failure()` tells what has become of the daemons."""
+    """The complete output of the client of a pair. `describe_failure()` describes the state of the daemons."""
     try:
         output, _ = client.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired as error:
@@ -92,8 +93,7 @@ def run_client(client, program, limit_s, describe_failure):
 
 
 class Daemon:
-    """A daemon of its own, as a context manager. Without `config` it has the default: two devices on a wire. `prefix` is what
-    its command begins with."""
+    """A new daemon, as a context manager. Default configuration: two devices on a wire. `prefix`: prefix of its command."""
 
     READY_WITHIN_S = 30
 
@@ -153,13 +153,13 @@ class Daemon:
         return perftest_pair((self, SERVER_DEVICE), (self, CLIENT_DEVICE), program, *arguments)
 
     def show(self, what):
-        """What `roci show --json` tells."""
+        """The result of `roci show --json`."""
         shown = subprocess.run([self.build / 'tools/roci', '--runtime-dir', self.runtime_dir, 'show', '--json', what],
                                stdout=subprocess.PIPE, timeout=20, check=True).stdout
         return json.loads(shown)
 
     def threads(self):
-        """Seconds that each of the daemon's threads has run, and has waited for a processor: {tid: (ran, waited)}."""
+        """Running time and waiting time (runnable) of each thread of the daemon, seconds: {tid: (ran, waited)}."""
         found = {}
         for task in pathlib.Path(f'/proc/{self.pid}/task').iterdir():
             with contextlib.suppress(OSError, ValueError):
@@ -169,7 +169,7 @@ class Daemon:
 
     @contextlib.contextmanager
     def note_waiting(self):
-        """Adds to `ran_s` and `waited_s` what the busiest thread, the dataplane's, has run and waited within the block."""
+        """Adds the running and waiting time of the busiest thread (the dataplane's) in the block to `ran_s` and `waited_s`."""
         before = self.threads()
         yield
         spent = [(ran - before.get(tid, (0, 0))[0], waited - before.get(tid, (0, 0))[1]) for tid, (ran, waited) in self.threads().items()]
@@ -178,12 +178,12 @@ class Daemon:
         self.waited_s += waited
 
     def run_pair(self, program, *arguments, limit_s=90):
-        """Runs both sides to their end and answers what the client printed."""
+        """Runs both sides to their end; returns the client's output."""
         with self.note_waiting(), self.pair(program, *arguments) as client:
             return run_client(client, program, limit_s, self.describe_failure)
 
     def run_program(self, *arguments, limit_s=300):
-        """Runs another program on the devices and answers its standard output; its standard error is ours."""
+        """Runs another program on the devices; returns its standard output. Standard error is inherited."""
         try:
             with self.note_waiting():
                 run = subprocess.run(self.command(*arguments), stdout=subprocess.PIPE, text=True, timeout=limit_s, check=False)

@@ -1,4 +1,4 @@
-"""The table of results: what, result, limit, share, wanted, and whether it is reached."""
+"""The table of results: measurement, result, limit, share of the limit, target, and whether the target is reached."""
 
 
 class Table:
@@ -11,12 +11,12 @@ class Table:
         self.notes = []  # sentences that belong to no row
 
     def add(self, what, result, unit, *, limit=None, share=None, wanted=None, ok=None, note=None):
-        """`ok` is None where nothing is demanded; `share` is a fraction of the limit."""
+        """`ok`: None without a target; `share`: fraction of the limit."""
         self.rows.append({'what': what, 'result': result, 'unit': unit, 'limit': limit, 'share': share, 'wanted': wanted, 'ok': ok,
                           **({'note': note} if note else {})})
 
     def fail(self, what, why):
-        """A measurement that could not be made is short of what was wanted."""
+        """Adds a failed measurement, which counts as below its target."""
         self.rows.append({'what': what, 'result': None, 'unit': '', 'limit': None, 'share': None, 'wanted': 'a result', 'ok': False,
                           'note': why})
 
@@ -40,7 +40,7 @@ class Table:
 
 
 def figures(value):
-    """Three figures that matter."""
+    """Three significant digits."""
     if isinstance(value, int) or value >= 100:
         return f'{value:,.0f}'
     return f'{value:.3g}' if value >= 1 else f'{value:.2g}'
