@@ -1,4 +1,4 @@
-// Asynchronous events by their numbers in enum ibv_event_type, which is what the pipe carries.
+// The numbers of asynchronous events in the pipe: those of enum ibv_event_type.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ class Clock {
     Anchor(Tsc());
   }
 
-  // Without an object, for what is not on the hot path.
+  // CLOCK_MONOTONIC in ns, for code off the hot path.
   static uint64_t Monotonic() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -30,14 +30,14 @@ class Clock {
 
   static uint64_t Tsc() { return __builtin_ia32_rdtsc(); }
 
-  // The time at `tsc`, which must not be older than that of the last call.
+  // The time in ns at `tsc`, which must not be older than in the last call.
   uint64_t At(uint64_t tsc) {
     if (tsc - anchor_tsc_ > kAnchorCycles) [[unlikely]]
       Anchor(tsc);
     const auto elapsed = static_cast<uint64_t>(
         (static_cast<unsigned __int128>(tsc - anchor_tsc_) * multiplier_) >> kFractionBits);
     const uint64_t now = anchor_ns_ + elapsed;
-    // After anchoring, a clock that was ahead waits.
+    // If anchoring set the clock back, the time stands still until it has caught up.
     last_ns_ = now > last_ns_ ? now : last_ns_;
     return last_ns_;
   }

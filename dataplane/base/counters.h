@@ -1,5 +1,5 @@
-// Counters that one thread writes and any thread may read, and the plain structures into which
-// they are read for people.
+// Counters that one thread writes and any thread may read, and the plain structures that take a
+// snapshot of them.
 #pragma once
 
 #include <array>
@@ -11,7 +11,8 @@
 
 namespace roci::dataplane {
 
-// Written by one thread: a plain load, add and store, never a locked instruction.
+// One thread writes, by a plain load, add and store, without a locked instruction; any thread
+// reads.
 class Counter {
  public:
   void Add(uint64_t n) {
@@ -23,37 +24,37 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-// X(member, name): what a device counts on each lcore besides drops and QP counters. Bytes are
-// those of whole Ethernet frames without FCS.
-#define ROCI_DEVICE_COUNTERS(X)                                          \
-  X(rx_packets, "rx_packets")                                            \
-  X(rx_bytes, "rx_bytes")                                                \
-  X(tx_packets, "tx_packets")                                            \
-  X(tx_bytes, "tx_bytes")                                                \
-  X(rx_roce_packets, "rx_roce_packets")                                  \
-  X(tx_roce_packets, "tx_roce_packets")                                  \
-  /* Frames that flow rules took */                                      \
-  X(rx_flow_packets, "rx_flow_packets")                                  \
-  /* Frames given to the control plane, and those it was too slow for */ \
-  X(rx_slow_path, "rx_slow_path")                                        \
-  X(rx_slow_path_dropped, "rx_slow_path_dropped")                        \
-  /* Frames given up after the port took nothing for a long time */      \
-  X(tx_dropped, "tx_dropped")                                            \
-  /* Frames longer than the MTU of the port's network device allows */   \
-  X(tx_above_mtu, "tx_above_mtu")                                        \
-  /* Frames while the port's link was down */                            \
-  X(tx_link_down, "tx_link_down")                                        \
-  /* Bursts that the port did not take whole, so that QPs had to wait */ \
-  X(tx_blocked, "tx_blocked")                                            \
-  /* Frames that no hand-off ring to another lcore had room for */       \
-  X(rx_hand_off_dropped, "rx_hand_off_dropped")                          \
-  X(rx_scattered_dropped, "rx_scattered_dropped")                        \
-  /* Frames of queue pairs whose program's memory takes too long */      \
-  X(rx_memory_dropped, "rx_memory_dropped")                              \
-  /* No frame buffer was free: QPs had to wait */                        \
+// X(member, name): the counters of a device on each lcore, besides drops and QP counters. Bytes
+// count whole Ethernet frames without FCS.
+#define ROCI_DEVICE_COUNTERS(X)                                            \
+  X(rx_packets, "rx_packets")                                              \
+  X(rx_bytes, "rx_bytes")                                                  \
+  X(tx_packets, "tx_packets")                                              \
+  X(tx_bytes, "tx_bytes")                                                  \
+  X(rx_roce_packets, "rx_roce_packets")                                    \
+  X(tx_roce_packets, "tx_roce_packets")                                    \
+  /* Frames that flow rules took */                                        \
+  X(rx_flow_packets, "rx_flow_packets")                                    \
+  /* Frames for the control thread, and those dropped at a full ring */    \
+  X(rx_slow_path, "rx_slow_path")                                          \
+  X(rx_slow_path_dropped, "rx_slow_path_dropped")                          \
+  /* Frames dropped after the port took nothing for a long time */         \
+  X(tx_dropped, "tx_dropped")                                              \
+  /* Frames longer than the MTU of the port's network device allows */     \
+  X(tx_above_mtu, "tx_above_mtu")                                          \
+  /* Frames while the port's link was down */                              \
+  X(tx_link_down, "tx_link_down")                                          \
+  /* Bursts of which the port took only a part, so that QPs had to wait */ \
+  X(tx_blocked, "tx_blocked")                                              \
+  /* Frames dropped at a full hand-off ring to another lcore */            \
+  X(rx_hand_off_dropped, "rx_hand_off_dropped")                            \
+  X(rx_scattered_dropped, "rx_scattered_dropped")                          \
+  /* Frames of queue pairs whose program's memory takes too long */        \
+  X(rx_memory_dropped, "rx_memory_dropped")                                \
+  /* No frame buffer was free: QPs had to wait */                          \
   X(no_frame_buffer, "no_frame_buffer")
 
-// A device's counters on one lcore: written by that lcore only.
+// A device's counters on one lcore, which writes them.
 struct LaneCounters {
 #define ROCI_LANE_COUNTER(member, name) Counter member;
   ROCI_DEVICE_COUNTERS(ROCI_LANE_COUNTER)
@@ -64,7 +65,7 @@ struct LaneCounters {
   void Drop(roce::DropReason reason) { drops[static_cast<size_t>(reason)].Add(1); }
 };
 
-// The sum over all lcores at about one moment.
+// The sum over all lcores, read at about the same time.
 struct DeviceSnapshot {
 #define ROCI_SNAPSHOT_COUNTER(member, name) uint64_t member = 0;
   ROCI_DEVICE_COUNTERS(ROCI_SNAPSHOT_COUNTER)
@@ -81,7 +82,7 @@ struct DeviceSnapshot {
   }
 };
 
-// Stages of an lcore's loop, timed only while LcoreOptions::profile or Lcore::SetProfile asks.
+// Stages of an lcore's loop, timed only if LcoreOptions::profile or Lcore::SetProfile says so.
 #define ROCI_LCORE_STAGES(X)     \
   X(kMailbox, "mailbox")         \
   X(kReceive, "receive")         \
@@ -103,7 +104,7 @@ inline constexpr std::array kLcoreStageNames = {
 };
 inline constexpr size_t kLcoreStageCount = kLcoreStageNames.size();
 
-// What an lcore has done since it started. Cycles are of the TSC.
+// The counters of an lcore since it started. Cycles are TSC cycles.
 struct LcoreSnapshot {
   uint64_t loops = 0;
   uint64_t busy_loops = 0;  // found something to do
@@ -113,19 +114,19 @@ struct LcoreSnapshot {
   uint64_t wakes_by_doorbell = 0;
   uint64_t yields = 0;
   uint64_t rx_bursts = 0;
-  uint64_t rx_handed_off = 0;  // of the packets received: those that another lcore took from a port
+  uint64_t rx_handed_off = 0;  // received packets that another lcore took from a port
   uint64_t rx_packets = 0;
   uint64_t tx_packets = 0;
   uint64_t calls = 0;          // functions run for other threads
   uint64_t bad_doorbells = 0;  // bits of handles that do not exist
   uint64_t comp_events = 0;
   uint64_t async_events = 0;
-  uint64_t events_delayed = 0;  // a completion channel's pipe was full
-  uint64_t events_lost = 0;     // asynchronous ones: see AsyncEvents
+  uint64_t events_delayed = 0;  // the pipe of a completion channel was full
+  uint64_t events_lost = 0;     // asynchronous events; see AsyncEvents
   uint64_t memory_faults = 0;   // copies from or to app memory that failed
   uint64_t timer_expiries = 0;
-  uint64_t durable_syncs = 0;     // begun for FLUSH for persistence
-  uint64_t durable_failures = 0;  // of these
+  uint64_t durable_syncs = 0;     // started for FLUSH for persistence
+  uint64_t durable_failures = 0;  // failed durable_syncs
   std::array<uint64_t, kLcoreStageCount> stage_cycles{};
 };
 

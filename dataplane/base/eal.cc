@@ -31,9 +31,10 @@ void RunQueued(void* argument) {
   work->is_done = true;
 }
 
-// An interrupt handler may have set an alarm after QueueBehindAlarms' own. The thread runs all
-// alarms that are due in their order before it looks at interrupts again, so RunQueued, due when
-// this returns, comes behind them and no handler between.
+// Sets the alarm for RunQueued. An interrupt handler may have set alarms after the one that runs
+// this function. The interrupt thread runs all due alarms in order before it handles interrupts
+// again. RunQueued is due when this function returns, so it runs after those alarms and before any
+// further handler.
 void QueueBehindAlarms(void* argument) {
   constexpr unsigned kUntilDueUs = 10;
   rte_eal_alarm_set(1, RunQueued, argument);
@@ -57,7 +58,7 @@ uint64_t FreeHugePageBytes() {
   return total;
 }
 
-// HugePages::kAuto uses hugepages from this much on.
+// HugePages::kAuto uses hugepages if at least so much is free.
 constexpr uint64_t kMinHugePageBytes = uint64_t{256} << 20;
 
 bool WantHugePages(const EalOptions& options) {
@@ -75,7 +76,7 @@ std::vector<int> AllowedCpus() {
   return cpus;
 }
 
-// EAL lcore 0 is the control thread, 1.. are the dataplane's.
+// EAL lcore 0 is the control thread; 1 and up are dataplane lcores.
 std::string LcoreMap(const EalOptions& options) {
   const std::string anywhere = absl::StrCat("(", absl::StrJoin(AllowedCpus(), ","), ")");
   std::string map = absl::StrCat("0@", anywhere);

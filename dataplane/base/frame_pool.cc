@@ -19,16 +19,16 @@ constexpr uint32_t kLcoreCache = RTE_MEMPOOL_CACHE_MAX_SIZE;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr uint64_t kBytesPerMib = uint64_t{1} << 20;
 
-// Anonymous memory for the whole pool, with transparent huge pages where there are any.
+// Populates the whole pool from anonymous memory, in transparent huge pages if possible.
 absl::Status PopulateFromAnonymousMemory(rte_mempool* pool, uint32_t frames) {
   const size_t object = pool->header_size + pool->elt_size + pool->trailer_size;
-  // The objects' own alignment may cost up to one cache line each at chunk borders.
+  // One more object than asked for: alignment at the borders of chunks costs some memory.
   const size_t length =
       (object * (frames + 1) + 2 * kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
   void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, "memory for frames");
-  madvise(memory, length, MADV_HUGEPAGE);  // a wish: plain pages do too
+  madvise(memory, length, MADV_HUGEPAGE);  // best effort: normal pages work too
   const int objects = rte_mempool_populate_iova(
       pool, static_cast<char*>(memory), reinterpret_cast<rte_iova_t>(memory), length,
       [](rte_mempool_memhdr* chunk, void* opaque) { munmap(opaque, chunk->len); }, memory);

@@ -10,16 +10,16 @@ struct rte_mempool;
 
 namespace roci::dataplane {
 
-// Where a frame that this daemon builds starts in its buffer: WRITE and SEND payloads of a common
-// frame (Ethernet, IPv4, UDP, BTH) then begin on a cache line.
+// Offset in its buffer of a frame that the daemon builds, in bytes. The payload of an ordinary
+// WRITE or SEND (behind Ethernet, IPv4, UDP and BTH headers) then starts on a cache line.
 inline constexpr uint16_t kFrameOffset = 128 + 10;
-// Bytes of a buffer behind its start; holds roce::kMaxFrameBytes from kFrameOffset on.
+// Bytes of a buffer, from its start; roce::kMaxFrameBytes fit from kFrameOffset on.
 inline constexpr uint16_t kFrameBufferBytes = 4480;
 
-// Where frames lie without hugepages (in these they lie in any case).
+// Memory of the frames without hugepages. With hugepages, frames are always in these.
 enum class FrameMemory : uint8_t {
-  kOwn,      // in transparent huge pages, where the kernel gives them
-  kDevices,  // in DPDK's heap, which PCI devices and the peers of net_virtio_user can reach
+  kOwn,      // anonymous memory, in transparent huge pages if possible
+  kDevices,  // DPDK's heap, which PCI devices and the peers of net_virtio_user can access
 };
 
 // An rte_mempool of single-segment buffers.
@@ -29,7 +29,7 @@ class FramePool {
   static absl::StatusOr<std::unique_ptr<FramePool>> Create(
       uint32_t frames, uint16_t buffer_bytes = kFrameBufferBytes,
       FrameMemory memory = FrameMemory::kOwn);
-  // How much of the heap a pool takes, generously.
+  // Upper bound of the heap that a pool takes, in MiB.
   static uint32_t HeapMib(uint32_t frames, uint16_t buffer_bytes);
   ~FramePool();
   FramePool(const FramePool&) = delete;
@@ -37,7 +37,7 @@ class FramePool {
 
   rte_mempool* mempool() const { return pool_; }
   uint32_t capacity() const { return capacity_; }
-  uint32_t in_use() const;  // not exact while lcores run
+  uint32_t in_use() const;  // approximate while lcores run
 
  private:
   FramePool() = default;

@@ -1,4 +1,4 @@
-// Rings that pass frames from one thread or several to one other.
+// Rings that pass frames from one or several threads to one thread.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@ struct rte_ring;
 
 namespace roci::dataplane {
 
-// How many threads put frames in.
+// How many threads enqueue frames.
 enum class Producers : uint8_t { kOne, kSeveral };
 
-// A ring with one consumer; `entries` is a power of two. Null where there is no memory. Any thread.
+// A ring with one consumer; `entries` is a power of two. Null if memory is short. Any thread.
 rte_ring* MakeFrameRing(const char* kind, uint32_t entries, Producers producers);
 
-// Frees the ring with the frames in it; null is nothing.
+// Frees the ring and the frames in it. `ring` may be null.
 void FreeFrameRing(rte_ring* ring);
 
 }  // namespace roci::dataplane

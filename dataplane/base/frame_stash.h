@@ -1,5 +1,5 @@
-// An lcore's private stack of free frame buffers: the buffer that was freed last, still in the
-// cache, is the next to be used.
+// An lcore's private stack of free frame buffers. The buffer that was freed last is used next,
+// because it is still in the cache.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -18,23 +18,23 @@ class FrameStash {
   FrameStash(const FrameStash&) = delete;
   FrameStash& operator=(const FrameStash&) = delete;
 
-  // At least one buffer is there; false if the pool is exhausted.
+  // Makes sure that the stash has a buffer. False: the pool is exhausted.
   bool Ensure() { return count_ != 0 || Refill(); }
   rte_mbuf* Top() const { return frames_[count_ - 1]; }
-  // The one after next is asked for in advance.
+  // Prefetches the buffer after next.
   void Pop() {
     --count_;
     if (count_ >= 2) __builtin_prefetch(frames_[count_ - 2]);
   }
 
-  // Takes back buffers of this pool that nobody else refers to.
+  // Takes back `count` buffers of this pool to which there are no other references.
   void Put(rte_mbuf** frames, uint32_t count) {
     if (count_ + count > kCapacity) [[unlikely]]
       Spill();
     for (uint32_t i = 0; i < count; ++i) frames_[count_ + i] = frames[i];
     count_ += count;
   }
-  // Gives everything back to the pool, before a sleep.
+  // Returns all buffers to the pool, before the lcore sleeps.
   void Drain() {
     rte_mempool_put_bulk(pool_, reinterpret_cast<void**>(frames_.data()), count_);
     count_ = 0;
@@ -51,7 +51,7 @@ class FrameStash {
     count_ = kBulk;
     return true;
   }
-  // Gives the older half back.
+  // Returns the older half to the pool.
   void Spill() {
     constexpr uint32_t kHalf = kCapacity / 2;
     rte_mempool_put_bulk(pool_, reinterpret_cast<void**>(frames_.data()), kHalf);

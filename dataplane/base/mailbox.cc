@@ -22,7 +22,7 @@ void Mailbox::Push(Letter& letter) {
 }
 
 uint32_t Mailbox::ServeAll(const OnShard& shard) {
-  // Newest first; turned round, so that one thread's calls run in its order.
+  // Reverses the list, which has the newest letter first: calls of one thread run in order.
   Letter* ordered = nullptr;
   for (Letter* letter = first_.exchange(nullptr, std::memory_order_acquire); letter != nullptr;) {
     Letter* next = letter->next;
@@ -35,8 +35,8 @@ uint32_t Mailbox::ServeAll(const OnShard& shard) {
     Letter* letter = ordered;
     ordered = letter->next;
     letter->function(shard, letter->argument);
-    // The letter is gone from the waiter's stack as soon as it sees `done`; notify_one takes the
-    // address only.
+    // The letter is on the caller's stack, and gone as soon as the caller sees `done`. notify_one
+    // uses its address only.
     letter->done.store(1, std::memory_order_release);
     letter->done.notify_one();
     ++served;

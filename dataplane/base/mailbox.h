@@ -13,8 +13,8 @@ class Mailbox {
  public:
   using Function = void (*)(const OnShard& shard, void* argument);
 
-  // Any thread but the lcore: waits until the lcore has run `function` with `argument`. `wake` is
-  // called once the letter lies there.
+  // Any thread but the lcore: blocks until the lcore has run `function` with `argument`. Calls
+  // `wake` after the letter was posted.
   template <class Wake>
   void Post(Function function, void* argument, Wake&& wake) {
     Letter letter{function, argument, {}};
@@ -23,7 +23,8 @@ class Mailbox {
     Await(letter);
   }
 
-  // The lcore: one load if there is nothing. Returns how many functions were run.
+  // The lcore: runs the posted functions and returns their number. Costs one load if there are
+  // none.
   uint32_t Serve(const OnShard& shard) {
     if (first_.load(std::memory_order_relaxed) == nullptr) [[likely]]
       return 0;

@@ -1,12 +1,12 @@
-// Proof that the code that has it runs as a shard, which is an lcore with all that it serves: in
-// its loop, or in a function that runs in its place while it does nothing. What belongs to a shard
-// and can be reached from elsewhere takes one, so that the compiler refuses calls from other
-// threads.
+// A token that proves that its holder runs as the shard (an lcore with all that it owns): in the
+// lcore's loop, or in a function that runs in its place while the loop is stopped. Functions of a
+// shard that other threads could reach take this token, so that calls from other threads do not
+// compile.
 #pragma once
 
 namespace roci::dataplane {
 
-// Made by the loop and by the function that runs others in its place, alone; never kept.
+// Only the loop, and the function that runs others in its place, make one. Never stored.
 class OnShard {
  public:
   OnShard(const OnShard&) = delete;

@@ -1,4 +1,4 @@
-// Asking for cache lines before they are needed.
+// Prefetches cache lines for reading.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@ namespace roci::dataplane {
 
 inline constexpr size_t kCacheLineBytes = 64;
 
-// The lines of [start, end); `start` is the beginning of a line.
+// Prefetches the lines of [start, end); `start` is aligned to a line.
 inline void PrefetchLines(const void* start, const void* end) {
   const auto* line = static_cast<const char*>(start);
   for (; line < static_cast<const char*>(end); line += kCacheLineBytes) {

@@ -1,4 +1,4 @@
-// Makes real-time threads again of lowered threads that get no processor.
+// Raises lowered threads that get no processor back to real-time priority.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,9 @@
 
 namespace roci::dataplane {
 
-// A lowered thread is an ordinary one, and ordinary threads may wait for seconds where many others
-// yield or compute. This thread has a higher priority than those that it guards, looks every
-// kPeriodNs while one of them is lowered, and sleeps otherwise.
+// A lowered thread has ordinary priority, and may wait for seconds while many other ordinary
+// threads yield or compute. The guard is a thread of a higher priority than the guarded ones. It
+// checks them every kPeriodNs while at least one is lowered, and sleeps otherwise.
 class PriorityGuard {
  public:
   static constexpr uint64_t kPeriodNs = 2'000'000;
@@ -25,7 +25,7 @@ class PriorityGuard {
   PriorityGuard(const PriorityGuard&) = delete;
   PriorityGuard& operator=(const PriorityGuard&) = delete;
 
-  // Before `priority` is taken. It stays until Stop(). Control thread.
+  // Guards `priority` until Stop(). Called before ThreadPriority::Take. Control thread.
   void Add(ThreadPriority& priority);
   // Ends the guard's thread. Control thread.
   void Stop();
@@ -39,8 +39,8 @@ class PriorityGuard {
   void Run();
   void Look();
 
-  std::atomic<uint32_t> lowered_{0};  // of the guarded threads
-  Fd wake_;  // an eventfd: one of them was lowered, or this thread is to end
+  std::atomic<uint32_t> lowered_{0};  // number of guarded threads that are lowered
+  Fd wake_;                           // an eventfd: a thread was lowered, or the guard must stop
   std::atomic<bool> stop_{false};
   std::mutex mutex_;  // guards `guarded_`
   std::vector<Guarded> guarded_;

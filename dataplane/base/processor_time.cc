@@ -15,7 +15,7 @@ namespace {
 
 using Text = std::array<char, 256>;
 
-// The beginning of a file of the thread's; empty: there is none.
+// The first bytes of a file of the thread in /proc; empty: no such file.
 std::string_view Read(pid_t thread, const char* name, Text& text) {
   std::array<char, 64> path;
   std::snprintf(path.data(), path.size(), "/proc/self/task/%d/%s", thread, name);
@@ -37,7 +37,7 @@ std::optional<ProcessorTime> ReadProcessorTime(pid_t thread) {
   return waited.ec == std::errc() ? std::optional(time) : std::nullopt;
 }
 
-// The state follows the thread's name, which may hold anything.
+// The state follows the thread's name, which may contain any characters.
 bool Sleeps(pid_t thread) {
   Text text;
   const std::string_view stat = Read(thread, "stat", text);

@@ -8,15 +8,15 @@
 
 namespace roci::dataplane {
 
-// Since the thread began.
+// Totals since the thread started.
 struct ProcessorTime {
   uint64_t ran_ns = 0;
-  uint64_t waited_ns = 0;  // it could have run, but others had the processor
+  uint64_t waited_ns = 0;  // runnable, while other threads had the processor
 };
 
-// Of a thread of this process, as of its last context switch, or the last timer tick if it runs.
-// Nothing where the kernel does not count (CONFIG_SCHED_INFO) or the thread has ended. Reads a
-// file: not on an lcore.
+// The times of a thread of this process, as of its last context switch, or of the last timer tick
+// if it runs. None if the kernel does not count them (CONFIG_SCHED_INFO) or the thread has ended.
+// Reads a file: not on an lcore.
 std::optional<ProcessorTime> ReadProcessorTime(pid_t thread);
 
 // Whether a thread of this process sleeps in the kernel: its state is neither running nor runnable

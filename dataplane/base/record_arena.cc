@@ -13,8 +13,8 @@
 namespace roci::dataplane {
 namespace {
 
-// Address space is taken in chunks (the kernel joins neighbours to one mapping) and cut into runs
-// of 2^n pages.
+// Maps address space in chunks, which the kernel merges into one mapping if they are adjacent, and
+// cuts them into runs of 2^n pages.
 class Arena {
  public:
   static Arena& Instance() {
@@ -59,7 +59,7 @@ class Arena {
       void* chunk = mmap(nullptr, kChunk, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (chunk == MAP_FAILED) return nullptr;
-      // A huge page would be 2 MiB for the first byte that an idle queue pair touches.
+      // With huge pages, the first byte that a queue pair touches would cost 2 MiB.
       madvise(chunk, kChunk, MADV_NOHUGEPAGE);
       next_ = static_cast<std::byte*>(chunk);
       left_ = kChunk;

@@ -1,5 +1,5 @@
-// Address space for records of work in flight: zero pages until touched, and one mapping for all of
-// them, so that they cost neither memory nor one of the kernel's mappings before they are used.
+// Address space for the records of work in flight. Pages cost no memory before they are touched,
+// and all records share one kernel mapping.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace roci::dataplane {
 
-// A run of whole pages, given back by the destructor. Runs of one class are of one size.
+// A run of whole pages; the destructor returns it. Runs of one class have the same size.
 class RecordStorage {
  public:
   static constexpr uint32_t kClasses = 16;  // up to 128 MiB
@@ -18,7 +18,7 @@ class RecordStorage {
   RecordStorage() = default;
   // `records` is a power of two. An empty object if the arena is exhausted.
   static RecordStorage Allocate(uint32_t records);
-  // What Release gave.
+  // Takes over what Release returned.
   RecordStorage(roce::SendRecord* records, uint32_t size_class)
       : records_(records), size_class_(size_class) {}
   RecordStorage(RecordStorage&& other) noexcept { *this = std::move(other); }
@@ -28,9 +28,9 @@ class RecordStorage {
   explicit operator bool() const { return records_ != nullptr; }
   roce::SendRecord* records() const { return records_; }
   uint32_t size_class() const { return size_class_; }
-  // The caller has it from now on.
+  // Passes ownership to the caller.
   roce::SendRecord* Release() { return std::exchange(records_, nullptr); }
-  // The run's pages are zero again and cost nothing.
+  // Frees the memory of the run's pages, which then read as zero.
   static void Forget(roce::SendRecord* records, uint32_t size_class);
 
  private:

@@ -27,7 +27,7 @@ RecordStorage RecordPool::Remove(uint32_t size_class) {
   return RecordStorage(records, size_class);
 }
 
-// Nothing is going on, so it does not matter which ones stay.
+// The lcore is idle, so any kKept runs may stay.
 bool RecordPool::Trim(uint32_t budget) {
   for (uint32_t size_class = 0; size_class < runs_.size(); ++size_class) {
     Runs& runs = runs_[size_class];

@@ -1,6 +1,6 @@
-// Storage for the work in flight of an lcore's queue pairs. Each brings its own and borrows while
-// it has work in flight: what was given back last is lent next, still in the cache, and queue pairs
-// that are idle hold none.
+// Storage for the work in flight of an lcore's queue pairs. Every queue pair adds a run to the
+// pool, and borrows one while it has work in flight; idle queue pairs hold none. The run that was
+// returned last is lent next, because it is still in the cache.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@
 
 namespace roci::dataplane {
 
-// One thread. As many runs of a class are in the pool or lent as queue pairs of that class brought,
-// so that Borrow always has one.
+// One thread. Of each class there are as many runs, in the pool or lent, as queue pairs, so Borrow
+// always finds one.
 class RecordPool {
  public:
-  // Not on the hot path: storage of the pool grows.
+  // Adds a queue pair's run. Not on the hot path: storage of the pool grows.
   void Add(RecordStorage storage);
-  // For a queue pair that goes and has given back what it borrowed: any one of the class.
+  // Removes any run of the class, for a queue pair that is destroyed and has returned its own.
   RecordStorage Remove(uint32_t size_class);
 
   roce::SendRecord* Borrow(uint32_t size_class) {
@@ -32,17 +32,16 @@ class RecordPool {
     runs_[size_class].used.push_back(records);
   }
 
-  // Lets the kernel have the memory of up to `budget` runs that a burst of activity left behind. A
-  // system call each. True if there are more.
+  // Frees the memory of up to `budget` unused runs, by one system call each. True: there are more.
   bool Trim(uint32_t budget);
   // Runs whose pages have been touched.
   uint32_t used() const;
 
  private:
-  static constexpr size_t kKept = 64;  // runs of a class that Trim leaves alone
+  static constexpr size_t kKept = 64;  // runs of a class that Trim does not free
   struct Runs {
     std::vector<roce::SendRecord*> used;
-    std::vector<roce::SendRecord*> fresh;  // no memory behind them
+    std::vector<roce::SendRecord*> fresh;  // without memory
     uint32_t queue_pairs = 0;
   };
   std::array<Runs, RecordStorage::kClasses> runs_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t BytesOf(uint32_t count) { return count * sizeof(roce::ResponderResource); }
 
-// One for each power of two.
+// The slab for objects of `count` resources: one slab for each power of two.
 Slab& SlabOf(uint32_t count) {
   static Slab slabs[] = {
       Slab(BytesOf(1), false),  Slab(BytesOf(2), false),   Slab(BytesOf(4), false),

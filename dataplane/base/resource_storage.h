@@ -1,4 +1,4 @@
-// Storage for what a queue pair remembers of READs and atomics of its peer, packed densely.
+// Storage for a queue pair's responder resources (READs and atomics of its peer), packed densely.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace roci::dataplane {
 
-// Given back by the destructor. Costs no memory before it is touched.
+// The destructor returns the storage. It costs no memory before it is touched.
 class ResourceStorage {
  public:
   ResourceStorage() = default;
-  // `count` is a power of two, 1..256. An empty object where there is no address space.
+  // `count` is a power of two, 1..256. An empty object if address space is short.
   static ResourceStorage Allocate(uint32_t count);
   ResourceStorage(ResourceStorage&& other) noexcept { *this = std::move(other); }
   ResourceStorage& operator=(ResourceStorage&& other) noexcept;

@@ -35,8 +35,8 @@ class Fd {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. ResourceExhausted where
-  // memory or descriptors are short.
+  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. ResourceExhausted: memory
+  // or descriptors are short.
   static absl::StatusOr<SharedMemory> Create(const char* name, size_t size);
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;

@@ -10,7 +10,8 @@
 namespace roci::dataplane {
 namespace {
 
-// A chunk at a multiple of its size, so that an object's address tells its chunk.
+// Maps a chunk that is aligned to its size, so that ChunkOf can compute it from an object's
+// address.
 std::byte* MapChunk(bool huge) {
   constexpr size_t kBytes = Slab::kChunkBytes;
   void* area = mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE,
@@ -62,7 +63,8 @@ void* Slab::Take() {
   return start + number * object_bytes_;
 }
 
-// One empty chunk stays, for who makes and destroys one object in turn.
+// Keeps one empty chunk: repeatedly creating and destroying one object must not map memory each
+// time.
 void Slab::Give(void* object) {
   std::lock_guard lock(mutex_);
   std::byte* start = ChunkOf(object);

@@ -1,5 +1,5 @@
-// Storage for many objects of one size, packed densely: thousands of queue pairs on few pages (and
-// few entries of the processor's address translation cache).
+// Storage for many objects of one size, packed densely, so that thousands of queue pairs need few
+// pages and few TLB entries.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace roci::dataplane {
 
-// Takes and gives back chunks of 2 MiB. Any thread.
+// Maps and unmaps chunks of 2 MiB. Any thread.
 class Slab {
  public:
-  // `huge`: chunks are better one huge page, since all of an object is touched; otherwise an
-  // object's pages are zero and cost nothing until they are touched for the first time.
+  // `huge`: chunks are transparent huge pages, for objects that are used as a whole. Otherwise
+  // pages cost no memory before they are touched.
   Slab(size_t object_bytes, bool huge);
   ~Slab();
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
 
-  // Aligned to a cache line; contents are not defined. Null where there is no address space.
+  // Aligned to a cache line, with undefined contents. Null: address space is short.
   void* Take();
   void Give(void* object);
   size_t chunks() const;
@@ -29,14 +29,14 @@ class Slab {
   static constexpr size_t kChunkBytes = size_t{2} << 20;
 
  private:
-  using Chunk = std::vector<uint32_t>;  // objects that are free, by number
+  using Chunk = std::vector<uint32_t>;  // numbers of the free objects
   std::byte* AddChunk();
 
   const size_t object_bytes_;
   const bool huge_;
   mutable std::mutex mutex_;
   std::map<std::byte*, Chunk> chunks_;
-  std::set<std::byte*> open_;  // those with something free
+  std::set<std::byte*> open_;  // chunks with a free object
 };
 
 }  // namespace roci::dataplane

@@ -11,13 +11,13 @@
 namespace roci::dataplane {
 namespace {
 
-// The shortest that Linux takes.
+// The shortest time slice that Linux accepts.
 constexpr uint64_t kSliceNs = 100'000;
-// A sleep makes up for running so many times as long.
+// Sleeping for a time makes up for running so many times as long.
 constexpr uint64_t kSleepWorth = 8;
 
-// The kernel's struct sched_attr (sched_setattr(2)). Its header and that of glibc define the same
-// structures, and glibc before 2.41 has neither this one nor a function for it.
+// The kernel's struct sched_attr (sched_setattr(2)). glibc before 2.41 has neither the structure
+// nor the function, and the kernel's header conflicts with glibc's.
 struct SchedAttributes {
   uint32_t size = sizeof(SchedAttributes);
   uint32_t policy = SCHED_OTHER;
@@ -47,13 +47,13 @@ bool SetOrdinary(pid_t thread, int nice, uint64_t flags) {
   return Set(thread, {.flags = flags, .nice = nice, .runtime_ns = kSliceNs});
 }
 
-// Somebody has chosen a policy for the whole process (chrt): it rules.
+// Whether the process was started with a scheduling policy (chrt), which the daemon then keeps.
 bool HasPolicy() {
   const int policy = sched_getscheduler(0);
   return policy >= 0 && (policy & ~SCHED_RESET_ON_FORK) != SCHED_OTHER;
 }
 
-// The highest priority up to `wanted` that the process may have.
+// Sets and returns the highest priority up to `wanted` that the process may have; 0: none.
 int TakeRealtime(pid_t thread, int wanted) {
   while (wanted > 0 && !SetRealtime(thread, wanted)) --wanted;
   return wanted;
@@ -76,7 +76,7 @@ void ThreadPriority::Take(RealtimeUse use, int wanted, uint64_t now_ns) {
 void ThreadPriority::MoveHere(uint64_t now_ns) {
   if (realtime_priority() == 0) return;
   thread_ = gettid();
-  // As if it had been lowered.
+  // MakeRealtime expects a lowered thread.
   if (!lowered_.exchange(true) && lowered_threads_ != nullptr) lowered_threads_->fetch_add(1);
   MakeRealtime(now_ns);
 }
@@ -92,7 +92,7 @@ void ThreadPriority::MakeRealtime(uint64_t now_ns) {
   if (!done) LosePriority();
 }
 
-// The guard is told first: the thread may lose its processor in the system call.
+// Notifies the guard first, because the thread may lose its processor in the system call.
 void ThreadPriority::MakeOrdinary(uint64_t now_ns) {
   if (realtime_priority() == 0) return;
   changed_ns_ = now_ns;
@@ -104,12 +104,12 @@ void ThreadPriority::MakeOrdinary(uint64_t now_ns) {
     [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
   }
   if (SetOrdinary(thread_, nice_, kResetOnFork)) return;
-  // Somebody has changed it, and the process may not change it back.
+  // The nice value was changed from outside, and the process may not change it back.
   nice_ = getpriority(PRIO_PROCESS, static_cast<id_t>(thread_));
   if (!SetOrdinary(thread_, nice_, kResetOnFork)) LosePriority();
 }
 
-// The right to it was taken away.
+// The process may not have real-time priority any more.
 void ThreadPriority::LosePriority() {
   priority_ = 0;
   next_change_ns_ = kNever;
@@ -117,7 +117,7 @@ void ThreadPriority::LosePriority() {
 
 void ThreadPriority::RaiseLowered() {
   if (!lowered_.load(std::memory_order_acquire)) return;
-  // Above other lcores, one of which may wait for this thread and never yield.
+  // Above other lcores: one of them may wait for this thread without yielding.
   if (SetRealtime(thread_, kGuardPriority) || SetRealtime(thread_, priority_)) {
     raised_by_guard_ = true;
   }
@@ -129,7 +129,7 @@ bool ThreadPriority::Adjust(uint64_t now_ns, bool is_busy) {
     Raise(now_ns);
     return false;
   }
-  // Of an idle thread, too: the guard may have raised it a moment ago.
+  // Idle threads too: the guard may have just raised this one.
   MakeOrdinary(now_ns);
   is_bounded_ = true;
   return realtime_priority() != 0;

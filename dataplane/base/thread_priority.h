@@ -1,5 +1,5 @@
-// The scheduling priority of one of the daemon's threads: real-time where the process may have it,
-// and bounded, so that no such thread ever takes a processor for itself.
+// The scheduling priority of one of the daemon's threads: real-time if the process may have it, but
+// only for bounded times, so that no thread takes a processor for itself.
 #pragma once
 
 #include <sys/types.h>
@@ -13,49 +13,49 @@ namespace roci::dataplane {
 // Whether the daemon asks for real-time priority.
 enum class RealtimeUse : uint8_t { kAuto, kOn, kOff };
 
-// SCHED_FIFO priorities (sched(7)), lowered to what RLIMIT_RTPRIO allows. An lcore preempts the
+// SCHED_FIFO priorities (sched(7)), reduced to what RLIMIT_RTPRIO allows. An lcore preempts the
 // control thread.
 inline constexpr int kGuardPriority = 3;
 inline constexpr int kLcorePriority = 2;
 inline constexpr int kControlPriority = 1;
 
-// A thread under SCHED_FIFO is not preempted by ordinary threads, and its sched_yield() does not
-// let them run either. Therefore the owner calls Lower() before it yields, and Adjust() when
-// next_change_ns() has come, which makes an ordinary thread of it for kLoweredNs after each
-// kRaisedNs. That is also less than the share (95 %) at which kernels throttle real-time threads.
+// Ordinary threads do not preempt a SCHED_FIFO thread, and its sched_yield() does not let them run
+// either. Therefore the thread calls Lower() before it yields, and Adjust() at next_change_ns().
+// Adjust() lowers the thread to ordinary priority for kLoweredNs after each kRaisedNs. This share
+// is below the 95 % at which the kernel throttles real-time threads.
 //
-// While it is lowered, others may keep it from the processor for seconds. A PriorityGuard notices
-// and raises it; hence the owner calls NoteRound() in each round of its loop.
+// Other threads may keep a lowered thread from the processor for seconds. A PriorityGuard detects
+// that and raises the thread; for this, the thread calls NoteRound() in each round of its loop.
 //
-// Used by its thread, the owner, except where another is named. Raise() and Lower() make one system
-// call when they change something.
+// On the thread itself, except where noted. Raise() and Lower() make one system call if they change
+// the priority.
 class ThreadPriority {
  public:
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
   static constexpr uint64_t kRaisedNs = 20'000'000;
   static constexpr uint64_t kLoweredNs = 2'000'000;
 
-  // Takes over the calling thread. It gets real-time priority `wanted` if `use` asks for it, the
-  // process may have it (root, CAP_SYS_NICE, RLIMIT_RTPRIO), and it has none yet; in any case short
-  // slices as an ordinary thread (Linux 6.12), so that a yield costs little. Threads that it
-  // creates do not inherit the priority. `now_ns`: CLOCK_MONOTONIC, as everywhere here.
+  // Manages the calling thread from now on. Sets real-time priority `wanted` if `use` asks for it,
+  // the process may have it (root, CAP_SYS_NICE, RLIMIT_RTPRIO), and it has no policy of its own.
+  // Sets short slices for ordinary priority (Linux 6.12), so that a yield costs little. Threads
+  // that the thread creates do not inherit the priority. `now_ns`: CLOCK_MONOTONIC, here and below.
   void Take(RealtimeUse use, int wanted, uint64_t now_ns);
 
-  // The calling thread goes on in the place of the owner, which is to have no priority any more.
+  // The calling thread replaces the managed one, and takes over its priority.
   void MoveHere(uint64_t now_ns);
 
-  // Before Take(). `lowered_threads` counts lowered threads. The first lowered thread writes to the
-  // eventfd `wake`, on which the guard blocks.
+  // Called before Take(). `lowered_threads` counts lowered threads. The first lowered thread writes
+  // to the eventfd `wake`, on which the guard blocks.
   void SetGuard(std::atomic<uint32_t>* lowered_threads, int wake) {
     lowered_threads_ = lowered_threads;
     wake_ = wake;
   }
 
-  // 0: an ordinary thread. Any thread.
+  // 0: ordinary priority. Any thread.
   int realtime_priority() const { return priority_.load(std::memory_order_relaxed); }
-  // As the owner left it. Any thread.
+  // Whether the thread has lowered itself. Any thread.
   bool is_lowered() const { return lowered_.load(std::memory_order_relaxed); }
-  // When Adjust() is due; kNever for an ordinary thread.
+  // When Adjust() is due; kNever without real-time priority.
   uint64_t next_change_ns() const { return next_change_ns_; }
 
   void NoteRound() {
@@ -68,17 +68,18 @@ class ThreadPriority {
   void Raise(uint64_t now_ns) {
     if (is_lowered()) MakeRealtime(now_ns);
   }
-  // Where a thread goes on with work: not before the time that Adjust() leaves to others is over.
+  // As Raise(), but not within the time for which Adjust() has lowered the thread. For a thread
+  // that resumes work.
   void RaiseUnlessBounded(uint64_t now_ns) {
     if (!is_bounded_ || now_ns >= next_change_ns_) Raise(now_ns);
   }
   void Lower(uint64_t now_ns) {
     if (!is_lowered() || raised_by_guard_.load(std::memory_order_relaxed)) MakeOrdinary(now_ns);
   }
-  // The guard. The owner goes on as a real-time thread until it lowers itself again.
+  // On the guard. The thread keeps real-time priority until it lowers itself again.
   void RaiseLowered();
-  // `is_busy`: the thread has work; an idle one stays as it is. True: it was lowered, and the
-  // caller yields once, so that threads that wait for this processor get it.
+  // Lowers the thread, or raises it if it is lowered and has work (`is_busy`). True: the thread was
+  // lowered; the caller yields once, so that threads that wait for this processor get it.
   bool Adjust(uint64_t now_ns, bool is_busy);
   // The thread slept from `begin_ns` to `end_ns` and left its processor to others.
   void NoteSleep(uint64_t begin_ns, uint64_t end_ns);

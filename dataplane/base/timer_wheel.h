@@ -1,5 +1,5 @@
-// Timers of many queue pairs: an intrusive hashed wheel, O(1) to set and to move. Lazy: whoever
-// sets a later time may leave the node where it is and look again when it expires.
+// Timers of many queue pairs: an intrusive hashed timer wheel, O(1) to set and to move. Setting a
+// later time is optional: the owner may leave the node and set it again when it expires.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@ namespace roci::dataplane {
 // Embedded in the owner; must be removed from its wheel before it is destroyed.
 struct TimerNode {
   TimerNode* next = nullptr;
-  TimerNode** link = nullptr;   // what points to this node; null: not in a wheel
-  uint64_t expiry_ns = kNever;  // when the wheel will give it back, at the latest one tick after
+  TimerNode** link = nullptr;   // the pointer to this node; null: not in a wheel
+  uint64_t expiry_ns = kNever;  // when it expires, at most one tick late
   static constexpr uint64_t kNever = ~uint64_t{0};
   bool armed() const { return link != nullptr; }
 };
 
-// Times beyond the horizon are kept in the last slot and come back too early: the owner sets them
+// Times beyond the horizon are kept in the last slot and expire too early; the owner sets them
 // again. One thread. Times are in ns of the caller's clock.
 class TimerWheel {
  public:
@@ -29,15 +29,15 @@ class TimerWheel {
   TimerWheel(const TimerWheel&) = delete;
   TimerWheel& operator=(const TimerWheel&) = delete;
 
-  // Puts `node` in, or moves it, so that it expires at or after min(expiry_ns, horizon). A time
-  // that has passed expires with the next tick.
+  // Inserts or moves `node`, so that it expires at or after min(expiry_ns, horizon). A time in the
+  // past expires at the next tick.
   void Set(TimerNode& node, uint64_t expiry_ns);
   void Cancel(TimerNode& node);
 
   bool DueTick(uint64_t now_ns) const { return (now_ns >> kTickBits) > tick_; }
 
-  // Takes every node out that has expired by `now_ns` and calls expire(node), which may set it
-  // again. At most `budget` of them; the rest comes with the next call. Returns how many.
+  // Removes the nodes that have expired by `now_ns`, at most `budget`, and calls expire(node) for
+  // each, which may set the node again. Returns their number. The next call continues.
   template <class Expire>
   uint32_t Advance(uint64_t now_ns, uint32_t budget, Expire&& expire);
 
@@ -69,8 +69,7 @@ uint32_t TimerWheel::Advance(uint64_t now_ns, uint32_t budget, Expire&& expire) 
       tick_ = target;
       break;
     }
-    // The slot is emptied one by one with tick_ still before it: a node that is set again goes to
-    // a later slot, never to this one.
+    // expire(node) sees tick_ at this slot, so a node that it sets again goes to a later slot.
     while (TimerNode* node = slots_[next & kMask]) {
       if (expired == budget) return expired;
       Unlink(*node);
