@@ -15,8 +15,8 @@ Bottleneck::Bottleneck(const BottleneckSettings& settings)
       ecn_ticks_(settings.ecn_bytes == 0 ? kNever : TicksOf(settings.ecn_bytes)),
       ecn_all_ticks_(settings.ecn_bytes == 0 ? kNever : TicksOf(settings.ecn_all_bytes)) {}
 
-// Rounded up: never faster than asked for. (In floating point, since the product of a long queue
-// has more than 64 bits; what that loses is less than a tick for a frame.)
+// Rounded up, so that the rate is never exceeded. In floating point, because the product of a long
+// queue exceeds 64 bits; the error is less than a tick per frame.
 uint64_t Bottleneck::TicksOf(uint64_t bytes) const {
   constexpr double kMostTicks = 1e18;
   constexpr double kTicksPerS = 1e9 * double{kTicksPerNs};

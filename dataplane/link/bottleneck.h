@@ -1,5 +1,5 @@
-// A link of a limited rate with a bounded queue in front of it, as one number: when it will have
-// sent all that it was given. Lcores share it, without a lock; it reads no clock.
+// A link of limited rate with a bounded queue in front of it. Its state is one number: the time
+// when it will have sent all frames so far. Lcores share it without a lock; it reads no clock.
 #pragma once
 
 #include <atomic>
@@ -7,26 +7,26 @@
 
 namespace roci::dataplane {
 
-// A probability in parts of 2^32: 0 never, 2^32 always.
+// A probability in units of 2^-32: 0 is never, 2^32 always.
 using Chance = uint64_t;
 inline constexpr Chance kAlways = uint64_t{1} << 32;
 
 struct BottleneckSettings {
   static constexpr uint64_t kLeastRateBps = 100'000;
   static constexpr uint64_t kMostRateBps = 1'000'000'000'000;
-  // What fits in the queue is sent within this time.
+  // The longest time in the queue.
   static constexpr uint64_t kMostQueueNs = 5'000'000'000;
   static constexpr uint64_t kDefaultQueueBytes = uint64_t{1} << 20;
 
   uint64_t rate_bps = 0;  // 0: no limit
   uint64_t queue_bytes = 0;
-  // Frames that find so much in the queue are to be marked with a chance that grows up to
-  // kMostMarked at the second length, and all that find more; as switches do (RED). 0: none.
+  // ECN marking by queue length, as in switches (RED): none below the first length, then with a
+  // probability that grows to kMostMarked at the second length, and always above. 0: no marking.
   uint64_t ecn_bytes = 0;
   uint64_t ecn_all_bytes = 0;
   static constexpr Chance kMostMarked = kAlways / 20;
 
-  // The longest queue that a rate may have.
+  // The longest queue that is allowed for a rate.
   static uint64_t MostQueueBytes(uint64_t rate_bps) {
     return (rate_bps * (kMostQueueNs / 1'000'000'000) + 7) / 8;
   }
@@ -34,30 +34,30 @@ struct BottleneckSettings {
 
 class Bottleneck {
  public:
-  // A frame takes the time that it would on Ethernet, with what is not in its buffer: frame check
-  // sequence, preamble and the gap to the next (4 + 8 + 12 bytes), and at least 64 + 20 bytes (IEEE
+  // A frame takes its time on Ethernet, with the bytes that are not in its buffer: frame check
+  // sequence, preamble and inter-frame gap (4 + 8 + 12 bytes), and at least 64 + 20 bytes (IEEE
   // 802.3, 4.2.7 and 3.2).
   static constexpr uint64_t kOverheadBytes = 24;
   static constexpr uint64_t kLeastWireBytes = 84;
 
-  // `settings` has a rate.
+  // `settings.rate_bps` must not be 0.
   explicit Bottleneck(const BottleneckSettings& settings);
   Bottleneck(const Bottleneck&) = delete;
   Bottleneck& operator=(const Bottleneck&) = delete;
 
   struct Passage {
-    bool fits = false;       // in the queue; the others are meaningless without
-    bool waits = false;      // for frames before it
-    Chance marked = 0;       // of being marked
-    uint64_t leaves_ns = 0;  // so long from now its last byte is sent
+    bool fits = false;       // the queue has room; if not, the other fields have no meaning
+    bool waits = false;      // other frames are in the queue
+    Chance marked = 0;       // probability of an ECN mark
+    uint64_t leaves_ns = 0;  // time until its last byte is sent
   };
-  // A frame comes, `copies` of it one after the other. Times of several lcores may be some
-  // microseconds apart. What finds the queue empty fits, however long it is.
+  // Enqueues a frame, or `copies` of it one after the other. The clocks of lcores may differ by
+  // some microseconds. A frame of any length fits into an empty queue.
   Passage Enter(uint32_t frame_bytes, uint32_t copies, uint64_t now_ns);
 
  private:
-  // Parts of a nanosecond, so that short frames at high rates come out right; 2^64 of them are nine
-  // years.
+  // Ticks are parts of a nanosecond, for exact times of short frames at high rates; 2^64 ticks are
+  // nine years.
   static constexpr uint64_t kTicksPerNs = 64;
   uint64_t TicksOf(uint64_t bytes) const;
   Chance ChanceOfMark(uint64_t backlog_ticks) const;

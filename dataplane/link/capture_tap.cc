@@ -11,7 +11,7 @@
 namespace roci::dataplane {
 namespace {
 
-// What is known of a copy, in its headroom.
+// Metadata of a copied frame, in its headroom.
 struct Note {
   uint64_t time_ns;
   uint32_t original_length;
@@ -68,7 +68,7 @@ void CaptureTap::Take(uint32_t lcore, rte_mbuf* const* frames, uint32_t count,
   Lane& lane = lanes_[lcore];
   for (uint32_t i = 0; i < count; ++i) {
     const rte_mbuf* frame = frames[i];
-    // The built-in wire gives every lcore a copy of a group frame; the first one's counts.
+    // On the built-in wire every lcore receives a copy of a multicast frame. Lcore 0 captures it.
     if (lcore != 0 && direction == LinkDirection::kIn && IsGroup(frame)) continue;
     if (!settings_.filter.Matches({rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len})) {
       continue;

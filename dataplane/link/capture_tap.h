@@ -1,4 +1,4 @@
-// Copies of frames on their way from the lcores to the control thread, which writes them down.
+// Passes copies of frames from the lcores to the control thread, which writes the capture.
 #pragma once
 
 #include <array>
@@ -23,21 +23,22 @@ struct CaptureSettings {
   FrameFilter filter;
   bool in = true;
   bool out = true;
-  uint32_t snap_length = UINT32_MAX;  // bytes of a frame that are kept
+  uint32_t snap_length = UINT32_MAX;  // most bytes of a frame that are captured
 };
 
 struct CapturedFrame {
   LinkDirection direction{};
   uint64_t time_ns = 0;              // CLOCK_MONOTONIC, of the burst
   uint32_t original_length = 0;      // bytes on the wire, without FCS
-  std::span<const std::byte> bytes;  // until the next call of Next
+  std::span<const std::byte> bytes;  // valid until the next call of Next
 };
 
-// One capture of one device. Frame buffers are its own: a slow reader takes none from the traffic.
-// Made and destroyed by the control thread, while no lcore uses it.
+// One capture of one device. It has a frame pool of its own, so that a slow reader takes no buffers
+// from the traffic. The control thread makes and destroys it while no lcore uses it.
 class CaptureTap {
  public:
-  // Frames that wait for the control thread on each lcore; more are dropped and counted.
+  // Most frames of each lcore that wait for the control thread; further ones are dropped and
+  // counted.
   static constexpr uint32_t kRingEntries = 4096;
 
   static absl::StatusOr<std::unique_ptr<CaptureTap>> Create(uint32_t lcores,
@@ -46,19 +47,19 @@ class CaptureTap {
   CaptureTap(const CaptureTap&) = delete;
   CaptureTap& operator=(const CaptureTap&) = delete;
 
-  // On `lcore`. Copies those of the frames that the filter wants.
+  // On `lcore`. Copies the frames that match the filter.
   void Take(uint32_t lcore, rte_mbuf* const* frames, uint32_t count, LinkDirection direction,
             uint64_t now_ns);
 
-  // Control thread: the oldest frame of all lcores. False: none is there.
+  // Control thread: takes the oldest frame of all lcores. False: there is none.
   bool Next(CapturedFrame& out);
-  // Any thread: frames that were wanted and for which there was no room.
+  // Any thread: frames that matched the filter and were dropped for lack of room.
   uint64_t dropped() const;
 
  private:
   struct alignas(64) Lane {
     rte_ring* ring = nullptr;
-    rte_mbuf* oldest = nullptr;  // the control thread's: taken from the ring, not handed out
+    rte_mbuf* oldest = nullptr;  // of the control thread: dequeued, not returned yet
     Counter dropped;
   };
 
@@ -70,7 +71,7 @@ class CaptureTap {
   uint32_t lcores_ = 0;
   std::array<Lane, kMaxLcores> lanes_;
   rte_mbuf* handed_out_ = nullptr;
-  std::vector<std::byte> gathered_;  // of a frame in several segments
+  std::vector<std::byte> gathered_;  // a frame of several segments, linearized
 };
 
 }  // namespace roci::dataplane

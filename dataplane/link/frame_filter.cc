@@ -8,7 +8,7 @@
 namespace roci::dataplane {
 namespace {
 
-// The frame from its BTH on; empty if it is no RoCEv2 with a whole BTH.
+// The frame from its BTH on; empty: no RoCEv2 packet with a complete BTH.
 std::span<const std::byte> FromBth(std::span<const std::byte> frame) {
   const NetworkHeader network = FindNetworkHeader(frame);
   if (network.version == 0) return {};

@@ -9,7 +9,7 @@
 namespace roci::dataplane {
 namespace {
 
-// Not-ECT must not be marked: its sender would not understand (RFC 3168, 5).
+// Not-ECT packets must not be marked: their transport does not support ECN (RFC 3168, 5).
 bool IsCapable(uint8_t ecn) { return ecn == 1 || ecn == 2; }
 
 }  // namespace
@@ -22,7 +22,8 @@ Impairment::Impairment(const ImpairmentSettings& settings, uint32_t lcore, Bottl
 
 void Impairment::Apply(std::span<std::byte> frame, const FrameArrival& arrival, FrameFate& fate) {
   if (!settings_.filter.Matches(frame)) return;
-  // As many draws for every frame, so that one setting does not move what another one does.
+  // Draws equally many numbers for every frame, so that one setting does not change the results of
+  // another.
   const bool lost = Happens(settings_.loss);
   const bool duplicated = Happens(settings_.duplicate);
   const bool corrupted = Happens(settings_.corrupt);
@@ -44,7 +45,7 @@ void Impairment::Apply(std::span<std::byte> frame, const FrameArrival& arrival, 
     fate.lost = true;
     return;
   }
-  // Before it is damaged, as a switch on the way would.
+  // Before the corruption, as in a switch on the way.
   if (mark < marked && MarkCongestion(frame)) counters_.ecn_marked.Add(1);
   if (corrupted) CorruptOneBit(frame, bit);
   if (settings_.delay_ns != 0) {
@@ -57,10 +58,9 @@ void Impairment::Apply(std::span<std::byte> frame, const FrameArrival& arrival, 
   }
 }
 
-// The queue is in front of the delays, whatever rule has them: frames enter it in the order in
-// which they come.
+// The queue comes before the delays of all rules: frames enter it in order of arrival.
 bool Impairment::PassBottleneck(const FrameArrival& arrival, FrameFate& fate, Chance& marked) {
-  // What cannot be held must not take the link's time.
+  // A frame that cannot be held must not use the link's time.
   if (!arrival.has_room) {
     counters_.queue_full.Add(1);
     return false;
@@ -77,7 +77,7 @@ bool Impairment::PassBottleneck(const FrameArrival& arrival, FrameFate& fate, Ch
   return true;
 }
 
-// Addresses of the link stay, else the damage would be a matter of who receives it.
+// Spares the Ethernet header: a damaged address would change the receiver of the frame.
 void Impairment::CorruptOneBit(std::span<std::byte> frame, uint64_t number) {
   if (frame.size() <= roce::EthernetHeader::kBytes) return;
   const size_t bits = (frame.size() - roce::EthernetHeader::kBytes) * 8;
@@ -90,7 +90,7 @@ bool MarkCongestion(std::span<std::byte> frame) {
   const NetworkHeader network = FindNetworkHeader(frame);
   std::byte* ip = frame.data() + network.offset;
   if (network.version == 6) {
-    // The traffic class lies across two bytes.
+    // The traffic class is spread over two bytes.
     if (!IsCapable((std::to_integer<uint8_t>(ip[1]) >> 4) & roce::kEcnMask)) return false;
     ip[1] |= static_cast<std::byte>(roce::kEcnCongestionExperienced << 4);
     return true;

@@ -1,5 +1,5 @@
-// What a bad link does to frames, decided by a seed: loss, delay, reordering, duplication,
-// corruption, congestion marks; and a rate, decided by time. Touches no port and reads no clock.
+// The faults of a bad link: loss, delay, reordering, duplication, corruption and congestion marks,
+// drawn from a seed, and a limited rate, which depends on time. Uses no port and reads no clock.
 #pragma once
 
 #include <array>
@@ -15,17 +15,17 @@
 namespace roci::dataplane {
 
 struct ImpairmentSettings {
-  // A rule holds a frame no longer than this for each of delay, reordering and (about) rate. What
-  // the rules of a device (LinkTap::kMaxRules) do to a frame adds up.
+  // The longest time for which a rule holds a frame because of delay, of reordering, and (about) of
+  // rate, each. The times of a device's rules (LinkTap::kMaxRules) add up.
   static constexpr uint64_t kMaxDelayNs = 5'000'000'000;
 
   LinkDirection direction = LinkDirection::kOut;
   FrameFilter filter;
   Chance loss = 0;
   Chance duplicate = 0;
-  Chance corrupt = 0;  // one bit behind the Ethernet header
-  Chance reorder = 0;  // held back by `reorder_ns`, so that those behind overtake it
-  Chance ecn = 0;      // "congestion experienced" on packets that are capable of it (RFC 3168)
+  Chance corrupt = 0;  // flips one bit behind the Ethernet header
+  Chance reorder = 0;  // held back for `reorder_ns`, so that later frames overtake it
+  Chance ecn = 0;      // sets CE on ECN-capable packets (RFC 3168)
   uint64_t delay_ns = 0;
   uint64_t reorder_ns = 100'000;
   BottleneckSettings bottleneck;
@@ -69,31 +69,31 @@ struct ImpairmentSnapshot {
   }
 };
 
-// How a frame comes.
+// A frame that enters a rule.
 struct FrameArrival {
   uint64_t now_ns = 0;
   uint32_t bytes = 0;    // of the whole frame
-  bool has_room = true;  // there is room to hold it
+  bool has_room = true;  // the delay queue has room for it
 };
 
-// What is to become of a frame.
+// The decision about a frame.
 struct FrameFate {
   bool lost = false;
   bool duplicated = false;
-  uint64_t delay_ns = 0;  // those of all rules add up
-  uint64_t queue_ns = 0;  // of the rates of several rules, that where it takes longest counts
+  uint64_t delay_ns = 0;  // sum over all rules
+  uint64_t queue_ns = 0;  // maximum over the rates of all rules
   uint64_t hold_ns() const { return delay_ns + queue_ns; }
 };
 
-// One rule on one lcore. The n-th matching frame meets the same fate in every run with the same
-// seed and lcore, but for what the rate does, which depends on time.
+// One rule on one lcore. The n-th matching frame has the same fate in every run with the same seed
+// and lcore, except for the effect of the rate, which depends on time.
 class Impairment {
  public:
-  // `bottleneck` is the rule's on all lcores; null if it has no rate.
+  // `bottleneck` is shared by the rule on all lcores; null: the rule has no rate.
   Impairment(const ImpairmentSettings& settings, uint32_t lcore, Bottleneck* bottleneck = nullptr);
 
-  // Adds to `fate`, and damages or marks `frame`, the first piece of the frame, in place. A frame
-  // that is lost already is not to be shown.
+  // Adds to `fate`, and corrupts or marks `frame` (the first segment) in place. Must not be called
+  // for a frame that an earlier rule has lost.
   void Apply(std::span<std::byte> frame, const FrameArrival& arrival, FrameFate& fate);
 
   ImpairmentCounters& counters() { return counters_; }
@@ -111,8 +111,7 @@ class Impairment {
   ImpairmentCounters counters_;
 };
 
-// Sets "congestion experienced" in an IP header that allows it, and puts an IPv4 checksum right;
-// false if it does not.
+// Sets CE in the IP header and updates the IPv4 checksum. False: the packet is not ECN-capable.
 bool MarkCongestion(std::span<std::byte> frame);
 
 }  // namespace roci::dataplane

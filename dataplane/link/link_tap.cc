@@ -66,7 +66,7 @@ uint32_t LinkTap::Send(rte_mbuf** frames, uint8_t* to, uint32_t staged, uint32_t
   return count;
 }
 
-// Of [begin, end) only those frames stay that pass now. Answers the new end.
+// Keeps the frames of [begin, end) that pass now. Returns the new end.
 uint32_t LinkTap::Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to, uint32_t begin,
                          uint32_t end) {
   if (RulesOf(direction).empty()) return end;
@@ -81,7 +81,7 @@ uint32_t LinkTap::Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to
   return kept;
 }
 
-// False: the frame was taken over.
+// False: the frame was lost or is held; the caller does not own it any more.
 bool LinkTap::PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
   const FrameArrival arrival{
       .now_ns = *now_ns_, .bytes = frame->pkt_len, .has_room = QueueOf(direction).HasRoom()};

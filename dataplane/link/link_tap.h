@@ -1,6 +1,6 @@
-// What stands between a lane and its port while somebody captures or impairs: nothing of it is
-// there otherwise. Frames that leave are impaired, then captured; frames that come are captured,
-// then impaired: a capture has what was on the wire.
+// Stands between a lane and its port while the device has captures or impairments; does not exist
+// otherwise. Sent frames are impaired, then captured; received frames are captured, then impaired:
+// a capture shows the frames on the wire.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct rte_mempool;
 
 namespace roci::dataplane {
 
-// Frames that are held until their time has come, the earliest first and equals in order.
+// Frames that are held until they are due: the earliest first, equal times in order of arrival.
 class DelayQueue {
  public:
   static constexpr uint32_t kCapacity = 2048;
@@ -28,7 +28,7 @@ class DelayQueue {
   DelayQueue(const DelayQueue&) = delete;
   DelayQueue& operator=(const DelayQueue&) = delete;
 
-  // Takes the frame over; false (it stays the caller's) if there is no room.
+  // Takes ownership of the frame. False: no room; the caller keeps the frame.
   bool Push(rte_mbuf* frame, uint8_t to, uint64_t due_ns);
   // The next frame that is due, or null.
   rte_mbuf* Pop(uint64_t now_ns, uint8_t* to);
@@ -51,30 +51,30 @@ class DelayQueue {
   std::vector<Held> heap_;
 };
 
-// One lane's. Everything is called on the lane's lcore, or between two of its bursts.
+// The tap of one lane. On the lane's lcore, or between two of its bursts.
 class LinkTap {
  public:
   static constexpr size_t kMaxCaptures = 4;  // of a device
   static constexpr size_t kMaxRules = 16;    // of a device
 
-  // `now` points to the lcore's time of the burst, ns; `pool` gives buffers for duplicates.
+  // `now` points to the lcore's time of the burst in ns; `pool` has the buffers for duplicates.
   LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool);
 
   void AddCapture(CaptureTap& capture) { captures_.push_back(&capture); }
   void RemoveCapture(CaptureTap& capture);
   void AddRule(LinkDirection direction, Impairment& rule) { RulesOf(direction).push_back(&rule); }
   void RemoveRule(Impairment& rule);
-  // Nothing is left to do: no capture, no rule, no frame that is held.
+  // No captures, no rules and no held frames.
   bool IsIdle() const;
 
-  // `count` frames have come from the port; answers how many of `frames` (room for `capacity`) go
-  // on to the lane now.
+  // Takes `count` frames from the port. Returns the number of frames in `frames` (at most
+  // `capacity`) that go on to the lane now.
   uint32_t Receive(rte_mbuf** frames, uint32_t count, uint32_t capacity);
-  // `staged` frames wait to be sent to the lcores `to`; answers how many do now. Those that stayed
-  // when the port was full (see Sent) are not looked at again.
+  // Takes `staged` frames for the lcores `to`. Returns the number of frames to send now. Frames
+  // that remained because the port was full (see Sent) are not processed again.
   uint32_t Send(rte_mbuf** frames, uint8_t* to, uint32_t staged, uint32_t capacity);
   void Sent(uint32_t left) { passed_ = left; }
-  // Whether Send has held frames to add.
+  // Whether held frames are due for Send.
   bool SendIsDue() const { return QueueOf(LinkDirection::kOut).next_due() <= *now_ns_; }
   uint64_t next_due() const { return std::min(queues_[0].next_due(), queues_[1].next_due()); }
 

@@ -1,5 +1,5 @@
-// Finds the queue pairs whose doorbell an app has rung, among tens of thousands, by looking at one
-// word.
+// Finds the queue pairs whose doorbells an app has rung. One load tells whether there are any, even
+// with tens of thousands of queue pairs.
 #pragma once
 
 #include <array>
@@ -22,25 +22,25 @@ class Doorbells {
     return pending2_ != 0 || std::atomic_ref(page_->level2).load(std::memory_order_relaxed) != 0;
   }
 
-  // Calls visit(handle) for rung handles, at most `budget` of them (rounded up to a word of 64);
-  // what is left is kept for the next call. Handles are < ROCI_ABI_MAX_QP_HANDLES and need not
-  // exist. Returns how many were visited.
+  // Calls visit(handle) for at most `budget` rung handles (rounded up to a word of 64), and returns
+  // their number. The next call continues. Handles are < ROCI_ABI_MAX_QP_HANDLES and need not
+  // exist.
   template <class Visit>
   uint32_t Collect(uint32_t budget, Visit&& visit);
 
-  // Tells the app whether it has to write to the wake eventfd after ringing. The caller makes the
-  // full fence that has to follow `true`.
+  // Tells the app whether it must write to the wake eventfd after ringing. After `true` the caller
+  // must execute a full fence.
   void SetSleeping(bool sleeping) {
     std::atomic_ref(page_->sleeping).store(sleeping ? 1 : 0, std::memory_order_relaxed);
   }
 
-  // Tells the app that this thread runs: a number that is not 0 and was not told before.
+  // Shows the app that this thread runs. `rounds` is not 0 and differs from the last call.
   void SetRounds(uint32_t rounds) {
     std::atomic_ref(page_->rounds).store(rounds, std::memory_order_relaxed);
   }
 
-  // As the app rings; for work that the daemon itself makes for a queue pair. On this thread, which
-  // looks at the page before it sleeps.
+  // Rings a doorbell as the app does, for work that the daemon itself posts. Only on this thread,
+  // which checks the page before it sleeps, so no wake-up is needed.
   void Ring(uint32_t handle) {
     const auto set = [](uint64_t& word, uint32_t bit) {
       std::atomic_ref(word).fetch_or(uint64_t{1} << bit, std::memory_order_seq_cst);
@@ -65,7 +65,7 @@ class Doorbells {
   }
 
   roci_abi_doorbells* page_ = nullptr;
-  // Bits taken from the page and not followed yet.
+  // Bits taken from the page and not visited yet.
   uint64_t pending2_ = 0;
   std::array<uint64_t, kLevel1Words> pending1_{};
 };

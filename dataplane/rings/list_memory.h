@@ -1,5 +1,5 @@
-// The lists that programs write for the registration of their list regions: gate 2 for them, as
-// work_queue.h is for the requests that name them.
+// Gate 2 for the lists that programs write when they register list regions. work_queue.h checks the
+// requests that name the lists.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace roci::dataplane {
 
-// What a list region has room for.
+// The capacity of a list region.
 struct ListRoom {
   uint32_t max_runs = 0;
   uint32_t max_protection_runs = 0;
   bool has_signature = false;
 
   uint32_t all_runs() const { return max_runs + max_protection_runs; }
-  // Of its memory.
+  // Size of its memory in bytes.
   size_t Bytes() const {
     return (has_signature ? sizeof(roci_abi_signature) : 0) +
            size_t{all_runs()} * sizeof(roci_abi_sge);
@@ -40,16 +40,16 @@ class ListMemory {
 
   // ---- On the lcore
   void Add(uint32_t number, std::unique_ptr<SharedMemory> memory, const ListRoom& room);
-  // The memory goes to the caller, who frees it elsewhere.
+  // Passes the memory to the caller, which frees it off the lcore.
   std::unique_ptr<SharedMemory> Remove(uint32_t number);
-  // A request to register (WorkOpcode::kRegisterList): copies the list, then registers it. kBadKey:
-  // no such list; kInvalidArgument: longer than it can be, or a signature of unknown kind;
-  // otherwise as KeyTable::RegisterList.
+  // Executes WorkOpcode::kRegisterList: copies the list, then registers the copy. kBadKey: no such
+  // list; kInvalidArgument: the list is too long, or the signature's kind is unknown; otherwise as
+  // KeyTable::RegisterList.
   memory::MemoryStatus Register(memory::KeyTable& keys, const roce::SendWqe& wqe,
                                 const memory::AccessContext& context);
 
  private:
-  static constexpr uint32_t kKeyVariantBits = 8;  // what a new registration changes
+  static constexpr uint32_t kKeyVariantBits = 8;  // the part that each registration changes
 
   struct List {
     std::unique_ptr<SharedMemory> memory;
@@ -58,7 +58,7 @@ class ListMemory {
   void CopyRuns(const std::byte* from, size_t count, size_t to);
 
   std::unordered_map<uint32_t, List> lists_;
-  std::vector<memory::ListRun> copy_;  // of the list under way; as long as the longest
+  std::vector<memory::ListRun> copy_;  // of the list being registered; as long as the longest list
 };
 
 }  // namespace roci::dataplane

@@ -1,5 +1,5 @@
-// One receive entry behind gate 2: copied once, then checked. What receive queues and shared
-// receive queues have in common.
+// Takes one receive entry through gate 2: copies it once, then checks the copy. Shared by receive
+// queues and shared receive queues.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace roci::dataplane {
 
-// Copies foreign memory once: from here on the compiler may not look at the source again.
+// Copies foreign memory exactly once: the compiler must not read the source again.
 template <class T>
 void CopyOnce(T& to, const std::byte* from) {
   std::memcpy(&to, from, sizeof(T));
@@ -37,8 +37,7 @@ constexpr uint32_t RecvStride(uint32_t max_sge) {
   return (bytes + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-// Everything of `out` but its slot number. kBad: `out` has the wr_id, and `bad_status` says what is
-// wrong.
+// Fills in `out`, except its slot number. kBad: `out` has the wr_id, and `bad_status` the error.
 inline roce::FetchResult TakeReceive(const std::byte* slot, uint8_t max_sge, roce::RecvWqe& out,
                                      roce::CompletionStatus& bad_status) {
   struct Entry {

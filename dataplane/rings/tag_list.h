@@ -1,5 +1,5 @@
 // The ordered list of tagged buffers of a tag-matching receive queue, and the count of unexpected
-// messages that says which of them may be matched. No rings, no packets.
+// messages, which decides which buffers may be matched. Pure: no rings, no packets.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace roci::dataplane {
 
-// A tagged buffer. A message with `t` matches if (t & mask) == tag.
+// A tagged buffer. A message with tag `t` matches if (t & mask) == tag.
 struct TaggedBuffer {
   uint64_t wr_id = 0;
   uint64_t tag = 0;
@@ -26,26 +26,26 @@ struct TaggedBuffer {
   uint32_t slot() const { return SlotOf(handle); }
 };
 
-// The rule about unexpected messages (rdma-core, Documentation/tag_matching.md): a buffer that the
-// program posts while a message that it has not seen may be waiting for that very buffer must not
-// take a later one. So buffers count from the moment on at which the program has named the number
-// of unexpected messages that there have been; those posted before stay matchable.
+// The rule about unexpected messages (rdma-core, Documentation/tag_matching.md): if the program
+// posts a buffer before it has seen an unexpected message that would match, a later message must
+// not take the buffer. So a new buffer can be matched only after the program has reported the
+// current number of unexpected messages. Buffers posted earlier stay matchable.
 class TagList {
  public:
   explicit TagList(uint32_t max_tags);
 
-  // Behind all others. False: there is no such slot, or it is taken.
+  // Appends a buffer. False: no such slot, or the slot is taken.
   bool Add(const TaggedBuffer& buffer);
-  // False: it is not in the list (any more), or an earlier one of its slot is meant.
+  // False: the buffer is not in the list, or `handle` is of an earlier buffer in its slot.
   bool Remove(uint32_t handle);
-  // The oldest that matches and may be matched leaves the list; it stays here until Release. Null:
-  // none does.
+  // Removes from the list, and returns, the oldest buffer that matches and may be matched. Its slot
+  // stays taken until Release. Null: no match.
   const TaggedBuffer* Match(uint64_t tag);
   const TaggedBuffer& At(uint32_t slot) const { return buffers_[slot]; }
-  // A slot that Match gave out is free.
+  // Frees a slot that Match returned.
   void Release(uint32_t slot);
 
-  // A message that matched nothing is in an untagged receive; or it was, and is lost.
+  // A message that matched no buffer has taken an untagged receive, or was lost.
   void NoteUnexpected() { ++unexpected_; }
   void TakeBackUnexpected() {
     --unexpected_;
@@ -54,7 +54,7 @@ class TagList {
   // The program has seen `count` unexpected messages.
   void Sync(uint32_t count);
   bool in_sync() const { return handled_ == unexpected_; }
-  // Unexpected messages of which the program has said nothing.
+  // Unexpected messages that the program has not reported yet.
   uint32_t behind() const { return unexpected_ - handled_; }
 
   uint32_t size() const { return size_; }  // buffers in the list
@@ -63,7 +63,7 @@ class TagList {
  private:
   static constexpr uint32_t kNone = ~0u;
   enum class State : uint8_t { kFree, kListed, kMatched };
-  // Apart from the buffers, since matching walks over these alone.
+  // Separate from the buffers, because matching reads only these.
   struct Link {
     uint64_t tag, mask;
     uint32_t next, previous;
@@ -75,9 +75,9 @@ class TagList {
   std::vector<State> states_;
   uint32_t first_ = kNone;
   uint32_t last_ = kNone;
-  uint32_t waiting_ = kNone;  // the first that may not be matched yet; nor may those behind it
+  uint32_t waiting_ = kNone;  // the first buffer that may not be matched yet, like all later ones
   uint32_t size_ = 0;
-  uint32_t unexpected_ = 0;  // both counters run freely
+  uint32_t unexpected_ = 0;  // both counters wrap
   uint32_t handled_ = 0;
 };
 

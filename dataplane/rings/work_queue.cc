@@ -20,13 +20,13 @@ constexpr uint8_t kAnyLength = 0xFF;
 // The fields beyond those of a SEND, WRITE or READ (roce/work.h).
 enum class Extra : uint8_t { kNone, kAtomic, kInvalidate, kBind, kList, kFlush };
 
-// What gate 2 knows of an operation. Operations without an entry here are refused.
+// The checks of gate 2 for an operation. Operations without an entry are refused.
 struct Operation {
   WorkOpcode opcode = WorkOpcode::kSend;
   Extra extra = Extra::kNone;
   bool served = false;
   bool may_be_inline = false;
-  uint8_t length = kAnyLength;  // bytes on this side
+  uint8_t length = kAnyLength;  // required length of the local buffer in bytes
 };
 
 // Indexed by roci_abi_send_opcode.
@@ -81,10 +81,10 @@ struct SendEntry {
 };
 static_assert(sizeof(SendEntry) == 80);
 
-// Its length is of bytes at the peer. What type and level mean is the peer's to judge: it refuses
-// what does not exist.
+// The length is that of the range at the peer. The peer checks type and level, and refuses unknown
+// values.
 CompletionStatus TakeFlush(const roci_abi_send_wqe& head, roce::SendWqe& out) {
-  constexpr uint32_t kMaxType = 0xF;  // the bits that FETH has for them
+  constexpr uint32_t kMaxType = 0xF;  // limits of the fields in the FETH
   constexpr uint32_t kMaxLevel = 3;
   if (head.u.flush.length > kMaxMessageBytes) return CompletionStatus::kLocalLengthError;
   if (head.u.flush.type > kMaxType || head.u.flush.level > kMaxLevel) {
@@ -127,7 +127,8 @@ CompletionStatus TakeExtra(Extra extra, const roci_abi_send_wqe& head, roce::Sen
   return CompletionStatus::kSuccess;
 }
 
-// What needs no check. The datagram's fields are bytes of a union: they mean something on UD alone.
+// Copies the fields that need no check. The datagram's fields are a union, with a meaning on UD
+// only.
 void TakeHead(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   out.remote_va = head.remote_va;
   out.rkey = roce::Key(head.rkey);
@@ -159,8 +160,8 @@ void WorkQueue::Reset() {
 bool WorkQueue::Refresh() {
   if (capacity_ == 0 || broken_) return false;
   const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
-  // The app leaves indices out only while everything that it published was taken: what is new in
-  // `restarts` counts as soon as there is something new in `producer`, and not before.
+  // The app leaves out indices only if all its published entries were taken. So a new value of
+  // `restarts` takes effect with the next new value of `producer`, not before.
   if (producer == next_) {
     seen_ = producer;
     return false;
@@ -175,7 +176,7 @@ bool WorkQueue::Refresh() {
   return seen_ != next_;
 }
 
-// Whatever the app says: entries that it posted are not taken, and that is all.
+// With wrong values of the app, its own entries are not taken; there is no other harm.
 void WorkQueue::LeaveOut(uint32_t restarts, uint32_t producer) {
   restarts_ = restarts;
   const uint32_t start = std::atomic_ref(header_->start).load(std::memory_order_relaxed);
@@ -198,7 +199,7 @@ SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity
 FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   if (next_ == seen_ && !Refresh()) return FetchResult::kEmpty;
   const std::byte* slot = Slot(next_);
-  // A slot that nobody has written is in nobody's cache, and of no use.
+  // Prefetches only a slot that the app has written.
   if (next_ + 1 != seen_) {
     __builtin_prefetch(Slot(next_ + 1));
     __builtin_prefetch(Slot(next_ + 1) + 64);

@@ -1,5 +1,5 @@
-// Gate 2: the work queues in memory that the app writes. Indices are bounded, every entry is copied
-// once and the copy is checked; what the daemon believes lives in these objects.
+// Gate 2: work queues in memory that the app can write. Indices are bounded; every entry is copied
+// once, and the copy is checked. State that the daemon trusts is in these objects.
 #pragma once
 
 #include <atomic>
@@ -14,19 +14,19 @@ namespace roci::dataplane {
 
 inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
 
-// The part that send and receive queues share. `broken`: the app's producer index was impossible;
-// nothing is taken from the queue until Reset.
+// The common part of send and receive queues. `broken`: the app's producer index was impossible; no
+// entry is taken from the queue until Reset.
 class WorkQueue {
  public:
   WorkQueue() = default;
   // `header` and `slots` are shared with the app. `capacity` is a power of two, or 0 for a queue
-  // that takes nothing.
+  // without entries.
   WorkQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
             uint8_t max_sge)
       : header_(header), slots_(slots), capacity_(capacity), stride_(stride), max_sge_(max_sge) {}
 
   bool broken() const { return broken_; }
-  uint32_t taken() const { return next_ - left_out_; }  // entries so far
+  uint32_t taken() const { return next_ - left_out_; }  // entries taken so far
 
   // Whether the app has posted more than was taken.
   bool HasPosted() {
@@ -34,21 +34,21 @@ class WorkQueue {
     return Refresh();
   }
 
-  // Whether the app has posted more than was seen last; what was seen and not taken does not count.
+  // Whether the app has posted entries since the producer index was last read.
   bool HasNew() {
     const uint32_t before = seen_;
     Refresh();
     return seen_ != before;
   }
 
-  // 1: the app rings the doorbell for what it posts from now on. The caller makes the full fence
-  // and then looks once more.
+  // True: the app rings the doorbell for entries that it posts from now on. The caller then
+  // executes a full fence and checks the queue once more.
   void SetArmed(bool armed) {
     std::atomic_ref(header_->armed).store(armed ? 1 : 0, std::memory_order_relaxed);
     std::atomic_ref(header_->consumer).store(next_, std::memory_order_relaxed);
   }
 
-  // Forgets everything that was posted: both indices start at 0 again.
+  // Discards all posted entries and sets both indices to 0.
   void Reset();
 
   void PrefetchProducer() const { __builtin_prefetch(&header_->producer); }
@@ -58,7 +58,7 @@ class WorkQueue {
   }
 
  protected:
-  // Reads the producer index. False if there is nothing new, or nonsense.
+  // Reads the producer index. False: no new entries, or an impossible index.
   bool Refresh();
   void LeaveOut(uint32_t restarts, uint32_t producer);
   std::byte* Slot(uint32_t index) const {
@@ -83,11 +83,11 @@ class SendQueue : public WorkQueue {
   SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
             uint8_t max_sge, uint32_t max_inline, roce::QpType type);
 
-  // Takes the next entry. kBad: `out` has slot, wr_id and opcode (kSend if the app's was none), and
-  // `bad_status` says what is wrong.
+  // Takes the next entry. kBad: `out` has slot, wr_id and opcode (kSend if the app's opcode does
+  // not exist), and `bad_status` has the error.
   roce::FetchResult Fetch(roce::SendWqe& out, roce::CompletionStatus& bad_status);
 
-  // Element `i` < wqe.num_sge as it is in the ring now; the app may have changed it.
+  // Reads element `i` < wqe.num_sge from the ring; the app may have changed it since Fetch.
   roce::Sge ReadSge(const roce::SendWqe& wqe, uint32_t i) const;
   // The inline bytes of an entry; wqe.length of them.
   std::byte* InlineData(const roce::SendWqe& wqe) const {
