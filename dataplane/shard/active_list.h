@@ -32,7 +32,7 @@ class ActiveList {
   }
 
   bool empty() const { return head_ == tail_; }
-  // Places taken, some of which may have become empty.
+  // Places in use, including those of removed queue pairs.
   uint32_t size() const { return tail_ - head_; }
 
   void Push(QueuePair& qp) {
@@ -48,7 +48,7 @@ class ActiveList {
     if (qp != nullptr) qp->active_position = QueuePair::kNone;
     return qp;
   }
-  // The one that Pop gives after `ahead` others; null if there is none.
+  // What Pop returns after `ahead` other calls; null if there is nothing.
   QueuePair* Peek(uint32_t ahead) const {
     return ahead < size() ? ring_[(head_ + ahead) & Mask()] : nullptr;
   }
@@ -62,7 +62,8 @@ class ActiveList {
   static constexpr size_t kFirstCapacity = 64;  // a power of two
 
   uint32_t Mask() const { return static_cast<uint32_t>(ring_.size()) - 1; }
-  // Drops the empty places; there are some, because not all queue pairs that fit are in.
+  // Removes the empty places. There are some: the ring holds every queue pair at most once and is
+  // large enough for all.
   void Compact() {
     uint32_t to = head_;
     for (uint32_t from = head_; from != tail_; ++from) {

@@ -16,12 +16,12 @@ namespace roci::dataplane {
 struct DataplaneOptions {
   EalOptions eal;
   LcoreOptions lcore;
-  uint32_t frames = 0;         // frame buffers of 4.3 KiB; 0: 8192 and 4096 more per further lcore
-  uint32_t sharing_ports = 0;  // so many need their frames in FrameMemory::kDevices
+  uint32_t frames = 0;         // frame buffers of 4.3 KiB; 0: 8192, and 4096 per further lcore
+  uint32_t sharing_ports = 0;  // number of ports that need frames in FrameMemory::kDevices
 };
 
-// Made, used and destroyed by the control thread. Everything made from it (wires, devices,
-// sessions) must be gone before it is.
+// Control thread only. Everything made from it (wires, devices, sessions) must be destroyed before
+// it.
 class Dataplane {
  public:
   // Starts the EAL and the lcores. Once per process.
@@ -34,7 +34,7 @@ class Dataplane {
   PriorityGuard& priority_guard() { return priority_guard_; }
 
   // Runs `f(shard, lcore)` on every lcore, one after the other. When it returns, every lcore has
-  // finished the burst that was under way, and sees what the caller stored before.
+  // finished its current burst and sees everything that the caller stored before the call.
   template <class F>
   void CallAll(F&& f) {
     for (auto& lcore : lcores_) lcore->Call([&](const OnShard& shard) { f(shard, *lcore); });

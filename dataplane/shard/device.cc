@@ -113,22 +113,22 @@ Device::~Device() {
   }
   if (wire_ != nullptr) wire_->RemoveEndpoint(wire_endpoint_);
   lanes_.clear();
-  taps_.clear();  // with frames that are still held
-  // Before the port, whose own buffers may lie in there.
+  taps_.clear();  // frees held frames
+  // Before the port: frames in the ring may be in the port's own buffers.
   FreeFrameRing(slow_path_);
   FreeFrameRing(raw_);
   for (rte_ring* ring : matched_rings_) FreeFrameRing(ring);
   ethdev_.reset();
 }
 
-// Without a tag.
+// Not counting a VLAN tag.
 uint32_t Device::MaxFrameBytes() const {
   if (ethdev_ != nullptr && !link_.up) return DeviceLane::kNoFrame;
   const bool is_bounded = ethdev_ != nullptr && ethdev_->loses_above_mtu();
   return is_bounded ? link_.mtu + uint32_t{sizeof(rte_ether_hdr)} : DeviceLane::kAnyFrame;
 }
 
-// Of congestion control, which is on.
+// For congestion control, which must be on.
 uint32_t Device::LineRateKbps() const {
   uint32_t mbps = link_.speed_mbps;
   if (mbps == 0 && ethdev_ != nullptr) mbps = ethdev_->driver_speed_mbps();
@@ -142,7 +142,7 @@ void Device::RefreshLink() {
   ethdev_->Reconnect();
   const uint32_t last_speed_mbps = link_.speed_mbps;
   link_ = ethdev_->ReadLink();
-  // A link that is down has none.
+  // A link that is down has no speed.
   if (link_.speed_mbps == 0) link_.speed_mbps = last_speed_mbps;
   const uint32_t max_frame_bytes = MaxFrameBytes();
   const uint32_t line_rate_kbps = congestion_ ? LineRateKbps() : 0;
@@ -171,11 +171,11 @@ PortQueues Device::port_queues() const {
 
 bool Device::PushSlowPath(rte_mbuf* frame) {
   if (rte_ring_enqueue(slow_path_, frame) != 0) return false;
-  // One system call for all frames that wait. (Whoever takes them looks at the ring after the flag
-  // was cleared.)
+  // One system call for all waiting frames: the reader checks the ring after it has cleared the
+  // flag.
   if (slow_path_signalled_.exchange(true, std::memory_order_seq_cst)) return true;
   const uint64_t one = 1;
-  // Fails only if the counter is full: it is readable then, too.
+  // Fails only if the counter is full; the eventfd is then readable anyway.
   [[maybe_unused]] const ssize_t written = write(slow_path_event_.get(), &one, sizeof(one));
   return true;
 }
@@ -239,8 +239,8 @@ absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
   return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");
 }
 
-// Every lcore knows every rule, since frames may come to any; all tables are the same, so what the
-// first takes the others take too.
+// Adds the rule on every lcore, because any lcore may receive its frames. All tables are equal, so
+// if the first accepts the rule, all do.
 absl::Status Device::AddFlow(FlowRule& rule) {
   size_t added_to = 0;
   absl::Cleanup remove = [&] { RemoveFlowFrom(added_to, rule); };
@@ -255,7 +255,7 @@ absl::Status Device::AddFlow(FlowRule& rule) {
   return absl::OkStatus();
 }
 
-// From the first `lanes` lanes.
+// Removes the rule from the first `lanes` lanes.
 void Device::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
   for (size_t i = 0; i < lanes; ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
@@ -270,7 +270,7 @@ void Device::RemoveFlow(FlowRule& rule) {
 }
 
 void Device::CountFlow(FlowRule& rule, FlowCounters& counters) {
-  // Whole, between two bursts of every lcore: on one of them while the others see either value.
+  // One atomic store: an lcore counts each frame in the old or the new counters.
   std::atomic_ref(rule.counters).store(&counters, std::memory_order_release);
   dataplane_.Quiesce();
 }

@@ -1,5 +1,5 @@
-// The dataplane half of an RDMA device: its port, its QPNs and, on each lcore, a lane that holds
-// the queue pairs and counters of that lcore.
+// The dataplane part of an RDMA device: its port, its QPNs, and a lane on each lcore with the queue
+// pairs and counters of that lcore.
 #pragma once
 
 #include <array>
@@ -46,17 +46,18 @@ struct DeviceConfig {
   // "net_af_packet0,iface=eth0", or a PCI address).
   Wire* wire = nullptr;
   std::string devargs;
-  roce::Mac mac;        // wire: the device's address. ethdev: all zero = the port's own
-  uint32_t mtu = 4200;  // Ethernet MTU wanted; an ethdev may have less, see link()
-  // None: marks are not answered, nothing is marked as capable of them, and notifications are
-  // ignored. A link speed that the port knows takes the place of the line rate, once it does.
+  roce::Mac mac;        // wire: the device's address; ethdev: all zero for the port's own
+  uint32_t mtu = 4200;  // requested Ethernet MTU; an ethdev may have less, see link()
+  // None: congestion control is off. Packets are not sent as ECN-capable, CE marks are not
+  // answered, and CNPs are ignored. The port's link speed, once it is known, replaces the line
+  // rate.
   std::optional<roce::CongestionParameters> congestion;
 };
 
-// What a frame buffer holds behind the Ethernet and VLAN headers.
+// Most bytes behind the Ethernet and VLAN headers in a frame buffer.
 inline constexpr uint32_t kMaxWireMtu = 4200;
 
-// Made, used and destroyed by the control thread; sessions on it must be gone first.
+// Control thread only, except where noted. Its sessions must be destroyed before it.
 class Device {
  public:
   // Opens the port and adds the device to every lcore.
@@ -66,66 +67,67 @@ class Device {
 
   const std::string& name() const { return name_; }
   const roce::Mac& mac() const { return mac_; }
-  // As RefreshLink found it; the speed is the last that was known.
+  // The state at the last RefreshLink; if the speed is unknown now, the last known speed.
   const LinkState& link() const { return link_; }
   uint32_t mtu() const { return link_.mtu; }
   bool link_up() const { return link_.up; }
-  // Of congestion control, as the lanes have it; 0: that is off.
+  // The line rate that the lanes use for congestion control; 0: it is off.
   uint32_t line_rate_kbps() const { return line_rate_kbps_; }
-  // Looks at the link again; the lcores send by its MTU and line rate from then on.
+  // Reads the state of the link and passes its MTU and line rate to the lcores.
   void RefreshLink();
   bool on_wire() const { return wire_ != nullptr; }
   PortQueues port_queues() const;  // none on a wire
   PortOffloads port_offloads() const;
   uint64_t frames_made_whole() const;  // as EthdevPort::made_whole
 
-  // Frames that are not for a queue pair here: everything but RoCE, and RoCE to QP 1. The queue is
-  // bounded (what does not fit is counted and dropped). The eventfd is readable when there is
-  // something; reading it is the caller's business.
-  // Before frames are taken: the descriptor is readable again when more come.
+  // The slow path: frames for the control thread, which are all but RoCE, and RoCE to QP 1. The
+  // queue is bounded; further frames are dropped and counted. The eventfd is readable while frames
+  // wait; the caller reads it. Called before frames are taken: later frames make the eventfd
+  // readable again.
   void ForgetSlowPathEvent();
   int slow_path_fd() const { return slow_path_event_.get(); }
-  // Takes the oldest frame, a whole Ethernet frame without FCS; false if there is none. RoCE
-  // frames in it have passed ParsePacket.
+  // Takes the oldest frame, a whole Ethernet frame without FCS. False: there is none. RoCE frames
+  // have passed ParsePacket.
   bool ReceiveSlowPath(std::vector<std::byte>& frame);
-  // Sends a complete Ethernet frame (ARP, ICMP, CM, ...; RoCE with its ICRC). ResourceExhausted if
-  // the queue to the lcore or the frame pool is at its end; InvalidArgument if shorter than 14
+  // Sends a complete Ethernet frame (ARP, ICMP, CM, ...; RoCE with its ICRC). ResourceExhausted:
+  // the queue to the lcore is full or the frame pool is empty; InvalidArgument: shorter than 14
   // bytes or longer than a frame buffer.
   absl::Status SendRaw(std::span<const std::byte> frame);
 
-  // The addresses of this device. Datagrams to other addresses (multicast groups aside) are
-  // dropped as DropReason::kAddress, those to one of another VLAN, and groups' of VLANs in which
-  // the device has none, as kVlan. Empty (the start): all are taken.
+  // Sets the addresses of this device. Datagrams to other addresses, except multicast groups, are
+  // dropped as DropReason::kAddress. Datagrams to an address of another VLAN, and to groups in
+  // VLANs without an address of the device, are dropped as kVlan. Empty (initially): all are
+  // accepted.
   void SetLocalAddresses(std::span<const roce::NetAddress> addresses);
 
-  // Frames to this group, of any network of the device, are delivered to `qp` (UD). ALREADY_EXISTS,
+  // Delivers frames to this group, in any network of the device, to `qp` (UD). ALREADY_EXISTS,
   // NOT_FOUND.
   absl::Status AttachMulticast(QueuePair& qp, const roce::Gid& group);
   absl::Status DetachMulticast(QueuePair& qp, const roce::Gid& group);
 
-  // Frames that the rule matches go to its queue pair. It stays the caller's, who removes it before
-  // the queue pair goes. ResourceExhausted: too many different masks (FlowTable::kMaxClasses).
+  // Delivers frames that match the rule to its queue pair. The caller owns the rule and removes it
+  // before it destroys the queue pair. ResourceExhausted: too many different masks
+  // (FlowTable::kMaxClasses).
   absl::Status AddFlow(FlowRule& rule);
   void RemoveFlow(FlowRule& rule);
-  // From now on the rule counts into `counters`.
+  // Makes the rule count in `counters` from now on.
   void CountFlow(FlowRule& rule, FlowCounters& counters);
 
-  // Frames of this device are given to `capture`, which stays the caller's, until it is removed.
-  // ResourceExhausted: LinkTap::kMaxCaptures are there.
+  // Captures the device's frames with `capture`, which the caller owns, until RemoveCapture.
+  // ResourceExhausted: there are LinkTap::kMaxCaptures.
   absl::Status AddCapture(CaptureTap& capture);
   void RemoveCapture(CaptureTap& capture);
   size_t captures() const { return captures_.size(); }
 
-  // Frames of a direction meet its rules in the order in which they were made. One of the same
-  // direction and filter takes the place of that which is there, and counts from 0.
-  // ResourceExhausted: LinkTap::kMaxRules are there.
+  // Rules of a direction apply in the order of their creation. A new rule replaces the rule of the
+  // same direction and filter, and counts from 0. ResourceExhausted: there are LinkTap::kMaxRules.
   struct ImpairmentState {
     ImpairmentSettings settings;
     ImpairmentSnapshot counters;
   };
   absl::Status SetImpairment(const ImpairmentSettings& settings);
-  // Removes all rules, those of a direction, those of a filter. Frames that are held still go when
-  // they are due. Answers how many rules there were.
+  // Removes all rules, or only those of a direction or a filter. Held frames are still sent when
+  // they are due. Returns the number of removed rules.
   size_t ClearImpairments(std::optional<LinkDirection> direction,
                           const std::optional<FrameFilter>& filter);
   std::vector<ImpairmentState> Impairments() const;
@@ -139,10 +141,10 @@ class Device {
   Dataplane& dataplane() { return dataplane_; }
   // QPNs of an lcore; control thread only.
   QpnSpace& qpns() { return qpns_; }
-  // Numbers of shared receive queues in XRC domains; no two share a slot of a lane's table. Control
-  // thread only.
+  // Numbers of shared receive queues in XRC domains; each has its own slot in a lane's table.
+  // Control thread only.
   QpnSpace& srqns() { return srqns_; }
-  // Gives a received frame to the control plane; any lcore. Takes the mbuf over.
+  // Passes a received frame, and its ownership, to the control thread. Any lcore.
   bool PushSlowPath(rte_mbuf* frame);
 
  private:
@@ -162,7 +164,7 @@ class Device {
   roce::Mac mac_;
   LinkState link_;
   std::optional<roce::CongestionParameters> congestion_;  // as configured
-  // What the lanes have been told.
+  // The values that the lanes use.
   uint32_t max_frame_bytes_ = 0;
   uint32_t line_rate_kbps_ = 0;
   Wire* wire_ = nullptr;
@@ -177,7 +179,7 @@ class Device {
   rte_ring* raw_ = nullptr;               // control -> home lcore
   std::vector<rte_ring*> matched_rings_;  // to each lcore, if there are several
   uint32_t flow_count_ = 0;
-  std::vector<std::unique_ptr<LinkTap>> taps_;  // of each lane, once there was need for one
+  std::vector<std::unique_ptr<LinkTap>> taps_;  // of each lane; created when first needed
   std::vector<CaptureTap*> captures_;
   std::vector<std::unique_ptr<ImpairmentRule>> rules_;
   std::vector<std::unique_ptr<DeviceLane>> lanes_;

@@ -16,7 +16,7 @@
 namespace roci::dataplane {
 namespace {
 
-// A port that takes nothing for so long is broken; what waits for it is dropped, as a NIC would.
+// A port that takes no frames for so long is broken: the staged frames are dropped, as in a NIC.
 constexpr uint64_t kGiveUpNs = 200'000'000;
 
 }  // namespace
@@ -122,8 +122,8 @@ bool DeviceLane::SendStage() {
   return !IsFull();
 }
 
-// What turns round in the port needs no network device. (A frame to a group is dropped for members
-// here as well.)
+// Frames to the device itself stay in the port and always pass. (A multicast frame that cannot
+// leave is dropped for local members too.)
 bool DeviceLane::CannotPass(const rte_mbuf& frame) const {
   if (frame.pkt_len <= max_frame_bytes) return false;
   const auto* header = rte_pktmbuf_mtod(&frame, const rte_ether_hdr*);
@@ -132,7 +132,7 @@ bool DeviceLane::CannotPass(const rte_mbuf& frame) const {
   return std::memcmp(&header->dst_addr, mac.bytes.data(), mac.bytes.size()) != 0;
 }
 
-// A capture and an impairment have the frame as it is on the link.
+// With a tap the port computes no checksum: captures and impairments need the frame as on the link.
 void DeviceLane::FillChecksums(rte_mbuf& frame, uint32_t bytes) {
   const bool as_it_is = ethdev != nullptr && link == nullptr;
   const uint64_t offloads = as_it_is ? ethdev->ChecksumsOf(frame) : 0;
@@ -144,7 +144,8 @@ void DeviceLane::CompleteChecksums() {
   for (uint32_t i = 0; i < staged_; ++i) dataplane::CompleteChecksums(*frames_[i]);
 }
 
-// What the kernel would lose without a word, and what would wait for a link that is down.
+// Drops and counts frames that the kernel would drop silently, or that would wait for a link that
+// is down.
 void DeviceLane::DropWhatCannotPass() {
   Counter& counter = max_frame_bytes == kNoFrame ? counters.tx_link_down : counters.tx_above_mtu;
   uint32_t kept = 0;

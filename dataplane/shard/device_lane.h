@@ -1,5 +1,5 @@
-// A device's part on one lcore: queue pairs by number, frames staged for sending, counters. Touched
-// by that lcore only (the counters may be read by anybody).
+// A device's part on one lcore: queue pairs by number, frames staged for sending, counters. Only
+// that lcore uses it; any thread may read the counters.
 #pragma once
 
 #include <array>
@@ -57,8 +57,8 @@ class DeviceLane {
   void RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq);
   SharedReceiveQueue* FindQueue(uint32_t number) const;
 
-  // ---- Receiving. What is taken must be freed by the caller. The first `handed_off` of the frames
-  // have been through the lane of another lcore.
+  // ---- Receiving. The caller frees the frames. The first `handed_off` frames have passed the lane
+  // of another lcore.
   EthdevPort::Received Receive(rte_mbuf** frames) {
     const EthdevPort::Received received =
         wire != nullptr ? EthdevPort::Received{wire->Receive(endpoint, lcore, frames, kBurst), 0}
@@ -73,29 +73,30 @@ class DeviceLane {
 
   // ---- Sending
   bool IsFull() const { return staged_ + reserved_ >= kStage; }
-  // Takes the frame over; the stage is not full. `to` is an lcore as Wire::Transmit has it.
+  // Takes ownership of the frame. The stage must not be full. `to` is an lcore as in
+  // Wire::Transmit.
   void Stage(rte_mbuf* frame, uint32_t to) {
     frames_[staged_] = frame;
     to_lcore_[staged_] = static_cast<uint8_t>(to);
     ++staged_;
   }
-  // Hands the staged frames to the port, in order; true if the stage is not full afterwards.
+  // Passes the staged frames to the port, in order. True: the stage is not full afterwards.
   bool FlushStage();
-  // With a tap, once per round: sends held frames that are due; true if there were any.
+  // With a tap, called once per round: sends held frames that are due. True: there were some.
   bool ServeTap();
-  // A raw frame that is staged next: checksums of what its first `bytes` carry, by the port where
-  // it has them and the frame goes to it as it is.
+  // Fills in the checksums of the first `bytes` of a raw frame that is staged next. The port
+  // computes them if it can and no tap looks at the frame before.
   void FillChecksums(rte_mbuf& frame, uint32_t bytes);
-  // The same of all that are staged, by the port no more.
+  // Fills in the checksums of all staged frames, so that the port has none left to compute.
   void CompleteChecksums();
-  // Keeps a place for a frame that is staged later; the stage is not full.
+  // Reserves a place for a frame that is staged later. The stage must not be full.
   void Reserve() { ++reserved_; }
   void Unreserve() {
     assert(reserved_ != 0);
     --reserved_;
   }
   uint32_t staged() const { return staged_; }
-  // Stages frames from the control thread (home lane only); returns how many.
+  // Stages frames from the control thread and returns their number. Home lane only.
   uint32_t StageRaw();
   bool RawPending() const;
 
@@ -105,10 +106,10 @@ class DeviceLane {
     roce::Qpn qpn;
     uint32_t tag;
   };
-  // Any lcore. Takes the frame over; false (it stays the caller's) if this lcore is behind.
+  // Any lcore. Takes ownership of the frame. False: the ring is full; the caller keeps the frame.
   bool PassMatched(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag);
   static MatchedFrame MatchOf(const rte_mbuf& frame);
-  // What is taken must be freed by the caller.
+  // The caller frees the frames.
   uint32_t TakeMatched(rte_mbuf** frames);
   bool MatchedPending() const;
 
@@ -119,18 +120,18 @@ class DeviceLane {
   uint32_t lcore = 0;
   uint32_t lcore_bits = 0;
   uint32_t lcore_count = 1;
-  LinkTap* link = nullptr;  // null: nobody captures or impairs
+  LinkTap* link = nullptr;  // null: no captures and impairments
   rte_ring* raw = nullptr;  // home lane: frames from the control thread
   roce::Mac mac;
-  // Longer ones (a VLAN tag aside) do not go to others; kAnyFrame: all do.
+  // Longer frames (not counting a VLAN tag) do not leave the host; kAnyFrame: no limit.
   uint32_t max_frame_bytes = kAnyFrame;
   LaneCounters counters;
   std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
 
   MulticastTable multicast;
-  FlowTable flows;                                // those of all lcores
-  rte_ring* matched = nullptr;                    // null: there is one lcore only
-  std::vector<roce::NetAddress> local_addresses;  // empty: anything goes
+  FlowTable flows;                                // the rules of all lcores
+  rte_ring* matched = nullptr;                    // null: only one lcore
+  std::vector<roce::NetAddress> local_addresses;  // empty: all addresses are accepted
 
  private:
   bool SendStage();
@@ -149,7 +150,7 @@ class DeviceLane {
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
-  std::unique_ptr<QueuePair*[], Free> table_;            // from calloc: pages of zeros until used
+  std::unique_ptr<QueuePair*[], Free> table_;  // from calloc: untouched pages cost no memory
   std::unique_ptr<SharedReceiveQueue*[], Free> queues_;  // likewise
 };
 

@@ -1,4 +1,4 @@
-// The part of a device that puts captures and impairments between its lanes and its port.
+// Adds captures and impairments of a device between its lanes and its port.
 #include "dataplane/shard/device_link.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace roci::dataplane {
 namespace {
 
-// What is staged already has been through no tap, whatever the tap remembers of earlier work.
+// Frames that are already staged have not passed the tap, so its earlier state is reset.
 void Attach(DeviceLane& lane, LinkTap& tap) {
   if (lane.link != nullptr) return;
   tap.Sent(0);
@@ -45,7 +45,7 @@ absl::Status Device::AddCapture(CaptureTap& capture) {
   return absl::OkStatus();
 }
 
-// A tap without work is taken off by its lane.
+// The lane removes a tap without work.
 void Device::RemoveCapture(CaptureTap& capture) {
   std::erase(captures_, &capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {

@@ -1,4 +1,4 @@
-// A device's rule of impairment: what was asked for, its part on every lcore, and what these share.
+// An impairment rule of a device: its settings, its part on every lcore, and the shared bottleneck.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct Device::ImpairmentRule {
   Bottleneck* shared_bottleneck() { return bottleneck.has_value() ? &*bottleneck : nullptr; }
 
   const ImpairmentSettings settings;
-  std::optional<Bottleneck> bottleneck;  // one, however many lcores send through it
+  std::optional<Bottleneck> bottleneck;  // shared by all lcores
   std::vector<std::unique_ptr<Impairment>> lanes;
 };
 

@@ -21,13 +21,13 @@ DurableWriter::~DurableWriter() {
 
 bool DurableWriter::StartThreads() {
   if (!threads_.empty()) return true;
-  // Signals are for the threads that wait for them.
+  // Other threads handle signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   sigdelset(&all, SIGBUS);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  // Fewer will do where the system has no room for them all.
+  // Fewer threads are enough if the system cannot create all of them.
   try {
     while (threads_.size() < kThreads) {
       threads_.emplace_back([this] { Run(); });
@@ -44,7 +44,7 @@ DurableWriter::Started DurableWriter::Start(void* owner, const void* payer,
   Slot* free = nullptr;
   uint32_t charged = 0;
   for (Slot& slot : slots_) {
-    // What is done and not collected counts: its threads are free, but not its slot.
+    // Finished syncs that are not collected count too: they still use a slot.
     if (slot.state.load(std::memory_order_relaxed) == State::kFree) {
       if (free == nullptr) free = &slot;
     } else if (slot.payer == payer) {
@@ -69,7 +69,8 @@ void DurableWriter::GiveUp(const void* owner) {
   }
 }
 
-// There is one for each thread that comes here; where another thread was quicker, the next oldest.
+// There is a queued slot for each thread that calls this. If another thread takes the oldest slot
+// first, this thread takes the next.
 DurableWriter::Slot& DurableWriter::TakeOldest() {
   for (;;) {
     Slot* oldest = nullptr;

@@ -1,5 +1,5 @@
-// Makes files durable for an lcore: a sync takes as long as the disk does, so threads do it that
-// may wait, and the lcore hears of the end.
+// Makes files durable for an lcore. A sync takes as long as the disk needs, so threads that may
+// block execute it and report completion to the lcore.
 #pragma once
 
 #include <semaphore.h>
@@ -15,9 +15,9 @@
 
 namespace roci::dataplane {
 
-// The lcore begins and collects; whatever it has begun and given up is finished and forgotten.
-// Nobody has more than a part of the threads, so that one program's slow disk leaves some to
-// others.
+// The lcore starts syncs and collects them. A sync that the lcore has given up still runs to its
+// end. One payer gets only a part of the threads, so that a slow disk of one program does not stop
+// the others.
 class DurableWriter {
  public:
   static constexpr uint32_t kThreads = 4;
@@ -27,26 +27,25 @@ class DurableWriter {
 
   enum class Started : uint8_t { kYes, kFull, kPayerFull };
 
-  // `done` is called on threads of the writer, when there is something to collect.
+  // Calls `done`, on a thread of the writer, when a sync can be collected.
   explicit DurableWriter(std::function<void()> done);
-  // Waits for syncs that have begun; others are dropped.
+  // Waits for running syncs and drops queued ones.
   ~DurableWriter();
   DurableWriter(const DurableWriter&) = delete;
   DurableWriter& operator=(const DurableWriter&) = delete;
 
-  // Control thread, while nobody starts anything: before the first sync. Later: nothing. False if
-  // the system has no thread to give.
+  // Control thread, before the first Start. Later calls do nothing. False: no thread can be
+  // created.
   bool StartThreads();
 
   // ---- On the lcore
-  // `owner` and `payer` are names: who hears of the end, and who is charged. What the owner has
-  // begun before is given up. `range` is taken if it is started.
+  // Starts a sync of `range` for `owner`, charged to `payer`; both pointers are only compared.
+  // Gives up the owner's earlier sync. Takes `range` if the sync starts.
   Started Start(void* owner, const void* payer, memory::DurableRange& range);
-  // The owner goes away, or wants to hear no more.
+  // Gives up the owner's sync: Collect does not report `owner` any more.
   void GiveUp(const void* owner);
   bool HasDone() const { return done_count_.load(std::memory_order_relaxed) != collected_; }
-  // Calls end(owner, payer, ok) for each sync that is over; the owner of one that was given up is
-  // null.
+  // Calls end(owner, payer, ok) for each finished sync. `owner` is null if the sync was given up.
   template <class End>
   void Collect(End&& end) {
     for (Slot& slot : slots_) {
@@ -61,11 +60,11 @@ class DurableWriter {
   enum class State : uint8_t { kFree, kQueued, kTaken, kDone };
   struct Slot {
     std::atomic<State> state{State::kFree};
-    std::atomic<uint32_t> turn{0};  // the oldest one queued is taken
+    std::atomic<uint32_t> turn{0};  // order of queueing; the oldest sync is taken first
     bool ok = false;                // written by a thread before kDone
-    void* owner = nullptr;          // the lcore's, as the next
+    void* owner = nullptr;          // of the lcore, as is `payer`
     const void* payer = nullptr;
-    memory::DurableRange range;  // handed to a thread, which empties it
+    memory::DurableRange range;  // passed to a thread, which clears it
   };
 
   void Run();
@@ -75,8 +74,8 @@ class DurableWriter {
   std::array<Slot, kSlots> slots_;
   uint32_t next_turn_ = 0;
   uint32_t collected_ = 0;
-  // One for each slot that is queued and that no thread is about to take. That of C++ may sleep for
-  // ever in libstdc++ 12.
+  // Counts the queued slots that no thread is about to take. Not std::counting_semaphore, which may
+  // sleep for ever in libstdc++ 12.
   sem_t posted_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;

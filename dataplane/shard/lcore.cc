@@ -115,7 +115,7 @@ void Lcore::Deliver(Mailbox::Function function, void* argument) {
 
 void Lcore::Wake() {
   const uint64_t one = 1;
-  // Fails only if the counter is full, and then the lcore wakes anyhow.
+  // Fails only if the counter is full; the lcore then wakes anyway.
   [[maybe_unused]] const ssize_t written = write(shared_->wake.get(), &one, sizeof(one));
 }
 

@@ -27,7 +27,7 @@ struct ShardServices;
 class Worker;
 
 struct LcoreOptions {
-  // Without work for so long the lcore sleeps until something wakes it.
+  // After so long without work the lcore sleeps until it is woken.
   uint32_t idle_sleep_us = 200;
   bool spin = false;     // never sleep, never yield
   bool profile = false;  // time the stages of the loop (costs about 100 cycles per loop)
@@ -43,10 +43,9 @@ class Lcore {
   absl::Status Start(unsigned eal_lcore);
   void Stop();
 
-  // Runs f(shard) on the lcore between two bursts and waits for it; f's result is returned. While
-  // the lcore has nothing to do, and before Start and after Stop, f runs on the caller's thread in
-  // the lcore's place. Rethrows a std::bad_alloc of f to the caller. Must not be called from an
-  // lcore.
+  // Runs f(shard) on the lcore between two bursts, waits for it and returns its result. While the
+  // lcore is idle, before Start and after Stop, f runs on the caller's thread in the lcore's place.
+  // Rethrows a std::bad_alloc of f. Must not be called from an lcore.
   template <class F>
   auto Call(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
     using Result = std::invoke_result_t<F&, const OnShard&>;
@@ -64,33 +63,33 @@ class Lcore {
     return CallBoxed<bool>(f, &Lcore::RunInRound);
   }
 
-  // Returns in a round that has begun since: the next Call finds it finished.
+  // Blocks until the lcore has started a new loop iteration; the next Call finds it finished.
   void FinishRound();
 
   uint32_t index() const { return index_; }
   LcoreSnapshot Snapshot() const;
   // 0 before the thread runs.
   pid_t thread_id() const { return thread_id_.load(std::memory_order_relaxed); }
-  // 0: an ordinary thread (ThreadPriority).
+  // 0: ordinary priority; see ThreadPriority.
   int realtime_priority() const;
   uint32_t sessions() const { return sessions_.load(std::memory_order_relaxed); }
   void SetProfile(bool on);
 
-  // Wakes the lcore if it sleeps. Any thread; the caller stored what is to be seen and made a full
-  // fence.
+  // Wakes the lcore if it sleeps. Any thread. The caller has stored the new work and executed a
+  // full fence.
   void WakeIfSleeping() {
     if (sleeping_.load(std::memory_order_relaxed)) [[unlikely]]
       Wake();
   }
 
-  // As WakeIfSleeping, for what is soon done: an lcore that has nothing else to do need not wake,
-  // the caller does it in its place. Not from an lcore.
+  // As WakeIfSleeping, for short work: if the lcore is idle, the caller does the work in its place
+  // instead of waking it. Must not be called from an lcore.
   void Nudge();
 
-  // On the lcore, where nothing else is under way: lends it out and runs copies.Copy(), which may
-  // take as long as a program likes. False: it took so long that another thread has become the
-  // lcore. Then this thread has served `copies` until it was not wanted any more, and leaves
-  // without touching anything of the lcore, which may be gone.
+  // On the lcore, between other work: lends the lcore out and runs copies.Copy(), which may block
+  // for as long as a program wants. False: the copy took too long, and another thread has become
+  // the lcore. This thread has then served `copies` until it was no longer needed, and must return
+  // without access to the lcore, which may be destroyed.
   bool Copy(AppCopies& copies);
 
   // Control thread.
@@ -101,11 +100,11 @@ class Lcore {
 
   Worker& worker(const OnShard&) { return *worker_; }
 
-  // ---- Control thread: what is told of the worker to those that are not on the shard
+  // ---- Control thread: access to the worker from outside the shard
   const ShardServices& services() const;
-  // To be guarded, before Start().
+  // For PriorityGuard, before Start().
   ThreadPriority& priority();
-  // Regions may be made durable from now on. False: no thread for it can be had.
+  // Prepares FLUSH for persistence. False: no thread can be created.
   bool PrepareDurable();
 
  private:
@@ -113,18 +112,18 @@ class Lcore {
   bool stopping() const { return shared_->stop.load(std::memory_order_relaxed); }
   enum Holder : uint32_t { kItself, kNobody, kCaller };
 
-  // What threads use that are in a copy, or serve a program, when the lcore ends.
+  // State that threads in a copy, or that serve a program, still use after the lcore has ended.
   struct Shared {
     std::atomic<bool> stop{false};
-    // Of those that watch or run the loop, all but DPDK's.
+    // Threads that watch or run the loop, without DPDK's.
     std::atomic<uint32_t> threads{0};
-    // Threads in copies that took too long, or that serve the programs concerned.
+    // Threads in copies that took too long, and threads that serve these programs.
     std::atomic<uint32_t> away{0};
-    std::atomic<bool> first_is_away{false};  // DPDK's among them
-    Fd wake;                                 // of the loop
-    Fd watch;                                // of the watching thread
+    std::atomic<bool> first_is_away{false};  // DPDK's thread is one of `away`
+    Fd wake;                                 // wakes the loop
+    Fd watch;                                // wakes the watch thread
   };
-  // The thread that EAL has made for this lcore.
+  // The thread that the EAL has created for this lcore.
   static constexpr uint32_t kFirstThread = 0;
   static constexpr uint32_t kMostAway = 64;
 
@@ -133,7 +132,7 @@ class Lcore {
   bool Watch(uint32_t number);
   static void PrepareThread();
   void SleepUntilCopy(uint64_t seen);
-  // Whether the thread that started a copy at `since_ns` (0: none) now sleeps in the kernel.
+  // Whether the thread that started a copy at `since_ns` (0: no copy) sleeps in the kernel now.
   bool IsHeldUp(uint64_t since_ns) const;
   bool TakeOver(uint32_t number, uint64_t since_ns);
   bool TakeBackAfterCopy(uint32_t number);
@@ -165,8 +164,8 @@ class Lcore {
   bool RunInItsPlace(Mailbox::Function function, void* argument);
   void Deliver(Mailbox::Function function, void* argument);
   void Wake();
-  // On the lcore, around a while in which it does nothing: what is to be run on it need not wait
-  // for it then, and is run by the thread that wants it.
+  // On the lcore, while it is idle: other threads run their functions in its place instead of
+  // waiting for it.
   void Lend() { holder_.store(kNobody, std::memory_order_release); }
   void TakeBack();
   static int Main(void* self);
@@ -182,8 +181,8 @@ class Lcore {
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   // Which thread runs the loop.
   std::atomic<uint32_t> runner_{kFirstThread};
-  // The number of the last watching thread. Written by the thread that runs the loop, and by the
-  // control thread before there is one.
+  // The number of the last watch thread. Written by the thread that runs the loop; before there is
+  // one, by the control thread.
   uint32_t last_thread_ = kFirstThread;
   std::atomic<uint64_t> copying_since_ns_{0};  // 0: not in Copy
   std::atomic<uint64_t> copies_begun_{0};

@@ -1,6 +1,6 @@
-// Which thread runs an lcore's loop. A copy to or from a program's memory may wait for that program
-// (a page fault that it handles itself, a file system of its own). A second thread watches, and
-// goes on with the loop in the place of one that waits too long.
+// The threads of an lcore's loop. A copy to or from a program's memory may block on that program (a
+// page fault that it handles itself, a file system of its own). A watch thread continues the loop
+// if the thread of the loop blocks for too long.
 #include <pthread.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
@@ -22,12 +22,12 @@
 namespace roci::dataplane {
 namespace {
 
-// A copy of a whole burst takes tens of microseconds. A preempted thread takes longer, but that is
-// no stall.
+// Longest time of a copy before the watch thread checks whether it blocks. A copy of a whole burst
+// takes tens of microseconds; a preempted thread takes longer, but does not block.
 constexpr uint64_t kPatienceNs = 300'000;
 constexpr timespec kWatchPeriod{0, 400'000};
 constexpr uint32_t kQuietPeriods = 25;
-// Another thread has the lcore for the time of a function call.
+// Sleep between checks while another thread runs a function in the lcore's place.
 constexpr timespec kCallerNap{0, 10'000};
 constexpr timespec kStopNap{0, 1'000'000};
 constexpr unsigned long kTimerSlackNs = 1000;
@@ -37,7 +37,7 @@ constexpr unsigned long kTimerSlackNs = 1000;
 bool Lcore::Copy(AppCopies& copies) {
   const std::shared_ptr<Shared> shared = shared_;
   copying_since_ns_.store(Clock::Monotonic(), std::memory_order_relaxed);
-  copies_begun_.fetch_add(1);  // a full fence before the look at the flag
+  copies_begun_.fetch_add(1);  // also a full fence before the flag is read
   if (watch_sleeps_.load(std::memory_order_relaxed)) [[unlikely]] {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(shared->watch.get(), &one, sizeof(one));
@@ -65,7 +65,7 @@ bool Lcore::TakeBackAfterCopy(uint32_t number) {
     uint32_t holder = kNobody;
     if (holder_.compare_exchange_strong(holder, kItself, std::memory_order_acquire)) {
       if (runner_.load(std::memory_order_relaxed) == number) return true;
-      // The thread that is the lcore now has lent it.
+      // The thread that is the lcore now has lent the lcore out.
       holder_.store(kNobody, std::memory_order_release);
       return false;
     }
@@ -74,18 +74,17 @@ bool Lcore::TakeBackAfterCopy(uint32_t number) {
   }
 }
 
-// An app may close the reading end of its event pipe: that is its own business.
+// Blocks SIGPIPE, because an app may close the reading end of its event pipe.
 void Lcore::PrepareThread() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  // By these some ports say that frames have come; it ends a sleep.
+  // Some ports send these signals when frames arrive, which ends a sleep.
   sigemptyset(&set);
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&set, signal);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  // A port without interrupts is looked at after a sleep of 50 us, which the usual slack would
-  // double.
+  // Ports without interrupts are polled every 50 us; the default timer slack would double that.
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
 }
 
@@ -99,7 +98,7 @@ void TakeAffinityOf(unsigned eal_lcore) {
 
 }  // namespace
 
-// Of no lcore any more.
+// Gives up the thread's role as an lcore.
 void Lcore::BecomeOrdinary() {
   RTE_PER_LCORE(_lcore_id) = LCORE_ID_ANY;
   TakeAffinityOf(rte_get_main_lcore());
@@ -115,7 +114,7 @@ void Lcore::StartWatching() {
       if (Watch(number)) shared->threads.fetch_sub(1);
     }).detach();
   } catch (const std::system_error&) {
-    shared_->threads.fetch_sub(1);  // the lcore then waits as long as the program does
+    shared_->threads.fetch_sub(1);  // without it, the lcore blocks as long as the program does
   }
 }
 
@@ -132,7 +131,7 @@ bool Lcore::IsHeldUp(uint64_t since_ns) const {
   return since_ns != 0 && Clock::Monotonic() >= since_ns + kPatienceNs && Sleeps(thread_id());
 }
 
-// False: who went on in its place has taken it off the count.
+// False: the thread that continued the loop has already reduced the count of threads.
 bool Lcore::Watch(uint32_t number) {
   pthread_setname_np(pthread_self(), "roci-watch");
   ThreadPriority own;
@@ -177,7 +176,7 @@ bool Lcore::TakeOver(uint32_t number, uint64_t since_ns) {
   return true;
 }
 
-// Those in copies are left behind.
+// Does not wait for threads in copies.
 void Lcore::AwaitThreads() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(shared_->watch.get(), &one, sizeof(one));

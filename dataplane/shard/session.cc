@@ -20,14 +20,14 @@ namespace roci::dataplane {
 
 namespace {
 
-// The next push_back does not allocate.
+// Makes sure that the next push_back does not allocate.
 template <class T>
 void ReserveOneMore(std::vector<T>& vector) {
   constexpr size_t kFirstCapacity = 8;
   if (vector.size() == vector.capacity()) vector.reserve(2 * vector.size() + kFirstCapacity);
 }
 
-// A copy that is not detached takes some tens of microseconds.
+// Sleep between checks for the end of a copy, which takes some tens of microseconds.
 constexpr timespec kCopyNap{0, 20'000};
 
 }  // namespace
@@ -38,7 +38,7 @@ void Session::AwaitCopies(memory::ReleasedMappings mappings) {
   });
 }
 
-// As Lcore::Call, but f runs when no copy for the session is pending, or when one takes long.
+// As Lcore::Call, but runs f when no copy of the session is running, or when one takes long.
 template <class F>
 auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
   using Result = std::invoke_result_t<F&, const OnShard&>;
@@ -132,7 +132,7 @@ void Session::ShareKeysOf(Session& other) {
   assert(moved);
   static_cast<void>(moved);
   keys_ = other.keys_;
-  // Of its own it has nothing yet.
+  // The session has no copies of its own yet.
   copies_ = other.copies_;
   copies_->Share(app_);
 }
@@ -155,7 +155,7 @@ absl::StatusOr<Fd> Session::ResizeCompletionQueue(CompletionQueue& cq, uint32_t 
   absl::StatusOr<SharedMemory> ring = CompletionQueue::CreateRing(entries);
   if (!ring.ok()) return ring.status();
   Fd fd = ring->TakeFd();
-  // What was posted before the request counts: the lcore makes a whole round.
+  // Entries posted before the request count, so the lcore runs a whole round first.
   if (std::bit_ceil(entries) < cq.capacity()) lcore_->FinishRound();
   const bool swapped = CallBetweenCopies(
       [&](const OnShard&) { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
@@ -177,8 +177,8 @@ absl::StatusOr<EventCounts> Session::DestroyCompletionQueue(CompletionQueue& cq)
   return counts;
 }
 
-// Handles go round, so that a doorbell of an app that rings for a destroyed queue pair does not at
-// once mean another one.
+// Reuses handles as late as possible: a late doorbell for a destroyed queue pair should not ring
+// another one.
 std::optional<uint32_t> Session::FreeHandle() {
   for (uint32_t step = 0; step < max_queue_pairs_; ++step) {
     const uint32_t handle = next_handle_;
@@ -189,7 +189,7 @@ std::optional<uint32_t> Session::FreeHandle() {
   return std::nullopt;
 }
 
-// All allocations come before the changes that would have to be undone.
+// Makes all allocations before changes that would have to be undone.
 absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig& config) {
   const std::optional<uint32_t> handle = FreeHandle();
   if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
@@ -258,7 +258,7 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
 }
 
 void Session::DestroyList(uint32_t number) {
-  // Unmapped here rather than on the lcore.
+  // Unmapped by this thread, not by the lcore.
   const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard&) {
     keys_->FreeList(number);
     return lists_.Remove(number);
@@ -280,7 +280,7 @@ void Session::RemoveTarget(uint32_t handle) {
 
 absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
     const SharedReceiveQueueConfig& config, uint32_t handle) {
-  // These handles come from the other end.
+  // Doorbells of tag queues use the handles from the upper end.
   if (config.tags.max_tags != 0 && handle > last_srq_handle()) {
     return absl::ResourceExhaustedError("shared receive queue: no doorbell left");
   }

@@ -1,5 +1,5 @@
-// One app's open device: the doorbell page, the keys, queue pairs, completion queues and address
-// handles, all of which live on one lcore.
+// One app's open device: its doorbell page, keys, queue pairs, completion queues and address
+// handles, all on one lcore.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class Lcore;
 
 struct SessionConfig {
   std::shared_ptr<const memory::AppMemory> app;
-  // Shared by all sessions of the user.
+  // Shared by all sessions of a user.
   std::shared_ptr<CopyUse> copy_use = std::make_shared<CopyUse>();
   uint32_t max_keys = 65536;
   uint64_t key_seed = 0;             // see memory::KeyTable
@@ -42,7 +42,7 @@ struct SessionConfig {
   Fd async_pipe;
 };
 
-// A queue pair as the create response describes it. `memory` is to be passed to the app.
+// A new queue pair, as in the create response. The caller passes `memory` to the app.
 struct CreatedQueuePair {
   QueuePair* queue_pair;
   Fd memory;
@@ -55,7 +55,7 @@ struct CreatedCompletionQueue {
   CompletionQueue* completion_queue;
   Fd memory;
 };
-// A list region; its memory is to be passed to the app.
+// A new list region. The caller passes its memory to the app.
 struct CreatedList {
   uint32_t key;
   Fd memory;
@@ -65,31 +65,31 @@ struct EventCounts {
   uint32_t async_events = 0;
 };
 
-// All members are called by the control thread unless they say "on the lcore". Objects are owned by
-// the session; pointers to them are good until they are destroyed.
+// Control thread, except where "on the lcore" is noted. The session owns its objects; pointers to
+// them are valid until the objects are destroyed.
 class Session {
  public:
   static absl::StatusOr<std::unique_ptr<Session>> Create(Device& device, Lcore& lcore,
                                                          SessionConfig config);
-  // Removes everything that is left from the lcore, then frees it.
+  // Removes all remaining objects from the lcore, then frees them.
   ~Session();
 
-  // A copy to or from its program's memory takes long: the program's queue pairs stand still.
+  // Whether the program's queue pairs stand still because a copy to or from its memory takes long.
   bool IsStalled() const { return copies_->IsStalled(); }
-  // Returns when no copy is under way that began before; sooner if one takes long (IsStalled).
-  // `mappings`, which the copy may use, stay until it is over.
+  // Blocks until all copies that have started are finished, or one takes long (IsStalled). Keeps
+  // `mappings`, which the copies may use, until they are finished.
   void AwaitCopies(memory::ReleasedMappings mappings);
 
   Device& device() { return device_; }
   Lcore& lcore() { return *lcore_; }
-  // Goes to another lcore with everything that it has. False: it cannot, because of queue pairs or
-  // shared receive queues, or because it shares its keys.
+  // Moves the session and its objects to another lcore. False: not possible, because it has queue
+  // pairs or shared receive queues, or shares its keys.
   bool MoveTo(Lcore& lcore);
-  // From now on this session, which has nothing yet, uses the keys of `other` and is served by its
-  // lcore. The table lives as long as one of them.
+  // Makes this session, which must have no objects, use the keys and the lcore of `other`. The key
+  // table is destroyed with the last of its sessions.
   void ShareKeysOf(Session& other);
 
-  // Descriptors for the HELLO response; the caller passes them on and keeps the session's own open.
+  // Descriptors for the HELLO response. The session owns them.
   int doorbell_fd() const { return doorbell_memory_.fd(); }
   int wake_fd() const { return wake_.get(); }
   size_t doorbell_bytes() const { return doorbell_memory_.size(); }
@@ -112,70 +112,71 @@ class Session {
   void Do(const RaiseEvent& command);
 
   memory::KeyTable& keys(const OnShard&) { return *keys_; }
-  // For queue pairs and shared receive queues, to be used on the shard.
+  // For queue pairs and shared receive queues, which use it on the shard.
   memory::KeyTable* keys_address() { return keys_.get(); }
   AppCopies& copies() { return *copies_; }
 
   // `channel` is the writing end of a completion channel's pipe (non-blocking; it must stay open as
-  // long as the CQ), or -1. `entries` >= 1 is what was asked for.
+  // long as the CQ), or -1. `entries` >= 1 is the requested number.
   absl::StatusOr<CreatedCompletionQueue> CreateCompletionQueue(uint32_t entries,
                                                                uint64_t user_handle, int channel);
-  // Continues in a new ring (see RESIZE_CQ in abi/session.h). InvalidArgument: `consumer` is no
-  // possible value, or the new ring cannot hold what is unconsumed.
+  // Continues in a new ring (see RESIZE_CQ in abi/session.h). InvalidArgument: `consumer` is
+  // impossible, or the new ring is too small for the unconsumed entries.
   absl::StatusOr<Fd> ResizeCompletionQueue(CompletionQueue& cq, uint32_t entries,
                                            uint32_t consumer);
-  // How long its events may be held back from now on.
+  // Sets the moderation of its events.
   void ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation);
-  // FailedPrecondition while a queue pair uses it.
+  // FailedPrecondition: a queue pair uses it.
   absl::StatusOr<EventCounts> DestroyCompletionQueue(CompletionQueue& cq);
 
-  // `handle` is what completions carry. ResourceExhausted: no number or memory left.
+  // `handle` is in its completions. ResourceExhausted: no number or memory left.
   absl::StatusOr<CreatedSharedReceiveQueue> CreateSharedReceiveQueue(
       const SharedReceiveQueueConfig& config, uint32_t handle);
-  // Continues in new memory with more slots, laid out as `layout` says. InvalidArgument: what the
-  // app has written is impossible.
+  // Moves the queue to new memory with more slots and the given `layout`. InvalidArgument: the app
+  // has written impossible values.
   absl::StatusOr<Fd> GrowSharedReceiveQueue(SharedReceiveQueue& srq,
                                             const roci_abi_srq_layout& layout);
-  // What is rung for its list operations, if it has tag matching.
+  // The doorbell for list operations of a queue with tag matching.
   static uint32_t TagDoorbell(uint32_t srq_handle) { return ROCI_ABI_MAX_QP_HANDLES - srq_handle; }
-  // Up to here each shared receive queue has a doorbell that is no queue pair's.
+  // The last handle of a shared receive queue whose doorbell cannot be a queue pair's.
   uint32_t last_srq_handle() const { return ROCI_ABI_MAX_QP_HANDLES - max_queue_pairs_; }
-  // FailedPrecondition while a queue pair uses it (XRC: may use it, that is no obstacle).
+  // FailedPrecondition: a queue pair uses it. (XRC queue pairs do not count.)
   absl::StatusOr<EventCounts> DestroySharedReceiveQueue(SharedReceiveQueue& srq);
 
-  // A region that work requests register. ResourceExhausted: no key or memory left.
+  // Creates a region that work requests register. ResourceExhausted: no key or memory left.
   absl::StatusOr<CreatedList> CreateList(uint32_t pd, const ListRoom& room);
   // `number`: the upper 24 bits of its keys.
   void DestroyList(uint32_t number);
 
-  // A handle of this session for an XRC receive queue pair; nothing rings it.
+  // Adds a handle for an XRC receive queue pair, which has no doorbell.
   absl::StatusOr<uint32_t> AddTarget(QueuePair& qp);
   void RemoveTarget(uint32_t handle);
 
-  // Limits in `config` are checked against kQueueLimits; what is granted is in qp.layout().
+  // Checks the limits in `config` against kQueueLimits; the granted limits are in qp.layout().
   // ResourceExhausted: no handle, QPN or memory left.
   absl::StatusOr<CreatedQueuePair> CreateQueuePair(const QueuePairConfig& config);
   EventCounts DestroyQueuePair(QueuePair& qp);
   // `path` is the resolved address vector; needed when `mask` has kAttrAddressVector, else null.
-  // Checks the transition and the values (against `limits`), then applies them on the lcore. Once
-  // that is done, `state_after` (may be null) is the state that the queue pair is in then.
+  // Checks the transition and the values (against `limits`), then applies them on the lcore. After
+  // success, `state_after` (may be null) has the new state of the queue pair.
   roce::ModifyResult ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
                                      uint32_t mask, const roce::Path* path,
                                      const roce::QpAttributeLimits& limits,
                                      roce::QpState* state_after = nullptr);
-  // The path alone, as when a neighbour's MAC has changed.
+  // Changes only the path, for example after a neighbour's MAC has changed.
   void SetPath(QueuePair& qp, const roce::Path& path);
   void QueryQueuePair(QueuePair& qp, roce::QpAttributes& out);
   QueuePairInfo InspectQueuePair(QueuePair& qp);
   QueuePair* queue_pair(uint32_t handle);
 
-  // Handles are small numbers, reused. ResourceExhausted at the limit; NotFound.
+  // Handles are small numbers and are reused. ResourceExhausted: the limit is reached; NotFound.
   absl::StatusOr<uint32_t> CreateAddressHandle(uint32_t pd, const roce::Path& path);
   absl::Status DestroyAddressHandle(uint32_t handle);
 
-  // Before events that wait in a pipe are taken back: the lcore writes none to the async pipe, or
-  // to the completion channel `channel`, until the other is called. Returns how many asynchronous
-  // events of `element` had not got to the pipe; they are gone.
+  // Hold functions are called before events are taken back from a pipe: the lcore writes no events
+  // to the async pipe, or to the completion channel `channel`, until the Release function is
+  // called. HoldAsyncEvents discards the events of `element` that are not in the pipe yet and
+  // returns their number.
   uint32_t HoldAsyncEvents(uint64_t element);
   void ReleaseAsyncEvents();
   void HoldCompletionEvents(int channel);
@@ -187,7 +188,7 @@ class Session {
   }
 
   // ---- On the lcore
-  // False if the event is lost: see AsyncEvents.
+  // False: the event is lost (see AsyncEvents).
   bool SendAsyncEvent(uint64_t element, uint32_t type);
   AsyncEvents& async_events() { return async_events_; }
   Doorbells& doorbells() { return doorbells_; }
@@ -195,9 +196,9 @@ class Session {
   QueuePair* FindQueuePair(uint32_t handle) const {
     return handle < handles_.size() ? handles_[handle] : nullptr;
   }
-  // Something rang for what is no queue pair. False: nothing has this handle.
+  // Serves a rung doorbell that belongs to no queue pair. False: nothing has this handle.
   bool ServeTags(uint32_t handle, uint64_t now_ns);
-  // All handles are below.
+  // All handles are lower.
   uint32_t handle_end() const { return static_cast<uint32_t>(handles_.size()); }
   const AddressTable& addresses() const { return addresses_; }
 
@@ -216,10 +217,10 @@ class Session {
   Doorbells doorbells_;
   std::shared_ptr<const memory::AppMemory> app_;
   std::shared_ptr<memory::KeyTable> keys_;
-  std::shared_ptr<AppCopies> copies_;  // of those that share `keys_`
+  std::shared_ptr<AppCopies> copies_;  // shared by the sessions that share `keys_`
   AddressTable addresses_;
   ListMemory lists_;
-  // Read by the lcore and changed on it.
+  // Read and changed on the lcore.
   std::vector<QueuePair*> handles_;
   std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
   // Control thread only.

@@ -14,12 +14,12 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint64_t kEventRetryNs = 1'000'000;
-// The timer of a queue pair that is held is looked at again after so long.
+// Time until the timer of a held queue pair is checked again.
 constexpr uint64_t kHeldTimerNs = 1'000'000;
-// Programs are told that rounds go on, at most so often; it costs a store for each session.
+// Shortest time between two updates of the round counter for programs: one store per session.
 constexpr uint64_t kPublishNs = 20'000;
 constexpr uint64_t kPublishNsPerSession = 200;
-// More could not be told often enough (abi/rings.h): nothing is.
+// With more sessions than this, programs could not see updates in time (abi/rings.h): no updates.
 constexpr size_t kMostTold = 1100;
 
 }  // namespace
@@ -40,7 +40,7 @@ Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
 
 Worker::~Worker() {
   close(epoll_);
-  // Threads may be in copies of these.
+  // Leaked, because threads may still be in these copies.
   for (const auto& orphan : orphans_) new std::shared_ptr<AppCopies>(orphan);
 }
 
@@ -105,7 +105,7 @@ uint32_t Worker::RunOnce() {
   return work;
 }
 
-// The time is read once per round, and says also how long the last one took.
+// Reads the time, once per round; from it follows the duration of the last round.
 void Worker::StartRound() {
   const uint64_t tsc = Clock::Tsc();
   (round_busy_ ? stats_.busy_cycles : stats_.idle_cycles).Add(tsc - round_tsc_);
@@ -127,7 +127,7 @@ void Worker::StartRound() {
 
 void Worker::PublishRound() {
   next_publish_ns_ = now_ + kPublishNs + kPublishNsPerSession * sessions_.size();
-  if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 tells nothing
+  if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 means that rounds are not counted
   const uint32_t told = sessions_.size() <= kMostTold ? published_rounds_ : 0;
   for (Session* session : sessions_) session->doorbells().SetRounds(told);
 }
@@ -164,8 +164,8 @@ uint32_t Worker::CollectDoorbells() {
   return rung;
 }
 
-// Queue pairs are cold when there are thousands: their own lines have been asked for; what these
-// point to is a few ahead of the one that is looked at.
+// With thousands of queue pairs, their lines are not in the cache. Their own lines are already
+// being prefetched; this prefetches what these point to, a few queue pairs ahead.
 void Worker::RingAll(uint32_t count) {
   constexpr uint32_t kAhead = 8;
   for (uint32_t i = 0; i < std::min(count, kAhead); ++i) rung_[i]->PrefetchWork();
@@ -175,8 +175,8 @@ void Worker::RingAll(uint32_t count) {
   }
 }
 
-// A queue pair that is rung often is polled from then on; one that is rung now and then stays armed
-// and is visited once.
+// A queue pair that is rung often becomes polled. One that is rung rarely stays armed and is
+// visited once.
 void Worker::Ring(QueuePair& qp) {
   if (!qp.polled && now_ - qp.last_ring_ns < kHotRingNs) {
     qp.host.send_queue.SetArmed(false);
@@ -193,7 +193,7 @@ uint32_t Worker::ExpireTimers() {
       wheel_.Set(qp.timer, now_ + kHeldTimerNs);
       return;
     }
-    // The timer may have been moved to later since it was set.
+    // The timeout may be later now than when the timer was set.
     if (qp.core.NextTimeout() <= now_) {
       stats_.timer_expiries.Add(1);
       qp.core.HandleTimeout(qp.host, now_);
@@ -205,8 +205,8 @@ uint32_t Worker::ExpireTimers() {
   });
 }
 
-// A CQ that has overflowed takes its queue pairs along (IBTA vol 1, 11.6.3.3). The walk is the
-// price of one mistake of an app, and cut into slices, so that it does not hold up others.
+// Moves the queue pairs of an overflowed CQ to ERR (IBTA vol 1, 11.6.3.3). The walk is cut into
+// slices, so that one app's overflow does not delay other apps.
 uint32_t Worker::FailUsers() {
   CompletionQueue& cq = events_.overflowed();
   const Session& session = cq.session();
@@ -252,7 +252,7 @@ void Worker::RemoveLane(DeviceLane& lane) {
                             [](const DeviceLane* other) { return other->ethdev != nullptr; });
 }
 
-// Edge triggered: nobody has to read it.
+// Edge triggered, so nobody has to read the eventfd.
 void Worker::WatchWake(int fd) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
@@ -260,7 +260,7 @@ void Worker::WatchWake(int fd) {
 }
 
 void Worker::AddSession(Session& session) {
-  // Everything that can throw comes first.
+  // All calls that can throw come first.
   const size_t sessions = sessions_.size() + 1;
   collecting_.reserve(sessions);
   detached_.reserve(sessions);
@@ -268,7 +268,7 @@ void Worker::AddSession(Session& session) {
   sessions_.reserve(sessions);
   events_.Register(session.async_events());
   sessions_.push_back(&session);
-  // It may come from an lcore that sleeps, and to one.
+  // The old and the new lcore may or may not be asleep.
   session.doorbells().SetSleeping(lcore_.sleeping_.load(std::memory_order_relaxed));
   WatchWake(session.wake_fd());
 }
@@ -299,7 +299,7 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
 }
 
 void Worker::Poke(QueuePair& qp) {
-  // What the change flushed is in the ring when the app hears that it was made.
+  // Flushed completions must be in the ring before the app gets the answer to the change.
   events_.Publish();
   Settle(qp);
   active_.Push(qp);

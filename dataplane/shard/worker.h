@@ -1,5 +1,5 @@
-// What one lcore does, over and over: receive, look at doorbells, visit queue pairs, send,
-// complete, expire timers; and sleep when there is nothing to do.
+// The loop of one lcore: receive, collect doorbells, visit queue pairs, send, complete, expire
+// timers; sleep if there is no work.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ namespace roci::dataplane {
 class QueuePair;
 class Session;
 
-// Written by the lcore, read by anybody; what they mean is said in LcoreSnapshot.
+// Written by the lcore, read by any thread. LcoreSnapshot explains them.
 struct WorkerStats {
   Counter loops, busy_loops, busy_cycles, idle_cycles, sleeps, wakes_by_doorbell, yields;
   Counter rx_bursts, rx_packets, rx_handed_off, tx_packets, calls, bad_doorbells, memory_faults;
@@ -39,24 +39,24 @@ struct WorkerStats {
   std::array<Counter, kLcoreStageCount> stage_cycles;
 };
 
-// Its members are called on the shard: whoever has none of it by Lcore::worker() does not get here.
-// Exceptions say so.
+// On the shard, except where noted: Lcore::worker() requires the shard's token.
 class Worker final : public DurableService {
  public:
   Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options);
   virtual ~Worker();
 
   void Run();
-  // On a thread that has just become the lcore. False: another one has become it since.
+  // Runs the loop on a thread that has just become the lcore. False: another thread has become it.
   bool RunHere();
-  // One round. Returns how much was done; 0: nothing; kLost: this thread is the lcore no more.
+  // Runs one round. Returns the amount of work done; 0: none; kLost: this thread is no longer the
+  // lcore.
   static constexpr uint32_t kLost = UINT32_MAX;
   uint32_t RunOnce();
-  // By the thread that becomes the lcore: the copy under way is not waited for.
+  // Called by the thread that becomes the lcore, which does not wait for the running copy.
   void DetachCopy();
 
-  // ---- What the lcore serves
-  // `fd`: an eventfd that ends a sleep when it is written to.
+  // ---- Objects that the lcore serves
+  // Writing to the eventfd `fd` ends a sleep.
   void WatchWake(int fd);
   void AddLane(DeviceLane& lane);
   void RemoveLane(DeviceLane& lane);
@@ -64,51 +64,52 @@ class Worker final : public DurableService {
   void RemoveSession(Session& session);
   void AddQueuePair(QueuePair& qp);
   void RemoveQueuePair(QueuePair& qp);
-  // The state of `qp` was changed from outside: it may have work, its timer may have moved.
+  // Called after a change of `qp` outside the loop: it may have work or another timeout.
   void Poke(QueuePair& qp);
 
   roce::DurableState StartDurable(QueuePair& qp, const void* payer,
                                   memory::DurableRange& range) override;
 
-  // Control thread: regions may be made durable from now on.
+  // Control thread: prepares FLUSH for persistence. False: no thread can be created.
   bool PrepareDurable() { return durable_writer_.StartThreads(); }
 
   CompletionEvents& events() { return events_; }
-  // The last session that used it has gone.
+  // Called when the last session that uses `copies` is destroyed.
   void RemoveCopies(std::shared_ptr<AppCopies> copies);
   WorkerStats& stats() { return stats_; }
   // Any thread.
   const ShardServices& services() const { return services_; }
   uint64_t RefreshTime();
-  // A function was run in this lcore's place: there may be more to come, and something to do.
+  // Counts a function that was run in this lcore's place, and may have left work.
   void CountCall() {
     stats_.calls.Add(1);
     last_busy_ns_ = RefreshTime();
   }
-  // In the place of an lcore that sleeps: whether it must wake for what a function has left.
+  // In the place of a sleeping lcore: whether a function has left work for which it must wake.
   bool HasWork();
-  // In the place of the lcore: works until nothing is left, or for long enough for one call.
+  // In the place of the lcore: runs rounds until there is no more work, at most kRoundsInItsPlace.
   void RunAFewRounds();
   void set_profile(bool on) { profile_ = on; }
-  // Threads that wait for this processor run first, whatever their priority.
+  // Lets threads of any priority that wait for this processor run first.
   void LetOthersRun();
-  // To be guarded, before Run().
+  // For PriorityGuard, before Run().
   ThreadPriority& priority() { return priority_; }
 
  private:
-  // A queue pair is visited for at most so many packets before it is another's turn.
+  // Most packets of a queue pair before the next queue pair is visited.
   static constexpr uint32_t kPacketBudget = 32;
   // Frames built per round, so that they are still in the cache when they are received.
   static constexpr uint32_t kPacketsPerRound = 64;
   static constexpr uint32_t kVisitsPerRound = 64;
   static constexpr uint32_t kBurstsPerRound = 2;
   static constexpr uint32_t kDoorbellsPerRound = 64;
-  static constexpr uint32_t kMostDoorbellsPerRound = kDoorbellsPerRound + 63;  // words are not cut
+  static constexpr uint32_t kMostDoorbellsPerRound =
+      kDoorbellsPerRound + 63;  // a word is collected as a whole
   static constexpr uint32_t kTimersPerRound = 64;
   static constexpr uint32_t kWalkedPerRound = 256;
-  // A doorbell rung again so soon makes the queue pair polled.
+  // A queue pair whose doorbell rings twice within this time becomes polled.
   static constexpr uint64_t kHotRingNs = 20'000;
-  // A polled queue pair without work for so long goes back to doorbells.
+  // A polled queue pair without work for this time is armed again.
   static constexpr uint64_t kLingerNs = 30'000;
   static constexpr uint32_t kBurst = DeviceLane::kBurst;
 
@@ -129,7 +130,7 @@ class Worker final : public DurableService {
   uint32_t ReceiveBurst(DeviceLane& lane);
   void ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
   static void CountReceived(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
-  // True: the frame was taken over (or freed).
+  // True: ownership of the frame was taken, or the frame was freed.
   bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index);
   bool HandleOther(DeviceLane& lane, rte_mbuf* frame, roce::DropReason reason);
   bool GiveToControl(DeviceLane& lane, rte_mbuf* frame);
@@ -137,7 +138,7 @@ class Worker final : public DurableService {
                          bool handed_off);
   bool HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet);
   void SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame);
-  // Who else has the frame.
+  // Whether there are other references to the frame.
   enum class Sharing : uint8_t { kNobody, kOthers };
   bool Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
                Sharing sharing);
@@ -146,7 +147,7 @@ class Worker final : public DurableService {
   void VisitAfterPackets(QueuePair& qp);
 
   // worker_flows.cc
-  // A frame that is no packet of a queue pair. True: flow rules have it for themselves.
+  // Applies flow rules to a frame that is no packet of a queue pair. True: only flow rules get it.
   bool HandleFlows(DeviceLane& lane, const rte_mbuf* frame);
   void Sniff(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
   void TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::FlowKey& key,
@@ -161,7 +162,7 @@ class Worker final : public DurableService {
   // worker_visit.cc
   uint32_t VisitActive();
   void PrefetchAhead();
-  // Takes new work and sends; returns entries taken and packets sent.
+  // Takes new work and sends. Returns the number of entries taken plus packets sent.
   uint32_t Visit(QueuePair& qp);
   uint32_t Transmit(QueuePair& qp);
   bool HasRoom(DeviceLane& lane);
@@ -212,7 +213,7 @@ class Worker final : public DurableService {
 
   Dataplane& dataplane_;
   Lcore& lcore_;
-  const OnShard shard_;  // of all that the loop calls
+  const OnShard shard_;  // the token for all calls of the loop
   LcoreOptions options_;
   Clock clock_;
   uint64_t now_ = 0;
@@ -237,15 +238,15 @@ class Worker final : public DurableService {
   FrameStash stash_;
   CompletionEvents events_;
   std::vector<AppCopies*> collecting_;
-  AppCopies* lent_to_ = nullptr;      // the lcore is lent out while these are copied
-  std::vector<AppCopies*> detached_;  // another thread copies
-  std::vector<AppCopies*> refused_;   // their users have too many such threads
+  AppCopies* lent_to_ = nullptr;      // the running copy, for which the lcore is lent out
+  std::vector<AppCopies*> detached_;  // copied by another thread
+  std::vector<AppCopies*> refused_;   // their users have too many such threads already
   uint64_t refused_retry_ns_ = 0;
-  std::vector<std::shared_ptr<AppCopies>> orphans_;  // running, and of no session any more
+  std::vector<std::shared_ptr<AppCopies>> orphans_;  // running copies without a session
   RecordPool records_;
   // Queue pairs whose doorbells were rung.
   std::array<QueuePair*, kMostDoorbellsPerRound> rung_;
-  // Queue pairs that are armed again and wait for the fence before the last look.
+  // Queue pairs that were armed again and are checked once more after the fence.
   std::array<QueuePair*, kVisitsPerRound> unpolled_;
   uint32_t unpolled_count_ = 0;
   std::array<QueuePair*, kBurst> touched_;
@@ -254,9 +255,9 @@ class Worker final : public DurableService {
   memory::SegmentList payload_;
   std::array<roce::Packet, kBurst> packets_;
   std::array<roce::DropReason, kBurst> reasons_;
-  uint32_t handed_off_ = 0;     // frames of the burst that another lcore has seen
+  uint32_t handed_off_ = 0;     // frames of the burst that another lcore passed on
   bool shares_frames_ = false;  // a frame of the burst has more than one owner
-  bool gathers_later_ = false;  // the payload of the frame being built comes later
+  bool gathers_later_ = false;  // the payload of the current frame is copied later
   bool in_place_ = false;       // another thread runs rounds in the lcore's place
   WorkerStats stats_;
   int epoll_ = -1;
@@ -264,7 +265,7 @@ class Worker final : public DurableService {
     QueuePair* qp;
     const void* payer;
   };
-  std::vector<DurableWaiter> durable_waiters_;  // for room, in the order of coming
+  std::vector<DurableWaiter> durable_waiters_;  // waiting for room, in order of arrival
   uint64_t durable_retry_ns_ = 0;
   TimerWheel wheel_;
   DurableWriter durable_writer_;

@@ -1,5 +1,5 @@
-// The part of the loop that is about memory which takes system calls: packets that wait for copies,
-// the copies, and what goes on when they are done.
+// The part of the loop for memory that is copied by system calls: packets that wait for copies, the
+// copies, and the work after them.
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -11,27 +11,28 @@
 namespace roci::dataplane {
 namespace {
 
-// Settling one may make new work for another; the rest is for the next round.
+// Most copies per call: completing one may start another, and the next round continues.
 constexpr uint32_t kCopiesPerCall = 256;
 constexpr uint64_t kRefusedRetryNs = 1'000'000;
 
 }  // namespace
 
-// While nothing may be added, or not enough; while what the packet tells of is not placed; and
-// behind frames that wait already. PlaceBatch::HasRoom() leaves room for the flush of a queue pair
-// that this packet moves to ERR.
+// A packet must wait while nothing may be added to the batch, or the batch lacks room; while
+// payload that the packet reports is not placed yet; and behind frames that already wait.
+// PlaceBatch::HasRoom() includes room for the flush of a queue pair that this packet moves to ERR.
 bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) {
   if (copies.IsRunning() || qp.host.parked_in != nullptr || copies.IsShut()) return true;
-  // A completion for each receive, and for each request that an answer may complete.
+  // One completion for a receive; for a response, one for each request that it may complete.
   const uint32_t completions = packet.info->is_request ? 1 : 1 + qp.core.UnfinishedRequests();
   if (!copies.places.empty() && !copies.places.HasRoom(completions)) return true;
   if (!copies.HasRoomForFrame()) return true;
-  // An XRC queue pair may turn to another program, tag matching ends one message at a time.
+  // The next message of an XRC queue pair may use another program's memory, and tag matching
+  // completes one message at a time.
   return qp.host.IsHeld() &&
          (packet.info->NeedsPlaced() || qp.host.domain != nullptr || qp.host.tags != nullptr);
 }
 
-// True: this took over the frame, which is the only reference. False: the caller keeps its
+// True: took the caller's reference to the frame, the only one. False: the caller keeps its
 // reference; the frame was dropped for this queue pair, or its reference count was raised.
 bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame,
                   Sharing sharing) {
@@ -48,7 +49,7 @@ bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* 
   return false;
 }
 
-// True: the frame was taken over.
+// True: took ownership of the frame.
 bool Worker::KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* frame,
                        Sharing sharing) {
   if (sharing == Sharing::kOthers) {
@@ -85,8 +86,8 @@ bool Worker::RunCopies(AppCopies& copies) {
     detached_.push_back(&copies);
     return true;
   }
-  // A function that runs in the lcore's place meanwhile must see all completions as published: it
-  // may destroy their queue pair.
+  // A function that runs in the lcore's place during the copy may destroy a queue pair, so the
+  // queue pair's completions must be published before.
   events_.Publish();
   lent_to_ = &copies;
   if (!lcore_.Copy(copies)) [[unlikely]]
@@ -160,7 +161,7 @@ void Worker::SettleCopies(AppCopies& copies) {
       qp.FailForQueue(shard_, now_);
     }
     VisitAfterPackets(qp);
-    // It may have been rung, or be polled.
+    // It may have been rung while it was held, or is polled.
     active_.Push(qp);
   });
   Unpark(copies.TakeParked());
@@ -195,7 +196,7 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   Settle(qp);
 }
 
-// Headers and ICRC of parked frames were looked at when they came.
+// Headers and ICRC of parked frames were checked at their arrival.
 void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
   for (const AppCopies::Parked& each : parked) {
     if (each.qp != nullptr) each.qp->host.parked_in = nullptr;
@@ -211,7 +212,8 @@ void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
   }
 }
 
-// Frames, queue pairs and lanes may go with the session; what is under way goes on without them.
+// Frames, queue pairs and lanes may be destroyed with the session; a running copy uses none of
+// them.
 void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
   std::erase(collecting_, copies.get());
   std::erase(refused_, copies.get());

@@ -1,4 +1,4 @@
-// The part of the loop that is about FLUSH for persistence: syncs begin, end, and wait for room.
+// The part of the loop for FLUSH for persistence: syncs that start, finish, and wait for room.
 #include <algorithm>
 
 #include "dataplane/qp/queue_pair.h"
@@ -7,9 +7,9 @@
 namespace roci::dataplane {
 namespace {
 
-// Of those that wait for room, so many get another try at a time.
+// Most waiting queue pairs that retry at a time.
 constexpr uint32_t kWokenTogether = 8;
-// And so often, should nothing end: whoever was woken may not have needed the room.
+// Time between retries if no sync finishes: a queue pair that was woken may not have used the room.
 constexpr uint64_t kRetryNs = 1'000'000;
 
 }  // namespace
@@ -21,7 +21,7 @@ roce::DurableState Worker::StartDurable(QueuePair& qp, const void* payer,
     stats_.durable_syncs.Add(1);
     return roce::DurableState::kRunning;
   }
-  // At most once each: it is asked again only after it was woken.
+  // A queue pair is in the list at most once.
   ForgetDurable(qp);
   durable_waiters_.push_back({&qp, payer});
   return roce::DurableState::kBusy;
@@ -51,7 +51,7 @@ uint32_t Worker::CollectDurable() {
   return work;
 }
 
-// Some of those that have waited longest; where `payer` is not null, its own.
+// Wakes some queue pairs that have waited longest. `payer` not null: only queue pairs of `payer`.
 void Worker::RetryDurable(const void* payer) {
   uint32_t left = kWokenTogether;
   std::erase_if(durable_waiters_, [&](const DurableWaiter& waiter) {

@@ -1,4 +1,4 @@
-// Frames that flow rules take: matching, and delivery to raw packet queue pairs on any lcore.
+// Frames for flow rules: matching, and delivery to raw packet queue pairs on any lcore.
 #include <rte_mbuf.h>
 
 #include "dataplane/port/raw_checksums.h"
@@ -16,7 +16,7 @@ std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
   return {rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len};
 }
 
-// What the device lives on: a rule of one program must not cut the others off from their peers.
+// Address resolution of the device: one program's rule must not cut off the other programs.
 bool IsNeighbourTraffic(const roce::FlowKey& key) {
   constexpr uint16_t kArp = 0x0806;
   constexpr uint8_t kIcmpv6 = 58;
@@ -24,7 +24,7 @@ bool IsNeighbourTraffic(const roce::FlowKey& key) {
          ((key.layers & roce::kFlowLayerIpv6) != 0 && key.protocol == kIcmpv6);
 }
 
-// A frame as the batch of copies knows packets: nobody is to be told if it cannot be placed.
+// Describes a frame as a packet for the batch of copies. If it cannot be placed, no NAK is sent.
 roce::Packet AsPacket(std::span<const std::byte> frame) {
   roce::Packet packet;
   packet.info = &roce::InfoOf(roce::Opcode::kRcAcknowledge);
@@ -33,7 +33,7 @@ roce::Packet AsPacket(std::span<const std::byte> frame) {
 }
 
 void Count(const FlowRule& rule, const DeviceLane& lane, const rte_mbuf* frame) {
-  // The reference is to a rule that the control thread may be setting.
+  // The control thread may be changing the rule's pointer.
   FlowCounters* counters =
       std::atomic_ref(const_cast<FlowRule&>(rule).counters).load(std::memory_order_acquire);
   if (counters == nullptr) return;
@@ -49,14 +49,15 @@ bool Worker::HandleFlows(DeviceLane& lane, const rte_mbuf* frame) {
   if (lane.flows.empty() || !roce::ParseFlowKey(BytesOf(frame), key)) return false;
   const bool taken =
       lane.flows.Match(key, [&](const FlowRule& rule) { TakeByRule(lane, rule, key, frame); });
-  // The frames of the burst that are still to come find room for their queue pairs.
+  // Makes room in `touched_` for the queue pairs of the remaining frames of the burst.
   VisitTouched();
   if (!taken) return false;
   lane.counters.rx_flow_packets.Add(1);
   return !IsNeighbourTraffic(key);
 }
 
-// Copies of everything, what rules and queue pairs get included.
+// Delivers a copy of every frame to sniffer rules, including frames for queue pairs and other
+// rules.
 void Worker::Sniff(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     roce::FlowKey key;
@@ -87,7 +88,7 @@ void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::Flow
 void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key,
                         const rte_mbuf& frame, uint32_t tag) {
   QueuePair& target = qp.rss != nullptr ? qp.rss->Choose(key) : qp;
-  // One frame may go to many.
+  // One frame may be delivered to many queue pairs.
   if (touched_count_ == touched_.size()) VisitTouched();
   const std::span<const std::byte> bytes = BytesOf(&frame);
   const roce::Packet packet = AsPacket(bytes);
@@ -100,7 +101,7 @@ void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& ke
   const roce::FrameInfo info{.flow_tag = tag, .checksums_right = ChecksumsAreRight(frame)};
   const DropReason reason = target.core.HandleFrame(target.host, bytes, info);
   Touch(target);
-  // Its reference count is all that changes.
+  // Only the frame's reference count changes.
   if (target.host.IsHeld()) {
     KeepFrame(copies, lane, const_cast<rte_mbuf*>(&frame), Sharing::kOthers);
   }
@@ -119,7 +120,7 @@ uint32_t Worker::ReceiveMatched(DeviceLane& lane) {
     const DeviceLane::MatchedFrame matched = DeviceLane::MatchOf(*frames[i]);
     roce::FlowKey key;
     QueuePair* qp = lane.Find(matched.qpn);
-    // It may be gone by now, and another one have its number.
+    // The queue pair may be destroyed, and its number reused.
     if (qp != nullptr && qp->type() == roce::QpType::kRawPacket &&
         roce::ParseFlowKey(BytesOf(frames[i]), key)) {
       DeliverRaw(lane, *qp, key, *frames[i], matched.tag);

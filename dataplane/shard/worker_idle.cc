@@ -1,4 +1,4 @@
-// What an lcore does when there is nothing to do: pause, give the processor away, sleep.
+// The idle lcore: pause, yield the processor, sleep.
 #include <rte_pause.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -17,18 +17,19 @@ namespace {
 
 constexpr uint32_t kRoundsBeforeYield = 16;
 // Cost of one sleep and wake-up. A real-time lcore beside other work polls for this long before it
-// sleeps; for longer would take the processor from the programs that it waits for.
+// sleeps; longer polling would take the processor from the programs that it serves.
 constexpr uint64_t kSleepCostNs = 5'000;
-// Ports without receive interrupts, and event pipes without room, are looked at so often: the more
-// seldom the longer nothing has come.
+// Interval at which ports without receive interrupts and full event pipes are polled. It grows with
+// the idle time.
 constexpr uint64_t kShortestPollNs = 50'000;
 constexpr uint64_t kLongestPollNs = 1'000'000;
-constexpr uint64_t kIdlePerPoll = 8;  // idle time so far, divided by the time to the next look
-// A frame of the control thread takes two: to the wire, and from there to the receiver.
+constexpr uint64_t kIdlePerPoll = 8;  // the interval is the idle time divided by this
+// Rounds in the lcore's place. A frame of the control thread takes two: to the wire, and from there
+// to the receiver.
 constexpr uint32_t kRoundsInItsPlace = 4;
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
-// Runs of records that are given back to the kernel before a sleep: no more, since a doorbell may
-// come meanwhile.
+// Most runs of records that are returned to the kernel before a sleep. Bounded, because a doorbell
+// may ring meanwhile.
 constexpr uint32_t kTrimmedPerSleep = 32;
 
 constexpr int kMostWakeUps = 16;  // descriptors that one epoll call reports
@@ -41,7 +42,7 @@ void Worker::Idle() {
     return;
   }
   if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * kNsPerUs && yields_.Allows(now_)) {
-    // Programs and other daemons may share this processor: a spinning poller starves them.
+    // Programs and other daemons may share this processor, and spinning would starve them.
     GiveWay();
     return;
   }
@@ -52,9 +53,10 @@ void Worker::Idle() {
   Sleep();
 }
 
-// A real-time thread has to be lowered before. It does not stay so where others compete for the
-// processor: they would keep it from the next doorbell. The first yield after Lower() runs threads
-// that waited meanwhile, so its duration does not count as competition.
+// Yields the processor. A real-time thread must be lowered before. It is raised again if other
+// threads compete for the processor, because they would delay the response to the next doorbell.
+// The first yield after Lower() runs threads that have waited, so its duration does not count as
+// competition.
 void Worker::GiveWay() {
   const bool others_waited = priority_.realtime_priority() != 0 && !priority_.is_lowered();
   priority_.Lower(now_);
@@ -80,7 +82,7 @@ void Worker::LetOthersRun() {
 
 void Worker::Sleep() {
   if (!UnpollAll()) {
-    // What is left cannot be done now, or came meanwhile. A yield that takes long would delay it.
+    // The remaining work cannot be done now, or has just arrived. A long yield would delay it.
     if (yields_.Allows(now_)) GiveWay();
     return;
   }
@@ -88,8 +90,8 @@ void Worker::Sleep() {
   const bool more_to_trim = records_.Trim(kTrimmedPerSleep);
   for (Session* session : sessions_) session->doorbells().SetSleeping(true);
   lcore_.sleeping_.store(true, std::memory_order_relaxed);
-  // Whoever has work for this lcore stores it before he looks at the flags; so it is seen here, or
-  // he wakes.
+  // A producer stores its work before it reads the flags. So this thread sees the work, or the
+  // producer sees the flag and wakes this thread.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!AnythingPending()) {
     stats_.sleeps.Add(1);
@@ -106,12 +108,12 @@ void Worker::Sleep() {
   for (Session* session : sessions_) session->doorbells().SetSleeping(false);
 }
 
-// Arms every polled queue pair. False if one of them has work after all.
+// Arms every polled queue pair. False: one of them has work.
 bool Worker::UnpollAll() {
   for (uint32_t left = active_.size(); left > 0; --left) {
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
-    // Armed and yet in the list: it was rung and waits for its visit.
+    // In the list though it is armed: it was rung and waits for its visit.
     if (!qp->polled || qp->core.HasTransmit()) {
       active_.Push(*qp);
     } else {

@@ -22,8 +22,8 @@ std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
 
 bool IsGroup(const roce::Mac& mac) { return (mac.bytes[0] & 1) != 0; }
 
-// Whether an address check beyond the queue pair's own lets the packet in: ports may deliver
-// frames of others, and datagrams are to be addressed to one of the device's addresses.
+// The address check beyond that of the queue pair: ports may deliver frames of other stations, and
+// datagrams must have one of the device's addresses.
 DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
                               const roce::Packet& packet) {
   if (lane.ethdev != nullptr && packet.dst_mac != lane.mac && !IsGroup(packet.dst_mac)) {
@@ -39,7 +39,7 @@ DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
   return reason;
 }
 
-// Who has no address in a VLAN is no part of it.
+// The device is a member of the VLANs in which it has an address.
 bool IsOfOurVlan(const DeviceLane& lane, const roce::Packet& packet) {
   const auto& own = lane.local_addresses;
   return packet.vlan() == 0 || own.empty() ||
@@ -82,14 +82,14 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   for (uint32_t i = 0; i < count; ++i) {
     if (!HandleFrame(lane, frames[i], i)) frames[kept++] = frames[i];
   }
-  // Before anything is sent, so that the buffers are used again while they are in the cache.
+  // Before sending, so that the buffers are reused while they are in the cache.
   FreeFrames(lane, frames, kept);
   VisitTouched();
   events_.Publish();
   return count;
 }
 
-// Headers of all frames first: meanwhile the queue pairs' state comes into the cache.
+// Parses the headers of all frames first, while the queue pairs' state is prefetched.
 void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
   const QueuePair* last = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
@@ -139,7 +139,8 @@ bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
   return Deliver(lane, *qp, packet, frame, Sharing::kNobody);
 }
 
-// A packet whose ICRC is right, to a queue pair of this lcore. True: the frame was taken over.
+// Delivers a packet with a correct ICRC to a queue pair of this lcore. True: took ownership of the
+// frame.
 bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
                      Sharing sharing) {
   AppCopies* copies = qp.host.CopiesFor(packet);
@@ -164,7 +165,7 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
     Touch(qp);
     if (copies != nullptr && copies->places.places() != places) [[unlikely]]
       is_kept = KeepFrame(*copies, lane, frame, sharing);
-    // Lost where there is no room; the peer sends it again.
+    // Without room the packet is lost, and the peer retransmits it.
     if (std::exchange(qp.host.wants_packet_again, false)) [[unlikely]]
       is_kept = Park(*copies, qp, lane, frame, sharing);
   }
@@ -203,7 +204,7 @@ bool Worker::GiveToControl(DeviceLane& lane, rte_mbuf* frame) {
   return true;
 }
 
-// RoCE, but to no queue pair here: multicast, the general service interface, or another lcore's.
+// Handles a RoCE packet to no queue pair of this lcore: multicast, QP 1, or another lcore's.
 bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet,
                                bool handed_off) {
   const uint32_t owner = QpnSpace::LcoreOf(packet.dest_qpn, lane.lcore_bits);
@@ -214,7 +215,7 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
     lane.counters.rx_hand_off_dropped.Add(1);
     return false;
   }
-  // Every lcore has a copy of a multicast packet; one of them asks the rules.
+  // Every lcore has a copy of a multicast packet; only one applies the flow rules.
   const bool is_first = packet.dest_qpn != roce::kMulticastQpn ||
                         (lane.wire != nullptr ? lane.lcore == 0 : !handed_off);
   const DropReason reason = roce::CheckIcrc(packet);
@@ -236,7 +237,7 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
   return false;
 }
 
-// IBTA vol 1, 10.5.2: a copy for every member. False: there is none.
+// Delivers a copy to every member of the group (IBTA vol 1, 10.5.2). False: no members.
 bool Worker::HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet) {
   const std::span<QueuePair* const> members = lane.multicast.Find(packet.dst_gid);
   for (QueuePair* member : members) {
@@ -246,12 +247,12 @@ bool Worker::HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Pack
     lane.counters.rx_roce_packets.Add(1);
     Deliver(lane, *member, packet, frame, Sharing::kOthers);
   }
-  // The frames of the burst that are still to come find room for their queue pairs.
+  // Makes room in `touched_` for the queue pairs of the remaining frames of the burst.
   VisitTouched();
   return !members.empty();
 }
 
-// The wire gives every lcore a copy; a port's frame comes to one lcore only, which passes it on.
+// Passes a multicast frame of a port to the other lcores. (The wire gives every lcore a copy.)
 void Worker::SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame) {
   if (lane.ethdev == nullptr) return;
   for (uint32_t to = 0; to < lane.lcore_count; ++to) {
@@ -263,8 +264,8 @@ void Worker::SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame) {
   }
 }
 
-// Answers at once: the queue pairs are in the cache, and one ACK stands for all that the burst
-// brought. Those that wait for copies are visited when these are settled.
+// Visits the queue pairs of the burst at once: they are in the cache, and one ACK covers all their
+// packets of the burst. Queue pairs that wait for copies are visited after the copies.
 void Worker::VisitTouched() {
   for (uint32_t i = 0; i < touched_count_; ++i) {
     QueuePair& qp = *touched_[i];
@@ -277,7 +278,7 @@ void Worker::VisitTouched() {
 
 void Worker::VisitAfterPackets(QueuePair& qp) {
   qp.last_work_ns = now_;
-  // Before it acknowledges what did not arrive.
+  // Before the queue pair acknowledges payload that was not placed.
   if (qp.HasFailed()) [[unlikely]]
     qp.Fail(shard_, now_);
   if (qp.core.HasTransmit()) {

@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint32_t kMinFrameBytes = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
 constexpr uint32_t kFrameHeaderBytes = RTE_ETHER_HDR_LEN + sizeof(rte_vlan_hdr);
-// So many places ahead in the list of active queue pairs, a queue pair's own lines are asked for,
-// and then the lines that these point to.
+// Prefetch distances in the list of active queue pairs: for a queue pair's own lines, then for the
+// lines that these point to.
 constexpr uint32_t kPrefetchStateAhead = 6;
 constexpr uint32_t kPrefetchWorkAhead = 3;
 
@@ -55,7 +55,7 @@ uint32_t Worker::VisitActive() {
   return work;
 }
 
-// Queue pairs are cold when there are thousands: first their own lines, then what these point to.
+// With thousands of queue pairs, their lines are not in the cache.
 void Worker::PrefetchAhead() {
   if (const QueuePair* far = active_.Peek(kPrefetchStateAhead)) far->Prefetch();
   if (const QueuePair* near = active_.Peek(kPrefetchWorkAhead)) near->PrefetchWork();
@@ -76,7 +76,7 @@ uint32_t Worker::Transmit(QueuePair& qp) {
   uint32_t sent = 0;
   if (qp.core.NeedsRecords()) qp.core.LendRecords(records_.Borrow(qp.record_class));
   while (sent < kPacketBudget) {
-    // A packet that was polled must go, so the place for it comes first.
+    // PollTransmit must not be undone, so room for the packet is ensured before.
     if (!HasRoom(lane) || !qp.host.HasRoomToGather()) [[unlikely]]
       break;
     if (!stash_.Ensure()) [[unlikely]] {
@@ -87,8 +87,8 @@ uint32_t Worker::Transmit(QueuePair& qp) {
     if (!qp.core.PollTransmit(qp.host, now_, tx_, payload_)) break;
     Emit(qp, lane);
     ++sent;
-    // An unreliable queue pair completes what it has sent when it is asked for the next packet; one
-    // of an XRC domain may turn to another program.
+    // The next PollTransmit of an unreliable queue pair completes the sent packet; that of an XRC
+    // queue pair may use another program's memory.
     if (qp.host.IsHeld() && (!IsReliable(qp.type()) || qp.host.domain != nullptr)) break;
   }
   qp.tx_packets += sent;
@@ -121,8 +121,8 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   }
   if (bytes == 0) [[unlikely]] {
     stats_.memory_faults.Add(1);
-    // An address handle that is gone, or another PD's, is not a matter of memory (IBTA vol
-    // 1, 11.6.2).
+    // An address handle that is destroyed or of another PD is no protection error (IBTA vol 1,
+    // 11.6.2).
     qp.core.HandleTransmitFault(qp.host, now_, tx_,
                                 frame == nullptr ? roce::CompletionStatus::kLocalQpOperationError
                                                  : roce::CompletionStatus::kLocalProtectionError);
@@ -143,7 +143,7 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
     return;
   }
   if (qp.host.IsHeld()) [[unlikely]] {
-    // Behind those that wait for their payload.
+    // Queued behind the frames that wait for their payload.
     lane.Reserve();
     qp.host.held_in->gathers.Hold(FrameOf(qp, buffer, nullptr));
     return;
@@ -169,7 +169,7 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* b
           .to_lcore = ReceiverOf(qp)};
 }
 
-// Returns the frame's length; 0 if the payload could not be read.
+// Returns the length of the frame in bytes; 0: the payload could not be read.
 uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
   if (tx_.payload_length == 0) {
     if (tx_.opcode == roce::Opcode::kCnp) [[unlikely]]
@@ -191,7 +191,7 @@ uint32_t Worker::EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& fr
   return roce::EncodeFrame(own, tx_, static_cast<const std::byte*>(nullptr), 0, out);
 }
 
-// A frame as the program made it.
+// Copies a raw frame, which the program has built.
 uint32_t Worker::EncodeRaw(QueuePair& qp, std::byte* out) {
   static_assert(kMaxWireMtu + kFrameHeaderBytes + kFrameOffset <= kFrameBufferBytes);
   const memory::MemoryStatus status =
@@ -210,7 +210,7 @@ uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) 
   return payload_.Intact() ? bytes : 0;
 }
 
-// Another process's memory: the payload comes with those of the other frames of this round.
+// For memory of another process that is not mapped: the payloads of a round are copied together.
 uint32_t Worker::EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
   GatherBatch::Frame later = FrameOf(qp, stash_.Top(), out);
   later.shape = roce::ShapeOf(frame, tx_);
@@ -221,7 +221,7 @@ uint32_t Worker::EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, st
 memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame& frame,
                                          std::byte* to) {
   AppCopies& copies = *qp.host.copies;
-  // An XRC queue pair may have turned to another program.
+  // An XRC queue pair may use another program's memory now.
   if (copies.IsRunning()) [[unlikely]]
     return memory::MemoryStatus::kFault;
   const memory::MemoryStatus status = copies.gathers.Add(frame, to, payload_);
@@ -231,7 +231,7 @@ memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame
   return status;
 }
 
-// What follows every call into the core: a queue found broken, the timer, a change of state.
+// Called after every call into the core: handles broken queues, the timer and changes of state.
 void Worker::Settle(QueuePair& qp) {
   if (qp.HasFailed()) [[unlikely]]
     qp.Fail(shard_, now_);
@@ -240,7 +240,7 @@ void Worker::Settle(QueuePair& qp) {
   SetTimer(qp);
 }
 
-// In ERR the app's new receives are flushed, so they have to be noticed.
+// In ERR, new receives of the app are flushed, so the receive queue is armed.
 void Worker::NoteState(QueuePair& qp) {
   const bool in_error = qp.core.state() == roce::QpState::kErr;
   if (in_error == qp.watches_receives) [[likely]]
@@ -254,7 +254,7 @@ void Worker::NoteState(QueuePair& qp) {
 
 void Worker::SetTimer(QueuePair& qp) {
   const roce::TimeNs next = qp.core.NextTimeout();
-  // Later than set: it stays, and is looked at when it expires.
+  // A timer that is set too early stays, and is set again when it expires.
   if (next < qp.timer.expiry_ns) wheel_.Set(qp.timer, next);
 }
 
@@ -264,8 +264,8 @@ void Worker::Unpoll(QueuePair& qp) {
   unpolled_[unpolled_count_++] = &qp;
 }
 
-// The app stores its index before it looks at `armed`; the last look here comes after `armed` is
-// stored. So one of both notices.
+// The app stores its index before it reads `armed`; this reads the index after it has stored
+// `armed`. So at least one of both sees the other.
 void Worker::FinishUnpolling() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t i = 0; i < unpolled_count_; ++i) {

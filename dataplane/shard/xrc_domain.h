@@ -1,5 +1,5 @@
-// An XRC domain (IBTA vol 1, A14): queue pairs that only receive and belong to no program alone,
-// and the shared receive queues of several programs that requests to them may name.
+// An XRC domain (IBTA vol 1, A14): receive-only queue pairs that no single program owns, and the
+// shared receive queues of several programs, which requests to these queue pairs name.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class Lcore;
 class Session;
 class SharedReceiveQueue;
 
-// One handle that a session has for a receiving queue pair. Its events go to every one.
+// A session's handle for a receiving queue pair. Every handle gets the queue pair's events.
 struct TargetOpening {
   Session* session;
   uint64_t user_handle;
@@ -26,13 +26,13 @@ struct TargetOpening {
   void RaiseEvent(uint32_t type);
 };
 
-// Everything in a domain lives on one lcore, that of all its sessions. Members are called by the
-// control thread unless they say "on the lcore".
+// A domain and all its sessions are on one lcore. Control thread, except where "on the shard" is
+// noted.
 class XrcDomain {
  public:
   XrcDomain(Device& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
-  // Destroys the queue pairs that are left. No session has one open, or a shared receive queue
-  // here.
+  // Destroys the remaining queue pairs. No session may have one open, or have a shared receive
+  // queue in the domain.
   ~XrcDomain();
   XrcDomain(const XrcDomain&) = delete;
   XrcDomain& operator=(const XrcDomain&) = delete;
@@ -40,7 +40,7 @@ class XrcDomain {
   Device& device() { return device_; }
   Lcore& lcore() { return lcore_; }
 
-  // A queue pair that nobody has open yet. Of the config its type and limits count.
+  // Creates a queue pair that no session has open yet. Uses only the type and limits of the config.
   absl::StatusOr<QueuePair*> CreateTarget(const QueuePairConfig& config);
   void DestroyTarget(QueuePair& qp);
   QueuePair* FindTarget(roce::Qpn qpn) const;
@@ -49,9 +49,9 @@ class XrcDomain {
 
   // ---- On the shard
   void AddQueue(const OnShard& shard, SharedReceiveQueue& srq);
-  // The queue pairs that use it are without one from now on.
+  // The queue pairs that use it have no shared receive queue afterwards.
   void RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq);
-  // The shared receive queue of that number; null if there is none, or not in this domain.
+  // The shared receive queue with this number; null: none in this domain.
   SharedReceiveQueue* Find(uint32_t number) const;
 
  private:
