@@ -44,25 +44,25 @@ class Arena {
   }
 
   static uint32_t ClassFor(size_t bytes) {
-    const size_t pages = (bytes + kPage - 1) / kPage;
+    const size_t pages = (bytes + kPageBytes - 1) / kPageBytes;
     return static_cast<uint32_t>(std::bit_width(std::max<size_t>(pages, 1) - 1));
   }
   static constexpr uint32_t kClasses = RecordStorage::kClasses;
 
  private:
-  static constexpr size_t kPage = 4096;
-  static constexpr size_t kChunk = size_t{256} << 20;
-  static size_t Bytes(uint32_t size_class) { return kPage << size_class; }
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr size_t kChunkBytes = size_t{256} << 20;
+  static size_t Bytes(uint32_t size_class) { return kPageBytes << size_class; }
 
   std::byte* Cut(size_t bytes) {
     if (left_ < bytes) {
-      void* chunk = mmap(nullptr, kChunk, PROT_READ | PROT_WRITE,
+      void* chunk = mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (chunk == MAP_FAILED) return nullptr;
       // With huge pages, the first byte that a queue pair touches would cost 2 MiB.
-      madvise(chunk, kChunk, MADV_NOHUGEPAGE);
+      madvise(chunk, kChunkBytes, MADV_NOHUGEPAGE);
       next_ = static_cast<std::byte*>(chunk);
-      left_ = kChunk;
+      left_ = kChunkBytes;
     }
     std::byte* run = next_;
     next_ += bytes;

@@ -36,8 +36,6 @@ constexpr uint32_t kSmallFrames = 8192;
 constexpr uint32_t kLargeFrames = 4096;
 constexpr uint16_t kLargeBufferBytes = 16384 + RTE_PKTMBUF_HEADROOM;
 constexpr uint16_t kRoundBufferBytes = 8192 + RTE_PKTMBUF_HEADROOM;
-// Ethernet header, FCS and one VLAN tag.
-constexpr uint32_t kEthernetOverhead = 14 + 4 + 4;
 
 absl::Status DpdkError(int error, const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", rte_strerror(error < 0 ? -error : error)));
@@ -314,8 +312,8 @@ int EthdevPort::ConfigureFor(uint32_t mtu, const rte_eth_dev_info& info) {
 
 // Configures the port with the MTU that comes nearest to what is wanted.
 absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& info) {
-  const uint32_t most = info.max_rx_pktlen > kEthernetOverhead
-                            ? info.max_rx_pktlen - kEthernetOverhead
+  const uint32_t most = info.max_rx_pktlen > kEthernetOverheadBytes
+                            ? info.max_rx_pktlen - kEthernetOverheadBytes
                             : uint32_t{RTE_ETHER_MTU};
   const uint32_t wanted = std::min<uint32_t>({config.mtu, most, info.max_mtu});
   const PortQueues queues = queues_;

@@ -8,10 +8,8 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kDefaultBufferBytes = 2048;  // of both drivers
-// Ethernet header, FCS and one VLAN tag.
-constexpr uint32_t kEthernetOverhead = 14 + 4 + 4;
 // The kernel's header in front of a frame in a ring (packet(7)), generously.
-constexpr uint32_t kRingHeader = 128;
+constexpr uint32_t kRingHeaderBytes = 128;
 
 // "net_x,a=1,b=2", "b" -> "2"; empty: it is not there.
 std::string_view ValueOf(std::string_view devargs, std::string_view key) {
@@ -40,7 +38,7 @@ uint32_t Less(uint32_t bytes, uint32_t overhead) { return bytes > overhead ? byt
 // pool adds no padding to.
 constexpr uint16_t kXdpBufferBytes = 4096 - 64 - 64 - 128;
 // In front of the frame: DPDK's headroom and the kernel's.
-constexpr uint32_t kXdpHeadroom = 128 + 256;
+constexpr uint32_t kXdpHeadroomBytes = 128 + 256;
 
 }  // namespace
 
@@ -57,7 +55,7 @@ std::string PortName(const std::string& devargs) {
 }
 
 std::string WithDefaults(std::string devargs, uint32_t mtu) {
-  const bool is_small = mtu <= kDefaultBufferBytes - kRingHeader - kEthernetOverhead;
+  const bool is_small = mtu <= kDefaultBufferBytes - kRingHeaderBytes - kEthernetOverheadBytes;
   if (devargs.starts_with("net_af_packet") && !is_small && ValueOf(devargs, "framesz").empty() &&
       ValueOf(devargs, "blocksz").empty()) {
     // Whole frames to a block; as many as the driver has of small ones.
@@ -80,13 +78,14 @@ std::optional<uint32_t> RoomOf(const std::string& devargs) {
   // (Its driver knows frames of several buffers, but in DPDK 22.11 they go wrong once the ring has
   // been round: marks of earlier ones are left in it.)
   if (devargs.starts_with("net_memif")) {
-    return Less(NumberOf(devargs, "bsize", kDefaultBufferBytes), kEthernetOverhead);
+    return Less(NumberOf(devargs, "bsize", kDefaultBufferBytes), kEthernetOverheadBytes);
   }
   if (devargs.starts_with("net_af_packet")) {
-    return Less(NumberOf(devargs, "framesz", kDefaultBufferBytes), kRingHeader + kEthernetOverhead);
+    return Less(NumberOf(devargs, "framesz", kDefaultBufferBytes),
+                kRingHeaderBytes + kEthernetOverheadBytes);
   }
   if (devargs.starts_with("net_af_xdp")) {
-    return kXdpBufferBytes - kXdpHeadroom - kEthernetOverhead;
+    return kXdpBufferBytes - kXdpHeadroomBytes - kEthernetOverheadBytes;
   }
   return PcapInterface(devargs).empty() ? std::nullopt : std::optional(UINT32_MAX);
 }

@@ -7,6 +7,9 @@
 
 namespace roci::dataplane {
 
+// Ethernet header, FCS and one VLAN tag.
+inline constexpr uint32_t kEthernetOverheadBytes = 14 + 4 + 4;
+
 // Whether they name a PCI device: "0000:03:00.0" or "03:00.0", perhaps with ",key=value" behind.
 bool IsPciAddress(const std::string& devargs);
 

@@ -44,8 +44,10 @@ absl::StatusOr<TagQueueLayout> LayOutTagQueue(const TagQueueConfig& config) {
 }
 
 uint64_t TagListBytes(const TagQueueConfig& config) {
-  constexpr uint64_t kPerTag = sizeof(TaggedBuffer) + 32;
-  return config.max_tags * kPerTag;
+  // Upper bound of the memory that TagList needs for a buffer besides the buffer itself.
+  constexpr uint64_t kLinkBytes = 32;
+  constexpr uint64_t kBytesPerTag = sizeof(TaggedBuffer) + kLinkBytes;
+  return config.max_tags * kBytesPerTag;
 }
 
 absl::StatusOr<std::unique_ptr<TagQueue>> TagQueue::Create(const TagQueueConfig& config,

@@ -14,6 +14,8 @@ namespace roci::dataplane {
 // The daemon's side of one doorbell page. One thread.
 class Doorbells {
  public:
+  static constexpr uint32_t kWordBits = 64;
+
   Doorbells() = default;
   // `page` is shared with the app and outlives this object.
   explicit Doorbells(roci_abi_doorbells* page) : page_(page) {}
@@ -55,7 +57,6 @@ class Doorbells {
   void Prefetch() const { __builtin_prefetch(&page_->level2); }
 
  private:
-  static constexpr uint32_t kWordBits = 64;
   static constexpr uint32_t kLevel1Words = ROCI_ABI_MAX_QP_HANDLES / kWordBits / kWordBits;
 
   static uint64_t Take(uint64_t& word) {

@@ -20,7 +20,7 @@ constexpr uint64_t kHeldTimerNs = 1'000'000;
 constexpr uint64_t kPublishNs = 20'000;
 constexpr uint64_t kPublishNsPerSession = 200;
 // With more sessions than this, programs could not see updates in time (abi/rings.h): no updates.
-constexpr size_t kMostTold = 1100;
+constexpr size_t kMostToldSessions = 1100;
 
 }  // namespace
 
@@ -128,7 +128,7 @@ void Worker::StartRound() {
 void Worker::PublishRound() {
   next_publish_ns_ = now_ + kPublishNs + kPublishNsPerSession * sessions_.size();
   if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 means that rounds are not counted
-  const uint32_t told = sessions_.size() <= kMostTold ? published_rounds_ : 0;
+  const uint32_t told = sessions_.size() <= kMostToldSessions ? published_rounds_ : 0;
   for (Session* session : sessions_) session->doorbells().SetRounds(told);
 }
 

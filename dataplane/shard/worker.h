@@ -17,6 +17,7 @@
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/shard_services.h"
+#include "dataplane/rings/doorbells.h"
 #include "dataplane/shard/active_list.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/durable_writer.h"
@@ -104,7 +105,7 @@ class Worker final : public DurableService {
   static constexpr uint32_t kBurstsPerRound = 2;
   static constexpr uint32_t kDoorbellsPerRound = 64;
   static constexpr uint32_t kMostDoorbellsPerRound =
-      kDoorbellsPerRound + 63;  // a word is collected as a whole
+      kDoorbellsPerRound + Doorbells::kWordBits - 1;  // a word is collected as a whole
   static constexpr uint32_t kTimersPerRound = 64;
   static constexpr uint32_t kWalkedPerRound = 256;
   // A queue pair whose doorbell rings twice within this time becomes polled.
