@@ -34,8 +34,8 @@ enum class Reach : uint8_t {
   kProcess,
 };
 
-/// Whether `fd` may be an open /proc/PID/mem for reading and writing: a file of procfs with the same
-/// mode. Neither this call nor closing such a file blocks.
+/// Whether `fd` may be an open /proc/PID/mem for reading and writing: a file of procfs with the
+/// same mode. Neither this call nor closing such a file blocks.
 bool MayBeMemoryOfProcess(int fd);
 
 /// The memory of one program. Control creates it, any lcore uses it; const members are thread-safe.

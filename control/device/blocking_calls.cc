@@ -19,14 +19,14 @@
 
 namespace roci::control {
 
-// One user's calls wait in one list for that user's threads. The user is a number here, since a
-// thread must not be the last to hold a User.
+// One job list and one set of threads per user. Users are identified by a number, since a helper
+// thread must not own the last reference to a User.
 struct BlockingCalls::Queue {
   struct Job {
     uint64_t number;
     std::function<void()> call;
   };
-  using Jobs = std::list<Job>;  // spliced: what was queued is finished without an allocation
+  using Jobs = std::list<Job>;  // jobs are spliced, so that finishing one does not allocate
   struct Account {
     Jobs jobs;
     std::condition_variable wake;
@@ -36,7 +36,7 @@ struct BlockingCalls::Queue {
 
   explicit Queue(UniqueFd event) : finished_event(std::move(event)) {}
 
-  // False, with nothing queued, if there is no thread for it and none can be started.
+  // False, with nothing queued: no thread exists and none can be started.
   static bool Add(const std::shared_ptr<Queue>& queue, uintptr_t user, Jobs& job) {
     const std::lock_guard guard(queue->mutex);
     Account& account = queue->accounts[user];
@@ -57,11 +57,11 @@ struct BlockingCalls::Queue {
       std::thread([queue, user] { queue->Run(user); }).detach();
       ++account.threads;
     } catch (const std::system_error&) {
-      // Those that there are serve; see Add().
+      // The existing threads run the job; see Add().
     }
   }
 
-  // A thread outlasts its call for a while: calls come in groups.
+  // A thread waits for more calls before it ends, since calls come in groups.
   void Run(uintptr_t user) {
     constexpr std::chrono::milliseconds kIdle(200);
     pthread_setname_np(pthread_self(), "rocid-calls");
@@ -79,7 +79,7 @@ struct BlockingCalls::Queue {
       try {
         job.front().call();
       } catch (const std::bad_alloc&) {
-        // Its results stay as they were.
+        // The call's results stay unchanged.
       }
       lock.lock();
       finished.splice(finished.end(), job);
@@ -89,7 +89,7 @@ struct BlockingCalls::Queue {
     if (--account.threads == 0) accounts.erase(user);
   }
 
-  const UniqueFd finished_event;  // counts `finished`
+  const UniqueFd finished_event;  // semaphore with the size of `finished`
   std::mutex mutex;
   std::map<uintptr_t, Account> accounts;
   Jobs finished;

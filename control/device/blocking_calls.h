@@ -1,9 +1,9 @@
-// Runs calls that a program can make block on helper threads, so that the control thread never
-// waits for a program.
+// Runs calls that a program can block on helper threads, so that the control thread never waits for
+// a program.
 //
 // A call on another process's memory, and on many of its files in /proc, takes locks that the
-// process can hold as long as it likes, and may need pages that it serves itself: FUSE,
-// userfaultfd(2), an exec that closes a file whose server is silent. No such call has a time limit.
+// process can hold for any time, and may need pages that it serves itself (FUSE, userfaultfd(2), an
+// exec that closes a file of a FUSE server that does not answer). Such calls have no time limit.
 #pragma once
 
 #include <cstddef>
@@ -28,23 +28,24 @@ class BlockingCalls {
 
   // `loop` outlives this.
   static absl::StatusOr<std::unique_ptr<BlockingCalls>> Create(EventLoop& loop);
-  // Results are dropped. Blocked threads stay until the process ends.
+  // Drops results. Blocked threads stay until the process ends.
   ~BlockingCalls();
   BlockingCalls(const BlockingCalls&) = delete;
   BlockingCalls& operator=(const BlockingCalls&) = delete;
 
-  // Runs `call` on a helper thread of `user`, then `done` on this thread; never before this
-  // returns. `call` must own what it uses, of which `descriptors` are charged to the user, beyond
-  // the limit if need be, until it has returned. It is destroyed on this thread. A std::bad_alloc
-  // that `call` throws is dropped. Returns a number for Forget(), or 0 if no thread can be started.
+  // Runs `call` on a helper thread of `user`, then `done` on this thread, always after Run() has
+  // returned. `call` must own everything that it uses; it is destroyed on this thread. Until it has
+  // returned, `descriptors` are charged to the user, beyond the limit if necessary. A
+  // std::bad_alloc of `call` is ignored. Returns a number for Forget(); 0: no thread can be
+  // started.
   uint64_t Run(std::shared_ptr<User> user, uint64_t descriptors, std::function<void()> call,
                std::function<void()> done);
-  // Drops `done`, and `call` unless it has begun. 0 is nothing.
+  // Drops `done`, and `call` unless it has started. 0 is ignored.
   void Forget(uint64_t number);
 
  private:
   struct Queue;  // shared with the threads
-  // Of a call that has not returned.
+  // State of a call that has not returned.
   struct Pending {
     std::shared_ptr<User> user;
     QuotaShare descriptors;

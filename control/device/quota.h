@@ -1,4 +1,4 @@
-// A bound on how many of something there may be. Not thread-safe: control thread only.
+// A limit of a resource, and shares taken from it. Not thread-safe: control thread only.
 #pragma once
 
 #include <algorithm>
@@ -12,27 +12,27 @@ namespace roci::control {
 
 class Quota {
  public:
-  // `whole`, if any, outlives this and is what this is a part of: what is taken here is taken there
-  // too. Parts of one whole may add up to more than it has.
+  // `whole`: a quota of which this is a part, or null; outlives this. Amounts taken here are taken
+  // there as well. The parts of a quota may add up to more than its limit.
   explicit Quota(uint64_t limit, Quota* whole = nullptr) : limit_(limit), whole_(whole) {}
   Quota(const Quota&) = delete;
   Quota& operator=(const Quota&) = delete;
   uint64_t limit() const { return limit_; }
   uint64_t used() const { return used_; }
-  // How many could be taken now.
+  // The amount that can be taken now.
   uint64_t left() const {
     const uint64_t own = limit_ - std::min(limit_, used_);
     return whole_ == nullptr ? own : std::min(own, whole_->left());
   }
 
-  // False, with nothing taken, if fewer than `amount` are left.
+  // False, with nothing taken: fewer than `amount` are left.
   bool Take(uint64_t amount = 1) {
     if (used_ > limit_ || amount > limit_ - used_) return false;
     if (whole_ != nullptr && !whole_->Take(amount)) return false;
     used_ += amount;
     return true;
   }
-  // Also beyond the limit: what is there already, and is not to be refused any more.
+  // Takes `amount` even beyond the limit, for resources that exist already.
   void Force(uint64_t amount) {
     if (whole_ != nullptr) whole_->Force(amount);
     used_ += amount;
@@ -49,7 +49,7 @@ class Quota {
   uint64_t used_ = 0;
 };
 
-// What was taken from a quota; given back when this goes.
+// An amount taken from a quota. The destructor gives it back.
 class QuotaShare {
  public:
   QuotaShare() = default;
@@ -112,7 +112,7 @@ class RingShare : public PairShare {
   }
 };
 
-// Mappings of app memory, and their virtual addresses (bytes).
+// Mappings of program memory, and their virtual addresses (bytes).
 using AppShare = PairShare;
 
 }  // namespace roci::control

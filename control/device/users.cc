@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kEverything = 100;
 
 uint64_t Part(uint64_t limit, uint32_t percent) {
-  // Without overflow, and everything where the limit is none.
+  // Avoids overflow; 100 % gives `limit` exactly, even if it means "no limit".
   if (percent == kEverything) return limit;
   return std::max<uint64_t>(limit / 100 * percent + limit % 100 * percent / 100, 1);
 }
@@ -17,7 +17,7 @@ uint32_t Part32(uint32_t limit, uint32_t percent) {
   return static_cast<uint32_t>(Part(limit, percent));
 }
 
-// Of `limit`, for ordinary users.
+// 1/16 of each limit is not available to ordinary users.
 constexpr uint64_t kReservedPart = 16;
 template <class Number>
 Number WithoutReserve(Number limit) {
@@ -25,7 +25,7 @@ Number WithoutReserve(Number limit) {
 }
 Quota WithoutReserve(Quota& whole) { return Quota(WithoutReserve(whole.limit()), &whole); }
 
-// The limits that count objects.
+// The limits on numbers of objects.
 constexpr uint32_t DeviceLimits::*kCounts[] = {
     &DeviceLimits::max_qp,          &DeviceLimits::max_cq,
     &DeviceLimits::max_mr,          &DeviceLimits::max_mw,

@@ -1,5 +1,4 @@
-// What the sessions of one user may take of what all users share, so that no user can shut out the
-// others.
+// Quotas of each user in resources that all users share, so that no user can take all of them.
 #pragma once
 
 #include <sys/types.h>
@@ -15,18 +14,18 @@
 
 namespace roci::control {
 
-// What all sessions of the daemon share, besides what belongs to one device.
+// Resources that all sessions of the daemon share, apart from those of each device.
 struct SharedQuotas {
   static constexpr uint64_t kMaxEventChannels = 16'384;
-  // Of the 128 TiB of virtual addresses of a process (x86-64, four-level paging). A sparse file may
-  // have any length.
+  // A part of the 128 TiB of virtual addresses of a process (x86-64, four-level paging). A limit is
+  // necessary, since a sparse file may have any length.
   static constexpr uint64_t kMaxAppBytes = uint64_t{32} << 40;
   Quota sessions;
   Quota descriptors;                                // that sessions keep open
   Quota ring_memory;                                // bytes of queues and completion queues
-  Quota ring_mappings;                              // VMAs of these in the daemon
+  Quota ring_mappings;                              // their VMAs in the daemon
   Quota app_mappings;                               // see kMaxAppMappings
-  Quota app_bytes = Quota(kMaxAppBytes);            // of virtual addresses of these
+  Quota app_bytes = Quota(kMaxAppBytes);            // virtual addresses of app_mappings
   Quota event_channels = Quota(kMaxEventChannels);  // of the connection manager
 };
 
@@ -34,18 +33,18 @@ struct SharedQuotas {
 // thread only.
 class SharedDeviceQuotas {
  public:
-  // The part of `whole`, which outlives this and has `limits`.
+  // The part of `whole`, the quotas of a device with `limits`. `whole` outlives this.
   DeviceQuotas& Of(const DeviceLimits& limits, DeviceQuotas& whole);
 
  private:
   std::map<const DeviceQuotas*, DeviceQuotas> devices_;
 };
 
-// One user's part. Control thread only.
+// The quotas of one user. Control thread only.
 class User {
  public:
-  // `percent` of each limit of `whole`, but at least one; taken from `from`. `from_devices`: what
-  // the user's part of a device is taken from; null for users who may take the reserve.
+  // `percent` of each limit of `whole`, at least one; taken from `from`. `from_devices`: quotas
+  // from which the user's part of each device is taken; null: the user may take the reserve.
   User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
        uint32_t percent);
 
@@ -57,7 +56,7 @@ class User {
   Quota app_bytes;
   Quota event_channels;
 
-  // Of the dataplane, for copies to and from the user's programs.
+  // Limits of the dataplane for copies to and from the user's programs.
   const std::shared_ptr<dataplane::CopyUse> copy_use = std::make_shared<dataplane::CopyUse>();
 
   // Charges the rings of one object. Check ok() of the result.
@@ -69,10 +68,10 @@ class User {
     return {QuotaShare(app_mappings, mappings), QuotaShare(app_bytes, bytes)};
   }
 
-  // How many objects the user may have on a device with `limits`; other limits are unchanged.
+  // `limits` of a device with the numbers of objects reduced to the user's part.
   DeviceLimits LimitsOf(const DeviceLimits& limits) const;
-  // Up to how many there may be, of all users', for this user to add one: `limit`, or less the
-  // reserve.
+  // Number of objects of all users below which this user may add one: `limit`, for ordinary users
+  // minus the reserve.
   uint32_t MostOf(uint32_t limit) const;
   // The user's part of `whole`, which outlives this.
   DeviceQuotas& QuotasOf(const DeviceLimits& limits, DeviceQuotas& whole);
@@ -86,12 +85,12 @@ class User {
 // Control thread only.
 class Users {
  public:
-  // Root and `owner`, whom the daemon runs as, may take everything; each of the others `percent` of
-  // it, and all of them together all but a reserve of a sixteenth, of the daemon's resources and of
-  // each device's objects. (A limit below 16 has no reserve.) So there is always something left for
-  // whoever has to look after the daemon. `account_of` maps a user
-  // ID to its account (AccountOf of subordinate_ids.h); all IDs of one account share one quota.
-  // Subordinate IDs of root and of the owner are not trusted: each has a quota of its own.
+  // Root and `owner`, the user of the daemon, may take everything. Each other user may take
+  // `percent`, and all others together everything but a reserve of a sixteenth, of the daemon's
+  // resources and of each device's objects, so that an administrator always has some. (A limit
+  // below 16 has no reserve.) `account_of` maps a user ID to its account (AccountOf of
+  // subordinate_ids.h); all IDs of one account share one quota. Subordinate IDs of root and of the
+  // owner are not trusted: each has its own quota.
   Users(
       SharedQuotas& whole, uid_t owner, uint32_t percent,
       uid_t (*account_of)(uid_t) = [](uid_t uid) { return uid; });
@@ -101,7 +100,7 @@ class Users {
 
  private:
   SharedQuotas& whole_;
-  SharedQuotas others_;  // what all but root and the owner share
+  SharedQuotas others_;  // shared by all users but root and the owner
   SharedDeviceQuotas device_others_;
   const uid_t owner_;
   const uint32_t percent_;

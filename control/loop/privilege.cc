@@ -30,8 +30,7 @@ bool HasEffectiveCapability(pid_t pid, unsigned capability) {
 }
 
 // The order of the checks matters. A process can enter another user namespace (where it has all
-// capabilities) or call exec, but can undo neither. Each check therefore also validates the ones
-// before it.
+// capabilities) or call exec, but can undo neither. So each check also validates the earlier ones.
 bool IsOwnerOrHas(const Peer& peer, const memory::AppMemory* program, unsigned capability) {
   if (const std::optional<bool> known = PrivilegeByUser(peer, program)) return *known;
   return HasEffectiveCapability(peer.pid, capability) && SharesUserNamespace(peer.pid) &&

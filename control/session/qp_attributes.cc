@@ -42,29 +42,31 @@ uint32_t KnownAttributesOf(roce::QpType type, uint32_t mask) {
 
 absl::Status AttributesFromAbi(const roci_abi_qp_attr& attr, uint32_t mask,
                                roce::QpAttributes& out) {
-  if (mask & ~kKnownAttributes) return Invalid("attribute mask");
-  if (mask & roce::kAttrCapabilities) return absl::UnimplementedError("resizing a queue pair");
+  if (mask & ~kKnownAttributes) return Invalid("unknown attributes in the mask");
+  if (mask & roce::kAttrCapabilities)
+    return absl::UnimplementedError("queue pairs cannot be resized");
   if (mask & roce::kAttrState) {
-    if (attr.state >= roce::kQpStateCount) return Invalid("state");
+    if (attr.state >= roce::kQpStateCount) return Invalid("invalid state");
     out.state = static_cast<roce::QpState>(attr.state);
   }
   if (mask & roce::kAttrCurState) {
-    if (attr.cur_state >= roce::kQpStateCount) return Invalid("current state");
+    if (attr.cur_state >= roce::kQpStateCount) return Invalid("invalid current state");
     out.cur_state = static_cast<roce::QpState>(attr.cur_state);
   }
   if (mask & roce::kAttrPathMtu) {
     const std::optional<roce::PathMtu> mtu = roce::PathMtuFromCode(attr.path_mtu);
-    if (!mtu) return Invalid("path MTU");
+    if (!mtu) return Invalid("invalid path MTU");
     out.path_mtu = *mtu;
   }
   if (mask & roce::kAttrPathMigState) {
-    if (attr.path_mig_state > 2) return Invalid("path migration state");
+    if (attr.path_mig_state > 2) return Invalid("invalid path migration state");
     out.path_mig_state = static_cast<uint8_t>(attr.path_mig_state);
   }
   // PSNs are 32-bit fields of which 24 bits count.
   out.rq_psn = roce::Psn(attr.rq_psn);
   out.sq_psn = roce::Psn(attr.sq_psn);
-  if ((mask & roce::kAttrDestQpn) && attr.dest_qpn > roce::kMask24) return Invalid("remote QPN");
+  if ((mask & roce::kAttrDestQpn) && attr.dest_qpn > roce::kMask24)
+    return Invalid("invalid remote QPN");
   out.dest_qpn = roce::Qpn(attr.dest_qpn);
   out.qkey = attr.qkey;
   out.access_flags = attr.access_flags;

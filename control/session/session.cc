@@ -18,13 +18,13 @@ std::string ProgramName(pid_t pid) {
   std::ifstream stream(absl::StrCat("/proc/", pid, "/comm"));
   std::string name;
   std::getline(stream, name);
-  return name.empty() ? "?" : name;  // not shown by this PID namespace
+  return name.empty() ? "?" : name;  // not visible in this PID namespace
 }
 
 }  // namespace
 
 Session::Handler Session::HandlerOf(uint32_t command) {
-  // By roci_abi_command. The decoder lets no other number through.
+  // Indexed by roci_abi_command. The decoder refuses other numbers.
   static constexpr auto kHandlers = [] {
     std::array<Handler, ROCI_ABI_COMMAND_COUNT> table{};
 #define ROCI_ROW(name, request, response, takes_fds, check, handler) \
@@ -68,7 +68,7 @@ Session::~Session() {
   if (group_ != nullptr) LeaveGroup();
   Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d] on %s ends with %zu QPs, %zu MRs",
       number_, program_.c_str(), peer_.pid, device_->name().c_str(), qps_.size(), mrs_.size());
-  // Others may go on with them.
+  // Other sessions of the context may continue to use them.
   for (auto& [handle, record] : qps_) {
     if (record.domain != nullptr) CloseTarget(handle, record);
   }
@@ -80,7 +80,7 @@ absl::Status Session::Watch() {
   if (!watch.ok()) return watch.status();
   socket_watch_ = *watch;
   if (!peer_.pidfd.valid()) return absl::OkStatus();
-  // A child of the app may have inherited the socket and keep it open after the app's end.
+  // A child of the program may have inherited the socket and keep it open after the program's end.
   watch = services_.loop.Add(peer_.pidfd.get(), EPOLLIN, [this](uint32_t) { end_(); });
   if (!watch.ok()) return watch.status();
   exit_watch_ = *watch;
@@ -89,21 +89,21 @@ absl::Status Session::Watch() {
 
 void Session::HandleSocket(uint32_t events) {
   if (deferred_ || paused_ || broker_ticket_ != 0) {
-    // Not reading: it can only be that the app is gone.
+    // Reading is disabled: the event can only be the end of the program.
     if (events & (EPOLLHUP | EPOLLERR)) end_();
     return;
   }
-  // Not more: a flood of one program does not hold up the others.
+  // A limit, so that requests of one program do not delay the others.
   constexpr int kMostInARow = 8;
   for (int i = 0; i < kMostInARow && HandleNext(i == 0); ++i) {
   }
 }
 
-// A program that registers memory or sets up connections asks again within microseconds of the
-// answer: less than it takes to find out by epoll, and much less than to be woken.
+// A program that registers memory or sets up connections often sends its next request within
+// microseconds of the answer: faster than epoll reports it, and much faster than a wake-up.
 bool Session::HandleNext(bool is_first) {
   constexpr roce::TimeNs kSpinNs = 8'000;
-  // What it asks for may concern memory that a copy waits for.
+  // The request may concern memory for which a copy waits.
   if (dataplane_ != nullptr && dataplane_->IsStalled()) {
     paused_ = true;
     services_.loop.Change(socket_watch_, 0);
@@ -142,7 +142,7 @@ bool Session::Resume() {
   return true;
 }
 
-// No command is longer than the buffer, and who sends less than a head cannot be answered.
+// No command is longer than the buffer; a message shorter than a head cannot be answered.
 bool Session::CheckSize(size_t size) const {
   if (size >= sizeof(roci_abi_request) && size <= kMaxRequestBytes) return true;
   Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: message of %zu bytes; closing",
@@ -171,7 +171,8 @@ void Session::HandleDescriptors(const ForeignMessage* message) {
   RefuseDescriptors(std::span(buffer).first(size));
 }
 
-// The user has too many that are not closed. The answer does not wait for these.
+// The user has too many foreign descriptors that are not closed yet. The answer does not wait until
+// those of this message are closed.
 void Session::RefuseDescriptors(std::span<const std::byte> message) {
   Reply reply;
   DecodeRequest(message, 0, request_).IgnoreError();  // for its head
@@ -182,7 +183,7 @@ void Session::RefuseDescriptors(std::span<const std::byte> message) {
   Send(request_, StatusFromErrno(ENFILE, "descriptors that are not closed yet"), reply);
 }
 
-// Closes the session if there is not even memory for an answer.
+// Closes the session if there is no memory for an answer.
 void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer& fds) {
   try {
     AnswerMessage(message, fds);
@@ -220,9 +221,10 @@ absl::Status Session::Dispatch(const Request& request, const FdsPointer& fds, Re
   const uint32_t command = request.head.command;
   const bool opens = command == ROCI_ABI_HELLO || command == ROCI_ABI_ATTACH;
   if (opens != (device_ == nullptr)) {
-    return absl::InvalidArgumentError(opens ? "a second HELLO" : "HELLO has to come first");
+    return absl::InvalidArgumentError(opens ? "the session has opened a device already"
+                                            : "the first command must be HELLO");
   }
-  // A handler adds its record after everything else: that must not fail.
+  // A handler adds its record last; that must not fail.
   ForEachTable([](auto& table) { table.MakeRoom(); });
   const absl::Status status = (this->*HandlerOf(command))(request, fds, reply);
   return absl::IsNotFound(status) && DestroysAnothers(request) ? absl::OkStatus() : status;
@@ -238,11 +240,11 @@ void Session::Send(const Request& request, const absl::Status& status, Reply& re
   auto& head = reply.As<roci_abi_response>();
   head.serial = request.head.serial;
   const int error = ErrnoOf(status);
-  head.error = error == EMFILE ? ENFILE : error;  // the daemon's table is full, not the app's
+  head.error = error == EMFILE ? ENFILE : error;  // the daemon's table is full, not the program's
   head.fd_count = static_cast<uint32_t>(reply.fds.size());
   const size_t size =
       request.info != nullptr ? request.info->response_size : sizeof(roci_abi_response);
-  // One request at a time: an app that does not take its answer is broken or hostile.
+  // There is one request at a time: a program that does not read its answer is broken or hostile.
   if (!SendMessage(socket_.get(), std::span(reply.bytes).first(size), reply.fds)) end_();
 }
 

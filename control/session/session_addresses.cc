@@ -1,4 +1,4 @@
-// Session commands about address handles, and waiting for the paths of address vectors.
+// Session commands for address handles; waits for path resolution of address vectors.
 #include "control/loop/no_memory.h"
 #include "control/session/session.h"
 
@@ -23,7 +23,7 @@ absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, ro
 
 absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_ah_request>();
-  if (FindPd(create.pd) == nullptr) return absl::NotFoundError("protection domain");
+  if (FindPd(create.pd) == nullptr) return absl::NotFoundError("no such protection domain");
   const uint32_t pd = create.pd;
   return WithPath(
       create.attr, roce::Qpn(), roce::Qpn(),
@@ -31,7 +31,8 @@ absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply&
         AhRecord record;
         record.pd = pd;
         record.share = QuotaShare(quotas_->ahs, 1);
-        if (!record.share.ok()) return absl::ResourceExhaustedError("address handles");
+        if (!record.share.ok())
+          return absl::ResourceExhaustedError("limit of address handles reached");
         const absl::StatusOr<uint32_t> handle = dataplane_->CreateAddressHandle(pd, path);
         if (!handle.ok()) return handle.status();
         ++pds_.Find(pd)->users;
@@ -45,7 +46,7 @@ absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply&
 absl::Status Session::DestroyAh(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const AhRecord* record = ahs_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("address handle");
+  if (record == nullptr) return absl::NotFoundError("no such address handle");
   const absl::Status status = dataplane_->DestroyAddressHandle(handle);
   if (!status.ok()) return status;
   --pds_.Find(record->pd)->users;

@@ -1,11 +1,11 @@
-// The commands of a session: one row for each command of the ABI
-// (verbs_provider/abi/session_head.h). The decoder and the session make their tables of it.
+// The commands of a session: one row per command of the ABI (verbs_provider/abi/session_head.h).
+// Decoder and session build their tables from it.
 #pragma once
 
 // ROW(name, request, response, takes_fds, check, handler):
 // - name: ROCI_ABI_<name>
 // - request, response: roci_abi_<request>_request and roci_abi_<response>_response
-// - takes_fds: whether the request may come with descriptors
+// - takes_fds: whether the request may have descriptors
 // - check: the decoder's function for this request, or nullptr
 // - handler: the member function of Session that executes it
 //

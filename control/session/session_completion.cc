@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kNoChannel = ~0u;
 
-// Bytes of a completion queue's ring as the dataplane lays it out, for the budget.
+// Bytes of a completion queue's ring in the dataplane's layout, for the quota.
 uint64_t RingBytes(uint32_t entries) {
   return sizeof(roci_abi_cq) + uint64_t{std::bit_ceil(entries)} * sizeof(roci_abi_cqe);
 }
@@ -42,8 +42,8 @@ absl::Status Session::CreateChannel(const Request&, const FdsPointer&, Reply& re
 absl::Status Session::DestroyChannel(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const ChannelRecord* channel = channels_.Find(handle);
-  if (channel == nullptr) return absl::NotFoundError("completion channel");
-  if (channel->users > 0) return absl::FailedPreconditionError("completion channel in use");
+  if (channel == nullptr) return absl::NotFoundError("no such completion channel");
+  if (channel->users > 0) return absl::FailedPreconditionError("the completion channel is in use");
   channels_.Remove(handle);
   return absl::OkStatus();
 }
@@ -51,16 +51,16 @@ absl::Status Session::DestroyChannel(const Request& request, const FdsPointer&, 
 absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_cq_request>();
   if (create.entries > device_->limits().max_cqe || create.comp_vector >= kCompletionVectors) {
-    return absl::InvalidArgumentError("entries or completion vector");
+    return absl::InvalidArgumentError("invalid number of entries or completion vector");
   }
   ChannelRecord* channel = nullptr;
   if (create.channel != kNoChannel) {
     channel = channels_.Find(create.channel);
-    if (channel == nullptr) return absl::NotFoundError("completion channel");
+    if (channel == nullptr) return absl::NotFoundError("no such completion channel");
   }
   CqRecord record;
   record.share = QuotaShare(quotas_->cqs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("completion queues");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of completion queues reached");
   record.memory = admission_.user->TakeRings(RingBytes(create.entries));
   if (!record.memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::CreatedCompletionQueue> created = dataplane_->CreateCompletionQueue(
@@ -84,8 +84,9 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
 absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& resize = request.As<roci_abi_resize_cq_request>();
   CqRecord* record = cqs_.Find(resize.handle);
-  if (record == nullptr) return absl::NotFoundError("completion queue");
-  if (resize.entries > device_->limits().max_cqe) return absl::InvalidArgumentError("entries");
+  if (record == nullptr) return absl::NotFoundError("no such completion queue");
+  if (resize.entries > device_->limits().max_cqe)
+    return absl::InvalidArgumentError("invalid number of entries");
   RingShare memory = admission_.user->TakeRings(RingBytes(resize.entries));
   if (!memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::Fd> fd =
@@ -104,7 +105,7 @@ absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply&
 absl::Status Session::ModifyCq(const Request& request, const FdsPointer&, Reply&) {
   const auto& modify = request.As<roci_abi_modify_cq_request>();
   const CqRecord* record = cqs_.Find(modify.handle);
-  if (record == nullptr) return absl::NotFoundError("completion queue");
+  if (record == nullptr) return absl::NotFoundError("no such completion queue");
   dataplane_->ModerateCompletionQueue(*record->cq,
                                       {modify.count, uint64_t{modify.period_us} * 1000 /* ns */});
   return absl::OkStatus();
@@ -113,12 +114,12 @@ absl::Status Session::ModifyCq(const Request& request, const FdsPointer&, Reply&
 absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const CqRecord* record = cqs_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("completion queue");
+  if (record == nullptr) return absl::NotFoundError("no such completion queue");
   const absl::StatusOr<dataplane::EventCounts> events =
       dataplane_->DestroyCompletionQueue(*record->cq);
   if (!events.ok()) return events.status();
   auto& response = reply.As<roci_abi_destroy_response>();
-  // What the app has been handed out, and must acknowledge, is what cannot be taken back.
+  // Events that were delivered to the program, which it must acknowledge.
   response.comp_events = events->comp_events;
   response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);
   if (record->channel != 0) {

@@ -18,7 +18,7 @@ namespace {
 
 absl::Status Invalid(const char* why) { return absl::InvalidArgumentError(why); }
 
-// How many descriptors tell of the app's memory.
+// Number of descriptors for access to the program's memory.
 uint32_t MemoryFdsOf(uint64_t features) {
   constexpr uint64_t kEither = ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;
   return (features & kEither) != 0 ? 1 : 0;
@@ -29,23 +29,24 @@ absl::Status CheckHello(const void* request, uint32_t fd_count) {
   if (hello.magic != ROCI_ABI_MAGIC) return StatusFromErrno(EPROTO, "magic");
   if (hello.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
   if (std::memchr(hello.device, 0, sizeof(hello.device)) == nullptr) {
-    return Invalid("the device name does not end");
+    return Invalid("the device name is not terminated");
   }
-  return fd_count == MemoryFdsOf(hello.features) ? absl::OkStatus() : Invalid("descriptor count");
+  return fd_count == MemoryFdsOf(hello.features) ? absl::OkStatus()
+                                                 : Invalid("wrong number of descriptors");
 }
 
 absl::Status CheckAttach(const void* request, uint32_t fd_count) {
   const auto& attach = *static_cast<const roci_abi_attach_request*>(request);
-  if (attach.magic != ROCI_ABI_MAGIC) return Invalid("magic number");
+  if (attach.magic != ROCI_ABI_MAGIC) return Invalid("wrong magic number");
   if (attach.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
   return fd_count == 1 + MemoryFdsOf(attach.features) ? absl::OkStatus()
-                                                      : Invalid("descriptor count");
+                                                      : Invalid("wrong number of descriptors");
 }
 
 bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
 
 absl::Status CheckRange(uint64_t start, uint64_t length) {
-  if (length == 0 || length > kMaxMrSize) return Invalid("length");
+  if (length == 0 || length > kMaxMrSize) return Invalid("invalid length");
   if (Wraps(start, length)) return Invalid("the range wraps");
   return absl::OkStatus();
 }
@@ -56,18 +57,19 @@ absl::Status CheckExtent(const roci_abi_extent& extent, uint32_t fd_count) {
     case ROCI_ABI_EXTENT_PROCESS_VM:
       return absl::OkStatus();
     case ROCI_ABI_EXTENT_FD:
-      if (extent.fd_index >= fd_count) return Invalid("descriptor number of an extent");
+      if (extent.fd_index >= fd_count) return Invalid("an extent has no such descriptor");
       break;
     case ROCI_ABI_EXTENT_MAP_FILES:
       if (extent.map_start > extent.va || extent.map_end < extent.va + extent.length) {
-        return Invalid("an extent sticks out of its mapping");
+        return Invalid("an extent exceeds its mapping");
       }
       break;
     default:
-      return Invalid("kind of an extent");
+      return Invalid("unknown kind of extent");
   }
   constexpr uint64_t kMaxFileOffset = uint64_t{1} << 62;
-  if (extent.file_offset > kMaxFileOffset) return Invalid("file offset of an extent");
+  if (extent.file_offset > kMaxFileOffset)
+    return Invalid("the file offset of an extent is too large");
   return absl::OkStatus();
 }
 
@@ -75,8 +77,8 @@ absl::Status CheckExtents(std::span<const roci_abi_extent> extents, uint64_t sta
                           uint32_t fd_count) {
   uint64_t next = start;
   for (const roci_abi_extent& extent : extents) {
-    if (extent.va != next) return Invalid("extents leave a hole or overlap");
-    if (extent.length > start + length - next) return Invalid("extents stick out of the region");
+    if (extent.va != next) return Invalid("the extents have a gap or overlap");
+    if (extent.length > start + length - next) return Invalid("the extents exceed the region");
     const absl::Status status = CheckExtent(extent, fd_count);
     if (!status.ok()) return status;
     next += extent.length;
@@ -87,7 +89,8 @@ absl::Status CheckExtents(std::span<const roci_abi_extent> extents, uint64_t sta
 absl::Status CheckTranslation(const roci_abi_extent (&extents)[ROCI_ABI_MAX_EXTENTS],
                               uint32_t extent_count, uint64_t start, uint64_t length, uint64_t iova,
                               uint32_t fd_count) {
-  if (extent_count < 1 || extent_count > ROCI_ABI_MAX_EXTENTS) return Invalid("extent count");
+  if (extent_count < 1 || extent_count > ROCI_ABI_MAX_EXTENTS)
+    return Invalid("wrong number of extents");
   const absl::Status status = CheckRange(start, length);
   if (!status.ok()) return status;
   if (Wraps(iova, length)) return Invalid("the range wraps");
@@ -96,7 +99,7 @@ absl::Status CheckTranslation(const roci_abi_extent (&extents)[ROCI_ABI_MAX_EXTE
 
 absl::Status CheckAccess(uint32_t access) {
   access &= ~kOptionalAccess;
-  if (access & ~memory::kAccessMask) return Invalid("access flags");
+  if (access & ~memory::kAccessMask) return Invalid("unsupported access flags");
   constexpr uint32_t kRemoteWriters =
       static_cast<uint32_t>(memory::Access::kRemoteWrite | memory::Access::kRemoteAtomic);
   // IBTA vol 1, 10.6.3.1.
@@ -106,7 +109,7 @@ absl::Status CheckAccess(uint32_t access) {
   return absl::OkStatus();
 }
 
-// Nothing is known of the memory yet, and it may be all there is.
+// An on-demand region has no extents, and may span the whole address space.
 absl::Status CheckOnDemand(const roci_abi_reg_mr_request& reg) {
   const uint64_t last = reg.length - 1;
   if (reg.start + last < reg.start || reg.iova + last < reg.iova) {
@@ -116,17 +119,17 @@ absl::Status CheckOnDemand(const roci_abi_reg_mr_request& reg) {
   return reg.extent_count == 1 && extent.kind == ROCI_ABI_EXTENT_PROCESS_VM &&
                  extent.va == reg.start && extent.length == reg.length && reg.fd_count == 0
              ? absl::OkStatus()
-             : Invalid("extents of an on-demand region");
+             : Invalid("an on-demand region has no extents");
 }
 
 absl::Status CheckRegMr(const void* request, uint32_t fd_count) {
   const auto& reg = *static_cast<const roci_abi_reg_mr_request*>(request);
-  if (reg.fd_count != fd_count) return Invalid("descriptor count");
+  if (reg.fd_count != fd_count) return Invalid("wrong number of descriptors");
   const absl::Status status = CheckAccess(reg.access);
   if (!status.ok()) return status;
   if (reg.length == 0) {
     return reg.extent_count == 0 && fd_count == 0 ? absl::OkStatus()
-                                                  : Invalid("extents of a region of no bytes");
+                                                  : Invalid("an empty region has no extents");
   }
   if (reg.access & static_cast<uint32_t>(memory::Access::kOnDemand)) return CheckOnDemand(reg);
   return CheckTranslation(reg.extents, reg.extent_count, reg.start, reg.length, reg.iova, fd_count);
@@ -137,22 +140,22 @@ absl::Status CheckRegDmMr(const void* request, uint32_t) {
   constexpr auto kAllowed = static_cast<uint32_t>(
       memory::Access::kLocalWrite | memory::Access::kRemoteWrite | memory::Access::kRemoteRead |
       memory::Access::kRemoteAtomic | memory::Access::kZeroBased);
-  // As the kernel has it: device memory has no address of its own.
+  // As in the kernel: device memory has no address.
   if (!(access & static_cast<uint32_t>(memory::Access::kZeroBased))) {
-    return Invalid("device memory is zero-based");
+    return Invalid("regions of device memory must be zero-based");
   }
-  if (access & ~(kAllowed | kOptionalAccess)) return Invalid("access flags");
+  if (access & ~(kAllowed | kOptionalAccess)) return Invalid("unsupported access flags");
   return CheckAccess(access);
 }
 
 absl::Status CheckRegDmaBufferMr(const void* request, uint32_t fd_count) {
   const auto& reg = *static_cast<const roci_abi_reg_dma_buffer_mr_request*>(request);
-  if (fd_count != 1) return Invalid("descriptor count");
-  // As the kernel has it.
+  if (fd_count != 1) return Invalid("wrong number of descriptors");
+  // As in the kernel.
   constexpr auto kAllowed =
       static_cast<uint32_t>(memory::Access::kLocalWrite | memory::Access::kRemoteWrite |
                             memory::Access::kRemoteRead | memory::Access::kRemoteAtomic);
-  if (reg.access & ~(kAllowed | kOptionalAccess)) return Invalid("access flags");
+  if (reg.access & ~(kAllowed | kOptionalAccess)) return Invalid("unsupported access flags");
   const absl::Status status = CheckAccess(reg.access);
   if (!status.ok()) return status;
   if (Wraps(reg.iova, reg.length)) return Invalid("the range wraps");
@@ -161,26 +164,27 @@ absl::Status CheckRegDmaBufferMr(const void* request, uint32_t fd_count) {
 
 absl::Status CheckReregMr(const void* request, uint32_t fd_count) {
   const auto& rereg = *static_cast<const roci_abi_rereg_mr_request*>(request);
-  if (rereg.fd_count != fd_count) return Invalid("descriptor count");
-  if (rereg.flags == 0 || (rereg.flags & ~kReregAll)) return Invalid("flags");
+  if (rereg.fd_count != fd_count) return Invalid("wrong number of descriptors");
+  if (rereg.flags == 0 || (rereg.flags & ~kReregAll)) return Invalid("unknown flags");
   if (rereg.flags & kReregAccess) {
     const absl::Status status = CheckAccess(rereg.access);
     if (!status.ok()) return status;
     if (rereg.access & static_cast<uint32_t>(memory::Access::kOnDemand)) {
-      return absl::UnimplementedError("on demand from now on");
+      return absl::UnimplementedError("a region cannot become an on-demand region");
     }
   }
   if (rereg.flags & kReregTranslation) {
     return CheckTranslation(rereg.extents, rereg.extent_count, rereg.start, rereg.length,
                             rereg.iova, fd_count);
   }
-  return rereg.extent_count == 0 && fd_count == 0 ? absl::OkStatus() : Invalid("extent count");
+  return rereg.extent_count == 0 && fd_count == 0 ? absl::OkStatus()
+                                                  : Invalid("wrong number of extents");
 }
 
 absl::Status CheckUnshareRange(const void* request, uint32_t) {
   const auto& unshare = *static_cast<const roci_abi_unshare_range_request*>(request);
-  // May span everything that an app has, far more than a region.
-  if (unshare.length == 0 || Wraps(unshare.start, unshare.length)) return Invalid("range");
+  // The range may span all memory of a program, far more than a region.
+  if (unshare.length == 0 || Wraps(unshare.start, unshare.length)) return Invalid("invalid range");
   return absl::OkStatus();
 }
 
@@ -189,61 +193,66 @@ absl::Status CheckAllocMw(const void* request, uint32_t) {
   return type == static_cast<uint32_t>(memory::WindowType::kType1) ||
                  type == static_cast<uint32_t>(memory::WindowType::kType2)
              ? absl::OkStatus()
-             : Invalid("type of a window");
+             : Invalid("unknown type of memory window");
 }
 
 absl::Status CheckCreateCq(const void* request, uint32_t) {
   const auto& create = *static_cast<const roci_abi_create_cq_request*>(request);
-  if (create.flags & ~ROCI_ABI_CQ_IGNORE_OVERRUN) return absl::UnimplementedError("flags");
-  return create.entries >= 1 ? absl::OkStatus() : Invalid("entries");
+  if (create.flags & ~ROCI_ABI_CQ_IGNORE_OVERRUN)
+    return absl::UnimplementedError("unsupported flags");
+  return create.entries >= 1 ? absl::OkStatus() : Invalid("invalid number of entries");
 }
 
 absl::Status CheckModifyCq(const void* request, uint32_t) {
   const auto& modify = *static_cast<const roci_abi_modify_cq_request*>(request);
   return modify.count <= kMaxCqModeration && modify.period_us <= kMaxCqModeration
              ? absl::OkStatus()
-             : Invalid("moderation");
+             : Invalid("invalid moderation");
 }
 
 absl::Status CheckResizeCq(const void* request, uint32_t) {
   const auto& resize = *static_cast<const roci_abi_resize_cq_request*>(request);
-  return resize.entries >= 1 ? absl::OkStatus() : Invalid("entries");
+  return resize.entries >= 1 ? absl::OkStatus() : Invalid("invalid number of entries");
 }
 
 absl::Status CheckCreateFlow(const void* request, uint32_t) {
   const auto& create = *static_cast<const roci_abi_create_flow_request*>(request);
   constexpr uint32_t kSniffer = 3;  // the last of enum ibv_flow_attr_type
   constexpr uint32_t kActions = ROCI_ABI_FLOW_DROP | ROCI_ABI_FLOW_COUNT | ROCI_ABI_FLOW_PASS_ON;
-  if (create.type > kSniffer) return Invalid("type of a flow rule");
-  if (create.actions & ~kActions) return Invalid("actions of a flow rule");
-  if ((create.mask.layers | create.value.layers) & ~roce::kFlowLayers) return Invalid("layers");
+  if (create.type > kSniffer) return Invalid("unknown type of flow rule");
+  if (create.actions & ~kActions) return Invalid("unknown action of a flow rule");
+  if ((create.mask.layers | create.value.layers) & ~roce::kFlowLayers)
+    return Invalid("invalid layers");
   for (const uint8_t byte : create.mask.reserved) {
-    if (byte != 0) return Invalid("mask of a flow rule");
+    if (byte != 0) return Invalid("unsupported mask of a flow rule");
   }
-  // Only rules that look at the frame have something to look for, or pass anything on.
+  // Only plain rules have a match, or pass frames on.
   const bool is_plain = create.type == 0;
   const roci_abi_flow_key nothing{};
   if (!is_plain && (std::memcmp(&create.mask, &nothing, sizeof(nothing)) != 0 ||
                     (create.actions & ROCI_ABI_FLOW_PASS_ON))) {
-    return Invalid("a default or sniffer rule with a match");
+    return Invalid("a default or sniffer rule must not have a match");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckQueueTable(const void* request, uint32_t) {
   const auto& create = *static_cast<const roci_abi_create_queue_table_request*>(request);
-  return create.log_size <= ROCI_ABI_MAX_QUEUE_TABLE_LOG ? absl::OkStatus() : Invalid("table size");
+  return create.log_size <= ROCI_ABI_MAX_QUEUE_TABLE_LOG ? absl::OkStatus()
+                                                         : Invalid("the table is too large");
 }
 
 absl::Status CheckCreateRssQp(const void* request, uint32_t) {
   const auto& create = *static_cast<const roci_abi_create_rss_qp_request*>(request);
-  return (create.fields & ~roce::kHashFields) == 0 ? absl::OkStatus()
-                                                   : absl::UnimplementedError("hash fields");
+  return (create.fields & ~roce::kHashFields) == 0
+             ? absl::OkStatus()
+             : absl::UnimplementedError("unsupported hash fields");
 }
 
 absl::Status CheckCreateSrq(const void* request, uint32_t) {
   const auto& create = *static_cast<const roci_abi_create_srq_request*>(request);
-  if (create.type > ROCI_ABI_SRQ_XRC) return absl::UnimplementedError("type of receive queue");
+  if (create.type > ROCI_ABI_SRQ_XRC)
+    return absl::UnimplementedError("unsupported type of receive queue");
   return absl::OkStatus();
 }
 
@@ -252,12 +261,13 @@ absl::Status CheckCreateTagSrq(const void* request, uint32_t) {
   return create.max_tags >= 1 && create.max_tags <= ROCI_ABI_MAX_TAGS && create.max_ops >= 1 &&
                  create.max_ops <= ROCI_ABI_MAX_TAG_OPS
              ? absl::OkStatus()
-             : Invalid("tags or operations");
+             : Invalid("invalid number of tags or operations");
 }
 
 absl::Status CheckAllocListMr(const void* request, uint32_t) {
   const uint32_t runs = static_cast<const roci_abi_alloc_list_mr_request*>(request)->max_runs;
-  return runs >= 1 && runs <= ROCI_ABI_MAX_LIST_RUNS ? absl::OkStatus() : Invalid("runs of a list");
+  return runs >= 1 && runs <= ROCI_ABI_MAX_LIST_RUNS ? absl::OkStatus()
+                                                     : Invalid("invalid number of runs of a list");
 }
 
 absl::Status CheckAllocSignatureMr(const void* request, uint32_t) {
@@ -265,21 +275,22 @@ absl::Status CheckAllocSignatureMr(const void* request, uint32_t) {
   return alloc.max_runs >= 1 && alloc.max_runs <= ROCI_ABI_MAX_LIST_RUNS &&
                  alloc.max_protection_runs <= ROCI_ABI_MAX_LIST_RUNS
              ? absl::OkStatus()
-             : Invalid("runs of a signature region");
+             : Invalid("invalid number of runs of a signature region");
 }
 
 absl::Status CheckModifySrq(const void* request, uint32_t) {
   const auto& modify = *static_cast<const roci_abi_modify_srq_request*>(request);
   return (modify.mask & ~(ROCI_ABI_SRQ_MAX_WR | ROCI_ABI_SRQ_LIMIT)) == 0
              ? absl::OkStatus()
-             : Invalid("attribute mask");
+             : Invalid("unknown attributes in the mask");
 }
 
 absl::Status CheckOpenXrcd(const void* request, uint32_t fd_count) {
   const auto& open = *static_cast<const roci_abi_open_xrcd_request*>(request);
-  if (open.has_file > 1 || open.has_file != fd_count) return Invalid("descriptor count");
-  return (open.flags & ~(ROCI_ABI_XRCD_CREATE | ROCI_ABI_XRCD_EXCLUSIVE)) == 0 ? absl::OkStatus()
-                                                                               : Invalid("flags");
+  if (open.has_file > 1 || open.has_file != fd_count) return Invalid("wrong number of descriptors");
+  return (open.flags & ~(ROCI_ABI_XRCD_CREATE | ROCI_ABI_XRCD_EXCLUSIVE)) == 0
+             ? absl::OkStatus()
+             : Invalid("unknown flags");
 }
 
 template <class RequestType, class ResponseType>
@@ -298,7 +309,7 @@ constexpr size_t kCommandRows = [] {
   return rows;
 }();
 
-// By roci_abi_command. Numbers without a command have no name.
+// Indexed by roci_abi_command. Unassigned numbers have no name.
 constexpr std::array<CommandInfo, ROCI_ABI_COMMAND_COUNT> kCommands = [] {
   std::array<CommandInfo, ROCI_ABI_COMMAND_COUNT> table{};
 #define ROCI_ROW(name, request, response, takes_fds, check, handler)                              \
@@ -320,16 +331,16 @@ const CommandInfo* FindCommand(uint32_t command) {
 absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count, Request& out) {
   out.info = nullptr;
   out.head = {};
-  if (message.size() < sizeof(out.head)) return Invalid("shorter than a head");
+  if (message.size() < sizeof(out.head)) return Invalid("the message is shorter than a head");
   std::memcpy(&out.head, message.data(), sizeof(out.head));
   const CommandInfo* info = FindCommand(out.head.command);
   if (info == nullptr) return absl::UnimplementedError("unknown command");
   out.info = info;
   if (message.size() != info->request_size || out.head.size != info->request_size) {
-    return Invalid("size of the message");
+    return Invalid("wrong size of the message");
   }
   if (fd_count > kMaxRequestFds || (fd_count > 0 && !info->takes_fds)) {
-    return Invalid("descriptors");
+    return Invalid("wrong number of descriptors");
   }
   std::memcpy(out.bytes.data(), message.data(), message.size());
   return info->check != nullptr ? info->check(out.bytes.data(), fd_count) : absl::OkStatus();

@@ -1,7 +1,7 @@
-// Gate 3: the bytes and descriptors that an app sent become a validated request, or an errno.
-// Behind it: the size is the command's, the head is right, strings end, enumerations and flags are
-// known, extents tile their region, descriptor numbers exist. Handles and limits are the session's
-// business. Pure.
+// Gate 3: validates the bytes and descriptors of a program's request. A decoded request has the
+// size of its command, a valid head, terminated strings, known enumerators and flags, extents that
+// cover their region exactly, and valid descriptor numbers. The session checks handles and limits.
+// Pure.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ struct CommandInfo {
   const char* name;        // "CREATE_QP"
   uint32_t request_size;   // bytes, exact
   uint32_t response_size;  // bytes, exact
-  // Null, or what else has to hold; `request` is a copy of request_size bytes.
+  // Further checks, or null; `request` is a copy of request_size bytes.
   absl::Status (*check)(const void* request, uint32_t fd_count);
   bool takes_fds;
 };
 
-// Null for numbers that name no command.
+// Null: no such command.
 const CommandInfo* FindCommand(uint32_t command);
 
 struct Request {
@@ -40,11 +40,11 @@ struct Request {
   }
 };
 
-// Copies `message` and checks the copy. OK: `out` is complete. Otherwise the errno for the answer,
-// and out.head (zeros if the message was too short for one) says whom to answer.
+// Copies `message` and checks the copy. OK: `out` is complete. Otherwise: the errno for the answer;
+// out.head has the head for the answer (zeros if the message was shorter than a head).
 absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count, Request& out);
 
-// Access flags that a program may ask for and need not be given (IBV_ACCESS_OPTIONAL_RANGE).
+// Access flags that the device may ignore (IBV_ACCESS_OPTIONAL_RANGE).
 inline constexpr uint32_t kOptionalAccess = 0x3FF00000;
 // enum ibv_rereg_mr_flags.
 inline constexpr uint32_t kReregTranslation = 1;

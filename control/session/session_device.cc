@@ -1,4 +1,4 @@
-// Session commands that open the device and tell about it.
+// Session commands that open and query the device.
 #include <fcntl.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -14,11 +14,12 @@
 namespace roci::control {
 namespace {
 
-// For apps that may not handle faults of the kernel by themselves (userfaultfd(2)). Who has one can
-// make an access of the daemon to its memory wait: nothing for other users' programs.
+// For programs without permission to handle page faults of the kernel (userfaultfd(2)). A program
+// with this descriptor can block accesses of the daemon to its memory, so programs of other users
+// do not get it.
 UniqueFd OpenUserfaultfdDevice() { return UniqueFd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)); }
 
-// For what is only not to be mixed up: 0 where there is no randomness (yet).
+// A number that makes mix-ups unlikely, not a secret. 0: no random numbers available yet.
 uint64_t RandomNumber() {
   uint64_t number = 0;
   return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
@@ -34,9 +35,9 @@ absl::Status Session::Hello(const Request& request, const FdsPointer&, Reply& re
   return OpenDevice(*device, hello.minor, nullptr, reply);
 }
 
-// Converted memory is no longer quite the program's (docs/memory.md), so only a configuration asks
-// for it. Programs of other users are reached through /proc/PID/mem, where an access during a
-// conversion would fail (process_vm waits): they never convert.
+// Page migration changes the behaviour of the memory (docs/memory.md), so it must be configured.
+// Never for programs of other users: their memory is accessed through /proc/PID/mem, where an
+// access during a migration would fail (process_vm waits).
 uint32_t Session::MemoryPolicy() const {
   const uint32_t policy = services_.config.memory.policy;
   if (policy == ROCI_ABI_MEMORY_PROCESS_VM) return policy;
@@ -49,14 +50,15 @@ absl::Status Session::OpenApp() {
   if (app_ != nullptr) return absl::OkStatus();
   const int error = findings_.app_error;
   const bool passed = (app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0;
-  Log(LogArea::kSession, LogLevel::kWarning,
-      "the memory of %s[%d] (uid %u) cannot be reached%s: %s", program_.c_str(), peer_.pid,
-      peer_.uid, passed ? " by the descriptor that it has passed" : " by its process number",
+  Log(LogArea::kSession, LogLevel::kWarning, "cannot access the memory of %s[%d] (uid %u)%s: %s",
+      program_.c_str(), peer_.pid, peer_.uid,
+      passed ? " through the descriptor that it passed" : " by its process number",
       std::string(StatusFromErrno(error, "/proc/PID/mem").message()).c_str());
-  return StatusFromErrno(error, "the app's memory");
+  return StatusFromErrno(error, "access to the program's memory");
 }
 
-// What HELLO and ATTACH answer. `shared`: whose context the session shares, or null.
+// Opens the device and fills the answer to HELLO or ATTACH. `shared`: a session whose context this
+// one shares, or null.
 absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply) {
   absl::Status status = OpenApp();
   if (status.ok()) status = OpenDataplane(device, reply);
@@ -128,7 +130,7 @@ absl::Status Session::QueryDevice(const Request&, const FdsPointer&, Reply& repl
 
 absl::Status Session::QueryPort(const Request& request, const FdsPointer&, Reply& reply) {
   if (request.As<roci_abi_query_port_request>().port != 1) {
-    return absl::InvalidArgumentError("port");
+    return absl::InvalidArgumentError("there is only port 1");
   }
   device_->DescribePort(reply.As<roci_abi_query_port_response>());
   return absl::OkStatus();

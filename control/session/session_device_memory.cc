@@ -1,4 +1,4 @@
-// Session commands about memory that is not the app's: device memory, and the null region.
+// Session commands for memory that is not the program's: device memory, and the null region.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kPageSize = 4096;
 constexpr uint32_t kPageShift = 12;
-// Where regions of device memory lie for the key table: no app has memory there.
+// Address of device memory regions in the key table: outside of user space.
 constexpr uint64_t kDeviceMemoryVa = uint64_t{1} << 63;
 
 absl::StatusOr<UniqueFd> MakeMemory(uint64_t length) {
@@ -38,10 +38,10 @@ void Answer(uint32_t handle, uint32_t key, Reply& reply) {
 absl::Status Session::AllocNullMr(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_alloc_null_mr_request>().pd;
   PdRecord* pd = FindPd(handle);
-  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
   record.pd = handle;
   const auto [status, key] = dataplane_->Do(dataplane::RegisterNull{handle});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
@@ -55,12 +55,12 @@ absl::Status Session::AllocDm(const Request& request, const FdsPointer&, Reply& 
   const auto& alloc = request.As<roci_abi_alloc_dm_request>();
   if (alloc.length == 0 || alloc.length > device_->limits().max_dm_bytes ||
       alloc.log_align > kPageShift) {
-    return absl::InvalidArgumentError("length or alignment of device memory");
+    return absl::InvalidArgumentError("invalid length or alignment of device memory");
   }
   const uint64_t bytes = (alloc.length + kPageSize - 1) / kPageSize * kPageSize;
   DmRecord record;
   record.share = QuotaShare(quotas_->dm_bytes, bytes);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("device memory");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of device memory reached");
   record.mapping_share = admission_.user->TakeRings(0);
   if (!record.mapping_share.ok()) return RingShare::Refusal();
   record.descriptor = QuotaShare(admission_.user->descriptors, 1);
@@ -82,10 +82,10 @@ absl::Status Session::AllocDm(const Request& request, const FdsPointer&, Reply& 
 absl::Status Session::FreeDm(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const DmRecord* record = dms_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("device memory");
+  if (record == nullptr) return absl::NotFoundError("no such device memory");
   const uint32_t users =
       AnothersHandle(handle) != nullptr ? record->users.own() : record->users.total();
-  if (users > 0) return absl::FailedPreconditionError("device memory in use");
+  if (users > 0) return absl::FailedPreconditionError("the device memory is in use");
   dms_.Remove(handle);
   return absl::OkStatus();
 }
@@ -95,14 +95,14 @@ absl::Status Session::RegDmMr(const Request& request, const FdsPointer&, Reply& 
   PdRecord* pd = FindPd(reg.pd);
   DmRecord* dm = FindDm(reg.dm);
   if (pd == nullptr || dm == nullptr) {
-    return absl::NotFoundError("protection domain or device memory");
+    return absl::NotFoundError("no such protection domain or device memory");
   }
   if (reg.offset > dm->length || reg.length > dm->length - reg.offset) {
-    return absl::InvalidArgumentError("range of device memory");
+    return absl::InvalidArgumentError("the range exceeds the device memory");
   }
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
   record.pd = reg.pd;
   record.dm = reg.dm;
   record.length = reg.length;

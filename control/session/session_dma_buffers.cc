@@ -1,4 +1,4 @@
-// Session command about regions in DMA buffers, which are memory of devices.
+// Session command for regions in DMA buffers, which are memory of devices.
 #include <cerrno>
 
 #include "control/loop/errno_status.h"
@@ -8,8 +8,8 @@
 namespace roci::control {
 namespace {
 
-// Where such regions lie for the key table: no app has memory there. It does not matter that they
-// share addresses.
+// Address of these regions in the key table: outside of user space. All of them have the same
+// address, which is harmless.
 constexpr uint64_t kDmaBufferVa = uint64_t{3} << 62;
 
 }  // namespace
@@ -17,12 +17,12 @@ constexpr uint64_t kDmaBufferVa = uint64_t{3} << 62;
 absl::Status Session::RegDmaBufferMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& reg = request.As<roci_abi_reg_dma_buffer_mr_request>();
   PdRecord* pd = FindPd(reg.pd);
-  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
   record.mappings = admission_.user->TakeAppMappings(1, reg.length);
-  if (!record.mappings.ok()) return absl::ResourceExhaustedError("mappings");
+  if (!record.mappings.ok()) return absl::ResourceExhaustedError("limit of mappings reached");
   record.descriptor = QuotaShare(admission_.user->descriptors, 1);
   if (!record.descriptor.ok()) return StatusFromErrno(ENFILE, "DMA buffer");
   record.pd = reg.pd;

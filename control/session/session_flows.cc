@@ -1,5 +1,5 @@
-// Session commands about flow rules and the counters objects that they count into. Errors are those
-// of Linux's create_flow.
+// Session commands for flow rules and their counters objects. Errors are those of Linux's
+// create_flow.
 #include <bit>
 #include <cstring>
 
@@ -34,21 +34,21 @@ FlowRecord::~FlowRecord() {
 
 absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_flow_request>();
-  if (!MayUseRawPackets()) return absl::PermissionDeniedError("flow rule");
-  if (create.port != 1) return absl::InvalidArgumentError("port");
+  if (!MayUseRawPackets()) return absl::PermissionDeniedError("flow rules need a privilege");
+  if (create.port != 1) return absl::InvalidArgumentError("there is only port 1");
   QpRecord* qp = qps_.Find(create.qp);
-  if (qp == nullptr) return absl::NotFoundError("queue pair");
+  if (qp == nullptr) return absl::NotFoundError("no such queue pair");
   if (qp->qp->type() != roce::QpType::kRawPacket || qp->is_work_queue) {
-    return absl::InvalidArgumentError("type of queue pair");
+    return absl::InvalidArgumentError("unsupported for this type of queue pair");
   }
   CountersRecord* counters = nullptr;
   if (create.actions & ROCI_ABI_FLOW_COUNT) {
     counters = counters_.Find(create.counters);
-    if (counters == nullptr) return absl::NotFoundError("counters");
+    if (counters == nullptr) return absl::NotFoundError("no such counters object");
   }
   FlowRecord record;
   record.share = QuotaShare(quotas_->flows, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("flow rules");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of flow rules reached");
   auto rule = std::make_unique<dataplane::FlowRule>();
   FillRule(create, *rule);
   rule->qp = qp->qp;
@@ -70,7 +70,7 @@ absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Repl
 absl::Status Session::DestroyFlow(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const FlowRecord* record = flows_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("flow rule");
+  if (record == nullptr) return absl::NotFoundError("no such flow rule");
   --qps_.Find(record->qp)->users;
   if (record->counters != 0) --counters_.Find(record->counters)->users;
   flows_.Remove(handle);
@@ -80,7 +80,7 @@ absl::Status Session::DestroyFlow(const Request& request, const FdsPointer&, Rep
 absl::Status Session::CreateCounters(const Request&, const FdsPointer&, Reply& reply) {
   CountersRecord record;
   record.share = QuotaShare(quotas_->counters, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("counters");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of counters reached");
   record.values = std::make_unique<dataplane::FlowCounters>();
   const absl::StatusOr<uint32_t> handle = counters_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
@@ -91,8 +91,8 @@ absl::Status Session::CreateCounters(const Request&, const FdsPointer&, Reply& r
 absl::Status Session::DestroyCounters(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const CountersRecord* record = counters_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("counters");
-  if (record->users > 0) return absl::FailedPreconditionError("counters in use");
+  if (record == nullptr) return absl::NotFoundError("no such counters object");
+  if (record->users > 0) return absl::FailedPreconditionError("the counters object is in use");
   counters_.Remove(handle);
   return absl::OkStatus();
 }
@@ -102,10 +102,12 @@ absl::Status Session::AttachCounters(const Request& request, const FdsPointer&, 
   FlowRecord* flow = flows_.Find(attach.flow);
   CountersRecord* counters = counters_.Find(attach.counters);
   if (flow == nullptr || counters == nullptr) {
-    return absl::NotFoundError("flow rule or counters");
+    return absl::NotFoundError("no such flow rule or counters");
   }
-  if (flow->counters == attach.counters) return absl::OkStatus();  // another point
-  if (flow->counters != 0) return absl::FailedPreconditionError("the rule counts elsewhere");
+  if (flow->counters == attach.counters) return absl::OkStatus();  // another counting point
+  if (flow->counters != 0) {
+    return absl::FailedPreconditionError("the rule has another counters object");
+  }
   device_->dataplane().CountFlow(*flow->rule, *counters->values);
   flow->counters = attach.counters;
   ++counters->users;
@@ -114,7 +116,7 @@ absl::Status Session::AttachCounters(const Request& request, const FdsPointer&, 
 
 absl::Status Session::ReadCounters(const Request& request, const FdsPointer&, Reply& reply) {
   const CountersRecord* record = counters_.Find(request.As<roci_abi_handle_request>().handle);
-  if (record == nullptr) return absl::NotFoundError("counters");
+  if (record == nullptr) return absl::NotFoundError("no such counters object");
   auto& response = reply.As<roci_abi_read_counters_response>();
   for (const dataplane::FlowCounters::Lcore& lcore : record->values->lcores) {
     response.packets += lcore.packets.value();

@@ -1,4 +1,4 @@
-// Session commands about list regions and signature regions, which work requests register.
+// Session commands for list regions and signature regions, which work requests register.
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
 #include "memory/t10_dif.h"
@@ -22,12 +22,12 @@ absl::Status Session::AllocSignatureMr(const Request& request, const FdsPointer&
 
 absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& room, Reply& reply) {
   PdRecord* pd = FindPd(pd_handle);
-  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   ListRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
   const uint64_t bytes = room.Bytes();
-  // The daemon has a copy of its own.
+  // The daemon keeps a private copy.
   record.memory = admission_.user->TakeRings(2 * bytes);
   if (!record.memory.ok()) return RingShare::Refusal();
   record.pd = pd_handle;
@@ -45,9 +45,10 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
 
 absl::Status Session::CheckSignatureMr(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
-  if (lists_.Find(handle) == nullptr) return absl::NotFoundError("signature region");
+  if (lists_.Find(handle) == nullptr) return absl::NotFoundError("no such signature region");
   const auto [status, error] = dataplane_->Do(dataplane::TakeIntegrityError{handle});
-  if (status != memory::MemoryStatus::kOk) return absl::InvalidArgumentError("no signature region");
+  if (status != memory::MemoryStatus::kOk)
+    return absl::InvalidArgumentError("not a signature region");
   static_assert(static_cast<uint32_t>(memory::DifFault::kGuard) == ROCI_ABI_SIGNATURE_BAD_GUARD);
   static_assert(static_cast<uint32_t>(memory::DifFault::kReferenceTag) ==
                 ROCI_ABI_SIGNATURE_BAD_REF_TAG);
@@ -65,7 +66,7 @@ absl::Status Session::CheckSignatureMr(const Request& request, const FdsPointer&
 absl::Status Session::FreeListMr(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const ListRecord* record = lists_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("list region");
+  if (record == nullptr) return absl::NotFoundError("no such list region");
   dataplane_->DestroyList(handle);
   --pds_.Find(record->pd)->users;
   lists_.Remove(handle);

@@ -1,5 +1,5 @@
-// What requests of a session need to know of its program's process. Calls on the process may block,
-// so a helper thread makes them before the request is handled.
+// Lookups in the program's process that requests of a session need. They may block, so a helper
+// thread makes them before the request is handled.
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <sys/random.h>
@@ -25,7 +25,7 @@
 namespace roci::control {
 namespace {
 
-// Whether `fd`, a foreign descriptor, is a memfd that keeps its size: then calls on it do not wait.
+// Whether `fd`, a foreign descriptor, is a memfd with a sealed size: then calls on it do not block.
 bool IsSealedMemory(int fd, size_t size) {
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   struct stat file;
@@ -34,8 +34,9 @@ bool IsSealedMemory(int fd, size_t size) {
          static_cast<size_t>(file.st_size) >= size;
 }
 
-// ROCI_ABI_FEATURE_MEMORY_PROOF. First from the file to the memory; the memory is written only when
-// it is known to be the file's. (A program that maps files of others would map them for reading.)
+// ROCI_ABI_FEATURE_MEMORY_PROOF: whether the memory maps the file `fd`. Writes the file and reads
+// the memory first; writes to the memory only after that shows the file's content. (A program may
+// map files of other users read-only.)
 bool ProvesMemory(const memory::AppMemory& app, int fd) {
   roci_abi_memory_proof proof;
   if (!IsSealedMemory(fd, sizeof(proof)) || pread(fd, &proof, sizeof(proof), 0) != sizeof(proof)) {
@@ -54,15 +55,15 @@ bool ProvesMemory(const memory::AppMemory& app, int fd) {
          pread(fd, &found, sizeof(found), kAt) == sizeof(found) && found == words[1];
 }
 
-// The program that connected: by the descriptor that it has passed, or by its process number.
+// The program that connected, identified by the descriptor that it passed or by its process number.
 struct Connector {
   pid_t pid = 0;
   uid_t uid = 0;
   memory::Reach reach = memory::Reach::kAddressSpace;
   uint64_t features = 0;  // ROCI_ABI_FEATURE_*
   UniqueFd pidfd;
-  UniqueFd passed;  // the last descriptor of the message, if the features have one
-  int error = 0;    // why a descriptor is missing
+  UniqueFd passed;  // the last descriptor of the message, if the features require one
+  int error = 0;    // errno of a missing descriptor
 
   std::unique_ptr<memory::AppMemory> Open(int* out_error);
 };
@@ -78,7 +79,8 @@ std::unique_ptr<memory::AppMemory> Connector::Open(int* out_error) {
   *out_error = EPERM;
   if (pid <= 0) return nullptr;
   auto app = memory::AppMemory::Open(pid, pidfd.get(), reach, out_error);
-  // Whoever connected may have left its number to a program with more rights (a child of `su`).
+  // The number may now belong to a program with more rights than the one that connected (exec of
+  // `su`).
   const bool proves = (features & ROCI_ABI_FEATURE_MEMORY_PROOF) != 0;
   const bool is_the_peers =
       app != nullptr && (proves ? ProvesMemory(*app, passed.get()) : app->AccessibleTo(uid));
@@ -89,18 +91,17 @@ std::unique_ptr<memory::AppMemory> Connector::Open(int* out_error) {
   return app;
 }
 
-// Descriptors of a Connector, with those that it opens.
+// Number of descriptors of a Connector, including those that it opens.
 constexpr uint64_t kConnectorFds = 4;
 
-// A copy of `fd`, which may be closed meanwhile. On failure *error is an errno.
+// Duplicates `fd`, whose owner may close it during the lookup. On failure *error is an errno.
 UniqueFd Duplicate(int fd, int* error) {
   UniqueFd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!copy.valid()) *error = errno;
   return copy;
 }
 
-// The session whose program has the open file `broker_fd` of the broker's under the number that it
-// has named; 0: none.
+// The session whose context descriptor is the same open file as `broker_fd` of the broker; 0: none.
 uint32_t FindContext(const std::vector<ContextName>& contexts, pid_t broker, int broker_fd) {
   const auto found =
       std::find_if(contexts.begin(), contexts.end(), [&](const ContextName& context) {
@@ -127,7 +128,7 @@ Session::Lookup Session::LookUpProgram(uint64_t features, const FdsPointer& fds)
   int* const error = &connector->error;
   if (peer_.pidfd.valid()) connector->pidfd = Duplicate(peer_.pidfd.get(), error);
   if ((features & (ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF)) != 0) {
-    // Invalid where no call on the file is safe.
+    // Invalid if no call on the file is safe.
     const int last = (*fds)[fds->message_count() - 1].local.get();
     connector->passed = Duplicate(last, error);
   }
@@ -149,7 +150,7 @@ Session::Lookup Session::LookUpContext(const Request& request, const FdsPointer&
       .descriptors = program.descriptors};
 }
 
-// Opens what /proc/PID/map_files names.
+// Opens the files of the extents through /proc/PID/map_files.
 Session::Lookup Session::LookUpMappings(std::span<const roci_abi_extent> extents,
                                         uint32_t access) const {
   struct Mapping {
@@ -172,14 +173,14 @@ Session::Lookup Session::LookUpMappings(std::span<const roci_abi_extent> extents
                   int error = 0;
                   UniqueFd fd(memory::OpenMappingOf(pid, uid, gid, mapping.begin, mapping.end,
                                                     writable, &error));
-                  // The number may be another process's by now.
+                  // Check that the number still means the same process.
                   if (fd.valid() && app->Alive()) out.mapped[mapping.extent] = std::move(fd);
                 }
               },
           .descriptors = count};
 }
 
-// For requests that only some programs may make; see MayUseRawPackets().
+// For requests that need a privilege; see MayUseRawPackets().
 Session::Lookup Session::LookUpPrivilege() const {
   if (PrivilegeByUser(peer_, app_.get()).has_value()) return {};
   return {.find = [app = app_, pid = peer_.pid, uid = peer_.uid](Findings& out) {
@@ -238,7 +239,7 @@ absl::StatusOr<bool> Session::StartLookup(const FdsPointer& fds) {
   return true;
 }
 
-// Closes the session if there is not even memory for an answer.
+// Closes the session if there is no memory for an answer.
 void Session::FinishLookup(const FdsPointer& fds, Findings& findings) {
   blocking_call_ = 0;
   deferred_ = false;

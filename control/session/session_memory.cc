@@ -1,4 +1,4 @@
-// Session commands about protection domains and memory regions.
+// Session commands for protection domains and memory regions.
 #include <cassert>
 #include <cerrno>
 
@@ -12,7 +12,7 @@
 namespace roci::control {
 namespace {
 
-// Charges the mappings. MakeTranslation() made no more than the quota allows.
+// Charges the mappings. MakeTranslation() creates only as many as the quota permits.
 AppShare ShareOf(User& user, const memory::Translation& translation) {
   uint64_t count = 0, bytes = 0;
   for (const memory::Extent& extent : translation.extents) {
@@ -30,7 +30,8 @@ AppShare ShareOf(User& user, const memory::Translation& translation) {
 absl::Status Session::AllocPd(const Request&, const FdsPointer&, Reply& reply) {
   PdRecord record;
   record.share = QuotaShare(quotas_->pds, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("protection domains");
+  if (!record.share.ok())
+    return absl::ResourceExhaustedError("limit of protection domains reached");
   const absl::StatusOr<uint32_t> handle = pds_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
   reply.As<roci_abi_handle_response>().handle = *handle;
@@ -40,10 +41,10 @@ absl::Status Session::AllocPd(const Request&, const FdsPointer&, Reply& reply) {
 absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const PdRecord* pd = pds_.Find(handle);
-  if (pd == nullptr) return absl::NotFoundError("protection domain");
-  // A share in another's ends with what is made in it here.
+  if (pd == nullptr) return absl::NotFoundError("no such protection domain");
+  // A shared domain of another session only counts objects of this session.
   const uint32_t users = AnothersHandle(handle) != nullptr ? pd->users.own() : pd->users.total();
-  if (users > 0) return absl::FailedPreconditionError("protection domain in use");
+  if (users > 0) return absl::FailedPreconditionError("the protection domain is in use");
   pds_.Remove(handle);
   return absl::OkStatus();
 }
@@ -51,7 +52,7 @@ absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply
 std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent,
                                                        const UniqueFd& file, bool writable,
                                                        uint64_t longest, const FdsPointer& fds) {
-  // What is not unmapped yet no longer counts to anybody.
+  // Mappings that are not unmapped yet are not charged to any user.
   constexpr uint32_t kMostRetired = 1024;
   constexpr uint64_t kMostRetiredBytes = uint64_t{4} << 40;
   if (memory::Unmapper::backlog() >= kMostRetired ||
@@ -83,8 +84,8 @@ bool Session::WantsWritableMappings(uint32_t access) {
 absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                       uint64_t length, uint64_t iova, uint32_t access,
                                       const FdsPointer& fds, memory::Translation& out) {
-  // The plugin has looked whether there is memory. A look from here would wait where the program
-  // makes it wait (userfaultfd(2), FUSE).
+  // The plugin has checked that the memory exists. A check here could be blocked by the program
+  // (userfaultfd(2), FUSE).
   out.app = app_.get();
   out.va = start;
   out.length = length;
@@ -92,10 +93,10 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   const bool map = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
   const bool durable = access & static_cast<uint32_t>(memory::Access::kFlushPersistent);
   const bool writable = WantsWritableMappings(access);
-  if (durable && !map) return absl::UnimplementedError("nothing is mapped");
+  if (durable && !map) return absl::UnimplementedError("persistent flush needs mapped memory");
   for (uint32_t i = 0; durable && i < services_.dataplane.lcore_count(); ++i) {
     if (!services_.dataplane.lcore(i).PrepareDurable()) {
-      return absl::ResourceExhaustedError("threads that wait for disks");
+      return absl::ResourceExhaustedError("no more threads that wait for disks");
     }
   }
   uint64_t mappings_left = admission_.user->app_mappings.left();
@@ -118,10 +119,10 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
 absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& reg = request.As<roci_abi_reg_mr_request>();
   PdRecord* pd = FindPd(reg.pd);
-  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("memory regions");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
   memory::Translation translation;
   absl::Status status = MakeTranslation(std::span(reg.extents).first(reg.extent_count), reg.start,
                                         reg.length, reg.iova, reg.access, fds, translation);
@@ -142,7 +143,8 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   return absl::OkStatus();
 }
 
-// Writable mappings unless the new rights say otherwise: the old rights stay in force else.
+// The new access rights if the request changes them; otherwise rights that need writable mappings,
+// since the region keeps its old rights.
 uint32_t Session::AccessIn(const roci_abi_rereg_mr_request& rereg) {
   return rereg.flags & kReregAccess ? rereg.access
                                     : static_cast<uint32_t>(memory::Access::kLocalWrite);
@@ -151,12 +153,12 @@ uint32_t Session::AccessIn(const roci_abi_rereg_mr_request& rereg) {
 absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Reply& reply) {
   const auto& rereg = request.As<roci_abi_rereg_mr_request>();
   MrRecord* mr = mrs_.Find(rereg.handle);
-  if (mr == nullptr) return absl::NotFoundError("memory region");
+  if (mr == nullptr) return absl::NotFoundError("no such memory region");
   memory::RegionChange change;
   PdRecord* new_pd = nullptr;
   if (rereg.flags & kReregPd) {
     new_pd = FindPd(rereg.pd);
-    if (new_pd == nullptr) return absl::NotFoundError("protection domain");
+    if (new_pd == nullptr) return absl::NotFoundError("no such protection domain");
     change.pd = rereg.pd;
   }
   if (rereg.flags & kReregAccess) change.access = AccessOf(rereg.access);
@@ -193,7 +195,7 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
 absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MrRecord* mr = mrs_.Find(handle);
-  if (mr == nullptr) return absl::NotFoundError("memory region");
+  if (mr == nullptr) return absl::NotFoundError("no such memory region");
   const absl::Status status = StatusOfMemory(dataplane_->Do(dataplane::DeregisterRegion{mr->key}));
   if (!status.ok()) return status;
   --pds_.Find(mr->pd)->users;

@@ -23,16 +23,17 @@ auto FindMembership(QpRecord& record, const roce::Gid& group) {
 absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&, Reply&) {
   const auto& attach = request.As<roci_abi_multicast_request>();
   QpRecord* record = qps_.Find(attach.qp);
-  if (record == nullptr) return absl::NotFoundError("queue pair");
+  if (record == nullptr) return absl::NotFoundError("no such queue pair");
   const roce::Gid group = GroupOf(attach);
   if (!group.IsMulticast()) return absl::InvalidArgumentError("not a multicast GID");
   if (record->qp->type() != roce::QpType::kUd) {
-    return absl::InvalidArgumentError("type of queue pair");
+    return absl::InvalidArgumentError("unsupported for this type of queue pair");
   }
   // Once more is no harm and counts once.
   if (FindMembership(*record, group) != record->groups.end()) return absl::OkStatus();
   QuotaShare share(quotas_->multicast, 1);
-  if (!share.ok()) return absl::ResourceExhaustedError("queue pairs of all multicast groups");
+  if (!share.ok())
+    return absl::ResourceExhaustedError("limit of queue pairs of all multicast groups reached");
   const uint32_t most = admission_.user->MostOf(device_->limits().max_multicast_members);
   absl::StatusOr<MulticastMemberships::Membership> member = device_->multicast().Join(
       group, quotas_->multicast_groups, limits_.max_multicast_members, most);
@@ -47,7 +48,7 @@ absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&,
 absl::Status Session::DetachMulticast(const Request& request, const FdsPointer&, Reply&) {
   const auto& detach = request.As<roci_abi_multicast_request>();
   QpRecord* record = qps_.Find(detach.qp);
-  if (record == nullptr) return absl::NotFoundError("queue pair");
+  if (record == nullptr) return absl::NotFoundError("no such queue pair");
   const roce::Gid group = GroupOf(detach);
   const auto member = FindMembership(*record, group);
   if (member == record->groups.end()) {

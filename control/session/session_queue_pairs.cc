@@ -1,4 +1,4 @@
-// Session commands about queue pairs.
+// Session commands for queue pairs.
 #include <algorithm>
 #include <cerrno>
 
@@ -17,21 +17,21 @@ absl::Status CheckCapabilities(const roci_abi_create_qp_request& create,
   if (create.max_send_wr > limits.max_qp_wr || create.max_recv_wr > limits.max_qp_wr ||
       create.max_send_sge > kMaxSge || create.max_recv_sge > kMaxSge ||
       create.max_inline > kMaxInline) {
-    return absl::InvalidArgumentError("more than the device has");
+    return absl::InvalidArgumentError("a value exceeds the limits of the device");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckFlags(const roci_abi_create_qp_request& create) {
   constexpr uint32_t kOffered = ROCI_ABI_QP_BLOCK_SELF_MULTICAST | ROCI_ABI_QP_WORK_QUEUE;
-  if (create.flags & ~kOffered) return absl::UnimplementedError("creation flags");
+  if (create.flags & ~kOffered) return absl::UnimplementedError("unsupported creation flags");
   const bool is_datagram = create.qp_type == static_cast<uint32_t>(roce::QpType::kUd);
   if ((create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) && !is_datagram) {
-    return absl::InvalidArgumentError("creation flags");
+    return absl::InvalidArgumentError("invalid creation flags");
   }
   const bool is_raw = create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket);
   if ((create.flags & ROCI_ABI_QP_WORK_QUEUE) && (!is_raw || create.max_send_wr != 0)) {
-    return absl::InvalidArgumentError("a work queue that sends");
+    return absl::InvalidArgumentError("a work queue cannot have a send queue");
   }
   return absl::OkStatus();
 }
@@ -68,7 +68,7 @@ roce::QpLimits Session::TransportLimits() const {
   return limits;
 }
 
-// Work queues receive nothing by themselves, so whoever likes may have them.
+// Work queues receive no frames without an RSS queue pair, so they need no privilege.
 bool Session::NeedsPrivilege(const roci_abi_create_qp_request& create) {
   return create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket) &&
          (create.flags & ROCI_ABI_QP_WORK_QUEUE) == 0;
@@ -80,7 +80,8 @@ bool Session::MayUseRawPackets() const {
 
 absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_qp_request>();
-  if (!IsOfferedQpType(create.qp_type)) return absl::UnimplementedError("type of queue pair");
+  if (!IsOfferedQpType(create.qp_type))
+    return absl::UnimplementedError("unsupported type of queue pair");
   absl::Status status = CheckFlags(create);
   if (!status.ok()) return status;
   const auto type = static_cast<roce::QpType>(create.qp_type);
@@ -88,7 +89,7 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   status = CheckCapabilities(create, device_->limits());
   if (!status.ok()) return status;
   if (NeedsPrivilege(create) && !MayUseRawPackets()) {
-    return absl::PermissionDeniedError("raw packet queue pair");
+    return absl::PermissionDeniedError("raw packet queue pairs need a privilege");
   }
   const bool receives = type != roce::QpType::kXrcSend;
   const bool has_srq = receives && create.srq != kNoSrq;
@@ -98,15 +99,17 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   const SrqRecord* srq = has_srq ? srqs_.Find(create.srq) : nullptr;
   if (pd == nullptr || send_cq == nullptr || (receives && recv_cq == nullptr) ||
       (has_srq && srq == nullptr)) {
-    return absl::NotFoundError("protection domain, completion queue or shared receive queue");
+    return absl::NotFoundError(
+        "no such protection domain, completion queue or shared receive queue");
   }
   if (has_srq && srq->xrcd != 0) {
-    return absl::InvalidArgumentError("the shared receive queue is one of an XRC domain");
+    return absl::InvalidArgumentError("the shared receive queue belongs to an XRC domain");
   }
-  // Its send queue is the device's, for rendezvous; tagged buffers are read into by its keys.
+  // The device uses the send queue for rendezvous, and the queue pair's keys for READs into tagged
+  // buffers.
   if (has_srq && srq->srq->tags() != nullptr &&
       (type != roce::QpType::kRc || create.max_send_wr != 0 || srq->pd != create.pd)) {
-    return absl::InvalidArgumentError("a queue pair with tag matching is RC and sends nothing");
+    return absl::InvalidArgumentError("a queue pair with tag matching must be RC and cannot send");
   }
   dataplane::QueuePairConfig config;
   config.type = type;
@@ -124,7 +127,7 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   config.max_recv_wr = receives && !has_srq ? create.max_recv_wr : 0;
   config.max_send_sge = create.max_send_sge;
   config.max_recv_sge = create.max_recv_sge;
-  // Room for what the provider copies into the ring by itself.
+  // Room for payloads that the provider copies into the ring without being asked.
   config.max_inline = std::max(create.max_inline, services_.config.memory.auto_inline);
   config.limits = TransportLimits();
   if (config.type == roce::QpType::kRawPacket) {
@@ -146,7 +149,7 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   if (!layout.ok()) return layout.status();
   DeviceQuotas& quotas = *quotas_;
   record.share = QuotaShare(record.is_work_queue ? quotas.work_queues : quotas.qps, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("queue pairs");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of queue pairs reached");
   const bool has_tags = config.srq != nullptr && config.srq->tags() != nullptr;
   record.memory = admission_.user->TakeRings(layout->memory_size +
                                              (has_tags ? sizeof(dataplane::TagReceiver) : 0));
@@ -168,14 +171,14 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   return absl::OkStatus();
 }
 
-// IBTA vol 1, 10.2.5: Q_Keys of this kind are for privileged programs, and Linux asks for
+// IBTA vol 1, 10.2.5: controlled Q_Keys are reserved for privileged programs; Linux requires
 // CAP_NET_RAW.
 bool Session::IsControlledQkey(uint32_t qkey) { return (qkey >> 31) != 0; }
 
 absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply& reply) {
   roci_abi_modify_qp_request modify = request.As<roci_abi_modify_qp_request>();
   const QpRecord* record = qps_.Find(modify.handle);
-  if (record == nullptr) return absl::NotFoundError("queue pair");
+  if (record == nullptr) return absl::NotFoundError("no such queue pair");
   modify.mask = KnownAttributesOf(record->qp->type(), modify.mask);
   roce::QpAttributes wanted;
   absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
@@ -186,7 +189,7 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   if (!(modify.mask & roce::kAttrAddressVector)) {
     return ApplyModify(modify, nullptr, reply);
   }
-  // Everything else is checked before a peer is looked for.
+  // All other checks come before path resolution.
   roce::QpAttributes current;
   dataplane_->QueryQueuePair(*record->qp, current);
   const roce::QpState to = modify.mask & roce::kAttrState ? wanted.state : current.state;
@@ -208,7 +211,7 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
 absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify, const roce::Path* path,
                                   Reply& reply) {
   QpRecord* record = qps_.Find(modify.handle);
-  if (record == nullptr) return absl::NotFoundError("queue pair");
+  if (record == nullptr) return absl::NotFoundError("no such queue pair");
   roce::QpAttributes wanted;
   absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
   if (!status.ok()) return status;
@@ -225,7 +228,7 @@ absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify, cons
 
 absl::Status Session::QueryQp(const Request& request, const FdsPointer&, Reply& reply) {
   QpRecord* record = qps_.Find(request.As<roci_abi_query_qp_request>().handle);
-  if (record == nullptr) return absl::NotFoundError("queue pair");
+  if (record == nullptr) return absl::NotFoundError("no such queue pair");
   roce::QpAttributes attributes;
   dataplane_->QueryQueuePair(*record->qp, attributes);
   auto& response = reply.As<roci_abi_query_qp_response>();
@@ -244,11 +247,11 @@ absl::Status Session::QueryQp(const Request& request, const FdsPointer&, Reply& 
 absl::Status Session::DestroyQp(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   QpRecord* record = qps_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("queue pair");
+  if (record == nullptr) return absl::NotFoundError("no such queue pair");
   if (!record->groups.empty()) {
-    return absl::FailedPreconditionError("queue pair in a multicast group");
+    return absl::FailedPreconditionError("the queue pair is in a multicast group");
   }
-  if (record->users > 0) return absl::FailedPreconditionError("queue pair with flow rules");
+  if (record->users > 0) return absl::FailedPreconditionError("the queue pair has flow rules");
   const uint32_t table = record->queue_table;
   auto& response = reply.As<roci_abi_destroy_response>();
   if (record->domain != nullptr) {

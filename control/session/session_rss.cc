@@ -1,5 +1,5 @@
-// Session commands about receive side scaling: tables of work queues, and the raw packet queue
-// pairs that spread frames over them.
+// Session commands for receive side scaling: tables of work queues, and the raw packet queue pairs
+// that distribute frames to them.
 #include <algorithm>
 #include <cstring>
 
@@ -13,12 +13,13 @@ absl::Status Session::CreateQueueTable(const Request& request, const FdsPointer&
   QueueTableRecord record;
   for (uint32_t i = 0; i < 1u << create.log_size; ++i) {
     const QpRecord* queue = qps_.Find(create.queues[i]);
-    if (queue == nullptr) return absl::NotFoundError("work queue");
+    if (queue == nullptr) return absl::NotFoundError("no such work queue");
     if (!queue->is_work_queue) return absl::InvalidArgumentError("not a work queue");
     record.queues.push_back(create.queues[i]);
   }
   record.share = QuotaShare(quotas_->queue_tables, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("indirection tables");
+  if (!record.share.ok())
+    return absl::ResourceExhaustedError("limit of indirection tables reached");
   for (const uint32_t queue : record.queues) ++qps_.Find(queue)->users;
   const absl::StatusOr<uint32_t> handle = queue_tables_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
@@ -29,8 +30,8 @@ absl::Status Session::CreateQueueTable(const Request& request, const FdsPointer&
 absl::Status Session::DestroyQueueTable(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const QueueTableRecord* record = queue_tables_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("indirection table");
-  if (record->users > 0) return absl::FailedPreconditionError("indirection table in use");
+  if (record == nullptr) return absl::NotFoundError("no such indirection table");
+  if (record->users > 0) return absl::FailedPreconditionError("the indirection table is in use");
   for (const uint32_t queue : record->queues) --qps_.Find(queue)->users;
   queue_tables_.Remove(handle);
   return absl::OkStatus();
@@ -39,11 +40,11 @@ absl::Status Session::DestroyQueueTable(const Request& request, const FdsPointer
 absl::Status Session::CreateRssQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_rss_qp_request>();
   if (!MayUseRawPackets()) {
-    return absl::PermissionDeniedError("raw packet queue pair");
+    return absl::PermissionDeniedError("raw packet queue pairs need a privilege");
   }
   QueueTableRecord* table = queue_tables_.Find(create.table);
   if (table == nullptr || FindPd(create.pd) == nullptr) {
-    return absl::NotFoundError("indirection table or protection domain");
+    return absl::NotFoundError("no such indirection table or protection domain");
   }
   roce::ToeplitzKey key;
   std::memcpy(key.data(), create.key, sizeof(create.key));

@@ -120,8 +120,8 @@ void SessionServer::End(uint32_t number) {
   if (it == sessions_.end()) return;
   hello_deadlines_.Forget(number, it->second->hello_deadline());
   sessions_.erase(it);
-  // What programs with very many objects have left in the heap goes back to the system when nobody
-  // can be kept waiting for it.
+  // Return heap memory of programs with very many objects to the system. Only without sessions,
+  // since it takes long.
   if (sessions_.empty()) malloc_trim(0);
 }
 
@@ -140,7 +140,7 @@ void SessionServer::HandleTimeout(roce::TimeNs now) {
     const auto it = sessions_.find(number);
     if (it == sessions_.end() || it->second->device() != nullptr) continue;
     Log(LogArea::kSession, LogLevel::kWarning,
-        "session %u of %s[%d] (uid %u) opens no device: closing", number,
+        "session %u of %s[%d] (uid %u) has opened no device in time; closing", number,
         it->second->program().c_str(), it->second->peer().pid, it->second->peer().uid);
     sessions_.erase(it);
   }

@@ -1,4 +1,4 @@
-// Accepts sessions on <runtime dir>/rocid.sock, decides who may have one, and owns them.
+// Accepts sessions on <runtime dir>/rocid.sock, checks permission and limits, and owns them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace roci::control {
 // Control thread only.
 class SessionServer {
  public:
-  // `public_socket`: every user may connect (a daemon of root), else only the daemon's own.
+  // `public_socket`: every user may connect (a daemon of root); false: only the daemon's user.
   static absl::StatusOr<std::unique_ptr<SessionServer>> Create(Services& services,
                                                                const std::string& runtime_dir,
                                                                bool public_socket);
@@ -27,7 +27,7 @@ class SessionServer {
   SessionServer& operator=(const SessionServer&) = delete;
 
   const std::map<uint32_t, std::unique_ptr<Session>>& sessions() const { return sessions_; }
-  uint64_t refused() const { return refused_; }  // connections turned away
+  uint64_t refused() const { return refused_; }  // number of refused connections
 
   // For the loop's deadlines: connections that do not open a device in time are closed.
   roce::TimeNs NextTimeout() const { return std::min(hello_deadlines_.Next(), next_resume_); }
@@ -36,7 +36,7 @@ class SessionServer {
  private:
   explicit SessionServer(Services& services) : services_(services) {}
   void Take(UniqueFd socket);
-  // Says why on the socket, and in the log.
+  // Sends the reason to the program and logs it.
   void Refuse(int socket, const absl::Status& status);
   absl::StatusOr<Session::Admission> Admit(uid_t uid);
   absl::Status Open(UniqueFd& socket);
@@ -51,7 +51,7 @@ class SessionServer {
   uint32_t last_number_ = 0;
   uint64_t refused_ = 0;
   std::map<uint32_t, std::unique_ptr<Session>> sessions_;
-  // Those that wait for their programs' memory, and when to look again.
+  // Sessions that wait for a copy of their program's memory, and the time of the next check.
   std::vector<uint32_t> paused_;
   roce::TimeNs next_resume_ = roce::kNever;
 };

@@ -1,4 +1,4 @@
-// Session commands about shared receive queues.
+// Session commands for shared receive queues.
 #include <algorithm>
 
 #include "absl/cleanup/cleanup.h"
@@ -9,16 +9,16 @@ namespace roci::control {
 absl::Status Session::CreateSrq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_srq_request>();
   if (create.max_wr > limits_.max_srq_wr || create.max_sge > kMaxSge) {
-    return absl::InvalidArgumentError("more than the device has");
+    return absl::InvalidArgumentError("a value exceeds the limits of the device");
   }
-  if (FindPd(create.pd) == nullptr) return absl::NotFoundError("protection domain");
+  if (FindPd(create.pd) == nullptr) return absl::NotFoundError("no such protection domain");
   SrqRecord record;
   dataplane::SharedReceiveQueueConfig config;
   if (create.type == ROCI_ABI_SRQ_XRC) {
     const XrcdRecord* xrcd = xrcds_.Find(create.xrcd);
     const CqRecord* cq = cqs_.Find(create.cq);
     if (xrcd == nullptr || cq == nullptr) {
-      return absl::NotFoundError("XRC domain or completion queue");
+      return absl::NotFoundError("no such XRC domain or completion queue");
     }
     config.domain = &xrcd->domain->dataplane();
     config.cq = cq->cq;
@@ -42,11 +42,11 @@ absl::Status Session::CreateSrq(const Request& request, const FdsPointer&, Reply
 absl::Status Session::CreateTagSrq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_tag_srq_request>();
   if (create.max_wr > limits_.max_srq_wr || create.max_sge > kMaxSge) {
-    return absl::InvalidArgumentError("more than the device has");
+    return absl::InvalidArgumentError("a value exceeds the limits of the device");
   }
   const CqRecord* cq = cqs_.Find(create.cq);
   if (FindPd(create.pd) == nullptr || cq == nullptr) {
-    return absl::NotFoundError("protection domain or completion queue");
+    return absl::NotFoundError("no such protection domain or completion queue");
   }
   dataplane::SharedReceiveQueueConfig config;
   config.cq = cq->cq;
@@ -86,7 +86,8 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
     bytes += tags->memory_size + dataplane::TagListBytes(config.tags);
   }
   record.share = QuotaShare(quotas_->srqs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("shared receive queues");
+  if (!record.share.ok())
+    return absl::ResourceExhaustedError("limit of shared receive queues reached");
   record.memory = admission_.user->TakeRings(bytes, has_tags ? 2 : 1);
   if (!record.memory.ok()) return RingShare::Refusal();
   record.max_wr = config.max_wr;
@@ -110,11 +111,12 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
 absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& modify = request.As<roci_abi_modify_srq_request>();
   SrqRecord* record = srqs_.Find(modify.handle);
-  if (record == nullptr) return absl::NotFoundError("shared receive queue");
+  if (record == nullptr) return absl::NotFoundError("no such shared receive queue");
   const bool resizes = (modify.mask & ROCI_ABI_SRQ_MAX_WR) != 0;
   const bool arms = (modify.mask & ROCI_ABI_SRQ_LIMIT) != 0;
   const uint32_t max_wr = resizes ? modify.max_wr : record->max_wr;
-  if (arms && modify.limit > max_wr) return absl::InvalidArgumentError("limit above the size");
+  if (arms && modify.limit > max_wr)
+    return absl::InvalidArgumentError("the limit exceeds the size");
   if (resizes) {
     const absl::Status status = ResizeSrq(*record, max_wr, arms, reply);
     if (!status.ok()) return status;
@@ -125,16 +127,16 @@ absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply
   return absl::OkStatus();
 }
 
-// A queue that shrinks keeps its memory, and has it when it grows again.
+// A queue that shrinks keeps its memory, for later growth.
 absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_limit, Reply& reply) {
   if (max_wr == 0 || max_wr > limits_.max_srq_wr) {
-    return absl::InvalidArgumentError("more than the device has, or nothing");
+    return absl::InvalidArgumentError("the size is 0 or exceeds the limit of the device");
   }
   dataplane::SharedReceiveQueue& srq = *record.srq;
   const dataplane::ReceiveQueueState state = dataplane_->Do(dataplane::InspectReceiveQueue{srq});
-  if (state.posted > max_wr) return absl::InvalidArgumentError("more is posted than would fit");
+  if (state.posted > max_wr) return absl::InvalidArgumentError("more receives are posted than fit");
   if (!sets_limit && state.limit > max_wr)
-    return absl::InvalidArgumentError("size below the limit");
+    return absl::InvalidArgumentError("the size is below the limit");
   if (max_wr > srq.layout().max_wr) {
     const auto layout = dataplane::LayOutSharedReceiveQueue(max_wr, srq.layout().max_sge);
     if (!layout.ok()) return layout.status();
@@ -152,7 +154,7 @@ absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_li
 
 absl::Status Session::QuerySrq(const Request& request, const FdsPointer&, Reply& reply) {
   const SrqRecord* record = srqs_.Find(request.As<roci_abi_handle_request>().handle);
-  if (record == nullptr) return absl::NotFoundError("shared receive queue");
+  if (record == nullptr) return absl::NotFoundError("no such shared receive queue");
   auto& response = reply.As<roci_abi_query_srq_response>();
   response.max_wr = record->max_wr;
   response.max_sge = record->srq->layout().max_sge;
@@ -163,7 +165,7 @@ absl::Status Session::QuerySrq(const Request& request, const FdsPointer&, Reply&
 absl::Status Session::DestroySrq(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const SrqRecord* record = srqs_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("shared receive queue");
+  if (record == nullptr) return absl::NotFoundError("no such shared receive queue");
   const absl::StatusOr<dataplane::EventCounts> events =
       dataplane_->DestroySharedReceiveQueue(*record->srq);
   if (!events.ok()) return events.status();

@@ -1,4 +1,4 @@
-// Session commands about contexts that several processes share: a program hands its command
+// Session commands for contexts that several processes share: a program passes its command
 // descriptor to another one, or a child inherits it.
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ absl::Status Session::NameContext(const Request& request, const FdsPointer&, Rep
 absl::Status Session::Attach(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& attach = request.As<roci_abi_attach_request>();
   Session* other = findings_.context != 0 ? services_.find_session(findings_.context) : nullptr;
-  if (other == nullptr) return StatusFromErrno(ENODEV, "nobody has this context open");
+  if (other == nullptr) return StatusFromErrno(ENODEV, "no session has this context open");
   app_features_ = attach.features;
   const absl::Status status = OpenDevice(*other->device_, attach.minor, other, reply);
   if (!status.ok()) return status;
@@ -32,7 +32,7 @@ absl::Status Session::Attach(const Request& request, const FdsPointer&, Reply& r
 absl::Status Session::JoinGroup(Session& other) {
   if (other.group_ == nullptr) other.group_ = std::make_shared<ContextGroup>(&other);
   const uint32_t base = other.group_->Join(this);
-  if (base == 0) return absl::ResourceExhaustedError("processes that share a context");
+  if (base == 0) return absl::ResourceExhaustedError("too many processes share the context");
   group_ = other.group_;
   constexpr uint32_t kLast = ContextGroup::kRange - 1;
   ForEachOwnTable([&](auto& table) { table.UseRange(base, kLast); });
@@ -40,7 +40,7 @@ absl::Status Session::JoinGroup(Session& other) {
   return absl::OkStatus();
 }
 
-// The keys live on with the others, without what was this app's memory.
+// The keys stay valid for the other sessions, except those of this program's memory.
 void Session::LeaveGroup() {
   group_->Leave(this);
   using Kind = dataplane::DropKeys::Kind;
@@ -67,8 +67,8 @@ Session* Session::AnothersHandle(uint32_t handle) const {
   return owner != this ? owner : nullptr;
 }
 
-// What it names goes with its own session; a child that takes everything down which it inherited
-// shall not pull it from under its parent.
+// Whether the request destroys an object of another session of the context. Such a request succeeds
+// without effect: a child that destroys the objects that it inherited must not affect its parent.
 bool Session::DestroysAnothers(const Request& request) const {
   switch (request.head.command) {
     case ROCI_ABI_DEALLOC_PD:
@@ -79,7 +79,7 @@ bool Session::DestroysAnothers(const Request& request) const {
     case ROCI_ABI_DESTROY_COUNTERS:
     case ROCI_ABI_DESTROY_QUEUE_TABLE:
       return AnothersHandle(request.As<roci_abi_handle_request>().handle) != nullptr;
-    case ROCI_ABI_DEALLOC_MW:  // of the first range whoever has it
+    case ROCI_ABI_DEALLOC_MW:  // all sessions have handles of the same range
     case ROCI_ABI_FREE_LIST_MR:
       return group_ != nullptr;
     default:
@@ -112,14 +112,14 @@ DmRecord* Session::FindDm(uint32_t handle) {
 
 absl::Status Session::ImportPd(const Request& request, const FdsPointer&, Reply&) {
   const PdRecord* pd = FindPd(request.As<roci_abi_handle_request>().handle);
-  return pd != nullptr ? absl::OkStatus() : absl::NotFoundError("protection domain");
+  return pd != nullptr ? absl::OkStatus() : absl::NotFoundError("no such protection domain");
 }
 
 absl::Status Session::ImportMr(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   Session* owner = AnothersHandle(handle);
   const MrRecord* mr = (owner != nullptr ? owner : this)->mrs_.Find(handle);
-  if (mr == nullptr) return absl::NotFoundError("memory region");
+  if (mr == nullptr) return absl::NotFoundError("no such memory region");
   auto& response = reply.As<roci_abi_import_mr_response>();
   response.lkey = mr->key;
   response.rkey = mr->key;
@@ -129,7 +129,7 @@ absl::Status Session::ImportMr(const Request& request, const FdsPointer&, Reply&
 
 absl::Status Session::ImportDm(const Request& request, const FdsPointer&, Reply& reply) {
   const DmRecord* dm = FindDm(request.As<roci_abi_handle_request>().handle);
-  if (dm == nullptr) return absl::NotFoundError("device memory");
+  if (dm == nullptr) return absl::NotFoundError("no such device memory");
   auto& response = reply.As<roci_abi_import_dm_response>();
   response.length = dm->length;
   response.memory_size = dm->mapping->length();

@@ -1,4 +1,4 @@
-// Session commands about memory windows.
+// Session commands for memory windows.
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
 
@@ -7,10 +7,10 @@ namespace roci::control {
 absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& alloc = request.As<roci_abi_alloc_mw_request>();
   PdRecord* pd = FindPd(alloc.pd);
-  if (pd == nullptr) return absl::NotFoundError("protection domain");
+  if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   MwRecord record;
   record.share = QuotaShare(quotas_->mws, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("memory windows");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory windows reached");
   record.pd = alloc.pd;
   const auto type = static_cast<memory::WindowType>(alloc.type);
   const auto [status, key] = dataplane_->Do(dataplane::AllocateWindow{alloc.pd, type});
@@ -26,7 +26,7 @@ absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& 
 absl::Status Session::DeallocMw(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MwRecord* record = mws_.Find(handle);
-  if (record == nullptr) return absl::NotFoundError("memory window");
+  if (record == nullptr) return absl::NotFoundError("no such memory window");
   const absl::Status status = StatusOfMemory(dataplane_->Do(dataplane::DeallocateWindow{handle}));
   if (!status.ok()) return status;
   --pds_.Find(record->pd)->users;

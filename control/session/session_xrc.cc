@@ -1,4 +1,4 @@
-// Session commands about XRC domains and the receiving queue pairs in them.
+// Session commands for XRC domains and the receiving queue pairs in them.
 #include <cerrno>
 
 #include "absl/cleanup/cleanup.h"
@@ -11,7 +11,7 @@ absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Re
   const auto& open = request.As<roci_abi_open_xrcd_request>();
   XrcdRecord record;
   record.share = QuotaShare(quotas_->xrcds, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("XRC domains");
+  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of XRC domains reached");
   FdsPointer file;
   if (open.has_file != 0) {
     file = fds;
@@ -28,12 +28,12 @@ absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Re
   return absl::OkStatus();
 }
 
-// A domain's sessions share its lcore.
+// All sessions of an XRC domain must be on the same lcore.
 absl::Status Session::JoinLcore(dataplane::Lcore& lcore) {
   if (&dataplane_->lcore() == &lcore) return absl::OkStatus();
   if (xrcds_.size() != 0 || !dataplane_->MoveTo(lcore)) {
     return absl::FailedPreconditionError(
-        "the XRC domain is on another lcore, and this session cannot go there any more");
+        "the XRC domain is on another lcore, to which this session can no longer move");
   }
   return absl::OkStatus();
 }
@@ -41,15 +41,15 @@ absl::Status Session::JoinLcore(dataplane::Lcore& lcore) {
 absl::Status Session::CloseXrcd(const Request& request, const FdsPointer&, Reply&) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const XrcdRecord* xrcd = xrcds_.Find(handle);
-  if (xrcd == nullptr) return absl::NotFoundError("XRC domain");
-  if (xrcd->users > 0) return absl::FailedPreconditionError("XRC domain in use");
+  if (xrcd == nullptr) return absl::NotFoundError("no such XRC domain");
+  if (xrcd->users > 0) return absl::FailedPreconditionError("the XRC domain is in use");
   xrcds_.Remove(handle);
   return absl::OkStatus();
 }
 
 absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, Reply& reply) {
   XrcdRecord* xrcd = xrcds_.Find(create.pd);
-  if (xrcd == nullptr) return absl::NotFoundError("XRC domain");
+  if (xrcd == nullptr) return absl::NotFoundError("no such XRC domain");
   dataplane::QueuePairConfig config;
   config.type = roce::QpType::kXrcRecv;
   config.max_send_wr = 0;
@@ -59,7 +59,7 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   XrcDomain::Target target;
   target.user = admission_.user;
   target.share = QuotaShare(quotas_->qps, 1);
-  if (!target.share.ok()) return absl::ResourceExhaustedError("queue pairs");
+  if (!target.share.ok()) return absl::ResourceExhaustedError("limit of queue pairs reached");
   target.memory = admission_.user->TakeRings(layout->memory_size);
   if (!target.memory.ok()) return RingShare::Refusal();
   dataplane::XrcDomain& domain = xrcd->domain->dataplane();
@@ -80,16 +80,18 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   return absl::OkStatus();
 }
 
-// One more handle for a queue pair that is there.
+// Another handle for an existing queue pair.
 absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
                                              uint64_t user_handle) {
   XrcdRecord* xrcd = xrcds_.Find(xrcd_handle);
   const auto found = xrcd->domain->targets().find(qpn);
-  if (found == xrcd->domain->targets().end()) return absl::InvalidArgumentError("queue pair");
+  if (found == xrcd->domain->targets().end())
+    return absl::InvalidArgumentError("no such queue pair in the XRC domain");
   XrcDomain::Target& target = found->second;
-  // An event of the queue pair goes to each of them from the lcore.
+  // A limit, since the lcore sends each event of the queue pair to all of them.
   constexpr uint32_t kMostOpenings = 256;
-  if (target.openings >= kMostOpenings) return absl::ResourceExhaustedError("openings");
+  if (target.openings >= kMostOpenings)
+    return absl::ResourceExhaustedError("the queue pair is open too often");
   const absl::StatusOr<uint32_t> handle = dataplane_->AddTarget(*target.qp);
   if (!handle.ok()) return handle.status();
   absl::Cleanup remove_target = [&] { dataplane_->RemoveTarget(*handle); };
@@ -108,7 +110,7 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
 
 absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& open = request.As<roci_abi_open_qp_request>();
-  if (xrcds_.Find(open.xrcd) == nullptr) return absl::NotFoundError("XRC domain");
+  if (xrcds_.Find(open.xrcd) == nullptr) return absl::NotFoundError("no such XRC domain");
   if (open.qp_type != static_cast<uint32_t>(roce::QpType::kXrcRecv)) {
     return absl::InvalidArgumentError("only XRC receive queue pairs can be opened");
   }
@@ -122,7 +124,7 @@ absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& r
   return absl::OkStatus();
 }
 
-// The last one who has it open takes it along. Returns how many events this handle was sent.
+// Destroys the queue pair with its last handle. Returns the number of events sent for this handle.
 uint32_t Session::CloseTarget(uint32_t handle, QpRecord& record) {
   dataplane::XrcDomain& domain = record.domain->dataplane();
   domain.Close(*record.qp, *record.opening);

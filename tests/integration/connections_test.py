@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sessions that hostile or careless users hold: what one user can take from the others, and a daemon short of descriptors.
+"""Sessions of hostile or careless users: limits of what one user can take from others, and a daemon without free descriptors.
 
 Usage: connections_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
@@ -68,7 +68,7 @@ class ConnectionsTest(unittest.TestCase):
                 self.assertEqual(connection.recv(100), b'')
             self.assertGreater(time.monotonic() - started, HELLO_LIMIT_S - 0.5)
         self.assertEqual(daemon.show('apps'), [])
-        self.assertIn('opens no device: closing', daemon.output())
+        self.assertIn('has opened no device in time; closing', daemon.output())
         self.assertIn('sent no OPEN in time, closing it', daemon.output())
 
     def test_programs_stay_connected(self):
