@@ -1,5 +1,4 @@
-// The token of dataplane/base/on_shard.h for tests of single parts, whose one thread is their
-// shard.
+// The token of dataplane/base/on_shard.h for unit tests with one thread, which acts as the shard.
 #pragma once
 
 #include "dataplane/base/on_shard.h"

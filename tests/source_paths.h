@@ -1,5 +1,5 @@
-// Where the source tree lies, for tests that read its files. One source file knows, so that the
-// compiler cache answers for all others in whatever folder a clone lies.
+// Path of the source tree, for tests that read its files. Only one source file contains it, so that
+// clones in different folders share the compiler cache for all others.
 #pragma once
 
 #include <string>

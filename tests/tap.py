@@ -1,4 +1,4 @@
-"""For tests in unittest that Meson is to count one by one: a line of TAP for each."""
+"""Runs unittest with a TAP line per test, so that Meson counts each test."""
 import sys
 import unittest
 

@@ -1,4 +1,4 @@
-"""The applications that tests/apps/run tries: what each is called, how it is started, and how it shows that it worked."""
+"""The applications of tests/apps/run: name, start command, and how success is recognised."""
 import os
 import re
 import shutil

@@ -1,6 +1,6 @@
 // An MPI program that checks every byte: messages of many sizes, collectives, one-sided
-// communication. Built with the mpicxx of whichever MPI is tried (see run), so it uses nothing of
-// ours. Rank 0 prints "all good" and two figures.
+// communication. Built with the mpicxx of the tested MPI (see run), so it uses no code of this
+// project. Rank 0 prints "all good" and two figures.
 #include <mpi.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what tools/bench makes of other programs' output. Speaks TAP."""
+"""Tests of how tools/bench parses and evaluates the output of other programs. Prints TAP."""
 import json
 import pathlib
 import struct

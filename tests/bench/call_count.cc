@@ -1,9 +1,9 @@
-// Counts what each thread of a program allocates, frees and locks, for tools/bench: preloaded into
-// the daemon, it shows that the dataplane's threads do none of it once they run. The file that
-// ROCI_CALL_COUNT names holds kSlots records of three 64-bit numbers (the thread's id, its calls
-// of the allocator, its locked mutexes and read-write locks), written through a shared mapping.
+// Counts allocations, frees and locks of each thread of a program, for tools/bench. Preloaded into
+// the daemon, it shows that running dataplane threads make none. The file ROCI_CALL_COUNT has
+// kSlots records of three 64-bit numbers (thread id, allocator calls, locked mutexes and read-write
+// locks), written through a shared mapping.
 //
-// glibc's own allocator does the work, through the entry points it keeps for such wrappers.
+// Allocates with glibc's allocator, through its entry points for wrappers.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// What checksums cost a frame: a RoCE frame's from its queue pair's template beside what a port
-// would have to be told to fill it in; and those of raw packets, in software and by the port.
+// Cost of checksums per frame: of a RoCE frame, computed from its queue pair's template or set up
+// for offload by the port; of raw packets, in software or by the port.
 #include <benchmark/benchmark.h>
 #include <rte_ethdev.h>
 #include <rte_ip.h>

@@ -1,9 +1,9 @@
-// The cheapest frames that a machine can make and check, for machine_limit: headers kept in one
-// 64-byte block, one pass over the payload. Compiled for the very machine (-march=native); where
-// that lacks VPCLMULQDQ the daemon's own CRC kernel is the best there is.
+// The cheapest frames that this machine can build and check, for machine_limit: headers in one
+// 64-byte block, one pass over the payload. Compiled with -march=native; without VPCLMULQDQ the
+// daemon's CRC kernel is the fastest.
 //
-// A frame lies so that its payload is 64-byte aligned and the block before it holds the last 8
-// bytes of Ethernet, IPv4, UDP, BTH and RETH: 8 + 20 + 8 + 12 + 16. The ICRC follows the payload.
+// The payload is 64-byte aligned; the block before it has the last 8 bytes of Ethernet, then IPv4,
+// UDP, BTH and RETH: 8 + 20 + 8 + 12 + 16. The ICRC follows the payload.
 #pragma once
 
 #if defined(__AVX512VBMI__) && defined(__VPCLMULQDQ__)

@@ -1,5 +1,5 @@
-// The limit for large messages: 4096-byte packets copied and summed into a frame, a ring, the CRC
-// checked, the payload copied out, an acknowledgement per 32 packets.
+// The limit for large messages: 4096-byte packets copied into a frame with CRC, a ring, CRC check,
+// payload copied out, an acknowledgement per 32 packets.
 #include "tests/bench/limit_frame.h"
 #include "tests/bench/limit_measure.h"
 

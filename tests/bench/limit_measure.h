@@ -1,4 +1,4 @@
-// The measurements of machine_limit, and what they share.
+// The measurements of machine_limit, and their common parts.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
-// What one core of this machine can do at best with the least work for both ends of a connection:
-// the measure against which tools/bench holds the daemon. Nothing of the transport is in here, only
-// what no implementation can leave out; each number is the best of several ways and repetitions.
+// Measures the limit of one core of this machine with the least work for both ends of a connection;
+// tools/bench compares the daemon with it. Contains nothing of the transport, only work that every
+// implementation must do; each number is the best of several methods and repetitions.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

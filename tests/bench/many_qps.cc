@@ -1,5 +1,5 @@
-// How fast the daemon is with many connected queue pairs: an ordinary libibverbs program that holds
-// both ends, on two devices, and sends small RDMA WRITEs round robin over them. Run by tools/bench
+// Measures the message rate with many connected queue pairs: an ordinary libibverbs program with
+// both ends, on two devices, that sends small RDMA WRITEs round robin over them. Run by tools/bench
 // under `roci run`. See Usage().
 #include <getopt.h>
 #include <infiniband/verbs.h>

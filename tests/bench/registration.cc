@@ -1,4 +1,4 @@
-// What it costs to register and deregister memory, and what registered memory does to fork: an
+// Measures the cost of registering and deregistering memory, and of fork with registered memory: an
 // ordinary libibverbs program. Run by tools/bench under `roci run`; prints JSON.
 #include <infiniband/verbs.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// What a post and a poll cost the app: the plugin's data path on rings in ordinary memory, with a
-// daemon that has always done its part already.
+// Measures the cost of a post and a poll for the program: the plugin's data path on rings in
+// ordinary memory, with a simulated daemon that is always ahead.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

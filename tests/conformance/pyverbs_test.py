@@ -3,11 +3,11 @@
 
 Usage: pyverbs_test.py [--only TEXT] [--gid N] DEVICE SKIPS
 
-To be run among the devices (`roci run`, with_daemon.sh), by the interpreter that Debian's pyverbs is built for. Unpacks
-the tests that the package ships, leaves out those for one vendor's NIC, runs their own run_tests.py, and prints a TAP
-line for each case. A case must pass, or be listed in SKIPS with its reason. A listed case that passes, or that the
-package does not have, is a failure too, so that the list stays true; only where the machine may lack something both
-passing and being skipped are right. --only runs the cases whose name contains TEXT.
+Run it with visible devices (`roci run`, with_daemon.sh), with the interpreter of Debian's pyverbs. Unpacks the package's
+tests, leaves out those for one vendor's NIC, runs their run_tests.py, and prints a TAP line per case. A case must pass, or
+be listed in SKIPS with its reason. A listed case that passes, or that the package does not have, is a failure as well, so
+that the list stays correct; if it depends on the machine, both passing and skipping are accepted. --only runs the cases
+whose name contains TEXT.
 """
 import argparse
 import faulthandler

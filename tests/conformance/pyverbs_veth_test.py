@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The connection manager's cases of the public verbs tests, which want a device with a kernel interface: on a veth pair.
+"""The connection manager cases of the public verbs tests, which need a device with a kernel interface: on a veth pair.
 
 Usage: pyverbs_veth_test.py ROCI ROCID PLUGIN
 
-Makes a network namespace with a veth pair, whose one end has an address of the kernel's, as docs/ports.md has it, and
-below a daemon by net_af_packet; then runs pyverbs_test.py there, of which no case may be skipped. Without the rights for
-a namespace all of it is.
+Creates a network namespace with a veth pair. One end has a kernel address as in docs/ports.md, and a daemon uses it by
+net_af_packet. Then runs pyverbs_test.py there; no case may be skipped. Skipped without permission to create namespaces.
 """
 import os
 import subprocess

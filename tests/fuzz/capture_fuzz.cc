@@ -1,5 +1,5 @@
-// Fuzzes what `roci decode` makes of a file: the reader of captures, the dissection of their frames
-// and its words. Frames must not fail in any way but by a verdict.
+// Fuzzes `roci decode`: the reader of captures, the dissection of frames and their descriptions. A
+// frame may only fail by a verdict.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Fuzzes gate 3 for librdmacm's commands: the sizes and the bytes that a program writes to the
-// character device. The input is four numbers of 32 bits (command, size, size of what follows, room
-// for the answer), then the bytes.
+// character device. Input: four 32-bit numbers (command, size, size of the payload, room for the
+// answer), then the bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,6 @@
-// Fuzzes the communication manager with messages. The input is a sequence of records: a byte that
-// says what the program does first, then the attribute and the payload of one MAD. Whatever comes
-// in, tables stay within bounds, what goes out is sound, and at the end nothing is stuck.
+// Fuzzes the communication manager with messages. Input: a sequence of records, each a byte that
+// selects an operation of the program, then attribute and payload of one MAD. Tables must stay
+// within their limits, sent messages must be valid, and no connection may be stuck at the end.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,4 @@
-// Fuzzes gate 1 for frames that flow rules may take: any bytes have a key whose layers fit
-// together.
+// Fuzzes gate 1 for frames that flow rules may take: the layers of every key must be consistent.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-// What the fuzzers share: conditions that must hold, and a reader of the input.
+// Common parts of the fuzzers: a check of conditions, and a reader of the input.
 #pragma once
 
 #include <algorithm>

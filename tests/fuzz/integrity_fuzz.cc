@@ -1,5 +1,5 @@
-// Fuzzes signature regions: the input is a registration of any kind and a program of copies out of
-// and into it, which a model does byte by byte on a memory of its own.
+// Fuzzes signature regions. Input: a registration of any kind and a sequence of copies out of and
+// into it. A model repeats each copy byte by byte on its own memory.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

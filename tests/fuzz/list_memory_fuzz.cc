@@ -1,6 +1,6 @@
-// Gates 2 and 4 for list regions: an app that writes whatever it likes into the memory of its
-// lists, and requests that name them. The input is a program of registrations and lookups; every
-// one is compared with a model of what lists and regions there are.
+// Fuzzes gates 2 and 4 for list regions: a program that writes any bytes into the memory of its
+// lists, and requests that name them. Input: a sequence of registrations and lookups, each compared
+// with a model of the lists and regions.
 #include <unistd.h>
 
 #include <algorithm>

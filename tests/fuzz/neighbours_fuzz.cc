@@ -1,7 +1,7 @@
-// Fuzzes what answers frames that are no RoCE packets: ARP, neighbour discovery, ping, and queries
-// for multicast groups. The input is
-// a sequence of frames, each behind two bytes of length. Every answer must be a sound frame itself,
-// no longer than what it answers (but for padding), and the tables must stay within their bounds.
+// Fuzzes the answers to frames other than RoCE: ARP, neighbour discovery, ping, and multicast group
+// queries. Input: a sequence of frames, each after two bytes of length. Every answer must be a
+// valid frame, no longer than the question (except for padding), and tables must stay within their
+// limits.
 #include <cstdint>
 #include <vector>
 

@@ -1,6 +1,6 @@
-// Fuzzes gate 1 and the frame encoder behind it. The first byte of the input says whether the
-// checksums of the frame that follows are put right first, as no fuzzer would find a CRC. What the
-// parser accepts must lie inside the frame and survive encoding and parsing again unchanged.
+// Fuzzes gate 1 and the frame encoder. The first byte of the input selects whether the checksums of
+// the following frame are corrected first, since a fuzzer cannot guess a CRC. An accepted packet
+// must lie inside the frame, and be equal after encoding and parsing again.
 #include <cstdint>
 #include <cstring>
 #include <vector>

@@ -1,6 +1,5 @@
-// Fuzzes the checksums of raw packets: whatever a frame says of its lengths, nothing outside of it
-// is touched, two fields change at most, and what the port is told is what software would have
-// done.
+// Fuzzes the checksums of raw packets. With any length fields: no access outside of the frame, at
+// most two fields change, and the port's offload flags give the same result as software.
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 

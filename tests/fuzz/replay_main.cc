@@ -1,5 +1,5 @@
-// Runs a fuzzer's entry on every file of the folders (or files) given, and on cuts and single-byte
-// changes of each, so that compilers without libFuzzer run the same code.
+// Runs a fuzzer's entry point on every given file or file of a given folder, and on truncations and
+// single-byte changes of each: a replacement for libFuzzer.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Fuzzes gate 4: the input is a program of registrations and lookups; every segment that comes out
-// is compared with a model of what the app registered.
+// Fuzzes gate 4. Input: a sequence of registrations and lookups. Every resulting segment is
+// compared with a model of the registered regions.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Fuzzes gate 3: a control message as an app sends it. The first byte of the input is the number of
-// descriptors beside it. What comes through is checked against what the gate promises.
+// Fuzzes gate 3 with control messages. The first byte of the input is the number of descriptors. An
+// accepted message is checked against the gate's contract.
 #include <cstdint>
 #include <cstring>
 #include <span>

@@ -1,6 +1,5 @@
-// Gate 2 against an app that writes whatever it likes into a shared receive queue: slot numbers,
-// the producer index, and the slots themselves. The input is a list of what app and daemon do in
-// turn.
+// Fuzzes gate 2 for shared receive queues: a program that writes any bytes into slot numbers, the
+// producer index and the slots. Input: a sequence of steps of program and daemon.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Gate 2 against an app that writes whatever it likes into its ring of tag list operations. The
-// input is a list of what app and daemon do in turn; what the list holds, what matches and what
-// completes is compared with a model of it.
+// Fuzzes gate 2 for tag matching: a program that writes any bytes into its ring of tag list
+// operations. Input: a sequence of steps of program and daemon. The list, matches and completions
+// are compared with a model.
 #include <unistd.h>
 
 #include <algorithm>

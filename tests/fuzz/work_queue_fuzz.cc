@@ -1,5 +1,5 @@
-// Gate 2 against an app that writes whatever it likes into its rings, whenever it likes: the input
-// is a list of what app and daemon do in turn.
+// Fuzzes gate 2 for work queues: a program that writes any bytes into its rings at any time. Input:
+// a sequence of steps of program and daemon.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

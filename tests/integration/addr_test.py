@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Addresses that come and go while programs use the devices: `roci addr`, the GID table, events, connections.
+"""Addresses added and removed while programs use the devices: `roci addr`, the GID table, events, connections.
 
 Usage: addr_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,4 +1,4 @@
-// A process of an ordinary user's that does to root's daemon what it should not.
+// A process of an ordinary user that attacks root's daemon.
 #pragma once
 
 #include <poll.h>

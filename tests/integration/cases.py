@@ -1,4 +1,4 @@
-"""The main program of tests that run a table of cases against one daemon, or one at each end of a network, and speak TAP."""
+"""Main program of tests that run a table of cases with one daemon, or one at each end of a network. Prints TAP."""
 import argparse
 import os
 import signal

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checksums of raw packets on real ports: the kernel takes datagrams and connections whose checksums rocid has filled in,
-by itself (veth) or by its port (a tap device, net_vhost and net_virtio_user), and receivers are told which are right.
+"""Checksums of raw packets on real ports: the kernel accepts datagrams and connections whose checksums rocid has filled in,
+in software (veth) or by the port (a tap device, net_vhost and net_virtio_user), and completions report correct ones.
 
-Namespaces and interfaces are made here, and go with the test; without the rights for it those cases are skipped.
+The test creates namespaces and interfaces and removes them; without permission for that its cases are skipped.
 
 Usage: checksums_test.py ROCI ROCID PLUGIN RAW_FRAMES [unittest arguments]
 

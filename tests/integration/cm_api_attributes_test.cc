@@ -1,5 +1,5 @@
-// What librdmacm says to move queue pairs of each type by hand (rdma_init_qp_attr), and that
-// ibv_modify_qp takes it.
+// The attributes that librdmacm gives for manual transitions of each type of queue pair
+// (rdma_init_qp_attr); ibv_modify_qp must accept them.
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
 

@@ -1,4 +1,5 @@
-// Connections of librdmacm: what each end learns of the other, and what calls answer in each state.
+// Connections of librdmacm: parameters that each end learns from the other, and the results of
+// calls in each state.
 #include <rdma/rdma_cma.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,7 +112,7 @@ TEST(CmConnect, ActiveSideRejectsTheReply) {
   EXPECT_EQ(seen.data, Padded("x", kMostOfReject));
 }
 
-TEST(CmConnect, NobodyAndNoLongerAnybody) {
+TEST(CmConnect, WithoutAListenerAndAfterItsEnd) {
   EventChannel server, client;
   const Id alone = client.Route(kFar, 7406);
   rdma_conn_param parameters = Parameters();

@@ -171,7 +171,7 @@ TEST(CmDatagram, GroupsAreLeftAsOftenAsTheyAreJoined) {
   EXPECT_EQ(ErrorOf(rdma_leave_multicast(id.get(), Address("239.1.1.3").get())), EADDRNOTAVAIL);
 }
 
-TEST(CmDatagram, WhatCannotBeJoined) {
+TEST(CmDatagram, GroupsThatCannotBeJoined) {
   EventChannel channel;
   const Id unbound = channel.Create(RDMA_PS_UDP);
   EXPECT_EQ(Join(unbound, "239.1.1.4"), EINVAL);

@@ -284,7 +284,7 @@ class Waiter {
 };
 
 // As the kernel's: a thread that waits in a descriptor goes on waiting.
-TEST(CmApi, AChannelThatIsClosedTellsNothingToWhoWaits) {
+TEST(CmApi, AWaitOnAClosedChannelGetsNoEvent) {
   for (int i = 0; i < 300; ++i) {
     rdma_event_channel* channel = rdma_create_event_channel();
     ASSERT_NE(channel, nullptr);
@@ -346,7 +346,7 @@ TEST(CmApi, AThreadToldOfTheEndMayAskBeforeTheChannelIsClosed) {
 }
 
 // To the thread that closed it a channel is no descriptor.
-TEST(CmApi, AChannelIsNoDescriptorToTheThreadThatClosedIt) {
+TEST(CmApi, AClosedChannelIsNoDescriptorForItsThread) {
   EventChannel server;
   const Id listener = server.Listen(kFar, 7460);
   auto client = std::make_unique<EventChannel>();

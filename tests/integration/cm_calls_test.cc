@@ -1,4 +1,4 @@
-// How librdmacm's calls into the daemon look like those into the kernel: errno after failures that
+// librdmacm's calls to the daemon behave like those to the kernel: errno after failures that
 // librdmacm undoes with further calls, signals, and descriptors.
 #include <dirent.h>
 #include <rdma/rdma_cma.h>

@@ -1,4 +1,4 @@
-// Enhanced connection establishment through librdmacm: what each end learns of the other's offer.
+// Enhanced connection establishment through librdmacm: each end learns the other's offer.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -112,7 +112,7 @@ TEST_F(CmEce, BothEndsLearnOfTheOther) {
   EXPECT_EQ(RemoteOf(client_.get()).options, 0x1234u);
 }
 
-TEST_F(CmEce, WhoOffersNothingIsOfferedNothing) {
+TEST_F(CmEce, WithoutAnOfferTheOtherEndOffersNothing) {
   ASSERT_NO_FATAL_FAILURE(Request(0));
   ASSERT_NE(server_, nullptr);
   EXPECT_EQ(RemoteOf(server_.get()).vendor_id, 0u);

@@ -1,5 +1,5 @@
-// What tests of librdmacm's calls share: identifiers that end with the test, events as values, and
-// the ways to a connection between the two devices that a daemon has without configuration.
+// Common parts of tests of librdmacm's calls: identifiers that are destroyed with the test, events
+// as values, and steps to a connection between the two devices of the default configuration.
 #pragma once
 
 #include <arpa/inet.h>

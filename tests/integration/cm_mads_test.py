@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Messages to the connection manager that no peer in its right mind sends, on the wire: each is counted by its reason,
-answered as the IBTA has it or not at all, and does no harm to the connections that there are.
+"""Invalid messages to the connection manager, on the wire: each is counted by its reason, answered as the IBTA requires or
+not at all, and does not affect existing connections.
 
-The daemon has one end of a veth pair, the test the other. Without the rights for that everything is skipped.
+The daemon has one end of a veth pair, the test the other. Skipped without permission to create them.
 
 Usage: cm_mads_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

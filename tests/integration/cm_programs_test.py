@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Debian's own programs that connect by librdmacm, unmodified, over emulated devices.
+"""Debian's programs that connect by librdmacm, unmodified, over emulated devices.
 
 Usage: cm_programs_test.py [--list] [--all] [--only TEXT] [--over wire|memif|veth] ROCI ROCID PLUGIN
 
-Starts a daemon of its own, or one at each end of a network, runs every pair of programs in the table below, and prints a
-TAP line for each: server and client must both exit with 0 in time. At the end nothing may be left in the daemon. Over a
-network a sample of the cases runs, unless --all is given.
+Starts a daemon, or one at each end of a network, runs every pair of programs in the table below, and prints a TAP line per
+pair: server and client must both exit with 0 in time. At the end the daemon may have no objects left. Over a network a
+sample of the cases runs, unless --all is given.
 """
 import subprocess
 import sys

@@ -2,12 +2,12 @@
 // roci0 and roci1 from and to private memory. confined_test.py starts it.
 //
 // Usage: confined_program HOW [ARGUMENT]
-//   plain          nothing more than what it was started with
-//   setuid         becomes another user without a call of exec
-//   chroot DIR     with the list of devices in its hand
-//   open-chroot DIR  with the devices open
-//   filter         under a system call filter like the default of container engines
-//   raw            tries a raw packet queue pair too, and says whether it got one
+//   plain          no further confinement
+//   setuid         changes the user without exec
+//   chroot DIR     after it has got the list of devices
+//   open-chroot DIR  after it has opened the devices
+//   filter         with a system call filter like the default of container engines
+//   raw            also tries a raw packet queue pair, and prints whether it got one
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <linux/audit.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs that confine themselves, or are confined, before they open a device: other users, other roots, system call filters,
-containers beside the daemon's.
+"""Programs that are confined, by themselves or by others, before they open a device: other users, other roots, system call
+filters, containers other than the daemon's.
 
 Usage: confined_test.py ROCI ROCID PLUGIN CONFINED_PROGRAM [unittest arguments]
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Congestion control between two devices whose wire marks packets: `roci impair --ecn`, counters, rates.
 
-How well a bottleneck is used, and how even, depends on what else the machine does: tools/bench measures the one, and the
-simulator both (tests/sim/incast.h).
+Utilisation and fairness of a bottleneck depend on the machine's load: tools/bench measures utilisation, the simulator both
+(tests/sim/incast.h).
 
 Usage: congestion_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the kernel's files and the old tools show of a device while it works: counters, hw_counters, ibstat, ibstatus.
+"""The counters of a device with traffic in sysfs and in older tools: counters, hw_counters, ibstat, ibstatus.
 
 Usage: counters_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

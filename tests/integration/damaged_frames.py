@@ -1,5 +1,5 @@
-"""Frames that a device has to drop, by the counter of `roci show ports` that must count them: made by hand, and those of gate
-1's fuzz corpus."""
+"""Frames that a device must drop, by the counter of `roci show ports` that must count them: hand-made frames, and those of
+gate 1's fuzz corpus."""
 import json
 import os
 import random

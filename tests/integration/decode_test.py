@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`roci decode` as a command: what it prints, and its exit statuses.
+"""`roci decode` as a command: output and exit statuses.
 
 Usage: decode_test.py ROCI VECTORS
 """

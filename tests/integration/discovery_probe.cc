@@ -1,10 +1,10 @@
-// An ordinary libibverbs program that asks for what libibverbs answers past the provider: tables in
-// sysfs, completion channels, asynchronous events. Exit status 0 if all is as it should be; else a
-// line for each thing that is not.
+// An ordinary libibverbs program for calls that libibverbs answers without the provider: tables in
+// sysfs, completion channels, asynchronous events. Exit status 0 if all checks pass; else a line
+// per failed check.
 //
-// Usage: discovery_probe tables    what sysfs says agrees with what libibverbs answers
-//        discovery_probe reopen    opening and closing leaves nothing behind
-//        discovery_probe loss      says "ready", then expects the daemon to die
+// Usage: discovery_probe tables    check that sysfs agrees with libibverbs
+//        discovery_probe reopen    check that opening and closing leaves nothing behind
+//        discovery_probe loss      print "ready", then expect the daemon to die
 #include <dirent.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>

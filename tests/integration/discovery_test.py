@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What libibverbs answers past the provider, with the real daemon: discovery_probe in a mount namespace and without one.
+"""Calls that libibverbs answers without the provider, with the real daemon: discovery_probe with and without a mount namespace.
 
 Usage: discovery_test.py ROCI ROCID PLUGIN DISCOVERY_PROBE [unittest arguments]
 """

@@ -1,4 +1,4 @@
-"""What those who share nothing with us make of a capture of ours: tshark, scapy, and icrc.py."""
+"""Independent dissectors for captures of the daemon: tshark, scapy, and icrc.py."""
 import os
 import subprocess
 

@@ -1,5 +1,5 @@
-// A DMA buffer of this machine's kernel, for tests: of udmabuf, or of a graphics driver with memory
-// that the processor can map (vgem, which has no hardware).
+// A DMA buffer of this machine's kernel, for tests: of udmabuf, or of a graphics driver whose
+// memory the CPU can map (vgem, which needs no hardware).
 #pragma once
 
 #include <cstddef>

@@ -155,7 +155,7 @@ TEST_F(DmaBuffers, OutlivesTheDescriptor) {
   for (size_t i = 0; i < 5000; ++i) ASSERT_EQ(here_.data()[i], PatternByte(9, i)) << i;
 }
 
-TEST_F(DmaBuffers, RefusesWhatIsNotThere) {
+TEST_F(DmaBuffers, RefusesInvalidRequests) {
   EXPECT_EQ(Refusal(0, kBytes + 1), EINVAL);
   EXPECT_EQ(Refusal(kBytes, 1), EINVAL);
   EXPECT_EQ(Refusal(~uint64_t{0}, 2), EINVAL);

@@ -1,7 +1,7 @@
-// Sends every kind of request that a queue pair of RC, UC, XRC and UD can have from roci0 to roci1,
-// in one packet and in several, for those who look at the packets (opcodes_test.py).
+// Sends every kind of request of RC, UC, XRC and UD queue pairs from roci0 to roci1, in one packet
+// and in several; opcodes_test.py checks the packets.
 //
-// every_opcode GID_INDEX (the same at both devices); exit status 0 when everything went as it must.
+// every_opcode GID_INDEX (the same at both devices); exit status 0 on success.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 

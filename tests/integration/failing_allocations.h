@@ -1,4 +1,4 @@
-// Page that a test shares with a daemon that has failing_allocations.cc preloaded: the file
+// Page shared by a test and a daemon with failing_allocations.cc preloaded: the file
 // ROCI_TEST_ALLOCATIONS.
 #pragma once
 

@@ -1,5 +1,5 @@
-// A file of a FUSE file system in namespaces of this process's own, whose server answers nothing
-// any more once the file is open, but reads, if it is told to.
+// A file of a FUSE file system in new namespaces of this process. Once the file is open, its server
+// stops answering, except for reads if requested.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-"""What the tests of whole programs share: a daemon with a runtime directory of its own, and programs among its devices."""
+"""Common parts of tests with whole programs: a daemon with its own runtime directory, and programs that use its devices."""
 import json
 import os
 import pwd

@@ -1,6 +1,5 @@
-// Descriptors whose closing waits for their owner, passed to root's daemon by an ordinary user's
-// program in every way there is: other programs are served meanwhile, and the daemon ends when it
-// is told to.
+// Descriptors whose close blocks, passed to root's daemon by a program of an ordinary user in every
+// possible way: the daemon must serve other programs, and end at SIGTERM.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>

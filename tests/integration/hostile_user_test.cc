@@ -1,5 +1,5 @@
-// What an ordinary user's program does to root's daemon and to other users' programs, speaking the
-// session protocol itself.
+// Attacks of an ordinary user's program on root's daemon and on other users' programs, with its own
+// implementation of the session protocol.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/fuse.h>
@@ -117,7 +117,7 @@ alignas(16) char g_stack[256 * 1024];
 
 // The session is that of a process which has become another program, with more rights, while the
 // memory that it had is in use by its creator still.
-TEST_F(HostileUserTest, ASetUserIdProgramIsOutOfReachOfWhatItWas) {
+TEST_F(HostileUserTest, ASetUserIdProgramIsNotAccessibleToItsFormerSession) {
   const std::filesystem::path program = folder_ / "sleep";
   struct statvfs file_system {};
   ASSERT_EQ(statvfs(folder_.c_str(), &file_system), 0);
@@ -255,7 +255,7 @@ int HelloWith(int memory) {
   return session.Hello("roci0", memory);
 }
 
-TEST_F(HostileUserTest, WhatIsNoMemoryIsRefused) {
+TEST_F(HostileUserTest, DescriptorsOtherThanMemoryAreRefused) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   EXPECT_EQ(HelloWith(ends[0]), EBADF) << "a pipe";

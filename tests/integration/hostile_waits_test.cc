@@ -1,5 +1,5 @@
-// An ordinary user's program that makes every look at its process wait: root's daemon, which has to
-// look, serves other programs meanwhile, and ends when it is told to.
+// A program of an ordinary user that blocks every lookup in its process: root's daemon must serve
+// other programs, and end at SIGTERM.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/auxv.h>

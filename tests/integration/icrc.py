@@ -1,7 +1,7 @@
-"""The ICRC of RoCEv2 from the IBTA's text, bit by bit (vol 1, 7.8.1 and annex A17.3.3): shares nothing with the product.
+"""The ICRC of RoCEv2 from the IBTA's text, bit by bit (vol 1, 7.8.1 and annex A17.3.3): independent of the product.
 
-As a program: icrc.py CAPTURE checks every RoCE frame of a capture by scapy, which knows IPv4 only, and by this; prints how
-many each has found right, and one line for each that is wrong. Needs Debian's own python3 for python3-scapy.
+As a program: icrc.py CAPTURE checks every RoCE frame of a capture with scapy, which supports IPv4 only, and with this module;
+prints the number of correct ones for each, and a line per wrong one. Needs Debian's python3 for python3-scapy.
 """
 import struct
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Life and death of programs and daemons: what is left behind, what the peer sees, who may start what.
+"""Start and end of programs and daemons: what is left behind, what the peer sees, and permissions.
 
 Usage: life_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Captures and impairments while Debian's programs run: `roci capture`, `roci impair`.
 
-Frames of our own are dissected by tshark, and their ICRCs verified by scapy and by icrc.py, which share nothing with us.
+tshark dissects the daemon's frames; scapy and icrc.py, which are independent of it, verify their ICRCs.
 
 Usage: link_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,4 +1,4 @@
-"""Messages of the connection manager made by hand (IBTA vol 1, 12.6 and 13.4.2), as RoCEv2 frames over IPv4 and back."""
+"""Hand-made messages of the connection manager (IBTA vol 1, 12.6 and 13.4.2), to and from RoCEv2 frames over IPv4."""
 import socket
 import struct
 

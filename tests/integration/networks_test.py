@@ -2,8 +2,8 @@
 """Two daemons on one network: over a veth pair between two network namespaces by net_af_packet and net_af_xdp, over
 net_memif, and over net_vhost with net_virtio_user.
 
-The kernel has the same address on its side of the veth pair, kept quiet as docs/ports.md says. Namespaces and interfaces
-are made here, and go with the test; without the rights for it those cases are skipped.
+The kernel has the same address on its side of the veth pair, silenced as in docs/ports.md. The test creates namespaces and
+interfaces and removes them; without permission for that its cases are skipped.
 
 Usage: networks_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every opcode that there is, over IPv4 and IPv6, without and with a VLAN tag, as others see it.
+"""Every opcode, over IPv4 and IPv6, without and with a VLAN tag, decoded by independent dissectors.
 
 Usage: opcodes_test.py ROCI ROCID PLUGIN EVERY_OPCODE [unittest arguments]
 

@@ -1,8 +1,9 @@
-// Measures how programs share few processors with the daemon: threads that each post an 8-byte RDMA
-// WRITE and poll for its completion. Run by tools/bench and the integration tests under `roci run`.
+// Measures how programs share few processors with the daemon: each thread posts an 8-byte RDMA
+// WRITE and polls for its completion. Run by tools/bench and the integration tests under `roci
+// run`.
 //
 // polling_threads THREADS SECONDS [BUSY_LOOPS]
-//   BUSY_LOOPS: processes that only compute, beside the threads (0)
+//   BUSY_LOOPS: number of additional processes that only compute (0)
 //   Prints the completions of all threads and of the thread with the fewest, and the longest wait
 //   for one, as JSON.
 #include <signal.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Further virtual ports of DPDK's, beside those of networks_test.py: net_pcap on a veth pair and with files, net_tap by a
-bridge and to the kernel, net_ring with itself.
+"""More virtual ports of DPDK than in networks_test.py: net_pcap on a veth pair and with files, net_tap through a bridge and
+to the kernel, net_ring with itself.
 
-Namespaces and interfaces are made here, and go with the test; without the rights for it those cases are skipped.
+The test creates namespaces and interfaces and removes them; without permission for that its cases are skipped.
 
 Usage: ports_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Debian's own RDMA programs, unmodified, against each other over emulated devices.
+"""Pairs of Debian's RDMA programs, unmodified, over emulated devices.
 
 Usage: programs_test.py [--list] [--all] [--only TEXT] [--over wire|memif|veth] ROCI ROCID PLUGIN
 
-Starts a daemon of its own, or one at each end of a network, runs every pair of programs in the table below, and prints a
-TAP line for each: server and client must both exit with 0 in time. --only runs the cases whose name contains TEXT. Over a network a sample of the cases runs, unless --all is given.
+Starts a daemon, or one at each end of a network, runs every pair of programs in the table below, and prints a TAP line per
+pair: server and client must both exit with 0 in time. --only runs the cases whose name contains TEXT. Over a network a
+sample of the cases runs, unless --all is given.
 """
 import contextlib
 import os

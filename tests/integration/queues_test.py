@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Daemons of several lcores on ports with several queues: whatever queue a frame comes on, it reaches its queue pair, and
-a daemon of one lcore serves all queues of its port.
+"""Daemons with several lcores on ports with several queues: a frame reaches its queue pair from any queue, and a daemon with
+one lcore serves all queues of its port.
 
-Namespaces and interfaces are made here, and go with the test; without the rights for it those cases are skipped.
+The test creates namespaces and interfaces and removes them; without permission for that its cases are skipped.
 
 Usage: queues_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

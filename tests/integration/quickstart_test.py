@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/quickstart as a newcomer runs it, the second time beside a daemon in the folder that is named to it.
+"""tools/quickstart as a newcomer runs it, and with another daemon running in its folder.
 
 Usage: quickstart_test.py ROCI ROCID PLUGIN QUICKSTART [unittest arguments]     (what is built must be in build/)
 """

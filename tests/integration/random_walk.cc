@@ -1,7 +1,7 @@
 // Usage: random_walk SEED PROCESSES THREADS SECONDS
 //
-// PROCESSES processes of THREADS threads each take random walks over the verbs API (walker.h), with
-// seeds that follow from SEED. Exit status 0 if every one found everything as it should be.
+// PROCESSES processes with THREADS threads each take random walks over the verbs API (walker.h),
+// with seeds derived from SEED. Exit status 0 if no walk found an error.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Random walks over the verbs API, and what they leave behind in the daemon: nothing.
+"""Random walks over the verbs API, which must leave no objects in the daemon.
 
 Usage: random_walk_test.py [--seconds N] [--seed N] [--processes N] [--threads N] ROCI ROCID PLUGIN WALK
 
-Starts a daemon of its own and, among its devices, PROCESSES processes of THREADS threads each, which make, use and
-destroy objects in any order and check what comes of it (walker.h). Half of them end without cleaning up. Then no
-program, queue or region may be left in `roci show`, and the daemon has to end well. The seed is printed; a failure
-comes again with it, timing permitting.
+Starts a daemon and PROCESSES processes with THREADS threads each, which create, use and destroy objects in any order and
+check the results (walker.h). Half of them end without cleaning up. Then `roci show` must have no program, queue or region
+left, and the daemon must end successfully. The seed is printed; with it a failure recurs, unless it depends on timing.
 
-A long run, under sanitizers too (build-asan/ is made by tools/test):
+A long run, also with sanitizers (tools/test creates build-asan/):
     tests/integration/random_walk_test.py --seconds 600 build/tools/roci build/control/rocid \\
         build/verbs_provider/libroci-rdmav34.so build/tests/integration/random_walk
     ASAN_OPTIONS=handle_sigbus=0:detect_leaks=0 tests/integration/random_walk_test.py --seconds 600 \\

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`roci impair --rate`: a link of a limited rate with a queue, per direction and queue pair, on one lcore and on several.
+"""`roci impair --rate`: a link with limited rate and a queue, per direction and queue pair, on one lcore and on several.
 
-How much of the rate a stream uses is a question of speed, which depends on what else the machine does: tools/bench measures
-it. That each rate is met exactly is shown in simulated time (tests/unit/dataplane/link/link_tap_test.cc).
+The utilisation of the rate depends on the machine's load: tools/bench measures it. The exactness of rates is tested in
+simulated time (tests/unit/dataplane/link/link_tap_test.cc).
 
 Usage: rate_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,10 +1,9 @@
-// Sends frames by a raw packet queue pair, or receives some, for those who look at their
-// checksums (checksums_test.py).
+// Sends or receives frames with a raw packet queue pair; checksums_test.py checks their checksums.
 //
 // raw_frames DEVICE send|fill FRAME...
 //   frames as hexadecimal digits; fill: with IBV_SEND_IP_CSUM
 // raw_frames DEVICE receive PORT COUNT
-//   says "ready", and then of each UDP datagram that comes to the port whether it has
+//   prints "ready", and then for each received UDP datagram to the port whether it has
 //   IBV_WC_IP_CSUM_OK (1 or 0), and its frame
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// A session spoken by hand, without the plugin: says to the daemon what no honest plugin would.
+// A session without the plugin, for messages that the plugin would never send.
 #pragma once
 
 #include <gtest/gtest.h>

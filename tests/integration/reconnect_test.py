@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ports that reach another process by a socket, whose peer comes later, ends, is killed, and comes again.
+"""Ports that are connected to another process by a socket: the peer starts later, ends, is killed, and starts again.
 
 Usage: reconnect_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The daemon as its operator sees it: command line, files, signals, `roci show`.
+"""The daemon from the operator's view: command line, files, signals, `roci show`.
 
 Usage: rocid_test.py ROCID ROCI [unittest arguments]
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Routes: what `roci route` and the configuration's `routes` take, and that traffic goes by the gateway they name.
+"""Routes: input of `roci route` and of the configuration's `routes`; traffic uses the named gateway.
 
-The second part runs two daemons in networks of their own, joined by a kernel that routes between them and has two
-addresses, with MACs of their own, on the first's side. Namespaces and interfaces are made here, and go with the test;
-without the rights for it that part is skipped.
+The second part runs two daemons in separate networks, connected by a kernel that routes between them and has two addresses
+with different MACs on the first's side. The test creates namespaces and interfaces and removes them; without permission for
+that this part is skipped.
 
 Usage: route_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How programs started with `roci run` find the devices: as root and as an ordinary user, nested, beside a kernel's devices,
-while the daemon restarts, and where namespaces are refused.
+"""Programs started with `roci run` find the devices: as root and as an ordinary user, nested, with devices of the kernel,
+while the daemon restarts, and if namespaces are refused.
 
 Usage: run_namespace_test.py ROCI TREE_SERVER PLUGIN [unittest arguments]
 
-tree_server stands in for the daemon. Its own libibverbs programs (ibv_devices, ibstat) are what the machine has installed.
+tree_server replaces the daemon. The libibverbs programs (ibv_devices, ibstat) are those installed on the machine.
 """
 import os
 import pwd

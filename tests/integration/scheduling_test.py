@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How the daemon shares processors with other programs: real-time priority, its bound, and what tells of a daemon that waits.
+"""The daemon shares processors with other programs: real-time priority, its limit, and the report of a waiting daemon.
 
 Usage: scheduling_test.py ROCI ROCID PLUGIN POLLING_THREADS [unittest arguments]
 """

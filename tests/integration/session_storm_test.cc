@@ -1,5 +1,5 @@
-// Several sessions send random commands, right and wrong ones, and break off at random. The daemon
-// must answer every one of them, survive, and have nothing left in the end.
+// Several sessions send random commands, valid and invalid ones, and disconnect at random. The
+// daemon must answer every command, survive, and have no objects left at the end.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What the daemon answers to sessions that say wrong things, and that it forgets them afterwards.
+// The daemon's answers to sessions with invalid requests; it must have nothing of them left at the
+// end.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -211,7 +212,7 @@ TEST_F(SessionTest, ObjectsInUseAreBusy) {
   EXPECT_EQ(session_.OnHandle(ROCI_ABI_DEALLOC_PD, pd_), 0);
 }
 
-TEST_F(SessionTest, WhatIsNotOfferedIsNotSupported) {
+TEST_F(SessionTest, UnofferedFeaturesAreNotSupported) {
   MakeQp();
   roci_abi_create_qp_response qp;
   for (const uint32_t type : {0u, 11u, 255u, 0x102u}) {

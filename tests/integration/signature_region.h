@@ -1,5 +1,5 @@
-// Signature regions for tests: what they are made of, and arithmetic of the tests' own for what has
-// to be in memory and on the wire.
+// Signature regions for tests: their parts, and an independent computation of the expected bytes in
+// memory and on the wire.
 #pragma once
 
 #include <gtest/gtest.h>

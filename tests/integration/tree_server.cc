@@ -1,5 +1,5 @@
-// Stands in for the daemon where only the way to the devices is tested: keeps the tree that looks
-// like sysfs and a socket that accepts and hangs up, until standard input ends. Says "ready" once.
+// Replaces the daemon in tests of device discovery: keeps the sysfs-like tree, and a socket that
+// accepts and closes connections, until standard input ends. Prints "ready" once.
 //
 // Usage: tree_server RUNTIME_DIR [--rdma-cm]
 // Lines on standard input, each answered by "ok" or "failed: why":

@@ -1,4 +1,4 @@
-"""Two daemons joined by a network, in the place of one whose devices share a wire: the same devices and addresses."""
+"""Two daemons connected by a network instead of one whose devices share a wire, with the same devices and addresses."""
 import os
 import subprocess
 import tempfile

@@ -1,5 +1,5 @@
-// What the device advertises works, and what it does not advertise answers EOPNOTSUPP: for every
-// capability of ibv_query_device_ex(3), and for every call that has none.
+// Advertised features work, and others fail with EOPNOTSUPP: for every capability of
+// ibv_query_device_ex(3), and for every call without a capability.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>

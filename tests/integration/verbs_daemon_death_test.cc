@@ -1,5 +1,5 @@
-// What a program sees when its daemon is killed: errors and a fatal event, and never a hang or a
-// crash. Ends the daemon (ROCID_PID), so it is a program of its own with one test.
+// A program whose daemon is killed gets errors and a fatal event, and never hangs or crashes. Ends
+// the daemon (ROCID_PID), so it is a separate program with one test.
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 

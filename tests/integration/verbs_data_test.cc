@@ -1,4 +1,4 @@
-// Data moves between two devices as it should: every operation of RC, through Debian's libibverbs.
+// Data transfer between two devices: every operation of RC, through Debian's libibverbs.
 #include <arpa/inet.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// One UD queue pair through libibverbs, for tests that run among the daemon's devices.
+// One UD queue pair through libibverbs, for tests that run under `roci run`.
 #pragma once
 
 #include <gtest/gtest.h>

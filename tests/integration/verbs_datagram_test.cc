@@ -168,7 +168,7 @@ TEST_P(Families, EveryMemberGetsACopy) {
   EXPECT_EQ(ibv_detach_mcast(neighbour.qp, &group, 0), 0);
 }
 
-TEST(MulticastTest, NoCopiesForWhoeverBlocksItsOwn) {
+TEST(MulticastTest, NoCopyToASenderThatBlocksItsOwnPackets) {
   const ibv_gid group = GroupOf(true);
   DatagramEndpoint sender(DeviceZero(), IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
   DatagramEndpoint other(DeviceZero());

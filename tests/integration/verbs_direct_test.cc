@@ -1,4 +1,4 @@
-// Direct verbs (rocidv.h) as a program uses them: regions that work requests register, with the
+// Direct verbs (rocidv.h) as a program uses them: regions that work requests register. Checks all
 // bytes.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ class DirectVerbs : public ::testing::Test {
   rocidv_mr* mr_ = nullptr;
 };
 
-TEST_F(DirectVerbs, TellWhatTheDeviceHas) {
+TEST_F(DirectVerbs, ReportTheDevicesLimits) {
   ASSERT_TRUE(rocidv_is_supported(pair_.far_device.context));
   rocidv_device_attr attr = {};
   ASSERT_EQ(rocidv_query_device(pair_.far_device.context, &attr, sizeof(attr)), 0);
@@ -262,7 +262,7 @@ TEST_F(DirectVerbs, WorksBetweenExtendedRequests) {
   EXPECT_EQ(ibv_destroy_qp(qp), 0);
 }
 
-TEST_F(DirectVerbs, RefuseWhatCannotBe) {
+TEST_F(DirectVerbs, RefuseInvalidRequests) {
   Make(2);
   const ibv_sge runs[] = {there_.Sge(0, 10), there_.Sge(0, 0), there_.Sge(0, 10)};
   EXPECT_EQ(rocidv_post_reg_mr(pair_.far.qp, mr_, kAll, 1, 0), EINVAL);  // nothing is mapped

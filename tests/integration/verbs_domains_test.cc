@@ -1,5 +1,4 @@
-// Parent domains with allocators, thread domains, and what an app may ask of a completion queue
-// beyond its size.
+// Parent domains with allocators, thread domains, and attributes of completion queues.
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <time.h>
@@ -208,7 +207,7 @@ TEST(VerbsThreadDomain, ItsObjectsWork) {
   EXPECT_EQ(ibv_dealloc_td(td), 0);
 }
 
-TEST(VerbsExtendedCq, LosesWhatDoesNotFitWhereThatIsWanted) {
+TEST(VerbsExtendedCq, DropsCompletionsBeyondItsSizeIfAllowed) {
   Endpoint near(DeviceZero());
   Endpoint far(DeviceOne());
   ASSERT_EQ(ibv_destroy_qp(near.qp), 0);

@@ -1,5 +1,4 @@
-// One end of an RC, UC or XRC connection through libibverbs, for tests that run among the daemon's
-// devices.
+// One end of an RC, UC or XRC connection through libibverbs, for tests that run under `roci run`.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What goes wrong is reported as the manual pages and the IBTA say.
+// Errors are reported as in the manual pages and the IBTA's text.
 #include <cerrno>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// The newer half of libibverbs: ibv_wr_*, extended CQs, parent domains, imported contexts.
+// The newer interfaces of libibverbs: ibv_wr_*, extended CQs, parent domains, imported contexts.
 #include <arpa/inet.h>
 #include <unistd.h>
 
@@ -214,7 +214,7 @@ TEST(VerbsExtendedCq, TellsWhatWasAskedFor) {
   EXPECT_LE(timestamp, static_cast<uint64_t>(after.raw_clock.tv_nsec) + kSlack_ns);
 }
 
-TEST(VerbsExtendedCq, RefusesFieldsThatItHasNot) {
+TEST(VerbsExtendedCq, RefusesUnsupportedFields) {
   ibv_cq_init_attr_ex attr = {};
   attr.cqe = 1;
   attr.wc_flags = uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK} << 1;  // of a later age

@@ -1,5 +1,5 @@
-// FLUSH as a program sends it through rocidv.h: between two devices and to itself, into memory that
-// is made durable, and into memory that cannot be.
+// FLUSH through rocidv.h: between two devices and from a device to itself, for memory that can be
+// made durable and memory that cannot.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,11 +1,10 @@
-// Queue pair numbers that nobody has. Their low bits name the dataplane thread that is to have the
-// frame, and there may be no such thread.
+// Unassigned queue pair numbers. Their low bits select a dataplane thread, which may not exist.
 #include "tests/integration/verbs_endpoint.h"
 
 namespace roci::testing {
 namespace {
 
-TEST(VerbsForgedQpn, ReachesNobodyAndHurtsNobody) {
+TEST(VerbsForgedQpn, IsDroppedWithoutEffect) {
   EndpointOptions options;
   options.timeout = 8;  // about 1 ms
   options.retry_count = 1;

@@ -1,4 +1,4 @@
-// Goes to every limit that the device advertises, and one further. Run against a daemon with the
+// Reaches every limit that the device advertises, and tries one more. Needs a daemon with the
 // limits of limits.toml.
 #include <infiniband/verbs.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// Registration: what is refused, what can be changed, what kinds of memory work, and fork.
+// Registration: refusals, changes, kinds of memory, and fork.
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>

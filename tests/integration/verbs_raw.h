@@ -1,4 +1,4 @@
-// Raw packet queue pairs through libibverbs, and the frames that tests send by them.
+// Raw packet queue pairs through libibverbs, and frames for tests.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -152,7 +152,7 @@ TEST_F(RawTest, ChecksumsAreFilledInAndTold) {
   }
 }
 
-TEST_F(RawTest, WhatIsNoPacketIsSentAsItIs) {
+TEST_F(RawTest, MalformedAndOtherFramesAreSentUnchanged) {
   const Flow flow(Rule().Eth(&far_mac_), far_.qp);
   Frame frame = To(far_mac_);
   frame[17] += 1;  // the packet is longer than its frame
@@ -329,7 +329,7 @@ TEST_F(RawTest, PointsMayBeAttachedToARuleThatIsThere) {
 
 // ---- The device's own traffic
 
-TEST_F(RawTest, DefaultRulesGetWhatNobodyWants) {
+TEST_F(RawTest, DefaultRulesGetUnmatchedFrames) {
   RawEndpoint groups(DeviceOne());
   const Flow all(Rule(IBV_FLOW_ATTR_ALL_DEFAULT), far_.qp);
   const Flow multicast(Rule(IBV_FLOW_ATTR_MC_DEFAULT), groups.qp);

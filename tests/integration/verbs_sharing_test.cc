@@ -1,6 +1,6 @@
-// A context in several processes: children that go on with what they inherited, and processes that
-// were handed a command descriptor (ibv_import_device, ibv_import_pd, ibv_import_mr,
-// ibv_import_dm), with the bytes.
+// A context in several processes: children that continue to use inherited objects, and processes
+// that were passed a command descriptor (ibv_import_device, ibv_import_pd, ibv_import_mr,
+// ibv_import_dm). Checks all bytes.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ TEST(VerbsFork, ChildsObjectsGoWithIt) {
   device.pd = ibv_alloc_pd(device.context);
 }
 
-TEST(VerbsFork, ChildTakesNothingOfItsParentDown) {
+TEST(VerbsFork, ChildDoesNotDestroyObjectsOfItsParent) {
   OpenDevice device("roci0");
   Buffer mine(device, 100, 1);
   ibv_alloc_dm_attr dm_attr = {};

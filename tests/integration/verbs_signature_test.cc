@@ -1,5 +1,5 @@
 // Signature regions (rocidv.h) as a program uses them: protection information between two devices,
-// against arithmetic of the test's own.
+// compared with the test's own computation.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -267,7 +267,7 @@ TEST_F(DirectSignatures, AreNotForAtomics) {
   EXPECT_EQ(pair_.near.Wait().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(DirectSignatures, RefuseWhatCannotBe) {
+TEST_F(DirectSignatures, RefuseInvalidLayouts) {
   rocidv_mr* mr = rocidv_alloc_mr_integrity(pair_.near_device.pd, 2, 1);
   ASSERT_NE(mr, nullptr);
   const uint64_t at = plain_.address();

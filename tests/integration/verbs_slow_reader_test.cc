@@ -1,4 +1,4 @@
-// Programs that take their events late or in pieces, and one that cuts a registered file short.
+// Programs that read their events late or in parts, and one that truncates a registered file.
 #include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -249,7 +249,7 @@ TEST(VerbsTruncatedFile, IsARemoteOperationErrorAtTheReceiver) {
 }
 
 // Others are none the worse: with_daemon.sh looks after the daemon, and this after its devices.
-TEST(VerbsTruncatedFile, HurtsNobodyElse) {
+TEST(VerbsTruncatedFile, DoesNotAffectOthers) {
   Pair others;
   Buffer here(others.near_device, 4096, 1);
   Buffer there(others.far_device, 4096, 2);

@@ -1,5 +1,5 @@
-// Memory that is not simply the app's: device memory, the null region, on-demand regions; and
-// re-registration's refusals.
+// Regions other than ordinary program memory: device memory, the null region, on-demand regions;
+// and refusals of re-registration.
 #include <sys/mman.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
-// A program whose memory makes whoever touches it wait, or that is stopped at any moment, holds up
-// nobody else: neither data nor requests to the daemon.
+// A program whose memory blocks every access, or that is stopped at any time, delays neither data
+// nor requests of other programs.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>

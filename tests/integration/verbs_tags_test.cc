@@ -1,5 +1,5 @@
-// Tag matching as programs use it: matches, their data, rendezvous, unexpected messages and the
-// count of them, limits and errors (ibv_post_srq_ops(3); rdma-core, Documentation/tag_matching.md).
+// Tag matching as programs use it: matches, their data, rendezvous, unexpected messages and their
+// number, limits and errors (ibv_post_srq_ops(3); rdma-core, Documentation/tag_matching.md).
 #include <endian.h>
 #include <gtest/gtest.h>
 #include <infiniband/tm_types.h>
@@ -518,7 +518,7 @@ TEST_F(TagTest, OperationsOnAQueueWithoutTags) {
   EXPECT_EQ(ibv_destroy_srq(basic), 0);
 }
 
-TEST_F(TagTest, ResetFlushesWhatTheQueuePairHadBegun) {
+TEST_F(TagTest, ResetFlushesStartedRendezvous) {
   EndpointOptions options;
   options.timeout = 0;
   Make(8, 16, options);

@@ -1,5 +1,5 @@
-// Memory windows, invalidation, ATOMIC WRITE, and atomics whose result is scattered: what a program
-// sees, with the bytes.
+// Memory windows, invalidation, ATOMIC WRITE, and atomics with a scattered result. Checks
+// completions and all bytes.
 #include <cerrno>
 #include <cstring>
 #include <vector>

@@ -1,5 +1,5 @@
 // Extended reliable connections as programs use them: domains by file, shared receive queues of
-// several sessions behind one receiving queue pair, its life, and errors.
+// several sessions for one receiving queue pair, its lifetime, and errors.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -260,7 +260,7 @@ TEST_F(XrcTest, SessionsShareAReceivingQueuePair) {
   EXPECT_EQ(memcmp(a.buffer.data(), sender_.buffer.data(), 9000), 0);
 }
 
-TEST_F(XrcTest, ReceivingQueuePairLivesAsLongAsSomebodyHasIt) {
+TEST_F(XrcTest, ReceivingQueuePairLivesUntilItsLastHandleIsClosed) {
   auto a = std::make_unique<Receiver>(file_.fd);
   Receiver b(file_.fd);
   Connect(*a);
@@ -338,7 +338,7 @@ TEST_F(XrcTest, EmptySharedReceiveQueueIsNotReady) {
   EXPECT_EQ(Poll(a.cq).wr_id, 4u);
 }
 
-TEST_F(XrcTest, WhatIsInUseIsBusy) {
+TEST_F(XrcTest, ObjectsInUseAreBusy) {
   Receiver a(file_.fd);
   Connect(a);
   EXPECT_EQ(ibv_close_xrcd(a.xrcd), EBUSY);

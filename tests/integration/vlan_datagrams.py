@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Datagrams from roci0 to roci1, one for each index of a source GID that is named, both sides' the same. For each a line: the tag
-that ibv_wc_read_cvlan tells, or `nothing` where no datagram comes.
+"""Sends datagrams from roci0 to roci1, one per given GID index, which is used on both sides. Prints a line for each: the tag
+of ibv_wc_read_cvlan, or `nothing` if no datagram arrives.
 
-Usage (Debian's own Python, for pyverbs): vlan_datagrams.py SERVICE_LEVEL INDEX...
+Usage (Debian's Python, for pyverbs): vlan_datagrams.py SERVICE_LEVEL INDEX...
 """
 import sys
 import time

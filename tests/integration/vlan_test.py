@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""VLANs: GIDs of their own, tagged frames and nothing else on the wire, and nobody reached across.
+"""VLANs: separate GIDs, only tagged frames on the wire, and no communication between VLANs.
 
 Usage: vlan_test.py ROCI ROCID PLUGIN [unittest arguments]
 """

@@ -1,4 +1,4 @@
-// One queue pair of the random walk, with the memory it works on and what it expects to happen.
+// One queue pair of the random walk, with its memory and its expected completions.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,4 +1,4 @@
-// A request of the random walk by the calls of an extended queue pair (ibv_wr_post(3)).
+// Posts a request of the random walk by the calls of an extended queue pair (ibv_wr_post(3)).
 #include <vector>
 
 #include "tests/integration/walk_end.h"

@@ -1,6 +1,6 @@
-// A random walk over the verbs API in one thread: makes, changes, uses and destroys objects in any
-// order, and knows what must come of it. What should not happen ends the process with a message
-// that names the seed.
+// A random walk over the verbs API in one thread: creates, changes, uses and destroys objects in
+// any order, and checks the results against its own model. An error ends the process with a message
+// that has the seed.
 #pragma once
 
 #include <array>

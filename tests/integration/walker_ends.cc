@@ -1,4 +1,4 @@
-// The walker's queue pairs: pairing, disturbing, receives. Requests are in walker_posts.cc.
+// The walker's queue pairs: connection, disturbance, receives. Requests are in walker_posts.cc.
 #include <cerrno>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// The walker's objects: making and destroying them, with what must refuse.
+// The walker's objects: creation and destruction, and refusals.
 #include <cerrno>
 #include <cstring>
 

@@ -1,5 +1,4 @@
-// The walker's shared receive queues, basic and of XRC domains, and the events that tell when a
-// queue pair takes no more from one.
+// The walker's shared receive queues, basic and of XRC domains, and the "last WQE reached" events.
 #include <fcntl.h>
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-// The walker's memory windows: bound to an end's memory, used by the peer, taken away by either.
+// The walker's memory windows: bound to one end's memory, used by the peer, invalidated by either.
 #include <cerrno>
 
 #include "tests/integration/walker.h"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Usage: with_daemon.sh [--config FILE] ROCID ROCI PLUGIN SECONDS COMMAND...
 #
-# Starts a daemon of its own in a private runtime folder, runs COMMAND among its devices (`roci run`), and stops the daemon.
-# Exit status: the command's; 124 when it was not done in SECONDS (times
-# ROCI_TEST_PATIENCE, default 1); 99 when the daemon did not start, did not survive, or did
-# not end well. The daemon's output is shown when something failed. ROCID_PID tells the command which process it is. With
-# ROCI_TEST_ENDS_DAEMON=yes in the environment the command may end the daemon itself. ROCI_TEST_PRELOAD is a library
-# that only the daemon preloads; the daemon and the command then share a page, the file ROCI_TEST_ALLOCATIONS.
+# Starts a daemon in a private runtime folder, runs COMMAND with its devices (`roci run`), and stops the daemon.
+# Exit status: that of the command; 124 if it did not end within SECONDS (times ROCI_TEST_PATIENCE, default 1); 99 if the
+# daemon did not start, did not survive, or did not end successfully. After a failure the daemon's output is printed.
+# Environment of the command: ROCID_PID is the daemon's process number. With ROCI_TEST_ENDS_DAEMON=yes the command may end
+# the daemon. ROCI_TEST_PRELOAD is a library that only the daemon preloads; daemon and command then share a page, the file
+# ROCI_TEST_ALLOCATIONS.
 set -uo pipefail
 
 config=()

@@ -1,9 +1,9 @@
 // Every operation of an RC connection with its bytes checked, at sizes around the path MTU: a pair
-// of programs for rxe_test.py. The client makes the requests, the server looks at what has become
-// of its memory; both see that nothing beside it has changed.
+// of programs for rxe_test.py. The client sends the requests, the server checks its memory; both
+// check that the memory around it is unchanged.
 //
-// data -d DEVICE -g GID_INDEX -p PORT -m MTU [-u TIMEOUT] [SERVER]; exit status 0 when every byte
-// was right.
+// data -d DEVICE -g GID_INDEX -p PORT -m MTU [-u TIMEOUT] [SERVER]; exit status 0 if every byte is
+// correct.
 #include <unistd.h>
 
 #include <algorithm>

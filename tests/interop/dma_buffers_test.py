@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Regions in DMA buffers, where a kernel exports some: on this machine, if it has udmabuf, else in a guest, which runs the
-daemon as well and has vgem.
+"""Regions in DMA buffers of a kernel: of this machine's, if it has udmabuf, else in a guest with vgem, which then also runs the
+daemon.
 
 Usage: dma_buffers_test.py ROCI ROCID PLUGIN TEST WITH_DAEMON FOLDER
 
-TEST is the program with the tests, WITH_DAEMON the script that runs it among the devices of a daemon. Prints a TAP line for
-each of its tests. FOLDER keeps the guest's kernel for the next run. Skips everything where no guest can be had either.
+TEST is the program with the tests, WITH_DAEMON the script that runs it with the devices of a daemon. Prints a TAP line for
+each of its tests. FOLDER keeps the guest's kernel for the next run. Skipped if no guest is possible either.
 """
 import os
 import re

@@ -1,9 +1,9 @@
-// What an RC connection says when its peer does not take part: no receive request, for a while or
-// for ever; no queue pair; no program any more. A pair of programs for rxe_test.py.
+// Errors of an RC connection whose peer does not respond: no receive request, for a while or for
+// ever; no queue pair; no program. A pair of programs for rxe_test.py.
 //
-// faults -d DEVICE -g GID_INDEX -p PORT -m MTU [-w WHAT] [SERVER]; exit status 0 when everything
-// went as it must. WHAT is "rows", the table below, in which the client meets the faults; or
-// "stream": both ends write to each other, say "flowing", and must find the other one gone.
+// faults -d DEVICE -g GID_INDEX -p PORT -m MTU [-w WHAT] [SERVER]; exit status 0 on success. WHAT
+// is "rows", the table below, in which the client gets the errors; or "stream": both ends write to
+// each other, print "flowing", and must notice the end of the other.
 #include <unistd.h>
 
 #include <chrono>

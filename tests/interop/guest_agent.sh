@@ -1,6 +1,6 @@
-# Runs in a guest what guest.py asks for through the shared folder: new/N.sh is run as soon as it is there and leaves what it
-# said in jobs/N.out and its exit status, a line, in jobs/N.status; new/N.kill ends it with all that it has started. (Every
-# look at new/ reads the folder: what is done must not stay there.)
+# Runs the commands of guest.py in a guest, through the shared folder: new/N.sh is run as soon as it exists, with its output in
+# jobs/N.out and its exit status as a line in jobs/N.status; new/N.kill ends it with all its descendants. (Each poll reads the
+# folder new/, so finished entries are removed from it.)
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C
 cd /run/host || exit
 ip link set lo up

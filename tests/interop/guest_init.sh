@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first process of a guest: loads the modules, puts the host's files below it and hands over to guest_agent.sh.
+# The first process of a guest: loads the modules, mounts the host's files and executes guest_agent.sh.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys

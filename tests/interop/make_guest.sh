@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Usage: make_guest.sh FOLDER
 #
-# Makes what a guest boots from: FOLDER/vmlinuz, of Debian's kernel package, and FOLDER/initrd, with the modules that the
-# tests need and guest_init.sh. The guest has no disk: it runs on this machine's files, which it sees read-only. Done once
-# for each version of the kernel and of this script.
+# Creates the boot files of a guest: FOLDER/vmlinuz, from Debian's kernel package, and FOLDER/initrd, with the modules that the
+# tests need and guest_init.sh. The guest has no disk: it uses this machine's files, read-only. Done once per version of the
+# kernel and of this script.
 #
-# Exit status 77 where the package cannot be had.
+# Exit status 77 if the package is not available.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1

@@ -1,4 +1,4 @@
-// What program and device see of registered memory, in the table's words.
+// Checks of what program and device see of registered memory, with results as in the table.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-"""The table in docs/memory.md, read and written: what registered memory means to a program with Rocinante and with Linux's
-soft-RoCE."""
+"""Reads and writes the table in docs/memory.md: behaviour of registered memory with Rocinante and with Linux's soft-RoCE."""
 import collections
 
 HEAD = '| operation | memory | moment | Rocinante | Linux soft-RoCE |'

@@ -1,6 +1,5 @@
-// Operations on registered memory: what the kernel does with it for the program. Page faults that a
-// thread of the program serves (userfaultfd), buffers that io_uring holds, reads past the page
-// cache.
+// Operations on registered memory by the kernel: page faults that a thread of the program serves
+// (userfaultfd), fixed buffers of io_uring, direct I/O.
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <linux/userfaultfd.h>

@@ -1,4 +1,4 @@
-// Operations on registered memory: processes that copy, share or look at it.
+// Operations on registered memory by processes that copy, share or read it.
 #include <sched.h>
 #include <spawn.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// The kinds of memory that the rows of memory_table.cc register, and copies of memory that may not
-// be there: an access that raises a signal is a result.
+// The kinds of memory that the rows of memory_table.cc register, and copies of memory that may be
+// unmapped: a signal during the access is a valid result.
 #pragma once
 
 #include <cstddef>

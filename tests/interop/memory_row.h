@@ -1,5 +1,5 @@
-// One row of memory_table.cc's table: an operation on a kind of memory at a moment of its
-// registration, and what program and device see of the memory then.
+// One row of memory_table.cc's table: an operation on a kind of memory at a time of its
+// registration, and what program and device then see of the memory.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Rows of memory_table.cc that go their own way: memory that lost data once, and device memory.
+// Special rows of memory_table.cc: memory that lost data in the past, and device memory.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// What registered memory means to a program, as a table: operations on kinds of memory at moments
-// of their registration, and what program and device see then (docs/memory.md).
+// Prints the behaviour of registered memory as a table: operations on kinds of memory at times of
+// their registration, and what program and device then see (docs/memory.md).
 //
 // Usage: memory_table -d DEVICE [-g GID_INDEX] [-f FOLDER] [-t SECONDS] [-u USER_ID] [-r FILE] [-o
 // TEXT] [-l]
@@ -11,10 +11,9 @@
 //   -o  run only the rows whose first three columns contain TEXT
 //   -l  print the first three columns of all rows
 //
-// Prints a line for each row: operation, kind, moment; the operation's errno, what the program
-// sees, what a READ of the device brings, whether a WRITE of the device is seen, remarks. Every row
-// has a process of its own, which opens the device: a row that crashes or hangs says so in its last
-// column.
+// Prints a line per row: operation, kind, time; errno of the operation, what the program sees, the
+// result of a READ by the device, whether a WRITE by the device is visible, remarks. Every row runs
+// in its own process, which opens the device: the last column reports a crash or hang.
 #include <grp.h>
 #include <poll.h>
 #include <sys/wait.h>

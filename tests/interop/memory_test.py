@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""What registered memory means to a program: memory_table among the devices of a daemon, and on the soft-RoCE of a Linux guest,
-against the table in docs/memory.md.
+"""Behaviour of registered memory: memory_table with the devices of a daemon, and with the soft-RoCE of a Linux guest, compared
+with the table in docs/memory.md.
 
 Usage: memory_test.py [--all] [--write] [--only TEXT] ROCI ROCID PLUGIN FOLDER MEMORY_TABLE WITH_DAEMON DOCUMENT
 
 Prints a TAP line for each operation. The daemon's column is run as a whole, the guest's as a sample unless --all is given.
-Rows that this machine has not the memory for (huge pages, swap) are run by a daemon in the guest, with --all. WITH_DAEMON is
-the script that runs a program among the devices of a daemon. FOLDER keeps the guest's kernel for the next run; without
-QEMU or the kernel's package the guest's part is skipped. --write writes the table of DOCUMENT anew from the results, instead of
-comparing them.
+Rows for which this machine lacks the memory (huge pages, swap) are run by a daemon in the guest, with --all. WITH_DAEMON is
+the script that runs a program with the devices of a daemon. FOLDER keeps the guest's kernel for the next run; without QEMU or
+the kernel's package the guest's part is skipped. --write writes the results to the table of DOCUMENT instead of comparing.
 """
 import argparse
 import os

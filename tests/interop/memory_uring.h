@@ -1,4 +1,4 @@
-// io_uring by its system calls, as much as reads into a fixed buffer need.
+// io_uring by system calls, for reads into a fixed buffer.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""rocid on NICs bound to userspace drivers: in a guest under QEMU, against a rocid of this side.
+"""rocid on NICs bound to userspace drivers in a guest under QEMU, connected to a rocid on the host.
 
 Usage: nic_test.py [--only TEXT] ROCI ROCID PLUGIN FOLDER RAW_FRAMES
 
-The guest has an IOMMU and a NIC of each kind in the table below, at the other end of which is a tap device with a port of
-the daemon on this side. One after the other they are bound as docs/ports.md tells, a daemon of the guest's drives them, and
-pairs of Debian's programs run, served by one end and by the other. Raw packets have their checksums filled in by the NIC,
-where it does so, and judged by it. Prints a TAP line for each. FOLDER keeps the guest's kernel for the next run, RAW_FRAMES
-is ../integration/raw_frames.cc, compiled. Skips everything where QEMU, the kernel's package or the right to make namespaces
-is missing.
+The guest has an IOMMU and a NIC of each kind in the table below; the other end of each is a tap device with a port of the
+host's daemon. One after the other they are bound as in docs/ports.md, a daemon in the guest drives them, and pairs of Debian's
+programs run, with the server at either end. The NIC fills in and checks the checksums of raw packets, if it can. Prints a TAP
+line per pair. FOLDER keeps the guest's kernel for the next run; RAW_FRAMES is the compiled ../integration/raw_frames.cc.
+Skipped without QEMU, the kernel's package or permission to create namespaces.
 """
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Pairs of programs, one at each of two ends, and what comes of them as TAP lines."""
+"""Runs pairs of programs, one at each of two ends, and prints their results as TAP lines."""
 import sys
 import threading
 import time

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether pairs.py calls wrong what is wrong: pairs of shell commands that fail in each way, without guest and daemon.
+"""pairs.py detects failures: pairs of shell commands that fail in each way, without guest and daemon.
 
 Usage: pairs_test.py [unittest arguments]
 """

@@ -1,4 +1,4 @@
-"""The programs that rxe_test.py runs against Linux's soft-RoCE, and where each is tried."""
+"""The programs that rxe_test.py runs with Linux's soft-RoCE, and the combinations for each."""
 import itertools
 import typing
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""rocid against the soft-RoCE of a Linux kernel: a guest under QEMU, joined to ports of rocid by tap devices and by
-vhost-user, for path MTU 4096 and for 1024.
+"""rocid with the soft-RoCE of a Linux kernel: a guest under QEMU, connected to ports of rocid by tap devices and by
+vhost-user, for path MTU 4096 and 1024.
 
 Usage: rxe_test.py [--list] [--all] [--only TEXT] ROCI ROCID PLUGIN FOLDER PROGRAM...
 
-Makes a network namespace, tap devices, a daemon and a guest of its own, runs the pairs of programs of rxe_cases.py with the
-server at one end and at the other, and prints a TAP line for each. Two pairs run at a time, on different links.
-Each program is tried with both families, path MTUs, links and servers; those that look at every byte with every combination
-of any two of the four, and with --all every program with every combination of all.
+Creates a network namespace, tap devices, a daemon and a guest, runs the pairs of programs of rxe_cases.py with the server at
+either end, and prints a TAP line per pair. Two pairs run at a time, on different links. Each program is tried with both
+families, path MTUs, links and servers; programs that check every byte with every combination of any two of the four; with
+--all every program with every combination of all.
 
-The programs are Debian's, but for what none of Debian's does: memory windows, data that is checked, faults. PROGRAMs are
-those, compiled. FOLDER keeps the guest's kernel for the next run. Skips everything where QEMU, the kernel's package or the
-right to make namespaces is missing.
+The programs are Debian's, except for memory windows, checked data and faults, which none of them has: these are the PROGRAMs.
+FOLDER keeps the guest's kernel for the next run. Skipped without QEMU, the kernel's package or permission to create
+namespaces.
 """
 import argparse
 import os

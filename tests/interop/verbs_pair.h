@@ -1,5 +1,5 @@
-// One end of a pair of programs of ours, for rxe_test.py: its command line, a device, and RC queue
-// pairs towards the other end, which it meets by TCP as ibv_rc_pingpong does.
+// One end of this project's program pairs for rxe_test.py: command line, device, and RC queue pairs
+// to the other end. Exchanges parameters by TCP as ibv_rc_pingpong does.
 #pragma once
 
 #include <infiniband/verbs.h>

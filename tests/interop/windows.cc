@@ -1,10 +1,10 @@
-// Memory windows of one device used by another, of whatever make: a pair of programs for
-// rxe_test.py. The server binds them, the client reaches through them, over a connection for each
-// row of the table.
+// Memory windows of one device accessed by another of any make: a pair of programs for rxe_test.py.
+// The server binds them, the client accesses memory through them, with a connection per row of the
+// table.
 //
-// windows -s ADDRESS [ROWS] | windows -c ADDRESS [ROWS]; exit status 0 when every row went as it
-// must. ROWS is "all", or "inside" to leave out those that reach past a window's bounds: Linux's
-// soft-RoCE holds such a reach against the region's bounds only.
+// windows -s ADDRESS [ROWS] | windows -c ADDRESS [ROWS]; exit status 0 on success. ROWS is "all",
+// or "inside" to leave out accesses beyond a window's bounds: Linux's soft-RoCE checks only the
+// bounds of the region.
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <unistd.h>

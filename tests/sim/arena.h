@@ -1,5 +1,5 @@
-// The memory of one simulated program: regions with guard bands between them, reached by the real
-// key table.
+// The memory of one simulated program: regions with guard bands between them, accessed through the
+// real key table.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Two communication managers with random programs over a network that loses, doubles, reorders and
-// delays messages, one of which may start anew and remember nothing: no connection may get stuck or
-// stay open on one side only, and every datagram service request has an end and its own answer.
+// Two communication managers with random programs over a network that loses, duplicates, reorders
+// and delays messages; one of them may restart without state. No connection may get stuck or stay
+// open on one side only, and every datagram service request must end with its own answer.
 #include <gtest/gtest.h>
 
 #include <deque>

@@ -1,4 +1,4 @@
-// What both ends of a simulated connection agree on, as two programs would through ibv_modify_qp.
+// Parameters that both ends of a simulated connection share, as programs set them by ibv_modify_qp.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The request packets that a send queue has to produce: its posted work requests laid out over the
-// PSN space (IBTA vol 1, 9.7.2), from what was posted alone.
+// The request packets that a send queue must produce: its posted work requests in the PSN space
+// (IBTA vol 1, 9.7.2), computed only from the posted requests.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Random connections and cables, as the simulations of connected queue pairs use them.
+// Random connection and link parameters for simulations of connected queue pairs.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Frames from senders through a queue to a receiver, and its answers back on an empty road.
+// Frames from senders through a queue to a receiver, and answers back on an idle path.
 #include "tests/sim/incast.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Many senders into one port of a switch, which marks packets while its queue is long: the
-// transport core with congestion control, against a clock that stands still while it computes.
+// Many senders into one port of a switch that marks packets while its queue is long: the transport
+// core with congestion control, in simulated time.
 #pragma once
 
 #include <cstddef>

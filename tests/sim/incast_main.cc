@@ -1,5 +1,5 @@
-// Prints as JSON how senders that share one port of a simulated switch fare over time: rates,
-// queue, losses.
+// Prints as JSON, over time, rates, queue and losses of senders that share one port of a simulated
+// switch.
 //
 //   incast [senders] [milliseconds] [seed]
 //

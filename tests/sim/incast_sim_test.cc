@@ -1,5 +1,5 @@
-// Eight senders into one port: congestion control gives them equal shares, loses nothing where the
-// wire does not, and little where it does.
+// Eight senders into one port: congestion control gives them equal shares, with no loss on a
+// lossless wire and little on a lossy one.
 #include <gtest/gtest.h>
 
 #include <cmath>

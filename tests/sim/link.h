@@ -1,4 +1,4 @@
-// A simulated cable with faults: frames go in, and come out later, twice, damaged, or not at all.
+// A simulated link with faults: frames are delayed, duplicated, damaged or lost.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Progress in simulated time: over links without faults something has to happen within a bound that
+// Checks progress in simulated time: without link faults a completion must come within a bound that
 // follows from the connection's timers.
 #pragma once
 

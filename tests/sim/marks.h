@@ -1,4 +1,4 @@
-// What a switch with a long queue does to a frame: "congestion experienced", where that is heeded.
+// ECN marking of a frame (CE), as by a switch with a long queue, if the packet is ECN capable.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Frames between two simulated nodes: encoded, harmed, parsed, handled.
+// Frames between two simulated nodes: encoded, damaged, parsed, handled.
 #include "tests/sim/pair.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Watches all frames of a simulated connection, beside the test's own oracle, for what IBTA vol 1
-// asks of requester and responder.
+// Checks all frames of a simulated connection against the requirements of IBTA vol 1 on requester
+// and responder, in addition to the test's oracle.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Seeded randomness that gives the same numbers on every machine and compiler.
+// Seeded random numbers that are the same on every machine and with every compiler.
 #pragma once
 
 #include <cassert>

@@ -1,5 +1,5 @@
-// Holds the frames of a requester against the rate limit of its queue pair: a token bucket that is
-// empty at first.
+// Checks the frames of a requester against the rate limit of its queue pair: a token bucket that
+// starts empty.
 #pragma once
 
 #include <algorithm>

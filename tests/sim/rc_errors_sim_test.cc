@@ -1,5 +1,4 @@
-// What a request that must fail does to both ends, in the middle of good ones and over faulty
-// links.
+// Effects of a failing request on both ends, among valid requests and over faulty links.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// FLUSH over faulty links: node 0 writes, reads and flushes, node 1 has a slow disk, which is often
-// busy. When a FLUSH has completed, what was written before is in memory, and for persistence on
-// the disk; each one began one sync, however often its packets came. What an ATOMIC WRITE behind it
-// wrote is not seen before.
+// FLUSH over faulty links: node 0 writes, reads and flushes; node 1 has a slow disk that is often
+// busy. When a FLUSH completes, all earlier payloads are in memory, and for persistence on the
+// disk. Each FLUSH starts one sync, however often its packets arrive. A later ATOMIC WRITE is not
+// visible before that.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -234,7 +234,7 @@ class SeededRun {
   bool gave_up_ = false;
 };
 
-TEST(RcFlush, WhatWasConfirmedIsThere) {
+TEST(RcFlush, ConfirmedWritesAreDurable) {
   const Seeds seeds(3000);
   Arena near, far;
   MustHappen must_happen(kMustHappen);

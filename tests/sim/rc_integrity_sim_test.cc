@@ -1,5 +1,5 @@
-// Signature regions at both ends of faulty links: however often packets are lost, doubled and sent
-// again, both memories are what the model says, and a damaged guard is found by whoever sees it.
+// Signature regions at both ends of faulty links: with any loss, duplication and retransmission
+// both memories equal the model, and each end that checks a damaged guard reports it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -228,7 +228,7 @@ class Transfers {
   Pair& pair_;
 };
 
-TEST(RcIntegrity, SurvivesWhatTheNetworkDoes) {
+TEST(RcIntegrity, SurvivesFaultsOfTheNetwork) {
   Arena arenas[2];
   const Seeds seeds(1500);
   const uint64_t end = seeds.first + seeds.count;

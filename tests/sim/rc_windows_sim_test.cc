@@ -1,6 +1,6 @@
-// Windows over faulty links: node 1 binds and sends the key, node 0 writes through it and takes it
-// away with a SEND. Each bind is done once however often packets are sent again, nothing is written
-// outside of the window, and a key that was taken away opens nothing.
+// Windows over faulty links: node 1 binds and sends the key, node 0 writes through it and
+// invalidates it with a SEND. Each bind is executed once for any number of retransmissions, nothing
+// is written outside of the window, and an invalidated key gives no access.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,6 +1,5 @@
-// Watches the frames of one requester for what IBTA vol 1 asks of it: order, window, fences,
-// retries and timers. It knows what was posted and what the peer's frames said, never the state of
-// the implementation.
+// Checks the frames of one requester against IBTA vol 1: order, window, fences, retries and timers.
+// Uses the posted requests and the peer's frames, never the state of the implementation.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Watches the frames of one responder for what IBTA vol 1 asks of it: which requests it takes, what
-// its answers say and in which order they come, and that none is missing.
+// Checks the frames of one responder against IBTA vol 1: accepted requests, contents and order of
+// answers, and that no answer is missing.
 #pragma once
 
 #include <cstdint>

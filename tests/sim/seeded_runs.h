@@ -1,4 +1,4 @@
-// Runs a simulation over many seeds, and sees to it that the faults which it is about did happen.
+// Runs a simulation over many seeds, and checks that the intended faults occurred.
 #pragma once
 
 #include <gtest/gtest.h>

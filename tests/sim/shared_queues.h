@@ -1,5 +1,5 @@
-// Shared receive queues of a simulated program, by number: several queue pairs take from each, in
-// the order of posting.
+// Shared receive queues of a simulated program, by number: several queue pairs use each one, in the
+// order of posting.
 #pragma once
 
 #include <cassert>

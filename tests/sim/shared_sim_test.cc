@@ -1,6 +1,6 @@
 // Several connections whose receives come from shared receive queues, RC and XRC, under the faults
 // of the RC simulation: every message arrives once and in order on its connection, in the oldest
-// receive of the right queue, and every receive that was taken completes exactly once.
+// receive of the right queue, and every receive in use completes exactly once.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The world of one simulated queue pair: a program's queues, memory and completions, as a QpHost.
+// The QpHost of one simulated queue pair: a program's queues, memory and completions.
 #pragma once
 
 #include <cstddef>

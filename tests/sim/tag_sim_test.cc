@@ -1,6 +1,6 @@
-// Several connections whose messages look for tagged buffers in one list, under the faults of the
-// RC simulation: whatever is lost, doubled or retried, a message is matched once, with the oldest
-// buffer that fits it, and its bytes are there.
+// Several connections with one list of tagged buffers, under the faults of the RC simulation: with
+// any loss, duplication and retry, a message is matched once, with the oldest matching buffer, and
+// its bytes are correct.
 #include <gtest/gtest.h>
 
 #include <cstring>

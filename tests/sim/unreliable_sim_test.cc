@@ -1,6 +1,6 @@
-// Unreliable connections and datagrams over a link that loses, damages, doubles and delays frames,
-// over many seeds. The oracle: what completes is whole and is what was sent; what no fault touched
-// does complete; and nothing ever ends the queue pair.
+// Unreliable connections and datagrams over a link that loses, damages, duplicates and delays
+// frames, over many seeds. The oracle: completed messages are complete and equal to the sent ones;
+// messages without a fault complete; no fault moves the queue pair to ERR.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -338,7 +338,7 @@ INSTANTIATE_TEST_SUITE_P(Services, UnreliableSimulation,
                            return service.param == QpType::kUc ? "Uc" : "Ud";
                          });
 
-TEST_P(UnreliableSimulation, WhatArrivesIsWholeAndTheRestIsSilent) {
+TEST_P(UnreliableSimulation, ReceivedMessagesAreCompleteAndLostOnesReportNothing) {
   const Seeds seeds(4000);
   uint64_t harmed = 0;
   uint64_t delivered = 0;

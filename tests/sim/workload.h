@@ -1,5 +1,4 @@
-// Random requests of one node towards the other, with an oracle that knows what every byte and
-// completion must be.
+// Random requests of one node to the other, with an oracle for every byte and completion.
 #pragma once
 
 #include <cstddef>

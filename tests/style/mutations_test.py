@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every bug that tools/mutate plants still fits the tree, and no list has lost its bugs. Speaks TAP."""
+"""Every bug of tools/mutate still applies to the tree, and no list has lost its bugs. Prints TAP."""
 import pathlib
 import sys
 import unittest

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each rule of tools/check-includes about rooms, in a tree of a few files. Speaks TAP."""
+"""Each rule of tools/check-includes about rooms, in a tree of a few files. Prints TAP."""
 import importlib.machinery
 import importlib.util
 import pathlib

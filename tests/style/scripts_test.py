@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the scripts under tools/ that judge the tree, count the tests and fetch headers. Speaks TAP."""
+"""Tests of the scripts in tools/ that check the tree, count tests and fetch headers. Prints TAP."""
 import contextlib
 import fcntl
 import importlib.machinery

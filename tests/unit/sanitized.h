@@ -1,5 +1,5 @@
-// Whether this is a build with AddressSanitizer or ThreadSanitizer, whose runtime has memory and
-// threads of its own and makes everything slower.
+// Whether this is a build with AddressSanitizer or ThreadSanitizer, whose runtime uses additional
+// memory and threads and makes everything slower.
 #pragma once
 
 namespace roci {

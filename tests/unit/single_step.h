@@ -1,6 +1,5 @@
-// Shows a test what another thread could see of shared memory at any moment: runs a function in a
-// forked child, one machine instruction at a time, and looks at the child's memory after each of
-// them.
+// Checks what another thread could see of shared memory at any time: runs a function in a forked
+// child, one machine instruction at a time, and reads the child's memory after each.
 #pragma once
 
 #include <gtest/gtest.h>

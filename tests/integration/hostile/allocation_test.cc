@@ -1,4 +1,4 @@
-// Lets each allocation of each session command fail once (failing_allocations.cc). The daemon must
+// Makes each allocation of each session command fail once (failing_allocations.cc). The daemon must
 // refuse or complete the command, keep serving the session, and leak nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>

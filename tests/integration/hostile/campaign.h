@@ -1,5 +1,5 @@
-// What an attack is, and the table of all of them. An attack is a function that runs in a process
-// of its own as an ordinary user, beside a program of root's that must not notice.
+// The table of all attacks. An attack is a function that runs in a separate process as an ordinary
+// user; a program of root that runs at the same time must not be affected.
 #pragma once
 
 #include <gtest/gtest.h>

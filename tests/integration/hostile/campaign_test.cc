@@ -1,9 +1,9 @@
-// Attacks of an ordinary user on root's daemon, each beside a program of root's that verifies what
-// it sends. After each: no wrong byte and no stall at that program, the daemon alive, and its
-// resources back at the start.
+// Attacks of an ordinary user on root's daemon, while a program of root verifies its own traffic.
+// After each attack: no wrong byte and no stall in that program, the daemon is alive, and its use
+// of resources is as before.
 //
 // Usage: hostile_campaign [--all] [--seed N] [gtest options]; without --all a sample in short form.
-// One process attacks at a time; those that it makes end with it.
+// One process attacks at a time; its child processes end with it.
 #include "tests/integration/hostile/campaign.h"
 
 #include <grp.h>

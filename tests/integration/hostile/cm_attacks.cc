@@ -1,5 +1,5 @@
-// The connection manager: commands in wrong states, identifiers of others, data that is too long,
-// events that nobody takes, connections without end.
+// Attacks on the connection manager: commands in wrong states, identifiers of other programs, data
+// that is too long, events that are not read, connections without limit.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// An event channel of the connection manager, spoken by hand.
+// An event channel of the connection manager, used without librdmacm.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
-// Completion queues: indices and entries scribbled, queues that overflow, are resized and go away
-// under traffic, channels that nobody reads.
+// Attacks with completion queues: overwritten indices and entries; queues that overflow, are
+// resized and destroyed during traffic; channels that are not read.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

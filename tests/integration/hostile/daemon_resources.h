@@ -1,4 +1,4 @@
-// What the daemon holds: descriptors, mappings, memory, objects.
+// The daemon's use of resources: descriptors, mappings, memory, objects.
 #pragma once
 
 #include <sys/types.h>

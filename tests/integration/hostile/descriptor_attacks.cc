@@ -1,5 +1,5 @@
-// Every kind of descriptor, passed with every kind of message. Where the daemon takes one as memory
-// the region is used, and the file changed under it.
+// Every kind of descriptor, passed with every kind of message. If the daemon accepts one as memory,
+// the region is used while the file changes.
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <linux/userfaultfd.h>

@@ -1,5 +1,5 @@
-// The doorbell page and the eventfd that wakes an lcore: rung for everything and nothing, without
-// end.
+// Attacks with the doorbell page and the eventfd that wakes an lcore: valid and invalid doorbells,
+// without pause.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

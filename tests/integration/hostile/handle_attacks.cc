@@ -1,5 +1,5 @@
-// Handles, keys and numbers that are not the session's own: of another session, of another user,
-// stale, and of nobody.
+// Handles, keys and numbers that do not belong to the session: of another session, of another user,
+// stale, and unassigned.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// Registered memory that changes or goes away under traffic: files truncated and punched, private
-// memory protected, unmapped and replaced.
+// Registered memory that changes or disappears during traffic: truncated files, punched holes,
+// private memory protected, unmapped and replaced.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Messages that are no messages: halves, too much, wrong versions and order; answers that nobody
-// reads; floods.
+// Malformed messages: too short, too long, wrong versions, wrong order; answers that are not read;
+// floods.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/un.h>

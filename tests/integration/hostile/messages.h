@@ -1,5 +1,4 @@
-// Every message of the session protocol, filled in so that the daemon takes it: what attackers then
-// spoil.
+// Every message of the session protocol with valid fields, for attackers to modify.
 #pragma once
 
 #include <cstddef>

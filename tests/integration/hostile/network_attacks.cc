@@ -1,4 +1,4 @@
-// What an ordinary user may not send, and packets for queue pairs that are others'.
+// Packets that an ordinary user may not send, and packets for queue pairs of other users.
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Every 32-bit word of every message at the limits of integers, the rest of it in order.
+// Every 32-bit word of every message at the limits of integers, with the rest valid.
 #include <array>
 #include <cstring>
 

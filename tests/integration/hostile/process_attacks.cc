@@ -1,5 +1,4 @@
-// Programs that fork, exec, stop, change and die at any moment, with sessions and traffic of their
-// own.
+// Programs that fork, exec, stop, change users and die at any time, with sessions and traffic.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>

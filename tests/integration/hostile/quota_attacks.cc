@@ -1,5 +1,5 @@
-// Everything that a user may have, until there is no more: twice, since the second time there must
-// be as much as there was the first. The victim keeps making its own calls.
+// Takes everything that a user may have, twice: the second time the amounts must be the same. The
+// victim continues to make its own calls.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Receive queues, shared receive queues and tag matching: entries at their limits, rings and
-// indices scribbled while messages arrive.
+// Attacks with receive queues, shared receive queues and tag matching: entries at their limits;
+// rings and indices overwritten while messages arrive.
 #include <sys/mman.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// A session spoken by hand with its rings mapped: what an attacker needs to have traffic of its
-// own, and to write into the rings whatever it likes.
+// A session without the plugin, with its rings mapped: an attacker can have traffic and write any
+// bytes into the rings.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,5 +1,5 @@
-// Send queues: every field of an entry at its limits, and the ring's indices scribbled under
-// traffic.
+// Attacks with send queues: every field of an entry at its limits, and ring indices overwritten
+// during traffic.
 #include <sys/mman.h>
 #include <unistd.h>
 

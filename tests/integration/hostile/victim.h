@@ -1,5 +1,5 @@
-// The program that must not notice: root's, it moves patterned data between two queue pairs of its
-// own, compares every byte, and makes a control call now and then.
+// The program of root that must not be affected: it moves patterned data between two of its queue
+// pairs, compares every byte, and makes control calls from time to time.
 #pragma once
 
 #include <sys/types.h>

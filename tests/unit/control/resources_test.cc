@@ -229,7 +229,7 @@ TEST_F(PathTest, Refusals) {
   EXPECT_EQ(Plan(attr), EINVAL);
 }
 
-TEST(QpAttributesTest, ThereAndBack) {
+TEST(QpAttributesTest, RoundTrip) {
   roci_abi_qp_attr attr{};
   attr.state = 3;
   attr.cur_state = 2;

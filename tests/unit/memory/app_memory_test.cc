@@ -1,5 +1,5 @@
-// Access by system calls to every kind of memory an app can have, and what happens when it, or the
-// app, goes away.
+// Access by system calls to every kind of program memory, also after it is unmapped or the program
+// has ended.
 #include "memory/app_memory.h"
 
 #include <fcntl.h>
@@ -193,7 +193,7 @@ TEST_P(AppMemoryTest, RangeThatRunsIntoAHoleFaults) {
   EXPECT_EQ(memory->Read(UINT64_MAX - 3, std::span(bytes).first(8)), MemoryStatus::kFault);
 }
 
-TEST_P(AppMemoryTest, TransferTellsHowFarItCame) {
+TEST_P(AppMemoryTest, TransferReturnsTheBytesCopied) {
   ForkedApp app([](Channel& channel) {
     auto* at = static_cast<char*>(Anonymous(MAP_PRIVATE));
     munmap(at + 4096, 4096);
@@ -259,7 +259,7 @@ TEST_P(AppMemoryTest, ProcessThatCalledExecFaults) {
 
 // The address space lives on when the main thread has ended, but the process number no longer leads
 // to it.
-TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsReached) {
+TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsAccessible) {
   if (kSanitized) GTEST_SKIP() << "ThreadSanitizer forbids threads after a fork with threads";
   ForkedApp app([](Channel& channel) {
     FillPattern(g_bss, sizeof(g_bss), 1);
@@ -286,7 +286,7 @@ TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsReached) {
 
 // A process that shares its memory with another one (CLONE_VM) leaves it behind with exec: it is in
 // use then, and yet the process's no more.
-TEST_P(AppMemoryTest, ProcessThatSharedItsMemoryAndCalledExecIsNotReached) {
+TEST_P(AppMemoryTest, ProcessThatSharedItsMemoryAndCalledExecIsNotAccessed) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer does not know of processes that share memory";
   static int go[2];
   ForkedApp app([](Channel& channel) {

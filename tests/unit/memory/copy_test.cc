@@ -194,7 +194,7 @@ TEST_F(Batch, LaterWritesWinAndReadsSeeThem) {
   EXPECT_EQ(read, two);
 }
 
-TEST_F(Batch, FaultsNameTheirPacketsAndHurtNoOther) {
+TEST_F(Batch, FaultsReturnTheirTokensOnly) {
   ForkedApp other([](Channel& channel) {
     static std::byte pattern[4096];
     FillPattern(pattern, sizeof pattern, 9);
@@ -247,7 +247,7 @@ TEST_F(Batch, FaultsNameTheirPacketsAndHurtNoOther) {
 
 // What the caller was told has failed must not be done later, with a buffer that is somebody else's
 // by then, nor be counted as another's.
-TEST_F(Batch, NothingStaysOfACopyWhoseMappingWasCut) {
+TEST_F(Batch, ACopyToATruncatedMappingLeavesNothingPending) {
   CopyBatch batch;
   std::array<std::byte, 16> there{};
   const std::atomic<bool> cut{true};

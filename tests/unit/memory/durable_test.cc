@@ -1,4 +1,4 @@
-// Regions that can be made durable: which may be, and what has to be synced for a range of them.
+// Regions that can be made durable: accepted memory, and the files to sync for a range.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -87,7 +87,7 @@ TEST_F(DurableTest, OnlyFilesOfDisksAreTaken) {
 }
 
 // A page that is not in memory would hold up an lcore that touched it.
-TEST_F(DurableTest, LcoresDoNotTouchIt) {
+TEST_F(DurableTest, LcoresDoNotAccessItDirectly) {
   ASSERT_EQ(table_.Register(kPd, kDurable, Runs(), &key_), MemoryStatus::kOk);
   SegmentList segments;
   ASSERT_EQ(table_.Resolve(key_, kContext, kIova + kPage - 10, 20, Access::kLocalWrite, segments),
@@ -112,7 +112,7 @@ TEST_F(DurableTest, LcoresDoNotTouchIt) {
   EXPECT_EQ(table_.Info(key)->direct_length, 0u);
 }
 
-TEST_F(DurableTest, RightComesWithMemoryThatIsLookedAt) {
+TEST_F(DurableTest, TheRightNeedsACheckOfTheMemory) {
   ASSERT_EQ(table_.Register(kPd, Access::kLocalWrite, Runs(), &key_), MemoryStatus::kOk);
   RegionChange change;
   change.access = kDurable;

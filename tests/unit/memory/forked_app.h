@@ -1,4 +1,4 @@
-// A forked child that plays the app: a process with its own memory, told over a socket what to do.
+// A forked child that acts as the program: a process with its own memory, controlled over a socket.
 #pragma once
 
 #include <gtest/gtest.h>

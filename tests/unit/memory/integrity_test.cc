@@ -222,7 +222,7 @@ class IntegrityTest : public ::testing::Test {
 };
 
 // All layouts, guards, block sizes and piece sizes.
-TEST_F(IntegrityTest, BothSidesAreWhatTheModelSays) {
+TEST_F(IntegrityTest, BothSidesAgreeWithTheModel) {
   for (int round = 0; round < 400 && !HasFailure(); ++round) {
     SCOPED_TRACE(round);
     const auto domain = [&] {
@@ -288,7 +288,7 @@ struct Damage {
 constexpr Damage kDamages[] = {
     {1, DifFault::kGuard}, {3, DifFault::kApplicationTag}, {7, DifFault::kReferenceTag}};
 
-TEST_F(IntegrityTest, WhatArrivesIsChecked) {
+TEST_F(IntegrityTest, IncomingBlocksAreChecked) {
   for (const size_t piece : {64U, 515U, 1024U, 4096U}) {
     for (const bool has_memory : {false, true}) {
       DifDomain memory = Present();
@@ -317,7 +317,7 @@ TEST_F(IntegrityTest, WhatArrivesIsChecked) {
   }
 }
 
-TEST_F(IntegrityTest, WhatLeavesIsChecked) {
+TEST_F(IntegrityTest, OutgoingBlocksAreChecked) {
   for (const size_t piece : {100U, 1024U, 4096U}) {
     for (const bool has_wire : {false, true}) {
       for (const bool is_separate : {false, true}) {
@@ -359,7 +359,7 @@ TEST_F(IntegrityTest, DamagedDataIsNoticedAndAConvertedGuardIsNew) {
   ExpectMemory(data);
 }
 
-TEST_F(IntegrityTest, WhatIsNotToBeCheckedIsNot) {
+TEST_F(IntegrityTest, FieldsWithoutAnEnabledCheckAreIgnored) {
   Make({{}, Present(), {}, 512}, 2, false);
   Bytes wire = Image(attributes_.wire, Random(1024), 512);
   for (size_t i = 512; i < 520; ++i) wire[i] ^= std::byte{0xFF};

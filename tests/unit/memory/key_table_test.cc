@@ -83,7 +83,7 @@ TEST(KeyTable, ChecksMappedRegionsTheSameWay) {
 }
 
 // Two programs' first keys are hardly ever the same.
-TEST(KeyTable, SeedsSetKeysApart) {
+TEST(KeyTable, DifferentSeedsGiveDifferentKeys) {
   std::set<uint32_t> firsts, variants;
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
     KeyTable table(kApp, 65536, seed);
@@ -208,7 +208,7 @@ TEST(KeyTable, RegistrationRefusesContradictions) {
   EXPECT_EQ(table.size(), 1U);
 }
 
-TEST(KeyTable, IovaIsTheAddressThatCounts) {
+TEST(KeyTable, AddressesAreIovas) {
   KeyTable table(kApp, 16);
   const uint32_t zero_based = MustRegister(table, kAll | Access::kZeroBased,
                                            {.va = 0x7000, .length = 64, .iova = 0, .extents = {}});
@@ -382,7 +382,7 @@ TEST(KeyTable, UseProcessVmDropsTheMappingsOfARange) {
   EXPECT_EQ(segments[0].remote_va, 0x11010U);
 }
 
-TEST(KeyTable, NullRegionTakesEverythingAndGivesZeros) {
+TEST(KeyTable, NullRegionDiscardsWritesAndReadsAsZeros) {
   KeyTable table(kApp, 4);
   uint32_t key = 0;
   ASSERT_EQ(table.RegisterNull(1, &key), MemoryStatus::kOk);

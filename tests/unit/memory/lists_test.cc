@@ -1,4 +1,4 @@
-// List regions: what a registration may name, what its key grants then, and when it ends.
+// List regions: valid registrations, the access that the key gives, and invalidation.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -83,7 +83,7 @@ TEST_F(ListsTest, AKeyIsGoodFromItsRegistrationToItsInvalidation) {
   EXPECT_EQ(Register(list, {{0x10000, 10, a}}), MemoryStatus::kOk);
 }
 
-TEST_F(ListsTest, RefusesWhatItMayNotName) {
+TEST_F(ListsTest, RefusesInvalidRuns) {
   const uint32_t a = Region(0x10000, 0x1000);
   const uint32_t read_only = Region(0x20000, 0x1000, Access::kNone);
   const uint32_t foreign = Region(0x30000, 0x1000, Access::kLocalWrite, kOtherPd);

@@ -1,5 +1,4 @@
-// Mapping app files in the daemon: which are taken, what is shared, and that cutting a file hurts
-// nobody.
+// Mapping files of programs in the daemon: accepted files, shared mappings, and truncated files.
 #include "memory/mapped_file.h"
 
 #include <fcntl.h>
@@ -112,7 +111,7 @@ std::chrono::nanoseconds TimeOf(const std::function<void()>& run) {
 }
 
 // The kernel takes its time to free the pages, of which nobody else has any here.
-TEST(MappedFile, WhoeverIsLastDoesNotWaitForThePages) {
+TEST(MappedFile, TheLastReleaseDoesNotWaitForTheUnmapping) {
   constexpr size_t kBytes = size_t{256} << 20;
   const int plain = NewMemfd(kBytes, 0);
   void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, plain, 0);

@@ -1,5 +1,5 @@
-// Protection information: guards against published values and slow arithmetic, every rule of
-// checking and carrying over.
+// Protection information: guards compared with published values and a slow computation; every rule
+// of checks and conversion.
 #include "memory/t10_dif.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Memory windows: binding, use, and how they are taken away.
+// Memory windows: bind, access, invalidate and unbind.
 #include <gtest/gtest.h>
 
 #include <array>

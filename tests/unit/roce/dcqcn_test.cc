@@ -51,7 +51,7 @@ TEST_F(DcqcnTest, OneCutForNotificationsThatComeTogether) {
   EXPECT_EQ(dcqcn_.target_kbps(), 5'000'000u);
 }
 
-TEST_F(DcqcnTest, NoFloodBringsItBelowTheLeast) {
+TEST_F(DcqcnTest, AFloodOfCnpsKeepsTheMinimumRate) {
   for (TimeNs t = 0; t < 10'000'000; t += 1000) dcqcn_.HandleCnp(kStart + t);
   EXPECT_EQ(dcqcn_.rate_kbps(), p_.min_rate_kbps);
   EXPECT_TRUE(dcqcn_.Advance(kStart + 10'000'000));
@@ -81,7 +81,7 @@ TEST_F(DcqcnTest, ThenTheTargetRisesStepByStep) {
 }
 
 // Time that nobody looked at counts all the same.
-TEST_F(DcqcnTest, OneLookIsAsGoodAsMany) {
+TEST_F(DcqcnTest, OneUpdateGivesTheSameResultAsMany) {
   Dcqcn often(&port_);
   for (Dcqcn* each : {&dcqcn_, &often}) {
     each->HandleCnp(kStart);
@@ -117,7 +117,7 @@ TEST_F(DcqcnTest, AlphaFallsWhileNoNotificationComesAndCutsBecomeSmall) {
   EXPECT_GT(dcqcn_.rate_kbps(), before - before / 32);
 }
 
-TEST_F(DcqcnTest, RecoversWhollyAndForgets) {
+TEST_F(DcqcnTest, RecoversToTheLineRateAndResetsAlpha) {
   for (TimeNs t = 0; t < 1'000'000; t += 5000) dcqcn_.HandleCnp(kStart + t);
   TimeNs now = kStart + 1'000'000;
   uint32_t last = dcqcn_.rate_kbps();

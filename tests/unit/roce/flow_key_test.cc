@@ -1,4 +1,4 @@
-// Headers as flow rules see them, and the hash over them.
+// Header fields for flow rules, and the RSS hash of them.
 #include "roce/flow_key.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Frames for the tests: random packets of an opcode, paths, and repair of what a test has changed.
+// Frames for the tests: random packets of an opcode, paths, and repair of checksums after a change.
 #pragma once
 
 #include <cstdint>

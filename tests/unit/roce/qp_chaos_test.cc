@@ -1,5 +1,5 @@
-// Any packet, any answer of the host, any order of calls: the queue pair keeps its invariants,
-// completes every request exactly once and in order, and comes to rest.
+// Random packets, host results and orders of calls: the queue pair keeps its invariants, completes
+// every request exactly once and in order, and becomes idle.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Marks and notifications at a queue pair: what is sent for them, what they hold back, what not.
+// ECN marks and CNPs at a queue pair: sent CNPs, and packets that are throttled or not.
 #include <gtest/gtest.h>
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// FLUSH for persistence: the answer waits for the host's sync, in its place among the answers.
+// FLUSH for persistence: the answer waits for the host's sync; answers stay in order.
 #include <gtest/gtest.h>
 
 #include "tests/unit/roce/qp_host.h"
@@ -198,7 +198,7 @@ TEST_F(QpDurable, NakOfSomethingBehindWaits) {
   EXPECT_EQ(Psns(End(DurableState::kDone)), (std::vector<Psn>{kRqPsn, kRqPsn + 1}));
 }
 
-TEST_F(QpDurable, WhatCannotBeSyncedIsAnError) {
+TEST_F(QpDurable, AFlushThatCannotBeSyncedIsAnError) {
   const struct {
     DurableState start, end;
     NakCode code;

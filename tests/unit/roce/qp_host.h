@@ -1,5 +1,5 @@
-// A scripted world for one queue pair: its work queues, its memory, and records of all that it
-// says.
+// A scripted QpHost for one queue pair: work queues, memory, and a record of completions and
+// events.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// Two queue pairs joined by a bad wire: whatever it drops, doubles, delays or swaps, every request
-// is executed exactly once, in order, with the right bytes. Both sides are requester and responder.
+// Two queue pairs connected by a faulty wire: with any loss, duplication, delay and reordering,
+// every request is executed exactly once, in order, with the correct bytes. Both sides are
+// requester and responder.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Raw packet queue pairs: a request is a frame, a frame is a receive. And the rate limit that every
-// sender may have.
+// Raw packet queue pairs: each request sends one frame, each frame takes one receive. Also the rate
+// limit of all types of sending queue pairs.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -38,7 +38,7 @@ TEST(QpRaw, OneFrameForARequest) {
   EXPECT_EQ(node.qp.NextTimeout(), kNever);
 }
 
-TEST(QpRaw, WhatIsNoFrameEndsIt) {
+TEST(QpRaw, AnInvalidRequestMovesItToErr) {
   struct Case {
     WorkOpcode opcode;
     uint32_t bytes;

@@ -1,4 +1,4 @@
-// The requester of a reliable connection: failures on this side, and the largest messages.
+// The requester of a reliable connection: local failures, and the largest messages.
 #include "tests/unit/roce/qp_requester_testing.h"
 
 namespace roci::roce {

@@ -1,4 +1,4 @@
-// What the tests of the requester share.
+// Common parts of the requester's tests.
 #pragma once
 
 #include <gtest/gtest.h>

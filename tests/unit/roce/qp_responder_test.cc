@@ -246,7 +246,7 @@ TEST(QpResponder, NotReadyIsVoidOnceTheRequestWasExecuted) {
   ExpectAck(node.PollAll(), kRqPsn, Msn(1));
 }
 
-TEST(QpResponder, WhatWasExecutedIsAcknowledgedBeforeNotReady) {
+TEST(QpResponder, ExecutedRequestsAreAcknowledgedBeforeAnRnrNak) {
   Node node;
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn, 8, 8));
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn + 1, 8));

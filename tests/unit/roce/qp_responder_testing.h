@@ -1,4 +1,4 @@
-// What the tests of the responder share.
+// Common parts of the responder's tests.
 #pragma once
 
 #include <gtest/gtest.h>

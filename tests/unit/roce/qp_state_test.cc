@@ -1,4 +1,4 @@
-// States of a queue pair: what each accepts, flushing, draining, reset, events.
+// States of a queue pair: accepted packets and requests, flush, drain, reset, events.
 #include <gtest/gtest.h>
 
 #include "tests/unit/roce/qp_host.h"
@@ -137,7 +137,7 @@ TEST(QpStates, ErrorFlushesBothQueuesInOrder) {
   EXPECT_EQ(node.host.count(QpCounter::kRespCqeFlushErrors), 3u);
 }
 
-TEST(QpStates, WhatIsPostedInErrorIsFlushed) {
+TEST(QpStates, RequestsPostedInErrorAreFlushed) {
   Node node;
   node.Modify(QpState::kErr);
   node.host.PostSend(WorkOpcode::kSend, 8);

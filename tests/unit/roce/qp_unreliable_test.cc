@@ -1,4 +1,4 @@
-// UC and UD: nothing is acknowledged, nothing is sent twice.
+// UC and UD: no acknowledgements, no retransmissions.
 #include <gtest/gtest.h>
 
 #include "tests/unit/roce/qp_host.h"
@@ -308,7 +308,7 @@ TEST(QpUd, EmptyDatagram) {
   EXPECT_EQ(node.host.recv_completions.at(0).byte_length, 40u);
 }
 
-TEST(QpUd, WhatDoesNotFitIsDroppedWithAReason) {
+TEST(QpUd, UndeliverableDatagramsAreDroppedWithAReason) {
   Node node(Ud());
   WirePacket wrong_key = MakeDatagram(8);
   wrong_key.tx.ext.deth.qkey = 1;

@@ -1,5 +1,5 @@
-// Recorded faults of RC on Linux's software RDMA: what our queue pair says to them, and what it
-// makes of Linux's answers. Where it differs on purpose, roce/deviations.md says why.
+// Recorded faults of RC on Linux's software RDMA: the answers of our queue pair, and its handling
+// of Linux's answers. roce/deviations.md lists deliberate differences.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,6 +1,6 @@
-// Recorded RC conversations of Linux's software RDMA, and one between two hardware NICs: our queue
-// pair takes the place of one side and must say what the other implementation said. Where it
-// differs on purpose, roce/deviations.md says why.
+// Recorded RC traffic of Linux's software RDMA, and one recording of two hardware NICs: our queue
+// pair replaces one side and must send the same packets. roce/deviations.md lists deliberate
+// differences.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Recorded UC messages and datagrams of Linux's software RDMA, multicast ones among them: our queue
-// pairs make the same packets, and take Linux's.
+// Recorded UC messages and datagrams (also multicast) of Linux's software RDMA: our queue pairs
+// send the same packets, and accept those of Linux.
 #include <gtest/gtest.h>
 
 #include <algorithm>

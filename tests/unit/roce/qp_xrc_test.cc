@@ -1,4 +1,4 @@
-// XRC: the receiving queue pair takes the shared receive queue that each request names.
+// XRC: the receiving queue pair uses the shared receive queue that each request names.
 #include <gtest/gtest.h>
 
 #include "tests/unit/roce/qp_host.h"

@@ -1,5 +1,5 @@
-// Recorded conversations of other implementations, from tests/vectors, and what lets our queue pair
-// take the place of one side.
+// Recorded traffic of other implementations, from tests/vectors, and a replay in which our queue
+// pair replaces one side.
 #pragma once
 
 #include <set>

@@ -140,7 +140,7 @@ TEST(CaptureReaderTest, OptionsThatAreLongerThanTheirBlockAreDamage) {
   EXPECT_EQ(ReadAll(file.bytes()).outcome, Outcome::kDamaged);
 }
 
-TEST(CaptureReaderTest, WhatIsNoCapture) {
+TEST(CaptureReaderTest, FilesThatAreNoCaptures) {
   EXPECT_EQ(ReadAll({}).outcome, Outcome::kNotACapture);
   EXPECT_EQ(ReadAll(kThree).outcome, Outcome::kNotACapture);
   EXPECT_EQ(ReadAll(Bytes(100, std::byte{'x'})).outcome, Outcome::kNotACapture);
@@ -162,7 +162,7 @@ TEST(CaptureReaderTest, CompressedFilesAreNamedAndHowTheyAreRead) {
   EXPECT_NE(error_of({'s', 'n', 'o', 'o'}).find("editcap"), std::string::npos);
 }
 
-TEST(CaptureReaderTest, CutAnywhereGivesWhatWasBefore) {
+TEST(CaptureReaderTest, TruncatedFilesGiveTheRecordsBefore) {
   Writer pcap = Pcap(false, 0xA1B2C3D4, 1);
   pcap.Put(7).Put(1).Put(3).Put(3).Put(kThree);
   const size_t one = pcap.bytes().size();
@@ -175,7 +175,7 @@ TEST(CaptureReaderTest, CutAnywhereGivesWhatWasBefore) {
   }
 }
 
-TEST(CaptureReaderTest, LengthsThatAreNotTrue) {
+TEST(CaptureReaderTest, FalseLengthsAreDamage) {
   Writer huge = Pcap(false, 0xA1B2C3D4, 1);
   huge.Put(7).Put(1).Put(0xFFFFFFFFu).Put(3).Put(kThree);
   EXPECT_EQ(ReadAll(huge.bytes()).outcome, Outcome::kDamaged);

@@ -1,4 +1,4 @@
-// Frames for the tests of `roci decode`, encoded by our own code, and their dissection.
+// Frames for the tests of `roci decode`, encoded by the dataplane's encoder, and their dissection.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The words for a frame.
+// The description of a frame, as text and JSON.
 #include "tools/decode/describe.h"
 
 #include <gtest/gtest.h>

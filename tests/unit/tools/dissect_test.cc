@@ -1,4 +1,4 @@
-// What is read of frames, and the verdicts on them.
+// Decoded fields of frames, and their verdicts.
 #include "tools/decode/dissect.h"
 
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST(DissectTest, OneWrongBitIsABadIcrc) {
   EXPECT_TRUE(frame->failed());
 }
 
-TEST(DissectTest, WhatIsReservedAndPaddedMayHoldAnything) {
+TEST(DissectTest, ReservedBitsAndPadMayHaveAnyValue) {
   Bytes padded = Encode(TestPath(false), roce::Opcode::kRcSendOnly, 5);
   padded[54 + 5 + 1] = std::byte{0x77};
   FixIcrc(padded, false);

@@ -1,4 +1,4 @@
-// Parts of the launcher that need no namespace.
+// Parts of `roci run` that need no namespace.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/netlink.h>

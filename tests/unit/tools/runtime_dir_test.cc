@@ -1,4 +1,4 @@
-// Where daemon, tool and plugin meet.
+// The runtime directory, by which tool and plugin find the daemon.
 #include "verbs_provider/abi/runtime_dir.h"
 
 #include <gtest/gtest.h>

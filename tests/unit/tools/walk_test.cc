@@ -1,4 +1,4 @@
-// The way to the RoCE packet of a frame: link layers, tags and tunnels, and what ends it early.
+// Finding the RoCE packet in a frame: link layers, tags, tunnels, and headers that end the search.
 #include "tools/decode/walk.h"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST(DissectTest, ExtensionHeadersDoNotHideRoce) {
   EXPECT_EQ(KindOf(chain), FrameKind::kHeaders);
 }
 
-TEST(DissectTest, WhatIsNoRoce) {
+TEST(DissectTest, FramesOfOtherProtocols) {
   Bytes other_port = Encode(TestPath(false), roce::Opcode::kRcSendOnly, 4);
   other_port[36] ^= std::byte{1};
   EXPECT_FALSE(DissectWhole(other_port).has_value());
@@ -272,7 +272,7 @@ TEST(WalkTest, TunnelsDoNotHideRoce) {
   }
 }
 
-TEST(WalkTest, WordsNameTheEndsOfATunnel) {
+TEST(WalkTest, DescriptionsHaveTheEndsOfATunnel) {
   const Tunnel vxlan = Tunnels(false).front();
   const auto words = Describe({.bytes = vxlan.frame}, *DissectWhole(vxlan.frame));
   EXPECT_EQ(words["in"][1]["src"], "192.0.2.1");
@@ -315,7 +315,7 @@ TEST(WalkTest, APacketEndsWhereItsTunnelDoes) {
   EXPECT_EQ(DissectWhole(spilled)->malformed, roce::DropReason::kIpLength);
 }
 
-TEST(WalkTest, WhatMayHideRoceIsNamed) {
+TEST(WalkTest, HeadersThatMayHideRoceAreNamed) {
   const Bytes rest(64);
   for (const auto& [frame, by] : {
            std::pair{InEthernet(0x88E5, rest), Header::kMacsec},

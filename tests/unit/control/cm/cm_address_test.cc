@@ -29,7 +29,7 @@ TEST(CmAddress, ServiceIdsSayTheirPortSpace) {
   }
 }
 
-TEST(CmAddress, IbAddressesThereAndBack) {
+TEST(CmAddress, IbAddressesRoundTrip) {
   SockaddrIb given = {};
   given.family = AF_IB;
   const roce::Gid gid = *ParseIp("fd00::7");

@@ -151,7 +151,7 @@ TEST_F(CmMessages, AReplyIsRepeatedAsOftenAsThePeerSays) {
   EXPECT_EQ(Sent<Dreq>().remote_id, 5u);
 }
 
-TEST_F(CmMessages, WhatOneSideAsksForTheOtherGives) {
+TEST_F(CmMessages, EachSideAppliesTheParametersOfTheOther) {
   const uint32_t ours = TakeRequest();
   EXPECT_EQ(engine_.Find(ours)->responder_resources, 6);
   EXPECT_EQ(engine_.Find(ours)->initiator_depth, 11);

@@ -68,7 +68,7 @@ class CmEngine : public testing::Test {
   Engine engine_{config_, 1};
 };
 
-TEST_F(CmEngine, RefusesWhatCannotBe) {
+TEST_F(CmEngine, RefusesInvalidRequests) {
   Req req = GoodReq();
   req.path_mtu = 5;
   EXPECT_EQ(RejectionOf(req), RejectReason::kInvalidPathMtu);
@@ -81,7 +81,7 @@ TEST_F(CmEngine, RefusesWhatCannotBe) {
   EXPECT_EQ(engine_.size(), 0u);
 }
 
-TEST_F(CmEngine, HoldsSoManyConnectionsAndNoMore) {
+TEST_F(CmEngine, HasALimitOfConnections) {
   for (uint32_t i = 1; i <= 3; ++i) EXPECT_EQ(Receive(GoodReq(i, i)), MadReason::kNone);
   engine_.TakeEvents();
   EXPECT_EQ(RejectionOf(GoodReq(4, 4)), RejectReason::kNoResources);
@@ -259,7 +259,7 @@ TEST_F(CmTable, NoPeerDecidesHowLongItIsRemembered) {
   EXPECT_LT(engine_.NextTimeout(), most);
 }
 
-TEST_F(CmTable, WhatIsLeftBehindMakesRoom) {
+TEST_F(CmTable, ConnectionsWithoutAnOwnerMakeRoom) {
   for (uint32_t i = 1; i <= 3; ++i) Rejected(i, 0);
   EXPECT_EQ(engine_.displaced(), 0u);
   for (uint32_t i = 11; i <= 13; ++i) Request(i, 0);

@@ -131,7 +131,7 @@ TEST(CmMad, KeepsEveryField) {
   }
 }
 
-TEST(CmMad, NamesWhatIsWrong) {
+TEST(CmMad, NamesTheErrorOfAMalformedMessage) {
   const struct {
     size_t byte;
     uint8_t value;

@@ -326,7 +326,7 @@ TEST(ConfigTest, AddressesAreThoseOfHosts) {
             "10.0.0.5/24");
 }
 
-TEST(ConfigTest, RefusesWhatDpdkWouldEndOver) {
+TEST(ConfigTest, RefusesArgumentsThatMakeDpdkExit) {
   const auto with = [](const std::string& args) {
     return Fault("[daemon]\neal_args = [" + args + "]\n");
   };

@@ -1,4 +1,5 @@
-// Calls on helper threads: where they run, who waits for whom, and what they cost a user.
+// Calls on helper threads: the thread they run on, which users they delay, and their cost in
+// descriptors.
 #include "control/device/blocking_calls.h"
 
 #include <gtest/gtest.h>
@@ -162,7 +163,7 @@ TEST_F(BlockingCallsTest, CostDescriptorsUntilTheyReturn) {
   EXPECT_EQ(done_, 0u);
 }
 
-TEST_F(BlockingCallsTest, ThatLackMemoryAreDone) {
+TEST_F(BlockingCallsTest, ThatLackMemoryAreReportedAsDone) {
   calls_->Run(
       alice_, 0, [] { throw std::bad_alloc(); }, Done());
   WhenDone(1);

@@ -1,4 +1,4 @@
-// What one user may take of what all share, and how long a connection may stay unopened.
+// Quotas of a user in shared resources, and the time limit for opening a device.
 #include "control/device/users.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST_F(UsersTest, SubordinateIdsShareThePartOfTheirAccount) {
   }
 }
 
-TEST_F(UsersTest, WhatAUserHadIsFreeWhenItsLastSessionGoes) {
+TEST_F(UsersTest, AUsersQuotasAreFreedWithItsLastSession) {
   {
     std::shared_ptr<User> alice = users_.Get(kAlice);
     const QuotaShare three(alice->sessions, 3);

@@ -79,7 +79,7 @@ TEST(EventLoopTest, DeadlinesRunWhenDueAndNotBefore) {
   EXPECT_GE(ran, start + 20'000'000);
 }
 
-TEST(EventLoopTest, ChangeSilencesAndWakes) {
+TEST(EventLoopTest, ChangeDisablesAndEnablesEvents) {
   const auto loop = *EventLoop::Create();
   const UniqueFd quiet = Readable();
   const UniqueFd other = Readable();

@@ -36,7 +36,7 @@ class EventPipeTest : public testing::Test {
   UniqueFd reading;
 };
 
-TEST_F(EventPipeTest, TakesBackWhatWasNotRead) {
+TEST_F(EventPipeTest, RemovesUnreadEvents) {
   for (const uint64_t element : {7, 1, 2, 7, 3, 7, 7}) Write(element);
   uint64_t first = 0;
   ASSERT_EQ(read(reading.get(), &first, sizeof(first)), static_cast<ssize_t>(sizeof(first)));

@@ -8,7 +8,7 @@ namespace {
 constexpr LogLimiter::Kind kRefused{"connection refused: %s", 1, 2};
 constexpr LogLimiter::Kind kOther{"other", 1, 2};
 
-TEST(LogLimiterTest, HoldsBackWhatIsMoreThanABurst) {
+TEST(LogLimiterTest, SuppressesLinesBeyondTheBurst) {
   LogLimiter limiter;
   for (uint32_t i = 0; i < LogLimiter::kBurst; ++i) EXPECT_TRUE(limiter.Admit(kRefused, 1000 + i));
   for (int i = 0; i < 7; ++i) EXPECT_FALSE(limiter.Admit(kRefused, 2000));

@@ -172,7 +172,7 @@ TEST_F(GroupReportsTest, Ipv6QueriesAreAnswered) {
   EXPECT_EQ(reports_.HandleFrame(0, query), SlowPathReason::kGroupMalformed) << "hop limit";
 }
 
-TEST_F(GroupReportsTest, WhatIsWrongIsRefusedAndWhatIsOtherLeftAlone) {
+TEST_F(GroupReportsTest, RefusesMalformedQueriesAndIgnoresOtherFrames) {
   Join("239.1.2.3");
   Run(20 * kSecond);
   Take();
@@ -190,7 +190,7 @@ TEST_F(GroupReportsTest, WhatIsWrongIsRefusedAndWhatIsOtherLeftAlone) {
   EXPECT_TRUE(Take().empty());
 }
 
-TEST_F(GroupReportsTest, EverybodysGroupIsNotReportedAndTheTableIsBounded) {
+TEST_F(GroupReportsTest, TheAllNodesGroupIsNotReportedAndTheTableIsBounded) {
   EXPECT_TRUE(Join("224.0.0.1"));
   EXPECT_TRUE(Join("ff02::1"));
   EXPECT_TRUE(Join("ff01::5"));

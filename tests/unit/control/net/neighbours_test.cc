@@ -131,7 +131,7 @@ TEST_P(NeighboursTest, WaitersThatComeAndGoMakeNoFloodOfQuestions) {
   EXPECT_TRUE(a_.Take().empty());
 }
 
-TEST_P(NeighboursTest, CancelledWaitersHearNothing) {
+TEST_P(NeighboursTest, CancelledWaitersAreNotCalled) {
   ASSERT_EQ(a_.Resolve(0, MineA(), MineB(), 1), std::nullopt);
   a_.neighbours.Cancel(1);
   b_.Receive(a_.Take()[0]);
@@ -148,7 +148,7 @@ TEST_P(NeighboursTest, EntriesAge) {
   EXPECT_EQ(a_.Take().size(), 1u);
 }
 
-TEST_P(NeighboursTest, ALinkThatWasDownLeavesNothingButQuestions) {
+TEST_P(NeighboursTest, LinkDownFlushesTheCacheAndKeepsPendingRequests) {
   ASSERT_EQ(a_.Resolve(0, MineA(), MineB(), 1), std::nullopt);
   const Frame question = a_.Take()[0];
   a_.neighbours.DropResolved();

@@ -109,7 +109,7 @@ TEST(SysfsLayout, TurnsListsIntoMasks) {
   EXPECT_EQ(CpuMask("0-4294967295").size(), 4096u / 32 * 9 - 1);
 }
 
-TEST(SysfsLayout, RefusesWhatCannotBeAPathOrALine) {
+TEST(SysfsLayout, RefusesInvalidPathsAndLines) {
   EXPECT_TRUE(ValidateDevice(Example()).ok());
   for (const char* name : {"", ".", "..", "a/b", "a b", "a\n", "uverbs\t"}) {
     DeviceDescription device = Example();
