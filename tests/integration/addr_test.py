@@ -81,7 +81,7 @@ class AddrTest(unittest.TestCase):
         self.change('del', 'roci0', 'fd72:7::1/64')
         self.assertEqual(len(self.program_gids('roci0')), 4)
 
-    def test_programs_are_told(self):
+    def test_programs_get_events(self):
         watch = self.background('stdbuf', '-oL', 'ibv_asyncwatch', '-d', 'roci0')
         self.assertIn('roci0: async event FD', watch.stdout.readline())  # from here on it has the device open
         self.change('add', 'roci0', '10.99.7.1/24')
@@ -105,7 +105,7 @@ class AddrTest(unittest.TestCase):
         self.assertTrue(ended_well(status, output), (status, output))
         self.assertIsNone(server.poll())
 
-    def test_what_is_refused_says_why(self):
+    def test_refusals_have_a_reason(self):
         for words, arguments in {
                 'there is no device roci7': ('add', 'roci7', '10.99.7.1/24'),
                 'not an IPv4 or IPv6 address': ('add', 'roci0', '10.99.7.1/33'),

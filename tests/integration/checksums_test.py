@@ -85,7 +85,7 @@ class Between:
         macs = [mac_bytes(daemon.show('ports')[0]['mac']) for daemon in self.daemons]
         return macs if sender == 0 else macs[::-1]
 
-    def test_receivers_are_told_what_is_right(self):
+    def test_receivers_get_the_checksum_flag(self):
         for sender in (0, 1):
             receiver = raw_frames(self.daemons[1 - sender], 'receive', str(PORT), '6')
             self.addCleanup(receiver.stdout.close)
@@ -213,7 +213,7 @@ class TapTest(ToKernel, unittest.TestCase):
 
 class VhostTest(Between, only_network(networks.VhostTest)):
 
-    def test_the_port_does_what_it_can(self):
+    def test_offloads_of_the_port(self):
         self.assertEqual([daemon.show('ports')[0]['offloads'] for daemon in self.daemons], [BY_PORT[1:]] * 2)
 
 

@@ -86,7 +86,7 @@ TEST(CmApi, BindingTakesTheAddress) {
       << "another address: " << strerror(errno);
 }
 
-TEST(CmApi, ListeningBindsWhatIsNotBound) {
+TEST(CmApi, ListeningBindsAnUnboundIdentifier) {
   EventChannel channel;
   const Id id = channel.Create();
   EXPECT_EQ(rdma_listen(id.get(), 0), 0) << strerror(errno);

@@ -159,7 +159,7 @@ class CmMads(unittest.TestCase):
         self.send(elsewhere)  # names another address than it comes from
         self.assert_grown(before, {'source_address': 1})
 
-    def test_nobody_listens(self):
+    def test_no_listener(self):
         before = self.counters()
         ours = self.new_id()
         self.send(mads.mad(mads.REQ, mads.req(ours, NOBODY, OURS, THEIRS, 5), transaction=0x1234))
@@ -170,7 +170,7 @@ class CmMads(unittest.TestCase):
         self.assertEqual((rep.attribute, rep.sender, rep.number(4, 1)), (mads.SIDR_REP, ours, 1))
         self.assert_grown(before, {'no_listener': 2})
 
-    def test_strangers_are_told(self):
+    def test_messages_of_unknown_connections_are_rejected(self):
         before = self.counters()
         for attribute, answer in ((mads.DREQ, mads.DREP), (mads.REP, mads.REJ), (mads.LAP, mads.APR)):
             self.send(mads.mad(attribute, mads.ids(11, 22), transaction=attribute))
@@ -255,7 +255,7 @@ class CmMads(unittest.TestCase):
         server.kill()
         self.assertTrue(await_(lambda: self.states() == []), self.states())
         self.answers(0.5)
-        self.test_nobody_listens()
+        self.test_no_listener()
 
 
 if __name__ == '__main__':

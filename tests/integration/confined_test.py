@@ -74,7 +74,7 @@ class ConfinedTest(unittest.TestCase):
         daemon = self.make_daemon()
         self.assert_served(self.chroot(daemon, 'open-chroot', 'dev', 'sys'), daemon)
 
-    def test_what_cannot_be_reached_from_another_root_is_told(self):
+    def test_an_inaccessible_path_from_another_root_is_reported(self):
         daemon = self.make_daemon()
         done = self.chroot(daemon, 'chroot', 'dev', 'sys')
         self.assertNotEqual(done.returncode, 0)

@@ -150,7 +150,7 @@ class CongestionTest(unittest.TestCase):
             self.assertEqual(pair.result(), '', kind)
             self.assertGreater(self.transport(CLIENT, 'rp_cnp_handled'), before, kind)
 
-    def test_what_is_on_the_wire(self):
+    def test_frames_on_the_wire(self):
         self.start(ON)
         self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
         with tempfile.TemporaryDirectory() as folder:

@@ -139,7 +139,7 @@ class DecodeTest(unittest.TestCase):
             self.assertIn(b'cannot write', done.stderr, command)
             self.assertNotIn(b' 0 failed', done.stderr, command)
 
-    def test_frames_that_are_not_looked_at(self):
+    def test_frames_that_are_not_decoded(self):
         good = read(ATOMICS)
         unknown = good[:20] + struct.pack('<I', 147) + good[24:]
         done = decode('-', data=unknown)
@@ -195,7 +195,7 @@ class DecodeTest(unittest.TestCase):
             self.assertEqual(rest.count(b'\n'), 11)
             self.assertEqual(process.returncode, 0)
 
-    def test_what_tshark_finds_in_tunnels(self):
+    def test_tunnels_agree_with_tshark(self):
         frames = {name: frame for version in (4, 6) for name, frame in tunnels(version).items()}
         data = pcap(b''.join(record(frame) for frame in frames.values()))
         done = decode('--json', '-', data=data)
@@ -225,7 +225,7 @@ class DecodeTest(unittest.TestCase):
         self.assertEqual(decode('-', data=b'no capture').returncode, 2)
         self.assertEqual(decode(VECTORS).returncode, 2)
 
-    def test_what_wireshark_writes(self):
+    def test_files_of_wireshark(self):
         # Its pcapng, its nanoseconds, and two files of different interfaces in one.
         with tempfile.TemporaryDirectory() as folder:
             other = os.path.join(VECTORS, 'nic-to-nic.pcap')

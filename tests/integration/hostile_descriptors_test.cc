@@ -315,13 +315,13 @@ class HostileDescriptorsTest : public ::testing::Test {
 
 class EachWay : public HostileDescriptorsTest, public ::testing::WithParamInterface<Way> {};
 
-TEST_P(EachWay, ALingeringSocketDelaysNobodyElse) {
+TEST_P(EachWay, ALingeringSocketDelaysNoOtherProgram) {
   Shooter shooter(ForgeSocket, GetParam());
   shooter.Fire();
   ExpectServed("with the socket");
 }
 
-TEST_P(EachWay, AFileOfASilentServerDelaysNobodyElse) {
+TEST_P(EachWay, AFileOfASilentServerDelaysNoOtherProgram) {
   if (!FuseFile::Available()) GTEST_SKIP() << "no /dev/fuse";
   Shooter shooter(ForgeFuseFile, GetParam());
   if (!shooter.armed()) GTEST_SKIP() << "an ordinary user cannot mount FUSE";
@@ -336,7 +336,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, EachWay, ::testing::ValuesIn(kWays), [](const aut
 });
 
 // Whoever may manage the daemon shall not hold it up by mistake either.
-TEST_F(HostileDescriptorsTest, ManagementDelaysNobody) {
+TEST_F(HostileDescriptorsTest, ManagementDelaysNoOtherProgram) {
   const LingeringSocket socket;
   const int manage = Connect("manage.sock", SOCK_STREAM);
   kill(Shooter::DaemonPid(), SIGSTOP);
@@ -396,7 +396,7 @@ TEST_F(HostileDescriptorsTest, OneUsersDescriptorsHaveABound) {
 // With all of it at once. Runs alone.
 class DaemonEnds : public HostileDescriptorsTest {};
 
-TEST_F(DaemonEnds, WhenItIsTold) {
+TEST_F(DaemonEnds, AtSigterm) {
   std::vector<std::unique_ptr<Shooter>> shooters;
   for (const Forge forge : {ForgeSocket, ForgeFuseFile}) {
     for (const Way& way : kWays) {

@@ -310,7 +310,7 @@ TEST_F(HostileUserTest, TheMemoryOfAnotherProgramIsRefused) {
   ExpectServed();
 }
 
-TEST_F(HostileUserTest, AFileWhoseServerIsSilentHoldsUpNobody) {
+TEST_F(HostileUserTest, AFileOfASilentServerDelaysNoOtherProgram) {
   const SilentFile file(folder_ / "silent");
   if (file.fd() < 0) GTEST_SKIP() << "no FUSE here";
   EXPECT_EQ(HelloWith(file.fd()), EBADF);

@@ -344,7 +344,7 @@ constexpr Case kCases[] = {
 
 class EachWait : public HostileWaitsTest, public ::testing::WithParamInterface<Case> {};
 
-TEST_P(EachWait, DelaysNobodyElse) {
+TEST_P(EachWait, DelaysNoOtherProgram) {
   WaitingProgram program(GetParam().trap, GetParam().question);
   if (!program.Asks()) GTEST_SKIP() << "FUSE cannot be mounted";
   ExpectServed();
@@ -367,7 +367,7 @@ char StateOf(pid_t pid) {
 // With all of them at once that a signal can end. Runs alone.
 class DaemonEnds : public HostileWaitsTest {};
 
-TEST_F(DaemonEnds, WhenItIsTold) {
+TEST_F(DaemonEnds, AtSigterm) {
   std::vector<std::unique_ptr<WaitingProgram>> programs;
   for (const Case& each : kCases) {
     if (each.trap == Trap::kPage) continue;

@@ -90,7 +90,7 @@ class LinkTest(unittest.TestCase):
     def impairments(self, device):
         return next(port['impairments'] for port in self.daemon.show('ports') if port['device'] == device)
 
-    def test_every_opcode_is_what_others_take_for_roce(self):
+    def test_other_dissectors_recognise_every_opcode(self):
         capture, path = self.start_capture('roci0')
         for gid in ('1', '2'):
             for command in TRAFFIC:
@@ -106,7 +106,7 @@ class LinkTest(unittest.TestCase):
 
         dissectors.check(self, path, frames)
 
-    def test_a_capture_takes_what_it_is_asked_for(self):
+    def test_a_capture_has_the_selected_frames(self):
         capture, path = self.start_capture('roci1', '--opcode', '*ACKNOWLEDGE', '--direction', 'out', '-s', '64')
         self.run_pair('ibv_rc_pingpong', '-g', '1', '-n', '50')
         captured, _ = self.end_capture(capture)
@@ -152,7 +152,7 @@ class LinkTest(unittest.TestCase):
     def running_captures(self):
         return next(port['captures'] for port in self.daemon.show('ports') if port['device'] == 'roci0')
 
-    def test_who_goes_leaves_no_capture_behind(self):
+    def test_an_ended_client_leaves_no_capture(self):
         capture, _ = self.start_capture('roci0')
         self.assertEqual(self.running_captures(), 1)
         capture.kill()
@@ -242,7 +242,7 @@ class LinkTest(unittest.TestCase):
         self.roci('impair', 'roci0', '--opcode', 'RC_SEND_ONLY', '--clear')
         self.assertEqual([each['loss'] for each in self.impairments('roci0')], [0.01])
 
-    def test_a_queue_pair_is_what_comes_and_what_goes(self):
+    def test_a_selected_queue_pair_has_both_directions(self):
         pair = Pair(self.daemon, ACROSS, ['ib_send_lat', '-x', '1', '-F', '-D', '20', '-s', '8'])
         self.addCleanup(pair.kill)
         pair.connect()

@@ -302,7 +302,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
             self.set_link(number, 'mtu', str(mtu))
         self.assertTrue(await_(lambda: [self.port(number)['mtu'] for number in (0, 1)] == [mtu] * 2))
 
-    def test_what_a_full_ring_misses_is_shown(self):
+    def test_frames_lost_at_a_full_ring_are_counted(self):
         # A stopped daemon takes nothing out of its ring, whatever number of frames that holds.
         before = self.port(1)['lost_by_port'].get('rx_missed', 0)
         sender = self.listen(0)
@@ -459,7 +459,7 @@ class VethTest(OnVeth):
     def extra_config(cls, number):
         return 'mtu = 4200\n' if number == 1 else ''
 
-    def test_mtu_rises_to_what_is_configured(self):
+    def test_the_configured_mtu_is_set(self):
         for number in (0, 1):
             self.addCleanup(self.set_link, number, 'mtu', str(self.mtu))
             self.set_link(number, 'mtu', '9000')

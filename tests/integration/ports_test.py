@@ -54,7 +54,7 @@ def answers_ping(address, timeout_s=10):
 
 class PcapTest(networks.OnVeth):
     driver = 'net_pcap'
-    test_what_a_full_ring_misses_is_shown = None  # libpcap's is as long as it likes
+    test_frames_lost_at_a_full_ring_are_counted = None  # libpcap's is as long as it likes
 
     def test_addresses_are_those_of_the_interfaces(self):
         for daemon, name, interface in zip(self.daemons, self.names, self.interfaces):
@@ -109,7 +109,7 @@ class TapTest(networks.DamagedFrames, networks.TwoDaemons):
             self.assertNotIn(daemon.show('ports')[0]['mac'], link)
             self.assertTrue(networks.inside(self.name, lambda: answers_ping(V4[number])))
 
-    def test_mtu_is_what_the_driver_takes(self):
+    def test_the_mtu_is_limited_by_the_driver(self):
         self.assertEqual([daemon.show('ports')[0]['mtu'] for daemon in self.daemons], [1500] * 2)
 
     def test_a_flood_does_no_harm(self):

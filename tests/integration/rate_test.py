@@ -122,7 +122,7 @@ class RateTest(unittest.TestCase):
         matched = self.impairment()['counters']['matched'] - matched
         self.assertLess(matched, sent()[0] + 100)
 
-    def test_what_does_not_fit_is_lost_and_counted(self):
+    def test_frames_beyond_the_queue_are_dropped_and_counted(self):
         self.start()
         self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '100kB')
         pair = Pair(self.daemon, (SERVER, CLIENT), ['ib_write_bw', '-x', '1', '-F', '-s', '65536', '-t', '8', '-n', '300', '-u', '12'])
@@ -142,7 +142,7 @@ class RateTest(unittest.TestCase):
         self.assertTrue(await_(lambda: self.impairment()['counters']['rate_delayed'] > 1000, LIMIT_S))
         self.assert_rate(GIGABIT)
 
-    def test_what_is_said_and_refused(self):
+    def test_output_and_refusals(self):
         self.start()
         for text, rate_bps in (('10Gbit', 10_000_000_000), ('1.5mbit', 1_500_000), ('100KBIT', 100_000), ('1Tbit', 10 ** 12),
                                ('123456', 123_456), ('2000000bit', 2_000_000)):

@@ -175,7 +175,7 @@ class ReconnectTest(unittest.TestCase):
             self.kill(0)
             self.assertTrue(os.path.exists(self.socket))
 
-    def test_a_socket_that_somebody_has(self):
+    def test_a_socket_in_use(self):
         """Is left to him."""
         port = f'net_memif0,role=server,socket={self.socket},socket-abstract=no,bsize=4608'
         self.start(0, port)

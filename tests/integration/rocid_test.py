@@ -188,7 +188,7 @@ class RocidTest(unittest.TestCase):
         result = rocid('--config', str(self.scratch))
         self.assertEqual(result.returncode, 1)
 
-    def test_what_check_config_tells(self):
+    def test_check_config(self):
         result = rocid('--runtime-dir', str(self.run_dir), '--check-config')
         self.assertEqual((result.returncode, result.stderr), (0, ''))
         self.assertTrue(result.stdout.startswith('defaults: ok\n'), result.stdout)

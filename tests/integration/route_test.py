@@ -143,7 +143,7 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
         self.assertIn(('roci0', '10.2.0.0/16', '10.6.0.9', 0, False), self.routes())
         self.assertRegex(route(self.daemon, 'show').stdout, r'10\.2\.0\.0/16 +10\.6\.0\.9 +- +dead')
 
-    def test_what_is_refused_says_why(self):
+    def test_refusals_have_a_reason(self):
         for words, arguments in {
                 'there is no device roci7': ('add', 'roci7', '10.5.0.0/16', 'via', '10.99.0.2'),
                 'the route exists, via 10.99.0.2': ('add', 'roci0', '10.1.0.0/16', 'via', '10.99.0.3'),
@@ -174,7 +174,7 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
         self.assertIn('64 routes', self.refused('add', 'roci0', '10.6.0.0/24', 'via', '10.99.0.2'))
         self.assertEqual(len(self.routes()), MOST_ROUTES)
 
-    def test_help_tells_everything(self):
+    def test_help(self):
         text = ' '.join(route(self.daemon, '--help').stdout.split())
         for word in ('EXAMPLES', 'EXIT STATUS', 'longest', 'address handle', 'add', 'del', 'show'):
             self.assertIn(word, text)
@@ -339,7 +339,7 @@ class RouterTest(unittest.TestCase):
             self.change('del', 'roci0', 'default' if '.' in address else '::/0')
             self.assertNotEqual(self.connect(address)[0], 0)
 
-    def test_what_is_connected_keeps_its_way(self):
+    def test_connected_queue_pairs_keep_their_path(self):
         self.change('add', 'roci0', '10.91.2.0/24', 'via', '10.91.1.8')
         self.listener('10.91.2.1')
         client = self.daemons[0].start('rping', '-c', '-a', '10.91.2.1', '-S', '2000')

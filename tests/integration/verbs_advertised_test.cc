@@ -199,7 +199,7 @@ TEST_F(VerbsAdvertised, ModerationAndTimestamps) {
       ibv_destroy_cq);
 }
 
-TEST_F(VerbsAdvertised, WhatHasNoCapabilityWorksOrSaysThatItDoesNot) {
+TEST_F(VerbsAdvertised, CallsWithoutACapabilityWorkOrAreNotSupported) {
   CheckAny<ibv_mr>(
       "ibv_alloc_null_mr", [&] { return ibv_alloc_null_mr(device.pd); }, ibv_dereg_mr);
   CheckAny<ibv_counters>(
@@ -250,7 +250,7 @@ TEST_F(VerbsAdvertised, OrdinaryRegionsAreNotPersistent) {
 }
 
 // (dma_buffers_test.cc has some, where the kernel does.)
-TEST_F(VerbsAdvertised, WhatIsNoDmaBufferIsNotTaken) {
+TEST_F(VerbsAdvertised, DescriptorsOtherThanDmaBuffersAreRefused) {
   const int memory = memfd_create("no-dmabuf", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(memory, 4096), 0);
   const auto make = [&](int fd, int access) {

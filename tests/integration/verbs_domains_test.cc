@@ -138,7 +138,7 @@ TEST(VerbsParentDomain, AnAllocatorMayLeaveItToTheDevice) {
   EXPECT_EQ(ibv_dealloc_pd(domain), 0);
 }
 
-TEST(VerbsParentDomain, IsNotFreedBeforeWhatWasMadeWithIt) {
+TEST(VerbsParentDomain, IsNotFreedBeforeItsObjects) {
   ibv_pd* domain = MakeDomain(DeviceZero(), nullptr);
   ASSERT_NE(domain, nullptr);
   std::vector<char> memory(8192);

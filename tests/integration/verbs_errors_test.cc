@@ -120,7 +120,7 @@ TEST_F(VerbsErrors, NoReceivePosted) {
   EXPECT_EQ(StateOf(far), IBV_QPS_RTS);
 }
 
-TEST_F(VerbsErrors, NobodyAnswers) {
+TEST_F(VerbsErrors, APeerThatDoesNotAnswer) {
   ASSERT_EQ(far.ToState(IBV_QPS_RESET), 0);
   ASSERT_EQ(near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 100), IBV_SEND_SIGNALED, there.address(),
                           there.rkey()),
@@ -233,7 +233,7 @@ TEST(VerbsStates, OrderOfTransitionsIsChecked) {
   ASSERT_EQ(near.ToRts(), 0);
 }
 
-TEST(VerbsStates, QueriesGiveBackWhatWasSet) {
+TEST(VerbsStates, QueriesReturnTheSetAttributes) {
   Pair pair;
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};

@@ -211,7 +211,7 @@ TEST(VerbsAsync, OverflowOfACqIsReported) {
   ibv_ack_async_event(&event);
 }
 
-TEST(VerbsResize, KeepsWhatWasNotPolled) {
+TEST(VerbsResize, KeepsUnpolledCompletions) {
   Pair pair;
   Buffer here(pair.near_device, 4096, 1);
   Buffer there(pair.far_device, 4096, 2);

@@ -142,7 +142,7 @@ TEST_F(VerbsWorkRequests, FailAsAWhole) {
   near.ExpectSuccess();
 }
 
-TEST(VerbsExtendedQp, OffersOnlyWhatItHas) {
+TEST(VerbsExtendedQp, RefusesUnsupportedOperations) {
   Endpoint endpoint(DeviceZero());
   ibv_qp_init_attr_ex init = InitAttr(endpoint, kRcOperations | IBV_QP_EX_WITH_TSO);
   errno = 0;
@@ -157,7 +157,7 @@ TEST(VerbsExtendedQp, OffersOnlyWhatItHas) {
   EXPECT_EQ(ibv_qp_to_qp_ex(endpoint.qp), nullptr) << "an ordinary QP";
 }
 
-TEST(VerbsExtendedCq, TellsWhatWasAskedFor) {
+TEST(VerbsExtendedCq, ReportsTheRequestedFields) {
   Endpoint far(DeviceOne());
   Endpoint near(DeviceZero());
   ASSERT_EQ(ibv_destroy_qp(near.qp), 0);

@@ -268,7 +268,7 @@ TEST_F(VerbsLimits, MessagesNoLongerThanThePortTakes) {
   munmap(memory, size);
 }
 
-TEST_F(VerbsLimits, WhatIsInUseStays) {
+TEST_F(VerbsLimits, ObjectsInUseAreNotDestroyed) {
   ibv_comp_channel* channel = ibv_create_comp_channel(device.context);
   ASSERT_NE(channel, nullptr);
   ibv_cq* cq = ibv_create_cq(device.context, 1, nullptr, channel, 0);

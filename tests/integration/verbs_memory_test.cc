@@ -258,7 +258,7 @@ TEST(VerbsMemory, SmallSendsFromAnIova) {
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
-TEST(VerbsMemory, CanBeRegisteredAnew) {
+TEST(VerbsMemory, CanBeRegisteredAgain) {
   Pair pair;
   Buffer here(pair.near_device, 65536, 1);
   std::vector<uint8_t> first(65536);

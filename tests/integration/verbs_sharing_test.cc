@@ -302,7 +302,7 @@ TEST_F(VerbsImported, DeviceMemory) {
   ibv_unimport_dm(dm);
 }
 
-TEST_F(VerbsImported, WhatIsNotThere) {
+TEST_F(VerbsImported, UnknownHandles) {
   errno = 0;
   EXPECT_EQ(ibv_import_pd(device_.context, 0xABCDEF), nullptr);
   EXPECT_EQ(errno, ENOENT);

@@ -320,7 +320,7 @@ TEST_F(DirectSignatures, RefuseInvalidLayouts) {
   EXPECT_EQ(rocidv_dereg_mr(mr), 0);
 }
 
-TEST_F(DirectSignatures, AKeyOfNobodyFailsTheRegistration) {
+TEST_F(DirectSignatures, AnUnknownKeyFailsTheRegistration) {
   rocidv_mr* mr = rocidv_alloc_mr_integrity(pair_.near_device.pd, 1, 1);
   ASSERT_NE(mr, nullptr);
   const ibv_sge data = {plain_.address(), 512, 1};

@@ -161,7 +161,7 @@ TEST(VerbsSlowAsync, GetsEveryEventHoweverLate) {
   EXPECT_FALSE(IsReadable(device.context->async_fd, 100));
 }
 
-TEST(VerbsSlowAsync, NeedNotReadWhatADestroyedQueuePairHasRaised) {
+TEST(VerbsSlowAsync, EventsOfADestroyedQueuePairNeedNotBeRead) {
   OpenDevice device("roci0");
   Endpoint endpoint(device);
   ASSERT_EQ(endpoint.Connect(endpoint), 0);

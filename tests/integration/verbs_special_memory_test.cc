@@ -30,7 +30,7 @@ ibv_dm* AllocDm(ibv_context* context, uint64_t length, uint32_t log_align = 0, u
   return ibv_alloc_dm(context, &attr);
 }
 
-TEST(VerbsDeviceMemory, HoldsWhatIsWritten) {
+TEST(VerbsDeviceMemory, KeepsWrittenBytes) {
   Pair pair;
   Buffer here(pair.near_device, 4096, 1);
   ibv_dm* dm = AllocDm(pair.far_device.context, 5000, 6);
@@ -74,7 +74,7 @@ TEST(VerbsDeviceMemory, HoldsWhatIsWritten) {
   EXPECT_EQ(ibv_free_dm(dm), 0);
 }
 
-TEST(VerbsDeviceMemory, RefusesWhatDoesNotFit) {
+TEST(VerbsDeviceMemory, RefusesInvalidSizes) {
   OpenDevice& device = DeviceZero();
   const uint64_t most = MaxDmSize();
   ASSERT_GE(most, 4096u);

@@ -201,7 +201,7 @@ TEST_F(SrqTest, NoReceiveIsNotReady) {
   EXPECT_EQ(far_[0]->Wait().wr_id, 5u);
 }
 
-TEST_F(SrqTest, ResizeKeepsWhatIsPosted) {
+TEST_F(SrqTest, ResizeKeepsPostedReceives) {
   Make(4, 1);
   Buffer source(DeviceZero(), kSlot, 1);
   Buffer target(DeviceOne(), 64 * kSlot, 2);

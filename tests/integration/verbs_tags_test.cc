@@ -171,7 +171,7 @@ class TagTest : public ::testing::Test {
   uint32_t handle_ = 0;
 };
 
-TEST_F(TagTest, EagerMessagesFindTheirBuffersWhateverTheOrder) {
+TEST_F(TagTest, EagerMessagesMatchTheirBuffersInAnyOrder) {
   Make();
   for (uint64_t tag = 1; tag <= 4; ++tag) {
     AddAndWait(tag, tag, {target_.Sge(tag * kSlot, 500)});
@@ -389,7 +389,7 @@ TEST_F(TagTest, RendezvousThatDoesNotFitIsTheProgramsToFinish) {
   EXPECT_EQ(target_.data()[kRendezvous], PatternByte(2, kRendezvous));
 }
 
-TEST_F(TagTest, UnexpectedRendezvousComesWhole) {
+TEST_F(TagTest, UnexpectedRendezvousIsReceivedCompletely) {
   Make();
   Buffer data(DeviceZero(), 4096, 33);
   ASSERT_EQ(PostUntagged(target_.Sge(0, 500), 50), 0);

@@ -131,7 +131,7 @@ class WireTest(unittest.TestCase):
         shown = self.daemon.show('devices')[0]
         self.assertEqual(shown['path_mtu'], 4096)
 
-    def test_nobody_is_reached_in_another_vlan(self):
+    def test_no_peer_is_reachable_in_another_vlan(self):
         before = self.drops(1)
         self.run_pair('ibv_rc_pingpong', '-g', str(APART), '-n', '10', good=False)
         self.assertGreater(self.drops(1)['vlan_not_ours'], before['vlan_not_ours'])
@@ -194,7 +194,7 @@ class VethVlanTest(VethTest):
 
     names = tuple(f'roci-{os.getpid()}-{end}' for end in 'cd')
     interfaces = ('roci-vlan-c', 'roci-vlan-d')
-    test_mtu_rises_to_what_is_configured = None  # nothing is, here
+    test_the_configured_mtu_is_set = None  # nothing is, here
     test_an_address_of_its_own_beside_the_kernel = None  # on a network without tags
     test_a_second_daemon_in_the_same_place_is_warned = None  # these have MACs of their own
     far_address = '10.98.0.2'

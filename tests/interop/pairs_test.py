@@ -92,13 +92,13 @@ class PairsTest(unittest.TestCase):
         self.assert_wrong(self.run_pair('echo invalid data in page 1', 'true'), 'invalid data')
         self.assert_wrong(self.run_pair('echo invalid data; sleep 9', 'true'), 'invalid data', 2)
 
-    def test_what_is_late_is_tried_again(self):
+    def test_a_late_pair_is_tried_again(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(self.run_pair('true', f'if [ ! -e {folder}/x ]; then touch {folder}/x; sleep 9; fi'), '')
         self.assertIn('once more', self.report.text)
         self.assert_wrong(self.run_pair('true', 'sleep 9'), 'exit status None', 4)
 
-    def test_what_a_server_says_while_its_client_is_late_is_wrong(self):
+    def test_a_server_error_while_its_client_is_late_is_a_failure(self):
         self.assert_wrong(self.run_pair('exit 5', 'sleep 9'), 'server: exit status 5')
 
     def test_a_server_that_is_never_ready(self):

@@ -177,7 +177,7 @@ TEST(QpRecovery, WindowHoldsForRetransmissions) {
 
 // ---- Sequence NAK ----
 
-TEST(QpRecovery, SequenceNakGoesBackAndAcknowledgesWhatWasBefore) {
+TEST(QpRecovery, SequenceNakGoesBackAndAcknowledgesEarlierRequests) {
   Node node;
   PostSends(node, 5);
   node.Run();
@@ -295,7 +295,7 @@ TEST(QpRecovery, WhileWaitingOtherNaksMeanNothing) {
   EXPECT_EQ(node.host.count(QpCounter::kRnrNaksReceived), 1u);
 }
 
-TEST(QpRecovery, AckOfWhatWasNotReadyEndsTheWait) {
+TEST(QpRecovery, AckAfterAnRnrNakEndsTheWait) {
   Node node;
   PostSends(node, 3);
   node.Run();

@@ -93,7 +93,7 @@ TEST(QpRequester, RequestsThatCannotBeFailLocally) {
   }
 }
 
-TEST(QpRequester, TransmitFaultFailsTheRequestAndStopsWhatFollows) {
+TEST(QpRequester, TransmitFaultFailsTheRequestAndStopsLaterRequests) {
   Node node;
   for (int i = 0; i < 4; ++i) node.host.PostSend(WorkOpcode::kSend, 8);
   const auto packets = node.Run();

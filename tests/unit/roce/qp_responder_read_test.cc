@@ -51,7 +51,7 @@ TEST(QpResponder, AckWaitsForTheReadBeforeIt) {
   EXPECT_EQ(packets[2].tx.psn, kRqPsn + 2);
 }
 
-TEST(QpResponder, ReadResponseAcknowledgesWhatWasBeforeIt) {
+TEST(QpResponder, ReadResponseAcknowledgesEarlierRequests) {
   Node node;
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn, 8, 8));
   node.Receive(MakeReadRequest(kRqPsn + 1, 8));

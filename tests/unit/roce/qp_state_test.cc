@@ -177,7 +177,7 @@ TEST(QpStates, ReceiveOfAnUnfinishedMessageIsFlushedFirst) {
   EXPECT_EQ(node.host.recv_completions[0].wr_id, 2000u);
 }
 
-TEST(QpStates, ErrorDropsWhatWasToBeAnswered) {
+TEST(QpStates, ErrorDropsPendingAnswers) {
   Node node;
   node.Receive(MakeReadRequest(kRqPsn, 3 * kMtu));
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 3, 8, 8));
@@ -248,7 +248,7 @@ TEST(QpStates, ErrorThenResetWhileStillFlushing) {
 
 // ---- SQD ----
 
-TEST(QpStates, DrainFinishesWhatWasBegunAndReportsIt) {
+TEST(QpStates, DrainFinishesStartedRequestsAndRaisesTheEvent) {
   NodeOptions options;
   options.limits.window_packets = 2;
   Node node(options);

@@ -305,7 +305,7 @@ TEST(QpConfirmed, AtomicWriteFaults) {
   }
 }
 
-TEST(QpConfirmed, FlushFinishesWhatWasWrittenBefore) {
+TEST(QpConfirmed, FlushCoversEarlierWrites) {
   Node node(WithFlush());
   GrantFlush(node);
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn, 8, 8));

@@ -114,7 +114,7 @@ class CmMessages : public testing::Test {
   std::vector<Event> last_events_;
 };
 
-TEST_F(CmMessages, ARequestHasWhatItsOwnerSays) {
+TEST_F(CmMessages, ARequestHasTheOwnersParameters) {
   const uint32_t ours = Connect();
   const Req req = Sent<Req>();
   EXPECT_EQ(req.local_id, ours);
@@ -186,7 +186,7 @@ TEST_F(CmMessages, AnswersHaveTheTransactionOfTheRequest) {
   EXPECT_EQ(SentMessage().transaction, kTransaction);
 }
 
-TEST_F(CmMessages, ARejectionSaysWhyAndOfWhat) {
+TEST_F(CmMessages, ARejectionHasItsReasonAndMessage) {
   for (const RejectReason reason :
        {RejectReason::kConsumer, RejectReason::kNoResources, RejectReason::kInvalidServiceId}) {
     const uint32_t ours = TakeRequest();
@@ -206,7 +206,7 @@ TEST_F(CmMessages, ARejectionSaysWhyAndOfWhat) {
   }
 }
 
-TEST_F(CmMessages, ADatagramAnswerHasWhatItsOwnerSays) {
+TEST_F(CmMessages, ADatagramAnswerHasTheOwnersParameters) {
   SidrReq req;
   req.request_id = 6;
   req.service_id = kService;

@@ -183,7 +183,7 @@ TEST_F(CmEngine, CarriesEnhancedConnectionEstablishment) {
   }
 }
 
-TEST_F(CmEngine, ChecksWhatOwnersAsk) {
+TEST_F(CmEngine, ChecksTheOwnersRequests) {
   std::vector<std::byte> data(300);
   const std::span<const std::byte> all(data);
   EXPECT_FALSE(engine_.Connect(1, {.private_data = all.first(93)}).ok());

@@ -39,7 +39,7 @@ std::vector<Recorded> RecordedMads() {
   return all;
 }
 
-TEST(CmMad, BuildsWhatItParsedFromLinux) {
+TEST(CmMad, RebuildsParsedMessagesOfLinux) {
   std::map<MessageType, int> seen;
   for (const Recorded& recorded : RecordedMads()) {
     EXPECT_EQ(BuildMad(recorded.message), recorded.mad) << recorded.name;

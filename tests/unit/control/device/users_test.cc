@@ -126,7 +126,7 @@ TEST_F(UsersTest, ManyUsersLeaveAReserveToRootAndTheOwner) {
   EXPECT_EQ(alice->sessions.left(), 140u);
 }
 
-TEST_F(UsersTest, DeviceLimitsAreWhatTheUserMayHave) {
+TEST_F(UsersTest, DeviceLimitsAreReducedToTheUsersPart) {
   DeviceLimits limits;
   limits.max_qp = 10;
   limits.max_pd = 1;

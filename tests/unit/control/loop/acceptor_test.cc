@@ -88,7 +88,7 @@ class AcceptorTest : public testing::Test {
   std::unique_ptr<Acceptor> acceptor_;
 };
 
-TEST_F(AcceptorTest, RefusesWhatItCannotKeep) {
+TEST_F(AcceptorTest, RefusesConnectionsWithoutFreeDescriptors) {
   for (int i = 0; i < 5; ++i) Connect();
   LeaveDescriptors(2);
   const roce::TimeNs before = CpuTime();

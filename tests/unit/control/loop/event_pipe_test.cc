@@ -65,7 +65,7 @@ TEST_F(EventPipeTest, TakesLongEventsWhole) {
   EXPECT_EQ(ReadAll(), (std::vector<uint64_t>{1, 7}));
 }
 
-TEST_F(EventPipeTest, NeverBlocksWhateverTheAppsFlags) {
+TEST_F(EventPipeTest, NeverBlocksWithAnyFlagsOfTheProgram) {
   EXPECT_EQ(fcntl(reading.get(), F_GETFL) & O_NONBLOCK, 0) << "the app's end blocks by itself";
   EXPECT_EQ(TakeBackEvents(pipe, 7, 8), 0u);
 }

@@ -29,7 +29,7 @@ TEST(StarvationJudgeTest, ComparesTheWaitWithTheTimeBetweenTwoLooks) {
   EXPECT_FALSE(judge.IsStarved(kThread, Waited(50'801), 7000 * kMs));
 }
 
-TEST(StarvationJudgeTest, BeginsAnewWithAnotherThread) {
+TEST(StarvationJudgeTest, StartsAfreshWithAnotherThread) {
   StarvationJudge judge;
   EXPECT_FALSE(judge.IsStarved(kThread, Waited(50'000), 1000 * kMs));
   EXPECT_FALSE(judge.IsStarved(kThread + 1, Waited(40), 3000 * kMs));
@@ -37,7 +37,7 @@ TEST(StarvationJudgeTest, BeginsAnewWithAnotherThread) {
   EXPECT_TRUE(judge.IsStarved(kThread, Waited(91'000), 7000 * kMs));
 }
 
-TEST(ProcessorTimeTest, GrowsWithWhatTheThreadRuns) {
+TEST(ProcessorTimeTest, GrowsWithTheThreadsRunningTime) {
   const auto thread = static_cast<pid_t>(syscall(SYS_gettid));
   const auto before = dataplane::ReadProcessorTime(thread);
   if (!before) GTEST_SKIP() << "the kernel does not count it";

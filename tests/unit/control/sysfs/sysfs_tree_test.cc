@@ -87,7 +87,7 @@ TEST_F(SysfsTreeTest, ShowsADeviceWithAllItsLinks) {
   EXPECT_EQ(Read(Device("ports/1/state")), "4: ACTIVE\n");
 }
 
-TEST_F(SysfsTreeTest, IsReadableByAllWhateverTheUmask) {
+TEST_F(SysfsTreeTest, IsReadableByAllWithAnyUmask) {
   const mode_t before = ::umask(0077);
   const auto tree = Create();
   ASSERT_TRUE(tree->AddDevice(Describe("roci0")).ok());
@@ -143,7 +143,7 @@ TEST_F(SysfsTreeTest, LeavesTheKernelsNumbersAndNamesAlone) {
   EXPECT_EQ(*tree->AddDevice(Describe("roci2")), 1);
 }
 
-TEST_F(SysfsTreeTest, RewritesOnlyWhatChanged) {
+TEST_F(SysfsTreeTest, RewritesOnlyChangedFiles) {
   const auto tree = Create();
   ASSERT_TRUE(tree->AddDevice(Describe("roci0")).ok());
   const ino_t sent = Inode(Device("ports/1/hw_counters/sent_pkts"));
@@ -217,7 +217,7 @@ TEST_F(SysfsTreeTest, AdvertisesTheConnectionManagerOnlyWhenAsked) {
   EXPECT_FALSE(stdfs::exists(Root("class/misc")));
 }
 
-TEST_F(SysfsTreeTest, ReplacesWhatACrashLeftButKeepsTheMountedDirectories) {
+TEST_F(SysfsTreeTest, ReplacesFilesOfACrashedDaemonAndKeepsTheMountedDirectories) {
   stdfs::create_directories(Root("class/infiniband/old0/ports"));
   stdfs::create_directories(Root("class/infiniband_verbs/uverbs5"));
   stdfs::create_directories(Root(".staging/half"));
@@ -245,7 +245,7 @@ TEST_F(SysfsTreeTest, DoesNotFollowLinksWhenItRemoves) {
   EXPECT_TRUE(stdfs::exists(directory_ + "/precious/file"));
 }
 
-TEST_F(SysfsTreeTest, SaysWhatToDoWhereItCannotWrite) {
+TEST_F(SysfsTreeTest, SaysWhatToDoIfItCannotWrite) {
   std::ofstream(directory_ + "/sysfs") << "a file";
   const auto tree = SysfsTree::Create({.root = directory_ + "/sysfs", .socket_path = "/x"});
   ASSERT_FALSE(tree.ok());
