@@ -39,7 +39,7 @@ class QuickstartTest(unittest.TestCase):
         daemon = Daemon(PROGRAMS)
         self.addCleanup(daemon.stop)
         done = self.run_quickstart(ROCI_RUNTIME_DIR=daemon.runtime_dir)
-        self.assertIn('is left alone', done.stderr)
+        self.assertIn('is already running', done.stderr)
         self.assertEqual(len(daemon.show('devices')), 2)
         self.assertEqual(daemon.stop(), 0)
 
