@@ -100,7 +100,7 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   record.user_handle = user_handle;
   record.xrcd = xrcd_handle;
   record.domain = xrcd->domain;
-  record.opening = xrcd->domain->dataplane().Open(*target.qp, *dataplane_, user_handle);
+  record.opening = xrcd->domain->dataplane().Open(*target.qp, dataplane_->context(), user_handle);
   std::move(remove_target).Cancel();
   ++target.openings;
   ++xrcd->users;

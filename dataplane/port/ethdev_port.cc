@@ -11,7 +11,6 @@
 
 #include "dataplane/port/scattered.h"
 #include "dataplane/port/wire.h"
-#include "dataplane/shard/dataplane.h"
 
 namespace roci::dataplane {
 namespace {
@@ -52,7 +51,7 @@ void EthdevPort::MakeUsual(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
     if (frames[i]->nb_segs == 1 && !has_tag) [[likely]]
       continue;
     if (frames[i]->nb_segs != 1) {
-      if (!MakeWhole(frames[i], dataplane_.frames().mempool())) continue;
+      if (!MakeWhole(frames[i], services_.frames().mempool())) continue;
       turns_[lcore].made_whole.Add(1);
     }
     if (has_tag) RestoreTag(frames[i]);
@@ -87,7 +86,7 @@ bool EthdevPort::Pending(uint32_t lcore) const {
 bool EthdevPort::HandOffToLcore(rte_mbuf* frame, uint32_t to_lcore) {
   if (rte_ring_enqueue(to_lcore_[to_lcore], frame) != 0) return false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  dataplane_.lcore(to_lcore).WakeIfSleeping();
+  services_.WakeIfSleeping(to_lcore);
   return true;
 }
 
@@ -96,14 +95,14 @@ uint32_t EthdevPort::TurnRound(uint32_t lcore, rte_mbuf** frames, uint32_t count
       rte_ring_mp_enqueue_burst(from_self_, reinterpret_cast<void**>(frames), count, nullptr);
   if (lcore != home_lcore_) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    dataplane_.lcore(home_lcore_).WakeIfSleeping();
+    services_.WakeIfSleeping(home_lcore_);
   }
   return taken;
 }
 
 // A group that a queue pair sends to may have members here.
 uint32_t EthdevPort::SendToGroup(uint32_t lcore, rte_mbuf* frame) {
-  rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
+  rte_mbuf* copy = rte_pktmbuf_copy(frame, services_.frames().mempool(), 0, UINT32_MAX);
   const uint32_t sent = Send(lcore, &frame, 1);
   if (copy != nullptr && (sent == 0 || TurnRound(lcore, &copy, 1) == 0)) rte_pktmbuf_free(copy);
   return sent;
@@ -158,7 +157,7 @@ uint32_t EthdevPort::Send(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   const uint32_t taken =
       rte_ring_mp_enqueue_burst(from_others_, reinterpret_cast<void**>(frames), count, nullptr);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  dataplane_.lcore(home_lcore_).WakeIfSleeping();
+  services_.WakeIfSleeping(home_lcore_);
   return taken;
 }
 

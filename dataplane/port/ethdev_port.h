@@ -19,6 +19,7 @@
 #include "dataplane/port/link_state.h"
 #include "dataplane/port/port_offloads.h"
 #include "dataplane/port/port_queues.h"
+#include "dataplane/port/port_services.h"
 #include "dataplane/port/port_sockets.h"
 #include "roce/types.h"
 
@@ -28,8 +29,6 @@ struct rte_mempool;
 struct rte_ring;
 
 namespace roci::dataplane {
-
-class Dataplane;
 
 // What the NIC, or what stands in for one, has lost before or behind us.
 struct PortLosses {
@@ -49,7 +48,7 @@ class EthdevPort {
   };
 
   // Control thread. NotFound if the devargs name no Ethernet device.
-  static absl::StatusOr<std::unique_ptr<EthdevPort>> Open(Dataplane& dataplane,
+  static absl::StatusOr<std::unique_ptr<EthdevPort>> Open(PortServices& services,
                                                           const Config& config);
   // Of DPDK's heap, for frames of its own, where a port may need some there.
   static uint32_t MostHeapMib();
@@ -101,7 +100,7 @@ class EthdevPort {
   bool IsHome(uint32_t lcore) const { return lcore == home_lcore_; }
 
  private:
-  explicit EthdevPort(Dataplane& dataplane) : dataplane_(dataplane) {}
+  explicit EthdevPort(PortServices& services) : services_(services) {}
   absl::Status Configure(const Config& config);
   absl::Status SetUp(const Config& config, const rte_eth_dev_info& info);
   absl::Status SetAddress(const roce::Mac& wanted);
@@ -130,7 +129,7 @@ class EthdevPort {
 
   static constexpr size_t kMostHeldFrames = 32;  // that the port has not taken
 
-  Dataplane& dataplane_;
+  PortServices& services_;
   std::string devargs_;  // as probed
   PortSockets sockets_;
   std::unique_ptr<FramePool> own_frames_;

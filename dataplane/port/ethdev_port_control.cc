@@ -22,7 +22,6 @@
 #include "dataplane/port/network_device.h"
 #include "dataplane/port/port_devargs.h"
 #include "dataplane/port/stale_socket.h"
-#include "dataplane/shard/dataplane.h"
 
 namespace roci::dataplane {
 namespace {
@@ -80,9 +79,9 @@ uint32_t NetworkDeviceOf(const std::string& devargs, const rte_eth_dev_info& inf
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(Dataplane& dataplane,
+absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(PortServices& services,
                                                              const Config& config) {
-  std::unique_ptr<EthdevPort> port(new EthdevPort(dataplane));
+  std::unique_ptr<EthdevPort> port(new EthdevPort(services));
   port->home_lcore_ = config.home_lcore;
   const std::string name = PortName(config.devargs);
   port->devargs_ = WithDefaults(config.devargs, config.mtu);
@@ -108,7 +107,7 @@ absl::Status EthdevPort::Configure(const Config& config) {
   if (const int error = rte_eth_dev_info_get(port_, &info); error != 0) {
     return DpdkError(error, "port information");
   }
-  lcores_ = dataplane_.lcore_count();
+  lcores_ = services_.lcore_count();
   // net_vhost complains of being asked while it has no peer.
   tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
   link_brings_back_ = LinkBringsBack(devargs_);
@@ -224,7 +223,7 @@ int EthdevPort::Start() {
   if (error != 0) return error;
   if (ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices) != 0) {
     // Then the pieces are put together.
-    error = ReceiveInto(dataplane_.frames().mempool());
+    error = ReceiveInto(services_.frames().mempool());
     if (error == 0) own_frames_.reset();
   }
   return error != 0 ? error : rte_eth_dev_start(port_);
@@ -263,7 +262,7 @@ void EthdevPort::Reconnect() {
     return;
   if (is_started_) {
     is_started_ = false;
-    dataplane_.Quiesce();
+    services_.Quiesce();
     rte_eth_dev_stop(port_);
   }
   TryToStart();
@@ -275,7 +274,7 @@ int EthdevPort::SetUpReceiving() {
   if (const std::optional<uint16_t> bytes = BufferBytesOf(devargs_); bytes.has_value()) {
     return ReceiveWith(kSmallFrames * queues_.rx, *bytes, FrameMemory::kOwn);
   }
-  const int error = ReceiveInto(dataplane_.frames().mempool());
+  const int error = ReceiveInto(services_.frames().mempool());
   if (error == 0) {
     own_frames_.reset();  // of an attempt that failed; no queue has any now
     return 0;

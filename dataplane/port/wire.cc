@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "dataplane/base/frame_ring.h"
-#include "dataplane/shard/dataplane.h"
 
 namespace roci::dataplane {
 namespace {
@@ -35,14 +34,14 @@ Wire::Endpoint::~Endpoint() {
   for (rte_ring* ring : rings) FreeFrameRing(ring);
 }
 
-Wire::Wire(Dataplane& dataplane) : dataplane_(dataplane) {}
+Wire::Wire(PortServices& services) : services_(services) {}
 
 Wire::~Wire() {
   for (auto& endpoint : endpoints_) delete endpoint.load(std::memory_order_relaxed);
 }
 
 std::optional<uint32_t> Wire::AddEndpoint(const roce::Mac& mac) {
-  const uint32_t lcores = dataplane_.lcore_count();
+  const uint32_t lcores = services_.lcore_count();
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
     if (endpoints_[i].load(std::memory_order_relaxed) != nullptr) continue;
     auto endpoint = std::make_unique<Endpoint>();
@@ -63,7 +62,7 @@ void Wire::RemoveEndpoint(uint32_t endpoint) {
   Endpoint* removed = endpoints_[endpoint].exchange(nullptr);
   if (removed == nullptr) return;
   --used_;
-  dataplane_.Quiesce();
+  services_.Quiesce();
   delete removed;
 }
 
@@ -78,9 +77,9 @@ Wire::Endpoint* Wire::Find(uint64_t mac) const {
 uint32_t Wire::Deliver(Endpoint& to, uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   const uint32_t taken =
       rte_ring_enqueue_burst(to.rings[lcore], reinterpret_cast<void**>(frames), count, nullptr);
-  if (dataplane_.lcore_count() > 1) {
+  if (services_.lcore_count() > 1) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    dataplane_.lcore(lcore).WakeIfSleeping();
+    services_.WakeIfSleeping(lcore);
   }
   return taken;
 }
@@ -90,12 +89,12 @@ uint32_t Wire::Deliver(Endpoint& to, uint32_t lcore, rte_mbuf** frames, uint32_t
 // knows: one lcore is enough.
 void Wire::Flood(uint32_t from, const rte_mbuf* frame, uint8_t lcore_of) {
   const bool from_control = lcore_of == kFromControl;
-  const uint32_t lcores = from_control || lcore_of == kRawPacket ? 1 : dataplane_.lcore_count();
+  const uint32_t lcores = from_control || lcore_of == kRawPacket ? 1 : services_.lcore_count();
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
     Endpoint* to = endpoints_[i].load(std::memory_order_acquire);
     if (to == nullptr || (i == from && from_control)) continue;
     for (uint32_t lcore = 0; lcore < lcores; ++lcore) {
-      rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
+      rte_mbuf* copy = rte_pktmbuf_copy(frame, services_.frames().mempool(), 0, UINT32_MAX);
       if (copy != nullptr && Deliver(*to, lcore, &copy, 1) == 0) rte_pktmbuf_free(copy);
     }
   }
@@ -123,7 +122,7 @@ uint32_t Wire::Transmit(uint32_t endpoint, rte_mbuf** frames, const uint8_t* lco
     }
     // A QPN that an app made up may name an lcore that is not there: any one will count it as
     // unknown.
-    const uint32_t lcore = lcores[i] < dataplane_.lcore_count() ? lcores[i] : 0;
+    const uint32_t lcore = lcores[i] < services_.lcore_count() ? lcores[i] : 0;
     const uint32_t taken = Deliver(*to, lcore, frames + i, run);
     i += taken;
     if (taken < run) return i;

@@ -9,14 +9,13 @@
 #include <optional>
 
 #include "dataplane/base/eal.h"
+#include "dataplane/port/port_services.h"
 #include "roce/types.h"
 
 struct rte_mbuf;
 struct rte_ring;
 
 namespace roci::dataplane {
-
-class Dataplane;
 
 // Forwards by destination MAC: to that endpoint (the sender's own included), group addresses to
 // all (the sender too, unless the control plane sent the frame), unknown addresses nowhere. Nothing
@@ -30,7 +29,7 @@ class Wire {
   // The same, and a group frame comes to the sender as well: frames of raw packet queue pairs.
   static constexpr uint8_t kRawPacket = 0xFE;
 
-  explicit Wire(Dataplane& dataplane);
+  explicit Wire(PortServices& services);
   // All endpoints must have been removed.
   ~Wire();
 
@@ -62,7 +61,7 @@ class Wire {
   void Flood(uint32_t from, const rte_mbuf* frame, uint8_t lcore_of);
   Endpoint* Find(uint64_t mac) const;
 
-  Dataplane& dataplane_;
+  PortServices& services_;
   uint32_t used_ = 0;
   std::array<std::atomic<Endpoint*>, kMaxEndpoints> endpoints_{};
 };

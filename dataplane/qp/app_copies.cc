@@ -96,7 +96,7 @@ bool AppCopies::AddAtomic(const AtomicCopy& atomic) {
   return true;
 }
 
-bool AppCopies::Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp) {
+bool AppCopies::Park(rte_mbuf* frame, LaneState& lane, QueuePair& qp) {
   if (parked_count_ == kMaxParked) return false;
   if (parked_count_ == 0 || parked_[parked_count_ - 1].frame != frame) {
     if (parked_frames_ == kMaxParkedFrames ||

@@ -23,7 +23,6 @@ struct rte_mbuf;
 
 namespace roci::dataplane {
 
-class DeviceLane;
 class QueuePair;
 
 // An atomic on memory that is reached by system calls.
@@ -65,7 +64,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   static constexpr uint32_t kMostFramesOfUser = 1024;
   struct Parked {
     rte_mbuf* frame;
-    DeviceLane* lane;
+    LaneState* lane;
     QueuePair* qp;  // null: it is gone
   };
   struct Kept {
@@ -130,7 +129,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   void Keep(rte_mbuf* frame, bool to_stash) { kept_[kept_count_++] = {frame, to_stash}; }
   // Until the next Settle. False: a limit is reached, the frame stays the caller's. Calls for
   // several queue pairs with the same frame follow each other.
-  bool Park(rte_mbuf* frame, DeviceLane& lane, QueuePair& qp);
+  bool Park(rte_mbuf* frame, LaneState& lane, QueuePair& qp);
 
   // ---- Running
   void Begin();

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "dataplane/base/async_event.h"
-#include "dataplane/shard/session.h"
+#include "dataplane/qp/verbs_context.h"
 
 namespace roci::dataplane {
 namespace {
@@ -22,14 +22,14 @@ uint32_t GenerationOf(uint32_t index, uint32_t capacity_shift) {
 
 static_assert(CompletionQueue::kEntriesOffset == sizeof(roci_abi_cq));
 
-absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(Session& session,
+absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(VerbsContext& context,
                                                                          CompletionEvents& events,
                                                                          uint32_t entries,
                                                                          uint64_t user_handle,
                                                                          int channel) {
   absl::StatusOr<SharedMemory> memory = CreateRing(entries);
   if (!memory.ok()) return memory.status();
-  std::unique_ptr<CompletionQueue> cq(new CompletionQueue(session, events, user_handle, channel));
+  std::unique_ptr<CompletionQueue> cq(new CompletionQueue(context, events, user_handle, channel));
   cq->memory_ = *std::move(memory);
   cq->UseRing(std::bit_ceil(entries));
   return cq;
@@ -61,7 +61,7 @@ bool CompletionQueue::MakeRoom() {
   overflowed_ = true;
   events_->NoteOverflow(*this);
   std::atomic_ref(header_->overflowed).store(1, std::memory_order_relaxed);
-  if (session_.SendAsyncEvent(user_handle(), kEventCqError)) {
+  if (context_.SendAsyncEvent(user_handle(), kEventCqError)) {
     async_events_.store(async_events() + 1, std::memory_order_relaxed);
   }
   return false;

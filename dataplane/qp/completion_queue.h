@@ -15,7 +15,7 @@
 
 namespace roci::dataplane {
 
-class Session;
+class VerbsContext;
 
 // Who a completion belongs to.
 struct CompletionOwner {
@@ -29,7 +29,7 @@ class CompletionQueue {
   static constexpr uint32_t kMaxEntries = 1u << 22;
 
   // As Session::CreateCompletionQueue.
-  static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(Session& session,
+  static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(VerbsContext& context,
                                                                  CompletionEvents& events,
                                                                  uint32_t entries,
                                                                  uint64_t user_handle, int channel);
@@ -71,7 +71,7 @@ class CompletionQueue {
   // `consumer` is impossible. `ring` then holds the old one.
   bool SwapRing(SharedMemory& ring, uint32_t capacity, uint32_t consumer);
 
-  Session& session() const { return session_; }
+  VerbsContext& context() const { return context_; }
   uint32_t& walked() { return walked_; }
 
   // ---- On the lcore, for CompletionEvents
@@ -111,8 +111,9 @@ class CompletionQueue {
 
  private:
   static constexpr uint32_t kPrefetchAhead = 4;
-  CompletionQueue(Session& session, CompletionEvents& events, uint64_t user_handle, int channel)
-      : events_(&events), event_state_(user_handle, channel), session_(session) {}
+  CompletionQueue(VerbsContext& context, CompletionEvents& events, uint64_t user_handle,
+                  int channel)
+      : events_(&events), event_state_(user_handle, channel), context_(context) {}
   void UseRing(uint32_t capacity);
   bool MakeRoom();
   static void Fill(roci_abi_cqe& entry, const roce::Completion& completion,
@@ -131,7 +132,7 @@ class CompletionQueue {
   CompletionEvents* events_;
   CompletionEventState event_state_;
   uint32_t walked_ = 0;  // handles looked at since the overflow
-  Session& session_;
+  VerbsContext& context_;
   uint32_t users_ = 0;
   roci_abi_cqe withheld_{};
   std::atomic<uint32_t> async_events_{0};

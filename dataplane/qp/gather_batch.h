@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "dataplane/qp/lane_state.h"
 #include "memory/copy_batch.h"
 #include "memory/segment.h"
 #include "roce/frame.h"
@@ -15,7 +16,6 @@ struct rte_mbuf;
 
 namespace roci::dataplane {
 
-class DeviceLane;
 class QueuePair;
 
 // Collected, then copied, then settled. While it is copied nothing may be added. Members are called
@@ -28,7 +28,7 @@ class GatherBatch {
     std::byte* bytes;  // of the frame; null: it is complete
     roce::FrameShape shape;
     roce::TxPacket packet;
-    DeviceLane* lane;
+    LaneState* lane;
     uint32_t to_lcore;  // as DeviceLane::Stage has it
     bool failed = false;
   };
@@ -74,7 +74,9 @@ class GatherBatch {
     }
   }
   // Frames keep their places in the lanes no longer.
-  void ReleaseLanes();
+  void ReleaseLanes() {
+    for (uint32_t i = 0; i < count_; ++i) frames_[i].lane->Unreserve();
+  }
   // `qp` is about to go, and its frames with it.
   void Forget(const QueuePair& qp) {
     for (uint32_t i = 0; i < count_; ++i) {

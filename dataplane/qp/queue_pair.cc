@@ -8,10 +8,10 @@
 
 #include "absl/status/status.h"
 #include "dataplane/base/slab.h"
+#include "dataplane/qp/lane_state.h"
 #include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/receive_entry.h"
-#include "dataplane/shard/device_lane.h"
-#include "dataplane/shard/session.h"
 
 namespace roci::dataplane {
 namespace {
@@ -73,7 +73,7 @@ absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config) {
 }
 
 absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices& shard,
-                                                             Session* session, DeviceLane& lane,
+                                                             VerbsContext* context, LaneState& lane,
                                                              const QueuePairConfig& config,
                                                              roce::Qpn qpn, uint32_t handle) {
   absl::StatusOr<QueueLayout> layout = LayOutQueues(config);
@@ -90,12 +90,12 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices
   core_config.sq_sig_all = config.sq_sig_all;
   core_config.uses_srq = config.srq != nullptr || config.type == roce::QpType::kXrcRecv;
   core_config.limits = config.limits;
-  return std::unique_ptr<QueuePair>(new QueuePair(shard, session, lane, config, core_config, handle,
+  return std::unique_ptr<QueuePair>(new QueuePair(shard, context, lane, config, core_config, handle,
                                                   *layout, *std::move(memory), std::move(storage),
                                                   std::move(resources)));
 }
 
-QueuePair::QueuePair(const ShardServices& shard, Session* session, DeviceLane& qp_lane,
+QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
                      const QueuePairConfig& config, const roce::QpConfig& core_config,
                      uint32_t qp_handle, const QueueLayout& layout, SharedMemory memory,
                      RecordStorage storage, ResourceStorage resources)
@@ -113,10 +113,11 @@ QueuePair::QueuePair(const ShardServices& shard, Session* session, DeviceLane& q
   rss = config.rss;
   host.is_work_queue = config.is_work_queue;
   host.queue_pair = this;
-  host.session = session;
-  if (session != nullptr) {
-    host.keys = session->keys_address();
-    host.copies = &session->copies();
+  host.context = context;
+  host.receive_queues = &qp_lane.receive_queues;
+  if (context != nullptr) {
+    host.keys = context->keys_address();
+    host.copies = &context->copies();
   }
   host.pd = config.pd;
   host.owner.qpn = core_config.qpn.value();

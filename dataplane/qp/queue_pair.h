@@ -22,7 +22,7 @@
 
 namespace roci::dataplane {
 
-class DeviceLane;
+class LaneState;
 
 // What a queue pair may be asked for at most; control advertises no more.
 struct QueueLimits {
@@ -91,9 +91,9 @@ class alignas(64) QueuePair {
   using Core = roce::Qp<QueuePairHost>;
 
   // By Session, on the control thread. Not attached to an lcore yet.
-  // `session` is null for XRC receive.
+  // `context` is null for XRC receive.
   static absl::StatusOr<std::unique_ptr<QueuePair>> Create(const ShardServices& shard,
-                                                           Session* session, DeviceLane& lane,
+                                                           VerbsContext* context, LaneState& lane,
                                                            const QueuePairConfig& config,
                                                            roce::Qpn qpn, uint32_t handle);
   ~QueuePair();
@@ -154,7 +154,7 @@ class alignas(64) QueuePair {
   RecordStorage& record_storage(const OnShard&) { return storage_; }
 
   // Touched for every packet, by the lcore.
-  DeviceLane* lane;
+  LaneState* lane;
   uint64_t last_work_ns = 0;         // when there was last something to do
   uint64_t last_ring_ns = 0;         // when the doorbell was last rung
   uint32_t active_position = kNone;  // in the lcore's active list
@@ -185,7 +185,7 @@ class alignas(64) QueuePair {
   static constexpr uint32_t kNone = ~0u;
 
  private:
-  QueuePair(const ShardServices& shard, Session* session, DeviceLane& qp_lane,
+  QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
             const QueuePairConfig& config, const roce::QpConfig& core_config, uint32_t qp_handle,
             const QueueLayout& layout, SharedMemory memory, RecordStorage storage,
             ResourceStorage resources);

@@ -3,10 +3,11 @@
 #include <algorithm>
 
 #include "dataplane/base/async_event.h"
+#include "dataplane/qp/receive_queue_table.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/tag_receiver.h"
-#include "dataplane/shard/session.h"
-#include "dataplane/shard/xrc_domain.h"
+#include "dataplane/qp/target_opening.h"
+#include "dataplane/qp/verbs_context.h"
 
 namespace roci::dataplane {
 
@@ -99,11 +100,11 @@ roce::FetchResult QueuePairHost::FetchShared(roce::RecvWqe& wqe, roce::Completio
 }
 
 bool QueuePairHost::FindReceiveQueue(uint32_t number) {
-  SharedReceiveQueue* found = domain != nullptr ? domain->Find(number) : nullptr;
+  SharedReceiveQueue* found = domain != nullptr ? receive_queues->Find(number, domain) : nullptr;
   if (found == nullptr) return false;
   srq = found;
-  keys = found->session().keys_address();
-  copies = &found->session().copies();
+  keys = found->context().keys_address();
+  copies = &found->context().copies();
   pd = recv_pd = found->pd();
   recv_cq = found->cq();
   recv_owner.qp_handle = found->handle();
@@ -122,14 +123,14 @@ MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {
 }
 
 MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
-  return session->lists().Register(*keys, wqe, Context());
+  return context->lists().Register(*keys, wqe, Context());
 }
 
 AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
   if (IsHeld()) return held_in;
   if (!packet.info->Has(roce::ExtHeader::kXrcEth)) return nullptr;
-  const SharedReceiveQueue* named = domain->Find(packet.ext.xrc.srq_number);
-  return named != nullptr ? &named->session().copies() : nullptr;
+  const SharedReceiveQueue* named = receive_queues->Find(packet.ext.xrc.srq_number, domain);
+  return named != nullptr ? &named->context().copies() : nullptr;
 }
 
 MemoryStatus QueuePairHost::PlaceLater(const memory::SegmentList& segments,
@@ -175,15 +176,21 @@ void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   if (IsHeld() && held_in->places.DeferEvent(*this, event)) [[unlikely]]
     return;
   if (CompletionQueue* cq = recv_cq != nullptr ? recv_cq : send_cq) cq->PublishBurst();
-  if (session == nullptr) {
-    for (TargetOpening* opening : openings) opening->RaiseEvent(EventNumber(event));
+  if (context == nullptr) {
+    for (TargetOpening* opening : openings) {
+      SendEvent(*opening->context, opening->user_handle, EventNumber(event), opening->async_events);
+    }
     return;
   }
-  if (session->SendAsyncEvent(user_handle,
-                              is_work_queue ? kEventWorkQueueFatal : EventNumber(event))) {
-    shard->async_events->Add(1);
-    async_events.store(async_events.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
+  SendEvent(*context, user_handle, is_work_queue ? kEventWorkQueueFatal : EventNumber(event),
+            async_events);
+}
+
+void QueuePairHost::SendEvent(VerbsContext& to, uint64_t element, uint32_t type,
+                              std::atomic<uint32_t>& sent) {
+  if (!to.SendAsyncEvent(element, type)) return;
+  shard->async_events->Add(1);
+  sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 static_assert(roce::QpHost<QueuePairHost>);

@@ -21,9 +21,10 @@
 namespace roci::dataplane {
 
 class QueuePair;
-class Session;
 struct ShardServices;
+class ReceiveQueueTable;
 class TagReceiver;
+class VerbsContext;
 class XrcDomain;
 struct TaggedBuffer;
 struct TargetOpening;
@@ -66,12 +67,13 @@ struct QueuePairHost {
   CompletionOwner recv_owner{};  // of receive completions
   Counter* memory_faults = nullptr;
   const ShardServices* shard = nullptr;
-  Session* session = nullptr;  // null for XRC receive
+  VerbsContext* context = nullptr;  // null for XRC receive
   uint64_t user_handle = 0;
   bool is_work_queue = false;
   std::atomic<uint32_t> async_events{0};
-  XrcDomain* domain = nullptr;           // XRC receive only
-  std::vector<TargetOpening*> openings;  // XRC receive only: who hears of events
+  const XrcDomain* domain = nullptr;  // XRC receive only
+  const ReceiveQueueTable* receive_queues = nullptr;
+  std::vector<TargetOpening*> openings;  // XRC receive only: get its events
   TagReceiver* tags = nullptr;           // of a tag-matching receive queue only
   QueuePair* queue_pair = nullptr;       // that this is of
   roce::DurableState durable{};          // what became of the last StartDurable
@@ -248,6 +250,8 @@ struct QueuePairHost {
                            const CompletionOwner& who, bool is_send);
   void CompleteOwnSend(const roce::Completion& completion);
   bool FindReceiveQueue(uint32_t number);
+  // Counts the event in `sent` where it is not lost.
+  void SendEvent(VerbsContext& to, uint64_t element, uint32_t type, std::atomic<uint32_t>& sent);
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                     memory::SegmentList& out) {
     // Rings are sealed, so the bytes cannot vanish.

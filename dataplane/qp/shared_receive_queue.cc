@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "dataplane/base/async_event.h"
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/receive_entry.h"
-#include "dataplane/shard/session.h"
 
 namespace roci::dataplane {
 
@@ -32,7 +32,8 @@ absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, ui
 }
 
 absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::Create(
-    Session& session, const SharedReceiveQueueConfig& config, uint32_t handle, uint32_t number) {
+    VerbsContext& context, const SharedReceiveQueueConfig& config, uint32_t handle,
+    uint32_t number) {
   const auto layout = LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
   if (!layout.ok()) return layout.status();
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout->memory_size);
@@ -45,19 +46,19 @@ absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::Create(
     tags = *std::move(created);
   }
   return std::unique_ptr<SharedReceiveQueue>(new SharedReceiveQueue(
-      session, config, handle, number, *layout, *std::move(memory), std::move(tags)));
+      context, config, handle, number, *layout, *std::move(memory), std::move(tags)));
 }
 
-SharedReceiveQueue::SharedReceiveQueue(Session& session, const SharedReceiveQueueConfig& config,
-                                       uint32_t handle, uint32_t number,
-                                       const roci_abi_srq_layout& layout, SharedMemory memory,
-                                       std::unique_ptr<TagQueue> tags)
+SharedReceiveQueue::SharedReceiveQueue(VerbsContext& context,
+                                       const SharedReceiveQueueConfig& config, uint32_t handle,
+                                       uint32_t number, const roci_abi_srq_layout& layout,
+                                       SharedMemory memory, std::unique_ptr<TagQueue> tags)
     : limit_(config.limit),
       max_sge_(static_cast<uint8_t>(layout.max_sge)),
       pd_(config.pd),
       handle_(handle),
       number_(number),
-      session_(session),
+      context_(context),
       domain_(config.domain),
       cq_(config.cq),
       tags_(std::move(tags)),
@@ -138,7 +139,7 @@ void SharedReceiveQueue::CheckLimit() {
 }
 
 void SharedReceiveQueue::RaiseEvent(uint32_t type) {
-  if (!session_.SendAsyncEvent(user_handle_, type)) return;
+  if (!context_.SendAsyncEvent(user_handle_, type)) return;
   async_events_.store(async_events() + 1, std::memory_order_relaxed);
 }
 

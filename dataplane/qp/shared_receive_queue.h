@@ -17,7 +17,7 @@
 namespace roci::dataplane {
 
 class CompletionQueue;
-class Session;
+class VerbsContext;
 class XrcDomain;
 
 struct SharedReceiveQueueConfig {
@@ -39,10 +39,11 @@ class SharedReceiveQueue {
  public:
   // By Session, on the control thread. `number` is 0 where there is no domain.
   static absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> Create(
-      Session& session, const SharedReceiveQueueConfig& config, uint32_t handle, uint32_t number);
+      VerbsContext& context, const SharedReceiveQueueConfig& config, uint32_t handle,
+      uint32_t number);
 
   // ---- Any thread
-  Session& session() const { return session_; }
+  VerbsContext& context() const { return context_; }
   XrcDomain* domain() const { return domain_; }
   CompletionQueue* cq() const { return cq_; }
   TagQueue* tags() const { return tags_.get(); }  // null without tag matching
@@ -80,7 +81,7 @@ class SharedReceiveQueue {
   bool Grow(const OnShard& shard, SharedMemory& memory, const roci_abi_srq_layout& layout);
 
  private:
-  SharedReceiveQueue(Session& session, const SharedReceiveQueueConfig& config, uint32_t handle,
+  SharedReceiveQueue(VerbsContext& context, const SharedReceiveQueueConfig& config, uint32_t handle,
                      uint32_t number, const roci_abi_srq_layout& layout, SharedMemory memory,
                      std::unique_ptr<TagQueue> tags);
   void UseMemory();
@@ -106,7 +107,7 @@ class SharedReceiveQueue {
   uint32_t pd_;
   uint32_t handle_;
   uint32_t number_;
-  Session& session_;
+  VerbsContext& context_;
   XrcDomain* domain_;
   CompletionQueue* cq_;
   std::unique_ptr<TagQueue> tags_;

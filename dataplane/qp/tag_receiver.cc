@@ -7,7 +7,7 @@
 
 #include "dataplane/qp/queue_pair_host.h"
 #include "dataplane/qp/shared_receive_queue.h"
-#include "dataplane/shard/session.h"
+#include "dataplane/qp/verbs_context.h"
 
 namespace roci::dataplane {
 
@@ -216,7 +216,7 @@ void TagReceiver::BeginRendezvous(QueuePairHost& host) {
 
   wr_ids_[begun_++ % kMaxRendezvous] = srq_.tags()->list().At(slot_).wr_id;
   // The lcore looks after receiving, in this very round.
-  host.session->doorbells().Ring(host.owner.qp_handle);
+  host.context->doorbells().Ring(host.owner.qp_handle);
 }
 
 void TagReceiver::CompleteSend(QueuePairHost& host, const roce::Completion& completion) {

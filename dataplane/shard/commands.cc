@@ -13,8 +13,8 @@ using memory::MemoryStatus;
 Registered Session::Do(RegisterRegion command) {
   return lcore_->Call([&](const OnShard& shard) {
     Registered answer;
-    answer.status = keys(shard).Register(command.pd, command.access, std::move(command.translation),
-                                         &answer.key);
+    answer.status = context_->keys(shard).Register(command.pd, command.access,
+                                                   std::move(command.translation), &answer.key);
     return answer;
   });
 }
@@ -22,7 +22,7 @@ Registered Session::Do(RegisterRegion command) {
 Registered Session::Do(const RegisterNull& command) {
   return lcore_->Call([&](const OnShard& shard) {
     Registered answer;
-    answer.status = keys(shard).RegisterNull(command.pd, &answer.key);
+    answer.status = context_->keys(shard).RegisterNull(command.pd, &answer.key);
     return answer;
   });
 }
@@ -30,20 +30,20 @@ Registered Session::Do(const RegisterNull& command) {
 Registered Session::Do(const AllocateWindow& command) {
   return lcore_->Call([&](const OnShard& shard) {
     Registered answer;
-    answer.status = keys(shard).AllocateWindow(command.pd, command.type, &answer.key);
+    answer.status = context_->keys(shard).AllocateWindow(command.pd, command.type, &answer.key);
     return answer;
   });
 }
 
 MemoryStatus Session::Do(const DeallocateWindow& command) {
   return lcore_->Call(
-      [&](const OnShard& shard) { return keys(shard).DeallocateWindow(command.window); });
+      [&](const OnShard& shard) { return context_->keys(shard).DeallocateWindow(command.window); });
 }
 
 MemoryStatus Session::Do(ChangeRegion command) {
   memory::ReleasedMappings released;
   const MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
-    return keys(shard).Reregister(command.key, std::move(command.change), &released);
+    return context_->keys(shard).Reregister(command.key, std::move(command.change), &released);
   });
   if (status == MemoryStatus::kOk) AwaitCopies(std::move(released));
   return status;
@@ -51,8 +51,9 @@ MemoryStatus Session::Do(ChangeRegion command) {
 
 MemoryStatus Session::Do(const DeregisterRegion& command) {
   memory::ReleasedMappings released;
-  const MemoryStatus status = lcore_->Call(
-      [&](const OnShard& shard) { return keys(shard).Deregister(command.key, &released); });
+  const MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
+    return context_->keys(shard).Deregister(command.key, &released);
+  });
   if (status == MemoryStatus::kOk) AwaitCopies(std::move(released));
   return status;
 }
@@ -60,7 +61,7 @@ MemoryStatus Session::Do(const DeregisterRegion& command) {
 void Session::Do(const UnshareRange& command) {
   memory::ReleasedMappings released;
   lcore_->Call([&](const OnShard& shard) {
-    keys(shard).UseProcessVm(command.va, command.length, &released, command.app);
+    context_->keys(shard).UseProcessVm(command.va, command.length, &released, command.app);
   });
   AwaitCopies(std::move(released));
 }
@@ -68,7 +69,7 @@ void Session::Do(const UnshareRange& command) {
 IntegrityAnswer Session::Do(const TakeIntegrityError& command) {
   return lcore_->Call([&](const OnShard& shard) {
     IntegrityAnswer answer;
-    answer.status = keys(shard).TakeIntegrityError(command.number, &answer.error);
+    answer.status = context_->keys(shard).TakeIntegrityError(command.number, &answer.error);
     return answer;
   });
 }
@@ -80,13 +81,13 @@ void Session::Do(const DropKeys& command) {
     for (const uint32_t key : command.keys) {
       switch (command.kind) {
         case DropKeys::Kind::kWindows:
-          keys(shard).DeallocateWindow(key);
+          context_->keys(shard).DeallocateWindow(key);
           break;
         case DropKeys::Kind::kLists:
-          keys(shard).FreeList(key);
+          context_->keys(shard).FreeList(key);
           break;
         case DropKeys::Kind::kRegions:
-          keys(shard).Drop(key, &released);
+          context_->keys(shard).Drop(key, &released);
           break;
       }
     }
@@ -97,7 +98,7 @@ void Session::Do(const DropKeys& command) {
 std::vector<memory::RegionInfo> Session::Do(const ListRegions&) {
   std::vector<memory::RegionInfo> regions;
   lcore_->Call([&](const OnShard& shard) {
-    keys(shard).ForEach([&](const memory::RegionInfo& info) { regions.push_back(info); });
+    context_->keys(shard).ForEach([&](const memory::RegionInfo& info) { regions.push_back(info); });
   });
   return regions;
 }
@@ -131,7 +132,7 @@ std::vector<QueuePairInfo> Session::Do(const InspectQueuePairs& command) {
 }
 
 void Session::Do(const RaiseEvent& command) {
-  lcore_->Call([&](const OnShard&) { SendAsyncEvent(command.element, command.type); });
+  lcore_->Call([&](const OnShard&) { context_->SendAsyncEvent(command.element, command.type); });
 }
 
 }  // namespace roci::dataplane

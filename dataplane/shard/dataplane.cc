@@ -32,9 +32,11 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
   absl::StatusOr<std::unique_ptr<FramePool>> pool =
       FramePool::Create(frames, kFrameBufferBytes, memory);
   if (!pool.ok()) return pool.status();
-  dataplane->frames_ = *std::move(pool);
+  dataplane->pool_ = *std::move(pool);
+  dataplane->frames_ = dataplane->pool_.get();
   for (uint32_t i = 0; i < options.eal.lcores; ++i) {
     dataplane->lcores_.push_back(std::make_unique<Lcore>(*dataplane, i, options.lcore));
+    dataplane->wakes_.push_back(&dataplane->lcores_.back()->wake());
   }
   unsigned eal_lcore = rte_get_next_lcore(-1, /*skip_main=*/1, /*wrap=*/0);
   for (auto& lcore : dataplane->lcores_) {
@@ -51,7 +53,7 @@ Dataplane::~Dataplane() {
   for (auto& lcore : lcores_) lcore->Stop();
   priority_guard_.Stop();
   lcores_.clear();
-  frames_.reset();
+  pool_.reset();
 }
 
 Lcore& Dataplane::LeastLoadedLcore() {

@@ -9,6 +9,7 @@
 #include "dataplane/base/eal.h"
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/base/priority_guard.h"
+#include "dataplane/port/port_services.h"
 #include "dataplane/shard/lcore.h"
 
 namespace roci::dataplane {
@@ -22,15 +23,13 @@ struct DataplaneOptions {
 
 // Control thread only. Everything made from it (wires, devices, sessions) must be destroyed before
 // it.
-class Dataplane {
+class Dataplane final : public PortServices {
  public:
   // Starts the EAL and the lcores. Once per process.
   static absl::StatusOr<std::unique_ptr<Dataplane>> Start(const DataplaneOptions& options);
   ~Dataplane();
 
-  uint32_t lcore_count() const { return static_cast<uint32_t>(lcores_.size()); }
   Lcore& lcore(uint32_t index) { return *lcores_[index]; }
-  FramePool& frames() { return *frames_; }
   PriorityGuard& priority_guard() { return priority_guard_; }
 
   // Runs `f(shard, lcore)` on every lcore, one after the other. When it returns, every lcore has
@@ -39,7 +38,7 @@ class Dataplane {
   void CallAll(F&& f) {
     for (auto& lcore : lcores_) lcore->Call([&](const OnShard& shard) { f(shard, *lcore); });
   }
-  void Quiesce() {
+  void Quiesce() override {
     CallAll([](const OnShard&, Lcore&) {});
   }
 
@@ -48,7 +47,7 @@ class Dataplane {
 
  private:
   Dataplane() = default;
-  std::unique_ptr<FramePool> frames_;
+  std::unique_ptr<FramePool> pool_;
   PriorityGuard priority_guard_;
   std::vector<std::unique_ptr<Lcore>> lcores_;
 };

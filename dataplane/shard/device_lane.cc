@@ -11,7 +11,6 @@
 
 #include "dataplane/port/raw_checksums.h"
 #include "dataplane/qp/queue_pair.h"
-#include "dataplane/qp/shared_receive_queue.h"
 
 namespace roci::dataplane {
 namespace {
@@ -25,14 +24,12 @@ DeviceLane::DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t*
     : device(lane_device),
       lcore(lane_lcore),
       now_ns_(now),
-      table_(static_cast<QueuePair**>(std::calloc(QpnSpace::kSlots, sizeof(QueuePair*)))),
-      queues_(static_cast<SharedReceiveQueue**>(
-          std::calloc(QpnSpace::kSlots, sizeof(SharedReceiveQueue*)))) {
-  if (table_ == nullptr || queues_ == nullptr) throw std::bad_alloc();
+      table_(static_cast<QueuePair**>(std::calloc(QpnSpace::kSlots, sizeof(QueuePair*)))) {
+  if (table_ == nullptr) throw std::bad_alloc();
 }
 
 DeviceLane::~DeviceLane() {
-  assert(reserved_ == 0);
+  assert(reserved() == 0);
   rte_pktmbuf_free_bulk(frames_.data(), staged_);
 }
 
@@ -54,23 +51,6 @@ void DeviceLane::Remove(const OnShard&, QueuePair& qp) {
   slot = nullptr;
   count_.store(queue_pairs() - 1, std::memory_order_relaxed);
   if (qp.type() == roce::QpType::kUd && !multicast.empty()) multicast.RemoveAll(qp);
-}
-
-void DeviceLane::AddQueue(const OnShard&, SharedReceiveQueue& srq) {
-  SharedReceiveQueue*& slot = queues_[srq.number() % QpnSpace::kSlots];
-  assert(slot == nullptr);
-  slot = &srq;
-}
-
-void DeviceLane::RemoveQueue(const OnShard&, SharedReceiveQueue& srq) {
-  SharedReceiveQueue*& slot = queues_[srq.number() % QpnSpace::kSlots];
-  assert(slot == &srq);
-  slot = nullptr;
-}
-
-SharedReceiveQueue* DeviceLane::FindQueue(uint32_t number) const {
-  SharedReceiveQueue* srq = queues_[number % QpnSpace::kSlots];
-  return srq != nullptr && srq->number() == number ? srq : nullptr;
 }
 
 EthdevPort::Received DeviceLane::ReceiveThroughTap(rte_mbuf** frames,

@@ -4,23 +4,20 @@
 
 #include <array>
 #include <atomic>
-#include <cassert>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "dataplane/base/counters.h"
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/base/on_shard.h"
 #include "dataplane/link/link_tap.h"
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/port/wire.h"
 #include "dataplane/qp/flow_table.h"
+#include "dataplane/qp/lane_state.h"
 #include "dataplane/qp/multicast_table.h"
 #include "dataplane/qp/qpn_space.h"
-#include "roce/dcqcn.h"
 #include "roce/types.h"
 
 struct rte_mbuf;
@@ -30,9 +27,8 @@ namespace roci::dataplane {
 
 class Device;
 class QueuePair;
-class SharedReceiveQueue;
 
-class DeviceLane {
+class DeviceLane final : public LaneState {
  public:
   static constexpr uint32_t kBurst = 32;
   static constexpr uint32_t kStage = kBurst;
@@ -45,17 +41,15 @@ class DeviceLane {
   DeviceLane(const DeviceLane&) = delete;
   DeviceLane& operator=(const DeviceLane&) = delete;
 
+  // Every LaneState is part of a DeviceLane.
+  static DeviceLane& Of(LaneState& state) { return static_cast<DeviceLane&>(state); }
+
   // ---- Queue pairs
   QueuePair* Find(roce::Qpn qpn) const;
   QueuePair* Slot(roce::Qpn qpn) const { return table_[QpnSpace::SlotOf(qpn, lcore_bits)]; }
   void Add(const OnShard& shard, QueuePair& qp);
   void Remove(const OnShard& shard, QueuePair& qp);
   uint32_t queue_pairs() const { return count_.load(std::memory_order_relaxed); }
-
-  // ---- Shared receive queues of XRC domains, by number
-  void AddQueue(const OnShard& shard, SharedReceiveQueue& srq);
-  void RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq);
-  SharedReceiveQueue* FindQueue(uint32_t number) const;
 
   // ---- Receiving. The caller frees the frames. The first `handed_off` frames have passed the lane
   // of another lcore.
@@ -72,7 +66,7 @@ class DeviceLane {
   }
 
   // ---- Sending
-  bool IsFull() const { return staged_ + reserved_ >= kStage; }
+  bool IsFull() const { return staged_ + reserved() >= kStage; }
   // Takes ownership of the frame. The stage must not be full. `to` is an lcore as in
   // Wire::Transmit.
   void Stage(rte_mbuf* frame, uint32_t to) {
@@ -89,12 +83,6 @@ class DeviceLane {
   void FillChecksums(rte_mbuf& frame, uint32_t bytes);
   // Fills in the checksums of all staged frames, so that the port has none left to compute.
   void CompleteChecksums();
-  // Reserves a place for a frame that is staged later. The stage must not be full.
-  void Reserve() { ++reserved_; }
-  void Unreserve() {
-    assert(reserved_ != 0);
-    --reserved_;
-  }
   uint32_t staged() const { return staged_; }
   // Stages frames from the control thread and returns their number. Home lane only.
   uint32_t StageRaw();
@@ -122,11 +110,8 @@ class DeviceLane {
   uint32_t lcore_count = 1;
   LinkTap* link = nullptr;  // null: no captures and impairments
   rte_ring* raw = nullptr;  // home lane: frames from the control thread
-  roce::Mac mac;
   // Longer frames (not counting a VLAN tag) do not leave the host; kAnyFrame: no limit.
   uint32_t max_frame_bytes = kAnyFrame;
-  LaneCounters counters;
-  std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
 
   MulticastTable multicast;
   FlowTable flows;                                // the rules of all lcores
@@ -142,7 +127,6 @@ class DeviceLane {
 
   const uint64_t* now_ns_;
   uint32_t staged_ = 0;
-  uint32_t reserved_ = 0;
   uint64_t blocked_since_ns_ = 0;
   std::array<rte_mbuf*, kStage> frames_;
   std::array<uint8_t, kStage> to_lcore_;
@@ -151,7 +135,6 @@ class DeviceLane {
     void operator()(void* p) const { std::free(p); }
   };
   std::unique_ptr<QueuePair*[], Free> table_;  // from calloc: untouched pages cost no memory
-  std::unique_ptr<SharedReceiveQueue*[], Free> queues_;  // likewise
 };
 
 }  // namespace roci::dataplane

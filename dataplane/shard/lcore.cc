@@ -5,8 +5,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
-#include "dataplane/shard/session.h"
 #include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
@@ -15,6 +15,7 @@ Lcore::Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options)
   shared_->wake = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   shared_->watch = Fd(eventfd(0, EFD_CLOEXEC));
   worker_ = std::make_unique<Worker>(dataplane, *this, options);
+  wake_.Use(shared_->wake.get());
   worker_->WatchWake(shared_->wake.get());
 }
 
@@ -34,7 +35,7 @@ void Lcore::Stop() {
   if (!running_) return;
   shared_->stop = true;
   shared_->stop.notify_all();
-  Wake();
+  wake_.Wake();
   AwaitThreads();
   running_ = false;
 }
@@ -64,9 +65,9 @@ bool Lcore::RunInItsPlace(Mailbox::Function function, void* argument) {
   if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
   function(OnShard(), argument);
   worker_->CountCall();
-  const bool wakes = sleeping_.load(std::memory_order_relaxed) && worker_->HasWork();
+  const bool wakes = wake_.is_sleeping() && worker_->HasWork();
   holder_.store(kNobody, std::memory_order_release);
-  if (wakes) Wake();
+  if (wakes) wake_.Wake();
   return true;
 }
 
@@ -113,25 +114,19 @@ void Lcore::Deliver(Mailbox::Function function, void* argument) {
   });
 }
 
-void Lcore::Wake() {
-  const uint64_t one = 1;
-  // Fails only if the counter is full; the lcore then wakes anyway.
-  [[maybe_unused]] const ssize_t written = write(shared_->wake.get(), &one, sizeof(one));
-}
-
 void Lcore::SetProfile(bool on) {
   Call([&](const OnShard& shard) { worker(shard).set_profile(on); });
 }
 
-void Lcore::AttachSession(Session& session) {
+void Lcore::AttachContext(VerbsContext& context) {
   if (running_ && !is_watched_) StartWatching();
   is_watched_ = running_;
-  Call([&](const OnShard& shard) { worker(shard).AddSession(session); });
+  Call([&](const OnShard& shard) { worker(shard).AddContext(context); });
   sessions_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Lcore::DetachSession(Session& session) {
-  Call([&](const OnShard& shard) { worker(shard).RemoveSession(session); });
+void Lcore::DetachContext(VerbsContext& context) {
+  Call([&](const OnShard& shard) { worker(shard).RemoveContext(context); });
   sessions_.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "dataplane/base/counters.h"
+#include "dataplane/base/lcore_wake.h"
 #include "dataplane/base/mailbox.h"
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
@@ -22,8 +23,8 @@ class AppCopies;
 class Dataplane;
 class DeviceLane;
 class QueuePair;
-class Session;
 struct ShardServices;
+class VerbsContext;
 class Worker;
 
 struct LcoreOptions {
@@ -77,10 +78,8 @@ class Lcore {
 
   // Wakes the lcore if it sleeps. Any thread. The caller has stored the new work and executed a
   // full fence.
-  void WakeIfSleeping() {
-    if (sleeping_.load(std::memory_order_relaxed)) [[unlikely]]
-      Wake();
-  }
+  void WakeIfSleeping() { wake_.WakeIfSleeping(); }
+  LcoreWake& wake() { return wake_; }
 
   // As WakeIfSleeping, for short work: if the lcore is idle, the caller does the work in its place
   // instead of waking it. Must not be called from an lcore.
@@ -93,8 +92,8 @@ class Lcore {
   bool Copy(AppCopies& copies);
 
   // Control thread.
-  void AttachSession(Session& session);
-  void DetachSession(Session& session);
+  void AttachContext(VerbsContext& context);
+  void DetachContext(VerbsContext& context);
   void AttachLane(DeviceLane& lane);
   void DetachLane(DeviceLane& lane);
 
@@ -163,7 +162,6 @@ class Lcore {
   void RunInRound(Mailbox::Function function, void* argument);
   bool RunInItsPlace(Mailbox::Function function, void* argument);
   void Deliver(Mailbox::Function function, void* argument);
-  void Wake();
   // On the lcore, while it is idle: other threads run their functions in its place instead of
   // waiting for it.
   void Lend() { holder_.store(kNobody, std::memory_order_release); }
@@ -173,7 +171,7 @@ class Lcore {
   uint32_t index_;
   unsigned eal_lcore_ = 0;
   std::atomic<bool> running_{false};
-  std::atomic<bool> sleeping_{false};
+  LcoreWake wake_;
   std::atomic<uint32_t> sessions_{0};
   std::atomic<pid_t> thread_id_{0};
   std::atomic<uint32_t> holder_{kItself};

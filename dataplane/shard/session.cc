@@ -34,7 +34,8 @@ constexpr timespec kCopyNap{0, 20'000};
 
 void Session::AwaitCopies(memory::ReleasedMappings mappings) {
   CallBetweenCopies([&](const OnShard&) {
-    if (!copies_->IsIdle()) copies_->Keep(std::move(mappings));
+    AppCopies& copies = context_->copies();
+    if (!copies.IsIdle()) copies.Keep(std::move(mappings));
   });
 }
 
@@ -44,7 +45,7 @@ auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard
   using Result = std::invoke_result_t<F&, const OnShard&>;
   if constexpr (std::is_void_v<Result>) {
     const auto try_once = [&](const OnShard& shard) {
-      const bool may_run = copies_->IsIdle() || copies_->IsStalled();
+      const bool may_run = context_->copies().IsIdle() || context_->copies().IsStalled();
       if (may_run) f(shard);
       return may_run;
     };
@@ -61,7 +62,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(Device& device, Lcore& 
                                                          SessionConfig config) {
   std::unique_ptr<Session> session(new Session(device, lcore, std::move(config)));
   if (absl::Status status = session->OpenDoorbells(); !status.ok()) return status;
-  lcore.AttachSession(*session);
+  lcore.AttachContext(*session->context_);
   session->attached_ = true;
   return session;
 }
@@ -69,14 +70,16 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(Device& device, Lcore& 
 Session::Session(Device& device, Lcore& lcore, SessionConfig config)
     : device_(device),
       lcore_(&lcore),
-      async_events_(std::move(config.async_pipe)),
       app_(std::move(config.app)),
-      keys_(std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed)),
-      copies_(std::make_shared<AppCopies>(lcore.services().collecting, std::move(config.copy_use))),
-      addresses_(config.max_address_handles),
       max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
-  copies_->Share(app_);
-  copies_->Keep(keys_);
+  auto keys = std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed);
+  auto copies =
+      std::make_shared<AppCopies>(lcore.services().collecting, std::move(config.copy_use));
+  copies->Share(app_);
+  copies->Keep(keys);
+  context_ = std::make_unique<VerbsContext>(std::move(config.async_pipe), std::move(keys),
+                                            std::move(copies), config.max_address_handles);
+  context_->UseEvents(*lcore.services().events);
 }
 
 absl::Status Session::OpenDoorbells() {
@@ -84,43 +87,48 @@ absl::Status Session::OpenDoorbells() {
       SharedMemory::Create("roci-doorbells", sizeof(roci_abi_doorbells));
   if (!memory.ok()) return memory.status();
   doorbell_memory_ = *std::move(memory);
-  doorbells_ = Doorbells(reinterpret_cast<roci_abi_doorbells*>(doorbell_memory_.data()));
   wake_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  return wake_.valid() ? absl::OkStatus() : absl::ErrnoToStatus(errno, "eventfd");
+  if (!wake_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
+  context_->UseDoorbells(reinterpret_cast<roci_abi_doorbells*>(doorbell_memory_.data()),
+                         wake_.get());
+  return absl::OkStatus();
 }
 
 Session::~Session() {
   lcore_->Call([&](const OnShard& shard) {
     for (auto& qp : queue_pairs_) lcore_->worker(shard).RemoveQueuePair(*qp);
-    if (copies_->IsShared()) {
-      for (auto& qp : queue_pairs_) keys_->ReleaseWindowsOf(qp->qpn().value());
+    if (context_->copies().IsShared()) {
+      for (auto& qp : queue_pairs_) context_->keys(shard).ReleaseWindowsOf(qp->qpn().value());
     }
     for (auto& srq : shared_queues_) {
       if (srq->domain() != nullptr) srq->domain()->RemoveQueue(shard, *srq);
     }
     for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(*cq);
-    if (copies_->Leave()) lcore_->worker(shard).RemoveCopies(copies_);
-    handles_.clear();
-    tag_queues_.clear();
+    if (context_->copies().Leave()) {
+      lcore_->worker(shard).RemoveCopies(context_->shared_copies(shard));
+    }
+    context_->ForgetQueues(shard);
   });
   for (auto& qp : queue_pairs_) device_.qpns().Free(qp->qpn());
   for (auto& srq : shared_queues_) {
     if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
   }
-  if (attached_) lcore_->DetachSession(*this);
+  if (attached_) lcore_->DetachContext(*context_);
 }
 
 bool Session::MoveTo(Lcore& lcore) {
-  if (!queue_pairs_.empty() || !shared_queues_.empty() || targets_ != 0 || copies_->IsShared()) {
+  if (!queue_pairs_.empty() || !shared_queues_.empty() || targets_ != 0 ||
+      context_->copies().IsShared()) {
     return false;
   }
   lcore_->Call([&](const OnShard& shard) {
     for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(*cq);
   });
-  lcore_->DetachSession(*this);
+  lcore_->DetachContext(*context_);
   lcore_ = &lcore;
-  copies_->MoveTo(lcore.services().collecting);
-  lcore_->AttachSession(*this);
+  context_->copies().MoveTo(lcore.services().collecting);
+  context_->UseEvents(*lcore.services().events);
+  lcore_->AttachContext(*context_);
   lcore_->Call([&](const OnShard& shard) {
     for (auto& cq : completion_queues_) lcore_->worker(shard).events().Adopt(*cq);
   });
@@ -131,10 +139,8 @@ void Session::ShareKeysOf(Session& other) {
   const bool moved = lcore_ == other.lcore_ || MoveTo(*other.lcore_);
   assert(moved);
   static_cast<void>(moved);
-  keys_ = other.keys_;
-  // The session has no copies of its own yet.
-  copies_ = other.copies_;
-  copies_->Share(app_);
+  context_->ShareKeysOf(*other.context_);
+  context_->copies().Share(app_);
 }
 
 absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t entries,
@@ -142,7 +148,7 @@ absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t e
                                                                       int channel) {
   CompletionEvents& events = *lcore_->services().events;
   ReserveOneMore(completion_queues_);
-  auto cq = CompletionQueue::Create(*this, events, entries, user_handle, channel);
+  auto cq = CompletionQueue::Create(*context_, events, entries, user_handle, channel);
   if (!cq.ok()) return cq.status();
   lcore_->Call([&](const OnShard&) { events.Register(); });
   CompletionQueue* created = cq->get();
@@ -197,14 +203,14 @@ absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig&
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
   ReserveOneMore(queue_pairs_);
-  auto created = QueuePair::Create(lcore_->services(), this, device_.lane(lcore_->index()), config,
-                                   *qpn, *handle);
+  auto created = QueuePair::Create(lcore_->services(), context_.get(),
+                                   device_.lane(lcore_->index()), config, *qpn, *handle);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   lcore_->Call([&](const OnShard& shard) {
-    if (handles_.size() <= *handle) handles_.resize(*handle + 1);
+    context_->MakeRoomFor(shard, *handle);
     lcore_->worker(shard).AddQueuePair(*qp);
-    handles_[*handle] = qp;
+    context_->SetQueuePair(shard, *handle, qp);
   });
   std::move(free_qpn).Cancel();
   if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
@@ -219,10 +225,10 @@ absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig&
 EventCounts Session::DestroyQueuePair(QueuePair& qp) {
   const uint32_t handle = qp.handle();
   CallBetweenCopies([&](const OnShard& shard) {
-    handles_[handle] = nullptr;
+    context_->SetQueuePair(shard, handle, nullptr);
     qp.GiveBackReceive(shard);
     lcore_->worker(shard).RemoveQueuePair(qp);
-    keys_->ReleaseWindowsOf(qp.qpn().value());
+    context_->keys(shard).ReleaseWindowsOf(qp.qpn().value());
   });
   const EventCounts counts{0, qp.async_events()};
   if (qp.send_cq() != nullptr) qp.send_cq()->RemoveUser();
@@ -241,15 +247,16 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
   absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(room);
   if (!memory.ok()) return memory.status();
   CreatedList created{0, (*memory)->TakeFd()};
-  const memory::MemoryStatus status = lcore_->Call([&](const OnShard&) {
+  const memory::MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
+    memory::KeyTable& keys = context_->keys(shard);
     const memory::MemoryStatus allocated =
         room.has_signature
-            ? keys_->AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
-            : keys_->AllocateList(pd, room.max_runs, &created.key);
+            ? keys.AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
+            : keys.AllocateList(pd, room.max_runs, &created.key);
     if (allocated != memory::MemoryStatus::kOk) return allocated;
     const uint32_t list = ListMemory::NumberOf(created.key);
-    absl::Cleanup free_list = [&] { keys_->FreeList(list); };
-    lists_.Add(list, *std::move(memory), room);
+    absl::Cleanup free_list = [&] { keys.FreeList(list); };
+    context_->lists().Add(list, *std::move(memory), room);
     std::move(free_list).Cancel();
     return allocated;
   });
@@ -259,9 +266,9 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
 
 void Session::DestroyList(uint32_t number) {
   // Unmapped by this thread, not by the lcore.
-  const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard&) {
-    keys_->FreeList(number);
-    return lists_.Remove(number);
+  const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard& shard) {
+    context_->keys(shard).FreeList(number);
+    return context_->lists().Remove(number);
   });
 }
 
@@ -294,11 +301,12 @@ absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
     if (config.domain != nullptr) device_.srqns().Free(number);
   };
   ReserveOneMore(shared_queues_);
-  auto created = SharedReceiveQueue::Create(*this, config, handle, number.value());
+  auto created = SharedReceiveQueue::Create(*context_, config, handle, number.value());
   if (!created.ok()) return created.status();
   SharedReceiveQueue* srq = created->get();
   if (srq->tags() != nullptr) {
-    lcore_->Call([&](const OnShard&) { tag_queues_[TagDoorbell(handle)] = srq; });
+    lcore_->Call(
+        [&](const OnShard& shard) { context_->AddTagQueue(shard, TagDoorbell(handle), *srq); });
   }
   if (config.domain != nullptr)
     lcore_->Call([&](const OnShard& shard) { config.domain->AddQueue(shard, *srq); });
@@ -326,21 +334,13 @@ absl::StatusOr<EventCounts> Session::DestroySharedReceiveQueue(SharedReceiveQueu
     device_.srqns().Free(roce::Qpn(srq.number()));
   }
   if (srq.tags() != nullptr) {
-    CallBetweenCopies([&](const OnShard&) { tag_queues_.erase(TagDoorbell(srq.handle())); });
+    CallBetweenCopies(
+        [&](const OnShard& shard) { context_->RemoveTagQueue(shard, TagDoorbell(srq.handle())); });
   }
   if (srq.cq() != nullptr) srq.cq()->RemoveUser();
   const EventCounts counts{0, srq.async_events()};
   std::erase_if(shared_queues_, [&](const auto& owned) { return owned.get() == &srq; });
   return counts;
-}
-
-bool Session::ServeTags(uint32_t handle, uint64_t now_ns) {
-  const auto found = tag_queues_.find(handle);
-  if (found == tag_queues_.end()) return false;
-  TagQueue& tags = *found->second->tags();
-  if (!tags.Serve(now_ns)) found->second->Fail();
-  if (tags.has_more()) doorbells_.Ring(handle);
-  return true;
 }
 
 roce::ModifyResult Session::ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
@@ -377,33 +377,25 @@ QueuePair* Session::queue_pair(uint32_t handle) {
 
 absl::StatusOr<uint32_t> Session::CreateAddressHandle(uint32_t pd, const roce::Path& path) {
   uint32_t handle = 0;
-  const bool added =
-      lcore_->Call([&](const OnShard&) { return addresses_.Add(pd, path, &handle); });
+  const bool added = lcore_->Call(
+      [&](const OnShard& shard) { return context_->addresses(shard).Add(pd, path, &handle); });
   if (!added) return absl::ResourceExhaustedError("address handle: none left");
   return handle;
 }
 
 absl::Status Session::DestroyAddressHandle(uint32_t handle) {
-  const bool removed = lcore_->Call([&](const OnShard&) { return addresses_.Remove(handle); });
+  const bool removed =
+      lcore_->Call([&](const OnShard& shard) { return context_->addresses(shard).Remove(handle); });
   return removed ? absl::OkStatus() : absl::NotFoundError("address handle");
 }
 
-bool Session::SendAsyncEvent(uint64_t element, uint32_t type) {
-  const bool waited = async_events_.waiting();
-  const bool sent = async_events_.Send(element, type);
-  CompletionEvents& events = *lcore_->services().events;
-  if (!sent) events.lost.Add(1);
-  if (!waited && async_events_.waiting()) events.AwaitRoom(async_events_);
-  return sent;
-}
-
 uint32_t Session::HoldAsyncEvents(uint64_t element) {
-  return lcore_->Call([&](const OnShard&) { return async_events_.Hold(element); });
+  return lcore_->Call([&](const OnShard&) { return context_->async_events().Hold(element); });
 }
 
 void Session::ReleaseAsyncEvents() {
   lcore_->Call([&](const OnShard& shard) {
-    lcore_->worker(shard).events().lost.Add(async_events_.Release());
+    lcore_->worker(shard).events().lost.Add(context_->async_events().Release());
   });
 }
 

@@ -2,24 +2,20 @@
 // handles, all on one lcore.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "dataplane/base/shared_memory.h"
-#include "dataplane/qp/address_table.h"
 #include "dataplane/qp/app_copies.h"
-#include "dataplane/qp/async_events.h"
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shared_receive_queue.h"
-#include "dataplane/rings/doorbells.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/list_memory.h"
 #include "dataplane/shard/commands.h"
 #include "memory/app_memory.h"
@@ -65,8 +61,8 @@ struct EventCounts {
   uint32_t async_events = 0;
 };
 
-// Control thread, except where "on the lcore" is noted. The session owns its objects; pointers to
-// them are valid until the objects are destroyed.
+// Control thread only. The session owns its objects; pointers to them are valid until the objects
+// are destroyed.
 class Session {
  public:
   static absl::StatusOr<std::unique_ptr<Session>> Create(Device& device, Lcore& lcore,
@@ -75,7 +71,7 @@ class Session {
   ~Session();
 
   // Whether the program's queue pairs stand still because a copy to or from its memory takes long.
-  bool IsStalled() const { return copies_->IsStalled(); }
+  bool IsStalled() const { return context_->copies().IsStalled(); }
   // Blocks until all copies that have started are finished, or one takes long (IsStalled). Keeps
   // `mappings`, which the copies may use, until they are finished.
   void AwaitCopies(memory::ReleasedMappings mappings);
@@ -111,10 +107,8 @@ class Session {
   std::vector<QueuePairInfo> Do(const InspectQueuePairs& command);
   void Do(const RaiseEvent& command);
 
-  memory::KeyTable& keys(const OnShard&) { return *keys_; }
-  // For queue pairs and shared receive queues, which use it on the shard.
-  memory::KeyTable* keys_address() { return keys_.get(); }
-  AppCopies& copies() { return *copies_; }
+  // The part of the context that its lcore uses. For tests, and for other objects of the lcore.
+  VerbsContext& context() { return *context_; }
 
   // `channel` is the writing end of a completion channel's pipe (non-blocking; it must stay open as
   // long as the CQ), or -1. `entries` >= 1 is the requested number.
@@ -187,21 +181,6 @@ class Session {
     return static_cast<uint32_t>(completion_queues_.size());
   }
 
-  // ---- On the lcore
-  // False: the event is lost (see AsyncEvents).
-  bool SendAsyncEvent(uint64_t element, uint32_t type);
-  AsyncEvents& async_events() { return async_events_; }
-  Doorbells& doorbells() { return doorbells_; }
-  ListMemory& lists() { return lists_; }
-  QueuePair* FindQueuePair(uint32_t handle) const {
-    return handle < handles_.size() ? handles_[handle] : nullptr;
-  }
-  // Serves a rung doorbell that belongs to no queue pair. False: nothing has this handle.
-  bool ServeTags(uint32_t handle, uint64_t now_ns);
-  // All handles are lower.
-  uint32_t handle_end() const { return static_cast<uint32_t>(handles_.size()); }
-  const AddressTable& addresses() const { return addresses_; }
-
  private:
   Session(Device& device, Lcore& lcore, SessionConfig config);
   template <class F>
@@ -213,17 +192,8 @@ class Session {
   Lcore* lcore_;
   SharedMemory doorbell_memory_;
   Fd wake_;
-  AsyncEvents async_events_;
-  Doorbells doorbells_;
   std::shared_ptr<const memory::AppMemory> app_;
-  std::shared_ptr<memory::KeyTable> keys_;
-  std::shared_ptr<AppCopies> copies_;  // shared by the sessions that share `keys_`
-  AddressTable addresses_;
-  ListMemory lists_;
-  // Read and changed on the lcore.
-  std::vector<QueuePair*> handles_;
-  std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
-  // Control thread only.
+  std::unique_ptr<VerbsContext> context_;
   bool attached_ = false;
   uint32_t max_queue_pairs_;
   uint32_t next_handle_ = 0;

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
-#include "dataplane/shard/session.h"
 
 namespace roci::dataplane {
 namespace {
@@ -16,11 +16,11 @@ namespace {
 constexpr uint64_t kEventRetryNs = 1'000'000;
 // Time until the timer of a held queue pair is checked again.
 constexpr uint64_t kHeldTimerNs = 1'000'000;
-// Shortest time between two updates of the round counter for programs: one store per session.
+// Shortest time between two updates of the round counter for programs: one store per context.
 constexpr uint64_t kPublishNs = 20'000;
-constexpr uint64_t kPublishNsPerSession = 200;
-// With more sessions than this, programs could not see updates in time (abi/rings.h): no updates.
-constexpr size_t kMostToldSessions = 1100;
+constexpr uint64_t kPublishNsPerContext = 200;
+// With more contexts than this, programs could not see updates in time (abi/rings.h): no updates.
+constexpr size_t kMostToldContexts = 1100;
 
 }  // namespace
 
@@ -126,10 +126,10 @@ void Worker::StartRound() {
 }
 
 void Worker::PublishRound() {
-  next_publish_ns_ = now_ + kPublishNs + kPublishNsPerSession * sessions_.size();
+  next_publish_ns_ = now_ + kPublishNs + kPublishNsPerContext * contexts_.size();
   if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 means that rounds are not counted
-  const uint32_t told = sessions_.size() <= kMostToldSessions ? published_rounds_ : 0;
-  for (Session* session : sessions_) session->doorbells().SetRounds(told);
+  const uint32_t told = contexts_.size() <= kMostToldContexts ? published_rounds_ : 0;
+  for (VerbsContext* context : contexts_) context->doorbells().SetRounds(told);
 }
 
 void Worker::Lap(LcoreStage stage) {
@@ -147,13 +147,13 @@ uint64_t Worker::RefreshTime() {
 
 uint32_t Worker::CollectDoorbells() {
   uint32_t rung = 0;
-  for (Session* session : sessions_) {
-    if (!session->doorbells().Pending()) continue;
+  for (VerbsContext* context : contexts_) {
+    if (!context->doorbells().Pending()) continue;
     uint32_t count = 0;
-    rung += session->doorbells().Collect(kDoorbellsPerRound, [&](uint32_t handle) {
-      QueuePair* qp = session->FindQueuePair(handle);
+    rung += context->doorbells().Collect(kDoorbellsPerRound, [&](uint32_t handle) {
+      QueuePair* qp = context->FindQueuePair(handle);
       if (qp == nullptr) [[unlikely]] {
-        if (!session->ServeTags(handle, now_)) stats_.bad_doorbells.Add(1);
+        if (!context->ServeTags(handle, now_)) stats_.bad_doorbells.Add(1);
         return;
       }
       qp->Prefetch();
@@ -209,11 +209,11 @@ uint32_t Worker::ExpireTimers() {
 // slices, so that one app's overflow does not delay other apps.
 uint32_t Worker::FailUsers() {
   CompletionQueue& cq = events_.overflowed();
-  const Session& session = cq.session();
+  const VerbsContext& context = cq.context();
   uint32_t& handle = cq.walked();
-  const uint32_t end = std::min(session.handle_end(), handle + kWalkedPerRound);
+  const uint32_t end = std::min(context.handle_end(), handle + kWalkedPerRound);
   for (; handle < end; ++handle) {
-    QueuePair* qp = session.FindQueuePair(handle);
+    QueuePair* qp = context.FindQueuePair(handle);
     if (qp == nullptr || (qp->send_cq() != &cq && qp->recv_cq() != &cq)) continue;
     if (qp->host.MayNotRun()) {
       qp->fails_after_copies = true;
@@ -223,7 +223,7 @@ uint32_t Worker::FailUsers() {
     qp->FailForQueue(shard_, now_);
     Settle(*qp);
   }
-  if (handle == session.handle_end()) events_.DoneOverflowed();
+  if (handle == context.handle_end()) events_.DoneOverflowed();
   return 1;
 }
 
@@ -259,24 +259,24 @@ void Worker::WatchWake(int fd) {
   epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
 }
 
-void Worker::AddSession(Session& session) {
+void Worker::AddContext(VerbsContext& context) {
   // All calls that can throw come first.
-  const size_t sessions = sessions_.size() + 1;
-  collecting_.reserve(sessions);
-  detached_.reserve(sessions);
-  refused_.reserve(sessions);
-  sessions_.reserve(sessions);
-  events_.Register(session.async_events());
-  sessions_.push_back(&session);
+  const size_t contexts = contexts_.size() + 1;
+  collecting_.reserve(contexts);
+  detached_.reserve(contexts);
+  refused_.reserve(contexts);
+  contexts_.reserve(contexts);
+  events_.Register(context.async_events());
+  contexts_.push_back(&context);
   // The old and the new lcore may or may not be asleep.
-  session.doorbells().SetSleeping(lcore_.sleeping_.load(std::memory_order_relaxed));
-  WatchWake(session.wake_fd());
+  context.doorbells().SetSleeping(lcore_.wake_.is_sleeping());
+  WatchWake(context.wake_fd());
 }
 
-void Worker::RemoveSession(Session& session) {
-  std::erase(sessions_, &session);
-  events_.Unregister(session.async_events());
-  epoll_ctl(epoll_, EPOLL_CTL_DEL, session.wake_fd(), nullptr);
+void Worker::RemoveContext(VerbsContext& context) {
+  std::erase(contexts_, &context);
+  events_.Unregister(context.async_events());
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, context.wake_fd(), nullptr);
 }
 
 void Worker::AddQueuePair(QueuePair& qp) {
@@ -284,13 +284,13 @@ void Worker::AddQueuePair(QueuePair& qp) {
   durable_waiters_.reserve(queue_pairs_ + 1);
   records_.Add(std::move(qp.record_storage(shard_)));
   ++queue_pairs_;
-  qp.lane->Add(shard_, qp);
+  DeviceLane::Of(*qp.lane).Add(shard_, qp);
 }
 
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
   qp.LeaveCopies();
-  qp.lane->Remove(shard_, qp);
+  DeviceLane::Of(*qp.lane).Remove(shard_, qp);
   active_.Remove(qp);
   ForgetDurable(qp);
   wheel_.Cancel(qp.timer);

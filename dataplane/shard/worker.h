@@ -29,7 +29,7 @@
 namespace roci::dataplane {
 
 class QueuePair;
-class Session;
+class VerbsContext;
 
 // Written by the lcore, read by any thread. LcoreSnapshot explains them.
 struct WorkerStats {
@@ -61,8 +61,8 @@ class Worker final : public DurableService {
   void WatchWake(int fd);
   void AddLane(DeviceLane& lane);
   void RemoveLane(DeviceLane& lane);
-  void AddSession(Session& session);
-  void RemoveSession(Session& session);
+  void AddContext(VerbsContext& context);
+  void RemoveContext(VerbsContext& context);
   void AddQueuePair(QueuePair& qp);
   void RemoveQueuePair(QueuePair& qp);
   // Called after a change of `qp` outside the loop: it may have work or another timeout.
@@ -234,7 +234,7 @@ class Worker final : public DurableService {
   uint32_t sent_this_round_ = 0;
   uint32_t queue_pairs_ = 0;
   std::vector<DeviceLane*> lanes_;
-  std::vector<Session*> sessions_;
+  std::vector<VerbsContext*> contexts_;
   ActiveList active_;
   FrameStash stash_;
   CompletionEvents events_;

@@ -175,7 +175,7 @@ void Worker::ForgetOrphan(const AppCopies& copies) {
 }
 
 void Worker::SendGathered(const GatherBatch::Frame& frame) {
-  DeviceLane& lane = *frame.lane;
+  DeviceLane& lane = DeviceLane::Of(*frame.lane);
   if (frame.qp != nullptr && !frame.failed) [[likely]] {
     if (lane.IsFull() && !lane.FlushStage()) [[unlikely]] {
       lane.counters.tx_dropped.Add(1);
@@ -205,9 +205,9 @@ void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
   for (const AppCopies::Parked& each : parked) {
     if (touched_count_ == touched_.size()) VisitTouched();
     const std::span bytes(rte_pktmbuf_mtod(each.frame, const std::byte*), each.frame->data_len);
-    const bool is_taken = each.qp != nullptr &&
-                          roce::ParseHeaders(bytes, packet) == roce::DropReason::kNone &&
-                          Deliver(*each.lane, *each.qp, packet, each.frame, Sharing::kNobody);
+    const bool is_taken =
+        each.qp != nullptr && roce::ParseHeaders(bytes, packet) == roce::DropReason::kNone &&
+        Deliver(DeviceLane::Of(*each.lane), *each.qp, packet, each.frame, Sharing::kNobody);
     if (!is_taken) rte_pktmbuf_free(each.frame);
   }
 }

@@ -76,9 +76,10 @@ void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::Flow
     return;
   }
   rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
-  if (copy != nullptr && rule.qp->lane->PassMatched(copy, rule.qp->qpn(), rule.tag)) {
+  if (copy != nullptr &&
+      DeviceLane::Of(*rule.qp->lane).PassMatched(copy, rule.qp->qpn(), rule.tag)) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    dataplane_.lcore(rule.qp->lane->lcore).WakeIfSleeping();
+    dataplane_.lcore(DeviceLane::Of(*rule.qp->lane).lcore).WakeIfSleeping();
     return;
   }
   rte_pktmbuf_free(copy);

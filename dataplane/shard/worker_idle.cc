@@ -8,8 +8,8 @@
 #include <cerrno>
 
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
-#include "dataplane/shard/session.h"
 #include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
@@ -88,8 +88,8 @@ void Worker::Sleep() {
   }
   stash_.Drain();
   const bool more_to_trim = records_.Trim(kTrimmedPerSleep);
-  for (Session* session : sessions_) session->doorbells().SetSleeping(true);
-  lcore_.sleeping_.store(true, std::memory_order_relaxed);
+  for (VerbsContext* context : contexts_) context->doorbells().SetSleeping(true);
+  lcore_.wake_.SetSleeping(true);
   // A producer stores its work before it reads the flags. So this thread sees the work, or the
   // producer sees the flag and wakes this thread.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -104,8 +104,8 @@ void Worker::Sleep() {
     lcore_.TakeBack();
     priority_.NoteSleep(begin, RefreshTime());
   }
-  lcore_.sleeping_.store(false, std::memory_order_relaxed);
-  for (Session* session : sessions_) session->doorbells().SetSleeping(false);
+  lcore_.wake_.SetSleeping(false);
+  for (VerbsContext* context : contexts_) context->doorbells().SetSleeping(false);
 }
 
 // Arms every polled queue pair. False: one of them has work.
@@ -131,14 +131,14 @@ bool Worker::AnythingPending() {
     return lane->staged() != 0 || lane->ReceivePending() || lane->RawPending() ||
            lane->MatchedPending();
   };
-  const auto session_pending = [](Session* session) { return session->doorbells().Pending(); };
+  const auto context_pending = [](VerbsContext* context) { return context->doorbells().Pending(); };
   return durable_writer_.HasDone() || CopiesPending() ||
          std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
-         std::any_of(sessions_.begin(), sessions_.end(), session_pending);
+         std::any_of(contexts_.begin(), contexts_.end(), context_pending);
 }
 
 bool Worker::HasWork() {
-  // As in Sleep: the function may have shown the flag `sleeping` to a session.
+  // As in Sleep: the function may have shown the flag `sleeping` to a program.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return !active_.empty() || !events_.empty() || events_.has_overflowed() || AnythingPending() ||
          now_ + SleepNs() < sleeps_until_ns_;

@@ -3,9 +3,9 @@
 #include <rte_mbuf.h>
 
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device.h"
-#include "dataplane/shard/session.h"
 #include "dataplane/shard/worker.h"
 #include "memory/copy.h"
 #include "roce/frame.h"
@@ -72,7 +72,7 @@ uint32_t Worker::Visit(QueuePair& qp) {
 }
 
 uint32_t Worker::Transmit(QueuePair& qp) {
-  DeviceLane& lane = *qp.lane;
+  DeviceLane& lane = DeviceLane::Of(*qp.lane);
   uint32_t sent = 0;
   if (qp.core.NeedsRecords()) qp.core.LendRecords(records_.Borrow(qp.record_class));
   while (sent < kPacketBudget) {
@@ -107,7 +107,7 @@ bool Worker::HasRoom(DeviceLane& lane) {
 void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   const roce::FrameTemplate* frame = &qp.frame;
   if (qp.type() == roce::QpType::kUd && tx_.opcode != roce::Opcode::kCnp) {
-    frame = qp.host.session->addresses().Find(tx_.address_handle, qp.pd());
+    frame = qp.host.context->addresses().Find(tx_.address_handle, qp.pd());
   }
   rte_mbuf* buffer = stash_.Top();
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
@@ -156,7 +156,7 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
 uint32_t Worker::ReceiverOf(const QueuePair& qp) const {
   return qp.type() == roce::QpType::kRawPacket
              ? uint32_t{Wire::kRawPacket}
-             : QpnSpace::LcoreOf(tx_.dest_qpn, qp.lane->lcore_bits);
+             : QpnSpace::LcoreOf(tx_.dest_qpn, DeviceLane::Of(*qp.lane).lcore_bits);
 }
 
 GatherBatch::Frame Worker::FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* bytes) const {
@@ -173,7 +173,7 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* b
 uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
   if (tx_.payload_length == 0) {
     if (tx_.opcode == roce::Opcode::kCnp) [[unlikely]]
-      return EncodeCnp(*qp.lane, frame, out);
+      return EncodeCnp(DeviceLane::Of(*qp.lane), frame, out);
     return roce::EncodeFrame(frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
   }
   if (payload_.size() == 1 && payload_[0].direct != nullptr) [[likely]] {

@@ -8,16 +8,9 @@
 #include "dataplane/shard/device.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
-#include "dataplane/shard/session.h"
 #include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
-
-void TargetOpening::RaiseEvent(uint32_t type) {
-  if (!session->SendAsyncEvent(user_handle, type)) return;
-  session->lcore().services().async_events->Add(1);
-  async_events.store(async_events.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
 
 XrcDomain::~XrcDomain() {
   while (!targets_.empty()) DestroyTarget(*targets_.back());
@@ -56,10 +49,10 @@ QueuePair* XrcDomain::FindTarget(roce::Qpn qpn) const {
   return nullptr;
 }
 
-std::unique_ptr<TargetOpening> XrcDomain::Open(QueuePair& qp, Session& session,
+std::unique_ptr<TargetOpening> XrcDomain::Open(QueuePair& qp, VerbsContext& context,
                                                uint64_t user_handle) {
   auto opening = std::make_unique<TargetOpening>();
-  opening->session = &session;
+  opening->context = &context;
   opening->user_handle = user_handle;
   lcore_.Call([&](const OnShard&) { qp.host.openings.push_back(opening.get()); });
   return opening;
@@ -70,20 +63,15 @@ void XrcDomain::Close(QueuePair& qp, TargetOpening& opening) {
 }
 
 void XrcDomain::AddQueue(const OnShard& shard, SharedReceiveQueue& srq) {
-  device_.lane(lcore_.index()).AddQueue(shard, srq);
+  device_.lane(lcore_.index()).receive_queues.Add(shard, srq);
 }
 
 void XrcDomain::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq) {
-  device_.lane(lcore_.index()).RemoveQueue(shard, srq);
+  device_.lane(lcore_.index()).receive_queues.Remove(shard, srq);
   for (const auto& qp : targets_) {
     qp->core.ForgetReceiveQueue(srq.number());
     if (qp->host.srq == &srq) qp->host.ForgetReceiveQueue();
   }
-}
-
-SharedReceiveQueue* XrcDomain::Find(uint32_t number) const {
-  SharedReceiveQueue* srq = device_.lane(lcore_.index()).FindQueue(number);
-  return srq != nullptr && srq->domain() == this ? srq : nullptr;
 }
 
 }  // namespace roci::dataplane

@@ -2,29 +2,20 @@
 // shared receive queues of several programs, which requests to these queue pairs name.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/target_opening.h"
 
 namespace roci::dataplane {
 
 class Device;
 class Lcore;
-class Session;
 class SharedReceiveQueue;
-
-// A session's handle for a receiving queue pair. Every handle gets the queue pair's events.
-struct TargetOpening {
-  Session* session;
-  uint64_t user_handle;
-  std::atomic<uint32_t> async_events{0};
-
-  void RaiseEvent(uint32_t type);
-};
+class VerbsContext;
 
 // A domain and all its sessions are on one lcore. Control thread, except where "on the shard" is
 // noted.
@@ -44,15 +35,13 @@ class XrcDomain {
   absl::StatusOr<QueuePair*> CreateTarget(const QueuePairConfig& config);
   void DestroyTarget(QueuePair& qp);
   QueuePair* FindTarget(roce::Qpn qpn) const;
-  std::unique_ptr<TargetOpening> Open(QueuePair& qp, Session& session, uint64_t user_handle);
+  std::unique_ptr<TargetOpening> Open(QueuePair& qp, VerbsContext& context, uint64_t user_handle);
   void Close(QueuePair& qp, TargetOpening& opening);
 
   // ---- On the shard
   void AddQueue(const OnShard& shard, SharedReceiveQueue& srq);
   // The queue pairs that use it have no shared receive queue afterwards.
   void RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq);
-  // The shared receive queue with this number; null: none in this domain.
-  SharedReceiveQueue* Find(uint32_t number) const;
 
  private:
   Device& device_;

@@ -8,7 +8,7 @@
 
 #include "dataplane/base/async_event.h"
 #include "dataplane/qp/shared_receive_queue.h"
-#include "dataplane/shard/session.h"
+#include "dataplane/qp/verbs_context.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/on_shard.h"
 
@@ -18,14 +18,15 @@ const roci::dataplane::OnShard& kShard = roci::dataplane::OnShardInTests::Token(
 
 uint32_t g_errors = 0;  // events of a broken queue
 uint32_t g_limits = 0;  // and of one that has reached its limit
-alignas(roci::dataplane::Session) std::byte g_no_session[sizeof(roci::dataplane::Session)];
+alignas(roci::dataplane::VerbsContext) std::byte
+    g_no_context[sizeof(roci::dataplane::VerbsContext)];
 
 }  // namespace
 
 namespace roci::dataplane {
 
-// All that the queue wants of its session.
-bool Session::SendAsyncEvent(uint64_t, uint32_t type) {
+// All that the queue uses of its context.
+bool VerbsContext::SendAsyncEvent(uint64_t, uint32_t type) {
   ++(type == kEventSrqError ? g_errors : g_limits);
   return true;
 }
@@ -48,10 +49,10 @@ class Fuzz {
   explicit Fuzz(Input& input) : input_(input) {
     max_sge_ = input.Take<uint8_t>() % 4 + 1u;
     Use(*LayOutSharedReceiveQueue(input.Take<uint8_t>() % 24 + 1u, max_sge_));
-    // No member of the session is touched.
-    auto* session = reinterpret_cast<roci::dataplane::Session*>(g_no_session);
+    // No member of the context is touched.
+    auto* context = reinterpret_cast<roci::dataplane::VerbsContext*>(g_no_context);
     queue_ = *SharedReceiveQueue::Create(
-        *session, {.pd = 1, .max_wr = layout_.max_wr, .max_sge = max_sge_, .limit = 3, .tags = {}},
+        *context, {.pd = 1, .max_wr = layout_.max_wr, .max_sge = max_sge_, .limit = 3, .tags = {}},
         1, 0);
     app_ = queue_->TakeFd();
   }

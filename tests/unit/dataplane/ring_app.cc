@@ -197,11 +197,11 @@ void Node::RegisterMemory(const Config& config) {
     Check(mapping != nullptr, "mapping");
     translation.extents.push_back({va(), memory_bytes_, mapping, 0});
   }
-  const auto status = session_->lcore().Call([&](const dataplane::OnShard& shard) {
-    return session_->keys(shard).Register(kPd, static_cast<memory::Access>(kLocalAndRemote),
-                                          translation, &key_);
-  });
-  Check(status == memory::MemoryStatus::kOk, "registration");
+  const auto rights = static_cast<memory::Access>(kLocalAndRemote);
+  const auto registered =
+      session_->Do(dataplane::RegisterRegion{kPd, rights, std::move(translation)});
+  key_ = registered.key;
+  Check(registered.status == memory::MemoryStatus::kOk, "registration");
 }
 
 Node::~Node() {

@@ -70,7 +70,7 @@ TEST(LcoreTest, ADoorbellIsWork) {
   dataplane::Lcore& lcore = node.session().lcore();
   const uint64_t before = lcore.Snapshot().bad_doorbells;
   lcore.Call([&](const dataplane::OnShard& shard) {
-    node.session().doorbells().Ring(5);
+    node.session().context().doorbells().Ring(5);
     EXPECT_TRUE(lcore.worker(shard).HasWork());
   });
   lcore.FinishRound();

@@ -1,0 +1,32 @@
+// The part of the lcores that wires and ports use.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/frame_pool.h"
+#include "dataplane/base/lcore_wake.h"
+
+namespace roci::dataplane {
+
+class PortServices {
+ public:
+  // ---- Any thread
+  uint32_t lcore_count() const { return static_cast<uint32_t>(wakes_.size()); }
+  FramePool& frames() { return *frames_; }
+  // Wakes an lcore if it sleeps; see LcoreWake.
+  void WakeIfSleeping(uint32_t lcore) { wakes_[lcore]->WakeIfSleeping(); }
+
+  // ---- Control thread
+  // When it returns, every lcore has finished the burst that was under way, and sees what the
+  // caller stored before.
+  virtual void Quiesce() = 0;
+
+ protected:
+  ~PortServices() = default;
+
+  FramePool* frames_ = nullptr;
+  std::vector<LcoreWake*> wakes_;  // by lcore
+};
+
+}  // namespace roci::dataplane

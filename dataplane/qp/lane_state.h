@@ -1,0 +1,40 @@
+// What the queue pairs of one device on one lcore share. The rest of the lane is the shard's.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <optional>
+
+#include "dataplane/base/counters.h"
+#include "dataplane/qp/receive_queue_table.h"
+#include "roce/dcqcn.h"
+#include "roce/types.h"
+
+namespace roci::dataplane {
+
+// Touched by that lcore only; any thread may read the counters.
+class LaneState {
+ public:
+  // Reserves a place in the transmit stage for a frame whose payload is still being copied. The
+  // stage must not be full.
+  void Reserve() { ++reserved_; }
+  void Unreserve() {
+    assert(reserved_ != 0);
+    --reserved_;
+  }
+
+  roce::Mac mac;
+  LaneCounters counters;
+  std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
+  ReceiveQueueTable receive_queues;
+
+ protected:
+  LaneState() = default;
+  ~LaneState() = default;
+  uint32_t reserved() const { return reserved_; }
+
+ private:
+  uint32_t reserved_ = 0;
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,101 @@
+// The part of an open verbs context (a program's ibv_context) that its lcore uses: doorbell page,
+// keys, copies, events, and the queues that ring.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/base/on_shard.h"
+#include "dataplane/base/shared_memory.h"
+#include "dataplane/qp/address_table.h"
+#include "dataplane/qp/app_copies.h"
+#include "dataplane/qp/async_events.h"
+#include "dataplane/rings/doorbells.h"
+#include "dataplane/rings/list_memory.h"
+#include "memory/key_table.h"
+
+namespace roci::dataplane {
+
+class CompletionEvents;
+class QueuePair;
+class SharedReceiveQueue;
+
+// On the lcore, except where noted.
+class VerbsContext {
+ public:
+  // ---- Control thread, while the context is on no lcore
+  VerbsContext(Fd async_pipe, std::shared_ptr<memory::KeyTable> keys,
+               std::shared_ptr<AppCopies> copies, uint32_t max_address_handles)
+      : async_events_(std::move(async_pipe)),
+        keys_(std::move(keys)),
+        copies_(std::move(copies)),
+        addresses_(max_address_handles) {}
+  // `page` outlives the context. `wake_fd`: the program writes to it to wake the lcore.
+  void UseDoorbells(roci_abi_doorbells* page, int wake_fd) {
+    doorbells_ = Doorbells(page);
+    wake_fd_ = wake_fd;
+  }
+  // `events`: those of the lcore that the context is about to join.
+  void UseEvents(CompletionEvents& events) { completion_events_ = &events; }
+  // Both contexts use the keys of `other` from now on. This context has no queues yet.
+  void ShareKeysOf(const VerbsContext& other) {
+    keys_ = other.keys_;
+    copies_ = other.copies_;
+  }
+  int wake_fd() const { return wake_fd_; }
+
+  // ---- What its queues use
+  // Sends an event to the program. False: the event is lost (see AsyncEvents).
+  bool SendAsyncEvent(uint64_t element, uint32_t type);
+  memory::KeyTable& keys(const OnShard&) const { return *keys_; }
+  // For queues to keep, which use it on the lcore.
+  memory::KeyTable* keys_address() const { return keys_.get(); }
+  AppCopies& copies() const { return *copies_; }
+  ListMemory& lists() { return lists_; }
+  Doorbells& doorbells() { return doorbells_; }
+
+  // ---- What the lcore looks up
+  QueuePair* FindQueuePair(uint32_t handle) const {
+    return handle < queue_pairs_.size() ? queue_pairs_[handle] : nullptr;
+  }
+  // All handles are lower.
+  uint32_t handle_end() const { return static_cast<uint32_t>(queue_pairs_.size()); }
+  // Serves the tag-matching receive queue whose doorbell is `handle`. False: there is none.
+  bool ServeTags(uint32_t handle, uint64_t now_ns);
+  const AddressTable& addresses() const { return addresses_; }
+  AsyncEvents& async_events() { return async_events_; }
+
+  // ---- Commands. What allocates comes before what would have to be undone.
+  void MakeRoomFor(const OnShard&, uint32_t handle) {
+    if (queue_pairs_.size() <= handle) queue_pairs_.resize(handle + 1);
+  }
+  // After MakeRoomFor(handle). Null: nothing has the handle from now on.
+  void SetQueuePair(const OnShard&, uint32_t handle, QueuePair* qp) { queue_pairs_[handle] = qp; }
+  void AddTagQueue(const OnShard&, uint32_t doorbell, SharedReceiveQueue& srq) {
+    tag_queues_[doorbell] = &srq;
+  }
+  void RemoveTagQueue(const OnShard&, uint32_t doorbell) { tag_queues_.erase(doorbell); }
+  void ForgetQueues(const OnShard&) {
+    queue_pairs_.clear();
+    tag_queues_.clear();
+  }
+  AddressTable& addresses(const OnShard&) { return addresses_; }
+  // Shared with the other contexts that use the same keys.
+  const std::shared_ptr<AppCopies>& shared_copies(const OnShard&) const { return copies_; }
+
+ private:
+  AsyncEvents async_events_;
+  Doorbells doorbells_;
+  std::shared_ptr<memory::KeyTable> keys_;
+  std::shared_ptr<AppCopies> copies_;  // of all contexts that share `keys_`
+  AddressTable addresses_;
+  ListMemory lists_;
+  std::vector<QueuePair*> queue_pairs_;                           // by handle
+  std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
+  CompletionEvents* completion_events_ = nullptr;
+  int wake_fd_ = -1;
+};
+
+}  // namespace roci::dataplane
