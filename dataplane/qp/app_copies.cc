@@ -69,8 +69,8 @@ void AppCopies::Hold(QueuePair& qp) {
   assert(!is_running_);
   Enlist();
   has_collected_ = true;
-  assert(qp.host.held_in == nullptr || qp.host.held_in == this);
-  qp.host.held_in = this;
+  assert(qp.host.copying.held_in == nullptr || qp.host.copying.held_in == this);
+  qp.host.copying.held_in = this;
   Await(qp);
 }
 
@@ -87,12 +87,12 @@ QueuePair* AppCopies::NextWaiting(QueuePair& qp) {
   return std::exchange(qp.next_waiting, nullptr);
 }
 
-void AppCopies::Unhold(QueuePair& qp) { qp.host.held_in = nullptr; }
+void AppCopies::Unhold(QueuePair& qp) { qp.host.copying.held_in = nullptr; }
 
 bool AppCopies::AddAtomic(const AtomicCopy& atomic) {
   if (atomic_count_ == kMaxAtomics) return false;
   atomics_[atomic_count_++] = atomic;
-  Hold(*atomic.host->queue_pair);
+  Hold(atomic.host->queue_pair());
   return true;
 }
 
@@ -108,7 +108,7 @@ bool AppCopies::Park(rte_mbuf* frame, LaneState& lane, QueuePair& qp) {
   }
   if (!is_running_) Enlist();
   parked_[parked_count_++] = {frame, &lane, &qp};
-  qp.host.parked_in = this;
+  qp.host.copying.parked_in = this;
   return true;
 }
 
@@ -172,7 +172,7 @@ void AppCopies::Settle() {
   is_detached_.store(false, std::memory_order_relaxed);
   is_done_.store(false, std::memory_order_relaxed);
   for (uint32_t i = 0; i < atomic_count_; ++i) {
-    if (atomics_[i].host != nullptr) atomics_[i].host->atomic = atomics_[i];
+    if (atomics_[i].host != nullptr) atomics_[i].host->copying.atomic = atomics_[i];
   }
   atomic_count_ = 0;
   for (QueuePair* qp = waiting_; qp != nullptr; qp = qp->next_waiting) Unhold(*qp);

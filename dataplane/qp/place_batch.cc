@@ -101,7 +101,7 @@ void PlaceBatch::MakeFlushed(Deferred& late) {
     late.completion.status = kFlushed;
     // The program counts successful ones only.
     if (late.completion.opcode != roce::CompletionOpcode::kTagRecv) return;
-    late.host->srq->tags()->list().TakeBackUnexpected();
+    late.host->queues.shared->tags()->list().TakeBackUnexpected();
   } else if (late.entry.status == 0 && (late.entry.flags & ROCI_ABI_CQE_TAG_DATA_VALID) != 0) {
     late.entry.status = static_cast<uint8_t>(kFlushed);
     late.entry.flags &= static_cast<uint16_t>(~ROCI_ABI_CQE_TAG_DATA_VALID);
@@ -114,8 +114,8 @@ void PlaceBatch::MakeFlushed(Deferred& late) {
 void PlaceBatch::NoteFailure(uint32_t place) {
   const Origin& origin = origins_[place];
   if (origin.host == nullptr) return;
-  CopyFault& fault = origin.host->copy_fault;
-  origin.host->memory_faults->Add(1);
+  CopyFault& fault = origin.host->copying.fault;
+  origin.host->CountMemoryFault();
   if (!fault.failed) fault.place = place;
   fault.place = std::min(fault.place, place);
   fault.failed = true;
@@ -128,7 +128,7 @@ void PlaceBatch::NoteFailure(uint32_t place) {
 }
 
 void PlaceBatch::Tell(Deferred& late) {
-  CopyFault& fault = late.host->copy_fault;
+  CopyFault& fault = late.host->copying.fault;
   const bool follows_fault = fault.failed && fault.place < late.places;
   switch (late.kind) {
     case DeferredKind::kCompletion:
@@ -136,13 +136,14 @@ void PlaceBatch::Tell(Deferred& late) {
         late.completion.status = roce::CompletionStatus::kLocalProtectionError;
         (late.is_send ? fault.send_told : fault.recv_told) = true;
       }
-      late.cq->Write(late.completion, late.owner, late.is_send, *late.host->now_ns);
+      late.cq->Write(late.completion, late.owner, late.is_send, late.host->now_ns());
       break;
     case DeferredKind::kEntry:
       if (follows_fault && late.entry.status == 0) {
         late.entry.status = static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError);
       }
-      late.cq->WriteEntry(late.entry, late.solicited || late.entry.status != 0, *late.host->now_ns);
+      late.cq->WriteEntry(late.entry, late.solicited || late.entry.status != 0,
+                          late.host->now_ns());
       break;
     case DeferredKind::kEvent:
       late.host->RaiseEvent(late.event);
@@ -153,7 +154,7 @@ void PlaceBatch::Tell(Deferred& late) {
 // Drops what concerns the queue pair alone. A receive WQE returns to its shared receive queue. The
 // entries of a tagged buffer, which is of that queue as well, are written.
 void PlaceBatch::Drop(Deferred& late) {
-  SharedReceiveQueue* srq = late.host->srq;
+  SharedReceiveQueue* srq = late.host->queues.shared;
   if (srq == nullptr || late.kind == DeferredKind::kEvent || late.is_send) return;
   MakeFlushed(late);
   if (late.kind == DeferredKind::kEntry) return Tell(late);
@@ -171,7 +172,7 @@ void PlaceBatch::Settle() {
   flushed_ = nullptr;
   // Whatever these queue pairs do before they are stopped comes after the fault.
   for (const uint32_t place : failed_) {
-    if (origins_[place].host != nullptr) origins_[place].host->copy_fault.place = 0;
+    if (origins_[place].host != nullptr) origins_[place].host->copying.fault.place = 0;
   }
   failed_ = {};
   places_ = 0;

@@ -15,7 +15,7 @@
 
 namespace roci::dataplane {
 
-struct QueuePairHost;
+class QueuePairHost;
 
 // Collected, then copied, then settled. While it is copied nothing may be added. A copy that fails
 // marks its queue pair (QueuePairHost::copy_fault): by then the transport has gone on, so the queue

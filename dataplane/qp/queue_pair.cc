@@ -99,8 +99,13 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
                      const QueuePairConfig& config, const roce::QpConfig& core_config,
                      uint32_t qp_handle, const QueueLayout& layout, SharedMemory memory,
                      RecordStorage storage, ResourceStorage resources)
-    : lane(&qp_lane),
-      record_class(static_cast<uint8_t>(storage.size_class())),
+    : record_class(static_cast<uint8_t>(storage.size_class())),
+      host(*this, {.shard = &shard, .lane = &qp_lane, .context = context, .now_ns = shard.now_ns},
+           {.keys = context != nullptr ? context->keys_address() : nullptr,
+            .copies = context != nullptr ? &context->copies() : nullptr,
+            .pd = config.pd,
+            .recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd},
+           config.user_handle, config.is_work_queue),
       core(core_config, RecordCount(config), resources.span(),
            qp_lane.congestion ? &congestion : nullptr),
       congestion(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
@@ -111,42 +116,28 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
   timer.owner = this;
   blocks_own_multicast = config.blocks_own_multicast;
   rss = config.rss;
-  host.is_work_queue = config.is_work_queue;
-  host.queue_pair = this;
-  host.context = context;
-  host.receive_queues = &qp_lane.receive_queues;
-  if (context != nullptr) {
-    host.keys = context->keys_address();
-    host.copies = &context->copies();
-  }
-  host.pd = config.pd;
-  host.owner.qpn = core_config.qpn.value();
-  host.owner.qp_handle = qp_handle;
-  host.srq = config.srq;
-  host.recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd;
-  host.recv_owner = {host.owner.qpn, config.srq != nullptr ? config.srq->handle() : qp_handle,
-                     core_config.uses_srq};
-  host.counters = &qp_lane.counters;
-  host.shard = &shard;
-  host.now_ns = shard.now_ns;
-  host.memory_faults = shard.memory_faults;
-  host.send_cq = config.send_cq;
-  host.recv_cq = config.recv_cq;
-  host.user_handle = config.user_handle;
-  host.send_queue =
+  QueuePairHost::Queues& queues = host.queues;
+  const uint32_t qpn = core_config.qpn.value();
+  queues.send_owner = {.qpn = qpn, .qp_handle = qp_handle};
+  queues.send_cq = config.send_cq;
+  queues.recv_cq = config.recv_cq;
+  queues.shared = config.srq;
+  queues.recv_owner = {qpn, config.srq != nullptr ? config.srq->handle() : qp_handle,
+                       core_config.uses_srq};
+  queues.send =
       SendQueue(QueueAt(memory_, layout.send_queue_offset),
                 memory_.data() + layout.send_slots_offset, layout.send_capacity, layout.send_stride,
                 static_cast<uint8_t>(layout.max_send_sge), layout.max_inline, config.type);
-  host.recv_queue = RecvQueue(QueueAt(memory_, layout.recv_queue_offset),
-                              memory_.data() + layout.recv_slots_offset, layout.recv_capacity,
-                              layout.recv_stride, static_cast<uint8_t>(layout.max_recv_sge));
+  queues.recv = RecvQueue(QueueAt(memory_, layout.recv_queue_offset),
+                          memory_.data() + layout.recv_slots_offset, layout.recv_capacity,
+                          layout.recv_stride, static_cast<uint8_t>(layout.max_recv_sge));
   if (config.srq != nullptr && config.srq->tags() != nullptr) {
     tags_ = std::make_unique<TagReceiver>(*config.srq);
-    host.tags = tags_.get();
-    host.owner.is_shared = true;
-    host.send_queue = tags_->MakeSendQueue();
+    queues.tags = tags_.get();
+    queues.send_owner.is_shared = true;
+    queues.send = tags_->MakeSendQueue();
   }
-  host.send_queue.SetArmed(true);
+  queues.send.SetArmed(true);
 }
 
 QueuePair::~QueuePair() = default;
@@ -170,10 +161,10 @@ roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
     LeaveCopies();
     GiveBack(held);
-    host.send_queue.Reset();
-    host.recv_queue.Reset();
-    host.shared_broken = false;
-    host.atomic.kind = AtomicCopy::Kind::kNone;
+    host.queues.send.Reset();
+    host.queues.recv.Reset();
+    host.queues.shared_is_broken = false;
+    host.copying.atomic.kind = AtomicCopy::Kind::kNone;
     broken_handled_ = false;
   }
   return result;
@@ -183,7 +174,7 @@ void QueuePair::SetPath(const OnShard&, const roce::Path& path) {
   frame = roce::FrameTemplate(path);
   // Adapters take the DSCP from the address vector, and what says that its marks are heeded is
   // theirs to say (RFC 3168, 5).
-  if (lane->congestion && roce::IsConnected(type())) {
+  if (lane().congestion && roce::IsConnected(type())) {
     roce::Path capable = path;
     capable.traffic_class =
         static_cast<uint8_t>((path.traffic_class & ~roce::kEcnMask) | roce::kEcnCapable);
@@ -197,7 +188,7 @@ void QueuePair::SetPath(const OnShard&, const roce::Path& path) {
 
 void QueuePair::SetNotificationPath(const OnShard&, const roce::Packet& packet) {
   roce::Path back;
-  back.src_mac = lane->mac;
+  back.src_mac = lane().mac;
   back.dst_mac = packet.src_mac;
   back.has_vlan = packet.has_vlan;
   back.vlan_tci = packet.vlan_tci;
@@ -212,15 +203,15 @@ QueuePair::HeldReceive QueuePair::FindHeldReceive() {
   const roce::RecvWqe* wqe = core.held_receive();
   if (wqe == nullptr) return {};
   if (core.type() == roce::QpType::kXrcRecv) host.SelectReceiveQueue(core.receive_queue_number());
-  return {host.srq, *wqe};
+  return {host.queues.shared, *wqe};
 }
 
 void QueuePair::LeaveCopies() {
   if (waits_in != nullptr) waits_in->Forget(*this);
-  if (host.parked_in != nullptr) host.parked_in->Forget(*this);
-  host.held_in = nullptr;
-  host.parked_in = nullptr;
-  host.copy_fault = CopyFault();
+  if (host.copying.parked_in != nullptr) host.copying.parked_in->Forget(*this);
+  host.copying.held_in = nullptr;
+  host.copying.parked_in = nullptr;
+  host.copying.fault = CopyFault();
   fails_after_copies = false;
 }
 
@@ -234,7 +225,7 @@ void QueuePair::GiveBack(const HeldReceive& held) {
 void QueuePair::Fail(const OnShard&, roce::TimeNs now) {
   const bool is_broken = HasBrokenQueue();
   broken_handled_ |= is_broken;
-  const CopyFault fault = std::exchange(host.copy_fault, CopyFault());
+  const CopyFault fault = std::exchange(host.copying.fault, CopyFault());
   if (is_broken) {
     host.RaiseEvent(roce::QpEvent::kFatal);
   } else if (fault.of_request) {
@@ -293,12 +284,12 @@ QueuePairInfo QueuePair::Inspect(const OnShard&) const {
   info.handle = handle();
   info.pd = pd();
   core.Query(info.attributes);
-  core.Describe(*host.now_ns, info.debug);
+  core.Describe(host.now_ns(), info.debug);
   info.local_gid = local_gid;
   info.remote_gid = remote_gid;
   info.vlan = vlan;
-  info.send_taken = host.send_queue.taken();
-  info.recv_taken = host.recv_queue.taken();
+  info.send_taken = host.queues.send.taken();
+  info.recv_taken = host.queues.recv.taken();
   info.tx_packets = tx_packets;
   info.rx_packets = rx_packets;
   info.drops = drops;

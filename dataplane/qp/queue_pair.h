@@ -104,17 +104,18 @@ class alignas(64) QueuePair {
   QueuePair& operator=(const QueuePair&) = delete;
 
   // ---- Any thread
-  roce::Qpn qpn() const { return host.owner.qpn_value(); }
-  uint32_t handle() const { return host.owner.qp_handle; }
+  roce::Qpn qpn() const { return host.qpn(); }
+  uint32_t handle() const { return host.handle(); }
   roce::QpType type() const { return core.type(); }
-  uint32_t pd() const { return host.pd; }
-  uint64_t user_handle() const { return host.user_handle; }
+  uint32_t pd() const { return host.pd(); }
+  uint64_t user_handle() const { return host.events.user_handle; }
   const QueueLayout& layout() const { return layout_; }
-  CompletionQueue* send_cq() const { return host.send_cq; }
-  CompletionQueue* recv_cq() const { return host.recv_cq; }
-  SharedReceiveQueue* srq() const { return host.srq; }  // not XRC receive
-  uint32_t async_events() const { return host.async_events.load(std::memory_order_relaxed); }
+  CompletionQueue* send_cq() const { return host.queues.send_cq; }
+  CompletionQueue* recv_cq() const { return host.queues.recv_cq; }
+  SharedReceiveQueue* srq() const { return host.queues.shared; }  // not XRC receive
+  uint32_t async_events() const { return host.events.sent.load(std::memory_order_relaxed); }
   Fd TakeFd() { return memory_.TakeFd(); }
+  LaneState& lane() const { return host.lane(); }
   uint32_t owner_index = 0;  // where the session keeps it; control thread only
 
   // ---- On the shard
@@ -131,12 +132,13 @@ class alignas(64) QueuePair {
   QueuePairInfo Inspect(const OnShard& shard) const;
   // What went wrong while the core ran and the core does not know: the app's rings hold nonsense,
   // or a payload could not be placed. Fail moves the QP to ERR and raises the event.
-  bool HasFailed() const { return HasBrokenQueue() || host.copy_fault.failed; }
+  bool HasFailed() const { return HasBrokenQueue() || host.copying.fault.failed; }
   void Fail(const OnShard& shard, roce::TimeNs now);
   // IBV_EVENT_QP_FATAL and ERR, unless it is there, or in RESET, already.
   void FailForQueue(const OnShard& shard, roce::TimeNs now);
   bool HasBrokenQueue() const {
-    return (host.send_queue.broken() || host.recv_queue.broken() || host.shared_broken) &&
+    return (host.queues.send.broken() || host.queues.recv.broken() ||
+            host.queues.shared_is_broken) &&
            !broken_handled_;
   }
   // P_Key, addresses and VLAN of a received packet; kNone if they are this QP's.
@@ -147,14 +149,13 @@ class alignas(64) QueuePair {
   // The lines that a visit or a packet touches.
   void Prefetch() const { PrefetchLines(this, &remote_gid + 1); }
   void PrefetchWork() const {
-    host.send_queue.PrefetchProducer();
-    host.send_queue.PrefetchNext();
+    host.queues.send.PrefetchProducer();
+    host.queues.send.PrefetchNext();
   }
   // As the shard adds and removes the queue pair: storage that it shares with the others.
   RecordStorage& record_storage(const OnShard&) { return storage_; }
 
   // Touched for every packet, by the lcore.
-  LaneState* lane;
   uint64_t last_work_ns = 0;         // when there was last something to do
   uint64_t last_ring_ns = 0;         // when the doorbell was last rung
   uint32_t active_position = kNone;  // in the lcore's active list

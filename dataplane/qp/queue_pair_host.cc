@@ -54,21 +54,22 @@ struct TaggedElements {
 MemoryStatus QueuePairHost::ResolveTagged(const TaggedBuffer& buffer, uint32_t offset,
                                           uint32_t length, memory::SegmentList& out) {
   const TaggedElements elements{buffer, buffer.num_sge};
-  return ResolveElements(recv_pd, elements, elements, offset, length, memory::Access::kLocalWrite,
-                         out);
+  return ResolveElements(access_.recv_pd, elements, elements, offset, length,
+                         memory::Access::kLocalWrite, out);
 }
 
 MemoryStatus QueuePairHost::ScatterShared(const roce::RecvWqe& wqe, uint32_t offset,
                                           uint32_t length, memory::SegmentList& out) {
-  if (tags != nullptr && TagReceiver::IsTagged(wqe)) {
-    return tags->ScatterRecv(*this, wqe, offset, length, out);
+  if (queues.tags != nullptr && TagReceiver::IsTagged(wqe)) {
+    return queues.tags->ScatterRecv(*this, wqe, offset, length, out);
   }
-  return ResolveElements(recv_pd, *srq, wqe, offset, length, memory::Access::kLocalWrite, out);
+  return ResolveElements(access_.recv_pd, *queues.shared, wqe, offset, length,
+                         memory::Access::kLocalWrite, out);
 }
 
 void QueuePairHost::CompleteShared(const roce::Completion& completion) {
-  if (tags != nullptr) return tags->CompleteRecv(*this, completion);
-  Complete(*recv_cq, completion, recv_owner, false);
+  if (queues.tags != nullptr) return queues.tags->CompleteRecv(*this, completion);
+  Complete(*queues.recv_cq, completion, queues.recv_owner, false);
 }
 
 // The queue pair is lost, and has not been told yet: nothing of it succeeds any more.
@@ -76,82 +77,86 @@ void QueuePairHost::CompleteBehindFault(CompletionQueue& cq, roce::Completion co
                                         const CompletionOwner& who, bool is_send) {
   if (completion.status == roce::CompletionStatus::kSuccess) {
     completion.status = roce::CompletionStatus::kLocalProtectionError;
-    (is_send ? copy_fault.send_told : copy_fault.recv_told) = true;
+    (is_send ? copying.fault.send_told : copying.fault.recv_told) = true;
   }
-  cq.Write(completion, who, is_send, *now_ns);
+  cq.Write(completion, who, is_send, now_ns());
 }
 
 void QueuePairHost::CompleteOwnSend(const roce::Completion& completion) {
-  tags->CompleteSend(*this, completion);
+  queues.tags->CompleteSend(*this, completion);
 }
 
 roce::FetchResult QueuePairHost::FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
                                              const roce::Packet* packet) {
   // Queue pairs of a session are failed when its completion queue overflows (Worker::FailUsers);
   // one that belongs to no session, when it needs a receive that could not be completed.
-  if (domain != nullptr && recv_cq->overflowed()) [[unlikely]] {
-    shared_broken = true;
+  if (queues.domain != nullptr && queues.recv_cq->overflowed()) [[unlikely]] {
+    queues.shared_is_broken = true;
     return roce::FetchResult::kEmpty;
   }
-  const roce::FetchResult result = tags != nullptr ? tags->FetchRecv(*this, packet, wqe, bad_status)
-                                                   : srq->Fetch(wqe, bad_status);
-  if (srq->broken()) shared_broken = true;
+  const roce::FetchResult result = queues.tags != nullptr
+                                       ? queues.tags->FetchRecv(*this, packet, wqe, bad_status)
+                                       : queues.shared->Fetch(wqe, bad_status);
+  if (queues.shared->broken()) queues.shared_is_broken = true;
   return result;
 }
 
 bool QueuePairHost::FindReceiveQueue(uint32_t number) {
-  SharedReceiveQueue* found = domain != nullptr ? receive_queues->Find(number, domain) : nullptr;
+  SharedReceiveQueue* found = queues.domain != nullptr
+                                  ? services_.lane->receive_queues.Find(number, queues.domain)
+                                  : nullptr;
   if (found == nullptr) return false;
-  srq = found;
-  keys = found->context().keys_address();
-  copies = &found->context().copies();
-  pd = recv_pd = found->pd();
-  recv_cq = found->cq();
-  recv_owner.qp_handle = found->handle();
+  queues.shared = found;
+  access_.keys = found->context().keys_address();
+  access_.copies = &found->context().copies();
+  access_.pd = access_.recv_pd = found->pd();
+  queues.recv_cq = found->cq();
+  queues.recv_owner.qp_handle = found->handle();
   return true;
 }
 
 MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {
   const roce::BindWork& bind = wqe.bind;
-  return keys->BindWindow({.window = bind.window,
-                           .new_key = bind.new_key,
-                           .region_key = bind.region_key,
-                           .access = static_cast<memory::Access>(bind.access),
-                           .address = bind.start,
-                           .length = bind.length},
-                          Context());
+  return access_.keys->BindWindow({.window = bind.window,
+                                   .new_key = bind.new_key,
+                                   .region_key = bind.region_key,
+                                   .access = static_cast<memory::Access>(bind.access),
+                                   .address = bind.start,
+                                   .length = bind.length},
+                                  Context());
 }
 
 MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
-  return context->lists().Register(*keys, wqe, Context());
+  return services_.context->lists().Register(*access_.keys, wqe, Context());
 }
 
 AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
-  if (IsHeld()) return held_in;
+  if (IsHeld()) return copying.held_in;
   if (!packet.info->Has(roce::ExtHeader::kXrcEth)) return nullptr;
-  const SharedReceiveQueue* named = receive_queues->Find(packet.ext.xrc.srq_number, domain);
+  const SharedReceiveQueue* named =
+      services_.lane->receive_queues.Find(packet.ext.xrc.srq_number, queues.domain);
   return named != nullptr ? &named->context().copies() : nullptr;
 }
 
 MemoryStatus QueuePairHost::PlaceLater(const memory::SegmentList& segments,
                                        std::span<const std::byte> bytes) {
   // The worker keeps packets away meanwhile; an XRC queue pair may have turned to another program.
-  if (copies->IsRunning()) [[unlikely]]
+  if (access_.copies->IsRunning()) [[unlikely]]
     return MemoryStatus::kFault;
-  copies->Hold(*queue_pair);
-  return copies->places.Add(*this, segments, bytes);
+  access_.copies->Hold(*queue_pair_);
+  return access_.copies->places.Add(*this, segments, bytes);
 }
 
 MemoryStatus QueuePairHost::AtomicLater(const AtomicCopy& wanted, uint64_t& original) {
-  if (atomic.kind != AtomicCopy::Kind::kNone) {
-    original = atomic.original;
-    atomic.kind = AtomicCopy::Kind::kNone;
-    return atomic.status;
+  if (copying.atomic.kind != AtomicCopy::Kind::kNone) {
+    original = copying.atomic.original;
+    copying.atomic.kind = AtomicCopy::Kind::kNone;
+    return copying.atomic.status;
   }
-  if (copies->IsRunning()) [[unlikely]]
+  if (access_.copies->IsRunning()) [[unlikely]]
     return MemoryStatus::kFault;
-  wants_packet_again = true;
-  copies->AddAtomic(wanted);
+  copying.wants_packet_again = true;
+  access_.copies->AddAtomic(wanted);
   return MemoryStatus::kNotYet;
 }
 
@@ -159,39 +164,42 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
                                                bool whole_region) {
   memory::DurableRange range;
   const MemoryStatus status =
-      keys->FindDurable(rkey.value(), Context(), va, length, whole_region, &range);
+      access_.keys->FindDurable(rkey.value(), Context(), va, length, whole_region, &range);
   if (status == MemoryStatus::kFault) {
-    durable = roce::DurableState::kFailed;
+    durable_ = roce::DurableState::kFailed;
   } else if (status != MemoryStatus::kOk) {
-    durable = roce::DurableState::kNoAccess;
+    durable_ = roce::DurableState::kNoAccess;
   } else {
     // Charged are those whose memory it is: processes that share a context are one.
-    durable = shard->durable->StartDurable(*queue_pair, keys, range);
+    durable_ = services_.shard->durable->StartDurable(*queue_pair_, access_.keys, range);
   }
-  return durable;
+  return durable_;
 }
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   // A program that hears of the event finds the completions of what led to it.
-  if (IsHeld() && held_in->places.DeferEvent(*this, event)) [[unlikely]]
+  if (IsHeld() && copying.held_in->places.DeferEvent(*this, event)) [[unlikely]]
     return;
-  if (CompletionQueue* cq = recv_cq != nullptr ? recv_cq : send_cq) cq->PublishBurst();
-  if (context == nullptr) {
-    for (TargetOpening* opening : openings) {
+  if (CompletionQueue* cq = queues.recv_cq != nullptr ? queues.recv_cq : queues.send_cq)
+    cq->PublishBurst();
+  if (services_.context == nullptr) {
+    for (TargetOpening* opening : events.openings) {
       SendEvent(*opening->context, opening->user_handle, EventNumber(event), opening->async_events);
     }
     return;
   }
-  SendEvent(*context, user_handle, is_work_queue ? kEventWorkQueueFatal : EventNumber(event),
-            async_events);
+  SendEvent(*services_.context, events.user_handle,
+            events.is_work_queue ? kEventWorkQueueFatal : EventNumber(event), events.sent);
 }
 
 void QueuePairHost::SendEvent(VerbsContext& to, uint64_t element, uint32_t type,
                               std::atomic<uint32_t>& sent) {
   if (!to.SendAsyncEvent(element, type)) return;
-  shard->async_events->Add(1);
+  services_.shard->async_events->Add(1);
   sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
+
+void QueuePairHost::CountMemoryFault() { services_.shard->memory_faults->Add(1); }
 
 static_assert(roce::QpHost<QueuePairHost>);
 

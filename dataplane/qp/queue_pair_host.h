@@ -10,6 +10,7 @@
 #include "dataplane/base/counters.h"
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/lane_state.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/rings/work_queue.h"
 #include "memory/copy.h"
@@ -22,7 +23,6 @@ namespace roci::dataplane {
 
 class QueuePair;
 struct ShardServices;
-class ReceiveQueueTable;
 class TagReceiver;
 class VerbsContext;
 class XrcDomain;
@@ -40,63 +40,112 @@ struct CopyFault {
   uint32_t place = 0;  // in the batch
 };
 
-// One per queue pair; on its lcore. Members are set once by QueuePair.
-struct QueuePairHost {
-  struct Owner : CompletionOwner {
-    roce::Qpn qpn_value() const { return roce::Qpn(qpn); }
+// One per queue pair; on its lcore.
+class QueuePairHost {
+ public:
+  // The rings, and the completion queues of their work requests.
+  struct Queues {
+    SendQueue send;
+    CompletionOwner send_owner{};  // what completions of the send queue carry
+    CompletionQueue* send_cq = nullptr;
+    CompletionQueue* recv_cq = nullptr;
+    SharedReceiveQueue* shared = nullptr;  // instead of `recv`. XRC: of the request under way
+    RecvQueue recv;
+    CompletionOwner recv_owner{};       // what completions of receives carry
+    bool shared_is_broken = false;      // the shared receive queue was needed and is broken
+    TagReceiver* tags = nullptr;        // of a tag-matching receive queue only
+    const XrcDomain* domain = nullptr;  // XRC receive only: has the queues that requests may name
+  };
+  // What work requests and packets may access. XRC: of the request under way.
+  struct MemoryAccess {
+    memory::KeyTable* keys = nullptr;
+    AppCopies* copies = nullptr;  // of the programs that share `keys`
+    uint32_t pd = 0;
+    uint32_t recv_pd = 0;  // of the L_Keys in receives
+  };
+  // What the queue pair uses of its surroundings.
+  struct Services {
+    const ShardServices* shard = nullptr;
+    LaneState* lane = nullptr;
+    VerbsContext* context = nullptr;   // null for XRC receive
+    const uint64_t* now_ns = nullptr;  // time of the burst
+  };
+  // Asynchronous events of the queue pair.
+  struct Events {
+    uint64_t user_handle = 0;  // what they carry
+    bool is_work_queue = false;
+    std::atomic<uint32_t> sent{0};
+    std::vector<TargetOpening*> openings;  // XRC receive only: each gets them
+  };
+  // Copies by system calls for this queue pair, and what waits for them.
+  struct Copying {
+    AppCopies* held_in = nullptr;     // has copies for it that are not settled yet
+    AppCopies* parked_in = nullptr;   // has received frames that wait for it
+    bool wants_packet_again = false;  // the packet that it was offered
+    CopyFault fault;
+    AtomicCopy atomic;  // settled; its result waits for the packet that asked for it
   };
 
-  SendQueue send_queue;
-  memory::KeyTable* keys = nullptr;
-  uint32_t pd = 0;
-  Owner owner{};
-  LaneCounters* counters = nullptr;
-  const uint64_t* now_ns = nullptr;  // the lcore's time of this burst
-  AppCopies* copies = nullptr;       // of who shares `keys`
-  AppCopies* held_in = nullptr;      // with copies for this queue pair that are not settled yet
-  bool wants_packet_again = false;   // the packet that it was offered
-  AppCopies* parked_in = nullptr;    // where frames for it wait
-  AtomicCopy atomic;                 // settled, and waits for the packet that asked for it
-  CopyFault copy_fault;
-  CompletionQueue* send_cq = nullptr;
-  CompletionQueue* recv_cq = nullptr;
-  SharedReceiveQueue* srq = nullptr;  // instead of recv_queue; XRC: of the request under way
-  RecvQueue recv_queue;
-  uint32_t recv_pd = 0;          // whose L_Keys receives use
-  bool shared_broken = false;    // the shared receive queue was needed and is broken
-  CompletionOwner recv_owner{};  // of receive completions
-  Counter* memory_faults = nullptr;
-  const ShardServices* shard = nullptr;
-  VerbsContext* context = nullptr;  // null for XRC receive
-  uint64_t user_handle = 0;
-  bool is_work_queue = false;
-  std::atomic<uint32_t> async_events{0};
-  const XrcDomain* domain = nullptr;  // XRC receive only
-  const ReceiveQueueTable* receive_queues = nullptr;
-  std::vector<TargetOpening*> openings;  // XRC receive only: get its events
-  TagReceiver* tags = nullptr;           // of a tag-matching receive queue only
-  QueuePair* queue_pair = nullptr;       // that this is of
-  roce::DurableState durable{};          // what became of the last StartDurable
+  // In the order of their use: a visit and a packet touch the first lines only.
+ private:
+  Services services_;
+  MemoryAccess access_;
 
+ public:
+  Queues queues;
+  Copying copying;
+  Events events;
+
+ private:
+  QueuePair* queue_pair_;
+  roce::DurableState durable_{};  // state of the last StartDurable
+
+ public:
+  QueuePairHost(QueuePair& queue_pair, const Services& services, const MemoryAccess& access,
+                uint64_t user_handle, bool is_work_queue)
+      : services_(services), access_(access), queue_pair_(&queue_pair) {
+    events.user_handle = user_handle;
+    events.is_work_queue = is_work_queue;
+  }
+
+  // ---- Identity
+  roce::Qpn qpn() const { return roce::Qpn(queues.send_owner.qpn); }
+  uint32_t handle() const { return queues.send_owner.qp_handle; }
+  uint32_t pd() const { return access_.pd; }
+  // It receives by the queues of an XRC domain, of several programs.
+  bool is_of_domain() const { return queues.domain != nullptr; }
+
+  // ---- Surroundings
+  QueuePair& queue_pair() const { return *queue_pair_; }
+  LaneState& lane() const { return *services_.lane; }
+  VerbsContext& context() const { return *services_.context; }  // not XRC receive
+  AppCopies& copies() const { return *access_.copies; }         // XRC: of the request under way
+  uint64_t now_ns() const { return *services_.now_ns; }
+  void CountMemoryFault();
+  // A durable flush has ended; see StartDurable.
+  void NoteDurable(roce::DurableState state) { durable_ = state; }
+
+  // ---- roce::QpHost
   roce::FetchResult FetchSend(roce::SendWqe& wqe, roce::CompletionStatus& bad_status) {
-    return send_queue.Fetch(wqe, bad_status);
+    return queues.send.Fetch(wqe, bad_status);
   }
   roce::FetchResult FetchRecv(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
                               const roce::Packet* packet) {
-    if (srq != nullptr) [[unlikely]]
+    if (queues.shared != nullptr) [[unlikely]]
       return FetchShared(wqe, bad_status, packet);
-    return recv_queue.Fetch(wqe, bad_status);
+    return queues.recv.Fetch(wqe, bad_status);
   }
   bool SelectReceiveQueue(uint32_t number) {
-    return (srq != nullptr && srq->number() == number) || FindReceiveQueue(number);
+    return (queues.shared != nullptr && queues.shared->number() == number) ||
+           FindReceiveQueue(number);
   }
   // XRC: the selected one is about to go.
   void ForgetReceiveQueue() {
-    if (IsHeld()) held_in->places.ForgetReceives(*this);
-    srq = nullptr;
-    keys = nullptr;
-    copies = nullptr;
-    recv_cq = nullptr;
+    if (IsHeld()) copying.held_in->places.ForgetReceives(*this);
+    queues.shared = nullptr;
+    access_.keys = nullptr;
+    access_.copies = nullptr;
+    queues.recv_cq = nullptr;
   }
 
   memory::MemoryStatus GatherSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
@@ -112,56 +161,60 @@ struct QueuePairHost {
                                    memory::SegmentList& out) {
     constexpr auto kWrite = memory::Access::kLocalWrite;
     if (wqe.num_sge == 1) [[likely]] {
-      return ResolveLocal(recv_pd, wqe.first_sge, offset, length, kWrite, out);
+      return ResolveLocal(access_.recv_pd, wqe.first_sge, offset, length, kWrite, out);
     }
-    return srq != nullptr ? ScatterShared(wqe, offset, length, out)
-                          : ResolveElements(recv_pd, recv_queue, wqe, offset, length, kWrite, out);
+    return queues.shared != nullptr
+               ? ScatterShared(wqe, offset, length, out)
+               : ResolveElements(access_.recv_pd, queues.recv, wqe, offset, length, kWrite, out);
   }
   memory::MemoryStatus ResolveRemote(roce::Key rkey, uint64_t va, uint32_t length,
                                      memory::Access need, memory::SegmentList& out) {
-    return keys->Resolve(rkey.value(), Context(), va, length, need, out);
+    return access_.keys->Resolve(rkey.value(), Context(), va, length, need, out);
   }
   memory::MemoryStatus CheckRemote(roce::Key rkey, uint64_t va, uint32_t length,
                                    memory::Access need) {
-    return keys->Check(rkey.value(), Context(), va, length, need);
+    return access_.keys->Check(rkey.value(), Context(), va, length, need);
   }
   memory::MemoryStatus CheckRemoteKey(roce::Key rkey, memory::Access need) {
-    return keys->CheckKey(rkey.value(), Context(), need);
+    return access_.keys->CheckKey(rkey.value(), Context(), need);
   }
   memory::MemoryStatus Invalidate(roce::Key key) {
-    return keys->Invalidate(key.value(), Context());
+    return access_.keys->Invalidate(key.value(), Context());
   }
   memory::MemoryStatus BindWindow(const roce::SendWqe& wqe);
   memory::MemoryStatus RegisterList(const roce::SendWqe& wqe);
-  bool IsHeld() const { return held_in != nullptr; }
+  bool IsHeld() const { return copying.held_in != nullptr; }
   // Until copies are settled.
-  bool MayNotRun() const { return IsHeld() || (copies != nullptr && copies->IsRunning()); }
+  bool MayNotRun() const {
+    return IsHeld() || (access_.copies != nullptr && access_.copies->IsRunning());
+  }
   // Visits the queue pair when it may run again.
-  void AwaitCopies() { (IsHeld() ? held_in : copies)->Await(*queue_pair); }
+  void AwaitCopies() { (IsHeld() ? copying.held_in : access_.copies)->Await(*queue_pair_); }
   bool HasRoomToGather() const {
-    return copies == nullptr || (copies->gathers.HasRoom() && !copies->IsShut());
+    return access_.copies == nullptr ||
+           (access_.copies->gathers.HasRoom() && !access_.copies->IsShut());
   }
   // Those that `packet` may need; null: none.
   AppCopies* CopiesFor(const roce::Packet& packet) const {
-    return domain == nullptr ? copies : CopiesOfQueue(packet);
+    return queues.domain == nullptr ? access_.copies : CopiesOfQueue(packet);
   }
 
   roce::DurableState StartDurable(roce::Key rkey, uint64_t va, uint32_t length, bool whole_region);
-  roce::DurableState PollDurable() const { return durable; }
+  roce::DurableState PollDurable() const { return durable_; }
 
   memory::MemoryStatus Place(const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
     const memory::MemoryStatus status =
         segments.AllDirect() ? memory::CopyIn(segments, bytes) : PlaceLater(segments, bytes);
     if (status != memory::MemoryStatus::kOk) [[unlikely]]
-      memory_faults->Add(1);
+      CountMemoryFault();
     return status;
   }
   // The worker offers what comes here only when everything before is placed. But what the peer
   // asked for before may have failed: it must not see this done.
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original) {
-    if (copy_fault.failed) [[unlikely]]
+    if (copying.fault.failed) [[unlikely]]
       return memory::MemoryStatus::kFault;
     if (IsRemote(segment)) {
       return AtomicLater({.kind = AtomicCopy::Kind::kCompareSwap,
@@ -177,7 +230,7 @@ struct QueuePairHost {
   }
   memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
                                       uint64_t& original) {
-    if (copy_fault.failed) [[unlikely]]
+    if (copying.fault.failed) [[unlikely]]
       return memory::MemoryStatus::kFault;
     if (IsRemote(segment)) {
       return AtomicLater(
@@ -190,7 +243,7 @@ struct QueuePairHost {
   }
   memory::MemoryStatus AtomicWrite(const memory::Segment& segment,
                                    std::span<const std::byte, 8> bytes) {
-    if (copy_fault.failed) [[unlikely]]
+    if (copying.fault.failed) [[unlikely]]
       return memory::MemoryStatus::kFault;
     if (!IsRemote(segment)) return memory::AtomicWrite(segment, bytes);
     AtomicCopy write{.kind = AtomicCopy::Kind::kWrite, .host = this, .segment = segment};
@@ -202,33 +255,36 @@ struct QueuePairHost {
   void CompleteSend(const roce::Completion& completion) {
     if (!completion.signaled) return;
     // Of the dataplane's own requests, which tag matching makes.
-    if (owner.is_shared) [[unlikely]]
+    if (queues.send_owner.is_shared) [[unlikely]]
       return CompleteOwnSend(completion);
-    Complete(*send_cq, completion, owner, true);
+    Complete(*queues.send_cq, completion, queues.send_owner, true);
   }
   void CompleteRecv(const roce::Completion& completion) {
-    if (recv_owner.is_shared) [[unlikely]]
+    if (queues.recv_owner.is_shared) [[unlikely]]
       return CompleteShared(completion);
-    Complete(*recv_cq, completion, recv_owner, false);
+    Complete(*queues.recv_cq, completion, queues.recv_owner, false);
   }
   // For TagReceiver: a receive of the shared queue itself; the memory of a tagged buffer.
   void CompleteUntagged(const roce::Completion& completion) {
-    Complete(*recv_cq, completion, recv_owner, false);
+    Complete(*queues.recv_cq, completion, queues.recv_owner, false);
   }
   memory::MemoryStatus ResolveTagged(const TaggedBuffer& buffer, uint32_t offset, uint32_t length,
                                      memory::SegmentList& out);
   void RaiseEvent(roce::QpEvent event);
-  void Count(roce::QpCounter counter) { counters->qp[static_cast<size_t>(counter)].Add(1); }
+  void Count(roce::QpCounter counter) {
+    services_.lane->counters.qp[static_cast<size_t>(counter)].Add(1);
+  }
 
  private:
-  memory::AccessContext Context() const { return {pd, owner.qpn}; }
+  memory::AccessContext Context() const { return {access_.pd, queues.send_owner.qpn}; }
   void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
                 bool is_send) {
-    if (IsHeld() && held_in->places.Defer(*this, cq, completion, who, is_send)) [[unlikely]] {
+    if (IsHeld() && copying.held_in->places.Defer(*this, cq, completion, who, is_send))
+        [[unlikely]] {
       return;
     }
-    if (!copy_fault.failed) [[likely]] {
-      cq.Write(completion, who, is_send, *now_ns);
+    if (!copying.fault.failed) [[likely]] {
+      cq.Write(completion, who, is_send, now_ns());
     } else {
       CompleteBehindFault(cq, completion, who, is_send);
     }
@@ -255,22 +311,23 @@ struct QueuePairHost {
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                     memory::SegmentList& out) {
     // Rings are sealed, so the bytes cannot vanish.
-    return out.Append(memory::Segment::Direct(send_queue.InlineData(wqe) + offset, length, nullptr))
+    return out.Append(
+               memory::Segment::Direct(queues.send.InlineData(wqe) + offset, length, nullptr))
                ? memory::MemoryStatus::kOk
                : memory::MemoryStatus::kTooManySegments;
   }
   memory::MemoryStatus ResolveLocal(uint32_t domain_pd, const roce::Sge& sge, uint32_t offset,
                                     uint32_t length, memory::Access need,
                                     memory::SegmentList& out) {
-    return keys->Resolve(sge.lkey.value(), {domain_pd, owner.qpn}, sge.va + offset, length, need,
-                         out);
+    return access_.keys->Resolve(sge.lkey.value(), {domain_pd, queues.send_owner.qpn},
+                                 sge.va + offset, length, need, out);
   }
   memory::MemoryStatus ResolveSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                    memory::Access need, memory::SegmentList& out) {
     if (wqe.num_sge == 1) [[likely]] {
-      return ResolveLocal(pd, wqe.first_sge, offset, length, need, out);
+      return ResolveLocal(access_.pd, wqe.first_sge, offset, length, need, out);
     }
-    return ResolveElements(pd, send_queue, wqe, offset, length, need, out);
+    return ResolveElements(access_.pd, queues.send, wqe, offset, length, need, out);
   }
   // Several elements, read from the ring again: the app may have changed them since their lengths
   // were added up, in which case they may fall short (kOutOfBounds).

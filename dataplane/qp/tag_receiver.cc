@@ -47,7 +47,7 @@ FetchResult TagReceiver::FetchRecv(QueuePairHost& host, const roce::Packet* pack
                                    roce::RecvWqe& out, CompletionStatus& bad_status) {
   TagQueue& tags = *srq_.tags();
   // What was posted before the message came counts for it.
-  if (!tags.Serve(*host.now_ns)) srq_.Fail();
+  if (!tags.Serve(host.now_ns())) srq_.Fail();
   const Kind kind = Classify(packet);
   if (kind != Kind::kEager && kind != Kind::kRendezvous) {
     return FetchUntagged(kind, out, bad_status);
@@ -216,7 +216,7 @@ void TagReceiver::BeginRendezvous(QueuePairHost& host) {
 
   wr_ids_[begun_++ % kMaxRendezvous] = srq_.tags()->list().At(slot_).wr_id;
   // The lcore looks after receiving, in this very round.
-  host.context->doorbells().Ring(host.owner.qp_handle);
+  host.context().doorbells().Ring(host.handle());
 }
 
 void TagReceiver::CompleteSend(QueuePairHost& host, const roce::Completion& completion) {
@@ -246,11 +246,11 @@ void TagReceiver::CompleteData(QueuePairHost& host, uint64_t wr_id, uint32_t byt
 
 // Behind everything that was placed and completed before.
 void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool solicited) {
-  if (host.copy_fault.failed && entry.status == 0) {
+  if (host.copying.fault.failed && entry.status == 0) {
     entry.status = static_cast<uint8_t>(CompletionStatus::kLocalProtectionError);
   }
   entry.opcode = static_cast<uint8_t>(CompletionOpcode::kTagRecv);
-  entry.qpn = host.owner.qpn;
+  entry.qpn = host.qpn().value();
   entry.qp_handle = srq_.handle();
   if ((entry.flags & ROCI_ABI_CQE_TAG_MATCH) != 0) {
     entry.tag_low = static_cast<uint32_t>(header_.tag);
@@ -258,8 +258,9 @@ void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool soli
     entry.tag_context = header_.context;
   }
   entry.flags |= ROCI_ABI_CQE_TAG;
-  if (host.IsHeld() && host.held_in->places.DeferEntry(host, *srq_.cq(), entry, solicited)) return;
-  srq_.cq()->WriteEntry(entry, solicited || entry.status != 0, *host.now_ns);
+  if (host.IsHeld() && host.copying.held_in->places.DeferEntry(host, *srq_.cq(), entry, solicited))
+    return;
+  srq_.cq()->WriteEntry(entry, solicited || entry.status != 0, host.now_ns());
 }
 
 bool TagReceiver::Abandon(QueuePairHost& host) {

@@ -16,7 +16,7 @@
 
 namespace roci::dataplane {
 
-struct QueuePairHost;
+class QueuePairHost;
 class SharedReceiveQueue;
 
 // One per queue pair of a tag-matching receive queue, on its lcore. It owns the send queue of that

@@ -223,7 +223,7 @@ void Device::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
 }
 
 absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
-  DeviceLane& lane = DeviceLane::Of(*qp.lane);
+  DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard&) {
     return lane.multicast.Add(group, qp);
   });
@@ -231,7 +231,7 @@ absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
 }
 
 absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
-  DeviceLane& lane = DeviceLane::Of(*qp.lane);
+  DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard&) {
     return lane.multicast.Remove(group, qp);
   });

@@ -179,7 +179,7 @@ void Worker::RingAll(uint32_t count) {
 // visited once.
 void Worker::Ring(QueuePair& qp) {
   if (!qp.polled && now_ - qp.last_ring_ns < kHotRingNs) {
-    qp.host.send_queue.SetArmed(false);
+    qp.host.queues.send.SetArmed(false);
     qp.polled = true;
   }
   qp.last_ring_ns = now_;
@@ -284,13 +284,13 @@ void Worker::AddQueuePair(QueuePair& qp) {
   durable_waiters_.reserve(queue_pairs_ + 1);
   records_.Add(std::move(qp.record_storage(shard_)));
   ++queue_pairs_;
-  DeviceLane::Of(*qp.lane).Add(shard_, qp);
+  DeviceLane::Of(qp.lane()).Add(shard_, qp);
 }
 
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
   qp.LeaveCopies();
-  DeviceLane::Of(*qp.lane).Remove(shard_, qp);
+  DeviceLane::Of(qp.lane()).Remove(shard_, qp);
   active_.Remove(qp);
   ForgetDurable(qp);
   wheel_.Cancel(qp.timer);

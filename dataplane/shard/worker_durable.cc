@@ -39,7 +39,7 @@ uint32_t Worker::CollectDurable() {
     if (!ok) stats_.durable_failures.Add(1);
     if (owner != nullptr) {
       QueuePair& qp = *static_cast<QueuePair*>(owner);
-      qp.host.durable = ok ? roce::DurableState::kDone : roce::DurableState::kFailed;
+      qp.host.NoteDurable(ok ? roce::DurableState::kDone : roce::DurableState::kFailed);
       WakeDurable(qp);
     }
     RetryDurable(payer);

@@ -71,15 +71,15 @@ void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::Flow
                         const rte_mbuf* frame) {
   Count(rule, lane, frame);
   if (rule.drops) return;
-  if (rule.qp->lane == &lane) {
+  if (&rule.qp->lane() == &lane) {
     DeliverRaw(lane, *rule.qp, key, *frame, rule.tag);
     return;
   }
   rte_mbuf* copy = rte_pktmbuf_copy(frame, dataplane_.frames().mempool(), 0, UINT32_MAX);
   if (copy != nullptr &&
-      DeviceLane::Of(*rule.qp->lane).PassMatched(copy, rule.qp->qpn(), rule.tag)) {
+      DeviceLane::Of(rule.qp->lane()).PassMatched(copy, rule.qp->qpn(), rule.tag)) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    dataplane_.lcore(DeviceLane::Of(*rule.qp->lane).lcore).WakeIfSleeping();
+    dataplane_.lcore(DeviceLane::Of(rule.qp->lane()).lcore).WakeIfSleeping();
     return;
   }
   rte_pktmbuf_free(copy);
@@ -93,7 +93,7 @@ void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& ke
   if (touched_count_ == touched_.size()) VisitTouched();
   const std::span<const std::byte> bytes = BytesOf(&frame);
   const roce::Packet packet = AsPacket(bytes);
-  AppCopies& copies = *target.host.copies;
+  AppCopies& copies = target.host.copies();
   if (!copies.IsIdle() && MustWait(copies, target, packet)) {
     lane.counters.rx_memory_dropped.Add(1);
     return;

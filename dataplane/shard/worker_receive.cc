@@ -145,7 +145,8 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
                      Sharing sharing) {
   AppCopies* copies = qp.host.CopiesFor(packet);
   const bool is_plain =
-      copies == nullptr || (copies->IsIdle() && qp.host.parked_in == nullptr && !copies->IsShut());
+      copies == nullptr ||
+      (copies->IsIdle() && qp.host.copying.parked_in == nullptr && !copies->IsShut());
   if (!is_plain && MustWait(*copies, qp, packet)) [[unlikely]] {
     return Park(*copies, qp, lane, frame, sharing);
   }
@@ -166,7 +167,7 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
     if (copies != nullptr && copies->places.places() != places) [[unlikely]]
       is_kept = KeepFrame(*copies, lane, frame, sharing);
     // Without room the packet is lost, and the peer retransmits it.
-    if (std::exchange(qp.host.wants_packet_again, false)) [[unlikely]]
+    if (std::exchange(qp.host.copying.wants_packet_again, false)) [[unlikely]]
       is_kept = Park(*copies, qp, lane, frame, sharing);
   }
   if (reason != DropReason::kNone) [[unlikely]] {

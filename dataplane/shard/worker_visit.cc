@@ -62,17 +62,17 @@ void Worker::PrefetchAhead() {
 }
 
 uint32_t Worker::Visit(QueuePair& qp) {
-  const uint32_t taken = qp.host.send_queue.taken();
-  if (qp.host.send_queue.HasPosted() || (qp.watches_receives && qp.host.recv_queue.HasPosted())) {
+  const uint32_t taken = qp.host.queues.send.taken();
+  if (qp.host.queues.send.HasPosted() || (qp.watches_receives && qp.host.queues.recv.HasPosted())) {
     qp.core.HandleWork(qp.host, now_);
   }
   uint32_t work = 0;
   if (qp.core.HasTransmit()) work = Transmit(qp);
-  return work + (qp.host.send_queue.taken() - taken);
+  return work + (qp.host.queues.send.taken() - taken);
 }
 
 uint32_t Worker::Transmit(QueuePair& qp) {
-  DeviceLane& lane = DeviceLane::Of(*qp.lane);
+  DeviceLane& lane = DeviceLane::Of(qp.lane());
   uint32_t sent = 0;
   if (qp.core.NeedsRecords()) qp.core.LendRecords(records_.Borrow(qp.record_class));
   while (sent < kPacketBudget) {
@@ -89,7 +89,7 @@ uint32_t Worker::Transmit(QueuePair& qp) {
     ++sent;
     // The next PollTransmit of an unreliable queue pair completes the sent packet; that of an XRC
     // queue pair may use another program's memory.
-    if (qp.host.IsHeld() && (!IsReliable(qp.type()) || qp.host.domain != nullptr)) break;
+    if (qp.host.IsHeld() && (!IsReliable(qp.type()) || qp.host.is_of_domain())) break;
   }
   qp.tx_packets += sent;
   lane.counters.tx_roce_packets.Add(sent);
@@ -107,7 +107,7 @@ bool Worker::HasRoom(DeviceLane& lane) {
 void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   const roce::FrameTemplate* frame = &qp.frame;
   if (qp.type() == roce::QpType::kUd && tx_.opcode != roce::Opcode::kCnp) {
-    frame = qp.host.context->addresses().Find(tx_.address_handle, qp.pd());
+    frame = qp.host.context().addresses().Find(tx_.address_handle, qp.pd());
   }
   rte_mbuf* buffer = stash_.Top();
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
@@ -145,7 +145,7 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   if (qp.host.IsHeld()) [[unlikely]] {
     // Queued behind the frames that wait for their payload.
     lane.Reserve();
-    qp.host.held_in->gathers.Hold(FrameOf(qp, buffer, nullptr));
+    qp.host.copying.held_in->gathers.Hold(FrameOf(qp, buffer, nullptr));
     return;
   }
   if (is_raw && tx_.fill_checksums) [[unlikely]]
@@ -156,7 +156,7 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
 uint32_t Worker::ReceiverOf(const QueuePair& qp) const {
   return qp.type() == roce::QpType::kRawPacket
              ? uint32_t{Wire::kRawPacket}
-             : QpnSpace::LcoreOf(tx_.dest_qpn, DeviceLane::Of(*qp.lane).lcore_bits);
+             : QpnSpace::LcoreOf(tx_.dest_qpn, DeviceLane::Of(qp.lane()).lcore_bits);
 }
 
 GatherBatch::Frame Worker::FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* bytes) const {
@@ -165,7 +165,7 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* b
           .bytes = bytes,
           .shape = {},
           .packet = tx_,
-          .lane = qp.lane,
+          .lane = &qp.lane(),
           .to_lcore = ReceiverOf(qp)};
 }
 
@@ -173,7 +173,7 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* b
 uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
   if (tx_.payload_length == 0) {
     if (tx_.opcode == roce::Opcode::kCnp) [[unlikely]]
-      return EncodeCnp(DeviceLane::Of(*qp.lane), frame, out);
+      return EncodeCnp(DeviceLane::Of(qp.lane()), frame, out);
     return roce::EncodeFrame(frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
   }
   if (payload_.size() == 1 && payload_[0].direct != nullptr) [[likely]] {
@@ -220,7 +220,7 @@ uint32_t Worker::EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, st
 
 memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame& frame,
                                          std::byte* to) {
-  AppCopies& copies = *qp.host.copies;
+  AppCopies& copies = qp.host.copies();
   // An XRC queue pair may use another program's memory now.
   if (copies.IsRunning()) [[unlikely]]
     return memory::MemoryStatus::kFault;
@@ -246,7 +246,7 @@ void Worker::NoteState(QueuePair& qp) {
   if (in_error == qp.watches_receives) [[likely]]
     return;
   qp.watches_receives = in_error;
-  qp.host.recv_queue.SetArmed(in_error);
+  qp.host.queues.recv.SetArmed(in_error);
   if (!in_error) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   active_.Push(qp);
@@ -260,7 +260,7 @@ void Worker::SetTimer(QueuePair& qp) {
 
 void Worker::Unpoll(QueuePair& qp) {
   qp.polled = false;
-  qp.host.send_queue.SetArmed(true);
+  qp.host.queues.send.SetArmed(true);
   unpolled_[unpolled_count_++] = &qp;
 }
 
@@ -269,7 +269,7 @@ void Worker::Unpoll(QueuePair& qp) {
 void Worker::FinishUnpolling() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t i = 0; i < unpolled_count_; ++i) {
-    if (unpolled_[i]->host.send_queue.HasNew()) active_.Push(*unpolled_[i]);
+    if (unpolled_[i]->host.queues.send.HasNew()) active_.Push(*unpolled_[i]);
   }
   unpolled_count_ = 0;
 }

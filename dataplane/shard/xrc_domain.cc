@@ -25,7 +25,7 @@ absl::StatusOr<QueuePair*> XrcDomain::CreateTarget(const QueuePairConfig& config
       QueuePair::Create(lcore_.services(), nullptr, device_.lane(lcore_.index()), config, *qpn, 0);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
-  qp->host.domain = this;
+  qp->host.queues.domain = this;
   qp->TakeFd();  // no app has its (empty) rings
   lcore_.Call([&](const OnShard& shard) { lcore_.worker(shard).AddQueuePair(*qp); });
   std::move(free_qpn).Cancel();
@@ -54,12 +54,12 @@ std::unique_ptr<TargetOpening> XrcDomain::Open(QueuePair& qp, VerbsContext& cont
   auto opening = std::make_unique<TargetOpening>();
   opening->context = &context;
   opening->user_handle = user_handle;
-  lcore_.Call([&](const OnShard&) { qp.host.openings.push_back(opening.get()); });
+  lcore_.Call([&](const OnShard&) { qp.host.events.openings.push_back(opening.get()); });
   return opening;
 }
 
 void XrcDomain::Close(QueuePair& qp, TargetOpening& opening) {
-  lcore_.Call([&](const OnShard&) { std::erase(qp.host.openings, &opening); });
+  lcore_.Call([&](const OnShard&) { std::erase(qp.host.events.openings, &opening); });
 }
 
 void XrcDomain::AddQueue(const OnShard& shard, SharedReceiveQueue& srq) {
@@ -70,7 +70,7 @@ void XrcDomain::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq) {
   device_.lane(lcore_.index()).receive_queues.Remove(shard, srq);
   for (const auto& qp : targets_) {
     qp->core.ForgetReceiveQueue(srq.number());
-    if (qp->host.srq == &srq) qp->host.ForgetReceiveQueue();
+    if (qp->host.queues.shared == &srq) qp->host.ForgetReceiveQueue();
   }
 }
 
