@@ -135,7 +135,7 @@ Json SessionHead(const Session& session) {
 Json ShowApp(const Session& session) {
   Json out = SessionHead(session);
   out["uid"] = session.peer().uid;
-  out["lcore"] = session.device() != nullptr ? Json(session.dataplane()->lcore().index()) : Json();
+  out["lcore"] = session.device() != nullptr ? Json(session.shard()->lcore().index()) : Json();
   out["pds"] = session.pds().size();
   out["mrs"] = session.mrs().size();
   out["channels"] = session.channels().size();
@@ -239,7 +239,7 @@ void AddQps(const Session& session, Json& out) {
   std::vector<dataplane::QueuePair*> qps;
   qps.reserve(session.qps().size());
   for (const auto& [handle, record] : session.qps()) qps.push_back(record.qp);
-  const auto infos = session.dataplane()->Do(dataplane::InspectQueuePairs{qps});
+  const auto infos = session.shard()->Do(dataplane::InspectQueuePairs{qps});
   size_t i = 0;
   for (const auto& [handle, record] : session.qps()) {
     out.push_back(ShowQp(session, record, infos[i++]));
@@ -273,7 +273,7 @@ void AddSrqs(const Session& session, Json& out) {
     srq["max_sge"] = queue.layout().max_sge;
     srq["qps"] = queue.users();
     srq["async_events"] = queue.async_events();
-    const auto state = session.dataplane()->Do(dataplane::InspectReceiveQueue{queue});
+    const auto state = session.shard()->Do(dataplane::InspectReceiveQueue{queue});
     srq["posted"] = state.posted;
     srq["taken"] = state.taken;
     srq["limit"] = state.limit;
@@ -340,7 +340,7 @@ Json ShowMr(const Session& session, uint32_t handle, const memory::RegionInfo& i
 // Sessions may share a key table: adds only the keys of `session`.
 void AddMrs(const Session& session, Json& out) {
   std::map<uint32_t, memory::RegionInfo> infos;  // by the constant upper 24 bits of the key
-  for (const memory::RegionInfo& info : session.dataplane()->Do(dataplane::ListRegions{})) {
+  for (const memory::RegionInfo& info : session.shard()->Do(dataplane::ListRegions{})) {
     infos.emplace(info.key >> 8, info);
   }
   const auto add = [&](uint32_t handle, uint32_t number) {

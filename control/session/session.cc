@@ -104,7 +104,7 @@ void Session::HandleSocket(uint32_t events) {
 bool Session::HandleNext(bool is_first) {
   constexpr roce::TimeNs kSpinNs = 8'000;
   // The request may concern memory for which a copy waits.
-  if (dataplane_ != nullptr && dataplane_->IsStalled()) {
+  if (shard_ != nullptr && shard_->IsStalled()) {
     paused_ = true;
     services_.loop.Change(socket_watch_, 0);
     services_.await_memory(number_);
@@ -136,7 +136,7 @@ bool Session::HandleNext(bool is_first) {
 }
 
 bool Session::Resume() {
-  if (dataplane_->IsStalled()) return false;
+  if (shard_->IsStalled()) return false;
   paused_ = false;
   services_.loop.Change(socket_watch_, EPOLLIN);
   return true;

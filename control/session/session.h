@@ -27,7 +27,7 @@
 #include "control/session/handle_table.h"
 #include "control/session/session_decoder.h"
 #include "dataplane/qp/flow_table.h"
-#include "dataplane/shard/session.h"
+#include "dataplane/shard/shard_client.h"
 #include "memory/app_memory.h"
 #include "memory/mapped_file.h"
 #include "verbs_provider/abi/spin_judge.h"
@@ -220,7 +220,7 @@ class Session {
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
   // Null before HELLO.
   Device* device() const { return device_; }
-  dataplane::Session* dataplane() const { return dataplane_.get(); }
+  dataplane::ShardClient* shard() const { return shard_.get(); }
   const memory::AppMemory* app() const { return app_.get(); }
   // How the app has named its context; nothing: it has not, or is not visible.
   std::optional<ContextName> context_name() const;
@@ -466,7 +466,7 @@ class Session {
   HandleTable<AhRecord> ahs_{kNoLimit};
   HandleTable<CountersRecord> counters_{kNoLimit};
   HandleTable<QueueTableRecord> queue_tables_{kNoLimit};
-  std::unique_ptr<dataplane::Session> dataplane_;
+  std::unique_ptr<dataplane::ShardClient> shard_;
   HandleTable<FlowRecord> flows_{kNoLimit};  // they name queue pairs
 };
 

@@ -19,9 +19,9 @@ uint64_t RingBytes(uint32_t entries) {
 
 uint32_t Session::KeptAsyncEvents(uint64_t user_handle, uint32_t sent) {
   if (sent == 0) return 0;
-  const uint32_t waiting = dataplane_->HoldAsyncEvents(user_handle);
+  const uint32_t waiting = shard_->HoldAsyncEvents(user_handle);
   const uint32_t unread = TakeBackEvents(async_events_, user_handle, sizeof(roci_abi_async_event));
-  dataplane_->ReleaseAsyncEvents();
+  shard_->ReleaseAsyncEvents();
   return sent - waiting - unread;
 }
 
@@ -63,7 +63,7 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of completion queues reached");
   record.memory = admission_.user->TakeRings(RingBytes(create.entries));
   if (!record.memory.ok()) return RingShare::Refusal();
-  absl::StatusOr<dataplane::CreatedCompletionQueue> created = dataplane_->CreateCompletionQueue(
+  absl::StatusOr<dataplane::CreatedCompletionQueue> created = shard_->CreateCompletionQueue(
       create.entries, create.user_handle, channel != nullptr ? channel->pipe.writing.get() : -1);
   if (!created.ok()) return created.status();
   record.cq = created->completion_queue;
@@ -90,7 +90,7 @@ absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply&
   RingShare memory = admission_.user->TakeRings(RingBytes(resize.entries));
   if (!memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::Fd> fd =
-      dataplane_->ResizeCompletionQueue(*record->cq, resize.entries, resize.consumer);
+      shard_->ResizeCompletionQueue(*record->cq, resize.entries, resize.consumer);
   if (!fd.ok()) return fd.status();
   record->memory = std::move(memory);
   auto& response = reply.As<roci_abi_resize_cq_response>();
@@ -106,8 +106,8 @@ absl::Status Session::ModifyCq(const Request& request, const FdsPointer&, Reply&
   const auto& modify = request.As<roci_abi_modify_cq_request>();
   const CqRecord* record = cqs_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("no such completion queue");
-  dataplane_->ModerateCompletionQueue(*record->cq,
-                                      {modify.count, uint64_t{modify.period_us} * 1000 /* ns */});
+  shard_->ModerateCompletionQueue(*record->cq,
+                                  {modify.count, uint64_t{modify.period_us} * 1000 /* ns */});
   return absl::OkStatus();
 }
 
@@ -115,8 +115,7 @@ absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const CqRecord* record = cqs_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such completion queue");
-  const absl::StatusOr<dataplane::EventCounts> events =
-      dataplane_->DestroyCompletionQueue(*record->cq);
+  const absl::StatusOr<dataplane::EventCounts> events = shard_->DestroyCompletionQueue(*record->cq);
   if (!events.ok()) return events.status();
   auto& response = reply.As<roci_abi_destroy_response>();
   // Events that were delivered to the program, which it must acknowledge.
@@ -125,10 +124,10 @@ absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply
   if (record->channel != 0) {
     ChannelRecord* channel = channels_.Find(record->channel);
     if (response.comp_events != 0) {
-      dataplane_->HoldCompletionEvents(channel->pipe.writing.get());
+      shard_->HoldCompletionEvents(channel->pipe.writing.get());
       response.comp_events -=
           TakeBackEvents(channel->pipe, record->user_handle, sizeof(roci_abi_comp_event));
-      dataplane_->ReleaseCompletionEvents();
+      shard_->ReleaseCompletionEvents();
     }
     --channel->users;
   }

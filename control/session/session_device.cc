@@ -66,7 +66,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   if (!status.ok()) return status;
   memory::SplitMix random(RandomNumber());
   ForEachOwnTable([&](auto& table) { table.StartBehind(random.Next()); });
-  srqs_.UseRange(0, std::min(ROCI_ABI_MAX_SRQ_HANDLES - 1u, dataplane_->last_srq_handle()));
+  srqs_.UseRange(0, std::min(ROCI_ABI_MAX_SRQ_HANDLES - 1u, shard_->last_srq_handle()));
   device_ = &device;
   limits_ = admission_.user->LimitsOf(device.limits());
   quotas_ = &admission_.user->QuotasOf(device.limits(), device.quotas());
@@ -77,7 +77,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM |
                       ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;
   response.session = number_;
-  response.doorbell_size = static_cast<uint32_t>(dataplane_->doorbell_bytes());
+  response.doorbell_size = static_cast<uint32_t>(shard_->doorbell_bytes());
   response.memory_policy = MemoryPolicy();
   response.auto_inline = services_.config.memory.auto_inline;
   response.num_comp_vectors = kCompletionVectors;
@@ -89,7 +89,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   }
   Log(LogArea::kSession, LogLevel::kInfo, "session %u: %s[%d] (uid %u) opens %s on lcore %u",
       number_, program_.c_str(), peer_.pid, peer_.uid, device.name().c_str(),
-      dataplane_->lcore().index());
+      shard_->lcore().index());
   return absl::OkStatus();
 }
 
@@ -97,7 +97,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   UniqueFd reading;
   const absl::Status status = EventPipe::Create(async_events_, reading);
   if (!status.ok()) return status;
-  dataplane::SessionConfig config;
+  dataplane::ShardClientConfig config;
   config.async_pipe = dataplane::Fd(fcntl(async_events_.writing.get(), F_DUPFD_CLOEXEC, 0));
   if (!config.async_pipe.valid()) return StatusFromErrno(errno, "fcntl");
   config.app = app_;
@@ -106,11 +106,11 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   config.key_seed = RandomNumber();
   config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;
   config.max_address_handles = device.limits().max_ah;
-  absl::StatusOr<std::unique_ptr<dataplane::Session>> session = dataplane::Session::Create(
+  absl::StatusOr<std::unique_ptr<dataplane::ShardClient>> session = dataplane::ShardClient::Create(
       device.dataplane(), services_.dataplane.LeastLoadedLcore(), std::move(config));
   if (!session.ok()) return session.status();
-  dataplane_ = *std::move(session);
-  reply.fds = {dataplane_->doorbell_fd(), dataplane_->wake_fd()};
+  shard_ = *std::move(session);
+  reply.fds = {shard_->doorbell_fd(), shard_->wake_fd()};
   reply.Hand(std::move(reading));
   return absl::OkStatus();
 }

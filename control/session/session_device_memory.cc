@@ -43,7 +43,7 @@ absl::Status Session::AllocNullMr(const Request& request, const FdsPointer&, Rep
   record.share = QuotaShare(quotas_->mrs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
   record.pd = handle;
-  const auto [status, key] = dataplane_->Do(dataplane::RegisterNull{handle});
+  const auto [status, key] = shard_->Do(dataplane::RegisterNull{handle});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   ++pd->users;
   record.key = key;
@@ -110,8 +110,8 @@ absl::Status Session::RegDmMr(const Request& request, const FdsPointer&, Reply& 
   memory::Translation translation{
       .va = va, .length = reg.length, .iova = 0, .extents = {}, .app = app_.get()};
   if (reg.length != 0) translation.extents = {{va, reg.length, dm->mapping, reg.offset}};
-  const auto [status, key] = dataplane_->Do(
-      dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
+  const auto [status, key] =
+      shard_->Do(dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   ++pd->users;
   ++dm->users;

@@ -38,8 +38,8 @@ absl::Status Session::RegDmaBufferMr(const Request& request, const FdsPointer& f
       .iova = reg.iova,
       .extents = {{kDmaBufferVa, reg.length, std::move(mapping), reg.offset}},
       .app = app_.get()};
-  const auto [status, key] = dataplane_->Do(
-      dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
+  const auto [status, key] =
+      shard_->Do(dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   record.key = key;
   ++pd->users;

@@ -31,7 +31,7 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
   record.memory = admission_.user->TakeRings(2 * bytes);
   if (!record.memory.ok()) return RingShare::Refusal();
   record.pd = pd_handle;
-  absl::StatusOr<dataplane::CreatedList> created = dataplane_->CreateList(pd_handle, room);
+  absl::StatusOr<dataplane::CreatedList> created = shard_->CreateList(pd_handle, room);
   if (!created.ok()) return created.status();
   ++pd->users;
   auto& response = reply.As<roci_abi_alloc_list_mr_response>();
@@ -46,7 +46,7 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
 absl::Status Session::CheckSignatureMr(const Request& request, const FdsPointer&, Reply& reply) {
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   if (lists_.Find(handle) == nullptr) return absl::NotFoundError("no such signature region");
-  const auto [status, error] = dataplane_->Do(dataplane::TakeIntegrityError{handle});
+  const auto [status, error] = shard_->Do(dataplane::TakeIntegrityError{handle});
   if (status != memory::MemoryStatus::kOk)
     return absl::InvalidArgumentError("not a signature region");
   static_assert(static_cast<uint32_t>(memory::DifFault::kGuard) == ROCI_ABI_SIGNATURE_BAD_GUARD);
@@ -67,7 +67,7 @@ absl::Status Session::FreeListMr(const Request& request, const FdsPointer&, Repl
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const ListRecord* record = lists_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such list region");
-  dataplane_->DestroyList(handle);
+  shard_->DestroyList(handle);
   --pds_.Find(record->pd)->users;
   lists_.Remove(handle);
   return absl::OkStatus();

@@ -131,8 +131,8 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   record.pd = reg.pd;
   record.start = reg.start;
   record.length = reg.length;
-  const auto [registered, key] = dataplane_->Do(
-      dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
+  const auto [registered, key] =
+      shard_->Do(dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
   if (registered != memory::MemoryStatus::kOk) return StatusOfMemory(registered);
   record.key = key;
   auto& response = reply.As<roci_abi_reg_mr_response>();
@@ -173,7 +173,7 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
   }
   const uint32_t key = mr->key;
   const absl::Status status =
-      StatusOfMemory(dataplane_->Do(dataplane::ChangeRegion{key, std::move(change)}));
+      StatusOfMemory(shard_->Do(dataplane::ChangeRegion{key, std::move(change)}));
   if (!status.ok()) return status;
   if (new_pd != nullptr) {
     --pds_.Find(mr->pd)->users;
@@ -196,7 +196,7 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MrRecord* mr = mrs_.Find(handle);
   if (mr == nullptr) return absl::NotFoundError("no such memory region");
-  const absl::Status status = StatusOfMemory(dataplane_->Do(dataplane::DeregisterRegion{mr->key}));
+  const absl::Status status = StatusOfMemory(shard_->Do(dataplane::DeregisterRegion{mr->key}));
   if (!status.ok()) return status;
   --pds_.Find(mr->pd)->users;
   if (mr->dm != 0) --dms_.Find(mr->dm)->users;
@@ -206,7 +206,7 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
 
 absl::Status Session::UnshareRange(const Request& request, const FdsPointer&, Reply&) {
   const auto& unshare = request.As<roci_abi_unshare_range_request>();
-  dataplane_->Do(dataplane::UnshareRange{unshare.start, unshare.length, app_.get()});
+  shard_->Do(dataplane::UnshareRange{unshare.start, unshare.length, app_.get()});
   return absl::OkStatus();
 }
 

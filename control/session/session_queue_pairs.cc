@@ -154,7 +154,7 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   record.memory = admission_.user->TakeRings(layout->memory_size +
                                              (has_tags ? sizeof(dataplane::TagReceiver) : 0));
   if (!record.memory.ok()) return RingShare::Refusal();
-  absl::StatusOr<dataplane::CreatedQueuePair> created = dataplane_->CreateQueuePair(config);
+  absl::StatusOr<dataplane::CreatedQueuePair> created = shard_->CreateQueuePair(config);
   if (!created.ok()) return created.status();
   dataplane::QueuePair* qp = created->queue_pair;
   record.qp = qp;
@@ -191,7 +191,7 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   }
   // All other checks come before path resolution.
   roce::QpAttributes current;
-  dataplane_->QueryQueuePair(*record->qp, current);
+  shard_->QueryQueuePair(*record->qp, current);
   const roce::QpState to = modify.mask & roce::kAttrState ? wanted.state : current.state;
   status = StatusOfModify(roce::CheckModify(record->qp->type(), current.state, to, modify.mask));
   if (!status.ok()) return status;
@@ -216,8 +216,8 @@ absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify, cons
   absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
   if (!status.ok()) return status;
   roce::QpState state = roce::QpState::kReset;
-  status = StatusOfModify(dataplane_->ModifyQueuePair(*record->qp, wanted, modify.mask, path,
-                                                      TransportLimits().ForAttributes(), &state));
+  status = StatusOfModify(shard_->ModifyQueuePair(*record->qp, wanted, modify.mask, path,
+                                                  TransportLimits().ForAttributes(), &state));
   if (!status.ok()) return status;
   std::optional<roci_abi_ah_attr>& address = AddressOf(*record);
   if (path != nullptr) address = modify.attr.ah;
@@ -230,7 +230,7 @@ absl::Status Session::QueryQp(const Request& request, const FdsPointer&, Reply& 
   QpRecord* record = qps_.Find(request.As<roci_abi_query_qp_request>().handle);
   if (record == nullptr) return absl::NotFoundError("no such queue pair");
   roce::QpAttributes attributes;
-  dataplane_->QueryQueuePair(*record->qp, attributes);
+  shard_->QueryQueuePair(*record->qp, attributes);
   auto& response = reply.As<roci_abi_query_qp_response>();
   AttributesToAbi(attributes, response.attr);
   const dataplane::QueueLayout& layout = record->qp->layout();
@@ -258,7 +258,7 @@ absl::Status Session::DestroyQp(const Request& request, const FdsPointer&, Reply
     response.async_events = CloseTarget(handle, *record);
     --xrcds_.Find(record->xrcd)->users;
   } else {
-    response.async_events = dataplane_->DestroyQueuePair(*record->qp).async_events;
+    response.async_events = shard_->DestroyQueuePair(*record->qp).async_events;
     --pds_.Find(record->pd)->users;
   }
   response.async_events = KeptAsyncEvents(record->user_handle, response.async_events);

@@ -63,7 +63,7 @@ absl::Status Session::CreateTagSrq(const Request& request, const FdsPointer&, Re
   auto& response = reply.As<roci_abi_create_tag_srq_response>();
   dataplane::TagQueue& tags = *created->queue->tags();
   response.handle = created->queue->handle();
-  response.doorbell = dataplane::Session::TagDoorbell(response.handle);
+  response.doorbell = dataplane::ShardClient::TagDoorbell(response.handle);
   response.layout = created->queue->layout();
   response.ops_capacity = tags.layout().ops_capacity;
   response.ops_offset = tags.layout().ops_offset;
@@ -97,7 +97,7 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
   if (!handle.ok()) return handle.status();
   absl::Cleanup remove_record = [&] { srqs_.Remove(*handle); };
   absl::StatusOr<dataplane::CreatedSharedReceiveQueue> created =
-      dataplane_->CreateSharedReceiveQueue(config, *handle);
+      shard_->CreateSharedReceiveQueue(config, *handle);
   if (!created.ok()) return created.status();
   std::move(remove_record).Cancel();
   SrqRecord* added = srqs_.Find(*handle);
@@ -122,7 +122,7 @@ absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply
     if (!status.ok()) return status;
   }
   if (arms) {
-    dataplane_->Do(dataplane::SetReceiveLimit{*record->srq, modify.limit});
+    shard_->Do(dataplane::SetReceiveLimit{*record->srq, modify.limit});
   }
   return absl::OkStatus();
 }
@@ -133,7 +133,7 @@ absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_li
     return absl::InvalidArgumentError("the size is 0 or exceeds the limit of the device");
   }
   dataplane::SharedReceiveQueue& srq = *record.srq;
-  const dataplane::ReceiveQueueState state = dataplane_->Do(dataplane::InspectReceiveQueue{srq});
+  const dataplane::ReceiveQueueState state = shard_->Do(dataplane::InspectReceiveQueue{srq});
   if (state.posted > max_wr) return absl::InvalidArgumentError("more receives are posted than fit");
   if (!sets_limit && state.limit > max_wr)
     return absl::InvalidArgumentError("the size is below the limit");
@@ -142,7 +142,7 @@ absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_li
     if (!layout.ok()) return layout.status();
     RingShare memory = admission_.user->TakeRings(layout->memory_size);
     if (!memory.ok()) return RingShare::Refusal();
-    absl::StatusOr<dataplane::Fd> fd = dataplane_->GrowSharedReceiveQueue(srq, *layout);
+    absl::StatusOr<dataplane::Fd> fd = shard_->GrowSharedReceiveQueue(srq, *layout);
     if (!fd.ok()) return fd.status();
     record.memory = std::move(memory);
     reply.As<roci_abi_modify_srq_response>().layout = srq.layout();
@@ -158,7 +158,7 @@ absl::Status Session::QuerySrq(const Request& request, const FdsPointer&, Reply&
   auto& response = reply.As<roci_abi_query_srq_response>();
   response.max_wr = record->max_wr;
   response.max_sge = record->srq->layout().max_sge;
-  response.limit = dataplane_->Do(dataplane::QueryReceiveLimit{*record->srq});
+  response.limit = shard_->Do(dataplane::QueryReceiveLimit{*record->srq});
   return absl::OkStatus();
 }
 
@@ -167,7 +167,7 @@ absl::Status Session::DestroySrq(const Request& request, const FdsPointer&, Repl
   const SrqRecord* record = srqs_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such shared receive queue");
   const absl::StatusOr<dataplane::EventCounts> events =
-      dataplane_->DestroySharedReceiveQueue(*record->srq);
+      shard_->DestroySharedReceiveQueue(*record->srq);
   if (!events.ok()) return events.status();
   auto& response = reply.As<roci_abi_destroy_response>();
   response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);

@@ -36,7 +36,7 @@ absl::Status Session::JoinGroup(Session& other) {
   group_ = other.group_;
   constexpr uint32_t kLast = ContextGroup::kRange - 1;
   ForEachOwnTable([&](auto& table) { table.UseRange(base, kLast); });
-  dataplane_->ShareKeysOf(*other.dataplane_);
+  shard_->ShareKeysOf(*other.shard_);
   return absl::OkStatus();
 }
 
@@ -50,11 +50,11 @@ void Session::LeaveGroup() {
     for (const auto& [handle, record] : table) {
       keys[count++] = key_of(handle, record);
       if (count == keys.size()) {
-        dataplane_->Do(dataplane::DropKeys{kind, keys});
+        shard_->Do(dataplane::DropKeys{kind, keys});
         count = 0;
       }
     }
-    dataplane_->Do(dataplane::DropKeys{kind, std::span(keys).first(count)});
+    shard_->Do(dataplane::DropKeys{kind, std::span(keys).first(count)});
   };
   const auto handle_itself = [](uint32_t handle, const auto&) { return handle; };
   drop_all(Kind::kWindows, mws_, handle_itself);

@@ -13,7 +13,7 @@ absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& 
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory windows reached");
   record.pd = alloc.pd;
   const auto type = static_cast<memory::WindowType>(alloc.type);
-  const auto [status, key] = dataplane_->Do(dataplane::AllocateWindow{alloc.pd, type});
+  const auto [status, key] = shard_->Do(dataplane::AllocateWindow{alloc.pd, type});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   ++pd->users;
   auto& response = reply.As<roci_abi_alloc_mw_response>();
@@ -27,7 +27,7 @@ absl::Status Session::DeallocMw(const Request& request, const FdsPointer&, Reply
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const MwRecord* record = mws_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such memory window");
-  const absl::Status status = StatusOfMemory(dataplane_->Do(dataplane::DeallocateWindow{handle}));
+  const absl::Status status = StatusOfMemory(shard_->Do(dataplane::DeallocateWindow{handle}));
   if (!status.ok()) return status;
   --pds_.Find(record->pd)->users;
   mws_.Remove(handle);

@@ -17,7 +17,7 @@ absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Re
     file = fds;
   }
   absl::StatusOr<std::shared_ptr<XrcDomain>> domain = device_->xrc_domains().Open(
-      device_->dataplane(), dataplane_->lcore(), std::move(file), open.flags);
+      device_->dataplane(), shard_->lcore(), std::move(file), open.flags);
   if (!domain.ok()) return domain.status();
   const absl::Status status = JoinLcore((*domain)->dataplane().lcore());
   if (!status.ok()) return status;
@@ -30,8 +30,8 @@ absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Re
 
 // All sessions of an XRC domain must be on the same lcore.
 absl::Status Session::JoinLcore(dataplane::Lcore& lcore) {
-  if (&dataplane_->lcore() == &lcore) return absl::OkStatus();
-  if (xrcds_.size() != 0 || !dataplane_->MoveTo(lcore)) {
+  if (&shard_->lcore() == &lcore) return absl::OkStatus();
+  if (xrcds_.size() != 0 || !shard_->MoveTo(lcore)) {
     return absl::FailedPreconditionError(
         "the XRC domain is on another lcore, to which this session can no longer move");
   }
@@ -92,15 +92,15 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   constexpr uint32_t kMostOpenings = 256;
   if (target.openings >= kMostOpenings)
     return absl::ResourceExhaustedError("the queue pair is open too often");
-  const absl::StatusOr<uint32_t> handle = dataplane_->AddTarget(*target.qp);
+  const absl::StatusOr<uint32_t> handle = shard_->AddTarget();
   if (!handle.ok()) return handle.status();
-  absl::Cleanup remove_target = [&] { dataplane_->RemoveTarget(*handle); };
+  absl::Cleanup remove_target = [&] { shard_->RemoveTarget(*handle); };
   QpRecord record;
   record.qp = target.qp;
   record.user_handle = user_handle;
   record.xrcd = xrcd_handle;
   record.domain = xrcd->domain;
-  record.opening = xrcd->domain->dataplane().Open(*target.qp, dataplane_->context(), user_handle);
+  record.opening = xrcd->domain->dataplane().Open(*target.qp, shard_->context(), user_handle);
   std::move(remove_target).Cancel();
   ++target.openings;
   ++xrcd->users;
@@ -117,7 +117,7 @@ absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& r
   const absl::StatusOr<uint32_t> handle = OpenTarget(open.xrcd, open.qpn, open.user_handle);
   if (!handle.ok()) return handle.status();
   roce::QpAttributes attributes;
-  dataplane_->QueryQueuePair(*qps_.Find(*handle)->qp, attributes);
+  shard_->QueryQueuePair(*qps_.Find(*handle)->qp, attributes);
   auto& response = reply.As<roci_abi_open_qp_response>();
   response.handle = *handle;
   response.state = static_cast<uint32_t>(attributes.state);
@@ -128,7 +128,7 @@ absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& r
 uint32_t Session::CloseTarget(uint32_t handle, QpRecord& record) {
   dataplane::XrcDomain& domain = record.domain->dataplane();
   domain.Close(*record.qp, *record.opening);
-  dataplane_->RemoveTarget(handle);
+  shard_->RemoveTarget(handle);
   const auto target = record.domain->targets().find(record.qp->qpn().value());
   if (--target->second.openings == 0) {
     domain.DestroyTarget(*record.qp);

@@ -210,7 +210,7 @@ void SysfsPublisher::ShowLink(Shown& shown) {
 void SysfsPublisher::TellPrograms(const Device& device, uint32_t event) const {
   for (const auto& [number, session] : server_.sessions()) {
     if (session->device() != &device) continue;
-    session->dataplane()->Do(dataplane::RaiseEvent{kPort, event});
+    session->shard()->Do(dataplane::RaiseEvent{kPort, event});
   }
 }
 

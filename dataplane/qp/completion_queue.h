@@ -28,7 +28,7 @@ class CompletionQueue {
  public:
   static constexpr uint32_t kMaxEntries = 1u << 22;
 
-  // As Session::CreateCompletionQueue.
+  // As ShardClient::CreateCompletionQueue.
   static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(VerbsContext& context,
                                                                  CompletionEvents& events,
                                                                  uint32_t entries,

@@ -90,7 +90,7 @@ class alignas(64) QueuePair {
  public:
   using Core = roce::Qp<QueuePairHost>;
 
-  // By Session, on the control thread. Not attached to an lcore yet.
+  // By ShardClient, on the control thread. Not attached to an lcore yet.
   // `context` is null for XRC receive.
   static absl::StatusOr<std::unique_ptr<QueuePair>> Create(const ShardServices& shard,
                                                            VerbsContext* context, LaneState& lane,
@@ -116,7 +116,6 @@ class alignas(64) QueuePair {
   uint32_t async_events() const { return host.events.sent.load(std::memory_order_relaxed); }
   Fd TakeFd() { return memory_.TakeFd(); }
   LaneState& lane() const { return host.lane(); }
-  uint32_t owner_index = 0;  // where the session keeps it; control thread only
 
   // ---- On the shard
   roce::ModifyResult Modify(const OnShard& shard, roce::TimeNs now,

@@ -42,7 +42,8 @@ class ReceiveQueueTable {
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
-  std::unique_ptr<SharedReceiveQueue*[], Free> slots_;  // from calloc: untouched pages cost no memory
+  std::unique_ptr<SharedReceiveQueue*[], Free>
+      slots_;  // from calloc: untouched pages cost no memory
 };
 
 }  // namespace roci::dataplane

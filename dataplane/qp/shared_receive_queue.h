@@ -37,7 +37,7 @@ absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, ui
 
 class SharedReceiveQueue {
  public:
-  // By Session, on the control thread. `number` is 0 where there is no domain.
+  // By ShardClient, on the control thread. `number` is 0 where there is no domain.
   static absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> Create(
       VerbsContext& context, const SharedReceiveQueueConfig& config, uint32_t handle,
       uint32_t number);

@@ -4,13 +4,13 @@
 
 #include "dataplane/base/on_shard.h"
 #include "dataplane/shard/lcore.h"
-#include "dataplane/shard/session.h"
+#include "dataplane/shard/shard_client.h"
 
 namespace roci::dataplane {
 
 using memory::MemoryStatus;
 
-Registered Session::Do(RegisterRegion command) {
+Registered ShardClient::Do(RegisterRegion command) {
   return lcore_->Call([&](const OnShard& shard) {
     Registered answer;
     answer.status = context_->keys(shard).Register(command.pd, command.access,
@@ -19,7 +19,7 @@ Registered Session::Do(RegisterRegion command) {
   });
 }
 
-Registered Session::Do(const RegisterNull& command) {
+Registered ShardClient::Do(const RegisterNull& command) {
   return lcore_->Call([&](const OnShard& shard) {
     Registered answer;
     answer.status = context_->keys(shard).RegisterNull(command.pd, &answer.key);
@@ -27,7 +27,7 @@ Registered Session::Do(const RegisterNull& command) {
   });
 }
 
-Registered Session::Do(const AllocateWindow& command) {
+Registered ShardClient::Do(const AllocateWindow& command) {
   return lcore_->Call([&](const OnShard& shard) {
     Registered answer;
     answer.status = context_->keys(shard).AllocateWindow(command.pd, command.type, &answer.key);
@@ -35,12 +35,12 @@ Registered Session::Do(const AllocateWindow& command) {
   });
 }
 
-MemoryStatus Session::Do(const DeallocateWindow& command) {
+MemoryStatus ShardClient::Do(const DeallocateWindow& command) {
   return lcore_->Call(
       [&](const OnShard& shard) { return context_->keys(shard).DeallocateWindow(command.window); });
 }
 
-MemoryStatus Session::Do(ChangeRegion command) {
+MemoryStatus ShardClient::Do(ChangeRegion command) {
   memory::ReleasedMappings released;
   const MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
     return context_->keys(shard).Reregister(command.key, std::move(command.change), &released);
@@ -49,7 +49,7 @@ MemoryStatus Session::Do(ChangeRegion command) {
   return status;
 }
 
-MemoryStatus Session::Do(const DeregisterRegion& command) {
+MemoryStatus ShardClient::Do(const DeregisterRegion& command) {
   memory::ReleasedMappings released;
   const MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
     return context_->keys(shard).Deregister(command.key, &released);
@@ -58,7 +58,7 @@ MemoryStatus Session::Do(const DeregisterRegion& command) {
   return status;
 }
 
-void Session::Do(const UnshareRange& command) {
+void ShardClient::Do(const UnshareRange& command) {
   memory::ReleasedMappings released;
   lcore_->Call([&](const OnShard& shard) {
     context_->keys(shard).UseProcessVm(command.va, command.length, &released, command.app);
@@ -66,7 +66,7 @@ void Session::Do(const UnshareRange& command) {
   AwaitCopies(std::move(released));
 }
 
-IntegrityAnswer Session::Do(const TakeIntegrityError& command) {
+IntegrityAnswer ShardClient::Do(const TakeIntegrityError& command) {
   return lcore_->Call([&](const OnShard& shard) {
     IntegrityAnswer answer;
     answer.status = context_->keys(shard).TakeIntegrityError(command.number, &answer.error);
@@ -74,7 +74,7 @@ IntegrityAnswer Session::Do(const TakeIntegrityError& command) {
   });
 }
 
-void Session::Do(const DropKeys& command) {
+void ShardClient::Do(const DropKeys& command) {
   assert(command.keys.size() <= DropKeys::kMost);
   memory::ReleasedMappings released;
   lcore_->Call([&](const OnShard& shard) {
@@ -95,7 +95,7 @@ void Session::Do(const DropKeys& command) {
   AwaitCopies(std::move(released));
 }
 
-std::vector<memory::RegionInfo> Session::Do(const ListRegions&) {
+std::vector<memory::RegionInfo> ShardClient::Do(const ListRegions&) {
   std::vector<memory::RegionInfo> regions;
   lcore_->Call([&](const OnShard& shard) {
     context_->keys(shard).ForEach([&](const memory::RegionInfo& info) { regions.push_back(info); });
@@ -103,15 +103,15 @@ std::vector<memory::RegionInfo> Session::Do(const ListRegions&) {
   return regions;
 }
 
-void Session::Do(const SetReceiveLimit& command) {
+void ShardClient::Do(const SetReceiveLimit& command) {
   lcore_->Call([&](const OnShard& shard) { command.srq.SetLimit(shard, command.limit); });
 }
 
-uint32_t Session::Do(const QueryReceiveLimit& command) {
+uint32_t ShardClient::Do(const QueryReceiveLimit& command) {
   return lcore_->Call([&](const OnShard& shard) { return command.srq.limit(shard); });
 }
 
-ReceiveQueueState Session::Do(const InspectReceiveQueue& command) {
+ReceiveQueueState ShardClient::Do(const InspectReceiveQueue& command) {
   SharedReceiveQueue& srq = command.srq;
   return lcore_->Call([&](const OnShard& shard) {
     return ReceiveQueueState{.posted = srq.posted(shard),
@@ -122,7 +122,7 @@ ReceiveQueueState Session::Do(const InspectReceiveQueue& command) {
   });
 }
 
-std::vector<QueuePairInfo> Session::Do(const InspectQueuePairs& command) {
+std::vector<QueuePairInfo> ShardClient::Do(const InspectQueuePairs& command) {
   std::vector<QueuePairInfo> infos;
   infos.reserve(command.queue_pairs.size());
   lcore_->Call([&](const OnShard& shard) {
@@ -131,7 +131,7 @@ std::vector<QueuePairInfo> Session::Do(const InspectQueuePairs& command) {
   return infos;
 }
 
-void Session::Do(const RaiseEvent& command) {
+void ShardClient::Do(const RaiseEvent& command) {
   lcore_->Call([&](const OnShard&) { context_->SendAsyncEvent(command.element, command.type); });
 }
 

@@ -1,4 +1,4 @@
-// What the control thread asks of a session's shard, and the answers. Session::Do() runs each
+// What the control thread asks of a session's shard, and the answers. ShardClient::Do() runs each
 // between two bursts.
 #pragma once
 

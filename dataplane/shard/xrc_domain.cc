@@ -42,13 +42,6 @@ void XrcDomain::DestroyTarget(QueuePair& qp) {
   std::erase_if(targets_, [&](const auto& owned) { return owned.get() == &qp; });
 }
 
-QueuePair* XrcDomain::FindTarget(roce::Qpn qpn) const {
-  for (const auto& qp : targets_) {
-    if (qp->qpn() == qpn) return qp.get();
-  }
-  return nullptr;
-}
-
 std::unique_ptr<TargetOpening> XrcDomain::Open(QueuePair& qp, VerbsContext& context,
                                                uint64_t user_handle) {
   auto opening = std::make_unique<TargetOpening>();

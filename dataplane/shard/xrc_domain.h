@@ -34,7 +34,6 @@ class XrcDomain {
   // Creates a queue pair that no session has open yet. Uses only the type and limits of the config.
   absl::StatusOr<QueuePair*> CreateTarget(const QueuePairConfig& config);
   void DestroyTarget(QueuePair& qp);
-  QueuePair* FindTarget(roce::Qpn qpn) const;
   std::unique_ptr<TargetOpening> Open(QueuePair& qp, VerbsContext& context, uint64_t user_handle);
   void Close(QueuePair& qp, TargetOpening& opening);
 

@@ -85,8 +85,8 @@ struct Pairs {
 Pairs MakePairs(Node& a, Node& b, AppCq& a_cq, AppCq& b_cq, const Options& options) {
   Pairs pairs;
   for (uint32_t i = 0; i < options.queue_pairs; ++i) {
-    pairs.a.push_back(std::make_unique<AppQp>(a.session(), QpConfig(a_cq, options.depth)));
-    pairs.b.push_back(std::make_unique<AppQp>(b.session(), QpConfig(b_cq, options.depth)));
+    pairs.a.push_back(std::make_unique<AppQp>(a.client(), QpConfig(a_cq, options.depth)));
+    pairs.b.push_back(std::make_unique<AppQp>(b.client(), QpConfig(b_cq, options.depth)));
     Connect(a, *pairs.a[i], b, pairs.b[i]->qp().qpn());
     Connect(b, *pairs.b[i], a, pairs.a[i]->qp().qpn());
   }
@@ -240,8 +240,8 @@ void Measure(const Options& options, dataplane::Dataplane& dataplane) {
   dataplane::Wire wire(dataplane);
   Node a(dataplane, &wire, NodeConfig(1, "PORT_A"));
   Node b(dataplane, &wire, NodeConfig(2, "PORT_B"));
-  AppCq a_cq(a.session(), 65536);
-  AppCq b_cq(b.session(), 65536);
+  AppCq a_cq(a.client(), 65536);
+  AppCq b_cq(b.client(), 65536);
   const uint64_t before_kilobytes = AnonymousKilobytes();
   Pairs pairs = MakePairs(a, b, a_cq, b_cq, options);
   if (options.mode == "idle") {

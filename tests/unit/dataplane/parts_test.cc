@@ -179,11 +179,11 @@ class ActiveListTest : public ::testing::Test {
   ActiveListTest()
       : wire_(testing::TestDataplane()),
         node_(testing::TestDataplane(), &wire_, {}),
-        cq_(node_.session(), 16) {
+        cq_(node_.client(), 16) {
     QueuePairConfig config;
     config.send_cq = config.recv_cq = cq_.cq();
     for (int i = 0; i < 100; ++i) {
-      apps_.push_back(std::make_unique<testing::AppQp>(node_.session(), config));
+      apps_.push_back(std::make_unique<testing::AppQp>(node_.client(), config));
     }
   }
   QueuePair& qp(size_t i) { return apps_[i]->qp(); }

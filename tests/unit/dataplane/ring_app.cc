@@ -54,8 +54,8 @@ Mapping::~Mapping() {
   if (data_ != nullptr) munmap(data_, size_);
 }
 
-AppCq::AppCq(dataplane::Session& session, uint32_t entries, int channel, uint64_t user_handle) {
-  auto created = Take(session.CreateCompletionQueue(entries, user_handle, channel));
+AppCq::AppCq(dataplane::ShardClient& client, uint32_t entries, int channel, uint64_t user_handle) {
+  auto created = Take(client.CreateCompletionQueue(entries, user_handle, channel));
   cq_ = created.completion_queue;
   capacity_ = cq_->capacity();
   shift_ = static_cast<uint32_t>(std::countr_zero(capacity_));
@@ -94,13 +94,13 @@ void AppCq::Arm(roci_abi_cq_arm arm) {
   std::atomic_ref(header()->arm).store(arm, std::memory_order_seq_cst);
 }
 
-AppQp::AppQp(dataplane::Session& session, const dataplane::QueuePairConfig& config)
-    : session_(session) {
-  auto created = Take(session.CreateQueuePair(config));
+AppQp::AppQp(dataplane::ShardClient& client, const dataplane::QueuePairConfig& config)
+    : client_(client) {
+  auto created = Take(client.CreateQueuePair(config));
   qp_ = created.queue_pair;
   layout_ = qp_->layout();
   memory_ = Mapping(created.memory.get(), layout_.memory_size);
-  doorbells_ = Mapping(session.doorbell_fd(), session.doorbell_bytes());
+  doorbells_ = Mapping(client.doorbell_fd(), client.doorbell_bytes());
 }
 
 roci_abi_queue* AppQp::send_queue() const {
@@ -149,7 +149,7 @@ void AppQp::Publish(roci_abi_queue* queue, uint32_t producer) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (std::atomic_ref(page->sleeping).load(std::memory_order_relaxed) != 0) {
     const uint64_t one = 1;
-    Check(write(session_.wake_fd(), &one, sizeof(one)) == sizeof(one), "wake");
+    Check(write(client_.wake_fd(), &one, sizeof(one)) == sizeof(one), "wake");
   }
 }
 
@@ -173,11 +173,11 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
   int pipe_ends[2];
   Check(pipe2(pipe_ends, O_NONBLOCK | O_CLOEXEC) == 0, "pipe");
   async_read_ = dataplane::Fd(pipe_ends[0]);
-  dataplane::SessionConfig session;
+  dataplane::ShardClientConfig session;
   session.app = app_;
   session.async_pipe = dataplane::Fd(pipe_ends[1]);
-  session_ =
-      Take(dataplane::Session::Create(*device_, dataplane.lcore(config.lcore), std::move(session)));
+  client_ = Take(
+      dataplane::ShardClient::Create(*device_, dataplane.lcore(config.lcore), std::move(session)));
   RegisterMemory(config);
 }
 
@@ -199,13 +199,13 @@ void Node::RegisterMemory(const Config& config) {
   }
   const auto rights = static_cast<memory::Access>(kLocalAndRemote);
   const auto registered =
-      session_->Do(dataplane::RegisterRegion{kPd, rights, std::move(translation)});
+      client_->Do(dataplane::RegisterRegion{kPd, rights, std::move(translation)});
   key_ = registered.key;
   Check(registered.status == memory::MemoryStatus::kOk, "registration");
 }
 
 Node::~Node() {
-  session_.reset();
+  client_.reset();
   device_.reset();
   munmap(memory_, memory_bytes_);
 }
@@ -225,7 +225,7 @@ namespace {
 roce::ModifyResult Modify(Node& node, dataplane::QueuePair& qp,
                           const roce::QpAttributes& attributes, uint32_t mask,
                           const roce::Path* path = nullptr) {
-  return node.session().ModifyQueuePair(qp, attributes, mask, path, {});
+  return node.client().ModifyQueuePair(qp, attributes, mask, path, {});
 }
 
 // What the state needs, by type: of both ends, of those that answer, of those that ask.

@@ -13,7 +13,7 @@
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device.h"
-#include "dataplane/shard/session.h"
+#include "dataplane/shard/shard_client.h"
 #include "memory/app_memory.h"
 
 namespace roci::testing {
@@ -35,7 +35,8 @@ class Mapping {
 
 class AppCq {
  public:
-  AppCq(dataplane::Session& session, uint32_t entries, int channel = -1, uint64_t user_handle = 0);
+  AppCq(dataplane::ShardClient& client, uint32_t entries, int channel = -1,
+        uint64_t user_handle = 0);
   bool Poll(roci_abi_cqe* out);
   // Polls until an entry comes; false after `timeout_ms`.
   bool Wait(roci_abi_cqe* out, int timeout_ms = 5000);
@@ -63,7 +64,7 @@ struct SendRequest {
 
 class AppQp {
  public:
-  AppQp(dataplane::Session& session, const dataplane::QueuePairConfig& config);
+  AppQp(dataplane::ShardClient& client, const dataplane::QueuePairConfig& config);
 
   // Writes the entry; the daemon sees it after Ring.
   void Post(const SendRequest& request);
@@ -89,7 +90,7 @@ class AppQp {
  private:
   void Publish(roci_abi_queue* queue, uint32_t producer);
 
-  dataplane::Session& session_;
+  dataplane::ShardClient& client_;
   dataplane::QueuePair* qp_;
   dataplane::QueueLayout layout_;
   Mapping memory_;
@@ -112,7 +113,7 @@ class Node {
   ~Node();
 
   dataplane::Device& device() { return *device_; }
-  dataplane::Session& session() { return *session_; }
+  dataplane::ShardClient& client() { return *client_; }
   std::byte* memory() const { return memory_; }
   uint32_t key() const { return key_; }
   uint64_t va(size_t offset = 0) const { return reinterpret_cast<uint64_t>(memory_) + offset; }
@@ -126,7 +127,7 @@ class Node {
 
   std::shared_ptr<memory::AppMemory> app_;
   std::unique_ptr<dataplane::Device> device_;
-  std::unique_ptr<dataplane::Session> session_;
+  std::unique_ptr<dataplane::ShardClient> client_;
   dataplane::Fd async_read_;
   std::byte* memory_ = nullptr;
   size_t memory_bytes_ = 0;

@@ -34,13 +34,13 @@ TEST_P(EthdevTest, TwoQueuePairsTalkThroughTheirPort) {
   EXPECT_TRUE(node.device().link_up());
   EXPECT_FALSE(node.device().on_wire());
   EXPECT_GE(node.device().mtu(), 1500u);
-  AppCq cq(node.session(), 256);
+  AppCq cq(node.client(), 256);
   dataplane::QueuePairConfig config;
   config.pd = Node::kPd;
   config.send_cq = config.recv_cq = cq.cq();
   config.max_send_wr = 64;
-  AppQp a(node.session(), config);
-  AppQp b(node.session(), config);
+  AppQp a(node.client(), config);
+  AppQp b(node.client(), config);
   ConnectOptions options;
   options.mtu = roce::PathMtu::k1024;
   ASSERT_EQ(Connect(node, a, node, b.qp().qpn(), options), roce::ModifyResult::kOk);
@@ -71,12 +71,12 @@ TEST_P(EthdevTest, TwoQueuePairsTalkThroughTheirPort) {
 
 TEST_P(EthdevTest, FramesOfOthersAreDropped) {
   Node node(TestDataplane(), nullptr, Config());
-  AppCq cq(node.session(), 256);
+  AppCq cq(node.client(), 256);
   dataplane::QueuePairConfig config;
   config.pd = Node::kPd;
   config.send_cq = config.recv_cq = cq.cq();
-  AppQp a(node.session(), config);
-  AppQp b(node.session(), config);
+  AppQp a(node.client(), config);
+  AppQp b(node.client(), config);
   ConnectOptions options;
   options.timeout = 8;
   options.retry_count = 1;
@@ -84,7 +84,7 @@ TEST_P(EthdevTest, FramesOfOthersAreDropped) {
   ASSERT_EQ(Connect(node, b, node, a.qp().qpn(), options), roce::ModifyResult::kOk);
   roce::Path path = PathTo(node, node);
   path.dst_mac.bytes[5] ^= 1;
-  node.session().SetPath(a.qp(), path);
+  node.client().SetPath(a.qp(), path);
   SendRequest request;
   request.head.flags = ROCI_ABI_SEND_SIGNALED;
   request.head.opcode = ROCI_ABI_WR_RDMA_WRITE;

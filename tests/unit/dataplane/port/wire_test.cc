@@ -121,14 +121,14 @@ TEST_F(WireTest, AFloodForASlowControlPlaneIsBoundedAndCounted) {
 
 // As a queue pair's packets, those to a group are believed only with the right ICRC.
 TEST_F(WireTest, ADamagedPacketToAGroupIsDropped) {
-  AppCq cq(b_.session(), 16);
+  AppCq cq(b_.client(), 16);
   dataplane::QueuePairConfig config;
   config.type = roce::QpType::kUd;
   config.pd = Node::kPd;
   config.send_cq = config.recv_cq = cq.cq();
   config.max_send_wr = config.max_recv_wr = 4;
   config.max_send_sge = config.max_recv_sge = 1;
-  AppQp member(b_.session(), config);
+  AppQp member(b_.client(), config);
   ASSERT_EQ(ConnectUd(b_, member), roce::ModifyResult::kOk);
   const roce::Gid group = roce::Gid::FromIpv4(roce::Ipv4{{239, 1, 2, 3}});
   ASSERT_TRUE(b_.device().AttachMulticast(member.qp(), group).ok());

@@ -20,12 +20,12 @@ namespace {
 class CompletionQueueTest : public ::testing::Test {
  protected:
   CompletionQueueTest()
-      : wire_(TestDataplane()), node_(TestDataplane(), &wire_, {}), cq_(node_.session(), 5) {}
+      : wire_(TestDataplane()), node_(TestDataplane(), &wire_, {}), cq_(node_.client(), 5) {}
 
   void Write(AppCq& cq, uint64_t wr_id) {
-    node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
+    node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
       WriteHere(cq, wr_id);
-      node_.session().lcore().worker(shard).events().Publish();
+      node_.client().lcore().worker(shard).events().Publish();
     });
   }
   // On the lcore.
@@ -66,16 +66,16 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
   Write(cq_, 0);
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Poll(&cqe));
-  node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
+  node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
     for (uint64_t i = 1; i <= 4; ++i) WriteHere(cq_, i);
     EXPECT_FALSE(cq_.Poll(&cqe)) << "before they are published";
-    node_.session().lcore().worker(shard).events().Publish();
+    node_.client().lcore().worker(shard).events().Publish();
     for (uint64_t i = 1; i <= 2; ++i) {
       ASSERT_TRUE(cq_.Poll(&cqe));
       EXPECT_EQ(cqe.wr_id, i);
     }
     // A second one finds nothing to do.
-    node_.session().lcore().worker(shard).events().Publish();
+    node_.client().lcore().worker(shard).events().Publish();
   });
   for (uint64_t i = 3; i <= 4; ++i) {
     ASSERT_TRUE(cq_.Poll(&cqe));
@@ -86,15 +86,15 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
 
 TEST_F(CompletionQueueTest, WhatIsHeldBackIsNotLostWithoutABurst) {
   // Nobody publishes but the round itself, and a move to another ring.
-  node_.session().lcore().Call([&](const dataplane::OnShard&) { WriteHere(cq_, 1); });
+  node_.client().lcore().Call([&](const dataplane::OnShard&) { WriteHere(cq_, 1); });
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Wait(&cqe, 5000));
   EXPECT_EQ(cqe.wr_id, 1u);
   dataplane::SharedMemory ring = *dataplane::CompletionQueue::CreateRing(16);
-  node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
+  node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
     WriteHere(cq_, 2);
     ASSERT_TRUE(cq_.cq()->SwapRing(ring, 16, cq_.consumed()));
-    node_.session().lcore().worker(shard).events().Publish();
+    node_.client().lcore().worker(shard).events().Publish();
   });
   cq_.Switch(cq_.cq()->TakeFd());
   ASSERT_TRUE(cq_.Poll(&cqe));
@@ -118,7 +118,7 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   }
   Write(cq_, 99);
   EXPECT_FALSE(cq_.Poll(&cqe));
-  auto fd = node_.session().ResizeCompletionQueue(*cq_.cq(), 32, cq_.consumed());
+  auto fd = node_.client().ResizeCompletionQueue(*cq_.cq(), 32, cq_.consumed());
   ASSERT_TRUE(fd.ok());
   cq_.Switch(*std::move(fd));
   Write(cq_, 100);
@@ -159,9 +159,9 @@ TEST_F(CompletionQueueTest, ResizingKeepsWhatIsUnconsumed) {
     }
   }
   // 14..19 are left. Too small, impossible index, then right.
-  EXPECT_FALSE(node_.session().ResizeCompletionQueue(*cq_.cq(), 4, cq_.consumed()).ok());
-  EXPECT_FALSE(node_.session().ResizeCompletionQueue(*cq_.cq(), 64, 7777).ok());
-  auto fd = node_.session().ResizeCompletionQueue(*cq_.cq(), 64, cq_.consumed());
+  EXPECT_FALSE(node_.client().ResizeCompletionQueue(*cq_.cq(), 4, cq_.consumed()).ok());
+  EXPECT_FALSE(node_.client().ResizeCompletionQueue(*cq_.cq(), 64, 7777).ok());
+  auto fd = node_.client().ResizeCompletionQueue(*cq_.cq(), 64, cq_.consumed());
   ASSERT_TRUE(fd.ok());
   cq_.Switch(*std::move(fd));
   Write(cq_, 20);
@@ -178,7 +178,7 @@ TEST_F(CompletionQueueTest, ResizingKeepsWhatIsUnconsumed) {
 TEST_F(CompletionQueueTest, AFullEventPipeDelaysEventsAndLosesNone) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
-  AppCq cq(node_.session(), 16, ends[1], 0x55);
+  AppCq cq(node_.client(), 16, ends[1], 0x55);
   const uint64_t filler = 0;
   int fillers = 0;
   while (write(ends[1], &filler, sizeof(filler)) == sizeof(filler)) ++fillers;
@@ -192,7 +192,7 @@ TEST_F(CompletionQueueTest, AFullEventPipeDelaysEventsAndLosesNone) {
   EXPECT_EQ(cq.cq()->comp_events(), 1u);
   ASSERT_EQ(read(ends[0], &value, 8), 8);
   EXPECT_EQ(value, 0x55u);
-  EXPECT_TRUE(node_.session().DestroyCompletionQueue(*cq.cq()).ok());
+  EXPECT_TRUE(node_.client().DestroyCompletionQueue(*cq.cq()).ok());
   close(ends[0]);
   close(ends[1]);
 }
@@ -201,21 +201,21 @@ class ModerationTest : public CompletionQueueTest {
  public:
   ModerationTest() {
     EXPECT_EQ(pipe2(ends_, O_NONBLOCK | O_CLOEXEC), 0);
-    moderated_ = std::make_unique<AppCq>(node_.session(), 16, ends_[1], 0x55);
+    moderated_ = std::make_unique<AppCq>(node_.client(), 16, ends_[1], 0x55);
   }
   ~ModerationTest() override {
-    EXPECT_TRUE(node_.session().DestroyCompletionQueue(*moderated_->cq()).ok());
+    EXPECT_TRUE(node_.client().DestroyCompletionQueue(*moderated_->cq()).ok());
     close(ends_[0]);
     close(ends_[1]);
   }
 
  protected:
   void Moderate(uint32_t count, uint64_t period_ns) {
-    node_.session().ModerateCompletionQueue(*moderated_->cq(), {count, period_ns});
+    node_.client().ModerateCompletionQueue(*moderated_->cq(), {count, period_ns});
   }
   // Events so far, once the lcore has done with what it was given.
   uint32_t Events() {
-    for (int round = 0; round < 2; ++round) node_.session().lcore().FinishRound();
+    for (int round = 0; round < 2; ++round) node_.client().lcore().FinishRound();
     return moderated_->cq()->comp_events();
   }
   void WriteOne() { Write(*moderated_, 1); }
@@ -243,11 +243,11 @@ TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
   for (const roci_abi_cq_arm arm : {ROCI_ABI_CQ_ARM_ANY, ROCI_ABI_CQ_ARM_SOLICITED}) {
     const uint32_t before = Events();
     moderated_->Arm(arm);
-    node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
+    node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
       for (uint64_t i = 1; i <= 2; ++i) {
         WriteHere(*moderated_, i, true);
         EXPECT_EQ(moderated_->cq()->comp_events(), before) << "before the entry can be seen";
-        node_.session().lcore().worker(shard).events().Publish();
+        node_.client().lcore().worker(shard).events().Publish();
         roci_abi_cqe cqe;
         EXPECT_TRUE(moderated_->Poll(&cqe));
         EXPECT_EQ(cqe.wr_id, i);
@@ -255,11 +255,11 @@ TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
       }
     });
     EXPECT_EQ(Events(), before + 2);
-    node_.session().lcore().Call(
+    node_.client().lcore().Call(
         [&](const dataplane::OnShard&) { WriteHere(*moderated_, 3, false); });
     const uint32_t any = arm == ROCI_ABI_CQ_ARM_ANY ? 1 : 0;
     EXPECT_EQ(Events(), before + 2 + any);
-    node_.session().lcore().Call(
+    node_.client().lcore().Call(
         [&](const dataplane::OnShard&) { WriteHere(*moderated_, 4, true); });
     EXPECT_EQ(Events(), before + 3);
     roci_abi_cqe cqe;
@@ -295,11 +295,11 @@ TEST_F(ModerationTest, AnEntryIsSeenWholeAndBehindItsEvent) {
     }
     return !HasFailure();
   };
-  node_.session().lcore().Call([&](const dataplane::OnShard& shard) {
+  node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
     const auto write = [&] {
       WriteHere(*moderated_, 1);
       WriteHere(*moderated_, 2);
-      node_.session().lcore().worker(shard).events().Publish();
+      node_.client().lcore().worker(shard).events().Publish();
     };
     looks = ForEachStep({header, kEntries + 2 * sizeof(roci_abi_cqe)}, write, check);
   });
@@ -322,7 +322,7 @@ TEST_F(ModerationTest, AnEventHeldBackSurvivesResizingAndIsSentWhenModerationEnd
   WriteOne();
   WriteOne();
   EXPECT_EQ(Events(), 0u);
-  auto fd = node_.session().ResizeCompletionQueue(*moderated_->cq(), 64, moderated_->consumed());
+  auto fd = node_.client().ResizeCompletionQueue(*moderated_->cq(), 64, moderated_->consumed());
   ASSERT_TRUE(fd.ok());
   moderated_->Switch(*std::move(fd));
   EXPECT_EQ(Events(), 0u);

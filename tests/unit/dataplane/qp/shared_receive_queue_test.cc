@@ -31,7 +31,7 @@ class SharedReceiveQueueTest : public ::testing::Test {
     config.max_sge = 2;
     config.user_handle = 0x77;
     auto created =
-        node_.session().CreateSharedReceiveQueue(config, node_.session().last_srq_handle() + 1);
+        node_.client().CreateSharedReceiveQueue(config, node_.client().last_srq_handle() + 1);
     EXPECT_TRUE(created.ok());
     srq_ = created->queue;
     const roci_abi_srq_layout& layout = srq_->layout();

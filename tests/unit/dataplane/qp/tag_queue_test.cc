@@ -23,7 +23,7 @@ using dataplane::TagQueueConfig;
 class TagQueueTest : public ::testing::Test {
  protected:
   TagQueueTest()
-      : wire_(TestDataplane()), node_(TestDataplane(), &wire_, {}), cq_(node_.session(), 1 << 16) {}
+      : wire_(TestDataplane()), node_(TestDataplane(), &wire_, {}), cq_(node_.client(), 1 << 16) {}
 
   void Make(uint32_t max_tags, uint32_t max_ops) {
     queue_ = *TagQueue::Create({max_tags, max_ops}, /*handle=*/9, *cq_.cq());
@@ -43,7 +43,7 @@ class TagQueueTest : public ::testing::Test {
   }
   // Everything touches the completion queue, and so belongs on its lcore.
   bool Serve() {
-    return node_.session().lcore().Call(
+    return node_.client().lcore().Call(
         [&](const dataplane::OnShard&) { return queue_->Serve(1234); });
   }
   roci_abi_cqe Completion() {
@@ -168,11 +168,11 @@ TEST_F(TagQueueTest, ASharedQueueUpToTheLastHandleHasADoorbell) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
   const dataplane::Fd reading(ends[0]);
-  dataplane::SessionConfig config;
+  dataplane::ShardClientConfig config;
   config.max_queue_pairs = 1000;
   config.async_pipe = dataplane::Fd(ends[1]);
   const auto session =
-      dataplane::Session::Create(node_.device(), node_.session().lcore(), std::move(config));
+      dataplane::ShardClient::Create(node_.device(), node_.client().lcore(), std::move(config));
   ASSERT_TRUE(session.ok());
   const AppCq cq(**session, 16);
   dataplane::SharedReceiveQueueConfig srq;

@@ -67,10 +67,10 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
 TEST(LcoreTest, ADoorbellIsWork) {
   dataplane::Wire wire(TestDataplane());
   Node node(TestDataplane(), &wire, {});
-  dataplane::Lcore& lcore = node.session().lcore();
+  dataplane::Lcore& lcore = node.client().lcore();
   const uint64_t before = lcore.Snapshot().bad_doorbells;
   lcore.Call([&](const dataplane::OnShard& shard) {
-    node.session().context().doorbells().Ring(5);
+    node.client().context().doorbells().Ring(5);
     EXPECT_TRUE(lcore.worker(shard).HasWork());
   });
   lcore.FinishRound();
@@ -82,7 +82,7 @@ TEST(LcoreTest, ADoorbellIsWork) {
 TEST(LcoreTest, TellsProgramsThatItsRoundsGoOn) {
   dataplane::Wire wire(TestDataplane());
   Node node(TestDataplane(), &wire, {});
-  dataplane::Session& session = node.session();
+  dataplane::ShardClient& session = node.client();
   const Mapping page(session.doorbell_fd(), session.doorbell_bytes());
   auto* doorbells = reinterpret_cast<roci_abi_doorbells*>(page.data());
   const auto told = [&] {
@@ -106,14 +106,14 @@ TEST(LcoreTest, TellsProgramsThatItsRoundsGoOn) {
 TEST(LcoreTest, APostWhileTheQueueIsArmedIsTaken) {
   dataplane::Wire wire(TestDataplane());
   Node node(TestDataplane(), &wire, {});
-  AppCq cq(node.session(), 16);
+  AppCq cq(node.client(), 16);
   dataplane::QueuePairConfig config;
   config.type = roce::QpType::kUd;
   config.pd = Node::kPd;
   config.send_cq = config.recv_cq = cq.cq();
   config.max_send_wr = config.max_recv_wr = 4;
   config.max_send_sge = config.max_recv_sge = 1;
-  AppQp qp(node.session(), config);
+  AppQp qp(node.client(), config);
   ASSERT_EQ(ConnectUd(node, qp), roce::ModifyResult::kOk);
   SendRequest refused;  // completes without a frame
   refused.head.opcode = 200;
@@ -131,8 +131,8 @@ TEST(LcoreTest, APostWhileTheQueueIsArmedIsTaken) {
     return true;
   };
   uint32_t looks = 0;
-  node.session().lcore().Call([&](const dataplane::OnShard& shard) {
-    dataplane::Worker& worker = node.session().lcore().worker(shard);
+  node.client().lcore().Call([&](const dataplane::OnShard& shard) {
+    dataplane::Worker& worker = node.client().lcore().worker(shard);
     queue->armed = 0;
     qp.qp().polled = true;
     qp.qp().last_work_ns = 0;  // long ago

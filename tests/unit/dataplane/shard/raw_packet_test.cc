@@ -24,8 +24,8 @@ class RawPacket : public ::testing::TestWithParam<Layout> {
       : wire_(TestDataplane()),
         a_(TestDataplane(), &wire_, NodeConfig(1, GetParam().sender)),
         b_(TestDataplane(), &wire_, NodeConfig(2, GetParam().receiver)),
-        a_cq_(a_.session(), 256),
-        b_cq_(b_.session(), 256) {}
+        a_cq_(a_.client(), 256),
+        b_cq_(b_.client(), 256) {}
 
   static Node::Config NodeConfig(uint32_t number, uint32_t lcore) {
     Node::Config config;
@@ -55,8 +55,8 @@ class RawPacket : public ::testing::TestWithParam<Layout> {
          {roce::QpState::kInit, roce::QpState::kRtr, roce::QpState::kRts}) {
       attributes.state = state;
       const uint32_t port = state == roce::QpState::kInit ? roce::kAttrPort : 0;
-      ASSERT_EQ(node.session().ModifyQueuePair(qp.qp(), attributes, roce::kAttrState | port,
-                                               nullptr, limits),
+      ASSERT_EQ(node.client().ModifyQueuePair(qp.qp(), attributes, roce::kAttrState | port, nullptr,
+                                              limits),
                 roce::ModifyResult::kOk);
     }
   }
@@ -95,8 +95,8 @@ class RawPacket : public ::testing::TestWithParam<Layout> {
 };
 
 TEST_P(RawPacket, FramesFollowTheRuleToItsLcore) {
-  AppQp from(a_.session(), Config(a_cq_));
-  AppQp to(b_.session(), Config(b_cq_));
+  AppQp from(a_.client(), Config(a_cq_));
+  AppQp to(b_.client(), Config(b_cq_));
   Ready(a_, from);
   Ready(b_, to);
   for (uint64_t i = 0; i < 3; ++i) to.PostRecv(i, {b_.Sge(i * 8192, 5000)});
@@ -134,8 +134,8 @@ TEST_P(RawPacket, FramesFollowTheRuleToItsLcore) {
 
 // Of a packet without checksums; see raw_checksums_test.cc for what they are.
 TEST_P(RawPacket, ChecksumsAreFilledInWhereAskedForAndTold) {
-  AppQp from(a_.session(), Config(a_cq_));
-  AppQp to(b_.session(), Config(b_cq_));
+  AppQp from(a_.client(), Config(a_cq_));
+  AppQp to(b_.client(), Config(b_cq_));
   Ready(a_, from);
   Ready(b_, to);
   to.PostRecv(0, {b_.Sge(0, 5000)});
@@ -162,9 +162,9 @@ TEST_P(RawPacket, ChecksumsAreFilledInWhereAskedForAndTold) {
 }
 
 TEST_P(RawPacket, GroupFramesComeOnceAlsoToTheSendersDevice) {
-  AppQp from(a_.session(), Config(a_cq_));
-  AppQp near(a_.session(), Config(a_cq_));
-  AppQp far(b_.session(), Config(b_cq_));
+  AppQp from(a_.client(), Config(a_cq_));
+  AppQp near(a_.client(), Config(a_cq_));
+  AppQp far(b_.client(), Config(b_cq_));
   Ready(a_, from);
   Ready(a_, near);
   Ready(b_, far);
@@ -202,12 +202,12 @@ TEST_P(RawPacket, GroupFramesComeOnceAlsoToTheSendersDevice) {
 }
 
 TEST_P(RawPacket, ScaledReceivingTakesTheQueueOfTheHash) {
-  AppQp from(a_.session(), Config(a_cq_));
+  AppQp from(a_.client(), Config(a_cq_));
   dataplane::QueuePairConfig config = Config(b_cq_);
   config.is_work_queue = true;
   config.max_send_wr = 0;
-  AppQp first(b_.session(), config);
-  AppQp second(b_.session(), config);
+  AppQp first(b_.client(), config);
+  AppQp second(b_.client(), config);
   Ready(a_, from);
   Ready(b_, first);
   Ready(b_, second);
@@ -218,7 +218,7 @@ TEST_P(RawPacket, ScaledReceivingTakesTheQueueOfTheHash) {
   rss.rss = std::make_shared<dataplane::RssGroup>(
       roce::ToeplitzKey{1, 2, 3}, roce::kHashFields,
       std::vector<dataplane::QueuePair*>{&first.qp(), &second.qp()});
-  AppQp spread(b_.session(), rss);
+  AppQp spread(b_.client(), rss);
   first.PostRecv(7, {b_.Sge(0, 5000)});
   first.Ring();
   second.PostRecv(8, {b_.Sge(8192, 5000)});

@@ -32,10 +32,10 @@ class End {
   End(dataplane::Wire& wire, uint32_t number)
       : a_(TestDataplane(), &wire, Config(number)),
         b_(TestDataplane(), &wire, Config(number + 1)),
-        a_cq_(a_.session(), 256),
-        b_cq_(b_.session(), 256),
-        qp_a_(a_.session(), QpConfig(a_cq_)),
-        qp_b_(b_.session(), QpConfig(b_cq_)) {
+        a_cq_(a_.client(), 256),
+        b_cq_(b_.client(), 256),
+        qp_a_(a_.client(), QpConfig(a_cq_)),
+        qp_b_(b_.client(), QpConfig(b_cq_)) {
     const ConnectOptions options{.timeout = 19};
     EXPECT_EQ(Connect(a_, qp_a_, b_, qp_b_.qp().qpn(), options), roce::ModifyResult::kOk);
     EXPECT_EQ(Connect(b_, qp_b_, a_, qp_a_.qp().qpn(), options), roce::ModifyResult::kOk);
@@ -158,7 +158,7 @@ TEST_P(StalledBy, OthersGoOnAndItGoesOnAfterwards) {
            stall.is_remote ? kWaitingAt : 0);
   victim_.Read();
   EXPECT_TRUE(end.IsQuiet());
-  EXPECT_TRUE(waits.session().IsStalled());
+  EXPECT_TRUE(waits.client().IsStalled());
   memory.Serve(std::byte{0x33});
   end.ExpectSuccess();
   // What follows is in order, while a thread of its own copies and after it has gone.
@@ -173,7 +173,7 @@ TEST_P(StalledBy, OthersGoOnAndItGoesOnAfterwards) {
     EXPECT_EQ(end.a().memory()[8192 + 199], byte);
     if (i == 50) usleep(1'500'000);
   }
-  EXPECT_FALSE(waits.session().IsStalled());
+  EXPECT_FALSE(waits.client().IsStalled());
   victim_.Read();
 }
 

@@ -43,7 +43,7 @@ class AppSrq {
     config.domain = domain;
     config.cq = cq;
     auto created =
-        node.session().CreateSharedReceiveQueue(config, node.session().last_srq_handle() + 1);
+        node.client().CreateSharedReceiveQueue(config, node.client().last_srq_handle() + 1);
     EXPECT_TRUE(created.ok());
     srq_ = created->queue;
     const roci_abi_srq_layout& layout = srq_->layout();
@@ -72,8 +72,8 @@ class StalledQueuePair : public ::testing::Test {
   StalledQueuePair()
       : a_(TestDataplane(), &wire_, Config(1, false)),
         b_(TestDataplane(), &wire_, Config(2, true)),
-        a_cq_(a_.session(), 4096),
-        b_cq_(b_.session(), 4096) {}
+        a_cq_(a_.client(), 4096),
+        b_cq_(b_.client(), 4096) {}
 
   void SetUp() override {
     first_ = std::make_unique<WaitingMemory>(b_.memory() + kFirstAt, kWaitingBytes);
@@ -134,16 +134,16 @@ class StalledQueuePair : public ::testing::Test {
   }
   // What was posted has arrived.
   void PassRounds() {
-    for (int i = 0; i < 8; ++i) b_.session().lcore().FinishRound();
+    for (int i = 0; i < 8; ++i) b_.client().lcore().FinishRound();
   }
   void AwaitStall() {
-    for (int i = 0; i < 5000 && !b_.session().IsStalled(); ++i) usleep(1000);
-    ASSERT_TRUE(b_.session().IsStalled());
+    for (int i = 0; i < 5000 && !b_.client().IsStalled(); ++i) usleep(1000);
+    ASSERT_TRUE(b_.client().IsStalled());
     PassRounds();
   }
   void AwaitEndOfStall() {
-    for (int i = 0; i < 5000 && b_.session().IsStalled(); ++i) usleep(1000);
-    ASSERT_FALSE(b_.session().IsStalled());
+    for (int i = 0; i < 5000 && b_.client().IsStalled(); ++i) usleep(1000);
+    ASSERT_FALSE(b_.client().IsStalled());
     PassRounds();
   }
   static void Expect(AppCq& cq, uint64_t wr_id,
@@ -168,8 +168,8 @@ class StalledQueuePair : public ::testing::Test {
 };
 
 TEST_F(StalledQueuePair, ResetForgetsReceives) {
-  AppQp a(a_.session(), QpConfig(a_cq_));
-  AppQp b(b_.session(), QpConfig(b_cq_));
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
   PostRecvs(b, 100, 8, kFirstAt);
   Send(a);
@@ -191,8 +191,8 @@ TEST_F(StalledQueuePair, ResetForgetsReceives) {
 }
 
 TEST_F(StalledQueuePair, ResetForgetsWhatItRead) {
-  AppQp a(a_.session(), QpConfig(a_cq_));
-  AppQp b(b_.session(), QpConfig(b_cq_));
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
   Post(b, ROCI_ABI_WR_RDMA_READ, 1, b_.Sge(kFirstAt, kBytes), a_.va(), a_.key());
   AwaitStall();
@@ -206,8 +206,8 @@ TEST_F(StalledQueuePair, ResetForgetsWhatItRead) {
 
 // Its peer would take them for those of the life after, which have the same PSNs.
 TEST_F(StalledQueuePair, ResetForgetsItsFrames) {
-  AppQp a(a_.session(), QpConfig(a_cq_));
-  AppQp b(b_.session(), QpConfig(b_cq_));
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
   Post(b, ROCI_ABI_WR_SEND, 1, b_.Sge(kFirstAt, kBytes));
   AwaitStall();
@@ -225,8 +225,8 @@ TEST_F(StalledQueuePair, ResetForgetsItsFrames) {
 }
 
 TEST_F(StalledQueuePair, ResetForgetsAtomics) {
-  AppQp a(a_.session(), QpConfig(a_cq_));
-  AppQp b(b_.session(), QpConfig(b_cq_));
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
   const uint64_t value = 5;
   std::memcpy(b_.memory(), &value, sizeof(value));
@@ -244,8 +244,8 @@ TEST_F(StalledQueuePair, ResetForgetsAtomics) {
 
 // What failed is no matter of the life after.
 TEST_F(StalledQueuePair, ResetForgetsFaults) {
-  AppQp a(a_.session(), QpConfig(a_cq_));
-  AppQp b(b_.session(), QpConfig(b_cq_));
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
   PostRecvs(b, 100, 1, kFirstAt);
   Send(a);
@@ -265,10 +265,10 @@ TEST_F(StalledQueuePair, GivesBackSharedReceives) {
   auto config = QpConfig(b_cq_);
   config.srq = &srq.srq();
   config.max_recv_wr = 0;
-  AppQp a(a_.session(), QpConfig(a_cq_));
-  AppQp b(b_.session(), config);
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), config);
   const auto posted = [&] {
-    return b_.session().lcore().Call(
+    return b_.client().lcore().Call(
         [&](const dataplane::OnShard& shard) { return srq.srq().posted(shard); });
   };
   ConnectBoth(a, b);
@@ -288,22 +288,22 @@ TEST_F(StalledQueuePair, GivesBackSharedReceives) {
   AwaitEndOfStall();
   ExpectQuiet(b_cq_);
   EXPECT_EQ(posted(), AppSrq::kSlots - 3);
-  b_.session().DestroyQueuePair(b.qp());
+  b_.client().DestroyQueuePair(b.qp());
   EXPECT_EQ(posted(), AppSrq::kSlots - 3);
 }
 
 // Of a queue pair of an XRC domain. The program may take away both the receive queue and its
 // completion queue.
 TEST_F(StalledQueuePair, XrcReceiveQueueGoes) {
-  dataplane::XrcDomain domain(b_.device(), b_.session().lcore());
+  dataplane::XrcDomain domain(b_.device(), b_.client().lcore());
   for (const bool with_cq : {false, true}) {
     SCOPED_TRACE(with_cq);
-    AppCq cq(b_.session(), 16);
+    AppCq cq(b_.client(), 16);
     AppSrq srq(b_, with_cq ? kSecondAt : kFirstAt, &domain, cq.cq());
     auto config = QpConfig(a_cq_, roce::QpType::kXrcSend);
     config.recv_cq = nullptr;
     config.max_recv_wr = 0;
-    AppQp a(a_.session(), config);
+    AppQp a(a_.client(), config);
     dataplane::QueuePairConfig target_config;
     target_config.type = roce::QpType::kXrcRecv;
     const auto target = domain.CreateTarget(target_config);
@@ -320,9 +320,9 @@ TEST_F(StalledQueuePair, XrcReceiveQueueGoes) {
     a.Post(request);
     a.Ring();
     AwaitStall();
-    ASSERT_TRUE(b_.session().DestroySharedReceiveQueue(srq.srq()).ok());
+    ASSERT_TRUE(b_.client().DestroySharedReceiveQueue(srq.srq()).ok());
     if (with_cq) {
-      ASSERT_TRUE(b_.session().DestroyCompletionQueue(*cq.cq()).ok());
+      ASSERT_TRUE(b_.client().DestroyCompletionQueue(*cq.cq()).ok());
     }
     (with_cq ? second_ : first_)->Serve(std::byte{1});
     AwaitEndOfStall();
@@ -335,14 +335,14 @@ TEST_F(StalledQueuePair, XrcReceiveQueueGoes) {
 TEST_F(StalledQueuePair, ErrorFlushesManyInOrder) {
   constexpr int kPairs = 6;
   constexpr int kReceives = 200;
-  AppQp opener_a(a_.session(), QpConfig(a_cq_));
-  AppQp opener_b(b_.session(), QpConfig(b_cq_));
+  AppQp opener_a(a_.client(), QpConfig(a_cq_));
+  AppQp opener_b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(opener_a, opener_b);
   std::vector<std::unique_ptr<AppQp>> as;
   std::vector<std::unique_ptr<AppQp>> bs;
   for (int i = 0; i < kPairs; ++i) {
-    as.push_back(std::make_unique<AppQp>(a_.session(), QpConfig(a_cq_)));
-    bs.push_back(std::make_unique<AppQp>(b_.session(), QpConfig(b_cq_)));
+    as.push_back(std::make_unique<AppQp>(a_.client(), QpConfig(a_cq_)));
+    bs.push_back(std::make_unique<AppQp>(b_.client(), QpConfig(b_cq_)));
     ConnectBoth(*as.back(), *bs.back());
     PostRecvs(*bs.back(), 0, kReceives, kSecondAt);
   }
@@ -378,12 +378,12 @@ TEST_F(StalledQueuePair, SendErrorFlushesManyInOrder) {
   constexpr uint64_t kSends = 1500;
   auto config = QpConfig(b_cq_, roce::QpType::kUd);
   config.max_send_wr = 2048;
-  AppQp a(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
-  AppQp b(b_.session(), config);
+  AppQp a(a_.client(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp b(b_.client(), config);
   ASSERT_EQ(ConnectUd(a_, a), roce::ModifyResult::kOk);
   ASSERT_EQ(ConnectUd(b_, b), roce::ModifyResult::kOk);
-  const auto to_a = b_.session().CreateAddressHandle(Node::kPd, PathTo(b_, a_));
-  const auto to_b = a_.session().CreateAddressHandle(Node::kPd, PathTo(a_, b_));
+  const auto to_a = b_.client().CreateAddressHandle(Node::kPd, PathTo(b_, a_));
+  const auto to_b = a_.client().CreateAddressHandle(Node::kPd, PathTo(a_, b_));
   ASSERT_TRUE(to_a.ok() && to_b.ok());
   SendRequest request;
   request.head.opcode = ROCI_ABI_WR_SEND;
@@ -406,7 +406,7 @@ TEST_F(StalledQueuePair, SendErrorFlushesManyInOrder) {
   first_->TakeAway();
   Expect(b_cq_, 0, CompletionStatus::kLocalProtectionError);
   AwaitStall();
-  ASSERT_EQ(b_.session().InspectQueuePair(b.qp()).state, QpState::kSqe);
+  ASSERT_EQ(b_.client().InspectQueuePair(b.qp()).state, QpState::kSqe);
   ASSERT_EQ(MoveTo(b_, b, QpState::kRts), roce::ModifyResult::kOk);
   second_->Serve(std::byte{2});
   bool is_received = false;

@@ -46,8 +46,8 @@ class FlowRun {
         wire_(TestDataplane()),
         a_(TestDataplane(), &wire_, NodeConfig(1, 0, flow_count)),
         b_(TestDataplane(), &wire_, NodeConfig(2, lcore_b, flow_count)),
-        a_cq_(a_.session(), flow_count * kDepth),
-        b_cq_(b_.session(), flow_count * kDepth),
+        a_cq_(a_.client(), flow_count * kDepth),
+        b_cq_(b_.client(), flow_count * kDepth),
         flows_(flow_count),
         written_(flow_count, std::vector<bool>(kSlice / 2)) {}
 
@@ -91,9 +91,9 @@ class FlowRun {
     config.max_send_wr = kDepth;
     config.max_recv_wr = kDepth;
     config.send_cq = config.recv_cq = a_cq_.cq();
-    flow.a = std::make_unique<AppQp>(a_.session(), config);
+    flow.a = std::make_unique<AppQp>(a_.client(), config);
     config.send_cq = config.recv_cq = b_cq_.cq();
-    flow.b = std::make_unique<AppQp>(b_.session(), config);
+    flow.b = std::make_unique<AppQp>(b_.client(), config);
     ConnectOptions options;
     options.mtu = roce::PathMtu::k256;
     options.first_psn = static_cast<uint32_t>(random_());
@@ -164,7 +164,7 @@ class FlowRun {
   std::string Stuck() {
     for (Flow& flow : flows_) {
       if (flow.done == messages_) continue;
-      const auto info = a_.session().InspectQueuePair(flow.a->qp());
+      const auto info = a_.client().InspectQueuePair(flow.a->qp());
       const roci_abi_queue* queue = flow.a->send_queue();
       const auto& debug = info.debug.requester;
       std::ostringstream out;
@@ -214,17 +214,17 @@ TEST_P(Stress, EverythingCanBeTornDownInFlight) {
     config.number = 2;
     config.lcore = GetParam();
     auto b = std::make_unique<Node>(TestDataplane(), &wire, config);
-    AppCq a_cq(a.session(), 4096);
-    AppCq b_cq(b->session(), 4096);
+    AppCq a_cq(a.client(), 4096);
+    AppCq b_cq(b->client(), 4096);
     dataplane::QueuePairConfig qp_config;
     qp_config.pd = Node::kPd;
     qp_config.max_send_wr = 64;
     std::vector<std::unique_ptr<AppQp>> qps;
     for (int i = 0; i < 20; ++i) {
       qp_config.send_cq = qp_config.recv_cq = a_cq.cq();
-      qps.push_back(std::make_unique<AppQp>(a.session(), qp_config));
+      qps.push_back(std::make_unique<AppQp>(a.client(), qp_config));
       qp_config.send_cq = qp_config.recv_cq = b_cq.cq();
-      AppQp peer(b->session(), qp_config);
+      AppQp peer(b->client(), qp_config);
       ConnectOptions options;
       options.timeout = 8;
       options.retry_count = 1;
@@ -243,7 +243,7 @@ TEST_P(Stress, EverythingCanBeTornDownInFlight) {
       }
       qp->Ring();
     }
-    for (size_t i = 0; i < qps.size(); i += 2) a.session().DestroyQueuePair(qps[i]->qp());
+    for (size_t i = 0; i < qps.size(); i += 2) a.client().DestroyQueuePair(qps[i]->qp());
     b.reset();
     // Those that are left get an answer to every request: good, failed or flushed.
     std::set<uint32_t> left;

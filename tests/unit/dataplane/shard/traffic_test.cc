@@ -37,8 +37,8 @@ class Traffic : public ::testing::TestWithParam<Layout> {
       : wire_(TestDataplane()),
         a_(TestDataplane(), &wire_, NodeConfig(1, GetParam().lcore_a)),
         b_(TestDataplane(), &wire_, NodeConfig(2, GetParam().lcore_b)),
-        a_cq_(a_.session(), 1024),
-        b_cq_(b_.session(), 1024) {}
+        a_cq_(a_.client(), 1024),
+        b_cq_(b_.client(), 1024) {}
 
   static Node::Config NodeConfig(uint32_t number, uint32_t lcore) {
     Node::Config config;
@@ -68,8 +68,8 @@ class Traffic : public ::testing::TestWithParam<Layout> {
     AppQp b;
   };
   std::unique_ptr<Pair> MakePair(roce::QpType type, const ConnectOptions& options = {}) {
-    std::unique_ptr<Pair> pair(new Pair{AppQp(a_.session(), QpConfig(a_cq_, type)),
-                                        AppQp(b_.session(), QpConfig(b_cq_, type))});
+    std::unique_ptr<Pair> pair(new Pair{AppQp(a_.client(), QpConfig(a_cq_, type)),
+                                        AppQp(b_.client(), QpConfig(b_cq_, type))});
     EXPECT_EQ(Connect(a_, pair->a, b_, pair->b.qp().qpn(), options), roce::ModifyResult::kOk);
     EXPECT_EQ(Connect(b_, pair->b, a_, pair->a.qp().qpn(), options), roce::ModifyResult::kOk);
     return pair;
@@ -211,11 +211,11 @@ TEST_P(Traffic, UnreliableConnectedWorks) {
 }
 
 TEST_P(Traffic, DatagramsCarryTheirHeader) {
-  AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
-  AppQp to(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
+  AppQp from(a_.client(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp to(b_.client(), QpConfig(b_cq_, roce::QpType::kUd));
   ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
   ASSERT_EQ(ConnectUd(b_, to), roce::ModifyResult::kOk);
-  const auto handle = a_.session().CreateAddressHandle(Node::kPd, PathTo(a_, b_));
+  const auto handle = a_.client().CreateAddressHandle(Node::kPd, PathTo(a_, b_));
   ASSERT_TRUE(handle.ok());
   Fill(a_, 0, 1000, 4);
   to.PostRecv(8, {b_.Sge(0, 2000)});
@@ -235,9 +235,9 @@ TEST_P(Traffic, DatagramsCarryTheirHeader) {
 }
 
 TEST_P(Traffic, AnAddressOfAnotherDomainFailsTheRequest) {
-  AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp from(a_.client(), QpConfig(a_cq_, roce::QpType::kUd));
   ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
-  const auto handle = a_.session().CreateAddressHandle(Node::kPd + 1, PathTo(a_, b_));
+  const auto handle = a_.client().CreateAddressHandle(Node::kPd + 1, PathTo(a_, b_));
   ASSERT_TRUE(handle.ok());
   SendRequest request = Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 100)});
   request.head.u.ud = {*handle, 5, 0x1234, {}};
@@ -249,9 +249,9 @@ TEST_P(Traffic, AnAddressOfAnotherDomainFailsTheRequest) {
 }
 
 TEST_P(Traffic, MulticastReachesEveryMember) {
-  AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
-  AppQp first(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
-  AppQp second(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
+  AppQp from(a_.client(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp first(b_.client(), QpConfig(b_cq_, roce::QpType::kUd));
+  AppQp second(b_.client(), QpConfig(b_cq_, roce::QpType::kUd));
   ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
   ASSERT_EQ(ConnectUd(b_, first), roce::ModifyResult::kOk);
   ASSERT_EQ(ConnectUd(b_, second), roce::ModifyResult::kOk);
@@ -262,7 +262,7 @@ TEST_P(Traffic, MulticastReachesEveryMember) {
   roce::Path path = PathTo(a_, b_);
   path.dst_gid = group;
   path.dst_mac = roce::Mac{{0x01, 0x00, 0x5E, 1, 2, 3}};
-  const auto handle = a_.session().CreateAddressHandle(Node::kPd, path);
+  const auto handle = a_.client().CreateAddressHandle(Node::kPd, path);
   ASSERT_TRUE(handle.ok());
   first.PostRecv(1, {b_.Sge(0, 200)});
   second.PostRecv(2, {b_.Sge(1000, 200)});
@@ -293,8 +293,8 @@ TEST_P(Traffic, AQueuePairTakesPacketsOfItsVlanOnly) {
   options.timeout = 14;  // 67 ms: long enough for a busy machine, short enough to run out twice
   options.retry_count = 1;
   auto pair = MakePair(roce::QpType::kRc, options);
-  a_.session().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 7 | 5 << 13));
-  b_.session().SetPath(pair->b.qp(), InVlan(PathTo(b_, a_), 7));  // priorities are no matter
+  a_.client().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 7 | 5 << 13));
+  b_.client().SetPath(pair->b.qp(), InVlan(PathTo(b_, a_), 7));  // priorities are no matter
   Fill(a_, 0, 10000, 6);
   Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 10000)}), 0));
   EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 10000), 0);
@@ -303,10 +303,10 @@ TEST_P(Traffic, AQueuePairTakesPacketsOfItsVlanOnly) {
   };
   EXPECT_EQ(drops(), 0u);
   // A tag without an id is none.
-  a_.session().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 5 << 13));
-  b_.session().SetPath(pair->b.qp(), PathTo(b_, a_));
+  a_.client().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 5 << 13));
+  b_.client().SetPath(pair->b.qp(), PathTo(b_, a_));
   Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 10)}), 0));
-  b_.session().SetPath(pair->b.qp(), InVlan(PathTo(b_, a_), 8));
+  b_.client().SetPath(pair->b.qp(), InVlan(PathTo(b_, a_), 8));
   pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 3, {a_.Sge(0, 64)}), 20000));
   pair->a.Ring();
   roci_abi_cqe cqe;
@@ -316,15 +316,15 @@ TEST_P(Traffic, AQueuePairTakesPacketsOfItsVlanOnly) {
 }
 
 TEST_P(Traffic, DatagramsAreForAnAddressOfTheirVlan) {
-  AppQp from(a_.session(), QpConfig(a_cq_, roce::QpType::kUd));
-  AppQp to(b_.session(), QpConfig(b_cq_, roce::QpType::kUd));
+  AppQp from(a_.client(), QpConfig(a_cq_, roce::QpType::kUd));
+  AppQp to(b_.client(), QpConfig(b_cq_, roce::QpType::kUd));
   ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
   ASSERT_EQ(ConnectUd(b_, to), roce::ModifyResult::kOk);
   const roce::Gid own = PathTo(a_, b_).dst_gid;
   const roce::NetAddress addresses[] = {{own, 7}, {own, 0}};
   b_.device().SetLocalAddresses(addresses);
   const auto send = [&](const roce::Path& path, uint64_t number) {
-    const auto handle = a_.session().CreateAddressHandle(Node::kPd, path);
+    const auto handle = a_.client().CreateAddressHandle(Node::kPd, path);
     ASSERT_TRUE(handle.ok());
     SendRequest request = Request(ROCI_ABI_WR_SEND, number, {a_.Sge(0, 100)});
     const bool is_group = path.dst_gid.IsMulticast();
@@ -412,13 +412,13 @@ TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
   EXPECT_EQ(event.element, 0xABCu);
   EXPECT_EQ(event.type, 1u);  // IBV_EVENT_QP_FATAL
   EXPECT_EQ(victim->a.qp().async_events(), 1u);
-  EXPECT_EQ(a_.session().InspectQueuePair(victim->a.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(a_.client().InspectQueuePair(victim->a.qp()).state, roce::QpState::kErr);
   Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
 }
 
 TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
-  Mapping page(a_.session().doorbell_fd(), a_.session().doorbell_bytes());
-  const auto before = a_.session().lcore().Snapshot().bad_doorbells;
+  Mapping page(a_.client().doorbell_fd(), a_.client().doorbell_bytes());
+  const auto before = a_.client().lcore().Snapshot().bad_doorbells;
   // From the bottom up, as an app rings, for the lcore takes what it finds meanwhile.
   auto* bells = reinterpret_cast<roci_abi_doorbells*>(page.data());
   std::memset(bells->level0, 0xFF, sizeof(bells->level0));
@@ -426,23 +426,23 @@ TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
   std::atomic_ref(bells->level2).store(~uint64_t{0}, std::memory_order_release);
   auto pair = MakePair(roce::QpType::kRc);
   Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
-  for (int i = 0; i < 5000 && a_.session().lcore().Snapshot().bad_doorbells - before < 65000; ++i) {
+  for (int i = 0; i < 5000 && a_.client().lcore().Snapshot().bad_doorbells - before < 65000; ++i) {
     usleep(1000);
   }
-  EXPECT_GE(a_.session().lcore().Snapshot().bad_doorbells - before, 65000u);
+  EXPECT_GE(a_.client().lcore().Snapshot().bad_doorbells - before, 65000u);
 }
 
 TEST_P(Traffic, AnOverflownQueueTakesItsQueuePairsAlong) {
   auto bystander = MakePair(roce::QpType::kRc);
-  AppCq small(a_.session(), 4);
-  AppQp user(a_.session(), QpConfig(small, roce::QpType::kRc));
-  AppQp peer(b_.session(), QpConfig(b_cq_, roce::QpType::kRc));
+  AppCq small(a_.client(), 4);
+  AppQp user(a_.client(), QpConfig(small, roce::QpType::kRc));
+  AppQp peer(b_.client(), QpConfig(b_cq_, roce::QpType::kRc));
   ASSERT_EQ(Connect(a_, user, b_, peer.qp().qpn()), roce::ModifyResult::kOk);
   ASSERT_EQ(Connect(b_, peer, a_, user.qp().qpn()), roce::ModifyResult::kOk);
   dataplane::QueuePairConfig config = QpConfig(a_cq_, roce::QpType::kUd);
   config.recv_cq = small.cq();
   config.user_handle = 0xDEF;
-  AppQp idle(a_.session(), config);
+  AppQp idle(a_.client(), config);
   ASSERT_EQ(ConnectUd(a_, idle), roce::ModifyResult::kOk);
   for (uint64_t i = 0; i < 8; ++i) {
     user.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, i, {a_.Sge(0, 64)}), 0));
@@ -460,8 +460,8 @@ TEST_P(Traffic, AnOverflownQueueTakesItsQueuePairsAlong) {
   const std::multiset<std::pair<uint64_t, uint32_t>> wanted = {
       {0, 0}, {0xABC, 1}, {0xDEF, 1}};  // IBV_EVENT_CQ_ERR, twice IBV_EVENT_QP_FATAL
   EXPECT_EQ(events, wanted);
-  EXPECT_EQ(a_.session().InspectQueuePair(user.qp()).state, roce::QpState::kErr);
-  EXPECT_EQ(a_.session().InspectQueuePair(idle.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(a_.client().InspectQueuePair(user.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(a_.client().InspectQueuePair(idle.qp()).state, roce::QpState::kErr);
   roci_abi_cqe cqe;
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(small.Wait(&cqe));
   EXPECT_FALSE(small.Poll(&cqe));
@@ -471,9 +471,9 @@ TEST_P(Traffic, AnOverflownQueueTakesItsQueuePairsAlong) {
 TEST_P(Traffic, CompletionEventsComeOncePerArming) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
-  AppCq cq(b_.session(), 16, ends[1], 0x77);
-  AppQp a(a_.session(), QpConfig(a_cq_, roce::QpType::kRc));
-  AppQp b(b_.session(), QpConfig(cq, roce::QpType::kRc));
+  AppCq cq(b_.client(), 16, ends[1], 0x77);
+  AppQp a(a_.client(), QpConfig(a_cq_, roce::QpType::kRc));
+  AppQp b(b_.client(), QpConfig(cq, roce::QpType::kRc));
   ASSERT_EQ(Connect(a_, a, b_, b.qp().qpn()), roce::ModifyResult::kOk);
   ASSERT_EQ(Connect(b_, b, a_, a.qp().qpn()), roce::ModifyResult::kOk);
   for (uint64_t i = 0; i < 6; ++i) b.PostRecv(i, {b_.Sge(0, 64)});
@@ -508,8 +508,8 @@ TEST_P(Traffic, CompletionEventsComeOncePerArming) {
   EXPECT_TRUE(event_comes());
   TestDataplane().Quiesce();  // the lcore counts an event when it has sent it
   EXPECT_EQ(cq.cq()->comp_events(), 2u);
-  b_.session().DestroyQueuePair(b.qp());
-  EXPECT_TRUE(b_.session().DestroyCompletionQueue(*cq.cq()).ok());
+  b_.client().DestroyQueuePair(b.qp());
+  EXPECT_TRUE(b_.client().DestroyCompletionQueue(*cq.cq()).ok());
   close(ends[0]);
   close(ends[1]);
 }
@@ -618,7 +618,7 @@ TEST_P(VanishedMemory, AsTheTargetOfAWrite) {
   Vanish(b_);
   EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 9000)}), kHole)),
             roce::CompletionStatus::kRemoteOperationError);
-  EXPECT_EQ(b_.session().InspectQueuePair(pair->b.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(b_.client().InspectQueuePair(pair->b.qp()).state, roce::QpState::kErr);
   roci_abi_async_event event{};
   ASSERT_EQ(read(b_.async_pipe(), &event, sizeof(event)), ssize_t{sizeof(event)});
   EXPECT_EQ(event.type, 3u);  // IBV_EVENT_QP_ACCESS_ERR

@@ -1,5 +1,5 @@
-// One app's open device: its doorbell page, keys, queue pairs, completion queues and address
-// handles, all on one lcore.
+// The control thread's side of one verbs context on a shard: sends commands to the shard, and owns
+// the queues that live there. The shard's side is VerbsContext.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace roci::dataplane {
 class Device;
 class Lcore;
 
-struct SessionConfig {
+struct ShardClientConfig {
   std::shared_ptr<const memory::AppMemory> app;
   // Shared by all sessions of a user.
   std::shared_ptr<CopyUse> copy_use = std::make_shared<CopyUse>();
@@ -61,14 +61,14 @@ struct EventCounts {
   uint32_t async_events = 0;
 };
 
-// Control thread only. The session owns its objects; pointers to them are valid until the objects
+// Control thread only. The client owns its objects; pointers to them are valid until the objects
 // are destroyed.
-class Session {
+class ShardClient {
  public:
-  static absl::StatusOr<std::unique_ptr<Session>> Create(Device& device, Lcore& lcore,
-                                                         SessionConfig config);
+  static absl::StatusOr<std::unique_ptr<ShardClient>> Create(Device& device, Lcore& lcore,
+                                                             ShardClientConfig config);
   // Removes all remaining objects from the lcore, then frees them.
-  ~Session();
+  ~ShardClient();
 
   // Whether the program's queue pairs stand still because a copy to or from its memory takes long.
   bool IsStalled() const { return context_->copies().IsStalled(); }
@@ -81,9 +81,9 @@ class Session {
   // Moves the session and its objects to another lcore. False: not possible, because it has queue
   // pairs or shared receive queues, or shares its keys.
   bool MoveTo(Lcore& lcore);
-  // Makes this session, which must have no objects, use the keys and the lcore of `other`. The key
-  // table is destroyed with the last of its sessions.
-  void ShareKeysOf(Session& other);
+  // Makes this client, which must have no objects, use the keys and the lcore of `other`. The key
+  // table is destroyed with the last of its clients.
+  void ShareKeysOf(ShardClient& other);
 
   // Descriptors for the HELLO response. The session owns them.
   int doorbell_fd() const { return doorbell_memory_.fd(); }
@@ -143,7 +143,7 @@ class Session {
   void DestroyList(uint32_t number);
 
   // Adds a handle for an XRC receive queue pair, which has no doorbell.
-  absl::StatusOr<uint32_t> AddTarget(QueuePair& qp);
+  absl::StatusOr<uint32_t> AddTarget();
   void RemoveTarget(uint32_t handle);
 
   // Checks the limits in `config` against kQueueLimits; the granted limits are in qp.layout().
@@ -161,7 +161,6 @@ class Session {
   void SetPath(QueuePair& qp, const roce::Path& path);
   void QueryQueuePair(QueuePair& qp, roce::QpAttributes& out);
   QueuePairInfo InspectQueuePair(QueuePair& qp);
-  QueuePair* queue_pair(uint32_t handle);
 
   // Handles are small numbers and are reused. ResourceExhausted: the limit is reached; NotFound.
   absl::StatusOr<uint32_t> CreateAddressHandle(uint32_t pd, const roce::Path& path);
@@ -176,13 +175,8 @@ class Session {
   void HoldCompletionEvents(int channel);
   void ReleaseCompletionEvents();
 
-  uint32_t queue_pair_count() const { return static_cast<uint32_t>(queue_pairs_.size()); }
-  uint32_t completion_queue_count() const {
-    return static_cast<uint32_t>(completion_queues_.size());
-  }
-
  private:
-  Session(Device& device, Lcore& lcore, SessionConfig config);
+  ShardClient(Device& device, Lcore& lcore, ShardClientConfig config);
   template <class F>
   auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&>;
   absl::Status OpenDoorbells();
@@ -197,8 +191,14 @@ class Session {
   bool attached_ = false;
   uint32_t max_queue_pairs_;
   uint32_t next_handle_ = 0;
-  std::vector<QueuePair*> by_handle_;
-  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
+  // A handle is free, a queue pair of this context, or one of an XRC domain (a target).
+  struct HandlePlace {
+    std::unique_ptr<QueuePair> queue_pair;
+    bool is_target = false;
+    bool is_free() const { return queue_pair == nullptr && !is_target; }
+  };
+  std::vector<HandlePlace> handles_;
+  uint32_t queue_pairs_ = 0;
   std::vector<std::unique_ptr<CompletionQueue>> completion_queues_;
   std::vector<std::unique_ptr<SharedReceiveQueue>> shared_queues_;
   uint32_t targets_ = 0;

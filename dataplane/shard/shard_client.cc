@@ -1,4 +1,4 @@
-#include "dataplane/shard/session.h"
+#include "dataplane/shard/shard_client.h"
 
 #include <sys/eventfd.h>
 #include <time.h>
@@ -32,7 +32,7 @@ constexpr timespec kCopyNap{0, 20'000};
 
 }  // namespace
 
-void Session::AwaitCopies(memory::ReleasedMappings mappings) {
+void ShardClient::AwaitCopies(memory::ReleasedMappings mappings) {
   CallBetweenCopies([&](const OnShard&) {
     AppCopies& copies = context_->copies();
     if (!copies.IsIdle()) copies.Keep(std::move(mappings));
@@ -41,7 +41,7 @@ void Session::AwaitCopies(memory::ReleasedMappings mappings) {
 
 // As Lcore::Call, but runs f when no copy of the session is running, or when one takes long.
 template <class F>
-auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
+auto ShardClient::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
   using Result = std::invoke_result_t<F&, const OnShard&>;
   if constexpr (std::is_void_v<Result>) {
     const auto try_once = [&](const OnShard& shard) {
@@ -58,16 +58,16 @@ auto Session::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard
   }
 }
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Create(Device& device, Lcore& lcore,
-                                                         SessionConfig config) {
-  std::unique_ptr<Session> session(new Session(device, lcore, std::move(config)));
-  if (absl::Status status = session->OpenDoorbells(); !status.ok()) return status;
-  lcore.AttachContext(*session->context_);
-  session->attached_ = true;
-  return session;
+absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(Device& device, Lcore& lcore,
+                                                                 ShardClientConfig config) {
+  std::unique_ptr<ShardClient> client(new ShardClient(device, lcore, std::move(config)));
+  if (absl::Status status = client->OpenDoorbells(); !status.ok()) return status;
+  lcore.AttachContext(*client->context_);
+  client->attached_ = true;
+  return client;
 }
 
-Session::Session(Device& device, Lcore& lcore, SessionConfig config)
+ShardClient::ShardClient(Device& device, Lcore& lcore, ShardClientConfig config)
     : device_(device),
       lcore_(&lcore),
       app_(std::move(config.app)),
@@ -82,7 +82,7 @@ Session::Session(Device& device, Lcore& lcore, SessionConfig config)
   context_->UseEvents(*lcore.services().events);
 }
 
-absl::Status Session::OpenDoorbells() {
+absl::Status ShardClient::OpenDoorbells() {
   absl::StatusOr<SharedMemory> memory =
       SharedMemory::Create("roci-doorbells", sizeof(roci_abi_doorbells));
   if (!memory.ok()) return memory.status();
@@ -94,11 +94,13 @@ absl::Status Session::OpenDoorbells() {
   return absl::OkStatus();
 }
 
-Session::~Session() {
+ShardClient::~ShardClient() {
   lcore_->Call([&](const OnShard& shard) {
-    for (auto& qp : queue_pairs_) lcore_->worker(shard).RemoveQueuePair(*qp);
-    if (context_->copies().IsShared()) {
-      for (auto& qp : queue_pairs_) context_->keys(shard).ReleaseWindowsOf(qp->qpn().value());
+    const bool keys_stay = context_->copies().IsShared();
+    for (const HandlePlace& place : handles_) {
+      if (place.queue_pair == nullptr) continue;
+      lcore_->worker(shard).RemoveQueuePair(*place.queue_pair);
+      if (keys_stay) context_->keys(shard).ReleaseWindowsOf(place.queue_pair->qpn().value());
     }
     for (auto& srq : shared_queues_) {
       if (srq->domain() != nullptr) srq->domain()->RemoveQueue(shard, *srq);
@@ -109,15 +111,17 @@ Session::~Session() {
     }
     context_->ForgetQueues(shard);
   });
-  for (auto& qp : queue_pairs_) device_.qpns().Free(qp->qpn());
+  for (const HandlePlace& place : handles_) {
+    if (place.queue_pair != nullptr) device_.qpns().Free(place.queue_pair->qpn());
+  }
   for (auto& srq : shared_queues_) {
     if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
   }
   if (attached_) lcore_->DetachContext(*context_);
 }
 
-bool Session::MoveTo(Lcore& lcore) {
-  if (!queue_pairs_.empty() || !shared_queues_.empty() || targets_ != 0 ||
+bool ShardClient::MoveTo(Lcore& lcore) {
+  if (queue_pairs_ != 0 || !shared_queues_.empty() || targets_ != 0 ||
       context_->copies().IsShared()) {
     return false;
   }
@@ -135,7 +139,7 @@ bool Session::MoveTo(Lcore& lcore) {
   return true;
 }
 
-void Session::ShareKeysOf(Session& other) {
+void ShardClient::ShareKeysOf(ShardClient& other) {
   const bool moved = lcore_ == other.lcore_ || MoveTo(*other.lcore_);
   assert(moved);
   static_cast<void>(moved);
@@ -143,9 +147,9 @@ void Session::ShareKeysOf(Session& other) {
   context_->copies().Share(app_);
 }
 
-absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t entries,
-                                                                      uint64_t user_handle,
-                                                                      int channel) {
+absl::StatusOr<CreatedCompletionQueue> ShardClient::CreateCompletionQueue(uint32_t entries,
+                                                                          uint64_t user_handle,
+                                                                          int channel) {
   CompletionEvents& events = *lcore_->services().events;
   ReserveOneMore(completion_queues_);
   auto cq = CompletionQueue::Create(*context_, events, entries, user_handle, channel);
@@ -156,8 +160,8 @@ absl::StatusOr<CreatedCompletionQueue> Session::CreateCompletionQueue(uint32_t e
   return CreatedCompletionQueue{created, created->TakeFd()};
 }
 
-absl::StatusOr<Fd> Session::ResizeCompletionQueue(CompletionQueue& cq, uint32_t entries,
-                                                  uint32_t consumer) {
+absl::StatusOr<Fd> ShardClient::ResizeCompletionQueue(CompletionQueue& cq, uint32_t entries,
+                                                      uint32_t consumer) {
   absl::StatusOr<SharedMemory> ring = CompletionQueue::CreateRing(entries);
   if (!ring.ok()) return ring.status();
   Fd fd = ring->TakeFd();
@@ -169,13 +173,13 @@ absl::StatusOr<Fd> Session::ResizeCompletionQueue(CompletionQueue& cq, uint32_t 
   return fd;
 }
 
-void Session::ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation) {
+void ShardClient::ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation) {
   lcore_->Call([&](const OnShard& shard) {
     lcore_->worker(shard).events().Moderate(cq, moderation, Clock::Monotonic());
   });
 }
 
-absl::StatusOr<EventCounts> Session::DestroyCompletionQueue(CompletionQueue& cq) {
+absl::StatusOr<EventCounts> ShardClient::DestroyCompletionQueue(CompletionQueue& cq) {
   if (cq.users() != 0) return absl::FailedPreconditionError("completion queue: in use");
   CallBetweenCopies([&](const OnShard& shard) { lcore_->worker(shard).events().Unregister(cq); });
   const EventCounts counts{cq.comp_events(), cq.async_events()};
@@ -185,24 +189,23 @@ absl::StatusOr<EventCounts> Session::DestroyCompletionQueue(CompletionQueue& cq)
 
 // Reuses handles as late as possible: a late doorbell for a destroyed queue pair should not ring
 // another one.
-std::optional<uint32_t> Session::FreeHandle() {
+std::optional<uint32_t> ShardClient::FreeHandle() {
   for (uint32_t step = 0; step < max_queue_pairs_; ++step) {
     const uint32_t handle = next_handle_;
     next_handle_ = next_handle_ + 1 == max_queue_pairs_ ? 0 : next_handle_ + 1;
-    if (handle >= by_handle_.size()) by_handle_.resize(handle + 1);
-    if (by_handle_[handle] == nullptr) return handle;
+    if (handle >= handles_.size()) handles_.resize(handle + 1);
+    if (handles_[handle].is_free()) return handle;
   }
   return std::nullopt;
 }
 
 // Makes all allocations before changes that would have to be undone.
-absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig& config) {
+absl::StatusOr<CreatedQueuePair> ShardClient::CreateQueuePair(const QueuePairConfig& config) {
   const std::optional<uint32_t> handle = FreeHandle();
   if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
   const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
-  ReserveOneMore(queue_pairs_);
   auto created = QueuePair::Create(lcore_->services(), context_.get(),
                                    device_.lane(lcore_->index()), config, *qpn, *handle);
   if (!created.ok()) return created.status();
@@ -216,13 +219,12 @@ absl::StatusOr<CreatedQueuePair> Session::CreateQueuePair(const QueuePairConfig&
   if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
   if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
   if (qp->srq() != nullptr) qp->srq()->AddUser();
-  by_handle_[*handle] = qp;
-  queue_pairs_.push_back(*std::move(created));
-  qp->owner_index = static_cast<uint32_t>(queue_pairs_.size()) - 1;
+  handles_[*handle].queue_pair = *std::move(created);
+  ++queue_pairs_;
   return CreatedQueuePair{qp, qp->TakeFd()};
 }
 
-EventCounts Session::DestroyQueuePair(QueuePair& qp) {
+EventCounts ShardClient::DestroyQueuePair(QueuePair& qp) {
   const uint32_t handle = qp.handle();
   CallBetweenCopies([&](const OnShard& shard) {
     context_->SetQueuePair(shard, handle, nullptr);
@@ -235,15 +237,12 @@ EventCounts Session::DestroyQueuePair(QueuePair& qp) {
   if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveUser();
   if (qp.srq() != nullptr) qp.srq()->RemoveUser();
   device_.qpns().Free(qp.qpn());
-  by_handle_[handle] = nullptr;
-  const uint32_t index = qp.owner_index;
-  std::swap(queue_pairs_[index], queue_pairs_.back());
-  queue_pairs_[index]->owner_index = index;
-  queue_pairs_.pop_back();
+  handles_[handle].queue_pair.reset();
+  --queue_pairs_;
   return counts;
 }
 
-absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& room) {
+absl::StatusOr<CreatedList> ShardClient::CreateList(uint32_t pd, const ListRoom& room) {
   absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(room);
   if (!memory.ok()) return memory.status();
   CreatedList created{0, (*memory)->TakeFd()};
@@ -264,7 +263,7 @@ absl::StatusOr<CreatedList> Session::CreateList(uint32_t pd, const ListRoom& roo
   return created;
 }
 
-void Session::DestroyList(uint32_t number) {
+void ShardClient::DestroyList(uint32_t number) {
   // Unmapped by this thread, not by the lcore.
   const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard& shard) {
     context_->keys(shard).FreeList(number);
@@ -272,20 +271,20 @@ void Session::DestroyList(uint32_t number) {
   });
 }
 
-absl::StatusOr<uint32_t> Session::AddTarget(QueuePair& qp) {
+absl::StatusOr<uint32_t> ShardClient::AddTarget() {
   const std::optional<uint32_t> handle = FreeHandle();
   if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
-  by_handle_[*handle] = &qp;
+  handles_[*handle].is_target = true;
   ++targets_;
   return *handle;
 }
 
-void Session::RemoveTarget(uint32_t handle) {
-  by_handle_[handle] = nullptr;
+void ShardClient::RemoveTarget(uint32_t handle) {
+  handles_[handle].is_target = false;
   --targets_;
 }
 
-absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
+absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::CreateSharedReceiveQueue(
     const SharedReceiveQueueConfig& config, uint32_t handle) {
   // Doorbells of tag queues use the handles from the upper end.
   if (config.tags.max_tags != 0 && handle > last_srq_handle()) {
@@ -316,8 +315,8 @@ absl::StatusOr<CreatedSharedReceiveQueue> Session::CreateSharedReceiveQueue(
   return CreatedSharedReceiveQueue{srq, srq->TakeFd()};
 }
 
-absl::StatusOr<Fd> Session::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
-                                                   const roci_abi_srq_layout& layout) {
+absl::StatusOr<Fd> ShardClient::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
+                                                       const roci_abi_srq_layout& layout) {
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout.memory_size);
   if (!memory.ok()) return memory.status();
   Fd fd = memory->TakeFd();
@@ -327,7 +326,7 @@ absl::StatusOr<Fd> Session::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
   return fd;
 }
 
-absl::StatusOr<EventCounts> Session::DestroySharedReceiveQueue(SharedReceiveQueue& srq) {
+absl::StatusOr<EventCounts> ShardClient::DestroySharedReceiveQueue(SharedReceiveQueue& srq) {
   if (srq.users() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
   if (srq.domain() != nullptr) {
     CallBetweenCopies([&](const OnShard& shard) { srq.domain()->RemoveQueue(shard, srq); });
@@ -343,10 +342,10 @@ absl::StatusOr<EventCounts> Session::DestroySharedReceiveQueue(SharedReceiveQueu
   return counts;
 }
 
-roce::ModifyResult Session::ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
-                                            uint32_t mask, const roce::Path* path,
-                                            const roce::QpAttributeLimits& limits,
-                                            roce::QpState* state_after) {
+roce::ModifyResult ShardClient::ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
+                                                uint32_t mask, const roce::Path* path,
+                                                const roce::QpAttributeLimits& limits,
+                                                roce::QpState* state_after) {
   const roce::ModifyResult values = roce::CheckAttributeValues(attributes, mask, limits);
   if (values != roce::ModifyResult::kOk) return values;
   return CallBetweenCopies([&](const OnShard& shard) {
@@ -359,23 +358,19 @@ roce::ModifyResult Session::ModifyQueuePair(QueuePair& qp, const roce::QpAttribu
   });
 }
 
-void Session::SetPath(QueuePair& qp, const roce::Path& path) {
+void ShardClient::SetPath(QueuePair& qp, const roce::Path& path) {
   lcore_->Call([&](const OnShard& shard) { qp.SetPath(shard, path); });
 }
 
-void Session::QueryQueuePair(QueuePair& qp, roce::QpAttributes& out) {
+void ShardClient::QueryQueuePair(QueuePair& qp, roce::QpAttributes& out) {
   lcore_->Call([&](const OnShard&) { qp.core.Query(out); });
 }
 
-QueuePairInfo Session::InspectQueuePair(QueuePair& qp) {
+QueuePairInfo ShardClient::InspectQueuePair(QueuePair& qp) {
   return lcore_->Call([&](const OnShard& shard) { return qp.Inspect(shard); });
 }
 
-QueuePair* Session::queue_pair(uint32_t handle) {
-  return handle < by_handle_.size() ? by_handle_[handle] : nullptr;
-}
-
-absl::StatusOr<uint32_t> Session::CreateAddressHandle(uint32_t pd, const roce::Path& path) {
+absl::StatusOr<uint32_t> ShardClient::CreateAddressHandle(uint32_t pd, const roce::Path& path) {
   uint32_t handle = 0;
   const bool added = lcore_->Call(
       [&](const OnShard& shard) { return context_->addresses(shard).Add(pd, path, &handle); });
@@ -383,27 +378,27 @@ absl::StatusOr<uint32_t> Session::CreateAddressHandle(uint32_t pd, const roce::P
   return handle;
 }
 
-absl::Status Session::DestroyAddressHandle(uint32_t handle) {
+absl::Status ShardClient::DestroyAddressHandle(uint32_t handle) {
   const bool removed =
       lcore_->Call([&](const OnShard& shard) { return context_->addresses(shard).Remove(handle); });
   return removed ? absl::OkStatus() : absl::NotFoundError("address handle");
 }
 
-uint32_t Session::HoldAsyncEvents(uint64_t element) {
+uint32_t ShardClient::HoldAsyncEvents(uint64_t element) {
   return lcore_->Call([&](const OnShard&) { return context_->async_events().Hold(element); });
 }
 
-void Session::ReleaseAsyncEvents() {
+void ShardClient::ReleaseAsyncEvents() {
   lcore_->Call([&](const OnShard& shard) {
     lcore_->worker(shard).events().lost.Add(context_->async_events().Release());
   });
 }
 
-void Session::HoldCompletionEvents(int channel) {
+void ShardClient::HoldCompletionEvents(int channel) {
   lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(channel); });
 }
 
-void Session::ReleaseCompletionEvents() {
+void ShardClient::ReleaseCompletionEvents() {
   lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(-1); });
 }
 
