@@ -78,7 +78,7 @@ Json ShowDevice(Device& device, const SessionServer& server) {
 }
 
 Json PortCounters(const Device& device, const dataplane::DeviceSnapshot& snapshot) {
-  Json out = {{"rx_scattered", device.dataplane().frames_made_whole()}};
+  Json out = {{"rx_scattered", device.dataplane().frames_linearized()}};
 #define ROCI_SHOW_COUNTER(member, name) out[name] = snapshot.member;
   ROCI_DEVICE_COUNTERS(ROCI_SHOW_COUNTER)
 #undef ROCI_SHOW_COUNTER

@@ -1,4 +1,4 @@
-// The lcores' side of a port: what comes, what turns round, what is sent.
+// The data path of a port: receiving, looping back, sending.
 #include "dataplane/port/ethdev_port.h"
 
 #include <rte_ethdev.h>
@@ -15,20 +15,20 @@
 namespace roci::dataplane {
 namespace {
 
-// A port may hand over a VLAN tag beside its frame, though nobody asked it to take it out: the
-// kernel does so, and some PMDs pass that on.
+// Puts a VLAN tag back that the port has stripped. The kernel strips tags unasked, and some PMDs
+// pass that on.
 void RestoreTag(rte_mbuf* frame) {
   if (rte_vlan_insert(&frame) == 0) return;
-  // It has no room for the tag, and must not pass for a frame without one: nothing is left of it,
-  // which is counted as a truncated frame.
+  // No room for the tag. The frame must not pass as untagged: made empty, it is dropped and counted
+  // as a truncated frame.
   frame->data_len = 0;
   frame->pkt_len = 0;
 }
 
 }  // namespace
 
-// An lcore has every queue whose number is its own, modulo the number of lcores, counted from the
-// home lcore. It begins with another one each time, so that none starves the others.
+// An lcore polls every queue whose number is its own, modulo the number of lcores, counted from the
+// home lcore. It starts with another queue each time, so that no queue starves.
 uint32_t EthdevPort::ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   const uint32_t first = FirstQueueOf(lcore);
   if (first >= queues_.rx || !is_started_.load(std::memory_order_acquire)) return 0;
@@ -44,22 +44,23 @@ uint32_t EthdevPort::ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32
   return received;
 }
 
-// What does not become a frame of one segment is dropped and counted where frames are handled.
+// Linearizes frames and restores VLAN tags. Frames that keep several segments are dropped and
+// counted by the worker.
 void EthdevPort::MakeUsual(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     const bool has_tag = (frames[i]->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0;
     if (frames[i]->nb_segs == 1 && !has_tag) [[likely]]
       continue;
     if (frames[i]->nb_segs != 1) {
-      if (!MakeWhole(frames[i], services_.frames().mempool())) continue;
-      turns_[lcore].made_whole.Add(1);
+      if (!Linearize(frames[i], services_.frames().mempool())) continue;
+      turns_[lcore].linearized.Add(1);
     }
     if (has_tag) RestoreTag(frames[i]);
   }
 }
 
 EthdevPort::Received EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
-  // Half of what is left at most from each ring, so that none starves what comes behind it.
+  // Each ring gets at most half of the remaining room, so that it does not starve the next source.
   const uint32_t share = FirstQueueOf(lcore) < queues_.rx ? 2 : 1;
   const auto take = [&](rte_ring* ring, uint32_t taken) {
     return rte_ring_sc_dequeue_burst(ring, reinterpret_cast<void**>(frames + taken),
@@ -74,7 +75,7 @@ EthdevPort::Received EthdevPort::Receive(uint32_t lcore, rte_mbuf** frames, uint
 
 bool EthdevPort::Pending(uint32_t lcore) const {
   if (to_lcore_[lcore] != nullptr && rte_ring_empty(to_lcore_[lcore]) == 0) return true;
-  // Where the PMD cannot tell, the lcore looks again after its poll interval.
+  // If the PMD cannot tell, the lcore polls again after its poll interval.
   const bool asks = tells_pending_ && is_started_.load(std::memory_order_acquire);
   for (uint32_t queue = FirstQueueOf(lcore); asks && queue < queues_.rx; queue += lcores_) {
     if (rte_eth_rx_queue_count(port_, static_cast<uint16_t>(queue)) > 0) return true;
@@ -100,7 +101,7 @@ uint32_t EthdevPort::TurnRound(uint32_t lcore, rte_mbuf** frames, uint32_t count
   return taken;
 }
 
-// A group that a queue pair sends to may have members here.
+// Sends a multicast frame and loops a copy back, as the group may have members here.
 uint32_t EthdevPort::SendToGroup(uint32_t lcore, rte_mbuf* frame) {
   rte_mbuf* copy = rte_pktmbuf_copy(frame, services_.frames().mempool(), 0, UINT32_MAX);
   const uint32_t sent = Send(lcore, &frame, 1);
@@ -161,7 +162,7 @@ uint32_t EthdevPort::Send(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   return taken;
 }
 
-// What the port does not take waits in `held_`, in front of what is still in the ring.
+// Frames that the port does not take wait in `held_`, before those in the ring.
 uint32_t EthdevPort::ServeOthers() {
   if (from_others_ == nullptr || !is_started_.load(std::memory_order_acquire)) return 0;
   if (held_count_ == 0) {

@@ -1,6 +1,6 @@
-// A DPDK ethdev under a device: opened by its devargs, its receive queues polled by the lcores in
-// turn (the home lcore has the first), hand-off rings between the lcores for what came to the wrong
-// one. What a device sends to itself turns round here, since hardly any link brings it back.
+// A DPDK ethdev under a device, opened by its devargs. Its receive queues are distributed over the
+// lcores; the home lcore has the first. Rings hand frames off to the lcore that owns their queue
+// pair. Frames of a device to itself are looped back here, as hardly any link returns them.
 #pragma once
 
 #include <array>
@@ -30,9 +30,9 @@ struct rte_ring;
 
 namespace roci::dataplane {
 
-// What the NIC, or what stands in for one, has lost before or behind us.
+// Frames that the NIC or its driver has lost.
 struct PortLosses {
-  uint64_t rx_missed = 0;     // it had no descriptor, or its queue was full
+  uint64_t rx_missed = 0;     // no descriptor was free, or a queue was full
   uint64_t rx_errors = 0;     // damaged
   uint64_t rx_no_buffer = 0;  // the pool was empty
   uint64_t tx_errors = 0;
@@ -42,60 +42,62 @@ class EthdevPort {
  public:
   struct Config {
     std::string devargs;
-    uint32_t mtu = 1500;  // wanted; a PMD that cannot be told keeps its own
-    roce::Mac mac;        // all zero: the port's own
+    uint32_t mtu = 1500;  // wanted; some PMDs keep their own
+    roce::Mac mac;        // all zero: that of the port
     uint32_t home_lcore = 0;
   };
 
   // Control thread. NotFound if the devargs name no Ethernet device.
   static absl::StatusOr<std::unique_ptr<EthdevPort>> Open(PortServices& services,
                                                           const Config& config);
-  // Of DPDK's heap, for frames of its own, where a port may need some there.
+  // The largest use of DPDK's heap by a port that needs frame buffers of its own.
   static uint32_t MostHeapMib();
-  // No lcore may use the port any more.
+  // No lcore may use the port when it is destroyed.
   ~EthdevPort();
 
   // ---- Control thread
   const roce::Mac& mac() const { return mac_; }
-  // As it is now; the speed only where somebody has measured it (see driver_speed_mbps).
+  // The present state; the speed only if it is a measured one (see driver_speed_mbps).
   LinkState ReadLink() const;
-  // While the link is down, once a second at most: a port that reaches its peer only when it starts
-  // tries again.
+  // Restarts a port that connects to its peer only at start, once a second at most, while its link
+  // is down.
   void Reconnect();
-  // What the driver says of the speed: those without a link of their own make one up. 0: nothing.
+  // The speed by the driver; drivers without a link make one up. 0: unknown.
   uint32_t driver_speed_mbps() const;
-  // Whether frames above the MTU are lost without a word (a network device of the kernel's).
+  // Whether frames above the MTU are lost silently (on a network device of the kernel).
   bool loses_above_mtu() const { return network_device_ != 0; }
-  PortLosses losses();  // none where nobody counts
-  // Frames that came in several segments and were put together.
-  uint64_t made_whole() const;
+  PortLosses losses();  // 0 where the driver does not count
+  // Number of frames that were linearized.
+  uint64_t linearized() const;
   PortQueues queues() const { return queues_; }
-  // Those that it was asked for, and frames in pieces where they come unasked.
+  // The offloads in use, and RX_SCATTER where frames come in several segments without it.
   PortOffloads offloads() const;
   uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }
-  // Whether frames to other stations' addresses come in too, where the PMD can choose.
+  // Whether frames to other stations are received too, where the PMD can choose.
   void SetPromiscuous(bool on);
 
   // ---- Lcores
-  // The first `handed_off` of the frames have been at another lcore, which gave them to this one.
+  // Another lcore has received the first `handed_off` of the frames and handed them off to this
+  // one.
   struct Received {
     uint32_t count;
     uint32_t handed_off;
   };
   Received Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   bool Pending(uint32_t lcore) const;
-  // Any lcore that receives. Hands off a received frame, unparsed, to the lcore that owns its queue
-  // pair; false (the frame stays the caller's) if that lcore is behind.
+  // Any lcore that receives. Hands a received frame off to the lcore that owns its queue pair.
+  // False, and the caller keeps the frame: the ring to that lcore is full.
   bool HandOffToLcore(rte_mbuf* frame, uint32_t to_lcore);
-  // Takes over up to `count` frames, in order; returns how many. `lcores` as for Wire::Transmit.
+  // Takes ownership of up to `count` frames, in order; returns how many. `lcores`: see
+  // Wire::Transmit.
   uint32_t Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* lcores, uint32_t count);
-  // Which checksums of a raw frame the port fills in (RTE_ETH_TX_OFFLOAD_*): none where it turns
-  // round.
+  // The checksums of a raw frame that the port fills in (RTE_ETH_TX_OFFLOAD_*): none if the frame
+  // is looped back.
   uint64_t ChecksumsOf(const rte_mbuf& frame) const;
-  // Once, before a frame is sent that leaves some to the port. False: the port does not take it so.
+  // Call once before a frame is sent with checksum offloads. False: the port cannot do them.
   bool Prepare(uint32_t lcore, rte_mbuf& frame) const;
-  // Home lcore, once per loop: sends what others queued, where the port has too few queues.
+  // Home lcore, once per loop: sends frames of other lcores, if the port has too few queues.
   uint32_t ServeOthers();
   bool IsHome(uint32_t lcore) const { return lcore == home_lcore_; }
 
@@ -145,20 +147,20 @@ class EthdevPort {
   bool link_brings_back_ = false;
   bool is_hardware_ = false;
   bool connects_at_start_ = false;
-  bool interrupts_watch_peer_ = false;  // and the link is read as they left it
+  bool interrupts_watch_peer_ = false;  // and keep the link state up to date
   uint64_t reconnected_at_ns_ = 0;
-  std::atomic<bool> is_started_{false};  // else no lcore may touch its queues
+  std::atomic<bool> is_started_{false};  // false: no lcore may use its queues
   uint32_t network_device_ = 0;          // its number; 0: there is none
-  Fd all_groups_;                        // both where there is one
+  Fd all_groups_;                        // both only with a network device
   Fd all_stations_;
   uint32_t home_lcore_ = 0;
-  uint32_t mtu_ = 0;  // that the port can carry; a network device may carry less
+  uint32_t mtu_ = 0;  // of the port; a network device below may carry less
   roce::Mac mac_;
   std::array<rte_ring*, kMaxLcores> to_lcore_{};
-  // Which of its queues an lcore asks first.
+  // The queue that an lcore polls first.
   struct alignas(kCacheLineBytes) Turn {
     uint32_t number = 0;
-    Counter made_whole;
+    Counter linearized;
   };
   std::array<Turn, kMaxLcores> turns_{};
   rte_ring* from_others_ = nullptr;

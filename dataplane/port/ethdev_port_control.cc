@@ -1,5 +1,5 @@
-// The control thread's side of a port: its driver, queues, buffers, rings and address, the start
-// and the restart, what it says of its link and losses.
+// The control path of a port: driver, queues, buffers, rings, address, start and restart, link
+// state and losses.
 #include <net/if.h>
 #include <rte_bus.h>
 #include <rte_dev.h>
@@ -27,10 +27,10 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint16_t kDescriptors = 512;
-// Of all receiving queues together, whose buffers come out of one pool.
+// Of all receive queues together, as they share one pool.
 constexpr uint16_t kRxDescriptors = 2048;
 constexpr uint32_t kHandOffEntries = 1024;
-// Of each queue: net_af_xdp holds 2048 for the kernel, and as many that it sends.
+// Per queue: net_af_xdp holds 2048 for the kernel and as many for sending.
 constexpr uint32_t kSmallFrames = 8192;
 constexpr uint32_t kLargeFrames = 4096;
 constexpr uint16_t kLargeBufferBytes = 16384 + RTE_PKTMBUF_HEADROOM;
@@ -40,8 +40,8 @@ absl::Status DpdkError(int error, const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", rte_strerror(error < 0 ? -error : error)));
 }
 
-// Makes the place free where a port is going to listen. Ports of net_memif with different numbers
-// share a socket; net_vhost and net_virtio_user go without and wait for ever.
+// Removes a stale socket where the port will listen, and checks that no other process listens
+// there. Ports of net_memif share a socket; net_vhost and net_virtio_user would wait forever.
 absl::Status ClearSocket(const std::string& devargs) {
   const std::string path = ListeningSocketOf(devargs);
   RemoveStaleSocket(path);
@@ -50,7 +50,7 @@ absl::Status ClearSocket(const std::string& devargs) {
       absl::StrCat("'", devargs, "': another process listens at ", path));
 }
 
-// DPDK's drivers answer EPERM whatever they dislike. `devargs` as configured, `full` with defaults.
+// DPDK's drivers return EPERM for any bad value. `devargs`: as configured; `full`: with defaults.
 absl::Status NoDevice(int error, const std::string& devargs, const std::string& full) {
   if (const std::string path = ListeningSocketOf(full); IsListenedAt(path)) {
     return absl::AlreadyExistsError(
@@ -65,14 +65,14 @@ bool IsZero(const roce::Mac& mac) { return mac == roce::Mac{}; }
 void MakeAddressUp(rte_ether_addr& address) {
   std::random_device random;
   for (uint8_t& byte : address.addr_bytes) byte = static_cast<uint8_t>(random());
-  address.addr_bytes[0] = RTE_ETHER_LOCAL_ADMIN_ADDR;  // and of one station
+  address.addr_bytes[0] = RTE_ETHER_LOCAL_ADMIN_ADDR;  // and unicast
 }
 
 bool IsHardware(const rte_eth_dev_info& info) {
   return std::strcmp(rte_bus_name(rte_dev_bus(info.device)), "pci") == 0;
 }
 
-// net_pcap tells it only where one device is used for both directions.
+// net_pcap reports its device only if it uses one for both directions.
 uint32_t NetworkDeviceOf(const std::string& devargs, const rte_eth_dev_info& info) {
   return info.if_index != 0 ? info.if_index : if_nametoindex(PcapInterface(devargs).c_str());
 }
@@ -86,8 +86,8 @@ absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(PortServices& servi
   const std::string name = PortName(config.devargs);
   port->devargs_ = WithDefaults(config.devargs, config.mtu);
   if (absl::Status status = ClearSocket(port->devargs_); !status.ok()) return status;
-  // A port that is there already (a PCI device of the allow list, or made by the EAL's own
-  // arguments) is used as it is.
+  // An existing port (a PCI device of the allow list, or one made by EAL arguments) is used as it
+  // is.
   if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
     if (const int error = rte_dev_probe(port->devargs_.c_str()); error != 0) {
       return NoDevice(error, config.devargs, port->devargs_);
@@ -108,7 +108,7 @@ absl::Status EthdevPort::Configure(const Config& config) {
     return DpdkError(error, "port information");
   }
   lcores_ = services_.lcore_count();
-  // net_vhost complains of being asked while it has no peer.
+  // net_vhost logs an error when it is asked without a peer.
   tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
   link_brings_back_ = LinkBringsBack(devargs_);
   connects_at_start_ = ConnectsAtStart(devargs_);
@@ -122,7 +122,7 @@ absl::Status EthdevPort::Configure(const Config& config) {
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
   if (const int error = TryToStart(); error != 0) return DpdkError(error, "starting the port");
   sockets_.Find(info.driver_name);
-  // Neighbour discovery and multicast groups; a PMD without filters delivers everything anyhow.
+  // For neighbour discovery and multicast groups. A PMD without filters delivers all frames anyway.
   rte_eth_allmulticast_enable(port_);
   if (network_device_ != 0) {
     all_groups_ = HoldReception(network_device_, Reception::kAllGroups);
@@ -140,7 +140,8 @@ absl::Status EthdevPort::SetUp(const Config& config, const rte_eth_dev_info& inf
   absl::Status status = SetMtu(config, info);
   if (status.ok()) status = SetUpQueues();
   if (status.ok() || (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) == 0) return status;
-  // It takes no buffers that hold its longest frames, unless these may come in pieces.
+  // The driver refuses buffers shorter than its longest frame unless frames may have several
+  // segments.
   offloads_.rx |= RTE_ETH_RX_OFFLOAD_SCATTER;
   queues_ = queues;
   status = SetMtu(config, info);
@@ -156,7 +157,7 @@ absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
   if (!IsZero(wanted)) {
     const bool differs = std::memcmp(address.addr_bytes, &wanted, sizeof(address)) != 0;
     std::memcpy(address.addr_bytes, wanted.bytes.data(), wanted.bytes.size());
-    // A network device keeps the kernel's address. A PMD that keeps its own might filter by it.
+    // A network device keeps the kernel's address. A PMD that keeps its own may filter by it.
     const bool keeps_own =
         differs && !is_others &&
         (network_device_ != 0 || rte_eth_dev_default_mac_addr_set(port_, &address) != 0);
@@ -195,7 +196,7 @@ int EthdevPort::ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory 
   auto pool = FramePool::Create(frames, buffer_bytes, memory);
   if (!pool.ok()) return -ENOMEM;
   const int error = ReceiveInto((*pool)->mempool());
-  // (It has given the old ones back.)
+  // The driver has freed the buffers of the old pool.
   own_frames_ = *std::move(pool);
   return error;
 }
@@ -208,28 +209,28 @@ int EthdevPort::ReceiveInto(rte_mempool* pool) {
   return error;
 }
 
-// Whether frames come in pieces.
+// Whether received frames may have several segments.
 bool EthdevPort::Scatters() const {
   rte_eth_rxq_info info;
   return rte_eth_rx_queue_info_get(port_, 0, &info) == 0 && info.scattered_rx != 0;
 }
 
-// Some NICs fill a round part of each buffer only, which shows when they start, and frames of the
-// largest MTU do not fit. Larger buffers are better than frames in pieces.
+// Some NICs fill only a round part of each buffer, which shows when they start, so that frames of
+// the largest MTU do not fit. Larger buffers cost less than frames in several segments.
 int EthdevPort::Start() {
   int error = rte_eth_dev_start(port_);
   if (error != 0 || !Scatters() || own_frames_ != nullptr) return error;
   error = rte_eth_dev_stop(port_);
   if (error != 0) return error;
   if (ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices) != 0) {
-    // Then the pieces are put together.
+    // Frames will be linearized.
     error = ReceiveInto(services_.frames().mempool());
     if (error == 0) own_frames_.reset();
   }
   return error != 0 ? error : rte_eth_dev_start(port_);
 }
 
-// Without its peer a port that connects when it starts is there, with its link down.
+// A port that connects at start exists without its peer, with its link down.
 int EthdevPort::TryToStart() {
   if (!connects_at_start_) {
     int error = -EBUSY;
@@ -237,7 +238,7 @@ int EthdevPort::TryToStart() {
     is_started_ = error == 0;
     return error;
   }
-  // It says on each attempt that there is no peer.
+  // The driver logs an error on each attempt without a peer.
   const uint32_t level = rte_log_get_global_level();
   rte_log_set_global_level(RTE_LOG_CRIT);
   reconnected_at_ns_ = Clock::Monotonic();
@@ -246,10 +247,9 @@ int EthdevPort::TryToStart() {
   return 0;
 }
 
-// Net_virtio_user (DPDK 22.11) accepts a peer and takes leave of it wherever its link is read, and
-// in alarms that it sets then. Two threads that do so disturb each other, and nothing withdraws the
-// alarms and the interrupt handler, which they install, when the port is closed: the handler then
-// reads what has been freed. So everything happens on the interrupt thread, closing as well.
+// net_virtio_user (DPDK 22.11) accepts and drops peers when its link is read, and in alarms that it
+// sets then. This is not thread-safe, and closing the port does not remove the alarms and the
+// interrupt handler, which then use freed memory. So start and close run on the interrupt thread.
 bool EthdevPort::RunWherePeerIsWatched(const std::function<void()>& work) {
   if (interrupts_watch_peer_) return RunOnInterruptThread(work);
   work();
@@ -268,22 +268,22 @@ void EthdevPort::Reconnect() {
   TryToStart();
 }
 
-// A port whose own frames are larger than a buffer of ours (net_af_packet with a large framesz)
-// gets larger buffers for receiving, and one that takes none so large (net_af_xdp) smaller ones.
+// A port with frames larger than the usual buffer (net_af_packet with a large framesz) gets larger
+// receive buffers; one that needs smaller buffers (net_af_xdp) gets smaller ones.
 int EthdevPort::SetUpReceiving() {
   if (const std::optional<uint16_t> bytes = BufferBytesOf(devargs_); bytes.has_value()) {
     return ReceiveWith(kSmallFrames * queues_.rx, *bytes, FrameMemory::kOwn);
   }
   const int error = ReceiveInto(services_.frames().mempool());
   if (error == 0) {
-    own_frames_.reset();  // of an attempt that failed; no queue has any now
+    own_frames_.reset();  // of a failed attempt; no queue uses them
     return 0;
   }
   return ReceiveWith(kLargeFrames, kLargeBufferBytes, FrameMemory::kOwn);
 }
 
-// With `mtu` 0 as the PMD likes it. A NIC spreads frames by the hash of their addresses and ports,
-// of which the source port tells connections apart.
+// `mtu` 0: the PMD's choice. A NIC distributes frames by a hash over addresses and ports; the UDP
+// source port differs between connections.
 int EthdevPort::ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info) {
   rte_eth_conf eth_config;
   std::memset(&eth_config, 0, sizeof(eth_config));
@@ -299,17 +299,17 @@ int EthdevPort::ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info) {
   return rte_eth_dev_configure(port_, queues_.rx, queues_.tx, &eth_config);
 }
 
-// With as many queues as it takes.
+// Configures the port with as many queues as it accepts.
 int EthdevPort::ConfigureFor(uint32_t mtu, const rte_eth_dev_info& info) {
   for (;; queues_ = FewerThan(queues_, lcores_)) {
     int error = ConfigureQueues(mtu, info);
-    // Some PMDs refuse any MTU but their own.
+    // Some PMDs accept only their own MTU.
     if (error == -EINVAL || error == -ENOTSUP) error = ConfigureQueues(0, info);
     if (error == 0 || queues_.rx == 1) return error;
   }
 }
 
-// Configures the port with the MTU that comes nearest to what is wanted.
+// Configures the port with the supported MTU that is nearest to the wanted one.
 absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& info) {
   const uint32_t most = info.max_rx_pktlen > kEthernetOverheadBytes
                             ? info.max_rx_pktlen - kEthernetOverheadBytes
@@ -318,7 +318,7 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
   const PortQueues queues = queues_;
   int error = ConfigureFor(wanted, info);
   if (error != 0 && !offloads_.none()) {
-    // What it offers it may not have together, or not with its peer.
+    // The port may not support its offloads together, or not with its peer.
     offloads_ = {.rx = offloads_.rx & RTE_ETH_RX_OFFLOAD_SCATTER, .tx = 0};
     queues_ = queues;
     error = ConfigureFor(wanted, info);
@@ -326,7 +326,7 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
   if (error != 0) return DpdkError(error, "configuring the port");
   uint16_t mtu = 0;
   mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : uint32_t{RTE_ETHER_MTU};
-  // Some report 1518 bytes whatever their buffers hold, and take more.
+  // Some drivers report 1518 bytes although their buffers hold more.
   if (const std::optional<uint32_t> room = RoomOf(devargs_)) mtu_ = std::min(config.mtu, *room);
   return absl::OkStatus();
 }
@@ -402,14 +402,14 @@ uint32_t EthdevPort::driver_speed_mbps() const {
   return link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
 }
 
-uint64_t EthdevPort::made_whole() const {
+uint64_t EthdevPort::linearized() const {
   uint64_t sum = 0;
-  for (const Turn& turn : turns_) sum += turn.made_whole.value();
+  for (const Turn& turn : turns_) sum += turn.linearized.value();
   return sum;
 }
 
 PortOffloads EthdevPort::offloads() const {
-  // (A driver may go on to say so when it has larger buffers.)
+  // A driver may still report scattering when it has larger buffers.
   const bool in_pieces = own_frames_ == nullptr && Scatters();
   const uint64_t pieces = in_pieces ? RTE_ETH_RX_OFFLOAD_SCATTER : 0;
   return {.rx = offloads_.rx | pieces, .tx = offloads_.tx};

@@ -1,4 +1,4 @@
-// What a port's link is like, by its driver and by the network device below it.
+// The link state of a port, by its driver and by the network device below it.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@ namespace roci::dataplane {
 
 struct LinkState {
   bool up = false;
-  bool enabled = true;      // false: down because the administrator wants it so
+  bool enabled = true;      // false: set down by the administrator
   uint32_t mtu = 0;         // Ethernet's (the L3 size)
   uint32_t speed_mbps = 0;  // 0: unknown
 };
 
-// `port` is what the driver says, with the largest MTU that it can carry; `below` its network
-// device, nothing where that is gone.
+// `port`: the state by the driver, with the largest MTU of the port. `below`: the state of its
+// network device; nothing if the device has been removed.
 constexpr LinkState OnNetworkDevice(LinkState port, const std::optional<NetworkDevice>& below) {
   if (!below.has_value()) return {.up = false, .enabled = port.enabled, .mtu = port.mtu};
   return {.up = port.up && below->running,

@@ -17,7 +17,7 @@
 namespace roci::dataplane {
 namespace {
 
-// Of a file or, behind a first byte of zero, abstract (unix(7)); without its zeros.
+// A path, or an abstract name without its leading zero byte (unix(7)).
 std::string NameOf(int socket) {
   sockaddr_un address{};
   socklen_t size = sizeof(address);
@@ -48,8 +48,8 @@ int FindListener(const std::string& path) {
 
 }  // namespace
 
-// Something that is never readable takes its number: the interrupt thread has the number on its
-// list for ever, and panics if it is no descriptor.
+// Replaces the socket by a descriptor that is never readable: the interrupt thread keeps the number
+// in its list forever, and panics if it is no descriptor.
 void EndMemifListener(const std::string& path) {
   const int listener = path.empty() ? -1 : FindListener(path);
   const Fd silence(eventfd(0, EFD_CLOEXEC));

@@ -10,14 +10,14 @@
 namespace roci::dataplane {
 namespace {
 
-// `request` names the device. 0 where its driver does not know, or there is no link.
+// `request` names the device. 0: its driver does not know the speed, or the link is down.
 uint32_t SpeedOf(int fd, ifreq& request) {
   ethtool_cmd command{};
   command.cmd = ETHTOOL_GSET;
   request.ifr_data = reinterpret_cast<char*>(&command);
   if (ioctl(fd, SIOCETHTOOL, &request) != 0) return 0;
   const uint32_t speed = ethtool_cmd_speed(&command);
-  // (16 bits of it in old drivers.)
+  // Old drivers report unknown in 16 bits.
   const bool is_known = speed != static_cast<uint32_t>(SPEED_UNKNOWN) && speed != UINT16_MAX;
   return is_known ? speed : 0;
 }
@@ -41,7 +41,7 @@ std::optional<NetworkDevice> ReadNetworkDevice(uint32_t index) {
 }
 
 Fd HoldReception(uint32_t index, Reception what) {
-  // Of no protocol: it receives nothing.
+  // Protocol 0: the socket receives nothing.
   Fd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   packet_mreq request{};
   request.mr_ifindex = static_cast<int>(index);

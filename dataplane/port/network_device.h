@@ -1,5 +1,5 @@
-// The network device of the kernel's that a port sits on, where it does: what the kernel says of it
-// now. DPDK's drivers for such ports look at it once, or never.
+// The state of the kernel network device below a port. DPDK's drivers for such ports read it once
+// or never.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ struct NetworkDevice {
   uint32_t speed_mbps = 0;  // 0: unknown
 };
 
-// By its number, in the network namespace of the caller: another device of the same name is not the
-// one that the port was opened on. Nothing once it is gone.
+// Reads a device by its index in the caller's network namespace (another device may have taken its
+// name). Nothing: the device has been removed.
 std::optional<NetworkDevice> ReadNetworkDevice(uint32_t index);
 
-// What it is to pass on beside the frames that the kernel wants for itself.
+// Frames that the device receives besides those that the kernel wants.
 enum class Reception : uint8_t {
-  kAllGroups,    // frames to any group, of which the kernel does not know ours
-  kAllStations,  // frames to anybody ("promiscuous")
+  kAllGroups,    // to any multicast group, as the kernel does not know ours
+  kAllStations,  // to any station ("promiscuous")
 };
 
-// Makes it pass these on as long as the descriptor is open, beside others who ask for the same
-// (packet(7), PACKET_ADD_MEMBERSHIP). Not valid without CAP_NET_RAW.
+// Makes the device receive them as long as the descriptor is open (packet(7),
+// PACKET_ADD_MEMBERSHIP). Invalid without CAP_NET_RAW.
 Fd HoldReception(uint32_t index, Reception what);
 
 }  // namespace roci::dataplane

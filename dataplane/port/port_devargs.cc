@@ -8,10 +8,10 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kDefaultBufferBytes = 2048;  // of both drivers
-// The kernel's header in front of a frame in a ring (packet(7)), generously.
+// Upper bound of the kernel's header before a frame in a ring (packet(7)).
 constexpr uint32_t kRingHeaderBytes = 128;
 
-// "net_x,a=1,b=2", "b" -> "2"; empty: it is not there.
+// "net_x,a=1,b=2", "b" -> "2"; empty: no such key.
 std::string_view ValueOf(std::string_view devargs, std::string_view key) {
   for (size_t at = devargs.find(','); at != std::string_view::npos;) {
     const size_t end = devargs.find(',', at + 1);
@@ -33,11 +33,10 @@ uint32_t NumberOf(std::string_view devargs, std::string_view key, uint32_t other
 
 uint32_t Less(uint32_t bytes, uint32_t overhead) { return bytes > overhead ? bytes - overhead : 0; }
 
-// The kernel writes into net_af_xdp's buffers, of which none may be larger than a page with all
-// that DPDK has in it: the pool's header and the mbuf. An odd number of cache lines is what the
-// pool adds no padding to.
+// The kernel writes into net_af_xdp's buffers. A buffer with the pool's header and the mbuf must
+// fit a page. The pool adds no padding to an odd number of cache lines.
 constexpr uint16_t kXdpBufferBytes = 4096 - 64 - 64 - 128;
-// In front of the frame: DPDK's headroom and the kernel's.
+// Before the frame: DPDK's headroom and the kernel's.
 constexpr uint32_t kXdpHeadroomBytes = 128 + 256;
 
 }  // namespace
@@ -58,7 +57,7 @@ std::string WithDefaults(std::string devargs, uint32_t mtu) {
   const bool is_small = mtu <= kDefaultBufferBytes - kRingHeaderBytes - kEthernetOverheadBytes;
   if (devargs.starts_with("net_af_packet") && !is_small && ValueOf(devargs, "framesz").empty() &&
       ValueOf(devargs, "blocksz").empty()) {
-    // Whole frames to a block; as many as the driver has of small ones.
+    // A block holds whole frames; as many frames as the default.
     return devargs + ",blocksz=65536,framesz=8192,framecnt=512";
   }
   if (devargs.starts_with("net_pcap") && !ValueOf(devargs, "iface").empty() &&
@@ -75,8 +74,8 @@ bool AddressIsOfOtherEnd(const std::string& devargs) {
 }
 
 std::optional<uint32_t> RoomOf(const std::string& devargs) {
-  // (Its driver knows frames of several buffers, but in DPDK 22.11 they go wrong once the ring has
-  // been round: marks of earlier ones are left in it.)
+  // The driver supports frames of several buffers, but DPDK 22.11 corrupts them once the ring has
+  // wrapped, as it leaves old flags in the descriptors.
   if (devargs.starts_with("net_memif")) {
     return Less(NumberOf(devargs, "bsize", kDefaultBufferBytes), kEthernetOverheadBytes);
   }

@@ -11,7 +11,7 @@
 namespace roci::dataplane {
 namespace {
 
-// As librte_eal does it with -d; the plugins register their drivers when they are loaded.
+// As librte_eal does for -d. Plugins register their drivers when they are loaded.
 void LoadPlugins(std::string_view kind) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(RTE_EAL_PMD_PATH, error)) {
@@ -21,7 +21,7 @@ void LoadPlugins(std::string_view kind) {
 }
 
 void LoadPlugins() {
-  // Libraries that drivers stand on come first.
+  // Libraries that drivers depend on come first.
   for (const char* kind : {"librte_bus_", "librte_common_", "librte_net_"}) LoadPlugins(kind);
 }
 
@@ -30,7 +30,7 @@ void LoadPlugins() {
 bool HasPortDriver(const std::string& devargs) {
   static const bool loaded = (LoadPlugins(), true);
   (void)loaded;
-  // It tells about names that nobody knows on stderr; our caller does that.
+  // DPDK logs unknown names to stderr; the caller reports them.
   const uint32_t level = rte_log_get_global_level();
   rte_log_set_global_level(RTE_LOG_EMERG);
   rte_devargs parsed{};

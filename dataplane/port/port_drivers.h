@@ -1,4 +1,4 @@
-// Which ports DPDK has a driver for, before the EAL is started.
+// Whether DPDK has a driver for a port. Works before the EAL is started.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace roci::dataplane {
 
 // Whether a bus and, for virtual ports, a driver knows `devargs` ("net_tap0,iface=x", a PCI
-// address). Loads DPDK's plugins, as the EAL would. Says nothing about the port itself.
+// address). Loads DPDK's plugins as the EAL does. Does not check that the port exists.
 bool HasPortDriver(const std::string& devargs);
 
 }  // namespace roci::dataplane

@@ -1,5 +1,4 @@
-// Which of its offloads a port is asked for. What leaves or comes as RoCE needs none: see
-// docs/ports.md.
+// The offloads that a port is configured with. RoCE frames need none: see docs/ports.md.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +15,9 @@ struct PortOffloads {
   bool none() const { return rx == 0 && tx == 0; }
 };
 
-// Checksums of raw packets: all that the port fills in; and a NIC's word on received ones, if it
-// speaks of all of them. (Virtual ports compute them in software, for frames that nobody asks
-// about, or hand over frames that have none yet.)
+// Checksums of raw packets: all that the port can fill in, and the check of received ones if a NIC
+// offers it for all kinds. (Virtual ports check in software, for every frame, or deliver frames
+// without checksums.)
 PortOffloads ChecksumOffloads(const rte_eth_dev_info& info, bool is_hardware);
 
 // "tx_udp_checksum", ...

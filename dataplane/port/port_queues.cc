@@ -9,8 +9,8 @@ namespace {
 
 enum class Use : uint8_t {
   kOne,
-  kPerLcore,  // the PMD makes what is asked for, and spreads frames over it
-  kAll,       // they are there, by the port's arguments or its peer's wish, and all may get frames
+  kPerLcore,  // the PMD makes as many as asked for and distributes frames over them
+  kAll,       // their number is given by devargs or peer, and all may get frames
 };
 
 struct Rule {
@@ -20,16 +20,17 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    // The kernel answers a flow on the queue that it came from.
+    // The kernel answers a flow on the queue by which it was sent.
     {"net_tap", Use::kPerLcore, Use::kPerLcore},
     // qpairs=, queue_count=: sockets of one group, or the queues of the network device.
     {"net_af_packet", Use::kAll, Use::kAll},
     {"net_af_xdp", Use::kAll, Use::kAll},
-    // queues=: a driver may send on any queue, and the device must serve all; the other way round
-    // the driver need not have enabled them.
+    // queues=: a driver may send on any queue, so the device serves all; but the driver need not
+    // have
+    // enabled all queues for receiving.
     {"net_virtio_user", Use::kAll, Use::kAll},
     {"net_vhost", Use::kAll, Use::kOne},
-    // Interfaces or files, each of which has a queue.
+    // One queue per interface or file.
     {"net_pcap", Use::kAll, Use::kOne},
 };
 

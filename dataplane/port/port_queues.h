@@ -1,5 +1,5 @@
-// How many queues of a port are used, for receiving and for sending. Every receiving queue that may
-// get frames must be polled, and none may be sent to that nobody reads at the other end.
+// How many queues of a port are used. Every receive queue that can get frames must be polled, and
+// frames must not be sent to a queue that the peer does not read.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,14 @@ namespace roci::dataplane {
 
 struct PortQueues {
   uint16_t rx = 1;
-  uint16_t tx = 1;  // one, or one for each lcore at least
+  uint16_t tx = 1;  // 1, or at least one per lcore
 };
 
-// What the PMD can have at most is `most`. `is_hardware`: a NIC, all of whose queues lead to its
-// link.
+// `most`: the limits of the PMD. `is_hardware`: a NIC, where all queues send to the link.
 PortQueues QueuesOf(const std::string& devargs, bool is_hardware, PortQueues most, uint32_t lcores);
 
-// The next smaller number of receiving queues to try where a NIC refuses `queues` (some want a
-// power of two); 0: there is none.
+// The next smaller number of receive queues to try when a NIC refuses `queues` (some want a power
+// of two). rx 0: none is left.
 PortQueues FewerThan(PortQueues queues, uint32_t lcores);
 
 }  // namespace roci::dataplane

@@ -13,7 +13,7 @@
 namespace roci::dataplane {
 namespace {
 
-// Of the sockets among the descriptors of this process, those of `family`.
+// The open sockets of `family` in this process.
 std::vector<int> OpenSockets(int family) {
   std::vector<int> out;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
@@ -60,7 +60,7 @@ uint64_t PortSockets::missed() {
   for (const int fd : xdp_) {
     xdp_statistics statistics{};
     socklen_t bytes = sizeof(statistics);
-    // (The driver passes rx_dropped on.)
+    // The driver itself reports rx_dropped.
     if (getsockopt(fd, SOL_XDP, XDP_STATISTICS, &statistics, &bytes) == 0) {
       missed += statistics.rx_ring_full;
     }

@@ -1,6 +1,6 @@
-// The sockets by which net_af_packet and net_af_xdp reach a network device: what their full rings
-// have missed, which the kernel counts and DPDK's drivers do not pass on. DPDK gives no way to the
-// sockets, so they are found among the process's descriptors. Control thread.
+// Reads how many frames the full rings of net_af_packet and net_af_xdp have missed. The kernel
+// counts them per socket, but DPDK's drivers do not report them and do not expose their sockets, so
+// the sockets are found among the process's descriptors. Control thread.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@ namespace roci::dataplane {
 
 class PortSockets {
  public:
-  // Before a port is opened: to know which sockets are not its own.
+  // Construct before the port is opened: notes the sockets that are not of the port.
   PortSockets();
-  // Once `driver` (DPDK's name) has opened a port: those that are new. Others' sockets are left
-  // alone; libpcap counts by itself, and the kernel's counter begins anew when it is read.
+  // Call once `driver` (DPDK's name) has opened the port: finds the new sockets. Other sockets are
+  // not read, as reading resets the kernel's counter and libpcap counts by itself.
   void Find(const std::string& driver);
 
-  // Frames since the port was opened, for which the kernel found no room.
+  // Frames since the port was opened that did not fit the ring.
   uint64_t missed();
 
  private:
   std::vector<int> before_;
-  std::vector<int> packet_;  // AF_PACKET, of net_af_packet; the driver's
-  std::vector<int> xdp_;     // AF_XDP, of net_af_xdp; the driver's
+  std::vector<int> packet_;  // AF_PACKET, owned by net_af_packet
+  std::vector<int> xdp_;     // AF_XDP, owned by net_af_xdp
   uint64_t packet_missed_ = 0;
 };
 

@@ -22,9 +22,9 @@ constexpr uint64_t kOfPort = RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSU
 
 // A packet that lies within its frame.
 struct IpPacket {
-  uint32_t at = 0;      // of its header in the frame
+  uint32_t at = 0;      // offset of its header in the frame
   uint32_t header = 0;  // bytes, options included
-  uint32_t bytes = 0;   // of all of it
+  uint32_t bytes = 0;   // length of the packet
   bool is_ipv4 = false;
   uint8_t protocol = 0;  // TCP or UDP with a whole header; else 0
 };
@@ -40,8 +40,8 @@ Header& BehindIp(const rte_mbuf& frame, const IpPacket& packet) {
   return *rte_pktmbuf_mtod_offset(&frame, Header*, packet.at + packet.header);
 }
 
-// Of the two protocols that have a checksum over addresses; 0 for others, for fragments, and where
-// header or lengths do not fit.
+// TCP or UDP, whose checksum covers addresses. 0: another protocol, a fragment, or a header or
+// length that does not fit.
 uint8_t ProtocolOf(const rte_mbuf& frame, const IpPacket& packet, uint32_t layer4) {
   const uint32_t carried = packet.bytes - packet.header;
   if (layer4 == RTE_PTYPE_L4_TCP) return carried >= sizeof(rte_tcp_hdr) ? IPPROTO_TCP : 0;
@@ -50,8 +50,8 @@ uint8_t ProtocolOf(const rte_mbuf& frame, const IpPacket& packet, uint32_t layer
   return rte_be_to_cpu_16(udp.dgram_len) == carried ? IPPROTO_UDP : 0;
 }
 
-// IPv6 headers with others behind them are left alone: the checksum's address may be in one of
-// these (routing).
+// Ignores transport headers behind IPv6 extension headers, as the address for the checksum may be
+// in one of these (routing).
 std::optional<IpPacket> FindPacket(const rte_mbuf& frame, uint32_t bytes) {
   rte_net_hdr_lens lengths{};
   const uint32_t kind = rte_net_get_ptype(
@@ -92,7 +92,7 @@ void FillTransport(rte_mbuf& frame, const IpPacket& packet) {
   std::memcpy(field, &sum, sizeof(sum));
 }
 
-// What of it the port is to do, as flags of the mbuf.
+// The checksums that the port fills in, as flags of the mbuf.
 uint64_t LeftToPort(const IpPacket& packet, uint64_t offloads) {
   uint64_t flags = 0;
   if (packet.is_ipv4 && (offloads & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0) {
@@ -108,7 +108,7 @@ uint64_t LeftToPort(const IpPacket& packet, uint64_t offloads) {
   return flags | (packet.is_ipv4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
 }
 
-// Where the headers are; and the sum over the addresses, from which ports go on.
+// Sets the offsets of the headers, and the sum over the addresses with which ports start.
 void TellPort(rte_mbuf& frame, const IpPacket& packet, uint64_t flags) {
   const size_t layer4 = packet.protocol == IPPROTO_TCP   ? sizeof(rte_tcp_hdr)
                         : packet.protocol == IPPROTO_UDP ? sizeof(rte_udp_hdr)
@@ -132,7 +132,7 @@ bool TransportIsRight(const rte_mbuf& frame, const IpPacket& packet) {
 bool FillChecksums(rte_mbuf& frame, uint32_t bytes, uint64_t offloads) {
   const std::optional<IpPacket> packet = FindPacket(frame, bytes);
   if (!packet.has_value()) return false;
-  // Ports sum up to the frame's end, and some take that for the packet's.
+  // Some ports sum up to the end of the frame instead of the packet.
   if (packet->at + packet->bytes != frame.data_len) offloads = 0;
   const uint64_t flags = LeftToPort(*packet, offloads);
   if (packet->is_ipv4 && (flags & RTE_MBUF_F_TX_IP_CKSUM) == 0) FillIpv4(frame, *packet);

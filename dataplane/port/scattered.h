@@ -1,4 +1,4 @@
-// Frames that a port hands over in several segments. What comes behind knows frames of one only.
+// Linearizes frames that a port delivers in several segments. All other code expects one segment.
 #pragma once
 
 struct rte_mbuf;
@@ -6,8 +6,8 @@ struct rte_mempool;
 
 namespace roci::dataplane {
 
-// A copy in one buffer of `pool` takes the place of the frame, which goes back to its own. False:
-// the frame stays as it is; no buffer was free, or it is longer than one.
-bool MakeWhole(rte_mbuf*& frame, rte_mempool* pool);
+// Replaces the frame by a copy in one buffer of `pool` and frees the old one. False, with the frame
+// unchanged: no buffer is free, or the frame is longer than a buffer.
+bool Linearize(rte_mbuf*& frame, rte_mempool* pool);
 
 }  // namespace roci::dataplane

@@ -14,8 +14,8 @@ namespace roci::dataplane {
 
 namespace {
 
-// What a datagram socket is answered there: errno, 0 where it is taken; whoever listens notices
-// nothing (unix(7)). ENOENT for what is no socket, which would refuse connections as well.
+// The errno of connecting a datagram socket to `path`, 0 if it succeeds; a listener notices nothing
+// (unix(7)). ENOENT: not a socket, where connecting would be refused too.
 int AnswerAt(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.empty() || path.size() >= sizeof(address.sun_path)) return ENOENT;

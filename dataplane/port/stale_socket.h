@@ -1,16 +1,15 @@
-// Who is at the place of a port's listening socket in the file system: nobody any more, when a
-// daemon that was killed has left the name behind, which keeps the next one from listening there;
-// or somebody else.
+// Tells whether the path of a listening socket is stale (a killed daemon has left it, and the next
+// daemon cannot listen there) or in use by another process.
 #pragma once
 
 #include <string>
 
 namespace roci::dataplane {
 
-// Removes `path` if it is a Unix socket that nobody has any more. True if it did.
+// Removes `path` if it is a stale Unix socket. True if it did.
 bool RemoveStaleSocket(const std::string& path);
 
-// Whether somebody listens at `path` (a stream or packet socket).
+// Whether a process listens at `path` (a stream or packet socket).
 bool IsListenedAt(const std::string& path);
 
 }  // namespace roci::dataplane

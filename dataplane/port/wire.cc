@@ -25,7 +25,7 @@ uint64_t DestinationOf(const rte_mbuf* frame) {
   return number & kMacMask;
 }
 
-// The lowest bit of the first byte on the wire.
+// The group bit is the lowest bit of the first byte.
 bool IsGroup(uint64_t mac) { return (mac & 1) != 0; }
 
 }  // namespace
@@ -84,9 +84,9 @@ uint32_t Wire::Deliver(Endpoint& to, uint32_t lcore, rte_mbuf** frames, uint32_t
   return taken;
 }
 
-// Every receiver on every lcore gets a copy: the lcores do not know of each other's groups. Frames
-// of the control plane are for the control plane, and raw ones for flow rules, which every lcore
-// knows: one lcore is enough.
+// Every lcore of every receiver gets a copy, as each lcore has its own groups. Frames from a
+// control thread are for control threads, and raw frames for flow rules, which all lcores know, so
+// one lcore is enough for these.
 void Wire::Flood(uint32_t from, const rte_mbuf* frame, uint8_t lcore_of) {
   const bool from_control = lcore_of == kFromControl;
   const uint32_t lcores = from_control || lcore_of == kRawPacket ? 1 : services_.lcore_count();
@@ -120,8 +120,7 @@ uint32_t Wire::Transmit(uint32_t endpoint, rte_mbuf** frames, const uint8_t* lco
            DestinationOf(frames[i + run]) == mac) {
       ++run;
     }
-    // A QPN that an app made up may name an lcore that is not there: any one will count it as
-    // unknown.
+    // A made-up QPN may name an lcore that does not exist. Any lcore counts it as unknown.
     const uint32_t lcore = lcores[i] < services_.lcore_count() ? lcores[i] : 0;
     const uint32_t taken = Deliver(*to, lcore, frames + i, run);
     i += taken;

@@ -1,4 +1,4 @@
-// The built-in wire: a switch between the devices of one daemon. Frames are handed over as pointers
+// The built-in wire: a switch between the devices of one daemon. It passes pointers to frames
 // through one ring per endpoint and lcore.
 #pragma once
 
@@ -17,16 +17,17 @@ struct rte_ring;
 
 namespace roci::dataplane {
 
-// Forwards by destination MAC: to that endpoint (the sender's own included), group addresses to
-// all (the sender too, unless the control plane sent the frame), unknown addresses nowhere. Nothing
-// is learnt; the addresses are those of the endpoints.
+// Forwards by destination MAC: unicast to the endpoint with that address (the sender included),
+// groups to all endpoints (the sender too, unless the control thread sent the frame), unknown
+// addresses nowhere. Addresses are not learnt; endpoints are added with theirs.
 class Wire {
  public:
   static constexpr uint32_t kMaxEndpoints = 64;
   static constexpr uint32_t kRingEntries = 1024;
-  // In place of an lcore: the frame comes from the control plane and goes to the receiver's.
+  // Instead of an lcore: the frame is from the control thread, for the receiver's control thread.
   static constexpr uint8_t kFromControl = 0xFF;
-  // The same, and a group frame comes to the sender as well: frames of raw packet queue pairs.
+  // Instead of an lcore: the frame is from a raw packet queue pair. As above, but the sender gets
+  // its group frames too.
   static constexpr uint8_t kRawPacket = 0xFE;
 
   explicit Wire(PortServices& services);
@@ -34,17 +35,17 @@ class Wire {
   ~Wire();
 
   // ---- Control thread
-  // None if the wire is full or rings cannot be had. Two endpoints with one address: frames go to
-  // the first.
+  // None: the wire is full, or no ring can be allocated. Of two endpoints with one address the
+  // first gets the frames.
   std::optional<uint32_t> AddEndpoint(const roce::Mac& mac);
-  // No lcore uses the endpoint any more when it returns; frames on their way are freed.
+  // When it returns, no lcore uses the endpoint any more. Frames in its rings are freed.
   void RemoveEndpoint(uint32_t endpoint);
   uint32_t endpoint_count() const { return used_; }
 
   // ---- Any lcore
-  // Takes over up to `count` frames, in order, and returns how many: fewer when a receiver's ring
-  // is full. `lcores[i]` is the lcore that frame i is for (its QPN says so); group frames go to all
-  // lcores of a receiver. Frames to nobody count as taken.
+  // Takes ownership of up to `count` frames, in order, and returns how many: fewer when a
+  // receiver's ring is full. `lcores[i]` is the lcore of frame i, by its QPN; group frames go to
+  // all lcores of a receiver. Frames to unknown addresses are freed and count as taken.
   uint32_t Transmit(uint32_t endpoint, rte_mbuf** frames, const uint8_t* lcores, uint32_t count);
   // Frames for this endpoint and lcore; up to `count`.
   uint32_t Receive(uint32_t endpoint, uint32_t lcore, rte_mbuf** frames, uint32_t count);

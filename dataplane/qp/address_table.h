@@ -1,4 +1,4 @@
-// The address handles of one session: small numbers that name ready frame templates.
+// The address handles of one verbs context: small numbers that name prepared frame templates.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace roci::dataplane {
 
-// Read and changed on the session's lcore.
+// Read and changed on the context's lcore.
 class AddressTable {
  public:
   explicit AddressTable(uint32_t capacity) : capacity_(capacity) {}

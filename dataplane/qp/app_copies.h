@@ -1,5 +1,5 @@
-// The copies between frames and one program's memory that take system calls: what a round of the
-// lcore collects of them, and what waits until they are done.
+// Copies by system calls between frames and the memory of one program: the copies that a round of
+// the lcore collects, and the frames and queue pairs that wait for them.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +25,13 @@ namespace roci::dataplane {
 
 class QueuePair;
 
-// An atomic on memory that is reached by system calls.
+// An atomic operation on memory that is accessed by system calls.
 struct AtomicCopy {
   enum class Kind : uint8_t { kNone, kCompareSwap, kFetchAdd, kWrite };
   Kind kind = Kind::kNone;
-  QueuePairHost* host = nullptr;  // null: it is gone
+  QueuePairHost* host = nullptr;  // null: destroyed
   memory::Segment segment;
-  uint64_t operand = 0;  // to compare with, to add; the 8 bytes to write
+  uint64_t operand = 0;  // the value to compare with or to add, or the 8 bytes to write
   uint64_t swap = 0;
   memory::MemoryStatus status{};
   uint64_t original = 0;
@@ -40,40 +40,39 @@ struct AtomicCopy {
   void Run();
 };
 
-// Counts what all programs of one user take of the limits below. Thread-safe.
+// What all programs of one user use of the limits below. Thread-safe.
 struct CopyUse {
   std::atomic<uint32_t> threads{0};  // copier threads
   std::atomic<uint32_t> frames{0};   // parked frames
 };
 
-// Those whose sessions share keys have one of these together. On the lcore, except for what says
+// Contexts that share keys share one of these. Members are called on the lcore unless they say
 // otherwise.
 //
-// Within a round copies are collected; at points where nothing else is under way the worker runs
-// them (Copy), which may take as long as the program likes, and then settles them. Meanwhile the
-// queue pairs concerned are held: what they tell their program and their peers waits, and frames
-// for them are parked.
+// A round collects copies. Between its stages the worker runs them (Copy), which a program can
+// delay without limit, and then settles them. Meanwhile their queue pairs are held: completions and
+// packets of held queue pairs wait, and frames for them are parked.
 class AppCopies : public std::enable_shared_from_this<AppCopies> {
  public:
-  // Threads that may wait in copies of one user's programs.
+  // Limit of threads that wait in copies of one user's programs.
   static constexpr uint32_t kMostCopiers = 4;
 
-  // Of frames that wait for a queue pair that is held; a multicast frame may wait for many.
+  // Limits of parked frames. A multicast frame may be parked for several queue pairs.
   static constexpr uint32_t kMaxParked = 4096;
   static constexpr uint32_t kMaxParkedFrames = 512;
   static constexpr uint32_t kMostFramesOfUser = 1024;
   struct Parked {
     rte_mbuf* frame;
     LaneState* lane;
-    QueuePair* qp;  // null: it is gone
+    QueuePair* qp;  // null: destroyed
   };
   struct Kept {
     rte_mbuf* frame;
-    bool to_stash;  // nobody else refers to it
+    bool to_stash;  // it has no other owner
   };
 
-  // `collecting` is the worker's list of those that have collected something. All AppCopies of one
-  // user have the same `use`.
+  // `collecting` is the worker's list of AppCopies with collected copies. All AppCopies of one user
+  // have the same `use`.
   AppCopies(std::vector<AppCopies*>* collecting, std::shared_ptr<CopyUse> use)
       : collecting_(collecting), use_(std::move(use)) {}
   ~AppCopies();
@@ -81,15 +80,15 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   AppCopies& operator=(const AppCopies&) = delete;
 
   // ---- Control thread, while the lcore runs nothing of it
-  // Goes to another worker. Nothing is collected.
+  // Moves to another worker. Nothing may be collected.
   void MoveTo(std::vector<AppCopies*>* collecting) { collecting_ = collecting; }
-  // By a session. Its program's memory stays for as long as this.
+  // Adds a context. Keeps the memory of its program alive as long as this object.
   void Share(std::shared_ptr<const memory::AppMemory> app) {
     if (app != nullptr && app->is_foreign()) places.MayWait();
     apps_.push_back(std::move(app));
     ++sessions_;
   }
-  // Whether several sessions use it.
+  // Whether several contexts use it.
   bool IsShared() const { return sessions_ > 1; }
   // Keeps the key table, and with it the mappings of its regions, alive as long as this object.
   void Keep(std::shared_ptr<const memory::KeyTable> keys) { keys_ = std::move(keys); }
@@ -97,15 +96,15 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   void Keep(memory::ReleasedMappings mappings) {
     std::move(mappings.begin(), mappings.end(), std::back_inserter(released_));
   }
-  // A session ends. True: it was the last.
+  // Removes a context. True: it was the last one.
   bool Leave() { return --sessions_ == 0; }
 
   // ---- State
-  // Nothing is collected and nothing runs.
+  // No copies are collected or running.
   bool IsIdle() const { return !is_listed_ && !is_running_; }
-  // Copies are under way: nothing may be added.
+  // Copies are running: nothing may be added.
   bool IsRunning() const { return is_running_; }
-  // The lcore does not wait for them. Any thread.
+  // The lcore does not wait for the running copies. Any thread.
   bool IsDetached() const { return is_detached_.load(std::memory_order_relaxed); }
   // The user has reached the limit of copier threads, so these copies must not start yet.
   void SetRefused(bool refused) { is_refused_.store(refused, std::memory_order_relaxed); }
@@ -118,50 +117,51 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // ---- Collecting
   PlaceBatch places;
   GatherBatch gathers;
-  // `qp` is held until the copies are settled.
+  // Holds `qp` until the copies are settled.
   void Hold(QueuePair& qp);
-  // `qp` is to be visited when the copies are settled.
+  // Visits `qp` when the copies are settled.
   void Await(QueuePair& qp);
-  // False: full.
+  // False: no room.
   bool AddAtomic(const AtomicCopy& atomic);
-  // A frame that a place refers to.
+  // Keeps a frame that a collected payload refers to, until Settle.
   bool HasRoomForFrame() const { return kept_count_ < kept_.size(); }
   void Keep(rte_mbuf* frame, bool to_stash) { kept_[kept_count_++] = {frame, to_stash}; }
-  // Until the next Settle. False: a limit is reached, the frame stays the caller's. Calls for
-  // several queue pairs with the same frame follow each other.
+  // Keeps a received frame for `qp` until the next Settle. False: a limit is reached, and the
+  // caller keeps the frame. Calls with one frame for several queue pairs must be consecutive.
   bool Park(rte_mbuf* frame, LaneState& lane, QueuePair& qp);
 
   // ---- Running
   void Begin();
   // Any thread, between Begin and Settle.
   void Copy();
-  // After Copy: it failed because no program is there any more. Its queue pairs are silent from
-  // then on, as an adapter's are when it takes them away; the session is about to end.
+  // After Copy: it failed because the program has ended. Its queue pairs are silent from then on,
+  // as those of a removed adapter are; its context will be destroyed soon.
   bool IsGone() const { return is_gone_; }
-  // The lcore continues without waiting for Copy, which another thread makes or continues. Called
-  // when the copy takes too long or when the session ends; the second call does nothing.
+  // The lcore continues without waiting for Copy, which runs on another thread. Call when the copy
+  // takes too long or the context is destroyed; a second call does nothing.
   void Detach();
-  // That thread is one more of the user's copiers.
+  // Counts that thread as one of the user's copiers.
   void CountCopier() { use_->threads.fetch_add(1); }
   void SetDone() { is_done_.store(true, std::memory_order_release); }
   bool IsDone() const { return is_done_.load(std::memory_order_acquire); }
 
-  // ---- A thread of its own, for a while after a copy took too long
+  // ---- A copier thread, for some time after a copy took too long
   bool HasCopier() const { return copier_.load(std::memory_order_relaxed) != kNone; }
-  // Its user has as many threads as one may have; the next copy has to wait.
+  // The user has reached the limit of copier threads; the next copy must wait.
   bool IsOverLimit() const {
     return !HasCopier() && use_->threads.load(std::memory_order_relaxed) >= kMostCopiers;
   }
-  // After Begin and Detach. False: it has gone meanwhile.
+  // Hands the copies to the copier thread; after Begin and Detach. False: the thread has ended.
   bool HandOver();
-  // On the thread that made the copy that took too long: serves those that follow, calls `done`
-  // after each, and returns when none has slept for a while or when `stop` is set.
+  // On the thread whose copy took too long: runs the next copies too and calls `done` after each.
+  // Returns when no copy has slept for some time or `stop` is set.
   void ServeAsCopier(const std::atomic<bool>& stop, const std::function<void()>& done);
 
   // ---- After Copy, in this order
-  // Atomics answer, queue pairs are held no more, and what they tell their program is told.
+  // Delivers the results of atomics, releases the held queue pairs, and writes their deferred
+  // completions.
   void Settle();
-  // What was kept and parked is taken out by the caller, who frees it or goes on with it.
+  // The caller becomes the owner of the kept and the parked frames.
   std::span<const Kept> TakeKept();
   std::span<const Parked> TakeParked();
   // Calls visit(qp) for each queue pair that waited; it may wait again.
@@ -174,7 +174,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
     }
   }
 
-  // `qp` is about to go.
+  // `qp` is being destroyed.
   void Forget(QueuePair& qp);
   // The program has ended. Releases all queue pairs that wait for its copies and calls visit(qp)
   // for each of them.
@@ -191,7 +191,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
 
  private:
   void Enlist();
-  // Takes `qp` out of the list that it is the first of.
+  // Removes `qp`, the first of its list, and returns the next one.
   static QueuePair* NextWaiting(QueuePair& qp);
   void Unlist(QueuePair& qp);
   static void Unhold(QueuePair& qp);

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kMask = AsyncEvents::kMaxWaiting - 1;
 static_assert((AsyncEvents::kMaxWaiting & kMask) == 0);
 
-// What a pipe takes whole or not at all.
+// A pipe takes so many bytes atomically.
 constexpr uint32_t kEventsPerWrite = PIPE_BUF / sizeof(roci_abi_async_event);
 constexpr int kWritesPerRetry = 4;
 
@@ -32,8 +32,8 @@ bool AsyncEvents::Send(uint64_t element, uint32_t type) {
   return errno == EAGAIN && Append(event);
 }
 
-// Programs with thousands of queue pairs that never look must still be told of faults: this one
-// event, which every queue pair may raise, leaves half of the backlog to the others.
+// Every queue pair may raise this event. It uses half of the backlog at most, so that a program
+// with thousands of queue pairs that does not read its events still learns of faults.
 bool AsyncEvents::Append(const roci_abi_async_event& event) {
   const uint32_t limit =
       event.type == kEventCommunicationEstablished ? kMaxWaiting / 2 : kMaxWaiting;
@@ -43,7 +43,7 @@ bool AsyncEvents::Append(const roci_abi_async_event& event) {
   return true;
 }
 
-// Events that lie in one piece and go with one write.
+// Events that are contiguous in the ring and fit one write.
 uint32_t AsyncEvents::Longest() const {
   return std::min({count_, kMaxWaiting - first_, kEventsPerWrite});
 }
@@ -54,7 +54,7 @@ uint32_t AsyncEvents::Retry() {
     const ssize_t size = static_cast<ssize_t>(events * sizeof(roci_abi_async_event));
     const ssize_t written = write(pipe_.get(), &ring_[first_], static_cast<size_t>(size));
     if (written != size) {
-      // Nobody will read them.
+      // The program has closed its end.
       return errno != EAGAIN ? std::exchange(count_, 0) : 0;
     }
     first_ = (first_ + events) & kMask;

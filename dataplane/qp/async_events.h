@@ -1,5 +1,5 @@
-// The asynchronous events of one session on their way to the app: a pipe, and a backlog for as long
-// as the pipe is full.
+// The asynchronous events of one verbs context: a pipe to the program, and a backlog while the pipe
+// is full.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,26 @@
 
 namespace roci::dataplane {
 
-// On the lcore of the session, except the constructor.
+// Members are called on the lcore of the context, except the constructor.
 class AsyncEvents {
  public:
-  // Events that wait besides those that are in the pipe (4096 with Linux's default size).
+  // Events in the backlog; the pipe holds 4096 more with Linux's default size.
   static constexpr uint32_t kMaxWaiting = 16384;
 
   // `pipe`: the writing end, non-blocking.
   explicit AsyncEvents(Fd pipe);
 
-  // Events stay in their order. False: this one is lost, since too many wait already or the app has
-  // closed its end.
+  // Events keep their order. False: the event is lost, because the backlog is full or the program
+  // has closed its end.
   bool Send(uint64_t element, uint32_t type);
-  // Some did not go yet: Retry has to be called now and then.
+  // The backlog is not empty: call Retry from time to time.
   bool waiting() const { return count_ != 0; }
-  // Writes what there is room for, as much as a few system calls do. Returns how many are lost, for
-  // the app has closed its end.
+  // Writes as much of the backlog as fits, in a few system calls. Returns how many events are lost
+  // because the program has closed its end.
   [[nodiscard]] uint32_t Retry();
 
-  // Takes back those of `element` that wait here, returns how many there were, and writes nothing
-  // to the pipe until Release, so that another thread may take out what is unread and put some of
-  // it back.
+  // Removes the events of `element` from the backlog and returns their number. Writes nothing to
+  // the pipe until Release, so that another thread can filter the unread events in the pipe.
   uint32_t Hold(uint64_t element);
   [[nodiscard]] uint32_t Release();  // as Retry
 
@@ -39,7 +38,7 @@ class AsyncEvents {
   uint32_t Longest() const;
 
   Fd pipe_;
-  // A ring. Its memory is not touched, and costs nothing, before it is needed.
+  // A ring. Its pages are not touched before the pipe is full.
   std::unique_ptr<roci_abi_async_event[]> ring_;
   uint32_t first_ = 0;
   uint32_t count_ = 0;

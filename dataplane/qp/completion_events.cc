@@ -193,13 +193,13 @@ void CompletionEvents::Retry() {
 void CompletionEvents::CountOwed() { owed_ = delayed_.size() + waiting_.size(); }
 
 void CompletionEvents::Register(AsyncEvents& events) {
-  waiting_.reserve(sessions_ + 1);
-  ++sessions_;
+  waiting_.reserve(contexts_ + 1);
+  ++contexts_;
   if (events.waiting()) AwaitRoom(events);
 }
 
 void CompletionEvents::Unregister(AsyncEvents& events) {
-  --sessions_;
+  --contexts_;
   std::erase(waiting_, &events);
   CountOwed();
 }

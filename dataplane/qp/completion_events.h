@@ -86,7 +86,7 @@ class CompletionEvents {
   void Expire(uint64_t now_ns);
   // Tries again to write events for which the pipe had no room, asynchronous ones too.
   void Retry();
-  // Adds or removes a session of this lcore, with its waiting asynchronous events.
+  // Adds or removes a context of this lcore, with its waiting asynchronous events.
   void Register(AsyncEvents& events);
   void Unregister(AsyncEvents& events);
   // `events` has its first event that waits for room.
@@ -95,7 +95,7 @@ class CompletionEvents {
   void Hold(int channel) { held_channel_ = channel; }
 
   // Queues that have overflowed and whose queue pairs must go to ERR. The lcore walks over the
-  // queue pairs of their session in slices, and counts them in CompletionQueue::walked().
+  // queue pairs of their context in slices, and counts them in CompletionQueue::walked().
   void NoteOverflow(CompletionQueue& cq) { overflowed_.push_back(&cq); }
   bool has_overflowed() const { return !overflowed_.empty(); }
   CompletionQueue& overflowed() { return *overflowed_.back(); }
@@ -123,7 +123,7 @@ class CompletionEvents {
   static constexpr size_t kRetriesPerCall = 16;
   std::vector<CompletionQueue*> delayed_;
   std::vector<AsyncEvents*> waiting_;
-  size_t sessions_ = 0;
+  size_t contexts_ = 0;
   size_t owed_ = 0;  // elements of delayed_ and waiting_
   int held_channel_ = -1;
   std::vector<CompletionQueue*> overflowed_;

@@ -49,7 +49,7 @@ void CompletionQueue::UseRing(uint32_t capacity) {
   capacity_shift_ = static_cast<uint32_t>(std::countr_zero(capacity));
 }
 
-// The ring looks full: believe the app's index if it is possible.
+// The ring looks full: reads the program's index and takes it if it is possible.
 bool CompletionQueue::MakeRoom() {
   if (overflowed_) return false;
   const uint32_t consumer = std::atomic_ref(header_->consumer).load(std::memory_order_acquire);
@@ -111,7 +111,7 @@ bool CompletionQueue::SwapRing(SharedMemory& ring, uint32_t capacity, uint32_t c
   header_->overflowed = overflowed_;
   producer_ = unconsumed;
   event_state_.MoveDown(consumer);
-  // A dead queue stays full for ever.
+  // A dead queue stays full forever.
   consumer_ = overflowed_ ? producer_ - capacity_ : 0;
   return true;
 }

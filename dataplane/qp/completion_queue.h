@@ -1,4 +1,4 @@
-// One completion queue: writes entries to the ring that the app polls and notices overflow.
+// A completion queue: writes CQEs to the ring that the program polls and detects overflow.
 // CompletionEvents sends its events.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace roci::dataplane {
 
 class VerbsContext;
 
-// Who a completion belongs to.
+// The queue pair or shared receive queue that a completion belongs to.
 struct CompletionOwner {
   uint32_t qpn;
   uint32_t qp_handle;      // or that of the shared receive queue
@@ -38,14 +38,14 @@ class CompletionQueue {
   static absl::StatusOr<SharedMemory> CreateRing(uint32_t entries);
 
   // ---- On the lcore
-  // Lets apps see all entries of the lcore's queues that are held back.
+  // Makes all withheld entries of the lcore's queues visible.
   void PublishBurst() { events_->Publish(); }
-  // Appends one entry. On overflow it is lost, the CQ is dead from then on and the session gets
+  // Appends one entry. On overflow the entry is lost, the CQ is dead and the program gets
   // IBV_EVENT_CQ_ERR.
-  // The first entry since the last CompletionEvents::Publish is held back, and with it all that
-  // follow: an app that waits for it reads its line over and over. Were each entry to appear by
-  // itself, the app would do so to every line just when it is written, and each would have to be
-  // fetched back from the app's processor.
+  // The first entry since the last CompletionEvents::Publish is withheld, and hides those behind
+  // it: a polling program reads the line of the next entry over and over. If each entry became
+  // visible at once, the program would poll every line while it is written, and each line would
+  // move between the two processors.
   void Write(const roce::Completion& completion, const CompletionOwner& owner, bool is_send,
              uint64_t now_ns) {
     if (producer_ - consumer_ >= capacity_ && !MakeRoom()) [[unlikely]]
@@ -65,10 +65,10 @@ class CompletionQueue {
         *this, event_state_,
         completion.solicited || completion.status != roce::CompletionStatus::kSuccess);
   }
-  // As Write, for an entry that is filled in but for time and generation.
+  // As Write, for an entry that lacks only time and generation.
   void WriteEntry(roci_abi_cqe filled, bool solicited, uint64_t now_ns);
-  // Continues in `ring`, into which the unconsumed entries are copied. False: they do not fit, or
-  // `consumer` is impossible. `ring` then holds the old one.
+  // Continues in `ring`: copies the unconsumed entries there and leaves the old ring in `ring`.
+  // False, with nothing changed: they do not fit, or `consumer` is impossible.
   bool SwapRing(SharedMemory& ring, uint32_t capacity, uint32_t consumer);
 
   VerbsContext& context() const { return context_; }
@@ -102,8 +102,7 @@ class CompletionQueue {
   uint32_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
   bool overflowed() const { return overflowed_; }
   uint32_t users() const { return users_; }  // queue pairs; control thread only
-  // Before the first queue pair uses it: entries for which there is no room are lost, and that is
-  // all.
+  // Entries that do not fit are lost, without an error. Call before a queue pair uses the CQ.
   void IgnoreOverrun() { ignore_overrun_ = true; }
   void AddUser() { ++users_; }
   void RemoveUser() { --users_; }
@@ -122,7 +121,7 @@ class CompletionQueue {
   roci_abi_cq* header_ = nullptr;
   roci_abi_cqe* entries_ = nullptr;
   uint32_t producer_ = 0;
-  uint32_t consumer_ = 0;  // the app's, as last read and believed
+  uint32_t consumer_ = 0;  // the program's index, as last read and checked
   uint32_t capacity_ = 0;
   uint32_t capacity_shift_ = 0;
   bool has_withheld_ = false;
@@ -131,7 +130,7 @@ class CompletionQueue {
   uint32_t withheld_index_ = 0;
   CompletionEvents* events_;
   CompletionEventState event_state_;
-  uint32_t walked_ = 0;  // handles looked at since the overflow
+  uint32_t walked_ = 0;  // handles visited since the overflow
   VerbsContext& context_;
   uint32_t users_ = 0;
   roci_abi_cqe withheld_{};

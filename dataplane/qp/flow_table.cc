@@ -47,7 +47,7 @@ bool FlowTable::Add(FlowRule& rule) {
   return true;
 }
 
-// Removes the class, and the value in it, where no rule is left.
+// Removes the value, and then the class, if no rule is left in it.
 void FlowTable::Prune(std::vector<Class>::iterator it, const roce::FlowKey& value) {
   const auto same = it->rules.find(value);
   if (same != it->rules.end() && same->second.empty()) it->rules.erase(same);

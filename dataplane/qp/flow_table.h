@@ -1,4 +1,4 @@
-// Flow rules: which frames that are no packets of a queue pair go to which raw packet queue pair.
+// Flow rules: which raw packet queue pair gets a frame that is no packet of another queue pair.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace roci::dataplane {
 
 class QueuePair;
 
-// What a counters object counts: frames and their bytes, on each lcore by itself.
+// A counters object: frames and their bytes, per lcore.
 struct FlowCounters {
   struct Lcore {
     Counter packets;
@@ -30,11 +30,11 @@ struct FlowCounters {
 // Values are those of enum ibv_flow_attr_type.
 enum class FlowKind : uint8_t { kNormal = 0, kAllDefault = 1, kMulticastDefault = 2, kSniffer = 3 };
 
-// Made and owned by the control plane; fixed while it is in a table, but for `counters`.
+// Made and owned by the control thread. Only `counters` may change while it is in a table.
 struct FlowRule {
   FlowKind kind = FlowKind::kNormal;
   uint16_t priority = 0;    // normal rules: 0 goes first
-  bool passes_on = false;   // normal rules: the frame may match rules of lower priority too
+  bool passes_on = false;   // normal rules: rules of lower priority may match the frame too
   bool drops = false;       // takes the frame and delivers it nowhere
   uint32_t tag = 0;         // for the completion
   roce::FlowKey mask{};     // normal rules only
@@ -43,13 +43,13 @@ struct FlowRule {
   FlowCounters* counters = nullptr;  // may be null; may be set while lcores read it
 };
 
-// Changed and read on one lcore. Rules of one priority and mask are a class, found by hashing; a
-// frame is looked up once in each class, and kMaxClasses bounds that.
+// Changed and read on one lcore. Rules of one priority and mask are a class with one hash table. A
+// frame costs one lookup per class; kMaxClasses bounds their number.
 class FlowTable {
  public:
   static constexpr size_t kMaxClasses = 64;
 
-  // False, with nothing changed: a class too many.
+  // False, with nothing changed: kMaxClasses is reached.
   bool Add(FlowRule& rule);
   void Remove(FlowRule& rule);
 
@@ -58,9 +58,9 @@ class FlowTable {
   }
   std::span<FlowRule* const> sniffers() const { return sniffers_; }
 
-  // Calls take(rule) for every rule that gets the frame: those of the first class that has equal
-  // ones, of later classes if all of these pass it on, and the default rules if none had it alone.
-  // True: a normal rule has it alone.
+  // Calls take(rule) for every rule that gets the frame: the matching rules of each class in order,
+  // up to a class with a rule that does not pass it on; behind all classes, the default rules.
+  // True: a normal rule did not pass it on.
   template <class Take>
   bool Match(const roce::FlowKey& key, Take&& take) const {
     for (const Class& c : classes_) {

@@ -1,5 +1,5 @@
-// Frames whose payload comes from apps' memory through system calls: built, but not sent before it
-// is there.
+// Frames whose payload is read from programs' memory by system calls. They are built at once and
+// sent when the payload has been copied.
 #pragma once
 
 #include <array>
@@ -18,14 +18,14 @@ namespace roci::dataplane {
 
 class QueuePair;
 
-// Collected, then copied, then settled. While it is copied nothing may be added. Members are called
-// on the lcore unless they say otherwise.
+// A batch is collected, then copied, then settled. Nothing may be added while it is copied. Members
+// are called on the lcore unless they say otherwise.
 class GatherBatch {
  public:
   struct Frame {
-    QueuePair* qp;  // null: it is gone
+    QueuePair* qp;  // null: destroyed
     rte_mbuf* buffer;
-    std::byte* bytes;  // of the frame; null: it is complete
+    std::byte* bytes;  // of the frame; null: the frame is complete
     roce::FrameShape shape;
     roce::TxPacket packet;
     LaneState* lane;
@@ -35,32 +35,32 @@ class GatherBatch {
 
   bool empty() const { return count_ == 0; }
   uint32_t size() const { return count_; }
-  // Whether any one frame can be added.
+  // Whether one more frame can be added, whatever its payload.
   bool HasRoom() const {
     return count_ < kMaxFrames &&
            copies_.size() + memory::SegmentList::kCapacity <= memory::CopyBatch::kMaxPieces;
   }
 
-  // Notes where the payload of `frame` comes from, and that it is to be put at `to`. kFault: as it
-  // says; nothing is noted.
+  // Adds a frame whose payload is to be copied to `to`. kFault: the payload cannot be read; nothing
+  // is added.
   memory::MemoryStatus Add(const Frame& frame, std::byte* to, const memory::SegmentList& payload) {
     const memory::MemoryStatus status =
         copies_.AddOut(payload, {to, frame.packet.payload_length}, count_);
     if (status == memory::MemoryStatus::kOk) frames_[count_++] = frame;
     return status;
   }
-  // A frame that must not overtake those before it.
+  // Adds a complete frame that must not overtake those before it.
   void Hold(const Frame& frame) { frames_[count_++] = frame; }
 
-  // Any thread. May take as long as the program likes (a page fault that it handles itself).
+  // Any thread. A program can delay it without limit (userfaultfd).
   void Copy() {
     const std::span<const uint32_t> failed = copies_.Flush();
     for (const uint32_t frame : failed) frames_[frame].failed = true;
     has_failed_ = !failed.empty();
   }
   bool HasFailed() const { return has_failed_; }
-  // After Copy: completes the frames, empties the batch, and calls done(frame) for each, in order;
-  // those with `failed` have no payload. `done` must not add.
+  // After Copy: completes the frames, empties the batch, and calls done(frame) for each in order.
+  // Frames with `failed` have no payload. `done` must not add frames.
   template <class Done>
   void Settle(Done&& done) {
     const uint32_t count = count_;
@@ -73,11 +73,11 @@ class GatherBatch {
       done(frame);
     }
   }
-  // Frames keep their places in the lanes no longer.
+  // Gives up the places that are reserved for the frames in their lanes.
   void ReleaseLanes() {
     for (uint32_t i = 0; i < count_; ++i) frames_[i].lane->Unreserve();
   }
-  // `qp` is about to go, and its frames with it.
+  // `qp` is being destroyed: its frames are dropped.
   void Forget(const QueuePair& qp) {
     for (uint32_t i = 0; i < count_; ++i) {
       if (frames_[i].qp == &qp) frames_[i].qp = nullptr;

@@ -1,4 +1,4 @@
-// Which UD queue pairs of one lcore are members of which multicast groups of a device.
+// The multicast groups of a device and their members among the UD queue pairs of one lcore.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace roci::dataplane {
 
 class QueuePair;
 
-// Read and changed on the lcore; it allocates only when it is changed.
+// Read and changed on the lcore. Only changes allocate.
 class MulticastTable {
  public:
-  // False: it is a member already.
+  // False: `qp` is a member already.
   bool Add(const roce::Gid& group, QueuePair& qp);
-  // False: it is none.
+  // False: `qp` is no member.
   bool Remove(const roce::Gid& group, const QueuePair& qp);
-  // Takes it out of every group.
+  // Removes `qp` from every group.
   void RemoveAll(const QueuePair& qp);
-  // Good until the next change; empty for a group without members.
+  // Valid until the next change. Empty for a group without members.
   std::span<QueuePair* const> Find(const roce::Gid& group) const;
   bool empty() const { return groups_.empty(); }
 

@@ -15,7 +15,7 @@ using memory::MemoryStatus;
 
 MemoryStatus PlaceBatch::Add(QueuePairHost& host, const memory::SegmentList& segments,
                              std::span<const std::byte> bytes) {
-  // At once, and behind what came before, unless that may take long.
+  // At once, and after the payloads before it unless their copies may take long.
   if (segments.CopiesItself()) [[unlikely]] {
     if (!may_wait_) {
       for (const uint32_t place : copies_.Flush()) NoteFailure(place);
@@ -99,7 +99,7 @@ void PlaceBatch::MakeFlushed(Deferred& late) {
   if (late.kind == DeferredKind::kCompletion) {
     if (late.completion.status != roce::CompletionStatus::kSuccess) return;
     late.completion.status = kFlushed;
-    // The program counts successful ones only.
+    // The program counts only successful completions.
     if (late.completion.opcode != roce::CompletionOpcode::kTagRecv) return;
     late.host->queues.shared->tags()->list().TakeBackUnexpected();
   } else if (late.entry.status == 0 && (late.entry.flags & ROCI_ABI_CQE_TAG_DATA_VALID) != 0) {
@@ -109,8 +109,7 @@ void PlaceBatch::MakeFlushed(Deferred& late) {
   }
 }
 
-// The first of a queue pair's payloads that failed is the one that its peer is told of, and before
-// which everything is well.
+// The peer is told of the first payload of the queue pair that failed; all before it succeeded.
 void PlaceBatch::NoteFailure(uint32_t place) {
   const Origin& origin = origins_[place];
   if (origin.host == nullptr) return;
@@ -151,8 +150,8 @@ void PlaceBatch::Tell(Deferred& late) {
   }
 }
 
-// Drops what concerns the queue pair alone. A receive WQE returns to its shared receive queue. The
-// entries of a tagged buffer, which is of that queue as well, are written.
+// Drops a deferred completion or event. A receive WQE returns to its shared receive queue. Entries
+// of a tagged buffer, which belongs to that queue too, are written.
 void PlaceBatch::Drop(Deferred& late) {
   SharedReceiveQueue* srq = late.host->queues.shared;
   if (srq == nullptr || late.kind == DeferredKind::kEvent || late.is_send) return;
@@ -170,7 +169,7 @@ void PlaceBatch::Settle() {
   }
   deferred_count_ = 0;
   flushed_ = nullptr;
-  // Whatever these queue pairs do before they are stopped comes after the fault.
+  // Completions of these queue pairs before they are stopped come after the fault.
   for (const uint32_t place : failed_) {
     if (origins_[place].host != nullptr) origins_[place].host->copying.fault.place = 0;
   }

@@ -1,5 +1,5 @@
-// Received payloads that go to apps' memory through system calls, and the completions that nobody
-// may see before these payloads are there.
+// Received payloads that are written to programs' memory by system calls, and the completions that
+// must not become visible before these payloads are written.
 #pragma once
 
 #include <array>
@@ -17,19 +17,20 @@ namespace roci::dataplane {
 
 class QueuePairHost;
 
-// Collected, then copied, then settled. While it is copied nothing may be added. A copy that fails
-// marks its queue pair (QueuePairHost::copy_fault): by then the transport has gone on, so the queue
-// pair is lost. Members are called on the lcore unless they say otherwise.
+// A batch is collected, then copied, then settled. Nothing may be added while it is copied. A copy
+// that fails marks its queue pair (QueuePairHost::Copying::fault): the transport has acknowledged
+// the packet by then, so the queue pair fails. Members are called on the lcore unless they say
+// otherwise.
 class PlaceBatch {
  public:
   static constexpr uint32_t kMaxPlaces = 128;
 
-  // A program whose memory is copied here may make whoever copies wait.
+  // From now on a program can make the copying thread wait.
   void MayWait() { may_wait_ = true; }
 
   bool empty() const { return places_ == 0 && deferred_count_ == 0; }
   uint32_t places() const { return places_; }
-  // Whether any one packet that causes so many completions can be added.
+  // Whether one more packet that causes so many completions can be added.
   bool HasRoom(uint32_t completions) const {
     return places_ + kPlacesPerPacket <= kMaxPlaces &&
            copies_.size() + kPlacesPerPacket * memory::SegmentList::kCapacity <=
@@ -38,34 +39,34 @@ class PlaceBatch {
                kMaxDeferred;  // the flush that one packet can cause
   }
 
-  // What is added until the next call comes of `packet`, whose frame stays until Settle.
+  // Payloads added until the next call are of `packet`, whose frame stays until Settle.
   void BeginPacket(const roce::Packet& packet) {
     payload_ = packet.payload;
     psn_ = packet.psn;
     is_request_ = packet.info->is_request;
   }
-  // As memory::CopyIn, later if `bytes` are of the payload or few. What is for a signature region
-  // is copied at once.
+  // As memory::CopyIn, but deferred if `bytes` are of the payload or few. Bytes for a signature
+  // region are copied at once.
   memory::MemoryStatus Add(QueuePairHost& host, const memory::SegmentList& segments,
                            std::span<const std::byte> bytes);
-  // What a queue pair with places here tells its program; it is told in Settle. False: there is no
-  // room. The caller writes the completion at once, which keeps the order of the work queue.
+  // Defers a completion or event of a queue pair with payloads here until Settle. False: there is
+  // no room; the caller writes the completion at once, which keeps the order of the work queue.
   bool Defer(QueuePairHost& host, CompletionQueue& cq, const roce::Completion& completion,
              const CompletionOwner& owner, bool is_send);
   bool DeferEntry(QueuePairHost& host, CompletionQueue& cq, const roci_abi_cqe& entry,
                   bool solicited);
   bool DeferEvent(QueuePairHost& host, roce::QpEvent event);
 
-  // Any thread. May take as long as the program likes (a page fault that it handles itself).
+  // Any thread. A program can delay it without limit (userfaultfd).
   void Copy() { failed_ = copies_.Flush(); }
   bool HasFailed() const { return !failed_.empty(); }
-  // After Copy: marks the queue pairs of which a copy failed, tells what was deferred, in its
-  // order, and is empty.
+  // After Copy: marks the queue pairs of failed copies, writes the deferred completions and events
+  // in order, and empties the batch.
   void Settle();
-  // `host` is reset, or about to go: drops its completions and events. Receive WQEs return to their
+  // `host` is reset or destroyed: drops its completions and events. Receive WQEs return to their
   // shared receive queue.
   void Forget(const QueuePairHost& host);
-  // XRC: the shared receive queue of `host` is about to go; drops its completions.
+  // XRC: the shared receive queue of `host` is being destroyed: drops its completions.
   void ForgetReceives(const QueuePairHost& host);
 
  private:
@@ -73,15 +74,15 @@ class PlaceBatch {
   static constexpr uint32_t kPlacesPerPacket = 2;
   static constexpr uint32_t kEventsPerPacket = 4;
   static constexpr uint32_t kMaxDeferred = 512;
-  static constexpr size_t kFewBytes = 64;  // a GRH, the answer to an atomic
+  static constexpr size_t kFewBytes = 64;  // a GRH, or the result of an atomic
 
   enum class DeferredKind : uint8_t { kCompletion, kEntry, kEvent };
   struct Deferred {
     DeferredKind kind;
     bool is_send;         // a kCompletion of the send queue
     bool solicited;       // kEntry
-    uint32_t places;      // of the batch that it must not come before
-    QueuePairHost* host;  // null: it is gone
+    uint32_t places;      // payloads of the batch that come before it
+    QueuePairHost* host;  // null: destroyed
     CompletionQueue* cq;
     CompletionOwner owner;
     roce::Completion completion;
@@ -89,7 +90,7 @@ class PlaceBatch {
     roce::QpEvent event;
   };
   struct Origin {
-    QueuePairHost* host;  // null: it is gone
+    QueuePairHost* host;  // null: destroyed
     roce::Psn psn;
     bool is_request;
   };
@@ -112,7 +113,7 @@ class PlaceBatch {
   std::span<const uint32_t> failed_;
   uint32_t places_ = 0;
   uint32_t deferred_count_ = 0;
-  // The last work queue that was written out because there was no room.
+  // The last work queue whose deferred completions were flushed because there was no room.
   const QueuePairHost* flushed_ = nullptr;
   bool flushed_sends_ = false;
   memory::CopyBatch copies_;

@@ -22,7 +22,7 @@ QpnSpace::QpnSpace(uint32_t lcore_count, uint32_t seed)
 
 std::optional<roce::Qpn> QpnSpace::Allocate(uint32_t lcore) {
   LcoreSpace& space = lcores_[lcore];
-  // The reserved numbers take a slot each at most, so this many steps find a free one.
+  // The reserved numbers take at most one slot each, so this many steps find a free slot.
   for (uint32_t step = 0; step < kSlots + kReservedQpns; ++step) {
     const roce::Qpn qpn(space.next++ << lcore_bits_ | lcore);
     if (qpn.value() <= 1 || qpn == roce::kMulticastQpn) continue;

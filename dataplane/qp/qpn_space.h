@@ -10,11 +10,11 @@
 
 namespace roci::dataplane {
 
-// QPN = sequence << lcore_bits | lcore. Sequences go round (from a random start) before one is
-// given out again, and two live QPNs of an lcore never share a table slot. Control thread only.
+// QPN = sequence << lcore_bits | lcore. Sequences cycle from a random start, so a QPN is reused as
+// late as possible. Two live QPNs of an lcore never share a table slot. Control thread only.
 class QpnSpace {
  public:
-  // Slots of an lcore's QPN table: more QPs than that on one lcore of one device there cannot be.
+  // Slots of an lcore's QPN table, and so the limit of QPs on one lcore of one device.
   static constexpr uint32_t kSlotBits = 16;
   static constexpr uint32_t kSlots = 1u << kSlotBits;
 

@@ -38,7 +38,7 @@ roci_abi_queue* QueueAt(const SharedMemory& memory, uint32_t offset) {
   return reinterpret_cast<roci_abi_queue*>(memory.data() + offset);
 }
 
-// More work requests than PSNs in flight there cannot be.
+// There are no more work requests in flight than PSNs.
 uint32_t RecordCount(const QueuePairConfig& config) {
   const bool has_tags = config.srq != nullptr && config.srq->tags() != nullptr;
   const uint32_t entries = has_tags ? TagReceiver::kSendEntries : config.max_send_wr;
@@ -172,8 +172,8 @@ roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
 
 void QueuePair::SetPath(const OnShard&, const roce::Path& path) {
   frame = roce::FrameTemplate(path);
-  // Adapters take the DSCP from the address vector, and what says that its marks are heeded is
-  // theirs to say (RFC 3168, 5).
+  // As adapters do: the DSCP is that of the address vector, and the ECN field says that the queue
+  // pair reacts to marks (RFC 3168, 5).
   if (lane().congestion && roce::IsConnected(type())) {
     roce::Path capable = path;
     capable.traffic_class =

@@ -1,5 +1,5 @@
-// A queue pair as the dataplane holds it: rings shared with the app, the transport core, the frame
-// template of its path, its place in the lcore's lists.
+// A queue pair of the dataplane: rings shared with the program, the transport core, the frame
+// template of its path, its place in the lists of the lcore.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace roci::dataplane {
 
 class LaneState;
 
-// What a queue pair may be asked for at most; control advertises no more.
+// The largest queue pair; control advertises no more.
 struct QueueLimits {
   uint32_t max_wr = 32768;
   uint32_t max_sge = 32;
@@ -35,21 +35,21 @@ inline constexpr QueueLimits kQueueLimits;
 struct QueuePairConfig {
   roce::QpType type = roce::QpType::kRc;
   uint32_t pd = 0;
-  // Null where it has no queue that could complete anything.
+  // Null if nothing completes there.
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;  // null for the XRC types
-  SharedReceiveQueue* srq = nullptr;   // of the same session, instead of a receive queue
+  SharedReceiveQueue* srq = nullptr;   // of the same context, instead of a receive queue
   bool sq_sig_all = false;
-  bool blocks_own_multicast = false;  // UD: no copies of what it sends to its own groups
+  bool blocks_own_multicast = false;  // UD: gets no copy of its own multicast packets
   uint64_t user_handle = 0;           // what events carry
-  uint32_t max_send_wr = 1;           // as the app asked
+  uint32_t max_send_wr = 1;           // as the program asked
   uint32_t max_recv_wr = 0;
   uint32_t max_send_sge = 1;
   uint32_t max_recv_sge = 1;
   uint32_t max_inline = 0;
-  // Raw packet: it has no queues of its own and receives by these.
+  // Raw packet: it has no queues and receives by these.
   std::shared_ptr<const RssGroup> rss;
-  // Raw packet: a member of RSS groups, known to the program as a work queue.
+  // Raw packet: a member of RSS groups; the program calls it a work queue.
   bool is_work_queue = false;
   roce::QpLimits limits;
 };
@@ -66,7 +66,7 @@ struct QueueLayout {
 // InvalidArgument if the config asks for more than kQueueLimits.
 absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config);
 
-// What `roci show qp` tells.
+// What `roci show qp` shows.
 struct QueuePairInfo {
   roce::Qpn qpn;
   roce::QpType type;
@@ -78,7 +78,7 @@ struct QueuePairInfo {
   roce::Gid local_gid;
   roce::Gid remote_gid;
   uint16_t vlan = 0;
-  uint32_t send_taken = 0;  // entries taken from the rings so far
+  uint32_t send_taken = 0;  // WQEs taken from the rings so far
   uint32_t recv_taken = 0;
   uint64_t tx_packets = 0;
   uint64_t rx_packets = 0;
@@ -97,7 +97,7 @@ class alignas(64) QueuePair {
                                                            const QueuePairConfig& config,
                                                            roce::Qpn qpn, uint32_t handle);
   ~QueuePair();
-  // From a slab: with thousands of them, address translation is a good part of a visit's cost.
+  // From a slab of huge pages: with thousands of queue pairs, TLB misses dominate a visit.
   static void* operator new(size_t bytes);
   static void operator delete(void* qp);
   QueuePair(const QueuePair&) = delete;
@@ -122,49 +122,48 @@ class alignas(64) QueuePair {
                             const roce::QpAttributes& attributes, uint32_t mask,
                             const roce::Path* path);
   void SetPath(const OnShard& shard, const roce::Path& path);
-  // It is about to go: what a message under way took from a shared receive queue is there again for
-  // others.
+  // Before destruction: returns the receive WQE of the current message to its shared receive queue.
   void GiveBackReceive(const OnShard& shard);
-  // It is reset, or about to go. Copies under way for it go on, but their completions, events and
-  // frames, and received frames that wait for them, are dropped.
+  // On reset or destruction. Running copies continue, but their completions, events and frames, and
+  // the parked frames of the queue pair, are dropped.
   void LeaveCopies();
   QueuePairInfo Inspect(const OnShard& shard) const;
-  // What went wrong while the core ran and the core does not know: the app's rings hold nonsense,
-  // or a payload could not be placed. Fail moves the QP to ERR and raises the event.
+  // A failure that the core does not know of: a ring holds impossible indices, or a payload could
+  // not be written. Fail moves the QP to ERR and raises the event.
   bool HasFailed() const { return HasBrokenQueue() || host.copying.fault.failed; }
   void Fail(const OnShard& shard, roce::TimeNs now);
-  // IBV_EVENT_QP_FATAL and ERR, unless it is there, or in RESET, already.
+  // Raises IBV_EVENT_QP_FATAL and moves the QP to ERR; nothing in ERR or RESET.
   void FailForQueue(const OnShard& shard, roce::TimeNs now);
   bool HasBrokenQueue() const {
     return (host.queues.send.broken() || host.queues.recv.broken() ||
             host.queues.shared_is_broken) &&
            !broken_handled_;
   }
-  // P_Key, addresses and VLAN of a received packet; kNone if they are this QP's.
+  // Compares P_Key, addresses and VLAN of a received packet with the path; kNone: they match.
   roce::DropReason CheckPath(const roce::Packet& packet) const;
-  // UD, which has no path of its own: notifications go back to where `packet` came from.
+  // UD, which has no path: sends notifications to the source of `packet`.
   void SetNotificationPath(const OnShard& shard, const roce::Packet& packet);
 
-  // The lines that a visit or a packet touches.
+  // Prefetches the lines that a visit or a packet touches.
   void Prefetch() const { PrefetchLines(this, &remote_gid + 1); }
   void PrefetchWork() const {
     host.queues.send.PrefetchProducer();
     host.queues.send.PrefetchNext();
   }
-  // As the shard adds and removes the queue pair: storage that it shares with the others.
+  // Records that the shard takes into its pool, and returns when it removes the queue pair.
   RecordStorage& record_storage(const OnShard&) { return storage_; }
 
-  // Touched for every packet, by the lcore.
-  uint64_t last_work_ns = 0;         // when there was last something to do
+  // Used by the lcore for every packet.
+  uint64_t last_work_ns = 0;         // when it last had work
   uint64_t last_ring_ns = 0;         // when the doorbell was last rung
   uint32_t active_position = kNone;  // in the lcore's active list
-  bool polled = false;               // the send queue is not armed: the daemon looks by itself
+  bool polled = false;               // the send queue is not armed: the lcore polls it
   bool touched = false;              // in the list of this receive burst
   bool fails_after_copies = false;   // its completion queue has overflowed
-  AppCopies* waits_in = nullptr;     // whose waiting list it is in
+  AppCopies* waits_in = nullptr;     // the AppCopies in whose waiting list it is
   QueuePair* next_waiting = nullptr;
-  bool watches_receives = false;  // ERR: receives posted from now on are flushed
-  uint8_t record_class = 0;       // of the records that it borrows
+  bool watches_receives = false;  // ERR: new receive WQEs are flushed
+  uint8_t record_class = 0;       // size class of its borrowed records
   bool blocks_own_multicast = false;
   uint16_t pkey = 0xFFFF;
   uint16_t vlan = 0;  // of its path; 0: none
@@ -180,7 +179,7 @@ class alignas(64) QueuePair {
   roce::Gid local_gid;
   roce::Gid remote_gid;
   std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
-  roce::Dcqcn congestion;               // touched where there is congestion only
+  roce::Dcqcn congestion;               // used only with congestion control
 
   static constexpr uint32_t kNone = ~0u;
 
@@ -196,7 +195,7 @@ class alignas(64) QueuePair {
     SharedReceiveQueue* srq = nullptr;
     roce::RecvWqe wqe{};
   };
-  // What a RESET would forget.
+  // The receive WQE of the current message, which a RESET would lose.
   HeldReceive FindHeldReceive();
   void GiveBack(const HeldReceive& held);
 

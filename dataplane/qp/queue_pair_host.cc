@@ -42,7 +42,7 @@ template MemoryStatus QueuePairHost::ResolveElements(uint32_t, const RecvQueue&,
 
 namespace {
 
-// The elements of a tagged buffer in the form that ResolveElements walks over.
+// The SGEs of a tagged buffer, for ResolveElements.
 struct TaggedElements {
   const TaggedBuffer& buffer;
   uint32_t num_sge;
@@ -72,7 +72,7 @@ void QueuePairHost::CompleteShared(const roce::Completion& completion) {
   Complete(*queues.recv_cq, completion, queues.recv_owner, false);
 }
 
-// The queue pair is lost, and has not been told yet: nothing of it succeeds any more.
+// The queue pair has failed and will be moved to ERR: no completion succeeds any more.
 void QueuePairHost::CompleteBehindFault(CompletionQueue& cq, roce::Completion completion,
                                         const CompletionOwner& who, bool is_send) {
   if (completion.status == roce::CompletionStatus::kSuccess) {
@@ -88,8 +88,8 @@ void QueuePairHost::CompleteOwnSend(const roce::Completion& completion) {
 
 roce::FetchResult QueuePairHost::FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
                                              const roce::Packet* packet) {
-  // Queue pairs of a session are failed when its completion queue overflows (Worker::FailUsers);
-  // one that belongs to no session, when it needs a receive that could not be completed.
+  // Queue pairs of a context fail when its completion queue overflows (Worker::FailUsers). One of
+  // an XRC domain fails when it needs a receive that could not be completed.
   if (queues.domain != nullptr && queues.recv_cq->overflowed()) [[unlikely]] {
     queues.shared_is_broken = true;
     return roce::FetchResult::kEmpty;
@@ -140,7 +140,7 @@ AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
 
 MemoryStatus QueuePairHost::PlaceLater(const memory::SegmentList& segments,
                                        std::span<const std::byte> bytes) {
-  // The worker keeps packets away meanwhile; an XRC queue pair may have turned to another program.
+  // The worker parks packets meanwhile, but an XRC queue pair may have switched to another program.
   if (access_.copies->IsRunning()) [[unlikely]]
     return MemoryStatus::kFault;
   access_.copies->Hold(*queue_pair_);
@@ -170,14 +170,14 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
   } else if (status != MemoryStatus::kOk) {
     durable_ = roce::DurableState::kNoAccess;
   } else {
-    // Charged are those whose memory it is: processes that share a context are one.
+    // Charged to the owner of the memory; processes that share a context share its keys.
     durable_ = services_.shard->durable->StartDurable(*queue_pair_, access_.keys, range);
   }
   return durable_;
 }
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
-  // A program that hears of the event finds the completions of what led to it.
+  // A program that reads the event finds the completions that led to it.
   if (IsHeld() && copying.held_in->places.DeferEvent(*this, event)) [[unlikely]]
     return;
   if (CompletionQueue* cq = queues.recv_cq != nullptr ? queues.recv_cq : queues.send_cq)

@@ -1,5 +1,5 @@
-// What the transport core asks of the dataplane (roce/host.h): entries from the app's rings,
-// translation with the session's keys, completions and events.
+// The host of the transport core (roce/host.h) in the dataplane: WQEs from the program's rings,
+// translation with its keys, completions and events.
 #pragma once
 
 #include <atomic>
@@ -29,12 +29,12 @@ class XrcDomain;
 struct TaggedBuffer;
 struct TargetOpening;
 
-// Payloads that were taken could not be placed.
+// Payloads of acknowledged packets could not be written.
 struct CopyFault {
   bool failed = false;
-  bool of_request = false;   // of the peer: packet `psn`, the first of them
+  bool of_request = false;   // of the peer; the first one is packet `psn`
   bool of_response = false;  // to a READ or atomic of our own
-  bool recv_told = false;    // a completion has told of it already
+  bool recv_told = false;    // a receive completion has reported it
   bool send_told = false;
   roce::Psn psn;
   uint32_t place = 0;  // in the batch
@@ -139,7 +139,7 @@ class QueuePairHost {
     return (queues.shared != nullptr && queues.shared->number() == number) ||
            FindReceiveQueue(number);
   }
-  // XRC: the selected one is about to go.
+  // XRC: the selected queue is being destroyed.
   void ForgetReceiveQueue() {
     if (IsHeld()) copying.held_in->places.ForgetReceives(*this);
     queues.shared = nullptr;
@@ -184,7 +184,7 @@ class QueuePairHost {
   memory::MemoryStatus BindWindow(const roce::SendWqe& wqe);
   memory::MemoryStatus RegisterList(const roce::SendWqe& wqe);
   bool IsHeld() const { return copying.held_in != nullptr; }
-  // Until copies are settled.
+  // It must wait until copies are settled.
   bool MayNotRun() const {
     return IsHeld() || (access_.copies != nullptr && access_.copies->IsRunning());
   }
@@ -194,7 +194,7 @@ class QueuePairHost {
     return access_.copies == nullptr ||
            (access_.copies->gathers.HasRoom() && !access_.copies->IsShut());
   }
-  // Those that `packet` may need; null: none.
+  // The copies that `packet` may need; null: none.
   AppCopies* CopiesFor(const roce::Packet& packet) const {
     return queues.domain == nullptr ? access_.copies : CopiesOfQueue(packet);
   }
@@ -210,8 +210,8 @@ class QueuePairHost {
       CountMemoryFault();
     return status;
   }
-  // The worker offers what comes here only when everything before is placed. But what the peer
-  // asked for before may have failed: it must not see this done.
+  // The worker calls these only when all earlier payloads are written. If one of them failed, the
+  // peer must not see this operation done.
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
                                          uint64_t swap, uint64_t& original) {
     if (copying.fault.failed) [[unlikely]]
@@ -254,7 +254,7 @@ class QueuePairHost {
 
   void CompleteSend(const roce::Completion& completion) {
     if (!completion.signaled) return;
-    // Of the dataplane's own requests, which tag matching makes.
+    // A request of tag matching, not of the program.
     if (queues.send_owner.is_shared) [[unlikely]]
       return CompleteOwnSend(completion);
     Complete(*queues.send_cq, completion, queues.send_owner, true);
@@ -295,7 +295,7 @@ class QueuePairHost {
   }
   memory::MemoryStatus PlaceLater(const memory::SegmentList& segments,
                                   std::span<const std::byte> bytes);
-  // kNotYet the first time, and the answer when the packet comes again.
+  // kNotYet at first; the result when the packet is offered again.
   memory::MemoryStatus AtomicLater(const AtomicCopy& wanted, uint64_t& original);
   roce::FetchResult FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
                                 const roce::Packet* packet);
@@ -310,7 +310,7 @@ class QueuePairHost {
   void SendEvent(VerbsContext& to, uint64_t element, uint32_t type, std::atomic<uint32_t>& sent);
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                     memory::SegmentList& out) {
-    // Rings are sealed, so the bytes cannot vanish.
+    // Rings are sealed, so reading cannot fault.
     return out.Append(
                memory::Segment::Direct(queues.send.InlineData(wqe) + offset, length, nullptr))
                ? memory::MemoryStatus::kOk
@@ -329,8 +329,8 @@ class QueuePairHost {
     }
     return ResolveElements(access_.pd, queues.send, wqe, offset, length, need, out);
   }
-  // Several elements, read from the ring again: the app may have changed them since their lengths
-  // were added up, in which case they may fall short (kOutOfBounds).
+  // Several SGEs, read from the ring again. The program may have changed them since their lengths
+  // were added up; kOutOfBounds: they are too short now.
   template <class Queue, class Wqe>
   memory::MemoryStatus ResolveElements(uint32_t domain_pd, const Queue& queue, const Wqe& wqe,
                                        uint32_t offset, uint32_t length, memory::Access need,

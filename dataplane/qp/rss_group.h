@@ -1,4 +1,4 @@
-// Receive side scaling: by which of its work queues a raw packet queue pair receives a frame.
+// Receive side scaling: selects the work queue by which a raw packet queue pair receives a frame.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace roci::dataplane {
 
 class QueuePair;
 
-// Immutable. The work queues are receiving queue pairs of the same session and outlive the group.
+// Immutable. The work queues are receiving queue pairs of the same context and outlive the group.
 class RssGroup {
  public:
   // The number of queues is a power of two; `fields`: roce::kHash*.

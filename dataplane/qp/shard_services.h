@@ -1,5 +1,4 @@
-// What queue pairs and completion queues use of the shard that serves them. They know these parts
-// of it alone.
+// The parts of a shard that its queue pairs and completion queues use.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,9 @@ class QueuePair;
 
 class DurableService {
  public:
-  // Begins to bring a range to where a power failure does not reach it; charged to `payer`, which
-  // is a name. Qp::NoteDurable tells the queue pair of the end, or, after kBusy, of room.
+  // Starts an asynchronous flush of a range to persistent memory, charged to `payer` (an address
+  // that serves as a name). Qp::NoteDurable() reports completion, or, after kBusy, that there is
+  // room again.
   virtual roce::DurableState StartDurable(QueuePair& qp, const void* payer,
                                           memory::DurableRange& range) = 0;
 
@@ -26,11 +26,11 @@ class DurableService {
   ~DurableService() = default;
 };
 
-// Pointers may be taken by the control thread; what they point to is used on the shard.
+// The control thread may copy the pointers; only the shard uses what they point to.
 struct ShardServices {
-  const uint64_t* now_ns = nullptr;  // time of the burst
+  const uint64_t* now_ns = nullptr;  // time of the burst, ns
   CompletionEvents* events = nullptr;
-  std::vector<AppCopies*>* collecting = nullptr;  // that have something to copy
+  std::vector<AppCopies*>* collecting = nullptr;  // those with copies to run
   DurableService* durable = nullptr;
   Counter* memory_faults = nullptr;  // copies from or to app memory that failed
   Counter* async_events = nullptr;   // sent

@@ -1,5 +1,5 @@
-// A shared receive queue: entries that any queue pair of a session takes in the order of posting,
-// and that complete in any order. Gate 2 for it, as work_queue.h is for the other queues.
+// A shared receive queue: any queue pair of a context takes WQEs in the order of posting; they
+// complete in any order. Gate 2 for its ring, as work_queue.h is for the other queues.
 #pragma once
 
 #include <atomic>
@@ -26,13 +26,14 @@ struct SharedReceiveQueueConfig {
   uint32_t max_sge = 1;
   uint32_t limit = 0;        // as SetLimit
   uint64_t user_handle = 0;  // what events carry
-  // XRC only: who may be told to use it, and where its receives complete. Both outlive it.
+  // XRC only: the domain whose requests may name it, and where its receives complete. Both outlive
+  // it.
   XrcDomain* domain = nullptr;
-  CompletionQueue* cq = nullptr;  // tag matching has one, too
+  CompletionQueue* cq = nullptr;  // with tag matching too
   TagQueueConfig tags;
 };
 
-// InvalidArgument if it asks for more than kQueueLimits, or for no entry at all.
+// InvalidArgument: more than kQueueLimits, or no entry.
 absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge);
 
 class SharedReceiveQueue {
@@ -59,25 +60,24 @@ class SharedReceiveQueue {
   void RemoveUser() { --users_; }
 
   // ---- On the shard
-  // The oldest entry that no queue pair has taken. kBad: as WorkQueue. A queue whose app wrote
-  // nonsense is broken: it raises one event, and gives nothing more.
+  // Takes the oldest WQE. kBad: as WorkQueue. A ring with impossible contents makes the queue
+  // broken: it raises one event and gives no more WQEs.
   roce::FetchResult Fetch(roce::RecvWqe& out, roce::CompletionStatus& bad_status);
-  // Element `i` < wqe.num_sge as it is in the slot now; the app may have changed it.
+  // SGE `i` < wqe.num_sge as it is in the slot now; the program may have changed it.
   roce::Sge ReadSge(const roce::RecvWqe& wqe, uint32_t i) const;
-  // An entry that was taken and will not complete: the next one to be taken.
+  // Returns a WQE that was taken and will not complete. It is the next to be taken.
   void GiveBack(const roce::RecvWqe& wqe) { returned_.push_back(wqe.slot); }
   bool broken() const { return broken_; }
-  // IBTA vol 1, 11.6.3.5: the queue is lost; a queue pair that needs it fails.
+  // IBTA vol 1, 11.6.3.5: the queue is broken, and a queue pair that needs it fails.
   void Fail();
-  // Raises one event when fewer than `limit` entries are left, and is over then. 0: never.
+  // Raises one event when fewer than `limit` WQEs are left; then the limit is 0 (none).
   void SetLimit(const OnShard&, uint32_t limit) { limit_ = limit; }
   uint32_t limit(const OnShard&) const { return limit_; }
   uint32_t taken(const OnShard&) const { return next_; }
-  // Entries that nobody has taken.
+  // WQEs that no queue pair has taken.
   uint32_t posted(const OnShard&) { return CountPosted(); }
-  // Continues in `memory`, laid out as `layout` says with at least as many slots; all that is in
-  // the old one is copied. The old memory is left in `memory`. False: the app's index is
-  // impossible.
+  // Continues in `memory`, laid out as `layout` says with at least as many slots: copies all
+  // contents there and leaves the old memory in `memory`. False: the program's index is impossible.
   bool Grow(const OnShard& shard, SharedMemory& memory, const roci_abi_srq_layout& layout);
 
  private:

@@ -71,8 +71,7 @@ TagQueue::TagQueue(const TagQueueConfig& config, const TagQueueLayout& layout, u
       layout_(layout),
       memory_(std::move(memory)) {}
 
-// Bounded, and what the app posts meanwhile is for the next call, so that it cannot keep the lcore
-// here.
+// Bounded: operations that the program posts meanwhile wait for the next call.
 bool TagQueue::Serve(uint64_t now_ns) {
   has_more_ = false;
   if (broken_) return false;
@@ -94,7 +93,7 @@ bool TagQueue::Serve(uint64_t now_ns) {
   return true;
 }
 
-// An operation that does nothing fails, and is reported even if nobody asked.
+// An operation without effect fails, and is reported even if it is not signaled.
 void TagQueue::Execute(const roci_abi_tag_op& op, uint64_t now_ns) {
   if (op.opcode == ROCI_ABI_TAG_SYNC || (op.flags & ROCI_ABI_TAG_WITH_COUNT) != 0) {
     list_.Sync(op.unexpected_count);
@@ -151,8 +150,8 @@ void TagQueue::Release(uint32_t slot) {
   PutFreed(slot);
 }
 
-// There is room: a slot is here once at most between two of its turns, and every turn begins with
-// its being taken from here. (An app that does not care harms itself.)
+// There is room: a slot is in the list of free slots once at most. (A program that ignores the list
+// harms itself.)
 void TagQueue::PutFreed(uint32_t slot) {
   std::atomic_ref(freed_[freed_count_ & (layout_.freed_capacity - 1)])
       .store(slot, std::memory_order_relaxed);

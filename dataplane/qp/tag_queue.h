@@ -1,5 +1,5 @@
-// The operations on a tag list that a program posts: gate 2 for them, as work_queue.h is for work
-// requests, and their completions.
+// The operations on a tag list that a program posts, and their completions. Gate 2 for them, as
+// work_queue.h is for work requests.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct TagQueueConfig {
   uint32_t max_ops = 0;
 };
 
-// Where things are in the memfd, named as in roci_abi_create_tag_srq_response.
+// Offsets in the memfd, named as in roci_abi_create_tag_srq_response.
 struct TagQueueLayout {
   uint32_t ops_capacity, ops_offset, freed_capacity, freed_offset;
   uint64_t memory_size;
 };
-// InvalidArgument: more than the device has, or nothing.
+// InvalidArgument: more than the device has, or 0.
 absl::StatusOr<TagQueueLayout> LayOutTagQueue(const TagQueueConfig& config);
-// What the daemon keeps for itself beside that, bytes.
+// Private memory of the daemon for it, bytes.
 uint64_t TagListBytes(const TagQueueConfig& config);
 
 class TagQueue {
@@ -41,13 +41,13 @@ class TagQueue {
 
   // ---- On the lcore
   static constexpr uint32_t kOpsPerCall = 64;
-  // Executes what was posted, at most kOpsPerCall operations. False: the app wrote an impossible
-  // index; nothing is taken any more.
+  // Executes up to kOpsPerCall posted operations. False: the program wrote an impossible index; no
+  // operation is taken any more.
   bool Serve(uint64_t now_ns);
-  // The last call left something, for which nobody will ring again.
+  // The last call left operations, for which the program does not ring again.
   bool has_more() const { return has_more_; }
   TagList& list() { return list_; }
-  // A matched buffer is used up.
+  // A matched buffer has completed; its slot becomes free.
   void Release(uint32_t slot);
   uint32_t handle() const { return handle_; }
   uint32_t taken() const { return next_; }

@@ -22,7 +22,7 @@ SendQueue TagReceiver::MakeSendQueue() {
                    roce::kRendezvousBytes, roce::QpType::kRc);
 }
 
-// A message whose headers are not what they should be goes to the program as one without a tag.
+// A message with malformed headers goes to the program as one without a tag.
 TagReceiver::Kind TagReceiver::Classify(const roce::Packet* packet) {
   if (packet == nullptr || packet->info->operation != roce::Operation::kSend) return Kind::kPlain;
   const std::span<const std::byte> bytes = packet->payload;
@@ -34,7 +34,7 @@ TagReceiver::Kind TagReceiver::Classify(const roce::Packet* packet) {
     case TagOperation::kRendezvous:
       if (bytes.size() < roce::kRendezvousBytes) return Kind::kNoTag;
       rendezvous_ = roce::RendezvousHeader::Load(bytes.data() + roce::TagHeader::kBytes);
-      // One that is longer than it may be is the program's to deal with.
+      // The program handles a request that is too long.
       return bytes.size() <= ROCI_ABI_MAX_RNDV_HEADER && rendezvous_.length <= kMaxMessageBytes
                  ? Kind::kRendezvous
                  : Kind::kUnexpected;
@@ -46,7 +46,7 @@ TagReceiver::Kind TagReceiver::Classify(const roce::Packet* packet) {
 FetchResult TagReceiver::FetchRecv(QueuePairHost& host, const roce::Packet* packet,
                                    roce::RecvWqe& out, CompletionStatus& bad_status) {
   TagQueue& tags = *srq_.tags();
-  // What was posted before the message came counts for it.
+  // Buffers posted before the message arrived may match it.
   if (!tags.Serve(host.now_ns())) srq_.Fail();
   const Kind kind = Classify(packet);
   if (kind != Kind::kEager && kind != Kind::kRendezvous) {
@@ -60,8 +60,8 @@ FetchResult TagReceiver::FetchRecv(QueuePairHost& host, const roce::Packet* pack
   return FetchResult::kOk;
 }
 
-// The count goes up with the first packet: a buffer that is posted while the rest is on its way
-// could be this message's.
+// Counts with the first packet: a buffer that the program posts before the last packet might be
+// meant for this message.
 FetchResult TagReceiver::FetchUntagged(Kind kind, roce::RecvWqe& out,
                                        CompletionStatus& bad_status) {
   const FetchResult result = srq_.Fetch(out, bad_status);
@@ -90,12 +90,12 @@ void TagReceiver::TakeBuffer(const TaggedBuffer& buffer, bool is_last, QueuePair
   out.capacity = ROCI_ABI_MAX_RNDV_HEADER;
   if (buffer.capacity >= rendezvous_.length) return;
   kind_ = Kind::kTooShort;
-  // Nor does it hold the headers, so there is nothing to go on with.
+  // The buffer is too short for the headers too: the message fails.
   if (buffer.capacity < roce::kRendezvousBytes) out.capacity = 0;
 }
 
-// A tagged buffer gets the data without header; one that is too short for a rendezvous its headers.
-// The rest of a message is for nobody.
+// A tagged buffer gets the data without the tag header; if it is too short for a rendezvous, it
+// gets the headers. The rest of the message is dropped.
 MemoryStatus TagReceiver::ScatterRecv(QueuePairHost& host, const roce::RecvWqe& wqe,
                                       uint32_t offset, uint32_t length, memory::SegmentList& out) {
   const uint32_t begin = kind_ == Kind::kEager        ? roce::TagHeader::kBytes
@@ -131,7 +131,7 @@ void TagReceiver::CompleteRecv(QueuePairHost& host, const roce::Completion& comp
       kind_ = Kind::kNone;
       return;
     case Kind::kUnexpected:
-      // The program counts those that it is told of.
+      // The program counts only unexpected messages that complete.
       if (completion.status != CompletionStatus::kSuccess) {
         srq_.tags()->list().TakeBackUnexpected();
       }
@@ -173,7 +173,7 @@ std::byte* TagReceiver::NextSlot() {
   return slots_.data() + size_t{queue_.producer & (kSendEntries - 1)} * kStride;
 }
 
-// The elements of the tagged buffer, as far as `length` bytes need them.
+// The SGEs of the tagged buffer, cut to `length` bytes.
 uint8_t TagReceiver::TrimElements(uint32_t length, roci_abi_sge* out) const {
   const TaggedBuffer& buffer = srq_.tags()->list().At(slot_);
   uint8_t count = 0;
@@ -186,7 +186,8 @@ uint8_t TagReceiver::TrimElements(uint32_t length, roci_abi_sge* out) const {
   return count;
 }
 
-// The READ, and behind it the note to the sender: its own headers with another operation.
+// Posts the READ and the final note to the sender, which repeats its headers with another
+// operation.
 void TagReceiver::BeginRendezvous(QueuePairHost& host) {
   struct ReadEntry {
     roci_abi_send_wqe head;
@@ -215,7 +216,7 @@ void TagReceiver::BeginRendezvous(QueuePairHost& host) {
   std::atomic_ref(queue_.producer).store(queue_.producer + 1, std::memory_order_release);
 
   wr_ids_[begun_++ % kMaxRendezvous] = srq_.tags()->list().At(slot_).wr_id;
-  // The lcore looks after receiving, in this very round.
+  // The lcore collects doorbells after receiving, in this round.
   host.context().doorbells().Ring(host.handle());
 }
 
@@ -225,7 +226,7 @@ void TagReceiver::CompleteSend(QueuePairHost& host, const roce::Completion& comp
     return CompleteData(host, wr_id, completion.byte_length, completion.status);
   }
   if (noted_ != begun_) ++noted_;
-  // The data is there, but the sender will not learn of it.
+  // The data has been read, but the sender is not told.
   if (completion.status != CompletionStatus::kSuccess &&
       completion.status != CompletionStatus::kWorkRequestFlushed) {
     host.RaiseEvent(roce::QpEvent::kFatal);
@@ -244,7 +245,7 @@ void TagReceiver::CompleteData(QueuePairHost& host, uint64_t wr_id, uint32_t byt
   WriteTagged(host, entry, /*solicited=*/false);
 }
 
-// Behind everything that was placed and completed before.
+// Keeps its order behind earlier payloads and completions.
 void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool solicited) {
   if (host.copying.fault.failed && entry.status == 0) {
     entry.status = static_cast<uint8_t>(CompletionStatus::kLocalProtectionError);

@@ -1,5 +1,5 @@
-// What tag matching adds to a reliable queue pair: messages find their tagged buffers, rendezvous
-// requests become RDMA READs and the notes that these are done, completions say so.
+// Tag matching for a reliable queue pair: finds the tagged buffers of messages, turns rendezvous
+// requests into RDMA READs and final notes, writes tagged completions.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@ class QueuePairHost;
 class SharedReceiveQueue;
 
 // One per queue pair of a tag-matching receive queue, on its lcore. It owns the send queue of that
-// queue pair, of which the program has no part. The shared receive queue outlives it.
+// queue pair; the program cannot post to it. The shared receive queue outlives it.
 class TagReceiver {
  public:
-  // Rendezvous under way; with more, senders are told to wait (RNR NAK).
+  // Limit of concurrent rendezvous; beyond it senders get an RNR NAK.
   static constexpr uint32_t kMaxRendezvous = 16;
   static constexpr uint32_t kSendEntries = 2 * kMaxRendezvous;
 
@@ -43,24 +43,24 @@ class TagReceiver {
   void CompleteRecv(QueuePairHost& host, const roce::Completion& completion);
   void CompleteSend(QueuePairHost& host, const roce::Completion& completion);
 
-  // The queue pair goes to RESET or away, which would forget the message under way and what was to
-  // be read: tagged buffers complete as flushed. True: an entry that the message had taken from the
-  // shared receive queue is the caller's to give back.
+  // The queue pair is reset or destroyed: tagged buffers of the current message and of rendezvous
+  // complete as flushed. True: the message had taken a WQE from the shared receive queue, which the
+  // caller gives back.
   bool Abandon(QueuePairHost& host);
 
  private:
-  // More elements than any entry has.
+  // More SGEs than any WQE has.
   static constexpr uint8_t kTagged = 0xFF;
   static_assert(kTagged > ROCI_ABI_MAX_SGE);
   static constexpr uint32_t kStride =
       sizeof(roci_abi_send_wqe) + ROCI_ABI_MAX_TAG_SGE * sizeof(roci_abi_sge);
 
-  // What the message under way is.
+  // The current message.
   enum class Kind : uint8_t {
     kNone,
-    kPlain,       // no message with a tag header at all
-    kNoTag,       // says so
-    kUnexpected,  // matches nothing
+    kPlain,       // no tag header
+    kNoTag,       // a tag header that says "no tag"
+    kUnexpected,  // matches no buffer
     kEager,
     kRendezvous,
     kTooShort,  // a rendezvous for which the tagged buffer is too short
@@ -86,12 +86,12 @@ class TagReceiver {
   uint32_t slot_ = 0;            // of the tagged buffer
   roce::TagHeader header_;
   roce::RendezvousHeader rendezvous_;
-  std::array<std::byte, ROCI_ABI_MAX_RNDV_HEADER> sink_{};  // for what nobody is to see
+  std::array<std::byte, ROCI_ABI_MAX_RNDV_HEADER> sink_{};  // for bytes that are dropped
 
-  // A READ completes before the next one, so these are in order. All three run freely.
-  uint32_t begun_ = 0;  // rendezvous
-  uint32_t read_ = 0;   // whose READ is done
-  uint32_t noted_ = 0;  // whose note is done, too
+  // READs complete in order. The three counters run freely.
+  uint32_t begun_ = 0;  // rendezvous started
+  uint32_t read_ = 0;   // READs done
+  uint32_t noted_ = 0;  // final notes done
   std::array<uint64_t, kMaxRendezvous> wr_ids_{};
 
   alignas(64) roci_abi_queue queue_{};

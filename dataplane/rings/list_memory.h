@@ -29,7 +29,7 @@ struct ListRoom {
   }
 };
 
-// The list regions of one session, by the number in their keys.
+// The list regions of one verbs context, by the number in their keys.
 class ListMemory {
  public:
   // The number of the region in the upper 24 bits of its keys.

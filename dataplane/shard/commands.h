@@ -1,5 +1,5 @@
-// What the control thread asks of a session's shard, and the answers. ShardClient::Do() runs each
-// between two bursts.
+// Commands of the control thread to a shard about one verbs context, and the answers.
+// ShardClient::Do() runs a command between two bursts and returns the answer.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct AllocateWindow {  // -> Registered
 struct DeallocateWindow {  // -> MemoryStatus
   uint32_t window;
 };
-// This one, DeregisterRegion, UnshareRange and DropKeys answer when no copy uses what they took
-// away, or one takes long.
+// ChangeRegion, DeregisterRegion, UnshareRange and DropKeys answer when no copy uses the released
+// mappings any more, or when a copy takes long.
 struct ChangeRegion {  // -> MemoryStatus
   uint32_t key;
   memory::RegionChange change;
@@ -45,7 +45,7 @@ struct ChangeRegion {  // -> MemoryStatus
 struct DeregisterRegion {  // -> MemoryStatus
   uint32_t key;
 };
-// The range of `app` is reached through process_vm from now on.
+// From now on the range of `app` is accessed by process_vm_readv and process_vm_writev.
 struct UnshareRange {
   uint64_t va;
   uint64_t length;
@@ -58,8 +58,8 @@ struct IntegrityAnswer {
 struct TakeIntegrityError {  // -> IntegrityAnswer
   uint32_t number;
 };
-// Takes keys of a program that leaves others behind. Windows and lists go by number, regions by
-// key. Few at a time: other programs on the shard wait meanwhile.
+// Drops keys of a program while others go on using the key table. Windows and lists are named by
+// number, regions by key. At most kMost at a time, as other programs on the shard wait meanwhile.
 struct DropKeys {
   enum class Kind : uint8_t { kWindows, kLists, kRegions };
   static constexpr size_t kMost = 256;
@@ -78,19 +78,19 @@ struct QueryReceiveLimit {  // -> uint32_t
   SharedReceiveQueue& srq;
 };
 struct ReceiveQueueState {
-  uint32_t posted = 0;  // entries that nobody has taken
+  uint32_t posted = 0;  // WQEs that no queue pair has taken
   uint32_t taken = 0;
   uint32_t limit = 0;
   bool broken = false;
-  size_t tags = 0;  // buffers in its list
+  size_t tags = 0;  // tagged buffers in its list
 };
 struct InspectReceiveQueue {  // -> ReceiveQueueState
   SharedReceiveQueue& srq;
 };
-struct InspectQueuePairs {  // -> std::vector<QueuePairInfo>, in that order
+struct InspectQueuePairs {  // -> std::vector<QueuePairInfo>, in the same order
   std::span<QueuePair* const> queue_pairs;
 };
-// The session's program hears of it, or, where its pipe is full, does not: AsyncEvents.
+// Sends an asynchronous event to the program. It may be lost: see AsyncEvents.
 struct RaiseEvent {
   uint64_t element;
   uint32_t type;

@@ -21,7 +21,7 @@ struct DataplaneOptions {
   uint32_t sharing_ports = 0;  // number of ports that need frames in FrameMemory::kDevices
 };
 
-// Control thread only. Everything made from it (wires, devices, sessions) must be destroyed before
+// Control thread only. Everything made from it (wires, devices, clients) must be destroyed before
 // it.
 class Dataplane final : public PortServices {
  public:
@@ -42,7 +42,7 @@ class Dataplane final : public PortServices {
     CallAll([](const OnShard&, Lcore&) {});
   }
 
-  // The lcore with the fewest sessions.
+  // The lcore with the fewest verbs contexts.
   Lcore& LeastLoadedLcore();
 
  private:

@@ -160,8 +160,8 @@ PortOffloads Device::port_offloads() const {
   return ethdev_ != nullptr ? ethdev_->offloads() : PortOffloads{};
 }
 
-uint64_t Device::frames_made_whole() const {
-  return ethdev_ != nullptr ? ethdev_->made_whole() : 0;
+uint64_t Device::frames_linearized() const {
+  return ethdev_ != nullptr ? ethdev_->linearized() : 0;
 }
 
 PortQueues Device::port_queues() const {

@@ -57,7 +57,7 @@ struct DeviceConfig {
 // Most bytes behind the Ethernet and VLAN headers in a frame buffer.
 inline constexpr uint32_t kMaxWireMtu = 4200;
 
-// Control thread only, except where noted. Its sessions must be destroyed before it.
+// Control thread only, except where noted. Its clients must be destroyed before it.
 class Device {
  public:
   // Opens the port and adds the device to every lcore.
@@ -78,7 +78,7 @@ class Device {
   bool on_wire() const { return wire_ != nullptr; }
   PortQueues port_queues() const;  // none on a wire
   PortOffloads port_offloads() const;
-  uint64_t frames_made_whole() const;  // as EthdevPort::made_whole
+  uint64_t frames_linearized() const;  // as EthdevPort::linearized
 
   // The slow path: frames for the control thread, which are all but RoCE, and RoCE to QP 1. The
   // queue is bounded; further frames are dropped and counted. The eventfd is readable while frames

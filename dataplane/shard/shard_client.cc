@@ -39,7 +39,7 @@ void ShardClient::AwaitCopies(memory::ReleasedMappings mappings) {
   });
 }
 
-// As Lcore::Call, but runs f when no copy of the session is running, or when one takes long.
+// As Lcore::Call, but runs f when no copy of the context is running, or when one takes long.
 template <class F>
 auto ShardClient::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
   using Result = std::invoke_result_t<F&, const OnShard&>;

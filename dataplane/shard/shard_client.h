@@ -28,13 +28,13 @@ class Lcore;
 
 struct ShardClientConfig {
   std::shared_ptr<const memory::AppMemory> app;
-  // Shared by all sessions of a user.
+  // Shared by all contexts of a user.
   std::shared_ptr<CopyUse> copy_use = std::make_shared<CopyUse>();
   uint32_t max_keys = 65536;
   uint64_t key_seed = 0;             // see memory::KeyTable
   uint32_t max_queue_pairs = 65536;  // at most ROCI_ABI_MAX_QP_HANDLES
   uint32_t max_address_handles = 65536;
-  // Writing end of the async event pipe, non-blocking. The session owns it.
+  // Writing end of the async event pipe, non-blocking. The context owns it.
   Fd async_pipe;
 };
 
@@ -78,14 +78,14 @@ class ShardClient {
 
   Device& device() { return device_; }
   Lcore& lcore() { return *lcore_; }
-  // Moves the session and its objects to another lcore. False: not possible, because it has queue
+  // Moves the context and its objects to another lcore. False: not possible, because it has queue
   // pairs or shared receive queues, or shares its keys.
   bool MoveTo(Lcore& lcore);
-  // Makes this client, which must have no objects, use the keys and the lcore of `other`. The key
-  // table is destroyed with the last of its clients.
+  // Makes this context, which must have no objects, use the keys and the lcore of `other`. The key
+  // table is destroyed with the last of its contexts.
   void ShareKeysOf(ShardClient& other);
 
-  // Descriptors for the HELLO response. The session owns them.
+  // Descriptors for the HELLO response. They stay open and belong to the client.
   int doorbell_fd() const { return doorbell_memory_.fd(); }
   int wake_fd() const { return wake_.get(); }
   size_t doorbell_bytes() const { return doorbell_memory_.size(); }
@@ -107,7 +107,7 @@ class ShardClient {
   std::vector<QueuePairInfo> Do(const InspectQueuePairs& command);
   void Do(const RaiseEvent& command);
 
-  // The part of the context that its lcore uses. For tests, and for other objects of the lcore.
+  // The shard's side of the context.
   VerbsContext& context() { return *context_; }
 
   // `channel` is the writing end of a completion channel's pipe (non-blocking; it must stay open as

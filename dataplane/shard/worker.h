@@ -75,7 +75,7 @@ class Worker final : public DurableService {
   bool PrepareDurable() { return durable_writer_.StartThreads(); }
 
   CompletionEvents& events() { return events_; }
-  // Called when the last session that uses `copies` is destroyed.
+  // Called when the last context that uses `copies` is destroyed.
   void RemoveCopies(std::shared_ptr<AppCopies> copies);
   WorkerStats& stats() { return stats_; }
   // Any thread.
@@ -243,7 +243,7 @@ class Worker final : public DurableService {
   std::vector<AppCopies*> detached_;  // copied by another thread
   std::vector<AppCopies*> refused_;   // their users have too many such threads already
   uint64_t refused_retry_ns_ = 0;
-  std::vector<std::shared_ptr<AppCopies>> orphans_;  // running copies without a session
+  std::vector<std::shared_ptr<AppCopies>> orphans_;  // running copies without a context
   RecordPool records_;
   // Queue pairs whose doorbells were rung.
   std::array<QueuePair*, kMostDoorbellsPerRound> rung_;

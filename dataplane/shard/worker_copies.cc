@@ -212,7 +212,7 @@ void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
   }
 }
 
-// Frames, queue pairs and lanes may be destroyed with the session; a running copy uses none of
+// Frames, queue pairs and lanes may be destroyed with the context; a running copy uses none of
 // them.
 void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
   std::erase(collecting_, copies.get());

@@ -17,12 +17,12 @@ class Lcore;
 class SharedReceiveQueue;
 class VerbsContext;
 
-// A domain and all its sessions are on one lcore. Control thread, except where "on the shard" is
+// A domain and all its contexts are on one lcore. Control thread, except where "on the shard" is
 // noted.
 class XrcDomain {
  public:
   XrcDomain(Device& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
-  // Destroys the remaining queue pairs. No session may have one open, or have a shared receive
+  // Destroys the remaining queue pairs. No context may have one open, or have a shared receive
   // queue in the domain.
   ~XrcDomain();
   XrcDomain(const XrcDomain&) = delete;
@@ -31,7 +31,7 @@ class XrcDomain {
   Device& device() { return device_; }
   Lcore& lcore() { return lcore_; }
 
-  // Creates a queue pair that no session has open yet. Uses only the type and limits of the config.
+  // Creates a queue pair that no context has open yet. Uses only the type and limits of the config.
   absl::StatusOr<QueuePair*> CreateTarget(const QueuePairConfig& config);
   void DestroyTarget(QueuePair& qp);
   std::unique_ptr<TargetOpening> Open(QueuePair& qp, VerbsContext& context, uint64_t user_handle);

@@ -183,7 +183,7 @@ TEST_F(ScatteredTest, FramesAreMadeWhole) {
     Deliver(frame, static_cast<size_t>(segment));
     EXPECT_EQ(Receive(), frame);
   }
-  EXPECT_EQ(node_.device().frames_made_whole(), 5u);
+  EXPECT_EQ(node_.device().frames_linearized(), 5u);
   EXPECT_EQ(node_.device().Snapshot().rx_scattered_dropped, 0u);
   EXPECT_EQ(parts_->in_use(), 0u);
   // (Lcores hold some for themselves.)
@@ -197,7 +197,7 @@ TEST_F(ScatteredTest, OnesLongerThanABufferAreDroppedAndCounted) {
   Deliver(next, 150);
   EXPECT_EQ(Receive(), next);
   EXPECT_EQ(node_.device().Snapshot().rx_scattered_dropped, 2u);
-  EXPECT_EQ(node_.device().frames_made_whole(), 1u);
+  EXPECT_EQ(node_.device().frames_linearized(), 1u);
   EXPECT_EQ(parts_->in_use(), 0u);
 }
 
