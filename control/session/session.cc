@@ -105,9 +105,7 @@ bool Session::HandleNext(bool is_first) {
   constexpr roce::TimeNs kSpinNs = 8'000;
   // The request may concern memory for which a copy waits.
   if (shard_ != nullptr && shard_->IsStalled()) {
-    paused_ = true;
-    services_.loop.Change(socket_watch_, 0);
-    services_.await_memory(number_);
+    Pause();
     return false;
   }
   if (!is_first && !spins_.Allows()) return false;
@@ -132,13 +130,27 @@ bool Session::HandleNext(bool is_first) {
     return false;
   }
   HandleMessage(message, nullptr);
-  return !deferred_;
+  return !deferred_ && !paused_;
+}
+
+void Session::Pause() {
+  paused_ = true;
+  services_.loop.Change(socket_watch_, 0);
+  services_.await_memory(number_);
 }
 
 bool Session::Resume() {
-  if (shard_->IsStalled()) return false;
+  if (held_answer_.has_value()) {
+    if (shard_->HasUnfinishedCopies() && MonotonicNow() < held_answer_->deadline) return false;
+  } else if (shard_->IsStalled()) {
+    return false;
+  }
   paused_ = false;
   services_.loop.Change(socket_watch_, EPOLLIN);
+  if (!held_answer_.has_value()) return true;
+  HeldAnswer held = *std::move(held_answer_);
+  held_answer_.reset();
+  Send(request_, held.status, held.reply);
   return true;
 }
 
@@ -214,7 +226,19 @@ void Session::AnswerRequest(absl::Status status, const FdsPointer& fds) {
     services_.loop.Change(socket_watch_, 0);
     return;
   }
-  Send(request_, status, reply);
+  SendOrHold(status, reply);
+}
+
+// An adapter does not access memory any more once ibv_dereg_mr, ibv_destroy_qp or a change to RESET
+// has returned. Requests that come while a copy takes long wait in HandleNext(); this is for one
+// that was being handled when the copy turned out to take long.
+void Session::SendOrHold(const absl::Status& status, Reply& reply) {
+  constexpr roce::TimeNs kLongestNs = 1'000'000'000;
+  if (shard_ == nullptr || !shard_->HasUnfinishedCopies()) {
+    return Send(request_, status, reply);
+  }
+  held_answer_ = {status, std::move(reply), MonotonicNow() + kLongestNs};
+  Pause();
 }
 
 absl::Status Session::Dispatch(const Request& request, const FdsPointer& fds, Reply& reply) {
@@ -252,7 +276,7 @@ void Session::FinishDeferred(const absl::Status& status, Reply& reply) {
   deferred_ = false;
   waiting_path_ = 0;
   services_.loop.Change(socket_watch_, EPOLLIN);
-  Send(request_, status, reply);
+  SendOrHold(status, reply);
 }
 
 }  // namespace roci::control

@@ -215,7 +215,8 @@ class Session {
   uint32_t number() const { return number_; }
   const Peer& peer() const { return peer_; }
   const std::string& program() const { return program_; }
-  // Reads requests again if its program's memory answers. False: it does not yet.
+  // After await_memory(): sends the held answer and reads requests again if the copies of the
+  // program's memory have ended. False: they have not yet.
   bool Resume();
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
   // Null before HELLO.
@@ -257,7 +258,12 @@ class Session {
   void AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds);
   void AnswerRequest(absl::Status status, const FdsPointer& fds);
   absl::Status Dispatch(const Request& request, const FdsPointer& fds, Reply& reply);
+  // Sends the answer to request_, or holds it while a copy may still access what the request has
+  // reset, destroyed or deregistered.
+  void SendOrHold(const absl::Status& status, Reply& reply);
   void Send(const Request& request, const absl::Status& status, Reply& reply);
+  // Reads no requests until Resume() returns true.
+  void Pause();
   // The answer to the request that set Reply::deferred.
   void FinishDeferred(const absl::Status& status, Reply& reply);
 
@@ -437,12 +443,19 @@ class Session {
   // The user's part of the device. Null, or without meaning, before HELLO.
   DeviceQuotas* quotas_ = nullptr;
   DeviceLimits limits_;
-  Request request_;                      // being handled, or deferred
-  Findings findings_;                    // for request_
-  uint64_t blocking_call_ = 0;           // what a deferred request waits for: either this
-  uint64_t waiting_path_ = 0;            // or this
-  bool deferred_ = false;                // the answer to a request comes later
-  bool paused_ = false;                  // see Resume
+  Request request_;             // being handled, or deferred
+  Findings findings_;           // for request_
+  uint64_t blocking_call_ = 0;  // what a deferred request waits for: either this
+  uint64_t waiting_path_ = 0;   // or this
+  bool deferred_ = false;       // the answer to a request comes later
+  bool paused_ = false;         // see Resume
+  // An answer to request_ that waits for copies.
+  struct HeldAnswer {
+    absl::Status status;
+    Reply reply;
+    roce::TimeNs deadline;
+  };
+  std::optional<HeldAnswer> held_answer_;
   uint64_t broker_ticket_ = 0;           // while the broker receives; see ForeignFds
   EventPipe async_events_;               // the dataplane has a writing end of its own
   int context_fd_ = -1;                  // in the app

@@ -179,6 +179,7 @@ void AppCopies::Settle() {
   places.Settle();
   if (!released_.empty()) [[unlikely]]
     released_.clear();
+  settled_.store(settled_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 std::span<const AppCopies::Kept> AppCopies::TakeKept() {

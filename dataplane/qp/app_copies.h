@@ -113,6 +113,9 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   bool IsShut() const { return has_collected_ && IsOverLimit(); }
   // Collected copies may wait without a time limit. Any thread.
   bool IsStalled() const { return IsDetached() || is_refused_.load(std::memory_order_relaxed); }
+  // How often Settle was called. Copies that are collected or run now are over when the number has
+  // changed. Any thread.
+  uint64_t settled() const { return settled_.load(std::memory_order_acquire); }
 
   // ---- Collecting
   PlaceBatch places;
@@ -203,6 +206,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   std::atomic<uint32_t> copier_{kNone};
   std::atomic<bool> is_detached_{false};
   std::atomic<bool> is_refused_{false};
+  std::atomic<uint64_t> settled_{0};
   std::vector<std::shared_ptr<const memory::AppMemory>> apps_;
   std::shared_ptr<const memory::KeyTable> keys_;
   memory::ReleasedMappings released_;

@@ -39,15 +39,18 @@ void ShardClient::AwaitCopies(memory::ReleasedMappings mappings) {
   });
 }
 
-// As Lcore::Call, but runs f when no copy of the context is running, or when one takes long.
+// As Lcore::Call, but f runs when no copy of the context is pending, or when one takes long; see
+// HasUnfinishedCopies().
 template <class F>
 auto ShardClient::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
   using Result = std::invoke_result_t<F&, const OnShard&>;
   if constexpr (std::is_void_v<Result>) {
     const auto try_once = [&](const OnShard& shard) {
-      const bool may_run = context_->copies().IsIdle() || context_->copies().IsStalled();
-      if (may_run) f(shard);
-      return may_run;
+      const AppCopies& copies = context_->copies();
+      if (!copies.IsIdle() && !copies.IsStalled()) return false;
+      if (!copies.IsIdle()) settled_at_end_ = copies.settled() + 1;
+      f(shard);
+      return true;
     };
     if (lcore_->Call(try_once)) return;
     while (!lcore_->CallInRound(try_once)) nanosleep(&kCopyNap, nullptr);

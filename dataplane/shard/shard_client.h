@@ -72,6 +72,9 @@ class ShardClient {
 
   // Whether the program's queue pairs stand still because a copy to or from its memory takes long.
   bool IsStalled() const { return context_->copies().IsStalled(); }
+  // Copies that were pending while this context's last call changed or removed an object have not
+  // ended: they may still access the program's memory, also for objects that are reset or gone.
+  bool HasUnfinishedCopies() const { return context_->copies().settled() < settled_at_end_; }
   // Blocks until all copies that have started are finished, or one takes long (IsStalled). Keeps
   // `mappings`, which the copies may use, until they are finished.
   void AwaitCopies(memory::ReleasedMappings mappings);
@@ -188,6 +191,7 @@ class ShardClient {
   Fd wake_;
   std::shared_ptr<const memory::AppMemory> app_;
   std::unique_ptr<VerbsContext> context_;
+  uint64_t settled_at_end_ = 0;  // AppCopies::settled() when no copies are unfinished
   bool attached_ = false;
   uint32_t max_queue_pairs_;
   uint32_t next_handle_ = 0;

@@ -204,6 +204,51 @@ TEST_F(StalledQueuePair, ResetForgetsWhatItRead) {
   ExpectQuiet(b_cq_);
 }
 
+// The program may use the memory for something else once the answer says that the queue pair is
+// gone.
+TEST_F(StalledQueuePair, CopiesOfADestroyedOneAreKnownUntilTheyEnd) {
+  AppQp a(a_.session(), QpConfig(a_cq_));
+  AppQp b(b_.session(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  std::memset(a_.memory(), 0x5A, kBytes);
+  PostRecvs(b, 100, 1, kFirstAt);
+  Send(a);
+  AwaitStall();
+  EXPECT_FALSE(b_.session().HasUnfinishedCopies()) << "nothing has changed yet";
+  b_.session().DestroyQueuePair(b.qp());
+  EXPECT_TRUE(b_.session().HasUnfinishedCopies());
+  EXPECT_FALSE(a_.session().HasUnfinishedCopies());
+  first_->Serve(std::byte{1});
+  for (int i = 0; i < 5000 && b_.session().HasUnfinishedCopies(); ++i) usleep(1000);
+  ASSERT_FALSE(b_.session().HasUnfinishedCopies());
+  EXPECT_EQ(b_.memory()[kFirstAt], std::byte{0x5A}) << "the copy has not ended";
+}
+
+TEST_F(StalledQueuePair, NothingIsWrittenAfterReset) {
+  constexpr int kRounds = 200;
+  constexpr int kSends = 8;
+  AppQp a(a_.session(), QpConfig(a_cq_));
+  AppQp b(b_.session(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  std::memset(a_.memory(), 0x5A, kBytes);
+  int stalled = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    PostRecvs(b, 100, kSends, 0);
+    for (int i = 0; i < kSends; ++i) Send(a);
+    usleep(static_cast<useconds_t>(round % 20));
+    ASSERT_EQ(MoveTo(b_, b, QpState::kReset), roce::ModifyResult::kOk);
+    if (b_.session().HasUnfinishedCopies()) ++stalled;
+    while (b_.session().HasUnfinishedCopies()) usleep(100);
+    std::memset(b_.memory(), 0x11, kBytes);
+    PassRounds();
+    for (uint32_t i = 0; i < kBytes; ++i) ASSERT_EQ(b_.memory()[i], std::byte{0x11}) << round;
+    ConnectAnew(a, b);
+    roci_abi_cqe cqe;
+    while (a_cq_.Poll(&cqe) || b_cq_.Poll(&cqe)) continue;
+  }
+  EXPECT_LT(stalled, kRounds / 2) << "ordinary copies are waited for by the call itself";
+}
+
 // Its peer would take them for those of the life after, which have the same PSNs.
 TEST_F(StalledQueuePair, ResetForgetsItsFrames) {
   AppQp a(a_.client(), QpConfig(a_cq_));
