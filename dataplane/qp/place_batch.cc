@@ -6,6 +6,7 @@
 
 #include "dataplane/qp/queue_pair_host.h"
 #include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/qp/tag_completion.h"
 #include "dataplane/qp/tag_queue.h"
 #include "memory/copy.h"
 
@@ -103,9 +104,7 @@ void PlaceBatch::MakeFlushed(Deferred& late) {
     if (late.completion.opcode != roce::CompletionOpcode::kTagRecv) return;
     late.host->queues.shared->tags()->list().TakeBackUnexpected();
   } else if (late.entry.status == 0 && (late.entry.flags & ROCI_ABI_CQE_TAG_DATA_VALID) != 0) {
-    late.entry.status = static_cast<uint8_t>(kFlushed);
-    late.entry.flags &= static_cast<uint16_t>(~ROCI_ABI_CQE_TAG_DATA_VALID);
-    late.entry.byte_length = 0;
+    FailTagCompletion(late.entry, kFlushed);
   }
 }
 
@@ -139,7 +138,7 @@ void PlaceBatch::Tell(Deferred& late) {
       break;
     case DeferredKind::kEntry:
       if (follows_fault && late.entry.status == 0) {
-        late.entry.status = static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError);
+        FailTagCompletion(late.entry, roce::CompletionStatus::kLocalProtectionError);
       }
       late.cq->WriteEntry(late.entry, late.solicited || late.entry.status != 0,
                           late.host->now_ns());

@@ -7,6 +7,7 @@
 
 #include "dataplane/qp/queue_pair_host.h"
 #include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/qp/tag_completion.h"
 #include "dataplane/qp/verbs_context.h"
 
 namespace roci::dataplane {
@@ -248,7 +249,7 @@ void TagReceiver::CompleteData(QueuePairHost& host, uint64_t wr_id, uint32_t byt
 // Keeps its order behind earlier payloads and completions.
 void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool solicited) {
   if (host.copying.fault.failed && entry.status == 0) {
-    entry.status = static_cast<uint8_t>(CompletionStatus::kLocalProtectionError);
+    FailTagCompletion(entry, CompletionStatus::kLocalProtectionError);
   }
   entry.opcode = static_cast<uint8_t>(CompletionOpcode::kTagRecv);
   entry.qpn = host.qpn().value();
