@@ -46,6 +46,9 @@ struct Services {
   std::function<std::vector<ContextName>(uid_t uid)> contexts_of = {};
   // Null: session `number` has ended.
   std::function<Session*(uint32_t number)> find_session = {};
+  // Whether another session than `number` of `process` (Peer::process) has logged how the program's
+  // memory is accessed.
+  std::function<bool(uint64_t process, uint32_t number)> has_logged_reach = {};
   // Session `number` reads no requests until its program's memory can be accessed again.
   std::function<void(uint32_t number)> await_memory = {};
 

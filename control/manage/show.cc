@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "control/manage/link_requests.h"
+#include "control/manage/show_memory.h"
 #include "dataplane/base/processor_time.h"
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/shard/lcore.h"
@@ -25,8 +26,6 @@ Json ByName(const Names& names, const Values& values, bool with_zeros = true) {
   }
   return out;
 }
-
-std::string Hex(uint64_t value) { return absl::StrFormat("0x%x", value); }
 
 Json Use(const Quota& quota) { return {{"used", quota.used()}, {"limit", quota.limit()}}; }
 
@@ -144,6 +143,7 @@ Json ShowApp(const Session& session) {
   out["srqs"] = session.srqs().size();
   out["xrcds"] = session.xrcds().size();
   out["ahs"] = session.ahs().size();
+  out["memory"] = ShowMemoryOf(session);
   return out;
 }
 
@@ -283,75 +283,6 @@ void AddSrqs(const Session& session, Json& out) {
   }
 }
 
-Json AccessNames(memory::Access access) {
-  struct Name {
-    memory::Access bit;
-    const char* text;
-  };
-  constexpr Name kNames[] = {
-      {memory::Access::kLocalWrite, "local_write"},
-      {memory::Access::kRemoteWrite, "remote_write"},
-      {memory::Access::kRemoteRead, "remote_read"},
-      {memory::Access::kRemoteAtomic, "remote_atomic"},
-      {memory::Access::kWindowBind, "window_bind"},
-      {memory::Access::kZeroBased, "zero_based"},
-      {memory::Access::kOnDemand, "on_demand"},
-      {memory::Access::kHugeTlb, "hugetlb"},
-      {memory::Access::kFlushGlobal, "flush_global"},
-      {memory::Access::kFlushPersistent, "flush_persistent"},
-      {memory::Access::kRelaxedOrdering, "relaxed_ordering"},
-  };
-  Json out = Json::array();
-  for (const Name& name : kNames) {
-    if (memory::Includes(access, name.bit)) out.push_back(name.text);
-  }
-  return out;
-}
-
-const char* KindOf(const memory::RegionInfo& info) {
-  if (info.window) return "window";
-  if (info.list) return "list";
-  return info.null_region ? "null" : "region";
-}
-
-const char* HowReached(const memory::RegionInfo& info) {
-  if (info.window || info.list) return "regions";
-  if (info.null_region) return "nothing";
-  if (info.direct_length == 0) return "process_vm";
-  return info.direct_length == info.length ? "mapped" : "mixed";
-}
-
-Json ShowMr(const Session& session, uint32_t handle, const memory::RegionInfo& info) {
-  Json mr = SessionHead(session);
-  mr["handle"] = handle;
-  mr["kind"] = KindOf(info);
-  mr["pd"] = info.pd;
-  mr["key"] = Hex(info.key);
-  mr["address"] = Hex(info.va);
-  mr["iova"] = Hex(info.iova);
-  mr["length"] = info.length;
-  mr["access"] = AccessNames(info.access);
-  mr["reached_by"] = HowReached(info);
-  mr["mapped_bytes"] = info.direct_length;
-  mr["extents"] = info.extents;
-  return mr;
-}
-
-// Sessions may share a key table: adds only the keys of `session`.
-void AddMrs(const Session& session, Json& out) {
-  std::map<uint32_t, memory::RegionInfo> infos;  // by the constant upper 24 bits of the key
-  for (const memory::RegionInfo& info : session.shard()->Do(dataplane::ListRegions{})) {
-    infos.emplace(info.key >> 8, info);
-  }
-  const auto add = [&](uint32_t handle, uint32_t number) {
-    const auto it = infos.find(number);
-    if (it != infos.end()) out.push_back(ShowMr(session, handle, it->second));
-  };
-  for (const auto& [handle, record] : session.mrs()) add(handle, record.key >> 8);
-  for (const auto& [handle, record] : session.mws()) add(handle, handle);
-  for (const auto& [handle, record] : session.lists()) add(handle, handle);
-}
-
 // Null: the kernel does not measure it.
 Json Milliseconds(std::optional<uint64_t> ns) {
   if (!ns) return nullptr;
@@ -433,7 +364,7 @@ absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServe
       {"qps", per_session([&](const Session& s) { AddQps(s, out); })},
       {"cqs", per_session([&](const Session& s) { AddCqs(s, out); })},
       {"srqs", per_session([&](const Session& s) { AddSrqs(s, out); })},
-      {"mrs", per_session([&](const Session& s) { AddMrs(s, out); })},
+      {"mrs", per_session([&](const Session& s) { AddMrs(s, SessionHead(s), out); })},
       {"lcores",
        [&] {
          for (uint32_t i = 0; i < services.dataplane.lcore_count(); ++i) {

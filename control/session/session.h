@@ -25,6 +25,7 @@
 #include "control/loop/socket.h"
 #include "control/session/context_group.h"
 #include "control/session/handle_table.h"
+#include "control/session/memory_reach.h"
 #include "control/session/session_decoder.h"
 #include "dataplane/qp/flow_table.h"
 #include "dataplane/shard/shard_client.h"
@@ -71,6 +72,7 @@ struct Findings {
   bool may_use_raw_packets = false;        // unless PrivilegeByUser() says more
   // REG_MR, REREG_MR: the files behind extents of map_files.
   std::array<UniqueFd, ROCI_ABI_MAX_EXTENTS> mapped;
+  std::array<int, ROCI_ABI_MAX_EXTENTS> mapped_errors{};  // errno of those that cannot be opened
 };
 
 struct PdRecord {
@@ -85,7 +87,8 @@ struct MrRecord {
   uint32_t key = 0;
   uint64_t start = 0;
   uint64_t length = 0;
-  uint32_t dm = 0;  // handle of the device memory that it is in; 0: none
+  uint32_t dm = 0;                            // handle of the device memory that it is in; 0: none
+  NotMapped not_mapped = NotMapped::kMapped;  // when it was registered
 };
 // Device memory: a memfd that the daemon and the app map.
 struct DmRecord {
@@ -223,6 +226,9 @@ class Session {
   Device* device() const { return device_; }
   dataplane::ShardClient* shard() const { return shard_.get(); }
   const memory::AppMemory* app() const { return app_.get(); }
+  ReachFacts reach_facts() const;
+  // Whether the log says how the program's memory is accessed.
+  bool has_logged_reach() const { return has_logged_reach_; }
   // How the app has named its context; nothing: it has not, or is not visible.
   std::optional<ContextName> context_name() const;
 
@@ -339,11 +345,13 @@ class Session {
   absl::Status UnshareRange(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                uint64_t length, uint64_t iova, uint32_t access,
-                               const FdsPointer& fds, memory::Translation& out);
-  // `file`: see Findings::mapped.
-  std::shared_ptr<memory::MappedFile> MapExtent(const roci_abi_extent& extent, const UniqueFd& file,
+                               const FdsPointer& fds, memory::Translation& out, NotMapped& why);
+  // Extent `number` of a request. Null: not mapped because of *why.
+  std::shared_ptr<memory::MappedFile> MapExtent(const roci_abi_extent& extent, size_t number,
                                                 bool writable, uint64_t longest,
-                                                const FdsPointer& fds);
+                                                const FdsPointer& fds, NotMapped* why);
+  // Logs once per program how its memory is accessed, if a region is not mapped.
+  void LogReach(NotMapped why);
   static bool WantsWritableMappings(uint32_t access);
   // The rights that mappings for new translations of REREG_MR must allow.
   static uint32_t AccessIn(const roci_abi_rereg_mr_request& rereg);
@@ -456,9 +464,10 @@ class Session {
     roce::TimeNs deadline;
   };
   std::optional<HeldAnswer> held_answer_;
-  uint64_t broker_ticket_ = 0;           // while the broker receives; see ForeignFds
-  EventPipe async_events_;               // the dataplane has a writing end of its own
-  int context_fd_ = -1;                  // in the app
+  uint64_t broker_ticket_ = 0;  // while the broker receives; see ForeignFds
+  EventPipe async_events_;      // the dataplane has a writing end of its own
+  int context_fd_ = -1;         // in the app
+  bool has_logged_reach_ = false;
   std::shared_ptr<ContextGroup> group_;  // null: shares nothing
 
   // Destroyed from the last to the first: dataplane before what it refers to. Most tables have no

@@ -170,9 +170,8 @@ Session::Lookup Session::LookUpMappings(std::span<const roci_abi_extent> extents
               [mappings = std::move(mappings), writable = WantsWritableMappings(access), app = app_,
                pid = peer_.pid, uid = peer_.uid, gid = peer_.gid](Findings& out) {
                 for (const Mapping& mapping : mappings) {
-                  int error = 0;
                   UniqueFd fd(memory::OpenMappingOf(pid, uid, gid, mapping.begin, mapping.end,
-                                                    writable, &error));
+                                                    writable, &out.mapped_errors[mapping.extent]));
                   // Check that the number still means the same process.
                   if (fd.valid() && app->Alive()) out.mapped[mapping.extent] = std::move(fd);
                 }

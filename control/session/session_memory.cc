@@ -1,6 +1,10 @@
 // Session commands for protection domains and memory regions.
+#include <fcntl.h>
+
+#include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
@@ -23,6 +27,20 @@ AppShare ShareOf(User& user, const memory::Translation& translation) {
   AppShare share = user.TakeAppMappings(count, bytes);
   assert(share.ok());
   return share;
+}
+
+NotMapped ReasonOfError(int error) {
+  switch (error) {
+    case EOPNOTSUPP:
+      return NotMapped::kFileSystem;
+    case ENOMEM:
+    case ENOSPC:
+      return NotMapped::kLimit;
+    case EPERM:
+      return NotMapped::kNoPrivilege;
+    default:
+      return NotMapped::kFailed;
+  }
 }
 
 }  // namespace
@@ -49,30 +67,55 @@ absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply
   return absl::OkStatus();
 }
 
-std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent,
-                                                       const UniqueFd& file, bool writable,
-                                                       uint64_t longest, const FdsPointer& fds) {
+std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, size_t number,
+                                                       bool writable, uint64_t longest,
+                                                       const FdsPointer& fds, NotMapped* why) {
   // Mappings that are not unmapped yet are not charged to any user.
   constexpr uint32_t kMostRetired = 1024;
   constexpr uint64_t kMostRetiredBytes = uint64_t{4} << 40;
   if (memory::Unmapper::backlog() >= kMostRetired ||
       memory::Unmapper::backlog_bytes() >= kMostRetiredBytes) {
+    *why = NotMapped::kLimit;
     return nullptr;
   }
-  int error = 0;
   const bool by_fd = extent.kind == ROCI_ABI_EXTENT_FD;
-  const int fd = by_fd ? (*fds)[extent.fd_index].local.get() : file.get();
+  const UniqueFd& file = by_fd ? (*fds)[extent.fd_index].local : findings_.mapped[number];
+  // A passed file without a descriptor here: calls on it could block.
+  int error = by_fd ? EOPNOTSUPP : findings_.mapped_errors[number];
   std::shared_ptr<memory::MappedFile> mapping;
-  if (fd >= 0) {
-    mapping = file_mappings_.Map(fd, extent.file_offset, extent.length, writable, longest, &error);
+  if (file.valid()) {
+    mapping = file_mappings_.Map(file.get(), extent.file_offset, extent.length, writable, longest,
+                                 &error);
   }
   if (mapping == nullptr) {
+    *why = !by_fd && !app_->has_process() ? NotMapped::kNotVisible : ReasonOfError(error);
     Log(LogArea::kSession, LogLevel::kDebug,
         "session %u: %llu bytes cannot be mapped (%s), using system calls", number_,
         static_cast<unsigned long long>(extent.length),
         std::string(StatusFromErrno(error == 0 ? ESRCH : error, "map").message()).c_str());
+  } else if (mapping->on_disk()) {
+    *why = NotMapped::kOnDisk;
   }
   return mapping;
+}
+
+ReachFacts Session::reach_facts() const {
+  // Opened, since access(2) does not apply all rules that may forbid it (cgroups, LSMs).
+  const UniqueFd userfaultfd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+  return {.is_own_user = IsDaemonsOwnUser(),
+          .is_visible = app_->has_process(),
+          .converts = services_.config.memory.policy == ROCI_ABI_MEMORY_MAP,
+          .has_userfaultfd = userfaultfd.valid()};
+}
+
+void Session::LogReach(NotMapped why) {
+  if (why == NotMapped::kMapped || has_logged_reach_) return;
+  has_logged_reach_ = true;
+  if (services_.has_logged_reach(peer_.process, number_)) return;
+  const ReachFacts facts = reach_facts();
+  Log(LogArea::kSession, LogLevel::kNotice,
+      "%s[%d] (uid %u): registered memory is accessed %s. Reason: %s. Faster: %s", program_.c_str(),
+      peer_.pid, peer_.uid, DescribeWay(why, facts), ReasonOf(why), FasterWith(why, facts).c_str());
 }
 
 bool Session::WantsWritableMappings(uint32_t access) {
@@ -83,7 +126,8 @@ bool Session::WantsWritableMappings(uint32_t access) {
 
 absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, uint64_t start,
                                       uint64_t length, uint64_t iova, uint32_t access,
-                                      const FdsPointer& fds, memory::Translation& out) {
+                                      const FdsPointer& fds, memory::Translation& out,
+                                      NotMapped& why) {
   // The plugin has checked that the memory exists. A check here could be blocked by the program
   // (userfaultfd(2), FUSE).
   out.app = app_.get();
@@ -92,6 +136,7 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   out.iova = iova;
   const bool map = services_.config.memory.policy != ROCI_ABI_MEMORY_PROCESS_VM;
   const bool durable = access & static_cast<uint32_t>(memory::Access::kFlushPersistent);
+  const bool on_demand = access & static_cast<uint32_t>(memory::Access::kOnDemand);
   const bool writable = WantsWritableMappings(access);
   if (durable && !map) return absl::UnimplementedError("persistent flush needs mapped memory");
   for (uint32_t i = 0; durable && i < services_.dataplane.lcore_count(); ++i) {
@@ -107,8 +152,17 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
     target.va = extent.va;
     target.length = extent.length;
     target.file_offset = extent.file_offset;
-    if (!map || mappings_left == 0 || extent.kind == ROCI_ABI_EXTENT_PROCESS_VM) continue;
-    target.mapping = MapExtent(extent, findings_.mapped[i], writable, bytes_left, fds);
+    NotMapped reason = NotMapped::kMapped;
+    if (!map) {
+      reason = NotMapped::kPolicy;
+    } else if (extent.kind == ROCI_ABI_EXTENT_PROCESS_VM) {
+      reason = on_demand ? NotMapped::kOnDemand : NotMapped::kPrivate;
+    } else if (mappings_left == 0) {
+      reason = NotMapped::kLimit;
+    } else {
+      target.mapping = MapExtent(extent, i, writable, bytes_left, fds, &reason);
+    }
+    why = std::max(why, reason);
     if (target.mapping == nullptr) continue;
     --mappings_left;
     bytes_left -= target.mapping->length();
@@ -124,8 +178,9 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   record.share = QuotaShare(quotas_->mrs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
   memory::Translation translation;
-  absl::Status status = MakeTranslation(std::span(reg.extents).first(reg.extent_count), reg.start,
-                                        reg.length, reg.iova, reg.access, fds, translation);
+  absl::Status status =
+      MakeTranslation(std::span(reg.extents).first(reg.extent_count), reg.start, reg.length,
+                      reg.iova, reg.access, fds, translation, record.not_mapped);
   if (!status.ok()) return status;
   record.mappings = ShareOf(*admission_.user, translation);
   record.pd = reg.pd;
@@ -139,6 +194,7 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   response.lkey = record.key;
   response.rkey = record.key;
   ++pd->users;
+  LogReach(record.not_mapped);
   response.handle = *mrs_.Add(std::move(record));
   return absl::OkStatus();
 }
@@ -163,11 +219,12 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
   }
   if (rereg.flags & kReregAccess) change.access = AccessOf(rereg.access);
   AppShare mappings;
+  NotMapped not_mapped = NotMapped::kMapped;
   if (rereg.flags & kReregTranslation) {
     const uint32_t access = AccessIn(rereg);
-    const absl::Status status =
-        MakeTranslation(std::span(rereg.extents).first(rereg.extent_count), rereg.start,
-                        rereg.length, rereg.iova, access, fds, change.translation.emplace());
+    const absl::Status status = MakeTranslation(std::span(rereg.extents).first(rereg.extent_count),
+                                                rereg.start, rereg.length, rereg.iova, access, fds,
+                                                change.translation.emplace(), not_mapped);
     if (!status.ok()) return status;
     mappings = ShareOf(*admission_.user, *change.translation);
   }
@@ -184,6 +241,8 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
     mr->mappings = std::move(mappings);
     mr->start = rereg.start;
     mr->length = rereg.length;
+    mr->not_mapped = not_mapped;
+    LogReach(not_mapped);
   }
   auto& response = reply.As<roci_abi_reg_mr_response>();
   response.handle = rereg.handle;

@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,9 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
   SessionServer* const self = server.get();
   services.contexts_of = [self](uid_t uid) { return self->ContextsOf(uid); };
   services.find_session = [self](uint32_t number) { return self->Find(number); };
+  services.has_logged_reach = [self](uint64_t process, uint32_t number) {
+    return self->HasLoggedReach(process, number);
+  };
   services.await_memory = [self](uint32_t number) {
     self->paused_.push_back(number);
     self->next_resume_ = std::min(self->next_resume_, MonotonicNow() + kResumeNs);
@@ -113,6 +117,14 @@ std::vector<ContextName> SessionServer::ContextsOf(uid_t uid) const {
 Session* SessionServer::Find(uint32_t number) const {
   const auto it = sessions_.find(number);
   return it != sessions_.end() ? it->second.get() : nullptr;
+}
+
+bool SessionServer::HasLoggedReach(uint64_t process, uint32_t number) const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    const Session& session = *entry.second;
+    return process != 0 && session.peer().process == process && session.number() != number &&
+           session.has_logged_reach();
+  });
 }
 
 void SessionServer::End(uint32_t number) {

@@ -43,6 +43,13 @@ class ConfinedTest(unittest.TestCase):
     def assert_served(self, done, daemon):
         self.assertEqual(done.returncode, 0, f'{done.stdout}\n{daemon.output()}')
 
+    def assert_reach_is_logged(self, daemon, *words):
+        """One line of the log, for both devices of the program, says how its memory is accessed and what would be faster."""
+        lines = [line for line in daemon.output().splitlines() if 'registered memory is accessed' in line]
+        self.assertEqual(len(lines), 1, daemon.output())
+        for word in (*words, 'Reason: the memory is private', 'Faster: shared memory'):
+            self.assertIn(word, lines[0])
+
     def make_root(self, *shown):
         """A folder for chroot, and a command before which it shows the machine's folders `shown`."""
         root = tempfile.mkdtemp(prefix='roci-root.')
@@ -54,10 +61,12 @@ class ConfinedTest(unittest.TestCase):
     def test_a_program_without_confinement(self):
         daemon = self.make_daemon()
         self.assert_served(self.run_confined(daemon, 'plain'), daemon)
+        self.assert_reach_is_logged(daemon, 'process_vm_readv', 'memory.policy = "map"')
 
     def test_another_user_without_exec(self):
         daemon = self.make_daemon()
         self.assert_served(self.run_confined(daemon, 'setuid'), daemon)
+        self.assert_reach_is_logged(daemon, '/proc/PID/mem', "a rocid that runs as the program's user")
 
     def chroot(self, daemon, how, *shown):
         root, mounts = self.make_root(*shown)
@@ -97,6 +106,7 @@ class ConfinedTest(unittest.TestCase):
     def test_a_filtered_program_in_a_container_beside_the_daemons(self):
         daemon = self.make_daemon_beside()
         self.assert_served(self.run_confined(daemon, 'filter', prefix=CONTAINER), daemon)
+        self.assert_reach_is_logged(daemon, '/proc/PID/mem', 'PID namespace')
 
     def test_a_process_namespace_beside_the_daemons(self):
         daemon = self.make_daemon_beside()

@@ -98,12 +98,12 @@ std::vector<Column> DeviceColumns() {
 }
 
 std::vector<Column> AppColumns() {
-  return {Plain("SESSION", "session"),  App(),
-          Plain("UID", "uid"),          Plain("DEVICE", "device"),
-          Plain("LCORE", "lcore"),      Plain("PDS", "pds"),
-          Plain("MRS", "mrs"),          Plain("CQS", "cqs"),
-          Plain("QPS", "qps"),          Plain("AHS", "ahs"),
-          Plain("CHANNELS", "channels")};
+  return {Plain("SESSION", "session"),   App(),
+          Plain("UID", "uid"),           Plain("DEVICE", "device"),
+          Plain("LCORE", "lcore"),       Plain("PDS", "pds"),
+          Plain("MRS", "mrs"),           Plain("CQS", "cqs"),
+          Plain("QPS", "qps"),           Plain("AHS", "ahs"),
+          Plain("CHANNELS", "channels"), Plain("MEMORY", "memory/reached_by")};
 }
 
 std::vector<Column> QpColumns() {
@@ -167,7 +167,8 @@ std::vector<Column> MrColumns() {
           {"LENGTH", [](const Json& item) { return Bytes(item.value("length", uint64_t{0})); }},
           Plain("REACHED BY", "reached_by"),
           Plain("EXTENTS", "extents"),
-          {"ACCESS", [](const Json& item) { return ListText(At(item, "access")); }}};
+          {"ACCESS", [](const Json& item) { return ListText(At(item, "access")); }},
+          Plain("WHY NOT MAPPED", "why_not_mapped")};
 }
 
 std::vector<Column> LcoreColumns() {
@@ -274,6 +275,26 @@ std::string ImpairmentWords(const Json& impairment) {
   return out;
 }
 
+// A line below the table for each reason why memory is not mapped. `path`: of the JSON object that
+// has the reason.
+std::string MemoryNotes(const Json& items, const std::string& path) {
+  std::map<std::string, std::string> faster;  // by reason
+  for (const Json& item : items) {
+    const std::string reason = Field(item, path + "why_not_mapped");
+    if (reason != "-") faster.emplace(reason, Field(item, path + "faster_with"));
+  }
+  std::string out;
+  for (const auto& [reason, with] : faster) {
+    absl::StrAppend(&out, "not mapped: ", reason, ". Faster: ", with, "\n");
+  }
+  return out;
+}
+
+std::string NotesBelow(const std::string& what, const Json& items) {
+  if (what == "mrs") return MemoryNotes(items, "");
+  return what == "apps" ? MemoryNotes(items, "memory/") : "";
+}
+
 // A block per port: counters and drop reasons.
 std::string FormatPorts(const Json& items, bool with_zeros) {
   std::string out;
@@ -351,7 +372,8 @@ std::string FormatItems(const std::string& what, const Json& items) {
       {"routes", RouteColumns()},
       {"connections", ConnectionColumns()}};
   const auto it = tables.find(what);
-  return it == tables.end() ? items.dump(2) + "\n" : FormatTable(it->second, items);
+  if (it == tables.end()) return items.dump(2) + "\n";
+  return FormatTable(it->second, items) + NotesBelow(what, items);
 }
 
 }  // namespace roci::tools

@@ -34,6 +34,8 @@ DEVICE     the device that it has open; "-" before it has opened one (within fiv
 LCORE      the dataplane thread that serves it
 PDS, MRS, CQS, QPS, AHS, CHANNELS   number of its protection domains, memory regions, completion
            queues, queue pairs, address handles, completion channels
+MEMORY     how its regions are accessed, see `roci show mrs --help`; "-": it has none
+not mapped a reason why regions are not mapped, and what would be faster
 )";
 constexpr char kQps[] = R"(QPN        queue pair number on the wire
 TYPE       RC (reliable connection), UC (unreliable connection), UD (datagrams), ...
@@ -64,10 +66,13 @@ KEY        L_Key and R_Key
 PD         handle of its protection domain
 ADDRESS    its first address in the program
 LENGTH     bytes
-REACHED BY mapped: the daemon has mapped the same memory; process_vm: system calls for each burst;
-           mixed: both; regions: through the regions that it refers to
+REACHED BY mapped: the daemon has mapped the same memory, the fastest way; process_vm: system calls
+           on the program's process (process_vm_readv); proc_mem: system calls on /proc/PID/mem;
+           disk: mapped, but accessed by system calls, since pages may have to be read first;
+           mixed: parts of each; regions: through the regions that it refers to
 EXTENTS    number of its parts with one access method each
 ACCESS     its access rights
+WHY NOT MAPPED   "-": it is mapped. Lines below the table say what would be faster
 )";
 constexpr char kLcores[] = R"(LCORE      number of the dataplane thread
 SESSIONS   sessions that it serves

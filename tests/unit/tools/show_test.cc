@@ -64,5 +64,18 @@ TEST(ShowTest, AnAppThatHasOpenedNothingHasNoDevice) {
   EXPECT_EQ(row[3], "-");
 }
 
+TEST(ShowTest, WhatWouldBeFasterStandsBelowTheTableOnce) {
+  const nlohmann::json reason = {{"why_not_mapped", "the memory is private"},
+                                 {"faster_with", "shared memory"}};
+  const nlohmann::json none = {{"why_not_mapped", nullptr}, {"faster_with", nullptr}};
+  const std::string note = "not mapped: the memory is private. Faster: shared memory\n";
+  std::string table = FormatItems("mrs", {reason, reason, none});
+  EXPECT_EQ(table.find(note), table.size() - note.size()) << table;
+  table = FormatItems("apps", {{{"memory", reason}}, {{"memory", reason}}, {{"memory", nullptr}}});
+  EXPECT_EQ(table.find(note), table.size() - note.size()) << table;
+  EXPECT_EQ(FormatItems("mrs", nlohmann::json::array({none})).find("not mapped:"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace roci::tools
