@@ -98,14 +98,14 @@ class AppTagSrq : public AppSrq {
   }
   // Buffers that no message has taken, also those that were added and never looked at.
   uint32_t listed() {
-    return node_.session().lcore().Call([&](const dataplane::OnShard&) {
+    return node_.client().lcore().Call([&](const dataplane::OnShard&) {
       tags().Serve(0);
       return tags().list().size();
     });
   }
   // No unexpected message counts that the program has not been told of.
   bool in_sync() {
-    return node_.session().lcore().Call(
+    return node_.client().lcore().Call(
         [&](const dataplane::OnShard&) { return tags().list().in_sync(); });
   }
 
@@ -257,28 +257,28 @@ TEST_F(StalledQueuePair, ResetForgetsWhatItRead) {
 // The program may use the memory for something else once the answer says that the queue pair is
 // gone.
 TEST_F(StalledQueuePair, CopiesOfADestroyedOneAreKnownUntilTheyEnd) {
-  AppQp a(a_.session(), QpConfig(a_cq_));
-  AppQp b(b_.session(), QpConfig(b_cq_));
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
   std::memset(a_.memory(), 0x5A, kBytes);
   PostRecvs(b, 100, 1, kFirstAt);
   Send(a);
   AwaitStall();
-  EXPECT_FALSE(b_.session().HasUnfinishedCopies()) << "nothing has changed yet";
-  b_.session().DestroyQueuePair(b.qp());
-  EXPECT_TRUE(b_.session().HasUnfinishedCopies());
-  EXPECT_FALSE(a_.session().HasUnfinishedCopies());
+  EXPECT_FALSE(b_.client().HasUnfinishedCopies()) << "nothing has changed yet";
+  b_.client().DestroyQueuePair(b.qp());
+  EXPECT_TRUE(b_.client().HasUnfinishedCopies());
+  EXPECT_FALSE(a_.client().HasUnfinishedCopies());
   first_->Serve(std::byte{1});
-  for (int i = 0; i < 5000 && b_.session().HasUnfinishedCopies(); ++i) usleep(1000);
-  ASSERT_FALSE(b_.session().HasUnfinishedCopies());
+  for (int i = 0; i < 5000 && b_.client().HasUnfinishedCopies(); ++i) usleep(1000);
+  ASSERT_FALSE(b_.client().HasUnfinishedCopies());
   EXPECT_EQ(b_.memory()[kFirstAt], std::byte{0x5A}) << "the copy has not ended";
 }
 
 TEST_F(StalledQueuePair, NothingIsWrittenAfterReset) {
   constexpr int kRounds = 200;
   constexpr int kSends = 8;
-  AppQp a(a_.session(), QpConfig(a_cq_));
-  AppQp b(b_.session(), QpConfig(b_cq_));
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
   std::memset(a_.memory(), 0x5A, kBytes);
   int stalled = 0;
@@ -287,8 +287,8 @@ TEST_F(StalledQueuePair, NothingIsWrittenAfterReset) {
     for (int i = 0; i < kSends; ++i) Send(a);
     usleep(static_cast<useconds_t>(round % 20));
     ASSERT_EQ(MoveTo(b_, b, QpState::kReset), roce::ModifyResult::kOk);
-    if (b_.session().HasUnfinishedCopies()) ++stalled;
-    while (b_.session().HasUnfinishedCopies()) usleep(100);
+    if (b_.client().HasUnfinishedCopies()) ++stalled;
+    while (b_.client().HasUnfinishedCopies()) usleep(100);
     std::memset(b_.memory(), 0x11, kBytes);
     PassRounds();
     for (uint32_t i = 0; i < kBytes; ++i) ASSERT_EQ(b_.memory()[i], std::byte{0x11}) << round;
@@ -537,12 +537,12 @@ class StalledTags : public StalledQueuePair {
     StalledQueuePair::SetUp();
     if (IsSkipped()) return;
     srq_ = std::make_unique<AppTagSrq>(b_, kFirstAt, b_cq_);
-    qp_a_ = std::make_unique<AppQp>(a_.session(), QpConfig(a_cq_));
-    qp_b_ = std::make_unique<AppQp>(b_.session(), TagConfig());
+    qp_a_ = std::make_unique<AppQp>(a_.client(), QpConfig(a_cq_));
+    qp_b_ = std::make_unique<AppQp>(b_.client(), TagConfig());
     ConnectBoth(*qp_a_, *qp_b_);
   }
   uint32_t posted() {
-    return b_.session().lcore().Call(
+    return b_.client().lcore().Call(
         [&](const dataplane::OnShard& shard) { return srq_->srq().posted(shard); });
   }
   // Its data bytes all are `value`. Each message has its own part of the memory.
@@ -698,27 +698,27 @@ TEST_F(StalledTags, ResetFlushesARendezvous) {
 TEST_F(StalledTags, TheReceiveQueueGoes) {
   for (const bool is_tagged : {false, true}) {
     SCOPED_TRACE(is_tagged);
-    AppCq cq(b_.session(), 16);
+    AppCq cq(b_.client(), 16);
     auto srq = std::make_unique<AppTagSrq>(b_, is_tagged ? kSecondAt : kFirstAt, cq);
     if (is_tagged) srq->Add(0, kTag, 200, kSecondAt);
     auto config = TagConfig();
     config.srq = &srq->srq();
-    AppQp a(a_.session(), QpConfig(a_cq_));
-    AppQp b(b_.session(), config);
+    AppQp a(a_.client(), QpConfig(a_cq_));
+    AppQp b(b_.client(), config);
     ConnectBoth(a, b);
     const roce::TagHeader header{static_cast<uint8_t>(roce::TagOperation::kEager), 0, kTag};
     header.Store(a_.memory());
     Send(a);
     AwaitStall();
-    EXPECT_FALSE(b_.session().DestroySharedReceiveQueue(srq->srq()).ok()) << "it is in use";
-    b_.session().DestroyQueuePair(b.qp());
+    EXPECT_FALSE(b_.client().DestroySharedReceiveQueue(srq->srq()).ok()) << "it is in use";
+    b_.client().DestroyQueuePair(b.qp());
     if (is_tagged) Expect(cq, 200, CompletionStatus::kWorkRequestFlushed);
     ExpectQuiet(cq);
-    ASSERT_TRUE(b_.session().DestroySharedReceiveQueue(srq->srq()).ok());
-    ASSERT_TRUE(b_.session().DestroyCompletionQueue(*cq.cq()).ok());
+    ASSERT_TRUE(b_.client().DestroySharedReceiveQueue(srq->srq()).ok());
+    ASSERT_TRUE(b_.client().DestroyCompletionQueue(*cq.cq()).ok());
     (is_tagged ? second_ : first_)->Serve(std::byte{1});
     AwaitEndOfStall();
-    a_.session().DestroyQueuePair(a.qp());
+    a_.client().DestroyQueuePair(a.qp());
   }
   // Nothing of them concerns those that stay.
   ExpectGoesOn(0);
