@@ -82,7 +82,7 @@ struct DeviceSnapshot {
   }
 };
 
-// Stages of an lcore's loop, timed only if LcoreOptions::profile or Lcore::SetProfile says so.
+// Stages of an lcore's loop, timed only if LcoreOptions::profile is set.
 #define ROCI_LCORE_STAGES(X)     \
   X(kMailbox, "mailbox")         \
   X(kReceive, "receive")         \

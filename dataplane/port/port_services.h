@@ -23,7 +23,8 @@ class PortServices {
   virtual void Quiesce() = 0;
 
  protected:
-  ~PortServices() = default;
+  PortServices() = default;
+  virtual ~PortServices() = default;
 
   FramePool* frames_ = nullptr;
   std::vector<LcoreWake*> wakes_;  // by lcore

@@ -114,10 +114,6 @@ void Lcore::Deliver(Mailbox::Function function, void* argument) {
   });
 }
 
-void Lcore::SetProfile(bool on) {
-  Call([&](const OnShard& shard) { worker(shard).set_profile(on); });
-}
-
 void Lcore::AttachContext(VerbsContext& context) {
   if (running_ && !is_watched_) StartWatching();
   is_watched_ = running_;

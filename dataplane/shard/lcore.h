@@ -74,7 +74,6 @@ class Lcore {
   // 0: ordinary priority; see ThreadPriority.
   int realtime_priority() const;
   uint32_t sessions() const { return sessions_.load(std::memory_order_relaxed); }
-  void SetProfile(bool on);
 
   // Wakes the lcore if it sleeps. Any thread. The caller has stored the new work and executed a
   // full fence.

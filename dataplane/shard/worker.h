@@ -90,7 +90,6 @@ class Worker final : public DurableService {
   bool HasWork();
   // In the place of the lcore: runs rounds until there is no more work, at most kRoundsInItsPlace.
   void RunAFewRounds();
-  void set_profile(bool on) { profile_ = on; }
   // Lets threads of any priority that wait for this processor run first.
   void LetOthersRun();
   // For PriorityGuard, before Run().

@@ -16,9 +16,9 @@ namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kRoundsBeforeYield = 16;
-// Cost of one sleep and wake-up. A real-time lcore beside other work polls for this long before it
-// sleeps; longer polling would take the processor from the programs that it serves.
-constexpr uint64_t kSleepCostNs = 5'000;
+// A real-time lcore beside other work polls for this long before it sleeps. Longer polling would
+// save wake-ups, but take the processor from the programs that the lcore serves.
+constexpr uint64_t kPollBeforeSleepNs = 5'000;
 // Interval at which ports without receive interrupts and full event pipes are polled. It grows with
 // the idle time.
 constexpr uint64_t kShortestPollNs = 50'000;
@@ -46,7 +46,7 @@ void Worker::Idle() {
     GiveWay();
     return;
   }
-  if (priority_.realtime_priority() != 0 && now_ - last_busy_ns_ < kSleepCostNs) {
+  if (priority_.realtime_priority() != 0 && now_ - last_busy_ns_ < kPollBeforeSleepNs) {
     rte_pause();
     return;
   }

@@ -64,6 +64,8 @@ def run(description, cases, run_case, features, left=lambda _daemon: [], fits=la
     `fits`: whether a network can carry a case. The exit status."""
     options = parse(description)
     cases = select(cases, options, fits, features)
+    if not cases:
+        raise SystemExit(f'error: no case contains {options.only!r}; --list prints the names')
     if options.list:
         print('\n'.join(cases))
         return 0

@@ -42,6 +42,8 @@ def parse_arguments():
     parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN FOLDER PROGRAM...')
     options = parser.parse_args()
     options.cases = [(case, place) for case, place in all_cases(options.all) if options.only in case.name]
+    if not options.cases:
+        parser.error(f'no case contains {options.only!r}; --list prints the names')
     if not options.list and len(options.paths) < 5:
         parser.error('five paths wanted, or more')
     return options

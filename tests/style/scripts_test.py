@@ -61,7 +61,7 @@ class IncludeDirection(unittest.TestCase):
     def complaints(self, path, line):
         with tempfile.TemporaryDirectory() as top:
             root = pathlib.Path(top)
-            for name in ('memory/m.h', 'roce/r.h', 'dataplane/d.h', 'dataplane/shard/worker.h', 'control/c.h', 'verbs_provider/p.h', 'verbs_provider/abi/a.h', path):
+            for name in ('memory/m.h', 'roce/r.h', 'dataplane/shard/dataplane.h', 'dataplane/shard/worker.h', 'control/c.h', 'verbs_provider/p.h', 'verbs_provider/abi/a.h', path):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text('#pragma once\n')
             (root / path).write_text(line + '\n')
@@ -74,7 +74,7 @@ class IncludeDirection(unittest.TestCase):
         self.assertEqual(len(self.complaints(path, line)), 1, f'{path}: {line}')
 
     def test_inner_folders_are_open_to_outer_ones_only(self):
-        chain = [('memory', 'm'), ('roce', 'r'), ('dataplane', 'd'), ('control', 'c')]
+        chain = [('memory', 'm'), ('roce', 'r'), ('dataplane', 'shard/dataplane'), ('control', 'c')]
         for outer, (folder, _) in enumerate(chain):
             for inner, (target, header) in enumerate(chain):
                 expect = self.allowed if inner <= outer else self.forbidden
@@ -83,6 +83,10 @@ class IncludeDirection(unittest.TestCase):
     def test_a_shard_is_reached_by_commands(self):
         self.allowed('dataplane/x.cc', '#include "dataplane/shard/worker.h"')
         self.forbidden('control/x.cc', '#include "dataplane/shard/worker.h"')
+        self.allowed('dataplane/x.cc', 'lcore_->Call([&](const OnShard&) {});')
+        self.allowed('control/x.cc', 'shard.Do(dataplane::ListRegions{});')
+        for call in ('lcore_->Call(f)', 'shard->lcore().Call(f)', 'lcores[0].CallInRound(f)'):
+            self.forbidden('control/x.cc', call)
 
     def test_the_shared_declarations_are_a_leaf(self):
         for folder in ('dataplane', 'control', 'verbs_provider'):
@@ -288,6 +292,16 @@ class Runs(unittest.TestCase):
         output, errors = run.communicate(timeout=50)
         self.assertEqual((run.returncode, output), (1, ''))
         self.assertIn('no suite units', errors)
+
+    def test_limits_are_numbers(self):
+        for name in ('ROCI_TEST_LIMIT_S', 'ROCI_JOBS', 'ROCI_TEST_JOBS'):
+            for value in ('', '0', 'abc', '-1'):
+                output, errors = self.start(**{name: value}).communicate(timeout=50)
+                self.assertEqual(output, '')
+                self.assertIn(f"{name} is '{value}'", errors)
+
+    def test_a_commit_to_compare_with_has_a_name(self):
+        self.assertIn('--changed= needs a commit', self.start('--changed=').communicate(timeout=50)[1])
 
     def test_an_interruption_ends_the_children(self):
         for number in (signal.SIGTERM, signal.SIGINT):

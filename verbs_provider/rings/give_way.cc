@@ -20,12 +20,25 @@ namespace {
 // counted; the others then sleep where they could yield.
 std::atomic<uint32_t> waiting{0};
 
+// A handler of a signal that comes meanwhile may fork: then the child's count does not include its
+// thread any more.
+std::atomic<uint32_t> forks{0};
+
 class Waiting {
  public:
-  Waiting() { waiting.fetch_add(1, std::memory_order_relaxed); }
-  ~Waiting() { waiting.fetch_sub(1, std::memory_order_relaxed); }
+  Waiting() : forks_(forks.load(std::memory_order_relaxed)) {
+    waiting.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Waiting() {
+    if (forks_ == forks.load(std::memory_order_relaxed)) {
+      waiting.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  const uint32_t forks_;
 };
 
 uint32_t CountProcessors() {
@@ -35,6 +48,7 @@ uint32_t CountProcessors() {
   return static_cast<uint32_t>(CPU_COUNT(&processors));
 }
 
+// When the plugin was loaded. A program that may use more later, sleeps where it could yield.
 const uint32_t processors = CountProcessors();
 
 thread_local abi::YieldJudge control_yields;
@@ -55,12 +69,12 @@ void Yield(uint64_t now_ns) {
   turns.Yielded(now_ns, MonotonicNs());
 }
 
-// Not nanosleep(), at which the thread could be cancelled. `ns` < 1 s.
-void SleepFor(uint64_t ns, uint64_t now_ns) {
+// Not nanosleep(), at which the thread could be cancelled. `ns` < 1 s. Returns the time afterwards.
+uint64_t SleepFor(uint64_t ns) {
   const Waiting counted;
   const timespec time = {0, static_cast<long>(ns)};
   syscall(SYS_nanosleep, &time, nullptr);
-  turns.Slept(now_ns, MonotonicNs(), ns);
+  return MonotonicNs();
 }
 
 }  // namespace
@@ -85,16 +99,19 @@ void GiveWay(const Doorbells& bells) {
   if (bells.is_sleeping()) {
     of_page.Begin(now);
   } else if (const uint64_t ns = of_page.Look(bells.rounds(), now); ns != 0) {
-    SleepFor(std::max(ns, turns.SleepNs(others, processors, now)), now);
+    turns.SleptOtherwise(SleepFor(std::max(ns, turns.SleepNs(others, processors, now))));
     return;
   }
   if (turns.MayYield(others, processors, now)) {
     Yield(now);
   } else if (const uint64_t ns = turns.SleepNs(others, processors, now); ns != 0) {
-    SleepFor(ns, now);
+    turns.Slept(now, SleepFor(ns), ns);
   }
 }
 
-void ForgetOtherThreads() { waiting.store(0, std::memory_order_relaxed); }
+void ForgetOtherThreads() {
+  forks.fetch_add(1, std::memory_order_relaxed);
+  waiting.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace roci::provider

@@ -46,6 +46,8 @@ class Turns {
     const uint64_t others_ns = kTurnNs * waiting / processors;
     return std::clamp<uint64_t>(std::min(sleep_ns_, others_ns), 1, kLongestSleepNs);
   }
+  /// The thread has slept until `end_ns` for another reason.
+  void SleptOtherwise(uint64_t end_ns) { last_sleep_ns_ = end_ns; }
   /// Sleeps become longer while they end late and, more slowly, shorter while they end in time.
   void Slept(uint64_t begin_ns, uint64_t end_ns, uint64_t asked_ns) {
     last_sleep_ns_ = end_ns;

@@ -100,5 +100,16 @@ TEST(Turns, SleepsShrinkWhileTheyEndInTime) {
   EXPECT_LT(before, longest / 10);
 }
 
+TEST(Turns, ASleepForAnotherReasonSaysNothingOfTheOtherThreads) {
+  Turns turns;
+  uint64_t now = kMs;
+  turns.SleptOtherwise(now + kMs);
+  now += kMs;
+  EXPECT_EQ(turns.SleepNs(kMany, kProcessors, now), 0u) << "the thread polls first";
+  now += Turns::kTurnNs;
+  EXPECT_EQ(turns.SleepNs(kMany, kProcessors, now), 1u);
+  EXPECT_FALSE(turns.MayYield(0, kProcessors, now));
+}
+
 }  // namespace
 }  // namespace roci::provider
