@@ -99,7 +99,7 @@ struct DurableRange {
 /// unmaps them and not the dataplane lcore.
 using ReleasedMappings = std::vector<std::shared_ptr<MappedFile>>;
 
-/// A row of `roci show mr`.
+/// A row of `roci show mrs`.
 struct RegionInfo {
   uint32_t key;
   uint32_t pd;

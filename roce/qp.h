@@ -27,7 +27,7 @@ namespace roci::roce {
 // error of one QP does not delay the other QPs of the lcore.
 inline constexpr uint32_t kFlushBudget = 128;
 
-// State that `roci show qp` prints in addition to the attributes.
+// State that `roci show qps` prints in addition to the attributes.
 struct QpDebug {
   RequesterDebug requester;
   ResponderDebug responder;

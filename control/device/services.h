@@ -20,7 +20,7 @@ namespace roci::control {
 
 // Most mappings of program memory at one time. The kernel allows a process 65530 mappings by
 // default (MappingLimit()), and rings need some; beyond this limit, regions are accessed by system
-// calls (process_vm).
+// calls.
 inline constexpr uint64_t kMaxAppMappings = 16384;
 static_assert(kMaxAppMappings <= memory::SigbusGuard::kCapacity);
 

@@ -66,7 +66,7 @@ struct QueueLayout {
 // InvalidArgument if the config asks for more than kQueueLimits.
 absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config);
 
-// What `roci show qp` shows.
+// A row of `roci show qps`.
 struct QueuePairInfo {
   roce::Qpn qpn;
   roce::QpType type;

@@ -45,7 +45,8 @@ struct ChangeRegion {  // -> MemoryStatus
 struct DeregisterRegion {  // -> MemoryStatus
   uint32_t key;
 };
-// From now on the range of `app` is accessed by process_vm_readv and process_vm_writev.
+// From now on the range of `app` is accessed by system calls (process_vm_readv and
+// process_vm_writev, or /proc/PID/mem).
 struct UnshareRange {
   uint64_t va;
   uint64_t length;

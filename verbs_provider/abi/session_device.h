@@ -46,7 +46,7 @@ struct roci_abi_hello_response {
   uint16_t minor;
   uint64_t features;
   uint32_t flags;
-  uint32_t session;        // number, as `roci show app` prints it
+  uint32_t session;        // number, as `roci show apps` prints it
   uint32_t doorbell_size;  // bytes of the doorbell memfd
   uint32_t memory_policy;  // roci_abi_memory_policy
   // The provider copies SENDs and WRITEs up to this many bytes into the ring, without being asked.

@@ -6,7 +6,9 @@
 #define ROCI_ABI_MAX_EXTENTS 16
 
 enum roci_abi_extent_kind {
-  ROCI_ABI_EXTENT_PROCESS_VM = 0,  // process_vm_readv/writev
+  // Accessed by system calls: process_vm_readv and process_vm_writev, or /proc/PID/mem if the
+  // program runs as another user.
+  ROCI_ABI_EXTENT_PROCESS_VM = 0,
   ROCI_ABI_EXTENT_FD = 1,  // map descriptor number `fd_index` of this message at `file_offset`
   // Shared file mapping: open /proc/PID/map_files/<map_start>-<map_end>.
   ROCI_ABI_EXTENT_MAP_FILES = 2,

@@ -61,7 +61,7 @@ struct Session {
   Doorbells bells;
   int wake_fd = -1;
   int async_fd = -1;    // each context has a duplicate
-  uint32_t number = 0;  // as `roci show app` prints it
+  uint32_t number = 0;  // as `roci show apps` prints it
   uint32_t auto_inline = 0;
   bool may_restart = false;      // send queues may skip indices
   bool fills_checksums = false;  // the daemon fills in the checksums of raw packets
