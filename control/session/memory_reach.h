@@ -23,7 +23,7 @@ enum class NotMapped : uint8_t {
   kPolicy,       // memory.policy is "process_vm"
 };
 
-// What else the way depends on.
+// Properties of program and daemon that decide the kind of access.
 struct ReachFacts {
   bool is_own_user = false;      // the program runs as the daemon's user
   bool is_visible = false;       // the daemon's PID namespace shows its process

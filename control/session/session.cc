@@ -229,9 +229,10 @@ void Session::AnswerRequest(absl::Status status, const FdsPointer& fds) {
   SendOrHold(status, reply);
 }
 
-// An adapter does not access memory any more once ibv_dereg_mr, ibv_destroy_qp or a change to RESET
-// has returned. Requests that come while a copy takes long wait in HandleNext(); this is for one
-// that was being handled when the copy turned out to take long.
+// ibv_dereg_mr, ibv_destroy_qp and a change to RESET must not return before the device's last
+// access to the memory. HandleNext() delays requests that arrive while a copy is stalled. This
+// function delays the answer, at most kLongestNs, of a request that was being handled when a copy
+// stalled.
 void Session::SendOrHold(const absl::Status& status, Reply& reply) {
   constexpr roce::TimeNs kLongestNs = 1'000'000'000;
   if (shard_ == nullptr || !shard_->HasUnfinishedCopies()) {

@@ -3,9 +3,9 @@
 
 namespace roci::abi {
 
-// For a line that another processor may hold. Every x86-64 processor knows the instruction (or
-// ignores it), but the compiler asks for a readable line where the architecture that it was told
-// does not name it.
+// Prefetches the cache line of `address`, which another processor may hold, in exclusive state.
+// Every x86-64 processor executes or ignores PREFETCHW. The instruction is written as assembly
+// because __builtin_prefetch prefetches only for reading if -march does not include PREFETCHW.
 inline void PrefetchForWrite(const void* address) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));

@@ -1,4 +1,4 @@
-// Whether the daemon's thread runs while a thread of the program waits for it. Time is an argument.
+// Decides whether a program's thread that waits for the daemon's lcore sleeps. Time is an argument.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +6,10 @@
 
 namespace roci::provider {
 
-/// One thread's view of the counter in a doorbell page (abi/rings.h). Where the counter stands
-/// still, other threads, this one among them, keep the daemon's thread from the processor: a yield
-/// would not help it (since Linux 6.6 a scheduler need not choose it then), a sleep does.
+/// Tracks the loop counter of a doorbell page (`rounds`, abi/rings.h) for one waiting thread. If
+/// the counter does not change, other threads, possibly this one, keep the lcore off the processor.
+/// A yield does not help (since Linux 6.6 the scheduler need not choose the lcore then); a sleep
+/// does.
 class LcoreProgress {
  public:
   static constexpr uint64_t kPatienceNs = 300'000;
@@ -21,8 +22,9 @@ class LcoreProgress {
     sleep_ns_ = kShortestSleepNs;
   }
 
-  /// `rounds`: the counter, 0 where the daemon does not tell. How long to sleep before the next
-  /// look, ns; 0: the daemon's thread runs. Sleeps grow while it does not.
+  /// Takes the value of the counter; 0 if the daemon does not maintain it. Returns how long to
+  /// sleep before the next call, ns. 0: do not sleep. Sleeps double while the counter does not
+  /// change.
   uint64_t Look(uint32_t rounds, uint64_t now_ns) {
     if (rounds == 0 || rounds != rounds_) {
       rounds_ = rounds;

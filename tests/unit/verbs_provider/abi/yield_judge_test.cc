@@ -15,7 +15,7 @@ TEST(YieldJudge, AllowsYieldsThatAreShort) {
   }
 }
 
-TEST(YieldJudge, ShunsYieldsForAWhileAfterALongOne) {
+TEST(YieldJudge, BacksOffAfterALongYield) {
   YieldJudge judge;
   judge.Took(0, 3 * kMs);
   EXPECT_FALSE(judge.Allows(3 * kMs));
@@ -23,20 +23,20 @@ TEST(YieldJudge, ShunsYieldsForAWhileAfterALongOne) {
   EXPECT_TRUE(judge.Allows(13 * kMs));
 }
 
-TEST(YieldJudge, ShunsThemLongerEachTimeUpToABound) {
+TEST(YieldJudge, DoublesTheBackoffUpToABound) {
   YieldJudge judge;
-  uint64_t now = 0, shunned = 0;
+  uint64_t now = 0, backoff = 0;
   for (int i = 0; i < 12; ++i) {
     const uint64_t end = now + 3 * kMs;
     judge.Took(now, end);
     for (now = end; !judge.Allows(now);) now += kMs;
-    EXPECT_GE(now - end, shunned);
-    shunned = now - end;
+    EXPECT_GE(now - end, backoff);
+    backoff = now - end;
   }
-  EXPECT_EQ(shunned, 320 * kMs);
+  EXPECT_EQ(backoff, 320 * kMs);
   judge.Took(now, now + kUs);
   judge.Took(now, now + 3 * kMs);
-  EXPECT_TRUE(judge.Allows(now + 13 * kMs)) << "a short one forgives";
+  EXPECT_TRUE(judge.Allows(now + 13 * kMs)) << "a short yield resets the backoff";
 }
 
 }  // namespace

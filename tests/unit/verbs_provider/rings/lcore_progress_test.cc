@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kUs = 1000;
 
-TEST(LcoreProgress, AThreadThatRunsNeedsNoSleep) {
+TEST(LcoreProgress, DoesNotSleepWhileTheLcoreRuns) {
   LcoreProgress progress;
   uint32_t rounds = 1;
   for (uint64_t now = 0; now < 10'000 * kUs; now += 200 * kUs) {
@@ -15,7 +15,7 @@ TEST(LcoreProgress, AThreadThatRunsNeedsNoSleep) {
   }
 }
 
-TEST(LcoreProgress, SleepsGrowWhileTheCounterStandsStillAndEndWithIt) {
+TEST(LcoreProgress, SleepsGrowUntilTheCounterChanges) {
   LcoreProgress progress;
   EXPECT_EQ(progress.Look(7, 0), 0u);
   EXPECT_EQ(progress.Look(7, LcoreProgress::kPatienceNs - 1), 0u);
@@ -33,7 +33,7 @@ TEST(LcoreProgress, SleepsGrowWhileTheCounterStandsStillAndEndWithIt) {
 }
 
 // What stood still before the thread had anything to wait for says nothing.
-TEST(LcoreProgress, AWaitBeginsWithPatience) {
+TEST(LcoreProgress, DoesNotSleepAtTheStartOfAWait) {
   LcoreProgress progress;
   EXPECT_EQ(progress.Look(7, 0), 0u);
   progress.Begin(5000 * kUs);
@@ -41,7 +41,7 @@ TEST(LcoreProgress, AWaitBeginsWithPatience) {
   EXPECT_NE(progress.Look(7, 5000 * kUs + LcoreProgress::kPatienceNs), 0u);
 }
 
-TEST(LcoreProgress, ADaemonThatTellsNothingIsBelievedToRun) {
+TEST(LcoreProgress, DoesNotSleepIfTheDaemonHasNoCounter) {
   LcoreProgress progress;
   for (uint64_t now = 0; now < 10'000 * kUs; now += 200 * kUs) EXPECT_EQ(progress.Look(0, now), 0u);
 }
