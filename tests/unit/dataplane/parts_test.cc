@@ -1,4 +1,5 @@
-// The small parts: numbers, tables, lists, letters.
+// Small parts of the dataplane: QP numbers, address table, mailbox, record pool, slab, clock and
+// active list.
 #include <gtest/gtest.h>
 #include <rte_cycles.h>
 
@@ -21,7 +22,7 @@
 namespace roci::dataplane {
 namespace {
 
-TEST(QpnSpace, NumbersNameTheirLcoreAndDoNotComeBackSoon) {
+TEST(QpnSpace, NumbersContainTheLcoreAndAreNotReusedSoon) {
   QpnSpace space(3, 42);
   EXPECT_EQ(space.lcore_bits(), 2u);
   std::set<uint32_t> seen;
@@ -34,7 +35,7 @@ TEST(QpnSpace, NumbersNameTheirLcoreAndDoNotComeBackSoon) {
   }
 }
 
-TEST(QpnSpace, EverySlotCanBeUsedAndNoMore) {
+TEST(QpnSpace, AllocatesEverySlotExactlyOnce) {
   for (const uint32_t lcores : {1u, 2u, 16u}) {
     QpnSpace space(lcores, lcores);
     std::set<uint32_t> slots;
@@ -50,7 +51,7 @@ TEST(QpnSpace, EverySlotCanBeUsedAndNoMore) {
   }
 }
 
-TEST(AddressTable, HandlesBelongToTheirDomain) {
+TEST(AddressTable, HandlesAreValidOnlyInTheirProtectionDomain) {
   AddressTable table(2);
   uint32_t a = 0;
   uint32_t b = 0;
@@ -68,7 +69,7 @@ TEST(AddressTable, HandlesBelongToTheirDomain) {
   EXPECT_EQ(c, a);
 }
 
-TEST(Mailbox, RunsFunctionsOfOthersInTheirOrder) {
+TEST(Mailbox, RunsFunctionsOfOtherThreadsOneAtATime) {
   Mailbox mailbox;
   std::atomic<bool> stop{false};
   std::thread server([&] {
@@ -94,7 +95,7 @@ TEST(Mailbox, RunsFunctionsOfOthersInTheirOrder) {
   EXPECT_EQ(count, 10000u);
 }
 
-TEST(RecordStorage, IsZeroAndComesBackZero) {
+TEST(RecordStorage, IsZeroedAlsoWhenReused) {
   std::byte* first = nullptr;
   for (int round = 0; round < 3; ++round) {
     RecordStorage storage = RecordStorage::Allocate(128);
@@ -109,7 +110,7 @@ TEST(RecordStorage, IsZeroAndComesBackZero) {
   }
 }
 
-TEST(RecordPool, LendsWhatCameBackLastAndTrimsWhatIsLeft) {
+TEST(RecordPool, LendsTheLastReturnedRecordsAndTrimsUnusedOnes) {
   RecordPool pool;
   constexpr uint32_t kQueuePairs = 100;
   const uint32_t size_class = RecordStorage::Allocate(128).size_class();
@@ -135,7 +136,7 @@ TEST(RecordPool, LendsWhatCameBackLastAndTrimsWhatIsLeft) {
   for (uint32_t i = 0; i < kQueuePairs; ++i) EXPECT_TRUE(pool.Remove(size_class));
 }
 
-TEST(Slab, PacksObjectsAndGivesChunksBack) {
+TEST(Slab, PacksObjectsAndFreesEmptyChunks) {
   Slab slab(100, /*huge=*/false);  // 128 with alignment
   constexpr size_t kPerChunk = Slab::kChunkBytes / 128;
   std::set<std::byte*> objects;
@@ -194,7 +195,7 @@ class ActiveListTest : public ::testing::Test {
   std::vector<std::unique_ptr<testing::AppQp>> apps_;
 };
 
-TEST_F(ActiveListTest, KeepsOrderAndForgetsTheRemoved) {
+TEST_F(ActiveListTest, KeepsOrderAndSkipsRemovedQueuePairs) {
   ActiveList list;
   list.Push(qp(0));
   list.Push(qp(1));

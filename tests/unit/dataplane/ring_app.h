@@ -1,4 +1,4 @@
-// A program's side of the rings, as small as it can be: what the provider plugin does, without
+// A minimal replacement for the provider plugin: the program's side of the rings without
 // libibverbs. For tests and benchmarks that run in one process with the dataplane.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Memory that makes whoever touches it wait, also the kernel on behalf of another process.
+// Memory that blocks every access, also by the kernel on behalf of another process.
 #pragma once
 
 #include <fcntl.h>

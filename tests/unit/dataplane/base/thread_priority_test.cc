@@ -50,7 +50,7 @@ class RealtimeTest : public ::testing::Test {
   }
 };
 
-TEST_F(RealtimeTest, IsRaisedFromTheBeginningAndLoweredOnDemand) {
+TEST_F(RealtimeTest, IsRealtimeFromTheStartAndLoweredOnDemand) {
   OnThread([] {
     ThreadPriority priority;
     priority.Take(RealtimeUse::kAuto, kLcorePriority, kStart);
@@ -114,8 +114,8 @@ TEST_F(RealtimeTest, SleepsCountAsTimeLeftToOthers) {
   });
 }
 
-// A lowered thread that makes no rounds gets its priority back, and can lower itself again.
-TEST_F(RealtimeTest, TheGuardRaisesALoweredThreadThatStandsStill) {
+// A lowered thread whose loop makes no progress gets its priority back, and can lower itself again.
+TEST_F(RealtimeTest, TheGuardRaisesALoweredThreadThatMakesNoProgress) {
   ThreadPriority priority;
   PriorityGuard guard;
   guard.Add(priority);
@@ -144,8 +144,8 @@ TEST_F(RealtimeTest, AThreadThatTheGuardHasRaisedCanLowerItselfAgain) {
   });
 }
 
-// Time that a busy thread leaves to others is not taken back by the next piece of work.
-TEST_F(RealtimeTest, WorkDoesNotEndTheTimeThatIsLeftToOthers) {
+// New work does not shorten the time that a busy thread leaves to others.
+TEST_F(RealtimeTest, NewWorkDoesNotEndTheTimeLeftToOthers) {
   OnThread([] {
     ThreadPriority priority;
     priority.Take(RealtimeUse::kAuto, 1, kStart);
@@ -171,7 +171,7 @@ TEST_F(RealtimeTest, ThreadsThatItCreatesAreOrdinary) {
   });
 }
 
-TEST_F(RealtimeTest, APolicyThatWasChosenForTheProcessRules) {
+TEST_F(RealtimeTest, KeepsAPolicyThatWasSetForTheProcess) {
   OnThread([] {
     sched_param parameter{};
     parameter.sched_priority = 7;
@@ -195,7 +195,7 @@ TEST(ThreadPriorityTest, OffLeavesAnOrdinaryThread) {
   });
 }
 
-TEST(ThreadPriorityTest, WithoutTheRightItStaysOrdinary) {
+TEST(ThreadPriorityTest, AThreadWithoutThePrivilegeStaysOrdinary) {
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_RTPRIO, &limit), 0);
   if (limit.rlim_cur != 0) GTEST_SKIP() << "RLIMIT_RTPRIO allows it";
@@ -210,8 +210,9 @@ TEST(ThreadPriorityTest, WithoutTheRightItStaysOrdinary) {
   });
 }
 
-// The right may be taken away while the thread is lowered; it goes on as an ordinary one.
-TEST_F(RealtimeTest, LosesItsPriorityWithTheRight) {
+// If the privilege is revoked while the thread is lowered, the thread continues with ordinary
+// priority.
+TEST_F(RealtimeTest, AThreadThatLosesThePrivilegeStaysOrdinary) {
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_RTPRIO, &limit), 0);
   if (limit.rlim_cur != 0) GTEST_SKIP() << "RLIMIT_RTPRIO allows it";

@@ -41,7 +41,7 @@ TEST(TimerWheel, ExpiresNotBeforeAndAtMostTwoTicksAfter) {
   }
 }
 
-TEST(TimerWheel, BeyondTheHorizonComesBackEarly) {
+TEST(TimerWheel, ATimerBeyondTheHorizonExpiresEarly) {
   Fixture f;
   TimerNode node;
   f.wheel.Set(node, f.now + uint64_t{100} * TimerWheel::kSlots * kTick);
@@ -67,7 +67,7 @@ TEST(TimerWheel, MovesAndCancels) {
   EXPECT_EQ(f.expired.size(), 2u);
 }
 
-TEST(TimerWheel, ANodeSetAgainWhileExpiringWaitsForTheNextTick) {
+TEST(TimerWheel, ATimerSetAgainWhileExpiringWaitsForTheNextTick) {
   uint64_t now = 0;
   TimerWheel wheel(now);
   TimerNode node;
@@ -106,7 +106,8 @@ TEST(TimerWheel, NextExpiryIsNeverLate) {
   EXPECT_EQ(f.expired.size(), 1u);
 }
 
-// Against a sorted map: every node expires within its window, whatever is set, moved and cancelled.
+// Compared with a sorted map, while timers are set, moved and cancelled: each expires in its
+// window.
 TEST(TimerWheel, AgreesWithASortedMap) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);

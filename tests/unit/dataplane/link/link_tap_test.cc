@@ -1,4 +1,4 @@
-// What stands between a lane and its port: filters, impairments by a seed, held frames, captures.
+// The tap between a lane and its port: filters, seeded impairments, delayed frames, captures.
 #include "dataplane/link/link_tap.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using dataplane::LinkDirection;
 using dataplane::LinkTap;
 using Bytes = std::vector<std::byte>;
 
-// Of an ECT(0) sender, if not said otherwise.
+// By default from a sender that sets ECT(0).
 Bytes Packet(roce::Opcode opcode, uint32_t qpn, bool is_ipv6 = false, bool has_vlan = false,
              uint8_t traffic_class = 2) {
   roce::Path path;
@@ -90,7 +90,7 @@ std::string Fates(const ImpairmentSettings& settings, uint32_t lcore, size_t cou
   return out;
 }
 
-TEST(ImpairmentTest, TheSeedDecides) {
+TEST(ImpairmentTest, TheSeedDeterminesTheImpairments) {
   ImpairmentSettings settings;
   settings.loss = settings.duplicate = settings.reorder = dataplane::kAlways / 10;
   settings.seed = 1;
@@ -146,7 +146,7 @@ TEST(ImpairmentTest, DamageIsOneBitBehindTheEthernetHeader) {
   EXPECT_EQ(rule.counters().corrupted.value(), 200u);
 }
 
-TEST(ImpairmentTest, CongestionMarksKeepPacketsWhole) {
+TEST(ImpairmentTest, CongestionMarksKeepPacketsValid) {
   for (const bool is_ipv6 : {false, true}) {
     Bytes frame = Packet(roce::Opcode::kRcSendOnly, 5, is_ipv6, true);
     EXPECT_TRUE(dataplane::MarkCongestion(frame));
@@ -183,12 +183,12 @@ TEST(BottleneckTest, FramesLeaveOneAfterTheOther) {
               3);
   // Time that nobody used is not made up for.
   EXPECT_NEAR(static_cast<double>(link.Enter(kThousandOnWire, 1, kGigabit).leaves_ns), 8000, 1);
-  // Short frames are filled up.
+  // Short frames are padded.
   Bottleneck idle({.rate_bps = kGigabit, .queue_bytes = 10000});
   EXPECT_NEAR(static_cast<double>(idle.Enter(42, 1, 0).leaves_ns), 84 * 8, 1);
 }
 
-TEST(BottleneckTest, TheQueueIsBoundedAndSaysWhenItIsDeep) {
+TEST(BottleneckTest, TheQueueIsBoundedAndMarksWhenItIsDeep) {
   Bottleneck link(
       {.rate_bps = kGigabit, .queue_bytes = 5001, .ecn_bytes = 3000, .ecn_all_bytes = 3000});
   std::string fates;
@@ -200,10 +200,10 @@ TEST(BottleneckTest, TheQueueIsBoundedAndSaysWhenItIsDeep) {
                                                     : '.';
   }
   EXPECT_EQ(fates, ".wwEELL");
-  // One has been sent: there is room for one, and what was refused took no time.
+  // One frame was sent, so there is room for one. Refused frames used no time of the link.
   EXPECT_TRUE(link.Enter(kThousandOnWire, 1, 8200).fits);
   EXPECT_FALSE(link.Enter(kThousandOnWire, 1, 8200).fits);
-  // What never fits passes an empty queue, as a frame longer than a queue has to.
+  // A frame longer than the queue passes if the queue is empty.
   Bottleneck none({.rate_bps = kGigabit, .queue_bytes = 0});
   EXPECT_TRUE(none.Enter(kThousandOnWire, 1, 0).fits);
   EXPECT_FALSE(none.Enter(kThousandOnWire, 1, 0).fits);
@@ -331,7 +331,7 @@ class LinkTapTest : public ::testing::Test {
   LinkTap tap_;
 };
 
-TEST_F(LinkTapTest, DelayedFramesLeaveInOrderWhenTheirTimeHasCome) {
+TEST_F(LinkTapTest, DelayedFramesLeaveInOrderAfterTheirDelay) {
   ImpairmentSettings settings;
   settings.delay_ns = 100;
   Impairment rule(settings, 0);
@@ -353,7 +353,7 @@ TEST_F(LinkTapTest, DelayedFramesLeaveInOrderWhenTheirTimeHasCome) {
   EXPECT_TRUE(tap_.IsIdle());
 }
 
-// The tests' frames are shorter than the shortest of Ethernet.
+// The tests' frames are shorter than the minimum of Ethernet.
 constexpr uint64_t kFrameNs = Bottleneck::kLeastWireBytes * 8;
 
 TEST_F(LinkTapTest, ARateSpacesFramesInTheirOrder) {
@@ -385,7 +385,7 @@ TEST_F(LinkTapTest, ARateSpacesFramesInTheirOrder) {
   EXPECT_TRUE(tap_.IsIdle());
 }
 
-TEST_F(LinkTapTest, TheSlowestOfSeveralRatesCounts) {
+TEST_F(LinkTapTest, TheSlowestOfSeveralRatesApplies) {
   ImpairmentSettings slow;
   slow.filter.qpns = {roce::Qpn(1)};
   slow.bottleneck = {.rate_bps = kGigabit / 10, .queue_bytes = 1'000'000};
@@ -407,7 +407,7 @@ TEST_F(LinkTapTest, TheSlowestOfSeveralRatesCounts) {
   tap_.RemoveRule(fast_rule);
 }
 
-TEST_F(LinkTapTest, FramesThatCannotBeHeldTakeNoTimeOfARate) {
+TEST_F(LinkTapTest, DroppedFramesUseNoTimeOfARate) {
   ImpairmentSettings settings;
   settings.bottleneck = {.rate_bps = kGigabit, .queue_bytes = 100'000'000};
   Bottleneck link(settings.bottleneck);
@@ -426,7 +426,7 @@ TEST_F(LinkTapTest, FramesThatCannotBeHeldTakeNoTimeOfARate) {
   EXPECT_EQ(Send({}), std::vector<int>{1});
 }
 
-TEST_F(LinkTapTest, DuplicatesComeTwiceAndLostFramesNever) {
+TEST_F(LinkTapTest, DuplicatesArriveTwiceAndLostFramesNever) {
   ImpairmentSettings settings;
   settings.duplicate = dataplane::kAlways;
   Impairment twice(settings, 0);
@@ -458,7 +458,7 @@ TEST_F(LinkTapTest, TheQueueOfHeldFramesIsBounded) {
   EXPECT_EQ(left, dataplane::DelayQueue::kCapacity);
 }
 
-TEST_F(LinkTapTest, ACaptureHasWhatLeavesAndCountsWhatItHasNoRoomFor) {
+TEST_F(LinkTapTest, ACaptureHasTheSentFramesAndCountsOverflows) {
   auto capture = dataplane::CaptureTap::Create(1, {.filter = {}, .snap_length = 30});
   ASSERT_TRUE(capture.ok());
   ImpairmentSettings settings;

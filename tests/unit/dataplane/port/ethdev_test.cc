@@ -1,4 +1,4 @@
-// A device on a DPDK port instead of the wire: a net_ring port, which gives back what is sent.
+// A device on a DPDK port instead of a wire: a net_ring port, which loops back sent frames.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
@@ -28,7 +28,7 @@ class EthdevTest : public ::testing::TestWithParam<uint32_t> {
   }
 };
 
-// On lcore 1 every frame is handed over by the home lcore, which is 0.
+// Lcore 0 is the port's home and hands every frame for lcore 1 over.
 TEST_P(EthdevTest, TwoQueuePairsTalkThroughTheirPort) {
   Node node(TestDataplane(), nullptr, Config());
   EXPECT_TRUE(node.device().link_up());
@@ -174,7 +174,7 @@ class ScatteredTest : public ::testing::Test {
   const uint16_t port_ = PortOf(name_);
 };
 
-TEST_F(ScatteredTest, FramesAreMadeWhole) {
+TEST_F(ScatteredTest, SegmentedFramesAreLinearized) {
   const uint32_t in_use = TestDataplane().frames().in_use();
   for (const auto& [bytes, segment] :
        {std::pair{100, 60}, {100, 5}, {1514, 300}, {4218, 800}, {4352, 850}}) {
@@ -190,7 +190,7 @@ TEST_F(ScatteredTest, FramesAreMadeWhole) {
   EXPECT_LT(TestDataplane().frames().in_use(), in_use + 600);
 }
 
-TEST_F(ScatteredTest, OnesLongerThanABufferAreDroppedAndCounted) {
+TEST_F(ScatteredTest, FramesLongerThanABufferAreDroppedAndCounted) {
   Deliver(FrameOf(4353), 850);
   Deliver(FrameOf(9000), 850);
   const std::vector<std::byte> next = FrameOf(200);
@@ -201,7 +201,7 @@ TEST_F(ScatteredTest, OnesLongerThanABufferAreDroppedAndCounted) {
   EXPECT_EQ(parts_->in_use(), 0u);
 }
 
-TEST_F(ScatteredTest, WithoutABufferTheyAreDropped) {
+TEST_F(ScatteredTest, FramesWithoutABufferAreDropped) {
   rte_mempool* pool = TestDataplane().frames().mempool();
   std::vector<rte_mbuf*> taken;
   while (rte_mbuf* frame = rte_pktmbuf_alloc(pool)) taken.push_back(frame);
@@ -215,7 +215,7 @@ TEST_F(ScatteredTest, WithoutABufferTheyAreDropped) {
   EXPECT_GT(dropped(), 0u);
 }
 
-TEST(EthdevPort, NonsenseIsRefused) {
+TEST(EthdevPort, InvalidDevargsAreRefused) {
   for (const char* devargs : {"net_nothing0", "net_pcap0,rx_pcap=/nonexistent/x.pcap", ""}) {
     dataplane::DeviceConfig config;
     config.devargs = devargs;

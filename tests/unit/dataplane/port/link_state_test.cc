@@ -10,7 +10,7 @@ namespace {
 
 constexpr LinkState kPort{.up = true, .mtu = 4200};
 
-TEST(LinkState, TakesWhatTheNetworkDeviceHas) {
+TEST(LinkState, FollowsTheNetworkDevice) {
   const LinkState link = OnNetworkDevice(
       kPort, NetworkDevice{.enabled = true, .running = true, .mtu = 1500, .speed_mbps = 25'000});
   EXPECT_TRUE(link.up);
@@ -19,7 +19,7 @@ TEST(LinkState, TakesWhatTheNetworkDeviceHas) {
   EXPECT_EQ(link.speed_mbps, 25'000u);
 }
 
-TEST(LinkState, CarriesNoMoreThanThePort) {
+TEST(LinkState, TheMtuIsLimitedByThePort) {
   const NetworkDevice below{.enabled = true, .running = true, .mtu = 65536};
   EXPECT_EQ(OnNetworkDevice(kPort, below).mtu, 4200u);
   LinkState down = kPort;
@@ -36,7 +36,7 @@ TEST(LinkState, IsDownWithoutACarrierAndDisabledByTheAdministrator) {
   EXPECT_FALSE(disabled.enabled);
 }
 
-TEST(LinkState, IsDownWhereTheDeviceIsGone) {
+TEST(LinkState, IsDownIfTheNetworkDeviceWasDeleted) {
   const LinkState link = OnNetworkDevice(kPort, std::nullopt);
   EXPECT_FALSE(link.up);
   EXPECT_EQ(link.mtu, 4200u);

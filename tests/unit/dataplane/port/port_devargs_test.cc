@@ -12,7 +12,7 @@ TEST(PortDevargs, RingsGetRoomForLargeFramesUnlessTheirSizeIsGiven) {
   EXPECT_EQ(WithDefaults("net_af_packet0,iface=lo,framesz=4096", 4200),
             "net_af_packet0,iface=lo,framesz=4096");
   EXPECT_EQ(WithDefaults("net_tap0,iface=x", 4200), "net_tap0,iface=x");
-  // Where the driver gets what it is asked for, the frames have room.
+  // The ring that WithDefaults() requests has room for the frames.
   EXPECT_GE(RoomOf(WithDefaults("net_af_packet0,iface=lo", 4200)), 4200);
 }
 
@@ -36,7 +36,7 @@ TEST(PortDevargs, PcapIsBoundByItsNetworkDeviceAlone) {
   EXPECT_EQ(RoomOf("net_pcap0,rx_pcap=a,tx_pcap=b"), std::nullopt);
 }
 
-TEST(PortDevargs, LinksTellWhoIsAtTheirOtherEnd) {
+TEST(PortDevargs, ReportsThePeerOfALink) {
   EXPECT_TRUE(LinkBringsBack("net_ring0"));
   EXPECT_FALSE(LinkBringsBack("net_tap0,iface=x"));
   EXPECT_TRUE(AddressIsOfOtherEnd("net_tap0,iface=x"));

@@ -138,7 +138,7 @@ std::vector<Options> Kinds() {
   return kinds;
 }
 
-TEST_F(RawChecksums, AreFilledInAndAreRight) {
+TEST_F(RawChecksums, AreComputedCorrectly) {
   for (const Options& o : Kinds()) {
     SCOPED_TRACE(::testing::Message() << o.ipv6 << o.tcp << o.vlan << ' ' << o.payload);
     Layout layout = Make(o);
@@ -176,7 +176,7 @@ TEST_F(RawChecksums, ASumOfZeroIsAllOnesForUdp) {
   EXPECT_TRUE(dataplane::ChecksumsAreRight(*frame_));
 }
 
-TEST_F(RawChecksums, NoUdpChecksumIsNotWrong) {
+TEST_F(RawChecksums, AMissingUdpChecksumIsAccepted) {
   const Layout layout = Make({});
   Fill(layout.frame);
   Bytes none = Now();
@@ -196,7 +196,7 @@ struct Strange {
   void (*change)(Layout&);
 };
 
-TEST_F(RawChecksums, WhatDoesNotFitStaysAsItIs) {
+TEST_F(RawChecksums, MalformedPacketsAreNotChanged) {
   const Strange kStrange[] = {
       {"arp", false, {}, [](Layout& l) { l.frame[l.ip - 1] = 6; }},
       {"cut in the IPv4 header", false, {}, [](Layout& l) { l.frame.resize(l.ip + 19); }},
@@ -253,9 +253,9 @@ TEST_F(RawChecksums, WhatDoesNotFitStaysAsItIs) {
   }
 }
 
-// ---- By the port
+// ---- Offloads
 
-TEST_F(RawChecksums, ThePortIsToldWhatItDoes) {
+TEST_F(RawChecksums, TheOffloadIsRequestedFromThePort) {
   for (const Options& o : Kinds()) {
     SCOPED_TRACE(::testing::Message() << o.ipv6 << o.tcp << o.vlan << ' ' << o.payload);
     Layout layout = Make(o);
@@ -267,7 +267,7 @@ TEST_F(RawChecksums, ThePortIsToldWhatItDoes) {
                   (o.tcp ? RTE_MBUF_F_TX_TCP_CKSUM : RTE_MBUF_F_TX_UDP_CKSUM));
     EXPECT_EQ(frame_->l2_len, layout.ip);
     EXPECT_EQ(frame_->l3_len, layout.transport - layout.ip);
-    // Ports go on from the sum over the addresses.
+    // The checksum field has the sum of the pseudo-header, to which the port adds.
     EXPECT_EQ(Get16(Now(), layout.sum), uint16_t(~Fold(PseudoHeader(layout, o))));
     dataplane::CompleteChecksums(*frame_);
     EXPECT_EQ(frame_->ol_flags, 0u);
@@ -275,7 +275,7 @@ TEST_F(RawChecksums, ThePortIsToldWhatItDoes) {
   }
 }
 
-TEST_F(RawChecksums, APortThatHasSomeDoesThese) {
+TEST_F(RawChecksums, APortWithSomeOffloadsComputesTheseOnly) {
   const Layout layout = Make({});
   EXPECT_TRUE(Fill(layout.frame, RTE_ETH_TX_OFFLOAD_UDP_CKSUM));
   EXPECT_EQ(frame_->ol_flags, RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM);
@@ -288,8 +288,8 @@ TEST_F(RawChecksums, APortThatHasSomeDoesThese) {
   EXPECT_EQ(TransportFault({layout.ip, layout.transport, layout.sum, Now()}, {}), 0);
 }
 
-// Ports sum up to the frame's end; QEMU's e1000e changes the packet's length where it is padded.
-TEST_F(RawChecksums, BytesBehindThePacketAreNoMatterForThePort) {
+// Ports sum up to the end of the frame; QEMU's e1000e changes the length of padded packets.
+TEST_F(RawChecksums, PacketsWithTrailingBytesAreNotOffloaded) {
   const Layout layout = Make({});
   Bytes longer = layout.frame;
   longer.push_back(0xEE);
@@ -300,7 +300,7 @@ TEST_F(RawChecksums, BytesBehindThePacketAreNoMatterForThePort) {
   }
 }
 
-TEST_F(RawChecksums, ThePortsWordIsTakenForGoodOnly) {
+TEST_F(RawChecksums, OnlyTheResultGoodOfThePortIsTrusted) {
   constexpr uint64_t kGood = RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
   constexpr uint64_t kBad = RTE_MBUF_F_RX_IP_CKSUM_BAD | RTE_MBUF_F_RX_L4_CKSUM_BAD;
   const Layout layout = Make({});
@@ -310,7 +310,7 @@ TEST_F(RawChecksums, ThePortsWordIsTakenForGoodOnly) {
   EXPECT_FALSE(dataplane::ChecksumsAreRight(*frame_));
   frame_->ol_flags = RTE_MBUF_F_RX_IP_CKSUM_GOOD;
   EXPECT_FALSE(dataplane::ChecksumsAreRight(*frame_));
-  frame_->ol_flags = kGood | kBad;  // not known
+  frame_->ol_flags = kGood | kBad;  // both flags: unknown
   EXPECT_FALSE(dataplane::ChecksumsAreRight(*frame_));
   Fill(layout.frame);
   frame_->ol_flags = kBad;
@@ -319,7 +319,7 @@ TEST_F(RawChecksums, ThePortsWordIsTakenForGoodOnly) {
   EXPECT_FALSE(dataplane::ChecksumsAreRight(*frame_));
 }
 
-TEST(PortOffloads, NicsTellOfAllChecksumsOrAreNotAsked) {
+TEST(PortOffloads, ReceiveOffloadsAreEnabledOnlyForAllChecksums) {
   rte_eth_dev_info info{};
   info.rx_offload_capa = RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_SCATTER;
   info.tx_offload_capa = RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_TSO;

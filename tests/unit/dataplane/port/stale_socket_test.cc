@@ -1,4 +1,4 @@
-// Which names of sockets are removed: those that nobody has any more, and nothing else.
+// RemoveStaleSocket() removes a socket file that no process has open, and no other file.
 #include "dataplane/port/stale_socket.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class StaleSocketTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(StaleSocketTest, OneThatNobodyHasIsRemoved) {
+TEST_F(StaleSocketTest, RemovesASocketThatNoProcessHasOpen) {
   for (const int type : {SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM}) {
     Bound(Path("dead"), type).Reset();
     EXPECT_TRUE(RemoveStaleSocket(Path("dead")));
@@ -47,7 +47,7 @@ TEST_F(StaleSocketTest, OneThatNobodyHasIsRemoved) {
   }
 }
 
-TEST_F(StaleSocketTest, OneThatSomebodyHasStays) {
+TEST_F(StaleSocketTest, KeepsASocketThatAProcessHasOpen) {
   for (const int type : {SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM}) {
     const std::string path = Path("alive" + std::to_string(type));
     const Fd owner = Bound(path, type);
@@ -59,7 +59,7 @@ TEST_F(StaleSocketTest, OneThatSomebodyHasStays) {
   for (const char* name : {"dead", "nothing", ""}) EXPECT_FALSE(IsListenedAt(Path(name)));
 }
 
-TEST_F(StaleSocketTest, WhatIsNoSocketStays) {
+TEST_F(StaleSocketTest, KeepsFilesThatAreNoSockets) {
   std::ofstream(Path("file")) << "precious";
   std::filesystem::create_directory(Path("folder"));
   Bound(Path("dead"), SOCK_STREAM).Reset();

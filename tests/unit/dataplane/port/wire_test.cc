@@ -64,7 +64,7 @@ TEST_F(WireTest, UnicastReachesItsAddressAlone) {
   EXPECT_FALSE(Arrives(a_, received, 1));
 }
 
-TEST_F(WireTest, OneselfIsAnAddressToo) {
+TEST_F(WireTest, ADeviceReachesItself) {
   ASSERT_TRUE(a_.device().SendRaw(Frame(a_.device().mac(), a_.device().mac(), 64)).ok());
   std::vector<std::byte> received;
   EXPECT_TRUE(Arrives(a_, received));
@@ -85,7 +85,7 @@ TEST_F(WireTest, BroadcastReachesAllOthersOnceAndShortFramesArePadded) {
   EXPECT_FALSE(Arrives(a_, received, 1));
 }
 
-TEST_F(WireTest, UnknownAddressesGoNowhere) {
+TEST_F(WireTest, FramesToUnknownAddressesAreDropped) {
   ASSERT_TRUE(a_.device().SendRaw(Frame({{0x02, 9, 9, 9, 9, 9}}, a_.device().mac(), 64)).ok());
   std::vector<std::byte> received;
   for (Node* node : {&a_, &b_, &c_}) EXPECT_FALSE(Arrives(*node, received, 20));
@@ -119,7 +119,7 @@ TEST_F(WireTest, AFloodForASlowControlPlaneIsBoundedAndCounted) {
   EXPECT_EQ(taken, b_.device().Snapshot().rx_slow_path);
 }
 
-// As a queue pair's packets, those to a group are believed only with the right ICRC.
+// A multicast packet is accepted only with a correct ICRC, as a packet of a queue pair is.
 TEST_F(WireTest, ADamagedPacketToAGroupIsDropped) {
   AppCq cq(b_.client(), 16);
   dataplane::QueuePairConfig config;
@@ -160,7 +160,7 @@ TEST_F(WireTest, ADamagedPacketToAGroupIsDropped) {
   EXPECT_EQ(b_.device().Snapshot().drops[static_cast<size_t>(roce::DropReason::kIcrc)], 1u);
 }
 
-TEST_F(WireTest, DevicesComeAndGoWhileFramesFly) {
+TEST_F(WireTest, DevicesAreAddedAndRemovedDuringTraffic) {
   for (int round = 0; round < 20; ++round) {
     auto guest = std::make_unique<Node>(TestDataplane(), &wire_, Number(10));
     for (int i = 0; i < 50; ++i) {

@@ -50,7 +50,7 @@ class AsyncEventsTest : public ::testing::Test {
   AsyncEvents events_;
 };
 
-TEST_F(AsyncEventsTest, KeepsWhatHasNoRoomInItsOrder) {
+TEST_F(AsyncEventsTest, KeepsEventsInOrderWhenThePipeIsFull) {
   constexpr uint64_t kAll = kPipe + AsyncEvents::kMaxWaiting;
   // Twice, so that the ring wraps.
   for (int round = 0; round < 2; ++round) {
@@ -67,7 +67,7 @@ TEST_F(AsyncEventsTest, KeepsWhatHasNoRoomInItsOrder) {
   }
 }
 
-TEST_F(AsyncEventsTest, OneThatComesLaterDoesNotOvertake) {
+TEST_F(AsyncEventsTest, LaterEventsDoNotOvertake) {
   for (uint64_t i = 0; i <= kPipe; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
   EXPECT_EQ(Read().size(), kPipe);
   ASSERT_TRUE(events_.Send(kPipe + 1, dataplane::kEventQpFatal));
@@ -82,7 +82,7 @@ TEST_F(AsyncEventsTest, LeavesRoomForFaults) {
   EXPECT_TRUE(events_.Send(2, dataplane::kEventQpFatal));
 }
 
-TEST_F(AsyncEventsTest, TakesBackThoseOfOneObjectAndWritesNothingWhileHeld) {
+TEST_F(AsyncEventsTest, WithdrawsEventsOfAnObjectAndWritesNoneWhileHeld) {
   for (uint64_t i = 0; i < kPipe; ++i) ASSERT_TRUE(events_.Send(9, dataplane::kEventQpFatal));
   for (uint64_t i = 0; i < 300; ++i) ASSERT_TRUE(events_.Send(i % 3, dataplane::kEventQpFatal));
   EXPECT_EQ(events_.Hold(1), 100u);
@@ -97,7 +97,7 @@ TEST_F(AsyncEventsTest, TakesBackThoseOfOneObjectAndWritesNothingWhileHeld) {
   EXPECT_EQ(read.back(), 7u);
 }
 
-TEST_F(AsyncEventsTest, HoldsAlsoWhenNothingWaits) {
+TEST_F(AsyncEventsTest, HoldsEventsAlsoWithAnEmptyBacklog) {
   EXPECT_EQ(events_.Hold(1), 0u);
   EXPECT_TRUE(events_.Send(5, dataplane::kEventQpFatal));
   EXPECT_TRUE(Read().empty());
@@ -105,14 +105,14 @@ TEST_F(AsyncEventsTest, HoldsAlsoWhenNothingWaits) {
   EXPECT_EQ(Read(), std::vector<uint64_t>{5});
 }
 
-TEST_F(AsyncEventsTest, TellsWhatIsLostWhenTheyAreReleased) {
+TEST_F(AsyncEventsTest, ReportsLostEventsOnRelease) {
   events_.Hold(1);
   for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
   reading_.Reset();
   EXPECT_EQ(events_.Release(), 3u);
 }
 
-TEST_F(AsyncEventsTest, ForgetsThemWhenNobodyCanRead) {
+TEST_F(AsyncEventsTest, DropsEventsIfThePipeHasNoReader) {
   for (uint64_t i = 0; i < kPipe + 5; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
   reading_.Reset();
   EXPECT_EQ(events_.Retry(), 5u) << "lost";

@@ -84,7 +84,7 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
   EXPECT_FALSE(cq_.Poll(&cqe));
 }
 
-TEST_F(CompletionQueueTest, WhatIsHeldBackIsNotLostWithoutABurst) {
+TEST_F(CompletionQueueTest, DelayedEntriesAreNotLostWithoutABurst) {
   // Nobody publishes but the round itself, and a move to another ring.
   node_.client().lcore().Call([&](const dataplane::OnShard&) { WriteHere(cq_, 1); });
   roci_abi_cqe cqe;
@@ -126,7 +126,7 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
 }
 
-TEST_F(CompletionQueueTest, AnOverflowThatIsIgnoredLosesEntriesOnly) {
+TEST_F(CompletionQueueTest, AnIgnoredOverflowLosesOnlyEntries) {
   cq_.cq()->IgnoreOverrun();
   for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
   EXPECT_FALSE(cq_.cq()->overflowed());
@@ -143,14 +143,14 @@ TEST_F(CompletionQueueTest, AnOverflowThatIsIgnoredLosesEntriesOnly) {
   EXPECT_EQ(cqe.wr_id, 99u);
 }
 
-TEST_F(CompletionQueueTest, ANonsenseConsumerIndexHurtsItsOwner) {
+TEST_F(CompletionQueueTest, AnInvalidConsumerIndexOverflowsTheQueue) {
   for (uint64_t i = 0; i < 8; ++i) Write(cq_, i);
   cq_.header()->consumer = 1000;
   Write(cq_, 8);
   EXPECT_TRUE(cq_.cq()->overflowed());
 }
 
-TEST_F(CompletionQueueTest, ResizingKeepsWhatIsUnconsumed) {
+TEST_F(CompletionQueueTest, ResizingKeepsUnconsumedEntries) {
   for (uint64_t i = 0; i < 20; ++i) {
     Write(cq_, i);
     roci_abi_cqe cqe;
@@ -238,8 +238,8 @@ TEST_F(ModerationTest, CountsEntriesFromTheArmingOn) {
   EXPECT_EQ(Events(), 1u) << "not armed again";
 }
 
-// Each time a queue is armed is worth an event, be the app ever so quick after it saw an entry.
-TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
+// Each arming is answered by one event, even if the app arms immediately after it saw an entry.
+TEST_F(ModerationTest, ArmingAfterAnEntryReportsTheNextOne) {
   for (const roci_abi_cq_arm arm : {ROCI_ABI_CQ_ARM_ANY, ROCI_ABI_CQ_ARM_SOLICITED}) {
     const uint32_t before = Events();
     moderated_->Arm(arm);
@@ -268,9 +268,9 @@ TEST_F(ModerationTest, ArmingBehindAnEntryIsForTheNextOne) {
   }
 }
 
-// A program may look at any moment: an entry that it finds is whole, and the event that it had
-// asked for before is on its way.
-TEST_F(ModerationTest, AnEntryIsSeenWholeAndBehindItsEvent) {
+// A program may poll at any moment: a visible entry is complete, and the event for an earlier
+// arming was written before.
+TEST_F(ModerationTest, AVisibleEntryIsCompleteAndFollowsItsEvent) {
   moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
   const auto* header = reinterpret_cast<const std::byte*>(moderated_->header());
   constexpr size_t kEntries = dataplane::CompletionQueue::kEntriesOffset;
@@ -316,7 +316,7 @@ TEST_F(ModerationTest, APeriodEndsTheWait) {
   EXPECT_EQ(Events(), 1u);
 }
 
-TEST_F(ModerationTest, AnEventHeldBackSurvivesResizingAndIsSentWhenModerationEnds) {
+TEST_F(ModerationTest, ADelayedEventSurvivesResizingAndIsSentWhenModerationEnds) {
   Moderate(3, 0);
   moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
   WriteOne();
@@ -330,7 +330,7 @@ TEST_F(ModerationTest, AnEventHeldBackSurvivesResizingAndIsSentWhenModerationEnd
   EXPECT_EQ(Events(), 1u);
 }
 
-TEST_F(ModerationTest, AQueueMayEndWithAnEventHeldBack) {
+TEST_F(ModerationTest, AQueueCanBeDestroyedWithADelayedEvent) {
   Moderate(100, 1'000'000'000);
   moderated_->Arm(ROCI_ABI_CQ_ARM_ANY);
   WriteOne();

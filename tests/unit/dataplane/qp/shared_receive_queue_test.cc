@@ -1,5 +1,5 @@
-// Gate 2 of shared receive queues: what the daemon takes from a ring in which a program may write
-// anything, and what it tells of it.
+// Gate 2 of shared receive queues: the daemon reads valid entries from a ring with arbitrary
+// contents, and reports the others.
 #include "dataplane/qp/shared_receive_queue.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST_F(SharedReceiveQueueTest, TakesSlotsInTheOrderOfPosting) {
   EXPECT_TRUE(Events().empty());
 }
 
-TEST_F(SharedReceiveQueueTest, WhatIsGivenBackIsNext) {
+TEST_F(SharedReceiveQueueTest, AReturnedEntryIsTakenNext) {
   Post(1);
   Post(2);
   ASSERT_EQ(Fetch(), FetchResult::kOk);
@@ -98,7 +98,7 @@ TEST_F(SharedReceiveQueueTest, WhatIsGivenBackIsNext) {
   EXPECT_EQ(Fetch(), FetchResult::kEmpty);
 }
 
-TEST_F(SharedReceiveQueueTest, ASlotThatIsNotThereBreaksIt) {
+TEST_F(SharedReceiveQueueTest, AnInvalidSlotNumberBreaksTheQueue) {
   Post(kEntries - 1);
   Post(kEntries);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
@@ -109,7 +109,7 @@ TEST_F(SharedReceiveQueueTest, ASlotThatIsNotThereBreaksIt) {
   EXPECT_EQ(Events(), std::vector{dataplane::kEventSrqError});
 }
 
-TEST_F(SharedReceiveQueueTest, MoreEntriesThanSlotsBreakIt) {
+TEST_F(SharedReceiveQueueTest, MoreEntriesThanSlotsBreakTheQueue) {
   for (uint32_t slot = 0; slot < kEntries; ++slot) Post(slot);
   EXPECT_EQ(srq_->posted(kShard), kEntries);
   EXPECT_FALSE(srq_->broken());
@@ -133,7 +133,7 @@ TEST_F(SharedReceiveQueueTest, TooManyElementsAreAnErrorOfTheEntry) {
 }
 
 // IBTA vol 1, 10.2.9.2.
-TEST_F(SharedReceiveQueueTest, TheLimitIsToldOnce) {
+TEST_F(SharedReceiveQueueTest, TheLimitEventIsRaisedOnce) {
   for (uint32_t slot = 0; slot < kEntries; ++slot) Post(slot);
   srq_->SetLimit(kShard, 3);
   EXPECT_EQ(Fetch(), FetchResult::kOk);

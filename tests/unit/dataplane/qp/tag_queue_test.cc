@@ -1,5 +1,5 @@
-// The ring of list operations as a gate: what an app writes there, sense or nonsense, changes its
-// own list at most, and completes.
+// Gate 2 of tag operations: operations with any contents complete, and change only the list of the
+// program that posted them.
 #include "dataplane/qp/tag_queue.h"
 
 #include <fcntl.h>
@@ -72,11 +72,11 @@ class TagQueueTest : public ::testing::Test {
   Mapping memory_;
 };
 
-TEST_F(TagQueueTest, AddsDeletesAndTellsWhoAsked) {
+TEST_F(TagQueueTest, AddsDeletesAndCompletesSignaledOperations) {
   Make(4, 8);
   Post(Add(0, 5));
   Post(Add(1, 6, 0));
-  Post(Add(1, 7, 0));  // the slot is taken: told though nobody asked
+  Post(Add(1, 7, 0));  // the slot is occupied: an error completes although it is unsignaled
   roci_abi_tag_op del{};
   del.opcode = ROCI_ABI_TAG_DEL;
   del.handle = 0;
@@ -107,7 +107,7 @@ TEST_F(TagQueueTest, AddsDeletesAndTellsWhoAsked) {
   EXPECT_EQ(header()->freed, 2U);
 }
 
-TEST_F(TagQueueTest, AsksForACountWhileItIsBehind) {
+TEST_F(TagQueueTest, RequestsASyncWhileTheCountIsBehind) {
   Make(4, 8);
   queue_->list().NoteUnexpected();
   Post(Add(0, 5));
@@ -124,7 +124,7 @@ TEST_F(TagQueueTest, AsksForACountWhileItIsBehind) {
   EXPECT_NE(queue_->list().Match(5), nullptr);
 }
 
-TEST_F(TagQueueTest, ServesSoManyACall) {
+TEST_F(TagQueueTest, LimitsTheOperationsPerCall) {
   constexpr uint32_t kOps = TagQueue::kOpsPerCall * 2 + 1;
   Make(4, kOps);
   roci_abi_tag_op sync{};
@@ -146,7 +146,7 @@ TEST_F(TagQueueTest, ServesSoManyACall) {
   EXPECT_FALSE(queue_->has_more());
 }
 
-TEST_F(TagQueueTest, AnImpossibleIndexEndsIt) {
+TEST_F(TagQueueTest, AnImpossibleIndexBreaksTheQueue) {
   Make(2, 4);
   header()->producer = 5;
   EXPECT_FALSE(Serve());
@@ -188,7 +188,7 @@ TEST_F(TagQueueTest, ASharedQueueUpToTheLastHandleHasADoorbell) {
   EXPECT_TRUE((*session)->CreateSharedReceiveQueue(srq, last + 1).ok()) << "needs none";
 }
 
-TEST_F(TagQueueTest, NonsenseHarmsNobody) {
+TEST_F(TagQueueTest, RandomOperationsStayWithinBounds) {
   std::mt19937_64 random(1);
   Make(8, 16);
   for (int round = 0; round < 2000; ++round) {

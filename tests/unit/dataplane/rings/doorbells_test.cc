@@ -29,7 +29,7 @@ class DoorbellsTest : public ::testing::Test {
   Doorbells bells_{page_.get()};
 };
 
-TEST_F(DoorbellsTest, TellsRounds) {
+TEST_F(DoorbellsTest, PublishesTheLoopCounter) {
   EXPECT_EQ(page_->rounds, 0u);
   bells_.SetRounds(7);
   EXPECT_EQ(page_->rounds, 7u);
@@ -46,7 +46,7 @@ TEST_F(DoorbellsTest, FindsEveryHandleOnce) {
   EXPECT_TRUE(Collect().empty());
 }
 
-TEST_F(DoorbellsTest, WhatTheBudgetLeavesIsFoundLater) {
+TEST_F(DoorbellsTest, HandlesBeyondTheBudgetAreCollectedLater) {
   for (uint32_t handle = 0; handle < 65536; handle += 7) Ring(*page_, handle);
   std::multiset<uint32_t> all;
   int calls = 0;
@@ -67,18 +67,18 @@ TEST_F(DoorbellsTest, AppsSeeWhetherTheDaemonSleeps) {
   EXPECT_EQ(page_->sleeping, 0u);
 }
 
-TEST_F(DoorbellsTest, ScribbledBitsAreBounded) {
+TEST_F(DoorbellsTest, ArbitraryBitsAreBounded) {
   std::memset(static_cast<void*>(page_.get()), 0xFF, sizeof(*page_));
   EXPECT_EQ(Collect().size(), 65536u);
   EXPECT_FALSE(bells_.Pending());
-  // Bits of levels above without any below them.
+  // Bits in upper levels without bits below them.
   page_->level2 = ~uint64_t{0};
   EXPECT_TRUE(Collect().empty());
   EXPECT_FALSE(bells_.Pending());
 }
 
-// Two ringers and the daemon: no ring that came after the last visit is lost.
-TEST_F(DoorbellsTest, NothingIsLostBetweenThreads) {
+// Two threads ring while the daemon collects: no doorbell after the last visit is lost.
+TEST_F(DoorbellsTest, NoDoorbellIsLostBetweenThreads) {
   constexpr uint32_t kHandles = 300;
   constexpr uint64_t kPosts = 20000;
   std::vector<std::atomic<uint64_t>> posted(kHandles);

@@ -1,4 +1,4 @@
-// What programs write into the memory of list and signature regions, up to the registration.
+// Gate 2 of list and signature regions: reading and checking the lists that programs write.
 #include "dataplane/rings/list_memory.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ class ListMemoryTest : public ::testing::Test {
   std::byte* list_memory_ = nullptr;
 };
 
-TEST_F(ListMemoryTest, APlainListIsItsRuns) {
+TEST_F(ListMemoryTest, ReadsTheRunsOfAList) {
   const roci_abi_sge runs[] = {{0x10000, 100, region_}, {0x11000, 50, region_}};
   std::memcpy(list_memory_, runs, sizeof(runs));
   ASSERT_EQ(Register(list_, 2), MemoryStatus::kOk);
@@ -101,7 +101,7 @@ TEST_F(ListMemoryTest, APlainListIsItsRuns) {
   EXPECT_EQ(Register(list_ + 0x10000, 1), MemoryStatus::kBadKey);
 }
 
-TEST_F(ListMemoryTest, ASignatureIsTakenAsItIsWritten) {
+TEST_F(ListMemoryTest, ReadsASignature) {
   ASSERT_EQ(Register(signature_, 1), MemoryStatus::kOk);
   EXPECT_EQ(keys_.Check(signature_, kContext, 0x5000, 1040, Access::kRemoteWrite),
             MemoryStatus::kOk);
@@ -116,7 +116,7 @@ TEST_F(ListMemoryTest, BlocksMayBeOfAnyAdvertisedSize) {
   }
 }
 
-TEST_F(ListMemoryTest, NonsenseIsRefused) {
+TEST_F(ListMemoryTest, RefusesInvalidLists) {
   EXPECT_EQ(With([](roci_abi_signature&) {}), MemoryStatus::kOk);
   const std::function<void(roci_abi_signature&)> nonsense[] = {
       [](auto& s) { s.protection_runs = kProtection + 1; },

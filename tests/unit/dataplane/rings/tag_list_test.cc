@@ -1,5 +1,5 @@
-// The list of tagged buffers against an oracle that does everything the slow way, and the rules
-// about unexpected messages one by one.
+// The list of tagged buffers: comparison with a simple reference model, and each rule for
+// unexpected messages.
 #include "dataplane/rings/tag_list.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TaggedBuffer Buffer(uint32_t handle, uint64_t tag, uint64_t mask, uint64_t wr_id
   return buffer;
 }
 
-TEST(TagList, TheOldestThatMatchesWins) {
+TEST(TagList, TheOldestMatchingBufferWins) {
   TagList list(4);
   ASSERT_TRUE(list.Add(Buffer(0, 0x10, 0xF0, 100)));
   ASSERT_TRUE(list.Add(Buffer(1, 0x12, 0xFF, 101)));
@@ -40,7 +40,7 @@ TEST(TagList, ATagOutsideOfItsMaskMatchesNothing) {
   EXPECT_EQ(list.Match(0x1F), nullptr);
 }
 
-TEST(TagList, ASlotIsTakenUntilItIsReleasedAndAnOldHandleMeansNothing) {
+TEST(TagList, ASlotIsOccupiedUntilReleasedAndItsOldHandleIsInvalid) {
   TagList list(2);
   EXPECT_FALSE(list.Add(Buffer(2, 0, 0)));  // no such slot
   ASSERT_TRUE(list.Add(Buffer(1 | 7U << 16, 1, ~0ULL)));
@@ -76,7 +76,7 @@ TEST(TagList, BuffersPostedBehindAnUnexpectedMessageWait) {
   EXPECT_NE(list.Match(1), nullptr);
 }
 
-TEST(TagList, AnUnexpectedMessageThatIsLostDoesNotCount) {
+TEST(TagList, ALostUnexpectedMessageIsNotCounted) {
   TagList list(1);
   list.NoteUnexpected();
   list.TakeBackUnexpected();
@@ -84,7 +84,7 @@ TEST(TagList, AnUnexpectedMessageThatIsLostDoesNotCount) {
   EXPECT_NE(list.Match(1), nullptr);
 }
 
-TEST(TagList, TheFirstWaitingOneMayGo) {
+TEST(TagList, TheFirstWaitingBufferMayBeRemoved) {
   TagList list(3);
   list.NoteUnexpected();
   ASSERT_TRUE(list.Add(Buffer(0, 1, ~0ULL)));
@@ -139,7 +139,7 @@ struct Oracle {
   }
 };
 
-TEST(TagList, DoesWhatTheOracleDoes) {
+TEST(TagList, AgreesWithTheReferenceModel) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     std::mt19937 engine(seed);
     const auto random = [&engine] { return static_cast<uint32_t>(engine()); };

@@ -74,7 +74,7 @@ TEST_F(SendQueueTest, ChecksumsAreNoFlagOfOthers) {
   EXPECT_EQ(status_, CompletionStatus::kLocalQpOperationError);
 }
 
-TEST_F(SendQueueTest, GoesOnWhereTheAppRestarts) {
+TEST_F(SendQueueTest, ContinuesAtTheRestartIndex) {
   Post(ROCI_ABI_WR_SEND, {});
   Post(ROCI_ABI_WR_SEND, {});
   ASSERT_EQ(Fetch(), FetchResult::kOk);
@@ -97,7 +97,7 @@ TEST_F(SendQueueTest, GoesOnWhereTheAppRestarts) {
   EXPECT_FALSE(queue_.broken());
 }
 
-TEST_F(SendQueueTest, RestartsOfAnyValueOnlyLeaveEntriesOut) {
+TEST_F(SendQueueTest, RestartsOfAnyValueOnlySkipEntries) {
   for (uint32_t start = 0xFFFFFFF0; start != 64; ++start) {
     for (uint32_t producer = 0xFFFFFFF0; producer != 64; ++producer) {
       header_ = {};
@@ -116,7 +116,7 @@ TEST_F(SendQueueTest, RestartsOfAnyValueOnlyLeaveEntriesOut) {
   }
 }
 
-TEST_F(SendQueueTest, ForgetsRestartsInReset) {
+TEST_F(SendQueueTest, ResetClearsRestarts) {
   header_.start = 4;
   header_.restarts = 9;
   header_.producer = 2;
@@ -171,13 +171,13 @@ TEST_F(SendQueueTest, MoreThanTheRingHoldsBreaksTheQueueUntilReset) {
   EXPECT_EQ(Fetch(), FetchResult::kOk);
 }
 
-TEST_F(SendQueueTest, ExactlyFullIsFine) {
+TEST_F(SendQueueTest, AcceptsAFullRing) {
   for (uint32_t i = 0; i < kCapacity; ++i) Post(ROCI_ABI_WR_SEND, {{0, 1, 1}});
   for (uint32_t i = 0; i < kCapacity; ++i) EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(Fetch(), FetchResult::kEmpty);
 }
 
-TEST_F(SendQueueTest, TakesABindApart) {
+TEST_F(SendQueueTest, DecodesABind) {
   roci_abi_send_wqe& entry = Post(ROCI_ABI_WR_BIND_MW, {});
   entry.remote_va = 0x1234;
   entry.u.bind = {
@@ -193,7 +193,7 @@ TEST_F(SendQueueTest, TakesABindApart) {
   EXPECT_EQ(wqe_.length, 0u);
 }
 
-TEST_F(SendQueueTest, TakesAFlushApart) {
+TEST_F(SendQueueTest, DecodesAFlush) {
   roci_abi_send_wqe& entry = Post(ROCI_ABI_WR_FLUSH, {});
   entry.remote_va = 0x1234;
   entry.rkey = 0x501;
@@ -272,7 +272,7 @@ TEST_F(SendQueueTest, RefusesWithAReason) {
   }
 }
 
-TEST_F(SendQueueTest, TheLongestMessageIsFine) {
+TEST_F(SendQueueTest, AcceptsTheLongestMessage) {
   Post(ROCI_ABI_WR_RDMA_WRITE, {{0, 1u << 31, 1}});
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(wqe_.length, 1u << 31);
@@ -303,8 +303,8 @@ TEST_F(SendQueueTest, ArmingIsVisibleToTheApp) {
   EXPECT_TRUE(queue_.HasPosted());
 }
 
-// IBTA vol 1, 10.8.2: what each transport has.
-TEST(SendQueueOpcodes, AreThoseOfTheTransport) {
+// IBTA vol 1, 10.8.2: the operations of each transport.
+TEST(SendQueueOpcodes, AreThoseOfTheQpType) {
   constexpr uint8_t kFirst = ROCI_ABI_WR_RDMA_WRITE;
   const std::set<uint8_t> datagrams = {ROCI_ABI_WR_SEND, ROCI_ABI_WR_SEND_WITH_IMM};
   std::set<uint8_t> unreliable = datagrams;
@@ -354,7 +354,7 @@ TEST_F(UdSendQueueTest, OnlySendsAndTheirDestination) {
   EXPECT_EQ(wqe_.datagram.remote_qkey, 0x80010000u);
 }
 
-TEST(RecvQueueTest, AddsItsElementsUp) {
+TEST(RecvQueueTest, AddsUpTheLengthsOfElements) {
   roci_abi_queue header{};
   std::vector<std::byte> slots(4 * 64);
   RecvQueue queue(&header, slots.data(), 4, 64, 3);

@@ -1,5 +1,5 @@
-// What a lane does with the frames that it is to send: those that cannot pass are dropped, counted
-// and freed. And the stash that frames come from.
+// Sending the frames of a lane: frames that the link cannot carry are dropped, counted and freed.
+// Also the stash of free frames.
 #include "dataplane/shard/device_lane.h"
 
 #include <gtest/gtest.h>
@@ -84,13 +84,13 @@ TEST_F(DeviceLaneTest, CountsWhatItSends) {
   EXPECT_EQ(lane_.staged(), 0u);
 }
 
-TEST_F(DeviceLaneTest, FramesGoToTheLcoreThatTheyAreFor) {
+TEST_F(DeviceLaneTest, FramesGoToTheLcoreOfTheirQueuePair) {
   ASSERT_EQ(kTestLcores, 2u);
   Stage(61, kPeer, false, 0);
   Stage(62, kPeer, false, 1);
   Stage(63, kPeer, false, 1);
   Stage(64, kPeer, false, 0);
-  Stage(65, kPeer, false, 7);  // there is none, so it is anybody's
+  Stage(65, kPeer, false, 7);  // no such lcore: any lcore may get it
   EXPECT_TRUE(lane_.FlushStage());
   EXPECT_EQ(Arrived(peer_, 1), (std::vector<uint32_t>{62, 63}));
   EXPECT_EQ(Arrived(peer_, 0), (std::vector<uint32_t>{61, 64, 65}));

@@ -1,4 +1,4 @@
-// Syncs on threads of their own: who hears of them, who may have how many, and who goes away.
+// Asynchronous syncs to disk: reports to the owner, limits for each payer, and syncs given up.
 #include "dataplane/shard/durable_writer.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ class DurableWriterTest : public ::testing::Test {
     EXPECT_EQ(range.count, started == Started::kYes ? 0u : 1u);
     return started;
   }
-  // Until `count` have ended.
+  // Waits until `count` syncs have ended.
   std::vector<Ended> Collect(size_t count) {
     std::vector<Ended> all;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -63,7 +63,7 @@ class DurableWriterTest : public ::testing::Test {
   int owners_[200], payers_[200];
 };
 
-TEST_F(DurableWriterTest, OwnerHearsOfTheEnd) {
+TEST_F(DurableWriterTest, ReportsCompletionToTheOwner) {
   ASSERT_TRUE(writer_.StartThreads());
   ASSERT_TRUE(writer_.StartThreads());
   EXPECT_FALSE(writer_.HasDone());
@@ -73,10 +73,10 @@ TEST_F(DurableWriterTest, OwnerHearsOfTheEnd) {
   EXPECT_EQ(ended.at(0).payer, &payers_[0]);
   EXPECT_TRUE(ended.at(0).ok);
   EXPECT_FALSE(writer_.HasDone());
-  EXPECT_EQ(file_.use_count(), 1) << "the thread lets go of the file";
+  EXPECT_EQ(file_.use_count(), 1) << "the thread releases the file";
 }
 
-TEST_F(DurableWriterTest, NobodyHasMoreThanAPart) {
+TEST_F(DurableWriterTest, LimitsTheSlotsOfAPayer) {
   for (uint32_t i = 0; i < DurableWriter::kSlotsPerPayer; ++i) {
     EXPECT_EQ(Start(&owners_[i], &payers_[0]), Started::kYes);
   }
@@ -93,11 +93,11 @@ TEST_F(DurableWriterTest, NobodyHasMoreThanAPart) {
   EXPECT_EQ(Collect(1).at(0).owner, &owners_[9]);
 }
 
-TEST_F(DurableWriterTest, WhatWasGivenUpEndsUnheard) {
+TEST_F(DurableWriterTest, DoesNotReportSyncsThatWereGivenUp) {
   ASSERT_EQ(Start(&owners_[0], &payers_[0]), Started::kYes);
   ASSERT_EQ(Start(&owners_[1], &payers_[1]), Started::kYes);
   writer_.GiveUp(&owners_[0]);
-  // One that begins anew does not hear of the one before.
+  // A new sync of the same owner does not get the report of the old one.
   ASSERT_EQ(Start(&owners_[1], &payers_[2]), Started::kYes);
   ASSERT_TRUE(writer_.StartThreads());
   const auto ended = Collect(3);
@@ -107,7 +107,7 @@ TEST_F(DurableWriterTest, WhatWasGivenUpEndsUnheard) {
   }
 }
 
-TEST_F(DurableWriterTest, ManyGoThroughInTurn) {
+TEST_F(DurableWriterTest, CompletesManySyncs) {
   ASSERT_TRUE(writer_.StartThreads());
   uint32_t started = 0, ended = 0;
   while (ended < 5000) {
@@ -124,7 +124,7 @@ TEST_F(DurableWriterTest, ManyGoThroughInTurn) {
   while (told_.load() < 5000) std::this_thread::yield();
 }
 
-TEST_F(DurableWriterTest, EndsWithWorkLeft) {
+TEST_F(DurableWriterTest, CanBeDestroyedWithSyncsPending) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(Start(&owners_[i], &payers_[i]), Started::kYes);
   ASSERT_TRUE(writer_.StartThreads());
 }

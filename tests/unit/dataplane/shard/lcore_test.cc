@@ -1,5 +1,5 @@
-// Functions run on an lcore, or in its place while it has nothing to do: one at a time, whoever
-// runs them, and seen by those that follow.
+// Functions that the lcore runs, or another thread in place of a sleeping lcore: they run one at a
+// time on any thread, and each sees the effects of the earlier ones.
 #include "dataplane/shard/lcore.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint32_t kCalls = 20'000;
 
-TEST(LcoreTest, RunsFunctionsOneAtATimeAndLosesNone) {
+TEST(LcoreTest, RunsEveryFunctionOneAtATime) {
   dataplane::Lcore& lcore = TestDataplane().lcore(0);
   uint32_t count = 0;  // plain: two at a time would lose some
   bool inside = false;
@@ -45,7 +45,7 @@ TEST(LcoreTest, RunsFunctionsOneAtATimeAndLosesNone) {
   EXPECT_GE(lcore.Snapshot().calls - before, 3 * kCalls);
 }
 
-// A sleeping lcore lends itself as well, and looks for what the function left to be done.
+// Functions also run while the lcore sleeps; the lcore then does the work that they leave.
 TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
   dataplane::Lcore& lcore = TestDataplane().lcore(0);
   for (int i = 0; i < 20; ++i) {
@@ -63,8 +63,8 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
   }
 }
 
-// What an lcore looks at once more before it sleeps, and what wakes it when a function has left it.
-TEST(LcoreTest, ADoorbellIsWork) {
+// An lcore checks the doorbells again before it sleeps, and wakes if a function leaves one.
+TEST(LcoreTest, ADoorbellEndsTheSleep) {
   dataplane::Wire wire(TestDataplane());
   Node node(TestDataplane(), &wire, {});
   dataplane::Lcore& lcore = node.client().lcore();
@@ -78,8 +78,8 @@ TEST(LcoreTest, ADoorbellIsWork) {
   EXPECT_EQ(lcore.Snapshot().bad_doorbells, before + 1);
 }
 
-// By this number a program knows that the lcore gets its processor.
-TEST(LcoreTest, TellsProgramsThatItsRoundsGoOn) {
+// The counter tells a program that the lcore runs.
+TEST(LcoreTest, PublishesTheLoopCounter) {
   dataplane::Wire wire(TestDataplane());
   Node node(TestDataplane(), &wire, {});
   dataplane::ShardClient& session = node.client();
@@ -100,10 +100,10 @@ TEST(LcoreTest, TellsProgramsThatItsRoundsGoOn) {
   }
 }
 
-// A program publishes an entry while the lcore arms the queue: it has not seen `armed` and rings no
-// doorbell, so the lcore has to look once more. The lcore's rounds run in a child, the program is
-// this process.
-TEST(LcoreTest, APostWhileTheQueueIsArmedIsTaken) {
+// A program publishes an entry while the lcore arms the queue. The program has not seen `armed` and
+// rings no doorbell, so the lcore must check the queue again. A child process runs the lcore's
+// loop; this process is the program.
+TEST(LcoreTest, APostWhileTheQueueIsBeingArmedIsExecuted) {
   dataplane::Wire wire(TestDataplane());
   Node node(TestDataplane(), &wire, {});
   AppCq cq(node.client(), 16);
@@ -154,8 +154,8 @@ TEST(LcoreTest, APostWhileTheQueueIsArmedIsTaken) {
   EXPECT_EQ(cqe.wr_id, 7u);
 }
 
-// A function that leaves nothing to do costs a sleeping lcore nothing.
-TEST(LcoreTest, SleepsOnWhenNothingIsLeftToDo) {
+// A function that leaves no work does not wake a sleeping lcore.
+TEST(LcoreTest, KeepsSleepingIfAFunctionLeavesNoWork) {
   dataplane::Lcore& lcore = TestDataplane().lcore(0);
   uint64_t least = UINT64_MAX;
   // It wakes once a second by itself, and whatever earlier tests left may wake it.

@@ -94,7 +94,7 @@ class RawPacket : public ::testing::TestWithParam<Layout> {
   AppCq a_cq_, b_cq_;
 };
 
-TEST_P(RawPacket, FramesFollowTheRuleToItsLcore) {
+TEST_P(RawPacket, FramesGoToTheLcoreOfTheMatchingRule) {
   AppQp from(a_.client(), Config(a_cq_));
   AppQp to(b_.client(), Config(b_cq_));
   Ready(a_, from);
@@ -132,8 +132,8 @@ TEST_P(RawPacket, FramesFollowTheRuleToItsLcore) {
   EXPECT_FALSE(b_cq_.Wait(&cqe, 20));
 }
 
-// Of a packet without checksums; see raw_checksums_test.cc for what they are.
-TEST_P(RawPacket, ChecksumsAreFilledInWhereAskedForAndTold) {
+// The packet has no checksums; raw_checksums_test.cc checks their values.
+TEST_P(RawPacket, ChecksumsAreComputedOnRequestAndReported) {
   AppQp from(a_.client(), Config(a_cq_));
   AppQp to(b_.client(), Config(b_cq_));
   Ready(a_, from);
@@ -161,7 +161,7 @@ TEST_P(RawPacket, ChecksumsAreFilledInWhereAskedForAndTold) {
   b_.device().RemoveFlow(rule);
 }
 
-TEST_P(RawPacket, GroupFramesComeOnceAlsoToTheSendersDevice) {
+TEST_P(RawPacket, GroupFramesArriveOnceAlsoAtTheSendersDevice) {
   AppQp from(a_.client(), Config(a_cq_));
   AppQp near(a_.client(), Config(a_cq_));
   AppQp far(b_.client(), Config(b_cq_));
@@ -201,7 +201,7 @@ TEST_P(RawPacket, GroupFramesComeOnceAlsoToTheSendersDevice) {
   b_.device().RemoveFlow(far_rule);
 }
 
-TEST_P(RawPacket, ScaledReceivingTakesTheQueueOfTheHash) {
+TEST_P(RawPacket, ReceiveSideScalingSelectsTheQueueByTheHash) {
   AppQp from(a_.client(), Config(a_cq_));
   dataplane::QueuePairConfig config = Config(b_cq_);
   config.is_work_queue = true;

@@ -1,5 +1,5 @@
-// Programs whose memory makes whoever touches it wait (userfaultfd here; a FUSE file, a disk do the
-// same): their own queue pairs stand still and go on afterwards, everybody else's go on meanwhile.
+// Programs whose memory blocks every access (here by userfaultfd; a FUSE file or a disk does the
+// same): their queue pairs wait and continue afterwards, queue pairs of other programs do not wait.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -138,7 +138,7 @@ class StalledMemory : public ::testing::Test {
 struct Stall {
   const char* name;
   roci_abi_send_opcode opcode;
-  bool is_remote;  // the memory of who answers waits, else of who asks
+  bool is_remote;  // the responder's memory blocks, else the requester's
   uint32_t length;
 };
 
@@ -146,7 +146,7 @@ void PrintTo(const Stall& stall, std::ostream* out) { *out << stall.name; }
 
 class StalledBy : public StalledMemory, public ::testing::WithParamInterface<Stall> {};
 
-TEST_P(StalledBy, OthersGoOnAndItGoesOnAfterwards) {
+TEST_P(StalledBy, OnlyTheQueuePairsOfTheProgramWait) {
   const Stall& stall = GetParam();
   End end(wire_, 11);
   Node& waits = stall.is_remote ? end.b() : end.a();
@@ -161,7 +161,7 @@ TEST_P(StalledBy, OthersGoOnAndItGoesOnAfterwards) {
   EXPECT_TRUE(waits.client().IsStalled());
   memory.Serve(std::byte{0x33});
   end.ExpectSuccess();
-  // What follows is in order, while a thread of its own copies and after it has gone.
+  // Later messages are in order, while a copier thread copies and after the thread has ended.
   for (int i = 0; i < 100; ++i) {
     const auto byte = static_cast<std::byte>(i);
     std::memset(end.a().memory(), i, 256);
@@ -186,8 +186,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Stall{"Atomic", ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, true, 8}),
     [](const ::testing::TestParamInfo<Stall>& stall) { return std::string(stall.param.name); });
 
-// Its copies go on without it.
-TEST_F(StalledMemory, OfAProgramThatEnds) {
+// The copies of the program continue after its end.
+TEST_F(StalledMemory, ProgramEndsDuringAStall) {
   for (const size_t offset : {size_t{0}, kWaitingAt}) {
     SCOPED_TRACE(offset);
     auto end = std::make_unique<End>(wire_, 11);
@@ -201,8 +201,8 @@ TEST_F(StalledMemory, OfAProgramThatEnds) {
   }
 }
 
-// Before the watch finds that its copy takes long.
-TEST_F(StalledMemory, OfAProgramThatEndsAtOnce) {
+// The program ends before the watch thread detects the stall.
+TEST_F(StalledMemory, ProgramEndsBeforeTheStallIsDetected) {
   for (const auto& [opcode, offset] : {std::pair(ROCI_ABI_WR_RDMA_WRITE, size_t{0}),
                                        std::pair(ROCI_ABI_WR_RDMA_READ, kWaitingAt)}) {
     for (uint32_t nap_us = 0; nap_us < 400; nap_us += 10) {
@@ -217,8 +217,8 @@ TEST_F(StalledMemory, OfAProgramThatEndsAtOnce) {
   }
 }
 
-// One user has so many threads and no more.
-TEST_F(StalledMemory, OfMorePrograms) {
+// The programs of one user share a limited number of copier threads.
+TEST_F(StalledMemory, StallsOfMoreProgramsThanCopierThreads) {
   std::vector<std::unique_ptr<End>> ends;
   std::vector<std::unique_ptr<WaitingMemory>> memories;
   for (uint32_t i = 0; i < 6; ++i) {
@@ -229,7 +229,7 @@ TEST_F(StalledMemory, OfMorePrograms) {
     ends.back()->Post(ROCI_ABI_WR_RDMA_WRITE, 0, 100, kWaitingAt);
     victim_.Read(50);
   }
-  // What comes to those that have no thread waits, too.
+  // Messages for programs without a copier thread wait, too.
   for (auto& end : ends) {
     for (int i = 0; i < 3; ++i) end->Post(ROCI_ABI_WR_RDMA_WRITE, 0, 5000, kWaitingAt);
   }
@@ -241,10 +241,9 @@ TEST_F(StalledMemory, OfMorePrograms) {
   victim_.Read();
 }
 
-// Others that have the processors do not make a stall of a copy.
-// Preemption is no stall. (The kernel itself may put the lcore to sleep in a copy now and then; so
-// one of several tries has to pass.)
-TEST_F(StalledMemory, NotByWorkOfOthers) {
+// A copy that is preempted by other threads is not treated as stalled. (The kernel may put the
+// lcore to sleep in a copy now and then, so one of several tries must pass.)
+TEST_F(StalledMemory, PreemptionIsNotAStall) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's copies take long";
   constexpr int kTries = 4;
   int stalled = 0;

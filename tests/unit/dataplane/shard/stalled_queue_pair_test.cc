@@ -1,5 +1,5 @@
-// Queue pairs that are reset, fail or go while copies for them wait for their program's memory:
-// what comes of them afterwards is in order, and of their present life only.
+// Queue pairs that are reset, fail or are destroyed while copies for them are stalled: later
+// completions and frames are in order, and none belongs to the time before the reset.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -240,7 +240,7 @@ TEST_F(StalledQueuePair, ResetForgetsReceives) {
   ExpectQuiet(b_cq_);
 }
 
-TEST_F(StalledQueuePair, ResetForgetsWhatItRead) {
+TEST_F(StalledQueuePair, ResetDropsReadData) {
   AppQp a(a_.client(), QpConfig(a_cq_));
   AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
@@ -254,9 +254,8 @@ TEST_F(StalledQueuePair, ResetForgetsWhatItRead) {
   ExpectQuiet(b_cq_);
 }
 
-// The program may use the memory for something else once the answer says that the queue pair is
-// gone.
-TEST_F(StalledQueuePair, CopiesOfADestroyedOneAreKnownUntilTheyEnd) {
+// The program may reuse the memory as soon as destroying the queue pair has been answered.
+TEST_F(StalledQueuePair, CopiesOfADestroyedQueuePairAreTrackedUntilTheyEnd) {
   AppQp a(a_.client(), QpConfig(a_cq_));
   AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
@@ -299,8 +298,8 @@ TEST_F(StalledQueuePair, NothingIsWrittenAfterReset) {
   EXPECT_LT(stalled, kRounds / 2) << "ordinary copies are waited for by the call itself";
 }
 
-// Its peer would take them for those of the life after, which have the same PSNs.
-TEST_F(StalledQueuePair, ResetForgetsItsFrames) {
+// The peer would accept the old frames as new ones, which have the same PSNs.
+TEST_F(StalledQueuePair, ResetDropsItsFrames) {
   AppQp a(a_.client(), QpConfig(a_cq_));
   AppQp b(b_.client(), QpConfig(b_cq_));
   ConnectBoth(a, b);
@@ -337,7 +336,7 @@ TEST_F(StalledQueuePair, ResetForgetsAtomics) {
   EXPECT_EQ(before, value);
 }
 
-// What failed is no matter of the life after.
+// Failures from before the reset do not affect the queue pair afterwards.
 TEST_F(StalledQueuePair, ResetForgetsFaults) {
   AppQp a(a_.client(), QpConfig(a_cq_));
   AppQp b(b_.client(), QpConfig(b_cq_));
@@ -354,8 +353,8 @@ TEST_F(StalledQueuePair, ResetForgetsFaults) {
   ExpectQuiet(b_cq_);
 }
 
-// What it has taken from a shared receive queue and not told of is there again.
-TEST_F(StalledQueuePair, GivesBackSharedReceives) {
+// Entries that were taken from a shared receive queue and not completed are available again.
+TEST_F(StalledQueuePair, ReturnsUnreportedSharedReceives) {
   AppSrq srq(b_, kFirstAt, nullptr, nullptr);
   auto config = QpConfig(b_cq_);
   config.srq = &srq.srq();
@@ -387,9 +386,8 @@ TEST_F(StalledQueuePair, GivesBackSharedReceives) {
   EXPECT_EQ(posted(), AppSrq::kSlots - 3);
 }
 
-// Of a queue pair of an XRC domain. The program may take away both the receive queue and its
-// completion queue.
-TEST_F(StalledQueuePair, XrcReceiveQueueGoes) {
+// The program may destroy the shared receive queue of an XRC queue pair, and its completion queue.
+TEST_F(StalledQueuePair, XrcReceiveQueueIsDestroyed) {
   dataplane::XrcDomain domain(b_.device(), b_.client().lcore());
   for (const bool with_cq : {false, true}) {
     SCOPED_TRACE(with_cq);
@@ -426,7 +424,7 @@ TEST_F(StalledQueuePair, XrcReceiveQueueGoes) {
   }
 }
 
-// More than there is room for.
+// More requests than one call flushes.
 TEST_F(StalledQueuePair, ErrorFlushesManyInOrder) {
   constexpr int kPairs = 6;
   constexpr int kReceives = 200;
@@ -468,7 +466,8 @@ TEST_F(StalledQueuePair, ErrorFlushesManyInOrder) {
   ExpectQuiet(b_cq_);
 }
 
-// UD: a send queue that is flushed is taken up again while a datagram is on its way to memory.
+// UD: a send queue goes from SQE to RTS while it is being flushed and a received datagram is
+// stalled.
 TEST_F(StalledQueuePair, SendErrorFlushesManyInOrder) {
   constexpr uint64_t kSends = 1500;
   auto config = QpConfig(b_cq_, roce::QpType::kUd);
@@ -586,7 +585,7 @@ class StalledTags : public StalledQueuePair {
   uint32_t next_message_ = 0;
 };
 
-// The buffer is the shared receive queue's: it completes once, flushed.
+// The buffer belongs to the shared receive queue: it completes once, with a flush error.
 TEST_F(StalledTags, ResetFlushesTheMatchedBuffer) {
   srq_->Add(0, kTag, 200, kFirstAt);
   SendEager(kTag, 1);
@@ -602,8 +601,8 @@ TEST_F(StalledTags, ResetFlushesTheMatchedBuffer) {
   ExpectGoesOn(1);
 }
 
-// Messages that wait behind it have taken no buffer.
-TEST_F(StalledTags, ResetKeepsBuffersOfMessagesThatWait) {
+// Messages that wait behind the stalled one have not matched a buffer.
+TEST_F(StalledTags, ResetKeepsTheBuffersOfWaitingMessages) {
   srq_->Add(0, kTag, 200, kFirstAt);
   srq_->Add(1, kTag, 201, 0);
   srq_->Add(2, kTag, 202, 0);
@@ -621,7 +620,7 @@ TEST_F(StalledTags, ResetKeepsBuffersOfMessagesThatWait) {
   ExpectQuiet(b_cq_);
 }
 
-// A message that matched nothing is not counted: the program never hears of it.
+// A message without a match is not counted, because it is never reported to the program.
 TEST_F(StalledTags, ResetGivesBackTheReceiveOfAnUnexpectedMessage) {
   SendEager(kTag, 1);
   AwaitStall();
@@ -636,7 +635,7 @@ TEST_F(StalledTags, ResetGivesBackTheReceiveOfAnUnexpectedMessage) {
   ExpectGoesOn(0);
 }
 
-TEST_F(StalledTags, TheMatchedBufferCompletesWhenItsPageComes) {
+TEST_F(StalledTags, TheMatchedBufferCompletesWhenItsPageArrives) {
   srq_->Add(0, kTag, 200, kFirstAt);
   SendEager(kTag, 1);
   AwaitStall();
@@ -649,8 +648,8 @@ TEST_F(StalledTags, TheMatchedBufferCompletesWhenItsPageComes) {
   ExpectGoesOn(1);
 }
 
-// An entry of a buffer whose memory is gone does not say that there are data.
-TEST_F(StalledTags, TheMatchedBufferFailsWhenItsMemoryGoes) {
+// The completion of a buffer whose memory was unmapped does not report data.
+TEST_F(StalledTags, TheMatchedBufferFailsIfItsMemoryIsUnmapped) {
   srq_->Add(0, kTag, 200, kFirstAt);
   SendEager(kTag, 1);
   AwaitStall();
@@ -672,7 +671,7 @@ TEST_F(StalledTags, ErrorLetsTheMatchedBufferComplete) {
   ExpectQuiet(b_cq_);
 }
 
-// Its data come by an RDMA READ into memory that waits.
+// The RDMA READ of the rendezvous writes into memory that blocks.
 TEST_F(StalledTags, ResetFlushesARendezvous) {
   srq_->Add(0, kTag, 200, kFirstAt);
   SendRendezvous(kTag, 1);
@@ -694,8 +693,8 @@ TEST_F(StalledTags, ResetFlushesARendezvous) {
   ExpectGoesOn(1);
 }
 
-// What was matched or taken is of the queue pair alone from then on, and the queue may go.
-TEST_F(StalledTags, TheReceiveQueueGoes) {
+// Matched buffers and taken entries belong to the queue pair, so the shared queue can be destroyed.
+TEST_F(StalledTags, TheReceiveQueueIsDestroyed) {
   for (const bool is_tagged : {false, true}) {
     SCOPED_TRACE(is_tagged);
     AppCq cq(b_.client(), 16);

@@ -205,7 +205,7 @@ TEST_P(Stress, ManyQueuePairsFewMessages) {
   FlowRun(GetParam(), 2000, 20, seed).Run();
 }
 
-// Queue pairs and whole sessions go away with their work under way.
+// Queue pairs and whole sessions are destroyed with requests in flight.
 TEST_P(Stress, EverythingCanBeTornDownInFlight) {
   for (int round = 0; round < 10; ++round) {
     Wire wire(TestDataplane());

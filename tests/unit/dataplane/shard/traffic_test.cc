@@ -1,5 +1,5 @@
-// Whole messages between two devices on a wire: programs' rings in, programs' memory and completion
-// queues out.
+// Whole messages between two devices on a wire, from the sender's rings to the receiver's memory
+// and completion queues.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -178,7 +178,7 @@ TEST_P(Traffic, InlineDataAndImmediateArrive) {
   EXPECT_STREQ(reinterpret_cast<const char*>(b_.memory() + 50), text);
 }
 
-TEST_P(Traffic, AtomicsReturnWhatWasThere) {
+TEST_P(Traffic, AtomicsReturnTheOldValue) {
   auto pair = MakePair(roce::QpType::kRc);
   uint64_t value = 41;
   std::memcpy(b_.memory() + 64, &value, 8);
@@ -288,7 +288,7 @@ roce::Path InVlan(roce::Path path, uint16_t tag) {
   return path;
 }
 
-TEST_P(Traffic, AQueuePairTakesPacketsOfItsVlanOnly) {
+TEST_P(Traffic, AQueuePairAcceptsOnlyPacketsOfItsVlan) {
   ConnectOptions options;
   options.timeout = 14;  // 67 ms: long enough for a busy machine, short enough to run out twice
   options.retry_count = 1;
@@ -315,7 +315,7 @@ TEST_P(Traffic, AQueuePairTakesPacketsOfItsVlanOnly) {
   EXPECT_EQ(drops(), 2u);
 }
 
-TEST_P(Traffic, DatagramsAreForAnAddressOfTheirVlan) {
+TEST_P(Traffic, DatagramsMustMatchTheVlanOfTheAddress) {
   AppQp from(a_.client(), QpConfig(a_cq_, roce::QpType::kUd));
   AppQp to(b_.client(), QpConfig(b_cq_, roce::QpType::kUd));
   ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
@@ -432,7 +432,7 @@ TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
   EXPECT_GE(a_.client().lcore().Snapshot().bad_doorbells - before, 65000u);
 }
 
-TEST_P(Traffic, AnOverflownQueueTakesItsQueuePairsAlong) {
+TEST_P(Traffic, ACompletionQueueOverflowMovesItsQueuePairsToErr) {
   auto bystander = MakePair(roce::QpType::kRc);
   AppCq small(a_.client(), 4);
   AppQp user(a_.client(), QpConfig(small, roce::QpType::kRc));
@@ -529,7 +529,7 @@ TEST_P(Traffic, ReceiverNotReadyIsRetried) {
   EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 3000), 0);
 }
 
-TEST_P(Traffic, ADeadPeerIsNoticed) {
+TEST_P(Traffic, ADeadPeerIsDetected) {
   ConnectOptions options;
   options.timeout = 8;  // 1 ms
   options.retry_count = 2;
@@ -576,7 +576,7 @@ TEST_P(VanishedMemory, AsTheTargetOfARead) {
             roce::CompletionStatus::kLocalProtectionError);
 }
 
-// More than one burst: the fault is known while the message is still under way.
+// More than one burst: the fault is known while the message is still being transferred.
 TEST_P(VanishedMemory, AsTheTargetOfALongRead) {
   auto pair = MakePair(roce::QpType::kRc);
   Vanish(a_);
