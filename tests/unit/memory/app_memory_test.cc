@@ -145,7 +145,7 @@ TEST_P(AppMemoryTest, ReadOnlyMemoryCannotBeWritten) {
   EXPECT_TRUE(HasPattern(bytes.data(), kLength, 1));
 }
 
-// Lists of runs that begin and end at different places, longer than what one call takes.
+// Lists whose runs begin and end at different offsets, longer than one system call accepts.
 TEST_P(AppMemoryTest, ListsNeedNotHaveTheSameRuns) {
   constexpr size_t kRuns = 200;
   ForkedApp app([](Channel& channel) {
@@ -226,9 +226,9 @@ TEST_P(AppMemoryTest, ProcessThatExitedFaults) {
   EXPECT_EQ(memory->Write(va, bytes), MemoryStatus::kFault);
 }
 
-// After exec the number and the pidfd are the same, the memory is another program's. /bin/sleep's
-// stack gap and mappings may well cover the old address: nothing may be read from or written to it.
-// The old program's end is what must be noticed.
+// After exec the process ID and the pidfd are unchanged, but the memory belongs to another program.
+// Mappings of /bin/sleep may cover the old address: it must be neither read nor written. The daemon
+// must detect that the old program has ended.
 TEST_P(AppMemoryTest, ProcessThatCalledExecFaults) {
   ForkedApp app([](Channel& channel) {
     channel.Send(0);
@@ -241,8 +241,7 @@ TEST_P(AppMemoryTest, ProcessThatCalledExecFaults) {
   app.channel().Send(0);
   for (int tries = 0; tries < 2000 && memory->Alive(); ++tries) usleep(1000);
   EXPECT_FALSE(memory->Alive());
-  // An address that certainly is mapped in the new program, and may be written: taken from its
-  // maps.
+  // An address that is mapped and writable in the new program, from its maps.
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/maps", app.pid());
   FILE* maps = fopen(path, "r");
@@ -257,8 +256,8 @@ TEST_P(AppMemoryTest, ProcessThatCalledExecFaults) {
   EXPECT_EQ(memory->Write(begin, bytes), MemoryStatus::kFault);
 }
 
-// The address space lives on when the main thread has ended, but the process number no longer leads
-// to it.
+// The address space remains after the main thread has ended, but is no longer accessible by the
+// process ID.
 TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsAccessible) {
   if (kSanitized) GTEST_SKIP() << "ThreadSanitizer forbids threads after a fork with threads";
   ForkedApp app([](Channel& channel) {
@@ -284,8 +283,8 @@ TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsAccessible) {
   EXPECT_FALSE(memory->IsGone());
 }
 
-// A process that shares its memory with another one (CLONE_VM) leaves it behind with exec: it is in
-// use then, and yet the process's no more.
+// A process that shares its memory with another one (CLONE_VM) calls exec: the memory is still in
+// use, but no longer belongs to the process.
 TEST_P(AppMemoryTest, ProcessThatSharedItsMemoryAndCalledExecIsNotAccessed) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer does not know of processes that share memory";
   static int go[2];

@@ -245,8 +245,8 @@ TEST_F(Batch, FaultsReturnTheirTokensOnly) {
   }
 }
 
-// What the caller was told has failed must not be done later, with a buffer that is somebody else's
-// by then, nor be counted as another's.
+// A copy that was reported as failed must not be executed later, when its buffer may have another
+// owner, nor be counted for another copy.
 TEST_F(Batch, ACopyToATruncatedMappingLeavesNothingPending) {
   CopyBatch batch;
   std::array<std::byte, 16> there{};

@@ -86,7 +86,7 @@ TEST_F(DurableTest, OnlyFilesOfDisksAreTaken) {
   EXPECT_EQ(table_.Register(kPd, kDurable, some, &key_), MemoryStatus::kInvalidArgument);
 }
 
-// A page that is not in memory would hold up an lcore that touched it.
+// An lcore that accessed a page that is not in memory would have to wait for the disk.
 TEST_F(DurableTest, LcoresDoNotAccessItDirectly) {
   ASSERT_EQ(table_.Register(kPd, kDurable, Runs(), &key_), MemoryStatus::kOk);
   SegmentList segments;
@@ -170,8 +170,8 @@ TEST_F(DurableTest, NothingIsDurableAnyMoreWithoutTheFile) {
   EXPECT_EQ(range_.count, 0u);
 }
 
-// A page that was cut off took with it what had been written there.
-TEST_F(DurableTest, CutFilesFail) {
+// Bytes written to a page are lost if the file is truncated before the page.
+TEST_F(DurableTest, TruncatedFilesFail) {
   ASSERT_EQ(table_.Register(kPd, kDurable, Runs(), &key_), MemoryStatus::kOk);
   ASSERT_EQ(ftruncate(fd_, kPage), 0);
   *reinterpret_cast<volatile char*>(file_->At(3 * kPage)) = 1;

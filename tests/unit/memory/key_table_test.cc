@@ -63,7 +63,7 @@ TEST(KeyTable, ChecksInOrder) {
             MemoryStatus::kNoPermission);
 }
 
-// Regions in one mapping have a path of their own through Resolve.
+// Resolve() has a separate path for regions in one mapping.
 TEST(KeyTable, ChecksMappedRegionsTheSameWay) {
   KeyTable table(kApp, 16);
   const uint32_t key = MustRegister(table, Access::kRemoteRead,
@@ -82,7 +82,7 @@ TEST(KeyTable, ChecksMappedRegionsTheSameWay) {
   EXPECT_EQ(TryResolve(table, key, 0xFFF, 100, Access::kRemoteRead), MemoryStatus::kOutOfBounds);
 }
 
-// Two programs' first keys are hardly ever the same.
+// The first keys of two programs are almost never equal.
 TEST(KeyTable, DifferentSeedsGiveDifferentKeys) {
   std::set<uint32_t> firsts, variants;
   for (uint64_t seed = 1; seed <= 1000; ++seed) {

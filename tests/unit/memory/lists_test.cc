@@ -120,7 +120,7 @@ TEST_F(ListsTest, RefusesInvalidRuns) {
   EXPECT_EQ(Resolve(list, 0x5000, 1, Access::kRemoteRead), MemoryStatus::kOk);
 }
 
-TEST_F(ListsTest, ARegionThatGoesTakesItsPartAlong) {
+TEST_F(ListsTest, DeregisteringARegionInvalidatesItsRuns) {
   const uint32_t a = Region(0x10000, 0x1000);
   const uint32_t b = Region(0x20000, 0x1000);
   const uint32_t list = List();
@@ -165,7 +165,7 @@ TEST_F(ListsTest, EveryByteIsWhereTheListSays) {
   }
 }
 
-// More of them than there are segments for, and several elements of a request that each have some.
+// More runs than a segment list can hold, and requests with several elements of many runs each.
 TEST(ManyRuns, AreCopiedByTheList) {
   constexpr uint32_t kRuns = 500;
   constexpr size_t kLength = 65536;

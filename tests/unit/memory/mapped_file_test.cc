@@ -110,7 +110,7 @@ std::chrono::nanoseconds TimeOf(const std::function<void()>& run) {
   return std::chrono::steady_clock::now() - begin;
 }
 
-// The kernel takes its time to free the pages, of which nobody else has any here.
+// Unmapping takes long because the kernel frees all pages: the file has no other user.
 TEST(MappedFile, TheLastReleaseDoesNotWaitForTheUnmapping) {
   constexpr size_t kBytes = size_t{256} << 20;
   const int plain = NewMemfd(kBytes, 0);
@@ -219,7 +219,7 @@ TEST(SigbusGuard, FileCutByAnotherProcessWhileBytesAreCopied) {
   }
 }
 
-// A huge page that the pool does not have: the page of zeros must be as big.
+// The pool has no free huge page: the page of zeros that replaces it must have the same size.
 TEST(SigbusGuard, MissingHugePage) {
   constexpr size_t kHuge = 2U << 20;
   const int fd = memfd_create("t", MFD_CLOEXEC | MFD_HUGETLB | (21U << 26));

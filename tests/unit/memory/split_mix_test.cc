@@ -7,7 +7,7 @@
 namespace roci::memory {
 namespace {
 
-// The reference implementation's (splitmix64.c, Vigna) for the seed 0.
+// Output of the reference implementation (splitmix64.c, Vigna) for seed 0.
 TEST(SplitMixTest, GivesTheKnownNumbers) {
   constexpr std::array<uint64_t, 4> kNumbers{0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4,
                                              0x06C45D188009454F, 0xF88BB8A8724C81EC};

@@ -66,7 +66,7 @@ TEST(T10Checksum, HasThePublishedValue) {
   EXPECT_EQ(GuardWith(GuardKind::kChecksum, std::vector<std::byte>(512), 0xFFFF), 0x0000);
 }
 
-TEST(T10Guards, AreThoseOfSlowArithmeticHoweverTheBytesCome) {
+TEST(T10Guards, AgreeWithTheReferenceForPiecesOfAnySize) {
   std::mt19937 random(1);
   for (int round = 0; round < 3000; ++round) {
     std::vector<std::byte> bytes(1 + random() % kMaxIntegrityBlock);
@@ -104,7 +104,7 @@ DifDomain Domain() {
 
 constexpr DifChecks kAll{true, true, true};
 
-TEST(T10Check, LooksAtWhatItIsTold) {
+TEST(T10Check, ChecksOnlyTheEnabledFields) {
   const DifDomain domain = Domain();
   const Dif good{0xAAAA, 0x1234, 107};
   EXPECT_EQ(CheckDif(domain, kAll, 7, 0xAAAA, good).fault, DifFault::kNone);
@@ -144,7 +144,7 @@ TEST(T10Check, LooksAtWhatItIsTold) {
   }
 }
 
-TEST(T10Check, LooksAtTheBitsOfTheMaskOnly) {
+TEST(T10Check, ChecksOnlyTheBitsOfTheApplicationMask) {
   DifDomain domain = Domain();
   domain.application_mask = 0xFF00;
   EXPECT_EQ(CheckDif(domain, kAll, 0, 0, {0, 0x12FF, 100}).fault, DifFault::kNone);
@@ -153,7 +153,7 @@ TEST(T10Check, LooksAtTheBitsOfTheMaskOnly) {
   EXPECT_EQ(CheckDif(domain, kAll, 0, 0, {0, 0xEDCB, 100}).fault, DifFault::kNone);
 }
 
-TEST(T10Check, CountsBlocksOnlyWhereItShall) {
+TEST(T10Check, IncrementsTheReferenceTagOnlyIfConfigured) {
   DifDomain domain = Domain();
   domain.reference_tag = 0xFFFFFFFF;
   EXPECT_EQ(CheckDif(domain, kAll, 1, 0, {0, 0x1234, 0}).fault, DifFault::kNone);
@@ -164,7 +164,7 @@ TEST(T10Check, CountsBlocksOnlyWhereItShall) {
   EXPECT_EQ(CheckDif(domain, kAll, 1, 0, {0, 0x1234, 0xFFFFFFFF}).fault, DifFault::kNone);
 }
 
-TEST(T10Check, EscapedBlocksAreNotLookedAt) {
+TEST(T10Check, DoesNotCheckEscapedBlocks) {
   DifDomain domain = Domain();
   const Dif application{1, 0xFFFF, 2};
   const Dif reference{1, 2, 0xFFFFFFFF};
@@ -182,7 +182,7 @@ TEST(T10Check, EscapedBlocksAreNotLookedAt) {
   EXPECT_EQ(fault(both), DifFault::kNone);
 }
 
-TEST(T10Carry, CopiesWhatBothSidesCallTheSame) {
+TEST(T10Carry, CopiesFieldsThatAreConfiguredAlikeOnBothSides) {
   const DifDomain from = Domain();
   const Dif dif{1, 2, 3};
   DifDomain to = from;

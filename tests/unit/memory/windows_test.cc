@@ -56,7 +56,7 @@ class WindowTest : public ::testing::Test {
   uint64_t last_va_ = 0;
 };
 
-TEST_F(WindowTest, GoesOffARegionThatIsDropped) {
+TEST_F(WindowTest, IsUnboundFromADroppedRegion) {
   ASSERT_EQ(Bind(&type2_), MemoryStatus::kOk);
   ReleasedMappings released;
   EXPECT_EQ(table_.Deregister(region_, &released), MemoryStatus::kInUse);
@@ -110,8 +110,8 @@ TEST_F(WindowTest, TypeTwoIsForTheQueuePairThatBoundIt) {
   EXPECT_EQ(Use(type1_), MemoryStatus::kOk) << "type 1 stays";
 }
 
-// Queue pairs whose numbers fall into one bucket, and windows that come and go in between.
-TEST(ManyWindows, ThoseOfOneQueuePairGoAndNoOthers) {
+// Queue pairs whose numbers hash to one bucket, with windows bound and unbound in between.
+TEST(ManyWindows, OnlyTheWindowsOfOneQueuePairAreInvalidated) {
   constexpr uint32_t kWindows = 600;
   KeyTable table(kApp, kWindows + 1, /*seed=*/5);
   uint32_t region = 0;
@@ -190,7 +190,7 @@ class TwoRegionsTest : public ::testing::Test {
   ReleasedMappings released_;
 };
 
-TEST_F(TwoRegionsTest, ARegionIsFreeWhenItsLastWindowIsOffInAnyOrder) {
+TEST_F(TwoRegionsTest, ARegionIsFreeAfterItsLastWindowIsUnbound) {
   constexpr std::array<uint32_t, 6> kOrder{6, 0, 10, 2, 8, 4};  // middle, ends, neighbours
   for (uint32_t i : kOrder) {
     EXPECT_EQ(table_.Deregister(regions_[0], &released_), MemoryStatus::kInUse) << i;
@@ -202,7 +202,7 @@ TEST_F(TwoRegionsTest, ARegionIsFreeWhenItsLastWindowIsOffInAnyOrder) {
   EXPECT_EQ(table_.Deregister(regions_[1], &released_), MemoryStatus::kInUse);
 }
 
-TEST_F(TwoRegionsTest, ADropTakesOffAllOfItsWindowsAndNoOthers) {
+TEST_F(TwoRegionsTest, DroppingARegionUnbindsOnlyItsWindows) {
   TakeOff(4);
   ASSERT_EQ(Bind(4, regions_[1]), MemoryStatus::kOk) << "moved to the other region";
   ASSERT_EQ(Bind(3, regions_[0]), MemoryStatus::kOk) << "type 1, bound again without being off";
@@ -226,7 +226,7 @@ TEST_F(WindowTest, ZeroBasedCountsFromItsStart) {
   EXPECT_EQ(Use(binding.new_key, kQp17, 1, 0x200), MemoryStatus::kOutOfBounds);
 }
 
-TEST_F(WindowTest, TypeOneIsBoundAgainAndTakenOffByLengthZero) {
+TEST_F(WindowTest, TypeOneIsReboundAndUnboundByLengthZero) {
   ASSERT_EQ(Bind(&type1_), MemoryStatus::kOk);
   const uint32_t first = type1_;
   ASSERT_EQ(Bind(&type1_), MemoryStatus::kOk);

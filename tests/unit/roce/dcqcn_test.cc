@@ -80,7 +80,7 @@ TEST_F(DcqcnTest, ThenTheTargetRisesStepByStep) {
   EXPECT_EQ(dcqcn_.target_kbps(), 5'000'000 + 3 * p_.additive_kbps);
 }
 
-// Time that nobody looked at counts all the same.
+// The result depends on the elapsed time, not on the number of updates.
 TEST_F(DcqcnTest, OneUpdateGivesTheSameResultAsMany) {
   Dcqcn often(&port_);
   for (Dcqcn* each : {&dcqcn_, &often}) {

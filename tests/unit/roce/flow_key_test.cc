@@ -127,7 +127,8 @@ TEST(FlowKeyTest, TcpOverIpv6) {
       << "a length that is too large";
 }
 
-// Whatever is cut off is not there, and nothing behind the end is read (the sanitizers look).
+// Truncated headers are reported as missing, and nothing beyond the end is read (the sanitizers
+// check this).
 TEST(FlowKeyTest, EveryLength) {
   const Bytes whole = Ethernet(0x0800, Ipv4(6, Bytes(20, 1)));
   for (size_t length = 0; length <= whole.size(); ++length) {

@@ -145,7 +145,7 @@ WirePacket MakeDatagram(uint32_t qkey) {
   return packet;
 }
 
-// Whether there is a receive for it or not.
+// The CNP is sent whether or not a receive is posted.
 TEST(QpCongestion, AMarkedDatagramIsAnsweredToItsSource) {
   Controlled c(Datagrams());
   ReceiveMarked(c.node, MakeDatagram(c.node.qp.attributes().qkey));
@@ -160,7 +160,7 @@ TEST(QpCongestion, AMarkedDatagramIsAnsweredToItsSource) {
   EXPECT_TRUE(c.node.PollAll().empty());
 }
 
-// Its owner has the path to that source.
+// The owner of the queue pair has the path to that source.
 TEST(QpCongestion, ANotificationThatWaitsKeepsItsDestination) {
   Controlled c(Datagrams());
   const uint32_t qkey = c.node.qp.attributes().qkey;
@@ -399,7 +399,7 @@ TEST(QpCongestion, ALossNarrowsTheWindowWhichWidensWithWhatIsAcknowledged) {
   expect_windows({2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 16});
 }
 
-TEST(QpCongestion, WithoutItTheWindowIsWhatItIs) {
+TEST(QpCongestion, WithoutCongestionControlTheWindowIsFixed) {
   Node node(OfWindow(16));
   node.host.PostSend(WorkOpcode::kSend, 100 * kMtu);
   EXPECT_EQ(Sent(node), 16u);
@@ -409,7 +409,7 @@ TEST(QpCongestion, WithoutItTheWindowIsWhatItIs) {
   EXPECT_EQ(Sent(node), 16u);
 }
 
-TEST(QpCongestion, WithoutItTimersAreWhatTheyAre) {
+TEST(QpCongestion, WithoutCongestionControlTimersAreFixed) {
   Node node;
   node.host.PostSend(WorkOpcode::kSend, 8);
   node.Run();

@@ -78,7 +78,7 @@ TEST_F(QpDurable, WholeRegionsAndRangesOfNoBytes) {
   EXPECT_TRUE(node_.host.durable_requests[0].whole_region);
 }
 
-TEST_F(QpDurable, DuplicatesBeginNothing) {
+TEST_F(QpDurable, DuplicatesStartNoSync) {
   const WirePacket flush = MakeFlush(kRqPsn, kPersistence, 0, 8);
   node_.Receive(flush);
   EXPECT_TRUE(node_.PollAll().empty());
@@ -102,7 +102,7 @@ TEST_F(QpDurable, AnswersStayInOrder) {
   EXPECT_EQ(Psns(End(DurableState::kDone)), (std::vector<Psn>{kRqPsn + 1, kRqPsn + 2, kRqPsn + 3}));
 }
 
-TEST_F(QpDurable, TwoTakeTurns) {
+TEST_F(QpDurable, TwoFlushesAreSyncedInTurn) {
   node_.Receive(MakeFlush(kRqPsn, kPersistence, 0, 8));
   node_.Receive(MakeFlush(kRqPsn + 1, kPersistence, 0, 8));
   EXPECT_TRUE(node_.PollAll().empty());
@@ -114,8 +114,9 @@ TEST_F(QpDurable, TwoTakeTurns) {
   EXPECT_EQ(Psns(End(DurableState::kDone)), (std::vector<Psn>{kRqPsn + 1}));
 }
 
-// What an atomic says about the bytes is not to be seen before they are durable.
-TEST_F(QpDurable, AtomicsComeBehind) {
+// An atomic after the FLUSH, which may report that the bytes are durable, must not execute before
+// they are.
+TEST_F(QpDurable, AtomicsWaitForTheSync) {
   const WirePacket atomic = MakeFetchAdd(kRqPsn + 2, 5, 16);
   node_.Receive(MakeFlush(kRqPsn, kPersistence, 0, 8));
   node_.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 1, 8, 8));
@@ -147,7 +148,7 @@ TEST_F(QpDurable, AnAtomicBehindAFlushThatFailsIsNotExecuted) {
   EXPECT_EQ(node_.host.bytes, before);
 }
 
-TEST_F(QpDurable, RequestsGoOutMeanwhile) {
+TEST_F(QpDurable, RequestsAreSentDuringASync) {
   node_.Receive(MakeFlush(kRqPsn, kPersistence, 0, 8));
   EXPECT_TRUE(node_.PollAll().empty());
   node_.host.PostSend(WorkOpcode::kSend, 8);
@@ -267,7 +268,7 @@ TEST_F(QpDurableXrc, WorksWithTheQueueThatItNames) {
   EXPECT_EQ(node_.host.durable_requests.at(1).queue, 0x222u);
 }
 
-TEST_F(QpDurableXrc, QueueMayHaveGone) {
+TEST_F(QpDurableXrc, SharedReceiveQueueMayBeDestroyed) {
   Flush(kRqPsn, 0x111);
   Flush(kRqPsn + 1, 0x222);
   node_.host.shared_queues.erase(0x111);

@@ -98,9 +98,9 @@ TEST(QpRaw, NothingIsReceivedOutsideOfItsStates) {
   EXPECT_EQ(node.qp.HandleFrame(node.host, FrameOf(60), {}), DropReason::kQpState);
 }
 
-// Packets of any transport come to it by flow rules alone: nobody on the network shall be able to
-// end it.
-TEST(QpRaw, TakesNoPackets) {
+// A raw queue pair receives packets of any transport only through flow rules, so that no peer can
+// move it to ERR.
+TEST(QpRaw, DropsPacketsOfAllTransports) {
   Node sender;
   sender.host.PostSend(WorkOpcode::kRdmaWrite, 16);
   const auto packets = sender.Run();
@@ -112,8 +112,8 @@ TEST(QpRaw, TakesNoPackets) {
 
 // ---- Rate limits
 
-// The pause between packets is our own: the peer's answers to what went must not be late.
-TEST(QpRate, EveryPacketBeforeAPauseAsksForAnAnswer) {
+// The requester itself delays the next packet, so the packet before must request the peer's ACK.
+TEST(QpRate, EveryPacketBeforeAPauseRequestsAnAck) {
   Node node;
   node.attributes.rate_limit_kbps = 8000;
   node.attributes.rate_burst_bytes = 1;

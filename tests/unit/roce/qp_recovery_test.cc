@@ -264,8 +264,9 @@ TEST(QpRecovery, RnrRetrySevenIsForEver) {
   EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kSuccess);
 }
 
-// Else a slow receiver on a lossy link would end the queue pair, however long it may be waited for.
-TEST(QpRecovery, AnRnrNakMakesLossesGood) {
+// An RNR NAK restores the retry count. Otherwise a slow receiver on a lossy link would end the
+// queue pair even with rnr_retry 7 (infinite).
+TEST(QpRecovery, AnRnrNakRestoresTheRetries) {
   NodeOptions options;
   options.rnr_retry = 7;
   Node node(options);

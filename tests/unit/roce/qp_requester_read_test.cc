@@ -111,7 +111,7 @@ TEST(QpRequester, FenceWaitsForReadsAndAtomicsOnly) {
   EXPECT_EQ(node.PollAll().size(), 1u);
 }
 
-// A responder would ask for it again, which costs a retry.
+// The responder would request the atomic again, which costs a retry.
 TEST(QpRequester, AtomicsWaitForAFlushForPersistence) {
   for (const WorkOpcode atomic :
        {WorkOpcode::kFetchAdd, WorkOpcode::kCompareSwap, WorkOpcode::kAtomicWrite}) {

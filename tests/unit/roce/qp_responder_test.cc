@@ -200,7 +200,8 @@ TEST(QpResponder, DuplicatesAreAcknowledgedAndNotExecuted) {
   EXPECT_EQ(ByteAt(node, 512), std::byte{0xEE});
 }
 
-// Linux takes an ACK with the PSN of a READ for its completion, though the response was lost.
+// Linux treats an ACK with the PSN of a READ as the completion of the READ, even if the response
+// was lost.
 TEST(QpResponder, AcknowledgementOfADuplicateLeavesOutTheReadsBehindIt) {
   Node node;
   node.host.PostRecv(100, 0);

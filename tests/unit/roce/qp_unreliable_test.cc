@@ -205,7 +205,7 @@ TEST(QpUc, MessageTooLongForItsReceiveLeavesItForTheNext) {
   EXPECT_TRUE(node.host.events.empty());
 }
 
-// A receive of a shared queue has no next message of this QP to wait for.
+// A receive of a shared queue cannot be kept for the next message of this QP.
 TEST(QpUc, SharedReceiveTooShortCompletesWithTheError) {
   NodeOptions options = Uc();
   options.uses_srq = true;

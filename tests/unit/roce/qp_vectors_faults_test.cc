@@ -129,8 +129,8 @@ TEST(QpVectors, GivingUpOnAPeerThatIsNotReadyAsLinuxDid) {
   EXPECT_EQ(requester.host.send_completions[0].status, CompletionStatus::kRnrRetryExceeded);
 }
 
-// Linux calls it an operational error, the IBTA an invalid request (deviations.md); either ends the
-// peer's queue pair.
+// Linux answers with a remote operational error, the IBTA requires an invalid request error
+// (deviations.md); either moves the peer's queue pair to ERR.
 TEST(QpVectors, AMessageThatIsTooLongIsRefusedAsByLinux) {
   const auto recorded = Load("vec-nak_len-v4");
   ASSERT_EQ(recorded.size(), 2u);

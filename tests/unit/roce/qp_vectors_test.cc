@@ -150,8 +150,8 @@ TEST(QpVectors, OurRequesterAsksAsTheyDidAndTakesTheAnswers) {
   }
 }
 
-// What the two tests above replay of the NICs has a reserved bit of the BTH set, which counts for
-// nothing (its byte is masked in the ICRC).
+// The NICs' packets in the two tests above have a reserved bit of the BTH set. The bit is ignored
+// (its byte is masked in the ICRC).
 TEST(QpVectors, NicsSetAReservedBit) {
   constexpr size_t kByte4OfBth = 14 + 20 + 8 + 4;
   size_t requests = 0;

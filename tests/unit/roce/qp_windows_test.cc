@@ -103,7 +103,7 @@ TEST(QpWindows, RetransmissionDoesNotBindAgain) {
   }
 }
 
-// The ACK comes when the SEND has gone out again and the bind's place has not been passed again.
+// The ACK arrives after the SEND was retransmitted and before the retransmission reaches the bind.
 TEST(QpWindows, AckBetweenRetransmissionAndBind) {
   NodeOptions options;
   options.limits.window_packets = 2;

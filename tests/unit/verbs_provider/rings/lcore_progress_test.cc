@@ -32,7 +32,7 @@ TEST(LcoreProgress, SleepsGrowUntilTheCounterChanges) {
   EXPECT_EQ(progress.Look(8, now + LcoreProgress::kPatienceNs), LcoreProgress::kShortestSleepNs);
 }
 
-// What stood still before the thread had anything to wait for says nothing.
+// A counter that did not change before the wait began is no reason to sleep.
 TEST(LcoreProgress, DoesNotSleepAtTheStartOfAWait) {
   LcoreProgress progress;
   EXPECT_EQ(progress.Look(7, 0), 0u);
