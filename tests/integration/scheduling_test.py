@@ -38,14 +38,14 @@ class SchedulingTest(unittest.TestCase):
         return daemon
 
     def compute_on(self, processor):
-        """A process that always wants the processor."""
+        """Starts a process that computes all the time."""
         process = subprocess.Popen(['taskset', '-c', str(processor), sys.executable, '-c', 'while True: pass'])
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
 
     def ordinary_prefix(self):
-        """Starts a program without the right to real-time priority."""
+        """A prefix of commands that removes the privilege of real-time priority."""
         return ['prlimit', '--rtprio=0:0', *self.without_capability()]
 
     @staticmethod
@@ -66,7 +66,7 @@ class SchedulingTest(unittest.TestCase):
                 and name(task) != 'roci-priority']
 
     @unittest.skipUnless(may_be_realtime(), 'this user may not have real-time priority')
-    def test_lcores_and_the_control_thread_are_realtime_where_they_may(self):
+    def test_lcores_and_the_control_thread_are_realtime_if_permitted(self):
         daemon = self.make_daemon()
         lcore = self.lcore(daemon)
         self.assertEqual(lcore['realtime_priority'], LCORE_PRIORITY)
@@ -83,30 +83,30 @@ class SchedulingTest(unittest.TestCase):
         daemon = self.make_daemon(prefix=['prlimit', '--rtprio=1:1', *self.without_capability()])
         self.assertEqual(self.lcore(daemon)['realtime_priority'], 1)
 
-    def test_without_the_right_they_are_ordinary(self):
+    def test_threads_without_the_privilege_are_ordinary(self):
         daemon = self.make_daemon(prefix=self.ordinary_prefix())
         lcore = self.lcore(daemon)
         self.assertEqual(lcore['realtime_priority'], 0)
         for thread in (daemon.pid, lcore['thread']):
             self.assertEqual(policy(thread), (os.SCHED_OTHER, 0))
 
-    def test_off_leaves_them_ordinary(self):
+    def test_off_keeps_threads_ordinary(self):
         daemon = self.make_daemon('[daemon]\nrealtime = "off"\n')
         self.assertEqual(policy(self.lcore(daemon)['thread']), (os.SCHED_OTHER, 0))
 
-    def test_on_without_the_right_does_not_start_and_says_what_is_missing(self):
+    def test_on_without_the_privilege_does_not_start_and_reports_what_is_missing(self):
         with self.assertRaises(RuntimeError) as raised:
             self.make_daemon('[daemon]\nrealtime = "on"\n', prefix=self.ordinary_prefix())
         self.assertIn('RLIMIT_RTPRIO', str(raised.exception))
 
-    # An lcore that spins always wants its processor.
+    # A spinning lcore never sleeps.
     def test_a_spinning_lcore_leaves_its_processor_to_others_at_times(self):
         processor = max(os.sched_getaffinity(0))
         daemon = self.make_daemon(f'[daemon]\nspin = true\npin = [{processor}]\n')
         self.check_bound(daemon, processor)
 
     @unittest.skipUnless(may_be_realtime() and len(os.sched_getaffinity(0)) > 1, 'no real-time priority, or one processor')
-    def test_so_does_an_lcore_that_always_has_work(self):
+    def test_a_busy_lcore_leaves_its_processor_to_others_at_times(self):
         elsewhere, *_, processor = sorted(os.sched_getaffinity(0))
         daemon = self.make_daemon(f'[daemon]\npin = [{processor}]\n')
         traffic = ['taskset', '-c', str(elsewhere), 'ib_write_bw', '-F', '-x', '1', '-D', '1000']
@@ -134,7 +134,7 @@ class SchedulingTest(unittest.TestCase):
         ran_s, elapsed_s = (self.lcore(daemon)['ran_ms'] - before['ran_ms']) / 1000, time.monotonic() - begin
         self.assertLess(ran_s, 0.94 * elapsed_s)
 
-    def test_a_daemon_that_waits_for_a_processor_tells_it_and_warns_once(self):
+    def test_a_daemon_that_waits_for_a_processor_reports_it_and_warns_once(self):
         processor = max(os.sched_getaffinity(0))
         daemon = self.make_daemon(f'[daemon]\nspin = true\nrealtime = "off"\npin = [{processor}]\n')
         before = self.lcore(daemon)
@@ -171,7 +171,7 @@ class SchedulingTest(unittest.TestCase):
     def test_polling_threads_and_busy_loops_do_not_stop_the_daemon(self):
         self.check_polling_threads(self.make_daemon())
 
-    def test_nor_do_they_where_the_daemon_has_no_priority(self):
+    def test_polling_threads_do_not_stop_a_daemon_without_priority(self):
         self.check_polling_threads(self.make_daemon(prefix=self.ordinary_prefix()))
 
 

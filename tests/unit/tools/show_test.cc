@@ -29,7 +29,7 @@ TEST(ShowTest, EveryColumnIsExplained) {
   EXPECT_EQ(ExplainColumns("nonsense"), "");
 }
 
-TEST(ShowTest, LcoresAreAsBusyAsTheyWereLately) {
+TEST(ShowTest, LcoreLoadIsThatOfTheLastInterval) {
   const nlohmann::json before = {{{"lcore", 0}, {"busy_cycles", 900}, {"idle_cycles", 100}},
                                  {{"lcore", 1}, {"busy_cycles", 5}, {"idle_cycles", 5}}};
   nlohmann::json after = before;
@@ -41,7 +41,7 @@ TEST(ShowTest, LcoresAreAsBusyAsTheyWereLately) {
   EXPECT_NE(table.find(" 0%"), std::string::npos) << table;
 }
 
-TEST(ShowTest, OfOneDeviceOnly) {
+TEST(ShowTest, FiltersByDevice) {
   const nlohmann::json qps = {{{"device", "roci0"}, {"qpn", 1}},
                               {{"device", "roci1"}, {"qpn", 2}},
                               {{"device", nullptr}, {"qpn", 3}}};
@@ -51,7 +51,7 @@ TEST(ShowTest, OfOneDeviceOnly) {
   EXPECT_EQ(OfDevice(devices, "roci0"), nlohmann::json::array({devices[0]}));
 }
 
-TEST(ShowTest, AnAppThatHasOpenedNothingHasNoDevice) {
+TEST(ShowTest, AnAppWithoutAnOpenDeviceHasNoDevice) {
   const std::string table = FormatItems(
       "apps", {{{"session", 3}, {"program", "x"}, {"pid", 7}, {"uid", 1}, {"device", nullptr}}});
   std::istringstream lines(table);
@@ -64,7 +64,7 @@ TEST(ShowTest, AnAppThatHasOpenedNothingHasNoDevice) {
   EXPECT_EQ(row[3], "-");
 }
 
-TEST(ShowTest, WhatWouldBeFasterStandsBelowTheTableOnce) {
+TEST(ShowTest, FasterMemoryIsNotedOnceBelowTheTable) {
   const nlohmann::json reason = {{"why_not_mapped", "the memory is private"},
                                  {"faster_with", "shared memory"}};
   const nlohmann::json none = {{"why_not_mapped", nullptr}, {"faster_with", nullptr}};
