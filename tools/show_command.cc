@@ -115,8 +115,9 @@ void AddShowCommand(CLI::App& app, CommandContext& context) {
               "WHAT", [options](const std::string& what) { options->what = what; },
               "Kind of items to show")
           ->check([](const std::string& what) {
-            return Kinds().contains(what) ? std::string()
-                                          : "no such kind of items: " + what + " (see --help)";
+            if (Kinds().contains(what)) return std::string();
+            return "no such kind of items: " + what +
+                   " (--help lists them; of a device: roci show devices DEV)";
           });
   command->add_option("DEV", options->device, "Show only items of this device (roci0, ...)");
   command->footer([chosen] {

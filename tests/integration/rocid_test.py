@@ -272,7 +272,7 @@ class RocidTest(unittest.TestCase):
             self.assertEqual(show(self.run_dir, 'nonsense').returncode, 2)
         result = show(self.run_dir)
         self.assertEqual(result.returncode, 1)
-        self.assertIn('is rocid running?', result.stderr)
+        self.assertIn(f'no daemon is running at {self.run_dir} (start rocid', result.stderr)
 
     def test_show_of_a_stopped_daemon(self):
         with Daemon(self.run_dir) as daemon:

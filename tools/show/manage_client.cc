@@ -30,9 +30,13 @@ absl::Status Failed(const char* call, int error) {
 }
 
 absl::Status CannotConnect(const std::string& directory, int error) {
-  const std::string why =
-      absl::StrCat(directory, "/manage.sock: ", std::strerror(error),
-                   error == ENOENT || error == ECONNREFUSED ? " (is rocid running?)" : "");
+  if (error == ENOENT || error == ENOTDIR || error == ECONNREFUSED) {
+    return absl::NotFoundError(absl::StrCat("no daemon is running at ", directory,
+                                            " (start rocid, or name its directory with "
+                                            "--runtime-dir or $",
+                                            abi::kRuntimeDirVariable, ")"));
+  }
+  const std::string why = absl::StrCat(directory, "/manage.sock: ", std::strerror(error));
   if (error == EACCES || error == EPERM) {
     return absl::PermissionDeniedError(
         absl::StrCat(why, " (permitted for the daemon's user and root only)"));
