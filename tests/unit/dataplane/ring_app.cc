@@ -229,7 +229,7 @@ roce::ModifyResult Modify(Node& node, dataplane::QueuePair& qp,
   return node.client().ModifyQueuePair(qp, attributes, mask, path, {});
 }
 
-// What the state needs, by type: of both ends, of those that answer, of those that ask.
+// The attributes that a state requires, by QP type: of both ends, of responders, of requesters.
 uint32_t MaskFor(roce::QpType type, roce::QpState state) {
   const bool answers = type == roce::QpType::kRc || type == roce::QpType::kXrcRecv;
   const bool asks = type == roce::QpType::kRc || type == roce::QpType::kXrcSend;

@@ -38,7 +38,7 @@ class AppCq {
   AppCq(dataplane::ShardClient& client, uint32_t entries, int channel = -1,
         uint64_t user_handle = 0);
   bool Poll(roci_abi_cqe* out);
-  // Polls until an entry comes; false after `timeout_ms`.
+  // Polls until an entry arrives; false after `timeout_ms`.
   bool Wait(roci_abi_cqe* out, int timeout_ms = 5000);
   void Arm(roci_abi_cq_arm arm);
   uint32_t consumed() const { return consumer_; }
@@ -75,7 +75,7 @@ class AppQp {
     std::memcpy(slot + sizeof(head), &sge, sizeof(sge));
   }
   void PostRecv(uint64_t wr_id, const std::vector<roci_abi_sge>& sges);
-  // Publishes what was posted and rings if the daemon asked for it.
+  // Publishes the posted entries and rings the doorbell if the queue is armed.
   void Ring();
   // To RESET: indices start again.
   void Forget() { send_producer_ = recv_producer_ = 0; }

@@ -77,7 +77,7 @@ FrameArrival ArrivalOf(const Bytes& frame, uint64_t now_ns = 0) {
   return {.now_ns = now_ns, .bytes = static_cast<uint32_t>(frame.size())};
 }
 
-// What becomes of each of `count` frames.
+// The fate of each of `count` frames, one letter each.
 std::string Fates(const ImpairmentSettings& settings, uint32_t lcore, size_t count) {
   Impairment rule(settings, lcore);
   std::string out;
@@ -102,12 +102,12 @@ TEST(ImpairmentTest, TheSeedDeterminesTheImpairments) {
   }
   settings.seed = 2;
   EXPECT_NE(fates, Fates(settings, 0, 5000));
-  // What else may happen does not move the losses.
+  // Other impairments do not change which frames are lost.
   settings.seed = 1;
   settings.duplicate = settings.reorder = 0;
   const std::string losses = Fates(settings, 0, 5000);
   for (size_t i = 0; i < fates.size(); ++i) EXPECT_EQ(losses[i] == 'L', fates[i] == 'L');
-  // Nor are duplicates moved by frames that are not lost any more.
+  // Losses do not change which frames are duplicated.
   settings.duplicate = dataplane::kAlways / 10;
   settings.loss = 0;
   const std::string duplicates = Fates(settings, 0, 5000);
@@ -157,7 +157,7 @@ TEST(ImpairmentTest, CongestionMarksKeepPacketsValid) {
   }
   Bytes arp(60);
   EXPECT_FALSE(dataplane::MarkCongestion(arp));
-  // RFC 3168, 5: a sender that does not know marks would not slow down.
+  // RFC 3168, 5: a sender without ECN would not slow down on a mark.
   for (const bool is_ipv6 : {false, true}) {
     Bytes of_other = Packet(roce::Opcode::kRcSendOnly, 5, is_ipv6, false, 0x68);
     const Bytes before = of_other;
@@ -178,7 +178,7 @@ TEST(BottleneckTest, FramesLeaveOneAfterTheOther) {
   const auto second = link.Enter(kThousandOnWire, 1, 7000);
   EXPECT_TRUE(second.fits && second.waits);
   EXPECT_NEAR(static_cast<double>(second.leaves_ns), 6000 + 8000, 2);
-  // Twice: twice the time.
+  // Two copies take twice the time.
   EXPECT_NEAR(static_cast<double>(link.Enter(kThousandOnWire, 2, 7000).leaves_ns), 14000 + 16000,
               3);
   // Time that nobody used is not made up for.
@@ -278,7 +278,7 @@ TEST(ImpairmentTest, DeepQueuesMarkAndFullOnesDrop) {
   EXPECT_EQ(counters.rate_dropped, 3u);
   EXPECT_EQ(counters.ecn_marked, 3u);
   EXPECT_EQ(counters.lost, 0u);
-  // What cannot be held, and what is lost before, takes no time.
+  // Frames that cannot be delayed, and frames lost before, use no time of the link.
   settings.loss = dataplane::kAlways / 2;
   Bottleneck fresh(settings.bottleneck);
   Impairment lossy(settings, 0, &fresh);
@@ -307,7 +307,7 @@ class LinkTapTest : public ::testing::Test {
                 bytes.size());
     return frame;
   }
-  // Sends frames of these names; the names of those that leave.
+  // Sends frames with these numbers; returns the numbers of the frames that leave.
   std::vector<int> Send(const std::vector<uint8_t>& names) {
     rte_mbuf* frames[32];
     uint8_t to[32];
@@ -344,7 +344,7 @@ TEST_F(LinkTapTest, DelayedFramesLeaveInOrderAfterTheirDelay) {
   now_ = 1100;
   EXPECT_TRUE(tap_.SendIsDue());
   EXPECT_EQ(Send({}), (std::vector<int>{1, 2, 3}));
-  // Without the rule what is held still goes; then the tap has nothing to do.
+  // After the rule is removed, delayed frames still leave; then the tap is idle.
   tap_.RemoveRule(rule);
   EXPECT_FALSE(tap_.IsIdle());
   EXPECT_EQ(Send({5}), std::vector<int>{5});
@@ -396,7 +396,7 @@ TEST_F(LinkTapTest, TheSlowestOfSeveralRatesApplies) {
   tap_.AddRule(LinkDirection::kOut, slow_rule);
   tap_.AddRule(LinkDirection::kOut, fast_rule);
   Send({1, 2, 1, 2});
-  // Others do not wait for what the first rule holds back.
+  // Other frames do not wait for frames that the first rule delays.
   now_ += 4 * kFrameNs + 10;
   EXPECT_EQ(Send({}), (std::vector<int>{2, 2}));
   now_ += 6 * kFrameNs;

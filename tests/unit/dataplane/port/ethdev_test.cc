@@ -94,7 +94,7 @@ TEST_P(EthdevTest, FramesOfOthersAreDropped) {
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq.Wait(&cqe));
   EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRetryExceeded));
-  // The home lcore may have slept over it all.
+  // The home lcore may have slept all the time.
   const auto drops = [&] {
     return node.device().Snapshot().drops[static_cast<size_t>(roce::DropReason::kAddress)];
   };
@@ -118,7 +118,7 @@ TEST_P(EthdevTest, TheControlPlaneSendsAndReceives) {
 
 class ScatteredTest : public ::testing::Test {
  protected:
-  // An ARP frame's beginning, of which the control plane gets whatever is behind it.
+  // The start of an ARP frame: the control plane gets the frame whatever its contents.
   static std::vector<std::byte> FrameOf(size_t bytes) {
     std::vector<std::byte> frame(bytes);
     for (size_t i = 0; i < bytes; ++i) frame[i] = static_cast<std::byte>(i * 11);
@@ -127,8 +127,8 @@ class ScatteredTest : public ::testing::Test {
     frame[13] = std::byte{0x06};
     return frame;
   }
-  // As a port delivers it: what is sent on net_ring comes back as it is. In the lcore's place,
-  // since ThreadSanitizer does not see how DPDK's driver orders what it passes on.
+  // As a port delivers it: net_ring returns the sent mbufs unchanged. This thread sends in place of
+  // the lcore, because ThreadSanitizer does not see the ordering in DPDK's driver.
   void Deliver(const std::vector<std::byte>& frame, size_t segment) {
     TestDataplane().lcore(0).Call([&](const dataplane::OnShard&) { SendOut(frame, segment); });
   }
@@ -186,7 +186,7 @@ TEST_F(ScatteredTest, SegmentedFramesAreLinearized) {
   EXPECT_EQ(node_.device().frames_linearized(), 5u);
   EXPECT_EQ(node_.device().Snapshot().rx_scattered_dropped, 0u);
   EXPECT_EQ(parts_->in_use(), 0u);
-  // (Lcores hold some for themselves.)
+  // (Each lcore caches some buffers.)
   EXPECT_LT(TestDataplane().frames().in_use(), in_use + 600);
 }
 
@@ -206,7 +206,7 @@ TEST_F(ScatteredTest, FramesWithoutABufferAreDropped) {
   std::vector<rte_mbuf*> taken;
   while (rte_mbuf* frame = rte_pktmbuf_alloc(pool)) taken.push_back(frame);
   const auto dropped = [&] { return node_.device().Snapshot().rx_scattered_dropped; };
-  // What the lcores hold for themselves is used up first.
+  // The buffers that lcores cache are used first.
   for (int i = 0; i < 2000 && dropped() == 0; ++i) {
     Deliver(FrameOf(100), 60);
     while (parts_->in_use() != 0) usleep(10);

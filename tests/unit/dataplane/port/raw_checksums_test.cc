@@ -30,7 +30,7 @@ uint64_t Add(const Bytes& bytes, size_t from, size_t to, uint64_t sum = 0) {
   for (size_t i = from; i < to; ++i) sum += uint64_t{bytes[i]} << ((i - from) % 2 == 0 ? 8 : 0);
   return sum;
 }
-// 0 where a right checksum is among what was summed up.
+// 0 if the summed bytes include a correct checksum.
 uint16_t Fold(uint64_t sum) {
   while (sum >> 16 != 0) sum = (sum & 0xFFFF) + (sum >> 16);
   return static_cast<uint16_t>(~sum);
@@ -150,7 +150,7 @@ TEST_F(RawChecksums, AreComputedCorrectly) {
     }
     EXPECT_EQ(TransportFault(layout, o), 0);
     EXPECT_NE(Get16(layout.frame, layout.sum), 0u);
-    // As mlx5 has it, IPv6 has no flag.
+    // As with mlx5, the flag is not set for IPv6.
     EXPECT_EQ(dataplane::ChecksumsAreRight(*frame_), !o.ipv6);
     layout.frame[layout.sum] ^= 1;
     EXPECT_FALSE(dataplane::ChecksumsAreRight(Put(layout.frame)));

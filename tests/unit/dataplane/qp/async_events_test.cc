@@ -26,7 +26,7 @@ class AsyncEventsTest : public ::testing::Test {
     reading_ = Fd(ends[0]);
     return Fd(ends[1]);
   }
-  // Elements of what can be read now.
+  // The elements of the events that can be read now.
   std::vector<uint64_t> Read() {
     std::vector<uint64_t> elements;
     roci_abi_async_event event;

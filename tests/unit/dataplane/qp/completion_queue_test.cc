@@ -74,7 +74,7 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
       ASSERT_TRUE(cq_.Poll(&cqe));
       EXPECT_EQ(cqe.wr_id, i);
     }
-    // A second one finds nothing to do.
+    // A second call has no effect.
     node_.client().lcore().worker(shard).events().Publish();
   });
   for (uint64_t i = 3; i <= 4; ++i) {
@@ -85,7 +85,7 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
 }
 
 TEST_F(CompletionQueueTest, DelayedEntriesAreNotLostWithoutABurst) {
-  // Nobody publishes but the round itself, and a move to another ring.
+  // Entries are published only by the loop iteration itself, and by a move to another ring.
   node_.client().lcore().Call([&](const dataplane::OnShard&) { WriteHere(cq_, 1); });
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Wait(&cqe, 5000));
@@ -213,7 +213,7 @@ class ModerationTest : public CompletionQueueTest {
   void Moderate(uint32_t count, uint64_t period_ns) {
     node_.client().ModerateCompletionQueue(*moderated_->cq(), {count, period_ns});
   }
-  // Events so far, once the lcore has done with what it was given.
+  // The number of events, after the lcore has executed all earlier commands.
   uint32_t Events() {
     for (int round = 0; round < 2; ++round) node_.client().lcore().FinishRound();
     return moderated_->cq()->comp_events();

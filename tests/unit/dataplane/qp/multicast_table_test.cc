@@ -16,7 +16,7 @@ roce::Gid Group(uint8_t number) {
 
 class MulticastTableTest : public ::testing::Test {
  protected:
-  // The table never looks into them.
+  // The table never dereferences them.
   QueuePair& Qp(size_t i) { return reinterpret_cast<QueuePair&>(places_[i]); }
   MulticastTable table_;
 

@@ -22,7 +22,7 @@ using roce::FetchResult;
 const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 constexpr uint32_t kEntries = 5;
 
-// No queue pair uses the queue, so the lcore leaves it alone.
+// No queue pair uses the queue, so the lcore does not access it.
 class SharedReceiveQueueTest : public ::testing::Test {
  protected:
   SharedReceiveQueueTest() : wire_(TestDataplane()), node_(TestDataplane(), &wire_, {}) {

@@ -41,7 +41,7 @@ class TagQueueTest : public ::testing::Test {
     Write(header()->producer, op);
     std::atomic_ref(header()->producer).fetch_add(1, std::memory_order_release);
   }
-  // Everything touches the completion queue, and so belongs on its lcore.
+  // Everything accesses the completion queue, and so must run on its lcore.
   bool Serve() {
     return node_.client().lcore().Call(
         [&](const dataplane::OnShard&) { return queue_->Serve(1234); });

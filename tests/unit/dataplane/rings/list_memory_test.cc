@@ -70,7 +70,7 @@ class ListMemoryTest : public ::testing::Test {
                 .new_key = key};
     return lists_.Register(keys_, wqe, kContext);
   }
-  // With a change to the signature that is taken back.
+  // Checks the list with a change to the signature, then reverts the change.
   MemoryStatus With(const std::function<void(roci_abi_signature&)>& change) {
     const roci_abi_signature before = Signature();
     change(Signature());

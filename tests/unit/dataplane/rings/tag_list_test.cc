@@ -98,7 +98,7 @@ TEST(TagList, TheFirstWaitingBufferMayBeRemoved) {
   EXPECT_NE(list.Match(1), nullptr);
 }
 
-// What TagList is meant to be, without any cleverness.
+// A simple reference model of TagList.
 struct Oracle {
   struct Entry {
     TaggedBuffer buffer;

@@ -330,7 +330,7 @@ TEST(SendQueueOpcodes, AreThoseOfTheQpType) {
       roce::SendWqe wqe{};
       CompletionStatus status{};
       ASSERT_NE(queue.Fetch(wqe, status), FetchResult::kEmpty);
-      // Atomics without data have the wrong length, which is another matter.
+      // Atomics without data have an invalid length, which is a different error.
       EXPECT_EQ(status != CompletionStatus::kLocalQpOperationError,
                 opcodes.contains(static_cast<uint8_t>(opcode)))
           << static_cast<int>(type) << ' ' << opcode;

@@ -55,7 +55,7 @@ class DeviceLaneTest : public ::testing::Test {
     std::memcpy(data + 12, &type, sizeof(type));
     lane_.Stage(frame, lcore);
   }
-  // Lengths of the frames that came to an end of the wire.
+  // Lengths of the frames that arrived at one end of the wire.
   std::vector<uint32_t> Arrived(uint32_t endpoint, uint32_t lcore = 0) {
     std::vector<uint32_t> lengths;
     rte_mbuf* frame = nullptr;

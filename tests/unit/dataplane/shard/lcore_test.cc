@@ -158,7 +158,7 @@ TEST(LcoreTest, APostWhileTheQueueIsBeingArmedIsExecuted) {
 TEST(LcoreTest, KeepsSleepingIfAFunctionLeavesNoWork) {
   dataplane::Lcore& lcore = TestDataplane().lcore(0);
   uint64_t least = UINT64_MAX;
-  // It wakes once a second by itself, and whatever earlier tests left may wake it.
+  // The lcore wakes once a second by itself, and remains of earlier tests may wake it.
   for (int attempt = 0; attempt < 10 && least != 0; ++attempt) {
     lcore.FinishRound();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -20,13 +20,13 @@
 namespace roci::testing {
 namespace {
 
-// Of a node's memory: the part that waits, at its end.
+// The part of a node's memory that blocks, at its end.
 constexpr size_t kWaitingAt = 512 << 10;
 constexpr size_t kWaitingBytes = 256 << 10;
 // So many times somebody else reads while a stall lasts.
 constexpr int kReads = 300;
 
-// A pair of nodes with a connection, whose memory is reached by system calls.
+// A pair of connected nodes whose memory is accessed by system calls.
 class End {
  public:
   End(dataplane::Wire& wire, uint32_t number)
@@ -110,7 +110,7 @@ class End {
 
 class StalledMemory : public ::testing::Test {
  protected:
-  // Whether another thread becomes the lcore while threads that compute share the processors.
+  // Whether the watch thread takes over the loop while busy threads share the processors.
   bool StallsBesideOthers() {
     const pid_t thread = TestDataplane().lcore(0).thread_id();
     std::atomic<bool> stop{false};
@@ -122,7 +122,7 @@ class StalledMemory : public ::testing::Test {
     }
     for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
          std::chrono::steady_clock::now() < end && !::testing::Test::HasFailure();) {
-      // So many that the lcore has always something to do, and is preempted while it copies.
+      // Enough requests to keep the lcore busy, so that it is preempted while it copies.
       for (int i = 0; i < 32; ++i) victim_.Post(ROCI_ABI_WR_RDMA_WRITE, 0, 256 << 10, 256 << 10);
       for (int i = 0; i < 32; ++i) victim_.Await(20'000);
     }

@@ -27,7 +27,7 @@ using roce::CompletionStatus;
 using roce::QpState;
 
 constexpr uint32_t kBytes = 64;
-// Of the waiting node's memory.
+// Parts of the memory of the node whose memory blocks.
 constexpr size_t kFirstAt = 512 << 10;
 constexpr size_t kSecondAt = 768 << 10;
 constexpr size_t kWaitingBytes = 128 << 10;
@@ -46,7 +46,7 @@ class AppSrq {
     config.max_wr = kSlots;
     config.domain = domain;
     config.cq = cq;
-    // Those with tag matching have doorbells, others' handles need none.
+    // Only queues with tag matching need a handle with a doorbell.
     const uint32_t handle =
         max_tags != 0 ? ++last_tag_handle_ : node.client().last_srq_handle() + 1;
     auto created = node.client().CreateSharedReceiveQueue(config, handle);
@@ -73,7 +73,7 @@ class AppSrq {
   Mapping memory_;
 };
 
-// One with tag matching.
+// A shared receive queue with tag matching.
 class AppTagSrq : public AppSrq {
  public:
   AppTagSrq(Node& node, size_t offset, AppCq& cq)
@@ -116,7 +116,7 @@ class AppTagSrq : public AppSrq {
   Mapping ops_;
 };
 
-// The memory of node a is mapped, that of node b is reached by system calls.
+// The memory of node a is mapped, that of node b is accessed by system calls.
 class StalledQueuePair : public ::testing::Test {
  protected:
   StalledQueuePair()
@@ -153,7 +153,7 @@ class StalledQueuePair : public ::testing::Test {
     ASSERT_EQ(Connect(a_, a, b_, b.qp().qpn(), options), roce::ModifyResult::kOk);
     ASSERT_EQ(Connect(b_, b, a_, a.qp().qpn(), options), roce::ModifyResult::kOk);
   }
-  // To RESET and back, with the PSNs of before.
+  // To RESET and back, with the former PSNs.
   void ConnectAnew(AppQp& a, AppQp& b) {
     ASSERT_EQ(MoveTo(a_, a, QpState::kReset), roce::ModifyResult::kOk);
     ASSERT_EQ(MoveTo(b_, b, QpState::kReset), roce::ModifyResult::kOk);
@@ -224,7 +224,7 @@ TEST_F(StalledQueuePair, ResetForgetsReceives) {
   PostRecvs(b, 100, 8, kFirstAt);
   Send(a);
   AwaitStall();
-  // These wait in front of it.
+  // These messages wait at the stalled queue pair.
   for (int i = 0; i < 3; ++i) Send(a);
   PassRounds();
   ConnectAnew(a, b);
@@ -439,7 +439,7 @@ TEST_F(StalledQueuePair, ErrorFlushesManyInOrder) {
     ConnectBoth(*as.back(), *bs.back());
     PostRecvs(*bs.back(), 0, kReceives, kSecondAt);
   }
-  // So that all of them are held at a time.
+  // Makes all queue pairs wait at the same time.
   PostRecvs(opener_b, 1000, 1, kFirstAt);
   Send(opener_a);
   AwaitStall();
@@ -496,7 +496,7 @@ TEST_F(StalledQueuePair, SendErrorFlushesManyInOrder) {
   a.Post(request);
   a.Ring();
   PassRounds();
-  // The first cannot be sent. Behind it comes the datagram.
+  // The first request cannot be sent. The datagram is next.
   first_->TakeAway();
   Expect(b_cq_, 0, CompletionStatus::kLocalProtectionError);
   AwaitStall();
@@ -523,7 +523,7 @@ class StalledTags : public StalledQueuePair {
   static constexpr uint64_t kTag = 5;
   static constexpr uint64_t kOtherTag = 6;
   static constexpr uint32_t kDataBytes = kBytes - roce::TagHeader::kBytes;
-  // What senders write headers to, and where the data of rendezvous messages lies in a's memory.
+  // Offset in a's memory of message headers and of the data of rendezvous messages.
   static constexpr size_t kDataAt = 64 << 10;
 
   dataplane::QueuePairConfig TagConfig() {
@@ -568,7 +568,7 @@ class StalledTags : public StalledQueuePair {
     EXPECT_EQ(cqe.flags, flags | ROCI_ABI_CQE_TAG);
     EXPECT_EQ(cqe.byte_length != 0, (flags & ROCI_ABI_CQE_TAG_DATA_VALID) != 0);
   }
-  // Messages and buffers of the life after RESET work.
+  // Messages and buffers posted after RESET work.
   void ExpectGoesOn(uint32_t slot) {
     srq_->Add(slot, kOtherTag, 300, 0);
     SendEager(kOtherTag, 301, 0x77);
@@ -719,7 +719,7 @@ TEST_F(StalledTags, TheReceiveQueueIsDestroyed) {
     AwaitEndOfStall();
     a_.client().DestroyQueuePair(a.qp());
   }
-  // Nothing of them concerns those that stay.
+  // They do not affect the remaining objects.
   ExpectGoesOn(0);
 }
 

@@ -22,8 +22,8 @@ using dataplane::Wire;
 constexpr uint32_t kSlice = 8192;  // bytes of each side's memory per queue pair
 constexpr uint32_t kDepth = 8;
 
-// One queue pair pair and what is expected of it. The slice is cut in two: the lower half is
-// written and sent to, the upper half is read from.
+// A pair of queue pairs and the expected memory. WRITEs and SENDs go to the lower half of the
+// slice, READs come from the upper half.
 struct Flow {
   std::unique_ptr<AppQp> a;
   std::unique_ptr<AppQp> b;
@@ -160,7 +160,7 @@ class FlowRun {
     EXPECT_EQ(wrong, 0u);
   }
 
-  // What is known of the first flow that is not done.
+  // Describes the first flow that is not done.
   std::string Stuck() {
     for (Flow& flow : flows_) {
       if (flow.done == messages_) continue;
@@ -245,7 +245,7 @@ TEST_P(Stress, EverythingCanBeTornDownInFlight) {
     }
     for (size_t i = 0; i < qps.size(); i += 2) a.client().DestroyQueuePair(qps[i]->qp());
     b.reset();
-    // Those that are left get an answer to every request: good, failed or flushed.
+    // In the remaining queue pairs every request completes: successfully, with an error or flushed.
     std::set<uint32_t> left;
     for (size_t i = 1; i < qps.size(); i += 2) left.insert(qps[i]->qp().handle());
     roci_abi_cqe cqe;

@@ -30,7 +30,7 @@ std::string LayoutName(const ::testing::TestParamInfo<Layout>& info) {
          (info.param.process_vm ? "ProcessVm" : "Mapped");
 }
 
-// Two nodes; on one lcore or on two; memory mapped or behind process_vm.
+// Two nodes; on one lcore or on two; memory mapped or accessed by system calls.
 class Traffic : public ::testing::TestWithParam<Layout> {
  protected:
   Traffic()
@@ -302,7 +302,7 @@ TEST_P(Traffic, AQueuePairAcceptsOnlyPacketsOfItsVlan) {
     return b_.device().Snapshot().drops[static_cast<size_t>(roce::DropReason::kVlan)];
   };
   EXPECT_EQ(drops(), 0u);
-  // A tag without an id is none.
+  // A tag with VLAN id 0 is a priority tag: the packet is untagged.
   a_.client().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 5 << 13));
   b_.client().SetPath(pair->b.qp(), PathTo(b_, a_));
   Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 10)}), 0));
@@ -369,7 +369,7 @@ TEST_P(Traffic, WrongRemoteKeyEndsInAnError) {
   roci_abi_cqe cqe;
   ASSERT_TRUE(a_cq_.Wait(&cqe));
   EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRemoteAccessError));
-  // What is posted to a QP in ERR comes back flushed, sends and receives.
+  // Sends and receives posted to a QP in ERR are flushed.
   pair->a.Post(Request(ROCI_ABI_WR_SEND, 2, {a_.Sge(0, 64)}));
   pair->a.PostRecv(3, {a_.Sge(0, 64)});
   pair->a.Ring();
@@ -419,7 +419,7 @@ TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
 TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
   Mapping page(a_.client().doorbell_fd(), a_.client().doorbell_bytes());
   const auto before = a_.client().lcore().Snapshot().bad_doorbells;
-  // From the bottom up, as an app rings, for the lcore takes what it finds meanwhile.
+  // From the bottom level up, as an app rings, because the lcore may collect at any time.
   auto* bells = reinterpret_cast<roci_abi_doorbells*>(page.data());
   std::memset(bells->level0, 0xFF, sizeof(bells->level0));
   std::memset(bells->level1, 0xFF, sizeof(bells->level1));
@@ -583,7 +583,7 @@ TEST_P(VanishedMemory, AsTheTargetOfALongRead) {
   EXPECT_EQ(
       StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_READ, 1, {a_.Sge(kHole, 256 * 1024)}), 0)),
       roce::CompletionStatus::kLocalProtectionError);
-  // An error of our own is no access violation of the peer's.
+  // A local error is not reported as an access violation of the peer.
   roci_abi_async_event event{};
   EXPECT_EQ(read(a_.async_pipe(), &event, sizeof(event)), -1);
 }
