@@ -144,7 +144,7 @@ struct ConnectOptions {
   uint32_t first_psn = 0xFFFFF0;  // wraps soon
 };
 
-// INIT, RTR, RTS of one side. `peer` must be told of the same.
+// Moves one side through INIT and RTR to RTS. The peer needs the same call.
 roce::ModifyResult Connect(Node& node, AppQp& qp, Node& peer, roce::Qpn peer_qpn,
                            const ConnectOptions& options = {});
 roce::ModifyResult Connect(Node& node, dataplane::QueuePair& qp, Node& peer, roce::Qpn peer_qpn,

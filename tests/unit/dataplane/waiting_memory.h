@@ -31,13 +31,13 @@ class WaitingMemory {
     works_ = fresh == at && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
   }
   ~WaitingMemory() {
-    if (fd_ >= 0) close(fd_);  // who still waits goes on
+    if (fd_ >= 0) close(fd_);  // waiting accesses continue
   }
   WaitingMemory(const WaitingMemory&) = delete;
   WaitingMemory& operator=(const WaitingMemory&) = delete;
 
   bool works() const { return works_; }
-  // Whoever waits, and whoever comes later, gets a fault: there is a file without bytes.
+  // Waiting and later accesses fault: the memory becomes the mapping of an empty file.
   void TakeAway() {
     const int file = memfd_create("empty", MFD_CLOEXEC);
     EXPECT_EQ(mmap(at_, length_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0), at_);

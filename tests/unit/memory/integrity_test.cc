@@ -299,7 +299,7 @@ TEST_F(IntegrityTest, IncomingBlocksAreChecked) {
         Bytes wire = Image(attributes_.wire, data, 512);
         const size_t at = 5 * 520 + 512 + damage.byte;
         wire[at] ^= std::byte{0x80};
-        wire[6 * 520 + 513] ^= std::byte{1};  // a later one, which nobody hears of
+        wire[6 * 520 + 513] ^= std::byte{1};  // a later error, which is not reported
         InAll(wire, piece);
         EXPECT_EQ(Bytes(Read(data_runs_)), data);  // it stops nothing
         const IntegrityError error = TakeError();

@@ -182,7 +182,7 @@ TEST(SigbusGuard, CutFileGivesAFaultAndNothingElse) {
           .status,
       MemoryStatus::kFault);
   EXPECT_FALSE(healthy.mapped->broken()->load());
-  // From now on the region goes through process_vm, which always tells the truth.
+  // From now on the region is accessed by system calls, which report the truncation.
   segments.Clear();
   ASSERT_EQ(table.Resolve(key, kContext, 0x10000, 8, Access::kLocalWrite, segments),
             MemoryStatus::kOk);

@@ -22,7 +22,7 @@ CrcState ZlibUpdate(CrcState state, const std::byte* data, size_t length) {
       crc32(~state, reinterpret_cast<const Bytef*>(data), static_cast<uInt>(length)));
 }
 
-// The ICRC as the specification tells it: a copy with ones in the masked places.
+// The ICRC as the specification defines it: over a copy with ones in the masked fields.
 CrcState ReferenceMasked(const std::byte* network, size_t length, bool is_ipv6) {
   std::vector<std::byte> copy(8 + length, std::byte{0xFF});
   std::copy_n(network, length, copy.begin() + 8);

@@ -288,7 +288,7 @@ TEST(Parse, ExtensionHeadersBeforeUdp) {
                                   {60, 0, 0, 1, 0, 0, 0, 7,  //
                                    17, 0, 1, 4, 0, 0, 0, 0})),
             "ipv6_fragment");
-  // Of a later fragment nobody knows what is behind the header that it names.
+  // In a later fragment the bytes behind the IP header need not be the header that it names.
   EXPECT_EQ(parsed(WithExtensions(roce, 44, {60, 0, 0, 8, 0, 0, 0, 7})), "not_roce");
   EXPECT_EQ(parsed(WithExtensions(roce, 44, {58, 0, 0, 1, 0, 0, 0, 7})), "not_roce");
 }

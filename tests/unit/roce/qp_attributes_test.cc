@@ -147,7 +147,7 @@ TEST(QpAttributes, ValuesAreChecked) {
   EXPECT_EQ(check(kAttrMaxRdAtomic, [](A& a) { a.max_rd_atomic = 16; }), kOk);
   EXPECT_EQ(check(kAttrMaxRdAtomic, [](A& a) { a.max_rd_atomic = 17; }), kBad);
   EXPECT_EQ(check(kAttrMaxDestRdAtomic, [](A& a) { a.max_dest_rd_atomic = 17; }), kBad);
-  // Not named, not looked at.
+  // Attributes that the mask does not name are not checked.
   EXPECT_EQ(check(kAttrPort, [](A& a) { a.timeout = 200; }), kOk);
   EXPECT_EQ(check(kAttrPathMigState, [](A& a) { a.path_mig_state = kPathMigrated; }), kOk);
   EXPECT_EQ(check(kAttrPathMigState, [](A& a) { a.path_mig_state = 1; }),

@@ -382,7 +382,7 @@ TEST(QpCongestion, ALossNarrowsTheWindowWhichWidensWithWhatIsAcknowledged) {
   acked = 3;
   c.node.Receive(MakeNak(kSqPsn + 3, NakCode::kPsnSequenceError));
   EXPECT_EQ(Sent(c.node), 1u);
-  // One that comes again tells of the same loss.
+  // A repeated NAK reports the same loss.
   c.node.Receive(MakeNak(kSqPsn + 3, NakCode::kPsnSequenceError));
   EXPECT_TRUE(c.node.PollAll().empty());
   acknowledge(1);

@@ -25,7 +25,7 @@ class QpDurable : public testing::Test {
   }
 
   size_t syncs() const { return node_.host.durable_requests.size(); }
-  // The host tells that something is over.
+  // The host reports that a sync has ended.
   std::vector<WirePacket> End(DurableState state) {
     node_.host.durable = state;
     node_.qp.NoteDurable();

@@ -168,7 +168,7 @@ struct NodeOptions {
   Dcqcn* congestion = nullptr;
 };
 
-// A queue pair with its world and its clock, in RTS unless told otherwise.
+// A queue pair with its host and clock, in RTS by default.
 class Node {
  public:
   explicit Node(const NodeOptions& options = {}, QpState target = QpState::kRts);

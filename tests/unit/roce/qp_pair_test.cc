@@ -147,7 +147,7 @@ class Side {
         wqe->atomic.compare_add = 1;
         break;
       case Kind::kSwap:
-        // Succeeds always, since nobody else adds: expects what the adds before it made.
+        // Always succeeds, because only this side adds: it expects the sum of the earlier adds.
         wqe = &node.host.PostSend(WorkOpcode::kCompareSwap, 8, kFetched + local, kCounter);
         wqe->atomic.compare_add = adds_;
         wqe->atomic.swap = adds_ + 1;

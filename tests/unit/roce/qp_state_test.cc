@@ -222,7 +222,7 @@ TEST(QpStates, ResetForgetsEverythingSilently) {
   EXPECT_TRUE(node.host.recv_completions.empty());
   EXPECT_EQ(node.qp.NextTimeout(), kNever);
   EXPECT_FALSE(node.qp.HasTransmit());
-  // And it can be used anew, with other numbers.
+  // The queue pair can be used again, with other PSNs.
   node.attributes.sq_psn = Psn(5);
   node.attributes.rq_psn = Psn(9);
   node.BringTo(QpState::kRts);

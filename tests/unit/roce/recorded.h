@@ -22,8 +22,8 @@ std::string CaptureFile(const std::string& name);
 // The packets of one service.
 std::vector<Recorded> Load(const std::string& name, Transport transport = Transport::kRc);
 
-// Those of RC, for each pair of queue pairs by itself. Packets name the receiving one only: answers
-// with the PSN of a request tell which one sent that.
+// The RC packets of each pair of queue pairs. A packet names only the receiving queue pair; the
+// sender of a request is found by the answers with its PSN.
 using Conversation = std::vector<Recorded>;
 std::vector<Conversation> LoadConversations(const std::string& name);
 
@@ -35,13 +35,14 @@ struct Split {
   std::vector<Recorded> requests, answers;
 };
 Split SplitBy(const std::vector<Recorded>& recorded, const Gid& asker);
-// All who asked anything in a capture.
+// All requesters of a capture.
 std::vector<Gid> Askers(const std::vector<Recorded>& recorded);
 
-// One key per region that the requests name, all that they touch and no more.
+// Grants one key per region that the requests name, exactly for the bytes that they access.
 void GrantWhatIsNamed(ScriptedHost& host, const std::vector<Recorded>& requests);
-// Gives our memory what Linux's held when it got `request`, as far as its answer tells. The operand
-// of an atomic is given once per place: later ones must come out of our own arithmetic.
+// Fills our memory with the contents that Linux's memory had when it received `request`, as far as
+// its answer contains them. The operand of an atomic is filled once per address: our own arithmetic
+// must produce the later values.
 void FillForRequest(ScriptedHost& host, const std::vector<Recorded>& answers,
                     const WirePacket& request, uint32_t mtu_bytes,
                     std::set<uint64_t>& seen_atomics);

@@ -63,7 +63,7 @@ TEST(FrameFilterTest, ChoosesByQueuePairAndOpcode) {
   filter.opcodes.set(static_cast<uint8_t>(roce::Opcode::kRcAcknowledge));
   EXPECT_FALSE(filter.Matches(send));
   EXPECT_TRUE(filter.Matches(Packet(roce::Opcode::kRcAcknowledge, 4)));
-  // A datagram by who sends it.
+  // A datagram matches by its sender.
   filter = {};
   filter.qpns = {roce::Qpn(0x77)};
   EXPECT_TRUE(filter.Matches(Packet(roce::Opcode::kUdSendOnly, 5)));
@@ -181,7 +181,7 @@ TEST(BottleneckTest, FramesLeaveOneAfterTheOther) {
   // Two copies take twice the time.
   EXPECT_NEAR(static_cast<double>(link.Enter(kThousandOnWire, 2, 7000).leaves_ns), 14000 + 16000,
               3);
-  // Time that nobody used is not made up for.
+  // Unused time is not accumulated.
   EXPECT_NEAR(static_cast<double>(link.Enter(kThousandOnWire, 1, kGigabit).leaves_ns), 8000, 1);
   // Short frames are padded.
   Bottleneck idle({.rate_bps = kGigabit, .queue_bytes = 10000});
@@ -299,7 +299,7 @@ class LinkTapTest : public ::testing::Test {
  protected:
   LinkTapTest() : tap_(0, &now_, TestDataplane().frames().mempool()) {}
 
-  // A frame that says who it is.
+  // A frame that contains its number.
   rte_mbuf* Make(uint8_t name) {
     rte_mbuf* frame = rte_pktmbuf_alloc(TestDataplane().frames().mempool());
     const Bytes bytes = Packet(roce::Opcode::kRcSendOnly, name);

@@ -23,7 +23,7 @@ namespace {
 // The part of a node's memory that blocks, at its end.
 constexpr size_t kWaitingAt = 512 << 10;
 constexpr size_t kWaitingBytes = 256 << 10;
-// So many times somebody else reads while a stall lasts.
+// READs of another program during a stall.
 constexpr int kReads = 300;
 
 // A pair of connected nodes whose memory is accessed by system calls.

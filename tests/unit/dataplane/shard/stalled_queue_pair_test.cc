@@ -96,14 +96,14 @@ class AppTagSrq : public AppSrq {
     std::memcpy(ops_.data() + tags().layout().ops_offset + place * sizeof(op), &op, sizeof(op));
     std::atomic_ref(header->producer).fetch_add(1, std::memory_order_release);
   }
-  // Buffers that no message has taken, also those that were added and never looked at.
+  // Buffers without a matching message, including those that were added but not yet processed.
   uint32_t listed() {
     return node_.client().lcore().Call([&](const dataplane::OnShard&) {
       tags().Serve(0);
       return tags().list().size();
     });
   }
-  // No unexpected message counts that the program has not been told of.
+  // Unexpected messages that were not reported to the program are not counted.
   bool in_sync() {
     return node_.client().lcore().Call(
         [&](const dataplane::OnShard&) { return tags().list().in_sync(); });

@@ -542,7 +542,7 @@ TEST_P(Traffic, ADeadPeerIsDetected) {
   EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRetryExceeded));
 }
 
-// Memory that went away after it was registered: whoever wanted it gets the error.
+// Memory that is unmapped after registration: the side that accesses it gets the error.
 class VanishedMemory : public Traffic {
  protected:
   static constexpr size_t kHole = 512 * 1024;
