@@ -350,7 +350,7 @@ class Session {
   std::shared_ptr<memory::MappedFile> MapExtent(const roci_abi_extent& extent, size_t number,
                                                 bool writable, uint64_t longest,
                                                 const FdsPointer& fds, NotMapped* why);
-  // Logs once per program how its memory is accessed, if a region is not mapped.
+  // Logs once per program how its memory is accessed, if a region is not mapped. Does not throw.
   void LogReach(NotMapped why);
   static bool WantsWritableMappings(uint32_t access);
   // The rights that mappings for new translations of REREG_MR must allow.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
+#include "control/loop/no_memory.h"
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
 #include "memory/unmapper.h"
@@ -110,12 +111,19 @@ ReachFacts Session::reach_facts() const {
 
 void Session::LogReach(NotMapped why) {
   if (why == NotMapped::kMapped || has_logged_reach_) return;
-  has_logged_reach_ = true;
-  if (services_.has_logged_reach(peer_.process, number_)) return;
-  const ReachFacts facts = reach_facts();
-  Log(LogArea::kSession, LogLevel::kNotice,
-      "%s[%d] (uid %u): registered memory is accessed %s. Reason: %s. Faster: %s", program_.c_str(),
-      peer_.pid, peer_.uid, DescribeWay(why, facts), ReasonOf(why), FasterWith(why, facts).c_str());
+  // The memory is registered already, so a failed allocation must not fail the request. The next
+  // registration tries again.
+  OrRefuse([&] {
+    if (!services_.has_logged_reach(peer_.process, number_)) {
+      const ReachFacts facts = reach_facts();
+      Log(LogArea::kSession, LogLevel::kNotice,
+          "%s[%d] (uid %u): registered memory is accessed %s. Reason: %s. Faster: %s",
+          program_.c_str(), peer_.pid, peer_.uid, DescribeWay(why, facts), ReasonOf(why),
+          FasterWith(why, facts).c_str());
+    }
+    has_logged_reach_ = true;
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 bool Session::WantsWritableMappings(uint32_t access) {
@@ -194,8 +202,9 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   response.lkey = record.key;
   response.rkey = record.key;
   ++pd->users;
-  LogReach(record.not_mapped);
+  const NotMapped not_mapped = record.not_mapped;
   response.handle = *mrs_.Add(std::move(record));
+  LogReach(not_mapped);
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "tests/integration/failing_allocations.h"
 #include "tests/integration/hostile/cm_speaker.h"
@@ -48,6 +49,18 @@ int AnswerToHello(RawSession& session) {
   return head.error;
 }
 
+roci_abi_reg_mr_request RegionRequest(uint32_t pd, std::span<std::byte> memory) {
+  roci_abi_reg_mr_request request{};
+  request.pd = pd;
+  request.access = kAllAccess;
+  request.start = request.iova = reinterpret_cast<uint64_t>(memory.data());
+  request.length = memory.size();
+  request.extent_count = 1;
+  request.extents[0].va = request.start;
+  request.extents[0].length = request.length;
+  return request;
+}
+
 class AllocationTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -82,12 +95,12 @@ class AllocationTest : public ::testing::Test {
     return shared_->failed != 0;
   }
 
- private:
   static void AwaitIdle() {
     ASSERT_TRUE(DaemonIsAlive());
     usleep(50'000);
   }
 
+ private:
   FailingAllocations* const shared_ = OpenShared();
   DaemonResources before_;
 };
@@ -114,6 +127,34 @@ TEST_F(AllocationTest, OfACommand) {
     }
   }
   EXPECT_GT(refused, 50u);
+}
+
+// Nothing that is registered may be left without a handle. A session logs once how its memory is
+// accessed, so each attempt has a session of its own.
+TEST_F(AllocationTest, OfARegistrationLeavesNoRegion) {
+  alignas(kPage) static std::array<std::byte, kPage> memory;
+  for (uint32_t number = 1; number <= kMostAllocations; ++number) {
+    SCOPED_TRACE(number);
+    RawSession session;
+    ASSERT_EQ(session.Hello(), 0);
+    const uint32_t pd = session.AllocPd();
+    ASSERT_NE(pd, 0u);
+    Fail(number);
+    roci_abi_reg_mr_response region;
+    const int error = session.Call(ROCI_ABI_REG_MR, RegionRequest(pd, memory), region);
+    const bool has_failed = HasFailed();
+    ASSERT_TRUE(DaemonIsAlive());
+    if (error != -EPIPE) {
+      if (error == 0) {
+        EXPECT_EQ(session.OnHandle(ROCI_ABI_DEREG_MR, region.handle), 0);
+      }
+      EXPECT_EQ(session.OnHandle(ROCI_ABI_DEALLOC_PD, pd), 0) << "REG_MR answered " << error;
+    }
+    if (!has_failed) break;
+    ASSERT_LT(number, kMostAllocations);
+    session.Close();
+    AwaitIdle();
+  }
 }
 
 TEST_F(AllocationTest, OfAProgramThatOpensADevice) {
