@@ -256,6 +256,7 @@ absl::Status Session::DestroyQp(const Request& request, const FdsPointer&, Reply
   auto& response = reply.As<roci_abi_destroy_response>();
   if (record->domain != nullptr) {
     response.async_events = CloseTarget(handle, *record);
+    shard_->AwaitCopies({});
     --xrcds_.Find(record->xrcd)->users;
   } else {
     response.async_events = shard_->DestroyQueuePair(*record->qp).async_events;

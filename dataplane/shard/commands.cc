@@ -36,8 +36,10 @@ Registered ShardClient::Do(const AllocateWindow& command) {
 }
 
 MemoryStatus ShardClient::Do(const DeallocateWindow& command) {
-  return lcore_->Call(
+  const MemoryStatus status = lcore_->Call(
       [&](const OnShard& shard) { return context_->keys(shard).DeallocateWindow(command.window); });
+  if (status == MemoryStatus::kOk) AwaitCopies({});
+  return status;
 }
 
 MemoryStatus ShardClient::Do(ChangeRegion command) {

@@ -37,7 +37,8 @@ struct DeallocateWindow {  // -> MemoryStatus
   uint32_t window;
 };
 // ChangeRegion, DeregisterRegion, UnshareRange and DropKeys answer when no copy uses the released
-// mappings any more, or when a copy takes long.
+// mappings any more, or when a copy takes long. So does DeallocateWindow: copies through the window
+// may be pending.
 struct ChangeRegion {  // -> MemoryStatus
   uint32_t key;
   memory::RegionChange change;

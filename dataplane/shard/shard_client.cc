@@ -272,6 +272,7 @@ void ShardClient::DestroyList(uint32_t number) {
     context_->keys(shard).FreeList(number);
     return context_->lists().Remove(number);
   });
+  AwaitCopies({});
 }
 
 absl::StatusOr<uint32_t> ShardClient::AddTarget() {

@@ -9,9 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "tests/integration/late_memory.h"
 #include "tests/integration/verbs_endpoint.h"
 
 namespace roci::testing {
@@ -281,6 +284,31 @@ TEST_F(XrcTest, ReceivingQueuePairLivesUntilItsLastHandleIsClosed) {
   EXPECT_EQ(b.OpenTarget(qpn), nullptr);
   EXPECT_EQ(b.Post(3), 0);
   EXPECT_EQ(sender_.Run(IBV_WR_SEND, b.number, 8), IBV_WC_RETRY_EXC_ERR);
+}
+
+// Its memory is that of the shared receive queue's program.
+TEST_F(XrcTest, NoAccessAfterTheReceivingQueuePairIsDestroyed) {
+  LateMemory memory;
+  if (!memory.works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+  Receiver a(file_.fd);
+  ASSERT_NE(a.srq, nullptr);
+  std::mt19937 random(1);
+  for (int i = 0; i < 100 && !HasFailure(); ++i) {
+    Sender sender;
+    ASSERT_NE(sender.qp, nullptr);
+    ASSERT_NE(a.CreateTarget(), nullptr);
+    ASSERT_EQ(Bring(a.qp, sender.device, sender.qp->qp_num, a.device), 0);
+    ASSERT_EQ(Bring(sender.qp, a.device, a.qp->qp_num, sender.device), 0);
+    ibv_mr* mr = ibv_reg_mr(a.device.pd, memory.data(), memory.size(),
+                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    ASSERT_NE(mr, nullptr);
+    ASSERT_EQ(sender.Post(IBV_WR_RDMA_WRITE, a.number, 64, memory.late_address(), mr->rkey), 0);
+    SpinFor(std::chrono::microseconds(random() % 400));
+    ASSERT_EQ(ibv_destroy_qp(std::exchange(a.qp, nullptr)), 0);
+    memory.ExpectNoAccess();
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    memory.Empty();
+  }
 }
 
 TEST_F(XrcTest, AnOverflowedCompletionQueueStopsTheReceivingQueuePair) {

@@ -273,6 +273,35 @@ TEST_F(StalledQueuePair, CopiesOfADestroyedQueuePairAreTrackedUntilTheyEnd) {
   EXPECT_EQ(b_.memory()[kFirstAt], std::byte{0x5A}) << "the copy has not ended";
 }
 
+// Copies through a window or a list region go on when its key has gone.
+TEST_F(StalledQueuePair, CopiesAreKnownWhenAWindowOrAListGoes) {
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  const auto [status, window] =
+      b_.client().Do(dataplane::AllocateWindow{Node::kPd, memory::WindowType::kType2});
+  ASSERT_EQ(status, memory::MemoryStatus::kOk);
+  const auto list = b_.client().CreateList(Node::kPd, {.max_runs = 4});
+  ASSERT_TRUE(list.ok());
+  for (const bool is_window : {true, false}) {
+    SCOPED_TRACE(is_window);
+    PostRecvs(b, 100, 1, is_window ? kFirstAt : kSecondAt);
+    Send(a);
+    AwaitStall();
+    EXPECT_FALSE(b_.client().HasUnfinishedCopies()) << "nothing has changed yet";
+    if (is_window) {
+      EXPECT_EQ(b_.client().Do(dataplane::DeallocateWindow{window >> 8}),
+                memory::MemoryStatus::kOk);
+    } else {
+      b_.client().DestroyList(list->key >> 8);
+    }
+    EXPECT_TRUE(b_.client().HasUnfinishedCopies());
+    (is_window ? first_ : second_)->Serve(std::byte{1});
+    AwaitEndOfStall();
+    EXPECT_FALSE(b_.client().HasUnfinishedCopies());
+  }
+}
+
 TEST_F(StalledQueuePair, NothingIsWrittenAfterReset) {
   constexpr int kRounds = 200;
   constexpr int kSends = 8;
