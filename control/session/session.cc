@@ -76,7 +76,8 @@ Session::~Session() {
 
 absl::Status Session::Watch() {
   absl::StatusOr<EventLoop::Watch> watch =
-      services_.loop.Add(socket_.get(), EPOLLIN, [this](uint32_t events) { HandleSocket(events); });
+      services_.loop.Add(socket_.get(), EPOLLIN,
+                         [this](uint32_t events) { AnswerOrEnd([&] { HandleSocket(events); }); });
   if (!watch.ok()) return watch.status();
   socket_watch_ = *watch;
   if (!peer_.pidfd.valid()) return absl::OkStatus();
@@ -150,7 +151,7 @@ bool Session::Resume() {
   if (!held_answer_.has_value()) return true;
   HeldAnswer held = *std::move(held_answer_);
   held_answer_.reset();
-  Send(request_, held.status, held.reply);
+  AnswerOrEnd([&] { Send(request_, held.status, held.reply); });
   return true;
 }
 
@@ -180,7 +181,7 @@ void Session::HandleDescriptors(const ForeignMessage* message) {
   const ReceiveResult result = ReceiveMessage(socket_.get(), buffer, size);
   if (result != ReceiveResult::kDescriptors || !CheckSize(size)) return end_();
   services_.loop.Change(socket_watch_, 0);
-  RefuseDescriptors(std::span(buffer).first(size));
+  AnswerOrEnd([&] { RefuseDescriptors(std::span(buffer).first(size)); });
 }
 
 // The user has too many foreign descriptors that are not closed yet. The answer does not wait until
@@ -195,13 +196,8 @@ void Session::RefuseDescriptors(std::span<const std::byte> message) {
   Send(request_, StatusFromErrno(ENFILE, "descriptors that are not closed yet"), reply);
 }
 
-// Closes the session if there is no memory for an answer.
 void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer& fds) {
-  try {
-    AnswerMessage(message, fds);
-  } catch (const std::bad_alloc&) {
-    end_();
-  }
+  AnswerOrEnd([&] { AnswerMessage(message, fds); });
 }
 
 void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -268,9 +269,19 @@ class Session {
   // reset, destroyed or deregistered.
   void SendOrHold(const absl::Status& status, Reply& reply);
   void Send(const Request& request, const absl::Status& status, Reply& reply);
+  // Runs f, which may send an answer. Ends the session if there is no memory for the answer: the
+  // program would wait for it without end.
+  template <class F>
+  void AnswerOrEnd(F&& f) {
+    try {
+      f();
+    } catch (const std::bad_alloc&) {
+      end_();
+    }
+  }
   // Reads no requests until Resume() returns true.
   void Pause();
-  // The answer to the request that set Reply::deferred.
+  // Sends the answer to the request that set Reply::deferred. Throws std::bad_alloc.
   void FinishDeferred(const absl::Status& status, Reply& reply);
 
   // session_lookups.cc

@@ -9,10 +9,12 @@ absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, ro
   const absl::StatusOr<std::optional<roce::Path>> path = device_->FindPath(
       attr, local, remote,
       [this, then](const absl::StatusOr<roce::Path>& found) {
-        Reply answer;
-        const absl::Status status =
-            found.ok() ? OrRefuse([&] { return then(*found, answer); }) : found.status();
-        FinishDeferred(status, answer);
+        AnswerOrEnd([&] {
+          Reply answer;
+          const absl::Status status =
+              found.ok() ? OrRefuse([&] { return then(*found, answer); }) : found.status();
+          FinishDeferred(status, answer);
+        });
       },
       waiting_path_);
   if (!path.ok()) return path.status();

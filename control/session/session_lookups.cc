@@ -238,17 +238,12 @@ absl::StatusOr<bool> Session::StartLookup(const FdsPointer& fds) {
   return true;
 }
 
-// Closes the session if there is no memory for an answer.
 void Session::FinishLookup(const FdsPointer& fds, Findings& findings) {
   blocking_call_ = 0;
   deferred_ = false;
   services_.loop.Change(socket_watch_, EPOLLIN);
   findings_ = std::move(findings);
-  try {
-    AnswerRequest(absl::OkStatus(), fds);
-  } catch (const std::bad_alloc&) {
-    end_();
-  }
+  AnswerOrEnd([&] { AnswerRequest(absl::OkStatus(), fds); });
   findings_ = Findings();
 }
 

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <thread>
+#include <vector>
 
 #include "tests/integration/failing_allocations.h"
 #include "tests/integration/hostile/cm_speaker.h"
@@ -154,6 +156,48 @@ TEST_F(AllocationTest, OfARegistrationLeavesNoRegion) {
     ASSERT_LT(number, kMostAllocations);
     session.Close();
     AwaitIdle();
+  }
+}
+
+// Asks for the address handle of a peer that does not exist: the answer comes when resolution has
+// timed out.
+void AskForMissingPeer(RawSession& session) {
+  ASSERT_EQ(session.Hello(), 0);
+  roci_abi_create_ah_request request{};
+  request.pd = session.AllocPd();
+  request.attr.is_global = 1;
+  request.attr.port = 1;
+  request.attr.sgid_index = 1;
+  const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 99, 0, 77};
+  std::memcpy(request.attr.dgid, gid, sizeof(gid));
+  session.CloseFds();
+  ASSERT_TRUE(session.Send(ROCI_ABI_CREATE_AH, request));
+}
+
+// An answer that comes later is sent, or the session ends.
+TEST_F(AllocationTest, OfADeferredAnswer) {
+  constexpr uint32_t kMostOfAnAnswer = 14;
+  constexpr std::chrono::milliseconds kBefore(100);
+  roci_abi_handle_response response{};
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    RawSession session;
+    AskForMissingPeer(session);
+    ASSERT_EQ(session.Receive(response), ETIMEDOUT);
+  }
+  const auto resolution = std::chrono::steady_clock::now() - begin;
+  for (uint32_t number = 1; number <= kMostOfAnAnswer; ++number) {
+    SCOPED_TRACE(number);
+    RawSession session;
+    AskForMissingPeer(session);
+    std::this_thread::sleep_for(resolution - kBefore);
+    Fail(number);
+    const int answer = session.Receive(response);
+    const bool has_failed = HasFailed();
+    ASSERT_TRUE(DaemonIsAlive());
+    ASSERT_NE(answer, -ETIME) << "nobody answers";
+    if (!has_failed) break;
+    ASSERT_LT(number, kMostOfAnAnswer);
   }
 }
 
