@@ -50,16 +50,15 @@ class LateMemory {
   size_t size() const { return kBytes; }
   // Of the first page that comes late.
   uint64_t late_address() const { return address() + kPage; }
-  // All pages are missing again.
-  void Empty() { madvise(memory_, kBytes, MADV_DONTNEED); }
+  // Waits until no page is being served. Then all pages are missing again.
+  void Empty() {
+    while (faults_ != filled_) usleep(100);
+    madvise(memory_, kBytes, MADV_DONTNEED);
+  }
   // Accesses that have had to wait for a page.
   uint32_t faults() const { return faults_; }
   // An access waits for a page.
   bool IsAwaited() const { return faults_ != served_; }
-  // Returns when no access waits any more.
-  void AwaitService() const {
-    while (IsAwaited()) usleep(1000);
-  }
   // Nothing accesses the memory now, and nothing does in the next 20 ms.
   void ExpectNoAccess() const {
     const uint32_t served = served_;
@@ -88,6 +87,7 @@ class LateMemory {
       copy.src = reinterpret_cast<uint64_t>(page.data());
       copy.len = kPage;
       ioctl(fd_, UFFDIO_COPY, &copy);
+      ++filled_;
     }
   }
 
@@ -98,6 +98,7 @@ class LateMemory {
   std::atomic<bool> stop_{false};
   std::atomic<uint32_t> faults_{0};
   std::atomic<uint32_t> served_{0};
+  std::atomic<uint32_t> filled_{0};
   std::thread server_;
 };
 
