@@ -11,6 +11,11 @@ namespace roci::dataplane {
 
 class PortServices {
  public:
+  PortServices() = default;
+  virtual ~PortServices() = default;
+  PortServices(const PortServices&) = delete;
+  PortServices& operator=(const PortServices&) = delete;
+
   // ---- Any thread
   uint32_t lcore_count() const { return static_cast<uint32_t>(wakes_.size()); }
   FramePool& frames() { return *frames_; }
@@ -23,9 +28,6 @@ class PortServices {
   virtual void Quiesce() = 0;
 
  protected:
-  PortServices() = default;
-  virtual ~PortServices() = default;
-
   FramePool* frames_ = nullptr;
   std::vector<LcoreWake*> wakes_;  // by lcore
 };

@@ -27,7 +27,7 @@ class Dataplane final : public PortServices {
  public:
   // Starts the EAL and the lcores. Once per process.
   static absl::StatusOr<std::unique_ptr<Dataplane>> Start(const DataplaneOptions& options);
-  ~Dataplane();
+  ~Dataplane() override;
 
   Lcore& lcore(uint32_t index) { return *lcores_[index]; }
   PriorityGuard& priority_guard() { return priority_guard_; }

@@ -89,6 +89,8 @@ std::atomic<int (*)(pthread_rwlock_t*)> next_write_lock{nullptr};
 
 }  // namespace
 
+// glibc declares these functions with reserved parameter names.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 extern "C" {
 
 __attribute__((visibility("default"))) void* malloc(size_t bytes) {
@@ -137,3 +139,4 @@ __attribute__((visibility("default"))) int pthread_rwlock_wrlock(pthread_rwlock_
 }
 
 }  // extern "C"
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

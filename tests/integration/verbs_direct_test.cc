@@ -20,12 +20,14 @@ constexpr unsigned kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 constexpr size_t kPage = 4096;
 
 class DirectVerbs : public ::testing::Test {
- protected:
+ public:
   ~DirectVerbs() override {
     if (mr_ != nullptr) {
       EXPECT_EQ(rocidv_dereg_mr(mr_), 0);
     }
   }
+
+ protected:
   void Make(uint32_t max_entries = 16) {
     mr_ = rocidv_alloc_mr(pair_.far_device.pd, max_entries);
     ASSERT_NE(mr_, nullptr) << strerror(errno);

@@ -424,6 +424,8 @@ class RssTest : public RawTest {
     table_ = ibv_create_rwq_ind_table(DeviceOne().context, &attr);
     EXPECT_NE(table_, nullptr) << strerror(errno);
   }
+
+ public:
   ~RssTest() override {
     if (rss_ != nullptr) {
       EXPECT_EQ(ibv_destroy_qp(rss_), 0);
@@ -435,6 +437,7 @@ class RssTest : public RawTest {
     for (ibv_cq* cq : cqs_) EXPECT_EQ(ibv_destroy_cq(cq), 0);
   }
 
+ protected:
   void AddQueue() {
     cqs_.push_back(ibv_create_cq(DeviceOne().context, 64, nullptr, nullptr, 0));
     ibv_wq_init_attr attr = {};

@@ -114,7 +114,7 @@ TEST(VerbsSlowAsync, TakesAsynchronousEventsInPieces) {
     uint32_t reserved;
   } event;
   for (int i = 0; i < kCqs - 1; ++i) {
-    ReadInPieces(device.context->async_fd, &event, sizeof(event), static_cast<size_t>(1 + i * 2));
+    ReadInPieces(device.context->async_fd, &event, sizeof(event), 1 + static_cast<size_t>(i) * 2);
     EXPECT_EQ(event.type, IBV_EVENT_CQ_ERR);
     EXPECT_EQ(event.element, reinterpret_cast<uint64_t>(endpoints[static_cast<size_t>(i)]->cq));
     ibv_async_event taken = {};

@@ -93,10 +93,14 @@ class SrqTest : public ::testing::Test {
       ASSERT_EQ(far_[i]->Connect(*near_[i]), 0);
     }
   }
+
+ public:
   ~SrqTest() override {
     near_.clear();
     far_.clear();
   }
+
+ protected:
   std::unique_ptr<Srq> srq_;
   std::vector<std::unique_ptr<Endpoint>> near_, far_;
 };

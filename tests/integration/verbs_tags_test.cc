@@ -50,6 +50,8 @@ class TagTest : public ::testing::Test {
     ASSERT_EQ(near_->Connect(*far_), 0);
     ASSERT_EQ(far_->Connect(*near_), 0);
   }
+
+ public:
   ~TagTest() override {
     near_.reset();
     far_.reset();
@@ -60,6 +62,8 @@ class TagTest : public ::testing::Test {
       EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq_)), 0);
     }
   }
+
+ protected:
   ibv_srq* MakeSrq(uint32_t max_tags, uint32_t max_ops) {
     ibv_srq_init_attr_ex init = {};
     init.attr = {64, 1, 0};

@@ -47,7 +47,7 @@ Outcome Measure(Incast& incast, const IncastConfig& config) {
   const std::vector<uint64_t> half = Received(incast, config.senders);
   incast.RunUntil(kRun);
   const std::vector<uint64_t> all = Received(incast, config.senders);
-  const double most = static_cast<double>(config.rate_kbps) / 8 * (kRun / kMs);
+  const double most = static_cast<double>(config.rate_kbps) / 8 * (static_cast<double>(kRun) / kMs);
   Outcome out{Fairness(half, all), static_cast<double>(Sum(all)) / most,
               static_cast<double>(Sum(all) - Sum(half)) * 2 / most};
   std::printf(

@@ -20,7 +20,7 @@ namespace {
 
 DropReason Parse(const Frame& frame) {
   // An exact copy, so that a sanitizer sees what is read behind the end.
-  const Frame copy(frame);
+  const Frame copy(frame);  // NOLINT(performance-unnecessary-copy-initialization)
   Packet packet;
   return ParsePacket(copy, packet);
 }
