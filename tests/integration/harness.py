@@ -150,8 +150,10 @@ class Daemon:
         return len(os.listdir(f'/proc/{self.pid}/fd'))
 
     def mappings(self):
+        """The number of its mappings of files (memfds too), and of its anonymous ones."""
         with open(f'/proc/{self.pid}/maps', encoding='utf-8') as maps:
-            return sum(1 for _ in maps)
+            of_files = ['/' in line for line in maps]
+        return sum(of_files), len(of_files) - sum(of_files)
 
     def cpu_s(self):
         return cpu_s(self.pid)

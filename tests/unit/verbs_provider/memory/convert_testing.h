@@ -71,8 +71,15 @@ class Registration {
   ConvertedRanges held_;
 };
 
+// Memory apart from all other mappings. Directly above a thread's stack the kernel would merge the
+// two, and conversion leaves stacks alone.
 inline char* Anonymous(uint64_t length, int flags = MAP_PRIVATE) {
-  void* at = mmap(nullptr, length, kReadWrite, flags | MAP_ANONYMOUS, -1, 0);
+  constexpr uint64_t kApart = 2U << 20;  // longer than any guard of a stack
+  void* reserved =
+      mmap(nullptr, length + 2 * kApart, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_NE(reserved, MAP_FAILED);
+  void* at = mmap(static_cast<char*>(reserved) + kApart, length, kReadWrite,
+                  flags | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   EXPECT_NE(at, MAP_FAILED);
   return static_cast<char*>(at);
 }
