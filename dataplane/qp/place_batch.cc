@@ -108,7 +108,8 @@ void PlaceBatch::MakeFlushed(Deferred& late) {
   }
 }
 
-// The peer is told of the first payload of the queue pair that failed; all before it succeeded.
+// Records the first failed payload of the queue pair, which the NAK reports: all payloads before it
+// have been placed.
 void PlaceBatch::NoteFailure(uint32_t place) {
   const Origin& origin = origins_[place];
   if (origin.host == nullptr) return;

@@ -12,22 +12,13 @@
 
 #include "tests/integration/hostile/rig.h"
 #include "tests/integration/late_memory.h"
-#include "tools/show/manage_client.h"
+#include "tests/integration/show_device.h"
 
 namespace roci::testing {
 namespace {
 
 using hostile::Region;
 using hostile::RigPair;
-
-nlohmann::json ShowDevice(const std::string& name) {
-  const auto devices = tools::AskDaemon("", {{"command", "show"}, {"what", "devices"}});
-  EXPECT_TRUE(devices.ok()) << devices.status();
-  for (const nlohmann::json& device : *devices) {
-    if (device["name"] == name) return device;
-  }
-  return {};
-}
 
 uint32_t RegionsInUse() { return ShowDevice("roci1")["mrs"]["used"].get<uint32_t>(); }
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "tests/integration/raw_session.h"
-#include "tools/show/manage_client.h"
+#include "tests/integration/show_device.h"
 
 namespace roci::testing {
 namespace {
@@ -17,15 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kInitMask = 1 << 0 | 1 << 3 | 1 << 4 | 1 << 5;
 constexpr uint32_t kRtrMask = 1 << 0 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
-
-nlohmann::json ShowDevice(const std::string& name) {
-  const auto devices = tools::AskDaemon("", {{"command", "show"}, {"what", "devices"}});
-  EXPECT_TRUE(devices.ok()) << devices.status();
-  for (const nlohmann::json& device : *devices) {
-    if (device["name"] == name) return device;
-  }
-  return {};
-}
 
 // Sessions end a moment after their sockets do.
 void ExpectNothingInUse(const std::string& name) {

@@ -130,11 +130,11 @@ long PunchHole(int file, uint64_t begin, uint64_t length) {
                     static_cast<long>(begin), static_cast<long>(length));
 }
 
-// WriteAll and ReadAll copy all of [address, address + length) to and from the file at `offset`. 0
-// or a negated errno.
-long WriteAll(int file, uint64_t address, uint64_t length, uint64_t offset) {
+// Calls SYS_pread64 or SYS_pwrite64 (`number`) until all of [address, address + length) is
+// transferred from or to the file at `offset`. 0 or a negated errno.
+long TransferAll(long number, int file, uint64_t address, uint64_t length, uint64_t offset) {
   while (length > 0) {
-    const long moved = RawSyscall(SYS_pwrite64, file, static_cast<long>(address),
+    const long moved = RawSyscall(number, file, static_cast<long>(address),
                                   static_cast<long>(length), static_cast<long>(offset));
     if (moved == -EINTR) continue;
     if (moved <= 0) return moved == 0 ? -EIO : moved;
@@ -145,17 +145,12 @@ long WriteAll(int file, uint64_t address, uint64_t length, uint64_t offset) {
   return 0;
 }
 
+long WriteAll(int file, uint64_t address, uint64_t length, uint64_t offset) {
+  return TransferAll(SYS_pwrite64, file, address, length, offset);
+}
+
 long ReadAll(int file, uint64_t address, uint64_t length, uint64_t offset) {
-  while (length > 0) {
-    const long moved = RawSyscall(SYS_pread64, file, static_cast<long>(address),
-                                  static_cast<long>(length), static_cast<long>(offset));
-    if (moved == -EINTR) continue;
-    if (moved <= 0) return moved == 0 ? -EIO : moved;
-    address += static_cast<uint64_t>(moved);
-    offset += static_cast<uint64_t>(moved);
-    length -= static_cast<uint64_t>(moved);
-  }
-  return 0;
+  return TransferAll(SYS_pread64, file, address, length, offset);
 }
 
 // Copies the present pages at `away`, one write per run of them. Absent pages read as zeros and

@@ -1,0 +1,235 @@
+// Requests that fail: wrong keys, memory that is gone, full completion queues, a dead peer, and
+// rings with impossible contents.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "tests/unit/dataplane/shard/traffic.h"
+
+namespace roci::testing {
+namespace {
+
+TEST_P(Traffic, WrongRemoteKeyEndsInAnError) {
+  auto pair = MakePair(roce::QpType::kRc);
+  SendRequest request = ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0);
+  request.head.rkey ^= 0x100;
+  pair->a.Post(request);
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRemoteAccessError));
+  // Sends and receives posted to a QP in ERR are flushed.
+  pair->a.Post(Request(ROCI_ABI_WR_SEND, 2, {a_.Sge(0, 64)}));
+  pair->a.PostRecv(3, {a_.Sge(0, 64)});
+  pair->a.Ring();
+  uint64_t seen = 0;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(a_cq_.Wait(&cqe));
+    EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kWorkRequestFlushed));
+    seen += cqe.wr_id;
+  }
+  EXPECT_EQ(seen, 5u);
+}
+
+TEST_P(Traffic, WrongLocalKeyEndsInAnErrorAndTheQpCanBeUsedAgain) {
+  auto pair = MakePair(roce::QpType::kRc);
+  SendRequest request = ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0);
+  request.sges[0].lkey ^= 0x100;
+  pair->a.Post(request);
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError));
+  ASSERT_EQ(MoveTo(a_, pair->a, roce::QpState::kReset), roce::ModifyResult::kOk);
+  ASSERT_EQ(MoveTo(b_, pair->b, roce::QpState::kReset), roce::ModifyResult::kOk);
+  pair->a.Forget();
+  pair->b.Forget();
+  ASSERT_EQ(Connect(a_, pair->a, b_, pair->b.qp().qpn()), roce::ModifyResult::kOk);
+  ASSERT_EQ(Connect(b_, pair->b, a_, pair->a.qp().qpn()), roce::ModifyResult::kOk);
+  Fill(a_, 0, 64, 9);
+  Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
+  EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 64), 0);
+}
+
+TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
+  auto victim = MakePair(roce::QpType::kRc);
+  auto other = MakePair(roce::QpType::kRc);
+  victim->a.set_send_producer(1'000'000);
+  victim->a.Ring();
+  roci_abi_async_event event{};
+  for (int i = 0; i < 5000 && read(a_.async_pipe(), &event, sizeof(event)) < 0; ++i) usleep(1000);
+  EXPECT_EQ(event.element, 0xABCu);
+  EXPECT_EQ(event.type, 1u);  // IBV_EVENT_QP_FATAL
+  EXPECT_EQ(victim->a.qp().async_events(), 1u);
+  EXPECT_EQ(a_.client().InspectQueuePair(victim->a.qp()).state, roce::QpState::kErr);
+  Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
+}
+
+TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
+  Mapping page(a_.client().doorbell_fd(), a_.client().doorbell_bytes());
+  const auto before = a_.client().lcore().Snapshot().bad_doorbells;
+  // From the bottom level up, as an app rings, because the lcore may collect at any time.
+  auto* bells = reinterpret_cast<roci_abi_doorbells*>(page.data());
+  std::memset(bells->level0, 0xFF, sizeof(bells->level0));
+  std::memset(bells->level1, 0xFF, sizeof(bells->level1));
+  std::atomic_ref(bells->level2).store(~uint64_t{0}, std::memory_order_release);
+  auto pair = MakePair(roce::QpType::kRc);
+  Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
+  for (int i = 0; i < 5000 && a_.client().lcore().Snapshot().bad_doorbells - before < 65000; ++i) {
+    usleep(1000);
+  }
+  EXPECT_GE(a_.client().lcore().Snapshot().bad_doorbells - before, 65000u);
+}
+
+TEST_P(Traffic, ACompletionQueueOverflowMovesItsQueuePairsToErr) {
+  auto bystander = MakePair(roce::QpType::kRc);
+  AppCq small(a_.client(), 4);
+  AppQp user(a_.client(), QpConfig(small, roce::QpType::kRc));
+  AppQp peer(b_.client(), QpConfig(b_cq_, roce::QpType::kRc));
+  ASSERT_EQ(Connect(a_, user, b_, peer.qp().qpn()), roce::ModifyResult::kOk);
+  ASSERT_EQ(Connect(b_, peer, a_, user.qp().qpn()), roce::ModifyResult::kOk);
+  dataplane::QueuePairConfig config = QpConfig(a_cq_, roce::QpType::kUd);
+  config.recv_cq = small.cq();
+  config.user_handle = 0xDEF;
+  AppQp idle(a_.client(), config);
+  ASSERT_EQ(ConnectUd(a_, idle), roce::ModifyResult::kOk);
+  for (uint64_t i = 0; i < 8; ++i) {
+    user.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, i, {a_.Sge(0, 64)}), 0));
+  }
+  user.Ring();
+  std::multiset<std::pair<uint64_t, uint32_t>> events;
+  for (int i = 0; i < 5000 && events.size() < 3; ++i) {
+    roci_abi_async_event event{};
+    if (read(a_.async_pipe(), &event, sizeof(event)) != ssize_t{sizeof(event)}) {
+      usleep(1000);
+    } else {
+      events.insert({event.element, event.type});
+    }
+  }
+  const std::multiset<std::pair<uint64_t, uint32_t>> wanted = {
+      {0, 0}, {0xABC, 1}, {0xDEF, 1}};  // IBV_EVENT_CQ_ERR, twice IBV_EVENT_QP_FATAL
+  EXPECT_EQ(events, wanted);
+  EXPECT_EQ(a_.client().InspectQueuePair(user.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(a_.client().InspectQueuePair(idle.qp()).state, roce::QpState::kErr);
+  roci_abi_cqe cqe;
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(small.Wait(&cqe));
+  EXPECT_FALSE(small.Poll(&cqe));
+  Complete(bystander->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
+}
+
+TEST_P(Traffic, ADeadPeerIsDetected) {
+  ConnectOptions options;
+  options.timeout = 8;  // 1 ms
+  options.retry_count = 2;
+  auto pair = MakePair(roce::QpType::kRc, options);
+  ASSERT_EQ(MoveTo(b_, pair->b, roce::QpState::kReset), roce::ModifyResult::kOk);
+  pair->a.Post(Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 100)}));
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kRetryExceeded));
+}
+
+// Memory that is unmapped after registration: the side that accesses it gets the error.
+class VanishedMemory : public Traffic {
+ protected:
+  static constexpr size_t kHole = 512 * 1024;
+  void Vanish(Node& node) { ASSERT_EQ(mprotect(node.memory() + kHole, kHole, PROT_NONE), 0); }
+  void TearDown() override {
+    mprotect(a_.memory() + kHole, kHole, PROT_READ | PROT_WRITE);
+    mprotect(b_.memory() + kHole, kHole, PROT_READ | PROT_WRITE);
+  }
+  roce::CompletionStatus StatusOf(AppQp& qp, const SendRequest& request) {
+    qp.Post(request);
+    qp.Ring();
+    roci_abi_cqe cqe{};
+    EXPECT_TRUE(a_cq_.Wait(&cqe));
+    return static_cast<roce::CompletionStatus>(cqe.status);
+  }
+};
+
+TEST_P(VanishedMemory, AsTheSourceOfAWrite) {
+  auto pair = MakePair(roce::QpType::kRc);
+  auto other = MakePair(roce::QpType::kRc);
+  Vanish(a_);
+  EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(kHole, 9000)}), 0)),
+            roce::CompletionStatus::kLocalProtectionError);
+  Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 9000)}), 0));
+}
+
+TEST_P(VanishedMemory, AsTheTargetOfARead) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(a_);
+  EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_READ, 1, {a_.Sge(kHole, 9000)}), 0)),
+            roce::CompletionStatus::kLocalProtectionError);
+}
+
+// More than one burst: the fault is known while the message is still being transferred.
+TEST_P(VanishedMemory, AsTheTargetOfALongRead) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(a_);
+  EXPECT_EQ(
+      StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_READ, 1, {a_.Sge(kHole, 256 * 1024)}), 0)),
+      roce::CompletionStatus::kLocalProtectionError);
+  // A local error is not reported as an access violation of the peer.
+  roci_abi_async_event event{};
+  EXPECT_EQ(read(a_.async_pipe(), &event, sizeof(event)), -1);
+}
+
+TEST_P(VanishedMemory, AsTheTargetOfALongSend) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(b_);
+  pair->b.PostRecv(4, {b_.Sge(kHole, 256 * 1024)});
+  pair->b.PostRecv(5, {b_.Sge(0, 100)});
+  pair->b.Ring();
+  EXPECT_EQ(StatusOf(pair->a, Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 256 * 1024)})),
+            roce::CompletionStatus::kRemoteOperationError);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 4u);
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError));
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 5u);
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kWorkRequestFlushed));
+}
+
+TEST_P(VanishedMemory, AsTheSourceOfARead) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(b_);
+  EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_READ, 1, {a_.Sge(0, 9000)}), kHole)),
+            roce::CompletionStatus::kRemoteOperationError);
+}
+
+TEST_P(VanishedMemory, AsTheTargetOfAWrite) {
+  auto pair = MakePair(roce::QpType::kRc);
+  auto other = MakePair(roce::QpType::kRc);
+  Vanish(b_);
+  EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 9000)}), kHole)),
+            roce::CompletionStatus::kRemoteOperationError);
+  EXPECT_EQ(b_.client().InspectQueuePair(pair->b.qp()).state, roce::QpState::kErr);
+  roci_abi_async_event event{};
+  ASSERT_EQ(read(b_.async_pipe(), &event, sizeof(event)), ssize_t{sizeof(event)});
+  EXPECT_EQ(event.type, 3u);  // IBV_EVENT_QP_ACCESS_ERR
+  Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 9000)}), 0));
+}
+
+TEST_P(VanishedMemory, AsTheTargetOfASend) {
+  auto pair = MakePair(roce::QpType::kRc);
+  Vanish(b_);
+  pair->b.PostRecv(4, {b_.Sge(kHole, 100)});
+  pair->b.Ring();
+  EXPECT_EQ(StatusOf(pair->a, Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 50)})),
+            roce::CompletionStatus::kRemoteOperationError);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(b_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 4u);
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kLocalProtectionError));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, VanishedMemory,
+                         ::testing::Values(Layout{0, 0, true}, Layout{1, 0, true}), LayoutName);
+
+}  // namespace
+}  // namespace roci::testing
