@@ -21,14 +21,14 @@ START_LIMIT_S = 120
 
 
 class Daemon:
-    """A running rocid. `arguments` come after --runtime-dir; `user` is a uid to run as."""
+    """A running rocid. `arguments` come after --runtime-dir; `user` is a uid to run `program` as."""
 
-    def __init__(self, runtime_dir, *arguments, env=None, user=None):
+    def __init__(self, runtime_dir, *arguments, env=None, user=None, program=ROCID):
         self.runtime_dir = pathlib.Path(runtime_dir)
         self.out_file = tempfile.TemporaryFile()
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [ROCID, '--runtime-dir', str(runtime_dir), *arguments], stdout=self.out_file, stderr=self.log,
+            [program, '--runtime-dir', str(runtime_dir), *arguments], stdout=self.out_file, stderr=self.log,
             env=env, **({'user': user, 'group': user, 'extra_groups': []} if user else {}))
         deadline = time.monotonic() + START_LIMIT_S
         while not self.ready() and time.monotonic() < deadline and self.process.poll() is None:
@@ -153,12 +153,13 @@ class RocidTest(unittest.TestCase):
         user = 65432
         self.run_dir.mkdir()
         os.chown(self.run_dir, user, user)
-        with Daemon(self.run_dir, user=user) as daemon:
+        program = shutil.copy(ROCID, self.scratch)  # the build folder may lie below one that others cannot enter
+        with Daemon(self.run_dir, user=user, program=program) as daemon:
             self.assertTrue(daemon.ready(), daemon.said())
             self.assertEqual(stat.S_IMODE((self.run_dir / 'rocid.sock').stat().st_mode), 0o600)
             self.assertEqual(show(self.run_dir).returncode, 0, 'root may ask')
             self.assertEqual(daemon.end(), 0, daemon.said())
-        result = subprocess.run([ROCID, '--runtime-dir', str(self.scratch / 'no')], user=user, group=user,
+        result = subprocess.run([program, '--runtime-dir', str(self.scratch / 'no')], user=user, group=user,
                                 extra_groups=[], capture_output=True, text=True, timeout=START_LIMIT_S)
         self.assertEqual(result.returncode, 1)
         self.assertIn('Permission denied', result.stderr)
