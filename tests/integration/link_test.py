@@ -115,7 +115,8 @@ class LinkTest(unittest.TestCase):
         self.assertEqual({frame['bth']['name'] for frame in frames}, {'RC_ACKNOWLEDGE'})
         self.assertEqual({frame['direction'] for frame in frames}, {'out'})
         # With a number of frames it ends by itself; to standard output, for other programs.
-        command = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', 'roci0', '-c', '7', '-w', '-']
+        # (Without an opcode it would have the questions for neighbours, which `decode` leaves out.)
+        command = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', 'roci0', '--opcode', 'RC_*', '-c', '7', '-w', '-']
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as capture:
             self.assertTrue(await_(lambda: self.running_captures() > 0 or capture.poll() is not None))
             self.run_pair('ibv_rc_pingpong', '-g', '1', '-n', '50')

@@ -58,10 +58,21 @@ class BusyLoops {
   std::vector<pid_t> pids_;
 };
 
+// Nobody reaches the program's memory while a thread that the system keeps from its processor holds
+// the lock of the address space, as it does while it starts another thread.
+EndpointOptions Patient() {
+  EndpointOptions options;
+  options.timeout = 18;  // 1.1 s
+  options.retry_count = 7;
+  return options;
+}
+
 // A connected queue pair and the memory of both ends.
 struct Connection {
   Connection()
-      : source(pair.near_device, kMessageBytes, 1), target(pair.far_device, kMessageBytes, 2) {}
+      : pair(Patient()),
+        source(pair.near_device, kMessageBytes, 1),
+        target(pair.far_device, kMessageBytes, 2) {}
   Pair pair;
   Buffer source;
   Buffer target;

@@ -71,7 +71,7 @@ struct EndpointOptions {
   int cq_entries = 256;
   bool with_channel = false;
   bool sq_sig_all = false;
-  uint8_t timeout = 12;  // 4.096 us << 12 = 17 ms
+  uint8_t timeout = 16;  // 4.096 us << 16 = 0.27 s: other work on the machine delays answers
   uint8_t retry_count = 3;
   uint8_t rnr_retry = 1;
   ibv_mtu mtu = IBV_MTU_1024;

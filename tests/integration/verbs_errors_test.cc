@@ -241,7 +241,7 @@ TEST(VerbsStates, QueriesReturnTheSetAttributes) {
   EXPECT_EQ(attr.qp_state, IBV_QPS_RTS);
   EXPECT_EQ(attr.path_mtu, IBV_MTU_1024);
   EXPECT_EQ(attr.dest_qp_num, pair.far.qp->qp_num);
-  EXPECT_EQ(attr.timeout, 12);
+  EXPECT_EQ(attr.timeout, EndpointOptions().timeout);
   EXPECT_EQ(attr.retry_cnt, 3);
   EXPECT_EQ(attr.rnr_retry, 1);
   EXPECT_EQ(attr.min_rnr_timer, 1);

@@ -79,7 +79,7 @@ int Bring(ibv_qp* qp, const OpenDevice& peer, uint32_t remote_qpn, OpenDevice& s
   if (error != 0) return error;
   attr.qp_state = IBV_QPS_RTS;
   attr.sq_psn = 7;
-  attr.timeout = 12;
+  attr.timeout = 15;  // 0.13 s
   attr.retry_cnt = 3;
   attr.rnr_retry = 7;
   attr.max_rd_atomic = 4;

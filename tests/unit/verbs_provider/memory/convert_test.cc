@@ -404,12 +404,13 @@ TEST(ConvertRights, ProgramThatDropsPrivileges) {
 TEST(ConvertRights, ThroughADescriptorOfTheDaemon) {
   const int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
   if (device < 0 || geteuid() != 0) GTEST_SKIP() << "needs root and /dev/userfaultfd";
-  // In a new program, because this one has cached whether it can convert. Its libraries are found from the folder in which it
-  // begins: other users may not enter those above.
+  // In a new program, because this one has cached whether it can convert. Its libraries are found
+  // from the folder in which it begins: other users may not enter those above.
   const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const pid_t child = fork();
   if (child == 0) {
     if (chdir(folder.c_str()) != 0 || setenv("LD_LIBRARY_PATH", ".", 1) != 0) _exit(3);
+    unsetenv("TSAN_OPTIONS");  // it names a file there
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(1);
     setenv("ROCI_TEST_DEVICE", std::to_string(fcntl(device, F_DUPFD, 100)).c_str(), 1);
     execl("/proc/self/exe", "convert", "--gtest_also_run_disabled_tests",
