@@ -62,10 +62,11 @@ class Qp {
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
 
-  // ibv_modify_qp. Any result but kOk: nothing changed. With kAttrCurState, the current state must
-  // be attributes.cur_state. To RESET: requests in flight are discarded without completions; the
-  // owner empties its rings. To ERR: both queues are flushed; with many requests posted,
-  // HandleTimeout continues the flush (NextTimeout() is then in the past).
+  // ibv_modify_qp. Any result but kOk: nothing changed. The values have passed
+  // CheckAttributeValues(). With kAttrCurState, the current state must be attributes.cur_state. To
+  // RESET: requests in flight are discarded without completions; the owner empties its rings. To
+  // ERR: both queues are flushed; with many requests posted, HandleTimeout continues the flush
+  // (NextTimeout() is then in the past).
   ModifyResult Modify(Host& host, TimeNs now, const QpAttributes& attributes, uint32_t mask);
   void Query(QpAttributes& out) const;
 

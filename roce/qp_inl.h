@@ -53,9 +53,9 @@ ModifyResult Qp<Host>::Modify(Host& host, TimeNs now, const QpAttributes& attrib
     return ModifyResult::kBadTransition;
   }
   const QpState to = (mask & kAttrState) != 0 ? attributes.state : from;
-  ModifyResult result = CheckModify(type(), from, to, mask);
-  if (result != ModifyResult::kOk) return result;
-  result = CheckAttributeValues(attributes, mask, context_.config.limits.ForAttributes());
+  assert(CheckAttributeValues(attributes, mask, context_.config.limits.ForAttributes()) ==
+         ModifyResult::kOk);
+  const ModifyResult result = CheckModify(type(), from, to, mask);
   if (result != ModifyResult::kOk) return result;
   ApplyAttributes(attributes, mask);
   EnterState(host, from, to);

@@ -1,6 +1,7 @@
 // A session's objects of one kind, by the handles that its program uses.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,11 +23,16 @@ class HandleTable {
       : limit_(limit < last ? limit : last), last_handle_(last) {}
 
   absl::StatusOr<uint32_t> Add(T object) {
+    const absl::StatusOr<uint32_t> handle = Next();
+    if (handle.ok()) Insert(*handle, std::move(object));
+    return handle;
+  }
+  // A free handle for AddAs.
+  absl::StatusOr<uint32_t> Next() {
     if (objects_.size() >= limit_) return absl::ResourceExhaustedError("too many objects");
     do {
       last_ = last_ == last_handle_ ? first_ : last_ + 1;
     } while (objects_.contains(last_));
-    Insert(last_, std::move(object));
     return last_;
   }
   // Allocates memory for the next Add or AddAs, so that it does not throw. Throws std::bad_alloc.
@@ -36,12 +42,12 @@ class HandleTable {
     one.try_emplace(0);
     spare_ = one.extract(one.begin());
   }
-  // Add uses the handles base + 1 .. base + last. Call before the first Add.
-  void UseRange(uint32_t base, uint32_t last) {
-    if (limit_ > last) limit_ = last;
-    first_ = base + 1;
-    last_ = base;
-    last_handle_ = base + last;
+  // Add uses the handles first .. first + count - 1. Call before the first Add.
+  void UseRange(uint32_t first, uint32_t count) {
+    limit_ = std::min(limit_, count);
+    first_ = first;
+    last_ = first - 1;
+    last_handle_ = first + count - 1;
   }
   // Skips `step` handles, so that tables start with different handles. Call before the first Add.
   void StartBehind(uint64_t step) {

@@ -70,7 +70,7 @@ Session::~Session() {
       number_, program_.c_str(), peer_.pid, device_->name().c_str(), qps_.size(), mrs_.size());
   // Other sessions of the context may continue to use them.
   for (auto& [handle, record] : qps_) {
-    if (record.domain != nullptr) CloseTarget(handle, record);
+    if (record.domain != nullptr) CloseTarget(record);
   }
 }
 

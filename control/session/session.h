@@ -400,8 +400,9 @@ class Session {
   absl::Status AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,
                             Reply& reply);
   absl::Status ModifyQp(const Request& request, const FdsPointer& fds, Reply& reply);
-  absl::Status ApplyModify(const roci_abi_modify_qp_request& modify, const roce::Path* path,
-                           Reply& reply);
+  // `values` are checked; `path` is null without an address vector.
+  absl::Status ApplyModify(const roci_abi_modify_qp_request& modify,
+                           const roce::QpAttributes& values, const roce::Path* path, Reply& reply);
   absl::Status QueryQp(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DestroyQp(const Request& request, const FdsPointer& fds, Reply& reply);
   roce::QpLimits TransportLimits() const;
@@ -422,7 +423,7 @@ class Session {
   absl::Status CreateTargetQp(const roci_abi_create_qp_request& create, Reply& reply);
   absl::StatusOr<uint32_t> OpenTarget(uint32_t xrcd, uint32_t qpn, uint64_t user_handle);
   absl::Status OpenQp(const Request& request, const FdsPointer& fds, Reply& reply);
-  uint32_t CloseTarget(uint32_t handle, QpRecord& record);
+  uint32_t CloseTarget(QpRecord& record);
   // session_addresses.cc
   // Runs `then` with the path of an address vector: now, or, deferring the answer, when the peer
   // has been found.

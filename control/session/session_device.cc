@@ -66,7 +66,8 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   if (!status.ok()) return status;
   memory::SplitMix random(RandomNumber());
   ForEachOwnTable([&](auto& table) { table.StartBehind(random.Next()); });
-  srqs_.UseRange(0, std::min(ROCI_ABI_MAX_SRQ_HANDLES - 1u, shard_->last_srq_handle()));
+  srqs_.UseRange(1, std::min(ROCI_ABI_MAX_SRQ_HANDLES - 1u, shard_->last_srq_handle()));
+  qps_.UseRange(0, shard_->queue_pair_handles());
   device_ = &device;
   limits_ = admission_.user->LimitsOf(device.limits());
   quotas_ = &admission_.user->QuotasOf(device.limits(), device.quotas());

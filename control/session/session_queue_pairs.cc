@@ -154,17 +154,19 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   record.memory = admission_.user->TakeRings(layout->memory_size +
                                              (has_tags ? sizeof(dataplane::TagReceiver) : 0));
   if (!record.memory.ok()) return RingShare::Refusal();
-  absl::StatusOr<dataplane::CreatedQueuePair> created = shard_->CreateQueuePair(config);
+  const absl::StatusOr<uint32_t> handle = qps_.Next();
+  if (!handle.ok()) return handle.status();
+  absl::StatusOr<dataplane::CreatedQueuePair> created = shard_->CreateQueuePair(config, *handle);
   if (!created.ok()) return created.status();
   dataplane::QueuePair* qp = created->queue_pair;
   record.qp = qp;
   record.user_handle = config.user_handle;
   record.sq_sig_all = config.sq_sig_all;
   ++pds_.Find(record.pd)->users;
-  qps_.AddAs(qp->handle(), std::move(record));
+  qps_.AddAs(*handle, std::move(record));
 
   auto& response = reply.As<roci_abi_create_qp_response>();
-  response.handle = qp->handle();
+  response.handle = *handle;
   response.qpn = qp->qpn().value();
   DescribeLayout(qp->layout(), response);
   reply.Hand(UniqueFd(created->memory.Release()));
@@ -186,38 +188,36 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   if ((modify.mask & roce::kAttrQkey) && IsControlledQkey(wanted.qkey) && !MayUseRawPackets()) {
     return StatusFromErrno(EPERM, "controlled Q_Key");
   }
+  status = StatusOfModify(
+      roce::CheckAttributeValues(wanted, modify.mask, TransportLimits().ForAttributes()));
+  if (!status.ok()) return status;
   if (!(modify.mask & roce::kAttrAddressVector)) {
-    return ApplyModify(modify, nullptr, reply);
+    return ApplyModify(modify, wanted, nullptr, reply);
   }
-  // All other checks come before path resolution.
+  // A transition that is impossible now is refused before the path is resolved, which takes time.
   roce::QpAttributes current;
   shard_->QueryQueuePair(*record->qp, current);
   const roce::QpState to = modify.mask & roce::kAttrState ? wanted.state : current.state;
   status = StatusOfModify(roce::CheckModify(record->qp->type(), current.state, to, modify.mask));
   if (!status.ok()) return status;
-  status = StatusOfModify(
-      roce::CheckAttributeValues(wanted, modify.mask, TransportLimits().ForAttributes()));
-  if (!status.ok()) return status;
   const roce::Qpn remote = modify.mask & roce::kAttrDestQpn ? wanted.dest_qpn : current.dest_qpn;
 
   return WithPath(
       modify.attr.ah, record->qp->qpn(), remote,
-      [this, modify](const roce::Path& path, Reply& answer) {
-        return ApplyModify(modify, &path, answer);
+      [this, modify, wanted](const roce::Path& path, Reply& answer) {
+        return ApplyModify(modify, wanted, &path, answer);
       },
       reply);
 }
 
-absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify, const roce::Path* path,
+absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify,
+                                  const roce::QpAttributes& values, const roce::Path* path,
                                   Reply& reply) {
   QpRecord* record = qps_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("no such queue pair");
-  roce::QpAttributes wanted;
-  absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
-  if (!status.ok()) return status;
   roce::QpState state = roce::QpState::kReset;
-  status = StatusOfModify(shard_->ModifyQueuePair(*record->qp, wanted, modify.mask, path,
-                                                  TransportLimits().ForAttributes(), &state));
+  const absl::Status status =
+      StatusOfModify(shard_->ModifyQueuePair(*record->qp, values, modify.mask, path, &state));
   if (!status.ok()) return status;
   std::optional<roci_abi_ah_attr>& address = AddressOf(*record);
   if (path != nullptr) address = modify.attr.ah;
@@ -255,7 +255,7 @@ absl::Status Session::DestroyQp(const Request& request, const FdsPointer&, Reply
   const uint32_t table = record->queue_table;
   auto& response = reply.As<roci_abi_destroy_response>();
   if (record->domain != nullptr) {
-    response.async_events = CloseTarget(handle, *record);
+    response.async_events = CloseTarget(*record);
     shard_->AwaitCopies({});
     --xrcds_.Find(record->xrcd)->users;
   } else {

@@ -35,7 +35,7 @@ absl::Status Session::JoinGroup(Session& other) {
   if (base == 0) return absl::ResourceExhaustedError("too many processes share the context");
   group_ = other.group_;
   constexpr uint32_t kLast = ContextGroup::kRange - 1;
-  ForEachOwnTable([&](auto& table) { table.UseRange(base, kLast); });
+  ForEachOwnTable([&](auto& table) { table.UseRange(base + 1, kLast); });
   shard_->ShareKeysOf(*other.shard_);
   return absl::OkStatus();
 }

@@ -92,16 +92,14 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   constexpr uint32_t kMostOpenings = 256;
   if (target.openings >= kMostOpenings)
     return absl::ResourceExhaustedError("the queue pair is open too often");
-  const absl::StatusOr<uint32_t> handle = shard_->AddTarget();
+  const absl::StatusOr<uint32_t> handle = qps_.Next();
   if (!handle.ok()) return handle.status();
-  absl::Cleanup remove_target = [&] { shard_->RemoveTarget(*handle); };
   QpRecord record;
   record.qp = target.qp;
   record.user_handle = user_handle;
   record.xrcd = xrcd_handle;
   record.domain = xrcd->domain;
   record.opening = xrcd->domain->dataplane().Open(*target.qp, shard_->context(), user_handle);
-  std::move(remove_target).Cancel();
   ++target.openings;
   ++xrcd->users;
   qps_.AddAs(*handle, std::move(record));
@@ -125,10 +123,9 @@ absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& r
 }
 
 // Destroys the queue pair with its last handle. Returns the number of events sent for this handle.
-uint32_t Session::CloseTarget(uint32_t handle, QpRecord& record) {
+uint32_t Session::CloseTarget(QpRecord& record) {
   dataplane::XrcDomain& domain = record.domain->dataplane();
   domain.Close(*record.qp, *record.opening);
-  shard_->RemoveTarget(handle);
   const auto target = record.domain->targets().find(record.qp->qpn().value());
   if (--target->second.openings == 0) {
     domain.DestroyTarget(*record.qp);

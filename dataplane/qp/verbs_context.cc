@@ -1,9 +1,44 @@
 #include "dataplane/qp/verbs_context.h"
 
+#include <cassert>
+#include <utility>
+
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shared_receive_queue.h"
 
 namespace roci::dataplane {
+
+VerbsContext::VerbsContext(Fd async_pipe, std::shared_ptr<memory::KeyTable> keys,
+                           std::shared_ptr<AppCopies> copies, uint32_t max_address_handles)
+    : async_events_(std::move(async_pipe)),
+      keys_(std::move(keys)),
+      copies_(std::move(copies)),
+      addresses_(max_address_handles) {}
+
+VerbsContext::~VerbsContext() = default;
+
+void VerbsContext::MakeRoomFor(const OnShard&, uint32_t handle) {
+  if (queue_pairs_.size() <= handle) queue_pairs_.resize(handle + 1);
+}
+
+void VerbsContext::AddQueuePair(const OnShard&, std::unique_ptr<QueuePair> qp) {
+  std::unique_ptr<QueuePair>& place = queue_pairs_[qp->handle()];
+  assert(place == nullptr);
+  place = std::move(qp);
+  ++queue_pair_count_;
+}
+
+std::unique_ptr<QueuePair> VerbsContext::RemoveQueuePair(const OnShard&, uint32_t handle) {
+  assert(queue_pairs_[handle] != nullptr);
+  --queue_pair_count_;
+  return std::move(queue_pairs_[handle]);
+}
+
+std::vector<std::unique_ptr<QueuePair>> VerbsContext::RemoveQueuePairs(const OnShard&) {
+  queue_pair_count_ = 0;
+  return std::exchange(queue_pairs_, {});
+}
 
 bool VerbsContext::SendAsyncEvent(uint64_t element, uint32_t type) {
   const bool waited = async_events_.waiting();

@@ -1,5 +1,5 @@
 // The part of an open verbs context (a program's ibv_context) that its lcore uses: doorbell page,
-// keys, copies, events, and the queues that ring.
+// keys, copies, events, its queue pairs, and the queues that ring.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,8 @@ class VerbsContext {
  public:
   // ---- Control thread, while the context is on no lcore
   VerbsContext(Fd async_pipe, std::shared_ptr<memory::KeyTable> keys,
-               std::shared_ptr<AppCopies> copies, uint32_t max_address_handles)
-      : async_events_(std::move(async_pipe)),
-        keys_(std::move(keys)),
-        copies_(std::move(copies)),
-        addresses_(max_address_handles) {}
+               std::shared_ptr<AppCopies> copies, uint32_t max_address_handles);
+  ~VerbsContext();
   // `page` outlives the context. `wake_fd`: the program writes to it to wake the lcore.
   void UseDoorbells(roci_abi_doorbells* page, int wake_fd) {
     doorbells_ = Doorbells(page);
@@ -58,7 +55,7 @@ class VerbsContext {
 
   // ---- What the lcore looks up
   QueuePair* FindQueuePair(uint32_t handle) const {
-    return handle < queue_pairs_.size() ? queue_pairs_[handle] : nullptr;
+    return handle < queue_pairs_.size() ? queue_pairs_[handle].get() : nullptr;
   }
   // All handles are lower.
   uint32_t handle_end() const { return static_cast<uint32_t>(queue_pairs_.size()); }
@@ -68,19 +65,19 @@ class VerbsContext {
   AsyncEvents& async_events() { return async_events_; }
 
   // ---- Commands. What allocates comes before what would have to be undone.
-  void MakeRoomFor(const OnShard&, uint32_t handle) {
-    if (queue_pairs_.size() <= handle) queue_pairs_.resize(handle + 1);
-  }
-  // After MakeRoomFor(handle). Null: nothing has the handle from now on.
-  void SetQueuePair(const OnShard&, uint32_t handle, QueuePair* qp) { queue_pairs_[handle] = qp; }
+  void MakeRoomFor(const OnShard&, uint32_t handle);
+  // After MakeRoomFor its handle.
+  void AddQueuePair(const OnShard&, std::unique_ptr<QueuePair> qp);
+  // The control thread destroys what these return.
+  std::unique_ptr<QueuePair> RemoveQueuePair(const OnShard&, uint32_t handle);
+  std::vector<std::unique_ptr<QueuePair>> RemoveQueuePairs(const OnShard&);  // some are null
+  // Also on the control thread, the only one that changes it.
+  bool has_queue_pairs() const { return queue_pair_count_ != 0; }
   void AddTagQueue(const OnShard&, uint32_t doorbell, SharedReceiveQueue& srq) {
     tag_queues_[doorbell] = &srq;
   }
   void RemoveTagQueue(const OnShard&, uint32_t doorbell) { tag_queues_.erase(doorbell); }
-  void ForgetQueues(const OnShard&) {
-    queue_pairs_.clear();
-    tag_queues_.clear();
-  }
+  void RemoveTagQueues(const OnShard&) { tag_queues_.clear(); }
   AddressTable& addresses(const OnShard&) { return addresses_; }
   // Shared with the other contexts that use the same keys.
   const std::shared_ptr<AppCopies>& shared_copies(const OnShard&) const { return copies_; }
@@ -92,7 +89,8 @@ class VerbsContext {
   std::shared_ptr<AppCopies> copies_;  // of all contexts that share `keys_`
   AddressTable addresses_;
   ListMemory lists_;
-  std::vector<QueuePair*> queue_pairs_;                           // by handle
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by handle
+  uint32_t queue_pair_count_ = 0;
   std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
   CompletionEvents* completion_events_ = nullptr;
   int wake_fd_ = -1;

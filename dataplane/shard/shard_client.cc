@@ -98,12 +98,14 @@ absl::Status ShardClient::OpenDoorbells() {
 }
 
 ShardClient::~ShardClient() {
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs;
   lcore_->Call([&](const OnShard& shard) {
     const bool keys_stay = context_->copies().IsShared();
-    for (const HandlePlace& place : handles_) {
-      if (place.queue_pair == nullptr) continue;
-      lcore_->worker(shard).RemoveQueuePair(*place.queue_pair);
-      if (keys_stay) context_->keys(shard).ReleaseWindowsOf(place.queue_pair->qpn().value());
+    queue_pairs = context_->RemoveQueuePairs(shard);
+    for (const auto& qp : queue_pairs) {
+      if (qp == nullptr) continue;
+      lcore_->worker(shard).RemoveQueuePair(*qp);
+      if (keys_stay) context_->keys(shard).ReleaseWindowsOf(qp->qpn().value());
     }
     for (auto& srq : shared_queues_) {
       if (srq->domain() != nullptr) srq->domain()->RemoveQueue(shard, *srq);
@@ -112,10 +114,10 @@ ShardClient::~ShardClient() {
     if (context_->copies().Leave()) {
       lcore_->worker(shard).RemoveCopies(context_->shared_copies(shard));
     }
-    context_->ForgetQueues(shard);
+    context_->RemoveTagQueues(shard);
   });
-  for (const HandlePlace& place : handles_) {
-    if (place.queue_pair != nullptr) device_.qpns().Free(place.queue_pair->qpn());
+  for (const auto& qp : queue_pairs) {
+    if (qp != nullptr) device_.qpns().Free(qp->qpn());
   }
   for (auto& srq : shared_queues_) {
     if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
@@ -124,8 +126,7 @@ ShardClient::~ShardClient() {
 }
 
 bool ShardClient::MoveTo(Lcore& lcore) {
-  if (queue_pairs_ != 0 || !shared_queues_.empty() || targets_ != 0 ||
-      context_->copies().IsShared()) {
+  if (context_->has_queue_pairs() || !shared_queues_.empty() || context_->copies().IsShared()) {
     return false;
   }
   lcore_->Call([&](const OnShard& shard) {
@@ -190,58 +191,42 @@ absl::StatusOr<EventCounts> ShardClient::DestroyCompletionQueue(CompletionQueue&
   return counts;
 }
 
-// Reuses handles as late as possible: a late doorbell for a destroyed queue pair should not ring
-// another one.
-std::optional<uint32_t> ShardClient::FreeHandle() {
-  for (uint32_t step = 0; step < max_queue_pairs_; ++step) {
-    const uint32_t handle = next_handle_;
-    next_handle_ = next_handle_ + 1 == max_queue_pairs_ ? 0 : next_handle_ + 1;
-    if (handle >= handles_.size()) handles_.resize(handle + 1);
-    if (handles_[handle].is_free()) return handle;
-  }
-  return std::nullopt;
-}
-
 // Makes all allocations before changes that would have to be undone.
-absl::StatusOr<CreatedQueuePair> ShardClient::CreateQueuePair(const QueuePairConfig& config) {
-  const std::optional<uint32_t> handle = FreeHandle();
-  if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
+absl::StatusOr<CreatedQueuePair> ShardClient::CreateQueuePair(const QueuePairConfig& config,
+                                                              uint32_t handle) {
+  assert(handle < max_queue_pairs_);
   const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
   auto created = QueuePair::Create(lcore_->services(), context_.get(),
-                                   device_.lane(lcore_->index()), config, *qpn, *handle);
+                                   device_.lane(lcore_->index()), config, *qpn, handle);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   lcore_->Call([&](const OnShard& shard) {
-    context_->MakeRoomFor(shard, *handle);
+    context_->MakeRoomFor(shard, handle);
     lcore_->worker(shard).AddQueuePair(*qp);
-    context_->SetQueuePair(shard, *handle, qp);
+    context_->AddQueuePair(shard, *std::move(created));
   });
   std::move(free_qpn).Cancel();
   if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
   if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
   if (qp->srq() != nullptr) qp->srq()->AddUser();
-  handles_[*handle].queue_pair = *std::move(created);
-  ++queue_pairs_;
   return CreatedQueuePair{qp, qp->TakeFd()};
 }
 
 EventCounts ShardClient::DestroyQueuePair(QueuePair& qp) {
-  const uint32_t handle = qp.handle();
-  CallBetweenCopies([&](const OnShard& shard) {
-    context_->SetQueuePair(shard, handle, nullptr);
+  // Freed by this thread, not by the lcore.
+  const std::unique_ptr<QueuePair> owned = CallBetweenCopies([&](const OnShard& shard) {
     qp.GiveBackReceive(shard);
     lcore_->worker(shard).RemoveQueuePair(qp);
     context_->keys(shard).ReleaseWindowsOf(qp.qpn().value());
+    return context_->RemoveQueuePair(shard, qp.handle());
   });
   const EventCounts counts{0, qp.async_events()};
   if (qp.send_cq() != nullptr) qp.send_cq()->RemoveUser();
   if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveUser();
   if (qp.srq() != nullptr) qp.srq()->RemoveUser();
   device_.qpns().Free(qp.qpn());
-  handles_[handle].queue_pair.reset();
-  --queue_pairs_;
   return counts;
 }
 
@@ -273,19 +258,6 @@ void ShardClient::DestroyList(uint32_t number) {
     return context_->lists().Remove(number);
   });
   AwaitCopies({});
-}
-
-absl::StatusOr<uint32_t> ShardClient::AddTarget() {
-  const std::optional<uint32_t> handle = FreeHandle();
-  if (!handle.has_value()) return absl::ResourceExhaustedError("queue pair: no handle left");
-  handles_[*handle].is_target = true;
-  ++targets_;
-  return *handle;
-}
-
-void ShardClient::RemoveTarget(uint32_t handle) {
-  handles_[handle].is_target = false;
-  --targets_;
 }
 
 absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::CreateSharedReceiveQueue(
@@ -348,10 +320,7 @@ absl::StatusOr<EventCounts> ShardClient::DestroySharedReceiveQueue(SharedReceive
 
 roce::ModifyResult ShardClient::ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
                                                 uint32_t mask, const roce::Path* path,
-                                                const roce::QpAttributeLimits& limits,
                                                 roce::QpState* state_after) {
-  const roce::ModifyResult values = roce::CheckAttributeValues(attributes, mask, limits);
-  if (values != roce::ModifyResult::kOk) return values;
   return CallBetweenCopies([&](const OnShard& shard) {
     Worker& worker = lcore_->worker(shard);
     const roce::ModifyResult result =

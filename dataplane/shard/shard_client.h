@@ -31,8 +31,8 @@ struct ShardClientConfig {
   // Shared by all contexts of a user.
   std::shared_ptr<CopyUse> copy_use = std::make_shared<CopyUse>();
   uint32_t max_keys = 65536;
-  uint64_t key_seed = 0;             // see memory::KeyTable
-  uint32_t max_queue_pairs = 65536;  // at most ROCI_ABI_MAX_QP_HANDLES
+  uint64_t key_seed = 0;                               // see memory::KeyTable
+  uint32_t max_queue_pairs = ROCI_ABI_MAX_QP_HANDLES;  // at most that
   uint32_t max_address_handles = 65536;
   // Writing end of the async event pipe, non-blocking. The context owns it.
   Fd async_pipe;
@@ -81,8 +81,8 @@ class ShardClient {
 
   Device& device() { return device_; }
   Lcore& lcore() { return *lcore_; }
-  // Moves the context and its objects to another lcore. False: not possible, because it has queue
-  // pairs or shared receive queues, or shares its keys.
+  // Moves the context and its objects to another lcore. It has no XRC queue pairs. False: not
+  // possible, because it has other queue pairs or shared receive queues, or shares its keys.
   bool MoveTo(Lcore& lcore);
   // Makes this context, which must have no objects, use the keys and the lcore of `other`. The key
   // table is destroyed with the last of its contexts.
@@ -135,6 +135,8 @@ class ShardClient {
                                             const roci_abi_srq_layout& layout);
   // The doorbell for list operations of a queue with tag matching.
   static uint32_t TagDoorbell(uint32_t srq_handle) { return ROCI_ABI_MAX_QP_HANDLES - srq_handle; }
+  // Handles of queue pairs are lower.
+  uint32_t queue_pair_handles() const { return max_queue_pairs_; }
   // The last handle of a shared receive queue whose doorbell cannot be a queue pair's.
   uint32_t last_srq_handle() const { return ROCI_ABI_MAX_QP_HANDLES - max_queue_pairs_; }
   // FailedPrecondition: a queue pair uses it. (XRC queue pairs do not count.)
@@ -145,20 +147,16 @@ class ShardClient {
   // `number`: the upper 24 bits of its keys.
   void DestroyList(uint32_t number);
 
-  // Adds a handle for an XRC receive queue pair, which has no doorbell.
-  absl::StatusOr<uint32_t> AddTarget();
-  void RemoveTarget(uint32_t handle);
-
   // Checks the limits in `config` against kQueueLimits; the granted limits are in qp.layout().
-  // ResourceExhausted: no handle, QPN or memory left.
-  absl::StatusOr<CreatedQueuePair> CreateQueuePair(const QueuePairConfig& config);
+  // `handle` is free; it is the number of the queue pair's doorbell, and in its completions.
+  // ResourceExhausted: no QPN or memory left.
+  absl::StatusOr<CreatedQueuePair> CreateQueuePair(const QueuePairConfig& config, uint32_t handle);
   EventCounts DestroyQueuePair(QueuePair& qp);
   // `path` is the resolved address vector; needed when `mask` has kAttrAddressVector, else null.
-  // Checks the transition and the values (against `limits`), then applies them on the lcore. After
-  // success, `state_after` (may be null) has the new state of the queue pair.
+  // The values are possible (roce::CheckAttributeValues); the transition is checked on the lcore.
+  // After success, `state_after` (may be null) has the new state of the queue pair.
   roce::ModifyResult ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
                                      uint32_t mask, const roce::Path* path,
-                                     const roce::QpAttributeLimits& limits,
                                      roce::QpState* state_after = nullptr);
   // Changes only the path, for example after a neighbour's MAC has changed.
   void SetPath(QueuePair& qp, const roce::Path& path);
@@ -183,7 +181,6 @@ class ShardClient {
   template <class F>
   auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&>;
   absl::Status OpenDoorbells();
-  std::optional<uint32_t> FreeHandle();
 
   Device& device_;
   Lcore* lcore_;
@@ -194,18 +191,8 @@ class ShardClient {
   uint64_t settled_at_end_ = 0;  // AppCopies::settled() when no copies are unfinished
   bool attached_ = false;
   uint32_t max_queue_pairs_;
-  uint32_t next_handle_ = 0;
-  // A handle is free, a queue pair of this context, or one of an XRC domain (a target).
-  struct HandlePlace {
-    std::unique_ptr<QueuePair> queue_pair;
-    bool is_target = false;
-    bool is_free() const { return queue_pair == nullptr && !is_target; }
-  };
-  std::vector<HandlePlace> handles_;
-  uint32_t queue_pairs_ = 0;
   std::vector<std::unique_ptr<CompletionQueue>> completion_queues_;
   std::vector<std::unique_ptr<SharedReceiveQueue>> shared_queues_;
-  uint32_t targets_ = 0;
 };
 
 }  // namespace roci::dataplane

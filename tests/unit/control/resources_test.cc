@@ -44,7 +44,7 @@ TEST(QuotaTest, SharesGiveBackOnce) {
 
 TEST(HandleTableTest, OfARange) {
   HandleTable<int> table(100);
-  table.UseRange(0x1000000, 2);
+  table.UseRange(0x1000001, 2);
   EXPECT_EQ(*table.Add(1), 0x1000001u);
   EXPECT_EQ(*table.Add(2), 0x1000002u);
   EXPECT_FALSE(table.Add(3).ok());
@@ -52,12 +52,24 @@ TEST(HandleTableTest, OfARange) {
   EXPECT_EQ(*table.Add(3), 0x1000001u);
 }
 
+TEST(HandleTableTest, ARangeFromZero) {
+  HandleTable<int> table(100);
+  table.UseRange(0, 2);
+  EXPECT_EQ(*table.Add(1), 0u);
+  EXPECT_EQ(*table.Next(), 1u);
+  EXPECT_EQ(*table.Next(), 1u) << "Next gives none away";
+  EXPECT_TRUE(table.AddAs(1, 2));
+  EXPECT_FALSE(table.Next().ok());
+  table.Remove(0);
+  EXPECT_EQ(*table.Add(3), 0u);
+}
+
 TEST(HandleTableTest, BeginsSomewhereInItsRange) {
   HandleTable<int> whole(100);
   whole.StartBehind(0xABCDE);
   EXPECT_EQ(*whole.Add(1), 0xABCDFu);
   HandleTable<int> table(100);
-  table.UseRange(0x1000000, 4);
+  table.UseRange(0x1000001, 4);
   table.StartBehind(4 * 1000 + 2);
   for (const uint32_t handle : {0x1000003u, 0x1000004u, 0x1000001u, 0x1000002u}) {
     EXPECT_EQ(*table.Add(1), handle);

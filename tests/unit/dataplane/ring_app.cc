@@ -94,9 +94,21 @@ void AppCq::Arm(roci_abi_cq_arm arm) {
   std::atomic_ref(header()->arm).store(arm, std::memory_order_seq_cst);
 }
 
+namespace {
+
+// Handles are reused as late as possible, as the control thread does it.
+uint32_t FreeHandle(dataplane::ShardClient& client) {
+  uint32_t handle = client.context().handle_end();
+  if (handle < client.queue_pair_handles()) return handle;
+  for (handle = 0; client.context().FindQueuePair(handle) != nullptr;) ++handle;
+  return handle;
+}
+
+}  // namespace
+
 AppQp::AppQp(dataplane::ShardClient& client, const dataplane::QueuePairConfig& config)
     : client_(client) {
-  auto created = Take(client.CreateQueuePair(config));
+  auto created = Take(client.CreateQueuePair(config, FreeHandle(client)));
   qp_ = created.queue_pair;
   layout_ = qp_->layout();
   memory_ = Mapping(created.memory.get(), layout_.memory_size);
@@ -226,7 +238,7 @@ namespace {
 roce::ModifyResult Modify(Node& node, dataplane::QueuePair& qp,
                           const roce::QpAttributes& attributes, uint32_t mask,
                           const roce::Path* path = nullptr) {
-  return node.client().ModifyQueuePair(qp, attributes, mask, path, {});
+  return node.client().ModifyQueuePair(qp, attributes, mask, path);
 }
 
 // The attributes that a state requires, by QP type: of both ends, of responders, of requesters.

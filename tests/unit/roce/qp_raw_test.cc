@@ -158,9 +158,10 @@ TEST(QpRate, WithoutALimitEverythingGoes) {
 
 TEST(QpRate, ValuesOutsideOfTheDevices) {
   for (const uint32_t kbps : {kMinRateKbps - 1, kMaxRateKbps + 1, ~0u}) {
-    Node node;
-    node.attributes.rate_limit_kbps = kbps;
-    EXPECT_EQ(node.Modify(QpState::kRts, kAttrRateLimit), ModifyResult::kBadValue) << kbps;
+    QpAttributes attributes;
+    attributes.rate_limit_kbps = kbps;
+    EXPECT_EQ(CheckAttributeValues(attributes, kAttrRateLimit, {}), ModifyResult::kBadValue)
+        << kbps;
   }
 }
 

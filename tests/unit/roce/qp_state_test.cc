@@ -67,10 +67,12 @@ TEST(QpStates, RefusedModificationChangesNothing) {
   EXPECT_EQ(node.qp.Modify(node.host, 0, a, kAttrState | kAttrPathMtu),
             ModifyResult::kMissingAttribute);
   a.state = QpState::kInit;
-  a.port = 9;
-  EXPECT_EQ(node.qp.Modify(node.host, 0, a, kAttrState | kAttrPort), ModifyResult::kBadValue);
+  a.port = 1;
+  a.sq_psn = Psn(5);
+  EXPECT_EQ(node.qp.Modify(node.host, 0, a, kAttrState | kAttrPort | kAttrSqPsn),
+            ModifyResult::kAttributeNotAllowed);
   EXPECT_EQ(node.qp.state(), QpState::kInit);
-  EXPECT_EQ(node.qp.attributes().port, 1);
+  EXPECT_NE(node.qp.attributes().sq_psn, Psn(5));
 }
 
 TEST(QpStates, WrongCurrentStateIsRefused) {

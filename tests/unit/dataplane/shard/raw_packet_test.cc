@@ -48,16 +48,15 @@ class RawPacket : public ::testing::TestWithParam<Layout> {
     return config;
   }
   static void Ready(Node& node, AppQp& qp) {
-    const roce::QpAttributeLimits limits;
     roce::QpAttributes attributes;
     attributes.port = 1;
     for (const roce::QpState state :
          {roce::QpState::kInit, roce::QpState::kRtr, roce::QpState::kRts}) {
       attributes.state = state;
       const uint32_t port = state == roce::QpState::kInit ? roce::kAttrPort : 0;
-      ASSERT_EQ(node.client().ModifyQueuePair(qp.qp(), attributes, roce::kAttrState | port, nullptr,
-                                              limits),
-                roce::ModifyResult::kOk);
+      ASSERT_EQ(
+          node.client().ModifyQueuePair(qp.qp(), attributes, roce::kAttrState | port, nullptr),
+          roce::ModifyResult::kOk);
     }
   }
   // A frame of `bytes` to `dst` at the start of a_'s memory.
