@@ -56,8 +56,7 @@ namespace roci::roce {
   X(kInvalidAcknowledge, "invalid_acknowledge")                    \
   X(kMemoryAccess, "memory_access")                                \
   /* XRC: the domain has no shared receive queue of that number */ \
-  X(kReceiveQueue, "receive_queue")                                \
-  X(kReserved, "reserved")
+  X(kReceiveQueue, "receive_queue")
 
 enum class DropReason : uint8_t {
 #define ROCI_DROP_REASON_ENUMERATOR(id, name) id,

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "control/device/quota.h"
-#include "dataplane/shard/xrc_domain.h"
+#include "dataplane/shard/xrc_targets.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
@@ -40,13 +40,13 @@ class XrcDomain {
   XrcDomain(dataplane::Device& device, dataplane::Lcore& lcore, XrcDomainFile file)
       : file_(std::move(file)), dataplane_(device, lcore) {}
 
-  dataplane::XrcDomain& dataplane() { return dataplane_; }
+  dataplane::XrcTargets& dataplane() { return dataplane_; }
   std::map<uint32_t, Target>& targets() { return targets_; }  // by QPN
 
  private:
   XrcDomainFile file_;
   std::map<uint32_t, Target> targets_;
-  dataplane::XrcDomain dataplane_;
+  dataplane::XrcTargets dataplane_;
 };
 
 class XrcDomains {

@@ -293,7 +293,7 @@ Json ShowLcore(dataplane::Lcore& lcore) {
   const dataplane::LcoreSnapshot s = lcore.Snapshot();
   const auto time = dataplane::ReadProcessorTime(lcore.thread_id());
   return {{"lcore", lcore.index()},
-          {"sessions", lcore.sessions()},
+          {"sessions", lcore.contexts()},
           {"thread", lcore.thread_id()},
           {"realtime_priority", lcore.realtime_priority()},
           {"ran_ms", Milliseconds(time ? std::optional(time->ran_ns) : std::nullopt)},

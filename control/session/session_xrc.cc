@@ -62,7 +62,7 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   if (!target.share.ok()) return absl::ResourceExhaustedError("limit of queue pairs reached");
   target.memory = admission_.user->TakeRings(layout->memory_size);
   if (!target.memory.ok()) return RingShare::Refusal();
-  dataplane::XrcDomain& domain = xrcd->domain->dataplane();
+  dataplane::XrcTargets& domain = xrcd->domain->dataplane();
   const absl::StatusOr<dataplane::QueuePair*> qp = domain.CreateTarget(config);
   if (!qp.ok()) return qp.status();
   absl::Cleanup destroy = [&] { domain.DestroyTarget(**qp); };
@@ -124,7 +124,7 @@ absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& r
 
 // Destroys the queue pair with its last handle. Returns the number of events sent for this handle.
 uint32_t Session::CloseTarget(QpRecord& record) {
-  dataplane::XrcDomain& domain = record.domain->dataplane();
+  dataplane::XrcTargets& domain = record.domain->dataplane();
   domain.Close(*record.qp, *record.opening);
   const auto target = record.domain->targets().find(record.qp->qpn().value());
   if (--target->second.openings == 0) {

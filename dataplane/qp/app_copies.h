@@ -86,10 +86,10 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   void Share(std::shared_ptr<const memory::AppMemory> app) {
     if (app != nullptr && app->is_foreign()) places.MayWait();
     apps_.push_back(std::move(app));
-    ++sessions_;
+    ++contexts_;
   }
   // Whether several contexts use it.
-  bool IsShared() const { return sessions_ > 1; }
+  bool IsShared() const { return contexts_ > 1; }
   // Keeps the key table, and with it the mappings of its regions, alive as long as this object.
   void Keep(std::shared_ptr<const memory::KeyTable> keys) { keys_ = std::move(keys); }
   // Keeps mappings alive until the next Settle.
@@ -97,7 +97,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
     std::move(mappings.begin(), mappings.end(), std::back_inserter(released_));
   }
   // Removes a context. True: it was the last one.
-  bool Leave() { return --sessions_ == 0; }
+  bool Leave() { return --contexts_ == 0; }
 
   // ---- State
   // No copies are collected or running.
@@ -210,7 +210,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   std::vector<std::shared_ptr<const memory::AppMemory>> apps_;
   std::shared_ptr<const memory::KeyTable> keys_;
   memory::ReleasedMappings released_;
-  uint32_t sessions_ = 0;
+  uint32_t contexts_ = 0;
   bool is_listed_ = false;  // in `collecting_`
   bool has_collected_ = false;
   bool is_running_ = false;

@@ -25,7 +25,7 @@ class QueuePair;
 struct ShardServices;
 class TagReceiver;
 class VerbsContext;
-class XrcDomain;
+class XrcTargets;
 struct TaggedBuffer;
 struct TargetOpening;
 
@@ -51,10 +51,10 @@ class QueuePairHost {
     CompletionQueue* recv_cq = nullptr;
     SharedReceiveQueue* shared = nullptr;  // instead of `recv`. XRC: of the request under way
     RecvQueue recv;
-    CompletionOwner recv_owner{};       // what completions of receives carry
-    bool shared_is_broken = false;      // the shared receive queue was needed and is broken
-    TagReceiver* tags = nullptr;        // of a tag-matching receive queue only
-    const XrcDomain* domain = nullptr;  // XRC receive only: has the queues that requests may name
+    CompletionOwner recv_owner{};        // what completions of receives carry
+    bool shared_is_broken = false;       // the shared receive queue was needed and is broken
+    TagReceiver* tags = nullptr;         // of a tag-matching receive queue only
+    const XrcTargets* domain = nullptr;  // XRC receive only: has the queues that requests may name
   };
   // What work requests and packets may access. XRC: of the request under way.
   struct MemoryAccess {

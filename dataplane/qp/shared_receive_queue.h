@@ -18,7 +18,7 @@ namespace roci::dataplane {
 
 class CompletionQueue;
 class VerbsContext;
-class XrcDomain;
+class XrcTargets;
 
 struct SharedReceiveQueueConfig {
   uint32_t pd = 0;
@@ -28,7 +28,7 @@ struct SharedReceiveQueueConfig {
   uint64_t user_handle = 0;  // what events carry
   // XRC only: the domain whose requests may name it, and where its receives complete. Both outlive
   // it.
-  XrcDomain* domain = nullptr;
+  XrcTargets* domain = nullptr;
   CompletionQueue* cq = nullptr;  // with tag matching too
   TagQueueConfig tags;
 };
@@ -45,7 +45,7 @@ class SharedReceiveQueue {
 
   // ---- Any thread
   VerbsContext& context() const { return context_; }
-  XrcDomain* domain() const { return domain_; }
+  XrcTargets* domain() const { return domain_; }
   CompletionQueue* cq() const { return cq_; }
   TagQueue* tags() const { return tags_.get(); }  // null without tag matching
   uint32_t pd() const { return pd_; }
@@ -108,7 +108,7 @@ class SharedReceiveQueue {
   uint32_t handle_;
   uint32_t number_;
   VerbsContext& context_;
-  XrcDomain* domain_;
+  XrcTargets* domain_;
   CompletionQueue* cq_;
   std::unique_ptr<TagQueue> tags_;
   uint64_t user_handle_;

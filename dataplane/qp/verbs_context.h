@@ -9,7 +9,7 @@
 
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
-#include "dataplane/qp/address_table.h"
+#include "dataplane/qp/address_handles.h"
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/async_events.h"
 #include "dataplane/rings/doorbells.h"
@@ -61,7 +61,7 @@ class VerbsContext {
   uint32_t handle_end() const { return static_cast<uint32_t>(queue_pairs_.size()); }
   // Serves the tag-matching receive queue whose doorbell is `handle`. False: there is none.
   bool ServeTags(uint32_t handle, uint64_t now_ns);
-  const AddressTable& addresses() const { return addresses_; }
+  const AddressHandles& addresses() const { return addresses_; }
   AsyncEvents& async_events() { return async_events_; }
 
   // ---- Commands. What allocates comes before what would have to be undone.
@@ -78,7 +78,7 @@ class VerbsContext {
   }
   void RemoveTagQueue(const OnShard&, uint32_t doorbell) { tag_queues_.erase(doorbell); }
   void RemoveTagQueues(const OnShard&) { tag_queues_.clear(); }
-  AddressTable& addresses(const OnShard&) { return addresses_; }
+  AddressHandles& addresses(const OnShard&) { return addresses_; }
   // Shared with the other contexts that use the same keys.
   const std::shared_ptr<AppCopies>& shared_copies(const OnShard&) const { return copies_; }
 
@@ -87,7 +87,7 @@ class VerbsContext {
   Doorbells doorbells_;
   std::shared_ptr<memory::KeyTable> keys_;
   std::shared_ptr<AppCopies> copies_;  // of all contexts that share `keys_`
-  AddressTable addresses_;
+  AddressHandles addresses_;
   ListMemory lists_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by handle
   uint32_t queue_pair_count_ = 0;

@@ -58,7 +58,7 @@ Dataplane::~Dataplane() {
 
 Lcore& Dataplane::LeastLoadedLcore() {
   return **std::min_element(lcores_.begin(), lcores_.end(), [](const auto& a, const auto& b) {
-    return a->sessions() < b->sessions();
+    return a->contexts() < b->contexts();
   });
 }
 

@@ -118,12 +118,12 @@ void Lcore::AttachContext(VerbsContext& context) {
   if (running_ && !is_watched_) StartWatching();
   is_watched_ = running_;
   Call([&](const OnShard& shard) { worker(shard).AddContext(context); });
-  sessions_.fetch_add(1, std::memory_order_relaxed);
+  contexts_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Lcore::DetachContext(VerbsContext& context) {
   Call([&](const OnShard& shard) { worker(shard).RemoveContext(context); });
-  sessions_.fetch_sub(1, std::memory_order_relaxed);
+  contexts_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Lcore::AttachLane(DeviceLane& lane) {

@@ -73,7 +73,7 @@ class Lcore {
   pid_t thread_id() const { return thread_id_.load(std::memory_order_relaxed); }
   // 0: ordinary priority; see ThreadPriority.
   int realtime_priority() const;
-  uint32_t sessions() const { return sessions_.load(std::memory_order_relaxed); }
+  uint32_t contexts() const { return contexts_.load(std::memory_order_relaxed); }
 
   // Wakes the lcore if it sleeps. Any thread. The caller has stored the new work and executed a
   // full fence.
@@ -171,7 +171,7 @@ class Lcore {
   unsigned eal_lcore_ = 0;
   std::atomic<bool> running_{false};
   LcoreWake wake_;
-  std::atomic<uint32_t> sessions_{0};
+  std::atomic<uint32_t> contexts_{0};
   std::atomic<pid_t> thread_id_{0};
   std::atomic<uint32_t> holder_{kItself};
   const RealtimeUse realtime_;

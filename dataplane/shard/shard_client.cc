@@ -13,7 +13,7 @@
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
-#include "dataplane/shard/xrc_domain.h"
+#include "dataplane/shard/xrc_targets.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::dataplane {
@@ -337,10 +337,6 @@ void ShardClient::SetPath(QueuePair& qp, const roce::Path& path) {
 
 void ShardClient::QueryQueuePair(QueuePair& qp, roce::QpAttributes& out) {
   lcore_->Call([&](const OnShard&) { qp.core.Query(out); });
-}
-
-QueuePairInfo ShardClient::InspectQueuePair(QueuePair& qp) {
-  return lcore_->Call([&](const OnShard& shard) { return qp.Inspect(shard); });
 }
 
 absl::StatusOr<uint32_t> ShardClient::CreateAddressHandle(uint32_t pd, const roce::Path& path) {

@@ -161,7 +161,6 @@ class ShardClient {
   // Changes only the path, for example after a neighbour's MAC has changed.
   void SetPath(QueuePair& qp, const roce::Path& path);
   void QueryQueuePair(QueuePair& qp, roce::QpAttributes& out);
-  QueuePairInfo InspectQueuePair(QueuePair& qp);
 
   // Handles are small numbers and are reused. ResourceExhausted: the limit is reached; NotFound.
   absl::StatusOr<uint32_t> CreateAddressHandle(uint32_t pd, const roce::Path& path);

@@ -100,7 +100,7 @@ void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
   }
   for (uint32_t i = 0; i < count; ++i) {
     if (frames[i]->nb_segs != 1) [[unlikely]] {
-      reasons_[i] = DropReason::kReserved;
+      reasons_[i] = DropReason::kNotRoce;  // HandleOther drops it
       continue;
     }
     reasons_[i] = roce::ParseHeaders(BytesOf(frames[i]), packets_[i]);

@@ -12,7 +12,7 @@
 #include "dataplane/base/record_arena.h"
 #include "dataplane/base/record_pool.h"
 #include "dataplane/base/slab.h"
-#include "dataplane/qp/address_table.h"
+#include "dataplane/qp/address_handles.h"
 #include "dataplane/qp/qpn_space.h"
 #include "dataplane/shard/active_list.h"
 #include "tests/on_shard.h"
@@ -51,8 +51,8 @@ TEST(QpnSpace, AllocatesEverySlotExactlyOnce) {
   }
 }
 
-TEST(AddressTable, HandlesAreValidOnlyInTheirProtectionDomain) {
-  AddressTable table(2);
+TEST(AddressHandles, HandlesAreValidOnlyInTheirProtectionDomain) {
+  AddressHandles table(2);
   uint32_t a = 0;
   uint32_t b = 0;
   ASSERT_TRUE(table.Add(1, {}, &a));

@@ -83,6 +83,9 @@ class AppQp {
   uint32_t send_producer() const { return send_producer_; }
 
   dataplane::QueuePair& qp() { return *qp_; }
+  dataplane::QueuePairInfo Inspect() {
+    return client_.Do(dataplane::InspectQueuePairs{std::span(&qp_, 1)})[0];
+  }
   roci_abi_queue* send_queue() const;
   roci_abi_queue* recv_queue() const;
   std::byte* SendSlot(uint32_t index) const;

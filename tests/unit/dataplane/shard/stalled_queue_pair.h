@@ -13,7 +13,7 @@
 
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/shard/lcore.h"
-#include "dataplane/shard/xrc_domain.h"
+#include "dataplane/shard/xrc_targets.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 #include "tests/unit/dataplane/waiting_memory.h"
@@ -33,7 +33,7 @@ constexpr uint8_t Value(roce::CompletionStatus status) { return static_cast<uint
 class AppSrq {
  public:
   static constexpr uint32_t kSlots = 4;
-  AppSrq(Node& node, size_t offset, dataplane::XrcDomain* domain, dataplane::CompletionQueue* cq,
+  AppSrq(Node& node, size_t offset, dataplane::XrcTargets* domain, dataplane::CompletionQueue* cq,
          uint32_t max_tags = 0) {
     dataplane::SharedReceiveQueueConfig config;
     config.tags = {.max_tags = max_tags, .max_ops = max_tags};

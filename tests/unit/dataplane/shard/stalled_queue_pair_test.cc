@@ -213,7 +213,7 @@ TEST_F(StalledQueuePair, ReturnsUnreportedSharedReceives) {
 
 // The program may destroy the shared receive queue of an XRC queue pair, and its completion queue.
 TEST_F(StalledQueuePair, XrcReceiveQueueIsDestroyed) {
-  dataplane::XrcDomain domain(b_.device(), b_.client().lcore());
+  dataplane::XrcTargets domain(b_.device(), b_.client().lcore());
   for (const bool with_cq : {false, true}) {
     SCOPED_TRACE(with_cq);
     AppCq cq(b_.client(), 16);
@@ -325,7 +325,7 @@ TEST_F(StalledQueuePair, SendErrorFlushesManyInOrder) {
   first_->TakeAway();
   Expect(b_cq_, 0, CompletionStatus::kLocalProtectionError);
   AwaitStall();
-  ASSERT_EQ(b_.client().InspectQueuePair(b.qp()).state, QpState::kSqe);
+  ASSERT_EQ(b.Inspect().state, QpState::kSqe);
   ASSERT_EQ(MoveTo(b_, b, QpState::kRts), roce::ModifyResult::kOk);
   second_->Serve(std::byte{2});
   bool is_received = false;

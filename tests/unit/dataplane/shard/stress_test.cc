@@ -164,7 +164,7 @@ class FlowRun {
   std::string Stuck() {
     for (Flow& flow : flows_) {
       if (flow.done == messages_) continue;
-      const auto info = a_.client().InspectQueuePair(flow.a->qp());
+      const auto info = flow.a->Inspect();
       const roci_abi_queue* queue = flow.a->send_queue();
       const auto& debug = info.debug.requester;
       std::ostringstream out;

@@ -63,7 +63,7 @@ TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
   EXPECT_EQ(event.element, 0xABCu);
   EXPECT_EQ(event.type, 1u);  // IBV_EVENT_QP_FATAL
   EXPECT_EQ(victim->a.qp().async_events(), 1u);
-  EXPECT_EQ(a_.client().InspectQueuePair(victim->a.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(victim->a.Inspect().state, roce::QpState::kErr);
   Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
 }
 
@@ -111,8 +111,8 @@ TEST_P(Traffic, ACompletionQueueOverflowMovesItsQueuePairsToErr) {
   const std::multiset<std::pair<uint64_t, uint32_t>> wanted = {
       {0, 0}, {0xABC, 1}, {0xDEF, 1}};  // IBV_EVENT_CQ_ERR, twice IBV_EVENT_QP_FATAL
   EXPECT_EQ(events, wanted);
-  EXPECT_EQ(a_.client().InspectQueuePair(user.qp()).state, roce::QpState::kErr);
-  EXPECT_EQ(a_.client().InspectQueuePair(idle.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(user.Inspect().state, roce::QpState::kErr);
+  EXPECT_EQ(idle.Inspect().state, roce::QpState::kErr);
   roci_abi_cqe cqe;
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(small.Wait(&cqe));
   EXPECT_FALSE(small.Poll(&cqe));
@@ -208,7 +208,7 @@ TEST_P(VanishedMemory, AsTheTargetOfAWrite) {
   Vanish(b_);
   EXPECT_EQ(StatusOf(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 9000)}), kHole)),
             roce::CompletionStatus::kRemoteOperationError);
-  EXPECT_EQ(b_.client().InspectQueuePair(pair->b.qp()).state, roce::QpState::kErr);
+  EXPECT_EQ(pair->b.Inspect().state, roce::QpState::kErr);
   roci_abi_async_event event{};
   ASSERT_EQ(read(b_.async_pipe(), &event, sizeof(event)), ssize_t{sizeof(event)});
   EXPECT_EQ(event.type, 3u);  // IBV_EVENT_QP_ACCESS_ERR

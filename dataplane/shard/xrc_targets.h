@@ -19,14 +19,14 @@ class VerbsContext;
 
 // A domain and all its contexts are on one lcore. Control thread, except where "on the shard" is
 // noted.
-class XrcDomain {
+class XrcTargets {
  public:
-  XrcDomain(Device& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
+  XrcTargets(Device& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
   // Destroys the remaining queue pairs. No context may have one open, or have a shared receive
   // queue in the domain.
-  ~XrcDomain();
-  XrcDomain(const XrcDomain&) = delete;
-  XrcDomain& operator=(const XrcDomain&) = delete;
+  ~XrcTargets();
+  XrcTargets(const XrcTargets&) = delete;
+  XrcTargets& operator=(const XrcTargets&) = delete;
 
   Device& device() { return device_; }
   Lcore& lcore() { return lcore_; }

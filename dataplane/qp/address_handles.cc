@@ -1,8 +1,8 @@
-#include "dataplane/qp/address_table.h"
+#include "dataplane/qp/address_handles.h"
 
 namespace roci::dataplane {
 
-bool AddressTable::Add(uint32_t pd, const roce::Path& path, uint32_t* handle) {
+bool AddressHandles::Add(uint32_t pd, const roce::Path& path, uint32_t* handle) {
   if (used_ == capacity_) return false;
   if (free_head_ == kNone) {
     entries_.emplace_back().next_free = kNone;
@@ -18,7 +18,7 @@ bool AddressTable::Add(uint32_t pd, const roce::Path& path, uint32_t* handle) {
   return true;
 }
 
-bool AddressTable::Remove(uint32_t handle) {
+bool AddressHandles::Remove(uint32_t handle) {
   if (handle >= entries_.size() || !entries_[handle].used) return false;
   Entry& entry = entries_[handle];
   entry.used = false;

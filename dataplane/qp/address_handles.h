@@ -9,9 +9,9 @@
 namespace roci::dataplane {
 
 // Read and changed on the context's lcore.
-class AddressTable {
+class AddressHandles {
  public:
-  explicit AddressTable(uint32_t capacity) : capacity_(capacity) {}
+  explicit AddressHandles(uint32_t capacity) : capacity_(capacity) {}
 
   // Null: no such handle, or it belongs to another protection domain.
   const roce::FrameTemplate* Find(uint32_t handle, uint32_t pd) const {

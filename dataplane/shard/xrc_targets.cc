@@ -1,4 +1,4 @@
-#include "dataplane/shard/xrc_domain.h"
+#include "dataplane/shard/xrc_targets.h"
 
 #include <algorithm>
 
@@ -12,11 +12,11 @@
 
 namespace roci::dataplane {
 
-XrcDomain::~XrcDomain() {
+XrcTargets::~XrcTargets() {
   while (!targets_.empty()) DestroyTarget(*targets_.back());
 }
 
-absl::StatusOr<QueuePair*> XrcDomain::CreateTarget(const QueuePairConfig& config) {
+absl::StatusOr<QueuePair*> XrcTargets::CreateTarget(const QueuePairConfig& config) {
   const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_.index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
@@ -33,7 +33,7 @@ absl::StatusOr<QueuePair*> XrcDomain::CreateTarget(const QueuePairConfig& config
   return qp;
 }
 
-void XrcDomain::DestroyTarget(QueuePair& qp) {
+void XrcTargets::DestroyTarget(QueuePair& qp) {
   lcore_.Call([&](const OnShard& shard) {
     qp.GiveBackReceive(shard);
     lcore_.worker(shard).RemoveQueuePair(qp);
@@ -42,8 +42,8 @@ void XrcDomain::DestroyTarget(QueuePair& qp) {
   std::erase_if(targets_, [&](const auto& owned) { return owned.get() == &qp; });
 }
 
-std::unique_ptr<TargetOpening> XrcDomain::Open(QueuePair& qp, VerbsContext& context,
-                                               uint64_t user_handle) {
+std::unique_ptr<TargetOpening> XrcTargets::Open(QueuePair& qp, VerbsContext& context,
+                                                uint64_t user_handle) {
   auto opening = std::make_unique<TargetOpening>();
   opening->context = &context;
   opening->user_handle = user_handle;
@@ -51,15 +51,15 @@ std::unique_ptr<TargetOpening> XrcDomain::Open(QueuePair& qp, VerbsContext& cont
   return opening;
 }
 
-void XrcDomain::Close(QueuePair& qp, TargetOpening& opening) {
+void XrcTargets::Close(QueuePair& qp, TargetOpening& opening) {
   lcore_.Call([&](const OnShard&) { std::erase(qp.host.events.openings, &opening); });
 }
 
-void XrcDomain::AddQueue(const OnShard& shard, SharedReceiveQueue& srq) {
+void XrcTargets::AddQueue(const OnShard& shard, SharedReceiveQueue& srq) {
   device_.lane(lcore_.index()).receive_queues.Add(shard, srq);
 }
 
-void XrcDomain::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq) {
+void XrcTargets::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq) {
   device_.lane(lcore_.index()).receive_queues.Remove(shard, srq);
   for (const auto& qp : targets_) {
     qp->core.ForgetReceiveQueue(srq.number());
