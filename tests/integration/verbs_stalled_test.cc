@@ -162,7 +162,7 @@ TEST(VerbsStalled, ByAProgramThatIsStopped) {
   Culprit culprit("IsBusy");
   ASSERT_TRUE(culprit.Works());
   std::mt19937 random(1);
-  for (int i = 0; i < 100 && !::testing::Test::HasFailure(); ++i) {
+  for (int i = 0; i < 1000 && !::testing::Test::HasFailure(); ++i) {
     usleep(static_cast<useconds_t>(random() % 2000));
     culprit.Signal(SIGSTOP);
     WorkAsOthersDo(pair, 3);
