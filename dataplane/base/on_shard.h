@@ -6,7 +6,7 @@
 
 namespace roci::dataplane {
 
-// Only the loop, and the function that runs others in its place, make one. Never stored.
+// Only the loop, which keeps one, and the function that runs others in its place make one.
 class OnShard {
  public:
   OnShard(const OnShard&) = delete;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each rule of tools/check-includes about rooms, in a tree of a few files. Prints TAP."""
+"""Each rule of tools/check-includes about rooms and about the seam to the shards, in a tree of a few files. Prints TAP."""
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -60,6 +60,22 @@ class Rooms(unittest.TestCase):
     def test_unit_tests_lie_as_the_tree_does(self):
         self.assertEqual(self.complaints({'dataplane/qp/x.h': '', 'tests/unit/dataplane/qp/x_test.cc': ''}), [])
         self.assertEqual(len(self.complaints({'tests/unit/dataplane/qp/x_test.cc': ''})), 1)
+
+
+class Seam(unittest.TestCase):
+    def complaints(self, line):
+        with tempfile.TemporaryDirectory() as top:
+            file = pathlib.Path(top) / 'control/session/x.cc'
+            file.parent.mkdir(parents=True)
+            file.write_text(line + '\n')
+            return check_includes.check_file(pathlib.Path(top), file)
+
+    def test_control_does_not_reach_into_a_shard(self):
+        for line in ('lcore_->Call([&](const OnShard& shard) {});', 'services.dataplane.lcore(0).CallInRound(f);',
+                     'dataplane.CallAll([](const OnShard&, Lcore&) {});', 'record->qp->core.Query(out);', 'x.qp().host.RaiseEvent(e);'):
+            self.assertEqual(len(self.complaints(line)), 1, line)
+        for line in ('shard_->Do(dataplane::QueryQueuePair{*record->qp});', 'blocking_calls.Call(f);', 'record->qp->type();'):
+            self.assertEqual(self.complaints(line), [], line)
 
 
 if __name__ == '__main__':
