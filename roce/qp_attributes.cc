@@ -121,6 +121,10 @@ bool IsCurrentStateAllowed(QpState from) {
          from == QpState::kSqe;
 }
 
+// Timer codes have 5 bits (IBTA vol 1, 9.7.5.2.8 and 9.7.6.1.3), retry counts 3.
+constexpr uint8_t kMaxTimerCode = 31;
+constexpr uint8_t kMaxRetryCount = 7;
+
 }  // namespace
 
 const char* QpStateName(QpState state) {
@@ -187,8 +191,10 @@ ModifyResult CheckAttributeValues(const QpAttributes& a, uint32_t mask,
       (has(kAttrPort) && (a.port == 0 || a.port > limits.ports)) ||
       (has(kAttrPathMtu) && (!PathMtuFromCode(static_cast<uint32_t>(a.path_mtu)).has_value() ||
                              a.path_mtu > limits.max_path_mtu)) ||
-      (has(kAttrTimeout) && a.timeout > 31) || (has(kAttrRetryCount) && a.retry_count > 7) ||
-      (has(kAttrRnrRetry) && a.rnr_retry > 7) || (has(kAttrMinRnrTimer) && a.min_rnr_timer > 31) ||
+      (has(kAttrTimeout) && a.timeout > kMaxTimerCode) ||
+      (has(kAttrRetryCount) && a.retry_count > kMaxRetryCount) ||
+      (has(kAttrRnrRetry) && a.rnr_retry > kMaxRetryCount) ||
+      (has(kAttrMinRnrTimer) && a.min_rnr_timer > kMaxTimerCode) ||
       (has(kAttrMaxRdAtomic) && a.max_rd_atomic > limits.max_rd_atomic) ||
       (has(kAttrMaxDestRdAtomic) && a.max_dest_rd_atomic > limits.max_dest_rd_atomic) ||
       (has(kAttrAccessFlags) && (a.access_flags & ~kKnownAccessFlags) != 0) ||

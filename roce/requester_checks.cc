@@ -44,39 +44,49 @@ constexpr WorkInfo Local(CompletionOpcode completion) {
 
 // Indexed by WorkOpcode.
 constexpr std::array<WorkInfo, kWorkOpcodeCount> MakeTable() {
-  std::array<WorkInfo, kWorkOpcodeCount> t{};
-  t[0] = Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
-                   Opcode::kRcSendLast, Opcode::kRcSendOnly, true);
-  t[0].on_raw = true;
-  t[1] = Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
-                   Opcode::kRcSendLastImm, Opcode::kRcSendOnlyImm, true);
-  t[1].has_immediate = true;
-  t[2] = Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
-                   Opcode::kRcSendLastInvalidate, Opcode::kRcSendOnlyInvalidate, false);
-  t[2].has_invalidate = true;
-  t[2].on_uc = false;
-  t[3] = Segmented(CompletionOpcode::kRdmaWrite, Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle,
-                   Opcode::kRcWriteLast, Opcode::kRcWriteOnly, false);
-  t[3].has_reth = true;
-  t[4] = Segmented(CompletionOpcode::kRdmaWrite, Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle,
-                   Opcode::kRcWriteLastImm, Opcode::kRcWriteOnlyImm, false);
-  t[4].has_reth = true;
-  t[4].has_immediate = true;
-  t[5] = Single(WorkClass::kRead, CompletionOpcode::kRdmaRead, Opcode::kRcReadRequest);
-  t[6] = Single(WorkClass::kAtomic, CompletionOpcode::kCompareSwap, Opcode::kRcCompareSwap);
-  t[7] = Single(WorkClass::kAtomic, CompletionOpcode::kFetchAdd, Opcode::kRcFetchAdd);
-  t[8] = Local(CompletionOpcode::kLocalInvalidate);
-  t[9] = Local(CompletionOpcode::kBindMw);
-  t[10] = Single(WorkClass::kConfirmed, CompletionOpcode::kAtomicWrite, Opcode::kRcAtomicWrite);
-  t[10].has_reth = true;
-  t[11] = Single(WorkClass::kConfirmed, CompletionOpcode::kFlush, Opcode::kRcFlush);
-  t[11].has_reth = true;
-  t[12] = Local(CompletionOpcode::kRegisterList);
-  return t;
+  std::array<WorkInfo, kWorkOpcodeCount> table{};
+  const auto of = [&table](WorkOpcode opcode) -> WorkInfo& {
+    return table[static_cast<size_t>(opcode)];
+  };
+  of(WorkOpcode::kSend) =
+      Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
+                Opcode::kRcSendLast, Opcode::kRcSendOnly, true);
+  of(WorkOpcode::kSend).on_raw = true;
+  of(WorkOpcode::kSendWithImm) =
+      Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
+                Opcode::kRcSendLastImm, Opcode::kRcSendOnlyImm, true);
+  of(WorkOpcode::kSendWithImm).has_immediate = true;
+  of(WorkOpcode::kSendWithInvalidate) =
+      Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
+                Opcode::kRcSendLastInvalidate, Opcode::kRcSendOnlyInvalidate, false);
+  of(WorkOpcode::kSendWithInvalidate).has_invalidate = true;
+  of(WorkOpcode::kSendWithInvalidate).on_uc = false;
+  of(WorkOpcode::kRdmaWrite) =
+      Segmented(CompletionOpcode::kRdmaWrite, Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle,
+                Opcode::kRcWriteLast, Opcode::kRcWriteOnly, false);
+  of(WorkOpcode::kRdmaWrite).has_reth = true;
+  of(WorkOpcode::kRdmaWriteWithImm) =
+      Segmented(CompletionOpcode::kRdmaWrite, Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle,
+                Opcode::kRcWriteLastImm, Opcode::kRcWriteOnlyImm, false);
+  of(WorkOpcode::kRdmaWriteWithImm).has_reth = true;
+  of(WorkOpcode::kRdmaWriteWithImm).has_immediate = true;
+  of(WorkOpcode::kRdmaRead) =
+      Single(WorkClass::kRead, CompletionOpcode::kRdmaRead, Opcode::kRcReadRequest);
+  of(WorkOpcode::kCompareSwap) =
+      Single(WorkClass::kAtomic, CompletionOpcode::kCompareSwap, Opcode::kRcCompareSwap);
+  of(WorkOpcode::kFetchAdd) =
+      Single(WorkClass::kAtomic, CompletionOpcode::kFetchAdd, Opcode::kRcFetchAdd);
+  of(WorkOpcode::kLocalInvalidate) = Local(CompletionOpcode::kLocalInvalidate);
+  of(WorkOpcode::kBindMw) = Local(CompletionOpcode::kBindMw);
+  of(WorkOpcode::kAtomicWrite) =
+      Single(WorkClass::kConfirmed, CompletionOpcode::kAtomicWrite, Opcode::kRcAtomicWrite);
+  of(WorkOpcode::kAtomicWrite).has_reth = true;
+  of(WorkOpcode::kFlush) =
+      Single(WorkClass::kConfirmed, CompletionOpcode::kFlush, Opcode::kRcFlush);
+  of(WorkOpcode::kFlush).has_reth = true;
+  of(WorkOpcode::kRegisterList) = Local(CompletionOpcode::kRegisterList);
+  return table;
 }
-static_assert(static_cast<size_t>(WorkOpcode::kSendWithImm) == 1);
-static_assert(static_cast<size_t>(WorkOpcode::kRdmaRead) == 5);
-static_assert(static_cast<size_t>(WorkOpcode::kRegisterList) == kWorkOpcodeCount - 1);
 
 bool IsOnTransport(const WorkInfo& info, QpType type) {
   switch (type) {

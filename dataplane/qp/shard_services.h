@@ -16,10 +16,10 @@ class QueuePair;
 
 class DurableService {
  public:
-  // Starts an asynchronous flush of a range to persistent memory, charged to `payer` (an address
-  // that serves as a name). Qp::NoteDurable() reports completion, or, after kBusy, that there is
-  // room again.
-  virtual roce::DurableState StartDurable(QueuePair& qp, const void* payer,
+  // Starts an asynchronous flush of a range to persistent memory. `charged_to`: an address that
+  // stands for the program whose share of the threads it takes. Qp::NoteDurable() reports
+  // completion, or, after kBusy, that there is room again.
+  virtual roce::DurableState StartDurable(QueuePair& qp, const void* charged_to,
                                           memory::DurableRange& range) = 0;
 
  protected:

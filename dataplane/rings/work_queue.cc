@@ -192,8 +192,9 @@ SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity
       max_inline_(max_inline),
       allowed_opcodes_(AllowedOpcodes(type)),
       allowed_flags_(AllowedFlags(type)) {
-  assert(capacity == 0 || (stride >= 128 && stride >= sizeof(roci_abi_send_wqe) + max_inline &&
-                           stride >= sizeof(roci_abi_send_wqe) + max_sge * sizeof(roci_abi_sge)));
+  assert(capacity == 0 ||
+         (stride >= 2 * kCacheLineBytes && stride >= sizeof(roci_abi_send_wqe) + max_inline &&
+          stride >= sizeof(roci_abi_send_wqe) + max_sge * sizeof(roci_abi_sge)));
 }
 
 FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
@@ -202,7 +203,7 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   // Prefetches only a slot that the app has written.
   if (next_ + 1 != seen_) {
     __builtin_prefetch(Slot(next_ + 1));
-    __builtin_prefetch(Slot(next_ + 1) + 64);
+    __builtin_prefetch(Slot(next_ + 1) + kCacheLineBytes);
   }
   SendEntry entry;
   CopyOnce(entry, slot);

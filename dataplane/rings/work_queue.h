@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dataplane/base/prefetch.h"
 #include "roce/qp_attributes.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/rings.h"
@@ -54,7 +55,7 @@ class WorkQueue {
   void PrefetchProducer() const { __builtin_prefetch(&header_->producer); }
   void PrefetchNext() const {
     __builtin_prefetch(Slot(next_));
-    __builtin_prefetch(Slot(next_) + 64);
+    __builtin_prefetch(Slot(next_) + kCacheLineBytes);
   }
 
  protected:

@@ -39,7 +39,7 @@ bool DurableWriter::StartThreads() {
   return !threads_.empty();
 }
 
-DurableWriter::Started DurableWriter::Start(void* owner, const void* payer,
+DurableWriter::Started DurableWriter::Start(void* owner, const void* charged_to,
                                             memory::DurableRange& range) {
   Slot* free = nullptr;
   uint32_t charged = 0;
@@ -47,7 +47,7 @@ DurableWriter::Started DurableWriter::Start(void* owner, const void* payer,
     // Finished syncs that are not collected count too: they still use a slot.
     if (slot.state.load(std::memory_order_relaxed) == State::kFree) {
       if (free == nullptr) free = &slot;
-    } else if (slot.payer == payer) {
+    } else if (slot.charged_to == charged_to) {
       ++charged;
     }
   }
@@ -55,7 +55,7 @@ DurableWriter::Started DurableWriter::Start(void* owner, const void* payer,
   if (free == nullptr) return Started::kFull;
   GiveUp(owner);
   free->owner = owner;
-  free->payer = payer;
+  free->charged_to = charged_to;
   free->range = std::exchange(range, {});
   free->turn.store(next_turn_++, std::memory_order_relaxed);
   free->state.store(State::kQueued, std::memory_order_release);

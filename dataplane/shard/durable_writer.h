@@ -16,8 +16,8 @@
 namespace roci::dataplane {
 
 // The lcore starts syncs and collects them. A sync that the lcore has given up still runs to its
-// end. One payer gets only a part of the threads, so that a slow disk of one program does not stop
-// the others.
+// end. One program gets only a part of the threads, so that a slow disk of one program does not
+// stop the others.
 class DurableWriter {
  public:
   static constexpr uint32_t kThreads = 4;
@@ -39,20 +39,21 @@ class DurableWriter {
   bool StartThreads();
 
   // ---- On the lcore
-  // Starts a sync of `range` for `owner`, charged to `payer`; both pointers are only compared.
+  // Starts a sync of `range` for `owner`, charged to `charged_to`; both pointers are only compared.
   // Gives up the owner's earlier sync. Takes `range` if the sync starts.
-  Started Start(void* owner, const void* payer, memory::DurableRange& range);
+  Started Start(void* owner, const void* charged_to, memory::DurableRange& range);
   // Gives up the owner's sync: Collect does not report `owner` any more.
   void GiveUp(const void* owner);
   bool HasDone() const { return done_count_.load(std::memory_order_relaxed) != collected_; }
-  // Calls end(owner, payer, ok) for each finished sync. `owner` is null if the sync was given up.
+  // Calls end(owner, charged_to, ok) for each finished sync. `owner` is null if the sync was given
+  // up.
   template <class End>
   void Collect(End&& end) {
     for (Slot& slot : slots_) {
       if (slot.state.load(std::memory_order_acquire) != State::kDone) continue;
       slot.state.store(State::kFree, std::memory_order_relaxed);
       ++collected_;
-      end(slot.owner, slot.payer, slot.ok);
+      end(slot.owner, slot.charged_to, slot.ok);
     }
   }
 
@@ -62,8 +63,8 @@ class DurableWriter {
     std::atomic<State> state{State::kFree};
     std::atomic<uint32_t> turn{0};  // order of queueing; the oldest sync is taken first
     bool ok = false;                // written by a thread before kDone
-    void* owner = nullptr;          // of the lcore, as is `payer`
-    const void* payer = nullptr;
+    void* owner = nullptr;          // of the lcore, as is `charged_to`
+    const void* charged_to = nullptr;
     memory::DurableRange range;  // passed to a thread, which clears it
   };
 

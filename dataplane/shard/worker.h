@@ -68,7 +68,7 @@ class Worker final : public DurableService {
   // Called after a change of `qp` outside the loop: it may have work or another timeout.
   void Poke(QueuePair& qp);
 
-  roce::DurableState StartDurable(QueuePair& qp, const void* payer,
+  roce::DurableState StartDurable(QueuePair& qp, const void* charged_to,
                                   memory::DurableRange& range) override;
 
   // Control thread: prepares FLUSH for persistence. False: no thread can be created.
@@ -196,7 +196,7 @@ class Worker final : public DurableService {
 
   // worker_durable.cc
   uint32_t CollectDurable();
-  void RetryDurable(const void* payer);
+  void RetryDurable(const void* charged_to);
   void WakeDurable(QueuePair& qp);
   void ForgetDurable(QueuePair& qp);
   uint64_t DurableSleepNs() const;
@@ -263,7 +263,7 @@ class Worker final : public DurableService {
   int epoll_ = -1;
   struct DurableWaiter {
     QueuePair* qp;
-    const void* payer;
+    const void* charged_to;
   };
   std::vector<DurableWaiter> durable_waiters_;  // waiting for room, in order of arrival
   uint64_t durable_retry_ns_ = 0;

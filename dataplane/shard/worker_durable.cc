@@ -14,16 +14,16 @@ constexpr uint64_t kRetryNs = 1'000'000;
 
 }  // namespace
 
-roce::DurableState Worker::StartDurable(QueuePair& qp, const void* payer,
+roce::DurableState Worker::StartDurable(QueuePair& qp, const void* charged_to,
                                         memory::DurableRange& range) {
   if (range.count == 0) return roce::DurableState::kDone;
-  if (durable_writer_.Start(&qp, payer, range) == DurableWriter::Started::kYes) {
+  if (durable_writer_.Start(&qp, charged_to, range) == DurableWriter::Started::kYes) {
     stats_.durable_syncs.Add(1);
     return roce::DurableState::kRunning;
   }
   // A queue pair is in the list at most once.
   ForgetDurable(qp);
-  durable_waiters_.push_back({&qp, payer});
+  durable_waiters_.push_back({&qp, charged_to});
   return roce::DurableState::kBusy;
 }
 
@@ -34,7 +34,7 @@ void Worker::ForgetDurable(QueuePair& qp) {
 
 uint32_t Worker::CollectDurable() {
   uint32_t work = 0;
-  durable_writer_.Collect([&](void* owner, const void* payer, bool ok) {
+  durable_writer_.Collect([&](void* owner, const void* charged_to, bool ok) {
     ++work;
     if (!ok) stats_.durable_failures.Add(1);
     if (owner != nullptr) {
@@ -42,7 +42,7 @@ uint32_t Worker::CollectDurable() {
       qp.host.NoteDurable(ok ? roce::DurableState::kDone : roce::DurableState::kFailed);
       WakeDurable(qp);
     }
-    RetryDurable(payer);
+    RetryDurable(charged_to);
   });
   if (!durable_waiters_.empty() && now_ - durable_retry_ns_ > kRetryNs) {
     durable_retry_ns_ = now_;
@@ -51,11 +51,12 @@ uint32_t Worker::CollectDurable() {
   return work;
 }
 
-// Wakes some queue pairs that have waited longest. `payer` not null: only queue pairs of `payer`.
-void Worker::RetryDurable(const void* payer) {
+// Wakes some queue pairs that have waited longest. `charged_to` not null: only queue pairs of
+// `charged_to`.
+void Worker::RetryDurable(const void* charged_to) {
   uint32_t left = kWokenTogether;
   std::erase_if(durable_waiters_, [&](const DurableWaiter& waiter) {
-    if (left == 0 || (payer != nullptr && waiter.payer != payer)) return false;
+    if (left == 0 || (charged_to != nullptr && waiter.charged_to != charged_to)) return false;
     --left;
     WakeDurable(*waiter.qp);
     return true;

@@ -1,4 +1,4 @@
-// Asynchronous syncs to disk: reports to the owner, limits for each payer, and syncs given up.
+// Asynchronous syncs to disk: reports to the owner, limits for each charged_to, and syncs given up.
 #include "dataplane/shard/durable_writer.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ using Started = DurableWriter::Started;
 
 struct Ended {
   void* owner;
-  const void* payer;
+  const void* charged_to;
   bool ok;
 };
 
@@ -32,11 +32,11 @@ class DurableWriterTest : public ::testing::Test {
     close(fd);
   }
 
-  Started Start(void* owner, const void* payer) {
+  Started Start(void* owner, const void* charged_to) {
     memory::DurableRange range;
     range.parts[0] = {file_, 0, 4096};
     range.count = 1;
-    const Started started = writer_.Start(owner, payer, range);
+    const Started started = writer_.Start(owner, charged_to, range);
     EXPECT_EQ(range.count, started == Started::kYes ? 0u : 1u);
     return started;
   }
@@ -49,8 +49,8 @@ class DurableWriterTest : public ::testing::Test {
         std::this_thread::yield();
         continue;
       }
-      writer_.Collect([&](void* owner, const void* payer, bool ok) {
-        all.push_back({owner, payer, ok});
+      writer_.Collect([&](void* owner, const void* charged_to, bool ok) {
+        all.push_back({owner, charged_to, ok});
       });
     }
     EXPECT_EQ(all.size(), count);
@@ -70,7 +70,7 @@ TEST_F(DurableWriterTest, ReportsCompletionToTheOwner) {
   ASSERT_EQ(Start(&owners_[0], &payers_[0]), Started::kYes);
   const auto ended = Collect(1);
   EXPECT_EQ(ended.at(0).owner, &owners_[0]);
-  EXPECT_EQ(ended.at(0).payer, &payers_[0]);
+  EXPECT_EQ(ended.at(0).charged_to, &payers_[0]);
   EXPECT_TRUE(ended.at(0).ok);
   EXPECT_FALSE(writer_.HasDone());
   EXPECT_EQ(file_.use_count(), 1) << "the thread releases the file";
@@ -103,7 +103,7 @@ TEST_F(DurableWriterTest, DoesNotReportSyncsThatWereGivenUp) {
   const auto ended = Collect(3);
   EXPECT_EQ(std::count_if(ended.begin(), ended.end(), [](const Ended& e) { return !e.owner; }), 2);
   for (const Ended& e : ended) {
-    EXPECT_EQ(e.owner, e.payer == &payers_[2] ? &owners_[1] : nullptr);
+    EXPECT_EQ(e.owner, e.charged_to == &payers_[2] ? &owners_[1] : nullptr);
   }
 }
 
