@@ -35,7 +35,8 @@ absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply&
         record.share = QuotaShare(quotas_->ahs, 1);
         if (!record.share.ok())
           return absl::ResourceExhaustedError("limit of address handles reached");
-        const absl::StatusOr<uint32_t> handle = shard_->CreateAddressHandle(pd, path);
+        const absl::StatusOr<uint32_t> handle =
+            shard_->Do(dataplane::CreateAddressHandle{pd, path});
         if (!handle.ok()) return handle.status();
         ++pds_.Find(pd)->users;
         ahs_.AddAs(*handle, std::move(record));
@@ -49,7 +50,7 @@ absl::Status Session::DestroyAh(const Request& request, const FdsPointer&, Reply
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const AhRecord* record = ahs_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such address handle");
-  const absl::Status status = shard_->DestroyAddressHandle(handle);
+  const absl::Status status = shard_->Do(dataplane::DestroyAddressHandle{handle});
   if (!status.ok()) return status;
   --pds_.Find(record->pd)->users;
   ahs_.Remove(handle);

@@ -19,9 +19,9 @@ uint64_t RingBytes(uint32_t entries) {
 
 uint32_t Session::KeptAsyncEvents(uint64_t user_handle, uint32_t sent) {
   if (sent == 0) return 0;
-  const uint32_t waiting = shard_->HoldAsyncEvents(user_handle);
+  const uint32_t waiting = shard_->Do(dataplane::HoldAsyncEvents{user_handle});
   const uint32_t unread = TakeBackEvents(async_events_, user_handle, sizeof(roci_abi_async_event));
-  shard_->ReleaseAsyncEvents();
+  shard_->Do(dataplane::ReleaseAsyncEvents{});
   return sent - waiting - unread;
 }
 
@@ -63,8 +63,9 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of completion queues reached");
   record.memory = admission_.user->TakeRings(RingBytes(create.entries));
   if (!record.memory.ok()) return RingShare::Refusal();
-  absl::StatusOr<dataplane::CreatedCompletionQueue> created = shard_->CreateCompletionQueue(
-      create.entries, create.user_handle, channel != nullptr ? channel->pipe.writing.get() : -1);
+  absl::StatusOr<dataplane::CreatedCompletionQueue> created = shard_->Do(
+      dataplane::CreateCompletionQueue{create.entries, create.user_handle,
+                                       channel != nullptr ? channel->pipe.writing.get() : -1});
   if (!created.ok()) return created.status();
   record.cq = created->completion_queue;
   if (create.flags & ROCI_ABI_CQ_IGNORE_OVERRUN) record.cq->IgnoreOverrun();
@@ -90,7 +91,7 @@ absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply&
   RingShare memory = admission_.user->TakeRings(RingBytes(resize.entries));
   if (!memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::Fd> fd =
-      shard_->ResizeCompletionQueue(*record->cq, resize.entries, resize.consumer);
+      shard_->Do(dataplane::ResizeCompletionQueue{*record->cq, resize.entries, resize.consumer});
   if (!fd.ok()) return fd.status();
   record->memory = std::move(memory);
   auto& response = reply.As<roci_abi_resize_cq_response>();
@@ -106,8 +107,8 @@ absl::Status Session::ModifyCq(const Request& request, const FdsPointer&, Reply&
   const auto& modify = request.As<roci_abi_modify_cq_request>();
   const CqRecord* record = cqs_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("no such completion queue");
-  shard_->ModerateCompletionQueue(*record->cq,
-                                  {modify.count, uint64_t{modify.period_us} * 1000 /* ns */});
+  shard_->Do(dataplane::ModerateCompletionQueue{
+      *record->cq, {modify.count, uint64_t{modify.period_us} * 1000 /* ns */}});
   return absl::OkStatus();
 }
 
@@ -115,7 +116,8 @@ absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const CqRecord* record = cqs_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such completion queue");
-  const absl::StatusOr<dataplane::EventCounts> events = shard_->DestroyCompletionQueue(*record->cq);
+  const absl::StatusOr<dataplane::EventCounts> events =
+      shard_->Do(dataplane::DestroyCompletionQueue{*record->cq});
   if (!events.ok()) return events.status();
   auto& response = reply.As<roci_abi_destroy_response>();
   // Events that were delivered to the program, which it must acknowledge.
@@ -124,10 +126,10 @@ absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply
   if (record->channel != 0) {
     ChannelRecord* channel = channels_.Find(record->channel);
     if (response.comp_events != 0) {
-      shard_->HoldCompletionEvents(channel->pipe.writing.get());
+      shard_->Do(dataplane::HoldCompletionEvents{channel->pipe.writing.get()});
       response.comp_events -=
           TakeBackEvents(channel->pipe, record->user_handle, sizeof(roci_abi_comp_event));
-      shard_->ReleaseCompletionEvents();
+      shard_->Do(dataplane::ReleaseCompletionEvents{});
     }
     --channel->users;
   }

@@ -31,7 +31,8 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
   record.memory = admission_.user->TakeRings(2 * bytes);
   if (!record.memory.ok()) return RingShare::Refusal();
   record.pd = pd_handle;
-  absl::StatusOr<dataplane::CreatedList> created = shard_->CreateList(pd_handle, room);
+  absl::StatusOr<dataplane::CreatedList> created =
+      shard_->Do(dataplane::CreateList{pd_handle, room});
   if (!created.ok()) return created.status();
   ++pd->users;
   auto& response = reply.As<roci_abi_alloc_list_mr_response>();
@@ -67,7 +68,7 @@ absl::Status Session::FreeListMr(const Request& request, const FdsPointer&, Repl
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const ListRecord* record = lists_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such list region");
-  shard_->DestroyList(handle);
+  shard_->Do(dataplane::DestroyList{handle});
   --pds_.Find(record->pd)->users;
   lists_.Remove(handle);
   return absl::OkStatus();

@@ -12,6 +12,11 @@ namespace {
 
 constexpr uint32_t kNoSrq = ~0u;
 
+// What devices advertise is what the dataplane grants.
+static_assert(kMaxSge == dataplane::kQueueLimits.max_sge);
+static_assert(kMaxInline == dataplane::kQueueLimits.max_inline);
+static_assert(kMaxMessageBytes == dataplane::kMaxMessageBytes);
+
 absl::Status CheckCapabilities(const roci_abi_create_qp_request& create,
                                const DeviceLimits& limits) {
   if (create.max_send_wr > limits.max_qp_wr || create.max_recv_wr > limits.max_qp_wr ||
@@ -156,7 +161,8 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   if (!record.memory.ok()) return RingShare::Refusal();
   const absl::StatusOr<uint32_t> handle = qps_.Next();
   if (!handle.ok()) return handle.status();
-  absl::StatusOr<dataplane::CreatedQueuePair> created = shard_->CreateQueuePair(config, *handle);
+  absl::StatusOr<dataplane::CreatedQueuePair> created =
+      shard_->Do(dataplane::CreateQueuePair{config, *handle});
   if (!created.ok()) return created.status();
   dataplane::QueuePair* qp = created->queue_pair;
   record.qp = qp;
@@ -195,8 +201,7 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
     return ApplyModify(modify, wanted, nullptr, reply);
   }
   // A transition that is impossible now is refused before the path is resolved, which takes time.
-  roce::QpAttributes current;
-  shard_->QueryQueuePair(*record->qp, current);
+  const roce::QpAttributes current = shard_->Do(dataplane::QueryQueuePair{*record->qp});
   const roce::QpState to = modify.mask & roce::kAttrState ? wanted.state : current.state;
   status = StatusOfModify(roce::CheckModify(record->qp->type(), current.state, to, modify.mask));
   if (!status.ok()) return status;
@@ -215,22 +220,21 @@ absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify,
                                   Reply& reply) {
   QpRecord* record = qps_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("no such queue pair");
-  roce::QpState state = roce::QpState::kReset;
-  const absl::Status status =
-      StatusOfModify(shard_->ModifyQueuePair(*record->qp, values, modify.mask, path, &state));
+  const dataplane::ModifiedQueuePair modified =
+      shard_->Do(dataplane::ModifyQueuePair{*record->qp, values, modify.mask, path});
+  const absl::Status status = StatusOfModify(modified.result);
   if (!status.ok()) return status;
   std::optional<roci_abi_ah_attr>& address = AddressOf(*record);
   if (path != nullptr) address = modify.attr.ah;
-  if (state == roce::QpState::kReset) address.reset();
-  reply.As<roci_abi_modify_qp_response>().state = static_cast<uint32_t>(state);
+  if (modified.state == roce::QpState::kReset) address.reset();
+  reply.As<roci_abi_modify_qp_response>().state = static_cast<uint32_t>(modified.state);
   return absl::OkStatus();
 }
 
 absl::Status Session::QueryQp(const Request& request, const FdsPointer&, Reply& reply) {
   QpRecord* record = qps_.Find(request.As<roci_abi_query_qp_request>().handle);
   if (record == nullptr) return absl::NotFoundError("no such queue pair");
-  roce::QpAttributes attributes;
-  shard_->QueryQueuePair(*record->qp, attributes);
+  const roce::QpAttributes attributes = shard_->Do(dataplane::QueryQueuePair{*record->qp});
   auto& response = reply.As<roci_abi_query_qp_response>();
   AttributesToAbi(attributes, response.attr);
   const dataplane::QueueLayout& layout = record->qp->layout();
@@ -259,7 +263,7 @@ absl::Status Session::DestroyQp(const Request& request, const FdsPointer&, Reply
     shard_->AwaitCopies({});
     --xrcds_.Find(record->xrcd)->users;
   } else {
-    response.async_events = shard_->DestroyQueuePair(*record->qp).async_events;
+    response.async_events = shard_->Do(dataplane::DestroyQueuePair{*record->qp}).async_events;
     --pds_.Find(record->pd)->users;
   }
   response.async_events = KeptAsyncEvents(record->user_handle, response.async_events);

@@ -97,7 +97,7 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
   if (!handle.ok()) return handle.status();
   absl::Cleanup remove_record = [&] { srqs_.Remove(*handle); };
   absl::StatusOr<dataplane::CreatedSharedReceiveQueue> created =
-      shard_->CreateSharedReceiveQueue(config, *handle);
+      shard_->Do(dataplane::CreateSharedReceiveQueue{config, *handle});
   if (!created.ok()) return created.status();
   std::move(remove_record).Cancel();
   SrqRecord* added = srqs_.Find(*handle);
@@ -142,7 +142,7 @@ absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_li
     if (!layout.ok()) return layout.status();
     RingShare memory = admission_.user->TakeRings(layout->memory_size);
     if (!memory.ok()) return RingShare::Refusal();
-    absl::StatusOr<dataplane::Fd> fd = shard_->GrowSharedReceiveQueue(srq, *layout);
+    absl::StatusOr<dataplane::Fd> fd = shard_->Do(dataplane::GrowSharedReceiveQueue{srq, *layout});
     if (!fd.ok()) return fd.status();
     record.memory = std::move(memory);
     reply.As<roci_abi_modify_srq_response>().layout = srq.layout();
@@ -167,7 +167,7 @@ absl::Status Session::DestroySrq(const Request& request, const FdsPointer&, Repl
   const SrqRecord* record = srqs_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such shared receive queue");
   const absl::StatusOr<dataplane::EventCounts> events =
-      shard_->DestroySharedReceiveQueue(*record->srq);
+      shard_->Do(dataplane::DestroySharedReceiveQueue{*record->srq});
   if (!events.ok()) return events.status();
   auto& response = reply.As<roci_abi_destroy_response>();
   response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);

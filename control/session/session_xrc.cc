@@ -114,8 +114,8 @@ absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& r
   }
   const absl::StatusOr<uint32_t> handle = OpenTarget(open.xrcd, open.qpn, open.user_handle);
   if (!handle.ok()) return handle.status();
-  roce::QpAttributes attributes;
-  shard_->QueryQueuePair(*qps_.Find(*handle)->qp, attributes);
+  const roce::QpAttributes attributes =
+      shard_->Do(dataplane::QueryQueuePair{*qps_.Find(*handle)->qp});
   auto& response = reply.As<roci_abi_open_qp_response>();
   response.handle = *handle;
   response.state = static_cast<uint32_t>(attributes.state);

@@ -6,14 +6,23 @@
 #include <span>
 #include <vector>
 
+#include "dataplane/base/shared_memory.h"
+#include "dataplane/qp/completion_events.h"
+#include "dataplane/rings/list_memory.h"
 #include "memory/key_table.h"
 #include "memory/t10_dif.h"
 #include "memory/types.h"
+#include "roce/frame.h"
+#include "roce/qp_attributes.h"
+#include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
 
+class CompletionQueue;
 class QueuePair;
+struct QueuePairConfig;
 class SharedReceiveQueue;
+struct SharedReceiveQueueConfig;
 
 // ---- Keys. Statuses are those of memory::KeyTable's functions.
 
@@ -70,8 +79,74 @@ struct DropKeys {
 };
 struct ListRegions {};  // -> std::vector<memory::RegionInfo>
 
-// ---- Queues and events
+// A region that work requests register.
+struct CreateList {  // -> CreatedList. ResourceExhausted: no key or memory left
+  uint32_t pd;
+  ListRoom room;
+};
+struct CreatedList {
+  uint32_t key;
+  Fd memory;  // for the program
+};
+struct DestroyList {
+  uint32_t number;  // the upper 24 bits of its keys
+};
 
+// ---- Completion queues
+
+// Events that were sent for an object that is gone.
+struct EventCounts {
+  uint32_t comp_events = 0;
+  uint32_t async_events = 0;
+};
+struct CreateCompletionQueue {  // -> CreatedCompletionQueue
+  uint32_t entries;             // requested, >= 1
+  uint64_t user_handle;
+  // Writing end of a completion channel's pipe (non-blocking; it stays open as long as the queue),
+  // or -1.
+  int channel;
+};
+struct CreatedCompletionQueue {
+  CompletionQueue* completion_queue;
+  Fd memory;  // for the program
+};
+// Continues in a new ring (see RESIZE_CQ in abi/session.h).
+struct ResizeCompletionQueue {  // -> Fd of the ring. InvalidArgument: `consumer` is impossible, or
+                                // the new ring is too small for the unconsumed entries
+  CompletionQueue& completion_queue;
+  uint32_t entries;
+  uint32_t consumer;
+};
+// Sets the moderation of its events.
+struct ModerateCompletionQueue {
+  CompletionQueue& completion_queue;
+  EventModeration moderation;
+};
+struct DestroyCompletionQueue {  // -> EventCounts. FailedPrecondition: a queue pair uses it
+  CompletionQueue& completion_queue;
+};
+
+// ---- Shared receive queues
+
+struct CreateSharedReceiveQueue {  // -> CreatedSharedReceiveQueue. ResourceExhausted: no number,
+                                   // doorbell or memory left
+  const SharedReceiveQueueConfig& config;
+  uint32_t handle;  // in its completions
+};
+struct CreatedSharedReceiveQueue {
+  SharedReceiveQueue* queue;
+  Fd memory;  // for the program
+};
+// Moves the queue to new memory with more slots.
+struct GrowSharedReceiveQueue {  // -> Fd. InvalidArgument: the program has written impossible
+                                 // values
+  SharedReceiveQueue& srq;
+  const roci_abi_srq_layout& layout;
+};
+// FailedPrecondition: a queue pair uses it. (XRC queue pairs do not count.)
+struct DestroySharedReceiveQueue {  // -> EventCounts
+  SharedReceiveQueue& srq;
+};
 struct SetReceiveLimit {
   SharedReceiveQueue& srq;
   uint32_t limit;
@@ -89,9 +164,68 @@ struct ReceiveQueueState {
 struct InspectReceiveQueue {  // -> ReceiveQueueState
   SharedReceiveQueue& srq;
 };
+
+// ---- Queue pairs
+
+// Checks the limits in `config` against kQueueLimits; the granted limits are in qp.layout().
+struct CreateQueuePair {  // -> CreatedQueuePair. ResourceExhausted: no QPN or memory left
+  const QueuePairConfig& config;
+  // A free number < ShardClient::queue_pair_handles(): of its doorbell, and in its completions.
+  uint32_t handle;
+};
+struct CreatedQueuePair {
+  QueuePair* queue_pair;
+  Fd memory;  // for the program
+};
+struct DestroyQueuePair {  // -> EventCounts
+  QueuePair& qp;
+};
+// The values are possible (roce::CheckAttributeValues). The transition is checked on the lcore.
+struct ModifyQueuePair {  // -> ModifiedQueuePair
+  QueuePair& qp;
+  const roce::QpAttributes& attributes;
+  uint32_t mask;
+  const roce::Path* path = nullptr;  // the resolved address vector if `mask` has kAttrAddressVector
+};
+struct ModifiedQueuePair {
+  roce::ModifyResult result;
+  roce::QpState state;  // now
+};
+// Changes only the path, for example after a neighbour's MAC has changed.
+struct SetPath {
+  QueuePair& qp;
+  const roce::Path& path;
+};
+struct QueryQueuePair {  // -> roce::QpAttributes
+  QueuePair& qp;
+};
 struct InspectQueuePairs {  // -> std::vector<QueuePairInfo>, in the same order
   std::span<QueuePair* const> queue_pairs;
 };
+
+// ---- Address handles: small numbers, which are reused
+
+struct CreateAddressHandle {  // -> uint32_t. ResourceExhausted: the limit is reached
+  uint32_t pd;
+  const roce::Path& path;
+};
+struct DestroyAddressHandle {  // NotFound
+  uint32_t handle;
+};
+
+// ---- Events
+
+// Before events are taken back from a pipe: the lcore writes no events to the async pipe, or to the
+// completion channel `channel`, until the matching Release. HoldAsyncEvents discards the events of
+// `element` that are not in the pipe yet and answers their number.
+struct HoldAsyncEvents {  // -> uint32_t
+  uint64_t element;
+};
+struct ReleaseAsyncEvents {};
+struct HoldCompletionEvents {
+  int channel;
+};
+struct ReleaseCompletionEvents {};
 // Sends an asynchronous event to the program. It may be lost: see AsyncEvents.
 struct RaiseEvent {
   uint64_t element;

@@ -151,12 +151,11 @@ void ShardClient::ShareKeysOf(ShardClient& other) {
   context_->copies().Share(app_);
 }
 
-absl::StatusOr<CreatedCompletionQueue> ShardClient::CreateCompletionQueue(uint32_t entries,
-                                                                          uint64_t user_handle,
-                                                                          int channel) {
+absl::StatusOr<CreatedCompletionQueue> ShardClient::Do(const CreateCompletionQueue& command) {
   CompletionEvents& events = *lcore_->services().events;
   ReserveOneMore(completion_queues_);
-  auto cq = CompletionQueue::Create(*context_, events, entries, user_handle, channel);
+  auto cq = CompletionQueue::Create(*context_, events, command.entries, command.user_handle,
+                                    command.channel);
   if (!cq.ok()) return cq.status();
   lcore_->Call([&](const OnShard&) { events.Register(); });
   CompletionQueue* created = cq->get();
@@ -164,26 +163,29 @@ absl::StatusOr<CreatedCompletionQueue> ShardClient::CreateCompletionQueue(uint32
   return CreatedCompletionQueue{created, created->TakeFd()};
 }
 
-absl::StatusOr<Fd> ShardClient::ResizeCompletionQueue(CompletionQueue& cq, uint32_t entries,
-                                                      uint32_t consumer) {
-  absl::StatusOr<SharedMemory> ring = CompletionQueue::CreateRing(entries);
+absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
+  CompletionQueue& cq = command.completion_queue;
+  absl::StatusOr<SharedMemory> ring = CompletionQueue::CreateRing(command.entries);
   if (!ring.ok()) return ring.status();
   Fd fd = ring->TakeFd();
   // Entries posted before the request count, so the lcore runs a whole round first.
-  if (std::bit_ceil(entries) < cq.capacity()) lcore_->FinishRound();
-  const bool swapped = CallBetweenCopies(
-      [&](const OnShard&) { return cq.SwapRing(*ring, std::bit_ceil(entries), consumer); });
+  if (std::bit_ceil(command.entries) < cq.capacity()) lcore_->FinishRound();
+  const bool swapped = CallBetweenCopies([&](const OnShard&) {
+    return cq.SwapRing(*ring, std::bit_ceil(command.entries), command.consumer);
+  });
   if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
   return fd;
 }
 
-void ShardClient::ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation) {
+void ShardClient::Do(const ModerateCompletionQueue& command) {
   lcore_->Call([&](const OnShard& shard) {
-    lcore_->worker(shard).events().Moderate(cq, moderation, Clock::Monotonic());
+    lcore_->worker(shard).events().Moderate(command.completion_queue, command.moderation,
+                                            Clock::Monotonic());
   });
 }
 
-absl::StatusOr<EventCounts> ShardClient::DestroyCompletionQueue(CompletionQueue& cq) {
+absl::StatusOr<EventCounts> ShardClient::Do(const DestroyCompletionQueue& command) {
+  CompletionQueue& cq = command.completion_queue;
   if (cq.users() != 0) return absl::FailedPreconditionError("completion queue: in use");
   CallBetweenCopies([&](const OnShard& shard) { lcore_->worker(shard).events().Unregister(cq); });
   const EventCounts counts{cq.comp_events(), cq.async_events()};
@@ -192,18 +194,18 @@ absl::StatusOr<EventCounts> ShardClient::DestroyCompletionQueue(CompletionQueue&
 }
 
 // Makes all allocations before changes that would have to be undone.
-absl::StatusOr<CreatedQueuePair> ShardClient::CreateQueuePair(const QueuePairConfig& config,
-                                                              uint32_t handle) {
-  assert(handle < max_queue_pairs_);
+absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command) {
+  assert(command.handle < max_queue_pairs_);
   const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
-  auto created = QueuePair::Create(lcore_->services(), context_.get(),
-                                   device_.lane(lcore_->index()), config, *qpn, handle);
+  auto created =
+      QueuePair::Create(lcore_->services(), context_.get(), device_.lane(lcore_->index()),
+                        command.config, *qpn, command.handle);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   lcore_->Call([&](const OnShard& shard) {
-    context_->MakeRoomFor(shard, handle);
+    context_->MakeRoomFor(shard, command.handle);
     lcore_->worker(shard).AddQueuePair(*qp);
     context_->AddQueuePair(shard, *std::move(created));
   });
@@ -214,7 +216,8 @@ absl::StatusOr<CreatedQueuePair> ShardClient::CreateQueuePair(const QueuePairCon
   return CreatedQueuePair{qp, qp->TakeFd()};
 }
 
-EventCounts ShardClient::DestroyQueuePair(QueuePair& qp) {
+EventCounts ShardClient::Do(const DestroyQueuePair& command) {
+  QueuePair& qp = command.qp;
   // Freed by this thread, not by the lcore.
   const std::unique_ptr<QueuePair> owned = CallBetweenCopies([&](const OnShard& shard) {
     qp.GiveBackReceive(shard);
@@ -230,16 +233,17 @@ EventCounts ShardClient::DestroyQueuePair(QueuePair& qp) {
   return counts;
 }
 
-absl::StatusOr<CreatedList> ShardClient::CreateList(uint32_t pd, const ListRoom& room) {
+absl::StatusOr<CreatedList> ShardClient::Do(const CreateList& command) {
+  const ListRoom& room = command.room;
   absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(room);
   if (!memory.ok()) return memory.status();
   CreatedList created{0, (*memory)->TakeFd()};
   const memory::MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
     memory::KeyTable& keys = context_->keys(shard);
     const memory::MemoryStatus allocated =
-        room.has_signature
-            ? keys.AllocateIntegrity(pd, room.max_runs, room.max_protection_runs, &created.key)
-            : keys.AllocateList(pd, room.max_runs, &created.key);
+        room.has_signature ? keys.AllocateIntegrity(command.pd, room.max_runs,
+                                                    room.max_protection_runs, &created.key)
+                           : keys.AllocateList(command.pd, room.max_runs, &created.key);
     if (allocated != memory::MemoryStatus::kOk) return allocated;
     const uint32_t list = ListMemory::NumberOf(created.key);
     absl::Cleanup free_list = [&] { keys.FreeList(list); };
@@ -251,19 +255,19 @@ absl::StatusOr<CreatedList> ShardClient::CreateList(uint32_t pd, const ListRoom&
   return created;
 }
 
-void ShardClient::DestroyList(uint32_t number) {
+void ShardClient::Do(const DestroyList& command) {
   // Unmapped by this thread, not by the lcore.
   const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard& shard) {
-    context_->keys(shard).FreeList(number);
-    return context_->lists().Remove(number);
+    context_->keys(shard).FreeList(command.number);
+    return context_->lists().Remove(command.number);
   });
   AwaitCopies({});
 }
 
-absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::CreateSharedReceiveQueue(
-    const SharedReceiveQueueConfig& config, uint32_t handle) {
+absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::Do(const CreateSharedReceiveQueue& command) {
+  const SharedReceiveQueueConfig& config = command.config;
   // Doorbells of tag queues use the handles from the upper end.
-  if (config.tags.max_tags != 0 && handle > last_srq_handle()) {
+  if (config.tags.max_tags != 0 && command.handle > last_srq_handle()) {
     return absl::ResourceExhaustedError("shared receive queue: no doorbell left");
   }
   roce::Qpn number;
@@ -276,12 +280,13 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::CreateSharedReceiveQueue(
     if (config.domain != nullptr) device_.srqns().Free(number);
   };
   ReserveOneMore(shared_queues_);
-  auto created = SharedReceiveQueue::Create(*context_, config, handle, number.value());
+  auto created = SharedReceiveQueue::Create(*context_, config, command.handle, number.value());
   if (!created.ok()) return created.status();
   SharedReceiveQueue* srq = created->get();
   if (srq->tags() != nullptr) {
-    lcore_->Call(
-        [&](const OnShard& shard) { context_->AddTagQueue(shard, TagDoorbell(handle), *srq); });
+    lcore_->Call([&](const OnShard& shard) {
+      context_->AddTagQueue(shard, TagDoorbell(command.handle), *srq);
+    });
   }
   if (config.domain != nullptr)
     lcore_->Call([&](const OnShard& shard) { config.domain->AddQueue(shard, *srq); });
@@ -291,18 +296,20 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::CreateSharedReceiveQueue(
   return CreatedSharedReceiveQueue{srq, srq->TakeFd()};
 }
 
-absl::StatusOr<Fd> ShardClient::GrowSharedReceiveQueue(SharedReceiveQueue& srq,
-                                                       const roci_abi_srq_layout& layout) {
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout.memory_size);
+absl::StatusOr<Fd> ShardClient::Do(const GrowSharedReceiveQueue& command) {
+  absl::StatusOr<SharedMemory> memory =
+      SharedMemory::Create("roci-srq", command.layout.memory_size);
   if (!memory.ok()) return memory.status();
   Fd fd = memory->TakeFd();
-  if (!lcore_->Call([&](const OnShard& shard) { return srq.Grow(shard, *memory, layout); })) {
+  if (!lcore_->Call(
+          [&](const OnShard& shard) { return command.srq.Grow(shard, *memory, command.layout); })) {
     return absl::InvalidArgumentError("shared receive queue: broken");
   }
   return fd;
 }
 
-absl::StatusOr<EventCounts> ShardClient::DestroySharedReceiveQueue(SharedReceiveQueue& srq) {
+absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& command) {
+  SharedReceiveQueue& srq = command.srq;
   if (srq.users() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
   if (srq.domain() != nullptr) {
     CallBetweenCopies([&](const OnShard& shard) { srq.domain()->RemoveQueue(shard, srq); });
@@ -318,56 +325,60 @@ absl::StatusOr<EventCounts> ShardClient::DestroySharedReceiveQueue(SharedReceive
   return counts;
 }
 
-roce::ModifyResult ShardClient::ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
-                                                uint32_t mask, const roce::Path* path,
-                                                roce::QpState* state_after) {
+ModifiedQueuePair ShardClient::Do(const ModifyQueuePair& command) {
+  QueuePair& qp = command.qp;
   return CallBetweenCopies([&](const OnShard& shard) {
     Worker& worker = lcore_->worker(shard);
     const roce::ModifyResult result =
-        qp.Modify(shard, worker.RefreshTime(), attributes, mask, path);
+        qp.Modify(shard, worker.RefreshTime(), command.attributes, command.mask, command.path);
     if (result == roce::ModifyResult::kOk) worker.Poke(qp);
-    if (state_after != nullptr) *state_after = qp.core.state();
-    return result;
+    return ModifiedQueuePair{result, qp.core.state()};
   });
 }
 
-void ShardClient::SetPath(QueuePair& qp, const roce::Path& path) {
-  lcore_->Call([&](const OnShard& shard) { qp.SetPath(shard, path); });
+void ShardClient::Do(const SetPath& command) {
+  lcore_->Call([&](const OnShard& shard) { command.qp.SetPath(shard, command.path); });
 }
 
-void ShardClient::QueryQueuePair(QueuePair& qp, roce::QpAttributes& out) {
-  lcore_->Call([&](const OnShard&) { qp.core.Query(out); });
+roce::QpAttributes ShardClient::Do(const QueryQueuePair& command) {
+  return lcore_->Call([&](const OnShard&) {
+    roce::QpAttributes attributes;
+    command.qp.core.Query(attributes);
+    return attributes;
+  });
 }
 
-absl::StatusOr<uint32_t> ShardClient::CreateAddressHandle(uint32_t pd, const roce::Path& path) {
+absl::StatusOr<uint32_t> ShardClient::Do(const CreateAddressHandle& command) {
   uint32_t handle = 0;
-  const bool added = lcore_->Call(
-      [&](const OnShard& shard) { return context_->addresses(shard).Add(pd, path, &handle); });
+  const bool added = lcore_->Call([&](const OnShard& shard) {
+    return context_->addresses(shard).Add(command.pd, command.path, &handle);
+  });
   if (!added) return absl::ResourceExhaustedError("address handle: none left");
   return handle;
 }
 
-absl::Status ShardClient::DestroyAddressHandle(uint32_t handle) {
-  const bool removed =
-      lcore_->Call([&](const OnShard& shard) { return context_->addresses(shard).Remove(handle); });
+absl::Status ShardClient::Do(const DestroyAddressHandle& command) {
+  const bool removed = lcore_->Call(
+      [&](const OnShard& shard) { return context_->addresses(shard).Remove(command.handle); });
   return removed ? absl::OkStatus() : absl::NotFoundError("address handle");
 }
 
-uint32_t ShardClient::HoldAsyncEvents(uint64_t element) {
-  return lcore_->Call([&](const OnShard&) { return context_->async_events().Hold(element); });
+uint32_t ShardClient::Do(const HoldAsyncEvents& command) {
+  return lcore_->Call(
+      [&](const OnShard&) { return context_->async_events().Hold(command.element); });
 }
 
-void ShardClient::ReleaseAsyncEvents() {
+void ShardClient::Do(const ReleaseAsyncEvents&) {
   lcore_->Call([&](const OnShard& shard) {
     lcore_->worker(shard).events().lost.Add(context_->async_events().Release());
   });
 }
 
-void ShardClient::HoldCompletionEvents(int channel) {
-  lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(channel); });
+void ShardClient::Do(const HoldCompletionEvents& command) {
+  lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(command.channel); });
 }
 
-void ShardClient::ReleaseCompletionEvents() {
+void ShardClient::Do(const ReleaseCompletionEvents&) {
   lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(-1); });
 }
 

@@ -38,29 +38,6 @@ struct ShardClientConfig {
   Fd async_pipe;
 };
 
-// A new queue pair, as in the create response. The caller passes `memory` to the app.
-struct CreatedQueuePair {
-  QueuePair* queue_pair;
-  Fd memory;
-};
-struct CreatedSharedReceiveQueue {
-  SharedReceiveQueue* queue;
-  Fd memory;
-};
-struct CreatedCompletionQueue {
-  CompletionQueue* completion_queue;
-  Fd memory;
-};
-// A new list region. The caller passes its memory to the app.
-struct CreatedList {
-  uint32_t key;
-  Fd memory;
-};
-struct EventCounts {
-  uint32_t comp_events = 0;
-  uint32_t async_events = 0;
-};
-
 // Control thread only. The client owns its objects; pointers to them are valid until the objects
 // are destroyed.
 class ShardClient {
@@ -93,7 +70,7 @@ class ShardClient {
   int wake_fd() const { return wake_.get(); }
   size_t doorbell_bytes() const { return doorbell_memory_.size(); }
 
-  // ---- Commands to the shard (commands.cc)
+  // ---- Commands to the shard. What they create belongs to the client until it is destroyed.
   Registered Do(RegisterRegion command);
   Registered Do(const RegisterNull& command);
   Registered Do(const AllocateWindow& command);
@@ -104,76 +81,41 @@ class ShardClient {
   IntegrityAnswer Do(const TakeIntegrityError& command);
   void Do(const DropKeys& command);
   std::vector<memory::RegionInfo> Do(const ListRegions& command);
+  absl::StatusOr<CreatedList> Do(const CreateList& command);
+  void Do(const DestroyList& command);
+  absl::StatusOr<CreatedCompletionQueue> Do(const CreateCompletionQueue& command);
+  absl::StatusOr<Fd> Do(const ResizeCompletionQueue& command);
+  void Do(const ModerateCompletionQueue& command);
+  absl::StatusOr<EventCounts> Do(const DestroyCompletionQueue& command);
+  absl::StatusOr<CreatedSharedReceiveQueue> Do(const CreateSharedReceiveQueue& command);
+  absl::StatusOr<Fd> Do(const GrowSharedReceiveQueue& command);
+  absl::StatusOr<EventCounts> Do(const DestroySharedReceiveQueue& command);
   void Do(const SetReceiveLimit& command);
   uint32_t Do(const QueryReceiveLimit& command);
   ReceiveQueueState Do(const InspectReceiveQueue& command);
+  absl::StatusOr<CreatedQueuePair> Do(const CreateQueuePair& command);
+  EventCounts Do(const DestroyQueuePair& command);
+  ModifiedQueuePair Do(const ModifyQueuePair& command);
+  void Do(const SetPath& command);
+  roce::QpAttributes Do(const QueryQueuePair& command);
   std::vector<QueuePairInfo> Do(const InspectQueuePairs& command);
+  absl::StatusOr<uint32_t> Do(const CreateAddressHandle& command);
+  absl::Status Do(const DestroyAddressHandle& command);
+  uint32_t Do(const HoldAsyncEvents& command);
+  void Do(const ReleaseAsyncEvents& command);
+  void Do(const HoldCompletionEvents& command);
+  void Do(const ReleaseCompletionEvents& command);
   void Do(const RaiseEvent& command);
 
   // The shard's side of the context.
   VerbsContext& context() { return *context_; }
 
-  // `channel` is the writing end of a completion channel's pipe (non-blocking; it must stay open as
-  // long as the CQ), or -1. `entries` >= 1 is the requested number.
-  absl::StatusOr<CreatedCompletionQueue> CreateCompletionQueue(uint32_t entries,
-                                                               uint64_t user_handle, int channel);
-  // Continues in a new ring (see RESIZE_CQ in abi/session.h). InvalidArgument: `consumer` is
-  // impossible, or the new ring is too small for the unconsumed entries.
-  absl::StatusOr<Fd> ResizeCompletionQueue(CompletionQueue& cq, uint32_t entries,
-                                           uint32_t consumer);
-  // Sets the moderation of its events.
-  void ModerateCompletionQueue(CompletionQueue& cq, const EventModeration& moderation);
-  // FailedPrecondition: a queue pair uses it.
-  absl::StatusOr<EventCounts> DestroyCompletionQueue(CompletionQueue& cq);
-
-  // `handle` is in its completions. ResourceExhausted: no number or memory left.
-  absl::StatusOr<CreatedSharedReceiveQueue> CreateSharedReceiveQueue(
-      const SharedReceiveQueueConfig& config, uint32_t handle);
-  // Moves the queue to new memory with more slots and the given `layout`. InvalidArgument: the app
-  // has written impossible values.
-  absl::StatusOr<Fd> GrowSharedReceiveQueue(SharedReceiveQueue& srq,
-                                            const roci_abi_srq_layout& layout);
   // The doorbell for list operations of a queue with tag matching.
   static uint32_t TagDoorbell(uint32_t srq_handle) { return ROCI_ABI_MAX_QP_HANDLES - srq_handle; }
   // Handles of queue pairs are lower.
   uint32_t queue_pair_handles() const { return max_queue_pairs_; }
   // The last handle of a shared receive queue whose doorbell cannot be a queue pair's.
   uint32_t last_srq_handle() const { return ROCI_ABI_MAX_QP_HANDLES - max_queue_pairs_; }
-  // FailedPrecondition: a queue pair uses it. (XRC queue pairs do not count.)
-  absl::StatusOr<EventCounts> DestroySharedReceiveQueue(SharedReceiveQueue& srq);
-
-  // Creates a region that work requests register. ResourceExhausted: no key or memory left.
-  absl::StatusOr<CreatedList> CreateList(uint32_t pd, const ListRoom& room);
-  // `number`: the upper 24 bits of its keys.
-  void DestroyList(uint32_t number);
-
-  // Checks the limits in `config` against kQueueLimits; the granted limits are in qp.layout().
-  // `handle` is free; it is the number of the queue pair's doorbell, and in its completions.
-  // ResourceExhausted: no QPN or memory left.
-  absl::StatusOr<CreatedQueuePair> CreateQueuePair(const QueuePairConfig& config, uint32_t handle);
-  EventCounts DestroyQueuePair(QueuePair& qp);
-  // `path` is the resolved address vector; needed when `mask` has kAttrAddressVector, else null.
-  // The values are possible (roce::CheckAttributeValues); the transition is checked on the lcore.
-  // After success, `state_after` (may be null) has the new state of the queue pair.
-  roce::ModifyResult ModifyQueuePair(QueuePair& qp, const roce::QpAttributes& attributes,
-                                     uint32_t mask, const roce::Path* path,
-                                     roce::QpState* state_after = nullptr);
-  // Changes only the path, for example after a neighbour's MAC has changed.
-  void SetPath(QueuePair& qp, const roce::Path& path);
-  void QueryQueuePair(QueuePair& qp, roce::QpAttributes& out);
-
-  // Handles are small numbers and are reused. ResourceExhausted: the limit is reached; NotFound.
-  absl::StatusOr<uint32_t> CreateAddressHandle(uint32_t pd, const roce::Path& path);
-  absl::Status DestroyAddressHandle(uint32_t handle);
-
-  // Hold functions are called before events are taken back from a pipe: the lcore writes no events
-  // to the async pipe, or to the completion channel `channel`, until the Release function is
-  // called. HoldAsyncEvents discards the events of `element` that are not in the pipe yet and
-  // returns their number.
-  uint32_t HoldAsyncEvents(uint64_t element);
-  void ReleaseAsyncEvents();
-  void HoldCompletionEvents(int channel);
-  void ReleaseCompletionEvents();
 
  private:
   ShardClient(Device& device, Lcore& lcore, ShardClientConfig config);

@@ -55,7 +55,7 @@ Mapping::~Mapping() {
 }
 
 AppCq::AppCq(dataplane::ShardClient& client, uint32_t entries, int channel, uint64_t user_handle) {
-  auto created = Take(client.CreateCompletionQueue(entries, user_handle, channel));
+  auto created = Take(client.Do(dataplane::CreateCompletionQueue{entries, user_handle, channel}));
   cq_ = created.completion_queue;
   capacity_ = cq_->capacity();
   shift_ = static_cast<uint32_t>(std::countr_zero(capacity_));
@@ -108,7 +108,7 @@ uint32_t FreeHandle(dataplane::ShardClient& client) {
 
 AppQp::AppQp(dataplane::ShardClient& client, const dataplane::QueuePairConfig& config)
     : client_(client) {
-  auto created = Take(client.CreateQueuePair(config, FreeHandle(client)));
+  auto created = Take(client.Do(dataplane::CreateQueuePair{config, FreeHandle(client)}));
   qp_ = created.queue_pair;
   layout_ = qp_->layout();
   memory_ = Mapping(created.memory.get(), layout_.memory_size);
@@ -238,7 +238,7 @@ namespace {
 roce::ModifyResult Modify(Node& node, dataplane::QueuePair& qp,
                           const roce::QpAttributes& attributes, uint32_t mask,
                           const roce::Path* path = nullptr) {
-  return node.client().ModifyQueuePair(qp, attributes, mask, path);
+  return node.client().Do(dataplane::ModifyQueuePair{qp, attributes, mask, path}).result;
 }
 
 // The attributes that a state requires, by QP type: of both ends, of responders, of requesters.

@@ -84,7 +84,7 @@ TEST_P(EthdevTest, FramesOfOthersAreDropped) {
   ASSERT_EQ(Connect(node, b, node, a.qp().qpn(), options), roce::ModifyResult::kOk);
   roce::Path path = PathTo(node, node);
   path.dst_mac.bytes[5] ^= 1;
-  node.client().SetPath(a.qp(), path);
+  node.client().Do(dataplane::SetPath{a.qp(), path});
   SendRequest request;
   request.head.flags = ROCI_ABI_SEND_SIGNALED;
   request.head.opcode = ROCI_ABI_WR_RDMA_WRITE;

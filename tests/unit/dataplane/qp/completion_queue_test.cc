@@ -118,7 +118,7 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   }
   Write(cq_, 99);
   EXPECT_FALSE(cq_.Poll(&cqe));
-  auto fd = node_.client().ResizeCompletionQueue(*cq_.cq(), 32, cq_.consumed());
+  auto fd = node_.client().Do(dataplane::ResizeCompletionQueue{*cq_.cq(), 32, cq_.consumed()});
   ASSERT_TRUE(fd.ok());
   cq_.Switch(*std::move(fd));
   Write(cq_, 100);
@@ -159,9 +159,10 @@ TEST_F(CompletionQueueTest, ResizingKeepsUnconsumedEntries) {
     }
   }
   // 14..19 are left. Too small, impossible index, then right.
-  EXPECT_FALSE(node_.client().ResizeCompletionQueue(*cq_.cq(), 4, cq_.consumed()).ok());
-  EXPECT_FALSE(node_.client().ResizeCompletionQueue(*cq_.cq(), 64, 7777).ok());
-  auto fd = node_.client().ResizeCompletionQueue(*cq_.cq(), 64, cq_.consumed());
+  EXPECT_FALSE(
+      node_.client().Do(dataplane::ResizeCompletionQueue{*cq_.cq(), 4, cq_.consumed()}).ok());
+  EXPECT_FALSE(node_.client().Do(dataplane::ResizeCompletionQueue{*cq_.cq(), 64, 7777}).ok());
+  auto fd = node_.client().Do(dataplane::ResizeCompletionQueue{*cq_.cq(), 64, cq_.consumed()});
   ASSERT_TRUE(fd.ok());
   cq_.Switch(*std::move(fd));
   Write(cq_, 20);
@@ -192,7 +193,7 @@ TEST_F(CompletionQueueTest, AFullEventPipeDelaysEventsAndLosesNone) {
   EXPECT_EQ(cq.cq()->comp_events(), 1u);
   ASSERT_EQ(read(ends[0], &value, 8), 8);
   EXPECT_EQ(value, 0x55u);
-  EXPECT_TRUE(node_.client().DestroyCompletionQueue(*cq.cq()).ok());
+  EXPECT_TRUE(node_.client().Do(dataplane::DestroyCompletionQueue{*cq.cq()}).ok());
   close(ends[0]);
   close(ends[1]);
 }
@@ -204,14 +205,14 @@ class ModerationTest : public CompletionQueueTest {
     moderated_ = std::make_unique<AppCq>(node_.client(), 16, ends_[1], 0x55);
   }
   ~ModerationTest() override {
-    EXPECT_TRUE(node_.client().DestroyCompletionQueue(*moderated_->cq()).ok());
+    EXPECT_TRUE(node_.client().Do(dataplane::DestroyCompletionQueue{*moderated_->cq()}).ok());
     close(ends_[0]);
     close(ends_[1]);
   }
 
  protected:
   void Moderate(uint32_t count, uint64_t period_ns) {
-    node_.client().ModerateCompletionQueue(*moderated_->cq(), {count, period_ns});
+    node_.client().Do(dataplane::ModerateCompletionQueue{*moderated_->cq(), {count, period_ns}});
   }
   // The number of events, after the lcore has executed all earlier commands.
   uint32_t Events() {
@@ -322,7 +323,8 @@ TEST_F(ModerationTest, ADelayedEventSurvivesResizingAndIsSentWhenModerationEnds)
   WriteOne();
   WriteOne();
   EXPECT_EQ(Events(), 0u);
-  auto fd = node_.client().ResizeCompletionQueue(*moderated_->cq(), 64, moderated_->consumed());
+  auto fd = node_.client().Do(
+      dataplane::ResizeCompletionQueue{*moderated_->cq(), 64, moderated_->consumed()});
   ASSERT_TRUE(fd.ok());
   moderated_->Switch(*std::move(fd));
   EXPECT_EQ(Events(), 0u);

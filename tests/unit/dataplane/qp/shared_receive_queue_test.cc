@@ -30,8 +30,8 @@ class SharedReceiveQueueTest : public ::testing::Test {
     config.max_wr = kEntries;
     config.max_sge = 2;
     config.user_handle = 0x77;
-    auto created =
-        node_.client().CreateSharedReceiveQueue(config, node_.client().last_srq_handle() + 1);
+    auto created = node_.client().Do(
+        dataplane::CreateSharedReceiveQueue{config, node_.client().last_srq_handle() + 1});
     EXPECT_TRUE(created.ok());
     srq_ = created->queue;
     const roci_abi_srq_layout& layout = srq_->layout();

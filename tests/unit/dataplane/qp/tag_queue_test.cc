@@ -182,10 +182,11 @@ TEST_F(TagQueueTest, ASharedQueueUpToTheLastHandleHasADoorbell) {
   srq.tags = {4, 8};
   const uint32_t last = (*session)->last_srq_handle();
   EXPECT_EQ(last, ROCI_ABI_MAX_QP_HANDLES - 1000u);
-  EXPECT_TRUE((*session)->CreateSharedReceiveQueue(srq, last).ok());
-  EXPECT_FALSE((*session)->CreateSharedReceiveQueue(srq, last + 1).ok());
+  EXPECT_TRUE((*session)->Do(dataplane::CreateSharedReceiveQueue{srq, last}).ok());
+  EXPECT_FALSE((*session)->Do(dataplane::CreateSharedReceiveQueue{srq, last + 1}).ok());
   srq.tags = {};
-  EXPECT_TRUE((*session)->CreateSharedReceiveQueue(srq, last + 1).ok()) << "needs none";
+  EXPECT_TRUE((*session)->Do(dataplane::CreateSharedReceiveQueue{srq, last + 1}).ok())
+      << "needs none";
 }
 
 TEST_F(TagQueueTest, RandomOperationsStayWithinBounds) {

@@ -54,9 +54,10 @@ class RawPacket : public ::testing::TestWithParam<Layout> {
          {roce::QpState::kInit, roce::QpState::kRtr, roce::QpState::kRts}) {
       attributes.state = state;
       const uint32_t port = state == roce::QpState::kInit ? roce::kAttrPort : 0;
-      ASSERT_EQ(
-          node.client().ModifyQueuePair(qp.qp(), attributes, roce::kAttrState | port, nullptr),
-          roce::ModifyResult::kOk);
+      ASSERT_EQ(node.client()
+                    .Do(dataplane::ModifyQueuePair{qp.qp(), attributes, roce::kAttrState | port})
+                    .result,
+                roce::ModifyResult::kOk);
     }
   }
   // A frame of `bytes` to `dst` at the start of a_'s memory.

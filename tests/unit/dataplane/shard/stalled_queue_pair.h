@@ -44,7 +44,7 @@ class AppSrq {
     // Only queues with tag matching need a handle with a doorbell.
     const uint32_t handle =
         max_tags != 0 ? ++last_tag_handle_ : node.client().last_srq_handle() + 1;
-    auto created = node.client().CreateSharedReceiveQueue(config, handle);
+    auto created = node.client().Do(dataplane::CreateSharedReceiveQueue{config, handle});
     EXPECT_TRUE(created.ok());
     srq_ = created->queue;
     const roci_abi_srq_layout& layout = srq_->layout();

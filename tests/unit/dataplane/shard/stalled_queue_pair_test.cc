@@ -60,7 +60,7 @@ TEST_F(StalledQueuePair, CopiesOfADestroyedQueuePairAreTrackedUntilTheyEnd) {
   Send(a);
   AwaitStall();
   EXPECT_FALSE(b_.client().HasUnfinishedCopies()) << "nothing has changed yet";
-  b_.client().DestroyQueuePair(b.qp());
+  b_.client().Do(dataplane::DestroyQueuePair{b.qp()});
   EXPECT_TRUE(b_.client().HasUnfinishedCopies());
   EXPECT_FALSE(a_.client().HasUnfinishedCopies());
   first_->Serve(std::byte{1});
@@ -77,7 +77,7 @@ TEST_F(StalledQueuePair, CopiesAreKnownWhenAWindowOrAListGoes) {
   const auto [status, window] =
       b_.client().Do(dataplane::AllocateWindow{Node::kPd, memory::WindowType::kType2});
   ASSERT_EQ(status, memory::MemoryStatus::kOk);
-  const auto list = b_.client().CreateList(Node::kPd, {.max_runs = 4});
+  const auto list = b_.client().Do(dataplane::CreateList{Node::kPd, {.max_runs = 4}});
   ASSERT_TRUE(list.ok());
   for (const bool is_window : {true, false}) {
     SCOPED_TRACE(is_window);
@@ -89,7 +89,7 @@ TEST_F(StalledQueuePair, CopiesAreKnownWhenAWindowOrAListGoes) {
       EXPECT_EQ(b_.client().Do(dataplane::DeallocateWindow{window >> 8}),
                 memory::MemoryStatus::kOk);
     } else {
-      b_.client().DestroyList(list->key >> 8);
+      b_.client().Do(dataplane::DestroyList{list->key >> 8});
     }
     EXPECT_TRUE(b_.client().HasUnfinishedCopies());
     (is_window ? first_ : second_)->Serve(std::byte{1});
@@ -207,7 +207,7 @@ TEST_F(StalledQueuePair, ReturnsUnreportedSharedReceives) {
   AwaitEndOfStall();
   ExpectQuiet(b_cq_);
   EXPECT_EQ(posted(), AppSrq::kSlots - 3);
-  b_.client().DestroyQueuePair(b.qp());
+  b_.client().Do(dataplane::DestroyQueuePair{b.qp()});
   EXPECT_EQ(posted(), AppSrq::kSlots - 3);
 }
 
@@ -238,9 +238,9 @@ TEST_F(StalledQueuePair, XrcReceiveQueueIsDestroyed) {
     a.Post(request);
     a.Ring();
     AwaitStall();
-    ASSERT_TRUE(b_.client().DestroySharedReceiveQueue(srq.srq()).ok());
+    ASSERT_TRUE(b_.client().Do(dataplane::DestroySharedReceiveQueue{srq.srq()}).ok());
     if (with_cq) {
-      ASSERT_TRUE(b_.client().DestroyCompletionQueue(*cq.cq()).ok());
+      ASSERT_TRUE(b_.client().Do(dataplane::DestroyCompletionQueue{*cq.cq()}).ok());
     }
     (with_cq ? second_ : first_)->Serve(std::byte{1});
     AwaitEndOfStall();
@@ -301,8 +301,8 @@ TEST_F(StalledQueuePair, SendErrorFlushesManyInOrder) {
   AppQp b(b_.client(), config);
   ASSERT_EQ(ConnectUd(a_, a), roce::ModifyResult::kOk);
   ASSERT_EQ(ConnectUd(b_, b), roce::ModifyResult::kOk);
-  const auto to_a = b_.client().CreateAddressHandle(Node::kPd, PathTo(b_, a_));
-  const auto to_b = a_.client().CreateAddressHandle(Node::kPd, PathTo(a_, b_));
+  const auto to_a = b_.client().Do(dataplane::CreateAddressHandle{Node::kPd, PathTo(b_, a_)});
+  const auto to_b = a_.client().Do(dataplane::CreateAddressHandle{Node::kPd, PathTo(a_, b_)});
   ASSERT_TRUE(to_a.ok() && to_b.ok());
   SendRequest request;
   request.head.opcode = ROCI_ABI_WR_SEND;

@@ -245,15 +245,16 @@ TEST_F(StalledTags, TheReceiveQueueIsDestroyed) {
     header.Store(a_.memory());
     Send(a);
     AwaitStall();
-    EXPECT_FALSE(b_.client().DestroySharedReceiveQueue(srq->srq()).ok()) << "it is in use";
-    b_.client().DestroyQueuePair(b.qp());
+    EXPECT_FALSE(b_.client().Do(dataplane::DestroySharedReceiveQueue{srq->srq()}).ok())
+        << "it is in use";
+    b_.client().Do(dataplane::DestroyQueuePair{b.qp()});
     if (is_tagged) Expect(cq, 200, CompletionStatus::kWorkRequestFlushed);
     ExpectQuiet(cq);
-    ASSERT_TRUE(b_.client().DestroySharedReceiveQueue(srq->srq()).ok());
-    ASSERT_TRUE(b_.client().DestroyCompletionQueue(*cq.cq()).ok());
+    ASSERT_TRUE(b_.client().Do(dataplane::DestroySharedReceiveQueue{srq->srq()}).ok());
+    ASSERT_TRUE(b_.client().Do(dataplane::DestroyCompletionQueue{*cq.cq()}).ok());
     (is_tagged ? second_ : first_)->Serve(std::byte{1});
     AwaitEndOfStall();
-    a_.client().DestroyQueuePair(a.qp());
+    a_.client().Do(dataplane::DestroyQueuePair{a.qp()});
   }
   // They do not affect the remaining objects.
   ExpectGoesOn(0);

@@ -243,7 +243,8 @@ TEST_P(Stress, EverythingCanBeTornDownInFlight) {
       }
       qp->Ring();
     }
-    for (size_t i = 0; i < qps.size(); i += 2) a.client().DestroyQueuePair(qps[i]->qp());
+    for (size_t i = 0; i < qps.size(); i += 2)
+      a.client().Do(dataplane::DestroyQueuePair{qps[i]->qp()});
     b.reset();
     // In the remaining queue pairs every request completes: successfully, with an error or flushed.
     std::set<uint32_t> left;

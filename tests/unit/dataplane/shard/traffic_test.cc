@@ -114,7 +114,7 @@ TEST_P(Traffic, DatagramsCarryTheirHeader) {
   AppQp to(b_.client(), QpConfig(b_cq_, roce::QpType::kUd));
   ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
   ASSERT_EQ(ConnectUd(b_, to), roce::ModifyResult::kOk);
-  const auto handle = a_.client().CreateAddressHandle(Node::kPd, PathTo(a_, b_));
+  const auto handle = a_.client().Do(dataplane::CreateAddressHandle{Node::kPd, PathTo(a_, b_)});
   ASSERT_TRUE(handle.ok());
   Fill(a_, 0, 1000, 4);
   to.PostRecv(8, {b_.Sge(0, 2000)});
@@ -136,7 +136,7 @@ TEST_P(Traffic, DatagramsCarryTheirHeader) {
 TEST_P(Traffic, AnAddressOfAnotherDomainFailsTheRequest) {
   AppQp from(a_.client(), QpConfig(a_cq_, roce::QpType::kUd));
   ASSERT_EQ(ConnectUd(a_, from), roce::ModifyResult::kOk);
-  const auto handle = a_.client().CreateAddressHandle(Node::kPd + 1, PathTo(a_, b_));
+  const auto handle = a_.client().Do(dataplane::CreateAddressHandle{Node::kPd + 1, PathTo(a_, b_)});
   ASSERT_TRUE(handle.ok());
   SendRequest request = Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 100)});
   request.head.u.ud = {*handle, 5, 0x1234, {}};
@@ -161,7 +161,7 @@ TEST_P(Traffic, MulticastReachesEveryMember) {
   roce::Path path = PathTo(a_, b_);
   path.dst_gid = group;
   path.dst_mac = roce::Mac{{0x01, 0x00, 0x5E, 1, 2, 3}};
-  const auto handle = a_.client().CreateAddressHandle(Node::kPd, path);
+  const auto handle = a_.client().Do(dataplane::CreateAddressHandle{Node::kPd, path});
   ASSERT_TRUE(handle.ok());
   first.PostRecv(1, {b_.Sge(0, 200)});
   second.PostRecv(2, {b_.Sge(1000, 200)});
@@ -192,8 +192,9 @@ TEST_P(Traffic, AQueuePairAcceptsOnlyPacketsOfItsVlan) {
   options.timeout = 14;  // 67 ms: long enough for a busy machine, short enough to run out twice
   options.retry_count = 1;
   auto pair = MakePair(roce::QpType::kRc, options);
-  a_.client().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 7 | 5 << 13));
-  b_.client().SetPath(pair->b.qp(), InVlan(PathTo(b_, a_), 7));  // priorities are no matter
+  a_.client().Do(dataplane::SetPath{pair->a.qp(), InVlan(PathTo(a_, b_), 7 | 5 << 13)});
+  b_.client().Do(
+      dataplane::SetPath{pair->b.qp(), InVlan(PathTo(b_, a_), 7)});  // priorities are no matter
   Fill(a_, 0, 10000, 6);
   Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 10000)}), 0));
   EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 10000), 0);
@@ -202,10 +203,10 @@ TEST_P(Traffic, AQueuePairAcceptsOnlyPacketsOfItsVlan) {
   };
   EXPECT_EQ(drops(), 0u);
   // A tag with VLAN id 0 is a priority tag: the packet is untagged.
-  a_.client().SetPath(pair->a.qp(), InVlan(PathTo(a_, b_), 5 << 13));
-  b_.client().SetPath(pair->b.qp(), PathTo(b_, a_));
+  a_.client().Do(dataplane::SetPath{pair->a.qp(), InVlan(PathTo(a_, b_), 5 << 13)});
+  b_.client().Do(dataplane::SetPath{pair->b.qp(), PathTo(b_, a_)});
   Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 10)}), 0));
-  b_.client().SetPath(pair->b.qp(), InVlan(PathTo(b_, a_), 8));
+  b_.client().Do(dataplane::SetPath{pair->b.qp(), InVlan(PathTo(b_, a_), 8)});
   pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 3, {a_.Sge(0, 64)}), 20000));
   pair->a.Ring();
   roci_abi_cqe cqe;
@@ -223,7 +224,7 @@ TEST_P(Traffic, DatagramsMustMatchTheVlanOfTheAddress) {
   const roce::NetAddress addresses[] = {{own, 7}, {own, 0}};
   b_.device().SetLocalAddresses(addresses);
   const auto send = [&](const roce::Path& path, uint64_t number) {
-    const auto handle = a_.client().CreateAddressHandle(Node::kPd, path);
+    const auto handle = a_.client().Do(dataplane::CreateAddressHandle{Node::kPd, path});
     ASSERT_TRUE(handle.ok());
     SendRequest request = Request(ROCI_ABI_WR_SEND, number, {a_.Sge(0, 100)});
     const bool is_group = path.dst_gid.IsMulticast();
@@ -299,8 +300,8 @@ TEST_P(Traffic, CompletionEventsComeOncePerArming) {
   EXPECT_TRUE(event_comes());
   TestDataplane().Quiesce();  // the lcore counts an event when it has sent it
   EXPECT_EQ(cq.cq()->comp_events(), 2u);
-  b_.client().DestroyQueuePair(b.qp());
-  EXPECT_TRUE(b_.client().DestroyCompletionQueue(*cq.cq()).ok());
+  b_.client().Do(dataplane::DestroyQueuePair{b.qp()});
+  EXPECT_TRUE(b_.client().Do(dataplane::DestroyCompletionQueue{*cq.cq()}).ok());
   close(ends[0]);
   close(ends[1]);
 }
