@@ -1,4 +1,4 @@
-// The rate of one queue pair under congestion, step by step.
+// DCQCN: the sending rate of one queue pair after CNPs, time and sent bytes.
 #include "roce/dcqcn.h"
 
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST_F(DcqcnTest, AlphaFallsWhileNoNotificationComesAndCutsBecomeSmall) {
   EXPECT_EQ(dcqcn_.alpha(), Dcqcn::kAlphaOne);
   dcqcn_.Advance(kStart + p_.alpha_period_ns);
   EXPECT_EQ(dcqcn_.alpha(), Dcqcn::kAlphaOne - Dcqcn::kAlphaOne / 256);
-  // As low as it goes while the rate is held down.
+  // CNPs at the shortest interval hold the rate at its minimum.
   TimeNs now = kStart;
   for (int i = 0; i < 300; ++i) dcqcn_.HandleCnp(now += p_.cut_interval_ns);
   const uint32_t low = dcqcn_.rate_kbps();
@@ -148,7 +148,7 @@ TEST_F(DcqcnTest, BytesMakeStepsToo) {
   EXPECT_EQ(dcqcn_.rate_kbps(), 2'500'000u);
   dcqcn_.Charge(now, 1000);
   EXPECT_EQ(dcqcn_.rate_kbps(), 3'750'000u);
-  // Both clocks have struck more than often enough: hyper increase.
+  // Both the timer and the byte counter have passed their thresholds: hyper increase.
   for (int packet = 0; packet < 400; ++packet) dcqcn_.Charge(now, 1000);
   const uint32_t target = dcqcn_.target_kbps();
   dcqcn_.Advance(now + 4 * p_.increase_period_ns);
@@ -159,7 +159,7 @@ TEST_F(DcqcnTest, PacesToTheRateWithABoundedBurst) {
   for (TimeNs t = 0; t < 100'000; t += 4000) dcqcn_.HandleCnp(kStart + t);
   ASSERT_EQ(dcqcn_.rate_kbps(), p_.min_rate_kbps);
   port_.parameters.increase_period_ns = 1'000'000'000;
-  // 10 Mb/s: 1250 bytes take a millisecond. At first nothing is saved up.
+  // 10 Mb/s: 1250 bytes take a millisecond. The first burst is limited to `burst_bytes`.
   TimeNs now = kStart + 1'000'000'000;
   const auto send_all = [&] {
     uint32_t sent = 0;

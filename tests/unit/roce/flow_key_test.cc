@@ -1,4 +1,4 @@
-// Header fields for flow rules, and the RSS hash of them.
+// Header fields that flow rules match, and their RSS hash.
 #include "roce/flow_key.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ Bytes Ethernet(uint16_t ether_type, const Bytes& rest) {
   return frame;
 }
 
-// An IPv4 header with `words` words of options, and `rest`.
+// An IPv4 header with `words` words of options, followed by `rest`.
 Bytes Ipv4(uint8_t protocol, const Bytes& rest, uint16_t fragment = 0x4000, uint8_t words = 0) {
   const size_t header_bytes = 20u + words * 4u;
   const size_t total = header_bytes + rest.size();
@@ -127,8 +127,8 @@ TEST(FlowKeyTest, TcpOverIpv6) {
       << "a length that is too large";
 }
 
-// Truncated headers are reported as missing, and nothing beyond the end is read (the sanitizers
-// check this).
+// Truncated headers are reported as missing. The sanitizers check that nothing is read beyond the
+// end.
 TEST(FlowKeyTest, EveryLength) {
   const Bytes whole = Ethernet(0x0800, Ipv4(6, Bytes(20, 1)));
   for (size_t length = 0; length <= whole.size(); ++length) {

@@ -1,4 +1,5 @@
-// The frame encoder: byte for byte against recorded frames, and round trips through the parser.
+// The frame encoder: compared byte for byte with recorded frames, and round trips through the
+// parser.
 #include "roce/frame.h"
 
 #include <gtest/gtest.h>
@@ -36,8 +37,8 @@ TEST(EncodeVectors, EveryRecordedFrameIsRebuiltByteForByte) {
     Packet packet;
     ASSERT_EQ(ParsePacket(frame.bytes, packet), DropReason::kNone) << frame.name;
     Frame expected = frame.bytes;
-    // The NICs of one capture set a reserved bit (not under the ICRC), which the encoder leaves
-    // zero.
+    // The NICs of one capture set a reserved bit, which the encoder leaves zero. The ICRC does not
+    // cover it.
     if ((expected[kReservedOfBthAt] & std::byte{0x3F}) != std::byte{0}) {
       expected[kReservedOfBthAt] &= std::byte{0xC0};
       ++with_reserved_bits;
@@ -57,12 +58,12 @@ TEST(EncodeVectors, KnownAnswersAreRebuiltByteForByte) {
     Frame expected = answer.bytes;
     Frame actual = Rebuild(packet);
     if (!packet.is_ipv6 && (expected[20] & std::byte{0x40}) == std::byte{0}) {
-      // This sender does not set DF as the encoder does; the ICRC covers it.
+      // Unlike the encoder, this sender does not set DF. The ICRC covers DF, so it changes too.
       ASSERT_EQ(actual[20], std::byte{0x40});
       expected[20] = std::byte{0x40};
       FixChecksums(expected);
     }
-    // Not under the ICRC: the reserved bits of one NIC, the UDP checksums of scapy.
+    // The ICRC covers neither the reserved bits of one NIC nor the UDP checksums of scapy.
     const size_t udp = packet.is_ipv6 ? 14 + 40 : 14 + 20;
     expected[udp + 8 + 4] &= std::byte{0xC0};
     expected[udp + 6] = expected[udp + 7] = std::byte{0};
@@ -187,7 +188,7 @@ TEST(EncodeFrame, PartsGiveTheSameFrameAsOnePiece) {
     EXPECT_EQ(EncodeFrame(tmpl, tx, payload.data(), 7, whole.data()), whole.size());
     EXPECT_EQ(EncodeFrame(tmpl, tx, parts, 7, gathered.data()), whole.size());
     ASSERT_EQ(gathered, whole) << length << " in " << parts.size();
-    // The payload may come before the headers.
+    // The payload may be written before the headers.
     std::ranges::copy(payload, in_place.begin() + PayloadOffset(tmpl, tx));
     EXPECT_EQ(StartFrame(tmpl, tx, 7, in_place.data()), in_place.data() + PayloadOffset(tmpl, tx));
     EXPECT_EQ(FinishFrame(tmpl, tx, in_place.data()), whole.size());

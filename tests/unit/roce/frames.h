@@ -1,4 +1,4 @@
-// Frames for the tests: random packets of an opcode, paths, and repair of checksums after a change.
+// Frames for the tests: random packets of an opcode, paths, and recomputed checksums.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace roci::roce {
 
-// All fields that `opcode` carries are random, the others are zero. The payload length is as given.
+// Sets every field that `opcode` carries to a random value and the others to zero. The payload
+// length is as given.
 TxPacket RandomTxPacket(Opcode opcode, uint32_t payload_length, uint32_t seed);
 
 Path TestPath(bool ipv6, bool vlan);
@@ -17,8 +18,8 @@ Path TestPath(bool ipv6, bool vlan);
 // Encodes with a random payload.
 Frame MakeFrame(const Path& path, const TxPacket& packet, uint32_t seed);
 
-// Puts the header checksum and the ICRC of an untagged IPv4 frame right, as far as it still is one.
-// Computed with zlib and without the code under test.
+// Recomputes the IPv4 header checksum and the ICRC of an untagged IPv4 frame, as far as the frame
+// still is one. Uses zlib, not the code under test.
 void FixChecksums(Frame& frame);
 
 }  // namespace roci::roce

@@ -19,7 +19,7 @@ std::vector<std::byte> Bytes(std::initializer_list<int> values) {
   return out;
 }
 
-// Stores to an odd address and compares.
+// Stores to an odd address and compares the bytes.
 template <class Header>
 void ExpectStores(const Header& header, const std::vector<std::byte>& expected) {
   ASSERT_EQ(expected.size(), Header::kBytes);
@@ -124,7 +124,7 @@ TEST(Aeth, RnrTimers) {
   EXPECT_EQ(kRnrTimerNs[1], 10'000u);
   EXPECT_EQ(kRnrTimerNs[12], 640'000u);
   EXPECT_EQ(kRnrTimerNs[31], 491'520'000u);
-  // From 2 on every second code doubles, 2^k and 3 * 2^(k-1) in turn.
+  // From code 2 on, 2^k and 3 * 2^(k-1) alternate: each code is twice the code two before it.
   for (size_t code = 4; code < 32; ++code) {
     EXPECT_EQ(kRnrTimerNs[code], 2 * kRnrTimerNs[code - 2]) << code;
   }

@@ -1,4 +1,4 @@
-// Every CRC kernel that this processor can run, against zlib and against a straightforward ICRC.
+// Every CRC kernel that this processor can run, compared with zlib and with a straightforward ICRC.
 #include "roce/icrc.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ CrcState ZlibUpdate(CrcState state, const std::byte* data, size_t length) {
       crc32(~state, reinterpret_cast<const Bytef*>(data), static_cast<uInt>(length)));
 }
 
-// The ICRC as the specification defines it: over a copy with ones in the masked fields.
+// The ICRC as the specification defines it, computed over a copy with ones in the masked fields.
 CrcState ReferenceMasked(const std::byte* network, size_t length, bool is_ipv6) {
   std::vector<std::byte> copy(8 + length, std::byte{0xFF});
   std::copy_n(network, length, copy.begin() + 8);
@@ -49,7 +49,7 @@ std::vector<std::byte> RandomBytes(size_t n, Rng& random) {
   return bytes;
 }
 
-// A page between two inaccessible ones: what is read or written outside of it crashes the test.
+// A page between two inaccessible pages: an access outside of it crashes the test.
 class GuardedPage {
  public:
   static constexpr size_t kBytes = 8192;
@@ -186,7 +186,7 @@ TEST_P(CrcKernelTest, StaysInsideItsBuffers) {
 TEST_P(CrcKernelTest, KnownAnswers) {
   size_t checked = 0;
   for (const KnownAnswer& answer : ReadKnownAnswers()) {
-    if (answer.kind == "roce1") continue;  // another header, other masks
+    if (answer.kind == "roce1") continue;  // RoCEv1: another header with other masks
     const std::byte* network = answer.bytes.data() + 14;
     const size_t covered = answer.bytes.size() - 14 - 4;
     const CrcState state = kernel().masked(network, covered, answer.kind == "v6");

@@ -12,8 +12,8 @@ namespace {
 
 using enum ExtHeader;
 
-// Written down from IBTA vol 1, table 38 and annexes A14, A17 and A19, independently of opcode.cc:
-// the extension headers of each opcode in the order of the wire.
+// The extension headers of each opcode in wire order, from IBTA vol 1, table 38 and annexes A14,
+// A17 and A19, independently of opcode.cc.
 struct Expected {
   uint8_t code;
   std::vector<ExtHeader> headers;

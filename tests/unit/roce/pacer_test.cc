@@ -5,7 +5,7 @@
 namespace roci::roce {
 namespace {
 
-// Bytes that go in `ns`, asked every `step_ns`.
+// Bytes that the pacer lets out within `ns`, in packets of `packet` bytes, polled every `step_ns`.
 uint64_t SendFor(Pacer& pacer, TimeNs& now, uint64_t ns, uint64_t step_ns, uint32_t packet) {
   uint64_t bytes = 0;
   for (const TimeNs end = now + ns; now < end; now += step_ns) {
@@ -24,7 +24,7 @@ TEST(PacerTest, KeepsToTheRate) {
       Pacer pacer;
       pacer.Set(kbps, 0);
       TimeNs now = 12345;
-      // Long enough for a thousand packets and for the first one not to count.
+      // Long enough for a thousand packets, so that the first one, sent at once, hardly counts.
       const uint64_t ns = uint64_t{packet} * 8'000'000 * 1000 / kbps + 1;
       const auto bytes =
           static_cast<double>(SendFor(pacer, now, ns, std::max<uint64_t>(ns / 5000, 1), packet));

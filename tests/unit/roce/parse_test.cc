@@ -1,4 +1,4 @@
-// Gate 1 with recorded frames, every reason to drop, and mutations.
+// Gate 1: recorded frames, every drop reason, and mutations.
 #include "roce/parse.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace roci::roce {
 namespace {
 
 DropReason Parse(const Frame& frame) {
-  // An exact copy, so that a sanitizer sees what is read behind the end.
+  // A copy of exactly the frame's size, so that a sanitizer detects reads beyond the end.
   const Frame copy(frame);  // NOLINT(performance-unnecessary-copy-initialization)
   Packet packet;
   return ParsePacket(copy, packet);
@@ -55,7 +55,7 @@ TEST(ParseVectors, KnownAnswers) {
   EXPECT_GE(kinds["v6"], 1);
 }
 
-// The fields of scapy's IPv6 frame and of the CNP from a NIC, read off the hex by hand.
+// The fields of scapy's IPv6 frame and of a NIC's CNP, decoded from the hex by hand.
 TEST(ParseVectors, FieldsOfKnownFrames) {
   int found = 0;
   for (const KnownAnswer& answer : ReadKnownAnswers()) {
@@ -91,12 +91,12 @@ TEST(ParseVectors, FieldsOfKnownFrames) {
   EXPECT_EQ(found, 2);
 }
 
-// ---- Every reason ----
+// ---- Every drop reason ----
 
 struct Case {
   DropReason expected;
   const char* what;
-  std::function<void(Frame&)> change;  // of a valid frame; checksums are put right afterwards
+  std::function<void(Frame&)> change;  // to a valid frame; checksums are recomputed afterwards
 };
 
 constexpr size_t kIp = 14;
@@ -108,7 +108,7 @@ void Put16(Frame& f, size_t at, unsigned v) {
 }
 unsigned Get16(const Frame& f, size_t at) { return LoadBe<uint16_t>(f.data() + at); }
 
-// Grows or shrinks what the headers say and the frame by `delta` bytes before the ICRC.
+// Inserts (or, if negative, removes) `delta` bytes before the ICRC and adjusts the length fields.
 void Resize4(Frame& f, int delta) {
   if (delta > 0) f.insert(f.end() - 4, static_cast<size_t>(delta), std::byte{0});
   if (delta < 0) f.erase(f.end() - 4 + delta, f.end() - 4);
@@ -195,7 +195,7 @@ TEST(Parse, EveryReasonOverIpv4) {
   Frame icrc = valid;
   icrc.back() ^= std::byte{1};
   EXPECT_EQ(Name(Parse(icrc)), "icrc");
-  // 4096 bytes exactly are accepted.
+  // Exactly 4096 bytes are accepted.
   Frame longest = valid;
   Resize4(longest, 4096 - 64);
   FixChecksums(longest);
@@ -241,7 +241,7 @@ TEST(Parse, EveryReasonOverIpv6) {
   }
 }
 
-// Puts extension headers between the IPv6 header and what is behind it.
+// Inserts extension headers behind the IPv6 header.
 Frame WithExtensions(Frame f, unsigned first, std::initializer_list<unsigned> headers) {
   f[kIp + 6] = static_cast<std::byte>(first);
   Put16(f, kIp + 4, Get16(f, kIp + 4) + static_cast<unsigned>(headers.size()));
@@ -262,7 +262,7 @@ TEST(Parse, ExtensionHeadersBeforeUdp) {
     EXPECT_EQ(parsed(WithExtensions(roce, kind, {17, 0, 1, 4, 0, 0, 0, 0})), "ipv6_extension");
     EXPECT_EQ(parsed(WithExtensions(dns, kind, {17, 0, 1, 4, 0, 0, 0, 0})), "not_roce");
     EXPECT_EQ(parsed(WithExtensions(roce, kind, {6, 0, 1, 4, 0, 0, 0, 0})), "not_roce");
-    // As MLD has it; ESP, which hides what is behind it; and nothing behind.
+    // Followed by ICMPv6 (as in MLD); by ESP, which hides the rest; by nothing.
     EXPECT_EQ(parsed(WithExtensions(roce, kind, {58, 0, 5, 2, 0, 0, 1, 0})), "not_roce");
     EXPECT_EQ(parsed(WithExtensions(roce, kind, {50, 0, 1, 4, 0, 0, 0, 0})), "not_roce");
     EXPECT_EQ(parsed(WithExtensions(roce, kind, {59, 0, 1, 4, 0, 0, 0, 0})), "not_roce");
@@ -288,7 +288,7 @@ TEST(Parse, ExtensionHeadersBeforeUdp) {
                                   {60, 0, 0, 1, 0, 0, 0, 7,  //
                                    17, 0, 1, 4, 0, 0, 0, 0})),
             "ipv6_fragment");
-  // In a later fragment the bytes behind the IP header need not be the header that it names.
+  // A later fragment does not contain the header that its "next header" field names.
   EXPECT_EQ(parsed(WithExtensions(roce, 44, {60, 0, 0, 8, 0, 0, 0, 7})), "not_roce");
   EXPECT_EQ(parsed(WithExtensions(roce, 44, {58, 0, 0, 1, 0, 0, 0, 7})), "not_roce");
 }
@@ -301,7 +301,7 @@ TEST(Parse, ChainsOfExtensionHeadersEnd) {
     chain = WithExtensions(chain, 60, {i == 0 ? 17u : 60u, 0, 1, 4, 0, 0, 0, 0});
     EXPECT_EQ(Name(Parse(chain)), "ipv6_extension") << i;
   }
-  // However little of one is there.
+  // A chain that is cut anywhere is a truncated frame.
   const Frame two = WithExtensions(plain, 0,
                                    {60, 0, 1, 4, 0, 0, 0, 0,  //
                                     17, 0, 1, 4, 0, 0, 0, 0});
@@ -329,8 +329,8 @@ TEST(Parse, EveryTruncationIsRejected) {
 
 // ---- Mutations ----
 
-// The bits of a frame that may change on the way or are none of the transport's business, so that
-// no check covers them. Everything else must be caught.
+// The bits that no check covers: they may change on the way, or the transport does not use them. A
+// change of any other bit must be detected.
 Frame UncheckedBits(bool ipv6, bool vlan, size_t frame_bytes) {
   Frame mask(frame_bytes);
   const auto set = [&mask](size_t at, unsigned bits = 0xFF) {
@@ -343,14 +343,14 @@ Frame UncheckedBits(bool ipv6, bool vlan, size_t frame_bytes) {
     set(15);
     ip = 18;
   }
-  if (ipv6) {  // IPv4's mutable fields are under the header checksum
+  if (ipv6) {  // the header checksum covers IPv4's mutable fields
     set(ip, 0x0F);
     for (const size_t i : {1, 2, 3, 7}) set(ip + i);  // traffic class, flow label, hop limit
   }
   const size_t udp = ip + (ipv6 ? 40 : 20);
   set(udp + 6);
   set(udp + 7);      // UDP checksum
-  set(udp + 8 + 4);  // FECN, BECN and the reserved bits with them
+  set(udp + 8 + 4);  // FECN, BECN and the reserved bits beside them
   return mask;
 }
 

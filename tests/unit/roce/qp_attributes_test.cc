@@ -1,4 +1,4 @@
-// The transition table and the value checks of attributes.
+// The table of state transitions and the value checks of attributes.
 #include "roce/qp_attributes.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ constexpr QpState kAllStates[] = {QpState::kReset, QpState::kInit, QpState::kRtr
 constexpr QpType kAllTypes[] = {QpType::kRc,      QpType::kUc,      QpType::kUd,
                                 QpType::kXrcSend, QpType::kXrcRecv, QpType::kRawPacket};
 
-// The masks that ordinary programs use.
+// The attribute masks that ordinary programs use.
 constexpr uint32_t kRcInit = kAttrState | kAttrPkeyIndex | kAttrPort | kAttrAccessFlags;
 constexpr uint32_t kUdInit = kAttrState | kAttrPkeyIndex | kAttrPort | kAttrQkey;
 constexpr uint32_t kRcRtr = kAttrState | kAttrAddressVector | kAttrPathMtu | kAttrDestQpn |
@@ -44,7 +44,7 @@ TEST(QpAttributes, OrdinaryProgramsComeUp) {
     for (int i = 0; i < 3; ++i) {
       const auto [from, to] = steps[i];
       EXPECT_EQ(CheckModify(c.type, from, to, masks[i]), ModifyResult::kOk);
-      // Every single attribute of it is required.
+      // Every attribute in the mask is required.
       for (uint32_t bit = 1; bit < (1u << 26); bit <<= 1) {
         if (bit == kAttrState || (masks[i] & bit) == 0) continue;
         EXPECT_EQ(CheckModify(c.type, from, to, masks[i] & ~bit), ModifyResult::kMissingAttribute);

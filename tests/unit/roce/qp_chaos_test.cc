@@ -1,5 +1,5 @@
-// Random packets, host results and orders of calls: the queue pair keeps its invariants, completes
-// every request exactly once and in order, and becomes idle.
+// Random packets, host results and call order: the queue pair keeps its invariants, completes every
+// request exactly once and in order, and becomes idle.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -33,7 +33,7 @@ NodeOptions ChaosOptions(Rng& rng, QpType type) {
 
 class Chaos {
  public:
-  // Every other one with congestion control.
+  // Every second seed enables congestion control.
   Chaos(uint32_t seed, QpType type)
       : controlled_(seed % 2 == 0), rng_(seed), node_(Options(ChaosOptions(rng_, type))) {}
 
@@ -149,7 +149,7 @@ class Chaos {
     }
   }
 
-  // Near what the responder expects.
+  // A request close to the PSN that the responder expects.
   WirePacket PlausibleRequest() {
     QpDebug debug;
     node_.qp.Describe(node_.now, debug);
@@ -176,7 +176,7 @@ class Chaos {
     return packet;
   }
 
-  // Near what the requester waits for.
+  // A response close to the PSNs that the requester waits for.
   WirePacket PlausibleResponse() {
     QpDebug debug;
     node_.qp.Describe(node_.now, debug);
@@ -218,7 +218,8 @@ class Chaos {
     return packet;
   }
 
-  // As for a peer of the same service. Nothing but the QP itself may mind.
+  // Mostly sets the opcode's transport to the QP's own, so that the QP does not drop the packet
+  // for its transport.
   void Receive(WirePacket packet) {
     static constexpr std::byte kNetworkHeader[40] = {};
     const Opcode same = WithTransport(packet.tx.opcode, TransportOf(node_.options.type));
@@ -257,7 +258,7 @@ class Chaos {
     const bool error = node_.qp.state() == QpState::kErr;
     ASSERT_LE(host.count(QpCounter::kCnpsSent), host.count(QpCounter::kMarkedPackets));
     if (r.records == 0 && !debug.flushing) {
-      // (The data of a READ may have to wait.)
+      // After a CNP, rate control may delay READ responses, which needs a timer.
       if (host.count(QpCounter::kCnpsHandled) == 0) {
         ASSERT_EQ(node_.qp.NextTimeout(), kNever);
       }

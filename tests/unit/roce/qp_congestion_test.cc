@@ -1,4 +1,4 @@
-// ECN marks and CNPs at a queue pair: sent CNPs, and packets that are throttled or not.
+// ECN marks and CNPs at a queue pair: which CNPs are sent, and which packets are throttled.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -42,7 +42,7 @@ DropReason ReceiveMarked(Node& node, const WirePacket& packet) {
   return node.Receive(view);
 }
 
-// To the least rate: 1 Mb/s, on which a packet of `kMtu` takes milliseconds.
+// Throttles the node to the minimum rate, 1 Mb/s: a packet of `kMtu` bytes takes milliseconds.
 void Throttle(Node& node) {
   for (int i = 0; i < 64; ++i) {
     node.now += 5'000;
@@ -154,13 +154,13 @@ TEST(QpCongestion, AMarkedDatagramIsAnsweredToItsSource) {
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].tx.opcode, Opcode::kCnp);
   EXPECT_EQ(out[0].tx.dest_qpn, Qpn(0x4711));
-  // The next one only after the interval.
+  // The next CNP is sent only after the interval.
   ReceiveMarked(c.node, MakeDatagram(c.node.qp.attributes().qkey));
   EXPECT_FALSE(c.node.owes_cnp);
   EXPECT_TRUE(c.node.PollAll().empty());
 }
 
-// The owner of the queue pair has the path to that source.
+// The owner of the queue pair has the path to the source of the pending CNP only.
 TEST(QpCongestion, ANotificationThatWaitsKeepsItsDestination) {
   Controlled c(Datagrams());
   const uint32_t qkey = c.node.qp.attributes().qkey;
@@ -315,7 +315,7 @@ TEST(QpCongestion, AResetForgets) {
   EXPECT_EQ(c.dcqcn.rate_kbps(), 1'000'000u);
 }
 
-// ---- Timers of a shared fabric
+// ---- Timers under congestion control
 
 TEST(QpCongestion, TimersGrowWithSilenceAndAreNeverShorterThanAskedFor) {
   NodeOptions options;
@@ -328,7 +328,7 @@ TEST(QpCongestion, TimersGrowWithSilenceAndAreNeverShorterThanAskedFor) {
     ASSERT_TRUE(c.node.PassTimeout());
     ASSERT_EQ(c.node.PollAll().size(), 1u);
   }
-  // A slow answer leaves it as it is, quick ones bring it back.
+  // A late ACK keeps the longer timeout, prompt ACKs restore the original one.
   c.node.host.PostSend(WorkOpcode::kSend, 8);
   c.node.host.PostSend(WorkOpcode::kSend, 8);
   c.node.host.PostSend(WorkOpcode::kSend, 8);
@@ -341,13 +341,13 @@ TEST(QpCongestion, TimersGrowWithSilenceAndAreNeverShorterThanAskedFor) {
   uint32_t acked = 1;
   for (const uint64_t factor : {1, 1, 1}) {
     c.node.now += 1000;
-    c.node.Run();  // the window is narrow after all the silence
+    c.node.Run();  // the timeouts have narrowed the window
     c.node.Receive(MakeAck(kSqPsn + acked++));
     EXPECT_EQ(c.node.qp.NextTimeout(), c.node.now + factor * kTimeoutNs);
   }
 }
 
-// ---- The window of a shared fabric
+// ---- The window under congestion control
 
 NodeOptions OfWindow(uint32_t packets) {
   NodeOptions options;
@@ -356,7 +356,7 @@ NodeOptions OfWindow(uint32_t packets) {
   return options;
 }
 
-// Everything up to the end of the window, the last packet of which asks for an acknowledgement.
+// Sends up to the end of the window; its last packet must request an ACK.
 size_t Sent(Node& node) {
   const std::vector<WirePacket> out = node.PollAll();
   EXPECT_TRUE(!out.empty() && out.back().tx.ack_request);
@@ -378,7 +378,7 @@ TEST(QpCongestion, ALossNarrowsTheWindowWhichWidensWithWhatIsAcknowledged) {
   };
   c.node.host.PostSend(WorkOpcode::kSend, 200 * kMtu);
   EXPECT_EQ(Sent(c.node), 16u);
-  // What followed the lost packet may fill a queue still: it goes alone.
+  // The packets behind the lost one may still fill a queue, so it is retransmitted alone.
   acked = 3;
   c.node.Receive(MakeNak(kSqPsn + 3, NakCode::kPsnSequenceError));
   EXPECT_EQ(Sent(c.node), 1u);
@@ -388,9 +388,9 @@ TEST(QpCongestion, ALossNarrowsTheWindowWhichWidensWithWhatIsAcknowledged) {
   acknowledge(1);
   expect_windows({2, 4, 8, 9, 10});
   EXPECT_EQ(Sent(c.node), 11u);
-  acknowledge(1);  // of eleven: no wider yet
+  acknowledge(1);  // 1 of 11: too few to widen the window
   EXPECT_EQ(Sent(c.node), 1u);
-  // Nothing came through, and again nothing.
+  // Two timeouts in a row, without an ACK between them.
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(c.node.PassTimeout());
     EXPECT_EQ(Sent(c.node), 1u);

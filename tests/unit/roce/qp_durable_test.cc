@@ -1,4 +1,4 @@
-// FLUSH for persistence: the answer waits for the host's sync; answers stay in order.
+// FLUSH for persistence: the response waits for the host's sync; responses stay in order.
 #include <gtest/gtest.h>
 
 #include "tests/unit/roce/qp_host.h"
@@ -25,7 +25,7 @@ class QpDurable : public testing::Test {
   }
 
   size_t syncs() const { return node_.host.durable_requests.size(); }
-  // The host reports that a sync has ended.
+  // The host reports a sync in `state`. Returns the packets that the queue pair then sends.
   std::vector<WirePacket> End(DurableState state) {
     node_.host.durable = state;
     node_.qp.NoteDurable();
@@ -87,7 +87,7 @@ TEST_F(QpDurable, DuplicatesStartNoSync) {
     EXPECT_TRUE(node_.PollAll().empty());
   }
   EXPECT_EQ(End(DurableState::kDone).size(), 1u);
-  // What was durable then still is.
+  // A duplicate after the sync is answered without another sync.
   node_.Receive(flush);
   EXPECT_EQ(Psns(node_.PollAll()), (std::vector<Psn>{kRqPsn}));
   EXPECT_EQ(syncs(), 1u);
@@ -114,8 +114,8 @@ TEST_F(QpDurable, TwoFlushesAreSyncedInTurn) {
   EXPECT_EQ(Psns(End(DurableState::kDone)), (std::vector<Psn>{kRqPsn + 1}));
 }
 
-// An atomic after the FLUSH, which may report that the bytes are durable, must not execute before
-// they are.
+// A program may use an atomic after the FLUSH to signal that the bytes are durable, so the atomic
+// must not execute before they are.
 TEST_F(QpDurable, AtomicsWaitForTheSync) {
   const WirePacket atomic = MakeFetchAdd(kRqPsn + 2, 5, 16);
   node_.Receive(MakeFlush(kRqPsn, kPersistence, 0, 8));

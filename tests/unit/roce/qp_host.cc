@@ -240,7 +240,7 @@ ModifyResult Node::Modify(QpState to, uint32_t more_mask) {
 }
 
 void Node::BringTo(QpState target) {
-  // XRC: each side needs the attributes of its half.
+  // XRC: each side needs only the attributes of the requester or of the responder.
   const bool rc = options.type == QpType::kRc;
   const bool sends_reliably = rc || options.type == QpType::kXrcSend;
   const bool responds_reliably = rc || options.type == QpType::kXrcRecv;
@@ -269,7 +269,7 @@ void Node::BringTo(QpState target) {
 std::optional<WirePacket> Node::Poll() {
   WirePacket packet;
   memory::SegmentList segments;
-  // "Never false while something can go."
+  // HasTransmit must not be false while a packet can be sent.
   const bool hint = qp.HasTransmit();
   if (!qp.PollTransmit(host, now, packet.tx, segments)) return std::nullopt;
   if (!hint) std::abort();

@@ -17,8 +17,8 @@
 
 namespace roci::roce {
 
-// Memory lies at [kMemoryVa, kMemoryVa + size). Keys grant parts of it. Grants may be larger than
-// the memory, which then comes again and again.
+// Memory lies at [kMemoryVa, kMemoryVa + size). Keys grant parts of it. A grant may be larger than
+// the memory: addresses beyond its end map back into it.
 class ScriptedHost {
  public:
   static constexpr uint64_t kMemoryVa = 0x7000'0000'1000;
@@ -40,7 +40,7 @@ class ScriptedHost {
   std::deque<RecvWqe> receives;
   // XRC: shared receive queues by number, instead of `receives`.
   std::map<uint32_t, std::deque<RecvWqe>> shared_queues;
-  // Answer kBad with this status for the next entry.
+  // FetchSend or FetchRecv returns kBad with this status for the next entry.
   std::optional<CompletionStatus> bad_send, bad_receive;
   // Every copy faults from now on.
   bool place_faults = false;
@@ -48,21 +48,21 @@ class ScriptedHost {
   bool invalidate_fails = false;
   bool bind_fails = false;
 
-  // What StartDurable and PollDurable answer.
+  // Results of StartDurable and PollDurable.
   DurableState durable_start = DurableState::kRunning;
   DurableState durable = DurableState::kRunning;
 
-  // ---- What it records ----
+  // ---- What the host records ----
   struct DurableRequest {
     Key rkey;
     uint64_t va;
     uint32_t length;
     bool whole_region;
-    uint32_t queue;  // XRC: that was selected
+    uint32_t queue;  // XRC: the selected receive queue
   };
   std::vector<DurableRequest> durable_requests;
   std::vector<Completion> send_completions, recv_completions;
-  std::vector<uint32_t> completed_queues;  // XRC: of each receive completion
+  std::vector<uint32_t> completed_queues;  // XRC: the queue of each receive completion
   std::vector<QpEvent> events;
   std::array<uint64_t, kQpCounterCount> counters{};
   std::vector<Key> invalidated;
@@ -75,7 +75,7 @@ class ScriptedHost {
   uint64_t Word(uint64_t va);
   void SetWord(uint64_t va, uint64_t value);
 
-  // Posting. Each returns the entry for the test to change before anybody fetches it.
+  // Post a work request. Each returns the entry, which the test may change until it is fetched.
   SendWqe& PostSend(WorkOpcode opcode, uint32_t length, uint64_t offset = 0,
                     uint64_t remote_offset = 0);
   RecvWqe& PostRecv(uint32_t capacity, uint64_t offset = 0);
@@ -95,7 +95,7 @@ class ScriptedHost {
   memory::MemoryStatus CheckRemoteKey(Key rkey, memory::Access access);
   memory::MemoryStatus Invalidate(Key rkey);
   memory::MemoryStatus BindWindow(const SendWqe& wqe);
-  // As bindings: registered lists, or the refusal that was scripted for them.
+  // Recorded, or refused, as a bind.
   memory::MemoryStatus RegisterList(const SendWqe& wqe) { return BindWindow(wqe); }
   DurableState StartDurable(Key rkey, uint64_t va, uint32_t length, bool whole_region) {
     durable_requests.push_back({rkey, va, length, whole_region, selected_queue});
@@ -130,20 +130,20 @@ class ScriptedHost {
   uint32_t next_recv_slot_ = 0;
 };
 
-// A packet that owns its payload: what went into or comes out of a queue pair.
+// A packet that a queue pair receives or sends, with its own copy of the payload.
 struct WirePacket {
   TxPacket tx;
   std::vector<std::byte> payload;
 
   const OpcodeInfo& info() const { return InfoOf(tx.opcode); }
-  // A view as ParsePacket would give it; lives no longer than this object.
+  // The packet as ParsePacket returns it. Valid as long as this object.
   Packet View() const;
 };
 
 inline constexpr Qpn kLocalQpn{0x11};
 inline constexpr Qpn kPeerQpn{0x22};
-inline constexpr Psn kSqPsn{0x1000};  // of our requests
-inline constexpr Psn kRqPsn{0x8000};  // of the peer's
+inline constexpr Psn kSqPsn{0x1000};  // first PSN of our requests
+inline constexpr Psn kRqPsn{0x8000};  // first PSN of the peer's requests
 
 struct NodeOptions {
   QpType type = QpType::kRc;
@@ -168,26 +168,26 @@ struct NodeOptions {
   Dcqcn* congestion = nullptr;
 };
 
-// A queue pair with its host and clock, in RTS by default.
+// A queue pair with its host and clock.
 class Node {
  public:
   explicit Node(const NodeOptions& options = {}, QpState target = QpState::kRts);
 
-  // Goes on through INIT, RTR, RTS up to `target`.
+  // Moves the queue pair through INIT, RTR and RTS up to `target`.
   void BringTo(QpState target);
   ModifyResult Modify(QpState to, uint32_t more_mask = 0);
 
-  // The next packet to be sent, if there is one.
+  // The next packet to send, if there is one.
   std::optional<WirePacket> Poll();
-  // All that can be sent now.
+  // All packets that can be sent now.
   std::vector<WirePacket> PollAll();
   DropReason Receive(const WirePacket& packet);
   DropReason Receive(const Packet& packet);
-  bool owes_cnp = false;  // what the last packet received brought about
-  // Tells the QP of work and sends all it can.
+  bool owes_cnp = false;  // whether the last received packet requires a CNP
+  // Notifies the QP of posted work and returns all packets that can be sent.
   std::vector<WirePacket> Run();
   void Work() { qp.HandleWork(host, now); }
-  // Moves the clock to the QP's next timeout and lets it pass; false: it has none.
+  // Advances the clock to the QP's next timeout and handles it. False: no timer is running.
   bool PassTimeout();
 
   NodeOptions options;
@@ -203,7 +203,7 @@ class Node {
   Qp<ScriptedHost> qp;
 };
 
-// ---- Packets of a peer ----
+// ---- Packets from the peer ----
 
 WirePacket MakeRequest(Opcode opcode, Psn psn, uint32_t payload_bytes = 0, bool ack_request = true);
 WirePacket MakeWrite(Opcode opcode, Psn psn, uint32_t payload_bytes, uint32_t length,
@@ -218,7 +218,7 @@ WirePacket MakeRnrNak(Psn psn, uint8_t timer);
 WirePacket MakeReadResponse(Opcode opcode, Psn psn, uint32_t payload_bytes, uint8_t seed = 0);
 WirePacket MakeAtomicAck(Psn psn, uint64_t original);
 
-// Byte `i` of the payloads that the Make functions fill in.
+// Byte `i` of the payload that the Make functions generate.
 constexpr std::byte PayloadByte(uint32_t i, uint8_t seed = 0) {
   return static_cast<std::byte>(i * 7 + 13 + seed);
 }

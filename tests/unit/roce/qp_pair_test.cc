@@ -21,13 +21,13 @@ struct Faults {
   uint32_t drop = 0;
   uint32_t duplicate = 0;
   uint32_t reorder = 0;
-  uint32_t slow_receives = 0;  // a receive is posted late
+  uint32_t slow_receives = 0;  // probability that a receive is posted late
 };
 
 constexpr uint32_t kSlots = 64;
 constexpr uint32_t kSlotBytes = 8192;
 // Regions of a node's memory, by offset.
-constexpr uint64_t kOutgoing = 0;                                // data to be sent
+constexpr uint64_t kOutgoing = 0;                                // data to send
 constexpr uint64_t kIncoming = kOutgoing + kSlots * kSlotBytes;  // written by the peer
 constexpr uint64_t kReceived = kIncoming + kSlots * kSlotBytes;  // receive buffers
 constexpr uint64_t kFetched = kReceived + kSlots * kSlotBytes;   // READ results
@@ -47,7 +47,7 @@ std::byte Pattern(uint32_t seed, uint32_t i) {
   return static_cast<std::byte>((seed * 2654435761u + i * 31u) >> 7);
 }
 
-// One side: posts jobs, keeps a few in flight, checks what completes.
+// One side: posts jobs, keeps a few in flight, checks completions.
 class Side {
  public:
   Side(const NodeOptions& options, uint32_t seed, uint32_t jobs)
@@ -60,7 +60,7 @@ class Side {
   bool CanPost() const { return jobs_left_ != 0 && in_flight_.size() < kSlots / 4; }
   bool Done() const { return jobs_left_ == 0 && in_flight_.empty(); }
 
-  // Posts while there is room. At most kSlots / 4 in flight, so that slots are not used twice.
+  // Posts jobs while fewer than kSlots / 4 are in flight, so that no slot is used twice at a time.
   void PostJobs() {
     while (CanPost()) {
       Job job{static_cast<Kind>(rng_() % 7), 0, rng_()};
@@ -147,7 +147,7 @@ class Side {
         wqe->atomic.compare_add = 1;
         break;
       case Kind::kSwap:
-        // Always succeeds, because only this side adds: it expects the sum of the earlier adds.
+        // Always succeeds: only this side adds, and it compares with the sum of its earlier adds.
         wqe = &node.host.PostSend(WorkOpcode::kCompareSwap, 8, kFetched + local, kCounter);
         wqe->atomic.compare_add = adds_;
         wqe->atomic.swap = adds_ + 1;
@@ -212,8 +212,8 @@ class Side {
   size_t seen_receives_ = 0;
   uint64_t adds_ = 0;
   std::map<uint32_t, uint64_t> expected_originals_;
-  std::vector<Job> in_flight_;  // not completed, in order
-  std::vector<Job> messages_;   // not yet seen by the peer's receive queue
+  std::vector<Job> in_flight_;  // posted and not completed, in order
+  std::vector<Job> messages_;   // without a completion in the peer's receive queue yet
 };
 
 class Pair {
@@ -221,7 +221,7 @@ class Pair {
   Pair(const NodeOptions& a, const NodeOptions& b, Faults faults, uint32_t seed, uint32_t jobs)
       : faults_(faults), rng_(seed), sides_{{a, seed * 2, jobs}, {b, seed * 2 + 1, jobs}} {}
 
-  // Answers whether all jobs were done within the given time.
+  // Fails the test unless all jobs are done by `limit` of simulated time.
   void Run(TimeNs limit) {
     while (now_ < limit) {
       for (int i = 0; i < 2; ++i) {
@@ -269,7 +269,7 @@ class Pair {
     wire_.emplace(at, std::pair(1 - from, packet));
   }
 
-  // Moves the clock to the next thing that happens.
+  // Advances the clock to the next event and handles it. False: there is none.
   bool Advance() {
     TimeNs next = kNever;
     if (!wire_.empty()) next = wire_.begin()->first;
@@ -277,7 +277,7 @@ class Pair {
     if (busy_) next = std::min(next, now_ + 500);
     busy_ = false;
     if (next == kNever) {
-      // Only receives that were held back can move it on.
+      // Only receives that were held back can cause progress.
       if (faults_.slow_receives == 0) return false;
       next = now_ + 1000;
     }
@@ -316,22 +316,22 @@ NodeOptions SideOptions(uint32_t seed, int side) {
   options.retry_count = 7;
   options.rnr_retry = 7;
   options.min_rnr_timer = static_cast<uint8_t>(1 + rng() % 6);
-  // Both run over the end of the PSN space.
+  // PSNs wrap in both directions.
   const Psn psns[2] = {Psn(0xFFFF00 + rng() % 256), Psn(0xFFFF00 + rng() % 256)};
   options.sq_psn = psns[side];
   options.rq_psn = psns[1 - side];
   return options;
 }
 
-// Seeds begin at the given one; ROCI_TEST_SEEDS multiplies how many.
+// Environment variable ROCI_TEST_SEEDS multiplies the number of seeds, 1 without it.
 uint32_t SeedFactor() {
   const char* text = std::getenv("ROCI_TEST_SEEDS");
   const int factor = text == nullptr ? 1 : std::atoi(text);
   return factor < 1 ? 1 : static_cast<uint32_t>(factor);
 }
 
-// Runs many pairs and answers how often each thing happened, so that a test can say that what it is
-// about did occur.
+// Runs a pair for each seed and returns the sum of all counters, so that a test can check that the
+// events it tests occurred.
 std::array<uint64_t, kQpCounterCount> RunSeeds(Faults faults, uint32_t first_seed, uint32_t seeds,
                                                uint32_t jobs) {
   std::array<uint64_t, kQpCounterCount> counts{};

@@ -1,5 +1,5 @@
-// Raw packet queue pairs: each request sends one frame, each frame takes one receive. Also the rate
-// limit of all types of sending queue pairs.
+// Raw packet queue pairs: each request sends one frame, each frame consumes one receive. Also the
+// rate limit of queue pairs of all types that send.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -112,7 +112,7 @@ TEST(QpRaw, DropsPacketsOfAllTransports) {
 
 // ---- Rate limits
 
-// The requester itself delays the next packet, so the packet before must request the peer's ACK.
+// The requester itself delays the next packet, so the packet before the pause must request an ACK.
 TEST(QpRate, EveryPacketBeforeAPauseRequestsAnAck) {
   Node node;
   node.attributes.rate_limit_kbps = 8000;

@@ -29,7 +29,7 @@ TEST(QpRecovery, TimerRunsOnlyWhileSomethingIsOutstanding) {
   EXPECT_EQ(node.qp.NextTimeout(), node.now + kTimeoutNs);
   node.now += 1000;
   node.Receive(MakeAck(kSqPsn));
-  EXPECT_EQ(node.qp.NextTimeout(), node.now + kTimeoutNs);  // progress
+  EXPECT_EQ(node.qp.NextTimeout(), node.now + kTimeoutNs);  // progress restarts the timer
   node.Receive(MakeAck(kSqPsn + 1));
   EXPECT_EQ(node.qp.NextTimeout(), kNever);
 }
@@ -98,7 +98,7 @@ TEST(QpRecovery, RetryGoesBackIntoTheMiddleOfAMessage) {
   node.Run();
   node.Receive(MakeAck(kSqPsn));
   node.PassTimeout();
-  node.host.bytes[kMtu + 1] = std::byte{0xC3};  // memory is read again
+  node.host.bytes[kMtu + 1] = std::byte{0xC3};  // a retransmission reads the memory again
   const auto packets = node.PollAll();
   ASSERT_EQ(packets.size(), 2u);
   EXPECT_EQ(packets[0].tx.opcode, Opcode::kRcWriteMiddle);
@@ -148,7 +148,7 @@ TEST(QpRecovery, AckBehindTheRetransmissionMovesItForward) {
   node.Run();
   node.PassTimeout();
   EXPECT_EQ(node.Poll()->tx.psn, kSqPsn);
-  // The peer had everything up to + 3 after all.
+  // The peer had received everything up to kSqPsn + 3.
   node.Receive(MakeAck(kSqPsn + 3));
   EXPECT_EQ(PsnsOf(node.PollAll()), std::vector{kSqPsn + 4});
 }
@@ -158,7 +158,7 @@ TEST(QpRecovery, BackPressureDoesNotRunTheTimer) {
   PostSends(node, 1);
   node.Run();
   node.PassTimeout();
-  // Not sent again yet: nothing to wait for.
+  // The retransmission was not sent yet, so no ACK is due.
   EXPECT_EQ(node.qp.NextTimeout(), kNever);
   EXPECT_TRUE(node.qp.HasTransmit());
 }
@@ -196,7 +196,7 @@ TEST(QpRecovery, RepeatedNakOfTheSameLossGoesBackOnce) {
   EXPECT_EQ(node.Receive(MakeNak(kSqPsn, NakCode::kPsnSequenceError)),
             DropReason::kStaleAcknowledge);
   EXPECT_TRUE(node.PollAll().empty());
-  // Lost again: the timer finds out.
+  // The retransmission is lost, too: the timer detects it.
   node.PassTimeout();
   EXPECT_EQ(node.PollAll().size(), 3u);
 }
@@ -234,7 +234,7 @@ TEST(QpRecovery, NotReadyWaitsAsLongAsTheTimerSays) {
 TEST(QpRecovery, NotReadyIsGivenUpAfterItsRetries) {
   NodeOptions options;
   options.rnr_retry = 2;
-  options.retry_count = 0;  // not involved
+  options.retry_count = 0;  // does not limit RNR retries
   Node node(options);
   PostSends(node, 2);
   node.Run();
@@ -273,7 +273,7 @@ TEST(QpRecovery, AnRnrNakRestoresTheRetries) {
   PostSends(node, 1);
   node.Run();
   for (int i = 0; i < 100; ++i) {
-    node.PassTimeout();  // lost
+    node.PassTimeout();  // the packet was lost
     ASSERT_EQ(node.PollAll().size(), 1u);
     node.Receive(MakeRnrNak(kSqPsn, 1));
     node.PassTimeout();
@@ -288,7 +288,8 @@ TEST(QpRecovery, WhileWaitingOtherNaksMeanNothing) {
   node.Run();
   node.Receive(MakeRnrNak(kSqPsn, 12));
   const TimeNs deadline = node.qp.NextTimeout();
-  // Linux sends this for the packets that followed; a copy of the RNR NAK is possible as well.
+  // Linux sends a sequence NAK for the packets that followed. The network may duplicate the RNR
+  // NAK.
   node.Receive(MakeNak(kSqPsn, NakCode::kPsnSequenceError));
   node.Receive(MakeRnrNak(kSqPsn, 12));
   EXPECT_FALSE(node.qp.HasTransmit());
@@ -354,7 +355,7 @@ TEST(QpRecovery, AckBehindAnUnansweredReadImpliesItsLoss) {
   node.host.PostSend(WorkOpcode::kSend, 8);
   node.Run();
   node.Receive(MakeAck(kSqPsn + 2));
-  // The SEND before the READ is done, the one behind it waits.
+  // The SEND before the READ completes, the SEND behind it waits for the READ.
   EXPECT_EQ(node.host.send_completions.size(), 1u);
   EXPECT_EQ(PsnsOf(node.PollAll()), (std::vector{kSqPsn + 1, kSqPsn + 2}));
   EXPECT_EQ(node.host.count(QpCounter::kImpliedNaks), 1u);

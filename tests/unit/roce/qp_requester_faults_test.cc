@@ -62,7 +62,7 @@ TEST(QpRequester, MalformedRequestCompletesWithTheHostsStatus) {
   ASSERT_EQ(node.host.send_completions.size(), 1u);
   EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kLocalQpOperationError);
   EXPECT_EQ(node.host.send_completions[0].wr_id, 1000u);
-  EXPECT_TRUE(node.host.send_completions[0].signaled);  // errors always are
+  EXPECT_TRUE(node.host.send_completions[0].signaled);  // errors are always signaled
   EXPECT_EQ(node.qp.state(), QpState::kErr);
 }
 
@@ -101,7 +101,7 @@ TEST(QpRequester, TransmitFaultFailsTheRequestAndStopsLaterRequests) {
   node.qp.HandleTransmitFault(node.host, node.now, packets[1].tx);
   EXPECT_TRUE(node.PollAll().empty());
   EXPECT_TRUE(node.host.send_completions.empty());
-  // The peer saw the gap that packets 2 and 3 left, and says so.
+  // The peer detects the gap before packets 2 and 3 and sends a NAK.
   node.Receive(MakeNak(kSqPsn + 1, NakCode::kPsnSequenceError));
   ASSERT_EQ(node.host.send_completions.size(), 4u);
   EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kSuccess);
@@ -172,7 +172,7 @@ TEST(QpRequester, LargestReadTakesHalfThePsnSpaceAndNothingElseFitsBesideIt) {
   node.host.grants[ScriptedHost::kLkey.value()].length = 1ull << 32;
   node.host.PostSend(WorkOpcode::kSend, 8);
   node.host.PostSend(WorkOpcode::kRdmaRead, 1u << 31);
-  EXPECT_EQ(node.Run().size(), 1u);  // the SEND is to be acknowledged first
+  EXPECT_EQ(node.Run().size(), 1u);  // the READ waits for the ACK of the SEND
   node.Receive(MakeAck(Psn(0xFFFFF0)));
   const auto packets = node.PollAll();
   ASSERT_EQ(packets.size(), 1u);

@@ -106,12 +106,13 @@ TEST(QpRequester, FenceWaitsForReadsAndAtomicsOnly) {
   node.host.PostSend(WorkOpcode::kSend, 8).fence = true;
   EXPECT_EQ(node.Run().size(), 2u);
   EXPECT_FALSE(node.qp.HasTransmit());
-  // The read answers; the SEND before the fence need not be acknowledged.
+  // The fence waits for the response of the READ, not for the ACK of the SEND before it.
   node.Receive(MakeReadResponse(Opcode::kRcReadResponseOnly, kSqPsn, 8));
   EXPECT_EQ(node.PollAll().size(), 1u);
 }
 
-// The responder would request the atomic again, which costs a retry.
+// Otherwise the responder would have to request a retransmission of the atomic, which costs a
+// retry.
 TEST(QpRequester, AtomicsWaitForAFlushForPersistence) {
   for (const WorkOpcode atomic :
        {WorkOpcode::kFetchAdd, WorkOpcode::kCompareSwap, WorkOpcode::kAtomicWrite}) {

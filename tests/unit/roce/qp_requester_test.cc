@@ -79,7 +79,7 @@ TEST(QpRequester, SendWithInvalidateNamesTheKey) {
 TEST(QpRequester, WriteHasItsRethOnTheFirstPacketOnly) {
   Node node;
   SendWqe& wqe = node.host.PostSend(WorkOpcode::kRdmaWrite, 2 * kMtu + 1, 0, 512);
-  wqe.solicited = true;  // means nothing without immediate data
+  wqe.solicited = true;  // ignored without immediate data
   SendWqe& with_imm = node.host.PostSend(WorkOpcode::kRdmaWriteWithImm, kMtu + 1);
   with_imm.immediate = SwapNetworkOrder(7);
   with_imm.solicited = true;

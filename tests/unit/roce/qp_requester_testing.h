@@ -1,4 +1,4 @@
-// Common parts of the requester's tests.
+// Helpers for the requester's tests.
 #pragma once
 
 #include <gtest/gtest.h>

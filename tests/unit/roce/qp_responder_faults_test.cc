@@ -8,7 +8,7 @@ namespace {
 
 struct FaultCase {
   const char* what;
-  std::vector<WirePacket> packets;  // the last one is at fault
+  std::vector<WirePacket> packets;  // only the last one is faulty
   NakCode code;
   std::vector<QpEvent> events;
 };
@@ -123,7 +123,7 @@ TEST(QpResponder, FaultsOfThePeerEndTheQpWithTheRightNak) {
     const auto packets = node.PollAll();
     ExpectNak(packets, c.packets.back().tx.psn, c.code);
     EXPECT_EQ(node.host.events, c.events);
-    // The send queue is flushed too, and nothing is received any more.
+    // The send queue is flushed too, and later requests are dropped.
     ASSERT_EQ(node.host.send_completions.size(), 1u);
     EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kWorkRequestFlushed);
     EXPECT_EQ(node.Receive(c.packets.front()), DropReason::kQpState);

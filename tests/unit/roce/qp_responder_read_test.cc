@@ -1,4 +1,4 @@
-// The responder of a reliable connection: READ and atomics, their answers and replays.
+// The responder of a reliable connection: READ and atomics, their responses and replays.
 #include "tests/unit/roce/qp_responder_testing.h"
 
 namespace roci::roce {
@@ -22,9 +22,9 @@ TEST(QpResponder, ReadIsAnsweredInPathMtuPieces) {
   }
   EXPECT_EQ(packets[0].tx.ext.aeth.syndrome, 0x1F);
   EXPECT_EQ(packets[2].tx.ext.aeth.msn, Msn(1));
-  // The response is the acknowledgement.
+  // The response acknowledges the READ: no ACK follows.
   EXPECT_FALSE(node.qp.HasTransmit());
-  // The next request follows all the PSNs that the READ took.
+  // The next request comes after all PSNs of the READ.
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 3, 8, 8));
   ExpectAck(node.PollAll(), kRqPsn + 3, Msn(2));
 }
@@ -157,7 +157,7 @@ TEST(QpResponder, MoreReadsThanAgreedAreAnInvalidRequest) {
   node.Receive(MakeReadRequest(kRqPsn + 4, 8));
   EXPECT_EQ(node.qp.state(), QpState::kErr);
   const auto packets = node.PollAll();
-  ASSERT_EQ(packets.size(), 5u);  // the answers that are owed, then the NAK
+  ASSERT_EQ(packets.size(), 5u);  // the pending responses, then the NAK
   EXPECT_EQ(packets[4].tx.psn, kRqPsn + 4);
   EXPECT_EQ(packets[4].tx.ext.aeth.nak_code(), NakCode::kInvalidRequest);
   EXPECT_EQ(node.host.events, std::vector{QpEvent::kInvalidRequest});
@@ -169,7 +169,7 @@ TEST(QpResponder, AnsweredReadsMakeRoom) {
     EXPECT_EQ(node.Receive(MakeReadRequest(kRqPsn + i, 8)), DropReason::kNone);
     EXPECT_EQ(node.PollAll().size(), 1u);
   }
-  // The last four can be asked for again, the fifth not.
+  // The last four READs can be replayed, the fifth cannot.
   EXPECT_EQ(node.Receive(MakeReadRequest(kRqPsn + 16, 8)), DropReason::kNone);
   EXPECT_EQ(node.Receive(MakeReadRequest(kRqPsn + 15, 8)), DropReason::kStaleDuplicate);
 }

@@ -1,4 +1,4 @@
-// The responder of a reliable connection: SEND and WRITE, acknowledgements, sequence, not ready.
+// The responder of a reliable connection: SEND and WRITE, acknowledgements, sequence, RNR NAKs.
 #include "tests/unit/roce/qp_responder_testing.h"
 
 namespace roci::roce {
@@ -14,7 +14,7 @@ TEST(QpResponder, SendFillsAReceive) {
   WirePacket last = MakeRequest(Opcode::kRcSendLast, kRqPsn + 2, 3);
   EXPECT_EQ(node.Receive(first), DropReason::kNone);
   EXPECT_EQ(node.Receive(middle), DropReason::kNone);
-  EXPECT_TRUE(node.PollAll().empty());  // nobody asked for an ACK yet
+  EXPECT_TRUE(node.PollAll().empty());  // no packet requested an ACK yet
   EXPECT_TRUE(node.host.recv_completions.empty());
   EXPECT_EQ(node.Receive(last), DropReason::kNone);
   ASSERT_EQ(node.host.recv_completions.size(), 1u);
@@ -75,7 +75,7 @@ TEST(QpResponder, InvalidateOfAKeyThatCannotBeFailsTheReceiveAndIsNotAnswered) {
   node.Receive(MakeRequest(Opcode::kRcSendOnlyInvalidate, kRqPsn + 1, 4));
   ASSERT_EQ(node.host.recv_completions.size(), 2u);
   EXPECT_EQ(node.host.recv_completions[1].status, CompletionStatus::kMwBindError);
-  // What was before it is acknowledged.
+  // The request before it is acknowledged.
   ExpectAck(node.PollAll(), kRqPsn, Msn(1));
   EXPECT_EQ(node.qp.state(), QpState::kErr);
 }
@@ -145,7 +145,7 @@ TEST(QpResponder, SequenceNumbersWrap) {
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, Psn(0xFFFFFF), 8, 8));
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, Psn(0), 8, 8));
   ExpectAck(node.PollAll(), Psn(0), Msn(2));
-  // What lies before the wrap is a duplicate.
+  // A PSN from before the wrap is a duplicate.
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, Psn(0xFFFFFF), 8, 8));
   EXPECT_EQ(node.host.count(QpCounter::kDuplicateRequest), 1u);
 }
@@ -159,11 +159,11 @@ TEST(QpResponder, OneNakPerGap) {
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 2, 8, 8));
   ExpectNak(node.PollAll(), kRqPsn, NakCode::kPsnSequenceError);
   EXPECT_EQ(ByteAt(node, 64), std::byte{0});
-  // More of the same gap: silence.
+  // More packets behind the same gap get no NAK.
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 3, 8, 8));
   EXPECT_TRUE(node.PollAll().empty());
   EXPECT_EQ(node.host.count(QpCounter::kOutOfSequence), 3u);
-  // The missing one comes; the next gap has its own NAK.
+  // The missing packet arrives. The next gap gets a NAK of its own.
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn, 8, 8));
   ExpectAck(node.PollAll(), kRqPsn, Msn(1));
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 5, 8, 8));
@@ -211,7 +211,7 @@ TEST(QpResponder, AcknowledgementOfADuplicateLeavesOutTheReadsBehindIt) {
   node.PollAll();
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn, 8));
   ExpectAck(node.PollAll(), kRqPsn, Msn(3));
-  // What is executed behind them acknowledges all.
+  // A new request behind the READs acknowledges everything.
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 5, 8, 8));
   ExpectAck(node.PollAll(), kRqPsn + 5, Msn(4));
 }
@@ -226,10 +226,10 @@ TEST(QpResponder, SendWithoutAReceiveIsNotReady) {
   ASSERT_EQ(packets.size(), 1u);
   EXPECT_EQ(packets[0].tx.psn, kRqPsn);
   EXPECT_EQ(packets[0].tx.ext.aeth.syndrome, 0x20 | 12);
-  // What follows is dropped in silence.
+  // Later packets are dropped without a NAK.
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn + 1, 8, 8));
   EXPECT_TRUE(node.PollAll().empty());
-  // Again, and still not ready: a new one.
+  // The SEND is repeated, and still finds no receive: another RNR NAK.
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn, 8));
   EXPECT_EQ(node.PollAll().size(), 1u);
   node.host.PostRecv(8);
@@ -288,7 +288,7 @@ TEST(QpResponder, ReceiveIsTakenOncePerMessageAndKeptOverLoss) {
   node.host.PostRecv(1000, 2000);
   node.Receive(MakeRequest(Opcode::kRcSendFirst, kRqPsn, kMtu));
   node.Receive(MakeRequest(Opcode::kRcSendLast, kRqPsn + 2, 4));  // the middle was lost
-  node.Receive(MakeRequest(Opcode::kRcSendFirst, kRqPsn, kMtu));  // from the start again
+  node.Receive(MakeRequest(Opcode::kRcSendFirst, kRqPsn, kMtu));  // retransmitted from the start
   node.Receive(MakeRequest(Opcode::kRcSendMiddle, kRqPsn + 1, kMtu));
   node.Receive(MakeRequest(Opcode::kRcSendLast, kRqPsn + 2, 4));
   ASSERT_EQ(node.host.recv_completions.size(), 1u);

@@ -1,4 +1,4 @@
-// Common parts of the responder's tests.
+// Helpers for the responder's tests.
 #pragma once
 
 #include <gtest/gtest.h>

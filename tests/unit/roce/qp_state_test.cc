@@ -30,7 +30,7 @@ TEST(QpStates, RtrReceivesAndRaisesTheEventOnce) {
   EXPECT_EQ(node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn + 1, 8)), DropReason::kNone);
   EXPECT_EQ(node.host.events, std::vector{QpEvent::kCommunicationEstablished});
   EXPECT_EQ(node.host.recv_completions.size(), 2u);
-  EXPECT_EQ(node.PollAll().size(), 1u);  // it answers, too
+  EXPECT_EQ(node.PollAll().size(), 1u);  // RTR acknowledges requests
 }
 
 TEST(QpStates, NoEventOnceInRts) {
@@ -45,7 +45,7 @@ TEST(QpStates, RtrSendsNothing) {
   node.host.PostSend(WorkOpcode::kSend, 8);
   EXPECT_TRUE(node.Run().empty());
   node.BringTo(QpState::kRts);
-  EXPECT_EQ(node.PollAll().size(), 1u);  // posted before, goes now
+  EXPECT_EQ(node.PollAll().size(), 1u);  // the request posted in RTR
 }
 
 TEST(QpStates, OtherTransportsAreDropped) {
@@ -270,7 +270,7 @@ TEST(QpStates, DrainFinishesStartedRequestsAndRaisesTheEvent) {
   node.qp.Query(a);
   EXPECT_FALSE(a.sq_draining);
   EXPECT_TRUE(node.Run().empty());
-  // Back to work.
+  // Back in RTS, the rest is sent.
   EXPECT_EQ(node.Modify(QpState::kRts), ModifyResult::kOk);
   EXPECT_EQ(node.PollAll().size(), 1u);
   EXPECT_EQ(node.host.events.size(), 1u);
@@ -315,7 +315,7 @@ TEST(QpStates, FenceHeldBackRequestIsNotBegunInDrain) {
   EXPECT_EQ(node.PollAll().size(), 1u);
 }
 
-// ---- Any order of calls ----
+// ---- Calls in random order ----
 
 TEST(QpStates, CallsInAnyStateAreHarmless) {
   for (const QpState state : {QpState::kReset, QpState::kInit, QpState::kRtr, QpState::kRts}) {

@@ -75,14 +75,14 @@ TEST(QpUc, SendErrorStopsTheSendQueueOnly) {
   EXPECT_EQ(node.host.send_completions[1].status, CompletionStatus::kLocalProtectionError);
   EXPECT_EQ(node.host.send_completions[2].status, CompletionStatus::kWorkRequestFlushed);
   EXPECT_EQ(node.qp.state(), QpState::kSqe);
-  // It still receives, and flushes what is posted.
+  // In SQE the QP still receives, and flushes new send requests.
   node.host.PostRecv(100);
   EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendOnly, kRqPsn, 8)), DropReason::kNone);
   EXPECT_EQ(node.host.recv_completions.size(), 1u);
   node.host.PostSend(WorkOpcode::kSend, 8);
   EXPECT_TRUE(node.Run().empty());
   EXPECT_EQ(node.host.send_completions.back().status, CompletionStatus::kWorkRequestFlushed);
-  // And comes back, with the PSN that is next on the wire.
+  // Back in RTS, it continues with the next PSN on the wire.
   EXPECT_EQ(node.Modify(QpState::kRts), ModifyResult::kOk);
   node.host.PostSend(WorkOpcode::kSend, 8);
   const auto packets = node.Run();
@@ -131,14 +131,14 @@ TEST(QpUc, ReceivesSendAndWrite) {
   EXPECT_EQ(node.host.recv_completions[0].byte_length, kMtu + 5);
   EXPECT_EQ(node.host.recv_completions[1].immediate, SwapNetworkOrder(9));
   EXPECT_EQ(node.host.bytes[4096 + 3], PayloadByte(3));
-  EXPECT_TRUE(node.PollAll().empty());  // never an answer
+  EXPECT_TRUE(node.PollAll().empty());  // UC sends no responses
 }
 
 TEST(QpUc, LostPacketCostsItsMessageAndNoReceive) {
   Node node(Uc());
   node.host.PostRecv(1000);
   node.Receive(MakeRequest(Opcode::kUcSendFirst, kRqPsn, kMtu));
-  // +1, the middle, is lost.
+  // The middle packet, kRqPsn + 1, is lost.
   EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendMiddle, kRqPsn + 2, kMtu)),
             DropReason::kOutOfSequence);
   EXPECT_EQ(node.Receive(MakeRequest(Opcode::kUcSendLast, kRqPsn + 3, 5)),
@@ -175,7 +175,7 @@ TEST(QpUc, FaultsOfThePeerAreDroppedInSilence) {
       MakeWrite(Opcode::kUcWriteOnly, kRqPsn, 8, 9),
       MakeWrite(Opcode::kUcWriteFirst, kRqPsn, 8, 900),
       MakeRequest(Opcode::kUcSendMiddle, kRqPsn, kMtu),
-      MakeRequest(Opcode::kUcSendOnly, kRqPsn, 8),  // nothing posted
+      MakeRequest(Opcode::kUcSendOnly, kRqPsn, 8),  // no receive is posted
   };
   for (const WirePacket& packet : cases) {
     Node node(Uc());
@@ -205,7 +205,7 @@ TEST(QpUc, MessageTooLongForItsReceiveLeavesItForTheNext) {
   EXPECT_TRUE(node.host.events.empty());
 }
 
-// A receive of a shared queue cannot be kept for the next message of this QP.
+// This QP cannot keep a receive of a shared queue for its next message.
 TEST(QpUc, SharedReceiveTooShortCompletesWithTheError) {
   NodeOptions options = Uc();
   options.uses_srq = true;
@@ -228,7 +228,7 @@ WirePacket MakeDatagram(uint32_t bytes) {
   return packet;
 }
 
-// The network header that a parsed packet leads to.
+// A packet whose parsed form points to a network header.
 struct Datagram {
   explicit Datagram(const WirePacket& from) : wire(from), packet(wire.View()) {
     for (size_t i = 0; i < sizeof(header); ++i) header[i] = static_cast<std::byte>(0x40 + i);

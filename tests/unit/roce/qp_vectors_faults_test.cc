@@ -1,5 +1,5 @@
-// Recorded faults of RC on Linux's software RDMA: the answers of our queue pair, and its handling
-// of Linux's answers. roce/deviations.md lists deliberate differences.
+// Recorded RC errors of Linux's soft-RoCE: the responses of our queue pair, and its handling of
+// Linux's responses. roce/deviations.md lists deliberate differences.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -15,7 +15,7 @@ TEST(QpVectors, AccessFaultsAreAnsweredAsLinuxDid) {
     const auto recorded = Load(name);
     ASSERT_EQ(recorded.size(), 2u);
     Node node(OptionsFor(recorded, recorded[0].packet.tx.psn));
-    node.Receive(recorded[0].packet);  // nothing is granted
+    node.Receive(recorded[0].packet);  // no key grants any memory
     const auto answers = node.PollAll();
     ASSERT_EQ(answers.size(), 1u);
     ExpectSameAnswer(answers[0], recorded[1].packet);
@@ -32,7 +32,7 @@ TEST(QpVectors, AccessFaultsAreAnsweredAsLinuxDid) {
 TEST(QpVectors, SequenceGapIsAnsweredAsLinuxDid) {
   const auto recorded = Load("vec-psn_nak-v4");
   const Recorded& nak = recorded[1];
-  Node node(OptionsFor(recorded, nak.packet.tx.psn));  // Linux's expected PSN
+  Node node(OptionsFor(recorded, nak.packet.tx.psn));  // the PSN that Linux expected
   PostReceives(node, 1);
   std::vector<WirePacket> answers;
   for (const Recorded& r : recorded) {
@@ -40,7 +40,7 @@ TEST(QpVectors, SequenceGapIsAnsweredAsLinuxDid) {
     node.Receive(r.packet);
     for (auto& packet : node.PollAll()) answers.push_back(packet);
   }
-  ASSERT_EQ(answers.size(), 1u);  // once, for all three
+  ASSERT_EQ(answers.size(), 1u);  // one NAK for all three
   ExpectSameAnswer(answers[0], nak.packet);
 }
 
@@ -63,7 +63,7 @@ TEST(QpVectors, NotReadyIsAnsweredAsLinuxDid) {
   NodeOptions options = OptionsFor(recorded, recorded[0].packet.tx.psn);
   options.min_rnr_timer = 12;
   Node node(options);
-  // Linux's answers to what follows (another NAK) are left out: we are silent.
+  // Linux sends another NAK for the packets that follow, we do not: leave it out.
   std::vector<WirePacket> theirs, ours;
   size_t requests = 0;
   for (const Recorded& r : recorded) requests += r.packet.info().is_request ? 1 : 0;
@@ -93,7 +93,7 @@ TEST(QpVectors, OurRequesterSurvivesLinuxNotBeingReady) {
     if (r.src == asker) continue;
     node.Receive(r.packet);
     if (r.packet.tx.ext.aeth.syndrome == 0x60) {
-      // The wait goes on.
+      // A sequence NAK does not end the RNR wait.
       EXPECT_FALSE(node.qp.HasTransmit());
       node.PassTimeout();
       EXPECT_EQ(node.PollAll().size(), 2u);
@@ -129,8 +129,8 @@ TEST(QpVectors, GivingUpOnAPeerThatIsNotReadyAsLinuxDid) {
   EXPECT_EQ(requester.host.send_completions[0].status, CompletionStatus::kRnrRetryExceeded);
 }
 
-// Linux answers with a remote operational error, the IBTA requires an invalid request error
-// (deviations.md); either moves the peer's queue pair to ERR.
+// Linux responds with a remote operational error, the IBTA requires an invalid request error
+// (deviations.md). Either moves the peer's queue pair to ERR.
 TEST(QpVectors, AMessageThatIsTooLongIsRefusedAsByLinux) {
   const auto recorded = Load("vec-nak_len-v4");
   ASSERT_EQ(recorded.size(), 2u);

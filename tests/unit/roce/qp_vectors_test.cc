@@ -1,5 +1,5 @@
-// Recorded RC traffic of Linux's software RDMA, and one recording of two hardware NICs: our queue
-// pair replaces one side and must send the same packets. roce/deviations.md lists deliberate
+// Recorded RC traffic of Linux's soft-RoCE, and one recording of two hardware NICs: our queue pair
+// replaces one side and must send the same packets. roce/deviations.md lists deliberate
 // differences.
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace roci::roce {
 namespace {
 
-// A NIC may acknowledge what did not ask for it; we do not. Answers how many there were.
+// Removes ACKs that no request asked for: a NIC may send them, we do not. Returns how many.
 size_t DropUnaskedAnswers(Split& split) {
   std::set<uint32_t> asked;
   for (const Recorded& r : split.requests) {
@@ -50,13 +50,13 @@ const char* const kCleanCaptures[] = {
     kNicToNic,
 };
 
-// How many pairs of queue pairs there are in a capture.
+// The number of pairs of queue pairs in a capture.
 size_t PairsOf(const std::string& name) {
   return name.starts_with("ibv_srq") || name.starts_with("ucmatose") || name.starts_with("nfs") ? 2
                                                                                                 : 1;
 }
 
-// Each conversation once for each side that asks anything in it.
+// Each conversation, once for each side that sends requests in it.
 struct Side {
   Conversation recorded;
   Gid asker;
@@ -92,7 +92,7 @@ TEST(QpVectors, OurResponderAnswersAsTheyDid) {
         node.Receive(request.packet);
         for (WirePacket& packet : node.PollAll()) ours.push_back(std::move(packet));
       }
-      // A capture of Linux may have been cut before the last answers.
+      // A capture of Linux may end before the last responses.
       if (name == std::string(kNicToNic)) {
         EXPECT_EQ(ours.size(), split.answers.size());
       }
@@ -142,7 +142,7 @@ TEST(QpVectors, OurRequesterAsksAsTheyDidAndTakesTheAnswers) {
                                                             : CompletionStatus::kSuccess);
       }
       EXPECT_EQ(node.host.count(QpCounter::kRetransmittedPackets), 0u);
-      // Cut captures apart, everything completed.
+      // Everything completed, except in captures that end early.
       if (capture == kNicToNic || (capture.starts_with("vec-") && !capture.ends_with("pipe-v4"))) {
         EXPECT_EQ(node.host.send_completions.size(), posted);
       }
@@ -150,8 +150,8 @@ TEST(QpVectors, OurRequesterAsksAsTheyDidAndTakesTheAnswers) {
   }
 }
 
-// The NICs' packets in the two tests above have a reserved bit of the BTH set. The bit is ignored
-// (its byte is masked in the ICRC).
+// The NICs' packets in the two tests above have a reserved bit of the BTH set. The parser ignores
+// the bit, and the ICRC masks its byte.
 TEST(QpVectors, NicsSetAReservedBit) {
   constexpr size_t kByte4OfBth = 14 + 20 + 8 + 4;
   size_t requests = 0;

@@ -1,5 +1,5 @@
-// Recorded UC messages and datagrams (also multicast) of Linux's software RDMA: our queue pairs
-// send the same packets, and accept those of Linux.
+// Recorded UC messages and datagrams (also multicast) of Linux's soft-RoCE: our queue pairs send
+// the same packets, and accept those of Linux.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,7 +99,7 @@ TEST(QpVectors, DatagramsAsLinuxDid) {
       EXPECT_EQ(completion.byte_length, kGrhBytes + packet.payload.size());
       EXPECT_EQ(completion.source_qpn, packet.ext.deth.src_qpn);
       EXPECT_EQ(completion.has_immediate, has_immediate);
-      // The IPv4 header in the last 20 of the 40 bytes.
+      // The IPv4 header is in the last 20 of the 40 bytes.
       EXPECT_EQ(receiver.host.bytes[512 + 20], std::byte{0x45});
     }
     EXPECT_EQ(datagrams, count);

@@ -12,7 +12,7 @@ std::vector<uint64_t> Completed(const Node& node) {
   return wr_ids;
 }
 
-// Of FLUSH or ATOMIC WRITE `psn`.
+// Checks the response to the FLUSH or ATOMIC WRITE with `psn`.
 void ExpectConfirmation(const std::vector<WirePacket>& packets, Psn psn, Msn msn) {
   ASSERT_EQ(packets.size(), 1u);
   EXPECT_EQ(packets[0].tx.opcode, Opcode::kRcReadResponseOnly);
@@ -213,7 +213,7 @@ TEST(QpConfirmed, AtomicWriteWaitsForItsResponse) {
   EXPECT_EQ(packets[0].tx.ext.reth.va, ScriptedHost::kMemoryVa + 64);
   EXPECT_EQ(packets[0].tx.ext.reth.length, 8u);
   EXPECT_EQ(packets[0].payload.size(), 8u);
-  node.Receive(MakeAck(kSqPsn + 1));  // says that the response is lost
+  node.Receive(MakeAck(kSqPsn + 1));  // implies that the response was lost
   EXPECT_TRUE(node.host.send_completions.empty());
   EXPECT_EQ(node.PollAll().size(), 2u) << "sent again";
   node.Receive(MakeReadResponse(Opcode::kRcReadResponseOnly, kSqPsn, 0));
@@ -311,7 +311,7 @@ TEST(QpConfirmed, FlushCoversEarlierWrites) {
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn, 8, 8));
   node.Receive(MakeFlush(kRqPsn + 1, Feth::kGlobalVisibility, 0, 8));
   ExpectConfirmation(node.PollAll(), kRqPsn + 1, Msn(2));
-  node.Receive(MakeFlush(kRqPsn + 1, Feth::kGlobalVisibility, 0, 8));  // again
+  node.Receive(MakeFlush(kRqPsn + 1, Feth::kGlobalVisibility, 0, 8));  // duplicate
   ExpectConfirmation(node.PollAll(), kRqPsn + 1, Msn(2));
   node.Receive(MakeFlush(kRqPsn + 2, Feth::kGlobalVisibility, Feth::kWholeRegion, 0));
   ExpectConfirmation(node.PollAll(), kRqPsn + 2, Msn(3));

@@ -91,7 +91,7 @@ TEST_F(QpXrc, FlushedReceiveBelongsToItsQueue) {
   EXPECT_EQ(Send(Opcode::kXrcSendFirst, 0, kMtu, kFirst), DropReason::kNone);
   ASSERT_NE(node_.qp.held_receive(), nullptr);
   EXPECT_EQ(node_.qp.receive_queue_number(), kFirst);
-  node_.host.selected_queue = kSecond;  // as after an answer to an older READ
+  node_.host.selected_queue = kSecond;  // as after the response to an older READ
   EXPECT_EQ(node_.Modify(QpState::kErr), ModifyResult::kOk);
   ASSERT_EQ(node_.host.recv_completions.size(), 1u);
   EXPECT_EQ(node_.host.recv_completions[0].status, CompletionStatus::kWorkRequestFlushed);

@@ -94,7 +94,7 @@ NodeOptions OptionsFor(const std::vector<Recorded>& recorded, Psn first) {
   NodeOptions options;
   options.path_mtu = MtuOf(recorded);
   options.memory_bytes = 4 << 20;
-  options.limits.ack_every_packets = 64;  // as Linux
+  options.limits.ack_every_packets = 64;  // as in Linux
   options.max_rd_atomic = options.max_dest_rd_atomic = 16;
   options.rq_psn = options.sq_psn = first;
   options.records = 256;
@@ -227,7 +227,7 @@ void PostFromRequests(Node& node, const std::vector<Recorded>& requests) {
       wqe->solicited = tx.solicited;
       wqe->first_sge.length = wqe->length;
       offset += (filled + 63) & ~uint64_t{63};
-      if (offset > (3u << 20)) offset = 1 << 20;  // only READs, which all look the same
+      if (offset > (3u << 20)) offset = 1 << 20;  // only READs get this far, and all are alike
     }
   }
 }
@@ -237,7 +237,7 @@ void ExpectSameAnswer(const WirePacket& ours, const WirePacket& theirs) {
   EXPECT_EQ(ours.tx.psn, theirs.tx.psn);
   EXPECT_EQ(ours.payload, theirs.payload);
   if (ours.info().Has(ExtHeader::kAeth)) {
-    // NICs give credits.
+    // NICs report credits, we do not.
     const bool has_credits = theirs.tx.ext.aeth.kind() == AethKind::kAck;
     EXPECT_EQ(ours.tx.ext.aeth.syndrome, has_credits ? kNoCredits : theirs.tx.ext.aeth.syndrome);
     EXPECT_EQ(ours.tx.ext.aeth.msn, theirs.tx.ext.aeth.msn);
@@ -252,7 +252,7 @@ void ExpectSameRequest(const WirePacket& ours, const WirePacket& theirs) {
   EXPECT_EQ(ours.tx.psn, theirs.tx.psn);
   EXPECT_EQ(ours.payload, theirs.payload);
   EXPECT_EQ(ours.tx.solicited, theirs.tx.solicited);
-  // Linux counts the packets to the next AckReq across messages; we begin anew with each request.
+  // Linux counts the packets up to the next AckReq across messages, we restart with each request.
   if (theirs.info().IsLast()) {
     EXPECT_TRUE(ours.tx.ack_request);
   }

@@ -15,15 +15,15 @@ struct Recorded {
   Gid src, dst;
 };
 
-constexpr char kNicToNic[] = "nic-to-nic";  // all others are Linux's
+constexpr char kNicToNic[] = "nic-to-nic";  // the other captures are of Linux's soft-RoCE
 
 std::string CaptureFile(const std::string& name);
 
-// The packets of one service.
+// The packets of one transport service.
 std::vector<Recorded> Load(const std::string& name, Transport transport = Transport::kRc);
 
-// The RC packets of each pair of queue pairs. A packet names only the receiving queue pair; the
-// sender of a request is found by the answers with its PSN.
+// The RC packets of each pair of queue pairs. A packet carries only the number of the receiving
+// queue pair; the responses with the same PSN identify the sender of a request.
 using Conversation = std::vector<Recorded>;
 std::vector<Conversation> LoadConversations(const std::string& name);
 
@@ -35,19 +35,19 @@ struct Split {
   std::vector<Recorded> requests, answers;
 };
 Split SplitBy(const std::vector<Recorded>& recorded, const Gid& asker);
-// All requesters of a capture.
+// The GIDs of all requesters in a capture.
 std::vector<Gid> Askers(const std::vector<Recorded>& recorded);
 
-// Grants one key per region that the requests name, exactly for the bytes that they access.
+// Grants one key per region that the requests access, for exactly the accessed bytes.
 void GrantWhatIsNamed(ScriptedHost& host, const std::vector<Recorded>& requests);
 // Fills our memory with the contents that Linux's memory had when it received `request`, as far as
-// its answer contains them. The operand of an atomic is filled once per address: our own arithmetic
-// must produce the later values.
+// Linux's response contains them. The operand of an atomic is filled once per address: our own
+// arithmetic must produce the later values.
 void FillForRequest(ScriptedHost& host, const std::vector<Recorded>& answers,
                     const WirePacket& request, uint32_t mtu_bytes,
                     std::set<uint64_t>& seen_atomics);
 void PostReceives(Node& node, int count);
-// Work requests that would make the recorded requests. Payloads are put into our memory. The last
+// Posts work requests that produce the recorded requests, with the payloads in our memory. The last
 // may be a WRITE whose end was not recorded.
 void PostFromRequests(Node& node, const std::vector<Recorded>& requests);
 

@@ -9,14 +9,14 @@ namespace roci::roce {
 
 using Frame = std::vector<std::byte>;
 
-// A frame and where it is from, for messages: "file:index".
+// A frame and its origin for failure messages, "file:index".
 struct NamedFrame {
   std::string name;
   Frame bytes;
 };
 
-// Frames of a pcap file (classic format, Ethernet). Ends the test program if the file is no such
-// thing.
+// Frames of a pcap file (classic format, Ethernet). Ends the test program if the file has another
+// format.
 std::vector<NamedFrame> ReadPcap(const std::string& path);
 
 struct KnownAnswer {
@@ -29,7 +29,7 @@ std::vector<KnownAnswer> ReadKnownAnswers();
 // Every frame of every capture, RoCEv2 or not.
 const std::vector<NamedFrame>& AllCapturedFrames();
 
-// Judged by the fixed positions of an untagged IPv4 frame only, independently of the parser.
+// Looks only at the fixed offsets of an untagged IPv4 frame, independently of the parser.
 bool LooksLikeRoceV2OverIpv4(const Frame& frame);
 
 }  // namespace roci::roce
