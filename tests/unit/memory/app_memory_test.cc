@@ -52,7 +52,7 @@ void* SysV() {
   return at;
 }
 
-// The memory is made in the child, so that the test's own process does not have it.
+// The child creates the memory, so that the test's own process does not have it.
 struct Kind {
   const char* name;
   void* (*make)();
@@ -145,7 +145,8 @@ TEST_P(AppMemoryTest, ReadOnlyMemoryCannotBeWritten) {
   EXPECT_TRUE(HasPattern(bytes.data(), kLength, 1));
 }
 
-// Lists whose runs begin and end at different offsets, longer than one system call accepts.
+// Two lists whose runs begin and end at different offsets, and more runs than one system call
+// accepts.
 TEST_P(AppMemoryTest, ListsNeedNotHaveTheSameRuns) {
   constexpr size_t kRuns = 200;
   ForkedApp app([](Channel& channel) {
@@ -256,8 +257,8 @@ TEST_P(AppMemoryTest, ProcessThatCalledExecFaults) {
   EXPECT_EQ(memory->Write(begin, bytes), MemoryStatus::kFault);
 }
 
-// The address space remains after the main thread has ended, but is no longer accessible by the
-// process ID.
+// After the main thread has ended, the address space remains, but the process ID no longer gives
+// access to it.
 TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsAccessible) {
   if (kSanitized) GTEST_SKIP() << "ThreadSanitizer forbids threads after a fork with threads";
   ForkedApp app([](Channel& channel) {
@@ -342,7 +343,7 @@ TEST_P(AppMemoryTest, OpenRefusesAPidThatIsNotThePidfds) {
   EXPECT_EQ(error, EBADF);
 }
 
-// Opens /proc/self/mem in the app, as a plugin does, and passes it.
+// Opens /proc/self/mem in the app, as the plugin does, and sends the descriptor to the test.
 int PassMemory(Channel& channel) {
   const int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
   channel.SendWithFd(reinterpret_cast<uint64_t>(g_bss), fd);
@@ -386,7 +387,7 @@ TEST_P(AppMemoryTest, RefusesADescriptorOfAnotherProgram) {
     PassMemory(channel);
     channel.Receive();
   });
-  // (One that has called exec: forked programs differ by nothing that a look from outside finds.)
+  // It calls exec, because nothing visible from outside distinguishes forked processes.
   ForkedApp other([](Channel& channel) {
     channel.Send(0);
     channel.Receive();
@@ -412,7 +413,8 @@ TEST_P(AppMemoryTest, IsAccessibleToItsUserUnlessItHasMoreRights) {
   if (geteuid() != 0) GTEST_SKIP() << "changes users";
   constexpr uid_t kNobody = 65534;
   ForkedApp app([](Channel& channel) {
-    // As a set-id program looks from outside: the user's process, and not the user's to look into.
+    // Imitates a set-user-ID program: the process has the user's ID, but the user has no access to
+    // it.
     channel.Send(static_cast<uint64_t>(setuid(kNobody)));
     channel.Receive();
     channel.Send(static_cast<uint64_t>(prctl(PR_SET_DUMPABLE, 1)));

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kLength = 4 * 4096;
 
-// An app with kLength bytes of private memory holding pattern 1, followed by a hole. Answers 1 to a
-// pattern it has.
+// An app with kLength bytes of private memory that hold pattern 1, followed by a hole. For each
+// pattern number that it receives, the app sends 1 if its memory holds that pattern, else 0.
 class Fixture : public testing::Test {
  protected:
   Fixture()
@@ -69,7 +69,7 @@ TEST_F(Copy, MixesDirectAndRemoteSegments) {
   std::vector<std::byte> again(1160);
   ASSERT_EQ(CopyOut(segments, again), MemoryStatus::kOk);
   EXPECT_EQ(bytes, again);
-  // The front only, ending within a segment.
+  // Only the first bytes, up to the middle of a segment.
   FillPattern(bytes.data(), 400, 7);
   ASSERT_EQ(CopyIn(segments, std::span(bytes).first(400)), MemoryStatus::kOk);
   ASSERT_EQ(CopyOut(segments, again), MemoryStatus::kOk);
@@ -174,7 +174,7 @@ TEST_F(Batch, CopiesSeveralPacketsInOneCall) {
               MemoryStatus::kOk);
   }
   EXPECT_EQ(batch.size(), 32U);
-  EXPECT_TRUE(AppHasPattern(1));  // nothing yet
+  EXPECT_TRUE(AppHasPattern(1));  // nothing is copied before the flush
   EXPECT_TRUE(batch.Flush().empty());
   EXPECT_TRUE(batch.empty());
   EXPECT_TRUE(AppHasPattern(2));
@@ -246,7 +246,7 @@ TEST_F(Batch, FaultsReturnTheirTokensOnly) {
 }
 
 // A copy that was reported as failed must not be executed later, when its buffer may have another
-// owner, nor be counted for another copy.
+// owner. Nor may its failure be reported for another copy.
 TEST_F(Batch, ACopyToATruncatedMappingLeavesNothingPending) {
   CopyBatch batch;
   std::array<std::byte, 16> there{};
@@ -272,7 +272,7 @@ TEST_F(Batch, FullBatchRefusesAndGoesOnAfterAFlush) {
     ASSERT_EQ(batch.AddOut(one, {&byte, 1}, i), MemoryStatus::kOk);
   }
   EXPECT_EQ(batch.AddOut(one, {&byte, 1}, 999), MemoryStatus::kTooManySegments);
-  // What is mapped here needs no room.
+  // A copy of memory that is mapped here takes no room in the batch.
   std::byte there{7};
   SegmentList direct;
   direct.Append(Segment::Direct(&there, 1, nullptr));

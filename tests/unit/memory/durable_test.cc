@@ -22,7 +22,7 @@ constexpr uint64_t kVa = 0x10000;
 constexpr uint64_t kIova = 0x7000;
 constexpr Access kDurable = Access::kLocalWrite | Access::kFlushPersistent;
 
-// A file of the disk that the tests were built on.
+// An unlinked file in the current directory, which has to be on a disk.
 int DiskFile(uint64_t bytes) {
   std::string name = "durable-test-XXXXXX";
   const int fd = mkostemp(name.data(), O_CLOEXEC);
@@ -45,7 +45,7 @@ class DurableTest : public ::testing::Test {
   DurableTest() : fd_(DiskFile(4 * kPage)), file_(Map(fd_, 4 * kPage)) {}
   void TearDown() override { close(fd_); }
 
-  // Three runs of the file, not in its order.
+  // Three runs of the file, not in file order.
   Translation Runs() const {
     return {.va = kVa,
             .length = 3 * kPage,
@@ -86,7 +86,7 @@ TEST_F(DurableTest, OnlyFilesOfDisksAreTaken) {
   EXPECT_EQ(table_.Register(kPd, kDurable, some, &key_), MemoryStatus::kInvalidArgument);
 }
 
-// An lcore that accessed a page that is not in memory would have to wait for the disk.
+// An lcore would wait for the disk if it accessed a page that is not in memory.
 TEST_F(DurableTest, LcoresDoNotAccessItDirectly) {
   ASSERT_EQ(table_.Register(kPd, kDurable, Runs(), &key_), MemoryStatus::kOk);
   SegmentList segments;
@@ -94,7 +94,7 @@ TEST_F(DurableTest, LcoresDoNotAccessItDirectly) {
             MemoryStatus::kOk);
   EXPECT_TRUE(std::none_of(segments.begin(), segments.end(),
                            [](const Segment& each) { return each.direct != nullptr; }));
-  // It is the file that they read and write, wherever the program has it.
+  // Copies access the file itself, wherever the program has mapped it.
   const std::array<std::byte, 20> written{std::byte{7}};
   ASSERT_EQ(CopyIn(segments, written), MemoryStatus::kOk);
   std::array<std::byte, 1> read{};
@@ -121,7 +121,7 @@ TEST_F(DurableTest, TheRightNeedsACheckOfTheMemory) {
   change.translation = Runs();
   EXPECT_EQ(table_.Reregister(key_, change, &released_), MemoryStatus::kOk);
   EXPECT_EQ(Find(kIova, 1), MemoryStatus::kOk);
-  // The right stays, and asks for the new memory to be like the old.
+  // If the access flags do not change, the new memory must be suitable, too.
   change.access.reset();
   change.translation->extents.clear();
   EXPECT_EQ(table_.Reregister(key_, change, &released_), MemoryStatus::kInvalidArgument);
@@ -170,7 +170,7 @@ TEST_F(DurableTest, NothingIsDurableAnyMoreWithoutTheFile) {
   EXPECT_EQ(range_.count, 0u);
 }
 
-// Bytes written to a page are lost if the file is truncated before the page.
+// Truncating the file before a page loses the bytes written to that page.
 TEST_F(DurableTest, TruncatedFilesFail) {
   ASSERT_EQ(table_.Register(kPd, kDurable, Runs(), &key_), MemoryStatus::kOk);
   ASSERT_EQ(ftruncate(fd_, kPage), 0);

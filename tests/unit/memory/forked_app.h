@@ -1,4 +1,4 @@
-// A forked child that acts as the program: a process with its own memory, controlled over a socket.
+// A forked child that acts as the program: a process with its own memory, controlled by a socket.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace roci::memory {
 
-/// One end of the line between test and app. Numbers and descriptors, in order.
+/// One end of the connection between test and app. Carries numbers and file descriptors, in order.
 class Channel {
  public:
   explicit Channel(int fd) : fd_(fd) {}
@@ -44,8 +44,8 @@ class Channel {
     }
     if (sendmsg(fd_, &message, MSG_NOSIGNAL) != sizeof value) std::abort();
   }
-  /// The number; a descriptor that came along is stored in *fd (else -1). The app ends when the
-  /// test has gone.
+  /// Returns the next number. Stores the descriptor that was sent with it, or -1, in *fd. Exits
+  /// with status 1 if the other end is closed, so that no app outlives its test.
   uint64_t Receive(int* fd = nullptr) {
     uint64_t value = 0;
     iovec data{&value, sizeof value};
@@ -69,7 +69,7 @@ class Channel {
   int fd_;
 };
 
-/// Runs `body(channel)` in a child. Ended by its destructor at the latest.
+/// Runs `body(channel)` in a child process. The destructor ends the child.
 class ForkedApp {
  public:
   template <class Body>

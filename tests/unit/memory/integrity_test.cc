@@ -1,5 +1,5 @@
-// Signature regions against a model of both sides: every combination of protection information,
-// in pieces of any size, from mapped memory and through process_vm.
+// Signature regions compared with a model of memory and wire: every combination of protection
+// information, in pieces of any size, in mapped memory and through process_vm.
 #include "memory/integrity.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ DifDomain Present(GuardKind guard = GuardKind::kCrc) {
   return domain;
 }
 
-// What `domain` says of a block, by itself.
+// The protection information of one block in `domain`.
 Bytes Protection(const DifDomain& domain, std::span<const std::byte> data, uint32_t number) {
   const DifImage image = EncodeDif({GuardOf(domain, data), domain.application_tag,
                                     domain.reference_tag + (domain.reference_counts ? number : 0)});
@@ -69,7 +69,7 @@ class IntegrityTest : public ::testing::Test {
     app_ = AppMemory::Open(getpid(), -1, reach, &error);
     EXPECT_NE(app_, nullptr);
     table_ = std::make_unique<KeyTable>(app_.get(), 64);
-    // The same memory twice: mapped, and through system calls.
+    // Two regions on the same memory: one mapped, one accessed by system calls.
     mapped_ = Region(true, Access::kLocalWrite);
     remote_ = Region(false, Access::kLocalWrite);
     EXPECT_EQ(table_->AllocateIntegrity(kPd, 512, 512, &key_), MemoryStatus::kOk);
@@ -83,7 +83,7 @@ class IntegrityTest : public ::testing::Test {
     EXPECT_EQ(table_->Register(kPd, access, translation, &key), MemoryStatus::kOk);
     return key;
   }
-  // Two copies of a layout must not overlap: each byte of the result has its own place.
+  // Runs must not overlap: each byte of the result has an address of its own.
   std::vector<ListRun> Runs(size_t from, size_t bytes) {
     std::vector<ListRun> runs;
     while (bytes > 0) {
@@ -118,7 +118,8 @@ class IntegrityTest : public ::testing::Test {
     return out;
   }
 
-  // A region of `blocks`, whose memory holds `data` and what belongs to it.
+  // Registers a region of `blocks` blocks; `is_separate`: with the protection information in
+  // separate runs.
   void Make(const IntegrityAttributes& attributes, uint32_t blocks, bool is_separate) {
     if (valid_) {
       ASSERT_EQ(table_->Invalidate(key_, kContext), MemoryStatus::kOk);
@@ -244,7 +245,7 @@ TEST_F(IntegrityTest, BothSidesAgreeWithTheModel) {
     Fill(data);
     EXPECT_EQ(OutAll(piece), wire);
     ExpectNoError();
-    // Sent again from anywhere.
+    // Retransmissions from any offset.
     for (int again = 0; again < 20; ++again) {
       const size_t from = random_() % wire.size();
       Bytes part(1 + random_() % std::min<size_t>(wire.size() - from, 9000));
@@ -257,7 +258,7 @@ TEST_F(IntegrityTest, BothSidesAgreeWithTheModel) {
     InAll(Image(attributes_.wire, other, block), piece);
     ExpectMemory(other);
     ExpectNoError();
-    // A message that starts over.
+    // A message that starts again from its beginning.
     const Bytes third = Random(data.size());
     const Bytes image = Image(attributes_.wire, third, block);
     ASSERT_EQ(In(0, std::span(image).first(random_() % image.size() + 1)), MemoryStatus::kOk);
@@ -267,7 +268,7 @@ TEST_F(IntegrityTest, BothSidesAgreeWithTheModel) {
   }
 }
 
-// Everything between the runs stays as it was.
+// The bytes between the runs do not change.
 TEST_F(IntegrityTest, WritesNothingElse) {
   for (int round = 0; round < 30; ++round) {
     Make({Present(), Present(), kAllChecks, 520}, 12, round % 2 == 0);
@@ -299,16 +300,16 @@ TEST_F(IntegrityTest, IncomingBlocksAreChecked) {
         Bytes wire = Image(attributes_.wire, data, 512);
         const size_t at = 5 * 520 + 512 + damage.byte;
         wire[at] ^= std::byte{0x80};
-        wire[6 * 520 + 513] ^= std::byte{1};  // a later error, which is not reported
+        wire[6 * 520 + 513] ^= std::byte{1};  // only the first error is reported
         InAll(wire, piece);
-        EXPECT_EQ(Bytes(Read(data_runs_)), data);  // it stops nothing
+        EXPECT_EQ(Bytes(Read(data_runs_)), data);  // an error does not stop the copy
         const IntegrityError error = TakeError();
         EXPECT_EQ(error.what.fault, damage.fault);
         EXPECT_EQ(error.offset, 5U * 520);
         EXPECT_EQ(error.key, key_);
         EXPECT_EQ(error.what.expected ^ error.what.actual, 0x80U);
         ExpectNoError();
-        // Copied as it came.
+        // The damaged protection information is copied unchanged.
         if (has_memory) {
           EXPECT_EQ(Read(protection_runs_)[5 * 8 + damage.byte], wire[at]);
         }
@@ -393,11 +394,11 @@ TEST_F(IntegrityTest, ABlockArrivesInOrderOrNotAtAll) {
   EXPECT_EQ(part(101, 100), MemoryStatus::kOutOfBounds);
   EXPECT_EQ(part(0, 100), MemoryStatus::kOk);
   EXPECT_EQ(part(99, 100), MemoryStatus::kOutOfBounds);
-  // Another block between: the first one is given up.
+  // A block in between discards the incomplete first one.
   EXPECT_EQ(part(0, 516), MemoryStatus::kOk);
   EXPECT_EQ(part(1040, 520), MemoryStatus::kOk);
   EXPECT_EQ(part(516, 4), MemoryStatus::kOutOfBounds);
-  // Blocks themselves come in any order.
+  // Whole blocks may come in any order.
   EXPECT_EQ(part(1560, 520), MemoryStatus::kOk);
   EXPECT_EQ(part(0, 518), MemoryStatus::kOk);
   EXPECT_EQ(part(518, 522), MemoryStatus::kOk);
@@ -450,7 +451,7 @@ TEST_F(IntegrityTest, RefusesLayoutsThatCannotBe) {
   EXPECT_EQ(
       attempt({run}, std::vector<ListRun>(513, {va(), 8, mapped_}), {Present(), none, {}, 512}),
       MemoryStatus::kInvalidArgument);
-  // The kind of the region and the request agree.
+  // The request must be for the kind of region that the key names.
   uint32_t plain = 0;
   ASSERT_EQ(table_->AllocateList(kPd, 4, &plain), MemoryStatus::kOk);
   const IntegrityAttributes attributes{none, none, {}, 512};
@@ -488,7 +489,7 @@ TEST_F(IntegrityTest, ProtectionMayNotGoWhereDataMayNot) {
   EXPECT_EQ(CopyOut(segments, std::span(out).first(100)), MemoryStatus::kOk);
 }
 
-// More parts than fit into one list of segments.
+// A block of more runs than fit into one list of segments.
 TEST_F(IntegrityTest, ABlockMayHaveManyParts) {
   std::vector<ListRun> runs;
   for (uint32_t i = 0; i < 512; ++i)
@@ -505,7 +506,7 @@ TEST_F(IntegrityTest, ABlockMayHaveManyParts) {
   EXPECT_EQ(out, wire);
 }
 
-// Of another user than the daemon's.
+// A program of another user than the daemon's.
 class ForeignIntegrityTest : public IntegrityTest {
  protected:
   ForeignIntegrityTest() : IntegrityTest(Reach::kAddressSpace) {}
@@ -567,7 +568,7 @@ TEST_F(IntegrityTest, GoesThroughABatchBetweenOtherMemory) {
   EXPECT_EQ(out, message);
   EXPECT_EQ(CopyOut(segments, out), MemoryStatus::kOk);
   EXPECT_EQ(out, message);
-  // What cannot be copied leaves nothing behind that a later flush would do.
+  // A copy that fails leaves nothing in the batch for a later flush.
   ReleasedMappings released;
   ASSERT_EQ(table_->Deregister(mapped_, &released), MemoryStatus::kOk);
   Bytes canary(message.size(), std::byte{0x5A});

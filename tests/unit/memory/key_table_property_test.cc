@@ -17,7 +17,7 @@ namespace {
 const auto* const kApp = reinterpret_cast<const AppMemory*>(0x1000);
 constexpr uint64_t kFileLength = 16 * 4096;
 
-// What the model knows of a region: for each byte, where it is.
+// The model of a region: the location of each byte.
 struct Place {
   const std::byte* direct;
   uint64_t remote_va;
@@ -57,7 +57,7 @@ class Property : public testing::Test {
       case 0:
         return 0;
       case 1:
-        return UINT64_MAX - (length == 0 ? 0 : length - 1);  // ends at the very top
+        return UINT64_MAX - (length == 0 ? 0 : length - 1);  // ends at the highest address
       default:
         return random_();
     }
@@ -67,7 +67,7 @@ class Property : public testing::Test {
     std::vector<Extent> extents;
     uint64_t done = 0;
     while (done < length) {
-      // Often in one piece: such regions have a path of their own.
+      // Often in one piece, because Resolve() has a separate path for such regions.
       const uint64_t piece = Below(2) == 0 ? length - done : 1 + Below(length - done);
       const bool direct = Below(2) == 0 && piece <= kFileLength;
       extents.push_back({va + done, piece, direct ? file_ : nullptr,
@@ -82,7 +82,7 @@ class Property : public testing::Test {
     Translation translation;
     translation.va = RandomBase(length);
     translation.iova = RandomBase(length);
-    // A wrapped base is the other tests' business.
+    // Other tests cover regions that wrap around the end of the address space.
     if (length > 0 && translation.va + (length - 1) < translation.va) translation.va = 0;
     if (length > 0 && translation.iova + (length - 1) < translation.iova) translation.iova = 0;
     translation.length = length;
@@ -155,7 +155,7 @@ class Property : public testing::Test {
       for (uint32_t i = 0; i < segment.length; ++i, ++at) {
         const Place place = segment.direct != nullptr ? Place{segment.direct + i, 0}
                                                       : Place{nullptr, segment.remote_va + i};
-        // Millions of bytes: the macro is for the one that is wrong.
+        // An assertion for each of millions of bytes would be too slow.
         if (place != model->second.bytes[at]) FAIL() << "byte " << at << " of key " << key;
       }
     }
@@ -179,7 +179,7 @@ TEST_F(Property, ResolveAgreesWithTheModel) {
     } else {
       Lookup();
     }
-    // Keys come again after 256 uses of an index: the model must not keep too many dead ones.
+    // A key repeats after 256 uses of its index, so the model must forget old keys in time.
     if (known_.size() > 200) known_.erase(known_.begin(), known_.begin() + 100);
     std::erase_if(models_, [&](const auto& entry) {
       if (std::find(known_.begin(), known_.end(), entry.first) != known_.end()) return false;

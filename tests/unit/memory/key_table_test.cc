@@ -1,4 +1,4 @@
-// Registration, keys and translation: the rules one by one.
+// Registration, keys and translation: one test per rule.
 #include "memory/key_table.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr AccessContext kPd1{.pd = 1, .qpn = 17};
 constexpr Access kAll =
     Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteRead | Access::kRemoteAtomic;
-// Never dereferenced: it only has to come back in the segments.
+// Never dereferenced: the segments only have to return it.
 const auto* const kApp = reinterpret_cast<const AppMemory*>(0x1000);
 
 Translation Plain(uint64_t va, uint64_t length) {
@@ -324,7 +324,7 @@ TEST(KeyTable, ReregisterKeepsTheKey) {
       MemoryStatus::kOk);
   EXPECT_EQ(TryResolve(table, key, 0x1000, 8, Access::kLocalWrite), MemoryStatus::kNoPermission);
   EXPECT_TRUE(released.empty());
-  // What is refused changes nothing.
+  // A refused change has no effect.
   EXPECT_EQ(table.Reregister(key, {.pd = 5, .access = Access::kRemoteWrite, .translation = {}},
                              &released),
             MemoryStatus::kInvalidArgument);

@@ -19,7 +19,7 @@ constexpr Access kAll =
 
 class ListsTest : public ::testing::Test {
  protected:
-  // Reached by process_vm, so that segments show the program's addresses.
+  // A region accessed by process_vm, so that segments contain the program's addresses.
   uint32_t Region(uint64_t va, uint64_t length, Access access = Access::kLocalWrite,
                   uint32_t pd = kPd) {
     uint32_t key = 0;
@@ -77,7 +77,7 @@ TEST_F(ListsTest, AKeyIsGoodFromItsRegistrationToItsInvalidation) {
   EXPECT_EQ(Register(list, {{0x10000, 10, a}}), MemoryStatus::kInUse);
   EXPECT_EQ(table_.Invalidate(list, kContext), MemoryStatus::kBadKey);
   EXPECT_EQ(table_.Invalidate(next, {kOtherPd, 17}), MemoryStatus::kWrongPd);
-  EXPECT_EQ(table_.Invalidate(next, {kPd, 99}), MemoryStatus::kOk);  // any queue pair's
+  EXPECT_EQ(table_.Invalidate(next, {kPd, 99}), MemoryStatus::kOk);  // any queue pair may
   EXPECT_EQ(Resolve(next, 0x5000, 1), MemoryStatus::kBadKey);
   EXPECT_EQ(table_.CheckKey(next, kContext, Access::kNone), MemoryStatus::kBadKey);
   EXPECT_EQ(Register(list, {{0x10000, 10, a}}), MemoryStatus::kOk);
@@ -165,7 +165,8 @@ TEST_F(ListsTest, EveryByteIsWhereTheListSays) {
   }
 }
 
-// More runs than a segment list can hold, and requests with several elements of many runs each.
+// More runs than a segment list can hold, and requests whose scatter/gather elements each have many
+// runs.
 TEST(ManyRuns, AreCopiedByTheList) {
   constexpr uint32_t kRuns = 500;
   constexpr size_t kLength = 65536;
@@ -182,7 +183,7 @@ TEST(ManyRuns, AreCopiedByTheList) {
   ASSERT_EQ(table.Register(kPd, kAll, {va, kLength, va, {}}, &region), MemoryStatus::kOk);
   uint32_t list = 0;
   ASSERT_EQ(table.AllocateList(kPd, kRuns, &list), MemoryStatus::kOk);
-  // From the end to the beginning, 1 to 8 bytes each.
+  // Runs of 1 to 8 bytes, at descending addresses.
   std::vector<ListRun> runs(kRuns);
   std::vector<uint64_t> places;
   for (uint32_t i = 0; i < kRuns; ++i) {

@@ -1,4 +1,4 @@
-// Mapping files of programs in the daemon: accepted files, shared mappings, and truncated files.
+// Files of programs mapped into the daemon: accepted files, shared mappings, and truncated files.
 #include "memory/mapped_file.h"
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ TEST(MappedFile, SealedFileNeedsNoGuard) {
   char bytes[5];
   ASSERT_EQ(pread(fd, bytes, 5, kPage + 10), 5);
   EXPECT_EQ(std::memcmp(bytes, "hello", 5), 0);
-  // Past its end, a sealed file has no pages either.
+  // A sealed file has no pages past its end, so such a mapping does not count as sealed.
   auto past = MappedFile::Map(fd, 3 * kPage, 2 * kPage, true, &error);
   ASSERT_NE(past, nullptr) << error;
   EXPECT_FALSE(past->sealed());
@@ -110,7 +110,7 @@ std::chrono::nanoseconds TimeOf(const std::function<void()>& run) {
   return std::chrono::steady_clock::now() - begin;
 }
 
-// Unmapping takes long because the kernel frees all pages: the file has no other user.
+// The mapping is the last user of the file, so the kernel frees all pages, which takes long.
 TEST(MappedFile, TheLastReleaseDoesNotWaitForTheUnmapping) {
   constexpr size_t kBytes = size_t{256} << 20;
   const int plain = NewMemfd(kBytes, 0);
@@ -130,7 +130,7 @@ TEST(MappedFile, TheLastReleaseDoesNotWaitForTheUnmapping) {
   EXPECT_EQ(Unmapper::backlog(), 0u);
 }
 
-// A region on a file that the app can cut.
+// A mapped file that the app can truncate.
 struct CutFile {
   explicit CutFile(size_t pages) {
     fd = NewMemfd(pages * kPage, 0);
@@ -182,7 +182,7 @@ TEST(SigbusGuard, CutFileGivesAFaultAndNothingElse) {
           .status,
       MemoryStatus::kFault);
   EXPECT_FALSE(healthy.mapped->broken()->load());
-  // From now on the region is accessed by system calls, which report the truncation.
+  // Later copies access the region by system calls, which report the truncation.
   segments.Clear();
   ASSERT_EQ(table.Resolve(key, kContext, 0x10000, 8, Access::kLocalWrite, segments),
             MemoryStatus::kOk);
@@ -213,13 +213,14 @@ TEST(SigbusGuard, FileCutByAnotherProcessWhileBytesAreCopied) {
     }
     app.channel().Receive();
   }
-  // Surviving is the test. Once it is broken, every later copy must say so.
+  // The test is that the process survives. After one fault every later copy must fail, too.
   if (faults > 0) {
     EXPECT_EQ(CopyIn(segments, bytes), MemoryStatus::kFault);
   }
 }
 
-// The pool has no free huge page: the page of zeros that replaces it must have the same size.
+// The pool has no free huge page. The zero page that replaces the missing one must have the same
+// size.
 TEST(SigbusGuard, MissingHugePage) {
   constexpr size_t kHuge = 2U << 20;
   const int fd = memfd_create("t", MFD_CLOEXEC | MFD_HUGETLB | (21U << 26));
@@ -237,7 +238,7 @@ TEST(SigbusGuard, MissingHugePage) {
   close(fd);
 }
 
-// Bigger than the guarded mapping, which the forked child does not have: so it cannot get the
+// The forked child lacks the guarded mapping. The new mapping is larger, so that it cannot get the
 // guarded addresses.
 void TouchCutFile() {
   const int fd = NewMemfd(64 * kPage, 0);
@@ -247,12 +248,12 @@ void TouchCutFile() {
 }
 
 TEST(SigbusGuard, OtherSigbusStillKills) {
-  CutFile cut(1);  // the handler is installed
+  CutFile cut(1);  // installs the handler
   EXPECT_EXIT(TouchCutFile(), testing::KilledBySignal(SIGBUS), "");
   EXPECT_EXIT(raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
 }
 
-// Takes every mapping that the kernel allows a process, then touches a missing page.
+// Creates as many mappings as the kernel allows a process, then accesses a missing page.
 void TouchCutFileWithoutRoomForMappings() {
   CutFile cut(8);
   if (ftruncate(cut.fd, kPage) != 0) _exit(2);
@@ -263,7 +264,7 @@ void TouchCutFileWithoutRoomForMappings() {
   size_t page = 0;
   while (page < kPages && mprotect(many + page * kPage, kPage, PROT_NONE) == 0) page += 2;
   if (page >= kPages) _exit(4);
-  // One more than the limit, as a plain mapping may be.
+  // A plain mapping may exceed the limit by one.
   [[maybe_unused]] void* const one_more =
       mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   *reinterpret_cast<volatile char*>(cut.mapped->At(5 * kPage)) = 1;
@@ -329,7 +330,7 @@ TEST(OpenMappingOf, OpensWithTheRightsOfTheApp) {
   EXPECT_EQ(OpenMappingOf(app.pid(), kApp, kApp, shared, shared + 2 * kPage, true, &error), -1);
   EXPECT_EQ(error, ENOENT);
   EXPECT_EQ(geteuid(), 0U);
-  // The daemon's own rights are back.
+  // The daemon has its own privileges again.
   const int shadow = open(path, O_RDWR | O_CLOEXEC);
   EXPECT_GE(shadow, 0);
   unlink(path);

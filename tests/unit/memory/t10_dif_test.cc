@@ -1,5 +1,5 @@
-// Protection information: guards compared with published values and a slow computation; every rule
-// of checks and conversion.
+// Protection information: guards compared with published values and with a slow computation, and
+// every rule of checking and conversion.
 #include "memory/t10_dif.h"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ TEST(T10Check, ChecksOnlyTheEnabledFields) {
       EXPECT_EQ(found.expected, 107U);
       EXPECT_EQ(found.actual, 106U);
     }
-    // All of them: in the order of guard, reference tag, application tag.
+    // If all are wrong, the order is guard, reference tag, application tag.
     found = CheckDif(domain, checks, 7, 0xAAAA, {0, 0, 0});
     EXPECT_EQ(found.fault, checks.guard             ? DifFault::kGuard
                            : checks.reference_tag   ? DifFault::kReferenceTag

@@ -32,7 +32,7 @@ class WindowTest : public ::testing::Test {
             .address = 0x10100,
             .length = 0x200};
   }
-  // Binds with the next key, which takes the place of `*key` if it works.
+  // Binds with the next key, and stores it in `*key` on success.
   MemoryStatus Bind(uint32_t* key, const AccessContext& context = kQp17) {
     const WindowBinding binding = Binding(*key);
     const MemoryStatus status = table_.BindWindow(binding, context);
@@ -150,7 +150,7 @@ TEST(ManyWindows, OnlyTheWindowsOfOneQueuePairAreInvalidated) {
   EXPECT_EQ(table.Deregister(region, &released), MemoryStatus::kOk) << "nothing is bound to it";
 }
 
-// Two regions whose windows were bound in turn, of both types.
+// Two regions with windows of both types, bound alternately.
 class TwoRegionsTest : public ::testing::Test {
  protected:
   static constexpr uint32_t kWindows = 12;
@@ -179,7 +179,7 @@ class TwoRegionsTest : public ::testing::Test {
   bool Bound(uint32_t i) const {
     return table_.Check(keys_[i], kQp17, 0x10000, 1, Access::kRemoteRead) == MemoryStatus::kOk;
   }
-  // Type 1 by a bind of no bytes, type 2 by an invalidate.
+  // Unbinds: type 1 by a bind of length 0, type 2 by an invalidate.
   void TakeOff(uint32_t i) {
     EXPECT_EQ(i % 3 == 0 ? Bind(i, 0) : table_.Invalidate(keys_[i], kQp17), MemoryStatus::kOk);
   }
