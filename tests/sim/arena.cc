@@ -61,8 +61,8 @@ void Arena::Reset(Random& random) {
   Register(kReadOnly, Access::kRemoteRead, random);
 }
 
-// Half of the regions come as several extents, as a region over several VMAs does. No word lies
-// across two of them, as none lies across two pages: an ATOMIC WRITE would find no place.
+// Some regions have several extents, like a region over several VMAs. No aligned word crosses two
+// extents, as none crosses two pages: an ATOMIC WRITE could not be executed there.
 void Arena::Register(RegionName region, memory::Access access, Random& random) {
   memory::Translation translation{va(region), kSizes[region], va(region), {}};
   uint64_t done = 0;

@@ -17,9 +17,9 @@ enum RegionName : uint32_t {
   kSource,    // read by SENDs and WRITEs, local read only
   kTarget,    // written by the peer's WRITEs, read by its READs
   kReceive,   // receive buffers
-  kLanding,   // where READ and atomic results go
+  kLanding,   // results of READs and atomics
   kAtomics,   // words for the peer's atomics
-  kReadOnly,  // granted for remote read only
+  kReadOnly,  // grants remote read only
   kRegionCount,
 };
 

@@ -21,9 +21,9 @@ using roce::TimeNs;
 using sim::Random;
 
 constexpr TimeNs kMs = 1'000'000;
-constexpr TimeNs kStormNs = 150 * kMs;  // faults until then: longer than all retries take
-constexpr TimeNs kThinkNs = 20 * kMs;   // what a program takes at most
-// Below this many lost messages of a thousand no answer may fail to arrive in 16 attempts.
+constexpr TimeNs kStormNs = 150 * kMs;  // duration of the faults, longer than all retries take
+constexpr TimeNs kThinkNs = 20 * kMs;   // longest reaction time of a program
+// Loss in permille, up to which one of 16 attempts must get an answer.
 constexpr uint32_t kLightLoss = 200;
 constexpr TimeNs kEndNs = 4'000 * kMs;
 constexpr uint64_t kService = 0x01061234;
@@ -36,7 +36,7 @@ struct Faults {
   TimeNs jitter = 0;
 };
 
-// What a program knows of a connection of its own, or of a datagram service request.
+// A program's view of one of its connections or datagram service requests.
 struct Endpoint {
   uint32_t id = 0;
   bool active = false;
@@ -44,9 +44,9 @@ struct Endpoint {
   bool over = false;
   bool released = false;
   uint64_t service = 0;    // of a datagram service request; 0: a connection
-  bool forgotten = false;  // the peer has started anew since
-  uint32_t qpn = 0;        // ours, while connecting
-  uint32_t attempts = 0;   // left, where the peer believes our QP connected
+  bool forgotten = false;  // the peer has restarted since
+  uint32_t qpn = 0;        // our QP, while connecting
+  uint32_t attempts = 0;   // attempts left, if the peer believes that our QP is connected
 };
 
 struct Node {
@@ -61,13 +61,13 @@ struct Node {
   std::map<uint64_t, Endpoint> endpoints;  // by owner
 };
 
-// How often things have happened that a simulation without them would say nothing of.
+// Counts events without which a simulation would show nothing.
 struct Seen {
   uint64_t connected = 0;
-  uint64_t noticed = 0;   // the first message was before the RTU
+  uint64_t noticed = 0;   // the first message arrived before the RTU
   uint64_t answered = 0;  // datagram service requests
   uint64_t restarts = 0;
-  uint64_t stale = 0;  // connections that ended because the peer's QP was used anew
+  uint64_t stale = 0;  // connections that ended because the peer's QP was reused
 };
 
 class World {
@@ -116,7 +116,7 @@ class World {
     path.dst_gid = Other(node).address;
     return path;
   }
-  // Of a message.
+  // The network delay of a message.
   TimeNs Delay() {
     const bool jitters = now_ < kStormNs && faults_.jitter != 0;
     return 10'000 + (jitters ? random_.Below(faults_.jitter) : 0);
@@ -141,7 +141,7 @@ class World {
     }
   }
 
-  // For the queue pair of a datagram service, which has the number of the service.
+  // Requests the queue pair of a datagram service. In this simulation its number is the service ID.
   void Ask(Node& node) {
     DatagramOptions options;
     options.owner = ++node.last_owner;
@@ -158,8 +158,8 @@ class World {
     }
   }
 
-  // All is forgotten, and the programs are gone. One begins again with the QPs that the other side
-  // believes connected.
+  // The node loses all state, and its programs are gone. A new program connects with the QPs that
+  // the other side believes to be connected.
   void Restart(Node& node) {
     ++seen_.restarts;
     node.engine.emplace(node.config, random_.Next());
@@ -261,7 +261,7 @@ class World {
     endpoint.over = true;
     const SidrRep* rep = std::get_if<SidrRep>(&event.body);
     if (event.kind == EventKind::kDatagramUnreachable) {
-      // The answer to an attempt is sent once, and programs take their time for it.
+      // Each attempt is answered only once, and programs may answer late.
       EXPECT_GT(faults_.loss, 0u) << "given up without need";
       return;
     }
@@ -302,7 +302,7 @@ class World {
     EXPECT_TRUE(node.engine->Ready(now_, endpoint.id).ok());
     endpoint.established = true;
     ++seen_.connected;
-    // The program's first message may be faster than the RTU.
+    // The program's first message may arrive before the RTU.
     if (random_.Chance(300)) {
       const uint32_t qpn = node.engine->Find(endpoint.id)->remote_qpn;
       At(now_ + Delay(), [this, &node, id = endpoint.id, qpn] { Notice(Other(node), id, qpn); });
@@ -312,7 +312,7 @@ class World {
     }
   }
 
-  // QP `qpn`, connected with the peer's `remote_id`, has got a message, if it is still there.
+  // QP `qpn`, connected to the peer's `remote_id`, has received a message, if the QP still exists.
   void Notice(Node& node, uint32_t remote_id, uint32_t qpn) {
     for (auto& [owner, endpoint] : node.endpoints) {
       const Connection* connection = node.engine->Find(endpoint.id);
@@ -338,7 +338,7 @@ class World {
     });
   }
 
-  // What one side believes to be open is open on the other, with the same numbers.
+  // A connection that is open on one side is open on the other, with the same numbers.
   void CheckBothSides() {
     for (Node& node : nodes_) {
       for (const auto& [owner, endpoint] : node.endpoints) {
@@ -348,7 +348,7 @@ class World {
         ASSERT_NE(mine, nullptr) << "gone without a word";
         EXPECT_EQ(mine->state, State::kEstablished) << "stuck, active " << endpoint.active;
         if (endpoint.forgotten && Other(node).engine->Find(mine->remote_id) == nullptr) {
-          // Nobody can tell, until the QP is used anew.
+          // Neither side can detect this until the QP is reused.
           EXPECT_TRUE(!used_anew_.contains(owner) || faults_.loss > kLightLoss) << "stale";
           continue;
         }
@@ -407,7 +407,7 @@ class World {
   Random random_;
   Seen& seen_;
   Faults faults_;
-  std::set<uint64_t> used_anew_;  // owners of connections whose peer's QP is
+  std::set<uint64_t> used_anew_;  // owners of connections whose peer's QP is reused
   TimeNs now_ = 1;
   std::deque<Node> nodes_;
   std::multimap<TimeNs, std::function<void()>> agenda_;

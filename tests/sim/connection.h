@@ -11,12 +11,12 @@
 namespace roci::sim {
 
 struct Connection {
-  // Of node 0 and node 1: both RC, or XRC send and XRC receive.
+  // Types of node 0 and node 1: both RC, or XRC send and XRC receive.
   std::array<roce::QpType, 2> types = {roce::QpType::kRc, roce::QpType::kRc};
   bool shares_receives = false;  // node 1 has a shared receive queue
   roce::PathMtu mtu = roce::PathMtu::k1024;
   roce::QpLimits limits;
-  // What the peer may do at either node.
+  // Remote access that either node grants.
   uint32_t access_flags = roce::kQpAccessRemoteWrite | roce::kQpAccessRemoteRead |
                           roce::kQpAccessRemoteAtomic | roce::kQpAccessFlushGlobal |
                           roce::kQpAccessFlushPersistent;
@@ -25,13 +25,13 @@ struct Connection {
   uint8_t rnr_retry = 7;
   uint8_t min_rnr_timer = 1;
   uint8_t max_rd_atomic = 4;
-  uint8_t max_dest_rd_atomic = 0;  // 0: as many as the peer has outstanding
+  uint8_t max_dest_rd_atomic = 0;  // 0: the same as max_rd_atomic
   uint32_t records = 32;           // in-flight records of each requester, a power of two
   uint32_t rate_limit_kbps = 0;    // of each requester; 0: none
-  uint32_t rate_burst_bytes = 0;   // as QpAttributes has it
+  uint32_t rate_burst_bytes = 0;   // as in QpAttributes
   bool ipv6 = false;
   bool controls_congestion = false;
-  std::array<roce::Psn, 2> first_psn;  // of the requests that node 0, node 1 sends
+  std::array<roce::Psn, 2> first_psn;  // of the requests of node 0 and node 1
 };
 
 inline uint8_t MaxDestRdAtomic(const Connection& connection) {

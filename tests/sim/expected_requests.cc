@@ -57,7 +57,7 @@ bool SameReth(const roce::Reth& reth, uint64_t va, roce::Key rkey, uint32_t leng
   return reth.va == va && reth.rkey == rkey && reth.length == length;
 }
 
-// The headers of the requests that are one packet.
+// Compares the headers of a request of one packet.
 std::optional<std::string> CompareSingle(const roce::SendWqe& wqe, uint32_t skipped,
                                          const roce::Packet& packet) {
   if (wqe.opcode == WorkOpcode::kCompareSwap || wqe.opcode == WorkOpcode::kFetchAdd) {
@@ -81,7 +81,7 @@ std::optional<std::string> CompareSingle(const roce::SendWqe& wqe, uint32_t skip
   return std::nullopt;
 }
 
-// Those of a SEND or WRITE.
+// Compares the headers of a packet of a SEND or WRITE.
 std::optional<std::string> CompareSegmented(const roce::SendWqe& wqe, bool is_first, bool is_last,
                                             const roce::Packet& packet) {
   if (IsWrite(wqe.opcode) && is_first &&
@@ -173,12 +173,12 @@ std::optional<std::string> ExpectedRequests::Compare(const ExpectedRequest& requ
   if (transport_bits_ != 0 && packet.ext.xrc.srq_number != wqe.remote_srq_number) {
     return "shared receive queue number";
   }
-  // IBTA vol 1, 9.2.3: in the last packet of what completes a receive, where it was asked for.
+  // IBTA vol 1, 9.2.3: set in the last packet of a solicited request that completes a receive.
   const bool completes_receive = IsSegmented(wqe.opcode) && wqe.opcode != WorkOpcode::kRdmaWrite;
   if (packet.solicited != (wqe.solicited && is_last && completes_receive)) {
     return "solicited event bit";
   }
-  // Without it, nobody would answer the last packet before the timeout (9.7.3).
+  // Without AckReq, no ACK for the last packet would come before the timeout (9.7.3).
   if (is_last && !packet.ack_request) return "no AckReq in a message's last packet";
   return IsSegmented(wqe.opcode) ? CompareSegmented(wqe, is_first, is_last, packet)
                                  : CompareSingle(wqe, skipped, packet);

@@ -14,39 +14,39 @@
 
 namespace roci::sim {
 
-// How many PSNs behind the connection's first one. Positions do not wrap.
+// The distance of a PSN from the connection's first PSN. Positions do not wrap.
 using Position = int64_t;
 
 struct ExpectedRequest {
-  Position begin, end;  // equal: done on this side, without a packet
-  bool is_read;         // takes the PSNs of its responses
+  Position begin, end;  // [begin, end); equal: executed on this side, without a packet
+  bool is_read;         // occupies the PSNs of its responses
   bool is_atomic;
-  bool is_answered;  // by a response of its own: READ, atomics, FLUSH, ATOMIC WRITE
+  bool is_answered;  // gets a response of its own: READ, atomics, FLUSH, ATOMIC WRITE
   bool fence;
 };
 
 class ExpectedRequests {
  public:
-  // The requests that `host`, node `node`, posts.
+  // Expects the requests that `host`, the host of node `node`, posts.
   ExpectedRequests(const Connection& connection, int node, const SimHost* host);
 
-  // The position of `psn` that is nearest to `reference`.
+  // The position of `psn` nearest to `reference`.
   Position Locate(roce::Psn psn, Position reference) const;
-  // The request that takes `position`; null: none was posted. Valid until the next call.
+  // The request at `position`; null: none was posted. Valid until the next call.
   const ExpectedRequest* Find(Position position);
   const ExpectedRequest& At(size_t slot) { return Extend(), requests_[slot]; }
   size_t SlotOf(const ExpectedRequest* request) const {
     return static_cast<size_t>(request - requests_.data());
   }
-  // Messages that are complete before `position`: the message sequence number there (9.7.7.1).
+  // The number of messages that are complete before `position`: the MSN there (9.7.7.1).
   uint32_t MessagesBefore(Position position);
-  // What is wrong with the packet at `position`, which belongs to `request`, if anything.
+  // Compares the packet at `position` with its `request`. Returns what is wrong, if anything.
   std::optional<std::string> Compare(const ExpectedRequest& request, Position position,
                                      const roce::Packet& packet) const;
   uint32_t mtu_bytes() const { return mtu_bytes_; }
-  // Bytes of READ response `position`.
+  // Payload bytes of the READ response at `position`.
   uint32_t ResponseBytes(const ExpectedRequest& request, Position position) const;
-  // Whether the packet at `position` takes a receive.
+  // Whether the packet at `position` consumes a receive.
   bool TakesReceive(const ExpectedRequest& request, Position position) const;
 
  private:
@@ -58,7 +58,7 @@ class ExpectedRequests {
   uint32_t mtu_bytes_;
   uint8_t transport_bits_;
   std::vector<ExpectedRequest> requests_;  // indexed by slot
-  std::vector<Position> message_ends_;     // of those that have packets
+  std::vector<Position> message_ends_;     // of the requests that have packets
 };
 
 }  // namespace roci::sim

@@ -1,4 +1,4 @@
-// Frames from senders through a queue to a receiver, and answers back on an idle path.
+// Frames from senders through a queue to a receiver, and responses back on an idle path.
 #include "tests/sim/incast.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace roci::sim {
 namespace {
 
 constexpr uint32_t kMessageBytes = 32'768;
-constexpr uint32_t kPosted = 8;  // messages of a sender at one time
+constexpr uint32_t kPosted = 8;  // messages that each sender keeps outstanding
 constexpr uint32_t kRecords = 16;
 constexpr uint32_t kFirstNear = 0x100;
 constexpr uint32_t kFirstFar = 0x200;
@@ -158,7 +158,7 @@ void Incast::Handle(Event event) {
   }
 }
 
-// Keeps WRITEs posted.
+// Posts WRITEs until kPosted are outstanding.
 void Incast::Work(End& end) {
   end.completed = end.near.host.send_completions().size();
   for (size_t posted = end.near.host.sends().size(); posted < end.completed + kPosted; ++posted) {
@@ -177,7 +177,7 @@ void Incast::Work(End& end) {
   end.near.qp.HandleWork(end.near.host, now_);
 }
 
-// The sender's link takes one frame at a time.
+// Sends the next frame if the sender's link is free: it carries one frame at a time.
 void Incast::Pump(uint32_t index) {
   End& end = *ends_[index];
   if (!end.started || paused_ || end.link_free_at > now_) return;
@@ -208,7 +208,7 @@ bool Incast::Poll(Node& node, Frame& out) {
   return true;
 }
 
-// As random early detection does it.
+// Random early detection (RED).
 bool Incast::IsMarked() {
   if (queued_bytes_ <= config_.mark_from_bytes) return false;
   if (queued_bytes_ >= config_.mark_all_bytes) return true;

@@ -1,5 +1,5 @@
-// Many senders into one port of a switch that marks packets while its queue is long: the transport
-// core with congestion control, in simulated time.
+// Many senders to one port of a switch that marks packets (ECN) while its queue is long. Runs the
+// transport core with congestion control in simulated time.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,14 @@ struct IncastConfig {
   uint8_t timeout = 9;  // of the queue pairs: 2 ms
   bool congestion_control = true;
   roce::CongestionParameters congestion;
-  // The switch. Between the two lengths of its queue packets are marked with growing probability,
-  // beyond the second one all are.
+  // The switch marks no packet while its queue is shorter than `mark_from_bytes`, and all packets
+  // above `mark_all_bytes`. In between, the probability grows from 0 to `mark_permille`.
   uint64_t mark_from_bytes = 40'000;
   uint64_t mark_all_bytes = 200'000;
   uint32_t mark_permille = 50;
-  uint64_t buffer_bytes = 300'000;  // what finds no room is lost
-  // 0: lossy. Else the switch asks all senders to pause while its queue is longer than this (IEEE
-  // 802.1Qbb).
+  uint64_t buffer_bytes = 300'000;  // the switch drops frames that do not fit
+  // 0: lossy. Otherwise the switch pauses all senders when its queue exceeds this, and resumes them
+  // at half of it (IEEE 802.1Qbb).
   uint64_t pause_from_bytes = 0;
   uint64_t seed = 1;
 };
@@ -46,9 +46,9 @@ class Incast {
 
   void RunUntil(roce::TimeNs end);
 
-  // Bytes of new data that the receiver has got from a sender.
+  // Payload bytes that the receiver has accepted from a sender, without duplicates.
   uint64_t received_bytes(uint32_t sender) const { return ends_[sender]->received_bytes; }
-  // What its congestion control allows; the line rate while that is off.
+  // The rate that the sender's congestion control allows; the line rate if it is off.
   uint32_t allowed_kbps(uint32_t sender) const;
   const SimHost& sender(uint32_t index) const { return ends_[index]->near.host; }
   const SimHost& receiver(uint32_t index) const { return ends_[index]->far.host; }
@@ -78,8 +78,8 @@ class Incast {
     Node near;
     Node far;
     bool started = false;
-    size_t completed = 0;           // of near.host's completions
-    roce::TimeNs link_free_at = 0;  // the sender's link
+    size_t completed = 0;           // number of completions of near.host
+    roce::TimeNs link_free_at = 0;  // when the sender's link can take the next frame
     uint64_t received_bytes = 0;
   };
   enum class What : uint8_t {

@@ -1,9 +1,9 @@
-// Prints as JSON, over time, rates, queue and losses of senders that share one port of a simulated
-// switch.
+// Prints as JSON the rates, queue length and losses over time, for senders that share one port of a
+// simulated switch.
 //
 //   incast [senders] [milliseconds] [seed]
 //
-// tools/bench draws it.
+// tools/bench plots the output.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +29,7 @@ void PrintRow(const char* name, const Row& row, const char* end) {
   std::printf("]%s\n", end);
 }
 
-// Data that each sender got through, and the queue, in steps of kStepNs.
+// Prints the data received from each sender and the queue length, in steps of kStepNs.
 void Print(const char* name, const sim::IncastConfig& config, uint32_t steps) {
   sim::Incast incast(config);
   std::vector<Row> received(config.senders);

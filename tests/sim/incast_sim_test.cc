@@ -1,5 +1,5 @@
-// Eight senders into one port: congestion control gives them equal shares, with no loss on a
-// lossless wire and little on a lossy one.
+// Eight senders to one port: congestion control gives them equal shares, with no loss on a lossless
+// wire and little on a lossy one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ std::vector<uint64_t> Received(const Incast& incast, uint32_t senders) {
   return bytes;
 }
 
-// Jain, Chiu, Hawe: 1 if all have the same, 1/n if one has it all.
+// Fairness index (Jain, Chiu, Hawe): 1 if all rates are equal, 1/n if one sender has it all.
 double Fairness(const std::vector<uint64_t>& before, const std::vector<uint64_t>& after) {
   double sum = 0, squares = 0;
   for (size_t i = 0; i < after.size(); ++i) {
@@ -32,8 +32,8 @@ double Fairness(const std::vector<uint64_t>& before, const std::vector<uint64_t>
 
 struct Outcome {
   double fairness;      // in the second half
-  double goodput;       // of the port's rate, in all
-  double late_goodput;  // in the second half
+  double goodput;       // share of the port's rate, in the whole run
+  double late_goodput;  // the same in the second half
 };
 
 uint64_t Sum(const std::vector<uint64_t>& values) {
@@ -102,8 +102,8 @@ TEST_P(IncastSim, ALossyWireCarriesFourFifths) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, IncastSim, ::testing::Values(1, 2, 3));
 
-// What congestion control is for: without it the lossless switch lives by pauses, the lossy one
-// loses packet after packet.
+// The baseline: without congestion control the lossless switch depends on pauses, and the lossy one
+// drops many packets.
 TEST(IncastWithoutCongestionControl, PausesAndLosses) {
   IncastConfig config = Lossless(1);
   config.congestion_control = false;

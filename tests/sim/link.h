@@ -18,14 +18,14 @@ struct LinkFaults {
   uint32_t loss = 0;
   uint32_t duplicate = 0;
   uint32_t corrupt = 0;
-  uint32_t mark = 0;     // as a switch with a long queue does
-  uint32_t reorder = 0;  // how often a frame gets `reorder_delay_ns` more
+  uint32_t mark = 0;     // ECN mark (CE), as by a switch with a long queue
+  uint32_t reorder = 0;  // additional delay of `reorder_delay_ns`
   uint64_t reorder_delay_ns = 0;
   uint64_t delay_ns = 1000;  // of every frame
-  uint64_t jitter_ns = 0;    // 0..jitter_ns more
+  uint64_t jitter_ns = 0;    // random additional delay, 0..jitter_ns
 };
 
-// One direction. Frames with the same delivery time come out in the order in which they went in.
+// One direction. Frames with the same delivery time arrive in the order in which they were sent.
 class Link {
  public:
   void set_faults(const LinkFaults& faults) { faults_ = faults; }

@@ -14,11 +14,11 @@ namespace roci::sim {
 
 class Liveness {
  public:
-  // From `faults_end` on the links are perfect.
+  // The links have no faults from `faults_end` on.
   Liveness(const Connection& connection, roce::TimeNs faults_end)
       : bound_ns_(Bound(connection)), last_(faults_end) {}
 
-  // `done` grows with everything that completes.
+  // `done` is the number of completions so far. Returns what is wrong, if anything.
   std::optional<std::string> Note(roce::TimeNs now, uint64_t done) {
     if (done != done_) {
       done_ = done;
@@ -29,9 +29,9 @@ class Liveness {
   }
 
  private:
-  // What was lost before the end of faults is sent again after a timeout, which may be four times
-  // what was asked for (IBTA vol 1, 9.7.6.1.3), and may then wait for receives. The rest: the
-  // longest message over the slowest link.
+  // A packet lost before the end of the faults is retransmitted after a timeout, which may be four
+  // times the requested one (IBTA vol 1, 9.7.6.1.3), and may then wait for receives. The rest is
+  // for the longest message over the slowest link.
   static roce::TimeNs Bound(const Connection& connection) {
     constexpr roce::TimeNs kMessageNs = 5'000'000;
     constexpr roce::TimeNs kRnrWaits = 10;

@@ -11,12 +11,12 @@
 
 namespace roci::sim {
 
-// Frames of the simulator have no VLAN tag. False: the sender did not say that it reacts (RFC 3168,
-// 5).
+// Expects no VLAN tag, which frames of the simulator never have. False: the frame is not ECN
+// capable (RFC 3168, section 5).
 inline bool MarkFrame(std::vector<std::byte>& frame) {
   std::byte* ip = frame.data() + roce::EthernetHeader::kBytes;
   const bool is_ipv6 = std::to_integer<uint8_t>(ip[0]) >> 4 == 6;
-  const unsigned shift = is_ipv6 ? 4 : 0;  // the traffic class of IPv6 lies across two bytes
+  const unsigned shift = is_ipv6 ? 4 : 0;  // the traffic class of IPv6 spans two bytes
   const unsigned ecn = (std::to_integer<unsigned>(ip[1]) >> shift) & roce::kEcnMask;
   if (ecn != roce::kEcnCapable) return false;
   ip[1] |= static_cast<std::byte>(roce::kEcnCongestionExperienced << shift);

@@ -35,7 +35,7 @@ constexpr uint32_t kFirstQpn = 0x100;
 
 }  // namespace
 
-// Rates at which a packet does not take as long as the shortest timeout.
+// The rates are so high that sending a packet takes less than the shortest timeout.
 Pair::Node::Node(const roce::QpConfig& config, const Connection& connection, Arena* memory)
     : arena(memory),
       host(memory, config.qpn.value()),
@@ -153,7 +153,7 @@ bool Pair::Step(Random& random, roce::TimeNs until) {
   return true;
 }
 
-// Sometimes several frames are handled before the answers go out, as in a burst.
+// Sometimes handles several frames before the responses are sent, as in a burst.
 void Pair::Deliver(int to, Random& random) {
   Node& from = nodes_[static_cast<size_t>(1 - to)];
   Node& self = nodes_[static_cast<size_t>(to)];
@@ -164,7 +164,7 @@ void Pair::Deliver(int to, Random& random) {
       ++dropped_;
       continue;
     }
-    if (packet_.dest_qpn != self.qp.qpn()) abort();  // the ICRC lets no other number through
+    if (packet_.dest_qpn != self.qp.qpn()) abort();  // the ICRC detects a damaged number
     const roce::QpState before = self.qp.state();
     self.qp.HandlePacket(self.host, now_, packet_);
     watch_.NoteHandled(to, now_, packet_, before, self.qp);

@@ -27,20 +27,19 @@ class Pair {
   Arena& arena(int node) { return *nodes_[static_cast<size_t>(node)].arena; }
   roce::TimeNs now() const { return now_; }
 
-  // Both directions.
+  // Sets the faults of both directions.
   void SetFaults(const LinkFaults& faults);
-  // What a peer's FLUSH for persistence takes at most.
+  // The longest time that a sync for a FLUSH for persistence takes.
   void set_longest_sync_ns(roce::TimeNs ns) { longest_sync_ns_ = ns; }
   // The program moves its queue pair to ERR.
   void Fail(int node, Random& random);
   // The program rang the doorbell.
   void Work(int node, Random& random);
-  // Moves the clock to the next event and handles it. False if nothing will ever happen again by
-  // itself or nothing happens before `until`; the clock then stands at `until` if that is not
-  // kNever.
+  // Advances the clock to the next event and handles it. False: no event is pending, or none before
+  // `until`. The clock is then at `until`, unless that is kNever.
   bool Step(Random& random, roce::TimeNs until);
   uint64_t frames_dropped() const { return dropped_; }
-  // What a frame broke of the protocol, if one did.
+  // The first protocol violation, if any.
   const std::optional<std::string>& wrong() const { return watch_.wrong(); }
 
  private:

@@ -26,7 +26,7 @@ void ProtocolWatch::NoteSent(int node, roce::TimeNs now, std::span<const std::by
   Note(node, now, SideOf(node).rate.NoteFrame(now, frame.size()));
 }
 
-// IBTA vol 1, A17.9.3: BECN, and no more than one in an interval.
+// IBTA vol 1, A17.9.3: a CNP has BECN set, and at most one is sent in an interval.
 std::optional<std::string> ProtocolWatch::NoteCnp(int node, roce::TimeNs now) {
   constexpr roce::TimeNs kInterval = roce::CongestionParameters{}.cnp_interval_ns;
   roce::TimeNs& last = SideOf(node).last_cnp;

@@ -1,4 +1,4 @@
-// Checks all frames of a simulated connection against the requirements of IBTA vol 1 on requester
+// Checks all frames of a simulated connection against the requirements of IBTA vol 1 for requester
 // and responder, in addition to the test's oracle.
 #pragma once
 
@@ -29,15 +29,15 @@ class ProtocolWatch {
   ProtocolWatch(const ProtocolWatch&) = delete;
   ProtocolWatch& operator=(const ProtocolWatch&) = delete;
 
-  // `node` sends a frame, whatever becomes of it.
+  // `node` sends a frame, which the link may still lose or damage.
   void NoteSent(int node, roce::TimeNs now, std::span<const std::byte> frame);
   // `qp` of `node`, which was in state `before`, has handled `packet`.
   void NoteHandled(int node, roce::TimeNs now, const roce::Packet& packet, roce::QpState before,
                    const roce::Qp<SimHost>& qp);
-  // `node` has sent what it may.
+  // `node` has sent all that it may send now.
   void NoteQuiet(int node, roce::TimeNs now, const roce::Qp<SimHost>& qp);
 
-  // The first thing that was wrong, if any.
+  // The first violation, if any.
   const std::optional<std::string>& wrong() const { return wrong_; }
 
  private:
@@ -61,7 +61,7 @@ class ProtocolWatch {
   void Note(int node, roce::TimeNs now, std::optional<std::string> wrong);
 
   std::array<Side, 2> sides_;
-  const bool holds_back_;  // answers may wait: congestion control
+  const bool holds_back_;  // congestion control may delay responses
   roce::Packet packet_;
   std::optional<std::string> wrong_;
 };

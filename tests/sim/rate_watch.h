@@ -14,17 +14,17 @@ namespace roci::sim {
 
 class RateWatch {
  public:
-  // A rate limit counts frames as if they were IPv4's.
+  // A rate limit counts IPv6 frames as if they were IPv4 frames.
   static constexpr size_t kIpv6Excess = 20;
 
-  // `kbps` 0: no limit. `burst_bytes` 0: what the rate makes in 10 ms. `uncounted_bytes` of each
-  // frame do not count.
+  // `kbps` 0: no limit. `burst_bytes` 0: the bytes of 10 ms at this rate. The limit ignores
+  // `uncounted_bytes` of each frame.
   RateWatch(uint32_t kbps, uint32_t burst_bytes, size_t uncounted_bytes)
       : bits_per_ms_(kbps), most_(8.0 * burst_bytes), uncounted_bytes_(uncounted_bytes) {
     if (burst_bytes == 0) most_ = bits_per_ms_ * kDefaultBurstMs;
   }
 
-  // A frame of `bytes` goes out. It may begin when the ones before it are paid for.
+  // A frame of `bytes` is sent. It may start once the tokens cover all frames before it.
   std::optional<std::string> NoteFrame(roce::TimeNs now, size_t bytes) {
     if (bits_per_ms_ == 0) return std::nullopt;
     if (last_ != 0) {

@@ -18,12 +18,12 @@ using roce::WorkOpcode;
 
 struct ErrorCase {
   const char* name;
-  // Makes the bad request out of a good one-SGE SEND of 64 bytes from kSource.
+  // Turns a valid SEND of 64 bytes from kSource, with one SGE, into the bad request.
   std::function<void(PostedSend&, Arena& self, Arena& peer)> spoil;
   CompletionStatus status;       // of the bad request
   CompletionStatus peer_status;  // first failed receive at the peer; kSuccess: none but flushes
   QpState peer_state;
-  uint32_t denied_access = 0;  // that the peer's queue pair does not give (kQpAccess*)
+  uint32_t denied_access = 0;  // access that the peer's queue pair does not grant (kQpAccess*)
 };
 
 void MakeRemote(PostedSend& post, WorkOpcode opcode, uint64_t va, uint32_t key) {
@@ -163,7 +163,7 @@ PostedRecv Receive(Arena& self, uint64_t wr_id, uint32_t key) {
   return recv;
 }
 
-// What no SEND writes, and no request that is refused.
+// The memory that neither a SEND nor a refused request may write.
 std::vector<std::byte> Untouchable() {
   std::vector<std::byte> all;
   const auto add = [&all](int node, RegionName region) {
@@ -195,8 +195,8 @@ void Drive(Pair& pair, Random& random, uint64_t clean_after_ns) {
 constexpr uint64_t kGood = 5;   // requests before the bad one
 constexpr uint64_t kAfter = 4;  // and after it
 
-// Before the bad request everything succeeds, the bad one gets its status, what follows is flushed,
-// all in order.
+// In this order: requests before the bad one succeed, the bad one gets `status`, later ones are
+// flushed.
 void ExpectCompletions(const std::vector<roce::Completion>& completions, CompletionStatus status) {
   ASSERT_EQ(completions.size(), kGood + 1 + kAfter);
   for (size_t i = 0; i < completions.size(); ++i) {
@@ -250,7 +250,7 @@ TEST_P(RcErrors, FailAsTheSpecificationSays) {
         EXPECT_EQ(recvs[i].status, CompletionStatus::kWorkRequestFlushed);
       }
     } else {
-      // Requests behind a READ have left before its response shows that it fails here.
+      // Requests behind a READ are sent before its response fails on this side.
       EXPECT_LE(recvs.size(), kGood + kAfter);
     }
     for (int node = 0; node < 2; ++node) EXPECT_TRUE(ArenaOf(node)->GuardsIntact());
@@ -317,8 +317,8 @@ TEST(RcErrorsOf, MoreReadsThanTheResponderKeepsAreRefused) {
   EXPECT_EQ(pair.qp(1).state(), QpState::kErr);
 }
 
-// Nothing arrives. Not sooner than the timeouts that the QP asks for, 4.096 us * 2^10, four times,
-// and not later than four times that (IBTA vol 1, 9.7.6.1.3).
+// Nothing arrives. The QP gives up no sooner than after four of the requested timeouts, 4.096 us *
+// 2^10 each, and no later than after four times that (IBTA vol 1, 9.7.6.1.3).
 void ExpectRetriesOverACutLink(bool controls_congestion) {
   Random random(3);
   for (int node = 0; node < 2; ++node) ArenaOf(node)->Reset(random);

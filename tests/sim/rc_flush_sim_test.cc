@@ -37,14 +37,14 @@ class SeededRun {
     far->Reset(random_);
     Connection connection = RandomConnection(random_);
     if (lossless) {
-      // Whatever the responder could ask for again would end the queue pair.
+      // Any retransmission that the responder requests would end the queue pair.
       connection.retry_count = 0;
       connection.rnr_retry = 7;
       connection.timeout = 0;
     }
     pair_.emplace(connection, near, far);
     if (!lossless) pair_->SetFaults(RandomFaults(random_));
-    // Up to several timeouts of the requester.
+    // A sync may take several timeouts of the requester.
     pair_->set_longest_sync_ns(random_.Chance(500) ? random_.Between(1000, 20'000)
                                                    : random_.Between(20'000, 5'000'000));
     pair_->host(1).disk().resize(far->size(kTarget));
@@ -79,7 +79,7 @@ class SeededRun {
   }
 
  private:
-  // A part of the target that was written once, by request `index`.
+  // A part of the target that one request writes.
   struct Written {
     uint64_t offset;
     std::vector<std::byte> bytes;
@@ -88,8 +88,8 @@ class SeededRun {
     bool is_flush = false;
     uint8_t type = 0;
     bool whole = false;
-    uint64_t begin = 0, end = 0;  // of a FLUSH, in the target
-    size_t written = 0;           // parts that were written before
+    uint64_t begin = 0, end = 0;  // range of a FLUSH in the target
+    size_t written = 0;           // number of parts written before
   };
 
   void Post() {
@@ -122,7 +122,7 @@ class SeededRun {
     post.wqe.length = length;
   }
 
-  // No byte is written twice, so that it is known for ever what it must be.
+  // No byte is written twice, so its expected value never changes.
   void PrepareWrite(PostedSend& post) {
     const auto length = static_cast<uint32_t>(random_.Between(1, 65536 / kRequests - 8));
     PrepareBytes(post, WorkOpcode::kRdmaWrite, length);
@@ -161,7 +161,7 @@ class SeededRun {
     durable_ += (note.type & Feth::kPersistence) != 0 && some ? 1u : 0u;
   }
 
-  // By an ATOMIC WRITE that is seen, the FLUSHes before it have done what they had to.
+  // Once an ATOMIC WRITE is visible, earlier FLUSHes for persistence must have taken effect.
   std::optional<std::string> CheckOrder() {
     while (!unseen_.empty()) {
       const auto [request, part] = unseen_.front();
@@ -187,7 +187,7 @@ class SeededRun {
     if (auto wrong = CheckOrder()) return wrong;
     const auto& done = pair_->host(0).send_completions();
     for (; seen_ < done.size(); ++seen_) {
-      // Where the disk takes longer than all retries, or the link loses too much.
+      // Happens if the disk takes longer than all retries, or the link loses too much.
       gave_up_ = done[seen_].status == roce::CompletionStatus::kRetryExceeded;
       if (gave_up_) return std::nullopt;
       if (done[seen_].status != roce::CompletionStatus::kSuccess) {
@@ -205,7 +205,7 @@ class SeededRun {
     }
     return std::nullopt;
   }
-  // Whether what was written before the FLUSH, in its range or anywhere, is there.
+  // Whether `image` contains what was written before the FLUSH, in its range or `anywhere`.
   bool Includes(std::span<const std::byte> image, const Posted& flush, bool anywhere) const {
     for (size_t i = 0; i < flush.written; ++i) {
       const Written& part = written_[i];
@@ -225,11 +225,11 @@ class SeededRun {
   std::optional<Pair> pair_;
   std::vector<Posted> posted_;
   std::vector<Written> written_;
-  uint64_t next_ = 0;  // of the target
+  uint64_t next_ = 0;  // next offset in the target to write
   size_t seen_ = 0;
-  // ATOMIC WRITEs that are not in memory yet: of posted_ and of written_.
+  // ATOMIC WRITEs that are not visible in memory yet: indices in posted_ and written_.
   std::deque<std::pair<size_t, size_t>> unseen_;
-  size_t ordered_ = 0;  // FLUSHes looked at for their order
+  size_t ordered_ = 0;  // number of requests in posted_ whose order was checked
   uint32_t durable_ = 0;
   bool gave_up_ = false;
 };

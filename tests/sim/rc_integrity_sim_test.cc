@@ -38,13 +38,13 @@ DifDomain RandomDomain(Random& random) {
   return domain;
 }
 
-// Protection information as `domain` has it.
+// The protection information of block `number` in `domain`.
 memory::DifImage Protection(const DifDomain& domain, std::span<const std::byte> data,
                             uint64_t number) {
   return memory::EncodeDif(memory::MakeDif(domain, number, memory::GuardOf(domain, data)));
 }
 
-// A region of one node, for one round.
+// The signature region of one node for one transfer.
 class Side {
  public:
   Side(Random& random, Arena& arena, RegionName region, const IntegrityAttributes& attributes,
@@ -94,7 +94,7 @@ class Side {
   }
 
  private:
-  // Up to four runs.
+  // Splits the range into at most four runs.
   std::vector<memory::ListRun> Split(Random& random, uint64_t from, uint64_t bytes) {
     std::vector<memory::ListRun> runs;
     while (bytes != 0) {
@@ -120,7 +120,7 @@ class Transfers {
  public:
   Transfers(Random& random, Pair& pair) : random_(random), pair_(pair) {}
 
-  // One transfer, from its post to the look at what became of it.
+  // Posts one transfer, waits for its completion and checks the result.
   void Run() {
     const uint32_t block = memory::kIntegrityBlockSizes[random_.Below(5)];
     const auto blocks = static_cast<uint32_t>(random_.Between(1, kDataBytes / (block + 8)));
@@ -198,7 +198,7 @@ class Transfers {
     pair_.host(0).PostSend(std::move(post));
   }
 
-  // Behind a request that still needs the key, for which it waits.
+  // The invalidate waits for the request before it, which still needs the key.
   void PostInvalidate(const Side& near) {
     PostedSend post;
     post.wqe.opcode = WorkOpcode::kLocalInvalidate;
@@ -207,7 +207,7 @@ class Transfers {
     pair_.host(0).PostSend(std::move(post));
   }
 
-  // Until so many requests have completed.
+  // Runs the simulation until `requests` more requests have completed.
   void Drive(size_t requests) {
     const auto& completions = pair_.host(0).send_completions();
     const size_t end = completions.size() + requests;
@@ -219,7 +219,7 @@ class Transfers {
     for (size_t i = end - requests; i < end; ++i) {
       EXPECT_EQ(completions[i].status, roce::CompletionStatus::kSuccess);
     }
-    // A READ that is still under way twice is answered again, for which the key must be there.
+    // A duplicate of the READ may still be in flight. Answering it needs the key, so wait for it.
     for (int steps = 0; steps < 100000 && pair_.Step(random_, roce::kNever); ++steps) {
     }
   }

@@ -19,10 +19,10 @@ namespace {
 using roce::CompletionStatus;
 using roce::QpState;
 
-// Seeds that once failed, so that they are never forgotten.
+// Seeds that once failed.
 constexpr uint64_t kRegressions[] = {0};
 
-// What the faults must have caused in some of the runs.
+// Events that the faults must cause in some of the runs.
 constexpr roce::QpCounter kMustHappen[] = {
     roce::QpCounter::kOutOfSequence,        roce::QpCounter::kDuplicateRequest,
     roce::QpCounter::kSequenceNaksSent,     roce::QpCounter::kRnrNaksSent,
@@ -38,7 +38,7 @@ Arena* ArenaOf(int node) {
   return &arenas[node];
 }
 
-// One run: random work in both directions over faulty links that become perfect after a while.
+// One run: random requests in both directions over links whose faults end after a while.
 class SeededRun {
  public:
   explicit SeededRun(uint64_t seed) : random_(seed) {
@@ -68,7 +68,7 @@ class SeededRun {
     liveness_.emplace(connection, faults_end_);
   }
 
-  // What went wrong, if anything.
+  // Runs the simulation. Returns what went wrong, if anything.
   std::optional<std::string> Go() {
     constexpr int kMaxSteps = 400000;
     for (int step = 0; step < kMaxSteps; ++step) {
@@ -109,7 +109,7 @@ class SeededRun {
     return std::nullopt;
   }
 
-  // Only a link that lost too much may fail a request, and then as hardware would.
+  // A request may fail only if the link lost too much, and with the status that hardware reports.
   std::optional<std::string> CheckFailure() {
     for (int node = 0; node < 2; ++node) {
       if (!work_[node]->failed()) continue;
@@ -142,7 +142,7 @@ class SeededRun {
   }
 
  public:
-  // In spite of all the retries that there can be.
+  // Whether a request failed although the connection allows the most retries.
   bool gave_up() const { return gave_up_ && !gives_up_early_; }
   uint64_t Count(roce::QpCounter counter) {
     return pair_->host(0).count(counter) + pair_->host(1).count(counter);
@@ -156,7 +156,7 @@ class SeededRun {
   roce::TimeNs faults_end_ = 0;
   std::optional<Liveness> liveness_;
   bool progressed_ = false;
-  bool gives_up_early_ = false;  // few retries, of which the protocol watch knows the number
+  bool gives_up_early_ = false;  // few retries, whose number the protocol watch checks
   bool gave_up_ = false;
 };
 
@@ -186,7 +186,7 @@ TEST(RcSimulation, EverythingCompletesOnceAndInOrder) {
   if (seeds.AreMany()) {
     EXPECT_GT(damaged, 0u);
   }
-  // Retry exceeded needs eight losses in a row: rare, or something is broken.
+  // Retry exceeded takes eight losses in a row, so it must be rare.
   EXPECT_LE(gave_up * 100, seeds.count) << "too many connections gave up";
 }
 

@@ -28,7 +28,7 @@ class Windows {
               memory::MemoryStatus::kOk);
   }
 
-  // Both sides' programs. False once all rounds are over.
+  // Runs the programs of both sides. False once all rounds are over.
   bool React() {
     if (pair_.host(1).recv_completions().size() == round_) {
       if (round_ != 0) Finish();

@@ -17,7 +17,7 @@ constexpr std::array<uint32_t, 32> kRnrTens = {
     48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
     2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
-// The end of a wait is an event of its own, which is handled in the nanosecond in which it is due.
+// Tolerance for the end of an RNR wait: the simulation handles that event exactly when it is due.
 constexpr TimeNs kSlackNs = 1'000;
 constexpr uint8_t kForEver = 7;
 
@@ -60,13 +60,13 @@ std::optional<std::string> RequesterWatch::NoteRequest(TimeNs now, const roce::P
   return std::nullopt;
 }
 
-// The timer runs at most four times as long as was asked for (9.7.6.1.3).
+// The timer runs at most four times as long as requested (9.7.6.1.3).
 bool RequesterWatch::IsLate(TimeNs now) const {
   const TimeNs timeout = timeout_ns();
   return timer_start_ != kNever && timeout != kNever && now > timer_start_ + 4 * timeout;
 }
 
-// Go-back-N without a NAK: a timeout, after at least the time that was asked for (9.7.6.1.3).
+// Go-back-N without a NAK requires a timeout, after at least the requested time (9.7.6.1.3).
 std::optional<std::string> RequesterWatch::CheckRewind(TimeNs now, Position at) {
   const std::string name = "request packet " + std::to_string(at);
   if (at != unacknowledged_ || at == sent_end_) {
@@ -84,7 +84,7 @@ std::optional<std::string> RequesterWatch::CheckRewind(TimeNs now, Position at) 
   return std::nullopt;
 }
 
-// The limit of READs and atomics (9.7.3) and the fence (10.8.3.3).
+// Checks the limit of READs and atomics (9.7.3) and the fence (10.8.3.3).
 std::optional<std::string> RequesterWatch::CheckStart(const ExpectedRequest& request) {
   if (!request.fence && !request.is_answered) return std::nullopt;
   uint32_t outstanding = 0;
@@ -137,7 +137,7 @@ void RequesterWatch::HandleAcknowledge(TimeNs now, Position at, roce::Aeth aeth)
 }
 
 void RequesterWatch::HandleRnrNak(TimeNs now, uint8_t code) {
-  if (rnr_end_ != kNever) return;  // the same refusal, twice on the way
+  if (rnr_end_ != kNever) return;  // a duplicate of the RNR NAK
   if (connection_.rnr_retry != kForEver) {
     rnr_exhausted_ = rnr_retries_ == connection_.rnr_retry;
     ++rnr_retries_;
@@ -148,8 +148,8 @@ void RequesterWatch::HandleRnrNak(TimeNs now, uint8_t code) {
   rnr_end_ = now + TimeNs{kRnrTens[code]} * 10'000;
 }
 
-// Everything before `end` is acknowledged, but for what has an answer of its own. False: that
-// answer is lost, which is as good as a NAK (9.7.5).
+// Acknowledges everything before `end`, up to the first request that needs a response of its own.
+// False: there is one, so its response was lost, which counts as a NAK (9.7.5).
 bool RequesterWatch::Acknowledge(TimeNs now, Position end) {
   Position reached = unacknowledged_;
   bool is_complete = true;
@@ -193,7 +193,7 @@ std::optional<std::string> RequesterWatch::NoteQuiet(TimeNs now) {
   if (rnr_end_ != kNever && now > rnr_end_ + kSlackNs && !MayBeHeldBack()) {
     return "the wait after an RNR NAK does not end";
   }
-  // What is acknowledged is complete.
+  // An acknowledged request must have completed.
   const size_t slot = host_->send_completions().size();
   if (slot < host_->sends().size()) {
     const ExpectedRequest& oldest = requests_->At(slot);

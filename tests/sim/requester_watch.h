@@ -1,5 +1,5 @@
 // Checks the frames of one requester against IBTA vol 1: order, window, fences, retries and timers.
-// Uses the posted requests and the peer's frames, never the state of the implementation.
+// Uses only the posted requests and the peer's frames, not the state of the implementation.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace roci::sim {
 
-// Each call answers what is wrong, if anything.
+// Each call returns what is wrong, if anything.
 class RequesterWatch {
  public:
   RequesterWatch(const Connection& connection, ExpectedRequests* requests, const SimHost* host)
       : connection_(connection), requests_(requests), host_(host) {}
 
-  // A request packet goes out, whatever becomes of it.
+  // A request packet is sent, which the link may still lose.
   std::optional<std::string> NoteRequest(roce::TimeNs now, const roce::Packet& packet);
   // A response was handled.
   std::optional<std::string> NoteResponse(roce::TimeNs now, const roce::Packet& packet);
-  // The node in RTS has sent what it may.
+  // The node is in RTS and has sent all that it may send now.
   std::optional<std::string> NoteQuiet(roce::TimeNs now);
   // New completions of the send queue.
   std::optional<std::string> NoteCompletions(roce::TimeNs now);
@@ -49,18 +49,18 @@ class RequesterWatch {
   const SimHost* host_;
 
   Position unacknowledged_ = 0;  // the oldest one
-  Position next_ = 0;            // what has to be sent next, but for a timeout
-  Position sent_end_ = 0;        // behind everything that was ever sent or asked for
-  Position asked_until_ = 0;     // behind the last packet with AckReq since it went back
+  Position next_ = 0;            // must be sent next, unless a timeout comes first
+  Position sent_end_ = 0;        // end of all requests, and READ responses, sent so far
+  Position asked_until_ = 0;     // end of the last packet with AckReq since the last go-back
   uint32_t since_ack_request_ = 0;
   roce::TimeNs timer_start_ = roce::kNever;  // of the acknowledgement timer; kNever: off
   roce::TimeNs rnr_end_ = roce::kNever;      // of the wait after an RNR NAK; kNever: none
-  uint32_t retries_ = 0;                     // since something was acknowledged
+  uint32_t retries_ = 0;                     // since the last progress
   uint32_t rnr_retries_ = 0;
-  bool recovering_ = false;     // went back; more NAKs are of the same loss
-  bool must_send_ = false;      // has just gone back
-  bool exhausted_ = false;      // was told of a loss without a retry left
-  bool rnr_exhausted_ = false;  // was told "not ready" without a retry left
+  bool recovering_ = false;     // after a go-back: further NAKs report the same loss
+  bool must_send_ = false;      // after a go-back: the retransmission must follow
+  bool exhausted_ = false;      // learned of a loss without a retry left
+  bool rnr_exhausted_ = false;  // got an RNR NAK without a retry left
   bool is_refused_ = false;     // got a fatal NAK
   size_t completions_ = 0;
   bool has_failed_ = false;

@@ -46,7 +46,8 @@ void ResponderWatch::Execute(const ExpectedRequest& request, const roce::Packet&
   }
 }
 
-// It is in sequence and not taken: without a receive, or behind a FLUSH that is not durable yet.
+// The request is in sequence but not executed: no receive is posted, or a FLUSH before it is not
+// durable yet.
 void ResponderWatch::Decline(const ExpectedRequest& request) {
   if (requests_->TakesReceive(request, expected_)) {
     rnr_owed_ = gap_reported_ = true;
@@ -66,8 +67,8 @@ void ResponderWatch::HandleGap() {
   nak_allowed_ = expected_;
 }
 
-// SENDs and WRITEs are acknowledged again; the others are answered again, as far back as the
-// responder keeps them (9.7.5).
+// SENDs and WRITEs are acknowledged again. The responses to other requests are sent again, as far
+// back as the responder keeps those requests (9.7.5).
 void ResponderWatch::HandleDuplicate(const ExpectedRequest& request, Position at) {
   if (!request.is_answered) {
     ack_owed_ = at;
@@ -76,7 +77,7 @@ void ResponderWatch::HandleDuplicate(const ExpectedRequest& request, Position at
   }
 }
 
-// Of the requests with answers of their own, the responder keeps as many as may be outstanding.
+// Of the requests with responses of their own, the responder keeps as many as may be outstanding.
 bool ResponderWatch::IsAnswerable(const ExpectedRequest& request) const {
   const size_t kept = std::min<size_t>(answerable_.size(), MaxDestRdAtomic(connection_));
   const auto first = answerable_.end() - static_cast<ptrdiff_t>(kept);
@@ -92,7 +93,7 @@ void ResponderWatch::Owe(const ExpectedRequest& request, Position start) {
   } else {
     owed_.insert(place, owed);
   }
-  // What has to make room for it is not answered a second time.
+  // A request that is no longer kept is not answered again.
   const uint8_t kept = MaxDestRdAtomic(connection_);
   if (answerable_.size() <= kept) return;
   const Position oldest = *(answerable_.end() - kept);
@@ -119,7 +120,7 @@ std::optional<std::string> ResponderWatch::NoteAnswer(const roce::Packet& packet
 
 std::optional<std::string> ResponderWatch::NoteAcknowledge(Position at, roce::Aeth aeth) {
   if (at == expected_) return "acknowledges what was not executed";
-  // One that is not kept any more was answered, or the requester would not have sent the next ones.
+  // A request that is no longer kept was answered, else the requester would not have sent the next.
   const ExpectedRequest* request = requests_->Find(at);
   if (request->is_answered && IsAnswerable(*request)) {
     return "an ACK for a READ or atomic, which its response acknowledges (9.7.5)";
@@ -134,7 +135,7 @@ std::optional<std::string> ResponderWatch::NoteNak(Position at, roce::Aeth aeth)
   const bool is_sequence = aeth.kind() == roce::AethKind::kNak && aeth.value() == 0;
   const bool is_not_ready = aeth.kind() == roce::AethKind::kRnrNak;
   if (!is_sequence && !is_not_ready) {
-    has_failed_ = true;  // what the request did to deserve it is another test's business
+    has_failed_ = true;  // other tests check whether the request deserves it
     return std::nullopt;
   }
   if (is_sequence && at != nak_allowed_) return "a NAK for no gap, or a second one (9.7.5.2)";
@@ -149,8 +150,8 @@ std::optional<std::string> ResponderWatch::NoteNak(Position at, roce::Aeth aeth)
   return CheckMessages(aeth.msn, at, expected_);
 }
 
-// READ and atomic responses in the order of the requests (9.7.5); a READ's from where it was
-// asked for, numbered without a gap (9.7.5).
+// READ and atomic responses come in the order of the requests. Those of a READ start at the
+// requested PSN and have no gap (9.7.5).
 std::optional<std::string> ResponderWatch::NoteResponse(Position at, const roce::Packet& packet) {
   if (owed_.empty()) return "nobody asks for it";
   Owed& owed = owed_.front();

@@ -1,5 +1,5 @@
 // Checks the frames of one responder against IBTA vol 1: accepted requests, contents and order of
-// answers, and that no answer is missing.
+// responses, and that no response is missing.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace roci::sim {
 
-// Each call answers what is wrong, if anything.
+// Each call returns what is wrong, if anything.
 class ResponderWatch {
  public:
-  // `requests`: those of the peer.
+  // `requests` are the peer's.
   ResponderWatch(const Connection& connection, ExpectedRequests* requests)
       : connection_(connection), requests_(requests) {}
 
-  // A request packet was handled; the queue pair says that it expects `expected_psn` now.
+  // A request packet was handled. The queue pair now expects `expected_psn`.
   std::optional<std::string> NoteRequest(const roce::Packet& packet, roce::Psn expected_psn);
-  // A response goes out, whatever becomes of it.
+  // A response is sent, which the link may still lose.
   std::optional<std::string> NoteAnswer(const roce::Packet& packet);
-  // The node has sent what it may, and nothing makes it wait.
+  // The node has sent all that it may send, and nothing delays it.
   std::optional<std::string> NoteQuiet() const;
-  // The queue pair has failed: no more is asked of it.
+  // The queue pair has failed: further checks are skipped.
   void NoteFailure() { has_failed_ = true; }
 
  private:
-  // A READ, atomic, FLUSH or ATOMIC WRITE whose answer is to be sent.
+  // A READ, atomic, FLUSH or ATOMIC WRITE whose response is not completely sent yet.
   struct Owed {
     Position begin, end;  // of the request
-    Position start;       // where this answer begins: a READ may be asked for in part (9.7.5)
+    Position start;       // of this response: a READ may be requested again in part (9.7.5)
     Position next;
   };
 
@@ -53,13 +53,13 @@ class ResponderWatch {
   ExpectedRequests* requests_;
   Position expected_ = 0;
   std::vector<Owed> owed_;            // in the order of the requests
-  std::vector<Position> answerable_;  // ends of the latest requests with answers of their own
+  std::vector<Position> answerable_;  // ends of the latest requests with responses of their own
   Position ack_owed_ = kNone;
-  Position nak_allowed_ = kNone;  // a sequence NAK for this one may be sent once
+  Position nak_allowed_ = kNone;  // one sequence NAK may be sent for this position
   Position rnr_allowed_ = kNone;
   bool nak_owed_ = false;
   bool rnr_owed_ = false;
-  bool gap_reported_ = false;  // a NAK was decided on since the last packet in sequence
+  bool gap_reported_ = false;  // a NAK is due or was sent since the last packet in sequence
   bool has_failed_ = false;
 };
 

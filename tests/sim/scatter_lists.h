@@ -29,7 +29,7 @@ inline void AppendSge(std::vector<roce::Sge>& sges, uint64_t va, uint32_t length
   sges.push_back(roce::Sge{va, length, roce::Key(key)});
 }
 
-// `length` bytes from `va` on in random pieces.
+// Appends elements for `length` bytes from `va` on, in random pieces.
 inline void AppendSplit(Random& random, std::vector<roce::Sge>& sges, uint64_t va, uint32_t length,
                         uint32_t key) {
   for (const uint32_t piece : Split(random, length)) {

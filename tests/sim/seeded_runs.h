@@ -19,20 +19,20 @@ inline uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-// ROCI_SIM_SEEDS sets how many seeds, ROCI_SIM_FIRST_SEED where they begin.
+// Environment variables: ROCI_SIM_SEEDS is the number of seeds, ROCI_SIM_FIRST_SEED the first one.
 struct Seeds {
   explicit Seeds(uint64_t usual)
       : first(FromEnvironment("ROCI_SIM_FIRST_SEED", 1)),
         count(FromEnvironment("ROCI_SIM_SEEDS", usual)) {}
-  // What happens by chance has happened.
+  // Enough seeds that every random event occurs in some of them.
   bool AreMany() const { return count >= 100; }
 
   const uint64_t first;
   const uint64_t count;
 };
 
-// `make` gives the run of a seed, whose Go() says what went wrong, if anything; `look` is shown it
-// afterwards. Ends after a few failures.
+// `make` returns the run of a seed. Its Go() returns what went wrong, if anything. `look` gets the
+// finished run. Stops after kMaxFailures failures.
 template <class Make, class Look>
 void ForEachSeed(const Seeds& seeds, Make&& make, Look&& look) {
   constexpr int kMaxFailures = 5;
@@ -48,8 +48,8 @@ void ForEachSeed(const Seeds& seeds, Make&& make, Look&& look) {
   }
 }
 
-// A simulation in which recovery never had to work shows nothing: each of these must be counted as
-// often as there are fifties of runs.
+// A simulation without recovery would show nothing, so each of these counters must exceed one per
+// fifty runs.
 class MustHappen {
  public:
   explicit MustHappen(std::span<const roce::QpCounter> counters) : counters_(counters) {}

@@ -24,7 +24,7 @@ class SharedQueues {
   void Add(uint32_t number) { queues_.try_emplace(number); }
   bool Has(uint32_t number) const { return queues_.contains(number); }
 
-  // `post` gets its slot number here; slots are never used twice.
+  // Assigns the slot number of `post`. Slot numbers are never reused.
   void Post(uint32_t number, PostedRecv post) {
     Queue& queue = queues_.at(number);
     post.wqe.slot = static_cast<uint32_t>(queue.posts.size());
@@ -39,7 +39,7 @@ class SharedQueues {
   const PostedRecv& At(uint32_t number, uint32_t slot) const {
     return queues_.at(number).posts.at(slot);
   }
-  // A completion of that slot. Answers what is wrong with it, if anything.
+  // Notes a completion of that slot. Returns what is wrong with it, if anything.
   std::optional<std::string> Complete(uint32_t number, uint32_t slot) {
     Queue& queue = queues_.at(number);
     if (slot >= queue.taken) return "a receive completes that nobody took";
@@ -49,7 +49,7 @@ class SharedQueues {
     ++queue.completions;
     return std::nullopt;
   }
-  // Everything that was taken has completed.
+  // Whether every fetched receive has completed.
   bool AllCompleted() const {
     for (const auto& [number, queue] : queues_) {
       if (queue.completions != queue.taken) return false;

@@ -26,7 +26,7 @@ constexpr uint32_t kBufferBytes = 2048;
 constexpr uint32_t kBuffers = 24;  // of all queues together, in kReceive
 constexpr uint32_t kReadBytes = 1024;
 
-// What must have happened in some of the runs.
+// Events that must occur in some of the runs.
 constexpr roce::QpCounter kMustHappen[] = {
     roce::QpCounter::kOutOfSequence,        roce::QpCounter::kDuplicateRequest,
     roce::QpCounter::kSequenceNaksSent,     roce::QpCounter::kRnrNaksSent,
@@ -38,17 +38,17 @@ Arena* ArenaOf(int node) {
   return &arenas[node];
 }
 
-// What one message is to look like at the receiver.
+// One message as it must arrive at the receiver.
 struct Message {
   uint32_t queue;
-  uint32_t at;  // in kSource
+  uint32_t at;  // offset in kSource
   uint32_t length;
   std::optional<uint32_t> immediate;
   bool is_write;  // RDMA WRITE of no bytes, with immediate data
 };
 
-// One sender and its queue pair at the receiver, on a clock of their own: the shared queues are all
-// that connections have in common.
+// One sender and its queue pair at the receiver. Each connection has its own clock: connections
+// share nothing but the receive queues.
 class Line {
  public:
   Line(Random& random, bool is_xrc, SharedQueues* queues, uint32_t queue_count, uint32_t index)
@@ -69,7 +69,7 @@ class Line {
     pair_->Work(0, random);
   }
 
-  // False if nothing will happen by itself.
+  // False: no event is pending.
   bool Step(Random& random) {
     const bool moved = pair_->Step(random, roce::kNever);
     if (pair_->now() >= faults_end_) pair_->SetFaults(LinkFaults{});
@@ -81,7 +81,7 @@ class Line {
     pair_->Fail(1, random);
   }
 
-  // Looks at new completions; a completed receive's buffer is appended to `free`.
+  // Checks new completions. Appends the buffers of completed receives to `free`.
   std::optional<std::string> Check(std::vector<uint32_t>& free) {
     const auto& completions = pair_->host(1).recv_completions();
     for (; seen_ < completions.size(); ++seen_) {
@@ -147,7 +147,7 @@ class Line {
     messages_.push_back(message);
   }
 
-  // Of memory that nobody writes; the answer comes late, while other queues are in use.
+  // Reads memory that never changes. The response comes late, while other queues are in use.
   void PrepareRead(Random& random, PostedSend& post) {
     post.wqe.opcode = WorkOpcode::kRdmaRead;
     const uint64_t at = random.Below(ArenaOf(1)->size(kReadOnly) - kReadBytes + 1);
@@ -271,7 +271,7 @@ class SharedRun {
   }
 
  private:
-  // One at a time: often a message finds none. Every queue has buffers of its own.
+  // Posts one receive at a time: often a message finds none. Each queue has buffers of its own.
   void PostReceives() {
     if (free_.empty() || random_.Chance(700)) return;
     const auto chosen = free_.begin() + static_cast<ptrdiff_t>(random_.Below(free_.size()));
@@ -296,7 +296,7 @@ class SharedRun {
 
   std::optional<std::string> Finish() {
     for (auto& line : lines_) {
-      if (line->gave_up() && !line->dead()) return std::nullopt;  // may hold a receive
+      if (line->gave_up() && !line->dead()) return std::nullopt;  // may still hold a receive
       if (auto wrong = line->Check(free_)) return wrong;
       if (auto wrong = line->CheckEnd()) return wrong;
     }

@@ -85,7 +85,7 @@ MemoryStatus SimHost::ResolveRemote(roce::Key key, uint64_t va, uint32_t length,
   return arena_->keys().Resolve(key.value(), context_, va, length, access, out);
 }
 
-// What is durable here is not for the key table to know: its files are those of a kernel.
+// Leaves out the check for persistence: the key table grants it for files on real disks only.
 MemoryStatus SimHost::CheckRemote(roce::Key key, uint64_t va, uint32_t length,
                                   memory::Access access) {
   return arena_->keys().Check(key.value(), context_, va, length,

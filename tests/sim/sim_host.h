@@ -33,11 +33,10 @@ class SimHost {
     shared_ = queues;
     selected_ = number;
   }
-  // A receive is what `choose` says for the message that begins with this packet; null: none is
-  // there.
+  // `choose` returns the receive for the message that begins with this packet; null: there is none.
   using Choose = std::function<const PostedRecv*(const roce::Packet&)>;
   void ChooseReceives(Choose choose) { choose_ = std::move(choose); }
-  // The numbers of the shared queues of recv_completions().
+  // The shared queue of each completion in recv_completions(), by number.
   const std::vector<uint32_t>& completed_queues() const { return completed_queues_; }
   const std::vector<PostedSend>& sends() const { return sends_; }
   const std::vector<PostedRecv>& recvs() const { return recvs_; }
@@ -45,13 +44,13 @@ class SimHost {
   const std::vector<roce::Completion>& recv_completions() const { return recv_completions_; }
   const std::vector<roce::QpEvent>& events() const { return events_; }
   uint64_t count(roce::QpCounter counter) const { return counters_[static_cast<size_t>(counter)]; }
-  // What has become durable of kTarget, for the peer's FLUSH for persistence; to be set up before.
-  // A range is what it was when its sync began, as soon as that has ended.
+  // The durable copy of kTarget, for the peer's FLUSH for persistence. The caller must set its size
+  // before the first FLUSH. When a sync ends, its range holds the bytes from the start of the sync.
   std::vector<std::byte>& disk() { return disk_; }
   uint32_t syncs() const { return syncs_; }
-  // So many times there will be no room for a sync.
+  // The next `times` attempts to start a sync are refused as busy.
   void set_busy(uint32_t times) { busy_ = times; }
-  // Whether somebody waits for EndSync, which ends a sync, or makes room.
+  // Whether the queue pair waits for EndSync, which ends the sync, or the busy state.
   bool wants_sync() const { return wants_sync_; }
   void EndSync();
   bool AllFetched() const { return next_send_ == sends_.size(); }
@@ -96,7 +95,7 @@ class SimHost {
                             memory::Access access, memory::SegmentList& out);
 
   std::vector<std::byte> disk_;
-  std::vector<std::byte> syncing_;  // goes to disk_ at sync_offset_
+  std::vector<std::byte> syncing_;  // copied to disk_ at sync_offset_ when the sync ends
   uint64_t sync_offset_ = 0;
   roce::DurableState durable_{};
   uint32_t syncs_ = 0;

@@ -41,7 +41,7 @@ Arena* ArenaOf(int node) {
 
 struct Message {
   uint64_t tag;
-  std::vector<std::byte> bytes;  // with the header
+  std::vector<std::byte> bytes;  // including the header
 };
 
 class TagRun {
@@ -89,7 +89,7 @@ class TagRun {
     uint32_t requests = 0, posted = 0, completed = 0;
     std::vector<Message> messages;
     std::vector<uint32_t> matched;  // slots, in the order of messages
-    PostedRecv receive;             // of the message under way
+    PostedRecv receive;             // of the current message
     size_t seen = 0, seen_sends = 0;
     bool gave_up = false;
   };
@@ -106,7 +106,7 @@ class TagRun {
         [this, &line](const roce::Packet& packet) { return Choose(line, packet); });
   }
 
-  // What TagReceiver does with a message that has a header.
+  // Matches a message that has a header, as TagReceiver does.
   const PostedRecv* Choose(Line& line, const roce::Packet& packet) {
     const TagHeader header = TagHeader::Load(packet.payload.data());
     const std::optional<uint32_t> expected = OldestFor(header.tag);
@@ -135,7 +135,8 @@ class TagRun {
     return std::nullopt;
   }
 
-  // One at a time and not for every tag: often a message finds none, and is told to wait.
+  // Posts one buffer at a time and not for every tag, so that a message often finds none and gets
+  // an RNR NAK.
   void PostBuffer() {
     if (free_.empty() && random_.Chance(20)) TakeBack();
     if (free_.empty() || random_.Chance(700)) return;
@@ -155,7 +156,7 @@ class TagRun {
     listed_.push_back(buffer);
   }
 
-  // The program has too many buffers for tags that nobody sends.
+  // Removes a listed buffer: too many are for tags that no message has.
   void TakeBack() {
     if (listed_.empty()) return;
     const auto chosen = listed_.begin() + static_cast<ptrdiff_t>(random_.Below(listed_.size()));

@@ -78,7 +78,7 @@ struct End {
   roce::Qp<SimHost> qp;
 };
 
-// What a message is; its number is its immediate data.
+// A message. Its immediate data is its number.
 struct Message {
   bool is_write = false;
   bool solicited = false;
@@ -183,8 +183,8 @@ class SeededRun {
     messages_.push_back(message);
   }
 
-  // With the top bit set, the queue pair's own counts (IBTA vol 1, 10.2.5). A message with one that
-  // the receiver does not have is silently dropped (9.8.3).
+  // If the top bit is set, the queue pair's own Q_Key is sent instead (IBTA vol 1, 10.2.5). The
+  // receiver silently drops a message with another Q_Key than its own (9.8.3).
   void ChooseQkey(roce::SendWqe& wqe, Message& message) {
     if (random_.Chance(200)) {
       wqe.datagram.remote_qkey = 0x80000000U | static_cast<uint32_t>(random_.Next());
@@ -194,7 +194,7 @@ class SeededRun {
     }
   }
 
-  // Every frame that the sender has, each with its fate.
+  // Sends all frames that the sender has, and applies the faults to each.
   std::optional<std::string> Transmit() {
     roce::TxPacket packet;
     memory::SegmentList payload;
@@ -207,7 +207,7 @@ class SeededRun {
       }
       const uint32_t length = roce::FinishFrame(frame_, packet, buffer_.data());
       std::vector<std::byte> bytes(buffer_.begin(), buffer_.begin() + length);
-      // The message under way is the first that has not been sent whole.
+      // The current message is the first that is not completely sent.
       const size_t number = sent_;
       const roce::OpcodeInfo& info = roce::InfoOf(packet.opcode);
       if (info.IsLast()) ++sent_;
@@ -222,7 +222,7 @@ class SeededRun {
     }
     if (random_.Chance(faults_.corrupt)) {
       Harm(number);
-      // Where every bit counts: immediate data, payload, or the ICRC.
+      // Damages a byte of which every bit is checked: immediate data, payload, or the ICRC.
       frame[frame.size() - random_.Between(1, 8)] ^= static_cast<std::byte>(1u << random_.Below(8));
     }
     if (random_.Chance(faults_.reorder)) {
@@ -326,7 +326,7 @@ class SeededRun {
   std::vector<std::byte> buffer_;
   std::vector<Message> messages_;
   std::vector<std::vector<std::byte>> delayed_;
-  size_t sent_ = 0;  // messages all of whose frames were sent
+  size_t sent_ = 0;  // number of completely sent messages
   size_t seen_ = 0;
   uint32_t next_in_order_ = 0;
   uint64_t harmed_ = 0;

@@ -102,7 +102,7 @@ bool Workload::PostRequest(Random& random) {
   return true;
 }
 
-// Takes the message from the source region, which nobody writes, and returns its bytes.
+// Takes the message from the source region, which never changes, and returns its bytes.
 std::vector<std::byte> Workload::AddSource(Random& random, PostedSend& post, uint32_t length) {
   std::vector<std::byte> bytes;
   const auto source = self_arena_->bytes(kSource);
@@ -121,8 +121,8 @@ std::vector<std::byte> Workload::AddSource(Random& random, PostedSend& post, uin
   return bytes;
 }
 
-// Sends on what an outstanding READ or atomic will bring, which the fence makes it wait for (IBTA
-// vol 1, 10.8.3.3). The buffer stays in use until this request is complete.
+// Forwards the result of an outstanding READ or atomic. The fence makes the request wait for it
+// (IBTA vol 1, 10.8.3.3). The buffer stays in use until this request is complete.
 std::vector<std::byte> Workload::AddForwarded(Random& random, PostedSend& post, size_t from,
                                               Expected& expected) {
   expected.landing = expected_[from].landing;
@@ -137,7 +137,7 @@ std::vector<std::byte> Workload::AddForwarded(Random& random, PostedSend& post, 
   return {first, first + post.wqe.length};
 }
 
-// The bytes of a SEND or WRITE.
+// Chooses the bytes of a SEND or WRITE.
 std::vector<std::byte> Workload::AddMessage(Random& random, PostedSend& post, Expected& expected) {
   if (completed_ < expected_.size() && random.Chance(300)) {
     const size_t from = completed_ + random.Below(expected_.size() - completed_);
@@ -152,7 +152,7 @@ bool Workload::QueueRecv(Random& random, const PostedSend& post,
                          const std::vector<std::byte>& bytes, uint32_t extra, bool is_write) {
   const uint64_t capacity = (is_write ? 0 : bytes.size()) + extra;
   const uint64_t region = peer_arena_->size(kReceive);
-  // Buffers are used round and round; one that is still awaited must not be handed out again.
+  // Buffers are reused cyclically. A buffer whose receive is still outstanding must not be reused.
   uint64_t at = next_recv_offset_;
   if (at + capacity > region) at = 0;
   const Range buffer{at, at + capacity};
@@ -298,7 +298,7 @@ std::optional<std::string> Workload::CheckSend(const roce::Completion& completio
     first_error_ = completion;
     return std::nullopt;
   }
-  // In order: everything between the last known completion and this one must have been unsignalled.
+  // Completions are in order: requests between the previous one and this one must be unsignalled.
   if (completion.slot < completed_ || completion.slot >= expected_.size()) {
     return At("send completion out of order or twice: slot", completion.slot);
   }
@@ -307,7 +307,7 @@ std::optional<std::string> Workload::CheckSend(const roce::Completion& completio
   }
   const Expected& expected = expected_[completion.slot];
   const PostedSend& post = self_->sends()[completion.slot];
-  if (!completion.signaled) {  // the host is told so that the slot is known to be free
+  if (!completion.signaled) {  // the host gets it only to free the slot
     if (expected.signaled)
       return At("signalled request completed as unsignalled: slot", completion.slot);
   } else if (!expected.signaled) {

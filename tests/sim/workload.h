@@ -28,18 +28,18 @@ class Workload {
   Workload(const WorkloadShape& shape, SimHost* self, Arena* self_arena, SimHost* peer,
            Arena* peer_arena);
 
-  // Posts what it likes to, at random: requests here, receive buffers at the peer.
+  // Posts at random: requests at `self`, receive buffers at `peer`.
   void Post(Random& random);
-  // Looks at new completions of both sides. Answers what is wrong, if anything.
+  // Checks new completions of both sides. Returns what is wrong, if anything.
   std::optional<std::string> Check();
-  // Everything was posted and has completed; compares memory as a whole.
+  // Once Done() is true, everything has completed, and CheckFinal() compares all memory.
   bool Done() const;
   std::optional<std::string> CheckFinal();
 
   bool HasUnpostedWork() const { return posted_ < shape_.requests || !pending_recvs_.empty(); }
-  // Seen so far, of either side.
+  // The number of completions seen so far, of both sides together.
   uint64_t completions() const { return seen_completions_ + seen_recvs_; }
-  // Send completions with an error, in order of arrival, once Check found one.
+  // Whether Check found a send completion with an error, and the status of the first one.
   bool failed() const { return first_error_.has_value(); }
   roce::CompletionStatus error() const { return first_error_->status; }
 
@@ -49,12 +49,12 @@ class Workload {
     uint64_t end = 0;
     bool Overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
   };
-  // What is to be seen when request number `slot` completes.
+  // What must hold when request number `slot` completes.
   struct Expected {
     roce::WorkOpcode opcode;
     bool signaled;
     uint32_t length;
-    std::vector<std::byte> landing_bytes;  // READ and atomics, and what sends their bytes on
+    std::vector<std::byte> landing_bytes;  // READ, atomics, and requests that forward their result
     Range landing;                         // in kLanding of self
     Range peer_read;  // READ: range of kTarget that must not be written meanwhile
   };
