@@ -22,13 +22,13 @@ using interop::Device;
 using interop::Meeting;
 using interop::Options;
 
-constexpr uint32_t kBegin = 4099;  // not aligned to anything
+constexpr uint32_t kBegin = 4099;  // not aligned
 constexpr uint32_t kLargest = 1 << 20;
-constexpr uint32_t kBehind = 4096;  // of what is looked at behind the message
+constexpr uint32_t kBehind = 4096;  // bytes behind the message that are checked, too
 constexpr size_t kMemory = kBegin + kLargest + kBehind;
 constexpr uint8_t kUntouched = 0xA5;
 constexpr uint32_t kImmediate = 0x01C0FFEE;
-constexpr size_t kCounter = 4096;             // place of what atomics change
+constexpr size_t kCounter = 4096;             // offset of the word that atomics change
 constexpr uint64_t kFirstCount = 0xFFFFFFF0;  // so that adding carries
 constexpr uint32_t kAtomics = 32;
 
@@ -90,7 +90,7 @@ std::vector<uint8_t> Pattern(const Row& row) {
   return bytes;
 }
 
-// Nothing but kUntouched where the row can reach, and its pattern where it takes that from.
+// Fills the memory that the row can reach with kUntouched. The source also gets the row's pattern.
 void Prepare(Device& device, const Row& row, bool is_source) {
   std::memset(device.memory(), kUntouched, kBegin + row.size + kBehind);
   if (!is_source) return;
@@ -98,7 +98,7 @@ void Prepare(Device& device, const Row& row, bool is_source) {
   std::copy(pattern.begin(), pattern.end(), device.memory() + kBegin);
 }
 
-// The row's pattern at its place and kUntouched around it.
+// Expects the row's pattern at its place and kUntouched around it.
 void CheckMemory(Device& device, const Row& row) {
   std::vector<uint8_t> wanted(kBegin + row.size + kBehind, kUntouched);
   const std::vector<uint8_t> pattern = Pattern(row);
@@ -123,7 +123,7 @@ void CheckReceived(const ibv_wc& entry, const Row& row) {
 void ServeRow(Connection& connection, Device& device, Meeting& meeting, const Row& row) {
   Prepare(device, row, IsRead(row.operation));
   const bool receives = IsSend(row.operation) || HasImmediate(row.operation);
-  // A WRITE with immediate leaves alone what the receive request names.
+  // A WRITE with immediate does not touch the memory of the receive request.
   if (receives) connection.PostReceive(IsSend(row.operation) ? kBegin : 0, row.size);
   meeting.Signal();
   if (receives) CheckReceived(connection.AwaitSuccess(row.Name()), row);
@@ -169,7 +169,7 @@ uint64_t WordAt(Device& device, size_t offset) {
   return word;
 }
 
-// All at once: each is done once and in order, whatever is lost on the way.
+// Posts all at once: each executes exactly once and in order, whatever is lost on the way.
 void FetchAndAdd(Connection& connection, Device& device) {
   for (uint32_t i = 0; i < kAtomics; ++i) {
     PostAtomic(connection, device, IBV_WR_ATOMIC_FETCH_AND_ADD, 8 * i, i + 1);
@@ -182,7 +182,7 @@ void FetchAndAdd(Connection& connection, Device& device) {
   }
 }
 
-// Every second one compares with what is not there and must change nothing.
+// Every second one compares with another value than the word has, and must not change it.
 void CompareAndSwap(Connection& connection, Device& device, uint64_t first) {
   for (uint32_t i = 0; i < kAtomics; ++i) {
     const uint64_t present = first + i / 2;

@@ -1,9 +1,9 @@
-// Errors of an RC connection whose peer does not respond: no receive request, for a while or for
-// ever; no queue pair; no program. A pair of programs for rxe_test.py.
+// Errors of an RC connection whose peer does not respond: it has no receive request, for a while or
+// for ever; no queue pair; no program. A pair of programs for rxe_test.py.
 //
 // faults -d DEVICE -g GID_INDEX -p PORT -m MTU [-w WHAT] [SERVER]; exit status 0 on success. WHAT
 // is "rows", the table below, in which the client gets the errors; or "stream": both ends write to
-// each other, print "flowing", and must notice the end of the other.
+// each other, print "flowing", and must detect that the other end is gone.
 #include <unistd.h>
 
 #include <chrono>
@@ -25,7 +25,7 @@ using interop::Options;
 constexpr uint32_t kLength = 9000, kReceived = 16384, kMemory = 32768;
 constexpr uint8_t kTimeout = 14, kRetries = 3, kRnrRetries = 2;
 constexpr std::chrono::microseconds kTimeout_us(4096 * (1 << kTimeout) / 1000);
-constexpr int kFlowing = 50;  // WRITEs before the stream is one
+constexpr int kFlowing = 50;  // completed WRITEs before "flowing" is printed
 constexpr int kAtOnce = 8;
 
 enum class Peer { kReceivesLate, kNeverReceives, kIsReset };
@@ -80,7 +80,7 @@ void ServeRow(Connection& connection, Device& device, Meeting& meeting, const Ro
   }
 }
 
-// A queue pair that a fault has ended flushes what is posted behind it.
+// After a fault the queue pair is in ERR and flushes the request behind it.
 void CheckEnded(Connection& connection, const Row& row) {
   const ibv_wc_status behind = connection.Await().status;
   Check(behind == IBV_WC_WR_FLUSH_ERR,
@@ -124,7 +124,7 @@ void RunRows(const Options& options, Device& device, Meeting& meeting) {
   }
 }
 
-// Until something goes wrong, and that must be the other end's silence.
+// Writes until a request fails, which must be because the other end no longer responds.
 void Stream(const Options& options, Device& device, Meeting& meeting) {
   Connection connection(options, {.timeout = 16, .retry_count = 5}, device, meeting);
   for (int i = 0; i < kAtOnce; ++i) {

@@ -83,7 +83,7 @@ std::string Checks::WriteHalf(bool second) {
   return seen ? "seen" : "not seen";
 }
 
-// Between what traffic changes and the part.
+// Checks the bytes between those that traffic changes and the part.
 bool Checks::RestIsKept() const {
   const Region& region = subject_.region;
   const size_t offset = 2 * kTrafficLength;

@@ -1,4 +1,4 @@
-// Checks of what program and device see of registered memory, with results as in the table.
+// Checks what program and device see of registered memory. Results are cells of the table.
 #pragma once
 
 #include <string>
@@ -8,37 +8,37 @@
 
 namespace interop {
 
-/// What `length` bytes of the region say: "kept", "zeros", "arrived", "file", "lost", or a signal's
-/// name.
+/// Describes `length` bytes of the region: "kept", "zeros", "arrived", "file", "lost", or the name
+/// of the signal that reading them raised.
 std::string Look(const void* at, size_t offset, size_t length, Pattern brought);
-/// The program's write; false where it raised a signal.
+/// Writes as the program does. False: the write raised a signal.
 bool ProgramWrites(const Region& region, uint8_t* at, Pattern pattern, size_t offset,
                    size_t length);
 
-/// An errno's name; "-" for 0.
+/// The name of an errno; "-" for 0.
 std::string NameOf(int error);
 
-/// The registration of a subject's region, and the checks of its part.
+/// Registers a subject's region and checks its part.
 class Checks {
  public:
   Checks(const MemoryDevice& device, Subject& subject)
       : device_(device), loop_(device), subject_(subject) {}
 
-  /// The errno, or 0.
+  /// Returns an errno, or 0.
   int Register();
   void Deregister();
   bool registered() const { return mr_ != nullptr; }
   Remote Start() const { return {address_, mr_}; }
 
-  /// Says in the remark what an RDMA READ brings, before the program has looked.
+  /// Adds to the remark what an RDMA READ returns before the program has read the memory.
   void DeviceLooksFirst();
-  /// Fills the columns for program, READ and WRITE.
+  /// Fills the columns `sees`, `reads` and `writes`.
   void Run(Result& result);
 
  private:
   using Check = std::string (Checks::*)(bool second);
 
-  // The first half of what is checked is the responder's memory, the second one the requester's.
+  // The first half of the checked bytes is the responder's memory, the second the requester's.
   std::string Combine(Check check);
   std::string ReadHalf(bool second);
   std::string WriteHalf(bool second);
@@ -52,7 +52,7 @@ class Checks {
   Subject& subject_;
   ibv_mr* mr_ = nullptr;
   uint64_t address_ = 0;
-  std::string first_;  // what the program saw
+  std::string first_;  // what the program saw first
 };
 
 }  // namespace interop

@@ -161,7 +161,7 @@ void Traffic::Run() {
 }
 
 std::string Traffic::Round(uint32_t number) {
-  // A READ also proves that the WRITE before it arrived.
+  // The completion of the READ also shows that the WRITE before it has arrived.
   const size_t offset = writable_ ? size_t{number} * 8 : 0;
   const Pattern pattern = writable_ ? Pattern::kDevice : Pattern::kFirst;
   if (writable_) {

@@ -12,7 +12,7 @@
 
 namespace interop {
 
-/// The most that one request moves, bytes.
+/// The most bytes that one request transfers.
 constexpr uint32_t kMaxTransfer = 65536;
 
 struct DeviceName {
@@ -20,11 +20,11 @@ struct DeviceName {
   int gid_index = 0;
 };
 
-/// An open device; `context` is null where there is none.
+/// An open device. `context` is null if there is none.
 class MemoryDevice {
  public:
   explicit MemoryDevice(const DeviceName& name);
-  /// Null, and errno, where the device refuses.
+  /// Null, with errno set, if the device refuses.
   ibv_mr* Register(void* at, size_t length, bool writable) const;
 
   ibv_context* context = nullptr;
@@ -34,20 +34,20 @@ class MemoryDevice {
   ibv_mtu mtu = IBV_MTU_1024;
 };
 
-/// Bytes in a region.
+/// An address in a registered region.
 struct Remote {
   uint64_t address = 0;
   ibv_mr* mr = nullptr;
 };
 
-/// An RC queue pair connected to itself, with a registered buffer of kMaxTransfer bytes at its
-/// local end. A request that fails ends the queue pair; the next one gets a new one.
+/// An RC queue pair connected to itself, with a registered buffer of kMaxTransfer bytes. A request
+/// that fails ends the queue pair; the next request gets a new one.
 class Loop {
  public:
   explicit Loop(const MemoryDevice& device);
   uint8_t* buffer() const { return buffer_; }
 
-  /// The region as the responder's memory: copies between it and the buffer. "" or why not.
+  /// Copy between buffer and region, which is the responder's memory. Return "" or the error.
   std::string Write(const Remote& region, uint32_t length);
   std::string Read(const Remote& region, uint32_t length);
   /// The same with the region as the requester's memory.
@@ -71,7 +71,7 @@ class Loop {
 class Traffic {
  public:
   Traffic(const MemoryDevice& device, const Remote& region, bool writable);
-  /// Ends it after one more round: "" or what went wrong.
+  /// Stops the traffic after one more round. Returns "" or what went wrong.
   std::string Stop();
 
  private:

@@ -64,10 +64,10 @@ int ServeMissingPages(Subject& subject) {
   return 0;
 }
 
-// The pages of hugetlb are others than ServeFaults() brings.
+// ServeFaults() cannot serve the huge pages of hugetlb.
 bool HasSmallPages(const std::string& kind) { return kind != "hugetlb"; }
 
-// An unnamed file with what is to arrive in the part. Opened with `flags`; -1 on failure.
+// Opens an unlinked file, with `flags`, that contains the bytes for the part. -1 on failure.
 int MakeSource(const Subject& subject, int flags) {
   std::string name = subject.settings.folder + "/source.XXXXXX";
   const int writer = mkstemp(name.data());
@@ -81,12 +81,12 @@ int MakeSource(const Subject& subject, int flags) {
   return reader;
 }
 
-// Whether io_uring holds pages of files, and which, depends on the kernel's version.
+// Excludes files: which pages of files io_uring accepts depends on the kernel version.
 bool IsNoFile(const std::string& kind) {
   return kind != "shared file" && kind != "private file" && kind != ".data" && kind != "SysV";
 }
 
-// Registered with io_uring before the device.
+// A buffer that is registered with io_uring before it is registered with the device.
 class FixedBuffer : public Operation {
  public:
   void Prepare(Subject& subject) override {

@@ -22,11 +22,11 @@ bool IsFile(const std::string& kind) {
   return kind == "private file" || kind == "shared file" || kind == "memfd";
 }
 bool IsWritable(const std::string& kind) { return kind != "PROT_READ anonymous"; }
-// Whose page table entries tell whether pages are swapped.
+// Kinds whose page table entries show whether pages are swapped.
 bool IsPrivate(const std::string& kind) {
   return kind != "shared file" && kind != "memfd" && kind != "SysV" && kind != "hugetlb";
 }
-// Made by one mmap or shmat of its own, with room behind it.
+// Kinds made by one mmap or shmat of their own, with free addresses behind them.
 bool IsMapping(const std::string& kind) {
   return IsFile(kind) || kind == "anonymous" || kind == "THP" || kind == "SysV" ||
          kind == "hugetlb" || kind == "PROT_READ anonymous";
@@ -68,7 +68,7 @@ int Reallocate(Subject& subject, size_t length) {
 
 int ReallocateMore(Subject& subject) { return Reallocate(subject, 2 * subject.region.length); }
 
-// To less than what lies before the part, of which malloc would keep a page otherwise.
+// Shrinks to less than what lies before the part: otherwise malloc would keep a page of the part.
 int ReallocateLess(Subject& subject) { return Reallocate(subject, subject.region.part - kPage); }
 
 int Unmap(Subject& subject) { return Errno(munmap(subject.at, subject.region.part_length)); }

@@ -21,7 +21,7 @@
 namespace interop {
 namespace {
 
-constexpr size_t kWordLength = 16;  // of what a child says
+constexpr size_t kWordLength = 16;  // of a child's message
 
 // A pipe that carries words of fixed length.
 class WordPipe {
@@ -32,7 +32,7 @@ class WordPipe {
     word.copy(text.data(), kWordLength - 1);
     if (write(ends_[1], text.data(), kWordLength) < 0) _exit(1);
   }
-  /// "" where the other side is gone.
+  /// "" if the other side has closed the pipe.
   std::string Hear() const {
     std::array<char, kWordLength> text = {};
     return read(ends_[0], text.data(), kWordLength) > 0 ? text.data() : "";
@@ -46,7 +46,7 @@ class WordPipe {
 
 pid_t LibraryFork() { return fork(); }
 
-// No handlers of pthread_atfork run.
+// Does not run the handlers of pthread_atfork.
 pid_t BareFork() { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }
 
 int WaitFor(pid_t child) {
@@ -56,7 +56,7 @@ int WaitFor(pid_t child) {
   return status;
 }
 
-// A child that lives until all checks are done. It looks, writes, and looks again at the end.
+// A child that reads the memory, writes it, and reads it again after all checks are done.
 class Fork : public Operation {
  public:
   explicit Fork(pid_t (*forks)()) : forks_(forks) {}
@@ -120,7 +120,7 @@ class AdvisedFork : public Fork {
   int advice_;
 };
 
-// A child in the same address space.
+// Runs in a child that shares the address space.
 int WriteInSharedSpace(void* argument) {
   const auto& subject = *static_cast<Subject*>(argument);
   ProgramWrites(subject.region, subject.at, Pattern::kChild, subject.region.part,
@@ -130,7 +130,7 @@ int WriteInSharedSpace(void* argument) {
 
 int VFork(Subject& subject) {
   subject.brought = Pattern::kChild;
-  const pid_t child = vfork();  // NOLINT: what is tried here
+  const pid_t child = vfork();  // NOLINT: this row tests vfork
   if (child == 0) {
     WriteInSharedSpace(&subject);
     _exit(0);
@@ -161,7 +161,7 @@ int Spawn(Subject& subject) {
   return 0;
 }
 
-// A child that `look`s at its parent's memory and says what it holds.
+// Forks a child that calls `look` on its parent's memory and reports the result.
 int ChildLooks(Subject& subject, std::string (*look)(const Subject& subject)) {
   WordPipe from_child;
   if (!from_child.Open()) return errno;

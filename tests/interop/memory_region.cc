@@ -25,7 +25,7 @@ constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
 alignas(kPage) std::array<uint8_t, kLength> initialised = {1};
 alignas(kPage) std::array<uint8_t, kLength> uninitialised;
-// (Volatile: the compiler does not know that memcpy may raise a signal.)
+// Volatile, because the compiler does not know that memcpy may raise a signal.
 thread_local sigjmp_buf* volatile landing = nullptr;
 
 void OnFault(int signal) {
@@ -34,7 +34,8 @@ void OnFault(int signal) {
   raise(signal);
 }
 
-// Addresses with as many behind them that nobody else takes. Aligned to huge pages.
+// Reserves `length` bytes of address space and as many behind them, so that no other mapping is
+// placed there. Aligned to huge pages.
 uint8_t* Reserve(size_t length) {
   void* at = mmap(nullptr, 2 * length + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return nullptr;
@@ -59,7 +60,7 @@ Region OnHugePages(uint8_t* data) {
 
 Region Malloc(const std::string&, uint8_t*) {
   auto* data = static_cast<uint8_t*>(malloc(kMallocLength));
-  // The part is made of whole pages; malloc's memory starts behind a header.
+  // The part consists of whole pages, but malloc's memory starts behind a header.
   const size_t behind = reinterpret_cast<uintptr_t>(data) % kPage;
   return {.data = data,
           .length = kMallocLength,
@@ -70,7 +71,7 @@ Region Malloc(const std::string&, uint8_t*) {
 Region Heap(const std::string&, uint8_t*) {
   const auto end = reinterpret_cast<uintptr_t>(sbrk(0));
   const size_t gap = (kPage - end % kPage) % kPage;
-  // (One page more: what is allocated later does not share a page with the region.)
+  // One page more, so that later allocations do not share a page with the region.
   auto* before = static_cast<uint8_t*>(sbrk(static_cast<intptr_t>(gap + kLength + kPage)));
   if (reinterpret_cast<intptr_t>(before) == -1) return {};
   return OnPages(before + gap);
@@ -101,7 +102,7 @@ Region Data(const std::string&, uint8_t*) { return OnPages(initialised.data()); 
 
 Region Bss(const std::string&, uint8_t*) { return OnPages(uninitialised.data()); }
 
-// A file without a name, so that nothing is left of it.
+// An unlinked file, so that none is left behind.
 int MakeFile(const std::string& folder) {
   std::string name = folder + "/region.XXXXXX";
   const int fd = mkstemp(name.data());

@@ -11,33 +11,33 @@
 
 namespace interop {
 
-/// What the program does in common to all rows.
+/// Settings common to all rows.
 struct Settings {
   DeviceName device;
   std::string folder = "/tmp";  ///< on a file system with O_DIRECT
 };
 
-/// What an operation works on, and what it leaves to be checked.
+/// The memory that an operation works on, and what must be checked afterwards.
 struct Subject {
   const Settings& settings;
   Region& region;
-  uint8_t* at;                          ///< where the program has the part now
-  size_t check_length;                  ///< of the part's beginning
+  uint8_t* at;                          ///< the program's current address of the part
+  size_t check_length;                  ///< bytes to check, from the start of the part
   std::string skipped = {};             ///< why the operation cannot be tried
   std::string remark = {};              ///< in fixed words, for the row
-  Pattern brought = Pattern::kBrought;  ///< what "arrived" means
+  Pattern brought = Pattern::kBrought;  ///< the pattern that "arrived" means
 
   void Remark(const std::string& words) { remark += (remark.empty() ? "" : ", ") + words; }
 };
 
-/// An operation of the table. Act() answers with an errno, or 0.
+/// An operation of the table. Act() returns an errno, or 0.
 class Operation {
  public:
   virtual ~Operation() = default;
-  /// Before the memory is registered.
+  /// Called before the memory is registered.
   virtual void Prepare(Subject&) {}
   virtual int Act(Subject& subject) = 0;
-  /// After all checks.
+  /// Called after all checks.
   virtual void Finish(Subject&) {}
 };
 
@@ -48,7 +48,7 @@ struct NamedOperation {
   bool device_first = false;                         ///< the device READs before the program looks
 };
 
-/// An operation that is one function.
+/// An operation made of one function.
 template <class F>
 std::unique_ptr<Operation> Once(F act) {
   class Function : public Operation {
@@ -67,13 +67,13 @@ std::unique_ptr<Operation> Once(F act) {
 void AddMappings(std::vector<NamedOperation>& operations);
 void AddProcesses(std::vector<NamedOperation>& operations);
 void AddKernel(std::vector<NamedOperation>& operations);
-/// A child that looks, writes, and looks again when all is checked. By the library, whose handlers
-/// run (pthread_atfork), or by the bare system call.
+/// Forks a child that reads the memory, writes it, and reads it again after all checks. kLibrary
+/// calls fork(), which runs the handlers of pthread_atfork. kBare makes the system call.
 enum class ForkCall : uint8_t { kLibrary, kBare };
 std::unique_ptr<Operation> MakeFork(ForkCall call);
-/// Reads a file into a buffer that io_uring holds since before the registration.
+/// Reads a file into a buffer that was registered with io_uring before the device registered it.
 std::unique_ptr<Operation> MakeFixedBuffer();
-/// Gives `advice` to the part, then forks as the row "fork" does.
+/// Calls madvise(`advice`) for the part, then forks like the row "fork".
 std::unique_ptr<Operation> AdviseAndFork(int advice);
 
 enum class Moment : uint8_t { kBefore, kRegistered, kTraffic, kAfter };
@@ -82,8 +82,8 @@ constexpr const char* kMoments[] = {"before", "registered", "traffic", "after"};
 /// The columns of a row, in order.
 struct Result {
   std::string error = "-";   ///< the operation's errno
-  std::string sees = "-";    ///< the program, right after the operation
-  std::string reads = "-";   ///< an RDMA READ after the program wrote a new pattern
+  std::string sees = "-";    ///< what the program sees right after the operation
+  std::string reads = "-";   ///< result of an RDMA READ after the program wrote a new pattern
   std::string writes = "-";  ///< whether the program sees what the device WRITEs
   std::string remark = "-";
 };
@@ -91,7 +91,7 @@ struct Result {
 Result RunRow(const Settings& settings, NamedOperation& named, const std::string& kind,
               Moment moment, uint8_t* stack);
 
-/// Rows by name that go their own way.
+/// Rows with code of their own, by name.
 struct SpecialRow {
   const char* name;
   const char* kind;

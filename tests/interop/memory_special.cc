@@ -35,7 +35,7 @@ Region MakeBuffer(const Settings& settings) {
   return MakeRegion("malloc", settings.folder, nullptr);
 }
 
-// The second one lies below the first one, so that it would grow over it.
+// The second buffer lies below the first one, so that it would grow over it.
 Result NeighbourGrows(const Settings& settings) {
   const MemoryDevice device(settings.device);
   if (device.context == nullptr) return Remarked("no device");
@@ -130,7 +130,7 @@ Result FreedAlike(const Settings& settings) {
   return result;
 }
 
-// Page faults of passes that write to every page.
+// The number of page faults in kPasses passes that write to every page.
 int64_t FaultsOfPasses(uint8_t* at, size_t length) {
   constexpr int kPasses = 20;
   rusage before = {};
@@ -145,7 +145,7 @@ int64_t FaultsOfPasses(uint8_t* at, size_t length) {
   return after.ru_minflt - before.ru_minflt;
 }
 
-// One fault for each page is what a fork costs without a device.
+// Without a device a fork costs one page fault for each page.
 Result ForkCostsOnce(const Settings& settings) {
   const MemoryDevice device(settings.device);
   if (device.context == nullptr) return Remarked("no device");
@@ -161,7 +161,7 @@ Result ForkCostsOnce(const Settings& settings) {
                                                                          : "more than one a page");
 }
 
-// No mapping of the program: the program's reads and writes are copies through the library.
+// The program does not map device memory: it reads and writes by copies through the library.
 Result DeviceMemory(const Settings& settings) {
   const MemoryDevice device(settings.device);
   if (device.context == nullptr) return Remarked("no device");

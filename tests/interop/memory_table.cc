@@ -1,11 +1,11 @@
-// Prints the behaviour of registered memory as a table: operations on kinds of memory at times of
-// their registration, and what program and device then see (docs/memory.md).
+// Prints the behaviour of registered memory as a table (docs/memory.md): an operation on a kind of
+// memory, at a time relative to its registration, and what program and device then see.
 //
 // Usage: memory_table -d DEVICE [-g GID_INDEX] [-f FOLDER] [-t SECONDS] [-u USER_ID] [-r FILE] [-o
 // TEXT] [-l]
 //
 //   -f  a folder on a file system with O_DIRECT and shared mappings (default /tmp)
-//   -t  how long a row may take (default 20)
+//   -t  time limit of a row, in seconds (default 20)
 //   -u  run the rows as this user
 //   -r  run only the rows whose first three columns are a line of FILE
 //   -o  run only the rows whose first three columns contain TEXT
@@ -13,7 +13,7 @@
 //
 // Prints a line per row: operation, kind, time; errno of the operation, what the program sees, the
 // result of a READ by the device, whether a WRITE by the device is visible, remarks. Every row runs
-// in its own process, which opens the device: the last column reports a crash or hang.
+// in its own process, which opens the device. The last column reports a crash or hang.
 #include <grp.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -82,7 +82,7 @@ Options Parse(int argc, char** argv) {
   return options;
 }
 
-// On this function's stack lies the region that is to be on the stack.
+// The region of kind "stack" lies on this function's stack.
 Result RunWithStack(const Settings& settings, NamedOperation& operation, const std::string& kind,
                     Moment moment) {
   auto* stack = static_cast<uint8_t*>(__builtin_alloca(StackBytes()));
@@ -109,7 +109,7 @@ std::vector<TableRow> AllRows(const Settings& settings, std::vector<NamedOperati
   return rows;
 }
 
-// In the row's own process.
+// Runs in the row's own process.
 [[noreturn]] void RunChild(const TableRow& row, const Options& options, int out) {
   setpgid(0, 0);
   if (options.user != 0 &&
@@ -123,7 +123,7 @@ std::vector<TableRow> AllRows(const Settings& settings, std::vector<NamedOperati
   _exit(write(out, line.data(), line.size()) == static_cast<ssize_t>(line.size()) ? 0 : 1);
 }
 
-// What the row's process wrote, "" where it wrote nothing in time.
+// Returns what the row's process wrote, or "" if it wrote nothing in time.
 std::string Hear(int in, int limit_s) {
   pollfd readable = {in, POLLIN, 0};
   if (poll(&readable, 1, limit_s * 1000) != 1) return "";
@@ -143,11 +143,11 @@ std::string RunProcess(const TableRow& row, const Options& options) {
   const bool hung =
       std::chrono::steady_clock::now() - start >= std::chrono::seconds(options.limit_s);
   close(ends[0]);
-  // What wrote its line is done; others are stuck, or dead already.
+  // A process that wrote its line is done. Any other is stuck, or dead already.
   int status = 0;
   if (hung) kill(child, SIGKILL);
   waitpid(child, &status, 0);
-  kill(-child, SIGKILL);  // its children
+  kill(-child, SIGKILL);  // kills the row's child processes
   if (!line.empty()) return line;
   return std::string("-\t-\t-\t-\t") + (hung ? "hung" : "crashed");
 }

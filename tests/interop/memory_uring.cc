@@ -13,7 +13,7 @@ namespace interop {
 namespace {
 
 constexpr unsigned kEntries = 4;
-constexpr size_t kRingLength = 65536;  // far more than so few entries take
+constexpr size_t kRingLength = 65536;  // far more than these few entries need
 
 uint8_t* MapRing(int fd, off_t which) {
   void* at = mmap(nullptr, kRingLength, PROT_READ | PROT_WRITE, MAP_SHARED, fd, which);

@@ -11,11 +11,11 @@ namespace interop {
 
 class Uring {
  public:
-  /// False where the kernel has none, or does not let the program.
+  /// False if the kernel has no io_uring or denies it to the program.
   bool Open();
-  /// An errno, or 0.
+  /// Returns an errno, or 0.
   int RegisterBuffer(void* at, size_t length) const;
-  /// Waits for a read into the registered buffer: an errno, or 0.
+  /// Reads into the registered buffer and waits for the end. Returns an errno, or 0.
   int ReadFixed(int fd, void* at, size_t length, uint64_t offset);
 
  private:

@@ -268,7 +268,7 @@ void Connection::PostReceive(size_t offset, uint32_t length) {
 
 ibv_wc Connection::Await() {
   ibv_wc entry = {};
-  // Armed before the second look: what comes after that makes an event.
+  // Armed before the second poll: a later completion raises an event.
   for (bool armed = false;; armed = !armed) {
     const int count = ibv_poll_cq(cq_, 1, &entry);
     Check(count >= 0, "ibv_poll_cq");

@@ -1,5 +1,5 @@
 // One end of this project's program pairs for rxe_test.py: command line, device, and RC queue pairs
-// to the other end. Exchanges parameters by TCP as ibv_rc_pingpong does.
+// connected to the other end. Exchanges parameters by TCP like ibv_rc_pingpong.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,11 +11,11 @@
 
 namespace interop {
 
-/// Says what is wrong and ends the program.
+/// Prints `what` and ends the program with an error.
 [[noreturn]] void Fail(const std::string& what);
 /// Fails unless `good`.
 void Check(bool good, const std::string& what);
-/// The same of a call, and says what errno has.
+/// The same for a call; also prints errno.
 void CheckCall(bool good, const std::string& call);
 
 /// -d DEVICE -g GID_INDEX -p TCP_PORT -m PATH_MTU [-u TIMEOUT] [-w WHAT] [SERVER]
@@ -31,11 +31,10 @@ struct Options {
   bool IsServer() const { return server.empty(); }
 };
 
-/// Ends the program with status 2 where the command line is wrong.
+/// Ends the program with status 2 if the command line is wrong.
 Options ParseOptions(int argc, char** argv);
 
-/// The TCP connection of both ends. What passes over it is in the machine's byte order: both ends
-/// are on one machine.
+/// The TCP connection of both ends. Data is in host byte order, as both ends are on one machine.
 class Meeting {
  public:
   explicit Meeting(const Options& options);
@@ -43,7 +42,7 @@ class Meeting {
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  /// Sends `mine` and answers with what the other end sends.
+  /// Sends `mine` and returns what the other end sends.
   template <class T>
   T Exchange(const T& mine) {
     T theirs;
@@ -51,7 +50,7 @@ class Meeting {
     Receive(&theirs, sizeof(theirs));
     return theirs;
   }
-  /// Tells the other end to go on, or waits until it does.
+  /// Signal() lets the other end's Await() return.
   void Signal();
   void Await();
 
@@ -62,7 +61,7 @@ class Meeting {
   int socket_ = -1;
 };
 
-/// An open device, and memory that the other end may reach in every way.
+/// An open device, and memory with all remote access rights for the other end.
 class Device {
  public:
   Device(const Options& options, size_t memory_size);
@@ -74,9 +73,9 @@ class Device {
   uint64_t AddressOf(size_t offset) const {
     return reinterpret_cast<uint64_t>(memory_.data() + offset);
   }
-  /// Of the port, from hw_counters.
+  /// A counter of the port, from hw_counters.
   uint64_t Counter(const std::string& name) const;
-  /// Whether that counter comes to be at least `value` within some seconds.
+  /// Whether that counter reaches `value` within some seconds.
   bool AwaitCounter(const std::string& name, uint64_t value) const;
 
   ibv_context* context = nullptr;
@@ -90,20 +89,20 @@ class Device {
 
 struct QpOptions {
   uint8_t timeout = 18;
-  // For ever with Linux's soft-RoCE, which with a smaller number gives long messages up at a few
+  // Linux's soft-RoCE takes 7 as infinite. With a smaller number it gives up long messages at a few
   // per cent of loss.
   uint8_t retry_count = 7;
   uint8_t rnr_retry = 7;
 };
 
-/// For alarm(): more than what rxe_test.py waits, so that it is there that what is late ends.
+/// For alarm(), in seconds: ends a program that hangs.
 constexpr unsigned kLimitS = 90;
 
 constexpr uint32_t kMaxInline = 64;
-constexpr uint32_t kMaxReads = 8;  // READs and atomics under way
+constexpr uint32_t kMaxReads = 8;  // outstanding READs and atomics
 constexpr uint32_t kQueueDepth = 64;
 
-/// An RC queue pair in RTS, connected to that of the other end.
+/// An RC queue pair in RTS, connected to the queue pair of the other end.
 class Connection {
  public:
   Connection(const Options& options, const QpOptions& qp_options, Device& device, Meeting& meeting);
@@ -111,16 +110,16 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Posts a signalled request from or to `length` bytes of the memory at `offset`, for the other
-  /// end's memory at `remote_offset`.
+  /// Posts a signalled request for `length` bytes of the memory at `offset` and of the other end's
+  /// memory at `remote_offset`.
   void Post(ibv_wr_opcode opcode, size_t offset, uint32_t length, size_t remote_offset);
   void Post(ibv_send_wr& request);
   void PostReceive(size_t offset, uint32_t length);
   uint64_t RemoteAddressOf(size_t offset) const { return remote_address_ + offset; }
   uint32_t remote_rkey() const { return remote_rkey_; }
-  /// The next completion.
+  /// Waits for the next completion.
   ibv_wc Await();
-  /// The same, and fails where that is not a success.
+  /// The same, and fails unless the completion is a success.
   ibv_wc AwaitSuccess(const std::string& what);
 
   ibv_qp* qp = nullptr;

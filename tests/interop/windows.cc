@@ -1,6 +1,6 @@
-// Memory windows of one device accessed by another of any make: a pair of programs for rxe_test.py.
-// The server binds them, the client accesses memory through them, with a connection per row of the
-// table.
+// Memory windows of one device accessed by another device, of any make: a pair of programs for
+// rxe_test.py. The server binds the windows, the client accesses memory through them, with one
+// connection per row of the table.
 //
 // windows -s ADDRESS [ROWS] | windows -c ADDRESS [ROWS]; exit status 0 on success. ROWS is "all",
 // or "inside" to leave out accesses beyond a window's bounds: Linux's soft-RoCE checks only the
@@ -20,7 +20,7 @@
 namespace {
 
 constexpr const char* kPort = "18601";
-constexpr unsigned kLimitS = 90;  // more than what rxe_test.py waits
+constexpr unsigned kLimitS = 90;  // ends a program that hangs
 constexpr uint32_t kMemory = 65536, kBegin = 4104, kLength = 40000;
 constexpr uint8_t kUntouched = 0xA5;
 constexpr uint64_t kCounter = 41;
@@ -75,7 +75,7 @@ std::vector<uint8_t> ChooseRows(bool only_inside) {
   return chosen;
 }
 
-// What the server sends: network byte order is not needed, both ends are on one machine.
+// The server's message. In host byte order, because both ends are on one machine.
 struct Offer {
   uint64_t address;
   uint32_t rkey;
@@ -92,7 +92,7 @@ void Check(bool good, const std::string& what) {
 
 uint8_t PatternAt(uint32_t i) { return static_cast<uint8_t>(i * 7 + 3); }
 
-// One side of a connection: its identifier, memory and a buffer for messages.
+// One end of a connection: its identifier, memory and a buffer for messages.
 class End {
  public:
   explicit End(rdma_cm_id* id) : id_(id), memory_(kMemory, kUntouched) {
@@ -177,7 +177,7 @@ void Bind(End& end, ibv_mw* window, const ibv_mw_bind_info& info) {
   window->rkey = request.bind_mw.rkey;
 }
 
-// Does what the owner of the window has to do between binding it and its use by the client.
+// Does what the row requires between the bind of the window and its use by the client.
 void Prepare(End& end, ibv_mw* window, Before before) {
   const ibv_mw_bind_info elsewhere = {end.region(), end.AddressOf(0), kBegin, kReadWrite};
   const ibv_mw_bind_info nowhere = {end.region(), end.AddressOf(0), 0, 0};
@@ -199,11 +199,12 @@ void Prepare(End& end, ibv_mw* window, Before before) {
 
 void AwaitRemoteInvalidate(End& end, uint32_t rkey) {
   const ibv_wc entry = end.AwaitMessage();
-  // (Not by the flag: Linux's soft-RoCE sets the kernel's bit, which is another one here.)
+  // Ignores the flag: Linux's soft-RoCE sets the kernel's bit, which differs from the library's.
   Check(entry.invalidated_rkey == rkey, "R_Key " + std::to_string(entry.invalidated_rkey) +
                                             " invalidated instead of " + std::to_string(rkey));
-  // The client has it, or it would not go on. Where its request that has to fail overtakes its own
-  // acknowledgement (soft-RoCE completes a receive before it answers), that ends the queue pair.
+  // A flush is fine: the client has received the message, else it would not continue. Its next
+  // request has to fail and ends the queue pair, possibly before the ACK for this message arrives
+  // (soft-RoCE completes a receive before it responds).
   const ibv_wc_status status = end.SendMessage({});
   Check(status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR, "sending");
 }
@@ -215,7 +216,7 @@ void AwaitDisconnect(rdma_cm_id* id) {
   rdma_ack_cm_event(event);
 }
 
-// The bytes of the server's memory when the client is done.
+// Checks the server's memory after the client is done.
 void CheckMemory(End& end, const Row& row) {
   const bool written = row.use == Use::kWriteAndRead;
   for (uint32_t i = 0; i < kMemory; ++i) {
@@ -243,7 +244,7 @@ void ServeRow(rdma_cm_id* id, const Row& row) {
   AwaitDisconnect(id);
   CheckMemory(end, row);
   rdma_disconnect(id);
-  // In this order: Linux's soft-RoCE destroys no queue pair to which a window is bound.
+  // The window first: Linux's soft-RoCE destroys no queue pair to which a window is bound.
   Check(ibv_dealloc_mw(window) == 0, "ibv_dealloc_mw");
   rdma_destroy_qp(id);
 }
