@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Regions in DMA buffers of a kernel: of this machine's, if it has udmabuf, else in a guest with vgem, which then also runs the
-daemon.
+"""Memory regions in DMA buffers of the kernel: of this machine's kernel if it has udmabuf, else of a guest's with vgem. In that
+case the daemon runs in the guest, too.
 
 Usage: dma_buffers_test.py ROCI ROCID PLUGIN TEST WITH_DAEMON FOLDER
 
 TEST is the program with the tests, WITH_DAEMON the script that runs it with the devices of a daemon. Prints a TAP line for
-each of its tests. FOLDER keeps the guest's kernel for the next run. Skipped if no guest is possible either.
+each test. FOLDER keeps the guest's kernel for the next run. Skipped without udmabuf if no guest can run either.
 """
 import os
 import re
@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 sys.dont_write_bytecode = True
 from guest import NO_NETWORK, Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
 
-LIMIT_S = 300  # the guest's processor is a program
+LIMIT_S = 300  # the guest's processor is emulated
 MEMORY_MIB = 1536
 RESULT = re.compile(r'^\[ +(OK|FAILED|SKIPPED) +\] ([A-Za-z]+\.[A-Za-z]+)', re.M)
 
@@ -33,8 +33,8 @@ def run_here(paths):
 
 
 def run_in_guest(paths, image):
-    """What the program ended with, and said. The programs are copied: the guest has folders of its own for what is
-    temporary, below which the build folder may lie."""
+    """Returns the exit status and output of the test program. The programs are copied, because the build folder may lie below
+    a temporary folder, and the guest has temporary folders of its own."""
     guest = Guest(image, NO_NETWORK, memory_mib=MEMORY_MIB)
     try:
         folder = guest.share / 'programs'
@@ -65,7 +65,7 @@ def main():
         sys.exit(__doc__)
     roci, rocid, plugin, test, with_daemon, folder = sys.argv[1:]
     paths = [rocid, roci, plugin, test, with_daemon]
-    # Ended by its time limit, it leaves nothing behind either.
+    # Clean up also when the time limit ends the test.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if os.access('/dev/udmabuf', os.R_OK | os.W_OK):
         return report(*run_here(paths))

@@ -15,12 +15,13 @@ LIMIT_S = 180
 TAP = 'roci-tap'
 MTU = 4200  # the largest path MTU and its headers
 GUEST_MACS = ('02:72:6f:63:69:77', '02:72:6f:63:69:78', '02:72:6f:63:69:79', '02:72:6f:63:69:7a')
-# Of rocid; of the guest; of this side's kernel, over which programs exchange what they need to connect by themselves.
+# Addresses of rocid; of the guest; of the host's kernel. Programs that connect without rdma_cm exchange their parameters by TCP
+# with the latter.
 ROCI = {'v4': '192.0.2.1', 'v6': '2001:db8::1'}
 RXE = {'v4': '192.0.2.2', 'v6': '2001:db8::2'}
 KERNEL = '192.0.2.3'
 PORT = 18600  # for the TCP connections of programs
-# Where counters of Linux's names are in `roci show counters`.
+# Counters by Linux's name, and their name in `roci show counters`.
 TRANSPORT_COUNTERS = {'rcvd_rnr_err': 'rnr_naks_received', 'send_rnr_err': 'rnr_naks_sent'}
 
 
@@ -35,7 +36,7 @@ addresses = ["{addresses['v4']}/24", "{addresses['v6']}/64"]
 
 
 class Link:
-    """Joins the device roci<number> to the guest's rxe<number>: a `kind` of port, with what it needs, and a path MTU."""
+    """Connects the device roci<number> to the guest's rxe<number>. `kind` is the kind of port, 'tap' or 'vhost-user'."""
 
     def __init__(self, number, kind, path_mtu, net_mtu):
         self.number, self.kind, self.path_mtu, self.net_mtu = number, kind, path_mtu, net_mtu
@@ -49,23 +50,23 @@ class Link:
         return f'{folder}/vhost{self.number}.sock'
 
     def config(self, folder):
-        """A device of the daemon's. Sockets are in `folder`."""
+        """The daemon's configuration of the device. Sockets are in `folder`."""
         port = (f'net_af_packet{self.number},iface={self.tap}' if self.kind == 'tap' else
                 f'net_vhost{self.number},iface={self.socket(folder)}')
         return device_config(f'roci{self.number}', port, self.roci, self.net_mtu).replace('/24', f'/{self.prefix}')
 
     def hardware(self, folder):
-        """The guest's NIC."""
+        """QEMU's options for the guest's NIC."""
         name = f'n{self.number}'
         nic = f'virtio-net-pci,netdev={name},mac={self.mac},host_mtu={self.net_mtu}'
         if self.kind == 'tap':
             return ['-netdev', f'tap,id={name},ifname={self.tap},script=no,downscript=no,vhost=off', '-device', nic]
-        # With interrupts by messages QEMU 7.2 crashes on vhost-user without KVM.
+        # QEMU 7.2 crashes on vhost-user with message-signaled interrupts and without KVM.
         return ['-chardev', f'socket,id=c{name},path={self.socket(folder)}', '-netdev', f'vhost-user,id={name},chardev=c{name}',
                 '-device', f'{nic},vectors=0']
 
 
-# (By way of the first one's network device programs of both sides reach each other by TCP.)
+# Programs of both ends reach each other by TCP over the network device of the first link.
 LINKS = (Link(0, 'tap', 4096, MTU), Link(1, 'vhost-user', 4096, MTU),
          Link(2, 'tap', 1024, 1500), Link(3, 'vhost-user', 1024, 1500))
 
@@ -85,12 +86,12 @@ def on_link(end, link, addresses, gids):
 
 
 def listening_row(port):
-    """A pattern of grep for the row of a listener in /proc/net/tcp*."""
+    """A grep pattern for the row of a listener in /proc/net/tcp*."""
     return f':{port:04X} 0*:0000 0A '
 
 
 class HostProgram:
-    """A program among the daemon's devices."""
+    """A program on the host that uses the daemon's devices."""
 
     def __init__(self, end, command):
         self.log = tempfile.TemporaryFile('w+', encoding='utf-8', errors='replace')
@@ -105,7 +106,7 @@ class HostProgram:
         return self.process.poll()
 
     def wait(self, limit_s):
-        """The exit status; None: not done in time, and killed."""
+        """Returns the exit status, or None if the program was not done in time and was killed."""
         try:
             return self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -119,7 +120,7 @@ class HostProgram:
 
 
 class RociEnd:
-    """The device roci0 of a daemon of its own."""
+    """The device roci0 of a daemon that this object runs."""
 
     name = 'roci'
     device = 'roci0'
@@ -138,7 +139,8 @@ class RociEnd:
         return HostProgram(self, command)
 
     def await_listener(self, server, port, by_cm=False):
-        """Whether the server comes to listen on its TCP port, or by the connection manager on that port or its address."""
+        """Waits until the server listens on its TCP port or, `by_cm`, by the connection manager on that port or its address.
+        False: it has ended, or does not listen in time."""
         def there():
             if by_cm:
                 ours = (f':{port}', *self.addresses.values())
@@ -149,7 +151,7 @@ class RociEnd:
         return await_(lambda: there() or server.status() is not None) and server.status() is None
 
     def left(self):
-        """What programs left behind; nothing is expected."""
+        """Queue pairs and connections that programs left behind. None are expected."""
         return {what: rows for what in ('qps', 'connections') if (rows := self.daemon.show(what))}
 
     def impair(self, *arguments):
@@ -163,13 +165,13 @@ class RociEnd:
         return self.counters()['transport'][TRANSPORT_COUNTERS[name]]
 
     def impaired(self):
-        """What the impairments have done so far, both directions together, by the counters' names."""
+        """The counts of impaired frames so far, of both directions together, by counter name."""
         rows = [row['counters'] for row in self.counters()['impairments']]
         return {name: sum(row[name] for row in rows) for name in (rows[0] if rows else ())}
 
 
 class RxeEnd:
-    """The devices rxe0, rxe1, ... in the guest, on the links. Sockets of links are in `folder`."""
+    """The devices rxe0, rxe1, ... in the guest, one for each link. Sockets of links are in `folder`."""
 
     name = 'rxe'
     tcp_address = RXE['v4']
@@ -204,7 +206,7 @@ class RxeEnd:
         return self.guest.start(command)
 
     def await_listener(self, server, port, by_cm=False):
-        """As with the other end."""
+        """As in RociEnd."""
         there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
         if by_cm:
             ours = '|'.join((f':{port} ', *(address.replace('.', '[.]') for address in self.addresses.values())))
@@ -224,8 +226,8 @@ class RxeEnd:
 
 
 class Network:
-    """A namespace with tap devices, more of them by name, number of queues and MTU. CalledProcessError or FileNotFoundError
-    where that cannot be had."""
+    """A network namespace with tap devices: TAP, and `more_taps` given by name, number of queues and MTU. Raises
+    CalledProcessError or FileNotFoundError if it cannot be created."""
 
     def __init__(self, more_taps=()):
         self.name = f'roci-interop-{os.getpid()}'
@@ -249,5 +251,5 @@ class Network:
 
 
 def settle():
-    """Room for what the ends still have to tell each other after a program has gone."""
+    """Waits for the frames that the ends still exchange after a program has ended."""
     time.sleep(0.3)

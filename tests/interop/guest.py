@@ -1,4 +1,4 @@
-"""A Linux guest with soft-RoCE, under QEMU's software emulation, and programs in it."""
+"""A Linux guest with soft-RoCE in QEMU's software emulation, and programs in the guest."""
 import itertools
 import pathlib
 import shutil
@@ -14,22 +14,22 @@ NO_NETWORK = ['-nic', 'none']
 
 
 class Unavailable(Exception):
-    """The machine cannot have a guest; the text says why."""
+    """The machine cannot run a guest. The text says why."""
 
 
 def make_image(folder):
-    """Makes what guests boot from in `folder`, if it is not there yet."""
+    """Creates the kernel and initrd that guests boot in `folder`, unless they exist."""
     if shutil.which('qemu-system-x86_64') is None:
         raise Unavailable('qemu-system-x86_64 is not installed')
     done = subprocess.run([HERE / 'make_guest.sh', folder], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode == 77:
-        raise Unavailable(done.stderr.strip().splitlines()[-1])  # one line, as TAP wants
+        raise Unavailable(done.stderr.strip().splitlines()[-1])  # TAP requires one line
     if done.returncode != 0:
         raise RuntimeError(f'make_guest.sh: {done.stderr}')
 
 
 class Job:
-    """A shell command in the guest; its output and status come through the shared folder."""
+    """A shell command in the guest. Output and status are read from the shared folder."""
 
     def __init__(self, guest, name, command):
         self.guest = guest
@@ -55,21 +55,21 @@ class Job:
         return int(said) if said.endswith('\n') else None
 
     def wait(self, limit_s):
-        """The exit status; None: not done in time, and killed."""
+        """Returns the exit status, or None if the command was not done in time and was killed."""
         if await_(lambda: self.status() is not None or not self.guest.alive(), limit_s):
             return self.status()
         self.kill()
         return None
 
     def kill(self):
-        """Returns when it is gone."""
+        """Kills the command and waits until it has ended."""
         if self.status() is None:
             pathlib.Path(f'{self.request}.kill').touch()
             await_(lambda: self.status() is not None or not self.guest.alive())
 
 
 def boots(image):
-    """Whether this machine brings up a guest at all."""
+    """Whether a guest without a network boots on this machine."""
     try:
         Guest(image, NO_NETWORK).stop()
     except Unavailable:
@@ -78,8 +78,8 @@ def boots(image):
 
 
 class Guest:
-    """Runs until stop(). `prefix` comes before the command (a network namespace), `network` are QEMU's options for it,
-    `kernel` are more words for the kernel's command line, `shared_memory` lets a vhost-user process have the memory."""
+    """A guest that runs until stop(). `prefix` precedes QEMU's command (to enter a network namespace). `network` are QEMU's
+    network options. `kernel` is added to the kernel's command line. `shared_memory`: vhost-user processes can map the memory."""
 
     def __init__(self, image, network, prefix=(), memory_mib=512, kernel='', shared_memory=False):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-guest.')
@@ -87,7 +87,7 @@ class Guest:
         (self.share / 'new').mkdir(parents=True)
         shutil.copy(HERE / 'guest_agent.sh', self.share)
         self.console = pathlib.Path(self.folder.name) / 'console'
-        self.jobs = itertools.count(1)  # (more than one thread may start some)
+        self.jobs = itertools.count(1)  # atomic: several threads may start jobs
         kernel = ('console=ttyS0 panic=-1 quiet mitigations=off nokaslr tsc=reliable random.trust_cpu=on net.ifnames=0 '
                   f'no_timer_check {kernel}')
         memory = ['-m', str(memory_mib)]
@@ -120,7 +120,7 @@ class Guest:
         return Job(self, str(next(self.jobs)), command)
 
     def run(self, command, limit_s=60):
-        """What the command said; RuntimeError where it fails."""
+        """Returns the output of the command. Raises RuntimeError if it fails."""
         job = self.start(command)
         status = job.wait(limit_s)
         if status != 0:

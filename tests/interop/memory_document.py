@@ -5,13 +5,13 @@ HEAD = '| operation | memory | moment | Rocinante | Linux soft-RoCE |'
 RULE = '|---|---|---|---|---|'
 MOMENTS = ('before', 'registered', 'traffic', 'after')
 READ_ONLY = 'PROT_READ anonymous'
-# Words of the document for several kinds.
+# Words of the document that stand for several kinds.
 GROUPS = {
     'private': ('malloc', 'brk heap', 'anonymous', 'THP', 'stack', '.data', '.bss', 'private file'),
     'shared': ('shared file', 'memfd', 'SysV'),
 }
-NOT_RUN = '?'  # in the document: nobody has run the row yet
-LIMIT = '## Known limit'  # names operations whose results differ as they should not
+NOT_RUN = '?'  # in the document: the row has not been run yet
+LIMIT = '## Known limit'  # names the operations whose results differ but should not
 NO_RESULT = 'no result'
 NEVER = (NO_RESULT, 'lost', 'crashed', 'hung', 'died', 'no device', 'not registered')
 
@@ -24,7 +24,7 @@ def skipped(result):
 
 
 def parse_rows(text):
-    """What memory_table prints: a cell of the document by Name, in order."""
+    """Parses the output of memory_table. Returns the document's cell for each Name, in order."""
     rows = {}
     for line in text.splitlines():
         fields = line.split('\t')
@@ -34,8 +34,8 @@ def parse_rows(text):
 
 
 def cell(rows, name, row):
-    """Nobody may write into PROT_READ memory, whatever the operation: the document leaves out that the device's WRITE fails, and
-    shows what it does in memory that is the same otherwise."""
+    """The text of a cell. A WRITE to PROT_READ memory always fails, so the document leaves that result out and shows the
+    result for memory that is the same otherwise."""
     writes = row.writes
     if name.kind == READ_ONLY and writes != '-':
         like = rows.get(name._replace(kind='anonymous'))
@@ -54,7 +54,7 @@ def kinds_of(names):
 
 
 def put_together(kinds, every):
-    """The words for some `kinds` of an operation that has `every`."""
+    """The document's words for `kinds`, some or all of the kinds `every` of an operation."""
     if len(every) > 1 and list(kinds) == list(every):
         return 'all'
     left, words = list(kinds), []
@@ -80,7 +80,7 @@ def seen_by_program(text):
 
 
 def wrong(name, ours, theirs):
-    """Why Rocinante's result is no meaning of registered memory, whoever wrote it down; '' where it may be one."""
+    """Why Rocinante's result is never acceptable for registered memory, even if it is documented; '' if it may be."""
     if any(word in ours for word in NEVER):
         return f'{name}: {ours}'
     if 'not seen' in ours and 'not seen' not in theirs:
@@ -134,7 +134,7 @@ class Document:
         self.problems += [f'{name} does not exist' for name in self.ours if name not in known]
 
     def check(self):
-        """What is wrong with the document by itself."""
+        """Returns what is wrong with the document alone, without results of runs."""
         missing = [f'{name} is missing' for name in self.names if name not in self.ours]
         not_run = [f'{name} has no result' for name in self.names if NOT_RUN in (self.ours.get(name), self.theirs.get(name))]
         text = '\n'.join(self.after)
@@ -147,7 +147,7 @@ class Document:
         return self.problems + missing + not_run + silent + unexplained
 
     def update(self, ours, theirs):
-        """With results of runs; rows that were skipped, or not run, stay as they are."""
+        """Replaces results by those of runs. Rows that were skipped, or not run, do not change."""
         for results, column in ((ours, self.ours), (theirs, self.theirs)):
             column.update({name: result for name, result in results.items() if not skipped(result)})
 

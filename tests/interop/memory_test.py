@@ -4,10 +4,10 @@ with the table in docs/memory.md.
 
 Usage: memory_test.py [--all] [--write] [--only TEXT] ROCI ROCID PLUGIN FOLDER MEMORY_TABLE WITH_DAEMON DOCUMENT
 
-Prints a TAP line for each operation. The daemon's column is run as a whole, the guest's as a sample unless --all is given.
-Rows for which this machine lacks the memory (huge pages, swap) are run by a daemon in the guest, with --all. WITH_DAEMON is
-the script that runs a program with the devices of a daemon. FOLDER keeps the guest's kernel for the next run; without QEMU or
-the kernel's package the guest's part is skipped. --write writes the results to the table of DOCUMENT instead of comparing.
+Prints a TAP line for each operation. Runs all rows with the daemon, and a sample of them with soft-RoCE (--all: all of them).
+With --all, a daemon in the guest runs the rows for which this machine lacks the memory (huge pages, swap). WITH_DAEMON is the
+script that runs a program with the devices of a daemon. FOLDER keeps the guest's kernel for the next run. Without QEMU or the
+kernel's package the guest's part is skipped. --write writes the results to the table of DOCUMENT instead of comparing.
 """
 import argparse
 import os
@@ -26,14 +26,14 @@ from harness import Daemon, Programs, as_user  # pylint: disable=wrong-import-po
 from memory_document import NO_RESULT, Document, Name, kinds_of, parse_rows, skipped  # pylint: disable=wrong-import-position
 
 HERE_LIMIT_S = 600
-GUEST_LIMIT_S = 800 * int(os.environ.get('ROCI_TEST_PATIENCE', '1'))  # the guest's processor is a program
+GUEST_LIMIT_S = 800 * int(os.environ.get('ROCI_TEST_PATIENCE', '1'))  # the guest's processor is emulated
 ROW_LIMIT_S = 60
 DISK_BYTES = 256 << 20
 PROCESSORS = 2  # of the guest
 USER = 'nobody'
 SAMPLE = [(kind, moment) for kind in ('malloc', 'memfd') for moment in ('before', 'registered')]
 NETWORK = ['-netdev', 'hubport,hubid=0,id=n0', '-device', 'virtio-net-pci,netdev=n0,mac=02:72:6f:63:69:77,host_mtu=4200']
-PROGRAMS = '/tmp/disk/programs'  # (the mappings of a program are those of a file, too)
+PROGRAMS = '/tmp/disk/programs'  # on the disk, because rows also use the program's own file mappings
 SET_UP = """set -e
     mkdir /tmp/disk; mount -t ext4 /dev/vda /tmp/disk; mkswap /dev/vdb; swapon /dev/vdb
     ip link set eth0 mtu 4200 up; ip address add 192.0.2.2/24 dev eth0
@@ -56,7 +56,7 @@ def parse_arguments():
 
 
 class Report:
-    """TAP, with the plan at the end."""
+    """Prints TAP, with the plan at the end."""
 
     def __init__(self):
         self.count, self.failed = 0, False
@@ -70,7 +70,7 @@ class Report:
         sys.stdout.flush()
 
     def compare(self, title, wanted, results, chosen):
-        """A line for each operation among the `chosen` rows."""
+        """Prints a line for each operation among the `chosen` rows."""
         for operation in kinds_of(chosen):
             rows = [name for name in chosen if name.operation == operation]
             there = [name for name in rows if not skipped(results.get(name, ''))]
@@ -96,7 +96,7 @@ def rows_file(folder, names):
 
 
 def run_here(options, names, user=None):
-    """Results among the devices of a daemon of ours, by a program of `user`'s. The daemon has to survive them."""
+    """Runs the rows as `user` with the devices of a daemon of its own, which must survive. Returns the results."""
     programs = Programs(options.roci, options.rocid, options.plugin, copied=True)
     folder = options.folder if user is None else programs.folder
     with tempfile.TemporaryDirectory(prefix='roci-memory.', dir=folder) as scratch:
@@ -146,7 +146,7 @@ class RxeGuest:
         self.scratch.cleanup()
 
     def run(self, names, device, prefix=''):
-        """Half of the rows on each of the guest's processors."""
+        """Runs half of the rows on each of the guest's processors."""
         table = f'{PROGRAMS}/{os.path.basename(self.options.table)}'
         jobs = []
         for half in range(PROCESSORS):
@@ -167,14 +167,15 @@ class RxeGuest:
         return self.run(names, 'rxe0')
 
     def run_daemon(self, names):
-        """Results of Rocinante's, in the guest."""
+        """Returns the results of a daemon in the guest."""
         programs = [f'{PROGRAMS}/{os.path.basename(path)}'
                     for path in (self.options.with_daemon, self.options.rocid, self.options.roci, self.options.plugin)]
         return self.run(names, 'roci0', f'bash {shlex.join(programs)} {GUEST_LIMIT_S - 100}')
 
 
 def run_guest(options, chosen, ours):
-    """Results of soft-RoCE, and of Rocinante for rows that were skipped here, by Name. Unavailable where no guest can be had."""
+    """Returns the results of soft-RoCE, and those of Rocinante for rows that were skipped here, by Name. Raises Unavailable if no
+    guest can run."""
     make_image(options.folder)
     names = chosen
     if not options.all and not options.write:
@@ -189,7 +190,7 @@ def run_guest(options, chosen, ours):
 
 
 def check_user(options, report, document, names):
-    """Rows that go their own way, by an ordinary user's program at root's daemon."""
+    """Runs the rows with code of their own as an ordinary user's program with root's daemon."""
     special = [name for name in names if name.moment == '-']
     if os.geteuid() != 0:
         report.tell(f'Rocinante, {USER}: rows by name', skip='not root')
@@ -222,7 +223,7 @@ def check(options):
 
 def main():
     options = parse_arguments()
-    # Ended by its time limit, it leaves nothing behind either.
+    # Clean up also when the time limit ends the test.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         return check(options)

@@ -3,11 +3,11 @@
 
 Usage: nic_test.py [--only TEXT] ROCI ROCID PLUGIN FOLDER RAW_FRAMES
 
-The guest has an IOMMU and a NIC of each kind in the table below; the other end of each is a tap device with a port of the
-host's daemon. One after the other they are bound as in docs/ports.md, a daemon in the guest drives them, and pairs of Debian's
-programs run, with the server at either end. The NIC fills in and checks the checksums of raw packets, if it can. Prints a TAP
-line per pair. FOLDER keeps the guest's kernel for the next run; RAW_FRAMES is the compiled ../integration/raw_frames.cc.
-Skipped without QEMU, the kernel's package or permission to create namespaces.
+The guest has an IOMMU and a NIC of each kind in the table below. The other end of each NIC is a tap device with a port of the
+host's daemon. One after the other the NICs are bound as in docs/ports.md, a daemon in the guest drives them, and pairs of
+Debian's programs run, with the server at either end. The NIC fills in and checks the checksums of raw packets, if it can.
+Prints a TAP line per pair. FOLDER keeps the guest's kernel for the next run. RAW_FRAMES is the compiled
+../integration/raw_frames.cc. Skipped without QEMU, the kernel's package or permission to create namespaces.
 """
 import argparse
 import json
@@ -33,9 +33,9 @@ FOLDER = '/tmp/programs'
 
 
 class Nic:
-    """One in the guest: QEMU's `model` of it, the `driver` that it is bound to, the user whom the daemon runs as, huge pages
-    of 2 MiB that it needs, the cases that it is tried with, its queues, for each of which the daemon has an lcore, and the
-    offloads that its port is to have."""
+    """A NIC in the guest: QEMU's `model`, the `driver` that it is bound to, the `user` of the daemon, the number of 2 MiB huge
+    pages that it needs, the `cases` to run, the number of `queues` (the daemon has an lcore for each), and the `offloads` that
+    its port must have."""
 
     count = 0
 
@@ -60,7 +60,7 @@ class Nic:
         return device_config(self.device, port, addresses).replace('/24', '/28')
 
     def bind(self, guest):
-        """With what a daemon needs: docs/ports.md has the same for a real one."""
+        """Binds the NIC and prepares what a daemon needs. docs/ports.md has the same steps for a real NIC."""
         group = f'/dev/vfio/$(basename $(readlink {self.path()}/iommu_group))'
         guest.run(f"""set -e
             [ ! -e {self.path()}/driver ] || echo {self.address} >{self.path()}/driver/unbind
@@ -93,8 +93,8 @@ def few_cases():
 
 
 def parallel_cases():
-    """Two programs at each end, so that both lcores of the daemon have queue pairs. (Not ibv_rc_pingpong, which gives up after half
-    a second: an emulated guest beside other work stands still longer.)"""
+    """Two programs at each end, so that both lcores of the daemon have queue pairs. Not ibv_rc_pingpong: it gives up after half a
+    second, and an emulated guest may stall longer on a busy machine."""
     own = '-C 25 -S 50000 -V'
     for family in ('v4', 'v6'):
         yield Case(f'rping -s -a {{address}} -p 18599 {own} & rping -s -a {{address}} {own} && wait $!',
@@ -110,7 +110,7 @@ NICS = (Nic('e1000e', 'vfio-pci', USER, 0, list(full_cases()),
 
 
 class NicEnd:
-    """A daemon in the guest, on a NIC."""
+    """A daemon in the guest that drives a NIC."""
 
     tcp_address = RXE['v4']
     tcp_port = PORT
@@ -143,7 +143,7 @@ class NicEnd:
         return f'{FOLDER}/roci --runtime-dir {self.runtime} show --json {what}'
 
     def await_listener(self, server, port, by_cm=False):
-        """As with the other end."""
+        """As in RociEnd, but only False if the server has ended."""
         there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
         if by_cm:
             there = f'{self.show("connections")} | grep -q listen'
@@ -154,13 +154,13 @@ class NicEnd:
         return {what: rows for what in ('qps', 'connections') if (rows := json.loads(self.guest.run(self.show(what))))}
 
     def stop(self):
-        """What went wrong, or ''."""
+        """Stops the daemon. Returns what went wrong, or ''."""
         ports = json.loads(self.guest.run(self.show('ports')))[0]
         left = self.left()
         lcores = json.loads(self.guest.run(self.show('lcores')))
         self.guest.run(f'kill $(cat {self.runtime}.pid)')
         status = self.daemon.wait(LIMIT_S)
-        # What a peer repeats after a queue pair has gone is dropped, too, and is nothing wrong.
+        # Drops of retransmissions for destroyed queue pairs are no error.
         came, scattered = (ports['counters'][name] for name in ('rx_roce_packets', 'rx_scattered_dropped'))
         right = not left and status == 0 and came > 0 and scattered == 0 and 'icrc' not in ports['drops'] and \
             ports['rx_queues'] == self.queues and all(each['rx_packets'] > each['rx_handed_off'] for each in lcores)
@@ -180,7 +180,7 @@ def boot(options):
         folder.mkdir()
         for path in (*options.paths[:3], options.paths[4]):
             shutil.copy(path, folder)
-        # `roci run` leaves a connection manager of the kernel's to its users.
+        # Unload rdma_ucm: `roci run` does not replace a connection manager of the kernel.
         guest.run(f'cp -r /run/host/programs {FOLDER} && rmmod rdma_ucm && ip link set eth0 up && '
                   f'ip address add {RXE["v4"]}/24 dev eth0', LIMIT_S)
     except BaseException:
@@ -190,14 +190,14 @@ def boot(options):
 
 
 def frames_between(source, destination):
-    """Datagrams with wrong checksums, some behind a VLAN tag."""
+    """UDP frames with wrong checksums, one of them with a VLAN tag."""
     macs = [bytes.fromhex(mac.replace(':', '')) for mac in (source, destination)]
     return [checksums.frame(macs, checksums.udp(bytes([length % 251]) * length), vlan=vlan).hex()
             for length, vlan in ((1, None), (1000, None), (999, 7))]
 
 
 def check_raw_packets(nic, roci, there, options):
-    """What went wrong, or ''."""
+    """Sends raw packets both ways. Returns what went wrong, or ''."""
     ports = json.loads(there.guest.run(there.show('ports')))[0]
     if ports['offloads'] != nic.offloads:
         return f'the port has {ports["offloads"]}'
@@ -214,8 +214,8 @@ def check_raw_packets(nic, roci, there, options):
         said, _ = receiver.communicate(timeout=LIMIT_S)
     finally:
         receiver.kill()
-    # QEMU leaves what its NICs are to fill in to the next station, and what looks at a tap device's frames is none. The first
-    # one is padded, and so filled in by the daemon.
+    # QEMU leaves the checksums that its NICs should fill in to the receiver, but a program that reads the tap device's frames
+    # does not fill them in. The first frame is padded, so the daemon fills in its checksum.
     if [line[0] for line in said.splitlines()] != ['0'] * 3 + ['1'] + ['0'] * 2:
         return f'from the guest: {said}'
     process = there.start(f'{in_guest} receive {checksums.PORT} 6')
@@ -255,7 +255,7 @@ def main():
     except (Unavailable, subprocess.CalledProcessError, FileNotFoundError) as error:
         print(f'1..0 # SKIP {getattr(error, "stderr", None) or error}')
         return 0
-    # Ended by its time limit, it leaves nothing behind either.
+    # Clean up also when the time limit ends the test.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options.namespace = network.name
     roci = guest = None

@@ -7,22 +7,23 @@ import typing
 from ends import LIMIT_S, settle
 from harness import await_, ended_well
 
-# `roci impair` names what it does so, and counts it so.
+# Options of `roci impair`, and the counter of each.
 IMPAIRED = {'--loss': 'lost', '--reorder': 'reordered', '--duplicate': 'duplicated', '--corrupt': 'corrupted'}
-SEEDS = 10  # that are tried until each has happened
+SEEDS = 10  # tried until each requested impairment has occurred
 BAD_DATA = ('invalid data', 'mismatch')
-NO_OTHER_LIMIT_S = 5  # for a server whose client has failed
+NO_OTHER_LIMIT_S = 5  # time limit of a server whose client has failed
 
 
 class Case:
-    """A pair of programs. In the commands {device}, {gid}, {port}, {mtu} and {address} are the own device, its GID index for
-    the family, a TCP port, the path MTU, and the own address, {programs} a folder with programs of ours; {peer} and {tcp} are
-    the server's address as the connection manager and as TCP know it. `cm`: the server listens by the connection manager.
-    `awaits`: it does not listen, but says this before the client may start; or nothing, if that is ''.
+    """A pair of programs. Words in the commands: {device}, {gid}, {port}, {mtu} and {address} are the program's own device, its
+    GID index for the family, a TCP port, the path MTU, and its own address. {programs} is the folder of this project's
+    programs. {peer} and {tcp} are the server's address for the connection manager and for TCP.
 
-    `impair`: rocid's port meanwhile, both ways; it must do all that it is asked for at least once. `rnr`: the server must
-    send RNR NAKs, and the client get them. `killed`: which of both is, when both have said `flows`; the other must say
-    `gone` and end. `fails`: what the client must say, and fail."""
+    `cm`: the server listens by the connection manager. `awaits`: the server does not listen; the client starts when the server
+    has printed this text ('': at once). `impair`: options of `roci impair` for rocid's port, in both directions; each
+    impairment must occur at least once. `rnr`: the server must send RNR NAKs, and the client must receive them. `killed`:
+    'client' or 'server', killed when both have printed `flows`; the other must print `gone` and end. `fails`: the client must
+    print this text and fail."""
 
     def __init__(self, server, client=None, family='v4', cm=False, awaits=None, impair=(), rnr=False, killed=None, flows='',
                  gone='', fails=None):
@@ -35,7 +36,7 @@ class Case:
 
 
 class Outcome(typing.NamedTuple):
-    """What went wrong with a pair, or ''. `late`: only that something was not done in time."""
+    """`wrong`: what went wrong with a pair, or ''. `late`: the only failure is that something was not done in time."""
     wrong: str = ''
     late: bool = False
 
@@ -46,7 +47,7 @@ def command_for(end, peer, text, family):
 
 
 def start_server(case, server_end, client_end):
-    """The server; and whether it is ready for its client."""
+    """Returns the server, and whether it is ready for its client."""
     server = server_end.start(command_for(server_end, client_end, case.server, case.family))
     if case.awaits is None:
         return server, server_end.await_listener(server, server_end.tcp_port, case.cm)
@@ -71,7 +72,7 @@ def run_programs(case, server_end, client_end):
         right = case.fails in said and client_status not in (0, None)
         return Outcome('' if right else f'client: "{case.fails}" was to be said, exit status {client_status}\n{said}',
                        client_status is None)
-    if client_status is None:  # (what the server says of the client's end is no fault of its)
+    if client_status is None:  # errors that the server reports because the client was killed do not count
         server_status = server.status()
         server.kill()
     else:
@@ -80,7 +81,7 @@ def run_programs(case, server_end, client_end):
 
 
 def both_done(client, server):
-    """Of programs and their exit statuses, None where one was not done in time."""
+    """The Outcome of two pairs of program and exit status. The status is None if a program was not done in time."""
     wrong, late = '', True
     for role, (program, status) in (('client', client), ('server', server)):
         said = program.output()
@@ -88,7 +89,7 @@ def both_done(client, server):
         if status is not None and ended_well(status, said) and not bad_data:
             continue
         wrong += f'{role}: exit status {status}\n{said}'
-        # A server is cut short when its client has failed.
+        # A server is stopped early when its client has failed.
         late &= status is None and not bad_data
     return Outcome(wrong, bool(wrong) and late)
 
@@ -110,8 +111,8 @@ def kill_one(case, victim, survivor):
 
 
 def run_impaired(case, roci, server_end, client_end):
-    """`roci` is the one of both ends that is on this side. How many frames there are depends on the time that each takes, so
-    one seed may spare them all of something."""
+    """`roci` is the end on the host. The number of frames depends on timing, so with one seed an impairment may hit no frame:
+    tries further seeds."""
     for seed in range(1, SEEDS + 1):
         for direction in ('in', 'out'):
             roci.impair('--direction', direction, *case.impair, '--seed', str(seed))
@@ -127,13 +128,13 @@ def run_impaired(case, roci, server_end, client_end):
 
 
 def run_counted(case, server_end, client_end):
-    """Looks whether RNR NAKs have passed."""
+    """Runs the pair and checks the counters of RNR NAKs."""
     ends = ((server_end, 'send_rnr_err'), (client_end, 'rcvd_rnr_err'))
     before = [end.counter(name) for end, name in ends]
     outcome = run_programs(case, server_end, client_end)
     if outcome.wrong:
         return outcome
-    # (The guest's are read at once, the daemon's follow.)
+    # The guest's counters are current, the daemon's may lag behind.
     idle = [f'{end.name}: {name}' for (end, name), then in zip(ends, before)
             if not await_(lambda end=end, name=name, then=then: end.counter(name) > then, LIMIT_S)]
     return Outcome(f'no RNR NAK: {", ".join(idle)}' if idle else '')
@@ -148,7 +149,7 @@ def run_case(case, roci, server_end, client_end):
 
 
 def run_patiently(case, roci, server_end, client_end, report):
-    """What went wrong, or ''. What was only late is given a second chance: a guest may be without a processor of its own."""
+    """Returns what went wrong, or ''. A pair that was only late runs again: the guest may not get a processor in time."""
     outcome = run_case(case, roci, server_end, client_end)
     if outcome.late:
         report.say('once more, after:\n' + '\n'.join(outcome.wrong.splitlines()[-5:]))
@@ -158,7 +159,7 @@ def run_patiently(case, roci, server_end, client_end, report):
 
 
 class Report:
-    """TAP lines; of several threads, if need be."""
+    """Prints TAP lines. Thread-safe."""
 
     def __init__(self, count):
         self.lock = threading.Lock()
@@ -180,8 +181,8 @@ class Report:
 
 
 def run_all(cases, roci, guest, report, prefix=''):
-    """`cases` are pairs of a case and its ends, (server, client); `roci` is the end on this side. Whether
-    daemon and guest lived to the end."""
+    """Runs `cases`, pairs of a case and its ends (server, client). `roci` is the end on the host. Returns whether daemon and
+    guest survived."""
     for case, (server_end, client_end) in cases:
         started = time.monotonic()
         wrong = run_patiently(case, roci, server_end, client_end, report)
@@ -193,7 +194,7 @@ def run_all(cases, roci, guest, report, prefix=''):
 
 
 def report_end(ends, report):
-    """Nothing may be left at any of them; ends the daemon of the first, which is on this side."""
+    """Checks that nothing is left at any end. Stops the daemon of the first end, which is on the host."""
     left = {end.name: left for end in ends if (left := end.left())}
     daemon = ends[0].daemon
     status = daemon.stop()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pairs.py detects failures: pairs of shell commands that fail in each way, without guest and daemon.
+"""Checks that pairs.py detects failures: runs pairs of shell commands that fail in each way, without guest and daemon.
 
 Usage: pairs_test.py [unittest arguments]
 """
@@ -15,7 +15,7 @@ from ends import HostProgram  # pylint: disable=wrong-import-position
 
 
 class Shell:
-    """A program that needs no device; what HostProgram wants of an end."""
+    """An end for HostProgram whose programs need no device."""
 
     prefix = ()
 
@@ -28,7 +28,7 @@ Shell.daemon = Shell
 
 
 class End:
-    """An end whose counters and impairment do what the test says."""
+    """An end whose counters and impairments are scripted by the test."""
 
     name = device = 'end'
     gids, addresses, tcp_address, tcp_port, path_mtu, programs = {'v4': 1}, {'v4': '192.0.2.1'}, '192.0.2.1', 1, 1024, ''
@@ -52,7 +52,7 @@ class End:
 
 
 class Said:
-    """A report that keeps what is said."""
+    """A report that records the text."""
 
     def __init__(self):
         self.text = ''
@@ -106,7 +106,7 @@ class PairsTest(unittest.TestCase):
         self.assertEqual(self.client.starts, 0)
 
     def run_killed(self, victim, survivor):
-        """The client is. `PID` in the commands is a file for the victim's process number."""
+        """Kills the client. `PID` in the commands is a file for the victim's process ID."""
         with tempfile.TemporaryDirectory() as folder:
             server, client = (text.replace('PID', f'{folder}/pid') for text in (survivor, victim))
             return self.run_pair(server, client, killed='client', flows='flows', gone='gone')

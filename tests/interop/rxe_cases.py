@@ -8,16 +8,16 @@ FAMILIES = ('v4', 'v6')
 PATH_MTUS = (1024, 4096)
 LINK_KINDS = ('tap', 'vhost-user')
 SERVERS = ('roci', 'rxe')
-# Of each two of the four, every combination: five places instead of sixteen.
+# Every combination of any two of the four properties of a Place, in five places instead of sixteen.
 COVERING = ((0, 0, 0, 0), (0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 0))
-# Of each of the four, both.
+# Both values of each property.
 OPPOSITE = ((0, 0, 0, 0), (1, 1, 1, 1))
 
 VERBS = '-d {device} -g {gid} -p {port} -m {mtu}'
 PERFTEST = '-d {device} -x {gid} -p {port} -F -u 18 -m {mtu}'
 PERFTEST_LOSS = PERFTEST.replace('-u 18', '-u 14')
 LOSS = ('--loss', '3%', '--reorder', '3%', '--duplicate', '2%', '--corrupt', '1%')
-# perftest wants of the server's device what the client's has: as much as both have.
+# perftest asks the server's device for as many outstanding READs as the client's allows, so use what both devices allow.
 READS = '-o 16'
 
 
@@ -29,21 +29,20 @@ class Place(typing.NamedTuple):
 
 
 class Program(typing.NamedTuple):
-    """A pair of commands, as a function that has the case for a place; the families that it is for; and whether every run
-    tries it at more places than others: the programs that look at every byte, and those with which few others share their
-    work."""
+    """A pair of commands. `case` returns the Case for a Place. `often`: every run uses more places than for other programs.
+    Set for programs that check every byte, and for programs that cover what few others do."""
     case: typing.Callable
     families: tuple = FAMILIES
     often: bool = False
 
 
 def pair(server, client=None, families=FAMILIES, often=False, **about):
-    """The same at every place; `about` are words for Case."""
+    """The same commands at every place. `about` are arguments of Case."""
     return Program(lambda place: Case(server, client, place.family, **about), families, often)
 
 
 def pingpongs():
-    # -e: spinning keeps the guest's kernel from its own work. -c: every byte is looked at.
+    # -e: wait for events, because polling would keep the guest's kernel from its own work. -c: check every byte.
     yield pair(f'ibv_rc_pingpong {VERBS} -e -c -s 65537 -n 20', often=True)
     yield pair(f'ibv_uc_pingpong {VERBS} -e -c -n 50', often=True)
     yield pair('ibv_ud_pingpong -d {device} -g {gid} -p {port} -e -c -s {mtu} -n 50', often=True)
@@ -56,14 +55,14 @@ def perftests():
         outs = READS if test in ('read', 'atomic') else ''
         yield pair(f'ib_{test}_bw {PERFTEST} {size} {outs} -n 50')
         yield pair(f'ib_{test}_lat {PERFTEST} {outs} -n 50')
-    # Nobody sends again what an unreliable connection lost, and the receiver waits for all: as many packets as the queue of the
-    # guest's network device holds (256), in case the guest does not run meanwhile.
+    # UC retransmits nothing, and the receiver waits for all messages. So send no more packets than the queue of the guest's
+    # network device holds (256), in case the guest does not run meanwhile.
     yield pair(f'ib_send_bw {PERFTEST} -c UC -s 9000 -n 25')
     yield pair(f'ib_write_bw {PERFTEST} -c UC -s 9000 -n 25')
     yield pair(f'ib_send_bw {PERFTEST} -c UD -s {{mtu}} -n 50')
     yield pair(f'ib_send_lat {PERFTEST} -c UD -s 64 -n 50')
     yield pair(f'ib_write_bw {PERFTEST} -b -q 4 -s 10000 -n 50')
-    # Few receives: the sender runs into RNR NAKs.
+    # Few receives, so that the sender gets RNR NAKs.
     yield pair(f'ib_send_bw {PERFTEST} -s 64 -n 300 -r 1 -t 16', rnr=True)
 
 
@@ -72,16 +71,16 @@ def connections():
     yield pair('rping -s -a {address} -C 5 -S 30000 -V', 'rping -c -a {peer} -C 5 -S 30000 -V', cm=True)
     yield pair('ucmatose -b {address} -c 5 -C 20', 'ucmatose -s {peer} -c 5 -C 20', cm=True, often=True)
     yield pair('udaddy -b {address}', 'udaddy -s {peer}', cm=True, often=True)
-    # (perftest's -R is not here: its client crashes, now and then, where its server is not as fast. It makes a second
-    # connection for the data, for which the server listens a little later, and does not survive being refused.)
-    # (Linux 6.1 cannot join groups of IPv6 here: error 524.)
+    # perftest's -R is left out: its client sometimes crashes if the server is slower. The client makes a second connection for
+    # the data, for which the server listens a little later, and crashes if that connection is refused.
+    # Linux 6.1 cannot join IPv6 groups here: error 524.
     yield pair('stdbuf -oL mckey -m 224.0.0.77 -b {address} -C 10', 'mckey -m 224.0.0.77 -b {address} -s -C 10', ('v4',),
                often=True, awaits='joined')
     yield pair('sleep 60', 'ucmatose -s {peer}', awaits='', fails='RDMA_CM_EVENT_REJECTED, error: 8')
 
 
 def window_case(place):
-    # (Linux's soft-RoCE does not hold what comes against the bounds of its windows.)
+    # Linux's soft-RoCE does not check accesses against the bounds of its windows.
     rows = 'all' if place.server == 'roci' else 'inside'
     return Case(f'{{programs}}/windows -s {{address}} {rows}', f'{{programs}}/windows -c {{peer}} {rows}', place.family, cm=True)
 
@@ -93,14 +92,14 @@ def own_programs():
 
 
 def data_on_a_bad_link(place):
-    # Linux's soft-RoCE waits for its timer at every gap in what a READ brings, and tries for ever.
+    # Linux's soft-RoCE waits for its timer at every gap in the responses of a READ, and retries for ever.
     timeout = 12 if place.server == 'roci' else 16
     return Case(f'{{programs}}/data {VERBS} -u {timeout}', family=place.family, impair=LOSS)
 
 
 def on_bad_links():
     yield Program(data_on_a_bad_link)
-    # Not its acknowledgements: who is done first takes its queue pair along, and with it the last one, if that was lost.
+    # ACKs are not impaired: the program that is done first destroys its queue pair, and a lost last ACK would never be repeated.
     yield pair(f'ibv_rc_pingpong {VERBS} -e -c -s 20000 -n 50', impair=(*LOSS, '--opcode', 'RC_SEND*'))
     for test in ('write', 'read', 'send', 'atomic'):
         size = '' if test == 'atomic' else '-s 30000'
@@ -121,8 +120,8 @@ PROGRAMS = (*pingpongs(), *perftests(), *connections(), *own_programs(), *on_bad
 
 
 def places(number, families, choices):
-    """Those of program `number`: one for each of `choices`. Others for other programs, so that the whole has as much of
-    everything."""
+    """The places of program `number`, one for each of `choices`. They differ between programs, so that all values are used
+    equally often in total."""
     turn = [number >> bit & 1 for bit in range(4)]
     found = []
     for choice in choices:
@@ -135,7 +134,7 @@ def places(number, families, choices):
 
 
 def all_cases(everywhere):
-    """Pairs of a case and its place."""
+    """Returns pairs of a case and its place. `everywhere`: every program at every place."""
     def choices(program):
         if everywhere:
             return itertools.product((0, 1), repeat=4)

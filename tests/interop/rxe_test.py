@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """rocid with the soft-RoCE of a Linux kernel: a guest under QEMU, connected to ports of rocid by tap devices and by
-vhost-user, for path MTU 4096 and 1024.
+vhost-user, with path MTU 4096 and 1024.
 
 Usage: rxe_test.py [--list] [--all] [--only TEXT] ROCI ROCID PLUGIN FOLDER PROGRAM...
 
-Creates a network namespace, tap devices, a daemon and a guest, runs the pairs of programs of rxe_cases.py with the server at
-either end, and prints a TAP line per pair. Two pairs run at a time, on different links. Each program is tried with both
-families, path MTUs, links and servers; programs that check every byte with every combination of any two of the four; with
---all every program with every combination of all.
+Creates a network namespace, tap devices, a daemon and a guest. Runs the pairs of programs of rxe_cases.py with the server at
+either end, and prints a TAP line per pair. Two pairs run at a time, on different links. Each program runs with both families,
+path MTUs, links and servers. Programs that check every byte run with every combination of any two of the four. With --all
+every program runs with every combination of all four.
 
-The programs are Debian's, except for memory windows, checked data and faults, which none of them has: these are the PROGRAMs.
-FOLDER keeps the guest's kernel for the next run. Skipped without QEMU, the kernel's package or permission to create
-namespaces.
+The programs are Debian's, except for memory windows, checked data and faults, which no program of Debian covers: these are
+the PROGRAMs. FOLDER keeps the guest's kernel for the next run. Skipped without QEMU, the kernel's package or permission to
+create namespaces.
 """
 import argparse
 import os
@@ -30,7 +30,7 @@ from harness import Programs  # pylint: disable=wrong-import-position
 from pairs import Report, report_end, run_all  # pylint: disable=wrong-import-position
 from rxe_cases import all_cases  # pylint: disable=wrong-import-position
 
-AT_ONCE = 2  # more do not end sooner with two processors: the guest is a program
+AT_ONCE = 2  # more are not faster on two processors, because the guest is emulated
 
 
 def parse_arguments():
@@ -50,7 +50,7 @@ def parse_arguments():
 
 
 class Site:
-    """A link with its two ends and the cases that are left for it."""
+    """A link with its two ends and the remaining cases for it."""
 
     def __init__(self, link, roci, rxe, cases):
         self.busy = False
@@ -61,17 +61,17 @@ class Site:
                      if (place.link_kind, place.path_mtu) == (link.kind, link.path_mtu)]
 
     def in_order(self, server):
-        """The ends, the server first."""
+        """Returns the ends, the server first."""
         return tuple(sorted(self.ends.values(), key=lambda end: not end.name.startswith(server)))
 
 
 class Runs:
-    """Runs what is left at the sites, AT_ONCE at a time, no two of them at one site."""
+    """Runs the remaining cases of all sites, AT_ONCE at a time, at most one at each site."""
 
     def __init__(self, sites, guest, report):
         self.sites, self.guest, self.report = sites, guest, report
         self.change = threading.Condition()
-        self.lived = True  # daemon and guest did, and no thread has failed
+        self.lived = True  # daemon and guest have survived, and no thread has failed
 
     def run(self):
         threads = [threading.Thread(target=self.work, daemon=True) for _ in range(AT_ONCE)]
@@ -93,7 +93,7 @@ class Runs:
                     self.change.notify_all()
 
     def take(self):
-        """A site that is free, the one with most to do; None when nothing is to be begun any more."""
+        """Waits for a free site and returns the one with the most remaining cases. None: no more cases may start."""
         with self.change:
             while self.lived and any(site.left for site in self.sites):
                 free = [site for site in self.sites if site.left and not site.busy]
@@ -106,7 +106,7 @@ class Runs:
 
 
 def run_cases(cases, roci, rxe):
-    """The exit status."""
+    """Runs the cases. Returns the exit status."""
     sites = [Site(link, roci, rxe, cases) for link in LINKS]
     report = Report(len(cases) + 1)
     lived = Runs(sites, rxe.guest, report).run()
@@ -116,7 +116,7 @@ def run_cases(cases, roci, rxe):
 
 
 def run_guest(options, network, folder):
-    """With a daemon and a guest: the exit status."""
+    """Runs the cases with a daemon and a guest. Returns the exit status."""
     config = ''.join(link.config(folder) for link in LINKS)
     roci = RociEnd(Programs(*options.paths[:3]), network.name, config)
     rxe = None
