@@ -15,8 +15,7 @@ LIMIT_S = 180
 TAP = 'roci-tap'
 MTU = 4200  # the largest path MTU and its headers
 GUEST_MACS = ('02:72:6f:63:69:77', '02:72:6f:63:69:78', '02:72:6f:63:69:79', '02:72:6f:63:69:7a')
-# Addresses of rocid; of the guest; of the host's kernel. Programs that connect without rdma_cm exchange their parameters by TCP
-# with the latter.
+# Addresses of rocid; of the guest; of the host's kernel, over which programs without rdma_cm exchange their parameters by TCP.
 ROCI = {'v4': '192.0.2.1', 'v6': '2001:db8::1'}
 RXE = {'v4': '192.0.2.2', 'v6': '2001:db8::2'}
 KERNEL = '192.0.2.3'
