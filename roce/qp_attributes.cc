@@ -2,6 +2,7 @@
 #include "roce/qp_attributes.h"
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 
 namespace roci::roce {
@@ -153,7 +154,7 @@ const char* ModifyResultName(ModifyResult result) {
 }
 
 ModifyResult CheckModify(QpType type, QpState from, QpState to, uint32_t mask) {
-  if (static_cast<uint32_t>(to) >= kQpStateCount) return ModifyResult::kBadTransition;
+  assert(static_cast<uint32_t>(to) < kQpStateCount);
   if ((mask & kAttrState) == 0 && from != to) return ModifyResult::kBadTransition;
   if ((mask & kAttrCurState) != 0 && !IsCurrentStateAllowed(from)) {
     return ModifyResult::kBadTransition;
@@ -186,11 +187,11 @@ constexpr uint32_t kKnownAccessFlags = 0x3FF | 0x3FF00000;
 ModifyResult CheckAttributeValues(const QpAttributes& a, uint32_t mask,
                                   const QpAttributeLimits& limits) {
   const auto has = [mask](uint32_t bit) { return (mask & bit) != 0; };
+  assert(!has(kAttrPathMtu) || PathMtuFromCode(static_cast<uint32_t>(a.path_mtu)).has_value());
   const bool bad =
       (has(kAttrPkeyIndex) && a.pkey_index >= limits.pkey_table_length) ||
       (has(kAttrPort) && (a.port == 0 || a.port > limits.ports)) ||
-      (has(kAttrPathMtu) && (!PathMtuFromCode(static_cast<uint32_t>(a.path_mtu)).has_value() ||
-                             a.path_mtu > limits.max_path_mtu)) ||
+      (has(kAttrPathMtu) && a.path_mtu > limits.max_path_mtu) ||
       (has(kAttrTimeout) && a.timeout > kMaxTimerCode) ||
       (has(kAttrRetryCount) && a.retry_count > kMaxRetryCount) ||
       (has(kAttrRnrRetry) && a.rnr_retry > kMaxRetryCount) ||

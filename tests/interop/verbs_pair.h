@@ -96,7 +96,7 @@ struct QpOptions {
 };
 
 /// For alarm(), in seconds: ends a program that hangs.
-constexpr unsigned kLimitS = 90;
+constexpr unsigned kLimitS = 200;
 
 constexpr uint32_t kMaxInline = 64;
 constexpr uint32_t kMaxReads = 8;  // outstanding READs and atomics
