@@ -1,4 +1,4 @@
-#include "tests/unit/tools/decode_frames.h"
+#include "tests/unit/tools/decode/decode_frames.h"
 
 #include "roce/icrc.h"
 

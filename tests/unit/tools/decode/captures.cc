@@ -1,4 +1,4 @@
-#include "tests/unit/tools/captures.h"
+#include "tests/unit/tools/decode/captures.h"
 
 #include <gtest/gtest.h>
 

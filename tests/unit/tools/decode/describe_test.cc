@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/unit/tools/captures.h"
-#include "tests/unit/tools/decode_frames.h"
+#include "tests/unit/tools/decode/captures.h"
+#include "tests/unit/tools/decode/decode_frames.h"
 
 namespace roci::tools {
 namespace {

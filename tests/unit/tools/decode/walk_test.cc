@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/tools/decode_frames.h"
+#include "tests/unit/tools/decode/decode_frames.h"
 #include "tools/decode/capture_file.h"
 #include "tools/decode/describe.h"
 

@@ -12,8 +12,8 @@
 
 #include "roce/icrc.h"
 #include "tests/source_paths.h"
-#include "tests/unit/tools/captures.h"
-#include "tests/unit/tools/decode_frames.h"
+#include "tests/unit/tools/decode/captures.h"
+#include "tests/unit/tools/decode/decode_frames.h"
 #include "tools/decode/describe.h"
 
 namespace roci::tools {

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "tests/unit/tools/captures.h"
+#include "tests/unit/tools/decode/captures.h"
 
 namespace roci::tools {
 namespace {
