@@ -20,7 +20,8 @@
 namespace {
 
 constexpr const char* kPort = "18601";
-constexpr unsigned kLimitS = 200;  // ends a program that hangs and that rxe_test.py (180 s) has lost
+constexpr unsigned kLimitS =
+    200;  // ends a program that hangs and that rxe_test.py (180 s) has lost
 constexpr uint32_t kMemory = 65536, kBegin = 4104, kLength = 40000;
 constexpr uint8_t kUntouched = 0xA5;
 constexpr uint64_t kCounter = 41;
