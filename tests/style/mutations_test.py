@@ -2,6 +2,7 @@
 """Every bug of tools/mutate still applies to the tree, and no list has lost its bugs. Prints TAP."""
 import pathlib
 import sys
+import tempfile
 import unittest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -43,6 +44,27 @@ class Mutations(unittest.TestCase):
                 ('1..2\nok 1 m.One.test_a\nnot ok 2 m.One.test_b\n', ('m.One.test_b', False)),
                 ('something else', ('', True))):
             self.assertEqual(mutate_build.first_failure(output), case)
+
+    def test_a_command_that_is_out_of_time_ends_what_it_began(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = ['bash', '-c', 'trap "sleep 0.3; touch ended; exit" TERM; touch begun; sleep 60 & wait']
+            self.assertIsNone(mutate_build.run_bounded(command, 1, pathlib.Path(folder) / 'log', cwd=folder))
+            if (pathlib.Path(folder) / 'begun').exists():  # the machine may be busy
+                self.assertTrue((pathlib.Path(folder) / 'ended').exists())
+
+    def test_a_build_anew_asks_no_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = mutate_build.Scratch(TOP, pathlib.Path(folder), 1)
+            (scratch.source / 'roce').mkdir(parents=True)
+            (scratch.source / 'roce/x.cc').write_text('without', encoding='utf-8')
+            scratch.build.mkdir()
+            # A rule that tells the setting of the cache, whenever the file has changed.
+            (scratch.build / 'build.ninja').write_text(
+                'rule r\n command = echo "recache=$$CCACHE_RECACHE" >>$out\nbuild x: r ../source/roce/x.cc\n', encoding='utf-8')
+            scratch.plant({'roce/x.cc': 'with'})
+            scratch.make(['x'], 'bug')
+            scratch.make(['x'], 'bug', anew=True)
+            self.assertEqual((scratch.build / 'x').read_text(encoding='utf-8'), 'recache=\nrecache=1\n')
 
 
 if __name__ == '__main__':

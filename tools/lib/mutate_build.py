@@ -14,6 +14,7 @@ import time
 DATA = ('tests/vectors/', 'tests/fuzz/corpus/', 'tests/integration/', 'docs/')
 # A build or a test program that hangs must not block the rest.
 BUILD_LIMIT_S = 1800
+END_LIMIT_S = 10
 
 
 class BuildError(Exception):
@@ -56,6 +57,14 @@ def run_bounded(command, limit_s, log, **options):
         except subprocess.TimeoutExpired:
             return None
         finally:
+            # Ninja ends its compilers, which are in process groups of their own: one that went on would compile a file that has
+            # changed meanwhile, and the compiler cache would keep that as the result for the bug.
+            if child.poll() is None:
+                child.terminate()
+                try:
+                    child.wait(timeout=END_LIMIT_S)
+                except subprocess.TimeoutExpired:
+                    pass
             # Also ends processes that the program has left.
             try:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -129,10 +138,15 @@ class Scratch:
                                         targets)
         return tests
 
-    def make(self, targets, log_name):
-        """Builds Ninja targets."""
+    def make(self, targets, log_name, anew=False):
+        """Builds Ninja targets. `anew`: compiles what the planted files change without an answer from the compiler cache."""
         log = self.logs / f'{log_name}.build.log'
-        status = run_bounded(['ninja', '-j', str(self.jobs), '-C', str(self.build), *targets], BUILD_LIMIT_S, log)
+        environment = dict(os.environ)
+        if anew:
+            environment['CCACHE_RECACHE'] = '1'
+            for file in self.planted:
+                (self.source / file).touch()
+        status = run_bounded(['ninja', '-j', str(self.jobs), '-C', str(self.build), *targets], BUILD_LIMIT_S, log, env=environment)
         if status != 0:
             text = log.read_text(errors='replace')
             error = re.search(r'^.*\berror: .*$', text, flags=re.M)
