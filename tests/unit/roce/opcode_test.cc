@@ -57,7 +57,7 @@ std::vector<Expected> ConnectedOpcodes(uint8_t base, bool xrc) {
 
 std::vector<Expected> AllExpected() {
   std::vector<Expected> all = ConnectedOpcodes(0x00, false);
-  for (Expected row : ConnectedOpcodes(0x20, false)) {
+  for (const Expected& row : ConnectedOpcodes(0x20, false)) {
     if (row.code <= 0x2B) all.push_back(row);
   }
   for (const Expected& row : ConnectedOpcodes(0xA0, true)) all.push_back(row);
