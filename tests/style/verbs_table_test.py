@@ -31,6 +31,8 @@ def test_names(top):
         for suite, case in re.findall(r'^TEST(?:_[FP])?\((\w+),\s*(\w+)\)', text, flags=re.M):
             names.update((suite, f'{suite}.{case}'))
         names.update(re.findall(r"^\s*test\('(\w+)'", text, flags=re.M))
+        # Rows of the tables of tests: each has a time limit.
+        names.update(re.findall(r"^\s*'(\w+)': \{[^{}]*'timeout'", text, flags=re.M))
     return names
 
 
