@@ -1,5 +1,5 @@
 // Measures how programs whose memory stalls accesses delay another program: how long its 8-byte
-// READs and its control calls take. Run by tools/bench and the integration tests under `roci run`.
+// READs and its control calls take. Run by tools/bench under `roci run`.
 //
 // stalled_neighbour MOMENTS
 //   MOMENTS: measurements of each kind, with kReads READs and one ibv_reg_mr and ibv_dereg_mr each
