@@ -115,7 +115,8 @@ class TrappedProgram {
     }
     // On another stack: the page may be one of this one's.
     auto* const program = new TrappedProgram(*this);
-    std::thread([=] {
+    std::thread([=, main_thread = gettid()] {
+      AwaitPause(main_thread);
       trap == Trap::kPage ? TakePage(file) : program->HoldLock(file);
       if (question == Question::kEventChannel) {
         program->AwaitTrap(trap);
@@ -123,7 +124,8 @@ class TrappedProgram {
       }
       program->ready_->store(1);
       for (;;) pause();
-    }).join();
+    }).detach();
+    for (;;) pause();
   }
 
   void Ask() {
@@ -185,6 +187,18 @@ class TrappedProgram {
     registration_.extents[0].map_start = registration_.start;
     registration_.extents[0].map_end = registration_.start + kPageSize;
   }
+  // Until `thread` is in pause(), where it does not use its stack.
+  static void AwaitPause(pid_t thread) {
+    char path[64], call[8] = {};
+    std::snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", thread);
+    const std::string wanted = std::to_string(SYS_pause) + " ";
+    while (wanted.compare(0, wanted.size(), call, wanted.size()) != 0) {
+      usleep(1000);
+      const int file = open(path, O_RDONLY | O_CLOEXEC);
+      if (file < 0 || read(file, call, sizeof(call)) < 0) _exit(3);
+      close(file);
+    }
+  }
   static void TakePage(int file) {
     const uint64_t page = getauxval(AT_RANDOM) / kPageSize * kPageSize;
     if (mmap(reinterpret_cast<void*>(page), kPageSize, PROT_READ | PROT_WRITE,
@@ -192,11 +206,13 @@ class TrappedProgram {
       _exit(3);
     }
   }
-  // By two threads.
+  // By two threads. A new thread's stack needs the lock, so the page fault begins when both exist.
   void HoldLock(int file) const {
     void* at = mmap(nullptr, kPageSize, PROT_READ, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) _exit(3);
+    static std::atomic<bool> begins{false};
     std::thread([at] {
+      while (!begins) usleep(1000);
       char byte;
       const iovec local{&byte, 1}, remote{at, 1};
       process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
@@ -206,6 +222,7 @@ class TrappedProgram {
       [[maybe_unused]] void* const mapped =
           mmap(nullptr, kPageSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }).detach();
+    begins = true;
   }
   void AwaitTrap(Trap trap) const {
     if (trap == Trap::kPage) return;
@@ -252,23 +269,27 @@ class WaitingProgram {
                                                  : FuseFile::Reads::kAnswered);
           }
           const int file = own != nullptr ? own->fd : roots_file_->fd();
-          if (file < 0) _exit(3);
-          Line::Send(line, own != nullptr ? own->server : 0);
-          if (fork() == 0) {
+          Line::Send(line, file < 0 ? kNoFile : own != nullptr ? own->server : 0);
+          if (file < 0) return;
+          const pid_t trapped = fork();
+          if (trapped == 0) {
             TrappedProgram program(trap, question, file, own != nullptr ? own->requests : nullptr);
             program.AwaitParent(trap);
             program.Ask();
             Line::Send(line, 0);
+            for (;;) pause();
           }
-          for (;;) pause();
+          waitpid(trapped, nullptr, 0);
         })),
         server_(static_cast<pid_t>(attacker_->Hear())) {}
   ~WaitingProgram() { End(); }
   WaitingProgram(const WaitingProgram&) = delete;
   WaitingProgram& operator=(const WaitingProgram&) = delete;
 
-  // False: one cannot mount FUSE here.
-  bool Asks() { return server_ >= 0 && attacker_->Hear() == 0; }
+  // False: FUSE cannot be mounted here.
+  bool has_file() const { return server_ != kNoFile; }
+  // Waits until the program is in the trap and has asked. False: it has ended, or is stuck.
+  bool Asks() { return attacker_->Hear() == 0; }
   // And every wait with it.
   void End() {
     if (server_ > 0) kill(server_, SIGKILL);
@@ -278,6 +299,8 @@ class WaitingProgram {
   }
 
  private:
+  static constexpr pid_t kNoFile = -1;
+
   std::unique_ptr<RootsFile> roots_file_;
   std::unique_ptr<Attacker> attacker_;
   pid_t server_;
@@ -346,7 +369,8 @@ class EachWait : public HostileWaitsTest, public ::testing::WithParamInterface<C
 
 TEST_P(EachWait, DelaysNoOtherProgram) {
   WaitingProgram program(GetParam().trap, GetParam().question);
-  if (!program.Asks()) GTEST_SKIP() << "FUSE cannot be mounted";
+  if (!program.has_file()) GTEST_SKIP() << "FUSE cannot be mounted";
+  ASSERT_TRUE(program.Asks()) << "not in the trap";
   ExpectServed();
   program.End();
   ExpectServed();
@@ -372,7 +396,8 @@ TEST_F(DaemonEnds, AtSigterm) {
   for (const Case& each : kCases) {
     if (each.trap == Trap::kPage) continue;
     programs.push_back(std::make_unique<WaitingProgram>(each.trap, each.question));
-    if (!programs.back()->Asks()) GTEST_SKIP() << "FUSE cannot be mounted";
+    if (!programs.back()->has_file()) GTEST_SKIP() << "FUSE cannot be mounted";
+    ASSERT_TRUE(programs.back()->Asks()) << each.name << ": not in the trap";
   }
   usleep(100'000);
   const pid_t daemon = DaemonPid();
