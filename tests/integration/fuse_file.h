@@ -1,5 +1,5 @@
 // A file of a FUSE file system in new namespaces of this process. Once the file is open, its server
-// stops answering, except for reads if requested.
+// stops answering, except for reads and flushes if requested.
 #pragma once
 
 #include <fcntl.h>
@@ -29,6 +29,11 @@ class FuseFile {
     kWithheld,
     kWithheldAfterAnError,  // the first fails
   };
+  enum class Flushes {
+    // Whoever closes a descriptor of the file waits until the process `server` is killed.
+    kWithheld,
+    kAnswered,  // the server ends with this process
+  };
   // Requests that the server has received. Shared with processes that are forked later.
   struct Requests {
     std::atomic<uint32_t> reads{0};
@@ -37,25 +42,16 @@ class FuseFile {
 
   static bool Available() { return access("/dev/fuse", R_OK | W_OK) == 0; }
   // Check `fd` afterwards: -1 where the system allows no such thing. An ordinary user's process
-  // with one thread. Whoever closes a descriptor of the file waits until the process `server` is
-  // killed.
-  explicit FuseFile(Reads reads = Reads::kAnswered)
+  // with one thread.
+  explicit FuseFile(Reads reads = Reads::kAnswered, Flushes flushes = Flushes::kWithheld)
       : requests(new (mmap(nullptr, sizeof(Requests), PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Requests),
-        reads_(reads) {
+        reads_(reads),
+        flushes_(flushes) {
     char folder[] = "/tmp/roci_fuse.XXXXXX";
-    if (mkdtemp(folder) == nullptr || !EnterNamespaces()) return;
-    const int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    char options[128];
-    std::snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
-                  fuse);
-    if (fuse < 0 || mount("fuse", folder, "fuse", MS_NOSUID | MS_NODEV, options) != 0) return;
-    server = fork();
-    if (server == 0) Serve(fuse);
-    close(fuse);
-    char path[64];
-    std::snprintf(path, sizeof(path), "%s/file", folder);
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (mkdtemp(folder) == nullptr) return;
+    if (EnterNamespaces()) fd = MountAndOpen(folder);
+    rmdir(folder);
   }
 
   int fd = -1;
@@ -75,6 +71,29 @@ class FuseFile {
     std::snprintf(groups, sizeof(groups), "0 %u 1", getgid());
     return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && WriteFile("/proc/self/setgroups", "deny") &&
            WriteFile("/proc/self/uid_map", users) && WriteFile("/proc/self/gid_map", groups);
+  }
+  // The open file outlives its place in the file system.
+  int MountAndOpen(const char* folder) {
+    const int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    char options[128];
+    std::snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+                  fuse);
+    if (fuse < 0 || mount("fuse", folder, "fuse", MS_NOSUID | MS_NODEV, options) != 0) return -1;
+    server = fork();
+    if (server == 0) Serve(fuse);
+    close(fuse);
+    char path[64];
+    std::snprintf(path, sizeof(path), "%s/file", folder);
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    umount2(folder, MNT_DETACH);
+    return file;
+  }
+  static void AnswerError(int fuse, uint64_t unique, int error) {
+    fuse_out_header head{};
+    head.len = sizeof(head);
+    head.unique = unique;
+    head.error = -error;
+    if (write(fuse, &head, sizeof(head)) < 0) std::perror("fuse");
   }
   template <class Body>
   static void Answer(int fuse, uint64_t unique, const Body& body) {
@@ -101,15 +120,15 @@ class FuseFile {
       char page[4096] = {};
       Answer(fuse, unique, page);
     } else if (reads_ == Reads::kWithheldAfterAnError && is_first) {
-      fuse_out_header head{};
-      head.len = sizeof(head);
-      head.unique = unique;
-      head.error = -EIO;
-      if (write(fuse, &head, sizeof(head)) < 0) std::perror("fuse");
+      AnswerError(fuse, unique, EIO);
     }
   }
+  void AnswerFlush(int fuse, uint64_t unique) const {
+    ++requests->flushes;
+    if (flushes_ == Flushes::kAnswered) AnswerError(fuse, unique, 0);
+  }
   [[noreturn]] void Serve(int fuse) const {
-    prctl(PR_SET_PDEATHSIG, 0);
+    prctl(PR_SET_PDEATHSIG, flushes_ == Flushes::kAnswered ? SIGKILL : 0);
     static char request[1 << 20];
     bool is_open = false;
     for (;;) {
@@ -127,7 +146,7 @@ class FuseFile {
       } else if (head.opcode == FUSE_READ) {
         AnswerRead(fuse, head.unique);
       } else if (is_open) {
-        if (head.opcode == FUSE_FLUSH) ++requests->flushes;
+        if (head.opcode == FUSE_FLUSH) AnswerFlush(fuse, head.unique);
       } else if (head.opcode == FUSE_LOOKUP) {
         fuse_entry_out entry{};
         entry.nodeid = 2;
@@ -146,6 +165,7 @@ class FuseFile {
   }
 
   const Reads reads_;
+  const Flushes flushes_;
 };
 
 }  // namespace roci::testing
