@@ -36,13 +36,13 @@ struct Line {
   int ends[2];  // of this process, of the attacker
 };
 
-// Runs `attack(end of the line)` as an ordinary user. Ended by its destructor at the latest.
+// Runs `attack(end of the line)` as the ordinary user `uid`. Ended by its destructor at the latest.
 class Attacker {
  public:
-  explicit Attacker(const std::function<void(int)>& attack) {
+  explicit Attacker(const std::function<void(int)>& attack, uid_t uid = kNobody) {
     pid_ = fork();
     if (pid_ != 0) return;
-    if (setresgid(kNobody, kNobody, kNobody) != 0 || setresuid(kNobody, kNobody, kNobody) != 0) {
+    if (setresgid(kNobody, kNobody, kNobody) != 0 || setresuid(uid, uid, uid) != 0) {
       _exit(3);
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 
+#include "memory/sigbus_guard.h"
 #include "tests/integration/attacker.h"
 #include "tests/integration/raw_session.h"
 #include "verbs_provider/abi/list_mr.h"
@@ -357,6 +358,79 @@ TEST_F(HostileUserTest, LongFilesLeaveAddressesToOthers) {
   EXPECT_EQ(Register(victim, victim.AllocPd(), reinterpret_cast<uint64_t>(at), kPage, fd), 0);
   munmap(at, kPage);
   close(fd);
+}
+
+// The daemon's mapping of a file that may shrink needs a place in the table of
+// memory/sigbus_guard.h.
+class GuardPlacesTest : public HostileUserTest {
+ protected:
+  static constexpr uint64_t kPlaces = memory::SigbusGuard::kCapacity;
+
+  static uint64_t Taken() {
+    const char* pid = std::getenv("ROCID_PID");
+    std::ifstream maps("/proc/" + std::string(pid != nullptr ? pid : "self") + "/maps");
+    uint64_t count = 0;
+    for (std::string line; std::getline(maps, line);) {
+      count += line.find("memfd:shrinkable") != std::string::npos ? 1 : 0;
+    }
+    return count;
+  }
+  // Sessions and mappings end a moment after their programs.
+  static bool AreAllFree() {
+    for (int tries = 0; tries < 600 && Taken() != 0; ++tries) usleep(50'000);
+    return Taken() == 0;
+  }
+  static int MakeFile() {
+    const int fd = memfd_create("shrinkable", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, kPage) != 0) _exit(3);
+    return fd;
+  }
+  static int RegisterFile(RawSession& session, uint32_t pd, int fd) {
+    static char memory[kPage];
+    return Register(session, pd, reinterpret_cast<uint64_t>(memory), kPage, fd);
+  }
+  // Registers `files` files; then, if `until_refused`, the last one again until that is refused.
+  // Reports the error, and keeps the regions.
+  static void Take(int line, uint64_t files, bool until_refused) {
+    RawSession session;
+    if (session.Hello() != 0) _exit(3);
+    const uint32_t pd = session.AllocPd();
+    int error = 0;
+    int fd = -1;
+    for (uint64_t made = 0; error == 0 && (made < files || until_refused); ++made) {
+      if (made < files) {
+        if (fd >= 0) close(fd);
+        fd = MakeFile();
+      }
+      error = RegisterFile(session, pd, fd);
+      if (error != 0 && made <= files) error = -error;
+    }
+    Line::Send(line, error);
+    Line::Receive(line);
+  }
+};
+
+// A user beyond the quota of mappings gets regions that are not mapped, up to the quota of regions.
+TEST_F(GuardPlacesTest, TwoUsersLeaveSomeToOthers) {
+  {
+    Attacker first([](int line) { Take(line, kPlaces + 1, true); });
+    EXPECT_EQ(first.Hear(), ENOMEM);
+    EXPECT_EQ(Taken(), kPlaces / 2) << "limits.user_percent";
+    Attacker second([](int line) { Take(line, kPlaces + 1, false); }, kNobody - 1);
+    EXPECT_EQ(second.Hear(), 0);
+    EXPECT_EQ(Taken(), kPlaces - kPlaces / 16) << "the reserve";
+    ExpectServed();
+    RawSession victim;
+    ASSERT_EQ(victim.Hello(), 0);
+    const int fd = MakeFile();
+    EXPECT_EQ(RegisterFile(victim, victim.AllocPd(), fd), 0);
+    EXPECT_EQ(Taken(), kPlaces - kPlaces / 16 + 1);
+    close(fd);
+  }
+  EXPECT_TRUE(AreAllFree());
+  Attacker again([](int line) { Take(line, kPlaces / 2 + 1, false); });
+  EXPECT_EQ(again.Hear(), 0);
+  EXPECT_EQ(Taken(), kPlaces / 2) << "as many as before";
 }
 
 // Each takes a mapping or two of the daemon, of which the kernel allows some 65,000.
