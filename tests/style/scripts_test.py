@@ -225,13 +225,17 @@ class Runs(unittest.TestCase):
         self.assert_not_green(self.start('--quick'), 'did not run')
 
     def test_a_list_runs_nothing(self):
-        self.set_up('meson', f'echo "$@" >>{self.top}/calls; mkdir -p build/meson-info; touch build/build.ninja\n'
-                    'for what in tests targets; do echo "[]" >build/meson-info/intro-$what.json; done')
-        for extent in ('--list',), ('--list', '--all'):
+        walk = '[{\\"name\\": \\"a_walk\\", \\"suite\\": [\\"roci:walk\\"], \\"cmd\\": [], \\"depends\\": []}]'
+        self.set_up('meson', f'echo "$@" >>{self.top}/calls\n'
+                    'for folder in build build-asan build-tsan; do [[ " $* " = *" $folder "* ]] || continue\n'
+                    'mkdir -p $folder/meson-info; touch $folder/build.ninja\n'
+                    'for what in tests targets; do echo "[]" >$folder/meson-info/intro-$what.json; done; done\n'
+                    f'[ ! -d build-asan ] || echo "{walk}" >build-asan/meson-info/intro-tests.json')
+        for extent in ('--list',), ('--list', '--all'), ('--list', '--suite', 'walk'):
             run = self.start(*extent)
             output, errors = run.communicate(timeout=50)
-            self.assertEqual((run.returncode, output), (0, ''), errors)
-        self.assertEqual((self.top / 'calls').read_text().count('\n'), 1)  # the configuration
+            self.assertEqual((run.returncode, output), (0, 'build-asan: walk/a_walk\n'), errors)
+        self.assertEqual((self.top / 'calls').read_text().count('\n'), 3)  # the configurations
         self.set_up('ninja', '[[ $* == *build.ninja ]] || exit 3')
         run = self.start('--list')
         self.assertIn('the build failed (status 3)', run.communicate(timeout=50)[1])

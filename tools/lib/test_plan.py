@@ -2,7 +2,8 @@
 """Lists tests, their build targets, and the tests near a change.
 
 Usage: test_plan.py targets [--suite NAME]... BUILD_FOLDER      print the Ninja targets of the tests of these suites
-       test_plan.py list [--all] [--suite NAME]... BUILD_FOLDER  print the name of every case; builds nothing
+       test_plan.py list [--all] [--programs] [--suite NAME]... BUILD_FOLDER  print the name of every case (or, with --programs,
+           of every test program, with the folder's name in front); builds nothing
        test_plan.py changed [--base COMMIT] BUILD_FOLDER         print the tests near a change; see below
 
 Reads Meson's meson-info. `targets` and `changed` print lines `KIND NAME`: `target` for Ninja, `test` for `meson test`;
@@ -191,11 +192,14 @@ def cases(plan, test, everything):
     return []
 
 
-def print_cases(plan, suites, everything):
+def print_cases(plan, suites, everything, programs):
     for test in plan.of_suites(suites):
         if not everything and 'night' in plan.suites(test):
             continue
         name = f'{min(plan.suites(test) - SELECTORS)}/{test["name"]}'
+        if programs:
+            print(f'{plan.folder.name}: {name}')
+            continue
         for case in list(cases(plan, test, everything)) or ['']:
             print(f'{name}: {case}' if case else name)
 
@@ -206,13 +210,14 @@ def main():
     parser.add_argument('--suite', action='append', default=[])
     parser.add_argument('--base')
     parser.add_argument('--all', action='store_true')
+    parser.add_argument('--programs', action='store_true')
     parser.add_argument('folder')
     options = parser.parse_args()
     plan = Plan(options.folder)
     if options.what == 'targets':
         print_targets(plan, plan.of_suites(options.suite))
     elif options.what == 'list':
-        print_cases(plan, options.suite, options.all)
+        print_cases(plan, options.suite, options.all, options.programs)
     else:
         print_changed(plan, options.base)
 
