@@ -15,7 +15,7 @@ run() {
   echo $? >"$1.status"
 }
 
-touch ready
+cp /proc/uptime starting && mv starting ready
 while :; do
   for file in new/*; do
     name=${file##*/}

@@ -26,8 +26,9 @@ from harness import Daemon, Programs, as_user  # pylint: disable=wrong-import-po
 from memory_document import NO_RESULT, Document, Name, kinds_of, parse_rows, skipped  # pylint: disable=wrong-import-position
 
 HERE_LIMIT_S = 600
-GUEST_LIMIT_S = 800 * int(os.environ.get('ROCI_TEST_PATIENCE', '1'))  # the guest's processor is emulated
-ROW_LIMIT_S = 60
+PATIENCE = int(os.environ.get('ROCI_TEST_PATIENCE', '1'))
+GUEST_LIMIT_S = 800 * PATIENCE  # the guest's processor is emulated
+ROW_LIMIT_S = 60 * PATIENCE
 DISK_BYTES = 256 << 20
 PROCESSORS = 2  # of the guest
 USER = 'nobody'
