@@ -83,10 +83,10 @@ class Qp {
   // NextTimeout() has passed. Harmless if called early.
   void HandleTimeout(Host& host, TimeNs now);
 
-  // Builds the next packet to send, the responder's answers first. The segments in `payload` have
-  // exactly out.payload_length bytes and are valid as long as the host's translations. False:
-  // nothing to send now. The state changes as if the packet were sent: poll only when it can be
-  // sent.
+  // Builds the next packet to send: ACKs, NAKs and atomic responses first, then READ responses and
+  // the queue pair's own requests in turns by bytes. The segments in `payload` have exactly
+  // out.payload_length bytes and are valid as long as the host's translations. False: nothing to
+  // send now. The state changes as if the packet were sent: poll only when it can be sent.
   bool PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
 
   // For owners of many queue pairs of which few have work in flight. If NeedsRecords(), the owner
@@ -153,6 +153,8 @@ class Qp {
   DropReason HandleTransportPacket(Host& host, TimeNs now, const Packet& packet);
   bool NoteMark(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleCnp(Host& host, TimeNs now, const Packet& packet);
+  bool PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  bool PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   bool PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   bool PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   void BuildCnp(Host& host, TxPacket& out);
@@ -169,6 +171,9 @@ class Qp {
   bool last_wqe_raised_ = false;
   uint8_t congested_ = 0;  // 0: the hot path reads no other congestion state
   Qpn notified_qpn_;       // destination of the pending CNP
+  // Bytes of READ responses sent beyond those of requests, while both have packets to send. Within
+  // one packet of zero.
+  int32_t response_lead_bytes_ = 0;
   TimeNs throttle_end_ = kNever;
   Dcqcn* congestion_ = nullptr;
 };

@@ -64,7 +64,7 @@ bool Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out, memory::Segm
     return PollWaiting(host, responder_, requester_, out, payload);
   if (congestion_->Advance(now)) return PollThrottled(host, now, out, payload);
   congested_ = 0;
-  return responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
+  return PollSides(host, now, out, payload);
 }
 
 // Charges packets with data.
@@ -75,14 +75,11 @@ bool Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::Segm
     throttle_end_ = congestion_->next_send();
     return PollWaiting(host, responder_, requester_, out, payload);
   }
-  if (responder_.Poll(host, out, payload)) {
-    if (out.payload_length != 0) congestion_->Charge(now, BytesOnWire(type(), out));
-    return true;
-  }
-  if (!requester_.Poll(host, now, out, payload)) return false;
-  congestion_->Charge(now, BytesOnWire(type(), out));
+  if (!PollSides(host, now, out, payload)) return false;
+  const bool is_request = InfoOf(out.opcode).is_request;
+  if (is_request || out.payload_length != 0) congestion_->Charge(now, BytesOnWire(type(), out));
   // Request an ACK before a pause: the pause must not count as the peer's ACK timeout.
-  if (context_.IsReliable() && !congestion_->MayGo(now)) out.ack_request = true;
+  if (is_request && context_.IsReliable() && !congestion_->MayGo(now)) out.ack_request = true;
   return true;
 }
 

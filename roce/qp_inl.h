@@ -19,6 +19,10 @@ namespace roci::roce {
 // posting.
 inline constexpr uint32_t kFlushRounds = 512;
 
+// What a packet counts in the turns of READ responses and requests, beyond its payload: about its
+// headers. Requests without payload take turns, too.
+inline constexpr int32_t kTurnBytesPerPacket = 64;
+
 template <class Host>
 Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
              std::span<ResponderResource> resources, Dcqcn* congestion)
@@ -154,6 +158,7 @@ void Qp<Host>::Clear() {
   flushing_ = false;
   last_wqe_raised_ = false;
   congested_ = 0;
+  response_lead_bytes_ = 0;
   throttle_end_ = kNever;
 }
 
@@ -307,10 +312,36 @@ template <class Host>
 bool Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   payload.Clear();
   const bool has_packet = congested_ != 0 ? PollCongested(host, now, out, payload)
-                                          : responder_.Poll(host, out, payload) ||
-                                                requester_.Poll(host, now, out, payload);
+                                          : PollSides(host, now, out, payload);
   Settle(host);
   return has_packet;
+}
+
+// Adapters run requester and responder independently (IBTA vol 1 prescribes no order), so a peer's
+// READs must not hold up the queue pair's own requests.
+template <class Host>
+bool Qp<Host>::PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+  if (responder_.NextHasData()) [[unlikely]]
+    return PollInTurn(host, now, out, payload);
+  return responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
+}
+
+// The responder's next packet is a READ response with data: it and the requester take turns.
+template <class Host>
+bool Qp<Host>::PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+  const auto charge = [&out] {
+    return kTurnBytesPerPacket + static_cast<int32_t>(out.payload_length);
+  };
+  if (response_lead_bytes_ > 0) {
+    if (requester_.Poll(host, now, out, payload)) {
+      response_lead_bytes_ -= charge();
+      return true;
+    }
+    response_lead_bytes_ = 0;  // an idle requester saves up no turns
+  }
+  if (!responder_.Poll(host, out, payload)) return requester_.Poll(host, now, out, payload);
+  response_lead_bytes_ += charge();
+  return true;
 }
 
 template <class Host>

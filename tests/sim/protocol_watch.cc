@@ -20,6 +20,7 @@ void ProtocolWatch::NoteSent(int node, roce::TimeNs now, std::span<const std::by
     return Note(node, now, "a frame that does not parse");
   }
   if (packet_.info->operation == Operation::kCnp) return Note(node, now, NoteCnp(node, now));
+  Note(node, now, SideOf(node).turns.NoteSent(packet_));
   if (!packet_.info->is_request)
     return Note(node, now, SideOf(node).responder->NoteAnswer(packet_));
   Note(node, now, SideOf(node).requester.NoteRequest(now, packet_));
@@ -52,6 +53,7 @@ void ProtocolWatch::NoteHandled(int node, roce::TimeNs now, const roce::Packet& 
 void ProtocolWatch::NoteQuiet(int node, roce::TimeNs now, const roce::Qp<SimHost>& qp) {
   if (wrong_) return;
   Side& side = SideOf(node);
+  side.turns.NoteQuiet();
   Note(node, now, side.requester.NoteCompletions(now));
   if (qp.state() == roce::QpState::kErr) return side.responder->NoteFailure();
   if (qp.state() != roce::QpState::kRts) return;

@@ -15,6 +15,7 @@
 #include "tests/sim/requester_watch.h"
 #include "tests/sim/responder_watch.h"
 #include "tests/sim/sim_host.h"
+#include "tests/sim/turns_watch.h"
 
 namespace roci::sim {
 
@@ -46,13 +47,15 @@ class ProtocolWatch {
         : requests(connection, node, hosts[static_cast<size_t>(node)]),
           requester(connection, &requests, hosts[static_cast<size_t>(node)]),
           rate(connection.rate_limit_kbps, connection.rate_burst_bytes,
-               connection.ipv6 ? RateWatch::kIpv6Excess : 0) {}
+               connection.ipv6 ? RateWatch::kIpv6Excess : 0),
+          turns(uint32_t{128} << static_cast<uint32_t>(connection.mtu)) {}
     void ConnectTo(const Connection& connection, Side& peer) {
       responder.emplace(connection, &peer.requests);
     }
     ExpectedRequests requests;
     RequesterWatch requester;
     RateWatch rate;
+    TurnsWatch turns;
     std::optional<ResponderWatch> responder;
     roce::TimeNs last_cnp = 0;
   };
