@@ -311,8 +311,8 @@ bool Qp<Host>::HasTransmit() const {
 template <class Host>
 bool Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   payload.Clear();
-  const bool has_packet = congested_ != 0 ? PollCongested(host, now, out, payload)
-                                          : PollSides(host, now, out, payload);
+  const bool has_packet =
+      congested_ != 0 ? PollCongested(host, now, out, payload) : PollSides(host, now, out, payload);
   Settle(host);
   return has_packet;
 }

@@ -177,6 +177,7 @@ struct CreatedQueuePair {
   QueuePair* queue_pair;
   Fd memory;  // for the program
 };
+// Sends what was posted to it before it goes; see ShardClient.
 struct DestroyQueuePair {  // -> EventCounts
   QueuePair& qp;
 };

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "absl/cleanup/cleanup.h"
+#include "dataplane/base/clock.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/shard/device.h"
 #include "dataplane/shard/device_lane.h"
@@ -26,6 +27,9 @@ void ReserveOneMore(std::vector<T>& vector) {
   constexpr size_t kFirstCapacity = 8;
   if (vector.size() == vector.capacity()) vector.reserve(2 * vector.size() + kFirstCapacity);
 }
+
+// The most that queue pairs which are destroyed may take to send what was posted to them.
+constexpr uint64_t kSendPostedNs = kNsPerMs;
 
 // Sleep between checks for the end of a copy, which takes some tens of microseconds.
 constexpr timespec kCopyNap{0, 20'000};
@@ -58,6 +62,26 @@ auto ShardClient::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnS
     std::optional<Result> result;
     CallBetweenCopies([&](const OnShard& shard) { result = f(shard); });
     return *std::move(result);
+  }
+}
+
+// Lets the queue pairs with handles in [first, end) send what was posted to them, in rounds of the
+// lcore, so that other queue pairs are served in between.
+void ShardClient::SendPosted(uint32_t first, uint32_t end) {
+  const uint64_t deadline_ns = Clock::Monotonic() + kSendPostedNs;
+  const auto in_time = [&] { return Clock::Monotonic() < deadline_ns; };
+  uint32_t handle = first;
+  const auto find = [&](const OnShard& shard) {
+    return lcore_->worker(shard).FindPosted(shard, *context_, handle, end);
+  };
+  const auto send = [&](const OnShard& shard) {
+    return lcore_->worker(shard).SendPosted(shard, *context_, handle);
+  };
+  end = std::min(end, context_->handle_end());
+  while ((handle = lcore_->Call(find)) < end && in_time()) {
+    while (lcore_->CallInRound(send) && in_time()) {
+    }
+    ++handle;
   }
 }
 
@@ -98,6 +122,7 @@ absl::Status ShardClient::OpenDoorbells() {
 }
 
 ShardClient::~ShardClient() {
+  if (context_->has_queue_pairs()) SendPosted(0, context_->handle_end());
   std::vector<std::unique_ptr<QueuePair>> queue_pairs;
   lcore_->Call([&](const OnShard& shard) {
     const bool keys_stay = context_->copies().IsShared();
@@ -218,6 +243,7 @@ absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command)
 
 EventCounts ShardClient::Do(const DestroyQueuePair& command) {
   QueuePair& qp = command.qp;
+  SendPosted(qp.handle(), qp.handle() + 1);
   // Freed by this thread, not by the lcore.
   const std::unique_ptr<QueuePair> owned = CallBetweenCopies([&](const OnShard& shard) {
     qp.GiveBackReceive(shard);

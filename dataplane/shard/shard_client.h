@@ -40,6 +40,9 @@ struct ShardClientConfig {
 
 // Control thread only. The client owns its objects; pointers to them are valid until the objects
 // are destroyed.
+//
+// A queue pair that is destroyed, or whose client is, has up to kSendPostedNs to send what was
+// posted to it: an adapter has fetched WQEs within a microsecond of the doorbell.
 class ShardClient {
  public:
   static absl::StatusOr<std::unique_ptr<ShardClient>> Create(Device& device, Lcore& lcore,
@@ -122,6 +125,7 @@ class ShardClient {
   template <class F>
   auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&>;
   absl::Status OpenDoorbells();
+  void SendPosted(uint32_t first, uint32_t end);
 
   Device& device_;
   Lcore* lcore_;

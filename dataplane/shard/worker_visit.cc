@@ -232,6 +232,25 @@ memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame
 }
 
 // Called after every call into the core: handles broken queues, the timer and changes of state.
+uint32_t Worker::FindPosted(const OnShard&, const VerbsContext& context, uint32_t handle,
+                            uint32_t end) {
+  end = std::min({end, context.handle_end(), handle + kWalkedPerRound});
+  for (; handle < end; ++handle) {
+    QueuePair* qp = context.FindQueuePair(handle);
+    if (qp != nullptr && (qp->host.queues.send.HasPosted() || qp->core.HasTransmit())) break;
+  }
+  return handle;
+}
+
+bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t handle) {
+  QueuePair* qp = context.FindQueuePair(handle);
+  if (qp == nullptr) return false;
+  if (qp->host.MayNotRun()) return !qp->host.copies().IsStalled();
+  const uint32_t done = Visit(*qp);
+  Settle(*qp);
+  return done != 0;
+}
+
 void Worker::Settle(QueuePair& qp) {
   if (qp.HasFailed()) [[unlikely]]
     qp.Fail(shard_, now_);

@@ -98,6 +98,27 @@ TEST(DatagramTest, TooLongForItsReceiveLeavesItForTheNext) {
   EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
+// An adapter has fetched WQEs by the time that the queue pair goes. (libfabric's rxd acknowledges
+// so.)
+TEST(DatagramTest, PostedBeforeTheQueuePairIsDestroyedStillArrives) {
+  constexpr uint32_t kDatagrams = 200, kRounds = 5, kBytes = 256;
+  DatagramEndpoint far(DeviceOne(), 0, kDatagrams);
+  Buffer out(DeviceZero(), 1024, 1);
+  Buffer in(far.device, kBytes + kGrhBytes, 2);
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    for (uint32_t i = 0; i < kDatagrams; ++i) ASSERT_EQ(far.PostRecv(in.Sge(0, in.size())), 0);
+    auto near = std::make_unique<DatagramEndpoint>(DeviceZero(), 0, kDatagrams);
+    ibv_ah* ah = near->CreateAh(far.device.gid, static_cast<uint8_t>(near->device.gid_index));
+    ASSERT_NE(ah, nullptr);
+    for (uint32_t i = 0; i < kDatagrams; ++i)
+      ASSERT_EQ(near->PostSend(ah, far.qp->qp_num, out.Sge(0, kBytes)), 0);
+    near.reset();
+    for (uint32_t i = 0; i < kDatagrams; ++i)
+      ASSERT_EQ(far.Wait().status, IBV_WC_SUCCESS) << "round " << round << ", datagram " << i;
+    EXPECT_EQ(ibv_destroy_ah(ah), 0);
+  }
+}
+
 TEST(DatagramTest, WrongQkeysAreCountedAndDropped) {
   DatagramEndpoint near(DeviceZero());
   DatagramEndpoint far(DeviceOne());

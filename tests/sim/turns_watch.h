@@ -18,7 +18,8 @@ class TurnsWatch {
   explicit TurnsWatch(uint32_t mtu_bytes) : most_(2 * (mtu_bytes + kPerPacket)) {}
 
   // A packet of this node. All packets between two calls of NoteQuiet could be sent at once: no
-  // input came between them. So a side that sends one later was ready for as long as the other sent.
+  // input came between them. So a side that sends one later was ready for as long as the other
+  // sent.
   std::optional<std::string> NoteSent(const roce::Packet& packet) {
     const auto payload = static_cast<uint32_t>(packet.payload.size());
     if (packet.info->is_request) {
