@@ -39,7 +39,7 @@ namespace roci::roce {
 //   Place                   Copies a received payload. The host may delay the copy. Until it is
 //                           done, the host withholds everything that depends on it, and offers no
 //                           atomic, ATOMIC WRITE or FLUSH (OpcodeInfo::NeedsPlaced).
-//   atomics                 kNotYet: nothing happened; the host offers the packet again.
+//   atomics                 kNotYet: nothing happened (PacketEffects::offer_again).
 //   Invalidate              Invalidates a memory window or list region (SEND with invalidate,
 //                           local invalidate).
 //   BindWindow, RegisterList  Execute those WQEs.

@@ -90,11 +90,9 @@ struct TxPacket {
   bool ack_request = false;
   bool fecn = false;
   bool becn = false;
-  bool fill_checksums = false;  // raw packet queue pairs only
   Psn psn;
   Qpn dest_qpn;
   uint32_t payload_length = 0;  // bytes, 0..4096
-  uint32_t address_handle = 0;  // UD datagrams: of the work request
   ExtHeaders ext;
 };
 

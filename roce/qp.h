@@ -14,6 +14,7 @@
 #include "memory/segment.h"
 #include "roce/dcqcn.h"
 #include "roce/drop_reason.h"
+#include "roce/effects.h"
 #include "roce/packet.h"
 #include "roce/qp_attributes.h"
 #include "roce/qp_context.h"
@@ -35,18 +36,9 @@ struct QpDebug {
   uint32_t throttled_to_kbps = 0;  // by congestion control; 0: not throttled
 };
 
-// Result of HandlePacket.
-struct PacketEffects {
-  // kNone: the packet was accepted. Otherwise the reason to drop it (kOutOfSequence may cause a
-  // NAK).
-  DropReason reason = DropReason::kNone;
-  // A congestion notification (CNP) to the source of this packet has become pending; poll it with
-  // PollTransmit. For UD, which has no path of its own, the owner keeps the path to the source.
-  bool owes_cnp = false;
-};
-
 // Not thread-safe: one thread makes all calls. The owner provides all storage, which outlives the
-// object. After every call that takes a Host, the owner checks HasTransmit() and NextTimeout().
+// object. After every call that takes a Host, the owner checks NextTimeout(), and, unless the call
+// returns it, HasTransmit().
 template <class Host>
 class Qp {
  public:
@@ -81,13 +73,12 @@ class Qp {
   void HandleWork(Host& host, TimeNs now);
 
   // NextTimeout() has passed. Harmless if called early.
-  void HandleTimeout(Host& host, TimeNs now);
+  Effects HandleTimeout(Host& host, TimeNs now);
 
   // Builds the next packet to send: ACKs, NAKs and atomic responses first, then READ responses and
   // the queue pair's own requests in turns by bytes. The segments in `payload` have exactly
-  // out.payload_length bytes and are valid as long as the host's translations. False: nothing to
-  // send now. The state changes as if the packet were sent: poll only when it can be sent.
-  bool PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  // out.payload_length bytes and are valid as long as the host's translations. The state changes as if the packet were sent: poll only when it can be sent.
+  Polled PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
 
   // For owners of many queue pairs of which few have work in flight. If NeedsRecords(), the owner
   // lends `record_count` records before it calls PollTransmit; no other call takes new work
@@ -106,8 +97,8 @@ class Qp {
   // `packet`, polled before, was not sent: its payload could not be read, or its destination is
   // unreachable. Requester: the work request fails with `status`. Responder: NAK remote operational
   // error.
-  void HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet,
-                           CompletionStatus status = CompletionStatus::kLocalProtectionError);
+  Effects HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet,
+                              CompletionStatus status = CompletionStatus::kLocalProtectionError);
 
   // The host delays placing and could not place payloads of packets that HandlePacket accepted. The
   // QP goes to ERR. The first such request is answered with NAK remote operational error, later
@@ -115,9 +106,9 @@ class Qp {
   // protection error.
   void HandlePlaceFault(Host& host, const PlaceFault& fault);
 
-  // A write-back that QpHost::StartDurable started, or had no room for, may have ended: check
-  // HasTransmit(). Valid at any time.
-  void NoteDurable() { responder_.NoteDurable(); }
+  // A write-back that QpHost::StartDurable started, or had no room for, may have ended. Valid at
+  // any time.
+  Effects NoteDurable();
   bool waits_for_durable() const { return responder_.waits_for_durable(); }
 
   // When to call HandleTimeout; kNever: not at all. Every call may change it.
@@ -139,7 +130,7 @@ class Qp {
 
  private:
   // Bits of congested_.
-  static constexpr uint8_t kOwesCnp = 1;        // a CNP to the peer is pending
+  static constexpr uint8_t kCnpPending = 1;     // poll it before everything else
   static constexpr uint8_t kThrottled = 2;      // the peer's CNPs have lowered the rate
   static constexpr uint8_t kThrottleWaits = 4;  // no packet with data before throttle_end_
 
@@ -150,14 +141,14 @@ class Qp {
   void EnterError(Host& host);
   void EnterSendError(Host& host);
   void ContinueFlush(Host& host);
-  DropReason HandleTransportPacket(Host& host, TimeNs now, const Packet& packet);
+  PacketEffects HandleTransportPacket(Host& host, TimeNs now, const Packet& packet);
   bool NoteMark(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleCnp(Host& host, TimeNs now, const Packet& packet);
-  bool PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
-  bool PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
-  bool PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
-  bool PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
-  void BuildCnp(Host& host, TxPacket& out);
+  Polled PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  Polled PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  Polled PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  Polled PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  Polled BuildCnp(Host& host, TxPacket& out);
   void EndThrottle();
   // Ends every entry point: handles a pending fault, reports a drained send queue.
   void Settle(Host& host);

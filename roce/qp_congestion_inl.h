@@ -8,7 +8,7 @@ namespace roci::roce {
 
 // Handles a packet with an ECN mark (IBTA vol 1, A17.9.3, CA17-44). Acknowledgements cause no CNP,
 // since their sender cannot slow down; nor do multicast packets, since all members would answer at
-// once. True: a CNP has become pending.
+// once. True: a CNP to a source of UD has become pending.
 template <class Host>
 bool Qp<Host>::NoteMark(Host& host, TimeNs now, const Packet& packet) {
   host.Count(QpCounter::kMarkedPackets);
@@ -23,10 +23,10 @@ bool Qp<Host>::NoteMark(Host& host, TimeNs now, const Packet& packet) {
   }
   if (!congestion_->TakeNotification(now)) return false;
   // A pending CNP keeps its destination.
-  if ((congested_ & kOwesCnp) != 0) return false;
-  congested_ |= kOwesCnp;
+  if ((congested_ & kCnpPending) != 0) return false;
+  congested_ |= kCnpPending;
   notified_qpn_ = is_datagram ? packet.ext.deth.src_qpn : context_.attributes.dest_qpn;
-  return true;
+  return is_datagram;
 }
 
 // IBTA vol 1, A17.9.3. The owner has checked that the addresses are the peer's, so other hosts
@@ -46,19 +46,19 @@ DropReason Qp<Host>::HandleCnp(Host& host, TimeNs now, const Packet& packet) {
 
 // Answers without data are not throttled: they are short, and without them the peer retransmits.
 template <class Host>
-bool PollWaiting(Host& host, Responder<Host>& responder, Requester<Host>& requester, TxPacket& out,
-                 memory::SegmentList& payload) {
-  if (responder.MayAnswerAtOnce() && responder.Poll(host, out, payload)) return true;
+Polled PollWaiting(Host& host, Responder<Host>& responder, Requester<Host>& requester,
+                   TxPacket& out, memory::SegmentList& payload) {
+  if (responder.MayAnswerAtOnce() && responder.Poll(host, out, payload)) {
+    return {.kind = Polled::Kind::kPacket};
+  }
   requester.Report(host);
-  return false;
+  return {};
 }
 
 template <class Host>
-bool Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
-  if ((congested_ & kOwesCnp) != 0) {
-    BuildCnp(host, out);
-    return true;
-  }
+Polled Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out,
+                               memory::SegmentList& payload) {
+  if ((congested_ & kCnpPending) != 0) return BuildCnp(host, out);
   // HandleTimeout ends the wait, so that HasTransmit and this function agree.
   if ((congested_ & kThrottleWaits) != 0)
     return PollWaiting(host, responder_, requester_, out, payload);
@@ -69,23 +69,25 @@ bool Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out, memory::Segm
 
 // Charges packets with data.
 template <class Host>
-bool Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+Polled Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out,
+                               memory::SegmentList& payload) {
   if (!congestion_->MayGo(now)) {
     congested_ |= kThrottleWaits;
     throttle_end_ = congestion_->next_send();
     return PollWaiting(host, responder_, requester_, out, payload);
   }
-  if (!PollSides(host, now, out, payload)) return false;
+  const Polled polled = PollSides(host, now, out, payload);
+  if (!polled) return polled;
   const bool is_request = InfoOf(out.opcode).is_request;
   if (is_request || out.payload_length != 0) congestion_->Charge(now, BytesOnWire(type(), out));
   // Request an ACK before a pause: the pause must not count as the peer's ACK timeout.
   if (is_request && context_.IsReliable() && !congestion_->MayGo(now)) out.ack_request = true;
-  return true;
+  return polled;
 }
 
 template <class Host>
-void Qp<Host>::BuildCnp(Host& host, TxPacket& out) {
-  congested_ &= static_cast<uint8_t>(~kOwesCnp);
+Polled Qp<Host>::BuildCnp(Host& host, TxPacket& out) {
+  congested_ &= static_cast<uint8_t>(~kCnpPending);
   host.Count(QpCounter::kCnpsSent);
   out.opcode = Opcode::kCnp;
   out.solicited = false;
@@ -95,6 +97,7 @@ void Qp<Host>::BuildCnp(Host& host, TxPacket& out) {
   out.psn = Psn();
   out.dest_qpn = notified_qpn_;
   out.payload_length = 0;
+  return {.kind = Polled::Kind::kCnp};
 }
 
 template <class Host>

@@ -176,7 +176,7 @@ void Qp<Host>::Query(QpAttributes& out) const {
 template <class Host>
 void Qp<Host>::EnterError(Host& host) {
   context_.attributes.state = QpState::kErr;
-  congested_ &= static_cast<uint8_t>(~kOwesCnp);
+  congested_ &= static_cast<uint8_t>(~kCnpPending);
   EndThrottle();
   context_.error_pending = false;
   context_.send_error_pending = false;
@@ -231,39 +231,41 @@ PacketEffects Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packe
     if (transport == Transport::kCnp) HandleCnp(host, now, packet);
     return {transport == Transport::kCnp ? DropReason::kNone : DropReason::kWrongTransport};
   }
-  bool owes_cnp = false;
+  bool cnp_to_source = false;
   if (packet.ecn() == kEcnCongestionExperienced) [[unlikely]]
-    owes_cnp = NoteMark(host, now, packet);
-  return {HandleTransportPacket(host, now, packet), owes_cnp};
+    cnp_to_source = NoteMark(host, now, packet);
+  PacketEffects effects = HandleTransportPacket(host, now, packet);
+  effects.cnp_to_source = cnp_to_source;
+  return effects;
 }
 
 // A packet of this queue pair's transport.
 template <class Host>
-DropReason Qp<Host>::HandleTransportPacket(Host& host, TimeNs now, const Packet& packet) {
+PacketEffects Qp<Host>::HandleTransportPacket(Host& host, TimeNs now, const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
   const QpState current = state();
   if (!info.is_request) {
     if (current != QpState::kRts && current != QpState::kSqd) [[unlikely]] {
-      return DropReason::kQpState;
+      return {DropReason::kQpState};
     }
-    if (type() == QpType::kXrcRecv) return DropReason::kUnexpectedOpcode;
+    if (type() == QpType::kXrcRecv) return {DropReason::kUnexpectedOpcode};
     const DropReason reason = requester_.HandleResponse(host, now, packet);
     Settle(host);
-    return reason;
+    return {reason};
   }
   if (current < QpState::kRtr || current == QpState::kErr) [[unlikely]] {
-    return DropReason::kQpState;
+    return {DropReason::kQpState};
   }
   if (type() == QpType::kXrcSend) [[unlikely]] {
-    return DropReason::kUnexpectedOpcode;
+    return {DropReason::kUnexpectedOpcode};
   }
   if (!communication_established_ && type() != QpType::kUd) [[unlikely]] {
     communication_established_ = true;
     host.RaiseEvent(QpEvent::kCommunicationEstablished);
   }
-  const DropReason reason = responder_.HandleRequest(host, packet);
+  const PacketEffects effects = responder_.HandleRequest(host, packet);
   Settle(host);
-  return reason;
+  return effects;
 }
 
 template <class Host>
@@ -287,75 +289,89 @@ void Qp<Host>::HandleWork(Host& host, TimeNs now) {
 }
 
 template <class Host>
-void Qp<Host>::HandleTimeout(Host& host, TimeNs now) {
+Effects Qp<Host>::HandleTimeout(Host& host, TimeNs now) {
   if (flushing_) {
     ContinueFlush(host);
-    return;
+    return {HasTransmit()};
   }
   if (throttle_end_ <= now) [[unlikely]]
     EndThrottle();
   requester_.HandleTimeout(host, now);
   Settle(host);
+  return {HasTransmit()};
+}
+
+template <class Host>
+Effects Qp<Host>::NoteDurable() {
+  responder_.NoteDurable();
+  return {HasTransmit()};
 }
 
 // ---- Output ----
 
 template <class Host>
 bool Qp<Host>::HasTransmit() const {
-  if ((congested_ & (kOwesCnp | kThrottleWaits)) != 0) [[unlikely]] {
-    return (congested_ & kOwesCnp) != 0 || responder_.MayAnswerAtOnce() || requester_.HasReport();
+  if ((congested_ & (kCnpPending | kThrottleWaits)) != 0) [[unlikely]] {
+    return (congested_ & kCnpPending) != 0 || responder_.MayAnswerAtOnce() ||
+           requester_.HasReport();
   }
   return responder_.CanTransmit() || requester_.CanTransmit();
 }
 
 template <class Host>
-bool Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+Polled Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   payload.Clear();
-  const bool has_packet =
+  Polled polled =
       congested_ != 0 ? PollCongested(host, now, out, payload) : PollSides(host, now, out, payload);
   Settle(host);
-  return has_packet;
+  polled.has_more = polled || HasTransmit();
+  return polled;
 }
 
 // Adapters run requester and responder independently (IBTA vol 1 prescribes no order), so a peer's
 // READs must not hold up the queue pair's own requests.
 template <class Host>
-bool Qp<Host>::PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+Polled Qp<Host>::PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   if (responder_.NextHasData()) [[unlikely]]
     return PollInTurn(host, now, out, payload);
-  return responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
+  if (responder_.Poll(host, out, payload)) return {.kind = Polled::Kind::kPacket};
+  return requester_.Poll(host, now, out, payload);
 }
 
 // The responder's next packet is a READ response with data: it and the requester take turns.
 template <class Host>
-bool Qp<Host>::PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+Polled Qp<Host>::PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   const auto charge = [&out] {
     return kTurnBytesPerPacket + static_cast<int32_t>(out.payload_length);
   };
   if (response_lead_bytes_ > 0) {
-    if (requester_.Poll(host, now, out, payload)) {
+    const Polled polled = requester_.Poll(host, now, out, payload);
+    if (polled) {
       response_lead_bytes_ -= charge();
-      return true;
+      return polled;
     }
     response_lead_bytes_ = 0;  // an idle requester saves up no turns
   }
   if (!responder_.Poll(host, out, payload)) return requester_.Poll(host, now, out, payload);
   response_lead_bytes_ += charge();
-  return true;
+  return {.kind = Polled::Kind::kPacket};
 }
 
 template <class Host>
-void Qp<Host>::HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet,
-                                   CompletionStatus status) {
+Effects Qp<Host>::HandleTransmitFault(Host& host, TimeNs now, const TxPacket& packet,
+                                      CompletionStatus status) {
   (void)now;
-  if (state() == QpState::kErr || state() == QpState::kReset) return;
-  if (packet.opcode == Opcode::kCnp) return;  // the next ECN mark causes a new CNP
+  // After a CNP, the next ECN mark causes a new one.
+  if (state() == QpState::kErr || state() == QpState::kReset || packet.opcode == Opcode::kCnp) {
+    return {HasTransmit()};
+  }
   if (InfoOf(packet.opcode).is_request) {
     requester_.HandleTransmitFault(host, packet.psn, status);
   } else {
     responder_.HandleTransmitFault(host, packet.psn);
   }
   Settle(host);
+  return {HasTransmit()};
 }
 
 template <class Host>

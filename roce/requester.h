@@ -12,6 +12,7 @@
 #include "memory/types.h"
 #include "roce/counters.h"
 #include "roce/drop_reason.h"
+#include "roce/effects.h"
 #include "roce/pacer.h"
 #include "roce/packet.h"
 #include "roce/qp_context.h"
@@ -70,7 +71,8 @@ class Requester {
   // A response packet (is_request false) of this QP's transport.
   DropReason HandleResponse(Host& host, TimeNs now, const Packet& packet);
   void HandleTimeout(Host& host, TimeNs now);
-  bool Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  // Qp::PollTransmit without `has_more`.
+  Polled Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   // Request packet `psn`, polled before, could not be sent; its request fails with `status`.
   void HandleTransmitFault(Host& host, Psn psn, CompletionStatus status);
   // Part of the response to the READ or atomic in progress could not be placed.
@@ -111,8 +113,9 @@ class Requester {
   static memory::MemoryStatus ExecuteLocal(Host& host, const SendWqe& wqe);
   bool PassLocal(Host& host, SendRecord& record);
   void CompleteLocals(Host& host);
-  bool BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
-                   memory::SegmentList& payload);
+  Polled BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
+                     memory::SegmentList& payload);
+  Polled AsPolled(const SendRecord& record) const;
   bool BuildSegmented(Host& host, const WorkInfo& info, SendRecord& record, TxPacket& out,
                       memory::SegmentList& payload);
   void BuildFlush(const WorkInfo& info, const SendRecord& record, TxPacket& out);

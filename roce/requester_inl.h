@@ -90,23 +90,23 @@ bool Requester<Host>::MayStart(const SendRecord& record) const {
 }
 
 template <class Host>
-bool Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+Polled Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   if (!context_.IsReliable() && head_ != cursor_) ReportSent(host);
   for (uint32_t budget = kLocalBudget; budget != 0 && CanTransmit(); --budget) {
-    if (cursor_ == tail_ && !FetchNext(host)) return false;
+    if (cursor_ == tail_ && !FetchNext(host)) return {};
     SendRecord& record = At(cursor_);
     if (record.failed || !MayStart(record)) [[unlikely]] {
-      return false;
+      return {};
     }
     if (record.packets != 0) [[likely]] {
       if (pacer_.limited() && !pacer_.MayGo(now)) [[unlikely]] {
-        return false;
+        return {};
       }
       return BuildPacket(host, now, record, out, payload);
     }
-    if (!PassLocal(host, record)) return false;
+    if (!PassLocal(host, record)) return {};
   }
-  return false;
+  return {};
 }
 
 template <class Host>
@@ -198,8 +198,8 @@ bool Requester<Host>::FetchNext(Host& host) {
 }
 
 template <class Host>
-bool Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
-                                  memory::SegmentList& payload) {
+Polled Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
+                                    memory::SegmentList& payload) {
   const WorkInfo& info = InfoOf(record.wqe.opcode);
   out.solicited = false;
   out.ack_request = true;
@@ -210,11 +210,11 @@ bool Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, Tx
   out.payload_length = 0;
   uint32_t psns = 1;
   if (context_.config.type == QpType::kRawPacket) [[unlikely]] {
-    if (!BuildFrame(host, record, out, payload)) return false;
+    if (!BuildFrame(host, record, out, payload)) return {};
   } else if (info.work_class == WorkClass::kSegmented ||
              record.wqe.opcode == WorkOpcode::kAtomicWrite) [[likely]] {
     if (!BuildSegmented(host, info, record, out, payload)) [[unlikely]] {
-      return false;
+      return {};
     }
   } else if (info.work_class == WorkClass::kRead) {
     psns = BuildRead(info, record, out);
@@ -231,7 +231,22 @@ bool Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, Tx
     if (context_.IsReliable() && pacer_.IsSpent(now)) out.ack_request = true;
   }
   NoteSent(host, now, record, psns);
-  return true;
+  return AsPolled(record);
+}
+
+template <class Host>
+Polled Requester<Host>::AsPolled(const SendRecord& record) const {
+  if (context_.IsReliable()) [[likely]]
+    return {.kind = Polled::Kind::kPacket};
+  Polled polled{.kind = Polled::Kind::kPacket, .completes_once_sent = true};
+  if (context_.config.type == QpType::kUd) {
+    polled.kind = Polled::Kind::kDatagram;
+    polled.address_handle = record.wqe.datagram.address_handle;
+  } else if (context_.config.type == QpType::kRawPacket) {
+    polled.kind = Polled::Kind::kFrame;
+    polled.fill_checksums = record.wqe.fill_checksums;
+  }
+  return polled;
 }
 
 // A raw packet queue pair's request is one frame, sent as it is.
@@ -244,7 +259,6 @@ bool Requester<Host>::BuildFrame(Host& host, SendRecord& record, TxPacket& out,
   }
   out.opcode = Opcode::kRcSendOnly;  // a placeholder that marks a request
   out.ack_request = false;
-  out.fill_checksums = record.wqe.fill_checksums;
   out.payload_length = record.wqe.length;
   return true;
 }
@@ -294,7 +308,6 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
     out.dest_qpn = Qpn(to.remote_qpn);
     const bool use_own = (to.remote_qkey >> 31) != 0;
     out.ext.deth = Deth{use_own ? context_.attributes.qkey : to.remote_qkey, context_.config.qpn};
-    out.address_handle = to.address_handle;
   }
   out.ack_request = context_.IsReliable() && WantsAck(is_last);
   return true;

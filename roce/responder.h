@@ -9,6 +9,7 @@
 #include "memory/segment.h"
 #include "roce/counters.h"
 #include "roce/drop_reason.h"
+#include "roce/effects.h"
 #include "roce/packet.h"
 #include "roce/qp_context.h"
 #include "roce/responder_checks.h"
@@ -70,9 +71,10 @@ class Responder {
   void Start(Psn rq_psn);
 
   // A request packet (is_request true) of this QP's transport.
-  DropReason HandleRequest(Host& host, const Packet& packet);
+  PacketEffects HandleRequest(Host& host, const Packet& packet);
   // A frame for a raw packet queue pair.
   DropReason HandleFrame(Host& host, std::span<const std::byte> frame, const FrameInfo& info);
+  // True: it has built a packet.
   bool Poll(Host& host, TxPacket& out, memory::SegmentList& payload);
   // The payload of response packet `psn`, polled before, could not be read.
   void HandleTransmitFault(Host& host, Psn psn);
@@ -115,8 +117,8 @@ class Responder {
   ResponderResource& At(uint32_t index) { return resources_[index & mask_]; }
   const ResponderResource& At(uint32_t index) const { return resources_[index & mask_]; }
 
-  DropReason HandleReliable(Host& host, const Packet& packet);
-  DropReason HandleXrc(Host& host, const Packet& packet);
+  PacketEffects HandleReliable(Host& host, const Packet& packet);
+  PacketEffects HandleXrc(Host& host, const Packet& packet);
   DropReason HandleUnreliable(Host& host, const Packet& packet);
   DropReason HandleDatagram(Host& host, const Packet& packet);
   DropReason Discard(Host& host, RequestFault fault);

@@ -52,7 +52,7 @@ enum class RequestFault : uint8_t {
   kReceiveBad,      // the posted receive is malformed
   kInvalidate,      // the R_Key of a SEND with invalidate cannot be invalidated
   kReceiveQueue,    // XRC: no shared receive queue of that number in the domain
-  kNotYet,          // no fault: the host offers the packet again
+  kNotYet,          // no fault: PacketEffects::offer_again
 };
 inline constexpr uint32_t kRequestFaultCount = 15;  // without kNotYet
 

@@ -46,12 +46,12 @@ void Responder<Host>::DropAnswers() {
 }
 
 template <class Host>
-DropReason Responder<Host>::HandleRequest(Host& host, const Packet& packet) {
+PacketEffects Responder<Host>::HandleRequest(Host& host, const Packet& packet) {
   switch (context_.config.type) {
     case QpType::kUc:
-      return HandleUnreliable(host, packet);
+      return {HandleUnreliable(host, packet)};
     case QpType::kUd:
-      return HandleDatagram(host, packet);
+      return {HandleDatagram(host, packet)};
     case QpType::kXrcRecv:
       return HandleXrc(host, packet);
       [[likely]] default : return HandleReliable(host, packet);
@@ -61,12 +61,12 @@ DropReason Responder<Host>::HandleRequest(Host& host, const Packet& packet) {
 // Extended reliable connection (IBTA vol 1, A14): every request names a shared receive queue, whose
 // protection domain applies; all packets of a message must name the same one.
 template <class Host>
-DropReason Responder<Host>::HandleXrc(Host& host, const Packet& packet) {
+PacketEffects Responder<Host>::HandleXrc(Host& host, const Packet& packet) {
   if (packet.psn == expected_) [[likely]] {
     const uint32_t number = packet.ext.xrc.srq_number;
     const bool continues = message_.kind != InMessage::kNone;
     if ((continues && number != srq_number_) || !host.SelectReceiveQueue(number)) [[unlikely]] {
-      return Fault(host, RequestFault::kReceiveQueue);
+      return {Fault(host, RequestFault::kReceiveQueue)};
     }
     srq_number_ = number;
   }
@@ -81,11 +81,11 @@ void Responder<Host>::ForgetReceiveQueue(uint32_t number) {
 }
 
 template <class Host>
-DropReason Responder<Host>::HandleReliable(Host& host, const Packet& packet) {
+PacketEffects Responder<Host>::HandleReliable(Host& host, const Packet& packet) {
   if (packet.psn != expected_) [[unlikely]] {
-    return ClassifyPsn(expected_, packet.psn) == PsnClass::kDuplicate
-               ? HandleDuplicate(host, packet)
-               : HandleGap(host);
+    return {ClassifyPsn(expected_, packet.psn) == PsnClass::kDuplicate
+                ? HandleDuplicate(host, packet)
+                : HandleGap(host)};
   }
   RequestFault fault = CheckOpcodeSequence(message_.kind, *packet.info);
   if (fault == RequestFault::kNone) [[likely]] {
@@ -93,18 +93,19 @@ DropReason Responder<Host>::HandleReliable(Host& host, const Packet& packet) {
   }
   if (emit_ != end_ && fault == RequestFault::kNone && MustFollowFlush(*packet.info)) [[unlikely]] {
     AskForExpected();
-    return DropReason::kBehindFlush;
+    return {DropReason::kBehindFlush};
   }
   if (fault == RequestFault::kNone) [[likely]] {
     fault = Execute(host, packet);
   }
   if (fault != RequestFault::kNone) [[unlikely]] {
-    return fault == RequestFault::kNotYet ? DropReason::kNone : Fault(host, fault);
+    if (fault == RequestFault::kNotYet) return {.offer_again = true};
+    return {Fault(host, fault)};
   }
   if (gap_reported_) [[unlikely]] {
     LeaveGap();
   }
-  return DropReason::kNone;
+  return {};
 }
 
 // The missing packet was executed. A pending RNR NAK is cancelled; a pending sequence NAK stays,

@@ -30,6 +30,7 @@ class GatherBatch {
     roce::TxPacket packet;
     LaneState* lane;
     uint32_t to_lcore;  // as DeviceLane::Stage has it
+    bool fill_checksums = false;
     bool failed = false;
   };
 

@@ -155,7 +155,7 @@ MemoryStatus QueuePairHost::AtomicLater(const AtomicCopy& wanted, uint64_t& orig
   }
   if (access_.copies->IsRunning()) [[unlikely]]
     return MemoryStatus::kFault;
-  copying.wants_packet_again = true;
+  // If there is no room, the packet is offered again as well.
   access_.copies->AddAtomic(wanted);
   return MemoryStatus::kNotYet;
 }

@@ -79,9 +79,8 @@ class QueuePairHost {
   };
   // Copies by system calls for this queue pair, and what waits for them.
   struct Copying {
-    AppCopies* held_in = nullptr;     // has copies for it that are not settled yet
-    AppCopies* parked_in = nullptr;   // has received frames that wait for it
-    bool wants_packet_again = false;  // the packet that it was offered
+    AppCopies* held_in = nullptr;    // has copies for it that are not settled yet
+    AppCopies* parked_in = nullptr;  // has received frames that wait for it
     CopyFault fault;
     AtomicCopy atomic;  // settled; its result waits for the packet that asked for it
   };

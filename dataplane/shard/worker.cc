@@ -196,8 +196,7 @@ uint32_t Worker::ExpireTimers() {
     // The timeout may be later now than when the timer was set.
     if (qp.core.NextTimeout() <= now_) {
       stats_.timer_expiries.Add(1);
-      qp.core.HandleTimeout(qp.host, now_);
-      if (qp.core.HasTransmit()) active_.Push(qp);
+      if (qp.core.HandleTimeout(qp.host, now_).has_transmit) active_.Push(qp);
       Settle(qp);
       return;
     }

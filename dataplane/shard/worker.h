@@ -23,6 +23,7 @@
 #include "dataplane/shard/durable_writer.h"
 #include "dataplane/shard/lcore.h"
 #include "memory/segment.h"
+#include "roce/effects.h"
 #include "roce/packet.h"
 #include "verbs_provider/abi/yield_judge.h"
 
@@ -167,19 +168,30 @@ class Worker final : public DurableService {
   // worker_visit.cc
   uint32_t VisitActive();
   void PrefetchAhead();
-  // Takes new work and sends. Returns the number of entries taken plus packets sent.
-  uint32_t Visit(QueuePair& qp);
-  uint32_t Transmit(QueuePair& qp);
+  struct Progress {
+    uint32_t work;  // packets sent; Visit: plus entries taken
+    bool has_more;  // the queue pair may have more to send
+  };
+  // Takes new work and sends.
+  Progress Visit(QueuePair& qp);
+  Progress Transmit(QueuePair& qp);
   bool HasRoom(DeviceLane& lane);
-  void Emit(QueuePair& qp, DeviceLane& lane);
-  uint32_t Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
-  uint32_t EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& frame, std::byte* out);
+  // Builds the frame of the packet in `tx_` and sends it. Returns whether there may be more
+  // packets.
+  bool Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled);
+  uint32_t Encode(QueuePair& qp, roce::Polled polled, std::byte* out);
+  uint32_t EncodePacket(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
+                        std::byte* out);
+  uint32_t EncodeCnp(const QueuePair& qp, std::byte* out);
   uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
-  uint32_t EncodeRaw(QueuePair& qp, std::byte* out);
-  uint32_t EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out);
+  uint32_t EncodeRaw(QueuePair& qp, roce::Polled polled, std::byte* out);
+  uint32_t EncodeLater(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
+                       std::byte* out);
   memory::MemoryStatus GatherLater(QueuePair& qp, const GatherBatch::Frame& frame, std::byte* to);
-  uint32_t ReceiverOf(const QueuePair& qp) const;
-  GatherBatch::Frame FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* bytes) const;
+  uint32_t ReceiverOf(const QueuePair& qp, roce::Polled polled) const;
+  bool FailTransmit(QueuePair& qp, roce::Polled polled);
+  GatherBatch::Frame FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf* buffer,
+                             std::byte* bytes) const;
   void Settle(QueuePair& qp);
   void NoteState(QueuePair& qp);
   void SetTimer(QueuePair& qp);

@@ -182,7 +182,7 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
       rte_pktmbuf_free(frame.buffer);
       return;
     }
-    if (frame.packet.fill_checksums) [[unlikely]]
+    if (frame.fill_checksums) [[unlikely]]
       lane.FillChecksums(*frame.buffer, frame.packet.payload_length);
     lane.Stage(frame.buffer, frame.to_lcore);
     return;
@@ -191,8 +191,7 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   if (frame.qp == nullptr) return;
   QueuePair& qp = *frame.qp;
   stats_.memory_faults.Add(1);
-  qp.core.HandleTransmitFault(qp.host, now_, frame.packet);
-  if (qp.core.HasTransmit()) active_.Push(qp);
+  if (qp.core.HandleTransmitFault(qp.host, now_, frame.packet).has_transmit) active_.Push(qp);
   Settle(qp);
 }
 

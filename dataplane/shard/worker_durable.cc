@@ -64,8 +64,7 @@ void Worker::RetryDurable(const void* charged_to) {
 }
 
 void Worker::WakeDurable(QueuePair& qp) {
-  qp.core.NoteDurable();
-  if (qp.core.HasTransmit()) active_.Push(qp);
+  if (qp.core.NoteDurable().has_transmit) active_.Push(qp);
 }
 
 uint64_t Worker::DurableSleepNs() const { return durable_waiters_.empty() ? ~0ull : kRetryNs; }

@@ -2,7 +2,6 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "dataplane/base/prefetch.h"
 #include "dataplane/qp/queue_pair.h"
@@ -161,13 +160,13 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
     }
     const roce::PacketEffects effects = qp.core.HandlePacket(qp.host, now_, packet);
     reason = effects.reason;
-    if (effects.owes_cnp && qp.type() == roce::QpType::kUd) [[unlikely]]
+    if (effects.cnp_to_source) [[unlikely]]
       qp.SetNotificationPath(shard_, packet);
     Touch(qp);
     if (copies != nullptr && copies->places.places() != places) [[unlikely]]
       is_kept = KeepFrame(*copies, lane, frame, sharing);
     // Without room the packet is lost, and the peer retransmits it.
-    if (std::exchange(qp.host.copying.wants_packet_again, false)) [[unlikely]]
+    if (effects.offer_again) [[unlikely]]
       is_kept = Park(*copies, qp, lane, frame, sharing);
   }
   if (reason != DropReason::kNone) [[unlikely]] {
@@ -282,10 +281,7 @@ void Worker::VisitAfterPackets(QueuePair& qp) {
   // Before the queue pair acknowledges payload that was not placed.
   if (qp.HasFailed()) [[unlikely]]
     qp.Fail(shard_, now_);
-  if (qp.core.HasTransmit()) {
-    Transmit(qp);
-    if (qp.core.HasTransmit()) active_.Push(qp);
-  }
+  if (qp.core.HasTransmit() && Transmit(qp).has_more) active_.Push(qp);
   Settle(qp);
 }
 

@@ -20,10 +20,6 @@ constexpr uint32_t kFrameHeaderBytes = RTE_ETHER_HDR_LEN + sizeof(rte_vlan_hdr);
 constexpr uint32_t kPrefetchStateAhead = 6;
 constexpr uint32_t kPrefetchWorkAhead = 3;
 
-bool IsReliable(roce::QpType type) {
-  return type != roce::QpType::kUd && type != roce::QpType::kUc && type != roce::QpType::kRawPacket;
-}
-
 }  // namespace
 
 uint32_t Worker::VisitActive() {
@@ -37,10 +33,10 @@ uint32_t Worker::VisitActive() {
       qp->host.AwaitCopies();
       continue;
     }
-    const uint32_t done = Visit(*qp);
-    work += done;
-    if (done != 0) qp->last_work_ns = now_;
-    if (qp->core.HasTransmit()) {
+    const Progress made = Visit(*qp);
+    work += made.work;
+    if (made.work != 0) qp->last_work_ns = now_;
+    if (made.has_more) {
       active_.Push(*qp);
     } else if (qp->polled) {
       if (now_ - qp->last_work_ns < kLingerNs) {
@@ -61,19 +57,22 @@ void Worker::PrefetchAhead() {
   if (const QueuePair* near = active_.Peek(kPrefetchWorkAhead)) near->PrefetchWork();
 }
 
-uint32_t Worker::Visit(QueuePair& qp) {
+Worker::Progress Worker::Visit(QueuePair& qp) {
   const uint32_t taken = qp.host.queues.send.taken();
   if (qp.host.queues.send.HasPosted() || (qp.watches_receives && qp.host.queues.recv.HasPosted())) {
     qp.core.HandleWork(qp.host, now_);
   }
-  uint32_t work = 0;
-  if (qp.core.HasTransmit()) work = Transmit(qp);
-  return work + (qp.host.queues.send.taken() - taken);
+  Progress made{};
+  if (qp.core.HasTransmit()) made = Transmit(qp);
+  made.work += qp.host.queues.send.taken() - taken;
+  return made;
 }
 
-uint32_t Worker::Transmit(QueuePair& qp) {
+// `qp` has packets to send.
+Worker::Progress Worker::Transmit(QueuePair& qp) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   uint32_t sent = 0;
+  bool has_more = true;
   if (qp.core.NeedsRecords()) qp.core.LendRecords(records_.Borrow(qp.record_class));
   while (sent < kPacketBudget) {
     // PollTransmit must not be undone, so room for the packet is ensured before.
@@ -83,19 +82,19 @@ uint32_t Worker::Transmit(QueuePair& qp) {
       lane.counters.no_frame_buffer.Add(1);
       break;
     }
-    payload_.Clear();
-    if (!qp.core.PollTransmit(qp.host, now_, tx_, payload_)) break;
-    Emit(qp, lane);
+    const roce::Polled polled = qp.core.PollTransmit(qp.host, now_, tx_, payload_);
+    has_more = polled.has_more;
+    if (!polled) break;
+    has_more = Emit(qp, lane, polled);
     ++sent;
-    // The next PollTransmit of an unreliable queue pair completes the sent packet; that of an XRC
-    // queue pair may use another program's memory.
-    if (qp.host.IsHeld() && (!IsReliable(qp.type()) || qp.host.is_of_domain())) break;
+    // The next packet of an XRC queue pair may use another program's memory.
+    if (qp.host.IsHeld() && (polled.completes_once_sent || qp.host.is_of_domain())) break;
   }
   qp.tx_packets += sent;
   lane.counters.tx_roce_packets.Add(sent);
   stats_.tx_packets.Add(sent);
   sent_this_round_ += sent;
-  return sent;
+  return {sent, has_more};
 }
 
 bool Worker::HasRoom(DeviceLane& lane) {
@@ -104,30 +103,13 @@ bool Worker::HasRoom(DeviceLane& lane) {
   return lane.FlushStage();
 }
 
-void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
-  const roce::FrameTemplate* frame = &qp.frame;
-  if (qp.type() == roce::QpType::kUd && tx_.opcode != roce::Opcode::kCnp) {
-    frame = qp.host.context().addresses().Find(tx_.address_handle, qp.pd());
-  }
+bool Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   rte_mbuf* buffer = stash_.Top();
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
-  const bool is_raw = qp.type() == roce::QpType::kRawPacket;
-  uint32_t bytes = 0;
   gathers_later_ = false;
-  if (is_raw) [[unlikely]] {
-    bytes = EncodeRaw(qp, out);
-  } else if (frame != nullptr) [[likely]] {
-    bytes = Encode(qp, *frame, out);
-  }
-  if (bytes == 0) [[unlikely]] {
-    stats_.memory_faults.Add(1);
-    // An address handle that is destroyed or of another PD is no protection error (IBTA vol 1,
-    // 11.6.2).
-    qp.core.HandleTransmitFault(qp.host, now_, tx_,
-                                frame == nullptr ? roce::CompletionStatus::kLocalQpOperationError
-                                                 : roce::CompletionStatus::kLocalProtectionError);
-    return;
-  }
+  uint32_t bytes = Encode(qp, polled, out);
+  if (bytes == 0) [[unlikely]]
+    return FailTransmit(qp, polled);
   const uint32_t made = bytes;
   if (bytes < kMinFrameBytes) [[unlikely]] {
     std::memset(out + bytes, 0, kMinFrameBytes - bytes);
@@ -140,63 +122,88 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane) {
   buffer->ol_flags = 0;
   if (gathers_later_) [[unlikely]] {
     lane.Reserve();
-    return;
+    return polled.has_more;
   }
   if (qp.host.IsHeld()) [[unlikely]] {
     // Queued behind the frames that wait for their payload.
     lane.Reserve();
-    qp.host.copying.held_in->gathers.Hold(FrameOf(qp, buffer, nullptr));
-    return;
+    qp.host.copying.held_in->gathers.Hold(FrameOf(qp, polled, buffer, nullptr));
+    return polled.has_more;
   }
-  if (is_raw && tx_.fill_checksums) [[unlikely]]
+  if (polled.fill_checksums) [[unlikely]]
     lane.FillChecksums(*buffer, made);
-  lane.Stage(buffer, ReceiverOf(qp));
+  lane.Stage(buffer, ReceiverOf(qp, polled));
+  return polled.has_more;
 }
 
-uint32_t Worker::ReceiverOf(const QueuePair& qp) const {
-  return qp.type() == roce::QpType::kRawPacket
+// The packet could not be built. An address handle that is destroyed or of another PD is no
+// protection error (IBTA vol 1, 11.6.2).
+bool Worker::FailTransmit(QueuePair& qp, roce::Polled polled) {
+  stats_.memory_faults.Add(1);
+  const bool lacks_path =
+      polled.kind == roce::Polled::Kind::kDatagram &&
+      qp.host.context().addresses().Find(polled.address_handle, qp.pd()) == nullptr;
+  const auto status = lacks_path ? roce::CompletionStatus::kLocalQpOperationError
+                                 : roce::CompletionStatus::kLocalProtectionError;
+  return qp.core.HandleTransmitFault(qp.host, now_, tx_, status).has_transmit;
+}
+
+uint32_t Worker::ReceiverOf(const QueuePair& qp, roce::Polled polled) const {
+  return polled.kind == roce::Polled::Kind::kFrame
              ? uint32_t{Wire::kRawPacket}
              : QpnSpace::LcoreOf(tx_.dest_qpn, DeviceLane::Of(qp.lane()).lcore_bits);
 }
 
-GatherBatch::Frame Worker::FrameOf(QueuePair& qp, rte_mbuf* buffer, std::byte* bytes) const {
+GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf* buffer,
+                                   std::byte* bytes) const {
   return {.qp = &qp,
           .buffer = buffer,
           .bytes = bytes,
           .shape = {},
           .packet = tx_,
           .lane = &qp.lane(),
-          .to_lcore = ReceiverOf(qp)};
+          .to_lcore = ReceiverOf(qp, polled),
+          .fill_checksums = polled.fill_checksums};
 }
 
-// Returns the length of the frame in bytes; 0: the payload could not be read.
-uint32_t Worker::Encode(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
+// Returns the length of the frame in bytes; 0: the payload could not be read, or there is no such
+// address handle.
+uint32_t Worker::Encode(QueuePair& qp, roce::Polled polled, std::byte* out) {
+  using Kind = roce::Polled::Kind;
+  if (polled.kind == Kind::kPacket) [[likely]]
+    return EncodePacket(qp, polled, qp.frame, out);
+  if (polled.kind == Kind::kCnp) return EncodeCnp(qp, out);
+  if (polled.kind == Kind::kFrame) return EncodeRaw(qp, polled, out);
+  const roce::FrameTemplate* frame =
+      qp.host.context().addresses().Find(polled.address_handle, qp.pd());
+  return frame != nullptr ? EncodePacket(qp, polled, *frame, out) : 0;
+}
+
+uint32_t Worker::EncodePacket(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
+                              std::byte* out) {
   if (tx_.payload_length == 0) {
-    if (tx_.opcode == roce::Opcode::kCnp) [[unlikely]]
-      return EncodeCnp(DeviceLane::Of(qp.lane()), frame, out);
     return roce::EncodeFrame(frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
   }
   if (payload_.size() == 1 && payload_[0].direct != nullptr) [[likely]] {
     const uint32_t bytes = roce::EncodeFrame(frame, tx_, payload_[0].direct, 0, out);
     return payload_.Intact() ? bytes : 0;
   }
-  return payload_.AllDirect() ? EncodePieces(frame, out) : EncodeLater(qp, frame, out);
+  return payload_.AllDirect() ? EncodePieces(frame, out) : EncodeLater(qp, polled, frame, out);
 }
 
-uint32_t Worker::EncodeCnp(const DeviceLane& lane, const roce::FrameTemplate& frame,
-                           std::byte* out) {
-  const roce::CongestionParameters& parameters = lane.congestion->parameters;
+uint32_t Worker::EncodeCnp(const QueuePair& qp, std::byte* out) {
+  const roce::CongestionParameters& parameters = qp.lane().congestion->parameters;
   const roce::FrameTemplate own =
-      frame.ForNotifications(parameters.cnp_dscp, parameters.cnp_priority);
+      qp.frame.ForNotifications(parameters.cnp_dscp, parameters.cnp_priority);
   return roce::EncodeFrame(own, tx_, static_cast<const std::byte*>(nullptr), 0, out);
 }
 
 // Copies a raw frame, which the program has built.
-uint32_t Worker::EncodeRaw(QueuePair& qp, std::byte* out) {
+uint32_t Worker::EncodeRaw(QueuePair& qp, roce::Polled polled, std::byte* out) {
   static_assert(kMaxWireMtu + kFrameHeaderBytes + kFrameOffset <= kFrameBufferBytes);
   const memory::MemoryStatus status =
       payload_.AllDirect() ? memory::CopyOut(payload_, {out, tx_.payload_length})
-                           : GatherLater(qp, FrameOf(qp, stash_.Top(), nullptr), out);
+                           : GatherLater(qp, FrameOf(qp, polled, stash_.Top(), nullptr), out);
   return status == memory::MemoryStatus::kOk ? tx_.payload_length : 0;
 }
 
@@ -211,8 +218,9 @@ uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) 
 }
 
 // For memory of another process that is not mapped: the payloads of a round are copied together.
-uint32_t Worker::EncodeLater(QueuePair& qp, const roce::FrameTemplate& frame, std::byte* out) {
-  GatherBatch::Frame later = FrameOf(qp, stash_.Top(), out);
+uint32_t Worker::EncodeLater(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
+                             std::byte* out) {
+  GatherBatch::Frame later = FrameOf(qp, polled, stash_.Top(), out);
   later.shape = roce::ShapeOf(frame, tx_);
   std::byte* to = roce::StartFrame(frame, tx_, 0, out);
   return GatherLater(qp, later, to) == memory::MemoryStatus::kOk ? roce::FrameBytes(frame, tx_) : 0;

@@ -191,11 +191,11 @@ void Incast::Pump(uint32_t index) {
 bool Incast::Poll(Node& node, Frame& out) {
   roce::TxPacket packet;
   memory::SegmentList payload;
-  if (!node.qp.HasTransmit() || !node.qp.PollTransmit(node.host, now_, packet, payload)) {
-    return false;
-  }
+  if (!node.qp.HasTransmit()) return false;
+  const roce::Polled polled = node.qp.PollTransmit(node.host, now_, packet, payload);
+  if (!polled) return false;
   const roce::FrameTemplate frame =
-      packet.opcode == roce::Opcode::kCnp
+      polled.kind == roce::Polled::Kind::kCnp
           ? node.frame.ForNotifications(config_.congestion.cnp_dscp,
                                         config_.congestion.cnp_priority)
           : node.frame;

@@ -177,10 +177,10 @@ void Pair::Transmit(int node, Random& random) {
   roce::TxPacket packet;
   memory::SegmentList payload;
   for (;;) {
-    payload.Clear();
-    if (!self.qp.PollTransmit(self.host, now_, packet, payload)) break;
+    const roce::Polled polled = self.qp.PollTransmit(self.host, now_, packet, payload);
+    if (!polled) break;
     const roce::FrameTemplate frame =
-        packet.opcode == roce::Opcode::kCnp ? self.frame.ForNotifications(48, 6) : self.frame;
+        polled.kind == roce::Polled::Kind::kCnp ? self.frame.ForNotifications(48, 6) : self.frame;
     std::byte* place = roce::StartFrame(frame, packet, 0, buffer_.data());
     if (memory::CopyOut(payload, {place, packet.payload_length}) != memory::MemoryStatus::kOk) {
       abort();  // the memory of a simulated program never faults here

@@ -199,7 +199,6 @@ class SeededRun {
     roce::TxPacket packet;
     memory::SegmentList payload;
     for (;;) {
-      payload.Clear();
       if (!sender_.qp.PollTransmit(sender_.host, 1, packet, payload)) return std::nullopt;
       std::byte* place = roce::StartFrame(frame_, packet, 0, buffer_.data());
       if (memory::CopyOut(payload, {place, packet.payload_length}) != memory::MemoryStatus::kOk) {

@@ -149,14 +149,15 @@ WirePacket MakeDatagram(uint32_t qkey) {
 TEST(QpCongestion, AMarkedDatagramIsAnsweredToItsSource) {
   Controlled c(Datagrams());
   ReceiveMarked(c.node, MakeDatagram(c.node.qp.attributes().qkey));
-  EXPECT_TRUE(c.node.owes_cnp);
+  EXPECT_TRUE(c.node.effects.cnp_to_source);
   const std::vector<WirePacket> out = c.node.PollAll();
   ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].polled.kind, Polled::Kind::kCnp);
   EXPECT_EQ(out[0].tx.opcode, Opcode::kCnp);
   EXPECT_EQ(out[0].tx.dest_qpn, Qpn(0x4711));
   // The next CNP is sent only after the interval.
   ReceiveMarked(c.node, MakeDatagram(c.node.qp.attributes().qkey));
-  EXPECT_FALSE(c.node.owes_cnp);
+  EXPECT_FALSE(c.node.effects.cnp_to_source);
   EXPECT_TRUE(c.node.PollAll().empty());
 }
 
@@ -169,7 +170,7 @@ TEST(QpCongestion, ANotificationThatWaitsKeepsItsDestination) {
   WirePacket other = MakeDatagram(qkey);
   other.tx.ext.deth.src_qpn = Qpn(0x4712);
   ReceiveMarked(c.node, other);
-  EXPECT_FALSE(c.node.owes_cnp);
+  EXPECT_FALSE(c.node.effects.cnp_to_source);
   const std::vector<WirePacket> out = c.node.PollAll();
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].tx.dest_qpn, Qpn(0x4711));
@@ -182,7 +183,7 @@ TEST(QpCongestion, DatagramsOfOthersAndOfGroupsAreNotAnswered) {
   WirePacket group = MakeDatagram(qkey);
   group.tx.dest_qpn = kMulticastQpn;
   ReceiveMarked(c.node, group);
-  EXPECT_FALSE(c.node.owes_cnp);
+  EXPECT_FALSE(c.node.effects.cnp_to_source);
   EXPECT_TRUE(c.node.PollAll().empty());
   EXPECT_EQ(c.node.host.count(QpCounter::kMarkedPackets), 2u);
 }

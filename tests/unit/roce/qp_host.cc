@@ -141,6 +141,7 @@ memory::MemoryStatus ScriptedHost::BindWindow(const SendWqe& wqe) {
 memory::MemoryStatus ScriptedHost::AtomicWrite(const memory::Segment& segment,
                                                std::span<const std::byte, 8> from) {
   if (atomic_faults) return memory::MemoryStatus::kFault;
+  if (atomics_wait) return memory::MemoryStatus::kNotYet;
   std::memcpy(segment.direct, from.data(), from.size());
   return memory::MemoryStatus::kOk;
 }
@@ -161,6 +162,7 @@ memory::MemoryStatus ScriptedHost::AtomicCompareSwap(const memory::Segment& segm
                                                      uint64_t compare, uint64_t swap,
                                                      uint64_t& original) {
   if (atomic_faults) return memory::MemoryStatus::kFault;
+  if (atomics_wait) return memory::MemoryStatus::kNotYet;
   std::memcpy(&original, segment.direct, sizeof(original));
   if (original == compare) std::memcpy(segment.direct, &swap, sizeof(swap));
   return memory::MemoryStatus::kOk;
@@ -169,6 +171,7 @@ memory::MemoryStatus ScriptedHost::AtomicCompareSwap(const memory::Segment& segm
 memory::MemoryStatus ScriptedHost::AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
                                                   uint64_t& original) {
   if (atomic_faults) return memory::MemoryStatus::kFault;
+  if (atomics_wait) return memory::MemoryStatus::kNotYet;
   std::memcpy(&original, segment.direct, sizeof(original));
   const uint64_t sum = original + add;
   std::memcpy(segment.direct, &sum, sizeof(sum));
@@ -271,7 +274,9 @@ std::optional<WirePacket> Node::Poll() {
   memory::SegmentList segments;
   // HasTransmit must not be false while a packet can be sent.
   const bool hint = qp.HasTransmit();
-  if (!qp.PollTransmit(host, now, packet.tx, segments)) return std::nullopt;
+  packet.polled = qp.PollTransmit(host, now, packet.tx, segments);
+  if (qp.HasTransmit() && !packet.polled.has_more) std::abort();
+  if (!packet.polled) return std::nullopt;
   if (!hint) std::abort();
   for (const memory::Segment& segment : segments) {
     packet.payload.insert(packet.payload.end(), segment.direct, segment.direct + segment.length);
@@ -287,8 +292,7 @@ std::vector<WirePacket> Node::PollAll() {
 }
 
 DropReason Node::Receive(const Packet& packet) {
-  const PacketEffects effects = qp.HandlePacket(host, now, packet);
-  owes_cnp = effects.owes_cnp;
+  effects = qp.HandlePacket(host, now, packet);
   return effects.reason;
 }
 

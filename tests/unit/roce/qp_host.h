@@ -45,6 +45,8 @@ class ScriptedHost {
   // Every copy faults from now on.
   bool place_faults = false;
   bool atomic_faults = false;
+  // Atomics return kNotYet.
+  bool atomics_wait = false;
   bool invalidate_fails = false;
   bool bind_fails = false;
 
@@ -134,6 +136,7 @@ class ScriptedHost {
 struct WirePacket {
   TxPacket tx;
   std::vector<std::byte> payload;
+  Polled polled;  // sent ones only
 
   const OpcodeInfo& info() const { return InfoOf(tx.opcode); }
   // The packet as ParsePacket returns it. Valid as long as this object.
@@ -183,7 +186,7 @@ class Node {
   std::vector<WirePacket> PollAll();
   DropReason Receive(const WirePacket& packet);
   DropReason Receive(const Packet& packet);
-  bool owes_cnp = false;  // whether the last received packet requires a CNP
+  PacketEffects effects;  // of the last received packet
   // Notifies the QP of posted work and returns all packets that can be sent.
   std::vector<WirePacket> Run();
   void Work() { qp.HandleWork(host, now); }

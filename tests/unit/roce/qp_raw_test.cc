@@ -27,10 +27,14 @@ std::vector<std::byte> FrameOf(uint32_t bytes) {
 TEST(QpRaw, OneFrameForARequest) {
   Node node(Raw());
   for (const uint32_t bytes : {14u, 60u, 1500u, kLongest}) {
-    node.host.PostSend(WorkOpcode::kSend, bytes);
+    node.host.PostSend(WorkOpcode::kSend, bytes).fill_checksums = bytes == 60;
   }
   const auto packets = node.Run();
   ASSERT_EQ(packets.size(), 4u);
+  for (const WirePacket& packet : packets) {
+    EXPECT_EQ(packet.polled.kind, Polled::Kind::kFrame);
+    EXPECT_EQ(packet.polled.fill_checksums, packet.payload.size() == 60);
+  }
   EXPECT_EQ(packets[0].payload.size(), 14u);
   EXPECT_EQ(packets[3].payload.size(), kLongest);
   ASSERT_EQ(node.host.send_completions.size(), 4u);

@@ -265,5 +265,18 @@ TEST(QpResponder, AtomicOnMemoryThatFaults) {
   ExpectNak(node.PollAll(), kRqPsn, NakCode::kRemoteOperationalError);
 }
 
+TEST(QpResponder, AtomicThatWaitsIsOfferedAgain) {
+  Node node;
+  node.host.atomics_wait = true;
+  EXPECT_EQ(node.Receive(MakeFetchAdd(kRqPsn, 5, 64)), DropReason::kNone);
+  EXPECT_TRUE(node.effects.offer_again);
+  EXPECT_TRUE(node.PollAll().empty());
+  node.host.atomics_wait = false;
+  EXPECT_EQ(node.Receive(MakeFetchAdd(kRqPsn, 5, 64)), DropReason::kNone);
+  EXPECT_FALSE(node.effects.offer_again);
+  EXPECT_EQ(node.host.Word(ScriptedHost::kMemoryVa + 64), 5u);
+  EXPECT_EQ(node.PollAll().size(), 1u);
+}
+
 }  // namespace
 }  // namespace roci::roce

@@ -257,7 +257,9 @@ TEST(QpUd, SendCarriesItsDestination) {
   EXPECT_EQ(first->tx.ext.deth.qkey, 0x1234u);
   EXPECT_EQ(first->tx.ext.deth.src_qpn, kLocalQpn);
   EXPECT_EQ(first->payload.size(), 1024u);
-  EXPECT_EQ(first->tx.address_handle, 42u);
+  EXPECT_EQ(first->polled.kind, Polled::Kind::kDatagram);
+  EXPECT_EQ(first->polled.address_handle, 42u);
+  EXPECT_TRUE(first->polled.completes_once_sent);
   const auto second = node.Poll();
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->tx.ext.deth.qkey, kQkey);
