@@ -29,7 +29,6 @@ class PlaceBatch {
   void MayWait() { may_wait_ = true; }
 
   bool empty() const { return places_ == 0 && deferred_count_ == 0; }
-  uint32_t places() const { return places_; }
   // Whether one more packet that causes so many completions can be added.
   bool HasRoom(uint32_t completions) const {
     return places_ + kPlacesPerPacket <= kMaxPlaces &&
@@ -44,7 +43,10 @@ class PlaceBatch {
     payload_ = packet.payload;
     psn_ = packet.psn;
     is_request_ = packet.info->is_request;
+    places_before_ = places_;
   }
+  // Whether payloads have been added since BeginPacket, so that the frame must stay.
+  bool HasPayloadOfPacket() const { return places_ != places_before_; }
   // As memory::CopyIn, but deferred if `bytes` are of the payload or few. Bytes for a signature
   // region are copied at once.
   memory::MemoryStatus Add(QueuePairHost& host, const memory::SegmentList& segments,
@@ -112,6 +114,7 @@ class PlaceBatch {
   bool may_wait_ = false;
   std::span<const uint32_t> failed_;
   uint32_t places_ = 0;
+  uint32_t places_before_ = 0;  // at BeginPacket
   uint32_t deferred_count_ = 0;
   // The last work queue whose deferred completions were flushed because there was no room.
   const QueuePairHost* flushed_ = nullptr;

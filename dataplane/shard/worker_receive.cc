@@ -153,17 +153,14 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
   DropReason reason = qp.CheckPath(packet);
   bool is_kept = false;
   if (reason == DropReason::kNone) [[likely]] {
-    uint32_t places = 0;
-    if (copies != nullptr) [[likely]] {
+    if (copies != nullptr) [[likely]]
       copies->places.BeginPacket(packet);
-      places = copies->places.places();
-    }
     const roce::PacketEffects effects = qp.core.HandlePacket(qp.host, now_, packet);
     reason = effects.reason;
     if (effects.cnp_to_source) [[unlikely]]
       qp.SetNotificationPath(shard_, packet);
     Touch(qp);
-    if (copies != nullptr && copies->places.places() != places) [[unlikely]]
+    if (copies != nullptr && copies->places.HasPayloadOfPacket()) [[unlikely]]
       is_kept = KeepFrame(*copies, lane, frame, sharing);
     // Without room the packet is lost, and the peer retransmits it.
     if (effects.offer_again) [[unlikely]]
