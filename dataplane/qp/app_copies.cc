@@ -69,8 +69,7 @@ void AppCopies::Hold(QueuePair& qp) {
   assert(!is_running_);
   Enlist();
   has_collected_ = true;
-  assert(qp.host.copying.held_in == nullptr || qp.host.copying.held_in == this);
-  qp.host.copying.held_in = this;
+  qp.host.copy_state().Hold(*this);
   Await(qp);
 }
 
@@ -87,7 +86,7 @@ QueuePair* AppCopies::NextWaiting(QueuePair& qp) {
   return std::exchange(qp.next_waiting, nullptr);
 }
 
-void AppCopies::Unhold(QueuePair& qp) { qp.host.copying.held_in = nullptr; }
+void AppCopies::Unhold(QueuePair& qp) { qp.host.copy_state().Release(); }
 
 bool AppCopies::AddAtomic(const AtomicCopy& atomic) {
   if (atomic_count_ == kMaxAtomics) return false;
@@ -108,7 +107,7 @@ bool AppCopies::Park(rte_mbuf* frame, LaneState& lane, QueuePair& qp) {
   }
   if (!is_running_) Enlist();
   parked_[parked_count_++] = {frame, &lane, &qp};
-  qp.host.copying.parked_in = this;
+  qp.host.copy_state().Park(*this);
   return true;
 }
 
@@ -172,7 +171,10 @@ void AppCopies::Settle() {
   is_detached_.store(false, std::memory_order_relaxed);
   is_done_.store(false, std::memory_order_relaxed);
   for (uint32_t i = 0; i < atomic_count_; ++i) {
-    if (atomics_[i].host != nullptr) atomics_[i].host->copying.atomic = atomics_[i];
+    const AtomicCopy& atomic = atomics_[i];
+    if (atomic.host != nullptr) {
+      atomic.host->copy_state().KeepAtomic({atomic.status, atomic.original});
+    }
   }
   atomic_count_ = 0;
   for (QueuePair* qp = waiting_; qp != nullptr; qp = qp->next_waiting) Unhold(*qp);

@@ -1,6 +1,5 @@
 #include "dataplane/qp/place_batch.h"
 
-#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -102,39 +101,25 @@ void PlaceBatch::MakeFlushed(Deferred& late) {
     late.completion.status = kFlushed;
     // The program counts only successful completions.
     if (late.completion.opcode != roce::CompletionOpcode::kTagRecv) return;
-    late.host->queues.shared->tags()->list().TakeBackUnexpected();
+    late.host->shared_queue()->tags()->list().TakeBackUnexpected();
   } else if (late.entry.status == 0 && (late.entry.flags & ROCI_ABI_CQE_TAG_DATA_VALID) != 0) {
     FailTagCompletion(late.entry, kFlushed);
   }
 }
 
-// Records the first failed payload of the queue pair, which the NAK reports: all payloads before it
-// have been placed.
 void PlaceBatch::NoteFailure(uint32_t place) {
   const Origin& origin = origins_[place];
   if (origin.host == nullptr) return;
-  CopyFault& fault = origin.host->copying.fault;
   origin.host->CountMemoryFault();
-  if (!fault.failed) fault.place = place;
-  fault.place = std::min(fault.place, place);
-  fault.failed = true;
-  if (!origin.is_request) {
-    fault.of_response = true;
-    return;
-  }
-  if (!fault.of_request || roce::Distance(origin.psn, fault.psn) > 0) fault.psn = origin.psn;
-  fault.of_request = true;
+  origin.host->copy_state().fault().Add(place, origin.psn, origin.is_request);
 }
 
 void PlaceBatch::Tell(Deferred& late) {
-  CopyFault& fault = late.host->copying.fault;
-  const bool follows_fault = fault.failed && fault.place < late.places;
+  CopyFault& fault = late.host->copy_state().fault();
+  const bool follows_fault = fault.Precedes(late.places);
   switch (late.kind) {
     case DeferredKind::kCompletion:
-      if (follows_fault && late.completion.status == roce::CompletionStatus::kSuccess) {
-        late.completion.status = roce::CompletionStatus::kLocalProtectionError;
-        (late.is_send ? fault.send_told : fault.recv_told) = true;
-      }
+      if (follows_fault) fault.ReportIn(late.completion, late.is_send);
       late.cq->Write(late.completion, late.owner, late.is_send, late.host->now_ns());
       break;
     case DeferredKind::kEntry:
@@ -153,7 +138,7 @@ void PlaceBatch::Tell(Deferred& late) {
 // Drops a deferred completion or event. A receive WQE returns to its shared receive queue. Entries
 // of a tagged buffer, which belongs to that queue too, are written.
 void PlaceBatch::Drop(Deferred& late) {
-  SharedReceiveQueue* srq = late.host->queues.shared;
+  SharedReceiveQueue* srq = late.host->shared_queue();
   if (srq == nullptr || late.kind == DeferredKind::kEvent || late.is_send) return;
   MakeFlushed(late);
   if (late.kind == DeferredKind::kEntry) return Tell(late);
@@ -169,9 +154,8 @@ void PlaceBatch::Settle() {
   }
   deferred_count_ = 0;
   flushed_ = nullptr;
-  // Completions of these queue pairs before they are stopped come after the fault.
   for (const uint32_t place : failed_) {
-    if (origins_[place].host != nullptr) origins_[place].host->copying.fault.place = 0;
+    if (origins_[place].host != nullptr) origins_[place].host->copy_state().fault().EndBatch();
   }
   failed_ = {};
   places_ = 0;

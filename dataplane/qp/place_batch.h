@@ -18,7 +18,7 @@ namespace roci::dataplane {
 class QueuePairHost;
 
 // A batch is collected, then copied, then settled. Nothing may be added while it is copied. A copy
-// that fails marks its queue pair (QueuePairHost::Copying::fault): the transport has acknowledged
+// that fails marks its queue pair (CopyState::fault): the transport has acknowledged
 // the packet by then, so the queue pair fails. Members are called on the lcore unless they say
 // otherwise.
 class PlaceBatch {

@@ -38,11 +38,38 @@ roci_abi_queue* QueueAt(const SharedMemory& memory, uint32_t offset) {
   return reinterpret_cast<roci_abi_queue*>(memory.data() + offset);
 }
 
+bool HasTags(const QueuePairConfig& config) {
+  return config.srq != nullptr && config.srq->tags() != nullptr;
+}
+
 // There are no more work requests in flight than PSNs.
 uint32_t RecordCount(const QueuePairConfig& config) {
-  const bool has_tags = config.srq != nullptr && config.srq->tags() != nullptr;
-  const uint32_t entries = has_tags ? TagReceiver::kSendEntries : config.max_send_wr;
+  const uint32_t entries = HasTags(config) ? TagReceiver::kSendEntries : config.max_send_wr;
   return std::bit_ceil(std::clamp(entries, 1u, config.limits.window_packets));
+}
+
+// `tags`: of a tag-matching receive queue; it posts to the send queue instead of the program.
+QueuePairHost::Queues MakeQueues(const QueuePairConfig& config, const roce::QpConfig& core,
+                                 uint32_t handle, const QueueLayout& layout,
+                                 const SharedMemory& memory, TagReceiver* tags) {
+  const uint32_t qpn = core.qpn.value();
+  const uint32_t recv_handle = config.srq != nullptr ? config.srq->handle() : handle;
+  return {.send = tags != nullptr
+                      ? tags->MakeSendQueue()
+                      : SendQueue(QueueAt(memory, layout.send_queue_offset),
+                                  memory.data() + layout.send_slots_offset, layout.send_capacity,
+                                  layout.send_stride, static_cast<uint8_t>(layout.max_send_sge),
+                                  layout.max_inline, config.type),
+          .send_owner = {.qpn = qpn, .qp_handle = handle, .is_shared = tags != nullptr},
+          .send_cq = config.send_cq,
+          .recv_cq = config.recv_cq,
+          .shared = config.srq,
+          .recv = RecvQueue(QueueAt(memory, layout.recv_queue_offset),
+                            memory.data() + layout.recv_slots_offset, layout.recv_capacity,
+                            layout.recv_stride, static_cast<uint8_t>(layout.max_recv_sge)),
+          .recv_owner = {.qpn = qpn, .qp_handle = recv_handle, .is_shared = core.uses_srq},
+          .tags = tags,
+          .domain = config.domain};
 }
 
 }  // namespace
@@ -90,54 +117,37 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices
   core_config.sq_sig_all = config.sq_sig_all;
   core_config.uses_srq = config.srq != nullptr || config.type == roce::QpType::kXrcRecv;
   core_config.limits = config.limits;
+  auto tags = HasTags(config) ? std::make_unique<TagReceiver>(*config.srq) : nullptr;
   return std::unique_ptr<QueuePair>(new QueuePair(shard, context, lane, config, core_config, handle,
-                                                  *layout, *std::move(memory), std::move(storage),
-                                                  std::move(resources)));
+                                                  *layout, std::move(tags), *std::move(memory),
+                                                  std::move(storage), std::move(resources)));
 }
 
 QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
                      const QueuePairConfig& config, const roce::QpConfig& core_config,
-                     uint32_t qp_handle, const QueueLayout& layout, SharedMemory memory,
-                     RecordStorage storage, ResourceStorage resources)
+                     uint32_t qp_handle, const QueueLayout& layout,
+                     std::unique_ptr<TagReceiver> tags, SharedMemory memory, RecordStorage storage,
+                     ResourceStorage resources)
     : record_class(static_cast<uint8_t>(storage.size_class())),
       host(*this, {.shard = &shard, .lane = &qp_lane, .context = context, .now_ns = shard.now_ns},
            {.keys = context != nullptr ? context->keys_address() : nullptr,
             .copies = context != nullptr ? &context->copies() : nullptr,
             .pd = config.pd,
             .recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd},
-           config.user_handle, config.is_work_queue),
+           MakeQueues(config, core_config, qp_handle, layout, memory, tags.get()), events_),
       core(core_config, RecordCount(config), resources.span(),
            qp_lane.congestion ? &congestion : nullptr),
       congestion(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
+      events_(context, *shard.async_events, config.user_handle, config.is_work_queue),
       layout_(layout),
       memory_(std::move(memory)),
       storage_(std::move(storage)),
-      resources_(std::move(resources)) {
+      resources_(std::move(resources)),
+      tags_(std::move(tags)) {
   timer.owner = this;
   blocks_own_multicast = config.blocks_own_multicast;
   rss = config.rss;
-  QueuePairHost::Queues& queues = host.queues;
-  const uint32_t qpn = core_config.qpn.value();
-  queues.send_owner = {.qpn = qpn, .qp_handle = qp_handle};
-  queues.send_cq = config.send_cq;
-  queues.recv_cq = config.recv_cq;
-  queues.shared = config.srq;
-  queues.recv_owner = {qpn, config.srq != nullptr ? config.srq->handle() : qp_handle,
-                       core_config.uses_srq};
-  queues.send =
-      SendQueue(QueueAt(memory_, layout.send_queue_offset),
-                memory_.data() + layout.send_slots_offset, layout.send_capacity, layout.send_stride,
-                static_cast<uint8_t>(layout.max_send_sge), layout.max_inline, config.type);
-  queues.recv = RecvQueue(QueueAt(memory_, layout.recv_queue_offset),
-                          memory_.data() + layout.recv_slots_offset, layout.recv_capacity,
-                          layout.recv_stride, static_cast<uint8_t>(layout.max_recv_sge));
-  if (config.srq != nullptr && config.srq->tags() != nullptr) {
-    tags_ = std::make_unique<TagReceiver>(*config.srq);
-    queues.tags = tags_.get();
-    queues.send_owner.is_shared = true;
-    queues.send = tags_->MakeSendQueue();
-  }
-  queues.send.SetArmed(true);
+  host.send_queue().SetArmed(true);
 }
 
 QueuePair::~QueuePair() = default;
@@ -161,10 +171,7 @@ roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
     LeaveCopies();
     GiveBack(held);
-    host.queues.send.Reset();
-    host.queues.recv.Reset();
-    host.queues.shared_is_broken = false;
-    host.copying.atomic.kind = AtomicCopy::Kind::kNone;
+    host.ResetQueues();
     broken_handled_ = false;
   }
   return result;
@@ -203,15 +210,13 @@ QueuePair::HeldReceive QueuePair::FindHeldReceive() {
   const roce::RecvWqe* wqe = core.held_receive();
   if (wqe == nullptr) return {};
   if (core.type() == roce::QpType::kXrcRecv) host.SelectReceiveQueue(core.receive_queue_number());
-  return {host.queues.shared, *wqe};
+  return {host.shared_queue(), *wqe};
 }
 
 void QueuePair::LeaveCopies() {
   if (waits_in != nullptr) waits_in->Forget(*this);
-  if (host.copying.parked_in != nullptr) host.copying.parked_in->Forget(*this);
-  host.copying.held_in = nullptr;
-  host.copying.parked_in = nullptr;
-  host.copying.fault = CopyFault();
+  if (AppCopies* copies = host.copy_state().parked_in()) copies->Forget(*this);
+  host.copy_state() = CopyState();
   fails_after_copies = false;
 }
 
@@ -225,19 +230,13 @@ void QueuePair::GiveBack(const HeldReceive& held) {
 void QueuePair::Fail(const OnShard&, roce::TimeNs now) {
   const bool is_broken = HasBrokenQueue();
   broken_handled_ |= is_broken;
-  const CopyFault fault = std::exchange(host.copying.fault, CopyFault());
+  const CopyFault fault = host.copy_state().TakeFault();
   if (is_broken) {
     host.RaiseEvent(roce::QpEvent::kFatal);
-  } else if (fault.of_request) {
+  } else if (fault.place_fault().of_request) {
     host.RaiseEvent(roce::QpEvent::kAccessViolation);
   }
-  if (fault.failed) {
-    core.HandlePlaceFault(host, {.of_request = fault.of_request,
-                                 .of_response = fault.of_response,
-                                 .recv_told = fault.recv_told,
-                                 .send_told = fault.send_told,
-                                 .psn = fault.psn});
-  }
+  if (fault.failed()) core.HandlePlaceFault(host, fault.place_fault());
   if (is_broken) MoveToError(now);
 }
 
@@ -288,8 +287,8 @@ QueuePairInfo QueuePair::Inspect(const OnShard&) const {
   info.local_gid = local_gid;
   info.remote_gid = remote_gid;
   info.vlan = vlan;
-  info.send_taken = host.queues.send.taken();
-  info.recv_taken = host.queues.recv.taken();
+  info.send_taken = host.send_queue().taken();
+  info.recv_taken = host.recv_queue().taken();
   info.tx_packets = tx_packets;
   info.rx_packets = rx_packets;
   info.drops = drops;

@@ -2,7 +2,6 @@
 // template of its path, its place in the lists of the lcore.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,6 +50,7 @@ struct QueuePairConfig {
   std::shared_ptr<const RssGroup> rss;
   // Raw packet: a member of RSS groups; the program calls it a work queue.
   bool is_work_queue = false;
+  const XrcTargets* domain = nullptr;  // XRC receive: has the queues that requests may name
   roce::QpLimits limits;
 };
 
@@ -108,12 +108,12 @@ class alignas(64) QueuePair {
   uint32_t handle() const { return host.handle(); }
   roce::QpType type() const { return core.type(); }
   uint32_t pd() const { return host.pd(); }
-  uint64_t user_handle() const { return host.events.user_handle; }
+  uint64_t user_handle() const { return events_.user_handle(); }
   const QueueLayout& layout() const { return layout_; }
-  CompletionQueue* send_cq() const { return host.queues.send_cq; }
-  CompletionQueue* recv_cq() const { return host.queues.recv_cq; }
-  SharedReceiveQueue* srq() const { return host.queues.shared; }  // not XRC receive
-  uint32_t async_events() const { return host.events.sent.load(std::memory_order_relaxed); }
+  CompletionQueue* send_cq() const { return host.send_cq(); }
+  CompletionQueue* recv_cq() const { return host.recv_cq(); }
+  SharedReceiveQueue* srq() const { return host.shared_queue(); }  // not XRC receive
+  uint32_t async_events() const { return events_.sent(); }
   Fd TakeFd() { return memory_.TakeFd(); }
   LaneState& lane() const { return host.lane(); }
 
@@ -130,15 +130,11 @@ class alignas(64) QueuePair {
   QueuePairInfo Inspect(const OnShard& shard) const;
   // A failure that the core does not know of: a ring holds impossible indices, or a payload could
   // not be written. Fail moves the QP to ERR and raises the event.
-  bool HasFailed() const { return HasBrokenQueue() || host.copying.fault.failed; }
+  bool HasFailed() const { return HasBrokenQueue() || host.copy_state().fault().failed(); }
   void Fail(const OnShard& shard, roce::TimeNs now);
   // Raises IBV_EVENT_QP_FATAL and moves the QP to ERR; nothing in ERR or RESET.
   void FailForQueue(const OnShard& shard, roce::TimeNs now);
-  bool HasBrokenQueue() const {
-    return (host.queues.send.broken() || host.queues.recv.broken() ||
-            host.queues.shared_is_broken) &&
-           !broken_handled_;
-  }
+  bool HasBrokenQueue() const { return host.HasBrokenQueue() && !broken_handled_; }
   // Compares P_Key, addresses and VLAN of a received packet with the path; kNone: they match.
   roce::DropReason CheckPath(const roce::Packet& packet) const;
   // UD, which has no path: sends notifications to the source of `packet`.
@@ -147,9 +143,11 @@ class alignas(64) QueuePair {
   // Prefetches the lines that a visit or a packet touches.
   void Prefetch() const { PrefetchLines(this, &remote_gid + 1); }
   void PrefetchWork() const {
-    host.queues.send.PrefetchProducer();
-    host.queues.send.PrefetchNext();
+    host.send_queue().PrefetchProducer();
+    host.send_queue().PrefetchNext();
   }
+  // XRC receive: the programs that get its events.
+  QueuePairEvents& events(const OnShard&) { return events_; }
   // Records that the shard takes into its pool, and returns when it removes the queue pair.
   RecordStorage& record_storage(const OnShard&) { return storage_; }
 
@@ -186,8 +184,8 @@ class alignas(64) QueuePair {
  private:
   QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
             const QueuePairConfig& config, const roce::QpConfig& core_config, uint32_t qp_handle,
-            const QueueLayout& layout, SharedMemory memory, RecordStorage storage,
-            ResourceStorage resources);
+            const QueueLayout& layout, std::unique_ptr<TagReceiver> tags, SharedMemory memory,
+            RecordStorage storage, ResourceStorage resources);
 
   void MoveToError(roce::TimeNs now);
 
@@ -200,6 +198,7 @@ class alignas(64) QueuePair {
   void GiveBack(const HeldReceive& held);
 
   bool broken_handled_ = false;
+  QueuePairEvents events_;
   QueueLayout layout_;
   SharedMemory memory_;
   RecordStorage storage_;  // empty while the lcore's pool has it

@@ -1,12 +1,12 @@
 #include "dataplane/qp/queue_pair_host.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
-#include "dataplane/base/async_event.h"
 #include "dataplane/qp/receive_queue_table.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/tag_receiver.h"
-#include "dataplane/qp/target_opening.h"
 #include "dataplane/qp/verbs_context.h"
 
 namespace roci::dataplane {
@@ -60,59 +60,65 @@ MemoryStatus QueuePairHost::ResolveTagged(const TaggedBuffer& buffer, uint32_t o
 
 MemoryStatus QueuePairHost::ScatterShared(const roce::RecvWqe& wqe, uint32_t offset,
                                           uint32_t length, memory::SegmentList& out) {
-  if (queues.tags != nullptr && TagReceiver::IsTagged(wqe)) {
-    return queues.tags->ScatterRecv(*this, wqe, offset, length, out);
+  if (queues_.tags != nullptr && TagReceiver::IsTagged(wqe)) {
+    return queues_.tags->ScatterRecv(*this, wqe, offset, length, out);
   }
-  return ResolveElements(access_.recv_pd, *queues.shared, wqe, offset, length,
+  return ResolveElements(access_.recv_pd, *queues_.shared, wqe, offset, length,
                          memory::Access::kLocalWrite, out);
 }
 
 void QueuePairHost::CompleteShared(const roce::Completion& completion) {
-  if (queues.tags != nullptr) return queues.tags->CompleteRecv(*this, completion);
-  Complete(*queues.recv_cq, completion, queues.recv_owner, false);
+  if (queues_.tags != nullptr) return queues_.tags->CompleteRecv(*this, completion);
+  Complete(*queues_.recv_cq, completion, queues_.recv_owner, false);
 }
 
 // The queue pair has failed and will be moved to ERR: no completion succeeds any more.
 void QueuePairHost::CompleteBehindFault(CompletionQueue& cq, roce::Completion completion,
                                         const CompletionOwner& who, bool is_send) {
-  if (completion.status == roce::CompletionStatus::kSuccess) {
-    completion.status = roce::CompletionStatus::kLocalProtectionError;
-    (is_send ? copying.fault.send_told : copying.fault.recv_told) = true;
-  }
+  copy_state_.fault().ReportIn(completion, is_send);
   cq.Write(completion, who, is_send, now_ns());
 }
 
 void QueuePairHost::CompleteOwnSend(const roce::Completion& completion) {
-  queues.tags->CompleteSend(*this, completion);
+  queues_.tags->CompleteSend(*this, completion);
 }
 
 roce::FetchResult QueuePairHost::FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
                                              const roce::Packet* packet) {
   // Queue pairs of a context fail when its completion queue overflows (Worker::FailUsers). One of
   // an XRC domain fails when it needs a receive that could not be completed.
-  if (queues.domain != nullptr && queues.recv_cq->overflowed()) [[unlikely]] {
-    queues.shared_is_broken = true;
+  if (queues_.domain != nullptr && queues_.recv_cq->overflowed()) [[unlikely]] {
+    queues_.shared_is_broken = true;
     return roce::FetchResult::kEmpty;
   }
-  const roce::FetchResult result = queues.tags != nullptr
-                                       ? queues.tags->FetchRecv(*this, packet, wqe, bad_status)
-                                       : queues.shared->Fetch(wqe, bad_status);
-  if (queues.shared->broken()) queues.shared_is_broken = true;
+  const roce::FetchResult result = queues_.tags != nullptr
+                                       ? queues_.tags->FetchRecv(*this, packet, wqe, bad_status)
+                                       : queues_.shared->Fetch(wqe, bad_status);
+  if (queues_.shared->broken()) queues_.shared_is_broken = true;
   return result;
 }
 
 bool QueuePairHost::FindReceiveQueue(uint32_t number) {
-  SharedReceiveQueue* found = queues.domain != nullptr
-                                  ? services_.lane->receive_queues.Find(number, queues.domain)
+  SharedReceiveQueue* found = queues_.domain != nullptr
+                                  ? services_.lane->receive_queues.Find(number, queues_.domain)
                                   : nullptr;
   if (found == nullptr) return false;
-  queues.shared = found;
+  queues_.shared = found;
   access_.keys = found->context().keys_address();
   access_.copies = &found->context().copies();
   access_.pd = access_.recv_pd = found->pd();
-  queues.recv_cq = found->cq();
-  queues.recv_owner.qp_handle = found->handle();
+  queues_.recv_cq = found->cq();
+  queues_.recv_owner.qp_handle = found->handle();
   return true;
+}
+
+void QueuePairHost::ForgetReceiveQueue(const SharedReceiveQueue& queue) {
+  if (queues_.shared != &queue) return;
+  if (IsHeld()) copy_state_.held_by()->places.ForgetReceives(*this);
+  queues_.shared = nullptr;
+  access_.keys = nullptr;
+  access_.copies = nullptr;
+  queues_.recv_cq = nullptr;
 }
 
 MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {
@@ -131,10 +137,10 @@ MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
 }
 
 AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
-  if (IsHeld()) return copying.held_in;
+  if (IsHeld()) return copy_state_.held_by();
   if (!packet.info->Has(roce::ExtHeader::kXrcEth)) return nullptr;
   const SharedReceiveQueue* named =
-      services_.lane->receive_queues.Find(packet.ext.xrc.srq_number, queues.domain);
+      services_.lane->receive_queues.Find(packet.ext.xrc.srq_number, queues_.domain);
   return named != nullptr ? &named->context().copies() : nullptr;
 }
 
@@ -148,16 +154,57 @@ MemoryStatus QueuePairHost::PlaceLater(const memory::SegmentList& segments,
 }
 
 MemoryStatus QueuePairHost::AtomicLater(const AtomicCopy& wanted, uint64_t& original) {
-  if (copying.atomic.kind != AtomicCopy::Kind::kNone) {
-    original = copying.atomic.original;
-    copying.atomic.kind = AtomicCopy::Kind::kNone;
-    return copying.atomic.status;
+  if (const std::optional<memory::AtomicResult> done = copy_state_.TakeAtomic()) {
+    original = done->original;
+    return done->status;
   }
   if (access_.copies->IsRunning()) [[unlikely]]
     return MemoryStatus::kFault;
   // If there is no room, the packet is offered again as well.
   access_.copies->AddAtomic(wanted);
   return MemoryStatus::kNotYet;
+}
+
+MemoryStatus QueuePairHost::AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
+                                              uint64_t swap, uint64_t& original) {
+  if (copy_state_.fault().failed()) [[unlikely]]
+    return MemoryStatus::kFault;
+  if (IsRemote(segment)) {
+    return AtomicLater({.kind = AtomicCopy::Kind::kCompareSwap,
+                        .host = this,
+                        .segment = segment,
+                        .operand = compare,
+                        .swap = swap},
+                       original);
+  }
+  const memory::AtomicResult result = memory::CompareAndSwap(segment, compare, swap);
+  original = result.original;
+  return result.status;
+}
+
+MemoryStatus QueuePairHost::AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
+                                           uint64_t& original) {
+  if (copy_state_.fault().failed()) [[unlikely]]
+    return MemoryStatus::kFault;
+  if (IsRemote(segment)) {
+    return AtomicLater(
+        {.kind = AtomicCopy::Kind::kFetchAdd, .host = this, .segment = segment, .operand = add},
+        original);
+  }
+  const memory::AtomicResult result = memory::FetchAndAdd(segment, add);
+  original = result.original;
+  return result.status;
+}
+
+MemoryStatus QueuePairHost::AtomicWrite(const memory::Segment& segment,
+                                        std::span<const std::byte, 8> bytes) {
+  if (copy_state_.fault().failed()) [[unlikely]]
+    return MemoryStatus::kFault;
+  if (!IsRemote(segment)) return memory::AtomicWrite(segment, bytes);
+  AtomicCopy write{.kind = AtomicCopy::Kind::kWrite, .host = this, .segment = segment};
+  std::memcpy(&write.operand, bytes.data(), bytes.size());
+  uint64_t ignored;
+  return AtomicLater(write, ignored);
 }
 
 roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint32_t length,
@@ -178,25 +225,11 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   // A program that reads the event finds the completions that led to it.
-  if (IsHeld() && copying.held_in->places.DeferEvent(*this, event)) [[unlikely]]
+  if (IsHeld() && copy_state_.held_by()->places.DeferEvent(*this, event)) [[unlikely]]
     return;
-  if (CompletionQueue* cq = queues.recv_cq != nullptr ? queues.recv_cq : queues.send_cq)
+  if (CompletionQueue* cq = queues_.recv_cq != nullptr ? queues_.recv_cq : queues_.send_cq)
     cq->PublishBurst();
-  if (services_.context == nullptr) {
-    for (TargetOpening* opening : events.openings) {
-      SendEvent(*opening->context, opening->user_handle, EventNumber(event), opening->async_events);
-    }
-    return;
-  }
-  SendEvent(*services_.context, events.user_handle,
-            events.is_work_queue ? kEventWorkQueueFatal : EventNumber(event), events.sent);
-}
-
-void QueuePairHost::SendEvent(VerbsContext& to, uint64_t element, uint32_t type,
-                              std::atomic<uint32_t>& sent) {
-  if (!to.SendAsyncEvent(element, type)) return;
-  services_.shard->async_events->Add(1);
-  sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  events_->Send(event);
 }
 
 void QueuePairHost::CountMemoryFault() { services_.shard->memory_faults->Add(1); }

@@ -2,15 +2,15 @@
 // translation with its keys, completions and events.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "dataplane/base/counters.h"
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/copy_state.h"
 #include "dataplane/qp/lane_state.h"
+#include "dataplane/qp/queue_pair_events.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/rings/work_queue.h"
 #include "memory/copy.h"
@@ -27,18 +27,6 @@ class TagReceiver;
 class VerbsContext;
 class XrcTargets;
 struct TaggedBuffer;
-struct TargetOpening;
-
-// Payloads of acknowledged packets could not be written.
-struct CopyFault {
-  bool failed = false;
-  bool of_request = false;   // of the peer; the first one is packet `psn`
-  bool of_response = false;  // to a READ or atomic of our own
-  bool recv_told = false;    // a receive completion has reported it
-  bool send_told = false;
-  roce::Psn psn;
-  uint32_t place = 0;  // in the batch
-};
 
 // One per queue pair; on its lcore.
 class QueuePairHost {
@@ -70,49 +58,21 @@ class QueuePairHost {
     VerbsContext* context = nullptr;   // null for XRC receive
     const uint64_t* now_ns = nullptr;  // time of the burst
   };
-  // Asynchronous events of the queue pair.
-  struct Events {
-    uint64_t user_handle = 0;  // what they carry
-    bool is_work_queue = false;
-    std::atomic<uint32_t> sent{0};
-    std::vector<TargetOpening*> openings;  // XRC receive only: each gets them
-  };
-  // Copies by system calls for this queue pair, and what waits for them.
-  struct Copying {
-    AppCopies* held_in = nullptr;    // has copies for it that are not settled yet
-    AppCopies* parked_in = nullptr;  // has received frames that wait for it
-    CopyFault fault;
-    AtomicCopy atomic;  // settled; its result waits for the packet that asked for it
-  };
 
-  // In the order of their use: a visit and a packet touch the first lines only.
- private:
-  Services services_;
-  MemoryAccess access_;
-
- public:
-  Queues queues;
-  Copying copying;
-  Events events;
-
- private:
-  QueuePair* queue_pair_;
-  roce::DurableState durable_{};  // state of the last StartDurable
-
- public:
   QueuePairHost(QueuePair& queue_pair, const Services& services, const MemoryAccess& access,
-                uint64_t user_handle, bool is_work_queue)
-      : services_(services), access_(access), queue_pair_(&queue_pair) {
-    events.user_handle = user_handle;
-    events.is_work_queue = is_work_queue;
-  }
+                const Queues& queues, QueuePairEvents& events)
+      : services_(services),
+        access_(access),
+        queues_(queues),
+        events_(&events),
+        queue_pair_(&queue_pair) {}
 
   // ---- Identity
-  roce::Qpn qpn() const { return roce::Qpn(queues.send_owner.qpn); }
-  uint32_t handle() const { return queues.send_owner.qp_handle; }
+  roce::Qpn qpn() const { return roce::Qpn(queues_.send_owner.qpn); }
+  uint32_t handle() const { return queues_.send_owner.qp_handle; }
   uint32_t pd() const { return access_.pd; }
   // It receives by the queues of an XRC domain, of several programs.
-  bool is_of_domain() const { return queues.domain != nullptr; }
+  bool is_of_domain() const { return queues_.domain != nullptr; }
 
   // ---- Surroundings
   QueuePair& queue_pair() const { return *queue_pair_; }
@@ -124,27 +84,61 @@ class QueuePairHost {
   // A durable flush has ended; see StartDurable.
   void NoteDurable(roce::DurableState state) { durable_ = state; }
 
+  // ---- Queues
+  SendQueue& send_queue() { return queues_.send; }
+  const SendQueue& send_queue() const { return queues_.send; }
+  RecvQueue& recv_queue() { return queues_.recv; }
+  const RecvQueue& recv_queue() const { return queues_.recv; }
+  CompletionQueue* send_cq() const { return queues_.send_cq; }
+  CompletionQueue* recv_cq() const { return queues_.recv_cq; }
+  // XRC: of the request under way.
+  SharedReceiveQueue* shared_queue() const { return queues_.shared; }
+  bool has_tags() const { return queues_.tags != nullptr; }
+  // A queue holds impossible indices.
+  bool HasBrokenQueue() const {
+    return queues_.send.broken() || queues_.recv.broken() || queues_.shared_is_broken;
+  }
+  // The queue pair is reset.
+  void ResetQueues() {
+    queues_.send.Reset();
+    queues_.recv.Reset();
+    queues_.shared_is_broken = false;
+  }
+  // XRC: `queue` is being destroyed.
+  void ForgetReceiveQueue(const SharedReceiveQueue& queue);
+
+  // ---- Copies by system calls
+  CopyState& copy_state() { return copy_state_; }
+  const CopyState& copy_state() const { return copy_state_; }
+  bool IsHeld() const { return copy_state_.held_by() != nullptr; }
+  // It must wait until copies are settled.
+  bool MayNotRun() const {
+    return IsHeld() || (access_.copies != nullptr && access_.copies->IsRunning());
+  }
+  // Visits the queue pair when it may run again.
+  void AwaitCopies() { (IsHeld() ? copy_state_.held_by() : access_.copies)->Await(*queue_pair_); }
+  bool HasRoomToGather() const {
+    return access_.copies == nullptr ||
+           (access_.copies->gathers.HasRoom() && !access_.copies->IsShut());
+  }
+  // The copies that `packet` may need; null: none.
+  AppCopies* CopiesFor(const roce::Packet& packet) const {
+    return queues_.domain == nullptr ? access_.copies : CopiesOfQueue(packet);
+  }
+
   // ---- roce::QpHost
   roce::FetchResult FetchSend(roce::SendWqe& wqe, roce::CompletionStatus& bad_status) {
-    return queues.send.Fetch(wqe, bad_status);
+    return queues_.send.Fetch(wqe, bad_status);
   }
   roce::FetchResult FetchRecv(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
                               const roce::Packet* packet) {
-    if (queues.shared != nullptr) [[unlikely]]
+    if (queues_.shared != nullptr) [[unlikely]]
       return FetchShared(wqe, bad_status, packet);
-    return queues.recv.Fetch(wqe, bad_status);
+    return queues_.recv.Fetch(wqe, bad_status);
   }
   bool SelectReceiveQueue(uint32_t number) {
-    return (queues.shared != nullptr && queues.shared->number() == number) ||
+    return (queues_.shared != nullptr && queues_.shared->number() == number) ||
            FindReceiveQueue(number);
-  }
-  // XRC: the selected queue is being destroyed.
-  void ForgetReceiveQueue() {
-    if (IsHeld()) copying.held_in->places.ForgetReceives(*this);
-    queues.shared = nullptr;
-    access_.keys = nullptr;
-    access_.copies = nullptr;
-    queues.recv_cq = nullptr;
   }
 
   memory::MemoryStatus GatherSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
@@ -162,9 +156,9 @@ class QueuePairHost {
     if (wqe.num_sge == 1) [[likely]] {
       return ResolveLocal(access_.recv_pd, wqe.first_sge, offset, length, kWrite, out);
     }
-    return queues.shared != nullptr
+    return queues_.shared != nullptr
                ? ScatterShared(wqe, offset, length, out)
-               : ResolveElements(access_.recv_pd, queues.recv, wqe, offset, length, kWrite, out);
+               : ResolveElements(access_.recv_pd, queues_.recv, wqe, offset, length, kWrite, out);
   }
   memory::MemoryStatus ResolveRemote(roce::Key rkey, uint64_t va, uint32_t length,
                                      memory::Access need, memory::SegmentList& out) {
@@ -182,21 +176,6 @@ class QueuePairHost {
   }
   memory::MemoryStatus BindWindow(const roce::SendWqe& wqe);
   memory::MemoryStatus RegisterList(const roce::SendWqe& wqe);
-  bool IsHeld() const { return copying.held_in != nullptr; }
-  // It must wait until copies are settled.
-  bool MayNotRun() const {
-    return IsHeld() || (access_.copies != nullptr && access_.copies->IsRunning());
-  }
-  // Visits the queue pair when it may run again.
-  void AwaitCopies() { (IsHeld() ? copying.held_in : access_.copies)->Await(*queue_pair_); }
-  bool HasRoomToGather() const {
-    return access_.copies == nullptr ||
-           (access_.copies->gathers.HasRoom() && !access_.copies->IsShut());
-  }
-  // The copies that `packet` may need; null: none.
-  AppCopies* CopiesFor(const roce::Packet& packet) const {
-    return queues.domain == nullptr ? access_.copies : CopiesOfQueue(packet);
-  }
 
   roce::DurableState StartDurable(roce::Key rkey, uint64_t va, uint32_t length, bool whole_region);
   roce::DurableState PollDurable() const { return durable_; }
@@ -212,60 +191,27 @@ class QueuePairHost {
   // The worker calls these only when all earlier payloads are written. If one of them failed, the
   // peer must not see this operation done.
   memory::MemoryStatus AtomicCompareSwap(const memory::Segment& segment, uint64_t compare,
-                                         uint64_t swap, uint64_t& original) {
-    if (copying.fault.failed) [[unlikely]]
-      return memory::MemoryStatus::kFault;
-    if (IsRemote(segment)) {
-      return AtomicLater({.kind = AtomicCopy::Kind::kCompareSwap,
-                          .host = this,
-                          .segment = segment,
-                          .operand = compare,
-                          .swap = swap},
-                         original);
-    }
-    const memory::AtomicResult result = memory::CompareAndSwap(segment, compare, swap);
-    original = result.original;
-    return result.status;
-  }
+                                         uint64_t swap, uint64_t& original);
   memory::MemoryStatus AtomicFetchAdd(const memory::Segment& segment, uint64_t add,
-                                      uint64_t& original) {
-    if (copying.fault.failed) [[unlikely]]
-      return memory::MemoryStatus::kFault;
-    if (IsRemote(segment)) {
-      return AtomicLater(
-          {.kind = AtomicCopy::Kind::kFetchAdd, .host = this, .segment = segment, .operand = add},
-          original);
-    }
-    const memory::AtomicResult result = memory::FetchAndAdd(segment, add);
-    original = result.original;
-    return result.status;
-  }
+                                      uint64_t& original);
   memory::MemoryStatus AtomicWrite(const memory::Segment& segment,
-                                   std::span<const std::byte, 8> bytes) {
-    if (copying.fault.failed) [[unlikely]]
-      return memory::MemoryStatus::kFault;
-    if (!IsRemote(segment)) return memory::AtomicWrite(segment, bytes);
-    AtomicCopy write{.kind = AtomicCopy::Kind::kWrite, .host = this, .segment = segment};
-    std::memcpy(&write.operand, bytes.data(), bytes.size());
-    uint64_t ignored;
-    return AtomicLater(write, ignored);
-  }
+                                   std::span<const std::byte, 8> bytes);
 
   void CompleteSend(const roce::Completion& completion) {
     if (!completion.signaled) return;
     // A request of tag matching, not of the program.
-    if (queues.send_owner.is_shared) [[unlikely]]
+    if (queues_.send_owner.is_shared) [[unlikely]]
       return CompleteOwnSend(completion);
-    Complete(*queues.send_cq, completion, queues.send_owner, true);
+    Complete(*queues_.send_cq, completion, queues_.send_owner, true);
   }
   void CompleteRecv(const roce::Completion& completion) {
-    if (queues.recv_owner.is_shared) [[unlikely]]
+    if (queues_.recv_owner.is_shared) [[unlikely]]
       return CompleteShared(completion);
-    Complete(*queues.recv_cq, completion, queues.recv_owner, false);
+    Complete(*queues_.recv_cq, completion, queues_.recv_owner, false);
   }
   // For TagReceiver: a receive of the shared queue itself; the memory of a tagged buffer.
   void CompleteUntagged(const roce::Completion& completion) {
-    Complete(*queues.recv_cq, completion, queues.recv_owner, false);
+    Complete(*queues_.recv_cq, completion, queues_.recv_owner, false);
   }
   memory::MemoryStatus ResolveTagged(const TaggedBuffer& buffer, uint32_t offset, uint32_t length,
                                      memory::SegmentList& out);
@@ -275,14 +221,14 @@ class QueuePairHost {
   }
 
  private:
-  memory::AccessContext Context() const { return {access_.pd, queues.send_owner.qpn}; }
+  memory::AccessContext Context() const { return {access_.pd, queues_.send_owner.qpn}; }
   void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
                 bool is_send) {
-    if (IsHeld() && copying.held_in->places.Defer(*this, cq, completion, who, is_send))
+    if (IsHeld() && copy_state_.held_by()->places.Defer(*this, cq, completion, who, is_send))
         [[unlikely]] {
       return;
     }
-    if (!copying.fault.failed) [[likely]] {
+    if (!copy_state_.fault().failed()) [[likely]] {
       cq.Write(completion, who, is_send, now_ns());
     } else {
       CompleteBehindFault(cq, completion, who, is_send);
@@ -305,20 +251,18 @@ class QueuePairHost {
                            const CompletionOwner& who, bool is_send);
   void CompleteOwnSend(const roce::Completion& completion);
   bool FindReceiveQueue(uint32_t number);
-  // Counts the event in `sent` where it is not lost.
-  void SendEvent(VerbsContext& to, uint64_t element, uint32_t type, std::atomic<uint32_t>& sent);
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
                                     memory::SegmentList& out) {
     // Rings are sealed, so reading cannot fault.
     return out.Append(
-               memory::Segment::Direct(queues.send.InlineData(wqe) + offset, length, nullptr))
+               memory::Segment::Direct(queues_.send.InlineData(wqe) + offset, length, nullptr))
                ? memory::MemoryStatus::kOk
                : memory::MemoryStatus::kTooManySegments;
   }
   memory::MemoryStatus ResolveLocal(uint32_t domain_pd, const roce::Sge& sge, uint32_t offset,
                                     uint32_t length, memory::Access need,
                                     memory::SegmentList& out) {
-    return access_.keys->Resolve(sge.lkey.value(), {domain_pd, queues.send_owner.qpn},
+    return access_.keys->Resolve(sge.lkey.value(), {domain_pd, queues_.send_owner.qpn},
                                  sge.va + offset, length, need, out);
   }
   memory::MemoryStatus ResolveSend(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,
@@ -326,7 +270,7 @@ class QueuePairHost {
     if (wqe.num_sge == 1) [[likely]] {
       return ResolveLocal(access_.pd, wqe.first_sge, offset, length, need, out);
     }
-    return ResolveElements(access_.pd, queues.send, wqe, offset, length, need, out);
+    return ResolveElements(access_.pd, queues_.send, wqe, offset, length, need, out);
   }
   // Several SGEs, read from the ring again. The program may have changed them since their lengths
   // were added up; kOutOfBounds: they are too short now.
@@ -334,6 +278,15 @@ class QueuePairHost {
   memory::MemoryStatus ResolveElements(uint32_t domain_pd, const Queue& queue, const Wqe& wqe,
                                        uint32_t offset, uint32_t length, memory::Access need,
                                        memory::SegmentList& out);
+
+  // In the order of their use: a visit and a packet touch the first lines only.
+  Services services_;
+  MemoryAccess access_;
+  Queues queues_;
+  CopyState copy_state_;
+  QueuePairEvents* events_;
+  QueuePair* queue_pair_;
+  roce::DurableState durable_{};  // state of the last StartDurable
 };
 
 }  // namespace roci::dataplane

@@ -248,7 +248,7 @@ void TagReceiver::CompleteData(QueuePairHost& host, uint64_t wr_id, uint32_t byt
 
 // Keeps its order behind earlier payloads and completions.
 void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool solicited) {
-  if (host.copying.fault.failed && entry.status == 0) {
+  if (host.copy_state().fault().failed() && entry.status == 0) {
     FailTagCompletion(entry, CompletionStatus::kLocalProtectionError);
   }
   entry.opcode = static_cast<uint8_t>(CompletionOpcode::kTagRecv);
@@ -260,8 +260,10 @@ void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool soli
     entry.tag_context = header_.context;
   }
   entry.flags |= ROCI_ABI_CQE_TAG;
-  if (host.IsHeld() && host.copying.held_in->places.DeferEntry(host, *srq_.cq(), entry, solicited))
+  if (host.IsHeld() &&
+      host.copy_state().held_by()->places.DeferEntry(host, *srq_.cq(), entry, solicited)) {
     return;
+  }
   srq_.cq()->WriteEntry(entry, solicited || entry.status != 0, host.now_ns());
 }
 

@@ -179,7 +179,7 @@ void Worker::RingAll(uint32_t count) {
 // visited once.
 void Worker::Ring(QueuePair& qp) {
   if (!qp.polled && now_ - qp.last_ring_ns < kHotRingNs) {
-    qp.host.queues.send.SetArmed(false);
+    qp.host.send_queue().SetArmed(false);
     qp.polled = true;
   }
   qp.last_ring_ns = now_;

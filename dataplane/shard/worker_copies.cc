@@ -21,7 +21,9 @@ constexpr uint64_t kRefusedRetryNs = 1'000'000;
 // payload that the packet reports is not placed yet; and behind frames that already wait.
 // PlaceBatch::HasRoom() includes room for the flush of a queue pair that this packet moves to ERR.
 bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) {
-  if (copies.IsRunning() || qp.host.copying.parked_in != nullptr || copies.IsShut()) return true;
+  if (copies.IsRunning() || qp.host.copy_state().parked_in() != nullptr || copies.IsShut()) {
+    return true;
+  }
   // One completion for a receive; for a response, one for each request that it may complete.
   const uint32_t completions = packet.info->is_request ? 1 : 1 + qp.core.UnfinishedRequests();
   if (!copies.places.empty() && !copies.places.HasRoom(completions)) return true;
@@ -29,16 +31,17 @@ bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet
   // The next message of an XRC queue pair may use another program's memory, and tag matching
   // completes one message at a time.
   return qp.host.IsHeld() &&
-         (packet.info->NeedsPlaced() || qp.host.is_of_domain() || qp.host.queues.tags != nullptr);
+         (packet.info->NeedsPlaced() || qp.host.is_of_domain() || qp.host.has_tags());
 }
 
 // True: took the caller's reference to the frame, the only one. False: the caller keeps its
 // reference; the frame was dropped for this queue pair, or its reference count was raised.
 bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame,
                   Sharing sharing) {
-  AppCopies& where = qp.host.copying.parked_in != nullptr ? *qp.host.copying.parked_in
-                     : qp.host.IsHeld()                   ? *qp.host.copying.held_in
-                                                          : copies;
+  const CopyState& state = qp.host.copy_state();
+  AppCopies& where = state.parked_in() != nullptr ? *state.parked_in()
+                     : state.held_by() != nullptr ? *state.held_by()
+                                                  : copies;
   if (!where.Park(frame, lane, qp)) {
     lane.counters.rx_memory_dropped.Add(1);
     return false;
@@ -198,7 +201,7 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
 // Headers and ICRC of parked frames were checked at their arrival.
 void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
   for (const AppCopies::Parked& each : parked) {
-    if (each.qp != nullptr) each.qp->host.copying.parked_in = nullptr;
+    if (each.qp != nullptr) each.qp->host.copy_state().Unpark();
   }
   roce::Packet packet;
   for (const AppCopies::Parked& each : parked) {
@@ -217,7 +220,7 @@ void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
   std::erase(collecting_, copies.get());
   std::erase(refused_, copies.get());
   for (const AppCopies::Parked& each : copies->TakeParked()) {
-    if (each.qp != nullptr) each.qp->host.copying.parked_in = nullptr;
+    if (each.qp != nullptr) each.qp->host.copy_state().Unpark();
     rte_pktmbuf_free(each.frame);
   }
   // A queue pair of an XRC domain outlives the program whose receive WQE it used.

@@ -145,7 +145,7 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
   AppCopies* copies = qp.host.CopiesFor(packet);
   const bool is_plain =
       copies == nullptr ||
-      (copies->IsIdle() && qp.host.copying.parked_in == nullptr && !copies->IsShut());
+      (copies->IsIdle() && qp.host.copy_state().parked_in() == nullptr && !copies->IsShut());
   if (!is_plain && MustWait(*copies, qp, packet)) [[unlikely]] {
     return Park(*copies, qp, lane, frame, sharing);
   }

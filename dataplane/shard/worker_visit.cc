@@ -58,13 +58,14 @@ void Worker::PrefetchAhead() {
 }
 
 Worker::Progress Worker::Visit(QueuePair& qp) {
-  const uint32_t taken = qp.host.queues.send.taken();
-  if (qp.host.queues.send.HasPosted() || (qp.watches_receives && qp.host.queues.recv.HasPosted())) {
+  SendQueue& sends = qp.host.send_queue();
+  const uint32_t taken = sends.taken();
+  if (sends.HasPosted() || (qp.watches_receives && qp.host.recv_queue().HasPosted())) {
     qp.core.HandleWork(qp.host, now_);
   }
   Progress made{};
   if (qp.core.HasTransmit()) made = Transmit(qp);
-  made.work += qp.host.queues.send.taken() - taken;
+  made.work += sends.taken() - taken;
   return made;
 }
 
@@ -127,7 +128,7 @@ bool Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   if (qp.host.IsHeld()) [[unlikely]] {
     // Queued behind the frames that wait for their payload.
     lane.Reserve();
-    qp.host.copying.held_in->gathers.Hold(FrameOf(qp, polled, buffer, nullptr));
+    qp.host.copy_state().held_by()->gathers.Hold(FrameOf(qp, polled, buffer, nullptr));
     return polled.has_more;
   }
   if (polled.fill_checksums) [[unlikely]]
@@ -273,7 +274,7 @@ void Worker::NoteState(QueuePair& qp) {
   if (in_error == qp.watches_receives) [[likely]]
     return;
   qp.watches_receives = in_error;
-  qp.host.queues.recv.SetArmed(in_error);
+  qp.host.recv_queue().SetArmed(in_error);
   if (!in_error) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   active_.Push(qp);
@@ -287,7 +288,7 @@ void Worker::SetTimer(QueuePair& qp) {
 
 void Worker::Unpoll(QueuePair& qp) {
   qp.polled = false;
-  qp.host.queues.send.SetArmed(true);
+  qp.host.send_queue().SetArmed(true);
   unpolled_[unpolled_count_++] = &qp;
 }
 
@@ -296,7 +297,7 @@ void Worker::Unpoll(QueuePair& qp) {
 void Worker::FinishUnpolling() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t i = 0; i < unpolled_count_; ++i) {
-    if (unpolled_[i]->host.queues.send.HasNew()) active_.Push(*unpolled_[i]);
+    if (unpolled_[i]->host.send_queue().HasNew()) active_.Push(*unpolled_[i]);
   }
   unpolled_count_ = 0;
 }

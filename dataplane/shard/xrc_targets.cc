@@ -21,11 +21,12 @@ absl::StatusOr<QueuePair*> XrcTargets::CreateTarget(const QueuePairConfig& confi
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
   targets_.reserve(targets_.size() + 1);
-  auto created =
-      QueuePair::Create(lcore_.services(), nullptr, device_.lane(lcore_.index()), config, *qpn, 0);
+  QueuePairConfig of_domain = config;
+  of_domain.domain = this;
+  auto created = QueuePair::Create(lcore_.services(), nullptr, device_.lane(lcore_.index()),
+                                   of_domain, *qpn, 0);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
-  qp->host.queues.domain = this;
   qp->TakeFd();  // no app has its (empty) rings
   lcore_.Call([&](const OnShard& shard) { lcore_.worker(shard).AddQueuePair(*qp); });
   std::move(free_qpn).Cancel();
@@ -47,12 +48,12 @@ std::unique_ptr<TargetOpening> XrcTargets::Open(QueuePair& qp, VerbsContext& con
   auto opening = std::make_unique<TargetOpening>();
   opening->context = &context;
   opening->user_handle = user_handle;
-  lcore_.Call([&](const OnShard&) { qp.host.events.openings.push_back(opening.get()); });
+  lcore_.Call([&](const OnShard& shard) { qp.events(shard).Add(shard, *opening); });
   return opening;
 }
 
 void XrcTargets::Close(QueuePair& qp, TargetOpening& opening) {
-  lcore_.Call([&](const OnShard&) { std::erase(qp.host.events.openings, &opening); });
+  lcore_.Call([&](const OnShard& shard) { qp.events(shard).Remove(shard, opening); });
 }
 
 void XrcTargets::AddQueue(const OnShard& shard, SharedReceiveQueue& srq) {
@@ -63,7 +64,7 @@ void XrcTargets::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq) {
   device_.lane(lcore_.index()).receive_queues.Remove(shard, srq);
   for (const auto& qp : targets_) {
     qp->core.ForgetReceiveQueue(srq.number());
-    if (qp->host.queues.shared == &srq) qp->host.ForgetReceiveQueue();
+    qp->host.ForgetReceiveQueue(srq);
   }
 }
 

@@ -1,0 +1,29 @@
+#include "dataplane/qp/queue_pair_events.h"
+
+#include "dataplane/base/async_event.h"
+#include "dataplane/base/counters.h"
+#include "dataplane/qp/target_opening.h"
+#include "dataplane/qp/verbs_context.h"
+
+namespace roci::dataplane {
+
+void QueuePairEvents::Send(roce::QpEvent event) {
+  if (context_ != nullptr) {
+    SendTo(*context_, user_handle_, is_work_queue_ ? kEventWorkQueueFatal : EventNumber(event),
+           sent_);
+    return;
+  }
+  for (TargetOpening* opening : openings_) {
+    SendTo(*opening->context, opening->user_handle, EventNumber(event), opening->async_events);
+  }
+}
+
+// Counts the event in `sent` where it is not lost.
+void QueuePairEvents::SendTo(VerbsContext& to, uint64_t element, uint32_t type,
+                             std::atomic<uint32_t>& sent) {
+  if (!to.SendAsyncEvent(element, type)) return;
+  counter_.Add(1);
+  sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,48 @@
+// The asynchronous events of a queue pair: they go to its program or, for XRC receive, to every
+// program that has it open.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/on_shard.h"
+#include "roce/work.h"
+
+namespace roci::dataplane {
+
+class Counter;
+struct TargetOpening;
+class VerbsContext;
+
+class QueuePairEvents {
+ public:
+  // `context` is null for XRC receive. `counter` counts what is sent. Events carry `user_handle`.
+  QueuePairEvents(VerbsContext* context, Counter& counter, uint64_t user_handle, bool is_work_queue)
+      : context_(context),
+        counter_(counter),
+        user_handle_(user_handle),
+        is_work_queue_(is_work_queue) {}
+
+  // ---- Any thread
+  uint64_t user_handle() const { return user_handle_; }
+  uint32_t sent() const { return sent_.load(std::memory_order_relaxed); }
+
+  // ---- On the shard
+  void Send(roce::QpEvent event);
+  // XRC receive only.
+  void Add(const OnShard&, TargetOpening& opening) { openings_.push_back(&opening); }
+  void Remove(const OnShard&, const TargetOpening& opening) { std::erase(openings_, &opening); }
+
+ private:
+  void SendTo(VerbsContext& to, uint64_t element, uint32_t type, std::atomic<uint32_t>& sent);
+
+  VerbsContext* context_;
+  Counter& counter_;
+  uint64_t user_handle_;
+  bool is_work_queue_;
+  std::atomic<uint32_t> sent_{0};
+  std::vector<TargetOpening*> openings_;
+};
+
+}  // namespace roci::dataplane
