@@ -32,9 +32,11 @@ LinkTap::LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool)
   for (auto& rules : rules_) rules.reserve(kMaxRules);
 }
 
-void LinkTap::RemoveCapture(CaptureTap& capture) { std::erase(captures_, &capture); }
+void LinkTap::RemoveCapture(const OnShard&, CaptureTap& capture) {
+  std::erase(captures_, &capture);
+}
 
-void LinkTap::RemoveRule(Impairment& rule) {
+void LinkTap::RemoveRule(const OnShard&, Impairment& rule) {
   for (auto& rules : rules_) std::erase(rules, &rule);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dataplane/base/on_shard.h"
 #include "dataplane/link/capture_tap.h"
 #include "dataplane/link/frame_filter.h"
 #include "dataplane/link/impairment.h"
@@ -51,7 +52,7 @@ class DelayQueue {
   std::vector<Held> heap_;
 };
 
-// The tap of one lane. On the lane's lcore, or between two of its bursts.
+// The tap of one lane. On the shard.
 class LinkTap {
  public:
   static constexpr size_t kMaxCaptures = 4;  // of a device
@@ -60,10 +61,12 @@ class LinkTap {
   // `now` points to the lcore's time of the burst in ns; `pool` has the buffers for duplicates.
   LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool);
 
-  void AddCapture(CaptureTap& capture) { captures_.push_back(&capture); }
-  void RemoveCapture(CaptureTap& capture);
-  void AddRule(LinkDirection direction, Impairment& rule) { RulesOf(direction).push_back(&rule); }
-  void RemoveRule(Impairment& rule);
+  void AddCapture(const OnShard&, CaptureTap& capture) { captures_.push_back(&capture); }
+  void RemoveCapture(const OnShard&, CaptureTap& capture);
+  void AddRule(const OnShard&, LinkDirection direction, Impairment& rule) {
+    RulesOf(direction).push_back(&rule);
+  }
+  void RemoveRule(const OnShard&, Impairment& rule);
   // No captures, no rules and no held frames.
   bool IsIdle() const;
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataplane/base/on_shard.h"
 #include "dataplane/qp/gather_batch.h"
 #include "dataplane/qp/place_batch.h"
 #include "memory/app_memory.h"
@@ -46,7 +47,7 @@ struct CopyUse {
   std::atomic<uint32_t> frames{0};   // parked frames
 };
 
-// Contexts that share keys share one of these. Members are called on the lcore unless they say
+// Contexts that share keys share one of these. Members are called on the shard unless they say
 // otherwise.
 //
 // A round collects copies. Between its stages the worker runs them (Copy), which a program can
@@ -92,12 +93,14 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   bool IsShared() const { return contexts_ > 1; }
   // Keeps the key table, and with it the mappings of its regions, alive as long as this object.
   void Keep(std::shared_ptr<const memory::KeyTable> keys) { keys_ = std::move(keys); }
+
+  // ---- Commands of the control thread
   // Keeps mappings alive until the next Settle.
-  void Keep(memory::ReleasedMappings mappings) {
+  void Keep(const OnShard&, memory::ReleasedMappings mappings) {
     std::move(mappings.begin(), mappings.end(), std::back_inserter(released_));
   }
   // Removes a context. True: it was the last one.
-  bool Leave() { return --contexts_ == 0; }
+  bool Leave(const OnShard&) { return --contexts_ == 0; }
 
   // ---- State
   // No copies are collected or running.

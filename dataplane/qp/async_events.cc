@@ -63,7 +63,7 @@ uint32_t AsyncEvents::Retry() {
   return 0;
 }
 
-uint32_t AsyncEvents::Hold(uint64_t element) {
+uint32_t AsyncEvents::Hold(const OnShard&, uint64_t element) {
   held_ = true;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count_; ++i) {
@@ -77,7 +77,7 @@ uint32_t AsyncEvents::Hold(uint64_t element) {
   return taken;
 }
 
-uint32_t AsyncEvents::Release() {
+uint32_t AsyncEvents::Release(const OnShard&) {
   held_ = false;
   return Retry();
 }

@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::dataplane {
 
-// Members are called on the lcore of the context, except the constructor.
+// Members are called on the shard of the context, except the constructor.
 class AsyncEvents {
  public:
   // Events in the backlog; the pipe holds 4096 more with Linux's default size.
@@ -30,8 +31,8 @@ class AsyncEvents {
 
   // Removes the events of `element` from the backlog and returns their number. Writes nothing to
   // the pipe until Release, so that another thread can filter the unread events in the pipe.
-  uint32_t Hold(uint64_t element);
-  [[nodiscard]] uint32_t Release();  // as Retry
+  uint32_t Hold(const OnShard&, uint64_t element);
+  [[nodiscard]] uint32_t Release(const OnShard&);  // as Retry
 
  private:
   bool Append(const roci_abi_async_event& event);

@@ -12,7 +12,7 @@
 
 namespace roci::dataplane {
 
-void CompletionEvents::Register() {
+void CompletionEvents::Register(const OnShard&) {
   const size_t queues = queues_ + 1;
   touched_.reserve(queues);
   withheld_.reserve(queues);
@@ -22,7 +22,7 @@ void CompletionEvents::Register() {
   ++queues_;
 }
 
-void CompletionEvents::Unregister(CompletionQueue& cq) {
+void CompletionEvents::Unregister(const OnShard&, CompletionQueue& cq) {
   --queues_;
   cq.PublishWithheld();
   std::erase(withheld_, &cq);
@@ -33,8 +33,8 @@ void CompletionEvents::Unregister(CompletionQueue& cq) {
   LetGo(cq);
 }
 
-void CompletionEvents::Adopt(CompletionQueue& cq) {
-  Register();
+void CompletionEvents::Adopt(const OnShard& shard, CompletionQueue& cq) {
+  Register(shard);
   cq.Join(*this);
   if (cq.event_state().delayed_) delayed_.push_back(&cq);
   CountOwed();
@@ -142,8 +142,8 @@ void CompletionEvents::Expire(uint64_t now_ns) {
   next_deadline_ = next;
 }
 
-void CompletionEvents::Moderate(CompletionQueue& cq, const EventModeration& moderation,
-                                uint64_t now_ns) {
+void CompletionEvents::Moderate(const OnShard&, CompletionQueue& cq,
+                                const EventModeration& moderation, uint64_t now_ns) {
   CompletionEventState& state = cq.event_state();
   const bool held = state.held_;
   LetGo(cq);
@@ -192,13 +192,13 @@ void CompletionEvents::Retry() {
 
 void CompletionEvents::CountOwed() { owed_ = delayed_.size() + waiting_.size(); }
 
-void CompletionEvents::Register(AsyncEvents& events) {
+void CompletionEvents::Register(const OnShard&, AsyncEvents& events) {
   waiting_.reserve(contexts_ + 1);
   ++contexts_;
   if (events.waiting()) AwaitRoom(events);
 }
 
-void CompletionEvents::Unregister(AsyncEvents& events) {
+void CompletionEvents::Unregister(const OnShard&, AsyncEvents& events) {
   --contexts_;
   std::erase(waiting_, &events);
   CountOwed();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dataplane/base/counters.h"
+#include "dataplane/base/on_shard.h"
 
 namespace roci::dataplane {
 
@@ -52,14 +53,14 @@ class CompletionEventState {
 };
 
 // The scheduler of one lcore: the CQs with entries of this burst, with an event that moderation
-// holds back, or with an event that waits for room in its pipe. On the lcore.
+// holds back, or with an event that waits for room in its pipe. On the shard.
 class CompletionEvents {
  public:
   // Adds or removes a CQ of this lcore. Storage grows here, never on the hot path.
-  void Register();
-  void Unregister(CompletionQueue& cq);
+  void Register(const OnShard&);
+  void Unregister(const OnShard&, CompletionQueue& cq);
   // Adds a CQ that another lcore has removed, with its unsent event if it has one.
-  void Adopt(CompletionQueue& cq);
+  void Adopt(const OnShard& shard, CompletionQueue& cq);
   // `cq`, whose state is `state`, has written an entry. `solicited`: the entry also wakes a program
   // that waits for solicited ones only.
   void NoteEntry(CompletionQueue& cq, CompletionEventState& state, bool solicited) {
@@ -78,7 +79,8 @@ class CompletionEvents {
   bool has_delayed() const { return owed_ != 0; }
   // Sends the events of this burst's entries. Called once per burst, after its last entry.
   void Flush(uint64_t now_ns);
-  void Moderate(CompletionQueue& cq, const EventModeration& moderation, uint64_t now_ns);
+  void Moderate(const OnShard&, CompletionQueue& cq, const EventModeration& moderation,
+                uint64_t now_ns);
   static constexpr uint64_t kNever = ~uint64_t{0};
   // When the next event that moderation holds back is due; nanoseconds, as `now_ns`.
   uint64_t next_deadline() const { return next_deadline_; }
@@ -87,12 +89,12 @@ class CompletionEvents {
   // Tries again to write events for which the pipe had no room, asynchronous ones too.
   void Retry();
   // Adds or removes a context of this lcore, with its waiting asynchronous events.
-  void Register(AsyncEvents& events);
-  void Unregister(AsyncEvents& events);
+  void Register(const OnShard&, AsyncEvents& events);
+  void Unregister(const OnShard&, AsyncEvents& events);
   // `events` has its first event that waits for room.
   void AwaitRoom(AsyncEvents& events);
   // Writes nothing to the pipe `channel` from now on; its events wait. -1: ends that.
-  void Hold(int channel) { held_channel_ = channel; }
+  void Hold(const OnShard&, int channel) { held_channel_ = channel; }
 
   // Queues that have overflowed and whose queue pairs must go to ERR. The lcore walks over the
   // queue pairs of their context in slices, and counts them in CompletionQueue::walked().

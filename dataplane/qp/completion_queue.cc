@@ -93,7 +93,8 @@ void CompletionQueue::WriteEntry(roci_abi_cqe filled, bool solicited, uint64_t n
   events_->NoteEntry(*this, event_state_, solicited);
 }
 
-bool CompletionQueue::SwapRing(SharedMemory& ring, uint32_t capacity, uint32_t consumer) {
+bool CompletionQueue::SwapRing(const OnShard&, SharedMemory& ring, uint32_t capacity,
+                               uint32_t consumer) {
   PublishWithheld();
   const uint32_t unconsumed = producer_ - consumer;
   if (unconsumed > capacity_ || unconsumed > capacity) return false;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/qp/completion_events.h"
 #include "roce/work.h"
@@ -37,7 +38,7 @@ class CompletionQueue {
   // The memory of a ring for at least `entries`, which are 1..kMaxEntries.
   static absl::StatusOr<SharedMemory> CreateRing(uint32_t entries);
 
-  // ---- On the lcore
+  // ---- On the shard
   // Makes all withheld entries of the lcore's queues visible.
   void PublishBurst() { events_->Publish(); }
   // Appends one entry. On overflow the entry is lost, the CQ is dead and the program gets
@@ -69,12 +70,12 @@ class CompletionQueue {
   void WriteEntry(roci_abi_cqe filled, bool solicited, uint64_t now_ns);
   // Continues in `ring`: copies the unconsumed entries there and leaves the old ring in `ring`.
   // False, with nothing changed: they do not fit, or `consumer` is impossible.
-  bool SwapRing(SharedMemory& ring, uint32_t capacity, uint32_t consumer);
+  bool SwapRing(const OnShard&, SharedMemory& ring, uint32_t capacity, uint32_t consumer);
 
   VerbsContext& context() const { return context_; }
   uint32_t& walked() { return walked_; }
 
-  // ---- On the lcore, for CompletionEvents
+  // ---- On the shard, for CompletionEvents
   CompletionEventState& event_state() { return event_state_; }
   const CompletionEventState& event_state() const { return event_state_; }
   // The queue has moved to the lcore of `events`.

@@ -28,7 +28,7 @@ std::vector<FlowTable::Class>::iterator FlowTable::FindClass(const FlowRule& rul
   });
 }
 
-bool FlowTable::Add(FlowRule& rule) {
+bool FlowTable::Add(const OnShard&, FlowRule& rule) {
   if (std::vector<FlowRule*>* list = ListOf(rule.kind)) {
     list->push_back(&rule);
     return true;
@@ -54,7 +54,7 @@ void FlowTable::Prune(std::vector<Class>::iterator it, const roce::FlowKey& valu
   if (it->rules.empty()) classes_.erase(it);
 }
 
-void FlowTable::Remove(FlowRule& rule) {
+void FlowTable::Remove(const OnShard&, FlowRule& rule) {
   if (std::vector<FlowRule*>* list = ListOf(rule.kind)) {
     std::erase(*list, &rule);
     return;

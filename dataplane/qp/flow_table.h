@@ -12,6 +12,7 @@
 
 #include "dataplane/base/counters.h"
 #include "dataplane/base/eal.h"
+#include "dataplane/base/on_shard.h"
 #include "roce/flow_key.h"
 
 namespace roci::dataplane {
@@ -43,15 +44,15 @@ struct FlowRule {
   FlowCounters* counters = nullptr;  // may be null; may be set while lcores read it
 };
 
-// Changed and read on one lcore. Rules of one priority and mask are a class with one hash table. A
+// Changed and read on one shard. Rules of one priority and mask are a class with one hash table. A
 // frame costs one lookup per class; kMaxClasses bounds their number.
 class FlowTable {
  public:
   static constexpr size_t kMaxClasses = 64;
 
   // False, with nothing changed: kMaxClasses is reached.
-  bool Add(FlowRule& rule);
-  void Remove(FlowRule& rule);
+  bool Add(const OnShard&, FlowRule& rule);
+  void Remove(const OnShard&, FlowRule& rule);
 
   bool empty() const {
     return classes_.empty() && all_default_.empty() && multicast_default_.empty();

@@ -7,21 +7,22 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dataplane/base/on_shard.h"
 #include "roce/types.h"
 
 namespace roci::dataplane {
 
 class QueuePair;
 
-// Read and changed on the lcore. Only changes allocate.
+// Read and changed on the shard. Only changes allocate.
 class MulticastTable {
  public:
   // False: `qp` is a member already.
-  bool Add(const roce::Gid& group, QueuePair& qp);
+  bool Add(const OnShard&, const roce::Gid& group, QueuePair& qp);
   // False: `qp` is no member.
-  bool Remove(const roce::Gid& group, const QueuePair& qp);
+  bool Remove(const OnShard&, const roce::Gid& group, const QueuePair& qp);
   // Removes `qp` from every group.
-  void RemoveAll(const QueuePair& qp);
+  void RemoveAll(const OnShard&, const QueuePair& qp);
   // Valid until the next change. Empty for a group without members.
   std::span<QueuePair* const> Find(const roce::Gid& group) const;
   bool empty() const { return groups_.empty(); }

@@ -169,7 +169,7 @@ roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
   if (result != roce::ModifyResult::kOk) return result;
   if (path != nullptr) SetPath(shard, *path);
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
-    LeaveCopies();
+    LeaveCopies(shard);
     GiveBack(held);
     host.ResetQueues();
     broken_handled_ = false;
@@ -213,7 +213,7 @@ QueuePair::HeldReceive QueuePair::FindHeldReceive() {
   return {host.shared_queue(), *wqe};
 }
 
-void QueuePair::LeaveCopies() {
+void QueuePair::LeaveCopies(const OnShard&) {
   if (waits_in != nullptr) waits_in->Forget(*this);
   if (AppCopies* copies = host.copy_state().parked_in()) copies->Forget(*this);
   host.copy_state() = CopyState();
@@ -275,14 +275,14 @@ roce::DropReason QueuePair::CheckPath(const roce::Packet& packet) const {
   return roce::DropReason::kNone;
 }
 
-QueuePairInfo QueuePair::Inspect(const OnShard&) const {
+QueuePairInfo QueuePair::Inspect(const OnShard& shard) const {
   QueuePairInfo info;
   info.qpn = qpn();
   info.type = type();
   info.state = core.state();
   info.handle = handle();
   info.pd = pd();
-  core.Query(info.attributes);
+  info.attributes = Query(shard);
   core.Describe(host.now_ns(), info.debug);
   info.local_gid = local_gid;
   info.remote_gid = remote_gid;

@@ -126,7 +126,13 @@ class alignas(64) QueuePair {
   void GiveBackReceive(const OnShard& shard);
   // On reset or destruction. Running copies continue, but their completions, events and frames, and
   // the parked frames of the queue pair, are dropped.
-  void LeaveCopies();
+  void LeaveCopies(const OnShard&);
+  // As ibv_query_qp.
+  roce::QpAttributes Query(const OnShard&) const {
+    roce::QpAttributes attributes;
+    core.Query(attributes);
+    return attributes;
+  }
   QueuePairInfo Inspect(const OnShard& shard) const;
   // A failure that the core does not know of: a ring holds impossible indices, or a payload could
   // not be written. Fail moves the QP to ERR and raises the event.

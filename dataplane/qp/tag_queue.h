@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/rings/tag_list.h"
 #include "verbs_provider/abi/tag_matching.h"
@@ -39,7 +40,7 @@ class TagQueue {
   const TagQueueLayout& layout() const { return layout_; }
   Fd TakeFd() { return memory_.TakeFd(); }
 
-  // ---- On the lcore
+  // ---- On the shard
   static constexpr uint32_t kOpsPerCall = 64;
   // Executes up to kOpsPerCall posted operations. False: the program wrote an impossible index; no
   // operation is taken any more.
@@ -47,6 +48,7 @@ class TagQueue {
   // The last call left operations, for which the program does not ring again.
   bool has_more() const { return has_more_; }
   TagList& list() { return list_; }
+  uint32_t buffers(const OnShard&) const { return list_.size(); }  // in the list
   // A matched buffer has completed; its slot becomes free.
   void Release(uint32_t slot);
   uint32_t handle() const { return handle_; }

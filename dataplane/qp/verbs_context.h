@@ -22,7 +22,7 @@ class CompletionEvents;
 class QueuePair;
 class SharedReceiveQueue;
 
-// On the lcore, except where noted.
+// On the shard, except where noted.
 class VerbsContext {
  public:
   // ---- Control thread, while the context is on no lcore
@@ -53,7 +53,7 @@ class VerbsContext {
   ListMemory& lists() { return lists_; }
   Doorbells& doorbells() { return doorbells_; }
 
-  // ---- What the lcore looks up
+  // ---- What the shard looks up
   QueuePair* FindQueuePair(uint32_t handle) const {
     return handle < queue_pairs_.size() ? queue_pairs_[handle].get() : nullptr;
   }

@@ -56,12 +56,13 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> ListMemory::Create(const ListRoom&
   return std::make_unique<SharedMemory>(*std::move(memory));
 }
 
-void ListMemory::Add(uint32_t number, std::unique_ptr<SharedMemory> memory, const ListRoom& room) {
+void ListMemory::Add(const OnShard&, uint32_t number, std::unique_ptr<SharedMemory> memory,
+                     const ListRoom& room) {
   lists_[number] = {std::move(memory), room};
   copy_.resize(std::max<size_t>(copy_.size(), room.all_runs()));
 }
 
-std::unique_ptr<SharedMemory> ListMemory::Remove(uint32_t number) {
+std::unique_ptr<SharedMemory> ListMemory::Remove(const OnShard&, uint32_t number) {
   const auto found = lists_.find(number);
   if (found == lists_.end()) return nullptr;
   std::unique_ptr<SharedMemory> memory = std::move(found->second.memory);

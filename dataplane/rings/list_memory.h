@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "memory/key_table.h"
 #include "roce/work.h"
@@ -38,10 +39,11 @@ class ListMemory {
   // ---- Control thread
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(const ListRoom& room);
 
-  // ---- On the lcore
-  void Add(uint32_t number, std::unique_ptr<SharedMemory> memory, const ListRoom& room);
+  // ---- On the shard
+  void Add(const OnShard&, uint32_t number, std::unique_ptr<SharedMemory> memory,
+           const ListRoom& room);
   // Passes the memory to the caller, which frees it off the lcore.
-  std::unique_ptr<SharedMemory> Remove(uint32_t number);
+  std::unique_ptr<SharedMemory> Remove(const OnShard&, uint32_t number);
   // Executes WorkOpcode::kRegisterList: copies the list, then registers the copy. kBadKey: no such
   // list; kInvalidArgument: the list is too long, or the signature's kind is unknown; otherwise as
   // KeyTable::RegisterList.

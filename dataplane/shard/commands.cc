@@ -120,7 +120,7 @@ ReceiveQueueState ShardClient::Do(const InspectReceiveQueue& command) {
                              .taken = srq.taken(shard),
                              .limit = srq.limit(shard),
                              .broken = srq.broken(),
-                             .tags = srq.tags() != nullptr ? srq.tags()->list().size() : 0};
+                             .tags = srq.tags() != nullptr ? srq.tags()->buffers(shard) : 0};
   });
 }
 

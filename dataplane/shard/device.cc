@@ -93,12 +93,10 @@ void Device::AddLanes(const DeviceConfig& config) {
     lane->lcore_count = dataplane_.lcore_count();
     lane->raw = i == home_lcore_ ? raw_ : nullptr;
     lane->mac = mac_;
-    lane->max_frame_bytes = max_frame_bytes_;
-    if (congestion_) {
-      lane->congestion = roce::CongestionPort{.parameters = *congestion_};
-      lane->congestion->parameters.line_rate_kbps = line_rate_kbps_;
-    }
+    if (congestion_) lane->congestion = roce::CongestionPort{.parameters = *congestion_};
     if (dataplane_.lcore_count() > 1) lane->matched = matched_rings_[i];
+    lcore.Call(
+        [&](const OnShard& shard) { lane->UseLink(shard, max_frame_bytes_, line_rate_kbps_); });
     lcore.AttachLane(*lane);
     lanes_.push_back(std::move(lane));
   }
@@ -149,9 +147,8 @@ void Device::RefreshLink() {
   max_frame_bytes_ = max_frame_bytes;
   line_rate_kbps_ = line_rate_kbps;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
-      lanes_[i]->max_frame_bytes = max_frame_bytes;
-      if (lanes_[i]->congestion) lanes_[i]->congestion->parameters.line_rate_kbps = line_rate_kbps;
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      lanes_[i]->UseLink(shard, max_frame_bytes, line_rate_kbps);
     });
   }
 }
@@ -214,26 +211,26 @@ absl::Status Device::SendRaw(std::span<const std::byte> frame) {
 }
 
 void Device::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
-  const std::vector<roce::NetAddress> copy(addresses.begin(), addresses.end());
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
-      lanes_[i]->local_addresses = copy;
+    std::vector<roce::NetAddress> copy(addresses.begin(), addresses.end());
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      lanes_[i]->SetLocalAddresses(shard, std::move(copy));
     });
   }
 }
 
 absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
-  const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard&) {
-    return lane.multicast.Add(group, qp);
+  const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
+    return lane.multicast.Add(shard, group, qp);
   });
   return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
 }
 
 absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
-  const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard&) {
-    return lane.multicast.Remove(group, qp);
+  const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
+    return lane.multicast.Remove(shard, group, qp);
   });
   return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");
 }
@@ -244,9 +241,9 @@ absl::Status Device::AddFlow(FlowRule& rule) {
   size_t added_to = 0;
   absl::Cleanup remove = [&] { RemoveFlowFrom(added_to, rule); };
   for (; added_to < lanes_.size(); ++added_to) {
-    const bool added = dataplane_.lcore(static_cast<uint32_t>(added_to)).Call([&](const OnShard&) {
-      return lanes_[added_to]->flows.Add(rule);
-    });
+    Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(added_to));
+    const bool added =
+        lcore.Call([&](const OnShard& shard) { return lanes_[added_to]->flows.Add(shard, rule); });
     if (!added) return absl::ResourceExhaustedError("different masks of flow rules");
   }
   std::move(remove).Cancel();
@@ -257,8 +254,8 @@ absl::Status Device::AddFlow(FlowRule& rule) {
 // Removes the rule from the first `lanes` lanes.
 void Device::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
   for (size_t i = 0; i < lanes; ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
-      lanes_[i]->flows.Remove(rule);
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      lanes_[i]->flows.Remove(shard, rule);
     });
   }
 }

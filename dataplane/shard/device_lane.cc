@@ -45,39 +45,52 @@ void DeviceLane::Add(const OnShard&, QueuePair& qp) {
   count_.store(queue_pairs() + 1, std::memory_order_relaxed);
 }
 
-void DeviceLane::Remove(const OnShard&, QueuePair& qp) {
+void DeviceLane::Remove(const OnShard& shard, QueuePair& qp) {
   QueuePair*& slot = table_[QpnSpace::SlotOf(qp.qpn(), lcore_bits)];
   assert(slot == &qp);
   slot = nullptr;
   count_.store(queue_pairs() - 1, std::memory_order_relaxed);
-  if (qp.type() == roce::QpType::kUd && !multicast.empty()) multicast.RemoveAll(qp);
+  if (qp.type() == roce::QpType::kUd && !multicast.empty()) multicast.RemoveAll(shard, qp);
+}
+
+void DeviceLane::UseLink(const OnShard&, uint32_t max_frame_bytes, uint32_t line_rate_kbps) {
+  max_frame_bytes_ = max_frame_bytes;
+  if (congestion) congestion->parameters.line_rate_kbps = line_rate_kbps;
+}
+
+// Frames that are already staged have not passed the tap, so its earlier state is reset.
+void DeviceLane::AttachTap(const OnShard&, LinkTap& tap) {
+  if (tap_ != nullptr) return;
+  tap.Sent(0);
+  CompleteChecksums();
+  tap_ = &tap;
 }
 
 EthdevPort::Received DeviceLane::ReceiveThroughTap(rte_mbuf** frames,
                                                    EthdevPort::Received received) {
   const uint32_t seen = received.handed_off;
   for (uint32_t i = seen; i < received.count; ++i) ForgetChecksums(*frames[i]);
-  return {seen + link->Receive(frames + seen, received.count - seen, kBurst - seen), seen};
+  return {seen + tap_->Receive(frames + seen, received.count - seen, kBurst - seen), seen};
 }
 
 bool DeviceLane::ServeTap() {
-  const bool is_due = link->SendIsDue();
+  const bool is_due = tap_->SendIsDue();
   if (is_due) FlushStage();
-  if (link->IsIdle()) link = nullptr;
+  if (tap_->IsIdle()) tap_ = nullptr;
   return is_due;
 }
 
 bool DeviceLane::FlushStage() {
-  if (link == nullptr) [[likely]]
+  if (tap_ == nullptr) [[likely]]
     return SendStage();
-  staged_ = link->Send(frames_.data(), to_lcore_.data(), staged_, kStage);
+  staged_ = tap_->Send(frames_.data(), to_lcore_.data(), staged_, kStage);
   const bool has_room = SendStage();
-  link->Sent(staged_);
+  tap_->Sent(staged_);
   return has_room;
 }
 
 bool DeviceLane::SendStage() {
-  if (max_frame_bytes != kAnyFrame) DropWhatCannotPass();
+  if (max_frame_bytes_ != kAnyFrame) DropWhatCannotPass();
   if (staged_ == 0) return true;
   uint64_t bytes = 0;
   std::array<uint16_t, kStage> lengths;
@@ -105,21 +118,22 @@ bool DeviceLane::SendStage() {
 // Frames to the device itself stay in the port and always pass. (A multicast frame that cannot
 // leave is dropped for local members too.)
 bool DeviceLane::CannotPass(const rte_mbuf& frame) const {
-  if (frame.pkt_len <= max_frame_bytes) return false;
+  if (frame.pkt_len <= max_frame_bytes_) return false;
   const auto* header = rte_pktmbuf_mtod(&frame, const rte_ether_hdr*);
   const bool is_tagged = header->ether_type == RTE_BE16(RTE_ETHER_TYPE_VLAN);
-  if (is_tagged && frame.pkt_len <= max_frame_bytes + sizeof(rte_vlan_hdr)) return false;
+  if (is_tagged && frame.pkt_len <= max_frame_bytes_ + sizeof(rte_vlan_hdr)) return false;
   return std::memcmp(&header->dst_addr, mac.bytes.data(), mac.bytes.size()) != 0;
 }
 
 // With a tap the port computes no checksum: captures and impairments need the frame as on the link.
 void DeviceLane::FillChecksums(rte_mbuf& frame, uint32_t bytes) {
-  const bool as_it_is = ethdev != nullptr && link == nullptr;
+  const bool as_it_is = ethdev != nullptr && tap_ == nullptr;
   const uint64_t offloads = as_it_is ? ethdev->ChecksumsOf(frame) : 0;
   if (!dataplane::FillChecksums(frame, bytes, offloads) || ethdev->Prepare(lcore, frame)) return;
   dataplane::CompleteChecksums(frame);
 }
 
+// The port has no checksums left to compute in staged frames.
 void DeviceLane::CompleteChecksums() {
   for (uint32_t i = 0; i < staged_; ++i) dataplane::CompleteChecksums(*frames_[i]);
 }
@@ -127,7 +141,7 @@ void DeviceLane::CompleteChecksums() {
 // Drops and counts frames that the kernel would drop silently, or that would wait for a link that
 // is down.
 void DeviceLane::DropWhatCannotPass() {
-  Counter& counter = max_frame_bytes == kNoFrame ? counters.tx_link_down : counters.tx_above_mtu;
+  Counter& counter = max_frame_bytes_ == kNoFrame ? counters.tx_link_down : counters.tx_above_mtu;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < staged_; ++i) {
     if (CannotPass(*frames_[i])) [[unlikely]] {

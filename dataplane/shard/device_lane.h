@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "dataplane/base/frame_pool.h"
@@ -51,13 +52,26 @@ class DeviceLane final : public LaneState {
   void Remove(const OnShard& shard, QueuePair& qp);
   uint32_t queue_pairs() const { return count_.load(std::memory_order_relaxed); }
 
+  // ---- Changes by the control thread
+  // Frames longer than `max_frame_bytes` (not counting a VLAN tag) do not leave the host;
+  // kAnyFrame: no limit. The rate is for congestion control.
+  void UseLink(const OnShard& shard, uint32_t max_frame_bytes, uint32_t line_rate_kbps);
+  // Empty (initially): all addresses are accepted.
+  void SetLocalAddresses(const OnShard&, std::vector<roce::NetAddress> addresses) {
+    local_addresses_ = std::move(addresses);
+  }
+  const std::vector<roce::NetAddress>& local_addresses() const { return local_addresses_; }
+  // All frames pass `tap` until it is idle.
+  void AttachTap(const OnShard& shard, LinkTap& tap);
+  const LinkTap* tap() const { return tap_; }  // null: no captures and impairments
+
   // ---- Receiving. The caller frees the frames. The first `handed_off` frames have passed the lane
   // of another lcore.
   EthdevPort::Received Receive(rte_mbuf** frames) {
     const EthdevPort::Received received =
         wire != nullptr ? EthdevPort::Received{wire->Receive(endpoint, lcore, frames, kBurst), 0}
                         : ethdev->Receive(lcore, frames, kBurst);
-    if (link != nullptr) [[unlikely]]
+    if (tap_ != nullptr) [[unlikely]]
       return ReceiveThroughTap(frames, received);
     return received;
   }
@@ -81,8 +95,6 @@ class DeviceLane final : public LaneState {
   // Fills in the checksums of the first `bytes` of a raw frame that is staged next. The port
   // computes them if it can and no tap looks at the frame before.
   void FillChecksums(rte_mbuf& frame, uint32_t bytes);
-  // Fills in the checksums of all staged frames, so that the port has none left to compute.
-  void CompleteChecksums();
   uint32_t staged() const { return staged_; }
   // Stages frames from the control thread and returns their number. Home lane only.
   uint32_t StageRaw();
@@ -108,17 +120,14 @@ class DeviceLane final : public LaneState {
   uint32_t lcore = 0;
   uint32_t lcore_bits = 0;
   uint32_t lcore_count = 1;
-  LinkTap* link = nullptr;  // null: no captures and impairments
   rte_ring* raw = nullptr;  // home lane: frames from the control thread
-  // Longer frames (not counting a VLAN tag) do not leave the host; kAnyFrame: no limit.
-  uint32_t max_frame_bytes = kAnyFrame;
 
   MulticastTable multicast;
-  FlowTable flows;                                // the rules of all lcores
-  rte_ring* matched = nullptr;                    // null: only one lcore
-  std::vector<roce::NetAddress> local_addresses;  // empty: all addresses are accepted
+  FlowTable flows;              // the rules of all lcores
+  rte_ring* matched = nullptr;  // null: only one lcore
 
  private:
+  void CompleteChecksums();
   bool SendStage();
   void GiveUpStage();
   bool CannotPass(const rte_mbuf& frame) const;
@@ -126,10 +135,13 @@ class DeviceLane final : public LaneState {
   EthdevPort::Received ReceiveThroughTap(rte_mbuf** frames, EthdevPort::Received received);
 
   const uint64_t* now_ns_;
+  LinkTap* tap_ = nullptr;
+  uint32_t max_frame_bytes_ = kAnyFrame;
   uint32_t staged_ = 0;
   uint64_t blocked_since_ns_ = 0;
   std::array<rte_mbuf*, kStage> frames_;
   std::array<uint8_t, kStage> to_lcore_;
+  std::vector<roce::NetAddress> local_addresses_;
   std::atomic<uint32_t> count_{0};
   struct Free {
     void operator()(void* p) const { std::free(p); }

@@ -10,17 +10,6 @@
 #include "dataplane/shard/device_lane.h"
 
 namespace roci::dataplane {
-namespace {
-
-// Frames that are already staged have not passed the tap, so its earlier state is reset.
-void Attach(DeviceLane& lane, LinkTap& tap) {
-  if (lane.link != nullptr) return;
-  tap.Sent(0);
-  lane.CompleteChecksums();
-  lane.link = &tap;
-}
-
-}  // namespace
 
 void Device::OpenTaps() {
   for (size_t i = taps_.size(); i < lanes_.size(); ++i) {
@@ -37,9 +26,9 @@ absl::Status Device::AddCapture(CaptureTap& capture) {
   OpenTaps();
   captures_.push_back(&capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
-      taps_[i]->AddCapture(capture);
-      Attach(*lanes_[i], *taps_[i]);
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      taps_[i]->AddCapture(shard, capture);
+      lanes_[i]->AttachTap(shard, *taps_[i]);
     });
   }
   return absl::OkStatus();
@@ -49,8 +38,8 @@ absl::Status Device::AddCapture(CaptureTap& capture) {
 void Device::RemoveCapture(CaptureTap& capture) {
   std::erase(captures_, &capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
-      taps_[i]->RemoveCapture(capture);
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      taps_[i]->RemoveCapture(shard, capture);
     });
   }
 }
@@ -72,9 +61,9 @@ absl::Status Device::SetImpairment(const ImpairmentSettings& settings) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     rule.lanes.push_back(std::make_unique<Impairment>(rule.settings, static_cast<uint32_t>(i),
                                                       rule.shared_bottleneck()));
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
-      taps_[i]->AddRule(settings.direction, *rule.lanes[i]);
-      Attach(*lanes_[i], *taps_[i]);
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      taps_[i]->AddRule(shard, settings.direction, *rule.lanes[i]);
+      lanes_[i]->AttachTap(shard, *taps_[i]);
     });
   }
   return absl::OkStatus();
@@ -82,8 +71,8 @@ absl::Status Device::SetImpairment(const ImpairmentSettings& settings) {
 
 void Device::RemoveRule(size_t index) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
-      taps_[i]->RemoveRule(*rules_[index]->lanes[i]);
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      taps_[i]->RemoveRule(shard, *rules_[index]->lanes[i]);
     });
   }
   rules_.erase(rules_.begin() + static_cast<ptrdiff_t>(index));

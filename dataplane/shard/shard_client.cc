@@ -37,9 +37,9 @@ constexpr timespec kCopyNap{0, 20'000};
 }  // namespace
 
 void ShardClient::AwaitCopies(memory::ReleasedMappings mappings) {
-  CallBetweenCopies([&](const OnShard&) {
+  CallBetweenCopies([&](const OnShard& shard) {
     AppCopies& copies = context_->copies();
-    if (!copies.IsIdle()) copies.Keep(std::move(mappings));
+    if (!copies.IsIdle()) copies.Keep(shard, std::move(mappings));
   });
 }
 
@@ -135,8 +135,8 @@ ShardClient::~ShardClient() {
     for (auto& srq : shared_queues_) {
       if (srq->domain() != nullptr) srq->domain()->RemoveQueue(shard, *srq);
     }
-    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(*cq);
-    if (context_->copies().Leave()) {
+    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(shard, *cq);
+    if (context_->copies().Leave(shard)) {
       lcore_->worker(shard).RemoveCopies(context_->shared_copies(shard));
     }
     context_->RemoveTagQueues(shard);
@@ -155,7 +155,7 @@ bool ShardClient::MoveTo(Lcore& lcore) {
     return false;
   }
   lcore_->Call([&](const OnShard& shard) {
-    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(*cq);
+    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(shard, *cq);
   });
   lcore_->DetachContext(*context_);
   lcore_ = &lcore;
@@ -163,7 +163,7 @@ bool ShardClient::MoveTo(Lcore& lcore) {
   context_->UseEvents(*lcore.services().events);
   lcore_->AttachContext(*context_);
   lcore_->Call([&](const OnShard& shard) {
-    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Adopt(*cq);
+    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Adopt(shard, *cq);
   });
   return true;
 }
@@ -182,7 +182,7 @@ absl::StatusOr<CreatedCompletionQueue> ShardClient::Do(const CreateCompletionQue
   auto cq = CompletionQueue::Create(*context_, events, command.entries, command.user_handle,
                                     command.channel);
   if (!cq.ok()) return cq.status();
-  lcore_->Call([&](const OnShard&) { events.Register(); });
+  lcore_->Call([&](const OnShard& shard) { events.Register(shard); });
   CompletionQueue* created = cq->get();
   completion_queues_.push_back(*std::move(cq));
   return CreatedCompletionQueue{created, created->TakeFd()};
@@ -195,8 +195,8 @@ absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
   Fd fd = ring->TakeFd();
   // Entries posted before the request count, so the lcore runs a whole round first.
   if (std::bit_ceil(command.entries) < cq.capacity()) lcore_->FinishRound();
-  const bool swapped = CallBetweenCopies([&](const OnShard&) {
-    return cq.SwapRing(*ring, std::bit_ceil(command.entries), command.consumer);
+  const bool swapped = CallBetweenCopies([&](const OnShard& shard) {
+    return cq.SwapRing(shard, *ring, std::bit_ceil(command.entries), command.consumer);
   });
   if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
   return fd;
@@ -204,7 +204,7 @@ absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
 
 void ShardClient::Do(const ModerateCompletionQueue& command) {
   lcore_->Call([&](const OnShard& shard) {
-    lcore_->worker(shard).events().Moderate(command.completion_queue, command.moderation,
+    lcore_->worker(shard).events().Moderate(shard, command.completion_queue, command.moderation,
                                             Clock::Monotonic());
   });
 }
@@ -212,7 +212,8 @@ void ShardClient::Do(const ModerateCompletionQueue& command) {
 absl::StatusOr<EventCounts> ShardClient::Do(const DestroyCompletionQueue& command) {
   CompletionQueue& cq = command.completion_queue;
   if (cq.users() != 0) return absl::FailedPreconditionError("completion queue: in use");
-  CallBetweenCopies([&](const OnShard& shard) { lcore_->worker(shard).events().Unregister(cq); });
+  CallBetweenCopies(
+      [&](const OnShard& shard) { lcore_->worker(shard).events().Unregister(shard, cq); });
   const EventCounts counts{cq.comp_events(), cq.async_events()};
   std::erase_if(completion_queues_, [&](const auto& owned) { return owned.get() == &cq; });
   return counts;
@@ -273,7 +274,7 @@ absl::StatusOr<CreatedList> ShardClient::Do(const CreateList& command) {
     if (allocated != memory::MemoryStatus::kOk) return allocated;
     const uint32_t list = ListMemory::NumberOf(created.key);
     absl::Cleanup free_list = [&] { keys.FreeList(list); };
-    context_->lists().Add(list, *std::move(memory), room);
+    context_->lists().Add(shard, list, *std::move(memory), room);
     std::move(free_list).Cancel();
     return allocated;
   });
@@ -285,7 +286,7 @@ void ShardClient::Do(const DestroyList& command) {
   // Unmapped by this thread, not by the lcore.
   const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard& shard) {
     context_->keys(shard).FreeList(command.number);
-    return context_->lists().Remove(command.number);
+    return context_->lists().Remove(shard, command.number);
   });
   AwaitCopies({});
 }
@@ -367,11 +368,7 @@ void ShardClient::Do(const SetPath& command) {
 }
 
 roce::QpAttributes ShardClient::Do(const QueryQueuePair& command) {
-  return lcore_->Call([&](const OnShard&) {
-    roce::QpAttributes attributes;
-    command.qp.core.Query(attributes);
-    return attributes;
-  });
+  return lcore_->Call([&](const OnShard& shard) { return command.qp.Query(shard); });
 }
 
 absl::StatusOr<uint32_t> ShardClient::Do(const CreateAddressHandle& command) {
@@ -391,21 +388,22 @@ absl::Status ShardClient::Do(const DestroyAddressHandle& command) {
 
 uint32_t ShardClient::Do(const HoldAsyncEvents& command) {
   return lcore_->Call(
-      [&](const OnShard&) { return context_->async_events().Hold(command.element); });
+      [&](const OnShard& shard) { return context_->async_events().Hold(shard, command.element); });
 }
 
 void ShardClient::Do(const ReleaseAsyncEvents&) {
   lcore_->Call([&](const OnShard& shard) {
-    lcore_->worker(shard).events().lost.Add(context_->async_events().Release());
+    lcore_->worker(shard).events().lost.Add(context_->async_events().Release(shard));
   });
 }
 
 void ShardClient::Do(const HoldCompletionEvents& command) {
-  lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(command.channel); });
+  lcore_->Call(
+      [&](const OnShard& shard) { lcore_->worker(shard).events().Hold(shard, command.channel); });
 }
 
 void ShardClient::Do(const ReleaseCompletionEvents&) {
-  lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(-1); });
+  lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(shard, -1); });
 }
 
 }  // namespace roci::dataplane

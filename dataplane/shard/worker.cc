@@ -234,7 +234,7 @@ uint32_t Worker::FlushLanes() {
       work += lane->ethdev->ServeOthers();
     }
     if (lane->staged() != 0) lane->FlushStage();
-    if (lane->link != nullptr) [[unlikely]]
+    if (lane->tap() != nullptr) [[unlikely]]
       work += lane->ServeTap();
   }
   return work;
@@ -265,7 +265,7 @@ void Worker::AddContext(VerbsContext& context) {
   detached_.reserve(contexts);
   refused_.reserve(contexts);
   contexts_.reserve(contexts);
-  events_.Register(context.async_events());
+  events_.Register(shard_, context.async_events());
   contexts_.push_back(&context);
   // The old and the new lcore may or may not be asleep.
   context.doorbells().SetSleeping(lcore_.wake_.is_sleeping());
@@ -274,7 +274,7 @@ void Worker::AddContext(VerbsContext& context) {
 
 void Worker::RemoveContext(VerbsContext& context) {
   std::erase(contexts_, &context);
-  events_.Unregister(context.async_events());
+  events_.Unregister(shard_, context.async_events());
   epoll_ctl(epoll_, EPOLL_CTL_DEL, context.wake_fd(), nullptr);
 }
 
@@ -288,7 +288,7 @@ void Worker::AddQueuePair(QueuePair& qp) {
 
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
-  qp.LeaveCopies();
+  qp.LeaveCopies(shard_);
   DeviceLane::Of(qp.lane()).Remove(shard_, qp);
   active_.Remove(qp);
   ForgetDurable(qp);

@@ -161,8 +161,8 @@ uint64_t Worker::SleepNs() {
   }
   if (expiry != TimerNode::kNever) ns = std::min(ns, expiry > now_ ? expiry - now_ : 0);
   for (const DeviceLane* lane : lanes_) {
-    if (lane->link == nullptr) continue;
-    const uint64_t due = lane->link->next_due();
+    if (lane->tap() == nullptr) continue;
+    const uint64_t due = lane->tap()->next_due();
     if (due != DelayQueue::kNever) ns = std::min(ns, due > now_ ? due - now_ : 0);
   }
   if (has_ethdev_ || events_.has_delayed()) {

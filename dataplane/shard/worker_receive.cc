@@ -28,9 +28,9 @@ DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
   if (lane.ethdev != nullptr && packet.dst_mac != lane.mac && !IsGroup(packet.dst_mac)) {
     return DropReason::kAddress;
   }
-  if (qp.type() != roce::QpType::kUd || lane.local_addresses.empty()) return DropReason::kNone;
+  if (qp.type() != roce::QpType::kUd || lane.local_addresses().empty()) return DropReason::kNone;
   DropReason reason = DropReason::kAddress;
-  for (const roce::NetAddress& own : lane.local_addresses) {
+  for (const roce::NetAddress& own : lane.local_addresses()) {
     if (own.gid != packet.dst_gid) continue;
     if (own.vlan == packet.vlan()) return DropReason::kNone;
     reason = DropReason::kVlan;
@@ -40,7 +40,7 @@ DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
 
 // The device is a member of the VLANs in which it has an address.
 bool IsOfOurVlan(const DeviceLane& lane, const roce::Packet& packet) {
-  const auto& own = lane.local_addresses;
+  const auto& own = lane.local_addresses();
   return packet.vlan() == 0 || own.empty() ||
          std::any_of(own.begin(), own.end(), [&](const roce::NetAddress& address) {
            return address.vlan == packet.vlan();

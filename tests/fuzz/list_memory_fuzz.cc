@@ -14,6 +14,7 @@
 #include "dataplane/rings/list_memory.h"
 #include "memory/key_table.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/on_shard.h"
 #include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
@@ -26,6 +27,7 @@ using memory::KeyTable;
 using memory::ListRun;
 using memory::MemoryStatus;
 
+const OnShard& kShard = OnShardInTests::Token();
 const auto* const kApp = reinterpret_cast<const memory::AppMemory*>(0x1000);
 constexpr Access kRights{0xF};
 constexpr Access kWriters = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
@@ -146,14 +148,14 @@ class Machine {
     CHECK(memory.ok());
     list.app = (*memory)->TakeFd();
     const uint32_t number = list.key >> 8;
-    memory_.Add(number, *std::move(memory), room);
+    memory_.Add(kShard, number, *std::move(memory), room);
     CHECK(lists_.emplace(number, std::move(list)).second);
   }
   void DropList() {
     const auto found = Any(lists_);
     if (found == lists_.end()) return;
-    CHECK(memory_.Remove(found->first) != nullptr);
-    CHECK(memory_.Remove(found->first) == nullptr);
+    CHECK(memory_.Remove(kShard, found->first) != nullptr);
+    CHECK(memory_.Remove(kShard, found->first) == nullptr);
     CHECK(table_.FreeList(found->first) == MemoryStatus::kOk);
     lists_.erase(found);
   }

@@ -13,6 +13,7 @@
 
 #include "roce/frame.h"
 #include "roce/parse.h"
+#include "tests/on_shard.h"
 #include "tests/unit/dataplane/environment.h"
 
 namespace roci::testing {
@@ -26,6 +27,8 @@ using dataplane::ImpairmentSettings;
 using dataplane::LinkDirection;
 using dataplane::LinkTap;
 using Bytes = std::vector<std::byte>;
+
+const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 
 // By default from a sender that sets ECT(0).
 Bytes Packet(roce::Opcode opcode, uint32_t qpn, bool is_ipv6 = false, bool has_vlan = false,
@@ -335,7 +338,7 @@ TEST_F(LinkTapTest, DelayedFramesLeaveInOrderAfterTheirDelay) {
   ImpairmentSettings settings;
   settings.delay_ns = 100;
   Impairment rule(settings, 0);
-  tap_.AddRule(LinkDirection::kOut, rule);
+  tap_.AddRule(kShard, LinkDirection::kOut, rule);
   EXPECT_EQ(Send({1, 2, 3}), std::vector<int>{});
   EXPECT_EQ(tap_.next_due(), 1100u);
   now_ = 1050;
@@ -345,7 +348,7 @@ TEST_F(LinkTapTest, DelayedFramesLeaveInOrderAfterTheirDelay) {
   EXPECT_TRUE(tap_.SendIsDue());
   EXPECT_EQ(Send({}), (std::vector<int>{1, 2, 3}));
   // After the rule is removed, delayed frames still leave; then the tap is idle.
-  tap_.RemoveRule(rule);
+  tap_.RemoveRule(kShard, rule);
   EXPECT_FALSE(tap_.IsIdle());
   EXPECT_EQ(Send({5}), std::vector<int>{5});
   now_ = 1150;
@@ -364,7 +367,7 @@ TEST_F(LinkTapTest, ARateSpacesFramesInTheirOrder) {
   settings.delay_ns = 5000;
   Bottleneck link(settings.bottleneck);
   Impairment rule(settings, 0, &link);
-  tap_.AddRule(LinkDirection::kOut, rule);
+  tap_.AddRule(kShard, LinkDirection::kOut, rule);
   EXPECT_EQ(Send({1, 2, 3}), std::vector<int>{});
   std::vector<int> left;
   std::vector<uint64_t> times;
@@ -381,7 +384,7 @@ TEST_F(LinkTapTest, ARateSpacesFramesInTheirOrder) {
     EXPECT_NEAR(static_cast<double>(times[i]), static_cast<double>(5000 + (i + 1) * kFrameNs), 20);
   }
   EXPECT_EQ(rule.counters().rate_delayed.value(), 4u);
-  tap_.RemoveRule(rule);
+  tap_.RemoveRule(kShard, rule);
   EXPECT_TRUE(tap_.IsIdle());
 }
 
@@ -393,8 +396,8 @@ TEST_F(LinkTapTest, TheSlowestOfSeveralRatesApplies) {
   fast.bottleneck = {.rate_bps = kGigabit, .queue_bytes = 1'000'000};
   Bottleneck slow_link(slow.bottleneck), fast_link(fast.bottleneck);
   Impairment slow_rule(slow, 0, &slow_link), fast_rule(fast, 0, &fast_link);
-  tap_.AddRule(LinkDirection::kOut, slow_rule);
-  tap_.AddRule(LinkDirection::kOut, fast_rule);
+  tap_.AddRule(kShard, LinkDirection::kOut, slow_rule);
+  tap_.AddRule(kShard, LinkDirection::kOut, fast_rule);
   Send({1, 2, 1, 2});
   // Other frames do not wait for frames that the first rule delays.
   now_ += 4 * kFrameNs + 10;
@@ -403,8 +406,8 @@ TEST_F(LinkTapTest, TheSlowestOfSeveralRatesApplies) {
   EXPECT_EQ(Send({}), std::vector<int>{1});
   now_ += 10 * kFrameNs;
   EXPECT_EQ(Send({}), std::vector<int>{1});
-  tap_.RemoveRule(slow_rule);
-  tap_.RemoveRule(fast_rule);
+  tap_.RemoveRule(kShard, slow_rule);
+  tap_.RemoveRule(kShard, fast_rule);
 }
 
 TEST_F(LinkTapTest, DroppedFramesUseNoTimeOfARate) {
@@ -412,7 +415,7 @@ TEST_F(LinkTapTest, DroppedFramesUseNoTimeOfARate) {
   settings.bottleneck = {.rate_bps = kGigabit, .queue_bytes = 100'000'000};
   Bottleneck link(settings.bottleneck);
   Impairment rule(settings, 0, &link);
-  tap_.AddRule(LinkDirection::kOut, rule);
+  tap_.AddRule(kShard, LinkDirection::kOut, rule);
   constexpr uint32_t kHeld = dataplane::DelayQueue::kCapacity;
   for (uint32_t i = 0; i < kHeld + 500; ++i) Send({1});
   EXPECT_EQ(rule.counters().queue_full.value(), 500u);
@@ -430,12 +433,12 @@ TEST_F(LinkTapTest, DuplicatesArriveTwiceAndLostFramesNever) {
   ImpairmentSettings settings;
   settings.duplicate = dataplane::kAlways;
   Impairment twice(settings, 0);
-  tap_.AddRule(LinkDirection::kOut, twice);
+  tap_.AddRule(kShard, LinkDirection::kOut, twice);
   EXPECT_EQ(Send({1, 2}), (std::vector<int>{1, 2, 1, 2}));
   ImpairmentSettings all_lost;
   all_lost.loss = dataplane::kAlways;
   Impairment never(all_lost, 0);
-  tap_.AddRule(LinkDirection::kOut, never);
+  tap_.AddRule(kShard, LinkDirection::kOut, never);
   EXPECT_EQ(Send({1, 2}), std::vector<int>{});
   EXPECT_EQ(never.counters().lost.value(), 2u);
   const uint32_t in_use = TestDataplane().frames().in_use();
@@ -447,7 +450,7 @@ TEST_F(LinkTapTest, TheQueueOfHeldFramesIsBounded) {
   ImpairmentSettings settings;
   settings.delay_ns = 100;
   Impairment rule(settings, 0);
-  tap_.AddRule(LinkDirection::kOut, rule);
+  tap_.AddRule(kShard, LinkDirection::kOut, rule);
   for (uint32_t i = 0; i < dataplane::DelayQueue::kCapacity; ++i) Send({1});
   EXPECT_EQ(rule.counters().queue_full.value(), 0u);
   Send({1});
@@ -465,8 +468,8 @@ TEST_F(LinkTapTest, ACaptureHasTheSentFramesAndCountsOverflows) {
   settings.filter.qpns = {roce::Qpn(2)};
   settings.loss = dataplane::kAlways;
   Impairment rule(settings, 0);
-  tap_.AddCapture(**capture);
-  tap_.AddRule(LinkDirection::kOut, rule);
+  tap_.AddCapture(kShard, **capture);
+  tap_.AddRule(kShard, LinkDirection::kOut, rule);
   EXPECT_EQ(Send({1, 2, 3}), (std::vector<int>{1, 3}));
   dataplane::CapturedFrame frame;
   for (const int name : {1, 3}) {
@@ -482,7 +485,7 @@ TEST_F(LinkTapTest, ACaptureHasTheSentFramesAndCountsOverflows) {
   while ((*capture)->Next(frame)) ++kept;
   EXPECT_EQ(kept + (*capture)->dropped(), dataplane::CaptureTap::kRingEntries + 10);
   EXPECT_GE((*capture)->dropped(), 10u);
-  tap_.RemoveCapture(**capture);
+  tap_.RemoveCapture(kShard, **capture);
 }
 
 }  // namespace

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "dataplane/base/async_event.h"
+#include "tests/on_shard.h"
 
 namespace roci::testing {
 namespace {
 
 using dataplane::AsyncEvents;
 using dataplane::Fd;
+
+const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 
 constexpr uint32_t kPipe = 65536 / sizeof(roci_abi_async_event);
 
@@ -85,12 +88,12 @@ TEST_F(AsyncEventsTest, LeavesRoomForFaults) {
 TEST_F(AsyncEventsTest, WithdrawsEventsOfAnObjectAndWritesNoneWhileHeld) {
   for (uint64_t i = 0; i < kPipe; ++i) ASSERT_TRUE(events_.Send(9, dataplane::kEventQpFatal));
   for (uint64_t i = 0; i < 300; ++i) ASSERT_TRUE(events_.Send(i % 3, dataplane::kEventQpFatal));
-  EXPECT_EQ(events_.Hold(1), 100u);
+  EXPECT_EQ(events_.Hold(kShard, 1), 100u);
   EXPECT_EQ(Read().size(), kPipe);
   EXPECT_TRUE(events_.Send(7, dataplane::kEventQpFatal));
   EXPECT_EQ(events_.Retry(), 0u);
   EXPECT_TRUE(Read().empty());
-  EXPECT_EQ(events_.Release(), 0u);
+  EXPECT_EQ(events_.Release(kShard), 0u);
   const std::vector<uint64_t> read = ReadAll();
   ASSERT_EQ(read.size(), 201u);
   for (uint64_t i = 0; i < 200; ++i) EXPECT_EQ(read[i], i % 2 * 2) << i;
@@ -98,18 +101,18 @@ TEST_F(AsyncEventsTest, WithdrawsEventsOfAnObjectAndWritesNoneWhileHeld) {
 }
 
 TEST_F(AsyncEventsTest, HoldsEventsAlsoWithAnEmptyBacklog) {
-  EXPECT_EQ(events_.Hold(1), 0u);
+  EXPECT_EQ(events_.Hold(kShard, 1), 0u);
   EXPECT_TRUE(events_.Send(5, dataplane::kEventQpFatal));
   EXPECT_TRUE(Read().empty());
-  EXPECT_EQ(events_.Release(), 0u);
+  EXPECT_EQ(events_.Release(kShard), 0u);
   EXPECT_EQ(Read(), std::vector<uint64_t>{5});
 }
 
 TEST_F(AsyncEventsTest, ReportsLostEventsOnRelease) {
-  events_.Hold(1);
+  events_.Hold(kShard, 1);
   for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
   reading_.Reset();
-  EXPECT_EQ(events_.Release(), 3u);
+  EXPECT_EQ(events_.Release(kShard), 3u);
 }
 
 TEST_F(AsyncEventsTest, DropsEventsIfThePipeHasNoReader) {

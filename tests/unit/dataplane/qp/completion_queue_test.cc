@@ -93,7 +93,7 @@ TEST_F(CompletionQueueTest, DelayedEntriesAreNotLostWithoutABurst) {
   dataplane::SharedMemory ring = *dataplane::CompletionQueue::CreateRing(16);
   node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
     WriteHere(cq_, 2);
-    ASSERT_TRUE(cq_.cq()->SwapRing(ring, 16, cq_.consumed()));
+    ASSERT_TRUE(cq_.cq()->SwapRing(shard, ring, 16, cq_.consumed()));
     node_.client().lcore().worker(shard).events().Publish();
   });
   cq_.Switch(cq_.cq()->TakeFd());

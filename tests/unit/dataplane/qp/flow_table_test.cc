@@ -5,8 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "tests/on_shard.h"
+
 namespace roci::dataplane {
 namespace {
+
+const OnShard& kShard = OnShardInTests::Token();
 
 class FlowTableTest : public ::testing::Test {
  protected:
@@ -45,16 +49,16 @@ TEST_F(FlowTableTest, PriorityThenAge) {
   FlowRule& low = Make(9, 0xFF, 1);
   FlowRule& any = Make(3, 0, 0);
   FlowRule& high = Make(0, 0x0F, 1);
-  for (FlowRule* rule : {&low, &any, &high}) EXPECT_TRUE(table_.Add(*rule));
+  for (FlowRule* rule : {&low, &any, &high}) EXPECT_TRUE(table_.Add(kShard, *rule));
   EXPECT_EQ(Match(0x31), Rules{&high});
   EXPECT_TRUE(trapped_);
   EXPECT_EQ(Match(0x32), Rules{&any});
-  table_.Remove(any);
+  table_.Remove(kShard, any);
   EXPECT_EQ(Match(0x32), Rules{});
   EXPECT_FALSE(trapped_);
-  table_.Remove(high);
+  table_.Remove(kShard, high);
   EXPECT_EQ(Match(1), Rules{&low});
-  table_.Remove(low);
+  table_.Remove(kShard, low);
   EXPECT_TRUE(table_.empty());
 }
 
@@ -62,7 +66,7 @@ TEST_F(FlowTableTest, EqualRulesAllGetTheFrame) {
   FlowRule& a = Make(1, 0xFF, 5);
   FlowRule& b = Make(1, 0xFF, 5);
   FlowRule& c = Make(2, 0xFF, 5);
-  for (FlowRule* rule : {&a, &b, &c}) EXPECT_TRUE(table_.Add(*rule));
+  for (FlowRule* rule : {&a, &b, &c}) EXPECT_TRUE(table_.Add(kShard, *rule));
   EXPECT_EQ(Match(5), (Rules{&a, &b}));
   a.passes_on = b.passes_on = true;
   EXPECT_EQ(Match(5), (Rules{&a, &b, &c}));
@@ -77,27 +81,27 @@ TEST_F(FlowTableTest, DefaultRulesGetTheRest) {
   FlowRule& multicast = MakeOf(FlowKind::kMulticastDefault);
   FlowRule& sniffer = MakeOf(FlowKind::kSniffer);
   FlowRule& rule = Make(0, 0xFF, 5);
-  for (FlowRule* each : {&all, &multicast, &sniffer, &rule}) EXPECT_TRUE(table_.Add(*each));
+  for (FlowRule* each : {&all, &multicast, &sniffer, &rule}) EXPECT_TRUE(table_.Add(kShard, *each));
   EXPECT_EQ(Match(5), Rules{&rule});
   EXPECT_EQ(Match(6), Rules{&all});
   EXPECT_FALSE(trapped_) << "the device's own handling goes on";
   EXPECT_EQ(Match(6, true), Rules{&multicast});
-  table_.Remove(multicast);
+  table_.Remove(kShard, multicast);
   EXPECT_EQ(Match(6, true), Rules{&all});
   EXPECT_EQ(table_.sniffers().size(), 1u);
-  table_.Remove(sniffer);
+  table_.Remove(kShard, sniffer);
   EXPECT_TRUE(table_.sniffers().empty());
 }
 
 TEST_F(FlowTableTest, TheNumberOfClassesIsBounded) {
   for (uint16_t priority = 0; priority < FlowTable::kMaxClasses; ++priority) {
-    EXPECT_TRUE(table_.Add(Make(priority, 0xFF, 1)));
-    EXPECT_TRUE(table_.Add(Make(priority, 0xFF, 2))) << "the same class";
+    EXPECT_TRUE(table_.Add(kShard, Make(priority, 0xFF, 1)));
+    EXPECT_TRUE(table_.Add(kShard, Make(priority, 0xFF, 2))) << "the same class";
   }
-  EXPECT_FALSE(table_.Add(Make(FlowTable::kMaxClasses, 0xFF, 1)));
-  table_.Remove(*rules_[0]);
-  table_.Remove(*rules_[1]);
-  EXPECT_TRUE(table_.Add(Make(FlowTable::kMaxClasses, 0xFF, 1)));
+  EXPECT_FALSE(table_.Add(kShard, Make(FlowTable::kMaxClasses, 0xFF, 1)));
+  table_.Remove(kShard, *rules_[0]);
+  table_.Remove(kShard, *rules_[1]);
+  EXPECT_TRUE(table_.Add(kShard, Make(FlowTable::kMaxClasses, 0xFF, 1)));
 }
 
 }  // namespace

@@ -7,12 +7,15 @@
 #include <functional>
 
 #include "memory/t10_dif.h"
+#include "tests/on_shard.h"
 
 namespace roci::dataplane {
 namespace {
 
 using memory::Access;
 using memory::MemoryStatus;
+
+const OnShard& kShard = OnShardInTests::Token();
 
 constexpr uint32_t kPd = 1;
 constexpr memory::AccessContext kContext{kPd, 5};
@@ -51,7 +54,7 @@ class ListMemoryTest : public ::testing::Test {
     auto memory = ListMemory::Create(room);
     EXPECT_TRUE(memory.ok());
     *data = (*memory)->data();
-    lists_.Add(key >> 8, *std::move(memory), room);
+    lists_.Add(kShard, key >> 8, *std::move(memory), room);
     return key;
   }
   roci_abi_signature& Signature() {

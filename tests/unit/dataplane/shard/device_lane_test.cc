@@ -13,11 +13,14 @@
 
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/base/frame_stash.h"
+#include "tests/on_shard.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
 namespace roci::testing {
 namespace {
+
+const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 
 constexpr uint32_t kFrames = 1024;
 constexpr roce::Mac kOwn{{0x02, 0, 0, 0, 0, 1}};
@@ -97,7 +100,7 @@ TEST_F(DeviceLaneTest, FramesGoToTheLcoreOfTheirQueuePair) {
 }
 
 TEST_F(DeviceLaneTest, DropsFramesThatTheLinkDoesNotCarry) {
-  lane_.max_frame_bytes = 128;
+  lane_.UseLink(kShard, 128, 0);
   Stage(128);
   Stage(129);
   Stage(132, kPeer, true);
@@ -109,7 +112,7 @@ TEST_F(DeviceLaneTest, DropsFramesThatTheLinkDoesNotCarry) {
   EXPECT_EQ(Arrived(lane_.endpoint), std::vector<uint32_t>{500}) << "needs no link";
   EXPECT_EQ(lane_.counters.tx_above_mtu.value(), 2u);
   EXPECT_EQ(lane_.counters.tx_packets.value(), 4u);
-  lane_.max_frame_bytes = dataplane::DeviceLane::kNoFrame;
+  lane_.UseLink(kShard, dataplane::DeviceLane::kNoFrame, 0);
   Stage(60);
   EXPECT_TRUE(lane_.FlushStage());
   EXPECT_TRUE(Arrived(peer_).empty());
@@ -117,7 +120,7 @@ TEST_F(DeviceLaneTest, DropsFramesThatTheLinkDoesNotCarry) {
 }
 
 TEST_F(DeviceLaneTest, FreesWhatItDrops) {
-  lane_.max_frame_bytes = 128;
+  lane_.UseLink(kShard, 128, 0);
   for (uint32_t i = 0; i < 2 * kFrames; ++i) {
     Stage(200);
     ASSERT_FALSE(HasFatalFailure());
