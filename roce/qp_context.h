@@ -65,12 +65,12 @@ struct QpContext {
 };
 
 // Payloads of accepted packets could not be placed: of requests (`psn`: the first of them), of
-// responses, or both. `*_told`: a completion has reported it.
+// responses, or both. `*_reported`: by an error completion.
 struct PlaceFault {
   bool of_request;
   bool of_response;
-  bool recv_told;
-  bool send_told;
+  bool recv_reported;
+  bool send_reported;
   Psn psn;
 };
 

@@ -378,7 +378,7 @@ template <class Host>
 void Qp<Host>::HandlePlaceFault(Host& host, const PlaceFault& fault) {
   if (state() == QpState::kReset) return;
   if (fault.of_request) responder_.HandlePlaceFault(host, fault);
-  if (fault.of_response && !fault.send_told) requester_.HandlePlaceFault(host);
+  if (fault.of_response && !fault.send_reported) requester_.HandlePlaceFault(host);
   if (state() != QpState::kErr) EnterError(host);
 }
 

@@ -24,7 +24,7 @@ void Responder<Host>::HandlePlaceFault(Host& host, const PlaceFault& fault) {
     SetNak(fault.psn, Aeth::Nak(msn_, static_cast<NakCode>(info.nak_code)).syndrome);
   }
   // Fails the receive of the message in progress; earlier receives have completed.
-  if (fault.recv_told || message_.kind != InMessage::kSend) return;
+  if (fault.recv_reported || message_.kind != InMessage::kSend) return;
   const Psn start = expected_ - (message_.received >> context_.mtu_shift);
   if (Distance(start, fault.psn) >= 0) FailReceive(host, CompletionStatus::kLocalProtectionError);
 }

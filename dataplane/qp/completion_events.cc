@@ -28,7 +28,7 @@ void CompletionEvents::Unregister(const OnShard&, CompletionQueue& cq) {
   std::erase(withheld_, &cq);
   std::erase(touched_, &cq);
   std::erase(delayed_, &cq);
-  CountOwed();
+  CountDelayed();
   std::erase(overflowed_, &cq);
   LetGo(cq);
 }
@@ -37,7 +37,7 @@ void CompletionEvents::Adopt(const OnShard& shard, CompletionQueue& cq) {
   Register(shard);
   cq.Join(*this);
   if (cq.event_state().delayed_) delayed_.push_back(&cq);
-  CountOwed();
+  CountDelayed();
   cq.event_state().touched_ = true;  // for an event that was held back
   touched_.push_back(&cq);
 }
@@ -166,7 +166,7 @@ void CompletionEvents::Send(CompletionQueue& cq) {
   } else if ((held || errno == EAGAIN) && !state.delayed_) {
     state.delayed_ = true;
     delayed_.push_back(&cq);
-    CountOwed();
+    CountDelayed();
     delayed.Add(1);
   }
 }
@@ -187,10 +187,10 @@ void CompletionEvents::Retry() {
     lost.Add(events->Retry());
     if (events->waiting()) waiting_.push_back(events);
   }
-  CountOwed();
+  CountDelayed();
 }
 
-void CompletionEvents::CountOwed() { owed_ = delayed_.size() + waiting_.size(); }
+void CompletionEvents::CountDelayed() { delayed_count_ = delayed_.size() + waiting_.size(); }
 
 void CompletionEvents::Register(const OnShard&, AsyncEvents& events) {
   waiting_.reserve(contexts_ + 1);
@@ -201,14 +201,14 @@ void CompletionEvents::Register(const OnShard&, AsyncEvents& events) {
 void CompletionEvents::Unregister(const OnShard&, AsyncEvents& events) {
   --contexts_;
   std::erase(waiting_, &events);
-  CountOwed();
+  CountDelayed();
 }
 
 void CompletionEvents::AwaitRoom(AsyncEvents& events) {
   if (std::find(waiting_.begin(), waiting_.end(), &events) == waiting_.end()) {
     waiting_.push_back(&events);
   }
-  CountOwed();
+  CountDelayed();
 }
 
 }  // namespace roci::dataplane

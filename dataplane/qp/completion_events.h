@@ -76,7 +76,7 @@ class CompletionEvents {
     if (!withheld_.empty()) PublishWithheld();
   }
   bool empty() const { return touched_.empty(); }
-  bool has_delayed() const { return owed_ != 0; }
+  bool has_delayed() const { return delayed_count_ != 0; }
   // Sends the events of this burst's entries. Called once per burst, after its last entry.
   void Flush(uint64_t now_ns);
   void Moderate(const OnShard&, CompletionQueue& cq, const EventModeration& moderation,
@@ -108,7 +108,7 @@ class CompletionEvents {
   Counter lost;  // asynchronous events: the backlog was full, or the app has closed its pipe
 
  private:
-  void CountOwed();
+  void CountDelayed();
   void PublishWithheld();
   static void Claim(CompletionQueue& cq);
   static bool IsWanted(const CompletionQueue& cq);
@@ -126,7 +126,7 @@ class CompletionEvents {
   std::vector<CompletionQueue*> delayed_;
   std::vector<AsyncEvents*> waiting_;
   size_t contexts_ = 0;
-  size_t owed_ = 0;  // elements of delayed_ and waiting_
+  size_t delayed_count_ = 0;  // elements of delayed_ and waiting_
   int held_channel_ = -1;
   std::vector<CompletionQueue*> overflowed_;
 };

@@ -44,7 +44,7 @@ class CopyFault {
   void ReportIn(roce::Completion& completion, bool is_send) {
     if (completion.status != roce::CompletionStatus::kSuccess) return;
     completion.status = roce::CompletionStatus::kLocalProtectionError;
-    (is_send ? fault_.send_told : fault_.recv_told) = true;
+    (is_send ? fault_.send_reported : fault_.recv_reported) = true;
   }
 
  private:

@@ -46,7 +46,7 @@ bool PlaceBatch::HasRoomToDefer(const QueuePairHost& host, bool is_send) {
       continue;
     }
     MakeFlushed(late);
-    Tell(late);
+    Report(late);
     late.host = nullptr;
   }
   flushed_ = &host;
@@ -114,7 +114,7 @@ void PlaceBatch::NoteFailure(uint32_t place) {
   origin.host->copy_state().fault().Add(place, origin.psn, origin.is_request);
 }
 
-void PlaceBatch::Tell(Deferred& late) {
+void PlaceBatch::Report(Deferred& late) {
   CopyFault& fault = late.host->copy_state().fault();
   const bool follows_fault = fault.Precedes(late.places);
   switch (late.kind) {
@@ -141,7 +141,7 @@ void PlaceBatch::Drop(Deferred& late) {
   SharedReceiveQueue* srq = late.host->shared_queue();
   if (srq == nullptr || late.kind == DeferredKind::kEvent || late.is_send) return;
   MakeFlushed(late);
-  if (late.kind == DeferredKind::kEntry) return Tell(late);
+  if (late.kind == DeferredKind::kEntry) return Report(late);
   roce::RecvWqe wqe{};
   wqe.slot = late.completion.slot;
   srq->GiveBack(wqe);
@@ -150,7 +150,7 @@ void PlaceBatch::Drop(Deferred& late) {
 void PlaceBatch::Settle() {
   for (const uint32_t place : failed_) NoteFailure(place);
   for (uint32_t i = 0; i < deferred_count_; ++i) {
-    if (deferred_[i].host != nullptr) Tell(deferred_[i]);
+    if (deferred_[i].host != nullptr) Report(deferred_[i]);
   }
   deferred_count_ = 0;
   flushed_ = nullptr;

@@ -101,7 +101,7 @@ class PlaceBatch {
   static void MakeFlushed(Deferred& late);
   void Drop(Deferred& late);
   void NoteFailure(uint32_t place);
-  void Tell(Deferred& late);
+  void Report(Deferred& late);
 
   bool IsOfPayload(std::span<const std::byte> bytes) const {
     return bytes.data() >= payload_.data() &&

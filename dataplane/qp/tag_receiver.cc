@@ -122,7 +122,7 @@ MemoryStatus TagReceiver::ScatterRecv(QueuePairHost& host, const roce::RecvWqe& 
 
 void TagReceiver::CompleteRecv(QueuePairHost& host, const roce::Completion& completion) {
   const Kind kind = std::exchange(kind_, Kind::kNone);
-  roce::Completion told = completion;
+  roce::Completion reported = completion;
   switch (kind) {
     case Kind::kEager:
     case Kind::kRendezvous:
@@ -136,15 +136,15 @@ void TagReceiver::CompleteRecv(QueuePairHost& host, const roce::Completion& comp
       if (completion.status != CompletionStatus::kSuccess) {
         srq_.tags()->list().TakeBackUnexpected();
       }
-      told.opcode = CompletionOpcode::kTagRecv;
+      reported.opcode = CompletionOpcode::kTagRecv;
       break;
     case Kind::kNoTag:
-      told.opcode = CompletionOpcode::kTagNoTag;
+      reported.opcode = CompletionOpcode::kTagNoTag;
       break;
     default:
       break;
   }
-  host.CompleteUntagged(told);
+  host.CompleteUntagged(reported);
 }
 
 void TagReceiver::CompleteTagged(QueuePairHost& host, const roce::Completion& completion) {

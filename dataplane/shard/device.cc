@@ -206,7 +206,7 @@ absl::Status Device::SendRaw(std::span<const std::byte> frame) {
     rte_pktmbuf_free(buffer);
     return absl::ResourceExhaustedError("the lcore is behind with raw frames");
   }
-  dataplane_.lcore(home_lcore_).Nudge();
+  dataplane_.lcore(home_lcore_).WakeForShortWork();
   return absl::OkStatus();
 }
 

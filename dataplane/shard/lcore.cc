@@ -60,7 +60,7 @@ void Lcore::TakeBack() {
   }
 }
 
-bool Lcore::RunInItsPlace(Mailbox::Function function, void* argument) {
+bool Lcore::RunWhileIdle(Mailbox::Function function, void* argument) {
   uint32_t holder = kNobody;
   if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
   function(OnShard(), argument);
@@ -77,12 +77,12 @@ bool Lcore::PrepareDurable() { return worker_->PrepareDurable(); }
 
 int Lcore::realtime_priority() const { return worker_->priority().realtime_priority(); }
 
-void Lcore::Nudge() {
+void Lcore::WakeForShortWork() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const auto rounds = [](const OnShard&, void* worker) {
-    static_cast<Worker*>(worker)->RunAFewRounds();
+    static_cast<Worker*>(worker)->RunShortWork();
   };
-  if (running_ && RunInItsPlace(rounds, worker_.get())) return;
+  if (running_ && RunWhileIdle(rounds, worker_.get())) return;
   WakeIfSleeping();
 }
 
@@ -91,7 +91,7 @@ void Lcore::Run(Mailbox::Function function, void* argument) {
     function(OnShard(), argument);
     return;
   }
-  if (RunInItsPlace(function, argument)) return;
+  if (RunWhileIdle(function, argument)) return;
   Deliver(function, argument);
 }
 

@@ -80,9 +80,9 @@ class Lcore {
   void WakeIfSleeping() { wake_.WakeIfSleeping(); }
   LcoreWake& wake() { return wake_; }
 
-  // As WakeIfSleeping, for short work: if the lcore is idle, the caller does the work in its place
+  // As WakeIfSleeping, for short work: if the lcore is idle, the caller's thread does the work
   // instead of waking it. Must not be called from an lcore.
-  void Nudge();
+  void WakeForShortWork();
 
   // On the lcore, between other work: lends the lcore out and runs copies.Copy(), which may block
   // for as long as a program wants. False: the copy took too long, and another thread has become
@@ -116,14 +116,14 @@ class Lcore {
     // Threads that watch or run the loop, without DPDK's.
     std::atomic<uint32_t> threads{0};
     // Threads in copies that took too long, and threads that serve these programs.
-    std::atomic<uint32_t> away{0};
-    std::atomic<bool> first_is_away{false};  // DPDK's thread is one of `away`
-    Fd wake;                                 // wakes the loop
-    Fd watch;                                // wakes the watch thread
+    std::atomic<uint32_t> copiers{0};
+    std::atomic<bool> first_is_copier{false};  // DPDK's thread is one of `copiers`
+    Fd wake;                                   // wakes the loop
+    Fd watch;                                  // wakes the watch thread
   };
   // The thread that the EAL has created for this lcore.
   static constexpr uint32_t kFirstThread = 0;
-  static constexpr uint32_t kMostAway = 64;
+  static constexpr uint32_t kMostCopiers = 64;
 
   // lcore_threads.cc
   void StartWatching();
@@ -131,7 +131,7 @@ class Lcore {
   static void PrepareThread();
   void SleepUntilCopy(uint64_t seen);
   // Whether the thread that started a copy at `since_ns` (0: no copy) sleeps in the kernel now.
-  bool IsHeldUp(uint64_t since_ns) const;
+  bool IsBlocked(uint64_t since_ns) const;
   bool TakeOver(uint32_t number, uint64_t since_ns);
   bool TakeBackAfterCopy(uint32_t number);
   static void BecomeOrdinary();
@@ -159,7 +159,7 @@ class Lcore {
   }
   void Run(Mailbox::Function function, void* argument);
   void RunInRound(Mailbox::Function function, void* argument);
-  bool RunInItsPlace(Mailbox::Function function, void* argument);
+  bool RunWhileIdle(Mailbox::Function function, void* argument);
   void Deliver(Mailbox::Function function, void* argument);
   // On the lcore, while it is idle: other threads run their functions in its place instead of
   // waiting for it.

@@ -24,12 +24,12 @@ namespace {
 
 // Longest time of a copy before the watch thread checks whether it blocks. A copy of a whole burst
 // takes tens of microseconds; a preempted thread takes longer, but does not block.
-constexpr uint64_t kPatienceNs = 300'000;
+constexpr uint64_t kLongestCopyNs = 300'000;
 constexpr timespec kWatchPeriod{0, 400'000};
 constexpr uint32_t kQuietPeriods = 25;
 // Sleep between checks while another thread runs a function in the lcore's place.
-constexpr timespec kCallerNap{0, 10'000};
-constexpr timespec kStopNap{0, 1'000'000};
+constexpr timespec kCallerCheckPeriod{0, 10'000};
+constexpr timespec kStopCheckPeriod{0, 1'000'000};
 constexpr unsigned long kTimerSlackNs = 1000;
 
 }  // namespace
@@ -55,8 +55,8 @@ bool Lcore::Copy(AppCopies& copies) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(shared->wake.get(), &one, sizeof(one));
   });
-  shared->away.fetch_sub(1);
-  if (number == kFirstThread) shared->first_is_away = false;
+  shared->copiers.fetch_sub(1);
+  if (number == kFirstThread) shared->first_is_copier = false;
   return false;
 }
 
@@ -70,7 +70,7 @@ bool Lcore::TakeBackAfterCopy(uint32_t number) {
       return false;
     }
     if (runner_.load(std::memory_order_acquire) != number) return false;
-    nanosleep(&kCallerNap, nullptr);
+    nanosleep(&kCallerCheckPeriod, nullptr);
   }
 }
 
@@ -127,8 +127,8 @@ void Lcore::SleepUntilCopy(uint64_t seen) {
   watch_sleeps_.store(false);
 }
 
-bool Lcore::IsHeldUp(uint64_t since_ns) const {
-  return since_ns != 0 && Clock::Monotonic() >= since_ns + kPatienceNs && Sleeps(thread_id());
+bool Lcore::IsBlocked(uint64_t since_ns) const {
+  return since_ns != 0 && Clock::Monotonic() >= since_ns + kLongestCopyNs && Sleeps(thread_id());
 }
 
 // False: the thread that continued the loop has already reduced the count of threads.
@@ -145,7 +145,7 @@ bool Lcore::Watch(uint32_t number) {
     quiet = begun == seen && since_ns == 0 ? quiet + 1 : 0;
     seen = begun;
     if (quiet == kQuietPeriods) SleepUntilCopy(seen);
-    if (!IsHeldUp(since_ns) || !TakeOver(number, since_ns)) continue;
+    if (!IsBlocked(since_ns) || !TakeOver(number, since_ns)) continue;
     StartWatching();
     TakeAffinityOf(eal_lcore_);
     PrepareThread();
@@ -155,16 +155,16 @@ bool Lcore::Watch(uint32_t number) {
 }
 
 bool Lcore::TakeOver(uint32_t number, uint64_t since_ns) {
-  if (shared_->away >= kMostAway) return false;
+  if (shared_->copiers >= kMostCopiers) return false;
   uint32_t holder = kNobody;
   if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
   if (copying_since_ns_.load(std::memory_order_relaxed) != since_ns) {
     holder_.store(kNobody, std::memory_order_release);
     return false;
   }
-  shared_->away.fetch_add(1);
+  shared_->copiers.fetch_add(1);
   if (runner_.load(std::memory_order_relaxed) == kFirstThread) {
-    shared_->first_is_away = true;
+    shared_->first_is_copier = true;
   } else {
     shared_->threads.fetch_sub(1);
   }
@@ -180,11 +180,11 @@ bool Lcore::TakeOver(uint32_t number, uint64_t since_ns) {
 void Lcore::AwaitThreads() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(shared_->watch.get(), &one, sizeof(one));
-  while (shared_->threads != 0) nanosleep(&kStopNap, nullptr);
-  while (rte_eal_get_lcore_state(eal_lcore_) == RUNNING && !shared_->first_is_away) {
-    nanosleep(&kStopNap, nullptr);
+  while (shared_->threads != 0) nanosleep(&kStopCheckPeriod, nullptr);
+  while (rte_eal_get_lcore_state(eal_lcore_) == RUNNING && !shared_->first_is_copier) {
+    nanosleep(&kStopCheckPeriod, nullptr);
   }
-  if (!shared_->first_is_away) rte_eal_wait_lcore(eal_lcore_);
+  if (!shared_->first_is_copier) rte_eal_wait_lcore(eal_lcore_);
 }
 
 }  // namespace roci::dataplane

@@ -32,7 +32,7 @@ void ReserveOneMore(std::vector<T>& vector) {
 constexpr uint64_t kSendPostedNs = kNsPerMs;
 
 // Sleep between checks for the end of a copy, which takes some tens of microseconds.
-constexpr timespec kCopyNap{0, 20'000};
+constexpr timespec kCopyCheckPeriod{0, 20'000};
 
 }  // namespace
 
@@ -57,7 +57,7 @@ auto ShardClient::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnS
       return true;
     };
     if (lcore_->Call(try_once)) return;
-    while (!lcore_->CallInRound(try_once)) nanosleep(&kCopyNap, nullptr);
+    while (!lcore_->CallInRound(try_once)) nanosleep(&kCopyCheckPeriod, nullptr);
   } else {
     std::optional<Result> result;
     CallBetweenCopies([&](const OnShard& shard) { result = f(shard); });
@@ -358,7 +358,7 @@ ModifiedQueuePair ShardClient::Do(const ModifyQueuePair& command) {
     Worker& worker = lcore_->worker(shard);
     const roce::ModifyResult result =
         qp.Modify(shard, worker.RefreshTime(), command.attributes, command.mask, command.path);
-    if (result == roce::ModifyResult::kOk) worker.Poke(qp);
+    if (result == roce::ModifyResult::kOk) worker.ScheduleVisit(qp);
     return ModifiedQueuePair{result, qp.core.state()};
   });
 }

@@ -20,7 +20,7 @@ constexpr uint64_t kHeldTimerNs = 1'000'000;
 constexpr uint64_t kPublishNs = 20'000;
 constexpr uint64_t kPublishNsPerContext = 200;
 // With more contexts than this, programs could not see updates in time (abi/rings.h): no updates.
-constexpr size_t kMostToldContexts = 1100;
+constexpr size_t kMostContextsForRounds = 1100;
 
 }  // namespace
 
@@ -76,27 +76,27 @@ uint32_t Worker::RunOnce() {
   uint32_t work = lcore_.mailbox_.Serve(shard_);
   if (work != 0) [[unlikely]]
     stats_.calls.Add(work);
-  Lap(LcoreStage::kMailbox);
+  EndStage(LcoreStage::kMailbox);
   if (!detached_.empty() || !refused_.empty()) [[unlikely]]
     work += CollectCopies();
   for (DeviceLane* lane : lanes_) work += ReceiveLane(*lane);
   if (!collecting_.empty() && !RunCopies(work)) return kLost;
-  Lap(LcoreStage::kReceive);
+  EndStage(LcoreStage::kReceive);
   work += CollectDoorbells();
-  Lap(LcoreStage::kDoorbells);
+  EndStage(LcoreStage::kDoorbells);
   if (!active_.empty()) work += VisitActive();
   if (!collecting_.empty() && !RunCopies(work)) return kLost;
-  Lap(LcoreStage::kWork);
+  EndStage(LcoreStage::kWork);
   if (durable_writer_.HasDone() || !durable_waiters_.empty()) [[unlikely]]
     work += CollectDurable();
   if (wheel_.DueTick(now_)) work += ExpireTimers();
-  Lap(LcoreStage::kTimers);
+  EndStage(LcoreStage::kTimers);
   if (events_.has_overflowed()) [[unlikely]]
     work += FailUsers();
   work += FlushLanes();
-  Lap(LcoreStage::kTransmit);
+  EndStage(LcoreStage::kTransmit);
   events_.Flush(now_);
-  Lap(LcoreStage::kCompletions);
+  EndStage(LcoreStage::kCompletions);
   if (work != 0) {
     idle_rounds_ = 0;
     last_busy_ns_ = now_;
@@ -112,7 +112,7 @@ void Worker::StartRound() {
   stats_.loops.Add(1);
   if (round_busy_) stats_.busy_loops.Add(1);
   round_tsc_ = tsc;
-  lap_tsc_ = tsc;
+  stage_tsc_ = tsc;
   now_ = clock_.At(tsc);
   sent_this_round_ = 0;
   if (events_.has_delayed() && now_ - last_retry_ns_ > kEventRetryNs) [[unlikely]] {
@@ -128,16 +128,16 @@ void Worker::StartRound() {
 void Worker::PublishRound() {
   next_publish_ns_ = now_ + kPublishNs + kPublishNsPerContext * contexts_.size();
   if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 means that rounds are not counted
-  const uint32_t told = contexts_.size() <= kMostToldContexts ? published_rounds_ : 0;
-  for (VerbsContext* context : contexts_) context->doorbells().SetRounds(told);
+  const uint32_t rounds = contexts_.size() <= kMostContextsForRounds ? published_rounds_ : 0;
+  for (VerbsContext* context : contexts_) context->doorbells().SetRounds(rounds);
 }
 
-void Worker::Lap(LcoreStage stage) {
+void Worker::EndStage(LcoreStage stage) {
   if (!profile_) [[likely]]
     return;
   const uint64_t tsc = Clock::Tsc();
-  stats_.stage_cycles[static_cast<size_t>(stage)].Add(tsc - lap_tsc_);
-  lap_tsc_ = tsc;
+  stats_.stage_cycles[static_cast<size_t>(stage)].Add(tsc - stage_tsc_);
+  stage_tsc_ = tsc;
 }
 
 uint64_t Worker::RefreshTime() {
@@ -197,7 +197,7 @@ uint32_t Worker::ExpireTimers() {
     if (qp.core.NextTimeout() <= now_) {
       stats_.timer_expiries.Add(1);
       if (qp.core.HandleTimeout(qp.host, now_).has_transmit) active_.Push(qp);
-      Settle(qp);
+      ApplyEffects(qp);
       return;
     }
     SetTimer(qp);
@@ -220,7 +220,7 @@ uint32_t Worker::FailUsers() {
       continue;
     }
     qp->FailForQueue(shard_, now_);
-    Settle(*qp);
+    ApplyEffects(*qp);
   }
   if (handle == context.handle_end()) events_.DoneOverflowed();
   return 1;
@@ -297,10 +297,10 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
   qp.record_storage(shard_) = records_.Remove(qp.record_class);
 }
 
-void Worker::Poke(QueuePair& qp) {
+void Worker::ScheduleVisit(QueuePair& qp) {
   // Flushed completions must be in the ring before the app gets the answer to the change.
   events_.Publish();
-  Settle(qp);
+  ApplyEffects(qp);
   active_.Push(qp);
 }
 

@@ -71,8 +71,9 @@ class Worker final : public DurableService {
   uint32_t FindPosted(const OnShard&, const VerbsContext& context, uint32_t handle, uint32_t end);
   // Visits the queue pair, if there is one, between two bursts. True: another visit may send more.
   bool SendPosted(const OnShard&, const VerbsContext& context, uint32_t handle);
-  // Called after a change of `qp` outside the loop: it may have work or another timeout.
-  void Poke(QueuePair& qp);
+  // Called after a change of `qp` outside of the loop: publishes its completions, sets its timer,
+  // and visits it in the next round.
+  void ScheduleVisit(QueuePair& qp);
 
   roce::DurableState StartDurable(QueuePair& qp, const void* charged_to,
                                   memory::DurableRange& range) override;
@@ -87,15 +88,16 @@ class Worker final : public DurableService {
   // Any thread.
   const ShardServices& services() const { return services_; }
   uint64_t RefreshTime();
-  // Counts a function that was run in this lcore's place, and may have left work.
+  // Counts a function that ran on another thread while the lcore was idle, and may have left work.
   void CountCall() {
     stats_.calls.Add(1);
     last_busy_ns_ = RefreshTime();
   }
-  // In the place of a sleeping lcore: whether a function has left work for which it must wake.
+  // While the lcore sleeps: whether such a function has left work for which it must wake.
   bool HasWork();
-  // In the place of the lcore: runs rounds until there is no more work, at most kRoundsInItsPlace.
-  void RunAFewRounds();
+  // On the caller's thread while the lcore is idle: runs rounds until there is no more work, at
+  // most kRoundsOfShortWork.
+  void RunShortWork();
   // Lets threads of any priority that wait for this processor run first.
   void LetOthersRun();
   // For PriorityGuard, before Run().
@@ -116,14 +118,14 @@ class Worker final : public DurableService {
   // A queue pair whose doorbell rings twice within this time becomes polled.
   static constexpr uint64_t kHotRingNs = 20'000;
   // A polled queue pair without work for this time is armed again.
-  static constexpr uint64_t kLingerNs = 30'000;
+  static constexpr uint64_t kRearmAfterNs = 30'000;
   static constexpr uint32_t kBurst = DeviceLane::kBurst;
 
   // worker.cc
   bool Loop();
   void StartRound();
   void PublishRound();
-  void Lap(LcoreStage stage);
+  void EndStage(LcoreStage stage);
   uint32_t CollectDoorbells();
   void RingAll(uint32_t count);
   void Ring(QueuePair& qp);
@@ -192,11 +194,11 @@ class Worker final : public DurableService {
   bool FailTransmit(QueuePair& qp, roce::Polled polled);
   GatherBatch::Frame FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf* buffer,
                              std::byte* bytes) const;
-  void Settle(QueuePair& qp);
+  void ApplyEffects(QueuePair& qp);
   void NoteState(QueuePair& qp);
   void SetTimer(QueuePair& qp);
-  void Unpoll(QueuePair& qp);
-  void FinishUnpolling();
+  void Rearm(QueuePair& qp);
+  void FinishRearming();
 
   // worker_copies.cc
   static bool MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet);
@@ -220,10 +222,10 @@ class Worker final : public DurableService {
 
   // worker_idle.cc
   void Idle();
-  void GiveWay();
+  void YieldAtLowPriority();
   void Yield();
   void Sleep();
-  bool UnpollAll();
+  bool RearmAll();
   bool AnythingPending();
   uint64_t SleepNs();
   void Wait(uint64_t ns);
@@ -235,7 +237,7 @@ class Worker final : public DurableService {
   Clock clock_;
   uint64_t now_ = 0;
   uint64_t round_tsc_ = Clock::Tsc();
-  uint64_t lap_tsc_ = 0;
+  uint64_t stage_tsc_ = 0;
   uint64_t last_busy_ns_ = 0;
   uint64_t last_retry_ns_ = 0;
   uint64_t sleeps_until_ns_ = 0;
@@ -255,27 +257,27 @@ class Worker final : public DurableService {
   FrameStash stash_;
   CompletionEvents events_;
   std::vector<AppCopies*> collecting_;
-  AppCopies* lent_to_ = nullptr;      // the running copy, for which the lcore is lent out
-  std::vector<AppCopies*> detached_;  // copied by another thread
-  std::vector<AppCopies*> refused_;   // their users have too many such threads already
+  AppCopies* running_copy_ = nullptr;  // the copy that this thread runs
+  std::vector<AppCopies*> detached_;   // copied by another thread
+  std::vector<AppCopies*> refused_;    // their users have too many such threads already
   uint64_t refused_retry_ns_ = 0;
   std::vector<std::shared_ptr<AppCopies>> orphans_;  // running copies without a context
   RecordPool records_;
   // Queue pairs whose doorbells were rung.
   std::array<QueuePair*, kMostDoorbellsPerRound> rung_;
   // Queue pairs that were armed again and are checked once more after the fence.
-  std::array<QueuePair*, kVisitsPerRound> unpolled_;
-  uint32_t unpolled_count_ = 0;
+  std::array<QueuePair*, kVisitsPerRound> rearmed_;
+  uint32_t rearmed_count_ = 0;
   std::array<QueuePair*, kBurst> touched_;
   uint32_t touched_count_ = 0;
   roce::TxPacket tx_;
   memory::SegmentList payload_;
   std::array<roce::Packet, kBurst> packets_;
   std::array<roce::DropReason, kBurst> reasons_;
-  uint32_t handed_off_ = 0;     // frames of the burst that another lcore passed on
-  bool shares_frames_ = false;  // a frame of the burst has more than one owner
-  bool gathers_later_ = false;  // the payload of the current frame is copied later
-  bool in_place_ = false;       // another thread runs rounds in the lcore's place
+  uint32_t handed_off_ = 0;       // frames of the burst that another lcore passed on
+  bool shares_frames_ = false;    // a frame of the burst has more than one owner
+  bool gathers_later_ = false;    // the payload of the current frame is copied later
+  bool runs_for_caller_ = false;  // RunShortWork is running
   WorkerStats stats_;
   int epoll_ = -1;
   struct DurableWaiter {

@@ -67,7 +67,7 @@ bool Worker::KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* fram
 // False: another thread has become the lcore.
 bool Worker::RunCopies(uint32_t& work) {
   ++work;
-  if (in_place_) return true;
+  if (runs_for_caller_) return true;
   for (uint32_t count = 0; !collecting_.empty() && count < kCopiesPerCall; ++count) {
     AppCopies& copies = *collecting_.front();
     collecting_.erase(collecting_.begin());
@@ -92,7 +92,7 @@ bool Worker::RunCopies(AppCopies& copies) {
   // A function that runs in the lcore's place during the copy may destroy a queue pair, so the
   // queue pair's completions must be published before.
   events_.Publish();
-  lent_to_ = &copies;
+  running_copy_ = &copies;
   if (!lcore_.Copy(copies)) [[unlikely]]
     return false;
   RefreshTime();
@@ -107,9 +107,9 @@ bool Worker::RunCopies(AppCopies& copies) {
 }
 
 void Worker::DetachCopy() {
-  lent_to_->Detach();
-  lent_to_->CountCopier();
-  detached_.push_back(lent_to_);
+  running_copy_->Detach();
+  running_copy_->CountCopier();
+  detached_.push_back(running_copy_);
 }
 
 uint32_t Worker::CollectCopies() {
@@ -195,7 +195,7 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   QueuePair& qp = *frame.qp;
   stats_.memory_faults.Add(1);
   if (qp.core.HandleTransmitFault(qp.host, now_, frame.packet).has_transmit) active_.Push(qp);
-  Settle(qp);
+  ApplyEffects(qp);
 }
 
 // Headers and ICRC of parked frames were checked at their arrival.

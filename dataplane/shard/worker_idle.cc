@@ -24,9 +24,8 @@ constexpr uint64_t kPollBeforeSleepNs = 5'000;
 constexpr uint64_t kShortestPollNs = 50'000;
 constexpr uint64_t kLongestPollNs = 1'000'000;
 constexpr uint64_t kIdlePerPoll = 8;  // the interval is the idle time divided by this
-// Rounds in the lcore's place. A frame of the control thread takes two: to the wire, and from there
-// to the receiver.
-constexpr uint32_t kRoundsInItsPlace = 4;
+// A frame of the control thread takes two rounds: to the wire, and from there to the receiver.
+constexpr uint32_t kRoundsOfShortWork = 4;
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
 // Most runs of records that are returned to the kernel before a sleep. Bounded, because a doorbell
 // may ring meanwhile.
@@ -43,7 +42,7 @@ void Worker::Idle() {
   }
   if (now_ - last_busy_ns_ < uint64_t{options_.idle_sleep_us} * kNsPerUs && yields_.Allows(now_)) {
     // Programs and other daemons may share this processor, and spinning would starve them.
-    GiveWay();
+    YieldAtLowPriority();
     return;
   }
   if (priority_.realtime_priority() != 0 && now_ - last_busy_ns_ < kPollBeforeSleepNs) {
@@ -57,7 +56,7 @@ void Worker::Idle() {
 // threads compete for the processor, because they would delay the response to the next doorbell.
 // The first yield after Lower() runs threads that have waited, so its duration does not count as
 // competition.
-void Worker::GiveWay() {
+void Worker::YieldAtLowPriority() {
   const bool others_waited = priority_.realtime_priority() != 0 && !priority_.is_lowered();
   priority_.Lower(now_);
   const uint64_t begin = RefreshTime();
@@ -81,9 +80,9 @@ void Worker::LetOthersRun() {
 }
 
 void Worker::Sleep() {
-  if (!UnpollAll()) {
+  if (!RearmAll()) {
     // The remaining work cannot be done now, or has just arrived. A long yield would delay it.
-    if (yields_.Allows(now_)) GiveWay();
+    if (yields_.Allows(now_)) YieldAtLowPriority();
     return;
   }
   stash_.Drain();
@@ -109,7 +108,7 @@ void Worker::Sleep() {
 }
 
 // Arms every polled queue pair. False: one of them has work.
-bool Worker::UnpollAll() {
+bool Worker::RearmAll() {
   for (uint32_t left = active_.size(); left > 0; --left) {
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
@@ -117,11 +116,11 @@ bool Worker::UnpollAll() {
     if (!qp->polled || qp->core.HasTransmit()) {
       active_.Push(*qp);
     } else {
-      Unpoll(*qp);
+      Rearm(*qp);
     }
-    if (unpolled_count_ == unpolled_.size()) FinishUnpolling();
+    if (rearmed_count_ == rearmed_.size()) FinishRearming();
   }
-  FinishUnpolling();
+  FinishRearming();
   return active_.empty();
 }
 
@@ -144,11 +143,11 @@ bool Worker::HasWork() {
          now_ + SleepNs() < sleeps_until_ns_;
 }
 
-void Worker::RunAFewRounds() {
-  in_place_ = true;
-  for (uint32_t round = 0; round < kRoundsInItsPlace && RunOnce() != 0; ++round) {
+void Worker::RunShortWork() {
+  runs_for_caller_ = true;
+  for (uint32_t round = 0; round < kRoundsOfShortWork && RunOnce() != 0; ++round) {
   }
-  in_place_ = false;
+  runs_for_caller_ = false;
 }
 
 uint64_t Worker::SleepNs() {

@@ -279,7 +279,7 @@ void Worker::VisitAfterPackets(QueuePair& qp) {
   if (qp.HasFailed()) [[unlikely]]
     qp.Fail(shard_, now_);
   if (qp.core.HasTransmit() && Transmit(qp).has_more) active_.Push(qp);
-  Settle(qp);
+  ApplyEffects(qp);
 }
 
 void Worker::FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {

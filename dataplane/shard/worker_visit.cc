@@ -39,15 +39,15 @@ uint32_t Worker::VisitActive() {
     if (made.has_more) {
       active_.Push(*qp);
     } else if (qp->polled) {
-      if (now_ - qp->last_work_ns < kLingerNs) {
+      if (now_ - qp->last_work_ns < kRearmAfterNs) {
         active_.Push(*qp);
       } else {
-        Unpoll(*qp);
+        Rearm(*qp);
       }
     }
-    Settle(*qp);
+    ApplyEffects(*qp);
   }
-  if (unpolled_count_ != 0) FinishUnpolling();
+  if (rearmed_count_ != 0) FinishRearming();
   return work;
 }
 
@@ -240,13 +240,12 @@ memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame
   return status;
 }
 
-// Called after every call into the core: handles broken queues, the timer and changes of state.
 uint32_t Worker::FindPosted(const OnShard&, const VerbsContext& context, uint32_t handle,
                             uint32_t end) {
   end = std::min({end, context.handle_end(), handle + kWalkedPerRound});
   for (; handle < end; ++handle) {
     QueuePair* qp = context.FindQueuePair(handle);
-    if (qp != nullptr && (qp->host.queues.send.HasPosted() || qp->core.HasTransmit())) break;
+    if (qp != nullptr && (qp->host.send_queue().HasPosted() || qp->core.HasTransmit())) break;
   }
   return handle;
 }
@@ -255,12 +254,13 @@ bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t ha
   QueuePair* qp = context.FindQueuePair(handle);
   if (qp == nullptr) return false;
   if (qp->host.MayNotRun()) return !qp->host.copies().IsStalled();
-  const uint32_t done = Visit(*qp);
-  Settle(*qp);
-  return done != 0;
+  const Progress made = Visit(*qp);
+  ApplyEffects(*qp);
+  return made.work != 0;
 }
 
-void Worker::Settle(QueuePair& qp) {
+// Called after every call into the core: handles broken queues, the timer and changes of state.
+void Worker::ApplyEffects(QueuePair& qp) {
   if (qp.HasFailed()) [[unlikely]]
     qp.Fail(shard_, now_);
   if (qp.core.HasIdleRecords()) records_.Return(qp.record_class, qp.core.TakeRecordsBack());
@@ -286,20 +286,20 @@ void Worker::SetTimer(QueuePair& qp) {
   if (next < qp.timer.expiry_ns) wheel_.Set(qp.timer, next);
 }
 
-void Worker::Unpoll(QueuePair& qp) {
+void Worker::Rearm(QueuePair& qp) {
   qp.polled = false;
   qp.host.send_queue().SetArmed(true);
-  unpolled_[unpolled_count_++] = &qp;
+  rearmed_[rearmed_count_++] = &qp;
 }
 
 // The app stores its index before it reads `armed`; this reads the index after it has stored
 // `armed`. So at least one of both sees the other.
-void Worker::FinishUnpolling() {
+void Worker::FinishRearming() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (uint32_t i = 0; i < unpolled_count_; ++i) {
-    if (unpolled_[i]->host.send_queue().HasNew()) active_.Push(*unpolled_[i]);
+  for (uint32_t i = 0; i < rearmed_count_; ++i) {
+    if (rearmed_[i]->host.send_queue().HasNew()) active_.Push(*rearmed_[i]);
   }
-  unpolled_count_ = 0;
+  rearmed_count_ = 0;
 }
 
 }  // namespace roci::dataplane

@@ -139,8 +139,8 @@ TEST(LcoreTest, APostWhileTheQueueIsBeingArmedIsExecuted) {
     looks = ForEachStep(
         {reinterpret_cast<const std::byte*>(queue), sizeof(*queue)},
         [&] {
-          worker.Poke(qp.qp());
-          worker.RunAFewRounds();
+          worker.ScheduleVisit(qp.qp());
+          worker.RunShortWork();
           worker.RunOnce();
         },
         program);
