@@ -119,7 +119,6 @@ Daemon::~Daemon() {
   connections_.reset();
   sessions_.reset();
   devices_.clear();
-  wires_.clear();
   dataplane_.reset();
   std::error_code ignored;
   if (!runtime_dir_.empty()) std::filesystem::remove_all(runtime_dir_ + "/dpdk", ignored);
@@ -167,16 +166,16 @@ absl::Status Daemon::StartDataplane() {
   return absl::OkStatus();
 }
 
-dataplane::Wire* Daemon::FindWire(const std::string& name) {
+dataplane::Wire* Daemon::FindWire(const std::string& name) const {
   for (size_t i = 0; i < config_.wires.size(); ++i) {
-    if (config_.wires[i].name == name) return wires_[i].get();
+    if (config_.wires[i].name == name) return wires_[i];
   }
   return nullptr;
 }
 
 absl::Status Daemon::MakeDevices() {
   for (size_t i = 0; i < config_.wires.size(); ++i) {
-    wires_.push_back(std::make_unique<dataplane::Wire>(*dataplane_));
+    wires_.push_back(&dataplane_->AddWire());
   }
   for (const DeviceConfig& device : config_.devices) {
     absl::StatusOr<std::unique_ptr<Device>> made =
@@ -298,7 +297,7 @@ void Daemon::AddLinkCommands() {
 // Whether real-time priority is permitted is the same for the control thread and for the lcores.
 absl::Status Daemon::TakePriority() {
   if (config_.daemon.realtime != dataplane::RealtimeUse::kOff) {
-    dataplane_->priority_guard().Add(loop_->priority());
+    dataplane_->Guard(loop_->priority());
   }
   const int priority = loop_->TakePriority(config_.daemon.realtime);
   if (priority == 0 && config_.daemon.realtime == dataplane::RealtimeUse::kOn) {

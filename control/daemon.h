@@ -21,7 +21,6 @@
 #include "control/net/link_watch.h"
 #include "control/session/session_server.h"
 #include "control/sysfs/sysfs_publisher.h"
-#include "dataplane/port/wire.h"
 #include "dataplane/shard/dataplane.h"
 
 namespace roci::control {
@@ -53,7 +52,8 @@ class Daemon {
   void HoldRoceUdpPort();
   void ClaimMacs();
   absl::Status WatchSignals();
-  dataplane::Wire* FindWire(const std::string& name);
+  // Null: no wire has the name.
+  dataplane::Wire* FindWire(const std::string& name) const;
 
   const Config config_;
   std::string runtime_dir_;
@@ -66,7 +66,7 @@ class Daemon {
   std::unique_ptr<ForeignFds> foreign_fds_;
   std::unique_ptr<BlockingCalls> blocking_calls_;
   std::unique_ptr<dataplane::Dataplane> dataplane_;
-  std::vector<std::unique_ptr<dataplane::Wire>> wires_;  // as in config_.wires
+  std::vector<dataplane::Wire*> wires_;  // as in config_.wires
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<Services> services_;
   std::unique_ptr<SessionServer> sessions_;

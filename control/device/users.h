@@ -10,7 +10,7 @@
 #include "control/config/config.h"
 #include "control/device/device.h"
 #include "control/device/quota.h"
-#include "dataplane/qp/app_copies.h"
+#include "dataplane/types/copy_use.h"
 
 namespace roci::control {
 

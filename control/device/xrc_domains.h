@@ -33,6 +33,7 @@ class XrcDomain {
     QuotaShare share;
     RingShare memory;
     dataplane::QueuePair* qp = nullptr;
+    dataplane::QueueLayout layout = {};
     uint32_t openings = 0;
     std::optional<roci_abi_ah_attr> address;  // as the program gave it
   };

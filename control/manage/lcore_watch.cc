@@ -30,7 +30,7 @@ LcoreWatch::LcoreWatch(dataplane::Dataplane& dataplane, dataplane::RealtimeUse r
 void LcoreWatch::HandleTimeout(roce::TimeNs now) {
   next_ = now + kPeriod;
   for (uint32_t i = 0; i < judges_.size(); ++i) {
-    const pid_t thread = dataplane_.lcore(i).thread_id();
+    const pid_t thread = dataplane_.ThreadOf(i).id;
     const auto time = dataplane::ReadProcessorTime(thread);
     if (!time || !judges_[i].IsStarved(thread, *time, now)) continue;
     Warn(i);
@@ -40,7 +40,7 @@ void LcoreWatch::HandleTimeout(roce::TimeNs now) {
 }
 
 const char* LcoreWatch::Advice(uint32_t lcore) const {
-  if (dataplane_.lcore(lcore).realtime_priority() != 0) {
+  if (dataplane_.ThreadOf(lcore).realtime_priority != 0) {
     return "Give it its own processor (`pin` in the configuration)";
   }
   if (realtime_ == dataplane::RealtimeUse::kOff) {

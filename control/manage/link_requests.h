@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "control/device/services.h"
-#include "dataplane/link/capture_tap.h"
-#include "dataplane/link/impairment.h"
+#include "dataplane/types/capture_settings.h"
+#include "dataplane/types/impairment_settings.h"
 
 namespace roci::control {
 

@@ -10,8 +10,7 @@
 #include "control/manage/link_requests.h"
 #include "control/manage/show_memory.h"
 #include "dataplane/base/processor_time.h"
-#include "dataplane/port/ethdev_port.h"
-#include "dataplane/shard/lcore.h"
+#include "dataplane/port/port_offloads.h"
 
 namespace roci::control {
 namespace {
@@ -134,7 +133,7 @@ Json SessionHead(const Session& session) {
 Json ShowApp(const Session& session) {
   Json out = SessionHead(session);
   out["uid"] = session.peer().uid;
-  out["lcore"] = session.device() != nullptr ? Json(session.shard()->lcore().index()) : Json();
+  out["lcore"] = session.device() != nullptr ? Json(session.shard()->lcore_index()) : Json();
   out["pds"] = session.pds().size();
   out["mrs"] = session.mrs().size();
   out["channels"] = session.channels().size();
@@ -195,7 +194,6 @@ Json ShowResponder(const roce::ResponderDebug& debug) {
 Json ShowQp(const Session& session, const QpRecord& record, const dataplane::QueuePairInfo& info) {
   Json out = SessionHead(session);
   const roce::QpAttributes& attributes = info.attributes;
-  const dataplane::QueueLayout& layout = record.qp->layout();
   out["qpn"] = info.qpn.value();
   out["handle"] = info.handle;
   out["type"] = QpTypeName(info.type);
@@ -219,8 +217,8 @@ Json ShowQp(const Session& session, const QpRecord& record, const dataplane::Que
   out["max_rd_atomic"] = attributes.max_rd_atomic;
   out["max_dest_rd_atomic"] = attributes.max_dest_rd_atomic;
   out["access"] = attributes.access_flags;
-  out["max_send_wr"] = layout.max_send_wr;
-  out["max_recv_wr"] = layout.max_recv_wr;
+  out["max_send_wr"] = record.layout.max_send_wr;
+  out["max_recv_wr"] = record.layout.max_recv_wr;
   out["send_taken"] = info.send_taken;
   out["recv_taken"] = info.recv_taken;
   out["tx_packets"] = info.tx_packets;
@@ -249,31 +247,30 @@ void AddQps(const Session& session, Json& out) {
 void AddCqs(const Session& session, Json& out) {
   for (const auto& [handle, record] : session.cqs()) {
     Json cq = SessionHead(session);
+    const auto info = session.shard()->Do(dataplane::InspectCompletionQueue{*record.cq});
     cq["handle"] = handle;
-    cq["capacity"] = record.cq->capacity();
+    cq["capacity"] = info.capacity;
     cq["channel"] = record.channel;
-    cq["qp_queues"] = record.cq->users();
-    cq["comp_events"] = record.cq->comp_events();
-    cq["async_events"] = record.cq->async_events();
-    cq["overflowed"] = record.cq->overflowed();
+    cq["qp_queues"] = info.users;
+    cq["comp_events"] = info.comp_events;
+    cq["async_events"] = info.async_events;
+    cq["overflowed"] = info.overflowed;
     out.push_back(std::move(cq));
   }
 }
 
 void AddSrqs(const Session& session, Json& out) {
   for (const auto& [handle, record] : session.srqs()) {
-    dataplane::SharedReceiveQueue& queue = *record.srq;
+    const auto state = session.shard()->Do(dataplane::InspectReceiveQueue{*record.srq});
     Json srq = SessionHead(session);
     srq["handle"] = handle;
-    const bool has_tags = queue.tags() != nullptr;
-    srq["type"] = record.xrcd != 0 ? "XRC" : has_tags ? "tags" : "basic";
-    srq["number"] = queue.number();
+    srq["type"] = record.xrcd != 0 ? "XRC" : record.has_tags ? "tags" : "basic";
+    srq["number"] = record.number;
     srq["pd"] = record.pd;
     srq["max_wr"] = record.max_wr;
-    srq["max_sge"] = queue.layout().max_sge;
-    srq["qps"] = queue.users();
-    srq["async_events"] = queue.async_events();
-    const auto state = session.shard()->Do(dataplane::InspectReceiveQueue{queue});
+    srq["max_sge"] = record.layout.max_sge;
+    srq["qps"] = state.users;
+    srq["async_events"] = state.async_events;
     srq["posted"] = state.posted;
     srq["taken"] = state.taken;
     srq["limit"] = state.limit;
@@ -289,13 +286,13 @@ Json Milliseconds(std::optional<uint64_t> ns) {
   return *ns / 1'000'000;
 }
 
-Json ShowLcore(dataplane::Lcore& lcore) {
-  const dataplane::LcoreSnapshot s = lcore.Snapshot();
-  const auto time = dataplane::ReadProcessorTime(lcore.thread_id());
-  return {{"lcore", lcore.index()},
-          {"sessions", lcore.contexts()},
-          {"thread", lcore.thread_id()},
-          {"realtime_priority", lcore.realtime_priority()},
+Json ShowLcore(uint32_t lcore, const dataplane::LcoreState& state) {
+  const dataplane::LcoreSnapshot& s = state.counters;
+  const auto time = dataplane::ReadProcessorTime(state.thread.id);
+  return {{"lcore", lcore},
+          {"sessions", state.contexts},
+          {"thread", state.thread.id},
+          {"realtime_priority", state.thread.realtime_priority},
           {"ran_ms", Milliseconds(time ? std::optional(time->ran_ns) : std::nullopt)},
           {"waited_for_processor_ms",
            Milliseconds(time ? std::optional(time->waited_ns) : std::nullopt)},
@@ -368,7 +365,7 @@ absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServe
       {"lcores",
        [&] {
          for (uint32_t i = 0; i < services.dataplane.lcore_count(); ++i) {
-           out.push_back(ShowLcore(services.dataplane.lcore(i)));
+           out.push_back(ShowLcore(i, services.dataplane.Inspect(i)));
          }
        }},
   };

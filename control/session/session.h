@@ -28,8 +28,9 @@
 #include "control/session/handle_table.h"
 #include "control/session/memory_reach.h"
 #include "control/session/session_decoder.h"
-#include "dataplane/qp/flow_table.h"
 #include "dataplane/shard/shard_client.h"
+#include "dataplane/types/flow_rule.h"
+#include "dataplane/types/target_opening.h"
 #include "memory/app_memory.h"
 #include "memory/mapped_file.h"
 #include "verbs_provider/abi/spin_judge.h"
@@ -127,6 +128,9 @@ struct SrqRecord {
   QuotaShare share;
   RingShare memory;
   dataplane::SharedReceiveQueue* srq = nullptr;
+  uint32_t number = 0;  // XRC only
+  roci_abi_srq_layout layout = {};
+  bool has_tags = false;
   uint64_t user_handle = 0;
   uint32_t max_wr = 0;  // as last asked for; there may be more slots
   uint32_t pd = 0;
@@ -142,6 +146,9 @@ struct QpRecord {
   QuotaShare share;  // a receiving XRC queue pair's are its domain's
   RingShare memory;
   dataplane::QueuePair* qp = nullptr;
+  roce::Qpn qpn;
+  roce::QpType type = roce::QpType::kRc;
+  dataplane::QueueLayout layout = {};
   uint64_t user_handle = 0;
   uint32_t pd = 0;
   uint32_t send_cq = 0;
@@ -409,9 +416,13 @@ class Session {
   // session_shared_queues.cc
   absl::Status CreateSrq(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status CreateTagSrq(const Request& request, const FdsPointer& fds, Reply& reply);
+  struct AddedSrq {
+    uint32_t handle;
+    dataplane::CreatedSharedReceiveQueue created;  // without `memory`
+  };
   // Hands the memory over; `record` has what the caller knows.
-  absl::StatusOr<dataplane::CreatedSharedReceiveQueue> AddSrq(
-      const dataplane::SharedReceiveQueueConfig& config, SrqRecord record, Reply& reply);
+  absl::StatusOr<AddedSrq> AddSrq(const dataplane::SharedReceiveQueueConfig& config,
+                                  SrqRecord record, Reply& reply);
   absl::Status ModifySrq(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_limit, Reply& reply);
   absl::Status QuerySrq(const Request& request, const FdsPointer& fds, Reply& reply);

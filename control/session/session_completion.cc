@@ -10,6 +10,15 @@ namespace {
 
 constexpr uint32_t kNoChannel = ~0u;
 
+// RESIZE_CQ is answered as CREATE_CQ is.
+template <class Response>
+void DescribeRing(const dataplane::CompletionQueueInfo& info, Response& out) {
+  out.capacity = info.capacity;
+  out.entries = info.capacity;
+  out.entries_offset = info.entries_offset;
+  out.memory_size = info.memory_size;
+}
+
 // Bytes of a completion queue's ring in the dataplane's layout, for the quota.
 uint64_t RingBytes(uint32_t entries) {
   return sizeof(roci_abi_cq) + uint64_t{std::bit_ceil(entries)} * sizeof(roci_abi_cqe);
@@ -63,20 +72,17 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of completion queues reached");
   record.memory = admission_.user->TakeRings(RingBytes(create.entries));
   if (!record.memory.ok()) return RingShare::Refusal();
-  absl::StatusOr<dataplane::CreatedCompletionQueue> created = shard_->Do(
-      dataplane::CreateCompletionQueue{create.entries, create.user_handle,
-                                       channel != nullptr ? channel->pipe.writing.get() : -1});
+  absl::StatusOr<dataplane::CreatedCompletionQueue> created =
+      shard_->Do(dataplane::CreateCompletionQueue{
+          create.entries, create.user_handle, channel != nullptr ? channel->pipe.writing.get() : -1,
+          (create.flags & ROCI_ABI_CQ_IGNORE_OVERRUN) != 0});
   if (!created.ok()) return created.status();
   record.cq = created->completion_queue;
-  if (create.flags & ROCI_ABI_CQ_IGNORE_OVERRUN) record.cq->IgnoreOverrun();
   record.user_handle = create.user_handle;
   record.channel = channel != nullptr ? create.channel : 0;
   if (channel != nullptr) ++channel->users;
   auto& response = reply.As<roci_abi_create_cq_response>();
-  response.capacity = record.cq->capacity();
-  response.entries = record.cq->capacity();
-  response.entries_offset = dataplane::CompletionQueue::kEntriesOffset;
-  response.memory_size = record.cq->memory_size();
+  DescribeRing(shard_->Do(dataplane::InspectCompletionQueue{*record.cq}), response);
   response.handle = *cqs_.Add(std::move(record));
   reply.Hand(UniqueFd(created->memory.Release()));
   return absl::OkStatus();
@@ -94,11 +100,8 @@ absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply&
       shard_->Do(dataplane::ResizeCompletionQueue{*record->cq, resize.entries, resize.consumer});
   if (!fd.ok()) return fd.status();
   record->memory = std::move(memory);
-  auto& response = reply.As<roci_abi_resize_cq_response>();
-  response.capacity = record->cq->capacity();
-  response.entries = record->cq->capacity();
-  response.entries_offset = dataplane::CompletionQueue::kEntriesOffset;
-  response.memory_size = record->cq->memory_size();
+  DescribeRing(shard_->Do(dataplane::InspectCompletionQueue{*record->cq}),
+               reply.As<roci_abi_resize_cq_response>());
   reply.Hand(UniqueFd(fd->Release()));
   return absl::OkStatus();
 }

@@ -90,7 +90,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   }
   Log(LogArea::kSession, LogLevel::kInfo, "session %u: %s[%d] (uid %u) opens %s on lcore %u",
       number_, program_.c_str(), peer_.pid, peer_.uid, device.name().c_str(),
-      shard_->lcore().index());
+      shard_->lcore_index());
   return absl::OkStatus();
 }
 

@@ -38,7 +38,7 @@ absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Repl
   if (create.port != 1) return absl::InvalidArgumentError("there is only port 1");
   QpRecord* qp = qps_.Find(create.qp);
   if (qp == nullptr) return absl::NotFoundError("no such queue pair");
-  if (qp->qp->type() != roce::QpType::kRawPacket || qp->is_work_queue) {
+  if (qp->type != roce::QpType::kRawPacket || qp->is_work_queue) {
     return absl::InvalidArgumentError("unsupported for this type of queue pair");
   }
   CountersRecord* counters = nullptr;

@@ -147,10 +147,8 @@ absl::Status Session::MakeTranslation(std::span<const roci_abi_extent> extents, 
   const bool on_demand = access & static_cast<uint32_t>(memory::Access::kOnDemand);
   const bool writable = WantsWritableMappings(access);
   if (durable && !map) return absl::UnimplementedError("persistent flush needs mapped memory");
-  for (uint32_t i = 0; durable && i < services_.dataplane.lcore_count(); ++i) {
-    if (!services_.dataplane.lcore(i).PrepareDurable()) {
-      return absl::ResourceExhaustedError("no more threads that wait for disks");
-    }
+  if (durable && !services_.dataplane.PrepareDurable()) {
+    return absl::ResourceExhaustedError("no more threads that wait for disks");
   }
   uint64_t mappings_left = admission_.user->app_mappings.left();
   uint64_t bytes_left = admission_.user->app_bytes.left();

@@ -26,7 +26,7 @@ absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&,
   if (record == nullptr) return absl::NotFoundError("no such queue pair");
   const roce::Gid group = GroupOf(attach);
   if (!group.IsMulticast()) return absl::InvalidArgumentError("not a multicast GID");
-  if (record->qp->type() != roce::QpType::kUd) {
+  if (record->type != roce::QpType::kUd) {
     return absl::InvalidArgumentError("unsupported for this type of queue pair");
   }
   // Once more is no harm and counts once.

@@ -6,6 +6,8 @@
 #include "control/loop/privilege.h"
 #include "control/session/qp_attributes.h"
 #include "control/session/session.h"
+#include "dataplane/qp/queue_layouts.h"
+#include "dataplane/types/queue_limits.h"
 
 namespace roci::control {
 namespace {
@@ -60,7 +62,7 @@ void DescribeLayout(const dataplane::QueueLayout& layout, roci_abi_create_qp_res
 
 std::optional<roci_abi_ah_attr>& AddressOf(QpRecord& record) {
   if (record.domain == nullptr) return record.address;
-  return record.domain->targets().at(record.qp->qpn().value()).address;
+  return record.domain->targets().at(record.qpn.value()).address;
 }
 
 }  // namespace
@@ -112,7 +114,7 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   }
   // The device uses the send queue for rendezvous, and the queue pair's keys for READs into tagged
   // buffers.
-  if (has_srq && srq->srq->tags() != nullptr &&
+  if (has_srq && srq->has_tags &&
       (type != roce::QpType::kRc || create.max_send_wr != 0 || srq->pd != create.pd)) {
     return absl::InvalidArgumentError("a queue pair with tag matching must be RC and cannot send");
   }
@@ -123,7 +125,7 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   if (recv_cq != nullptr) config.recv_cq = recv_cq->cq;
   if (srq != nullptr) {
     config.srq = srq->srq;
-    if (srq->srq->tags() != nullptr) config.recv_cq = srq->srq->cq();
+    if (srq->has_tags) config.recv_cq = cqs_.Find(srq->cq)->cq;
   }
   config.sq_sig_all = create.sq_sig_all != 0;
   config.blocks_own_multicast = (create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) != 0;
@@ -155,17 +157,19 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   DeviceQuotas& quotas = *quotas_;
   record.share = QuotaShare(record.is_work_queue ? quotas.work_queues : quotas.qps, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of queue pairs reached");
-  const bool has_tags = config.srq != nullptr && config.srq->tags() != nullptr;
+  const bool has_tags = record.srq != 0 && srqs_.Find(record.srq)->has_tags;
   record.memory = admission_.user->TakeRings(layout->memory_size +
-                                             (has_tags ? sizeof(dataplane::TagReceiver) : 0));
+                                             (has_tags ? dataplane::TagReceiverBytes() : 0));
   if (!record.memory.ok()) return RingShare::Refusal();
   const absl::StatusOr<uint32_t> handle = qps_.Next();
   if (!handle.ok()) return handle.status();
   absl::StatusOr<dataplane::CreatedQueuePair> created =
       shard_->Do(dataplane::CreateQueuePair{config, *handle});
   if (!created.ok()) return created.status();
-  dataplane::QueuePair* qp = created->queue_pair;
-  record.qp = qp;
+  record.qp = created->queue_pair;
+  record.qpn = created->qpn;
+  record.type = config.type;
+  record.layout = created->layout;
   record.user_handle = config.user_handle;
   record.sq_sig_all = config.sq_sig_all;
   ++pds_.Find(record.pd)->users;
@@ -173,8 +177,8 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
 
   auto& response = reply.As<roci_abi_create_qp_response>();
   response.handle = *handle;
-  response.qpn = qp->qpn().value();
-  DescribeLayout(qp->layout(), response);
+  response.qpn = created->qpn.value();
+  DescribeLayout(created->layout, response);
   reply.Hand(UniqueFd(created->memory.Release()));
   return absl::OkStatus();
 }
@@ -187,7 +191,7 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   roci_abi_modify_qp_request modify = request.As<roci_abi_modify_qp_request>();
   const QpRecord* record = qps_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("no such queue pair");
-  modify.mask = KnownAttributesOf(record->qp->type(), modify.mask);
+  modify.mask = KnownAttributesOf(record->type, modify.mask);
   roce::QpAttributes wanted;
   absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
   if (!status.ok()) return status;
@@ -203,12 +207,12 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   // A transition that is impossible now is refused before the path is resolved, which takes time.
   const roce::QpAttributes current = shard_->Do(dataplane::QueryQueuePair{*record->qp});
   const roce::QpState to = modify.mask & roce::kAttrState ? wanted.state : current.state;
-  status = StatusOfModify(roce::CheckModify(record->qp->type(), current.state, to, modify.mask));
+  status = StatusOfModify(roce::CheckModify(record->type, current.state, to, modify.mask));
   if (!status.ok()) return status;
   const roce::Qpn remote = modify.mask & roce::kAttrDestQpn ? wanted.dest_qpn : current.dest_qpn;
 
   return WithPath(
-      modify.attr.ah, record->qp->qpn(), remote,
+      modify.attr.ah, record->qpn, remote,
       [this, modify, wanted](const roce::Path& path, Reply& answer) {
         return ApplyModify(modify, wanted, &path, answer);
       },
@@ -237,7 +241,7 @@ absl::Status Session::QueryQp(const Request& request, const FdsPointer&, Reply& 
   const roce::QpAttributes attributes = shard_->Do(dataplane::QueryQueuePair{*record->qp});
   auto& response = reply.As<roci_abi_query_qp_response>();
   AttributesToAbi(attributes, response.attr);
-  const dataplane::QueueLayout& layout = record->qp->layout();
+  const dataplane::QueueLayout& layout = record->layout;
   response.attr.max_send_wr = layout.max_send_wr;
   response.attr.max_recv_wr = layout.max_recv_wr;
   response.attr.max_send_sge = layout.max_send_sge;

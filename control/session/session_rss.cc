@@ -5,6 +5,7 @@
 
 #include "control/loop/privilege.h"
 #include "control/session/session.h"
+#include "dataplane/qp/rss_group.h"
 
 namespace roci::control {
 

@@ -3,6 +3,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "control/session/session.h"
+#include "dataplane/qp/queue_layouts.h"
+#include "verbs_provider/abi/tag_matching.h"
 
 namespace roci::control {
 
@@ -29,13 +31,12 @@ absl::Status Session::CreateSrq(const Request& request, const FdsPointer&, Reply
   config.max_wr = create.max_wr;
   config.max_sge = create.max_sge;
   config.user_handle = create.user_handle;
-  const absl::StatusOr<dataplane::CreatedSharedReceiveQueue> created =
-      AddSrq(config, std::move(record), reply);
-  if (!created.ok()) return created.status();
+  const absl::StatusOr<AddedSrq> added = AddSrq(config, std::move(record), reply);
+  if (!added.ok()) return added.status();
   auto& response = reply.As<roci_abi_create_srq_response>();
-  response.handle = created->queue->handle();
-  response.srqn = created->queue->number();
-  response.layout = created->queue->layout();
+  response.handle = added->handle;
+  response.srqn = added->created.number;
+  response.layout = added->created.layout;
   return absl::OkStatus();
 }
 
@@ -57,25 +58,24 @@ absl::Status Session::CreateTagSrq(const Request& request, const FdsPointer&, Re
   config.tags = {create.max_tags, create.max_ops};
   SrqRecord record;
   record.cq = create.cq;
-  const absl::StatusOr<dataplane::CreatedSharedReceiveQueue> created =
-      AddSrq(config, std::move(record), reply);
-  if (!created.ok()) return created.status();
+  absl::StatusOr<AddedSrq> added = AddSrq(config, std::move(record), reply);
+  if (!added.ok()) return added.status();
   auto& response = reply.As<roci_abi_create_tag_srq_response>();
-  dataplane::TagQueue& tags = *created->queue->tags();
-  response.handle = created->queue->handle();
+  const dataplane::TagQueueLayout& tags = added->created.tag_layout;
+  response.handle = added->handle;
   response.doorbell = dataplane::ShardClient::TagDoorbell(response.handle);
-  response.layout = created->queue->layout();
-  response.ops_capacity = tags.layout().ops_capacity;
-  response.ops_offset = tags.layout().ops_offset;
-  response.freed_capacity = tags.layout().freed_capacity;
-  response.freed_offset = tags.layout().freed_offset;
-  response.ops_memory_size = tags.layout().memory_size;
-  reply.Hand(UniqueFd(tags.TakeFd().Release()));
+  response.layout = added->created.layout;
+  response.ops_capacity = tags.ops_capacity;
+  response.ops_offset = tags.ops_offset;
+  response.freed_capacity = tags.freed_capacity;
+  response.freed_offset = tags.freed_offset;
+  response.ops_memory_size = tags.memory_size;
+  reply.Hand(UniqueFd(added->created.tag_memory.Release()));
   return absl::OkStatus();
 }
 
-absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
-    const dataplane::SharedReceiveQueueConfig& config, SrqRecord record, Reply& reply) {
+absl::StatusOr<Session::AddedSrq> Session::AddSrq(const dataplane::SharedReceiveQueueConfig& config,
+                                                  SrqRecord record, Reply& reply) {
   const auto layout = dataplane::LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
   if (!layout.ok()) return layout.status();
   uint64_t bytes = layout->memory_size;
@@ -92,6 +92,7 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
   if (!record.memory.ok()) return RingShare::Refusal();
   record.max_wr = config.max_wr;
   record.pd = config.pd;
+  record.has_tags = has_tags;
   record.user_handle = config.user_handle;
   const absl::StatusOr<uint32_t> handle = srqs_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
@@ -102,10 +103,12 @@ absl::StatusOr<dataplane::CreatedSharedReceiveQueue> Session::AddSrq(
   std::move(remove_record).Cancel();
   SrqRecord* added = srqs_.Find(*handle);
   added->srq = created->queue;
+  added->number = created->number;
+  added->layout = created->layout;
   ++pds_.Find(added->pd)->users;
   if (added->xrcd != 0) ++xrcds_.Find(added->xrcd)->users;
   reply.Hand(UniqueFd(created->memory.Release()));
-  return created;
+  return AddedSrq{*handle, *std::move(created)};
 }
 
 absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply& reply) {
@@ -137,15 +140,16 @@ absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_li
   if (state.posted > max_wr) return absl::InvalidArgumentError("more receives are posted than fit");
   if (!sets_limit && state.limit > max_wr)
     return absl::InvalidArgumentError("the size is below the limit");
-  if (max_wr > srq.layout().max_wr) {
-    const auto layout = dataplane::LayOutSharedReceiveQueue(max_wr, srq.layout().max_sge);
+  if (max_wr > record.layout.max_wr) {
+    const auto layout = dataplane::LayOutSharedReceiveQueue(max_wr, record.layout.max_sge);
     if (!layout.ok()) return layout.status();
     RingShare memory = admission_.user->TakeRings(layout->memory_size);
     if (!memory.ok()) return RingShare::Refusal();
     absl::StatusOr<dataplane::Fd> fd = shard_->Do(dataplane::GrowSharedReceiveQueue{srq, *layout});
     if (!fd.ok()) return fd.status();
     record.memory = std::move(memory);
-    reply.As<roci_abi_modify_srq_response>().layout = srq.layout();
+    record.layout = *layout;
+    reply.As<roci_abi_modify_srq_response>().layout = record.layout;
     reply.Hand(UniqueFd(fd->Release()));
   }
   record.max_wr = max_wr;
@@ -157,7 +161,7 @@ absl::Status Session::QuerySrq(const Request& request, const FdsPointer&, Reply&
   if (record == nullptr) return absl::NotFoundError("no such shared receive queue");
   auto& response = reply.As<roci_abi_query_srq_response>();
   response.max_wr = record->max_wr;
-  response.max_sge = record->srq->layout().max_sge;
+  response.max_sge = record->layout.max_sge;
   response.limit = shard_->Do(dataplane::QueryReceiveLimit{*record->srq});
   return absl::OkStatus();
 }

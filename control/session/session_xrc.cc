@@ -4,6 +4,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "control/loop/errno_status.h"
 #include "control/session/session.h"
+#include "dataplane/qp/queue_layouts.h"
 
 namespace roci::control {
 
@@ -63,11 +64,12 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   target.memory = admission_.user->TakeRings(layout->memory_size);
   if (!target.memory.ok()) return RingShare::Refusal();
   dataplane::XrcTargets& domain = xrcd->domain->dataplane();
-  const absl::StatusOr<dataplane::QueuePair*> qp = domain.CreateTarget(config);
-  if (!qp.ok()) return qp.status();
-  absl::Cleanup destroy = [&] { domain.DestroyTarget(**qp); };
-  const uint32_t qpn = (*qp)->qpn().value();
-  target.qp = *qp;
+  const absl::StatusOr<dataplane::XrcTargets::Created> created = domain.CreateTarget(config);
+  if (!created.ok()) return created.status();
+  absl::Cleanup destroy = [&] { domain.DestroyTarget(*created->qp); };
+  const uint32_t qpn = created->qpn.value();
+  target.qp = created->qp;
+  target.layout = *layout;
   xrcd->domain->targets().emplace(qpn, std::move(target));
   absl::Cleanup erase = [&] { xrcd->domain->targets().erase(qpn); };
   const absl::StatusOr<uint32_t> handle = OpenTarget(create.pd, qpn, create.user_handle);
@@ -96,6 +98,9 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   if (!handle.ok()) return handle.status();
   QpRecord record;
   record.qp = target.qp;
+  record.qpn = roce::Qpn(qpn);
+  record.type = roce::QpType::kXrcRecv;
+  record.layout = target.layout;
   record.user_handle = user_handle;
   record.xrcd = xrcd_handle;
   record.domain = xrcd->domain;
@@ -126,7 +131,7 @@ absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& r
 uint32_t Session::CloseTarget(QpRecord& record) {
   dataplane::XrcTargets& domain = record.domain->dataplane();
   domain.Close(*record.qp, *record.opening);
-  const auto target = record.domain->targets().find(record.qp->qpn().value());
+  const auto target = record.domain->targets().find(record.qpn.value());
   if (--target->second.openings == 0) {
     domain.DestroyTarget(*record.qp);
     record.domain->targets().erase(target);

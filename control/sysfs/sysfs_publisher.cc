@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "control/config/port_arguments.h"
 #include "control/loop/log.h"
-#include "dataplane/shard/lcore.h"
 #include "verbs_provider/abi/rdma_cm.h"
 #include "verbs_provider/abi/runtime_dir.h"
 

@@ -5,32 +5,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "dataplane/types/impairment_settings.h"
+
 namespace roci::dataplane {
-
-// A probability in units of 2^-32: 0 is never, 2^32 always.
-using Chance = uint64_t;
-inline constexpr Chance kAlways = uint64_t{1} << 32;
-
-struct BottleneckSettings {
-  static constexpr uint64_t kLeastRateBps = 100'000;
-  static constexpr uint64_t kMostRateBps = 1'000'000'000'000;
-  // The longest time in the queue.
-  static constexpr uint64_t kMostQueueNs = 5'000'000'000;
-  static constexpr uint64_t kDefaultQueueBytes = uint64_t{1} << 20;
-
-  uint64_t rate_bps = 0;  // 0: no limit
-  uint64_t queue_bytes = 0;
-  // ECN marking by queue length, as in switches (RED): none below the first length, then with a
-  // probability that grows to kMostMarked at the second length, and always above. 0: no marking.
-  uint64_t ecn_bytes = 0;
-  uint64_t ecn_all_bytes = 0;
-  static constexpr Chance kMostMarked = kAlways / 20;
-
-  // The longest queue that is allowed for a rate.
-  static uint64_t MostQueueBytes(uint64_t rate_bps) {
-    return (rate_bps * (kMostQueueNs / 1'000'000'000) + 7) / 8;
-  }
-};
 
 class Bottleneck {
  public:

@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "dataplane/base/frame_pool.h"
+#include "dataplane/link/frame_filter.h"
 
 namespace roci::dataplane {
 namespace {
@@ -28,6 +30,8 @@ Note NoteOf(const rte_mbuf* frame) {
 bool IsGroup(const rte_mbuf* frame) { return (*rte_pktmbuf_mtod(frame, const uint8_t*) & 1) != 0; }
 
 }  // namespace
+
+CaptureTap::CaptureTap(const CaptureSettings& settings) : settings_(settings) {}
 
 absl::StatusOr<std::unique_ptr<CaptureTap>> CaptureTap::Create(uint32_t lcores,
                                                                const CaptureSettings& settings) {
@@ -70,7 +74,7 @@ void CaptureTap::Take(uint32_t lcore, rte_mbuf* const* frames, uint32_t count,
     const rte_mbuf* frame = frames[i];
     // On the built-in wire every lcore receives a copy of a multicast frame. Lcore 0 captures it.
     if (lcore != 0 && direction == LinkDirection::kIn && IsGroup(frame)) continue;
-    if (!settings_.filter.Matches({rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len})) {
+    if (!Matches(settings_.filter, {rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len})) {
       continue;
     }
     rte_mbuf* copy = rte_pktmbuf_copy(frame, pool_->mempool(), 0, settings_.snap_length);

@@ -5,33 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
-#include "dataplane/base/eal.h"
-#include "dataplane/base/frame_pool.h"
-#include "dataplane/link/frame_filter.h"
+#include "dataplane/base/eal_options.h"
+#include "dataplane/types/capture_settings.h"
 
 struct rte_mbuf;
 struct rte_ring;
 
 namespace roci::dataplane {
 
-struct CaptureSettings {
-  FrameFilter filter;
-  bool in = true;
-  bool out = true;
-  uint32_t snap_length = UINT32_MAX;  // most bytes of a frame that are captured
-};
-
-struct CapturedFrame {
-  LinkDirection direction{};
-  uint64_t time_ns = 0;              // CLOCK_MONOTONIC, of the burst
-  uint32_t original_length = 0;      // bytes on the wire, without FCS
-  std::span<const std::byte> bytes;  // valid until the next call of Next
-};
+class FramePool;
 
 // One capture of one device. It has a frame pool of its own, so that a slow reader takes no buffers
 // from the traffic. The control thread makes and destroys it while no lcore uses it.
@@ -63,7 +49,7 @@ class CaptureTap {
     Counter dropped;
   };
 
-  explicit CaptureTap(const CaptureSettings& settings) : settings_(settings) {}
+  explicit CaptureTap(const CaptureSettings& settings);
   void Free(rte_mbuf* frame);
 
   const CaptureSettings settings_;

@@ -46,16 +46,16 @@ NetworkHeader FindNetworkHeader(std::span<const std::byte> frame) {
   return {};
 }
 
-bool FrameFilter::Matches(std::span<const std::byte> frame) const {
-  if (MatchesAll()) return true;
+bool Matches(const FrameFilter& filter, std::span<const std::byte> frame) {
+  if (filter.MatchesAll()) return true;
   const std::span<const std::byte> transport = FromBth(frame);
   if (transport.empty()) return false;
   const roce::Bth bth = roce::Bth::Load(transport.data());
-  if (opcodes.any() && !opcodes.test(static_cast<uint8_t>(bth.opcode))) return false;
-  if (qpns.empty()) return true;
+  if (filter.opcodes.any() && !filter.opcodes.test(static_cast<uint8_t>(bth.opcode))) return false;
+  if (filter.qpns.empty()) return true;
   const auto named = [&](roce::Qpn qpn) {
-    return std::find(qpns.begin(), qpns.end(), qpn) != qpns.end() ||
-           std::find(peers.begin(), peers.end(), qpn) != peers.end();
+    return std::find(filter.qpns.begin(), filter.qpns.end(), qpn) != filter.qpns.end() ||
+           std::find(filter.peers.begin(), filter.peers.end(), qpn) != filter.peers.end();
   };
   if (named(bth.dest_qpn)) return true;
   const roce::OpcodeInfo& info = roce::InfoOf(bth.opcode);

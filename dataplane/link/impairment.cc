@@ -21,7 +21,7 @@ Impairment::Impairment(const ImpairmentSettings& settings, uint32_t lcore, Bottl
       bottleneck_(bottleneck) {}
 
 void Impairment::Apply(std::span<std::byte> frame, const FrameArrival& arrival, FrameFate& fate) {
-  if (!settings_.filter.Matches(frame)) return;
+  if (!Matches(settings_.filter, frame)) return;
   // Draws equally many numbers for every frame, so that one setting does not change the results of
   // another.
   const bool lost = Happens(settings_.loss);

@@ -2,7 +2,6 @@
 // drawn from a seed, and a limited rate, which depends on time. Uses no port and reads no clock.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,46 +9,10 @@
 #include "dataplane/base/counters.h"
 #include "dataplane/link/bottleneck.h"
 #include "dataplane/link/frame_filter.h"
+#include "dataplane/types/impairment_settings.h"
 #include "memory/split_mix.h"
 
 namespace roci::dataplane {
-
-struct ImpairmentSettings {
-  // The longest time for which a rule holds a frame because of delay, of reordering, and (about) of
-  // rate, each. The times of a device's rules (LinkTap::kMaxRules) add up.
-  static constexpr uint64_t kMaxDelayNs = 5'000'000'000;
-
-  LinkDirection direction = LinkDirection::kOut;
-  FrameFilter filter;
-  Chance loss = 0;
-  Chance duplicate = 0;
-  Chance corrupt = 0;  // flips one bit behind the Ethernet header
-  Chance reorder = 0;  // held back for `reorder_ns`, so that later frames overtake it
-  Chance ecn = 0;      // sets CE on ECN-capable packets (RFC 3168)
-  uint64_t delay_ns = 0;
-  uint64_t reorder_ns = 100'000;
-  BottleneckSettings bottleneck;
-  uint64_t seed = 0;
-
-  bool DoesSomething() const {
-    return (loss | duplicate | corrupt | reorder | ecn | delay_ns | bottleneck.rate_bps) != 0;
-  }
-};
-
-// X(member, name)
-#define ROCI_IMPAIRMENT_COUNTERS(X)                           \
-  X(matched, "matched")                                       \
-  X(lost, "lost")                                             \
-  X(delayed, "delayed")                                       \
-  X(reordered, "reordered")                                   \
-  X(duplicated, "duplicated")                                 \
-  X(corrupted, "corrupted")                                   \
-  X(ecn_marked, "ecn_marked")                                 \
-  /* By the rate: had to wait for others; did not fit */      \
-  X(rate_delayed, "rate_delayed")                             \
-  X(rate_dropped, "rate_dropped")                             \
-  /* Frames that the queue of delayed ones had no room for */ \
-  X(queue_full, "queue_full")
 
 struct ImpairmentCounters {
 #define ROCI_IMPAIRMENT_COUNTER(member, name) Counter member;
@@ -57,17 +20,12 @@ struct ImpairmentCounters {
 #undef ROCI_IMPAIRMENT_COUNTER
 };
 
-struct ImpairmentSnapshot {
-#define ROCI_IMPAIRMENT_VALUE(member, name) uint64_t member = 0;
-  ROCI_IMPAIRMENT_COUNTERS(ROCI_IMPAIRMENT_VALUE)
-#undef ROCI_IMPAIRMENT_VALUE
-
-  void Add(const ImpairmentCounters& lane) {
-#define ROCI_IMPAIRMENT_ADD(member, name) member += lane.member.value();
-    ROCI_IMPAIRMENT_COUNTERS(ROCI_IMPAIRMENT_ADD)
+// Adds the counters of one lcore to the sum.
+inline void Add(ImpairmentSnapshot& sum, const ImpairmentCounters& lane) {
+#define ROCI_IMPAIRMENT_ADD(member, name) sum.member += lane.member.value();
+  ROCI_IMPAIRMENT_COUNTERS(ROCI_IMPAIRMENT_ADD)
 #undef ROCI_IMPAIRMENT_ADD
-  }
-};
+}
 
 // A frame that enters a rule.
 struct FrameArrival {

@@ -12,15 +12,13 @@
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
-#include "dataplane/base/eal.h"
+#include "dataplane/base/eal_options.h"
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/base/prefetch.h"
 #include "dataplane/base/shared_memory.h"
-#include "dataplane/port/link_state.h"
-#include "dataplane/port/port_offloads.h"
-#include "dataplane/port/port_queues.h"
 #include "dataplane/port/port_services.h"
 #include "dataplane/port/port_sockets.h"
+#include "dataplane/types/port_state.h"
 #include "roce/types.h"
 
 struct rte_eth_dev_info;
@@ -29,14 +27,6 @@ struct rte_mempool;
 struct rte_ring;
 
 namespace roci::dataplane {
-
-// Frames that the NIC or its driver has lost.
-struct PortLosses {
-  uint64_t rx_missed = 0;     // no descriptor was free, or a queue was full
-  uint64_t rx_errors = 0;     // damaged
-  uint64_t rx_no_buffer = 0;  // the pool was empty
-  uint64_t tx_errors = 0;
-};
 
 class EthdevPort {
  public:

@@ -16,11 +16,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/clock.h"
+#include "dataplane/base/eal.h"
 #include "dataplane/base/frame_ring.h"
 #include "dataplane/port/ethdev_port.h"
+#include "dataplane/port/link_state.h"
 #include "dataplane/port/memif_listener.h"
 #include "dataplane/port/network_device.h"
 #include "dataplane/port/port_devargs.h"
+#include "dataplane/port/port_offloads.h"
+#include "dataplane/port/port_queues.h"
 #include "dataplane/port/stale_socket.h"
 
 namespace roci::dataplane {

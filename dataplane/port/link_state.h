@@ -2,19 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 
 #include "dataplane/port/network_device.h"
+#include "dataplane/types/port_state.h"
 
 namespace roci::dataplane {
-
-struct LinkState {
-  bool up = false;
-  bool enabled = true;      // false: set down by the administrator
-  uint32_t mtu = 0;         // Ethernet's (the L3 size)
-  uint32_t speed_mbps = 0;  // 0: unknown
-};
 
 // `port`: the state by the driver, with the largest MTU of the port. `below`: the state of its
 // network device; nothing if the device has been removed.

@@ -1,19 +1,14 @@
 // The offloads that a port is configured with. RoCE frames need none: see docs/ports.md.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <vector>
+
+#include "dataplane/types/port_state.h"
 
 struct rte_eth_dev_info;
 
 namespace roci::dataplane {
-
-struct PortOffloads {
-  uint64_t rx = 0;  // RTE_ETH_RX_OFFLOAD_*
-  uint64_t tx = 0;  // RTE_ETH_TX_OFFLOAD_*
-  bool none() const { return rx == 0 && tx == 0; }
-};
 
 // Checksums of raw packets: all that the port can fill in, and the check of received ones if a NIC
 // offers it for all kinds. (Virtual ports check in software, for every frame, or deliver frames

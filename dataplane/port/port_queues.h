@@ -5,12 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace roci::dataplane {
+#include "dataplane/types/port_state.h"
 
-struct PortQueues {
-  uint16_t rx = 1;
-  uint16_t tx = 1;  // 1, or at least one per lcore
-};
+namespace roci::dataplane {
 
 // `most`: the limits of the PMD. `is_hardware`: a NIC, where all queues send to the link.
 PortQueues QueuesOf(const std::string& devargs, bool is_hardware, PortQueues most, uint32_t lcores);

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "dataplane/base/frame_pool.h"
 #include "dataplane/base/lcore_wake.h"
 
 namespace roci::dataplane {
+
+class FramePool;
 
 class PortServices {
  public:

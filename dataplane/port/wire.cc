@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "dataplane/base/frame_pool.h"
 #include "dataplane/base/frame_ring.h"
 
 namespace roci::dataplane {

@@ -16,6 +16,7 @@
 #include "dataplane/base/on_shard.h"
 #include "dataplane/qp/gather_batch.h"
 #include "dataplane/qp/place_batch.h"
+#include "dataplane/types/copy_use.h"
 #include "memory/app_memory.h"
 #include "memory/key_table.h"
 #include "memory/segment.h"
@@ -39,12 +40,6 @@ struct AtomicCopy {
 
   // Any thread.
   void Run();
-};
-
-// What all programs of one user use of the limits below. Thread-safe.
-struct CopyUse {
-  std::atomic<uint32_t> threads{0};  // copier threads
-  std::atomic<uint32_t> frames{0};   // parked frames
 };
 
 // Contexts that share keys share one of these. Members are called on the shard unless they say

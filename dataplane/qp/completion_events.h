@@ -9,19 +9,12 @@
 
 #include "dataplane/base/counters.h"
 #include "dataplane/base/on_shard.h"
+#include "dataplane/types/completion_queue_info.h"
 
 namespace roci::dataplane {
 
 class AsyncEvents;
 class CompletionQueue;
-
-// When the event of an armed CQ is sent: after `count` new entries, or `period_ns` after the first
-// of them. 0: no such condition; without any, the event is sent at once.
-struct EventModeration {
-  uint32_t count = 0;
-  uint64_t period_ns = 0;
-  bool none() const { return count <= 1 && period_ns == 0; }
-};
 
 // The state of one completion queue's events. On the lcore of the queue, except where noted.
 class CompletionEventState {

@@ -1,48 +1,17 @@
 // Flow rules: which raw packet queue pair gets a frame that is no packet of another queue pair.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
-#include "dataplane/base/counters.h"
-#include "dataplane/base/eal.h"
 #include "dataplane/base/on_shard.h"
+#include "dataplane/types/flow_rule.h"
 #include "roce/flow_key.h"
 
 namespace roci::dataplane {
-
-class QueuePair;
-
-// A counters object: frames and their bytes, per lcore.
-struct FlowCounters {
-  struct Lcore {
-    Counter packets;
-    Counter bytes;
-  };
-  std::array<Lcore, kMaxLcores> lcores;
-};
-
-// Values are those of enum ibv_flow_attr_type.
-enum class FlowKind : uint8_t { kNormal = 0, kAllDefault = 1, kMulticastDefault = 2, kSniffer = 3 };
-
-// Made and owned by the control thread. Only `counters` may change while it is in a table.
-struct FlowRule {
-  FlowKind kind = FlowKind::kNormal;
-  uint16_t priority = 0;    // normal rules: 0 goes first
-  bool passes_on = false;   // normal rules: rules of lower priority may match the frame too
-  bool drops = false;       // takes the frame and delivers it nowhere
-  uint32_t tag = 0;         // for the completion
-  roce::FlowKey mask{};     // normal rules only
-  roce::FlowKey value{};    // nothing outside of `mask`
-  QueuePair* qp = nullptr;  // outlives the rule
-  FlowCounters* counters = nullptr;  // may be null; may be set while lcores read it
-};
 
 // Changed and read on one shard. Rules of one priority and mask are a class with one hash table. A
 // frame costs one lookup per class; kMaxClasses bounds their number.

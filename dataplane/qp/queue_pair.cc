@@ -9,25 +9,13 @@
 #include "absl/status/status.h"
 #include "dataplane/base/slab.h"
 #include "dataplane/qp/lane_state.h"
+#include "dataplane/qp/queue_layouts.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/receive_entry.h"
 
 namespace roci::dataplane {
 namespace {
-
-constexpr uint32_t RoundUp(uint32_t value, uint32_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-constexpr uint32_t kMinSendStrideBytes = 2 * kCacheLineBytes;
-
-uint32_t SendStride(uint32_t max_sge, uint32_t max_inline) {
-  const uint32_t data = std::max<uint32_t>(max_sge * sizeof(roci_abi_sge), max_inline);
-  return std::max(
-      kMinSendStrideBytes,
-      RoundUp(static_cast<uint32_t>(sizeof(roci_abi_send_wqe)) + data, kCacheLineBytes));
-}
 
 Slab& QueuePairs() {
   static Slab slab(sizeof(QueuePair), /*huge=*/true);
@@ -73,31 +61,6 @@ QueuePairHost::Queues MakeQueues(const QueuePairConfig& config, const roce::QpCo
 }
 
 }  // namespace
-
-absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config) {
-  if (config.max_send_wr > kQueueLimits.max_wr || config.max_recv_wr > kQueueLimits.max_wr ||
-      config.max_send_sge > kQueueLimits.max_sge || config.max_recv_sge > kQueueLimits.max_sge ||
-      config.max_inline > kQueueLimits.max_inline) {
-    return absl::InvalidArgumentError("queue pair: more than the device has");
-  }
-  QueueLayout out{};
-  out.max_send_sge = std::max(config.max_send_sge, 1u);
-  out.max_recv_sge = std::max(config.max_recv_sge, 1u);
-  out.send_stride = SendStride(out.max_send_sge, config.max_inline);
-  out.recv_stride = RecvStride(out.max_recv_sge);
-  out.max_inline = std::min(out.send_stride - static_cast<uint32_t>(sizeof(roci_abi_send_wqe)),
-                            kQueueLimits.max_inline);
-  out.send_capacity = config.max_send_wr == 0 ? 0 : std::bit_ceil(config.max_send_wr);
-  out.recv_capacity = config.max_recv_wr == 0 ? 0 : std::bit_ceil(config.max_recv_wr);
-  out.max_send_wr = out.send_capacity;
-  out.max_recv_wr = out.recv_capacity;
-  out.send_queue_offset = 0;
-  out.recv_queue_offset = sizeof(roci_abi_queue);
-  out.send_slots_offset = 2 * sizeof(roci_abi_queue);
-  out.recv_slots_offset = out.send_slots_offset + out.send_capacity * out.send_stride;
-  out.memory_size = out.recv_slots_offset + uint64_t{out.recv_capacity} * out.recv_stride;
-  return out;
-}
 
 absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices& shard,
                                                              VerbsContext* context, LaneState& lane,

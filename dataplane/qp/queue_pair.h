@@ -16,75 +16,14 @@
 #include "dataplane/qp/queue_pair_host.h"
 #include "dataplane/qp/rss_group.h"
 #include "dataplane/qp/tag_receiver.h"
+#include "dataplane/types/queue_pair_config.h"
+#include "dataplane/types/queue_pair_info.h"
 #include "roce/frame.h"
 #include "roce/qp.h"
 
 namespace roci::dataplane {
 
 class LaneState;
-
-// The largest queue pair; control advertises no more.
-struct QueueLimits {
-  uint32_t max_wr = 32768;
-  uint32_t max_sge = 32;
-  uint32_t max_inline = 1024;  // bytes
-};
-inline constexpr QueueLimits kQueueLimits;
-
-struct QueuePairConfig {
-  roce::QpType type = roce::QpType::kRc;
-  uint32_t pd = 0;
-  // Null if nothing completes there.
-  CompletionQueue* send_cq = nullptr;
-  CompletionQueue* recv_cq = nullptr;  // null for the XRC types
-  SharedReceiveQueue* srq = nullptr;   // of the same context, instead of a receive queue
-  bool sq_sig_all = false;
-  bool blocks_own_multicast = false;  // UD: gets no copy of its own multicast packets
-  uint64_t user_handle = 0;           // what events carry
-  uint32_t max_send_wr = 1;           // as the program asked
-  uint32_t max_recv_wr = 0;
-  uint32_t max_send_sge = 1;
-  uint32_t max_recv_sge = 1;
-  uint32_t max_inline = 0;
-  // Raw packet: it has no queues and receives by these.
-  std::shared_ptr<const RssGroup> rss;
-  // Raw packet: a member of RSS groups; the program calls it a work queue.
-  bool is_work_queue = false;
-  const XrcTargets* domain = nullptr;  // XRC receive: has the queues that requests may name
-  roce::QpLimits limits;
-};
-
-// Granted limits and the layout of the memfd, named as in roci_abi_create_qp_response.
-struct QueueLayout {
-  uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
-  uint32_t send_capacity, recv_capacity;  // slots
-  uint32_t send_stride, recv_stride;      // bytes
-  uint32_t send_queue_offset, recv_queue_offset, send_slots_offset, recv_slots_offset;
-  uint64_t memory_size;
-};
-
-// InvalidArgument if the config asks for more than kQueueLimits.
-absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config);
-
-// A row of `roci show qps`.
-struct QueuePairInfo {
-  roce::Qpn qpn;
-  roce::QpType type;
-  roce::QpState state;
-  uint32_t handle = 0;
-  uint32_t pd = 0;
-  roce::QpAttributes attributes;
-  roce::QpDebug debug;
-  roce::Gid local_gid;
-  roce::Gid remote_gid;
-  uint16_t vlan = 0;
-  uint32_t send_taken = 0;  // WQEs taken from the rings so far
-  uint32_t recv_taken = 0;
-  uint64_t tx_packets = 0;
-  uint64_t rx_packets = 0;
-  uint64_t drops = 0;
-  bool active = false;  // in the lcore's list of queue pairs that it polls
-};
 
 class alignas(64) QueuePair {
  public:

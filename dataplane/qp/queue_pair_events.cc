@@ -2,8 +2,8 @@
 
 #include "dataplane/base/async_event.h"
 #include "dataplane/base/counters.h"
-#include "dataplane/qp/target_opening.h"
 #include "dataplane/qp/verbs_context.h"
+#include "dataplane/types/target_opening.h"
 
 namespace roci::dataplane {
 

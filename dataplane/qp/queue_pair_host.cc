@@ -8,6 +8,7 @@
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/tag_receiver.h"
 #include "dataplane/qp/verbs_context.h"
+#include "dataplane/types/target_opening.h"
 
 namespace roci::dataplane {
 

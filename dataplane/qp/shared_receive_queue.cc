@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "dataplane/base/async_event.h"
+#include "dataplane/qp/queue_layouts.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/receive_entry.h"
@@ -13,23 +14,6 @@
 namespace roci::dataplane {
 
 using roce::FetchResult;
-
-absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge) {
-  if (max_wr == 0 || max_wr > kQueueLimits.max_wr || max_sge > kQueueLimits.max_sge) {
-    return absl::InvalidArgumentError("shared receive queue: more than the device has, or nothing");
-  }
-  constexpr uint64_t kLine = ROCI_ABI_CACHE_LINE;
-  roci_abi_srq_layout out{};
-  out.max_wr = max_wr;
-  out.max_sge = std::max(max_sge, 1u);
-  out.ring_capacity = std::bit_ceil(max_wr);
-  out.stride = RecvStride(out.max_sge);
-  out.ring_offset = sizeof(roci_abi_srq);
-  const uint64_t ring_bytes = uint64_t{out.ring_capacity} * sizeof(uint32_t);
-  out.slots_offset = static_cast<uint32_t>((out.ring_offset + ring_bytes + kLine - 1) & -kLine);
-  out.memory_size = out.slots_offset + uint64_t{max_wr} * out.stride;
-  return out;
-}
 
 absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::Create(
     VerbsContext& context, const SharedReceiveQueueConfig& config, uint32_t handle,

@@ -11,6 +11,7 @@
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/qp/tag_queue.h"
+#include "dataplane/types/shared_receive_queue_config.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/session.h"
 
@@ -19,22 +20,6 @@ namespace roci::dataplane {
 class CompletionQueue;
 class VerbsContext;
 class XrcTargets;
-
-struct SharedReceiveQueueConfig {
-  uint32_t pd = 0;
-  uint32_t max_wr = 1;
-  uint32_t max_sge = 1;
-  uint32_t limit = 0;        // as SetLimit
-  uint64_t user_handle = 0;  // what events carry
-  // XRC only: the domain whose requests may name it, and where its receives complete. Both outlive
-  // it.
-  XrcTargets* domain = nullptr;
-  CompletionQueue* cq = nullptr;  // with tag matching too
-  TagQueueConfig tags;
-};
-
-// InvalidArgument: more than kQueueLimits, or no entry.
-absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge);
 
 class SharedReceiveQueue {
  public:

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/queue_layouts.h"
 #include "dataplane/rings/receive_entry.h"
 
 namespace roci::dataplane {
@@ -26,29 +27,6 @@ constexpr CompletionOpcode OpcodeOf(uint8_t opcode) {
 }
 
 }  // namespace
-
-absl::StatusOr<TagQueueLayout> LayOutTagQueue(const TagQueueConfig& config) {
-  if (config.max_tags == 0 || config.max_tags > ROCI_ABI_MAX_TAGS || config.max_ops == 0 ||
-      config.max_ops > ROCI_ABI_MAX_TAG_OPS) {
-    return absl::InvalidArgumentError("tag matching: more than the device has, or nothing");
-  }
-  constexpr uint32_t kLine = ROCI_ABI_CACHE_LINE;
-  TagQueueLayout out{};
-  out.ops_capacity = std::bit_ceil(config.max_ops);
-  out.freed_capacity = std::bit_ceil(config.max_tags);
-  out.freed_offset = sizeof(roci_abi_tag_queue);
-  const uint32_t freed_bytes = out.freed_capacity * static_cast<uint32_t>(sizeof(uint32_t));
-  out.ops_offset = (out.freed_offset + freed_bytes + kLine - 1) / kLine * kLine;
-  out.memory_size = out.ops_offset + uint64_t{out.ops_capacity} * sizeof(roci_abi_tag_op);
-  return out;
-}
-
-uint64_t TagListBytes(const TagQueueConfig& config) {
-  // Upper bound of the memory that TagList needs for a buffer besides the buffer itself.
-  constexpr uint64_t kLinkBytes = 32;
-  constexpr uint64_t kBytesPerTag = sizeof(TaggedBuffer) + kLinkBytes;
-  return config.max_tags * kBytesPerTag;
-}
 
 absl::StatusOr<std::unique_ptr<TagQueue>> TagQueue::Create(const TagQueueConfig& config,
                                                            uint32_t handle, CompletionQueue& cq) {

@@ -9,26 +9,12 @@
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/rings/tag_list.h"
+#include "dataplane/types/shared_receive_queue_config.h"
 #include "verbs_provider/abi/tag_matching.h"
 
 namespace roci::dataplane {
 
 class CompletionQueue;
-
-struct TagQueueConfig {
-  uint32_t max_tags = 0;  // 0: no tag matching
-  uint32_t max_ops = 0;
-};
-
-// Offsets in the memfd, named as in roci_abi_create_tag_srq_response.
-struct TagQueueLayout {
-  uint32_t ops_capacity, ops_offset, freed_capacity, freed_offset;
-  uint64_t memory_size;
-};
-// InvalidArgument: more than the device has, or 0.
-absl::StatusOr<TagQueueLayout> LayOutTagQueue(const TagQueueConfig& config);
-// Private memory of the daemon for it, bytes.
-uint64_t TagListBytes(const TagQueueConfig& config);
 
 class TagQueue {
  public:

@@ -10,25 +10,12 @@
 #include "absl/status/statusor.h"
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
+#include "dataplane/types/list_room.h"
 #include "memory/key_table.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/list_mr.h"
 
 namespace roci::dataplane {
-
-// The capacity of a list region.
-struct ListRoom {
-  uint32_t max_runs = 0;
-  uint32_t max_protection_runs = 0;
-  bool has_signature = false;
-
-  uint32_t all_runs() const { return max_runs + max_protection_runs; }
-  // Size of its memory in bytes.
-  size_t Bytes() const {
-    return (has_signature ? sizeof(roci_abi_signature) : 0) +
-           size_t{all_runs()} * sizeof(roci_abi_sge);
-  }
-};
 
 // The list regions of one verbs context, by the number in their keys.
 class ListMemory {

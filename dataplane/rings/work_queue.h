@@ -7,13 +7,12 @@
 #include <cstdint>
 
 #include "dataplane/base/prefetch.h"
+#include "dataplane/types/queue_limits.h"
 #include "roce/qp_attributes.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
-
-inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
 
 // The common part of send and receive queues. `broken`: the app's producer index was impossible; no
 // entry is taken from the queue until Reset.

@@ -3,6 +3,9 @@
 #include <cassert>
 
 #include "dataplane/base/on_shard.h"
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/shard_client.h"
 
@@ -120,7 +123,9 @@ ReceiveQueueState ShardClient::Do(const InspectReceiveQueue& command) {
                              .taken = srq.taken(shard),
                              .limit = srq.limit(shard),
                              .broken = srq.broken(),
-                             .tags = srq.tags() != nullptr ? srq.tags()->buffers(shard) : 0};
+                             .tags = srq.tags() != nullptr ? srq.tags()->buffers(shard) : 0,
+                             .users = srq.users(),
+                             .async_events = srq.async_events()};
   });
 }
 

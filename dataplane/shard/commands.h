@@ -7,22 +7,23 @@
 #include <vector>
 
 #include "dataplane/base/shared_memory.h"
-#include "dataplane/qp/completion_events.h"
-#include "dataplane/rings/list_memory.h"
+#include "dataplane/types/completion_queue_info.h"
+#include "dataplane/types/list_room.h"
+#include "dataplane/types/queue_pair_config.h"
+#include "dataplane/types/queue_pair_info.h"
+#include "dataplane/types/shared_receive_queue_config.h"
 #include "memory/key_table.h"
 #include "memory/t10_dif.h"
 #include "memory/types.h"
 #include "roce/frame.h"
 #include "roce/qp_attributes.h"
-#include "verbs_provider/abi/rings.h"
+#include "verbs_provider/abi/session.h"
 
 namespace roci::dataplane {
 
 class CompletionQueue;
 class QueuePair;
-struct QueuePairConfig;
 class SharedReceiveQueue;
-struct SharedReceiveQueueConfig;
 
 // ---- Keys. Statuses are those of memory::KeyTable's functions.
 
@@ -105,10 +106,14 @@ struct CreateCompletionQueue {  // -> CreatedCompletionQueue
   // Writing end of a completion channel's pipe (non-blocking; it stays open as long as the queue),
   // or -1.
   int channel;
+  bool ignores_overrun = false;  // entries that do not fit are lost, without an error
 };
 struct CreatedCompletionQueue {
   CompletionQueue* completion_queue;
   Fd memory;  // for the program
+};
+struct InspectCompletionQueue {  // -> CompletionQueueInfo
+  CompletionQueue& completion_queue;
 };
 // Continues in a new ring (see RESIZE_CQ in abi/session.h).
 struct ResizeCompletionQueue {  // -> Fd of the ring. InvalidArgument: `consumer` is impossible, or
@@ -135,7 +140,12 @@ struct CreateSharedReceiveQueue {  // -> CreatedSharedReceiveQueue. ResourceExha
 };
 struct CreatedSharedReceiveQueue {
   SharedReceiveQueue* queue;
+  uint32_t number;  // 0 where there is no domain
+  roci_abi_srq_layout layout;
   Fd memory;  // for the program
+  // With tag matching only:
+  TagQueueLayout tag_layout;
+  Fd tag_memory;  // for the program
 };
 // Moves the queue to new memory with more slots.
 struct GrowSharedReceiveQueue {  // -> Fd. InvalidArgument: the program has written impossible
@@ -159,7 +169,9 @@ struct ReceiveQueueState {
   uint32_t taken = 0;
   uint32_t limit = 0;
   bool broken = false;
-  size_t tags = 0;  // tagged buffers in its list
+  size_t tags = 0;            // tagged buffers in its list
+  uint32_t users = 0;         // queue pairs
+  uint32_t async_events = 0;  // sent
 };
 struct InspectReceiveQueue {  // -> ReceiveQueueState
   SharedReceiveQueue& srq;
@@ -167,7 +179,7 @@ struct InspectReceiveQueue {  // -> ReceiveQueueState
 
 // ---- Queue pairs
 
-// Checks the limits in `config` against kQueueLimits; the granted limits are in qp.layout().
+// Checks the limits in `config` against kQueueLimits.
 struct CreateQueuePair {  // -> CreatedQueuePair. ResourceExhausted: no QPN or memory left
   const QueuePairConfig& config;
   // A free number < ShardClient::queue_pair_handles(): of its doorbell, and in its completions.
@@ -175,7 +187,9 @@ struct CreateQueuePair {  // -> CreatedQueuePair. ResourceExhausted: no QPN or m
 };
 struct CreatedQueuePair {
   QueuePair* queue_pair;
-  Fd memory;  // for the program
+  roce::Qpn qpn;
+  QueueLayout layout;  // with the granted limits
+  Fd memory;           // for the program
 };
 // Sends what was posted to it before it goes; see ShardClient.
 struct DestroyQueuePair {  // -> EventCounts

@@ -4,7 +4,12 @@
 
 #include <algorithm>
 
+#include "dataplane/base/eal.h"
+#include "dataplane/base/frame_pool.h"
+#include "dataplane/base/priority_guard.h"
 #include "dataplane/port/ethdev_port.h"
+#include "dataplane/port/wire.h"
+#include "dataplane/shard/lcore.h"
 #include "memory/app_memory.h"
 
 namespace roci::dataplane {
@@ -15,6 +20,8 @@ constexpr uint32_t kFramesOfFirstLcore = 8192;
 constexpr uint32_t kFramesPerFurtherLcore = 4096;
 
 }  // namespace
+
+Dataplane::Dataplane() : priority_guard_(std::make_unique<PriorityGuard>()) {}
 
 absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptions& options) {
   memory::AppMemory::OwnProcess();  // opens the file before an lcore needs it
@@ -41,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
   unsigned eal_lcore = rte_get_next_lcore(-1, /*skip_main=*/1, /*wrap=*/0);
   for (auto& lcore : dataplane->lcores_) {
     if (options.lcore.realtime != RealtimeUse::kOff) {
-      dataplane->priority_guard_.Add(lcore->priority());
+      dataplane->priority_guard_->Add(lcore->priority());
     }
     if (absl::Status status = lcore->Start(eal_lcore); !status.ok()) return status;
     eal_lcore = rte_get_next_lcore(eal_lcore, 1, 0);
@@ -50,8 +57,9 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
 }
 
 Dataplane::~Dataplane() {
+  wires_.clear();
   for (auto& lcore : lcores_) lcore->Stop();
-  priority_guard_.Stop();
+  priority_guard_->Stop();
   lcores_.clear();
   pool_.reset();
 }
@@ -60,6 +68,31 @@ Lcore& Dataplane::LeastLoadedLcore() {
   return **std::min_element(lcores_.begin(), lcores_.end(), [](const auto& a, const auto& b) {
     return a->contexts() < b->contexts();
   });
+}
+
+LcoreThread Dataplane::ThreadOf(uint32_t lcore) const {
+  return {lcores_[lcore]->thread_id(), lcores_[lcore]->realtime_priority()};
+}
+
+LcoreState Dataplane::Inspect(uint32_t lcore) const {
+  return {ThreadOf(lcore), lcores_[lcore]->contexts(), lcores_[lcore]->Snapshot()};
+}
+
+Wire& Dataplane::AddWire() { return *wires_.emplace_back(std::make_unique<Wire>(*this)); }
+
+void Dataplane::Guard(ThreadPriority& thread) { priority_guard_->Add(thread); }
+
+bool Dataplane::PrepareDurable() {
+  return std::all_of(lcores_.begin(), lcores_.end(),
+                     [](const auto& lcore) { return lcore->PrepareDurable(); });
+}
+
+void Dataplane::CallAll(absl::FunctionRef<void(const OnShard&, Lcore&)> f) {
+  for (auto& lcore : lcores_) lcore->Call([&](const OnShard& shard) { f(shard, *lcore); });
+}
+
+void Dataplane::Quiesce() {
+  CallAll([](const OnShard&, Lcore&) {});
 }
 
 }  // namespace roci::dataplane

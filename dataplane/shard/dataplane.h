@@ -5,14 +5,19 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "dataplane/base/eal.h"
-#include "dataplane/base/frame_pool.h"
-#include "dataplane/base/priority_guard.h"
+#include "dataplane/base/eal_options.h"
 #include "dataplane/port/port_services.h"
-#include "dataplane/shard/lcore.h"
+#include "dataplane/types/lcore_state.h"
 
 namespace roci::dataplane {
+
+class Lcore;
+class OnShard;
+class PriorityGuard;
+class ThreadPriority;
+class Wire;
 
 struct DataplaneOptions {
   EalOptions eal;
@@ -21,8 +26,7 @@ struct DataplaneOptions {
   uint32_t sharing_ports = 0;  // number of ports that need frames in FrameMemory::kDevices
 };
 
-// Control thread only. Everything made from it (wires, devices, clients) must be destroyed before
-// it.
+// Control thread only. Everything made from it (devices, clients) must be destroyed before it.
 class Dataplane final : public PortServices {
  public:
   // Starts the EAL and the lcores. Once per process.
@@ -30,26 +34,29 @@ class Dataplane final : public PortServices {
   ~Dataplane() override;
 
   Lcore& lcore(uint32_t index) { return *lcores_[index]; }
-  PriorityGuard& priority_guard() { return priority_guard_; }
+  // The lcore with the fewest verbs contexts.
+  Lcore& LeastLoadedLcore();
+  LcoreThread ThreadOf(uint32_t lcore) const;
+  LcoreState Inspect(uint32_t lcore) const;
+
+  // A new wire, which lives as long as this object.
+  Wire& AddWire();
+  // Guards another thread than the lcores against starvation; see PriorityGuard.
+  void Guard(ThreadPriority& thread);
+  // Prepares every lcore for FLUSH for persistence. False: no thread can be created.
+  bool PrepareDurable();
 
   // Runs `f(shard, lcore)` on every lcore, one after the other. When it returns, every lcore has
   // finished its current burst and sees everything that the caller stored before the call.
-  template <class F>
-  void CallAll(F&& f) {
-    for (auto& lcore : lcores_) lcore->Call([&](const OnShard& shard) { f(shard, *lcore); });
-  }
-  void Quiesce() override {
-    CallAll([](const OnShard&, Lcore&) {});
-  }
-
-  // The lcore with the fewest verbs contexts.
-  Lcore& LeastLoadedLcore();
+  void CallAll(absl::FunctionRef<void(const OnShard&, Lcore&)> f);
+  void Quiesce() override;
 
  private:
-  Dataplane() = default;
+  Dataplane();
   std::unique_ptr<FramePool> pool_;
-  PriorityGuard priority_guard_;
+  std::unique_ptr<PriorityGuard> priority_guard_;
   std::vector<std::unique_ptr<Lcore>> lcores_;
+  std::vector<std::unique_ptr<Wire>> wires_;
 };
 
 }  // namespace roci::dataplane

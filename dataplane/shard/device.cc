@@ -8,18 +8,21 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <random>
 
 #include "absl/cleanup/cleanup.h"
+#include "dataplane/base/frame_pool.h"
 #include "dataplane/base/frame_ring.h"
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/port/wire.h"
-#include "dataplane/qp/flow_table.h"
+#include "dataplane/qp/qpn_space.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/device_link.h"
+#include "dataplane/shard/lcore.h"
 
 namespace roci::dataplane {
 namespace {
@@ -39,8 +42,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(Dataplane& dataplane,
   }
   std::unique_ptr<Device> device(new Device(dataplane));
   device->name_ = config.name;
-  device->qpns_ = QpnSpace(dataplane.lcore_count(), std::random_device{}());
-  device->srqns_ = QpnSpace(1, std::random_device{}());
+  device->qpns_ = std::make_unique<QpnSpace>(dataplane.lcore_count(), std::random_device{}());
+  device->srqns_ = std::make_unique<QpnSpace>(1, std::random_device{}());
   if (absl::Status status = device->OpenSlowPath(); !status.ok()) return status;
   if (absl::Status status = device->OpenPort(config); !status.ok()) return status;
   device->AddLanes(config);
@@ -89,7 +92,7 @@ void Device::AddLanes(const DeviceConfig& config) {
     lane->wire = wire_;
     lane->endpoint = wire_endpoint_;
     lane->ethdev = ethdev_.get();
-    lane->lcore_bits = qpns_.lcore_bits();
+    lane->lcore_bits = qpns_->lcore_bits();
     lane->lcore_count = dataplane_.lcore_count();
     lane->raw = i == home_lcore_ ? raw_ : nullptr;
     lane->mac = mac_;

@@ -2,8 +2,8 @@
 // pairs and counters of that lcore.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,13 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
-#include "dataplane/base/eal.h"
 #include "dataplane/base/shared_memory.h"
-#include "dataplane/link/impairment.h"
-#include "dataplane/port/link_state.h"
-#include "dataplane/port/port_offloads.h"
-#include "dataplane/port/port_queues.h"
-#include "dataplane/qp/qpn_space.h"
+#include "dataplane/types/flow_rule.h"
+#include "dataplane/types/impairment_settings.h"
+#include "dataplane/types/port_state.h"
 #include "roce/dcqcn.h"
 #include "roce/types.h"
 
@@ -33,10 +30,8 @@ class CaptureTap;
 class Dataplane;
 class DeviceLane;
 class EthdevPort;
-struct FlowCounters;
-struct FlowRule;
 class LinkTap;
-struct PortLosses;
+class QpnSpace;
 class QueuePair;
 class Wire;
 
@@ -140,10 +135,10 @@ class Device {
   DeviceLane& lane(uint32_t lcore) { return *lanes_[lcore]; }
   Dataplane& dataplane() { return dataplane_; }
   // QPNs of an lcore; control thread only.
-  QpnSpace& qpns() { return qpns_; }
+  QpnSpace& qpns() { return *qpns_; }
   // Numbers of shared receive queues in XRC domains; each has its own slot in a lane's table.
   // Control thread only.
-  QpnSpace& srqns() { return srqns_; }
+  QpnSpace& srqns() { return *srqns_; }
   // Passes a received frame, and its ownership, to the control thread. Any lcore.
   bool PushSlowPath(rte_mbuf* frame);
 
@@ -171,8 +166,8 @@ class Device {
   uint32_t wire_endpoint_ = 0;
   std::unique_ptr<EthdevPort> ethdev_;
   uint32_t home_lcore_ = 0;  // polls the ethdev and sends raw frames
-  QpnSpace qpns_;
-  QpnSpace srqns_;
+  std::unique_ptr<QpnSpace> qpns_;
+  std::unique_ptr<QpnSpace> srqns_;
   Fd slow_path_event_;
   std::atomic<bool> slow_path_signalled_{false};
   rte_ring* slow_path_ = nullptr;         // lcores -> control

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "dataplane/base/frame_pool.h"
 #include "dataplane/link/capture_tap.h"
 #include "dataplane/link/link_tap.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/lcore.h"
 
 namespace roci::dataplane {
 
@@ -96,7 +98,7 @@ std::vector<Device::ImpairmentState> Device::Impairments() const {
   for (const auto& rule : rules_) {
     ImpairmentState& state = states.emplace_back();
     state.settings = rule->settings;
-    for (const auto& lane : rule->lanes) state.counters.Add(lane->counters());
+    for (const auto& lane : rule->lanes) Add(state.counters, lane->counters());
   }
   return states;
 }

@@ -16,6 +16,7 @@
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/base/thread_priority.h"
+#include "dataplane/types/lcore_state.h"
 
 namespace roci::dataplane {
 
@@ -26,14 +27,6 @@ class QueuePair;
 struct ShardServices;
 class VerbsContext;
 class Worker;
-
-struct LcoreOptions {
-  // After so long without work the lcore sleeps until it is woken.
-  uint32_t idle_sleep_us = 200;
-  bool spin = false;     // never sleep, never yield
-  bool profile = false;  // time the stages of the loop (costs about 100 cycles per loop)
-  RealtimeUse realtime = RealtimeUse::kOff;
-};
 
 class Lcore {
  public:

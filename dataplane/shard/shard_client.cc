@@ -4,12 +4,18 @@
 #include <time.h>
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cerrno>
+#include <optional>
 
 #include "absl/cleanup/cleanup.h"
 #include "dataplane/base/clock.h"
+#include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/device.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
@@ -35,6 +41,14 @@ constexpr uint64_t kSendPostedNs = kNsPerMs;
 constexpr timespec kCopyCheckPeriod{0, 20'000};
 
 }  // namespace
+
+bool ShardClient::IsStalled() const { return context_->copies().IsStalled(); }
+
+bool ShardClient::HasUnfinishedCopies() const {
+  return context_->copies().settled() < settled_at_end_;
+}
+
+uint32_t ShardClient::lcore_index() const { return lcore_->index(); }
 
 void ShardClient::AwaitCopies(memory::ReleasedMappings mappings) {
   CallBetweenCopies([&](const OnShard& shard) {
@@ -182,6 +196,7 @@ absl::StatusOr<CreatedCompletionQueue> ShardClient::Do(const CreateCompletionQue
   auto cq = CompletionQueue::Create(*context_, events, command.entries, command.user_handle,
                                     command.channel);
   if (!cq.ok()) return cq.status();
+  if (command.ignores_overrun) (*cq)->IgnoreOverrun();
   lcore_->Call([&](const OnShard& shard) { events.Register(shard); });
   CompletionQueue* created = cq->get();
   completion_queues_.push_back(*std::move(cq));
@@ -200,6 +215,17 @@ absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
   });
   if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
   return fd;
+}
+
+CompletionQueueInfo ShardClient::Do(const InspectCompletionQueue& command) {
+  const CompletionQueue& cq = command.completion_queue;
+  return {.capacity = cq.capacity(),
+          .entries_offset = CompletionQueue::kEntriesOffset,
+          .memory_size = cq.memory_size(),
+          .users = cq.users(),
+          .comp_events = cq.comp_events(),
+          .async_events = cq.async_events(),
+          .overflowed = cq.overflowed()};
 }
 
 void ShardClient::Do(const ModerateCompletionQueue& command) {
@@ -239,7 +265,7 @@ absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command)
   if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
   if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
   if (qp->srq() != nullptr) qp->srq()->AddUser();
-  return CreatedQueuePair{qp, qp->TakeFd()};
+  return CreatedQueuePair{qp, qp->qpn(), qp->layout(), qp->TakeFd()};
 }
 
 EventCounts ShardClient::Do(const DestroyQueuePair& command) {
@@ -320,7 +346,12 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::Do(const CreateSharedRece
   std::move(free_number).Cancel();
   shared_queues_.push_back(*std::move(created));
   if (srq->cq() != nullptr) srq->cq()->AddUser();
-  return CreatedSharedReceiveQueue{srq, srq->TakeFd()};
+  CreatedSharedReceiveQueue answer{srq, srq->number(), srq->layout(), srq->TakeFd(), {}, {}};
+  if (TagQueue* tags = srq->tags(); tags != nullptr) {
+    answer.tag_layout = tags->layout();
+    answer.tag_memory = tags->TakeFd();
+  }
+  return answer;
 }
 
 absl::StatusOr<Fd> ShardClient::Do(const GrowSharedReceiveQueue& command) {

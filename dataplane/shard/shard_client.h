@@ -4,27 +4,24 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "dataplane/base/shared_memory.h"
-#include "dataplane/qp/app_copies.h"
-#include "dataplane/qp/completion_queue.h"
-#include "dataplane/qp/queue_pair.h"
-#include "dataplane/qp/shared_receive_queue.h"
-#include "dataplane/qp/verbs_context.h"
-#include "dataplane/rings/list_memory.h"
 #include "dataplane/shard/commands.h"
+#include "dataplane/types/copy_use.h"
 #include "memory/app_memory.h"
 #include "memory/key_table.h"
+#include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
 
 class Device;
 class Lcore;
+class OnShard;
+class VerbsContext;
 
 struct ShardClientConfig {
   std::shared_ptr<const memory::AppMemory> app;
@@ -51,16 +48,17 @@ class ShardClient {
   ~ShardClient();
 
   // Whether the program's queue pairs stand still because a copy to or from its memory takes long.
-  bool IsStalled() const { return context_->copies().IsStalled(); }
+  bool IsStalled() const;
   // Copies that were pending while this context's last call changed or removed an object have not
   // ended: they may still access the program's memory, also for objects that are reset or gone.
-  bool HasUnfinishedCopies() const { return context_->copies().settled() < settled_at_end_; }
+  bool HasUnfinishedCopies() const;
   // Blocks until all copies that have started are finished, or one takes long (IsStalled). Keeps
   // `mappings`, which the copies may use, until they are finished.
   void AwaitCopies(memory::ReleasedMappings mappings);
 
   Device& device() { return device_; }
   Lcore& lcore() { return *lcore_; }
+  uint32_t lcore_index() const;
   // Moves the context and its objects to another lcore. It has no XRC queue pairs. False: not
   // possible, because it has other queue pairs or shared receive queues, or shares its keys.
   bool MoveTo(Lcore& lcore);
@@ -89,6 +87,7 @@ class ShardClient {
   absl::StatusOr<CreatedCompletionQueue> Do(const CreateCompletionQueue& command);
   absl::StatusOr<Fd> Do(const ResizeCompletionQueue& command);
   void Do(const ModerateCompletionQueue& command);
+  CompletionQueueInfo Do(const InspectCompletionQueue& command);
   absl::StatusOr<EventCounts> Do(const DestroyCompletionQueue& command);
   absl::StatusOr<CreatedSharedReceiveQueue> Do(const CreateSharedReceiveQueue& command);
   absl::StatusOr<Fd> Do(const GrowSharedReceiveQueue& command);

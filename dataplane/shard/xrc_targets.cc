@@ -4,6 +4,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
+#include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/shard/device.h"
 #include "dataplane/shard/device_lane.h"
@@ -12,11 +13,13 @@
 
 namespace roci::dataplane {
 
+XrcTargets::XrcTargets(Device& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
+
 XrcTargets::~XrcTargets() {
   while (!targets_.empty()) DestroyTarget(*targets_.back());
 }
 
-absl::StatusOr<QueuePair*> XrcTargets::CreateTarget(const QueuePairConfig& config) {
+absl::StatusOr<XrcTargets::Created> XrcTargets::CreateTarget(const QueuePairConfig& config) {
   const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_.index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
@@ -31,7 +34,7 @@ absl::StatusOr<QueuePair*> XrcTargets::CreateTarget(const QueuePairConfig& confi
   lcore_.Call([&](const OnShard& shard) { lcore_.worker(shard).AddQueuePair(*qp); });
   std::move(free_qpn).Cancel();
   targets_.push_back(*std::move(created));
-  return qp;
+  return Created{qp, *qpn};
 }
 
 void XrcTargets::DestroyTarget(QueuePair& qp) {

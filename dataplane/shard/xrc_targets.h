@@ -7,13 +7,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "dataplane/qp/queue_pair.h"
-#include "dataplane/qp/target_opening.h"
+#include "dataplane/types/queue_pair_config.h"
+#include "dataplane/types/target_opening.h"
+#include "roce/types.h"
 
 namespace roci::dataplane {
 
 class Device;
 class Lcore;
+class OnShard;
+class QueuePair;
 class SharedReceiveQueue;
 class VerbsContext;
 
@@ -21,7 +24,12 @@ class VerbsContext;
 // noted.
 class XrcTargets {
  public:
-  XrcTargets(Device& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
+  struct Created {
+    QueuePair* qp;
+    roce::Qpn qpn;
+  };
+
+  XrcTargets(Device& device, Lcore& lcore);
   // Destroys the remaining queue pairs. No context may have one open, or have a shared receive
   // queue in the domain.
   ~XrcTargets();
@@ -32,7 +40,7 @@ class XrcTargets {
   Lcore& lcore() { return lcore_; }
 
   // Creates a queue pair that no context has open yet. Uses only the type and limits of the config.
-  absl::StatusOr<QueuePair*> CreateTarget(const QueuePairConfig& config);
+  absl::StatusOr<Created> CreateTarget(const QueuePairConfig& config);
   void DestroyTarget(QueuePair& qp);
   std::unique_ptr<TargetOpening> Open(QueuePair& qp, VerbsContext& context, uint64_t user_handle);
   void Close(QueuePair& qp, TargetOpening& opening);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "dataplane/base/async_event.h"
+#include "dataplane/qp/queue_layouts.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/verbs_context.h"
 #include "tests/fuzz/fuzz.h"

@@ -63,6 +63,41 @@ class Rooms(unittest.TestCase):
 
 
 class Seam(unittest.TestCase):
+    def reached(self, files):
+        """`files`: {path: the header that it includes, or ''}."""
+        with tempfile.TemporaryDirectory() as top:
+            root = pathlib.Path(top)
+            for path, name in files.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(f'#include "{name}"\n' if name else '')
+            return check_includes.check_seam(root, sorted(files))
+
+    def test_no_header_leads_control_to_the_inside_of_a_shard(self):
+        inside = {'dataplane/qp/queue_pair.h': '', 'dataplane/shard/worker.h': 'dataplane/qp/queue_pair.h'}
+        way = {'control/session/session.h': 'dataplane/shard/shard_client.h', **inside}
+        found = self.reached({**way, 'dataplane/shard/shard_client.h': 'dataplane/shard/worker.h'})
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith('dataplane/shard/shard_client.h:1: dataplane/shard/worker.h: is compiled into control/ ('
+                                            'control/session/session.h -> dataplane/shard/shard_client.h -> dataplane/shard/worker.h)'),
+                        found)
+        # Through several headers, a plain type among them.
+        for between in ('dataplane/types/flow_rule.h', 'dataplane/shard/commands.h', 'dataplane/base/counters.h'):
+            found = self.reached({**way, 'dataplane/shard/shard_client.h': between, between: 'dataplane/qp/queue_pair.h'})
+            self.assertEqual(len(found), 1, f'{between}: {found}')
+
+    def test_a_source_of_the_shard_may_include_what_its_header_may_not(self):
+        self.assertEqual(self.reached({'control/session/session.h': 'dataplane/shard/shard_client.h',
+                                       'dataplane/shard/shard_client.h': 'dataplane/types/copy_use.h', 'dataplane/types/copy_use.h': '',
+                                       'dataplane/shard/shard_client.cc': 'dataplane/shard/worker.h', 'dataplane/shard/worker.h': ''}), [])
+
+    def test_the_lists_name_what_control_reaches(self):
+        control = [path.relative_to(TOP).as_posix() for path in (TOP / 'control').rglob('*') if path.suffix in ('.cc', '.h')]
+        included = {name for path in control for _, name in check_includes.own_includes(TOP, path)}
+        listed = check_includes.FOR_CONTROL | check_includes.BEHIND_FOR_CONTROL
+        behind = {name for path in listed | included if (TOP / path).is_file() and path.startswith('dataplane/')
+                  for _, name in check_includes.own_includes(TOP, path)}
+        self.assertEqual(sorted(listed - included - behind), [])
+
     def complaints(self, line):
         with tempfile.TemporaryDirectory() as top:
             file = pathlib.Path(top) / 'control/session/x.cc'

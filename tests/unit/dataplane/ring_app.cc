@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/lcore.h"
 
 namespace roci::testing {

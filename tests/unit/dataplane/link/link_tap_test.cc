@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "dataplane/base/frame_pool.h"
+#include "dataplane/link/frame_filter.h"
 #include "roce/frame.h"
 #include "roce/parse.h"
 #include "tests/on_shard.h"
@@ -54,25 +56,25 @@ TEST(FrameFilterTest, ChoosesByQueuePairAndOpcode) {
   arp[12] = std::byte{8};
   arp[13] = std::byte{6};
   dataplane::FrameFilter filter;
-  EXPECT_TRUE(filter.Matches(send));
-  EXPECT_TRUE(filter.Matches(arp));
+  EXPECT_TRUE(Matches(filter, send));
+  EXPECT_TRUE(Matches(filter, arp));
   filter.qpns = {roce::Qpn(4), roce::Qpn(5)};
-  EXPECT_TRUE(filter.Matches(send));
-  EXPECT_TRUE(filter.Matches(Packet(roce::Opcode::kRcSendOnly, 5, true, true)));
-  EXPECT_FALSE(filter.Matches(Packet(roce::Opcode::kRcSendOnly, 6)));
+  EXPECT_TRUE(Matches(filter, send));
+  EXPECT_TRUE(Matches(filter, Packet(roce::Opcode::kRcSendOnly, 5, true, true)));
+  EXPECT_FALSE(Matches(filter, Packet(roce::Opcode::kRcSendOnly, 6)));
   filter.peers = {roce::Qpn(6)};
-  EXPECT_TRUE(filter.Matches(Packet(roce::Opcode::kRcSendOnly, 6)));
-  EXPECT_FALSE(filter.Matches(arp));
+  EXPECT_TRUE(Matches(filter, Packet(roce::Opcode::kRcSendOnly, 6)));
+  EXPECT_FALSE(Matches(filter, arp));
   filter.opcodes.set(static_cast<uint8_t>(roce::Opcode::kRcAcknowledge));
-  EXPECT_FALSE(filter.Matches(send));
-  EXPECT_TRUE(filter.Matches(Packet(roce::Opcode::kRcAcknowledge, 4)));
+  EXPECT_FALSE(Matches(filter, send));
+  EXPECT_TRUE(Matches(filter, Packet(roce::Opcode::kRcAcknowledge, 4)));
   // A datagram matches by its sender.
   filter = {};
   filter.qpns = {roce::Qpn(0x77)};
-  EXPECT_TRUE(filter.Matches(Packet(roce::Opcode::kUdSendOnly, 5)));
-  EXPECT_FALSE(filter.Matches(send));
+  EXPECT_TRUE(Matches(filter, Packet(roce::Opcode::kUdSendOnly, 5)));
+  EXPECT_FALSE(Matches(filter, send));
   for (size_t length = 0; length < send.size(); ++length) {
-    filter.Matches(std::span(send).first(length));  // whatever the answer
+    Matches(filter, std::span(send).first(length));  // whatever the answer
   }
 }
 
@@ -275,7 +277,7 @@ TEST(ImpairmentTest, DeepQueuesMarkAndFullOnesDrop) {
   }
   EXPECT_EQ(fates, "..EEELLL");
   dataplane::ImpairmentSnapshot counters;
-  for (const Impairment& lane : lanes) counters.Add(lane.counters());
+  for (const Impairment& lane : lanes) Add(counters, lane.counters());
   EXPECT_EQ(counters.matched, 8u);
   EXPECT_EQ(counters.rate_delayed, 4u);
   EXPECT_EQ(counters.rate_dropped, 3u);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/lcore.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 

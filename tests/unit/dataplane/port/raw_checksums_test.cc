@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/base/frame_pool.h"
 #include "dataplane/port/port_offloads.h"
 #include "tests/unit/dataplane/environment.h"
 

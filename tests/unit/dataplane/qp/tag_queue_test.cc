@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "dataplane/qp/queue_layouts.h"
+#include "dataplane/shard/lcore.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/worker.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"

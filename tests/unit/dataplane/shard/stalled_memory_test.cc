@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataplane/shard/lcore.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 #include "tests/unit/dataplane/waiting_memory.h"

@@ -49,6 +49,7 @@ class AppSrq {
     srq_ = created->queue;
     const roci_abi_srq_layout& layout = srq_->layout();
     memory_ = Mapping(created->memory.get(), layout.memory_size);
+    tag_memory_ = std::move(created->tag_memory);
     auto* header = reinterpret_cast<roci_abi_srq*>(memory_.data());
     for (uint32_t i = 0; i < kSlots; ++i) {
       std::byte* slot = memory_.data() + layout.slots_offset + size_t{i} * layout.stride;
@@ -61,11 +62,13 @@ class AppSrq {
     std::atomic_ref(header->producer).store(kSlots, std::memory_order_release);
   }
   dataplane::SharedReceiveQueue& srq() { return *srq_; }
+  int tag_memory() const { return tag_memory_.get(); }
 
  private:
   static inline uint32_t last_tag_handle_ = 0;
   dataplane::SharedReceiveQueue* srq_ = nullptr;
   Mapping memory_;
+  dataplane::Fd tag_memory_;
 };
 
 // The memory of node a is mapped, that of node b is accessed by system calls.

@@ -227,8 +227,8 @@ TEST_F(StalledQueuePair, XrcReceiveQueueIsDestroyed) {
     const auto target = domain.CreateTarget(target_config);
     ASSERT_TRUE(target.ok());
     const ConnectOptions options{.timeout = 19};
-    ASSERT_EQ(Connect(b_, **target, a_, a.qp().qpn(), options), roce::ModifyResult::kOk);
-    ASSERT_EQ(Connect(a_, a.qp(), b_, (*target)->qpn(), options), roce::ModifyResult::kOk);
+    ASSERT_EQ(Connect(b_, *target->qp, a_, a.qp().qpn(), options), roce::ModifyResult::kOk);
+    ASSERT_EQ(Connect(a_, a.qp(), b_, target->qpn, options), roce::ModifyResult::kOk);
     SendRequest request;
     request.head.opcode = ROCI_ABI_WR_SEND;
     request.head.flags = ROCI_ABI_SEND_SIGNALED;

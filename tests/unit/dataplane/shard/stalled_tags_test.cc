@@ -15,8 +15,7 @@ class AppTagSrq : public AppSrq {
  public:
   AppTagSrq(Node& node, size_t offset, AppCq& cq)
       : AppSrq(node, offset, nullptr, cq.cq(), kTags), node_(node) {
-    dataplane::Fd fd = tags().TakeFd();
-    ops_ = Mapping(fd.get(), tags().layout().memory_size);
+    ops_ = Mapping(tag_memory(), tags().layout().memory_size);
   }
   // A buffer for messages with `tag` at `offset`, which completes with `wr_id`.
   void Add(uint32_t slot, uint64_t tag, uint64_t wr_id, size_t offset) {
