@@ -1,5 +1,6 @@
 // The part of an open verbs context (a program's ibv_context) that its lcore uses: doorbell page,
-// keys, copies, events, its queue pairs, and the queues that ring.
+// keys, copies, events. Owns the context's queue pairs, completion queues and shared receive
+// queues.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "dataplane/base/on_shard.h"
+#include "dataplane/base/owned_set.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/qp/address_handles.h"
 #include "dataplane/qp/app_copies.h"
@@ -19,6 +21,7 @@
 namespace roci::dataplane {
 
 class CompletionEvents;
+class CompletionQueue;
 class QueuePair;
 class SharedReceiveQueue;
 
@@ -42,6 +45,11 @@ class VerbsContext {
     copies_ = other.copies_;
   }
   int wake_fd() const { return wake_fd_; }
+
+  // ---- Control thread, and functions that it runs on the lcore. The lcore finds these queues
+  // through its queue pairs only.
+  OwnedSet<CompletionQueue>& completion_queues() { return completion_queues_; }
+  OwnedSet<SharedReceiveQueue>& shared_queues() { return shared_queues_; }
 
   // ---- What its queues use
   // Sends an event to the program. False: the event is lost (see AsyncEvents).
@@ -89,6 +97,9 @@ class VerbsContext {
   std::shared_ptr<AppCopies> copies_;  // of all contexts that share `keys_`
   AddressHandles addresses_;
   ListMemory lists_;
+  // Queues are destroyed before the queues that they refer to.
+  OwnedSet<CompletionQueue> completion_queues_;
+  OwnedSet<SharedReceiveQueue> shared_queues_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by handle
   uint32_t queue_pair_count_ = 0;
   std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell

@@ -27,13 +27,6 @@ namespace roci::dataplane {
 
 namespace {
 
-// Makes sure that the next push_back does not allocate.
-template <class T>
-void ReserveOneMore(std::vector<T>& vector) {
-  constexpr size_t kFirstCapacity = 8;
-  if (vector.size() == vector.capacity()) vector.reserve(2 * vector.size() + kFirstCapacity);
-}
-
 // The most that queue pairs which are destroyed may take to send what was posted to them.
 constexpr uint64_t kSendPostedNs = kNsPerMs;
 
@@ -146,10 +139,12 @@ ShardClient::~ShardClient() {
       lcore_->worker(shard).RemoveQueuePair(*qp);
       if (keys_stay) context_->keys(shard).ReleaseWindowsOf(qp->qpn().value());
     }
-    for (auto& srq : shared_queues_) {
+    for (const auto& srq : context_->shared_queues()) {
       if (srq->domain() != nullptr) srq->domain()->RemoveQueue(shard, *srq);
     }
-    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(shard, *cq);
+    for (const auto& cq : context_->completion_queues()) {
+      lcore_->worker(shard).events().Unregister(shard, *cq);
+    }
     if (context_->copies().Leave(shard)) {
       lcore_->worker(shard).RemoveCopies(context_->shared_copies(shard));
     }
@@ -158,18 +153,21 @@ ShardClient::~ShardClient() {
   for (const auto& qp : queue_pairs) {
     if (qp != nullptr) device_.qpns().Free(qp->qpn());
   }
-  for (auto& srq : shared_queues_) {
+  for (const auto& srq : context_->shared_queues()) {
     if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
   }
   if (attached_) lcore_->DetachContext(*context_);
 }
 
 bool ShardClient::MoveTo(Lcore& lcore) {
-  if (context_->has_queue_pairs() || !shared_queues_.empty() || context_->copies().IsShared()) {
+  if (context_->has_queue_pairs() || !context_->shared_queues().empty() ||
+      context_->copies().IsShared()) {
     return false;
   }
   lcore_->Call([&](const OnShard& shard) {
-    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Unregister(shard, *cq);
+    for (const auto& cq : context_->completion_queues()) {
+      lcore_->worker(shard).events().Unregister(shard, *cq);
+    }
   });
   lcore_->DetachContext(*context_);
   lcore_ = &lcore;
@@ -177,7 +175,9 @@ bool ShardClient::MoveTo(Lcore& lcore) {
   context_->UseEvents(*lcore.services().events);
   lcore_->AttachContext(*context_);
   lcore_->Call([&](const OnShard& shard) {
-    for (auto& cq : completion_queues_) lcore_->worker(shard).events().Adopt(shard, *cq);
+    for (const auto& cq : context_->completion_queues()) {
+      lcore_->worker(shard).events().Adopt(shard, *cq);
+    }
   });
   return true;
 }
@@ -192,15 +192,14 @@ void ShardClient::ShareKeysOf(ShardClient& other) {
 
 absl::StatusOr<CreatedCompletionQueue> ShardClient::Do(const CreateCompletionQueue& command) {
   CompletionEvents& events = *lcore_->services().events;
-  ReserveOneMore(completion_queues_);
+  context_->completion_queues().MakeRoom();
   auto cq = CompletionQueue::Create(*context_, events, command.entries, command.user_handle,
                                     command.channel);
   if (!cq.ok()) return cq.status();
   if (command.ignores_overrun) (*cq)->IgnoreOverrun();
   lcore_->Call([&](const OnShard& shard) { events.Register(shard); });
-  CompletionQueue* created = cq->get();
-  completion_queues_.push_back(*std::move(cq));
-  return CreatedCompletionQueue{created, created->TakeFd()};
+  CompletionQueue& created = context_->completion_queues().Add(*std::move(cq));
+  return CreatedCompletionQueue{&created, created.TakeFd()};
 }
 
 absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
@@ -241,7 +240,7 @@ absl::StatusOr<EventCounts> ShardClient::Do(const DestroyCompletionQueue& comman
   CallBetweenCopies(
       [&](const OnShard& shard) { lcore_->worker(shard).events().Unregister(shard, cq); });
   const EventCounts counts{cq.comp_events(), cq.async_events()};
-  std::erase_if(completion_queues_, [&](const auto& owned) { return owned.get() == &cq; });
+  context_->completion_queues().Take(cq);
   return counts;
 }
 
@@ -332,7 +331,7 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::Do(const CreateSharedRece
   absl::Cleanup free_number = [&] {
     if (config.domain != nullptr) device_.srqns().Free(number);
   };
-  ReserveOneMore(shared_queues_);
+  context_->shared_queues().MakeRoom();
   auto created = SharedReceiveQueue::Create(*context_, config, command.handle, number.value());
   if (!created.ok()) return created.status();
   SharedReceiveQueue* srq = created->get();
@@ -344,7 +343,7 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::Do(const CreateSharedRece
   if (config.domain != nullptr)
     lcore_->Call([&](const OnShard& shard) { config.domain->AddQueue(shard, *srq); });
   std::move(free_number).Cancel();
-  shared_queues_.push_back(*std::move(created));
+  context_->shared_queues().Add(*std::move(created));
   if (srq->cq() != nullptr) srq->cq()->AddUser();
   CreatedSharedReceiveQueue answer{srq, srq->number(), srq->layout(), srq->TakeFd(), {}, {}};
   if (TagQueue* tags = srq->tags(); tags != nullptr) {
@@ -379,7 +378,7 @@ absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& com
   }
   if (srq.cq() != nullptr) srq.cq()->RemoveUser();
   const EventCounts counts{0, srq.async_events()};
-  std::erase_if(shared_queues_, [&](const auto& owned) { return owned.get() == &srq; });
+  context_->shared_queues().Take(srq);
   return counts;
 }
 

@@ -1,5 +1,5 @@
-// The control thread's side of one verbs context on a shard: sends commands to the shard, and owns
-// the queues that live there. The shard's side is VerbsContext.
+// The control thread's side of one verbs context on a shard: sends commands to the shard. The
+// shard's side is VerbsContext, which owns the queues.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,7 @@ struct ShardClientConfig {
   Fd async_pipe;
 };
 
-// Control thread only. The client owns its objects; pointers to them are valid until the objects
-// are destroyed.
+// Control thread only. Pointers to the context's objects are valid until the objects are destroyed.
 //
 // A queue pair that is destroyed, or whose client is, has up to kSendPostedNs to send what was
 // posted to it: an adapter has fetched WQEs within a microsecond of the doorbell.
@@ -71,7 +70,7 @@ class ShardClient {
   int wake_fd() const { return wake_.get(); }
   size_t doorbell_bytes() const { return doorbell_memory_.size(); }
 
-  // ---- Commands to the shard. What they create belongs to the client until it is destroyed.
+  // ---- Commands to the shard. What they create belongs to the context until it is destroyed.
   Registered Do(RegisterRegion command);
   Registered Do(const RegisterNull& command);
   Registered Do(const AllocateWindow& command);
@@ -135,8 +134,6 @@ class ShardClient {
   uint64_t settled_at_end_ = 0;  // AppCopies::settled() when no copies are unfinished
   bool attached_ = false;
   uint32_t max_queue_pairs_;
-  std::vector<std::unique_ptr<CompletionQueue>> completion_queues_;
-  std::vector<std::unique_ptr<SharedReceiveQueue>> shared_queues_;
 };
 
 }  // namespace roci::dataplane

@@ -16,14 +16,14 @@ namespace roci::dataplane {
 XrcTargets::XrcTargets(Device& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
 
 XrcTargets::~XrcTargets() {
-  while (!targets_.empty()) DestroyTarget(*targets_.back());
+  while (!targets_.empty()) DestroyTarget(**targets_.begin());
 }
 
 absl::StatusOr<XrcTargets::Created> XrcTargets::CreateTarget(const QueuePairConfig& config) {
   const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_.index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
-  targets_.reserve(targets_.size() + 1);
+  targets_.MakeRoom();
   QueuePairConfig of_domain = config;
   of_domain.domain = this;
   auto created = QueuePair::Create(lcore_.services(), nullptr, device_.lane(lcore_.index()),
@@ -33,7 +33,7 @@ absl::StatusOr<XrcTargets::Created> XrcTargets::CreateTarget(const QueuePairConf
   qp->TakeFd();  // no app has its (empty) rings
   lcore_.Call([&](const OnShard& shard) { lcore_.worker(shard).AddQueuePair(*qp); });
   std::move(free_qpn).Cancel();
-  targets_.push_back(*std::move(created));
+  targets_.Add(*std::move(created));
   return Created{qp, *qpn};
 }
 
@@ -43,7 +43,7 @@ void XrcTargets::DestroyTarget(QueuePair& qp) {
     lcore_.worker(shard).RemoveQueuePair(qp);
   });
   device_.qpns().Free(qp.qpn());
-  std::erase_if(targets_, [&](const auto& owned) { return owned.get() == &qp; });
+  targets_.Take(qp);
 }
 
 std::unique_ptr<TargetOpening> XrcTargets::Open(QueuePair& qp, VerbsContext& context,

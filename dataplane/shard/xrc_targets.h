@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "dataplane/base/owned_set.h"
 #include "dataplane/types/queue_pair_config.h"
 #include "dataplane/types/target_opening.h"
 #include "roce/types.h"
@@ -53,7 +53,7 @@ class XrcTargets {
  private:
   Device& device_;
   Lcore& lcore_;
-  std::vector<std::unique_ptr<QueuePair>> targets_;
+  OwnedSet<QueuePair> targets_;
 };
 
 }  // namespace roci::dataplane

@@ -1,14 +1,17 @@
-// Small parts of the dataplane: QP numbers, address table, mailbox, record pool, slab, clock and
-// active list.
+// Small parts of the dataplane: owned set, QP numbers, address table, mailbox, record pool, slab,
+// clock and active list.
 #include <gtest/gtest.h>
 #include <rte_cycles.h>
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
 #include <set>
 #include <thread>
 
 #include "dataplane/base/clock.h"
 #include "dataplane/base/mailbox.h"
+#include "dataplane/base/owned_set.h"
 #include "dataplane/base/record_arena.h"
 #include "dataplane/base/record_pool.h"
 #include "dataplane/base/slab.h"
@@ -21,6 +24,25 @@
 
 namespace roci::dataplane {
 namespace {
+
+TEST(OwnedSet, HandsOverTheObjectThatIsAskedFor) {
+  OwnedSet<int> set;
+  EXPECT_TRUE(set.empty());
+  for (int i = 0; i < 20; ++i) {
+    set.MakeRoom();
+    set.Add(std::make_unique<int>(i));
+  }
+  for (const int wanted : {3, 19, 0, 7}) {
+    const auto found =
+        std::find_if(set.begin(), set.end(), [&](const auto& owned) { return *owned == wanted; });
+    ASSERT_NE(found, set.end());
+    EXPECT_EQ(*set.Take(**found), wanted);
+  }
+  std::set<int> left;
+  for (const auto& owned : set) left.insert(*owned);
+  EXPECT_EQ(left.size(), 16u);
+  EXPECT_FALSE(left.contains(7));
+}
 
 TEST(QpnSpace, NumbersContainTheLcoreAndAreNotReusedSoon) {
   QpnSpace space(3, 42);
