@@ -192,12 +192,14 @@ class Engine {
   void EnterTimewait(roce::TimeNs now, Connection& connection);
   void Linger(roce::TimeNs now, Connection& connection, State state);
   void BeginRelease(roce::TimeNs now, Connection& connection);
+  void RepeatOrGiveUp(roce::TimeNs now, Connection& connection);
+
+  // engine_operations.cc, with the operations above
   void RefuseRequest(Connection& connection, RejectReason reason);
   void Recount(MadReason why);
   void AbandonRequest(Connection& connection);
   void SendReject(Connection& connection, AboutMessage about, RejectReason reason,
                   std::span<const std::byte> info, std::span<const std::byte> private_data);
-  void RepeatOrGiveUp(roce::TimeNs now, Connection& connection);
 
   // engine_receive.cc
   MadReason Dispatch(roce::TimeNs now, const roce::Path& reply, const Message& message);
