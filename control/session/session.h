@@ -4,198 +4,33 @@
 
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <new>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "control/device/services.h"
 #include "control/device/users.h"
-#include "control/device/xrc_domains.h"
 #include "control/loop/event_pipe.h"
 #include "control/loop/socket.h"
 #include "control/session/context_group.h"
 #include "control/session/handle_table.h"
 #include "control/session/memory_reach.h"
 #include "control/session/session_decoder.h"
+#include "control/session/session_records.h"
+#include "control/session/session_reply.h"
 #include "dataplane/shard/shard_client.h"
-#include "dataplane/types/flow_rule.h"
-#include "dataplane/types/target_opening.h"
 #include "memory/app_memory.h"
 #include "memory/mapped_file.h"
 #include "verbs_provider/abi/spin_judge.h"
 
 namespace roci::control {
-
-// The answer to one request while it is made.
-struct Reply {
-  static constexpr size_t kMaxBytes = 512;
-  static constexpr size_t kMaxFds = 4;
-
-  // Hand() does not allocate.
-  Reply() {
-    fds.reserve(kMaxFds);
-    owned.reserve(kMaxFds);
-  }
-
-  alignas(8) std::array<std::byte, kMaxBytes> bytes{};
-  std::vector<int> fds;         // sent, in this order; stay open
-  std::vector<UniqueFd> owned;  // closed once sent
-  bool deferred = false;        // Session::FinishDeferred will send it
-
-  template <class T>
-  T& As() {
-    static_assert(sizeof(T) <= kMaxBytes);
-    return *reinterpret_cast<T*>(bytes.data());
-  }
-  // Passes `fd` on and closes it here.
-  void Hand(UniqueFd fd) {
-    fds.push_back(fd.get());
-    owned.push_back(std::move(fd));
-  }
-};
-
-// What a request needs to know of the program's process. A helper thread finds it out before the
-// request is handled, since the process may block calls on it.
-struct Findings {
-  std::unique_ptr<memory::AppMemory> app;  // HELLO, ATTACH: of the program that connected
-  int app_error = ENOMEM;                  // if that is null
-  uint32_t context = 0;                    // ATTACH: number of the session that has it; 0: none
-  bool may_use_raw_packets = false;        // unless PrivilegeByUser() says more
-  // REG_MR, REREG_MR: the files behind extents of map_files.
-  std::array<UniqueFd, ROCI_ABI_MAX_EXTENTS> mapped;
-  std::array<int, ROCI_ABI_MAX_EXTENTS> mapped_errors{};  // errno of those that cannot be opened
-};
-
-struct PdRecord {
-  QuotaShare share;
-  RefCount users;  // regions, queue pairs, address handles
-};
-struct MrRecord {
-  QuotaShare share;
-  AppShare mappings;
-  QuotaShare descriptor;  // of a DMA buffer
-  uint32_t pd = 0;
-  uint32_t key = 0;
-  uint64_t start = 0;
-  uint64_t length = 0;
-  uint32_t dm = 0;                            // handle of the device memory that it is in; 0: none
-  NotMapped not_mapped = NotMapped::kMapped;  // when it was registered
-};
-// Device memory: a memfd that the daemon and the app map.
-struct DmRecord {
-  QuotaShare share;
-  RingShare mapping_share = {};
-  QuotaShare descriptor;
-  std::shared_ptr<UniqueFd> fd;  // for those who import it
-  std::shared_ptr<memory::MappedFile> mapping;
-  uint64_t length = 0;
-  RefCount users;  // regions
-};
-struct ListRecord {
-  QuotaShare share;
-  RingShare memory;
-  uint32_t pd = 0;
-};
-struct MwRecord {
-  QuotaShare share;
-  uint32_t pd = 0;
-};
-struct ChannelRecord {
-  static constexpr uint64_t kDescriptors = 2;  // of its pipe, in the daemon
-  QuotaShare descriptors;
-  EventPipe pipe;
-  uint32_t users = 0;  // completion queues
-};
-struct CqRecord {
-  QuotaShare share;
-  RingShare memory;
-  dataplane::CompletionQueue* cq = nullptr;
-  uint64_t user_handle = 0;
-  uint32_t channel = 0;  // 0: none
-};
-struct SrqRecord {
-  QuotaShare share;
-  RingShare memory;
-  dataplane::SharedReceiveQueue* srq = nullptr;
-  uint32_t number = 0;  // XRC only
-  roci_abi_srq_layout layout = {};
-  bool has_tags = false;
-  uint64_t user_handle = 0;
-  uint32_t max_wr = 0;  // as last asked for; there may be more slots
-  uint32_t pd = 0;
-  uint32_t xrcd = 0;  // 0: none
-  uint32_t cq = 0;    // XRC and tag matching only
-};
-struct XrcdRecord {
-  QuotaShare share;
-  std::shared_ptr<XrcDomain> domain;
-  uint32_t users = 0;  // shared receive queues, and open receiving queue pairs
-};
-struct QpRecord {
-  QuotaShare share;  // a receiving XRC queue pair's are its domain's
-  RingShare memory;
-  dataplane::QueuePair* qp = nullptr;
-  roce::Qpn qpn;
-  roce::QpType type = roce::QpType::kRc;
-  dataplane::QueueLayout layout = {};
-  uint64_t user_handle = 0;
-  uint32_t pd = 0;
-  uint32_t send_cq = 0;
-  uint32_t recv_cq = 0;  // 0: none
-  uint32_t srq = 0;      // 0: none
-  // A receiving XRC queue pair: the domain, and what this session has of it.
-  uint32_t xrcd = 0;
-  std::shared_ptr<XrcDomain> domain;
-  std::unique_ptr<dataplane::TargetOpening> opening;
-  bool sq_sig_all = false;
-  std::optional<roci_abi_ah_attr> address;  // as the app gave it
-  struct Group {
-    QuotaShare share;
-    MulticastMemberships::Membership member;
-  };
-  std::vector<Group> groups;
-  bool is_work_queue = false;
-  uint32_t queue_table = 0;  // of an RSS queue pair, else 0
-  uint32_t users = 0;        // flow rules; of a work queue: places in tables
-};
-struct CountersRecord {
-  QuotaShare share;
-  std::unique_ptr<dataplane::FlowCounters> values;
-  uint32_t users = 0;  // flow rules
-};
-// An installed flow rule; it is removed from the device when this goes.
-struct FlowRecord {
-  FlowRecord() = default;
-  FlowRecord(FlowRecord&&) noexcept = default;
-  FlowRecord& operator=(FlowRecord&&) = delete;
-  ~FlowRecord();
-  QuotaShare share;
-  Device* device = nullptr;
-  std::unique_ptr<dataplane::FlowRule> rule;
-  uint32_t qp = 0;
-  uint32_t counters = 0;  // 0: none
-};
-// An indirection table of work queues.
-struct QueueTableRecord {
-  QuotaShare share;
-  std::vector<uint32_t> queues;
-  uint32_t users = 0;  // RSS queue pairs
-};
-struct AhRecord {
-  QuotaShare share;
-  uint32_t pd = 0;
-};
 
 // Control thread only.
 class Session {

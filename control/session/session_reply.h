@@ -1,0 +1,58 @@
+// The answer to a request of a session, and what helper threads find out for the request.
+#pragma once
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "control/loop/unique_fd.h"
+#include "memory/app_memory.h"
+#include "verbs_provider/abi/session.h"
+
+namespace roci::control {
+
+// The answer to one request while it is made.
+struct Reply {
+  static constexpr size_t kMaxBytes = 512;
+  static constexpr size_t kMaxFds = 4;
+
+  // Hand() does not allocate.
+  Reply() {
+    fds.reserve(kMaxFds);
+    owned.reserve(kMaxFds);
+  }
+
+  alignas(8) std::array<std::byte, kMaxBytes> bytes{};
+  std::vector<int> fds;         // sent, in this order; stay open
+  std::vector<UniqueFd> owned;  // closed once sent
+  bool deferred = false;        // Session::FinishDeferred will send it
+
+  template <class T>
+  T& As() {
+    static_assert(sizeof(T) <= kMaxBytes);
+    return *reinterpret_cast<T*>(bytes.data());
+  }
+  // Passes `fd` on and closes it here.
+  void Hand(UniqueFd fd) {
+    fds.push_back(fd.get());
+    owned.push_back(std::move(fd));
+  }
+};
+
+// What a request needs to know of the program's process. A helper thread finds it out before the
+// request is handled, since the process may block calls on it.
+struct Findings {
+  std::unique_ptr<memory::AppMemory> app;  // HELLO, ATTACH: of the program that connected
+  int app_error = ENOMEM;                  // if that is null
+  uint32_t context = 0;                    // ATTACH: number of the session that has it; 0: none
+  bool may_use_raw_packets = false;        // unless PrivilegeByUser() says more
+  // REG_MR, REREG_MR: the files behind extents of map_files.
+  std::array<UniqueFd, ROCI_ABI_MAX_EXTENTS> mapped;
+  std::array<int, ROCI_ABI_MAX_EXTENTS> mapped_errors{};  // errno of those that cannot be opened
+};
+
+}  // namespace roci::control
