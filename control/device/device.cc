@@ -57,15 +57,15 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
                                                        const DeviceConfig& config,
                                                        const DeviceLimits& limits,
                                                        EventLoop& loop) {
-  dataplane::DeviceConfig lower;
+  dataplane::ShardedDeviceConfig lower;
   lower.name = config.name;
   lower.wire = wire;
   lower.devargs = config.port;
   if (config.mac) lower.mac = *config.mac;
   lower.mtu = config.mtu;
   lower.congestion = config.congestion;
-  absl::StatusOr<std::unique_ptr<dataplane::Device>> port =
-      dataplane::Device::Create(dataplane, lower);
+  absl::StatusOr<std::unique_ptr<dataplane::ShardedDevice>> port =
+      dataplane::ShardedDevice::Create(dataplane, lower);
   if (!port.ok()) {
     return absl::Status(port.status().code(),
                         absl::StrCat(config.name, ": ", port.status().message()));
@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
 }
 
 Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
-               std::unique_ptr<dataplane::Device> dataplane)
+               std::unique_ptr<dataplane::ShardedDevice> dataplane)
     : config_(config),
       limits_(limits),
       loop_(loop),

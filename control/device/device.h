@@ -19,7 +19,7 @@
 #include "control/net/addresses.h"
 #include "control/net/group_reports.h"
 #include "control/net/neighbours.h"
-#include "dataplane/shard/device.h"
+#include "dataplane/shard/sharded_device.h"
 #include "roce/frame.h"
 #include "verbs_provider/abi/session.h"
 
@@ -82,7 +82,7 @@ class Device {
   DeviceQuotas& quotas() { return quotas_; }
   MulticastMemberships& multicast() { return multicast_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }
-  dataplane::Device& dataplane() const { return *dataplane_; }
+  dataplane::ShardedDevice& dataplane() const { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
   // Link down: drops resolved neighbours, which may be other adapters when the link is up again.
@@ -146,7 +146,7 @@ class Device {
   };
 
   Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
-         std::unique_ptr<dataplane::Device> dataplane);
+         std::unique_ptr<dataplane::ShardedDevice> dataplane);
   absl::Status Start();
   void TellDataplaneAddresses();
   void JoinSolicitedNode(const InterfaceAddress& own);
@@ -164,7 +164,7 @@ class Device {
   const DeviceConfig config_;
   const DeviceLimits limits_;
   EventLoop& loop_;
-  std::unique_ptr<dataplane::Device> dataplane_;
+  std::unique_ptr<dataplane::ShardedDevice> dataplane_;
   AddressTable addresses_;
   Neighbours neighbours_;
   GroupReports groups_;

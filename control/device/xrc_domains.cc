@@ -7,7 +7,7 @@
 
 namespace roci::control {
 
-absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::Device& device,
+absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::ShardedDevice& device,
                                                             dataplane::Lcore& lcore,
                                                             XrcDomainFile file, uint32_t flags) {
   if (file == nullptr) return std::make_shared<XrcDomain>(device, lcore, nullptr);

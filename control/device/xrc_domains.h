@@ -38,7 +38,7 @@ class XrcDomain {
     std::optional<roci_abi_ah_attr> address;  // as the program gave it
   };
 
-  XrcDomain(dataplane::Device& device, dataplane::Lcore& lcore, XrcDomainFile file)
+  XrcDomain(dataplane::ShardedDevice& device, dataplane::Lcore& lcore, XrcDomainFile file)
       : file_(std::move(file)), dataplane_(device, lcore) {}
 
   dataplane::XrcTargets& dataplane() { return dataplane_; }
@@ -55,7 +55,7 @@ class XrcDomains {
   // ibv_open_xrcd(3) with the semantics of Linux. A domain without a file is not shared. A new
   // domain lives on `lcore`. `flags`: ROCI_ABI_XRCD_*. EAGAIN: the file has no domain, and CREATE
   // is not set; EINVAL: the file has a domain, and EXCLUSIVE is set.
-  absl::StatusOr<std::shared_ptr<XrcDomain>> Open(dataplane::Device& device,
+  absl::StatusOr<std::shared_ptr<XrcDomain>> Open(dataplane::ShardedDevice& device,
                                                   dataplane::Lcore& lcore, XrcDomainFile file,
                                                   uint32_t flags);
 

@@ -223,7 +223,7 @@ absl::StatusOr<Json> Impair(const Services& services, const Json& request) {
   return DescribeImpairments(device->dataplane());
 }
 
-Json DescribeImpairments(const dataplane::Device& device) {
+Json DescribeImpairments(const dataplane::ShardedDevice& device) {
   Json out = Json::array();
   for (const auto& [settings, counters] : device.Impairments()) {
     out.push_back(DescribeImpairment(settings, counters));

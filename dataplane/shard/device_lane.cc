@@ -20,7 +20,7 @@ constexpr uint64_t kGiveUpNs = 200'000'000;
 
 }  // namespace
 
-DeviceLane::DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t* now)
+DeviceLane::DeviceLane(ShardedDevice& lane_device, uint32_t lane_lcore, const uint64_t* now)
     : device(lane_device),
       lcore(lane_lcore),
       now_ns_(now),

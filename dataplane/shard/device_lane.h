@@ -26,7 +26,7 @@ struct rte_ring;
 
 namespace roci::dataplane {
 
-class Device;
+class ShardedDevice;
 class QueuePair;
 
 class DeviceLane final : public LaneState {
@@ -37,7 +37,7 @@ class DeviceLane final : public LaneState {
   static constexpr uint32_t kNoFrame = 0;  // the link is down
 
   // `now` points to the lcore's time of the burst, ns.
-  DeviceLane(Device& lane_device, uint32_t lane_lcore, const uint64_t* now);
+  DeviceLane(ShardedDevice& lane_device, uint32_t lane_lcore, const uint64_t* now);
   ~DeviceLane();
   DeviceLane(const DeviceLane&) = delete;
   DeviceLane& operator=(const DeviceLane&) = delete;
@@ -113,7 +113,7 @@ class DeviceLane final : public LaneState {
   uint32_t TakeMatched(rte_mbuf** frames);
   bool MatchedPending() const;
 
-  Device& device;
+  ShardedDevice& device;
   Wire* wire = nullptr;
   EthdevPort* ethdev = nullptr;
   uint32_t endpoint = 0;

@@ -13,7 +13,7 @@
 
 namespace roci::dataplane {
 
-void Device::OpenTaps() {
+void ShardedDevice::OpenTaps() {
   for (size_t i = taps_.size(); i < lanes_.size(); ++i) {
     Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(i));
     taps_.push_back(std::make_unique<LinkTap>(static_cast<uint32_t>(i), lcore.services().now_ns,
@@ -21,7 +21,7 @@ void Device::OpenTaps() {
   }
 }
 
-absl::Status Device::AddCapture(CaptureTap& capture) {
+absl::Status ShardedDevice::AddCapture(CaptureTap& capture) {
   if (captures_.size() == LinkTap::kMaxCaptures) {
     return absl::ResourceExhaustedError("as many captures of the device as there may be are there");
   }
@@ -37,7 +37,7 @@ absl::Status Device::AddCapture(CaptureTap& capture) {
 }
 
 // The lane removes a tap without work.
-void Device::RemoveCapture(CaptureTap& capture) {
+void ShardedDevice::RemoveCapture(CaptureTap& capture) {
   std::erase(captures_, &capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
@@ -46,7 +46,7 @@ void Device::RemoveCapture(CaptureTap& capture) {
   }
 }
 
-absl::Status Device::SetImpairment(const ImpairmentSettings& settings) {
+absl::Status ShardedDevice::SetImpairment(const ImpairmentSettings& settings) {
   for (size_t i = 0; i < rules_.size(); ++i) {
     const ImpairmentSettings& other = rules_[i]->settings;
     if (other.direction != settings.direction || !(other.filter == settings.filter)) continue;
@@ -71,7 +71,7 @@ absl::Status Device::SetImpairment(const ImpairmentSettings& settings) {
   return absl::OkStatus();
 }
 
-void Device::RemoveRule(size_t index) {
+void ShardedDevice::RemoveRule(size_t index) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
       taps_[i]->RemoveRule(shard, *rules_[index]->lanes[i]);
@@ -80,8 +80,8 @@ void Device::RemoveRule(size_t index) {
   rules_.erase(rules_.begin() + static_cast<ptrdiff_t>(index));
 }
 
-size_t Device::ClearImpairments(std::optional<LinkDirection> direction,
-                                const std::optional<FrameFilter>& filter) {
+size_t ShardedDevice::ClearImpairments(std::optional<LinkDirection> direction,
+                                       const std::optional<FrameFilter>& filter) {
   size_t removed = 0;
   for (size_t i = rules_.size(); i-- > 0;) {
     const ImpairmentSettings& settings = rules_[i]->settings;
@@ -93,7 +93,7 @@ size_t Device::ClearImpairments(std::optional<LinkDirection> direction,
   return removed;
 }
 
-std::vector<Device::ImpairmentState> Device::Impairments() const {
+std::vector<ShardedDevice::ImpairmentState> ShardedDevice::Impairments() const {
   std::vector<ImpairmentState> states;
   for (const auto& rule : rules_) {
     ImpairmentState& state = states.emplace_back();

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "dataplane/link/impairment.h"
-#include "dataplane/shard/device.h"
+#include "dataplane/shard/sharded_device.h"
 
 namespace roci::dataplane {
 
-struct Device::ImpairmentRule {
+struct ShardedDevice::ImpairmentRule {
   explicit ImpairmentRule(const ImpairmentSettings& asked) : settings(asked) {
     if (settings.bottleneck.rate_bps != 0) bottleneck.emplace(settings.bottleneck);
   }

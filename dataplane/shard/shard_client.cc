@@ -16,9 +16,9 @@
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/verbs_context.h"
-#include "dataplane/shard/device.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
 #include "dataplane/shard/xrc_targets.h"
 #include "verbs_provider/abi/session.h"
@@ -92,7 +92,8 @@ void ShardClient::SendPosted(uint32_t first, uint32_t end) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(Device& device, Lcore& lcore,
+absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(ShardedDevice& device,
+                                                                 Lcore& lcore,
                                                                  ShardClientConfig config) {
   std::unique_ptr<ShardClient> client(new ShardClient(device, lcore, std::move(config)));
   if (absl::Status status = client->OpenDoorbells(); !status.ok()) return status;
@@ -101,7 +102,7 @@ absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(Device& device,
   return client;
 }
 
-ShardClient::ShardClient(Device& device, Lcore& lcore, ShardClientConfig config)
+ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig config)
     : device_(device),
       lcore_(&lcore),
       app_(std::move(config.app)),

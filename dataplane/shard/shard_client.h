@@ -18,7 +18,7 @@
 
 namespace roci::dataplane {
 
-class Device;
+class ShardedDevice;
 class Lcore;
 class OnShard;
 class VerbsContext;
@@ -41,7 +41,7 @@ struct ShardClientConfig {
 // posted to it: an adapter has fetched WQEs within a microsecond of the doorbell.
 class ShardClient {
  public:
-  static absl::StatusOr<std::unique_ptr<ShardClient>> Create(Device& device, Lcore& lcore,
+  static absl::StatusOr<std::unique_ptr<ShardClient>> Create(ShardedDevice& device, Lcore& lcore,
                                                              ShardClientConfig config);
   // Removes all remaining objects from the lcore, then frees them.
   ~ShardClient();
@@ -55,7 +55,7 @@ class ShardClient {
   // `mappings`, which the copies may use, until they are finished.
   void AwaitCopies(memory::ReleasedMappings mappings);
 
-  Device& device() { return device_; }
+  ShardedDevice& device() { return device_; }
   Lcore& lcore() { return *lcore_; }
   uint32_t lcore_index() const;
   // Moves the context and its objects to another lcore. It has no XRC queue pairs. False: not
@@ -119,13 +119,13 @@ class ShardClient {
   uint32_t last_srq_handle() const { return ROCI_ABI_MAX_QP_HANDLES - max_queue_pairs_; }
 
  private:
-  ShardClient(Device& device, Lcore& lcore, ShardClientConfig config);
+  ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig config);
   template <class F>
   auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&>;
   absl::Status OpenDoorbells();
   void SendPosted(uint32_t first, uint32_t end);
 
-  Device& device_;
+  ShardedDevice& device_;
   Lcore* lcore_;
   SharedMemory doorbell_memory_;
   Fd wake_;

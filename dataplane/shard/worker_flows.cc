@@ -4,7 +4,7 @@
 #include "dataplane/port/raw_checksums.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
-#include "dataplane/shard/device.h"
+#include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {

@@ -6,7 +6,7 @@
 #include "dataplane/base/prefetch.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
-#include "dataplane/shard/device.h"
+#include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
 #include "roce/parse.h"
 

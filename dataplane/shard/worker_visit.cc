@@ -5,7 +5,7 @@
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
-#include "dataplane/shard/device.h"
+#include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
 #include "memory/copy.h"
 #include "roce/frame.h"

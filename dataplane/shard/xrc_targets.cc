@@ -6,14 +6,14 @@
 #include "absl/status/status.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shared_receive_queue.h"
-#include "dataplane/shard/device.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
 
-XrcTargets::XrcTargets(Device& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
+XrcTargets::XrcTargets(ShardedDevice& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
 
 XrcTargets::~XrcTargets() {
   while (!targets_.empty()) DestroyTarget(**targets_.begin());

@@ -13,7 +13,7 @@
 
 namespace roci::dataplane {
 
-class Device;
+class ShardedDevice;
 class Lcore;
 class OnShard;
 class QueuePair;
@@ -29,14 +29,14 @@ class XrcTargets {
     roce::Qpn qpn;
   };
 
-  XrcTargets(Device& device, Lcore& lcore);
+  XrcTargets(ShardedDevice& device, Lcore& lcore);
   // Destroys the remaining queue pairs. No context may have one open, or have a shared receive
   // queue in the domain.
   ~XrcTargets();
   XrcTargets(const XrcTargets&) = delete;
   XrcTargets& operator=(const XrcTargets&) = delete;
 
-  Device& device() { return device_; }
+  ShardedDevice& device() { return device_; }
   Lcore& lcore() { return lcore_; }
 
   // Creates a queue pair that no context has open yet. Uses only the type and limits of the config.
@@ -51,7 +51,7 @@ class XrcTargets {
   void RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq);
 
  private:
-  Device& device_;
+  ShardedDevice& device_;
   Lcore& lcore_;
   OwnedSet<QueuePair> targets_;
 };

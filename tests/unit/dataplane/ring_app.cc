@@ -176,12 +176,12 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
   app_ = memory::AppMemory::Open(getpid(), -1, memory::Reach::kProcess, &error);
   Check(app_ != nullptr, "own process");
   const auto number = static_cast<uint8_t>(config.number);
-  dataplane::DeviceConfig device;
+  dataplane::ShardedDeviceConfig device;
   device.name = "test" + std::to_string(config.number);
   device.wire = config.devargs.empty() ? wire : nullptr;
   device.devargs = config.devargs;
   if (config.devargs.empty()) device.mac = roce::Mac{{0x02, 0, 0, 0, 0, number}};
-  device_ = Take(dataplane::Device::Create(dataplane, device));
+  device_ = Take(dataplane::ShardedDevice::Create(dataplane, device));
   gid_ = roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, number}});
   int pipe_ends[2];
   Check(pipe2(pipe_ends, O_NONBLOCK | O_CLOEXEC) == 0, "pipe");

@@ -12,8 +12,8 @@
 #include "dataplane/port/wire.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
-#include "dataplane/shard/device.h"
 #include "dataplane/shard/shard_client.h"
+#include "dataplane/shard/sharded_device.h"
 #include "memory/app_memory.h"
 
 namespace roci::testing {
@@ -115,7 +115,7 @@ class Node {
   Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config& config);
   ~Node();
 
-  dataplane::Device& device() { return *device_; }
+  dataplane::ShardedDevice& device() { return *device_; }
   dataplane::ShardClient& client() { return *client_; }
   std::byte* memory() const { return memory_; }
   uint32_t key() const { return key_; }
@@ -129,7 +129,7 @@ class Node {
   void RegisterMemory(const Config& config);
 
   std::shared_ptr<memory::AppMemory> app_;
-  std::unique_ptr<dataplane::Device> device_;
+  std::unique_ptr<dataplane::ShardedDevice> device_;
   std::unique_ptr<dataplane::ShardClient> client_;
   dataplane::Fd async_read_;
   std::byte* memory_ = nullptr;

@@ -218,9 +218,9 @@ TEST_F(ScatteredTest, FramesWithoutABufferAreDropped) {
 
 TEST(EthdevPort, InvalidDevargsAreRefused) {
   for (const char* devargs : {"net_nothing0", "net_pcap0,rx_pcap=/nonexistent/x.pcap", ""}) {
-    dataplane::DeviceConfig config;
+    dataplane::ShardedDeviceConfig config;
     config.devargs = devargs;
-    EXPECT_FALSE(dataplane::Device::Create(TestDataplane(), config).ok()) << devargs;
+    EXPECT_FALSE(dataplane::ShardedDevice::Create(TestDataplane(), config).ok()) << devargs;
   }
 }
 

@@ -35,7 +35,7 @@ class QpnSpace;
 class QueuePair;
 class Wire;
 
-struct DeviceConfig {
+struct ShardedDeviceConfig {
   std::string name;  // "roci0"
   // Exactly one of the two: a wire of this daemon, or a DPDK ethdev by its devargs (a vdev such as
   // "net_af_packet0,iface=eth0", or a PCI address).
@@ -53,12 +53,12 @@ struct DeviceConfig {
 inline constexpr uint32_t kMaxWireMtu = 4200;
 
 // Control thread only, except where noted. Its clients must be destroyed before it.
-class Device {
+class ShardedDevice {
  public:
   // Opens the port and adds the device to every lcore.
-  static absl::StatusOr<std::unique_ptr<Device>> Create(Dataplane& dataplane,
-                                                        const DeviceConfig& config);
-  ~Device();
+  static absl::StatusOr<std::unique_ptr<ShardedDevice>> Create(Dataplane& dataplane,
+                                                               const ShardedDeviceConfig& config);
+  ~ShardedDevice();
 
   const std::string& name() const { return name_; }
   const roce::Mac& mac() const { return mac_; }
@@ -144,10 +144,10 @@ class Device {
 
  private:
   void RemoveFlowFrom(size_t lanes, FlowRule& rule);
-  explicit Device(Dataplane& dataplane);
-  absl::Status OpenPort(const DeviceConfig& config);
+  explicit ShardedDevice(Dataplane& dataplane);
+  absl::Status OpenPort(const ShardedDeviceConfig& config);
   absl::Status OpenSlowPath();
-  void AddLanes(const DeviceConfig& config);
+  void AddLanes(const ShardedDeviceConfig& config);
   uint32_t MaxFrameBytes() const;
   uint32_t LineRateKbps() const;
   struct ImpairmentRule;

@@ -1,4 +1,4 @@
-#include "dataplane/shard/device.h"
+#include "dataplane/shard/sharded_device.h"
 
 #include <rte_ether.h>
 #include <rte_mbuf.h>
@@ -35,12 +35,12 @@ constexpr uint32_t kKbpsPerMbps = 1000;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device>> Device::Create(Dataplane& dataplane,
-                                                       const DeviceConfig& config) {
+absl::StatusOr<std::unique_ptr<ShardedDevice>> ShardedDevice::Create(
+    Dataplane& dataplane, const ShardedDeviceConfig& config) {
   if ((config.wire != nullptr) == !config.devargs.empty()) {
     return absl::InvalidArgumentError("a device sits on a wire or on a DPDK port");
   }
-  std::unique_ptr<Device> device(new Device(dataplane));
+  std::unique_ptr<ShardedDevice> device(new ShardedDevice(dataplane));
   device->name_ = config.name;
   device->qpns_ = std::make_unique<QpnSpace>(dataplane.lcore_count(), std::random_device{}());
   device->srqns_ = std::make_unique<QpnSpace>(1, std::random_device{}());
@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(Dataplane& dataplane,
   return device;
 }
 
-absl::Status Device::OpenSlowPath() {
+absl::Status ShardedDevice::OpenSlowPath() {
   slow_path_event_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!slow_path_event_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
   slow_path_ = MakeFrameRing("slow", kSlowPathEntries, Producers::kSeveral);
@@ -64,7 +64,7 @@ absl::Status Device::OpenSlowPath() {
   return absl::OkStatus();
 }
 
-absl::Status Device::OpenPort(const DeviceConfig& config) {
+absl::Status ShardedDevice::OpenPort(const ShardedDeviceConfig& config) {
   if (config.wire != nullptr) {
     const std::optional<uint32_t> endpoint = config.wire->AddEndpoint(config.mac);
     if (!endpoint.has_value()) return absl::ResourceExhaustedError("the wire is full");
@@ -82,7 +82,7 @@ absl::Status Device::OpenPort(const DeviceConfig& config) {
   return absl::OkStatus();
 }
 
-void Device::AddLanes(const DeviceConfig& config) {
+void ShardedDevice::AddLanes(const ShardedDeviceConfig& config) {
   congestion_ = config.congestion;
   max_frame_bytes_ = MaxFrameBytes();
   if (congestion_) line_rate_kbps_ = LineRateKbps();
@@ -105,9 +105,9 @@ void Device::AddLanes(const DeviceConfig& config) {
   }
 }
 
-Device::Device(Dataplane& dataplane) : dataplane_(dataplane) {}
+ShardedDevice::ShardedDevice(Dataplane& dataplane) : dataplane_(dataplane) {}
 
-Device::~Device() {
+ShardedDevice::~ShardedDevice() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).DetachLane(*lanes_[i]);
   }
@@ -122,14 +122,14 @@ Device::~Device() {
 }
 
 // Not counting a VLAN tag.
-uint32_t Device::MaxFrameBytes() const {
+uint32_t ShardedDevice::MaxFrameBytes() const {
   if (ethdev_ != nullptr && !link_.up) return DeviceLane::kNoFrame;
   const bool is_bounded = ethdev_ != nullptr && ethdev_->loses_above_mtu();
   return is_bounded ? link_.mtu + uint32_t{sizeof(rte_ether_hdr)} : DeviceLane::kAnyFrame;
 }
 
 // For congestion control, which must be on.
-uint32_t Device::LineRateKbps() const {
+uint32_t ShardedDevice::LineRateKbps() const {
   uint32_t mbps = link_.speed_mbps;
   if (mbps == 0 && ethdev_ != nullptr) mbps = ethdev_->driver_speed_mbps();
   if (mbps == 0) return congestion_->line_rate_kbps;
@@ -137,7 +137,7 @@ uint32_t Device::LineRateKbps() const {
   return std::max(std::min(mbps, kMostMbps) * kKbpsPerMbps, congestion_->min_rate_kbps);
 }
 
-void Device::RefreshLink() {
+void ShardedDevice::RefreshLink() {
   if (ethdev_ == nullptr) return;
   ethdev_->Reconnect();
   const uint32_t last_speed_mbps = link_.speed_mbps;
@@ -156,19 +156,19 @@ void Device::RefreshLink() {
   }
 }
 
-PortOffloads Device::port_offloads() const {
+PortOffloads ShardedDevice::port_offloads() const {
   return ethdev_ != nullptr ? ethdev_->offloads() : PortOffloads{};
 }
 
-uint64_t Device::frames_linearized() const {
+uint64_t ShardedDevice::frames_linearized() const {
   return ethdev_ != nullptr ? ethdev_->linearized() : 0;
 }
 
-PortQueues Device::port_queues() const {
+PortQueues ShardedDevice::port_queues() const {
   return ethdev_ == nullptr ? PortQueues{0, 0} : ethdev_->queues();
 }
 
-bool Device::PushSlowPath(rte_mbuf* frame) {
+bool ShardedDevice::PushSlowPath(rte_mbuf* frame) {
   if (rte_ring_enqueue(slow_path_, frame) != 0) return false;
   // One system call for all waiting frames: the reader checks the ring after it has cleared the
   // flag.
@@ -179,13 +179,13 @@ bool Device::PushSlowPath(rte_mbuf* frame) {
   return true;
 }
 
-void Device::ForgetSlowPathEvent() {
+void ShardedDevice::ForgetSlowPathEvent() {
   uint64_t count;
   [[maybe_unused]] const ssize_t n = read(slow_path_event_.get(), &count, sizeof(count));
   slow_path_signalled_.exchange(false, std::memory_order_seq_cst);
 }
 
-bool Device::ReceiveSlowPath(std::vector<std::byte>& frame) {
+bool ShardedDevice::ReceiveSlowPath(std::vector<std::byte>& frame) {
   void* taken;
   if (rte_ring_dequeue(slow_path_, &taken) != 0) return false;
   auto* buffer = static_cast<rte_mbuf*>(taken);
@@ -195,7 +195,7 @@ bool Device::ReceiveSlowPath(std::vector<std::byte>& frame) {
   return true;
 }
 
-absl::Status Device::SendRaw(std::span<const std::byte> frame) {
+absl::Status ShardedDevice::SendRaw(std::span<const std::byte> frame) {
   if (frame.size() < RTE_ETHER_HDR_LEN || frame.size() > size_t{kFrameBufferBytes} - kFrameOffset) {
     return absl::InvalidArgumentError("length of a raw frame");
   }
@@ -213,7 +213,7 @@ absl::Status Device::SendRaw(std::span<const std::byte> frame) {
   return absl::OkStatus();
 }
 
-void Device::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
+void ShardedDevice::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     std::vector<roce::NetAddress> copy(addresses.begin(), addresses.end());
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
@@ -222,7 +222,7 @@ void Device::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
   }
 }
 
-absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
+absl::Status ShardedDevice::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
     return lane.multicast.Add(shard, group, qp);
@@ -230,7 +230,7 @@ absl::Status Device::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
   return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
 }
 
-absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
+absl::Status ShardedDevice::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
     return lane.multicast.Remove(shard, group, qp);
@@ -240,7 +240,7 @@ absl::Status Device::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
 
 // Adds the rule on every lcore, because any lcore may receive its frames. All tables are equal, so
 // if the first accepts the rule, all do.
-absl::Status Device::AddFlow(FlowRule& rule) {
+absl::Status ShardedDevice::AddFlow(FlowRule& rule) {
   size_t added_to = 0;
   absl::Cleanup remove = [&] { RemoveFlowFrom(added_to, rule); };
   for (; added_to < lanes_.size(); ++added_to) {
@@ -255,7 +255,7 @@ absl::Status Device::AddFlow(FlowRule& rule) {
 }
 
 // Removes the rule from the first `lanes` lanes.
-void Device::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
+void ShardedDevice::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
   for (size_t i = 0; i < lanes; ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
       lanes_[i]->flows.Remove(shard, rule);
@@ -263,26 +263,28 @@ void Device::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
   }
 }
 
-void Device::RemoveFlow(FlowRule& rule) {
+void ShardedDevice::RemoveFlow(FlowRule& rule) {
   RemoveFlowFrom(lanes_.size(), rule);
   if (--flow_count_ == 0 && ethdev_ != nullptr) ethdev_->SetPromiscuous(false);
 }
 
-void Device::CountFlow(FlowRule& rule, FlowCounters& counters) {
+void ShardedDevice::CountFlow(FlowRule& rule, FlowCounters& counters) {
   // One atomic store: an lcore counts each frame in the old or the new counters.
   std::atomic_ref(rule.counters).store(&counters, std::memory_order_release);
   dataplane_.Quiesce();
 }
 
-DeviceSnapshot Device::Snapshot() const {
+DeviceSnapshot ShardedDevice::Snapshot() const {
   DeviceSnapshot snapshot;
   for (const auto& lane : lanes_) snapshot.Add(lane->counters);
   return snapshot;
 }
 
-PortLosses Device::losses() const { return ethdev_ == nullptr ? PortLosses{} : ethdev_->losses(); }
+PortLosses ShardedDevice::losses() const {
+  return ethdev_ == nullptr ? PortLosses{} : ethdev_->losses();
+}
 
-uint32_t Device::queue_pairs() const {
+uint32_t ShardedDevice::queue_pairs() const {
   uint32_t count = 0;
   for (const auto& lane : lanes_) count += lane->queue_pairs();
   return count;
