@@ -32,12 +32,12 @@ bool ReadSocketPath(const verbs_sysfs_dev* sysfs, char* path, size_t size) {
 }
 
 bool MatchDevice(verbs_sysfs_dev* sysfs) {
-  char path[sizeof(Device::socket_path)];
+  char path[sizeof(VerbsDevice::socket_path)];
   return ReadSocketPath(sysfs, path, sizeof(path));
 }
 
 verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
-  auto* device = Allocate<Device>();
+  auto* device = Allocate<VerbsDevice>();
   if (device == nullptr) return nullptr;
   if (!ReadSocketPath(sysfs, device->socket_path, sizeof(device->socket_path))) {
     Free(device);
@@ -50,7 +50,7 @@ verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
 }
 
 void UninitDevice(verbs_device* vdev) {
-  auto* device = reinterpret_cast<Device*>(vdev);
+  auto* device = reinterpret_cast<VerbsDevice*>(vdev);
   RemoveDevice(device);
   device->socket.Close();
   Free(device);

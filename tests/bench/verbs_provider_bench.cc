@@ -58,7 +58,7 @@ void PostReceives(benchmark::State& state) {
 void Polls(benchmark::State& state) {
   const auto count = static_cast<int>(state.range(0));
   const bool polls = state.range(1) != 0;
-  Session session;
+  VerbsSession session;
   std::atomic<uint32_t> session_state{kSessionAlive};
   std::unique_ptr<std::atomic<Qp*>[]> qps(new std::atomic<Qp*>[ROCI_ABI_MAX_QP_HANDLES]());
   session.state = &session_state;

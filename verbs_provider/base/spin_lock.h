@@ -10,7 +10,7 @@ namespace roci::provider {
 
 /// Not recursive. A waiter spins for a short time and then yields, because the holder may be
 /// waiting for a processor. In a forked child the state is undefined; callers check
-/// Session::alive() first.
+/// VerbsSession::alive() first.
 class SpinLock {
  public:
   void Lock() {

@@ -96,7 +96,7 @@ rocidv_mr* AllocMr(ibv_pd* pd, uint32_t max_entries) {
 
 int DeregMr(rocidv_mr* mr) {
   ListMr* list = ToListMr(mr);
-  Session* session = list->session;
+  VerbsSession* session = list->session;
   const int error = CallWithHandle(session->client, ROCI_ABI_FREE_LIST_MR, list->handle);
   if (!IsGone(session, error)) return error;
   UnmapOwn(session, &list->memory);

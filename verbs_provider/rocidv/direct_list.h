@@ -9,7 +9,7 @@ namespace roci::provider {
 
 struct ListMr {
   rocidv_mr mr;  // first
-  Session* session;
+  VerbsSession* session;
   uint32_t handle;
   uint32_t count;  // runs of the last mapping; 0: none
   SharedMapping memory;

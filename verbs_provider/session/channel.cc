@@ -13,16 +13,16 @@
 namespace roci::provider {
 namespace {
 
-struct Channel {
-  Session* session;
+struct CompletionChannel {
+  VerbsSession* session;
   uint32_t handle;
   int fd;
-  Channel* next;
+  CompletionChannel* next;
 };
 
-Channel* channels = nullptr;
+CompletionChannel* channels = nullptr;
 
-void AddToList(Channel* channel) {
+void AddToList(CompletionChannel* channel) {
   const ProcessLock lock;
   channel->next = channels;
   channels = channel;
@@ -30,19 +30,19 @@ void AddToList(Channel* channel) {
 
 // Removes the first channel for which `matches` is true from the list. Null if there is none.
 template <class Predicate>
-Channel* RemoveFromList(Predicate matches) {
+CompletionChannel* RemoveFromList(Predicate matches) {
   const ProcessLock lock;
-  Channel** link = &channels;
+  CompletionChannel** link = &channels;
   while (*link != nullptr && !matches(*link)) link = &(*link)->next;
-  Channel* found = *link;
+  CompletionChannel* found = *link;
   if (found != nullptr) *link = found->next;
   return found;
 }
 
 }  // namespace
 
-int CreateChannel(Session* session) {
-  auto* channel = Allocate<Channel>();
+int CreateChannel(VerbsSession* session) {
+  auto* channel = Allocate<CompletionChannel>();
   if (channel == nullptr) return -ENOMEM;
   roci_abi_plain_request request = {};
   roci_abi_handle_response response = {};
@@ -66,23 +66,24 @@ int CreateChannel(Session* session) {
 }
 
 void DestroyChannel(void* owner) {
-  Channel* channel = RemoveFromList([owner](const Channel* c) { return c == owner; });
+  CompletionChannel* channel =
+      RemoveFromList([owner](const CompletionChannel* c) { return c == owner; });
   if (channel == nullptr) return;
   CallWithHandle(channel->session->client, ROCI_ABI_DESTROY_COMP_CHANNEL, channel->handle);
   Free(channel);
 }
 
-bool FindChannel(Session* session, int fd, uint32_t* handle) {
+bool FindChannel(VerbsSession* session, int fd, uint32_t* handle) {
   void* owner = nullptr;
   if (LookUpFd(fd, &owner) != FdKind::kCompletionChannel) return false;
-  const auto* channel = static_cast<const Channel*>(owner);
+  const auto* channel = static_cast<const CompletionChannel*>(owner);
   *handle = channel->handle;
   return channel->session == session;
 }
 
-void DropChannels(Session* session) {
-  while (Channel* channel =
-             RemoveFromList([=](const Channel* c) { return c->session == session; })) {
+void DropChannels(VerbsSession* session) {
+  while (CompletionChannel* channel =
+             RemoveFromList([=](const CompletionChannel* c) { return c->session == session; })) {
     void* owner = nullptr;
     if (LookUpFd(channel->fd, &owner) == FdKind::kCompletionChannel && owner == channel) {
       ForgetFd(channel->fd);

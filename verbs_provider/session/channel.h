@@ -5,13 +5,13 @@
 
 namespace roci::provider {
 
-struct Session;
+struct VerbsSession;
 
 inline constexpr uint32_t kNoChannel = ~uint32_t{0};
 
 /// ibv_create_comp_channel (InterceptHandlers::create_completion_channel): a new registered
 /// descriptor, or a negative errno.
-int CreateChannel(Session* session);
+int CreateChannel(VerbsSession* session);
 
 /// Called when ibv_destroy_comp_channel closes the descriptor, which is all it does. `owner`: as
 /// registered.
@@ -19,9 +19,9 @@ void DestroyChannel(void* owner);
 
 /// Sets `*handle` to the daemon's handle of the channel with descriptor `fd`. False if `fd` is not
 /// a channel of `session`.
-bool FindChannel(Session* session, int fd, uint32_t* handle);
+bool FindChannel(VerbsSession* session, int fd, uint32_t* handle);
 
 /// Frees the channels of a session that ends. libibverbs closes their descriptors.
-void DropChannels(Session* session);
+void DropChannels(VerbsSession* session);
 
 }  // namespace roci::provider

@@ -23,17 +23,17 @@ namespace {
 constexpr uint64_t kFeatures = ROCI_ABI_FEATURE_IP_CHECKSUM;
 
 // Every session of this process; under the ProcessLock.
-Session* list_head = nullptr;
+VerbsSession* list_head = nullptr;
 
-void AddToList(Session* session) {
+void AddToList(VerbsSession* session) {
   const ProcessLock lock;
   session->next = list_head;
   list_head = session;
 }
 
-void RemoveFromList(Session* session) {
+void RemoveFromList(VerbsSession* session) {
   const ProcessLock lock;
-  Session** link = &list_head;
+  VerbsSession** link = &list_head;
   while (*link != nullptr && *link != session) link = &(*link)->next;
   if (*link != nullptr) *link = session->next;
 }
@@ -42,7 +42,7 @@ void RemoveFromList(Session* session) {
 bool UnshareInAllSessions(void*, uint64_t va, uint64_t length) {
   bool told = true;
   const ProcessLock lock;
-  for (Session* session = list_head; session != nullptr; session = session->next) {
+  for (VerbsSession* session = list_head; session != nullptr; session = session->next) {
     if (!session->alive()) continue;
     roci_abi_unshare_range_request request = {};
     roci_abi_plain_response response = {};
@@ -60,7 +60,7 @@ bool UnshareInAllSessions(void*, uint64_t va, uint64_t length) {
 // the parent's exit. The child keeps the memory of the parent's objects.
 void AfterForkInChild() {
   ForgetOtherThreads();
-  for (Session* session = list_head; session != nullptr; session = session->next) {
+  for (VerbsSession* session = list_head; session != nullptr; session = session->next) {
     if (session->inherited()) session->client.DropInChild();
   }
   ProcessLock::AfterFork();
@@ -85,7 +85,7 @@ ConvertPolicy PolicyOf(uint32_t memory_policy) {
   }
 }
 
-int MakeStatePage(Session* session) {
+int MakeStatePage(VerbsSession* session) {
   const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return errno;
@@ -98,7 +98,7 @@ int MakeStatePage(Session* session) {
   return 0;
 }
 
-int AllocateTables(Session* session) {
+int AllocateTables(VerbsSession* session) {
   // calloc: pages without a handle in use take no memory.
   session->qps =
       static_cast<std::atomic<Qp*>*>(calloc(ROCI_ABI_MAX_QP_HANDLES, sizeof(*session->qps)));
@@ -109,7 +109,7 @@ int AllocateTables(Session* session) {
 }
 
 // Checks the response to HELLO or ATTACH and sets up the session. 0 or an errno.
-int ApplyHello(Session* session, const roci_abi_hello_response& response, ReceivedFds* fds) {
+int ApplyHello(VerbsSession* session, const roci_abi_hello_response& response, ReceivedFds* fds) {
   const bool has_uffd = (response.flags & ROCI_ABI_HELLO_HAS_USERFAULTFD) != 0;
   if (response.magic != ROCI_ABI_MAGIC || response.major != ROCI_ABI_MAJOR ||
       fds->count() != (has_uffd ? 4u : 3u) || response.doorbell_size < sizeof(roci_abi_doorbells)) {
@@ -183,7 +183,7 @@ class MemoryDescriptor {
 };
 
 // Sends HELLO. 0 or an errno.
-int SayHello(Session* session, const char* device) {
+int SayHello(VerbsSession* session, const char* device) {
   roci_abi_hello_request request = {};
   roci_abi_hello_response response = {};
   request.magic = ROCI_ABI_MAGIC;
@@ -198,7 +198,7 @@ int SayHello(Session* session, const char* device) {
 }
 
 // Sends ATTACH, for a session that shares a context. 0 or an errno.
-int SayAttach(Session* session, int cmd_fd, char* device) {
+int SayAttach(VerbsSession* session, int cmd_fd, char* device) {
   roci_abi_attach_request request = {};
   roci_abi_attach_response response = {};
   request.magic = ROCI_ABI_MAGIC;
@@ -218,7 +218,7 @@ int SayAttach(Session* session, int cmd_fd, char* device) {
 
 // Frees a session that is not on the list. A forked child does not have the shared mappings; its
 // descriptors are its own copies.
-void Dispose(Session* session) {
+void Dispose(VerbsSession* session) {
   if (session->state != nullptr && !session->inherited()) session->doorbell_memory.Unmap();
   if (session->wake_fd >= 0) close(session->wake_fd);
   if (session->async_fd >= 0) close(session->async_fd);
@@ -232,7 +232,7 @@ void Dispose(Session* session) {
 
 }  // namespace
 
-int Session::InstallHooks() {
+int VerbsSession::InstallHooks() {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   static bool installed = false;
   pthread_mutex_lock(&mutex);
@@ -246,8 +246,8 @@ namespace {
 
 // Opens a session. `handshake(session)` sends the first request: 0 or an errno.
 template <class Handshake>
-int Begin(const char* socket_path, int socket_file, Handshake handshake, Session** opened) {
-  auto* session = Allocate<Session>();
+int Begin(const char* socket_path, int socket_file, Handshake handshake, VerbsSession** opened) {
+  auto* session = Allocate<VerbsSession>();
   if (session == nullptr) return ENOMEM;
   int error = AllocateTables(session);
   if (error == 0) error = session->client.Connect(socket_path, session->state, socket_file);
@@ -267,20 +267,21 @@ int Begin(const char* socket_path, int socket_file, Handshake handshake, Session
 
 }  // namespace
 
-int Session::Open(const char* socket_path, int socket_file, const char* device, Session** opened) {
-  return Begin(
-      socket_path, socket_file, [device](Session* session) { return SayHello(session, device); },
-      opened);
-}
-
-int Session::Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
-                    Session** opened) {
+int VerbsSession::Open(const char* socket_path, int socket_file, const char* device,
+                       VerbsSession** opened) {
   return Begin(
       socket_path, socket_file,
-      [=](Session* session) { return SayAttach(session, cmd_fd, device); }, opened);
+      [device](VerbsSession* session) { return SayHello(session, device); }, opened);
 }
 
-void Session::NameContext(int cmd_fd) {
+int VerbsSession::Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
+                         VerbsSession** opened) {
+  return Begin(
+      socket_path, socket_file,
+      [=](VerbsSession* session) { return SayAttach(session, cmd_fd, device); }, opened);
+}
+
+void VerbsSession::NameContext(int cmd_fd) {
   const KeepErrno keep_errno;
   roci_abi_name_context_request request = {};
   roci_abi_plain_response response = {};
@@ -288,7 +289,7 @@ void Session::NameContext(int cmd_fd) {
   client.Call(ROCI_ABI_NAME_CONTEXT, &request, &response);
 }
 
-void Session::Close(Session* session) {
+void VerbsSession::Close(VerbsSession* session) {
   if (--session->ref_count != 0) return;
   RemoveFromList(session);
   DropChannels(session);

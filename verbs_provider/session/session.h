@@ -20,15 +20,16 @@ struct Srq;
 
 /// Created by Open or Attach, destroyed by Close. Members without a comment about changes are
 /// constant after Open.
-struct Session {
+struct VerbsSession {
   /// 0 or an errno. On success `*opened` is on the list of sessions, with one reference.
   /// `socket_file`: as for SessionClient::Connect.
-  static int Open(const char* socket_path, int socket_file, const char* device, Session** opened);
+  static int Open(const char* socket_path, int socket_file, const char* device,
+                  VerbsSession** opened);
   /// As Open, for a session that shares the context whose command descriptor is `cmd_fd`
   /// (abi/session_sharing.h, ATTACH). Writes the name of the context's device to `device`
   /// (ROCI_ABI_DEVICE_NAME_MAX bytes). ENODEV: no process of this user has that context open.
   static int Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,
-                    Session** opened);
+                    VerbsSession** opened);
   /// Tells the daemon the command descriptor by which other processes may attach. Errors are
   /// ignored: then no process can attach.
   void NameContext(int cmd_fd);
@@ -36,7 +37,7 @@ struct Session {
   void AddReference() { ++ref_count; }
   /// Drops a reference. The last one closes and frees the session; its objects must not be used
   /// after that. Allowed in a forked child.
-  static void Close(Session* session);
+  static void Close(VerbsSession* session);
   /// Installs the process-wide fork and conversion hooks. Idempotent; 0 or an errno.
   static int InstallHooks();
 
@@ -81,7 +82,7 @@ struct Session {
   Dm* device_memories = nullptr;  // likewise
 
   std::atomic<uint32_t> ref_count{1};
-  Session* next = nullptr;  // on the list of sessions
+  VerbsSession* next = nullptr;  // on the list of sessions
 };
 
 }  // namespace roci::provider

@@ -22,7 +22,7 @@ namespace {
 
 // All open contexts of this process and all devices of libibverbs; under the ProcessLock.
 Context* contexts = nullptr;
-Device* devices = nullptr;
+VerbsDevice* devices = nullptr;
 
 void AddToList(Context* context) {
   const ProcessLock lock;
@@ -38,7 +38,7 @@ void RemoveFromList(Context* context) {
   Context** link = &contexts;
   while (*link != nullptr && *link != context) link = &(*link)->next;
   if (*link != nullptr) *link = context->next;
-  Session* session = context->session.load();
+  VerbsSession* session = context->session.load();
   const Context* other = contexts;
   while (other != nullptr && other->session.load() != session) other = other->next;
   if (other != nullptr) session->NameContext(other->vctx.context.cmd_fd);
@@ -46,7 +46,7 @@ void RemoveFromList(Context* context) {
 
 struct SharedContext {
   ibv_device* device;
-  Session* session;  // null: there is no such context
+  VerbsSession* session;  // null: there is no such context
 };
 
 // Finds the context whose command descriptor `fd` duplicates, and takes a reference to its session
@@ -60,15 +60,15 @@ SharedContext ShareContextOf(int fd) {
     context = context->next;
   }
   if (context == nullptr) return {};
-  Session* session = context->session.load();
+  VerbsSession* session = context->session.load();
   session->AddReference();
   return {context->vctx.context.device, session};
 }
 
 // The device `name` of the daemon that `like` belongs to; null if there is none.
-ibv_device* FindDevice(const char* name, const Device* like) {
+ibv_device* FindDevice(const char* name, const VerbsDevice* like) {
   const ProcessLock lock;
-  Device* device = devices;
+  VerbsDevice* device = devices;
   while (device != nullptr && (strcmp(device->vdev.device.name, name) != 0 ||
                                strcmp(device->socket_path, like->socket_path) != 0)) {
     device = device->next;
@@ -81,7 +81,7 @@ void FreeContext(ibv_context* ibcontext) {
   RemoveFromList(context);
   ForgetFd(ibcontext->cmd_fd);
   ForgetFd(ibcontext->async_fd);
-  Session::Close(context->session);
+  VerbsSession::Close(context->session);
   verbs_uninit_context(&context->vctx);  // closes both descriptors
   free(context);
 }
@@ -206,14 +206,14 @@ int MakeAsyncFd(ibv_context* context) {
 }
 
 // Takes ownership of `cmd_fd` and of one reference to `session`, also on failure.
-Context* MakeContext(ibv_device* device, int cmd_fd, Session* session) {
+Context* MakeContext(ibv_device* device, int cmd_fd, VerbsSession* session) {
   // The fourth argument is the offset of the verbs_context in Context, as a pointer.
   static_assert(offsetof(Context, vctx) == 0);
   auto* context = static_cast<Context*>(
       _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, 0));
   if (context == nullptr) {
     const int error = errno;
-    Session::Close(session);
+    VerbsSession::Close(session);
     return Fail(error);
   }
   ibv_context* ibcontext = &context->vctx.context;
@@ -231,11 +231,11 @@ Context* MakeContext(ibv_device* device, int cmd_fd, Session* session) {
 }  // namespace
 
 verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
-  Session* session = nullptr;
-  const Device* found = ToDevice(device);
-  int error = Session::InstallHooks();
+  VerbsSession* session = nullptr;
+  const VerbsDevice* found = ToDevice(device);
+  int error = VerbsSession::InstallHooks();
   if (error == 0) {
-    error = Session::Open(found->socket_path, found->socket.fd(), device->name, &session);
+    error = VerbsSession::Open(found->socket_path, found->socket.fd(), device->name, &session);
   }
   if (error != 0) {
     PrintOpenError(device, error);
@@ -258,17 +258,17 @@ verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
 namespace {
 
 verbs_context* ImportFromAnotherProcess(ibv_device* device, int cmd_fd) {
-  Session* session = nullptr;
+  VerbsSession* session = nullptr;
   char name[ROCI_ABI_DEVICE_NAME_MAX];
-  const Device* found = ToDevice(device);
-  int error = Session::InstallHooks();
+  const VerbsDevice* found = ToDevice(device);
+  int error = VerbsSession::InstallHooks();
   if (error == 0) {
-    error = Session::Attach(found->socket_path, found->socket.fd(), cmd_fd, name, &session);
+    error = VerbsSession::Attach(found->socket_path, found->socket.fd(), cmd_fd, name, &session);
   }
   if (error != 0) return Fail(error);
   ibv_device* opened = FindDevice(name, ToDevice(device));
   if (opened == nullptr) {
-    Session::Close(session);
+    VerbsSession::Close(session);
     return Fail(ENODEV);
   }
   Context* context = MakeContext(opened, cmd_fd, session);
@@ -278,7 +278,7 @@ verbs_context* ImportFromAnotherProcess(ibv_device* device, int cmd_fd) {
 }
 
 // Replaces the context's inherited asynchronous event descriptor by that of the child's session.
-void ReplaceAsyncFd(Context* context, const Session* session) {
+void ReplaceAsyncFd(Context* context, const VerbsSession* session) {
   ibv_context& ibcontext = context->vctx.context;
   ForgetFd(ibcontext.async_fd);
   if (dup3(session->async_fd, ibcontext.async_fd, O_CLOEXEC) >= 0) {
@@ -290,22 +290,22 @@ void ReplaceAsyncFd(Context* context, const Session* session) {
 
 // Inherited objects with rings keep the inherited session and cannot be used in the child. That
 // session is not freed, because they point to it.
-Session* SessionOfChild(Context* context) {
-  Session* const inherited = context->session.load(std::memory_order_acquire);
+VerbsSession* SessionOfChild(Context* context) {
+  VerbsSession* const inherited = context->session.load(std::memory_order_acquire);
   const ibv_context& ibcontext = context->vctx.context;
-  const Device* device = ToDevice(ibcontext.device);
+  const VerbsDevice* device = ToDevice(ibcontext.device);
   const int socket_file = device->socket.fd();
-  Session* own = nullptr;
+  VerbsSession* own = nullptr;
   char name[ROCI_ABI_DEVICE_NAME_MAX];
-  int error = Session::Attach(device->socket_path, socket_file, ibcontext.cmd_fd, name, &own);
+  int error = VerbsSession::Attach(device->socket_path, socket_file, ibcontext.cmd_fd, name, &own);
   // The parent has exited: the child's new objects do not need it.
   if (error == ENODEV) {
-    error = Session::Open(device->socket_path, socket_file, ibcontext.device->name, &own);
+    error = VerbsSession::Open(device->socket_path, socket_file, ibcontext.device->name, &own);
   }
   if (error != 0) return inherited;
-  Session* present = inherited;
+  VerbsSession* present = inherited;
   if (!context->session.compare_exchange_strong(present, own)) {  // another thread was first
-    Session::Close(own);
+    VerbsSession::Close(own);
     return present;
   }
   own->NameContext(ibcontext.cmd_fd);
@@ -323,15 +323,15 @@ verbs_context* ImportContext(ibv_device* device, int cmd_fd) {
   return context != nullptr ? &context->vctx : nullptr;
 }
 
-void AddDevice(Device* device) {
+void AddDevice(VerbsDevice* device) {
   const ProcessLock lock;
   device->next = devices;
   devices = device;
 }
 
-void RemoveDevice(Device* device) {
+void RemoveDevice(VerbsDevice* device) {
   const ProcessLock lock;
-  Device** link = &devices;
+  VerbsDevice** link = &devices;
   while (*link != nullptr && *link != device) link = &(*link)->next;
   if (*link != nullptr) *link = device->next;
 }

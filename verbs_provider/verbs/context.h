@@ -6,7 +6,7 @@
 
 namespace roci::provider {
 
-struct Device;
+struct VerbsDevice;
 
 /// verbs_device_ops::alloc_context: takes ownership of `cmd_fd`. Null with errno if the daemon does
 /// not run, has another version or does not have the device.
@@ -19,8 +19,8 @@ verbs_context* AllocContext(ibv_device* device, int cmd_fd, void* private_data);
 verbs_context* ImportContext(ibv_device* device, int cmd_fd);
 
 /// Add and remove a device that libibverbs has allocated or frees.
-void AddDevice(Device* device);
-void RemoveDevice(Device* device);
+void AddDevice(VerbsDevice* device);
+void RemoveDevice(VerbsDevice* device);
 
 /// The handlers for contexts' command, event and channel descriptors.
 InterceptHandlers ContextHandlers();

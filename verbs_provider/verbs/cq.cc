@@ -35,14 +35,14 @@ int MapRing(int fd, const RingLayout& layout, SharedMapping* memory, CompletionR
   return 0;
 }
 
-int Destroy(Session* session, uint32_t handle, roci_abi_destroy_response* response) {
+int Destroy(VerbsSession* session, uint32_t handle, roci_abi_destroy_response* response) {
   roci_abi_handle_request request = {};
   request.handle = handle;
   return session->client.Call(ROCI_ABI_DESTROY_CQ, &request, response);
 }
 
 int Create(Cq* cq, const roci_abi_create_cq_request& filled) {
-  Session* session = cq->session;
+  VerbsSession* session = cq->session;
   roci_abi_create_cq_request request = filled;
   roci_abi_create_cq_response response = {};
   ReceivedFds fds;
@@ -74,7 +74,7 @@ struct CqOptions {
 
 Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uint32_t vector,
           const CqOptions& options) {
-  Session* session = SessionOf(context);
+  VerbsSession* session = SessionOf(context);
   if (entries < 1 || vector >= session->num_comp_vectors) return Fail(EINVAL);
   roci_abi_create_cq_request request = {};
   request.channel = kNoChannel;

@@ -45,7 +45,7 @@ void Fill(ibv_context* context, uint32_t handle, Dm* dm) {
   dm->dm.handle = handle;
 }
 
-void AddToList(Session* session, Dm* dm) {
+void AddToList(VerbsSession* session, Dm* dm) {
   const RegistrationLock lock;
   dm->next = session->device_memories;
   session->device_memories = dm;
@@ -64,7 +64,7 @@ ibv_dm* AllocDm(ibv_context* context, ibv_alloc_dm_attr* attr) {
   if (attr == nullptr || attr->comp_mask != 0) return Fail(EINVAL);
   auto* dm = Allocate<Dm>();
   if (dm == nullptr) return nullptr;
-  Session* session = SessionOf(context);
+  VerbsSession* session = SessionOf(context);
   roci_abi_alloc_dm_request request = {};
   roci_abi_alloc_dm_response response = {};
   ReceivedFds fds;
@@ -91,7 +91,7 @@ ibv_dm* AllocDm(ibv_context* context, ibv_alloc_dm_attr* attr) {
 
 int FreeDm(ibv_dm* ibdm) {
   Dm* dm = ToDm(ibdm);
-  Session* session = PresentSessionOf(ibdm->context);
+  VerbsSession* session = PresentSessionOf(ibdm->context);
   if (dm->imported) return EINVAL;  // ibv_unimport_dm frees it
   const int error = CallWithHandle(session->client, ROCI_ABI_FREE_DM, ibdm->handle);
   if (!IsGone(session, error)) return error;
@@ -110,7 +110,7 @@ ibv_dm* ImportDm(ibv_context* context, uint32_t handle) {
   roci_abi_import_dm_response response = {};
   ReceivedFds fds;
   request.handle = handle;
-  Session* session = SessionOf(context);
+  VerbsSession* session = SessionOf(context);
   int error = session->client.Call(ROCI_ABI_IMPORT_DM, &request, &response, nullptr, &fds);
   if (error == 0) error = dm->memory.Map(fds.at(0), response.memory_size);
   if (error == 0 && dm->memory.size < response.length) error = EPROTO;

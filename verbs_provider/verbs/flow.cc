@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "verbs_provider/base/allocate.h"
-#include "verbs_provider/verbs/flow_counters.h"
 #include "verbs_provider/verbs/objects.h"
+#include "verbs_provider/verbs/verbs_counters.h"
 #include "verbs_provider/verbs/verbs_ops.h"
 
 namespace roci::provider {
@@ -12,8 +12,8 @@ namespace {
 
 struct Flow {
   ibv_flow flow;  // first
-  Session* session;
-  FlowCounters* counters;  // of the rule's count action, or null
+  VerbsSession* session;
+  VerbsCounters* counters;  // of the rule's count action, or null
 };
 
 // Linux' limit.
@@ -23,7 +23,7 @@ constexpr uint32_t kMaxSpecs = 10;
 struct Builder {
   roci_abi_create_flow_request request;
   uint32_t seen;  // layers and actions: kSeen*
-  FlowCounters* counters;
+  VerbsCounters* counters;
 };
 constexpr uint32_t kSeenEthernet = 1, kSeenIp = 2, kSeenPorts = 4, kSeenTag = 8, kSeenDrop = 16,
                    kSeenCount = 32;
@@ -116,7 +116,7 @@ int AddTag(Builder* builder, const ibv_flow_spec_action_tag& spec) {
 
 int AddCount(Builder* builder, const ibv_flow_spec_counter_action& spec) {
   if (spec.counters == nullptr) return EINVAL;
-  builder->counters = reinterpret_cast<FlowCounters*>(spec.counters);
+  builder->counters = reinterpret_cast<VerbsCounters*>(spec.counters);
   builder->request.counters = builder->counters->handle;
   builder->request.actions |= ROCI_ABI_FLOW_COUNT;
   return MarkSeen(builder, kSeenCount);

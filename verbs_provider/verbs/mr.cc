@@ -102,7 +102,7 @@ void PutMemory(const DescribedMemory& described, Request* request) {
   std::copy_n(described.extents, described.extent_count, request->extents);
 }
 
-void AddToRegions(Session* session, Mr* mr) {
+void AddToRegions(VerbsSession* session, Mr* mr) {
   mr->next = session->regions;
   mr->link = &session->regions;
   if (mr->next != nullptr) mr->next->link = &mr->next;
@@ -115,7 +115,7 @@ void RemoveFromRegions(const Mr* mr) {
 }
 
 // Stores the handle and keys that the daemon has granted.
-void SetKeys(Session* session, Mr* mr, const roci_abi_reg_mr_response& response) {
+void SetKeys(VerbsSession* session, Mr* mr, const roci_abi_reg_mr_response& response) {
   ibv_mr& region = mr->vmr.ibv_mr;
   region.handle = response.handle;
   region.lkey = response.lkey;
@@ -126,7 +126,7 @@ void SetKeys(Session* session, Mr* mr, const roci_abi_reg_mr_response& response)
   }
 }
 
-int Register(Session* session, Mr* mr, const RegistrationLock& lock) {
+int Register(VerbsSession* session, Mr* mr, const RegistrationLock& lock) {
   const ibv_mr& region = mr->vmr.ibv_mr;
   const bool writable = NeedsWrite(mr->vmr.access);
   roci_abi_reg_mr_request request = {};
@@ -161,7 +161,8 @@ int Register(Session* session, Mr* mr, const RegistrationLock& lock) {
 }
 
 // Changes `mr` to `wanted`, whose `held` is empty. 0 or an errno; changes `mr` only on success.
-int Reregister(Session* session, Mr* mr, Mr wanted, uint32_t flags, const RegistrationLock& lock) {
+int Reregister(VerbsSession* session, Mr* mr, Mr wanted, uint32_t flags,
+               const RegistrationLock& lock) {
   const ibv_mr& region = wanted.vmr.ibv_mr;
   const bool writable = NeedsWrite(wanted.vmr.access);
   // A new access right may require another kind of extent.
@@ -219,7 +220,7 @@ ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int acces
   mr->vmr.ibv_mr.addr = address;
   mr->vmr.ibv_mr.length = length;
   mr->iova = IovaOf(iova, access);
-  Session* session = SessionOf(pd->context);  // may open a session, so before the lock
+  VerbsSession* session = SessionOf(pd->context);  // may open a session, so before the lock
   int error;
   {
     const RegistrationLock lock;
@@ -235,7 +236,7 @@ ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int acces
 
 int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, int access) {
   Mr* mr = ToMr(vmr);
-  Session* session = SessionOf(vmr->ibv_mr.context);
+  VerbsSession* session = SessionOf(vmr->ibv_mr.context);
   ibv_pd* const old_pd = vmr->ibv_mr.pd;
   const RegistrationLock lock;  // before the copy, which contains the list pointers
   Mr wanted = *mr;
@@ -273,7 +274,7 @@ ibv_mr* MakeRegion(ibv_pd* pd, uint32_t command, Request* request, ibv_mr_type t
                    unsigned access, size_t length, const FdsToSend* fds = nullptr) {
   auto* mr = Allocate<Mr>();
   if (mr == nullptr) return nullptr;
-  Session* session = SessionOf(pd->context);
+  VerbsSession* session = SessionOf(pd->context);
   roci_abi_reg_mr_response response = {};
   const RegistrationLock lock;
   const int error = session->client.Call(command, request, &response, fds);
@@ -338,7 +339,7 @@ void FreeRegion(Mr* mr) {
 
 int DeregMr(verbs_mr* vmr) {
   Mr* mr = ToMr(vmr);
-  Session* session = PresentSessionOf(vmr->ibv_mr.context);
+  VerbsSession* session = PresentSessionOf(vmr->ibv_mr.context);
   if (vmr->mr_type == IBV_MR_TYPE_IMPORTED_MR) return EINVAL;  // ibv_unimport_mr frees it
   if (session->inherited()) {                                  // the parent has the registration
     FreeRegion(mr);

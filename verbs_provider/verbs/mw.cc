@@ -30,7 +30,7 @@ ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type) {
 }
 
 int DeallocMw(ibv_mw* mw) {
-  Session* session = PresentSessionOf(mw->context);
+  VerbsSession* session = PresentSessionOf(mw->context);
   const int error = CallWithHandle(session->client, ROCI_ABI_DEALLOC_MW, mw->handle);
   if (!IsGone(session, error)) return error;
   ReleaseDomain(mw->pd);

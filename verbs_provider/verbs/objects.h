@@ -22,23 +22,23 @@ namespace roci::provider {
 
 struct Td;
 
-struct Device {
+struct VerbsDevice {
   verbs_device vdev;  // first
   char socket_path[4096];
-  HeldFile socket;  // an O_PATH descriptor of the socket, constant until UninitDevice
-  Device* next;     // on the list of devices
+  HeldFile socket;    // an O_PATH descriptor of the socket, constant until UninitDevice
+  VerbsDevice* next;  // on the list of devices
 };
 
 /// Allocated by libibverbs (calloc).
 struct Context {
   verbs_context vctx;  // first
-  std::atomic<Session*> session;
+  std::atomic<VerbsSession*> session;
   Context* next;  // on the list of contexts
 };
 
 /// In a forked child: opens a session of its own that shares the context with the parent's
 /// (context.cc). Returns the inherited session, which fails with EIO, if that is impossible.
-Session* SessionOfChild(Context* context);
+VerbsSession* SessionOfChild(Context* context);
 
 /// A protection domain, or a parent domain: a protection domain with an optional thread domain,
 /// whose objects need no locks, and an optional allocator (domain.h).
@@ -73,8 +73,8 @@ struct Mr {
 };
 
 struct Dm {
-  ibv_dm dm;         // first
-  Session* session;  // that mapped it
+  ibv_dm dm;              // first
+  VerbsSession* session;  // that mapped it
   SharedMapping memory;
   std::byte* data;
   uint64_t length;  // bytes, as allocated by the app
@@ -83,13 +83,13 @@ struct Dm {
 };
 
 struct Ah {
-  ibv_ah ah;         // first
-  Session* session;  // to which the handle belongs
+  ibv_ah ah;              // first
+  VerbsSession* session;  // to which the handle belongs
 };
 
 struct Cq {
   verbs_cq vcq;  // first
-  Session* session;
+  VerbsSession* session;
   MemorySource source;
   uint32_t handle;  // copy of the handle in `vcq`, which the app can overwrite
   SharedMapping memory;
@@ -106,7 +106,7 @@ struct Cq {
 
 struct Srq {
   verbs_srq vsrq;  // first
-  Session* session;
+  VerbsSession* session;
   SharedMapping memory;
   SharedRecvQueue queue;
   // Tag matching only.
@@ -118,7 +118,7 @@ struct Srq {
 /// accept no requests.
 struct Qp {
   verbs_qp vqp;  // first
-  Session* session;
+  VerbsSession* session;
   MemorySource source;
   SharedMapping memory;
   /// 0 if the QP's state accepts posts, else the error that every post returns: EINVAL.
@@ -131,21 +131,21 @@ struct Qp {
   SendBuilder builder;  // under sq.lock
 };
 
-inline Device* ToDevice(ibv_device* device) { return reinterpret_cast<Device*>(device); }
+inline VerbsDevice* ToDevice(ibv_device* device) { return reinterpret_cast<VerbsDevice*>(device); }
 inline Context* ToContext(ibv_context* context) {
   // verbs_context ends with the ibv_context.
   return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
                                     offsetof(verbs_context, context));
 }
 /// The session for calls that create or query objects. A forked child gets its own.
-inline Session* SessionOf(ibv_context* ibcontext) {
+inline VerbsSession* SessionOf(ibv_context* ibcontext) {
   Context* context = ToContext(ibcontext);
-  Session* session = context->session.load(std::memory_order_acquire);
+  VerbsSession* session = context->session.load(std::memory_order_acquire);
   return session->inherited() ? SessionOfChild(context) : session;
 }
 /// The session for calls that destroy objects: does not open a new session in a forked child that
 /// only cleans up.
-inline Session* PresentSessionOf(ibv_context* context) {
+inline VerbsSession* PresentSessionOf(ibv_context* context) {
   return ToContext(context)->session.load(std::memory_order_acquire);
 }
 inline Mr* ToMr(verbs_mr* vmr) { return reinterpret_cast<Mr*>(vmr); }
@@ -161,12 +161,14 @@ inline std::nullptr_t Fail(int error) {
 }
 
 /// Unmaps the daemon's memory, unless this is a forked child, which does not have the mapping.
-inline void UnmapOwn(const Session* session, SharedMapping* memory) {
+inline void UnmapOwn(const VerbsSession* session, SharedMapping* memory) {
   if (!session->inherited()) memory->Unmap();
 }
 
 /// Whether the plugin may free an object after the daemon has answered its destruction with
 /// `error`: on success, and also if the session has ended or is inherited.
-inline bool IsGone(const Session* session, int error) { return error == 0 || !session->alive(); }
+inline bool IsGone(const VerbsSession* session, int error) {
+  return error == 0 || !session->alive();
+}
 
 }  // namespace roci::provider

@@ -16,7 +16,7 @@
 namespace roci::provider {
 namespace {
 
-const Mr* FindRegion(const Session* session, uint32_t lkey) {
+const Mr* FindRegion(const VerbsSession* session, uint32_t lkey) {
   const Mr* mr = session->regions;
   while (mr != nullptr && mr->vmr.ibv_mr.lkey != lkey) mr = mr->next;
   return mr;
@@ -58,7 +58,7 @@ int AdviseMr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* s
   }
   const bool faults = advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
   const bool now = faults && (flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH) != 0;
-  const Session* session = SessionOf(pd->context);
+  const VerbsSession* session = SessionOf(pd->context);
   const RegistrationLock lock;
   for (uint32_t i = 0; i < count; ++i) {
     const int error = Check(pd, FindRegion(session, sges[i].lkey), sges[i], write);

@@ -99,7 +99,7 @@ int DeallocPd(ibv_pd* ibpd) {
     FreeParentDomain(pd);
     return 0;
   }
-  Session* session = PresentSessionOf(ibpd->context);
+  VerbsSession* session = PresentSessionOf(ibpd->context);
   const int error = CallWithHandle(session->client, ROCI_ABI_DEALLOC_PD, ibpd->handle);
   if (!IsGone(session, error)) return error;
   Free(pd);

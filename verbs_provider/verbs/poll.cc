@@ -16,7 +16,7 @@ thread_local uint32_t empty_polls = 0;
 
 }  // namespace
 
-int PollEmpty(Session* session) {
+int PollEmpty(VerbsSession* session) {
   if (!session->alive()) [[unlikely]] {
     return -EIO;
   }
@@ -32,7 +32,7 @@ void NotePolled() { empty_polls = 0; }
 
 int PollCq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   Cq* cq = ToCq(ibcq);
-  Session* session = cq->session;
+  VerbsSession* session = cq->session;
   int polled = 0;
   if (session->inherited()) [[unlikely]] {
     return -EIO;

@@ -7,7 +7,7 @@ namespace roci::provider {
 
 /// Frees the work queue entry that `entry` completes, and those before it, for new posts. Called
 /// with the CQ's lock held.
-inline void FreeWork(const Session* session, const roci_abi_cqe& entry) {
+inline void FreeWork(const VerbsSession* session, const roci_abi_cqe& entry) {
   if ((entry.flags & ROCI_ABI_CQE_SRQ) != 0) [[unlikely]] {
     if (Srq* srq = session->FindSrq(entry.qp_handle)) srq->queue.Release(entry.slot);
     return;
@@ -26,7 +26,7 @@ inline void FreeWork(const Session* session, const roci_abi_cqe& entry) {
 
 /// Called after an empty poll. Yields the processor after several of them, and checks now and then
 /// whether the daemon runs. 0 or -EIO.
-int PollEmpty(Session* session);
+int PollEmpty(VerbsSession* session);
 /// Called after a poll that returned a completion.
 void NotePolled();
 

@@ -141,7 +141,7 @@ int PlaceQueues(Qp* qp, ibv_qp_type type, const roci_abi_create_qp_response& r) 
   return 0;
 }
 
-int Destroy(Session* session, uint32_t handle, roci_abi_destroy_response* response) {
+int Destroy(VerbsSession* session, uint32_t handle, roci_abi_destroy_response* response) {
   roci_abi_handle_request request = {};
   request.handle = handle;
   return session->client.Call(ROCI_ABI_DESTROY_QP, &request, response);
@@ -151,7 +151,7 @@ int Destroy(Session* session, uint32_t handle, roci_abi_destroy_response* respon
 
 int FinishParts(Qp* qp, int error, ibv_qp_type type, uint32_t pd,
                 const roci_abi_create_qp_response& response, const ReceivedFds& fds) {
-  Session* session = qp->session;
+  VerbsSession* session = qp->session;
   if (error != 0 && error != EMFILE) return error;
   if (error == 0) error = qp->memory.Map(fds.at(0), response.memory_size);
   if (error == 0) error = PlaceQueues(qp, type, response);
@@ -178,7 +178,7 @@ void AddToTable(Qp* qp) {
 }
 
 int DestroyParts(Qp* qp, uint32_t* async_events) {
-  Session* session = qp->session;
+  VerbsSession* session = qp->session;
   const uint32_t handle = qp->vqp.qp.handle;
   roci_abi_destroy_response response = {};
   const int error = Destroy(session, handle, &response);

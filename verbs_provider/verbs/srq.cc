@@ -10,14 +10,14 @@
 namespace roci::provider {
 namespace {
 
-int Destroy(Session* session, uint32_t handle, roci_abi_destroy_response* response) {
+int Destroy(VerbsSession* session, uint32_t handle, roci_abi_destroy_response* response) {
   roci_abi_handle_request request = {};
   request.handle = handle;
   return session->client.Call(ROCI_ABI_DESTROY_SRQ, &request, response);
 }
 
 int Create(Srq* srq, const roci_abi_create_srq_request& filled) {
-  Session* session = srq->session;
+  VerbsSession* session = srq->session;
   roci_abi_create_srq_request request = filled;
   roci_abi_create_srq_response response = {};
   ReceivedFds fds;
@@ -50,7 +50,7 @@ int UseTags(Srq* srq, const roci_abi_create_tag_srq_request& request,
 
 // As Create, for a queue with tag matching.
 int CreateTagged(Srq* srq, roci_abi_create_tag_srq_request request) {
-  Session* session = srq->session;
+  VerbsSession* session = srq->session;
   roci_abi_create_tag_srq_response response = {};
   ReceivedFds fds;
   int error = session->client.Call(ROCI_ABI_CREATE_TAG_SRQ, &request, &response, nullptr, &fds);
@@ -235,7 +235,7 @@ int QuerySrq(ibv_srq* ibsrq, ibv_srq_attr* attr) {
 
 int DestroySrq(ibv_srq* ibsrq) {
   Srq* srq = ToSrq(ibsrq);
-  Session* session = srq->session;
+  VerbsSession* session = srq->session;
   roci_abi_destroy_response response = {};
   const int error = Destroy(session, ibsrq->handle, &response);
   if (!IsGone(session, error)) return error;

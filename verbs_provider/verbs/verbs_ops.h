@@ -103,7 +103,7 @@ int DetachMulticast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid);
 ibv_flow* CreateFlow(ibv_qp* qp, ibv_flow_attr* attr);
 int DestroyFlow(ibv_flow* flow);
 
-// flow_counters.cc
+// verbs_counters.cc
 ibv_counters* CreateCounters(ibv_context* context, ibv_counters_init_attr* attr);
 int DestroyCounters(ibv_counters* counters);
 int AttachCounters(ibv_counters* counters, ibv_counter_attach_attr* attr, ibv_flow* flow);

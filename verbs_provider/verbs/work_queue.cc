@@ -12,7 +12,7 @@ namespace roci::provider {
 namespace {
 
 // For the daemon and for poll, a work queue is a queue pair that only receives.
-struct WorkQueue {
+struct VerbsWorkQueue {
   ibv_wq wq;  // first
   Qp qp;
 };
@@ -21,7 +21,7 @@ struct QueueTable {
   ibv_rwq_ind_table table;  // first
 };
 
-WorkQueue* ToWorkQueue(ibv_wq* wq) { return reinterpret_cast<WorkQueue*>(wq); }
+VerbsWorkQueue* ToWorkQueue(ibv_wq* wq) { return reinterpret_cast<VerbsWorkQueue*>(wq); }
 
 int PostToQueue(ibv_wq* wq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   return PostRecv(&ToWorkQueue(wq)->qp.vqp.qp, wr, bad);
@@ -34,7 +34,7 @@ int Check(const ibv_wq_init_attr& attr) {
   return complete && attr.wq_type == IBV_WQT_RQ ? 0 : EINVAL;
 }
 
-void InitBase(WorkQueue* queue, ibv_context* context, const ibv_wq_init_attr& attr) {
+void InitBase(VerbsWorkQueue* queue, ibv_context* context, const ibv_wq_init_attr& attr) {
   ibv_wq& wq = queue->wq;
   wq.context = context;
   wq.wq_context = attr.wq_context;
@@ -64,7 +64,7 @@ int Move(Qp* qp, ibv_qp_state state, int more) {
 }
 
 // Work queue state RDY is queue pair state RTR.
-int MoveTo(WorkQueue* queue, ibv_wq_state state) {
+int MoveTo(VerbsWorkQueue* queue, ibv_wq_state state) {
   switch (state) {
     case IBV_WQS_RESET:
       return Move(&queue->qp, IBV_QPS_RESET, 0);
@@ -97,7 +97,7 @@ void AwaitAcknowledgements(ibv_wq* wq, uint32_t async_events) {
 ibv_wq* CreateWq(ibv_context* context, ibv_wq_init_attr* attr) {
   int error = Check(*attr);
   if (error != 0) return Fail(error);
-  auto* queue = Allocate<WorkQueue>();
+  auto* queue = Allocate<VerbsWorkQueue>();
   if (queue == nullptr) return nullptr;
   queue->qp.session = SessionOf(context);
   roci_abi_create_qp_request request = {};
@@ -136,7 +136,7 @@ int ModifyWq(ibv_wq* wq, ibv_wq_attr* attr) {
 }
 
 int DestroyWq(ibv_wq* wq) {
-  WorkQueue* queue = ToWorkQueue(wq);
+  VerbsWorkQueue* queue = ToWorkQueue(wq);
   uint32_t async_events = 0;
   const int error = DestroyParts(&queue->qp, &async_events);
   if (!IsGone(queue->qp.session, error)) return error;
@@ -172,7 +172,7 @@ ibv_rwq_ind_table* CreateQueueTable(ibv_context* context, ibv_rwq_ind_table_init
 }
 
 int DestroyQueueTable(ibv_rwq_ind_table* table) {
-  Session* session = PresentSessionOf(table->context);
+  VerbsSession* session = PresentSessionOf(table->context);
   const int error = CallWithHandle(session->client, ROCI_ABI_DESTROY_QUEUE_TABLE,
                                    static_cast<uint32_t>(table->ind_tbl_handle));
   if (!IsGone(session, error)) return error;

@@ -52,7 +52,7 @@ ibv_xrcd* OpenXrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
 
 int CloseXrcd(ibv_xrcd* ibxrcd) {
   verbs_xrcd* xrcd = ToXrcd(ibxrcd);
-  Session* session = PresentSessionOf(ibxrcd->context);
+  VerbsSession* session = PresentSessionOf(ibxrcd->context);
   const int error = CallWithHandle(session->client, ROCI_ABI_CLOSE_XRCD, xrcd->handle);
   if (!IsGone(session, error)) return error;
   Free(xrcd);

@@ -8,9 +8,9 @@
 
 namespace roci::provider {
 
-struct Session;
+struct VerbsSession;
 
-struct FlowCounters {
+struct VerbsCounters {
   static constexpr uint32_t kMaxPoints = 64;
   struct Point {
     uint32_t index;  // where the app wants the value
@@ -18,7 +18,7 @@ struct FlowCounters {
   };
 
   ibv_counters counters;  // first
-  Session* session;
+  VerbsSession* session;
   uint32_t handle;
   SpinLock lock;  // of the members below
   // Handle of the rule to which points were attached; 0: none, the points are for rules that are
@@ -31,7 +31,7 @@ struct FlowCounters {
 
 /// Called before a rule with a count action for the object is created. 0, or EOPNOTSUPP if the
 /// object is attached to a rule. RemoveRule is called after the rule has been destroyed.
-int AddRule(FlowCounters* counters);
-void RemoveRule(FlowCounters* counters);
+int AddRule(VerbsCounters* counters);
+void RemoveRule(VerbsCounters* counters);
 
 }  // namespace roci::provider
