@@ -124,7 +124,7 @@ bool KernelHas(const std::string& kernel_sysfs, std::string_view entry) {
 
 }  // namespace
 
-struct SysfsTree::Device {
+struct SysfsTree::DeviceEntry {
   DeviceDescription description;
   int uverbs = 0;
   std::string directory;  // class/infiniband/DEV, absolute
@@ -206,7 +206,7 @@ int SysfsTree::FreeUverbsNumber() const {
   return number;
 }
 
-absl::StatusOr<SysfsTree::Device*> SysfsTree::Find(std::string_view name) {
+absl::StatusOr<SysfsTree::DeviceEntry*> SysfsTree::Find(std::string_view name) {
   const auto found = devices_.find(name);
   if (found == devices_.end()) {
     return absl::NotFoundError("there is no device " + std::string(name));
@@ -221,7 +221,7 @@ absl::StatusOr<int> SysfsTree::AddDevice(const DeviceDescription& description) {
   if (devices_.contains(name) || KernelHas(options_.kernel_sysfs, Join(kInfiniband, name))) {
     return absl::AlreadyExistsError(absl::StrCat("a device ", name, " already exists"));
   }
-  auto device = std::make_unique<Device>();
+  auto device = std::make_unique<DeviceEntry>();
   device->description = description;
   device->uverbs = FreeUverbsNumber();
   device->directory = Path(kInfiniband, name);
@@ -246,7 +246,7 @@ absl::StatusOr<int> SysfsTree::AddDevice(const DeviceDescription& description) {
   return number;
 }
 
-absl::Status SysfsTree::BuildDevice(const Device& device, const std::string& where) {
+absl::Status SysfsTree::BuildDevice(const DeviceEntry& device, const std::string& where) {
   absl::Status status = MakeDirectory(where);
   for (std::string_view directory :
        {"device/infiniband", "device/infiniband_verbs", "ports/1/gids", "ports/1/gid_attrs/types",
@@ -270,7 +270,8 @@ absl::Status SysfsTree::BuildDevice(const Device& device, const std::string& whe
   return status;
 }
 
-absl::Status SysfsTree::BuildNetdev(const Device& device, const std::string& device_directory) {
+absl::Status SysfsTree::BuildNetdev(const DeviceEntry& device,
+                                    const std::string& device_directory) {
   const std::string& netdev = device.description.netdev;
   // No device/net at all: programs read an empty one as an interface without a name.
   if (netdev.empty()) return absl::OkStatus();
@@ -286,7 +287,7 @@ absl::Status SysfsTree::BuildNetdev(const Device& device, const std::string& dev
   return status;
 }
 
-absl::Status SysfsTree::BuildVerbs(const Device& device, const std::string& where) {
+absl::Status SysfsTree::BuildVerbs(const DeviceEntry& device, const std::string& where) {
   const std::string& name = device.description.name;
   const std::pair<std::string_view, std::string> files[] = {
       {"ibdev", name + "\n"},
@@ -303,7 +304,7 @@ absl::Status SysfsTree::BuildVerbs(const Device& device, const std::string& wher
 }
 
 absl::Status SysfsTree::RemoveDevice(std::string_view name) {
-  absl::StatusOr<Device*> device = Find(name);
+  absl::StatusOr<DeviceEntry*> device = Find(name);
   if (!device.ok()) return device.status();
   const std::string uverbs = UverbsName((*device)->uverbs);
   const std::string gone_verbs = Path(kStaging, "." + uverbs);
@@ -316,7 +317,7 @@ absl::Status SysfsTree::RemoveDevice(std::string_view name) {
   return status;
 }
 
-absl::Status SysfsTree::Replace(Device& device, const SysfsFiles& files) {
+absl::Status SysfsTree::Replace(DeviceEntry& device, const SysfsFiles& files) {
   absl::Status result;
   for (const auto& [path, content] : files) {
     auto [current, is_new] = device.files.try_emplace(path);
@@ -329,7 +330,7 @@ absl::Status SysfsTree::Replace(Device& device, const SysfsFiles& files) {
 }
 
 absl::Status SysfsTree::SetGids(std::string_view name, absl::Span<const GidDescription> gids) {
-  absl::StatusOr<Device*> device = Find(name);
+  absl::StatusOr<DeviceEntry*> device = Find(name);
   if (!device.ok()) return device.status();
   DeviceDescription description = (*device)->description;
   const std::vector<GidDescription> old = std::move(description.gids);
@@ -350,7 +351,7 @@ absl::Status SysfsTree::SetGids(std::string_view name, absl::Span<const GidDescr
 }
 
 absl::Status SysfsTree::SetPort(std::string_view name, const Port& port) {
-  absl::StatusOr<Device*> device = Find(name);
+  absl::StatusOr<DeviceEntry*> device = Find(name);
   if (!device.ok()) return device.status();
   DeviceDescription& description = (*device)->description;
   description.state = port.state;
@@ -374,7 +375,7 @@ absl::Status SysfsTree::SetPort(std::string_view name, const Port& port) {
 }
 
 absl::Status SysfsTree::SetNodeDescription(std::string_view name, std::string_view text) {
-  absl::StatusOr<Device*> device = Find(name);
+  absl::StatusOr<DeviceEntry*> device = Find(name);
   if (!device.ok()) return device.status();
   DeviceDescription description = (*device)->description;
   description.node_description = text;
@@ -395,7 +396,7 @@ absl::Status SysfsTree::SetNodeDescription(std::string_view name, std::string_vi
 
 absl::Status SysfsTree::SetCounters(std::string_view name, CounterGroup group,
                                     absl::Span<const CounterValue> values) {
-  absl::StatusOr<Device*> device = Find(name);
+  absl::StatusOr<DeviceEntry*> device = Find(name);
   if (!device.ok()) return device.status();
   absl::Status status;
   SysfsFiles files;

@@ -63,28 +63,28 @@ class SysfsTree {
                            absl::Span<const CounterValue> values);
 
  private:
-  struct Device;
+  struct DeviceEntry;
 
   explicit SysfsTree(SysfsTreeOptions options);
   absl::Status Prepare();
   void Clear();
   absl::Status AddRdmaCm();
-  absl::Status BuildDevice(const Device& device, const std::string& where);
-  absl::Status BuildNetdev(const Device& device, const std::string& device_directory);
-  absl::Status BuildVerbs(const Device& device, const std::string& where);
+  absl::Status BuildDevice(const DeviceEntry& device, const std::string& where);
+  absl::Status BuildNetdev(const DeviceEntry& device, const std::string& device_directory);
+  absl::Status BuildVerbs(const DeviceEntry& device, const std::string& where);
 
-  absl::StatusOr<Device*> Find(std::string_view name);
+  absl::StatusOr<DeviceEntry*> Find(std::string_view name);
   int FreeUverbsNumber() const;
   std::string Path(std::string_view first, std::string_view second = {}) const;
   static std::string StandInDevice();
 
   // Writes those of `files` (relative to the device's directory) that have changed.
-  absl::Status Replace(Device& device, const SysfsFiles& files);
+  absl::Status Replace(DeviceEntry& device, const SysfsFiles& files);
   // Atomic: a reader opens either the old file or the new one.
   absl::Status WriteFile(const std::string& path, std::string_view content);
 
   const SysfsTreeOptions options_;
-  std::map<std::string, std::unique_ptr<Device>, std::less<>> devices_;
+  std::map<std::string, std::unique_ptr<DeviceEntry>, std::less<>> devices_;
 };
 
 }  // namespace roci::control

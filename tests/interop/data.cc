@@ -18,8 +18,8 @@ namespace {
 
 using interop::Check;
 using interop::Connection;
-using interop::Device;
 using interop::Meeting;
+using interop::OpenedDevice;
 using interop::Options;
 
 constexpr uint32_t kBegin = 4099;  // not aligned
@@ -91,7 +91,7 @@ std::vector<uint8_t> Pattern(const Row& row) {
 }
 
 // Fills the memory that the row can reach with kUntouched. The source also gets the row's pattern.
-void Prepare(Device& device, const Row& row, bool is_source) {
+void Prepare(OpenedDevice& device, const Row& row, bool is_source) {
   std::memset(device.memory(), kUntouched, kBegin + row.size + kBehind);
   if (!is_source) return;
   const std::vector<uint8_t> pattern = Pattern(row);
@@ -99,7 +99,7 @@ void Prepare(Device& device, const Row& row, bool is_source) {
 }
 
 // Expects the row's pattern at its place and kUntouched around it.
-void CheckMemory(Device& device, const Row& row) {
+void CheckMemory(OpenedDevice& device, const Row& row) {
   std::vector<uint8_t> wanted(kBegin + row.size + kBehind, kUntouched);
   const std::vector<uint8_t> pattern = Pattern(row);
   std::copy(pattern.begin(), pattern.end(), wanted.begin() + kBegin);
@@ -120,7 +120,7 @@ void CheckReceived(const ibv_wc& entry, const Row& row) {
         row.Name() + ": the immediate data");
 }
 
-void ServeRow(Connection& connection, Device& device, Meeting& meeting, const Row& row) {
+void ServeRow(Connection& connection, OpenedDevice& device, Meeting& meeting, const Row& row) {
   Prepare(device, row, IsRead(row.operation));
   const bool receives = IsSend(row.operation) || HasImmediate(row.operation);
   // A WRITE with immediate does not touch the memory of the receive request.
@@ -131,7 +131,7 @@ void ServeRow(Connection& connection, Device& device, Meeting& meeting, const Ro
   CheckMemory(device, row);
 }
 
-void RequestRow(Connection& connection, Device& device, Meeting& meeting, const Row& row) {
+void RequestRow(Connection& connection, OpenedDevice& device, Meeting& meeting, const Row& row) {
   Prepare(device, row, !IsRead(row.operation));
   meeting.Await();
   ibv_sge sge = {device.AddressOf(kBegin), row.size, device.region->lkey};
@@ -149,7 +149,7 @@ void RequestRow(Connection& connection, Device& device, Meeting& meeting, const 
   meeting.Signal();
 }
 
-void PostAtomic(Connection& connection, Device& device, ibv_wr_opcode opcode, size_t offset,
+void PostAtomic(Connection& connection, OpenedDevice& device, ibv_wr_opcode opcode, size_t offset,
                 uint64_t compare_add, uint64_t swap = 0) {
   ibv_sge sge = {device.AddressOf(offset), sizeof(uint64_t), device.region->lkey};
   ibv_send_wr request = {};
@@ -163,14 +163,14 @@ void PostAtomic(Connection& connection, Device& device, ibv_wr_opcode opcode, si
   connection.Post(request);
 }
 
-uint64_t WordAt(Device& device, size_t offset) {
+uint64_t WordAt(OpenedDevice& device, size_t offset) {
   uint64_t word;
   std::memcpy(&word, device.memory() + offset, sizeof(word));
   return word;
 }
 
 // Posts all at once: each executes exactly once and in order, whatever is lost on the way.
-void FetchAndAdd(Connection& connection, Device& device) {
+void FetchAndAdd(Connection& connection, OpenedDevice& device) {
   for (uint32_t i = 0; i < kAtomics; ++i) {
     PostAtomic(connection, device, IBV_WR_ATOMIC_FETCH_AND_ADD, 8 * i, i + 1);
   }
@@ -183,7 +183,7 @@ void FetchAndAdd(Connection& connection, Device& device) {
 }
 
 // Every second one compares with another value than the word has, and must not change it.
-void CompareAndSwap(Connection& connection, Device& device, uint64_t first) {
+void CompareAndSwap(Connection& connection, OpenedDevice& device, uint64_t first) {
   for (uint32_t i = 0; i < kAtomics; ++i) {
     const uint64_t present = first + i / 2;
     PostAtomic(connection, device, IBV_WR_ATOMIC_CMP_AND_SWP, 8 * i, i % 2 ? ~present : present,
@@ -196,7 +196,7 @@ void CompareAndSwap(Connection& connection, Device& device, uint64_t first) {
   }
 }
 
-void RunAtomics(Connection& connection, Device& device, Meeting& meeting, bool is_server) {
+void RunAtomics(Connection& connection, OpenedDevice& device, Meeting& meeting, bool is_server) {
   constexpr uint64_t kAdded = kAtomics * (kAtomics + 1) / 2;
   std::memcpy(device.memory() + kCounter, &kFirstCount, sizeof(kFirstCount));
   meeting.Exchange('a');
@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   alarm(interop::kLimitS);
   Meeting meeting(options);
-  Device device(options, kMemory);
+  OpenedDevice device(options, kMemory);
   Connection connection(options, {.timeout = options.timeout}, device, meeting);
   const std::vector<Row> rows = MakeRows(static_cast<uint32_t>(options.mtu_bytes));
   for (const Row& row : rows) {

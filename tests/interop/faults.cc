@@ -18,8 +18,8 @@ namespace {
 using interop::Check;
 using interop::CheckCall;
 using interop::Connection;
-using interop::Device;
 using interop::Meeting;
+using interop::OpenedDevice;
 using interop::Options;
 
 constexpr uint32_t kLength = 9000, kReceived = 16384, kMemory = 32768;
@@ -46,11 +46,11 @@ constexpr Row kRows[] = {
 
 uint8_t PatternAt(uint32_t i) { return static_cast<uint8_t>(i * 11 + 5); }
 
-void Fill(Device& device) {
+void Fill(OpenedDevice& device) {
   for (uint32_t i = 0; i < kLength; ++i) device.memory()[i] = PatternAt(i);
 }
 
-void CheckReceived(Connection& connection, Device& device) {
+void CheckReceived(Connection& connection, OpenedDevice& device) {
   const ibv_wc entry = connection.AwaitSuccess("receiving late");
   Check(entry.byte_len == kLength, "length of what was received");
   for (uint32_t i = 0; i < kLength; ++i) {
@@ -65,7 +65,7 @@ void Reset(Connection& connection) {
   CheckCall(ibv_modify_qp(connection.qp, &attributes, IBV_QP_STATE) == 0, "RESET");
 }
 
-void ServeRow(Connection& connection, Device& device, Meeting& meeting, const Row& row) {
+void ServeRow(Connection& connection, OpenedDevice& device, Meeting& meeting, const Row& row) {
   const uint64_t naks = device.Counter("send_rnr_err");
   if (row.peer == Peer::kIsReset) Reset(connection);
   meeting.Signal();
@@ -91,7 +91,7 @@ void CheckEnded(Connection& connection, const Row& row) {
   Check(attributes.qp_state == IBV_QPS_ERR, std::string(row.name) + ": state of the queue pair");
 }
 
-void RequestRow(Connection& connection, Device& device, Meeting& meeting, const Row& row) {
+void RequestRow(Connection& connection, OpenedDevice& device, Meeting& meeting, const Row& row) {
   const uint64_t naks = device.Counter("rcvd_rnr_err");
   const uint64_t exceeded = device.Counter("retry_exceeded_err");
   meeting.Await();
@@ -112,7 +112,7 @@ void RequestRow(Connection& connection, Device& device, Meeting& meeting, const 
   meeting.Signal();
 }
 
-void RunRows(const Options& options, Device& device, Meeting& meeting) {
+void RunRows(const Options& options, OpenedDevice& device, Meeting& meeting) {
   for (const Row& row : kRows) {
     const bool gives_up = row.peer == Peer::kIsReset;
     Connection connection(options,
@@ -125,7 +125,7 @@ void RunRows(const Options& options, Device& device, Meeting& meeting) {
 }
 
 // Writes until a request fails, which must be because the other end no longer responds.
-void Stream(const Options& options, Device& device, Meeting& meeting) {
+void Stream(const Options& options, OpenedDevice& device, Meeting& meeting) {
   Connection connection(options, {.timeout = 16, .retry_count = 5}, device, meeting);
   for (int i = 0; i < kAtOnce; ++i) {
     connection.Post(IBV_WR_RDMA_WRITE, 0, kLength, kReceived);
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   alarm(interop::kLimitS);
   Meeting meeting(options);
-  Device device(options, kMemory);
+  OpenedDevice device(options, kMemory);
   Fill(device);
   if (options.what == "stream") {
     Stream(options, device, meeting);

@@ -133,7 +133,7 @@ void Meeting::Receive(void* bytes, size_t length) {
         "the other end is gone");
 }
 
-Device::Device(const Options& options, size_t memory_size)
+OpenedDevice::OpenedDevice(const Options& options, size_t memory_size)
     : context(OpenDevice(options.device)), memory_(memory_size) {
   Check(context != nullptr, "no device " + options.device);
   CheckCall(ibv_query_gid(context, 1, options.gid_index, &gid) == 0, "ibv_query_gid");
@@ -143,13 +143,13 @@ Device::Device(const Options& options, size_t memory_size)
   CheckCall(region != nullptr, "ibv_reg_mr");
 }
 
-Device::~Device() {
+OpenedDevice::~OpenedDevice() {
   ibv_dereg_mr(region);
   ibv_dealloc_pd(pd);
   ibv_close_device(context);
 }
 
-uint64_t Device::Counter(const std::string& name) const {
+uint64_t OpenedDevice::Counter(const std::string& name) const {
   std::ifstream file(std::string("/sys/class/infiniband/") + ibv_get_device_name(context->device) +
                      "/ports/1/hw_counters/" + name);
   uint64_t value = 0;
@@ -157,7 +157,7 @@ uint64_t Device::Counter(const std::string& name) const {
   return value;
 }
 
-bool Device::AwaitCounter(const std::string& name, uint64_t value) const {
+bool OpenedDevice::AwaitCounter(const std::string& name, uint64_t value) const {
   for (int waited_ms = 0; Counter(name) < value; waited_ms += kCounterPause_ms) {
     if (waited_ms > kCounterLimit_ms) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(kCounterPause_ms));
@@ -165,7 +165,7 @@ bool Device::AwaitCounter(const std::string& name, uint64_t value) const {
   return true;
 }
 
-Connection::Connection(const Options& options, const QpOptions& qp_options, Device& device,
+Connection::Connection(const Options& options, const QpOptions& qp_options, OpenedDevice& device,
                        Meeting& meeting)
     : device_(device) {
   channel_ = ibv_create_comp_channel(device.context);

@@ -62,12 +62,12 @@ class Meeting {
 };
 
 /// An open device, and memory with all remote access rights for the other end.
-class Device {
+class OpenedDevice {
  public:
-  Device(const Options& options, size_t memory_size);
-  ~Device();
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  OpenedDevice(const Options& options, size_t memory_size);
+  ~OpenedDevice();
+  OpenedDevice(const OpenedDevice&) = delete;
+  OpenedDevice& operator=(const OpenedDevice&) = delete;
 
   uint8_t* memory() { return memory_.data(); }
   uint64_t AddressOf(size_t offset) const {
@@ -105,7 +105,8 @@ constexpr uint32_t kQueueDepth = 64;
 /// An RC queue pair in RTS, connected to the queue pair of the other end.
 class Connection {
  public:
-  Connection(const Options& options, const QpOptions& qp_options, Device& device, Meeting& meeting);
+  Connection(const Options& options, const QpOptions& qp_options, OpenedDevice& device,
+             Meeting& meeting);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -138,7 +139,7 @@ class Connection {
   void ToRts(const QpOptions& qp_options, uint32_t psn);
   void AwaitEvent();
 
-  Device& device_;
+  OpenedDevice& device_;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   uint64_t remote_address_ = 0;
