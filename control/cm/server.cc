@@ -199,7 +199,7 @@ bool Server::AnswerCommand(Channel& channel, std::span<const std::byte> message)
 }
 
 bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request) {
-  Reply reply;
+  CommandReply reply;
   roci_abi_cm_response& response = reply.response;
   Command command;
   absl::Status status = DecodeCommand(request, command);
@@ -219,7 +219,7 @@ bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request)
   return SendMessage(channel.socket(), BytesOf(response).first(kHead + response.data_size), {});
 }
 
-void Server::Prefetch(const Channel& channel, const Command& command, Reply& reply) {
+void Server::Prefetch(const Channel& channel, const Command& command, CommandReply& reply) {
   const std::optional<rdma_ucm_event_resp>& event = reply.event;
   const Occasion occasion = event ? OccasionOfEvent(event->event) : OccasionOf(command.number);
   const std::optional<uint32_t> number = event ? event->id : command.id();
@@ -229,7 +229,7 @@ void Server::Prefetch(const Channel& channel, const Command& command, Reply& rep
   }
 }
 
-absl::Status Server::Run(Channel& channel, const Command& command, Reply& out) {
+absl::Status Server::Run(Channel& channel, const Command& command, CommandReply& out) {
   CmId* id = nullptr;
   if (const std::optional<uint32_t> number = command.id()) {
     id = manager_.Find(channel, *number);
@@ -257,7 +257,7 @@ absl::Status Server::Run(Channel& channel, const Command& command, Reply& out) {
 
 template <class In, class Answer, class Object>
 absl::Status Server::Call(absl::Status (Server::*handler)(Object&, const In&, Answer&),
-                          Object& object, const Command& command, Reply& out) {
+                          Object& object, const Command& command, CommandReply& out) {
   static_assert(sizeof(Answer) <= sizeof(out.response.data));
   Answer answer = {};
   const absl::Status status = (this->*handler)(object, command.As<In>(), answer);
@@ -271,21 +271,21 @@ absl::Status Server::Call(absl::Status (Server::*handler)(Object&, const In&, An
 template <class In, class Answer, class Object>
 requires std::is_void_v<Answer> absl::Status Server::Call(
     absl::Status (Server::*handler)(Object&, const In&), Object& object, const Command& command,
-    Reply&) {
+    CommandReply&) {
   return (this->*handler)(object, command.As<In>());
 }
 
 template <class In, class Answer, class Object>
 requires std::is_void_v<Answer> absl::Status Server::Call(
     absl::Status (Server::*handler)(Object&, const In&, std::span<const std::byte>), Object& object,
-    const Command& command, Reply&) {
+    const Command& command, CommandReply&) {
   return (this->*handler)(object, command.As<In>(), command.extra);
 }
 
 template <class In, class Answer, class Object>
 absl::Status Server::CallQuery(absl::Status (Server::*handler)(Object&, const In&,
                                                                QueryAnswer<Answer>),
-                               Object& object, const Command& command, Reply& out) {
+                               Object& object, const Command& command, CommandReply& out) {
   return (this->*handler)(object, command.As<In>(), {out.response});
 }
 

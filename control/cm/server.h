@@ -22,7 +22,7 @@
 namespace roci::control::cm {
 
 // The answer to a command.
-struct Reply {
+struct CommandReply {
   roci_abi_cm_response response = {};
   std::optional<rdma_ucm_event_resp> event;  // the event that GET_EVENT took
 };
@@ -62,26 +62,26 @@ class Server {
   // False: there is no answer.
   bool FinishCommand(Channel& channel, const roci_abi_cm_request& request);
   // Appends the answers to librdmacm's next queries to the answer to `command`.
-  void Prefetch(const Channel& channel, const Command& command, Reply& reply);
-  absl::Status Run(Channel& channel, const Command& command, Reply& out);
+  void Prefetch(const Channel& channel, const Command& command, CommandReply& reply);
+  absl::Status Run(Channel& channel, const Command& command, CommandReply& out);
   // Executes a command by its handler, which takes the command's structure and, unless Answer is
   // void, fills in the answer.
   template <class In, class Answer, class Object>
   absl::Status Call(absl::Status (Server::*handler)(Object&, const In&, Answer&), Object& object,
-                    const Command& command, Reply& out);
+                    const Command& command, CommandReply& out);
   template <class In, class Answer, class Object>
   requires std::is_void_v<Answer> absl::Status Call(absl::Status (Server::*handler)(Object&,
                                                                                     const In&),
                                                     Object& object, const Command& command,
-                                                    Reply& out);
+                                                    CommandReply& out);
   // Of a command with data after its structure.
   template <class In, class Answer, class Object>
   requires std::is_void_v<Answer> absl::Status Call(
       absl::Status (Server::*handler)(Object&, const In&, std::span<const std::byte>),
-      Object& object, const Command& command, Reply& out);
+      Object& object, const Command& command, CommandReply& out);
   template <class In, class Answer, class Object>
   absl::Status CallQuery(absl::Status (Server::*handler)(Object&, const In&, QueryAnswer<Answer>),
-                         Object& object, const Command& command, Reply& out);
+                         Object& object, const Command& command, CommandReply& out);
 
   // server_commands.cc: the handlers of ROCI_CM_COMMANDS.
   absl::Status CreateId(Channel& channel, const rdma_ucm_create_id& in,

@@ -17,7 +17,7 @@ namespace {
 
 enum class Takes : uint8_t { kText, kNumber, kMac, kOneOf };
 
-struct Key {
+struct ArgumentKey {
   absl::string_view name;
   Takes takes;
   uint64_t least = 0;  // of a number
@@ -25,14 +25,14 @@ struct Key {
   absl::string_view words = {};  // allowed words as "yes|no"; of kMac: besides a MAC address
 };
 
-constexpr Key Text(absl::string_view name) { return {name, Takes::kText}; }
-constexpr Key Mac(absl::string_view name, absl::string_view or_words = {}) {
+constexpr ArgumentKey Text(absl::string_view name) { return {name, Takes::kText}; }
+constexpr ArgumentKey Mac(absl::string_view name, absl::string_view or_words = {}) {
   return {name, Takes::kMac, 0, 0, or_words};
 }
-constexpr Key Number(absl::string_view name, uint64_t least, uint64_t most) {
+constexpr ArgumentKey Number(absl::string_view name, uint64_t least, uint64_t most) {
   return {name, Takes::kNumber, least, most};
 }
-constexpr Key OneOf(absl::string_view name, absl::string_view words) {
+constexpr ArgumentKey OneOf(absl::string_view name, absl::string_view words) {
   return {name, Takes::kOneOf, 0, 0, words};
 }
 
@@ -43,56 +43,56 @@ constexpr uint64_t kAnyU16 = UINT16_MAX;
 
 // From the chapters on these drivers in DPDK's guide to network interface controllers (22.11), with
 // the bounds that the drivers check.
-constexpr Key kAfPacket[] = {Text("iface"),
-                             Number("qpairs", 1, 1024),
-                             Number("blocksz", 1, kAnyInt),
-                             Number("framesz", 1, kAnyInt),
-                             Number("framecnt", 1, kAnyInt),
-                             OneOf("qdisc_bypass", kSwitch)};
-constexpr Key kAfXdp[] = {Text("iface"),
-                          Number("start_queue", 0, kAnyInt),
-                          Number("queue_count", 1, 1024),
-                          Number("shared_umem", 0, 1),
-                          Text("xdp_prog"),
-                          Number("busy_budget", 0, kAnyInt),
-                          Number("force_copy", 0, 1)};
-constexpr Key kTap[] = {Text("iface"), Mac("mac", "fixed"), Text("remote")};
-constexpr Key kMemif[] = {Number("id", 0, UINT32_MAX),
-                          OneOf("role", "server|client|master|slave"),
-                          Number("bsize", 1, kAnyU16),
-                          Number("rsize", 1, 14),
-                          Text("socket"),
-                          OneOf("socket-abstract", kYesNo),
-                          Mac("mac"),
-                          OneOf("zero-copy", kYesNo),
-                          Text("secret")};
-constexpr Key kVhost[] = {Text("iface"),
-                          Number("queues", 1, 128),
-                          OneOf("client", kSwitch),
-                          OneOf("iommu-support", kSwitch),
-                          OneOf("postcopy-support", kSwitch),
-                          OneOf("tso", kSwitch),
-                          OneOf("linear-buffer", kSwitch),
-                          OneOf("ext-buffer", kSwitch)};
-constexpr Key kVirtioUser[] = {Text("path"),
-                               Mac("mac"),
-                               OneOf("cq", kSwitch),
-                               Number("queue_size", 1, kAnyU16),
-                               Number("queues", 1, 128),
-                               Text("iface"),
-                               OneOf("server", kSwitch),
-                               OneOf("mrg_rxbuf", kSwitch),
-                               OneOf("in_order", kSwitch),
-                               OneOf("packed_vq", kSwitch),
-                               Number("speed", 0, UINT32_MAX),
-                               OneOf("vectorized", kSwitch)};
-constexpr Key kPcap[] = {
+constexpr ArgumentKey kAfPacket[] = {Text("iface"),
+                                     Number("qpairs", 1, 1024),
+                                     Number("blocksz", 1, kAnyInt),
+                                     Number("framesz", 1, kAnyInt),
+                                     Number("framecnt", 1, kAnyInt),
+                                     OneOf("qdisc_bypass", kSwitch)};
+constexpr ArgumentKey kAfXdp[] = {Text("iface"),
+                                  Number("start_queue", 0, kAnyInt),
+                                  Number("queue_count", 1, 1024),
+                                  Number("shared_umem", 0, 1),
+                                  Text("xdp_prog"),
+                                  Number("busy_budget", 0, kAnyInt),
+                                  Number("force_copy", 0, 1)};
+constexpr ArgumentKey kTap[] = {Text("iface"), Mac("mac", "fixed"), Text("remote")};
+constexpr ArgumentKey kMemif[] = {Number("id", 0, UINT32_MAX),
+                                  OneOf("role", "server|client|master|slave"),
+                                  Number("bsize", 1, kAnyU16),
+                                  Number("rsize", 1, 14),
+                                  Text("socket"),
+                                  OneOf("socket-abstract", kYesNo),
+                                  Mac("mac"),
+                                  OneOf("zero-copy", kYesNo),
+                                  Text("secret")};
+constexpr ArgumentKey kVhost[] = {Text("iface"),
+                                  Number("queues", 1, 128),
+                                  OneOf("client", kSwitch),
+                                  OneOf("iommu-support", kSwitch),
+                                  OneOf("postcopy-support", kSwitch),
+                                  OneOf("tso", kSwitch),
+                                  OneOf("linear-buffer", kSwitch),
+                                  OneOf("ext-buffer", kSwitch)};
+constexpr ArgumentKey kVirtioUser[] = {Text("path"),
+                                       Mac("mac"),
+                                       OneOf("cq", kSwitch),
+                                       Number("queue_size", 1, kAnyU16),
+                                       Number("queues", 1, 128),
+                                       Text("iface"),
+                                       OneOf("server", kSwitch),
+                                       OneOf("mrg_rxbuf", kSwitch),
+                                       OneOf("in_order", kSwitch),
+                                       OneOf("packed_vq", kSwitch),
+                                       Number("speed", 0, UINT32_MAX),
+                                       OneOf("vectorized", kSwitch)};
+constexpr ArgumentKey kPcap[] = {
     Text("rx_pcap"),  Text("tx_pcap"), Text("rx_iface"),        Text("rx_iface_in"),
     Text("tx_iface"), Text("iface"),   Number("phy_mac", 0, 1), OneOf("infinite_rx", kSwitch)};
 
 struct Driver {
   absl::string_view name;
-  absl::Span<const Key> keys;
+  absl::Span<const ArgumentKey> keys;
 };
 
 constexpr Driver kDrivers[] = {
@@ -127,7 +127,7 @@ bool IsOneOf(absl::string_view value, absl::string_view words) {
 }
 
 // What `key` needs instead of `value`; empty: `value` is valid.
-std::string Wanted(const Key& key, absl::string_view value) {
+std::string Wanted(const ArgumentKey& key, absl::string_view value) {
   uint64_t number = 0;
   switch (key.takes) {
     case Takes::kText:
@@ -145,13 +145,15 @@ std::string Wanted(const Key& key, absl::string_view value) {
 }
 
 std::string NamesOf(const Driver& driver) {
-  return absl::StrJoin(driver.keys, ", ",
-                       [](std::string* out, const Key& key) { absl::StrAppend(out, key.name); });
+  return absl::StrJoin(driver.keys, ", ", [](std::string* out, const ArgumentKey& key) {
+    absl::StrAppend(out, key.name);
+  });
 }
 
 std::string FaultOf(const PortArgument& argument, const Driver& driver) {
-  const auto* const key = std::find_if(driver.keys.begin(), driver.keys.end(),
-                                       [&](const Key& each) { return each.name == argument.key; });
+  const auto* const key =
+      std::find_if(driver.keys.begin(), driver.keys.end(),
+                   [&](const ArgumentKey& each) { return each.name == argument.key; });
   if (key == driver.keys.end()) {
     return absl::StrCat(driver.name, " has no argument \"", argument.key, "\" (it has ",
                         NamesOf(driver), ")");

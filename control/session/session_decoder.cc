@@ -294,8 +294,8 @@ absl::Status CheckOpenXrcd(const void* request, uint32_t fd_count) {
 }
 
 template <class RequestType, class ResponseType>
-constexpr CommandInfo Command(const char* name, bool takes_fds,
-                              absl::Status (*check)(const void*, uint32_t)) {
+constexpr SessionCommandInfo Command(const char* name, bool takes_fds,
+                                     absl::Status (*check)(const void*, uint32_t)) {
   static_assert(offsetof(RequestType, head) == 0 && offsetof(ResponseType, head) == 0);
   static_assert(sizeof(RequestType) <= kMaxRequestBytes);
   return {name, sizeof(RequestType), sizeof(ResponseType), check, takes_fds};
@@ -310,8 +310,8 @@ constexpr size_t kCommandRows = [] {
 }();
 
 // Indexed by roci_abi_command. Unassigned numbers have no name.
-constexpr std::array<CommandInfo, ROCI_ABI_COMMAND_COUNT> kCommands = [] {
-  std::array<CommandInfo, ROCI_ABI_COMMAND_COUNT> table{};
+constexpr std::array<SessionCommandInfo, ROCI_ABI_COMMAND_COUNT> kCommands = [] {
+  std::array<SessionCommandInfo, ROCI_ABI_COMMAND_COUNT> table{};
 #define ROCI_ROW(name, request, response, takes_fds, check, handler)                              \
   table[ROCI_ABI_##name] = Command<roci_abi_##request##_request, roci_abi_##response##_response>( \
       #name, takes_fds, check);
@@ -320,11 +320,12 @@ constexpr std::array<CommandInfo, ROCI_ABI_COMMAND_COUNT> kCommands = [] {
   return table;
 }();
 static_assert(kCommandRows == ROCI_ABI_COMMAND_COUNT - 1);
-static_assert(std::ranges::count(kCommands, nullptr, &CommandInfo::name) == 1, "0 is no command");
+static_assert(std::ranges::count(kCommands, nullptr, &SessionCommandInfo::name) == 1,
+              "0 is no command");
 
 }  // namespace
 
-const CommandInfo* FindCommand(uint32_t command) {
+const SessionCommandInfo* FindCommand(uint32_t command) {
   return command >= 1 && command < ROCI_ABI_COMMAND_COUNT ? &kCommands[command] : nullptr;
 }
 
@@ -333,7 +334,7 @@ absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count
   out.head = {};
   if (message.size() < sizeof(out.head)) return Invalid("the message is shorter than a head");
   std::memcpy(&out.head, message.data(), sizeof(out.head));
-  const CommandInfo* info = FindCommand(out.head.command);
+  const SessionCommandInfo* info = FindCommand(out.head.command);
   if (info == nullptr) return absl::UnimplementedError("unknown command");
   out.info = info;
   if (message.size() != info->request_size || out.head.size != info->request_size) {

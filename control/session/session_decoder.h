@@ -16,7 +16,7 @@
 
 namespace roci::control {
 
-struct CommandInfo {
+struct SessionCommandInfo {
   const char* name;        // "CREATE_QP"
   uint32_t request_size;   // bytes, exact
   uint32_t response_size;  // bytes, exact
@@ -26,10 +26,10 @@ struct CommandInfo {
 };
 
 // Null: no such command.
-const CommandInfo* FindCommand(uint32_t command);
+const SessionCommandInfo* FindCommand(uint32_t command);
 
 struct Request {
-  const CommandInfo* info = nullptr;
+  const SessionCommandInfo* info = nullptr;
   roci_abi_request head{};
   alignas(8) std::array<std::byte, kMaxRequestBytes> bytes;
 

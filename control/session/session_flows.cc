@@ -118,7 +118,7 @@ absl::Status Session::ReadCounters(const Request& request, const FdsPointer&, Re
   const CountersRecord* record = counters_.Find(request.As<roci_abi_handle_request>().handle);
   if (record == nullptr) return absl::NotFoundError("no such counters object");
   auto& response = reply.As<roci_abi_read_counters_response>();
-  for (const dataplane::FlowCounters::Lcore& lcore : record->values->lcores) {
+  for (const dataplane::FlowCounters::PerLcore& lcore : record->values->lcores) {
     response.packets += lcore.packets.value();
     response.bytes += lcore.bytes.value();
   }

@@ -21,7 +21,7 @@ constexpr uint8_t kAnyLength = 0xFF;
 enum class Extra : uint8_t { kNone, kAtomic, kInvalidate, kBind, kList, kFlush };
 
 // The checks of gate 2 for an operation. Operations without an entry are refused.
-struct Operation {
+struct OperationRule {
   WorkOpcode opcode = WorkOpcode::kSend;
   Extra extra = Extra::kNone;
   bool served = false;
@@ -30,8 +30,8 @@ struct Operation {
 };
 
 // Indexed by roci_abi_send_opcode.
-constexpr std::array<Operation, 32> kOperations = [] {
-  std::array<Operation, 32> table{};
+constexpr std::array<OperationRule, 32> kOperations = [] {
+  std::array<OperationRule, 32> table{};
   table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, Extra::kNone, true, true};
   table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM] = {WorkOpcode::kRdmaWriteWithImm, Extra::kNone, true,
                                             true};
@@ -57,7 +57,7 @@ static_assert(kOperations.size() == 32, "one bit each");
 uint32_t AllowedOpcodes(roce::QpType type) {
   uint32_t allowed = 0;
   for (uint32_t i = 0; i < kOperations.size(); ++i) {
-    const Operation& operation = kOperations[i];
+    const OperationRule& operation = kOperations[i];
     if (operation.served && roce::MayPost(operation.opcode, type)) allowed |= 1u << i;
   }
   return allowed;
@@ -213,7 +213,8 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   out.length = 0;
   const bool allowed =
       entry.head.opcode < kOperations.size() && (allowed_opcodes_ >> entry.head.opcode & 1) != 0;
-  const Operation operation = kOperations[allowed ? entry.head.opcode : uint8_t{ROCI_ABI_WR_SEND}];
+  const OperationRule operation =
+      kOperations[allowed ? entry.head.opcode : uint8_t{ROCI_ABI_WR_SEND}];
   out.opcode = operation.opcode;
   TakeHead(entry.head, out);
   if (!allowed || (entry.head.flags & ~allowed_flags_) != 0) [[unlikely]] {

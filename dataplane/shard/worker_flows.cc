@@ -37,7 +37,7 @@ void Count(const FlowRule& rule, const DeviceLane& lane, const rte_mbuf* frame) 
   FlowCounters* counters =
       std::atomic_ref(const_cast<FlowRule&>(rule).counters).load(std::memory_order_acquire);
   if (counters == nullptr) return;
-  FlowCounters::Lcore& mine = counters->lcores[lane.lcore];
+  FlowCounters::PerLcore& mine = counters->lcores[lane.lcore];
   mine.packets.Add(1);
   mine.bytes.Add(frame->data_len);
 }

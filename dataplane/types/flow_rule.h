@@ -14,11 +14,11 @@ class QueuePair;
 
 // A counters object: frames and their bytes, per lcore.
 struct FlowCounters {
-  struct Lcore {
+  struct PerLcore {
     Counter packets;
     Counter bytes;
   };
-  std::array<Lcore, kMaxLcores> lcores;
+  std::array<PerLcore, kMaxLcores> lcores;
 };
 
 // Values are those of enum ibv_flow_attr_type.

@@ -62,7 +62,7 @@ roci_abi_reg_mr_request Region() {
 
 TEST(SessionDecoderTest, EveryCommandHasAName) {
   for (uint32_t command = 1; command < ROCI_ABI_COMMAND_COUNT; ++command) {
-    const CommandInfo* info = FindCommand(command);
+    const SessionCommandInfo* info = FindCommand(command);
     ASSERT_NE(info, nullptr);
     EXPECT_NE(info->name, nullptr);
     EXPECT_GE(info->request_size, sizeof(roci_abi_request));
