@@ -10,7 +10,7 @@ namespace roci::roce {
 namespace {
 
 constexpr WorkInfo Segmented(CompletionOpcode completion, Opcode first, Opcode middle, Opcode last,
-                             Opcode only, bool on_ud) {
+                             Opcode only) {
   WorkInfo info{};
   info.work_class = WorkClass::kSegmented;
   info.completion = completion;
@@ -18,9 +18,6 @@ constexpr WorkInfo Segmented(CompletionOpcode completion, Opcode first, Opcode m
   info.middle = middle;
   info.last = last;
   info.only = only;
-  info.on_rc = true;
-  info.on_uc = true;
-  info.on_ud = on_ud;
   return info;
 }
 
@@ -29,7 +26,6 @@ constexpr WorkInfo Single(WorkClass work_class, CompletionOpcode completion, Opc
   info.work_class = work_class;
   info.completion = completion;
   info.only = only;
-  info.on_rc = true;
   return info;
 }
 
@@ -37,8 +33,6 @@ constexpr WorkInfo Local(CompletionOpcode completion) {
   WorkInfo info{};
   info.work_class = WorkClass::kLocal;
   info.completion = completion;
-  info.on_rc = true;
-  info.on_uc = true;
   return info;
 }
 
@@ -50,24 +44,22 @@ constexpr std::array<WorkInfo, kWorkOpcodeCount> MakeTable() {
   };
   of(WorkOpcode::kSend) =
       Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
-                Opcode::kRcSendLast, Opcode::kRcSendOnly, true);
-  of(WorkOpcode::kSend).on_raw = true;
+                Opcode::kRcSendLast, Opcode::kRcSendOnly);
   of(WorkOpcode::kSendWithImm) =
       Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
-                Opcode::kRcSendLastImm, Opcode::kRcSendOnlyImm, true);
+                Opcode::kRcSendLastImm, Opcode::kRcSendOnlyImm);
   of(WorkOpcode::kSendWithImm).has_immediate = true;
   of(WorkOpcode::kSendWithInvalidate) =
       Segmented(CompletionOpcode::kSend, Opcode::kRcSendFirst, Opcode::kRcSendMiddle,
-                Opcode::kRcSendLastInvalidate, Opcode::kRcSendOnlyInvalidate, false);
+                Opcode::kRcSendLastInvalidate, Opcode::kRcSendOnlyInvalidate);
   of(WorkOpcode::kSendWithInvalidate).has_invalidate = true;
-  of(WorkOpcode::kSendWithInvalidate).on_uc = false;
   of(WorkOpcode::kRdmaWrite) =
       Segmented(CompletionOpcode::kRdmaWrite, Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle,
-                Opcode::kRcWriteLast, Opcode::kRcWriteOnly, false);
+                Opcode::kRcWriteLast, Opcode::kRcWriteOnly);
   of(WorkOpcode::kRdmaWrite).has_reth = true;
   of(WorkOpcode::kRdmaWriteWithImm) =
       Segmented(CompletionOpcode::kRdmaWrite, Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle,
-                Opcode::kRcWriteLastImm, Opcode::kRcWriteOnlyImm, false);
+                Opcode::kRcWriteLastImm, Opcode::kRcWriteOnlyImm);
   of(WorkOpcode::kRdmaWriteWithImm).has_reth = true;
   of(WorkOpcode::kRdmaWriteWithImm).has_immediate = true;
   of(WorkOpcode::kRdmaRead) =
@@ -88,27 +80,9 @@ constexpr std::array<WorkInfo, kWorkOpcodeCount> MakeTable() {
   return table;
 }
 
-bool IsOnTransport(const WorkInfo& info, QpType type) {
-  switch (type) {
-    case QpType::kRc:
-    case QpType::kXrcSend:
-      return info.on_rc;
-    case QpType::kUc:
-      return info.on_uc;
-    case QpType::kUd:
-      return info.on_ud;
-    case QpType::kRawPacket:
-      return info.on_raw;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable = MakeTable();
-
-bool MayPost(WorkOpcode opcode, QpType type) { return IsOnTransport(InfoOf(opcode), type); }
 
 CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
                               uint32_t max_message_bytes, uint32_t max_rd_atomic) {

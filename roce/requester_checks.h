@@ -29,7 +29,6 @@ struct WorkInfo {
   CompletionOpcode completion;
   // RC opcodes; WithTransport gives the others. READ and atomics: `only`.
   Opcode first, middle, last, only;
-  bool on_rc, on_uc, on_ud, on_raw;
   bool has_reth, has_immediate, has_invalidate;
 };
 
@@ -40,8 +39,33 @@ extern const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable;
 // `opcode` comes from gate 2, which accepts enumerators only.
 inline const WorkInfo& InfoOf(WorkOpcode opcode) { return kWorkTable[static_cast<size_t>(opcode)]; }
 
+// Types of queue pairs that send requests with each opcode (IBTA vol 1, 10.8.2, table of operations
+// by transport service). Indexed by WorkOpcode; bit i: QpType i.
+inline constexpr std::array<uint16_t, kWorkOpcodeCount> kPostingTypes = [] {
+  constexpr auto kBitOf = [](QpType type) { return 1u << static_cast<uint32_t>(type); };
+  constexpr uint16_t kReliable = kBitOf(QpType::kRc) | kBitOf(QpType::kXrcSend);
+  constexpr uint16_t kConnected = kReliable | kBitOf(QpType::kUc);
+  constexpr uint16_t kPackets = kConnected | kBitOf(QpType::kUd);
+  std::array<uint16_t, kWorkOpcodeCount> table{};
+  table.fill(kReliable);
+  const auto of = [&table](WorkOpcode opcode) -> uint16_t& {
+    return table[static_cast<size_t>(opcode)];
+  };
+  of(WorkOpcode::kSend) = kPackets | kBitOf(QpType::kRawPacket);
+  of(WorkOpcode::kSendWithImm) = kPackets;
+  of(WorkOpcode::kRdmaWrite) = of(WorkOpcode::kRdmaWriteWithImm) = kConnected;
+  of(WorkOpcode::kLocalInvalidate) = of(WorkOpcode::kBindMw) = kConnected;
+  of(WorkOpcode::kRegisterList) = kConnected;
+  return table;
+}();
+
+constexpr uint32_t PostingTypesOf(WorkOpcode opcode) {
+  return kPostingTypes[static_cast<size_t>(opcode)];
+}
 // Whether queue pairs of `type` send requests with `opcode`.
-bool MayPost(WorkOpcode opcode, QpType type);
+constexpr bool MayPost(WorkOpcode opcode, QpType type) {
+  return (PostingTypesOf(opcode) >> static_cast<uint32_t>(type) & 1) != 0;
+}
 
 // Requests with a response of their own: max_rd_atomic limits them, a fence waits for them.
 constexpr bool IsAnswered(WorkClass work_class) {

@@ -6,6 +6,7 @@
 
 #include "roce/qp_attributes.h"
 #include "roce/toeplitz.h"
+#include "verbs_provider/abi/send_opcodes.h"
 #include "verbs_provider/abi/tag_matching.h"
 
 namespace roci::control {
@@ -78,9 +79,7 @@ void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
   out.max_work_queues = limits.max_work_queues;
   out.min_rate_kbps = roce::kMinRateKbps;
   out.max_rate_kbps = roce::kMaxRateKbps;
-  out.rate_qp_types = TypeBit(roce::QpType::kRc) | TypeBit(roce::QpType::kUc) |
-                      TypeBit(roce::QpType::kUd) | TypeBit(roce::QpType::kRawPacket) |
-                      TypeBit(roce::QpType::kXrcSend);
+  out.rate_qp_types = abi::kSendingQpTypes;
   out.max_tags = ROCI_ABI_MAX_TAGS;
   out.max_tag_ops = ROCI_ABI_MAX_TAG_OPS;
   out.max_tag_sge = ROCI_ABI_MAX_TAG_SGE;

@@ -1,6 +1,7 @@
 #include "control/session/qp_attributes.h"
 
 #include "absl/strings/str_cat.h"
+#include "verbs_provider/abi/send_opcodes.h"
 
 namespace roci::control {
 namespace {
@@ -18,17 +19,9 @@ absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what)
 }  // namespace
 
 bool IsOfferedQpType(uint32_t type) {
-  switch (static_cast<roce::QpType>(type)) {
-    case roce::QpType::kRc:
-    case roce::QpType::kUc:
-    case roce::QpType::kUd:
-    case roce::QpType::kRawPacket:
-    case roce::QpType::kXrcSend:
-    case roce::QpType::kXrcRecv:
-      return type <= UINT8_MAX;
-    default:
-      return false;
-  }
+  constexpr uint32_t kOffered =
+      abi::kSendingQpTypes | 1u << static_cast<uint32_t>(roce::QpType::kXrcRecv);
+  return type < 32 && (kOffered >> type & 1) != 0;
 }
 
 uint32_t KnownAttributesOf(roce::QpType type, uint32_t mask) {

@@ -6,68 +6,70 @@
 
 #include "dataplane/rings/receive_entry.h"
 #include "roce/requester_checks.h"
-#include "verbs_provider/abi/list_mr.h"
+#include "verbs_provider/abi/send_opcodes.h"
 
 namespace roci::dataplane {
 namespace {
 
+using abi::SendFields;
+using abi::SendOpcode;
 using roce::CompletionStatus;
 using roce::FetchResult;
 using roce::WorkOpcode;
 
-constexpr uint8_t kAnyLength = 0xFF;
-
-// The fields beyond those of a SEND, WRITE or READ (roce/work.h).
-enum class Extra : uint8_t { kNone, kAtomic, kInvalidate, kBind, kList, kFlush };
-
-// The checks of gate 2 for an operation. Operations without an entry are refused.
+// What gate 2 needs to know of an operation; see abi::SendOpcode.
 struct OperationRule {
   WorkOpcode opcode = WorkOpcode::kSend;
-  Extra extra = Extra::kNone;
-  bool served = false;
+  SendFields fields = SendFields::kNone;
   bool may_be_inline = false;
-  uint8_t length = kAnyLength;  // required length of the local buffer in bytes
+  uint8_t local_bytes = SendOpcode::kAnyLength;
 };
 
 // Indexed by roci_abi_send_opcode.
-constexpr std::array<OperationRule, 32> kOperations = [] {
-  std::array<OperationRule, 32> table{};
-  table[ROCI_ABI_WR_RDMA_WRITE] = {WorkOpcode::kRdmaWrite, Extra::kNone, true, true};
-  table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM] = {WorkOpcode::kRdmaWriteWithImm, Extra::kNone, true,
-                                            true};
-  table[ROCI_ABI_WR_SEND] = {WorkOpcode::kSend, Extra::kNone, true, true};
-  table[ROCI_ABI_WR_SEND_WITH_IMM] = {WorkOpcode::kSendWithImm, Extra::kNone, true, true};
-  table[ROCI_ABI_WR_RDMA_READ] = {WorkOpcode::kRdmaRead, Extra::kNone, true, false};
-  table[ROCI_ABI_WR_ATOMIC_CMP_AND_SWP] = {WorkOpcode::kCompareSwap, Extra::kAtomic, true, false,
-                                           8};
-  table[ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD] = {WorkOpcode::kFetchAdd, Extra::kAtomic, true, false, 8};
-  table[ROCI_ABI_WR_LOCAL_INV] = {WorkOpcode::kLocalInvalidate, Extra::kInvalidate, true, false, 0};
-  table[ROCI_ABI_WR_BIND_MW] = {WorkOpcode::kBindMw, Extra::kBind, true, false, 0};
-  table[ROCI_ABI_WR_SEND_WITH_INV] = {WorkOpcode::kSendWithInvalidate, Extra::kInvalidate, true,
-                                      true};
-  table[ROCI_ABI_WR_FLUSH] = {WorkOpcode::kFlush, Extra::kFlush, true, false, 0};
-  table[ROCI_ABI_WR_ATOMIC_WRITE] = {WorkOpcode::kAtomicWrite, Extra::kNone, true, true, 8};
-  table[ROCI_ABI_WR_REG_LIST] = {WorkOpcode::kRegisterList, Extra::kList, true, false, 0};
+constexpr std::array<OperationRule, abi::kSendOpcodeCount> kOperations = [] {
+  std::array<OperationRule, abi::kSendOpcodeCount> table{};
+  for (size_t i = 0; i < table.size(); ++i) {
+    const SendOpcode& row = abi::kSendOpcodes[i];
+    table[i].fields = row.fields;
+    table[i].may_be_inline = row.may_be_inline;
+    table[i].local_bytes = row.local_bytes;
+  }
+  table[ROCI_ABI_WR_RDMA_WRITE].opcode = WorkOpcode::kRdmaWrite;
+  table[ROCI_ABI_WR_RDMA_WRITE_WITH_IMM].opcode = WorkOpcode::kRdmaWriteWithImm;
+  table[ROCI_ABI_WR_SEND].opcode = WorkOpcode::kSend;
+  table[ROCI_ABI_WR_SEND_WITH_IMM].opcode = WorkOpcode::kSendWithImm;
+  table[ROCI_ABI_WR_RDMA_READ].opcode = WorkOpcode::kRdmaRead;
+  table[ROCI_ABI_WR_ATOMIC_CMP_AND_SWP].opcode = WorkOpcode::kCompareSwap;
+  table[ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD].opcode = WorkOpcode::kFetchAdd;
+  table[ROCI_ABI_WR_LOCAL_INV].opcode = WorkOpcode::kLocalInvalidate;
+  table[ROCI_ABI_WR_BIND_MW].opcode = WorkOpcode::kBindMw;
+  table[ROCI_ABI_WR_SEND_WITH_INV].opcode = WorkOpcode::kSendWithInvalidate;
+  table[ROCI_ABI_WR_FLUSH].opcode = WorkOpcode::kFlush;
+  table[ROCI_ABI_WR_ATOMIC_WRITE].opcode = WorkOpcode::kAtomicWrite;
+  table[ROCI_ABI_WR_REG_LIST].opcode = WorkOpcode::kRegisterList;
   return table;
 }();
 
-static_assert(kOperations.size() == 32, "one bit each");
-
-// Bit i: roci_abi_send_opcode i.
-uint32_t AllowedOpcodes(roce::QpType type) {
-  uint32_t allowed = 0;
-  for (uint32_t i = 0; i < kOperations.size(); ++i) {
-    const OperationRule& operation = kOperations[i];
-    if (operation.served && roce::MayPost(operation.opcode, type)) allowed |= 1u << i;
+// Whether the table of the rings and that of the transport give each type the same operations.
+// Without a WorkOpcode of its own, an operation would be a SEND, which more types have.
+constexpr bool MatchesTransport() {
+  uint32_t seen = 0;  // bit per WorkOpcode
+  for (uint32_t i = 0; i < abi::kSendOpcodeCount; ++i) {
+    const uint32_t types = abi::kSendOpcodes[i].qp_types;
+    if (types == 0) continue;
+    const WorkOpcode opcode = kOperations[i].opcode;
+    const uint32_t bit = 1u << static_cast<uint32_t>(opcode);
+    if ((seen & bit) != 0 || types != roce::PostingTypesOf(opcode)) return false;
+    seen |= bit;
   }
-  return allowed;
+  return seen == (1u << roce::kWorkOpcodeCount) - 1;
 }
-
-constexpr uint8_t AllowedFlags(roce::QpType type) {
-  constexpr uint8_t kAll =
-      ROCI_ABI_SEND_FENCE | ROCI_ABI_SEND_SIGNALED | ROCI_ABI_SEND_SOLICITED | ROCI_ABI_SEND_INLINE;
-  return type == roce::QpType::kRawPacket ? kAll | ROCI_ABI_SEND_IP_CHECKSUM : kAll;
-}
+static_assert(MatchesTransport());
+static_assert(abi::kQpRc == static_cast<uint32_t>(roce::QpType::kRc) &&
+              abi::kQpUc == static_cast<uint32_t>(roce::QpType::kUc) &&
+              abi::kQpUd == static_cast<uint32_t>(roce::QpType::kUd) &&
+              abi::kQpRawPacket == static_cast<uint32_t>(roce::QpType::kRawPacket) &&
+              abi::kQpXrcSend == static_cast<uint32_t>(roce::QpType::kXrcSend));
 
 roce::Sge ReadElement(const std::byte* at) {
   roci_abi_sge sge;
@@ -96,17 +98,17 @@ CompletionStatus TakeFlush(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   return CompletionStatus::kSuccess;
 }
 
-CompletionStatus TakeExtra(Extra extra, const roci_abi_send_wqe& head, roce::SendWqe& out) {
-  switch (extra) {
-    case Extra::kNone:
+CompletionStatus TakeFields(SendFields fields, const roci_abi_send_wqe& head, roce::SendWqe& out) {
+  switch (fields) {
+    case SendFields::kNone:
       break;
-    case Extra::kAtomic:
+    case SendFields::kAtomic:
       out.atomic = {.compare_add = head.u.atomic.compare_add, .swap = head.u.atomic.swap};
       break;
-    case Extra::kInvalidate:
+    case SendFields::kInvalidate:
       out.invalidate_key = head.immediate;
       break;
-    case Extra::kBind:
+    case SendFields::kBind:
       out.bind = {.start = head.remote_va,
                   .length = head.u.bind.length,
                   .window = head.u.bind.window,
@@ -114,14 +116,14 @@ CompletionStatus TakeExtra(Extra extra, const roci_abi_send_wqe& head, roce::Sen
                   .region_key = head.u.bind.region_key,
                   .new_key = head.u.bind.new_key};
       break;
-    case Extra::kList:
+    case SendFields::kList:
       out.list = {.iova = head.remote_va,
                   .runs = head.u.bind.length,
                   .list = head.u.bind.window,
                   .access = head.u.bind.access,
                   .new_key = head.u.bind.new_key};
       break;
-    case Extra::kFlush:
+    case SendFields::kFlush:
       return TakeFlush(head, out);
   }
   return CompletionStatus::kSuccess;
@@ -190,8 +192,8 @@ SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity
                      uint8_t max_sge, uint32_t max_inline, roce::QpType type)
     : WorkQueue(header, slots, capacity, stride, max_sge),
       max_inline_(max_inline),
-      allowed_opcodes_(AllowedOpcodes(type)),
-      allowed_flags_(AllowedFlags(type)) {
+      allowed_opcodes_(abi::SendOpcodesOf(static_cast<uint32_t>(type)).served()),
+      allowed_flags_(abi::SendFlagsOf(static_cast<uint32_t>(type))) {
   assert(capacity == 0 ||
          (stride >= 2 * kCacheLineBytes && stride >= sizeof(roci_abi_send_wqe) + max_inline &&
           stride >= sizeof(roci_abi_send_wqe) + max_sge * sizeof(roci_abi_sge)));
@@ -223,12 +225,13 @@ FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   }
   bad_status = out.is_inline ? TakeInline(entry.head, operation.may_be_inline, out)
                              : TakeElements(entry.head, entry.first, out);
-  if (operation.length != kAnyLength && out.length != operation.length &&
+  if (operation.local_bytes != SendOpcode::kAnyLength && out.length != operation.local_bytes &&
       bad_status == CompletionStatus::kSuccess) [[unlikely]] {
     bad_status = CompletionStatus::kLocalLengthError;
   }
-  if (operation.extra != Extra::kNone && bad_status == CompletionStatus::kSuccess) [[unlikely]] {
-    bad_status = TakeExtra(operation.extra, entry.head, out);
+  if (operation.fields != SendFields::kNone && bad_status == CompletionStatus::kSuccess)
+      [[unlikely]] {
+    bad_status = TakeFields(operation.fields, entry.head, out);
   }
   return bad_status == CompletionStatus::kSuccess ? FetchResult::kOk : FetchResult::kBad;
 }

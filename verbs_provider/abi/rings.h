@@ -56,7 +56,8 @@ struct roci_abi_sge {
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_sge) == 16);
 
-// Values of enum ibv_wr_opcode (ibv_post_send(3)).
+// Values of enum ibv_wr_opcode (ibv_post_send(3)), as far as verbs have the operation.
+// send_opcodes.h has the operations of each type of queue pair.
 enum roci_abi_send_opcode {
   ROCI_ABI_WR_RDMA_WRITE = 0,
   ROCI_ABI_WR_RDMA_WRITE_WITH_IMM = 1,
@@ -68,8 +69,11 @@ enum roci_abi_send_opcode {
   ROCI_ABI_WR_LOCAL_INV = 7,
   ROCI_ABI_WR_BIND_MW = 8,
   ROCI_ABI_WR_SEND_WITH_INV = 9,
+  ROCI_ABI_WR_TSO = 10,  // not supported
   ROCI_ABI_WR_FLUSH = 14,
   ROCI_ABI_WR_ATOMIC_WRITE = 15,
+  // Registers a list region (list_mr.h). Not in verbs.
+  ROCI_ABI_WR_REG_LIST = 16,
 };
 
 enum roci_abi_send_flags {

@@ -9,19 +9,31 @@
 
 namespace roci::provider {
 
-constexpr uint32_t OpcodeBit(ibv_wr_opcode opcode) { return 1u << opcode; }
-
-inline constexpr uint32_t kSendOpcodes = OpcodeBit(IBV_WR_SEND) | OpcodeBit(IBV_WR_SEND_WITH_IMM);
-inline constexpr uint32_t kWriteOpcodes =
-    OpcodeBit(IBV_WR_RDMA_WRITE) | OpcodeBit(IBV_WR_RDMA_WRITE_WITH_IMM);
-inline constexpr uint32_t kAtomicOpcodes =
-    OpcodeBit(IBV_WR_ATOMIC_CMP_AND_SWP) | OpcodeBit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+/// Masks of operations, a bit per opcode.
+inline constexpr uint32_t kAtomicOpcodes = abi::OpcodesWhere(
+    [](const abi::SendOpcode& row) { return row.fields == abi::SendFields::kAtomic; });
 /// Operations that send data, which may be inline in the slot.
 inline constexpr uint32_t kDataOpcodes =
-    kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_SEND_WITH_INV) | OpcodeBit(IBV_WR_ATOMIC_WRITE);
+    abi::OpcodesWhere([](const abi::SendOpcode& row) { return row.may_be_inline; });
 /// Operations without data on this side.
-inline constexpr uint32_t kLocalOpcodes = OpcodeBit(IBV_WR_LOCAL_INV) | OpcodeBit(IBV_WR_BIND_MW);
+inline constexpr uint32_t kLocalOpcodes =
+    abi::OpcodesWhere([](const abi::SendOpcode& row) { return row.local_bytes == 0; });
 
+static_assert(IBV_QPT_RC == int{abi::kQpRc} && IBV_QPT_UC == int{abi::kQpUc} &&
+              IBV_QPT_UD == int{abi::kQpUd} && IBV_QPT_RAW_PACKET == int{abi::kQpRawPacket} &&
+              IBV_QPT_XRC_SEND == int{abi::kQpXrcSend});
+static_assert(IBV_WR_RDMA_WRITE == int{ROCI_ABI_WR_RDMA_WRITE});
+static_assert(IBV_WR_RDMA_WRITE_WITH_IMM == int{ROCI_ABI_WR_RDMA_WRITE_WITH_IMM});
+static_assert(IBV_WR_SEND == int{ROCI_ABI_WR_SEND});
+static_assert(IBV_WR_SEND_WITH_IMM == int{ROCI_ABI_WR_SEND_WITH_IMM});
+static_assert(IBV_WR_RDMA_READ == int{ROCI_ABI_WR_RDMA_READ});
+static_assert(IBV_WR_ATOMIC_CMP_AND_SWP == int{ROCI_ABI_WR_ATOMIC_CMP_AND_SWP});
+static_assert(IBV_WR_ATOMIC_FETCH_AND_ADD == int{ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD});
+static_assert(IBV_WR_LOCAL_INV == int{ROCI_ABI_WR_LOCAL_INV});
+static_assert(IBV_WR_BIND_MW == int{ROCI_ABI_WR_BIND_MW});
+static_assert(IBV_WR_SEND_WITH_INV == int{ROCI_ABI_WR_SEND_WITH_INV});
+static_assert(IBV_WR_TSO == int{ROCI_ABI_WR_TSO});
+static_assert(IBV_WR_ATOMIC_WRITE == int{ROCI_ABI_WR_ATOMIC_WRITE});
 static_assert(IBV_SEND_FENCE == int{ROCI_ABI_SEND_FENCE});
 static_assert(IBV_SEND_SIGNALED == int{ROCI_ABI_SEND_SIGNALED});
 static_assert(IBV_SEND_SOLICITED == int{ROCI_ABI_SEND_SOLICITED});
@@ -56,16 +68,20 @@ inline void PutBinding(roci_abi_send_wqe* entry, ibv_mw& mw, uint32_t new_key,
   entry->u.bind.new_key = mw.rkey;
 }
 
-/// Begins entry `index`. Null with `*error` ENOMEM (full), EINVAL or EOPNOTSUPP (operation, flags).
-inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t opcode,
-                                     uint64_t wr_id, unsigned flags, int* error) {
+/// Begins entry `index`. `served`: the operations that the caller's call may post, one of
+/// `queue.opcodes`. Null with `*error` ENOMEM (full), EOPNOTSUPP (an operation that the type would
+/// have, but this device does not support) or EINVAL (other operations, flags).
+inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t served,
+                                     uint32_t opcode, uint64_t wr_id, unsigned flags, int* error) {
   if (queue.IsFull(index)) [[unlikely]] {
     *error = ENOMEM;
     return nullptr;
   }
-  if (opcode >= 32 || (queue.opcodes.served >> opcode & 1) == 0 ||
+  const bool is_in_table = opcode < abi::kSendOpcodeCount;
+  if (!is_in_table || (served >> opcode & 1) == 0 ||
       (flags & ~(queue.slot_flags | IBV_SEND_INLINE)) != 0) [[unlikely]] {
-    *error = opcode < 32 && (queue.opcodes.not_served >> opcode & 1) != 0 ? EOPNOTSUPP : EINVAL;
+    const bool is_unsupported = is_in_table && (queue.opcodes.unsupported >> opcode & 1) != 0;
+    *error = is_unsupported ? EOPNOTSUPP : EINVAL;
     return nullptr;
   }
   auto* entry = reinterpret_cast<roci_abi_send_wqe*>(queue.Slot(index));

@@ -6,22 +6,6 @@
 namespace roci::provider {
 namespace {
 
-// IBTA vol 1, 10.8.2 (table of operations by transport service).
-struct TypeOpcodes {
-  ibv_qp_type type;
-  SendOpcodes opcodes;
-};
-constexpr uint32_t kReliable = kSendOpcodes | kWriteOpcodes | OpcodeBit(IBV_WR_RDMA_READ) |
-                               kAtomicOpcodes | OpcodeBit(IBV_WR_ATOMIC_WRITE) | kLocalOpcodes |
-                               OpcodeBit(IBV_WR_SEND_WITH_INV);
-constexpr TypeOpcodes kTypeOpcodes[] = {
-    {IBV_QPT_RC, {kReliable, 0}},
-    {IBV_QPT_XRC_SEND, {kReliable, 0}},
-    {IBV_QPT_UC, {kSendOpcodes | kWriteOpcodes | kLocalOpcodes, OpcodeBit(IBV_WR_SEND_WITH_INV)}},
-    {IBV_QPT_UD, {kSendOpcodes, 0}},
-    {IBV_QPT_RAW_PACKET, {OpcodeBit(IBV_WR_SEND), OpcodeBit(IBV_WR_TSO)}},
-};
-
 // The part of the entry that depends on the operation.
 int PutOperation(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wqe* entry) {
   if (queue.is_datagram) {
@@ -63,23 +47,17 @@ int PutPayload(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wqe*
 
 }  // namespace
 
-SendOpcodes SendOpcodesOf(ibv_qp_type type) {
-  for (const TypeOpcodes& row : kTypeOpcodes) {
-    if (row.type == type) return row.opcodes;
-  }
-  return {};
-}
-
 unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums) {
-  constexpr unsigned kAll = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
-  return type == IBV_QPT_RAW_PACKET && fills_checksums ? kAll | IBV_SEND_IP_CSUM : kAll;
+  const unsigned flags = abi::SendFlagsOf(type) & ~unsigned{ROCI_ABI_SEND_INLINE};
+  return fills_checksums ? flags : flags & ~unsigned{ROCI_ABI_SEND_IP_CHECKSUM};
 }
 
 int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr) {
   int error = 0;
   uint32_t opcode;  // not ibv_wr_opcode: the app's value may be outside the enumeration
   memcpy(&opcode, &wr.opcode, sizeof(opcode));
-  roci_abi_send_wqe* entry = BeginEntry(queue, index, opcode, wr.wr_id, wr.send_flags, &error);
+  roci_abi_send_wqe* entry =
+      BeginEntry(queue, index, queue.opcodes.verbs, opcode, wr.wr_id, wr.send_flags, &error);
   if (entry == nullptr) [[unlikely]] {
     return error;
   }

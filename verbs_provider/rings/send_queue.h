@@ -8,21 +8,13 @@
 
 #include "verbs_provider/abi/prefetch.h"
 #include "verbs_provider/abi/rings.h"
+#include "verbs_provider/abi/send_opcodes.h"
 #include "verbs_provider/base/provider_api.h"
 #include "verbs_provider/base/spin_lock.h"
 #include "verbs_provider/memory/mr_keys.h"
 #include "verbs_provider/rings/doorbell.h"
 
 namespace roci::provider {
-
-/// The operations of a QP type: a bit per enum ibv_wr_opcode.
-struct SendOpcodes {
-  uint32_t served = 0;
-  /// Operations that the IBTA defines for the type but this device does not support: they fail with
-  /// EOPNOTSUPP, others with EINVAL.
-  uint32_t not_served = 0;
-};
-SendOpcodes SendOpcodesOf(ibv_qp_type type);
 
 /// Flags of ibv_post_send that a QP type supports and that are copied to the slot.
 /// `fills_checksums`: the daemon supports IBV_SEND_IP_CSUM.
@@ -42,7 +34,7 @@ struct SendQueue {
   uint32_t max_inline = 0;   // bytes, fit in a slot
   uint32_t auto_inline = 0;  // bytes up to which TryCopy copies, fit in a slot
   uint32_t pd = 0;
-  SendOpcodes opcodes;
+  abi::SendOpcodesOfType opcodes;
   uint32_t slot_flags = 0;  // see SlotFlagsOf
   bool is_datagram = false;
   bool may_restart = false;

@@ -164,12 +164,10 @@ int Put(roci_abi_send_wqe* entry, const ListMr& list, unsigned access) {
   return 0;
 }
 
-// As BeginEntry, for ROCI_ABI_WR_REG_LIST, which has no verbs opcode.
+// As BeginEntry.
 roci_abi_send_wqe* Begin(Qp* qp, uint32_t index, uint64_t wr_id, unsigned flags, int* error) {
-  // QP types that can bind windows can register lists.
-  roci_abi_send_wqe* entry = BeginEntry(qp->sq, index, IBV_WR_BIND_MW, wr_id, flags, error);
-  if (entry != nullptr) entry->opcode = ROCI_ABI_WR_REG_LIST;
-  return entry;
+  return BeginEntry(qp->sq, index, qp->sq.opcodes.rocidv, ROCI_ABI_WR_REG_LIST, wr_id, flags,
+                    error);
 }
 
 void WrRegMr(ibv_qp_ex* qpx, const rocidv_mr* mr, unsigned access) {

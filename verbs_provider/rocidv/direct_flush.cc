@@ -24,10 +24,9 @@ roci_abi_send_wqe* Put(Qp* qp, uint32_t index, const Flush& flush, uint64_t wr_i
     *error = EINVAL;
     return nullptr;
   }
-  // FLUSH has no verbs opcode here. QP types that have ATOMIC WRITE have FLUSH.
-  roci_abi_send_wqe* entry = BeginEntry(qp->sq, index, IBV_WR_ATOMIC_WRITE, wr_id, flags, error);
+  roci_abi_send_wqe* entry =
+      BeginEntry(qp->sq, index, qp->sq.opcodes.rocidv, ROCI_ABI_WR_FLUSH, wr_id, flags, error);
   if (entry == nullptr) return nullptr;
-  entry->opcode = ROCI_ABI_WR_FLUSH;
   entry->rkey = flush.rkey;
   entry->remote_va = flush.address;
   entry->u.flush.length = flush.length;

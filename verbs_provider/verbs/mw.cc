@@ -49,8 +49,8 @@ int PostBind(ibv_qp* ibqp, ibv_mw* mw, ibv_mw_bind* bind) {
   if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) return EINVAL;
   SendQueue& sq = qp->sq;
   const SpinGuard guard(sq.lock);
-  roci_abi_send_wqe* entry =
-      BeginEntry(sq, sq.head, IBV_WR_BIND_MW, bind->wr_id, bind->send_flags, &error);
+  roci_abi_send_wqe* entry = BeginEntry(sq, sq.head, sq.opcodes.verbs, IBV_WR_BIND_MW, bind->wr_id,
+                                        bind->send_flags, &error);
   if (entry == nullptr) return error;
   PutBinding(entry, *mw, ibv_inc_rkey(mw->rkey), bind->bind_info);
   Publish(sq.shared, ++sq.head, sq.bells, sq.handle);

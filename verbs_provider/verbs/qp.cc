@@ -135,7 +135,7 @@ int PlaceQueues(Qp* qp, ibv_qp_type type, const roci_abi_create_qp_response& r) 
   sq.auto_inline = std::min(qp->session->auto_inline, room);
   sq.keys = &qp->session->keys;
   sq.may_restart = qp->session->may_restart;
-  sq.opcodes = SendOpcodesOf(type);
+  sq.opcodes = abi::SendOpcodesOf(type);
   sq.is_datagram = type == IBV_QPT_UD;
   sq.slot_flags = SlotFlagsOf(type, qp->session->fills_checksums);
   return 0;
@@ -196,7 +196,7 @@ int DestroyParts(Qp* qp, uint32_t* async_events) {
 namespace {
 
 int Check(const ibv_pd* pd, const ibv_qp_init_attr& attr) {
-  if (SendOpcodesOf(attr.qp_type).served == 0) return EOPNOTSUPP;
+  if (abi::SendOpcodesOf(attr.qp_type).served() == 0) return EOPNOTSUPP;
   const auto is_ours = [pd](const auto* object) {
     return object != nullptr && object->context == pd->context;
   };

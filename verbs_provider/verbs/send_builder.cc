@@ -51,7 +51,8 @@ roci_abi_send_wqe* Begin(ibv_qp_ex* qpx, ibv_wr_opcode opcode) {
   }
   // IBV_SEND_INLINE has no meaning here: the setter decides whether the data is inline.
   const unsigned flags = qpx->wr_flags & ~unsigned{IBV_SEND_INLINE};
-  builder.entry = BeginEntry(qp->sq, builder.next, opcode, qpx->wr_id, flags, &builder.error);
+  builder.entry = BeginEntry(qp->sq, builder.next, qp->sq.opcodes.verbs, opcode, qpx->wr_id, flags,
+                             &builder.error);
   if (builder.entry != nullptr) [[likely]] {
     ++builder.next;
   }
@@ -200,10 +201,10 @@ constexpr SendCall kSendCalls[] = {
 }  // namespace
 
 uint64_t SendOperationsOf(ibv_qp_type type) {
-  const uint32_t served = SendOpcodesOf(type).served;
+  const uint32_t served = abi::SendOpcodesOf(type).verbs;
   uint64_t flags = 0;
   for (const SendCall& call : kSendCalls) {
-    if ((served & OpcodeBit(call.opcode)) != 0) flags |= call.flag;
+    if ((served & abi::OpcodeBit(call.opcode)) != 0) flags |= call.flag;
   }
   return flags;
 }

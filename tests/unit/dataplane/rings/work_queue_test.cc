@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "verbs_provider/abi/list_mr.h"
+#include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
 namespace {

@@ -75,7 +75,7 @@ class FakeSendQueue {
     queue.max_inline = stride - 64;
     queue.auto_inline = 0;
     queue.pd = kPd;
-    queue.opcodes = SendOpcodesOf(type);
+    queue.opcodes = abi::SendOpcodesOf(type);
     queue.slot_flags = SlotFlagsOf(type, true);
     queue.is_datagram = type == IBV_QPT_UD;
   }

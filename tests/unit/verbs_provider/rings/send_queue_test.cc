@@ -243,6 +243,9 @@ TEST(SendQueue, RefusesOperationsThatTheTypeLacks) {
       {IBV_QPT_UC, IBV_WR_ATOMIC_WRITE, EINVAL},
       {IBV_QPT_UD, IBV_WR_LOCAL_INV, EINVAL},
       {IBV_QPT_RC, IBV_WR_TSO, EINVAL},
+      {IBV_QPT_RAW_PACKET, IBV_WR_TSO, EOPNOTSUPP},
+      {IBV_QPT_RC, ROCI_ABI_WR_FLUSH, EINVAL},  // rocidv.h has the call
+      {IBV_QPT_RC, ROCI_ABI_WR_REG_LIST, EINVAL},
       {IBV_QPT_RC, 31, EINVAL},
       {IBV_QPT_RC, 32, EINVAL},
       {IBV_QPT_RC, -1, EINVAL},
