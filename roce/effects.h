@@ -8,7 +8,7 @@
 namespace roci::roce {
 
 // Result of Qp::HandlePacket.
-struct PacketEffects {
+struct alignas(uint32_t) PacketEffects {
   // kNone: the packet was accepted. Otherwise the reason to drop it (kOutOfSequence may cause a
   // NAK).
   DropReason reason = DropReason::kNone;

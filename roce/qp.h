@@ -77,7 +77,8 @@ class Qp {
 
   // Builds the next packet to send: ACKs, NAKs and atomic responses first, then READ responses and
   // the queue pair's own requests in turns by bytes. The segments in `payload` have exactly
-  // out.payload_length bytes and are valid as long as the host's translations. The state changes as if the packet were sent: poll only when it can be sent.
+  // out.payload_length bytes and are valid as long as the host's translations. The state changes as
+  // if the packet were sent: poll only when it can be sent.
   Polled PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
 
   // For owners of many queue pairs of which few have work in flight. If NeedsRecords(), the owner
@@ -144,11 +145,13 @@ class Qp {
   PacketEffects HandleTransportPacket(Host& host, TimeNs now, const Packet& packet);
   bool NoteMark(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleCnp(Host& host, TimeNs now, const Packet& packet);
-  Polled PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
-  Polled PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  bool PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  bool PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  Polled FinishPoll(Host& host, bool has_packet);
   Polled PollCongested(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
-  Polled PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
-  Polled BuildCnp(Host& host, TxPacket& out);
+  bool PollSlowed(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  bool PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  void BuildCnp(Host& host, TxPacket& out);
   void EndThrottle();
   // Ends every entry point: handles a pending fault, reports a drained send queue.
   void Settle(Host& host);

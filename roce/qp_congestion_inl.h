@@ -46,19 +46,26 @@ DropReason Qp<Host>::HandleCnp(Host& host, TimeNs now, const Packet& packet) {
 
 // Answers without data are not throttled: they are short, and without them the peer retransmits.
 template <class Host>
-Polled PollWaiting(Host& host, Responder<Host>& responder, Requester<Host>& requester,
-                   TxPacket& out, memory::SegmentList& payload) {
-  if (responder.MayAnswerAtOnce() && responder.Poll(host, out, payload)) {
-    return {.kind = Polled::Kind::kPacket};
-  }
+bool PollWaiting(Host& host, Responder<Host>& responder, Requester<Host>& requester, TxPacket& out,
+                 memory::SegmentList& payload) {
+  if (responder.MayAnswerAtOnce() && responder.Poll(host, out, payload)) return true;
   requester.Report(host);
-  return {};
+  return false;
 }
 
 template <class Host>
 Polled Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out,
                                memory::SegmentList& payload) {
-  if ((congested_ & kCnpPending) != 0) return BuildCnp(host, out);
+  if ((congested_ & kCnpPending) == 0) {
+    return FinishPoll(host, PollSlowed(host, now, out, payload));
+  }
+  BuildCnp(host, out);
+  Settle(host);
+  return {.kind = Polled::Kind::kCnp, .has_more = true};
+}
+
+template <class Host>
+bool Qp<Host>::PollSlowed(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   // HandleTimeout ends the wait, so that HasTransmit and this function agree.
   if ((congested_ & kThrottleWaits) != 0)
     return PollWaiting(host, responder_, requester_, out, payload);
@@ -69,24 +76,22 @@ Polled Qp<Host>::PollCongested(Host& host, TimeNs now, TxPacket& out,
 
 // Charges packets with data.
 template <class Host>
-Polled Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out,
-                               memory::SegmentList& payload) {
+bool Qp<Host>::PollThrottled(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   if (!congestion_->MayGo(now)) {
     congested_ |= kThrottleWaits;
     throttle_end_ = congestion_->next_send();
     return PollWaiting(host, responder_, requester_, out, payload);
   }
-  const Polled polled = PollSides(host, now, out, payload);
-  if (!polled) return polled;
+  if (!PollSides(host, now, out, payload)) return false;
   const bool is_request = InfoOf(out.opcode).is_request;
   if (is_request || out.payload_length != 0) congestion_->Charge(now, BytesOnWire(type(), out));
   // Request an ACK before a pause: the pause must not count as the peer's ACK timeout.
   if (is_request && context_.IsReliable() && !congestion_->MayGo(now)) out.ack_request = true;
-  return polled;
+  return true;
 }
 
 template <class Host>
-Polled Qp<Host>::BuildCnp(Host& host, TxPacket& out) {
+void Qp<Host>::BuildCnp(Host& host, TxPacket& out) {
   congested_ &= static_cast<uint8_t>(~kCnpPending);
   host.Count(QpCounter::kCnpsSent);
   out.opcode = Opcode::kCnp;
@@ -97,7 +102,6 @@ Polled Qp<Host>::BuildCnp(Host& host, TxPacket& out) {
   out.psn = Psn();
   out.dest_qpn = notified_qpn_;
   out.payload_length = 0;
-  return {.kind = Polled::Kind::kCnp};
 }
 
 template <class Host>

@@ -208,8 +208,9 @@ void Qp<Host>::ContinueFlush(Host& host) {
   }
 }
 
+// Inlined: it ends every call, and mostly has nothing to do.
 template <class Host>
-void Qp<Host>::Settle(Host& host) {
+[[gnu::always_inline]] inline void Qp<Host>::Settle(Host& host) {
   if (context_.error_pending) [[unlikely]] {
     EnterError(host);
   } else if (context_.send_error_pending) [[unlikely]] {
@@ -231,9 +232,9 @@ PacketEffects Qp<Host>::HandlePacket(Host& host, TimeNs now, const Packet& packe
     if (transport == Transport::kCnp) HandleCnp(host, now, packet);
     return {transport == Transport::kCnp ? DropReason::kNone : DropReason::kWrongTransport};
   }
-  bool cnp_to_source = false;
-  if (packet.ecn() == kEcnCongestionExperienced) [[unlikely]]
-    cnp_to_source = NoteMark(host, now, packet);
+  if (packet.ecn() != kEcnCongestionExperienced) [[likely]]
+    return HandleTransportPacket(host, now, packet);
+  const bool cnp_to_source = NoteMark(host, now, packet);
   PacketEffects effects = HandleTransportPacket(host, now, packet);
   effects.cnp_to_source = cnp_to_source;
   return effects;
@@ -321,40 +322,49 @@ bool Qp<Host>::HasTransmit() const {
 template <class Host>
 Polled Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   payload.Clear();
-  Polled polled =
-      congested_ != 0 ? PollCongested(host, now, out, payload) : PollSides(host, now, out, payload);
+  if (congested_ != 0) [[unlikely]]
+    return PollCongested(host, now, out, payload);
+  const bool has_packet = PollSides(host, now, out, payload);
+  if (!has_packet || !context_.IsReliable()) [[unlikely]]
+    return FinishPoll(host, has_packet);
   Settle(host);
-  polled.has_more = polled || HasTransmit();
+  return {.kind = Polled::Kind::kPacket, .has_more = true};
+}
+
+template <class Host>
+Polled Qp<Host>::FinishPoll(Host& host, bool has_packet) {
+  Polled polled;
+  if (has_packet) polled = requester_.LastSent();
+  Settle(host);
+  if (!has_packet) polled.has_more = HasTransmit();
   return polled;
 }
 
 // Adapters run requester and responder independently (IBTA vol 1 prescribes no order), so a peer's
 // READs must not hold up the queue pair's own requests.
 template <class Host>
-Polled Qp<Host>::PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+bool Qp<Host>::PollSides(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   if (responder_.NextHasData()) [[unlikely]]
     return PollInTurn(host, now, out, payload);
-  if (responder_.Poll(host, out, payload)) return {.kind = Polled::Kind::kPacket};
-  return requester_.Poll(host, now, out, payload);
+  return responder_.Poll(host, out, payload) || requester_.Poll(host, now, out, payload);
 }
 
 // The responder's next packet is a READ response with data: it and the requester take turns.
 template <class Host>
-Polled Qp<Host>::PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+bool Qp<Host>::PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   const auto charge = [&out] {
     return kTurnBytesPerPacket + static_cast<int32_t>(out.payload_length);
   };
   if (response_lead_bytes_ > 0) {
-    const Polled polled = requester_.Poll(host, now, out, payload);
-    if (polled) {
+    if (requester_.Poll(host, now, out, payload)) {
       response_lead_bytes_ -= charge();
-      return polled;
+      return true;
     }
     response_lead_bytes_ = 0;  // an idle requester saves up no turns
   }
   if (!responder_.Poll(host, out, payload)) return requester_.Poll(host, now, out, payload);
   response_lead_bytes_ += charge();
-  return {.kind = Polled::Kind::kPacket};
+  return true;
 }
 
 template <class Host>

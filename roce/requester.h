@@ -71,8 +71,9 @@ class Requester {
   // A response packet (is_request false) of this QP's transport.
   DropReason HandleResponse(Host& host, TimeNs now, const Packet& packet);
   void HandleTimeout(Host& host, TimeNs now);
-  // Qp::PollTransmit without `has_more`.
-  Polled Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  bool Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
+  // After a Poll that has built a packet, of this object or of the responder: describes the packet.
+  Polled LastSent() const;
   // Request packet `psn`, polled before, could not be sent; its request fails with `status`.
   void HandleTransmitFault(Host& host, Psn psn, CompletionStatus status);
   // Part of the response to the READ or atomic in progress could not be placed.
@@ -113,9 +114,8 @@ class Requester {
   static memory::MemoryStatus ExecuteLocal(Host& host, const SendWqe& wqe);
   bool PassLocal(Host& host, SendRecord& record);
   void CompleteLocals(Host& host);
-  Polled BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
-                     memory::SegmentList& payload);
-  Polled AsPolled(const SendRecord& record) const;
+  bool BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
+                   memory::SegmentList& payload);
   bool BuildSegmented(Host& host, const WorkInfo& info, SendRecord& record, TxPacket& out,
                       memory::SegmentList& payload);
   void BuildFlush(const WorkInfo& info, const SendRecord& record, TxPacket& out);

@@ -90,23 +90,23 @@ bool Requester<Host>::MayStart(const SendRecord& record) const {
 }
 
 template <class Host>
-Polled Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
+bool Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   if (!context_.IsReliable() && head_ != cursor_) ReportSent(host);
   for (uint32_t budget = kLocalBudget; budget != 0 && CanTransmit(); --budget) {
-    if (cursor_ == tail_ && !FetchNext(host)) return {};
+    if (cursor_ == tail_ && !FetchNext(host)) return false;
     SendRecord& record = At(cursor_);
     if (record.failed || !MayStart(record)) [[unlikely]] {
-      return {};
+      return false;
     }
     if (record.packets != 0) [[likely]] {
       if (pacer_.limited() && !pacer_.MayGo(now)) [[unlikely]] {
-        return {};
+        return false;
       }
       return BuildPacket(host, now, record, out, payload);
     }
-    if (!PassLocal(host, record)) return {};
+    if (!PassLocal(host, record)) return false;
   }
-  return {};
+  return false;
 }
 
 template <class Host>
@@ -198,8 +198,8 @@ bool Requester<Host>::FetchNext(Host& host) {
 }
 
 template <class Host>
-Polled Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
-                                    memory::SegmentList& payload) {
+bool Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, TxPacket& out,
+                                  memory::SegmentList& payload) {
   const WorkInfo& info = InfoOf(record.wqe.opcode);
   out.solicited = false;
   out.ack_request = true;
@@ -210,11 +210,11 @@ Polled Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, 
   out.payload_length = 0;
   uint32_t psns = 1;
   if (context_.config.type == QpType::kRawPacket) [[unlikely]] {
-    if (!BuildFrame(host, record, out, payload)) return {};
+    if (!BuildFrame(host, record, out, payload)) return false;
   } else if (info.work_class == WorkClass::kSegmented ||
              record.wqe.opcode == WorkOpcode::kAtomicWrite) [[likely]] {
     if (!BuildSegmented(host, info, record, out, payload)) [[unlikely]] {
-      return {};
+      return false;
     }
   } else if (info.work_class == WorkClass::kRead) {
     psns = BuildRead(info, record, out);
@@ -231,22 +231,7 @@ Polled Requester<Host>::BuildPacket(Host& host, TimeNs now, SendRecord& record, 
     if (context_.IsReliable() && pacer_.IsSpent(now)) out.ack_request = true;
   }
   NoteSent(host, now, record, psns);
-  return AsPolled(record);
-}
-
-template <class Host>
-Polled Requester<Host>::AsPolled(const SendRecord& record) const {
-  if (context_.IsReliable()) [[likely]]
-    return {.kind = Polled::Kind::kPacket};
-  Polled polled{.kind = Polled::Kind::kPacket, .completes_once_sent = true};
-  if (context_.config.type == QpType::kUd) {
-    polled.kind = Polled::Kind::kDatagram;
-    polled.address_handle = record.wqe.datagram.address_handle;
-  } else if (context_.config.type == QpType::kRawPacket) {
-    polled.kind = Polled::Kind::kFrame;
-    polled.fill_checksums = record.wqe.fill_checksums;
-  }
-  return polled;
+  return true;
 }
 
 // A raw packet queue pair's request is one frame, sent as it is.
@@ -381,6 +366,23 @@ void Requester<Host>::NoteSent(Host& host, TimeNs now, SendRecord& record, uint3
   // No answer comes: the request is complete once sent. The next Poll reports it, when it is known
   // that the payload could be read.
   una_ = send_psn_;
+}
+
+template <class Host>
+Polled Requester<Host>::LastSent() const {
+  Polled polled{.kind = Polled::Kind::kPacket, .has_more = true};
+  if (context_.IsReliable()) return polled;
+  polled.completes_once_sent = true;
+  // Requests of these types have one packet each, which is sent.
+  const SendWqe& wqe = At(cursor_ - 1).wqe;
+  if (context_.config.type == QpType::kUd) {
+    polled.kind = Polled::Kind::kDatagram;
+    polled.address_handle = wqe.datagram.address_handle;
+  } else if (context_.config.type == QpType::kRawPacket) {
+    polled.kind = Polled::Kind::kFrame;
+    polled.fill_checksums = wqe.fill_checksums;
+  }
+  return polled;
 }
 
 template <class Host>

@@ -74,7 +74,6 @@ class Responder {
   PacketEffects HandleRequest(Host& host, const Packet& packet);
   // A frame for a raw packet queue pair.
   DropReason HandleFrame(Host& host, std::span<const std::byte> frame, const FrameInfo& info);
-  // True: it has built a packet.
   bool Poll(Host& host, TxPacket& out, memory::SegmentList& payload);
   // The payload of response packet `psn`, polled before, could not be read.
   void HandleTransmitFault(Host& host, Psn psn);

@@ -178,12 +178,9 @@ class Worker final : public DurableService {
   Progress Visit(QueuePair& qp);
   Progress Transmit(QueuePair& qp);
   bool HasRoom(DeviceLane& lane);
-  // Builds the frame of the packet in `tx_` and sends it. Returns whether there may be more
-  // packets.
-  bool Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled);
+  // Builds the frame of the packet in `tx_` and sends it.
+  void Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled);
   uint32_t Encode(QueuePair& qp, roce::Polled polled, std::byte* out);
-  uint32_t EncodePacket(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
-                        std::byte* out);
   uint32_t EncodeCnp(const QueuePair& qp, std::byte* out);
   uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
   uint32_t EncodeRaw(QueuePair& qp, roce::Polled polled, std::byte* out);
@@ -191,7 +188,7 @@ class Worker final : public DurableService {
                        std::byte* out);
   memory::MemoryStatus GatherLater(QueuePair& qp, const GatherBatch::Frame& frame, std::byte* to);
   uint32_t ReceiverOf(const QueuePair& qp, roce::Polled polled) const;
-  bool FailTransmit(QueuePair& qp, roce::Polled polled);
+  void FailTransmit(QueuePair& qp, roce::Polled polled);
   GatherBatch::Frame FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf* buffer,
                              std::byte* bytes) const;
   void ApplyEffects(QueuePair& qp);

@@ -84,9 +84,11 @@ Worker::Progress Worker::Transmit(QueuePair& qp) {
       break;
     }
     const roce::Polled polled = qp.core.PollTransmit(qp.host, now_, tx_, payload_);
-    has_more = polled.has_more;
-    if (!polled) break;
-    has_more = Emit(qp, lane, polled);
+    if (!polled) {
+      has_more = polled.has_more;
+      break;
+    }
+    Emit(qp, lane, polled);
     ++sent;
     // The next packet of an XRC queue pair may use another program's memory.
     if (qp.host.IsHeld() && (polled.completes_once_sent || qp.host.is_of_domain())) break;
@@ -104,7 +106,7 @@ bool Worker::HasRoom(DeviceLane& lane) {
   return lane.FlushStage();
 }
 
-bool Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
+void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   rte_mbuf* buffer = stash_.Top();
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
   gathers_later_ = false;
@@ -123,30 +125,29 @@ bool Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   buffer->ol_flags = 0;
   if (gathers_later_) [[unlikely]] {
     lane.Reserve();
-    return polled.has_more;
+    return;
   }
   if (qp.host.IsHeld()) [[unlikely]] {
     // Queued behind the frames that wait for their payload.
     lane.Reserve();
     qp.host.copy_state().held_by()->gathers.Hold(FrameOf(qp, polled, buffer, nullptr));
-    return polled.has_more;
+    return;
   }
   if (polled.fill_checksums) [[unlikely]]
     lane.FillChecksums(*buffer, made);
   lane.Stage(buffer, ReceiverOf(qp, polled));
-  return polled.has_more;
 }
 
 // The packet could not be built. An address handle that is destroyed or of another PD is no
 // protection error (IBTA vol 1, 11.6.2).
-bool Worker::FailTransmit(QueuePair& qp, roce::Polled polled) {
+void Worker::FailTransmit(QueuePair& qp, roce::Polled polled) {
   stats_.memory_faults.Add(1);
   const bool lacks_path =
       polled.kind == roce::Polled::Kind::kDatagram &&
       qp.host.context().addresses().Find(polled.address_handle, qp.pd()) == nullptr;
   const auto status = lacks_path ? roce::CompletionStatus::kLocalQpOperationError
                                  : roce::CompletionStatus::kLocalProtectionError;
-  return qp.core.HandleTransmitFault(qp.host, now_, tx_, status).has_transmit;
+  qp.core.HandleTransmitFault(qp.host, now_, tx_, status);
 }
 
 uint32_t Worker::ReceiverOf(const QueuePair& qp, roce::Polled polled) const {
@@ -169,27 +170,24 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
 
 // Returns the length of the frame in bytes; 0: the payload could not be read, or there is no such
 // address handle.
-uint32_t Worker::Encode(QueuePair& qp, roce::Polled polled, std::byte* out) {
+[[gnu::always_inline]] inline uint32_t Worker::Encode(QueuePair& qp, roce::Polled polled,
+                                                      std::byte* out) {
   using Kind = roce::Polled::Kind;
-  if (polled.kind == Kind::kPacket) [[likely]]
-    return EncodePacket(qp, polled, qp.frame, out);
-  if (polled.kind == Kind::kCnp) return EncodeCnp(qp, out);
-  if (polled.kind == Kind::kFrame) return EncodeRaw(qp, polled, out);
-  const roce::FrameTemplate* frame =
-      qp.host.context().addresses().Find(polled.address_handle, qp.pd());
-  return frame != nullptr ? EncodePacket(qp, polled, *frame, out) : 0;
-}
-
-uint32_t Worker::EncodePacket(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
-                              std::byte* out) {
+  const roce::FrameTemplate* frame = &qp.frame;
+  if (polled.kind != Kind::kPacket) [[unlikely]] {
+    if (polled.kind == Kind::kCnp) return EncodeCnp(qp, out);
+    if (polled.kind == Kind::kFrame) return EncodeRaw(qp, polled, out);
+    frame = qp.host.context().addresses().Find(polled.address_handle, qp.pd());
+    if (frame == nullptr) return 0;
+  }
   if (tx_.payload_length == 0) {
-    return roce::EncodeFrame(frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
+    return roce::EncodeFrame(*frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
   }
   if (payload_.size() == 1 && payload_[0].direct != nullptr) [[likely]] {
-    const uint32_t bytes = roce::EncodeFrame(frame, tx_, payload_[0].direct, 0, out);
+    const uint32_t bytes = roce::EncodeFrame(*frame, tx_, payload_[0].direct, 0, out);
     return payload_.Intact() ? bytes : 0;
   }
-  return payload_.AllDirect() ? EncodePieces(frame, out) : EncodeLater(qp, polled, frame, out);
+  return payload_.AllDirect() ? EncodePieces(*frame, out) : EncodeLater(qp, polled, *frame, out);
 }
 
 uint32_t Worker::EncodeCnp(const QueuePair& qp, std::byte* out) {
