@@ -87,7 +87,7 @@ void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
 void ReadMemory(TomlReader& reader, MemoryConfig& out) {
   reader.Parsed("policy", "one of \"auto\", \"process_vm\", \"map\"",
                 [&](const std::string& text) { return Lookup(kMemoryPolicies, text, out.policy); });
-  reader.Number("auto_inline", 0, kMaxInline, out.auto_inline);
+  reader.Number("auto_inline", 0, dataplane::kMaxInlineBytes, out.auto_inline);
 }
 
 void ReadLimits(TomlReader& reader, LimitsConfig& out) {

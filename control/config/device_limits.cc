@@ -55,8 +55,8 @@ void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
   out.vendor_part_id = kVendorPartId;
   out.max_qp = limits.max_qp;
   out.max_qp_wr = limits.max_qp_wr;
-  out.max_sge = kMaxSge;
-  out.max_sge_rd = kMaxSge;
+  out.max_sge = dataplane::kMaxSges;
+  out.max_sge_rd = dataplane::kMaxSges;
   out.max_cq = limits.max_cq;
   out.max_cqe = limits.max_cqe;
   out.max_mr = limits.max_mr;
@@ -86,11 +86,11 @@ void DescribeDevice(const DeviceLimits& limits, uint64_t node_guid,
   out.max_rndv_header = ROCI_ABI_MAX_RNDV_HEADER;
   out.max_srq = limits.max_srq;
   out.max_srq_wr = limits.max_srq_wr;
-  out.max_srq_sge = kMaxSge;
+  out.max_srq_sge = dataplane::kMaxSges;
   out.max_pkeys = 1;
   out.max_cq_count = kMaxCqModeration;
   out.max_cq_period = kMaxCqModeration;
-  out.max_inline = kMaxInline;
+  out.max_inline = dataplane::kMaxInlineBytes;
   out.local_ca_ack_delay =
       15;  // 4.096 us * 2^15, about 134 ms: the daemon may be off its processor
   out.phys_port_cnt = 1;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "dataplane/types/queue_limits.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
@@ -18,10 +19,10 @@ struct DeviceLimits {
   uint32_t max_pd = 16384;
   uint32_t max_ah = 65536;
   uint32_t max_srq = 4096;
-  uint32_t max_xrcd = 4096;     // open handles of XRC domains; verbs do not report this limit
-  uint32_t max_srq_wr = 16384;  // entries of a shared receive queue
-  uint32_t max_qp_wr = 16384;   // entries of a send or receive queue
-  uint32_t max_cqe = 1 << 20;   // entries of a completion queue
+  uint32_t max_xrcd = 4096;  // open handles of XRC domains; verbs do not report this limit
+  uint32_t max_srq_wr = dataplane::kMaxQueueEntries;
+  uint32_t max_qp_wr = dataplane::kMaxQueueEntries;
+  uint32_t max_cqe = dataplane::kMaxCompletionEntries;
   uint32_t max_rd_atomic = 16;  // READs and atomics under way per QP, each direction
   // Not configurable.
   uint32_t max_multicast_memberships = 8192;  // queue pairs in all groups
@@ -34,8 +35,6 @@ struct DeviceLimits {
 };
 
 // The same for every device.
-inline constexpr uint32_t kMaxSge = 32;
-inline constexpr uint32_t kMaxInline = 1024;  // bytes
 inline constexpr uint64_t kMaxMrSize = uint64_t{1} << 46;
 inline constexpr uint32_t kMaxMessageBytes = uint32_t{1} << 31;
 inline constexpr uint32_t kMaxCompletionChannels = 16384;  // per session

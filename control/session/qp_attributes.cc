@@ -1,7 +1,6 @@
 #include "control/session/qp_attributes.h"
 
 #include "absl/strings/str_cat.h"
-#include "verbs_provider/abi/send_opcodes.h"
 
 namespace roci::control {
 namespace {
@@ -17,12 +16,6 @@ constexpr uint32_t kKnownAttributes =
 absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what); }
 
 }  // namespace
-
-bool IsOfferedQpType(uint32_t type) {
-  constexpr uint32_t kOffered =
-      abi::kSendingQpTypes | 1u << static_cast<uint32_t>(roce::QpType::kXrcRecv);
-  return type < 32 && (kOffered >> type & 1) != 0;
-}
 
 uint32_t KnownAttributesOf(roce::QpType type, uint32_t mask) {
   constexpr uint32_t kOfResponders = roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer;

@@ -5,12 +5,17 @@
 
 #include "absl/status/status.h"
 #include "roce/qp_attributes.h"
+#include "verbs_provider/abi/send_opcodes.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
 
 // Whether the queue pair type is supported; other types fail with EOPNOTSUPP.
-bool IsOfferedQpType(uint32_t type);
+constexpr bool IsOfferedQpType(uint32_t type) {
+  constexpr uint32_t kOffered =
+      abi::kSendingQpTypes | 1u << static_cast<uint32_t>(roce::QpType::kXrcRecv);
+  return type < 32 && (kOffered >> type & 1) != 0;
+}
 
 // `mask` without the attributes that an XRC queue pair accepts but ignores: requester attributes of
 // an XRC receive queue pair, responder attributes of an XRC send queue pair. Programs set both, as

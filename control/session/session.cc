@@ -189,7 +189,7 @@ void Session::HandleDescriptors(const ForeignMessage* message) {
 // those of this message are closed.
 void Session::RefuseDescriptors(std::span<const std::byte> message) {
   Reply reply;
-  DecodeRequest(message, 0, request_).IgnoreError();  // for its head
+  DecodeRequest(message, 0, limits_, request_).IgnoreError();  // for its head
   broker_ticket_ = services_.foreign_fds.Drop(socket_.get(), admission_.user, [this] {
     broker_ticket_ = 0;
     services_.loop.Change(socket_watch_, EPOLLIN);
@@ -203,7 +203,8 @@ void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer
 
 void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds) {
   const uint32_t fd_count = fds != nullptr ? fds->message_count() : 0;
-  absl::Status status = OrRefuse([&] { return DecodeRequest(message, fd_count, request_); });
+  absl::Status status =
+      OrRefuse([&] { return DecodeRequest(message, fd_count, limits_, request_); });
   bool waits = false;
   if (status.ok()) {
     status = OrRefuse([&] {

@@ -26,7 +26,7 @@
   ROW(CREATE_CQ, create_cq, create_cq, false, CheckCreateCq, CreateCq)                             \
   ROW(RESIZE_CQ, resize_cq, resize_cq, false, CheckResizeCq, ResizeCq)                             \
   ROW(DESTROY_CQ, handle, destroy, false, nullptr, DestroyCq)                                      \
-  ROW(CREATE_QP, create_qp, create_qp, false, nullptr, CreateQp)                                   \
+  ROW(CREATE_QP, create_qp, create_qp, false, CheckCreateQp, CreateQp)                             \
   ROW(MODIFY_QP, modify_qp, modify_qp, false, nullptr, ModifyQp)                                   \
   ROW(QUERY_QP, query_qp, query_qp, false, nullptr, QueryQp)                                       \
   ROW(DESTROY_QP, handle, destroy, false, nullptr, DestroyQp)                                      \

@@ -1,9 +1,9 @@
 // Session commands about completion channels and completion queues.
-#include <bit>
 #include <cerrno>
 
 #include "control/loop/errno_status.h"
 #include "control/session/session.h"
+#include "dataplane/qp/queue_layouts.h"
 
 namespace roci::control {
 namespace {
@@ -17,11 +17,6 @@ void DescribeRing(const dataplane::CompletionQueueInfo& info, Response& out) {
   out.entries = info.capacity;
   out.entries_offset = info.entries_offset;
   out.memory_size = info.memory_size;
-}
-
-// Bytes of a completion queue's ring in the dataplane's layout, for the quota.
-uint64_t RingBytes(uint32_t entries) {
-  return sizeof(roci_abi_cq) + uint64_t{std::bit_ceil(entries)} * sizeof(roci_abi_cqe);
 }
 
 }  // namespace
@@ -59,9 +54,6 @@ absl::Status Session::DestroyChannel(const Request& request, const FdsPointer&, 
 
 absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_cq_request>();
-  if (create.entries > device_->limits().max_cqe || create.comp_vector >= kCompletionVectors) {
-    return absl::InvalidArgumentError("invalid number of entries or completion vector");
-  }
   ChannelRecord* channel = nullptr;
   if (create.channel != kNoChannel) {
     channel = channels_.Find(create.channel);
@@ -70,7 +62,8 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   CqRecord record;
   record.share = QuotaShare(quotas_->cqs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of completion queues reached");
-  record.memory = admission_.user->TakeRings(RingBytes(create.entries));
+  record.memory =
+      admission_.user->TakeRings(dataplane::CompletionRingBytes(create.entries));
   if (!record.memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::CreatedCompletionQueue> created =
       shard_->Do(dataplane::CreateCompletionQueue{
@@ -92,9 +85,8 @@ absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply&
   const auto& resize = request.As<roci_abi_resize_cq_request>();
   CqRecord* record = cqs_.Find(resize.handle);
   if (record == nullptr) return absl::NotFoundError("no such completion queue");
-  if (resize.entries > device_->limits().max_cqe)
-    return absl::InvalidArgumentError("invalid number of entries");
-  RingShare memory = admission_.user->TakeRings(RingBytes(resize.entries));
+  RingShare memory =
+      admission_.user->TakeRings(dataplane::CompletionRingBytes(resize.entries));
   if (!memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::Fd> fd =
       shard_->Do(dataplane::ResizeCompletionQueue{*record->cq, resize.entries, resize.consumer});

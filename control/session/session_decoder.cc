@@ -4,8 +4,8 @@
 #include <array>
 #include <cerrno>
 
-#include "control/config/device_limits.h"
 #include "control/loop/errno_status.h"
+#include "control/session/qp_attributes.h"
 #include "control/session/session_commands.h"
 #include "memory/types.h"
 #include "roce/flow_key.h"
@@ -24,7 +24,7 @@ uint32_t MemoryFdsOf(uint64_t features) {
   return (features & kEither) != 0 ? 1 : 0;
 }
 
-absl::Status CheckHello(const void* request, uint32_t fd_count) {
+absl::Status CheckHello(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& hello = *static_cast<const roci_abi_hello_request*>(request);
   if (hello.magic != ROCI_ABI_MAGIC) return StatusFromErrno(EPROTO, "magic");
   if (hello.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
@@ -35,7 +35,7 @@ absl::Status CheckHello(const void* request, uint32_t fd_count) {
                                                  : Invalid("wrong number of descriptors");
 }
 
-absl::Status CheckAttach(const void* request, uint32_t fd_count) {
+absl::Status CheckAttach(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& attach = *static_cast<const roci_abi_attach_request*>(request);
   if (attach.magic != ROCI_ABI_MAGIC) return Invalid("wrong magic number");
   if (attach.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
@@ -122,7 +122,7 @@ absl::Status CheckOnDemand(const roci_abi_reg_mr_request& reg) {
              : Invalid("an on-demand region has no extents");
 }
 
-absl::Status CheckRegMr(const void* request, uint32_t fd_count) {
+absl::Status CheckRegMr(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& reg = *static_cast<const roci_abi_reg_mr_request*>(request);
   if (reg.fd_count != fd_count) return Invalid("wrong number of descriptors");
   const absl::Status status = CheckAccess(reg.access);
@@ -135,7 +135,7 @@ absl::Status CheckRegMr(const void* request, uint32_t fd_count) {
   return CheckTranslation(reg.extents, reg.extent_count, reg.start, reg.length, reg.iova, fd_count);
 }
 
-absl::Status CheckRegDmMr(const void* request, uint32_t) {
+absl::Status CheckRegDmMr(const void* request, uint32_t, const DeviceLimits&) {
   const uint32_t access = static_cast<const roci_abi_reg_dm_mr_request*>(request)->access;
   constexpr auto kAllowed = static_cast<uint32_t>(
       memory::Access::kLocalWrite | memory::Access::kRemoteWrite | memory::Access::kRemoteRead |
@@ -148,7 +148,7 @@ absl::Status CheckRegDmMr(const void* request, uint32_t) {
   return CheckAccess(access);
 }
 
-absl::Status CheckRegDmaBufferMr(const void* request, uint32_t fd_count) {
+absl::Status CheckRegDmaBufferMr(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& reg = *static_cast<const roci_abi_reg_dma_buffer_mr_request*>(request);
   if (fd_count != 1) return Invalid("wrong number of descriptors");
   // As in the kernel.
@@ -162,7 +162,7 @@ absl::Status CheckRegDmaBufferMr(const void* request, uint32_t fd_count) {
   return CheckRange(reg.offset, reg.length);
 }
 
-absl::Status CheckReregMr(const void* request, uint32_t fd_count) {
+absl::Status CheckReregMr(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& rereg = *static_cast<const roci_abi_rereg_mr_request*>(request);
   if (rereg.fd_count != fd_count) return Invalid("wrong number of descriptors");
   if (rereg.flags == 0 || (rereg.flags & ~kReregAll)) return Invalid("unknown flags");
@@ -181,14 +181,14 @@ absl::Status CheckReregMr(const void* request, uint32_t fd_count) {
                                                   : Invalid("wrong number of extents");
 }
 
-absl::Status CheckUnshareRange(const void* request, uint32_t) {
+absl::Status CheckUnshareRange(const void* request, uint32_t, const DeviceLimits&) {
   const auto& unshare = *static_cast<const roci_abi_unshare_range_request*>(request);
   // The range may span all memory of a program, far more than a region.
   if (unshare.length == 0 || Wraps(unshare.start, unshare.length)) return Invalid("invalid range");
   return absl::OkStatus();
 }
 
-absl::Status CheckAllocMw(const void* request, uint32_t) {
+absl::Status CheckAllocMw(const void* request, uint32_t, const DeviceLimits&) {
   const uint32_t type = static_cast<const roci_abi_alloc_mw_request*>(request)->type;
   return type == static_cast<uint32_t>(memory::WindowType::kType1) ||
                  type == static_cast<uint32_t>(memory::WindowType::kType2)
@@ -196,26 +196,61 @@ absl::Status CheckAllocMw(const void* request, uint32_t) {
              : Invalid("unknown type of memory window");
 }
 
-absl::Status CheckCreateCq(const void* request, uint32_t) {
+absl::Status CheckEntries(uint32_t entries, uint32_t most) {
+  return entries >= 1 && entries <= most ? absl::OkStatus() : Invalid("invalid number of entries");
+}
+
+absl::Status CheckCreateCq(const void* request, uint32_t, const DeviceLimits& limits) {
   const auto& create = *static_cast<const roci_abi_create_cq_request*>(request);
   if (create.flags & ~ROCI_ABI_CQ_IGNORE_OVERRUN)
     return absl::UnimplementedError("unsupported flags");
-  return create.entries >= 1 ? absl::OkStatus() : Invalid("invalid number of entries");
+  if (create.comp_vector >= kCompletionVectors) return Invalid("no such completion vector");
+  return CheckEntries(create.entries, limits.max_cqe);
 }
 
-absl::Status CheckModifyCq(const void* request, uint32_t) {
+absl::Status CheckModifyCq(const void* request, uint32_t, const DeviceLimits&) {
   const auto& modify = *static_cast<const roci_abi_modify_cq_request*>(request);
   return modify.count <= kMaxCqModeration && modify.period_us <= kMaxCqModeration
              ? absl::OkStatus()
              : Invalid("invalid moderation");
 }
 
-absl::Status CheckResizeCq(const void* request, uint32_t) {
-  const auto& resize = *static_cast<const roci_abi_resize_cq_request*>(request);
-  return resize.entries >= 1 ? absl::OkStatus() : Invalid("invalid number of entries");
+absl::Status CheckResizeCq(const void* request, uint32_t, const DeviceLimits& limits) {
+  return CheckEntries(static_cast<const roci_abi_resize_cq_request*>(request)->entries,
+                      limits.max_cqe);
 }
 
-absl::Status CheckCreateFlow(const void* request, uint32_t) {
+absl::Status CheckQpFlags(const roci_abi_create_qp_request& create) {
+  constexpr uint32_t kOffered = ROCI_ABI_QP_BLOCK_SELF_MULTICAST | ROCI_ABI_QP_WORK_QUEUE;
+  if (create.flags & ~kOffered) return absl::UnimplementedError("unsupported creation flags");
+  const bool is_datagram = create.qp_type == static_cast<uint32_t>(roce::QpType::kUd);
+  if ((create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) && !is_datagram) {
+    return Invalid("invalid creation flags");
+  }
+  const bool is_raw = create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket);
+  if ((create.flags & ROCI_ABI_QP_WORK_QUEUE) && (!is_raw || create.max_send_wr != 0)) {
+    return Invalid("a work queue cannot have a send queue");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCreateQp(const void* request, uint32_t, const DeviceLimits& limits) {
+  const auto& create = *static_cast<const roci_abi_create_qp_request*>(request);
+  if (!IsOfferedQpType(create.qp_type))
+    return absl::UnimplementedError("unsupported type of queue pair");
+  const absl::Status status = CheckQpFlags(create);
+  if (!status.ok()) return status;
+  // XRC_RECV has no queues, and the numbers have no meaning.
+  if (create.qp_type == static_cast<uint32_t>(roce::QpType::kXrcRecv)) return absl::OkStatus();
+  if (create.max_send_wr > limits.max_qp_wr || create.max_recv_wr > limits.max_qp_wr ||
+      create.max_send_sge > dataplane::kMaxSges || create.max_recv_sge > dataplane::kMaxSges ||
+      create.max_inline > dataplane::kMaxInlineBytes) {
+    return Invalid("a value exceeds the limits of the device");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCreateFlow(const void* request, uint32_t, const DeviceLimits&) {
   const auto& create = *static_cast<const roci_abi_create_flow_request*>(request);
   constexpr uint32_t kSniffer = 3;  // the last of enum ibv_flow_attr_type
   constexpr uint32_t kActions = ROCI_ABI_FLOW_DROP | ROCI_ABI_FLOW_COUNT | ROCI_ABI_FLOW_PASS_ON;
@@ -236,41 +271,48 @@ absl::Status CheckCreateFlow(const void* request, uint32_t) {
   return absl::OkStatus();
 }
 
-absl::Status CheckQueueTable(const void* request, uint32_t) {
+absl::Status CheckQueueTable(const void* request, uint32_t, const DeviceLimits&) {
   const auto& create = *static_cast<const roci_abi_create_queue_table_request*>(request);
   return create.log_size <= ROCI_ABI_MAX_QUEUE_TABLE_LOG ? absl::OkStatus()
                                                          : Invalid("the table is too large");
 }
 
-absl::Status CheckCreateRssQp(const void* request, uint32_t) {
+absl::Status CheckCreateRssQp(const void* request, uint32_t, const DeviceLimits&) {
   const auto& create = *static_cast<const roci_abi_create_rss_qp_request*>(request);
   return (create.fields & ~roce::kHashFields) == 0
              ? absl::OkStatus()
              : absl::UnimplementedError("unsupported hash fields");
 }
 
-absl::Status CheckCreateSrq(const void* request, uint32_t) {
+absl::Status CheckSrqSize(uint32_t max_wr, uint32_t max_sge, const DeviceLimits& limits) {
+  return max_wr >= 1 && max_wr <= limits.max_srq_wr && max_sge <= dataplane::kMaxSges
+             ? absl::OkStatus()
+             : Invalid("the size is 0 or exceeds the limits of the device");
+}
+
+absl::Status CheckCreateSrq(const void* request, uint32_t, const DeviceLimits& limits) {
   const auto& create = *static_cast<const roci_abi_create_srq_request*>(request);
   if (create.type > ROCI_ABI_SRQ_XRC)
     return absl::UnimplementedError("unsupported type of receive queue");
-  return absl::OkStatus();
+  return CheckSrqSize(create.max_wr, create.max_sge, limits);
 }
 
-absl::Status CheckCreateTagSrq(const void* request, uint32_t) {
+absl::Status CheckCreateTagSrq(const void* request, uint32_t, const DeviceLimits& limits) {
   const auto& create = *static_cast<const roci_abi_create_tag_srq_request*>(request);
-  return create.max_tags >= 1 && create.max_tags <= ROCI_ABI_MAX_TAGS && create.max_ops >= 1 &&
-                 create.max_ops <= ROCI_ABI_MAX_TAG_OPS
-             ? absl::OkStatus()
-             : Invalid("invalid number of tags or operations");
+  if (create.max_tags < 1 || create.max_tags > ROCI_ABI_MAX_TAGS || create.max_ops < 1 ||
+      create.max_ops > ROCI_ABI_MAX_TAG_OPS) {
+    return Invalid("invalid number of tags or operations");
+  }
+  return CheckSrqSize(create.max_wr, create.max_sge, limits);
 }
 
-absl::Status CheckAllocListMr(const void* request, uint32_t) {
+absl::Status CheckAllocListMr(const void* request, uint32_t, const DeviceLimits&) {
   const uint32_t runs = static_cast<const roci_abi_alloc_list_mr_request*>(request)->max_runs;
   return runs >= 1 && runs <= ROCI_ABI_MAX_LIST_RUNS ? absl::OkStatus()
                                                      : Invalid("invalid number of runs of a list");
 }
 
-absl::Status CheckAllocSignatureMr(const void* request, uint32_t) {
+absl::Status CheckAllocSignatureMr(const void* request, uint32_t, const DeviceLimits&) {
   const auto& alloc = *static_cast<const roci_abi_alloc_signature_mr_request*>(request);
   return alloc.max_runs >= 1 && alloc.max_runs <= ROCI_ABI_MAX_LIST_RUNS &&
                  alloc.max_protection_runs <= ROCI_ABI_MAX_LIST_RUNS
@@ -278,14 +320,15 @@ absl::Status CheckAllocSignatureMr(const void* request, uint32_t) {
              : Invalid("invalid number of runs of a signature region");
 }
 
-absl::Status CheckModifySrq(const void* request, uint32_t) {
+absl::Status CheckModifySrq(const void* request, uint32_t, const DeviceLimits& limits) {
   const auto& modify = *static_cast<const roci_abi_modify_srq_request*>(request);
-  return (modify.mask & ~(ROCI_ABI_SRQ_MAX_WR | ROCI_ABI_SRQ_LIMIT)) == 0
-             ? absl::OkStatus()
-             : Invalid("unknown attributes in the mask");
+  if (modify.mask & ~(ROCI_ABI_SRQ_MAX_WR | ROCI_ABI_SRQ_LIMIT))
+    return Invalid("unknown attributes in the mask");
+  if ((modify.mask & ROCI_ABI_SRQ_MAX_WR) == 0) return absl::OkStatus();
+  return CheckSrqSize(modify.max_wr, 0, limits);
 }
 
-absl::Status CheckOpenXrcd(const void* request, uint32_t fd_count) {
+absl::Status CheckOpenXrcd(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& open = *static_cast<const roci_abi_open_xrcd_request*>(request);
   if (open.has_file > 1 || open.has_file != fd_count) return Invalid("wrong number of descriptors");
   return (open.flags & ~(ROCI_ABI_XRCD_CREATE | ROCI_ABI_XRCD_EXCLUSIVE)) == 0
@@ -295,7 +338,8 @@ absl::Status CheckOpenXrcd(const void* request, uint32_t fd_count) {
 
 template <class RequestType, class ResponseType>
 constexpr SessionCommandInfo Command(const char* name, bool takes_fds,
-                                     absl::Status (*check)(const void*, uint32_t)) {
+                                     absl::Status (*check)(const void*, uint32_t,
+                                                           const DeviceLimits&)) {
   static_assert(offsetof(RequestType, head) == 0 && offsetof(ResponseType, head) == 0);
   static_assert(sizeof(RequestType) <= kMaxRequestBytes);
   return {name, sizeof(RequestType), sizeof(ResponseType), check, takes_fds};
@@ -329,7 +373,8 @@ const SessionCommandInfo* FindCommand(uint32_t command) {
   return command >= 1 && command < ROCI_ABI_COMMAND_COUNT ? &kCommands[command] : nullptr;
 }
 
-absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count, Request& out) {
+absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count,
+                           const DeviceLimits& limits, Request& out) {
   out.info = nullptr;
   out.head = {};
   if (message.size() < sizeof(out.head)) return Invalid("the message is shorter than a head");
@@ -344,7 +389,8 @@ absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count
     return Invalid("wrong number of descriptors");
   }
   std::memcpy(out.bytes.data(), message.data(), message.size());
-  return info->check != nullptr ? info->check(out.bytes.data(), fd_count) : absl::OkStatus();
+  return info->check != nullptr ? info->check(out.bytes.data(), fd_count, limits)
+                                : absl::OkStatus();
 }
 
 }  // namespace roci::control

@@ -1,7 +1,7 @@
 // Gate 3: validates the bytes and descriptors of a program's request. A decoded request has the
-// size of its command, a valid head, terminated strings, known enumerators and flags, extents that
-// cover their region exactly, and valid descriptor numbers. The session checks handles and limits.
-// Pure.
+// size of its command, a valid head, terminated strings, known enumerators and flags, sizes of
+// queues within the limits of the device, extents that cover their region exactly, and valid
+// descriptor numbers. The session checks handles, and how many objects there may be. Pure.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "control/config/device_limits.h"
 #include "control/loop/request_limits.h"
 #include "verbs_provider/abi/session.h"
 
@@ -21,7 +22,7 @@ struct SessionCommandInfo {
   uint32_t request_size;   // bytes, exact
   uint32_t response_size;  // bytes, exact
   // Further checks, or null; `request` is a copy of request_size bytes.
-  absl::Status (*check)(const void* request, uint32_t fd_count);
+  absl::Status (*check)(const void* request, uint32_t fd_count, const DeviceLimits& limits);
   bool takes_fds;
 };
 
@@ -41,8 +42,10 @@ struct Request {
 };
 
 // Copies `message` and checks the copy. OK: `out` is complete. Otherwise: the errno for the answer;
-// out.head has the head for the answer (zeros if the message was shorter than a head).
-absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count, Request& out);
+// out.head has the head for the answer (zeros if the message was shorter than a head). `limits`:
+// of the session's device; before it has one, any.
+absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count,
+                           const DeviceLimits& limits, Request& out);
 
 // Access flags that the device may ignore (IBV_ACCESS_OPTIONAL_RANGE).
 inline constexpr uint32_t kOptionalAccess = 0x3FF00000;

@@ -7,41 +7,11 @@
 #include "control/session/qp_attributes.h"
 #include "control/session/session.h"
 #include "dataplane/qp/queue_layouts.h"
-#include "dataplane/types/queue_limits.h"
 
 namespace roci::control {
 namespace {
 
 constexpr uint32_t kNoSrq = ~0u;
-
-// What devices advertise is what the dataplane grants.
-static_assert(kMaxSge == dataplane::kQueueLimits.max_sge);
-static_assert(kMaxInline == dataplane::kQueueLimits.max_inline);
-static_assert(kMaxMessageBytes == dataplane::kMaxMessageBytes);
-
-absl::Status CheckCapabilities(const roci_abi_create_qp_request& create,
-                               const DeviceLimits& limits) {
-  if (create.max_send_wr > limits.max_qp_wr || create.max_recv_wr > limits.max_qp_wr ||
-      create.max_send_sge > kMaxSge || create.max_recv_sge > kMaxSge ||
-      create.max_inline > kMaxInline) {
-    return absl::InvalidArgumentError("a value exceeds the limits of the device");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckFlags(const roci_abi_create_qp_request& create) {
-  constexpr uint32_t kOffered = ROCI_ABI_QP_BLOCK_SELF_MULTICAST | ROCI_ABI_QP_WORK_QUEUE;
-  if (create.flags & ~kOffered) return absl::UnimplementedError("unsupported creation flags");
-  const bool is_datagram = create.qp_type == static_cast<uint32_t>(roce::QpType::kUd);
-  if ((create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) && !is_datagram) {
-    return absl::InvalidArgumentError("invalid creation flags");
-  }
-  const bool is_raw = create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket);
-  if ((create.flags & ROCI_ABI_QP_WORK_QUEUE) && (!is_raw || create.max_send_wr != 0)) {
-    return absl::InvalidArgumentError("a work queue cannot have a send queue");
-  }
-  return absl::OkStatus();
-}
 
 void DescribeLayout(const dataplane::QueueLayout& layout, roci_abi_create_qp_response& out) {
   out.max_send_wr = layout.max_send_wr;
@@ -87,14 +57,8 @@ bool Session::MayUseRawPackets() const {
 
 absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_qp_request>();
-  if (!IsOfferedQpType(create.qp_type))
-    return absl::UnimplementedError("unsupported type of queue pair");
-  absl::Status status = CheckFlags(create);
-  if (!status.ok()) return status;
   const auto type = static_cast<roce::QpType>(create.qp_type);
   if (type == roce::QpType::kXrcRecv) return CreateTargetQp(create, reply);
-  status = CheckCapabilities(create, device_->limits());
-  if (!status.ok()) return status;
   if (NeedsPrivilege(create) && !MayUseRawPackets()) {
     return absl::PermissionDeniedError("raw packet queue pairs need a privilege");
   }
@@ -152,13 +116,12 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
 
 absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,
                                    Reply& reply) {
-  const absl::StatusOr<dataplane::QueueLayout> layout = dataplane::LayOutQueues(config);
-  if (!layout.ok()) return layout.status();
+  const dataplane::QueueLayout layout = dataplane::LayOutQueues(config);
   DeviceQuotas& quotas = *quotas_;
   record.share = QuotaShare(record.is_work_queue ? quotas.work_queues : quotas.qps, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of queue pairs reached");
   const bool has_tags = record.srq != 0 && srqs_.Find(record.srq)->has_tags;
-  record.memory = admission_.user->TakeRings(layout->memory_size +
+  record.memory = admission_.user->TakeRings(layout.memory_size +
                                              (has_tags ? dataplane::TagReceiverBytes() : 0));
   if (!record.memory.ok()) return RingShare::Refusal();
   const absl::StatusOr<uint32_t> handle = qps_.Next();

@@ -10,9 +10,6 @@ namespace roci::control {
 
 absl::Status Session::CreateSrq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_srq_request>();
-  if (create.max_wr > limits_.max_srq_wr || create.max_sge > kMaxSge) {
-    return absl::InvalidArgumentError("a value exceeds the limits of the device");
-  }
   if (FindPd(create.pd) == nullptr) return absl::NotFoundError("no such protection domain");
   SrqRecord record;
   dataplane::SharedReceiveQueueConfig config;
@@ -42,9 +39,6 @@ absl::Status Session::CreateSrq(const Request& request, const FdsPointer&, Reply
 
 absl::Status Session::CreateTagSrq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_tag_srq_request>();
-  if (create.max_wr > limits_.max_srq_wr || create.max_sge > kMaxSge) {
-    return absl::InvalidArgumentError("a value exceeds the limits of the device");
-  }
   const CqRecord* cq = cqs_.Find(create.cq);
   if (FindPd(create.pd) == nullptr || cq == nullptr) {
     return absl::NotFoundError("no such protection domain or completion queue");
@@ -76,14 +70,11 @@ absl::Status Session::CreateTagSrq(const Request& request, const FdsPointer&, Re
 
 absl::StatusOr<Session::AddedSrq> Session::AddSrq(const dataplane::SharedReceiveQueueConfig& config,
                                                   SrqRecord record, Reply& reply) {
-  const auto layout = dataplane::LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
-  if (!layout.ok()) return layout.status();
-  uint64_t bytes = layout->memory_size;
-  const bool has_tags = config.tags.max_tags != 0 || config.tags.max_ops != 0;
+  uint64_t bytes = dataplane::LayOutSharedReceiveQueue(config.max_wr, config.max_sge).memory_size;
+  const bool has_tags = config.tags.max_tags != 0;
   if (has_tags) {
-    const auto tags = dataplane::LayOutTagQueue(config.tags);
-    if (!tags.ok()) return tags.status();
-    bytes += tags->memory_size + dataplane::TagListBytes(config.tags);
+    bytes +=
+        dataplane::LayOutTagQueue(config.tags).memory_size + dataplane::TagListBytes(config.tags);
   }
   record.share = QuotaShare(quotas_->srqs, 1);
   if (!record.share.ok())
@@ -132,23 +123,20 @@ absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply
 
 // A queue that shrinks keeps its memory, for later growth.
 absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_limit, Reply& reply) {
-  if (max_wr == 0 || max_wr > limits_.max_srq_wr) {
-    return absl::InvalidArgumentError("the size is 0 or exceeds the limit of the device");
-  }
   dataplane::SharedReceiveQueue& srq = *record.srq;
   const dataplane::ReceiveQueueState state = shard_->Do(dataplane::InspectReceiveQueue{srq});
   if (state.posted > max_wr) return absl::InvalidArgumentError("more receives are posted than fit");
   if (!sets_limit && state.limit > max_wr)
     return absl::InvalidArgumentError("the size is below the limit");
   if (max_wr > record.layout.max_wr) {
-    const auto layout = dataplane::LayOutSharedReceiveQueue(max_wr, record.layout.max_sge);
-    if (!layout.ok()) return layout.status();
-    RingShare memory = admission_.user->TakeRings(layout->memory_size);
+    const roci_abi_srq_layout layout =
+        dataplane::LayOutSharedReceiveQueue(max_wr, record.layout.max_sge);
+    RingShare memory = admission_.user->TakeRings(layout.memory_size);
     if (!memory.ok()) return RingShare::Refusal();
-    absl::StatusOr<dataplane::Fd> fd = shard_->Do(dataplane::GrowSharedReceiveQueue{srq, *layout});
+    absl::StatusOr<dataplane::Fd> fd = shard_->Do(dataplane::GrowSharedReceiveQueue{srq, layout});
     if (!fd.ok()) return fd.status();
     record.memory = std::move(memory);
-    record.layout = *layout;
+    record.layout = layout;
     reply.As<roci_abi_modify_srq_response>().layout = record.layout;
     reply.Hand(UniqueFd(fd->Release()));
   }

@@ -55,13 +55,12 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   config.type = roce::QpType::kXrcRecv;
   config.max_send_wr = 0;
   config.limits = TransportLimits();
-  const absl::StatusOr<dataplane::QueueLayout> layout = dataplane::LayOutQueues(config);
-  if (!layout.ok()) return layout.status();
   XrcDomain::Target target;
   target.user = admission_.user;
   target.share = QuotaShare(quotas_->qps, 1);
   if (!target.share.ok()) return absl::ResourceExhaustedError("limit of queue pairs reached");
-  target.memory = admission_.user->TakeRings(layout->memory_size);
+  const dataplane::QueueLayout layout = dataplane::LayOutQueues(config);
+  target.memory = admission_.user->TakeRings(layout.memory_size);
   if (!target.memory.ok()) return RingShare::Refusal();
   dataplane::XrcTargets& domain = xrcd->domain->dataplane();
   const absl::StatusOr<dataplane::XrcTargets::Created> created = domain.CreateTarget(config);
@@ -69,7 +68,7 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   absl::Cleanup destroy = [&] { domain.DestroyTarget(*created->qp); };
   const uint32_t qpn = created->qpn.value();
   target.qp = created->qp;
-  target.layout = *layout;
+  target.layout = layout;
   xrcd->domain->targets().emplace(qpn, std::move(target));
   absl::Cleanup erase = [&] { xrcd->domain->targets().erase(qpn); };
   const absl::StatusOr<uint32_t> handle = OpenTarget(create.pd, qpn, create.user_handle);

@@ -3,16 +3,12 @@
 #include <bit>
 #include <cstring>
 
-#include "absl/status/status.h"
 #include "dataplane/base/async_event.h"
+#include "dataplane/qp/queue_layouts.h"
 #include "dataplane/qp/verbs_context.h"
 
 namespace roci::dataplane {
 namespace {
-
-size_t RingBytes(uint32_t capacity) {
-  return CompletionQueue::kEntriesOffset + size_t{capacity} * sizeof(roci_abi_cqe);
-}
 
 uint32_t GenerationOf(uint32_t index, uint32_t capacity_shift) {
   return (index >> capacity_shift) + 1;
@@ -31,15 +27,12 @@ absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(VerbsCo
   if (!memory.ok()) return memory.status();
   std::unique_ptr<CompletionQueue> cq(new CompletionQueue(context, events, user_handle, channel));
   cq->memory_ = *std::move(memory);
-  cq->UseRing(std::bit_ceil(entries));
+  cq->UseRing(CompletionCapacity(entries));
   return cq;
 }
 
 absl::StatusOr<SharedMemory> CompletionQueue::CreateRing(uint32_t entries) {
-  if (entries < 1 || entries > kMaxEntries) {
-    return absl::InvalidArgumentError("completion queue: number of entries");
-  }
-  return SharedMemory::Create("roci-cq", RingBytes(std::bit_ceil(entries)));
+  return SharedMemory::Create("roci-cq", CompletionRingBytes(entries));
 }
 
 void CompletionQueue::UseRing(uint32_t capacity) {

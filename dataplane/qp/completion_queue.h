@@ -27,15 +27,14 @@ struct CompletionOwner {
 
 class CompletionQueue {
  public:
-  static constexpr uint32_t kMaxEntries = 1u << 22;
-
   // As ShardClient::CreateCompletionQueue.
   static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(VerbsContext& context,
                                                                  CompletionEvents& events,
                                                                  uint32_t entries,
                                                                  uint64_t user_handle, int channel);
 
-  // The memory of a ring for at least `entries`, which are 1..kMaxEntries.
+  // The memory of a ring for at least `entries`, which are 1 to kMaxCompletionEntries
+  // (dataplane/types/queue_limits.h).
   static absl::StatusOr<SharedMemory> CreateRing(uint32_t entries);
 
   // ---- On the shard

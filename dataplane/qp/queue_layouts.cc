@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 
-#include "absl/status/status.h"
 #include "dataplane/base/prefetch.h"
 #include "dataplane/qp/tag_receiver.h"
 #include "dataplane/rings/receive_entry.h"
@@ -29,19 +29,17 @@ uint32_t SendStride(uint32_t max_sge, uint32_t max_inline) {
 
 }  // namespace
 
-absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config) {
-  if (config.max_send_wr > kQueueLimits.max_wr || config.max_recv_wr > kQueueLimits.max_wr ||
-      config.max_send_sge > kQueueLimits.max_sge || config.max_recv_sge > kQueueLimits.max_sge ||
-      config.max_inline > kQueueLimits.max_inline) {
-    return absl::InvalidArgumentError("queue pair: more than the device has");
-  }
+QueueLayout LayOutQueues(const QueuePairConfig& config) {
+  assert(config.max_send_wr <= kMaxQueueEntries && config.max_recv_wr <= kMaxQueueEntries &&
+         config.max_send_sge <= kMaxSges && config.max_recv_sge <= kMaxSges &&
+         config.max_inline <= kMaxInlineBytes);
   QueueLayout out{};
   out.max_send_sge = std::max(config.max_send_sge, 1u);
   out.max_recv_sge = std::max(config.max_recv_sge, 1u);
   out.send_stride = SendStride(out.max_send_sge, config.max_inline);
   out.recv_stride = RecvStride(out.max_recv_sge);
-  out.max_inline = std::min(out.send_stride - static_cast<uint32_t>(sizeof(roci_abi_send_wqe)),
-                            kQueueLimits.max_inline);
+  out.max_inline =
+      std::min(out.send_stride - static_cast<uint32_t>(sizeof(roci_abi_send_wqe)), kMaxInlineBytes);
   out.send_capacity = config.max_send_wr == 0 ? 0 : std::bit_ceil(config.max_send_wr);
   out.recv_capacity = config.max_recv_wr == 0 ? 0 : std::bit_ceil(config.max_recv_wr);
   out.max_send_wr = out.send_capacity;
@@ -54,10 +52,17 @@ absl::StatusOr<QueueLayout> LayOutQueues(const QueuePairConfig& config) {
   return out;
 }
 
-absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge) {
-  if (max_wr == 0 || max_wr > kQueueLimits.max_wr || max_sge > kQueueLimits.max_sge) {
-    return absl::InvalidArgumentError("shared receive queue: more than the device has, or nothing");
-  }
+uint32_t CompletionCapacity(uint32_t entries) {
+  assert(entries >= 1 && entries <= kMaxCompletionEntries);
+  return std::bit_ceil(entries);
+}
+
+uint64_t CompletionRingBytes(uint32_t entries) {
+  return sizeof(roci_abi_cq) + uint64_t{CompletionCapacity(entries)} * sizeof(roci_abi_cqe);
+}
+
+roci_abi_srq_layout LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge) {
+  assert(max_wr >= 1 && max_wr <= kMaxQueueEntries && max_sge <= kMaxSges);
   constexpr uint64_t kLine = ROCI_ABI_CACHE_LINE;
   roci_abi_srq_layout out{};
   out.max_wr = max_wr;
@@ -71,11 +76,9 @@ absl::StatusOr<roci_abi_srq_layout> LayOutSharedReceiveQueue(uint32_t max_wr, ui
   return out;
 }
 
-absl::StatusOr<TagQueueLayout> LayOutTagQueue(const TagQueueConfig& config) {
-  if (config.max_tags == 0 || config.max_tags > ROCI_ABI_MAX_TAGS || config.max_ops == 0 ||
-      config.max_ops > ROCI_ABI_MAX_TAG_OPS) {
-    return absl::InvalidArgumentError("tag matching: more than the device has, or nothing");
-  }
+TagQueueLayout LayOutTagQueue(const TagQueueConfig& config) {
+  assert(config.max_tags >= 1 && config.max_tags <= ROCI_ABI_MAX_TAGS && config.max_ops >= 1 &&
+         config.max_ops <= ROCI_ABI_MAX_TAG_OPS);
   constexpr uint32_t kLine = ROCI_ABI_CACHE_LINE;
   TagQueueLayout out{};
   out.ops_capacity = std::bit_ceil(config.max_ops);

@@ -66,9 +66,8 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices
                                                              VerbsContext* context, LaneState& lane,
                                                              const QueuePairConfig& config,
                                                              roce::Qpn qpn, uint32_t handle) {
-  absl::StatusOr<QueueLayout> layout = LayOutQueues(config);
-  if (!layout.ok()) return layout.status();
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-qp", layout->memory_size);
+  const QueueLayout layout = LayOutQueues(config);
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-qp", layout.memory_size);
   if (!memory.ok()) return memory.status();
   RecordStorage storage = RecordStorage::Allocate(RecordCount(config));
   ResourceStorage resources = ResourceStorage::Allocate(
@@ -82,7 +81,7 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices
   core_config.limits = config.limits;
   auto tags = HasTags(config) ? std::make_unique<TagReceiver>(*config.srq) : nullptr;
   return std::unique_ptr<QueuePair>(new QueuePair(shard, context, lane, config, core_config, handle,
-                                                  *layout, std::move(tags), *std::move(memory),
+                                                  layout, std::move(tags), *std::move(memory),
                                                   std::move(storage), std::move(resources)));
 }
 

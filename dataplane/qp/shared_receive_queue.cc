@@ -18,9 +18,8 @@ using roce::FetchResult;
 absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::Create(
     VerbsContext& context, const SharedReceiveQueueConfig& config, uint32_t handle,
     uint32_t number) {
-  const auto layout = LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
-  if (!layout.ok()) return layout.status();
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout->memory_size);
+  const roci_abi_srq_layout layout = LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout.memory_size);
   if (!memory.ok()) return memory.status();
   std::unique_ptr<TagQueue> tags;
   if (config.tags.max_tags != 0) {
@@ -30,7 +29,7 @@ absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::Create(
     tags = *std::move(created);
   }
   return std::unique_ptr<SharedReceiveQueue>(new SharedReceiveQueue(
-      context, config, handle, number, *layout, *std::move(memory), std::move(tags)));
+      context, config, handle, number, layout, *std::move(memory), std::move(tags)));
 }
 
 SharedReceiveQueue::SharedReceiveQueue(VerbsContext& context,

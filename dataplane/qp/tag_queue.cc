@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 
-#include "absl/status/status.h"
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/queue_layouts.h"
 #include "dataplane/rings/receive_entry.h"
@@ -30,11 +29,10 @@ constexpr CompletionOpcode OpcodeOf(uint8_t opcode) {
 
 absl::StatusOr<std::unique_ptr<TagQueue>> TagQueue::Create(const TagQueueConfig& config,
                                                            uint32_t handle, CompletionQueue& cq) {
-  const absl::StatusOr<TagQueueLayout> layout = LayOutTagQueue(config);
-  if (!layout.ok()) return layout.status();
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-tags", layout->memory_size);
+  const TagQueueLayout layout = LayOutTagQueue(config);
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-tags", layout.memory_size);
   if (!memory.ok()) return memory.status();
-  return std::unique_ptr<TagQueue>(new TagQueue(config, *layout, handle, cq, *std::move(memory)));
+  return std::unique_ptr<TagQueue>(new TagQueue(config, layout, handle, cq, *std::move(memory)));
 }
 
 TagQueue::TagQueue(const TagQueueConfig& config, const TagQueueLayout& layout, uint32_t handle,

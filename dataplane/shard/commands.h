@@ -101,7 +101,7 @@ struct EventCounts {
   uint32_t async_events = 0;
 };
 struct CreateCompletionQueue {  // -> CreatedCompletionQueue
-  uint32_t entries;             // requested, >= 1
+  uint32_t entries;             // requested, 1 to kMaxCompletionEntries (types/queue_limits.h)
   uint64_t user_handle;
   // Writing end of a completion channel's pipe (non-blocking; it stays open as long as the queue),
   // or -1.
@@ -179,7 +179,6 @@ struct InspectReceiveQueue {  // -> ReceiveQueueState
 
 // ---- Queue pairs
 
-// Checks the limits in `config` against kQueueLimits.
 struct CreateQueuePair {  // -> CreatedQueuePair. ResourceExhausted: no QPN or memory left
   const QueuePairConfig& config;
   // A free number < ShardClient::queue_pair_handles(): of its doorbell, and in its completions.

@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cerrno>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "dataplane/base/clock.h"
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/queue_layouts.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/shared_receive_queue.h"
@@ -209,9 +209,10 @@ absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
   if (!ring.ok()) return ring.status();
   Fd fd = ring->TakeFd();
   // Entries posted before the request count, so the lcore runs a whole round first.
-  if (std::bit_ceil(command.entries) < cq.capacity()) lcore_->FinishRound();
+  const uint32_t capacity = CompletionCapacity(command.entries);
+  if (capacity < cq.capacity()) lcore_->FinishRound();
   const bool swapped = CallBetweenCopies([&](const OnShard& shard) {
-    return cq.SwapRing(shard, *ring, std::bit_ceil(command.entries), command.consumer);
+    return cq.SwapRing(shard, *ring, capacity, command.consumer);
   });
   if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
   return fd;

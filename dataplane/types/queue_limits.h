@@ -1,17 +1,18 @@
-// The largest queues and messages.
+// The largest queues and messages. Control advertises no more, and checks requests and
+// configuration against these limits; the dataplane asserts them.
 #pragma once
 
 #include <cstdint>
 
+#include "verbs_provider/abi/rings.h"
+
 namespace roci::dataplane {
 
-// The largest queue pair; control advertises no more.
-struct QueueLimits {
-  uint32_t max_wr = 32768;
-  uint32_t max_sge = 32;
-  uint32_t max_inline = 1024;  // bytes
-};
-inline constexpr QueueLimits kQueueLimits;
+// Entries of a send queue, a receive queue or a shared receive queue.
+inline constexpr uint32_t kMaxQueueEntries = 16384;
+inline constexpr uint32_t kMaxCompletionEntries = 1u << 20;  // of a completion queue
+inline constexpr uint32_t kMaxSges = ROCI_ABI_MAX_SGE;       // of a work request
+inline constexpr uint32_t kMaxInlineBytes = 1024;            // of a send request
 
 inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
 

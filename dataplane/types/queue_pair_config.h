@@ -24,7 +24,8 @@ struct QueuePairConfig {
   bool sq_sig_all = false;
   bool blocks_own_multicast = false;  // UD: gets no copy of its own multicast packets
   uint64_t user_handle = 0;           // what events carry
-  uint32_t max_send_wr = 1;           // as the program asked
+  // As the program asked, within dataplane/types/queue_limits.h.
+  uint32_t max_send_wr = 1;
   uint32_t max_recv_wr = 0;
   uint32_t max_send_sge = 1;
   uint32_t max_recv_sge = 1;

@@ -9,8 +9,8 @@ class CompletionQueue;
 class XrcTargets;
 
 struct TagQueueConfig {
-  uint32_t max_tags = 0;  // 0: no tag matching
-  uint32_t max_ops = 0;
+  uint32_t max_tags = 0;  // at most ROCI_ABI_MAX_TAGS; 0: no tag matching
+  uint32_t max_ops = 0;   // 1 to ROCI_ABI_MAX_TAG_OPS
 };
 
 // Offsets in the memfd, named as in roci_abi_create_tag_srq_response.

@@ -1,5 +1,6 @@
 // Fuzzes gate 3 with control messages. The first byte of the input is the number of descriptors. An
 // accepted message is checked against the gate's contract.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -8,6 +9,7 @@
 #include "control/config/device_limits.h"
 #include "control/loop/errno_status.h"
 #include "control/session/session_decoder.h"
+#include "roce/qp_attributes.h"
 #include "tests/fuzz/fuzz.h"
 #include "verbs_provider/abi/list_mr.h"
 
@@ -66,6 +68,25 @@ void CheckRequest(const Request& request, size_t size, uint32_t fd_count) {
                   rereg.iova, fd_count);
       break;
     }
+    case ROCI_ABI_CREATE_QP: {
+      const auto& create = request.As<roci_abi_create_qp_request>();
+      if (create.qp_type == static_cast<uint32_t>(roce::QpType::kXrcRecv)) break;
+      CHECK(std::max(create.max_send_wr, create.max_recv_wr) <= dataplane::kMaxQueueEntries);
+      CHECK(std::max(create.max_send_sge, create.max_recv_sge) <= dataplane::kMaxSges);
+      CHECK(create.max_inline <= dataplane::kMaxInlineBytes);
+      break;
+    }
+    case ROCI_ABI_CREATE_CQ: {
+      const uint32_t entries = request.As<roci_abi_create_cq_request>().entries;
+      CHECK(entries >= 1 && entries <= dataplane::kMaxCompletionEntries);
+      break;
+    }
+    case ROCI_ABI_CREATE_SRQ: {
+      const auto& create = request.As<roci_abi_create_srq_request>();
+      CHECK(create.max_wr >= 1 && create.max_wr <= dataplane::kMaxQueueEntries);
+      CHECK(create.max_sge <= dataplane::kMaxSges);
+      break;
+    }
     case ROCI_ABI_ALLOC_SIGNATURE_MR: {
       const auto& alloc = request.As<roci_abi_alloc_signature_mr_request>();
       CHECK(alloc.max_runs >= 1 && alloc.max_runs <= ROCI_ABI_MAX_LIST_RUNS);
@@ -90,7 +111,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // A copy of exact size, so that a sanitizer sees reads past the end.
   const std::vector<uint8_t> message(data + 1, data + size);
   Request request;
-  const absl::Status status = DecodeRequest(std::as_bytes(std::span(message)), fd_count, request);
+  const absl::Status status =
+      DecodeRequest(std::as_bytes(std::span(message)), fd_count, {}, request);
   if (status.ok()) {
     CheckRequest(request, message.size(), fd_count);
   } else {

@@ -49,7 +49,7 @@ class Fuzz {
  public:
   explicit Fuzz(Input& input) : input_(input) {
     max_sge_ = input.Take<uint8_t>() % 4 + 1u;
-    Use(*LayOutSharedReceiveQueue(input.Take<uint8_t>() % 24 + 1u, max_sge_));
+    Use(LayOutSharedReceiveQueue(input.Take<uint8_t>() % 24 + 1u, max_sge_));
     // No member of the context is touched.
     auto* context = reinterpret_cast<roci::dataplane::VerbsContext*>(g_no_context);
     queue_ = *SharedReceiveQueue::Create(
@@ -124,14 +124,14 @@ class Fuzz {
 
   void Grow() {
     if (grown_ == 3) return;
-    const auto layout = LayOutSharedReceiveQueue(layout_.max_wr * 2, max_sge_);
-    auto memory = SharedMemory::Create("roci-srq", layout->memory_size);
+    const roci_abi_srq_layout layout = LayOutSharedReceiveQueue(layout_.max_wr * 2, max_sge_);
+    auto memory = SharedMemory::Create("roci-srq", layout.memory_size);
     Require(memory.ok(), "memory");
     roci::dataplane::Fd fd = memory->TakeFd();
-    if (!queue_->Grow(kShard, *memory, *layout))
+    if (!queue_->Grow(kShard, *memory, layout))
       return Require(queue_->broken(), "grows unless broken");
     ++grown_;
-    Use(*layout);
+    Use(layout);
     app_ = std::move(fd);
   }
 

@@ -7,6 +7,8 @@
 
 #include "control/loop/errno_status.h"
 #include "memory/types.h"
+#include "roce/qp_attributes.h"
+#include "verbs_provider/abi/tag_matching.h"
 
 namespace roci::control {
 namespace {
@@ -21,9 +23,9 @@ T Head(uint32_t command) {
 }
 
 template <class T>
-int Decode(const T& request, uint32_t fds = 0) {
+int Decode(const T& request, uint32_t fds = 0, const DeviceLimits& limits = {}) {
   Request out;
-  return ErrnoOf(DecodeRequest(std::as_bytes(std::span(&request, 1)), fds, out));
+  return ErrnoOf(DecodeRequest(std::as_bytes(std::span(&request, 1)), fds, limits, out));
 }
 
 roci_abi_hello_request Hello() {
@@ -82,7 +84,7 @@ TEST(SessionDecoderTest, SizeIsExactForEveryCommand) {
       const roci_abi_request head{.command = command, .size = size, .serial = 5, .reserved = 0};
       std::memcpy(message.data(), &head, std::min<size_t>(size, sizeof(head)));
       Request out;
-      EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command << " " << size;
+      EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, {}, out)), EINVAL) << command << " " << size;
       EXPECT_EQ(out.head.serial, size < sizeof(head) ? 0u : 5u);
     }
     // The right number of bytes, but a head with another size.
@@ -90,19 +92,19 @@ TEST(SessionDecoderTest, SizeIsExactForEveryCommand) {
     const roci_abi_request head{.command = command, .size = right + 8, .serial = 0, .reserved = 0};
     std::memcpy(message.data(), &head, sizeof(head));
     Request out;
-    EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command;
+    EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, {}, out)), EINVAL) << command;
     // The right head, but one byte less than its size.
     const roci_abi_request whole{.command = command, .size = right, .serial = 0, .reserved = 0};
     std::memcpy(message.data(), &whole, sizeof(whole));
     message.pop_back();
-    EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, out)), EINVAL) << command;
+    EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, {}, out)), EINVAL) << command;
   }
 }
 
 TEST(SessionDecoderTest, UnknownCommand) {
   Request out;
   const auto request = Head<roci_abi_plain_request>(4711);
-  EXPECT_EQ(ErrnoOf(DecodeRequest(std::as_bytes(std::span(&request, 1)), 0, out)), EOPNOTSUPP);
+  EXPECT_EQ(ErrnoOf(DecodeRequest(std::as_bytes(std::span(&request, 1)), 0, {}, out)), EOPNOTSUPP);
   EXPECT_EQ(out.head.serial, 77u);
   EXPECT_EQ(out.info, nullptr);
 }
@@ -259,15 +261,109 @@ TEST(SessionDecoderTest, Rereg) {
   EXPECT_EQ(Decode(rereg), EINVAL) << "unexpected extents";
 }
 
-TEST(SessionDecoderTest, QueuesHaveEntries) {
+// The limits of a device whose configuration lowers them.
+constexpr DeviceLimits kSmall = {.max_srq_wr = 20, .max_qp_wr = 10, .max_cqe = 30};
+
+TEST(SessionDecoderTest, CompletionQueuesHaveEntriesWithinTheLimit) {
   auto cq = Head<roci_abi_create_cq_request>(ROCI_ABI_CREATE_CQ);
-  EXPECT_EQ(Decode(cq), EINVAL);
-  cq.entries = 1;
-  EXPECT_EQ(Decode(cq), 0);
   auto resize = Head<roci_abi_resize_cq_request>(ROCI_ABI_RESIZE_CQ);
-  EXPECT_EQ(Decode(resize), EINVAL);
-  resize.entries = 1;
-  EXPECT_EQ(Decode(resize), 0);
+  const auto decode = [&](uint32_t entries, const DeviceLimits& limits) {
+    cq.entries = resize.entries = entries;
+    const int error = Decode(cq, 0, limits);
+    EXPECT_EQ(Decode(resize, 0, limits), error) << entries;
+    return error;
+  };
+  EXPECT_EQ(decode(0, kSmall), EINVAL);
+  EXPECT_EQ(decode(1, kSmall), 0);
+  EXPECT_EQ(decode(30, kSmall), 0);
+  EXPECT_EQ(decode(31, kSmall), EINVAL);
+  EXPECT_EQ(decode(dataplane::kMaxCompletionEntries, {}), 0);
+  EXPECT_EQ(decode(dataplane::kMaxCompletionEntries + 1, {}), EINVAL);
+  EXPECT_EQ(decode(~0u, {}), EINVAL);
+  cq.entries = 1;
+  cq.comp_vector = kCompletionVectors;
+  EXPECT_EQ(Decode(cq), EINVAL);
+}
+
+TEST(SessionDecoderTest, QueuePairsAreWithinTheLimits) {
+  const auto changed = [](auto&& change) {
+    auto create = Head<roci_abi_create_qp_request>(ROCI_ABI_CREATE_QP);
+    create.qp_type = static_cast<uint32_t>(roce::QpType::kRc);
+    create.max_send_wr = create.max_recv_wr = 10;
+    create.max_send_sge = create.max_recv_sge = dataplane::kMaxSges;
+    create.max_inline = dataplane::kMaxInlineBytes;
+    change(create);
+    return Decode(create, 0, kSmall);
+  };
+  EXPECT_EQ(changed([](auto&) {}), 0);
+  EXPECT_EQ(changed([](auto& c) { ++c.max_send_wr; }), EINVAL);
+  EXPECT_EQ(changed([](auto& c) { ++c.max_recv_wr; }), EINVAL);
+  EXPECT_EQ(changed([](auto& c) { ++c.max_send_sge; }), EINVAL);
+  EXPECT_EQ(changed([](auto& c) { ++c.max_recv_sge; }), EINVAL);
+  EXPECT_EQ(changed([](auto& c) { ++c.max_inline; }), EINVAL);
+  EXPECT_EQ(changed([](auto& c) { c.max_send_wr = ~0u; }), EINVAL);
+  EXPECT_EQ(changed([](auto& c) { c.qp_type = 7; }), EOPNOTSUPP);
+  EXPECT_EQ(changed([](auto& c) { c.flags = 1u << 30; }), EOPNOTSUPP);
+  EXPECT_EQ(changed([](auto& c) { c.flags = ROCI_ABI_QP_BLOCK_SELF_MULTICAST; }), EINVAL);
+  EXPECT_EQ(changed([](auto& c) {
+              c.qp_type = static_cast<uint32_t>(roce::QpType::kXrcRecv);
+              c.max_send_wr = ~0u;
+            }),
+            0)
+      << "it has no queues";
+  const auto work_queue = [&](uint32_t max_send_wr) {
+    return changed([max_send_wr](auto& c) {
+      c.qp_type = static_cast<uint32_t>(roce::QpType::kRawPacket);
+      c.flags = ROCI_ABI_QP_WORK_QUEUE;
+      c.max_send_wr = max_send_wr;
+    });
+  };
+  EXPECT_EQ(work_queue(0), 0);
+  EXPECT_EQ(work_queue(1), EINVAL);
+}
+
+TEST(SessionDecoderTest, SharedReceiveQueuesAreWithinTheLimits) {
+  auto create = Head<roci_abi_create_srq_request>(ROCI_ABI_CREATE_SRQ);
+  auto tags = Head<roci_abi_create_tag_srq_request>(ROCI_ABI_CREATE_TAG_SRQ);
+  tags.max_tags = ROCI_ABI_MAX_TAGS;
+  tags.max_ops = ROCI_ABI_MAX_TAG_OPS;
+  const auto decode = [&](uint32_t max_wr, uint32_t max_sge) {
+    create.max_wr = tags.max_wr = max_wr;
+    create.max_sge = tags.max_sge = max_sge;
+    const int error = Decode(create, 0, kSmall);
+    EXPECT_EQ(Decode(tags, 0, kSmall), error) << max_wr << ' ' << max_sge;
+    return error;
+  };
+  EXPECT_EQ(decode(0, 1), EINVAL);
+  EXPECT_EQ(decode(20, dataplane::kMaxSges), 0);
+  EXPECT_EQ(decode(21, 1), EINVAL);
+  EXPECT_EQ(decode(20, dataplane::kMaxSges + 1), EINVAL);
+  ASSERT_EQ(decode(1, 0), 0);
+  const auto with_tags = [&](uint32_t max_tags, uint32_t max_ops) {
+    tags.max_tags = max_tags;
+    tags.max_ops = max_ops;
+    return Decode(tags, 0, kSmall);
+  };
+  EXPECT_EQ(with_tags(0, 1), EINVAL);
+  EXPECT_EQ(with_tags(1, 0), EINVAL);
+  EXPECT_EQ(with_tags(ROCI_ABI_MAX_TAGS + 1, 1), EINVAL);
+  EXPECT_EQ(with_tags(1, ROCI_ABI_MAX_TAG_OPS + 1), EINVAL);
+  EXPECT_EQ(with_tags(1, 1), 0);
+}
+
+TEST(SessionDecoderTest, SharedReceiveQueuesAreResizedWithinTheLimits) {
+  auto modify = Head<roci_abi_modify_srq_request>(ROCI_ABI_MODIFY_SRQ);
+  modify.max_wr = 21;
+  modify.mask = ROCI_ABI_SRQ_LIMIT;
+  EXPECT_EQ(Decode(modify, 0, kSmall), 0) << "does not resize";
+  modify.mask = ROCI_ABI_SRQ_MAX_WR;
+  EXPECT_EQ(Decode(modify, 0, kSmall), EINVAL);
+  modify.max_wr = 20;
+  EXPECT_EQ(Decode(modify, 0, kSmall), 0);
+  modify.max_wr = 0;
+  EXPECT_EQ(Decode(modify, 0, kSmall), EINVAL);
+  modify.mask = 1u << 31;
+  EXPECT_EQ(Decode(modify, 0, kSmall), EINVAL);
 }
 
 roci_abi_create_flow_request FlowRequest() {

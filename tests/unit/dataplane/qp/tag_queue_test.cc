@@ -157,15 +157,6 @@ TEST_F(TagQueueTest, AnImpossibleIndexBreaksTheQueue) {
   EXPECT_EQ(header()->consumer, 0U);
 }
 
-TEST_F(TagQueueTest, LimitsAreThoseOfTheDevice) {
-  for (const TagQueueConfig bad :
-       {TagQueueConfig{0, 1}, TagQueueConfig{1, 0}, TagQueueConfig{ROCI_ABI_MAX_TAGS + 1, 1},
-        TagQueueConfig{1, ROCI_ABI_MAX_TAG_OPS + 1}}) {
-    EXPECT_FALSE(dataplane::LayOutTagQueue(bad).ok());
-  }
-  EXPECT_TRUE(dataplane::LayOutTagQueue({ROCI_ABI_MAX_TAGS, ROCI_ABI_MAX_TAG_OPS}).ok());
-}
-
 TEST_F(TagQueueTest, ASharedQueueUpToTheLastHandleHasADoorbell) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
