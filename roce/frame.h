@@ -78,7 +78,8 @@ struct PayloadPart {
 };
 
 // The longest frame: VLAN, IPv6, the longest headers with a payload, 4096 bytes, ICRC.
-inline constexpr size_t kMaxFrameBytes = 14 + 4 + kMaxPacketOverhead + kMaxPathMtuBytes;
+inline constexpr size_t kMaxFrameBytes =
+    kMaxLinkHeaderBytes + kMaxPacketOverhead + kMaxPathMtuBytes;
 
 constexpr uint32_t PadCount(uint32_t payload_length) { return -payload_length & 3; }
 

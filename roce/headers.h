@@ -83,6 +83,11 @@ struct VlanTag {
   }
 };
 
+inline constexpr uint32_t kMaxLinkHeaderBytes = EthernetHeader::kBytes + VlanTag::kBytes;
+inline constexpr uint32_t kFcsBytes = 4;
+// Without FCS (IEEE 802.3, 4.4.2: 64 bytes with it).
+inline constexpr uint32_t kMinFrameBytes = 60;
+
 // Without options.
 struct Ipv4Header {
   static constexpr uint32_t kBytes = 20;

@@ -65,7 +65,7 @@ void CheckEalArguments(TomlReader& reader, const std::vector<std::string>& args)
 }
 
 void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
-  reader.Number("lcores", 1, kMaxLcores, out.lcores);
+  reader.Number("lcores", 1, dataplane::kMaxLcores, out.lcores);
   reader.Numbers("pin", 0, 1023, out.pin);
   if (!out.pin.empty() && out.pin.size() != out.lcores) {
     reader.Fault("pin", absl::StrCat("needs one processor per lcore, ", out.lcores));
@@ -282,8 +282,8 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   if (out.wire.empty() == out.port.empty()) {
     reader.Fault(out.wire.empty() ? "wire" : "port", "a device needs either a wire or a port");
   }
-  out.mtu = out.wire.empty() ? kDefaultPortMtu : kDefaultWireMtu;
-  reader.Number("mtu", kMinMtu, kMaxMtu, out.mtu);
+  out.mtu = out.wire.empty() ? kDefaultPortMtuBytes : kDefaultWireMtuBytes;
+  reader.Number("mtu", kMinMtuBytes, dataplane::kMaxMtuBytes, out.mtu);
   reader.Number("rate_mbps", 1, 1'600'000, out.rate_mbps);
   CongestionUse use{};
   if (ReadCongestionUse(reader, "congestion", use)) out.congestion_use = use;
@@ -363,7 +363,7 @@ void AddDefaultDevices(Config& config) {
     device.mac = DefaultMac(i);
     device.addresses = {*ParseInterfaceAddress(absl::StrCat("10.99.0.", i + 1, "/24")),
                         *ParseInterfaceAddress(absl::StrCat("fd72:6f63:6900::", i + 1, "/64"))};
-    device.mtu = kDefaultWireMtu;
+    device.mtu = kDefaultWireMtuBytes;
     device.wire = "wire0";
     device.congestion = CongestionOf(config.congestion, std::nullopt, true, device.rate_mbps);
   }

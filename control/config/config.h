@@ -14,6 +14,7 @@
 #include "control/loop/log.h"
 #include "control/net/addresses.h"
 #include "control/net/ip_text.h"
+#include "dataplane/base/limits.h"
 #include "dataplane/base/thread_priority.h"
 #include "roce/types.h"
 
@@ -23,12 +24,10 @@ std::optional<LogLevel> ParseLogLevel(std::string_view name);
 
 enum class HugepageUse : uint8_t { kAuto, kOn, kOff };
 
-inline constexpr uint32_t kMaxLcores = 16;
 inline constexpr uint32_t kMaxDevices = 256;
-inline constexpr uint32_t kDefaultWireMtu = 4200;  // fits a path MTU of 4096 bytes
-inline constexpr uint32_t kDefaultPortMtu = 1500;
-inline constexpr uint32_t kMinMtu = 1280;             // the minimum of IPv6 (RFC 8200, 5)
-inline constexpr uint32_t kMaxMtu = kDefaultWireMtu;  // fits the largest path MTU of RoCE
+inline constexpr uint32_t kDefaultWireMtuBytes = dataplane::kMaxMtuBytes;
+inline constexpr uint32_t kDefaultPortMtuBytes = dataplane::kStandardMtuBytes;
+inline constexpr uint32_t kMinMtuBytes = 1280;  // the minimum of IPv6 (RFC 8200, 5)
 
 struct DaemonConfig {  // [daemon]
   uint32_t lcores = 1;
@@ -66,7 +65,7 @@ struct DeviceConfig {  // [[device]]
   std::optional<roce::Gid> gateway6;
   std::vector<Route> routes;
   std::vector<VlanSettings> vlans;
-  uint32_t mtu = kDefaultPortMtu;               // bytes of Ethernet payload
+  uint32_t mtu = kDefaultPortMtuBytes;          // bytes of Ethernet payload
   std::string wire;                             // name of a [[wire]], or
   std::string port;                             // devargs of a DPDK port
   uint32_t rate_mbps = 100'000;                 // reported rate, if the port does not know its own

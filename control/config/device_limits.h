@@ -41,8 +41,6 @@ inline constexpr uint32_t kMaxCompletionChannels = 16384;  // per session
 inline constexpr uint32_t kCompletionVectors = 1;
 // Completion event moderation: most completions and most microseconds (ibv_modify_cq(3)).
 inline constexpr uint32_t kMaxCqModeration = 65535;
-// Raw packet queue pairs: the largest frame is the port's MTU plus an Ethernet header and VLAN tag.
-inline constexpr uint32_t kRawFrameOverhead = 18;
 inline constexpr uint32_t kVendorPartId = 0x6369;
 inline constexpr char kFirmwareVersion[] = "0.1.0";
 // PortInfo:CapabilityMask bits as in verbs: communication management, IP based GIDs.

@@ -100,7 +100,7 @@ class Device {
   uint32_t rate_mbps() const;
   // The largest frame of raw packet queue pairs: bytes without FCS.
   uint32_t max_raw_frame() const {
-    return std::min(dataplane_->mtu(), dataplane::kMaxWireMtu) + kRawFrameOverhead;
+    return std::min(dataplane_->mtu(), dataplane::kMaxMtuBytes) + roce::kMaxLinkHeaderBytes;
   }
   uint64_t raw_send_failures() const { return raw_send_failures_; }
 

@@ -30,7 +30,6 @@ constexpr size_t kRouterAlertBytes = 4;  // IPv4's option (RFC 2113)
 constexpr size_t kHopByHopBytes = 8;     // with IPv6's (RFC 2711)
 constexpr size_t kIgmpBytes = 8;
 constexpr size_t kMldBytes = 24;
-constexpr size_t kMinFrameBytes = 60;
 constexpr TimeNs kNsPerMs = 1'000'000;
 constexpr TimeNs kOldQueryNs = 10'000'000'000;  // response time of a version 1 query (RFC 2236, 4)
 
@@ -74,7 +73,7 @@ uint64_t PseudoHeader(const Gid& source, const Gid& destination, size_t bytes) {
 Frame BuildIgmp(const roce::Mac& source_mac, const Gid& source, const Gid& destination,
                 uint8_t type, const Gid& group) {
   constexpr size_t kHeader = roce::Ipv4Header::kBytes + kRouterAlertBytes;
-  Frame frame(kMinFrameBytes);
+  Frame frame(roce::kMinFrameBytes);
   EthernetHeader{MulticastMac(destination), source_mac, roce::kEtherTypeIpv4}.Store(frame.data());
   std::byte* ip = frame.data() + EthernetHeader::kBytes;
   roce::Ipv4Header header;

@@ -14,7 +14,6 @@ using roce::Ipv6Header;
 using roce::LoadBe;
 using roce::StoreBe;
 
-constexpr uint32_t kMinFrameBytes = 60;  // without FCS
 constexpr uint32_t kArpBytes = 28;
 constexpr uint16_t kArpHardwareEthernet = 1;
 constexpr uint16_t kArpRequest = 1;
@@ -86,7 +85,7 @@ Frame StartIcmp(const roce::Mac& destination_mac, const roce::Mac& source_mac,
                 size_t icmp_bytes, size_t& icmp_offset) {
   const bool ipv6 = !destination.IsIpv4();
   icmp_offset = EthernetHeader::kBytes + (ipv6 ? Ipv6Header::kBytes : Ipv4Header::kBytes);
-  Frame frame(std::max<size_t>(kMinFrameBytes, icmp_offset + icmp_bytes));
+  Frame frame(std::max<size_t>(roce::kMinFrameBytes, icmp_offset + icmp_bytes));
   EthernetHeader{destination_mac, source_mac, ipv6 ? roce::kEtherTypeIpv6 : roce::kEtherTypeIpv4}
       .Store(frame.data());
   std::byte* ip = frame.data() + EthernetHeader::kBytes;
@@ -156,7 +155,7 @@ std::optional<ArpMessage> ParseArp(std::span<const std::byte> bytes) {
 }
 
 Frame BuildArp(const roce::Mac& destination, const ArpMessage& message) {
-  Frame frame(kMinFrameBytes);
+  Frame frame(roce::kMinFrameBytes);
   EthernetHeader{destination, message.sender_mac, kEtherTypeArp}.Store(frame.data());
   std::byte* p = frame.data() + EthernetHeader::kBytes;
   StoreBe<uint16_t>(p, kArpHardwareEthernet);

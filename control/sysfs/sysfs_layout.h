@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "dataplane/base/limits.h"
 #include "roce/types.h"
 
 namespace roci::control {
@@ -52,7 +53,7 @@ struct DeviceDescription {
   std::string hca_type = "rocinante";
   std::string board_id = "ROCI000000001";
   roce::Mac mac;
-  uint32_t mtu = 1500;  // bytes of Ethernet payload
+  uint32_t mtu = dataplane::kStandardMtuBytes;  // bytes of Ethernet payload
   // Shown in device/net/: a link to the kernel's interface of that name if it exists, else a
   // directory with the values above. Empty: no device/net/.
   std::string netdev;

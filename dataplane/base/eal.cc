@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "dataplane/base/limits.h"
 
 namespace roci::dataplane {
 namespace {

@@ -7,9 +7,6 @@
 
 namespace roci::dataplane {
 
-// Most dataplane lcores. An lcore's number is in the low bits of its QPNs (qp/qpn_space.h).
-inline constexpr uint32_t kMaxLcores = 16;
-
 enum class HugePages : uint8_t { kAuto, kOn, kOff };
 
 struct EalOptions {

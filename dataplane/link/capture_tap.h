@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
-#include "dataplane/base/eal_options.h"
+#include "dataplane/base/limits.h"
 #include "dataplane/types/capture_settings.h"
 
 struct rte_mbuf;

@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
-#include "dataplane/base/eal_options.h"
 #include "dataplane/base/frame_pool.h"
+#include "dataplane/base/limits.h"
 #include "dataplane/base/prefetch.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/port/port_services.h"
@@ -32,8 +32,8 @@ class EthdevPort {
  public:
   struct Config {
     std::string devargs;
-    uint32_t mtu = 1500;  // wanted; some PMDs keep their own
-    roce::Mac mac;        // all zero: that of the port
+    uint32_t mtu = kStandardMtuBytes;  // wanted; some PMDs keep their own
+    roce::Mac mac;                     // all zero: that of the port
     uint32_t home_lcore = 0;
   };
 

@@ -18,6 +18,7 @@
 #include "dataplane/base/clock.h"
 #include "dataplane/base/eal.h"
 #include "dataplane/base/frame_ring.h"
+#include "dataplane/base/limits.h"
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/port/link_state.h"
 #include "dataplane/port/memif_listener.h"
@@ -317,7 +318,7 @@ int EthdevPort::ConfigureFor(uint32_t mtu, const rte_eth_dev_info& info) {
 absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& info) {
   const uint32_t most = info.max_rx_pktlen > kEthernetOverheadBytes
                             ? info.max_rx_pktlen - kEthernetOverheadBytes
-                            : uint32_t{RTE_ETHER_MTU};
+                            : kStandardMtuBytes;
   const uint32_t wanted = std::min<uint32_t>({config.mtu, most, info.max_mtu});
   const PortQueues queues = queues_;
   int error = ConfigureFor(wanted, info);
@@ -329,7 +330,7 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
   }
   if (error != 0) return DpdkError(error, "configuring the port");
   uint16_t mtu = 0;
-  mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : uint32_t{RTE_ETHER_MTU};
+  mtu_ = rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : kStandardMtuBytes;
   // Some drivers report 1518 bytes although their buffers hold more.
   if (const std::optional<uint32_t> room = RoomOf(devargs_)) mtu_ = std::min(config.mtu, *room);
   return absl::OkStatus();

@@ -5,10 +5,12 @@
 #include <optional>
 #include <string>
 
+#include "roce/headers.h"
+
 namespace roci::dataplane {
 
-// Ethernet header, FCS and one VLAN tag.
-inline constexpr uint32_t kEthernetOverheadBytes = 14 + 4 + 4;
+// Ethernet header, one VLAN tag and FCS.
+inline constexpr uint32_t kEthernetOverheadBytes = roce::kMaxLinkHeaderBytes + roce::kFcsBytes;
 
 // Whether they name a PCI device: "0000:03:00.0" or "03:00.0", with or without ",key=value".
 bool IsPciAddress(const std::string& devargs);

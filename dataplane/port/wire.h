@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "dataplane/base/eal_options.h"
+#include "dataplane/base/limits.h"
 #include "dataplane/port/port_services.h"
 #include "roce/types.h"
 

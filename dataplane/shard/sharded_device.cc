@@ -1,6 +1,5 @@
 #include "dataplane/shard/sharded_device.h"
 
-#include <rte_ether.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 #include <sys/eventfd.h>
@@ -23,6 +22,7 @@
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/device_link.h"
 #include "dataplane/shard/lcore.h"
+#include "roce/headers.h"
 
 namespace roci::dataplane {
 namespace {
@@ -30,7 +30,6 @@ namespace {
 constexpr uint32_t kSlowPathEntries = 512;
 constexpr uint32_t kRawEntries = 256;
 constexpr uint32_t kMatchedEntries = 512;
-constexpr size_t kMinFrameBytes = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
 constexpr uint32_t kKbpsPerMbps = 1000;
 
 }  // namespace
@@ -71,7 +70,7 @@ absl::Status ShardedDevice::OpenPort(const ShardedDeviceConfig& config) {
     wire_ = config.wire;
     wire_endpoint_ = *endpoint;
     mac_ = config.mac;
-    link_ = {.up = true, .mtu = std::min<uint32_t>(config.mtu, kMaxWireMtu)};
+    link_ = {.up = true, .mtu = std::min<uint32_t>(config.mtu, kMaxMtuBytes)};
     return absl::OkStatus();
   }
   auto port = EthdevPort::Open(dataplane_, {config.devargs, config.mtu, config.mac, home_lcore_});
@@ -125,7 +124,7 @@ ShardedDevice::~ShardedDevice() {
 uint32_t ShardedDevice::MaxFrameBytes() const {
   if (ethdev_ != nullptr && !link_.up) return DeviceLane::kNoFrame;
   const bool is_bounded = ethdev_ != nullptr && ethdev_->loses_above_mtu();
-  return is_bounded ? link_.mtu + uint32_t{sizeof(rte_ether_hdr)} : DeviceLane::kAnyFrame;
+  return is_bounded ? link_.mtu + roce::EthernetHeader::kBytes : DeviceLane::kAnyFrame;
 }
 
 // For congestion control, which must be on.
@@ -196,12 +195,13 @@ bool ShardedDevice::ReceiveSlowPath(std::vector<std::byte>& frame) {
 }
 
 absl::Status ShardedDevice::SendRaw(std::span<const std::byte> frame) {
-  if (frame.size() < RTE_ETHER_HDR_LEN || frame.size() > size_t{kFrameBufferBytes} - kFrameOffset) {
+  if (frame.size() < roce::EthernetHeader::kBytes ||
+      frame.size() > size_t{kFrameBufferBytes} - kFrameOffset) {
     return absl::InvalidArgumentError("length of a raw frame");
   }
   rte_mbuf* buffer = rte_pktmbuf_alloc(dataplane_.frames().mempool());
   if (buffer == nullptr) return absl::ResourceExhaustedError("no frame buffer is free");
-  const size_t length = std::max(frame.size(), kMinFrameBytes);
+  const size_t length = std::max<size_t>(frame.size(), roce::kMinFrameBytes);
   char* out = rte_pktmbuf_append(buffer, static_cast<uint16_t>(length));
   std::memcpy(out, frame.data(), frame.size());
   std::memset(out + frame.size(), 0, length - frame.size());

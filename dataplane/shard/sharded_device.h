@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
+#include "dataplane/base/limits.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/types/flow_rule.h"
 #include "dataplane/types/impairment_settings.h"
@@ -41,16 +42,14 @@ struct ShardedDeviceConfig {
   // "net_af_packet0,iface=eth0", or a PCI address).
   Wire* wire = nullptr;
   std::string devargs;
-  roce::Mac mac;        // wire: the device's address; ethdev: all zero for the port's own
-  uint32_t mtu = 4200;  // requested Ethernet MTU; an ethdev may have less, see link()
+  roce::Mac mac;  // wire: the device's address; ethdev: all zero for the port's own
+  // Requested Ethernet MTU; an ethdev may have less, see link().
+  uint32_t mtu = kMaxMtuBytes;
   // None: congestion control is off. Packets are not sent as ECN-capable, CE marks are not
   // answered, and CNPs are ignored. The port's link speed, once it is known, replaces the line
   // rate.
   std::optional<roce::CongestionParameters> congestion;
 };
-
-// Most bytes behind the Ethernet and VLAN headers in a frame buffer.
-inline constexpr uint32_t kMaxWireMtu = 4200;
 
 // Control thread only, except where noted. Its clients must be destroyed before it.
 class ShardedDevice {

@@ -1,7 +1,7 @@
 // The sending part of the loop: queue pairs take new work and build frames.
-#include <rte_ether.h>
 #include <rte_mbuf.h>
 
+#include "dataplane/base/limits.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
@@ -13,8 +13,6 @@
 namespace roci::dataplane {
 namespace {
 
-constexpr uint32_t kMinFrameBytes = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
-constexpr uint32_t kFrameHeaderBytes = RTE_ETHER_HDR_LEN + sizeof(rte_vlan_hdr);
 // Prefetch distances in the list of active queue pairs: for a queue pair's own lines, then for the
 // lines that these point to.
 constexpr uint32_t kPrefetchStateAhead = 6;
@@ -114,9 +112,9 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   if (bytes == 0) [[unlikely]]
     return FailTransmit(qp, polled);
   const uint32_t made = bytes;
-  if (bytes < kMinFrameBytes) [[unlikely]] {
-    std::memset(out + bytes, 0, kMinFrameBytes - bytes);
-    bytes = kMinFrameBytes;
+  if (bytes < roce::kMinFrameBytes) [[unlikely]] {
+    std::memset(out + bytes, 0, roce::kMinFrameBytes - bytes);
+    bytes = roce::kMinFrameBytes;
   }
   stash_.Pop();
   buffer->data_off = kFrameOffset;
@@ -199,7 +197,7 @@ uint32_t Worker::EncodeCnp(const QueuePair& qp, std::byte* out) {
 
 // Copies a raw frame, which the program has built.
 uint32_t Worker::EncodeRaw(QueuePair& qp, roce::Polled polled, std::byte* out) {
-  static_assert(kMaxWireMtu + kFrameHeaderBytes + kFrameOffset <= kFrameBufferBytes);
+  static_assert(kMaxMtuBytes + roce::kMaxLinkHeaderBytes + kFrameOffset <= kFrameBufferBytes);
   const memory::MemoryStatus status =
       payload_.AllDirect() ? memory::CopyOut(payload_, {out, tx_.payload_length})
                            : GatherLater(qp, FrameOf(qp, polled, stash_.Top(), nullptr), out);

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "dataplane/base/counters.h"
-#include "dataplane/base/eal_options.h"
+#include "dataplane/base/limits.h"
 #include "roce/flow_key.h"
 
 namespace roci::dataplane {

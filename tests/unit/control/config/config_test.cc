@@ -148,7 +148,7 @@ port = "net_tap0,iface=x"
   const DeviceConfig& b = config->devices[1];
   EXPECT_EQ(b.port, "net_tap0,iface=x");
   EXPECT_FALSE(b.mac.has_value());
-  EXPECT_EQ(b.mtu, kDefaultPortMtu);
+  EXPECT_EQ(b.mtu, kDefaultPortMtuBytes);
 }
 
 TEST(ConfigTest, FaultsOfVlans) {
