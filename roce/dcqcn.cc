@@ -6,7 +6,6 @@
 namespace roci::roce {
 namespace {
 
-constexpr uint64_t kNsPerByteOf1Kbps = 8'000'000;
 // Most periods that are computed one by one. After more of them alpha is 0 and the rate is the line
 // rate.
 constexpr uint64_t kMostPeriods = 4096;

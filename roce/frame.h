@@ -21,11 +21,11 @@ struct Path {
   uint16_t vlan_tci = 0;  // with has_vlan only
   Gid src_gid;
   Gid dst_gid;
-  uint8_t hop_limit = 64;
+  uint8_t hop_limit = kDefaultHopLimit;
   uint8_t traffic_class = 0;  // IPv4 TOS or IPv6 traffic class: DSCP << 2 | ECN
   uint32_t flow_label = 0;    // 20 bits, IPv6 only
   uint16_t udp_src_port = 0;  // constant per QP; see UdpSourcePort
-  uint16_t pkey = 0xFFFF;
+  uint16_t pkey = kDefaultPkey;
   bool mig_req = true;  // BTH.MigReq, the Migrated state
 
   uint16_t vlan() const { return has_vlan ? vlan_tci & VlanTag::kIdMask : 0; }  // 0: none

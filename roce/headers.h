@@ -40,6 +40,8 @@ inline constexpr uint16_t kEtherTypeVlan = 0x8100;
 inline constexpr uint16_t kEtherTypeProviderVlan = 0x88A8;  // outer tag of two (802.1ad)
 inline constexpr uint16_t kEtherTypeOldVlanStack = 0x9100;  // the same before 802.1ad
 inline constexpr uint8_t kIpProtocolUdp = 17;
+inline constexpr uint8_t kDefaultHopLimit =
+    64;  // of IPv4 (as TTL) and IPv6 (RFC 1700, IP Parameters)
 inline constexpr uint16_t kRoceUdpPort = 4791;  // IBTA vol 1, A17.4.3
 inline constexpr uint32_t kIcrcBytes = 4;
 

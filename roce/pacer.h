@@ -51,7 +51,6 @@ class Pacer {
   static constexpr uint64_t kDefaultBurstNs = 10'000'000;
 
  private:
-  static constexpr uint64_t kNsPerByteOf1Kbps = 8'000'000;
   TimeNs next_ = 0;         // earliest time of the next packet
   uint64_t credit_ns_ = 0;  // burst allowance
   uint32_t kbps_ = 0;

@@ -18,7 +18,7 @@ struct QpLimits {
   uint8_t max_rd_atomic = 16;
   // At most the number of ResponderResources handed over.
   uint8_t max_dest_rd_atomic = 16;
-  uint32_t max_message_bytes = 1u << 31;  // raw packet: of a frame without FCS
+  uint32_t max_message_bytes = kMaxMessageBytes;  // raw packet: of a frame without FCS
   PathMtu max_path_mtu = PathMtu::k4096;
   uint16_t pkey_table_length = 1;
 

@@ -130,9 +130,7 @@ QpCounter CounterOfFailure(CompletionStatus status);
 bool ReadResponseFits(Position position, uint32_t payload_bytes, uint32_t index, uint32_t length,
                       uint8_t mtu_shift);
 
-// Local ACK timeout in nanoseconds: 4.096 us * 2^code; kNever for 0 (IBTA vol 1, 9.7.6.1.3).
-constexpr uint64_t AckTimeoutNs(uint8_t code) {
-  return code == 0 ? kNever : uint64_t{4096} << (code & 31);
-}
+// Local ACK timeout in nanoseconds: kNever for 0 (IBTA vol 1, 9.7.6.1.3).
+constexpr uint64_t AckTimeoutNs(uint8_t code) { return code == 0 ? kNever : TimeoutNs(code); }
 
 }  // namespace roci::roce

@@ -59,6 +59,9 @@ class Qpn {
 inline constexpr Qpn kGsiQpn{1};
 inline constexpr Qpn kMulticastQpn{0xFFFFFF};
 
+// The P_Key of the default partition, as a full member (IBTA vol 1, 10.9.1.2).
+inline constexpr uint16_t kDefaultPkey = 0xFFFF;
+
 // Message sequence number of the responder, 24 bits that wrap (IBTA vol 1, 9.7.7.1).
 class Msn {
  public:

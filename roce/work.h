@@ -10,6 +10,19 @@ namespace roci::roce {
 // Absolute time in nanoseconds of the caller's monotonic clock. The transport reads no clock.
 using TimeNs = uint64_t;
 inline constexpr TimeNs kNever = ~TimeNs{0};
+inline constexpr TimeNs kNsPerUs = 1000;
+inline constexpr TimeNs kNsPerMs = 1'000'000;
+inline constexpr TimeNs kNsPerSecond = 1'000'000'000;
+
+// 4.096 us * 2^exponent: the form of timeouts in queue pairs and CM messages (IBTA vol 1,
+// 9.7.6.1.3 and 12.7). 5 bits.
+constexpr TimeNs TimeoutNs(uint8_t exponent) { return TimeNs{4096} << (exponent & 31); }
+
+// The time of a byte at 1 kbit/s.
+inline constexpr uint64_t kNsPerByteOf1Kbps = 8'000'000;
+
+// The longest message (IBTA vol 1, 9.4).
+inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
 
 // Operations of a send queue. The values are internal; verbs_provider/abi has the values shared
 // with programs.
@@ -126,7 +139,8 @@ struct SendWqe {
   uint64_t remote_va;
   Sge first_sge;
   uint32_t slot;
-  uint32_t length;  // sum of all SGEs or inline bytes; FLUSH: of the peer's range; at most 2^31
+  // Sum of all SGEs or inline bytes; FLUSH: of the peer's range. At most kMaxMessageBytes.
+  uint32_t length;
   Key rkey;
   WorkOpcode opcode;
   uint8_t num_sge;

@@ -112,7 +112,4 @@ struct Connection {
   MadBytes last{};  // last sent message, for retransmission
 };
 
-// 4.096 us * 2^exponent, the form of all times in CM messages.
-constexpr roce::TimeNs TimeOf(uint8_t exponent) { return roce::TimeNs{4096} << (exponent & 31); }
-
 }  // namespace roci::control::cm

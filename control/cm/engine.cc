@@ -98,7 +98,7 @@ bool Engine::IndexByQpn(Connection& connection) {
 void Engine::EnterTimewait(roce::TimeNs now, Connection& connection) {
   DropIndexes(connection);
   connection.state = State::kTimewait;
-  SetDeadline(connection, now + 2 * TimeOf(config_.packet_life_time));
+  SetDeadline(connection, now + 2 * roce::TimeoutNs(config_.packet_life_time));
 }
 
 // The request is answered. Keeps the answer for copies of the request that are still in flight; a
@@ -107,11 +107,11 @@ void Engine::Linger(roce::TimeNs now, Connection& connection, State state) {
   DropIndexes(connection);
   LeaveBehind(connection);
   connection.state = state;
-  SetDeadline(connection, now + 2 * TimeOf(config_.packet_life_time));
+  SetDeadline(connection, now + 2 * roce::TimeoutNs(config_.packet_life_time));
 }
 
 roce::TimeNs Engine::PeerTime(uint8_t exponent) const {
-  return TimeOf(std::min(exponent, config_.max_peer_timeout));
+  return roce::TimeoutNs(std::min(exponent, config_.max_peer_timeout));
 }
 
 void Engine::BeginRelease(roce::TimeNs now, Connection& connection) {

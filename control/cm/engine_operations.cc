@@ -72,7 +72,8 @@ absl::StatusOr<uint32_t> Engine::Connect(roce::TimeNs now, const ConnectOptions&
   c.ack_timeout = AckTimeout(life);
   c.traffic_class = options.path.traffic_class;
   c.max_retries = config_.max_retries;
-  c.response_timeout = TimeOf(config_.response_timeout) + 2 * TimeOf(config_.packet_life_time);
+  c.response_timeout =
+      roce::TimeoutNs(config_.response_timeout) + 2 * roce::TimeoutNs(config_.packet_life_time);
 
   req.local_id = c.local_id;
   req.service_id = c.service_id;
@@ -113,7 +114,8 @@ absl::StatusOr<uint32_t> Engine::ConnectDatagram(roce::TimeNs now, const Datagra
   c->service_id = options.service_id;
   c->path = options.path;
   c->max_retries = config_.max_retries;
-  c->response_timeout = TimeOf(config_.response_timeout) + 2 * TimeOf(config_.packet_life_time);
+  c->response_timeout =
+      roce::TimeoutNs(config_.response_timeout) + 2 * roce::TimeoutNs(config_.packet_life_time);
   req.request_id = c->local_id;
   req.pkey = options.path.pkey;
   req.service_id = options.service_id;

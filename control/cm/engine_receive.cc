@@ -201,7 +201,8 @@ void Engine::AcceptRequest(roce::TimeNs, const roce::Path& reply, const Message&
   c.traffic_class = req.primary.traffic_class;
   c.has_alternate = !req.alternate.remote_gid.IsZero();
   c.max_retries = req.max_cm_retries;
-  c.response_timeout = PeerTime(req.local_response_timeout) + 2 * TimeOf(config_.packet_life_time);
+  c.response_timeout =
+      PeerTime(req.local_response_timeout) + 2 * roce::TimeoutNs(config_.packet_life_time);
   c.indexed_by_peer = peers_.emplace(PeerKey{c.remote_guid, c.remote_id}, c.local_id).second;
   IndexByQpn(c);
   Tell(c, EventKind::kRequest, req);
@@ -351,7 +352,8 @@ void Engine::WaitLonger(roce::TimeNs now, Connection& c, const Mra& mra) {
   const bool about_req = mra.about == static_cast<uint8_t>(AboutMessage::kReq);
   if (about_req != c.is_active) return;
   c.state = c.is_active ? State::kMraReqReceived : State::kMraRepReceived;
-  SetDeadline(c, now + PeerTime(mra.service_timeout) + 2 * TimeOf(config_.packet_life_time));
+  SetDeadline(c,
+              now + PeerTime(mra.service_timeout) + 2 * roce::TimeoutNs(config_.packet_life_time));
 }
 
 // A REQ or REP was received again, and the program has not decided yet.

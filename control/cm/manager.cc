@@ -15,8 +15,6 @@
 namespace roci::control::cm {
 namespace {
 
-constexpr uint64_t kNsPerMs = 1'000'000;
-
 uint64_t RandomSeed() {
   std::random_device device;
   return uint64_t{device()} << 32 | device();
@@ -316,7 +314,7 @@ absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
     AddressKnown(number, **path);
     return absl::OkStatus();
   }
-  id.resolve_deadline = MonotonicNow() + timeout_ms * kNsPerMs;
+  id.resolve_deadline = MonotonicNow() + timeout_ms * roce::kNsPerMs;
   resolves_.insert({id.resolve_deadline, number});
   return absl::OkStatus();
 }

@@ -12,8 +12,6 @@
 namespace roci::control::cm {
 namespace {
 
-constexpr uint32_t kMulticastQpn = 0xFFFFFF;
-
 absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what); }
 
 std::span<const std::byte> DataOf(const rdma_ucm_conn_param& param) {
@@ -437,7 +435,7 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
   out.uid = uid;
   out.id = id.number;
   out.event = kCmMulticastJoin;
-  out.param.ud.qp_num = kMulticastQpn;
+  out.param.ud.qp_num = roce::kMulticastQpn.value();
   out.param.ud.qkey = QkeyOf(id);
   out.param.ud.ah_attr = AddressHandle(id, group.gid, *sender);
   id.channel->Push({id.number, last_membership_, out});

@@ -12,10 +12,8 @@
 namespace roci::control::cm {
 namespace {
 
-constexpr uint16_t kDefaultPkey = 0xFFFF;
 constexpr uint32_t kNoDeviceIndex = ~0u;  // librdmacm then uses the GUID
 constexpr uint8_t kPort = 1;
-constexpr uint8_t kHopLimit = 64;
 
 absl::Status NotNow() {
   return absl::InvalidArgumentError("not possible in this state of the connection");
@@ -46,7 +44,7 @@ ib_uverbs_ah_attr Manager::AddressHandle(const CmId& id, const roce::Gid& destin
   std::memcpy(out.grh.dgid, destination.bytes.data(), sizeof(out.grh.dgid));
   out.grh.sgid_index = static_cast<uint8_t>(source);
   out.grh.flow_label = id.path.flow_label;
-  out.grh.hop_limit = kHopLimit;
+  out.grh.hop_limit = roce::kDefaultHopLimit;
   out.grh.traffic_class = id.type_of_service;
   out.sl = id.path.has_vlan ? ServiceLevelOf(id.path)
                             : addresses.PriorityIn(id.vlan, id.type_of_service);
@@ -67,7 +65,7 @@ void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
   if (!id.source.IsAny()) {
     std::memcpy(path.sgid, id.source.gid.bytes.data(), sizeof(path.sgid));
   }
-  path.pkey = htobe16(kDefaultPkey);
+  path.pkey = htobe16(roce::kDefaultPkey);
   if (id.destination.family == AF_UNSPEC) return;
   std::memcpy(path.dgid, id.destination.gid.bytes.data(), sizeof(path.dgid));
   if (!HasRoute(id)) return;
@@ -76,7 +74,7 @@ void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
   path.numb_path = 1;
   path.mtu = static_cast<uint32_t>(id.port->device.max_path_mtu());
   path.flow_label = htobe32(id.path.flow_label);
-  path.hop_limit = kHopLimit;
+  path.hop_limit = roce::kDefaultHopLimit;
   path.traffic_class = id.type_of_service;
   path.sl = ServiceLevelOf(id.path);
   path.mtu_selector = 2;  // exactly
@@ -121,10 +119,10 @@ size_t Manager::QueryPath(const CmId& id, std::span<std::byte, kPathAnswerBytes>
   constexpr uint8_t kExactly = 2 << 6;
   std::memcpy(record + 8, id.destination.gid.bytes.data(), 16);
   std::memcpy(record + 24, id.source.gid.bytes.data(), 16);
-  roce::StoreBe<uint32_t>(record + 44, id.path.flow_label << 8 | kHopLimit);
+  roce::StoreBe<uint32_t>(record + 44, id.path.flow_label << 8 | roce::kDefaultHopLimit);
   record[48] = std::byte{id.type_of_service};
   record[49] = std::byte{1 << 7 | 1};  // reversible, one
-  roce::StoreBe<uint16_t>(record + 50, kDefaultPkey);
+  roce::StoreBe<uint16_t>(record + 50, roce::kDefaultPkey);
   roce::StoreBe<uint16_t>(record + 52, ServiceLevelOf(id.path));
   record[54] = std::byte{kExactly} | static_cast<std::byte>(id.port->device.max_path_mtu());
   record[55] = std::byte{kExactly} | std::byte{kRate100Gbps};
@@ -134,7 +132,7 @@ size_t Manager::QueryPath(const CmId& id, std::span<std::byte, kPathAnswerBytes>
 
 void Manager::DescribeDevice(const CmId& id, rdma_ucm_query_addr_resp& out) const {
   out.ibdev_index = kNoDeviceIndex;
-  out.pkey = htobe16(kDefaultPkey);
+  out.pkey = htobe16(roce::kDefaultPkey);
   if (id.port == nullptr) return;
   out.node_guid = htobe64(id.port->device.node_guid());
   out.port_num = kPort;

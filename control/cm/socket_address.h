@@ -105,7 +105,7 @@ inline size_t StoreSocketAddress(const SocketAddress& in, void* out) {
   if (in.family == AF_IB) {
     SockaddrIb address = {};
     address.family = AF_IB;
-    address.pkey = 0xFFFF;
+    address.pkey = roce::kDefaultPkey;
     std::memcpy(address.gid, in.gid.bytes.data(), sizeof(address.gid));
     address.service = htobe64(in.service);
     address.service_mask = htobe64(in.service_mask);

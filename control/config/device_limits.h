@@ -36,7 +36,6 @@ struct DeviceLimits {
 
 // The same for every device.
 inline constexpr uint64_t kMaxMrSize = uint64_t{1} << 46;
-inline constexpr uint32_t kMaxMessageBytes = uint32_t{1} << 31;
 inline constexpr uint32_t kMaxCompletionChannels = 16384;  // per session
 inline constexpr uint32_t kCompletionVectors = 1;
 // Completion event moderation: most completions and most microseconds (ibv_modify_cq(3)).

@@ -193,7 +193,7 @@ void Device::DescribePort(roci_abi_query_port_response& out) const {
   out.active_mtu = static_cast<uint32_t>(max_path_mtu());
   out.gid_table_length = addresses_.size();
   out.port_cap_flags = kPortCapabilities;
-  out.max_message_size = kMaxMessageBytes;
+  out.max_message_size = roce::kMaxMessageBytes;
   const dataplane::DeviceSnapshot snapshot = dataplane_->Snapshot();
   out.bad_pkey_counter = ViolationCount(snapshot, roce::DropReason::kPkey);
   out.qkey_violation_counter = ViolationCount(snapshot, roce::DropReason::kQkey);

@@ -25,7 +25,7 @@ constexpr roce::TimeNs kStayAwakeNs = 50'000;
 roce::TimeNs MonotonicNow() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<roce::TimeNs>(time.tv_sec) * 1'000'000'000 +
+  return static_cast<roce::TimeNs>(time.tv_sec) * roce::kNsPerSecond +
          static_cast<roce::TimeNs>(time.tv_nsec);
 }
 
@@ -76,8 +76,8 @@ int EventLoop::WaitMs() const {
   if (next == roce::kNever) return -1;
   const roce::TimeNs now = MonotonicNow();
   if (next <= now) return 0;
-  constexpr roce::TimeNs kNsPerMs = 1'000'000;
-  return static_cast<int>(std::min<roce::TimeNs>((next - now + kNsPerMs - 1) / kNsPerMs, 60'000));
+  return static_cast<int>(
+      std::min<roce::TimeNs>((next - now + roce::kNsPerMs - 1) / roce::kNsPerMs, 60'000));
 }
 
 // A handler that fails for lack of memory must not end the daemon.

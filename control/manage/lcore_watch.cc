@@ -9,7 +9,6 @@ namespace roci::control {
 namespace {
 
 constexpr roce::TimeNs kPeriod = 2'000'000'000;
-constexpr uint64_t kNsPerMs = 1'000'000;
 
 }  // namespace
 
@@ -56,8 +55,8 @@ void LcoreWatch::Warn(uint32_t lcore) {
       "lcore %u waited %llu of the last %llu ms for a processor: other programs use the "
       "processors, and RDMA traffic is delayed. %s (`roci show lcores` shows the total; this "
       "warning is not repeated)",
-      lcore, static_cast<unsigned long long>(judge.waited_ns() / kNsPerMs),
-      static_cast<unsigned long long>(judge.elapsed_ns() / kNsPerMs), Advice(lcore));
+      lcore, static_cast<unsigned long long>(judge.waited_ns() / roce::kNsPerMs),
+      static_cast<unsigned long long>(judge.elapsed_ns() / roce::kNsPerMs), Advice(lcore));
 }
 
 }  // namespace roci::control

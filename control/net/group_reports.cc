@@ -30,7 +30,6 @@ constexpr size_t kRouterAlertBytes = 4;  // IPv4's option (RFC 2113)
 constexpr size_t kHopByHopBytes = 8;     // with IPv6's (RFC 2711)
 constexpr size_t kIgmpBytes = 8;
 constexpr size_t kMldBytes = 24;
-constexpr TimeNs kNsPerMs = 1'000'000;
 constexpr TimeNs kOldQueryNs = 10'000'000'000;  // response time of a version 1 query (RFC 2236, 4)
 
 Gid GroupOf(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
@@ -202,7 +201,7 @@ std::optional<SlowPathReason> GroupReports::Parse(std::span<const std::byte> fra
   if (!out.ipv4) {
     out.is_query = what == kMldQuery;
     if (what == kMldDone) return SlowPathReason::kGroupNotForUs;
-    out.longest = FloatTime(LoadBe<uint16_t>(body.data() + 4), 12) * kNsPerMs;
+    out.longest = FloatTime(LoadBe<uint16_t>(body.data() + 4), 12) * roce::kNsPerMs;
     std::memcpy(out.group.bytes.data(), body.data() + 8, 16);
   } else {
     const uint64_t odd = body.size() % 2 != 0 ? std::to_integer<uint64_t>(body.back()) << 8 : 0;
@@ -212,7 +211,7 @@ std::optional<SlowPathReason> GroupReports::Parse(std::span<const std::byte> fra
       return SlowPathReason::kGroupNotForUs;
     }
     const uint64_t tenths = FloatTime(std::to_integer<uint8_t>(body[1]), 4);
-    out.longest = tenths == 0 ? kOldQueryNs : tenths * 100 * kNsPerMs;
+    out.longest = tenths == 0 ? kOldQueryNs : tenths * 100 * roce::kNsPerMs;
     roce::Ipv4 group;
     std::memcpy(group.bytes.data(), body.data() + 4, 4);
     if (group != roce::Ipv4{}) out.group = Gid::FromIpv4(group);

@@ -233,10 +233,9 @@ Frame BuildNd(const roce::Mac& destination, const roce::Mac& source, const NdMes
 
 Frame BuildEchoReply(const roce::Mac& destination, const roce::Mac& source,
                      const IcmpPacket& request) {
-  constexpr uint8_t kHopLimit = 64;
   size_t offset = 0;
-  Frame frame = StartIcmp(destination, source, request.destination, request.source, kHopLimit,
-                          request.bytes.size(), offset);
+  Frame frame = StartIcmp(destination, source, request.destination, request.source,
+                          roce::kDefaultHopLimit, request.bytes.size(), offset);
   std::byte* p = frame.data() + offset;
   std::memcpy(p, request.bytes.data(), request.bytes.size());
   p[0] = std::byte{request.destination.IsIpv4() ? kIcmpEchoReply : kIcmpv6EchoReply};

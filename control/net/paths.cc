@@ -8,9 +8,6 @@
 namespace roci::control {
 namespace {
 
-// Used for hop limits 0 and 1, which programs set for InfiniBand; Linux then takes the route's.
-constexpr uint8_t kDefaultHopLimit = 64;
-
 absl::Status CheckAttr(const AddressTable& addresses, const roci_abi_ah_attr& attr,
                        const roce::Gid& destination) {
   if (attr.port != 1) return absl::InvalidArgumentError("port");
@@ -49,7 +46,8 @@ absl::StatusOr<PathPlan> PlanPath(const AddressTable& addresses, const roci_abi_
   path.has_vlan = source.vlan != 0;
   path.vlan_tci = TagControl(addresses, source.vlan, attr);
   path.dst_gid = destination;
-  path.hop_limit = attr.hop_limit > 1 ? attr.hop_limit : kDefaultHopLimit;
+  // Programs set 0 and 1 for InfiniBand; Linux then takes the route's.
+  path.hop_limit = attr.hop_limit > 1 ? attr.hop_limit : roce::kDefaultHopLimit;
   path.traffic_class = attr.traffic_class;
   path.flow_label = attr.flow_label & 0xFFFFF;
   path.udp_src_port = remote.value() != 0

@@ -8,8 +8,6 @@
 namespace roci::control {
 namespace {
 
-constexpr uint32_t kNoChannel = ~0u;
-
 // RESIZE_CQ is answered as CREATE_CQ is.
 template <class Response>
 void DescribeRing(const dataplane::CompletionQueueInfo& info, Response& out) {
@@ -55,7 +53,7 @@ absl::Status Session::DestroyChannel(const Request& request, const FdsPointer&, 
 absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_cq_request>();
   ChannelRecord* channel = nullptr;
-  if (create.channel != kNoChannel) {
+  if (create.channel != ROCI_ABI_NO_HANDLE) {
     channel = channels_.Find(create.channel);
     if (channel == nullptr) return absl::NotFoundError("no such completion channel");
   }

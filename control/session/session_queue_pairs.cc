@@ -11,8 +11,6 @@
 namespace roci::control {
 namespace {
 
-constexpr uint32_t kNoSrq = ~0u;
-
 void DescribeLayout(const dataplane::QueueLayout& layout, roci_abi_create_qp_response& out) {
   out.max_send_wr = layout.max_send_wr;
   out.max_recv_wr = layout.max_recv_wr;
@@ -63,7 +61,7 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
     return absl::PermissionDeniedError("raw packet queue pairs need a privilege");
   }
   const bool receives = type != roce::QpType::kXrcSend;
-  const bool has_srq = receives && create.srq != kNoSrq;
+  const bool has_srq = receives && create.srq != ROCI_ABI_NO_HANDLE;
   const PdRecord* pd = FindPd(create.pd);
   const CqRecord* send_cq = cqs_.Find(create.send_cq);
   const CqRecord* recv_cq = receives ? cqs_.Find(create.recv_cq) : nullptr;

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 
+#include "roce/work.h"
+
 namespace roci::dataplane {
 
-inline constexpr uint64_t kNsPerUs = 1000;
-inline constexpr uint64_t kNsPerMs = 1'000'000;
-inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
+using roce::kNsPerMs;
+using roce::kNsPerSecond;
+using roce::kNsPerUs;
 
 // One per thread. Never goes back.
 class Clock {

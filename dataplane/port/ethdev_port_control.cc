@@ -262,7 +262,7 @@ bool EthdevPort::RunWherePeerIsWatched(const std::function<void()>& work) {
 }
 
 void EthdevPort::Reconnect() {
-  constexpr uint64_t kPeriodNs = 1'000'000'000;
+  constexpr uint64_t kPeriodNs = kNsPerSecond;
   if (!connects_at_start_ || Clock::Monotonic() - reconnected_at_ns_ < kPeriodNs || ReadLink().up)
     return;
   if (is_started_) {

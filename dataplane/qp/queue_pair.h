@@ -108,7 +108,7 @@ class alignas(64) QueuePair {
   bool watches_receives = false;  // ERR: new receive WQEs are flushed
   uint8_t record_class = 0;       // size class of its borrowed records
   bool blocks_own_multicast = false;
-  uint16_t pkey = 0xFFFF;
+  uint16_t pkey = roce::kDefaultPkey;
   uint16_t vlan = 0;  // of its path; 0: none
   uint64_t tx_packets = 0;
   uint64_t rx_packets = 0;

@@ -36,7 +36,8 @@ TagReceiver::Kind TagReceiver::Classify(const roce::Packet* packet) {
       if (bytes.size() < roce::kRendezvousBytes) return Kind::kNoTag;
       rendezvous_ = roce::RendezvousHeader::Load(bytes.data() + roce::TagHeader::kBytes);
       // The program handles a request that is too long.
-      return bytes.size() <= ROCI_ABI_MAX_RNDV_HEADER && rendezvous_.length <= kMaxMessageBytes
+      return bytes.size() <= ROCI_ABI_MAX_RNDV_HEADER &&
+                     rendezvous_.length <= roce::kMaxMessageBytes
                  ? Kind::kRendezvous
                  : Kind::kUnexpected;
     default:

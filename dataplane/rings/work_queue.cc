@@ -65,6 +65,7 @@ constexpr bool MatchesTransport() {
   return seen == (1u << roce::kWorkOpcodeCount) - 1;
 }
 static_assert(MatchesTransport());
+static_assert(ROCI_ABI_MAX_MESSAGE_BYTES == roce::kMaxMessageBytes);
 static_assert(abi::kQpRc == static_cast<uint32_t>(roce::QpType::kRc) &&
               abi::kQpUc == static_cast<uint32_t>(roce::QpType::kUc) &&
               abi::kQpUd == static_cast<uint32_t>(roce::QpType::kUd) &&
@@ -88,7 +89,7 @@ static_assert(sizeof(SendEntry) == 80);
 CompletionStatus TakeFlush(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   constexpr uint32_t kMaxType = 0xF;  // limits of the fields in the FETH
   constexpr uint32_t kMaxLevel = 3;
-  if (head.u.flush.length > kMaxMessageBytes) return CompletionStatus::kLocalLengthError;
+  if (head.u.flush.length > roce::kMaxMessageBytes) return CompletionStatus::kLocalLengthError;
   if (head.u.flush.type > kMaxType || head.u.flush.level > kMaxLevel) {
     return CompletionStatus::kLocalQpOperationError;
   }
@@ -256,7 +257,7 @@ CompletionStatus SendQueue::TakeElements(const roci_abi_send_wqe& head, const ro
     total = first.length;
   }
   for (uint32_t i = 1; i < head.num_sge; ++i) total += ReadSge(out, i).length;
-  if (total > kMaxMessageBytes) [[unlikely]] {
+  if (total > roce::kMaxMessageBytes) [[unlikely]] {
     return CompletionStatus::kLocalLengthError;
   }
   out.length = static_cast<uint32_t>(total);

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "dataplane/base/prefetch.h"
-#include "dataplane/types/queue_limits.h"
 #include "roce/qp_attributes.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/rings.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "dataplane/types/frame_filter.h"
+#include "roce/work.h"
 
 namespace roci::dataplane {
 
@@ -28,7 +29,7 @@ struct BottleneckSettings {
 
   // The longest queue that is allowed for a rate.
   static uint64_t MostQueueBytes(uint64_t rate_bps) {
-    return (rate_bps * (kMostQueueNs / 1'000'000'000) + 7) / 8;
+    return (rate_bps * (kMostQueueNs / roce::kNsPerSecond) + 7) / 8;
   }
 };
 

@@ -1,4 +1,4 @@
-// The largest queues and messages. Control advertises no more, and checks requests and
+// The largest queues. Control advertises no more, and checks requests and
 // configuration against these limits; the dataplane asserts them.
 #pragma once
 
@@ -13,7 +13,5 @@ inline constexpr uint32_t kMaxQueueEntries = 16384;
 inline constexpr uint32_t kMaxCompletionEntries = 1u << 20;  // of a completion queue
 inline constexpr uint32_t kMaxSges = ROCI_ABI_MAX_SGE;       // of a work request
 inline constexpr uint32_t kMaxInlineBytes = 1024;            // of a send request
-
-inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
 
 }  // namespace roci::dataplane

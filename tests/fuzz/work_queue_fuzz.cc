@@ -64,7 +64,7 @@ void CheckSend(Rings& rings, uint32_t before) {
   }
   Require(rings.send.taken() == before + 1 && wqe.slot == before, "one entry per fetch, in order");
   Require(wqe.num_sge <= rings.max_sge, "elements");
-  Require(wqe.length <= roci::dataplane::kMaxMessageBytes, "length");
+  Require(wqe.length <= roci::roce::kMaxMessageBytes, "length");
   if (result == FetchResult::kBad) {
     Require(status != CompletionStatus::kSuccess, "a bad entry has a reason");
     return;

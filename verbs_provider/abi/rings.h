@@ -17,6 +17,7 @@
 
 #define ROCI_ABI_CACHE_LINE 64
 #define ROCI_ABI_MAX_SGE 32
+#define ROCI_ABI_MAX_MESSAGE_BYTES (1u << 31) /* IBTA vol 1, 9.4 */
 
 // ---- Work queues
 //

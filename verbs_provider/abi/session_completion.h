@@ -10,7 +10,7 @@ struct roci_abi_create_cq_request {
   struct roci_abi_request head;
   uint64_t user_handle;  // copied to events, never interpreted
   uint32_t entries;      // requested, >= 1
-  uint32_t channel;      // handle, or ~0
+  uint32_t channel;      // handle, or ROCI_ABI_NO_HANDLE
   uint32_t comp_vector;
   uint32_t flags;  // ROCI_ABI_CQ_*
 };

@@ -10,6 +10,9 @@
 
 #define ROCI_ABI_DEVICE_NAME_MAX 64
 
+// In a field that holds the handle of an optional object: there is none.
+#define ROCI_ABI_NO_HANDLE (~0u)
+
 enum roci_abi_command {
   ROCI_ABI_HELLO = 1,
   ROCI_ABI_QUERY_DEVICE,

@@ -15,7 +15,7 @@ struct roci_abi_create_qp_request {
   uint32_t pd;       // XRC_RECV: handle of the XRC domain instead
   uint32_t send_cq;  // XRC_RECV: ignored
   uint32_t recv_cq;  // XRC_SEND, XRC_RECV: ignored
-  uint32_t srq;      // ~0 = none, as for the XRC types
+  uint32_t srq;      // or ROCI_ABI_NO_HANDLE, as for the XRC types
   uint32_t qp_type;  // enum ibv_qp_type
   uint32_t sq_sig_all;
   uint32_t max_send_wr;

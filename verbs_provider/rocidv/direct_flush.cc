@@ -6,7 +6,6 @@ namespace roci::provider {
 namespace {
 
 constexpr uint32_t kTypes = ROCIDV_FLUSH_GLOBAL | ROCIDV_FLUSH_PERSISTENT;
-constexpr size_t kMaxLength = size_t{1} << 31;
 
 struct Flush {
   uint32_t rkey;
@@ -20,7 +19,7 @@ struct Flush {
 roci_abi_send_wqe* Put(Qp* qp, uint32_t index, const Flush& flush, uint64_t wr_id, unsigned flags,
                        int* error) {
   if (flush.type == 0 || (flush.type & ~kTypes) != 0 || flush.level > ROCIDV_FLUSH_WHOLE_REGION ||
-      flush.length > kMaxLength || (flags & IBV_SEND_INLINE) != 0) {
+      flush.length > ROCI_ABI_MAX_MESSAGE_BYTES || (flags & IBV_SEND_INLINE) != 0) {
     *error = EINVAL;
     return nullptr;
   }

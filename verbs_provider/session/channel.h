@@ -7,8 +7,6 @@ namespace roci::provider {
 
 struct VerbsSession;
 
-inline constexpr uint32_t kNoChannel = ~uint32_t{0};
-
 /// ibv_create_comp_channel (InterceptHandlers::create_completion_channel): a new registered
 /// descriptor, or a negative errno.
 int CreateChannel(VerbsSession* session);

@@ -77,7 +77,7 @@ Cq* NewCq(ibv_context* context, uint32_t entries, ibv_comp_channel* channel, uin
   VerbsSession* session = SessionOf(context);
   if (entries < 1 || vector >= session->num_comp_vectors) return Fail(EINVAL);
   roci_abi_create_cq_request request = {};
-  request.channel = kNoChannel;
+  request.channel = ROCI_ABI_NO_HANDLE;
   if (channel != nullptr && !FindChannel(session, channel->fd, &request.channel)) {
     return Fail(EINVAL);
   }

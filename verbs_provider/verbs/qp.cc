@@ -13,8 +13,6 @@
 namespace roci::provider {
 namespace {
 
-constexpr uint32_t kNoSrq = ~uint32_t{0};
-
 bool IsTarget(const Qp* qp) { return qp->vqp.qp.qp_type == IBV_QPT_XRC_RECV; }
 bool HasReceiveQueue(const ibv_qp& qp) {
   return qp.qp_type != IBV_QPT_XRC_SEND && qp.qp_type != IBV_QPT_XRC_RECV && qp.srq == nullptr;
@@ -223,7 +221,7 @@ ibv_qp* CreateWith(ibv_pd* pd, ibv_qp_init_attr* attr, uint32_t flags) {
   request.user_handle = reinterpret_cast<uintptr_t>(&qp->vqp.qp);
   request.pd = pd->handle;
   request.send_cq = attr->send_cq->handle;
-  request.srq = kNoSrq;
+  request.srq = ROCI_ABI_NO_HANDLE;
   if (attr->qp_type != IBV_QPT_XRC_SEND) {
     request.recv_cq = attr->recv_cq->handle;
     if (attr->srq != nullptr) request.srq = attr->srq->handle;

@@ -106,7 +106,7 @@ class CmMessages : public testing::Test {
     }
   }
   roce::TimeNs Interval(uint8_t exponent) const {
-    return TimeOf(exponent) + 2 * TimeOf(config_.packet_life_time);
+    return roce::TimeoutNs(exponent) + 2 * roce::TimeoutNs(config_.packet_life_time);
   }
 
   EngineConfig config_{.ca_guid = 4, .max_path_mtu = 4, .max_retries = 4};
@@ -241,7 +241,7 @@ TEST_F(CmMessages, TimewaitLastsTwoLifeTimesAndAnswersMeanwhile) {
   EXPECT_EQ(Receive(kStart, Dreq{5, ours, 8, {}}), MadReason::kNone);
   EXPECT_EQ(engine_.TakeEvents().at(0).kind, EventKind::kDisconnected);
   EXPECT_EQ(Sent<Drep>().remote_id, 5u);
-  const roce::TimeNs end = kStart + 2 * TimeOf(config_.packet_life_time);
+  const roce::TimeNs end = kStart + 2 * roce::TimeoutNs(config_.packet_life_time);
   EXPECT_EQ(engine_.NextTimeout(), end);
   engine_.HandleTimeout(end - 1);
   EXPECT_EQ(Receive(end - 1, Dreq{5, ours, 8, {}}), MadReason::kNone);

@@ -245,7 +245,7 @@ TEST_F(CmTable, AnAnsweredDatagramRequestIsRememberedForHalfASecond) {
 }
 
 TEST_F(CmTable, NoPeerDecidesHowLongItIsRemembered) {
-  const roce::TimeNs most = TimeOf(config_.max_peer_timeout) + 1000 * kMs;
+  const roce::TimeNs most = roce::TimeoutNs(config_.max_peer_timeout) + 1000 * kMs;
   Req req = GoodReq();
   req.local_response_timeout = 31;
   Receive(req);
