@@ -8,6 +8,7 @@
 #include "control/cm/manager.h"
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
+#include "dataplane/base/async_event.h"
 
 namespace roci::control::cm {
 namespace {
@@ -235,7 +236,7 @@ absl::Status Manager::Disconnect(CmId& id) {
 
 absl::Status Manager::Notify(CmId& id, uint32_t event) {
   if (id.connection == 0) return Invalid("not connected");
-  if (event != kEventCommEst) return Invalid("event");
+  if (event != dataplane::kEventCommunicationEstablished) return Invalid("event");
   const absl::Status status = id.port->engine.NoticeEstablished(MonotonicNow(), id.connection);
   Flush(*id.port);
   if (absl::IsAlreadyExists(status)) return StatusFromErrno(EISCONN, "connection");

@@ -7,10 +7,13 @@
 
 #include "control/cm/manager.h"
 #include "control/cm/verbs_numbers.h"
+#include "memory/types.h"
 #include "roce/headers.h"
 
 namespace roci::control::cm {
 namespace {
+
+using memory::Access;
 
 constexpr uint32_t kNoDeviceIndex = ~0u;  // librdmacm then uses the GUID
 constexpr uint8_t kPort = 1;
@@ -145,12 +148,12 @@ absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_at
   const Connection* connection = id.connection != 0 ? id.port->engine.Find(id.connection) : nullptr;
   if (id.qp_type == kQpUd || connection == nullptr) {
     if (state != kQpInit) return NotNow();
-    out.qp_attr_mask = kMaskState | kMaskPkeyIndex | kMaskPort;
+    out.qp_attr_mask = roce::kAttrState | roce::kAttrPkeyIndex | roce::kAttrPort;
     if (id.qp_type == kQpUd) {
       out.qkey = id.qkey != 0 ? id.qkey : kUdpQkey;
-      out.qp_attr_mask |= kMaskQkey;
+      out.qp_attr_mask |= roce::kAttrQkey;
     } else {
-      out.qp_attr_mask |= kMaskAccessFlags;
+      out.qp_attr_mask |= roce::kAttrAccessFlags;
     }
     return absl::OkStatus();
   }
@@ -160,34 +163,36 @@ absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_at
   switch (state) {
     case kQpInit:
       if (is_over) return NotNow();
-      out.qp_attr_mask = kMaskState | kMaskAccessFlags | kMaskPkeyIndex | kMaskPort;
-      out.qp_access_flags = kAccessRemoteWrite;
+      out.qp_attr_mask =
+          roce::kAttrState | roce::kAttrAccessFlags | roce::kAttrPkeyIndex | roce::kAttrPort;
+      out.qp_access_flags = static_cast<uint32_t>(Access::kRemoteWrite);
       if (c.responder_resources != 0) {
-        out.qp_access_flags |= kAccessRemoteRead | kAccessRemoteAtomic;
+        out.qp_access_flags |= static_cast<uint32_t>(Access::kRemoteRead | Access::kRemoteAtomic);
       }
       return absl::OkStatus();
     case kQpRtr:
       if (is_over || !knows_peer) return NotNow();
-      out.qp_attr_mask = kMaskState | kMaskAv | kMaskPathMtu | kMaskDestQpn | kMaskRqPsn;
+      out.qp_attr_mask = roce::kAttrState | roce::kAttrAddressVector | roce::kAttrPathMtu |
+                         roce::kAttrDestQpn | roce::kAttrRqPsn;
       out.ah_attr = AddressHandle(id, c.path.dst_gid);
       out.path_mtu = c.path_mtu;
       out.dest_qp_num = c.remote_qpn;
       out.rq_psn = id.psn;
       if (IsReliableResponder(id)) {
-        out.qp_attr_mask |= kMaskMaxDestRdAtomic | kMaskMinRnrTimer;
+        out.qp_attr_mask |= roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer;
         out.max_dest_rd_atomic = c.responder_resources;
       }
       return absl::OkStatus();
     case kQpRts:
       if (is_over || !knows_peer) return NotNow();
-      out.qp_attr_mask = kMaskState | kMaskSqPsn;
+      out.qp_attr_mask = roce::kAttrState | roce::kAttrSqPsn;
       out.sq_psn = c.remote_psn;
       if (IsReliableRequester(id) || IsReliableResponder(id)) {
-        out.qp_attr_mask |= kMaskTimeout;
+        out.qp_attr_mask |= roce::kAttrTimeout;
         out.timeout = id.ack_timeout != 0 ? id.ack_timeout : c.ack_timeout;
       }
       if (IsReliableRequester(id)) {
-        out.qp_attr_mask |= kMaskRetryCount | kMaskRnrRetry | kMaskMaxRdAtomic;
+        out.qp_attr_mask |= roce::kAttrRetryCount | roce::kAttrRnrRetry | roce::kAttrMaxRdAtomic;
         out.retry_cnt = c.retry_count;
         out.rnr_retry = c.rnr_retry_count;
         out.max_rd_atomic = c.initiator_depth;

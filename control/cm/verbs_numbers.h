@@ -1,48 +1,26 @@
-// Constants of libibverbs and librdmacm that the connection manager uses (ibv_create_qp(3),
-// ibv_modify_qp(3), rdma_get_cm_event(3)) and that the kernel's headers do not define.
+// Constants of libibverbs and librdmacm that the connection manager uses (rdma_get_cm_event(3)) and
+// that the kernel's headers do not define; and the transport's, in the kernel's types.
 #pragma once
 
 #include <cstdint>
 
+#include "roce/qp_attributes.h"
+
 namespace roci::control::cm {
 
-// enum ibv_qp_type.
-inline constexpr uint8_t kQpRc = 2;
-inline constexpr uint8_t kQpUc = 3;
-inline constexpr uint8_t kQpUd = 4;
-inline constexpr uint8_t kQpXrcSend = 9;
-inline constexpr uint8_t kQpXrcRecv = 10;
+// The queue pair types of identifiers, as in the kernel's structures.
+inline constexpr auto kQpRc = static_cast<uint8_t>(roce::QpType::kRc);
+inline constexpr auto kQpUc = static_cast<uint8_t>(roce::QpType::kUc);
+inline constexpr auto kQpUd = static_cast<uint8_t>(roce::QpType::kUd);
+inline constexpr auto kQpXrcSend = static_cast<uint8_t>(roce::QpType::kXrcSend);
+inline constexpr auto kQpXrcRecv = static_cast<uint8_t>(roce::QpType::kXrcRecv);
 
-// enum ibv_qp_state.
-inline constexpr uint32_t kQpInit = 1;
-inline constexpr uint32_t kQpRtr = 2;
-inline constexpr uint32_t kQpRts = 3;
+// States in INIT_QP_ATTR.
+inline constexpr auto kQpInit = static_cast<uint32_t>(roce::QpState::kInit);
+inline constexpr auto kQpRtr = static_cast<uint32_t>(roce::QpState::kRtr);
+inline constexpr auto kQpRts = static_cast<uint32_t>(roce::QpState::kRts);
 
-// enum ibv_qp_attr_mask.
-inline constexpr uint32_t kMaskState = 1 << 0;
-inline constexpr uint32_t kMaskAccessFlags = 1 << 3;
-inline constexpr uint32_t kMaskPkeyIndex = 1 << 4;
-inline constexpr uint32_t kMaskPort = 1 << 5;
-inline constexpr uint32_t kMaskQkey = 1 << 6;
-inline constexpr uint32_t kMaskAv = 1 << 7;
-inline constexpr uint32_t kMaskPathMtu = 1 << 8;
-inline constexpr uint32_t kMaskTimeout = 1 << 9;
-inline constexpr uint32_t kMaskRetryCount = 1 << 10;
-inline constexpr uint32_t kMaskRnrRetry = 1 << 11;
-inline constexpr uint32_t kMaskRqPsn = 1 << 12;
-inline constexpr uint32_t kMaskMaxRdAtomic = 1 << 13;
-inline constexpr uint32_t kMaskMinRnrTimer = 1 << 15;
-inline constexpr uint32_t kMaskSqPsn = 1 << 16;
-inline constexpr uint32_t kMaskMaxDestRdAtomic = 1 << 17;
-inline constexpr uint32_t kMaskDestQpn = 1 << 20;
-
-// enum ibv_access_flags.
-inline constexpr uint32_t kAccessRemoteWrite = 2;
-inline constexpr uint32_t kAccessRemoteRead = 4;
-inline constexpr uint32_t kAccessRemoteAtomic = 8;
-
-inline constexpr uint32_t kEventCommEst = 4;  // IBV_EVENT_COMM_EST
-inline constexpr uint8_t kRate100Gbps = 16;   // IBV_RATE_100_GBPS
+inline constexpr uint8_t kRate100Gbps = 16;  // IBV_RATE_100_GBPS
 
 // enum rdma_cm_event_type.
 inline constexpr uint32_t kCmAddrResolved = 0;

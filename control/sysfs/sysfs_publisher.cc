@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/config/port_arguments.h"
 #include "control/loop/log.h"
+#include "dataplane/base/async_event.h"
 #include "verbs_provider/abi/rdma_cm.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
@@ -16,9 +17,6 @@ constexpr roce::TimeNs kBusyPeriodNs = 250'000'000;
 constexpr roce::TimeNs kLinkPeriodNs = 1'000'000'000;  // polling of link states
 
 constexpr uint64_t kPort = 1;
-constexpr uint32_t kEventPortActive = 9;  // IBV_EVENT_PORT_ACTIVE
-constexpr uint32_t kEventPortError = 10;  // IBV_EVENT_PORT_ERR
-constexpr uint32_t kEventGidChange = 18;  // IBV_EVENT_GID_CHANGE
 
 std::string DropCounterName(size_t reason) {
   return absl::StrCat("rx_drop_", std::string(roce::kDropReasonNames[reason]));
@@ -203,7 +201,8 @@ void SysfsPublisher::ShowLink(Shown& shown) {
   }
   if (now.state == before.state) return;
   if (now.state != SysfsPortState::kActive) device.LinkLost();
-  TellPrograms(device, now.state == SysfsPortState::kActive ? kEventPortActive : kEventPortError);
+  TellPrograms(device, now.state == SysfsPortState::kActive ? dataplane::kEventPortActive
+                                                            : dataplane::kEventPortError);
 }
 
 void SysfsPublisher::TellPrograms(const Device& device, uint32_t event) const {
@@ -215,7 +214,7 @@ void SysfsPublisher::TellPrograms(const Device& device, uint32_t event) const {
 
 absl::Status SysfsPublisher::ShowAddresses(const Device& device) {
   const absl::Status status = tree_->SetGids(device.name(), GidsOf(device));
-  TellPrograms(device, kEventGidChange);
+  TellPrograms(device, dataplane::kEventGidChange);
   return status;
 }
 

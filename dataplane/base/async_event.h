@@ -18,6 +18,7 @@ inline constexpr uint32_t kEventPortError = 10;
 inline constexpr uint32_t kEventSrqError = 14;
 inline constexpr uint32_t kEventSrqLimitReached = 15;
 inline constexpr uint32_t kEventLastWqeReached = 16;
+inline constexpr uint32_t kEventGidChange = 18;
 inline constexpr uint32_t kEventWorkQueueFatal = 19;
 
 constexpr uint32_t EventNumber(roce::QpEvent event) {

@@ -1,5 +1,5 @@
-// The largest queues. Control advertises no more, and checks requests and
-// configuration against these limits; the dataplane asserts them.
+// The largest queues. Control advertises no more, and checks requests and configuration against
+// these limits; the dataplane asserts them.
 #pragma once
 
 #include <cstdint>
