@@ -74,6 +74,7 @@ constexpr bool IsVlanType(uint16_t ether_type) {
 struct VlanTag {
   static constexpr uint32_t kBytes = 4;
   static constexpr uint16_t kIdMask = 0xFFF;
+  static constexpr uint16_t kMaxId = 4094;  // of a network; IEEE 802.1Q, table 9-2
   static constexpr uint32_t kPriorityShift = 13;
   uint16_t tci = 0;  // priority 3 bits, drop eligible 1, VLAN id 12
   uint16_t ether_type = 0;

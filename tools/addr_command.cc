@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "roce/headers.h"
 #include "tools/commands.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
@@ -77,7 +78,7 @@ void AddAddrCommand(CLI::App& app, CommandContext& context) {
     to->add_option("--vlan", options->vlan,
                    "VLAN of the address, 1 to 4094. The first address of a VLAN also adds a "
                    "link-local address")
-        ->check(CLI::Range(1, 4094));
+        ->check(CLI::Range(1, int{roce::VlanTag::kMaxId}));
   };
   CLI::App* add = command->add_subcommand("add", "Add an address to a device");
   add->add_option("DEVICE", options->device, "Name of the device, e.g. roci0")->required();

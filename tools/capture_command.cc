@@ -15,6 +15,7 @@
 
 #include "absl/strings/numbers.h"
 #include "control/loop/unique_fd.h"
+#include "dataplane/base/limits.h"
 #include "tools/commands.h"
 #include "tools/link/block_copy.h"
 #include "tools/link/selection.h"
@@ -184,7 +185,7 @@ void AddCaptureCommand(CLI::App& app, CommandContext& context) {
                    : text + " is not a number of seconds from 0.001 to 1000000";
       });
   command->add_option("-s,--snaplen", options->snap_length, "Bytes to keep of each frame")
-      ->check(CLI::Range(1, 65535));
+      ->check(CLI::Range(1, int{dataplane::kMaxSnapLengthBytes}));
   command->footer(kManual);
   command->callback(
       [options, &context] { context.exit_status = Capture(*options, context.runtime_dir); });

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_replace.h"
+#include "dataplane/types/impairment_settings.h"
 #include "tools/commands.h"
 #include "tools/link/selection.h"
 #include "tools/show/manage_client.h"
@@ -62,8 +63,6 @@ Examples:
   roci impair roci0 --opcode '*ACKNOWLEDGE' --loss 10%
   roci impair roci0 --opcode '*ACKNOWLEDGE' --clear
   roci impair roci0 --clear)";
-
-constexpr uint64_t kLeastRateBps = 100'000;  // the daemon's limit
 
 struct ImpairOptions {
   std::string device;
@@ -207,7 +206,7 @@ void AddRateOptions(CLI::App& command, ImpairOptions& options) {
   command.add_option("--rate", options.rate, "Bandwidth of the link in bits per second: 10Gbit")
       ->check([](const std::string& text) {
         const auto rate_bps = ParseRate(text);
-        return rate_bps && *rate_bps >= kLeastRateBps
+        return rate_bps && *rate_bps >= dataplane::BottleneckSettings::kLeastRateBps
                    ? std::string()
                    : text + " is not a rate from 100kbit to 1Tbit (10Gbit, 500Mbit, 250000; bits)";
       });

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "roce/headers.h"
 #include "tools/commands.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
@@ -100,7 +101,7 @@ void AddArguments(CLI::App& to, RouteOptions& options, bool needs_gateway) {
   gateway->required(needs_gateway);
   via->needs(gateway);
   to.add_option("--vlan", options.vlan, "VLAN of network and gateway, 1 to 4094")
-      ->check(CLI::Range(1, 4094));
+      ->check(CLI::Range(1, int{roce::VlanTag::kMaxId}));
 }
 
 }  // namespace

@@ -239,7 +239,7 @@ void ReadVlans(TomlReader& reader, DeviceConfig& out) {
   reader.Tables("vlan", [&](TomlReader& table, size_t) {
     VlanSettings vlan;
     uint32_t id = 0;
-    if (!table.Number("id", 1, kMaxVlan, id)) table.Fault("id", "is required");
+    if (!table.Number("id", 1, roce::VlanTag::kMaxId, id)) table.Fault("id", "is required");
     vlan.id = static_cast<uint16_t>(id);
     for (const VlanSettings& other : out.vlans) {
       if (other.id == vlan.id) table.Fault("id", "another VLAN of this device has this id");

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "dataplane/base/limits.h"
 
 namespace roci::control {
 namespace {
@@ -159,7 +160,8 @@ absl::StatusOr<CaptureRequest> DecodeCapture(const Json& request) {
   std::optional<LinkDirection> direction;
   uint64_t snap_length = 0;
   for (const absl::Status& status :
-       {TakeDirection(request, direction), TakeNumber(request, "snap_length", 65535, snap_length),
+       {TakeDirection(request, direction),
+        TakeNumber(request, "snap_length", dataplane::kMaxSnapLengthBytes, snap_length),
         TakeNumber(request, "count", UINT64_MAX, out.count)}) {
     if (!status.ok()) return status;
   }

@@ -25,9 +25,9 @@ absl::StatusOr<Device*> RequestDevice(const Services& services, const Json& requ
 absl::StatusOr<uint16_t> RequestVlan(const Json& request) {
   const auto value = request.find("vlan");
   if (value == request.end()) return uint16_t{0};
-  if (!value->is_number_unsigned() || value->get<uint64_t>() > kMaxVlan) {
+  if (!value->is_number_unsigned() || value->get<uint64_t>() > roce::VlanTag::kMaxId) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"vlan\" must be a number up to ", kMaxVlan, ", 0 for none"));
+        absl::StrCat("\"vlan\" must be a number up to ", roce::VlanTag::kMaxId, ", 0 for none"));
   }
   return value->get<uint16_t>();
 }

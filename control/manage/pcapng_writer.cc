@@ -5,16 +5,11 @@
 namespace roci::control::pcapng {
 namespace {
 
-constexpr uint32_t kByteOrderMagic = 0x1A2B3C4D;
-constexpr uint16_t kLinkTypeEthernet = 1;
 constexpr uint8_t kNanoseconds = 9;  // 10^-9 s
 
 // Options.
-constexpr uint16_t kEndOfOptions = 0;
 constexpr uint16_t kSectionApplication = 4;
 constexpr uint16_t kInterfaceName = 2;
-constexpr uint16_t kInterfaceTimeResolution = 9;
-constexpr uint16_t kPacketFlags = 2;
 constexpr uint16_t kStatisticsReceived = 4;
 constexpr uint16_t kStatisticsDropped = 5;
 

@@ -13,10 +13,19 @@ namespace roci::control {
 // Pure functions. Host byte order, as the format allows.
 namespace pcapng {
 
-inline constexpr uint32_t kSectionHeader = 0x0A0D0D0A;
+inline constexpr uint32_t kByteOrderMagic = 0x1A2B3C4D;
+inline constexpr uint16_t kLinkTypeEthernet = 1;  // LINKTYPE_ETHERNET
+
+// Types of blocks.
+inline constexpr uint32_t kSectionHeader = 0x0A0D0D0A;  // a palindrome: its byte order is no matter
 inline constexpr uint32_t kInterfaceDescription = 1;
 inline constexpr uint32_t kInterfaceStatistics = 5;
 inline constexpr uint32_t kEnhancedPacket = 6;
+
+// Options.
+inline constexpr uint16_t kEndOfOptions = 0;
+inline constexpr uint16_t kInterfaceTimeResolution = 9;
+inline constexpr uint16_t kPacketFlags = 2;
 
 // Section header and interface 0: Ethernet. `snap_length` 0: frames are not truncated.
 void AppendHeader(std::string_view interface, uint32_t snap_length, std::string& out);

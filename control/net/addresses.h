@@ -11,11 +11,10 @@
 #include "absl/status/statusor.h"
 #include "control/net/ip_text.h"
 #include "control/net/routes.h"
+#include "roce/headers.h"
 #include "roce/types.h"
 
 namespace roci::control {
-
-inline constexpr uint16_t kMaxVlan = 4094;  // IEEE 802.1Q, table 9-2
 
 // Linux's packet priority (0 to 7), derived from the type of service (tc-prio(8)).
 inline constexpr uint8_t kPriorities = 8;
@@ -23,7 +22,7 @@ uint8_t PriorityOfTypeOfService(uint8_t type_of_service);
 
 // A VLAN on a device.
 struct VlanSettings {
-  uint16_t id = 0;  // 1 .. kMaxVlan
+  uint16_t id = 0;  // 1 .. roce::VlanTag::kMaxId
   std::vector<InterfaceAddress> addresses;
   std::optional<roce::Gid> gateway4;
   std::optional<roce::Gid> gateway6;

@@ -17,4 +17,7 @@ static_assert(roce::PathMtuForEthernetMtu(kMaxMtuBytes) == roce::PathMtu::k4096)
 // The MTU of Ethernet without jumbo frames (IEEE 802.3, 3.2.7).
 inline constexpr uint32_t kStandardMtuBytes = 1500;
 
+// Of a capture: the most bytes to which it shortens frames.
+inline constexpr uint32_t kMaxSnapLengthBytes = 65535;
+
 }  // namespace roci::dataplane

@@ -36,7 +36,7 @@ struct BottleneckSettings {
 struct ImpairmentSettings {
   // The longest time for which a rule holds a frame because of delay, of reordering, and (about) of
   // rate, each. The times of a device's rules (LinkTap::kMaxRules) add up.
-  static constexpr uint64_t kMaxDelayNs = 5'000'000'000;
+  static constexpr uint64_t kMaxDelayNs = BottleneckSettings::kMostQueueNs;
 
   LinkDirection direction = LinkDirection::kOut;
   FrameFilter filter;

@@ -5,28 +5,25 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "control/manage/pcapng_writer.h"
+#include "roce/work.h"
 
 namespace roci::tools {
 namespace {
 
+namespace pcapng = control::pcapng;
+
 constexpr uint32_t kMagicMicroseconds = 0xA1B2C3D4;
 constexpr uint32_t kMagicNanoseconds = 0xA1B23C4D;
 constexpr uint32_t kMagicModified = 0xA1B2CD34;  // of Alexey Kuznetsov's patches: microseconds
-constexpr uint32_t kByteOrderMagic = 0x1A2B3C4D;
 
-// Block types and options of pcapng (draft-ietf-opsawg-pcapng, 4).
-constexpr uint32_t kSectionHeader = 0x0A0D0D0A;  // a palindrome: the byte order does not matter
-constexpr uint32_t kInterfaceDescription = 1;
+// Block types and options of pcapng (draft-ietf-opsawg-pcapng, 4) that the daemon does not write.
 constexpr uint32_t kPacketBlock = 2;  // obsolete
 constexpr uint32_t kSimplePacket = 3;
-constexpr uint32_t kEnhancedPacket = 6;
-constexpr uint16_t kOptionEnd = 0;
-constexpr uint16_t kOptionPacketFlags = 2;
-constexpr uint16_t kOptionTimeResolution = 9;
 constexpr uint16_t kOptionTimeOffset = 14;
 
+constexpr auto kNsPerSecond = static_cast<uint32_t>(roce::kNsPerSecond);
 constexpr uint32_t kBlockOverhead = 12;  // type, length, length again
-constexpr uint32_t kNanosecondsPerSecond = 1'000'000'000;
 
 // First bytes of other file formats, read as little-endian, and how to convert them.
 struct OtherFile {
@@ -65,12 +62,12 @@ Time Scale(uint64_t units, uint8_t resolution) {
   const unsigned n = resolution & 0x7F;
   if ((resolution & 0x80) != 0) {
     const auto nanoseconds =
-        static_cast<unsigned __int128>(units) * kNanosecondsPerSecond >> n;  // below 2^94
-    return {static_cast<uint64_t>(nanoseconds / kNanosecondsPerSecond),
-            static_cast<uint32_t>(nanoseconds % kNanosecondsPerSecond)};
+        static_cast<unsigned __int128>(units) * kNsPerSecond >> n;  // below 2^94
+    return {static_cast<uint64_t>(nanoseconds / kNsPerSecond),
+            static_cast<uint32_t>(nanoseconds % kNsPerSecond)};
   }
   if (n > 28) return {0, 0};  // 2^64 units are less than a nanosecond
-  if (n > 19) return {0, static_cast<uint32_t>(units / PowerOf10(n - 9) % kNanosecondsPerSecond)};
+  if (n > 19) return {0, static_cast<uint32_t>(units / PowerOf10(n - 9) % kNsPerSecond)};
   const uint64_t unit = PowerOf10(n);
   const uint64_t rest = units % unit;
   return {units / unit,
@@ -131,7 +128,7 @@ CaptureReader::Outcome CaptureReader::Open() {
   buffer_.clear();
   const bool complete = Fill(4);
   const uint32_t magic = complete ? U32(0) : 0;
-  if (magic == kSectionHeader) {
+  if (magic == pcapng::kSectionHeader) {
     format_ = Format::kPcapng;
     uint32_t length = 0;
     return ReadSectionHeader(length) ? Outcome::kRecord : Outcome::kDamaged;
@@ -169,13 +166,12 @@ CaptureReader::Outcome CaptureReader::NextPcap(CaptureRecord& record) {
   }
   const uint32_t captured = U32(8);
   const uint32_t fraction = U32(4);
-  record = {
-      .link_type = interfaces_[0].link_type,
-      .has_time = true,
-      .seconds = U32(0),
-      .nanoseconds = nanoseconds_ ? fraction % kNanosecondsPerSecond : fraction % 1'000'000 * 1000,
-      .original_length = U32(12),
-      .bytes = {}};
+  record = {.link_type = interfaces_[0].link_type,
+            .has_time = true,
+            .seconds = U32(0),
+            .nanoseconds = nanoseconds_ ? fraction % kNsPerSecond : fraction % 1'000'000 * 1000,
+            .original_length = U32(12),
+            .bytes = {}};
   if (is_modified_) {
     record.interface = U32(kHeader);
     record.direction = buffer_[kPacketType] == kOutgoing ? Direction::kOut : Direction::kIn;
@@ -195,9 +191,10 @@ bool CaptureReader::ReadSectionHeader(uint32_t& total_length) {
   buffer_.clear();
   if (!Fill(8)) return Damaged("the file ends within a section's header"), false;
   swapped_ = false;
-  if (U32(4) != kByteOrderMagic) {
+  if (U32(4) != pcapng::kByteOrderMagic) {
     swapped_ = true;
-    if (U32(4) != kByteOrderMagic) return Damaged("a section without byte order magic"), false;
+    if (U32(4) != pcapng::kByteOrderMagic)
+      return Damaged("a section without byte order magic"), false;
   }
   total_length = U32(0);
   if (total_length < kBlockOverhead + 16 || total_length % 4 != 0 ||
@@ -217,7 +214,7 @@ CaptureReader::Outcome CaptureReader::NextBlock(CaptureRecord& record) {
   if (!Fill(4)) return buffer_.empty() ? Outcome::kEnd : Damaged("the file ends within a block");
   const uint32_t type = U32(0);
   uint32_t length = 0;
-  if (type == kSectionHeader) {
+  if (type == pcapng::kSectionHeader) {
     return ReadSectionHeader(length) ? Outcome::kRecord : Outcome::kDamaged;
   }
   buffer_.clear();
@@ -236,10 +233,10 @@ CaptureReader::Outcome CaptureReader::NextBlock(CaptureRecord& record) {
 
 bool CaptureReader::HandleBlock(uint32_t type, CaptureRecord& record) {
   switch (type) {
-    case kInterfaceDescription:
+    case pcapng::kInterfaceDescription:
       AddInterface();
       return false;
-    case kEnhancedPacket:
+    case pcapng::kEnhancedPacket:
       return EnhancedPacket(record, /*is_old=*/false);
     case kPacketBlock:
       return EnhancedPacket(record, /*is_old=*/true);
@@ -252,7 +249,7 @@ bool CaptureReader::HandleBlock(uint32_t type, CaptureRecord& record) {
 
 bool CaptureReader::OptionsAreWhole(size_t at) const {
   while (buffer_.size() >= at + 4) {
-    if (U16(at) == kOptionEnd) return true;
+    if (U16(at) == pcapng::kEndOfOptions) return true;
     at += 4 + PaddedTo4(U16(at + 2));
   }
   return at == buffer_.size();
@@ -262,7 +259,7 @@ std::span<const std::byte> CaptureReader::Option(size_t at, uint16_t code) const
   while (buffer_.size() >= at + 4) {
     const uint16_t found = U16(at);
     const size_t length = U16(at + 2);
-    if (found == kOptionEnd || length > buffer_.size() - at - 4) break;
+    if (found == pcapng::kEndOfOptions || length > buffer_.size() - at - 4) break;
     if (found == code) return std::span(buffer_).subspan(at + 4, length);
     at += 4 + PaddedTo4(length);
   }
@@ -283,7 +280,7 @@ void CaptureReader::AddInterface() {
     return;
   }
   Interface added{.link_type = U16(0), .snap_length = U32(4)};
-  if (const auto value = Option(8, kOptionTimeResolution); value.size() == 1) {
+  if (const auto value = Option(8, pcapng::kInterfaceTimeResolution); value.size() == 1) {
     added.resolution = std::to_integer<uint8_t>(value[0]);
   }
   if (const auto value = Option(8, kOptionTimeOffset); value.size() == 8) {
@@ -317,7 +314,7 @@ bool CaptureReader::EnhancedPacket(CaptureRecord& record, bool is_old) {
             .nanoseconds = time.nanoseconds,
             .original_length = U32(16),
             .bytes = std::span(buffer_).subspan(kHead, captured)};
-  const auto flags = Option(options, kOptionPacketFlags);
+  const auto flags = Option(options, pcapng::kPacketFlags);
   if (flags.size() == 4) {
     const uint32_t direction = Load<uint32_t>(flags.data(), swapped_) & 3;
     if (direction != 3) record.direction = static_cast<Direction>(direction);

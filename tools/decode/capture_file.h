@@ -10,11 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "control/manage/pcapng_writer.h"
+
 namespace roci::tools {
 
 // Supported LINKTYPE_ values (https://www.tcpdump.org/linktypes.html).
 inline constexpr uint32_t kLinkTypeNull = 0;
-inline constexpr uint32_t kLinkTypeEthernet = 1;
+inline constexpr uint32_t kLinkTypeEthernet = control::pcapng::kLinkTypeEthernet;
 inline constexpr uint32_t kLinkTypeOldRaw = 12;  // DLT_RAW of most systems
 inline constexpr uint32_t kLinkTypeOpenBsdRaw = 14;
 inline constexpr uint32_t kLinkTypeRaw = 101;

@@ -12,12 +12,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "dataplane/types/frame_filter.h"
+#include "dataplane/types/impairment_settings.h"
 #include "roce/opcode.h"
 
 namespace roci::tools {
 namespace {
-
-constexpr size_t kMaxQps = 64;  // the daemon's limit
 
 struct Unit {
   std::string_view name;
@@ -72,13 +72,15 @@ std::optional<double> ParseChance(const std::string& text) {
 }
 
 std::optional<uint64_t> ParseDuration(const std::string& text) {
-  return ParseQuantity(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, 5e9);
+  return ParseQuantity(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}},
+                       double{dataplane::BottleneckSettings::kMostQueueNs});
 }
 
 std::optional<uint64_t> ParseRate(const std::string& text) {
   return ParseQuantity(
       absl::AsciiStrToLower(text),
-      {{"", 1}, {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"tbit", 1e12}}, 1e12);
+      {{"", 1}, {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"tbit", 1e12}},
+      double{dataplane::BottleneckSettings::kMostRateBps});
 }
 
 std::optional<uint64_t> ParseQueue(const std::string& text, uint64_t rate_bps) {
@@ -108,10 +110,13 @@ void AddSelectionOptions(CLI::App& command, Selection& selection) {
       ->expected(1)
       ->take_all()
       ->check([](const std::string& text) {
-        return ParseNumber(text, 0xFFFFFF) ? std::string() : text + " is not a queue pair number";
+        return ParseNumber(text, roce::kMask24) ? std::string()
+                                                : text + " is not a queue pair number";
       })
       ->check([&selection](const std::string&) {
-        return selection.qps.size() <= kMaxQps ? std::string() : "at most 64 queue pairs";
+        return selection.qps.size() <= dataplane::FrameFilter::kMaxQpns
+                   ? std::string()
+                   : absl::StrCat("at most ", dataplane::FrameFilter::kMaxQpns, " queue pairs");
       });
   command
       .add_option("--opcode", selection.opcodes,
@@ -126,7 +131,7 @@ void AddSelectionOptions(CLI::App& command, Selection& selection) {
 
 void AddSelection(const Selection& selection, nlohmann::json& request) {
   for (const std::string& text : selection.qps) {
-    request["qps"].push_back(*ParseNumber(text, 0xFFFFFF));
+    request["qps"].push_back(*ParseNumber(text, roce::kMask24));
   }
   std::set<uint32_t> opcodes;
   for (const std::string& text : selection.opcodes) {
