@@ -11,6 +11,7 @@
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/privilege.h"
+#include "verbs_provider/abi/rdma_cm.h"
 
 namespace roci::control::cm {
 namespace {
@@ -156,7 +157,7 @@ uint32_t Manager::Destroy(CmId& id) {
   // Requests that the program has not seen.
   std::vector<uint32_t> unseen;
   for (const QueuedEvent& event : id.channel->events()) {
-    if (event.counts_for == id.number && event.event.event == kCmConnectRequest) {
+    if (event.counts_for == id.number && event.event.event == ROCI_ABI_CM_EVENT_CONNECT_REQUEST) {
       unseen.push_back(event.event.id);
     }
   }
@@ -340,7 +341,7 @@ void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& pa
   if (!path.ok()) {
     ForgetDestination(*id);
     id->state = IdState::kBound;
-    return PostSimple(*id, kCmAddrError, -ErrnoOf(path.status()));
+    return PostSimple(*id, ROCI_ABI_CM_EVENT_ADDR_ERROR, -ErrnoOf(path.status()));
   }
   id->path = *path;
   id->vlan = path->vlan();
@@ -350,7 +351,7 @@ void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& pa
     id->source = AddressFromGid(path->src_gid, id->source.port);
   }
   id->state = IdState::kAddressResolved;
-  PostSimple(*id, kCmAddrResolved);
+  PostSimple(*id, ROCI_ABI_CM_EVENT_ADDR_RESOLVED);
 }
 
 absl::Status Manager::ResolveRoute(CmId& id) {
@@ -363,7 +364,7 @@ absl::Status Manager::ResolveRoute(CmId& id) {
     id.path.vlan_tci = static_cast<uint16_t>(id.vlan | priority << roce::VlanTag::kPriorityShift);
   }
   id.state = IdState::kRouteResolved;
-  PostSimple(id, kCmRouteResolved);
+  PostSimple(id, ROCI_ABI_CM_EVENT_ROUTE_RESOLVED);
   return absl::OkStatus();
 }
 
@@ -455,7 +456,7 @@ uint32_t Manager::Migrate(CmId& id, Channel& to) {
   if (id.channel != &to) {
     for (const QueuedEvent& event : id.channel->RemoveEvents(id.number)) {
       // Unfetched requests of a listener move with it.
-      if (event.event.event == kCmConnectRequest) {
+      if (event.event.event == ROCI_ABI_CM_EVENT_CONNECT_REQUEST) {
         if (CmId* request = Get(event.event.id)) request->channel = &to;
       }
       to.Push(event);
@@ -487,7 +488,7 @@ rdma_ucm_event_resp Manager::TakeEvent(Channel& channel) {
     for (Membership& member : id->memberships) {
       if (member.number == queued.membership) ++member.events_reported;
     }
-    if (queued.event.event == kCmConnectRequest) {
+    if (queued.event.event == ROCI_ABI_CM_EVENT_CONNECT_REQUEST) {
       ++id->backlog;
       if (CmId* request = Get(queued.event.id)) request->listener = 0;
     }

@@ -9,6 +9,7 @@
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
 #include "dataplane/base/async_event.h"
+#include "verbs_provider/abi/rdma_cm.h"
 
 namespace roci::control::cm {
 namespace {
@@ -287,7 +288,7 @@ void Manager::HandleEvent(Port& port, const Event& event) {
     case EventKind::kReply: {
       const Rep& rep = std::get<Rep>(event.body);
       rdma_ucm_event_resp out = {};
-      out.event = kCmConnectResponse;
+      out.event = ROCI_ABI_CM_EVENT_CONNECT_RESPONSE;
       CopyData(rep.private_data, out.param.conn);
       out.param.conn.responder_resources = rep.initiator_depth;
       out.param.conn.initiator_depth = rep.responder_resources;
@@ -299,20 +300,20 @@ void Manager::HandleEvent(Port& port, const Event& event) {
       return Post(*id, out);
     }
     case EventKind::kEstablished:
-      return PostSimple(*id, kCmEstablished);
+      return PostSimple(*id, ROCI_ABI_CM_EVENT_ESTABLISHED);
     case EventKind::kRejected: {
       const Rej& rej = std::get<Rej>(event.body);
-      return EndConnection(*id, kCmRejected, rej.reason, &rej);
+      return EndConnection(*id, ROCI_ABI_CM_EVENT_REJECTED, rej.reason, &rej);
     }
     case EventKind::kUnreachable:
     case EventKind::kDatagramUnreachable:
-      return EndConnection(*id, kCmUnreachable, -ETIMEDOUT, nullptr);
+      return EndConnection(*id, ROCI_ABI_CM_EVENT_UNREACHABLE, -ETIMEDOUT, nullptr);
     case EventKind::kDisconnected:
       id->state = IdState::kDisconnected;
-      return PostSimple(*id, kCmDisconnected);
+      return PostSimple(*id, ROCI_ABI_CM_EVENT_DISCONNECTED);
     case EventKind::kTimewaitOver:
       id->connection = 0;
-      return PostSimple(*id, kCmTimewaitExit);
+      return PostSimple(*id, ROCI_ABI_CM_EVENT_TIMEWAIT_EXIT);
     case EventKind::kDatagramReply:
       return HandleDatagramReply(*id, std::get<SidrRep>(event.body));
     case EventKind::kRequest:
@@ -326,11 +327,11 @@ void Manager::HandleDatagramReply(CmId& id, const SidrRep& rep) {
   rdma_ucm_event_resp out = {};
   CopyData(rep.private_data, out.param.ud);
   if (rep.status != static_cast<uint8_t>(SidrStatus::kValid)) {
-    out.event = kCmUnreachable;
+    out.event = ROCI_ABI_CM_EVENT_UNREACHABLE;
     out.status = rep.status;
     return Post(id, out);
   }
-  out.event = kCmEstablished;
+  out.event = ROCI_ABI_CM_EVENT_ESTABLISHED;
   out.param.ud.qp_num = rep.qpn;
   out.param.ud.qkey = rep.qkey;
   out.param.ud.ah_attr = AddressHandle(id, id.destination.gid);
@@ -392,7 +393,7 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   rdma_ucm_event_resp out = {};
   out.uid = listener->uid;
   out.id = id->number;
-  out.event = kCmConnectRequest;
+  out.event = ROCI_ABI_CM_EVENT_CONNECT_REQUEST;
   if (req != nullptr) {
     CopyData(own_data, out.param.conn);
     out.param.conn.qp_num = req->local_qpn;
@@ -435,7 +436,7 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
   rdma_ucm_event_resp out = {};
   out.uid = uid;
   out.id = id.number;
-  out.event = kCmMulticastJoin;
+  out.event = ROCI_ABI_CM_EVENT_MULTICAST_JOIN;
   out.param.ud.qp_num = roce::kMulticastQpn.value();
   out.param.ud.qkey = QkeyOf(id);
   out.param.ud.ah_attr = AddressHandle(id, group.gid, *sender);

@@ -111,13 +111,13 @@ Occasion OccasionOf(uint32_t command) {
 
 Occasion OccasionOfEvent(uint32_t event) {
   switch (event) {
-    case kCmAddrResolved:
+    case ROCI_ABI_CM_EVENT_ADDR_RESOLVED:
       return Occasion::kAddressResolved;
-    case kCmRouteResolved:
+    case ROCI_ABI_CM_EVENT_ROUTE_RESOLVED:
       return Occasion::kRouteResolved;
-    case kCmConnectRequest:
+    case ROCI_ABI_CM_EVENT_CONNECT_REQUEST:
       return Occasion::kConnectRequest;
-    case kCmConnectResponse:
+    case ROCI_ABI_CM_EVENT_CONNECT_RESPONSE:
       return Occasion::kConnectResponse;
     default:
       return Occasion::kOther;

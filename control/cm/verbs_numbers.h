@@ -1,5 +1,5 @@
-// Constants of libibverbs and librdmacm that the connection manager uses (rdma_get_cm_event(3)) and
-// that the kernel's headers do not define; and the transport's, in the kernel's types.
+// Constants of libibverbs and librdmacm that the connection manager uses and that the kernel's
+// headers do not define; and the transport's, in the kernel's types.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,6 @@ inline constexpr auto kQpRtr = static_cast<uint32_t>(roce::QpState::kRtr);
 inline constexpr auto kQpRts = static_cast<uint32_t>(roce::QpState::kRts);
 
 inline constexpr uint8_t kRate100Gbps = 16;  // IBV_RATE_100_GBPS
-
-// enum rdma_cm_event_type.
-inline constexpr uint32_t kCmAddrResolved = 0;
-inline constexpr uint32_t kCmAddrError = 1;
-inline constexpr uint32_t kCmRouteResolved = 2;
-inline constexpr uint32_t kCmConnectRequest = 4;
-inline constexpr uint32_t kCmConnectResponse = 5;
-inline constexpr uint32_t kCmUnreachable = 7;
-inline constexpr uint32_t kCmRejected = 8;
-inline constexpr uint32_t kCmEstablished = 9;
-inline constexpr uint32_t kCmDisconnected = 10;
-inline constexpr uint32_t kCmMulticastJoin = 12;
-inline constexpr uint32_t kCmTimewaitExit = 15;
 
 inline constexpr uint32_t kUdpQkey = 0x01234567;  // RDMA_UDP_QKEY
 

@@ -21,6 +21,22 @@ enum roci_abi_cm_command {
   ROCI_ABI_CM_COMMAND,
 };
 
+// The events of enum rdma_cm_event_type (rdma_get_cm_event(3)) that the daemon sends. The header
+// that has them, <rdma/rdma_cma.h>, conflicts with the kernel's.
+enum roci_abi_cm_event {
+  ROCI_ABI_CM_EVENT_ADDR_RESOLVED = 0,
+  ROCI_ABI_CM_EVENT_ADDR_ERROR = 1,
+  ROCI_ABI_CM_EVENT_ROUTE_RESOLVED = 2,
+  ROCI_ABI_CM_EVENT_CONNECT_REQUEST = 4,
+  ROCI_ABI_CM_EVENT_CONNECT_RESPONSE = 5,
+  ROCI_ABI_CM_EVENT_UNREACHABLE = 7,
+  ROCI_ABI_CM_EVENT_REJECTED = 8,
+  ROCI_ABI_CM_EVENT_ESTABLISHED = 9,
+  ROCI_ABI_CM_EVENT_DISCONNECTED = 10,
+  ROCI_ABI_CM_EVENT_MULTICAST_JOIN = 12,
+  ROCI_ABI_CM_EVENT_TIMEWAIT_EXIT = 15,
+};
+
 struct roci_abi_cm_open_request {
   struct roci_abi_request head;
   uint32_t magic;

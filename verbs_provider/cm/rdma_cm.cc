@@ -149,13 +149,11 @@ uint64_t MonotonicNs() {
 }
 
 bool IsLastOfConnection(const roci_abi_cm_response& response) {
-  // RDMA_CM_EVENT_* of rdma_cma.h, which conflicts with the kernel's header.
-  constexpr uint32_t kDisconnected = 10;
-  constexpr uint32_t kTimewaitExit = 15;
   rdma_ucm_event_resp event;
   static_assert(sizeof(event) <= sizeof(response.data));
   memcpy(&event, response.data, sizeof(event));
-  return event.event == kDisconnected || event.event == kTimewaitExit;
+  return event.event == ROCI_ABI_CM_EVENT_DISCONNECTED ||
+         event.event == ROCI_ABI_CM_EVENT_TIMEWAIT_EXIT;
 }
 
 void Close(void* owner, int) {
