@@ -12,7 +12,6 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "control/cm/show.h"
 #include "control/config/port_arguments.h"
 #include "control/device/subordinate_ids.h"
 #include "control/loop/errno_status.h"
@@ -20,6 +19,7 @@
 #include "control/loop/runtime_files.h"
 #include "control/manage/address_commands.h"
 #include "control/manage/link_requests.h"
+#include "control/manage/manage_protocol.h"
 #include "control/manage/route_commands.h"
 #include "control/manage/show.h"
 #include "control/net/mac_claim.h"
@@ -125,7 +125,7 @@ Daemon::~Daemon() {
   if (!served) return;
   unlink(abi::SocketPath(runtime_dir_).c_str());
   unlink(absl::StrCat(runtime_dir_, "/", ROCI_ABI_CM_SOCKET_NAME).c_str());
-  unlink(absl::StrCat(runtime_dir_, "/", ManageServer::kSocketName).c_str());
+  unlink(absl::StrCat(runtime_dir_, "/", kManageSocketName).c_str());
 }
 
 absl::Status Daemon::WatchSignals() {
@@ -239,20 +239,9 @@ absl::Status Daemon::OpenSockets() {
                      [this](roce::TimeNs now) { sessions_->HandleTimeout(now); });
   loop_->AddDeadline([this] { return connections_->NextTimeout(); },
                      [this](roce::TimeNs now) { connections_->HandleTimeout(now); });
-  manage_->AddCommand("show",
-                      [this](const nlohmann::json& request) -> absl::StatusOr<nlohmann::json> {
-                        const auto what = request.find("what");
-                        if (what == request.end() || !what->is_string()) {
-                          return absl::InvalidArgumentError("\"what\" is missing");
-                        }
-                        if (*what == "connections") return cm::ShowConnections(*connections_);
-                        auto shown = Show(*services_, *sessions_, what->get<std::string>());
-                        const bool all = *what == "counters";
-                        if (shown.ok() && (all || *what == "ports")) {
-                          cm::AddCounters(*connections_, all, *shown);
-                        }
-                        return shown;
-                      });
+  manage_->AddCommand(kShowCommand, [this](const nlohmann::json& request) {
+    return Show(*services_, *sessions_, *connections_, request);
+  });
   AddLinkCommands();
   absl::StatusOr<std::unique_ptr<SysfsPublisher>> publisher =
       SysfsPublisher::Create(*services_, *sessions_, runtime_dir_);
@@ -282,7 +271,7 @@ void Daemon::AddLinkCommands() {
   captures_ = std::make_unique<CaptureServer>(*services_);
   loop_->AddDeadline([this] { return captures_->NextTimeout(); },
                      [this](roce::TimeNs now) { captures_->HandleTimeout(now); });
-  manage_->AddStream("capture",
+  manage_->AddStream(kCaptureCommand,
                      [this](const nlohmann::json& request) -> absl::StatusOr<ManageServer::Stream> {
                        auto capture = captures_->Prepare(request);
                        if (!capture.ok()) return capture.status();
@@ -290,8 +279,9 @@ void Daemon::AddLinkCommands() {
                          captures_->Start(prepared, std::move(socket));
                        };
                      });
-  manage_->AddCommand(
-      "impair", [this](const nlohmann::json& request) { return Impair(*services_, request); });
+  manage_->AddCommand(kImpairCommand, [this](const nlohmann::json& request) {
+    return Impair(*services_, request);
+  });
 }
 
 // Whether real-time priority is permitted is the same for the control thread and for the lcores.

@@ -27,7 +27,7 @@ int Fail(const absl::Status& status) {
 
 int Change(const char* action, const AddrOptions& options, const std::string& runtime_dir) {
   const absl::StatusOr<nlohmann::json> result =
-      AskDaemon(runtime_dir, {{"command", "address"},
+      AskDaemon(runtime_dir, {{"command", control::kAddressCommand},
                               {"action", action},
                               {"device", options.device},
                               {"address", options.address},
@@ -55,7 +55,7 @@ nlohmann::json EntriesOf(const nlohmann::json& devices, const std::string& only)
 
 int Show(const AddrOptions& options, const std::string& runtime_dir) {
   const absl::StatusOr<nlohmann::json> devices =
-      AskDaemon(runtime_dir, {{"command", "show"}, {"what", "devices"}});
+      AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kDevices));
   if (!devices.ok()) return Fail(devices.status());
   const nlohmann::json entries = EntriesOf(*devices, options.device);
   if (entries.empty()) return Fail(absl::NotFoundError("there is no device " + options.device));

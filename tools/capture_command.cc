@@ -59,7 +59,7 @@ struct CaptureOptions {
 
 absl::StatusOr<nlohmann::json> RequestOf(const CaptureOptions& options,
                                          const std::string& runtime_dir) {
-  nlohmann::json request = {{"command", "capture"},
+  nlohmann::json request = {{"command", control::kCaptureCommand},
                             {"device", options.device},
                             {"direction", options.direction},
                             {"snap_length", options.snap_length}};
@@ -67,7 +67,7 @@ absl::StatusOr<nlohmann::json> RequestOf(const CaptureOptions& options,
   AddSelection(options.selection, request);
   if (!options.selection.qps.empty() && options.direction != "in") {
     const absl::StatusOr<nlohmann::json> qps =
-        AskDaemon(runtime_dir, {{"command", "show"}, {"what", "qps"}}, options.timeout_s);
+        AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kQps), options.timeout_s);
     if (!qps.ok()) return qps.status();
     AddPeers(*qps, options.device, request);
   }

@@ -1,4 +1,4 @@
-// The subcommands of roci. Each is in its own file; roci_main.cc adds them in the order of --help.
+// The subcommands of roci. Each is in its own file.
 #pragma once
 
 #include <string>
@@ -22,5 +22,11 @@ void AddImpairCommand(CLI::App& app, CommandContext& context);
 void AddDecodeCommand(CLI::App& app, CommandContext& context);
 void AddAddrCommand(CLI::App& app, CommandContext& context);
 void AddRouteCommand(CLI::App& app, CommandContext& context);
+
+// All of them, in the order of --help.
+inline constexpr void (*kAddSubcommands[])(CLI::App&, CommandContext&) = {
+    AddRunCommand,    AddShowCommand, AddCaptureCommand, AddImpairCommand,
+    AddDecodeCommand, AddAddrCommand, AddRouteCommand,
+};
 
 }  // namespace roci::tools

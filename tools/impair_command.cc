@@ -94,14 +94,14 @@ void AddRate(const ImpairOptions& options, nlohmann::json& request) {
 }
 
 nlohmann::json RequestOf(const ImpairOptions& options, bool sets) {
-  nlohmann::json request = {{"command", "impair"}, {"device", options.device}};
+  nlohmann::json request = {{"command", control::kImpairCommand}, {"device", options.device}};
   if (!options.direction.empty()) request["direction"] = options.direction;
   if (options.clear || sets) AddSelection(options.selection, request);
   if (options.clear) {
     request["clear"] = true;
     return request;
   }
-  if (!sets) return {{"command", "show"}, {"what", "ports"}};
+  if (!sets) return ShowRequest(control::ShowKind::kPorts);
   const auto add_chance = [&](const char* name, const std::string& text) {
     if (!text.empty()) request[name] = *ParseChance(text);
   };
@@ -130,7 +130,7 @@ absl::StatusOr<nlohmann::json> Ask(const ImpairOptions& options, bool sets,
   nlohmann::json request = RequestOf(options, sets);
   if (sets && !options.selection.qps.empty() && options.direction != "in") {
     const absl::StatusOr<nlohmann::json> qps =
-        AskDaemon(runtime_dir, {{"command", "show"}, {"what", "qps"}}, options.timeout_s);
+        AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kQps), options.timeout_s);
     if (!qps.ok()) return qps.status();
     AddPeers(*qps, options.device, request);
   }

@@ -68,13 +68,7 @@ int main(int argc, char** argv) {
                  "Runtime directory of the daemon (default: $ROCI_RUNTIME_DIR, else /run/roci for "
                  "root, else $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID)");
   app.fallthrough();
-  roci::tools::AddRunCommand(app, context);
-  roci::tools::AddShowCommand(app, context);
-  roci::tools::AddCaptureCommand(app, context);
-  roci::tools::AddImpairCommand(app, context);
-  roci::tools::AddDecodeCommand(app, context);
-  roci::tools::AddAddrCommand(app, context);
-  roci::tools::AddRouteCommand(app, context);
+  for (const auto add : roci::tools::kAddSubcommands) add(app, context);
   try {
     std::vector<std::string> arguments = Prepare(app, argc, argv);
     std::reverse(arguments.begin(), arguments.end());  // CLI::App::parse requires reverse order

@@ -55,7 +55,7 @@ int Fail(const absl::Status& status) {
 }
 
 int Change(const char* action, const RouteOptions& options, const std::string& runtime_dir) {
-  nlohmann::json request = {{"command", "route"},
+  nlohmann::json request = {{"command", control::kRouteCommand},
                             {"action", action},
                             {"device", options.device},
                             {"network", options.network},
@@ -67,7 +67,7 @@ int Change(const char* action, const RouteOptions& options, const std::string& r
 
 int Show(const RouteOptions& options, const std::string& runtime_dir) {
   const absl::StatusOr<nlohmann::json> devices =
-      AskDaemon(runtime_dir, {{"command", "show"}, {"what", "devices"}});
+      AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kDevices));
   if (!devices.ok()) return Fail(devices.status());
   nlohmann::json routes = nlohmann::json::array();
   bool is_found = options.device.empty();

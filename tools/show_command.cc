@@ -2,11 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
+#include "absl/strings/str_format.h"
 #include "tools/commands.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
@@ -15,35 +17,68 @@
 namespace roci::tools {
 namespace {
 
+using control::ShowKind;
+
 struct ShowOptions {
-  std::string what = "devices";
+  ShowKind kind = ShowKind::kDevices;
   std::string device;  // empty: all
   bool json = false;
   int timeout_s = 10;
 };
 
-// Accepted arguments, and the daemon's name of each.
-const std::map<std::string, std::string>& Kinds() {
-  static const std::map<std::string, std::string> kinds = [] {
-    std::map<std::string, std::string> names;
-    for (const char* plural :
-         {"devices", "ports", "apps", "qps", "cqs", "srqs", "mrs", "lcores", "connections"}) {
-      const std::string name = plural;
-      names[name] = name;
-      names[name.substr(0, name.size() - 1)] = name;
-    }
-    names["counters"] = "counters";
-    names["neighbours"] = "neighbours";
-    return names;
-  }();
-  return kinds;
+// A line of --help for each kind.
+const char* Describe(ShowKind kind) {
+  switch (kind) {
+    case ShowKind::kDevices:
+      return "devices, their addresses, and use of their limits (default)";
+    case ShowKind::kPorts:
+      return "ports, their non-zero counters, and drop reasons";
+    case ShowKind::kCounters:
+      return "as ports, with all counters";
+    case ShowKind::kApps:
+      return "programs that have a device open";
+    case ShowKind::kQps:
+      return "queue pairs: state, PSNs, window, timers (* running), retries left";
+    case ShowKind::kCqs:
+      return "completion queues";
+    case ShowKind::kSrqs:
+      return "shared receive queues";
+    case ShowKind::kMrs:
+      return "memory regions: size, key, and how the daemon accesses them";
+    case ShowKind::kConnections:
+      return "listeners and connections of librdmacm programs";
+    case ShowKind::kLcores:
+      return "dataplane threads";
+    case ShowKind::kNeighbours:
+      return "peers whose MAC is known or being resolved";
+  }
+  return "";
+}
+
+std::string DescribeKinds() {
+  std::string text = "WHAT is one of\n";
+  for (const std::string_view name : control::kShowKindNames) {
+    text += absl::StrFormat("  %-11s %s\n", name, Describe(*control::FindShowKind(name)));
+  }
+  return text +
+         "A device name after WHAT selects the items of that device. `roci show WHAT --help` "
+         "explains\n"
+         "the columns. Permitted for the daemon's user and root only.";
+}
+
+// The kind that an argument names: its name, or (of one item) without the "s".
+std::optional<ShowKind> KindOf(const std::string& argument) {
+  const std::optional<ShowKind> kind = control::FindShowKind(argument);
+  if (kind) return kind;
+  const std::optional<ShowKind> of_one = control::FindShowKind(argument + "s");
+  const bool is_list = of_one == ShowKind::kCounters || of_one == ShowKind::kNeighbours;
+  return is_list ? std::nullopt : of_one;
 }
 
 absl::StatusOr<nlohmann::json> Ask(const ShowOptions& options, const std::string& runtime_dir) {
-  const std::string& what = Kinds().at(options.what);
-  const nlohmann::json request = {{"command", "show"}, {"what", what}};
+  const nlohmann::json request = ShowRequest(options.kind);
   absl::StatusOr<nlohmann::json> items = AskDaemon(runtime_dir, request, options.timeout_s);
-  if (what != "lcores" || options.json || !items.ok()) return items;
+  if (options.kind != ShowKind::kLcores || options.json || !items.ok()) return items;
   // The current load is the difference between two samples.
   constexpr auto kInterval = std::chrono::milliseconds(250);
   std::this_thread::sleep_for(kInterval);
@@ -61,7 +96,7 @@ absl::StatusOr<std::string> FaultOfDevice(const ShowOptions& options,
                                           const std::string& runtime_dir) {
   if (options.device.empty()) return std::string();
   const absl::StatusOr<nlohmann::json> devices =
-      AskDaemon(runtime_dir, {{"command", "show"}, {"what", "devices"}}, options.timeout_s);
+      AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kDevices), options.timeout_s);
   if (!devices.ok()) return devices.status();
   std::string names;
   for (const nlohmann::json& device : *devices) {
@@ -73,8 +108,7 @@ absl::StatusOr<std::string> FaultOfDevice(const ShowOptions& options,
 }
 
 int Show(const ShowOptions& options, const std::string& runtime_dir) {
-  const std::string& what = Kinds().at(options.what);
-  if (!options.device.empty() && what == "lcores") {
+  if (!options.device.empty() && options.kind == ShowKind::kLcores) {
     return Fail("lcores serve all devices; leave '" + options.device + "' out", 2);
   }
   const absl::StatusOr<std::string> fault = FaultOfDevice(options, runtime_dir);
@@ -83,6 +117,7 @@ int Show(const ShowOptions& options, const std::string& runtime_dir) {
   absl::StatusOr<nlohmann::json> items = Ask(options, runtime_dir);
   if (!items.ok()) return Fail(std::string(items.status().message()), 1);
   if (!options.device.empty()) items = OfDevice(*std::move(items), options.device);
+  const std::string what(control::NameOf(options.kind));
   const std::string text = options.json ? items->dump(2) + "\n" : FormatItems(what, *items);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
@@ -93,36 +128,20 @@ int Show(const ShowOptions& options, const std::string& runtime_dir) {
 void AddShowCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "Show objects and counters of the daemon");
-  static const std::string kKinds =
-      "WHAT is one of\n"
-      "  devices     devices, their addresses, and use of their limits (default)\n"
-      "  ports       ports, their non-zero counters, and drop reasons\n"
-      "  counters    as ports, with all counters\n"
-      "  apps        programs that have a device open\n"
-      "  qps         queue pairs: state, PSNs, window, timers (* running), retries left\n"
-      "  cqs         completion queues\n"
-      "  srqs        shared receive queues\n"
-      "  mrs         memory regions: size, key, and how the daemon accesses them\n"
-      "  connections listeners and connections of librdmacm programs\n"
-      "  lcores      dataplane threads\n"
-      "  neighbours  peers whose MAC is known or being resolved\n"
-      "A device name after WHAT selects the items of that device. `roci show WHAT --help` "
-      "explains\n"
-      "the columns. Permitted for the daemon's user and root only.";
   CLI::Option* const chosen =
       command
           ->add_option_function<std::string>(
-              "WHAT", [options](const std::string& what) { options->what = what; },
+              "WHAT", [options](const std::string& what) { options->kind = *KindOf(what); },
               "Kind of items to show")
           ->check([](const std::string& what) {
-            if (Kinds().contains(what)) return std::string();
+            if (KindOf(what)) return std::string();
             return "no such kind of items: " + what +
                    " (--help lists them; of a device: roci show devices DEV)";
           });
   command->add_option("DEV", options->device, "Show only items of this device (roci0, ...)");
   command->footer([chosen] {
-    const bool known = !chosen->empty() && Kinds().contains(chosen->results().front());
-    return known ? ExplainColumns(Kinds().at(chosen->results().front())) : kKinds;
+    const auto kind = chosen->empty() ? std::nullopt : KindOf(chosen->results().front());
+    return kind ? ExplainColumns(std::string(control::NameOf(*kind))) : DescribeKinds();
   });
   command
       ->add_option("--timeout", options->timeout_s, "Longest time for the daemon's answer, seconds")

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "control/loop/log.h"
+#include "control/manage/manage_protocol.h"
 #include "control/manage/manage_request.h"
 
 namespace roci::control {
@@ -87,7 +88,7 @@ absl::StatusOr<Json> Run(const Services& services, SysfsPublisher& publisher, co
 }  // namespace
 
 void AddAddressCommand(ManageServer& server, Services& services, SysfsPublisher& publisher) {
-  server.AddCommand("address", [&services, &publisher](const Json& request) {
+  server.AddCommand(kAddressCommand, [&services, &publisher](const Json& request) {
     return Run(services, publisher, request);
   });
 }

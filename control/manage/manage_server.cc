@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/loop/log.h"
 #include "control/loop/socket.h"
+#include "control/manage/manage_protocol.h"
 
 namespace roci::control {
 namespace {
@@ -25,7 +26,7 @@ std::string Refusal(const std::string& text) {
 absl::StatusOr<std::unique_ptr<ManageServer>> ManageServer::Create(EventLoop& loop,
                                                                    const std::string& runtime_dir,
                                                                    Acceptor::Close close) {
-  absl::StatusOr<UniqueFd> listener = ListenUnix(runtime_dir, kSocketName, SOCK_STREAM, 0600);
+  absl::StatusOr<UniqueFd> listener = ListenUnix(runtime_dir, kManageSocketName, SOCK_STREAM, 0600);
   if (!listener.ok()) return listener.status();
   std::unique_ptr<ManageServer> server(new ManageServer(loop, std::move(close)));
   ManageServer* const self = server.get();

@@ -24,8 +24,6 @@ class ManageServer {
  public:
   static constexpr size_t kMaxConnections = 32;
   static constexpr size_t kMaxRequestBytes = 64 * 1024;
-  // The name below the runtime directory.
-  static constexpr char kSocketName[] = "manage.sock";
 
   // Gets the whole request. The message of a failed status is the error text of the answer.
   using Handler = std::function<absl::StatusOr<nlohmann::json>(const nlohmann::json& request)>;

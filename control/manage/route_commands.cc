@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "control/loop/log.h"
+#include "control/manage/manage_protocol.h"
 #include "control/manage/manage_request.h"
 
 namespace roci::control {
@@ -72,7 +73,8 @@ absl::StatusOr<Json> Run(const Services& services, const Json& request) {
 }  // namespace
 
 void AddRouteCommand(ManageServer& server, Services& services) {
-  server.AddCommand("route", [&services](const Json& request) { return Run(services, request); });
+  server.AddCommand(kRouteCommand,
+                    [&services](const Json& request) { return Run(services, request); });
 }
 
 }  // namespace roci::control

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "control/cm/show.h"
 #include "control/manage/link_requests.h"
+#include "control/manage/manage_protocol.h"
+#include "control/manage/manage_request.h"
 #include "control/manage/show_memory.h"
 #include "dataplane/base/processor_time.h"
 #include "dataplane/port/port_offloads.h"
@@ -335,46 +337,67 @@ void ForEachSession(const SessionServer& server, const std::function<void(const 
   }
 }
 
+void ForEachDevice(const Services& services, const std::function<void(Device&)>& visit) {
+  for (const std::unique_ptr<Device>& device : services.devices) visit(*device);
+}
+
+Json ShowPorts(const Services& services, const cm::Server& connections, bool with_zeros) {
+  Json out = Json::array();
+  ForEachDevice(services, [&](Device& d) { out.push_back(ShowPort(d, with_zeros)); });
+  cm::AddCounters(connections, with_zeros, out);
+  return out;
+}
+
+Json ShowItems(const Services& services, const SessionServer& sessions,
+               const cm::Server& connections, ShowKind kind) {
+  Json out = Json::array();
+  switch (kind) {
+    case ShowKind::kDevices:
+      ForEachDevice(services, [&](Device& d) { out.push_back(ShowDevice(d, sessions)); });
+      break;
+    case ShowKind::kPorts:
+      return ShowPorts(services, connections, false);
+    case ShowKind::kCounters:
+      return ShowPorts(services, connections, true);
+    case ShowKind::kApps:
+      for (const auto& [number, session] : sessions.sessions()) out.push_back(ShowApp(*session));
+      break;
+    case ShowKind::kQps:
+      ForEachSession(sessions, [&](const Session& s) { AddQps(s, out); });
+      break;
+    case ShowKind::kCqs:
+      ForEachSession(sessions, [&](const Session& s) { AddCqs(s, out); });
+      break;
+    case ShowKind::kSrqs:
+      ForEachSession(sessions, [&](const Session& s) { AddSrqs(s, out); });
+      break;
+    case ShowKind::kMrs:
+      ForEachSession(sessions, [&](const Session& s) { AddMrs(s, SessionHead(s), out); });
+      break;
+    case ShowKind::kConnections:
+      return cm::ShowConnections(connections);
+    case ShowKind::kLcores:
+      for (uint32_t i = 0; i < services.dataplane.lcore_count(); ++i) {
+        out.push_back(ShowLcore(i, services.dataplane.Inspect(i)));
+      }
+      break;
+    case ShowKind::kNeighbours:
+      ForEachDevice(services, [&](Device& d) { AddNeighbours(d, out); });
+      break;
+  }
+  return out;
+}
+
 }  // namespace
 
-absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServer& server,
-                                    const std::string& what) {
-  Json out = Json::array();
-  using Add = std::function<void()>;
-  const auto per_session = [&](const std::function<void(const Session&)>& visit) {
-    return Add([&, visit] { ForEachSession(server, visit); });
-  };
-  const auto per_device = [&](const std::function<void(Device&)>& visit) {
-    return Add([&, visit] {
-      for (const std::unique_ptr<Device>& device : services.devices) visit(*device);
-    });
-  };
-  const std::map<std::string, Add> kinds = {
-      {"devices", per_device([&](Device& d) { out.push_back(ShowDevice(d, server)); })},
-      {"ports", per_device([&](Device& d) { out.push_back(ShowPort(d, false)); })},
-      {"counters", per_device([&](Device& d) { out.push_back(ShowPort(d, true)); })},
-      {"neighbours", per_device([&](Device& d) { AddNeighbours(d, out); })},
-      {"apps",
-       [&] {
-         for (const auto& [number, session] : server.sessions()) out.push_back(ShowApp(*session));
-       }},
-      {"qps", per_session([&](const Session& s) { AddQps(s, out); })},
-      {"cqs", per_session([&](const Session& s) { AddCqs(s, out); })},
-      {"srqs", per_session([&](const Session& s) { AddSrqs(s, out); })},
-      {"mrs", per_session([&](const Session& s) { AddMrs(s, SessionHead(s), out); })},
-      {"lcores",
-       [&] {
-         for (uint32_t i = 0; i < services.dataplane.lcore_count(); ++i) {
-           out.push_back(ShowLcore(i, services.dataplane.Inspect(i)));
-         }
-       }},
-  };
-  const auto it = kinds.find(what);
-  if (it == kinds.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot show \"", what, "\": unknown"));
-  }
-  it->second();
-  return out;
+absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServer& sessions,
+                                    const cm::Server& connections, const nlohmann::json& request) {
+  const absl::StatusOr<std::string> what = RequestText(request, "what");
+  if (!what.ok()) return what.status();
+  const std::optional<ShowKind> kind = FindShowKind(*what);
+  if (!kind)
+    return absl::InvalidArgumentError(absl::StrCat("cannot show \"", *what, "\": unknown"));
+  return ShowItems(services, sessions, connections, *kind);
 }
 
 }  // namespace roci::control

@@ -2,17 +2,17 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "absl/status/statusor.h"
+#include "control/cm/server.h"
 #include "control/device/services.h"
 #include "control/session/session_server.h"
 
 namespace roci::control {
 
-// Returns an array of objects. `what`: devices, ports, counters, neighbours, apps, qps, cqs, srqs,
-// mrs or lcores; InvalidArgument for anything else. Control thread.
-absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServer& server,
-                                    const std::string& what);
+// Answers kShowCommand with an array of objects of the kind "what" (manage_protocol.h).
+// InvalidArgument: "what" is missing or unknown. Control thread.
+absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServer& sessions,
+                                    const cm::Server& connections, const nlohmann::json& request);
 
 }  // namespace roci::control

@@ -36,7 +36,8 @@ absl::Status CannotConnect(const std::string& directory, int error) {
                                             "--runtime-dir or $",
                                             abi::kRuntimeDirVariable, ")"));
   }
-  const std::string why = absl::StrCat(directory, "/manage.sock: ", std::strerror(error));
+  const std::string why =
+      absl::StrCat(directory, "/", control::kManageSocketName, ": ", std::strerror(error));
   if (error == EACCES || error == EPERM) {
     return absl::PermissionDeniedError(
         absl::StrCat(why, " (permitted for the daemon's user and root only)"));
@@ -50,8 +51,8 @@ absl::Status Connect(int fd, const std::string& directory, int timeout_s) {
   if (folder.get() < 0) return CannotConnect(directory, errno);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/manage.sock",
-                folder.get());
+  std::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder.get(),
+                control::kManageSocketName);
   const timeval limit{timeout_s, 0};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -117,6 +118,10 @@ absl::StatusOr<nlohmann::json> ResultOf(const std::string& line) {
 }
 
 }  // namespace
+
+nlohmann::json ShowRequest(control::ShowKind kind) {
+  return {{"command", control::kShowCommand}, {"what", control::NameOf(kind)}};
+}
 
 absl::StatusOr<nlohmann::json> AskDaemon(const std::string& runtime_dir,
                                          const nlohmann::json& request, int timeout_s) {

@@ -6,8 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "control/loop/unique_fd.h"
+#include "control/manage/manage_protocol.h"
 
 namespace roci::tools {
+
+// A request for all items of a kind.
+nlohmann::json ShowRequest(control::ShowKind kind);
 
 // Sends {"command": ..., ...} and returns the answer's "result". `runtime_dir`: --runtime-dir,
 // empty: not given. NotFound: no daemon; PermissionDenied: the daemon of another user;

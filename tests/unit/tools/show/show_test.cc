@@ -2,7 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "control/manage/manage_protocol.h"
 #include "tools/show/tables.h"
 #include "tools/show/terms.h"
 
@@ -10,8 +14,13 @@ namespace roci::tools {
 namespace {
 
 TEST(ShowTest, EveryColumnIsExplained) {
-  for (const char* what : {"devices", "apps", "qps", "cqs", "srqs", "mrs", "connections", "lcores",
-                           "neighbours", "addresses", "routes"}) {
+  std::vector<std::string> kinds = {"addresses", "routes"};
+  for (const std::string_view name : control::kShowKindNames) {
+    const bool is_table = name != "ports" && name != "counters";
+    if (is_table) kinds.emplace_back(name);
+  }
+  for (const std::string& what : kinds) {
+    EXPECT_FALSE(ExplainColumns(what).empty()) << what;
     std::string titles = FormatItems(what, nlohmann::json::array());
     titles.erase(titles.find('\n'));
     const std::string text = ExplainColumns(what);
