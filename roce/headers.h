@@ -97,6 +97,7 @@ struct Ipv4Header {
   static constexpr uint16_t kDontFragment = 0x4000;
   static constexpr uint16_t kMoreFragments = 0x2000;
   static constexpr uint16_t kOffsetMask = 0x1FFF;
+  static constexpr uint32_t kChecksumOffset = 10;
 
   uint8_t version_ihl = 0x45;
   uint8_t tos = 0;  // DSCP 6 bits, ECN 2 bits

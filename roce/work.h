@@ -15,8 +15,11 @@ inline constexpr TimeNs kNsPerMs = 1'000'000;
 inline constexpr TimeNs kNsPerSecond = 1'000'000'000;
 
 // 4.096 us * 2^exponent: the form of timeouts in queue pairs and CM messages (IBTA vol 1,
-// 9.7.6.1.3 and 12.7). 5 bits.
-constexpr TimeNs TimeoutNs(uint8_t exponent) { return TimeNs{4096} << (exponent & 31); }
+// 9.7.6.1.3 and 12.7), with an exponent of 5 bits.
+inline constexpr uint8_t kMaxTimeoutExponent = 31;
+constexpr TimeNs TimeoutNs(uint8_t exponent) {
+  return TimeNs{4096} << (exponent & kMaxTimeoutExponent);
+}
 
 // The time of a byte at 1 kbit/s.
 inline constexpr uint64_t kNsPerByteOf1Kbps = 8'000'000;

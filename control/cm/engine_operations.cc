@@ -24,14 +24,15 @@ absl::Status NoRoom() { return absl::ResourceExhaustedError("too many connection
 // IBTA vol 1, 12.7.34: the local ACK timeout is twice the packet life time plus the peer's ACK
 // delay. Exponent + 1 doubles the life time; the ACK delay is neglected.
 uint8_t AckTimeout(uint8_t packet_life_time) {
-  return static_cast<uint8_t>(std::min(packet_life_time + 1, 31));
+  return static_cast<uint8_t>(std::min<int>(packet_life_time + 1, roce::kMaxTimeoutExponent));
 }
 
 PathFields PrimaryPath(const ConnectOptions& options, uint8_t packet_life_time) {
   PathFields primary;
   // RoCE has no LIDs; peers expect the permissive one (IBTA vol 1, A16.5.1).
-  primary.local_lid = 0xFFFF;
-  primary.remote_lid = 0xFFFF;
+  constexpr uint16_t kPermissiveLid = 0xFFFF;
+  primary.local_lid = kPermissiveLid;
+  primary.remote_lid = kPermissiveLid;
   primary.local_gid = options.path.src_gid;
   primary.remote_gid = options.path.dst_gid;
   primary.flow_label = options.path.flow_label;

@@ -19,7 +19,7 @@ roce::Path ReplyPath(const roce::Packet& packet) {
   path.vlan_tci = packet.vlan_tci;
   path.src_gid = packet.dst_gid;
   path.dst_gid = packet.src_gid;
-  path.traffic_class = packet.traffic_class & 0xFC;  // without the ECN bits
+  path.traffic_class = static_cast<uint8_t>(packet.traffic_class & ~roce::kEcnMask);
   path.flow_label = packet.flow_label;
   path.udp_src_port = roce::UdpSourcePort(packet.flow_label, roce::kGsiQpn, roce::kGsiQpn);
   return path;
@@ -29,7 +29,7 @@ std::vector<std::byte> BuildGsiFrame(const roce::Path& path, const MadBytes& mad
   const roce::FrameTemplate frame_template(path);
   roce::TxPacket packet;
   packet.opcode = roce::Opcode::kUdSendOnly;
-  packet.psn = roce::Psn(psn & 0xFFFFFF);
+  packet.psn = roce::Psn(psn);
   packet.dest_qpn = roce::kGsiQpn;
   packet.payload_length = kMadBytes;
   packet.ext.deth.qkey = kGsiQkey;

@@ -8,7 +8,11 @@
 namespace roci::control::cm {
 namespace {
 
+constexpr uint32_t kPortBits = 16;  // the low bits of a service ID; the port space is above
+// The IP header in private data (IBTA vol 1, A11.3).
 constexpr uint8_t kVersion = 0;
+constexpr size_t kIpVersionOffset = 1;  // in the upper 4 bits
+constexpr size_t kSourcePortOffset = 2;
 constexpr size_t kSourceOffset = 4;
 constexpr size_t kDestinationOffset = 20;
 constexpr size_t kAddressBytes = 16;
@@ -38,11 +42,11 @@ std::optional<PortSpace> PortSpaceFrom(uint16_t value) {
 }
 
 uint64_t ServiceIdOf(const IpService& service) {
-  return uint64_t{static_cast<uint16_t>(service.space)} << 16 | service.port;
+  return uint64_t{static_cast<uint16_t>(service.space)} << kPortBits | service.port;
 }
 
 std::optional<PortSpace> PortSpaceOfService(PortSpace own, uint64_t service_id, uint64_t mask) {
-  mask &= ~uint64_t{0xFFFF};
+  mask &= ~uint64_t{0} << kPortBits;
   for (const PortSpace space : {PortSpace::kIb, PortSpace::kTcp, PortSpace::kUdp}) {
     const bool is_allowed = own == space || own == PortSpace::kIb;
     if (is_allowed && ((service_id ^ ServiceIdOf({space, 0})) & mask) == 0) return space;
@@ -52,7 +56,8 @@ std::optional<PortSpace> PortSpaceOfService(PortSpace own, uint64_t service_id, 
 
 std::optional<IpService> IpServiceOf(uint64_t service_id) {
   const std::optional<PortSpace> space =
-      service_id >> 32 == 0 ? PortSpaceFrom(static_cast<uint16_t>(service_id >> 16)) : std::nullopt;
+      service_id >> 32 == 0 ? PortSpaceFrom(static_cast<uint16_t>(service_id >> kPortBits))
+                            : std::nullopt;
   if (!space) return std::nullopt;
   return IpService{*space, static_cast<uint16_t>(service_id)};
 }
@@ -60,8 +65,9 @@ std::optional<IpService> IpServiceOf(uint64_t service_id) {
 IpHeaderBytes BuildIpHeader(const IpHeader& header) {
   IpHeaderBytes out{};
   roce::StoreBe<uint8_t>(out.data(), kVersion);
-  roce::StoreBe<uint8_t>(out.data() + 1, header.destination.IsIpv4() ? 0x40 : 0x60);
-  roce::StoreBe<uint16_t>(out.data() + 2, header.source_port);
+  roce::StoreBe<uint8_t>(out.data() + kIpVersionOffset,
+                         header.destination.IsIpv4() ? 4 << 4 : 6 << 4);
+  roce::StoreBe<uint16_t>(out.data() + kSourcePortOffset, header.source_port);
   StoreAddress(header.source, out.data() + kSourceOffset);
   StoreAddress(header.destination, out.data() + kDestinationOffset);
   return out;
@@ -70,12 +76,12 @@ IpHeaderBytes BuildIpHeader(const IpHeader& header) {
 std::optional<IpHeader> ParseIpHeader(std::span<const std::byte> private_data) {
   if (private_data.size() < kIpHeaderBytes) return std::nullopt;
   const std::byte* in = private_data.data();
-  const uint8_t ip_version = roce::LoadBe<uint8_t>(in + 1) >> 4;
+  const uint8_t ip_version = roce::LoadBe<uint8_t>(in + kIpVersionOffset) >> 4;
   if (roce::LoadBe<uint8_t>(in) != kVersion || (ip_version != 4 && ip_version != 6)) {
     return std::nullopt;
   }
   IpHeader header;
-  header.source_port = roce::LoadBe<uint16_t>(in + 2);
+  header.source_port = roce::LoadBe<uint16_t>(in + kSourcePortOffset);
   header.source = LoadAddress(in + kSourceOffset, ip_version == 4);
   header.destination = LoadAddress(in + kDestinationOffset, ip_version == 4);
   return header;

@@ -135,7 +135,7 @@ CmId* Manager::Add(Channel& channel) {
   auto id = std::make_unique<CmId>();
   id->number = last_number_;
   id->channel = &channel;
-  id->psn = static_cast<uint32_t>(random_.Next()) & 0xFFFFFF;
+  id->psn = static_cast<uint32_t>(random_.Next()) & roce::kMask24;
   return ids_.emplace(last_number_, std::move(id)).first->second.get();
 }
 
@@ -444,7 +444,7 @@ absl::Status Manager::SetOption(CmId& id, uint32_t level, uint32_t name,
     case RDMA_OPTION_ID_ACK_TIMEOUT:
       if (value.size() != 1) return Invalid("length");
       if (id.qp_type != kQpRc && id.qp_type != kQpXrcSend) return Invalid("QP type");
-      if (std::to_integer<uint8_t>(value[0]) > 31) return Invalid("timeout");
+      if (std::to_integer<uint8_t>(value[0]) > roce::kMaxTimeoutExponent) return Invalid("timeout");
       id.ack_timeout = std::to_integer<uint8_t>(value[0]);
       return absl::OkStatus();
     default:

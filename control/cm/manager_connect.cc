@@ -14,6 +14,8 @@
 namespace roci::control::cm {
 namespace {
 
+constexpr uint8_t kMaxRetries = 7;  // 3 bits in a REQ; of RNR NAKs: without end
+
 absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what); }
 
 std::span<const std::byte> DataOf(const rdma_ucm_conn_param& param) {
@@ -22,7 +24,7 @@ std::span<const std::byte> DataOf(const rdma_ucm_conn_param& param) {
 
 template <class Param>
 void CopyData(std::span<const std::byte> data, Param& out) {
-  const size_t size = std::min<size_t>(data.size(), 255);
+  const size_t size = std::min<size_t>(data.size(), UINT8_MAX);  // as private_data_len
   std::memcpy(out.private_data, data.data(), size);
   out.private_data_len = static_cast<uint8_t>(size);
 }
@@ -140,13 +142,13 @@ absl::Status Manager::Connect(CmId& id, const ConnParam& param, const rdma_ucm_e
     options.transport = TransportOf(id.qp_type);
     options.extended_transport =
         options.transport == static_cast<uint8_t>(TransportService::kExtended) ? kExtendedXrc : 0;
-    options.qpn = param.qp_num & 0xFFFFFF;
+    options.qpn = param.qp_num & roce::kMask24;
     options.psn = id.psn;
     options.path_mtu = static_cast<uint8_t>(id.port->device.max_path_mtu());
     options.responder_resources = param.responder_resources;
     options.initiator_depth = param.initiator_depth;
-    options.retry_count = std::min<uint8_t>(param.retry_count, 7);
-    options.rnr_retry_count = std::min<uint8_t>(param.rnr_retry_count, 7);
+    options.retry_count = std::min<uint8_t>(param.retry_count, kMaxRetries);
+    options.rnr_retry_count = std::min<uint8_t>(param.rnr_retry_count, kMaxRetries);
     options.flow_control = param.flow_control != 0;
     options.srq = param.srq != 0;
     // The program gives the exponent of the QP's timeout: one more than that of the life time.
@@ -184,11 +186,11 @@ absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param,
     id.qpn = param.qp_num;
     id.srq = param.srq != 0;
     AcceptOptions options;
-    options.qpn = param.qp_num & 0xFFFFFF;
+    options.qpn = param.qp_num & roce::kMask24;
     options.psn = id.psn;
     options.responder_resources = param.responder_resources;
     options.initiator_depth = param.initiator_depth;
-    options.rnr_retry_count = std::min<uint8_t>(param.rnr_retry_count, 7);
+    options.rnr_retry_count = std::min<uint8_t>(param.rnr_retry_count, kMaxRetries);
     options.flow_control = param.flow_control != 0;
     options.srq = param.srq != 0;
     options.ece = EceOf(ece);

@@ -17,6 +17,7 @@ using memory::Access;
 
 constexpr uint32_t kNoDeviceIndex = ~0u;  // librdmacm then uses the GUID
 constexpr uint8_t kPort = 1;
+constexpr uint8_t kSelectExactly = 2;  // of a path record's MTU, rate and packet life time
 
 absl::Status NotNow() {
   return absl::InvalidArgumentError("not possible in this state of the connection");
@@ -80,10 +81,10 @@ void Manager::QueryRoute(const CmId& id, rdma_ucm_query_route_resp& out) const {
   path.hop_limit = roce::kDefaultHopLimit;
   path.traffic_class = id.type_of_service;
   path.sl = ServiceLevelOf(id.path);
-  path.mtu_selector = 2;  // exactly
-  path.rate_selector = 2;
+  path.mtu_selector = kSelectExactly;
+  path.rate_selector = kSelectExactly;
   path.rate = kRate100Gbps;
-  path.packet_life_time_selector = 2;
+  path.packet_life_time_selector = kSelectExactly;
   path.packet_life_time = EngineConfig().packet_life_time;
 }
 
@@ -119,17 +120,19 @@ size_t Manager::QueryPath(const CmId& id, std::span<std::byte, kPathAnswerBytes>
   std::byte* data = out.data() + sizeof(head);
   std::memcpy(data, &flags, sizeof(flags));
   std::byte* record = data + offsetof(ib_path_rec_data, path_rec);
-  constexpr uint8_t kExactly = 2 << 6;
-  std::memcpy(record + 8, id.destination.gid.bytes.data(), 16);
-  std::memcpy(record + 24, id.source.gid.bytes.data(), 16);
-  roce::StoreBe<uint32_t>(record + 44, id.path.flow_label << 8 | roce::kDefaultHopLimit);
-  record[48] = std::byte{id.type_of_service};
-  record[49] = std::byte{1 << 7 | 1};  // reversible, one
-  roce::StoreBe<uint16_t>(record + 50, roce::kDefaultPkey);
-  roce::StoreBe<uint16_t>(record + 52, ServiceLevelOf(id.path));
-  record[54] = std::byte{kExactly} | static_cast<std::byte>(id.port->device.max_path_mtu());
-  record[55] = std::byte{kExactly} | std::byte{kRate100Gbps};
-  record[56] = std::byte{kExactly} | std::byte{EngineConfig().packet_life_time};
+  constexpr size_t kDgid = 8, kSgid = 24, kFlowLabel = 44, kTrafficClass = 48, kReversible = 49,
+                   kPkey = 50, kServiceLevel = 52, kMtu = 54, kRate = 55, kLifeTime = 56;
+  constexpr std::byte kExactly{kSelectExactly << 6};
+  std::memcpy(record + kDgid, id.destination.gid.bytes.data(), sizeof(id.destination.gid.bytes));
+  std::memcpy(record + kSgid, id.source.gid.bytes.data(), sizeof(id.source.gid.bytes));
+  roce::StoreBe<uint32_t>(record + kFlowLabel, id.path.flow_label << 8 | roce::kDefaultHopLimit);
+  record[kTrafficClass] = std::byte{id.type_of_service};
+  record[kReversible] = std::byte{1 << 7 | 1};  // reversible, one
+  roce::StoreBe<uint16_t>(record + kPkey, roce::kDefaultPkey);
+  roce::StoreBe<uint16_t>(record + kServiceLevel, ServiceLevelOf(id.path));
+  record[kMtu] = kExactly | static_cast<std::byte>(id.port->device.max_path_mtu());
+  record[kRate] = kExactly | std::byte{kRate100Gbps};
+  record[kLifeTime] = kExactly | std::byte{EngineConfig().packet_life_time};
   return kPathAnswerBytes;
 }
 

@@ -7,6 +7,8 @@
 namespace roci::control {
 namespace {
 
+constexpr uint8_t kLinkLocalPrefixLength = 64;  // RFC 4291, 2.5.6
+
 uint32_t EntryCount(std::span<const InterfaceAddress> entries, uint16_t vlan) {
   return static_cast<uint32_t>(
       std::count_if(entries.begin(), entries.end(),
@@ -42,7 +44,7 @@ void AddressTable::AddInitial(const VlanSettings& settings) {
   network.vlan = settings.id;
   network.stays = true;
   network.egress_qos_map = settings.egress_qos_map;
-  entries_.push_back({LinkLocal(mac_), 64, settings.id});
+  entries_.push_back({LinkLocal(mac_), kLinkLocalPrefixLength, settings.id});
   for (const bool want_ipv4 : {true, false}) {
     for (InterfaceAddress address : settings.addresses) {
       address.vlan = settings.id;
@@ -87,7 +89,7 @@ void AddressTable::Clear(uint32_t index) {
 
 absl::StatusOr<uint32_t> AddressTable::Add(const InterfaceAddress& address) {
   if (IsOwn(address.net())) return absl::AlreadyExistsError("the device has this address");
-  const InterfaceAddress link_local{LinkLocal(mac_), 64, address.vlan};
+  const InterfaceAddress link_local{LinkLocal(mac_), kLinkLocalPrefixLength, address.vlan};
   const bool is_new_vlan = !HasVlan(address.vlan);
   uint32_t free = kMostEntries - size();
   for (uint32_t i = 1; i < size(); ++i) free += IsFree(i);

@@ -27,9 +27,16 @@ constexpr uint8_t kMldReport = 131;
 constexpr uint8_t kMldDone = 132;
 
 constexpr size_t kRouterAlertBytes = 4;  // IPv4's option (RFC 2113)
-constexpr size_t kHopByHopBytes = 8;     // with IPv6's (RFC 2711)
-constexpr size_t kIgmpBytes = 8;
-constexpr size_t kMldBytes = 24;
+constexpr uint32_t kRouterAlert = 0x94040000;
+constexpr size_t kHopByHopBytes = 8;  // with IPv6's (RFC 2711)
+// Both messages have the type at offset 0 and the checksum at offset 2.
+constexpr size_t kChecksumOffset = 2;
+constexpr size_t kIgmpBytes = 8;  // RFC 2236, 2
+constexpr size_t kIgmpTimeOffset = 1, kIgmpGroupOffset = 4;
+constexpr size_t kMldBytes = 24;  // RFC 2710, 3
+constexpr size_t kMldTimeOffset = 4, kMldGroupOffset = 8;
+// Bits of the mantissa of a long time: in 8 bits (RFC 3376, 4.1.1), in 16 bits (RFC 3810, 5.1.3).
+constexpr int kIgmpMantissaBits = 4, kMldMantissaBits = 12;
 constexpr TimeNs kOldQueryNs = 10'000'000'000;  // response time of a version 1 query (RFC 2236, 4)
 
 Gid GroupOf(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
@@ -83,13 +90,13 @@ Frame BuildIgmp(const roce::Mac& source_mac, const Gid& source, const Gid& desti
   header.dst = destination.ToIpv4();
   header.Store(ip);
   ip[0] = std::byte{0x40 | kHeader / 4};
-  StoreBe<uint32_t>(ip + roce::Ipv4Header::kBytes, 0x94040000);
-  StoreBe<uint16_t>(ip + 10, 0);
-  StoreBe<uint16_t>(ip + 10, Checksum({ip, kHeader}));
+  StoreBe<uint32_t>(ip + roce::Ipv4Header::kBytes, kRouterAlert);
+  StoreBe<uint16_t>(ip + roce::Ipv4Header::kChecksumOffset, 0);
+  StoreBe<uint16_t>(ip + roce::Ipv4Header::kChecksumOffset, Checksum({ip, kHeader}));
   std::byte* igmp = ip + kHeader;
   igmp[0] = std::byte{type};
-  std::memcpy(igmp + 4, group.ToIpv4().bytes.data(), 4);
-  StoreBe<uint16_t>(igmp + 2, Checksum({igmp, kIgmpBytes}));
+  std::memcpy(igmp + kIgmpGroupOffset, group.ToIpv4().bytes.data(), sizeof(roce::Ipv4));
+  StoreBe<uint16_t>(igmp + kChecksumOffset, Checksum({igmp, kIgmpBytes}));
   return frame;
 }
 
@@ -111,8 +118,8 @@ Frame BuildMld(const roce::Mac& source_mac, const Gid& source, const Gid& destin
   std::memcpy(options, kOptions, sizeof(kOptions));
   std::byte* mld = options + kHopByHopBytes;
   mld[0] = std::byte{type};
-  std::memcpy(mld + 8, group.bytes.data(), group.bytes.size());
-  StoreBe<uint16_t>(mld + 2,
+  std::memcpy(mld + kMldGroupOffset, group.bytes.data(), group.bytes.size());
+  StoreBe<uint16_t>(mld + kChecksumOffset,
                     Checksum({mld, kMldBytes}, PseudoHeader(source, destination, kMldBytes)));
   return frame;
 }
@@ -143,17 +150,19 @@ constexpr auto kIsOther = std::nullopt;
 std::optional<SlowPathReason> FindIgmp(std::span<const std::byte> ip,
                                        std::span<const std::byte>& out) {
   if (ip.size() < roce::Ipv4Header::kBytes) return kIsOther;
-  const size_t header = (std::to_integer<size_t>(ip[0]) & 0xF) * 4;
-  if (ip[9] != std::byte{kIpProtocolIgmp}) return kIsOther;
-  const size_t total = LoadBe<uint16_t>(ip.data() + 2);
+  const roce::Ipv4Header fields = roce::Ipv4Header::Load(ip.data());
+  const size_t header = (fields.version_ihl & 0xFu) * 4;
+  if (fields.protocol != kIpProtocolIgmp) return kIsOther;
+  const size_t total = fields.total_length;
   if (header < roce::Ipv4Header::kBytes || total < header + kIgmpBytes || total > ip.size()) {
     return SlowPathReason::kIpv4Malformed;
   }
-  if ((LoadBe<uint16_t>(ip.data() + 6) & 0x3FFF) != 0) return SlowPathReason::kIpv4Fragment;
+  constexpr uint16_t kFragment = roce::Ipv4Header::kMoreFragments | roce::Ipv4Header::kOffsetMask;
+  if ((fields.fragment & kFragment) != 0) return SlowPathReason::kIpv4Fragment;
   if (Checksum(ip.first(header)) != 0) return SlowPathReason::kIpv4Malformed;
   out = ip.subspan(header, total - header);
   // TTL 1: sent on this link (RFC 2236, 2).
-  if (ip[8] != std::byte{1}) return SlowPathReason::kGroupMalformed;
+  if (fields.ttl != 1) return SlowPathReason::kGroupMalformed;
   return SlowPathReason::kHandled;
 }
 
@@ -201,8 +210,9 @@ std::optional<SlowPathReason> GroupReports::Parse(std::span<const std::byte> fra
   if (!out.ipv4) {
     out.is_query = what == kMldQuery;
     if (what == kMldDone) return SlowPathReason::kGroupNotForUs;
-    out.longest = FloatTime(LoadBe<uint16_t>(body.data() + 4), 12) * roce::kNsPerMs;
-    std::memcpy(out.group.bytes.data(), body.data() + 8, 16);
+    out.longest = FloatTime(LoadBe<uint16_t>(body.data() + kMldTimeOffset), kMldMantissaBits) *
+                  roce::kNsPerMs;
+    std::memcpy(out.group.bytes.data(), body.data() + kMldGroupOffset, sizeof(out.group.bytes));
   } else {
     const uint64_t odd = body.size() % 2 != 0 ? std::to_integer<uint64_t>(body.back()) << 8 : 0;
     if (Checksum(body, odd) != 0) return SlowPathReason::kIcmpChecksum;
@@ -210,10 +220,11 @@ std::optional<SlowPathReason> GroupReports::Parse(std::span<const std::byte> fra
     if (!out.is_query && what != kIgmpReport1 && what != kIgmpReport2) {
       return SlowPathReason::kGroupNotForUs;
     }
-    const uint64_t tenths = FloatTime(std::to_integer<uint8_t>(body[1]), 4);
+    const uint64_t tenths =
+        FloatTime(std::to_integer<uint8_t>(body[kIgmpTimeOffset]), kIgmpMantissaBits);
     out.longest = tenths == 0 ? kOldQueryNs : tenths * 100 * roce::kNsPerMs;
     roce::Ipv4 group;
-    std::memcpy(group.bytes.data(), body.data() + 4, 4);
+    std::memcpy(group.bytes.data(), body.data() + kIgmpGroupOffset, sizeof(group.bytes));
     if (group != roce::Ipv4{}) out.group = Gid::FromIpv4(group);
   }
   const bool names_group = out.group.IsMulticast() && out.group.IsIpv4() == out.ipv4;

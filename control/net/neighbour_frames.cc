@@ -14,12 +14,21 @@ using roce::Ipv6Header;
 using roce::LoadBe;
 using roce::StoreBe;
 
+// ARP (RFC 826): offsets, and the values of the fields for IPv4 over Ethernet.
 constexpr uint32_t kArpBytes = 28;
+constexpr size_t kArpProtocol = 2, kArpMacLength = 4, kArpIpLength = 5, kArpOperation = 6,
+                 kArpSenderMac = 8, kArpSenderIp = 14, kArpTargetMac = 18, kArpTargetIp = 24;
+constexpr std::byte kMacBytes{sizeof(roce::Mac)};
+constexpr std::byte kIpv4Bytes{sizeof(roce::Ipv4)};
 constexpr uint16_t kArpHardwareEthernet = 1;
 constexpr uint16_t kArpRequest = 1;
 constexpr uint16_t kArpReply = 2;
 constexpr uint32_t kIcmpHeaderBytes = 8;
-constexpr uint32_t kNdBytes = 24;  // without options
+constexpr size_t kIcmpChecksum = 2;  // offset
+// Neighbour discovery (RFC 4861, 4.3, 4.4 and 4.6.1).
+constexpr uint32_t kNdBytes = 24;              // without options
+constexpr size_t kNdFlags = 4, kNdTarget = 8;  // offsets
+constexpr size_t kNdOptionUnitBytes = 8;       // of an option's length
 constexpr uint8_t kNdSourceLinkOption = 1;
 constexpr uint8_t kNdTargetLinkOption = 2;
 constexpr uint32_t kNdSolicitedFlag = 1u << 30;
@@ -106,7 +115,7 @@ Frame StartIcmp(const roce::Mac& destination_mac, const roce::Mac& source_mac,
   header.src = source.ToIpv4();
   header.dst = destination.ToIpv4();
   header.Store(ip);
-  StoreBe<uint16_t>(ip + 10,
+  StoreBe<uint16_t>(ip + Ipv4Header::kChecksumOffset,
                     static_cast<uint16_t>(~Fold(SumWords(std::span(ip, Ipv4Header::kBytes)))));
   return frame;
 }
@@ -116,7 +125,7 @@ void StoreIcmpChecksum(std::span<std::byte> icmp, const roce::Gid& source,
                        const roce::Gid& destination) {
   uint64_t sum = SumWords(icmp);
   if (!destination.IsIpv4()) sum += SumPseudoHeader(source, destination, icmp.size());
-  StoreBe<uint16_t>(icmp.data() + 2, static_cast<uint16_t>(~Fold(sum)));
+  StoreBe<uint16_t>(icmp.data() + kIcmpChecksum, static_cast<uint16_t>(~Fold(sum)));
 }
 
 // The link-layer address option of type `wanted` among `options`; false: malformed.
@@ -124,10 +133,10 @@ bool FindLinkAddress(std::span<const std::byte> options, uint8_t wanted,
                      std::optional<roce::Mac>& out) {
   while (!options.empty()) {
     if (options.size() < 2) return false;
-    const size_t length = static_cast<size_t>(options[1]) * 8;
+    const size_t length = static_cast<size_t>(options[1]) * kNdOptionUnitBytes;
     if (length == 0 || length > options.size()) return false;
-    if (static_cast<uint8_t>(options[0]) == wanted && length == 8) {
-      std::memcpy(out.emplace().bytes.data(), options.data() + 2, 6);
+    if (static_cast<uint8_t>(options[0]) == wanted && length == kNdOptionUnitBytes) {
+      std::memcpy(out.emplace().bytes.data(), options.data() + 2, sizeof(roce::Mac));
     }
     options = options.subspan(length);
   }
@@ -139,18 +148,18 @@ bool FindLinkAddress(std::span<const std::byte> options, uint8_t wanted,
 std::optional<ArpMessage> ParseArp(std::span<const std::byte> bytes) {
   if (bytes.size() < kArpBytes) return std::nullopt;
   const std::byte* p = bytes.data();
-  const uint16_t operation = LoadBe<uint16_t>(p + 6);
+  const uint16_t operation = LoadBe<uint16_t>(p + kArpOperation);
   if (LoadBe<uint16_t>(p) != kArpHardwareEthernet ||
-      LoadBe<uint16_t>(p + 2) != roce::kEtherTypeIpv4 || p[4] != std::byte{6} ||
-      p[5] != std::byte{4} || (operation != kArpRequest && operation != kArpReply)) {
+      LoadBe<uint16_t>(p + kArpProtocol) != roce::kEtherTypeIpv4 || p[kArpMacLength] != kMacBytes ||
+      p[kArpIpLength] != kIpv4Bytes || (operation != kArpRequest && operation != kArpReply)) {
     return std::nullopt;
   }
   ArpMessage message;
   message.is_request = operation == kArpRequest;
-  std::memcpy(message.sender_mac.bytes.data(), p + 8, 6);
-  std::memcpy(message.sender_ip.bytes.data(), p + 14, 4);
-  std::memcpy(message.target_mac.bytes.data(), p + 18, 6);
-  std::memcpy(message.target_ip.bytes.data(), p + 24, 4);
+  std::memcpy(message.sender_mac.bytes.data(), p + kArpSenderMac, sizeof(message.sender_mac));
+  std::memcpy(message.sender_ip.bytes.data(), p + kArpSenderIp, sizeof(message.sender_ip));
+  std::memcpy(message.target_mac.bytes.data(), p + kArpTargetMac, sizeof(message.target_mac));
+  std::memcpy(message.target_ip.bytes.data(), p + kArpTargetIp, sizeof(message.target_ip));
   return message;
 }
 
@@ -159,14 +168,14 @@ Frame BuildArp(const roce::Mac& destination, const ArpMessage& message) {
   EthernetHeader{destination, message.sender_mac, kEtherTypeArp}.Store(frame.data());
   std::byte* p = frame.data() + EthernetHeader::kBytes;
   StoreBe<uint16_t>(p, kArpHardwareEthernet);
-  StoreBe<uint16_t>(p + 2, roce::kEtherTypeIpv4);
-  p[4] = std::byte{6};
-  p[5] = std::byte{4};
-  StoreBe<uint16_t>(p + 6, message.is_request ? kArpRequest : kArpReply);
-  std::memcpy(p + 8, message.sender_mac.bytes.data(), 6);
-  std::memcpy(p + 14, message.sender_ip.bytes.data(), 4);
-  std::memcpy(p + 18, message.target_mac.bytes.data(), 6);
-  std::memcpy(p + 24, message.target_ip.bytes.data(), 4);
+  StoreBe<uint16_t>(p + kArpProtocol, roce::kEtherTypeIpv4);
+  p[kArpMacLength] = kMacBytes;
+  p[kArpIpLength] = kIpv4Bytes;
+  StoreBe<uint16_t>(p + kArpOperation, message.is_request ? kArpRequest : kArpReply);
+  std::memcpy(p + kArpSenderMac, message.sender_mac.bytes.data(), sizeof(message.sender_mac));
+  std::memcpy(p + kArpSenderIp, message.sender_ip.bytes.data(), sizeof(message.sender_ip));
+  std::memcpy(p + kArpTargetMac, message.target_mac.bytes.data(), sizeof(message.target_mac));
+  std::memcpy(p + kArpTargetIp, message.target_ip.bytes.data(), sizeof(message.target_ip));
   return frame;
 }
 
@@ -193,9 +202,9 @@ std::optional<NdMessage> ParseNd(const IcmpPacket& packet) {
   message.is_solicitation = packet.type == kNdSolicitation;
   message.source = packet.source;
   message.destination = packet.destination;
-  std::memcpy(message.target.bytes.data(), packet.bytes.data() + 8, 16);
+  std::memcpy(message.target.bytes.data(), packet.bytes.data() + kNdTarget, sizeof(message.target));
   if (message.target.IsMulticast()) return std::nullopt;
-  const uint32_t flags = LoadBe<uint32_t>(packet.bytes.data() + 4);
+  const uint32_t flags = LoadBe<uint32_t>(packet.bytes.data() + kNdFlags);
   message.solicited = flags & kNdSolicitedFlag;
   message.override_entry = flags & kNdOverrideFlag;
   const uint8_t option = message.is_solicitation ? kNdSourceLinkOption : kNdTargetLinkOption;
@@ -213,19 +222,19 @@ std::optional<NdMessage> ParseNd(const IcmpPacket& packet) {
 }
 
 Frame BuildNd(const roce::Mac& destination, const roce::Mac& source, const NdMessage& message) {
-  const size_t icmp_bytes = kNdBytes + (message.link_address ? 8 : 0);
+  const size_t icmp_bytes = kNdBytes + (message.link_address ? kNdOptionUnitBytes : 0);
   size_t offset = 0;
   Frame frame = StartIcmp(destination, source, message.source, message.destination, kNdHopLimit,
                           icmp_bytes, offset);
   std::byte* p = frame.data() + offset;
   p[0] = std::byte{message.is_solicitation ? kNdSolicitation : kNdAdvertisement};
-  StoreBe<uint32_t>(p + 4, (message.solicited ? kNdSolicitedFlag : 0) |
-                               (message.override_entry ? kNdOverrideFlag : 0));
-  std::memcpy(p + 8, message.target.bytes.data(), 16);
+  StoreBe<uint32_t>(p + kNdFlags, (message.solicited ? kNdSolicitedFlag : 0) |
+                                      (message.override_entry ? kNdOverrideFlag : 0));
+  std::memcpy(p + kNdTarget, message.target.bytes.data(), sizeof(message.target));
   if (message.link_address) {
     p[kNdBytes] = std::byte{message.is_solicitation ? kNdSourceLinkOption : kNdTargetLinkOption};
     p[kNdBytes + 1] = std::byte{1};
-    std::memcpy(p + kNdBytes + 2, message.link_address->bytes.data(), 6);
+    std::memcpy(p + kNdBytes + 2, message.link_address->bytes.data(), sizeof(roce::Mac));
   }
   StoreIcmpChecksum(std::span(p, icmp_bytes), message.source, message.destination);
   return frame;
@@ -240,7 +249,7 @@ Frame BuildEchoReply(const roce::Mac& destination, const roce::Mac& source,
   std::memcpy(p, request.bytes.data(), request.bytes.size());
   p[0] = std::byte{request.destination.IsIpv4() ? kIcmpEchoReply : kIcmpv6EchoReply};
   p[1] = std::byte{0};
-  StoreBe<uint16_t>(p + 2, 0);
+  StoreBe<uint16_t>(p + kIcmpChecksum, 0);
   StoreIcmpChecksum(std::span(p, request.bytes.size()), request.destination, request.source);
   return frame;
 }

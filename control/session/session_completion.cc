@@ -60,8 +60,7 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   CqRecord record;
   record.share = QuotaShare(quotas_->cqs, 1);
   if (!record.share.ok()) return absl::ResourceExhaustedError("limit of completion queues reached");
-  record.memory =
-      admission_.user->TakeRings(dataplane::CompletionRingBytes(create.entries));
+  record.memory = admission_.user->TakeRings(dataplane::CompletionRingBytes(create.entries));
   if (!record.memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::CreatedCompletionQueue> created =
       shard_->Do(dataplane::CreateCompletionQueue{
@@ -83,8 +82,7 @@ absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply&
   const auto& resize = request.As<roci_abi_resize_cq_request>();
   CqRecord* record = cqs_.Find(resize.handle);
   if (record == nullptr) return absl::NotFoundError("no such completion queue");
-  RingShare memory =
-      admission_.user->TakeRings(dataplane::CompletionRingBytes(resize.entries));
+  RingShare memory = admission_.user->TakeRings(dataplane::CompletionRingBytes(resize.entries));
   if (!memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::Fd> fd =
       shard_->Do(dataplane::ResizeCompletionQueue{*record->cq, resize.entries, resize.consumer});

@@ -211,9 +211,8 @@ absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
   // Entries posted before the request count, so the lcore runs a whole round first.
   const uint32_t capacity = CompletionCapacity(command.entries);
   if (capacity < cq.capacity()) lcore_->FinishRound();
-  const bool swapped = CallBetweenCopies([&](const OnShard& shard) {
-    return cq.SwapRing(shard, *ring, capacity, command.consumer);
-  });
+  const bool swapped = CallBetweenCopies(
+      [&](const OnShard& shard) { return cq.SwapRing(shard, *ring, capacity, command.consumer); });
   if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
   return fd;
 }
