@@ -115,6 +115,7 @@ void Worker::StartRound() {
   stage_tsc_ = tsc;
   now_ = clock_.At(tsc);
   sent_this_round_ = 0;
+  bytes_this_round_ = 0;
   if (events_.has_delayed() && now_ - last_retry_ns_ > kEventRetryNs) [[unlikely]] {
     last_retry_ns_ = now_;
     events_.Retry();

@@ -23,7 +23,9 @@ constexpr uint32_t kPrefetchWorkAhead = 3;
 uint32_t Worker::VisitActive() {
   uint32_t work = 0;
   const uint32_t visits = std::min(active_.size(), kVisitsPerRound);
-  for (uint32_t i = 0; i < visits && sent_this_round_ < kPacketsPerRound; ++i) {
+  for (uint32_t i = 0;
+       i < visits && sent_this_round_ < kPacketsPerRound && bytes_this_round_ < kBytesPerRound;
+       ++i) {
     PrefetchAhead();
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
@@ -70,10 +72,10 @@ Worker::Progress Worker::Visit(QueuePair& qp) {
 // `qp` has packets to send.
 Worker::Progress Worker::Transmit(QueuePair& qp) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
-  uint32_t sent = 0;
+  uint32_t sent = 0, bytes = 0;
   bool has_more = true;
   if (qp.core.NeedsRecords()) qp.core.LendRecords(records_.Borrow(qp.record_class));
-  while (sent < kPacketBudget) {
+  while (sent < kPacketBudget && bytes < kByteBudget) {
     // PollTransmit must not be undone, so room for the packet is ensured before.
     if (!HasRoom(lane) || !qp.host.HasRoomToGather()) [[unlikely]]
       break;
@@ -86,6 +88,7 @@ Worker::Progress Worker::Transmit(QueuePair& qp) {
       has_more = polled.has_more;
       break;
     }
+    bytes += tx_.payload_length;
     Emit(qp, lane, polled);
     ++sent;
     // The next packet of an XRC queue pair may use another program's memory.
@@ -95,6 +98,7 @@ Worker::Progress Worker::Transmit(QueuePair& qp) {
   lane.counters.tx_roce_packets.Add(sent);
   stats_.tx_packets.Add(sent);
   sent_this_round_ += sent;
+  bytes_this_round_ += bytes;
   return {sent, has_more};
 }
 
