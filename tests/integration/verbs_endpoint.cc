@@ -139,7 +139,7 @@ int Endpoint::ToRtr(const Endpoint& peer) {
   attr.path_mtu = options.mtu;
   attr.dest_qp_num = peer.qp->qp_num;
   attr.rq_psn = peer.qp->qp_num & 0xFFFFFF;
-  attr.max_dest_rd_atomic = 4;
+  attr.max_dest_rd_atomic = options.max_rd_atomic;
   attr.min_rnr_timer = 1;  // 0.01 ms
   attr.ah_attr.is_global = 1;
   attr.ah_attr.grh.dgid = peer.device.gid;
@@ -160,7 +160,7 @@ int Endpoint::ToRts() {
   attr.retry_cnt = options.retry_count;
   attr.rnr_retry = options.rnr_retry;
   attr.sq_psn = qp->qp_num & 0xFFFFFF;
-  attr.max_rd_atomic = 4;
+  attr.max_rd_atomic = options.max_rd_atomic;
   const int reliable = options.type != IBV_QPT_UC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                                         IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
                                                   : 0;

@@ -74,6 +74,7 @@ struct EndpointOptions {
   uint8_t timeout = 16;  // 4.096 us << 16 = 0.27 s: other work on the machine delays answers
   uint8_t retry_count = 3;
   uint8_t rnr_retry = 1;
+  uint8_t max_rd_atomic = 4;  // of both ends
   ibv_mtu mtu = IBV_MTU_1024;
   ibv_srq* srq = nullptr;  // instead of a receive queue
   ibv_qp_type type = IBV_QPT_RC;
