@@ -320,6 +320,11 @@ bool Qp<Host>::HasTransmit() const {
 }
 
 template <class Host>
+bool Qp<Host>::HasRequest() const {
+  return requester_.CanTransmit();
+}
+
+template <class Host>
 Polled Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   payload.Clear();
   if (congested_ != 0) [[unlikely]]
@@ -361,6 +366,7 @@ bool Qp<Host>::PollInTurn(Host& host, TimeNs now, TxPacket& out, memory::Segment
       return true;
     }
     response_lead_bytes_ = 0;  // an idle requester saves up no turns
+    payload.Clear();           // a request that failed may have left segments
   }
   if (!responder_.Poll(host, out, payload)) return requester_.Poll(host, now, out, payload);
   response_lead_bytes_ += charge();

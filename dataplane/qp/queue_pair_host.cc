@@ -18,20 +18,24 @@ template <class Queue, class Wqe>
 MemoryStatus QueuePairHost::ResolveElements(uint32_t domain_pd, const Queue& queue, const Wqe& wqe,
                                             uint32_t offset, uint32_t length, memory::Access need,
                                             memory::SegmentList& out) {
+  const uint32_t size_before = out.size();
   uint32_t skip = offset;
-  for (uint32_t i = 0; i < wqe.num_sge && length != 0; ++i) {
+  MemoryStatus status = MemoryStatus::kOk;
+  for (uint32_t i = 0; i < wqe.num_sge && length != 0 && status == MemoryStatus::kOk; ++i) {
     const roce::Sge sge = queue.ReadSge(wqe, i);
     if (skip >= sge.length) {
       skip -= sge.length;
       continue;
     }
     const uint32_t part = std::min(length, sge.length - skip);
-    const MemoryStatus status = ResolveLocal(domain_pd, sge, skip, part, need, out);
-    if (status != MemoryStatus::kOk) return status;
+    status = ResolveLocal(domain_pd, sge, skip, part, need, out);
     length -= part;
     skip = 0;
   }
-  return length == 0 ? MemoryStatus::kOk : MemoryStatus::kOutOfBounds;
+  if (status == MemoryStatus::kOk && length != 0) status = MemoryStatus::kOutOfBounds;
+  if (status != MemoryStatus::kOk) [[unlikely]]
+    out.Truncate(size_before);
+  return status;
 }
 
 template MemoryStatus QueuePairHost::ResolveElements(uint32_t, const SendQueue&,

@@ -94,8 +94,9 @@ memory::MemoryStatus ScriptedHost::Resolve(Key key, uint64_t va, uint32_t length
 
 memory::MemoryStatus ScriptedHost::GatherSend(const SendWqe& wqe, uint32_t offset, uint32_t length,
                                               memory::SegmentList& out) {
-  return Resolve(wqe.first_sge.lkey, wqe.first_sge.va + offset, length, memory::Access::kNone,
-                 &out);
+  const memory::MemoryStatus status =
+      Resolve(wqe.first_sge.lkey, wqe.first_sge.va + offset, length, memory::Access::kNone, &out);
+  return gather_fails_late ? memory::MemoryStatus::kBadKey : status;
 }
 
 memory::MemoryStatus ScriptedHost::ScatterSend(const SendWqe& wqe, uint32_t offset, uint32_t length,

@@ -49,6 +49,8 @@ class ScriptedHost {
   bool atomics_wait = false;
   bool invalidate_fails = false;
   bool bind_fails = false;
+  // GatherSend appends a segment and then fails, as with several SGEs of which the last is bad.
+  bool gather_fails_late = false;
 
   // Results of StartDurable and PollDurable.
   DurableState durable_start = DurableState::kRunning;

@@ -85,6 +85,18 @@ TEST(QpTurns, AnIdleRequesterSavesUpNoTurns) {
   EXPECT_NEAR(responses, 8, 1);
 }
 
+// Node::Poll checks that a packet has the payload of its own length.
+TEST(QpTurns, ARequestThatFailsLeavesNothingInTheNextResponse) {
+  Answering a;
+  a.node.host.gather_fails_late = true;
+  a.node.host.PostSend(WorkOpcode::kRdmaWrite, 8);
+  a.node.Work();
+  while (const std::optional<WirePacket> packet = a.node.Poll())
+    EXPECT_FALSE(packet->info().is_request);
+  ASSERT_EQ(a.node.host.send_completions.size(), 1u);
+  EXPECT_EQ(a.node.host.send_completions[0].status, CompletionStatus::kLocalProtectionError);
+}
+
 TEST(QpTurns, AcknowledgementsComeBeforeRequests) {
   Node node;
   EXPECT_EQ(node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn, 8, 8)), DropReason::kNone);
