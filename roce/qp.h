@@ -92,6 +92,8 @@ class Qp {
 
   // False: PollTransmit has nothing to send. True: it may have.
   bool HasTransmit() const;
+  // The same for its own requests, without responses to the peer.
+  bool HasRequest() const;
   // Upper bound of the request completions that one packet causes.
   uint32_t UnfinishedRequests() const { return requester_.unfinished(); }
 

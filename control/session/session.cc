@@ -95,9 +95,11 @@ void Session::HandleSocket(uint32_t events) {
     if (events & (EPOLLHUP | EPOLLERR)) end_();
     return;
   }
-  // A limit, so that requests of one program do not delay the others.
+  // Limits, so that requests of one program do not delay the others.
   constexpr int kMostInARow = 8;
-  for (int i = 0; i < kMostInARow && HandleNext(i == 0); ++i) {
+  constexpr roce::TimeNs kLongestRowNs = 500'000;
+  const roce::TimeNs end = MonotonicNow() + kLongestRowNs;
+  for (int i = 0; i < kMostInARow && HandleNext(i == 0) && MonotonicNow() < end; ++i) {
   }
 }
 

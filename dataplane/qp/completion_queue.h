@@ -27,7 +27,7 @@ struct CompletionOwner {
 
 class CompletionQueue {
  public:
-  // As ShardClient::CreateCompletionQueue.
+  // As CreateCompletionQueue (shard/commands.h).
   static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(VerbsContext& context,
                                                                  CompletionEvents& events,
                                                                  uint32_t entries,

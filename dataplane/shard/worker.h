@@ -66,8 +66,9 @@ class Worker final : public DurableService {
   void RemoveContext(VerbsContext& context);
   void AddQueuePair(QueuePair& qp);
   void RemoveQueuePair(QueuePair& qp);
-  // The first handle in [handle, end) of a queue pair that has something to send. Looks at
-  // kWalkedPerRound handles at most, and returns the handle after them if it has found none.
+  // The first handle in [handle, end) of a queue pair whose program has posted something to send.
+  // Looks at kWalkedPerRound handles at most, and returns the handle after them if it has found
+  // none.
   uint32_t FindPosted(const OnShard&, const VerbsContext& context, uint32_t handle, uint32_t end);
   // Visits the queue pair, if there is one, between two bursts. True: another visit may send more.
   bool SendPosted(const OnShard&, const VerbsContext& context, uint32_t handle);

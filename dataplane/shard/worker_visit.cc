@@ -18,14 +18,19 @@ namespace {
 constexpr uint32_t kPrefetchStateAhead = 6;
 constexpr uint32_t kPrefetchWorkAhead = 3;
 
+// The program has posted requests that can be sent now. Responses to the peer do not count.
+bool HasPosted(QueuePair& qp) { return qp.host.send_queue().HasPosted() || qp.core.HasRequest(); }
+
 }  // namespace
 
 uint32_t Worker::VisitActive() {
   uint32_t work = 0;
   const uint32_t visits = std::min(active_.size(), kVisitsPerRound);
-  for (uint32_t i = 0;
-       i < visits && sent_this_round_ < kPacketsPerRound && bytes_this_round_ < kBytesPerRound;
-       ++i) {
+  const auto has_budget = [this] {
+    return sent_this_round_ < kPacketsPerRound && bytes_this_round_ < kBytesPerRound;
+  };
+  // At least one, even if queue pairs that got ACKs in this round have used the budget up.
+  for (uint32_t i = 0; i < visits && (i == 0 || has_budget()); ++i) {
     PrefetchAhead();
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
@@ -245,18 +250,18 @@ uint32_t Worker::FindPosted(const OnShard&, const VerbsContext& context, uint32_
   end = std::min({end, context.handle_end(), handle + kWalkedPerRound});
   for (; handle < end; ++handle) {
     QueuePair* qp = context.FindQueuePair(handle);
-    if (qp != nullptr && (qp->host.send_queue().HasPosted() || qp->core.HasTransmit())) break;
+    if (qp != nullptr && HasPosted(*qp)) break;
   }
   return handle;
 }
 
 bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t handle) {
   QueuePair* qp = context.FindQueuePair(handle);
-  if (qp == nullptr) return false;
+  if (qp == nullptr || !HasPosted(*qp)) return false;
   if (qp->host.MayNotRun()) return !qp->host.copies().IsStalled();
   const Progress made = Visit(*qp);
   ApplyEffects(*qp);
-  return made.work != 0;
+  return made.work != 0 && HasPosted(*qp);
 }
 
 // Called after every call into the core: handles broken queues, the timer and changes of state.

@@ -105,9 +105,10 @@ TEST_P(Traffic, QueuePairsShareALaneByBytes) {
     ASSERT_EQ(cqe.status, 0u);
     if (cqe.wr_id == 1) ++small_done;
   }
-  // By packets, both would have sent as many. Batches of copies by system calls have limits of
-  // their own.
-  EXPECT_GT(small_done, GetParam().process_vm ? 0 : 2 * kLargeCount);
+  // By packets, both would have sent as many. With two lcores the window decides, and with copies
+  // by system calls their batches.
+  const bool only_visits = GetParam().lcore_a == GetParam().lcore_b && !GetParam().process_vm;
+  EXPECT_GT(small_done, only_visits ? 2 * kLargeCount : 0);
   for (; small_done < kSmallCount; ++small_done) ASSERT_TRUE(a_cq_.Wait(&cqe));
 }
 
