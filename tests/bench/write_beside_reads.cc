@@ -98,10 +98,10 @@ int Main(int writes, uint32_t reads) {
     measurement.KeepReading();
   }
   std::sort(took.begin(), took.end());
-  std::printf(R"({"median_us": %.3f, "p99_us": %.3f, "longest_us": %.3f, "bytes_read": %llu})"
+  std::printf(R"({"median_us": %.3f, "p99_us": %.3f, "longest_us": %.3f, "bytes_read": %lu})"
               "\n",
               took[took.size() / 2], took[took.size() * 99 / 100], took.back(),
-              static_cast<unsigned long long>(measurement.finished() * kReadBytes));
+              measurement.finished() * kReadBytes);
   // The program ends with READs outstanding, and the daemon frees what it had.
   std::fflush(stdout);
   std::_Exit(0);

@@ -20,7 +20,6 @@ namespace roci::testing {
 namespace {
 
 using dataplane::TagQueue;
-using dataplane::TagQueueConfig;
 
 class TagQueueTest : public ::testing::Test {
  protected:
