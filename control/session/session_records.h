@@ -44,7 +44,7 @@ struct DmRecord {
   QuotaShare share;
   RingShare mapping_share = {};
   QuotaShare descriptor;
-  std::shared_ptr<UniqueFd> fd;  // for those who import it
+  std::shared_ptr<UniqueFd> fd;  // for sessions that import the memory
   std::shared_ptr<memory::MappedFile> mapping;
   uint64_t length = 0;
   RefCount users;  // regions

@@ -27,8 +27,10 @@ namespace roci::dataplane {
 
 namespace {
 
-// The most that queue pairs which are destroyed may take to send what was posted to them.
+// The most that queue pairs which are destroyed may take to send what was posted to them: this
+// time, or this number of visits where an lcore without a processor has made fewer in it.
 constexpr uint64_t kSendPostedNs = kNsPerMs;
+constexpr uint32_t kSendPostedVisits = 16;
 
 // Sleep between checks for the end of a copy, which takes some tens of microseconds.
 constexpr timespec kCopyCheckPeriod{0, 20'000};
@@ -76,12 +78,16 @@ auto ShardClient::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnS
 // lcore, so that other queue pairs are served in between.
 void ShardClient::SendPosted(uint32_t first, uint32_t end) {
   const uint64_t deadline_ns = Clock::Monotonic() + kSendPostedNs;
-  const auto in_time = [&] { return Clock::Monotonic() < deadline_ns; };
+  uint32_t visits = 0;
+  const auto in_time = [&] {
+    return Clock::Monotonic() < deadline_ns || visits < kSendPostedVisits;
+  };
   uint32_t handle = first;
   const auto find = [&](const OnShard& shard) {
     return lcore_->worker(shard).FindPosted(shard, *context_, handle, end);
   };
   const auto send = [&](const OnShard& shard) {
+    ++visits;
     return lcore_->worker(shard).SendPosted(shard, *context_, handle);
   };
   end = std::min(end, context_->handle_end());

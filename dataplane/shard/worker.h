@@ -107,7 +107,7 @@ class Worker final : public DurableService {
  private:
   // Most packets, and about the most payload, of a queue pair before the next queue pair is visited
   // and doorbells are seen. A small message waits for a few such visits: with 128 KiB a visit, an
-  // 8-byte WRITE beside READs on its own queue pair took five times as long, and bandwidth was no
+  // 8-byte WRITE beside READs on its own queue pair took five times as long, and bandwidth was 1 %
   // higher.
   static constexpr uint32_t kPacketBudget = 32;
   static constexpr uint32_t kByteBudget = 32 << 10;
