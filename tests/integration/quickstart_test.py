@@ -4,8 +4,11 @@
 Usage: quickstart_test.py ROCI ROCID PLUGIN QUICKSTART [unittest arguments]     (what is built must be in build/)
 """
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from harness import Daemon, Programs
@@ -24,7 +27,25 @@ class QuickstartTest(unittest.TestCase):
         return done
 
     def test_shows_devices_and_a_table(self):
-        lines = self.run_quickstart().stdout.splitlines()
+        self.check_table(self.run_quickstart())
+
+    def test_measures_again_what_perftest_could_not(self):
+        # As perftest prints a result if other programs have kept it from calibrating its clock.
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, 'ib_write_bw')
+            program.write_text(f'''#!/bin/bash
+real={shutil.which('ib_write_bw')}
+[[ " $* " == *" 127.0.0.1 "* ]] && [ ! -e {folder}/done ] || exec "$real" "$@"
+touch {folder}/done
+"$real" "$@" >/dev/null && echo "64 5000 0.000000 0.000000 0.000000"
+''', encoding='ascii')
+            program.chmod(0o755)
+            done = self.run_quickstart(PATH=f'{folder}:{os.environ["PATH"]}')
+        self.assertIn('ib_write_bw printed no speed', done.stderr)
+        self.check_table(done)
+
+    def check_table(self, done):
+        lines = done.stdout.splitlines()
         for device in ('roci0', 'roci1'):
             self.assertTrue(any(device in line for line in lines), lines)
         header = next(i for i, line in enumerate(lines) if 'write Gb/s' in line)
