@@ -37,8 +37,9 @@ struct ShardClientConfig {
 
 // Control thread only. Pointers to the context's objects are valid until the objects are destroyed.
 //
-// A queue pair that is destroyed, or whose client is, has up to kSendPostedNs to send what was
-// posted to it: an adapter has fetched WQEs within a microsecond of the doorbell.
+// A queue pair that is destroyed, or whose client is, has 1 ms (or 16 visits, if the lcore gets no
+// processor) to send what was posted to it: an adapter has fetched WQEs within a microsecond of the
+// doorbell.
 class ShardClient {
  public:
   static absl::StatusOr<std::unique_ptr<ShardClient>> Create(ShardedDevice& device, Lcore& lcore,
