@@ -9,7 +9,7 @@ namespace roci::roce {
 namespace {
 
 struct KernelList {
-  std::array<const CrcKernel*, 2> kernels{};
+  std::array<const CrcKernel*, 4> kernels{};
   size_t count = 0;
 };
 
@@ -17,6 +17,8 @@ KernelList FindKernels() {
   KernelList list;
   list.kernels[list.count++] = &internal::kPortableKernel;
 #if defined(__x86_64__)
+  if (internal::PclmulKernelRuns()) list.kernels[list.count++] = &internal::kPclmulKernel;
+  if (internal::Avx2KernelRuns()) list.kernels[list.count++] = &internal::kAvx2Kernel;
   if (internal::Avx512KernelRuns()) list.kernels[list.count++] = &internal::kAvx512Kernel;
 #endif
   return list;

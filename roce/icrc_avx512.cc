@@ -2,12 +2,9 @@
 // these instructions has a target attribute; the rest of the file and its headers is compiled for
 // any processor. Such functions call no standard library templates.
 //
-// The message is a polynomial over GF(2), bit-reflected. A 512-bit accumulator stands for the
-// blocks so far; to append a block it is multiplied by x^512 modulo the CRC's polynomial and the
-// block is added. Per 128-bit lane that is two carry-less products of 64 bits each (constants
-// x^(d+32), x^(d-32) for a distance of d bits). Leading zero bytes change nothing while the state
-// is zero, so messages are right-aligned into whole blocks where possible. See Intel's "Fast CRC
-// Computation for Generic Polynomials Using PCLMULQDQ Instruction" for the reduction at the end.
+// A 512-bit accumulator stands for the blocks so far (roce/icrc_clmul.h has the arithmetic).
+// Leading zero bytes change nothing while the state is zero, so messages are right-aligned into
+// whole blocks where possible.
 #include "roce/icrc_kernels.h"
 
 #if defined(__x86_64__)
@@ -18,7 +15,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-#include <immintrin.h>
+#include "roce/icrc_clmul.h"
 
 namespace roci::roce::internal {
 namespace {
@@ -27,21 +24,6 @@ namespace {
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,vpclmulqdq,pclmul,bmi2")))
 #define ROCI_AVX512_INLINE ROCI_AVX512 __attribute__((always_inline)) inline
 
-// x^n modulo the polynomial, bit-reflected and shifted by one bit, since a reflected carry-less
-// product lacks one bit.
-constexpr uint64_t PowerOfX(unsigned n) {
-  uint32_t v = 1;
-  for (unsigned i = 0; i < n; ++i) v = (v << 1) ^ ((v >> 31) != 0 ? 0x04C11DB7u : 0u);
-  uint32_t reflected = 0;
-  for (unsigned i = 0; i < 32; ++i) reflected |= ((v >> i) & 1u) << (31 - i);
-  return uint64_t{reflected} << 1;
-}
-
-// The pair that moves a 128-bit lane forward by a distance in bytes.
-struct Fold {
-  uint64_t low, high;
-};
-constexpr Fold By(unsigned bytes) { return {PowerOfX(bytes * 8 + 32), PowerOfX(bytes * 8 - 32)}; }
 struct alignas(64) FoldLanes {
   Fold lane[4];
 };
@@ -50,11 +32,6 @@ alignas(64) constexpr FoldLanes kBy64 = {{By(64), By(64), By(64), By(64)}};
 alignas(64) constexpr FoldLanes kBy256 = {{By(256), By(256), By(256), By(256)}};
 // Brings lanes 0..2 onto lane 3.
 alignas(64) constexpr FoldLanes kOntoLane3 = {{By(48), By(32), By(16), {0, 0}}};
-constexpr uint64_t kX64 = PowerOfX(64);
-constexpr uint64_t kX96 = PowerOfX(96);
-constexpr uint64_t kBarrettMu = 0x1F7011641;
-constexpr uint64_t kBarrettPoly = 0x1DB710641;
-
 struct alignas(64) ByteIndex {
   uint8_t i[64];
 };
@@ -71,19 +48,6 @@ constexpr int kXor3 = 0x96;  // vpternlog: a ^ b ^ c
 ROCI_AVX512_INLINE __m512i Step(__m512i x, __m512i k, __m512i block) {
   return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00),
                                    _mm512_clmulepi64_epi128(x, k, 0x11), block, kXor3);
-}
-
-// 128 bits -> the 32-bit register: fold to 96, to 64, then a Barrett reduction.
-ROCI_AVX512_INLINE uint32_t Reduce128(__m128i x) {
-  const __m128i low32 = _mm_setr_epi32(-1, 0, 0, 0);
-  const __m128i k = _mm_set_epi64x(static_cast<long long>(kX96), static_cast<long long>(kX64));
-  const __m128i barrett =
-      _mm_set_epi64x(static_cast<long long>(kBarrettMu), static_cast<long long>(kBarrettPoly));
-  x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, k, 0x10));
-  x = _mm_xor_si128(_mm_srli_si128(x, 4), _mm_clmulepi64_si128(_mm_and_si128(x, low32), k, 0x00));
-  __m128i q = _mm_clmulepi64_si128(_mm_and_si128(x, low32), barrett, 0x10);
-  q = _mm_clmulepi64_si128(_mm_and_si128(q, low32), barrett, 0x00);
-  return static_cast<uint32_t>(_mm_extract_epi32(_mm_xor_si128(x, q), 1));
 }
 
 ROCI_AVX512_INLINE uint32_t Reduce512(__m512i x) {

@@ -40,8 +40,14 @@ alignas(64) inline constexpr MaskTable kMaskIpv6 = [] {
 
 extern const CrcKernel kPortableKernel;
 #if defined(__x86_64__)
+// Whether a kernel runs: the processor has its instructions, and the operating system keeps its
+// registers.
+extern const CrcKernel kPclmulKernel;
+bool PclmulKernelRuns();
+extern const CrcKernel kAvx2Kernel;
+bool Avx2KernelRuns();
 extern const CrcKernel kAvx512Kernel;
-bool Avx512KernelRuns();  // on this processor
+bool Avx512KernelRuns();
 #endif
 
 }  // namespace roci::roce::internal
