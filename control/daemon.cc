@@ -25,6 +25,7 @@
 #include "control/net/mac_claim.h"
 #include "control/net/roce_udp_socket.h"
 #include "dataplane/port/port_devargs.h"
+#include "roce/icrc.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace roci::control {
@@ -163,6 +164,8 @@ absl::Status Daemon::StartDataplane() {
   InitLog(config_.daemon.log_level);
   if (!dataplane.ok()) return dataplane.status();
   dataplane_ = *std::move(dataplane);
+  Log(LogArea::kDaemon, LogLevel::kInfo, "ICRC is computed by kernel %s",
+      roce::ActiveCrcKernel().name);
   return absl::OkStatus();
 }
 
