@@ -114,9 +114,16 @@ std::optional<LocalFile> InspectLocalFile(int fd) {
                    !IsVolatile(type)};
 }
 
-// A driver can add lines to fdinfo of its files; only DMA buffers have the exporter's name.
+// The name of a DMA buffer can be another file's, but no other file has an exporter in its fdinfo.
+// The name comes first, because fdinfo of other files may wait: that of an epoll descriptor takes a
+// lock that a program can hold.
 bool IsDmaBuffer(int fd) {
+  constexpr std::string_view kName = "/dmabuf:";
   char path[40];
+  std::snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+  char name[kName.size()];
+  const ssize_t length = readlink(path, name, sizeof(name));
+  if (length < 0 || std::string_view(name, static_cast<size_t>(length)) != kName) return false;
   std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
   const int info = open(path, O_RDONLY | O_CLOEXEC);
   if (info < 0) return false;

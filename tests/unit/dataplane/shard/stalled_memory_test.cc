@@ -14,8 +14,8 @@
 #include "dataplane/shard/lcore.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
-#include "tests/unit/dataplane/waiting_memory.h"
 #include "tests/unit/sanitized.h"
+#include "tests/unit/waiting_memory.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::testing {

@@ -16,7 +16,7 @@
 #include "dataplane/shard/xrc_targets.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
-#include "tests/unit/dataplane/waiting_memory.h"
+#include "tests/unit/waiting_memory.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::testing {
