@@ -29,7 +29,7 @@ struct ForeignFile {
   UniqueFd local;      // a local file or DMA buffer; invalid: system calls on the file may block
   int broker_fd = -1;  // its number in the broker
   dev_t device = 0;
-  ino_t inode = 0;
+  ino_t inode = 0;  // 0: see BrokerFile
 };
 
 // The files of one message. The destructor lets the broker close its copies. They are charged to

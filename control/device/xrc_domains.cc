@@ -12,6 +12,7 @@ absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::ShardedDe
                                                             XrcDomainFile file, uint32_t flags) {
   if (file == nullptr) return std::make_shared<XrcDomain>(device, lcore, nullptr);
   const ForeignFile& inode = (*file)[0];
+  if (inode.inode == 0) return StatusFromErrno(EBADF, "the file of the XRC domain is not open");
   std::erase_if(by_file_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<XrcDomain>& known = by_file_[{inode.device, inode.inode}];
   if (std::shared_ptr<XrcDomain> domain = known.lock()) {

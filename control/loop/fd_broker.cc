@@ -62,8 +62,10 @@ std::vector<int> TakeFds(msghdr& message) {
 BrokerFile Describe(int fd) {
   BrokerFile file = {.fd = fd, .passed_on = 0};
   struct statx status {};
+  const int flags = fcntl(fd, F_GETFL);
+  const bool opened = flags >= 0 && (flags & O_PATH) == 0;
   // Not fstat(2), which FUSE may ask its server about.
-  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &status) == 0) {
+  if (opened && statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &status) == 0) {
     file.device = makedev(status.stx_dev_major, status.stx_dev_minor);
     file.inode = status.stx_ino;
   }

@@ -60,7 +60,7 @@ struct BrokerFile {
   int32_t fd;           // its number in the broker
   uint32_t passed_on;   // 1: the answer carries it, in this order
   uint64_t device = 0;  // st_dev of stat(2)
-  uint64_t inode = 0;
+  uint64_t inode = 0;   // 0: not opened (O_PATH), which proves no right to the file
 };
 enum class BrokerAnswer : uint32_t {
   kReceived,

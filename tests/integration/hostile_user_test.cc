@@ -280,6 +280,26 @@ TEST_F(HostileUserTest, DescriptorsOtherThanMemoryAreRefused) {
   ExpectServed();
 }
 
+// As in Linux. Whoever may search a folder can open its files with O_PATH, also those that only
+// other users may read.
+TEST_F(HostileUserTest, APathIsNoRightToAnXrcDomain) {
+  RawSession session;
+  ASSERT_EQ(session.Hello(), 0);
+  roci_abi_open_xrcd_request request{};
+  request.has_file = 1;
+  request.flags = ROCI_ABI_XRCD_CREATE;
+  roci_abi_handle_response response;
+  const std::filesystem::path name = folder_ / "domain";
+  std::ofstream(name).flush();
+  const int path_only = open(name.c_str(), O_PATH | O_CLOEXEC);
+  const int opened = open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(session.Call(ROCI_ABI_OPEN_XRCD, request, response, {path_only}), EBADF);
+  EXPECT_EQ(session.Call(ROCI_ABI_OPEN_XRCD, request, response, {opened}), 0);
+  EXPECT_EQ(session.Call(ROCI_ABI_OPEN_XRCD, request, response, {path_only}), EBADF);
+  close(path_only);
+  close(opened);
+}
+
 // A setting of the kernel's (0600, of procfs) with the name of a memory file.
 TEST_F(HostileUserTest, AnotherFileOfProcfsIsNoMemory) {
   const std::filesystem::path name = folder_ / "mem";
