@@ -4,26 +4,26 @@ namespace roci::dataplane {
 
 bool AddressHandles::Add(uint32_t pd, const roce::Path& path, uint32_t* handle) {
   if (used_ == capacity_) return false;
-  if (free_head_ == kNone) {
-    entries_.emplace_back().next_free = kNone;
-    free_head_ = static_cast<uint32_t>(entries_.size()) - 1;
+  const auto known = static_cast<uint32_t>(entries_.size());
+  if (known < capacity_ && known - used_ < kRemovedBeforeReuse) {
+    entries_.emplace_back();
+    *handle = known;
+  } else {
+    *handle = first_removed_;
+    first_removed_ = entries_[first_removed_].next_removed;
+    if (first_removed_ == kNone) last_removed_ = kNone;
   }
-  *handle = free_head_;
-  Entry& entry = entries_[free_head_];
-  free_head_ = entry.next_free;
-  entry.frame = roce::FrameTemplate(path);
-  entry.pd = pd;
-  entry.used = true;
+  entries_[*handle] = {.frame = roce::FrameTemplate(path), .pd = pd, .used = true};
   ++used_;
   return true;
 }
 
 bool AddressHandles::Remove(uint32_t handle) {
   if (handle >= entries_.size() || !entries_[handle].used) return false;
-  Entry& entry = entries_[handle];
-  entry.used = false;
-  entry.next_free = free_head_;
-  free_head_ = handle;
+  entries_[handle].used = false;
+  entries_[handle].next_removed = kNone;
+  (last_removed_ == kNone ? first_removed_ : entries_[last_removed_].next_removed) = handle;
+  last_removed_ = handle;
   --used_;
   return true;
 }

@@ -1,4 +1,7 @@
 // The address handles of one verbs context: small numbers that name prepared frame templates.
+//
+// Work requests that were posted before an address handle was destroyed still use it: an adapter
+// has fetched their address vector by then. So a handle keeps its template until it is reused.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +16,14 @@ class AddressHandles {
  public:
   explicit AddressHandles(uint32_t capacity) : capacity_(capacity) {}
 
-  // Null: no such handle, or it belongs to another protection domain.
+  // As many handles are removed before the first of them is reused, except at capacity.
+  static constexpr uint32_t kRemovedBeforeReuse = 256;
+
+  // Null: never added, reused, or of another protection domain.
   const roce::FrameTemplate* Find(uint32_t handle, uint32_t pd) const {
     if (handle >= entries_.size()) return nullptr;
     const Entry& entry = entries_[handle];
-    return entry.used && entry.pd == pd ? &entry.frame : nullptr;
+    return entry.pd == pd ? &entry.frame : nullptr;
   }
   // False: full.
   bool Add(uint32_t pd, const roce::Path& path, uint32_t* handle);
@@ -26,17 +32,19 @@ class AddressHandles {
   uint32_t size() const { return used_; }
 
  private:
+  static constexpr uint32_t kNone = ~0u;
   struct Entry {
     roce::FrameTemplate frame;
     uint32_t pd = 0;
-    uint32_t next_free = 0;
+    uint32_t next_removed = kNone;
     bool used = false;
   };
-  static constexpr uint32_t kNone = ~0u;
 
   uint32_t capacity_;
   uint32_t used_ = 0;
-  uint32_t free_head_ = kNone;
+  // The removed entries, in order of removal.
+  uint32_t first_removed_ = kNone;
+  uint32_t last_removed_ = kNone;
   std::vector<Entry> entries_;
 };
 

@@ -119,6 +119,36 @@ TEST(DatagramTest, PostedBeforeTheQueuePairIsDestroyedStillArrives) {
   }
 }
 
+// The address vector belongs to the WQE as soon as it is posted.
+TEST(DatagramTest, AddressHandlesMayBeDestroyedRightAfterThePost) {
+  constexpr uint32_t kDatagrams = 50, kRounds = 10, kBytes = 64;
+  DatagramEndpoint near(DeviceZero(), 0, kDatagrams);
+  DatagramEndpoint far(DeviceOne(), 0, kDatagrams);
+  Buffer out(near.device, 256, 1);
+  Buffer in(far.device, kBytes + kGrhBytes, 2);
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    for (uint32_t i = 0; i < kDatagrams; ++i) ASSERT_EQ(far.PostRecv(in.Sge(0, in.size())), 0);
+    for (uint32_t i = 0; i < kDatagrams; ++i) {
+      // Each has its own flow label, so no handle is used twice.
+      ibv_ah_attr attr = {};
+      attr.grh.dgid = far.device.gid;
+      attr.grh.sgid_index = static_cast<uint8_t>(near.device.gid_index);
+      attr.grh.flow_label = round * kDatagrams + i + 1;
+      attr.grh.hop_limit = 64;
+      attr.is_global = 1;
+      attr.port_num = 1;
+      ibv_ah* ah = ibv_create_ah(near.device.pd, &attr);
+      ASSERT_NE(ah, nullptr) << strerror(errno);
+      ASSERT_EQ(near.PostSend(ah, far.qp->qp_num, out.Sge(0, kBytes)), 0);
+      ASSERT_EQ(ibv_destroy_ah(ah), 0);
+    }
+    for (uint32_t i = 0; i < kDatagrams; ++i) {
+      ASSERT_EQ(near.Wait().status, IBV_WC_SUCCESS) << "round " << round << ", datagram " << i;
+      ASSERT_EQ(far.Wait().status, IBV_WC_SUCCESS) << "round " << round << ", datagram " << i;
+    }
+  }
+}
+
 TEST(DatagramTest, WrongQkeysAreCountedAndDropped) {
   DatagramEndpoint near(DeviceZero());
   DatagramEndpoint far(DeviceOne());

@@ -86,9 +86,31 @@ TEST(AddressHandles, HandlesAreValidOnlyInTheirProtectionDomain) {
   EXPECT_EQ(table.Find(99, 1), nullptr);
   EXPECT_TRUE(table.Remove(a));
   EXPECT_FALSE(table.Remove(a));
-  EXPECT_EQ(table.Find(a, 1), nullptr);
   ASSERT_TRUE(table.Add(2, {}, &c));
   EXPECT_EQ(c, a);
+  EXPECT_EQ(table.Find(a, 1), nullptr);
+}
+
+TEST(AddressHandles, ARemovedHandleKeepsItsPathUntilManyOthersAreRemoved) {
+  constexpr uint32_t kBefore = AddressHandles::kRemovedBeforeReuse;
+  AddressHandles table(4 * kBefore);
+  roce::Path path;
+  path.hop_limit = 77;
+  uint32_t removed = 0;
+  ASSERT_TRUE(table.Add(1, path, &removed));
+  const roce::FrameTemplate frame = *table.Find(removed, 1);
+  uint32_t other = removed;
+  for (uint32_t i = 1; i < kBefore; ++i) {
+    ASSERT_TRUE(table.Remove(other));
+    ASSERT_TRUE(table.Add(1, {}, &other));
+    ASSERT_NE(other, removed) << i;
+    const roce::FrameTemplate* found = table.Find(removed, 1);
+    ASSERT_TRUE(std::equal(frame.bytes(), frame.bytes() + frame.kCapacity, found->bytes())) << i;
+  }
+  ASSERT_TRUE(table.Remove(other));
+  ASSERT_TRUE(table.Add(1, {}, &other));
+  EXPECT_EQ(other, removed);
+  EXPECT_EQ(table.size(), 1u);
 }
 
 TEST(Mailbox, RunsFunctionsOfOtherThreadsOneAtATime) {
