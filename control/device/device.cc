@@ -129,6 +129,7 @@ absl::StatusOr<uint32_t> Device::AddAddress(const InterfaceAddress& address) {
   const absl::StatusOr<uint32_t> index = addresses_.Add(address);
   if (!index.ok()) return index.status();
   TellDataplaneAddresses();
+  ChangePaths();
   if (is_new_vlan) {
     const InterfaceAddress link_local =
         *addresses_.At(*addresses_.IndexOf({LinkLocal(addresses_.mac()), address.vlan}));
@@ -146,11 +147,35 @@ absl::Status Device::RemoveAddress(const roce::NetAddress& address) {
   const absl::Status status = addresses_.Remove(address);
   if (!status.ok()) return status;
   TellDataplaneAddresses();
+  ChangePaths();
   for (const InterfaceAddress& entry : before) {
     if (!addresses_.IsOwn(entry.net())) Disappear(entry);
   }
   if (!addresses_.HasVlan(address.vlan)) LeaveAttachedGroups(address.vlan);
   return status;
+}
+
+absl::Status Device::AddRoute(const Route& route) {
+  const absl::Status status = addresses_.AddRoute(route);
+  ChangePaths();
+  return status;
+}
+
+absl::Status Device::RemoveRoute(const InterfaceAddress& network,
+                                 const std::optional<roce::Gid>& gateway) {
+  const absl::Status status = addresses_.RemoveRoute(network, gateway);
+  ChangePaths();
+  return status;
+}
+
+void Device::LinkLost() {
+  neighbours_.DropResolved();
+  ChangePaths();
+}
+
+void Device::ChangePaths() {
+  if (++paths_ == 0) paths_ = 1;
+  if (paths_listener_) paths_listener_();
 }
 
 void Device::Appear(const InterfaceAddress& own) {
@@ -275,7 +300,9 @@ void Device::HandleOther(std::span<const std::byte> frame) {
   if (reason) {
     neighbours_.Count(*reason);
   } else {
+    const uint64_t changes = neighbours_.changes();
     reason = neighbours_.HandleFrame(now, frame, [this](const Frame& reply) { SendFrame(reply); });
+    if (neighbours_.changes() != changes) ChangePaths();
   }
   if (*reason == SlowPathReason::kHandled) return;
   Log(LogArea::kNeighbours, LogLevel::kDebug, "%s: frame of %zu bytes ignored: %s", name().c_str(),

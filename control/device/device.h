@@ -86,7 +86,7 @@ class Device {
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
   // Link down: drops resolved neighbours, which may be other adapters when the link is up again.
-  void LinkLost() { neighbours_.DropResolved(); }
+  void LinkLost();
   // Joins an IP multicast group: reports membership to the group's network until LeaveGroup. False:
   // too many groups. Groups of attached queue pairs are joined without this call, in the networks
   // of all VLANs.
@@ -109,11 +109,9 @@ class Device {
   absl::StatusOr<uint32_t> AddAddress(const InterfaceAddress& address);
   absl::Status RemoveAddress(const roce::NetAddress& address);
   // See AddressTable. Paths that were found earlier stay unchanged.
-  absl::Status AddRoute(const Route& route) { return addresses_.AddRoute(route); }
+  absl::Status AddRoute(const Route& route);
   absl::Status RemoveRoute(const InterfaceAddress& network,
-                           const std::optional<roce::Gid>& gateway) {
-    return addresses_.RemoveRoute(network, gateway);
-  }
+                           const std::optional<roce::Gid>& gateway);
 
   // Fills in all fields of the answer but `head`.
   void DescribePort(roci_abi_query_port_response& out) const;
@@ -126,6 +124,10 @@ class Device {
                                                      roce::Qpn remote, PathDone later,
                                                      uint64_t& number);
   void CancelPath(uint64_t number);
+  // Changes when FindPath may give another path than before; never 0. The listener is called after
+  // each change.
+  uint32_t paths() const { return paths_; }
+  void SetPathsListener(std::function<void()> listener) { paths_listener_ = std::move(listener); }
 
   // Receives packets for QP 1, the general service interface; they have passed gate 1. Null: none.
   using GsiHandler = std::function<void(const roce::Packet&)>;
@@ -160,6 +162,7 @@ class Device {
   // True if the frame was a RoCE packet.
   bool HandleGsi(std::span<const std::byte> frame);
   void DeliverAnswers();
+  void ChangePaths();
 
   const DeviceConfig config_;
   const DeviceLimits limits_;
@@ -174,6 +177,8 @@ class Device {
   EventLoop::Watch slow_path_watch_ = 0;
   uint64_t last_waiting_ = 0;
   std::map<uint64_t, Waiting> waiting_;
+  uint32_t paths_ = 1;
+  std::function<void()> paths_listener_;
   uint64_t raw_send_failures_ = 0;
   GsiHandler gsi_handler_;
 };

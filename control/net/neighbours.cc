@@ -87,6 +87,7 @@ void Neighbours::Forget(const roce::NetAddress& address) {
   conflicts_.erase(address);
   const auto it = entries_.find(address);
   if (it == entries_.end()) return;
+  ++changes_;
   // The waiters' next hop is our own address now.
   for (const Waiter& waiter : it->second.waiters) {
     answers_.push_back({waiter.number, absl::OkStatus(), addresses_.mac()});
@@ -96,6 +97,7 @@ void Neighbours::Forget(const roce::NetAddress& address) {
 }
 
 void Neighbours::DropResolved() {
+  ++changes_;
   std::erase_if(entries_, [](const auto& item) { return item.second.mac.has_value(); });
 }
 
@@ -236,6 +238,7 @@ void Neighbours::Learn(TimeNs now, const roce::NetAddress& address, const roce::
     it = entries_.emplace(address, Entry{}).first;
   }
   Entry& entry = it->second;
+  if (entry.mac != mac) ++changes_;
   entry.mac = mac;
   entry.confirmed = now;
   entry.tries = 0;

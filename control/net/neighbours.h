@@ -99,6 +99,9 @@ class Neighbours {
   // Our addresses with a new conflict since the last call.
   std::vector<roce::NetAddress> TakeConflicts() { return std::exchange(new_conflicts_, {}); }
 
+  // Changes when Resolve may give another answer than before, except for answers that time out.
+  uint64_t changes() const { return changes_; }
+
   const SlowPathCounters& counters() const { return counters_; }
   const std::map<roce::NetAddress, Entry>& entries() const { return entries_; }
 
@@ -124,6 +127,7 @@ class Neighbours {
   std::map<roce::NetAddress, Entry> entries_;
   size_t waiters_ = 0;
   std::vector<Answer> answers_;
+  uint64_t changes_ = 0;
   SlowPathCounters counters_{};
   std::map<roce::NetAddress, Conflict> conflicts_;  // by our address
   std::vector<roce::NetAddress> new_conflicts_;

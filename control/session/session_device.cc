@@ -111,6 +111,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
       device.dataplane(), services_.dataplane.LeastLoadedLcore(), std::move(config));
   if (!session.ok()) return session.status();
   shard_ = *std::move(session);
+  shard_->ShowPaths(device.paths());
   reply.fds = {shard_->doorbell_fd(), shard_->wake_fd()};
   reply.Hand(std::move(reading));
   return absl::OkStatus();

@@ -36,6 +36,9 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
     self->paused_.push_back(number);
     self->next_resume_ = std::min(self->next_resume_, MonotonicNow() + kResumeNs);
   };
+  for (const std::unique_ptr<Device>& device : services.devices) {
+    device->SetPathsListener([self, &device = *device] { self->ShowPaths(device); });
+  }
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
       services.loop, *std::move(listener),
       [self](UniqueFd socket) { self->Take(std::move(socket)); },
@@ -44,6 +47,12 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
   if (!acceptor.ok()) return acceptor.status();
   server->acceptor_ = *std::move(acceptor);
   return server;
+}
+
+void SessionServer::ShowPaths(const Device& device) const {
+  for (const auto& [number, session] : sessions_) {
+    if (session->device() == &device) session->shard()->ShowPaths(device.paths());
+  }
 }
 
 void SessionServer::Take(UniqueFd socket) {

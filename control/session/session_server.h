@@ -43,6 +43,7 @@ class SessionServer {
   void End(uint32_t number);
   std::vector<ContextName> ContextsOf(uid_t uid) const;
   Session* Find(uint32_t number) const;
+  void ShowPaths(const Device& device) const;
   bool HasLoggedReach(uint64_t process, uint32_t number) const;
   void ResumePaused(roce::TimeNs now);
 

@@ -135,6 +135,11 @@ absl::Status ShardClient::OpenDoorbells() {
   return absl::OkStatus();
 }
 
+void ShardClient::ShowPaths(uint32_t paths) {
+  auto* page = reinterpret_cast<roci_abi_doorbells*>(doorbell_memory_.data());
+  std::atomic_ref(page->paths).store(paths, std::memory_order_release);
+}
+
 ShardClient::~ShardClient() {
   if (context_->has_queue_pairs()) SendPosted(0, context_->handle_end());
   std::vector<std::unique_ptr<QueuePair>> queue_pairs;

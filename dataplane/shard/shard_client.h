@@ -70,6 +70,8 @@ class ShardClient {
   int doorbell_fd() const { return doorbell_memory_.fd(); }
   int wake_fd() const { return wake_.get(); }
   size_t doorbell_bytes() const { return doorbell_memory_.size(); }
+  // Shows the program roci_abi_doorbells::paths.
+  void ShowPaths(uint32_t paths);
 
   // ---- Commands to the shard. What they create belongs to the context until it is destroyed.
   Registered Do(RegisterRegion command);

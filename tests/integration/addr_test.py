@@ -3,6 +3,7 @@
 
 Usage: addr_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
+import errno
 import json
 import os
 import re
@@ -10,8 +11,9 @@ import subprocess
 import sys
 import unittest
 
-from harness import LIMIT_S, Daemon, Programs, as_user, await_, ended_well
+from harness import DEBIAN_PYTHON, LIMIT_S, Daemon, Programs, as_user, await_, ended_well
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = None
 MOST_GIDS = 64
 LINK_LOCAL = 'fe80::72:6fff:fe63:6900'  # of roci0's MAC
@@ -89,6 +91,25 @@ class AddrTest(unittest.TestCase):
         self.change('add', 'roci1', '10.99.7.2/24')  # of another device: no news here
         for _ in range(2):
             self.assertRegex(watch.stdout.readline(), r'event_type IBV_EVENT_GID_CHANGE \(18\), port 1')
+
+    def test_address_handles_follow_although_programs_keep_them(self):
+        command = self.daemon.command(DEBIAN_PYTHON, os.path.join(HERE, 'short_lived_ahs.py'))
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+            self.addCleanup(program.kill)
+
+            def make(index):
+                program.stdin.write(f'{index}\n')
+                program.stdin.flush()
+                return program.stdout.readline().strip()
+
+            self.change('add', 'roci0', '10.99.0.7/24')
+            self.assertEqual([make(3), make(3), make(1)], ['made'] * 3)
+            self.change('del', 'roci0', '10.99.0.7')
+            self.assertEqual([make(3), make(1)], [str(errno.EINVAL), 'made'])
+            self.change('add', 'roci0', '10.99.0.7/24')
+            self.assertEqual(make(3), 'made')
+            program.stdin.close()
+            self.assertEqual(program.wait(timeout=LIMIT_S), 0)
 
     def test_listeners_on_all_addresses_have_new_ones_and_lose_old_ones(self):
         server = self.background('rping', '-s', '-P')

@@ -2,11 +2,9 @@
 import os
 import subprocess
 
-from harness import LIMIT_S
+from harness import DEBIAN_PYTHON, LIMIT_S
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Debian's own, which has Debian's scapy.
-DEBIAN_PYTHON = '/usr/bin/python3'
 
 
 def tshark(path, *arguments):

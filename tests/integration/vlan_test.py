@@ -18,12 +18,11 @@ import time
 import unittest
 
 import networks_test
-from harness import LIMIT_S, Daemon, Pair, Programs, await_, ended_well, members
+from harness import DEBIAN_PYTHON, LIMIT_S, Daemon, Pair, Programs, await_, ended_well, members
 from networks_test import VethTest, ip
 
 PROGRAMS = None
 HERE = os.path.dirname(os.path.abspath(__file__))
-DEBIAN_PYTHON = '/usr/bin/python3'
 # Both devices have VLAN 100; the network 10.97.0.0/24 is in another VLAN at each.
 VLAN = 100
 LINK_LOCAL, V4, V6, APART = 2, 3, 4, 6  # indices of GIDs in the VLAN, and one that has no peer

@@ -268,7 +268,11 @@ struct roci_abi_doorbells {
   // Written by the daemon: changes at least every 250 us while the session's lcore runs. 0: the
   // daemon does not report it.
   uint32_t rounds;
-  uint32_t reserved0[14];
+  // Written by the daemon: changes when the path of an address vector may have changed (addresses,
+  // routes, MACs of neighbours), before the daemon tells anybody of the change. 0: the daemon does
+  // not report it.
+  uint32_t paths;
+  uint32_t reserved0[13];
   uint64_t level2;  // bit i: level1[i] != 0
   uint64_t reserved1[7];
   uint64_t level1[ROCI_ABI_MAX_QP_HANDLES / 64 / 64];
@@ -276,6 +280,7 @@ struct roci_abi_doorbells {
   uint64_t level0[ROCI_ABI_MAX_QP_HANDLES / 64];
 };
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, rounds) == 4);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, paths) == 8);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level2) == 64);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level1) == 128);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level0) % 64 == 0);

@@ -32,6 +32,10 @@ class Doorbells {
   uint32_t rounds() const {
     return std::atomic_ref<uint32_t>(page_->rounds).load(std::memory_order_relaxed);
   }
+  /// roci_abi_doorbells::paths.
+  uint32_t paths() const {
+    return std::atomic_ref<uint32_t>(page_->paths).load(std::memory_order_acquire);
+  }
   /// A hash of the page: two pages may have the same number.
   size_t number() const { return reinterpret_cast<uintptr_t>(page_) >> 12; }
   bool is_sleeping() const {

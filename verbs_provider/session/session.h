@@ -9,6 +9,7 @@
 #include "verbs_provider/memory/convert.h"
 #include "verbs_provider/memory/mr_keys.h"
 #include "verbs_provider/rings/doorbell.h"
+#include "verbs_provider/session/parked_ahs.h"
 #include "verbs_provider/session/session_client.h"
 
 namespace roci::provider {
@@ -77,6 +78,7 @@ struct VerbsSession {
   std::atomic<Srq*>* srqs = nullptr;
   /// Changed under the RegistrationLock.
   MrKeys keys;
+  ParkedAhs parked_ahs;
 
   Mr* regions = nullptr;          // newest first; under the RegistrationLock
   Dm* device_memories = nullptr;  // likewise

@@ -82,9 +82,12 @@ struct Dm {
   Dm* next;  // on the session's list
 };
 
+// `in_daemon` holds a copy of the handle in `ah`, which the app can overwrite.
 struct Ah {
   ibv_ah ah;              // first
   VerbsSession* session;  // to which the handle belongs
+  AhKey key;
+  ParkedAhs::Parked in_daemon;
 };
 
 struct Cq {

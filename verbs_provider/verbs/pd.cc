@@ -100,6 +100,7 @@ int DeallocPd(ibv_pd* ibpd) {
     return 0;
   }
   VerbsSession* session = PresentSessionOf(ibpd->context);
+  DestroyParkedAhs(session, ibpd->handle);
   const int error = CallWithHandle(session->client, ROCI_ABI_DEALLOC_PD, ibpd->handle);
   if (!IsGone(session, error)) return error;
   Free(pd);

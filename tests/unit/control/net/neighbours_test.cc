@@ -12,6 +12,7 @@ namespace {
 
 constexpr roce::Mac kMacA{{2, 0, 0, 0, 0, 0xA}};
 constexpr roce::Mac kMacB{{2, 0, 0, 0, 0, 0xB}};
+constexpr roce::Mac kMacC{{2, 0, 0, 0, 0, 0xC}};
 constexpr roce::TimeNs kSecond = 1'000'000'000;
 
 std::vector<InterfaceAddress> Addresses(int host) {
@@ -339,6 +340,36 @@ TEST(NeighboursTest, AnnouncementsUpdatePeers) {
   EXPECT_EQ(b.neighbours.TakeAnswers().size(), 2u);
   EXPECT_EQ(b.Resolve(0, "10.0.0.2", "10.0.0.1", 3), kMacA);
   EXPECT_EQ(b.Resolve(0, "fd00::2", "fd00::1", 4), kMacA);
+}
+
+TEST(NeighboursTest, CountsChangesOfWhatItAnswers) {
+  Node a(kMacA, 1);
+  Node b(kMacB, 2);
+  const Node moved(kMacC, 1);
+  const roce::NetAddress peer{*ParseIp("10.0.0.1")};
+  b.Resolve(0, "10.0.0.2", "10.0.0.1", 1);
+  uint64_t before = b.neighbours.changes();
+  const auto changed = [&] {
+    const uint64_t last = std::exchange(before, b.neighbours.changes());
+    return last != before;
+  };
+  const auto hear = [&](const Node& node) {
+    node.neighbours.Announce([&](const Frame& frame) { b.Receive(frame); });
+  };
+  hear(a);
+  EXPECT_TRUE(changed());
+  hear(a);
+  EXPECT_FALSE(changed());
+  hear(moved);
+  EXPECT_TRUE(changed());
+  EXPECT_EQ(b.Resolve(0, "10.0.0.2", "10.0.0.1", 2), kMacC);
+  EXPECT_FALSE(changed());
+  b.neighbours.Forget(peer);
+  EXPECT_TRUE(changed());
+  b.neighbours.Forget(peer);
+  EXPECT_FALSE(changed());
+  b.neighbours.DropResolved();
+  EXPECT_TRUE(changed());
 }
 
 std::vector<VlanSettings> VlanSeven(int host) {
