@@ -457,6 +457,10 @@ class Changes(unittest.TestCase):
             patch = unittest.mock.patch.object(module, name, self.top)
             patch.start()
             self.addCleanup(patch.stop)
+        environment = unittest.mock.patch.dict(os.environ)
+        environment.start()
+        self.addCleanup(environment.stop)
+        os.environ.pop('ROCI_TEST_BASE', None)  # of the run that this test is part of
         for name, text in {'roce/a.h': '', 'roce/b.h': '#include "roce/a.h"', 'roce/b.cc': '#include "roce/b.h"', 'roce/c.cc': ''}.items():
             (self.top / name).parent.mkdir(exist_ok=True)
             (self.top / name).write_text(text + '\n')
@@ -467,10 +471,9 @@ class Changes(unittest.TestCase):
     def git(self, *arguments):
         subprocess.run(['git', '-c', 'user.name=x', '-c', 'user.email=x', '-c', 'commit.gpgsign=false', *arguments], cwd=self.top, check=True)
 
-    def changed(self, base=None):
-        with unittest.mock.patch.dict(os.environ):
-            os.environ.pop('ROCI_TEST_BASE', None)
-            return changes.changed_files(base)
+    @staticmethod
+    def changed(base=None):
+        return changes.changed_files(base)
 
     def test_deleted_and_renamed_files_are_changes(self):
         (self.top / 'roce/a.h').unlink()
