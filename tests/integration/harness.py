@@ -8,8 +8,8 @@ import subprocess
 import tempfile
 import time
 
-# Generous: they bound what would never come. A busy machine takes ten times as long as an idle one.
 DEBIAN_PYTHON = '/usr/bin/python3'  # which has pyverbs and scapy
+# Generous: they bound what would never come. A busy machine takes ten times as long as an idle one.
 LIMIT_S = 180
 START_LIMIT_S = 120
 
