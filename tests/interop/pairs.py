@@ -159,7 +159,7 @@ def run_patiently(case, roci, server_end, client_end, report):
 
 
 class Report:
-    """Prints TAP lines. Thread-safe."""
+    """Prints TAP lines, and failures also to standard error, which Meson repeats. Thread-safe."""
 
     def __init__(self, count):
         self.lock = threading.Lock()
@@ -174,10 +174,22 @@ class Report:
             for line in wrong.splitlines()[-25:]:
                 print('#', line[:200])
             sys.stdout.flush()
+            if wrong:
+                print(f'{name}:', *(line[:200] for line in wrong.splitlines()[-25:]), sep='\n    ', file=sys.stderr, flush=True)
 
     def say(self, text):
         with self.lock:
             print('# ' + '\n# '.join(text.splitlines()), flush=True)
+
+
+def ended(daemon, guest):
+    """What the daemon or the guest said last, if either has ended; otherwise ''."""
+    said = ''
+    if not guest.alive():
+        said += '\nthe guest has ended; its console:\n' + '\n'.join(guest.console_text().splitlines()[-20:])
+    if not daemon.alive():
+        said += f'\nthe daemon has ended with status {daemon.process.returncode}:\n' + '\n'.join(daemon.output().splitlines()[-5:])
+    return said
 
 
 def run_all(cases, roci, guest, report, prefix=''):
@@ -186,8 +198,9 @@ def run_all(cases, roci, guest, report, prefix=''):
     for case, (server_end, client_end) in cases:
         started = time.monotonic()
         wrong = run_patiently(case, roci, server_end, client_end, report)
-        report.add(f'{prefix}{server_end.name} serves: {case.name}', wrong, time.monotonic() - started)
-        if roci.daemon.process.poll() is not None or not guest.alive():
+        gone = ended(roci.daemon, guest)
+        report.add(f'{prefix}{server_end.name} serves: {case.name}', wrong + gone, time.monotonic() - started)
+        if gone:
             return False
         settle()
     return True

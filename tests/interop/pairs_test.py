@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
 sys.dont_write_bytecode = True
@@ -144,6 +145,16 @@ class PairsTest(unittest.TestCase):
         self.assertEqual(self.run_pair('true', 'true', rnr=True), '')
         self.server = End(counters=(3,))
         self.assertIn('send_rnr_err', self.run_pair('true', 'true', rnr=True))
+
+    def test_tells_what_has_ended(self):
+        guest, daemon = mock.Mock(), mock.Mock()
+        guest.alive.return_value = daemon.alive.return_value = True
+        self.assertEqual(pairs.ended(daemon, guest), '')
+        guest.alive.return_value, guest.console_text.return_value = False, 'Kernel panic'
+        self.assertIn('Kernel panic', pairs.ended(daemon, guest))
+        guest.alive.return_value, daemon.alive.return_value = True, False
+        daemon.process.returncode, daemon.output.return_value = -11, 'rocid: ready'
+        self.assertIn('status -11', pairs.ended(daemon, guest))
 
 
 if __name__ == '__main__':
