@@ -25,12 +25,13 @@ class Case:
     'client' or 'server', killed when both have printed `flows`; the other must print `gone` and end. `fails`: the client must
     print this text and fail."""
 
-    def __init__(self, server, client=None, family='v4', cm=False, awaits=None, impair=(), rnr=False, killed=None, flows='',
-                 gone='', fails=None):
+    def __init__(self, server, client=None, family='v4', cm=False, awaits=None, impair=(), impair_in=None, rnr=False, killed=None,
+                 flows='', gone='', fails=None):
         self.server = server
         self.client = client or f'{server} {{tcp}}'
         self.family = family
-        self.cm, self.awaits, self.impair, self.rnr, self.fails = cm, awaits, impair, rnr, fails
+        self.cm, self.awaits, self.rnr, self.fails = cm, awaits, rnr, fails
+        self.impair, self.impair_in = impair, impair_in or impair
         self.killed, self.flows, self.gone = killed, flows, gone
         self.name = f'{family} {server}' + (f' [{" ".join(impair)}]' if impair else '') + (f' [{killed} killed]' if killed else '')
 
@@ -114,8 +115,8 @@ def run_impaired(case, roci, server_end, client_end):
     """`roci` is the end on the host. The number of frames depends on timing, so with one seed an impairment may hit no frame:
     tries further seeds."""
     for seed in range(1, SEEDS + 1):
-        for direction in ('in', 'out'):
-            roci.impair('--direction', direction, *case.impair, '--seed', str(seed))
+        for direction, options in (('in', case.impair_in), ('out', case.impair)):
+            roci.impair('--direction', direction, *options, '--seed', str(seed))
         try:
             outcome = run_programs(case, server_end, client_end)
             done = roci.impaired()
