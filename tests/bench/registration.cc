@@ -1,6 +1,6 @@
-// Measures the cost of registering and deregistering memory, and of fork with registered memory,
-// compared with memory that the kernel has pinned as it does for an adapter: an ordinary libibverbs
-// program. Run by tools/bench under `roci run`; prints JSON.
+// Measures the cost of registering and deregistering memory, of address handles, and of fork with
+// registered memory, compared with memory that the kernel has pinned as it does for an adapter: an
+// ordinary libibverbs program. Run by tools/bench under `roci run`; prints JSON.
 #include <infiniband/verbs.h>
 #include <linux/io_uring.h>
 #include <sys/mman.h>
@@ -17,12 +17,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
 
 constexpr size_t kPage = 4096;
 constexpr int kRegions = 10'000;
+constexpr int kMostRegions = 65'536;
+constexpr int kPaths = 1000;  // more than a provider may keep for the next handle of the same path
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 void Check(bool ok, const char* what) {
@@ -50,14 +53,18 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-ibv_pd* OpenDomain(const char* name) {
+ibv_context* Open(const char* name) {
   ibv_device** list = ibv_get_device_list(nullptr);
   Check(list != nullptr, "ibv_get_device_list");
   while (*list != nullptr && strcmp(ibv_get_device_name(*list), name) != 0) ++list;
   Check(*list != nullptr, name);
   ibv_context* context = ibv_open_device(*list);
   Check(context != nullptr, "ibv_open_device");
-  ibv_pd* pd = ibv_alloc_pd(context);
+  return context;
+}
+
+ibv_pd* OpenDomain(const char* name) {
+  ibv_pd* pd = ibv_alloc_pd(Open(name));
   Check(pd != nullptr, "ibv_alloc_pd");
   return pd;
 }
@@ -76,6 +83,41 @@ double PairUs(ibv_pd* pd, char* at, size_t length, int count) {
     Check(ibv_dereg_mr(Register(pd, at, length)) == 0, "ibv_dereg_mr");
     took.push_back(NowUs() - begin);
   }
+  return Median(took);
+}
+
+// Seconds to register kMostRegions pages, and to deregister them.
+std::pair<double, double> ManyRegionsS(ibv_pd* pd, char* pages) {
+  std::vector<ibv_mr*> regions;
+  const double begin = NowUs();
+  for (int i = 0; i < kMostRegions; ++i) {
+    regions.push_back(Register(pd, pages + static_cast<size_t>(i) * kPage, kPage));
+  }
+  const double registered = NowUs();
+  for (ibv_mr* mr : regions) Check(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+  return {(registered - begin) * 1e-6, (NowUs() - registered) * 1e-6};
+}
+
+// The median of `count` pairs of ibv_create_ah and ibv_destroy_ah with `paths` flow labels in turn.
+double AddressHandleUs(ibv_pd* pd, int count, int paths) {
+  constexpr int kGid = 1;  // of the first IPv4 address
+  ibv_context* peer = Open("roci1");
+  ibv_ah_attr attributes{};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.sgid_index = kGid;
+  attributes.grh.hop_limit = 64;
+  Check(ibv_query_gid(peer, 1, kGid, &attributes.grh.dgid) == 0, "ibv_query_gid");
+  std::vector<double> took;
+  for (int i = 0; i < count; ++i) {
+    attributes.grh.flow_label = static_cast<uint32_t>(i % paths);
+    const double begin = NowUs();
+    ibv_ah* ah = ibv_create_ah(pd, &attributes);
+    Check(ah != nullptr, "ibv_create_ah");
+    Check(ibv_destroy_ah(ah) == 0, "ibv_destroy_ah");
+    took.push_back(NowUs() - begin);
+  }
+  Check(ibv_close_device(peer) == 0, "ibv_close_device");
   return Median(took);
 }
 
@@ -118,7 +160,7 @@ double PinnedForkUs(char* at, size_t length, std::string* refusal) {
 int main(int argc, char** argv) {
   const int count = argc > 1 ? atoi(argv[1]) : 2000;
   ibv_pd* pd = OpenDomain("roci0");
-  char* pages = Touched(kRegions * kPage);
+  char* pages = Touched(kMostRegions * kPage);
   PairUs(pd, pages, kPage, 100);
   const double first = PairUs(pd, pages, kPage, count);
   std::vector<ibv_mr*> regions;
@@ -127,6 +169,9 @@ int main(int argc, char** argv) {
   }
   const double last = PairUs(pd, pages, kPage, count);
   for (ibv_mr* mr : regions) Check(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+  const auto [most_registered_s, most_deregistered_s] = ManyRegionsS(pd, pages);
+  const double same_path = AddressHandleUs(pd, count, 1);
+  const double new_path = AddressHandleUs(pd, count, kPaths);
   constexpr size_t kMiB = size_t{1} << 20, kGiB = size_t{1} << 30;
   char* large = Touched(kGiB);
   const double mib = PairUs(pd, large, kMiB, count);
@@ -139,8 +184,10 @@ int main(int argc, char** argv) {
   const double fork_pinned = PinnedForkUs(large, kGiB, &refusal);
   printf(
       "{\"first_us\": %.2f, \"after_10000_us\": %.2f, \"mib_us\": %.2f, \"gib_us\": %.2f, "
-      "\"fork_us\": %.0f, \"fork_registered_us\": %.0f, ",
-      first, last, mib, gib, fork_without, fork_with);
+      "\"fork_us\": %.0f, \"fork_registered_us\": %.0f, \"most_registered_s\": %.3f, "
+      "\"most_deregistered_s\": %.3f, \"same_path_us\": %.3f, \"new_path_us\": %.3f, ",
+      first, last, mib, gib, fork_without, fork_with, most_registered_s, most_deregistered_s,
+      same_path, new_path);
   if (refusal.empty()) {
     printf("\"fork_pinned_us\": %.0f}\n", fork_pinned);
   } else {
