@@ -8,10 +8,10 @@ READ_ONLY = 'PROT_READ anonymous'
 # Words of the document that stand for several kinds.
 GROUPS = {
     'private': ('malloc', 'brk heap', 'anonymous', 'THP', 'stack', '.data', '.bss', 'private file'),
-    'shared': ('shared file', 'memfd', 'SysV'),
+    'shared': ('shared file', 'memfd', 'SysV', 'shared anonymous'),
 }
 NOT_RUN = '?'  # in the document: the row has not been run yet
-LIMIT = '## Known limit'  # names the operations whose results differ but should not
+LIMIT = '## Known limits'  # names the operations whose results differ but should not
 NO_RESULT = 'no result'
 NEVER = (NO_RESULT, 'lost', 'crashed', 'hung', 'died', 'no device', 'not registered')
 

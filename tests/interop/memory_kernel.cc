@@ -56,7 +56,8 @@ int ServeMissingPages(Subject& subject) {
   range.range = {reinterpret_cast<uintptr_t>(subject.at), subject.region.part_length};
   range.mode = UFFDIO_REGISTER_MODE_MISSING;
   if (ioctl(fd, UFFDIO_REGISTER, &range) != 0) return errno;
-  const bool shared = subject.region.kind == "memfd" || subject.region.kind == "SysV";
+  const std::string& kind = subject.region.kind;
+  const bool shared = kind == "memfd" || kind == "SysV" || kind == "shared anonymous";
   if (madvise(subject.at, subject.region.part_length, shared ? MADV_REMOVE : MADV_DONTNEED) != 0) {
     return errno;
   }

@@ -24,12 +24,13 @@ bool IsFile(const std::string& kind) {
 bool IsWritable(const std::string& kind) { return kind != "PROT_READ anonymous"; }
 // Kinds whose page table entries show whether pages are swapped.
 bool IsPrivate(const std::string& kind) {
-  return kind != "shared file" && kind != "memfd" && kind != "SysV" && kind != "hugetlb";
+  return kind != "shared file" && kind != "memfd" && kind != "SysV" && kind != "hugetlb" &&
+         kind != "shared anonymous";
 }
 // Kinds made by one mmap or shmat of their own, with free addresses behind them.
 bool IsMapping(const std::string& kind) {
   return IsFile(kind) || kind == "anonymous" || kind == "THP" || kind == "SysV" ||
-         kind == "hugetlb" || kind == "PROT_READ anonymous";
+         kind == "shared anonymous" || kind == "hugetlb" || kind == "PROT_READ anonymous";
 }
 
 int Grow(Subject& subject) {
@@ -39,22 +40,45 @@ int Grow(Subject& subject) {
   return at == MAP_FAILED ? errno : 0;
 }
 
+// Free addresses for `length` bytes, aligned to huge pages.
+uint8_t* FreeAddresses(size_t length) {
+  auto* at = static_cast<uint8_t*>(
+      mmap(nullptr, length + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  return at + (kHugePage - reinterpret_cast<uintptr_t>(at) % kHugePage) % kHugePage;
+}
+
+int GrowAndMove(Subject& subject) {
+  Region& region = subject.region;
+  const size_t length = region.length + region.part_length;
+  uint8_t* to = FreeAddresses(length);
+  if (mremap(region.data, region.length, length, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
+    return errno;
+  }
+  region.data = to;
+  region.length = length;
+  subject.at = to + region.part;
+  return 0;
+}
+
 int Shrink(Subject& subject) {
   const Region& region = subject.region;
   return mremap(region.data, region.length, region.part, 0) == MAP_FAILED ? errno : 0;
 }
 
-int Move(Subject& subject) {
+int MoveWith(Subject& subject, int flags) {
   const size_t length = subject.region.part_length;
-  auto* to = static_cast<uint8_t*>(
-      mmap(nullptr, length + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  to += (kHugePage - reinterpret_cast<uintptr_t>(to) % kHugePage) % kHugePage;
-  if (mremap(subject.at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
+  uint8_t* to = FreeAddresses(length);
+  if (mremap(subject.at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to) == MAP_FAILED) {
     return errno;
   }
   subject.at = to;
   return 0;
 }
+
+int Move(Subject& subject) { return MoveWith(subject, 0); }
+
+// The old addresses stay mapped, without the pages.
+int MovePages(Subject& subject) { return MoveWith(subject, MREMAP_DONTUNMAP); }
 
 int Reallocate(Subject& subject, size_t length) {
   Region& region = subject.region;
@@ -140,6 +164,9 @@ int SwapOut(Subject& subject) {
   return error;
 }
 
+// <sys/mman.h> of Debian 12 has no name for it (Linux 5.18).
+constexpr int kDontneedLocked = 24;
+
 struct NamedAdvice {
   const char* name;
   int advice;
@@ -154,6 +181,12 @@ constexpr NamedAdvice kAdvice[] = {
     {"MADV_PAGEOUT", MADV_PAGEOUT},
     {"MADV_POPULATE_READ", MADV_POPULATE_READ},
     {"MADV_POPULATE_WRITE", MADV_POPULATE_WRITE},
+    {"MADV_NORMAL", MADV_NORMAL},
+    {"MADV_SEQUENTIAL", MADV_SEQUENTIAL},
+    {"MADV_RANDOM", MADV_RANDOM},
+    {"MADV_WILLNEED", MADV_WILLNEED},
+    {"MADV_DONTDUMP", MADV_DONTDUMP},
+    {"MADV_DONTNEED_LOCKED", kDontneedLocked},
 };
 
 }  // namespace
@@ -165,8 +198,10 @@ void AddMappings(std::vector<NamedOperation>& operations) {
   };
   add("read and write", Once([](Subject&) { return 0; }));
   add("mremap: grow in place", Once(Grow), IsMapping);
+  add("mremap: grow and move", Once(GrowAndMove), IsMapping);
   add("mremap: shrink", Once(Shrink), IsMapping);
   add("mremap: move", Once(Move));
+  add("mremap: move, addresses stay", Once(MovePages), IsMapping);
   add("realloc: grow", Once(ReallocateMore), IsMalloc);
   add("realloc: shrink", Once(ReallocateLess), IsMalloc);
   add("munmap", Once(Unmap));
@@ -181,6 +216,8 @@ void AddMappings(std::vector<NamedOperation>& operations) {
   add("MADV_MERGEABLE", Once(MergeSame));
   add("MADV_DONTFORK, fork", AdviseAndFork(MADV_DONTFORK));
   add("MADV_WIPEONFORK, fork", AdviseAndFork(MADV_WIPEONFORK));
+  add("MADV_DOFORK, fork", AdviseAndFork(MADV_DOFORK));
+  add("MADV_KEEPONFORK, fork", AdviseAndFork(MADV_KEEPONFORK));
   add("swap", Once(SwapOut), IsPrivate);
   operations.push_back({"MADV_DONTNEED, device first", Advised(MADV_DONTNEED), nullptr, true});
 }

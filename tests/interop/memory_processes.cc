@@ -161,7 +161,7 @@ int Spawn(Subject& subject) {
   return 0;
 }
 
-// Forks a child that calls `look` on its parent's memory and reports the result.
+// Forks a child that calls `look` on its parent's memory and reports the result, one word.
 int ChildLooks(Subject& subject, std::string (*look)(const Subject& subject)) {
   WordPipe from_child;
   if (!from_child.Open()) return errno;
@@ -187,13 +187,47 @@ std::string ReadParent(const Subject& subject) {
   return Look(copy.data(), subject.region.part, copy.size(), Pattern::kBrought);
 }
 
+std::vector<uint8_t> Brought(const Subject& subject) {
+  std::vector<uint8_t> bytes(subject.check_length);
+  Fill(Pattern::kBrought, bytes.data(), subject.region.part, bytes.size());
+  return bytes;
+}
+
+std::string WriteParent(const Subject& subject) {
+  std::vector<uint8_t> bytes = Brought(subject);
+  const iovec from = {bytes.data(), bytes.size()};
+  const iovec to = {subject.at, bytes.size()};
+  const ssize_t put = process_vm_writev(getppid(), &from, 1, &to, 1, 0);
+  return put == static_cast<ssize_t>(bytes.size()) ? "wrote" : strerrorname_np(errno);
+}
+
+// Stops the process as a debugger does. Returns an errno, or 0.
+int StopByPtrace(pid_t process) {
+  if (ptrace(PTRACE_SEIZE, process, 0, 0) != 0) return errno;
+  if (ptrace(PTRACE_INTERRUPT, process, 0, 0) != 0) return errno;
+  WaitFor(process);
+  return 0;
+}
+
+std::string PokeParent(const Subject& subject) {
+  const std::vector<uint8_t> bytes = Brought(subject);
+  const pid_t parent = getppid();
+  int error = StopByPtrace(parent);
+  for (size_t i = 0; error == 0 && i < bytes.size(); i += sizeof(long)) {
+    long word = 0;
+    memcpy(&word, bytes.data() + i, sizeof(word));
+    if (ptrace(PTRACE_POKEDATA, parent, subject.at + i, word) != 0) error = errno;
+  }
+  ptrace(PTRACE_DETACH, parent, 0, 0);
+  return error == 0 ? "wrote" : strerrorname_np(error);
+}
+
 std::string PeekParent(const Subject& subject) {
   constexpr size_t kPeeked = 64;
   std::array<uint8_t, kPeeked> copy = {};
   const pid_t parent = getppid();
-  if (ptrace(PTRACE_SEIZE, parent, 0, 0) != 0) return strerrorname_np(errno);
-  if (ptrace(PTRACE_INTERRUPT, parent, 0, 0) != 0) return strerrorname_np(errno);
-  WaitFor(parent);
+  const int error = StopByPtrace(parent);
+  if (error != 0) return strerrorname_np(error);
   for (size_t i = 0; i < kPeeked; i += sizeof(long)) {
     const long word = ptrace(PTRACE_PEEKDATA, parent, subject.at + i, 0);
     memcpy(copy.data() + i, &word, sizeof(word));
@@ -223,7 +257,11 @@ void AddProcesses(std::vector<NamedOperation>& operations) {
   add("posix_spawn", Once(Spawn));
   add("process_vm_readv by a child",
       Once([](Subject& subject) { return ChildLooks(subject, ReadParent); }));
+  add("process_vm_writev by a child",
+      Once([](Subject& subject) { return ChildLooks(subject, WriteParent); }));
   add("ptrace by a child", Once([](Subject& subject) { return ChildLooks(subject, PeekParent); }));
+  add("ptrace by a child, writing",
+      Once([](Subject& subject) { return ChildLooks(subject, PokeParent); }));
 }
 
 }  // namespace interop

@@ -134,6 +134,10 @@ Region Memfd(const std::string&, uint8_t*) {
   return OfFile(fd, MAP_SHARED);
 }
 
+Region SharedAnonymous(const std::string&, uint8_t*) {
+  return OnPages(Map(kLength, MAP_SHARED | MAP_ANONYMOUS));
+}
+
 Region SysV(const std::string&, uint8_t*) {
   const int id = shmget(IPC_PRIVATE, kLength, IPC_CREAT | 0600);
   if (id < 0) return {};
@@ -165,6 +169,7 @@ constexpr NamedMaker kMakers[] = {
     {"shared file", SharedFile},
     {"memfd", Memfd},
     {"SysV", SysV},
+    {"shared anonymous", SharedAnonymous},
     {"hugetlb", Huge},
 };
 
