@@ -17,6 +17,16 @@ NOTHING = {what: 0 for what in OBJECTS}
 PROGRAMS = None
 
 
+def thread_times(pid):
+    """Seconds of processor time of each thread: [(name, seconds)]."""
+    times = []
+    for task in os.listdir(f'/proc/{pid}/task'):
+        with open(f'/proc/{pid}/task/{task}/comm', encoding='utf-8') as name, \
+             open(f'/proc/{pid}/task/{task}/schedstat', encoding='ascii') as spent:
+            times.append((name.read().strip(), int(spent.read().split()[0]) * 1e-9))
+    return times
+
+
 class LifeTest(unittest.TestCase):
 
     def make_daemon(self, **options):
@@ -131,7 +141,9 @@ class LifeTest(unittest.TestCase):
             time.sleep(3)
             used.append(daemon.cpu_s() - before)
             return used[-1] < 0.06
-        self.assertTrue(await_(sleeps), f'seconds of processor time in 3 idle seconds: {used}')
+        if not await_(sleeps):
+            self.fail(f'seconds of processor time in 3 idle seconds: {used}; of its threads: {thread_times(daemon.pid)}; '
+                      f'lcores: {daemon.show("lcores")}, programs: {daemon.show("apps")}')
 
 
 if __name__ == '__main__':
