@@ -48,6 +48,17 @@ def is_sleeping():
     return SLEEPER in names
 
 
+def sleeps_on():
+    """Whether a program of make_sleeper() still runs some time later. A process closes its pipes before it is gone, so the
+    test that reads them to their end may see it for a moment."""
+    deadline = time.monotonic() + 30
+    while is_sleeping():
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 check_includes = load(TOP / 'tools/check-includes')
 check_tidy = load(TOP / 'tools/check-tidy')
 changes = sys.modules['changes']
@@ -265,9 +276,11 @@ class Runs(unittest.TestCase):
                                                'TMPDIR': str(self.top / 'scratch')})
         while run.stderr.readline() not in ('begun\n', ''):
             pass
+        while not is_sleeping() and run.poll() is None:
+            time.sleep(0.02)
         run.send_signal(signal.SIGINT)
         self.assert_not_green(run, 'interrupted by SIGINT')
-        self.assertFalse(is_sleeping())
+        self.assertFalse(sleeps_on())
 
     def test_a_configuration_that_was_interrupted(self):
         self.set_up('meson', 'mkdir -p build/meson-private; touch build/meson-private/coredata.dat; echo begun >&2; sleep 40')
@@ -335,7 +348,7 @@ class Subreaper(unittest.TestCase):
                 run.stdout.readline()
                 yield run
                 self.errors = run.communicate(timeout=50)[1]
-        self.assertFalse(is_sleeping())
+        self.assertFalse(sleeps_on())
 
     def test_the_exit_status_is_the_commands(self):
         for script, status in ('exit 3', 3), ('kill -9 $$', 137), ('true', 0):
@@ -393,7 +406,7 @@ class Isolation(unittest.TestCase):
         self.assertNotIn(os.readlink('/proc/self/ns/net'), done.stdout)
         self.assertFalse(os.path.exists('/run/netns/roci-x'))
         self.assertFalse(os.path.exists('/sys/class/net/roci-v'))
-        self.assertFalse(is_sleeping())
+        self.assertFalse(sleeps_on())
 
     def test_it_ends_with_a_signal_to_its_group(self):
         with subprocess.Popen([TOP / 'tests/isolated', 'sleep', '40'], start_new_session=True) as run:
