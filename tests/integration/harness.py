@@ -24,11 +24,22 @@ class Programs:
             self.folder = tempfile.mkdtemp(prefix='roci-programs.')
             os.chmod(self.folder, 0o755)
             paths = [shutil.copy(path, self.folder) for path in paths]
+        # Beside the other programs of the build.
+        self.xrc_files = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(roci))), 'tests/integration/libxrc_files.so')
+        self.xrc_folder = None
         self.roci, self.rocid, self.plugin = paths
 
     def remove(self):
         if self.folder:
             shutil.rmtree(self.folder)
+
+    def environment(self, command):
+        """What a program needs in addition, by its command. Those with XRC open files of fixed names in /tmp: in a folder of the
+        test instead, as they leave them, and cannot open those of another user."""
+        if 'XRC' not in command and 'ibv_xsrq_pingpong' not in command:
+            return {}
+        self.xrc_folder = self.xrc_folder or tempfile.TemporaryDirectory(prefix='roci-xrc.')
+        return {'env': {**os.environ, 'LD_PRELOAD': self.xrc_files, 'ROCI_TEST_XRC_FOLDER': self.xrc_folder.name}}
 
 
 def free_port():
@@ -140,7 +151,8 @@ class Daemon:
     def start(self, *command, **options):
         """Starts a program among the daemon's devices."""
         return subprocess.Popen(self.command(*command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, errors='replace', **as_user(self.user), **options)
+                                stderr=subprocess.STDOUT, text=True, errors='replace', **as_user(self.user),
+                                **{**self.programs.environment(command), **options})
 
     def show(self, what):
         done = subprocess.run([self.programs.roci, '--runtime-dir', self.runtime_dir, 'show', '--json', '--timeout', str(LIMIT_S), what],

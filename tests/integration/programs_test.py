@@ -7,7 +7,6 @@ Starts a daemon, or one at each end of a network, runs every pair of programs in
 pair: server and client must both exit with 0 in time. --only runs the cases whose name contains TEXT. Over a network a
 sample of the cases runs, unless --all is given.
 """
-import contextlib
 import os
 import sys
 import time
@@ -246,22 +245,11 @@ def pair_of(daemon, devices, command):
     return kind(daemon, devices, command)
 
 
-def remove_xrc_files():
-    """Removes the files that programs with XRC make and leave, by fixed names. Another run's programs make new ones."""
-    for name in ('xrc_domain', 'xrc_domain_server', 'xrc_domain_client'):
-        with contextlib.suppress(OSError):  # absent, or another user's
-            os.unlink(f'/tmp/{name}')
-
-
 def run_case(daemon, pairs):
-    try:
-        running = [pair_of(daemon, devices, command) for devices, command in pairs]
-        for pair in running:
-            pair.connect()
-        return ''.join(pair.result() for pair in running)
-    finally:
-        if any('XRC' in command or command[0] == 'ibv_xsrq_pingpong' for _, command in pairs):
-            remove_xrc_files()
+    running = [pair_of(daemon, devices, command) for devices, command in pairs]
+    for pair in running:
+        pair.connect()
+    return ''.join(pair.result() for pair in running)
 
 
 def fits(network, pairs):
