@@ -9,6 +9,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1
+PATH=$PATH:/usr/sbin:/sbin  # an ordinary user's lacks them; depmod and modprobe need no privilege here
 modules=(virtio_pci virtio_net virtio_blk virtio_rng 9p 9pnet_virtio crc32_generic crc32_pclmul ext4 rdma_rxe rdma_ucm ib_umad vgem
   vfio_iommu_type1 vfio-pci uio_pci_generic)
 
