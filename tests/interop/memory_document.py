@@ -1,5 +1,6 @@
 """Reads and writes the table in docs/memory.md: behaviour of registered memory with Rocinante and with Linux's soft-RoCE."""
 import collections
+import re
 
 HEAD = '| operation | memory | moment | Rocinante | Linux soft-RoCE |'
 RULE = '|---|---|---|---|---|'
@@ -11,6 +12,9 @@ GROUPS = {
     'shared': ('shared file', 'memfd', 'SysV', 'shared anonymous'),
 }
 NOT_RUN = '?'  # in the document: the row has not been run yet
+# Begins the paragraph that names the operations on UNNAMED memory with the results of ANONYMOUS memory where the daemon cannot map it.
+UNPRIVILEGED = '- **Daemons without privilege**'
+UNNAMED, ANONYMOUS = ('SysV', 'shared anonymous'), 'anonymous'
 LIMIT = '## Known limits'  # names the operations whose results differ but should not
 NO_RESULT = 'no result'
 NEVER = (NO_RESULT, 'lost', 'crashed', 'hung', 'died', 'no device', 'not registered')
@@ -133,14 +137,21 @@ class Document:
         known = set(self.names)
         self.problems += [f'{name} does not exist' for name in self.ours if name not in known]
 
+    def unprivileged(self):
+        """Our results where the daemon may not open /proc/PID/map_files."""
+        paragraph = re.split(r'\n(?:- |\n)', '\n'.join(self.after).partition(UNPRIVILEGED)[2])[0]
+        named = {' '.join(operation.split()) for operation in re.findall('`([^`]*)`', paragraph)}
+        return {name: self.ours[name._replace(kind=ANONYMOUS)] if name.kind in UNNAMED and name.operation in named else result
+                for name, result in self.ours.items()}
+
     def check(self):
         """Returns what is wrong with the document alone, without results of runs."""
         missing = [f'{name} is missing' for name in self.names if name not in self.ours]
         not_run = [f'{name} has no result' for name in self.names if NOT_RUN in (self.ours.get(name), self.theirs.get(name))]
         text = '\n'.join(self.after)
         limit = text.partition(LIMIT)[2]
-        silent = [problem for name in self.ours if f'`{name.operation}`' not in limit
-                  if (problem := wrong(name, self.ours[name], self.theirs[name]))]
+        silent = [problem for ours in (self.ours, self.unprivileged()) for name in ours if f'`{name.operation}`' not in limit
+                  if (problem := wrong(name, ours[name], self.theirs[name]))]
         different = dict.fromkeys(name.operation for name in self.names if self.ours.get(name) != self.theirs.get(name))
         unexplained = [f'`{operation}` differs, and the text behind the table does not name it'
                        for operation in different if f'`{operation}`' not in text]

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 sys.dont_write_bytecode = True
 from guest import Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
 from harness import Daemon, Programs, as_user  # pylint: disable=wrong-import-position
-from memory_document import NO_RESULT, Document, Name, kinds_of, parse_rows, skipped  # pylint: disable=wrong-import-position
+from memory_document import NO_RESULT, UNNAMED, Document, Name, kinds_of, parse_rows, skipped  # pylint: disable=wrong-import-position
 
 HERE_LIMIT_S = 600
 PATIENCE = int(os.environ.get('ROCI_TEST_PATIENCE', '1'))
@@ -32,6 +32,7 @@ ROW_LIMIT_S = 60 * PATIENCE
 DISK_BYTES = 256 << 20
 PROCESSORS = 2  # of the guest
 USER = 'nobody'
+UNPRIVILEGED = 'an ordinary user\'s daemon'
 SAMPLE = [(kind, moment) for kind in ('malloc', 'memfd') for moment in ('before', 'registered')]
 NETWORK = ['-netdev', 'hubport,hubid=0,id=n0', '-device', 'virtio-net-pci,netdev=n0,mac=02:72:6f:63:69:77,host_mtu=4200']
 PROGRAMS = '/tmp/disk/programs'  # on the disk, because rows also use the program's own file mappings
@@ -96,16 +97,28 @@ def rows_file(folder, names):
     return path
 
 
-def run_here(options, names, user=None):
+def may_open_map_files():
+    """Whether daemons that we start can map shared memory of which the program has no descriptor."""
+    with os.scandir('/proc/self/map_files') as mappings:
+        mapping = next(mappings).path
+    try:
+        os.close(os.open(mapping, os.O_RDONLY))
+    except PermissionError:
+        return False
+    return True
+
+
+def run_here(options, names, user=None, daemon_user=None):
     """Runs the rows as `user` with the devices of a daemon of its own, which must survive. Returns the results."""
     programs = Programs(options.roci, options.rocid, options.plugin, copied=True)
     folder = options.folder if user is None else programs.folder
+    os.makedirs(folder, exist_ok=True)  # the guest's: absent without QEMU
     with tempfile.TemporaryDirectory(prefix='roci-memory.', dir=folder) as scratch:
         daemon = None
         try:
             os.chmod(scratch, 0o777)
             table = shutil.copy(options.table, programs.folder)
-            daemon = Daemon(programs)
+            daemon = Daemon(programs, user=daemon_user)
             command = [table, '-d', 'roci0', '-g', '1', '-f', scratch, '-t', str(ROW_LIMIT_S), '-r', rows_file(scratch, names)]
             done = subprocess.run(daemon.command(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   timeout=HERE_LIMIT_S, check=False, **as_user(user))
@@ -191,12 +204,15 @@ def run_guest(options, chosen, ours):
 
 
 def check_user(options, report, document, names):
-    """Runs the rows with code of their own as an ordinary user's program with root's daemon."""
+    """Runs the rows with code of their own as an ordinary user's program with root's daemon, and those with memory that only a
+    privileged daemon maps with a daemon of that user."""
     special = [name for name in names if name.moment == '-']
     if os.geteuid() != 0:
-        report.tell(f'Rocinante, {USER}: rows by name', skip='not root')
+        report.tell(f'Rocinante, {USER}: rows by name', skip='only root can become another user')
         return
     report.compare(f'Rocinante, {USER}', document.ours, run_here(options, special, USER), special)
+    shared = [name for name in names if name.kind in UNNAMED]
+    report.compare(f'Rocinante, {UNPRIVILEGED}', document.unprivileged(), run_here(options, shared, USER, USER), shared)
 
 
 def check(options):
@@ -206,7 +222,10 @@ def check(options):
     ours = run_here(options, chosen)
     if not options.write:
         report.tell('the document names every row, explains every difference, and none loses data silently', document.check())
-        report.compare('Rocinante', document.ours, ours, chosen)
+        if may_open_map_files():
+            report.compare('Rocinante', document.ours, ours, chosen)
+        else:
+            report.compare(f'Rocinante, {UNPRIVILEGED}', document.unprivileged(), ours, chosen)
         check_user(options, report, document, chosen)
     try:
         theirs, in_guest = run_guest(options, chosen, ours)
