@@ -6,8 +6,8 @@ Usage: pyverbs_test.py [--only TEXT] [--gid N] DEVICE SKIPS
 Run it with visible devices (`roci run`, with_daemon.sh), with the interpreter of Debian's pyverbs. Unpacks the package's
 tests, leaves out those for one vendor's NIC, runs their run_tests.py, and prints a TAP line per case. A case must pass, or
 be listed in SKIPS with its reason. A listed case that passes, or that the package does not have, is a failure as well, so
-that the list stays correct; if it depends on the machine, both passing and skipping are accepted. --only runs the cases
-whose name contains TEXT.
+that the list stays correct; if it depends on the machine, both passing and skipping are accepted. Cases for root only must
+pass for root, and skip themselves for other users. --only runs the cases whose name contains TEXT.
 """
 import argparse
 import faulthandler
@@ -24,7 +24,7 @@ import unittest
 PACKAGE = 'python3-pyverbs'
 TESTS = 'usr/share/doc/rdma-core/tests'
 VENDORS = ('test_mlx5', 'test_efa')
-KINDS = ('machine', 'device', 'not built yet', 'not run')
+KINDS = ('machine', 'root', 'device', 'not built yet', 'not run')
 CASE_TIMEOUT_S = 120
 
 
@@ -93,12 +93,14 @@ class Results:
         """`outcome` is pass, skip or fail."""
         self.seen.add(name)
         kind, reason = self.skips.get(name, ('', ''))
+        if kind == 'root' and os.geteuid() == 0:
+            kind = ''
         if outcome == 'pass':
             stale = kind not in ('', 'machine')
             self.say(not stale, name)
             if stale:
                 self.remark('passes: it has no place in the list of skips any more')
-        elif kind and (kind != 'machine' or outcome == 'skip'):
+        elif kind and (kind not in ('machine', 'root') or outcome == 'skip'):
             self.say(True, name, f' # SKIP {kind}: {reason}')
         else:
             self.say(False, name)
