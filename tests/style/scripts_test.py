@@ -33,6 +33,7 @@ def load(path):
     return module
 
 
+PRIVATE_MOUNTS = ('unshare', '--map-root-user', '--mount')  # for ordinary users, too
 SLEEPER = f'roci-{os.getpid()}'  # at most 15 characters
 
 
@@ -193,11 +194,12 @@ class Runs(unittest.TestCase):
         file.write_text('#!/bin/bash\n' + script + '\n')
         file.chmod(0o755)
 
+    def environment(self, **more):
+        return {**os.environ, 'PATH': f'{self.top}/bin:{os.environ["PATH"]}', 'TMPDIR': str(self.top / 'scratch'), **more}
+
     def start(self, *arguments, **environment):
         return subprocess.Popen([self.top / 'tools/test', '--no-setup', *arguments], stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env={**os.environ, 'PATH': f'{self.top}/bin:{os.environ["PATH"]}',
-                                     'TMPDIR': str(self.top / 'scratch'), **environment})
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment(**environment))
 
     def assert_not_green(self, run, *told):
         output, errors = run.communicate(timeout=50)
@@ -221,6 +223,16 @@ class Runs(unittest.TestCase):
 
     def test_no_room_for_files(self):
         self.assert_not_green(self.start('--quick', TMPDIR='/proc/self'), 'cannot write to /proc/self')
+
+    @unittest.skipIf(subprocess.run([*PRIVATE_MOUNTS, 'true'], capture_output=True, check=False).returncode,
+                     'no user and mount namespaces here')
+    def test_a_full_disk(self):
+        (self.top / 'build').mkdir()
+        self.set_up('ninja', 'head -c 1M /dev/zero >build/object')
+        mount = 'mount -t tmpfs -o size=64k roci-test build && exec tools/test --no-setup --quick'
+        run = subprocess.Popen([*PRIVATE_MOUNTS, 'bash', '-c', mount], cwd=self.top, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment())
+        self.assert_not_green(run, 'No space left on device', 'the disk of build is full, or nearly: 0 MiB are left')
 
     def test_a_build_folder_that_cannot_be_written(self):
         (self.top / 'build').write_text('')
@@ -272,8 +284,7 @@ class Runs(unittest.TestCase):
         fetch.chmod(0o755)
         make_sleeper(self.top / 'bin')
         run = subprocess.Popen([self.top / 'tools/test'], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, env={**os.environ, 'PATH': f'{self.top}/bin:{os.environ["PATH"]}',
-                                               'TMPDIR': str(self.top / 'scratch')})
+                               text=True, env=self.environment())
         while run.stderr.readline() not in ('begun\n', ''):
             pass
         while not is_sleeping() and run.poll() is None:
