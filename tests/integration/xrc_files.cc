@@ -1,5 +1,5 @@
-// Preloaded into programs that open XRC domains: their files have fixed names in /tmp, where another user's are in the way. Opens
-// these files in the folder ROCI_TEST_XRC_FOLDER instead.
+// Preloaded into programs that open XRC domains: their files have fixed names in /tmp, where
+// another user's are in the way. Opens these files in the folder ROCI_TEST_XRC_FOLDER instead.
 #include <dlfcn.h>
 
 #include <cstdarg>
