@@ -141,8 +141,9 @@ class Document:
         """Our results where the daemon may not open /proc/PID/map_files."""
         paragraph = re.split(r'\n(?:- |\n)', '\n'.join(self.after).partition(UNPRIVILEGED)[2])[0]
         named = {' '.join(operation.split()) for operation in re.findall('`([^`]*)`', paragraph)}
-        return {name: self.ours[name._replace(kind=ANONYMOUS)] if name.kind in UNNAMED and name.operation in named else result
-                for name, result in self.ours.items()}
+        by_address = {name for name in self.ours
+                      if name.kind in UNNAMED and name.operation in named and name.moment in ('registered', 'traffic')}
+        return {name: self.ours[name._replace(kind=ANONYMOUS)] if name in by_address else result for name, result in self.ours.items()}
 
     def check(self):
         """Returns what is wrong with the document alone, without results of runs."""
