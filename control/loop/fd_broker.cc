@@ -307,7 +307,9 @@ absl::StatusOr<FdBroker> StartFdBroker() {
   if (broker.pid < 0) return StatusFromErrno(errno, "fork");
   if (broker.pid != 0) return broker;
   Isolate(ends[1]);
-  Broker(3).Run();
+  // Never destroyed: threads that close descriptors may still use it.
+  auto* const unowned = new Broker(3);
+  unowned->Run();
   _exit(0);
 }
 

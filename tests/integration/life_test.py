@@ -27,6 +27,21 @@ def thread_times(pid):
     return times
 
 
+def descendants(pid):
+    """Processes that its main thread has started."""
+    with open(f'/proc/{pid}/task/{pid}/children', encoding='ascii') as children:
+        return [int(child) for child in children.read().split()]
+
+
+def is_alive(pid):
+    """Not a process that has ended and waits for its parent."""
+    try:
+        with open(f'/proc/{pid}/stat', encoding='utf-8') as stat:
+            return stat.read().rpartition(')')[2].split()[0] not in 'ZX'
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class LifeTest(unittest.TestCase):
 
     def make_daemon(self, **options):
@@ -97,6 +112,18 @@ class LifeTest(unittest.TestCase):
         # Its place is free for the next one.
         again = self.make_daemon(runtime_dir=daemon.runtime_dir)
         self.assertEqual(again.stop(), 0)
+
+    def test_a_killed_daemon_leaves_no_process_behind(self):
+        # At once after a program: the daemon's processes still have threads that close its descriptors. Wrong uses of freed
+        # memory show, because Meson sets MALLOC_PERTURB_.
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+            daemon = self.make_daemon()
+            processes = descendants(daemon.pid)
+            self.assertTrue(processes, 'it has a process that receives descriptors')
+            subprocess.run(daemon.command('ibv_devinfo', '-d', 'roci0'), capture_output=True, timeout=LIMIT_S, check=True)
+            os.kill(daemon.pid, number)
+            daemon.process.wait()
+            self.assertTrue(await_(lambda left=processes: not any(is_alive(pid) for pid in left)), f'left behind: {processes}')
 
     def test_a_second_daemon_is_refused(self):
         daemon = self.make_daemon()
