@@ -117,7 +117,7 @@ class HotPath(unittest.TestCase):
     def test_reads_a_summary_of_system_calls_with_and_without_errors(self):
         self.assertEqual(hot_path.parse_strace_summary(STRACE), {'sched_yield': 336, 'epoll_pwait2': 26})
 
-    def test_what_allocates_or_locks_is_not_allowed(self):
+    def test_allocations_and_locks_are_not_allowed(self):
         self.assertTrue({'mmap', 'brk', 'futex', 'munmap'}.isdisjoint(hot_path.ALLOWED_CALLS))
 
     def test_reads_counts_of_the_slots_in_use(self):
@@ -136,7 +136,7 @@ class Incast(unittest.TestCase):
         return json.dumps({'senders': len(received), 'lossless': wire, 'lossy': wire})
 
     def test_judges_shares_by_the_second_half_and_goodput_by_the_whole(self):
-        # 625,000 bytes are what the port carries in a step.
+        # The port carries 625,000 bytes in a step.
         found = incast.read(self.raw((625_000, 312_500), (0, 312_500)))['lossy']
         self.assertAlmostEqual(found['goodput'], 1.0)
         self.assertAlmostEqual(found['fairness'], 1.0)
@@ -144,7 +144,7 @@ class Incast(unittest.TestCase):
         self.assertEqual(found['late_gbps'], [5.0, 5.0])
         self.assertEqual((found['lost'], found['queued_kb']), (3, [1.0, 1.0]))
 
-    def test_one_sender_that_has_it_all_is_not_fair(self):
+    def test_one_sender_with_all_the_bandwidth_is_not_fair(self):
         self.assertAlmostEqual(incast.read(self.raw((1, 500), (1, 0), (1, 0), (1, 0)))['lossless']['fairness'], 0.25)
 
 
@@ -178,7 +178,7 @@ class Drawing(unittest.TestCase):
 
 class Report(unittest.TestCase):
 
-    def test_what_could_not_be_measured_is_short(self):
+    def test_failed_measurements_are_short(self):
         table = report.Table()
         table.add('fine', 3.0, 'us', limit=1.5, share=0.5, wanted='<= 4 us', ok=True)
         table.add('not demanded', 3, 'us')

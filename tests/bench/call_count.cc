@@ -66,7 +66,7 @@ void Count() {
   if (Slot* slot = Own()) slot->allocator_calls.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The function of that name behind this library's.
+// The next function of that name after this library's.
 template <class Function>
 Function Next(std::atomic<Function>& cached, const char* name) {
   Function function = cached.load(std::memory_order_relaxed);
@@ -122,7 +122,7 @@ __attribute__((visibility("default"))) int posix_memalign(void** out, size_t ali
   *out = p;
   return 0;
 }
-// A thread that frees on the hot path must have allocated, or somebody for it: counted as well.
+// A free on the hot path implies an allocation elsewhere, so frees count as well.
 __attribute__((visibility("default"))) void free(void* p) {
   if (p != nullptr) Count();
   __libc_free(p);

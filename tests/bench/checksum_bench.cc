@@ -68,7 +68,7 @@ void PerFrame(benchmark::State& state, uint16_t payload, Do&& what) {
 
 std::byte* IpOf(rte_mbuf& frame) { return static_cast<std::byte*>(frame.buf_addr) + kIp; }
 
-// Lengths that every frame needs, whoever has the checksum.
+// Lengths that every frame needs, with checksums in software or by the port.
 void StoreLengths(rte_mbuf& frame, uint32_t bytes) {
   const uint16_t length_and_id[2] = {rte_cpu_to_be_16(static_cast<uint16_t>(bytes - kIp)), 0};
   std::memcpy(IpOf(frame) + 2, length_and_id, sizeof(length_and_id));
@@ -77,7 +77,7 @@ void StoreLengths(rte_mbuf& frame, uint32_t bytes) {
 void RoceLengthsOnly(benchmark::State& state) { PerFrame(state, 1024, StoreLengths); }
 BENCHMARK(RoceLengthsOnly);
 
-// As roce/frame.cc has it.
+// Same as in roce/frame.cc.
 void RoceFromTemplate(benchmark::State& state) {
   uint16_t of_template = 0xABCD;
   benchmark::DoNotOptimize(of_template);
@@ -136,7 +136,7 @@ void RawReceived(benchmark::State& state) {
 }
 BENCHMARK(RawReceived)->Arg(18)->Arg(1472)->Arg(4172);
 
-// ---- The ICRC, by kernel and payload. "memcpy_" rows copy first: what a fused row competes with.
+// ---- The ICRC, by kernel and payload. "memcpy_" rows copy first: the baseline of a fused row.
 
 constexpr size_t kHeader = 44;  // IPv4, UDP, BTH and an AETH
 
@@ -195,7 +195,7 @@ void RegisterCrcBenchmarks() {
           ->Arg(256)
           ->Arg(1024)
           ->Arg(4096)
-          // Other load only adds.
+          // Other load can only add time.
           ->ComputeStatistics("min", [](const std::vector<double>& times) {
             return *std::ranges::min_element(times);
           });

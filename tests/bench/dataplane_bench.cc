@@ -172,7 +172,7 @@ void Latency(const Options& options, Node& a, Node& b, AppCq& a_cq, Pairs& pairs
               times[times.size() * 99 / 100]);
 }
 
-// kB of this process that no ring is in.
+// Memory of this process in kB, without rings.
 uint64_t AnonymousKilobytes() {
   std::ifstream status("/proc/self/status");
   std::string word;

@@ -39,8 +39,8 @@ inline constexpr size_t kQpnWordAt = kBthAt + 4;
 inline constexpr size_t kPsnWordAt = kBthAt + 8;
 inline constexpr size_t kRethAt = kBthAt + 12;
 
-// A WRITE ONLY packet of `payload_bytes` between two IPv4 addresses, complete but for what differs
-// from packet to packet: PSN, address, R_Key and length.
+// A WRITE ONLY packet of `payload_bytes` between two IPv4 addresses, complete except for fields
+// that differ between packets: PSN, address, R_Key and length.
 HeaderBlock WriteOnlyBlock(uint32_t payload_bytes);
 
 // The six bytes of Ethernet that do not fit into the block.
@@ -100,8 +100,8 @@ inline uint32_t FoldTo32(__m512i x) {
   return static_cast<uint32_t>(_mm_extract_epi32(_mm_xor_si128(v, q), 1));
 }
 
-// The header with what routers may change set to ones, and the pseudo header where Ethernet's bytes
-// are. Its first four ones are added to the register's initial ones: zero.
+// The header with the fields that routers may change set to ones, and the pseudo header in place of
+// Ethernet's bytes. Its first four ones are added to the register's initial ones: zero.
 inline __m512i MaskedHeader(__m512i header) {
   alignas(kBlock) static constexpr std::array<uint8_t, kBlock> kOnes = [] {
     std::array<uint8_t, kBlock> ones{};
@@ -150,7 +150,7 @@ inline __m512i WithWords(const HeaderBlock& block, uint32_t psn, uint64_t va) {
                                 static_cast<long long>(__builtin_bswap64(va)));
 }
 
-// Makes a frame around `payload` in front of which there is room. One pass over `src`.
+// Makes a frame around `payload`, which has room in front of it. One pass over `src`.
 template <size_t kBytes>
 inline void MakeFrame(const HeaderBlock& block, uint32_t psn, uint64_t va, const std::byte* src,
                       std::byte* payload) {
@@ -176,7 +176,7 @@ inline void CopyWide(std::byte* dst, const std::byte* src) {
   }
 }
 
-// Past the caches; dst is 64-byte aligned.
+// Non-temporal stores; dst is 64-byte aligned.
 template <size_t kBytes>
 inline void CopyAround(std::byte* dst, const std::byte* src) {
   for (size_t at = 0; at < kBytes; at += kBlock) {

@@ -11,7 +11,7 @@ constexpr uint32_t kPacketsPerAck = 32;
 constexpr size_t kAckBytes =
     64;  // a little more than the 48 of a real one's IP header through AETH
 
-// Short runs, of which the best counts: other programs' turns on the processor are not the limit's.
+// Short runs, of which the best counts: time slices of other programs are not part of the limit.
 constexpr int kRuns = 4;
 
 enum class CopyOut { kWide, kLibrary, kAroundCaches };
@@ -40,7 +40,7 @@ struct Place {
   std::byte* target;
   std::byte* frames;
   size_t half;  // bytes of source and of target, a multiple of 4096
-  // Where the next packet is taken from and put: one run goes on where the last has stopped.
+  // Positions of the next packet; a run continues where the last one stopped.
   size_t& send_at;
   size_t& receive_at;
 };

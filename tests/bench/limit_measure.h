@@ -21,7 +21,7 @@ inline double Now() {  // seconds
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// Memory as a program gets it by default: anonymous pages, written once. Exits where there is none.
+// Memory as a program gets it by default: anonymous pages, written once. Exits on failure.
 class Memory {
  public:
   explicit Memory(size_t bytes);
@@ -47,22 +47,22 @@ class Wire {
   uint32_t tail_ = 0;
 };
 
-// Ends the program with a message: a limit of frames that failed their check is none.
+// Exits with a message: a limit measured with invalid frames is meaningless.
 [[noreturn]] void Die(const char* why);
 
 struct LargeResult {
   double gbps = 0;       // gigabits of payload per second
-  std::string best_way;  // burst and way of copying that gave it
+  std::string best_way;  // burst and copy method of the best result
 };
-// The best of all ways to move 4096-byte packets between two halves of `working_set` bytes, each
-// way measured for `seconds`.
+// The best of all methods to move 4096-byte packets between two halves of `working_set` bytes, each
+// measured for `seconds`.
 LargeResult LargeLimit(size_t working_set, double seconds);
 
 // Millions of 64-byte WRITE messages a second.
 double SmallLimit(double seconds);
 
-// Microseconds from the post of an 8-byte READ by a thread on one core to its completion's being
-// seen there, request and response made and checked by a thread on another. Zero where the machine
+// Microseconds from the post of an 8-byte READ by a thread on one core until that thread sees its
+// completion; a thread on another core makes and checks request and response. Zero if the machine
 // has one core.
 struct LatencyResult {
   double typical_us = 0;

@@ -24,13 +24,13 @@ constexpr uint32_t kRkey = 2;
 constexpr uint32_t kQpn = 1;
 constexpr size_t kSmallSlot = 512;  // bytes from frame to frame
 
-// What a receiver has to know of a connection.
+// State of a connection that a receiver needs.
 struct Connection {
   uint32_t expected_psn = 0;
   uint32_t unacknowledged = 0;
 };
 
-// The least that has to be looked at before a WRITE may be placed. Null where it may not.
+// The minimal checks before a WRITE may be placed. Null if they fail.
 inline std::byte* Placement(const std::byte* payload, Connection* connections, std::byte* target) {
   const std::byte* header = payload - kBlock;
   uint16_t ether_type;
@@ -58,7 +58,7 @@ void Pin(unsigned cpu) {
   pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 
-// What the two threads of LatencyLimit share: a work entry, the queue's index, a completion.
+// Memory shared by the two threads of LatencyLimit: a WQE, the queue's index, a completion.
 struct Shared {
   alignas(64) roci_abi_send_wqe entry;
   alignas(64) std::atomic<uint32_t> producer{0};
@@ -87,7 +87,7 @@ void ServeReads(Shared& shared, std::byte* frames, std::byte* memory) {
   }
 }
 
-// Posts one READ and sees it completed.
+// Posts one READ and waits for its completion.
 void Read(Shared& shared, uint32_t index) {
   roci_abi_send_wqe entry{};
   entry.wr_id = index;
@@ -112,7 +112,7 @@ double SmallLimit(double seconds) {
     entry.flags = ROCI_ABI_SEND_SIGNALED | ROCI_ABI_SEND_INLINE;
     entry.inline_length = kSmall;
     entry.rkey = kRkey;
-    entry.remote_va = i * kSmall;  // perftest's stays within 4096 bytes, which is no faster
+    entry.remote_va = i * kSmall;  // perftest stays within 4096 bytes, which is not faster
     std::memcpy(queue.data() + i * kStride, &entry, sizeof(entry));
   }
   const HeaderBlock block = WriteOnlyBlock(kSmall);

@@ -51,7 +51,7 @@ HeaderBlock WriteOnlyBlock(uint32_t payload_bytes) {
 
 namespace {
 
-// The fast frames must be right ones: the daemon's own parser takes them and refuses spoiled ones.
+// The fast frames must be correct: the daemon's parser accepts them and refuses corrupted ones.
 template <size_t kBytes>
 void VerifyFrames() {
   const Memory memory(2 * kFrameSlot);

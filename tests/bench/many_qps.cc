@@ -67,7 +67,7 @@ double Now() {  // seconds
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// Bytes of the daemon that are its own: neither files nor memory shared with programs (rings).
+// Private memory of the daemon in bytes, without files and memory shared with programs (rings).
 // Negative if not known.
 int64_t OwnMemory(int pid) {
   if (pid == 0) return -1;
@@ -206,7 +206,7 @@ class Pairs {
   }
 
  private:
-  // Returns when everything posted is completed; answers how many that were.
+  // Waits until everything posted is completed; returns the number of completions.
   uint64_t Send(size_t count, uint32_t per_visit, double seconds) {
     const double end = Now() + seconds;
     next_ = next_ < count ? next_ : 0;
@@ -216,7 +216,7 @@ class Pairs {
     uint64_t completed = 0;
     bool going_on = true;
     while (going_on || completed < posted) {
-      // Reading the clock at each turn would be a good part of a message's cost.
+      // Reading the clock in each iteration would be a large part of a message's cost.
       for (int turn = 0; turn < kTurnsPerLook; ++turn) {
         while (going_on && posted - completed + per_visit <= window) {
           for (uint32_t i = 0; i < per_visit; ++i) Post(active_[next_], posted++);
@@ -356,7 +356,7 @@ int main(int argc, char** argv) {
     many_in_bursts.push_back(pairs.Rate(options.pairs, kPerVisit, options.seconds));
   }
 
-  // Time for the daemon to fall asleep, and to tidy up before.
+  // Time for the daemon to trim its pools and fall asleep.
   usleep(500'000);
   const int64_t after_traffic = OwnMemory(options.daemon_pid);
 

@@ -53,8 +53,8 @@ void PostReceives(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
-// The daemon's writing of the entries is in the time: subtract what the same number says with
-// state.range(1) = 0, where nobody polls.
+// The time includes the simulated daemon's writes of the entries: subtract the figure of the same
+// number with state.range(1) = 0, where nothing polls.
 void Polls(benchmark::State& state) {
   const auto count = static_cast<int>(state.range(0));
   const bool polls = state.range(1) != 0;

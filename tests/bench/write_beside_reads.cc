@@ -34,7 +34,7 @@ void Require(bool is_good, const char* what) {
   std::exit(1);
 }
 
-// Memory that lcores may touch themselves, so that copy threads play no part.
+// Memory that lcores may access, so that copy threads are not used.
 ibv_mr* Shared(OpenDevice& device) {
   void* memory =
       mmap(nullptr, kReadBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -54,7 +54,7 @@ class Measurement {
     for (uint32_t i = 0; i < reads; ++i) PostRead();
   }
 
-  // Microseconds of one WRITE.
+  // Returns the time of one WRITE in microseconds.
   double Write() {
     const Clock::time_point begin = Clock::now();
     Require(ends_.near.PostSend(IBV_WR_RDMA_WRITE, {AddressOf(near_), 8, near_->lkey},
@@ -102,7 +102,7 @@ int Main(int writes, uint32_t reads) {
               "\n",
               took[took.size() / 2], took[took.size() * 99 / 100], took.back(),
               measurement.finished() * kReadBytes);
-  // The program ends with READs outstanding, and the daemon frees what it had.
+  // The program exits with READs outstanding, and the daemon frees its objects.
   std::fflush(stdout);
   std::_Exit(0);
 }

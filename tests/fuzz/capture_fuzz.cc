@@ -1,5 +1,5 @@
 // Fuzzes `roci decode`: the reader of captures, the dissection of frames and their descriptions. A
-// frame may only fail by a verdict.
+// bad frame may only get a verdict.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -14,7 +14,7 @@
 namespace roci::control::cm {
 namespace {
 
-// Each field on its own, as the server takes them.
+// Each field is read separately, as the server does.
 void CheckAddress(std::span<const std::byte> bytes) {
   const std::optional<SocketAddress> address = LoadSocketAddress(bytes);
   CHECK(!address || bytes.size() >= sizeof(sockaddr_in));
@@ -43,7 +43,7 @@ void CheckCommand(const roci_abi_cm_request& request, const Command& command) {
   CHECK(request.in_size >= command.info->min_size);
   CHECK(request.out_size >= command.info->out_size);
   CHECK(command.extra.size() == request.extra_size);
-  // What follows lies behind the command, in the copy.
+  // Trailing data is behind the command in the copy.
   const std::byte* begin = command.bytes.data();
   CHECK(command.extra.data() == begin + command.info->in_size);
   CHECK(command.info->in_size + command.extra.size() <= command.bytes.size());
@@ -51,7 +51,7 @@ void CheckCommand(const roci_abi_cm_request& request, const Command& command) {
                    reinterpret_cast<const std::byte*>(request.data) + request.in_size));
   const size_t given = std::min(request.in_size, command.info->in_size);
   CHECK(std::memcmp(begin, request.data, given) == 0);
-  // What an older form lacks is 0.
+  // Fields that an older form lacks are 0.
   CHECK(std::all_of(begin + given, begin + command.info->in_size,
                     [](std::byte b) { return b == std::byte{0}; }));
   CheckFields(command);

@@ -35,7 +35,7 @@ class Program {
     MadBytes mad = BuildMad({data[0], Rtu{}});
     mad[17] = static_cast<std::byte>(kFirstMessage + data[1] % 12);
     std::memcpy(mad.data() + kPayloadOffset, data + 2, kMadBytes - kPayloadOffset);
-    // Half of the messages are about connections that there are.
+    // Half of the messages name existing connections.
     Message message;
     if ((data[0] & 1) != 0 && ParseMad(mad, message) == MadReason::kNone && id_ != 0) {
       std::visit(

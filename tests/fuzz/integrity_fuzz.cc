@@ -33,7 +33,7 @@ std::shared_ptr<MappedFile> MakeFile() {
   return mapped;
 }
 
-// What the words of t10_dif.h mean, again and slowly.
+// A second, slow implementation of t10_dif.h.
 struct Model {
   static uint16_t GuardOf(const DifDomain& domain, const std::vector<uint8_t>& data) {
     uint32_t sum = domain.seed;
@@ -51,10 +51,10 @@ struct Model {
 
   std::vector<uint8_t> memory = std::vector<uint8_t>(kMemory);
   IntegrityAttributes attributes;
-  std::vector<uint32_t> data;        // where each byte of the runs is
+  std::vector<uint32_t> data;        // location of each byte of the runs
   std::vector<uint32_t> protection;  // empty: behind each block
   uint64_t next = UINT64_MAX;
-  std::vector<uint8_t> arrived;  // of the block
+  std::vector<uint8_t> arrived;  // received bytes of the block
   IntegrityError error;
 
   uint32_t wire_stride() const {
@@ -184,7 +184,7 @@ class Machine {
     if (!Register()) return;
     for (int steps = 0; steps < 40 && !input_.empty(); ++steps) {
       const auto what = input_.Take<uint8_t>();
-      // Mostly where the last one ended.
+      // Usually where the last copy ended.
       uint64_t offset = what % 4 == 0 ? input_.Take<uint16_t>() % bytes_ : last_ % bytes_;
       if (what % 8 == 4) offset -= offset % model_.wire_stride();
       const auto length = static_cast<uint32_t>(1 + input_.Take<uint16_t>() %
@@ -215,7 +215,7 @@ class Machine {
     domain.reference_tag = input_.Take<uint8_t>() % 4;
     return domain;
   }
-  // Runs of mostly `total` bytes.
+  // Runs that usually add up to `total` bytes.
   std::vector<ListRun> TakeRuns(uint32_t count, uint64_t total) {
     std::vector<ListRun> runs;
     for (uint32_t i = 0; i < count; ++i) {
@@ -286,7 +286,7 @@ class Machine {
     CHECK(CopyOut(segments, std::as_writable_bytes(std::span(out))) == MemoryStatus::kOk);
     CHECK(out == model_.Out(offset, length, key_));
   }
-  // Bytes as somebody sends them who has the same memory, now and then damaged.
+  // Bytes as a peer with the same memory sends them, sometimes corrupted.
   void In(uint64_t offset, uint32_t length) {
     const IntegrityError before = model_.error;
     std::vector<uint8_t> in = model_.Out(offset, length, key_);

@@ -32,7 +32,7 @@ const auto* const kApp = reinterpret_cast<const memory::AppMemory*>(0x1000);
 constexpr Access kRights{0xF};
 constexpr Access kWriters = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
-// One time in eight.
+// True one time in eight.
 bool Rarely(Input& input) { return input.Take<uint8_t>() % 8 == 0; }
 
 class Machine {
@@ -119,7 +119,7 @@ class Machine {
                                                 {region.va, region.length, region.iova, {}}, &key);
     if (status == MemoryStatus::kOk) regions_.emplace(key, region);
   }
-  // Lists that name it must notice.
+  // Lists that name the region must detect the change.
   void ChangeRegion() {
     const auto found = Any(regions_);
     if (found == regions_.end()) return;
@@ -160,7 +160,7 @@ class Machine {
     lists_.erase(found);
   }
 
-  // The app writes a run, mostly of a region that there is.
+  // The app writes a run, usually of an existing region.
   void Poke() {
     const auto list = Any(lists_);
     if (list == lists_.end()) return;
@@ -189,7 +189,7 @@ class Machine {
     return may ? &region : nullptr;
   }
 
-  // The list as a registration would find it; false where it must be refused.
+  // Reads the list as a registration would; false if it must be refused.
   bool Expect(const List& list, const roce::SendWqe& wqe, const AccessContext& context,
               std::vector<ListRun>* runs, uint64_t* length) const {
     const auto access = static_cast<Access>(wqe.list.access);
@@ -300,7 +300,7 @@ class Machine {
     }
   }
 
-  // Where those bytes of the list are now. False: a region is gone or is another.
+  // Current segments of those bytes of the list. False: a region was deregistered or replaced.
   bool Pieces(const List& list, uint64_t skip, uint64_t length, bool writes,
               std::vector<memory::Segment>* out) const {
     uint64_t begin = 0;

@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     data += 2;
     size -= 2;
     length = std::min(length, size);
-    // A block of its own, so that AddressSanitizer sees a step beyond the frame.
+    // A separate block, so that AddressSanitizer detects accesses past the frame.
     const auto* const bytes = reinterpret_cast<const std::byte*>(data);
     const std::vector<std::byte> frame(bytes, bytes + length);
     data += length;

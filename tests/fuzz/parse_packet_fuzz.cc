@@ -79,7 +79,7 @@ void CheckFrame(const Frame& frame) {
   CHECK(again.network_bytes == packet.network_bytes && again.pad_count == packet.pad_count);
   CHECK(again.payload.size() == packet.payload.size());
   CHECK(std::memcmp(again.payload.data(), packet.payload.data(), packet.payload.size()) == 0);
-  // Reserved bits are gone now, so the second time nothing changes.
+  // Reserved bits are cleared now, so a second pass changes nothing.
   CHECK(Encode(again) == encoded);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-// A buffer of exact size, so that a sanitizer sees what lies past the end.
+// A buffer of exact size, so that a sanitizer detects accesses past the end.
 rte_mbuf Around(Bytes& bytes) {
   rte_mbuf frame{};
   frame.buf_addr = bytes.data();

@@ -83,7 +83,7 @@ class Machine {
     uint32_t pd;
     WindowType type;
     uint32_t key;
-    // While it is bound; `region` is 0 else.
+    // Set while the window is bound; otherwise `region` is 0.
     uint32_t region = 0;
     uint32_t qpn = 0;
     Access access = Access::kNone;
@@ -107,7 +107,7 @@ class Machine {
       va += extent.length;
       translation.extents.push_back(extent);
     }
-    // Mostly make it fit, else hardly any would be accepted.
+    // Usually makes the range fit; otherwise few would be accepted.
     if (!translation.extents.empty() && input_.Take<uint8_t>() % 8 != 0) {
       translation.length = va - translation.va;
     }
@@ -124,7 +124,7 @@ class Machine {
     if (models_.empty() || input_.Take<uint8_t>() % 8 == 0) {
       const auto key = input_.Take<uint32_t>();
       for (const Window& window : windows_) {
-        if (window.key == key) return 0;  // they have their own lookups
+        if (window.key == key) return 0;  // windows have separate lookups
       }
       return key;
     }
@@ -210,7 +210,7 @@ class Machine {
     return &windows_[input_.Take<uint8_t>() % windows_.size()];
   }
 
-  // Mostly of the window's domain.
+  // Usually of the window's domain.
   AccessContext TakeContext(const Window& window) {
     const auto choice = input_.Take<uint8_t>();
     return {choice % 8 == 0 ? choice % 3U : window.pd, choice / 8 % 2U};
@@ -325,7 +325,7 @@ class Machine {
     }
   }
 
-  // Where the model says that the byte at `offset` of the region is.
+  // The model's location of the byte at `offset` of the region.
   static void CheckByte(const Translation& translation, uint64_t offset, const Segment& segment,
                         uint32_t at) {
     for (const Extent& extent : translation.extents) {

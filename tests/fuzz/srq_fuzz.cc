@@ -18,7 +18,7 @@ namespace {
 const roci::dataplane::OnShard& kShard = roci::dataplane::OnShardInTests::Token();
 
 uint32_t g_errors = 0;  // events of a broken queue
-uint32_t g_limits = 0;  // and of one that has reached its limit
+uint32_t g_limits = 0;  // limit events
 alignas(roci::dataplane::VerbsContext) std::byte
     g_no_context[sizeof(roci::dataplane::VerbsContext)];
 
@@ -26,7 +26,7 @@ alignas(roci::dataplane::VerbsContext) std::byte
 
 namespace roci::dataplane {
 
-// All that the queue uses of its context.
+// The parts of the context that the queue uses.
 bool VerbsContext::SendAsyncEvent(uint64_t, uint32_t type) {
   ++(type == kEventSrqError ? g_errors : g_limits);
   return true;

@@ -24,7 +24,7 @@ alignas(roci::dataplane::CompletionQueue) std::byte
 
 namespace roci::dataplane {
 
-// All that the ring wants of its completion queue.
+// The parts of the completion queue that the ring uses.
 void CompletionQueue::WriteEntry(roci_abi_cqe filled, bool, uint64_t) {
   g_completions.push_back(filled);
 }
@@ -41,7 +41,7 @@ using roci::fuzz::Require;
 constexpr uint32_t kHandle = 9;
 constexpr uint8_t kTagError = 22;  // IBV_WC_TM_ERR
 
-// What the list should hold.
+// An entry that the list should hold.
 class Model {
  public:
   struct Listed {
@@ -51,7 +51,7 @@ class Model {
 
   explicit Model(uint32_t max_tags) : taken_(max_tags, false) {}
 
-  // True: it did something.
+  // True: the step had an effect.
   bool Execute(const roci_abi_tag_op& op) {
     if (op.opcode == ROCI_ABI_TAG_SYNC || (op.flags & ROCI_ABI_TAG_WITH_COUNT) != 0) {
       handled_ = op.unexpected_count;
@@ -61,7 +61,7 @@ class Model {
     if (op.opcode == ROCI_ABI_TAG_DEL) return Delete(op.handle);
     return op.opcode == ROCI_ABI_TAG_SYNC;
   }
-  // The oldest that matches and may be; it leaves the list.
+  // Removes and returns the oldest entry that matches and is not held.
   bool Match(uint64_t tag, Listed* out) {
     for (size_t i = 0; i < list_.size() && !list_[i].is_held; ++i) {
       if ((tag & list_[i].op.mask) != list_[i].op.tag) continue;
@@ -175,7 +175,7 @@ class Fuzz {
     return static_cast<off_t>(queue_->layout().ops_offset + place * sizeof(roci_abi_tag_op));
   }
 
-  // Mostly sensible.
+  // Usually a valid operation.
   void Post() {
     roci_abi_tag_op op{};
     op.opcode = input_.Take<uint8_t>() % 4;
@@ -212,7 +212,7 @@ class Fuzz {
     CheckList();
   }
 
-  // The operation at `index` did what the model says, and told so if it had to.
+  // Checks that the operation at `index` had the effect and the completion of the model.
   void Expect(uint32_t index, size_t* next) {
     roci_abi_tag_op op;
     Require(pread(app_.get(), &op, sizeof(op), PlaceOf(index)) == sizeof(op), "pread");
@@ -228,12 +228,12 @@ class Fuzz {
             "the app is asked for its count when it lags");
   }
 
-  // The app may have written over the ring's counter, and the ring, since.
+  // The program may have overwritten the ring and its counter.
   void ExpectFreed(uint32_t slot) {
     const auto& layout = queue_->layout();
     const uint32_t place = (model_.freed() - 1) & (layout.freed_capacity - 1);
     const uint32_t value = Peek(layout.freed_offset + place * sizeof(uint32_t));
-    // Later operations of the same call may have used the place again: then it is another slot.
+    // Later operations of the same call may have reused the place for another slot.
     Require(value == slot || value < max_tags_, "a slot that is free again");
   }
 

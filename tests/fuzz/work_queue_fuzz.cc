@@ -21,7 +21,7 @@ using roci::roce::QpType;
 constexpr uint32_t kCapacities[] = {1, 2, 8, 64};
 constexpr uint32_t kMaxOperations = 512;
 
-// The rings in memory of exactly the promised size, so that a sanitizer sees a step outside.
+// The rings in memory of the exact size, so that a sanitizer detects accesses outside of them.
 struct Rings {
   explicit Rings(Input& in)
       : capacity(kCapacities[in.Take<uint8_t>() % 4]),
@@ -137,12 +137,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const bool was_broken = rings.send.broken();
     const uint32_t taken = rings.send.taken();
     Step(rings, in);
-    // What the daemon takes is bounded by what fits the ring, whatever the index says.
+    // The daemon takes at most as many entries as the ring has, for any index.
     if (was_broken && rings.send.broken()) {
       Require(rings.send.taken() - taken <= rings.capacity, "a broken queue gives no more");
     }
   }
-  // What was seen is at most a ring full, and what has come since once more: then it ends.
+  // At most one ring of entries was seen, and one more arrived since: then the loop ends.
   for (uint32_t i = 0; i <= 2 * rings.capacity; ++i) CheckSend(rings, rings.send.taken());
   const uint32_t taken = rings.send.taken();
   CheckSend(rings, taken);

@@ -35,7 +35,7 @@ class AddrTest(unittest.TestCase):
         return done.stdout
 
     def refused(self, *arguments):
-        """What the refusal says."""
+        """The error message of a refused command."""
         before = self.gids('roci0'), self.gids('roci1')
         done = self.addr(*arguments)
         self.assertEqual(done.returncode, 1, done.stdout)
@@ -43,11 +43,11 @@ class AddrTest(unittest.TestCase):
         return done.stderr
 
     def gids(self, device):
-        """By index."""
+        """Its GIDs by index."""
         return [each['address'].partition('/')[0] for each in json.loads(self.addr('show', device, '--json').stdout)]
 
     def program_gids(self, device):
-        """The same as programs see them."""
+        """The GIDs as programs see them."""
         output, status = self.run_program('ibv_devinfo', '-v', '-d', device)
         self.assertEqual(status, 0, output)
         return re.findall(r'GID\[\s*\d+\]:\s*(\S+?),', output)
@@ -74,12 +74,12 @@ class AddrTest(unittest.TestCase):
         self.assertEqual(self.gids('roci0'), first + ['10.99.7.1', 'fd72:7::1'])
         seen = self.program_gids('roci0')
         self.assertEqual((len(seen), seen[3], seen[4]), (5, '::ffff:10.99.7.1', 'fd72:7::1'))
-        # In the middle: the table stays dense, and the others where they are.
+        # Removal in the middle keeps the indices of the other entries.
         self.change('del', 'roci0', '10.99.0.1')
         self.assertEqual(self.gids('roci0'), [first[0], first[0], first[2], '10.99.7.1', 'fd72:7::1'])
         self.assertEqual(self.program_gids('roci0')[1:4], [LINK_LOCAL, seen[2], seen[3]])
         self.assertIn('is GID 1', self.change('add', 'roci0', '10.99.8.1/24'))
-        # At the end: it gets shorter.
+        # Removal at the end shortens the table.
         self.change('del', 'roci0', 'fd72:7::1/64')
         self.assertEqual(len(self.program_gids('roci0')), 4)
 
@@ -88,11 +88,11 @@ class AddrTest(unittest.TestCase):
         self.assertIn('roci0: async event FD', watch.stdout.readline())  # from here on it has the device open
         self.change('add', 'roci0', '10.99.7.1/24')
         self.change('del', 'roci0', '10.99.7.1')
-        self.change('add', 'roci1', '10.99.7.2/24')  # of another device: no news here
+        self.change('add', 'roci1', '10.99.7.2/24')  # another device: no event
         for _ in range(2):
             self.assertRegex(watch.stdout.readline(), r'event_type IBV_EVENT_GID_CHANGE \(18\), port 1')
 
-    def test_address_handles_follow_although_programs_keep_them(self):
+    def test_cached_address_handles_follow_the_table(self):
         command = self.daemon.command(DEBIAN_PYTHON, os.path.join(HERE, 'short_lived_ahs.py'))
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
             self.addCleanup(program.kill)
@@ -111,7 +111,7 @@ class AddrTest(unittest.TestCase):
             program.stdin.close()
             self.assertEqual(program.wait(timeout=LIMIT_S), 0)
 
-    def test_listeners_on_all_addresses_have_new_ones_and_lose_old_ones(self):
+    def test_listeners_on_all_addresses_follow_changes(self):
         server = self.background('rping', '-s', '-P')
         self.assertTrue(await_(lambda: any(each['state'] == 'listen' for each in self.daemon.show('connections'))))
         self.change('add', 'roci0', '10.99.7.1/24')
@@ -147,7 +147,7 @@ class AddrTest(unittest.TestCase):
         self.assertIn('the GID table is full', self.refused('add', 'roci0', '10.98.1.1/24'))
         self.assertEqual(len(self.program_gids('roci0')), MOST_GIDS)
 
-    @unittest.skipUnless(os.geteuid() == 0, 'only root can be somebody else')
+    @unittest.skipUnless(os.geteuid() == 0, 'only root can become another user')
     def test_other_users_may_not(self):
         done = self.addr('add', 'roci0', '10.99.7.1/24', user='nobody')
         self.assertEqual(done.returncode, 1)

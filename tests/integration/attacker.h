@@ -36,7 +36,7 @@ struct Line {
   int ends[2];  // of this process, of the attacker
 };
 
-// Runs `attack(end of the line)` as the ordinary user `uid`. Ended by its destructor at the latest.
+// Runs `attack(end of the line)` as the ordinary user `uid`. The destructor kills it.
 class Attacker {
  public:
   explicit Attacker(const std::function<void(int)>& attack, uid_t uid = kNobody) {
@@ -46,7 +46,7 @@ class Attacker {
       _exit(3);
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_DUMPABLE, 1);  // as a program that the user has started
+    prctl(PR_SET_DUMPABLE, 1);  // like a program started by the user
     attack(line_.ends[1]);
     _exit(0);
   }

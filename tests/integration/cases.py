@@ -10,8 +10,8 @@ from two_ends import NETWORKS, TwoEnds, Unavailable
 
 
 def covering(cases, features):
-    """Of `cases` (by name), a small sample that shows every feature: in each round the case is taken that shows most of
-    those not shown yet, the first of several. `features(case)`: a set."""
+    """A small sample of `cases` (by name) that shows every feature. Each round takes the first case that shows the most
+    features not shown yet. `features(case)` returns a set."""
     missing = set().union(*map(features, cases.values()))
     sample = set()
     while missing:
@@ -22,7 +22,7 @@ def covering(cases, features):
 
 
 def parse(description):
-    """What the command line asks for."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--list', action='store_true', help='print the names of the cases and end')
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
@@ -51,7 +51,7 @@ def tell(is_good, number, name, *remarks):
 
 
 def select(cases, options, fits, features):
-    """The cases that the command line asks for. --only chooses among all of them."""
+    """The cases that the command line selects. --only selects from all cases."""
     fitting = {name: case for name, case in cases.items() if fits(options.over, case)}
     if options.over != 'wire' and not options.all and not options.only:
         fitting = covering(fitting, features)
@@ -59,9 +59,9 @@ def select(cases, options, fits, features):
 
 
 def run(description, cases, run_case, features, left=lambda _daemon: [], fits=lambda _network, _case: True):
-    """Runs those of `cases` (by name) that are asked for; `run_case(daemon, case)` says what was wrong, or ''. `features`:
-    what a sample of the cases has to show (covering()); `left`: what a daemon still has that should be gone at the end;
-    `fits`: whether a network can carry a case. The exit status."""
+    """Runs the selected `cases` (by name) and returns the exit status. `run_case(daemon, case)` returns the error, or ''.
+    `features`: see covering(), for the sample. `left` returns objects of a daemon that should not exist at the end. `fits`:
+    whether a network can carry a case."""
     options = parse(description)
     cases = select(cases, options, fits, features)
     if not cases:
@@ -69,7 +69,7 @@ def run(description, cases, run_case, features, left=lambda _daemon: [], fits=la
     if options.list:
         print('\n'.join(cases))
         return 0
-    # Ended by its time limit, it leaves nothing behind either.
+    # SIGTERM (a time limit) runs the cleanup as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         daemon = start(options)
@@ -85,7 +85,7 @@ def run(description, cases, run_case, features, left=lambda _daemon: [], fits=la
 
 
 def run_with(daemon, cases, run_case, left):
-    """The exit status."""
+    """Returns the exit status."""
     print(f'1..{len(cases) + 1}')
     failed = 0
     for number, (name, case) in enumerate(cases.items(), 1):

@@ -42,7 +42,7 @@ def tcp_syn(source_port):
 
 
 def frame(macs, transport, protocol=IPPROTO_UDP, ipv6=False, vlan=None):
-    """From the first to the second address, with checksums that are wrong."""
+    """A packet from the first to the second address with wrong checksums."""
     if ipv6:
         source, destination = (socket.inet_pton(socket.AF_INET6, address) for address in V6)
         head = struct.pack('!IHBB', 0x60000000, len(transport), protocol, 64) + source + destination
@@ -61,7 +61,7 @@ def sum_of(data):
 
 
 def is_right(datagram, at=14):
-    """Whether both checksums of an IPv4 packet without options are; not what RAW_FRAMES says of it."""
+    """Whether both checksums of an IPv4 packet without options are correct, computed without RAW_FRAMES."""
     total = struct.unpack_from('!H', datagram, at + 2)[0]
     packet = datagram[at:at + total]
     pseudo = packet[12:20] + struct.pack('!HH', packet[9], total - 20)
@@ -79,7 +79,7 @@ def send(test, daemon, how, *frames):
 
 
 class Between:
-    """Two daemons, both ways."""
+    """Traffic between two daemons in both directions."""
 
     def macs(self, sender):
         macs = [mac_bytes(daemon.show('ports')[0]['mac']) for daemon in self.daemons]
@@ -107,7 +107,7 @@ class Between:
 
 
 class ToKernel:
-    """The kernel's is the other station, of `interface` in `namespace`, and judges."""
+    """The kernel is the peer, at `interface` in `namespace`, and checks the checksums."""
 
     def kernel_socket(self, family, kind):
         def make():
@@ -122,19 +122,19 @@ class ToKernel:
         said = ip('link', 'show', self.interface, namespace=self.namespace).stdout
         return [mac_bytes(self.sender.show('ports')[0]['mac']), mac_bytes(said.split('link/ether ')[1][:17])]
 
-    def test_the_kernel_takes_datagrams(self):
+    def test_the_kernel_accepts_datagrams(self):
         for family, ipv6 in ((socket.AF_INET, False), (socket.AF_INET6, True)):
             listener = self.kernel_socket(family, socket.SOCK_DGRAM)
             payloads = [bytes([number]) * length for number, length in enumerate((1, 2, 999, 1400))]
             packets = [frame(self.to_kernel(), udp(payload), ipv6=ipv6) for payload in payloads]
-            send(self, self.sender, 'send', *packets)  # which it drops
+            send(self, self.sender, 'send', *packets)  # the kernel drops them
             send(self, self.sender, 'fill', *packets)
             received = []
             while len(received) < len(payloads) and select.select([listener], [], [], 10)[0]:
                 received.append(listener.recv(2048))
             self.assertEqual(received, payloads, ipv6)
 
-    def test_the_kernel_takes_connections(self):
+    def test_the_kernel_accepts_connections(self):
         listener = self.kernel_socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.listen(5)
 
@@ -159,12 +159,12 @@ class ToKernel:
 
 
 def only_network(base):
-    """Its network without its tests."""
+    """The network of the base class without its tests."""
     return type(base.__name__, (base,), {name: None for name in dir(base) if name.startswith('test_')})
 
 
 class VethTest(Between, ToKernel, only_network(networks.VethTest)):
-    """Software on both sides."""
+    """Checksums in software on both sides."""
 
     @classmethod
     def set_up_network(cls):
@@ -172,18 +172,18 @@ class VethTest(Between, ToKernel, only_network(networks.VethTest)):
         cls.namespace, cls.interface, cls.sender = cls.names[1], cls.interfaces[1], cls.daemons[0]
         ip('address', 'add', f'{V6[1]}/64', 'dev', cls.interface, 'nodad', namespace=cls.namespace)
 
-    def test_the_port_does_nothing(self):
+    def test_the_port_has_no_checksum_offload(self):
         self.assertEqual([daemon.show('ports')[0]['offloads'] for daemon in self.daemons], [[], []])
 
-    def test_captures_and_impairments_have_the_frame_of_the_link(self):
+    def test_captures_and_impairments_see_the_frame_on_the_link(self):
         impair = [networks.PROGRAMS.roci, '--runtime-dir', self.sender.runtime_dir, 'impair', 'roci0']
         subprocess.run([*impair, '--delay', '1ms'], check=True, capture_output=True)
         self.addCleanup(subprocess.run, [*impair, '--clear'], check=True, capture_output=True)
-        self.test_the_kernel_takes_datagrams()
+        self.test_the_kernel_accepts_datagrams()
 
 
 class TapTest(ToKernel, unittest.TestCase):
-    """net_tap fills checksums in."""
+    """net_tap computes the checksums."""
     namespace = f'roci-{os.getpid()}-sums'
     interface = 'roci-sums'
 
@@ -204,7 +204,7 @@ class TapTest(ToKernel, unittest.TestCase):
                namespace=cls.namespace)
         ip('link', 'set', cls.interface, 'up', namespace=cls.namespace)
 
-    def test_the_port_does_it(self):
+    def test_the_port_computes_checksums(self):
         self.assertEqual(self.sender.show('ports')[0]['offloads'], BY_PORT)
         table = subprocess.run([networks.PROGRAMS.roci, '--runtime-dir', self.sender.runtime_dir, 'show', 'ports'],
                                capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout

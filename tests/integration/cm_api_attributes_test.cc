@@ -37,7 +37,7 @@ Id CreateOfType(EventChannel& channel, uint16_t port, ibv_qp_type type, int flag
   return Id(id);
 }
 
-// Two ends that have agreed, without queue pairs.
+// Two connected identifiers without queue pairs.
 struct TypedPair {
   EventChannel far_channel, near_channel;
   Id listener, active, passive;
@@ -129,7 +129,7 @@ TEST(CmAttributes, UnreliableConnection) {
 TEST(CmAttributes, ExtendedReliableConnection) {
   const TypedPair pair(7604, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV);
   EXPECT_EQ(pair.passive->qp_type, IBV_QPT_XRC_RECV);
-  // Either end has one half.
+  // Each end has one half of the connection.
   ExpectMasks(pair.active.get(), kToRtr, kToRts | kRequester | IBV_QP_TIMEOUT);
   ExpectMasks(pair.passive.get(), kToRtr | kResponder, kToRts | IBV_QP_TIMEOUT);
 

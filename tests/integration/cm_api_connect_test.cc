@@ -14,7 +14,7 @@
 namespace roci::testing {
 namespace {
 
-// Of REQ, REP and REJ, as the header of RDMA IP CM leaves it (IBTA vol 1, A11).
+// Private data that the RDMA IP CM header leaves in REQ, REP and REJ (IBTA vol 1, A11).
 constexpr size_t kMostOfRequest = 56;
 constexpr size_t kMostOfReply = 196;
 constexpr size_t kMostOfReject = 148;
@@ -26,10 +26,10 @@ std::string Padded(std::string data, size_t size) {
   return data;
 }
 
-// A type of service in the daemon's way: six bits, and none for congestion.
+// A type of service as the daemon uses it: six bits, without the ECN bits.
 constexpr uint8_t kTypeOfService = 0x68;
 
-TEST(CmConnect, RequestTellsThePeersParameters) {
+TEST(CmConnect, RequestReportsThePeersParameters) {
   EventChannel server, client;
   const Id listener = server.Listen(kFar, 7401);
   const Id active = client.Route(kFar, 7401);
@@ -59,7 +59,7 @@ TEST(CmConnect, RequestTellsThePeersParameters) {
   EXPECT_EQ(passive->qp_type, IBV_QPT_RC);
 }
 
-TEST(CmConnect, ReplyTellsThePeersParameters) {
+TEST(CmConnect, ReplyReportsThePeersParameters) {
   Connection c(7402);
   const std::string data = Padded("world", kMostOfReply);
   rdma_conn_param answer = Parameters(data);
@@ -119,7 +119,7 @@ TEST(CmConnect, WithoutAListenerAndAfterItsEnd) {
   ASSERT_EQ(rdma_connect(alone.get(), &parameters), 0);
   EXPECT_EQ(client.Expect(RDMA_CM_EVENT_REJECTED).status, kInvalidServiceId);
 
-  // Destroyed by the program that was asked, and with the listener before the program saw it.
+  // Destroyed by the passive program, or with the listener before the program got the event.
   Id listener = server.Listen(kFar, 7406);
   for (const bool is_seen : {true, false}) {
     const Id active = client.Route(kFar, 7406);
@@ -172,7 +172,7 @@ TEST(CmConnect, DisconnectFromBothSidesAtAnyTime) {
   EXPECT_EQ(ErrorOf(rdma_disconnect(c.passive.get())), 0);
   c.near_channel.Expect(RDMA_CM_EVENT_TIMEWAIT_EXIT);
   c.far_channel.Expect(RDMA_CM_EVENT_TIMEWAIT_EXIT);
-  EXPECT_EQ(ErrorOf(rdma_disconnect(c.active.get())), 0) << "as a slow program does";
+  EXPECT_EQ(ErrorOf(rdma_disconnect(c.active.get())), 0) << "like a slow program";
   EXPECT_EQ(ErrorOf(rdma_disconnect(c.passive.get())), 0);
   EXPECT_TRUE(c.far_channel.IsQuiet());
 }
@@ -182,7 +182,7 @@ TEST(CmConnect, EstablishAndNotify) {
   EXPECT_EQ(ErrorOf(rdma_establish(c.active.get())), EINVAL) << "no reply yet";
   c.Accept();
   EXPECT_EQ(ErrorOf(rdma_notify(c.passive.get(), IBV_EVENT_PATH_MIG)), EINVAL);
-  // The first message has come before the RTU.
+  // The first message arrived before the RTU.
   EXPECT_EQ(rdma_notify(c.passive.get(), IBV_EVENT_COMM_EST), 0) << strerror(errno);
   c.far_channel.Expect(RDMA_CM_EVENT_ESTABLISHED);
   EXPECT_EQ(rdma_establish(c.active.get()), 0) << strerror(errno);
@@ -213,7 +213,7 @@ TEST(CmConnect, LibraryEstablishesWithQueuePairs) {
   ASSERT_EQ(ibv_query_qp(active->qp, &attributes, mask, &unused), 0);
   EXPECT_EQ(attributes.qp_state, IBV_QPS_RTS);
   EXPECT_EQ(attributes.dest_qp_num, passive->qp->qp_num);
-  EXPECT_EQ(attributes.max_dest_rd_atomic, parameters.initiator_depth) << "as the reply has it";
+  EXPECT_EQ(attributes.max_dest_rd_atomic, parameters.initiator_depth) << "value of the reply";
   EXPECT_EQ(attributes.retry_cnt, parameters.retry_count);
   EXPECT_EQ(attributes.rnr_retry, parameters.rnr_retry_count);
   ASSERT_EQ(rdma_disconnect(active.get()), 0) << strerror(errno);
@@ -222,7 +222,7 @@ TEST(CmConnect, LibraryEstablishesWithQueuePairs) {
   EXPECT_EQ(attributes.qp_state, IBV_QPS_ERR);
 }
 
-TEST(CmConnect, TypeOfServiceIsThatOfBothDirections) {
+TEST(CmConnect, TypeOfServiceAppliesToBothDirections) {
   Connection c(7413, kTypeOfService);
   EXPECT_EQ(c.active->route.path_rec->traffic_class, kTypeOfService);
   ASSERT_NE(c.passive->route.path_rec, nullptr);
@@ -235,7 +235,7 @@ TEST(CmConnect, TypeOfServiceIsThatOfBothDirections) {
   }
 }
 
-TEST(CmConnect, ListenersTypeOfServiceIsNotTheirPeers) {
+TEST(CmConnect, ListenersTypeOfServiceDoesNotApplyToPeers) {
   EventChannel server, client;
   const Id listener = server.Create();
   uint8_t type_of_service = 0x20;
@@ -252,7 +252,7 @@ TEST(CmConnect, ListenersTypeOfServiceIsNotTheirPeers) {
   EXPECT_EQ(attributes.ah_attr.grh.traffic_class, kTypeOfService);
 }
 
-TEST(CmConnect, AckTimeoutIsTheProgramsAndThePeers) {
+TEST(CmConnect, AckTimeoutAppliesToBothEnds) {
   EventChannel server, client;
   const Id listener = server.Listen(kFar, 7415);
   const Id active = client.Route(kFar, 7415);
@@ -271,7 +271,7 @@ TEST(CmConnect, AckTimeoutIsTheProgramsAndThePeers) {
   }
 }
 
-TEST(CmConnect, RequestsBeyondTheBacklogComeLater) {
+TEST(CmConnect, RequestsBeyondTheBacklogArriveLater) {
   EventChannel server, client;
   const Id listener = server.Listen(kFar, 7416, RDMA_PS_TCP, 1);
   const Id first = client.Route(kFar, 7416);
@@ -286,7 +286,7 @@ TEST(CmConnect, RequestsBeyondTheBacklogComeLater) {
   const Id passive = server.ExpectRequest();
   EXPECT_EQ(rdma_get_dst_port(passive.get()), rdma_get_src_port(first.get()));
   EXPECT_TRUE(server.IsQuiet());
-  // The peer repeats its request after some seconds.
+  // The peer retransmits its request after some seconds.
   const Id later = server.ExpectRequest();
   ASSERT_NE(later, nullptr);
   EXPECT_EQ(rdma_get_dst_port(later.get()), rdma_get_src_port(second.get()));
@@ -344,7 +344,7 @@ TEST(CmConnect, RequestsMigrateWithTheirListener) {
   ASSERT_NE(passive, nullptr);
   EXPECT_EQ(seen.listener, listener.get());
   EXPECT_EQ(passive->channel, after.get());
-  // And on, to a channel of its own, to none.
+  // Migrates again, to a new channel, then to none.
   ASSERT_EQ(rdma_migrate_id(passive.get(), own.get()), 0);
   parameters = Parameters();
   ASSERT_EQ(rdma_accept(passive.get(), &parameters), 0);

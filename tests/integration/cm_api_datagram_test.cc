@@ -11,7 +11,7 @@
 namespace roci::testing {
 namespace {
 
-// Of SIDR REQ and SIDR REP.
+// Private data of SIDR REQ and SIDR REP.
 constexpr size_t kMostOfRequest = 180;
 constexpr size_t kMostOfReply = 136;
 constexpr int kNotSupported = 1;
@@ -23,7 +23,7 @@ std::string Padded(std::string data, size_t size) {
   return data;
 }
 
-// Who asks, and who was asked.
+// The active and the passive identifier.
 struct Question {
   EventChannel far_channel, near_channel;
   Id listener, active, passive;
@@ -80,10 +80,10 @@ TEST(CmDatagram, LongPrivateDataOfARequest) {
   const std::string too_long = Padded("a question", kMostOfRequest + 1);
   rdma_conn_param parameters = Parameters(too_long);
   EXPECT_EQ(ErrorOf(rdma_connect(id.get(), &parameters)), EINVAL);
-  // Nobody was asked, so it may still be.
+  // No request was sent, so it may still connect.
   parameters = Parameters();
   EXPECT_EQ(rdma_connect(id.get(), &parameters), 0) << strerror(errno);
-  EXPECT_EQ(channel.Expect(RDMA_CM_EVENT_UNREACHABLE).status, kNotSupported) << "nobody listens";
+  EXPECT_EQ(channel.Expect(RDMA_CM_EVENT_UNREACHABLE).status, kNotSupported) << "no listener";
 }
 
 TEST(CmDatagram, LongPrivateDataOfAnAcceptRejects) {
@@ -102,7 +102,7 @@ TEST(CmDatagram, RejectCarriesPrivateData) {
   EXPECT_EQ(seen.data, Padded("nope", kMostOfReply));
 }
 
-TEST(CmDatagram, DestroyingAQuestionRejectsIt) {
+TEST(CmDatagram, DestroyingARequestRejectsIt) {
   Question q(7505, "");
   q.passive.reset();
   EXPECT_EQ(q.near_channel.Expect(RDMA_CM_EVENT_UNREACHABLE).status, kRejected);
@@ -119,7 +119,7 @@ int Join(const Id& id, const char* group) {
   return ErrorOf(rdma_join_multicast(id.get(), Address(group).get(), &context));
 }
 
-// Which of the device's GIDs a handle names, once it has been made.
+// The device's GID index that a created handle uses.
 std::string SourceOf(const Id& id, const Seen& seen) {
   ibv_ah_attr attributes = seen.ud.ah_attr;
   ibv_pd* domain = ibv_alloc_pd(id->verbs);
@@ -133,7 +133,7 @@ std::string SourceOf(const Id& id, const Seen& seen) {
   return inet_ntop(AF_INET6, gid.raw, text, sizeof(text));
 }
 
-TEST(CmDatagram, JoinTellsWhereToSend) {
+TEST(CmDatagram, JoinReportsTheAddressVector) {
   EventChannel channel;
   const Id id = Bound(channel, kNear);
   int context = 0;
@@ -159,7 +159,7 @@ TEST(CmDatagram, GroupsOfTheOtherFamily) {
             std::string("::ffff:") + kFar);
 }
 
-TEST(CmDatagram, GroupsAreLeftAsOftenAsTheyAreJoined) {
+TEST(CmDatagram, JoinsAndLeavesOfGroupsAreCounted) {
   EventChannel channel;
   const Id id = Bound(channel, kNear);
   for (int i = 0; i < 2; ++i) {

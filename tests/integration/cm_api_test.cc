@@ -25,7 +25,7 @@ namespace roci::testing {
 namespace {
 
 constexpr char kNobody[] = "10.99.0.77";
-constexpr char kNobodyElse[] = "10.99.0.78";  // not asked for yet
+constexpr char kNobodyElse[] = "10.99.0.78";  // not resolved yet
 constexpr char kElsewhere[] = "192.0.2.1";
 
 TEST(CmApi, FailedResolutionLeavesNothing) {
@@ -38,7 +38,7 @@ TEST(CmApi, FailedResolutionLeavesNothing) {
   EXPECT_EQ(id->verbs, nullptr) << "it has no device yet";
   EXPECT_EQ(ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address(kElsewhere, 1).get(), 300)),
             ENETUNREACH);
-  // Another device's alone.
+  // An address of another device only.
   ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, Address("10.77.0.1", 7).get(), 10'000), 0)
       << strerror(errno);
   channel.Expect(RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -104,7 +104,7 @@ TEST(CmApi, ReusedAddressesHaveOneListener) {
   EXPECT_EQ(ErrorOf(rdma_bind_addr(second.get(), Address(kNear, 7301).get())), EADDRINUSE)
       << "both have to agree";
   EXPECT_EQ(SetNumber(first, RDMA_OPTION_ID_REUSEADDR, 1), 0) << "of one that is bound";
-  EXPECT_EQ(SetNumber(first, RDMA_OPTION_ID_REUSEADDR, 0), EINVAL) << "others may rely on it";
+  EXPECT_EQ(SetNumber(first, RDMA_OPTION_ID_REUSEADDR, 0), EINVAL) << "others rely on it";
   EXPECT_EQ(rdma_bind_addr(second.get(), Address(kNear, 7301).get()), 0) << strerror(errno);
   EXPECT_EQ(ErrorOf(rdma_listen(first.get(), 0)), EADDRINUSE);
 }
@@ -119,7 +119,7 @@ TEST(CmApi, ReuseMayBeSetUntilListening) {
   EXPECT_EQ(SetNumber(listener, RDMA_OPTION_ID_AFONLY, 1), EINVAL);
 }
 
-TEST(CmApi, FamiliesShareAPortOnDemand) {
+TEST(CmApi, FamiliesShareAPortIfAsked) {
   EventChannel channel;
   const Id ipv6 = channel.Create();
   const Id ipv4 = channel.Create();
@@ -128,7 +128,7 @@ TEST(CmApi, FamiliesShareAPortOnDemand) {
   EXPECT_EQ(rdma_bind_addr(ipv4.get(), Address("0.0.0.0", 7303).get()), 0) << strerror(errno);
   EXPECT_EQ(rdma_listen(ipv6.get(), 0), 0);
   EXPECT_EQ(rdma_listen(ipv4.get(), 0), 0);
-  // Otherwise IPv6 is for both.
+  // Otherwise an IPv6 listener serves both families.
   const Id both = channel.Listen("::", 7304);
   const Id neither = channel.Create();
   EXPECT_EQ(ErrorOf(rdma_bind_addr(neither.get(), Address("0.0.0.0", 7304).get())), EADDRNOTAVAIL);
@@ -151,7 +151,7 @@ TEST(CmApi, OptionsAreChecked) {
   EXPECT_EQ(SetByte(datagram, RDMA_OPTION_ID_ACK_TIMEOUT, 14), EINVAL) << "has no acknowledgements";
 }
 
-TEST(CmApi, APathOfTheProgramsIsARoute) {
+TEST(CmApi, APathFromTheProgramIsARoute) {
   EventChannel channel;
   const Id id = channel.Create();
   ibv_path_data path = {};
@@ -181,7 +181,7 @@ TEST(CmApi, ResolutionErrors) {
   EXPECT_EQ(
       ErrorOf(rdma_resolve_addr(id.get(), nullptr, Address("fd72:6f63:6900::1", 1).get(), 100)),
       EINVAL)
-      << "bound to the other family by now";
+      << "already bound to the other family";
   const Id mixed = channel.Create();
   EXPECT_EQ(ErrorOf(rdma_resolve_addr(mixed.get(), Address("fd72:6f63:6900::1").get(),
                                       Address(kFar, 1).get(), 100)),
@@ -218,7 +218,7 @@ TEST(CmApi, ChannelsMayBeNonblocking) {
   EXPECT_EQ(ErrorOf(rdma_get_cm_event(channel.get(), &event)), EAGAIN);
 }
 
-// A thread that asks the channel for so many events. Behind the first it waits for GoOn().
+// A thread that takes several events from the channel. After the first it waits for GoOn().
 class Waiter {
  public:
   explicit Waiter(const rdma_event_channel* channel, int events = 1)
@@ -233,9 +233,9 @@ class Waiter {
   }
   bool HasFirst() const { return has_first_; }
   void GoOn() { may_go_on_ = true; }
-  // errno; 0: it has had its events, or waits still.
+  // errno; 0: the thread has all its events, or still waits.
   int Error() {
-    // It is on its way to one or the other.
+    // Waits until the thread has reached either state.
     while (!is_over_ && !Sleeps()) is_over_ = pthread_tryjoin_np(thread_, nullptr) == 0;
     const timespec soon = SoonAfterNow();
     if (!is_over_) is_over_ = pthread_timedjoin_np(thread_, nullptr, &soon) == 0;
@@ -273,7 +273,7 @@ class Waiter {
     return name_end != std::string::npos && stat[name_end + 2] == 'S';
   }
 
-  rdma_event_channel channel_;  // a copy: librdmacm frees what it closes
+  rdma_event_channel channel_;  // a copy, since librdmacm frees the channel
   const int events_;
   pthread_t thread_ = {};
   std::atomic<pid_t> tid_{0};
@@ -283,7 +283,7 @@ class Waiter {
   bool is_over_ = false;
 };
 
-// As the kernel's: a thread that waits in a descriptor goes on waiting.
+// As with the kernel, a thread that waits on a closed descriptor keeps waiting.
 TEST(CmApi, AWaitOnAClosedChannelGetsNoEvent) {
   for (int i = 0; i < 300; ++i) {
     rdma_event_channel* channel = rdma_create_event_channel();
@@ -291,7 +291,7 @@ TEST(CmApi, AWaitOnAClosedChannelGetsNoEvent) {
     rdma_cm_id* id = nullptr;
     ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
     Waiter waiter(channel);
-    // The event comes, or is taken back, just as the thread asks for it.
+    // The event arrives or is removed while the thread asks for it.
     ASSERT_EQ(rdma_resolve_addr(id, Address(kNear).get(), Address(kFar, 1).get(), 10'000), 0);
     rdma_destroy_id(id);
     rdma_destroy_event_channel(channel);
@@ -299,8 +299,8 @@ TEST(CmApi, AWaitOnAClosedChannelGetsNoEvent) {
   }
 }
 
-// A connection between the two devices. A separate thread of the client receives the event that
-// tells of its end.
+// A connection between the two devices. A separate thread of the client receives the disconnect
+// event.
 class ToldOfEnd {
  public:
   ToldOfEnd() : listener_(server_.Listen(kFar, 7460)), active_(client_->Route(kFar, 7460)) {
@@ -328,16 +328,16 @@ class ToldOfEnd {
   std::optional<Waiter> waiter_;
 };
 
-// One thread receives the event that tells of the end; another closes the channel before the first
-// thread asks for the next event. The first thread then waits, as if it had asked before.
-TEST(CmApi, AThreadToldOfTheEndWaitsThoughTheChannelIsClosed) {
+// One thread receives the disconnect event; another closes the channel before the first thread asks
+// for the next event. The first thread then waits as if it had asked before.
+TEST(CmApi, AThreadAfterDisconnectWaitsThoughTheChannelIsClosed) {
   ToldOfEnd connection;
   connection.CloseChannel();
   connection.waiter().GoOn();
   EXPECT_EQ(connection.waiter().Error(), 0);
 }
 
-TEST(CmApi, AThreadToldOfTheEndMayAskBeforeTheChannelIsClosed) {
+TEST(CmApi, AThreadAfterDisconnectMayAskBeforeTheChannelIsClosed) {
   ToldOfEnd connection;
   connection.waiter().GoOn();
   EXPECT_EQ(connection.waiter().Error(), 0);
@@ -345,7 +345,7 @@ TEST(CmApi, AThreadToldOfTheEndMayAskBeforeTheChannelIsClosed) {
   EXPECT_EQ(connection.waiter().Error(), 0);
 }
 
-// To the thread that closed it a channel is no descriptor.
+// For the thread that closed it, a channel is not a descriptor.
 TEST(CmApi, AClosedChannelIsNoDescriptorForItsThread) {
   EventChannel server;
   const Id listener = server.Listen(kFar, 7460);
@@ -365,7 +365,7 @@ TEST(CmApi, AClosedChannelIsNoDescriptorForItsThread) {
   EXPECT_EQ(ErrorOf(rdma_get_cm_event(&closed, &event)), EBADF);
 }
 
-// errno of binding port 80 as a user who has `capabilities`; -1: not even that far.
+// errno of binding port 80 as a user with `capabilities`; -1: setup failed.
 int BindAs(uint32_t capabilities) {
   constexpr uid_t kSomebody = 65534;
   const pid_t child = fork();
@@ -375,7 +375,7 @@ int BindAs(uint32_t capabilities) {
     const bool is_somebody = prctl(PR_SET_KEEPCAPS, 1) == 0 &&
                              setresuid(kSomebody, kSomebody, kSomebody) == 0 &&
                              syscall(SYS_capset, &header, data) == 0 &&
-                             prctl(PR_SET_DUMPABLE, 1) == 0;  // as one started with them is
+                             prctl(PR_SET_DUMPABLE, 1) == 0;  // as for a program started with them
     rdma_event_channel* channel = is_somebody ? rdma_create_event_channel() : nullptr;
     rdma_cm_id* id = nullptr;
     if (channel == nullptr || rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) _exit(255);
@@ -386,12 +386,12 @@ int BindAs(uint32_t capabilities) {
   return WIFEXITED(status) && WEXITSTATUS(status) != 255 ? WEXITSTATUS(status) : -1;
 }
 
-TEST(CmApi, PrivilegedPortsWantTheCapability) {
+TEST(CmApi, PrivilegedPortsNeedTheCapability) {
   EventChannel channel;
   const Id own = channel.Create();
   EXPECT_EQ(rdma_bind_addr(own.get(), Address(kNear, 81).get()), 0)
       << "the daemon's own user: " << strerror(errno);
-  if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+  if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
   // The test's daemon has a runtime folder that only root may enter.
   constexpr uint32_t kEnter = 1u << CAP_DAC_OVERRIDE;
   EXPECT_EQ(BindAs(kEnter), EACCES);

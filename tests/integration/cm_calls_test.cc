@@ -35,7 +35,7 @@ ibv_qp_init_attr SmallQueues() {
   return attributes;
 }
 
-// errno of rdma_create_ep, which takes down what it has made before it fails.
+// errno of rdma_create_ep, which destroys its objects before it returns the failure.
 int EndpointErrno(const char* address, int flags, ibv_qp_init_attr* attributes) {
   const AddressInfo place = Resolve(address, flags);
   if (place == nullptr) return -1;
@@ -94,7 +94,7 @@ TEST(CmCalls, FailingPostSetsErrno) {
 
 volatile sig_atomic_t g_alarms = 0;
 
-// Rings every 100 ms until the test ends.
+// Raises SIGALRM every 100 ms until the test ends.
 class Alarms {
  public:
   explicit Alarms(int flags) {
@@ -118,8 +118,8 @@ class Alarms {
   struct sigaction before_ = {};
 };
 
-// Begins to resolve an address that nobody has, which takes `timeout_ms`, or less if the daemon has
-// asked for the same address before.
+// Starts resolving an unused address, which takes `timeout_ms`, or less if the daemon has tried the
+// same address before.
 rdma_cm_id* BeginToResolve(rdma_event_channel* channel, const char* address, int timeout_ms) {
   const AddressInfo place = Resolve(address, 0);
   rdma_cm_id* id = nullptr;
@@ -166,10 +166,10 @@ long CountDescriptors() {
   return count;
 }
 
-TEST(CmCalls, ChannelsTakeTwoDescriptorsAndGiveThemBack) {
+TEST(CmCalls, ChannelsReleaseTheirTwoDescriptors) {
   constexpr int kChannels = 20;
   rdma_event_channel* channels[kChannels];
-  // What librdmacm keeps for itself is there after the first.
+  // librdmacm's own descriptors exist after the first.
   rdma_destroy_event_channel(rdma_create_event_channel());
   const long before = CountDescriptors();
   for (rdma_event_channel*& channel : channels) channel = rdma_create_event_channel();

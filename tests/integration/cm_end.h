@@ -18,7 +18,7 @@ inline constexpr char kFar[] = "10.99.0.2";
 // 0, or errno of a call that failed.
 inline int ErrorOf(int result) { return result == 0 ? 0 : errno; }
 
-// An address as the calls take it.
+// An address in the form that the calls take.
 class Address {
  public:
   explicit Address(const std::string& ip, uint16_t port = 0);
@@ -61,12 +61,12 @@ class EventChannel {
            int type_of_service = -1);
 
   Seen Next(int timeout_ms = 60'000);
-  // Fails the test if another event is next, or none.
+  // Fails the test if the next event differs or does not arrive.
   Seen Expect(rdma_cm_event_type event);
   // The new identifier of a request.
   Id ExpectRequest(Seen* seen = nullptr);
   bool IsQuiet() { return Next(200).event == -1; }
-  // An event is there.
+  // True: an event is waiting.
   bool IsWaiting() const;
 
  private:
@@ -82,12 +82,12 @@ struct Connection {
   Id listener;
   Id active, passive;  // after the listener, so that they end first
 
-  // Up to the request; the rest stays to the test.
+  // Connects up to the request; the test does the rest.
   explicit Connection(uint16_t port, int type_of_service = -1);
   void Accept();
-  // The active side has its answer, and the passive side knows.
+  // Waits until both sides are established.
   void Establish();
-  // By hand: mask of rdma_init_qp_attr, 0 if it fails.
+  // Returns the mask of rdma_init_qp_attr, 0 on failure.
   static int Mask(rdma_cm_id* id, ibv_qp_state state, ibv_qp_attr* attributes = nullptr);
 };
 

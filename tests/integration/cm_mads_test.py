@@ -23,7 +23,7 @@ from networks_test import ETH_P_ALL, inside, ip
 PROGRAMS = None
 OURS, THEIRS, STRANGER = '192.0.2.2', '192.0.2.1', '192.0.2.3'
 RC, RD = 0, 2
-NOBODY = mads.TCP_SPACE | 9  # nobody listens
+NOBODY = mads.TCP_SPACE | 9  # no listener
 PORT = 7174
 SERVICE = mads.TCP_SPACE | PORT
 BACKLOG = 3  # rping's
@@ -53,7 +53,7 @@ class CmMads(unittest.TestCase):
             raise unittest.SkipTest(f'no network namespaces here: {getattr(error, "stderr", error)}') from error
         for interface in cls.interfaces:
             ip('link', 'set', interface, 'up', namespace=cls.name)
-        # The kernel answers ARP for our side.
+        # The kernel answers ARP for the test's address.
         ip('address', 'add', f'{OURS}/24', 'dev', cls.interfaces[1], namespace=cls.name)
         config = f'[[device]]\nname = "roci0"\nport = "net_af_packet0,iface={cls.interfaces[0]}"\naddresses = ["{THEIRS}/24"]\n'
         cls.daemon = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', cls.name))
@@ -75,7 +75,7 @@ class CmMads(unittest.TestCase):
         self.answers(0.2)
 
     def new_id(self):
-        """Also good as a number of a queue pair."""
+        """Also usable as a queue pair number."""
         CmMads.last_id += 1
         return CmMads.last_id
 
@@ -92,7 +92,7 @@ class CmMads(unittest.TestCase):
         raise AssertionError('no answer')
 
     def answers(self, quiet_s):
-        """Attributes of the MADs that come until none comes for a while."""
+        """Attributes of the MADs that arrive until the link is quiet."""
         found = []
         while select.select([self.wire], [], [], quiet_s)[0]:
             data = self.wire.recv(65536)
@@ -156,7 +156,7 @@ class CmMads(unittest.TestCase):
                                            capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
                     self.assertRegex(table, rf'messages to the connection manager:\n(    .*\n)*    {reason} +[0-9]+\n')
         before = self.counters()
-        self.send(elsewhere)  # names another address than it comes from
+        self.send(elsewhere)  # the address in the message is not its source
         self.assert_grown(before, {'source_address': 1})
 
     def test_no_listener(self):
@@ -214,7 +214,7 @@ class CmMads(unittest.TestCase):
         forged('unexpected_in_this_state', mads.mad(mads.RTU, mads.ids(ours, theirs)))
         forged('unexpected_in_this_state', mads.mad(mads.DREP, mads.ids(ours, theirs)))
         forged('unknown_connection', mads.mad(mads.REJ, mads.ids(ours, theirs)), STRANGER)
-        # A request with the same ID of the same adapter, from elsewhere.
+        # A request with the same ID and adapter from another address.
         forged('source_address', mads.mad(mads.REQ, mads.req(ours, SERVICE, STRANGER, THEIRS, qpn)), STRANGER)
 
         self.send(mads.mad(mads.DREQ, mads.dreq(ours, theirs, their_qpn), transaction=0x1236))
@@ -222,7 +222,7 @@ class CmMads(unittest.TestCase):
         self.assertEqual((drep.attribute, drep.sender, drep.receiver), (mads.DREP, theirs, ours))
 
     def test_offers_of_another_vendor_are_answered_with_none(self):
-        """Librdmacm answers in the name of the vendor that has asked."""
+        """librdmacm answers with the vendor ID of the request."""
         self.listen()
         ours, qpn = self.new_id(), self.new_id()
         body = mads.req(ours, SERVICE, OURS, THEIRS, qpn, vendor=0x123456)
@@ -233,7 +233,7 @@ class CmMads(unittest.TestCase):
         self.send(mads.mad(mads.REJ, mads.ids(ours, rep.sender, (8, b'\x40'), (10, struct.pack('!H', REJ_CONSUMER)))))
 
     def test_noise(self):
-        """Every message with random contents, beside a listener."""
+        """Every message type with random contents, while a program listens."""
         server = self.listen()
         server.send_signal(signal.SIGSTOP)
         chance = random.Random(4711)
@@ -243,13 +243,13 @@ class CmMads(unittest.TestCase):
             for _ in range(50):
                 attribute = chance.randrange(mads.REQ - 1, mads.APR + 2)
                 body = bytearray(chance.randbytes(mads.MAD_BYTES - mads.HEADER_BYTES))
-                if attribute == mads.REQ and chance.random() < 0.8:  # one that gets further
+                if attribute == mads.REQ and chance.random() < 0.8:  # more likely to pass the first checks
                     valid = mads.req(self.new_id(), SERVICE, OURS, THEIRS, self.new_id())
                     kept = chance.randrange(len(valid))
                     body[:kept] = valid[:kept]
                 self.send(mads.mad(attribute, bytes(body), transaction=sent))
                 sent += 1
-            # What a full ring would lose is none of this test's business.
+            # Losses at a full ring are outside this test.
             self.assertTrue(await_(lambda: sum(self.counters().values()) == before + sent),
                             (before, sent, self.counters()))
         server.kill()

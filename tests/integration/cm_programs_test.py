@@ -16,27 +16,27 @@ import cases
 from harness import LIMIT_S, await_, ended_well, free_port, listening, members
 from two_ends import V4, V6, end_of
 
-# Runs of a case whose programs have a race of their own that they may lose.
+# Attempts for a case whose programs have a race.
 RACE_RUNS = 20
-OWN_OPTIONS = ('-b', '-d', '-D', '-I')  # of the programs: an address or device of their own
-SCRATCH = tempfile.TemporaryDirectory()  # gone with the program
+OWN_OPTIONS = ('-b', '-d', '-D', '-I')  # options that name a program's own address or device
+SCRATCH = tempfile.TemporaryDirectory()  # removed at exit
 
 
 class Case:
-    """Server and client commands. `stays`: the server never ends by itself. `fails`: so does the client, saying this. `joins`: nobody
-    listens, the server joins a group. `race`: what the client says when it has lost a race of the programs' own; the case
-    is run again then. `port`: the server listens there by TCP first."""
+    """Server and client commands. `stays`: the server does not exit by itself. `fails`: the client fails with this message
+    (and the server does not exit). `joins`: the server joins a group instead of listening. `race`: the client's message
+    after it lost a race between the programs; the case is run again. `port`: the server first listens on this TCP port."""
 
     def __init__(self, server, client, stays=False, fails=None, joins=False, race=None, port=None):
         self.server = server.split()
         self.client = client.split()
         self.stays, self.fails, self.joins, self.race, self.port = stays, fails, joins, race, port
-        # The same in every run.
+        # The name is the same in every run.
         self.name = f'{server} <- {client}'.replace(SCRATCH.name, 'SCRATCH').replace(f'-lp {port}', '-lp PORT')
 
     def ends(self):
-        """Where server and client belong, 0 or 1: by the addresses and devices that they say are their own, or else by
-        whom the client wants. Without any (the loopback address) they are at one end."""
+        """The ends (0 or 1) of server and client, by the local address or device in their options, or else by the client's
+        target. Without any (the loopback address) both run at one end."""
         def own(words):
             named = (end_of(word) for option, word in zip(words, words[1:]) if option in OWN_OPTIONS)
             return next((end for end in named if end is not None), None)
@@ -53,9 +53,9 @@ class Case:
 def rping_cases():
     for a, b in (V4, V6, V4[::-1], V6[::-1]):
         yield Case(f'rping -s -a {b} -C 10 -v', f'rping -c -a {b} -I {a} -C 10')
-    # Over a device to itself; over all addresses.
+    # A device connected to itself; a listener on all addresses.
     yield Case(f'rping -s -a {V4[0]} -C 10', f'rping -c -a {V4[0]} -C 10 -v')
-    # The loopback addresses: a listener for all devices, and the first device to itself.
+    # Loopback addresses: a listener on all devices; the first device connected to itself.
     for own in ('127.0.0.1', '::1'):
         yield Case(f'rping -s -a {own} -C 10', f'rping -c -a {own} -C 10 -v')
     yield Case('rping -s -a 127.0.0.1 -C 10', f'rping -c -a {V4[1]} -I {V4[0]} -C 10')
@@ -84,7 +84,7 @@ def gid_cases():
         yield Case(f'ucmatose -f gid -b {b}', f'ucmatose -f gid -s {b} -b {a}')
         yield Case(f'ucmatose -f gid -P ib -b {b}', f'ucmatose -f gid -P ib -s {b} -b {a}')
         yield Case(f'udaddy -f gid -b {b}', f'udaddy -f gid -s {b} -b {a}')
-    # No source; several at a time; a listener by its IP address does not know of such requests.
+    # No source address; several connections at a time. A listener bound to an IP address does not get AF_IB requests.
     yield Case(f'ucmatose -f gid -b {V6[1]} -c 20', f'ucmatose -f gid -s {V6[1]} -c 20')
     yield Case(f'ucmatose -b {V6[1]}', f'ucmatose -f gid -s {V6[1]} -b {V6[0]}', stays=True,
                fails='RDMA_CM_EVENT_REJECTED, error: 8')
@@ -99,8 +99,8 @@ def socket_cases():
     few = '-S 4096 -C 200'
     for a, b in (V4, V6):
         yield Case(f'rstream -b {b} {few}', f'rstream -s {b} -b {a} {few}')
-    # With polling at the server only: a polling client takes POLLHUP for a failure, and gets it beside POLLIN when the
-    # server, which sends last, has disconnected before the client has read everything.
+    # Only the server polls. A polling client treats POLLHUP as a failure, and gets it together with POLLIN if the server,
+    # which sends last, disconnects before the client has read everything.
     yield Case(f'rstream -b {V4[1]} {few} -T a', f'rstream -s {V4[1]} {few}')
     yield Case(f'rstream -b {V4[1]} -S 1048576 -C 20', f'rstream -s {V4[1]} -S 1048576 -C 20')
     yield Case(f'riostream -b {V4[1]} {few}', f'riostream -s {V4[1]} {few}')
@@ -108,9 +108,9 @@ def socket_cases():
 
 
 def perftest_cases():
-    # Both connect twice. Before the second time the server tells the client to go on and listens only then; where the
-    # server waits for a processor, the client finds no listener, and crashes in its second attempt (it has destroyed its
-    # identifier after the first). Of a datagram service it says so by another event.
+    # Both connect twice. Before the second connection the server signals the client first and listens afterwards. If the
+    # server waits for a processor in between, the client finds no listener and crashes in its second attempt (it has destroyed
+    # its identifier after the first). For datagram services the event differs.
     def case(server, client):
         return Case(server, client,
                     race='RDMA_CM_EVENT_UNREACHABLE; error: 1' if '-c UD' in client else 'RDMA_CM_EVENT_REJECTED; error: 8')
@@ -122,14 +122,14 @@ def perftest_cases():
 
 
 def application_cases():
-    """Of tests/apps/applications.py, what is small."""
+    """The small cases of tests/apps/applications.py."""
     for verb in ('write', 'read'):
         common = '--thread --ioengine=rdma --port=7777 --bs=64k --size=4m --iodepth=16'
         yield Case(f'fio --name=receive {common} --rw=read',
                    f'fio --name=send {common} --hostname={V4[1]} --verb={verb} --rw=write --iodepth_batch_complete=1')
     port = free_port()
     for test in ('rc_bw', 'rc_rdma_read_bw', 'ver_rc_compare_swap', 'ver_rc_fetch_add'):
-        # Its server tells the client the port, and listens there only then.
+        # The server tells the client its port before it listens there.
         yield Case(f'qperf -lp {port}', f'qperf -lp {port} 127.0.0.1 -t 1 -cm1 {test}', stays=True, port=port,
                    race='unexpected event from RDMA CM: Event rejected')
     registry = f'{SCRATCH.name}/dat.conf'
@@ -142,7 +142,7 @@ def application_cases():
 
 
 def error_cases():
-    # Nobody listens; nobody is there; no way leads there; not an address of ours.
+    # No listener; no host; no route; not a local address.
     yield Case('sleep 600', f'ucmatose -s {V4[1]} -b {V4[0]}', stays=True, fails='RDMA_CM_EVENT_REJECTED, error: 8')
     yield Case('sleep 600', f'rping -c -a 10.99.0.77 -I {V4[0]} -C 1', stays=True, fails='error -110')
     yield Case('sleep 600', 'rping -c -a 192.0.2.1 -C 1', stays=True, fails='Network is unreachable')
@@ -156,7 +156,7 @@ def all_cases():
 
 
 def features(case):
-    """What a sample over a network has to show: each program, each option, each kind of address."""
+    """Features that a sample over a network covers: each program, each option, each kind of address."""
     words = case.client + case.server
     family = 'IPv6' if any(':' in word for word in words) else 'IPv4'
     program = case.client[0]
@@ -173,20 +173,20 @@ def output_of(process, limit_s):
 
 
 def run_case(daemon, case):
-    """What went wrong, or ''."""
+    """The error, or ''."""
     for run in range(1, RACE_RUNS + 1):
         wrong, lost_race = run_once(daemon, case, run == RACE_RUNS)
         if not lost_race:
             break
-        print(f'# run {run} has lost its race')
+        print(f'# run {run} lost the race')
     return wrong
 
 
 def run_once(daemon, case, is_last):
-    """What went wrong, or ''; and whether that was the case's race and another run may follow."""
+    """The error or '', and whether the case lost its race and may run again."""
     server_end, client_end = (daemon.at(end) for end in case.ends())
     if case.joins:
-        await_(lambda: members(server_end) == 0)  # of the case before
+        await_(lambda: members(server_end) == 0)  # of the previous case
     server = server_end.start(*case.server)
     listens = case.server[0] != 'sleep'
     if case.joins:

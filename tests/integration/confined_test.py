@@ -16,13 +16,13 @@ from harness import LIMIT_S, Daemon, Programs
 os.environ['VERBS_LOG_LEVEL'] = '1'  # the plugin says why a device cannot be opened
 PROGRAMS = PROGRAM = None
 
-# What a container engine does: namespaces of its own, as root of its own user namespace.
+# As a container engine does: new namespaces, root in a new user namespace.
 CONTAINER = ('unshare', '--user', '--map-root-user', '--pid', '--fork', '--kill-child', '--mount', '--mount-proc')
-# The daemon in a PID namespace that the programs' is no part of.
+# The daemon in a PID namespace that does not contain the programs.
 BESIDE = ('unshare', '--pid', '--fork', '--kill-child=SIGTERM', '--mount', '--mount-proc')
 
 
-@unittest.skipUnless(os.geteuid() == 0, 'only root can take rights away')
+@unittest.skipUnless(os.geteuid() == 0, 'needs root')
 class ConfinedTest(unittest.TestCase):
 
     def make_daemon(self, **options):
@@ -32,11 +32,11 @@ class ConfinedTest(unittest.TestCase):
 
     def make_daemon_beside(self):
         daemon = self.make_daemon(prefix=BESIDE)
-        self.addCleanup(daemon.process.kill)  # unshare(1) passes no SIGTERM on
+        self.addCleanup(daemon.process.kill)  # unshare(1) does not forward SIGTERM
         return daemon
 
     def run_confined(self, daemon, *arguments, prefix=(), **options):
-        """The completed program, which has the devices of `daemon`."""
+        """Runs the program with the devices of `daemon`."""
         return subprocess.run([*prefix, *daemon.command(PROGRAM, *arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False, **options)
 
@@ -51,7 +51,7 @@ class ConfinedTest(unittest.TestCase):
             self.assertIn(word, lines[0])
 
     def make_root(self, *shown):
-        """A folder for chroot, and a command before which it shows the machine's folders `shown`."""
+        """A folder for chroot, and a command prefix that bind-mounts the machine's folders `shown` into it."""
         root = tempfile.mkdtemp(prefix='roci-root.')
         os.chmod(root, 0o755)
         self.addCleanup(shutil.rmtree, root)
@@ -70,7 +70,7 @@ class ConfinedTest(unittest.TestCase):
 
     def chroot(self, daemon, how, *shown):
         root, mounts = self.make_root(*shown)
-        # Within the mount namespace that `roci run` makes.
+        # Inside the mount namespace of `roci run`.
         command = daemon.command('unshare', '--mount', 'sh', '-c', mounts, PROGRAM, how, root)
         return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=LIMIT_S, check=False)

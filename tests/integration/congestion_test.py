@@ -20,10 +20,10 @@ from harness import LIMIT_S, Daemon, Pair, Programs, await_
 PROGRAMS = None
 SERVER, CLIENT = 'roci0', 'roci1'  # the client writes
 ON = '[congestion]\nenabled = "on"\n'
-# Every cut is one by half, and recovery so slow that a busy machine's pauses between packets do not look like an end of the
+# Every cut halves the rate, and recovery is so slow that a busy machine's pauses between packets do not look like the end of
 # congestion.
 STEEP = ON + 'alpha_period_us = 1000000\nincrease_period_us = 100000\nadditive_mbps = 20000\n'
-# The client's requests on their way; acknowledgements are not marked.
+# Marks requests of the client; acknowledgements are not marked.
 MARK_REQUESTS = ('--direction', 'in', '--ecn')
 CNP_DSCP = 48
 
@@ -55,7 +55,7 @@ class CongestionTest(unittest.TestCase):
         return self.counters(CLIENT)['counters']['tx_bytes']
 
     def sent_bps(self):
-        """Never more than was sent in a second."""
+        """Checks that the rate never exceeds what was sent in a second."""
         begin, before = time.monotonic(), self.sent_bytes()
         time.sleep(1)
         return (self.sent_bytes() - before) * 8 / (time.monotonic() - begin)
@@ -71,7 +71,7 @@ class CongestionTest(unittest.TestCase):
         return next(port for port in self.daemon.show('ports') if port['device'] == CLIENT)['impairments'][0]
 
     def throttled_kbps(self):
-        """What the client's queue pair is throttled to; None: it is not."""
+        """The rate that the client's queue pair is throttled to, or None."""
         rates = [qp['throttled_to_kbps'] for qp in self.daemon.show('qps') if qp['device'] == CLIENT and qp['state'] == 'RTS']
         self.assertEqual(len(rates), 1)
         return rates[0]
@@ -87,9 +87,9 @@ class CongestionTest(unittest.TestCase):
         self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
 
         self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
-        # Cut after cut, down to the 10 Mb/s that are the least.
+        # Repeated cuts lower the rate to the minimum, 10 Mb/s.
         self.assertTrue(await_(lambda: (self.throttled_kbps() or 10 ** 9) < 100_000, LIMIT_S))
-        # Unthrottled it is gigabits. (Where the daemon waits for a processor, its rates recover meanwhile.)
+        # Unthrottled, the rate is several Gb/s. (While the daemon waits for a processor, rates recover.)
         rates = []
         self.assertTrue(await_(lambda: rates.append(self.sent_bps()) or 0 < rates[-1] < 200e6, LIMIT_S), rates)
         self.assertRegex(self.roci('show', 'qps').decode(), r'THROTTLED(.|\n)* Mb/s')
@@ -101,7 +101,7 @@ class CongestionTest(unittest.TestCase):
         self.assertGreater(server['np_cnp_sent'], 10)
         self.assertEqual(client['rp_cnp_handled'], server['np_cnp_sent'])
         self.assertEqual((client['rp_cnp_ignored'], client['np_cnp_sent'], server['rp_cnp_handled']), (0, 0, 0))
-        # Our own pauses were nobody's silence.
+        # The test's pauses caused no ACK timeout.
         self.assertEqual(client['local_ack_timeout_err'], 0)
         before = self.sent_bytes()
         self.assertTrue(await_(lambda: self.sent_bytes() > before + 50_000_000, LIMIT_S))
@@ -109,14 +109,14 @@ class CongestionTest(unittest.TestCase):
 
     def test_a_bottleneck_that_marks_slows_its_senders_down(self):
         self.start(ON)
-        # Two senders have more in flight than the queue can take.
+        # Two senders have more in flight than the queue holds.
         for _ in range(2):
             self.start_pair('ib_write_bw', '-x', '1', '-F', '-s', '65536', '-D', '1000', '-u', '16')
         self.assertTrue(await_(lambda: self.sent_bytes() > 10_000_000, LIMIT_S))
         self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '1MB')
         self.assertTrue(await_(lambda: self.impairment()['counters']['rate_dropped'] > 0, LIMIT_S))
         self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
-        # Marks slow them down, to about what passes.
+        # Marks lower their rates to about the rate of the link.
         self.roci('impair', CLIENT, '--rate', '1Gbit', '--rate-queue', '1MB', '--rate-ecn', '40kB:200kB')
         self.assertTrue(await_(lambda: self.impairment()['counters']['ecn_marked'] > 100, LIMIT_S))
         self.assertTrue(await_(lambda: self.transport(SERVER, 'np_cnp_sent') > 10, LIMIT_S))
@@ -133,7 +133,7 @@ class CongestionTest(unittest.TestCase):
         self.assert_progress()
         self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)
 
-    def test_data_of_reads_is_throttled_at_its_source(self):
+    def test_read_responses_are_throttled_at_the_responder(self):
         self.start(ON)
         self.roci('impair', CLIENT, *MARK_REQUESTS, '20%')
         pair = self.start_pair('ib_read_bw', '-x', '1', '-F', '-s', '65536', '-n', '100', '-u', '18')
@@ -160,7 +160,7 @@ class CongestionTest(unittest.TestCase):
             self.addCleanup(capture.stderr.close)
             self.addCleanup(capture.kill)
             self.assertTrue(await_(lambda: os.path.exists(path) and os.path.getsize(path) > 0))
-            # DSCP 26, and ECN bits that are not the program's to choose.
+            # DSCP 26; the program cannot choose the ECN bits.
             pair = self.start_pair('ib_write_lat', '-x', '1', '-F', '-n', '50', '-s', '64', '--tclass', '107', '-u', '18')
             self.assertEqual(pair.result(), '')
             pair = self.start_pair('ib_send_lat', '-c', 'UD', '-x', '1', '-F', '-n', '10', '-s', '64', '--tclass', '104')
@@ -174,7 +174,7 @@ class CongestionTest(unittest.TestCase):
                 kinds.setdefault(frame['bth']['name'], []).append(frame)
         for frame in kinds['RC_WRITE_ONLY'] + kinds['RC_ACKNOWLEDGE']:
             self.assertEqual((frame['ipv4']['dscp'], frame['ipv4']['ecn']), (26, 2), frame)
-        for frame in kinds['UD_SEND_ONLY']:  # nothing would react for it
+        for frame in kinds['UD_SEND_ONLY']:  # datagrams are not throttled
             self.assertEqual((frame['ipv4']['dscp'], frame['ipv4']['ecn']), (26, 0), frame)
         for frame in kinds['CNP']:
             self.assertEqual((frame['ipv4']['dscp'], frame['ipv4']['ecn']), (CNP_DSCP, 0), frame)
@@ -192,7 +192,7 @@ class CongestionTest(unittest.TestCase):
             self.addCleanup(capture.kill)
             self.assertTrue(await_(lambda: os.path.exists(path) and os.path.getsize(path) > 0))
             for gid in ('1', '2'):
-                # ECN bits that say "capable", which are the program's to choose here.
+                # ECN-capable; for datagrams the program chooses the bits.
                 pair = self.start_pair('ib_send_lat', '-c', 'UD', '-x', gid, '-F', '-n', '50', '-s', '64', '--tclass', '106')
                 self.assertEqual(pair.result(), '')
             capture.send_signal(signal.SIGINT)
@@ -219,7 +219,7 @@ class CongestionTest(unittest.TestCase):
         impairment = next(port for port in self.daemon.show('ports') if port['device'] == SERVER)['impairments'][0]
         self.assertGreater(impairment['counters']['matched'], 0)
         self.assertEqual(impairment['counters']['ecn_marked'], 0)
-        # What says that it is capable by itself is marked, and that is all.
+        # ECN-capable packets are marked; nothing else changes.
         self.assertEqual(self.start_pair('ib_write_bw', '-x', '1', '-F', '-s', '4096', '-n', '500', '--tclass', '2').result(), '')
         self.assertGreater(self.transport(SERVER, 'np_ecn_marked_roce_packets'), 0)
         self.assertEqual(self.transport(SERVER, 'np_cnp_sent'), 0)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sessions of hostile or careless users: limits of what one user can take from others, and a daemon without free descriptors.
+"""Sessions of hostile or careless users: limits per user, and a daemon without free descriptors.
 
 Usage: connections_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
@@ -23,7 +23,7 @@ MAGIC, MAJOR, CM_OPEN = 0x69636f72, 2, 1  # verbs_provider/abi/session_head.h an
 
 
 def connect(daemon, user=None, name='rocid.sock'):
-    """A connection that says nothing, made as `user`."""
+    """A silent connection, made as `user`."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     own = os.geteuid()
     os.seteuid(pwd.getpwnam(user).pw_uid if user else own)
@@ -44,8 +44,8 @@ def open_channel(daemon, user):
 
 
 def refusal(connection):
-    """The errno with which the daemon has refused the connection, None where it has been closed without a word."""
-    for _ in range(2):  # where it was closed before it read what was sent, the kernel reports that first, once
+    """The errno of the daemon's refusal; None if it closed the connection without an answer."""
+    for _ in range(2):  # the kernel first reports, once, a close with unread data
         with contextlib.suppress(ConnectionResetError):
             message = connection.recv(100)
             if message:
@@ -66,7 +66,7 @@ class ConnectionsTest(unittest.TestCase):
         return subprocess.run(daemon.command('ibv_devinfo', '-d', 'roci0'), capture_output=True, text=True,
                               timeout=LIMIT_S, check=False, env=dict(os.environ, VERBS_LOG_LEVEL='1'), **as_user(user))
 
-    def test_connections_that_open_nothing_are_shown_and_closed(self):
+    def test_connections_without_a_device_are_shown_and_closed(self):
         daemon = self.make_daemon()
         started = time.monotonic()
         with connect(daemon) as silent, connect(daemon) as speaker, connect(daemon, name='rdma_cm.sock') as channel:
@@ -90,7 +90,7 @@ class ConnectionsTest(unittest.TestCase):
         time.sleep(HELLO_LIMIT_S + 0.5)
         self.assertEqual([app['device'] for app in daemon.show('apps')], ['roci0'])
 
-    def test_a_full_daemon_says_so(self):
+    def test_a_full_daemon_reports_it(self):
         daemon = self.make_daemon(config='[limits]\nmax_sessions = 3\n')
         with connect(daemon), connect(daemon), connect(daemon), connect(daemon) as fourth:
             self.assertEqual(refusal(fourth), errno.EUSERS)
@@ -102,7 +102,7 @@ class ConnectionsTest(unittest.TestCase):
         self.assertEqual(self.open_device(daemon).returncode, 0)
 
     @unittest.skipIf(os.geteuid() != 0, 'only root can become another user')
-    def test_one_user_cannot_shut_out_the_others(self):
+    def test_one_user_cannot_use_up_all_sessions(self):
         daemon = self.make_daemon(config='[limits]\nmax_sessions = 10\nuser_percent = 60\n')
         with contextlib.ExitStack() as stack:
             connections = [stack.enter_context(connect(daemon, STRANGER)) for _ in range(9)]
@@ -118,7 +118,7 @@ class ConnectionsTest(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             for user in (STRANGER, 'daemon'):
                 # Three descriptors each, of 872; event channels count like sessions.
-                # While the daemon looks at a program it takes one more, so a burst leaves some that come back.
+                # While the daemon examines a program it uses one more descriptor, so a burst temporarily needs more.
                 for burst in (200, 50, 20, 10):
                     channels = [stack.enter_context(open_channel(daemon, user)) for _ in range(burst)]
                     self.assertEqual(refusal(channels[-1]), errno.ENFILE)
@@ -127,7 +127,7 @@ class ConnectionsTest(unittest.TestCase):
             self.assertEqual(self.open_device(daemon).returncode, 0)
             done = subprocess.run(daemon.command('rping', '-c', '-a', '10.99.0.2', '-I', '10.99.0.1'), check=False,
                                   capture_output=True, text=True, timeout=LIMIT_S)
-            self.assertIn('REJECTED', done.stdout + done.stderr, 'it has an event channel, and nobody listens')
+            self.assertIn('REJECTED', done.stdout + done.stderr, 'it has an event channel, and there is no listener')
 
     def test_users_see_their_own_limits(self):
         daemon = self.make_daemon(config='[limits]\nmax_qp = 1000\nuser_percent = 30\n')

@@ -12,7 +12,7 @@ from harness import LIMIT_S, Daemon, Pair, Programs, await_
 PROGRAMS = None
 PORT = '/sys/class/infiniband/roci0/ports/1'
 ROUNDS = 500
-BYTES = 5000  # of a message: five packets of 1024 bytes
+BYTES = 5000  # per message: five packets of at most 1024 bytes
 
 
 class CountersTest(unittest.TestCase):
@@ -44,7 +44,7 @@ class CountersTest(unittest.TestCase):
         def grown(name, folder='counters'):
             now, then = (self.counters(folder), before if folder == 'counters' else hw_before)
             return now[name] - then[name]
-        # The files follow within a moment; acknowledgements come on top.
+        # The files are updated with a delay, and count acknowledgements as well.
         self.assertTrue(await_(lambda: grown('port_xmit_packets') >= packets), self.counters('counters'))
         for name in ('port_xmit_packets', 'port_rcv_packets', 'unicast_xmit_packets', 'unicast_rcv_packets'):
             self.assertGreaterEqual(grown(name), packets, name)

@@ -12,10 +12,10 @@ from icrc import icrc_of, is_roce, network_part
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../fuzz/corpus/parse_packet')
 ROCE_PORT = 4791
 SENDER = bytes.fromhex('020000000077')
-# Of frames that are damaged in front of the UDP port `roci decode` cannot tell whether they were RoCE.
+# `roci decode` cannot tell whether frames damaged before the UDP port were RoCE.
 IN_FRONT_OF_UDP = ('frame_truncated', 'ipv4_header', 'ipv4_options', 'ipv4_fragment', 'ipv4_checksum', 'ipv6_header',
                    'ipv6_fragment', 'ipv6_extension', 'vlan_stack')
-# A SEND-only packet of a reliable connection to a queue pair that is not there.
+# A SEND-only packet of a reliable connection to a queue pair that does not exist.
 BTH = bytes.fromhex('0400ffff00abcdef80000000')
 DETH = bytes.fromhex('0000000000000011')
 RETH = bytes(16)
@@ -28,7 +28,7 @@ def ipv4_checksum(header):
 
 
 def with_icrc(packet):
-    """An IP packet whose last four bytes are to be the ICRC."""
+    """An IP packet; its last four bytes are a placeholder for the ICRC."""
     return packet[:-4] + icrc_of(packet)
 
 
@@ -85,7 +85,7 @@ class Maker:
         }
 
     def corpus(self):
-        """The fuzz target's inputs, as frames to the station. A first byte that is odd asks for right checksums."""
+        """The fuzz target's inputs as frames to the station. An odd first byte requests correct checksums."""
         frames = []
         for name in sorted(os.listdir(CORPUS)):
             with open(os.path.join(CORPUS, name), 'rb') as file:
@@ -119,7 +119,7 @@ class Maker:
 
 
 def has_odd_tags(frame):
-    """Several, which `roci decode` reads, or one without anything behind, which the kernel does not pass on."""
+    """Whether the frame has several tags (`roci decode` reads them), or one without payload (the kernel drops it)."""
     return frame[12:14] == b'\x81\x00' and (len(frame) < 20 or frame[16:18] == b'\x81\x00')
 
 
@@ -142,14 +142,14 @@ def pcap_of(frames):
 
 
 def reasons_of(roci, frames):
-    """How often each reason is to be counted if a device without queue pairs gets the frames, by `roci decode`; those
-    IN_FRONT_OF_UDP at least."""
+    """Expected counts of each reason, by `roci decode`, for a device without queue pairs that gets the frames. Counts of
+    IN_FRONT_OF_UDP are minimums."""
     done = subprocess.run([roci, 'decode', '--json', '-'], input=pcap_of(frames), capture_output=True, timeout=60, check=False)
     expected = {}
     for line in done.stdout.splitlines():
         frame = json.loads(line)
         if 'in' in frame or 'grh' in frame:
-            continue  # a device looks into no tunnels, and has no RoCEv1
+            continue  # devices do not decode tunnels and RoCEv1
         destination = frame.get('bth', {}).get('dest_qpn')
         if frame.get('malformed') == 'not_roce':
             continue  # for the control plane

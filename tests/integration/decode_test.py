@@ -50,7 +50,7 @@ def ipv4(protocol, carried, offset=0):
 
 
 def roce(version):
-    """An RC ACK: IP packet with an ICRC from icrc.py, which shares nothing with us."""
+    """An RC ACK: IP packet with an ICRC from icrc.py, an independent implementation."""
     transport = bytes.fromhex('1100ffff000000120045678a1f000003') + bytes(4)
     udp = struct.pack('!HHHH', 50000, 4791, 8 + len(transport), 0)
     if version == 4:
@@ -61,7 +61,7 @@ def roce(version):
 
 
 def tunnels(version):
-    """Names, and frames with the packet within."""
+    """Names of encapsulations, and frames that contain the packet."""
     packet = roce(version)
     kind = b'\x08\x00' if version == 4 else b'\x86\xdd'
     macs = bytes.fromhex('060000000001060000000002')
@@ -123,7 +123,7 @@ class DecodeTest(unittest.TestCase):
         self.assertIn(b'ends within', done.stderr)
 
     def test_output_that_cannot_be_written(self):
-        # The frame that fails comes long after the output's buffer is full.
+        # The bad frame comes long after the output's buffer is full.
         good = read(ATOMICS)
         bad = bytearray(good[24:])
         bad[-6] ^= 1
@@ -189,7 +189,7 @@ class DecodeTest(unittest.TestCase):
                               stderr=subprocess.PIPE) as process:
             process.stdin.write(good[:first])
             process.stdin.flush()
-            self.assertTrue(select.select([process.stdout], [], [], 30)[0], 'the first frame is held back')
+            self.assertTrue(select.select([process.stdout], [], [], 30)[0], 'the first frame is not printed')
             self.assertTrue(process.stdout.readline().startswith(b'1 '))
             rest, _ = process.communicate(good[first:], timeout=60)
             self.assertEqual(rest.count(b'\n'), 11)
@@ -212,7 +212,7 @@ class DecodeTest(unittest.TestCase):
         theirs = [tuple(int(word, 0) if word else None for word in line.split('\t')) for line in shown.splitlines()]
         for name, mine, other in zip(frames, ours, theirs, strict=True):
             self.assertEqual((mine['frame'], mine['bth']['opcode'], mine['bth']['psn']), other, name)
-        # One wrong bit within each.
+        # One wrong bit in each inner packet.
         bad = pcap(b''.join(record(frame[:-1] + bytes([frame[-1] ^ 1])) for frame in frames.values()))
         done = decode('--failed', '-', data=bad)
         self.assertEqual(done.returncode, 1)
@@ -226,7 +226,7 @@ class DecodeTest(unittest.TestCase):
         self.assertEqual(decode(VECTORS).returncode, 2)
 
     def test_files_of_wireshark(self):
-        # Its pcapng, its nanoseconds, and two files of different interfaces in one.
+        # pcapng and nanosecond files of Wireshark, and a merge of two files with different interfaces.
         with tempfile.TemporaryDirectory() as folder:
             other = os.path.join(VECTORS, 'nic-to-nic.pcap')
             written = os.path.join(folder, 'written')

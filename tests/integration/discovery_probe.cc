@@ -101,7 +101,7 @@ void CheckReopen(ibv_device* device) {
   Expect(CountDescriptors() == before, "no descriptor is left open");
 }
 
-// As select() and epoll users see it: a pipe whose writer is gone says POLLHUP alone.
+// For select() and epoll users: a pipe without a writer reports POLLHUP only.
 bool IsReadable(int fd, int timeout_ms) {
   pollfd waited = {fd, POLLIN, 0};
   return poll(&waited, 1, timeout_ms) == 1 && (waited.revents & (POLLIN | POLLHUP)) != 0;

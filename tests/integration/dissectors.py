@@ -12,13 +12,13 @@ def tshark(path, *arguments):
 
 
 def check(test, path, frames):
-    """Whether they find nothing wrong, and in the same order the packets that `roci decode` has found: `frames`."""
+    """Whether they find no error, and the same packets in the same order as `roci decode` (`frames`)."""
     test.assertEqual(tshark(path, '-Y', '_ws.malformed || !(infiniband || arp || icmpv6)'), '')
     dissected = tshark(path, '-Y', 'infiniband.bth', '-T', 'fields', '-e', 'infiniband.bth.opcode', '-e', 'infiniband.bth.psn')
     theirs = [tuple(int(word) for word in line.split()) for line in dissected.splitlines()]
     test.assertEqual(theirs, [(frame['bth']['opcode'], frame['bth']['psn']) for frame in frames])
 
-    # The oldest and the newest: bit by bit takes its time.
+    # The oldest and the newest frames only: the bitwise computation is slow.
     plain = path + '.pcap'
     subprocess.run(['editcap', '-F', 'pcap', path, plain], capture_output=True, timeout=LIMIT_S, check=True)
     verified = subprocess.run([DEBIAN_PYTHON, os.path.join(HERE, 'icrc.py'), plain], capture_output=True, text=True,

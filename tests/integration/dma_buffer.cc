@@ -12,7 +12,7 @@
 namespace roci::testing {
 namespace {
 
-// Of <drm/drm.h> and <drm/drm_mode.h>, which not every machine has; kernel ABI.
+// From <drm/drm.h> and <drm/drm_mode.h> (kernel ABI), which some machines lack.
 struct DrmVersion {
   int major, minor, patch;
   size_t name_length;
@@ -53,7 +53,7 @@ int FromUdmabuf(size_t bytes) {
   return fd;
 }
 
-// The driver without hardware; others' buffers may be where no processor reaches them.
+// The driver without hardware; buffers of other drivers may be inaccessible to processors.
 int OpenVgem() {
   for (int i = 0; i < 8; ++i) {
     char path[32];

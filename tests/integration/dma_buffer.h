@@ -9,7 +9,7 @@ namespace roci::testing {
 
 class DmaBuffer {
  public:
-  // Check `fd` afterwards: -1 where the kernel has nothing that exports one.
+  // Check `fd` afterwards: -1 if the kernel has no exporter.
   explicit DmaBuffer(size_t bytes);
   ~DmaBuffer();
   DmaBuffer(const DmaBuffer&) = delete;
@@ -17,10 +17,10 @@ class DmaBuffer {
 
   int fd = -1;
   size_t size = 0;
-  uint8_t* data = nullptr;  // as the test sees it
+  uint8_t* data = nullptr;  // the test's mapping
 
  private:
-  int device_ = -1;  // keeps the buffer where it is a graphics driver's
+  int device_ = -1;  // keeps the buffer of a graphics driver alive
 };
 
 }  // namespace roci::testing

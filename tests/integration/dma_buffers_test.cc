@@ -25,7 +25,7 @@ class DmaBuffers : public ::testing::Test {
  protected:
   void SetUp() override {
     if (buffer_.fd < 0) {
-      // Where it was promised that there are some, none is a failure.
+      // If the environment promises DMA buffers, their absence is a failure.
       ASSERT_EQ(getenv("ROCI_TEST_NEEDS_DMA_BUFFERS"), nullptr) << strerror(errno);
       GTEST_SKIP() << "the kernel exports no DMA buffers here (udmabuf, vgem)";
     }
@@ -33,7 +33,7 @@ class DmaBuffers : public ::testing::Test {
     Look(DMA_BUF_SYNC_START);
     for (size_t i = 0; i < kBytes; ++i) buffer_.data[i] = PatternByte(9, i);
   }
-  // The test's own accesses are between these, as the exporter asks.
+  // Brackets the test's own accesses, as the exporter requires.
   void Look(uint64_t begin_or_end) {
     dma_buf_sync sync = {};
     sync.flags = begin_or_end | DMA_BUF_SYNC_RW;
@@ -65,7 +65,7 @@ class DmaBuffers : public ::testing::Test {
 };
 
 TEST_F(DmaBuffers, PeerWritesAndReads) {
-  // Not at the beginning of a page.
+  // The range does not start at a page boundary.
   Register(kAll, 3 * kPage + 100, 20000);
   ASSERT_EQ(pair_.near.PostSend(IBV_WR_RDMA_WRITE, here_.Sge(0, 19000), IBV_SEND_SIGNALED,
                                 kIova + 1000, mr_->rkey),
@@ -92,7 +92,7 @@ TEST_F(DmaBuffers, AreSentAndReceivedInto) {
   pair_.near.ExpectSuccess();
   pair_.far.ExpectSuccess(2);
   EXPECT_EQ(memcmp(buffer_.data + 5000, here_.data(), 30000), 0);
-  // Small and large: what is small rides in the queue where memory may be looked at.
+  // Small and large: small payloads are copied into the queue if the memory may be read.
   for (const uint32_t length : {16U, 50000U}) {
     ASSERT_EQ(pair_.near.PostRecv(here_.Sge(0, length)), 0);
     ASSERT_EQ(pair_.far.PostSend(IBV_WR_SEND, {kIova + 77, length, mr_->lkey}), 0);
@@ -102,7 +102,7 @@ TEST_F(DmaBuffers, AreSentAndReceivedInto) {
   }
 }
 
-TEST_F(DmaBuffers, OwnReadsLandInThem) {
+TEST_F(DmaBuffers, ReceiveDataOfOwnReads) {
   Register();
   ASSERT_EQ(pair_.far.PostSend(IBV_WR_RDMA_READ, {kIova, 40000, mr_->lkey}, IBV_SEND_SIGNALED,
                                here_.address() + 3, here_.rkey()),
@@ -140,7 +140,7 @@ TEST_F(DmaBuffers, PeerChangesWords) {
   EXPECT_EQ(word, 7U);
 }
 
-// The region holds the buffer as long as it is there, whatever becomes of descriptor and mapping.
+// The region keeps the buffer alive after descriptor and mapping are closed.
 TEST_F(DmaBuffers, OutlivesTheDescriptor) {
   Register();
   Look(DMA_BUF_SYNC_END);
@@ -168,7 +168,7 @@ TEST_F(DmaBuffers, RefusesInvalidRequests) {
   close(memory);
 }
 
-TEST_F(DmaBuffers, RightsHold) {
+TEST_F(DmaBuffers, EnforceAccessRights) {
   Register(IBV_ACCESS_REMOTE_READ);
   ASSERT_EQ(
       pair_.near.PostSend(IBV_WR_RDMA_READ, here_.Sge(0, 100), IBV_SEND_SIGNALED, kIova, mr_->rkey),
@@ -181,7 +181,7 @@ TEST_F(DmaBuffers, RightsHold) {
   EXPECT_EQ(buffer_.data[0], PatternByte(9, 0));
 }
 
-TEST_F(DmaBuffers, StayAsTheyWereRegistered) {
+TEST_F(DmaBuffers, CannotBeReregistered) {
   Register();
   // The library refuses for every provider.
   errno = 0;
@@ -189,7 +189,7 @@ TEST_F(DmaBuffers, StayAsTheyWereRegistered) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_NE(ibv_rereg_mr(mr_, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, here_.data(), kPage, 0), 0);
   EXPECT_EQ(errno, EINVAL);
-  // And as many as one likes, over the same bytes.
+  // Several regions may cover the same bytes.
   ibv_mr* more[20];
   for (ibv_mr*& mr : more) {
     mr = ibv_reg_dmabuf_mr(DeviceOne().pd, 0, kBytes, kIova, buffer_.fd, kAll);

@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kBuffer = 16384, kOnePacket = 21, kSomePackets = 3001, kRemoteAt = 8192;
 constexpr uint32_t kQkey = 0x1234, kPsn = 77;
 constexpr uint8_t kTimeout = 18;    // 1 s
-constexpr uint8_t kEcnCapable = 2;  // of the traffic class: marks become notifications
+constexpr uint8_t kEcnCapable = 2;  // ECN bits of the traffic class: marks cause CNPs
 constexpr int kAccessFlushGlobal = 1 << 8;
 constexpr int kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                         IBV_ACCESS_REMOTE_ATOMIC | kAccessFlushGlobal;
@@ -48,7 +48,7 @@ ibv_context* Open(const char* name) {
   return context;
 }
 
-// A device with what all its queue pairs share. (The process's end gives everything back.)
+// A device with the objects that all its queue pairs share. (Freed when the process exits.)
 struct Side {
   Side(const char* name, int index) : context(Open(name)), gid_index(index) {
     pd = ibv_alloc_pd(context);
@@ -100,7 +100,7 @@ void Modify(ibv_qp* qp, ibv_qp_attr attr, int mask) {
         "ibv_modify_qp to state " + std::to_string(attr.qp_state));
 }
 
-// Two queue pairs of a kind that are connected, and what receives at the far one.
+// Two connected queue pairs of one type, and the receive queue of the far one.
 class Connection {
  public:
   Connection(Side& near, Side& far, ibv_qp_type type, uint8_t timeout)
@@ -131,7 +131,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   const Side& far() const { return far_; }
-  // `request(qp)` names the operation; `bytes` of the buffer go with it, none if 0.
+  // `request(qp)` sets the operation; it carries `bytes` of the buffer, none if 0.
   template <class Request>
   ibv_wc_status Do(const Request& request, uint32_t bytes) {
     ibv_qp_ex* qp = ibv_qp_to_qp_ex(near_qp_);
@@ -146,7 +146,7 @@ class Connection {
     Check(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
     return Await(near_.cq, IBV_WC_SEND, false);
   }
-  // The R_Key of a window that the far queue pair has bound.
+  // Returns the R_Key of a window bound by the far queue pair.
   uint32_t BindWindow() {
     window_ = ibv_alloc_mw(far_.pd, IBV_MW_TYPE_2);
     Check(window_ != nullptr, "ibv_alloc_mw");
@@ -163,7 +163,7 @@ class Connection {
   }
 
  private:
-  // The next completion, if need be only one of that kind.
+  // Returns the next completion, optionally the next of one opcode.
   static ibv_wc_status Await(ibv_cq* cq, ibv_wc_opcode kind, bool only_that) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (std::chrono::steady_clock::now() < end) {
@@ -316,7 +316,7 @@ void ReadAndChange(Connection& connection) {
           "FLUSH");
 }
 
-// Nobody can bind windows to an XRC target: the key is wrong, and its queue pair falls silent (IBTA
+// An XRC target has no bound windows: the key is invalid, and its queue pair stops responding (IBTA
 // vol 1, 9.9.3, class J).
 void SendAndInvalidate(Side& near, Side& far, ibv_qp_type type, uint32_t bytes) {
   constexpr uint8_t kSoon = 10;  // 4 ms

@@ -30,7 +30,7 @@ class FuseFile {
     kWithheldAfterAnError,  // the first fails
   };
   enum class Flushes {
-    // Whoever closes a descriptor of the file waits until the process `server` is killed.
+    // Closing a descriptor of the file blocks until the process `server` is killed.
     kWithheld,
     kAnswered,  // the server ends with this process
   };
@@ -41,7 +41,7 @@ class FuseFile {
   };
 
   static bool Available() { return access("/dev/fuse", R_OK | W_OK) == 0; }
-  // Check `fd` afterwards: -1 where the system allows no such thing. An ordinary user's process
+  // Check `fd` afterwards: -1 if the system does not allow it. An ordinary user's process
   // with one thread.
   explicit FuseFile(Reads reads = Reads::kAnswered, Flushes flushes = Flushes::kWithheld)
       : requests(new (mmap(nullptr, sizeof(Requests), PROT_READ | PROT_WRITE,
@@ -72,7 +72,7 @@ class FuseFile {
     return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && WriteFile("/proc/self/setgroups", "deny") &&
            WriteFile("/proc/self/uid_map", users) && WriteFile("/proc/self/gid_map", groups);
   }
-  // The open file outlives its place in the file system.
+  // The open file outlives its path.
   int MountAndOpen(const char* folder) {
     const int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
     char options[128];

@@ -9,13 +9,13 @@ import tempfile
 import time
 
 DEBIAN_PYTHON = '/usr/bin/python3'  # which has pyverbs and scapy
-# Generous: they bound what would never come. A busy machine takes ten times as long as an idle one.
+# Generous limits for events that never happen. A busy machine takes ten times as long as an idle one.
 LIMIT_S = 180
 START_LIMIT_S = 120
 
 
 class Programs:
-    """The built programs. `copied` puts them where any user may run them: the build folder may lie below a private one."""
+    """The built programs. `copied` puts them where any user may run them: the build folder may be inside a private one."""
 
     def __init__(self, roci, rocid, plugin, copied=False):
         paths = [os.path.abspath(path) for path in (roci, rocid, plugin)]
@@ -43,14 +43,14 @@ class Programs:
 
 
 def free_port():
-    """A TCP port that nobody listens on."""
+    """A TCP port without a listener."""
     with socket.socket() as probe:
         probe.bind(('', 0))
         return probe.getsockname()[1]
 
 
 def listening(port):
-    """Whether somebody listens on the TCP port, without connecting: the programs take one connection only."""
+    """Whether the TCP port has a listener. Does not connect: the programs accept one connection only."""
     wanted = f':{port:04X}'
     for table in ('/proc/net/tcp', '/proc/net/tcp6'):
         with open(table, encoding='ascii') as rows:
@@ -62,7 +62,7 @@ def listening(port):
 
 
 def await_(condition, timeout_s=120):
-    """Whether `condition` comes true in time."""
+    """Waits until `condition` is true; False after a timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -79,22 +79,22 @@ def cpu_s(pid):
 
 
 def members(daemon):
-    """How many mckey wait for messages to a group: they post their receives, join, and make an address handle then."""
+    """The number of mckey processes that wait for messages to a group: an address handle shows that they have joined."""
     return sum(device['ahs']['used'] for device in daemon.show('devices'))
 
 
-# The last words of rping where it is as slow to end as its peer: its thread still asks for events when the program, which is
-# done, has destroyed their channel. On any device.
+# The last words of rping if it ends as late as its peer: its thread asks for events after the main thread has destroyed their
+# channel. It happens on any device.
 RPING_RACE = 'DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n'
 
 
 def ended_well(status, said):
-    """Whether a program has done its work, by its exit status and what it has said."""
+    """Whether a program succeeded, by its exit status and output."""
     return status == 0 or (status == 255 and RPING_RACE in said)
 
 
 def as_user(user):
-    """What Popen needs to run something as `user` (a name; None: as we are)."""
+    """Arguments of Popen to run a program as `user` (a name; None: the current user)."""
     if not user:
         return {}
     entry = pwd.getpwnam(user)
@@ -102,18 +102,18 @@ def as_user(user):
 
 
 class Daemon:
-    """rocid in a runtime directory of its own, which goes with it. `user` runs it; `config` is text for --config."""
+    """rocid in a temporary runtime directory. `user` runs it; `config` is text for --config."""
 
     def __init__(self, programs, arguments=(), user=None, config=None, runtime_dir=None, prefix=()):
         self.programs = programs
-        self.user = user  # whom programs run as
+        self.user = user  # user of the programs
         self.own_dir = runtime_dir is None
         self.runtime_dir = runtime_dir or tempfile.mkdtemp(prefix='roci-daemon.')
         if self.own_dir:
             os.chmod(self.runtime_dir, 0o755)
             if user:
                 shutil.chown(self.runtime_dir, user)
-        # (Not below the runtime directory: that is the daemon's.)
+        # (Outside of the runtime directory, which belongs to the daemon.)
         self.log = tempfile.NamedTemporaryFile('w+', prefix='roci-log.')
         command = [*prefix, programs.rocid, '--runtime-dir', self.runtime_dir, *arguments]
         if config is not None:
@@ -138,7 +138,7 @@ class Daemon:
         return self.process.poll() is None
 
     def at(self, _end):
-        """The daemon at an end of the wire: it has both (two_ends.py)."""
+        """The daemon at an end of the wire; here one daemon has both ends (two_ends.py has two)."""
         return self
 
     def output(self):
@@ -149,7 +149,7 @@ class Daemon:
         return [self.programs.roci, 'run', '--runtime-dir', self.runtime_dir, '--plugin', self.programs.plugin, *command]
 
     def start(self, *command, **options):
-        """Starts a program among the daemon's devices."""
+        """Starts a program with the daemon's devices."""
         return subprocess.Popen(self.command(*command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, errors='replace', **as_user(self.user),
                                 **{**self.programs.environment(command), **options})
@@ -172,7 +172,7 @@ class Daemon:
         return cpu_s(self.pid)
 
     def stop(self):
-        """The exit status after SIGTERM, or what it has ended with before. Can be called again."""
+        """Sends SIGTERM and returns the exit status. May be called repeatedly."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -189,7 +189,7 @@ class Daemon:
 
 
 def outcome(role, process, limit_s):
-    """What went wrong with one side of a pair, or ''."""
+    """The error of one side of a pair, or ''."""
     try:
         output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
@@ -202,7 +202,7 @@ def outcome(role, process, limit_s):
 
 
 class Pair:
-    """A server and a client of the same program, joined through a TCP port of this machine."""
+    """A server and a client of the same program, which connect through a TCP port of this machine."""
 
     def __init__(self, daemon, devices, command):
         self.daemon = daemon
@@ -223,7 +223,7 @@ class Pair:
         return self
 
     def result(self, limit_s=LIMIT_S):
-        """What went wrong, or ''."""
+        """The error, or ''."""
         return outcome('client', self.client, limit_s) + outcome('server', self.server, limit_s)
 
     def kill(self):

@@ -1,5 +1,5 @@
 // Sessions whose answer is held because a copy still accesses the program's memory: how long it is
-// held, and programs that close their socket meanwhile.
+// held, and programs that close their socket in between.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -27,12 +27,12 @@ bool IsAnswered(const RawSession& session, int timeout_ms) {
   return poll(&readable, 1, timeout_ms) == 1;
 }
 
-// A program that deregisters memory whose pages come late while a WRITE accesses it.
+// A program that deregisters memory whose pages arrive late while a WRITE accesses it.
 class HeldAnswer : public ::testing::Test {
  protected:
-  // Asks `delay` after the WRITE was posted. True: the answer is held, since there is none although
-  // the region is gone. It is not if the request came before the copy or when the copy was known to
-  // wait.
+  // Deregisters `delay` after the WRITE was posted. True: the answer is held, since it has not
+  // arrived although the region is gone. The answer is not held if the request came before the copy
+  // started or after the copy was known to wait.
   static bool AsksInTime(RigPair& pair, LateMemory& memory, std::chrono::microseconds delay) {
     Region late;
     EXPECT_EQ(pair.far.Register(static_cast<std::byte*>(memory.data()), memory.size(), late), 0);
@@ -52,7 +52,7 @@ class HeldAnswer : public ::testing::Test {
   template <class Use>
   void ForHeld(int wanted, std::chrono::milliseconds page_comes_after, Use&& use) {
     LateMemory memory(page_comes_after);
-    if (!memory.works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+    if (!memory.works()) GTEST_SKIP() << "no userfaultfd for kernel faults";
     std::mt19937 random(1);
     int held = 0;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -67,7 +67,7 @@ class HeldAnswer : public ::testing::Test {
     }
     for (int i = 0; i < 3000 && ShowDevice("roci1")["sessions"] != 0; ++i) usleep(20'000);
     EXPECT_EQ(RegionsInUse(), 0u);
-    if (held < wanted) GTEST_SKIP() << "no request came while a copy was young";
+    if (held < wanted) GTEST_SKIP() << "no request came during the first part of a copy";
   }
 };
 
@@ -75,14 +75,14 @@ TEST_F(HeldAnswer, TheProgramMayCloseItsSocket) {
   ForHeld(3, std::chrono::milliseconds(200), [](RawSession& session) { session.Close(); });
 }
 
-TEST_F(HeldAnswer, ComesWithThePage) {
+TEST_F(HeldAnswer, IsSentWhenThePageArrives) {
   ForHeld(3, std::chrono::milliseconds(200), [](RawSession& session) {
     roci_abi_plain_response response;
     EXPECT_EQ(session.Receive(response), 0);
   });
 }
 
-TEST_F(HeldAnswer, ComesAfterASecondWithoutThePage) {
+TEST_F(HeldAnswer, IsSentAfterASecondWithoutThePage) {
   constexpr std::chrono::milliseconds kPageComesAfter(2500);
   ForHeld(1, kPageComesAfter, [&](RawSession& session) {
     const auto begin = std::chrono::steady_clock::now();

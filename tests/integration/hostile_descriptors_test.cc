@@ -33,7 +33,7 @@ using std::chrono::steady_clock;
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kLocalWrite = 1;
 
-// A TCP socket with unsent data that its last close waits for. `reader` takes none of it.
+// A TCP socket with unsent data: its last close waits for it. `reader` reads nothing.
 struct LingeringSocket {
   LingeringSocket() {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -59,16 +59,16 @@ struct LingeringSocket {
   int reader;
 };
 
-// What an attacker passes on.
-struct Weapon {
+// A descriptor that an attacker passes.
+struct BlockingFd {
   int fd = -1;
-  pid_t server = 0;    // has to be killed before anybody who has `fd`
+  pid_t server = 0;    // kill it before the processes that have `fd`
   bool in_use = true;  // the attacker keeps its own copy
 };
-using Forge = Weapon (*)();
+using Forge = BlockingFd (*)();
 
-Weapon ForgeSocket() { return {.fd = LingeringSocket().fd, .server = 0, .in_use = false}; }
-Weapon ForgeFuseFile() {
+BlockingFd ForgeSocket() { return {.fd = LingeringSocket().fd, .server = 0, .in_use = false}; }
+BlockingFd ForgeFuseFile() {
   const FuseFile file;
   return {.fd = file.fd, .server = file.server};
 }
@@ -126,7 +126,7 @@ roci_abi_reg_mr_request RegistrationOf(uint32_t pd, void* at, uint32_t kind) {
 
 alignas(kPage) char g_page[kPage];
 
-// A message that is ready to be sent with `copies` of a descriptor, `times` times.
+// A message to be sent `times` times, with `copies` of a descriptor.
 struct Shot {
   template <class Request>
   static Shot Of(int socket, const Request& request) {
@@ -189,7 +189,7 @@ Shot WithTooMany(int) {
 
 Shot WithEmptyMessage(int) { return {.socket = NewSession().fd(), .bytes = {}}; }
 
-// The daemon cannot answer the first, and does not read the others.
+// The daemon cannot send the first answer, and stops reading.
 Shot LeftUnread(int) {
   Shot shot = WithPlainCommand(0);
   shot.times = 5;
@@ -201,7 +201,7 @@ Shot OnChannel(int) {
   return {.socket = Connect(ROCI_ABI_CM_SOCKET_NAME, SOCK_SEQPACKET), .bytes = "x"};
 }
 
-// To the socket by which the daemon says that there are events, which it never reads.
+// Sent to the event socket, which the daemon never reads.
 Shot OnSignalOfChannel(int) {
   auto& channel = *new RawSession(ROCI_ABI_CM_SOCKET_NAME);
   roci_abi_cm_open_request request{};
@@ -238,28 +238,28 @@ constexpr Way kWays[] = {{"HELLO", WithHello},
                          {"an event channel's signal", OnSignalOfChannel},
                          {"a mapping", Mapped}};
 
-// An attacker that fires a weapon in one way while the daemon stands still, so that the daemon's
-// descriptors are the last.
-class Shooter {
+// An attacker that passes the descriptor in one way while the daemon is stopped, so that the
+// daemon's copies are the last.
+class FdAttack {
  public:
-  Shooter(Forge forge, const Way& way)
+  FdAttack(Forge forge, const Way& way)
       : attacker_([=](int line) {
-          const Weapon weapon = forge();
-          const Shot shot = weapon.fd >= 0 ? way.prepare(weapon.fd) : Shot{};
-          Line::Send(line, weapon.fd >= 0 ? weapon.server : -1);
+          const BlockingFd blocking = forge();
+          const Shot shot = blocking.fd >= 0 ? way.prepare(blocking.fd) : Shot{};
+          Line::Send(line, blocking.fd >= 0 ? blocking.server : -1);
           Line::Receive(line);
-          shot.Fire(weapon.fd);
-          if (!weapon.in_use) close(weapon.fd);
+          shot.Fire(blocking.fd);
+          if (!blocking.in_use) close(blocking.fd);
           Line::Send(line, 0);
           Line::Receive(line);
         }),
         server_(static_cast<pid_t>(attacker_.Hear())) {}
-  ~Shooter() {
+  ~FdAttack() {
     if (server_ > 0) kill(server_, SIGKILL);
   }
-  Shooter(const Shooter&) = delete;
-  Shooter& operator=(const Shooter&) = delete;
-  // False: there are no such weapons here.
+  FdAttack(const FdAttack&) = delete;
+  FdAttack& operator=(const FdAttack&) = delete;
+  // False: the machine does not support such descriptors.
   bool armed() const { return server_ >= 0; }
   void Fire() {
     kill(DaemonPid(), SIGSTOP);
@@ -275,10 +275,10 @@ class Shooter {
 
  private:
   Attacker attacker_;
-  const pid_t server_;  // has to end before the attacker
+  const pid_t server_;  // must end before the attacker
 };
 
-// Z: ended, and not waited for yet.
+// Z: zombie.
 char StateOf(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
   std::string number, name;
@@ -290,13 +290,13 @@ char StateOf(pid_t pid) {
 class HostileDescriptorsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
-    // The folders of the test are root's alone.
+    if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
+    // Only root can access the test's folders.
     const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
     chmod(run.c_str(), 0711);
     chmod(run.parent_path().c_str(), 0711);
   }
-  // Calls of a program of somebody else's are answered at once. A busy machine may delay a few.
+  // Another user's calls are answered at once. A busy machine may delay a few.
   static void ExpectServed(const char* when) {
     constexpr int kCalls = 100, kSlow = 2;
     RawSession victim;
@@ -316,16 +316,16 @@ class HostileDescriptorsTest : public ::testing::Test {
 class EachWay : public HostileDescriptorsTest, public ::testing::WithParamInterface<Way> {};
 
 TEST_P(EachWay, ALingeringSocketDelaysNoOtherProgram) {
-  Shooter shooter(ForgeSocket, GetParam());
-  shooter.Fire();
+  FdAttack attack(ForgeSocket, GetParam());
+  attack.Fire();
   ExpectServed("with the socket");
 }
 
 TEST_P(EachWay, AFileOfASilentServerDelaysNoOtherProgram) {
   if (!FuseFile::Available()) GTEST_SKIP() << "no /dev/fuse";
-  Shooter shooter(ForgeFuseFile, GetParam());
-  if (!shooter.armed()) GTEST_SKIP() << "an ordinary user cannot mount FUSE";
-  shooter.Fire();
+  FdAttack attack(ForgeFuseFile, GetParam());
+  if (!attack.armed()) GTEST_SKIP() << "an ordinary user cannot mount FUSE";
+  attack.Fire();
   ExpectServed("with the file");
 }
 
@@ -335,22 +335,22 @@ INSTANTIATE_TEST_SUITE_P(Ways, EachWay, ::testing::ValuesIn(kWays), [](const aut
   return name;
 });
 
-// Whoever may manage the daemon shall not hold it up by mistake either.
+// Management clients cannot block the daemon by mistake either.
 TEST_F(HostileDescriptorsTest, ManagementDelaysNoOtherProgram) {
   const LingeringSocket socket;
   const int manage = Connect("manage.sock", SOCK_STREAM);
-  kill(Shooter::DaemonPid(), SIGSTOP);
+  kill(FdAttack::DaemonPid(), SIGSTOP);
   SendWith(manage, "{\"command\":\"show\"}\n", 19, {socket.fd});
   close(socket.fd);
-  kill(Shooter::DaemonPid(), SIGCONT);
+  kill(FdAttack::DaemonPid(), SIGCONT);
   ExpectServed("management");
   close(manage);
   ExpectServed("management that ends");
   close(socket.reader);
 }
 
-// What waits to be closed counts to the user.
-TEST_F(HostileDescriptorsTest, OneUsersDescriptorsHaveABound) {
+// Descriptors that wait to be closed count towards the user's limit.
+TEST_F(HostileDescriptorsTest, OneUsersDescriptorsAreLimited) {
   Attacker attacker([](int line) {
     RawSession session;
     if (session.Hello() != 0) _exit(3);
@@ -372,7 +372,7 @@ TEST_F(HostileDescriptorsTest, OneUsersDescriptorsHaveABound) {
     }
     Line::Send(line, error);
     Line::Receive(line);
-    close(first.reader);  // the connection is reset: the close ends
+    close(first.reader);  // resets the connection, which ends the close
     for (tries = 0; error == ENFILE && tries < 100; ++tries) {
       usleep(10'000);
       SendWith(session.fd(), &request, sizeof(request), {null});
@@ -383,28 +383,28 @@ TEST_F(HostileDescriptorsTest, OneUsersDescriptorsHaveABound) {
     Line::Receive(line);
   });
   EXPECT_EQ(attacker.Hear(), 0);
-  kill(Shooter::DaemonPid(), SIGSTOP);
+  kill(FdAttack::DaemonPid(), SIGSTOP);
   attacker.Say(0);
   EXPECT_EQ(attacker.Hear(), 0);
-  kill(Shooter::DaemonPid(), SIGCONT);
+  kill(FdAttack::DaemonPid(), SIGCONT);
   EXPECT_EQ(attacker.Hear(), ENFILE);
   ExpectServed("a user at its bound");
   attacker.Say(0);
-  EXPECT_EQ(attacker.Hear(), EINVAL) << "below its bound again";
+  EXPECT_EQ(attacker.Hear(), EINVAL) << "below the limit again";
 }
 
-// With all of it at once. Runs alone.
+// All descriptors at once. Runs alone.
 class DaemonEnds : public HostileDescriptorsTest {};
 
 TEST_F(DaemonEnds, AtSigterm) {
-  std::vector<std::unique_ptr<Shooter>> shooters;
+  std::vector<std::unique_ptr<FdAttack>> attacks;
   for (const Forge forge : {ForgeSocket, ForgeFuseFile}) {
     for (const Way& way : kWays) {
-      shooters.push_back(std::make_unique<Shooter>(forge, way));
-      if (shooters.back()->armed()) shooters.back()->Fire();
+      attacks.push_back(std::make_unique<FdAttack>(forge, way));
+      if (attacks.back()->armed()) attacks.back()->Fire();
     }
   }
-  const pid_t daemon = Shooter::DaemonPid();
+  const pid_t daemon = FdAttack::DaemonPid();
   kill(daemon, SIGTERM);
   const auto begin = steady_clock::now();
   while (StateOf(daemon) != 'Z' && steady_clock::now() - begin < std::chrono::seconds(8)) {

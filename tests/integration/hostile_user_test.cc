@@ -33,14 +33,14 @@ constexpr uint32_t kLocalWrite = 1;
 class HostileUserTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
-    // The folders of the test are root's alone.
+    if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
+    // Only root can access the test's folders.
     const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
     chmod(run.c_str(), 0711);
     chmod(run.parent_path().c_str(), 0711);
     folder_ = run.parent_path();
   }
-  // A program of somebody else's finds the daemon as ever.
+  // Another user's program finds the daemon unaffected.
   static void ExpectServed() {
     RawSession victim;
     ASSERT_EQ(victim.Hello(), 0);
@@ -53,7 +53,7 @@ class HostileUserTest : public ::testing::Test {
     static char memory[kPage];
     EXPECT_EQ(Register(victim, pd, reinterpret_cast<uint64_t>(memory), kPage), 0);
   }
-  // With `fd`, a file that holds it; the errno.
+  // Registers memory, with `fd` as the file that holds it; returns the errno.
   static int Register(RawSession& session, uint32_t pd, uint64_t start, uint64_t length,
                       int fd = -1) {
     roci_abi_reg_mr_request request{};
@@ -74,7 +74,7 @@ class HostileUserTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-// Where process `pid` alone has memory that may be written: its heap or stack.
+// An address of private writable memory of process `pid`: its heap or stack.
 uint64_t WritableAddressOf(int64_t pid) {
   char path[64];
   std::snprintf(path, sizeof(path), "/proc/%d/maps", static_cast<int>(pid));
@@ -116,8 +116,8 @@ std::string NameOf(int64_t pid) {
 
 alignas(16) char g_stack[256 * 1024];
 
-// The session is that of a process which has become another program, with more rights, while the
-// memory that it had is in use by its creator still.
+// The session's process has executed another program with more rights, while its former address
+// space is still in use by the process that created it.
 TEST_F(HostileUserTest, ASetUserIdProgramIsNotAccessibleToItsFormerSession) {
   const std::filesystem::path program = folder_ / "sleep";
   struct statvfs file_system {};
@@ -141,7 +141,7 @@ TEST_F(HostileUserTest, ASetUserIdProgramIsNotAccessibleToItsFormerSession) {
     };
     const int child =
         clone(become, g_stack + sizeof(g_stack), CLONE_VM | CLONE_FILES | SIGCHLD, nullptr);
-    // It has the line until it has called exec.
+    // The child keeps the line open until exec.
     while (NameOf(child) != "sleep") usleep(1000);
     Line::Send(line, child);
     const auto address = static_cast<uint64_t>(Line::Receive(line));
@@ -163,7 +163,7 @@ TEST_F(HostileUserTest, ASetUserIdProgramIsNotAccessibleToItsFormerSession) {
   ASSERT_NE(address, 0u);
   attacker.Say(static_cast<int64_t>(address));
   EXPECT_EQ(attacker.Hear(), 0);
-  // A region of its own old address space (By/AppMemoryTest: nothing else is reached).
+  // A region of the old address space (By/AppMemoryTest tests that nothing else is accessible).
   EXPECT_EQ(attacker.Hear(), 0);
   EXPECT_EQ(attacker.Hear(), EPERM) << "the rights of the other program";
   attacker.Say(0);
@@ -171,8 +171,8 @@ TEST_F(HostileUserTest, ASetUserIdProgramIsNotAccessibleToItsFormerSession) {
   ExpectServed();
 }
 
-// A file that a program of the attacker's serves: once silent, it answers nothing but what would
-// keep a descriptor from being closed.
+// A file served by a program of the attacker: once silent, the server does not answer requests that
+// would keep a descriptor from being closed.
 class SilentFile {
  public:
   explicit SilentFile(const std::filesystem::path& path) : path_(path) {
@@ -195,7 +195,7 @@ class SilentFile {
   }
   ~SilentFile() {
     if (server_ > 0) {
-      kill(server_, SIGKILL);  // ends the connection, and what waits for it
+      kill(server_, SIGKILL);  // ends the connection and the requests that wait for it
       waitpid(server_, nullptr, 0);
       umount2(path_.c_str(), MNT_DETACH);
     }
@@ -280,9 +280,9 @@ TEST_F(HostileUserTest, DescriptorsOtherThanMemoryAreRefused) {
   ExpectServed();
 }
 
-// As in Linux. Whoever may search a folder can open its files with O_PATH, also those that only
+// As in Linux. Users who may search a folder can open its files with O_PATH, also files that only
 // other users may read.
-TEST_F(HostileUserTest, APathIsNoRightToAnXrcDomain) {
+TEST_F(HostileUserTest, APathDescriptorGivesNoAccessToAnXrcDomain) {
   RawSession session;
   ASSERT_EQ(session.Hello(), 0);
   roci_abi_open_xrcd_request request{};
@@ -300,8 +300,8 @@ TEST_F(HostileUserTest, APathIsNoRightToAnXrcDomain) {
   close(opened);
 }
 
-// A setting of the kernel's (0600, of procfs) with the name of a memory file.
-TEST_F(HostileUserTest, AnotherFileOfProcfsIsNoMemory) {
+// A kernel setting (0600, in procfs) with the name of a memory file.
+TEST_F(HostileUserTest, AnotherProcfsFileIsRefusedAsMemory) {
   const std::filesystem::path name = folder_ / "mem";
   std::ofstream(name).flush();
   const char* setting = "/proc/sys/kernel/cad_pid";
@@ -326,20 +326,20 @@ TEST_F(HostileUserTest, TheMemoryOfAnotherProgramIsRefused) {
   EXPECT_EQ(HelloWith(fd), EPERM);
   kill(other, SIGKILL);
   waitpid(other, nullptr, 0);
-  EXPECT_EQ(HelloWith(fd), ESRCH) << "memory that is gone";
+  EXPECT_EQ(HelloWith(fd), ESRCH) << "memory of an ended process";
   close(fd);
   ExpectServed();
 }
 
 TEST_F(HostileUserTest, AFileOfASilentServerDelaysNoOtherProgram) {
   const SilentFile file(folder_ / "silent");
-  if (file.fd() < 0) GTEST_SKIP() << "no FUSE here";
+  if (file.fd() < 0) GTEST_SKIP() << "FUSE is not available";
   EXPECT_EQ(HelloWith(file.fd()), EBADF);
   ExpectServed();
 }
 
-// Files with holes are as long as one likes, and take addresses of the daemon: from the longest
-// down to a page, four of each, and of each a page more that shares its mapping.
+// Sparse files may have any length, and use virtual addresses of the daemon: from the longest down
+// to a page, four of each, and for each one page more that shares its mapping.
 TEST_F(HostileUserTest, LongFilesLeaveAddressesToOthers) {
   constexpr int kLongest = 45, kShortest = 12;
   Attacker attacker([](int line) {
@@ -395,7 +395,7 @@ class GuardPlacesTest : public HostileUserTest {
     }
     return count;
   }
-  // Sessions and mappings end a moment after their programs.
+  // Sessions and mappings are freed shortly after their programs end.
   static bool AreAllFree() {
     for (int tries = 0; tries < 600 && Taken() != 0; ++tries) usleep(50'000);
     return Taken() == 0;
@@ -450,10 +450,10 @@ TEST_F(GuardPlacesTest, TwoUsersLeaveSomeToOthers) {
   EXPECT_TRUE(AreAllFree());
   Attacker again([](int line) { Take(line, kPlaces / 2 + 1, false); });
   EXPECT_EQ(again.Hear(), 0);
-  EXPECT_EQ(Taken(), kPlaces / 2) << "as many as before";
+  EXPECT_EQ(Taken(), kPlaces / 2) << "same number as before";
 }
 
-// Each takes a mapping or two of the daemon, of which the kernel allows some 65,000.
+// Each uses one or two mappings of the daemon; the kernel allows about 65,000.
 TEST_F(HostileUserTest, ListRegionsLeaveMappingsToOthers) {
   Attacker attacker([](int line) {
     RawSession sessions[2];

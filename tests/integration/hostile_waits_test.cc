@@ -34,20 +34,20 @@ using std::chrono::steady_clock;
 constexpr uint64_t kPageSize = 4096;
 constexpr uint32_t kLocalWrite = 1;
 
-// How the program keeps others from looking at its process.
+// How the program blocks lookups in its process.
 enum class Trap {
-  kPage,  // the page with the random bytes of exec is one of a file whose server is silent
-  kLock,  // the lock of its address space is held: by a page fault for the second time, for which
-          // it is not dropped, with a writer waiting
-  kExec,  // its exec does not end: that closes a file whose server does not answer
+  kPage,  // the page with exec's random bytes is in a file whose server is silent
+  kLock,  // the lock of its address space is held by the retry of a page fault, which
+          // does not drop the lock, with a writer waiting
+  kExec,  // its exec blocks, since it closes a file whose server does not answer
 };
 
-// What the daemon is asked for, and has to look at the process for.
+// Requests for which the daemon examines the process.
 enum class Question {
   kHelloByDescriptor,
   kHelloByNumber,
   kMapping,       // a region of memory that has no descriptor
-  kContext,       // whose context another process names
+  kContext,       // a context that another process names
   kEventChannel,  // of librdmacm
 };
 
@@ -80,7 +80,7 @@ class RootsFile {
     close(pidfd);
   }
   ~RootsFile() {
-    if (server_ > 0) kill(server_, SIGKILL);  // first: who closes the file waits for it
+    if (server_ > 0) kill(server_, SIGKILL);  // first, since closing the file waits for the server
     kill(mounter_, SIGKILL);
     waitpid(mounter_, nullptr, 0);
     if (fd_ >= 0) close(fd_);
@@ -96,10 +96,10 @@ class RootsFile {
   int fd_;
 };
 
-// The program in the trap, and its child, which asks.
+// The blocked program, and its child, which sends the requests.
 class TrappedProgram {
  public:
-  // Returns in the child, once its parent is in the trap. `requests`: of `file`.
+  // Returns in the child once its parent is blocked. `requests`: of `file`.
   TrappedProgram(Trap trap, Question question, int file, const FuseFile::Requests* requests)
       : trap_(trap), question_(question), requests_(requests) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -113,7 +113,7 @@ class TrappedProgram {
       execl("/bin/sleep", "sleep", "60", static_cast<char*>(nullptr));
       _exit(3);
     }
-    // On another stack: the page may be one of this one's.
+    // On another stack, since the page may be part of this one.
     auto* const program = new TrappedProgram(*this);
     std::thread([=, main_thread = gettid()] {
       AwaitPause(main_thread);
@@ -160,7 +160,7 @@ class TrappedProgram {
           abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect) + "/" + ROCI_ABI_CM_SOCKET_NAME;
       std::snprintf(channel_.sun_path, sizeof(channel_.sun_path), "%s", path.c_str());
       channel_fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-      // So that nothing needs to be resolved and loaded while the lock is held.
+      // Resolves and loads everything before the lock is held.
       const sockaddr_un nobody{.sun_family = AF_UNIX, .sun_path = "/dev/null"};
       [[maybe_unused]] const int status =
           connect(channel_fd_, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody));
@@ -187,7 +187,7 @@ class TrappedProgram {
     registration_.extents[0].map_start = registration_.start;
     registration_.extents[0].map_end = registration_.start + kPageSize;
   }
-  // Until `thread` is in pause(), where it does not use its stack.
+  // Waits until `thread` is in pause(), where it does not use its stack.
   static void AwaitPause(pid_t thread) {
     char path[64], call[8] = {};
     std::snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", thread);
@@ -206,7 +206,7 @@ class TrappedProgram {
       _exit(3);
     }
   }
-  // By two threads. A new thread's stack needs the lock, so the page fault begins when both exist.
+  // A new thread's stack needs the lock, so both threads exist before the page fault starts.
   void HoldLock(int file) const {
     void* at = mmap(nullptr, kPageSize, PROT_READ, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) _exit(3);
@@ -228,7 +228,7 @@ class TrappedProgram {
     if (trap == Trap::kPage) return;
     const std::atomic<uint32_t>& sign = trap == Trap::kLock ? requests_->reads : requests_->flushes;
     while (sign < (trap == Trap::kLock ? 2 : 1)) usleep(1000);
-    usleep(300'000);  // for the one that waits for the lock
+    usleep(300'000);  // until the writer waits for the lock
   }
   void OpenChannel() const {
     [[maybe_unused]] const int status =
@@ -236,7 +236,7 @@ class TrappedProgram {
   }
 
  public:
-  // The parent is in the trap and has done its part.
+  // The parent is blocked and its preparation is done.
   void AwaitParent(Trap trap) const {
     while (trap != Trap::kExec && ready_->load() == 0) usleep(1000);
   }
@@ -256,7 +256,7 @@ class TrappedProgram {
   roci_abi_reg_mr_request registration_{};
 };
 
-// Sets the trap and asks.
+// Blocks the program and sends the requests.
 class WaitingProgram {
  public:
   WaitingProgram(Trap trap, Question question)
@@ -288,9 +288,9 @@ class WaitingProgram {
 
   // False: FUSE cannot be mounted here.
   bool has_file() const { return server_ != kNoFile; }
-  // Waits until the program is in the trap and has asked. False: it has ended, or is stuck.
+  // Waits until the program is blocked and has sent its requests. False: it has ended, or is stuck.
   bool Asks() { return attacker_->Hear() == 0; }
-  // And every wait with it.
+  // Ends every wait as well.
   void End() {
     if (server_ > 0) kill(server_, SIGKILL);
     server_ = 0;
@@ -309,9 +309,9 @@ class WaitingProgram {
 class HostileWaitsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+    if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
     if (!FuseFile::Available()) GTEST_SKIP() << "no /dev/fuse";
-    // The folders of the test are root's alone.
+    // Only root can access the test's folders.
     const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
     chmod(run.c_str(), 0711);
     chmod(run.parent_path().c_str(), 0711);
@@ -370,7 +370,7 @@ class EachWait : public HostileWaitsTest, public ::testing::WithParamInterface<C
 TEST_P(EachWait, DelaysNoOtherProgram) {
   WaitingProgram program(GetParam().trap, GetParam().question);
   if (!program.has_file()) GTEST_SKIP() << "FUSE cannot be mounted";
-  ASSERT_TRUE(program.Asks()) << "not in the trap";
+  ASSERT_TRUE(program.Asks()) << "the program is not blocked";
   ExpectServed();
   program.End();
   ExpectServed();
@@ -379,7 +379,7 @@ TEST_P(EachWait, DelaysNoOtherProgram) {
 INSTANTIATE_TEST_SUITE_P(By, EachWait, ::testing::ValuesIn(kCases),
                          [](const auto& tested) { return tested.param.name; });
 
-// Z: ended, and not waited for yet.
+// Z: zombie.
 char StateOf(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
   std::string number, name;
@@ -388,7 +388,7 @@ char StateOf(pid_t pid) {
   return state;
 }
 
-// With all of them at once that a signal can end. Runs alone.
+// All waits at once that a signal can end. Runs alone.
 class DaemonEnds : public HostileWaitsTest {};
 
 TEST_F(DaemonEnds, AtSigterm) {
@@ -397,7 +397,7 @@ TEST_F(DaemonEnds, AtSigterm) {
     if (each.trap == Trap::kPage) continue;
     programs.push_back(std::make_unique<WaitingProgram>(each.trap, each.question));
     if (!programs.back()->has_file()) GTEST_SKIP() << "FUSE cannot be mounted";
-    ASSERT_TRUE(programs.back()->Asks()) << each.name << ": not in the trap";
+    ASSERT_TRUE(programs.back()->Asks()) << each.name << ": the program is not blocked";
   }
   usleep(100'000);
   const pid_t daemon = DaemonPid();

@@ -1,4 +1,4 @@
-// Memory of a program whose pages come late (userfaultfd): accesses by the daemon wait for them.
+// Memory of a program whose pages arrive late (userfaultfd): the daemon's accesses wait.
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 namespace roci::testing {
 
-// Each page comes `delay` after its first access.
+// Each page arrives `delay` after its first access.
 class LateMemory {
  public:
   explicit LateMemory(std::chrono::milliseconds delay = std::chrono::milliseconds(5))
@@ -28,7 +28,7 @@ class LateMemory {
     fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
     uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
     uffdio_register range{};
-    // All but the ends, which registration looks at.
+    // All pages but the ends, which registration reads.
     range.range = {address() + kPage, kBytes - 2 * kPage};
     range.mode = UFFDIO_REGISTER_MODE_MISSING;
     works_ =
@@ -44,11 +44,11 @@ class LateMemory {
   LateMemory(const LateMemory&) = delete;
   LateMemory& operator=(const LateMemory&) = delete;
 
-  // False: this machine has no userfaultfd for faults of the kernel.
+  // False: the kernel does not support userfaultfd for kernel faults.
   bool works() const { return works_; }
   void* data() const { return memory_; }
   size_t size() const { return kBytes; }
-  // Of the first page that comes late.
+  // Address of the first page that arrives late.
   uint64_t late_address() const { return address() + kPage; }
   // Waits until no page is being served. Then all pages are missing again.
   void Empty() {
@@ -59,7 +59,7 @@ class LateMemory {
   uint32_t faults() const { return faults_; }
   // An access waits for a page.
   bool IsAwaited() const { return faults_ != served_; }
-  // Nothing accesses the memory now, and nothing does in the next 20 ms.
+  // Checks that there is no access now and in the next 20 ms.
   void ExpectNoAccess() const {
     const uint32_t served = served_;
     const uint32_t before = faults_;
@@ -81,7 +81,7 @@ class LateMemory {
         continue;
       ++faults_;
       std::this_thread::sleep_for(delay_);
-      ++served_;  // before the access goes on
+      ++served_;  // before the access continues
       uffdio_copy copy{};
       copy.dst = message.arg.pagefault.address / kPage * kPage;
       copy.src = reinterpret_cast<uint64_t>(page.data());
@@ -102,7 +102,7 @@ class LateMemory {
   std::thread server_;
 };
 
-// Waits more exactly than a sleep: a copy counts as stalled after 0.3 ms.
+// More precise than a sleep: a copy counts as stalled after 0.3 ms.
 inline void SpinFor(std::chrono::microseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) continue;

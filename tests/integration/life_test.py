@@ -54,7 +54,7 @@ class LifeTest(unittest.TestCase):
         return {what: len(daemon.show(what)) for what in OBJECTS}
 
     def traffic(self, daemon, *options):
-        """A server and a client that write until they are ended."""
+        """A server and a client that write until they are killed."""
         pair = Pair(daemon, ('roci0', 'roci1'), ['ib_write_bw', '-F', '-x', '1', '-D', '50', *options]).connect()
         self.addCleanup(pair.kill)
         self.assertTrue(await_(lambda: any(qp['tx_packets'] > 1000 for qp in daemon.show('qps'))), 'no traffic')
@@ -71,11 +71,11 @@ class LifeTest(unittest.TestCase):
             self.assertTrue(await_(lambda: self.leftovers(daemon) == NOTHING), self.leftovers(daemon))
             pair.kill()
             now = (daemon.descriptors(), *daemon.mappings())
-            before = before or now  # the first round may leave what is made once
-        # The daemon may not have closed its end of the last `roci show` yet, now or then; memory is unmapped by another thread.
+            before = before or now  # the first round may leave objects that are made once
+        # The daemon may still have the connection of the last `roci show`; another thread unmaps memory.
         self.assertTrue(await_(lambda: daemon.descriptors() <= before[0]), f'descriptors left behind: {now} {before}')
         self.assertTrue(await_(lambda: daemon.mappings()[0] <= before[1]), f'mappings of files left behind: {now} {before}')
-        # A helper thread leaves its stack and its heap for the next one, two mappings each. Few run at a time.
+        # An ended helper thread's stack and heap (two mappings) are kept for reuse. Few run at a time.
         self.assertLessEqual(daemon.mappings()[1], before[2] + 16, f'anonymous mappings left behind: {now} {before}')
         self.assertEqual(daemon.stop(), 0)
 
@@ -106,10 +106,10 @@ class LifeTest(unittest.TestCase):
         daemon.process.wait()
         for process in (pair.server, pair.client):
             if process is pair.server:
-                process.terminate()  # it only waits for the client's words
+                process.terminate()  # it waits for the client's TCP messages
             process.communicate(timeout=LIMIT_S)
             self.assertNotIn(process.returncode, (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT))
-        # Its place is free for the next one.
+        # A new daemon can use the directory.
         again = self.make_daemon(runtime_dir=daemon.runtime_dir)
         self.assertEqual(again.stop(), 0)
 

@@ -20,8 +20,8 @@ PROGRAMS = None
 ACROSS = ('roci0', 'roci1')
 
 FEW = ['-n', '5', '-s', '9000']
-# With GID index 1 (IPv4) and 2 (IPv6) these send every opcode that unmodified programs of Debian have. (For all that there are see
-# opcodes_test.py.)
+# With GID index 1 (IPv4) and 2 (IPv6) these programs send every opcode that unmodified programs of Debian use.
+# (opcodes_test.py tests all opcodes.)
 TRAFFIC = (
     ['ib_send_bw', '-c', 'RC', *FEW], ['ib_send_bw', '-c', 'UC', *FEW], ['ib_send_bw', '-c', 'XRC', *FEW],
     ['ib_send_bw', '-c', 'UD', '-n', '5', '-s', '1000'], ['ib_send_lat', '-c', 'RC', '-n', '5', '-s', '63'],
@@ -61,7 +61,7 @@ class LinkTest(unittest.TestCase):
         return done
 
     def start_capture(self, *arguments):
-        """A capture that has begun, and its file."""
+        """A running capture, and its file."""
         path = os.path.join(self.folder, f'{len(os.listdir(self.folder))}.pcapng')
         process = subprocess.Popen([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', *arguments,
                                     '-w', path], stderr=subprocess.PIPE, text=True)
@@ -71,7 +71,7 @@ class LinkTest(unittest.TestCase):
         return process, path
 
     def end_capture(self, process):
-        """How many frames were captured and dropped."""
+        """The numbers of captured and dropped frames."""
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 0, said)
@@ -90,7 +90,7 @@ class LinkTest(unittest.TestCase):
     def impairments(self, device):
         return next(port['impairments'] for port in self.daemon.show('ports') if port['device'] == device)
 
-    def test_other_dissectors_recognise_every_opcode(self):
+    def test_independent_dissectors_recognise_every_opcode(self):
         capture, path = self.start_capture('roci0')
         for gid in ('1', '2'):
             for command in TRAFFIC:
@@ -106,7 +106,7 @@ class LinkTest(unittest.TestCase):
 
         dissectors.check(self, path, frames)
 
-    def test_a_capture_has_the_selected_frames(self):
+    def test_a_capture_contains_the_selected_frames(self):
         capture, path = self.start_capture('roci1', '--opcode', '*ACKNOWLEDGE', '--direction', 'out', '-s', '64')
         self.run_pair('ibv_rc_pingpong', '-g', '1', '-n', '50')
         captured, _ = self.end_capture(capture)
@@ -114,8 +114,8 @@ class LinkTest(unittest.TestCase):
         frames = self.decoded(path)
         self.assertEqual({frame['bth']['name'] for frame in frames}, {'RC_ACKNOWLEDGE'})
         self.assertEqual({frame['direction'] for frame in frames}, {'out'})
-        # With a number of frames it ends by itself; to standard output, for other programs.
-        # (Without an opcode it would have the questions for neighbours, which `decode` leaves out.)
+        # With a number of frames the capture ends by itself; it writes to standard output for other programs. (Without an
+        # opcode it would contain ARP and neighbour discovery, which `decode` omits.)
         command = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', 'roci0', '--opcode', 'RC_*', '-c', '7', '-w', '-']
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as capture:
             self.assertTrue(await_(lambda: self.running_captures() > 0 or capture.poll() is not None))
@@ -127,7 +127,7 @@ class LinkTest(unittest.TestCase):
         self.assertEqual(self.running_captures(), 0)
 
     def test_a_capture_ends_with_its_reader(self):
-        # No frame that it selects comes (the host's own ARP and MLD may): nothing is written that could fail.
+        # No selected frame arrives (the host may send ARP and MLD), so no write can fail.
         command = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', 'roci0', '--opcode', 'RC_SEND_ONLY', '-w', '-']
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as capture:
             self.assertTrue(await_(lambda: self.running_captures() > 0))
@@ -189,15 +189,15 @@ class LinkTest(unittest.TestCase):
             self.end_capture(capture)
 
     def impair_both_ends(self, *impairment):
-        """What the first device sends to the second."""
+        """Frames that the first device sends to the second."""
         self.roci('impair', 'roci0', *impairment)
         self.roci('impair', 'roci1', *impairment, '--direction', 'in')
 
     def test_programs_finish_over_bad_links(self):
-        # Before anything else the peers must know each other: ARP is lost, too, and slow to be asked again.
+        # The peers resolve each other first: ARP frames are lost, too, and its retry is slow.
         self.run_pair('ibv_rc_pingpong', '-g', '1', '-n', '1')
         bad = ['--loss', '1%', '--duplicate', '1%', '--reorder', '2%', '--corrupt', '1%', '--delay', '20us', '--seed', '7']
-        # The server ends as soon as it has acknowledged the last message; were that lost, nobody would answer the client.
+        # The server exits after it has acknowledged the last message. If that ACK is lost, the client gets no other.
         self.impair_both_ends(*bad, '--opcode', 'RC_SEND*')
         self.run_pair('ibv_rc_pingpong', '-g', '1', '-c', '-n', '500', '-s', '20000')
         for device in ACROSS:
@@ -232,10 +232,10 @@ class LinkTest(unittest.TestCase):
         for frame in self.decoded(path):
             expected = 3 if frame['bth']['name'] == 'RC_SEND_ONLY' else 2
             self.assertEqual(frame['ipv4']['ecn'], expected, frame)
-        # The same choice again takes the place of the first.
+        # A rule with the same filter replaces the first.
         self.roci('impair', 'roci0', '--opcode', 'ud_send_only', '--loss', '1%')
         self.assertEqual(len(self.impairments('roci0')), 2)
-        # One goes, the other stays.
+        # Removing one rule keeps the other.
         for arguments in (['--opcode', 'RC_SEND_FIRST'], ['--opcode', 'RC_SEND_ONLY', '--direction', 'in']):
             done = self.roci('impair', 'roci0', *arguments, '--clear', check=False)
             self.assertEqual((done.returncode, done.stderr),
@@ -261,7 +261,7 @@ class LinkTest(unittest.TestCase):
                              {('in', qp['qpn']), ('out', qp['remote_qpn'])}, set())
         self.roci('impair', 'roci1', '--qp', str(qp['qpn']), '--delay', '1us')
         self.assertTrue(await_(lambda: self.impairments('roci1')[0]['counters']['delayed'] > 10))
-        # It is called by what was asked for, in any order, even when the queue pair and with it its peer are gone.
+        # The rule is found by its filter options in any order, even after queue pair and peer are destroyed.
         self.roci('impair', 'roci1', '--qp', str(qp['qpn']), '--qp', '5', '--delay', '1us')
         self.assertEqual(len(self.impairments('roci1')), 2)
         pair.kill()
@@ -274,7 +274,7 @@ class LinkTest(unittest.TestCase):
         came = []
         for _ in range(2):
             capture, path = self.start_capture('roci0', '--opcode', 'UC_WRITE_ONLY')
-            # The client, on the other device, does not wait for what it loses.
+            # The client, on the other device, does not wait for lost frames.
             self.roci('impair', 'roci1', '--opcode', 'UC_WRITE_ONLY', '--loss', '30%', '--seed', '3', '--direction', 'out')
             self.run_pair('ib_write_bw', '-c', 'UC', '-x', '1', '-F', '-n', '200', '-s', '8')
             self.end_capture(capture)

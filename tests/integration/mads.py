@@ -11,7 +11,7 @@ UD_SEND, UD_SEND_IMMEDIATE = 0x64, 0x65
 MAD_BYTES = 256
 HEADER_BYTES = 24
 REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP, APR = range(0x10, 0x1B)
-TCP_SPACE = 0x0106 << 16  # of service IDs, above the port
+TCP_SPACE = 0x0106 << 16  # service ID prefix, above the port
 
 
 def gid(address):
@@ -19,7 +19,7 @@ def gid(address):
 
 
 def ip_header(source, destination, source_port=7):
-    """What librdmacm puts before a program's private data."""
+    """The header that librdmacm puts before a program's private data."""
     return (struct.pack('!BBH', 0, 0x40, source_port) + bytes(12) + socket.inet_aton(source) + bytes(12) +
             socket.inet_aton(destination))
 
@@ -63,7 +63,7 @@ def dreq(ours, theirs, their_qpn):
 
 
 def frame(macs, source, destination, payload, opcode=UD_SEND, qkey=GSI_QKEY, source_qpn=GSI_QPN, psn=0):
-    """To `macs[0]` from `macs[1]`."""
+    """A frame to `macs[0]` from `macs[1]`."""
     transport = struct.pack('!BBHII', opcode, 0x40, 0xFFFF, GSI_QPN, psn) + struct.pack('!II', qkey, source_qpn)
     transport += payload
     length = 20 + 8 + len(transport) + 4
@@ -77,7 +77,7 @@ def frame(macs, source, destination, payload, opcode=UD_SEND, qkey=GSI_QKEY, sou
 
 
 class Mad:
-    """A MAD in a frame that somebody has sent."""
+    """A received MAD, with its frame."""
 
     def __init__(self, data):
         self.attribute, _, self.modifier = struct.unpack_from('!HHI', data, 16)

@@ -29,7 +29,7 @@ CLONE_NEWNET = 0x40000000
 V4 = ('192.0.2.1', '192.0.2.2')
 V6 = ('2001:db8::1', '2001:db8::2')
 ETH_P_ALL = 3
-LOCAL_EXPERIMENT = 0x88B5  # an EtherType that nobody uses (IEEE 802)
+LOCAL_EXPERIMENT = 0x88B5  # an EtherType for local experiments (IEEE 802)
 AF_XDP = 44
 SIOCETHTOOL = 0x8946
 ETHTOOL_GSET = 1
@@ -42,7 +42,7 @@ def ip(*arguments, namespace=None):
 
 
 def inside(namespace, call):
-    """What `call()` returns in the network namespace; sockets made there stay in it."""
+    """Runs `call()` in the network namespace; sockets made there stay in it."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open('/proc/self/ns/net', 'rb') as here, open(f'/run/netns/{namespace}', 'rb') as there:
         if libc.setns(there.fileno(), CLONE_NEWNET) != 0:
@@ -54,7 +54,7 @@ def inside(namespace, call):
 
 
 class Ends(Pair):
-    """A server at one daemon and a client at another. TCP of the programs goes over this machine's loopback."""
+    """A server at one daemon and a client at another. The programs' TCP connection uses this machine's loopback interface."""
 
     def __init__(self, daemons, command):
         self.daemons = daemons
@@ -70,10 +70,10 @@ class Ends(Pair):
 
 
 class TwoDaemons(unittest.TestCase):
-    """What every kind of network has to carry. Derived classes make `daemons` in set_up_network."""
+    """Tests for every kind of network. Derived classes make `daemons` in set_up_network."""
 
     daemons = ()
-    arguments = ''  # of the ports, beside those that they need
+    arguments = ''  # additional arguments of the ports
 
     @classmethod
     def setUpClass(cls):
@@ -148,10 +148,10 @@ class TwoDaemons(unittest.TestCase):
 
 
 class DamagedFrames:
-    """Frames that the second daemon must drop, each counted by its reason, through the port that `damage()` gives a socket to.
-    For classes derived from TwoDaemons."""
+    """Frames that the second daemon must drop, each counted by its reason, sent through the port that `damage()` opens a
+    socket for. For classes derived from TwoDaemons."""
 
-    joins_fragments = False  # the kernel those of IPv4, so that none arrive
+    joins_fragments = False  # the kernel reassembles IPv4 fragments before they arrive
 
     def maker(self):
         return damaged_frames.Maker(bytes.fromhex(self.daemons[1].show('ports')[0]['mac'].replace(':', '')), V4, V6)
@@ -161,7 +161,7 @@ class DamagedFrames:
                 if not (self.joins_fragments and reason == 'ipv4_fragment')}
 
     def send_slowly(self, frames):
-        """So that every port takes them all."""
+        """Sends with pauses, so that every port accepts all frames."""
         sender = self.damage()
         for number, frame in enumerate(frames):
             sender.send(frame)
@@ -202,10 +202,10 @@ class DamagedFrames:
         await_(lambda: as_expected() == expected)
         self.assertEqual(as_expected(), expected)
         self.assertLessEqual(set(self.dropped_since(before)), {*expected, *damaged_frames.IN_FRONT_OF_UDP})
-        # Whatever came was dropped for a reason or given to the control plane.
+        # Every frame was dropped for a reason or passed to the control plane.
         self.assertTrue(await_(lambda: self.unaccounted() == unaccounted))
 
-    def test_traffic_goes_on_beside_it(self):
+    def test_traffic_continues_beside_damaged_frames(self):
         frames = [*self.maker().by_reason().values(), *self.maker().mutations(200, seed=6)]
         sender = self.damage()
         before = self.drops(1)
@@ -255,8 +255,8 @@ class OnVeth(DamagedFrames, TwoDaemons):
 
     @classmethod
     def quieten_kernel(cls, name, interface, number):
-        """As docs/ports.md has it. The address is the kernel's, too; else it would have nothing to say at all. The
-        daemon holds UDP port 4791 by itself."""
+        """Configured as docs/ports.md says. The kernel has the address, too; otherwise it would not respond at all. The
+        daemon reserves UDP port 4791 itself."""
         ip('address', 'add', f'{V4[number]}/24', 'dev', interface, namespace=name)
         inside(name, lambda: cls.write(f'/proc/sys/net/ipv4/conf/{interface}/arp_ignore', '8'))
 
@@ -303,7 +303,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
         self.assertTrue(await_(lambda: [self.port(number)['mtu'] for number in (0, 1)] == [mtu] * 2))
 
     def test_frames_lost_at_a_full_ring_are_counted(self):
-        # A stopped daemon takes nothing out of its ring, whatever number of frames that holds.
+        # A stopped daemon does not drain its ring, so that it overflows at any size.
         before = self.port(1)['lost_by_port'].get('rx_missed', 0)
         sender = self.listen(0)
         daemon = self.daemons[1].process
@@ -314,7 +314,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
             sender.send(frame)
         daemon.send_signal(signal.SIGCONT)
         self.assertTrue(await_(lambda: self.port(1)['lost_by_port'].get('rx_missed', 0) > before), self.port(1))
-        # The kernel's counter begins anew when it is read; ours does not.
+        # Reading resets the kernel's counter, but not the daemon's.
         seen = self.port(1)['lost_by_port']['rx_missed']
         self.assertEqual(self.port(1)['lost_by_port']['rx_missed'], seen)
         table = subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemons[1].runtime_dir, 'show', 'ports'],
@@ -326,12 +326,12 @@ class OnVeth(DamagedFrames, TwoDaemons):
         return said
 
     def connecting(self, number, address):
-        """What rping says of it. The neighbour is asked for during three seconds, whoever was known before."""
+        """The output of rping. Resolving the neighbour takes up to three seconds, since caches are flushed."""
         client = self.daemons[number].start('rping', '-c', '-a', address, '-C', '1')
         self.addCleanup(client.kill)
         return client.communicate(timeout=LIMIT_S)[0]
 
-    def test_link_state_is_that_of_the_network_device(self):
+    def test_link_state_follows_the_network_device(self):
         watch = self.daemons[0].start('stdbuf', '-oL', 'ibv_asyncwatch', '-d', 'roci0')
         self.addCleanup(lambda: (watch.kill(), watch.communicate()))
         self.assertIn('roci0', watch.stdout.readline())
@@ -380,15 +380,15 @@ class OnVeth(DamagedFrames, TwoDaemons):
         self.assertTrue(await_(lambda: self.port(1)['counters']['tx_roce_packets'] > before + 100))
         self.set_mtu(self.less[0])
         self.assertTrue(await_(lambda: self.port(1)['counters']['tx_above_mtu'] > counted))
-        # Its queue pair has the path MTU that there was.
+        # Its queue pair has the previous path MTU.
         said, _ = ends.client.communicate(timeout=LIMIT_S)
         self.assertNotEqual(ends.client.returncode, 0, said)
         self.assertGreater(self.port(1)['transport']['retry_exceeded_err'], 0)
 
 
 class MacvlanTest(TwoDaemons):
-    """Network devices that filter as NICs do: the kernel passes them no groups but those that it knows to have members, of
-    which those of the daemons are none."""
+    """Network devices that filter as NICs do: the kernel passes frames only of groups in which it has members, and the
+    daemons' groups are not among them."""
     driver = 'net_af_packet'
     names = tuple(f'roci-{os.getpid()}-m{end}' for end in 'ab')
 
@@ -430,7 +430,7 @@ class MacvlanTest(TwoDaemons):
 
 
 class XdpTest(OnVeth):
-    """Its buffers are no larger than a page."""
+    """Buffers of a page."""
     driver = 'net_af_xdp'
     mtu = 3400
     less = (1500, 1024)
@@ -447,7 +447,7 @@ class XdpTest(OnVeth):
     def extra_config(cls, _number):
         return f'mtu = {cls.mtu}\n'
 
-    def test_mtu_is_that_of_the_buffers_at_most(self):
+    def test_mtu_is_limited_by_the_buffers(self):
         self.assertEqual([daemon.show('ports')[0]['mtu'] for daemon in self.daemons], [self.mtu] * 2)
 
 
@@ -478,7 +478,7 @@ class VethTest(OnVeth):
         self.assertTrue(await_(lambda: self.port(1)['counters']['tx_link_down'] > before['tx_link_down']), self.port(1))
 
     def test_an_address_of_its_own_beside_the_kernel(self):
-        """A third daemon, another station on the second one's network device, which keeps its address."""
+        """A third daemon is another station on the network device of the second, which keeps its address."""
         def said_of_link():
             said = ip('-json', '-details', 'link', 'show', self.interfaces[1], namespace=self.names[1]).stdout
             return {key: json.loads(said)[0][key] for key in ('address', 'promiscuity')}
@@ -509,7 +509,7 @@ class VethTest(OnVeth):
         sent = self.port(1)['counters']['tx_bytes']
         ends.connect()
         self.assertTrue(await_(lambda: self.port(1)['counters']['tx_bytes'] > sent + 1_000_000))
-        # What the second daemon sends, before it leaves it and when the first has got it.
+        # Frames of the second daemon, limited at its egress, and at the ingress of the first.
         for number, direction in ((1, 'out'), (0, 'in')):
             def impair(*arguments):
                 subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemons[number].runtime_dir, 'impair', 'roci0',
@@ -529,7 +529,7 @@ class VethTest(OnVeth):
         self.assertTrue(await_(lambda: self.port(1)['counters']['tx_bytes'] > before + 50_000_000))
 
     def test_the_kernel_keeps_quiet(self):
-        # A new address of the peer's, so that somebody has to ask.
+        # A new address of the peer, so that it must be resolved.
         listener = self.listen(0)
         asker = self.listen(1)
         request = (b'\xff' * 6 + b'\x02\x00\x00\x00\x00\x77' + b'\x08\x06' +
@@ -540,7 +540,7 @@ class VethTest(OnVeth):
         self.run_ends('ibv_ud_pingpong', '-g', '1', '-n', '200')
         time.sleep(0.5)
         frames = self.frames(listener)
-        # Where they arrive: what a daemon sends itself passes by the listeners on its own interface.
+        # Listens at the receiving end: listeners on a daemon's own interface do not see the frames that it sends.
         answers = [frame for frame in self.frames(asker) if frame[12:14] == b'\x08\x06' and frame[20:22] == b'\x00\x02' and
                    frame[38:42] == socket.inet_aton('192.0.2.77')]
         self.assertEqual(len(answers), 1, self.daemons[0].show('ports'))
@@ -552,7 +552,7 @@ class VethTest(OnVeth):
 
 
 class LinkTest(unittest.TestCase):
-    """Other kinds of port on a network device, by themselves; and a network device that goes."""
+    """Other kinds of port on a network device, alone; and a network device that is removed."""
 
     name = f'roci-{os.getpid()}-link'
 
@@ -581,11 +581,11 @@ class LinkTest(unittest.TestCase):
         self.assertTrue(await_(lambda: daemon.show('ports')[0]['mtu'] == 1400))
         return daemon, becomes
 
-    def test_a_device_that_goes(self):
+    def test_a_network_device_that_is_removed(self):
         daemon, becomes = self.follow('net_af_packet0,iface=roci-link', 'roci-link')
         ip('link', 'delete', 'roci-link', namespace=self.name)
         self.assertTrue(becomes('down'))
-        # Another one of its name is not the one that the port has.
+        # A new network device of the same name is not the one of the port.
         ip('link', 'add', 'roci-link', 'up', 'type', 'veth', 'peer', 'name', 'roci-peer', namespace=self.name)
         ip('link', 'set', 'roci-peer', 'up', namespace=self.name)
         time.sleep(1.5)
@@ -610,7 +610,7 @@ class LinkTest(unittest.TestCase):
 
     @staticmethod
     def set_speed(interface, mbps):
-        """As `ethtool -s` does; whether it could be done."""
+        """As `ethtool -s` does; False if that is not possible."""
         command = ctypes.create_string_buffer(struct.pack('=3IH26x', ETHTOOL_GSET, 0, 0, 0), 44)
         request = struct.pack('16sP16x', interface.encode(), ctypes.addressof(command))
         try:
@@ -635,7 +635,7 @@ class MemifTest(TwoDaemons):
         cls.daemons = [cls.start_daemon(cls.listener, 0), cls.start_daemon(f'net_memif0,role=client,{options}', 1)]
         cls.await_link()
 
-    def test_a_second_listener_is_told_so(self):
+    def test_a_second_listener_is_refused(self):
         with self.assertRaises(RuntimeError) as refusal:
             self.start_daemon(self.listener, 0)
         self.assertIn(f'another process listens at {self.socket}', str(refusal.exception))
@@ -647,7 +647,7 @@ class MemifTest(TwoDaemons):
 
 
 class VhostTest(MemifTest):
-    """The first daemon is what QEMU would be the guest of, the second the guest."""
+    """The first daemon is the vhost back end, the second acts as a QEMU guest."""
 
     @classmethod
     def set_up_network(cls):

@@ -65,8 +65,8 @@ class OpcodesTest(unittest.TestCase):
         _, said = capture.communicate(timeout=LIMIT_S)
         self.assertRegex(said, r'^\d+ frames captured, 0 dropped\n$')
 
-    def test_others_understand_every_opcode(self):
-        # Marks become notifications.
+    def test_independent_dissectors_decode_every_opcode(self):
+        # ECN marks cause CNPs.
         subprocess.run(self.roci('impair', 'roci0', '--ecn', '50%', '--seed', '7'), check=True, capture_output=True,
                        timeout=LIMIT_S)
         self.capture_all()

@@ -58,8 +58,8 @@ class BusyLoops {
   std::vector<pid_t> pids_;
 };
 
-// Nobody reaches the program's memory while a thread that the system keeps from its processor holds
-// the lock of the address space, as it does while it starts another thread.
+// Other processes cannot access the program's memory while a descheduled thread holds the lock of
+// the address space, as a thread does while it creates another.
 EndpointOptions Patient() {
   EndpointOptions options;
   options.timeout = 18;  // 1.1 s
@@ -78,14 +78,14 @@ struct Connection {
   Buffer target;
 };
 
-// What one thread saw.
+// Results of one thread.
 struct Outcome {
   uint64_t completions = 0;
   Clock::duration longest_wait{};
   bool failed = false;
 };
 
-// False, after saying why on stderr: the request failed, or nothing came before `give_up`.
+// False, with a message on stderr: the request failed, or nothing completed before `give_up`.
 bool WriteOnce(Connection& connection, Clock::time_point give_up) {
   Endpoint& end = connection.pair.near;
   if (const int error =

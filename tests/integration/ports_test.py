@@ -35,7 +35,7 @@ def is_arp_answer(frame, sender):
 
 
 def answers_ping(address, timeout_s=10):
-    """Whether an echo request of the kernel's is answered; several are sent."""
+    """Whether the kernel gets an answer to an echo request; it sends several."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as icmp:
         icmp.connect((address, 0))
         message = struct.pack('!BBHHH', 8, 0, 0, 0x726F, 1)
@@ -54,7 +54,7 @@ def answers_ping(address, timeout_s=10):
 
 class PcapTest(networks.OnVeth):
     driver = 'net_pcap'
-    test_frames_lost_at_a_full_ring_are_counted = None  # libpcap's is as long as it likes
+    test_frames_lost_at_a_full_ring_are_counted = None  # the length of libpcap's ring is unknown
 
     def test_addresses_are_those_of_the_interfaces(self):
         for daemon, name, interface in zip(self.daemons, self.names, self.interfaces):
@@ -65,7 +65,7 @@ class PcapTest(networks.OnVeth):
 
 
 class TapTest(networks.DamagedFrames, networks.TwoDaemons):
-    """The kernel's ends of both taps are in one bridge, which has an address of its own."""
+    """The kernel's ends of both taps are in one bridge, which has a MAC address."""
     name = f'roci-{os.getpid()}-taps'
     kernel = '192.0.2.9'
 
@@ -90,7 +90,7 @@ class TapTest(networks.DamagedFrames, networks.TwoDaemons):
 
     @classmethod
     def extra_config(cls, number):
-        # One is given its address, the other makes one up.
+        # One port has a configured MAC address, the other a random one.
         return 'mac = "02:72:6f:63:69:10"\n' if number == 0 else ''
 
     def damage(self):
@@ -102,7 +102,7 @@ class TapTest(networks.DamagedFrames, networks.TwoDaemons):
         self.addCleanup(sender.close)
         return sender
 
-    def test_the_kernel_is_another_station(self):
+    def test_the_kernel_is_a_peer(self):
         self.assertEqual(self.daemons[0].show('ports')[0]['mac'], '02:72:6f:63:69:10')
         for number, daemon in enumerate(self.daemons):
             link = ip('link', 'show', f'roci-tap{number}', namespace=self.name).stdout
@@ -112,8 +112,8 @@ class TapTest(networks.DamagedFrames, networks.TwoDaemons):
     def test_the_mtu_is_limited_by_the_driver(self):
         self.assertEqual([daemon.show('ports')[0]['mtu'] for daemon in self.daemons], [1500] * 2)
 
-    def test_a_flood_does_no_harm(self):
-        """Each frame is a signal to the daemon."""
+    def test_a_flood_is_harmless(self):
+        """Each frame wakes the daemon."""
         def flood():
             with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
                 sender.bind(('roci-br', 0))
@@ -129,7 +129,7 @@ def rx_packets(daemon):
 
 
 class Alone(unittest.TestCase):
-    """One daemon on a port that leads to no other."""
+    """One daemon on a port without a peer."""
 
     def start_daemon(self, port):
         daemon = Daemon(networks.PROGRAMS, config=f'[[device]]\nname = "roci0"\nport = "{port}"\n'
@@ -146,7 +146,7 @@ class Alone(unittest.TestCase):
             self.addCleanup(pair.kill)
             self.assertEqual(pair.connect().result(), '', program)
         self.assertGreater(rx_packets(daemon) - before, 5 * 400)
-        # It hears its own questions for neighbours, and takes nobody for another station with its address.
+        # The daemon receives its own neighbour solicitations and must not detect a duplicate address.
         shown = subprocess.run([daemon.programs.roci, '--runtime-dir', daemon.runtime_dir, 'addr', 'show', '--json'],
                                capture_output=True, text=True, timeout=LIMIT_S, check=True)
         self.assertEqual([each.get('claimed_by') for each in json.loads(shown.stdout)], [None, None])

@@ -51,7 +51,7 @@ def bandwidth_cases():
         yield BACK, base + few + ['-b', '-q', '4']
         yield ACROSS, base + few + ['-q', '16']
         yield ACROSS, base + few + ['-q', '16', '-b']
-        if program != 'ib_write_bw':  # which has no completion to wait for at the server, and refuses
+        if program != 'ib_write_bw':  # its server has no completion to wait for, so it refuses the option
             yield ACROSS, base + few + ['-e']
         yield ACROSS, base + few + ['-t', '1']
         yield ACROSS, base + few + ['-t', '512']
@@ -65,7 +65,7 @@ def bandwidth_cases():
 
 
 def latency_cases():
-    # ib_write_lat spins on memory in both programs, without a verbs call in which it would yield: few rounds.
+    # ib_write_lat polls memory in both programs without a verbs call that could yield: few rounds.
     for program, rounds in (('ib_send_lat', '1000'), ('ib_write_lat', '60'), ('ib_read_lat', '1000'),
                             ('ib_atomic_lat', '1000')):
         base = [program, '-F', '-x', '1', '-n', rounds]
@@ -102,7 +102,7 @@ def unreliable_cases():
 
 
 def interface_cases():
-    """Each program again through the newer calls, and with the options that change how it calls."""
+    """Each program with the newer calls, and with the options that change its calls."""
     for options in (['-N'], ['-t'], ['-N', '-t', '-c'], ['-N', '-e', '-c'], ['-N', '-c', '-s', '1000000', '-n', '100'],
                     ['-j', '-c'], ['-N', '-j', '-t', '-c'], ['-o', '-c'], ['-O', '-c'], ['-o', '-P', '-c'],
                     ['-N', '-o', '-e', '-c']):
@@ -140,13 +140,13 @@ def extended_reliable_cases():
         yield ACROSS, base + ['-q', '4', '-b']
     for program in ('ib_send_lat', 'ib_read_lat', 'ib_atomic_lat'):
         yield ACROSS, [program, '-F', '-x', '1', '-c', 'XRC', '-n', '500']
-    # (Spins on memory; see latency_cases.)
+    # (Polls memory; see latency_cases.)
     for service in ('UC', 'XRC'):
         yield ACROSS, ['ib_write_lat', '-F', '-x', '1', '-c', service, '-n', '60']
 
 
 def raw_packet_cases():
-    # A receive for every frame: what comes faster than the program looks would be lost, and is waited for.
+    # A receive for every frame: frames that arrive without a receive are lost, and the program waits for them.
     base = ['raw_ethernet_bw', '-F', '-s', '1024', '-n', '1000', '-r', '1024']
     for options in ([], ['-b'], ['--vlan_en'], ['--promiscuous'],
                     ['-J', '10.99.0.1', '-j', '10.99.0.2', '-K', '2000', '-k', '3000'],
@@ -157,10 +157,10 @@ def raw_packet_cases():
     for devices in (ACROSS, BACK):
         yield devices, ['raw_ethernet_lat', '-F', '-s', '64', '-n', '500']
         yield devices, ['raw_ethernet_fs_rate', '-F', '-s', '64', '-n', '500']
-    # perftest 4.5 leaves raw_ethernet_burst_lat one way to run, on any RoCE adapter: without --rate_limit_type it takes
-    # SW, which its own check refuses before it opens a device (exit 1); HW wants an InfiniBand link; PP polls for no
-    # completions at all without --burst_size, and none come without -Q 1. Its server leaves with the last message, whether
-    # its answers are out or not, so the last one that it answers has to be some time before.
+    # perftest 4.5 can run raw_ethernet_burst_lat in one way only, on any RoCE adapter: without --rate_limit_type it uses SW,
+    # which its own check refuses before it opens a device (exit 1); HW needs an InfiniBand link; PP does not poll without
+    # --burst_size, and gets no completions without -Q 1. Its server exits with the last message, even if its answers are not
+    # sent yet, so the last answered message must come earlier.
     yield ACROSS, ['raw_ethernet_burst_lat', '-F', '-s', '64', '-n', '1999', '-r', '2048', '--reply_every=500', '-Q', '1',
                    '--burst_size=32', '--rate_limit_type=PP', '--rate_units=M', '--rate_limit=1']
 
@@ -170,7 +170,7 @@ def all_cases():
                              *interface_cases(), *shared_receive_cases(), *extended_reliable_cases(),
                              *raw_packet_cases()]:
         yield [(devices, command)]
-    # Two pairs at the same time, over both devices and over one.
+    # Two pairs at the same time, over two devices and over one.
     yield [(ACROSS, ['ib_write_bw', '-F', '-x', '1']), (BACK, ['ib_read_bw', '-F', '-x', '2'])]
     yield [(ACROSS, ['ibv_rc_pingpong', '-c', '-g', '1', '-n', '5000']), (SELF, ['ib_send_bw', '-F', '-x', '1'])]
 
@@ -180,7 +180,7 @@ def name_of(pairs):
 
 
 class RawPair(Pair):
-    """A pair that says everything by raw frames, so that the server has to be ready first."""
+    """A pair that exchanges raw frames only, so that the server must be ready first."""
 
     def __init__(self, daemon, devices, command):
         macs = {row['name']: row['mac'] for row in daemon.show('devices')}
@@ -198,7 +198,7 @@ class RawPair(Pair):
         await_(lambda: self.server.poll() is not None or any(
             row['device'] == self.device and row['type'] == 'RAW' and row['state'] in ('RTR', 'RTS')
             for row in self.daemon.show('qps')))
-        # It posts its receives in RTR, which nobody else can see, and polls for them then.
+        # It posts its receives in RTR, which is not visible outside, and then polls.
         begin = self.cpu_s()
         await_(lambda: self.server.poll() is not None or self.cpu_s() > begin + 0.1, 10)
         return self.connect_client()
@@ -208,7 +208,7 @@ class RawPair(Pair):
 
 
 class SeveralClients(Pair):
-    """ibv_xsrq_pingpong -c N: the option is the server's, and N clients come."""
+    """ibv_xsrq_pingpong -c N: an option of the server, which N clients connect to."""
 
     def __init__(self, daemon, devices, command):
         super().__init__(daemon, devices, command)
@@ -226,8 +226,8 @@ class SeveralClients(Pair):
 
 
 def suited(daemon, command):
-    """READs are not slowed down where their answers are lost, as a veth pair under load loses them: `-a` has eight million bytes
-    a message at its end, so few of each size."""
+    """READs are repeated slowly if responses are lost, as on a loaded veth pair. `-a` goes up to eight million bytes per
+    message, so few of each size."""
     over_veth = isinstance(daemon, TwoEnds) and isinstance(daemon.network, Veth)
     if command[0] == 'ib_read_bw' and '-a' in command and over_veth:
         at = command.index('-n')
@@ -253,7 +253,7 @@ def run_case(daemon, pairs):
 
 
 def fits(network, pairs):
-    """The ring of net_af_packet overflows where nobody waits for acknowledgements, and these programs wait for each message."""
+    """The ring of net_af_packet overflows without acknowledgements, and these programs wait for each message."""
     def is_flood(command):
         unreliable = 'UC' in command or 'UD' in command or command[0].startswith('raw')
         return unreliable and command[0].endswith('_bw')
@@ -261,7 +261,7 @@ def fits(network, pairs):
 
 
 def features(pairs):
-    """What a sample over a network has to show: each program, with each service; each option with each kind of program;
+    """Features that a sample over a network covers: each program with each service; each option with each kind of program;
     large and small messages; each direction; several pairs at once."""
     found = {('pairs', len(pairs))}
     for devices, command in pairs:

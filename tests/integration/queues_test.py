@@ -15,7 +15,7 @@ import ports_test as ports
 from harness import LIMIT_S, Programs, await_, members
 from networks_test import V4, Ends
 
-PAIRS = 8  # each a session of its own: sessions go to the lcore that has fewest
+PAIRS = 8  # one session each: a new session goes to the lcore with the fewest
 
 
 class SeveralQueues:
@@ -31,7 +31,7 @@ class SeveralQueues:
         self.assertEqual(tuple(daemon.show('ports')[0]['rx_queues'] for daemon in self.daemons), self.queues)
 
     def arriving(self, reasons):
-        """Each lcore drops its copy of what is for a group that has no members there."""
+        """Each lcore drops its copy of frames to a group without members there."""
         return {reason: count * (self.lcores[1] if reason == 'unknown_multicast' else 1)
                 for reason, count in super().arriving(reasons).items()}
 
@@ -60,11 +60,11 @@ class SeveralQueues:
 
     @property
     def spread(self):
-        """How many lcores of each daemon get frames from their own queues."""
+        """The number of lcores of each daemon that receive frames from their own queues."""
         return tuple(min(lcores, queues) for lcores, queues in zip(self.lcores, self.queues))
 
     def test_a_group_gets_every_message_once(self):
-        """Members on every lcore, with receives for more than is sent."""
+        """Members on every lcore, with more receives than messages."""
         self.assertTrue(await_(lambda: members(self.daemons[0]) == 0))
         for _ in range(4):
             receiver = self.daemons[0].start('mckey', '-m', '239.1.2.3', '-b', V4[0], '-C', '1000', '-S', '64')
@@ -80,7 +80,7 @@ class SeveralQueues:
 
         def received():
             return [qp['rx_packets'] for qp in self.daemons[0].show('qps')]
-        # It does not wait until all are sent, so that the last may be taken back.
+        # mckey does not wait until all messages are sent, so the last may be dropped.
         await_(lambda: min(received()) >= self.sent() - before - 1)
         time.sleep(0.5)  # more must not come
         self.assertEqual(len(set(received())), 1, received())
@@ -96,7 +96,7 @@ class Shorter(SeveralQueues):
 
 
 class TapTest(SeveralQueues, ports.TapTest):
-    """The driver has as many queues as lcores."""
+    """One queue per lcore."""
 
 
 class PacketTest(SeveralQueues, networks.VethTest):
@@ -112,7 +112,7 @@ class PacketOneLcoreTest(Shorter, networks.VethTest):
 
 
 class VhostTest(Shorter, networks.VhostTest):
-    """The driver's side sends on the queue of the lcore, the device's on the first."""
+    """The driver side sends on the queue of the lcore, the device side on the first."""
     arguments = ',queues=2'
 
     @property
@@ -121,7 +121,7 @@ class VhostTest(Shorter, networks.VhostTest):
 
 
 class MemifTest(Shorter, networks.MemifTest):
-    """One queue, from which the home lcore hands over."""
+    """One queue, whose lcore passes frames to the others."""
     queues = (1, 1)
 
 

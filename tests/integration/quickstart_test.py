@@ -30,7 +30,7 @@ class QuickstartTest(unittest.TestCase):
         self.check_table(self.run_quickstart())
 
     def test_measures_again_what_perftest_could_not(self):
-        # As perftest prints a result if other programs have kept it from calibrating its clock.
+        # The output of perftest if load prevented the calibration of its clock.
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder, 'ib_write_bw')
             program.write_text(f'''#!/bin/bash

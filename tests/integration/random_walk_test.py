@@ -26,7 +26,7 @@ LEFT_PATIENCE_S = 120
 
 
 class Daemon:
-    """A daemon in a runtime directory of its own."""
+    """A daemon in a temporary runtime directory."""
 
     def __init__(self, rocid, roci, folder):
         self.roci = [roci]
@@ -49,7 +49,7 @@ class Daemon:
         return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
 
     def leftovers(self):
-        """What is there although no program runs."""
+        """Objects that exist although no program runs."""
         return {what: rows for what in ('apps', 'qps', 'cqs', 'mrs') if (rows := self.show(what))}
 
     def stop(self):

@@ -17,7 +17,7 @@ PROGRAMS = None
 SERVER, CLIENT = 'roci0', 'roci1'  # the client writes
 GIGABIT = 1e9
 OVERHEAD_BYTES = 24  # of a frame on the wire
-# No more in flight than the queue has room for.
+# At most as many bytes in flight as the queue holds.
 STREAM = ['ib_write_bw', '-x', '1', '-F', '-s', '65536', '-t', '8', '-D', '1000', '-u', '18']
 
 
@@ -34,7 +34,7 @@ class RateTest(unittest.TestCase):
         return done.stdout if status == 0 else done.stderr
 
     def start_stream(self, command=None):
-        """Begins to write; answers the client's queue pair."""
+        """Starts writing; returns the client's queue pair."""
         before = {qp['qpn'] for qp in self.daemon.show('qps')}
         pair = Pair(self.daemon, (SERVER, CLIENT), command or STREAM)
         self.addCleanup(pair.kill)
@@ -54,7 +54,7 @@ class RateTest(unittest.TestCase):
         return only
 
     def rate_bps(self, seconds=2.0):
-        """What the client's device sends, as it would be on Ethernet."""
+        """Bytes that the client's device sends, as on Ethernet."""
         begin, before = time.monotonic(), self.counters()
         time.sleep(seconds)
         after = self.counters()
@@ -66,7 +66,7 @@ class RateTest(unittest.TestCase):
         return next(qp['tx_packets'] for qp in self.daemon.show('qps') if qp['device'] == CLIENT and qp['qpn'] == qpn)
 
     def assert_rate(self, most_bps):
-        """The stream goes on, and no faster than that. (The queue may send what has waited for a processor at once.)"""
+        """The stream continues at this rate at most. (After a wait for a processor, the queue may send a burst.)"""
         self.assert_progress()
         self.assertLess(self.rate_bps(), most_bps * 1.03)
 
@@ -80,14 +80,14 @@ class RateTest(unittest.TestCase):
         for device, direction in ((CLIENT, 'out'), (SERVER, 'in')):
             self.roci('impair', device, '--direction', direction, '--rate', '1Gbit')
             self.assertTrue(await_(lambda: self.impairment(device)['counters']['rate_delayed'] > 1000, LIMIT_S))
-            # What came before it, all at once, may have been too much for the queue.
+            # The burst before the limit was set may have overflowed the queue.
             dropped = self.impairment(device)['counters']['rate_dropped']
             self.assert_rate(GIGABIT)
             counters = self.impairment(device)['counters']
             self.assertEqual((counters['rate_dropped'], counters['queue_full'], counters['lost']), (dropped, 0, 0))
             self.roci('impair', device, '--clear')
             self.assert_progress()
-        # The other direction has the acknowledgements, which are few.
+        # The other direction carries few acknowledgements.
         self.roci('impair', SERVER, '--direction', 'out', '--rate', '100Mbit')
         before = self.counters()['tx_packets']
         self.assert_progress()
@@ -118,7 +118,7 @@ class RateTest(unittest.TestCase):
         def sent():
             return [self.packets_of(qpn) - earlier for qpn, earlier in zip((slow, fast), before)]
         self.assertTrue(await_(lambda: sent()[0] > 100 and sent()[1] > 10 * sent()[0], LIMIT_S), sent())
-        # Packets of the other one are none of the limit's business.
+        # The limit does not apply to the other queue pair.
         matched = self.impairment()['counters']['matched'] - matched
         self.assertLess(matched, sent()[0] + 100)
 

@@ -23,7 +23,7 @@ namespace roci::testing {
 
 class RawSession {
  public:
-  // `socket_name`: that of another socket of the daemon's, where messages begin alike.
+  // `socket_name`: another socket of the daemon with the same message heads.
   explicit RawSession(const char* socket_name = abi::kSocketName) {
     const std::string path =
         abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect) + "/" + socket_name;
@@ -115,7 +115,7 @@ class RawSession {
     EXPECT_EQ(response.head.error == 0 ? response.head.fd_count : 0, fds_.size());
     return response.head.error;
   }
-  // The answer's errno; negative where none came.
+  // The answer's errno; negative: no answer.
   template <class Request, class Response>
   int Call(uint32_t command, const Request& request, Response& response,
            const std::vector<int>& fds = {}) {

@@ -19,11 +19,11 @@ PROGRAMS = None
 
 
 class VhostPeer(threading.Thread):
-    """What a vhost-user back end answers net_virtio_user, and no more: it connects to `path` and never touches the rings."""
+    """A minimal vhost-user back end: connects to `path`, answers net_virtio_user, and ignores the rings."""
 
     HEADER = struct.Struct('<III')  # request, flags, bytes of payload
     GET_FEATURES, GET_VRING_BASE = 1, 11
-    VERSION_1 = 1 << 32  # of the features
+    VERSION_1 = 1 << 32  # feature bit
     REPLY = 1 | 4  # protocol version, "this is a reply"
 
     def __init__(self, path):
@@ -92,7 +92,7 @@ class ReconnectTest(unittest.TestCase):
         self.assertEqual(ends.connect().result(), '')
 
     def check_silence(self, number):
-        """Nothing is sent to a link that is down, and nothing waits for it."""
+        """Frames to a link that is down are neither sent nor queued."""
         self.await_state(number, 'down')
         before = self.port(number)['counters']
         client = self.daemons[number].start('rping', '-c', '-a', V4[1 - number], '-C', '1')
@@ -117,7 +117,7 @@ class ReconnectTest(unittest.TestCase):
             self.check_traffic()
 
     def kill_under_traffic(self, *ports):
-        """Programs of the daemon that is left learn of it by their queue pairs, and the daemon goes on."""
+        """Queue pairs of the remaining daemon report errors to their programs, and the daemon continues."""
         for number in (1, 0):
             self.start(number, ports[number])
         for number in (0, 1):
@@ -155,7 +155,7 @@ class ReconnectTest(unittest.TestCase):
         self.kill_under_traffic(*self.vhost())
 
     def test_a_virtio_user_port_ends_while_its_peer_leaves(self):
-        """The driver learns of it on a thread of DPDK's, in the middle of the end."""
+        """The driver is notified on DPDK's interrupt thread while the port is being closed."""
         for _ in range(8):
             peer = VhostPeer(self.socket)
             self.start(0, self.vhost()[0])
@@ -176,7 +176,7 @@ class ReconnectTest(unittest.TestCase):
             self.assertTrue(os.path.exists(self.socket))
 
     def test_a_socket_in_use(self):
-        """Is left to him."""
+        """The second daemon leaves the socket to the first."""
         port = f'net_memif0,role=server,socket={self.socket},socket-abstract=no,bsize=4608'
         self.start(0, port)
         with self.assertRaisesRegex(RuntimeError, 'did not start'):

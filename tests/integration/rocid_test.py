@@ -37,7 +37,7 @@ class Daemon:
     def ready(self):
         return 'rocid: ready\n' in self.out()
 
-    # Of the whole file, without moving the offset at which the daemon writes.
+    # Reads the whole file without moving the offset at which the daemon writes.
     def out(self):
         return os.pread(self.out_file.fileno(), 1 << 20, 0).decode()
 
@@ -101,7 +101,7 @@ class RocidTest(unittest.TestCase):
                                  0o666 if os.geteuid() == 0 else 0o600)
                 self.assertEqual(daemon.end(how), 0, daemon.said())
                 self.assertEqual(daemon.out(), 'rocid: ready\n', 'exactly one line')
-                self.assertEqual(daemon.said(), '', 'silent when all is well')
+                self.assertEqual(daemon.said(), '', 'no messages without an error')
                 self.assertEqual(sorted(os.listdir(self.run_dir)), ['rocid.lock', 'sysfs'])
                 self.assertEqual(os.listdir(self.run_dir / 'sysfs/class/infiniband'), [])
 
@@ -111,14 +111,14 @@ class RocidTest(unittest.TestCase):
             self.assertEqual(second.process.wait(START_LIMIT_S), 1)
             self.assertEqual(second.said().count('\n'), 1)
             self.assertIn(f'another rocid (process {first.process.pid})', second.said())
-            self.assertEqual(show(self.run_dir).returncode, 0, 'the first is none the worse')
+            self.assertEqual(show(self.run_dir).returncode, 0, 'the first daemon still works')
 
-    @unittest.skipUnless(os.geteuid() == 0, 'needs root to become somebody else')
-    def test_others_cannot_hold_the_lock(self):
+    @unittest.skipUnless(os.geteuid() == 0, 'needs root to become another user')
+    def test_other_users_cannot_hold_the_lock(self):
         with Daemon(self.run_dir) as daemon:
             self.assertTrue(daemon.ready(), daemon.said())
             self.assertEqual(daemon.end(), 0)
-        for mode in (0o600, 0o644):  # as older daemons have left it
+        for mode in (0o600, 0o644):  # as older daemons left it
             os.chmod(self.run_dir / 'rocid.lock', mode)
             with Daemon(self.run_dir) as daemon:
                 self.assertTrue(daemon.ready(), daemon.said())
@@ -156,12 +156,12 @@ class RocidTest(unittest.TestCase):
         self.assertIn('writable by every user', result.stderr)
         self.assertEqual(result.stderr.count('\n'), 1)
 
-    @unittest.skipUnless(os.geteuid() == 0, 'needs root to become somebody else')
+    @unittest.skipUnless(os.geteuid() == 0, 'needs root to become another user')
     def test_ordinary_user(self):
         user = 65432
         self.run_dir.mkdir()
         os.chown(self.run_dir, user, user)
-        program = shutil.copy(ROCID, self.scratch)  # the build folder may lie below one that others cannot enter
+        program = shutil.copy(ROCID, self.scratch)  # the build folder may be inside a private one
         with Daemon(self.run_dir, user=user, program=program) as daemon:
             self.assertTrue(daemon.ready(), daemon.said())
             self.assertEqual(stat.S_IMODE((self.run_dir / 'rocid.sock').stat().st_mode), 0o600)
@@ -307,7 +307,7 @@ class RocidTest(unittest.TestCase):
                 self.assertNotIn('none', port['drops'])
                 self.assertIn('icrc', port['drops'])
 
-    def test_lines_that_anybody_can_provoke_are_few(self):
+    def test_log_lines_that_users_can_provoke_are_limited(self):
         path = self.config('[limits]\nmax_sessions = 1\n')
         with Daemon(self.run_dir, '--config', path) as daemon:
             self.assertTrue(daemon.ready(), daemon.said())
@@ -344,7 +344,7 @@ class RocidTest(unittest.TestCase):
                 return sum(int(line.split()[1]) for task in status.iterdir()
                            for line in (task / 'status').read_text().splitlines()
                            if line.startswith('voluntary_ctxt_switches'))
-            # Counters of the start are published, and addresses probed for and announced.
+            # After the start the daemon publishes counters, and probes and announces addresses.
             deadline = time.monotonic() + START_LIMIT_S
             wakes = 10
             while wakes >= 10:

@@ -33,7 +33,7 @@ def route(daemon, *arguments, user=None):
 
 
 def result(pair):
-    """What went wrong, or ''. The server of a client that could not begin waits for ever: it is not waited for."""
+    """The error, or ''. Does not wait for the server if the client could not start, since it would wait forever."""
     fault = outcome('client', pair.client, LIMIT_S)
     if fault:
         pair.kill()
@@ -41,7 +41,7 @@ def result(pair):
 
 
 class WireTest(unittest.TestCase):
-    """roci1 is the gateway and has addresses behind it as well."""
+    """roci1 is the gateway, and also has addresses in the routed networks."""
 
     def setUp(self):
         self.daemon = Daemon(PROGRAMS, config='''
@@ -75,7 +75,7 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
                 for each in json.loads(done.stdout)]
 
     def refused(self, *arguments, status=1):
-        """What the refusal says."""
+        """The error message of a refused command."""
         before = self.routes()
         done = route(self.daemon, *arguments)
         self.assertEqual(done.returncode, status, done.stdout)
@@ -83,13 +83,13 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
         return done.stderr
 
     def ping(self, client_gid, server_gid):
-        """What went wrong with queue pairs of roci0 and roci1, or ''."""
+        """The error of queue pairs of roci0 and roci1, or ''."""
         pair = Pair(self.daemon, ('roci1', 'roci0'), ['ibv_rc_pingpong', '-n', '20', '-c', '-g', str(server_gid)])
-        pair.client_command += ['-g', str(client_gid)]  # of two the last is taken
+        pair.client_command += ['-g', str(client_gid)]  # the last option counts
         self.addCleanup(pair.kill)
         return result(pair.connect())
 
-    def test_they_come_and_go_and_are_shown(self):
+    def test_routes_are_added_shown_and_removed(self):
         configured = [('roci0', '10.1.0.0/16', '10.99.0.2', 0, True), ('roci0', '0.0.0.0/0', '10.99.0.254', 0, True),
                       ('roci0', '10.1.0.0/16', '10.7.0.2', 7, True)]
         self.assertEqual(self.routes(), configured)
@@ -121,7 +121,7 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
             subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'addr', 'add', device, own], check=True,
                            capture_output=True, timeout=LIMIT_S)
         self.change('add', 'roci0', '10.8.0.0/16', 'via', '10.6.0.2')
-        # Nobody is there; the gateway is.
+        # The destination does not exist; the gateway does.
         client = self.daemon.start('rping', '-c', '-a', '10.8.0.5', '-C', '1')
         self.addCleanup(client.stdout.close)
         self.addCleanup(client.wait)
@@ -135,7 +135,7 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
         self.assertTrue(await_(connecting), self.daemon.show('connections'))
         self.assertEqual(sources[0].partition(':')[0], '10.6.0.1')
 
-    def test_a_route_whose_gateway_has_gone_is_dead(self):
+    def test_a_route_without_a_reachable_gateway_is_dead(self):
         address = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'addr']
         subprocess.run([*address, 'add', 'roci0', '10.6.0.1/24'], check=True, capture_output=True, timeout=LIMIT_S)
         self.change('add', 'roci0', '10.2.0.0/16', 'via', '10.6.0.9')
@@ -168,7 +168,7 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
                       ('add', 'roci0', '10.5.0.0/16', 'via', '10.99.0.2', '--vlan', '4095'), ()):
             self.refused(*wrong, status=USAGE_ERROR)
 
-    def test_they_are_bounded(self):
+    def test_the_number_of_routes_is_limited(self):
         for number in range(len(self.routes('roci0')), MOST_ROUTES):
             self.change('add', 'roci0', f'10.5.{number}.0/24', 'via', '10.99.0.2')
         self.assertIn('64 routes', self.refused('add', 'roci0', '10.6.0.0/24', 'via', '10.99.0.2'))
@@ -179,7 +179,7 @@ addresses = ["10.99.0.2/24", "10.1.0.2/24", "10.2.0.2/24", "fd99::2/64", "fd01::
         for word in ('EXAMPLES', 'EXIT STATUS', 'longest', 'address handle', 'add', 'del', 'show'):
             self.assertIn(word, text)
 
-    @unittest.skipUnless(os.geteuid() == 0, 'only root can be somebody else')
+    @unittest.skipUnless(os.geteuid() == 0, 'only root can become another user')
     def test_other_users_may_not(self):
         before = self.routes()
         done = route(self.daemon, 'del', 'roci0', '10.1.0.0/16', user='nobody')
@@ -210,7 +210,7 @@ class RouterTest(unittest.TestCase):
         router = cls.spaces[2]
         for key in ('ipv4/ip_forward', 'ipv6/conf/all/forwarding', 'ipv4/conf/all/arp_ignore', 'ipv4/conf/all/arp_announce'):
             inside(router, lambda key=key: cls.write(f'/proc/sys/net/{key}', '1'))
-        # Two interfaces in one network: each answers for its own address, and takes what comes.
+        # Two interfaces in one network: each answers for its own address and accepts all frames.
         for key in ('all', 'default'):
             inside(router, lambda key=key: cls.write(f'/proc/sys/net/ipv4/conf/{key}/rp_filter', '0'))
         for number in (0, 1):
@@ -254,7 +254,7 @@ class RouterTest(unittest.TestCase):
 
     def listen(self, interface):
         def make():
-            # Of no protocol until it is bound: it would take frames of all interfaces up to then.
+            # Protocol 0 until bind: otherwise the socket would receive frames of all interfaces.
             listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             listener.bind((interface, ETH_P_ALL))
             return listener
@@ -265,7 +265,7 @@ class RouterTest(unittest.TestCase):
 
     @staticmethod
     def roce_frames(listener):
-        """How many for the router's interface have come."""
+        """The number of frames received for the router's interface."""
         count = 0
         while select.select([listener], [], [], 0)[0]:
             frame, address = listener.recvfrom(65536)
@@ -275,7 +275,7 @@ class RouterTest(unittest.TestCase):
         return count
 
     def ways(self, call):
-        """By which gateways RoCE packets went while `call()` ran."""
+        """The gateways that RoCE packets used while `call()` ran."""
         listeners = {name: self.listen(name) for name in self.gateways}
         call()
         return {name for name, listener in listeners.items() if self.roce_frames(listener) > 0}
@@ -289,7 +289,7 @@ class RouterTest(unittest.TestCase):
         self.assertEqual(self.ping(gid), '')
 
     def connect(self, address):
-        """The exit status and output of a client of librdmacm's."""
+        """The exit status and output of a librdmacm client."""
         server = self.listener(address)
         client = self.daemons[0].start('rping', '-c', '-a', address, '-C', '5', '-S', '2000', '-V')
         self.addCleanup(client.kill)
@@ -356,7 +356,7 @@ class RouterTest(unittest.TestCase):
         before = sent()
         self.assertEqual(self.ways(lambda: self.assertTrue(await_(lambda: sent() > before + 200))), {'g8'})
         self.assertIsNone(client.poll())
-        # One that is made now, at the same time.
+        # A queue pair created now, while the old one exists.
         self.assertEqual(self.ways(lambda: self.good_ping(1)), {'g8', 'g9'})
 
 

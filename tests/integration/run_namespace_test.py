@@ -21,7 +21,7 @@ TIMEOUT_S = 60
 
 
 class Server:
-    """The stand-in for the daemon, at a directory that every user can read."""
+    """The replacement of the daemon, in a directory that every user can read."""
 
     def __init__(self, directory, *options):
         self.command = [TREE_SERVER, directory, *options]
@@ -126,7 +126,7 @@ class NamespaceTest(RunTest):
         self.assert_libibverbs_lists(['roci0', 'roci1'])
 
     @as_each_user
-    def test_tools_that_read_sysfs_themselves_are_content(self, user):
+    def test_tools_that_read_sysfs_themselves_work(self, user):
         done = self.execute('ibstat', 'roci1', user=user)
         self.assertEqual(done.returncode, 0, done.stderr)
         for line in ('Number of ports: 1', 'State: Active', 'Physical state: LinkUp', 'Rate: 100', 'Link layer: Ethernet'):
@@ -169,17 +169,17 @@ class NamespaceTest(RunTest):
         script = 'id -u; id -g; pwd; ls /proc/self/fd; grep ^Cap /proc/self/status; grep NoNewPrivs /proc/self/status'
         identity = {} if user is None else {'user': user.pw_uid, 'group': user.pw_gid, 'extra_groups': []}
         with tempfile.TemporaryDirectory() as place, open('/etc/passwd', encoding='ascii') as file:
-            os.chmod(place, 0o711)  # not readable: nobody may still be in it
+            os.chmod(place, 0o711)  # not readable, but user nobody may use it as working directory
             same = {'cwd': place, 'pass_fds': (file.fileno(),)}
             before = subprocess.run(['sh', '-c', script], capture_output=True, text=True, stdin=subprocess.DEVNULL,
                                     check=True, **same, **identity).stdout
             self.assertEqual(self.shell(script, user=user, **same), before)
 
-    @unittest.skipUnless(IS_ROOT, 'takes root to prepare')
+    @unittest.skipUnless(IS_ROOT, 'needs root to prepare')
     def test_a_directory_that_the_user_cannot_enter_stays_the_working_directory(self):
         with tempfile.TemporaryDirectory() as place:
             os.chmod(place, 0o700)
-            # A user's process gets there by changing its identity later than its directory.
+            # The process enters the directory before it changes its user ID.
             done = self.execute('pwd', cwd=place, user=pwd.getpwnam('nobody'))
             self.assertEqual(done.stdout.strip(), place, done.stderr)
 
@@ -223,7 +223,7 @@ class NamespaceTest(RunTest):
             self.assertEqual(self.server.obey('gid 3'), 'ok')
             self.assertEqual(ask(f'ls {port}gids | wc -l'), '3')
             self.assertEqual(self.server.obey('gid 2'), 'ok')
-            # A crashed daemon's successor is seen from the same namespace.
+            # The same namespace shows a daemon started after a crash.
             self.server.crash()
             self.server.start()
             self.assertEqual(ask(f'cat {port}counters/port_xmit_data'), '0')
@@ -247,8 +247,8 @@ class NamespaceTest(RunTest):
         with open('/proc/self/mounts', encoding='utf-8') as mounts:
             self.assertEqual(mounts.read(), before)
 
-    @unittest.skipUnless(IS_ROOT, 'takes root to prepare')
-    def test_a_root_without_sys_admin_gets_no_capability_that_it_had_not(self):
+    @unittest.skipUnless(IS_ROOT, 'needs root to prepare')
+    def test_a_root_without_sys_admin_gains_no_capability(self):
         less = ('setpriv', '--bounding-set', '-sys_admin,-net_admin')
         bounding = subprocess.run([*less, 'grep', 'CapBnd', '/proc/self/status'], capture_output=True, text=True, check=True).stdout
         self.assertEqual(self.shell('grep CapBnd /proc/self/status', prefix=less), bounding)
@@ -256,7 +256,7 @@ class NamespaceTest(RunTest):
 
 
 class KernelDevicesTest(RunTest):
-    """Beside devices of the kernel, which a mount namespace around it all makes up."""
+    """Beside simulated devices of the kernel, from an outer mount namespace."""
 
     PREPARE = '''
         mount -t tmpfs kernel /sys/class
@@ -270,7 +270,7 @@ class KernelDevicesTest(RunTest):
     '''
     server_options = ('--rdma-cm',)
 
-    @unittest.skipUnless(IS_ROOT, 'takes root to prepare')
+    @unittest.skipUnless(IS_ROOT, 'needs root to prepare')
     def test_they_stay_visible(self):
         script = 'cd /sys/class; echo infiniband/* infiniband_verbs/* /dev/infiniband/*; cat infiniband_verbs/*/ibdev; ls misc'
         around = ('unshare', '-m', 'sh', '-ec', self.PREPARE, 'sh')
@@ -296,9 +296,9 @@ class ConnectionManagerTest(RunTest):
 
 
 class FallbackTest(RunTest):
-    """Without a mount namespace: by the environment."""
+    """Without a mount namespace: by environment variables."""
 
-    # A user namespace in which no further one can be made, and no CAP_SYS_ADMIN to do without.
+    # A user namespace that forbids nested ones, without CAP_SYS_ADMIN.
     REFUSE = 'echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set -sys_admin "$@"'
     CONFINED = ('unshare', '-Ur', 'sh', '-ec', REFUSE, 'sh')
 
@@ -306,7 +306,7 @@ class FallbackTest(RunTest):
         for user in users():
             self.assert_libibverbs_lists(['roci0', 'roci1'], options=('--no-namespace',), user=user)
 
-    def test_it_is_taken_where_namespaces_are_refused(self):
+    def test_it_is_the_fallback_if_namespaces_are_refused(self):
         self.assert_libibverbs_lists(['roci0', 'roci1'], options=(), prefix=self.CONFINED)
         done = self.execute('printenv', 'SYSFS_PATH', options=('-v',), prefix=self.CONFINED)
         self.assertEqual(done.stdout.strip(), self.runtime_dir + '/sysfs')

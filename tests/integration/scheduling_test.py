@@ -38,7 +38,7 @@ class SchedulingTest(unittest.TestCase):
         return daemon
 
     def compute_on(self, processor):
-        """Starts a process that computes all the time."""
+        """Starts a process that never sleeps."""
         process = subprocess.Popen(['taskset', '-c', str(processor), sys.executable, '-c', 'while True: pass'])
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -70,7 +70,7 @@ class SchedulingTest(unittest.TestCase):
         daemon = self.make_daemon()
         lcore = self.lcore(daemon)
         self.assertEqual(lcore['realtime_priority'], LCORE_PRIORITY)
-        # A thread is lowered only for the moments in which it yields.
+        # A thread has a lower priority only while it yields.
         self.assertTrue(await_(lambda: policy(lcore['thread']) == (os.SCHED_FIFO, LCORE_PRIORITY)))
         self.assertTrue(await_(lambda: policy(daemon.pid) == (os.SCHED_FIFO, CONTROL_PRIORITY)))
         for thread in self.other_threads(daemon, lcore):
@@ -121,7 +121,7 @@ class SchedulingTest(unittest.TestCase):
         self.assertTrue(await_(lambda: policy(self.lcore(daemon)['thread'])[0] == os.SCHED_FIFO))
 
     def check_bound(self, daemon, processor):
-        """The bound holds however many others want the processor, and a little over what a kernel's own throttle leaves."""
+        """The bound holds under any load, and leaves a little more than the kernel's own throttling does."""
         other = self.compute_on(processor)
 
         def used_s():
@@ -150,7 +150,7 @@ class SchedulingTest(unittest.TestCase):
         self.assertIn('Real-time priority is off', warnings[0])
 
     def check_polling_threads(self, daemon):
-        """Each of 64 polling threads beside four busy loops goes on, and the daemon answers meanwhile."""
+        """Each of 64 polling threads makes progress beside four busy loops, and the daemon answers."""
         before, begin = self.lcore(daemon), time.monotonic()
         program = daemon.start(POLLING_THREADS, '64', '3', '4')
         answers = 0

@@ -101,7 +101,7 @@ class Storm {
     attr.ah.is_global = 1;
     attr.ah.port = 1;
     attr.ah.sgid_index = 1;
-    // Peers that exist: waiting for others would take the test's time.
+    // Existing peers only: resolving others would take too long.
     const uint8_t gid[16] = {0, 0, 0,    0,    0,  0,  0, 0,
                              0, 0, 0xFF, 0xFF, 10, 99, 0, static_cast<uint8_t>(1 + Below(2))};
     std::memcpy(attr.ah.dgid, gid, sizeof(gid));
@@ -123,7 +123,7 @@ class Storm {
     if (session.Call(ROCI_ABI_REG_MR, request, response) == 0) Note(response.handle);
   }
 
-  // Random bytes, perhaps behind a right head, perhaps with descriptors.
+  // Random bytes, sometimes behind a valid head, sometimes with descriptors.
   bool Garbage(RawSession& session) {
     std::vector<std::byte> bytes(Below(1000));
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(Random());
@@ -143,7 +143,7 @@ class Storm {
   uint32_t last_handle_ = 0;
 };
 
-TEST(SessionStormTest, DaemonSurvivesAndForgets) {
+TEST(SessionStormTest, DaemonSurvivesAndFreesEverything) {
   const char* given = std::getenv("ROCI_TEST_SEED");
   const uint32_t seed = given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 0))
                                          : std::random_device{}();
@@ -164,7 +164,7 @@ TEST(SessionStormTest, DaemonSurvivesAndForgets) {
   const auto show = [] { return tools::AskDaemon("", {{"command", "show"}, {"what", "devices"}}); };
   const auto in_use = [](const nlohmann::json& device) { return device["sessions"] != 0; };
   auto devices = show();
-  // Sessions end a moment after their sockets do.
+  // Sessions are freed shortly after their sockets close.
   for (int i = 0; i < 3000 && devices.ok() && std::ranges::any_of(*devices, in_use); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     devices = show();

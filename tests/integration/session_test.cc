@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kInitMask = 1 << 0 | 1 << 3 | 1 << 4 | 1 << 5;
 constexpr uint32_t kRtrMask = 1 << 0 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
 
-// Sessions end a moment after their sockets do.
+// Sessions are freed shortly after their sockets close.
 void ExpectNothingInUse(const std::string& name) {
   nlohmann::json device;
   for (int i = 0; i < 3000; ++i) {
@@ -38,7 +38,7 @@ size_t DaemonFds() {
   return static_cast<size_t>(std::distance(begin(fds), end(fds)));
 }
 
-// The daemon closes what it was sent after it has answered; other sessions may end meanwhile.
+// The daemon closes received descriptors after its answer; other sessions may end in between.
 void ExpectNoMoreDaemonFds(size_t before) {
   for (int i = 0; i < 6000 && DaemonFds() > before; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -53,7 +53,7 @@ roci_abi_qp_attr InitAttr() {
   return attr;
 }
 
-// Of IPv4 address 10.99.0.`host` by GID index 1.
+// Address vector of 10.99.0.`host`, GID index 1.
 roci_abi_qp_attr RtrAttr(uint8_t host) {
   roci_abi_qp_attr attr{};
   attr.state = 2;
@@ -91,7 +91,7 @@ class SessionTest : public ::testing::Test {
   uint32_t cq_ = 0;
 };
 
-TEST_F(SessionTest, HelloComesFirstAndOnce) {
+TEST_F(SessionTest, HelloMustComeFirstAndOnce) {
   EXPECT_EQ(session_.AllocPd(), 0u);
   EXPECT_EQ(session_.error, EINVAL);
   EXPECT_EQ(session_.Hello("no-such-device"), ENODEV);
@@ -203,7 +203,7 @@ TEST_F(SessionTest, ObjectsInUseAreBusy) {
   EXPECT_EQ(session_.OnHandle(ROCI_ABI_DEALLOC_PD, pd_), 0);
 }
 
-TEST_F(SessionTest, UnofferedFeaturesAreNotSupported) {
+TEST_F(SessionTest, FeaturesThatAreNotOfferedAreNotSupported) {
   MakeQp();
   roci_abi_create_qp_response qp;
   for (const uint32_t type : {0u, 11u, 255u, 0x102u}) {
@@ -251,7 +251,7 @@ TEST_F(SessionTest, MoreThanTheDeviceHasIsInvalid) {
   EXPECT_GE(qp.max_inline, device.max_inline);
 }
 
-TEST_F(SessionTest, RegionsThatAreNoMemory) {
+TEST_F(SessionTest, RegionsWithoutMemory) {
   ASSERT_EQ(session_.Hello(), 0);
   roci_abi_reg_mr_request request{};
   request.pd = session_.AllocPd();
@@ -263,15 +263,16 @@ TEST_F(SessionTest, RegionsThatAreNoMemory) {
   request.extents[0].va = request.start;
   request.extents[0].length = request.length;
   roci_abi_reg_mr_response response;
-  // The plugin checks that there is memory (VerbsMemory.RefusesWhatLinuxRefuses). The daemon does
-  // not: a page fault of the program's could take any time. Access to such a region is an error.
+  // The plugin checks that memory exists (VerbsMemory.RefusesWhatLinuxRefuses). The daemon does
+  // not, since a page fault of the program could take any time. Access to such a region is an
+  // error.
   EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), 0);
   request.pd = 999;
   EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response), ENOENT);
 }
 
-// A descriptor that is not what the extent says must not be mapped, and none may stay open.
-TEST_F(SessionTest, DescriptorsOfRegionsAreLookedAt) {
+// A descriptor that does not match its extent must not be mapped or stay open.
+TEST_F(SessionTest, DescriptorsOfRegionsAreChecked) {
   ASSERT_EQ(session_.Hello(), 0);
   const size_t before = DaemonFds();
   alignas(4096) static char memory[8192];
@@ -292,7 +293,7 @@ TEST_F(SessionTest, DescriptorsOfRegionsAreLookedAt) {
   ASSERT_EQ(ftruncate(small, 4096), 0);
   for (const int fd : {ends[0], small, session_.fd()}) {
     roci_abi_reg_mr_response response;
-    // The region is good, only the descriptor is not: it is reached the other way.
+    // The region is valid, only the descriptor is not: the daemon accesses it without a mapping.
     EXPECT_EQ(session_.Call(ROCI_ABI_REG_MR, request, response, {fd}), 0);
     EXPECT_EQ(session_.OnHandle(ROCI_ABI_DEREG_MR, response.handle), 0);
   }
@@ -302,7 +303,7 @@ TEST_F(SessionTest, DescriptorsOfRegionsAreLookedAt) {
   close(small);
 }
 
-TEST_F(SessionTest, AddressVectorsThatLeadNowhere) {
+TEST_F(SessionTest, AddressVectorsWithoutAPath) {
   const uint32_t qp = MakeQp();
   const auto refused = [&](auto&& change) {
     roci_abi_qp_attr attr = RtrAttr(2);
@@ -317,12 +318,12 @@ TEST_F(SessionTest, AddressVectorsThatLeadNowhere) {
   EXPECT_EQ(refused([](auto& a) { a.ah.dgid[13] = 1; }), ENETUNREACH) << "10.1.0.2: no gateway";
   EXPECT_EQ(refused([](auto& a) { a.path_mtu = 6; }), EINVAL);
   EXPECT_EQ(refused([](auto& a) { a.max_dest_rd_atomic = 200; }), EINVAL);
-  EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "still in INIT after all that";
+  EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "still in INIT after the refusals";
   EXPECT_EQ(session_.Modify(qp, 1 << 25, RtrAttr(2)), EINVAL) << "a rate limit before RTS";
   EXPECT_EQ(session_.Modify(qp + 1, kRtrMask, RtrAttr(2)), ENOENT);
 }
 
-// Looking for a peer that is not there takes seconds: its session waits, the others do not.
+// Resolving a missing peer takes seconds: its session waits, other sessions do not.
 TEST_F(SessionTest, SilentPeersTimeOutAloneAndInTime) {
   const uint32_t qp = MakeQp();
   roci_abi_modify_qp_request request{};
@@ -336,15 +337,15 @@ TEST_F(SessionTest, SilentPeersTimeOutAloneAndInTime) {
   ASSERT_EQ(other.Hello(), 0);
   ASSERT_NE(other.AllocPd(), 0u);
   pollfd answer{session_.fd(), POLLIN, 0};
-  EXPECT_EQ(poll(&answer, 1, 0), 0) << "others had to wait";
+  EXPECT_EQ(poll(&answer, 1, 0), 0) << "other sessions had to wait";
   roci_abi_modify_qp_response response{};
   EXPECT_EQ(session_.Receive(response), ETIMEDOUT);
   EXPECT_GT(Clock::now() - start, std::chrono::seconds(1));
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(60));
-  EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "and nothing has changed";
+  EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "nothing has changed";
 }
 
-TEST_F(SessionTest, AppsMayEndWhileTheyWaitForAPeer) {
+TEST_F(SessionTest, ProgramsMayEndWhileTheyWaitForAPeer) {
   const uint32_t qp = MakeQp();
   roci_abi_modify_qp_request request{};
   request.handle = qp;
@@ -355,7 +356,7 @@ TEST_F(SessionTest, AppsMayEndWhileTheyWaitForAPeer) {
   ExpectNothingInUse("roci0");
 }
 
-TEST_F(SessionTest, LimitIsHeldExactlyOverSessions) {
+TEST_F(SessionTest, LimitIsExactOverSessions) {
   ASSERT_EQ(session_.Hello(), 0);
   RawSession other;
   ASSERT_EQ(other.Hello(), 0);
@@ -374,7 +375,7 @@ TEST_F(SessionTest, LimitIsHeldExactlyOverSessions) {
   EXPECT_EQ(other.AllocPd(), 0u);
   EXPECT_EQ(other.error, ENOMEM);
   EXPECT_EQ(other.OnHandle(ROCI_ABI_DEALLOC_PD, last), 0);
-  EXPECT_NE(session_.AllocPd(), 0u) << "what one gives back the other may have";
+  EXPECT_NE(session_.AllocPd(), 0u) << "objects freed by one session are available to the other";
 }
 
 }  // namespace

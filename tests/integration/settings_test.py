@@ -45,7 +45,7 @@ class SettingsTest(unittest.TestCase):
         return daemon
 
     def run_pairs(self, daemon, *commands):
-        """Runs them at the same time; they say themselves whether data was right."""
+        """Runs the programs at the same time; they verify the data themselves."""
         pairs = [Pair(daemon, ACROSS, list(command)) for command in commands]
         for pair in pairs:
             self.addCleanup(pair.kill)
@@ -55,7 +55,7 @@ class SettingsTest(unittest.TestCase):
 
     @staticmethod
     def lcore_processors(daemon):
-        """The processors of each dataplane thread, which the EAL has named."""
+        """The processors of each dataplane thread, found by the EAL's thread names."""
         found = {}
         for task in pathlib.Path(f'/proc/{daemon.pid}/task').iterdir():
             name = (task / 'comm').read_text().strip()
@@ -113,7 +113,7 @@ class SettingsTest(unittest.TestCase):
                 advice = self.assert_reach_is_explained(daemon, wanted)
                 if policy == 'map' and not may_migrate_pages():
                     self.assertIn('a /dev/userfaultfd that rocid can open', advice)
-                server.kill()
+                server.kill()  # the next server needs its TCP port
                 server.wait()
                 daemon.stop()
 

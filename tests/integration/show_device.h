@@ -1,4 +1,4 @@
-// What `roci show devices` says of a device of the daemon under test.
+// Reads a device's entry of `roci show devices` from the daemon under test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace roci::testing {
 
-// Null: there is no device `name`.
+// Null: no device `name`.
 inline nlohmann::json ShowDevice(const std::string& name) {
   const auto devices = tools::AskDaemon("", {{"command", "show"}, {"what", "devices"}});
   EXPECT_TRUE(devices.ok()) << devices.status();

@@ -30,7 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kMessageBytes = 8;
-constexpr int kReads = 20;  // of a moment
+constexpr int kReads = 20;  // per measurement
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 void Require(bool is_good, const char* what) {
@@ -41,7 +41,7 @@ void Require(bool is_good, const char* what) {
 
 struct Neighbour {
   std::string_view name;
-  void (*run)();  // null: there is none
+  void (*run)();  // null: no neighbour
   bool is_stopped;
 };
 constexpr Neighbour kNeighbours[] = {

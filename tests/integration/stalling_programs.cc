@@ -51,7 +51,7 @@ char* Map(int flags, int fd) {
   return static_cast<char*>(memory);
 }
 
-// A connection of the program to itself, which WRITEs `bytes` to `memory` of its own.
+// A connection of the program to itself, which WRITEs `bytes` to its own `memory`.
 class Writer {
  public:
   Writer(char* memory, uint32_t bytes)
@@ -73,7 +73,7 @@ class Writer {
     while (ibv_poll_cq(pair_.near.cq, 1, &wc) == 0) usleep(20);
     Require(wc.status == IBV_WC_SUCCESS, ibv_wc_status_str(wc.status));
   }
-  // For a WRITE that stalls for ever.
+  // For a WRITE that stalls forever.
   [[noreturn]] void StallForEver() {
     Register();
     Post();
@@ -132,7 +132,7 @@ void WriteToMissingPages() {
   const int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
   uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
   uffdio_register range{};
-  // Without the first and the last page, which ibv_reg_mr reads.
+  // Excludes the first and the last page, which ibv_reg_mr reads.
   range.range = {reinterpret_cast<uint64_t>(memory) + kPage, kBytes - 2 * kPage};
   range.mode = UFFDIO_REGISTER_MODE_MISSING;
   if (fd < 0 || ioctl(fd, UFFDIO_API, &api) != 0 || ioctl(fd, UFFDIO_REGISTER, &range) != 0) {
@@ -238,7 +238,7 @@ void StallingProcess::Stop() const {
 
 void StallingProcess::Continue() const { kill(pid_, SIGCONT); }
 
-// They have the output open until they end.
+// The helpers keep the output open until they end.
 void StallingProcess::AwaitHelpers() const {
   char rest[256];
   for (pollfd wait{output_, POLLIN, 0}; poll(&wait, 1, 15'000) > 0;) {

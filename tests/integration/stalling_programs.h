@@ -10,12 +10,12 @@
 
 namespace roci::testing {
 
-// For programs that must outlast the stalls of others: 8 tries of 1.1 s each.
+// For programs that must survive stalls of other programs: 8 tries of 1.1 s each.
 EndpointOptions PatientOptions();
 
-// Each of these functions is a whole program. Once its memory stalls accesses, it reports that on
-// standard output (StallingProcess), and runs until it is killed. It returns only where the machine
-// refuses something that it needs; it has reported the reason then.
+// Each of these functions is a whole program. It reports on standard output when its memory stalls
+// accesses (StallingProcess), and runs until it is killed. It returns only if the machine refuses a
+// feature that it needs, after it has reported the reason.
 
 // Registers, WRITEs and deregisters, over and over, to be stopped at any moment.
 void RegisterAndWrite();
@@ -46,7 +46,7 @@ class StallingProcess {
   State AwaitReport();
   const std::string& refusal() const { return refusal_; }
 
-  // Returns when all threads are stopped.
+  // Waits until all threads are stopped.
   void Stop() const;
   void Continue() const;
 

@@ -18,8 +18,8 @@
 namespace roci::testing {
 
 // Needs CAP_SYS_ADMIN, and a folder on a file system that supports swap files. A separate process
-// turns the file on, and off again when this process has ended in whatever way: no signal but
-// SIGKILL ends it, and it belongs to another session. Construct it before there are threads.
+// turns the file on, and off again when this process has ended for any reason: only SIGKILL ends
+// it, and it belongs to another session. Construct it before there are threads.
 class SwapFile {
  public:
   // Check refusal() afterwards.
@@ -66,7 +66,7 @@ class SwapFile {
   };
   static_assert(sizeof(Header) == kPage);
 
-  // Closes `report`, after the reason if it fails.
+  // Closes `report`; on failure writes the reason first.
   [[noreturn]] static void Guard(const std::string& folder, int alive, int report) {
     sigset_t all;
     sigfillset(&all);
@@ -108,7 +108,7 @@ class SwapFile {
   }
 
   pid_t guard_ = -1;
-  int alive_ = -1;  // closed with this process: the guard's signal to end
+  int alive_ = -1;  // closed when this process ends, which tells the guard to exit
   std::string refusal_;
 };
 

@@ -11,7 +11,7 @@ MTU = 4200  # for path MTU 4096
 
 
 class Unavailable(Exception):
-    """This machine has no such network; the text says why."""
+    """This machine lacks the network; the text is the reason."""
 
 
 def end_of(word):
@@ -103,7 +103,7 @@ class TwoEnds:
         return all(daemon.alive() for daemon in self.daemons)
 
     def stop(self):
-        """The exit status of the one that failed, if one did."""
+        """Stops both; returns the exit status of one that failed, else 0."""
         statuses = [daemon.stop() for daemon in self.daemons]
         self.last_output = '\n'.join(daemon.last_output for daemon in self.daemons)
         self.network.remove()

@@ -23,7 +23,7 @@ class VerbsAdvertised : public ::testing::Test {
   }
   void TearDown() override { EXPECT_EQ(ibv_destroy_cq(cq), 0); }
 
-  // `make` gives an object exactly if `advertised`.
+  // Checks that `make` returns an object if and only if `advertised`.
   template <class T>
   static void Check(bool advertised, const char* what, const std::function<T*()>& make,
                     const std::function<int(T*)>& destroy) {
@@ -37,7 +37,7 @@ class VerbsAdvertised : public ::testing::Test {
     }
   }
 
-  // For calls without a capability: they work, or say that they do not.
+  // For calls without a capability: success, or EOPNOTSUPP.
   template <class T>
   static void CheckAny(const char* what, const std::function<T*()>& make,
                        const std::function<int(T*)>& destroy) {
@@ -99,7 +99,7 @@ TEST_F(VerbsAdvertised, ChecksumsOfRawPackets) {
   EXPECT_TRUE(HasFlag(IBV_DEVICE_RAW_IP_CSUM));
   EXPECT_EQ(attr.device_cap_flags_ex & 0xFFFFFFFF, attr.orig_attr.device_cap_flags);
   EXPECT_EQ(attr.raw_packet_caps, uint32_t{IBV_RAW_PACKET_CAP_IP_CSUM});
-  // Of no other queue pairs.
+  // Not for other queue pair types.
   EXPECT_FALSE(HasFlag(IBV_DEVICE_UD_IP_CSUM | IBV_DEVICE_RC_IP_CSUM));
 }
 
@@ -223,8 +223,8 @@ TEST_F(VerbsAdvertised, CallsWithoutACapabilityWorkOrAreNotSupported) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-// The rights of FLUSH, which newer headers name: one for global visibility, and one for
-// persistence, which this memory does not have (verbs_flush_test.cc has some that does).
+// The access rights of FLUSH, from newer headers: one for global visibility, one for persistence,
+// which this memory does not have (verbs_flush_test.cc has memory that does).
 TEST_F(VerbsAdvertised, OrdinaryRegionsAreNotPersistent) {
   constexpr int kFlushGlobal = 1 << 8;
   constexpr int kFlushPersistent = 1 << 9;
@@ -249,7 +249,7 @@ TEST_F(VerbsAdvertised, OrdinaryRegionsAreNotPersistent) {
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
-// (dma_buffers_test.cc has some, where the kernel does.)
+// (dma_buffers_test.cc tests DMA buffers if the kernel has them.)
 TEST_F(VerbsAdvertised, DescriptorsOtherThanDmaBuffersAreRefused) {
   const int memory = memfd_create("no-dmabuf", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(memory, 4096), 0);
@@ -266,7 +266,7 @@ TEST_F(VerbsAdvertised, DescriptorsOtherThanDmaBuffersAreRefused) {
 }
 
 TEST_F(VerbsAdvertised, OperationsOfExtendedQueuePairs) {
-  // Each operation alone: made and offered, or refused.
+  // Each operation alone is supported, or refused.
   for (int bit = 0; bit < 14; ++bit) {
     ibv_qp_init_attr_ex init = {};
     init.send_cq = init.recv_cq = cq;

@@ -75,7 +75,7 @@ TEST(VerbsDaemonDeath, IsSurvived) {
   EXPECT_EQ(event.event_type, IBV_EVENT_DEVICE_FATAL);
   ibv_ack_async_event(&event);
 
-  // What was done before can still be polled; then there is nothing but errors.
+  // Earlier completions can still be polled; later calls return errors.
   ibv_wc wc = {};
   EXPECT_EQ(ibv_poll_cq(far->cq, 1, &wc), 1);
   EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
@@ -90,10 +90,10 @@ TEST(VerbsDaemonDeath, IsSurvived) {
   EXPECT_EQ(errno, EIO);
   EXPECT_EQ(ibv_create_comp_channel(near_device->context), nullptr);
   uint8_t* data = buffer->data();
-  EXPECT_EQ(data[12345], PatternByte(1, 12345)) << "memory is as it was";
+  EXPECT_EQ(data[12345], PatternByte(1, 12345)) << "memory is unchanged";
   data[12345] = 1;
 
-  // Everything can be destroyed (the destructors look at each result).
+  // Everything can be destroyed (the destructors check each result).
   buffer.reset();
   near.reset();
   far.reset();

@@ -13,7 +13,7 @@ constexpr size_t kSizes[] = {1,    2,    3,    4,    5,    63,   64,    65,    1
 constexpr size_t kBiggest = 1048576;
 
 // Expects `length` bytes at `offset` of `buffer` to be the pattern of `seed` from `from` on, and
-// one byte on either side to be of the pattern `around`, in its own place.
+// the bytes before and behind to be the pattern `around` at their own offsets.
 void ExpectPattern(Buffer& buffer, size_t offset, size_t length, uint32_t seed, size_t from,
                    uint32_t around) {
   for (size_t i = 0; i < length; ++i) {
@@ -164,7 +164,7 @@ TEST_F(VerbsData, ComparesSwapsAndAdds) {
   EXPECT_EQ(*target, 0x1122334455667788u);
 }
 
-TEST_F(VerbsData, TakesInlineDataAtOnce) {
+TEST_F(VerbsData, CopiesInlineDataAtPost) {
   ASSERT_GE(near.cap.max_inline_data, 64u);
   uint8_t local[64];
   for (size_t i = 0; i < sizeof(local); ++i) local[i] = PatternByte(5, i);
@@ -177,7 +177,7 @@ TEST_F(VerbsData, TakesInlineDataAtOnce) {
   ExpectPattern(there, 0, 64, 5, 0, 2);
 }
 
-TEST(VerbsInline, TakesAsMuchAsIsGranted) {
+TEST(VerbsInline, AcceptsTheGrantedSize) {
   EndpointOptions options;
   options.max_inline = 1024;
   Pair pair(options);
@@ -226,7 +226,7 @@ TEST_F(VerbsData, FreesTheSlotsOfUnsignalledRequests) {
 
 TEST_F(VerbsData, FillsTheSendQueueExactly) {
   const uint32_t depth = near.cap.max_send_wr;
-  // Nothing completes while the receiver has no buffer, or not soon.
+  // Nothing completes soon while the receiver has no buffer.
   uint32_t posted = 0;
   ibv_sge sge = here.Sge(0, 8);
   while (posted <= depth && near.PostSend(IBV_WR_RDMA_WRITE, sge, IBV_SEND_SIGNALED,
@@ -241,8 +241,8 @@ TEST_F(VerbsData, FillsTheSendQueueExactly) {
 }
 
 TEST_F(VerbsData, WaitsAtAFence) {
-  // What a READ brings is sent on: without the fence the SEND would take the old bytes.
-  // Small ones might be copied when they are posted.
+  // A SEND sends the data of a READ: without the fence it would send the old bytes. Small payloads
+  // might be copied when they are posted.
   for (const uint32_t length : {8u, 256u, 4096u}) {
     for (uint32_t round = 0; round < 30; ++round) {
       there.Fill(round + 10);
@@ -261,7 +261,7 @@ TEST_F(VerbsData, WaitsAtAFence) {
 }
 
 TEST_F(VerbsData, CountsUpThroughManyMessages) {
-  // More than one turn of PSNs' low bits, rings and completion queue.
+  // Wraps rings, completion queue and the low bits of PSNs more than once.
   constexpr uint32_t kMessages = 5000;
   uint32_t received = 0;
   uint32_t sent = 0;
@@ -291,7 +291,7 @@ TEST_F(VerbsData, CountsUpThroughManyMessages) {
   }
 }
 
-TEST(VerbsScatterGather, TakesAsManySgesAsTheDeviceSays) {
+TEST(VerbsScatterGather, AcceptsTheAdvertisedNumberOfSges) {
   const auto max_sge = static_cast<uint32_t>(DeviceZero().attr.max_sge);
   EndpointOptions options;
   options.max_sge = max_sge;

@@ -12,7 +12,7 @@ namespace roci::testing {
 inline constexpr uint32_t kQkey = 0x11111111;
 inline constexpr size_t kGrhBytes = 40;
 
-/// A GID of the port with or without an IPv4 address in it; aborts where there is none.
+/// A GID of the port with or without an IPv4 address; aborts if there is none.
 struct GidChoice {
   ibv_gid gid;
   uint8_t index;

@@ -10,7 +10,7 @@
 namespace roci::testing {
 namespace {
 
-// Contents of `buffer` from `offset` on are what `from` had.
+// Checks that `buffer` from `offset` on equals `from`.
 ::testing::AssertionResult SameBytes(Buffer& buffer, size_t offset, Buffer& from, size_t length) {
   if (memcmp(buffer.data() + offset, from.data(), length) == 0) {
     return ::testing::AssertionSuccess();
@@ -22,7 +22,7 @@ class Families : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Ip, Families, ::testing::Values(true, false),
                          [](const auto& family) { return family.param ? "v4" : "v6"; });
 
-// A datagram there, and an answer to the address that its header names.
+// A datagram, and an answer to the source address in its network header.
 TEST_P(Families, AnswerByTheReceivedHeader) {
   DatagramEndpoint near(DeviceZero());
   DatagramEndpoint far(DeviceOne());
@@ -43,7 +43,7 @@ TEST_P(Families, AnswerByTheReceivedHeader) {
     EXPECT_EQ(wc.byte_len, length + kGrhBytes);
     EXPECT_EQ(wc.src_qp, near.qp->qp_num);
     EXPECT_TRUE(wc.wc_flags & IBV_WC_GRH);
-    EXPECT_EQ(wc.sl, GetParam() ? 0xA : 0x9);  // what kind of header it is; see roce/deviations.md
+    EXPECT_EQ(wc.sl, GetParam() ? 0xA : 0x9);  // the type of network header; see roce/deviations.md
     EXPECT_TRUE(SameBytes(in, kGrhBytes, out, length)) << length;
 
     auto* grh = reinterpret_cast<ibv_grh*>(in.data());
@@ -75,8 +75,7 @@ TEST(DatagramTest, LongerThanThePathMtuFailsWhereItIsSent) {
   EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
-// IBTA vol 1, 9.9.3, responder class D: nobody on the network can take a receive away or end the
-// QP.
+// IBTA vol 1, 9.9.3, responder class D: a peer cannot consume a receive or move the QP to ERR.
 TEST(DatagramTest, TooLongForItsReceiveLeavesItForTheNext) {
   DatagramEndpoint near(DeviceZero());
   DatagramEndpoint far(DeviceOne());
@@ -98,8 +97,8 @@ TEST(DatagramTest, TooLongForItsReceiveLeavesItForTheNext) {
   EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
-// An adapter has fetched WQEs by the time that the queue pair goes. (libfabric's rxd acknowledges
-// so.)
+// Adapters fetch WQEs before the queue pair is destroyed. (libfabric's rxd relies on it for its
+// acknowledgements.)
 TEST(DatagramTest, PostedBeforeTheQueuePairIsDestroyedStillArrives) {
   constexpr uint32_t kDatagrams = 200, kRounds = 5, kBytes = 256;
   DatagramEndpoint far(DeviceOne(), 0, kDatagrams);
@@ -129,7 +128,7 @@ TEST(DatagramTest, AddressHandlesMayBeDestroyedRightAfterThePost) {
   for (uint32_t round = 0; round < kRounds; ++round) {
     for (uint32_t i = 0; i < kDatagrams; ++i) ASSERT_EQ(far.PostRecv(in.Sge(0, in.size())), 0);
     for (uint32_t i = 0; i < kDatagrams; ++i) {
-      // Each has its own flow label, so no handle is used twice.
+      // Each handle has a different flow label, so none is reused.
       ibv_ah_attr attr = {};
       attr.grh.dgid = far.device.gid;
       attr.grh.sgid_index = static_cast<uint8_t>(near.device.gid_index);
@@ -161,7 +160,7 @@ TEST(DatagramTest, WrongQkeysAreCountedAndDropped) {
   ASSERT_EQ(far.PostRecv(in.Sge(0, 256), 7), 0);
   ASSERT_EQ(near.PostSend(ah, far.qp->qp_num, out.Sge(0, 64), kQkey + 1), 0);
   EXPECT_EQ(near.Wait().status, IBV_WC_SUCCESS);
-  // The top bit: the sender's own Q_Key, which is the right one.
+  // With the top bit set, the sender's own Q_Key is used, which is correct.
   ASSERT_EQ(near.PostSend(ah, far.qp->qp_num, out.Sge(0, 60), 0x80000000), 0);
   EXPECT_EQ(near.Wait().status, IBV_WC_SUCCESS);
   const ibv_wc wc = far.Wait();
@@ -195,7 +194,7 @@ TEST_P(Families, EveryMemberGetsACopy) {
   ibv_ah* ah = sender.CreateAh(group, FindGid(DeviceZero(), GetParam()).index);
   ASSERT_NE(ah, nullptr) << strerror(errno);
   ASSERT_EQ(sender.PostSend(ah, 0xFFFFFF, out.Sge(0, 300)), 0);
-  // Its own copy, and the completion of the request, in either order.
+  // The sender's own copy and the completion of the request arrive in either order.
   uint64_t seen = sender.Wait().wr_id + sender.Wait().wr_id;
   EXPECT_EQ(seen, 1u + 10u);
   EXPECT_TRUE(SameBytes(near_in, kGrhBytes, out, 300));
@@ -207,7 +206,7 @@ TEST_P(Families, EveryMemberGetsACopy) {
   EXPECT_TRUE(SameBytes(far_in, kGrhBytes, out, 300));
   EXPECT_TRUE(stranger.IsQuiet(20));
 
-  // After leaving there are no copies any more.
+  // No copies arrive after the member has left.
   ASSERT_EQ(ibv_detach_mcast(far.qp, &group, 0), 0);
   ASSERT_EQ(far.PostRecv(far_in.Sge(0, 400), 12), 0);
   ASSERT_EQ(neighbour.PostRecv(near_in.Sge(512, 400), 11), 0);
@@ -219,7 +218,7 @@ TEST_P(Families, EveryMemberGetsACopy) {
   EXPECT_EQ(ibv_detach_mcast(neighbour.qp, &group, 0), 0);
 }
 
-TEST(MulticastTest, NoCopyToASenderThatBlocksItsOwnPackets) {
+TEST(MulticastTest, NoCopyToASenderThatBlocksLoopback) {
   const ibv_gid group = GroupOf(true);
   DatagramEndpoint sender(DeviceZero(), IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
   DatagramEndpoint other(DeviceZero());
@@ -235,7 +234,7 @@ TEST(MulticastTest, NoCopyToASenderThatBlocksItsOwnPackets) {
   EXPECT_EQ(sender.Wait().wr_id, 1u);
   EXPECT_EQ(other.Wait().wr_id, 11u);
   EXPECT_TRUE(sender.IsQuiet(20));
-  // What others send it gets.
+  // It receives messages of other senders.
   ASSERT_EQ(other.PostSend(ah, 0xFFFFFF, out.Sge(0, 64)), 0);
   EXPECT_EQ(sender.Wait().wr_id, 10u);
   EXPECT_EQ(ibv_destroy_ah(ah), 0);
@@ -243,7 +242,7 @@ TEST(MulticastTest, NoCopyToASenderThatBlocksItsOwnPackets) {
   EXPECT_EQ(ibv_detach_mcast(other.qp, &group, 0), 0);
 }
 
-// More members than a receive burst has frames, and more datagrams than one burst.
+// More members and more datagrams than a receive burst holds.
 TEST(MulticastTest, ManyMembersGetManyCopies) {
   constexpr size_t kMembers = 70, kMessages = 40;
   const ibv_gid group = GroupOf(true);
@@ -287,7 +286,7 @@ TEST(MulticastTest, Refusals) {
   EXPECT_EQ(ibv_attach_mcast(datagram.qp, &group, 0), 0) << "again";
   EXPECT_EQ(ibv_destroy_qp(datagram.qp), EBUSY);
   EXPECT_EQ(ibv_detach_mcast(datagram.qp, &group, 0), 0);
-  EXPECT_EQ(ibv_detach_mcast(datagram.qp, &group, 0), EINVAL) << "once was enough";
+  EXPECT_EQ(ibv_detach_mcast(datagram.qp, &group, 0), EINVAL) << "already detached";
 }
 
 ibv_gid NumberedGroup(uint32_t number) {
@@ -296,7 +295,7 @@ ibv_gid NumberedGroup(uint32_t number) {
   return group;
 }
 
-TEST(MulticastTest, LimitsAreHeldExactly) {
+TEST(MulticastTest, LimitsAreExact) {
   const ibv_device_attr& attr = DeviceZero().attr;
   const auto groups = static_cast<uint32_t>(attr.max_mcast_grp);
   const auto members = static_cast<uint32_t>(attr.max_mcast_qp_attach);
@@ -307,7 +306,7 @@ TEST(MulticastTest, LimitsAreHeldExactly) {
     qps.push_back(std::make_unique<DatagramEndpoint>(DeviceZero(), 0, 1));
   }
   uint32_t attached = 0;
-  // Every group there may be, then the one member too many of one, then of all.
+  // Joins every possible group, then exceeds the members of one group, then of all groups.
   const ibv_gid first = NumberedGroup(0);
   for (uint32_t g = 0; g < groups; ++g) {
     const ibv_gid group = NumberedGroup(g);
@@ -330,7 +329,7 @@ TEST(MulticastTest, LimitsAreHeldExactly) {
   const ibv_gid last = NumberedGroup(groups - 1);
   EXPECT_EQ(ibv_attach_mcast(qps[members]->qp, &last, 0), ENOMEM);
   EXPECT_EQ(ibv_detach_mcast(qps[1]->qp, &first, 0), 0);
-  EXPECT_EQ(ibv_attach_mcast(qps[members]->qp, &last, 0), 0) << "there is room again";
+  EXPECT_EQ(ibv_attach_mcast(qps[members]->qp, &last, 0), 0) << "a place is free again";
   EXPECT_EQ(ibv_detach_mcast(qps[members]->qp, &last, 0), 0);
   EXPECT_EQ(ibv_attach_mcast(qps[1]->qp, &first, 0), 0);
   for (uint32_t g = 0; g < groups; ++g) {

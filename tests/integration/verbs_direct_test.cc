@@ -54,7 +54,7 @@ class DirectVerbs : public ::testing::Test {
 
   Pair pair_;
   Buffer here_{pair_.near_device, 16 * kPage, 1};
-  // No remote rights: those are the list's.
+  // No remote rights, which the list has.
   Buffer there_{pair_.far_device, 16 * kPage, 2, IBV_ACCESS_LOCAL_WRITE};
   rocidv_mr* mr_ = nullptr;
 };
@@ -79,7 +79,7 @@ TEST_F(DirectVerbs, ReportTheDevicesLimits) {
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
 
-// What `roci show mrs` has about one key, which is one of this program's.
+// The entry of `roci show mrs` for a key of this program.
 nlohmann::json Shown(uint32_t key) {
   const auto mrs = tools::AskDaemon("", {{"command", "show"}, {"what", "mrs"}});
   EXPECT_TRUE(mrs.ok()) << mrs.status();
@@ -140,7 +140,7 @@ TEST_F(DirectVerbs, AListIsOneRegionForReadsAndWrites) {
             IBV_WC_REM_ACCESS_ERR);
 }
 
-// As many runs as a packet has room for, and more.
+// More runs than fit in a packet.
 TEST_F(DirectVerbs, AListMayHaveManySmallRuns) {
   constexpr uint32_t kRuns = 500;
   Make(kRuns);
@@ -193,7 +193,7 @@ TEST_F(DirectVerbs, IsALocalKeyAndCanBeSentFrom) {
   EXPECT_EQ(Remote(IBV_WR_RDMA_READ, here_.Sge(0, 1), 0, mr_->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(DirectVerbs, KeysComeAndGo) {
+TEST_F(DirectVerbs, RegistersAndInvalidatesManyKeys) {
   Make();
   const ibv_sge run = there_.Sge(0, 64);
   ASSERT_EQ(rocidv_map_mr_sg(mr_, &run, 1, 0), 0);
@@ -225,7 +225,7 @@ TEST_F(DirectVerbs, ThePeerInvalidates) {
   const ibv_wc wc = pair_.far.Wait();
   EXPECT_EQ(wc.wc_flags & IBV_WC_WITH_INV, unsigned{IBV_WC_WITH_INV});
   EXPECT_EQ(wc.invalidated_rkey, mr_->rkey);
-  Register();  // it is free for the next one
+  Register();  // the key can be registered again
   EXPECT_EQ(Remote(IBV_WR_RDMA_READ, here_.Sge(0, 64), 0, mr_->rkey), IBV_WC_SUCCESS);
 }
 
@@ -280,7 +280,7 @@ TEST_F(DirectVerbs, RefuseInvalidRequests) {
   EXPECT_EQ(rocidv_post_reg_mr(pair_.far.qp, mr_, IBV_ACCESS_REMOTE_WRITE, 1, 0), EINVAL);
   EXPECT_EQ(rocidv_post_reg_mr(pair_.far.qp, mr_, IBV_ACCESS_ON_DEMAND, 1, 0), EINVAL);
   Register();
-  // Again, while it is valid.
+  // Registering a valid key again fails.
   ASSERT_EQ(rocidv_post_reg_mr(pair_.far.qp, mr_, kAll, 8, IBV_SEND_SIGNALED), 0);
   EXPECT_EQ(pair_.far.Wait().status, IBV_WC_MW_BIND_ERR);
 }
@@ -293,7 +293,7 @@ TEST_F(DirectVerbs, ARunOutsideOfItsRegionFailsTheRegistration) {
   EXPECT_EQ(pair_.far.Wait().status, IBV_WC_MW_BIND_ERR);
 }
 
-TEST_F(DirectVerbs, ARegionThatIsGoneIsNotReached) {
+TEST_F(DirectVerbs, ADeregisteredRegionIsNotAccessed) {
   Make();
   auto gone = std::make_unique<Buffer>(pair_.far_device, kPage, 5, IBV_ACCESS_LOCAL_WRITE);
   const ibv_sge runs[] = {there_.Sge(0, 100), gone->Sge(0, 100)};

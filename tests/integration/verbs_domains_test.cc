@@ -15,7 +15,7 @@
 namespace roci::testing {
 namespace {
 
-// Memory that an app's allocator has given out.
+// Memory handed out by a program's allocator.
 struct Ledger {
   std::map<void*, uint64_t> given;  // by address: resource type
   int allocations = 0;
@@ -70,7 +70,7 @@ ibv_cq_ex* MakeCq(ibv_context* context, ibv_pd* domain, uint32_t flags, uint32_t
   return ibv_create_cq_ex(context, &attr);
 }
 
-// Gives `endpoint` a CQ made in `domain` and a QP in `domain`, instead of its own.
+// Replaces CQ and QP of `endpoint` by ones created in `domain`.
 void Rebuild(Endpoint& endpoint, ibv_pd* domain, uint32_t cq_flags) {
   ASSERT_EQ(ibv_destroy_qp(endpoint.qp), 0);
   ASSERT_EQ(ibv_destroy_cq(endpoint.cq), 0);
@@ -106,7 +106,7 @@ void ExpectTraffic(Endpoint& near, Endpoint& far) {
   EXPECT_EQ(memcmp(here.data(), there.data(), 4096), 0);
 }
 
-TEST(VerbsParentDomain, TakesMemoryFromTheAppAndGivesItBack) {
+TEST(VerbsParentDomain, UsesTheProgramsAllocator) {
   Ledger ledger;
   ibv_pd* domain = MakeDomain(DeviceZero(), &ledger);
   ASSERT_NE(domain, nullptr) << strerror(errno);
@@ -121,7 +121,7 @@ TEST(VerbsParentDomain, TakesMemoryFromTheAppAndGivesItBack) {
   EXPECT_EQ(ibv_dealloc_pd(domain), 0);
 }
 
-TEST(VerbsParentDomain, AnAllocatorMayLeaveItToTheDevice) {
+TEST(VerbsParentDomain, AnAllocatorMayUseTheDefault) {
   Ledger ledger;
   ledger.use_default = true;
   ibv_pd* domain = MakeDomain(DeviceZero(), &ledger);
@@ -145,7 +145,7 @@ TEST(VerbsParentDomain, IsNotFreedBeforeItsObjects) {
   ibv_mr* mr = ibv_reg_mr(domain, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE);
   ASSERT_NE(mr, nullptr);
   EXPECT_EQ(ibv_dealloc_pd(domain), EBUSY);
-  // Another domain, and back.
+  // Switches to another domain and back.
   EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, DeviceZero().pd, nullptr, 0, 0), 0);
   EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, domain, nullptr, 0, 0), 0);
   EXPECT_EQ(ibv_dealloc_pd(domain), EBUSY);
@@ -176,7 +176,7 @@ TEST(VerbsParentDomain, IsNotFreedBeforeItsObjects) {
   EXPECT_EQ(ibv_dealloc_pd(domain), 0);
 }
 
-TEST(VerbsParentDomain, RefusesNonsense) {
+TEST(VerbsParentDomain, RefusesInvalidRequests) {
   ibv_parent_domain_init_attr attr = {};
   attr.pd = DeviceZero().pd;
   attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
@@ -231,11 +231,11 @@ TEST(VerbsExtendedCq, DropsCompletionsBeyondItsSizeIfAllowed) {
   };
   const auto capacity = static_cast<uint64_t>(near.cq->cqe);
   for (uint64_t id = 0; id < 3 * capacity; ++id) ASSERT_EQ(write(id), 0);
-  // A receive at the far end tells that all before it has been done.
+  // A receive at the far end shows that all earlier requests are done.
   ASSERT_EQ(far.PostRecv(there.Sge(0, 64)), 0);
   ASSERT_EQ(near.PostSend(IBV_WR_SEND, here.Sge(0, 8)), 0);
   far.ExpectSuccess(2);
-  usleep(20'000);  // the acknowledgement of the last ones
+  usleep(20'000);  // for the last acknowledgement
   for (uint64_t id = 0; id < capacity; ++id) near.ExpectSuccess(id);
   EXPECT_TRUE(near.IsQuiet(5));
   ASSERT_EQ(write(999), 0);
@@ -252,7 +252,7 @@ uint64_t Now(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-TEST(VerbsExtendedCq, TellsTheTimeOfDay) {
+TEST(VerbsExtendedCq, ReportsWallClockTime) {
   Endpoint near(DeviceZero());
   Endpoint far(DeviceOne());
   ASSERT_EQ(ibv_destroy_qp(near.qp), 0);
@@ -286,7 +286,7 @@ TEST(VerbsExtendedCq, TellsTheTimeOfDay) {
   ASSERT_EQ(result, 0);
   const uint64_t stamp = ibv_wc_read_completion_wallclock_ns(cq);
   ibv_end_poll(cq);
-  constexpr uint64_t kSlack_ns = 10'000'000;  // the daemon looks at its clock once per burst
+  constexpr uint64_t kSlack_ns = 10'000'000;  // the daemon reads its clock once per burst
   EXPECT_GE(stamp + kSlack_ns, before);
   EXPECT_LE(stamp, Now(CLOCK_REALTIME) + kSlack_ns);
 }
@@ -364,7 +364,7 @@ TEST_F(VerbsModeration, EndsWithTheModeration) {
   Write();
   EXPECT_FALSE(HasEvent(20));
   ASSERT_EQ(Moderate(near.cq, 0, 0), 0);
-  EXPECT_TRUE(HasEvent(kPatience_ms)) << "what was held back is sent";
+  EXPECT_TRUE(HasEvent(kPatience_ms)) << "the held-back event is sent";
   Drain();
   ASSERT_EQ(ibv_req_notify_cq(near.cq, 0), 0);
   Write();
@@ -381,7 +381,7 @@ TEST_F(VerbsModeration, IsAdvertised) {
   EXPECT_EQ(ibv_modify_cq(near.cq, &modify), EOPNOTSUPP);
 }
 
-TEST(VerbsEce, OffersNothingInItsOwnName) {
+TEST(VerbsEce, OffersNoOptions) {
   Endpoint endpoint(DeviceZero());
   ibv_ece ece = {};
   ece.options = 77;
@@ -396,7 +396,7 @@ TEST(VerbsEce, OffersNothingInItsOwnName) {
   EXPECT_EQ(ibv_set_ece(endpoint.qp, &ece), EINVAL);
 }
 
-TEST(VerbsQuery, PromisesNoOrderOfBytes) {
+TEST(VerbsQuery, ReportsNoByteOrderGuarantee) {
   Endpoint endpoint(DeviceZero());
   EXPECT_EQ(ibv_query_qp_data_in_order(endpoint.qp, IBV_WR_RDMA_WRITE, 0), 0);
 }

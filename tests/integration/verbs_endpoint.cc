@@ -243,7 +243,7 @@ Pair::Pair(const EndpointOptions& options)
       far_device(DeviceOne()),
       near(near_device, options),
       far(far_device, options) {
-  // Both must be in INIT before either may be sent to.
+  // Both must be in INIT before either may receive.
   EXPECT_EQ(near.Connect(far), 0);
   EXPECT_EQ(far.Connect(near), 0);
 }

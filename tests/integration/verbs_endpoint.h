@@ -12,11 +12,11 @@
 
 namespace roci::testing {
 
-/// How long anything may take that should happen at once.
+/// Time limit for events that should happen at once.
 inline constexpr int kPatience_ms = 60000;
 
-/// An open device with a PD. Everything aborts the test program if it fails: without it no test
-/// means anything.
+/// An open device with a PD. Each failure aborts the test program, since no test is valid without
+/// it.
 class OpenDevice {
  public:
   explicit OpenDevice(const std::string& name);
@@ -71,7 +71,7 @@ struct EndpointOptions {
   int cq_entries = 256;
   bool with_channel = false;
   bool sq_sig_all = false;
-  uint8_t timeout = 16;  // 4.096 us << 16 = 0.27 s: other work on the machine delays answers
+  uint8_t timeout = 16;  // 4.096 us << 16 = 0.27 s: a busy machine delays answers
   uint8_t retry_count = 3;
   uint8_t rnr_retry = 1;
   uint8_t max_rd_atomic = 4;  // of both ends
@@ -100,7 +100,7 @@ class Endpoint {
   int PostSend(ibv_wr_opcode opcode, ibv_sge sge, unsigned flags = IBV_SEND_SIGNALED,
                uint64_t remote = 0, uint32_t rkey = 0, uint64_t wr_id = 1);
   int PostRecv(ibv_sge sge, uint64_t wr_id = 2);
-  /// Waits for one completion. Its status is -1 where none came in time.
+  /// Waits for one completion. Its status is -1 after a timeout.
   ibv_wc Wait();
   /// True if nothing completes within `ms`.
   bool IsQuiet(int ms);

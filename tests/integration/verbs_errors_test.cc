@@ -22,8 +22,8 @@ class VerbsErrors : public ::testing::Test {
   Buffer here{pair.near_device, 65536, 1};
   Buffer there{pair.far_device, 65536, 2};
 
-  // Expects the next completion of `endpoint` to fail with `status`, its QP to be in ERR, and what
-  // is posted after that to be flushed.
+  // Expects the next completion of `endpoint` to fail with `status`, its QP to be in ERR, and later
+  // requests to be flushed.
   void ExpectFailure(Endpoint& endpoint, ibv_wc_status status, uint64_t wr_id = 1) {
     const ibv_wc wc = endpoint.Wait();
     EXPECT_EQ(wc.status, status) << ibv_wc_status_str(wc.status);
@@ -120,7 +120,7 @@ TEST_F(VerbsErrors, NoReceivePosted) {
   EXPECT_EQ(StateOf(far), IBV_QPS_RTS);
 }
 
-TEST_F(VerbsErrors, APeerThatDoesNotAnswer) {
+TEST_F(VerbsErrors, PeerWithoutResponse) {
   ASSERT_EQ(far.ToState(IBV_QPS_RESET), 0);
   ASSERT_EQ(near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 100), IBV_SEND_SIGNALED, there.address(),
                           there.rkey()),
@@ -150,7 +150,7 @@ TEST_F(VerbsErrors, FlushesInOrderOnTheWayToErr) {
     EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
     EXPECT_EQ(wc.wr_id, i);
   }
-  ASSERT_EQ(far.PostRecv(there.Sge(0, 64), 8), 0) << "receives are taken in ERR";
+  ASSERT_EQ(far.PostRecv(there.Sge(0, 64), 8), 0) << "receives are accepted in ERR";
   EXPECT_EQ(far.Wait().status, IBV_WC_WR_FLUSH_ERR);
 }
 
@@ -175,7 +175,7 @@ TEST_F(VerbsErrors, ConnectsAgainAfterReset) {
       near.ExpectSuccess(i);
     }
     EXPECT_EQ(memcmp(here.data(), there.data(), 3000), 0);
-    // Left unpolled.
+    // Completions left unpolled.
     ASSERT_EQ(near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 8), IBV_SEND_SIGNALED, there.address(),
                             there.rkey(), 5),
               0);
@@ -196,8 +196,8 @@ TEST_F(VerbsErrors, PostsThatAreRefused) {
   ASSERT_EQ(far.PostRecv(there.Sge(0, 64)), 0);
   EXPECT_EQ(ibv_post_send(near.qp, wrs, &bad), EINVAL);
   EXPECT_EQ(bad, &wrs[1]);
-  far.ExpectSuccess(2);  // the first one went
-  EXPECT_EQ(near.PostSend(IBV_WR_BIND_MW, here.Sge(0, 1)), EINVAL) << "of no window";
+  far.ExpectSuccess(2);  // the first request was posted
+  EXPECT_EQ(near.PostSend(IBV_WR_BIND_MW, here.Sge(0, 1)), EINVAL) << "without a window";
   EXPECT_EQ(near.PostSend(IBV_WR_TSO, here.Sge(0, 1)), EINVAL);
   EXPECT_EQ(near.PostSend(IBV_WR_SEND, here.Sge(0, near.cap.max_inline_data + 1),
                           IBV_SEND_INLINE | IBV_SEND_SIGNALED),
@@ -296,7 +296,7 @@ TEST(VerbsObjects, InUseCannotBeDestroyed) {
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
 
-TEST(VerbsObjects, RefusesNonsense) {
+TEST(VerbsObjects, RefusesInvalidRequests) {
   ibv_context* context = DeviceZero().context;
   const ibv_device_attr& attr = DeviceZero().attr;
   errno = 0;

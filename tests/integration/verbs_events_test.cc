@@ -44,9 +44,9 @@ class VerbsEvents : public ::testing::Test {
   Buffer there{pair.far_device, 4096, 2};
 };
 
-TEST_F(VerbsEvents, ComeOncePerRequest) {
+TEST_F(VerbsEvents, AreSentOncePerRequest) {
   SendOne();
-  EXPECT_FALSE(HasEvent(20)) << "none was asked for";
+  EXPECT_FALSE(HasEvent(20)) << "no notification was requested";
   pair.far.ExpectSuccess(2);
   ASSERT_EQ(ibv_req_notify_cq(pair.far.cq, 0), 0);
   SendOne();
@@ -57,7 +57,7 @@ TEST_F(VerbsEvents, ComeOncePerRequest) {
   pair.far.ExpectSuccess(2);
 }
 
-TEST_F(VerbsEvents, WakeAThreadThatBlocks) {
+TEST_F(VerbsEvents, WakeABlockedThread) {
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(ibv_req_notify_cq(pair.far.cq, 0), 0);
     std::thread waiter([this] {
@@ -84,7 +84,7 @@ TEST_F(VerbsEvents, WaitForSolicitedCompletions) {
   ExpectEvent();  // errors count as solicited
 }
 
-TEST_F(VerbsEvents, DoNotBlockWhereTheProgramSaidSo) {
+TEST_F(VerbsEvents, DoNotBlockOnANonblockingDescriptor) {
   const int fd = pair.far.channel->fd;
   ASSERT_EQ(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
   ibv_cq* cq = nullptr;
@@ -97,8 +97,8 @@ TEST_F(VerbsEvents, DoNotBlockWhereTheProgramSaidSo) {
   ExpectEvent();
 }
 
-// A request that could never be answered is refused.
-TEST_F(VerbsEvents, CannotBeAskedForWithoutAChannelOrOfAnotherHandle) {
+// A notification request that could never be answered is refused.
+TEST_F(VerbsEvents, CannotBeRequestedWithoutAChannelOrByAnotherHandle) {
   ibv_cq* cq = ibv_create_cq(pair.far_device.context, 8, nullptr, nullptr, 0);
   ASSERT_NE(cq, nullptr);
   EXPECT_EQ(ibv_req_notify_cq(cq, 0), EINVAL);
@@ -111,9 +111,9 @@ TEST_F(VerbsEvents, CannotBeAskedForWithoutAChannelOrOfAnotherHandle) {
   EXPECT_EQ(ibv_req_notify_cq(pair.far.cq, 0), 0);
 }
 
-// A program need not take every event: what it has not been handed out it cannot acknowledge, and
-// the CQ must go away all the same, without a trace in the channel.
-TEST_F(VerbsEvents, ThatWereNotTakenDoNotHoldUpDestruction) {
+// A program need not read every event. It cannot acknowledge events that it has not read, so the CQ
+// must be destroyed without them, and leave none in the channel.
+TEST_F(VerbsEvents, ThatWereNotReadDoNotDelayDestruction) {
   ibv_comp_channel* channel = ibv_create_comp_channel(pair.far_device.context);
   ASSERT_NE(channel, nullptr);
   ibv_cq* doomed = ibv_create_cq(pair.far_device.context, 8, nullptr, channel, 0);
@@ -158,7 +158,7 @@ TEST_F(VerbsEvents, ThatWereNotTakenDoNotHoldUpDestruction) {
   EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
-TEST_F(VerbsEvents, HoldUpDestructionUntilTheyAreAcknowledged) {
+TEST_F(VerbsEvents, DelayDestructionUntilTheyAreAcknowledged) {
   ASSERT_EQ(ibv_req_notify_cq(pair.far.cq, 0), 0);
   SendOne();
   ibv_cq* cq = nullptr;
@@ -182,7 +182,7 @@ TEST_F(VerbsEvents, ChannelInUseCannotBeDestroyed) {
   EXPECT_EQ(ibv_destroy_comp_channel(pair.far.channel), EBUSY);
 }
 
-TEST_F(VerbsEvents, ChannelsComeAndGo) {
+TEST_F(VerbsEvents, ChannelsAreCreatedAndDestroyed) {
   for (int i = 0; i < 100; ++i) {
     ibv_comp_channel* channel = ibv_create_comp_channel(pair.near_device.context);
     ASSERT_NE(channel, nullptr);

@@ -208,7 +208,7 @@ TEST(VerbsExtendedCq, ReportsTheRequestedFields) {
   ibv_values_ex after = {};
   after.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
   ASSERT_EQ(ibv_query_rt_values_ex(DeviceZero().context, &after), 0);
-  // The daemon looks at its clock once per burst.
+  // The daemon reads its clock once per burst.
   constexpr uint64_t kSlack_ns = 10'000'000;
   EXPECT_GE(timestamp + kSlack_ns, static_cast<uint64_t>(before.raw_clock.tv_nsec));
   EXPECT_LE(timestamp, static_cast<uint64_t>(after.raw_clock.tv_nsec) + kSlack_ns);
@@ -217,13 +217,13 @@ TEST(VerbsExtendedCq, ReportsTheRequestedFields) {
 TEST(VerbsExtendedCq, RefusesUnsupportedFields) {
   ibv_cq_init_attr_ex attr = {};
   attr.cqe = 1;
-  attr.wc_flags = uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK} << 1;  // of a later age
+  attr.wc_flags = uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK} << 1;  // a newer flag
   errno = 0;
   EXPECT_EQ(ibv_create_cq_ex(DeviceZero().context, &attr), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-TEST(VerbsParentDomain, StandsForItsProtectionDomain) {
+TEST(VerbsParentDomain, ReplacesItsProtectionDomain) {
   OpenDevice device("roci0");
   ibv_td_init_attr td_attr = {};
   ibv_td* td = ibv_alloc_td(device.context, &td_attr);
@@ -264,12 +264,12 @@ TEST(VerbsImport, SharesObjectsOfAnOpenDevice) {
   errno = 0;
   EXPECT_EQ(ibv_import_mr(pd, 0xFFFFFF), nullptr);
   ibv_mr* own = ibv_reg_mr(pd, buffer.data(), 100, 0);
-  EXPECT_NE(own, nullptr) << "an imported PD is as good as any";
+  EXPECT_NE(own, nullptr) << "an imported PD is usable";
   EXPECT_EQ(ibv_dereg_mr(own), 0);
   ibv_unimport_mr(mr);
   ibv_unimport_pd(pd);
   EXPECT_EQ(ibv_close_device(imported), 0);
-  // The original is none the worse for it.
+  // The original still works.
   ibv_device_attr attr;
   EXPECT_EQ(ibv_query_device(original->context, &attr), 0);
   EXPECT_EQ(ibv_dereg_mr(buffer.mr), 0);

@@ -22,7 +22,7 @@
 namespace roci::testing {
 namespace {
 
-// Of newer headers.
+// From newer headers.
 constexpr int kAccessFlushGlobal = 1 << 8;
 constexpr int kAccessFlushPersistent = 1 << 9;
 constexpr int kWcFlush = 8;
@@ -30,7 +30,7 @@ constexpr int kDurable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_
                          kAccessFlushGlobal | kAccessFlushPersistent;
 constexpr size_t kPage = 4096;
 
-// A new file without a name, on a disk: where the test runs or in /var/tmp. -1: neither is one.
+// A new file without a name on a disk: in the working folder or /var/tmp. -1: neither is on one.
 int DiskFile(size_t bytes) {
   constexpr uint64_t kMemoryOnly[] = {0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */,
                                       0x794c7630 /* overlayfs: never mapped */};
@@ -50,7 +50,7 @@ int DiskFile(size_t bytes) {
   return -1;
 }
 
-// A mapped file and a region over it. `mr` is null where that was refused; errno says why.
+// A mapped file and a region over it. `mr` is null if registration failed (errno).
 struct FileRegion {
   FileRegion(OpenDevice& device, int file, size_t size, int access, int flags = MAP_SHARED,
              int protection = PROT_READ | PROT_WRITE)
@@ -78,7 +78,7 @@ struct FileRegion {
   int error;
 };
 
-// Since the daemon began.
+// Number of syncs since the daemon started.
 uint64_t Syncs() {
   const auto lcores = tools::AskDaemon("", {{"command", "show"}, {"what", "lcores"}});
   EXPECT_TRUE(lcores.ok()) << lcores.status();
@@ -92,7 +92,7 @@ uint64_t Syncs() {
 
 EndpointOptions Patient() {
   EndpointOptions options;
-  options.timeout = 20;  // 4.3 s: a disk that others use, too
+  options.timeout = 20;  // 4.3 s: for a shared disk
   options.retry_count = 7;
   return options;
 }
@@ -170,7 +170,7 @@ TEST_P(VerbsFlush, TypesAndLevels) {
   const uint32_t rkey = file_->mr->rkey;
   ASSERT_EQ(Flush(ends_.near, rkey, file_->address(), 100, ROCIDV_FLUSH_GLOBAL), 0);
   ExpectFlushed(ends_.near);
-  EXPECT_EQ(Syncs(), before) << "visibility is no matter of disks";
+  EXPECT_EQ(Syncs(), before) << "visibility needs no sync";
   ASSERT_EQ(Flush(ends_.near, rkey, 0, 0, ROCIDV_FLUSH_PERSISTENT, ROCIDV_FLUSH_WHOLE_REGION), 0);
   ExpectFlushed(ends_.near);
   ASSERT_EQ(Flush(ends_.near, rkey, file_->address() + 63 * kPage, kPage,
@@ -183,8 +183,8 @@ TEST_P(VerbsFlush, TypesAndLevels) {
   EXPECT_EQ(Syncs() - before, 2U) << "no bytes";
 }
 
-// Everything may be outstanding together, and completes in order.
-TEST_P(VerbsFlush, StandsInItsPlaceAmongRequests) {
+// Requests may be outstanding together, and complete in order.
+TEST_P(VerbsFlush, CompletesInOrderWithOtherRequests) {
   constexpr uint32_t kRounds = 8;
   for (uint32_t i = 0; i < kRounds; ++i) {
     const size_t offset = i * 2 * kPage;
@@ -208,7 +208,7 @@ TEST_P(VerbsFlush, StandsInItsPlaceAmongRequests) {
   EXPECT_EQ(memcmp(file_->data, here_.data(), kRounds * 2 * kPage), 0);
 }
 
-// More than the daemon does for one program at a time.
+// More syncs than the daemon runs for one program at a time.
 TEST_P(VerbsFlush, ManyQueuePairsTakeTurns) {
   std::vector<std::unique_ptr<Ends>> all;
   for (int i = 0; i < 12; ++i) all.push_back(std::make_unique<Ends>(DeviceZero(), there()));
@@ -222,8 +222,8 @@ TEST_P(VerbsFlush, ManyQueuePairsTakeTurns) {
   EXPECT_EQ(Syncs() - before, 48U);
 }
 
-// Queue pairs and regions may go while their syncs run.
-TEST_P(VerbsFlush, EverythingMayGoMeanwhile) {
+// Queue pairs and regions may be destroyed while their syncs run.
+TEST_P(VerbsFlush, ObjectsMayBeDestroyedDuringSyncs) {
   for (int round = 0; round < 20; ++round) {
     Ends ends(DeviceZero(), there());
     ibv_mr* mr = ibv_reg_mr(there().pd, file_->data, file_->bytes, kDurable);
@@ -234,7 +234,7 @@ TEST_P(VerbsFlush, EverythingMayGoMeanwhile) {
     ASSERT_EQ(Flush(ends.near, mr->rkey, file_->address(), 16 * kPage), 0);
     if (round % 4 == 1) usleep(300);
     if (round % 4 == 2) {
-      // So that no retransmission reaches the far queue pair between two of its new states.
+      // Prevents a retransmission from reaching the far queue pair between two of its new states.
       EXPECT_EQ(ends.near.ToState(IBV_QPS_ERR), 0);
       EXPECT_EQ(ends.far.ToState(IBV_QPS_RESET), 0);
       EXPECT_EQ(ends.far.Connect(ends.near), 0);
@@ -248,7 +248,7 @@ TEST_P(VerbsFlush, EverythingMayGoMeanwhile) {
   ExpectFlushed(ends_.near);
 }
 
-TEST_P(VerbsFlush, ExtendedQueuePairsHaveIt) {
+TEST_P(VerbsFlush, ExtendedQueuePairsSupportIt) {
   Endpoint near(DeviceZero(), Patient());
   Endpoint far(there(), Patient());
   ASSERT_EQ(ibv_destroy_qp(near.qp), 0);
@@ -295,7 +295,7 @@ TEST_P(VerbsFlush, BadRequestsAreNotPosted) {
   EXPECT_TRUE(ends_.near.IsQuiet(20));
 }
 
-TEST_P(VerbsFlush, PeersMayNotAllowIt) {
+TEST_P(VerbsFlush, NeedsThePeersPermission) {
   {
     Ends ends(DeviceZero(), there());
     ASSERT_EQ(Flush(ends.near, file_->mr->rkey, file_->address() + 64 * kPage, 1), 0);
@@ -327,9 +327,9 @@ TEST(VerbsFlushMemory, OnlyMappedFilesOfDisksAreDurable) {
   EXPECT_EQ(FileRegion(device, dup(fd), kPage, kDurable, MAP_PRIVATE).error, EINVAL) << "private";
   EXPECT_EQ(FileRegion(device, dup(fd), kPage, kAccessFlushPersistent, MAP_SHARED, PROT_READ).error,
             EFAULT)
-      << "not to be written";
+      << "not writable";
   EXPECT_EQ(FileRegion(device, dup(fd), kPage, kDurable | IBV_ACCESS_ON_DEMAND).error, EINVAL);
-  // In part.
+  // Partly.
   const int other = memfd_create("flush", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(other, kPage), 0);
   FileRegion region(device, fd, 4 * kPage, kDurable);
@@ -342,7 +342,7 @@ TEST(VerbsFlushMemory, OnlyMappedFilesOfDisksAreDurable) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST(VerbsFlushMemory, RightMayComeAndGo) {
+TEST(VerbsFlushMemory, RightMayBeReregistered) {
   OpenDevice& device = DeviceZero();
   const int fd = DiskFile(kPage);
   if (fd < 0) GTEST_SKIP() << "neither the working folder nor /var/tmp is on a disk";

@@ -11,13 +11,13 @@ TEST(VerbsForgedQpn, IsDroppedWithoutEffect) {
   Pair bystanders;
   Buffer here(bystanders.near_device, 4096, 1);
   Buffer there(bystanders.far_device, 4096, 2);
-  // Any number of threads up to sixteen: every value of the bits that can name one.
+  // Every value of the bits that name a thread, for up to sixteen threads.
   for (uint32_t bits = 1; bits < 16; ++bits) {
     Endpoint near(DeviceZero(), options);
     Endpoint far(DeviceOne(), options);
     const uint32_t qpn = far.qp->qp_num;
     ASSERT_EQ(near.ToInit(), 0);
-    far.qp->qp_num = qpn ^ bits;  // what ToRtr takes for the peer's number
+    far.qp->qp_num = qpn ^ bits;  // ToRtr uses it as the peer's number
     ASSERT_EQ(near.ToRtr(far), 0);
     far.qp->qp_num = qpn;
     ASSERT_EQ(near.ToRts(), 0);
@@ -25,7 +25,7 @@ TEST(VerbsForgedQpn, IsDroppedWithoutEffect) {
                             there.rkey()),
               0);
     const ibv_wc wc = near.Wait();
-    // A number may belong to another queue pair of this program, which takes nothing from here.
+    // The number may belong to another queue pair of this program, which drops these packets.
     EXPECT_EQ(wc.status, IBV_WC_RETRY_EXC_ERR) << bits;
     ASSERT_EQ(bystanders.near.PostSend(IBV_WR_RDMA_WRITE, here.Sge(0, 4096), IBV_SEND_SIGNALED,
                                        there.address(), there.rkey()),

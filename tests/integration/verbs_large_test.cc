@@ -12,11 +12,11 @@ namespace {
 
 constexpr uint64_t kLargest = uint64_t{1} << 31;
 constexpr uint32_t kSges = 32;
-// The local side names the same memory in every SGE, so that the test takes 2 GiB and not 4.
+// Every local SGE names the same memory, so that the test needs 2 GiB and not 4.
 constexpr uint64_t kLocal = kLargest / kSges;
 constexpr uint64_t kStep = 3 * 1024 * 1024 + 17;  // from one mark to the next; prime to pages
 
-// Zeros, registered, that take memory only where something is written.
+// Registered zeros that use memory only for written pages.
 struct Sparse {
   Sparse(OpenDevice& device, uint64_t bytes_wanted) : size(bytes_wanted) {
     void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE,
@@ -51,7 +51,7 @@ void PostWhole(Endpoint& endpoint, ibv_wr_opcode opcode, Sparse& local, Sparse& 
   ASSERT_EQ(endpoint.Post(wr), 0);
 }
 
-// Gigabytes of pages have to be found first, so this may take longer than Endpoint::Wait allows.
+// Allocating gigabytes of pages may take longer than Endpoint::Wait allows.
 ibv_wc_status WaitLong(Endpoint& endpoint) {
   const time_t give_up = time(nullptr) + 60;
   ibv_wc wc = {};
@@ -84,7 +84,7 @@ TEST(VerbsLarge, TwoGibibytesInOneRequest) {
   }
   EXPECT_EQ(there.bytes[kLargest - 1], (kLocal - 1) % 251 + 1);
 
-  // The last SGE's bytes are what stays.
+  // The last SGE's bytes remain.
   for (uint64_t at = kLargest - kLocal; at < kLargest; ++at) there.bytes[at] ^= 0xFF;
   PostWhole(pair.near, IBV_WR_RDMA_READ, here, there);
   ASSERT_EQ(WaitLong(pair.near), IBV_WC_SUCCESS);
@@ -102,7 +102,7 @@ TEST(VerbsLarge, OneByteMoreIsRefused) {
   wr.num_sge = 2;
   wr.opcode = IBV_WR_SEND;
   wr.send_flags = IBV_SEND_SIGNALED;
-  // Either the post says so, or the completion does.
+  // Either the post or the completion reports the error.
   if (pair.near.Post(wr) == 0) {
     EXPECT_EQ(pair.near.Wait().status, IBV_WC_LOC_LEN_ERR);
   }

@@ -14,11 +14,11 @@
 namespace roci::testing {
 namespace {
 
-// Devices have nothing in use when a test begins: DeviceZero's PD would count.
+// Devices have no objects when a test starts; DeviceZero's PD would count.
 class VerbsLimits : public ::testing::Test {
  protected:
-  // Makes objects until that fails, which has to be after `limit` of them and with ENOMEM. Then one
-  // may go for another to come. `used` are there already.
+  // Creates objects until that fails, which must be after `limit` objects and with ENOMEM. Then
+  // destroying one makes room for another. `used` objects exist already.
   template <class T>
   static void Fill(int limit, int used, const std::function<T*()>& make,
                    const std::function<int(T*)>& destroy) {
@@ -33,7 +33,7 @@ class VerbsLimits : public ::testing::Test {
     EXPECT_EQ(made.size(), static_cast<size_t>(limit - used));
     EXPECT_EQ(destroy(made.back()), 0);
     made.back() = make();
-    EXPECT_NE(made.back(), nullptr) << "room for one again";
+    EXPECT_NE(made.back(), nullptr) << "room for one object again";
     errno = 0;
     EXPECT_EQ(make(), nullptr);
     EXPECT_EQ(errno, ENOMEM);
@@ -70,7 +70,7 @@ TEST_F(VerbsLimits, ProtectionDomains) {
       device.attr.max_pd, 1, [&] { return ibv_alloc_pd(device.context); }, ibv_dealloc_pd);
 }
 
-TEST_F(VerbsLimits, CountOverAllProgramsThatHaveTheDeviceOpen) {
+TEST_F(VerbsLimits, CountAllProgramsThatHaveTheDeviceOpen) {
   OpenDevice second("roci0");
   OpenDevice other("roci1");
   Fill<ibv_pd>(
@@ -163,7 +163,7 @@ TEST_F(VerbsLimits, AsManyRequestsAndElementsAsGranted) {
   send.sg_list = from.data();
   send.num_sge = static_cast<int>(from.size());
   ibv_send_wr* bad = nullptr;
-  // Not signaled: nothing is freed, however fast the device is.
+  // Not signaled, so no slot is freed, even if the device is fast.
   for (uint32_t i = 0; i < near.cap.max_send_wr; ++i) {
     send.send_flags = i + 1 == near.cap.max_send_wr ? unsigned{IBV_SEND_SIGNALED} : 0;
     ASSERT_EQ(ibv_post_send(near.qp, &send, &bad), 0) << i;
@@ -175,7 +175,7 @@ TEST_F(VerbsLimits, AsManyRequestsAndElementsAsGranted) {
   EXPECT_EQ(ibv_post_send(near.qp, &send, &bad), 0) << "room again";
 }
 
-TEST_F(VerbsLimits, ReadsAndAtomicsUnderWay) {
+TEST_F(VerbsLimits, OutstandingReadsAndAtomics) {
   OpenDevice far_device("roci1");
   Endpoint near(device);
   Endpoint far(far_device);
@@ -241,7 +241,7 @@ TEST_F(VerbsLimits, IndicesBeyondTheirTables) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST_F(VerbsLimits, MessagesNoLongerThanThePortTakes) {
+TEST_F(VerbsLimits, MessageLengthOfThePort) {
   OpenDevice far_device("roci1");
   Endpoint near(device);
   Endpoint far(far_device);
@@ -289,14 +289,14 @@ TEST_F(VerbsLimits, ObjectsInUseAreNotDestroyed) {
   ASSERT_NE(ah, nullptr);
   errno = 0;
   EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY);
-  EXPECT_EQ(errno, EBUSY) << "as with a call that ends in the kernel";
+  EXPECT_EQ(errno, EBUSY) << "same as for a call to the kernel";
   EXPECT_EQ(ibv_destroy_ah(ah), 0);
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
   EXPECT_EQ(ibv_destroy_cq(cq), 0);
   EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
-TEST_F(VerbsLimits, HandlesThatNameNothing) {
+TEST_F(VerbsLimits, InvalidHandles) {
   errno = 0;
   EXPECT_EQ(ibv_import_mr(device.pd, 0x7FFFFFFF), nullptr);
   EXPECT_EQ(errno, ENOENT);

@@ -48,8 +48,8 @@ TEST(VerbsMemory, RefusesWhatLinuxRefuses) {
   munmap(page, 4096);
 }
 
-// As adapters have it: a key for messages without bytes. No memory needs to be there.
-TEST(VerbsMemory, OfNoBytesIsGoodForNoBytes) {
+// As with adapters: a key for messages without bytes. No memory needs to exist.
+TEST(VerbsMemory, OfZeroLengthServesEmptyMessages) {
   Pair pair;
   char data[8] = {};
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
@@ -150,7 +150,7 @@ TEST(VerbsMemory, OfTheProgramsOwnSegmentsWorks) {
     void* grown = sbrk(1 << 20);
     ASSERT_NE(grown, reinterpret_cast<void*>(-1));
     ExpectTransfers(static_cast<uint8_t*>(grown) + 100, 1 << 19);
-    // It stays: the allocator may have gone on behind it.
+    // The break is not moved back, since the allocator may have extended it.
   }
   {
     SCOPED_TRACE("huge pages of the kernel's choice");
@@ -164,7 +164,7 @@ TEST(VerbsMemory, OfTheProgramsOwnSegmentsWorks) {
   {
     SCOPED_TRACE("locked");
     void* memory = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    mlock(memory, 65536);  // as far as the limit lets us
+    mlock(memory, 65536);  // as far as the limit allows
     ExpectTransfers(memory, 65536);
     munmap(memory, 65536);
   }
@@ -197,7 +197,7 @@ TEST(VerbsMemory, OfFilesWorks) {
 
 TEST(VerbsMemory, OfSystemVSharedMemoryWorks) {
   const int id = shmget(IPC_PRIVATE, 65536, IPC_CREAT | 0600);
-  if (id < 0) GTEST_SKIP() << "no System V shared memory here: " << strerror(errno);
+  if (id < 0) GTEST_SKIP() << "System V shared memory is not available: " << strerror(errno);
   void* shared = shmat(id, nullptr, 0);
   shmctl(id, IPC_RMID, nullptr);
   ASSERT_NE(shared, reinterpret_cast<void*>(-1));
@@ -242,7 +242,7 @@ TEST(VerbsMemory, AtAnotherAddress) {
 }
 
 TEST(VerbsMemory, SmallSendsFromAnIova) {
-  // The plugin copies small payloads itself and has to find them as the daemon would.
+  // The plugin copies small payloads and must translate addresses as the daemon does.
   Pair pair;
   Buffer there(pair.far_device, 4096, 2);
   std::vector<uint8_t> memory(4096);
@@ -285,7 +285,7 @@ TEST(VerbsMemory, CanBeRegisteredAgain) {
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
-TEST(VerbsMemory, ComesAndGoes) {
+TEST(VerbsMemory, IsRegisteredAndDeregisteredManyTimes) {
   std::vector<uint8_t> memory(1 << 20);
   uint32_t last_key = 0;
   for (int i = 0; i < 200; ++i) {
@@ -298,8 +298,8 @@ TEST(VerbsMemory, ComesAndGoes) {
   }
 }
 
-// A child inherits objects that it cannot use; its parent's must not notice.
-TEST(VerbsFork, LeavesTheChildWithoutAndTheParentUntouched) {
+// A child inherits objects that it cannot use; the parent must not be affected.
+TEST(VerbsFork, DoesNotAffectTheParent) {
   EndpointOptions options;
   options.with_channel = true;
   Pair pair(options);

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 // the test get, so that is shown in simulated time (tests/unit/roce/pacer_test.cc).
 
 void ExpectRate(double kbps, double limit) {
-  EXPECT_GT(kbps, 0) << "traffic is stuck";
+  EXPECT_GT(kbps, 0) << "no traffic";
   EXPECT_LT(kbps, limit * 1.1);
 }
 
@@ -40,7 +40,7 @@ double MeasureWrites(Endpoint& from, Buffer& here, Buffer& there, uint32_t packe
   return packets * (bytes + kHeaders) * 8.0 / 1000 / took.count();
 }
 
-// Likewise of `count` raw frames.
+// The same for `count` raw frames.
 double MeasureFrames(RawEndpoint& from, const Frame& frame, uint32_t count) {
   const auto start = Clock::now();
   uint32_t posted = 0, done = 0;
@@ -71,7 +71,7 @@ TEST(PacingTest, ReliableConnectionsKeepToTheirRate) {
   Buffer here(pair.near_device, 1024, 1);
   Buffer there(pair.far_device, 1024, 2);
   for (const uint32_t kbps : {20'000u, 200'000u}) {
-    // What 100 ms make may be caught up with: on a busy machine the daemon waits for its turn.
+    // Up to 100 ms of delay is caught up: on a busy machine the daemon waits for a processor.
     ASSERT_EQ(Limit(pair.near.qp, kbps, kbps / 8 * 100), 0);
     ibv_qp_attr attr;
     ibv_qp_init_attr init;
@@ -102,7 +102,7 @@ TEST(PacingTest, RawPacketsKeepToTheirRate) {
   EXPECT_GT(MeasureFrames(near, frame, 2500), 0);
 }
 
-TEST(PacingTest, LimitsOfTheLimit) {
+TEST(PacingTest, SmallestAndLargestRate) {
   Pair pair;
   ibv_device_attr_ex device = {};
   ASSERT_EQ(ibv_query_device_ex(pair.near_device.context, nullptr, &device), 0);

@@ -66,7 +66,7 @@ void Set8(uint8_t* value, uint8_t* mask, int wanted) {
 
 }  // namespace
 
-// EUI-64 (RFC 4291, appendix A) backwards.
+// Inverse of EUI-64 (RFC 4291, appendix A).
 Mac MacOf(OpenDevice& device) {
   ibv_gid gid;
   Require(ibv_query_gid(device.context, 1, 0, &gid) == 0, "ibv_query_gid");

@@ -51,7 +51,7 @@ class RawEndpoint {
   ibv_wc_status Send(std::span<const uint8_t> frame, unsigned flags = 0);
   int Post(std::span<const uint8_t> frame, uint64_t wr_id, unsigned flags = 0);
   int PostRecv(uint32_t slot, uint32_t bytes = kBufferBytes);
-  /// The next frame; empty where none comes in time.
+  /// The next frame; empty after a timeout.
   Frame Receive();
   bool IsQuiet(int ms = 20);
 
@@ -62,13 +62,13 @@ class RawEndpoint {
   Buffer out;
   Buffer in;
   uint32_t last_tag = 0;
-  unsigned last_flags = 0;  // wc_flags of what was received last
+  unsigned last_flags = 0;  // wc_flags of the last received frame
 
  private:
   bool Poll(ibv_wc* wc);
 };
 
-/// A flow rule: specifications one behind the other.
+/// A flow rule: its specifications follow one another.
 class Rule {
  public:
   explicit Rule(ibv_flow_attr_type type = IBV_FLOW_ATTR_NORMAL, uint16_t priority = 0);

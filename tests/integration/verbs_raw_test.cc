@@ -12,7 +12,7 @@
 namespace roci::testing {
 namespace {
 
-// A rule while the test runs.
+// A flow rule that exists while the test runs.
 class Flow {
  public:
   Flow(Rule rule, ibv_qp* qp) : flow_(rule.On(qp)) { EXPECT_NE(flow_, nullptr) << strerror(errno); }
@@ -51,7 +51,7 @@ class RawTest : public ::testing::Test {
   const Mac far_mac_ = MacOf(DeviceOne());
 };
 
-TEST_F(RawTest, FramesOfAllLengthsArriveAsTheyWere) {
+TEST_F(RawTest, FramesOfAllLengthsArriveUnchanged) {
   const Flow flow(Rule().Eth(&far_mac_), far_.qp);
   for (const size_t payload : {18u, 19u, 100u, 1472u, 4000u, 4172u}) {
     FrameOptions options;
@@ -68,7 +68,7 @@ TEST_F(RawTest, FramesOfAllLengthsArriveAsTheyWere) {
   EXPECT_EQ(far_.Receive(), shortest);
 }
 
-TEST_F(RawTest, LengthsThatAreNoFrames) {
+TEST_F(RawTest, InvalidFrameLengths) {
   // The port's Ethernet MTU is not in the verbs; of the built-in wire it is 4200.
   constexpr size_t kLongest = 4200 + 18;
   const Flow flow(Rule().Eth(&far_mac_), far_.qp);
@@ -87,7 +87,7 @@ TEST_F(RawTest, LengthsThatAreNoFrames) {
   }
 }
 
-// A frame that is too long for the next receive is lost, and nothing else.
+// A frame that is too long for the next receive is dropped, and nothing else.
 TEST_F(RawTest, FramesThatDoNotFit) {
   const Flow flow(Rule().Eth(&near_mac_), near_.qp);
   RawEndpoint sender(DeviceOne());
@@ -125,8 +125,8 @@ TEST_F(RawTest, WithinOneDevice) {
 
 // ---- Checksums
 
-TEST_F(RawTest, ChecksumsAreFilledInAndTold) {
-  RawEndpoint plain(DeviceOne());  // the other way of polling
+TEST_F(RawTest, ChecksumsAreComputedAndReported) {
+  RawEndpoint plain(DeviceOne());  // polled by ibv_poll_cq
   for (RawEndpoint* receiver : {&far_, &plain}) {
     const Flow flow(Rule().Eth(&far_mac_), receiver->qp);
     for (const bool tcp : {false, true}) {
@@ -137,7 +137,7 @@ TEST_F(RawTest, ChecksumsAreFilledInAndTold) {
                                  o.payload = 333;
                                }));
         ASSERT_EQ(near_.Send(frame), IBV_WC_SUCCESS);
-        EXPECT_EQ(receiver->Receive(), frame) << "nobody asked";
+        EXPECT_EQ(receiver->Receive(), frame) << "not requested";
         EXPECT_EQ(receiver->last_flags & IBV_WC_IP_CSUM_OK, 0u);
         ASSERT_EQ(near_.Send(frame, IBV_SEND_IP_CSUM), IBV_WC_SUCCESS);
         Frame filled = receiver->Receive();
@@ -216,7 +216,7 @@ std::vector<Match> Matches() {
   };
 }
 
-TEST_F(RawTest, RulesMatchWhatTheyName) {
+TEST_F(RawTest, RulesMatchTheirFields) {
   for (const Match& match : Matches()) {
     SCOPED_TRACE(match.name);
     const Flow flow(match.rule(far_mac_), far_.qp);
@@ -243,7 +243,7 @@ TEST_F(RawTest, TheRuleOfHigherPriorityTakesTheFrame) {
   EXPECT_EQ(far_.Receive(), To(far_mac_));
 }
 
-TEST_F(RawTest, EqualRulesAndRulesThatPassOnShareTheFrame) {
+TEST_F(RawTest, EqualRulesAndDontTrapRulesShareTheFrame) {
   RawEndpoint second(DeviceOne());
   RawEndpoint third(DeviceOne());
   Rule passing(IBV_FLOW_ATTR_NORMAL, 0);
@@ -300,7 +300,7 @@ TEST_F(RawTest, DroppedFramesAreCounted) {
   EXPECT_EQ(ibv_destroy_counters(counters), 0);
 }
 
-TEST_F(RawTest, PointsMayBeAttachedToARuleThatIsThere) {
+TEST_F(RawTest, PointsMayBeAttachedToAnExistingRule) {
   ibv_counters_init_attr init = {};
   ibv_counters* counters = ibv_create_counters(DeviceOne().context, &init);
   ASSERT_NE(counters, nullptr) << strerror(errno);
@@ -316,7 +316,7 @@ TEST_F(RawTest, PointsMayBeAttachedToARuleThatIsThere) {
   ASSERT_EQ(ibv_read_counters(counters, values, 2, IBV_READ_COUNTERS_ATTR_PREFER_CACHED), 0);
   EXPECT_EQ(values[0], 1u);
   EXPECT_EQ(values[1], 1u);
-  // The object counts for one rule so.
+  // A counters object counts for one rule only.
   EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, nullptr), EBUSY);
   Flow other(Rule(IBV_FLOW_ATTR_NORMAL, 1).Eth(&far_mac_), far_.qp);
   EXPECT_EQ(ibv_attach_counters_point_flow(counters, &attach, other.get()), EOPNOTSUPP);
@@ -337,14 +337,14 @@ TEST_F(RawTest, DefaultRulesGetUnmatchedFrames) {
   EXPECT_EQ(far_.Receive(), To(far_mac_));
   ASSERT_EQ(near_.Send(To(kGroup)), IBV_WC_SUCCESS);
   EXPECT_EQ(groups.Receive(), To(kGroup));
-  // What a rule has is not left over.
+  // Frames that match a rule do not match the default rule.
   const Flow rule(Rule().Eth(&far_mac_), groups.qp);
   ASSERT_EQ(near_.Send(To(far_mac_)), IBV_WC_SUCCESS);
   EXPECT_EQ(groups.Receive(), To(far_mac_));
   EXPECT_TRUE(far_.IsQuiet(5));
 }
 
-TEST_F(RawTest, RdmaGoesOnUnderEveryRuleAndASnifferSeesIt) {
+TEST_F(RawTest, RdmaContinuesUnderEveryRuleAndASnifferSeesIt) {
   const Flow all(Rule(IBV_FLOW_ATTR_ALL_DEFAULT), near_.qp);
   const Flow far_all(Rule().Eth(&far_mac_), far_.qp);
   RawEndpoint sniffer(DeviceOne());
@@ -359,13 +359,13 @@ TEST_F(RawTest, RdmaGoesOnUnderEveryRuleAndASnifferSeesIt) {
     pair.far.ExpectSuccess(2);
   }
   EXPECT_EQ(memcmp(there.data(), here.data(), 300), 0);
-  EXPECT_TRUE(far_.IsQuiet(5)) << "packets of a queue pair are its own";
+  EXPECT_TRUE(far_.IsQuiet(5)) << "RDMA packets go to their queue pair only";
   for (int i = 0; i < 5; ++i) {
     const Frame frame = sniffer.Receive();
     ASSERT_GT(frame.size(), 300u);
     EXPECT_EQ(memcmp(frame.data() + 14 + 20 + 8 + 12, here.data(), 300), 0);
   }
-  // The sniffer's copy is one more.
+  // The sniffer gets an additional copy.
   ASSERT_EQ(near_.Send(To(far_mac_)), IBV_WC_SUCCESS);
   EXPECT_EQ(far_.Receive(), To(far_mac_));
   EXPECT_EQ(sniffer.Receive(), To(far_mac_));
@@ -398,7 +398,7 @@ TEST_F(RawTest, Refusals) {
   EXPECT_EQ(wrong_size.Add(spec).On(near_.qp), nullptr);
   EXPECT_EQ(errno, EINVAL);
   Rule sniffer(IBV_FLOW_ATTR_SNIFFER);
-  EXPECT_EQ(sniffer.Eth(&far_mac_).On(near_.qp), nullptr) << "it has nothing to look for";
+  EXPECT_EQ(sniffer.Eth(&far_mac_).On(near_.qp), nullptr) << "a sniffer has no specification";
   EXPECT_EQ(errno, EINVAL);
   const Flow flow(Rule().Eth(&near_mac_), near_.qp);
   EXPECT_EQ(ibv_destroy_qp(near_.qp), EBUSY);
@@ -476,7 +476,7 @@ class RssTest : public RawTest {
     attr.rx_hash_conf.rx_hash_fields_mask = fields;
     return ibv_create_qp_ex(DeviceOne().context, &attr);
   }
-  // Which queue got the next frame.
+  // Returns the queue that received the next frame.
   uint32_t WhoReceived(uint32_t* bytes) {
     for (int tries = 0; tries < 1'000'000; ++tries) {
       for (uint32_t i = 0; i < kQueues; ++i) {
@@ -498,8 +498,8 @@ class RssTest : public RawTest {
   ibv_qp* rss_ = nullptr;
 };
 
-// The verification suite of RSS: the hash of these addresses and ports is known.
-TEST_F(RssTest, FramesGoWhereTheirHashPoints) {
+// Addresses and ports with known hashes, from the verification suite of RSS.
+TEST_F(RssTest, FramesGoToTheQueueOfTheirHash) {
   struct Known {
     uint32_t src, dst;
     uint16_t src_port, dst_port;

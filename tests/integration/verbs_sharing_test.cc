@@ -15,7 +15,7 @@
 namespace roci::testing {
 namespace {
 
-// Runs `work` in a child, which must end without a failure, in time.
+// Runs `work` in a child, which must succeed in time.
 void InChild(const std::function<void()>& work) {
   fflush(nullptr);
   const pid_t child = fork();
@@ -43,7 +43,7 @@ void WriteBetween(OpenDevice& device, Buffer& from, uint64_t address, uint32_t r
   EXPECT_EQ(one.Wait().status, status);
 }
 
-TEST(VerbsFork, ChildGoesOnWithTheContext) {
+TEST(VerbsFork, ChildContinuesToUseTheContext) {
   OpenDevice device("roci0");
   Buffer mine(device, 5000, 1);
   InChild([&] {
@@ -59,7 +59,7 @@ TEST(VerbsFork, ChildGoesOnWithTheContext) {
   for (size_t i = 0; i < mine.size(); ++i) ASSERT_EQ(mine.data()[i], PatternByte(2, i)) << i;
 }
 
-TEST(VerbsFork, ChildsObjectsGoWithIt) {
+TEST(VerbsFork, ChildsObjectsAreFreedWithIt) {
   OpenDevice device("roci0");
   for (int round = 0; round < 20; ++round) {
     InChild([&] {
@@ -67,7 +67,7 @@ TEST(VerbsFork, ChildsObjectsGoWithIt) {
       EXPECT_NE(left->mr, nullptr);
     });
   }
-  EXPECT_EQ(ibv_dealloc_pd(device.pd), 0) << "nobody uses it any more";
+  EXPECT_EQ(ibv_dealloc_pd(device.pd), 0) << "no longer in use";
   device.pd = ibv_alloc_pd(device.context);
 }
 
@@ -81,7 +81,7 @@ TEST(VerbsFork, ChildDoesNotDestroyObjectsOfItsParent) {
   Endpoint endpoint(device);
   InChild([&] {
     Buffer theirs(device, 100, 2);  // the child is known to the daemon
-    EXPECT_EQ(endpoint.PostRecv(theirs.Sge(0, 8)), EIO) << "its ring is the parent's";
+    EXPECT_EQ(endpoint.PostRecv(theirs.Sge(0, 8)), EIO) << "the ring belongs to the parent";
     EXPECT_EQ(ibv_dereg_mr(mine.mr), 0);
     EXPECT_EQ(ibv_free_dm(dm), 0);
     EXPECT_EQ(ibv_destroy_qp(endpoint.qp), 0);
@@ -90,7 +90,7 @@ TEST(VerbsFork, ChildDoesNotDestroyObjectsOfItsParent) {
   EXPECT_EQ(ibv_free_dm(dm), 0);
 }
 
-TEST(VerbsFork, GrandchildToo) {
+TEST(VerbsFork, GrandchildContinuesToUseTheContext) {
   OpenDevice device("roci0");
   Buffer mine(device, 300, 1);
   InChild([&] {
@@ -105,7 +105,7 @@ TEST(VerbsFork, GrandchildToo) {
   for (size_t i = 0; i < 300; ++i) ASSERT_EQ(mine.data()[i], PatternByte(3, i)) << i;
 }
 
-// Who names an object of one context in another, as a child does whose parent is gone, is told.
+// Naming an object of one context in another is an error, e.g. for a child whose parent has ended.
 TEST(VerbsFork, ContextsOfTheirOwnGiveHandlesOfTheirOwn) {
   OpenDevice one("roci0"), two("roci0");
   EXPECT_NE(one.pd->handle, two.pd->handle);
@@ -113,7 +113,7 @@ TEST(VerbsFork, ContextsOfTheirOwnGiveHandlesOfTheirOwn) {
   EXPECT_NE(of_one.mr->handle, of_two.mr->handle);
 }
 
-// The context that opened the device is closed, the one that was imported from it goes on: others
+// The context that opened the device is closed; the one imported from it continues. Other processes
 // still find the session by its descriptor.
 TEST(VerbsFork, ChildOfAnImportedContextThatOutlivesItsOriginal) {
   OpenDevice device("roci0");
@@ -132,7 +132,7 @@ TEST(VerbsFork, ChildOfAnImportedContextThatOutlivesItsOriginal) {
   for (size_t i = 0; i < mine.size(); ++i) ASSERT_EQ(mine.data()[i], PatternByte(2, i)) << i;
 }
 
-// What the owner of a context tells another process.
+// Data that the owner of a context sends to another process.
 struct Handles {
   uint32_t pd, mr, dm;
   uint64_t address;
@@ -173,7 +173,7 @@ int ReceiveHandles(int socket, Handles* handles) {
   return fd;
 }
 
-// In another process: opens a device, hands out what it has, and checks afterwards what came.
+// In another process: opens a device, shares its objects, and verifies the received data.
 int Owner(int socket) {
   alarm(kPatience_ms / 1000 * 6);
   OpenDevice device("roci1");
@@ -194,7 +194,7 @@ int Owner(int socket) {
     if (buffer.data()[i] != PatternByte(2, i)) return 6;
   }
   if (ibv_dealloc_pd(device.pd) != EBUSY) return 7;
-  _exit(0);  // without taking anything down
+  _exit(0);  // without destroying anything
 }
 
 class VerbsImported : public ::testing::Test {
@@ -239,7 +239,7 @@ class VerbsImported : public ::testing::Test {
     return status;
   }
 
-  OpenDevice device_{"roci1"};  // lends its place to what was imported
+  OpenDevice device_{"roci1"};  // its pointers are replaced by imported objects
   ibv_context* context_ = nullptr;
   ibv_pd* pd_ = nullptr;
   Handles handles_ = {};
@@ -267,8 +267,8 @@ TEST_F(VerbsImported, ObjectsOfAnotherProcess) {
                            handles_.address, mr->rkey),
               0);
     one.ExpectSuccess();
-    EXPECT_EQ(EndOwner(), 0) << "it found the bytes, and its domain in use";
-    // What was the owner's is gone with it; the rest goes on.
+    EXPECT_EQ(EndOwner(), 0) << "it verified the bytes, and its domain is in use";
+    // The owner's objects are freed with it; the others still work.
     Endpoint three(device_), four(device_);
     ASSERT_EQ(three.Connect(four), 0);
     ASSERT_EQ(four.Connect(three), 0);

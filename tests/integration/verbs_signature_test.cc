@@ -63,7 +63,7 @@ struct Layout {
 class DirectSignatureLayouts : public DirectSignatures,
                                public ::testing::WithParamInterface<Layout> {};
 
-// Memory without, wire with: the peer's ordinary memory has what was on the wire.
+// No protection information in memory, but on the wire, whose bytes the peer's memory gets.
 TEST_P(DirectSignatureLayouts, InsertAndStrip) {
   const Layout layout = GetParam();
   const rocidv_sig_attr attr = {kNone, T10(), layout.block_size, kChecks};
@@ -79,15 +79,15 @@ TEST_P(DirectSignatureLayouts, InsertAndStrip) {
   ASSERT_EQ(Do(IBV_WR_SEND, near.Sge()), IBV_WC_SUCCESS);
   EXPECT_EQ(pair_.far.Wait().byte_len, wire.size());
   EXPECT_EQ(Plain(wire.size()), wire);
-  // And back, into memory that is cleared.
+  // In the other direction, into cleared memory.
   near.Fill(Bytes(data.size()));
   ASSERT_EQ(Do(IBV_WR_RDMA_READ, near.Sge(), plain_.address(), plain_.rkey()), IBV_WC_SUCCESS);
   near.Expect(data);
   near.ExpectNoError();
 }
 
-// Memory with, wire without.
-TEST_P(DirectSignatureLayouts, GenerateInMemoryAndTakeAway) {
+// Protection information in memory, none on the wire.
+TEST_P(DirectSignatureLayouts, GenerateInMemoryAndRemove) {
   const Layout layout = GetParam();
   const rocidv_sig_attr attr = {T10(ROCIDV_SIG_CHECKSUM), kNone, layout.block_size, kChecks};
   SignatureRegion far = Far(attr, layout.blocks, layout.is_separate);
@@ -103,7 +103,7 @@ TEST_P(DirectSignatureLayouts, GenerateInMemoryAndTakeAway) {
   far.Stored(1, 1) ^= 4;
   ASSERT_EQ(Do(IBV_WR_RDMA_READ, here.Sge(0, data.size()), 0, far.mr->rkey), IBV_WC_SUCCESS);
   far.ExpectError(ROCIDV_SIG_BAD_GUARD, 4, layout.block_size);
-  // A receive makes it, too.
+  // A receive generates it as well.
   const Bytes other = Data(2, data.size());
   here.Fill(2);
   ASSERT_EQ(pair_.far.PostRecv(far.Sge()), 0);
@@ -112,7 +112,7 @@ TEST_P(DirectSignatureLayouts, GenerateInMemoryAndTakeAway) {
   far.Expect(other);
 }
 
-// Everywhere, with another guard and other tags in each memory and on the wire.
+// Protection information everywhere, with different guards and tags in each memory and on the wire.
 TEST_P(DirectSignatureLayouts, PassAndConvert) {
   const Layout layout = GetParam();
   rocidv_sig_domain near_memory = T10(ROCIDV_SIG_CHECKSUM);
@@ -153,7 +153,7 @@ constexpr Damage kDamages[] = {{0, ROCIDV_SIG_BAD_GUARD, 0x100},
                                {3, ROCIDV_SIG_BAD_APP_TAG, 0x1},
                                {4, ROCIDV_SIG_BAD_REF_TAG, 0x1000000}};
 
-TEST_F(DirectSignatures, DamageIsFoundAtBothEndsAndStopsNothing) {
+TEST_F(DirectSignatures, CorruptionIsReportedAtBothEndsAndStopsNothing) {
   const rocidv_sig_attr attr = {T10(), T10(), 512, kChecks};
   SignatureRegion near = Near(attr, 6, true);
   SignatureRegion far = Far(attr, 6);
@@ -166,14 +166,14 @@ TEST_F(DirectSignatures, DamageIsFoundAtBothEndsAndStopsNothing) {
     near.ExpectError(damage.type, damage.difference, 3 * 520);
     far.ExpectError(damage.type, damage.difference, 3 * 520);
     EXPECT_EQ(far.Stored(3, damage.byte), near.Stored(3, damage.byte));
-    // As the answer to a READ it leaves the far memory, and comes into the near one.
+    // As READ response, the data leaves the far memory and enters the near one.
     ASSERT_EQ(Do(IBV_WR_RDMA_READ, near.Sge(), 0, far.mr->rkey), IBV_WC_SUCCESS);
     near.ExpectError(damage.type, damage.difference, 3 * 520);
     far.ExpectError(damage.type, damage.difference, 3 * 520);
   }
 }
 
-TEST_F(DirectSignatures, ChecksAndEscapesAreTheProgramsToChoose) {
+TEST_F(DirectSignatures, ProgramsChooseChecksAndEscapes) {
   rocidv_sig_attr attr = {kNone, T10(), 512, ROCIDV_SIG_CHECK_APP_TAG};
   attr.wire.app_tag_check_mask = 0xFF00;
   attr.wire.flags |= ROCIDV_SIG_APP_ESCAPE;
@@ -195,7 +195,7 @@ TEST_F(DirectSignatures, ChecksAndEscapesAreTheProgramsToChoose) {
   far.ExpectError(ROCIDV_SIG_BAD_APP_TAG, 0x2000, 1560);
 }
 
-TEST_F(DirectSignatures, ARegistrationEndsWithItsKeyAndStartsAfresh) {
+TEST_F(DirectSignatures, ARegistrationEndsWithItsKeyAndRestarts) {
   const rocidv_sig_attr attr = {kNone, T10(), 512, kChecks};
   SignatureRegion far = Far(attr, 2);
   Buffer here(pair_.near_device, kBuffer, 1);
@@ -206,7 +206,7 @@ TEST_F(DirectSignatures, ARegistrationEndsWithItsKeyAndStartsAfresh) {
   wr.invalidate_rkey = far.mr->rkey;
   ASSERT_EQ(pair_.far.Post(wr), 0);
   ASSERT_EQ(pair_.far.Wait().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far.TakeError().type, unsigned{ROCIDV_SIG_BAD_GUARD});  // still to be had
+  EXPECT_EQ(far.TakeError().type, unsigned{ROCIDV_SIG_BAD_GUARD});  // the error is still available
   rocidv_update_rkey(far.mr, static_cast<uint8_t>(far.mr->rkey + 1));
   far.Register();
   far.ExpectNoError();
@@ -215,7 +215,7 @@ TEST_F(DirectSignatures, ARegistrationEndsWithItsKeyAndStartsAfresh) {
   EXPECT_EQ(Do(IBV_WR_RDMA_WRITE, here.Sge(0, 1040), 0, wr.invalidate_rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(DirectSignatures, BlocksMayComeInSeveralMessages) {
+TEST_F(DirectSignatures, BlocksMaySpanSeveralMessages) {
   const rocidv_sig_attr attr = {kNone, T10(), 512, kChecks};
   SignatureRegion far = Far(attr, 4);
   Buffer here(pair_.near_device, kBuffer, 1);
@@ -242,7 +242,7 @@ TEST_F(DirectSignatures, AReceiveFromWithinABlockFails) {
   EXPECT_EQ(pair_.far.Wait().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST_F(DirectSignatures, RightsAreThoseOfTheRegistration) {
+TEST_F(DirectSignatures, RightsAreSetByTheRegistration) {
   const rocidv_sig_attr attr = {kNone, T10(), 512, kChecks};
   SignatureRegion far = Far(attr, 2, false, IBV_ACCESS_REMOTE_READ);
   Buffer here(pair_.near_device, kBuffer, 1);
@@ -284,7 +284,7 @@ TEST_F(DirectSignatures, RefuseInvalidLayouts) {
   EXPECT_EQ(mr->length, 1024U);
   EXPECT_EQ(map(good, 0), EINVAL);
   EXPECT_EQ(map(good, 3), EINVAL);
-  EXPECT_EQ(map(good, 1, 1), EINVAL);  // memory has none
+  EXPECT_EQ(map(good, 1, 1), EINVAL);  // memory has no protection information
   EXPECT_EQ(map({T10(), kNone, 512, kChecks}, 2, 1), EINVAL);
   EXPECT_EQ(map({T10(), kNone, 512, kChecks}, 2, 2), EINVAL);
   EXPECT_EQ(map({T10(), kNone, 512, kChecks}, 1, 0), EINVAL);
@@ -333,7 +333,7 @@ TEST_F(DirectSignatures, AnUnknownKeyFailsTheRegistration) {
 
 int PollNothing(ibv_cq*, int, ibv_wc*) { return 0; }
 
-// A context that no plugin of Rocinante has filled in.
+// A context of another provider.
 TEST(DirectVerbsElsewhere, AreNotSupported) {
   ibv_context context = {};
   context.ops.poll_cq = PollNothing;

@@ -37,7 +37,7 @@ class SignaturesOverUc : public ::testing::Test {
     EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
     EXPECT_EQ(wc.byte_len, bytes);
   }
-  // A WRITE over UC tells nobody: a SEND behind it does.
+  // A WRITE over UC has no completion at the peer: a following SEND has one.
   void Write(const ibv_sge& sge, uint32_t rkey) {
     ASSERT_EQ(pair_.far.PostRecv({}), 0);
     ASSERT_EQ(pair_.near.PostSend(IBV_WR_RDMA_WRITE, sge, IBV_SEND_SIGNALED, 0, rkey), 0);
@@ -66,7 +66,7 @@ TEST_F(SignaturesOverUc, WritesAndSends) {
   }
 }
 
-TEST_F(SignaturesOverUc, DamageIsFoundAtBothEnds) {
+TEST_F(SignaturesOverUc, CorruptionIsReportedAtBothEnds) {
   const rocidv_sig_attr attr = {T10(), T10(), kBlock, kChecks};
   SignatureRegion near(pair_.near, pair_.near_device, attr, 6, true);
   SignatureRegion far(pair_.far, pair_.far_device, attr, 6, false);
@@ -82,7 +82,7 @@ TEST_F(SignaturesOverUc, DamageIsFoundAtBothEnds) {
 TEST(SignaturesOverUd, AreSentAndReceived) {
   Pair registers;
   DatagramEndpoint near(DeviceZero()), far(DeviceOne());
-  // As many blocks as a datagram of 1024 bytes holds, and as one of the port's MTU does.
+  // As many blocks as fit in a datagram of 1024 bytes, and in one of the port's MTU.
   for (const uint32_t blocks : {1U, 7U}) {
     SignatureRegion from(registers.near, DeviceZero(), Inserting(), blocks, false);
     SignatureRegion to(registers.far, DeviceOne(), Carrying(), blocks, true);
@@ -90,7 +90,7 @@ TEST(SignaturesOverUd, AreSentAndReceived) {
     Buffer header(DeviceOne(), 4096, 5);
     const Bytes data = PatternBytes(blocks, size_t{blocks} * kBlock);
     from.Fill(data);
-    // The network header has a place of its own in front.
+    // The network header has a separate buffer in front.
     ibv_sge places[] = {header.Sge(0, kGrhBytes), to.Sge()};
     ibv_recv_wr receive = {};
     receive.wr_id = 2;
@@ -133,7 +133,7 @@ class SignaturesOverXrc : public ::testing::Test {
     xrcd_ = ibv_open_xrcd(device_.context, &domain);
     target_ = std::make_unique<Endpoint>(device_);
     registers_ = std::make_unique<Endpoint>(device_);
-    // Regions are registered by a queue pair that can: one that sends.
+    // Regions are registered by a sending queue pair, since receiving ones cannot.
     EXPECT_EQ(registers_->Connect(*registers_), 0);
     ibv_srq_init_attr_ex queue = {};
     queue.attr = {8, 2, 0};
@@ -144,7 +144,7 @@ class SignaturesOverXrc : public ::testing::Test {
     queue.cq = registers_->cq;
     queue.pd = device_.pd;
     srq_ = ibv_create_srq_ex(device_.context, &queue);
-    // The target has no place in the helper but that of an ordinary queue pair.
+    // The helper stores the target in place of an ordinary queue pair.
     EXPECT_EQ(ibv_destroy_qp(target_->qp), 0);
     ibv_qp_init_attr_ex target = {};
     target.qp_type = IBV_QPT_XRC_RECV;
@@ -173,7 +173,7 @@ class SignaturesOverXrc : public ::testing::Test {
     return near_.Wait().status;
   }
 
-  // A session of its own, for a domain brings sessions to one lcore before they have anything else.
+  // A separate session, since an XRC domain moves its sessions to one lcore while they are empty.
   OpenDevice device_{"roci1"};
   Endpoint near_{DeviceZero(), Xrc(IBV_QPT_XRC_SEND)};
   std::unique_ptr<Endpoint> target_, registers_;
@@ -210,7 +210,7 @@ TEST_F(SignaturesOverXrc, WritesReadsAndSends) {
   far.ExpectNoError();
 }
 
-TEST_F(SignaturesOverXrc, DamageIsFoundAtBothEnds) {
+TEST_F(SignaturesOverXrc, CorruptionIsReportedAtBothEnds) {
   const rocidv_sig_attr attr = {T10(), T10(), kBlock, kChecks};
   SignatureRegion near(near_, DeviceZero(), attr, 6, true);
   SignatureRegion far(*registers_, device_, attr, 6, false);

@@ -34,7 +34,7 @@ class VerbsSlowReader : public ::testing::Test {
     options.with_channel = true;
     return options;
   }
-  // One message, and one completion event of the far end that nobody reads.
+  // One message, and one completion event of the far end that stays unread.
   void CauseEvent() {
     ASSERT_EQ(ibv_req_notify_cq(pair.far.cq, 0), 0);
     ASSERT_EQ(pair.far.PostRecv(there.Sge(0, 64)), 0);
@@ -48,17 +48,17 @@ class VerbsSlowReader : public ::testing::Test {
   Buffer there{pair.far_device, 4096, 2};
 };
 
-TEST_F(VerbsSlowReader, TakesCompletionEventsInPieces) {
+TEST_F(VerbsSlowReader, ReadsCompletionEventsInPieces) {
   constexpr unsigned kEvents = 60;
   for (unsigned i = 0; i < kEvents; ++i) CauseEvent();
   for (unsigned i = 0; i < kEvents; ++i) {
     ibv_cq* cq = nullptr;
-    // As libibverbs reads it: the object's address as the program knows it.
+    // As libibverbs reads it: the program's address of the object.
     ReadInPieces(pair.far.channel->fd, &cq, sizeof(cq), 1 + i % 7);
     EXPECT_EQ(cq, pair.far.cq) << i;
     if (i % 10 == 0) CauseEvent();
   }
-  // What the traffic above has added comes whole and in its turn.
+  // Events of the traffic above arrive complete and in order.
   for (unsigned i = 0; i < kEvents / 10; ++i) {
     ibv_cq* cq = nullptr;
     void* cq_context = nullptr;
@@ -70,9 +70,9 @@ TEST_F(VerbsSlowReader, TakesCompletionEventsInPieces) {
   ibv_ack_cq_events(pair.far.cq, kEvents + kEvents / 10);
 }
 
-// More events than a pipe holds: the traffic goes on, one more is owed per CQ, which stands for all
-// that have no room, and comes when there is some; and the next one comes as ever.
-TEST_F(VerbsSlowReader, IsOwedAnEventWhereThePipeIsFull) {
+// More events than a pipe holds: traffic continues, and one event is owed per CQ, which stands for
+// all events without room. It is sent when there is room; later events are sent as usual.
+TEST_F(VerbsSlowReader, GetsOneOwedEventAfterAFullPipe) {
   constexpr unsigned kPipe = 65536 / sizeof(ibv_cq*);
   for (unsigned i = 0; i < kPipe + 500; ++i) CauseEvent();
   unsigned events = 0;
@@ -93,7 +93,7 @@ TEST_F(VerbsSlowReader, IsOwedAnEventWhereThePipeIsFull) {
   ibv_ack_cq_events(pair.far.cq, events + 1);
 }
 
-TEST(VerbsSlowAsync, TakesAsynchronousEventsInPieces) {
+TEST(VerbsSlowAsync, ReadsAsynchronousEventsInPieces) {
   OpenDevice device("roci1");
   constexpr int kCqs = 9;
   std::vector<std::unique_ptr<Endpoint>> endpoints;
@@ -122,7 +122,7 @@ TEST(VerbsSlowAsync, TakesAsynchronousEventsInPieces) {
     taken.element.cq = endpoints[static_cast<size_t>(i)]->cq;
     ibv_ack_async_event(&taken);
   }
-  // The last one whole, behind the pieces.
+  // The last event, read at once after the pieces.
   ibv_async_event last = {};
   ASSERT_TRUE(IsReadable(device.context->async_fd, kPatience_ms));
   ASSERT_EQ(ibv_get_async_event(device.context, &last), 0);
@@ -130,7 +130,7 @@ TEST(VerbsSlowAsync, TakesAsynchronousEventsInPieces) {
   ibv_ack_async_event(&last);
 }
 
-// A queue pair in the send queue drained state raises an event each time it is asked to.
+// A queue pair in the send queue drained state raises an event at each such transition.
 void DrainOften(Endpoint& endpoint, unsigned times) {
   for (unsigned i = 0; i < times; ++i) {
     ibv_qp_attr attr = {};
@@ -142,10 +142,10 @@ void DrainOften(Endpoint& endpoint, unsigned times) {
   }
 }
 
-// More than the pipe has room for.
+// More events than the pipe holds.
 constexpr unsigned kManyEvents = 65536 / 16 + 700;
 
-TEST(VerbsSlowAsync, GetsEveryEventHoweverLate) {
+TEST(VerbsSlowAsync, GetsEveryEventEvenLate) {
   OpenDevice device("roci0");
   Endpoint endpoint(device);
   ASSERT_EQ(endpoint.Connect(endpoint), 0);
@@ -169,7 +169,7 @@ TEST(VerbsSlowAsync, EventsOfADestroyedQueuePairNeedNotBeRead) {
   auto other = std::make_unique<Endpoint>(device);
   ASSERT_EQ(other->Connect(*other), 0);
   DrainOften(*other, kManyEvents);
-  other.reset();  // returns: nothing of it is left to be acknowledged
+  other.reset();  // returns, since none of its events is left to be acknowledged
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(IsReadable(device.context->async_fd, kPatience_ms));
     ibv_async_event event = {};
@@ -214,8 +214,8 @@ class SharedFile {
   void* data_;
 };
 
-// Posts WRITEs until one fails while another thread cuts the file short, and returns what the
-// failed one has completed with.
+// Posts WRITEs until one fails while another thread truncates the file, and returns the status of
+// the failed one.
 ibv_wc_status WriteUntilFailure(Pair& pair, const ibv_sge& from, uint64_t to, uint32_t rkey,
                                 SharedFile& file) {
   std::thread cutter;
@@ -248,7 +248,7 @@ TEST(VerbsTruncatedFile, IsARemoteOperationErrorAtTheReceiver) {
       IBV_WC_REM_OP_ERR);
 }
 
-// Others are none the worse: with_daemon.sh looks after the daemon, and this after its devices.
+// Checks that the devices still work; with_daemon.sh checks the daemon.
 TEST(VerbsTruncatedFile, DoesNotAffectOthers) {
   Pair others;
   Buffer here(others.near_device, 4096, 1);

@@ -62,7 +62,7 @@ TEST(VerbsDeviceMemory, KeepsWrittenBytes) {
   EXPECT_EQ(number, 42u);
   memcpy(&number, here.data(), 8);
   EXPECT_EQ(number, 41u);
-  // As a source on its own side, by offset.
+  // As a local source, by offset.
   const ibv_sge from_dm = {100, 2000, mr->lkey};
   Buffer back(pair.near_device, 4096, 9);
   ASSERT_EQ(
@@ -127,7 +127,7 @@ TEST(VerbsNullRegion, SwallowsAndGivesZeros) {
   ASSERT_NE(null, nullptr) << strerror(errno);
   Buffer here(pair.near_device, 4096, 1);
   Buffer there(pair.far_device, 4096, 2);
-  // The middle of what is read is dropped; the middle of what is written is zeros.
+  // The middle of the data read is dropped; the middle of the data written is zeros.
   ibv_sge sges[] = {here.Sge(0, 100), {0x1234567, 200, null->lkey}, here.Sge(100, 100)};
   ibv_send_wr wr = {};
   wr.opcode = IBV_WR_RDMA_READ;
@@ -147,7 +147,7 @@ TEST(VerbsNullRegion, SwallowsAndGivesZeros) {
   EXPECT_EQ(ibv_dereg_mr(null), 0);
 }
 
-TEST(VerbsOnDemand, HolesFaultWhenTheyAreUsed) {
+TEST(VerbsOnDemand, HolesFaultOnAccess) {
   constexpr size_t kPage = 4096;
   auto* memory = static_cast<uint8_t*>(
       mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -171,7 +171,7 @@ TEST(VerbsOnDemand, HolesFaultWhenTheyAreUsed) {
   EXPECT_EQ(ibv_advise_mr(pd, write_advice, 0, &sge, 1), 0);
   EXPECT_EQ(ibv_advise_mr(pd, write_advice, 2, &sge, 1), EINVAL);
   EXPECT_EQ(ibv_advise_mr(pd, write_advice, 0, &sge, 0), EINVAL);
-  // As late as that: somebody's next mapping would fill it.
+  // Unmapped as late as possible, since another mapping could fill the hole.
   ASSERT_EQ(munmap(memory + 2 * kPage, kPage), 0);
   sge.addr = start + 2 * kPage;
   EXPECT_EQ(ibv_advise_mr(pd, write_advice, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1), EFAULT) << "hole";
@@ -190,10 +190,10 @@ TEST(VerbsOnDemand, HolesFaultWhenTheyAreUsed) {
   munmap(memory, 2 * kPage);
 }
 
-TEST(VerbsOnDemand, ImplicitRegionIsEverything) {
+TEST(VerbsOnDemand, ImplicitRegionCoversEverything) {
   Pair pair;
   Buffer there(pair.far_device, 256, 2);
-  // NOLINTNEXTLINE: as above
+  // NOLINTNEXTLINE: see above
   ibv_mr* mr = ibv_reg_mr(pair.near_device.pd, nullptr, SIZE_MAX,
                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
   ASSERT_NE(mr, nullptr) << strerror(errno);

@@ -77,7 +77,7 @@ int AwaitEvent(ibv_context* context, int type, void** element) {
   return -1;
 }
 
-// Senders on the first device, each to a QP of the second with the shared receive queue.
+// Senders on the first device, each connected to a QP of the second that uses the SRQ.
 class SrqTest : public ::testing::Test {
  protected:
   void Make(uint32_t max_wr, int senders, EndpointOptions options = {}) {
@@ -133,7 +133,7 @@ TEST_F(SrqTest, QueuePairsTakeInOrderAndFreeSlotsInAnyOrder) {
       ASSERT_EQ(srq_->Post(target.Sge(wc.wr_id * kSlot, kSlot), wc.wr_id), 0);
       posted.push_back(wc.wr_id);
     }
-    if (posted.size() == 1) {  // those that were held back, newest first
+    if (posted.size() == 1) {  // the delayed ones, newest first
       for (uint64_t id = kSlots; id-- > 0;) {
         if (id == posted.front()) continue;
         ASSERT_EQ(srq_->Post(target.Sge(id * kSlot, kSlot), id), 0);
@@ -169,7 +169,7 @@ TEST_F(SrqTest, ThreadsPostWhileOthersPoll) {
   second.join();
 }
 
-TEST_F(SrqTest, LimitEventComesOnceWhenArmed) {
+TEST_F(SrqTest, LimitEventIsSentOnceWhenArmed) {
   Make(16, 1);
   Buffer source(DeviceZero(), 64, 1);
   Buffer target(DeviceOne(), 64, 2);
@@ -235,7 +235,7 @@ TEST_F(SrqTest, ResizeKeepsPostedReceives) {
   for (uint64_t i = 40; i < 53; ++i) receive(i);
 }
 
-TEST_F(SrqTest, ErrorFlushesNothingAndSaysSo) {
+TEST_F(SrqTest, ErrorFlushesNothingAndRaisesAnEvent) {
   Make(8, 2);
   Buffer source(DeviceZero(), 64, 1);
   Buffer target(DeviceOne(), 64, 2);
@@ -250,8 +250,8 @@ TEST_F(SrqTest, ErrorFlushesNothingAndSaysSo) {
   EXPECT_EQ(far_[1]->Wait().wr_id, 0u);
 }
 
-// Completions that nobody polled before their QP went away give their slots back.
-TEST_F(SrqTest, DestroyedQueuePairsGiveSlotsBack) {
+// Unpolled completions of a destroyed QP release their slots.
+TEST_F(SrqTest, DestroyedQueuePairsReleaseSlots) {
   Make(4, 2);
   Buffer source(DeviceZero(), 64, 1);
   Buffer target(DeviceOne(), 64, 2);
@@ -271,9 +271,9 @@ TEST_F(SrqTest, DestroyedQueuePairsGiveSlotsBack) {
   }
 }
 
-// Messages of an unreliable connection take from it too. One that is too long costs its receive,
-// which completes, and nothing else.
-TEST_F(SrqTest, UnreliableConnectionsTakeFromIt) {
+// Messages of an unreliable connection use it, too. A message that is too long only consumes its
+// receive, which completes.
+TEST_F(SrqTest, UnreliableConnectionsUseIt) {
   EndpointOptions options;
   options.type = IBV_QPT_UC;
   Make(4, 2, options);
@@ -304,7 +304,7 @@ TEST_F(SrqTest, UnreliableConnectionsTakeFromIt) {
   EXPECT_EQ(srq_->Post(target.Sge(0, 1), 9), ENOMEM);
 }
 
-// Where this process has the queue's ring: only one shared receive queue may be there.
+// The address of the queue's ring in this process, if only one shared receive queue exists.
 uint32_t* FindProducer() {
   std::ifstream maps("/proc/self/maps");
   uint32_t* found = nullptr;
@@ -316,9 +316,9 @@ uint32_t* FindProducer() {
   return found;
 }
 
-// A program that writes nonsense into the ring is told that the queue is broken, and so are the
-// queue pairs that need it; nobody else notices.
-TEST_F(SrqTest, NonsenseInTheRingIsAnErrorOfTheQueue) {
+// A program that writes invalid data into the ring gets an error event for the queue and for the
+// queue pairs that use it; other programs are not affected.
+TEST_F(SrqTest, InvalidRingContentsAreAnErrorOfTheQueue) {
   Make(4, 2);
   Srq other(DeviceOne(), 4);
   EXPECT_EQ(FindProducer(), nullptr) << "two of them";
@@ -367,7 +367,7 @@ TEST_F(SrqTest, WrongUseIsRefused) {
   EXPECT_EQ(init.srq, srq_->srq);
 }
 
-TEST(SrqLimits, AreHeldExactly) {
+TEST(SrqLimits, AreExact) {
   OpenDevice& device = DeviceOne();
   ASSERT_GT(device.attr.max_srq, 0);
   const auto create = [&](int max_wr, int max_sge) {

@@ -17,7 +17,7 @@ namespace roci::testing {
 namespace {
 
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-// By how much others' requests may be late, on a machine that is busy with other tests.
+// Maximum delay of other programs' requests, on a machine that is busy with other tests.
 constexpr std::chrono::milliseconds kSoon(2000);
 
 // The stalling programs: each is run in a process of its own.
@@ -30,7 +30,7 @@ std::vector<std::string> Culprit(const std::string& name) {
   return {"--gtest_also_run_disabled_tests", "--gtest_filter=Culprit.DISABLED_" + name};
 }
 
-// What others do meanwhile: READs that bring the right bytes, and requests.
+// Work of other programs: READs with the correct bytes, and requests.
 void WorkAsOthersDo(Pair& pair, int rounds) {
   Buffer here(pair.near_device, 64, 1);
   Buffer there(pair.far_device, 64, 2);
@@ -58,11 +58,11 @@ void ExpectNoDelayBy(const std::string& name) {
     ASSERT_EQ(state, StallingProcess::State::kAtWork);
     WorkAsOthersDo(pair, 100);
   }
-  // They have ended meanwhile.
+  // The programs have ended.
   WorkAsOthersDo(pair, 100);
 }
 
-TEST(VerbsStalled, ByPagesThatNeverCome) { ExpectNoDelayBy("WriteToMissingPages"); }
+TEST(VerbsStalled, ByPagesThatNeverArrive) { ExpectNoDelayBy("WriteToMissingPages"); }
 
 TEST(VerbsStalled, ByAFileWhoseServerIsSilent) { ExpectNoDelayBy("WriteToSilentFuseFile"); }
 
@@ -79,11 +79,11 @@ TEST(VerbsStalled, ByAProgramThatIsStopped) {
   }
 }
 
-// At whatever moment of a copy the request comes. An adapter does not access the memory any more
-// when the call has returned.
+// Tries requests at any moment of a copy. An adapter does not access the memory after the call has
+// returned.
 TEST(VerbsStalled, NoAccessAfterDeregistration) {
   LateMemory memory;
-  if (!memory.works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+  if (!memory.works()) GTEST_SKIP() << "no userfaultfd for kernel faults";
   std::mt19937 random(1);
   for (int i = 0; i < 200 && !::testing::Test::HasFailure(); ++i) {
     Pair pair(PatientOptions());

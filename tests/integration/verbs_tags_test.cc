@@ -23,7 +23,7 @@ constexpr uint32_t kSlot = 16384;
 
 struct TagCompletion {
   uint64_t wr_id = ~uint64_t{0};
-  int status = -1;  // none came
+  int status = -1;  // no completion
   int opcode = -1;
   unsigned flags = 0;
   uint32_t bytes = 0;
@@ -211,7 +211,7 @@ TEST_F(TagTest, TagsOf64BitsAndMasks) {
   EXPECT_EQ(Wait().wr_id, 2U);
 }
 
-TEST_F(TagTest, LongMessagesTellOfTheMatchFirst) {
+TEST_F(TagTest, LongMessagesReportTheMatchFirst) {
   EndpointOptions options;
   options.mtu = IBV_MTU_256;
   Make(8, 16, options);
@@ -239,7 +239,7 @@ TEST_F(TagTest, EmptyAndUnregisteredMessages) {
   EXPECT_EQ(got.bytes, 0U);
 }
 
-TEST_F(TagTest, UntaggedAndShortMessagesAreForOrdinaryReceives) {
+TEST_F(TagTest, UntaggedAndShortMessagesUseOrdinaryReceives) {
   Make();
   AddAndWait(0, 1, {target_.Sge(0, 500)});
   for (uint64_t i = 0; i < 4; ++i) {
@@ -258,7 +258,7 @@ TEST_F(TagTest, UntaggedAndShortMessagesAreForOrdinaryReceives) {
   PutHeader(source_.data(), IBV_TMH_FIN, 0);
   Send(kRendezvous);
   Expect(IBV_WC_TM_NO_TAG, 53, 0);
-  // None of them was unexpected: a new buffer is matched at once.
+  // None of them counts as unexpected: a new buffer is matched at once.
   AddAndWait(9, 2, {target_.Sge(0, 500)});
   SendEager(9, 10, 1);
   EXPECT_EQ(Wait().wr_id, 2U);
@@ -283,7 +283,7 @@ TEST_F(TagTest, UnexpectedMessagesHoldNewBuffersUntilTheyAreCounted) {
   Expect(IBV_WC_TM_ADD, 1002, IBV_WC_TM_SYNC_REQ);
   SendEager(2, 30, 4);  // would overtake the first one
   Expect(IBV_WC_TM_RECV, 51, 0);
-  SendEager(1, 30, 4);  // was there before
+  SendEager(1, 30, 4);  // arrived before
   Expect(IBV_WC_TM_RECV, 1, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
   ASSERT_EQ(Operate(IBV_WR_TAG_SYNC, 70, 0, 1), 0);
   Expect(IBV_WC_TM_SYNC, 70, IBV_WC_TM_SYNC_REQ);
@@ -293,7 +293,7 @@ TEST_F(TagTest, UnexpectedMessagesHoldNewBuffersUntilTheyAreCounted) {
   Expect(IBV_WC_TM_RECV, 2, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
   ExpectData(8 * kSlot, kHeader, 30, 5);
 
-  // An ADD can bring the count itself.
+  // An ADD may update the count as well.
   SendEager(3, 30, 6);
   Expect(IBV_WC_TM_RECV, 52, 0);
   ASSERT_EQ(Add(3, 3, {target_.Sge(0, 500)}, ~uint64_t{0}, IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC, 3),
@@ -316,13 +316,13 @@ TEST_F(TagTest, DeletedBuffersAreNotMatchedAndConsumedOnesCannotBeDeleted) {
   Expect(IBV_WC_TM_RECV, 2, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
   ASSERT_EQ(Operate(IBV_WR_TAG_DEL, 81, kept, 0), 0);
   Expect(IBV_WC_TM_DEL, 81, 0, IBV_WC_TM_ERR);
-  ASSERT_EQ(Operate(IBV_WR_TAG_DEL, 82, deleted, 0, 0), 0);  // told though not signaled
+  ASSERT_EQ(Operate(IBV_WR_TAG_DEL, 82, deleted, 0, 0), 0);  // completes although not signaled
   Expect(IBV_WC_TM_DEL, 82, 0, IBV_WC_TM_ERR);
   SendEager(1, 30, 5);
   Expect(IBV_WC_TM_RECV, 50, 0);
 }
 
-TEST_F(TagTest, RendezvousReadsTheDataAndTellsTheSender) {
+TEST_F(TagTest, RendezvousReadsTheDataAndNotifiesTheSender) {
   Make();
   Buffer data(DeviceZero(), 3 * kSlot, 33);
   Buffer finished(DeviceZero(), 64, 0);
@@ -351,8 +351,8 @@ TEST_F(TagTest, RendezvousReadsTheDataAndTellsTheSender) {
   EXPECT_EQ(std::memcmp(finished.data() + 1, source_.data() + 1, kRendezvous - 1), 0);
 }
 
-TEST_F(TagTest, ManyRendezvousAtOnceComeInOrder) {
-  constexpr uint32_t kCount = 40;  // more than a queue pair has room for
+TEST_F(TagTest, ManyRendezvousAtOnceCompleteInOrder) {
+  constexpr uint32_t kCount = 40;  // more than a queue pair holds
   Make(kCount, kCount);
   Buffer data(DeviceZero(), 8192, 21);
   Buffer finished(DeviceZero(), 64, 0);
@@ -382,7 +382,7 @@ TEST_F(TagTest, ManyRendezvousAtOnceComeInOrder) {
   }
 }
 
-TEST_F(TagTest, RendezvousThatDoesNotFitIsTheProgramsToFinish) {
+TEST_F(TagTest, RendezvousThatDoesNotFitIsLeftToTheProgram) {
   Make();
   Buffer data(DeviceZero(), 4096, 33);
   AddAndWait(6, 1, {target_.Sge(0, 100)});
@@ -403,7 +403,7 @@ TEST_F(TagTest, UnexpectedRendezvousIsReceivedCompletely) {
   Send(64);
   Expect(IBV_WC_TM_RECV, 50, 0);
   EXPECT_EQ(std::memcmp(target_.data(), source_.data(), 64), 0);
-  // A request that is longer than it may be is not matched.
+  // A request that exceeds the maximum length is not matched.
   ASSERT_EQ(Add(6, 1, {target_.Sge(2 * kSlot, 500)}, ~uint64_t{0}, IBV_OPS_TM_SYNC, 1), 0);
   Send(65);
   Expect(IBV_WC_TM_RECV, 51, 0);
@@ -411,18 +411,18 @@ TEST_F(TagTest, UnexpectedRendezvousIsReceivedCompletely) {
 
 TEST_F(TagTest, AReadThatFailsFailsTheBuffer) {
   Make();
-  Buffer data(DeviceZero(), 4096, 33, IBV_ACCESS_LOCAL_WRITE);  // not to be read
+  Buffer data(DeviceZero(), 4096, 33, IBV_ACCESS_LOCAL_WRITE);  // no remote read
   AddAndWait(6, 1, {target_.Sge(0, 4096)});
   AddAndWait(7, 2, {target_.Sge(kSlot, 4096)});
   PutRendezvous(6, data, 4096);
-  // The peer's queue pair fails over it, maybe before it has heard that the message arrived.
+  // The peer's queue pair fails, maybe before the message is acknowledged.
   ASSERT_EQ(near_->PostSend(IBV_WR_SEND, source_.Sge(0, 64)), 0);
   Expect(IBV_WC_TM_RECV, 1, IBV_WC_TM_MATCH);
   const TagCompletion got = Wait();
   EXPECT_EQ(got.status, IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(got.wr_id, 1U);
   EXPECT_EQ(got.flags, 0U);
-  EXPECT_EQ(Wait(50).status, -1);  // the other buffer is still the list's
+  EXPECT_EQ(Wait(50).status, -1);  // the other buffer is still in the list
 }
 
 TEST_F(TagTest, AMessageThatIsTooLongFailsItsBufferAndQueuePair) {
@@ -443,7 +443,7 @@ TEST_F(TagTest, WithoutAReceiveTheSenderWaits) {
   PutHeader(source_.data(), IBV_TMH_EAGER, 1);
   ASSERT_EQ(near_->PostSend(IBV_WR_SEND, source_.Sge(0, 64)), 0);
   EXPECT_EQ(Wait(50).status, -1);
-  AddAndWait(1, 1, {target_.Sge(0, 100)});  // a message that waits is not unexpected
+  AddAndWait(1, 1, {target_.Sge(0, 100)});  // a waiting message is not unexpected
   Expect(IBV_WC_TM_RECV, 1, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
   near_->ExpectSuccess();
 }
@@ -483,7 +483,7 @@ TEST_F(TagTest, LimitsAndErrors) {
   EXPECT_EQ(ibv_destroy_srq(srq_), EBUSY);
   EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq_)), EBUSY);
 
-  // One list of operations, longer than the ring, and rung for once: the daemon takes it in goes.
+  // A list of operations longer than the ring, with one doorbell: handled in parts.
   std::vector<ibv_ops_wr> chain(caps.max_ops + 1);
   for (size_t i = 0; i < chain.size(); ++i) {
     chain[i].opcode = IBV_WR_TAG_SYNC;
@@ -496,7 +496,7 @@ TEST_F(TagTest, LimitsAndErrors) {
   EXPECT_EQ(bad, &chain.back());
   Expect(IBV_WC_TM_SYNC, 77, 0);
 
-  // Its queue pair is RC and has nothing to send with.
+  // An RC queue pair without a send queue.
   ibv_qp_init_attr init = {};
   init.send_cq = init.recv_cq = ibv_cq_ex_to_cq(cq_);
   init.srq = srq_;
@@ -528,7 +528,7 @@ TEST_F(TagTest, ResetFlushesStartedRendezvous) {
   Make(8, 16, options);
   Buffer data(DeviceZero(), 4096, 33);
   AddAndWait(6, 1, {target_.Sge(0, 4096)});
-  // Nobody is there to be read from: the peer's queue pair is gone when the READ comes.
+  // The peer's queue pair is destroyed before the READ arrives.
   PutRendezvous(6, data, 4096);
   ASSERT_EQ(near_->PostSend(IBV_WR_SEND, source_.Sge(0, 64), 0), 0);
   Expect(IBV_WC_TM_RECV, 1, IBV_WC_TM_MATCH);
@@ -539,9 +539,9 @@ TEST_F(TagTest, ResetFlushesStartedRendezvous) {
   AddAndWait(6, 2, {target_.Sge(0, 4096)});
 }
 
-// Random traffic against what a program would do by itself: a list of buffers and a list of
+// Random traffic, compared with tag matching in software: a list of buffers and a list of
 // unexpected messages.
-TEST_F(TagTest, RandomTrafficMatchesAsAProgramWouldByItself) {
+TEST_F(TagTest, RandomTrafficMatchesAsInSoftware) {
   Make(16, 64);
   std::mt19937 random(5);
   struct Posted {

@@ -66,7 +66,7 @@ TEST(VerbsWindows, AreOffered) {
   EXPECT_EQ(attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2A, 0u) << "one of both";
 }
 
-TEST(VerbsWindows, TypeOneGrantsItsRangeUntilTakenOff) {
+TEST(VerbsWindows, TypeOneGrantsItsRangeUntilUnbound) {
   Pair pair;
   Buffer here(pair.near_device, 256, 1);
   Buffer there(pair.far_device, 4096, 2, kBindable);
@@ -104,7 +104,7 @@ TEST(VerbsWindows, TypeOneServesEveryQueuePair) {
   EXPECT_EQ(memcmp(here.data(), there.data(), 64), 0);
 }
 
-TEST(VerbsWindows, TypeTwoIsForItsQueuePairAlone) {
+TEST(VerbsWindows, TypeTwoServesOnlyItsQueuePair) {
   Pair pair, other;
   Buffer here(pair.near_device, 64, 1);
   Buffer there(pair.far_device, 4096, 2, kBindable);
@@ -155,9 +155,9 @@ TEST(VerbsWindows, InvalidatedLocallyThenBoundAgain) {
   EXPECT_EQ(WriteStatus(pair.near, here.Sge(0, 8), there.address(), key), IBV_WC_REM_ACCESS_ERR);
 }
 
-// Programs choose the low 8 bits of an R_Key, the index is the window's: two windows may be given
-// the same number.
-TEST(VerbsWindows, TypeTwoTakesItsKeyPartAlone) {
+// Programs choose the low 8 bits of an R_Key; the index belongs to the window. Two windows may get
+// the same low bits.
+TEST(VerbsWindows, TypeTwoUsesOnlyTheKeyPart) {
   Pair pair;
   Buffer here(pair.near_device, 64, 1);
   Buffer there(pair.far_device, 4096, 2, kBindable);
@@ -167,7 +167,7 @@ TEST(VerbsWindows, TypeTwoTakesItsKeyPartAlone) {
     const uint32_t index = window->mw->rkey >> 8;
     ASSERT_EQ(Bind2(pair.far, window->mw, kWanted, there.mr, there.address(), 64, kReadWrite), 0);
     pair.far.ExpectSuccess(5);
-    EXPECT_EQ(window->mw->rkey, index << 8 | 0x7B) << "the program learns the key";
+    EXPECT_EQ(window->mw->rkey, index << 8 | 0x7B) << "the program gets the key";
     EXPECT_EQ(WriteStatus(pair.near, here.Sge(0, 64), there.address(), window->mw->rkey),
               IBV_WC_SUCCESS);
   }
@@ -210,7 +210,7 @@ TEST(VerbsWindows, InvalidatedByThePeersSend) {
   EXPECT_EQ(WriteStatus(pair.near, here.Sge(0, 8), there.address(), key), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(VerbsWindows, AreNamedByTheirKeyInABind) {
+TEST(VerbsWindows, AreIdentifiedByTheirKeyInABind) {
   Pair pair;
   Buffer there(pair.far_device, 4096, 2, kBindable);
   Buffer here(pair.near_device, 4096, 1);
@@ -233,7 +233,7 @@ TEST(VerbsWindows, AreNamedByTheirKeyInABind) {
   }
 }
 
-// IBTA vol 1, 9.9.6.3, class J: the receiver fails, and does not say so.
+// IBTA vol 1, 9.9.6.3, class J: the receiver fails without a NAK.
 TEST(VerbsWindows, SendMayNotInvalidateARegion) {
   Pair pair;
   Buffer there(pair.far_device, 4096, 2);
@@ -278,7 +278,7 @@ TEST(VerbsWindows, WrongBindsAreBindErrors) {
   EXPECT_EQ(pair.far.Wait().status, IBV_WC_MW_BIND_ERR);
 }
 
-TEST(VerbsWindows, HoldTheirDomain) {
+TEST(VerbsWindows, KeepTheirDomainInUse) {
   ibv_pd* pd = ibv_alloc_pd(DeviceZero().context);
   ASSERT_NE(pd, nullptr);
   ibv_mw* mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
@@ -291,7 +291,7 @@ TEST(VerbsWindows, HoldTheirDomain) {
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
 
-TEST(VerbsWindows, NumberIsHeldExactly) {
+TEST(VerbsWindows, LimitIsExact) {
   OpenDevice& device = DeviceZero();
   std::vector<ibv_mw*> windows;
   ibv_mw* mw = nullptr;

@@ -50,7 +50,7 @@ ibv_wc Poll(ibv_cq* cq) {
     if (ibv_poll_cq(cq, 1, &wc) == 1) return wc;
     std::this_thread::yield();
   }
-  wc.status = IBV_WC_GENERAL_ERR;  // nothing came
+  wc.status = IBV_WC_GENERAL_ERR;  // no completion
   return wc;
 }
 
@@ -208,7 +208,7 @@ class XrcTest : public ::testing::Test {
     ASSERT_EQ(Bring(owner.qp, sender_.device, sender_.qp->qp_num, owner.device), 0);
     ASSERT_EQ(Bring(sender_.qp, owner.device, owner.qp->qp_num, sender_.device), 0);
   }
-  // One message through the queue of `to`, which the target `qpn` delivers.
+  // One message to target `qpn`, received by the queue of `to`.
   void Deliver(Receiver& to, uint32_t qpn, uint64_t wr_id, uint32_t length = 5000) {
     sender_.buffer.Fill(static_cast<uint32_t>(wr_id));
     ASSERT_EQ(to.Post(wr_id), 0);
@@ -252,7 +252,7 @@ TEST_F(XrcTest, SessionsShareAReceivingQueuePair) {
   EXPECT_NE(a.number, b.number);
   Connect(a);
   for (uint64_t i = 0; i < 40; ++i) Deliver(i % 3 == 0 ? b : a, a.qp->qp_num, i);
-  // Remote memory is that of the shared receive queue's session and domain.
+  // Remote keys belong to the session and domain of the shared receive queue.
   sender_.buffer.Fill(77);
   EXPECT_EQ(sender_.Run(IBV_WR_RDMA_WRITE, b.number, 9000, b.buffer.address(), b.buffer.rkey()),
             IBV_WC_SUCCESS);
@@ -286,10 +286,10 @@ TEST_F(XrcTest, ReceivingQueuePairLivesUntilItsLastHandleIsClosed) {
   EXPECT_EQ(sender_.Run(IBV_WR_SEND, b.number, 8), IBV_WC_RETRY_EXC_ERR);
 }
 
-// Its memory is that of the shared receive queue's program.
+// Its remote memory belongs to the program of the shared receive queue.
 TEST_F(XrcTest, NoAccessAfterTheReceivingQueuePairIsDestroyed) {
   LateMemory memory;
-  if (!memory.works()) GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+  if (!memory.works()) GTEST_SKIP() << "no userfaultfd for kernel faults";
   Receiver a(file_.fd);
   ASSERT_NE(a.srq, nullptr);
   std::mt19937 random(1);
@@ -312,7 +312,7 @@ TEST_F(XrcTest, NoAccessAfterTheReceivingQueuePairIsDestroyed) {
 }
 
 TEST_F(XrcTest, AnOverflowedCompletionQueueStopsTheReceivingQueuePair) {
-  Receiver a(file_.fd, 8);  // fewer than the queue's slots, which come back when they are polled
+  Receiver a(file_.fd, 8);  // fewer than the queue's slots, which polling frees
   Connect(a);
   const int entries = a.cq->cqe;
   int delivered = 0;
@@ -323,7 +323,7 @@ TEST_F(XrcTest, AnOverflowedCompletionQueueStopsTheReceivingQueuePair) {
     ++delivered;
   }
   EXPECT_EQ(status, IBV_WC_RETRY_EXC_ERR);
-  EXPECT_EQ(delivered, entries + 2) << "the first that is lost was acknowledged";
+  EXPECT_EQ(delivered, entries + 2) << "the first lost message was acknowledged";
   for (const ibv_event_type type : {IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL}) {
     ibv_async_event event = {};
     ASSERT_EQ(ibv_get_async_event(a.device.context, &event), 0);

@@ -37,7 +37,7 @@ class End:
         return [SGE(self.mr.buf, length, self.mr.lkey)]
 
     def poll(self):
-        """Status and tag of the next completion."""
+        """Returns status and tag of the next completion."""
         deadline = time.monotonic() + LIMIT_S
         while self.cq.start_poll(PollCqAttr()) != 0:
             if time.monotonic() > deadline:

@@ -25,8 +25,8 @@ PROGRAMS = None
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Both devices have VLAN 100; the network 10.97.0.0/24 is in another VLAN at each.
 VLAN = 100
-LINK_LOCAL, V4, V6, APART = 2, 3, 4, 6  # indices of GIDs in the VLAN, and one that has no peer
-BULK = '8'  # a type of service
+LINK_LOCAL, V4, V6, APART = 2, 3, 4, 6  # GID indices in the VLAN; APART has no peer
+BULK = '8'  # type of service
 SOL_PACKET, PACKET_AUXDATA, TP_STATUS_VLAN_VALID = 263, 8, 0x10
 MAP = 'egress_qos_map = ["0:1", "2:5"]\n'
 
@@ -78,7 +78,7 @@ class WireTest(unittest.TestCase):
         self.assertEqual(listener.wait(timeout=LIMIT_S), 0)
 
     def capture(self, call, display_filter='infiniband'):
-        """How often `call()` brings frames of which VLAN and priority, as tshark sees them; ('', '') is without a tag."""
+        """Counts frames by VLAN and priority while `call()` runs, as tshark sees them; ('', '') is untagged."""
         path = os.path.join(self.folder, f'{len(os.listdir(self.folder))}.pcapng')
         process = subprocess.Popen([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', 'roci0', '-w', path],
                                    stderr=subprocess.PIPE, text=True)
@@ -111,7 +111,7 @@ class WireTest(unittest.TestCase):
         self.assertIn('GID[  3]:\t\t::ffff:10.98.0.1, RoCE v2', said)
 
     def test_frames_have_the_tag_and_the_service_level(self):
-        for index, program, level, priority in ((V4, 'ibv_rc_pingpong', 0, '1'),  # none: that of the map
+        for index, program, level, priority in ((V4, 'ibv_rc_pingpong', 0, '1'),  # none: priority from the map
                                                 (V6, 'ibv_uc_pingpong', 2, '2'),
                                                 (LINK_LOCAL, 'ibv_rc_pingpong', 7, '7'),
                                                 (V4, 'ibv_ud_pingpong', 3, '3')):
@@ -136,7 +136,7 @@ class WireTest(unittest.TestCase):
         self.run_pair('ibv_rc_pingpong', '-g', str(APART), '-n', '10', good=False)
         self.assertGreater(self.drops(1)['vlan_not_ours'], before['vlan_not_ours'])
 
-    def test_completions_tell_the_tag(self):
+    def test_completions_report_the_tag(self):
         script = [DEBIAN_PYTHON, os.path.join(HERE, 'vlan_datagrams.py')]
         said, _ = self.start(*script, '3', '1', str(LINK_LOCAL), str(V4), str(V6), '0').communicate(timeout=LIMIT_S)
         tag = f'{VLAN | 3 << 13:#x}'
@@ -150,10 +150,10 @@ class WireTest(unittest.TestCase):
                 self.assertEqual(set(seen), {(str(VLAN), priority)}, (program, options))
         for pair in ((a, b), ('fd98::1', 'fd98::2')):
             self.run_cm(['rping', '-s', '-a', pair[1], '-C', '5'], ['rping', '-c', '-a', pair[1], '-I', pair[0], '-C', '5'])
-        # A listener for all addresses has those in VLANs, too.
+        # A listener on all addresses includes addresses in VLANs.
         self.run_cm(['rping', '-s', '-C', '5'], ['rping', '-c', '-a', b, '-I', a, '-C', '5'])
 
-    def test_groups_are_joined_and_heard_in_the_vlan(self):
+    def test_groups_are_joined_in_the_vlan(self):
         def run():
             self.assertTrue(await_(lambda: members(self.daemon) == 0))
             member = self.start('mckey', '-m', '239.1.2.3', '-b', '10.98.0.1', '-p', '0x0111')
@@ -163,7 +163,7 @@ class WireTest(unittest.TestCase):
             self.assertEqual(member.wait(timeout=LIMIT_S), 0)
         seen, path = self.capture(run)
         self.assertEqual(set(seen), {(str(VLAN), '1')})
-        # Of the identifier in its VLAN; of the queue pair in all.
+        # Reports for the identifier in its VLAN; for the queue pair in all.
         reports = self.tags(path, 'igmp')
         self.assertGreaterEqual(reports[(str(VLAN), '1')], 1)
 
@@ -189,14 +189,14 @@ class WireTest(unittest.TestCase):
 
 
 class VethVlanTest(VethTest):
-    """Two daemons on a veth pair, whose kernels take the tags out of the frames before anybody sees them; and a kernel that
-    has the VLAN, too."""
+    """Two daemons on a veth pair, whose kernels strip the tags before listeners see the frames; and a kernel with an
+    interface in the VLAN."""
 
     names = tuple(f'roci-{os.getpid()}-{end}' for end in 'cd')
     interfaces = ('roci-vlan-c', 'roci-vlan-d')
-    test_the_configured_mtu_is_set = None  # nothing is, here
-    test_an_address_of_its_own_beside_the_kernel = None  # on a network without tags
-    test_a_second_daemon_in_the_same_place_is_warned = None  # these have MACs of their own
+    test_the_configured_mtu_is_set = None  # no MTU is configured here
+    test_an_address_of_its_own_beside_the_kernel = None  # tests a network without tags
+    test_a_second_daemon_in_the_same_place_is_warned = None  # these have different MACs
     far_address = '10.98.0.2'
 
     @classmethod
@@ -241,23 +241,23 @@ class VethVlanTest(VethTest):
         ip('link', 'set', interface, 'up', namespace=name)
         mac = self.daemons[0].show('devices')[0]['mac']
         for address in ('10.98.0.1', 'fd98::1'):
-            # (ICMP by hand would be one more implementation of ours: the kernel's neighbour table is enough.)
+            # (The kernel's neighbour table is enough; the test needs no ICMP implementation.)
             family = socket.AF_INET6 if ':' in address else socket.AF_INET
             networks_test.inside(name, lambda: socket.socket(family, socket.SOCK_DGRAM).sendto(b'x', (address, 9)))
             found = lambda: mac in ip('neighbour', 'show', address, 'dev', interface, namespace=name).stdout
             self.assertTrue(await_(found), address)
-        # An address that nobody has there.
+        # An unused address.
         networks_test.inside(name, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.98.0.77', 9)))
         time.sleep(0.5)
         self.assertNotIn(mac, ip('neighbour', 'show', '10.98.0.77', 'dev', interface, namespace=name).stdout)
 
-    def test_arp_is_answered_with_the_tag_of_the_question(self):
+    def test_arp_replies_have_the_tag_of_the_request(self):
         listener = self.listen(1)
         listener.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         own, asker = b'\x02\x00\x00\x00\x00\x77', socket.inet_aton('10.98.0.77')
         request = (struct.pack('!HHBBH', 1, 0x0800, 6, 4, 1) + own + asker + bytes(6) + socket.inet_aton('10.98.0.1') +
                    bytes(18))
-        for vlan in (VLAN, 0, VLAN + 1, 200):  # the second is no VLAN; there and elsewhere the address is not
+        for vlan in (VLAN, 0, VLAN + 1, 200):  # 0 is a priority tag; only VLAN has the address
             listener.send(b'\xff' * 6 + own + struct.pack('!HHH', 0x8100, vlan, 0x0806) + request)
         self.assertTrue(await_(lambda: self.daemons[0].show('ports')[0]['slow_path'].get('vlan_not_ours', 0) >= 1))
         time.sleep(0.5)
@@ -265,7 +265,7 @@ class VethVlanTest(VethTest):
 
     @staticmethod
     def answers(listener, to):
-        """The tags of ARP's answers, as the kernel tells them beside the frames."""
+        """Tags of ARP replies, from the kernel's ancillary data."""
         found = []
         while select.select([listener], [], [], 0)[0]:
             frame, beside, _, _ = listener.recvmsg(65536, socket.CMSG_SPACE(20))
@@ -276,7 +276,7 @@ class VethVlanTest(VethTest):
         return found
 
     def test_the_kernel_keeps_quiet(self):
-        self.skipTest('as without VLANs')
+        self.skipTest('same as without VLANs')
 
     def test_malformed_frames_are_counted_by_reason(self):
         sender = self.listen(0)

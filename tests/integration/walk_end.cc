@@ -89,7 +89,7 @@ int WalkEnd::ToRts() {
   if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND) {
     attr.timeout = 14;
     attr.retry_cnt = 7;
-    // For ever where receives are shared: nobody knows whose turn it is.
+    // Forever if receives are shared, since their order over queue pairs is unknown.
     attr.rnr_retry = peer->srq != nullptr ? 7 : 6;
     attr.max_rd_atomic = 4;
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;

@@ -25,16 +25,16 @@ struct WalkRequest {
   uint32_t slot = 0;
   uint32_t length = 0;
   bool signaled = true;
-  bool must_fail = false;  // a key or a range is wrong, and it has data
-  uint32_t key = 0;        // that it binds or invalidates
+  bool must_fail = false;  // key or range is invalid, and the length is not 0
+  uint32_t key = 0;        // key that the request binds or invalidates
 };
 
 struct WalkSrq;
 
-/// A QP. Its memory has kSlots slots for what it sends, as many for what the peer WRITEs, for what
-/// it READs, and for what it receives. Requests use all but the last slot round robin, so that
-/// nobody writes over data that has not been compared; the last ones hold what peers READ (kSource)
-/// and the counter for their atomics (kRead), and stay.
+/// A QP. Its memory has kSlots slots each for data that it sends, that the peer WRITEs, that it
+/// READs, and that it receives. Requests use all but the last slot round robin, so that data is
+/// compared before it is overwritten. The last slots are constant: data that peers READ (kSource)
+/// and the counter for their atomics (kRead).
 class WalkEnd {
  public:
   static constexpr uint32_t kSlots = 16;
@@ -68,7 +68,7 @@ class WalkEnd {
   int PostExtended(const ibv_send_wr& wr);
   void Forget();
   bool is_xrc() const { return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV; }
-  /// Requests arrive, or fail.
+  /// True: requests arrive or fail.
   bool is_reliable() const { return type == IBV_QPT_RC || is_xrc(); }
 
   WalkDevice* device = nullptr;
@@ -84,26 +84,26 @@ class WalkEnd {
   ibv_ah* ah = nullptr;     // UD: of the peer
   WalkEnd* peer = nullptr;  // null: not connected
   bool disturbed = false;   // its requests may fail from now on
-  bool failed = false;      // an error completion of a send came: only flushes may follow
-  bool flushing = false;    // it was moved to ERR: everything has to come out
-  bool drained = false;     // IBV_EVENT_QP_LAST_WQE_REACHED came
+  bool failed = false;      // a send has failed: only flushes may follow
+  bool flushing = false;    // it was moved to ERR: every request must complete
+  bool drained = false;     // IBV_EVENT_QP_LAST_WQE_REACHED was received
   uint32_t psn = 0;         // first of the connection, of this side
-  uint64_t atomics = 0;     // that have been done on the peer's counter
+  uint64_t atomics = 0;     // executed on the peer's counter
   uint32_t next_slot = 0;
   uint32_t next_recv = 0;
   std::deque<WalkRequest> sends;
   std::deque<WalkRequest> recvs;
-  std::deque<WalkRequest> incoming;  // the peer's SENDs that no receive has answered yet
+  std::deque<WalkRequest> incoming;  // the peer's SENDs without a receive completion yet
 
   /// A window on all of its memory, for the peer.
   enum class Window { kNone, kBinding, kBound, kEnding };
   Window window = Window::kNone;
   ibv_mw* mw = nullptr;
   uint32_t window_key = 0;  // kBinding, kBound, kEnding
-  uint32_t old_key = 0;     // of the last window that was taken away
+  uint32_t old_key = 0;     // of the last invalidated window
 };
 
-/// Fills `length` bytes so that CheckPayload can tell whether they are as they were.
+/// Fills `length` bytes with a pattern that CheckPayload verifies.
 void FillPayload(uint8_t* data, uint32_t length, uint64_t seed);
 bool CheckPayload(const uint8_t* data, uint32_t length);
 

@@ -21,9 +21,9 @@ struct WalkSrq {
 
   bool AllocateMemory();
   bool is_xrc() const { return xrcd != nullptr; }
-  /// A receive more, if there is a slot. 0 or an errno.
+  /// Posts a receive if a slot is free. 0 or an errno.
   int Post(uint64_t wr_id);
-  /// What the receive holds, which completes and whose slot is free again; null: it is none.
+  /// Data of a completed receive, whose slot becomes free; null: unknown receive.
   const uint8_t* Take(uint64_t wr_id);
 
   WalkDevice* device = nullptr;

@@ -52,7 +52,7 @@ void Walker::Run(double seconds) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (Clock::now() < end) Step();
   Settle();
-  // Else the daemon has to clean up behind the process.
+  // Otherwise the daemon cleans up after the process.
   if (random_.Chance(500)) CleanUp();
 }
 
@@ -87,7 +87,7 @@ int Walker::Poll(Queue& queue, int count) {
   return polled;
 }
 
-// Nothing is judged before the end of the poll: until then the CQ is locked.
+// Completions are checked after the poll, which locks the CQ.
 int Walker::PollExtended(Queue& queue, int count, ibv_wc* wcs) {
   ibv_cq_ex* cq = queue.extended;
   ibv_poll_cq_attr attr = {};
@@ -177,7 +177,7 @@ void Walker::CompleteSend(WalkEnd& end, const ibv_wc& wc) {
   Disturb(&end);
 }
 
-// A send that was a success, by its own completion or by that of a later one.
+// Handles a successful send, completed by its own or a later completion.
 void Walker::CheckDone(WalkEnd& end, const WalkRequest& request) {
   using Area = WalkEnd::Area;
   if (!end.is_reliable() || end.peer == nullptr) return;

@@ -20,12 +20,12 @@ class Walker {
  public:
   explicit Walker(uint64_t seed);
 
-  /// Walks for so long. Then everything is destroyed, or, for some seeds, left to the process's
-  /// end.
+  /// Walks for this time. Then everything is destroyed, or, for some seeds, left until the process
+  /// exits.
   void Run(double seconds);
   uint64_t steps() const { return steps_; }
   uint64_t completions() const { return completions_; }
-  /// Of receives that were shared, and of work on windows.
+  /// Completions of shared receives, and of requests on windows.
   uint64_t shared() const { return shared_; }
   uint64_t windows() const { return windows_; }
   /// Requests and completions by the extended calls.
@@ -139,7 +139,7 @@ class Walker {
   void CompleteRecv(WalkEnd& end, const ibv_wc& wc);
   void CheckDone(WalkEnd& end, const WalkRequest& request);
   void CheckMessage(WalkEnd& end, const ibv_wc& wc);
-  // What still has to complete by itself.
+  // Number of requests that must still complete without a signaled one.
   bool Owes(const WalkEnd& end) const;
 
   const uint64_t seed_;
@@ -149,7 +149,7 @@ class Walker {
   uint64_t shared_ = 0;
   uint64_t windows_ = 0;
   uint64_t extended_ = 0;
-  WalkEnd* batch_ = nullptr;  // between its ibv_wr_start and ibv_wr_complete
+  WalkEnd* batch_ = nullptr;  // QP between ibv_wr_start and ibv_wr_complete
   uint64_t last_wr_id_ = 0;
   std::array<WalkDevice, 2> devices_;
   std::vector<std::unique_ptr<Domain>> domains_;

@@ -77,7 +77,7 @@ void Walker::Disturb(WalkEnd* end) {
   if (end->peer != nullptr) end->peer->disturbed = true;
 }
 
-// Both begin anew.
+// Both restart from RESET.
 void Walker::Connect(WalkEnd* a, WalkEnd* b) {
   for (WalkEnd* end : {a, b}) {
     if (end->peer != nullptr) {
@@ -88,8 +88,8 @@ void Walker::Connect(WalkEnd* a, WalkEnd* b) {
     DropWindow(end);
     Expect(end->ToState(IBV_QPS_RESET) == 0, "to RESET");
     end->Forget();
-    // Far from all others: an old peer may go on sending to this QP, and must not be taken for the
-    // new one.
+    // Far from all other PSNs: an old peer may continue to send to this QP, and its packets must
+    // not be accepted.
     end->psn = static_cast<uint32_t>(random_.Below(1u << 24));
     memset(end->At(WalkEnd::Area::kRead, WalkEnd::kLastSlot), 0, sizeof(uint64_t));
   }
@@ -169,7 +169,7 @@ void Walker::ResetEnd() {
   Expect(end->PostExtended(wr) == EINVAL, "ibv_wr_complete in RESET");
 }
 
-// The region goes while requests may be using it.
+// The region is deregistered while requests may use it.
 void Walker::LoseMemory() {
   WalkEnd* end = Any(ends_);
   if (end == nullptr || end->mr == nullptr) return;

@@ -16,7 +16,7 @@ bool TakesReceive(ibv_wr_opcode opcode) {
          opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-// For a message more. What is shared others may take: it waits then, or is lost.
+// Room for one more message. Other QPs may use shared receives; the message then waits or is lost.
 bool HasReceive(const WalkEnd& end) {
   if (end.srq != nullptr) return end.incoming.size() < WalkEnd::kLastSlot;
   return end.recvs.size() > end.incoming.size();
@@ -48,8 +48,8 @@ void Walker::PostGood() {
   if (is_batch) Expect(ibv_wr_complete(end->qpx) == 0, "ibv_wr_complete of a batch");
 }
 
-// Nothing of a batch that is given up, or in which one request is wrong, is posted: its completion
-// would be one of a request that was never posted.
+// If a batch is aborted or one of its requests is invalid, none is posted: a completion would be
+// one of a request that was never posted.
 void Walker::PostNothing() {
   WalkEnd* end = Any(ends_);
   if (end == nullptr || end->qpx == nullptr || end->peer == nullptr || end->mr == nullptr) return;
@@ -75,7 +75,7 @@ void Walker::PostNothing() {
   Expect(ibv_wr_complete(end->qpx) != 0, "ibv_wr_complete with too many elements");
 }
 
-// By any of the ways that the queue pair has.
+// By any call that the queue pair supports.
 void Walker::Post(WalkEnd* end, ibv_send_wr& wr) {
   if (batch_ == end) {
     end->PutExtended(wr);
@@ -156,7 +156,7 @@ bool Walker::PostOne(WalkEnd* end, bool good) {
   Post(end, wr);
   end->next_slot = (end->next_slot + 1) % WalkEnd::kLastSlot;
   end->sends.push_back(request);
-  // (What comes to a shared queue may find it empty, and is lost where nothing is sent again.)
+  // (A message may find a shared queue empty, and is lost on unreliable transports.)
   const bool may_be_lost = peer->srq != nullptr && !peer->is_reliable();
   if (TakesReceive(request.opcode) && !may_be_lost) peer->incoming.push_back(request);
   return true;

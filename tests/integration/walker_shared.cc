@@ -86,7 +86,7 @@ void Walker::DropSrq() {
   if (srq->is_xrc()) {
     Expect(ibv_close_xrcd(srq->xrcd) == EBUSY, "ibv_close_xrcd in use");
   }
-  // (A receiving QP of XRC uses the domain, and names no queue: messages would be refused.)
+  // (An XRC receiving QP uses the domain and names no queue: messages would be refused.)
   if (srq->is_xrc() && srq->users > 0) return;
   const int result = ibv_destroy_srq(srq->srq);
   Expect(result == (srq->users > 0 ? EBUSY : 0), "ibv_destroy_srq");
@@ -100,7 +100,7 @@ void Walker::DropSrq() {
   std::erase_if(srqs_, [srq](const auto& owned) { return owned.get() == srq; });
 }
 
-// Any of it may be done at any time.
+// Each operation may happen at any time.
 void Walker::ChangeSrq() {
   WalkSrq* srq = Any(srqs_);
   if (srq == nullptr) return;
@@ -120,7 +120,7 @@ void Walker::PostShared() {
   if (srq != nullptr) Refill(srq, random_.Between(1, WalkSrq::kSlots));
 }
 
-// Until it has so many. The device must have a place for whatever has completed.
+// Posts up to this number. The device must have a slot for each completed receive.
 void Walker::Refill(WalkSrq* srq, size_t count) {
   while (srq->posted.size() < count && !srq->free_slots.empty()) {
     Expect(srq->Post(++last_wr_id_ << 1 | 1) == 0, "ibv_post_srq_recv");
@@ -146,7 +146,7 @@ void Walker::MakeXrcPair() {
   Expect(target->qp != nullptr, "ibv_create_qp_ex of XRC");
   Expect(target->AllocateMemory(), "memory of an XRC QP");
   ++srq->users;
-  DomainOf(srq->pd)->users += 2;  // as others; the shared receive queue keeps it busy anyway
+  DomainOf(srq->pd)->users += 2;  // counted like others; the SRQ keeps the domain busy as well
   ++QueueOf(srq->cq)->users;
   WalkEnd* added = target.get();
   ends_.push_back(std::move(target));
@@ -157,7 +157,7 @@ void Walker::ReadEvents() {
   for (const WalkDevice& device : devices_) ReadEventsOf(device);
 }
 
-// It is about something that is there.
+// The event names an existing object.
 void Walker::CheckEvent(const ibv_async_event& event) {
   switch (event.event_type) {
     case IBV_EVENT_CQ_ERR:
@@ -197,8 +197,8 @@ void Walker::ReadEventsOf(const WalkDevice& device) {
   }
 }
 
-// As a program has to before it takes such a QP down (IBTA vol 1, 11.6.3.2 and 10.3.1): to ERR,
-// wait until it takes no more from the shared queue, and see what it has taken.
+// As programs must do before they destroy such a QP (IBTA vol 1, 11.6.3.2 and 10.3.1): move it to
+// ERR, wait for "last WQE reached", and poll its completions.
 void Walker::Drain(WalkEnd* end) {
   if (end->srq == nullptr) return;
   const ibv_qp_state state = end->QueryState();

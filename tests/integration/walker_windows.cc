@@ -46,7 +46,7 @@ void Walker::BindWindow() {
   end->sends.push_back(request);
 }
 
-// Takes the window away: the owner itself, when the peer is done, or the peer with a message.
+// Invalidates the window: by the owner when the peer is done, or by the peer with a message.
 void Walker::EndWindow() {
   WalkEnd* end = Any(ends_);
   if (end == nullptr || end->window != WalkEnd::Window::kBound || end->peer == nullptr ||
@@ -103,7 +103,7 @@ void Walker::PostWindowWork(WalkEnd* end, ibv_wr_opcode opcode, uint32_t key) {
   end->sends.push_back(request);
 }
 
-// What was a success.
+// Handles a successful request.
 void Walker::CompleteWindowWork(WalkEnd& end, const WalkRequest& request) {
   using Window = WalkEnd::Window;
   const bool is_peers = request.opcode == IBV_WR_SEND_WITH_INV;
@@ -118,7 +118,7 @@ void Walker::CompleteWindowWork(WalkEnd& end, const WalkRequest& request) {
   }
 }
 
-// A peer that goes on using what was taken away is refused.
+// A peer that uses an invalidated window is refused.
 void Walker::PostStale() {
   WalkEnd* end = Any(ends_);
   if (end == nullptr || end->peer == nullptr || end->mr == nullptr || end->type != IBV_QPT_RC ||

@@ -24,7 +24,7 @@
 namespace roci::testing::hostile {
 namespace {
 
-constexpr uint32_t kMostAllocations = 300;  // of one command
+constexpr uint32_t kMostAllocations = 300;  // per command
 
 FailingAllocations* OpenShared() {
   const char* name = std::getenv("ROCI_TEST_ALLOCATIONS");
@@ -66,7 +66,7 @@ roci_abi_reg_mr_request RegionRequest(uint32_t pd, std::span<std::byte> memory) 
 class AllocationTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_NE(shared_, nullptr) << "with_daemon.sh makes the file";
+    ASSERT_NE(shared_, nullptr) << "with_daemon.sh creates the file";
     {
       const Speaker warm;
       const CmSpeaker warm_too;
@@ -86,12 +86,12 @@ class AllocationTest : public ::testing::Test {
     EXPECT_EQ(excess, "");
   }
 
-  // Lets allocation `number` from now on fail.
+  // Makes allocation `number`, counted from now, fail.
   void Fail(uint32_t number) {
     shared_->failed = 0;
     shared_->countdown = number;
   }
-  // Whether one has failed since.
+  // Whether an allocation has failed since.
   bool HasFailed() {
     shared_->countdown = 0;
     return shared_->failed != 0;
@@ -120,7 +120,7 @@ TEST_F(AllocationTest, OfACommand) {
       const int answer = speaker->Ask(message);
       const bool has_failed = HasFailed();
       ASSERT_TRUE(DaemonIsAlive());
-      ASSERT_NE(answer, -1) << "nobody answers";
+      ASSERT_NE(answer, -1) << "no answer";
       if (!has_failed) break;
       refused += answer == ENOMEM ? 1 : 0;
       if (answer == -2) speaker = std::make_unique<Speaker>();
@@ -159,7 +159,7 @@ TEST_F(AllocationTest, OfARegistrationLeavesNoRegion) {
   }
 }
 
-// Asks for the address handle of a peer that does not exist: the answer comes when resolution has
+// Requests an address handle for a peer that does not exist: the answer comes after resolution has
 // timed out.
 void AskForMissingPeer(RawSession& session) {
   ASSERT_EQ(session.Hello(), 0);
@@ -174,7 +174,7 @@ void AskForMissingPeer(RawSession& session) {
   ASSERT_TRUE(session.Send(ROCI_ABI_CREATE_AH, request));
 }
 
-// An answer that comes later is sent, or the session ends.
+// A deferred answer is sent, or the session ends.
 TEST_F(AllocationTest, OfADeferredAnswer) {
   constexpr uint32_t kMostOfAnAnswer = 14;
   constexpr std::chrono::milliseconds kBefore(100);
@@ -195,7 +195,7 @@ TEST_F(AllocationTest, OfADeferredAnswer) {
     const int answer = session.Receive(response);
     const bool has_failed = HasFailed();
     ASSERT_TRUE(DaemonIsAlive());
-    ASSERT_NE(answer, -ETIME) << "nobody answers";
+    ASSERT_NE(answer, -ETIME) << "no answer";
     if (!has_failed) break;
     ASSERT_LT(number, kMostOfAnAnswer);
   }

@@ -18,7 +18,7 @@ namespace roci::testing::hostile {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-// What an attack is given. It lives in the attacker's process.
+// Arguments of an attack. Lives in the attacker's process.
 class Scene {
  public:
   Scene(const VictimPage& seen, uint64_t seed, bool at_night)
@@ -27,13 +27,13 @@ class Scene {
   uint32_t Random() { return static_cast<uint32_t>(random()); }
   uint64_t Random64() { return random(); }
   uint32_t Below(uint32_t limit) { return Random() % limit; }
-  // For attacks that go on until somebody has had enough.
+  // For attacks that run until a time limit.
   Milliseconds Length() const { return Milliseconds(is_long ? 1000 : 150); }
   bool Goes() const { return Clock::now() < end_; }
 
-  const VictimPage& victim;  // what a spy may know of the victim
+  const VictimPage& victim;  // data of the victim that an attacker may know
   std::mt19937_64 random;
-  const bool is_long;  // at night
+  const bool is_long;  // long campaign
 
  private:
   const Clock::time_point end_;

@@ -40,14 +40,14 @@ uint64_t Patience() {
   return patience != nullptr ? std::strtoull(patience, nullptr, 10) : 1;
 }
 
-// The folders of the test are root's alone.
+// Only root can access the test's folders.
 void OpenRuntimeDir() {
   const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
   chmod(run.c_str(), 0711);
   chmod(run.parent_path().c_str(), 0711);
 }
 
-// Reaps what attackers have left behind, and ends it.
+// Kills and reaps processes that attackers left behind.
 void EndGroup(pid_t group) {
   kill(-group, SIGKILL);
   while (waitpid(-group, nullptr, 0) > 0) {
@@ -64,7 +64,7 @@ void BecomeOrdinaryUser() {
   }
   signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  prctl(PR_SET_DUMPABLE, 1);  // as a program that the user has started
+  prctl(PR_SET_DUMPABLE, 1);  // like a program started by the user
 }
 
 void WarmUp(Scene&) {
@@ -84,8 +84,8 @@ class Campaign {
         page_(new (mmap(nullptr, sizeof(VictimPage), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0)) VictimPage{}) {}
 
-  // Once. What the daemon opens for the first ordinary user, and for the first file that may
-  // shrink, stays open.
+  // Once: descriptors that the daemon opens for the first ordinary user and for the first file that
+  // may shrink stay open.
   void Begin() {
     StartVictim();
     ASSERT_EQ(Attempt({"", "", WarmUp}), 0);
@@ -132,12 +132,12 @@ class Campaign {
   }
 
   void ExpectUnharmed() {
-    ASSERT_TRUE(DaemonIsAlive()) << "the daemon is gone";
+    ASSERT_TRUE(DaemonIsAlive()) << "the daemon has ended";
     const bool goes_on = victim_->AwaitRounds(kRoundsBetweenCalls, 30'000 * Patience());
     std::printf("the victim waited at most %llu us\n",
                 static_cast<unsigned long long>(page_->longest_step_ns / 1000));
     EXPECT_EQ(page_->has_failed, 0u) << "at the victim: " << page_->failure;
-    EXPECT_TRUE(goes_on) << "the victim does not go on";
+    EXPECT_TRUE(goes_on) << "the victim makes no progress";
     EXPECT_LT(page_->longest_step_ns, kLongestStallNs * Patience()) << "ns; the victim has waited";
     if (page_->has_failed != 0 || !victim_->is_alive()) return Renew();
     ExpectGivenBack();
@@ -170,7 +170,7 @@ class Campaign {
     ASSERT_TRUE(victim_->AwaitRounds(2 * kRoundsBetweenCalls, 60'000)) << page_->failure;
   }
 
-  // Another victim for the attacks to come.
+  // A new victim for the next attacks.
   void Renew() {
     victim_.reset();
     new (page_) VictimPage{};
@@ -190,7 +190,7 @@ class AttackCase : public ::testing::Test {
  public:
   AttackCase(Campaign& campaign, const Attack& attack) : campaign_(campaign), attack_(attack) {}
   void TestBody() override {
-    if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
+    if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
     campaign_.Run(attack_);
   }
 

@@ -14,7 +14,7 @@
 namespace roci::testing::hostile {
 namespace {
 
-constexpr uint32_t kCommands = RDMA_USER_CM_CMD_MIGRATE_ID + 8;  // and some that there are not
+constexpr uint32_t kCommands = RDMA_USER_CM_CMD_MIGRATE_ID + 8;  // and some unassigned numbers
 
 template <class Command>
 void PutId(roci_abi_cm_request& request, uint32_t id) {
@@ -74,7 +74,7 @@ roci_abi_cm_request About(uint32_t number, uint32_t id, Scene* scene) {
   return request;
 }
 
-// An identifier in one of the states of its life; `step` says how far it goes.
+// An identifier in one of its states; `step` selects the state.
 uint32_t InState(CmSpeaker& speaker, uint32_t step) {
   const uint32_t id = speaker.Create(step == 5 ? RDMA_PS_UDP : RDMA_PS_TCP);
   if (step == 6) speaker.Bind(id, 0);
@@ -110,7 +110,7 @@ void RandomCommands(Scene& scene) {
   }
 }
 
-// Of another channel, of the same user.
+// An identifier of another channel of the same user.
 void IdentifiersOfOthers(Scene&) {
   CmSpeaker owner;
   CmSpeaker thief;
@@ -123,7 +123,7 @@ void IdentifiersOfOthers(Scene&) {
   EXPECT_EQ(owner.Bind(id, 0), 0);
 }
 
-// Every number that there may be: root's identifiers are among them.
+// Every possible number, including root's identifiers.
 void IdentifiersOfNobody(Scene& scene) {
   CmSpeaker speaker;
   for (uint32_t i = 0; i < 2000 && (scene.is_long || scene.Goes()); ++i) {
@@ -253,7 +253,7 @@ void WrongMessages(Scene&) {
   }
 }
 
-// Requests to connect, to which nobody listens or which nobody answers.
+// Connection requests without a listener or without an answer.
 void ConnectsToNobody(Scene& scene) {
   CmSpeaker speaker;
   while (scene.Goes()) {
@@ -286,7 +286,7 @@ void ConnectsUnanswered(Scene& scene) {
   }
 }
 
-// Both ends of a connection, each of which does what is not its turn.
+// Both ends of a connection call operations out of order.
 void BothEndsWrong(Scene& scene) {
   CmSpeaker listener;
   CmSpeaker speaker;
@@ -312,7 +312,7 @@ void BothEndsWrong(Scene& scene) {
   }
 }
 
-// More events than a channel keeps.
+// More events than a channel holds.
 void EventsNobodyTakes(Scene& scene) {
   CmSpeaker speaker;
   size_t made = 0;
@@ -337,7 +337,7 @@ void AnswersNobodyReads(Scene& scene) {
   }
 }
 
-// The program's end of the signal is its own to fill, empty and close.
+// The program may fill, drain and close its end of the event socket.
 void SignalMeddledWith(Scene& scene) {
   CmSpeaker speaker;
   fcntl(speaker.signal(), F_SETFL, O_NONBLOCK);
@@ -364,7 +364,7 @@ void PortsOfOthers(Scene&) {
   EXPECT_EQ(speaker.Bind(id, 80), EACCES) << "a privileged port";
   EXPECT_EQ(speaker.Bind(id, 4300), 0);
   EXPECT_EQ(speaker.Listen(id), 0);
-  EXPECT_NE(other.Bind(other.Create(), 4300), 0) << "a port that another listens to";
+  EXPECT_NE(other.Bind(other.Create(), 4300), 0) << "a port with a listener";
 }
 
 void Multicast(Scene& scene) {

@@ -9,7 +9,7 @@
 
 namespace roci::testing::hostile {
 
-// IPv4, in the room of the longer one.
+// An IPv4 address in the larger structure.
 sockaddr_in6 CmAddress(uint8_t host, uint16_t port) {
   sockaddr_in6 out{};
   sockaddr_in address{};

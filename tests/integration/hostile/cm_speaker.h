@@ -26,7 +26,7 @@ class CmSpeaker {
   int signal() const { return signal_; }
   uint32_t number() const { return number_; }
 
-  // As they are. False: the daemon has closed.
+  // Sends bytes as they are. False: the daemon has closed the connection.
   bool SendBytes(std::span<const std::byte> bytes);
   // The error of the answer; -1: none came in time, -2: the daemon has closed.
   int Receive(int timeout_ms = 2000);
@@ -54,11 +54,11 @@ class CmSpeaker {
   int Resolve(uint32_t id, uint8_t host, uint16_t port);
   int ResolveRoute(uint32_t id);
   int Connect(uint32_t id, uint8_t private_bytes = 0);
-  // False: there is none.
+  // False: no event.
   bool TakeEvent(rdma_ucm_event_resp* out = nullptr);
   int Destroy(uint32_t id);
 
-  roci_abi_cm_response answer = {};  // the last
+  roci_abi_cm_response answer = {};  // the last answer
 
  private:
   int fd_ = -1;

@@ -12,7 +12,7 @@ namespace {
 
 uint32_t Limit32(size_t i) { return kLimits32[i % std::size(kLimits32)]; }
 
-// Completions keep coming to a small queue; `meddle` does with it what it likes.
+// A small queue keeps getting completions while `meddle` modifies it.
 auto Completing(const std::function<void(RigPair&, MappedCq&, Scene&)>& meddle) {
   return [=](Scene& scene) {
     RigPair pair;
@@ -80,7 +80,7 @@ void Sealed(RigPair& pair, MappedCq&, Scene&) {
   pair.near.OnHandle(ROCI_ABI_DESTROY_CQ, other.handle);
 }
 
-// Events pile up in a channel that nobody reads.
+// Unread events accumulate in a channel.
 void ChannelNobodyReads(Scene& scene) {
   RigPair pair;
   const uint32_t channel = pair.near.CreateChannel();
@@ -93,7 +93,7 @@ void ChannelNobodyReads(Scene& scene) {
     cqs.push_back(pair.near.MakeCq(1024, channel));
     qps.push_back(pair.near.MakeQp({}, cqs.back().handle));
   }
-  // Queue pairs in the error state complete whatever is posted.
+  // Queue pairs in ERR complete all posted requests.
   roci_abi_qp_attr attr{};
   for (MappedQp& qp : qps) {
     EXPECT_EQ(pair.near.Connect(qp, pair.far_qp.info.qpn, 2), 0);
@@ -111,7 +111,7 @@ void ChannelNobodyReads(Scene& scene) {
   close(pipe);
 }
 
-// Asynchronous events, too.
+// The same with asynchronous events.
 void EventsNobodyReads(Scene& scene) {
   Rig rig;
   fcntl(rig.async_fd, F_SETPIPE_SZ, 4096);
@@ -129,7 +129,7 @@ void EventsNobodyReads(Scene& scene) {
   }
 }
 
-// The reading ends made to block, resized and read from while the daemon takes events back.
+// The reading ends are made blocking, resized and read while the daemon removes events.
 void PipesMeddledWith(Scene& scene) {
   Rig rig;
   const uint32_t channel = rig.CreateChannel();

@@ -14,16 +14,16 @@
 namespace roci::testing::hostile {
 namespace {
 
-// A sanitizer's allocator keeps what was freed, in mappings of its own.
+// A sanitizer's allocator keeps freed memory in its own mappings.
 bool IsSanitized() { return std::getenv("ROCI_HOSTILE_SANITIZED") != nullptr; }
-// Heap that malloc keeps, in several parts.
+// Heap that malloc retains, in several arenas.
 uint64_t RssAllowanceKib() { return IsSanitized() ? 1024 << 10 : 96 << 10; }
 uint64_t AnonymousAllowance() { return IsSanitized() ? 4096 : 64; }
 constexpr uint64_t kLogAllowance = 1 << 20;
 
 std::string Proc(const char* name) { return "/proc/" + std::to_string(DaemonPid()) + "/" + name; }
 
-// Without numbers: "socket:[123]" is a socket as any other, "/proc/12/mem" a program's memory.
+// Removes numbers, so that "socket:[123]" and "socket:[4]" are the same kind.
 std::string KindOf(std::string link) {
   std::erase_if(link, [](unsigned char c) { return std::isdigit(c) != 0; });
   return link;

@@ -10,7 +10,7 @@
 namespace roci::testing::hostile {
 
 struct DaemonResources {
-  std::map<std::string, uint64_t> descriptors;  // by what they are
+  std::map<std::string, uint64_t> descriptors;  // by kind
   uint64_t file_mappings = 0;
   uint64_t anonymous_mappings = 0;
   uint64_t rss_kib = 0;
@@ -23,8 +23,8 @@ pid_t DaemonPid();
 bool DaemonIsAlive();
 // Objects are empty if the daemon does not answer.
 DaemonResources ReadDaemonResources();
-// What there is more of than there was in the beginning, in words; empty if nothing. Caches with a
-// bound may fill.
+// Describes the resources of which there are more than at the start; empty if none. Bounded caches
+// may fill.
 std::string Excess(const DaemonResources& before, const DaemonResources& after);
 
 }  // namespace roci::testing::hostile

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kFileBytes = 16 * kPage;
 
-// -1: there is none here.
+// -1: not available.
 using Open = std::function<int()>;
 
 int Memfd(unsigned flags, int seals, off_t size = kFileBytes) {
@@ -89,7 +89,7 @@ int Ring() {
 
 int Opened(const char* path, int flags) { return open(path, flags | O_CLOEXEC); }
 
-// What the daemon has given: of a session that lives as long as the process.
+// Descriptors passed by the daemon, in a session that lives as long as the process.
 int DaemonsOwn(int which) {
   static Speaker speaker;
   switch (which) {
@@ -110,7 +110,7 @@ int DaemonsOwn(int which) {
   }
 }
 
-// Whatever carries descriptors: each command, with one, and with as many as there may be.
+// Each command with one descriptor, and with the maximum number.
 void PassWithEach(Speaker& speaker, int fd) {
   for (const MessageKind& kind : MessageKinds()) {
     const bool takes = kind.command == ROCI_ABI_REG_MR || kind.command == ROCI_ABI_REREG_MR ||
@@ -145,7 +145,7 @@ void AttachTo(int fd) {
   EXPECT_NE(session.Call(ROCI_ABI_ATTACH, request, response, {fd}), 0);
 }
 
-// READs from and WRITEs to what was registered.
+// READs from and WRITEs to the registered memory.
 void Use(RigPair& pair, const Region& region) {
   for (const uint8_t opcode : {ROCI_ABI_WR_RDMA_WRITE, ROCI_ABI_WR_RDMA_READ, ROCI_ABI_WR_SEND,
                                ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD}) {
@@ -214,7 +214,7 @@ void ReadOnlyFileIsNotWritten(Scene&) {
   EXPECT_EQ(std::memcmp(before, after, sizeof(before)), 0) << "/etc/passwd was written";
 }
 
-// Linux passes no io_uring.
+// Linux does not pass io_uring descriptors.
 bool CanBePassed(int fd) {
   RawSession session;
   roci_abi_plain_request request{};
@@ -237,7 +237,7 @@ auto Passed(const std::string& what, const Open& open_one) {
   };
 }
 
-// More than a message may have: it is refused, and none stays open.
+// More descriptors than a message may have: it is refused, and none stays open.
 void TooManyDescriptors(Scene&) {
   const int fd = Memfd(0, 0);
   Speaker speaker;
@@ -274,7 +274,7 @@ void NoneWhereWanted(Scene&) {
   EXPECT_NE(session.Call(ROCI_ABI_ATTACH, attach, attached), 0);
 }
 
-// Sockets in flight over each other, which only the kernel's garbage collector finds.
+// Sockets that are in flight over each other, which only the kernel's garbage collector frees.
 void SocketsInEachOther(Scene& scene) {
   while (scene.Goes()) {
     RawSession session;

@@ -56,7 +56,7 @@ void WakesWithoutEnd(Rig& rig, Scene&) {
     [[maybe_unused]] const ssize_t written = write(rig.wake_fd, &one, sizeof(one));
   }
 }
-// As full as can be, and made to block: whoever writes or reads without a look would stay there.
+// Full and blocking: a write or read without a check would block.
 void WakeMadeToBlock(Rig& rig, Scene& scene) {
   const uint64_t most = ~uint64_t{0} - 1;
   uint64_t value;
@@ -88,7 +88,7 @@ void TwoThreads(Scene& scene) {
   other.join();
 }
 
-// Of many sessions at once.
+// Doorbells of many sessions at once.
 void ManyPages(Scene& scene) {
   std::vector<std::unique_ptr<Rig>> rigs;
   for (int i = 0; i < 32; ++i) rigs.push_back(std::make_unique<Rig>());

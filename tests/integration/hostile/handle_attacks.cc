@@ -13,7 +13,7 @@
 namespace roci::testing::hostile {
 namespace {
 
-// The word of the first handle in a message, behind the head (and an address of the app's).
+// Index of the first handle's word in a message, after the head (and an address of the program).
 size_t HandleWord(const MessageKind& kind) {
   switch (kind.command) {
     case ROCI_ABI_CREATE_QP:
@@ -29,7 +29,7 @@ size_t HandleWord(const MessageKind& kind) {
   }
 }
 
-// These have none, or one that nobody checks.
+// These have no handle, or one that is not checked.
 bool HasHandle(const MessageKind& kind) {
   switch (kind.command) {
     case ROCI_ABI_QUERY_DEVICE:
@@ -54,7 +54,7 @@ int AskWith(Speaker& speaker, const MessageKind& kind, uint32_t handle) {
   return speaker.Ask(message);
 }
 
-// Of nobody.
+// Unassigned handles.
 auto Handles(const std::function<uint32_t(uint32_t own, Scene&)>& other) {
   return [=](Scene& scene) {
     Speaker speaker;
@@ -71,7 +71,7 @@ auto Handles(const std::function<uint32_t(uint32_t own, Scene&)>& other) {
   };
 }
 
-// Another session's of the same user, for each object: its owner must find it as it was.
+// Handles of another session of the same user, for each object: the object must stay unchanged.
 void OfAnotherSession(Scene&) {
   Speaker owner;
   Speaker thief;
@@ -85,7 +85,7 @@ void OfAnotherSession(Scene&) {
     if (theirs == own) continue;  // small numbers, the same in each
     EXPECT_GT(AskWith(thief, kind, theirs), 0) << kind.name;
   }
-  // Those that look before those that destroy.
+  // Commands that query come before commands that destroy.
   for (const uint32_t command :
        {ROCI_ABI_QUERY_QP, ROCI_ABI_QUERY_SRQ, ROCI_ABI_IMPORT_PD, ROCI_ABI_IMPORT_MR,
         ROCI_ABI_IMPORT_DM, ROCI_ABI_CHECK_SIGNATURE_MR, ROCI_ABI_DESTROY_QP, ROCI_ABI_DESTROY_SRQ,
@@ -96,7 +96,7 @@ void OfAnotherSession(Scene&) {
   }
 }
 
-// Destroyed already, and perhaps given out again.
+// Destroyed handles, which may have been reused.
 void Stale(Scene& scene) {
   while (scene.Goes()) {
     Rig rig;
@@ -118,7 +118,7 @@ void Stale(Scene& scene) {
   }
 }
 
-// A region's key after its end, used by what was posted before.
+// A region's key after deregistration, used by requests posted before.
 void StaleKeys(Scene& scene) {
   RigPair pair;
   while (scene.Goes()) {
@@ -133,8 +133,8 @@ void StaleKeys(Scene& scene) {
   }
 }
 
-// Keys of other sessions and of root's, by an own queue pair. (RDMA READ would put them into memory
-// of the attacker's.)
+// Keys of other sessions and of root, used by the attacker's queue pair. (RDMA READ would put the
+// data into the attacker's memory.)
 void KeysOfOthers(Scene& scene) {
   RigPair pair;
   Rig third("roci0");
@@ -146,7 +146,7 @@ void KeysOfOthers(Scene& scene) {
     wqe.remote_va = i % 2 != 0 ? third.region.va() : scene.victim.remote_va.load();
     pair.near.Post(pair.near_qp, wqe, {pair.near.region.Sge(64)});
     roci_abi_cqe cqe{};
-    cqe.status = IBV_WC_GENERAL_ERR;  // where none comes in time
+    cqe.status = IBV_WC_GENERAL_ERR;  // after a timeout
     for (const auto end = Clock::now() + Milliseconds(20); Clock::now() < end;) {
       if (pair.near.cq.Poll(&cqe)) break;
     }
@@ -156,7 +156,7 @@ void KeysOfOthers(Scene& scene) {
   }
 }
 
-// Local keys of another session name nothing here.
+// Local keys of another session are invalid here.
 void LocalKeysOfOthers(Scene& scene) {
   RigPair pair;
   Rig third("roci0");
@@ -170,7 +170,7 @@ void LocalKeysOfOthers(Scene& scene) {
   }
 }
 
-// Everything else that has a protection domain: not of that one.
+// Other objects with a protection domain, used with a different domain.
 void OtherProtectionDomain(Scene& scene) {
   RigPair pair;
   const uint32_t own = pair.near.pd;
@@ -187,7 +187,7 @@ void OtherProtectionDomain(Scene& scene) {
   }
 }
 
-// The context of another process of the same user may be attached to only by who has its file.
+// Attaching to another process's context needs its file descriptor, even for the same user.
 void ContextsByName(Scene&) {
   Rig owner;
   const int file = open("/dev/full", O_RDONLY | O_CLOEXEC);
@@ -206,7 +206,7 @@ void ContextsByName(Scene&) {
   EXPECT_NE(session.Call(ROCI_ABI_ATTACH, attach, attached, {same_inode}), 0);
 }
 
-// Attached again and again, each with objects in the others' domains, ending in any order.
+// Repeated attachments, each with objects in the others' domains, ending in any order.
 void ContextShared(Scene& scene) {
   while (scene.Goes()) {
     auto owner = std::make_unique<Speaker>();

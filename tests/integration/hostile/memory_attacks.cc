@@ -70,7 +70,7 @@ int FileIn(const char* folder) {
 using OpenFile = std::function<int()>;
 using Change = std::function<void(const File&)>;
 
-// As a descriptor, and as a mapping that the daemon looks up itself.
+// By descriptor, and by a mapping that the daemon looks up.
 auto OfFile(const OpenFile& open_one, const Change& change, bool by_lookup = false) {
   return [=](Scene& scene) {
     const File file = Mapped(open_one());
@@ -189,7 +189,7 @@ void ReplaceByDevice(std::byte* data) {
   MapAnew(data, PROT_READ | PROT_WRITE);
 }
 
-// Addresses at which nobody can have memory, or only to read.
+// Addresses without memory, or with read-only memory.
 void ForeignAddresses(Scene&) {
   RigPair pair;
   const auto start_of = [](const char* what) {
@@ -216,7 +216,7 @@ void ForeignAddresses(Scene&) {
     Region region;
     if (pair.near.Register(reinterpret_cast<std::byte*>(at), kPage, region) != 0) continue;
     for (const uint8_t opcode : {ROCI_ABI_WR_RDMA_READ, ROCI_ABI_WR_RDMA_WRITE}) {
-      // What is read only must stay: this code runs on.
+      // Read-only memory must stay unchanged: the code continues to run.
       if (opcode == ROCI_ABI_WR_RDMA_READ && at == start_of("[stack]")) continue;
       pair.near.Post(pair.near_qp, pair.ValidWqe(opcode), {region.Sge(64)});
       usleep(2000);
@@ -225,7 +225,7 @@ void ForeignAddresses(Scene&) {
   }
 }
 
-// The whole address space, on demand, with everything in it.
+// The whole address space as an on-demand region.
 void WholeAddressSpace(Scene& scene) {
   RigPair pair;
   roci_abi_reg_mr_request request{};
@@ -245,7 +245,7 @@ void WholeAddressSpace(Scene& scene) {
   }
 }
 
-// Taken back while it is in use.
+// Released while in use.
 void UnshareAndReregister(Scene& scene) {
   const File file = Mapped(memfd_create("hostile", MFD_CLOEXEC));
   RigPair pair;

@@ -32,7 +32,7 @@ int ConnectTo(const char* name, int type) {
   return -1;
 }
 
-// The daemon has closed, or says an error; never a success.
+// The daemon has closed the connection or reports an error; never success.
 void ExpectRefused(RawSession& session, const char* what, size_t i) {
   std::array<std::byte, 4096> answer;
   const ssize_t size = session.ReceiveBytes(answer, 5000);
@@ -76,7 +76,7 @@ void TooLong(Scene&) {
   }
 }
 
-// Each message, longer and shorter than it is.
+// Each message, too long and too short.
 void WrongSizes(Scene&) {
   for (const MessageKind& kind : MessageKinds()) {
     Speaker speaker;
@@ -146,7 +146,7 @@ void WrongOrder(Scene&) {
   EXPECT_NE(speaker.rig.Hello(), 0);
 }
 
-// Requests without end, whose answers nobody takes.
+// Endless requests whose answers are not read.
 void AnswersNobodyReads(Scene& scene) {
   std::vector<std::unique_ptr<Speaker>> speakers;
   for (int i = 0; i < 4; ++i) speakers.push_back(std::make_unique<Speaker>());
@@ -160,7 +160,7 @@ void AnswersNobodyReads(Scene& scene) {
   }
 }
 
-// One session in a hurry.
+// One session that sends as fast as possible.
 void FloodOfRequests(Scene& scene) {
   Speaker speaker;
   fcntl(speaker.rig.fd(), F_SETFL, O_NONBLOCK);
@@ -190,7 +190,7 @@ void FloodOfSessions(Scene& scene) {
   }
 }
 
-// As many connections as there may be, which say nothing.
+// The maximum number of silent connections.
 void SilentConnections(Scene& scene) {
   std::vector<int> fds;
   while (fds.size() < 2000 && scene.Goes()) {
@@ -238,7 +238,7 @@ void Credentials(Scene&) {
   }
 }
 
-// Many threads' worth of requests at once: the answers come in order.
+// Many concurrent requests: the answers arrive in order.
 void Pipelined(Scene&) {
   Speaker speaker;
   std::vector<std::byte> message = speaker.Valid(MessageKinds()[0]);

@@ -23,10 +23,10 @@ std::span<const MessageKind> MessageKinds();
 class Speaker {
  public:
   Speaker();
-  // In order, but for objects that the command ends: these are named, too.
+  // Valid, except that it may name objects that the command destroys.
   std::vector<std::byte> Valid(const MessageKind& kind);
-  // The error of the answer; -1: none came within `timeout_ms`, -2: the daemon has closed. What it
-  // has to say is checked for its form. Serial numbers are the caller's.
+  // Returns the error of the answer; -1: none within `timeout_ms`, -2: the daemon has closed the
+  // connection. Checks the form of the answer. The caller chooses serial numbers.
   int Ask(std::span<const std::byte> message, const std::vector<int>& fds = {},
           int timeout_ms = 2000);
 

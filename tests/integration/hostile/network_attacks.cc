@@ -20,12 +20,12 @@ void RawPacketsRefused(Scene&) {
   }
   auto request = RawSession::QpRequest(rig.pd, rig.cq.handle, IBV_QPT_RAW_PACKET);
   EXPECT_EQ(rig.CreateQp(request, response), EPERM);
-  // One that may be had sends nothing.
+  // A permitted queue pair sends nothing.
   request.flags = ROCI_ABI_QP_WORK_QUEUE;
   EXPECT_GT(rig.CreateQp(request, response), 0);
 }
 
-// Neither 0 (SMI) nor 1 (GSI), nor any other type there may be.
+// Neither 0 (SMI) nor 1 (GSI), nor any other type.
 void QueuePairTypes(Scene&) {
   Rig rig;
   for (uint32_t type = 0; type < 300; ++type) {
@@ -54,7 +54,7 @@ void FlowRulesRefused(Scene&) {
   }
 }
 
-// A work queue of a table is one's own to have, and receives nothing of others'.
+// A work queue of an indirection table is permitted, and receives no frames of other users.
 void RssWithoutRights(Scene&) {
   Rig rig;
   auto create = RawSession::QpRequest(rig.pd, rig.cq.handle, IBV_QPT_RAW_PACKET);
@@ -87,7 +87,7 @@ void ControlledKeysRefused(Scene&) {
   }
 }
 
-// Management datagrams, forged: to the peer's connection manager, by a queue pair that is none.
+// Forged MADs to the peer's connection manager, from a queue pair other than QP1.
 void ManagementDatagrams(Scene& scene) {
   RigPair pair({.type = IBV_QPT_UD});
   const uint32_t self = pair.near.MakeAh(1);
@@ -112,8 +112,8 @@ void ManagementDatagrams(Scene& scene) {
   }
 }
 
-// Packets for the victim's queue pairs, of an attacker who knows their numbers and its key: to what
-// a network cannot tell from the peer's, the victim's PSN is the bar.
+// Packets for the victim's queue pairs, from an attacker that knows their numbers and its key.
+// Packets that the network cannot distinguish from the peer's are limited by the victim's PSN.
 auto AtTheVictim(uint32_t type) {
   return [=](Scene& scene) {
     Rig near("roci0");
@@ -129,7 +129,7 @@ auto AtTheVictim(uint32_t type) {
         wqe.opcode = opcode;
         wqe.flags = ROCI_ABI_SEND_SIGNALED;
         wqe.num_sge = 1;
-        // No key: what would be a hit is not to be tried at a victim that must stay whole.
+        // No valid key: a hit would corrupt the victim.
         wqe.rkey = scene.victim.rkey ^ 1;
         wqe.remote_va = scene.victim.remote_va;
         if (type == IBV_QPT_UD) {
@@ -146,7 +146,7 @@ auto AtTheVictim(uint32_t type) {
   };
 }
 
-// As much as goes onto the wire, in the smallest packets.
+// The smallest packets at full rate.
 void FloodOfPackets(Scene& scene) {
   QpOptions options{.type = IBV_QPT_UC, .wr = 256};
   RigPair pair(options);
@@ -162,7 +162,7 @@ void FloodOfPackets(Scene& scene) {
   }
 }
 
-// Datagrams to groups that everybody is in.
+// Datagrams to groups that all programs have joined.
 void FloodOfMulticast(Scene& scene) {
   RigPair pair({.type = IBV_QPT_UD});
   roci_abi_create_ah_request create{};
@@ -185,7 +185,7 @@ void FloodOfMulticast(Scene& scene) {
   }
 }
 
-// To addresses that nobody has: each is looked for a while.
+// To unused addresses: each is resolved for a while.
 void PeersThatAreNot(Scene& scene) {
   std::vector<std::unique_ptr<Rig>> rigs;
   while (scene.Goes()) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kWordsPerMessage = 64;
 
-// Where a peer's address is looked for, which may take seconds.
+// Commands that resolve a peer's address, which may take seconds.
 bool IsAddress(const MessageKind& kind, size_t word) {
   return kind.command == ROCI_ABI_CREATE_AH && word >= 6 && word < 10;
 }
@@ -21,7 +21,7 @@ void TryWord(std::unique_ptr<Speaker>& speaker, const MessageKind& kind, size_t 
   std::memcpy(message.data() + word * 4, &value, sizeof(value));
   const int error = speaker->Ask(message);
   EXPECT_NE(error, -1) << kind.name << ": no answer with word " << word << " = " << value;
-  // What the message has destroyed is needed by the next.
+  // Recreates objects that the message destroyed.
   const bool destroys = kind.size == sizeof(roci_abi_handle_request);
   if (error < 0 || (error == 0 && destroys)) speaker = std::make_unique<Speaker>();
 }
@@ -60,7 +60,7 @@ auto EachLong(const MessageKind& kind) {
   };
 }
 
-// Attributes of a queue pair on its way, each state after each.
+// Attributes of a queue pair in every transition.
 void AttributesOfQueuePairs(Scene& scene) {
   Rig rig;
   while (scene.Goes()) {

@@ -16,7 +16,7 @@
 namespace roci::testing::hostile {
 namespace {
 
-// Does everything, for ever, until it is killed: traffic, calls, sessions.
+// Runs traffic, calls and sessions until it is killed.
 [[noreturn]] void Busy(uint64_t seed) {
   std::minstd_rand random(static_cast<uint32_t>(seed) | 1);
   while (true) {
@@ -63,7 +63,7 @@ void End(pid_t pid) {
   waitpid(pid, nullptr, 0);
 }
 
-// At random points; by night a thousand times in all.
+// At random points; a thousand times in the long campaign.
 auto Killed(int by_night, int by_day, int at_once) {
   return [=](Scene& scene) {
     const int rounds = (scene.is_long ? by_night : by_day) / at_once;
@@ -92,7 +92,7 @@ void Stopped(Scene& scene) {
   }
 }
 
-// The session's program becomes another, with the sockets and without.
+// The session's process executes another program, with and without the sockets.
 auto Executed(bool keeps_socket) {
   return [=](Scene& scene) {
     while (scene.Goes()) {
@@ -114,7 +114,7 @@ auto Executed(bool keeps_socket) {
   };
 }
 
-// A child goes on with the session of its parent, which is gone or goes on, too.
+// A child continues its parent's session; the parent ends or continues as well.
 auto Forked(bool parent_stays) {
   return [=](Scene& scene) {
     while (scene.Goes()) {
@@ -138,7 +138,7 @@ auto Forked(bool parent_stays) {
   };
 }
 
-// Registered memory of a process that is gone while its session is in a child's hands.
+// Registered memory of an ended process whose session is held by a child.
 void OrphanedMemory(Scene& scene) {
   while (scene.Goes()) {
     const pid_t pid = Start([] {
@@ -208,7 +208,7 @@ void OtherNamespaces(Scene&) {
         pair.near.Post(pair.near_qp, pair.ValidWqe(ROCI_ABI_WR_RDMA_WRITE),
                        {pair.near.region.Sge(8 * kPage)});
       }
-      // Capabilities of a namespace of one's own are none of the daemon's.
+      // Capabilities in the program's own user namespace do not count.
       auto request = RawSession::QpRequest(pair.near.pd, pair.near.cq.handle, IBV_QPT_RAW_PACKET);
       roci_abi_create_qp_response response;
       _exit(pair.near.CreateQp(request, response) == EPERM ? 0 : 5);

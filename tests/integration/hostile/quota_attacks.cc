@@ -14,13 +14,13 @@
 namespace roci::testing::hostile {
 namespace {
 
-// Nothing here may be had without end.
+// Every resource here is limited.
 constexpr size_t kFarTooMany = 200'000;
 
-// Makes one more; the errno.
+// Creates one more; returns the errno.
 using MakeOne = std::function<int(size_t)>;
 
-// Says how many there were.
+// Returns the number created.
 size_t UntilRefused(const MakeOne& make, const char* what) {
   int error = 0;
   size_t made = 0;
@@ -32,15 +32,15 @@ size_t UntilRefused(const MakeOne& make, const char* what) {
   EXPECT_TRUE(is_refusal) << what << ": error " << error << " after " << made;
   EXPECT_GT(made, 0u) << what;
   std::printf("%s: %zu\n", what, made);
-  usleep(100'000);  // the victim finds it so
+  usleep(100'000);  // the victim runs in this state
   return made;
 }
 
-// `fill` leaves nothing of what it counts, and lets everything go.
+// `fill` uses up the resource that it counts, and releases everything.
 auto Twice(const std::function<size_t(Scene&)>& fill) {
   return [=](Scene& scene) {
     const size_t first = fill(scene);
-    // Sessions end a moment after their sockets do.
+    // Sessions are freed shortly after their sockets close.
     size_t second = 0;
     for (int tries = 0; tries < 40 && second < first; ++tries) {
       usleep(50'000);
@@ -50,7 +50,7 @@ auto Twice(const std::function<size_t(Scene&)>& fill) {
   };
 }
 
-// Objects of one session, each made by the same message.
+// Objects of one session, all created by the same message.
 auto Objects(uint32_t command) {
   return Twice([=](Scene&) {
     Speaker speaker;
@@ -85,13 +85,13 @@ size_t Sessions(Scene&) {
       "sessions");
 }
 
-// Files that the daemon maps, each of its own.
+// Files that the daemon maps separately.
 size_t Mappings(Scene&) {
   Rig rig;
   static std::byte memory[kPage];
   std::vector<int> fds;
   size_t mapped = 0;
-  // Where no more can be mapped, process_vm serves: the regions' own bound ends it.
+  // If no more can be mapped, process_vm_readv is used: the limit of regions ends it.
   const size_t made = UntilRefused(
       [&](size_t) {
         const int fd = memfd_create("quota", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -128,7 +128,7 @@ size_t Bytes(Scene&) {
   return made;
 }
 
-// Queues as large as can be.
+// Queues of maximum size.
 size_t RingMemory(Scene&) {
   std::vector<std::unique_ptr<Rig>> rigs;
   rigs.push_back(std::make_unique<Rig>());
@@ -155,7 +155,7 @@ size_t DeviceMemory(Scene&) {
       "device memory");
 }
 
-// One queue pair in as many groups as there are.
+// One queue pair in the maximum number of groups.
 size_t Groups(Scene&) {
   Rig rig;
   std::vector<MappedQp> qps;
@@ -177,7 +177,7 @@ size_t Groups(Scene&) {
       "multicast groups");
 }
 
-// Every place in one group, which others want to join.
+// All places of one group, which other programs want to join.
 size_t MembersOfOneGroup(Scene&) {
   Rig rig;
   return UntilRefused(
@@ -276,8 +276,8 @@ size_t Memberships(Scene&) {
       "memberships");
 }
 
-// One domain with as many receivers and shared queues as there may be, and it ends at once: each
-// queue is taken from each receiver.
+// One domain with the maximum number of receivers and shared queues, which ends at once: each queue
+// is removed from each receiver.
 void XrcDomainOfMany(Scene& scene) {
   static Speaker speaker;
   auto create = RawSession::QpRequest(speaker.xrcd, speaker.rig.cq.handle, IBV_QPT_XRC_RECV);
@@ -301,7 +301,7 @@ void XrcDomainOfMany(Scene& scene) {
   _exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-// Handles for one receiver, without end.
+// Endless handles for one receiver.
 void OpenedAgain(Scene&) {
   Speaker speaker;
   auto create = RawSession::QpRequest(speaker.xrcd, speaker.rig.cq.handle, IBV_QPT_XRC_RECV);
@@ -319,7 +319,7 @@ void OpenedAgain(Scene&) {
       "openings");
 }
 
-// Everything at once, and the process ends without a word.
+// Everything at once, and the process exits without cleanup.
 void AllAtOnce(Scene&) {
   static std::vector<std::unique_ptr<Speaker>> speakers;
   for (int i = 0; i < 8; ++i) speakers.push_back(std::make_unique<Speaker>());

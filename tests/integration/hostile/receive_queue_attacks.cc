@@ -19,7 +19,7 @@ void Drain(RigPair& pair) {
   }
 }
 
-// `receive(pair, i)` posts at the far end, then a message comes.
+// `receive(pair, i)` posts at the far end, then a message arrives.
 auto Received(const std::function<void(RigPair&, size_t)>& receive, uint32_t type = IBV_QPT_RC) {
   return [=](Scene& scene) {
     RigPair pair({.type = type});
@@ -113,7 +113,7 @@ class Shared {
     while (near.cq.Poll() || far.cq.Poll()) {
     }
   }
-  // Broken for ever once it is: in its place a new one.
+  // A broken queue stays broken: replaces it.
   void Renew() {
     for (MappedQp& receiver : receivers) far.OnHandle(ROCI_ABI_DESTROY_QP, receiver.info.handle);
     receivers.clear();
@@ -165,7 +165,7 @@ void SharedMemory(Shared& shared, Scene& scene) {
 void SharedHoles(Shared& shared, Scene&) {
   madvise(shared.srq.memory.data(), shared.srq.memory.size(), MADV_REMOVE);
 }
-// It grows while it is written to.
+// The queue is resized while it is overwritten.
 void Resizes(Shared& shared, Scene& scene) {
   SharedMemory(shared, scene);
   roci_abi_modify_srq_request request{};

@@ -258,7 +258,7 @@ void Rig::Ring(uint32_t handle) {
   set(doorbells()->level2, handle >> 12);
   if (std::atomic_ref(doorbells()->sleeping).load(std::memory_order_seq_cst) == 0) return;
   const uint64_t one = 1;
-  // Where it is full the daemon is awake.
+  // If the eventfd is full, the daemon is awake.
   [[maybe_unused]] const ssize_t written = write(wake_fd, &one, sizeof(one));
 }
 

@@ -18,11 +18,11 @@ namespace roci::testing::hostile {
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint32_t kNone = ~0u;  // handle
 
-// Shared memory of the daemon's. Unmapped with its owner.
+// Shared memory of the daemon. The destructor unmaps it.
 class Mapping {
  public:
   Mapping() = default;
-  // Null where `fd` cannot be mapped.
+  // Null if `fd` cannot be mapped.
   Mapping(int fd, size_t size);
   ~Mapping();
   Mapping(Mapping&& other) noexcept;
@@ -43,11 +43,11 @@ class Mapping {
 struct MappedCq {
   uint32_t handle = 0;
   uint32_t capacity = 0;
-  uint32_t next = 0;  // index of the entry that comes next
+  uint32_t next = 0;  // index of the next entry
   Mapping memory;
   roci_abi_cq* header() const { return memory.At<roci_abi_cq>(0); }
   roci_abi_cqe* entries() const { return memory.At<roci_abi_cqe>(sizeof(roci_abi_cq)); }
-  // True if there was one.
+  // True if there was an entry.
   bool Poll(roci_abi_cqe* out = nullptr);
 };
 
@@ -87,7 +87,7 @@ struct QpOptions {
   uint32_t sge = 2;
 };
 
-// Registered private memory, or a mapped file's where there is a descriptor.
+// Registered private memory, or a mapped file if there is a descriptor.
 struct Region {
   std::byte* data = nullptr;
   size_t size = 0;
@@ -126,7 +126,7 @@ class Rig : public RawSession {
   int ToReset(MappedQp& qp);
 
   void Ring(uint32_t handle);
-  // Entry `wqe` with `sges`, published and announced.
+  // Writes entry `wqe` with `sges`, publishes it and rings the doorbell.
   void Post(MappedQp& qp, const roci_abi_send_wqe& wqe, const std::vector<roci_abi_sge>& sges);
   void PostReceive(MappedQp& qp, const std::vector<roci_abi_sge>& sges, uint32_t num_sge = kNone);
   void PublishSends(MappedQp& qp, uint32_t producer);
@@ -151,7 +151,7 @@ class RigPair {
   explicit RigPair(const QpOptions& options = {}, const QpOptions& far_options = {});
   // Again, after the queue pairs have failed.
   void Reconnect();
-  // An operation that is in order, with something for it at the far end.
+  // A valid operation, with a receive at the far end if needed.
   roci_abi_send_wqe ValidWqe(uint8_t opcode) const;
 
   Rig near;

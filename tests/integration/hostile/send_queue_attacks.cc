@@ -20,14 +20,14 @@ constexpr uint8_t kRcOpcodes[] = {
     ROCI_ABI_WR_FLUSH,         ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD, ROCI_ABI_WR_ATOMIC_WRITE,
     ROCI_ABI_WR_REG_LIST};
 
-// What is posted: an entry and its elements.
+// A WQE and its SGEs.
 struct Entry {
   roci_abi_send_wqe wqe;
   std::vector<roci_abi_sge> sges;
 };
 
-// Posts entry after entry, each with a different fault, and takes completions. A queue pair that
-// has failed is connected again.
+// Posts entry after entry, each with a different fault, and polls completions. Reconnects a queue
+// pair that has failed.
 class Barrage {
  public:
   explicit Barrage(const QpOptions& options = {}) : pair(options) {}
@@ -60,7 +60,7 @@ class Barrage {
 
 using Spoil = std::function<void(Entry&, size_t)>;
 
-// `spoil(entry, i)` for i below `count`, on each of the operations.
+// Calls `spoil(entry, i)` for i < `count` on each operation.
 auto EachOpcode(uint32_t type, size_t count, const Spoil& spoil) {
   return [=](Scene& scene) {
     Barrage barrage({.type = type});
@@ -72,7 +72,7 @@ auto EachOpcode(uint32_t type, size_t count, const Spoil& spoil) {
         if (!scene.is_long && !scene.Goes()) break;
       }
     }
-    EXPECT_GT(barrage.completed, 0u) << "no entry was answered";
+    EXPECT_GT(barrage.completed, 0u) << "no entry completed";
   };
 }
 
@@ -153,7 +153,7 @@ auto RandomEntries(uint32_t type) {
   };
 }
 
-// Operations in order go on while `scribble(queue, scene)` writes what it likes.
+// Valid operations continue while `scribble(queue, scene)` writes anything.
 auto Scribbled(const std::function<void(MappedQp&, Scene&)>& scribble) {
   return [=](Scene& scene) {
     RigPair pair;
@@ -224,7 +224,7 @@ void EntriesChangeWhileRead(Scene& scene) {
   changer.join();
 }
 
-// Shared receive queues of an XRC domain, by any number.
+// Shared receive queues of an XRC domain, with any number.
 void XrcNumbers(Scene& scene) {
   Rig near("roci0");
   Rig far("roci1");

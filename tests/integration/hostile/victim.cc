@@ -26,8 +26,8 @@ uint64_t Now() {
                                    .count());
 }
 
-// Time that a step takes. A wait for the processor counts no more than a moment: it is the
-// machine's, not the daemon's.
+// Duration of a step. Each wait for a processor counts only a moment, since the machine causes it,
+// not the daemon.
 class StepClock {
  public:
   explicit StepClock(VictimPage& page) : page_(page) {}
@@ -41,7 +41,7 @@ class StepClock {
     page_.step_ns += std::min(now - last_, kMoment);
     last_ = now;
   }
-  // A call of one piece: all of it counts.
+  // A single call: its whole duration counts.
   void EndCall() {
     page_.step_ns += Now() - last_;
     End();
@@ -151,7 +151,7 @@ class Program {
     ExpectPattern(target_, 0, kMessageBytes, seed, "data of a SEND");
   }
 
-  // The counter is behind the messages.
+  // The counter follows the messages.
   void FetchAdd(uint64_t round) {
     ibv_sge sge = back_.Sge(kMessageBytes, sizeof(uint64_t));
     ibv_send_wr wr = {};
@@ -172,7 +172,7 @@ class Program {
     }
   }
 
-  // Makes an object and destroys it, whatever other users have taken.
+  // Creates and destroys an object, which must work whatever other users hold.
   template <class Make, class Destroy>
   void Call(const char* what, const Make& make, const Destroy& destroy) {
     step_.Begin();
