@@ -20,8 +20,8 @@ namespace roci::memory {
 
 /// Direction of a copy.
 enum class Direction : uint8_t {
-  kFromApp,  ///< Read: app memory -> daemon.
-  kToApp,    ///< Write: daemon -> app memory.
+  kFromApp,  ///< Read: program memory -> daemon.
+  kToApp,    ///< Write: daemon -> program memory.
 };
 
 /// How copies address the memory.

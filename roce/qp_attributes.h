@@ -77,7 +77,7 @@ inline constexpr uint8_t kPathMigrated = 0;
 struct QpAttributes {
   QpState state = QpState::kReset;
   QpState cur_state =
-      QpState::kReset;  // in: the state that the app expects (kAttrCurState); out: = state
+      QpState::kReset;  // in: the state that the program expects (kAttrCurState); out: = state
   PathMtu path_mtu = PathMtu::k1024;
   uint8_t path_mig_state = kPathMigrated;
   uint32_t qkey = 0;

@@ -152,7 +152,7 @@ struct SendWqe {
   bool solicited : 1;
   bool fence : 1;
   bool fill_checksums : 1;     // raw packets: of IPv4, TCP and UDP
-  uint32_t immediate;          // network byte order, as the app wrote it
+  uint32_t immediate;          // network byte order, as the program wrote it
   uint32_t remote_srq_number;  // XRC only
   // `opcode` selects the member of the same name; other opcodes have `datagram`, which only UD
   // reads.

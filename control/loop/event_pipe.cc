@@ -37,7 +37,7 @@ absl::Status EventPipe::Create(EventPipe& pipe, UniqueFd& reading) {
   reading.Reset(ends[0]);
   pipe.writing.Reset(ends[1]);
   if (fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0) return StatusFromErrno(errno, "fcntl");
-  // The app chooses whether its end blocks. A second open gives the daemon's end its own flags.
+  // The program chooses whether its end blocks. A second open gives the daemon's end its own flags.
   char path[32];
   std::snprintf(path, sizeof(path), "/proc/self/fd/%d", ends[0]);
   pipe.unread.Reset(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -45,8 +45,8 @@ absl::Status EventPipe::Create(EventPipe& pipe, UniqueFd& reading) {
 }
 
 // Reads the whole pipe at once, since a full pipe gets room by whole pages only, and writes the
-// other events back. The app may read at the same time. If the app reads parts of events, the last
-// event here may be a part: it is written back unchanged.
+// other events back. The program may read at the same time. If the program reads parts of events,
+// the last event here may be a part: it is written back unchanged.
 uint32_t TakeBackEvents(const EventPipe& pipe, uint64_t element, size_t event_size) {
   int waiting = 0;
   if (ioctl(pipe.unread.get(), FIONREAD, &waiting) != 0 || waiting <= 0) return 0;

@@ -1,5 +1,5 @@
-// A pipe that carries events to an app, from which the daemon can remove unread events. A destroyed
-// object leaves no event behind, and the app acknowledges only events that it has read, as with the
+// A pipe of events to a program. The daemon can remove unread events, so that a destroyed object
+// leaves none behind, and the program acknowledges only events that it has read, as with the
 // kernel's completion channels.
 #pragma once
 
@@ -15,7 +15,7 @@ struct EventPipe {
   UniqueFd writing;  // never blocks
   UniqueFd unread;   // a second descriptor of the read end, with its own file status flags
 
-  // `reading` is the app's end; read whole events only.
+  // `reading` is the program's end; read whole events only.
   static absl::Status Create(EventPipe& pipe, UniqueFd& reading);
 };
 

@@ -16,7 +16,7 @@ enum class LogLevel : uint8_t { kError, kWarning, kNotice, kInfo, kDebug };
 void InitLog(LogLevel level);
 
 // Writes one line; the newline is added. Lines with the same format are rate-limited (LogLimiter),
-// since apps and peers can provoke most of them. Thread-safe; never on the hot path.
+// since programs and peers can provoke most of them. Thread-safe; never on the hot path.
 void Log(LogArea area, LogLevel level, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,4 +1,4 @@
-// Rate-limits log lines, so that an app or a peer that provokes a line repeatedly cannot fill a
+// Rate-limits log lines, so that a program or a peer that provokes a line repeatedly cannot fill a
 // disk. Time is an argument.
 #pragma once
 
@@ -66,7 +66,7 @@ class LogLimiter {
   };
 
   // A new kind replaces the oldest, whose suppressed count is lost. There are more entries than
-  // formats that apps and peers can provoke.
+  // formats that programs and peers can provoke.
   Entry& Find(const Kind& kind, roce::TimeNs now) {
     Entry* oldest = &entries_[0];
     for (Entry& entry : entries_) {

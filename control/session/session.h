@@ -1,5 +1,5 @@
-// One session: one open ibv_context of one app, on one connection and one device. Owns everything
-// that the app created through it. The commands are spread over session_*.cc by kind of object.
+// One session: an open ibv_context of a program, on one connection and one device. Owns the objects
+// that the program created through it. session_*.cc have the commands, by kind of object.
 #pragma once
 
 #include <unistd.h>
@@ -35,7 +35,7 @@ namespace roci::control {
 // Control thread only.
 class Session {
  public:
-  // Kept open for every session: socket, pidfd (twice), the app's memory, doorbell page, wake
+  // Kept open for every session: socket, pidfd (twice), the program's memory, doorbell page, wake
   // eventfd, async event pipe (three times).
   static constexpr uint64_t kDescriptors = 9;
   // What a session takes of its user's quotas; `user` keeps them.
@@ -72,7 +72,7 @@ class Session {
   ReachFacts reach_facts() const;
   // Whether the log says how the program's memory is accessed.
   bool has_logged_reach() const { return has_logged_reach_; }
-  // How the app has named its context; nothing: it has not, or is not visible.
+  // How the program has named its context; nothing: it has not, or is not visible.
   std::optional<ContextName> context_name() const;
 
   const HandleTable<PdRecord>& pds() const { return pds_; }
@@ -167,8 +167,8 @@ class Session {
   }
   // The tables whose handles no other session of the context gives, and which a program that mixes
   // up its contexts, or a child that has lost its parent's, could take for another's. Windows and
-  // lists have numbers of the key table, and what is named by the app's own objects cannot be mixed
-  // up.
+  // lists have numbers of the key table, and what is named by the program's own objects cannot be
+  // mixed up.
   template <class Visit>
   void ForEachOwnTable(Visit&& visit) {
     visit(pds_);
@@ -224,7 +224,7 @@ class Session {
   absl::Status AllocMw(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DeallocMw(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_completion.cc
-  // How many of the `sent` asynchronous events of an object that is gone the app has to
+  // How many of the `sent` asynchronous events of an object that is gone the program has to
   // acknowledge: those that cannot be taken back any more.
   uint32_t KeptAsyncEvents(uint64_t user_handle, uint32_t sent);
   absl::Status CreateChannel(const Request& request, const FdsPointer& fds, Reply& reply);
@@ -324,7 +324,7 @@ class Session {
   std::optional<HeldAnswer> held_answer_;
   uint64_t broker_ticket_ = 0;  // while the broker receives; see ForeignFds
   EventPipe async_events_;      // the dataplane has a writing end of its own
-  int context_fd_ = -1;         // in the app
+  int context_fd_ = -1;         // in the program
   bool has_logged_reach_ = false;
   std::shared_ptr<ContextGroup> group_;  // null: shares nothing
 

@@ -39,7 +39,7 @@ struct MrRecord {
   uint32_t dm = 0;                            // handle of the device memory that it is in; 0: none
   NotMapped not_mapped = NotMapped::kMapped;  // when it was registered
 };
-// Device memory: a memfd that the daemon and the app map.
+// Device memory: a memfd that the daemon and the program map.
 struct DmRecord {
   QuotaShare share;
   RingShare mapping_share = {};
@@ -106,7 +106,7 @@ struct QpRecord {
   std::shared_ptr<XrcDomain> domain;
   std::unique_ptr<dataplane::TargetOpening> opening;
   bool sq_sig_all = false;
-  std::optional<roci_abi_ah_attr> address;  // as the app gave it
+  std::optional<roci_abi_ah_attr> address;  // as the program gave it
   struct Group {
     QuotaShare share;
     MulticastMemberships::Membership member;

@@ -123,7 +123,7 @@ struct LcoreSnapshot {
   uint64_t async_events = 0;
   uint64_t events_delayed = 0;  // the pipe of a completion channel was full
   uint64_t events_lost = 0;     // asynchronous events; see AsyncEvents
-  uint64_t memory_faults = 0;   // copies from or to app memory that failed
+  uint64_t memory_faults = 0;   // copies from or to program memory that failed
   uint64_t timer_expiries = 0;
   uint64_t durable_syncs = 0;     // started for FLUSH for persistence
   uint64_t durable_failures = 0;  // failed durable_syncs

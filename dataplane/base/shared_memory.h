@@ -1,5 +1,5 @@
-// Memory shared with one app: a memfd that the daemon creates, seals against shrinking and growing,
-// and maps.
+// Memory shared with one program: a memfd that the daemon creates, seals against shrinking and
+// growing, and maps.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ class Fd {
   int fd_ = -1;
 };
 
-// Zeroed, page aligned, mapped read-write and shared. The app can neither truncate it (so touching
-// it never raises SIGBUS) nor add seals. Unmapped by the destructor.
+// Zeroed, page aligned, mapped read-write and shared. The program can neither truncate it (so
+// touching it never raises SIGBUS) nor add seals. Unmapped by the destructor.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -44,7 +44,7 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // The memfd, to be passed to the app and then closed (the mapping stays).
+  // The memfd, to be passed to the program and then closed (the mapping stays).
   Fd TakeFd() { return static_cast<Fd&&>(fd_); }
   int fd() const { return fd_.get(); }
 

@@ -50,7 +50,7 @@ void CompletionEvents::PublishWithheld() {
   withheld_.clear();
 }
 
-// Disarms the queue before its entries become visible: an app that sees the entry and arms the
+// Disarms the queue before its entries become visible: a program that sees the entry and arms the
 // queue again at once gets both events. Moderated events wait for Consider.
 void CompletionEvents::Claim(CompletionQueue& cq) {
   CompletionEventState& state = cq.event_state();
@@ -70,8 +70,8 @@ bool CompletionEvents::IsWanted(const CompletionQueue& cq) {
 void CompletionEvents::Flush(uint64_t now_ns) {
   if (touched_.empty()) return;
   Publish();
-  // The entries are visible before `arm` is read; the app stores `arm` before it polls a last time.
-  // So the lcore sees `arm`, or the app sees the entries.
+  // The entries are visible before `arm` is read; the program stores `arm` before it polls a last
+  // time. So the lcore sees `arm`, or the program sees the entries.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (CompletionQueue* cq : touched_) {
     CompletionEventState& state = cq->event_state();
@@ -86,7 +86,7 @@ void CompletionEvents::Flush(uint64_t now_ns) {
   touched_.clear();
 }
 
-// These events also wake a thread of the app that armed the queue since and saw no entries yet.
+// These events also wake a thread of the program that armed the queue since and saw no entries yet.
 void CompletionEvents::SendClaimed(CompletionQueue& cq) {
   CompletionEventState& state = cq.event_state();
   for (; state.claimed_ != 0; --state.claimed_) Send(cq);
@@ -171,7 +171,7 @@ void CompletionEvents::Send(CompletionQueue& cq) {
   }
 }
 
-// A few at a time: an app that does not read its channel must not take the lcore from others.
+// A few at a time: a program that does not read its channel must not take the lcore from others.
 void CompletionEvents::Retry() {
   std::array<CompletionQueue*, kRetriesPerCall> owed;
   const size_t count = std::min(delayed_.size(), owed.size());

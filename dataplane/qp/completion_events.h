@@ -64,7 +64,7 @@ class CompletionEvents {
   }
   // `cq` has an entry that is not visible before Publish.
   void Withhold(CompletionQueue& cq) { withheld_.push_back(&cq); }
-  // Makes all entries visible to the apps. See CompletionQueue::Write.
+  // Makes all entries visible to the programs. See CompletionQueue::Write.
   void Publish() {
     if (!withheld_.empty()) PublishWithheld();
   }
@@ -98,7 +98,7 @@ class CompletionEvents {
 
   Counter sent;
   Counter delayed;
-  Counter lost;  // asynchronous events: the backlog was full, or the app has closed its pipe
+  Counter lost;  // asynchronous events: the backlog was full, or the program has closed its pipe
 
  private:
   void CountDelayed();

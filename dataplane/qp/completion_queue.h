@@ -87,7 +87,7 @@ class CompletionQueue {
   void PublishProducer() {
     std::atomic_ref(header_->producer).store(producer_, std::memory_order_relaxed);
   }
-  // What the app has asked for: ROCI_ABI_CQ_ARM_*.
+  // What the program has asked for: ROCI_ABI_CQ_ARM_*.
   uint32_t arm() const { return std::atomic_ref(header_->arm).load(std::memory_order_relaxed); }
   void Disarm() {
     std::atomic_ref(header_->arm).exchange(ROCI_ABI_CQ_ARM_NONE, std::memory_order_seq_cst);

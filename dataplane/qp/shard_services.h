@@ -32,7 +32,7 @@ struct ShardServices {
   CompletionEvents* events = nullptr;
   std::vector<AppCopies*>* collecting = nullptr;  // those with copies to run
   DurableService* durable = nullptr;
-  Counter* memory_faults = nullptr;  // copies from or to app memory that failed
+  Counter* memory_faults = nullptr;  // copies from or to program memory that failed
   Counter* async_events = nullptr;   // sent
 };
 

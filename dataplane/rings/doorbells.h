@@ -1,5 +1,5 @@
-// Finds the queue pairs whose doorbells an app has rung. One load tells whether there are any, even
-// with tens of thousands of queue pairs.
+// Finds the queue pairs whose doorbells a program has rung. One load tells whether there are any,
+// even with tens of thousands of queue pairs.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class Doorbells {
   static constexpr uint32_t kWordBits = 64;
 
   Doorbells() = default;
-  // `page` is shared with the app and outlives this object.
+  // `page` is shared with the program and outlives this object.
   explicit Doorbells(roci_abi_doorbells* page) : page_(page) {}
 
   bool Pending() const {
@@ -30,19 +30,19 @@ class Doorbells {
   template <class Visit>
   uint32_t Collect(uint32_t budget, Visit&& visit);
 
-  // Tells the app whether it must write to the wake eventfd after ringing. After `true` the caller
-  // must execute a full fence.
+  // Tells the program whether it must write to the wake eventfd after ringing. After `true` the
+  // caller must execute a full fence.
   void SetSleeping(bool sleeping) {
     std::atomic_ref(page_->sleeping).store(sleeping ? 1 : 0, std::memory_order_relaxed);
   }
 
-  // Shows the app that this thread runs. `rounds` is not 0 and differs from the last call.
+  // Shows the program that this thread runs. `rounds` is not 0 and differs from the last call.
   void SetRounds(uint32_t rounds) {
     std::atomic_ref(page_->rounds).store(rounds, std::memory_order_relaxed);
   }
 
-  // Rings a doorbell as the app does, for work that the daemon itself posts. Only on this thread,
-  // which checks the page before it sleeps, so no wake-up is needed.
+  // Rings a doorbell as the program does, for work that the daemon itself posts. Only on this
+  // thread, which checks the page before it sleeps, so no wake-up is needed.
   void Ring(uint32_t handle) {
     const auto set = [](uint64_t& word, uint32_t bit) {
       std::atomic_ref(word).fetch_or(uint64_t{1} << bit, std::memory_order_seq_cst);

@@ -163,7 +163,7 @@ void WorkQueue::Reset() {
 bool WorkQueue::Refresh() {
   if (capacity_ == 0 || broken_) return false;
   const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
-  // The app leaves out indices only if all its published entries were taken. So a new value of
+  // The program leaves out indices only if all its published entries were taken. So a new value of
   // `restarts` takes effect with the next new value of `producer`, not before.
   if (producer == next_) {
     seen_ = producer;
@@ -179,7 +179,7 @@ bool WorkQueue::Refresh() {
   return seen_ != next_;
 }
 
-// With wrong values of the app, its own entries are not taken; there is no other harm.
+// With wrong values of the program, its own entries are not taken; there is no other harm.
 void WorkQueue::LeaveOut(uint32_t restarts, uint32_t producer) {
   restarts_ = restarts;
   const uint32_t start = std::atomic_ref(header_->start).load(std::memory_order_relaxed);
@@ -203,7 +203,7 @@ SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity
 FetchResult SendQueue::Fetch(roce::SendWqe& out, CompletionStatus& bad_status) {
   if (next_ == seen_ && !Refresh()) return FetchResult::kEmpty;
   const std::byte* slot = Slot(next_);
-  // Prefetches only a slot that the app has written.
+  // Prefetches only a slot that the program has written.
   if (next_ + 1 != seen_) {
     __builtin_prefetch(Slot(next_ + 1));
     __builtin_prefetch(Slot(next_ + 1) + kCacheLineBytes);

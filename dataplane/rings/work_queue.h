@@ -1,5 +1,5 @@
-// Gate 2: work queues in memory that the app can write. Indices are bounded; every entry is copied
-// once, and the copy is checked. State that the daemon trusts is in these objects.
+// Gate 2: work queues in memory that the program can write. Indices are bounded; every entry is
+// copied once, and the copy is checked. State that the daemon trusts is in these objects.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@
 
 namespace roci::dataplane {
 
-// The common part of send and receive queues. `broken`: the app's producer index was impossible; no
-// entry is taken from the queue until Reset.
+// The common part of send and receive queues. `broken`: the program's producer index was
+// impossible; no entry is taken from the queue until Reset.
 class WorkQueue {
  public:
   WorkQueue() = default;
-  // `header` and `slots` are shared with the app. `capacity` is a power of two, or 0 for a queue
-  // without entries.
+  // `header` and `slots` are shared with the program. `capacity` is a power of two, or 0 for a
+  // queue without entries.
   WorkQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
             uint8_t max_sge)
       : header_(header), slots_(slots), capacity_(capacity), stride_(stride), max_sge_(max_sge) {}
@@ -27,20 +27,20 @@ class WorkQueue {
   bool broken() const { return broken_; }
   uint32_t taken() const { return next_ - left_out_; }  // entries taken so far
 
-  // Whether the app has posted more than was taken.
+  // Whether the program has posted more than was taken.
   bool HasPosted() {
     if (next_ != seen_) return true;
     return Refresh();
   }
 
-  // Whether the app has posted entries since the producer index was last read.
+  // Whether the program has posted entries since the producer index was last read.
   bool HasNew() {
     const uint32_t before = seen_;
     Refresh();
     return seen_ != before;
   }
 
-  // True: the app rings the doorbell for entries that it posts from now on. The caller then
+  // True: the program rings the doorbell for entries that it posts from now on. The caller then
   // executes a full fence and checks the queue once more.
   void SetArmed(bool armed) {
     std::atomic_ref(header_->armed).store(armed ? 1 : 0, std::memory_order_relaxed);
@@ -71,7 +71,7 @@ class WorkQueue {
   uint32_t next_ = 0;  // index of the next entry to take
   uint32_t seen_ = 0;  // producer index as last read
   uint32_t restarts_ = 0;
-  uint32_t left_out_ = 0;  // indices that the app left out
+  uint32_t left_out_ = 0;  // indices that the program left out
   uint8_t max_sge_ = 0;
   bool broken_ = false;
 };
@@ -82,11 +82,11 @@ class SendQueue : public WorkQueue {
   SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
             uint8_t max_sge, uint32_t max_inline, roce::QpType type);
 
-  // Takes the next entry. kBad: `out` has slot, wr_id and opcode (kSend if the app's opcode does
-  // not exist), and `bad_status` has the error.
+  // Takes the next entry. kBad: `out` has slot, wr_id and opcode (kSend if the program's opcode
+  // does not exist), and `bad_status` has the error.
   roce::FetchResult Fetch(roce::SendWqe& out, roce::CompletionStatus& bad_status);
 
-  // Reads element `i` < wqe.num_sge from the ring; the app may have changed it since Fetch.
+  // Reads element `i` < wqe.num_sge from the ring; the program may have changed it since Fetch.
   roce::Sge ReadSge(const roce::SendWqe& wqe, uint32_t i) const;
   // The inline bytes of an entry; wqe.length of them.
   std::byte* InlineData(const roce::SendWqe& wqe) const {

@@ -206,7 +206,7 @@ uint32_t Worker::ExpireTimers() {
 }
 
 // Moves the queue pairs of an overflowed CQ to ERR (IBTA vol 1, 11.6.3.3). The walk is cut into
-// slices, so that one app's overflow does not delay other apps.
+// slices, so that one program's overflow does not delay other programs.
 uint32_t Worker::FailUsers() {
   CompletionQueue& cq = events_.overflowed();
   const VerbsContext& context = cq.context();
@@ -299,7 +299,7 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
 }
 
 void Worker::ScheduleVisit(QueuePair& qp) {
-  // Flushed completions must be in the ring before the app gets the answer to the change.
+  // Flushed completions must be in the ring before the program gets the answer to the change.
   events_.Publish();
   ApplyEffects(qp);
   active_.Push(qp);

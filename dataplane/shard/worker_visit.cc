@@ -273,7 +273,7 @@ void Worker::ApplyEffects(QueuePair& qp) {
   SetTimer(qp);
 }
 
-// In ERR, new receives of the app are flushed, so the receive queue is armed.
+// In ERR, new receives of the program are flushed, so the receive queue is armed.
 void Worker::NoteState(QueuePair& qp) {
   const bool in_error = qp.core.state() == roce::QpState::kErr;
   if (in_error == qp.watches_receives) [[likely]]
@@ -297,7 +297,7 @@ void Worker::Rearm(QueuePair& qp) {
   rearmed_[rearmed_count_++] = &qp;
 }
 
-// The app stores its index before it reads `armed`; this reads the index after it has stored
+// The program stores its index before it reads `armed`; this reads the index after it has stored
 // `armed`. So at least one of both sees the other.
 void Worker::FinishRearming() {
   std::atomic_thread_fence(std::memory_order_seq_cst);

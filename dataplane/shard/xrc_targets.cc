@@ -30,7 +30,7 @@ absl::StatusOr<XrcTargets::Created> XrcTargets::CreateTarget(const QueuePairConf
                                    of_domain, *qpn, 0);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
-  qp->TakeFd();  // no app has its (empty) rings
+  qp->TakeFd();  // no program has its (empty) rings
   lcore_.Call([&](const OnShard& shard) { lcore_.worker(shard).AddQueuePair(*qp); });
   std::move(free_qpn).Cancel();
   targets_.Add(*std::move(created));

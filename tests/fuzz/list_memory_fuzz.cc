@@ -83,7 +83,7 @@ class Machine {
   struct List {
     uint32_t pd;
     uint32_t max_runs;
-    Fd app;  // as the app has the memory
+    Fd app;  // as the program has the memory
     uint32_t key;
     bool is_registered = false;
     Access access = Access::kNone;
@@ -160,7 +160,7 @@ class Machine {
     lists_.erase(found);
   }
 
-  // The app writes a run, usually of an existing region.
+  // The program writes a run, usually of an existing region.
   void Poke() {
     const auto list = Any(lists_);
     if (list == lists_.end()) return;

@@ -139,7 +139,7 @@ class Fuzz {
   uint32_t max_sge_ = 0;
   roci_abi_srq_layout layout_{};
   std::unique_ptr<SharedReceiveQueue> queue_;
-  roci::dataplane::Fd app_;  // as the app has the memory
+  roci::dataplane::Fd app_;  // as the program has the memory
   uint32_t given_back_ = 0;
   uint32_t grown_ = 0;
 };

@@ -46,7 +46,7 @@ class Model {
  public:
   struct Listed {
     roci_abi_tag_op op;
-    bool is_held;  // posted while messages were unexpected that the app had not seen
+    bool is_held;  // posted while messages were unexpected that the program had not seen
   };
 
   explicit Model(uint32_t max_tags) : taken_(max_tags, false) {}
@@ -275,7 +275,7 @@ class Fuzz {
   uint32_t max_ops_;
   Model model_;
   std::unique_ptr<TagQueue> queue_;
-  roci::dataplane::Fd app_;  // as the app has the memory
+  roci::dataplane::Fd app_;  // as the program has the memory
   std::vector<uint32_t> matched_;
   uint64_t last_id_ = 0;
   uint32_t unexpected_ = 0;

@@ -10,8 +10,8 @@
 // `u.bind.window` the handle, `u.bind.access` the access rights, `u.bind.new_key` the key, and
 // `u.bind.length` the number of runs in the list's memory.
 
-// The memfd of a list region is an array of roci_abi_sge: runs of ordinary regions. The app does
-// not write to it between the post of a request and its completion.
+// The memfd of a list region is an array of roci_abi_sge: runs of ordinary regions. The program
+// does not write to it between the post of a request and its completion.
 struct roci_abi_alloc_list_mr_request {
   struct roci_abi_request head;
   uint32_t pd;

@@ -3,7 +3,7 @@
 // unless a field says otherwise.
 //
 // Trust: the daemon validates everything that it reads here. Sizes, strides and its own indices
-// live in daemon memory, so that an app that writes garbage here harms only itself.
+// live in daemon memory, so that a program that writes garbage here harms only itself.
 #pragma once
 
 #include <stddef.h>
@@ -24,22 +24,22 @@
 // Both queues of a QP live in one memfd, at the offsets that the create response names. Indices are
 // free-running 32-bit counters; slot = index & (capacity - 1), capacities are powers of two.
 //
-// An app may skip indices of a send queue that is empty (all entries are completed), so that a
-// rarely used queue reuses the same few slots, which are in the caches. Before `producer`, the app
-// stores the index of the next entry to `start` and adds 1 to `restarts`
+// A program may skip indices of a send queue that is empty (all entries are completed), so that a
+// rarely used queue reuses the same few slots, which are in the caches. Before `producer`, the
+// program stores the index of the next entry to `start` and adds 1 to `restarts`
 // (ROCI_ABI_FEATURE_RESTART).
 //
 // A transition of the QP to RESET discards the posted entries: the daemon stores 0 to both
 // `producer`s before it answers, and both sides count from 0 again.
 
 struct roci_abi_queue {
-  // Written by the app: entries posted so far. Store with release order after the entry is
+  // Written by the program: entries posted so far. Store with release order after the entry is
   // complete.
   uint32_t producer;
   uint32_t start;     // there are no entries from the old `producer` up to this index
   uint32_t restarts;  // how often `start` was stored
   uint32_t reserved0[13];
-  // Written by the daemon: 1 = the app must ring the doorbell after it has stored `producer`,
+  // Written by the daemon: 1 = the program must ring the doorbell after it has stored `producer`,
   // followed by a full fence. 0 = the daemon polls `producer`.
   uint32_t armed;
   // Written by the daemon, a hint for tools: entries consumed so far.
@@ -82,7 +82,7 @@ enum roci_abi_send_flags {
   ROCI_ABI_SEND_SIGNALED = 1 << 1,
   ROCI_ABI_SEND_SOLICITED = 1 << 2,
   // `inline_length` bytes of data follow the header instead of SGEs. The provider also sets it for
-  // small SENDs and WRITEs for which the app did not ask for inline data.
+  // small SENDs and WRITEs for which the program did not ask for inline data.
   ROCI_ABI_SEND_INLINE = 1 << 3,
   // Raw packets: the daemon fills in the checksums of the IPv4 header and of TCP or UDP
   // (ROCI_ABI_FEATURE_IP_CHECKSUM).
@@ -146,8 +146,8 @@ ROCI_ABI_ASSERT(sizeof(struct roci_abi_recv_wqe) == 16);
 // ---- Shared receive queues
 //
 // The QPs of the session consume entries in the order of posting, but the entries complete in any
-// order. So the app allocates slots from its list of free ones, and a ring names the slots in the
-// order of posting.
+// order. So the program allocates slots from its list of free ones, and a ring names the slots in
+// the order of posting.
 
 #define ROCI_ABI_MAX_SRQ_HANDLES 65536
 
@@ -155,7 +155,7 @@ ROCI_ABI_ASSERT(sizeof(struct roci_abi_recv_wqe) == 16);
 // as in a receive queue) follow at the offsets named in the create response. The index into the
 // ring is free-running; position = index & (ring capacity - 1).
 struct roci_abi_srq {
-  // Written by the app: entries posted so far. Store with release order after slot and ring are
+  // Written by the program: entries posted so far. Store with release order after slot and ring are
   // complete.
   uint32_t producer;
   uint32_t reserved0[15];
@@ -176,10 +176,10 @@ enum roci_abi_cq_arm {
 
 // Header of a CQ's memfd; the entries follow at the offset named in the create response.
 struct roci_abi_cq {
-  // Written by the app: entries consumed so far (release order).
+  // Written by the program: entries consumed so far (release order).
   uint32_t consumer;
   uint32_t reserved0[15];
-  // Written by the app (roci_abi_cq_arm). The daemon exchanges it with NONE when it sends the
+  // Written by the program (roci_abi_cq_arm). The daemon exchanges it with NONE when it sends the
   // event.
   uint32_t arm;
   uint32_t reserved1[15];
@@ -256,13 +256,13 @@ ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, generation) == 56);
 // ---- Doorbell page
 //
 // One per session: a bit per QP handle, in a bitmap of three levels, so that the daemon finds a few
-// doorbells among tens of thousands of queue pairs by reading one word. The app sets bits from the
-// bottom up (levels 0, 1, 2); the daemon exchanges words with 0 from the top down.
+// doorbells among tens of thousands of queue pairs by reading one word. The program sets bits from
+// the bottom up (levels 0, 1, 2); the daemon exchanges words with 0 from the top down.
 
 #define ROCI_ABI_MAX_QP_HANDLES 65536
 
 struct roci_abi_doorbells {
-  // Written by the daemon: 1 = the session's lcore sleeps; the app sets the bits, then a full
+  // Written by the daemon: 1 = the session's lcore sleeps; the program sets the bits, then a full
   // fence, then writes 8 bytes to the wake eventfd.
   uint32_t sleeping;
   // Written by the daemon: changes at least every 250 us while the session's lcore runs. 0: the

@@ -23,8 +23,8 @@ struct roci_abi_create_cq_response {  // 1 descriptor: the CQ's memfd
   uint64_t memory_size;
 };
 // RESIZE_CQ: the daemon copies the entries from the request's consumer index on to a new ring, with
-// generations as in an empty ring of the new size, and continues there. The app switches to the new
-// ring when it gets the response.
+// generations as in an empty ring of the new size, and continues there. The program switches to the
+// new ring when it gets the response.
 struct roci_abi_resize_cq_request {
   struct roci_abi_request head;
   uint32_t handle;

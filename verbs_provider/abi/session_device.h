@@ -5,30 +5,30 @@
 
 // HELLO. Request descriptors: see ROCI_ABI_FEATURE_APP_MEMORY. Response descriptors, in this order:
 // doorbell page memfd, wake eventfd, async event pipe (reading end), and, with
-// ROCI_ABI_HELLO_HAS_USERFAULTFD in `flags`, a descriptor of /dev/userfaultfd for apps that may not
-// open it.
+// ROCI_ABI_HELLO_HAS_USERFAULTFD in `flags`, a descriptor of /dev/userfaultfd for programs that may
+// not open it.
 #define ROCI_ABI_HELLO_HAS_USERFAULTFD 1u
 // Bits of `features`: what a side supports in addition to its minor version.
 //
-// Set by the daemon: the app may skip indices of a send queue, see rings.h.
+// Set by the daemon: the program may skip indices of a send queue, see rings.h.
 #define ROCI_ABI_FEATURE_RESTART 1u
-// Set by both: ROCI_ABI_SEND_IP_CHECKSUM, see rings.h. To an app without it, the daemon reports a
-// device without checksum offload.
+// Set by both: ROCI_ABI_SEND_IP_CHECKSUM, see rings.h. To a program without it, the daemon reports
+// a device without checksum offload.
 #define ROCI_ABI_FEATURE_IP_CHECKSUM 2u
-// Set by the app: the last descriptor of HELLO or ATTACH is /proc/self/mem, opened for reading and
-// writing. The daemon reaches the app's memory through it, even if it does not see the app's
-// process. EBADF: the descriptor is another file; EPERM: it belongs to another process. A daemon
-// without this feature answers EINVAL; the app may then repeat the request without it. Set by the
-// daemon: it has the feature.
+// Set by the program: the last descriptor of HELLO or ATTACH is /proc/self/mem, opened for reading
+// and writing. The daemon reaches the program's memory through it, even if it does not see the
+// program's process. EBADF: the descriptor is another file; EPERM: it belongs to another process. A
+// daemon without this feature answers EINVAL; the program may then repeat the request without it.
+// Set by the daemon: it has the feature.
 #define ROCI_ABI_FEATURE_APP_MEMORY 4u
-// Set by an app that may not open /proc/self/mem, instead of ROCI_ABI_FEATURE_APP_MEMORY: the last
-// descriptor is a memfd, sealed against changes of its size, with one roci_abi_memory_proof, that
-// the app has mapped (MAP_SHARED, writable). The daemon opens the memory of the connected process,
-// writes a word through one of the two and reads it through the other. If it finds the word, the
-// process still runs the program that sent the request, and has not called exec since.
+// Set by a program that may not open /proc/self/mem, instead of ROCI_ABI_FEATURE_APP_MEMORY: the
+// last descriptor is a memfd, sealed against changes of its size, with one roci_abi_memory_proof,
+// that the program has mapped (MAP_SHARED, writable). The daemon opens the memory of the connected
+// process, writes a word through one of the two and reads it through the other. If it finds the
+// word, the process still runs the program that sent the request, and has not called exec since.
 #define ROCI_ABI_FEATURE_MEMORY_PROOF 8u
 struct roci_abi_memory_proof {
-  uint64_t address;  // in the app, of this structure
+  uint64_t address;  // in the program, of this structure
   uint64_t word;     // written by the daemon
 };
 struct roci_abi_hello_request {

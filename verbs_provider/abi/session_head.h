@@ -22,7 +22,7 @@ enum roci_abi_command {
   ROCI_ABI_REG_MR,
   ROCI_ABI_REREG_MR,
   ROCI_ABI_DEREG_MR,
-  // The app is about to make a converted range private again: from the response on, the daemon
+  // The program is about to make a converted range private again: from the response on, the daemon
   // reaches the range by process_vm only.
   ROCI_ABI_UNSHARE_RANGE,
   ROCI_ABI_CREATE_COMP_CHANNEL,
@@ -111,7 +111,7 @@ struct roci_abi_plain_response {
 };
 
 // DESTROY_CQ, DESTROY_QP, DESTROY_SRQ: the events that the daemon has sent for the object. The
-// plugin waits until the app has acknowledged as many.
+// plugin waits until the program has acknowledged as many.
 struct roci_abi_destroy_response {
   struct roci_abi_response head;
   uint32_t comp_events;

@@ -33,7 +33,7 @@ struct roci_abi_reg_mr_request {
   struct roci_abi_request head;
   uint32_t pd;
   uint32_t access;  // enum ibv_access_flags
-  uint64_t start;   // address in the app
+  uint64_t start;   // address in the program
   uint64_t length;
   uint64_t iova;  // address that work requests use for `start`; 0 for zero-based regions
   uint32_t extent_count;

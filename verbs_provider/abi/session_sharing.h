@@ -40,6 +40,6 @@ struct roci_abi_import_mr_response {
 };
 struct roci_abi_import_dm_response {  // 1 descriptor: the memfd
   struct roci_abi_response head;
-  uint64_t length;       // bytes, as allocated by the app
+  uint64_t length;       // bytes, as allocated by the program
   uint64_t memory_size;  // of the memfd, bytes
 };

@@ -21,10 +21,11 @@ enum roci_abi_tag_opcode {
 
 // Header of the memfd. The ring of operations follows at `ops_offset`, and at `freed_offset` a ring
 // of 32-bit numbers: the slots of the tag list that have become free, in any order. At first all
-// slots are free. The app chooses the slot of a tag. Indices are free-running; position = index &
-// (capacity - 1).
+// slots are free. The program chooses the slot of a tag. Indices are free-running; position = index
+// & (capacity - 1).
 struct roci_abi_tag_queue {
-  // Written by the app: operations posted so far (release order). Then the app rings the doorbell.
+  // Written by the program: operations posted so far (release order). Then the program rings the
+  // doorbell.
   uint32_t producer;
   uint32_t reserved0[15];
   // Written by the daemon (release order): operations consumed so far.
@@ -42,8 +43,8 @@ struct roci_abi_tag_op {
   uint64_t recv_wr_id;  // ADD
   uint64_t tag;         // ADD
   uint64_t mask;        // ADD
-  // ADD, DEL: number of the slot | generation << 16. The app increments a slot's generation with
-  // each use, so that an old handle does not name a new tag.
+  // ADD, DEL: number of the slot | generation << 16. The program increments a slot's generation
+  // with each use, so that an old handle does not name a new tag.
   uint32_t handle;
   uint32_t unexpected_count;
   uint8_t opcode;   // roci_abi_tag_opcode

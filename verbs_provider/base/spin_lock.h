@@ -22,7 +22,7 @@ class SpinLock {
     }
   }
   void Unlock() { locked_.store(false, std::memory_order_release); }
-  /// Makes Lock() do nothing: the app has promised that only one thread uses the object. Called
+  /// Makes Lock() do nothing: the program has promised that only one thread uses the object. Called
   /// before other threads can reach the lock.
   void DisableLocking() { needed_ = false; }
 

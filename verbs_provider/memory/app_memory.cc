@@ -1,4 +1,5 @@
-// Walks the app's mappings in a range and describes each by the fastest possible kind of extent.
+// Walks the program's mappings in a range and describes each by the fastest possible kind of
+// extent.
 #include "verbs_provider/memory/app_memory.h"
 
 #include <dirent.h>
@@ -20,7 +21,7 @@
 namespace roci::provider {
 namespace {
 
-// Most descriptors of the app that a search for a file checks.
+// Most descriptors of the program that a search for a file checks.
 constexpr int kMaxDescriptorsSearched = 65536;
 
 bool IsFile(int fd, const MapsLine& line) {
@@ -47,8 +48,8 @@ int DuplicateIfFile(int fd, const MapsLine& line) {
   return -1;
 }
 
-// A duplicate of a descriptor of the app that is the file of `line`, else -1. Lists /proc/self/fd
-// with getdents64, because opendir calls malloc.
+// A duplicate of a descriptor of the program that is the file of `line`, else -1. Lists
+// /proc/self/fd with getdents64, because opendir calls malloc.
 int FindDescriptor(const MapsLine& line) {
   const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return -1;

@@ -1,11 +1,11 @@
-// Describes the app's memory as extents, so that the daemon can choose the fastest way to reach it.
+// Describes the program's memory as extents, so that the daemon can choose the fastest access.
 #pragma once
 
 #include <cstdint>
 
 namespace roci::provider {
 
-/// How the daemon reaches an extent of the app's memory.
+/// How the daemon reaches an extent of the program's memory.
 enum class ExtentKind : uint8_t {
   kProcessVm = 0,  ///< process_vm_readv/writev: works for all memory.
   kFile = 1,       ///< `fd` is the file that is mapped here; the daemon may map it too.
@@ -22,7 +22,7 @@ struct MemoryExtent {
   uint64_t vma_begin;    ///< kMapFiles: the mapping's bounds, which name it in /proc/PID/map_files.
   uint64_t vma_end;
   int fd;         ///< kFile, kConverted: descriptor of the file, else -1.
-  bool close_fd;  ///< CloseExtents closes `fd`. Otherwise the app or convert.h owns it.
+  bool close_fd;  ///< CloseExtents closes `fd`. Otherwise the program or convert.h owns it.
   bool writable;  ///< The daemon may map it for writing.
   ExtentKind kind;
 };
@@ -33,7 +33,7 @@ struct MemoryExtents {
   static constexpr uint32_t kCapacity = 16;
   uint32_t count = 0;
   /// An extent is a mapping of a file other than the known one: after a truncation of the file,
-  /// access raises SIGBUS in the app.
+  /// access raises SIGBUS in the program.
   bool file_backed = false;
   MemoryExtent items[kCapacity];
 };

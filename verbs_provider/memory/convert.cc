@@ -122,7 +122,7 @@ bool IsOurs(const MapsLine& line) {
 }
 
 // The file pages that a mapping of the file shows. A page's offset is the address at which it was
-// converted; the app may have moved the mapping with mremap since.
+// converted; the program may have moved the mapping with mremap since.
 Range FilePagesOf(const MapsLine& line) {
   return {line.offset, line.offset + (line.end - line.begin)};
 }
@@ -206,7 +206,7 @@ bool IsRegistered(Range pages) {
 }
 
 // Whether a registration has file pages in `pages` that are no longer mapped at their original
-// address, because the app has moved or unmapped them.
+// address, because the program has moved or unmapped them.
 bool AnyRegisteredPageMoved(Range pages) {
   MapsReader reader(pages.begin);
   MapsLine line;
@@ -217,8 +217,8 @@ bool AnyRegisteredPageMoved(Range pages) {
   return !reader.ok();
 }
 
-// Whether the file pages at `pages` are in use: by a registration whose memory the app has moved,
-// or by memory that could not be made private again. All other file pages have been freed.
+// Whether the file pages at `pages` are in use: by a registration whose memory the program has
+// moved, or by memory that could not be made private again. All other file pages have been freed.
 bool FilePagesInUse(Range pages) {
   if (AnyRegisteredPageMoved(pages)) return true;
   if (!g_state.restore_failed) return false;
@@ -288,7 +288,7 @@ Restored RestoreMappings(MapsReader& reader, Range pages, uint64_t end) {
 }
 
 // Makes the converted memory at `pages` private again, and frees the file's pages. Reads all file
-// mappings only if the app has moved or unmapped some of the memory.
+// mappings only if the program has moved or unmapped some of the memory.
 void Unconvert(Range pages) {
   Restored in_place;
   MapsReader near(pages.begin);

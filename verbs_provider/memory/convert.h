@@ -1,5 +1,5 @@
-// Conversion: replaces private anonymous memory of the app in place by a mapping of a sealed memfd,
-// which the daemon can map too, and restores private memory later. No concurrent write is lost.
+// Conversion: replaces private anonymous memory of the program in place by a mapping of a sealed
+// memfd, which the daemon can map, and restores it later. Concurrent writes are kept.
 #pragma once
 
 #include <cstdint>

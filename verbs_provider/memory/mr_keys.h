@@ -21,7 +21,7 @@ class MrKeys {
   bool Add(uint32_t key, uint32_t pd, uint64_t iova, uint64_t address, uint64_t length);
   void Remove(uint32_t key);
 
-  /// The app's memory for [va, va + length) by `key`; null if the key is unknown, belongs to
+  /// The program's memory for [va, va + length) by `key`; null if the key is unknown, belongs to
   /// another PD or does not cover the range.
   const void* Find(uint32_t key, uint32_t pd, uint64_t va, uint32_t length) const {
     const Chunk* chunk = chunks_[key >> (8 + kChunkBits)].load(std::memory_order_acquire);

@@ -1,4 +1,4 @@
-// The app's half of a receive queue ring. Calls nothing in libibverbs.
+// The program's half of a receive queue ring. Calls nothing in libibverbs.
 #pragma once
 
 #include <atomic>

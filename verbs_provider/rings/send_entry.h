@@ -51,14 +51,15 @@ inline std::byte* Payload(roci_abi_send_wqe* entry) {
   return reinterpret_cast<std::byte*>(entry) + sizeof(*entry);
 }
 
-/// Writes the window, the region and the range of a bind request. The app chooses the low 8 bits of
-/// the new R_Key, which are those of `new_key`; the other bits identify the window (IBTA vol 1,
-/// 10.6.7.2.2 and 11.2.8.12). `mw.rkey` has the new key at once (ibv_bind_mw(3)); if the bind
-/// fails, the app restores the old one.
+/// Writes the window, the region and the range of a bind request. The program chooses the low 8
+/// bits of the new R_Key, which are those of `new_key`; the other bits identify the window (IBTA
+/// vol 1, 10.6.7.2.2 and 11.2.8.12). `mw.rkey` has the new key at once (ibv_bind_mw(3)); if the
+/// bind fails, the program restores the old one.
 inline void PutBinding(roci_abi_send_wqe* entry, ibv_mw& mw, uint32_t new_key,
                        const ibv_mw_bind_info& info) {
   constexpr uint32_t kChosenByApp = 0xFF;
-  // The key identifies the window, as on adapters. mw.handle is not used: the app can overwrite it.
+  // The key identifies the window, as on adapters. mw.handle is not used: the program can overwrite
+  // it.
   mw.rkey = (mw.rkey & ~kChosenByApp) | (new_key & kChosenByApp);
   entry->remote_va = info.addr;
   entry->u.bind.length = info.length;

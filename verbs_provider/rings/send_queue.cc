@@ -54,7 +54,7 @@ unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums) {
 
 int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr) {
   int error = 0;
-  uint32_t opcode;  // not ibv_wr_opcode: the app's value may be outside the enumeration
+  uint32_t opcode;  // not ibv_wr_opcode: the program's value may be outside the enumeration
   memcpy(&opcode, &wr.opcode, sizeof(opcode));
   roci_abi_send_wqe* entry =
       BeginEntry(queue, index, queue.opcodes.verbs, opcode, wr.wr_id, wr.send_flags, &error);

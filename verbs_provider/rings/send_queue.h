@@ -1,4 +1,4 @@
-// The app's half of a send queue ring: checks work requests and writes them into slots. Calls
+// The program's half of a send queue ring: checks work requests and writes them into slots. Calls
 // nothing in libibverbs.
 #pragma once
 

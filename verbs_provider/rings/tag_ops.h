@@ -1,4 +1,4 @@
-// The app's half of the ring of tag list operations of a shared receive queue. Calls nothing in
+// The program's half of the ring of tag list operations of a shared receive queue. Calls nothing in
 // libibverbs.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Address handles that the app has destroyed and the daemon still has. Creating one with the same
-// address vector takes it back, without a round trip to the daemon.
+// Address handles that the program has destroyed and the daemon still has. Creating one with the
+// same address vector takes it back, without a round trip to the daemon.
 //
 // libibverbs' address handles are often short-lived: one for each datagram or each peer that
 // answers.

@@ -1,8 +1,8 @@
 // Parent domains (ibv_alloc_parent_domain(3)): the allocator of the objects created in them, and
 // whether several threads use these.
 //
-// The app's allocator provides the memory of the plugin's half of a QP or CQ. It cannot provide the
-// rings, which are the daemon's memory.
+// The program's allocator provides the memory of the plugin's half of a QP or CQ. It cannot provide
+// the rings, which are the daemon's memory.
 #pragma once
 
 #include <cerrno>
@@ -13,7 +13,7 @@
 
 namespace roci::provider {
 
-/// The purpose of an allocation, as the app's allocator gets it (`resource_type`).
+/// The purpose of an allocation, as the program's allocator gets it (`resource_type`).
 enum class DomainMemory : uint64_t {
   kQueuePair = 1,
   kCompletionQueue = 2,
@@ -59,8 +59,8 @@ inline void ReleaseDomain(ibv_pd* pd) {
   if (Pd* domain = ParentDomainOf(pd)) --domain->ref_count;
 }
 
-/// Whether the app has promised (by a thread domain) that one thread at a time uses the objects of
-/// `pd`.
+/// Whether the program has promised (by a thread domain) that one thread at a time uses the objects
+/// of `pd`.
 inline bool IsSingleThreaded(ibv_pd* pd) {
   const Pd* domain = ParentDomainOf(pd);
   return domain != nullptr && domain->td != nullptr;

@@ -1,5 +1,5 @@
-// Extended completion queues (ibv_create_cq_ex(3)): the app polls entry by entry and reads single
-// fields.
+// Extended completion queues (ibv_create_cq_ex(3)): the program polls entry by entry and reads
+// single fields.
 #pragma once
 
 #include <cstdint>

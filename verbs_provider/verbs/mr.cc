@@ -84,7 +84,7 @@ DescribedMemory Describe(const MemoryExtents& extents, bool writable) {
 }
 
 // Whether posts may copy from the memory. Not if a file is mapped: other processes may truncate it,
-// and the copy would raise SIGBUS in the app, where the daemon reports an error completion.
+// and the copy would raise SIGBUS in the program, where the daemon reports an error completion.
 bool MayCopyAtPost(const MemoryExtents& extents) {
   return std::all_of(extents.items, extents.items + extents.count, [](const MemoryExtent& e) {
     return e.kind == ExtentKind::kProcessVm || e.kind == ExtentKind::kConverted;
@@ -268,7 +268,7 @@ int ReregMr(verbs_mr* vmr, int flags, ibv_pd* pd, void* address, size_t length, 
 
 namespace {
 
-// Creates a region of memory that is not the app's.
+// Creates a region of memory that is not the program's.
 template <class Request>
 ibv_mr* MakeRegion(ibv_pd* pd, uint32_t command, Request* request, ibv_mr_type type,
                    unsigned access, size_t length, const FdsToSend* fds = nullptr) {

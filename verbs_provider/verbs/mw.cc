@@ -1,4 +1,4 @@
-// Memory windows: allocation, and the bind of type 1. The app binds type 2 by work requests.
+// Memory windows: allocation, and the bind of type 1. The program binds type 2 by work requests.
 #include "verbs_provider/base/allocate.h"
 #include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/rings/send_entry.h"

@@ -77,12 +77,12 @@ struct Dm {
   VerbsSession* session;  // that mapped it
   SharedMapping memory;
   std::byte* data;
-  uint64_t length;  // bytes, as allocated by the app
+  uint64_t length;  // bytes, as allocated by the program
   bool imported;
   Dm* next;  // on the session's list
 };
 
-// `in_daemon` holds a copy of the handle in `ah`, which the app can overwrite.
+// `in_daemon` holds a copy of the handle in `ah`, which the program can overwrite.
 struct Ah {
   ibv_ah ah;              // first
   VerbsSession* session;  // to which the handle belongs
@@ -94,7 +94,7 @@ struct Cq {
   verbs_cq vcq;  // first
   VerbsSession* session;
   MemorySource source;
-  uint32_t handle;  // copy of the handle in `vcq`, which the app can overwrite
+  uint32_t handle;  // copy of the handle in `vcq`, which the program can overwrite
   SharedMapping memory;
   SpinLock lock;
   CompletionRing ring;  // under `lock`; its memory changes under `lock` and `arm_lock`

@@ -13,7 +13,7 @@ namespace {
 Pd* ToPd(ibv_pd* pd) { return reinterpret_cast<Pd*>(pd); }
 Td* ToTd(ibv_td* td) { return reinterpret_cast<Td*>(td); }
 
-// At least a pointer's alignment, because the app's allocator may call posix_memalign(3).
+// At least a pointer's alignment, because the program's allocator may call posix_memalign(3).
 size_t AtLeastPointers(size_t alignment) {
   return alignment < sizeof(void*) ? sizeof(void*) : alignment;
 }

@@ -45,7 +45,7 @@ void FinishQp(Qp* qp, ibv_pd* pd, const Attr& attr) {
 
 /// Destroys the queue pair at the daemon and removes it from the table. 0 or an errno. If
 /// IsGone(session, result), it is destroyed, and `*async_events` is the number of events that the
-/// app has to acknowledge.
+/// program has to acknowledge.
 int DestroyParts(Qp* qp, uint32_t* async_events);
 
 /// For ibv_create_qp_ex with an indirection table.

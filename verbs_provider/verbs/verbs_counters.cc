@@ -1,4 +1,4 @@
-// Counters objects (ibv_create_counters(3)): count the packets and bytes of flow rules. The app
+// Counters objects (ibv_create_counters(3)): count the packets and bytes of flow rules. The program
 // chooses the index of each value.
 #include "verbs_provider/verbs/verbs_counters.h"
 

@@ -1,4 +1,4 @@
-// The plugin's half of a counters object: which counter the app wants at which index.
+// The plugin's half of a counters object: which counter the program wants at which index.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct VerbsSession;
 struct VerbsCounters {
   static constexpr uint32_t kMaxPoints = 64;
   struct Point {
-    uint32_t index;  // where the app wants the value
+    uint32_t index;  // where the program wants the value
     ibv_counter_description description;
   };
 

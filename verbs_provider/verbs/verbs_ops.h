@@ -92,7 +92,7 @@ ibv_qp* OpenQp(ibv_context* context, ibv_qp_open_attr* attr);
 ibv_qp* CreateTargetQp(ibv_context* context, ibv_qp_init_attr_ex* attr);
 
 // address_handle.cc
-/// Tells the daemon of the app's destroyed address handles in protection domain `pd` (a handle;
+/// Tells the daemon of the program's destroyed address handles in protection domain `pd` (a handle;
 /// ROCI_ABI_NO_HANDLE: in all).
 void DestroyParkedAhs(VerbsSession* session, uint32_t pd);
 ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr);

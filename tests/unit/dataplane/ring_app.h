@@ -18,7 +18,7 @@
 
 namespace roci::testing {
 
-// A second mapping of a descriptor, as an app has it.
+// A second mapping of a descriptor, as a program has it.
 class Mapping {
  public:
   Mapping() = default;

@@ -343,7 +343,7 @@ TEST_P(AppMemoryTest, OpenRefusesAPidThatIsNotThePidfds) {
   EXPECT_EQ(error, EBADF);
 }
 
-// Opens /proc/self/mem in the app, as the plugin does, and sends the descriptor to the test.
+// Opens /proc/self/mem in the program, as the plugin does, and sends the descriptor to the test.
 int PassMemory(Channel& channel) {
   const int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
   channel.SendWithFd(reinterpret_cast<uint64_t>(g_bss), fd);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kLength = 4 * 4096;
 
-// An app with kLength bytes of private memory that hold pattern 1, followed by a hole. For each
-// pattern number that it receives, the app sends 1 if its memory holds that pattern, else 0.
+// A program with kLength bytes of private memory that hold pattern 1, followed by a hole. For each
+// pattern number that it receives, the program sends 1 if its memory holds that pattern, else 0.
 class Fixture : public testing::Test {
  protected:
   Fixture()

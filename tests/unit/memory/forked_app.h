@@ -18,7 +18,8 @@
 
 namespace roci::memory {
 
-/// One end of the connection between test and app. Carries numbers and file descriptors, in order.
+/// One end of the connection between test and program. Carries numbers and file descriptors, in
+/// order.
 class Channel {
  public:
   explicit Channel(int fd) : fd_(fd) {}
@@ -45,7 +46,7 @@ class Channel {
     if (sendmsg(fd_, &message, MSG_NOSIGNAL) != sizeof value) std::abort();
   }
   /// Returns the next number. Stores the descriptor that was sent with it, or -1, in *fd. Exits
-  /// with status 1 if the other end is closed, so that no app outlives its test.
+  /// with status 1 if the other end is closed, so that no program outlives its test.
   uint64_t Receive(int* fd = nullptr) {
     uint64_t value = 0;
     iovec data{&value, sizeof value};

@@ -130,7 +130,7 @@ TEST(MappedFile, TheLastReleaseDoesNotWaitForTheUnmapping) {
   EXPECT_EQ(Unmapper::backlog(), 0u);
 }
 
-// A mapped file that the app can truncate.
+// A mapped file that the program can truncate.
 struct CutFile {
   explicit CutFile(size_t pages) {
     fd = NewMemfd(pages * kPage, 0);

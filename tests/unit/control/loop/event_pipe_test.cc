@@ -66,7 +66,7 @@ TEST_F(EventPipeTest, TakesLongEventsWhole) {
 }
 
 TEST_F(EventPipeTest, NeverBlocksWithAnyFlagsOfTheProgram) {
-  EXPECT_EQ(fcntl(reading.get(), F_GETFL) & O_NONBLOCK, 0) << "the app's end blocks by itself";
+  EXPECT_EQ(fcntl(reading.get(), F_GETFL) & O_NONBLOCK, 0) << "the program's end blocks by itself";
   EXPECT_EQ(TakeBackEvents(pipe, 7, 8), 0u);
 }
 
@@ -93,7 +93,8 @@ TEST_F(EventPipeTest, EndsForTheAppWithTheDaemon) {
   EXPECT_EQ(read(reading.get(), &element, sizeof(element)), 0);
 }
 
-// An app that reads an event in parts leaves the rest of it in the pipe, which must stay unchanged.
+// A program that reads an event in parts leaves the rest of it in the pipe, which must stay
+// unchanged.
 TEST_F(EventPipeTest, KeepsHalfAnEvent) {
   for (const uint64_t element : {5, 7, 9}) Write(element);
   char part[3];

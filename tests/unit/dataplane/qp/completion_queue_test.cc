@@ -239,7 +239,7 @@ TEST_F(ModerationTest, CountsEntriesFromTheArmingOn) {
   EXPECT_EQ(Events(), 1u) << "not armed again";
 }
 
-// Each arming is answered by one event, even if the app arms immediately after it saw an entry.
+// Each arming is answered by one event, even if the program arms immediately after it saw an entry.
 TEST_F(ModerationTest, ArmingAfterAnEntryReportsTheNextOne) {
   for (const roci_abi_cq_arm arm : {ROCI_ABI_CQ_ARM_ANY, ROCI_ABI_CQ_ARM_SOLICITED}) {
     const uint32_t before = Events();

@@ -71,7 +71,7 @@ TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
 TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
   Mapping page(a_.client().doorbell_fd(), a_.client().doorbell_bytes());
   const auto before = a_.client().lcore().Snapshot().bad_doorbells;
-  // From the bottom level up, as an app rings, because the lcore may collect at any time.
+  // From the bottom level up, as a program rings, because the lcore may collect at any time.
   auto* bells = reinterpret_cast<roci_abi_doorbells*>(page.data());
   std::memset(bells->level0, 0xFF, sizeof(bells->level0));
   std::memset(bells->level1, 0xFF, sizeof(bells->level1));

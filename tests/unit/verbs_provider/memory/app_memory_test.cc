@@ -1,4 +1,4 @@
-// The description of every kind of memory that an app can have, and the reader of its mappings.
+// The description of every kind of memory that a program can have, and the reader of its mappings.
 #include "verbs_provider/memory/app_memory.h"
 
 #include <fcntl.h>

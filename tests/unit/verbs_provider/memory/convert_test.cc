@@ -33,7 +33,7 @@ alignas(kPage) char g_bss[4 * kPage];
 char g_data[4 * kPage] = {1};
 
 // The daemon's access to an extent. Reads and writes the file, because a mapping in this process
-// would count as the app's.
+// would count as the program's.
 class DaemonView {
  public:
   explicit DaemonView(const MemoryExtent& extent)
@@ -264,7 +264,7 @@ TEST_F(Convert, ReusedAddressesAreNotShownByTheOldKey) {
   Fill(at, 4 * kPage, 1);
   auto stale = std::make_unique<Registration>(at, 4 * kPage);
   ASSERT_TRUE(stale->AllConverted());
-  // The app unmaps registered memory and gets the same address again.
+  // The program unmaps registered memory and gets the same address again.
   munmap(at, 4 * kPage);
   ASSERT_EQ(mmap(at, 4 * kPage, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), at);
   at[kPage] = 7;
