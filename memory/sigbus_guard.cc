@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <mutex>
 
+#include "memory/page.h"
+
 namespace roci::memory {
 namespace {
 
@@ -38,7 +40,7 @@ SigbusGuard::Range* FindRange(uintptr_t address) {
 // Reserved VMAs that Survive() unmaps when the process has reached vm.max_map_count. Alternating
 // protections keep the kernel from merging them.
 constexpr uint32_t kSpares = 32;
-constexpr size_t kSparePage = 4096;
+constexpr size_t kSparePage = kPageBytes;
 constinit std::byte* g_spares = nullptr;  // written once, before the handler can run
 constinit std::atomic<uint32_t> g_spares_used{0};
 

@@ -11,6 +11,7 @@
 #include "control/config/toml_reader.h"
 #include "control/net/addresses.h"
 #include "dataplane/port/port_devargs.h"
+#include "memory/page.h"
 
 namespace roci::control {
 namespace {
@@ -96,7 +97,7 @@ void ReadLimits(TomlReader& reader, LimitsConfig& out) {
   reader.Number("max_cq", 1, most.max_cq, out.device.max_cq);
   reader.Number("max_mr", 1, most.max_mr, out.device.max_mr);
   reader.Number("max_mw", 1, most.max_mw, out.device.max_mw);
-  reader.Number("max_dm_bytes", 4096, most.max_dm_bytes, out.device.max_dm_bytes);
+  reader.Number("max_dm_bytes", memory::kPageBytes, most.max_dm_bytes, out.device.max_dm_bytes);
   reader.Number("max_pd", 1, most.max_pd, out.device.max_pd);
   reader.Number("max_ah", 1, most.max_ah, out.device.max_ah);
   reader.Number("max_srq", 1, most.max_srq, out.device.max_srq);

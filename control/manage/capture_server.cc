@@ -12,18 +12,19 @@
 #include "control/manage/link_requests.h"
 #include "control/manage/pcapng_writer.h"
 #include "dataplane/link/capture_tap.h"
+#include "roce/work.h"
 
 namespace roci::control {
 namespace {
 
-constexpr roce::TimeNs kDrainEveryNs = 1'000'000;
+constexpr roce::TimeNs kDrainEveryNs = roce::kNsPerMs;
 
 // CLOCK_REALTIME minus CLOCK_MONOTONIC, ns.
 uint64_t WallOffset() {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   const auto wall =
-      static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+      static_cast<uint64_t>(now.tv_sec) * roce::kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
   return wall - MonotonicNow();
 }
 

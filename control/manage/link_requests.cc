@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/limits.h"
+#include "roce/work.h"
 
 namespace roci::control {
 namespace {
@@ -82,9 +83,9 @@ absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
   out.queue_bytes = std::min(BottleneckSettings::kDefaultQueueBytes, most);
   status = TakeNumber(request, "rate_queue_bytes", most, out.queue_bytes);
   if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(status.message(), ", the traffic of ",
-                                                   BottleneckSettings::kMostQueueNs / 1'000'000'000,
-                                                   " s at this rate"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(), ", the traffic of ",
+                     BottleneckSettings::kMostQueueNs / roce::kNsPerSecond, " s at this rate"));
   }
   return TakeMarks(request, out);
 }

@@ -13,6 +13,7 @@
 #include "control/manage/show_memory.h"
 #include "dataplane/base/processor_time.h"
 #include "dataplane/port/port_offloads.h"
+#include "roce/work.h"
 
 namespace roci::control {
 namespace {
@@ -285,7 +286,7 @@ void AddSrqs(const Session& session, Json& out) {
 // Null: the kernel does not measure it.
 Json Milliseconds(std::optional<uint64_t> ns) {
   if (!ns) return nullptr;
-  return *ns / 1'000'000;
+  return *ns / roce::kNsPerMs;
 }
 
 Json ShowLcore(uint32_t lcore, const dataplane::LcoreState& state) {

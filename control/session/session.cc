@@ -11,6 +11,7 @@
 #include "control/loop/log.h"
 #include "control/loop/no_memory.h"
 #include "control/session/session_commands.h"
+#include "roce/work.h"
 
 namespace roci::control {
 namespace {
@@ -234,7 +235,7 @@ void Session::AnswerRequest(absl::Status status, const FdsPointer& fds) {
 // function delays the answer, at most kLongestNs, of a request that was being handled when a copy
 // stalled.
 void Session::SendOrHold(const absl::Status& status, Reply& reply) {
-  constexpr roce::TimeNs kLongestNs = 1'000'000'000;
+  constexpr roce::TimeNs kLongestNs = roce::kNsPerSecond;
   if (shard_ == nullptr || !shard_->HasUnfinishedCopies()) {
     return Send(request_, status, reply);
   }

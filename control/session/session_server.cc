@@ -10,12 +10,13 @@
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
 #include "control/loop/no_memory.h"
+#include "roce/work.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
 namespace roci::control {
 namespace {
 
-constexpr roce::TimeNs kResumeNs = 1'000'000;
+constexpr roce::TimeNs kResumeNs = roce::kNsPerMs;
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "control/config/port_arguments.h"
 #include "control/loop/log.h"
 #include "dataplane/base/async_event.h"
+#include "roce/work.h"
 #include "verbs_provider/abi/rdma_cm.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
@@ -14,7 +15,7 @@ namespace roci::control {
 namespace {
 
 constexpr roce::TimeNs kBusyPeriodNs = 250'000'000;
-constexpr roce::TimeNs kLinkPeriodNs = 1'000'000'000;  // polling of link states
+constexpr roce::TimeNs kLinkPeriodNs = roce::kNsPerSecond;  // polling of link states
 
 constexpr uint64_t kPort = 1;
 

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "memory/page.h"
+
 namespace roci::dataplane {
 namespace {
 
@@ -44,15 +46,14 @@ class Arena {
   }
 
   static uint32_t ClassFor(size_t bytes) {
-    const size_t pages = (bytes + kPageBytes - 1) / kPageBytes;
+    const size_t pages = (bytes + memory::kPageBytes - 1) / memory::kPageBytes;
     return static_cast<uint32_t>(std::bit_width(std::max<size_t>(pages, 1) - 1));
   }
   static constexpr uint32_t kClasses = RecordStorage::kClasses;
 
  private:
-  static constexpr size_t kPageBytes = 4096;
   static constexpr size_t kChunkBytes = size_t{256} << 20;
-  static size_t Bytes(uint32_t size_class) { return kPageBytes << size_class; }
+  static size_t Bytes(uint32_t size_class) { return memory::kPageBytes << size_class; }
 
   std::byte* Cut(size_t bytes) {
     if (left_ < bytes) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "roce/work.h"
+
 namespace roci::dataplane {
 namespace {
 
@@ -19,7 +21,7 @@ Bottleneck::Bottleneck(const BottleneckSettings& settings)
 // queue exceeds 64 bits; the error is less than a tick per frame.
 uint64_t Bottleneck::TicksOf(uint64_t bytes) const {
   constexpr double kMostTicks = 1e18;
-  constexpr double kTicksPerS = 1e9 * double{kTicksPerNs};
+  constexpr double kTicksPerS = double{roce::kNsPerSecond} * double{kTicksPerNs};
   const double ticks = static_cast<double>(bytes * 8) * kTicksPerS / static_cast<double>(rate_bps_);
   return static_cast<uint64_t>(std::min(ticks, kMostTicks)) + 1;
 }

@@ -11,6 +11,7 @@
 #include "dataplane/base/counters.h"
 #include "dataplane/base/limits.h"
 #include "dataplane/types/capture_settings.h"
+#include "verbs_provider/abi/rings.h"
 
 struct rte_mbuf;
 struct rte_ring;
@@ -43,7 +44,7 @@ class CaptureTap {
   uint64_t dropped() const;
 
  private:
-  struct alignas(64) Lane {
+  struct alignas(ROCI_ABI_CACHE_LINE) Lane {
     rte_ring* ring = nullptr;
     rte_mbuf* oldest = nullptr;  // of the control thread: dequeued, not returned yet
     Counter dropped;

@@ -14,6 +14,7 @@
 #include "dataplane/base/clock.h"
 #include "dataplane/qp/queue_pair.h"
 #include "memory/copy.h"
+#include "roce/work.h"
 
 namespace roci::dataplane {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 // A copier thread polls for its end with period kCopierWait. It leaves when no copy has slept for
 // kServiceNs; for kServiceAtLimitNs when its user has reached the limit of copier threads.
 constexpr timespec kCopierWait{0, 10'000'000};
-constexpr uint64_t kServiceNs = 1'000'000'000;
+constexpr uint64_t kServiceNs = roce::kNsPerSecond;
 constexpr uint64_t kServiceAtLimitNs = 20'000'000;
 constexpr uint64_t kSleepNs = 300'000;
 

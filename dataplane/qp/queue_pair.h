@@ -25,7 +25,7 @@ namespace roci::dataplane {
 
 class LaneState;
 
-class alignas(64) QueuePair {
+class alignas(kCacheLineBytes) QueuePair {
  public:
   using Core = roce::Qp<QueuePairHost>;
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dataplane/base/prefetch.h"
 #include "dataplane/qp/tag_queue.h"
 #include "dataplane/rings/work_queue.h"
 #include "memory/segment.h"
@@ -94,8 +95,8 @@ class TagReceiver {
   uint32_t noted_ = 0;  // final notes done
   std::array<uint64_t, kMaxRendezvous> wr_ids_{};
 
-  alignas(64) roci_abi_queue queue_{};
-  alignas(64) std::array<std::byte, size_t{kSendEntries} * kStride> slots_{};
+  alignas(kCacheLineBytes) roci_abi_queue queue_{};
+  alignas(kCacheLineBytes) std::array<std::byte, size_t{kSendEntries} * kStride> slots_{};
 };
 
 }  // namespace roci::dataplane

@@ -13,6 +13,8 @@
 
 namespace roci::dataplane {
 
+static_assert(kCacheLineBytes == ROCI_ABI_CACHE_LINE);
+
 // The common part of send and receive queues. `broken`: the program's producer index was
 // impossible; no entry is taken from the queue until Reset.
 class WorkQueue {

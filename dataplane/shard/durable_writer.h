@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "dataplane/base/prefetch.h"
 #include "memory/key_table.h"
 
 namespace roci::dataplane {
@@ -80,7 +81,7 @@ class DurableWriter {
   sem_t posted_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
-  alignas(64) std::atomic<uint32_t> done_count_{0};
+  alignas(kCacheLineBytes) std::atomic<uint32_t> done_count_{0};
 };
 
 }  // namespace roci::dataplane

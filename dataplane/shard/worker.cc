@@ -9,13 +9,14 @@
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
+#include "roce/work.h"
 
 namespace roci::dataplane {
 namespace {
 
-constexpr uint64_t kEventRetryNs = 1'000'000;
+constexpr uint64_t kEventRetryNs = roce::kNsPerMs;
 // Time until the timer of a held queue pair is checked again.
-constexpr uint64_t kHeldTimerNs = 1'000'000;
+constexpr uint64_t kHeldTimerNs = roce::kNsPerMs;
 // Shortest time between two updates of the round counter for programs: one store per context.
 constexpr uint64_t kPublishNs = 20'000;
 constexpr uint64_t kPublishNsPerContext = 200;

@@ -7,13 +7,14 @@
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/worker.h"
 #include "roce/parse.h"
+#include "roce/work.h"
 
 namespace roci::dataplane {
 namespace {
 
 // Most copies per call: completing one may start another, and the next round continues.
 constexpr uint32_t kCopiesPerCall = 256;
-constexpr uint64_t kRefusedRetryNs = 1'000'000;
+constexpr uint64_t kRefusedRetryNs = roce::kNsPerMs;
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/worker.h"
+#include "roce/work.h"
 
 namespace roci::dataplane {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 // Most waiting queue pairs that retry at a time.
 constexpr uint32_t kWokenTogether = 8;
 // Time between retries if no sync finishes: a queue pair that was woken may not have used the room.
-constexpr uint64_t kRetryNs = 1'000'000;
+constexpr uint64_t kRetryNs = roce::kNsPerMs;
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/worker.h"
+#include "roce/work.h"
 
 namespace roci::dataplane {
 namespace {
@@ -22,11 +23,11 @@ constexpr uint64_t kPollBeforeSleepNs = 5'000;
 // Interval at which ports without receive interrupts and full event pipes are polled. It grows with
 // the idle time.
 constexpr uint64_t kShortestPollNs = 50'000;
-constexpr uint64_t kLongestPollNs = 1'000'000;
+constexpr uint64_t kLongestPollNs = roce::kNsPerMs;
 constexpr uint64_t kIdlePerPoll = 8;  // the interval is the idle time divided by this
 // A frame of the control thread takes two rounds: to the wire, and from there to the receiver.
 constexpr uint32_t kRoundsOfShortWork = 4;
-constexpr uint64_t kLongestSleepNs = 1'000'000'000;
+constexpr uint64_t kLongestSleepNs = roce::kNsPerSecond;
 // Most runs of records that are returned to the kernel before a sleep. Bounded, because a doorbell
 // may ring meanwhile.
 constexpr uint32_t kTrimmedPerSleep = 32;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "verbs_provider/abi/rdma_cm.h"
+#include "verbs_provider/base/clock.h"
 
 namespace roci::provider {
 
@@ -36,7 +37,7 @@ class CmAnswerCache {
  private:
   // Identifiers whose numbers are equal modulo kSlots share a slot; the last one inserted has it.
   static constexpr uint32_t kSlots = 256;
-  static constexpr uint64_t kFreshNs = 1'000'000'000;
+  static constexpr uint64_t kFreshNs = kNsPerSecond;
 
   struct Slot;
 

@@ -23,6 +23,7 @@
 #include "verbs_provider/abi/rdma_cm.h"
 #include "verbs_provider/abi/stand_in.h"
 #include "verbs_provider/base/allocate.h"
+#include "verbs_provider/base/clock.h"
 #include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/base/provider_api.h"
@@ -142,11 +143,7 @@ int Open(int flags) {
   return fd >= 0 ? -ENOMEM : fd;
 }
 
-uint64_t MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t MonotonicNs() { return ClockNs(CLOCK_MONOTONIC_COARSE); }
 
 bool IsLastOfConnection(const roci_abi_cm_response& response) {
   rdma_ucm_event_resp event;

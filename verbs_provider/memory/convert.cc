@@ -15,12 +15,12 @@
 
 #include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/memory/maps_reader.h"
+#include "verbs_provider/memory/page.h"
 #include "verbs_provider/memory/page_migration.h"
 
 namespace roci::provider {
 namespace {
 
-constexpr uint64_t kPageSize = 4096;
 // Largest PROT_NONE mapping that counts as the guard below a thread's stack.
 constexpr uint64_t kMaxGuardLength = 1U << 20;
 // Most calls of the hook in one fork. Further ranges are merged into the last call's range.

@@ -26,6 +26,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "verbs_provider/memory/page.h"
 #include "verbs_provider/memory/raw_syscall.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -38,7 +39,6 @@
 namespace roci::provider {
 namespace {
 
-constexpr uint64_t kPageSize = 4096;
 // Bytes that are migrated at once: threads that access the range block for about 2 ms.
 constexpr uint64_t kPieceLength = 2U << 20;
 constexpr uint64_t kPagemapPresent = uint64_t{1} << 63;

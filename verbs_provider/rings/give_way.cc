@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "verbs_provider/abi/yield_judge.h"
+#include "verbs_provider/base/clock.h"
 #include "verbs_provider/rings/lcore_progress.h"
 #include "verbs_provider/rings/turns.h"
 
@@ -57,11 +58,7 @@ thread_local Turns turns;
 constexpr size_t kWatched = 8;
 thread_local LcoreProgress progress[kWatched];
 
-uint64_t MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t MonotonicNs() { return ClockNs(CLOCK_MONOTONIC); }
 
 void Yield(uint64_t now_ns) {
   const Waiting counted;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "verbs_provider/base/clock.h"
+
 namespace roci::provider {
 
 /// Tracks the loop counter of a doorbell page (`rounds`, abi/rings.h) for one waiting thread. If
@@ -14,7 +16,7 @@ class LcoreProgress {
  public:
   static constexpr uint64_t kPatienceNs = 300'000;
   static constexpr uint64_t kShortestSleepNs = 50'000;
-  static constexpr uint64_t kLongestSleepNs = 1'000'000;
+  static constexpr uint64_t kLongestSleepNs = kNsPerMs;
 
   /// The thread begins to wait.
   void Begin(uint64_t now_ns) {

@@ -23,11 +23,11 @@ struct RecvQueue {
   uint32_t limit = 0;    // most outstanding entries, <= slots; 0: the QP has no receive queue
   uint32_t max_sge = 0;  // fit in a slot
 
-  alignas(64) SpinLock lock;
+  alignas(ROCI_ABI_CACHE_LINE) SpinLock lock;
   uint32_t head = 0;  // entries written so far; under the lock
 
   /// Entries before this index may be overwritten. Stored by poll, under the CQ's lock.
-  alignas(64) std::atomic<uint32_t> tail{0};
+  alignas(ROCI_ABI_CACHE_LINE) std::atomic<uint32_t> tail{0};
 
   std::byte* Slot(uint32_t index) const {
     return slots + static_cast<size_t>(index & mask) * stride;

@@ -39,12 +39,12 @@ struct SendQueue {
   bool is_datagram = false;
   bool may_restart = false;
 
-  alignas(64) SpinLock lock;
+  alignas(ROCI_ABI_CACHE_LINE) SpinLock lock;
   uint32_t head = 0;      // index of the next entry; under the lock
   uint32_t restarts = 0;  // under the lock
 
   /// Entries before this index may be overwritten. Stored by poll, under the CQ's lock.
-  alignas(64) std::atomic<uint32_t> tail{0};
+  alignas(ROCI_ABI_CACHE_LINE) std::atomic<uint32_t> tail{0};
 
   static constexpr uint32_t kPrefetchAhead = 4;
   void PrefetchSlot(uint32_t index) const {

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "verbs_provider/base/clock.h"
 #include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/rings/give_way.h"
 
@@ -92,11 +93,7 @@ constexpr uint64_t kSpinNs = 15'000;
 // How often the caller then yields before it sleeps.
 constexpr int kYieldsBeforeSleep = 40;
 
-uint64_t MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t MonotonicNs() { return ClockNs(CLOCK_MONOTONIC); }
 
 // False if there is no message yet. Otherwise `*result` is recvmsg's result.
 bool TryReceive(int socket, const msghdr& fresh, msghdr* message, ssize_t* result) {

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "verbs_provider/base/clock.h"
 #include "verbs_provider/verbs/objects.h"
 #include "verbs_provider/verbs/verbs_ops.h"
 
@@ -118,10 +119,8 @@ int QueryRtValues(ibv_context*, ibv_values_ex* values) {
   const bool wanted = (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0;
   values->comp_mask = 0;
   if (!wanted) return 0;
-  timespec now;
-  if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return errno;
   values->raw_clock.tv_sec = 0;
-  values->raw_clock.tv_nsec = now.tv_sec * 1'000'000'000 + now.tv_nsec;
+  values->raw_clock.tv_nsec = static_cast<long>(ClockNs(CLOCK_MONOTONIC));
   values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
   return 0;
 }

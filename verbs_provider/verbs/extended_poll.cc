@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "verbs_provider/base/clock.h"
 #include "verbs_provider/verbs/objects.h"
 #include "verbs_provider/verbs/poll.h"
 
@@ -89,19 +90,13 @@ void ReadTagInfo(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
 }
 uint64_t ReadTimestamp(ibv_cq_ex* cq) { return Current(cq).timestamp_ns; }
 
-uint64_t Now(clockid_t clock) {
-  timespec now = {};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 // CLOCK_REALTIME in ns: the entry's CLOCK_MONOTONIC timestamp plus the present offset of the two
 // clocks. Keeps the old offset while it differs by at most kJitter_ns, so that the jitter of the
 // measurement does not reorder completions.
 uint64_t ReadWallClock(ibv_cq_ex* cq_ex) {
   constexpr uint64_t kJitter_ns = 100'000;
   Cq* cq = ToCq(cq_ex);
-  const uint64_t offset = Now(CLOCK_REALTIME) - Now(CLOCK_MONOTONIC);
+  const uint64_t offset = ClockNs(CLOCK_REALTIME) - ClockNs(CLOCK_MONOTONIC);
   if (offset - cq->wall_offset + kJitter_ns > 2 * kJitter_ns) cq->wall_offset = offset;
   return ReadTimestamp(cq_ex) + cq->wall_offset;
 }
