@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace roci::control {
 
@@ -88,6 +90,13 @@ class QuotaShare {
   Quota* quota_ = nullptr;
   uint64_t amount_ = 0;
 };
+
+// The refusal where a quota of `objects` has nothing left. `key`: the limit's key in the
+// configuration; empty: the limit is fixed, and the configuration changes the user's share only.
+inline absl::Status LimitReached(std::string_view objects, std::string_view key = {}) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "limit of ", objects, " reached (", key, key.empty() ? "" : ", ", "limits.user_percent)"));
+}
 
 // Shares of two quotas that are taken and released together.
 class PairShare {

@@ -33,8 +33,7 @@ absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply&
         AhRecord record;
         record.pd = pd;
         record.share = QuotaShare(quotas_->ahs, 1);
-        if (!record.share.ok())
-          return absl::ResourceExhaustedError("limit of address handles reached");
+        if (!record.share.ok()) return LimitReached("address handles", "limits.max_ah");
         const absl::StatusOr<uint32_t> handle =
             shard_->Do(dataplane::CreateAddressHandle{pd, path});
         if (!handle.ok()) return handle.status();

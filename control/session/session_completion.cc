@@ -59,7 +59,7 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   }
   CqRecord record;
   record.share = QuotaShare(quotas_->cqs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of completion queues reached");
+  if (!record.share.ok()) return LimitReached("completion queues", "limits.max_cq");
   record.memory = admission_.user->TakeRings(dataplane::CompletionRingBytes(create.entries));
   if (!record.memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::CreatedCompletionQueue> created =

@@ -8,12 +8,11 @@
 #include "control/loop/errno_status.h"
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
+#include "memory/page.h"
 
 namespace roci::control {
 namespace {
 
-constexpr uint64_t kPageSize = 4096;
-constexpr uint32_t kPageShift = 12;
 // Address of device memory regions in the key table: outside of user space.
 constexpr uint64_t kDeviceMemoryVa = uint64_t{1} << 63;
 
@@ -41,7 +40,7 @@ absl::Status Session::AllocNullMr(const Request& request, const FdsPointer&, Rep
   if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
+  if (!record.share.ok()) return LimitReached("memory regions", "limits.max_mr");
   record.pd = handle;
   const auto [status, key] = shard_->Do(dataplane::RegisterNull{handle});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
@@ -54,13 +53,14 @@ absl::Status Session::AllocNullMr(const Request& request, const FdsPointer&, Rep
 absl::Status Session::AllocDm(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& alloc = request.As<roci_abi_alloc_dm_request>();
   if (alloc.length == 0 || alloc.length > device_->limits().max_dm_bytes ||
-      alloc.log_align > kPageShift) {
+      alloc.log_align > memory::kPageShift) {
     return absl::InvalidArgumentError("invalid length or alignment of device memory");
   }
-  const uint64_t bytes = (alloc.length + kPageSize - 1) / kPageSize * kPageSize;
+  const uint64_t bytes =
+      (alloc.length + memory::kPageBytes - 1) / memory::kPageBytes * memory::kPageBytes;
   DmRecord record;
   record.share = QuotaShare(quotas_->dm_bytes, bytes);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of device memory reached");
+  if (!record.share.ok()) return LimitReached("device memory", "limits.max_dm_bytes");
   record.mapping_share = admission_.user->TakeRings(0);
   if (!record.mapping_share.ok()) return RingShare::Refusal();
   record.descriptor = QuotaShare(admission_.user->descriptors, 1);
@@ -102,7 +102,7 @@ absl::Status Session::RegDmMr(const Request& request, const FdsPointer&, Reply& 
   }
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
+  if (!record.share.ok()) return LimitReached("memory regions", "limits.max_mr");
   record.pd = reg.pd;
   record.dm = reg.dm;
   record.length = reg.length;

@@ -20,9 +20,9 @@ absl::Status Session::RegDmaBufferMr(const Request& request, const FdsPointer& f
   if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
+  if (!record.share.ok()) return LimitReached("memory regions", "limits.max_mr");
   record.mappings = admission_.user->TakeAppMappings(1, reg.length);
-  if (!record.mappings.ok()) return absl::ResourceExhaustedError("limit of mappings reached");
+  if (!record.mappings.ok()) return LimitReached("mappings");
   record.descriptor = QuotaShare(admission_.user->descriptors, 1);
   if (!record.descriptor.ok()) return StatusFromErrno(ENFILE, "DMA buffer");
   record.pd = reg.pd;

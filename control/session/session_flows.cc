@@ -48,7 +48,7 @@ absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Repl
   }
   FlowRecord record;
   record.share = QuotaShare(quotas_->flows, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of flow rules reached");
+  if (!record.share.ok()) return LimitReached("flow rules");
   auto rule = std::make_unique<dataplane::FlowRule>();
   FillRule(create, *rule);
   rule->qp = qp->qp;
@@ -80,7 +80,7 @@ absl::Status Session::DestroyFlow(const Request& request, const FdsPointer&, Rep
 absl::Status Session::CreateCounters(const Request&, const FdsPointer&, Reply& reply) {
   CountersRecord record;
   record.share = QuotaShare(quotas_->counters, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of counters reached");
+  if (!record.share.ok()) return LimitReached("counters");
   record.values = std::make_unique<dataplane::FlowCounters>();
   const absl::StatusOr<uint32_t> handle = counters_.Add(std::move(record));
   if (!handle.ok()) return handle.status();

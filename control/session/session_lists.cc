@@ -25,7 +25,7 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
   if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   ListRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
+  if (!record.share.ok()) return LimitReached("memory regions", "limits.max_mr");
   const uint64_t bytes = room.Bytes();
   // The daemon keeps a private copy.
   record.memory = admission_.user->TakeRings(2 * bytes);

@@ -49,8 +49,7 @@ NotMapped ReasonOfError(int error) {
 absl::Status Session::AllocPd(const Request&, const FdsPointer&, Reply& reply) {
   PdRecord record;
   record.share = QuotaShare(quotas_->pds, 1);
-  if (!record.share.ok())
-    return absl::ResourceExhaustedError("limit of protection domains reached");
+  if (!record.share.ok()) return LimitReached("protection domains", "limits.max_pd");
   const absl::StatusOr<uint32_t> handle = pds_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
   reply.As<roci_abi_handle_response>().handle = *handle;
@@ -182,7 +181,7 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   MrRecord record;
   record.share = QuotaShare(quotas_->mrs, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory regions reached");
+  if (!record.share.ok()) return LimitReached("memory regions", "limits.max_mr");
   memory::Translation translation;
   absl::Status status =
       MakeTranslation(std::span(reg.extents).first(reg.extent_count), reg.start, reg.length,

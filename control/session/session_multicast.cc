@@ -32,8 +32,7 @@ absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&,
   // Once more is no harm and counts once.
   if (FindMembership(*record, group) != record->groups.end()) return absl::OkStatus();
   QuotaShare share(quotas_->multicast, 1);
-  if (!share.ok())
-    return absl::ResourceExhaustedError("limit of queue pairs of all multicast groups reached");
+  if (!share.ok()) return LimitReached("queue pairs of all multicast groups");
   const uint32_t most = admission_.user->MostOf(device_->limits().max_multicast_members);
   absl::StatusOr<MulticastMemberships::Membership> member = device_->multicast().Join(
       group, quotas_->multicast_groups, limits_.max_multicast_members, most);

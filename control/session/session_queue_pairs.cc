@@ -117,7 +117,7 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   const dataplane::QueueLayout layout = dataplane::LayOutQueues(config);
   DeviceQuotas& quotas = *quotas_;
   record.share = QuotaShare(record.is_work_queue ? quotas.work_queues : quotas.qps, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of queue pairs reached");
+  if (!record.share.ok()) return LimitReached("queue pairs", "limits.max_qp");
   const bool has_tags = record.srq != 0 && srqs_.Find(record.srq)->has_tags;
   record.memory = admission_.user->TakeRings(layout.memory_size +
                                              (has_tags ? dataplane::TagReceiverBytes() : 0));

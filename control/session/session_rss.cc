@@ -19,8 +19,7 @@ absl::Status Session::CreateQueueTable(const Request& request, const FdsPointer&
     record.queues.push_back(create.queues[i]);
   }
   record.share = QuotaShare(quotas_->queue_tables, 1);
-  if (!record.share.ok())
-    return absl::ResourceExhaustedError("limit of indirection tables reached");
+  if (!record.share.ok()) return LimitReached("indirection tables");
   for (const uint32_t queue : record.queues) ++qps_.Find(queue)->users;
   const absl::StatusOr<uint32_t> handle = queue_tables_.Add(std::move(record));
   if (!handle.ok()) return handle.status();

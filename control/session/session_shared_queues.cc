@@ -77,8 +77,7 @@ absl::StatusOr<Session::AddedSrq> Session::AddSrq(const dataplane::SharedReceive
         dataplane::LayOutTagQueue(config.tags).memory_size + dataplane::TagListBytes(config.tags);
   }
   record.share = QuotaShare(quotas_->srqs, 1);
-  if (!record.share.ok())
-    return absl::ResourceExhaustedError("limit of shared receive queues reached");
+  if (!record.share.ok()) return LimitReached("shared receive queues", "limits.max_srq");
   record.memory = admission_.user->TakeRings(bytes, has_tags ? 2 : 1);
   if (!record.memory.ok()) return RingShare::Refusal();
   record.max_wr = config.max_wr;

@@ -10,7 +10,7 @@ absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& 
   if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   MwRecord record;
   record.share = QuotaShare(quotas_->mws, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of memory windows reached");
+  if (!record.share.ok()) return LimitReached("memory windows", "limits.max_mw");
   record.pd = alloc.pd;
   const auto type = static_cast<memory::WindowType>(alloc.type);
   const auto [status, key] = shard_->Do(dataplane::AllocateWindow{alloc.pd, type});

@@ -12,7 +12,7 @@ absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Re
   const auto& open = request.As<roci_abi_open_xrcd_request>();
   XrcdRecord record;
   record.share = QuotaShare(quotas_->xrcds, 1);
-  if (!record.share.ok()) return absl::ResourceExhaustedError("limit of XRC domains reached");
+  if (!record.share.ok()) return LimitReached("XRC domains");
   FdsPointer file;
   if (open.has_file != 0) {
     file = fds;
@@ -58,7 +58,7 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   XrcDomain::Target target;
   target.user = admission_.user;
   target.share = QuotaShare(quotas_->qps, 1);
-  if (!target.share.ok()) return absl::ResourceExhaustedError("limit of queue pairs reached");
+  if (!target.share.ok()) return LimitReached("queue pairs", "limits.max_qp");
   const dataplane::QueueLayout layout = dataplane::LayOutQueues(config);
   target.memory = admission_.user->TakeRings(layout.memory_size);
   if (!target.memory.ok()) return RingShare::Refusal();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/link/capture_tap.h"
 #include "dataplane/link/link_tap.h"
@@ -23,7 +24,8 @@ void ShardedDevice::OpenTaps() {
 
 absl::Status ShardedDevice::AddCapture(CaptureTap& capture) {
   if (captures_.size() == LinkTap::kMaxCaptures) {
-    return absl::ResourceExhaustedError("as many captures of the device as there may be are there");
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the device has ", LinkTap::kMaxCaptures, " captures, the most possible: end one of them"));
   }
   OpenTaps();
   captures_.push_back(&capture);
@@ -55,7 +57,8 @@ absl::Status ShardedDevice::SetImpairment(const ImpairmentSettings& settings) {
   }
   if (rules_.size() == LinkTap::kMaxRules) {
     return absl::ResourceExhaustedError(
-        "as many impairments of the device as there may be are there");
+        absl::StrCat("the device has ", LinkTap::kMaxRules,
+                     " impairments, the most possible: remove one of them (--clear)"));
   }
   OpenTaps();
   rules_.push_back(std::make_unique<ImpairmentRule>(settings));

@@ -38,5 +38,12 @@ TEST(QuotaTest, SharesGiveBackOnce) {
   EXPECT_EQ(quota.used(), 0u);
 }
 
+TEST(QuotaTest, RefusalsNameTheKeysThatChangeTheLimit) {
+  EXPECT_EQ(LimitReached("memory regions", "limits.max_mr").message(),
+            "limit of memory regions reached (limits.max_mr, limits.user_percent)");
+  EXPECT_EQ(LimitReached("flow rules").message(),
+            "limit of flow rules reached (limits.user_percent)");
+}
+
 }  // namespace
 }  // namespace roci::control
