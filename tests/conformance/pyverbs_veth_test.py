@@ -9,10 +9,11 @@ net_af_packet. Then runs pyverbs_test.py there; no case may be skipped. Skipped 
 import os
 import subprocess
 import sys
+import unittest
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
 # pylint: disable=wrong-import-position
-from harness import Daemon, Programs  # noqa: E402
+from harness import Daemon, Programs, require_network_namespaces  # noqa: E402
 
 ADDRESS = '192.0.2.1/24'
 INTERFACE = 'roci-veth'
@@ -57,10 +58,11 @@ def main():
     name = f'roci-pyverbs-{os.getpid()}'
     try:
         try:
-            make_network(name)
-        except (subprocess.CalledProcessError, FileNotFoundError) as error:
-            print(f'1..0 # SKIP no network namespaces here: {getattr(error, "stderr", error)}')
+            require_network_namespaces()
+        except unittest.SkipTest as error:
+            print(f'1..0 # SKIP {error}')
             return 0
+        make_network(name)
         return run(name, Programs(*sys.argv[1:]))
     finally:
         subprocess.run(['ip', 'netns', 'delete', name], capture_output=True, check=False)

@@ -17,7 +17,7 @@ import sys
 import unittest
 
 import mads
-from harness import LIMIT_S, Daemon, Programs, await_
+from harness import LIMIT_S, Daemon, Programs, await_, require_network_namespaces
 from networks_test import ETH_P_ALL, inside, ip
 
 PROGRAMS = None
@@ -44,13 +44,11 @@ class CmMads(unittest.TestCase):
 
     @classmethod
     def set_up_network(cls):
-        try:
-            ip('netns', 'add', cls.name)
-            cls.addClassCleanup(subprocess.run, ['ip', 'netns', 'delete', cls.name], capture_output=True, check=False)
-            ip('link', 'add', cls.interfaces[0], 'netns', cls.name, 'type', 'veth', 'peer', 'name', cls.interfaces[1],
-               'netns', cls.name)
-        except (subprocess.CalledProcessError, FileNotFoundError) as error:
-            raise unittest.SkipTest(f'no network namespaces here: {getattr(error, "stderr", error)}') from error
+        require_network_namespaces()
+        ip('netns', 'add', cls.name)
+        cls.addClassCleanup(subprocess.run, ['ip', 'netns', 'delete', cls.name], capture_output=True, check=False)
+        ip('link', 'add', cls.interfaces[0], 'netns', cls.name, 'type', 'veth', 'peer', 'name', cls.interfaces[1],
+           'netns', cls.name)
         for interface in cls.interfaces:
             ip('link', 'set', interface, 'up', namespace=cls.name)
         # The kernel answers ARP for the test's address.

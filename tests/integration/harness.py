@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import unittest
 
 DEBIAN_PYTHON = '/usr/bin/python3'  # which has pyverbs and scapy
 # Generous limits for events that never happen. A busy machine takes ten times as long as an idle one.
@@ -59,6 +60,13 @@ def listening(port):
                 if fields[1].endswith(wanted) and fields[3] == '0A':
                     return True
     return False
+
+
+def require_network_namespaces():
+    """Raises SkipTest unless this process may create network namespaces. (A network that cannot be made in one is a failure.)"""
+    probe = subprocess.run(['unshare', '--net', '--mount', 'true'], capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        raise unittest.SkipTest(f'needs a network namespace, which only root may create: {probe.stderr.strip()}')
 
 
 def await_(condition, timeout_s=120):

@@ -7,9 +7,7 @@ Starts a daemon, or one at each end of a network, runs every pair of programs in
 pair: server and client must both exit with 0 in time. --only runs the cases whose name contains TEXT. Over a network a
 sample of the cases runs, unless --all is given.
 """
-import os
 import sys
-import time
 
 import cases
 from harness import LIMIT_S, Pair, await_, cpu_s, outcome

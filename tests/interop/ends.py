@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from guest import Guest
-from harness import Daemon, await_
+from harness import Daemon, await_, require_network_namespaces
 
 LIMIT_S = 180
 TAP = 'roci-tap'
@@ -225,10 +225,11 @@ class RxeEnd:
 
 
 class Network:
-    """A network namespace with tap devices: TAP, and `more_taps` given by name, number of queues and MTU. Raises
-    CalledProcessError or FileNotFoundError if it cannot be created."""
+    """A network namespace with tap devices: TAP, and `more_taps` given by name, number of queues and MTU. Raises SkipTest for
+    users who may not create one."""
 
     def __init__(self, more_taps=()):
+        require_network_namespaces()
         self.name = f'roci-interop-{os.getpid()}'
         self.run('netns', 'add', self.name)
         try:

@@ -17,10 +17,10 @@ import argparse
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
 sys.dont_write_bytecode = True
@@ -141,8 +141,8 @@ def main():
     try:
         make_image(options.paths[3])
         network = Network([(link.tap, 1, link.net_mtu) for link in LINKS if link.kind == 'tap' and link.tap != TAP])
-    except (Unavailable, subprocess.CalledProcessError, FileNotFoundError) as error:
-        print(f'1..0 # SKIP {getattr(error, "stderr", None) or error}')
+    except (Unavailable, unittest.SkipTest) as error:
+        print(f'1..0 # SKIP {error}')
         return 0
     # Ended by its time limit, it leaves nothing behind either.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
