@@ -74,7 +74,8 @@ BrokerFile Describe(int fd) {
   return file;
 }
 
-// Closes descriptors: one thread per account, which runs while the account has work.
+// Closes descriptors: one thread per account, which runs while the account has work. Never
+// destroyed, since these threads may run until the process ends.
 class Closers {
  public:
   // `daemon`: where the answers go.
@@ -287,6 +288,12 @@ void Isolate(int socket) {
   prctl(PR_SET_DUMPABLE, 1);
 }
 
+[[noreturn]] void RunBroker(int daemon) {
+  Broker broker(daemon);
+  broker.Run();
+  _exit(0);  // without destructors: the threads of Closers still use the broker
+}
+
 }  // namespace
 
 absl::StatusOr<FdBroker> StartFdBroker() {
@@ -307,10 +314,7 @@ absl::StatusOr<FdBroker> StartFdBroker() {
   if (broker.pid < 0) return StatusFromErrno(errno, "fork");
   if (broker.pid != 0) return broker;
   Isolate(ends[1]);
-  // Never destroyed: threads that close descriptors may still use it.
-  auto* const unowned = new Broker(3);
-  unowned->Run();
-  _exit(0);
+  RunBroker(3);
 }
 
 }  // namespace roci::control
