@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace roci::control {
 
@@ -93,7 +93,7 @@ class QuotaShare {
 
 // The refusal where a quota of `objects` has nothing left. `key`: the limit's key in the
 // configuration; empty: the limit is fixed, and the configuration changes the user's share only.
-inline absl::Status LimitReached(std::string_view objects, std::string_view key = {}) {
+inline absl::Status LimitReached(absl::string_view objects, absl::string_view key = {}) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "limit of ", objects, " reached (", key, key.empty() ? "" : ", ", "limits.user_percent)"));
 }
