@@ -96,7 +96,11 @@ class Manager {
   // Sends the engine's messages and handles its events.
   void Flush(Port& port);
   void HandleEvent(Port& port, const Event& event);
+  struct Request;
   void HandleRequest(Port& port, const Event& event);
+  // Null: none; notes in `request` how the listener was found.
+  CmId* FindListenerOf(const Port& port, Request& request);
+  void AdoptRequest(Port& port, const Request& request, const CmId& listener, CmId& id);
   // A listener with an AF_IB address: for requests without IP addresses, and for requests that
   // FindListener finds no listener for.
   CmId* FindServiceListener(const Port& port, const IpService& service,

@@ -340,28 +340,69 @@ void Manager::HandleDatagramReply(CmId& id, const SidrRep& rep) {
   Post(id, out);
 }
 
+namespace {
+
+// The peer's initiator is served by this end's responder.
+void DescribeRequest(const Req& req, rdma_ucm_event_resp& out) {
+  out.param.conn.qp_num = req.local_qpn;
+  out.param.conn.srq = req.srq;
+  out.param.conn.responder_resources = req.initiator_depth;
+  out.param.conn.initiator_depth = req.responder_resources;
+  out.param.conn.flow_control = req.flow_control;
+  out.param.conn.retry_count = req.retry_count;
+  out.param.conn.rnr_retry_count = req.rnr_retry_count;
+  out.ece = {req.ece().vendor_id, req.ece().options};
+}
+
+}  // namespace
+
+// A request for a connection or, by `datagram`, for a service's queue pair.
+struct Manager::Request {
+  explicit Request(const Event& request_event)
+      : event(request_event),
+        req(std::get_if<Req>(&event.body)),
+        datagram(std::get_if<SidrReq>(&event.body)),
+        service_id(req != nullptr ? req->service_id : datagram->service_id),
+        service(IpServiceOf(service_id)),
+        data(req != nullptr ? std::span<const std::byte>(req->private_data)
+                            : std::span<const std::byte>(datagram->private_data)),
+        header(ParseIpHeader(data)) {}
+
+  uint8_t qp_type() const { return req != nullptr ? QpTypeOf(*req) : kQpUd; }
+  // Without librdmacm's header.
+  std::span<const std::byte> own_data() const {
+    return by_service ? data : data.subspan(kIpHeaderBytes);
+  }
+
+  const Event& event;
+  const Req* req;
+  const SidrReq* datagram;
+  uint64_t service_id;
+  std::optional<IpService> service;
+  std::span<const std::byte> data;
+  std::optional<IpHeader> header;
+  bool by_service = false;  // the listener was found by the service ID, without the header
+};
+
+CmId* Manager::FindListenerOf(const Port& port, Request& request) {
+  if (!request.service) return nullptr;
+  const roce::Path& path = request.event.path;
+  if (request.header && request.header->destination == path.src_gid) {
+    CmId* listener = FindListener(port, *request.service, *request.header, path.vlan());
+    if (listener != nullptr) return listener;
+  }
+  request.by_service = true;
+  return FindServiceListener(port, *request.service, {path.src_gid, path.vlan()});
+}
+
 void Manager::HandleRequest(Port& port, const Event& event) {
   Engine& engine = port.engine;
-  const Req* req = std::get_if<Req>(&event.body);
-  const SidrReq* datagram = std::get_if<SidrReq>(&event.body);
-  const uint64_t service_id = req != nullptr ? req->service_id : datagram->service_id;
-  const std::optional<IpService> service = IpServiceOf(service_id);
-  const std::span<const std::byte> data = req != nullptr
-                                              ? std::span<const std::byte>(req->private_data)
-                                              : std::span<const std::byte>(datagram->private_data);
-  const std::optional<IpHeader> header = ParseIpHeader(data);
-  CmId* listener = service && header && header->destination == event.path.src_gid
-                       ? FindListener(port, *service, *header, event.path.vlan())
-                       : nullptr;
-  const bool by_service = listener == nullptr;
-  if (by_service && service) {
-    listener = FindServiceListener(port, *service, {event.path.src_gid, event.path.vlan()});
-  }
+  Request request(event);
+  CmId* listener = FindListenerOf(port, request);
   if (listener == nullptr) {
     return engine.Refuse(event.id, RejectReason::kInvalidServiceId, MadReason::kNoListener);
   }
-  const uint8_t qp_type = req != nullptr ? QpTypeOf(*req) : kQpUd;
-  if (qp_type != listener->qp_type) {
+  if (request.qp_type() != listener->qp_type) {
     return engine.Refuse(event.id, RejectReason::kInvalidTransportServiceType,
                          MadReason::kUnexpected);
   }
@@ -371,45 +412,43 @@ void Manager::HandleRequest(Port& port, const Event& event) {
     return engine.Refuse(event.id, RejectReason::kNoResources, MadReason::kNoRoom);
   }
   --listener->backlog;
-  id->listener = listener->number;
-  id->space = listener->space;
-  id->qp_type = listener->qp_type;
-  id->state = IdState::kConnect;
-  if (by_service) {
-    id->source = ServiceAddress(event.path.src_gid, service_id);
-    id->destination = ServiceAddress(event.path.dst_gid, 0);
-  } else {
-    id->source = AddressFromGid(header->destination, service->port);
-    id->destination = AddressFromGid(header->source, header->source_port);
-  }
-  id->port = &port;
-  id->path = req != nullptr ? PathBack(event.path, req->primary) : event.path;
-  id->type_of_service = id->path.traffic_class;
-  id->vlan = event.path.vlan();
-  id->gid_index = port.device.addresses().IndexOf({event.path.src_gid, id->vlan}).value_or(0);
-  id->connection = event.id;
-  id->has_asked_peer = true;
-  engine.Adopt(event.id, id->number, AccountOf(*id));
+  AdoptRequest(port, request, *listener, *id);
 
-  const std::span<const std::byte> own_data = by_service ? data : data.subspan(kIpHeaderBytes);
   rdma_ucm_event_resp out = {};
   out.uid = listener->uid;
   out.id = id->number;
   out.event = ROCI_ABI_CM_EVENT_CONNECT_REQUEST;
-  if (req != nullptr) {
-    CopyData(own_data, out.param.conn);
-    out.param.conn.qp_num = req->local_qpn;
-    out.param.conn.srq = req->srq;
-    out.param.conn.responder_resources = req->initiator_depth;
-    out.param.conn.initiator_depth = req->responder_resources;
-    out.param.conn.flow_control = req->flow_control;
-    out.param.conn.retry_count = req->retry_count;
-    out.param.conn.rnr_retry_count = req->rnr_retry_count;
-    out.ece = {req->ece().vendor_id, req->ece().options};
+  if (request.req != nullptr) {
+    CopyData(request.own_data(), out.param.conn);
+    DescribeRequest(*request.req, out);
   } else {
-    CopyData(own_data, out.param.ud);
+    CopyData(request.own_data(), out.param.ud);
   }
   listener->channel->Push({listener->number, 0, out});
+}
+
+// Makes `id` the identifier of the request.
+void Manager::AdoptRequest(Port& port, const Request& request, const CmId& listener, CmId& id) {
+  const Event& event = request.event;
+  id.listener = listener.number;
+  id.space = listener.space;
+  id.qp_type = listener.qp_type;
+  id.state = IdState::kConnect;
+  if (request.by_service) {
+    id.source = ServiceAddress(event.path.src_gid, request.service_id);
+    id.destination = ServiceAddress(event.path.dst_gid, 0);
+  } else {
+    id.source = AddressFromGid(request.header->destination, request.service->port);
+    id.destination = AddressFromGid(request.header->source, request.header->source_port);
+  }
+  id.port = &port;
+  id.path = request.req != nullptr ? PathBack(event.path, request.req->primary) : event.path;
+  id.type_of_service = id.path.traffic_class;
+  id.vlan = event.path.vlan();
+  id.gid_index = port.device.addresses().IndexOf({event.path.src_gid, id.vlan}).value_or(0);
+  id.connection = event.id;
+  id.has_asked_peer = true;
+  port.engine.Adopt(event.id, id.number, AccountOf(id));
 }
 
 absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddress& group,

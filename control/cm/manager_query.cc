@@ -144,6 +144,59 @@ void Manager::DescribeDevice(const CmId& id, rdma_ucm_query_addr_resp& out) cons
   out.port_num = kPort;
 }
 
+namespace {
+
+// INIT of a queue pair without a connection, or for datagrams.
+void InitAttributesOf(const CmId& id, ib_uverbs_qp_attr& out) {
+  out.qp_attr_mask = roce::kAttrState | roce::kAttrPkeyIndex | roce::kAttrPort;
+  if (id.qp_type == kQpUd) {
+    out.qkey = id.qkey != 0 ? id.qkey : kUdpQkey;
+    out.qp_attr_mask |= roce::kAttrQkey;
+  } else {
+    out.qp_attr_mask |= roce::kAttrAccessFlags;
+  }
+}
+
+void InitAttributesOf(const Connection& c, ib_uverbs_qp_attr& out) {
+  out.qp_attr_mask =
+      roce::kAttrState | roce::kAttrAccessFlags | roce::kAttrPkeyIndex | roce::kAttrPort;
+  out.qp_access_flags = static_cast<uint32_t>(Access::kRemoteWrite);
+  if (c.responder_resources != 0) {
+    out.qp_access_flags |= static_cast<uint32_t>(Access::kRemoteRead | Access::kRemoteAtomic);
+  }
+}
+
+void RtrAttributesOf(const CmId& id, const Connection& c, const ib_uverbs_ah_attr& path,
+                     ib_uverbs_qp_attr& out) {
+  out.qp_attr_mask = roce::kAttrState | roce::kAttrAddressVector | roce::kAttrPathMtu |
+                     roce::kAttrDestQpn | roce::kAttrRqPsn;
+  out.ah_attr = path;
+  out.path_mtu = c.path_mtu;
+  out.dest_qp_num = c.remote_qpn;
+  out.rq_psn = id.psn;
+  if (IsReliableResponder(id)) {
+    out.qp_attr_mask |= roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer;
+    out.max_dest_rd_atomic = c.responder_resources;
+  }
+}
+
+void RtsAttributesOf(const CmId& id, const Connection& c, ib_uverbs_qp_attr& out) {
+  out.qp_attr_mask = roce::kAttrState | roce::kAttrSqPsn;
+  out.sq_psn = c.remote_psn;
+  if (IsReliableRequester(id) || IsReliableResponder(id)) {
+    out.qp_attr_mask |= roce::kAttrTimeout;
+    out.timeout = id.ack_timeout != 0 ? id.ack_timeout : c.ack_timeout;
+  }
+  if (IsReliableRequester(id)) {
+    out.qp_attr_mask |= roce::kAttrRetryCount | roce::kAttrRnrRetry | roce::kAttrMaxRdAtomic;
+    out.retry_cnt = c.retry_count;
+    out.rnr_retry = c.rnr_retry_count;
+    out.max_rd_atomic = c.initiator_depth;
+  }
+}
+
+}  // namespace
+
 absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_attr& out) const {
   if (id.port == nullptr) return NotNow();
   out.qp_state = state;
@@ -151,55 +204,22 @@ absl::Status Manager::InitQpAttr(const CmId& id, uint32_t state, ib_uverbs_qp_at
   const Connection* connection = id.connection != 0 ? id.port->engine.Find(id.connection) : nullptr;
   if (id.qp_type == kQpUd || connection == nullptr) {
     if (state != kQpInit) return NotNow();
-    out.qp_attr_mask = roce::kAttrState | roce::kAttrPkeyIndex | roce::kAttrPort;
-    if (id.qp_type == kQpUd) {
-      out.qkey = id.qkey != 0 ? id.qkey : kUdpQkey;
-      out.qp_attr_mask |= roce::kAttrQkey;
-    } else {
-      out.qp_attr_mask |= roce::kAttrAccessFlags;
-    }
+    InitAttributesOf(id, out);
     return absl::OkStatus();
   }
-  const Connection& c = *connection;
-  const bool is_over = c.state >= State::kDreqSent;
-  const bool knows_peer = c.remote_qpn != 0 || c.remote_id != 0;
+  if (connection->state >= State::kDreqSent) return NotNow();
+  const bool knows_peer = connection->remote_qpn != 0 || connection->remote_id != 0;
   switch (state) {
     case kQpInit:
-      if (is_over) return NotNow();
-      out.qp_attr_mask =
-          roce::kAttrState | roce::kAttrAccessFlags | roce::kAttrPkeyIndex | roce::kAttrPort;
-      out.qp_access_flags = static_cast<uint32_t>(Access::kRemoteWrite);
-      if (c.responder_resources != 0) {
-        out.qp_access_flags |= static_cast<uint32_t>(Access::kRemoteRead | Access::kRemoteAtomic);
-      }
+      InitAttributesOf(*connection, out);
       return absl::OkStatus();
     case kQpRtr:
-      if (is_over || !knows_peer) return NotNow();
-      out.qp_attr_mask = roce::kAttrState | roce::kAttrAddressVector | roce::kAttrPathMtu |
-                         roce::kAttrDestQpn | roce::kAttrRqPsn;
-      out.ah_attr = AddressHandle(id, c.path.dst_gid);
-      out.path_mtu = c.path_mtu;
-      out.dest_qp_num = c.remote_qpn;
-      out.rq_psn = id.psn;
-      if (IsReliableResponder(id)) {
-        out.qp_attr_mask |= roce::kAttrMaxDestRdAtomic | roce::kAttrMinRnrTimer;
-        out.max_dest_rd_atomic = c.responder_resources;
-      }
+      if (!knows_peer) return NotNow();
+      RtrAttributesOf(id, *connection, AddressHandle(id, connection->path.dst_gid), out);
       return absl::OkStatus();
     case kQpRts:
-      if (is_over || !knows_peer) return NotNow();
-      out.qp_attr_mask = roce::kAttrState | roce::kAttrSqPsn;
-      out.sq_psn = c.remote_psn;
-      if (IsReliableRequester(id) || IsReliableResponder(id)) {
-        out.qp_attr_mask |= roce::kAttrTimeout;
-        out.timeout = id.ack_timeout != 0 ? id.ack_timeout : c.ack_timeout;
-      }
-      if (IsReliableRequester(id)) {
-        out.qp_attr_mask |= roce::kAttrRetryCount | roce::kAttrRnrRetry | roce::kAttrMaxRdAtomic;
-        out.retry_cnt = c.retry_count;
-        out.rnr_retry = c.rnr_retry_count;
-        out.max_rd_atomic = c.initiator_depth;
-      }
+      if (!knows_peer) return NotNow();
+      RtsAttributesOf(id, *connection, out);
       return absl::OkStatus();
     default:
       return NotNow();
