@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/runtime_files.h"
+#include "control/loop/socket.h"
 #include "memory/app_memory.h"
 #include "memory/local_file.h"
 
@@ -250,21 +251,7 @@ class Broker {
   }
 
   void Send(const BrokerResponse& response, const std::vector<int>& fds) const {
-    iovec part{const_cast<BrokerResponse*>(&response), sizeof(response)};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxRequestFds)] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    if (!fds.empty()) {
-      message.msg_control = control;
-      message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-      cmsghdr* rights = CMSG_FIRSTHDR(&message);
-      rights->cmsg_level = SOL_SOCKET;
-      rights->cmsg_type = SCM_RIGHTS;
-      rights->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-      std::memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * fds.size());
-    }
-    sendmsg(daemon_, &message, MSG_NOSIGNAL);
+    SendMessage(daemon_, std::as_bytes(std::span(&response, 1)), fds, SendMode::kBlocking);
   }
 
   const int daemon_;

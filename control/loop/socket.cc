@@ -127,7 +127,8 @@ ssize_t ReceiveStream(int socket, std::span<char> buffer) {
   return recv(socket, buffer.data(), static_cast<size_t>(count), MSG_DONTWAIT);
 }
 
-bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds) {
+bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds,
+                 SendMode mode) {
   assert(fds.size() <= kMaxRequestFds);
   iovec part{const_cast<std::byte*>(message.data()), message.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxRequestFds)] = {};
@@ -143,7 +144,8 @@ bool SendMessage(int socket, std::span<const std::byte> message, std::span<const
     rights->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   }
-  const ssize_t count = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t count =
+      sendmsg(socket, &header, MSG_NOSIGNAL | (mode == SendMode::kNonblocking ? MSG_DONTWAIT : 0));
   return count == static_cast<ssize_t>(message.size());
 }
 

@@ -47,8 +47,10 @@ ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& si
 // Reads from a SOCK_STREAM socket without blocking. Returns as recv(2); -1 with errno EPROTO if
 // descriptors are queued, which are not received.
 ssize_t ReceiveStream(int socket, std::span<char> buffer);
-// Sends one message without blocking. False: it was not sent completely.
-bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds);
+enum class SendMode : uint8_t { kNonblocking, kBlocking };
+// Sends one message. False: it was not sent completely.
+bool SendMessage(int socket, std::span<const std::byte> message, std::span<const int> fds,
+                 SendMode mode = SendMode::kNonblocking);
 // Sends the reason for a refusal on a new connection ("unasked" in abi/session.h).
 void SendRefusal(int socket, const absl::Status& status);
 
