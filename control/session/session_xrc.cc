@@ -103,7 +103,7 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   record.user_handle = user_handle;
   record.xrcd = xrcd_handle;
   record.domain = xrcd->domain;
-  record.opening = xrcd->domain->dataplane().Open(*target.qp, shard_->context(), user_handle);
+  record.opening = xrcd->domain->dataplane().Open(*target.qp, *shard_, user_handle);
   ++target.openings;
   ++xrcd->users;
   qps_.AddAs(*handle, std::move(record));

@@ -19,4 +19,17 @@ class OnShard {
   OnShard() = default;
 };
 
+// The token, kept for the hosts of a shard's queue pairs: the transport core calls a host without
+// one, and it calls it on the shard only. Nothing else can take the token out.
+class OnShardForHosts {
+ public:
+  OnShardForHosts() = default;
+  explicit OnShardForHosts(const OnShard& shard) : shard_(&shard) {}
+
+ private:
+  friend class QueuePairHost;
+  const OnShard& Token() const { return *shard_; }
+  const OnShard* shard_ = nullptr;
+};
+
 }  // namespace roci::dataplane

@@ -25,7 +25,7 @@ AsyncEvents::AsyncEvents(Fd pipe)
     : pipe_(std::move(pipe)),
       ring_(std::make_unique_for_overwrite<roci_abi_async_event[]>(kMaxWaiting)) {}
 
-bool AsyncEvents::Send(uint64_t element, uint32_t type) {
+bool AsyncEvents::Send(const OnShard&, uint64_t element, uint32_t type) {
   const roci_abi_async_event event{element, type, 0};
   if (count_ != 0 || held_) return Append(event);
   if (write(pipe_.get(), &event, sizeof(event)) == sizeof(event)) return true;
@@ -48,7 +48,7 @@ uint32_t AsyncEvents::Longest() const {
   return std::min({count_, kMaxWaiting - first_, kEventsPerWrite});
 }
 
-uint32_t AsyncEvents::Retry() {
+uint32_t AsyncEvents::Retry(const OnShard&) {
   for (int i = 0; i < kWritesPerRetry && count_ != 0 && !held_; ++i) {
     const uint32_t events = Longest();
     const ssize_t size = static_cast<ssize_t>(events * sizeof(roci_abi_async_event));
@@ -77,9 +77,9 @@ uint32_t AsyncEvents::Hold(const OnShard&, uint64_t element) {
   return taken;
 }
 
-uint32_t AsyncEvents::Release(const OnShard&) {
+uint32_t AsyncEvents::Release(const OnShard& shard) {
   held_ = false;
-  return Retry();
+  return Retry(shard);
 }
 
 }  // namespace roci::dataplane

@@ -22,12 +22,12 @@ class AsyncEvents {
 
   // Events keep their order. False: the event is lost, because the backlog is full or the program
   // has closed its end.
-  bool Send(uint64_t element, uint32_t type);
+  bool Send(const OnShard&, uint64_t element, uint32_t type);
   // The backlog is not empty: call Retry from time to time.
   bool waiting() const { return count_ != 0; }
   // Writes as much of the backlog as fits, in a few system calls. Returns how many events are lost
   // because the program has closed its end.
-  [[nodiscard]] uint32_t Retry();
+  [[nodiscard]] uint32_t Retry(const OnShard&);
 
   // Removes the events of `element` from the backlog and returns their number. Writes nothing to
   // the pipe until Release, so that another thread can filter the unread events in the pipe.

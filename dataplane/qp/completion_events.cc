@@ -67,9 +67,9 @@ bool CompletionEvents::IsWanted(const CompletionQueue& cq) {
   return arm == ROCI_ABI_CQ_ARM_ANY || (arm == ROCI_ABI_CQ_ARM_SOLICITED && state.solicited_);
 }
 
-void CompletionEvents::Flush(uint64_t now_ns) {
+void CompletionEvents::Flush(const OnShard& shard, uint64_t now_ns) {
   if (touched_.empty()) return;
-  Publish();
+  Publish(shard);
   // The entries are visible before `arm` is read; the program stores `arm` before it polls a last
   // time. So the lcore sees `arm`, or the program sees the entries.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -126,7 +126,7 @@ void CompletionEvents::LetGo(CompletionQueue& cq) {
   if (std::erase(held_, &cq) != 0 && held_.empty()) next_deadline_ = kNever;
 }
 
-void CompletionEvents::Expire(uint64_t now_ns) {
+void CompletionEvents::Expire(const OnShard&, uint64_t now_ns) {
   std::array<CompletionQueue*, kRetriesPerCall> due;
   size_t count = 0;
   uint64_t next = kNever;
@@ -172,7 +172,7 @@ void CompletionEvents::Send(CompletionQueue& cq) {
 }
 
 // A few at a time: a program that does not read its channel must not take the lcore from others.
-void CompletionEvents::Retry() {
+void CompletionEvents::Retry(const OnShard& shard) {
   std::array<CompletionQueue*, kRetriesPerCall> owed;
   const size_t count = std::min(delayed_.size(), owed.size());
   std::copy_n(delayed_.begin(), count, owed.begin());
@@ -184,7 +184,7 @@ void CompletionEvents::Retry() {
   for (size_t i = std::min(waiting_.size(), kRetriesPerCall); i > 0; --i) {
     AsyncEvents* events = waiting_.front();
     waiting_.erase(waiting_.begin());
-    lost.Add(events->Retry());
+    lost.Add(events->Retry(shard));
     if (events->waiting()) waiting_.push_back(events);
   }
   CountDelayed();
@@ -192,10 +192,10 @@ void CompletionEvents::Retry() {
 
 void CompletionEvents::CountDelayed() { delayed_count_ = delayed_.size() + waiting_.size(); }
 
-void CompletionEvents::Register(const OnShard&, AsyncEvents& events) {
+void CompletionEvents::Register(const OnShard& shard, AsyncEvents& events) {
   waiting_.reserve(contexts_ + 1);
   ++contexts_;
-  if (events.waiting()) AwaitRoom(events);
+  if (events.waiting()) AwaitRoom(shard, events);
 }
 
 void CompletionEvents::Unregister(const OnShard&, AsyncEvents& events) {
@@ -204,7 +204,7 @@ void CompletionEvents::Unregister(const OnShard&, AsyncEvents& events) {
   CountDelayed();
 }
 
-void CompletionEvents::AwaitRoom(AsyncEvents& events) {
+void CompletionEvents::AwaitRoom(const OnShard&, AsyncEvents& events) {
   if (std::find(waiting_.begin(), waiting_.end(), &events) == waiting_.end()) {
     waiting_.push_back(&events);
   }

@@ -56,45 +56,45 @@ class CompletionEvents {
   void Adopt(const OnShard& shard, CompletionQueue& cq);
   // `cq`, whose state is `state`, has written an entry. `solicited`: the entry also wakes a program
   // that waits for solicited ones only.
-  void NoteEntry(CompletionQueue& cq, CompletionEventState& state, bool solicited) {
+  void NoteEntry(const OnShard&, CompletionQueue& cq, CompletionEventState& state, bool solicited) {
     state.solicited_ |= solicited;
     if (state.touched_) return;
     state.touched_ = true;
     touched_.push_back(&cq);
   }
   // `cq` has an entry that is not visible before Publish.
-  void Withhold(CompletionQueue& cq) { withheld_.push_back(&cq); }
+  void Withhold(const OnShard&, CompletionQueue& cq) { withheld_.push_back(&cq); }
   // Makes all entries visible to the programs. See CompletionQueue::Write.
-  void Publish() {
+  void Publish(const OnShard&) {
     if (!withheld_.empty()) PublishWithheld();
   }
-  bool empty() const { return touched_.empty(); }
-  bool has_delayed() const { return delayed_count_ != 0; }
+  bool empty(const OnShard&) const { return touched_.empty(); }
+  bool has_delayed(const OnShard&) const { return delayed_count_ != 0; }
   // Sends the events of this burst's entries. Called once per burst, after its last entry.
-  void Flush(uint64_t now_ns);
+  void Flush(const OnShard& shard, uint64_t now_ns);
   void Moderate(const OnShard&, CompletionQueue& cq, const EventModeration& moderation,
                 uint64_t now_ns);
   static constexpr uint64_t kNever = ~uint64_t{0};
   // When the next event that moderation holds back is due; nanoseconds, as `now_ns`.
-  uint64_t next_deadline() const { return next_deadline_; }
+  uint64_t next_deadline(const OnShard&) const { return next_deadline_; }
   // Sends events that moderation held back and that are due now, at most kRetriesPerCall.
-  void Expire(uint64_t now_ns);
+  void Expire(const OnShard&, uint64_t now_ns);
   // Tries again to write events for which the pipe had no room, asynchronous ones too.
-  void Retry();
+  void Retry(const OnShard& shard);
   // Adds or removes a context of this lcore, with its waiting asynchronous events.
   void Register(const OnShard&, AsyncEvents& events);
   void Unregister(const OnShard&, AsyncEvents& events);
   // `events` has its first event that waits for room.
-  void AwaitRoom(AsyncEvents& events);
+  void AwaitRoom(const OnShard&, AsyncEvents& events);
   // Writes nothing to the pipe `channel` from now on; its events wait. -1: ends that.
   void Hold(const OnShard&, int channel) { held_channel_ = channel; }
 
   // Queues that have overflowed and whose queue pairs must go to ERR. The lcore walks over the
   // queue pairs of their context in slices, and counts them in CompletionQueue::walked().
-  void NoteOverflow(CompletionQueue& cq) { overflowed_.push_back(&cq); }
-  bool has_overflowed() const { return !overflowed_.empty(); }
-  CompletionQueue& overflowed() { return *overflowed_.back(); }
-  void DoneOverflowed() { overflowed_.pop_back(); }
+  void NoteOverflow(const OnShard&, CompletionQueue& cq) { overflowed_.push_back(&cq); }
+  bool has_overflowed(const OnShard&) const { return !overflowed_.empty(); }
+  CompletionQueue& overflowed(const OnShard&) { return *overflowed_.back(); }
+  void DoneOverflowed(const OnShard&) { overflowed_.pop_back(); }
 
   Counter sent;
   Counter delayed;

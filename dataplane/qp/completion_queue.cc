@@ -43,7 +43,7 @@ void CompletionQueue::UseRing(uint32_t capacity) {
 }
 
 // The ring looks full: reads the program's index and takes it if it is possible.
-bool CompletionQueue::MakeRoom() {
+bool CompletionQueue::MakeRoom(const OnShard& shard) {
   if (overflowed_) return false;
   const uint32_t consumer = std::atomic_ref(header_->consumer).load(std::memory_order_acquire);
   if (producer_ - consumer < capacity_) {
@@ -52,9 +52,9 @@ bool CompletionQueue::MakeRoom() {
   }
   if (ignore_overrun_) return false;
   overflowed_ = true;
-  events_->NoteOverflow(*this);
+  events_->NoteOverflow(shard, *this);
   std::atomic_ref(header_->overflowed).store(1, std::memory_order_relaxed);
-  if (context_.SendAsyncEvent(user_handle(), kEventCqError)) {
+  if (context_.SendAsyncEvent(shard, user_handle(), kEventCqError)) {
     async_events_.store(async_events() + 1, std::memory_order_relaxed);
   }
   return false;
@@ -69,8 +69,9 @@ void CompletionQueue::PublishWithheld() {
   std::atomic_ref(entry.generation).store(withheld_.generation, std::memory_order_release);
 }
 
-void CompletionQueue::WriteEntry(roci_abi_cqe filled, bool solicited, uint64_t now_ns) {
-  if (producer_ - consumer_ >= capacity_ && !MakeRoom()) return;
+void CompletionQueue::WriteEntry(const OnShard& shard, roci_abi_cqe filled, bool solicited,
+                                 uint64_t now_ns) {
+  if (producer_ - consumer_ >= capacity_ && !MakeRoom(shard)) return;
   filled.timestamp_ns = now_ns;
   filled.generation = 0;
   roci_abi_cqe& entry = has_withheld_ ? entries_[producer_ & (capacity_ - 1)] : withheld_;
@@ -80,10 +81,10 @@ void CompletionQueue::WriteEntry(roci_abi_cqe filled, bool solicited, uint64_t n
   if (!has_withheld_) {
     has_withheld_ = true;
     withheld_index_ = producer_;
-    events_->Withhold(*this);
+    events_->Withhold(shard, *this);
   }
   ++producer_;
-  events_->NoteEntry(*this, event_state_, solicited);
+  events_->NoteEntry(shard, *this, event_state_, solicited);
 }
 
 bool CompletionQueue::SwapRing(const OnShard&, SharedMemory& ring, uint32_t capacity,

@@ -39,16 +39,16 @@ class CompletionQueue {
 
   // ---- On the shard
   // Makes all withheld entries of the lcore's queues visible.
-  void PublishBurst() { events_->Publish(); }
+  void PublishBurst(const OnShard& shard) { events_->Publish(shard); }
   // Appends one entry. On overflow the entry is lost, the CQ is dead and the program gets
   // IBV_EVENT_CQ_ERR.
   // The first entry since the last CompletionEvents::Publish is withheld, and hides those behind
   // it: a polling program reads the line of the next entry over and over. If each entry became
   // visible at once, the program would poll every line while it is written, and each line would
   // move between the two processors.
-  void Write(const roce::Completion& completion, const CompletionOwner& owner, bool is_send,
-             uint64_t now_ns) {
-    if (producer_ - consumer_ >= capacity_ && !MakeRoom()) [[unlikely]]
+  void Write(const OnShard& shard, const roce::Completion& completion, const CompletionOwner& owner,
+             bool is_send, uint64_t now_ns) {
+    if (producer_ - consumer_ >= capacity_ && !MakeRoom(shard)) [[unlikely]]
       return;
     roci_abi_cqe& entry = has_withheld_ ? entries_[producer_ & (capacity_ - 1)] : withheld_;
     Fill(entry, completion, owner, is_send, now_ns);
@@ -57,24 +57,41 @@ class CompletionQueue {
     if (!has_withheld_) {
       has_withheld_ = true;
       withheld_index_ = producer_;
-      events_->Withhold(*this);
+      events_->Withhold(shard, *this);
     }
     ++producer_;
     abi::PrefetchForWrite(&entries_[(producer_ + kPrefetchAhead) & (capacity_ - 1)]);
     events_->NoteEntry(
-        *this, event_state_,
+        shard, *this, event_state_,
         completion.solicited || completion.status != roce::CompletionStatus::kSuccess);
   }
   // As Write, for an entry that lacks only time and generation.
-  void WriteEntry(roci_abi_cqe filled, bool solicited, uint64_t now_ns);
+  void WriteEntry(const OnShard& shard, roci_abi_cqe filled, bool solicited, uint64_t now_ns);
   // Continues in `ring`: copies the unconsumed entries there and leaves the old ring in `ring`.
   // False, with nothing changed: they do not fit, or `consumer` is impossible.
   bool SwapRing(const OnShard&, SharedMemory& ring, uint32_t capacity, uint32_t consumer);
 
   VerbsContext& context() const { return context_; }
-  uint32_t& walked() { return walked_; }
+  uint32_t& walked(const OnShard&) { return walked_; }
 
-  // ---- On the shard, for CompletionEvents
+  // ---- Any thread
+  uint64_t user_handle() const { return event_state_.user_handle(); }
+  uint32_t capacity() const { return capacity_; }
+  static constexpr uint32_t kEntriesOffset = 192;  // of the first entry in the memfd
+  uint64_t memory_size() const { return memory_.size(); }
+  uint32_t comp_events() const { return event_state_.sent(); }
+  uint32_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
+  bool overflowed() const { return overflowed_; }
+  uint32_t users() const { return users_; }  // queue pairs; control thread only
+  // Entries that do not fit are lost, without an error. Call before a queue pair uses the CQ.
+  void IgnoreOverrun() { ignore_overrun_ = true; }
+  void AddUser() { ++users_; }
+  void RemoveUser() { --users_; }
+  Fd TakeFd() { return memory_.TakeFd(); }
+
+ private:
+  friend class CompletionEvents;
+  // For CompletionEvents, on the shard.
   CompletionEventState& event_state() { return event_state_; }
   const CompletionEventState& event_state() const { return event_state_; }
   // The queue has moved to the lcore of `events`.
@@ -93,28 +110,12 @@ class CompletionQueue {
     std::atomic_ref(header_->arm).exchange(ROCI_ABI_CQ_ARM_NONE, std::memory_order_seq_cst);
   }
 
-  // ---- Any thread
-  uint64_t user_handle() const { return event_state_.user_handle(); }
-  uint32_t capacity() const { return capacity_; }
-  static constexpr uint32_t kEntriesOffset = 192;  // of the first entry in the memfd
-  uint64_t memory_size() const { return memory_.size(); }
-  uint32_t comp_events() const { return event_state_.sent(); }
-  uint32_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
-  bool overflowed() const { return overflowed_; }
-  uint32_t users() const { return users_; }  // queue pairs; control thread only
-  // Entries that do not fit are lost, without an error. Call before a queue pair uses the CQ.
-  void IgnoreOverrun() { ignore_overrun_ = true; }
-  void AddUser() { ++users_; }
-  void RemoveUser() { --users_; }
-  Fd TakeFd() { return memory_.TakeFd(); }
-
- private:
   static constexpr uint32_t kPrefetchAhead = 4;
   CompletionQueue(VerbsContext& context, CompletionEvents& events, uint64_t user_handle,
                   int channel)
       : events_(&events), event_state_(user_handle, channel), context_(context) {}
   void UseRing(uint32_t capacity);
-  bool MakeRoom();
+  bool MakeRoom(const OnShard& shard);
   static void Fill(roci_abi_cqe& entry, const roce::Completion& completion,
                    const CompletionOwner& owner, bool is_send, uint64_t now_ns);
 

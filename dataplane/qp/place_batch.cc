@@ -120,14 +120,15 @@ void PlaceBatch::Report(Deferred& late) {
   switch (late.kind) {
     case DeferredKind::kCompletion:
       if (follows_fault) fault.ReportIn(late.completion, late.is_send);
-      late.cq->Write(late.completion, late.owner, late.is_send, late.host->now_ns());
+      late.cq->Write(late.host->OnThisShard(), late.completion, late.owner, late.is_send,
+                     late.host->now_ns());
       break;
     case DeferredKind::kEntry:
       if (follows_fault && late.entry.status == 0) {
         FailTagCompletion(late.entry, roce::CompletionStatus::kLocalProtectionError);
       }
-      late.cq->WriteEntry(late.entry, late.solicited || late.entry.status != 0,
-                          late.host->now_ns());
+      late.cq->WriteEntry(late.host->OnThisShard(), late.entry,
+                          late.solicited || late.entry.status != 0, late.host->now_ns());
       break;
     case DeferredKind::kEvent:
       late.host->RaiseEvent(late.event);
@@ -144,7 +145,7 @@ void PlaceBatch::Drop(Deferred& late) {
   if (late.kind == DeferredKind::kEntry) return Report(late);
   roce::RecvWqe wqe{};
   wqe.slot = late.completion.slot;
-  srq->GiveBack(wqe);
+  srq->GiveBack(late.host->OnThisShard(), wqe);
 }
 
 void PlaceBatch::Settle() {

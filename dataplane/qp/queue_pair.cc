@@ -132,7 +132,7 @@ roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
   if (path != nullptr) SetPath(shard, *path);
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
     LeaveCopies(shard);
-    GiveBack(held);
+    GiveBack(shard, held);
     host.ResetQueues();
     broken_handled_ = false;
   }
@@ -182,11 +182,11 @@ void QueuePair::LeaveCopies(const OnShard&) {
   fails_after_copies = false;
 }
 
-void QueuePair::GiveBackReceive(const OnShard&) { GiveBack(FindHeldReceive()); }
+void QueuePair::GiveBackReceive(const OnShard& shard) { GiveBack(shard, FindHeldReceive()); }
 
-void QueuePair::GiveBack(const HeldReceive& held) {
+void QueuePair::GiveBack(const OnShard& shard, const HeldReceive& held) {
   if (tags_ != nullptr && !tags_->Abandon(host)) return;
-  if (held.srq != nullptr) held.srq->GiveBack(held.wqe);
+  if (held.srq != nullptr) held.srq->GiveBack(shard, held.wqe);
 }
 
 void QueuePair::Fail(const OnShard&, roce::TimeNs now) {

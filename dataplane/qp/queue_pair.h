@@ -140,7 +140,7 @@ class alignas(kCacheLineBytes) QueuePair {
   };
   // The receive WQE of the current message, which a RESET would lose.
   HeldReceive FindHeldReceive();
-  void GiveBack(const HeldReceive& held);
+  void GiveBack(const OnShard& shard, const HeldReceive& held);
 
   bool broken_handled_ = false;
   QueuePairEvents events_;

@@ -7,21 +7,22 @@
 
 namespace roci::dataplane {
 
-void QueuePairEvents::Send(roce::QpEvent event) {
+void QueuePairEvents::Send(const OnShard& shard, roce::QpEvent event) {
   if (context_ != nullptr) {
-    SendTo(*context_, user_handle_, is_work_queue_ ? kEventWorkQueueFatal : EventNumber(event),
-           sent_);
+    SendTo(shard, *context_, user_handle_,
+           is_work_queue_ ? kEventWorkQueueFatal : EventNumber(event), sent_);
     return;
   }
   for (TargetOpening* opening : openings_) {
-    SendTo(*opening->context, opening->user_handle, EventNumber(event), opening->async_events);
+    SendTo(shard, *opening->context, opening->user_handle, EventNumber(event),
+           opening->async_events);
   }
 }
 
 // Counts the event in `sent` where it is not lost.
-void QueuePairEvents::SendTo(VerbsContext& to, uint64_t element, uint32_t type,
-                             std::atomic<uint32_t>& sent) {
-  if (!to.SendAsyncEvent(element, type)) return;
+void QueuePairEvents::SendTo(const OnShard& shard, VerbsContext& to, uint64_t element,
+                             uint32_t type, std::atomic<uint32_t>& sent) {
+  if (!to.SendAsyncEvent(shard, element, type)) return;
   counter_.Add(1);
   sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }

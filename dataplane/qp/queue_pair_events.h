@@ -29,13 +29,14 @@ class QueuePairEvents {
   uint32_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
   // ---- On the shard
-  void Send(roce::QpEvent event);
+  void Send(const OnShard& shard, roce::QpEvent event);
   // XRC receive only.
   void Add(const OnShard&, TargetOpening& opening) { openings_.push_back(&opening); }
   void Remove(const OnShard&, const TargetOpening& opening) { std::erase(openings_, &opening); }
 
  private:
-  void SendTo(VerbsContext& to, uint64_t element, uint32_t type, std::atomic<uint32_t>& sent);
+  void SendTo(const OnShard& shard, VerbsContext& to, uint64_t element, uint32_t type,
+              std::atomic<uint32_t>& sent);
 
   VerbsContext* context_;
   Counter& counter_;

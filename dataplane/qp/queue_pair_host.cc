@@ -81,7 +81,7 @@ void QueuePairHost::CompleteShared(const roce::Completion& completion) {
 void QueuePairHost::CompleteBehindFault(CompletionQueue& cq, roce::Completion completion,
                                         const CompletionOwner& who, bool is_send) {
   copy_state_.fault().ReportIn(completion, is_send);
-  cq.Write(completion, who, is_send, now_ns());
+  cq.Write(OnThisShard(), completion, who, is_send, now_ns());
 }
 
 void QueuePairHost::CompleteOwnSend(const roce::Completion& completion) {
@@ -98,7 +98,7 @@ roce::FetchResult QueuePairHost::FetchShared(roce::RecvWqe& wqe, roce::Completio
   }
   const roce::FetchResult result = queues_.tags != nullptr
                                        ? queues_.tags->FetchRecv(*this, packet, wqe, bad_status)
-                                       : queues_.shared->Fetch(wqe, bad_status);
+                                       : queues_.shared->Fetch(OnThisShard(), wqe, bad_status);
   if (queues_.shared->broken()) queues_.shared_is_broken = true;
   return result;
 }
@@ -138,7 +138,7 @@ MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {
 }
 
 MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
-  return services_.context->lists().Register(*access_.keys, wqe, Context());
+  return services_.context->lists(OnThisShard()).Register(*access_.keys, wqe, Context());
 }
 
 AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
@@ -233,8 +233,8 @@ void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   if (IsHeld() && copy_state_.held_by()->places.DeferEvent(*this, event)) [[unlikely]]
     return;
   if (CompletionQueue* cq = queues_.recv_cq != nullptr ? queues_.recv_cq : queues_.send_cq)
-    cq->PublishBurst();
-  events_->Send(event);
+    cq->PublishBurst(OnThisShard());
+  events_->Send(OnThisShard(), event);
 }
 
 void QueuePairHost::CountMemoryFault() { services_.shard->memory_faults->Add(1); }

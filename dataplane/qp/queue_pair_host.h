@@ -11,6 +11,7 @@
 #include "dataplane/qp/copy_state.h"
 #include "dataplane/qp/lane_state.h"
 #include "dataplane/qp/queue_pair_events.h"
+#include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/rings/work_queue.h"
 #include "memory/copy.h"
@@ -22,7 +23,6 @@
 namespace roci::dataplane {
 
 class QueuePair;
-struct ShardServices;
 class TagReceiver;
 class VerbsContext;
 class XrcTargets;
@@ -221,6 +221,10 @@ class QueuePairHost {
   }
 
  private:
+  // Parts of the host.
+  friend class PlaceBatch;
+  friend class TagReceiver;
+  const OnShard& OnThisShard() const { return services_.shard->token.Token(); }
   memory::AccessContext Context() const { return {access_.pd, queues_.send_owner.qpn}; }
   void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
                 bool is_send) {
@@ -229,7 +233,7 @@ class QueuePairHost {
       return;
     }
     if (!copy_state_.fault().failed()) [[likely]] {
-      cq.Write(completion, who, is_send, now_ns());
+      cq.Write(OnThisShard(), completion, who, is_send, now_ns());
     } else {
       CompleteBehindFault(cq, completion, who, is_send);
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dataplane/base/on_shard.h"
 #include "memory/key_table.h"
 #include "roce/work.h"
 
@@ -34,6 +35,7 @@ struct ShardServices {
   DurableService* durable = nullptr;
   Counter* memory_faults = nullptr;  // copies from or to program memory that failed
   Counter* async_events = nullptr;   // sent
+  OnShardForHosts token;
 };
 
 }  // namespace roci::dataplane

@@ -60,37 +60,38 @@ void SharedReceiveQueue::UseMemory() {
   stride_ = layout_.stride;
 }
 
-FetchResult SharedReceiveQueue::Fetch(roce::RecvWqe& out, roce::CompletionStatus& bad_status) {
+FetchResult SharedReceiveQueue::Fetch(const OnShard& shard, roce::RecvWqe& out,
+                                      roce::CompletionStatus& bad_status) {
   uint32_t slot;
-  if (!TakeSlot(slot)) return FetchResult::kEmpty;
+  if (!TakeSlot(shard, slot)) return FetchResult::kEmpty;
   const FetchResult result = TakeReceive(Slot(slot), max_sge_, out, bad_status);
   out.slot = slot;
   if (limit_ != 0) [[unlikely]]
-    CheckLimit();
+    CheckLimit(shard);
   return result;
 }
 
-bool SharedReceiveQueue::TakeSlot(uint32_t& slot) {
+bool SharedReceiveQueue::TakeSlot(const OnShard& shard, uint32_t& slot) {
   if (!returned_.empty()) [[unlikely]] {
     slot = returned_.back();
     returned_.pop_back();
     return true;
   }
-  if (next_ == seen_ && !Refresh()) return false;
+  if (next_ == seen_ && !Refresh(shard)) return false;
   slot = __atomic_load_n(&ring_[next_ & ring_mask_], __ATOMIC_RELAXED);
   if (slot >= slot_count_) [[unlikely]] {
-    Fail();
+    Fail(shard);
     return false;
   }
   ++next_;
   return true;
 }
 
-bool SharedReceiveQueue::Refresh() {
+bool SharedReceiveQueue::Refresh(const OnShard& shard) {
   if (broken_) return false;
   const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
   if (producer - next_ > slot_count_) [[unlikely]] {
-    Fail();
+    Fail(shard);
     return false;
   }
   seen_ = producer;
@@ -98,37 +99,37 @@ bool SharedReceiveQueue::Refresh() {
   return seen_ != next_;
 }
 
-void SharedReceiveQueue::Fail() {
+void SharedReceiveQueue::Fail(const OnShard& shard) {
   seen_ = next_;
   if (broken_) return;
   broken_ = true;
-  RaiseEvent(kEventSrqError);
+  RaiseEvent(shard, kEventSrqError);
 }
 
 roce::Sge SharedReceiveQueue::ReadSge(const roce::RecvWqe& wqe, uint32_t i) const {
   return ReadReceiveSge(Slot(wqe.slot), i);
 }
 
-uint32_t SharedReceiveQueue::CountPosted() {
-  Refresh();
+uint32_t SharedReceiveQueue::CountPosted(const OnShard& shard) {
+  Refresh(shard);
   return seen_ - next_ + static_cast<uint32_t>(returned_.size());
 }
 
 // IBTA vol 1, 10.2.9.2: once, when the number of entries falls below the limit.
-void SharedReceiveQueue::CheckLimit() {
-  if (seen_ - next_ + returned_.size() >= limit_ || CountPosted() >= limit_) return;
+void SharedReceiveQueue::CheckLimit(const OnShard& shard) {
+  if (seen_ - next_ + returned_.size() >= limit_ || CountPosted(shard) >= limit_) return;
   limit_ = 0;
-  RaiseEvent(kEventSrqLimitReached);
+  RaiseEvent(shard, kEventSrqLimitReached);
 }
 
-void SharedReceiveQueue::RaiseEvent(uint32_t type) {
-  if (!context_.SendAsyncEvent(user_handle_, type)) return;
+void SharedReceiveQueue::RaiseEvent(const OnShard& shard, uint32_t type) {
+  if (!context_.SendAsyncEvent(shard, user_handle_, type)) return;
   async_events_.store(async_events() + 1, std::memory_order_relaxed);
 }
 
-bool SharedReceiveQueue::Grow(const OnShard&, SharedMemory& memory,
+bool SharedReceiveQueue::Grow(const OnShard& shard, SharedMemory& memory,
                               const roci_abi_srq_layout& layout) {
-  Refresh();
+  Refresh(shard);
   if (broken_) return false;
   const uint32_t* old_ring = ring_;
   const uint32_t old_mask = ring_mask_;

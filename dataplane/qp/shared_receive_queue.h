@@ -47,20 +47,21 @@ class SharedReceiveQueue {
   // ---- On the shard
   // Takes the oldest WQE. kBad: as WorkQueue. A ring with impossible contents makes the queue
   // broken: it raises one event and gives no more WQEs.
-  roce::FetchResult Fetch(roce::RecvWqe& out, roce::CompletionStatus& bad_status);
+  roce::FetchResult Fetch(const OnShard& shard, roce::RecvWqe& out,
+                          roce::CompletionStatus& bad_status);
   // SGE `i` < wqe.num_sge as it is in the slot now; the program may have changed it.
   roce::Sge ReadSge(const roce::RecvWqe& wqe, uint32_t i) const;
   // Returns a WQE that was taken and will not complete. It is the next to be taken.
-  void GiveBack(const roce::RecvWqe& wqe) { returned_.push_back(wqe.slot); }
+  void GiveBack(const OnShard&, const roce::RecvWqe& wqe) { returned_.push_back(wqe.slot); }
   bool broken() const { return broken_; }
   // IBTA vol 1, 11.6.3.5: the queue is broken, and a queue pair that needs it fails.
-  void Fail();
+  void Fail(const OnShard& shard);
   // Raises one event when fewer than `limit` WQEs are left; then the limit is 0 (none).
   void SetLimit(const OnShard&, uint32_t limit) { limit_ = limit; }
   uint32_t limit(const OnShard&) const { return limit_; }
   uint32_t taken(const OnShard&) const { return next_; }
   // WQEs that no queue pair has taken.
-  uint32_t posted(const OnShard&) { return CountPosted(); }
+  uint32_t posted(const OnShard& shard) { return CountPosted(shard); }
   // Continues in `memory`, laid out as `layout` says with at least as many slots: copies all
   // contents there and leaves the old memory in `memory`. False: the program's index is impossible.
   bool Grow(const OnShard& shard, SharedMemory& memory, const roci_abi_srq_layout& layout);
@@ -70,11 +71,11 @@ class SharedReceiveQueue {
                      uint32_t number, const roci_abi_srq_layout& layout, SharedMemory memory,
                      std::unique_ptr<TagQueue> tags);
   void UseMemory();
-  bool Refresh();
-  bool TakeSlot(uint32_t& slot);
-  uint32_t CountPosted();
-  void CheckLimit();
-  void RaiseEvent(uint32_t type);
+  bool Refresh(const OnShard& shard);
+  bool TakeSlot(const OnShard& shard, uint32_t& slot);
+  uint32_t CountPosted(const OnShard& shard);
+  void CheckLimit(const OnShard& shard);
+  void RaiseEvent(const OnShard& shard, uint32_t type);
   std::byte* Slot(uint32_t slot) const { return slots_ + size_t{slot} * stride_; }
 
   roci_abi_srq* header_ = nullptr;

@@ -48,7 +48,7 @@ TagQueue::TagQueue(const TagQueueConfig& config, const TagQueueLayout& layout, u
       memory_(std::move(memory)) {}
 
 // Bounded: operations that the program posts meanwhile wait for the next call.
-bool TagQueue::Serve(uint64_t now_ns) {
+bool TagQueue::Serve(const OnShard& shard, uint64_t now_ns) {
   has_more_ = false;
   if (broken_) return false;
   const uint32_t producer = std::atomic_ref(header_->producer).load(std::memory_order_acquire);
@@ -63,14 +63,14 @@ bool TagQueue::Serve(uint64_t now_ns) {
   for (; next_ != end; ++next_) {
     roci_abi_tag_op op;
     CopyOnce(op, ops_ + size_t{next_ & (layout_.ops_capacity - 1)} * sizeof(op));
-    Execute(op, now_ns);
+    Execute(shard, op, now_ns);
   }
   std::atomic_ref(header_->consumer).store(next_, std::memory_order_release);
   return true;
 }
 
 // An operation without effect fails, and is reported even if it is not signaled.
-void TagQueue::Execute(const roci_abi_tag_op& op, uint64_t now_ns) {
+void TagQueue::Execute(const OnShard& shard, const roci_abi_tag_op& op, uint64_t now_ns) {
   if (op.opcode == ROCI_ABI_TAG_SYNC || (op.flags & ROCI_ABI_TAG_WITH_COUNT) != 0) {
     list_.Sync(op.unexpected_count);
   }
@@ -97,7 +97,7 @@ void TagQueue::Execute(const roci_abi_tag_op& op, uint64_t now_ns) {
   entry.flags = static_cast<uint16_t>(ROCI_ABI_CQE_TAG |
                                       (list_.in_sync() ? 0 : ROCI_ABI_CQE_TAG_SYNC_REQUEST));
   entry.qp_handle = handle_;
-  cq_.WriteEntry(entry, /*solicited=*/!done, now_ns);
+  cq_.WriteEntry(shard, entry, /*solicited=*/!done, now_ns);
 }
 
 bool TagQueue::Add(const roci_abi_tag_op& op) {

@@ -30,7 +30,7 @@ class TagQueue {
   static constexpr uint32_t kOpsPerCall = 64;
   // Executes up to kOpsPerCall posted operations. False: the program wrote an impossible index; no
   // operation is taken any more.
-  bool Serve(uint64_t now_ns);
+  bool Serve(const OnShard& shard, uint64_t now_ns);
   // The last call left operations, for which the program does not ring again.
   bool has_more() const { return has_more_; }
   TagList& list() { return list_; }
@@ -43,7 +43,7 @@ class TagQueue {
  private:
   TagQueue(const TagQueueConfig& config, const TagQueueLayout& layout, uint32_t handle,
            CompletionQueue& cq, SharedMemory memory);
-  void Execute(const roci_abi_tag_op& op, uint64_t now_ns);
+  void Execute(const OnShard& shard, const roci_abi_tag_op& op, uint64_t now_ns);
   bool Add(const roci_abi_tag_op& op);
   bool Delete(const roci_abi_tag_op& op);
   void PutFreed(uint32_t slot);

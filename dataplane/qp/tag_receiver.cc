@@ -49,14 +49,14 @@ FetchResult TagReceiver::FetchRecv(QueuePairHost& host, const roce::Packet* pack
                                    roce::RecvWqe& out, CompletionStatus& bad_status) {
   TagQueue& tags = *srq_.tags();
   // Buffers posted before the message arrived may match it.
-  if (!tags.Serve(host.now_ns())) srq_.Fail();
+  if (!tags.Serve(host.OnThisShard(), host.now_ns())) srq_.Fail(host.OnThisShard());
   const Kind kind = Classify(packet);
   if (kind != Kind::kEager && kind != Kind::kRendezvous) {
-    return FetchUntagged(kind, out, bad_status);
+    return FetchUntagged(host, kind, out, bad_status);
   }
   if (kind == Kind::kRendezvous && !HasRoom()) return FetchResult::kEmpty;
   const TaggedBuffer* buffer = tags.list().Match(header_.tag);
-  if (buffer == nullptr) return FetchUntagged(Kind::kUnexpected, out, bad_status);
+  if (buffer == nullptr) return FetchUntagged(host, Kind::kUnexpected, out, bad_status);
   kind_ = kind;
   TakeBuffer(*buffer, packet->info->IsLast(), host, out);
   return FetchResult::kOk;
@@ -64,9 +64,9 @@ FetchResult TagReceiver::FetchRecv(QueuePairHost& host, const roce::Packet* pack
 
 // Counts with the first packet: a buffer that the program posts before the last packet might be
 // meant for this message.
-FetchResult TagReceiver::FetchUntagged(Kind kind, roce::RecvWqe& out,
+FetchResult TagReceiver::FetchUntagged(QueuePairHost& host, Kind kind, roce::RecvWqe& out,
                                        CompletionStatus& bad_status) {
-  const FetchResult result = srq_.Fetch(out, bad_status);
+  const FetchResult result = srq_.Fetch(host.OnThisShard(), out, bad_status);
   if (result == FetchResult::kEmpty) return result;
   kind_ = result == FetchResult::kOk ? kind : Kind::kPlain;
   if (kind_ == Kind::kUnexpected) srq_.tags()->list().NoteUnexpected();
@@ -219,7 +219,7 @@ void TagReceiver::BeginRendezvous(QueuePairHost& host) {
 
   wr_ids_[begun_++ % kMaxRendezvous] = srq_.tags()->list().At(slot_).wr_id;
   // The lcore collects doorbells after receiving, in this round.
-  host.context().doorbells().Ring(host.handle());
+  host.context().doorbells(host.OnThisShard()).Ring(host.handle());
 }
 
 void TagReceiver::CompleteSend(QueuePairHost& host, const roce::Completion& completion) {
@@ -265,7 +265,7 @@ void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool soli
       host.copy_state().held_by()->places.DeferEntry(host, *srq_.cq(), entry, solicited)) {
     return;
   }
-  srq_.cq()->WriteEntry(entry, solicited || entry.status != 0, host.now_ns());
+  srq_.cq()->WriteEntry(host.OnThisShard(), entry, solicited || entry.status != 0, host.now_ns());
 }
 
 bool TagReceiver::Abandon(QueuePairHost& host) {

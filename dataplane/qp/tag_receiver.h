@@ -68,7 +68,7 @@ class TagReceiver {
   };
 
   Kind Classify(const roce::Packet* packet);
-  roce::FetchResult FetchUntagged(Kind kind, roce::RecvWqe& out,
+  roce::FetchResult FetchUntagged(QueuePairHost& host, Kind kind, roce::RecvWqe& out,
                                   roce::CompletionStatus& bad_status);
   void TakeBuffer(const TaggedBuffer& buffer, bool is_last, QueuePairHost& host,
                   roce::RecvWqe& out);

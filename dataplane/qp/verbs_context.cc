@@ -40,19 +40,19 @@ std::vector<std::unique_ptr<QueuePair>> VerbsContext::RemoveQueuePairs(const OnS
   return std::exchange(queue_pairs_, {});
 }
 
-bool VerbsContext::SendAsyncEvent(uint64_t element, uint32_t type) {
+bool VerbsContext::SendAsyncEvent(const OnShard& shard, uint64_t element, uint32_t type) {
   const bool waited = async_events_.waiting();
-  const bool sent = async_events_.Send(element, type);
+  const bool sent = async_events_.Send(shard, element, type);
   if (!sent) completion_events_->lost.Add(1);
-  if (!waited && async_events_.waiting()) completion_events_->AwaitRoom(async_events_);
+  if (!waited && async_events_.waiting()) completion_events_->AwaitRoom(shard, async_events_);
   return sent;
 }
 
-bool VerbsContext::ServeTags(uint32_t handle, uint64_t now_ns) {
+bool VerbsContext::ServeTags(const OnShard& shard, uint32_t handle, uint64_t now_ns) {
   const auto found = tag_queues_.find(handle);
   if (found == tag_queues_.end()) return false;
   TagQueue& tags = *found->second->tags();
-  if (!tags.Serve(now_ns)) found->second->Fail();
+  if (!tags.Serve(shard, now_ns)) found->second->Fail(shard);
   if (tags.has_more()) doorbells_.Ring(handle);
   return true;
 }

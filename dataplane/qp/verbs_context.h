@@ -53,24 +53,24 @@ class VerbsContext {
 
   // ---- What its queues use
   // Sends an event to the program. False: the event is lost (see AsyncEvents).
-  bool SendAsyncEvent(uint64_t element, uint32_t type);
+  bool SendAsyncEvent(const OnShard& shard, uint64_t element, uint32_t type);
   memory::KeyTable& keys(const OnShard&) const { return *keys_; }
   // For queues to keep, which use it on the lcore.
   memory::KeyTable* keys_address() const { return keys_.get(); }
   AppCopies& copies() const { return *copies_; }
-  ListMemory& lists() { return lists_; }
-  Doorbells& doorbells() { return doorbells_; }
+  ListMemory& lists(const OnShard&) { return lists_; }
+  Doorbells& doorbells(const OnShard&) { return doorbells_; }
 
   // ---- What the shard looks up
-  QueuePair* FindQueuePair(uint32_t handle) const {
+  QueuePair* FindQueuePair(const OnShard&, uint32_t handle) const {
     return handle < queue_pairs_.size() ? queue_pairs_[handle].get() : nullptr;
   }
-  // All handles are lower.
+  // All handles are lower. Also on the control thread, the only one that changes it.
   uint32_t handle_end() const { return static_cast<uint32_t>(queue_pairs_.size()); }
   // Serves the tag-matching receive queue whose doorbell is `handle`. False: there is none.
-  bool ServeTags(uint32_t handle, uint64_t now_ns);
-  const AddressHandles& addresses() const { return addresses_; }
-  AsyncEvents& async_events() { return async_events_; }
+  bool ServeTags(const OnShard& shard, uint32_t handle, uint64_t now_ns);
+  const AddressHandles& addresses(const OnShard&) const { return addresses_; }
+  AsyncEvents& async_events(const OnShard&) { return async_events_; }
 
   // ---- Commands. What allocates comes before what would have to be undone.
   void MakeRoomFor(const OnShard&, uint32_t handle);

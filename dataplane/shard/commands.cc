@@ -139,7 +139,9 @@ std::vector<QueuePairInfo> ShardClient::Do(const InspectQueuePairs& command) {
 }
 
 void ShardClient::Do(const RaiseEvent& command) {
-  lcore_->Call([&](const OnShard&) { context_->SendAsyncEvent(command.element, command.type); });
+  lcore_->Call([&](const OnShard& shard) {
+    context_->SendAsyncEvent(shard, command.element, command.type);
+  });
 }
 
 }  // namespace roci::dataplane

@@ -33,8 +33,8 @@ DeviceLane::~DeviceLane() {
   rte_pktmbuf_free_bulk(frames_.data(), staged_);
 }
 
-QueuePair* DeviceLane::Find(roce::Qpn qpn) const {
-  QueuePair* qp = Slot(qpn);
+QueuePair* DeviceLane::Find(const OnShard& shard, roce::Qpn qpn) const {
+  QueuePair* qp = Slot(shard, qpn);
   return qp != nullptr && qp->qpn() == qpn ? qp : nullptr;
 }
 
@@ -66,30 +66,30 @@ void DeviceLane::AttachTap(const OnShard&, LinkTap& tap) {
   tap_ = &tap;
 }
 
-EthdevPort::Received DeviceLane::ReceiveThroughTap(rte_mbuf** frames,
+EthdevPort::Received DeviceLane::ReceiveThroughTap(const OnShard&, rte_mbuf** frames,
                                                    EthdevPort::Received received) {
   const uint32_t seen = received.handed_off;
   for (uint32_t i = seen; i < received.count; ++i) ForgetChecksums(*frames[i]);
   return {seen + tap_->Receive(frames + seen, received.count - seen, kBurst - seen), seen};
 }
 
-bool DeviceLane::ServeTap() {
+bool DeviceLane::ServeTap(const OnShard& shard) {
   const bool is_due = tap_->SendIsDue();
-  if (is_due) FlushStage();
+  if (is_due) FlushStage(shard);
   if (tap_->IsIdle()) tap_ = nullptr;
   return is_due;
 }
 
-bool DeviceLane::FlushStage() {
+bool DeviceLane::FlushStage(const OnShard& shard) {
   if (tap_ == nullptr) [[likely]]
-    return SendStage();
+    return SendStage(shard);
   staged_ = tap_->Send(frames_.data(), to_lcore_.data(), staged_, kStage);
-  const bool has_room = SendStage();
+  const bool has_room = SendStage(shard);
   tap_->Sent(staged_);
   return has_room;
 }
 
-bool DeviceLane::SendStage() {
+bool DeviceLane::SendStage(const OnShard& shard) {
   if (max_frame_bytes_ != kAnyFrame) DropWhatCannotPass();
   if (staged_ == 0) return true;
   uint64_t bytes = 0;
@@ -112,7 +112,7 @@ bool DeviceLane::SendStage() {
   staged_ -= taken;
   if (taken != 0 || blocked_since_ns_ == 0) blocked_since_ns_ = *now_ns_;
   if (*now_ns_ - blocked_since_ns_ > kGiveUpNs) GiveUpStage();
-  return !IsFull();
+  return !IsFull(shard);
 }
 
 // Frames to the device itself stay in the port and always pass. (A multicast frame that cannot
@@ -126,7 +126,7 @@ bool DeviceLane::CannotPass(const rte_mbuf& frame) const {
 }
 
 // With a tap the port computes no checksum: captures and impairments need the frame as on the link.
-void DeviceLane::FillChecksums(rte_mbuf& frame, uint32_t bytes) {
+void DeviceLane::FillChecksums(const OnShard&, rte_mbuf& frame, uint32_t bytes) {
   const bool as_it_is = ethdev != nullptr && tap_ == nullptr;
   const uint64_t offloads = as_it_is ? ethdev->ChecksumsOf(frame) : 0;
   if (!dataplane::FillChecksums(frame, bytes, offloads) || ethdev->Prepare(lcore, frame)) return;
@@ -163,11 +163,11 @@ void DeviceLane::GiveUpStage() {
   blocked_since_ns_ = 0;
 }
 
-uint32_t DeviceLane::StageRaw() {
+uint32_t DeviceLane::StageRaw(const OnShard& shard) {
   uint32_t moved = 0;
   void* frame;
-  while ((!IsFull() || FlushStage()) && rte_ring_sc_dequeue(raw, &frame) == 0) {
-    Stage(static_cast<rte_mbuf*>(frame), Wire::kFromControl);
+  while ((!IsFull(shard) || FlushStage(shard)) && rte_ring_sc_dequeue(raw, &frame) == 0) {
+    Stage(shard, static_cast<rte_mbuf*>(frame), Wire::kFromControl);
     ++moved;
   }
   return moved;
@@ -183,16 +183,18 @@ DeviceLane::MatchedFrame DeviceLane::MatchOf(const rte_mbuf& frame) {
   return {roce::Qpn(frame.hash.fdir.hi), frame.hash.fdir.lo};
 }
 
-uint32_t DeviceLane::TakeMatched(rte_mbuf** frames) {
+uint32_t DeviceLane::TakeMatched(const OnShard&, rte_mbuf** frames) {
   return matched == nullptr ? 0
                             : rte_ring_sc_dequeue_burst(matched, reinterpret_cast<void**>(frames),
                                                         kBurst, nullptr);
 }
 
-bool DeviceLane::MatchedPending() const {
+bool DeviceLane::MatchedPending(const OnShard&) const {
   return matched != nullptr && rte_ring_empty(matched) == 0;
 }
 
-bool DeviceLane::RawPending() const { return raw != nullptr && rte_ring_empty(raw) == 0; }
+bool DeviceLane::RawPending(const OnShard&) const {
+  return raw != nullptr && rte_ring_empty(raw) == 0;
+}
 
 }  // namespace roci::dataplane

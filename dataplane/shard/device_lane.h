@@ -46,8 +46,10 @@ class DeviceLane final : public LaneState {
   static DeviceLane& Of(LaneState& state) { return static_cast<DeviceLane&>(state); }
 
   // ---- Queue pairs
-  QueuePair* Find(roce::Qpn qpn) const;
-  QueuePair* Slot(roce::Qpn qpn) const { return table_[QpnSpace::SlotOf(qpn, lcore_bits)]; }
+  QueuePair* Find(const OnShard& shard, roce::Qpn qpn) const;
+  QueuePair* Slot(const OnShard&, roce::Qpn qpn) const {
+    return table_[QpnSpace::SlotOf(qpn, lcore_bits)];
+  }
   void Add(const OnShard& shard, QueuePair& qp);
   void Remove(const OnShard& shard, QueuePair& qp);
   uint32_t queue_pairs() const { return count_.load(std::memory_order_relaxed); }
@@ -67,38 +69,38 @@ class DeviceLane final : public LaneState {
 
   // ---- Receiving. The caller frees the frames. The first `handed_off` frames have passed the lane
   // of another lcore.
-  EthdevPort::Received Receive(rte_mbuf** frames) {
+  EthdevPort::Received Receive(const OnShard& shard, rte_mbuf** frames) {
     const EthdevPort::Received received =
         wire != nullptr ? EthdevPort::Received{wire->Receive(endpoint, lcore, frames, kBurst), 0}
                         : ethdev->Receive(lcore, frames, kBurst);
     if (tap_ != nullptr) [[unlikely]]
-      return ReceiveThroughTap(frames, received);
+      return ReceiveThroughTap(shard, frames, received);
     return received;
   }
-  bool ReceivePending() const {
+  bool ReceivePending(const OnShard&) const {
     return wire != nullptr ? wire->Pending(endpoint, lcore) : ethdev->Pending(lcore);
   }
 
   // ---- Sending
-  bool IsFull() const { return staged_ + reserved() >= kStage; }
+  bool IsFull(const OnShard&) const { return staged_ + reserved() >= kStage; }
   // Takes ownership of the frame. The stage must not be full. `to` is an lcore as in
   // Wire::Transmit.
-  void Stage(rte_mbuf* frame, uint32_t to) {
+  void Stage(const OnShard&, rte_mbuf* frame, uint32_t to) {
     frames_[staged_] = frame;
     to_lcore_[staged_] = static_cast<uint8_t>(to);
     ++staged_;
   }
   // Passes the staged frames to the port, in order. True: the stage is not full afterwards.
-  bool FlushStage();
+  bool FlushStage(const OnShard& shard);
   // With a tap, called once per round: sends held frames that are due. True: there were some.
-  bool ServeTap();
+  bool ServeTap(const OnShard& shard);
   // Fills in the checksums of the first `bytes` of a raw frame that is staged next. The port
   // computes them if it can and no tap looks at the frame before.
-  void FillChecksums(rte_mbuf& frame, uint32_t bytes);
-  uint32_t staged() const { return staged_; }
+  void FillChecksums(const OnShard&, rte_mbuf& frame, uint32_t bytes);
+  uint32_t staged(const OnShard&) const { return staged_; }
   // Stages frames from the control thread and returns their number. Home lane only.
-  uint32_t StageRaw();
-  bool RawPending() const;
+  uint32_t StageRaw(const OnShard& shard);
+  bool RawPending(const OnShard&) const;
 
   // ---- Frames that a flow rule matched on another lcore, for a raw packet queue pair of this one.
   // (Frames that no rule has seen yet go by EthdevPort::HandOffToLcore.)
@@ -110,8 +112,8 @@ class DeviceLane final : public LaneState {
   bool PassMatched(rte_mbuf* frame, roce::Qpn qpn, uint32_t tag);
   static MatchedFrame MatchOf(const rte_mbuf& frame);
   // The caller frees the frames.
-  uint32_t TakeMatched(rte_mbuf** frames);
-  bool MatchedPending() const;
+  uint32_t TakeMatched(const OnShard&, rte_mbuf** frames);
+  bool MatchedPending(const OnShard&) const;
 
   ShardedDevice& device;
   Wire* wire = nullptr;
@@ -128,11 +130,12 @@ class DeviceLane final : public LaneState {
 
  private:
   void CompleteChecksums();
-  bool SendStage();
+  bool SendStage(const OnShard& shard);
   void GiveUpStage();
   bool CannotPass(const rte_mbuf& frame) const;
   void DropWhatCannotPass();
-  EthdevPort::Received ReceiveThroughTap(rte_mbuf** frames, EthdevPort::Received received);
+  EthdevPort::Received ReceiveThroughTap(const OnShard&, rte_mbuf** frames,
+                                         EthdevPort::Received received);
 
   const uint64_t* now_ns_;
   LinkTap* tap_ = nullptr;

@@ -311,7 +311,7 @@ absl::StatusOr<CreatedList> ShardClient::Do(const CreateList& command) {
     if (allocated != memory::MemoryStatus::kOk) return allocated;
     const uint32_t list = ListMemory::NumberOf(created.key);
     absl::Cleanup free_list = [&] { keys.FreeList(list); };
-    context_->lists().Add(shard, list, *std::move(memory), room);
+    context_->lists(shard).Add(shard, list, *std::move(memory), room);
     std::move(free_list).Cancel();
     return allocated;
   });
@@ -323,7 +323,7 @@ void ShardClient::Do(const DestroyList& command) {
   // Unmapped by this thread, not by the lcore.
   const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard& shard) {
     context_->keys(shard).FreeList(command.number);
-    return context_->lists().Remove(shard, command.number);
+    return context_->lists(shard).Remove(shard, command.number);
   });
   AwaitCopies({});
 }
@@ -429,13 +429,14 @@ absl::Status ShardClient::Do(const DestroyAddressHandle& command) {
 }
 
 uint32_t ShardClient::Do(const HoldAsyncEvents& command) {
-  return lcore_->Call(
-      [&](const OnShard& shard) { return context_->async_events().Hold(shard, command.element); });
+  return lcore_->Call([&](const OnShard& shard) {
+    return context_->async_events(shard).Hold(shard, command.element);
+  });
 }
 
 void ShardClient::Do(const ReleaseAsyncEvents&) {
   lcore_->Call([&](const OnShard& shard) {
-    lcore_->worker(shard).events().lost.Add(context_->async_events().Release(shard));
+    lcore_->worker(shard).events().lost.Add(context_->async_events(shard).Release(shard));
   });
 }
 

@@ -112,7 +112,7 @@ class ShardClient {
   void Do(const RaiseEvent& command);
 
   // The shard's side of the context.
-  VerbsContext& context() { return *context_; }
+  VerbsContext& context(const OnShard&) { return *context_; }
 
   // The doorbell for list operations of a queue with tag matching.
   static uint32_t TagDoorbell(uint32_t srq_handle) { return ROCI_ABI_MAX_QP_HANDLES - srq_handle; }

@@ -92,11 +92,11 @@ uint32_t Worker::RunOnce() {
     work += CollectDurable();
   if (wheel_.DueTick(now_)) work += ExpireTimers();
   EndStage(LcoreStage::kTimers);
-  if (events_.has_overflowed()) [[unlikely]]
+  if (events_.has_overflowed(shard_)) [[unlikely]]
     work += FailUsers();
   work += FlushLanes();
   EndStage(LcoreStage::kTransmit);
-  events_.Flush(now_);
+  events_.Flush(shard_, now_);
   EndStage(LcoreStage::kCompletions);
   if (work != 0) {
     idle_rounds_ = 0;
@@ -117,12 +117,12 @@ void Worker::StartRound() {
   now_ = clock_.At(tsc);
   sent_this_round_ = 0;
   bytes_this_round_ = 0;
-  if (events_.has_delayed() && now_ - last_retry_ns_ > kEventRetryNs) [[unlikely]] {
+  if (events_.has_delayed(shard_) && now_ - last_retry_ns_ > kEventRetryNs) [[unlikely]] {
     last_retry_ns_ = now_;
-    events_.Retry();
+    events_.Retry(shard_);
   }
-  if (events_.next_deadline() <= now_) [[unlikely]]
-    events_.Expire(now_);
+  if (events_.next_deadline(shard_) <= now_) [[unlikely]]
+    events_.Expire(shard_, now_);
   if (now_ >= next_publish_ns_) [[unlikely]]
     PublishRound();
 }
@@ -131,7 +131,7 @@ void Worker::PublishRound() {
   next_publish_ns_ = now_ + kPublishNs + kPublishNsPerContext * contexts_.size();
   if (++published_rounds_ == 0) published_rounds_ = 1;  // 0 means that rounds are not counted
   const uint32_t rounds = contexts_.size() <= kMostContextsForRounds ? published_rounds_ : 0;
-  for (VerbsContext* context : contexts_) context->doorbells().SetRounds(rounds);
+  for (VerbsContext* context : contexts_) context->doorbells(shard_).SetRounds(rounds);
 }
 
 void Worker::EndStage(LcoreStage stage) {
@@ -150,12 +150,12 @@ uint64_t Worker::RefreshTime() {
 uint32_t Worker::CollectDoorbells() {
   uint32_t rung = 0;
   for (VerbsContext* context : contexts_) {
-    if (!context->doorbells().Pending()) continue;
+    if (!context->doorbells(shard_).Pending()) continue;
     uint32_t count = 0;
-    rung += context->doorbells().Collect(kDoorbellsPerRound, [&](uint32_t handle) {
-      QueuePair* qp = context->FindQueuePair(handle);
+    rung += context->doorbells(shard_).Collect(kDoorbellsPerRound, [&](uint32_t handle) {
+      QueuePair* qp = context->FindQueuePair(shard_, handle);
       if (qp == nullptr) [[unlikely]] {
-        if (!context->ServeTags(handle, now_)) stats_.bad_doorbells.Add(1);
+        if (!context->ServeTags(shard_, handle, now_)) stats_.bad_doorbells.Add(1);
         return;
       }
       qp->Prefetch();
@@ -209,12 +209,12 @@ uint32_t Worker::ExpireTimers() {
 // Moves the queue pairs of an overflowed CQ to ERR (IBTA vol 1, 11.6.3.3). The walk is cut into
 // slices, so that one program's overflow does not delay other programs.
 uint32_t Worker::FailUsers() {
-  CompletionQueue& cq = events_.overflowed();
+  CompletionQueue& cq = events_.overflowed(shard_);
   const VerbsContext& context = cq.context();
-  uint32_t& handle = cq.walked();
+  uint32_t& handle = cq.walked(shard_);
   const uint32_t end = std::min(context.handle_end(), handle + kWalkedPerRound);
   for (; handle < end; ++handle) {
-    QueuePair* qp = context.FindQueuePair(handle);
+    QueuePair* qp = context.FindQueuePair(shard_, handle);
     if (qp == nullptr || (qp->send_cq() != &cq && qp->recv_cq() != &cq)) continue;
     if (qp->host.MayNotRun()) {
       qp->fails_after_copies = true;
@@ -224,20 +224,20 @@ uint32_t Worker::FailUsers() {
     qp->FailForQueue(shard_, now_);
     ApplyEffects(*qp);
   }
-  if (handle == context.handle_end()) events_.DoneOverflowed();
+  if (handle == context.handle_end()) events_.DoneOverflowed(shard_);
   return 1;
 }
 
 uint32_t Worker::FlushLanes() {
   uint32_t work = 0;
   for (DeviceLane* lane : lanes_) {
-    if (lane->raw != nullptr) work += lane->StageRaw();
+    if (lane->raw != nullptr) work += lane->StageRaw(shard_);
     if (lane->ethdev != nullptr && lane->ethdev->IsHome(lane->lcore)) {
       work += lane->ethdev->ServeOthers();
     }
-    if (lane->staged() != 0) lane->FlushStage();
+    if (lane->staged(shard_) != 0) lane->FlushStage(shard_);
     if (lane->tap() != nullptr) [[unlikely]]
-      work += lane->ServeTap();
+      work += lane->ServeTap(shard_);
   }
   return work;
 }
@@ -267,16 +267,16 @@ void Worker::AddContext(VerbsContext& context) {
   detached_.reserve(contexts);
   refused_.reserve(contexts);
   contexts_.reserve(contexts);
-  events_.Register(shard_, context.async_events());
+  events_.Register(shard_, context.async_events(shard_));
   contexts_.push_back(&context);
   // The old and the new lcore may or may not be asleep.
-  context.doorbells().SetSleeping(lcore_.wake_.is_sleeping());
+  context.doorbells(shard_).SetSleeping(lcore_.wake_.is_sleeping());
   WatchWake(context.wake_fd());
 }
 
 void Worker::RemoveContext(VerbsContext& context) {
   std::erase(contexts_, &context);
-  events_.Unregister(shard_, context.async_events());
+  events_.Unregister(shard_, context.async_events(shard_));
   epoll_ctl(epoll_, EPOLL_CTL_DEL, context.wake_fd(), nullptr);
 }
 
@@ -301,7 +301,7 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
 
 void Worker::ScheduleVisit(QueuePair& qp) {
   // Flushed completions must be in the ring before the program gets the answer to the change.
-  events_.Publish();
+  events_.Publish(shard_);
   ApplyEffects(qp);
   active_.Push(qp);
 }

@@ -297,7 +297,8 @@ class Worker final : public DurableService {
                                 .collecting = &collecting_,
                                 .durable = this,
                                 .memory_faults = &stats_.memory_faults,
-                                .async_events = &stats_.async_events};
+                                .async_events = &stats_.async_events,
+                                .token = OnShardForHosts(shard_)};
 };
 
 }  // namespace roci::dataplane

@@ -79,7 +79,7 @@ bool Worker::RunCopies(uint32_t& work) {
       return false;
     }
   }
-  events_.Publish();
+  events_.Publish(shard_);
   return true;
 }
 
@@ -92,7 +92,7 @@ bool Worker::RunCopies(AppCopies& copies) {
   }
   // A function that runs in the lcore's place during the copy may destroy a queue pair, so the
   // queue pair's completions must be published before.
-  events_.Publish();
+  events_.Publish(shard_);
   running_copy_ = &copies;
   if (!lcore_.Copy(copies)) [[unlikely]]
     return false;
@@ -181,14 +181,14 @@ void Worker::ForgetOrphan(const AppCopies& copies) {
 void Worker::SendGathered(const GatherBatch::Frame& frame) {
   DeviceLane& lane = DeviceLane::Of(*frame.lane);
   if (frame.qp != nullptr && !frame.failed) [[likely]] {
-    if (lane.IsFull() && !lane.FlushStage()) [[unlikely]] {
+    if (lane.IsFull(shard_) && !lane.FlushStage(shard_)) [[unlikely]] {
       lane.counters.tx_dropped.Add(1);
       rte_pktmbuf_free(frame.buffer);
       return;
     }
     if (frame.fill_checksums) [[unlikely]]
-      lane.FillChecksums(*frame.buffer, frame.packet.payload_length);
-    lane.Stage(frame.buffer, frame.to_lcore);
+      lane.FillChecksums(shard_, *frame.buffer, frame.packet.payload_length);
+    lane.Stage(shard_, frame.buffer, frame.to_lcore);
     return;
   }
   rte_pktmbuf_free(frame.buffer);

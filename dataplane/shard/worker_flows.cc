@@ -116,11 +116,11 @@ void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& ke
 // Frames that other lcores matched for queue pairs of this one.
 uint32_t Worker::ReceiveMatched(DeviceLane& lane) {
   rte_mbuf* frames[kBurst];
-  const uint32_t count = lane.TakeMatched(frames);
+  const uint32_t count = lane.TakeMatched(shard_, frames);
   for (uint32_t i = 0; i < count; ++i) {
     const DeviceLane::MatchedFrame matched = DeviceLane::MatchOf(*frames[i]);
     roce::FlowKey key;
-    QueuePair* qp = lane.Find(matched.qpn);
+    QueuePair* qp = lane.Find(shard_, matched.qpn);
     // The queue pair may be destroyed, and its number reused.
     if (qp != nullptr && qp->type() == roce::QpType::kRawPacket &&
         roce::ParseFlowKey(BytesOf(frames[i]), key)) {

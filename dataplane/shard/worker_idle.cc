@@ -88,7 +88,7 @@ void Worker::Sleep() {
   }
   stash_.Drain();
   const bool more_to_trim = records_.Trim(kTrimmedPerSleep);
-  for (VerbsContext* context : contexts_) context->doorbells().SetSleeping(true);
+  for (VerbsContext* context : contexts_) context->doorbells(shard_).SetSleeping(true);
   lcore_.wake_.SetSleeping(true);
   // A producer stores its work before it reads the flags. So this thread sees the work, or the
   // producer sees the flag and wakes this thread.
@@ -105,7 +105,7 @@ void Worker::Sleep() {
     priority_.NoteSleep(begin, RefreshTime());
   }
   lcore_.wake_.SetSleeping(false);
-  for (VerbsContext* context : contexts_) context->doorbells().SetSleeping(false);
+  for (VerbsContext* context : contexts_) context->doorbells(shard_).SetSleeping(false);
 }
 
 // Arms every polled queue pair. False: one of them has work.
@@ -127,11 +127,13 @@ bool Worker::RearmAll() {
 
 bool Worker::AnythingPending() {
   if (lcore_.stopping() || lcore_.mailbox_.Pending()) return true;
-  const auto lane_pending = [](const DeviceLane* lane) {
-    return lane->staged() != 0 || lane->ReceivePending() || lane->RawPending() ||
-           lane->MatchedPending();
+  const auto lane_pending = [this](const DeviceLane* lane) {
+    return lane->staged(shard_) != 0 || lane->ReceivePending(shard_) || lane->RawPending(shard_) ||
+           lane->MatchedPending(shard_);
   };
-  const auto context_pending = [](VerbsContext* context) { return context->doorbells().Pending(); };
+  const auto context_pending = [this](VerbsContext* context) {
+    return context->doorbells(shard_).Pending();
+  };
   return durable_writer_.HasDone() || CopiesPending() ||
          std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
          std::any_of(contexts_.begin(), contexts_.end(), context_pending);
@@ -140,8 +142,8 @@ bool Worker::AnythingPending() {
 bool Worker::HasWork() {
   // As in Sleep: the function may have shown the flag `sleeping` to a program.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return !active_.empty() || !events_.empty() || events_.has_overflowed() || AnythingPending() ||
-         now_ + SleepNs() < sleeps_until_ns_;
+  return !active_.empty() || !events_.empty(shard_) || events_.has_overflowed(shard_) ||
+         AnythingPending() || now_ + SleepNs() < sleeps_until_ns_;
 }
 
 void Worker::RunShortWork() {
@@ -155,7 +157,7 @@ uint64_t Worker::SleepNs() {
   uint64_t ns = std::min(kLongestSleepNs, DurableSleepNs());
   if (!refused_.empty()) ns = std::min(ns, kShortestPollNs);
   const uint64_t expiry = wheel_.NextExpiry();
-  const uint64_t deadline = events_.next_deadline();
+  const uint64_t deadline = events_.next_deadline(shard_);
   if (deadline != CompletionEvents::kNever) {
     ns = std::min(ns, deadline > now_ ? deadline - now_ : 0);
   }
@@ -165,7 +167,7 @@ uint64_t Worker::SleepNs() {
     const uint64_t due = lane->tap()->next_due();
     if (due != DelayQueue::kNever) ns = std::min(ns, due > now_ ? due - now_ : 0);
   }
-  if (has_ethdev_ || events_.has_delayed()) {
+  if (has_ethdev_ || events_.has_delayed(shard_)) {
     const uint64_t idle_ns = now_ - last_busy_ns_;
     ns = std::min(ns, std::clamp(idle_ns / kIdlePerPoll, kShortestPollNs, kLongestPollNs));
   }

@@ -67,7 +67,7 @@ uint32_t Worker::ReceiveLane(DeviceLane& lane) {
 
 uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   rte_mbuf* frames[kBurst];
-  const auto [count, handed_off] = lane.Receive(frames);
+  const auto [count, handed_off] = lane.Receive(shard_, frames);
   if (count == 0) return 0;
   stats_.rx_bursts.Add(1);
   stats_.rx_packets.Add(count);
@@ -84,7 +84,7 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   // Before sending, so that the buffers are reused while they are in the cache.
   FreeFrames(lane, frames, kept);
   VisitTouched();
-  events_.Publish();
+  events_.Publish(shard_);
   return count;
 }
 
@@ -105,7 +105,7 @@ void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
     reasons_[i] = roce::ParseHeaders(BytesOf(frames[i]), packets_[i]);
     if (reasons_[i] != DropReason::kNone) [[unlikely]]
       continue;
-    const QueuePair* qp = lane.Slot(packets_[i].dest_qpn);
+    const QueuePair* qp = lane.Slot(shard_, packets_[i].dest_qpn);
     if (qp == nullptr || qp == last) continue;
     qp->Prefetch();
     last = qp;
@@ -124,7 +124,7 @@ bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
   if (reasons_[index] != DropReason::kNone) [[unlikely]] {
     return HandleOther(lane, frame, reasons_[index]);
   }
-  QueuePair* qp = lane.Find(packet.dest_qpn);
+  QueuePair* qp = lane.Find(shard_, packet.dest_qpn);
   if (qp == nullptr) [[unlikely]]
     return HandleNoQueuePair(lane, frame, packet, index < handed_off_);
   DropReason reason = roce::CheckIcrc(packet);

@@ -108,9 +108,9 @@ Worker::Progress Worker::Transmit(QueuePair& qp) {
 }
 
 bool Worker::HasRoom(DeviceLane& lane) {
-  if (!lane.IsFull()) [[likely]]
+  if (!lane.IsFull(shard_)) [[likely]]
     return true;
-  return lane.FlushStage();
+  return lane.FlushStage(shard_);
 }
 
 void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
@@ -141,8 +141,8 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
     return;
   }
   if (polled.fill_checksums) [[unlikely]]
-    lane.FillChecksums(*buffer, made);
-  lane.Stage(buffer, ReceiverOf(qp, polled));
+    lane.FillChecksums(shard_, *buffer, made);
+  lane.Stage(shard_, buffer, ReceiverOf(qp, polled));
 }
 
 // The packet could not be built. An address handle that is destroyed or of another PD is no
@@ -151,7 +151,7 @@ void Worker::FailTransmit(QueuePair& qp, roce::Polled polled) {
   stats_.memory_faults.Add(1);
   const bool lacks_path =
       polled.kind == roce::Polled::Kind::kDatagram &&
-      qp.host.context().addresses().Find(polled.address_handle, qp.pd()) == nullptr;
+      qp.host.context().addresses(shard_).Find(polled.address_handle, qp.pd()) == nullptr;
   const auto status = lacks_path ? roce::CompletionStatus::kLocalQpOperationError
                                  : roce::CompletionStatus::kLocalProtectionError;
   qp.core.HandleTransmitFault(qp.host, now_, tx_, status);
@@ -184,7 +184,7 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
   if (polled.kind != Kind::kPacket) [[unlikely]] {
     if (polled.kind == Kind::kCnp) return EncodeCnp(qp, out);
     if (polled.kind == Kind::kFrame) return EncodeRaw(qp, polled, out);
-    frame = qp.host.context().addresses().Find(polled.address_handle, qp.pd());
+    frame = qp.host.context().addresses(shard_).Find(polled.address_handle, qp.pd());
     if (frame == nullptr) return 0;
   }
   if (tx_.payload_length == 0) {
@@ -249,14 +249,14 @@ uint32_t Worker::FindPosted(const OnShard&, const VerbsContext& context, uint32_
                             uint32_t end) {
   end = std::min({end, context.handle_end(), handle + kWalkedPerRound});
   for (; handle < end; ++handle) {
-    QueuePair* qp = context.FindQueuePair(handle);
+    QueuePair* qp = context.FindQueuePair(shard_, handle);
     if (qp != nullptr && HasPosted(*qp)) break;
   }
   return handle;
 }
 
 bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t handle) {
-  QueuePair* qp = context.FindQueuePair(handle);
+  QueuePair* qp = context.FindQueuePair(shard_, handle);
   if (qp == nullptr || !HasPosted(*qp)) return false;
   if (qp->host.MayNotRun()) return !qp->host.copies().IsStalled();
   const Progress made = Visit(*qp);

@@ -8,6 +8,7 @@
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/shard_client.h"
 #include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
 
@@ -46,12 +47,14 @@ void XrcTargets::DestroyTarget(QueuePair& qp) {
   targets_.Take(qp);
 }
 
-std::unique_ptr<TargetOpening> XrcTargets::Open(QueuePair& qp, VerbsContext& context,
+std::unique_ptr<TargetOpening> XrcTargets::Open(QueuePair& qp, ShardClient& client,
                                                 uint64_t user_handle) {
   auto opening = std::make_unique<TargetOpening>();
-  opening->context = &context;
   opening->user_handle = user_handle;
-  lcore_.Call([&](const OnShard& shard) { qp.events(shard).Add(shard, *opening); });
+  lcore_.Call([&](const OnShard& shard) {
+    opening->context = &client.context(shard);
+    qp.events(shard).Add(shard, *opening);
+  });
   return opening;
 }
 

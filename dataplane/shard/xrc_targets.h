@@ -18,7 +18,7 @@ class Lcore;
 class OnShard;
 class QueuePair;
 class SharedReceiveQueue;
-class VerbsContext;
+class ShardClient;
 
 // A domain and all its contexts are on one lcore. Control thread, except where "on the shard" is
 // noted.
@@ -42,7 +42,7 @@ class XrcTargets {
   // Creates a queue pair that no context has open yet. Uses only the type and limits of the config.
   absl::StatusOr<Created> CreateTarget(const QueuePairConfig& config);
   void DestroyTarget(QueuePair& qp);
-  std::unique_ptr<TargetOpening> Open(QueuePair& qp, VerbsContext& context, uint64_t user_handle);
+  std::unique_ptr<TargetOpening> Open(QueuePair& qp, ShardClient& client, uint64_t user_handle);
   void Close(QueuePair& qp, TargetOpening& opening);
 
   // ---- On the shard

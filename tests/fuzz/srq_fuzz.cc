@@ -27,7 +27,7 @@ alignas(roci::dataplane::VerbsContext) std::byte
 namespace roci::dataplane {
 
 // The parts of the context that the queue uses.
-bool VerbsContext::SendAsyncEvent(uint64_t, uint32_t type) {
+bool VerbsContext::SendAsyncEvent(const OnShard&, uint64_t, uint32_t type) {
   ++(type == kEventSrqError ? g_errors : g_limits);
   return true;
 }
@@ -106,7 +106,7 @@ class Fuzz {
     const uint32_t before = queue_->taken(kShard);
     RecvWqe wqe{};
     CompletionStatus bad{};
-    const FetchResult result = queue_->Fetch(wqe, bad);
+    const FetchResult result = queue_->Fetch(kShard, wqe, bad);
     if (result == FetchResult::kEmpty) {
       Require(queue_->taken(kShard) == before, "an empty queue gives nothing");
       return;
@@ -117,7 +117,7 @@ class Fuzz {
             "a broken queue gives back what it had only");
     for (uint32_t i = 0; i < wqe.num_sge; ++i) queue_->ReadSge(wqe, i);
     if (input_.Take<uint8_t>() % 4 == 0 && given_back_ < 100) {
-      queue_->GiveBack(wqe);
+      queue_->GiveBack(kShard, wqe);
       ++given_back_;
     }
   }

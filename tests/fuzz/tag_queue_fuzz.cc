@@ -13,6 +13,7 @@
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/tag_queue.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/on_shard.h"
 
 namespace {
 
@@ -25,7 +26,7 @@ alignas(roci::dataplane::CompletionQueue) std::byte
 namespace roci::dataplane {
 
 // The parts of the completion queue that the ring uses.
-void CompletionQueue::WriteEntry(roci_abi_cqe filled, bool, uint64_t) {
+void CompletionQueue::WriteEntry(const OnShard&, roci_abi_cqe filled, bool, uint64_t) {
   g_completions.push_back(filled);
 }
 
@@ -198,7 +199,8 @@ class Fuzz {
     const uint32_t producer = Producer();
     const bool breaks = is_broken_ || producer - before > max_ops_;
     g_completions.clear();
-    Require(queue_->Serve(1) == !breaks, "impossible indices break it, and nothing else does");
+    Require(queue_->Serve(roci::dataplane::OnShardInTests::Token(), 1) == !breaks,
+            "impossible indices break it, and nothing else does");
     is_broken_ = breaks;
     const uint32_t count = queue_->taken() - before;
     if (breaks) return Require(count == 0 && g_completions.empty(), "a broken one takes nothing");

@@ -99,10 +99,13 @@ namespace {
 
 // Handles are reused as late as possible, as the control thread does it.
 uint32_t FreeHandle(dataplane::ShardClient& client) {
-  uint32_t handle = client.context().handle_end();
-  if (handle < client.queue_pair_handles()) return handle;
-  for (handle = 0; client.context().FindQueuePair(handle) != nullptr;) ++handle;
-  return handle;
+  return client.lcore().Call([&](const dataplane::OnShard& shard) {
+    const dataplane::VerbsContext& context = client.context(shard);
+    uint32_t handle = context.handle_end();
+    if (handle < client.queue_pair_handles()) return handle;
+    for (handle = 0; context.FindQueuePair(shard, handle) != nullptr;) ++handle;
+    return handle;
+  });
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class AsyncEventsTest : public ::testing::Test {
   std::vector<uint64_t> ReadAll() {
     std::vector<uint64_t> all = Read();
     while (events_.waiting()) {
-      EXPECT_EQ(events_.Retry(), 0u);
+      EXPECT_EQ(events_.Retry(kShard), 0u);
       const std::vector<uint64_t> more = Read();
       if (more.empty()) break;
       all.insert(all.end(), more.begin(), more.end());
@@ -57,41 +57,45 @@ TEST_F(AsyncEventsTest, KeepsEventsInOrderWhenThePipeIsFull) {
   constexpr uint64_t kAll = kPipe + AsyncEvents::kMaxWaiting;
   // Twice, so that the ring wraps.
   for (int round = 0; round < 2; ++round) {
-    for (uint64_t i = 0; i < kAll; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal)) << i;
+    for (uint64_t i = 0; i < kAll; ++i)
+      ASSERT_TRUE(events_.Send(kShard, i, dataplane::kEventQpFatal)) << i;
     EXPECT_TRUE(events_.waiting());
-    EXPECT_FALSE(events_.Send(kAll, dataplane::kEventQpFatal)) << "the bound";
+    EXPECT_FALSE(events_.Send(kShard, kAll, dataplane::kEventQpFatal)) << "the bound";
     const std::vector<uint64_t> read = ReadAll();
     ASSERT_EQ(read.size(), kAll);
     for (uint64_t i = 0; i < kAll; ++i) ASSERT_EQ(read[i], i);
     EXPECT_FALSE(events_.waiting());
     // Moves the start of the ring.
-    for (uint64_t i = 0; i < kPipe + 77; ++i) events_.Send(i, dataplane::kEventQpFatal);
+    for (uint64_t i = 0; i < kPipe + 77; ++i) events_.Send(kShard, i, dataplane::kEventQpFatal);
     EXPECT_EQ(ReadAll().size(), kPipe + 77);
   }
 }
 
 TEST_F(AsyncEventsTest, LaterEventsDoNotOvertake) {
-  for (uint64_t i = 0; i <= kPipe; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
+  for (uint64_t i = 0; i <= kPipe; ++i)
+    ASSERT_TRUE(events_.Send(kShard, i, dataplane::kEventQpFatal));
   EXPECT_EQ(Read().size(), kPipe);
-  ASSERT_TRUE(events_.Send(kPipe + 1, dataplane::kEventQpFatal));
+  ASSERT_TRUE(events_.Send(kShard, kPipe + 1, dataplane::kEventQpFatal));
   EXPECT_TRUE(Read().empty());
   EXPECT_EQ(ReadAll(), (std::vector<uint64_t>{kPipe, kPipe + 1}));
 }
 
 TEST_F(AsyncEventsTest, LeavesRoomForFaults) {
   uint32_t established = 0;
-  while (events_.Send(1, dataplane::kEventCommunicationEstablished)) ++established;
+  while (events_.Send(kShard, 1, dataplane::kEventCommunicationEstablished)) ++established;
   EXPECT_EQ(established, kPipe + AsyncEvents::kMaxWaiting / 2);
-  EXPECT_TRUE(events_.Send(2, dataplane::kEventQpFatal));
+  EXPECT_TRUE(events_.Send(kShard, 2, dataplane::kEventQpFatal));
 }
 
 TEST_F(AsyncEventsTest, WithdrawsEventsOfAnObjectAndWritesNoneWhileHeld) {
-  for (uint64_t i = 0; i < kPipe; ++i) ASSERT_TRUE(events_.Send(9, dataplane::kEventQpFatal));
-  for (uint64_t i = 0; i < 300; ++i) ASSERT_TRUE(events_.Send(i % 3, dataplane::kEventQpFatal));
+  for (uint64_t i = 0; i < kPipe; ++i)
+    ASSERT_TRUE(events_.Send(kShard, 9, dataplane::kEventQpFatal));
+  for (uint64_t i = 0; i < 300; ++i)
+    ASSERT_TRUE(events_.Send(kShard, i % 3, dataplane::kEventQpFatal));
   EXPECT_EQ(events_.Hold(kShard, 1), 100u);
   EXPECT_EQ(Read().size(), kPipe);
-  EXPECT_TRUE(events_.Send(7, dataplane::kEventQpFatal));
-  EXPECT_EQ(events_.Retry(), 0u);
+  EXPECT_TRUE(events_.Send(kShard, 7, dataplane::kEventQpFatal));
+  EXPECT_EQ(events_.Retry(kShard), 0u);
   EXPECT_TRUE(Read().empty());
   EXPECT_EQ(events_.Release(kShard), 0u);
   const std::vector<uint64_t> read = ReadAll();
@@ -102,7 +106,7 @@ TEST_F(AsyncEventsTest, WithdrawsEventsOfAnObjectAndWritesNoneWhileHeld) {
 
 TEST_F(AsyncEventsTest, HoldsEventsAlsoWithAnEmptyBacklog) {
   EXPECT_EQ(events_.Hold(kShard, 1), 0u);
-  EXPECT_TRUE(events_.Send(5, dataplane::kEventQpFatal));
+  EXPECT_TRUE(events_.Send(kShard, 5, dataplane::kEventQpFatal));
   EXPECT_TRUE(Read().empty());
   EXPECT_EQ(events_.Release(kShard), 0u);
   EXPECT_EQ(Read(), std::vector<uint64_t>{5});
@@ -110,18 +114,19 @@ TEST_F(AsyncEventsTest, HoldsEventsAlsoWithAnEmptyBacklog) {
 
 TEST_F(AsyncEventsTest, ReportsLostEventsOnRelease) {
   events_.Hold(kShard, 1);
-  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(events_.Send(kShard, i, dataplane::kEventQpFatal));
   reading_.Reset();
   EXPECT_EQ(events_.Release(kShard), 3u);
 }
 
 TEST_F(AsyncEventsTest, DropsEventsIfThePipeHasNoReader) {
-  for (uint64_t i = 0; i < kPipe + 5; ++i) ASSERT_TRUE(events_.Send(i, dataplane::kEventQpFatal));
+  for (uint64_t i = 0; i < kPipe + 5; ++i)
+    ASSERT_TRUE(events_.Send(kShard, i, dataplane::kEventQpFatal));
   reading_.Reset();
-  EXPECT_EQ(events_.Retry(), 5u) << "lost";
+  EXPECT_EQ(events_.Retry(kShard), 5u) << "lost";
   EXPECT_FALSE(events_.waiting());
-  EXPECT_EQ(events_.Retry(), 0u);
-  EXPECT_FALSE(events_.Send(1, dataplane::kEventQpFatal));
+  EXPECT_EQ(events_.Retry(kShard), 0u);
+  EXPECT_FALSE(events_.Send(kShard, 1, dataplane::kEventQpFatal));
 }
 
 }  // namespace

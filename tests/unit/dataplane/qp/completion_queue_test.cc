@@ -24,18 +24,19 @@ class CompletionQueueTest : public ::testing::Test {
 
   void Write(AppCq& cq, uint64_t wr_id) {
     node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
-      WriteHere(cq, wr_id);
-      node_.client().lcore().worker(shard).events().Publish();
+      WriteHere(shard, cq, wr_id);
+      node_.client().lcore().worker(shard).events().Publish(shard);
     });
   }
   // On the lcore.
-  static void WriteHere(AppCq& cq, uint64_t wr_id, bool solicited = false) {
+  static void WriteHere(const dataplane::OnShard& shard, AppCq& cq, uint64_t wr_id,
+                        bool solicited = false) {
     roce::Completion completion{};
     completion.solicited = solicited;
     completion.wr_id = wr_id;
     completion.slot = 3;
     completion.signaled = true;
-    cq.cq()->Write(completion, {77, 5}, true, 123);
+    cq.cq()->Write(shard, completion, {77, 5}, true, 123);
   }
 
   dataplane::Wire wire_;
@@ -67,15 +68,15 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Poll(&cqe));
   node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
-    for (uint64_t i = 1; i <= 4; ++i) WriteHere(cq_, i);
+    for (uint64_t i = 1; i <= 4; ++i) WriteHere(shard, cq_, i);
     EXPECT_FALSE(cq_.Poll(&cqe)) << "before they are published";
-    node_.client().lcore().worker(shard).events().Publish();
+    node_.client().lcore().worker(shard).events().Publish(shard);
     for (uint64_t i = 1; i <= 2; ++i) {
       ASSERT_TRUE(cq_.Poll(&cqe));
       EXPECT_EQ(cqe.wr_id, i);
     }
     // A second call has no effect.
-    node_.client().lcore().worker(shard).events().Publish();
+    node_.client().lcore().worker(shard).events().Publish(shard);
   });
   for (uint64_t i = 3; i <= 4; ++i) {
     ASSERT_TRUE(cq_.Poll(&cqe));
@@ -86,15 +87,15 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
 
 TEST_F(CompletionQueueTest, DelayedEntriesAreNotLostWithoutABurst) {
   // Entries are published only by the loop iteration itself, and by a move to another ring.
-  node_.client().lcore().Call([&](const dataplane::OnShard&) { WriteHere(cq_, 1); });
+  node_.client().lcore().Call([&](const dataplane::OnShard& shard) { WriteHere(shard, cq_, 1); });
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Wait(&cqe, 5000));
   EXPECT_EQ(cqe.wr_id, 1u);
   dataplane::SharedMemory ring = *dataplane::CompletionQueue::CreateRing(16);
   node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
-    WriteHere(cq_, 2);
+    WriteHere(shard, cq_, 2);
     ASSERT_TRUE(cq_.cq()->SwapRing(shard, ring, 16, cq_.consumed()));
-    node_.client().lcore().worker(shard).events().Publish();
+    node_.client().lcore().worker(shard).events().Publish(shard);
   });
   cq_.Switch(cq_.cq()->TakeFd());
   ASSERT_TRUE(cq_.Poll(&cqe));
@@ -246,9 +247,9 @@ TEST_F(ModerationTest, ArmingAfterAnEntryReportsTheNextOne) {
     moderated_->Arm(arm);
     node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
       for (uint64_t i = 1; i <= 2; ++i) {
-        WriteHere(*moderated_, i, true);
+        WriteHere(shard, *moderated_, i, true);
         EXPECT_EQ(moderated_->cq()->comp_events(), before) << "before the entry can be seen";
-        node_.client().lcore().worker(shard).events().Publish();
+        node_.client().lcore().worker(shard).events().Publish(shard);
         roci_abi_cqe cqe;
         EXPECT_TRUE(moderated_->Poll(&cqe));
         EXPECT_EQ(cqe.wr_id, i);
@@ -257,11 +258,11 @@ TEST_F(ModerationTest, ArmingAfterAnEntryReportsTheNextOne) {
     });
     EXPECT_EQ(Events(), before + 2);
     node_.client().lcore().Call(
-        [&](const dataplane::OnShard&) { WriteHere(*moderated_, 3, false); });
+        [&](const dataplane::OnShard& shard) { WriteHere(shard, *moderated_, 3, false); });
     const uint32_t any = arm == ROCI_ABI_CQ_ARM_ANY ? 1 : 0;
     EXPECT_EQ(Events(), before + 2 + any);
     node_.client().lcore().Call(
-        [&](const dataplane::OnShard&) { WriteHere(*moderated_, 4, true); });
+        [&](const dataplane::OnShard& shard) { WriteHere(shard, *moderated_, 4, true); });
     EXPECT_EQ(Events(), before + 3);
     roci_abi_cqe cqe;
     while (moderated_->Poll(&cqe)) {
@@ -298,9 +299,9 @@ TEST_F(ModerationTest, AVisibleEntryIsCompleteAndFollowsItsEvent) {
   };
   node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
     const auto write = [&] {
-      WriteHere(*moderated_, 1);
-      WriteHere(*moderated_, 2);
-      node_.client().lcore().worker(shard).events().Publish();
+      WriteHere(shard, *moderated_, 1);
+      WriteHere(shard, *moderated_, 2);
+      node_.client().lcore().worker(shard).events().Publish(shard);
     };
     looks = ForEachStep({header, kEntries + 2 * sizeof(roci_abi_cqe)}, write, check);
   });

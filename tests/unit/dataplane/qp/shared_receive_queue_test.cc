@@ -49,7 +49,7 @@ class SharedReceiveQueueTest : public ::testing::Test {
     ring_[header_->producer & (layout.ring_capacity - 1)] = slot;
     ++header_->producer;
   }
-  FetchResult Fetch() { return srq_->Fetch(wqe_, status_); }
+  FetchResult Fetch() { return srq_->Fetch(kShard, wqe_, status_); }
   // Types of the events so far.
   std::vector<uint32_t> Events() {
     std::vector<uint32_t> types;
@@ -89,7 +89,7 @@ TEST_F(SharedReceiveQueueTest, AReturnedEntryIsTakenNext) {
   Post(1);
   Post(2);
   ASSERT_EQ(Fetch(), FetchResult::kOk);
-  srq_->GiveBack(wqe_);
+  srq_->GiveBack(kShard, wqe_);
   EXPECT_EQ(srq_->posted(kShard), 2u);
   ASSERT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(wqe_.slot, 1u);

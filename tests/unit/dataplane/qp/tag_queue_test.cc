@@ -45,7 +45,7 @@ class TagQueueTest : public ::testing::Test {
   // Everything accesses the completion queue, and so must run on its lcore.
   bool Serve() {
     return node_.client().lcore().Call(
-        [&](const dataplane::OnShard&) { return queue_->Serve(1234); });
+        [&](const dataplane::OnShard& shard) { return queue_->Serve(shard, 1234); });
   }
   roci_abi_cqe Completion() {
     roci_abi_cqe entry{};

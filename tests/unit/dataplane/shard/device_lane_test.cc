@@ -56,7 +56,7 @@ class DeviceLaneTest : public ::testing::Test {
     std::memcpy(data, to.bytes.data(), to.bytes.size());
     const uint16_t type = rte_cpu_to_be_16(tagged ? 0x8100 : 0x0800);
     std::memcpy(data + 12, &type, sizeof(type));
-    lane_.Stage(frame, lcore);
+    lane_.Stage(kShard, frame, lcore);
   }
   // Lengths of the frames that arrived at one end of the wire.
   std::vector<uint32_t> Arrived(uint32_t endpoint, uint32_t lcore = 0) {
@@ -80,11 +80,11 @@ class DeviceLaneTest : public ::testing::Test {
 
 TEST_F(DeviceLaneTest, CountsWhatItSends) {
   for (const uint32_t length : {60u, 100u, 4000u}) Stage(length);
-  EXPECT_TRUE(lane_.FlushStage());
+  EXPECT_TRUE(lane_.FlushStage(kShard));
   EXPECT_EQ(Arrived(peer_), (std::vector<uint32_t>{60, 100, 4000}));
   EXPECT_EQ(lane_.counters.tx_packets.value(), 3u);
   EXPECT_EQ(lane_.counters.tx_bytes.value(), 4160u);
-  EXPECT_EQ(lane_.staged(), 0u);
+  EXPECT_EQ(lane_.staged(kShard), 0u);
 }
 
 TEST_F(DeviceLaneTest, FramesGoToTheLcoreOfTheirQueuePair) {
@@ -94,7 +94,7 @@ TEST_F(DeviceLaneTest, FramesGoToTheLcoreOfTheirQueuePair) {
   Stage(63, kPeer, false, 1);
   Stage(64, kPeer, false, 0);
   Stage(65, kPeer, false, 7);  // no such lcore: any lcore may get it
-  EXPECT_TRUE(lane_.FlushStage());
+  EXPECT_TRUE(lane_.FlushStage(kShard));
   EXPECT_EQ(Arrived(peer_, 1), (std::vector<uint32_t>{62, 63}));
   EXPECT_EQ(Arrived(peer_, 0), (std::vector<uint32_t>{61, 64, 65}));
 }
@@ -107,14 +107,14 @@ TEST_F(DeviceLaneTest, DropsFramesThatTheLinkDoesNotCarry) {
   Stage(133, kPeer, true);
   Stage(500, kOwn);
   Stage(60);
-  EXPECT_TRUE(lane_.FlushStage());
+  EXPECT_TRUE(lane_.FlushStage(kShard));
   EXPECT_EQ(Arrived(peer_), (std::vector<uint32_t>{128, 132, 60}));
   EXPECT_EQ(Arrived(lane_.endpoint), std::vector<uint32_t>{500}) << "needs no link";
   EXPECT_EQ(lane_.counters.tx_above_mtu.value(), 2u);
   EXPECT_EQ(lane_.counters.tx_packets.value(), 4u);
   lane_.UseLink(kShard, dataplane::DeviceLane::kNoFrame, 0);
   Stage(60);
-  EXPECT_TRUE(lane_.FlushStage());
+  EXPECT_TRUE(lane_.FlushStage(kShard));
   EXPECT_TRUE(Arrived(peer_).empty());
   EXPECT_EQ(lane_.counters.tx_link_down.value(), 1u);
 }
@@ -124,7 +124,7 @@ TEST_F(DeviceLaneTest, FreesWhatItDrops) {
   for (uint32_t i = 0; i < 2 * kFrames; ++i) {
     Stage(200);
     ASSERT_FALSE(HasFatalFailure());
-    EXPECT_TRUE(lane_.FlushStage());
+    EXPECT_TRUE(lane_.FlushStage(kShard));
   }
   EXPECT_EQ(lane_.counters.tx_above_mtu.value(), 2 * kFrames);
   EXPECT_EQ(pool_->in_use(), 0u);

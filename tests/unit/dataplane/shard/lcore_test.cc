@@ -71,7 +71,7 @@ TEST(LcoreTest, ADoorbellEndsTheSleep) {
   dataplane::Lcore& lcore = node.client().lcore();
   const uint64_t before = lcore.Snapshot().bad_doorbells;
   lcore.Call([&](const dataplane::OnShard& shard) {
-    node.client().context().doorbells().Ring(5);
+    node.client().context(shard).doorbells(shard).Ring(5);
     EXPECT_TRUE(lcore.worker(shard).HasWork());
   });
   lcore.FinishRound();

@@ -34,8 +34,8 @@ class AppTagSrq : public AppSrq {
   }
   // Buffers without a matching message, including those that were added but not yet processed.
   uint32_t listed() {
-    return node_.client().lcore().Call([&](const dataplane::OnShard&) {
-      tags().Serve(0);
+    return node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+      tags().Serve(shard, 0);
       return tags().list().size();
     });
   }

@@ -1,0 +1,87 @@
+// Methods that only the shard's thread may call do not compile without its token.
+#include "dataplane/base/on_shard.h"
+
+#include <gtest/gtest.h>
+
+#include <type_traits>
+#include <utility>
+
+#include "dataplane/qp/async_events.h"
+#include "dataplane/qp/completion_events.h"
+#include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/queue_pair_events.h"
+#include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/qp/tag_queue.h"
+#include "dataplane/qp/verbs_context.h"
+#include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/shard_client.h"
+
+namespace roci::dataplane {
+namespace {
+
+// Control code has no token and cannot make one.
+static_assert(!std::is_default_constructible_v<OnShard>);
+static_assert(!std::is_copy_constructible_v<OnShard>);
+template <class Kept>
+concept GivesTokenOut = requires(const Kept& kept) {
+  kept.Token();
+};
+static_assert(!GivesTokenOut<OnShardForHosts>);
+
+// METHOD compiles with the token as first argument, and not without it.
+#define EXPECT_NEEDS_TOKEN(CLASS, METHOD, ...)                                                \
+  {                                                                                           \
+    const auto with = []<class T>(T*) {                                                       \
+      return requires(T & object, const OnShard& shard) {                                     \
+        object.METHOD(shard __VA_OPT__(, ) __VA_ARGS__);                                      \
+      };                                                                                      \
+    };                                                                                        \
+    const auto without = []<class T>(T*) {                                                    \
+      return requires(T & object) { object.METHOD(__VA_ARGS__); };                            \
+    };                                                                                        \
+    EXPECT_TRUE(with(static_cast<CLASS*>(nullptr))) << #CLASS "::" #METHOD " with the token"; \
+    EXPECT_FALSE(without(static_cast<CLASS*>(nullptr))) << #CLASS "::" #METHOD " without it"; \
+  }
+
+TEST(OnShard, QueuesNeedTheToken) {
+  EXPECT_NEEDS_TOKEN(CompletionQueue, Write, std::declval<roce::Completion&>(),
+                     std::declval<CompletionOwner&>(), true, 0);
+  EXPECT_NEEDS_TOKEN(CompletionQueue, WriteEntry, std::declval<roci_abi_cqe&>(), true, 0);
+  EXPECT_NEEDS_TOKEN(CompletionQueue, PublishBurst);
+  EXPECT_NEEDS_TOKEN(SharedReceiveQueue, Fetch, std::declval<roce::RecvWqe&>(),
+                     std::declval<roce::CompletionStatus&>());
+  EXPECT_NEEDS_TOKEN(SharedReceiveQueue, GiveBack, std::declval<roce::RecvWqe&>());
+  EXPECT_NEEDS_TOKEN(SharedReceiveQueue, Fail);
+  EXPECT_NEEDS_TOKEN(TagQueue, Serve, 0);
+}
+
+TEST(OnShard, EventsNeedTheToken) {
+  EXPECT_NEEDS_TOKEN(CompletionEvents, Publish);
+  EXPECT_NEEDS_TOKEN(CompletionEvents, Flush, 0);
+  EXPECT_NEEDS_TOKEN(CompletionEvents, Expire, 0);
+  EXPECT_NEEDS_TOKEN(CompletionEvents, Retry);
+  EXPECT_NEEDS_TOKEN(CompletionEvents, NoteOverflow, std::declval<CompletionQueue&>());
+  EXPECT_NEEDS_TOKEN(AsyncEvents, Send, 0, 0);
+  EXPECT_NEEDS_TOKEN(AsyncEvents, Retry);
+  EXPECT_NEEDS_TOKEN(QueuePairEvents, Send, roce::QpEvent::kFatal);
+}
+
+TEST(OnShard, ContextsAndLanesNeedTheToken) {
+  EXPECT_NEEDS_TOKEN(ShardClient, context);
+  EXPECT_NEEDS_TOKEN(Lcore, worker);
+  EXPECT_NEEDS_TOKEN(VerbsContext, SendAsyncEvent, 0, 0);
+  EXPECT_NEEDS_TOKEN(VerbsContext, ServeTags, 0, 0);
+  EXPECT_NEEDS_TOKEN(VerbsContext, FindQueuePair, 0);
+  EXPECT_NEEDS_TOKEN(VerbsContext, doorbells);
+  EXPECT_NEEDS_TOKEN(VerbsContext, lists);
+  EXPECT_NEEDS_TOKEN(DeviceLane, Receive, static_cast<rte_mbuf**>(nullptr));
+  EXPECT_NEEDS_TOKEN(DeviceLane, Stage, static_cast<rte_mbuf*>(nullptr), 0);
+  EXPECT_NEEDS_TOKEN(DeviceLane, FlushStage);
+  EXPECT_NEEDS_TOKEN(DeviceLane, ServeTap);
+  EXPECT_NEEDS_TOKEN(DeviceLane, StageRaw);
+  EXPECT_NEEDS_TOKEN(DeviceLane, Find, roce::Qpn(1));
+}
+
+}  // namespace
+}  // namespace roci::dataplane
