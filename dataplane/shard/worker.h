@@ -194,7 +194,7 @@ class Worker final : public DurableService {
                        std::byte* out);
   memory::MemoryStatus GatherLater(QueuePair& qp, const GatherBatch::Frame& frame, std::byte* to);
   uint32_t ReceiverOf(const QueuePair& qp, roce::Polled polled) const;
-  void FailTransmit(QueuePair& qp, roce::Polled polled);
+  void FailTransmit(QueuePair& qp);
   GatherBatch::Frame FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf* buffer,
                              std::byte* bytes) const;
   void ApplyEffects(QueuePair& qp);
@@ -281,6 +281,7 @@ class Worker final : public DurableService {
   uint32_t handed_off_ = 0;       // frames of the burst that another lcore passed on
   bool shares_frames_ = false;    // a frame of the burst has more than one owner
   bool gathers_later_ = false;    // the payload of the current frame is copied later
+  bool lacks_path_ = false;       // the current frame has no address handle
   bool runs_for_caller_ = false;  // RunShortWork is running
   WorkerStats stats_;
   int epoll_ = -1;

@@ -117,9 +117,10 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   rte_mbuf* buffer = stash_.Top();
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
   gathers_later_ = false;
+  lacks_path_ = false;
   uint32_t bytes = Encode(qp, polled, out);
   if (bytes == 0) [[unlikely]]
-    return FailTransmit(qp, polled);
+    return FailTransmit(qp);
   const uint32_t made = bytes;
   if (bytes < roce::kMinFrameBytes) [[unlikely]] {
     std::memset(out + bytes, 0, roce::kMinFrameBytes - bytes);
@@ -147,13 +148,10 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
 
 // The packet could not be built. An address handle that is destroyed or of another PD is no
 // protection error (IBTA vol 1, 11.6.2).
-void Worker::FailTransmit(QueuePair& qp, roce::Polled polled) {
+void Worker::FailTransmit(QueuePair& qp) {
   stats_.memory_faults.Add(1);
-  const bool lacks_path =
-      polled.kind == roce::Polled::Kind::kDatagram &&
-      qp.host.context().addresses(shard_).Find(polled.address_handle, qp.pd()) == nullptr;
-  const auto status = lacks_path ? roce::CompletionStatus::kLocalQpOperationError
-                                 : roce::CompletionStatus::kLocalProtectionError;
+  const auto status = lacks_path_ ? roce::CompletionStatus::kLocalQpOperationError
+                                  : roce::CompletionStatus::kLocalProtectionError;
   qp.core.HandleTransmitFault(qp.host, now_, tx_, status);
 }
 
@@ -175,8 +173,8 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
           .fill_checksums = polled.fill_checksums};
 }
 
-// Returns the length of the frame in bytes; 0: the payload could not be read, or there is no such
-// address handle.
+// Returns the length of the frame in bytes; 0: the payload could not be read, or, with
+// `lacks_path_`, there is no such address handle.
 [[gnu::always_inline]] inline uint32_t Worker::Encode(QueuePair& qp, roce::Polled polled,
                                                       std::byte* out) {
   using Kind = roce::Polled::Kind;
@@ -185,7 +183,10 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
     if (polled.kind == Kind::kCnp) return EncodeCnp(qp, out);
     if (polled.kind == Kind::kFrame) return EncodeRaw(qp, polled, out);
     frame = qp.host.context().addresses(shard_).Find(polled.address_handle, qp.pd());
-    if (frame == nullptr) return 0;
+    if (frame == nullptr) {
+      lacks_path_ = true;
+      return 0;
+    }
   }
   if (tx_.payload_length == 0) {
     return roce::EncodeFrame(*frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
