@@ -13,6 +13,8 @@ DEBIAN_PYTHON = '/usr/bin/python3'  # which has pyverbs and scapy
 # Generous limits for events that never happen. A busy machine takes ten times as long as an idle one.
 LIMIT_S = 180
 START_LIMIT_S = 120
+# Programs that need no privilege lie here, too (ibstat, mkfs.ext4), but Debian's PATH of ordinary users lacks the folders.
+os.environ['PATH'] += ':/usr/sbin:/sbin'
 
 
 class Programs:

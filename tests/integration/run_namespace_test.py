@@ -16,6 +16,7 @@ import tempfile
 import unittest
 
 ROCI, TREE_SERVER, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:4])
+os.environ['PATH'] += ':/usr/sbin:/sbin'  # ibstat and ibstatus: not in Debian's PATH of ordinary users
 IS_ROOT = os.geteuid() == 0
 TIMEOUT_S = 60
 

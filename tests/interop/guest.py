@@ -1,6 +1,5 @@
 """A Linux guest with soft-RoCE in QEMU's software emulation, and programs in the guest."""
 import itertools
-import os
 import pathlib
 import shutil
 import subprocess
@@ -13,7 +12,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 BOOT_LIMIT_S = 300
 BOOTS = 3  # at most, until the clock of the guest runs right
 NO_NETWORK = ['-nic', 'none']
-os.environ['PATH'] += ':/usr/sbin:/sbin'  # for mkfs.ext4: an ordinary user's path lacks them
 
 
 class Unavailable(Exception):
