@@ -1,6 +1,7 @@
 #include "control/device/users.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace roci::control {
 namespace {
@@ -48,7 +49,7 @@ DeviceQuotas& SharedDeviceQuotas::Of(const DeviceLimits& limits, DeviceQuotas& w
 }
 
 User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
-           uint32_t percent)
+           uint32_t percent, std::shared_ptr<dataplane::CopyUse> copies)
     : sessions(Part(whole.sessions.limit(), percent), &from.sessions),
       descriptors(Part(whole.descriptors.limit(), percent), &from.descriptors),
       ring_memory(Part(whole.ring_memory.limit(), percent), &from.ring_memory),
@@ -56,6 +57,7 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* fr
       app_mappings(Part(whole.app_mappings.limit(), percent), &from.app_mappings),
       app_bytes(Part(whole.app_bytes.limit(), percent), &from.app_bytes),
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
+      copy_use(std::move(copies)),
       from_devices_(from_devices),
       percent_(percent) {}
 
@@ -98,16 +100,19 @@ uid_t Users::CachedAccountOf(uid_t uid) {
 }
 
 std::shared_ptr<User> Users::Get(uid_t uid) {
-  std::erase_if(users_, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(users_, [](const auto& entry) {
+    return entry.second.user.expired() && entry.second.copies.expired();
+  });
   const bool is_trusted = uid == 0 || uid == owner_;
   const uid_t account = is_trusted ? uid : CachedAccountOf(uid);
-  std::weak_ptr<User>& known = users_[account];
-  std::shared_ptr<User> user = known.lock();
-  if (user == nullptr) {
-    user = is_trusted ? std::make_shared<User>(whole_, whole_, nullptr, kEverything)
-                      : std::make_shared<User>(whole_, others_, &device_others_, percent_);
-    known = user;
-  }
+  Known& known = users_[account];
+  std::shared_ptr<User> user = known.user.lock();
+  if (user != nullptr) return user;
+  std::shared_ptr<dataplane::CopyUse> copies = known.copies.lock();
+  if (copies == nullptr) copies = std::make_shared<dataplane::CopyUse>();
+  user = is_trusted ? std::make_shared<User>(whole_, whole_, nullptr, kEverything, copies)
+                    : std::make_shared<User>(whole_, others_, &device_others_, percent_, copies);
+  known = {user, copies};
   return user;
 }
 

@@ -46,7 +46,7 @@ class User {
   // `percent` of each limit of `whole`, at least one; taken from `from`. `from_devices`: quotas
   // from which the user's part of each device is taken; null: the user may take the reserve.
   User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
-       uint32_t percent);
+       uint32_t percent, std::shared_ptr<dataplane::CopyUse> copies);
 
   Quota sessions;
   Quota descriptors;
@@ -56,8 +56,9 @@ class User {
   Quota app_bytes;
   Quota event_channels;
 
-  // Limits of the dataplane for copies to and from the user's programs.
-  const std::shared_ptr<dataplane::CopyUse> copy_use = std::make_shared<dataplane::CopyUse>();
+  // Limits of the dataplane for copies to and from the user's programs. Copies that wait for memory
+  // outlive the sessions and this object; the account's next User has the same CopyUse then.
+  const std::shared_ptr<dataplane::CopyUse> copy_use;
 
   // Charges the rings of one object. Check ok() of the result.
   RingShare TakeRings(uint64_t bytes, uint64_t mappings = 1) {
@@ -109,7 +110,12 @@ class Users {
 
   uid_t (*const account_of_)(uid_t);
   std::map<uid_t, uid_t> accounts_;             // cache: account_of_ may block
-  std::map<uid_t, std::weak_ptr<User>> users_;  // by account
+  // Both parts may live on without the other.
+  struct Known {
+    std::weak_ptr<User> user;
+    std::weak_ptr<dataplane::CopyUse> copies;
+  };
+  std::map<uid_t, Known> users_;  // by account
 };
 
 }  // namespace roci::control

@@ -75,6 +75,17 @@ TEST_F(UsersTest, SessionsOfOneUserShareAndOthersDoNot) {
   EXPECT_TRUE(QuotaShare(users_.Get(kBob)->sessions, 3).ok());
 }
 
+// As a copy that waits for a page: it outlives the sessions of its program.
+TEST_F(UsersTest, CopiesUnderWayCountAfterTheLastSession) {
+  std::shared_ptr<dataplane::CopyUse> copy = users_.Get(kAlice)->copy_use;
+  copy->threads = 3;
+  EXPECT_EQ(users_.Get(kAlice)->copy_use, copy);
+  EXPECT_NE(users_.Get(kBob)->copy_use, copy);
+  EXPECT_EQ(users_.Get(kAlice)->copy_use->threads, 3u) << "while another user came";
+  copy.reset();
+  EXPECT_EQ(users_.Get(kAlice)->copy_use->threads, 0u);
+}
+
 // Alice has the IDs from 100000 on for her containers, the owner those from 200000 on, root those
 // from 300000 on.
 TEST_F(UsersTest, SubordinateIdsShareThePartOfTheirAccount) {
