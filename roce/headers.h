@@ -344,7 +344,24 @@ enum class NakCode : uint8_t {
   kInvalidRdRequest = 4,
 };
 
+// Credits of an ACK: how many receives the responder has for later requests, as a code of 5 bits
+// (IBTA vol 1, 9.7.5.1.3 and its table of credit counts).
 inline constexpr uint8_t kNoCredits = 0x1F;  // "no end-to-end flow control information"
+inline constexpr uint32_t kMostCredits = 32768;
+
+// The code of the greatest number in the table that is at most `receives`.
+constexpr uint8_t CreditCode(uint32_t receives) {
+  if (receives < 2) return static_cast<uint8_t>(receives);
+  if (receives >= kMostCredits) return kNoCredits - 1;
+  // Two codes for each power of two: itself and one and a half times it.
+  const auto power = static_cast<uint32_t>(std::bit_width(receives)) - 1;
+  return static_cast<uint8_t>(2 * power + ((receives >> (power - 1)) & 1));
+}
+
+// The number of receives for `code`, which is not kNoCredits.
+constexpr uint32_t CreditsOf(uint8_t code) {
+  return code < 2 ? code : (2u + (code & 1)) << (code / 2 - 1);
+}
 
 struct Aeth {
   static constexpr uint32_t kBytes = 4;

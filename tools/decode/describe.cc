@@ -137,7 +137,9 @@ Json DescribeAeth(const roce::Aeth& aeth) {
   Json out = {{"syndrome", aeth.syndrome}, {"kind", kKinds[static_cast<size_t>(aeth.kind())]}};
   switch (aeth.kind()) {
     case roce::AethKind::kAck:
-      out["credits"] = aeth.value();
+      // The number of receives, null if the responder gives none.
+      out["credits"] =
+          aeth.value() == roce::kNoCredits ? Json() : Json(roce::CreditsOf(aeth.value()));
       break;
     case roce::AethKind::kRnrNak:
       out["timer"] = aeth.value();

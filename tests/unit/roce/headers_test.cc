@@ -119,6 +119,26 @@ TEST(Aeth, Syndromes) {
   }
 }
 
+// IBTA vol 1, 9.7.5.1.3: the credit counts of the codes 0 to 30.
+TEST(Aeth, Credits) {
+  constexpr std::array<uint32_t, 31> kCounts = {
+      0,   1,   2,   3,    4,    6,    8,    12,   16,   24,    32,    48,    64,    96,   128, 192,
+      256, 384, 512, 768,  1024, 1536, 2048, 3072, 4096, 6144,  8192,  12288, 16384, 24576, 32768};
+  for (uint8_t code = 0; code < kCounts.size(); ++code) {
+    EXPECT_EQ(CreditsOf(code), kCounts[code]);
+    EXPECT_EQ(CreditCode(kCounts[code]), code);
+    // Never more than there are.
+    if (code != 0) {
+      EXPECT_EQ(CreditCode(kCounts[code] - 1), code - 1);
+    }
+    if (code > 2 && code < 30) {
+      EXPECT_EQ(CreditCode(kCounts[code] + 1), code + (code == 3 ? 1 : 0));
+    }
+  }
+  EXPECT_EQ(CreditCode(49152), 30);
+  EXPECT_EQ(CreditCode(UINT32_MAX), 30);
+}
+
 TEST(Aeth, RnrTimers) {
   EXPECT_EQ(kRnrTimerNs[0], 655'360'000u);  // the longest of all
   EXPECT_EQ(kRnrTimerNs[1], 10'000u);
