@@ -113,6 +113,8 @@ class Qp {
   // any time.
   Effects NoteDurable();
   bool waits_for_durable() const { return responder_.waits_for_durable(); }
+  // True: the owner calls HandleWork when receives are posted, too.
+  bool AwaitsReceives() const { return state() == QpState::kErr || responder_.awaits_receives(); }
 
   // When to call HandleTimeout; kNever: not at all. Every call may change it.
   TimeNs NextTimeout() const {

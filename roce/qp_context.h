@@ -57,6 +57,9 @@ struct QpContext {
 
   QpState state() const { return attributes.state; }
   uint32_t mtu_bytes() const { return 1u << mtu_shift; }
+  // Whether ACKs say how many receives are posted (IBTA vol 1, 9.7.7.2): of a shared receive queue,
+  // no queue pair knows what it will get.
+  bool GivesCredits() const { return config.type == QpType::kRc && !config.uses_srq; }
   bool IsReliable() const { return !HasSendErrorState() && config.type != QpType::kRawPacket; }
   // Whether a failed send request leads to SQE; otherwise to ERR.
   bool HasSendErrorState() const {

@@ -287,6 +287,8 @@ void Qp<Host>::HandleWork(Host& host, TimeNs now) {
     return;
   }
   requester_.NoteWork();
+  if (responder_.awaits_receives()) [[unlikely]]
+    responder_.NoteReceives(host);
 }
 
 template <class Host>

@@ -43,6 +43,9 @@ struct RequesterDebug {
   uint8_t rnr_retries_left = 0;
   bool rnr_waiting = false;
   bool recovering = false;
+  bool credit_waiting = false;  // the next request is held back
+  bool obeys_credits = false;   // the peer gives credits
+  int32_t credits = 0;          // of the peer, less those in use
   TimeNs deadline = kNever;
 };
 
@@ -106,6 +109,19 @@ class Requester {
   uint32_t InFlight() const { return StepsForward(una_, send_psn_); }
   bool WindowOpen() const { return InFlight() < window_; }
   bool MayStart(const SendRecord& record) const;
+  bool HasCredit(const SendRecord& record) const {
+    return !obeys_credits_ || record.started || FreeCredits() > 0 ||
+           !TakesReceive(record.wqe.opcode);
+  }
+  int32_t FreeCredits() const { return static_cast<int32_t>(receive_limit_ - receives_started_); }
+  // Whether the next packet is a probe whose answer is missing.
+  bool AwaitsProbe() const { return probing_ && InFlight() != 0; }
+  void HoldBack(Host& host, TimeNs now);
+  void AwaitCredit(TimeNs now);
+  void StartProbe();
+  bool TakeCredits(Aeth aeth);
+  void StopHolding();
+  void StopObeying();
 
   void ReportSent(Host& host);
   bool WantsAck(bool is_last);
@@ -124,6 +140,8 @@ class Requester {
   void BuildAtomic(const WorkInfo& info, const SendRecord& record, TxPacket& out);
   void NoteSent(Host& host, TimeNs now, SendRecord& record, uint32_t psns);
 
+  DropReason HandleAnswer(Host& host, TimeNs now, const Packet& packet);
+  DropReason HandleStale(const Packet& packet);
   DropReason HandleAcknowledge(Host& host, TimeNs now, Psn psn, Aeth aeth);
   DropReason HandleReadResponse(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleConfirmation(Host& host, TimeNs now, const Packet& packet);
@@ -175,6 +193,18 @@ class Requester {
   bool rnr_waiting_ = false;  // deadline_ is the end of the wait
   uint8_t timer_shift_ = 0;   // the timeout is the attribute's times 2^timer_shift_
   bool recovering_ = false;   // retransmitting; further NAKs are of the same loss until progress
+  // End-to-end credits (9.7.7.2). The three numbers run freely and count requests that take a
+  // receive.
+  uint32_t receives_started_ = 0;
+  uint32_t receives_done_ = 0;  // completed
+  uint32_t receive_limit_ = 0;  // most that may be started
+  Msn messages_done_;           // completed messages of all kinds
+  bool obeys_credits_ = false;
+  bool held_back_ = false;  // the request at cursor_ has no credit
+  bool credit_waiting_ =
+      false;              // nothing is in flight; deadline_ is the end of the wait for credits
+  bool probing_ = false;  // a request without credit is sent, packet by packet
+  bool expects_updates_ = true;  // the peer reports new receives unasked
   TimeNs deadline_ = kNever;
   Pacer pacer_;
 };

@@ -13,9 +13,58 @@ template <class Host>
 DropReason Requester<Host>::HandleResponse(Host& host, TimeNs now, const Packet& packet) {
   if (StepsForward(una_, packet.psn) >= StepsForward(una_, sent_end_)) [[unlikely]] {
     // Before the window: a duplicate. After it: for a request never sent (a "ghost", 9.7.6).
-    return Distance(una_, packet.psn) < 0 ? DropReason::kStaleAcknowledge
-                                          : DropReason::kGhostAcknowledge;
+    return Distance(una_, packet.psn) < 0 ? HandleStale(packet) : DropReason::kGhostAcknowledge;
   }
+  const DropReason reason = HandleAnswer(host, now, packet);
+  if (reason == DropReason::kNone && packet.info->Has(ExtHeader::kAeth) &&
+      packet.ext.aeth.kind() == AethKind::kAck) [[likely]] {
+    TakeCredits(packet.ext.aeth);
+  }
+  if (held_back_ && !credit_waiting_ && IsDrained()) [[unlikely]]
+    AwaitCredit(now);
+  return reason;
+}
+
+// An unsolicited ACK with credits repeats the PSN of an earlier answer.
+template <class Host>
+DropReason Requester<Host>::HandleStale(const Packet& packet) {
+  const Aeth aeth = packet.ext.aeth;
+  if (packet.info->operation != Operation::kAcknowledge || aeth.kind() != AethKind::kAck ||
+      aeth.value() == kNoCredits || !TakeCredits(aeth)) {
+    return DropReason::kStaleAcknowledge;
+  }
+  expects_updates_ = true;
+  return DropReason::kNone;
+}
+
+// Credits count from the AETH's MSN. If that is ahead of the requests completed here, the limit
+// comes out too low until their answers arrive. False: the peer gave as much before.
+template <class Host>
+bool Requester<Host>::TakeCredits(Aeth aeth) {
+  if (aeth.value() == kNoCredits) {
+    if (obeys_credits_) [[unlikely]]
+      StopObeying();
+    return false;
+  }
+  if (Distance(messages_done_, aeth.msn) < 0) return false;  // older than another one
+  const uint32_t limit = receives_done_ + CreditsOf(aeth.value());
+  const uint32_t given = receive_limit_ - (probing_ ? 1 : 0);  // the peer gave none for a probe
+  if (obeys_credits_ && static_cast<int32_t>(limit - given) <= 0) return false;
+  obeys_credits_ = true;
+  receive_limit_ = limit;
+  if (FreeCredits() > 0) StopHolding();
+  probing_ = false;
+  return true;
+}
+
+template <class Host>
+void Requester<Host>::StopObeying() {
+  obeys_credits_ = probing_ = false;
+  StopHolding();
+}
+
+template <class Host>
+DropReason Requester<Host>::HandleAnswer(Host& host, TimeNs now, const Packet& packet) {
   switch (packet.info->operation) {
     case Operation::kAcknowledge:
       return HandleAcknowledge(host, now, packet.psn, packet.ext.aeth);
@@ -83,6 +132,11 @@ void Requester<Host>::Progress(Host& host, TimeNs now, uint32_t packets) {
   // Acknowledged beyond the next retransmission.
   if (StepsForward(una_, send_psn_) > StepsForward(una_, sent_end_)) Rewind();
   rnr_waiting_ = false;  // the request of the RNR NAK has been acknowledged
+  if (probing_) [[unlikely]] {
+    // The peer has posted receives and did not say so.
+    probing_ = false;
+    expects_updates_ = false;
+  }
   deadline_ = kNever;
   if (send_psn_ != una_) ArmTimer(now);
   if (head_ != tail_ && At(head_).failed) [[unlikely]] {
@@ -227,6 +281,10 @@ void Requester<Host>::HandleTimeout(Host& host, TimeNs now) {
     deadline_ = kNever;
     return;
   }
+  if (credit_waiting_) {
+    StartProbe();
+    return;
+  }
   if (context_.adapts) LengthenTimer();
   Retry(host, QpCounter::kAckTimeouts);
 }
@@ -314,7 +372,10 @@ void Requester<Host>::WidenWindow(uint32_t packets) {
 
 template <class Host>
 void Requester<Host>::CompleteHead(Host& host, CompletionStatus status) {
-  Complete(host, At(head_++), status);
+  const SendRecord& record = At(head_++);
+  if (record.packets != 0) ++messages_done_;
+  receives_done_ += TakesReceive(record.wqe.opcode);
+  Complete(host, record, status);
 }
 
 template <class Host>
@@ -352,6 +413,7 @@ void Requester<Host>::FailHead(Host& host, CompletionStatus status) {
   host.Count(CounterOfFailure(status));
   host.Count(QpCounter::kReqCqeErrors);
   CompleteHead(host, status);
+  StopHolding();
   deadline_ = kNever;
   rnr_waiting_ = false;
   (context_.HasSendErrorState() ? context_.send_error_pending : context_.error_pending) = true;
@@ -404,6 +466,7 @@ void Requester<Host>::HandlePlaceFault(Host& host) {
 
 template <class Host>
 bool Requester<Host>::Flush(Host& host, uint32_t budget) {
+  StopHolding();
   deadline_ = kNever;
   rnr_waiting_ = false;
   for (; budget != 0; --budget) {
@@ -438,6 +501,9 @@ void Requester<Host>::Describe(RequesterDebug& out) const {
   out.rnr_retries_left = rnr_retries_left_;
   out.rnr_waiting = rnr_waiting_;
   out.recovering = recovering_;
+  out.credit_waiting = held_back_;
+  out.obeys_credits = obeys_credits_;
+  out.credits = obeys_credits_ ? FreeCredits() : 0;
   out.deadline = deadline_;
 }
 

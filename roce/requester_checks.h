@@ -73,6 +73,15 @@ constexpr bool IsAnswered(WorkClass work_class) {
          work_class == WorkClass::kConfirmed;
 }
 
+// Requests that take a receive of the peer, and so a credit (IBTA vol 1, 9.7.7.2).
+constexpr bool TakesReceive(WorkOpcode opcode) {
+  return opcode == WorkOpcode::kSend || opcode == WorkOpcode::kSendWithImm ||
+         opcode == WorkOpcode::kSendWithInvalidate || opcode == WorkOpcode::kRdmaWriteWithImm;
+}
+
+// The longest time that a request waits for new credits before it is sent without one.
+inline constexpr uint64_t kLongestCreditWaitNs = 64'000'000;
+
 // A FLUSH for persistence. Until it is done a responder accepts no later atomic (IBTA vol 1, A19),
 // so sending one would cost a NAK and a retry.
 constexpr bool IsDurableFlush(const SendWqe& wqe) {

@@ -55,6 +55,10 @@ void Requester<Host>::Start(Psn sq_psn) {
   timer_shift_ = 0;
   SetWindow(context_.config.limits.window_packets);
   widening_ = 0;
+  receives_started_ = receives_done_ = receive_limit_ = 0;
+  messages_done_ = Msn();
+  obeys_credits_ = held_back_ = credit_waiting_ = probing_ = false;
+  expects_updates_ = true;
   deadline_ = kNever;
   pacer_.StopWaiting();
   more_work_ = true;
@@ -65,10 +69,11 @@ bool Requester<Host>::CanTransmit() const {
   const QpState state = context_.state();
   if (state != QpState::kRts && state != QpState::kSqd) return false;
   if (!context_.IsReliable() && head_ != cursor_) return true;  // completions are due
-  if (rnr_waiting_ || pacer_.waiting() || !WindowOpen()) return false;
+  if (rnr_waiting_ || pacer_.waiting() || !WindowOpen() || AwaitsProbe()) return false;
   if (cursor_ == tail_) return state == QpState::kRts && more_work_ && tail_ - head_ <= mask_;
   const SendRecord& record = At(cursor_);
-  return !record.failed && MayStart(record);
+  // Poll() notes that a request is held back.
+  return !record.failed && MayStart(record) && (!held_back_ || HasCredit(record));
 }
 
 // Whether the first packet of `record` may be sent now. SQD finishes started requests and starts
@@ -98,6 +103,10 @@ bool Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::Segmen
     if (record.failed || !MayStart(record)) [[unlikely]] {
       return false;
     }
+    if (!HasCredit(record)) [[unlikely]] {
+      HoldBack(host, now);
+      continue;
+    }
     if (record.packets != 0) [[likely]] {
       if (pacer_.limited() && !pacer_.MayGo(now)) [[unlikely]] {
         return false;
@@ -107,6 +116,40 @@ bool Requester<Host>::Poll(Host& host, TimeNs now, TxPacket& out, memory::Segmen
     if (!PassLocal(host, record)) return false;
   }
   return false;
+}
+
+// The peer has no receive for the next request. The answers to the requests in flight bring
+// credits.
+template <class Host>
+void Requester<Host>::HoldBack(Host& host, TimeNs now) {
+  held_back_ = true;
+  host.Count(QpCounter::kCreditWaits);
+  if (IsDrained()) AwaitCredit(now);
+}
+
+// Nothing is in flight, so only an unsolicited ACK can bring credits. The IBTA allows one packet
+// without a credit (9.7.7.2). It is sent at once if the peer sends no such ACKs, else after a
+// while, since the ACK may be lost.
+template <class Host>
+void Requester<Host>::AwaitCredit(TimeNs now) {
+  if (!expects_updates_) return StartProbe();
+  credit_waiting_ = true;
+  deadline_ = now + std::min(AckTimeoutNs(context_.attributes.timeout), kLongestCreditWaitNs);
+}
+
+template <class Host>
+void Requester<Host>::StartProbe() {
+  StopHolding();
+  probing_ = true;
+  receive_limit_ = receives_started_ + 1;
+}
+
+template <class Host>
+void Requester<Host>::StopHolding() {
+  held_back_ = false;
+  if (!credit_waiting_) return;
+  credit_waiting_ = false;
+  deadline_ = kNever;
 }
 
 template <class Host>
@@ -303,7 +346,9 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
 template <class Host>
 bool Requester<Host>::WantsAck(bool is_last) {
   ++since_ack_request_;
-  if (!is_last && since_ack_request_ < ack_every_ && InFlight() + 1 < window_) return false;
+  if (!is_last && since_ack_request_ < ack_every_ && !probing_ && InFlight() + 1 < window_) {
+    return false;
+  }
   since_ack_request_ = 0;
   return true;
 }
@@ -351,6 +396,7 @@ void Requester<Host>::NoteSent(Host& host, TimeNs now, SendRecord& record, uint3
   send_psn_ += psns;
   if (!record.started) {
     record.started = true;
+    receives_started_ += TakesReceive(record.wqe.opcode);
     const WorkClass work_class = InfoOf(record.wqe.opcode).work_class;
     if (work_class != WorkClass::kSegmented) {
       ++rd_atomic_outstanding_;

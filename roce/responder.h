@@ -56,6 +56,7 @@ struct ResponderDebug {
   bool gap_reported = false;
   bool in_message = false;
   bool waits_for_durable = false;
+  bool awaits_receives = false;
 };
 
 template <class Host>
@@ -83,6 +84,10 @@ class Responder {
   // The write-back of the oldest answer may have ended (QpHost::StartDurable).
   void NoteDurable() { waits_for_durable_ = false; }
   bool waits_for_durable() const { return waits_for_durable_; }
+  // The peer was told that no receive is posted. With the next one, NoteReceives is due.
+  bool awaits_receives() const { return awaits_receives_; }
+  // The program may have posted receives.
+  void NoteReceives(Host& host);
   // Whether the next answer carries data of a READ.
   bool NextHasData() const {
     return emit_ != end_ && At(emit_).kind == AnswerKind::kRead && At(emit_).length != 0 &&
@@ -164,6 +169,7 @@ class Responder {
   bool BuildReadResponse(Host& host, ResponderResource& resource, TxPacket& out,
                          memory::SegmentList& payload);
   void BuildAcknowledge(TxPacket& out, Psn psn, Aeth aeth) const;
+  uint8_t GiveCredits(Host& host);
   Psn AcknowledgedPsn() const;
   void FailAnswer(Host& host, Psn psn, RequestFault fault);
   void SetNak(Psn psn, uint8_t syndrome);
@@ -186,6 +192,7 @@ class Responder {
   bool gap_reported_ = false;     // a NAK for expected_ was sent; the next one after it arrives
   bool durable_started_ = false;  // for the oldest answer
   bool waits_for_durable_ = false;
+  bool awaits_receives_ = false;
   bool discarding_ = false;       // UC: the rest of a damaged message is dropped
   bool has_receive_ = false;      // receive_ belongs to the message in progress (or to its retry)
   uint32_t srq_number_ = kNoSrq;  // XRC: of the last packet in sequence

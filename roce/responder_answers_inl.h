@@ -50,10 +50,32 @@ bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& paylo
   if (ack_pending_) {
     ack_pending_ = false;
     host.Count(QpCounter::kAcksSent);
-    BuildAcknowledge(out, AcknowledgedPsn(), Aeth::Ack(msn_));
+    BuildAcknowledge(out, AcknowledgedPsn(), Aeth::Ack(msn_, GiveCredits(host)));
     return true;
   }
   return false;
+}
+
+// Credits count from the MSN in the same AETH, so the receive of a message in progress counts (IBTA
+// vol 1, 9.7.7.2). The answer to an older READ or atomic may say less than there is.
+template <class Host>
+uint8_t Responder<Host>::GiveCredits(Host& host) {
+  if (!context_.GivesCredits()) return kNoCredits;
+  // NoteReceives will report the next one. A queue pair that receives nothing but WRITEs does not
+  // look at its receive queue again.
+  if (awaits_receives_ && !has_receive_) return CreditCode(0);
+  const uint32_t receives = host.PostedReceives() + (has_receive_ ? 1 : 0);
+  awaits_receives_ = receives == 0;
+  return CreditCode(receives);
+}
+
+// An unsolicited ACK with new credits (9.7.7.2). Only a peer that was told that there are none
+// needs it: otherwise its next request brings them.
+template <class Host>
+void Responder<Host>::NoteReceives(Host& host) {
+  if (!awaits_receives_ || host.PostedReceives() == 0) return;
+  awaits_receives_ = false;
+  ack_pending_ = true;
 }
 
 // The newest executed PSN, except that an ACK of a duplicate does not cover later READs and atomics
@@ -142,7 +164,7 @@ bool Responder<Host>::BuildResourceAnswer(Host& host, TxPacket& out, memory::Seg
   assert(resource.pending);
   if (resource.kind == AnswerKind::kAtomic) {
     host.Count(QpCounter::kAtomicResponsesSent);
-    BuildAcknowledge(out, resource.first_psn, Aeth::Ack(resource.msn));
+    BuildAcknowledge(out, resource.first_psn, Aeth::Ack(resource.msn, GiveCredits(host)));
     out.opcode = WithTransport(Opcode::kRcAtomicAcknowledge, TransportOf(context_.config.type));
     out.ext.atomic_ack.original = resource.original;
     ++resource.next;
@@ -183,7 +205,8 @@ bool Responder<Host>::BuildReadResponse(Host& host, ResponderResource& resource,
   }
   const Position position =
       PositionOf(resource.next - resource.start, resource.packets - resource.start);
-  BuildAcknowledge(out, psn, Aeth::Ack(resource.msn));
+  const bool has_aeth = position != Position::kMiddle;
+  BuildAcknowledge(out, psn, Aeth::Ack(resource.msn, has_aeth ? GiveCredits(host) : kNoCredits));
   out.opcode =
       WithTransport(kOpcodes[static_cast<size_t>(position)], TransportOf(context_.config.type));
   out.payload_length = bytes;

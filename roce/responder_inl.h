@@ -27,6 +27,7 @@ void Responder<Host>::Reset() {
   gap_reported_ = false;
   discarding_ = false;
   srq_number_ = kNoSrq;
+  awaits_receives_ = false;
   DropAnswers();
 }
 
@@ -34,6 +35,7 @@ template <class Host>
 void Responder<Host>::Start(Psn rq_psn) {
   Reset();
   expected_ = rq_psn;
+  ack_asked_psn_ = rq_psn - 1;
 }
 
 template <class Host>
@@ -288,6 +290,7 @@ void Responder<Host>::Describe(ResponderDebug& out) const {
   out.gap_reported = gap_reported_;
   out.in_message = message_.kind != InMessage::kNone;
   out.waits_for_durable = waits_for_durable_;
+  out.awaits_receives = awaits_receives_;
 }
 
 }  // namespace roci::roce

@@ -180,6 +180,8 @@ Json ShowRequester(const roce::RequesterDebug& debug) {
           {"rnr_retries_left", debug.rnr_retries_left},
           {"rnr_waiting", debug.rnr_waiting},
           {"recovering", debug.recovering},
+          {"credits", debug.obeys_credits ? Json(debug.credits) : Json()},
+          {"credit_waiting", debug.credit_waiting},
           {"timer_running", debug.deadline != roce::kNever}};
 }
 
@@ -191,7 +193,8 @@ Json ShowResponder(const roce::ResponderDebug& debug) {
           {"nak_pending", debug.nak_pending},
           {"gap_reported", debug.gap_reported},
           {"in_message", debug.in_message},
-          {"waits_for_durable", debug.waits_for_durable}};
+          {"waits_for_durable", debug.waits_for_durable},
+          {"awaits_receives", debug.awaits_receives}};
 }
 
 Json ShowQp(const Session& session, const QpRecord& record, const dataplane::QueuePairInfo& info) {

@@ -105,7 +105,7 @@ class alignas(kCacheLineBytes) QueuePair {
   bool fails_after_copies = false;   // its completion queue has overflowed
   AppCopies* waits_in = nullptr;     // the AppCopies in whose waiting list it is
   QueuePair* next_waiting = nullptr;
-  bool watches_receives = false;  // ERR: new receive WQEs are flushed
+  bool watches_receives = false;  // the receive queue is armed (Core::AwaitsReceives)
   uint8_t record_class = 0;       // size class of its borrowed records
   bool blocks_own_multicast = false;
   uint16_t pkey = roce::kDefaultPkey;

@@ -136,6 +136,7 @@ class QueuePairHost {
       return FetchShared(wqe, bad_status, packet);
     return queues_.recv.Fetch(wqe, bad_status);
   }
+  uint32_t PostedReceives() { return queues_.recv.CountPosted(); }
   bool SelectReceiveQueue(uint32_t number) {
     return (queues_.shared != nullptr && queues_.shared->number() == number) ||
            FindReceiveQueue(number);

@@ -276,6 +276,14 @@ FetchResult RecvQueue::Fetch(roce::RecvWqe& out, CompletionStatus& bad_status) {
   return TakeReceive(slot, max_sge_, out, bad_status);
 }
 
+uint32_t RecvQueue::Recount() {
+  Refresh();
+  if (broken_) return 0;
+  const uint32_t left = seen_ - next_;
+  reread_at_ = left - left / 4;
+  return left;
+}
+
 roce::Sge RecvQueue::ReadSge(const roce::RecvWqe& wqe, uint32_t i) const {
   return ReadReceiveSge(Slot(wqe.slot), i);
 }

@@ -274,14 +274,15 @@ void Worker::ApplyEffects(QueuePair& qp) {
   SetTimer(qp);
 }
 
-// In ERR, new receives of the program are flushed, so the receive queue is armed.
+// The receive queue is armed while new receives of the program cause something: in ERR they are
+// flushed, and a peer without credits is told of them.
 void Worker::NoteState(QueuePair& qp) {
-  const bool in_error = qp.core.state() == roce::QpState::kErr;
-  if (in_error == qp.watches_receives) [[likely]]
+  const bool awaits = qp.core.AwaitsReceives();
+  if (awaits == qp.watches_receives) [[likely]]
     return;
-  qp.watches_receives = in_error;
-  qp.host.recv_queue().SetArmed(in_error);
-  if (!in_error) return;
+  qp.watches_receives = awaits;
+  qp.host.recv_queue().SetArmed(awaits);
+  if (!awaits) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   active_.Push(qp);
 }

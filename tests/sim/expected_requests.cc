@@ -49,6 +49,10 @@ bool IsSegmented(WorkOpcode opcode) { return opcode <= WorkOpcode::kRdmaWriteWit
 bool IsWrite(WorkOpcode opcode) {
   return opcode == WorkOpcode::kRdmaWrite || opcode == WorkOpcode::kRdmaWriteWithImm;
 }
+// The requests that need credits (9.7.7.2).
+bool NeedsCredit(WorkOpcode opcode) {
+  return IsSegmented(opcode) && opcode != WorkOpcode::kRdmaWrite;
+}
 bool HasImmediate(WorkOpcode opcode) {
   return opcode == WorkOpcode::kSendWithImm || opcode == WorkOpcode::kRdmaWriteWithImm;
 }
@@ -130,6 +134,7 @@ void ExpectedRequests::Extend() {
       const bool is_one = request.is_answered && !request.is_read;
       request.end += is_one || wqe.length == 0 ? 1 : (wqe.length + mtu_bytes_ - 1) / mtu_bytes_;
       message_ends_.push_back(request.end);
+      receives_.push_back(receives_.back() + (NeedsCredit(wqe.opcode) ? 1 : 0));
     }
     requests_.push_back(request);
   }
@@ -148,6 +153,15 @@ uint32_t ExpectedRequests::MessagesBefore(Position position) {
   Extend();
   const auto behind = std::upper_bound(message_ends_.begin(), message_ends_.end(), position);
   return static_cast<uint32_t>(behind - message_ends_.begin()) & kPsnMask;
+}
+
+uint32_t ExpectedRequests::ReceivesOf(uint32_t messages) {
+  Extend();
+  return receives_.at(std::min<size_t>(messages, receives_.size() - 1));
+}
+
+bool ExpectedRequests::TakesCredit(const ExpectedRequest& request) const {
+  return NeedsCredit(WqeOf(request).opcode);
 }
 
 const roce::SendWqe& ExpectedRequests::WqeOf(const ExpectedRequest& request) const {
@@ -174,8 +188,7 @@ std::optional<std::string> ExpectedRequests::Compare(const ExpectedRequest& requ
     return "shared receive queue number";
   }
   // IBTA vol 1, 9.2.3: set in the last packet of a solicited request that completes a receive.
-  const bool completes_receive = IsSegmented(wqe.opcode) && wqe.opcode != WorkOpcode::kRdmaWrite;
-  if (packet.solicited != (wqe.solicited && is_last && completes_receive)) {
+  if (packet.solicited != (wqe.solicited && is_last && NeedsCredit(wqe.opcode))) {
     return "solicited event bit";
   }
   // Without AckReq, no ACK for the last packet would come before the timeout (9.7.3).

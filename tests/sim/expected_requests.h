@@ -2,6 +2,7 @@
 // (IBTA vol 1, 9.7.2), computed only from the posted requests.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,12 @@ namespace roci::sim {
 
 // The distance of a PSN from the connection's first PSN. Positions do not wrap.
 using Position = int64_t;
+
+// How many receives the credit codes 0 to 30 of an ACK stand for (9.7.5.1.3).
+inline constexpr std::array<uint32_t, 31> kCreditCounts = {
+    0,   1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,  192,
+    256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
+inline constexpr uint8_t kNoCreditInformation = 31;
 
 struct ExpectedRequest {
   Position begin, end;  // [begin, end); equal: executed on this side, without a packet
@@ -40,6 +47,10 @@ class ExpectedRequests {
   }
   // The number of messages that are complete before `position`: the MSN there (9.7.7.1).
   uint32_t MessagesBefore(Position position);
+  // The number of receives that the first `messages` messages take.
+  uint32_t ReceivesOf(uint32_t messages);
+  // Whether the request takes a receive.
+  bool TakesCredit(const ExpectedRequest& request) const;
   // Compares the packet at `position` with its `request`. Returns what is wrong, if anything.
   std::optional<std::string> Compare(const ExpectedRequest& request, Position position,
                                      const roce::Packet& packet) const;
@@ -59,6 +70,7 @@ class ExpectedRequests {
   uint8_t transport_bits_;
   std::vector<ExpectedRequest> requests_;  // indexed by slot
   std::vector<Position> message_ends_;     // of the requests that have packets
+  std::vector<uint32_t> receives_ = {0};   // indexed by messages
 };
 
 }  // namespace roci::sim

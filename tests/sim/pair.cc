@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "memory/copy.h"
 #include "roce/parse.h"
@@ -115,9 +116,14 @@ void Pair::SetFaults(const LinkFaults& faults) {
   for (Node& node : nodes_) node.out.set_faults(faults);
 }
 
+void Pair::Tamper(int node, std::function<bool(roce::Packet&)> tamper) {
+  nodes_[static_cast<size_t>(node)].tamper = std::move(tamper);
+}
+
 void Pair::Work(int node, Random& random) {
   Node& self = nodes_[static_cast<size_t>(node)];
   self.qp.HandleWork(self.host, now_);
+  watch_.NoteWork(node);
   Transmit(node, random);
 }
 
@@ -165,6 +171,7 @@ void Pair::Deliver(int to, Random& random) {
       continue;
     }
     if (packet_.dest_qpn != self.qp.qpn()) abort();  // the ICRC detects a damaged number
+    if (self.tamper && !self.tamper(packet_)) continue;
     const roce::QpState before = self.qp.state();
     self.qp.HandlePacket(self.host, now_, packet_);
     watch_.NoteHandled(to, now_, packet_, before, self.qp);

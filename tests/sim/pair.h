@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ class Pair {
   void SetFaults(const LinkFaults& faults);
   // The longest time that a sync for a FLUSH for persistence takes.
   void set_longest_sync_ns(roce::TimeNs ns) { longest_sync_ns_ = ns; }
+  // `tamper` may change each packet that `node` receives. False: the packet is lost.
+  void Tamper(int node, std::function<bool(roce::Packet&)> tamper);
   // The program moves its queue pair to ERR.
   void Fail(int node, Random& random);
   // The program rang the doorbell.
@@ -55,6 +58,7 @@ class Pair {
     roce::FrameTemplate frame;
     Link out;
     roce::TimeNs sync_end = roce::kNever;
+    std::function<bool(roce::Packet&)> tamper;
   };
 
   void Connect(int node, const Connection& connection);

@@ -24,8 +24,11 @@ class ProtocolWatch {
   ProtocolWatch(const Connection& connection, std::array<const SimHost*, 2> hosts)
       : sides_{Side(connection, 0, hosts), Side(connection, 1, hosts)},
         holds_back_(connection.controls_congestion) {
-    sides_[0].ConnectTo(connection, sides_[1]);
-    sides_[1].ConnectTo(connection, sides_[0]);
+    for (size_t node = 0; node < 2; ++node) {
+      const bool gives_credits =
+          connection.types[node] == roce::QpType::kRc && !(node == 1 && connection.shares_receives);
+      sides_[node].ConnectTo(connection, sides_[1 - node], gives_credits ? hosts[node] : nullptr);
+    }
   }
   ProtocolWatch(const ProtocolWatch&) = delete;
   ProtocolWatch& operator=(const ProtocolWatch&) = delete;
@@ -35,6 +38,8 @@ class ProtocolWatch {
   // `qp` of `node`, which was in state `before`, has handled `packet`.
   void NoteHandled(int node, roce::TimeNs now, const roce::Packet& packet, roce::QpState before,
                    const roce::Qp<SimHost>& qp);
+  // `node`'s program has rung the doorbell.
+  void NoteWork(int node) { SideOf(node).responder->NoteWork(); }
   // `node` has sent all that it may send now.
   void NoteQuiet(int node, roce::TimeNs now, const roce::Qp<SimHost>& qp);
 
@@ -49,8 +54,8 @@ class ProtocolWatch {
           rate(connection.rate_limit_kbps, connection.rate_burst_bytes,
                connection.ipv6 ? RateWatch::kIpv6Excess : 0),
           turns(uint32_t{128} << static_cast<uint32_t>(connection.mtu)) {}
-    void ConnectTo(const Connection& connection, Side& peer) {
-      responder.emplace(connection, &peer.requests);
+    void ConnectTo(const Connection& connection, Side& peer, const SimHost* receiver) {
+      responder.emplace(connection, &peer.requests, receiver);
     }
     ExpectedRequests requests;
     RequesterWatch requester;

@@ -45,6 +45,10 @@ std::optional<std::string> RequesterWatch::NoteRequest(TimeNs now, const roce::P
   if (at - unacknowledged_ >= connection_.limits.window_packets) return "beyond the window";
   if (at == request->begin && at == sent_end_) {
     if (auto wrong = CheckStart(*request)) return wrong;
+    if (auto wrong = CheckCredit(*request)) return wrong;
+  }
+  if (probe_ == request->begin && unacknowledged_ <= probe_ && at != probe_) {
+    return "a second packet of a request without a credit (9.7.7.2)";
   }
   since_ack_request_ = packet.ack_request ? 0 : since_ack_request_ + 1;
   if (since_ack_request_ >= connection_.limits.ack_every_packets) return "AckReq is missing";
@@ -100,9 +104,36 @@ std::optional<std::string> RequesterWatch::CheckStart(const ExpectedRequest& req
   return std::nullopt;
 }
 
+// A request without a credit is sent alone, and only its first packet at first (9.7.7.2).
+std::optional<std::string> RequesterWatch::CheckCredit(const ExpectedRequest& request) {
+  if (!credit_limit_ || !requests_->TakesCredit(request)) return std::nullopt;
+  if (requests_->ReceivesOf(requests_->MessagesBefore(request.end)) <= *credit_limit_) {
+    return std::nullopt;
+  }
+  probe_ = request.begin;
+  if (request.begin == unacknowledged_) return std::nullopt;
+  return "request " + std::to_string(requests_->SlotOf(&request)) + " without a credit (9.7.7.2)";
+}
+
+void RequesterWatch::TakeCredits(roce::Aeth aeth) {
+  if (aeth.value() == kNoCreditInformation) {
+    credit_limit_.reset();
+    probe_ = -1;
+    return;
+  }
+  const uint32_t limit = requests_->ReceivesOf(aeth.msn.value()) + kCreditCounts[aeth.value()];
+  if (limit > credit_limit_.value_or(0)) probe_ = -1;
+  credit_limit_ = std::max(limit, credit_limit_.value_or(0));
+}
+
 std::optional<std::string> RequesterWatch::NoteResponse(TimeNs now, const roce::Packet& packet) {
   const Position at = requests_->Locate(packet.psn, unacknowledged_);
-  if (at < unacknowledged_ || at >= sent_end_) return std::nullopt;  // a duplicate or a ghost
+  const bool is_stale = at < unacknowledged_ || at >= sent_end_;  // a duplicate or a ghost
+  if (packet.info->Has(roce::ExtHeader::kAeth) && packet.ext.aeth.kind() == roce::AethKind::kAck &&
+      !(is_stale && packet.ext.aeth.value() == kNoCreditInformation)) {
+    TakeCredits(packet.ext.aeth);
+  }
+  if (is_stale) return std::nullopt;
   if (packet.info->operation == roce::Operation::kAcknowledge) {
     HandleAcknowledge(now, at, packet.ext.aeth);
     return std::nullopt;

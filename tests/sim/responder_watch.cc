@@ -4,11 +4,6 @@
 #include <algorithm>
 
 namespace roci::sim {
-namespace {
-
-constexpr uint8_t kNoCredits = 0x1F;  // this device gives none (roce/deviations.md)
-
-}  // namespace
 
 std::optional<std::string> ResponderWatch::NoteRequest(const roce::Packet& packet,
                                                        roce::Psn expected_psn) {
@@ -105,7 +100,12 @@ std::optional<std::string> ResponderWatch::NoteAnswer(const roce::Packet& packet
   const std::string name = "answer " + std::to_string(at) + ": ";
   const roce::Aeth aeth = packet.ext.aeth;
   std::optional<std::string> wrong;
-  if (at < 0 || at > expected_) {
+  // An unsolicited ACK before the first packet has the PSN before it.
+  const bool is_report = at == -1 && packet.info->operation == roce::Operation::kAcknowledge &&
+                         aeth.kind() == roce::AethKind::kAck;
+  if (is_report) {
+    wrong = CheckCredits(aeth);
+  } else if (at < 0 || at > expected_) {
     wrong = "beyond what was executed";
   } else if (packet.info->operation != roce::Operation::kAcknowledge) {
     wrong = NoteResponse(at, packet);
@@ -126,7 +126,7 @@ std::optional<std::string> ResponderWatch::NoteAcknowledge(Position at, roce::Ae
     return "an ACK for a READ or atomic, which its response acknowledges (9.7.5)";
   }
   if (!owed_.empty() && owed_.front().next <= at) return "overtakes a response (9.7.5)";
-  if (aeth.value() != kNoCredits) return "credits";
+  if (auto wrong = CheckCredits(aeth)) return wrong;
   if (at >= ack_owed_) ack_owed_ = kNone;
   return CheckMessages(aeth.msn, at + 1, expected_);
 }
@@ -170,6 +170,7 @@ std::optional<std::string> ResponderWatch::NoteResponse(Position at, const roce:
   if (at > ack_owed_) ack_owed_ = kNone;
   if (!packet.info->Has(roce::ExtHeader::kAeth)) return std::nullopt;
   if (packet.ext.aeth.kind() != roce::AethKind::kAck) return "its AETH is no ACK";
+  if (auto wrong = CheckCredits(packet.ext.aeth)) return wrong;
   return CheckMessages(packet.ext.aeth.msn, message_end, message_end);
 }
 
@@ -184,8 +185,29 @@ std::optional<std::string> ResponderWatch::CheckMessages(roce::Msn msn, Position
          std::to_string(high) + " (9.7.7.1)";
 }
 
-std::optional<std::string> ResponderWatch::NoteQuiet() const {
+// Credits are the receives for messages that are not complete (9.7.7.2), rounded down.
+std::optional<std::string> ResponderWatch::CheckCredits(roce::Aeth aeth) {
+  if (receiver_ == nullptr) {
+    if (aeth.value() == kNoCreditInformation) return std::nullopt;
+    return "credits without a receive queue of its own (9.7.7.2)";
+  }
+  // A receive that the program has just posted is reported when it has called the queue pair.
+  if (denied_ && !has_noted_receives_ && aeth.value() == 0) return std::nullopt;
+  const size_t left = receiver_->recvs().size() - ReceivesTaken();
+  const auto above = std::upper_bound(kCreditCounts.begin(), kCreditCounts.end(), left);
+  const auto code = above - kCreditCounts.begin() - 1;
+  denied_ = left == 0;
+  has_noted_receives_ = false;
+  if (aeth.value() == code) return std::nullopt;
+  return "credit code " + std::to_string(aeth.value()) + " for " + std::to_string(left) +
+         " receives (9.7.7.2)";
+}
+
+std::optional<std::string> ResponderWatch::NoteQuiet() {
   if (has_failed_) return std::nullopt;
+  if (denied_ && has_noted_receives_ && receiver_->PostedReceives() != 0) {
+    return "new receives are not reported (9.7.7.2)";
+  }
   if (!owed_.empty()) {
     return "no answer to request packet " + std::to_string(owed_.front().start);
   }

@@ -10,22 +10,28 @@
 #include "roce/packet.h"
 #include "tests/sim/connection.h"
 #include "tests/sim/expected_requests.h"
+#include "tests/sim/sim_host.h"
 
 namespace roci::sim {
 
 // Each call returns what is wrong, if anything.
 class ResponderWatch {
  public:
-  // `requests` are the peer's.
-  ResponderWatch(const Connection& connection, ExpectedRequests* requests)
-      : connection_(connection), requests_(requests) {}
+  // `requests` are the peer's. `receiver` has the receive queue whose credits the answers give;
+  // null: they give none.
+  ResponderWatch(const Connection& connection, ExpectedRequests* requests, const SimHost* receiver)
+      : connection_(connection), requests_(requests), receiver_(receiver) {}
 
   // A request packet was handled. The queue pair now expects `expected_psn`.
   std::optional<std::string> NoteRequest(const roce::Packet& packet, roce::Psn expected_psn);
   // A response is sent, which the link may still lose.
   std::optional<std::string> NoteAnswer(const roce::Packet& packet);
+  // The program has called the queue pair after all receives posted so far.
+  void NoteWork() {
+    has_noted_receives_ = receiver_ != nullptr && receiver_->PostedReceives() != 0;
+  }
   // The node has sent all that it may send, and nothing delays it.
-  std::optional<std::string> NoteQuiet() const;
+  std::optional<std::string> NoteQuiet();
   // The queue pair has failed: further checks are skipped.
   void NoteFailure() { has_failed_ = true; }
 
@@ -47,10 +53,15 @@ class ResponderWatch {
   std::optional<std::string> NoteNak(Position at, roce::Aeth aeth);
   std::optional<std::string> NoteResponse(Position at, const roce::Packet& packet);
   std::optional<std::string> CheckMessages(roce::Msn msn, Position least, Position most);
+  std::optional<std::string> CheckCredits(roce::Aeth aeth);
+  size_t ReceivesTaken() { return requests_->ReceivesOf(requests_->MessagesBefore(expected_)); }
 
   static constexpr Position kNone = -1;
   const Connection connection_;
   ExpectedRequests* requests_;
+  const SimHost* receiver_;
+  bool has_noted_receives_ = false;
+  bool denied_ = false;  // the last AETH told the peer that there are no receives
   Position expected_ = 0;
   std::vector<Owed> owed_;            // in the order of the requests
   std::vector<Position> answerable_;  // ends of the latest requests with responses of their own

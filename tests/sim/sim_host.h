@@ -53,6 +53,8 @@ class SimHost {
   // Whether the queue pair waits for EndSync, which ends the sync, or the busy state.
   bool wants_sync() const { return wants_sync_; }
   void EndSync();
+  // Receives of its own queue that no message has taken.
+  uint32_t PostedReceives() const { return static_cast<uint32_t>(recvs_.size() - next_recv_); }
   bool AllFetched() const { return next_send_ == sends_.size(); }
 
   // QpHost.

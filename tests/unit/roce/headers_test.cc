@@ -122,8 +122,8 @@ TEST(Aeth, Syndromes) {
 // IBTA vol 1, 9.7.5.1.3: the credit counts of the codes 0 to 30.
 TEST(Aeth, Credits) {
   constexpr std::array<uint32_t, 31> kCounts = {
-      0,   1,   2,   3,    4,    6,    8,    12,   16,   24,    32,    48,    64,    96,   128, 192,
-      256, 384, 512, 768,  1024, 1536, 2048, 3072, 4096, 6144,  8192,  12288, 16384, 24576, 32768};
+      0,   1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,  192,
+      256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
   for (uint8_t code = 0; code < kCounts.size(); ++code) {
     EXPECT_EQ(CreditsOf(code), kCounts[code]);
     EXPECT_EQ(CreditCode(kCounts[code]), code);

@@ -176,11 +176,21 @@ class Chaos {
     return packet;
   }
 
-  // A response close to the PSNs that the requester waits for.
+  // ACKs of any kind, half of them with few credits.
   WirePacket PlausibleResponse() {
+    WirePacket packet = ResponseWithoutCredits();
+    Aeth& aeth = packet.tx.ext.aeth;
+    if (aeth.kind() == AethKind::kAck && rng_() % 2 == 0) {
+      aeth = Aeth::Ack(Msn(rng_() % 64), static_cast<uint8_t>(rng_() % 4));
+    }
+    return packet;
+  }
+
+  // A response close to the PSNs that the requester waits for, or just before them.
+  WirePacket ResponseWithoutCredits() {
     QpDebug debug;
     node_.qp.Describe(node_.now, debug);
-    Psn psn = debug.requester.oldest_unacknowledged + rng_() % 4;
+    Psn psn = debug.requester.oldest_unacknowledged + rng_() % 5 - 1;
     if (rng_() % 4 == 0) psn = last_sent_.psn;
     switch (rng_() % 8) {
       case 0:
@@ -263,6 +273,10 @@ class Chaos {
         ASSERT_EQ(node_.qp.NextTimeout(), kNever);
       }
       ASSERT_EQ(r.rd_atomic_outstanding * (error ? 0 : 1), 0u);
+    }
+    // A request that is held back goes on with an answer, or else with a timeout.
+    if (r.credit_waiting && in_flight == 0) {
+      ASSERT_NE(node_.qp.NextTimeout(), kNever);
     }
     if (r.rnr_waiting) {
       ASSERT_NE(node_.qp.NextTimeout(), kNever);

@@ -87,6 +87,7 @@ class ScriptedHost {
   // ---- QpHost ----
   FetchResult FetchSend(SendWqe& out, CompletionStatus& bad_status);
   FetchResult FetchRecv(RecvWqe& out, CompletionStatus& bad_status, const Packet* packet);
+  uint32_t PostedReceives() const { return static_cast<uint32_t>(receives.size()); }
   memory::MemoryStatus GatherSend(const SendWqe& wqe, uint32_t offset, uint32_t length,
                                   memory::SegmentList& out);
   memory::MemoryStatus ScatterSend(const SendWqe& wqe, uint32_t offset, uint32_t length,

@@ -20,7 +20,7 @@ TEST(QpResponder, ReadIsAnsweredInPathMtuPieces) {
     EXPECT_EQ(packets[i].payload.size(), i == 2 ? 4u : kMtu);
     EXPECT_EQ(packets[i].payload[1], PayloadByte(16 + i * kMtu + 1, 9));
   }
-  EXPECT_EQ(packets[0].tx.ext.aeth.syndrome, 0x1F);
+  EXPECT_EQ(packets[0].tx.ext.aeth.kind(), AethKind::kAck);
   EXPECT_EQ(packets[2].tx.ext.aeth.msn, Msn(1));
   // The response acknowledges the READ: no ACK follows.
   EXPECT_FALSE(node.qp.HasTransmit());

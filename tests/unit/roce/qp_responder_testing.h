@@ -14,7 +14,7 @@ inline void ExpectAck(const std::vector<WirePacket>& packets, Psn psn, Msn msn) 
   EXPECT_EQ(packets[0].tx.opcode, Opcode::kRcAcknowledge);
   EXPECT_EQ(packets[0].tx.psn, psn);
   EXPECT_EQ(packets[0].tx.dest_qpn, kPeerQpn);
-  EXPECT_EQ(packets[0].tx.ext.aeth.syndrome, 0x1F);
+  EXPECT_EQ(packets[0].tx.ext.aeth.kind(), AethKind::kAck);
   EXPECT_EQ(packets[0].tx.ext.aeth.msn, msn);
 }
 

@@ -377,6 +377,49 @@ TEST(RecvQueueTest, AddsUpTheLengthsOfElements) {
   EXPECT_EQ(wqe.wr_id, 78u);
 }
 
+TEST(RecvQueueTest, CountsPostedEntriesWithFewReadingsOfTheIndex) {
+  constexpr uint32_t kEntries = 16;
+  roci_abi_queue header{};
+  std::vector<std::byte> slots(kEntries * 64);
+  RecvQueue queue(&header, slots.data(), kEntries, 64, 3);
+  EXPECT_EQ(queue.CountPosted(), 0u);
+  header.producer = 1;
+  EXPECT_EQ(queue.CountPosted(), 1u);
+  header.producer = kEntries;
+  EXPECT_EQ(queue.CountPosted(), kEntries);
+  roce::RecvWqe wqe{};
+  CompletionStatus status{};
+  // Posts are seen when a quarter has been taken.
+  for (uint32_t taken = 1; taken <= kEntries / 4; ++taken) {
+    ASSERT_EQ(queue.Fetch(wqe, status), FetchResult::kOk);
+    header.producer = kEntries + taken;
+    EXPECT_EQ(queue.CountPosted(), taken == kEntries / 4 ? kEntries : kEntries - taken);
+  }
+  // 0 only if there are none.
+  for (uint32_t left = kEntries; left != 0; --left) {
+    EXPECT_EQ(queue.CountPosted(), left);
+    ASSERT_EQ(queue.Fetch(wqe, status), FetchResult::kOk);
+  }
+  EXPECT_EQ(queue.CountPosted(), 0u);
+  EXPECT_EQ(queue.Fetch(wqe, status), FetchResult::kEmpty);
+}
+
+TEST(RecvQueueTest, CountsNothingWithAnImpossibleIndex) {
+  roci_abi_queue header{};
+  std::vector<std::byte> slots(size_t{4} * 64);
+  RecvQueue queue(&header, slots.data(), 4, 64, 3);
+  header.producer = 5;
+  EXPECT_EQ(queue.CountPosted(), 0u);
+  EXPECT_TRUE(queue.broken());
+  // Indices that were left out and then an impossible one.
+  queue.Reset();
+  header.restarts = 1;
+  header.start = 100;
+  header.producer = 105;
+  EXPECT_EQ(queue.CountPosted(), 0u);
+  EXPECT_EQ(queue.CountPosted(), 0u);
+}
+
 TEST(RecvQueueTest, WithoutCapacityIsAlwaysEmpty) {
   roci_abi_queue header{};
   header.producer = 3;

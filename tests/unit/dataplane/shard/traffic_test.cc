@@ -57,6 +57,26 @@ TEST_P(Traffic, SendsGatherAndScatter) {
   EXPECT_EQ(std::memcmp(b_.memory() + 2000 + 9000 - 107, a_.memory() + 10000, 5), 0);
 }
 
+// End-to-end credits (IBTA vol 1, 9.7.7.2): a peer that has none hears of new receives unasked.
+TEST_P(Traffic, NewReceivesAreReportedToAPeerWithoutCredits) {
+  auto pair = MakePair(roce::QpType::kRc);
+  pair->b.PostRecv(1, {b_.Sge(0, 64)});
+  pair->b.Ring();
+  Complete(pair->a, Request(ROCI_ABI_WR_SEND, 1, {a_.Sge(0, 64)}));
+  const auto requester = [&] { return pair->a.Inspect().debug.requester; };
+  EXPECT_TRUE(requester().obeys_credits);
+  EXPECT_EQ(requester().credits, 0);
+  const uint64_t answers = pair->b.Inspect().tx_packets;
+  pair->b.PostRecv(2, {b_.Sge(0, 64)});
+  pair->b.PostRecv(3, {b_.Sge(0, 64)});
+  pair->b.Ring();
+  constexpr int kMostTries = 5000;
+  for (int i = 0; i < kMostTries && requester().credits == 0; ++i) usleep(1000);
+  EXPECT_EQ(requester().credits, 2);
+  EXPECT_EQ(pair->b.Inspect().tx_packets, answers + 1);
+  EXPECT_EQ(pair->b.recv_queue()->armed, 0u);
+}
+
 TEST_P(Traffic, InlineDataAndImmediateArrive) {
   auto pair = MakePair(roce::QpType::kRc);
   pair->b.PostRecv(9, {});
