@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "control/loop/errno_status.h"
+#include "roce/packet.h"
 
 namespace roci::control {
 namespace {
@@ -30,6 +31,12 @@ uint16_t TagControl(const AddressTable& addresses, uint16_t vlan, const roci_abi
   return static_cast<uint16_t>(vlan | priority << roce::VlanTag::kPriorityShift);
 }
 
+// Senders say whether they are ECN-capable; only the network marks congestion (RFC 3168, 5).
+uint8_t WithoutMark(uint8_t traffic_class) {
+  const bool is_marked = (traffic_class & roce::kEcnMask) == roce::kEcnCongestionExperienced;
+  return static_cast<uint8_t>(is_marked ? traffic_class & ~roce::kEcnMask : traffic_class);
+}
+
 }  // namespace
 
 absl::StatusOr<PathPlan> PlanPath(const AddressTable& addresses, const roci_abi_ah_attr& attr,
@@ -48,7 +55,7 @@ absl::StatusOr<PathPlan> PlanPath(const AddressTable& addresses, const roci_abi_
   path.dst_gid = destination;
   // Programs set 0 and 1 for InfiniBand; Linux then takes the route's.
   path.hop_limit = attr.hop_limit > 1 ? attr.hop_limit : roce::kDefaultHopLimit;
-  path.traffic_class = attr.traffic_class;
+  path.traffic_class = WithoutMark(attr.traffic_class);
   path.flow_label = attr.flow_label & 0xFFFFF;
   path.udp_src_port = remote.value() != 0
                           ? roce::UdpSourcePort(path.flow_label, local, remote)

@@ -52,6 +52,15 @@ TEST_F(PathTest, ToANeighbour) {
   EXPECT_GE(plan->path.udp_src_port, 0xC000);
 }
 
+// A mark that the sender made would count as congestion of the network at the receiver.
+TEST_F(PathTest, ProgramsCannotSendCongestionMarks) {
+  roci_abi_ah_attr attr = Attr("10.0.0.2", 1);
+  for (uint8_t ecn = 0; ecn < 4; ++ecn) {
+    attr.traffic_class = static_cast<uint8_t>(0xA8 | ecn);
+    EXPECT_EQ(PlanPath(table_, attr, {}, {})->path.traffic_class, 0xA8 | (ecn == 3 ? 0 : ecn));
+  }
+}
+
 TEST_F(PathTest, InfiniBandHopLimitsAreNotTaken) {
   for (const uint8_t given : {uint8_t{0}, uint8_t{1}}) {
     roci_abi_ah_attr attr = Attr("10.0.0.2", 1);
