@@ -193,12 +193,11 @@ class Requester {
   bool rnr_waiting_ = false;  // deadline_ is the end of the wait
   uint8_t timer_shift_ = 0;   // the timeout is the attribute's times 2^timer_shift_
   bool recovering_ = false;   // retransmitting; further NAKs are of the same loss until progress
-  // End-to-end credits (9.7.7.2). The three numbers run freely and count requests that take a
-  // receive.
+  // End-to-end credits (9.7.7.2). The numbers run freely and count requests that take a receive.
   uint32_t receives_started_ = 0;
   uint32_t receives_done_ = 0;  // completed
   uint32_t receive_limit_ = 0;  // most that may be started
-  Msn messages_done_;           // completed messages of all kinds
+  uint32_t messages_done_ = 0;  // completed messages of all kinds
   bool obeys_credits_ = false;
   bool held_back_ = false;  // the request at cursor_ has no credit
   bool credit_waiting_ =

@@ -46,7 +46,7 @@ bool Requester<Host>::TakeCredits(Aeth aeth) {
       StopObeying();
     return false;
   }
-  if (Distance(messages_done_, aeth.msn) < 0) return false;  // older than another one
+  if (Distance(Msn(messages_done_), aeth.msn) < 0) return false;  // older than another one
   const uint32_t limit = receives_done_ + CreditsOf(aeth.value());
   const uint32_t given = receive_limit_ - (probing_ ? 1 : 0);  // the peer gave none for a probe
   if (obeys_credits_ && static_cast<int32_t>(limit - given) <= 0) return false;
@@ -373,8 +373,8 @@ void Requester<Host>::WidenWindow(uint32_t packets) {
 template <class Host>
 void Requester<Host>::CompleteHead(Host& host, CompletionStatus status) {
   const SendRecord& record = At(head_++);
-  if (record.packets != 0) ++messages_done_;
-  receives_done_ += TakesReceive(record.wqe.opcode);
+  messages_done_ += record.packets != 0;
+  receives_done_ += ReceivesOf(record.wqe.opcode);
   Complete(host, record, status);
 }
 

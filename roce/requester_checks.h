@@ -74,10 +74,14 @@ constexpr bool IsAnswered(WorkClass work_class) {
 }
 
 // Requests that take a receive of the peer, and so a credit (IBTA vol 1, 9.7.7.2).
-constexpr bool TakesReceive(WorkOpcode opcode) {
-  return opcode == WorkOpcode::kSend || opcode == WorkOpcode::kSendWithImm ||
-         opcode == WorkOpcode::kSendWithInvalidate || opcode == WorkOpcode::kRdmaWriteWithImm;
+constexpr uint32_t ReceivesOf(WorkOpcode opcode) {
+  constexpr auto kBitOf = [](WorkOpcode taking) { return 1u << static_cast<uint32_t>(taking); };
+  constexpr uint32_t kTaking = kBitOf(WorkOpcode::kSend) | kBitOf(WorkOpcode::kSendWithImm) |
+                               kBitOf(WorkOpcode::kSendWithInvalidate) |
+                               kBitOf(WorkOpcode::kRdmaWriteWithImm);
+  return kTaking >> static_cast<uint32_t>(opcode) & 1;
 }
+constexpr bool TakesReceive(WorkOpcode opcode) { return ReceivesOf(opcode) != 0; }
 
 // The longest time that a request waits for new credits before it is sent without one.
 inline constexpr uint64_t kLongestCreditWaitNs = 64'000'000;

@@ -55,8 +55,7 @@ void Requester<Host>::Start(Psn sq_psn) {
   timer_shift_ = 0;
   SetWindow(context_.config.limits.window_packets);
   widening_ = 0;
-  receives_started_ = receives_done_ = receive_limit_ = 0;
-  messages_done_ = Msn();
+  receives_started_ = receives_done_ = receive_limit_ = messages_done_ = 0;
   obeys_credits_ = held_back_ = credit_waiting_ = probing_ = false;
   expects_updates_ = true;
   deadline_ = kNever;
@@ -396,7 +395,7 @@ void Requester<Host>::NoteSent(Host& host, TimeNs now, SendRecord& record, uint3
   send_psn_ += psns;
   if (!record.started) {
     record.started = true;
-    receives_started_ += TakesReceive(record.wqe.opcode);
+    receives_started_ += ReceivesOf(record.wqe.opcode);
     const WorkClass work_class = InfoOf(record.wqe.opcode).work_class;
     if (work_class != WorkClass::kSegmented) {
       ++rd_atomic_outstanding_;
