@@ -112,6 +112,7 @@ struct LcoreSnapshot {
   uint64_t idle_cycles = 0;  // awake with nothing to do
   uint64_t sleeps = 0;
   uint64_t wakes_by_doorbell = 0;
+  uint64_t wakes_by_port = 0;  // by frames; see PortWaits
   uint64_t yields = 0;
   uint64_t rx_bursts = 0;
   uint64_t rx_handed_off = 0;  // received packets that another lcore took from a port

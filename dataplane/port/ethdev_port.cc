@@ -84,6 +84,13 @@ bool EthdevPort::Pending(uint32_t lcore) const {
                                   (from_others_ != nullptr && rte_ring_empty(from_others_) == 0));
 }
 
+void EthdevPort::SetRxInterrupts(uint32_t lcore, bool on) {
+  if (!is_started_.load(std::memory_order_acquire)) return;
+  for (uint32_t queue = FirstQueueOf(lcore); queue < queues_.rx; queue += lcores_) {
+    rx_waits_.SetInterrupt(static_cast<uint16_t>(queue), on);
+  }
+}
+
 bool EthdevPort::HandOffToLcore(rte_mbuf* frame, uint32_t to_lcore) {
   if (rte_ring_enqueue(to_lcore_[to_lcore], frame) != 0) return false;
   std::atomic_thread_fence(std::memory_order_seq_cst);

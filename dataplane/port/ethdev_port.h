@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
@@ -16,8 +18,10 @@
 #include "dataplane/base/limits.h"
 #include "dataplane/base/prefetch.h"
 #include "dataplane/base/shared_memory.h"
+#include "dataplane/port/driver_descriptors.h"
 #include "dataplane/port/port_services.h"
 #include "dataplane/port/port_sockets.h"
+#include "dataplane/port/rx_wait.h"
 #include "dataplane/types/port_state.h"
 #include "roce/types.h"
 
@@ -66,6 +70,9 @@ class EthdevPort {
   uint32_t home_lcore() const { return home_lcore_; }
   // Whether frames to other stations are received too, where the PMD can choose.
   void SetPromiscuous(bool on);
+  // What an lcore waits for while it sleeps: one for each queue that it reads, owned by the port.
+  // Nothing: it must poll the port.
+  std::optional<std::vector<RxWait>> RxWaitsOf(uint32_t lcore) const;
 
   // ---- Lcores
   // Another lcore has received the first `handed_off` of the frames and handed them off to this
@@ -76,6 +83,8 @@ class EthdevPort {
   };
   Received Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   bool Pending(uint32_t lcore) const;
+  // Enables or disables the interrupts of the queues that the lcore reads, if it has such waits.
+  void SetRxInterrupts(uint32_t lcore, bool on);
   // Any lcore that receives. Hands a received frame off to the lcore that owns its queue pair.
   // False, and the caller keeps the frame: the ring to that lcore is full.
   bool HandOffToLcore(rte_mbuf* frame, uint32_t to_lcore);
@@ -92,7 +101,7 @@ class EthdevPort {
   bool IsHome(uint32_t lcore) const { return lcore == home_lcore_; }
 
  private:
-  explicit EthdevPort(PortServices& services) : services_(services) {}
+  explicit EthdevPort(PortServices& services) : services_(services), rx_waits_(services) {}
   absl::Status Configure(const Config& config);
   absl::Status SetUp(const Config& config, const rte_eth_dev_info& info);
   absl::Status SetAddress(const roce::Mac& wanted);
@@ -122,8 +131,10 @@ class EthdevPort {
   static constexpr size_t kMostHeldFrames = 32;  // that the port has not taken
 
   PortServices& services_;
-  std::string devargs_;  // as probed
+  std::string devargs_;            // as probed
+  DriverDescriptors descriptors_;  // what the driver has opened
   PortSockets sockets_;
+  RxWaits rx_waits_;
   std::unique_ptr<FramePool> own_frames_;
   uint16_t port_ = 0;
   bool attached_ = false;
@@ -137,6 +148,7 @@ class EthdevPort {
   bool link_brings_back_ = false;
   bool is_hardware_ = false;
   bool connects_at_start_ = false;
+  bool has_rx_interrupts_ = false;  // configured with them
   bool interrupts_watch_peer_ = false;  // and keep the link state up to date
   uint64_t reconnected_at_ns_ = 0;
   std::atomic<bool> is_started_{false};  // false: no lcore may use its queues

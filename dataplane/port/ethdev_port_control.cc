@@ -123,10 +123,12 @@ absl::Status EthdevPort::Configure(const Config& config) {
   if (!is_hardware_) network_device_ = NetworkDeviceOf(devargs_, info);
   queues_ = QueuesOf(devargs_, is_hardware_, {info.max_rx_queues, info.max_tx_queues}, lcores_);
   offloads_ = ChecksumOffloads(info, is_hardware_);
+  has_rx_interrupts_ = RxWaits::UsesInterrupts(info, is_hardware_);
   if (absl::Status status = SetUp(config, info); !status.ok()) return status;
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
   if (const int error = TryToStart(); error != 0) return DpdkError(error, "starting the port");
-  sockets_.Find(info.driver_name);
+  sockets_.Find(info.driver_name, descriptors_);
+  rx_waits_.Find(port_, info.driver_name, queues_.rx, has_rx_interrupts_, descriptors_);
   // For neighbour discovery and multicast groups. A PMD without filters delivers all frames anyway.
   rte_eth_allmulticast_enable(port_);
   if (network_device_ != 0) {
@@ -294,6 +296,7 @@ int EthdevPort::ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info) {
   std::memset(&eth_config, 0, sizeof(eth_config));
   eth_config.rxmode.mtu = mtu;
   eth_config.intr_conf.lsc = interrupts_watch_peer_;
+  eth_config.intr_conf.rxq = has_rx_interrupts_;
   eth_config.rxmode.offloads = offloads_.rx;
   eth_config.txmode.offloads = offloads_.tx;
   const uint64_t hashes = info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
@@ -322,6 +325,11 @@ absl::Status EthdevPort::SetMtu(const Config& config, const rte_eth_dev_info& in
   const uint32_t wanted = std::min<uint32_t>({config.mtu, most, info.max_mtu});
   const PortQueues queues = queues_;
   int error = ConfigureFor(wanted, info);
+  if (error != 0 && has_rx_interrupts_) {
+    has_rx_interrupts_ = false;
+    queues_ = queues;
+    error = ConfigureFor(wanted, info);
+  }
   if (error != 0 && !offloads_.none()) {
     // The port may not support its offloads together, or not with its peer.
     offloads_ = {.rx = offloads_.rx & RTE_ETH_RX_OFFLOAD_SCATTER, .tx = 0};
@@ -360,6 +368,7 @@ EthdevPort::~EthdevPort() {
   FreeFrameRing(from_self_);
   rte_pktmbuf_free_bulk(held_.data(), held_count_);
   if (!rte_eth_dev_is_valid_port(port_)) return;
+  rx_waits_.Close();
   EndMemifListener(MemifListenerOf(devargs_));
   RunWherePeerIsWatched([this] { Close(); });
 }
@@ -405,6 +414,16 @@ uint32_t EthdevPort::driver_speed_mbps() const {
   rte_eth_link link;
   if (rte_eth_link_get_nowait(port_, &link) != 0) return 0;
   return link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
+}
+
+std::optional<std::vector<RxWait>> EthdevPort::RxWaitsOf(uint32_t lcore) const {
+  std::vector<RxWait> waits;
+  for (uint32_t queue = FirstQueueOf(lcore); queue < queues_.rx; queue += lcores_) {
+    const std::optional<RxWait> wait = rx_waits_.Of(static_cast<uint16_t>(queue));
+    if (!wait.has_value()) return std::nullopt;
+    waits.push_back(*wait);
+  }
+  return waits;
 }
 
 uint64_t EthdevPort::linearized() const {

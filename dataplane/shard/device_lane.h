@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,13 @@ class DeviceLane final : public LaneState {
   bool ReceivePending(const OnShard&) const {
     return wire != nullptr ? wire->Pending(endpoint, lcore) : ethdev->Pending(lcore);
   }
+  // Waiting for frames of a port, as EthdevPort does. (A wire wakes its lcores.)
+  bool HasPort() const { return ethdev != nullptr; }
+  std::optional<std::vector<RxWait>> RxWaits() const { return ethdev->RxWaitsOf(lcore); }
+  void SetRxInterrupts(bool on) { ethdev->SetRxInterrupts(lcore, on); }
+  // Whether a sleeping lcore polls the port at intervals instead. Any thread.
+  void SetPolled(bool polled) { is_polled_.store(polled, std::memory_order_relaxed); }
+  bool is_polled() const { return is_polled_.load(std::memory_order_relaxed); }
 
   // ---- Sending
   bool IsFull(const OnShard&) const { return staged_ + reserved() >= kStage; }
@@ -146,6 +154,7 @@ class DeviceLane final : public LaneState {
   std::array<uint8_t, kStage> to_lcore_;
   std::vector<roce::NetAddress> local_addresses_;
   std::atomic<uint32_t> count_{0};
+  std::atomic<bool> is_polled_{false};
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };

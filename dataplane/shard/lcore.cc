@@ -143,6 +143,7 @@ LcoreSnapshot Lcore::Snapshot() const {
   out.idle_cycles = stats.idle_cycles.value();
   out.sleeps = stats.sleeps.value();
   out.wakes_by_doorbell = stats.wakes_by_doorbell.value();
+  out.wakes_by_port = stats.wakes_by_port.value();
   out.yields = stats.yields.value();
   out.rx_bursts = stats.rx_bursts.value();
   out.rx_handed_off = stats.rx_handed_off.value();

@@ -159,6 +159,11 @@ PortOffloads ShardedDevice::port_offloads() const {
   return ethdev_ != nullptr ? ethdev_->offloads() : PortOffloads{};
 }
 
+bool ShardedDevice::port_is_polled() const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [](const auto& lane) { return lane->is_polled(); });
+}
+
 uint64_t ShardedDevice::frames_linearized() const {
   return ethdev_ != nullptr ? ethdev_->linearized() : 0;
 }

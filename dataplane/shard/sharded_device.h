@@ -72,6 +72,8 @@ class ShardedDevice {
   bool on_wire() const { return wire_ != nullptr; }
   PortQueues port_queues() const;  // none on a wire
   PortOffloads port_offloads() const;
+  // Whether sleeping lcores poll the port at intervals, as they have nothing to wait for.
+  bool port_is_polled() const;
   uint64_t frames_linearized() const;  // as EthdevPort::linearized
 
   // The slow path: frames for the control thread, which are all but RoCE, and RoCE to QP 1. The

@@ -59,10 +59,18 @@ bool Worker::Loop() {
   lcore_.thread_id_.store(gettid(), std::memory_order_relaxed);
   while (!lcore_.stopping()) {
     priority_.NoteRound();
+    const bool has_slept = has_slept_;
+    const uint64_t received = stats_.rx_packets.value();
     const uint32_t work = RunOnce();
     if (work == kLost) [[unlikely]]
       return false;
-    if (work == 0) Idle();
+    if (has_slept) [[unlikely]]
+      JudgeSleep(stats_.rx_packets.value() - received);
+    if (work == 0) {
+      Idle();
+    } else if (port_waits_.are_enabled()) [[unlikely]] {
+      port_waits_.Disable();
+    }
     if (now_ >= priority_.next_change_ns()) [[unlikely]] {
       if (priority_.Adjust(now_, round_busy_)) Yield();
     }
@@ -244,13 +252,12 @@ uint32_t Worker::FlushLanes() {
 
 void Worker::AddLane(DeviceLane& lane) {
   lanes_.push_back(&lane);
-  has_ethdev_ |= lane.ethdev != nullptr;
+  port_waits_.Add(lane);
 }
 
 void Worker::RemoveLane(DeviceLane& lane) {
+  port_waits_.Remove(lane);
   std::erase(lanes_, &lane);
-  has_ethdev_ = std::any_of(lanes_.begin(), lanes_.end(),
-                            [](const DeviceLane* other) { return other->ethdev != nullptr; });
 }
 
 // Edge triggered, so nobody has to read the eventfd.

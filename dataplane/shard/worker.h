@@ -2,6 +2,8 @@
 // timers; sleep if there is no work.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -22,6 +24,7 @@
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/durable_writer.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/port_waits.h"
 #include "memory/segment.h"
 #include "roce/effects.h"
 #include "roce/packet.h"
@@ -34,7 +37,8 @@ class VerbsContext;
 
 // Written by the lcore, read by any thread. LcoreSnapshot explains them.
 struct WorkerStats {
-  Counter loops, busy_loops, busy_cycles, idle_cycles, sleeps, wakes_by_doorbell, yields;
+  Counter loops, busy_loops, busy_cycles, idle_cycles, sleeps, yields;
+  Counter wakes_by_doorbell, wakes_by_port;
   Counter rx_bursts, rx_packets, rx_handed_off, tx_packets, calls, bad_doorbells, memory_faults;
   Counter timer_expiries;
   Counter async_events, durable_syncs, durable_failures;
@@ -126,6 +130,7 @@ class Worker final : public DurableService {
   // A polled queue pair without work for this time is armed again.
   static constexpr uint64_t kRearmAfterNs = 30'000;
   static constexpr uint32_t kBurst = DeviceLane::kBurst;
+  static constexpr int kMostWakeUps = 16;  // descriptors that one epoll call reports
 
   // worker.cc
   bool Loop();
@@ -229,9 +234,11 @@ class Worker final : public DurableService {
   void Yield();
   void Sleep();
   bool RearmAll();
+  void JudgeSleep(uint64_t frames);
   bool AnythingPending();
   uint64_t SleepNs();
-  void Wait(uint64_t ns);
+  int Wait(uint64_t ns);
+  void NoteWakeUp(int ready);
 
   Dataplane& dataplane_;
   Lcore& lcore_;
@@ -251,7 +258,6 @@ class Worker final : public DurableService {
   uint32_t idle_rounds_ = 0;
   bool round_busy_ = false;
   bool profile_ = false;
-  bool has_ethdev_ = false;
   uint32_t sent_this_round_ = 0;
   uint32_t bytes_this_round_ = 0;
   uint32_t queue_pairs_ = 0;
@@ -285,6 +291,10 @@ class Worker final : public DurableService {
   bool runs_for_caller_ = false;  // RunShortWork is running
   WorkerStats stats_;
   int epoll_ = -1;
+  PortWaits port_waits_{epoll_};
+  std::array<epoll_event, kMostWakeUps> wake_ups_;
+  bool has_slept_ = false;  // before this round
+  PortWaits::Ended sleep_end_ = PortWaits::Ended::kByTime;
   struct DurableWaiter {
     QueuePair* qp;
     const void* charged_to;

@@ -4,7 +4,6 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include "dataplane/qp/queue_pair.h"
@@ -20,8 +19,8 @@ constexpr uint32_t kRoundsBeforeYield = 16;
 // A real-time lcore beside other work polls for this long before it sleeps. Longer polling would
 // save wake-ups, but take the processor from the programs that the lcore serves.
 constexpr uint64_t kPollBeforeSleepNs = 5'000;
-// Interval at which ports without receive interrupts and full event pipes are polled. It grows with
-// the idle time.
+// Interval at which full event pipes, and ports that offer nothing to wait for, are polled. It
+// grows with the idle time.
 constexpr uint64_t kShortestPollNs = 50'000;
 constexpr uint64_t kLongestPollNs = roce::kNsPerMs;
 constexpr uint64_t kIdlePerPoll = 8;  // the interval is the idle time divided by this
@@ -31,8 +30,6 @@ constexpr uint64_t kLongestSleepNs = roce::kNsPerSecond;
 // Most runs of records that are returned to the kernel before a sleep. Bounded, because a doorbell
 // may ring meanwhile.
 constexpr uint32_t kTrimmedPerSleep = 32;
-
-constexpr int kMostWakeUps = 16;  // descriptors that one epoll call reports
 
 }  // namespace
 
@@ -86,6 +83,7 @@ void Worker::Sleep() {
     if (yields_.Allows(now_)) YieldAtLowPriority();
     return;
   }
+  if (!port_waits_.Enable(now_)) return;
   stash_.Drain();
   const bool more_to_trim = records_.Trim(kTrimmedPerSleep);
   for (VerbsContext* context : contexts_) context->doorbells(shard_).SetSleeping(true);
@@ -100,8 +98,12 @@ void Worker::Sleep() {
     priority_.Raise(now_);
     const uint64_t begin = now_;
     lcore_.Lend();
-    Wait(ns);
+    const int ready = Wait(ns);
     lcore_.TakeBack();
+    NoteWakeUp(ready);
+    // Enabled again before the next sleep: some ports signal only once, and a new peer of the port
+    // has the interrupts disabled.
+    port_waits_.Disable();
     priority_.NoteSleep(begin, RefreshTime());
   }
   lcore_.wake_.SetSleeping(false);
@@ -143,7 +145,7 @@ bool Worker::HasWork() {
   // As in Sleep: the function may have shown the flag `sleeping` to a program.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return !active_.empty() || !events_.empty(shard_) || events_.has_overflowed(shard_) ||
-         AnythingPending() || now_ + SleepNs() < sleeps_until_ns_;
+         AnythingPending() || port_waits_.MissesEnabling() || now_ + SleepNs() < sleeps_until_ns_;
 }
 
 void Worker::RunShortWork() {
@@ -167,22 +169,42 @@ uint64_t Worker::SleepNs() {
     const uint64_t due = lane->tap()->next_due();
     if (due != DelayQueue::kNever) ns = std::min(ns, due > now_ ? due - now_ : 0);
   }
-  if (has_ethdev_ || events_.has_delayed(shard_)) {
+  if (port_waits_.MustPoll() || events_.has_delayed(shard_)) {
     const uint64_t idle_ns = now_ - last_busy_ns_;
     ns = std::min(ns, std::clamp(idle_ns / kIdlePerPoll, kShortestPollNs, kLongestPollNs));
   }
   return ns;
 }
 
-void Worker::Wait(uint64_t ns) {
-  std::array<epoll_event, kMostWakeUps> events;
+// Returns the number of `wake_ups_`, 0 after the time, -1 after a signal.
+int Worker::Wait(uint64_t ns) {
   const timespec timeout{static_cast<time_t>(ns / kNsPerSecond),
                          static_cast<long>(ns % kNsPerSecond)};
-  int ready = epoll_pwait2(epoll_, events.data(), kMostWakeUps, &timeout, nullptr);
-  if (ready < 0 && errno == ENOSYS) {
-    ready = epoll_wait(epoll_, events.data(), kMostWakeUps, static_cast<int>(ns / kNsPerMs) + 1);
+  const int ready = epoll_pwait2(epoll_, wake_ups_.data(), kMostWakeUps, &timeout, nullptr);
+  if (ready >= 0 || errno != ENOSYS) return ready;
+  return epoll_wait(epoll_, wake_ups_.data(), kMostWakeUps, static_cast<int>(ns / kNsPerMs) + 1);
+}
+
+void Worker::NoteWakeUp(int ready) {
+  bool by_port = false;
+  bool by_doorbell = false;
+  for (int i = 0; i < ready; ++i) {
+    const auto* lane = static_cast<const DeviceLane*>(wake_ups_[static_cast<size_t>(i)].data.ptr);
+    (lane != nullptr ? by_port : by_doorbell) = true;
+    if (lane != nullptr) port_waits_.NoteEvent(*lane);
   }
-  if (ready > 0) stats_.wakes_by_doorbell.Add(1);
+  if (by_port) stats_.wakes_by_port.Add(1);
+  if (by_doorbell) stats_.wakes_by_doorbell.Add(1);
+  has_slept_ = true;
+  sleep_end_ = by_port      ? PortWaits::Ended::kByPort
+               : ready == 0 ? PortWaits::Ended::kByTime
+                            : PortWaits::Ended::kByOther;
+}
+
+// After the first round behind a sleep.
+void Worker::JudgeSleep(uint64_t frames) {
+  has_slept_ = false;
+  port_waits_.Judge(sleep_end_, frames, now_);
 }
 
 }  // namespace roci::dataplane

@@ -193,6 +193,7 @@ std::vector<Column> LcoreColumns() {
              return absl::StrFormat("%.1f s", waited->get<double>() / 1000);
            }},
           Plain("SLEEPS", "sleeps"),
+          Plain("PORT WAKES", "wakes_by_port"),
           Plain("RX PKTS", "rx_packets"),
           Plain("TX PKTS", "tx_packets"),
           Plain("COMP EVENTS", "comp_events"),
@@ -304,6 +305,7 @@ std::string FormatPorts(const Json& items, bool with_zeros) {
                           Field(item, "mac"), Field(item, "mtu"));
     const Json& offloads = At(item, "offloads");
     if (!offloads.empty()) absl::StrAppend(&out, "  offloads: ", ListText(offloads), "\n");
+    if (At(item, "polled_at_intervals") == true) out += "  polled at intervals while idle\n";
     for (const auto& [title, key] :
          {std::pair("counters", "counters"), std::pair("lost by the port itself", "lost_by_port"),
           std::pair("frames dropped, by reason", "drops"), std::pair("transport", "transport"),

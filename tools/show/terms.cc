@@ -17,6 +17,8 @@ ADDRESSES  one per GID, in the order of the GID table; all RoCE v2. @7: in VLAN 
 // Columns of all objects of programs.
 constexpr char kWhose[] = "DEVICE, APP   its device, and its program: name and process number\n";
 constexpr char kPorts[] = R"(counters   frames and bytes that the port has sent and received
+polled at intervals while idle   the driver offers nothing to wait for (docs/ports.md): the first
+           frame after a silence waits for up to 1 ms, and an idle dataplane thread keeps waking
 lost by the port itself   counters of the driver: frames that did not reach the daemon (rx_missed: the
            daemon was too slow; rx_no_buffer, rx_errors), or were not sent (tx_errors)
 frames dropped, by reason   received frames that failed a check, by check
@@ -82,6 +84,8 @@ PRIORITY   of its thread: realtime with the SCHED_FIFO priority, or ordinary (re
 WAITED     time that it was runnable while other threads had the processors; much of it slows down
            all RDMA traffic ("-": the kernel does not count it; --json: waited_for_processor_ms, ran_ms)
 SLEEPS     number of times that it went to sleep for lack of work
+PORT WAKES sleeps that received frames ended (--json: wakes_by_port; wakes_by_doorbell: ended by
+           programs and other threads; the others ended by time)
 RX PKTS, TX PKTS   packets received and sent by it
 COMP EVENTS        events written to completion channels
 MEMORY FAULTS      accesses to program memory that failed

@@ -1,0 +1,135 @@
+#include "dataplane/shard/port_waits.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include "dataplane/base/clock.h"
+#include "dataplane/shard/device_lane.h"
+
+namespace roci::dataplane {
+namespace {
+
+// A descriptor that wakes the lcore so often without a frame is not waited for during a second, so
+// that a driver or peer that keeps it readable does not keep the lcore awake.
+constexpr uint32_t kMostEmptyWakes = 64;
+constexpr uint64_t kDistrustNs = kNsPerSecond;
+// Descriptors are not waited for any more after so many sleeps, none of them ended by a descriptor,
+// at the end of which frames waited. A single such frame may have come as the sleep ended.
+constexpr uint32_t kMostMissed = 3;
+
+}  // namespace
+
+void PortWaits::Add(DeviceLane& lane) {
+  if (!lane.HasPort()) return;
+  std::optional<std::vector<RxWait>> waits = lane.RxWaits();
+  Port port{.lane = &lane};
+  const bool offers_waits = waits.has_value();
+  if (offers_waits) port.waits = *std::move(waits);
+  if (!offers_waits || !Watch(port)) Poll(port);
+  has_interrupts_ |= std::any_of(port.waits.begin(), port.waits.end(),
+                                 [](const RxWait& wait) { return wait.is_interrupt; });
+  misses_enabling_ = enabled_ && has_interrupts_;
+  ports_.push_back(std::move(port));
+}
+
+void PortWaits::Remove(DeviceLane& lane) {
+  const auto port = std::find_if(ports_.begin(), ports_.end(),
+                                 [&](const Port& each) { return each.lane == &lane; });
+  if (port == ports_.end()) return;
+  if (port->distrusted_until_ns != 0) --distrusted_;
+  if (port->is_polled || port->distrusted_until_ns != 0) --polled_;
+  Unwatch(*port);
+  ports_.erase(port);
+}
+
+// Nobody reads the descriptors of interrupts, so these are edge triggered.
+bool PortWaits::Watch(const Port& port) const {
+  for (const RxWait& wait : port.waits) {
+    epoll_event event{};
+    event.events = wait.is_interrupt ? EPOLLIN | EPOLLET : EPOLLIN;
+    event.data.ptr = port.lane;
+    if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wait.fd, &event) != 0) return false;
+  }
+  return true;
+}
+
+void PortWaits::Unwatch(const Port& port) const {
+  for (const RxWait& wait : port.waits) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, wait.fd, nullptr);
+}
+
+bool PortWaits::Enable(uint64_t now_ns) {
+  if (distrusted_ != 0) TrustAgain(now_ns);
+  if (enabled_ && !misses_enabling_) return true;
+  misses_enabling_ = false;
+  enabled_ = true;
+  if (!has_interrupts_) return true;
+  for (const Port& port : ports_) {
+    if (!port.waits.empty()) port.lane->SetRxInterrupts(true);
+  }
+  // The next round reads the rings after it has enabled the interrupts.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return false;
+}
+
+void PortWaits::Disable() {
+  enabled_ = false;
+  misses_enabling_ = false;
+  if (!has_interrupts_) return;
+  for (const Port& port : ports_) {
+    if (!port.waits.empty()) port.lane->SetRxInterrupts(false);
+  }
+}
+
+void PortWaits::NoteEvent(const DeviceLane& lane) {
+  for (Port& port : ports_) port.woke |= port.lane == &lane;
+}
+
+void PortWaits::Judge(Ended ended, uint64_t frames, uint64_t now_ns) {
+  // Frames of a polled port may wait at the end of any sleep.
+  if (frames != 0 && !MustPoll()) missed_ = ended == Ended::kByTime ? missed_ + 1 : 0;
+  const bool is_deaf = missed_ >= kMostMissed;
+  for (Port& port : ports_) {
+    const bool woke = port.woke;
+    port.woke = false;
+    if (port.waits.empty() || port.distrusted_until_ns != 0) continue;
+    if (woke) port.empty_wakes = frames == 0 ? port.empty_wakes + 1 : 0;
+    if (is_deaf) {
+      Poll(port);
+    } else if (port.empty_wakes >= kMostEmptyWakes) {
+      Distrust(port, now_ns + kDistrustNs);
+    }
+  }
+}
+
+void PortWaits::Poll(Port& port) {
+  Unwatch(port);
+  port.waits.clear();
+  port.is_polled = true;
+  port.lane->SetPolled(true);
+  ++polled_;
+}
+
+void PortWaits::Distrust(Port& port, uint64_t until_ns) {
+  Unwatch(port);
+  port.empty_wakes = 0;
+  port.distrusted_until_ns = until_ns;
+  port.lane->SetPolled(true);
+  ++distrusted_;
+  ++polled_;
+}
+
+void PortWaits::TrustAgain(uint64_t now_ns) {
+  for (Port& port : ports_) {
+    if (port.distrusted_until_ns == 0 || now_ns < port.distrusted_until_ns) continue;
+    if (!Watch(port)) continue;
+    port.distrusted_until_ns = 0;
+    port.lane->SetPolled(false);
+    --distrusted_;
+    --polled_;
+  }
+}
+
+}  // namespace roci::dataplane
