@@ -154,7 +154,7 @@ absl::Status Daemon::StartDataplane() {
   options.eal.extra_arguments = config_.daemon.eal_args;
   for (const DeviceConfig& device : config_.devices) {
     if (dataplane::IsPciAddress(device.port)) options.eal.pci_devices.push_back(device.port);
-    if (SharesFrames(device.port)) ++options.sharing_ports;
+    if (SharesFrames(device.port)) options.sharing_ports.push_back(device.port_settings);
   }
   options.lcore.idle_sleep_us = config_.daemon.idle_sleep_us;
   options.lcore.spin = config_.daemon.spin;

@@ -11,6 +11,7 @@
 #include "control/config/toml_reader.h"
 #include "control/net/addresses.h"
 #include "dataplane/port/port_devargs.h"
+#include "dataplane/port/port_rings.h"
 #include "memory/page.h"
 
 namespace roci::control {
@@ -34,6 +35,10 @@ constexpr Named<HugepageUse> kHugepageUses[] = {
 constexpr Named<dataplane::RealtimeUse> kRealtimeUses[] = {{"auto", dataplane::RealtimeUse::kAuto},
                                                            {"on", dataplane::RealtimeUse::kOn},
                                                            {"off", dataplane::RealtimeUse::kOff}};
+constexpr Named<dataplane::FlowControlUse> kPauseUses[] = {
+    {"auto", dataplane::FlowControlUse::kAuto},
+    {"on", dataplane::FlowControlUse::kOn},
+    {"off", dataplane::FlowControlUse::kOff}};
 constexpr Named<roci_abi_memory_policy> kMemoryPolicies[] = {
     {"auto", ROCI_ABI_MEMORY_AUTO},
     {"process_vm", ROCI_ABI_MEMORY_PROCESS_VM},
@@ -268,6 +273,37 @@ void CheckTableSizes(TomlReader& reader, const DeviceConfig& device) {
                             " (with the addresses of VLANs and one link-local address per VLAN)"));
 }
 
+// Keys of a device on a port.
+void ReadPortSettings(TomlReader& reader, const DeviceConfig& device,
+                      dataplane::PortSettings& out) {
+  const auto need_port = [&](const char* key) {
+    if (device.port.empty()) reader.Fault(key, "a device on a wire has no port to set");
+  };
+  if (reader.Number("rx_ring", dataplane::kMinRxRing, dataplane::kMaxRxRing, out.rx_ring)) {
+    need_port("rx_ring");
+    const std::string fault = dataplane::FaultOfRxRing(device.port);
+    if (!device.port.empty() && !fault.empty()) reader.Fault("rx_ring", fault);
+  }
+  reader.Parsed("pause", "one of \"auto\", \"on\", \"off\"", [&](const std::string& text) {
+    need_port("pause");
+    return Lookup(kPauseUses, text, out.pause);
+  });
+  std::vector<uint32_t> priorities;
+  reader.Numbers("pfc", 0, kPriorities - 1, priorities);
+  for (const uint32_t priority : priorities) {
+    need_port("pfc");
+    out.pfc_priorities = static_cast<uint8_t>(out.pfc_priorities | 1U << priority);
+  }
+  if (out.pfc_priorities != 0 && out.pause == dataplane::FlowControlUse::kOn) {
+    reader.Fault("pfc", "a link has either pause = \"on\" or PFC");
+  }
+  uint32_t percent = 0;
+  if (reader.Number("rx_backlog_percent", 0, 99, percent)) {
+    need_port("rx_backlog_percent");
+    out.rx_backlog_percent = static_cast<uint8_t>(percent);
+  }
+}
+
 void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   ReadName(reader, out.name);
   reader.Parsed("mac", "a unicast MAC address like \"02:72:6f:63:69:00\"",
@@ -286,6 +322,7 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   out.mtu = out.wire.empty() ? kDefaultPortMtuBytes : kDefaultWireMtuBytes;
   reader.Number("mtu", kMinMtuBytes, dataplane::kMaxMtuBytes, out.mtu);
   reader.Number("rate_mbps", 1, 1'600'000, out.rate_mbps);
+  ReadPortSettings(reader, out, out.port_settings);
   CongestionUse use{};
   if (ReadCongestionUse(reader, "congestion", use)) out.congestion_use = use;
 }

@@ -16,6 +16,7 @@
 #include "control/net/ip_text.h"
 #include "dataplane/base/limits.h"
 #include "dataplane/base/thread_priority.h"
+#include "dataplane/types/port_state.h"
 #include "roce/types.h"
 
 namespace roci::control {
@@ -65,10 +66,11 @@ struct DeviceConfig {  // [[device]]
   std::optional<roce::Gid> gateway6;
   std::vector<Route> routes;
   std::vector<VlanSettings> vlans;
-  uint32_t mtu = kDefaultPortMtuBytes;          // bytes of Ethernet payload
-  std::string wire;                             // name of a [[wire]], or
-  std::string port;                             // devargs of a DPDK port
-  uint32_t rate_mbps = 100'000;                 // reported rate, if the port does not know its own
+  uint32_t mtu = kDefaultPortMtuBytes;  // bytes of Ethernet payload
+  std::string wire;                     // name of a [[wire]], or
+  std::string port;                     // devargs of a DPDK port
+  uint32_t rate_mbps = 100'000;         // reported rate, if the port does not know its own
+  dataplane::PortSettings port_settings;
   std::optional<CongestionUse> congestion_use;  // absent: that of [congestion]
   // Derived from [congestion] and congestion_use. Absent: congestion control is off.
   std::optional<roce::CongestionParameters> congestion;

@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
   lower.wire = wire;
   lower.devargs = config.port;
   if (config.mac) lower.mac = *config.mac;
+  lower.port_settings = config.port_settings;
   lower.mtu = config.mtu;
   lower.congestion = config.congestion;
   absl::StatusOr<std::unique_ptr<dataplane::ShardedDevice>> port =

@@ -100,6 +100,19 @@ Json LostByPort(const dataplane::PortLosses& losses, bool with_zeros) {
   return ByName(kNames, values, with_zeros);
 }
 
+// "rx_pause", "pfc_3", ...
+Json FlowControlNames(const dataplane::PortFlowControl& control) {
+  Json names = Json::array();
+  if (control.rx_pause) names.push_back("rx_pause");
+  if (control.tx_pause) names.push_back("tx_pause");
+  for (uint32_t priority = 0; priority < kPriorities; ++priority) {
+    if ((control.pfc_priorities >> priority & 1) != 0) {
+      names.push_back(absl::StrCat("pfc_", priority));
+    }
+  }
+  return names;
+}
+
 Json ShowPort(Device& device, bool with_zeros) {
   device.dataplane().RefreshLink();
   const dataplane::DeviceSnapshot snapshot = device.dataplane().Snapshot();
@@ -115,6 +128,9 @@ Json ShowPort(Device& device, bool with_zeros) {
                                               : device.config().port},
           {"rx_queues", device.dataplane().port_queues().rx},
           {"tx_queues", device.dataplane().port_queues().tx},
+          {"rx_ring", device.dataplane().port_rx_ring()},
+          {"rx_backlog_mark", device.dataplane().port_backlog_mark()},
+          {"flow_control", FlowControlNames(device.dataplane().port_flow_control())},
           {"polled_at_intervals", device.dataplane().port_is_polled()},
           {"offloads", dataplane::NamesOf(device.dataplane().port_offloads())},
           {"counters", PortCounters(device, snapshot)},

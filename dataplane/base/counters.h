@@ -49,6 +49,8 @@ class Counter {
   /* Frames dropped at a full hand-off ring to another lcore */            \
   X(rx_hand_off_dropped, "rx_hand_off_dropped")                            \
   X(rx_scattered_dropped, "rx_scattered_dropped")                          \
+  /* RoCE packets handled as CE-marked, as the receive ring was filled */  \
+  X(rx_backlog_marked, "rx_backlog_marked")                                \
   /* Frames of queue pairs whose program's memory takes too long */        \
   X(rx_memory_dropped, "rx_memory_dropped")                                \
   /* No frame buffer was free: QPs had to wait */                          \

@@ -84,6 +84,20 @@ bool EthdevPort::Pending(uint32_t lcore) const {
                                   (from_others_ != nullptr && rte_ring_empty(from_others_) == 0));
 }
 
+// One read where the driver can tell about a single descriptor; drivers count by a walk.
+bool EthdevPort::IsBacklogged(uint32_t lcore) {
+  for (uint32_t at = FirstQueueOf(lcore); at < queues_.rx; at += lcores_) {
+    const auto queue = static_cast<uint16_t>(at);
+    if (tells_descriptors_) {
+      const auto mark = static_cast<uint16_t>(backlog_mark_);
+      if (rte_eth_rx_descriptor_status(port_, queue, mark) == RTE_ETH_RX_DESC_DONE) return true;
+    } else if (rx_waits_.CountOf(queue) > backlog_mark_) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void EthdevPort::SetRxInterrupts(uint32_t lcore, bool on) {
   if (!is_started_.load(std::memory_order_acquire)) return;
   for (uint32_t queue = FirstQueueOf(lcore); queue < queues_.rx; queue += lcores_) {

@@ -39,13 +39,14 @@ class EthdevPort {
     uint32_t mtu = kStandardMtuBytes;  // wanted; some PMDs keep their own
     roce::Mac mac;                     // all zero: that of the port
     uint32_t home_lcore = 0;
+    PortSettings settings;
   };
 
   // Control thread. NotFound if the devargs name no Ethernet device.
   static absl::StatusOr<std::unique_ptr<EthdevPort>> Open(PortServices& services,
                                                           const Config& config);
   // The largest use of DPDK's heap by a port that needs frame buffers of its own.
-  static uint32_t MostHeapMib();
+  static uint32_t MostHeapMib(const PortSettings& settings, uint32_t lcores);
   // No lcore may use the port when it is destroyed.
   ~EthdevPort();
 
@@ -66,6 +67,10 @@ class EthdevPort {
   PortQueues queues() const { return queues_; }
   // The offloads in use, and RX_SCATTER where frames come in several segments without it.
   PortOffloads offloads() const;
+  // Frames that fit in each receive ring; 0: unknown.
+  uint32_t rx_ring() const { return rx_ring_; }
+  PortFlowControl flow_control() const { return flow_control_; }
+  uint32_t backlog_mark() const { return backlog_mark_; }
   uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }
   // Whether frames to other stations are received too, where the PMD can choose.
@@ -83,6 +88,9 @@ class EthdevPort {
   };
   Received Receive(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   bool Pending(uint32_t lcore) const;
+  // After a full burst: whether more frames wait in a receive ring of the lcore than
+  // backlog_mark().
+  bool IsBacklogged(uint32_t lcore);
   // Enables or disables the interrupts of the queues that the lcore reads, if it has such waits.
   void SetRxInterrupts(uint32_t lcore, bool on);
   // Any lcore that receives. Hands a received frame off to the lcore that owns its queue pair.
@@ -108,7 +116,11 @@ class EthdevPort {
   absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info);
   int ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info);
   int ConfigureFor(uint32_t mtu, const rte_eth_dev_info& info);
+  uint16_t RxDescriptorsFor(const Config& config, const rte_eth_dev_info& info) const;
+  void WatchBacklog(const std::string& driver);
   absl::Status SetUpQueues();
+  bool NeedsOwnFrames() const;
+  uint32_t OwnFrames() const;
   int SetUpReceiving();
   int ReceiveInto(rte_mempool* pool);
   int ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory);
@@ -136,6 +148,8 @@ class EthdevPort {
   PortSockets sockets_;
   RxWaits rx_waits_;
   std::unique_ptr<FramePool> own_frames_;
+  bool has_usual_buffers_ = true;  // of kFrameBufferBytes
+  PortSettings settings_;
   uint16_t port_ = 0;
   bool attached_ = false;
   PortQueues queues_;
@@ -144,11 +158,15 @@ class EthdevPort {
   uint32_t lcores_ = 1;
   bool queue_per_lcore_ = false;
   bool tells_pending_ = true;
+  bool tells_descriptors_ = false;  // rte_eth_rx_descriptor_status
   bool always_promiscuous_ = false;
   bool link_brings_back_ = false;
   bool is_hardware_ = false;
   bool connects_at_start_ = false;
   bool has_rx_interrupts_ = false;  // configured with them
+  uint32_t rx_ring_ = 0;
+  uint32_t backlog_mark_ = 0;  // frames in a receive ring; 0: not watched
+  PortFlowControl flow_control_;
   bool interrupts_watch_peer_ = false;  // and keep the link state up to date
   uint64_t reconnected_at_ns_ = 0;
   std::atomic<bool> is_started_{false};  // false: no lcore may use its queues

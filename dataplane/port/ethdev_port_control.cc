@@ -20,21 +20,28 @@
 #include "dataplane/base/frame_ring.h"
 #include "dataplane/base/limits.h"
 #include "dataplane/port/ethdev_port.h"
+#include "dataplane/port/flow_control.h"
 #include "dataplane/port/link_state.h"
 #include "dataplane/port/memif_listener.h"
 #include "dataplane/port/network_device.h"
 #include "dataplane/port/port_devargs.h"
 #include "dataplane/port/port_offloads.h"
 #include "dataplane/port/port_queues.h"
+#include "dataplane/port/port_rings.h"
 #include "dataplane/port/stale_socket.h"
 
 namespace roci::dataplane {
 namespace {
 
-constexpr uint16_t kDescriptors = 512;
-// Of all receive queues together, as they share one pool.
-constexpr uint16_t kRxDescriptors = 2048;
+constexpr uint16_t kTxDescriptors = 512;
+constexpr uint16_t kVirtualRxDescriptors = 512;
+// Of all receive queues together, if they use the daemon's common pool.
+constexpr uint32_t kCommonRxDescriptors = 2048;
+// Frames of a pool of the port's own beside those in its receive rings.
+constexpr uint32_t kFramesBesideRings = 2048;
 constexpr uint32_t kHandOffEntries = 1024;
+// Fill of a NIC's receive ring from which frames are handled as CE-marked.
+constexpr uint32_t kBacklogPercent = 50;
 // Per queue: net_af_xdp holds 2048 for the kernel and as many for sending.
 constexpr uint32_t kSmallFrames = 8192;
 constexpr uint32_t kLargeFrames = 4096;
@@ -89,7 +96,8 @@ absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(PortServices& servi
   std::unique_ptr<EthdevPort> port(new EthdevPort(services));
   port->home_lcore_ = config.home_lcore;
   const std::string name = PortName(config.devargs);
-  port->devargs_ = WithDefaults(config.devargs, config.mtu);
+  port->settings_ = config.settings;
+  port->devargs_ = WithDefaults(WithRxRing(config.devargs, config.settings.rx_ring), config.mtu);
   if (absl::Status status = ClearSocket(port->devargs_); !status.ok()) return status;
   // An existing port (a PCI device of the allow list, or one made by EAL arguments) is used as it
   // is.
@@ -124,11 +132,24 @@ absl::Status EthdevPort::Configure(const Config& config) {
   queues_ = QueuesOf(devargs_, is_hardware_, {info.max_rx_queues, info.max_tx_queues}, lcores_);
   offloads_ = ChecksumOffloads(info, is_hardware_);
   has_rx_interrupts_ = RxWaits::UsesInterrupts(info, is_hardware_);
-  if (absl::Status status = SetUp(config, info); !status.ok()) return status;
+  rx_descriptors_ = RxDescriptorsFor(config, info);
+  const PortOffloads offloads = offloads_;
+  absl::Status set_up = SetUp(config, info);
+  if (absl::IsResourceExhausted(set_up) && settings_.rx_ring == 0) {
+    // Nobody has asked for rings that deep.
+    offloads_ = offloads;
+    rx_descriptors_ = std::min<uint16_t>(rx_descriptors_, kVirtualRxDescriptors);
+    set_up = SetUp(config, info);
+  }
+  if (!set_up.ok()) return set_up;
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
   if (const int error = TryToStart(); error != 0) return DpdkError(error, "starting the port");
   sockets_.Find(info.driver_name, descriptors_);
   rx_waits_.Find(port_, info.driver_name, queues_.rx, has_rx_interrupts_, descriptors_);
+  WatchBacklog(info.driver_name);
+  absl::StatusOr<PortFlowControl> flow_control = SetFlowControl(port_, settings_);
+  if (!flow_control.ok()) return flow_control.status();
+  flow_control_ = *flow_control;
   // For neighbour discovery and multicast groups. A PMD without filters delivers all frames anyway.
   rte_eth_allmulticast_enable(port_);
   if (network_device_ != 0) {
@@ -140,6 +161,31 @@ absl::Status EthdevPort::Configure(const Config& config) {
     }
   }
   return absl::OkStatus();
+}
+
+// For each queue.
+uint16_t EthdevPort::RxDescriptorsFor(const Config& config, const rte_eth_dev_info& info) const {
+  const bool is_virtio = devargs_.starts_with("net_virtio_user");
+  if (settings_.rx_ring != 0 && (is_hardware_ || is_virtio)) {
+    return static_cast<uint16_t>(settings_.rx_ring);
+  }
+  if (is_hardware_) return static_cast<uint16_t>(AutomaticRxRing(info, config.mtu));
+  return static_cast<uint16_t>(
+      std::min<uint32_t>(kVirtualRxDescriptors, kCommonRxDescriptors / queues_.rx));
+}
+
+// The ring of a port that pushes back (shared memory with the peer) may be full all the time and
+// loses nothing, so only NICs are watched unless the configuration says so.
+void EthdevPort::WatchBacklog(const std::string& driver) {
+  rx_ring_ = is_hardware_ ? rx_descriptors_ : RxRingOf(devargs_);
+  const uint32_t percent =
+      settings_.rx_backlog_percent.value_or(is_hardware_ ? kBacklogPercent : 0);
+  const uint32_t mark = rx_ring_ * percent / 100;
+  // net_vhost cannot count without a peer.
+  tells_descriptors_ = rte_eth_rx_descriptor_status(port_, 0, 0) >= 0;
+  const bool can_count =
+      tells_descriptors_ || driver == "net_vhost" || rte_eth_rx_queue_count(port_, 0) >= 0;
+  backlog_mark_ = can_count ? mark : 0;
 }
 
 absl::Status EthdevPort::SetUp(const Config& config, const rte_eth_dev_info& info) {
@@ -185,19 +231,37 @@ absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
 
 absl::Status EthdevPort::SetUpQueues() {
   queue_per_lcore_ = lcores_ > 1 && queues_.tx >= lcores_;
-  rx_descriptors_ = std::min<uint16_t>(kDescriptors, kRxDescriptors / queues_.rx);
-  uint16_t tx_descriptors = kDescriptors;
+  uint16_t tx_descriptors = kTxDescriptors;
   rte_eth_dev_adjust_nb_rx_tx_desc(port_, &rx_descriptors_, &tx_descriptors);
   int error = SetUpReceiving();
   for (uint16_t queue = 0; error == 0 && queue < queues_.tx; ++queue) {
     error = rte_eth_tx_queue_setup(port_, queue, tx_descriptors, Socket(), nullptr);
+  }
+  if (error == -ENOMEM && NeedsOwnFrames()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for receive rings of ", rx_descriptors_, " frames in ", queues_.rx, " queues (",
+        FramePool::HeapMib(OwnFrames(), kFrameBufferBytes),
+        " MiB of frame buffers): lower rx_ring, or raise memory_mib or the number of huge pages"));
   }
   return error == 0 ? absl::OkStatus() : DpdkError(error, "setting the port's queues up");
 }
 
 unsigned EthdevPort::Socket() const { return static_cast<unsigned>(rte_eth_dev_socket_id(port_)); }
 
-uint32_t EthdevPort::MostHeapMib() { return FramePool::HeapMib(kLargeFrames, kRoundBufferBytes); }
+uint32_t EthdevPort::MostHeapMib(const PortSettings& settings, uint32_t lcores) {
+  const uint32_t ring = settings.rx_ring != 0 ? settings.rx_ring : kVirtualRxDescriptors;
+  return std::max(FramePool::HeapMib(kLargeFrames, kRoundBufferBytes),
+                  FramePool::HeapMib(ring * lcores + kFramesBesideRings, kRoundBufferBytes));
+}
+
+// Whether the receive rings hold more frames than the common pool can spare.
+bool EthdevPort::NeedsOwnFrames() const {
+  return uint32_t{rx_descriptors_} * queues_.rx > kCommonRxDescriptors;
+}
+
+uint32_t EthdevPort::OwnFrames() const {
+  return uint32_t{rx_descriptors_} * queues_.rx + kFramesBesideRings;
+}
 
 int EthdevPort::ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory memory) {
   auto pool = FramePool::Create(frames, buffer_bytes, memory);
@@ -205,6 +269,7 @@ int EthdevPort::ReceiveWith(uint32_t frames, uint16_t buffer_bytes, FrameMemory 
   const int error = ReceiveInto((*pool)->mempool());
   // The driver has freed the buffers of the old pool.
   own_frames_ = *std::move(pool);
+  has_usual_buffers_ = buffer_bytes == kFrameBufferBytes;
   return error;
 }
 
@@ -226,13 +291,12 @@ bool EthdevPort::Scatters() const {
 // the largest MTU do not fit. Larger buffers cost less than frames in several segments.
 int EthdevPort::Start() {
   int error = rte_eth_dev_start(port_);
-  if (error != 0 || !Scatters() || own_frames_ != nullptr) return error;
+  if (error != 0 || !Scatters() || !has_usual_buffers_) return error;
   error = rte_eth_dev_stop(port_);
   if (error != 0) return error;
-  if (ReceiveWith(kLargeFrames, kRoundBufferBytes, FrameMemory::kDevices) != 0) {
-    // Frames will be linearized.
-    error = ReceiveInto(services_.frames().mempool());
-    if (error == 0) own_frames_.reset();
+  const uint32_t frames = NeedsOwnFrames() ? OwnFrames() : kLargeFrames;
+  if (ReceiveWith(frames, kRoundBufferBytes, FrameMemory::kDevices) != 0) {
+    error = SetUpReceiving();  // frames will be linearized
   }
   return error != 0 ? error : rte_eth_dev_start(port_);
 }
@@ -281,11 +345,14 @@ int EthdevPort::SetUpReceiving() {
   if (const std::optional<uint16_t> bytes = BufferBytesOf(devargs_); bytes.has_value()) {
     return ReceiveWith(kSmallFrames * queues_.rx, *bytes, FrameMemory::kOwn);
   }
-  const int error = ReceiveInto(services_.frames().mempool());
-  if (error == 0) {
+  const bool is_deep = NeedsOwnFrames();
+  const int error = is_deep ? ReceiveWith(OwnFrames(), kFrameBufferBytes, FrameMemory::kDevices)
+                            : ReceiveInto(services_.frames().mempool());
+  if (error == 0 && !is_deep) {
     own_frames_.reset();  // of a failed attempt; no queue uses them
-    return 0;
+    has_usual_buffers_ = true;
   }
+  if (error == 0 || is_deep) return error;
   return ReceiveWith(kLargeFrames, kLargeBufferBytes, FrameMemory::kOwn);
 }
 
@@ -434,7 +501,7 @@ uint64_t EthdevPort::linearized() const {
 
 PortOffloads EthdevPort::offloads() const {
   // A driver may still report scattering when it has larger buffers.
-  const bool in_pieces = own_frames_ == nullptr && Scatters();
+  const bool in_pieces = has_usual_buffers_ && Scatters();
   const uint64_t pieces = in_pieces ? RTE_ETH_RX_OFFLOAD_SCATTER : 0;
   return {.rx = offloads_.rx | pieces, .tx = offloads_.tx};
 }

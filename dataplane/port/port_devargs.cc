@@ -53,12 +53,21 @@ std::string PortName(const std::string& devargs) {
   return is_short ? "0000:" + name : name;
 }
 
+bool HasArgument(const std::string& devargs, std::string_view key) {
+  return !ValueOf(devargs, key).empty();
+}
+
+uint32_t ArgumentOf(const std::string& devargs, std::string_view key, uint32_t otherwise) {
+  return NumberOf(devargs, key, otherwise);
+}
+
 std::string WithDefaults(std::string devargs, uint32_t mtu) {
   const bool is_small = mtu <= kDefaultBufferBytes - kRingHeaderBytes - kEthernetOverheadBytes;
   if (devargs.starts_with("net_af_packet") && !is_small && ValueOf(devargs, "framesz").empty() &&
       ValueOf(devargs, "blocksz").empty()) {
     // A block holds whole frames; as many frames as the default.
-    return devargs + ",blocksz=65536,framesz=8192,framecnt=512";
+    devargs += ",blocksz=65536,framesz=8192";
+    return HasArgument(devargs, "framecnt") ? devargs : devargs + ",framecnt=512";
   }
   if (devargs.starts_with("net_pcap") && !ValueOf(devargs, "iface").empty() &&
       ValueOf(devargs, "phy_mac").empty()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "roce/headers.h"
 
@@ -17,6 +18,10 @@ bool IsPciAddress(const std::string& devargs);
 
 // DPDK's name of the port: "net_tap0,iface=x" is "net_tap0", "03:00.0" is "0000:03:00.0".
 std::string PortName(const std::string& devargs);
+
+// The argument `key` of the devargs, if it is there; its value as a number.
+bool HasArgument(const std::string& devargs, std::string_view key);
+uint32_t ArgumentOf(const std::string& devargs, std::string_view key, uint32_t otherwise);
 
 // Adds missing arguments: for net_af_packet, ring frames (framesz) that hold `mtu` bytes behind the
 // Ethernet header, as the default is 2 KiB; for net_pcap, the address of its network device

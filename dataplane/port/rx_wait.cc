@@ -91,6 +91,13 @@ void RxWaits::SetInterrupt(uint16_t queue, bool on) {
   using_.fetch_sub(1, std::memory_order_release);
 }
 
+uint32_t RxWaits::CountOf(uint16_t queue) {
+  using_.fetch_add(1, std::memory_order_seq_cst);
+  const int count = rte_eth_rx_queue_count(port_, queue);
+  using_.fetch_sub(1, std::memory_order_release);
+  return count < 0 ? 0 : static_cast<uint32_t>(count);
+}
+
 void RxWaits::WatchPeer() {
   for (const rte_eth_event_type event : kPeerEvents) {
     rte_eth_dev_callback_register(port_, event, OnPeerEvent, this);

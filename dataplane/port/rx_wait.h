@@ -43,6 +43,8 @@ class RxWaits {
 
   // ---- The lcore that reads the queue
   void SetInterrupt(uint16_t queue, bool on);
+  // The number of waiting frames (rte_eth_rx_queue_count).
+  uint32_t CountOf(uint16_t queue);
 
   // ---- A thread of the driver
   // The port's peer has come or gone, or its queues have. `is_freed`: the driver frees the state of

@@ -29,10 +29,13 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
       options.frames != 0 ? options.frames
                           : kFramesOfFirstLcore + kFramesPerFurtherLcore * (options.eal.lcores - 1);
   EalOptions eal = options.eal;
-  const FrameMemory memory = options.sharing_ports != 0 ? FrameMemory::kDevices : FrameMemory::kOwn;
+  const FrameMemory memory =
+      !options.sharing_ports.empty() ? FrameMemory::kDevices : FrameMemory::kOwn;
   if (memory == FrameMemory::kDevices) {
-    eal.frames_mib = FramePool::HeapMib(frames, kFrameBufferBytes) +
-                     options.sharing_ports * EthdevPort::MostHeapMib();
+    eal.frames_mib = FramePool::HeapMib(frames, kFrameBufferBytes);
+    for (const PortSettings& port : options.sharing_ports) {
+      eal.frames_mib += EthdevPort::MostHeapMib(port, options.eal.lcores);
+    }
   }
   if (absl::Status status = StartEal(eal); !status.ok()) return status;
   std::unique_ptr<Dataplane> dataplane(new Dataplane);

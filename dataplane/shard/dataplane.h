@@ -10,6 +10,7 @@
 #include "dataplane/base/eal_options.h"
 #include "dataplane/port/port_services.h"
 #include "dataplane/types/lcore_state.h"
+#include "dataplane/types/port_state.h"
 
 namespace roci::dataplane {
 
@@ -22,8 +23,8 @@ class Wire;
 struct DataplaneOptions {
   EalOptions eal;
   LcoreOptions lcore;
-  uint32_t frames = 0;         // frame buffers of 4.3 KiB; 0: 8192, and 4096 per further lcore
-  uint32_t sharing_ports = 0;  // number of ports that need frames in FrameMemory::kDevices
+  uint32_t frames = 0;  // frame buffers of 4.3 KiB; 0: 8192, and 4096 per further lcore
+  std::vector<PortSettings> sharing_ports;  // that need frames in FrameMemory::kDevices
 };
 
 // Control thread only. Everything made from it (devices, clients) must be destroyed before it.

@@ -81,6 +81,10 @@ class DeviceLane final : public LaneState {
   bool ReceivePending(const OnShard&) const {
     return wire != nullptr ? wire->Pending(endpoint, lcore) : ethdev->Pending(lcore);
   }
+  // After a full burst: whether the port has a backlog of frames (EthdevPort::IsBacklogged).
+  bool IsBacklogged() const {
+    return ethdev != nullptr && ethdev->backlog_mark() != 0 && ethdev->IsBacklogged(lcore);
+  }
   // Waiting for frames of a port, as EthdevPort does. (A wire wakes its lcores.)
   bool HasPort() const { return ethdev != nullptr; }
   std::optional<std::vector<RxWait>> RxWaits() const { return ethdev->RxWaitsOf(lcore); }

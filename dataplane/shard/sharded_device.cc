@@ -73,7 +73,11 @@ absl::Status ShardedDevice::OpenPort(const ShardedDeviceConfig& config) {
     link_ = {.up = true, .mtu = std::min<uint32_t>(config.mtu, kMaxMtuBytes)};
     return absl::OkStatus();
   }
-  auto port = EthdevPort::Open(dataplane_, {config.devargs, config.mtu, config.mac, home_lcore_});
+  auto port = EthdevPort::Open(dataplane_, {.devargs = config.devargs,
+                                            .mtu = config.mtu,
+                                            .mac = config.mac,
+                                            .home_lcore = home_lcore_,
+                                            .settings = config.port_settings});
   if (!port.ok()) return port.status();
   ethdev_ = *std::move(port);
   mac_ = ethdev_->mac();
@@ -157,6 +161,16 @@ void ShardedDevice::RefreshLink() {
 
 PortOffloads ShardedDevice::port_offloads() const {
   return ethdev_ != nullptr ? ethdev_->offloads() : PortOffloads{};
+}
+
+uint32_t ShardedDevice::port_rx_ring() const { return ethdev_ == nullptr ? 0 : ethdev_->rx_ring(); }
+
+PortFlowControl ShardedDevice::port_flow_control() const {
+  return ethdev_ == nullptr ? PortFlowControl{} : ethdev_->flow_control();
+}
+
+uint32_t ShardedDevice::port_backlog_mark() const {
+  return ethdev_ == nullptr ? 0 : ethdev_->backlog_mark();
 }
 
 bool ShardedDevice::port_is_polled() const {

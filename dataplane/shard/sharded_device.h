@@ -42,7 +42,8 @@ struct ShardedDeviceConfig {
   // "net_af_packet0,iface=eth0", or a PCI address).
   Wire* wire = nullptr;
   std::string devargs;
-  roce::Mac mac;  // wire: the device's address; ethdev: all zero for the port's own
+  roce::Mac mac;               // wire: the device's address; ethdev: all zero for the port's own
+  PortSettings port_settings;  // of an ethdev
   // Requested Ethernet MTU; an ethdev may have less, see link().
   uint32_t mtu = kMaxMtuBytes;
   // None: congestion control is off. Packets are not sent as ECN-capable, CE marks are not
@@ -72,6 +73,10 @@ class ShardedDevice {
   bool on_wire() const { return wire_ != nullptr; }
   PortQueues port_queues() const;  // none on a wire
   PortOffloads port_offloads() const;
+  uint32_t port_rx_ring() const;  // frames in each receive ring; 0: unknown
+  PortFlowControl port_flow_control() const;
+  // The fill of a receive ring from which frames are handled as CE-marked; 0: never.
+  uint32_t port_backlog_mark() const;
   // Whether sleeping lcores poll the port at intervals, as they have nothing to wait for.
   bool port_is_polled() const;
   uint64_t frames_linearized() const;  // as EthdevPort::linearized

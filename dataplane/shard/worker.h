@@ -148,6 +148,7 @@ class Worker final : public DurableService {
   uint32_t ReceiveLane(DeviceLane& lane);
   uint32_t ReceiveBurst(DeviceLane& lane);
   void ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
+  void MarkBacklog(DeviceLane& lane, uint32_t first, uint32_t count);
   static void CountReceived(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
   // True: ownership of the frame was taken, or the frame was freed.
   bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index);

@@ -73,6 +73,8 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   stats_.rx_packets.Add(count);
   stats_.rx_handed_off.Add(handed_off);
   ParseBurst(lane, frames, count);
+  if (count == kBurst && lane.IsBacklogged()) [[unlikely]]
+    MarkBacklog(lane, handed_off, count);
   CountReceived(lane, frames + handed_off, count - handed_off);
   if (!lane.flows.sniffers().empty()) [[unlikely]]
     Sniff(lane, frames + handed_off, count - handed_off);
@@ -109,6 +111,18 @@ void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
     if (qp == nullptr || qp == last) continue;
     qp->Prefetch();
     last = qp;
+  }
+}
+
+// This host is the bottleneck: handles the frames of the burst as a congested switch would have
+// marked them (RFC 3168), so that their senders get CNPs.
+void Worker::MarkBacklog(DeviceLane& lane, uint32_t first, uint32_t count) {
+  if (!lane.congestion) return;
+  for (uint32_t i = first; i < count; ++i) {
+    roce::Packet& packet = packets_[i];
+    if (reasons_[i] != DropReason::kNone || packet.ecn() == 0) continue;
+    if (packet.ecn() != roce::kEcnCongestionExperienced) lane.counters.rx_backlog_marked.Add(1);
+    packet.traffic_class |= roce::kEcnCongestionExperienced;
   }
 }
 

@@ -2,8 +2,32 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace roci::dataplane {
+
+enum class FlowControlUse : uint8_t {
+  kAuto,  // pause frames in both directions, if the port offers them
+  kOn,    // required
+  kOff,
+};
+
+// What a device asks of its port.
+struct PortSettings {
+  uint32_t rx_ring = 0;  // frames in each receive ring; 0: automatic
+  FlowControlUse pause = FlowControlUse::kAuto;
+  uint8_t pfc_priorities = 0;  // a bit for each priority with PFC, which is required
+  // Frames that arrive while the receive ring is filled to this share are handled as CE-marked; 0:
+  // never. Nothing: automatic.
+  std::optional<uint8_t> rx_backlog_percent;
+};
+
+// Flow control that is switched on.
+struct PortFlowControl {
+  bool rx_pause = false;  // pause frames of the peer stop sending
+  bool tx_pause = false;  // full receive rings send pause frames
+  uint8_t pfc_priorities = 0;
+};
 
 struct LinkState {
   bool up = false;

@@ -44,11 +44,11 @@ def is_quiet(daemon):
 
 class Waking(unittest.TestCase):
 
-    def start(self, port, number=0, prefix=(), config=''):
+    def start(self, port, number=0, prefix=(), config='', more=''):
         mac = f'mac = "02:72:6f:63:69:1{number}"\n' if 'af_' not in port else ''
         address = (DEVICE_V4, SECOND_V4)[number]
         daemon = Daemon(PROGRAMS, prefix=prefix,
-                        config=f'{config}[[device]]\nname = "roci0"\nport = "{port}"\n{mac}addresses = ["{address}/24"]\n')
+                        config=f'{config}[[device]]\nname = "roci0"\nport = "{port}"\n{mac}addresses = ["{address}/24"]\n{more}')
         self.addCleanup(daemon.stop)
         return daemon
 
@@ -137,8 +137,8 @@ class BetweenDaemons(Waking):
         self.addCleanup(folder.cleanup)
         self.socket = f'{folder.name}/port.sock'
 
-    def start_both(self, ports):
-        daemons = [self.start(port, number) for number, port in enumerate(ports)]
+    def start_both(self, ports, more=('', '')):
+        daemons = [self.start(port, number, more=more[number]) for number, port in enumerate(ports)]
         self.assertTrue(await_(lambda: all(daemon.show('ports')[0]['state'] == 'active' for daemon in daemons)))
         return daemons
 
@@ -168,6 +168,72 @@ class BetweenDaemons(Waking):
             self.assertGreater(port_wakes(receiver) - before, messages // 3, lcores(receiver))
         for daemon in daemons:
             self.check_idle(daemon)
+
+    def check_burst(self, ports):
+        """A message of 64 MiB, as fast as the link is, after ten seconds of silence: no frame is lost."""
+        daemons = self.start_both(ports, ('mtu = 4200\n',) * 2)
+        self.send(daemons)
+        time.sleep(10)
+        ends = Ends(daemons, ['ib_write_bw', '-x', '1', '-F', '-s', str(64 << 20), '-n', '5', '-u', '20'])
+        self.addCleanup(ends.kill)
+        self.assertEqual(ends.connect().result(), '')
+        for daemon in daemons:
+            port = daemon.show('ports')[0]
+            self.assertEqual(port['lost_by_port'], {})
+            self.assertEqual(port['counters']['tx_dropped'], 0)
+            for loss in ('packet_seq_err', 'out_of_sequence', 'local_ack_timeout_err'):
+                self.assertNotIn(loss, port['transport'])
+
+    def memif(self):
+        return [f'net_memif0,role={role},socket={self.socket},socket-abstract=no,bsize=4608' for role in ('server', 'client')]
+
+    def test_memif_keeps_a_burst(self):
+        self.check_burst(self.memif())
+
+    def test_vhost_keeps_a_burst(self):
+        self.check_burst(self.vhost())
+
+    def test_deep_rings(self):
+        daemons = self.start_both(self.memif(), ('rx_ring = 4000\nmtu = 4200\n',) * 2)
+        self.assertEqual([daemon.show('ports')[0]['rx_ring'] for daemon in daemons], [4096] * 2)
+        self.send(daemons)
+
+    def test_deep_rings_of_virtio(self):
+        ports = self.vhost()
+        daemons = self.start_both(ports, ('', 'rx_ring = 4096\n'))
+        self.assertEqual(daemons[1].show('ports')[0]['rx_ring'], 4096)
+        self.send(daemons)
+
+    def test_a_ring_for_which_there_is_no_memory(self):
+        self.start(self.vhost()[0])
+        with self.assertRaises(RuntimeError) as refusal:
+            self.start(self.vhost()[1], 1, config='[daemon]\nmemory_mib = 80\nhugepages = "off"\n',
+                       more='rx_ring = 16384\n')
+        self.assertIn('no memory for receive rings of 16384 frames', str(refusal.exception))
+        self.assertIn('lower rx_ring', str(refusal.exception))
+
+    def test_flow_control_that_the_port_lacks(self):
+        for setting, what in (('pause = "on"', 'pause'), ('pfc = [3]', 'PFC')):
+            with self.assertRaises(RuntimeError) as refusal:
+                self.start(self.memif()[0], more=f'{setting}\n')
+            self.assertIn(f'{what} cannot be switched on: the driver of the port does not offer it', str(refusal.exception))
+        daemon = self.start(self.memif()[0], more='pause = "auto"\n')
+        self.assertEqual(daemon.show('ports')[0]['flow_control'], [])
+
+    def test_a_receiver_that_lags_tells_its_senders(self):
+        """A ring that fills faster than the lcore reads it has the effect of CE marks."""
+        daemons = self.start_both(self.vhost(), ('mtu = 4200\nrx_backlog_percent = 15\n', 'mtu = 4200\n'))
+        self.assertEqual([daemon.show('ports')[0]['rx_backlog_mark'] for daemon in daemons], [38, 0])
+        ends = Ends(daemons, ['ib_write_bw', '-x', '1', '-F', '-s', '65536', '-D', '1000', '-u', '20'])
+        self.addCleanup(ends.kill)
+        ends.connect()
+
+        def told():
+            receiver, sender = (daemon.show('ports')[0] for daemon in daemons)
+            return (receiver['counters']['rx_backlog_marked'] > 0 and receiver['transport'].get('np_cnp_sent', 0) > 0 and
+                    sender['transport'].get('rp_cnp_handled', 0) > 0)
+        self.assertTrue(await_(told, LIMIT_S), [daemon.show('ports') for daemon in daemons])
+        self.assertEqual(daemons[1].show('ports')[0]['counters']['rx_backlog_marked'], 0)
 
     def vhost(self):
         return f'net_vhost0,iface={self.socket}', f'net_virtio_user0,path={self.socket},mrg_rxbuf=1'

@@ -305,6 +305,10 @@ std::string FormatPorts(const Json& items, bool with_zeros) {
                           Field(item, "mac"), Field(item, "mtu"));
     const Json& offloads = At(item, "offloads");
     if (!offloads.empty()) absl::StrAppend(&out, "  offloads: ", ListText(offloads), "\n");
+    const Json& flow_control = At(item, "flow_control");
+    if (!flow_control.empty()) {
+      absl::StrAppend(&out, "  flow control: ", ListText(flow_control), "\n");
+    }
     if (At(item, "polled_at_intervals") == true) out += "  polled at intervals while idle\n";
     for (const auto& [title, key] :
          {std::pair("counters", "counters"), std::pair("lost by the port itself", "lost_by_port"),

@@ -17,6 +17,9 @@ ADDRESSES  one per GID, in the order of the GID table; all RoCE v2. @7: in VLAN 
 // Columns of all objects of programs.
 constexpr char kWhose[] = "DEVICE, APP   its device, and its program: name and process number\n";
 constexpr char kPorts[] = R"(counters   frames and bytes that the port has sent and received
+flow control   rx_pause: pause frames of the peer stop sending; tx_pause: full receive rings send
+           pause frames; pfc_N: the same for one priority (--json: also rx_ring, frames in each
+           receive ring, and rx_backlog_mark)
 polled at intervals while idle   the driver offers nothing to wait for (docs/ports.md): the first
            frame after a silence waits for up to 1 ms, and an idle dataplane thread keeps waking
 lost by the port itself   counters of the driver: frames that did not reach the daemon (rx_missed: the

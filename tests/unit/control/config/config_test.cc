@@ -291,6 +291,39 @@ TEST(ConfigTest, CongestionControlIsForPortsUnlessToldOtherwise) {
                                                                 .burst_bytes = 1'500}));
 }
 
+TEST(ConfigTest, ReadsWhatADeviceAsksOfItsPort) {
+  const absl::StatusOr<Config> config = ParseConfig(
+      "[[device]]\nname=\"a\"\nport=\"net_memif0\"\nrx_ring=4096\npause=\"off\"\n"
+      "rx_backlog_percent=75\n[[device]]\nname=\"b\"\nport=\"03:00.0\"\npfc=[3,5]\n",
+      "t.toml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const dataplane::PortSettings& a = config->devices[0].port_settings;
+  EXPECT_EQ(a.rx_ring, 4096u);
+  EXPECT_EQ(a.pause, dataplane::FlowControlUse::kOff);
+  EXPECT_EQ(a.pfc_priorities, 0);
+  EXPECT_EQ(a.rx_backlog_percent, 75);
+  const dataplane::PortSettings& b = config->devices[1].port_settings;
+  EXPECT_EQ(b.rx_ring, 0u);
+  EXPECT_EQ(b.pause, dataplane::FlowControlUse::kAuto);
+  EXPECT_EQ(b.pfc_priorities, 1 << 3 | 1 << 5);
+  EXPECT_FALSE(b.rx_backlog_percent.has_value());
+}
+
+TEST(ConfigTest, RefusesImpossiblePortSettings) {
+  const std::string on_port = "[[device]]\nname=\"a\"\nport=\"net_tap0\"\n";
+  EXPECT_EQ(Fault(on_port + "rx_ring=512\n"),
+            "t.toml:4: device[0].rx_ring: the ring of net_tap has a size of its own");
+  for (const char* line : {"rx_ring=63", "rx_ring=16385", "pause=\"maybe\"", "pfc=[8]",
+                           "pause=\"on\"\npfc=[1]", "rx_backlog_percent=100"}) {
+    EXPECT_NE(Fault("[[device]]\nname=\"a\"\nport=\"net_memif0\"\n" + std::string(line) + "\n"), "")
+        << line;
+  }
+  const std::string on_wire = "[[wire]]\nname=\"w\"\n[[device]]\nname=\"a\"\nwire=\"w\"\n";
+  for (const char* line : {"rx_ring=512", "pause=\"off\"", "pfc=[1]", "rx_backlog_percent=0"}) {
+    EXPECT_NE(Fault(on_wire + line + "\n"), "") << line;
+  }
+}
+
 TEST(ConfigTest, RefusesImpossibleCongestionControl) {
   EXPECT_EQ(Fault("[congestion]\nenabled = \"maybe\"\n"),
             "t.toml:2: congestion.enabled: \"maybe\" is not one of \"auto\", \"on\", \"off\"");
