@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "control/config/adapter_roce.h"
 #include "control/config/port_arguments.h"
 #include "control/device/subordinate_ids.h"
 #include "control/loop/errno_status.h"
@@ -184,6 +185,12 @@ absl::Status Daemon::MakeDevices() {
     absl::StatusOr<std::unique_ptr<Device>> made =
         Device::Create(*dataplane_, FindWire(device.wire), device, config_.limits.device, *loop_);
     if (!made.ok()) return made.status();
+    if (const std::string roce = KernelRoceOf(device.port); !roce.empty()) {
+      Log(LogArea::kDaemon, LogLevel::kWarning,
+          "%s: the kernel's device %s on the same adapter has RoCE enabled, so the adapter passes "
+          "no RoCE frame to rocid (docs/adapters.md)",
+          device.name.c_str(), roce.c_str());
+    }
     devices_.push_back(*std::move(made));
   }
   HoldRoceUdpPort();
