@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 
+from .perftest import parse_latency
 from .processes import BenchmarkError, Daemon, is_listening, perftest_pair, run_client, stop
 
 KERNEL_ADDRESSES = ('198.51.100.1', '198.51.100.2')
@@ -168,3 +169,52 @@ def measure_tcp(seconds, repetitions, progress):
             found['latency_us'].append(parse_qperf(run_in(veth, 1, *qperf, '-m', 8, 'tcp_lat'), 'latency') * 1e-3)
             progress('TCP over veth: ' + ', '.join(f'{name} {values[-1]:.3g}' for name, values in found.items()))
     return {name: sorted(values)[(len(values) - 1) // 2] for name, values in found.items()}
+
+
+# Half a round trip of 8 bytes by TCP after pauses, as ib_send_lat --latency_gap measures it.
+TCP_AFTER_PAUSES = """
+import socket, sys, time
+connected = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+halves = []
+for _ in range(int(sys.argv[3])):
+    time.sleep(float(sys.argv[4]))
+    begin = time.perf_counter()
+    connected.sendall(bytes(8))
+    connected.recv(8, socket.MSG_WAITALL)
+    halves.append((time.perf_counter() - begin) / 2e-6)
+print(sorted(halves)[len(halves) // 2])
+"""
+TCP_ECHO = """
+import socket, sys
+with socket.create_server(('', int(sys.argv[1]))) as listener:
+    while True:
+        connected = listener.accept()[0]
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while data := connected.recv(8, socket.MSG_WAITALL):
+            connected.sendall(data)
+"""
+ECHO_PORT = 19767
+PAUSES, PAUSE_US = 100, 50_000
+
+
+def measure_tcp_after_pauses():
+    """Half a round trip of TCP over the veth pair in microseconds: without pauses, and after pauses."""
+    with Veth(4200) as veth, server_in(veth, ECHO_PORT, 'python3', '-c', TCP_ECHO, str(ECHO_PORT)):
+        return tuple(float(run_in(veth, 1, 'python3', '-c', TCP_AFTER_PAUSES, KERNEL_ADDRESSES[0], ECHO_PORT, count, pause_us * 1e-6))
+                     for count, pause_us in ((PAUSES * 20, 0), (PAUSES, PAUSE_US)))
+
+
+def measure_after_pauses(joined):
+    """ib_send_lat of two Joined daemons in microseconds: without pauses, after pauses, and how often a second their lcores woke while
+    nothing was sent."""
+    typical = parse_latency(joined.run_pair('ib_send_lat', '-s', 8, '-n', PAUSES * 20))['typical_us']
+    # Both ends pause before each message, and perftest counts the pauses.
+    after = parse_latency(joined.run_pair('ib_send_lat', '-s', 8, '-n', PAUSES, f'--latency_gap={PAUSE_US}'))['typical_us'] - PAUSE_US
+    time.sleep(1)  # ARP entries are refreshed
+
+    def sleeps():
+        return [daemon.show('lcores')[0]['sleeps'] for daemon in joined.daemons]
+    before, seconds = sleeps(), 3
+    time.sleep(seconds)
+    return typical, after, max(now - then for now, then in zip(sleeps(), before)) / seconds
