@@ -142,10 +142,11 @@ absl::Status EthdevPort::Configure(const Config& config) {
     set_up = SetUp(config, info);
   }
   if (!set_up.ok()) return set_up;
+  sockets_.Find(info.driver_name, descriptors_);
   if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
   if (const int error = TryToStart(); error != 0) return DpdkError(error, "starting the port");
-  sockets_.Find(info.driver_name, descriptors_);
-  rx_waits_.Find(port_, info.driver_name, queues_.rx, has_rx_interrupts_, descriptors_);
+  rx_waits_.Find(port_, info.driver_name, queues_.rx, has_rx_interrupts_, sockets_.descriptors(),
+                 descriptors_);
   WatchBacklog(info.driver_name);
   absl::StatusOr<PortFlowControl> flow_control = SetFlowControl(port_, settings_);
   if (!flow_control.ok()) return flow_control.status();

@@ -12,9 +12,13 @@ namespace roci::dataplane {
 
 class PortSockets {
  public:
-  // Call once `driver` (DPDK's name) has opened the port. Sockets of other drivers are not read, as
-  // reading resets the kernel's counter and libpcap counts by itself.
+  // Call once `driver` (DPDK's name) has opened the port, before the daemon opens sockets on the
+  // network device. Sockets of other drivers are not read, as reading resets the kernel's counter
+  // and libpcap counts by itself.
   void Find(const std::string& driver, const DriverDescriptors& opened);
+
+  // The sockets of the receive queues, in their order; empty if the driver has none.
+  const std::vector<int>& descriptors() const { return packet_.empty() ? xdp_ : packet_; }
 
   // Frames since the port was opened that did not fit the ring.
   uint64_t missed();

@@ -3,9 +3,9 @@
 #include <rte_ethdev.h>
 #include <rte_log.h>
 #include <rte_pause.h>
-#include <sys/socket.h>
 
 #include <cerrno>
+
 namespace roci::dataplane {
 namespace {
 
@@ -28,12 +28,10 @@ bool RxWaits::UsesInterrupts(const rte_eth_dev_info& info, bool is_hardware) {
 }
 
 void RxWaits::Find(uint16_t port, const std::string& driver, uint16_t queues, bool has_interrupts,
-                   const DriverDescriptors& opened) {
+                   const std::vector<int>& sockets, const DriverDescriptors& opened) {
   port_ = port;
-  if (driver == "net_af_packet") {
-    UseDescriptors(opened.Sockets(AF_PACKET), queues);
-  } else if (driver == "net_af_xdp") {
-    UseDescriptors(opened.Sockets(AF_XDP), queues);
+  if (!sockets.empty()) {
+    UseSockets(sockets, queues);
   } else if (driver == "net_virtio_user") {
     UseCallDescriptors(opened.EventFds(), queues);
   } else if (has_interrupts) {
@@ -42,9 +40,9 @@ void RxWaits::Find(uint16_t port, const std::string& driver, uint16_t queues, bo
   if (!waits_.empty() && waits_.front().is_interrupt) WatchPeer();
 }
 
-void RxWaits::UseDescriptors(const std::vector<int>& descriptors, uint16_t queues) {
-  if (descriptors.size() != queues) return;
-  for (const int fd : descriptors) waits_.push_back({.fd = fd, .is_interrupt = false});
+void RxWaits::UseSockets(const std::vector<int>& sockets, uint16_t queues) {
+  if (sockets.size() != queues) return;
+  for (const int fd : sockets) waits_.push_back({.fd = fd, .is_interrupt = false});
 }
 
 // A driver that cannot enable interrupts (net_tap) has descriptors that are readable while frames
@@ -82,6 +80,7 @@ std::optional<RxWait> RxWaits::Of(uint16_t queue) const {
 }
 
 void RxWaits::SetInterrupt(uint16_t queue, bool on) {
+  if (queue >= waits_.size() || !waits_[queue].is_interrupt) return;
   using_.fetch_add(1, std::memory_order_seq_cst);
   if (on) {
     rte_eth_dev_rx_intr_enable(port_, queue);

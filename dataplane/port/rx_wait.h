@@ -34,14 +34,16 @@ class RxWaits {
   // Whether to configure the port with receive interrupts (intr_conf.rxq).
   static bool UsesInterrupts(const rte_eth_dev_info& info, bool is_hardware);
   // Call once the port has started. `has_interrupts`: it was configured with receive interrupts.
+  // `sockets`: PortSockets::descriptors().
   void Find(uint16_t port, const std::string& driver, uint16_t queues, bool has_interrupts,
-            const DriverDescriptors& opened);
+            const std::vector<int>& sockets, const DriverDescriptors& opened);
   // Call before the port is closed, when no lcore uses it.
   void Close();
   // The wait of a queue; nothing: the driver offers none.
   std::optional<RxWait> Of(uint16_t queue) const;
 
   // ---- The lcore that reads the queue
+  // Does nothing for a queue whose wait is no interrupt.
   void SetInterrupt(uint16_t queue, bool on);
   // The number of waiting frames (rte_eth_rx_queue_count).
   uint32_t CountOf(uint16_t queue);
@@ -52,7 +54,7 @@ class RxWaits {
   void NotePeerChange(bool is_freed);
 
  private:
-  void UseDescriptors(const std::vector<int>& descriptors, uint16_t queues);
+  void UseSockets(const std::vector<int>& sockets, uint16_t queues);
   void UseInterrupts(uint16_t queues);
   void UseCallDescriptors(const std::vector<int>& eventfds, uint16_t queues);
   void WatchPeer();

@@ -84,8 +84,8 @@ class BesideTheKernel(Waking):
             self.assertTrue(inside(self.name, lambda: answers_ping(DEVICE_V4, timeout_s=60)))
             time.sleep(PAUSE_S)
 
-    def check(self, port, kernel_interface, config=''):
-        daemon = self.start(port, prefix=self.prefix, config=config)
+    def check(self, port, kernel_interface, config='', more=''):
+        daemon = self.start(port, prefix=self.prefix, config=config, more=more)
         self.use_kernel_address(kernel_interface)
         self.assertTrue(await_(lambda: daemon.show('ports')[0]['state'] == 'active'))
         self.ping(1)  # the addresses are resolved
@@ -103,6 +103,10 @@ class BesideTheKernel(Waking):
 
     def test_af_packet(self):
         self.check('net_af_packet0,iface=roci-link', 'roci-peer')
+
+    def test_af_packet_with_an_address_of_its_own(self):
+        """The daemon then has other sockets on the network device."""
+        self.check('net_af_packet0,iface=roci-link', 'roci-peer', more='mac = "02:72:6f:63:69:20"\n')
 
     def test_two_lcores(self):
         """Each lcore waits for its own queue."""
