@@ -21,6 +21,11 @@ constexpr uint32_t kPrefetchWorkAhead = 3;
 // The program has posted requests that can be sent now. Responses to the peer do not count.
 bool HasPosted(QueuePair& qp) { return qp.host.send_queue().HasPosted() || qp.core.HasRequest(); }
 
+// The identification of a packet's IPv4 header: the low 16 bits of the PSN. Packets of a message
+// then have consecutive ones, like the segments that the kernel makes of a GSO frame
+// (port/udp_gso.h). As DF is set, it need not be unique (RFC 6864).
+uint16_t IpIdOf(const roce::TxPacket& packet) { return static_cast<uint16_t>(packet.psn.value()); }
+
 }  // namespace
 
 uint32_t Worker::VisitActive() {
@@ -188,11 +193,12 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
       return 0;
     }
   }
+  const uint16_t ip_id = IpIdOf(tx_);
   if (tx_.payload_length == 0) {
-    return roce::EncodeFrame(*frame, tx_, static_cast<const std::byte*>(nullptr), 0, out);
+    return roce::EncodeFrame(*frame, tx_, static_cast<const std::byte*>(nullptr), ip_id, out);
   }
   if (payload_.size() == 1 && payload_[0].direct != nullptr) [[likely]] {
-    const uint32_t bytes = roce::EncodeFrame(*frame, tx_, payload_[0].direct, 0, out);
+    const uint32_t bytes = roce::EncodeFrame(*frame, tx_, payload_[0].direct, ip_id, out);
     return payload_.Intact() ? bytes : 0;
   }
   return payload_.AllDirect() ? EncodePieces(*frame, out) : EncodeLater(qp, polled, *frame, out);
@@ -202,7 +208,7 @@ uint32_t Worker::EncodeCnp(const QueuePair& qp, std::byte* out) {
   const roce::CongestionParameters& parameters = qp.lane().congestion->parameters;
   const roce::FrameTemplate own =
       qp.frame.ForNotifications(parameters.cnp_dscp, parameters.cnp_priority);
-  return roce::EncodeFrame(own, tx_, static_cast<const std::byte*>(nullptr), 0, out);
+  return roce::EncodeFrame(own, tx_, static_cast<const std::byte*>(nullptr), IpIdOf(tx_), out);
 }
 
 // Copies a raw frame, which the program has built.
@@ -220,7 +226,8 @@ uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) 
     parts[i] = {payload_[i].direct, payload_[i].length};
   }
   const uint32_t bytes = roce::EncodeFrame(
-      frame, tx_, std::span<const roce::PayloadPart>(parts.data(), payload_.size()), 0, out);
+      frame, tx_, std::span<const roce::PayloadPart>(parts.data(), payload_.size()), IpIdOf(tx_),
+      out);
   return payload_.Intact() ? bytes : 0;
 }
 
@@ -229,7 +236,7 @@ uint32_t Worker::EncodeLater(QueuePair& qp, roce::Polled polled, const roce::Fra
                              std::byte* out) {
   GatherBatch::Frame later = FrameOf(qp, polled, stash_.Top(), out);
   later.shape = roce::ShapeOf(frame, tx_);
-  std::byte* to = roce::StartFrame(frame, tx_, 0, out);
+  std::byte* to = roce::StartFrame(frame, tx_, IpIdOf(tx_), out);
   return GatherLater(qp, later, to) == memory::MemoryStatus::kOk ? roce::FrameBytes(frame, tx_) : 0;
 }
 

@@ -2,12 +2,14 @@
 #include "dataplane/port/wire.h"
 
 #include <gtest/gtest.h>
+#include <rte_mbuf.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <vector>
 
 #include "roce/frame.h"
+#include "roce/parse.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
@@ -158,6 +160,48 @@ TEST_F(WireTest, ADamagedPacketToAGroupIsDropped) {
   EXPECT_EQ(std::memcmp(b_.memory() + 1040, payload.data(), payload.size()), 0);
   EXPECT_FALSE(cq.Wait(&cqe, 20));
   EXPECT_EQ(b_.device().Snapshot().drops[static_cast<size_t>(roce::DropReason::kIcrc)], 1u);
+}
+
+// As the segments that a kernel makes of one frame (UDP GSO).
+TEST_F(WireTest, FramesOfAMessageHaveConsecutiveIdentifications) {
+  constexpr roce::Mac kStranger{{0x02, 0, 0, 0, 0, 0x77}};
+  const uint32_t stranger = *wire_.AddEndpoint(kStranger);
+  AppCq cq(a_.client(), 16);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kUc;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  AppQp qp(a_.client(), config);
+  ConnectOptions options;
+  options.mtu = roce::PathMtu::k1024;
+  options.first_psn = 0xFFFE;
+  ASSERT_EQ(Connect(a_, qp, b_, roce::Qpn(5), options), roce::ModifyResult::kOk);
+  roce::Path path = PathTo(a_, b_);
+  path.dst_mac = kStranger;
+  a_.client().Do(dataplane::SetPath{qp.qp(), path});
+  SendRequest request;
+  request.head.flags = ROCI_ABI_SEND_SIGNALED;
+  request.sges = {a_.Sge(0, 5000)};
+  qp.Post(request);
+  qp.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq.Wait(&cqe));
+  std::vector<uint16_t> identifications;
+  constexpr uint32_t kLcore = 5 % kTestLcores;  // by the number of the queue pair
+  for (int i = 0; i < 2000 && identifications.size() < 5; ++i, usleep(1000)) {
+    rte_mbuf* frames[8];
+    const uint32_t count = wire_.Receive(stranger, kLcore, frames, 8);
+    for (uint32_t j = 0; j < count; ++j) {
+      roce::Packet packet;
+      EXPECT_EQ(roce::ParsePacket(
+                    {rte_pktmbuf_mtod(frames[j], const std::byte*), frames[j]->data_len}, packet),
+                roce::DropReason::kNone);
+      identifications.push_back(roce::Ipv4Header::Load(packet.network_header).id);
+    }
+    rte_pktmbuf_free_bulk(frames, count);
+  }
+  EXPECT_EQ(identifications, (std::vector<uint16_t>{0xFFFE, 0xFFFF, 0, 1, 2}));
+  wire_.RemoveEndpoint(stranger);
 }
 
 TEST_F(WireTest, DevicesAreAddedAndRemovedDuringTraffic) {
