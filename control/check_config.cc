@@ -71,9 +71,10 @@ absl::Status CheckMachine(const Config& config, const std::string& file) {
       if (lack.empty()) continue;
       return Fault(file, key, absl::StrCat("\"", device.port, "\": ", lack));
     }
-    return Fault(file, key,
-                 absl::StrCat("DPDK has no driver for \"", device.port, "\", the port of ",
-                              device.name, " (a PCI address, or net_af_packet0,iface=NAME, ...)"));
+    return Fault(
+        file, key,
+        absl::StrCat("DPDK has no driver for \"", device.port, "\", the port of ", device.name,
+                     " (a PCI address, packet:NAME, net_af_xdp0,iface=NAME, ...)"));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "dataplane/port/port_devargs.h"
 
 namespace roci::control {
 namespace {
@@ -43,6 +44,7 @@ constexpr uint64_t kAnyU16 = UINT16_MAX;
 
 // From the chapters on these drivers in DPDK's guide to network interface controllers (22.11), with
 // the bounds that the drivers check.
+constexpr ArgumentKey kPacket[] = {OneOf("gso", kSwitch)};
 constexpr ArgumentKey kAfPacket[] = {Text("iface"),
                                      Number("qpairs", 1, 1024),
                                      Number("blocksz", 1, kAnyInt),
@@ -96,14 +98,21 @@ struct Driver {
 };
 
 constexpr Driver kDrivers[] = {
-    {"net_af_packet", kAfPacket}, {"net_af_xdp", kAfXdp}, {"net_tap", kTap},
-    {"net_memif", kMemif},        {"net_vhost", kVhost},  {"net_virtio_user", kVirtioUser},
-    {"net_pcap", kPcap},          {"net_ring", {}},
+    {"packet", kPacket},
+    {"net_af_packet", kAfPacket},
+    {"net_af_xdp", kAfXdp},
+    {"net_tap", kTap},
+    {"net_memif", kMemif},
+    {"net_vhost", kVhost},
+    {"net_virtio_user", kVirtioUser},
+    {"net_pcap", kPcap},
+    {"net_ring", {}},
 };
 
-// The driver of a port named as the driver and a number ("net_tap12"); null: not in kDrivers.
+// The driver of a port named as the driver and a number ("net_tap12"), or "packet:eth0"; null: not
+// in kDrivers.
 const Driver* DriverOf(absl::string_view port) {
-  const absl::string_view device = port.substr(0, port.find(','));
+  const absl::string_view device = port.substr(0, port.find_first_of(",:"));
   for (const Driver& driver : kDrivers) {
     absl::string_view number = device;
     if (!absl::ConsumePrefix(&number, driver.name)) continue;
@@ -184,6 +193,8 @@ std::string ValueOf(const std::vector<PortArgument>& arguments, absl::string_vie
 
 std::string NetworkDeviceOf(absl::string_view port) {
   const Driver* const driver = DriverOf(port);
+  std::string interface = dataplane::PacketInterface(std::string(port));
+  if (!interface.empty()) return interface;
   // `iface` of net_vhost is a socket, not a network device.
   if (driver == nullptr || (driver->name != "net_af_packet" && driver->name != "net_af_xdp")) {
     return "";

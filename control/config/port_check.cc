@@ -32,10 +32,13 @@ std::string WhatRawSocketsLack() {
   return socket.valid() || errno != EPERM ? "" : "needs raw sockets: grant rocid CAP_NET_RAW";
 }
 
-// net_af_packet and net_af_xdp.
-std::string WhatAPacketSocketLacks(const std::vector<PortArgument>& arguments) {
-  const std::string interface = ValueOf(arguments, "iface");
-  if (interface.empty()) return "names no interface (add iface=NAME)";
+// Packet sockets, net_af_packet and net_af_xdp.
+std::string WhatAPacketSocketLacks(const std::string& port) {
+  const std::string interface = NetworkDeviceOf(port);
+  if (interface.empty()) {
+    return absl::StartsWith(port, "packet") ? "names no interface (write packet:NAME)"
+                                            : "names no interface (add iface=NAME)";
+  }
   std::string lack = WhatAnInterfaceLacks(interface);
   return lack.empty() ? WhatRawSocketsLack() : lack;
 }
@@ -122,7 +125,7 @@ std::string WhatPortLacks(const std::string& port) {
   if (!fault.empty()) return fault;
   const std::vector<PortArgument> arguments = PortArguments(port);
   const auto is = [&](absl::string_view driver) { return absl::StartsWith(port, driver); };
-  if (is("net_af_packet") || is("net_af_xdp")) return WhatAPacketSocketLacks(arguments);
+  if (is("packet:") || is("net_af_packet") || is("net_af_xdp")) return WhatAPacketSocketLacks(port);
   if (is("net_pcap")) return WhatPcapLacks(arguments);
   if (is("net_tap")) return WhatATapLacks(arguments);
   if (is("net_memif")) return WhatAMemifLacks(arguments);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dataplane/port/packet_sockets.h"
 #include "dataplane/port/scattered.h"
 #include "dataplane/port/wire.h"
 
@@ -37,11 +38,27 @@ uint32_t EthdevPort::ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32
   const uint32_t turn = turns_[lcore].number++;
   for (uint32_t i = 0; i < own && received < count; ++i) {
     const uint32_t queue = first + (turn + i) % own * lcores_;
-    received += rte_eth_rx_burst(port_, static_cast<uint16_t>(queue), frames + received,
-                                 static_cast<uint16_t>(count - received));
+    received += ReceiveFrom(queue, frames + received, count - received);
   }
   MakeUsual(lcore, frames, received);
   return received;
+}
+
+uint32_t EthdevPort::ReceiveFrom(uint32_t queue, rte_mbuf** frames, uint32_t count) {
+  if (packet_ != nullptr) return packet_->Receive(queue, frames, count);
+  return rte_eth_rx_burst(port_, static_cast<uint16_t>(queue), frames,
+                          static_cast<uint16_t>(count));
+}
+
+bool EthdevPort::PendingAt(uint32_t queue) const {
+  if (packet_ != nullptr) return packet_->Pending(queue);
+  return rte_eth_rx_queue_count(port_, static_cast<uint16_t>(queue)) > 0;
+}
+
+uint32_t EthdevPort::SendBy(uint32_t queue, rte_mbuf** frames, uint32_t count) {
+  if (packet_ != nullptr) return packet_->Send(queue, frames, count);
+  return rte_eth_tx_burst(port_, static_cast<uint16_t>(queue), frames,
+                          static_cast<uint16_t>(count));
 }
 
 // Linearizes frames and restores VLAN tags. Frames that keep several segments are dropped and
@@ -78,7 +95,7 @@ bool EthdevPort::Pending(uint32_t lcore) const {
   // If the PMD cannot tell, the lcore polls again after its poll interval.
   const bool asks = tells_pending_ && is_started_.load(std::memory_order_acquire);
   for (uint32_t queue = FirstQueueOf(lcore); asks && queue < queues_.rx; queue += lcores_) {
-    if (rte_eth_rx_queue_count(port_, static_cast<uint16_t>(queue)) > 0) return true;
+    if (PendingAt(queue)) return true;
   }
   return lcore == home_lcore_ && (rte_ring_empty(from_self_) == 0 ||
                                   (from_others_ != nullptr && rte_ring_empty(from_others_) == 0));
@@ -171,11 +188,8 @@ uint32_t EthdevPort::Transmit(uint32_t lcore, rte_mbuf** frames, const uint8_t* 
 uint32_t EthdevPort::Send(uint32_t lcore, rte_mbuf** frames, uint32_t count) {
   if (!is_started_.load(std::memory_order_acquire)) [[unlikely]]
     return 0;
-  if (queue_per_lcore_) {
-    return rte_eth_tx_burst(port_, static_cast<uint16_t>(lcore), frames,
-                            static_cast<uint16_t>(count));
-  }
-  if (lcore == home_lcore_) return rte_eth_tx_burst(port_, 0, frames, static_cast<uint16_t>(count));
+  if (queue_per_lcore_) return SendBy(lcore, frames, count);
+  if (lcore == home_lcore_) return SendBy(0, frames, count);
   const uint32_t taken =
       rte_ring_mp_enqueue_burst(from_others_, reinterpret_cast<void**>(frames), count, nullptr);
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -191,8 +205,7 @@ uint32_t EthdevPort::ServeOthers() {
                                             static_cast<unsigned>(held_.size()), nullptr);
   }
   if (held_count_ == 0) return 0;
-  const uint16_t sent =
-      rte_eth_tx_burst(port_, 0, held_.data(), static_cast<uint16_t>(held_count_));
+  const uint32_t sent = SendBy(0, held_.data(), held_count_);
   std::copy(held_.begin() + sent, held_.begin() + held_count_, held_.begin());
   held_count_ -= sent;
   return sent;

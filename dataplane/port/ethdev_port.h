@@ -1,6 +1,7 @@
-// A DPDK ethdev under a device, opened by its devargs. Its receive queues are distributed over the
-// lcores; the home lcore has the first. Rings hand frames off to the lcore that owns their queue
-// pair. Frames of a device to itself are looped back here, as hardly any link returns them.
+// A DPDK ethdev under a device, opened by its devargs, or packet sockets of our own in its place
+// (packet_sockets.h). Its receive queues are distributed over the lcores; the home lcore has the
+// first. Rings hand frames off to the lcore that owns their queue pair. Frames of a device to
+// itself are looped back here, as hardly any link returns them.
 #pragma once
 
 #include <array>
@@ -31,6 +32,8 @@ struct rte_mempool;
 struct rte_ring;
 
 namespace roci::dataplane {
+
+class PacketSockets;
 
 class EthdevPort {
  public:
@@ -71,7 +74,6 @@ class EthdevPort {
   uint32_t rx_ring() const { return rx_ring_; }
   PortFlowControl flow_control() const { return flow_control_; }
   uint32_t backlog_mark() const { return backlog_mark_; }
-  uint16_t port_id() const { return port_; }
   uint32_t home_lcore() const { return home_lcore_; }
   // Whether frames to other stations are received too, where the PMD can choose.
   void SetPromiscuous(bool on);
@@ -109,8 +111,11 @@ class EthdevPort {
   bool IsHome(uint32_t lcore) const { return lcore == home_lcore_; }
 
  private:
-  explicit EthdevPort(PortServices& services) : services_(services), rx_waits_(services) {}
+  explicit EthdevPort(PortServices& services);
+  absl::Status OpenEthdev(const Config& config);
+  absl::Status OpenSockets(const Config& config);
   absl::Status Configure(const Config& config);
+  absl::Status PassGroups();
   absl::Status SetUp(const Config& config, const rte_eth_dev_info& info);
   absl::Status SetAddress(const roce::Mac& wanted);
   absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info);
@@ -139,6 +144,9 @@ class EthdevPort {
   uint32_t Send(uint32_t lcore, rte_mbuf** frames, uint32_t count);
   uint32_t FirstQueueOf(uint32_t lcore) const { return (lcore + lcores_ - home_lcore_) % lcores_; }
   uint32_t ReceiveFromQueues(uint32_t lcore, rte_mbuf** frames, uint32_t count);
+  uint32_t ReceiveFrom(uint32_t queue, rte_mbuf** frames, uint32_t count);
+  bool PendingAt(uint32_t queue) const;
+  uint32_t SendBy(uint32_t queue, rte_mbuf** frames, uint32_t count);
 
   static constexpr size_t kMostHeldFrames = 32;  // that the port has not taken
 
@@ -147,6 +155,7 @@ class EthdevPort {
   DriverDescriptors descriptors_;  // what the driver has opened
   PortSockets sockets_;
   RxWaits rx_waits_;
+  std::unique_ptr<PacketSockets> packet_;  // null: the port is an ethdev
   std::unique_ptr<FramePool> own_frames_;
   bool has_usual_buffers_ = true;  // of kFrameBufferBytes
   PortSettings settings_;

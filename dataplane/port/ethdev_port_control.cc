@@ -24,6 +24,7 @@
 #include "dataplane/port/link_state.h"
 #include "dataplane/port/memif_listener.h"
 #include "dataplane/port/network_device.h"
+#include "dataplane/port/packet_sockets.h"
 #include "dataplane/port/port_devargs.h"
 #include "dataplane/port/port_offloads.h"
 #include "dataplane/port/port_queues.h"
@@ -91,28 +92,58 @@ uint32_t NetworkDeviceOf(const std::string& devargs, const rte_eth_dev_info& inf
 
 }  // namespace
 
+EthdevPort::EthdevPort(PortServices& services) : services_(services), rx_waits_(services) {}
+
 absl::StatusOr<std::unique_ptr<EthdevPort>> EthdevPort::Open(PortServices& services,
                                                              const Config& config) {
   std::unique_ptr<EthdevPort> port(new EthdevPort(services));
   port->home_lcore_ = config.home_lcore;
-  const std::string name = PortName(config.devargs);
   port->settings_ = config.settings;
-  port->devargs_ = WithDefaults(WithRxRing(config.devargs, config.settings.rx_ring), config.mtu);
-  if (absl::Status status = ClearSocket(port->devargs_); !status.ok()) return status;
+  port->lcores_ = services.lcore_count();
+  const bool has_sockets =
+      !PacketInterface(config.devargs).empty() && PacketSockets::AreSupported();
+  absl::Status status = has_sockets ? port->OpenSockets(config) : port->OpenEthdev(config);
+  if (status.ok()) status = port->PassGroups();
+  if (status.ok()) status = port->OpenRings();
+  if (!status.ok()) return status;
+  return port;
+}
+
+absl::Status EthdevPort::OpenEthdev(const Config& config) {
+  const std::string devargs = AsEthdev(config.devargs);
+  const std::string name = PortName(devargs);
+  devargs_ = WithDefaults(WithRxRing(devargs, settings_.rx_ring), config.mtu);
+  if (absl::Status status = ClearSocket(devargs_); !status.ok()) return status;
   // An existing port (a PCI device of the allow list, or one made by EAL arguments) is used as it
   // is.
-  if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
-    if (const int error = rte_dev_probe(port->devargs_.c_str()); error != 0) {
-      return NoDevice(error, config.devargs, port->devargs_);
+  if (rte_eth_dev_get_port_by_name(name.c_str(), &port_) != 0) {
+    if (const int error = rte_dev_probe(devargs_.c_str()); error != 0) {
+      return NoDevice(error, config.devargs, devargs_);
     }
-    port->attached_ = true;
-    if (rte_eth_dev_get_port_by_name(name.c_str(), &port->port_) != 0) {
+    attached_ = true;
+    if (rte_eth_dev_get_port_by_name(name.c_str(), &port_) != 0) {
       return absl::NotFoundError(absl::StrCat("'", config.devargs, "' is no Ethernet device"));
     }
   }
-  if (absl::Status status = port->Configure(config); !status.ok()) return status;
-  if (absl::Status status = port->OpenRings(); !status.ok()) return status;
-  return port;
+  return Configure(config);
+}
+
+absl::Status EthdevPort::OpenSockets(const Config& config) {
+  devargs_ = config.devargs;
+  auto sockets = PacketSockets::Open(
+      {.interface = PacketInterface(devargs_), .queues = lcores_, .joins = JoinsFrames(devargs_)},
+      services_.frames().mempool());
+  if (!sockets.ok()) return sockets.status();
+  packet_ = *std::move(sockets);
+  network_device_ = packet_->network_device();
+  queues_ = {static_cast<uint16_t>(lcores_), static_cast<uint16_t>(lcores_)};
+  queue_per_lcore_ = lcores_ > 1;
+  mtu_ = config.mtu;
+  if (absl::Status status = SetAddress(config.mac); !status.ok()) return status;
+  sockets_.Use(packet_->descriptors());
+  rx_waits_.UseSockets(packet_->descriptors(), queues_.rx);
+  is_started_ = true;
+  return FlowControlIsOff(settings_);
 }
 
 absl::Status EthdevPort::Configure(const Config& config) {
@@ -120,7 +151,6 @@ absl::Status EthdevPort::Configure(const Config& config) {
   if (const int error = rte_eth_dev_info_get(port_, &info); error != 0) {
     return DpdkError(error, "port information");
   }
-  lcores_ = services_.lcore_count();
   // net_vhost logs an error when it is asked without a peer.
   tells_pending_ = std::strcmp(info.driver_name, "net_vhost") != 0;
   link_brings_back_ = LinkBringsBack(devargs_);
@@ -151,17 +181,18 @@ absl::Status EthdevPort::Configure(const Config& config) {
   absl::StatusOr<PortFlowControl> flow_control = SetFlowControl(port_, settings_);
   if (!flow_control.ok()) return flow_control.status();
   flow_control_ = *flow_control;
-  // For neighbour discovery and multicast groups. A PMD without filters delivers all frames anyway.
-  rte_eth_allmulticast_enable(port_);
-  if (network_device_ != 0) {
-    all_groups_ = HoldReception(network_device_, Reception::kAllGroups);
-    if (!all_groups_.valid()) {
-      return absl::PermissionDeniedError(
-          "the network device cannot be told to pass on frames to multicast groups, without which "
-          "there is no IPv6 neighbour discovery (CAP_NET_RAW)");
-    }
-  }
   return absl::OkStatus();
+}
+
+// For neighbour discovery and multicast groups. A PMD without filters delivers all frames anyway.
+absl::Status EthdevPort::PassGroups() {
+  if (packet_ == nullptr) rte_eth_allmulticast_enable(port_);
+  if (network_device_ == 0) return absl::OkStatus();
+  all_groups_ = HoldReception(network_device_, Reception::kAllGroups);
+  if (all_groups_.valid()) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "the network device cannot be told to pass on frames to multicast groups, without which "
+      "there is no IPv6 neighbour discovery (CAP_NET_RAW)");
 }
 
 // For each queue.
@@ -204,7 +235,9 @@ absl::Status EthdevPort::SetUp(const Config& config, const rte_eth_dev_info& inf
 
 absl::Status EthdevPort::SetAddress(const roce::Mac& wanted) {
   rte_ether_addr address;
-  if (const int error = rte_eth_macaddr_get(port_, &address); error != 0) {
+  if (packet_ != nullptr) {
+    std::memcpy(address.addr_bytes, packet_->mac().bytes.data(), sizeof(address));
+  } else if (const int error = rte_eth_macaddr_get(port_, &address); error != 0) {
     return DpdkError(error, "the port's address");
   }
   const bool is_others = AddressIsOfOtherEnd(devargs_);
@@ -435,8 +468,8 @@ EthdevPort::~EthdevPort() {
   FreeFrameRing(from_others_);
   FreeFrameRing(from_self_);
   rte_pktmbuf_free_bulk(held_.data(), held_count_);
-  if (!rte_eth_dev_is_valid_port(port_)) return;
   rx_waits_.Close();
+  if (packet_ != nullptr || !rte_eth_dev_is_valid_port(port_)) return;
   EndMemifListener(MemifListenerOf(devargs_));
   RunWherePeerIsWatched([this] { Close(); });
 }
@@ -451,14 +484,21 @@ void EthdevPort::Close() {
 
 LinkState EthdevPort::ReadLink() const {
   rte_eth_link link;
-  LinkState state{.mtu = mtu_};
-  state.up = rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+  LinkState state{.up = packet_ != nullptr, .mtu = mtu_};
+  if (packet_ == nullptr) {
+    state.up = rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+  }
   if (network_device_ != 0) return OnNetworkDevice(state, ReadNetworkDevice(network_device_));
   if (is_hardware_ && state.up) state.speed_mbps = driver_speed_mbps();
   return state;
 }
 
 PortLosses EthdevPort::losses() {
+  if (packet_ != nullptr) {
+    PortLosses losses = packet_->losses();
+    losses.rx_missed = sockets_.missed();
+    return losses;
+  }
   rte_eth_stats stats{};
   if (rte_eth_stats_get(port_, &stats) != 0) return {};
   return {.rx_missed = stats.imissed + sockets_.missed(),
@@ -480,7 +520,7 @@ void EthdevPort::SetPromiscuous(bool on) {
 
 uint32_t EthdevPort::driver_speed_mbps() const {
   rte_eth_link link;
-  if (rte_eth_link_get_nowait(port_, &link) != 0) return 0;
+  if (packet_ != nullptr || rte_eth_link_get_nowait(port_, &link) != 0) return 0;
   return link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
 }
 
@@ -502,7 +542,7 @@ uint64_t EthdevPort::linearized() const {
 
 PortOffloads EthdevPort::offloads() const {
   // A driver may still report scattering when it has larger buffers.
-  const bool in_pieces = has_usual_buffers_ && Scatters();
+  const bool in_pieces = packet_ == nullptr && has_usual_buffers_ && Scatters();
   const uint64_t pieces = in_pieces ? RTE_ETH_RX_OFFLOAD_SCATTER : 0;
   return {.rx = offloads_.rx | pieces, .tx = offloads_.tx};
 }

@@ -71,4 +71,9 @@ absl::StatusOr<PortFlowControl> SetFlowControl(uint16_t port, const PortSettings
   return SetPause(port, settings.pause);
 }
 
+absl::Status FlowControlIsOff(const PortSettings& settings) {
+  if (settings.pfc_priorities != 0) return Refusal("PFC", -ENOTSUP);
+  return settings.pause == FlowControlUse::kOn ? Refusal("pause", -ENOTSUP) : absl::OkStatus();
+}
+
 }  // namespace roci::dataplane

@@ -12,5 +12,7 @@ namespace roci::dataplane {
 // Switches on what `settings` ask for and returns what is on. Control thread, after the port has
 // started. FailedPrecondition: the port does not offer what is required.
 absl::StatusOr<PortFlowControl> SetFlowControl(uint16_t port, const PortSettings& settings);
+// For a port that has none: an error if the settings require it.
+absl::Status FlowControlIsOff(const PortSettings& settings);
 
 }  // namespace roci::dataplane

@@ -61,6 +61,19 @@ uint32_t ArgumentOf(const std::string& devargs, std::string_view key, uint32_t o
   return NumberOf(devargs, key, otherwise);
 }
 
+std::string PacketInterface(const std::string& devargs) {
+  constexpr std::string_view kPrefix = "packet:";
+  if (!devargs.starts_with(kPrefix)) return "";
+  return devargs.substr(kPrefix.size(), devargs.find(',') - kPrefix.size());
+}
+
+bool JoinsFrames(const std::string& devargs) { return ValueOf(devargs, "gso") != "0"; }
+
+std::string AsEthdev(const std::string& devargs) {
+  const std::string interface = PacketInterface(devargs);
+  return interface.empty() ? devargs : "net_af_packet_" + interface + ",iface=" + interface;
+}
+
 std::string WithDefaults(std::string devargs, uint32_t mtu) {
   const bool is_small = mtu <= kDefaultBufferBytes - kRingHeaderBytes - kEthernetOverheadBytes;
   if (devargs.starts_with("net_af_packet") && !is_small && ValueOf(devargs, "framesz").empty() &&

@@ -22,6 +22,14 @@ std::string PortName(const std::string& devargs);
 // The argument `key` of the devargs, if it is there; its value as a number.
 bool HasArgument(const std::string& devargs, std::string_view key);
 uint32_t ArgumentOf(const std::string& devargs, std::string_view key, uint32_t otherwise);
+// The network device of a port of packet sockets ("packet:eth0" or "packet:eth0,gso=0"); empty for
+// other ports.
+std::string PacketInterface(const std::string& devargs);
+// Whether such a port joins frames (udp_gso.h): not with "gso=0".
+bool JoinsFrames(const std::string& devargs);
+// The devargs of DPDK's driver for packet sockets in the place of such a port; those of other ports
+// unchanged.
+std::string AsEthdev(const std::string& devargs);
 
 // Adds missing arguments: for net_af_packet, ring frames (framesz) that hold `mtu` bytes behind the
 // Ethernet header, as the default is 2 KiB; for net_pcap, the address of its network device

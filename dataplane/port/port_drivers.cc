@@ -28,6 +28,7 @@ void LoadPlugins() {
 }  // namespace
 
 bool HasPortDriver(const std::string& devargs) {
+  if (devargs.starts_with("packet:")) return true;
   static const bool loaded = (LoadPlugins(), true);
   (void)loaded;
   // DPDK logs unknown names to stderr; the caller reports them.

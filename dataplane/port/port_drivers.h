@@ -1,12 +1,13 @@
-// Whether DPDK has a driver for a port. Works before the EAL is started.
+// Whether DPDK or the daemon has a driver for a port. Works before the EAL is started.
 #pragma once
 
 #include <string>
 
 namespace roci::dataplane {
 
-// Whether a bus and, for virtual ports, a driver knows `devargs` ("net_tap0,iface=x", a PCI
-// address). Loads DPDK's plugins as the EAL does. Does not check that the port exists.
+// Whether the port is "packet:NAME", or a bus and, for virtual ports, a driver knows `devargs`
+// ("net_tap0,iface=x", a PCI address). Loads DPDK's plugins as the EAL does. Does not check that
+// the port exists.
 bool HasPortDriver(const std::string& devargs);
 
 }  // namespace roci::dataplane

@@ -75,6 +75,7 @@ std::string FaultOfRxRing(const std::string& devargs) {
                                  {"net_tap", ""},
                                  {"net_pcap", ""},
                                  {"net_ring", ""}};
+  if (!PacketInterface(devargs).empty()) return "packet sockets have no ring";
   for (const Driver& driver : kDrivers) {
     if (!devargs.starts_with(driver.name)) continue;
     const std::string name(driver.name);

@@ -37,6 +37,8 @@ class RxWaits {
   // `sockets`: PortSockets::descriptors().
   void Find(uint16_t port, const std::string& driver, uint16_t queues, bool has_interrupts,
             const std::vector<int>& sockets, const DriverDescriptors& opened);
+  // The same for a port of packet sockets, one for each queue.
+  void UseSockets(const std::vector<int>& sockets, uint16_t queues);
   // Call before the port is closed, when no lcore uses it.
   void Close();
   // The wait of a queue; nothing: the driver offers none.
@@ -54,7 +56,6 @@ class RxWaits {
   void NotePeerChange(bool is_freed);
 
  private:
-  void UseSockets(const std::vector<int>& sockets, uint16_t queues);
   void UseInterrupts(uint16_t queues);
   void UseCallDescriptors(const std::vector<int>& eventfds, uint16_t queues);
   void WatchPeer();

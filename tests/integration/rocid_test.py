@@ -209,6 +209,9 @@ class RocidTest(unittest.TestCase):
                   '[[device]]\nname = "a"\nport = "net_af_packet0,iface=nosuch0"\n':
                   'device[0].port: "net_af_packet0,iface=nosuch0": there is no network interface "nosuch0"',
                   '[[device]]\nname = "a"\nport = "net_af_packet0"\n': 'names no interface (add iface=NAME)',
+                  '[[device]]\nname = "a"\nport = "packet:"\n': 'names no interface (write packet:NAME)',
+                  '[[device]]\nname = "a"\nport = "packet:nosuch0"\n': 'there is no network interface "nosuch0"',
+                  '[[device]]\nname = "a"\nport = "packet:lo,qpairs=2"\n': 'packet has no argument "qpairs" (it has gso)',
                   '[[device]]\nname = "a"\nport = "net_pcap0"\n': 'names neither interface nor file',
                   '[[device]]\nname = "a"\nport = "net_pcap0,iface=nosuch0"\n':
                   'there is no network interface "nosuch0"',

@@ -37,6 +37,8 @@ TEST(PortArguments, OfTheDriversGuideAreAccepted) {
            "net_pcap0,rx_pcap=a.pcap,tx_pcap=b.pcap,infinite_rx=1",
            "net_pcap0,iface=lo,phy_mac=1",
            "net_ring0",
+           "packet:eth0",
+           "packet:eth0.100,gso=0",
        }) {
     EXPECT_EQ(FaultOfPortArguments(port), "") << port;
   }
@@ -52,6 +54,9 @@ TEST(PortArguments, OfUnknownDriversPass) {
 TEST(PortArguments, TheNetworkDeviceIsThatOfPacketSockets) {
   EXPECT_EQ(NetworkDeviceOf("net_af_packet0,qpairs=2,iface=eth0"), "eth0");
   EXPECT_EQ(NetworkDeviceOf("net_af_xdp0,iface=eth0,queue_count=1"), "eth0");
+  EXPECT_EQ(NetworkDeviceOf("packet:eth0"), "eth0");
+  EXPECT_EQ(NetworkDeviceOf("packet:eth0.100,gso=0"), "eth0.100");
+  EXPECT_EQ(NetworkDeviceOf("packet:"), "");
   EXPECT_EQ(NetworkDeviceOf("net_vhost0,iface=/run/x"), "");
   EXPECT_EQ(NetworkDeviceOf("03:00.0"), "");
 }

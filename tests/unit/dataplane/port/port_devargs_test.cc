@@ -25,6 +25,20 @@ TEST(PortDevargs, MtuIsThatOfTheBuffers) {
   EXPECT_EQ(RoomOf("0000:01:00.0"), std::nullopt);
 }
 
+TEST(PortDevargs, PacketSocketsNameTheirNetworkDevice) {
+  EXPECT_EQ(PacketInterface("packet:eth0"), "eth0");
+  EXPECT_EQ(PacketInterface("packet:eth0.5,gso=0"), "eth0.5");
+  EXPECT_EQ(PacketInterface("net_af_packet0,iface=packet:eth0"), "");
+  EXPECT_EQ(PacketInterface("packet:"), "");
+  EXPECT_EQ(PortName("packet:eth0,gso=0"), "packet:eth0");
+  EXPECT_FALSE(IsPciAddress("packet:eth0.5"));
+  EXPECT_TRUE(JoinsFrames("packet:eth0"));
+  EXPECT_TRUE(JoinsFrames("packet:eth0,gso=1"));
+  EXPECT_FALSE(JoinsFrames("packet:eth0,gso=0"));
+  EXPECT_EQ(AsEthdev("packet:eth0,gso=0"), "net_af_packet_eth0,iface=eth0");
+  EXPECT_EQ(AsEthdev("net_tap0,iface=x"), "net_tap0,iface=x");
+}
+
 TEST(PortDevargs, PcapIsBoundByItsNetworkDeviceAlone) {
   EXPECT_EQ(WithDefaults("net_pcap0,iface=lo", 4200), "net_pcap0,iface=lo,phy_mac=1");
   EXPECT_EQ(WithDefaults("net_pcap0,iface=lo,phy_mac=0", 1500), "net_pcap0,iface=lo,phy_mac=0");
