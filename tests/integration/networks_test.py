@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Two daemons on one network: over a veth pair between two network namespaces by net_af_packet and net_af_xdp, over
-net_memif, and over net_vhost with net_virtio_user.
+"""Two daemons on one network: over a veth pair between two network namespaces by the daemon's packet sockets, net_af_packet and
+net_af_xdp, over net_memif, and over net_vhost with net_virtio_user.
 
 The kernel has the same address on its side of the veth pair, silenced as in docs/ports.md. The test creates namespaces and
 interfaces and removes them; without permission for that its cases are skipped.
@@ -22,6 +22,7 @@ import time
 import unittest
 
 import damaged_frames
+import icrc
 from harness import (LIMIT_S, Daemon, Pair, Programs, await_, ended_well, free_port, listening, members,
                      require_network_namespaces)
 
@@ -35,6 +36,7 @@ AF_XDP = 44
 SIOCETHTOOL = 0x8946
 ETHTOOL_GSET = 1
 ETHTOOL_SSET = 2
+ETHTOOL_STXCSUM = 0x17
 
 
 def ip(*arguments, namespace=None):
@@ -241,6 +243,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
     driver = None
     mtu = 1500
     less = (1000, 512)  # another MTU, and the path MTU that fits it
+    too_many_frames = 8192  # for the kernel's buffer
     names = tuple(f'roci-{os.getpid()}-{end}' for end in 'ab')
     far_address = V4[1]
     interfaces = ('roci-veth-a', 'roci-veth-b')
@@ -259,8 +262,12 @@ class OnVeth(DamagedFrames, TwoDaemons):
         for number, (name, interface) in enumerate(zip(cls.names, cls.interfaces)):
             ip('link', 'set', interface, 'mtu', str(cls.mtu), 'up', namespace=name)
             cls.quieten_kernel(name, interface, number)
-            daemons.append(cls.start_daemon(f'{cls.driver}0,iface={interface}', number, ('ip', 'netns', 'exec', name)))
+            daemons.append(cls.start_daemon(cls.port_on(interface), number, ('ip', 'netns', 'exec', name)))
         cls.daemons = daemons
+
+    @classmethod
+    def port_on(cls, interface):
+        return f'{cls.driver}0,iface={interface}'
 
     @classmethod
     def quieten_kernel(cls, name, interface, number):
@@ -319,7 +326,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
         self.addCleanup(daemon.send_signal, signal.SIGCONT)
         daemon.send_signal(signal.SIGSTOP)
         frame = b'\xff' * 6 + b'\x02' + bytes(5) + struct.pack('!H', LOCAL_EXPERIMENT) + bytes(46)
-        for _ in range(8192):
+        for _ in range(self.too_many_frames):
             sender.send(frame)
         daemon.send_signal(signal.SIGCONT)
         self.assertTrue(await_(lambda: self.port(1)['lost_by_port'].get('rx_missed', 0) > before), self.port(1))
@@ -489,7 +496,7 @@ class VethTest(OnVeth):
             said = ip('-json', '-details', 'link', 'show', self.interfaces[1], namespace=self.names[1]).stdout
             return {key: json.loads(said)[0][key] for key in ('address', 'promiscuity')}
         before = said_of_link()
-        config = (f'[[device]]\nname = "roci0"\nport = "{self.driver}0,iface={self.interfaces[1]}"\n'
+        config = (f'[[device]]\nname = "roci0"\nport = "{self.port_on(self.interfaces[1])}"\n'
                   f'mac = "02:00:00:00:00:03"\naddresses = ["192.0.2.3/24"]\n')
         third = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', self.names[1]))
         self.addCleanup(third.stop)
@@ -502,7 +509,7 @@ class VethTest(OnVeth):
         self.assertEqual(said_of_link(), before)
 
     def test_a_second_daemon_in_the_same_place_is_warned(self):
-        config = f'[[device]]\nname = "roci0"\nport = "{self.driver}0,iface={self.interfaces[1]}"\naddresses = ["192.0.2.3/24"]\n'
+        config = f'[[device]]\nname = "roci0"\nport = "{self.port_on(self.interfaces[1])}"\naddresses = ["192.0.2.3/24"]\n'
         third = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', self.names[1]))
         self.addCleanup(third.stop)
         mac = third.show('ports')[0]['mac']
@@ -557,6 +564,113 @@ class VethTest(OnVeth):
         self.assertEqual(unreachable, [])
 
 
+class PacketTest(VethTest):
+    """The daemon's own packet sockets, which pass runs of frames as one."""
+    driver = 'packet'
+    joins_fragments = False
+    too_many_frames = 100_000  # the kernel counts several hundred bytes for each
+
+    @classmethod
+    def port_on(cls, interface):
+        return f'packet:{interface}'
+
+    def transfer(self, number, *more):
+        """Writes and reads that programs verify, by both IP versions; returns some of what a listener on that interface gets."""
+        found = []
+        before = [self.drops(end).get('icrc', 0) for end in (0, 1)]
+        for gid in ('1', '2'):
+            listener = self.listen(number)
+            self.run_ends('ibv_rc_pingpong', '-g', gid, '-n', '20', '-s', '200000', '-c', *more)
+            self.run_ends('ibv_uc_pingpong', '-g', gid, '-n', '20', '-s', '20000', '-c', *more)
+            self.run_ends('ib_read_bw', '-x', gid, '-F', '-n', '20', '-s', '65536')
+            found += self.frames(listener)[:300]
+        self.assertEqual([self.drops(end).get('icrc', 0) for end in (0, 1)], before)
+        return found
+
+    def test_runs_pass_whole(self):
+        longest = {4: 0, 6: 0}
+        for frame in self.transfer(1):
+            packet = icrc.network_part(frame)
+            if icrc.is_roce(packet):
+                longest[packet[0] >> 4] = max(longest[packet[0] >> 4], len(packet))
+        # Eight or more packets.
+        self.assertGreater(min(longest.values()), 8 * 1024, longest)
+
+    def test_the_kernel_divides_runs_where_the_device_needs_it(self):
+        """Its segments have correct checksums, and the ICRC is that of each."""
+        for number in (0, 1):
+            # Without this offload there is no UDP GSO.
+            self.addCleanup(self.set_checksum_offload, number, 1)
+            self.set_checksum_offload(number, 0)
+        counts = {'divided': 0, 'single': 0}
+        for number in (0, 1):
+            for frame in self.transfer(number):
+                packet = icrc.network_part(frame)
+                if not icrc.is_roce(packet):
+                    continue
+                self.assertLessEqual(len(packet), self.mtu)
+                self.assertEqual(icrc.icrc_of(packet), packet[-4:], packet[:60].hex())
+                udp = 40 if packet[0] >> 4 == 6 else 20
+                is_divided = packet[udp + 6:udp + 8] != b'\0\0'
+                counts['divided' if is_divided else 'single'] += 1
+                if is_divided:
+                    self.assertEqual(udp_sum(packet), 0xFFFF, packet[:60].hex())
+        self.assertGreater(min(counts.values()), 5, counts)
+
+    def set_checksum_offload(self, number, on):
+        """As `ethtool -K ... tx on|off` does."""
+        def call():
+            value = ctypes.create_string_buffer(struct.pack('=2I', ETHTOOL_STXCSUM, on), 8)
+            request = struct.pack('16sP16x', self.interfaces[number].encode(), ctypes.addressof(value))
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+                fcntl.ioctl(asker, SIOCETHTOOL, request)
+        inside(self.names[number], call)
+
+    def test_large_frames(self):
+        """With a path MTU of 4096, whole and divided."""
+        self.addCleanup(self.set_mtu_of_links, self.mtu)
+        self.set_mtu_of_links(4400)
+        for size in ('65536', '10000'):
+            self.addCleanup(self.set_link, 0, 'gso_max_size', '65536')
+            self.set_link(0, 'gso_max_size', size)
+            self.transfer(1)
+
+    def set_mtu_of_links(self, mtu):
+        for number in (0, 1):
+            self.set_link(number, 'mtu', str(mtu))
+        self.assertTrue(await_(lambda: all(self.port(number)['mtu'] >= min(mtu, 1500) for number in (0, 1))))
+
+    def test_long_frames_of_tcp_do_not_reach_the_daemon(self):
+        """The kernels talk by TCP over the same devices."""
+        before = [self.port(number)['lost_by_port'] for number in (0, 1)]
+        server = inside(self.names[0], lambda: socket.create_server((V4[0], 0)))
+        self.addCleanup(server.close)
+        client = inside(self.names[1], lambda: socket.create_connection(server.getsockname()))
+        self.addCleanup(client.close)
+        other, _ = server.accept()
+        self.addCleanup(other.close)
+        for _ in range(200):
+            client.sendall(bytes(60000))
+            left = 60000
+            while left > 0:
+                left -= len(other.recv(left))
+        self.run_ends('ibv_rc_pingpong', '-g', '1', '-n', '200', '-c')
+        for number in (0, 1):
+            lost = self.port(number)['lost_by_port']
+            self.assertEqual(lost.get('rx_errors', 0), before[number].get('rx_errors', 0))
+
+
+def udp_sum(packet):
+    """The sum that the UDP checksum of an IP packet makes 0xFFFF."""
+    v6 = packet[0] >> 4 == 6
+    udp = packet[40 if v6 else 20:]
+    data = packet[8 if v6 else 12:40 if v6 else 20] + struct.pack('!HH', 17, len(udp)) + udp + bytes(len(udp) % 2)
+    total = sum(struct.unpack(f'!{len(data) // 2}H', data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
 class LinkTest(unittest.TestCase):
     """Other kinds of port on a network device, alone; and a network device that is removed."""
 
@@ -595,6 +709,9 @@ class LinkTest(unittest.TestCase):
         time.sleep(1.5)
         self.assertEqual(daemon.show('ports')[0]['state'], 'down')
         self.assertEqual(daemon.stop(), 0)
+
+    def test_packet_sockets(self):
+        self.follow('packet:roci-link', 'roci-link')
 
     def test_libpcap(self):
         self.follow('net_pcap0,iface=roci-link', 'roci-link')
