@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 import time
+import typing
 
 from .perftest import parse_latency
 from .processes import BenchmarkError, Daemon, is_listening, perftest_pair, run_client, stop
@@ -13,6 +14,8 @@ from .processes import BenchmarkError, Daemon, is_listening, perftest_pair, run_
 KERNEL_ADDRESSES = ('198.51.100.1', '198.51.100.2')
 DAEMON_ADDRESSES = ('198.51.100.11', '198.51.100.12')
 DEVICE = 'roci0'
+LARGEST_MTU = 4200  # of a device
+LARGE_MTU = 4400  # of a veth pair
 QPERF_PORT, IPERF_PORT = 19765, 5201
 
 
@@ -89,9 +92,10 @@ def join(build, configs, prefixes=((), ())):
 
 
 @contextlib.contextmanager
-def over_veth(build, driver, mtu):
+def over_veth(build, port, mtu):
+    """`port` has {} in the place of the interface's name."""
     with Veth(mtu) as veth:
-        configs = [config(f'{driver}0,iface={interface}', end, mtu) for end, interface in enumerate(veth.interfaces)]
+        configs = [config(port.format(interface), end, min(mtu, LARGEST_MTU)) for end, interface in enumerate(veth.interfaces)]
         with join(build, configs, (veth.inside(0), veth.inside(1))) as joined:
             yield joined
 
@@ -114,12 +118,22 @@ def over_vhost(build):
             yield joined
 
 
-# Name of a network -> function that starts its daemons. AF_XDP's buffers have at most one page.
+class Network(typing.NamedTuple):
+    """What connects two daemons."""
+    join: typing.Callable  # starts them
+    mtu: int = LARGE_MTU  # of the kernel's TCP that it is compared with
+    times_tcp: float | None = None  # wanted bandwidth; None: no target
+    latency_of_tcp: bool = False  # wanted
+
+
+# AF_XDP's buffers have at most one page.
 NETWORKS = {
-    'veth, net_af_packet': lambda build: over_veth(build, 'net_af_packet', 4200),
-    'veth, net_af_xdp': lambda build: over_veth(build, 'net_af_xdp', 3400),
-    'memif': over_memif,
-    'vhost-user': over_vhost,
+    f'veth, packet, MTU {LARGE_MTU}': Network(lambda build: over_veth(build, 'packet:{}', LARGE_MTU), times_tcp=1.5, latency_of_tcp=True),
+    'veth, packet, MTU 1500': Network(lambda build: over_veth(build, 'packet:{}', 1500), mtu=1500, times_tcp=1.0),
+    'veth, net_af_packet': Network(lambda build: over_veth(build, 'net_af_packet0,iface={}', LARGE_MTU), latency_of_tcp=True),
+    'veth, net_af_xdp': Network(lambda build: over_veth(build, 'net_af_xdp0,iface={}', 3400), latency_of_tcp=True),
+    'memif': Network(over_memif, times_tcp=2.0),
+    'vhost-user': Network(over_vhost, times_tcp=2.0),
 }
 
 
@@ -155,19 +169,19 @@ def server_in(veth, port, *command):
         stop(process, 1.0)
 
 
-def measure_tcp(seconds, repetitions, progress):
-    """TCP over the veth pair, medians: Gb/s (iperf3), million 64-byte messages per second and half a round trip of 8 bytes in
-    microseconds (qperf)."""
+def measure_tcp(mtu, seconds, repetitions, progress):
+    """TCP over a veth pair of that MTU, medians: Gb/s (iperf3), million 64-byte messages per second and half a round trip of 8
+    bytes in microseconds (qperf)."""
     found = {'gbps': [], 'million_per_s': [], 'latency_us': []}
     duration_s = max(1, round(seconds))
-    with Veth(4200) as veth, server_in(veth, IPERF_PORT, 'iperf3', '-s'), server_in(veth, QPERF_PORT, 'qperf'):
+    with Veth(mtu) as veth, server_in(veth, IPERF_PORT, 'iperf3', '-s'), server_in(veth, QPERF_PORT, 'qperf'):
         for _ in range(repetitions):
             report = json.loads(run_in(veth, 1, 'iperf3', '-c', KERNEL_ADDRESSES[0], '-t', duration_s, '-J'))
             found['gbps'].append(report['end']['sum_received']['bits_per_second'] * 1e-9)
             qperf = ('qperf', KERNEL_ADDRESSES[0], '-t', duration_s, '-uu')
             found['million_per_s'].append(parse_qperf(run_in(veth, 1, *qperf, '-m', 64, 'tcp_bw'), 'bw') / 64e6)
             found['latency_us'].append(parse_qperf(run_in(veth, 1, *qperf, '-m', 8, 'tcp_lat'), 'latency') * 1e-3)
-            progress('TCP over veth: ' + ', '.join(f'{name} {values[-1]:.3g}' for name, values in found.items()))
+            progress(f'TCP over veth, MTU {mtu}: ' + ', '.join(f'{name} {values[-1]:.3g}' for name, values in found.items()))
     return {name: sorted(values)[(len(values) - 1) // 2] for name, values in found.items()}
 
 
@@ -200,7 +214,7 @@ PAUSES, PAUSE_US = 100, 50_000
 
 def measure_tcp_after_pauses():
     """Half a round trip of TCP over the veth pair in microseconds: without pauses, and after pauses."""
-    with Veth(4200) as veth, server_in(veth, ECHO_PORT, 'python3', '-c', TCP_ECHO, str(ECHO_PORT)):
+    with Veth(LARGE_MTU) as veth, server_in(veth, ECHO_PORT, 'python3', '-c', TCP_ECHO, str(ECHO_PORT)):
         return tuple(float(run_in(veth, 1, 'python3', '-c', TCP_AFTER_PAUSES, KERNEL_ADDRESSES[0], ECHO_PORT, count, pause_us * 1e-6))
                      for count, pause_us in ((PAUSES * 20, 0), (PAUSES, PAUSE_US)))
 
