@@ -488,7 +488,10 @@ LinkState EthdevPort::ReadLink() const {
   if (packet_ == nullptr) {
     state.up = rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
   }
-  if (network_device_ != 0) return OnNetworkDevice(state, ReadNetworkDevice(network_device_));
+  if (network_device_ != 0) {
+    TakeErrors(sockets_.descriptors());
+    return OnNetworkDevice(state, ReadNetworkDevice(network_device_));
+  }
   if (is_hardware_ && state.up) state.speed_mbps = driver_speed_mbps();
   return state;
 }

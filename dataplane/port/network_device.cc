@@ -53,4 +53,12 @@ Fd HoldReception(uint32_t index, Reception what) {
   return fd;
 }
 
+void TakeErrors(const std::vector<int>& sockets) {
+  for (const int fd : sockets) {
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+  }
+}
+
 }  // namespace roci::dataplane

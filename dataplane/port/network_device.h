@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "dataplane/base/shared_memory.h"
 
@@ -29,5 +30,9 @@ enum class Reception : uint8_t {
 // Makes the device receive them as long as the descriptor is open (packet(7),
 // PACKET_ADD_MEMBERSHIP). Invalid without CAP_NET_RAW.
 Fd HoldReception(uint32_t index, Reception what);
+
+// Takes the errors that the kernel has reported to sockets on a device, as when its link goes down.
+// A socket with an error is readable though no frame waits.
+void TakeErrors(const std::vector<int>& sockets);
 
 }  // namespace roci::dataplane

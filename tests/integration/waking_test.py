@@ -45,7 +45,8 @@ def is_quiet(daemon):
 class Waking(unittest.TestCase):
 
     def start(self, port, number=0, prefix=(), config='', more=''):
-        mac = f'mac = "02:72:6f:63:69:1{number}"\n' if 'af_' not in port else ''
+        has_address = 'af_' in port or 'packet:' in port or 'mac' in more
+        mac = '' if has_address else f'mac = "02:72:6f:63:69:1{number}"\n'
         address = (DEVICE_V4, SECOND_V4)[number]
         daemon = Daemon(PROGRAMS, prefix=prefix,
                         config=f'{config}[[device]]\nname = "roci0"\nport = "{port}"\n{mac}addresses = ["{address}/24"]\n{more}')
@@ -99,7 +100,16 @@ class BesideTheKernel(Waking):
         self.assertGreater(woken, PINGS * 3 // 4, lcores(daemon))
         # A sleep after each ping, some for yields that took long, and one a second: intervals would be a thousand a second.
         self.assertLess(slept, 6 * PINGS + 10 * took_s, lcores(daemon))
+        self.check_after_link_down(daemon, kernel_interface if kernel_interface in port else 'roci-link')
         self.assertEqual(daemon.stop(), 0, daemon.last_output)
+
+    def check_after_link_down(self, daemon, interface):
+        """Sockets on the network device then have an error, for which they are readable."""
+        for state in ('down', 'up'):
+            ip('link', 'set', interface, state, namespace=self.name)
+        self.assertTrue(await_(lambda: daemon.show('ports')[0]['state'] == 'active'))
+        self.ping(1)
+        self.check_idle(daemon)
 
     def test_af_packet(self):
         self.check('net_af_packet0,iface=roci-link', 'roci-peer')
@@ -111,6 +121,12 @@ class BesideTheKernel(Waking):
     def test_two_lcores(self):
         """Each lcore waits for its own queue."""
         self.check('net_af_packet0,iface=roci-link,qpairs=2', 'roci-peer', config='[daemon]\nlcores = 2\n')
+
+    def test_packet_sockets(self):
+        self.check('packet:roci-link', 'roci-peer')
+
+    def test_packet_sockets_of_two_lcores(self):
+        self.check('packet:roci-link', 'roci-peer', config='[daemon]\nlcores = 2\n', more='mac = "02:72:6f:63:69:20"\n')
 
     def test_af_xdp(self):
         try:
