@@ -109,7 +109,7 @@ class Users {
   uid_t CachedAccountOf(uid_t uid);
 
   uid_t (*const account_of_)(uid_t);
-  std::map<uid_t, uid_t> accounts_;             // cache: account_of_ may block
+  std::map<uid_t, uid_t> accounts_;  // cache: account_of_ may block
   // Both parts may live on without the other.
   struct Known {
     std::weak_ptr<User> user;

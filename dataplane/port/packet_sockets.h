@@ -39,7 +39,7 @@ class PacketSockets {
   uint32_t network_device() const { return network_device_; }  // its index
   const roce::Mac& mac() const { return mac_; }
   std::vector<int> descriptors() const;  // the sockets, by queue; readable while frames wait
-  PortLosses losses() const;  // without those of full sockets; see PortSockets
+  PortLosses losses() const;             // without those of full sockets; see PortSockets
 
   // ---- Lcores: for each queue one that receives and one that sends; see PacketReceiver and
   // PacketSender
