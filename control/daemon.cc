@@ -25,6 +25,7 @@
 #include "control/manage/show.h"
 #include "control/net/mac_claim.h"
 #include "control/net/roce_udp_socket.h"
+#include "dataplane/base/shared_memory.h"
 #include "dataplane/port/port_devargs.h"
 #include "roce/icrc.h"
 #include "verbs_provider/abi/runtime_dir.h"
@@ -229,7 +230,18 @@ void Daemon::ClaimMacs() {
   }
 }
 
+// Where only the daemon's own user may connect, there is nobody to be protected from.
+void Daemon::CheckRings() {
+  if (geteuid() != 0) return;
+  const absl::StatusOr<dataplane::SharedMemory> ring = dataplane::SharedMemory::Create("roci", 1);
+  if (!ring.ok() || dataplane::KeepPages(ring->fd())) return;
+  Log(LogArea::kDaemon, LogLevel::kNotice,
+      "programs can punch holes into their queues, which delays other programs; grant rocid "
+      "CAP_LINUX_IMMUTABLE (Linux 6.0 or later)");
+}
+
 absl::Status Daemon::OpenSockets() {
+  CheckRings();
   services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_, *foreign_fds_,
                                *blocking_calls_});
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =

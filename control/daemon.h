@@ -51,6 +51,7 @@ class Daemon {
   void WatchLinks();
   void HoldRoceUdpPort();
   void ClaimMacs();
+  void CheckRings();
   absl::Status WatchSignals();
   // Null: no wire has the name.
   dataplane::Wire* FindWire(const std::string& name) const;

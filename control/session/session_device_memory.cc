@@ -9,6 +9,7 @@
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
 #include "memory/page.h"
+#include "dataplane/base/shared_memory.h"
 
 namespace roci::control {
 namespace {
@@ -22,6 +23,7 @@ absl::StatusOr<UniqueFd> MakeMemory(uint64_t length) {
       fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return StatusFromErrno(errno, "device memory");
   }
+  dataplane::KeepPages(fd.get());
   return fd;
 }
 

@@ -1,6 +1,8 @@
 #include "dataplane/base/shared_memory.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -24,6 +26,12 @@ void Fd::Reset() {
   fd_ = -1;
 }
 
+// F_SEAL_FUTURE_WRITE would do it too, but only once the program has mapped the memory.
+bool KeepPages(int fd) {
+  int flags = FS_IMMUTABLE_FL;
+  return ioctl(fd, FS_IOC_SETFLAGS, &flags) == 0;
+}
+
 absl::StatusOr<SharedMemory> SharedMemory::Create(const char* name, size_t size) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   SharedMemory memory;
@@ -36,6 +44,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(const char* name, size_t size)
   if (fcntl(memory.fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return absl::ErrnoToStatus(errno, "memfd seals");
   }
+  KeepPages(memory.fd_.get());
   void* data = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_.get(), 0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, "mapping a memfd");
   memory.data_ = static_cast<std::byte*>(data);

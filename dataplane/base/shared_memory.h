@@ -1,5 +1,5 @@
-// Memory shared with one program: a memfd that the daemon creates, seals against shrinking and
-// growing, and maps.
+// Memory shared with one program: a memfd that the daemon creates, protects from changes of its size
+// and from holes, and maps.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,13 @@ class Fd {
   int fd_ = -1;
 };
 
-// Zeroed, page aligned, mapped read-write and shared. The program can neither truncate it (so
-// touching it never raises SIGBUS) nor add seals. Unmapped by the destructor.
+// Keeps programs from removing pages of the memfd `fd` (fallocate(2), MADV_REMOVE): an access of an
+// lcore would wait while the kernel removes them from all mappings. `fd` can still be mapped
+// read-write. False: needs CAP_LINUX_IMMUTABLE and Linux 6.0.
+bool KeepPages(int fd);
+
+// Zeroed, page aligned, mapped read-write and shared. The program can neither truncate it (so touching
+// it never raises SIGBUS) nor add seals, nor punch holes (KeepPages). Unmapped by the destructor.
 class SharedMemory {
  public:
   SharedMemory() = default;

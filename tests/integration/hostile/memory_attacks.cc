@@ -1,12 +1,15 @@
 // Registered memory that changes or disappears during traffic: truncated files, punched holes,
 // private memory protected, unmapped and replaced.
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "tests/integration/hostile/campaign.h"
@@ -304,6 +307,61 @@ void DeviceMemory(Scene& scene) {
   }
 }
 
+bool DaemonMayKeepPages() {
+  std::ifstream status(std::string("/proc/") + std::getenv("ROCID_PID") + "/status");
+  std::string word;
+  while (status >> word && word != "CapEff:") {
+  }
+  uint64_t capabilities = 0;
+  status >> std::hex >> capabilities;
+  return (capabilities >> CAP_LINUX_IMMUTABLE & 1) != 0;
+}
+
+// Descriptor `i` of the last answer: memory that the daemon uses. None of its pages can be removed.
+void ExpectKept(const RawSession& session, size_t i, const char* what) {
+  ASSERT_LT(i, session.fds().size()) << what;
+  const int fd = session.fds()[i];
+  const Mapping memory(fd, kPage);
+  ASSERT_NE(memory.data(), nullptr) << what;
+  EXPECT_NE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), 0) << what;
+  EXPECT_NE(madvise(memory.data(), kPage, MADV_REMOVE), 0) << what;
+}
+
+// An lcore would wait for the kernel to remove them.
+void QueuesKeepTheirPages(Scene&) {
+  if (!DaemonMayKeepPages()) Lacks("CAP_LINUX_IMMUTABLE");
+  RawSession session;
+  ASSERT_EQ(session.Hello(), 0);
+  ExpectKept(session, 0, "doorbells");
+  Rig rig;
+  MappedCq cq = rig.MakeCq(16);
+  ExpectKept(rig, 0, "completion queue");
+  roci_abi_resize_cq_request resize{};
+  resize.handle = cq.handle;
+  resize.entries = 1000;
+  roci_abi_resize_cq_response resized;
+  ASSERT_EQ(rig.Call(ROCI_ABI_RESIZE_CQ, resize, resized), 0);
+  ExpectKept(rig, 0, "resized completion queue");
+  rig.MakeQp();
+  ExpectKept(rig, 0, "queue pair");
+  rig.MakeSrq(16);
+  ExpectKept(rig, 0, "shared receive queue");
+  rig.MakeTagSrq(16, 4, 4);
+  ExpectKept(rig, 0, "queue with tags");
+  ExpectKept(rig, 1, "tag operations");
+  roci_abi_alloc_list_mr_request alloc_list{};
+  alloc_list.pd = rig.pd;
+  alloc_list.max_runs = 8;
+  roci_abi_alloc_list_mr_response list;
+  ASSERT_EQ(rig.Call(ROCI_ABI_ALLOC_LIST_MR, alloc_list, list), 0);
+  ExpectKept(rig, 0, "list region");
+  roci_abi_alloc_dm_request alloc_dm{};
+  alloc_dm.length = kPage;
+  roci_abi_alloc_dm_response dm;
+  ASSERT_EQ(rig.Call(ROCI_ABI_ALLOC_DM, alloc_dm, dm), 0);
+  ExpectKept(rig, 0, "device memory");
+}
+
 }  // namespace
 
 void AddMemoryAttacks(Attacks& out) {
@@ -337,6 +395,7 @@ void AddMemoryAttacks(Attacks& out) {
   add("WholeAddressSpace", WholeAddressSpace);
   add("UnshareAndReregister", UnshareAndReregister);
   add("DeviceMemory", DeviceMemory);
+  add("QueuesKeepTheirPages", QueuesKeepTheirPages, true);
 }
 
 }  // namespace roci::testing::hostile
