@@ -1,6 +1,5 @@
 #include "control/cm/channel.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -94,7 +93,7 @@ Channel::~Channel() {
   calls_.Forget(call_);
   if (watch_ != 0) loop_.Forget(watch_);
   // The program may have sent descriptors to one of these sockets.
-  for (UniqueFd* socket : {&socket_, &signal_, &signal_far_}) {
+  for (UniqueFd* socket : {&socket_, &signal_}) {
     closer_.Close(std::move(*socket), admission_.user);
   }
 }
@@ -105,34 +104,33 @@ absl::StatusOr<UniqueFd> Channel::OpenSignal() {
     return StatusFromErrno(errno, "socketpair");
   }
   signal_.Reset(ends[0]);
-  UniqueFd far(ends[1]);
-  signal_far_.Reset(fcntl(far.get(), F_DUPFD_CLOEXEC, 0));
-  if (!signal_far_.valid()) return StatusFromErrno(errno, "fcntl");
-  return far;
+  return UniqueFd(ends[1]);
 }
 
-// Keeps one byte in the socket while events wait.
-void Channel::UpdateSignal() {
-  const bool wanted = !events_.empty();
-  if (wanted == signalled_ || !is_open()) return;
-  char byte = 1;
-  if (wanted) {
-    signalled_ = send(signal_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
-  } else {
-    signalled_ = false;
-    [[maybe_unused]] const ssize_t n = recv(signal_far_.get(), &byte, 1, MSG_DONTWAIT);
+// Keeps a byte in the socket while events wait.
+void Channel::Signal() {
+  if (events_.empty() || is_signalled_ || !is_open()) return;
+  const char byte = 1;
+  is_signalled_ = send(signal_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+uint32_t Channel::WithdrawnBytes() {
+  if (events_.empty() && is_signalled_) {
+    is_signalled_ = false;
+    ++withdrawn_bytes_;
   }
+  return withdrawn_bytes_;
 }
 
 void Channel::Push(const QueuedEvent& event) {
   events_.push_back(event);
-  UpdateSignal();
+  Signal();
 }
 
 QueuedEvent Channel::Pop() {
   const QueuedEvent event = events_.front();
   events_.pop_front();
-  UpdateSignal();
+  Signal();
   return event;
 }
 
@@ -143,18 +141,13 @@ std::vector<QueuedEvent> Channel::RemoveEvents(uint32_t number) {
   const auto removed = std::stable_partition(first, events_.end(), others);
   std::vector<QueuedEvent> result(removed, events_.end());
   events_.erase(removed, events_.end());
-  UpdateSignal();
   return result;
 }
 
-void Channel::ClearEvents() {
-  events_.clear();
-  UpdateSignal();
-}
+void Channel::ClearEvents() { events_.clear(); }
 
 void Channel::RemoveMembershipEvents(uint32_t number) {
   std::erase_if(events_, [number](const QueuedEvent& event) { return event.membership == number; });
-  UpdateSignal();
 }
 
 }  // namespace roci::control::cm

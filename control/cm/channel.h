@@ -24,8 +24,8 @@ namespace roci::control::cm {
 // Control thread only.
 class Channel {
  public:
-  // Descriptors per channel: socket, process, its memory, both ends of the signal.
-  static constexpr uint64_t kDescriptors = 5;
+  // Descriptors per channel: socket, process, its memory, an end of the signal.
+  static constexpr uint64_t kDescriptors = 4;
   // A channel's shares of its user's quotas; `user` keeps the quotas alive.
   struct Admission {
     std::shared_ptr<User> user;
@@ -72,6 +72,8 @@ class Channel {
   // Whether too many events wait: the program does not fetch them.
   bool is_full() const { return events_.size() >= kMostEvents; }
   void RemoveMembershipEvents(uint32_t number);
+  // For each answer: roci_abi_cm_response::bytes_withdrawn.
+  uint32_t WithdrawnBytes();
 
  private:
   Channel(EventLoop& loop, ForeignFds& closer, BlockingCalls& calls, UniqueFd socket, Peer peer,
@@ -86,7 +88,7 @@ class Channel {
   bool LookUpProgram();
   bool Await(uint64_t call);
   void Resume();
-  void UpdateSignal();
+  void Signal();
 
   EventLoop& loop_;
   ForeignFds& closer_;
@@ -102,9 +104,9 @@ class Channel {
   const uint32_t number_;
   EventLoop::Watch watch_ = 0;
   static constexpr size_t kMostEvents = 16384;
-  UniqueFd signal_;      // our end
-  UniqueFd signal_far_;  // a copy of the program's end, to remove the byte
-  bool signalled_ = false;
+  UniqueFd signal_;
+  bool is_signalled_ = false;  // a byte that is not withdrawn is in the socket
+  uint32_t withdrawn_bytes_ = 0;
   std::deque<QueuedEvent> events_;
 };
 

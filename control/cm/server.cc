@@ -8,12 +8,14 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "control/cm/questions.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
 #include "control/loop/privilege.h"
+#include "control/loop/protocol_version.h"
 #include "verbs_provider/abi/cm_commands.h"
 
 namespace roci::control::cm {
@@ -159,24 +161,39 @@ void Server::Receive(Channel& channel) {
   if (!answered) Close(channel);
 }
 
+namespace {
+
+absl::Status OpenSignal(Channel& channel, uint16_t major, UniqueFd& signal) {
+  if (absl::Status status = CheckProtocolVersion(major); !status.ok()) return status;
+  absl::StatusOr<UniqueFd> opened = channel.OpenSignal();
+  if (!opened.ok()) return opened.status();
+  signal = *std::move(opened);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 bool Server::AnswerOpen(Channel& channel, std::span<const std::byte> message) {
   roci_abi_cm_open_request request;
   if (message.size() != sizeof(request)) return false;
   std::memcpy(&request, message.data(), sizeof(request));
   if (request.head.command != ROCI_ABI_CM_OPEN || request.magic != ROCI_ABI_MAGIC ||
-      request.major != ROCI_ABI_MAJOR || channel.is_open()) {
+      channel.is_open()) {
     return false;
   }
   roci_abi_cm_open_response response = {};
   response.head.serial = request.head.serial;
   response.channel = channel.number();
-  absl::StatusOr<UniqueFd> signal = channel.OpenSignal();
-  if (!signal.ok()) {
-    response.head.error = ErrnoOf(signal.status());
+  UniqueFd signal;
+  const absl::Status status = OpenSignal(channel, request.major, signal);
+  if (!status.ok()) {
+    Log(LogArea::kSession, LogLevel::kWarning, "rdma_cm channel %u of pid %d: %s", channel.number(),
+        channel.peer().pid, std::string(status.message()).c_str());
+    response.head.error = ErrnoOf(status);
     return SendMessage(channel.socket(), BytesOf(response), {});
   }
   response.head.fd_count = 1;
-  const int fd = signal->get();
+  const int fd = signal.get();
   return SendMessage(channel.socket(), BytesOf(response), std::span<const int>(&fd, 1));
 }
 
@@ -215,6 +232,11 @@ bool Server::FinishCommand(Channel& channel, const roci_abi_cm_request& request)
   const bool is_query = command.info != nullptr && command.info->is_query;
   response.changed_id = is_query ? 0 : command.id().value_or(0);
   if (status.ok()) Prefetch(channel, command, reply);
+  response.bytes_withdrawn = channel.WithdrawnBytes();
+  if (status.ok() && command.number == RDMA_USER_CM_CMD_MIGRATE_ID) {
+    const auto from = channels_.find(command.As<rdma_ucm_migrate_id>().fd);
+    if (from != channels_.end()) response.bytes_withdrawn_from = from->second->WithdrawnBytes();
+  }
   constexpr size_t kHead = offsetof(roci_abi_cm_response, data);
   return SendMessage(channel.socket(), BytesOf(response).first(kHead + response.data_size), {});
 }

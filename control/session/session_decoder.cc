@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "control/loop/errno_status.h"
+#include "control/loop/protocol_version.h"
 #include "control/session/qp_attributes.h"
 #include "control/session/session_commands.h"
 #include "memory/types.h"
@@ -27,7 +28,7 @@ uint32_t MemoryFdsOf(uint64_t features) {
 absl::Status CheckHello(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& hello = *static_cast<const roci_abi_hello_request*>(request);
   if (hello.magic != ROCI_ABI_MAGIC) return StatusFromErrno(EPROTO, "magic");
-  if (hello.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
+  if (absl::Status version = CheckProtocolVersion(hello.major); !version.ok()) return version;
   if (std::memchr(hello.device, 0, sizeof(hello.device)) == nullptr) {
     return Invalid("the device name is not terminated");
   }
@@ -38,7 +39,7 @@ absl::Status CheckHello(const void* request, uint32_t fd_count, const DeviceLimi
 absl::Status CheckAttach(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& attach = *static_cast<const roci_abi_attach_request*>(request);
   if (attach.magic != ROCI_ABI_MAGIC) return Invalid("wrong magic number");
-  if (attach.major != ROCI_ABI_MAJOR) return StatusFromErrno(EPROTONOSUPPORT, "major version");
+  if (absl::Status version = CheckProtocolVersion(attach.major); !version.ok()) return version;
   return fd_count == 1 + MemoryFdsOf(attach.features) ? absl::OkStatus()
                                                       : Invalid("wrong number of descriptors");
 }

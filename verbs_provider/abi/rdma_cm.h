@@ -15,8 +15,8 @@
 #define ROCI_ABI_CM_ANSWERS_MAX 2048
 
 enum roci_abi_cm_command {
-  // The first message of a connection, sent once. Response: 1 descriptor, which is readable while
-  // an event is pending and at end of file when the daemon has exited.
+  // The first message of a connection, sent once. Response: 1 descriptor, a socket that holds bytes
+  // while an event is pending and is at end of file when the daemon has exited.
   ROCI_ABI_CM_OPEN = 1,
   ROCI_ABI_CM_COMMAND,
 };
@@ -71,10 +71,15 @@ struct roci_abi_cm_response {
   uint32_t out_size;  // of the command's own answer
   uint32_t data_size;
   uint32_t changed_id;  // earlier prefetched answers about this identifier are invalid; 0: none
+  // How many bytes the plugin has to have taken out of the channel's socket, modulo 2^32: the
+  // daemon cannot, since a program that reads from the socket keeps others from it as long as it
+  // likes.
+  uint32_t bytes_withdrawn;
+  uint32_t bytes_withdrawn_from;  // MIGRATE_ID: of the channel that the identifier has left
   uint32_t reserved;
   uint8_t data[ROCI_ABI_CM_ANSWERS_MAX];
 };
-ROCI_ABI_ASSERT(sizeof(struct roci_abi_cm_response) == 32 + ROCI_ABI_CM_ANSWERS_MAX);
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_cm_response) == 40 + ROCI_ABI_CM_ANSWERS_MAX);
 struct roci_abi_cm_prefetched {
   uint32_t command;  // QUERY, INIT_QP_ATTR
   uint32_t id;

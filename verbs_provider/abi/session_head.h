@@ -5,7 +5,7 @@
 #include "verbs_provider/abi/rings.h"
 
 #define ROCI_ABI_MAGIC 0x69636f72u /* "roci" */
-#define ROCI_ABI_MAJOR 2 /* must be equal on both sides; raised when a message's layout changes */
+#define ROCI_ABI_MAJOR 3 /* must be equal on both sides; raised when a message's layout changes */
 #define ROCI_ABI_MINOR 0 /* both sides use the lower one */
 
 #define ROCI_ABI_DEVICE_NAME_MAX 64

@@ -25,9 +25,11 @@
 #include "verbs_provider/base/allocate.h"
 #include "verbs_provider/base/clock.h"
 #include "verbs_provider/base/keep_errno.h"
+#include "verbs_provider/base/no_cancellation.h"
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/base/provider_api.h"
 #include "verbs_provider/cm/cm_answer_cache.h"
+#include "verbs_provider/intercept/fd_registry.h"
 #include "verbs_provider/intercept/intercept.h"
 #include "verbs_provider/session/session_client.h"
 
@@ -40,6 +42,7 @@ struct EventChannel {
   SessionClient client;
   CmAnswerCache answers;
   std::atomic<uint32_t> state{kSessionDead};
+  std::atomic<uint32_t> bytes_taken{0};  // roci_abi_cm_response::bytes_withdrawn
   uint32_t number = 0;
   uint64_t serial = 0;     // unique in this process, from 1
   pid_t pid = 0;           // the process that opened it
@@ -196,9 +199,21 @@ bool IsQuery(uint32_t command) {
   }
 }
 
+// The channel that an identifier leaves (MIGRATE_ID).
+struct LeftChannel {
+  LeftChannel() = default;
+  ~LeftChannel() {
+    if (channel != nullptr) Release(channel, false);
+  }
+  LeftChannel(const LeftChannel&) = delete;
+  LeftChannel& operator=(const LeftChannel&) = delete;
+  EventChannel* channel = nullptr;  // a reference, or null
+  int fd = -1;
+};
+
 // Replaces what only this process can resolve: copies an option's value into the request, and
 // replaces a descriptor by its channel's number. 0 or EINVAL.
-int ResolveReferences(roci_abi_cm_request* request) {
+int ResolveReferences(roci_abi_cm_request* request, LeftChannel* left) {
   if (request->command == RDMA_USER_CM_CMD_SET_OPTION &&
       request->in_size >= sizeof(rdma_ucm_set_option)) {
     rdma_ucm_set_option option;
@@ -213,15 +228,34 @@ int ResolveReferences(roci_abi_cm_request* request) {
     rdma_ucm_migrate_id migrate;
     memcpy(&migrate, request->data, sizeof(migrate));
     void* from = nullptr;
-    if (LookUpFd(static_cast<int>(migrate.fd), &from) != FdKind::kRdmaCm) return EINVAL;
-    EventChannel* channel = Hold(from);
-    if (channel == nullptr) return EINVAL;
-    migrate.fd = channel->number;
-    channel->answers.Remove(migrate.id);
-    Release(channel, false);
+    left->fd = static_cast<int>(migrate.fd);
+    if (LookUpFd(left->fd, &from) != FdKind::kRdmaCm) return EINVAL;
+    left->channel = Hold(from);
+    if (left->channel == nullptr) return EINVAL;
+    migrate.fd = left->channel->number;
+    left->channel->answers.Remove(migrate.id);
     memcpy(request->data, &migrate, sizeof(migrate));
   }
   return 0;
+}
+
+// Another thread may have closed `fd`, whose number may be another file's by now.
+bool IsDescriptorOf(const EventChannel* channel, int fd) {
+  void* owner = nullptr;
+  return LookUpFd(fd, &owner) == FdKind::kRdmaCm && owner == channel && IsSameFile(fd);
+}
+
+// Takes the bytes that the daemon has withdrawn, with which the descriptor would stay readable. A
+// daemon that has sent an event since has also sent another byte.
+void TakeBytes(EventChannel* channel, int fd, uint32_t withdrawn) {
+  const NoCancellation no_cancellation;
+  uint32_t taken = channel->bytes_taken.load(std::memory_order_relaxed);
+  while (static_cast<int32_t>(withdrawn - taken) > 0) {
+    if (!channel->bytes_taken.compare_exchange_weak(taken, taken + 1)) continue;
+    char byte;
+    if (!IsDescriptorOf(channel, fd) || recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) <= 0) return;
+    ++taken;
+  }
 }
 
 // A read from a closed descriptor of the kernel's device blocks for ever, until the program ends
@@ -235,8 +269,7 @@ int WaitForNothing() {
 // take the event first. As with the kernel's device, neither a signal whose handler was installed
 // with SA_RESTART nor closing the descriptor in another thread ends the wait.
 int WaitForEvent(const EventChannel* channel, int fd, int flags) {
-  void* owner = nullptr;
-  if (LookUpFd(fd, &owner) == FdKind::kRdmaCm && owner == channel) {
+  if (IsDescriptorOf(channel, fd)) {
     char byte;
     const ssize_t n = recv(fd, &byte, sizeof(byte), MSG_PEEK);
     if (n >= 0) return n == 0 ? EIO : 0;
@@ -283,7 +316,8 @@ ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
   memcpy(body, static_cast<const char*>(data) + sizeof(header), header.in);
   if (AnswerFromCache(channel, header, body)) return static_cast<ssize_t>(size);
   memcpy(request.data, body, header.in);
-  int error = ResolveReferences(&request);
+  LeftChannel left;
+  int error = ResolveReferences(&request, &left);
   if (error != 0) return -error;
   roci_abi_cm_response response = {};
   const bool is_get_event = header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
@@ -294,7 +328,9 @@ ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
     if (error != 0) break;
     error = channel->client.CallForAtLeast(offsetof(roci_abi_cm_response, data),
                                            ROCI_ABI_CM_COMMAND, &request, &response);
+    TakeBytes(channel, fd, response.bytes_withdrawn);
   } while (error == EAGAIN && is_get_event);
+  if (left.channel != nullptr) TakeBytes(left.channel, left.fd, response.bytes_withdrawn_from);
   if (is_get_event) {
     const bool waits_next = (flags & O_NONBLOCK) == 0;
     const bool is_end = error == 0 && IsLastOfConnection(response);

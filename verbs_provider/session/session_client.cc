@@ -14,22 +14,11 @@
 
 #include "verbs_provider/base/clock.h"
 #include "verbs_provider/base/keep_errno.h"
+#include "verbs_provider/base/no_cancellation.h"
 #include "verbs_provider/rings/give_way.h"
 
 namespace roci::provider {
 namespace {
-
-// A thread that was cancelled while it holds the mutex would never release it.
-class NoCancellation {
- public:
-  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_); }
-  ~NoCancellation() { pthread_setcancelstate(state_, nullptr); }
-  NoCancellation(const NoCancellation&) = delete;
-  NoCancellation& operator=(const NoCancellation&) = delete;
-
- private:
-  int state_ = PTHREAD_CANCEL_ENABLE;
-};
 
 // Fills in the address of the socket at `path`. If the path is too long for sun_path, the address
 // goes through a descriptor of its directory, `*directory`, which the caller closes after
@@ -276,7 +265,7 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
 int SessionClient::Transact(roci_abi_request* request, size_t request_size,
                             const ResponseBuffer& buffer, const FdsToSend* send,
                             ReceivedFds* received) {
-  const NoCancellation no_cancellation;
+  const NoCancellation no_cancellation;  // the mutex would never be released
   if (!alive()) return SetErrno(EIO);
   ReceivedFds unwanted;
   ReceivedFds* fds = received != nullptr ? received : &unwanted;

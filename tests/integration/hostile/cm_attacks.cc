@@ -10,6 +10,7 @@
 
 #include "tests/integration/hostile/campaign.h"
 #include "tests/integration/hostile/cm_speaker.h"
+#include "tests/integration/hostile/endless_read.h"
 
 namespace roci::testing::hostile {
 namespace {
@@ -237,7 +238,8 @@ void WrongOpening(Scene&) {
     request.magic = i % 2 != 0 ? ROCI_ABI_MAGIC : i;
     request.major = static_cast<uint16_t>(ROCI_ABI_MAJOR + 1 + i);
     speaker.SendBytes(std::as_bytes(std::span(&request, 1)));
-    EXPECT_EQ(speaker.Receive(), -2);
+    const bool is_other_version = request.head.command == ROCI_ABI_CM_OPEN && i % 2 != 0;
+    EXPECT_EQ(speaker.Receive(), is_other_version ? EPROTONOSUPPORT : -2);
   }
   CmSpeaker before_open(/*opens=*/false);
   EXPECT_EQ(before_open.Ask(About(RDMA_USER_CM_CMD_CREATE_ID, 0, nullptr)), -2);
@@ -337,6 +339,23 @@ void AnswersNobodyReads(Scene& scene) {
   }
 }
 
+// As long as it is read, the daemon cannot read from it.
+void SignalReadWithoutEnd(Scene&) {
+  EndlessRead endless;
+  CmSpeaker speaker;
+  const uint32_t id = speaker.Create();
+  rdma_ucm_resolve_ip command{};
+  command.dst_addr = CmAddress(2, 4000);
+  command.id = id;
+  command.timeout_ms = 2000;
+  ASSERT_EQ(speaker.Call(RDMA_USER_CM_CMD_RESOLVE_IP, command), 0);
+  ASSERT_TRUE(EndlessRead::CanBegin(speaker.signal()));
+  endless.Begin(speaker.signal(), 1);
+  EXPECT_TRUE(speaker.TakeEvent());
+  EXPECT_EQ(speaker.Destroy(id), 0);
+  EXPECT_FALSE(endless.has_ended());
+}
+
 // The program may fill, drain and close its end of the event socket.
 void SignalMeddledWith(Scene& scene) {
   CmSpeaker speaker;
@@ -426,6 +445,7 @@ void AddConnectionManagerAttacks(Attacks& out) {
   add("EventsNobodyTakes", EventsNobodyTakes);
   add("AnswersNobodyReads", AnswersNobodyReads);
   add("SignalMeddledWith", SignalMeddledWith, true);
+  add("SignalReadWithoutEnd", SignalReadWithoutEnd, true);
   add("PortsOfOthers", PortsOfOthers, true);
   add("Multicast", Multicast);
   add("FloodOfChannels", FloodOfChannels);
