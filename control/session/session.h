@@ -17,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "control/device/services.h"
 #include "control/device/users.h"
-#include "control/loop/event_pipe.h"
 #include "control/loop/socket.h"
 #include "control/session/context_group.h"
 #include "control/session/handle_table.h"
@@ -35,9 +34,9 @@ namespace roci::control {
 // Control thread only.
 class Session {
  public:
-  // Kept open for every session: socket, pidfd (twice), the program's memory, doorbell page, wake
-  // eventfd, async event pipe (three times).
-  static constexpr uint64_t kDescriptors = 9;
+  // Kept open for every session: socket, pidfd (twice), the program's memory, doorbell page,
+  // wake eventfd, async event socket.
+  static constexpr uint64_t kDescriptors = 7;
   // What a session takes of its user's quotas; `user` keeps them.
   struct Admission {
     std::shared_ptr<User> user;
@@ -224,8 +223,8 @@ class Session {
   absl::Status AllocMw(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DeallocMw(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_completion.cc
-  // How many of the `sent` asynchronous events of an object that is gone the program has to
-  // acknowledge: those that cannot be taken back any more.
+  // How many of the `sent` asynchronous events of an object that is gone are in the socket, or
+  // were.
   uint32_t KeptAsyncEvents(uint64_t user_handle, uint32_t sent);
   absl::Status CreateChannel(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DestroyChannel(const Request& request, const FdsPointer& fds, Reply& reply);
@@ -233,6 +232,7 @@ class Session {
   absl::Status ResizeCq(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status ModifyCq(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DestroyCq(const Request& request, const FdsPointer& fds, Reply& reply);
+  absl::Status ReturnEvents(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_queue_pairs.cc
   absl::Status CreateQp(const Request& request, const FdsPointer& fds, Reply& reply);
   static bool NeedsPrivilege(const roci_abi_create_qp_request& create);
@@ -323,7 +323,6 @@ class Session {
   };
   std::optional<HeldAnswer> held_answer_;
   uint64_t broker_ticket_ = 0;  // while the broker receives; see ForeignFds
-  EventPipe async_events_;      // the dataplane has a writing end of its own
   int context_fd_ = -1;         // in the program
   bool has_logged_reach_ = false;
   std::shared_ptr<ContextGroup> group_;  // null: shares nothing

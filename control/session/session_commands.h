@@ -67,5 +67,6 @@
   ROW(IMPORT_DM, handle, import_dm, false, nullptr, ImportDm)                                      \
   ROW(ALLOC_SIGNATURE_MR, alloc_signature_mr, alloc_list_mr, false, CheckAllocSignatureMr, AllocSignatureMr) \
   ROW(CHECK_SIGNATURE_MR, handle, check_signature_mr, false, nullptr, CheckSignatureMr)            \
-  ROW(REG_DMA_BUFFER_MR, reg_dma_buffer_mr, reg_mr, true, CheckRegDmaBufferMr, RegDmaBufferMr)
+  ROW(REG_DMA_BUFFER_MR, reg_dma_buffer_mr, reg_mr, true, CheckRegDmaBufferMr, RegDmaBufferMr)     \
+  ROW(RETURN_EVENTS, return_events, plain, false, CheckReturnEvents, ReturnEvents)
 // clang-format on

@@ -1,7 +1,11 @@
 // Session commands about completion channels and completion queues.
+#include <array>
 #include <cerrno>
+#include <cstdint>
+#include <span>
 
 #include "control/loop/errno_status.h"
+#include "control/loop/event_socket.h"
 #include "control/session/session.h"
 #include "dataplane/qp/queue_layouts.h"
 
@@ -20,24 +24,20 @@ void DescribeRing(const dataplane::CompletionQueueInfo& info, Response& out) {
 }  // namespace
 
 uint32_t Session::KeptAsyncEvents(uint64_t user_handle, uint32_t sent) {
-  if (sent == 0) return 0;
-  const uint32_t waiting = shard_->Do(dataplane::HoldAsyncEvents{user_handle});
-  const uint32_t unread = TakeBackEvents(async_events_, user_handle, sizeof(roci_abi_async_event));
-  shard_->Do(dataplane::ReleaseAsyncEvents{});
-  return sent - waiting - unread;
+  return sent == 0 ? 0 : sent - shard_->Do(dataplane::WithdrawAsyncEvents{user_handle});
 }
 
 absl::Status Session::CreateChannel(const Request&, const FdsPointer&, Reply& reply) {
-  UniqueFd reading;
+  UniqueFd receiving;
   ChannelRecord record;
   record.descriptors = QuotaShare(admission_.user->descriptors, ChannelRecord::kDescriptors);
   if (!record.descriptors.ok()) return StatusFromErrno(ENFILE, "completion channels");
-  const absl::Status status = EventPipe::Create(record.pipe, reading);
+  const absl::Status status = OpenEventSocket(record.socket, receiving);
   if (!status.ok()) return status;
   const absl::StatusOr<uint32_t> handle = channels_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
   reply.As<roci_abi_handle_response>().handle = *handle;
-  reply.Hand(std::move(reading));
+  reply.Hand(std::move(receiving));
   return absl::OkStatus();
 }
 
@@ -64,7 +64,7 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   if (!record.memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::CreatedCompletionQueue> created =
       shard_->Do(dataplane::CreateCompletionQueue{
-          create.entries, create.user_handle, channel != nullptr ? channel->pipe.writing.get() : -1,
+          create.entries, create.user_handle, channel != nullptr ? channel->socket.get() : -1,
           (create.flags & ROCI_ABI_CQ_IGNORE_OVERRUN) != 0});
   if (!created.ok()) return created.status();
   record.cq = created->completion_queue;
@@ -111,20 +111,29 @@ absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply
       shard_->Do(dataplane::DestroyCompletionQueue{*record->cq});
   if (!events.ok()) return events.status();
   auto& response = reply.As<roci_abi_destroy_response>();
-  // Events that were delivered to the program, which it must acknowledge.
   response.comp_events = events->comp_events;
   response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);
-  if (record->channel != 0) {
-    ChannelRecord* channel = channels_.Find(record->channel);
-    if (response.comp_events != 0) {
-      shard_->Do(dataplane::HoldCompletionEvents{channel->pipe.writing.get()});
-      response.comp_events -=
-          TakeBackEvents(channel->pipe, record->user_handle, sizeof(roci_abi_comp_event));
-      shard_->Do(dataplane::ReleaseCompletionEvents{});
-    }
-    --channel->users;
-  }
+  if (record->channel != 0) --channels_.Find(record->channel)->users;
   cqs_.Remove(handle);
+  return absl::OkStatus();
+}
+
+// The program may have destroyed their objects.
+absl::Status Session::ReturnEvents(const Request& request, const FdsPointer&, Reply&) {
+  const auto& returned = request.As<roci_abi_return_events_request>();
+  const std::span events(returned.events, returned.count);
+  if (returned.channel == ROCI_ABI_NO_HANDLE) {
+    shard_->Do(dataplane::ReturnAsyncEvents{events, (returned.flags & ROCI_ABI_RETURN_HOLD) != 0});
+    return absl::OkStatus();
+  }
+  std::array<dataplane::CompletionQueue*, ROCI_ABI_MAX_RETURNED_EVENTS> queues;
+  size_t count = 0;
+  for (const roci_abi_async_event& event : events) {
+    if (event.element > UINT32_MAX) continue;
+    const CqRecord* record = cqs_.Find(static_cast<uint32_t>(event.element));
+    if (record != nullptr && record->channel == returned.channel) queues[count++] = record->cq;
+  }
+  shard_->Do(dataplane::ReturnCompletionEvents{std::span(queues).first(count)});
   return absl::OkStatus();
 }
 

@@ -307,6 +307,15 @@ absl::Status CheckCreateTagSrq(const void* request, uint32_t, const DeviceLimits
   return CheckSrqSize(create.max_wr, create.max_sge, limits);
 }
 
+absl::Status CheckReturnEvents(const void* request, uint32_t, const DeviceLimits&) {
+  const auto& events = *static_cast<const roci_abi_return_events_request*>(request);
+  const bool is_async = events.channel == ROCI_ABI_NO_HANDLE;
+  const uint32_t allowed = is_async ? ROCI_ABI_RETURN_HOLD : 0;
+  return events.count <= ROCI_ABI_MAX_RETURNED_EVENTS && (events.flags & ~allowed) == 0
+             ? absl::OkStatus()
+             : Invalid("invalid number of events or unknown flags");
+}
+
 absl::Status CheckAllocListMr(const void* request, uint32_t, const DeviceLimits&) {
   const uint32_t runs = static_cast<const roci_abi_alloc_list_mr_request*>(request)->max_runs;
   return runs >= 1 && runs <= ROCI_ABI_MAX_LIST_RUNS ? absl::OkStatus()

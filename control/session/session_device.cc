@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "control/loop/errno_status.h"
+#include "control/loop/event_socket.h"
 #include "control/loop/log.h"
 #include "control/session/session.h"
 #include "memory/split_mix.h"
@@ -95,12 +96,11 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
 }
 
 absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
-  UniqueFd reading;
-  const absl::Status status = EventPipe::Create(async_events_, reading);
+  UniqueFd sending, receiving;
+  const absl::Status status = OpenEventSocket(sending, receiving);
   if (!status.ok()) return status;
   dataplane::ShardClientConfig config;
-  config.async_pipe = dataplane::Fd(fcntl(async_events_.writing.get(), F_DUPFD_CLOEXEC, 0));
-  if (!config.async_pipe.valid()) return StatusFromErrno(errno, "fcntl");
+  config.async_socket = dataplane::Fd(sending.Release());
   config.app = app_;
   config.copy_use = admission_.user->copy_use;
   config.max_keys = device.limits().max_mr + device.limits().max_mw;
@@ -113,7 +113,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   shard_ = *std::move(session);
   shard_->ShowPaths(device.paths());
   reply.fds = {shard_->doorbell_fd(), shard_->wake_fd()};
-  reply.Hand(std::move(reading));
+  reply.Hand(std::move(receiving));
   return absl::OkStatus();
 }
 

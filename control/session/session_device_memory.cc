@@ -8,8 +8,8 @@
 #include "control/loop/errno_status.h"
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
-#include "memory/page.h"
 #include "dataplane/base/shared_memory.h"
+#include "memory/page.h"
 
 namespace roci::control {
 namespace {

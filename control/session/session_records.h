@@ -10,7 +10,6 @@
 #include "control/device/multicast.h"
 #include "control/device/quota.h"
 #include "control/device/xrc_domains.h"
-#include "control/loop/event_pipe.h"
 #include "control/loop/unique_fd.h"
 #include "control/session/context_group.h"
 #include "control/session/memory_reach.h"
@@ -59,9 +58,9 @@ struct MwRecord {
   uint32_t pd = 0;
 };
 struct ChannelRecord {
-  static constexpr uint64_t kDescriptors = 2;  // of its pipe, in the daemon
+  static constexpr uint64_t kDescriptors = 1;  // in the daemon
   QuotaShare descriptors;
-  EventPipe pipe;
+  UniqueFd socket;     // the sending end
   uint32_t users = 0;  // completion queues
 };
 struct CqRecord {

@@ -1,4 +1,4 @@
-// The numbers of asynchronous events in the pipe: those of enum ibv_event_type.
+// The numbers of asynchronous events in the socket: those of enum ibv_event_type.
 #pragma once
 
 #include <cstdint>

@@ -124,7 +124,7 @@ struct LcoreSnapshot {
   uint64_t bad_doorbells = 0;  // bits of handles that do not exist
   uint64_t comp_events = 0;
   uint64_t async_events = 0;
-  uint64_t events_delayed = 0;  // the pipe of a completion channel was full
+  uint64_t events_delayed = 0;  // the socket of a completion channel was full
   uint64_t events_lost = 0;     // asynchronous events; see AsyncEvents
   uint64_t memory_faults = 0;   // copies from or to program memory that failed
   uint64_t timer_expiries = 0;

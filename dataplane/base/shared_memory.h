@@ -1,5 +1,5 @@
-// Memory shared with one program: a memfd that the daemon creates, protects from changes of its size
-// and from holes, and maps.
+// Memory shared with one program: a memfd that the daemon creates, protects from changes of its
+// size and from holes, and maps.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,9 @@ class Fd {
 // read-write. False: needs CAP_LINUX_IMMUTABLE and Linux 6.0.
 bool KeepPages(int fd);
 
-// Zeroed, page aligned, mapped read-write and shared. The program can neither truncate it (so touching
-// it never raises SIGBUS) nor add seals, nor punch holes (KeepPages). Unmapped by the destructor.
+// Zeroed, page aligned, mapped read-write and shared. The program can neither truncate it (so
+// touching it never raises SIGBUS) nor add seals, nor punch holes (KeepPages). Unmapped by the
+// destructor.
 class SharedMemory {
  public:
   SharedMemory() = default;

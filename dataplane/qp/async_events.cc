@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <utility>
 
 #include "dataplane/base/async_event.h"
@@ -12,23 +10,22 @@
 namespace roci::dataplane {
 namespace {
 
-constexpr uint32_t kMask = AsyncEvents::kMaxWaiting - 1;
-static_assert((AsyncEvents::kMaxWaiting & kMask) == 0);
+constexpr uint32_t kSize = AsyncEvents::kMaxWaiting + AsyncEvents::kMaxReturned;
+constexpr uint32_t kMask = kSize - 1;
+static_assert((kSize & kMask) == 0);
 
-// A pipe takes so many bytes atomically.
-constexpr uint32_t kEventsPerWrite = PIPE_BUF / sizeof(roci_abi_async_event);
-constexpr int kWritesPerRetry = 4;
+constexpr int kWritesPerRetry = 8;
 
 }  // namespace
 
-AsyncEvents::AsyncEvents(Fd pipe)
-    : pipe_(std::move(pipe)),
-      ring_(std::make_unique_for_overwrite<roci_abi_async_event[]>(kMaxWaiting)) {}
+AsyncEvents::AsyncEvents(Fd socket)
+    : socket_(std::move(socket)),
+      ring_(std::make_unique_for_overwrite<roci_abi_async_event[]>(kSize)) {}
 
 bool AsyncEvents::Send(const OnShard&, uint64_t element, uint32_t type) {
   const roci_abi_async_event event{element, type, 0};
   if (count_ != 0 || held_) return Append(event);
-  if (write(pipe_.get(), &event, sizeof(event)) == sizeof(event)) return true;
+  if (write(socket_.get(), &event, sizeof(event)) == sizeof(event)) return true;
   return errno == EAGAIN && Append(event);
 }
 
@@ -43,28 +40,20 @@ bool AsyncEvents::Append(const roci_abi_async_event& event) {
   return true;
 }
 
-// Events that are contiguous in the ring and fit one write.
-uint32_t AsyncEvents::Longest() const {
-  return std::min({count_, kMaxWaiting - first_, kEventsPerWrite});
-}
-
 uint32_t AsyncEvents::Retry(const OnShard&) {
   for (int i = 0; i < kWritesPerRetry && count_ != 0 && !held_; ++i) {
-    const uint32_t events = Longest();
-    const ssize_t size = static_cast<ssize_t>(events * sizeof(roci_abi_async_event));
-    const ssize_t written = write(pipe_.get(), &ring_[first_], static_cast<size_t>(size));
-    if (written != size) {
+    const roci_abi_async_event& event = ring_[first_];
+    if (write(socket_.get(), &event, sizeof(event)) != sizeof(event)) {
       // The program has closed its end.
       return errno != EAGAIN ? std::exchange(count_, 0) : 0;
     }
-    first_ = (first_ + events) & kMask;
-    count_ -= events;
+    first_ = (first_ + 1) & kMask;
+    --count_;
   }
   return 0;
 }
 
-uint32_t AsyncEvents::Hold(const OnShard&, uint64_t element) {
-  held_ = true;
+uint32_t AsyncEvents::Withdraw(const OnShard&, uint64_t element) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count_; ++i) {
     const roci_abi_async_event event = ring_[(first_ + i) & kMask];
@@ -77,9 +66,15 @@ uint32_t AsyncEvents::Hold(const OnShard&, uint64_t element) {
   return taken;
 }
 
-uint32_t AsyncEvents::Release(const OnShard& shard) {
-  held_ = false;
-  return Retry(shard);
+uint32_t AsyncEvents::Return(const OnShard& shard, std::span<const roci_abi_async_event> events,
+                             bool hold) {
+  held_ = hold;
+  size_t left = events.size();
+  for (; left != 0 && count_ < kSize; --left, ++count_) {
+    first_ = (first_ - 1) & kMask;
+    ring_[first_] = events[left - 1];
+  }
+  return static_cast<uint32_t>(left) + Retry(shard);
 }
 
 }  // namespace roci::dataplane

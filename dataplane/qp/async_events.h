@@ -1,9 +1,10 @@
-// The asynchronous events of one verbs context: a pipe to the program, and a backlog while the pipe
-// is full.
+// The asynchronous events of one verbs context: a socket to the program, and a backlog while the
+// socket is full.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
@@ -14,11 +15,13 @@ namespace roci::dataplane {
 // Members are called on the shard of the context, except the constructor.
 class AsyncEvents {
  public:
-  // Events in the backlog; the pipe holds 4096 more with Linux's default size.
-  static constexpr uint32_t kMaxWaiting = 16384;
+  // Events in the backlog, beside those in the socket.
+  static constexpr uint32_t kMaxWaiting = 16256;
+  // Events that were in the socket and come back (Return), in addition.
+  static constexpr uint32_t kMaxReturned = 128;
 
-  // `pipe`: the writing end, non-blocking.
-  explicit AsyncEvents(Fd pipe);
+  // `socket`: the sending end, non-blocking.
+  explicit AsyncEvents(Fd socket);
 
   // Events keep their order. False: the event is lost, because the backlog is full or the program
   // has closed its end.
@@ -29,17 +32,20 @@ class AsyncEvents {
   // because the program has closed its end.
   [[nodiscard]] uint32_t Retry(const OnShard&);
 
-  // Removes the events of `element` from the backlog and returns their number. Writes nothing to
-  // the pipe until Release, so that another thread can filter the unread events in the pipe.
-  uint32_t Hold(const OnShard&, uint64_t element);
-  [[nodiscard]] uint32_t Release(const OnShard&);  // as Retry
+  // Removes the events of `element` from the backlog and returns their number.
+  uint32_t Withdraw(const OnShard&, uint64_t element);
+  // Sends `events`, which the program's plugin has received and returned, before the backlog.
+  // `hold`: sends nothing before the next call without it, so that the plugin can receive unread
+  // events and return them in their order. Returns how many events are lost: the backlog is full,
+  // or as Retry.
+  [[nodiscard]] uint32_t Return(const OnShard&, std::span<const roci_abi_async_event> events,
+                                bool hold);
 
  private:
   bool Append(const roci_abi_async_event& event);
-  uint32_t Longest() const;
 
-  Fd pipe_;
-  // A ring. Its pages are not touched before the pipe is full.
+  Fd socket_;
+  // A ring. Its pages are not touched before the socket is full.
   std::unique_ptr<roci_abi_async_event[]> ring_;
   uint32_t first_ = 0;
   uint32_t count_ = 0;

@@ -155,20 +155,26 @@ void CompletionEvents::Moderate(const OnShard&, CompletionQueue& cq,
   }
 }
 
-// Sends one event. If the pipe has no room, the event waits for Retry.
+// Sends one event. If the socket has no room, the event waits for Retry.
 void CompletionEvents::Send(CompletionQueue& cq) {
   CompletionEventState& state = cq.event_state();
   const roci_abi_comp_event event{state.user_handle_};
-  const bool held = state.channel_ == held_channel_;
-  if (!held && write(state.channel_, &event, sizeof(event)) == sizeof(event)) {
+  if (write(state.channel_, &event, sizeof(event)) == sizeof(event)) {
     state.sent_.store(state.sent() + 1, std::memory_order_relaxed);
     sent.Add(1);
-  } else if ((held || errno == EAGAIN) && !state.delayed_) {
+  } else if (errno == EAGAIN && !state.delayed_) {
     state.delayed_ = true;
     delayed_.push_back(&cq);
     CountDelayed();
     delayed.Add(1);
   }
+}
+
+void CompletionEvents::Return(const OnShard&, CompletionQueue& cq) {
+  CompletionEventState& state = cq.event_state();
+  if (state.channel_ < 0 || state.sent() == 0) return;  // there was none
+  state.sent_.store(state.sent() - 1, std::memory_order_relaxed);
+  Send(cq);
 }
 
 // A few at a time: a program that does not read its channel must not take the lcore from others.

@@ -1,5 +1,5 @@
 // When the programs of one lcore's completion queues get their completion events: arming,
-// moderation and full event pipes. CompletionQueue writes the entries.
+// moderation and full event sockets. CompletionQueue writes the entries.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class CompletionQueue;
 // The state of one completion queue's events. On the lcore of the queue, except where noted.
 class CompletionEventState {
  public:
-  // `channel`: the writing end of the program's event pipe, non-blocking; -1: none.
+  // `channel`: the sending end of the program's event socket, non-blocking; -1: none.
   CompletionEventState(uint64_t user_handle, int channel)
       : user_handle_(user_handle), channel_(channel) {}
 
@@ -34,7 +34,7 @@ class CompletionEventState {
   friend class CompletionEvents;
   bool touched_ = false;      // in the list of this burst
   bool solicited_ = false;    // this burst has an entry that wakes a CQ armed for solicited ones
-  bool delayed_ = false;      // an event waits for room in the pipe
+  bool delayed_ = false;      // an event waits for room in the socket
   bool held_ = false;         // an event is held back by moderation
   uint32_t claimed_ = 0;      // events of this burst to be sent once its entries are visible
   uint32_t unannounced_ = 0;  // index of the first entry since the queue was armed; if moderated
@@ -46,7 +46,7 @@ class CompletionEventState {
 };
 
 // The scheduler of one lcore: the CQs with entries of this burst, with an event that moderation
-// holds back, or with an event that waits for room in its pipe. On the shard.
+// holds back, or with an event that waits for room in its socket. On the shard.
 class CompletionEvents {
  public:
   // Adds or removes a CQ of this lcore. Storage grows here, never on the hot path.
@@ -79,15 +79,15 @@ class CompletionEvents {
   uint64_t next_deadline(const OnShard&) const { return next_deadline_; }
   // Sends events that moderation held back and that are due now, at most kRetriesPerCall.
   void Expire(const OnShard&, uint64_t now_ns);
-  // Tries again to write events for which the pipe had no room, asynchronous ones too.
+  // Tries again to write events for which the socket had no room, asynchronous ones too.
   void Retry(const OnShard& shard);
   // Adds or removes a context of this lcore, with its waiting asynchronous events.
   void Register(const OnShard&, AsyncEvents& events);
   void Unregister(const OnShard&, AsyncEvents& events);
   // `events` has its first event that waits for room.
   void AwaitRoom(const OnShard&, AsyncEvents& events);
-  // Writes nothing to the pipe `channel` from now on; its events wait. -1: ends that.
-  void Hold(const OnShard&, int channel) { held_channel_ = channel; }
+  // Sends an event of `cq` again, which the program's plugin has received and returned.
+  void Return(const OnShard&, CompletionQueue& cq);
 
   // Queues that have overflowed and whose queue pairs must go to ERR. The lcore walks over the
   // queue pairs of their context in slices, and counts them in CompletionQueue::walked().
@@ -98,7 +98,7 @@ class CompletionEvents {
 
   Counter sent;
   Counter delayed;
-  Counter lost;  // asynchronous events: the backlog was full, or the program has closed its pipe
+  Counter lost;  // asynchronous events: the backlog was full, or the program has closed its end
 
  private:
   void CountDelayed();
@@ -120,7 +120,6 @@ class CompletionEvents {
   std::vector<AsyncEvents*> waiting_;
   size_t contexts_ = 0;
   size_t delayed_count_ = 0;  // elements of delayed_ and waiting_
-  int held_channel_ = -1;
   std::vector<CompletionQueue*> overflowed_;
 };
 

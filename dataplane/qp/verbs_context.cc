@@ -9,9 +9,9 @@
 
 namespace roci::dataplane {
 
-VerbsContext::VerbsContext(Fd async_pipe, std::shared_ptr<memory::KeyTable> keys,
+VerbsContext::VerbsContext(Fd async_socket, std::shared_ptr<memory::KeyTable> keys,
                            std::shared_ptr<AppCopies> copies, uint32_t max_address_handles)
-    : async_events_(std::move(async_pipe)),
+    : async_events_(std::move(async_socket)),
       keys_(std::move(keys)),
       copies_(std::move(copies)),
       addresses_(max_address_handles) {}

@@ -29,7 +29,7 @@ class SharedReceiveQueue;
 class VerbsContext {
  public:
   // ---- Control thread, while the context is on no lcore
-  VerbsContext(Fd async_pipe, std::shared_ptr<memory::KeyTable> keys,
+  VerbsContext(Fd async_socket, std::shared_ptr<memory::KeyTable> keys,
                std::shared_ptr<AppCopies> copies, uint32_t max_address_handles);
   ~VerbsContext();
   // `page` outlives the context. `wake_fd`: the program writes to it to wake the lcore.

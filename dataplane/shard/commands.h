@@ -103,8 +103,8 @@ struct EventCounts {
 struct CreateCompletionQueue {  // -> CreatedCompletionQueue
   uint32_t entries;             // requested, 1 to kMaxCompletionEntries (types/queue_limits.h)
   uint64_t user_handle;
-  // Writing end of a completion channel's pipe (non-blocking; it stays open as long as the queue),
-  // or -1.
+  // Sending end of a completion channel's socket (non-blocking; it stays open as long as the
+  // queue), or -1.
   int channel;
   bool ignores_overrun = false;  // entries that do not fit are lost, without an error
 };
@@ -229,17 +229,18 @@ struct DestroyAddressHandle {  // NotFound
 
 // ---- Events
 
-// Before events are taken back from a pipe: the lcore writes no events to the async pipe, or to the
-// completion channel `channel`, until the matching Release. HoldAsyncEvents discards the events of
-// `element` that are not in the pipe yet and answers their number.
-struct HoldAsyncEvents {  // -> uint32_t
+// Discards the asynchronous events of `element` that are not in the socket yet.
+struct WithdrawAsyncEvents {  // -> uint32_t, their number
   uint64_t element;
 };
-struct ReleaseAsyncEvents {};
-struct HoldCompletionEvents {
-  int channel;
+// Events that the plugin has received and returned: see AsyncEvents and CompletionEvents.
+struct ReturnAsyncEvents {
+  std::span<const roci_abi_async_event> events;
+  bool hold;
 };
-struct ReleaseCompletionEvents {};
+struct ReturnCompletionEvents {
+  std::span<CompletionQueue* const> queues;  // one event each
+};
 // Sends an asynchronous event to the program. It may be lost: see AsyncEvents.
 struct RaiseEvent {
   uint64_t element;

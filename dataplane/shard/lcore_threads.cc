@@ -74,7 +74,7 @@ bool Lcore::TakeBackAfterCopy(uint32_t number) {
   }
 }
 
-// Blocks SIGPIPE, because a program may close the reading end of its event pipe.
+// Blocks SIGPIPE, because a program may close its end of an event socket.
 void Lcore::PrepareThread() {
   sigset_t set;
   sigemptyset(&set);

@@ -118,7 +118,7 @@ ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig 
       std::make_shared<AppCopies>(lcore.services().collecting, std::move(config.copy_use));
   copies->Share(app_);
   copies->Keep(keys);
-  context_ = std::make_unique<VerbsContext>(std::move(config.async_pipe), std::move(keys),
+  context_ = std::make_unique<VerbsContext>(std::move(config.async_socket), std::move(keys),
                                             std::move(copies), config.max_address_handles);
   context_->UseEvents(*lcore.services().events);
 }
@@ -428,25 +428,25 @@ absl::Status ShardClient::Do(const DestroyAddressHandle& command) {
   return removed ? absl::OkStatus() : absl::NotFoundError("address handle");
 }
 
-uint32_t ShardClient::Do(const HoldAsyncEvents& command) {
+uint32_t ShardClient::Do(const WithdrawAsyncEvents& command) {
   return lcore_->Call([&](const OnShard& shard) {
-    return context_->async_events(shard).Hold(shard, command.element);
+    return context_->async_events(shard).Withdraw(shard, command.element);
   });
 }
 
-void ShardClient::Do(const ReleaseAsyncEvents&) {
+void ShardClient::Do(const ReturnAsyncEvents& command) {
   lcore_->Call([&](const OnShard& shard) {
-    lcore_->worker(shard).events().lost.Add(context_->async_events(shard).Release(shard));
+    AsyncEvents& async = context_->async_events();
+    CompletionEvents& events = lcore_->worker(shard).events();
+    events.lost.Add(async.Return(shard, command.events, command.hold));
+    if (async.waiting()) events.AwaitRoom(async);
   });
 }
 
-void ShardClient::Do(const HoldCompletionEvents& command) {
-  lcore_->Call(
-      [&](const OnShard& shard) { lcore_->worker(shard).events().Hold(shard, command.channel); });
-}
-
-void ShardClient::Do(const ReleaseCompletionEvents&) {
-  lcore_->Call([&](const OnShard& shard) { lcore_->worker(shard).events().Hold(shard, -1); });
+void ShardClient::Do(const ReturnCompletionEvents& command) {
+  lcore_->Call([&](const OnShard& shard) {
+    for (CompletionQueue* cq : command.queues) lcore_->worker(shard).events().Return(shard, *cq);
+  });
 }
 
 }  // namespace roci::dataplane

@@ -31,8 +31,8 @@ struct ShardClientConfig {
   uint64_t key_seed = 0;                               // see memory::KeyTable
   uint32_t max_queue_pairs = ROCI_ABI_MAX_QP_HANDLES;  // at most that
   uint32_t max_address_handles = 65536;
-  // Writing end of the async event pipe, non-blocking. The context owns it.
-  Fd async_pipe;
+  // Sending end of the async event socket, non-blocking. The context owns it.
+  Fd async_socket;
 };
 
 // Control thread only. Pointers to the context's objects are valid until the objects are destroyed.
@@ -105,10 +105,9 @@ class ShardClient {
   std::vector<QueuePairInfo> Do(const InspectQueuePairs& command);
   absl::StatusOr<uint32_t> Do(const CreateAddressHandle& command);
   absl::Status Do(const DestroyAddressHandle& command);
-  uint32_t Do(const HoldAsyncEvents& command);
-  void Do(const ReleaseAsyncEvents& command);
-  void Do(const HoldCompletionEvents& command);
-  void Do(const ReleaseCompletionEvents& command);
+  uint32_t Do(const WithdrawAsyncEvents& command);
+  void Do(const ReturnAsyncEvents& command);
+  void Do(const ReturnCompletionEvents& command);
   void Do(const RaiseEvent& command);
 
   // The shard's side of the context.

@@ -19,7 +19,7 @@ constexpr uint32_t kRoundsBeforeYield = 16;
 // A real-time lcore beside other work polls for this long before it sleeps. Longer polling would
 // save wake-ups, but take the processor from the programs that the lcore serves.
 constexpr uint64_t kPollBeforeSleepNs = 5'000;
-// Interval at which full event pipes, and ports that offer nothing to wait for, are polled. It
+// Interval at which full event sockets, and ports that offer nothing to wait for, are polled. It
 // grows with the idle time.
 constexpr uint64_t kShortestPollNs = 50'000;
 constexpr uint64_t kLongestPollNs = roce::kNsPerMs;

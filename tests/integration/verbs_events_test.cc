@@ -1,9 +1,14 @@
 // Completion channels, asynchronous events and resizing.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "tests/integration/verbs_endpoint.h"
 
@@ -158,7 +163,90 @@ TEST_F(VerbsEvents, ThatWereNotReadDoNotDelayDestruction) {
   EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
-TEST_F(VerbsEvents, DelayDestructionUntilTheyAreAcknowledged) {
+// Raises an event of a new CQ, of which nothing is read. Null: it was not raised.
+ibv_cq* NewCqWithAnEvent(const OpenDevice& device, ibv_comp_channel* channel) {
+  ibv_cq* cq = ibv_create_cq(device.context, 8, nullptr, channel, 0);
+  if (cq == nullptr || ibv_req_notify_cq(cq, 0) != 0) return nullptr;
+  ibv_qp_init_attr init = {};
+  init.send_cq = init.recv_cq = cq;
+  init.cap = {1, 1, 1, 1, 0};
+  init.qp_type = IBV_QPT_RC;
+  ibv_qp* qp = ibv_create_qp(device.pd, &init);
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  ibv_recv_wr wr = {};
+  ibv_recv_wr* bad = nullptr;
+  if (qp == nullptr ||
+      ibv_modify_qp(qp, &attr,
+                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0 ||
+      ibv_post_recv(qp, &wr, &bad) != 0) {
+    return nullptr;
+  }
+  attr.qp_state = IBV_QPS_ERR;
+  const bool raised = ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0;
+  ibv_wc wc;
+  while (raised && ibv_poll_cq(cq, 1, &wc) == 0) {
+  }
+  return ibv_destroy_qp(qp) == 0 && raised ? cq : nullptr;
+}
+
+// Each destruction takes the other queues' events out of the channel for a moment.
+TEST_F(VerbsEvents, OfOtherQueuesStayWhileThreadsDestroyQueues) {
+  ibv_comp_channel* channel = ibv_create_comp_channel(pair.far_device.context);
+  ASSERT_NE(channel, nullptr);
+  std::vector<ibv_cq*> kept;
+  for (int i = 0; i < 40; ++i) kept.push_back(NewCqWithAnEvent(pair.far_device, channel));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 25; ++i) {
+        ibv_cq* cq = NewCqWithAnEvent(pair.far_device, channel);
+        ASSERT_NE(cq, nullptr);
+        EXPECT_EQ(ibv_destroy_cq(cq), 0);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < kept.size(); ++i) {
+    ASSERT_TRUE(IsReadable(channel->fd, kPatience_ms)) << i;
+    ibv_cq* cq = nullptr;
+    void* cq_context = nullptr;
+    ASSERT_EQ(ibv_get_cq_event(channel, &cq, &cq_context), 0);
+    EXPECT_EQ(std::count(kept.begin(), kept.end(), cq), 1);
+    ibv_ack_cq_events(cq, 1);
+  }
+  EXPECT_FALSE(IsReadable(channel->fd, 0));
+  for (ibv_cq* cq : kept) EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+}
+
+// More events than the socket holds.
+TEST_F(VerbsEvents, AreNotLostWhereManyWait) {
+  ibv_comp_channel* channel = ibv_create_comp_channel(pair.far_device.context);
+  ASSERT_NE(channel, nullptr);
+  std::vector<ibv_cq*> cqs;
+  for (int i = 0; i < 300; ++i) {
+    cqs.push_back(NewCqWithAnEvent(pair.far_device, channel));
+    ASSERT_NE(cqs.back(), nullptr);
+  }
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(ibv_destroy_cq(cqs.back()), 0);
+    cqs.pop_back();
+  }
+  for (size_t i = 0; i < cqs.size(); ++i) {
+    ASSERT_TRUE(IsReadable(channel->fd, kPatience_ms)) << i;
+    ibv_cq* cq = nullptr;
+    void* cq_context = nullptr;
+    ASSERT_EQ(ibv_get_cq_event(channel, &cq, &cq_context), 0);
+    ibv_ack_cq_events(cq, 1);
+  }
+  EXPECT_FALSE(IsReadable(channel->fd, 20));
+  for (ibv_cq* cq : cqs) EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+}
+
+TEST_F(VerbsEvents, HoldUpDestructionUntilTheyAreAcknowledged) {
   ASSERT_EQ(ibv_req_notify_cq(pair.far.cq, 0), 0);
   SendOne();
   ibv_cq* cq = nullptr;
@@ -209,6 +297,37 @@ TEST(VerbsAsync, OverflowOfACqIsReported) {
   EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
   EXPECT_EQ(event.element.cq, endpoint.cq);
   ibv_ack_async_event(&event);
+}
+
+TEST(VerbsAsync, EventsOfDestroyedQueuesGoAndOthersKeepTheirOrder) {
+  OpenDevice device("roci1");
+  EndpointOptions options;
+  options.cq_entries = 1;
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  Buffer buffer(device, 4096, 1);
+  for (int i = 0; i < 5; ++i) {
+    endpoints.push_back(std::make_unique<Endpoint>(device, options));
+    Endpoint& endpoint = *endpoints.back();
+    ASSERT_EQ(endpoint.ToInit(), 0);
+    for (int n = 0; n <= endpoint.cq->cqe; ++n) ASSERT_EQ(endpoint.PostRecv(buffer.Sge(0, 8)), 0);
+    ASSERT_EQ(endpoint.ToState(IBV_QPS_ERR), 0);
+    int unread = 0;
+    for (int n = 0; n < 1000 && unread < (i + 1) * 16; ++n) {
+      ASSERT_EQ(ioctl(device.context->async_fd, FIONREAD, &unread), 0);
+      usleep(1000);
+    }
+    ASSERT_GE(unread, (i + 1) * 16);
+  }
+  for (const size_t doomed : {3, 0}) endpoints.erase(endpoints.begin() + static_cast<long>(doomed));
+  for (const auto& endpoint : endpoints) {
+    ASSERT_TRUE(IsReadable(device.context->async_fd, kPatience_ms));
+    ibv_async_event event = {};
+    ASSERT_EQ(ibv_get_async_event(device.context, &event), 0);
+    EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
+    EXPECT_EQ(event.element.cq, endpoint->cq);
+    ibv_ack_async_event(&event);
+  }
+  EXPECT_FALSE(IsReadable(device.context->async_fd, 0));
 }
 
 TEST(VerbsResize, KeepsUnpolledCompletions) {

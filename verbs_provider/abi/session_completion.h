@@ -1,4 +1,4 @@
-// Messages of a session (session.h): completion queues, and the contents of event pipes.
+// Messages of a session (session.h): completion queues, and the contents of event sockets.
 #pragma once
 
 #include "verbs_provider/abi/session_head.h"
@@ -52,8 +52,8 @@ struct roci_abi_modify_cq_request {
   uint32_t reserved;
 };
 
-// The contents of the event pipes: the same bytes that the kernel's uverbs descriptors return,
-// because libibverbs reads them.
+// The contents of the event sockets (SOCK_SEQPACKET), one event per message: the same bytes that
+// the kernel's uverbs descriptors return, because libibverbs reads them.
 struct roci_abi_async_event {
   uint64_t element;  // user_handle of the QP, CQ or SRQ, or the port number
   uint32_t type;     // enum ibv_event_type
@@ -64,3 +64,21 @@ struct roci_abi_comp_event {
   uint64_t user_handle;  // of the CQ
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_comp_event) == 8);
+
+// RETURN_EVENTS: events of other objects that the plugin has received while it removed those of a
+// destroyed one. The daemon, which never receives from the program's end, sends them again,
+// asynchronous ones before all later ones. Response: plain.
+#define ROCI_ABI_MAX_RETURNED_EVENTS 32
+// Asynchronous events only: the daemon sends none until the next request without this flag.
+#define ROCI_ABI_RETURN_HOLD 1u
+struct roci_abi_return_events_request {
+  struct roci_abi_request head;
+  uint32_t channel;  // handle; ROCI_ABI_NO_HANDLE: asynchronous events
+  uint32_t count;
+  uint32_t flags;  // ROCI_ABI_RETURN_*
+  uint32_t reserved;
+  // Completion events: `element` is the handle of the CQ, instead of its user_handle.
+  struct roci_abi_async_event events[ROCI_ABI_MAX_RETURNED_EVENTS];
+};
+ROCI_ABI_ASSERT(sizeof(struct roci_abi_return_events_request) ==
+                32 + 16 * ROCI_ABI_MAX_RETURNED_EVENTS);

@@ -4,7 +4,7 @@
 #include "verbs_provider/abi/session_head.h"
 
 // HELLO. Request descriptors: see ROCI_ABI_FEATURE_APP_MEMORY. Response descriptors, in this order:
-// doorbell page memfd, wake eventfd, async event pipe (reading end), and, with
+// doorbell page memfd, wake eventfd, async event socket (receiving end), and, with
 // ROCI_ABI_HELLO_HAS_USERFAULTFD in `flags`, a descriptor of /dev/userfaultfd for programs that may
 // not open it.
 #define ROCI_ABI_HELLO_HAS_USERFAULTFD 1u

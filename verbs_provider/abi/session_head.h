@@ -72,6 +72,7 @@ enum roci_abi_command {
   ROCI_ABI_ALLOC_SIGNATURE_MR,  // list_mr.h
   ROCI_ABI_CHECK_SIGNATURE_MR,
   ROCI_ABI_REG_DMA_BUFFER_MR,
+  ROCI_ABI_RETURN_EVENTS,
   ROCI_ABI_COMMAND_COUNT,
 };
 
@@ -100,8 +101,8 @@ struct roci_abi_handle_request {  // DEALLOC_PD, DEREG_MR, DESTROY_COMP_CHANNEL,
 struct roci_abi_plain_request {  // ALLOC_PD, CREATE_COMP_CHANNEL
   struct roci_abi_request head;
 };
-struct roci_abi_handle_response {  // ALLOC_PD; CREATE_COMP_CHANNEL (1 descriptor: reading end of
-                                   // the event pipe)
+struct roci_abi_handle_response {  // ALLOC_PD; CREATE_COMP_CHANNEL (1 descriptor: receiving end of
+                                   // the event socket)
   struct roci_abi_response head;
   uint32_t handle;
   uint32_t reserved;
@@ -111,7 +112,8 @@ struct roci_abi_plain_response {
 };
 
 // DESTROY_CQ, DESTROY_QP, DESTROY_SRQ: the events that the daemon has sent for the object. The
-// plugin waits until the program has acknowledged as many.
+// plugin removes those that the program has not read from the event socket (RETURN_EVENTS), and
+// waits until the program has acknowledged the others.
 struct roci_abi_destroy_response {
   struct roci_abi_response head;
   uint32_t comp_events;

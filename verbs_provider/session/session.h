@@ -2,6 +2,8 @@
 // the data path finds queue pairs, shared receive queues and keys.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -79,6 +81,8 @@ struct VerbsSession {
   /// Changed under the RegistrationLock.
   MrKeys keys;
   ParkedAhs parked_ahs;
+  /// Held while an object is destroyed and its unread events are removed (verbs/events.h).
+  pthread_mutex_t event_mutex = PTHREAD_MUTEX_INITIALIZER;
 
   Mr* regions = nullptr;          // newest first; under the RegistrationLock
   Dm* device_memories = nullptr;  // likewise

@@ -173,12 +173,29 @@ int ModifyCq(ibv_cq* ibcq, ibv_modify_cq_attr* attr) {
   return ToCq(ibcq)->session->client.Call(ROCI_ABI_MODIFY_CQ, &request, &response);
 }
 
-int DestroyCq(ibv_cq* ibcq) {
-  Cq* cq = ToCq(ibcq);
+namespace {
+
+// Sets how many events the program has to acknowledge.
+int DestroyWithEvents(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
+  ibv_cq* ibcq = &cq->vcq.cq;
+  EventRemoval removal(cq->session);
   roci_abi_destroy_response response = {};
   const int error = Destroy(cq->session, ibcq->handle, &response);
+  if (error != 0) return error;
+  *comp_events = removal.RemoveCompletionEvents(ibcq, response.comp_events);
+  *async_events = removal.RemoveAsyncEvents(ibcq, response.async_events);
+  return 0;
+}
+
+}  // namespace
+
+int DestroyCq(ibv_cq* ibcq) {
+  Cq* cq = ToCq(ibcq);
+  uint32_t comp_events = 0;
+  uint32_t async_events = 0;
+  const int error = DestroyWithEvents(cq, &comp_events, &async_events);
   if (!IsGone(cq->session, error)) return error;
-  if (error == 0) AwaitCqAcknowledgements(ibcq, response.comp_events, response.async_events);
+  if (error == 0) AwaitCqAcknowledgements(ibcq, comp_events, async_events);
   UnmapOwn(cq->session, &cq->memory);
   FreeIn(cq, DomainMemory::kCompletionQueue);
   return 0;

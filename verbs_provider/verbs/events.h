@@ -1,11 +1,37 @@
-// Waits until the program has acknowledged all events of an object that it destroys.
+// The events of an object that the program destroys: removes those that the program has not read,
+// and waits until the program has acknowledged the others.
 #pragma once
 
 #include <cstdint>
 
+#include "verbs_provider/base/no_cancellation.h"
 #include "verbs_provider/base/provider_api.h"
 
 namespace roci::provider {
+
+struct VerbsSession;
+
+/// Removes unread events from the sockets that libibverbs reads: the daemon never receives from the
+/// program's end. Lives from before the request that destroys the object, because other threads
+/// that destroy objects must not count events while these are removed. Nothing happens in a forked
+/// child.
+class EventRemoval {
+ public:
+  explicit EventRemoval(VerbsSession* session);
+  ~EventRemoval();
+  EventRemoval(const EventRemoval&) = delete;
+  EventRemoval& operator=(const EventRemoval&) = delete;
+
+  /// Returns how many of the `sent` asynchronous events of `element` the program has read.
+  uint32_t RemoveAsyncEvents(const void* element, uint32_t sent);
+  /// The same for completion events of `cq`.
+  uint32_t RemoveCompletionEvents(ibv_cq* cq, uint32_t sent);
+
+ private:
+  VerbsSession* const session_;
+  const NoCancellation no_cancellation_;
+  const bool locked_;
+};
 
 /// Blocks until the program has acknowledged `comp_events` completion events (ibv_ack_cq_events(3))
 /// and `async_events` asynchronous events (ibv_ack_async_event(3)) of `cq`.

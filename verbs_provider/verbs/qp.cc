@@ -175,13 +175,17 @@ void AddToTable(Qp* qp) {
   qp->session->qps[qp->vqp.qp.handle].store(qp, std::memory_order_relaxed);
 }
 
-int DestroyParts(Qp* qp, uint32_t* async_events) {
+int DestroyParts(Qp* qp, const void* element, uint32_t* async_events) {
   VerbsSession* session = qp->session;
   const uint32_t handle = qp->vqp.qp.handle;
-  roci_abi_destroy_response response = {};
-  const int error = Destroy(session, handle, &response);
-  if (!IsGone(session, error)) return error;
-  *async_events = response.async_events;
+  int error;
+  {
+    EventRemoval removal(session);
+    roci_abi_destroy_response response = {};
+    error = Destroy(session, handle, &response);
+    if (!IsGone(session, error)) return error;
+    *async_events = removal.RemoveAsyncEvents(element, response.async_events);
+  }
   if (!session->inherited()) {
     const CqLocks locks(qp);
     SkipCompletions(qp, locks);
@@ -333,7 +337,7 @@ int ModifyRateLimit(ibv_qp* ibqp, ibv_qp_rate_limit_attr* limit) {
 int DestroyQp(ibv_qp* ibqp) {
   Qp* qp = ToQp(ibqp);
   uint32_t async_events = 0;
-  const int error = DestroyParts(qp, &async_events);
+  const int error = DestroyParts(qp, ibqp, &async_events);
   if (!IsGone(qp->session, error)) return error;
   if (error == 0) AwaitQpAcknowledgements(ibqp, async_events);
   pthread_cond_destroy(&ibqp->cond);

@@ -45,8 +45,8 @@ void FinishQp(Qp* qp, ibv_pd* pd, const Attr& attr) {
 
 /// Destroys the queue pair at the daemon and removes it from the table. 0 or an errno. If
 /// IsGone(session, result), it is destroyed, and `*async_events` is the number of events that the
-/// program has to acknowledge.
-int DestroyParts(Qp* qp, uint32_t* async_events);
+/// program has to acknowledge. `element`: what its events carry.
+int DestroyParts(Qp* qp, const void* element, uint32_t* async_events);
 
 /// For ibv_create_qp_ex with an indirection table.
 ibv_qp* CreateRssQp(ibv_pd* pd, ibv_qp_init_attr_ex* attr);

@@ -233,11 +233,25 @@ int QuerySrq(ibv_srq* ibsrq, ibv_srq_attr* attr) {
   return 0;
 }
 
+namespace {
+
+// Sets how many events the program has to acknowledge.
+int DestroyWithEvents(Srq* srq, uint32_t* async_events) {
+  ibv_srq* ibsrq = &srq->vsrq.srq;
+  EventRemoval removal(srq->session);
+  roci_abi_destroy_response response = {};
+  const int error = Destroy(srq->session, ibsrq->handle, &response);
+  if (error == 0) *async_events = removal.RemoveAsyncEvents(ibsrq, response.async_events);
+  return error;
+}
+
+}  // namespace
+
 int DestroySrq(ibv_srq* ibsrq) {
   Srq* srq = ToSrq(ibsrq);
   VerbsSession* session = srq->session;
-  roci_abi_destroy_response response = {};
-  const int error = Destroy(session, ibsrq->handle, &response);
+  uint32_t async_events = 0;
+  const int error = DestroyWithEvents(srq, &async_events);
   if (!IsGone(session, error)) return error;
   if (!session->inherited()) {
     Cq* cq = srq->vsrq.cq != nullptr ? ToCq(srq->vsrq.cq) : nullptr;
@@ -253,7 +267,7 @@ int DestroySrq(ibv_srq* ibsrq) {
       cq->lock.Unlock();
     }
   }
-  if (error == 0) AwaitSrqAcknowledgements(ibsrq, response.async_events);
+  if (error == 0) AwaitSrqAcknowledgements(ibsrq, async_events);
   pthread_cond_destroy(&ibsrq->cond);
   pthread_mutex_destroy(&ibsrq->mutex);
   UnmapOwn(session, &srq->memory);

@@ -138,7 +138,7 @@ int ModifyWq(ibv_wq* wq, ibv_wq_attr* attr) {
 int DestroyWq(ibv_wq* wq) {
   VerbsWorkQueue* queue = ToWorkQueue(wq);
   uint32_t async_events = 0;
-  const int error = DestroyParts(&queue->qp, &async_events);
+  const int error = DestroyParts(&queue->qp, wq, &async_events);
   if (!IsGone(queue->qp.session, error)) return error;
   if (error == 0) AwaitAcknowledgements(wq, async_events);
   pthread_cond_destroy(&wq->cond);

@@ -56,6 +56,7 @@ void AddSendQueueAttacks(Attacks& out);
 void AddReceiveQueueAttacks(Attacks& out);
 void AddCompletionQueueAttacks(Attacks& out);
 void AddDoorbellAttacks(Attacks& out);
+void AddEventAttacks(Attacks& out);
 void AddMessageAttacks(Attacks& out);
 void AddNumberAttacks(Attacks& out);
 void AddHandleAttacks(Attacks& out);

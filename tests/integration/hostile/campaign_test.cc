@@ -202,9 +202,9 @@ class AttackCase : public ::testing::Test {
 Attacks AllAttacks() {
   Attacks out;
   for (const auto add : {AddSendQueueAttacks, AddReceiveQueueAttacks, AddCompletionQueueAttacks,
-                         AddDoorbellAttacks, AddMessageAttacks, AddNumberAttacks, AddHandleAttacks,
-                         AddDescriptorAttacks, AddQuotaAttacks, AddMemoryAttacks, AddProcessAttacks,
-                         AddConnectionManagerAttacks, AddNetworkAttacks}) {
+                         AddDoorbellAttacks, AddEventAttacks, AddMessageAttacks, AddNumberAttacks,
+                         AddHandleAttacks, AddDescriptorAttacks, AddQuotaAttacks, AddMemoryAttacks,
+                         AddProcessAttacks, AddConnectionManagerAttacks, AddNetworkAttacks}) {
     add(out);
   }
   return out;

@@ -85,8 +85,7 @@ void ChannelNobodyReads(Scene& scene) {
   RigPair pair;
   const uint32_t channel = pair.near.CreateChannel();
   ASSERT_NE(channel, 0u);
-  const int pipe = dup(pair.near.fds()[0]);
-  fcntl(pipe, F_SETPIPE_SZ, 4096);
+  const int socket = dup(pair.near.fds()[0]);
   std::vector<MappedCq> cqs;
   std::vector<MappedQp> qps;
   for (int i = 0; i < 16; ++i) {
@@ -108,13 +107,12 @@ void ChannelNobodyReads(Scene& scene) {
       pair.near.Post(qps[i], pair.ValidWqe(ROCI_ABI_WR_SEND), {pair.near.region.Sge(8)});
     }
   }
-  close(pipe);
+  close(socket);
 }
 
 // The same with asynchronous events.
 void EventsNobodyReads(Scene& scene) {
   Rig rig;
-  fcntl(rig.async_fd, F_SETPIPE_SZ, 4096);
   for (int i = 0; scene.Goes(); ++i) {
     const MappedCq cq = rig.MakeCq(1);
     MappedQp qp = rig.MakeQp({}, cq.handle);
@@ -127,35 +125,6 @@ void EventsNobodyReads(Scene& scene) {
     rig.OnHandle(ROCI_ABI_DESTROY_QP, qp.info.handle);
     rig.OnHandle(ROCI_ABI_DESTROY_CQ, cq.handle);
   }
-}
-
-// The reading ends are made blocking, resized and read while the daemon removes events.
-void PipesMeddledWith(Scene& scene) {
-  Rig rig;
-  const uint32_t channel = rig.CreateChannel();
-  ASSERT_NE(channel, 0u);
-  const int pipe = dup(rig.fds()[0]);
-  for (int i = 0; scene.Goes(); ++i) {
-    fcntl(pipe, F_SETFL, i % 2 != 0 ? O_NONBLOCK : 0);
-    fcntl(pipe, F_SETPIPE_SZ, i % 3 != 0 ? 4096 : 65536);
-    fcntl(rig.async_fd, F_SETFL, i % 2 != 0 ? O_ASYNC : 0);
-    MappedCq cq = rig.MakeCq(4, channel);
-    MappedQp qp = rig.MakeQp({}, cq.handle);
-    EXPECT_EQ(rig.Connect(qp, qp.info.qpn, 1), 0);
-    roci_abi_qp_attr attr{};
-    attr.state = IBV_QPS_ERR;
-    cq.header()->arm = ROCI_ABI_CQ_ARM_ANY;
-    EXPECT_EQ(rig.Modify(qp.info.handle, IBV_QP_STATE, attr), 0);
-    for (int n = 0; n < 8; ++n) rig.Post(qp, roci_abi_send_wqe{}, {});
-    usleep(100);
-    char part[5];
-    fcntl(pipe, F_SETFL, O_NONBLOCK);
-    [[maybe_unused]] const ssize_t got = read(pipe, part, sizeof(part));
-    fcntl(pipe, F_SETFL, 0);
-    EXPECT_EQ(rig.OnHandle(ROCI_ABI_DESTROY_QP, qp.info.handle), 0);
-    EXPECT_EQ(rig.OnHandle(ROCI_ABI_DESTROY_CQ, cq.handle), 0);
-  }
-  close(pipe);
 }
 
 }  // namespace
@@ -174,7 +143,6 @@ void AddCompletionQueueAttacks(Attacks& out) {
   add("IsSealed", Completing(Sealed));
   add("ChannelNobodyReads", ChannelNobodyReads, true);
   add("EventsNobodyReads", EventsNobodyReads);
-  add("PipesMeddledWith", PipesMeddledWith, true);
 }
 
 }  // namespace roci::testing::hostile

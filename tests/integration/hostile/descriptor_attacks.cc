@@ -360,7 +360,7 @@ void AddDescriptorAttacks(Attacks& out) {
   pass("Executable", [] { return Opened("/proc/self/exe", O_RDONLY); });
   pass(
       "DaemonsWakeup", [] { return DaemonsOwn(0); }, true);
-  pass("DaemonsEventPipe", [] { return DaemonsOwn(1); });
+  pass("DaemonsEventSocket", [] { return DaemonsOwn(1); });
   pass("DaemonsSocket", [] { return DaemonsOwn(2); });
   pass(
       "DaemonsCompletionQueue", [] { return DaemonsOwn(3); }, true);

@@ -64,6 +64,7 @@ constexpr MessageKind kKinds[] = {
     ROCI_MESSAGE(ALLOC_SIGNATURE_MR, roci_abi_alloc_signature_mr_request),
     ROCI_MESSAGE(CHECK_SIGNATURE_MR, roci_abi_handle_request),
     ROCI_MESSAGE(REG_DMA_BUFFER_MR, roci_abi_reg_dma_buffer_mr_request),
+    ROCI_MESSAGE(RETURN_EVENTS, roci_abi_return_events_request),
 };
 #undef ROCI_MESSAGE
 static_assert(std::size(kKinds) == ROCI_ABI_COMMAND_COUNT - 3);
@@ -313,6 +314,14 @@ std::vector<std::byte> Speaker::Valid(const MessageKind& kind) {
       request.pd = rig.pd;
       request.access = IBV_ACCESS_LOCAL_WRITE;
       request.length = kPage;
+      Put(request, out);
+      break;
+    }
+    case ROCI_ABI_RETURN_EVENTS: {
+      roci_abi_return_events_request request{};
+      request.channel = channel;
+      request.count = 1;
+      request.events[0].element = rig.cq.handle;
       Put(request, out);
       break;
     }

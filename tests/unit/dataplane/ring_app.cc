@@ -192,7 +192,7 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
   dataplane::ShardClientConfig session;
   session.app = app_;
   session.max_queue_pairs = 32768;  // leaves doorbells for shared receive queues
-  session.async_pipe = dataplane::Fd(pipe_ends[1]);
+  session.async_socket = dataplane::Fd(pipe_ends[1]);
   client_ = Take(
       dataplane::ShardClient::Create(*device_, dataplane.lcore(config.lcore), std::move(session)));
   RegisterMemory(config);

@@ -121,7 +121,7 @@ class Node {
   uint32_t key() const { return key_; }
   uint64_t va(size_t offset = 0) const { return reinterpret_cast<uint64_t>(memory_) + offset; }
   roci_abi_sge Sge(size_t offset, uint32_t length) const { return {va(offset), length, key_}; }
-  int async_pipe() const { return async_read_.get(); }
+  int async_socket() const { return async_read_.get(); }
   roce::Gid gid() const { return gid_; }
   static constexpr uint32_t kPd = 7;
 

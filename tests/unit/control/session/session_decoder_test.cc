@@ -414,5 +414,22 @@ TEST(SessionDecoderTest, ReceiveSideScaling) {
   EXPECT_EQ(Decode(qp), EOPNOTSUPP);
 }
 
+TEST(SessionDecoderTest, ReturnedEvents) {
+  auto request = Head<roci_abi_return_events_request>(ROCI_ABI_RETURN_EVENTS);
+  for (const uint32_t channel : {5u, ROCI_ABI_NO_HANDLE}) {
+    request.channel = channel;
+    request.count = ROCI_ABI_MAX_RETURNED_EVENTS;
+    EXPECT_EQ(Decode(request), 0);
+    ++request.count;
+    EXPECT_EQ(Decode(request), EINVAL);
+    request.count = 0;
+    request.flags = ROCI_ABI_RETURN_HOLD;
+    EXPECT_EQ(Decode(request), channel == ROCI_ABI_NO_HANDLE ? 0 : EINVAL);
+    request.flags = 2;
+    EXPECT_EQ(Decode(request), EINVAL);
+    request.flags = 0;
+  }
+}
+
 }  // namespace
 }  // namespace roci::control

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -108,9 +109,9 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   EXPECT_TRUE(cq_.cq()->overflowed());
   EXPECT_EQ(cq_.header()->overflowed, 1u);
   roci_abi_async_event event{};
-  ASSERT_EQ(read(node_.async_pipe(), &event, sizeof(event)), ssize_t{sizeof(event)});
+  ASSERT_EQ(read(node_.async_socket(), &event, sizeof(event)), ssize_t{sizeof(event)});
   EXPECT_EQ(event.type, 0u);  // IBV_EVENT_CQ_ERR
-  EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
+  EXPECT_LT(read(node_.async_socket(), &event, sizeof(event)), 0);
   EXPECT_EQ(cq_.cq()->async_events(), 1u);
   roci_abi_cqe cqe;
   for (uint64_t i = 0; i < 8; ++i) {
@@ -124,7 +125,7 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   cq_.Switch(*std::move(fd));
   Write(cq_, 100);
   EXPECT_FALSE(cq_.Poll(&cqe)) << "a larger ring does not bring it back";
-  EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
+  EXPECT_LT(read(node_.async_socket(), &event, sizeof(event)), 0);
 }
 
 TEST_F(CompletionQueueTest, AnIgnoredOverflowLosesOnlyEntries) {
@@ -132,7 +133,7 @@ TEST_F(CompletionQueueTest, AnIgnoredOverflowLosesOnlyEntries) {
   for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
   EXPECT_FALSE(cq_.cq()->overflowed());
   roci_abi_async_event event{};
-  EXPECT_LT(read(node_.async_pipe(), &event, sizeof(event)), 0);
+  EXPECT_LT(read(node_.async_socket(), &event, sizeof(event)), 0);
   roci_abi_cqe cqe;
   for (uint64_t i = 0; i < 8; ++i) {
     ASSERT_TRUE(cq_.Poll(&cqe));
@@ -177,9 +178,9 @@ TEST_F(CompletionQueueTest, ResizingKeepsUnconsumedEntries) {
   EXPECT_FALSE(cq_.cq()->overflowed());
 }
 
-TEST_F(CompletionQueueTest, AFullEventPipeDelaysEventsAndLosesNone) {
+TEST_F(CompletionQueueTest, AFullEventSocketDelaysEventsAndLosesNone) {
   int ends[2];
-  ASSERT_EQ(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
   AppCq cq(node_.client(), 16, ends[1], 0x55);
   const uint64_t filler = 0;
   int fillers = 0;
@@ -194,6 +195,27 @@ TEST_F(CompletionQueueTest, AFullEventPipeDelaysEventsAndLosesNone) {
   EXPECT_EQ(cq.cq()->comp_events(), 1u);
   ASSERT_EQ(read(ends[0], &value, 8), 8);
   EXPECT_EQ(value, 0x55u);
+  EXPECT_TRUE(node_.client().Do(dataplane::DestroyCompletionQueue{*cq.cq()}).ok());
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(CompletionQueueTest, SendsAnEventThatThePluginReturnsAgain) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  AppCq cq(node_.client(), 16, ends[1], 0x55);
+  dataplane::CompletionQueue* const queues[] = {cq.cq()};
+  node_.client().Do(dataplane::ReturnCompletionEvents{queues});
+  uint64_t value = 0;
+  EXPECT_LT(read(ends[0], &value, 8), 0) << "none was sent";
+  cq.Arm(ROCI_ABI_CQ_ARM_ANY);
+  Write(cq, 1);
+  for (int i = 0; i < 1000 && cq.cq()->comp_events() == 0; ++i) usleep(1000);
+  ASSERT_EQ(read(ends[0], &value, 8), 8);
+  node_.client().Do(dataplane::ReturnCompletionEvents{queues});
+  ASSERT_EQ(read(ends[0], &value, 8), 8);
+  EXPECT_EQ(value, 0x55u);
+  EXPECT_EQ(cq.cq()->comp_events(), 1u);
   EXPECT_TRUE(node_.client().Do(dataplane::DestroyCompletionQueue{*cq.cq()}).ok());
   close(ends[0]);
   close(ends[1]);

@@ -54,7 +54,7 @@ class SharedReceiveQueueTest : public ::testing::Test {
   std::vector<uint32_t> Events() {
     std::vector<uint32_t> types;
     roci_abi_async_event event{};
-    while (read(node_.async_pipe(), &event, sizeof(event)) == ssize_t{sizeof(event)}) {
+    while (read(node_.async_socket(), &event, sizeof(event)) == ssize_t{sizeof(event)}) {
       EXPECT_EQ(event.element, 0x77u);
       types.push_back(event.type);
     }

@@ -60,7 +60,7 @@ TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
   victim->a.set_send_producer(1'000'000);
   victim->a.Ring();
   roci_abi_async_event event{};
-  for (int i = 0; i < 5000 && read(a_.async_pipe(), &event, sizeof(event)) < 0; ++i) usleep(1000);
+  for (int i = 0; i < 5000 && read(a_.async_socket(), &event, sizeof(event)) < 0; ++i) usleep(1000);
   EXPECT_EQ(event.element, 0xABCu);
   EXPECT_EQ(event.type, 1u);  // IBV_EVENT_QP_FATAL
   EXPECT_EQ(victim->a.qp().async_events(), 1u);
@@ -103,7 +103,7 @@ TEST_P(Traffic, ACompletionQueueOverflowMovesItsQueuePairsToErr) {
   std::multiset<std::pair<uint64_t, uint32_t>> events;
   for (int i = 0; i < 5000 && events.size() < 3; ++i) {
     roci_abi_async_event event{};
-    if (read(a_.async_pipe(), &event, sizeof(event)) != ssize_t{sizeof(event)}) {
+    if (read(a_.async_socket(), &event, sizeof(event)) != ssize_t{sizeof(event)}) {
       usleep(1000);
     } else {
       events.insert({event.element, event.type});
@@ -176,7 +176,7 @@ TEST_P(VanishedMemory, AsTheTargetOfALongRead) {
       roce::CompletionStatus::kLocalProtectionError);
   // A local error is not reported as an access violation of the peer.
   roci_abi_async_event event{};
-  EXPECT_EQ(read(a_.async_pipe(), &event, sizeof(event)), -1);
+  EXPECT_EQ(read(a_.async_socket(), &event, sizeof(event)), -1);
 }
 
 TEST_P(VanishedMemory, AsTheTargetOfALongSend) {
@@ -211,7 +211,7 @@ TEST_P(VanishedMemory, AsTheTargetOfAWrite) {
             roce::CompletionStatus::kRemoteOperationError);
   EXPECT_EQ(pair->b.Inspect().state, roce::QpState::kErr);
   roci_abi_async_event event{};
-  ASSERT_EQ(read(b_.async_pipe(), &event, sizeof(event)), ssize_t{sizeof(event)});
+  ASSERT_EQ(read(b_.async_socket(), &event, sizeof(event)), ssize_t{sizeof(event)});
   EXPECT_EQ(event.type, 3u);  // IBV_EVENT_QP_ACCESS_ERR
   Complete(other->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 2, {a_.Sge(0, 9000)}), 0));
 }
