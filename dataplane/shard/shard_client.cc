@@ -436,10 +436,10 @@ uint32_t ShardClient::Do(const WithdrawAsyncEvents& command) {
 
 void ShardClient::Do(const ReturnAsyncEvents& command) {
   lcore_->Call([&](const OnShard& shard) {
-    AsyncEvents& async = context_->async_events();
+    AsyncEvents& async = context_->async_events(shard);
     CompletionEvents& events = lcore_->worker(shard).events();
     events.lost.Add(async.Return(shard, command.events, command.hold));
-    if (async.waiting()) events.AwaitRoom(async);
+    if (async.waiting()) events.AwaitRoom(shard, async);
   });
 }
 
