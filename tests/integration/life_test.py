@@ -4,6 +4,7 @@
 Usage: life_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -138,6 +139,15 @@ class LifeTest(unittest.TestCase):
     def pingpong(self, daemon, *options, devices=('roci0', 'roci1')):
         pair = Pair(daemon, devices, ['ibv_rc_pingpong', '-g', '1', '-c', *options]).connect()
         self.assertEqual(pair.result(), '')
+
+    def test_no_process_outlives_the_daemon(self):
+        daemon = self.make_daemon()
+        with open(f'/proc/{daemon.pid}/task/{daemon.pid}/children', encoding='ascii') as children:
+            broker, = (os.pidfd_open(int(pid)) for pid in children.read().split())
+        self.addCleanup(os.close, broker)
+        self.pingpong(daemon, '-n', '10')
+        self.assertEqual(daemon.stop(), 0)
+        self.assertEqual(select.select([broker], [], [], LIMIT_S)[0], [broker], 'the descriptor broker still runs')
 
     def test_two_daemons_side_by_side(self):
         daemons = [self.make_daemon(), self.make_daemon()]
