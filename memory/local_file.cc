@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -13,7 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -64,31 +65,70 @@ bool IsKernelMemory(dev_t device) {
          std::find(std::begin(devices), std::end(devices), device) != std::end(devices);
 }
 
-// Whether a line of /proc/self/mountinfo describes the mount or device, with a local file system.
-// Subvolumes of btrfs have their own device numbers.
-bool IsLocalMountOf(const char* line, uint64_t mount, dev_t device) {
-  unsigned long long id = 0;
-  unsigned major_number = 0, minor_number = 0;
-  if (std::sscanf(line, "%llu %*u %u:%u", &id, &major_number, &minor_number) != 3) return false;
-  if (id != mount && makedev(major_number, minor_number) != device) return false;
-  const char* type = std::strstr(line, " - ");
-  if (type == nullptr) return false;
-  type += 3;
-  return IsLocalName(std::string_view(type, std::strcspn(type, " \n")));
-}
-
-bool IsMountedLocally(uint64_t mount, dev_t device) {
-  constexpr int kMostLines = 10'000;
-  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(std::fopen("/proc/self/mountinfo", "re"),
-                                                     &std::fclose);
-  if (mounts == nullptr) return false;
-  std::vector<char> line(16384);
-  for (int i = 0; i < kMostLines; ++i) {
-    if (std::fgets(line.data(), static_cast<int>(line.size()), mounts.get()) == nullptr) break;
-    if (IsLocalMountOf(line.data(), mount, device)) return true;
+// The mounts of local file systems in this process's namespace. Thread-safe.
+class LocalMounts {
+ public:
+  // Never destroyed: other threads may use it until the process ends.
+  static LocalMounts& Get() {
+    static LocalMounts& mounts = *new LocalMounts;
+    return mounts;
   }
-  return false;
-}
+
+  // Subvolumes of btrfs have their own device numbers, so the number of the mount counts as well.
+  bool Has(uint64_t mount, dev_t device) {
+    const std::lock_guard guard(mutex_);
+    if (HasChanged()) Read();
+    return std::any_of(mounts_.begin(), mounts_.end(), [&](const Mount& each) {
+      return each.number == mount || each.device == device;
+    });
+  }
+
+ private:
+  struct Mount {
+    uint64_t number;
+    dev_t device;
+  };
+
+  // The file is polled, since reading it takes milliseconds where there are many mounts. A child
+  // process opens its own.
+  bool HasChanged() {
+    if (file_ == nullptr || owner_ != getpid()) {
+      file_ = std::fopen("/proc/self/mountinfo", "re");
+      owner_ = getpid();
+      return true;
+    }
+    pollfd changed{fileno(file_), POLLPRI, 0};
+    return poll(&changed, 1, 0) > 0 && (changed.revents & (POLLPRI | POLLERR)) != 0;
+  }
+
+  void Read() {
+    constexpr int kMostLines = 10'000;
+    mounts_.clear();
+    if (file_ == nullptr) return;
+    std::rewind(file_);
+    std::vector<char> line(16384);
+    for (int i = 0; i < kMostLines; ++i) {
+      if (std::fgets(line.data(), static_cast<int>(line.size()), file_) == nullptr) break;
+      Add(line.data());
+    }
+  }
+
+  void Add(const char* line) {
+    unsigned long long number = 0;
+    unsigned major_number = 0, minor_number = 0;
+    if (std::sscanf(line, "%llu %*u %u:%u", &number, &major_number, &minor_number) != 3) return;
+    const char* type = std::strstr(line, " - ");
+    if (type == nullptr) return;
+    type += 3;
+    if (!IsLocalName(std::string_view(type, std::strcspn(type, " \n")))) return;
+    mounts_.push_back({number, makedev(major_number, minor_number)});
+  }
+
+  std::mutex mutex_;
+  FILE* file_ = nullptr;
+  pid_t owner_ = 0;
+  std::vector<Mount> mounts_;
+};
 
 bool IsLocal(int fd) {
   struct statx file {};
@@ -99,7 +139,7 @@ bool IsLocal(int fd) {
   if (fcntl(fd, F_GET_SEALS) >= 0) return true;
   const dev_t device = makedev(file.stx_dev_major, file.stx_dev_minor);
   const uint64_t mount = file.stx_mask & STATX_MNT_ID ? file.stx_mnt_id : UINT64_MAX;
-  return IsKernelMemory(device) || IsMountedLocally(mount, device);
+  return IsKernelMemory(device) || LocalMounts::Get().Has(mount, device);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 // One process attacks at a time; its child processes end with it.
 #include "tests/integration/hostile/campaign.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -70,10 +71,13 @@ void BecomeOrdinaryUser() {
 void WarmUp(Scene&) {
   RigPair pair;
   const CmSpeaker speaker;
-  const int fd = memfd_create("warm", MFD_CLOEXEC);
-  Region region;
-  EXPECT_EQ(ftruncate(fd, kPage), 0);
-  EXPECT_EQ(pair.near.Register(pair.near.region.data, kPage, region, kAllAccess, fd), 0);
+  char path[] = "/tmp/warm.XXXXXX";
+  for (const int fd : {memfd_create("warm", MFD_CLOEXEC), mkostemp(path, O_CLOEXEC)}) {
+    Region region;
+    EXPECT_EQ(ftruncate(fd, kPage), 0);
+    EXPECT_EQ(pair.near.Register(pair.near.region.data, kPage, region, kAllAccess, fd), 0);
+  }
+  unlink(path);
 }
 
 class Campaign {
@@ -84,8 +88,8 @@ class Campaign {
         page_(new (mmap(nullptr, sizeof(VictimPage), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0)) VictimPage{}) {}
 
-  // Once: descriptors that the daemon opens for the first ordinary user and for the first file that
-  // may shrink stay open.
+  // Once. What the daemon opens for the first ordinary user, for the first file that may shrink,
+  // and for the first file of a mounted file system, stays open.
   void Begin() {
     StartVictim();
     ASSERT_EQ(Attempt({"", "", WarmUp}), 0);

@@ -1,15 +1,22 @@
 // Inspection of descriptors that programs pass.
 #include "memory/local_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <future>
+#include <string>
 #include <thread>
 
 #include "tests/unit/waiting_memory.h"
@@ -48,6 +55,55 @@ TEST(LocalFile, AnEpollDescriptorInUseIsInspectedWithoutWaiting) {
   close(epoll);
   close(ready);
   munmap(page, kPage);
+}
+
+// Bytes that this process has read, from files of the kernel as well.
+uint64_t BytesRead() {
+  std::ifstream counters("/proc/self/io");
+  for (std::string word; counters >> word;) {
+    uint64_t bytes = 0;
+    if (word == "rchar:" && counters >> bytes) return bytes;
+  }
+  return 0;
+}
+
+// The list of mounts may be long, and programs pass descriptors as often as they like.
+TEST(LocalFile, TheListOfMountsIsReadOnlyAfterChanges) {
+  char path[] = "/tmp/roci-local-XXXXXX";
+  const int fd = mkostemp(path, O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  unlink(path);
+  const bool is_local = InspectLocalFile(fd).has_value();
+  const uint64_t before = BytesRead();
+  constexpr int kCalls = 1000;
+  for (int i = 0; i < kCalls; ++i) EXPECT_EQ(InspectLocalFile(fd).has_value(), is_local);
+  EXPECT_LT(BytesRead() - before, uint64_t{100} * kCalls);
+  close(fd);
+}
+
+// In a namespace that the child makes.
+TEST(LocalFile, ANewMountIsFound) {
+  if (geteuid() != 0) GTEST_SKIP() << "no mounts";
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNS) != 0 || mount("", "/", "", MS_REC | MS_SLAVE, nullptr) != 0) _exit(77);
+    for (int i = 0; i < 2; ++i) {
+      char folder[] = "/tmp/roci-mount-XXXXXX";
+      if (mkdtemp(folder) == nullptr || mount("new", folder, "ramfs", 0, nullptr) != 0) _exit(77);
+      // No seals on ramfs, so only the list of mounts tells.
+      const std::string file = std::string(folder) + "/file";
+      const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+      if (fd < 0 || !InspectLocalFile(fd).has_value()) _exit(1);
+      close(fd);
+      umount(folder);
+      rmdir(folder);
+    }
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespaces here";
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
