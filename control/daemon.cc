@@ -79,8 +79,9 @@ Daemon::Daemon(const Config& config)
               .descriptors = Quota(DescriptorsForSessions(config)),
               .ring_memory = Quota(config.limits.ring_memory_mib * kMiB),
               .ring_mappings = Quota(MappingsForRings()),
-              .app_mappings = Quota(kMaxAppMappings)},
-      users_(quotas_, geteuid(), config.limits.user_percent, &AccountOf) {}
+              .app_mappings = Quota(kMaxAppMappings),
+              .charged_bytes = CgroupMemoryLimit()},
+      users_(quotas_, config.limits.user_percent) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
                                                       const std::string& runtime_dir,
@@ -104,6 +105,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
       BlockingCalls::Create(*daemon->loop_);
   if (!blocking_calls.ok()) return blocking_calls.status();
   daemon->blocking_calls_ = *std::move(blocking_calls);
+  daemon->accounts_ =
+      std::make_unique<AccountLookup>(daemon->users_, *daemon->blocking_calls_, &AccountOf);
   for (absl::Status (Daemon::*step)() :
        {&Daemon::WatchSignals, &Daemon::StartDataplane, &Daemon::MakeDevices, &Daemon::OpenSockets,
         &Daemon::TakePriority}) {
@@ -243,7 +246,7 @@ void Daemon::CheckRings() {
 absl::Status Daemon::OpenSockets() {
   CheckRings();
   services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_, *foreign_fds_,
-                               *blocking_calls_});
+                               *blocking_calls_, *accounts_});
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(*services_, runtime_dir_, geteuid() == 0);
   if (!sessions.ok()) return sessions.status();

@@ -66,6 +66,7 @@ class Daemon {
   Users users_;
   std::unique_ptr<ForeignFds> foreign_fds_;
   std::unique_ptr<BlockingCalls> blocking_calls_;
+  std::unique_ptr<AccountLookup> accounts_;
   std::unique_ptr<dataplane::Dataplane> dataplane_;
   std::vector<dataplane::Wire*> wires_;  // as in config_.wires
   std::vector<std::unique_ptr<Device>> devices_;

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <map>
 
 namespace roci::memory {
@@ -117,6 +118,20 @@ bool CanCompare(pid_t pid) {
   if (fd < 0) return pid > 0 && errno != EACCES && errno != EPERM;
   close(fd);
   return true;
+}
+
+// Whether the process's effective user ID is 0.
+bool RunsAsRoot(pid_t pid) {
+  const int fd = OpenOf(pid, "status", O_RDONLY);
+  if (fd < 0) return false;
+  char text[4096];
+  const ssize_t size = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (size <= 0) return false;
+  text[size] = 0;
+  const char* line = std::strstr(text, "\nUid:");
+  unsigned effective = 1;
+  return line != nullptr && std::sscanf(line, " Uid: %*u %u", &effective) == 1 && effective == 0;
 }
 
 // Copies between all of `local` and the remote address `va`. Returns the bytes copied.
@@ -246,8 +261,9 @@ bool AppMemory::AccessibleTo(uid_t uid) const {
   std::snprintf(path, sizeof path, "/proc/%d/maps", static_cast<int>(pid_));
   struct stat maps;
   // The kernel makes root the owner of these files if the user may not access the process
-  // (proc(5)). The answer is about the opened program if that is still alive after the check.
-  return stat(path, &maps) == 0 && maps.st_uid == uid && Alive();
+  // (proc(5)). For root, the process's own user ID tells more. The answer is about the opened
+  // program if that is still alive after the check.
+  return stat(path, &maps) == 0 && maps.st_uid == uid && (uid != 0 || RunsAsRoot(pid_)) && Alive();
 }
 
 namespace {

@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Channel>> Channel::Create(EventLoop& loop, Foreig
 bool Channel::LookUpProgram() {
   // No longer needed afterwards: the socket closes when the program exits.
   auto pidfd = std::make_shared<UniqueFd>(std::move(peer_.pidfd));
-  if (peer_.uid == geteuid() || peer_.pid <= 0) return true;
+  if (peer_.is_own_user() || peer_.pid <= 0) return true;
   auto found = std::make_shared<std::shared_ptr<memory::AppMemory>>();
   constexpr uint64_t kDescriptorsOfCall = 1;  // beside the channel's own
   return Await(calls_.Run(
@@ -68,11 +68,11 @@ void Channel::Resume() {
 }
 
 bool Channel::MayBindPrivilegedPorts() const {
-  return PrivilegeByUser(peer_, program_.get()).value_or(may_bind_privileged_ports_);
+  return KnownPrivilegedPorts(peer_, program_.get()).value_or(may_bind_privileged_ports_);
 }
 
 bool Channel::LookUpPrivilege(std::function<void()> done) {
-  if (PrivilegeByUser(peer_, program_.get()).has_value()) return false;
+  if (KnownPrivilegedPorts(peer_, program_.get()).has_value()) return false;
   auto found = std::make_shared<bool>(false);
   return Await(calls_.Run(
       admission_.user, 0,

@@ -122,8 +122,7 @@ CmId* Manager::Find(const Channel& channel, uint32_t number) {
 }
 
 CmId* Manager::Add(Channel& channel) {
-  const uid_t uid = channel.peer().uid;
-  const bool is_trusted = uid == 0 || uid == geteuid();
+  const bool is_trusted = channel.peer().has_rights_of_daemon;
   size_t& of_user = ids_of_user_[channel.user()];
   if (ids_.size() >= kMaxIds - 1 || (!is_trusted && of_user >= kMaxIdsOfUser)) return nullptr;
   ++of_user;

@@ -81,26 +81,39 @@ Server::~Server() {
 }
 
 void Server::Take(UniqueFd socket) {
-  const absl::Status status = Open(socket);
-  if (status.ok()) return;
+  absl::StatusOr<Peer> peer = PeerOf(socket.get());
+  if (!peer.ok()) return Refuse(std::move(socket), peer.status());
+  const uid_t uid = peer->uid;
+  const bool is_trusted = peer->has_rights_of_daemon;
+  const auto connection = std::make_shared<Connection>();
+  *connection = {std::move(socket), *std::move(peer)};
+  if (services_.accounts.Await(uid, is_trusted, [=, this] { Admit(*connection); })) return;
+  Refuse(std::move(connection->socket),
+         StatusFromErrno(ENFILE, absl::StrCat("descriptors for a connection of user ", uid)));
+}
+
+void Server::Admit(Connection& connection) {
+  const absl::Status status = Open(connection.socket, connection.peer);
+  if (!status.ok()) Refuse(std::move(connection.socket), status);
+}
+
+void Server::Refuse(UniqueFd socket, const absl::Status& status) {
   SendRefusal(socket.get(), status);
   services_.foreign_fds.Close(std::move(socket));
   Log(LogArea::kSession, LogLevel::kWarning, "event channel refused: %s",
       std::string(status.message()).c_str());
 }
 
-absl::Status Server::Open(UniqueFd& socket) {
-  absl::StatusOr<Peer> peer = PeerOf(socket.get());
-  if (!peer.ok()) return peer.status();
+absl::Status Server::Open(UniqueFd& socket, Peer& peer) {
   Channel::Admission admission;
-  admission.user = services_.users.Get(peer->uid);
+  admission.user = services_.users.Get(peer.uid, peer.has_rights_of_daemon);
   admission.channel = QuotaShare(admission.user->event_channels, 1);
   admission.descriptors = QuotaShare(admission.user->descriptors, Channel::kDescriptors);
   if (!admission.channel.ok() || !admission.descriptors.ok()) {
     return StatusFromErrno(
         ENFILE,
         absl::StrCat(admission.channel.ok() ? "descriptors for an event channel" : "event channels",
-                     " of user ", peer->uid));
+                     " of user ", peer.uid));
   }
   while (++last_number_ == 0 || channels_.contains(last_number_)) {
   }
@@ -108,7 +121,7 @@ absl::Status Server::Open(UniqueFd& socket) {
   const roce::TimeNs deadline = admission.hello_deadline;
   absl::StatusOr<std::unique_ptr<Channel>> channel =
       Channel::Create(services_.loop, services_.foreign_fds, services_.blocking_calls,
-                      std::move(socket), *std::move(peer), std::move(admission), last_number_,
+                      std::move(socket), std::move(peer), std::move(admission), last_number_,
                       [this](Channel& ready) { Receive(ready); });
   if (!channel.ok()) {
     hello_deadlines_.Forget(last_number_, deadline);

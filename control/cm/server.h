@@ -54,7 +54,14 @@ class Server {
  private:
   explicit Server(Services& services) : services_(services), manager_(services) {}
   void Take(UniqueFd socket);
-  absl::Status Open(UniqueFd& socket);
+  // A connection whose user's account is being found.
+  struct Connection {
+    UniqueFd socket;
+    Peer peer;
+  };
+  void Admit(Connection& connection);
+  absl::Status Open(UniqueFd& socket, Peer& peer);
+  void Refuse(UniqueFd socket, const absl::Status& status);
   void Receive(Channel& channel);
   void Close(Channel& channel);
   bool AnswerOpen(Channel& channel, std::span<const std::byte> message);

@@ -13,6 +13,7 @@
 
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
+#include "control/loop/privilege.h"
 #include "control/loop/socket.h"
 
 namespace roci::control {
@@ -97,8 +98,9 @@ void ForeignFds::Close(UniqueFd socket) noexcept {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
   getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size);
+  const bool is_trusted = HasRightsOfDaemon(credentials.pid, credentials.uid);
   try {
-    Close(std::move(socket), users_.Get(credentials.uid));
+    Close(std::move(socket), users_.Get(credentials.uid, is_trusted));
   } catch (const std::bad_alloc&) {
     socket.Reset();
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "control/config/config.h"
+#include "control/device/account_lookup.h"
 #include "control/device/blocking_calls.h"
 #include "control/device/device.h"
 #include "control/device/foreign_fds.h"
@@ -42,6 +43,7 @@ struct Services {
   Users& users;
   ForeignFds& foreign_fds;
   BlockingCalls& blocking_calls;
+  AccountLookup& accounts;
   // The contexts named by programs of user `uid`.
   std::function<std::vector<ContextName>(uid_t uid)> contexts_of = {};
   // Null: session `number` has ended.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 
 namespace roci::control {
 namespace {
@@ -19,6 +20,8 @@ bool Init() {
 }  // namespace
 
 uid_t AccountOf(uid_t uid) {
+  static std::mutex mutex;  // libsubid is not thread-safe
+  const std::lock_guard guard(mutex);
   static const bool is_ready = Init();
   if (!is_ready) return uid;
   uid_t* found = nullptr;

@@ -26,6 +26,11 @@ Number WithoutReserve(Number limit) {
 }
 Quota WithoutReserve(Quota& whole) { return Quota(WithoutReserve(whole.limit()), &whole); }
 
+// Bytes of mappings that ordinary users may have.
+uint64_t ChargedTo(const SharedQuotas& whole) {
+  return std::min(whole.app_bytes.limit(), whole.charged_bytes);
+}
+
 // The limits on numbers of objects.
 constexpr uint32_t DeviceLimits::*kCounts[] = {
     &DeviceLimits::max_qp,          &DeviceLimits::max_cq,
@@ -55,24 +60,23 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* fr
       ring_memory(Part(whole.ring_memory.limit(), percent), &from.ring_memory),
       ring_mappings(Part(whole.ring_mappings.limit(), percent), &from.ring_mappings),
       app_mappings(Part(whole.app_mappings.limit(), percent), &from.app_mappings),
-      app_bytes(Part(whole.app_bytes.limit(), percent), &from.app_bytes),
+      app_bytes(Part(from_devices == nullptr ? whole.app_bytes.limit() : ChargedTo(whole), percent),
+                &from.app_bytes),
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
       copy_use(std::move(copies)),
       from_devices_(from_devices),
       percent_(percent) {}
 
-Users::Users(SharedQuotas& whole, uid_t owner, uint32_t percent, uid_t (*account_of)(uid_t))
+Users::Users(SharedQuotas& whole, uint32_t percent)
     : whole_(whole),
       others_{.sessions = WithoutReserve(whole.sessions),
               .descriptors = WithoutReserve(whole.descriptors),
               .ring_memory = WithoutReserve(whole.ring_memory),
               .ring_mappings = WithoutReserve(whole.ring_mappings),
               .app_mappings = WithoutReserve(whole.app_mappings),
-              .app_bytes = WithoutReserve(whole.app_bytes),
+              .app_bytes = Quota(WithoutReserve(ChargedTo(whole)), &whole.app_bytes),
               .event_channels = WithoutReserve(whole.event_channels)},
-      owner_(owner),
-      percent_(percent),
-      account_of_(account_of) {}
+      percent_(percent) {}
 
 DeviceLimits User::LimitsOf(const DeviceLimits& limits) const {
   DeviceLimits part = limits;
@@ -91,21 +95,26 @@ DeviceQuotas& User::QuotasOf(const DeviceLimits& limits, DeviceQuotas& whole) {
   return devices_.try_emplace(&whole, LimitsOf(limits), &from).first->second;
 }
 
-uid_t Users::CachedAccountOf(uid_t uid) {
+uid_t Users::AccountOf(uid_t uid) const {
   const auto known = accounts_.find(uid);
-  if (known != accounts_.end()) return known->second;
-  if (accounts_.size() >= kMostAccounts) accounts_.clear();
-  const uid_t account = account_of_(uid);
-  return accounts_[uid] = account == 0 || account == owner_ ? uid : account;
+  return known != accounts_.end() ? known->second : uid;
 }
 
-std::shared_ptr<User> Users::Get(uid_t uid) {
+void Users::Learn(uid_t uid, uid_t account) {
+  if (accounts_.size() >= kMostAccounts) accounts_.clear();
+  accounts_[uid] = account;
+}
+
+std::shared_ptr<User> Users::MakeInternal() {
+  return std::make_shared<User>(whole_, whole_, nullptr, kEverything,
+                                std::make_shared<dataplane::CopyUse>());
+}
+
+std::shared_ptr<User> Users::Get(uid_t uid, bool is_trusted) {
   std::erase_if(users_, [](const auto& entry) {
     return entry.second.user.expired() && entry.second.copies.expired();
   });
-  const bool is_trusted = uid == 0 || uid == owner_;
-  const uid_t account = is_trusted ? uid : CachedAccountOf(uid);
-  Known& known = users_[account];
+  Known& known = users_[{is_trusted ? uid : AccountOf(uid), is_trusted}];
   std::shared_ptr<User> user = known.user.lock();
   if (user != nullptr) return user;
   std::shared_ptr<dataplane::CopyUse> copies = known.copies.lock();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "control/config/config.h"
 #include "control/device/device.h"
@@ -27,6 +28,9 @@ struct SharedQuotas {
   Quota app_mappings;                               // see kMaxAppMappings
   Quota app_bytes = Quota(kMaxAppBytes);            // virtual addresses of app_mappings
   Quota event_channels = Quota(kMaxEventChannels);  // of the connection manager
+  // Memory that the daemon's cgroup may have. Pages of programs' files that the daemon touches
+  // first are charged to it, so all ordinary users' mappings are limited to that.
+  uint64_t charged_bytes = UINT64_MAX;
 };
 
 // The objects of each device that ordinary users share: all but a reserve of a sixteenth. Control
@@ -86,36 +90,38 @@ class User {
 // Control thread only.
 class Users {
  public:
-  // Root and `owner`, the user of the daemon, may take everything. Each other user may take
+  // Trusted users (HasRightsOfDaemon of privilege.h) may take everything. Each other user may take
   // `percent`, and all others together everything but a reserve of a sixteenth, of the daemon's
   // resources and of each device's objects, so that an administrator always has some. (A limit
-  // below 16 has no reserve.) `account_of` maps a user ID to its account (AccountOf of
-  // subordinate_ids.h); all IDs of one account share one quota. Subordinate IDs of root and of the
-  // owner are not trusted: each has its own quota.
-  Users(
-      SharedQuotas& whole, uid_t owner, uint32_t percent,
-      uid_t (*account_of)(uid_t) = [](uid_t uid) { return uid; });
+  // below 16 has no reserve.) All user IDs of one account (Learn) share one quota. Subordinate IDs
+  // are never trusted, also those of root and of the daemon's user.
+  Users(SharedQuotas& whole, uint32_t percent);
 
-  // Returns the user of the account that owns `uid`. Freed with its last reference.
-  std::shared_ptr<User> Get(uid_t uid);
+  // Returns the user of the account that owns `uid`, which is `uid` itself unless Learn() said
+  // something else. Freed with its last reference.
+  std::shared_ptr<User> Get(uid_t uid, bool is_trusted = false);
+  // `uid` belongs to `account` (AccountOf of subordinate_ids.h, which may block). Only some
+  // thousands are kept.
+  void Learn(uid_t uid, uid_t account);
+  bool Knows(uid_t uid) const { return accounts_.contains(uid); }
+  // A user without a program, for work of the daemon itself.
+  std::shared_ptr<User> MakeInternal();
 
  private:
   SharedQuotas& whole_;
-  SharedQuotas others_;  // shared by all users but root and the owner
+  SharedQuotas others_;  // shared by all users who are not trusted
   SharedDeviceQuotas device_others_;
-  const uid_t owner_;
   const uint32_t percent_;
   static constexpr size_t kMostAccounts = 4096;
-  uid_t CachedAccountOf(uid_t uid);
+  uid_t AccountOf(uid_t uid) const;
 
-  uid_t (*const account_of_)(uid_t);
-  std::map<uid_t, uid_t> accounts_;  // cache: account_of_ may block
+  std::map<uid_t, uid_t> accounts_;
   // Both parts may live on without the other.
   struct Known {
     std::weak_ptr<User> user;
     std::weak_ptr<dataplane::CopyUse> copies;
   };
-  std::map<uid_t, Known> users_;  // by account
+  std::map<std::pair<uid_t, bool>, Known> users_;  // by account, and whether it is trusted
 };
 
 }  // namespace roci::control

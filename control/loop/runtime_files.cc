@@ -93,6 +93,24 @@ uint64_t MappingLimit() {
   return stream >> limit ? limit : kDefault;
 }
 
+uint64_t CgroupMemoryLimit(const std::string& root, const std::string& own) {
+  uint64_t least = UINT64_MAX;
+  std::ifstream stream(own);
+  std::string path;
+  constexpr std::string_view kVersion2 = "0::/";
+  while (std::getline(stream, path) && !path.starts_with(kVersion2)) {
+  }
+  if (!path.starts_with(kVersion2)) return least;
+  path.erase(0, kVersion2.size() - 1);
+  for (;;) {
+    uint64_t limit = 0;
+    // "max", which is no number: no limit.
+    if (std::ifstream(root + path + "/memory.max") >> limit) least = std::min(least, limit);
+    if (path.empty()) return least;
+    path.erase(path.rfind('/'));
+  }
+}
+
 void NotifyServiceManager(const char* state) {
   const char* path = std::getenv("NOTIFY_SOCKET");
   sockaddr_un address{};

@@ -26,6 +26,11 @@ uint64_t FileLimit();
 // Most mappings (lines of /proc/self/maps) of this process: vm.max_map_count.
 uint64_t MappingLimit();
 
+// Bytes of memory that this process's cgroup (version 2) and those above it permit; UINT64_MAX: no
+// limit. `root`: where the cgroups are mounted.
+uint64_t CgroupMemoryLimit(const std::string& root = "/sys/fs/cgroup",
+                           const std::string& own = "/proc/self/cgroup");
+
 // Sends `state` to the service manager at $NOTIFY_SOCKET, if any: sd_notify(3).
 void NotifyServiceManager(const char* state);
 

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <cassert>
 #include <cerrno>
@@ -13,6 +14,7 @@
 #include <cstring>
 
 #include "control/loop/errno_status.h"
+#include "control/loop/privilege.h"
 #include "control/loop/request_limits.h"
 #include "verbs_provider/abi/session.h"
 
@@ -99,8 +101,11 @@ absl::StatusOr<Peer> PeerOf(int socket) {
   }
   peer.pidfd.Reset(pidfd);
   peer.process = ProcessOf(peer.pid, pidfd);
+  peer.has_rights_of_daemon = HasRightsOfDaemon(peer.pid, peer.uid);
   return peer;
 }
+
+bool Peer::is_own_user() const { return has_rights_of_daemon && uid == geteuid(); }
 
 ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t& size) {
   bool has_descriptors = false;

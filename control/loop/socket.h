@@ -31,6 +31,10 @@ struct Peer {
   UniqueFd pidfd;  // invalid: not available
   // The same for all connections of one process; 0: unknown.
   uint64_t process = 0;
+  // As HasRightsOfDaemon() (privilege.h) said when the process connected.
+  bool has_rights_of_daemon = false;
+  // The daemon's own user, with everything that the daemon may do.
+  bool is_own_user() const;
 };
 // The process that connected. Fails with EMFILE or ENFILE.
 absl::StatusOr<Peer> PeerOf(int socket);

@@ -51,7 +51,7 @@ ManageServer::~ManageServer() {
 
 void ManageServer::Accept(UniqueFd socket) {
   const absl::StatusOr<Peer> peer = PeerOf(socket.get());
-  const bool allowed = peer.ok() && peer->pid > 0 && (peer->uid == geteuid() || peer->uid == 0);
+  const bool allowed = peer.ok() && peer->has_rights_of_daemon;
   if (!allowed || connections_.size() >= kMaxConnections) {
     Log(LogArea::kDaemon, LogLevel::kWarning, "management connection refused");
     return close_(std::move(socket));

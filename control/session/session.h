@@ -2,8 +2,6 @@
 // that the program created through it. session_*.cc have the commands, by kind of object.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -143,7 +141,7 @@ class Session {
   // session_device.cc
   absl::Status Hello(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status OpenDevice(Device& device, uint16_t minor, Session* shared, Reply& reply);
-  bool IsDaemonsOwnUser() const { return peer_.uid == geteuid(); }
+  bool IsDaemonsOwnUser() const { return peer_.is_own_user(); }
   uint32_t MemoryPolicy() const;
   absl::Status OpenApp();
   absl::Status OpenDataplane(Device& device, Reply& reply);

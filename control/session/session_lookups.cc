@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -168,7 +169,10 @@ Session::Lookup Session::LookUpMappings(std::span<const roci_abi_extent> extents
   const uint64_t count = mappings.size();
   return {.find =
               [mappings = std::move(mappings), writable = WantsWritableMappings(access), app = app_,
-               pid = peer_.pid, uid = peer_.uid, gid = peer_.gid](Findings& out) {
+               pid = peer_.pid, uid = peer_.uid, gid = peer_.gid,
+               is_trusted = peer_.has_rights_of_daemon](Findings& out) {
+                std::optional<WithoutFileCapabilities> without;
+                if (uid == 0 && !is_trusted && !without.emplace().ok()) return;
                 for (const Mapping& mapping : mappings) {
                   UniqueFd fd(memory::OpenMappingOf(pid, uid, gid, mapping.begin, mapping.end,
                                                     writable, &out.mapped_errors[mapping.extent]));
@@ -181,7 +185,7 @@ Session::Lookup Session::LookUpMappings(std::span<const roci_abi_extent> extents
 
 // For requests that need a privilege; see MayUseRawPackets().
 Session::Lookup Session::LookUpPrivilege() const {
-  if (PrivilegeByUser(peer_, app_.get()).has_value()) return {};
+  if (KnownRawPackets(peer_, app_.get()).has_value()) return {};
   return {.find = [app = app_, pid = peer_.pid, uid = peer_.uid](Findings& out) {
     Peer peer;
     peer.pid = pid;

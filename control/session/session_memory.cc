@@ -1,5 +1,6 @@
 // Session commands for protection domains and memory regions.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
@@ -102,8 +103,10 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
 ReachFacts Session::reach_facts() const {
   // Opened, since access(2) does not apply all rules that may forbid it (cgroups, LSMs).
   const UniqueFd userfaultfd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
-  return {.is_own_user = IsDaemonsOwnUser(),
-          .is_visible = app_->has_process(),
+  // Nothing is known of the rights of a process that is not visible.
+  const bool is_visible = app_->has_process();
+  return {.is_own_user = is_visible ? IsDaemonsOwnUser() : peer_.uid == geteuid(),
+          .is_visible = is_visible,
           .converts = services_.config.memory.policy == ROCI_ABI_MEMORY_MAP,
           .has_userfaultfd = userfaultfd.valid()};
 }

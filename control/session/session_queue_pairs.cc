@@ -50,7 +50,7 @@ bool Session::NeedsPrivilege(const roci_abi_create_qp_request& create) {
 }
 
 bool Session::MayUseRawPackets() const {
-  return PrivilegeByUser(peer_, app_.get()).value_or(findings_.may_use_raw_packets);
+  return KnownRawPackets(peer_, app_.get()).value_or(findings_.may_use_raw_packets);
 }
 
 absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply& reply) {

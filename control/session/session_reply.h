@@ -49,7 +49,7 @@ struct Findings {
   std::unique_ptr<memory::AppMemory> app;  // HELLO, ATTACH: of the program that connected
   int app_error = ENOMEM;                  // if that is null
   uint32_t context = 0;                    // ATTACH: number of the session that has it; 0: none
-  bool may_use_raw_packets = false;        // unless PrivilegeByUser() says more
+  bool may_use_raw_packets = false;        // unless KnownRawPackets() says more
   // REG_MR, REREG_MR: the files behind extents of map_files.
   std::array<UniqueFd, ROCI_ABI_MAX_EXTENTS> mapped;
   std::array<int, ROCI_ABI_MAX_EXTENTS> mapped_errors{};  // errno of those that cannot be opened

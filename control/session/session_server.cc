@@ -57,8 +57,28 @@ void SessionServer::ShowPaths(const Device& device) const {
 }
 
 void SessionServer::Take(UniqueFd socket) {
-  const absl::Status status = OrRefuse([&] { return Open(socket); });
+  const auto connection = std::make_shared<Connection>();
+  const absl::Status status = OrRefuse([&] {
+    absl::StatusOr<Peer> peer = PeerOf(socket.get());
+    if (!peer.ok()) return peer.status();
+    const uid_t uid = peer->uid;
+    const bool is_trusted = peer->has_rights_of_daemon;
+    *connection = {std::move(socket), *std::move(peer)};
+    if (services_.accounts.Await(uid, is_trusted, [=, this] { Admit(*connection); })) {
+      return absl::OkStatus();
+    }
+    return StatusFromErrno(ENFILE, absl::StrCat("descriptors for a connection of user ", uid));
+  });
   if (status.ok()) return;
+  Refuse(socket.valid() ? std::move(socket) : std::move(connection->socket), status);
+}
+
+void SessionServer::Admit(Connection& connection) {
+  const absl::Status status = OrRefuse([&] { return Open(connection.socket, connection.peer); });
+  if (!status.ok()) Refuse(std::move(connection.socket), status);
+}
+
+void SessionServer::Refuse(UniqueFd socket, const absl::Status& status) {
   Refuse(socket.get(), status);
   services_.foreign_fds.Close(std::move(socket));
 }
@@ -70,9 +90,10 @@ void SessionServer::Refuse(int socket, const absl::Status& status) {
   SendRefusal(socket, status);
 }
 
-absl::StatusOr<Session::Admission> SessionServer::Admit(uid_t uid) {
+absl::StatusOr<Session::Admission> SessionServer::QuotasFor(const Peer& peer) {
+  const uid_t uid = peer.uid;
   Session::Admission admission;
-  admission.user = services_.users.Get(uid);
+  admission.user = services_.users.Get(uid, peer.has_rights_of_daemon);
   Quota& sessions = admission.user->sessions;
   admission.session = QuotaShare(sessions, 1);
   if (!admission.session.ok()) {
@@ -92,10 +113,8 @@ absl::StatusOr<Session::Admission> SessionServer::Admit(uid_t uid) {
   return admission;
 }
 
-absl::Status SessionServer::Open(UniqueFd& socket) {
-  absl::StatusOr<Peer> peer = PeerOf(socket.get());
-  if (!peer.ok()) return peer.status();
-  absl::StatusOr<Session::Admission> admission = Admit(peer->uid);
+absl::Status SessionServer::Open(UniqueFd& socket, Peer& peer) {
+  absl::StatusOr<Session::Admission> admission = QuotasFor(peer);
   if (!admission.ok()) return admission.status();
   NoMemory();  // its first call allocates
   while (++last_number_ == 0 || sessions_.contains(last_number_)) {
@@ -104,9 +123,8 @@ absl::Status SessionServer::Open(UniqueFd& socket) {
   const roce::TimeNs deadline = hello_deadlines_.Add(number, MonotonicNow());
   admission->hello_deadline = deadline;
   auto end = [this, number] { services_.loop.Post([this, number] { End(number); }); };
-  absl::StatusOr<std::unique_ptr<Session>> session =
-      Session::Create(services_, std::move(socket), *std::move(peer), *std::move(admission), number,
-                      std::move(end));
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(
+      services_, std::move(socket), std::move(peer), *std::move(admission), number, std::move(end));
   if (!session.ok()) {
     hello_deadlines_.Forget(number, deadline);
     return session.status();

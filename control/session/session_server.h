@@ -38,8 +38,15 @@ class SessionServer {
   void Take(UniqueFd socket);
   // Sends the reason to the program and logs it.
   void Refuse(int socket, const absl::Status& status);
-  absl::StatusOr<Session::Admission> Admit(uid_t uid);
-  absl::Status Open(UniqueFd& socket);
+  absl::StatusOr<Session::Admission> QuotasFor(const Peer& peer);
+  // A connection whose user's account is being found.
+  struct Connection {
+    UniqueFd socket;
+    Peer peer;
+  };
+  void Admit(Connection& connection);
+  absl::Status Open(UniqueFd& socket, Peer& peer);
+  void Refuse(UniqueFd socket, const absl::Status& status);
   void End(uint32_t number);
   std::vector<ContextName> ContextsOf(uid_t uid) const;
   Session* Find(uint32_t number) const;

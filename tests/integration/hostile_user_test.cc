@@ -2,13 +2,16 @@
 // implementation of the session protocol.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <linux/fuse.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +20,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "memory/sigbus_guard.h"
 #include "tests/integration/attacker.h"
@@ -254,6 +258,89 @@ class SilentFile {
 int HelloWith(int memory) {
   RawSession session;
   return session.Hello("roci0", memory);
+}
+
+void KeepCapabilities(uint32_t mask) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {{mask, mask, 0}, {0, 0, 0}};
+  if (syscall(SYS_capset, &header, data) != 0) _exit(3);
+}
+
+// The errno of HELLO, or of the daemon's refusal of the connection.
+int AskForSession(RawSession& session) {
+  roci_abi_hello_request request{};
+  request.magic = ROCI_ABI_MAGIC;
+  request.major = ROCI_ABI_MAJOR;
+  std::snprintf(request.device, sizeof(request.device), "roci0");
+  session.Send(ROCI_ABI_HELLO, request);
+  roci_abi_hello_response response{};
+  const ssize_t size = session.ReceiveBytes(std::as_writable_bytes(std::span(&response, 1)));
+  return size < static_cast<ssize_t>(sizeof(response.head)) ? EPIPE : response.head.error;
+}
+
+// As the root of a container.
+struct RootOfContainer {
+  explicit RootOfContainer(uint32_t capabilities)
+      : process(
+            [capabilities](int line) {
+              KeepCapabilities(capabilities);
+              RawSession session;
+              Line::Send(line, session.Hello());
+              const uint32_t pd = session.AllocPd();
+              const uint32_t cq = session.CreateCq(16);
+              roci_abi_create_qp_response qp;
+              Line::Send(line, session.CreateQp(RawSession::QpRequest(pd, cq, kRawPacket), qp));
+              constexpr uint32_t kUd = 4, kState = 1, kPkeyIndex = 1 << 4, kPort = 1 << 5;
+              constexpr uint32_t kQkey = 1 << 6;
+              Line::Send(line, session.CreateQp(RawSession::QpRequest(pd, cq, kUd), qp));
+              roci_abi_qp_attr attr{};
+              attr.state = 1;
+              attr.port = 1;
+              attr.qkey = 0x80000001;
+              Line::Send(line,
+                         session.Modify(qp.handle, kState | kPkeyIndex | kPort | kQkey, attr));
+              RawSession manage("manage.sock", SOCK_STREAM);
+              const char request[] = "{\"command\":\"show\",\"what\":\"apps\"}\n";
+              char byte;
+              const bool is_sent = send(manage.fd(), request, sizeof(request) - 1, MSG_NOSIGNAL) ==
+                                   sizeof(request) - 1;
+              Line::Send(line, is_sent && recv(manage.fd(), &byte, 1, 0) == 1 ? 0 : EACCES);
+              const rlimit descriptors{4096, 4096};
+              setrlimit(RLIMIT_NOFILE, &descriptors);
+              std::vector<std::unique_ptr<RawSession>> sessions;
+              int error = 0;
+              while (error == 0 && sessions.size() < 2000) {
+                sessions.push_back(std::make_unique<RawSession>());
+                error = AskForSession(*sessions.back());
+              }
+              Line::Send(line, static_cast<int64_t>(sessions.size()));
+              Line::Receive(line);
+            },
+            0) {}
+  Attacker process;
+};
+
+// The container's root is not the root of the machine, even if both have the number 0.
+TEST_F(HostileUserTest, RootWithoutCapabilitiesIsAnOrdinaryUser) {
+  RootOfContainer root(0);
+  ASSERT_EQ(root.process.Hear(), 0) << "HELLO";
+  EXPECT_EQ(root.process.Hear(), EPERM) << "raw packets";
+  EXPECT_EQ(root.process.Hear(), 0) << "UD";
+  EXPECT_EQ(root.process.Hear(), EPERM) << "privileged Q_Key";
+  EXPECT_EQ(root.process.Hear(), EACCES) << "management";
+  const int64_t sessions = root.process.Hear();
+  EXPECT_GT(sessions, 100);
+  EXPECT_LE(sessions, 512) << "half of the sessions, as other users";
+  ExpectServed();
+}
+
+TEST_F(HostileUserTest, RootHasWhatItsCapabilitiesGive) {
+  RootOfContainer root(1u << CAP_NET_RAW);
+  ASSERT_EQ(root.process.Hear(), 0) << "HELLO";
+  EXPECT_EQ(root.process.Hear(), 0) << "raw packets";
+  EXPECT_EQ(root.process.Hear(), 0) << "UD";
+  EXPECT_EQ(root.process.Hear(), 0) << "privileged Q_Key";
+  EXPECT_EQ(root.process.Hear(), EACCES) << "management";
 }
 
 TEST_F(HostileUserTest, DescriptorsOtherThanMemoryAreRefused) {

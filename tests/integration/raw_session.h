@@ -24,10 +24,10 @@ namespace roci::testing {
 class RawSession {
  public:
   // `socket_name`: another socket of the daemon with the same message heads.
-  explicit RawSession(const char* socket_name = abi::kSocketName) {
+  explicit RawSession(const char* socket_name = abi::kSocketName, int type = SOCK_SEQPACKET) {
     const std::string path =
         abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect) + "/" + socket_name;
-    fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    fd_ = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::snprintf(address.sun_path, sizeof(address.sun_path), "%s", path.c_str());

@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "control/device/account_lookup.h"
+
 namespace roci::control {
 namespace {
 
@@ -83,7 +85,7 @@ class BlockingCallsTest : public testing::Test {
                       .ring_memory = Quota(1000),
                       .ring_mappings = Quota(20),
                       .app_mappings = Quota(7)};
-  Users users_{whole_, 0, 50};
+  Users users_{whole_, 50};
   const std::shared_ptr<User> alice_ = users_.Get(kAlice);
   const std::shared_ptr<User> bob_ = users_.Get(kBob);
   std::unique_ptr<EventLoop> loop_ = *EventLoop::Create();
@@ -177,6 +179,51 @@ TEST_F(BlockingCallsTest, MayOutlastTheirOwner) {
   When([this] { return gate_.begun() == kThreads; }, [this] { calls_.reset(); });
   Run();
   EXPECT_EQ(alice_->descriptors.used(), 0u);
+}
+
+// ---- AccountLookup
+
+std::shared_mutex& AccountServer() {
+  static std::shared_mutex mutex;
+  return mutex;
+}
+
+// As a server of subuid(5) that may not answer: everybody belongs to kBob.
+uid_t AskAccountServer(uid_t) {
+  const std::shared_lock wait(AccountServer());
+  return kBob;
+}
+
+TEST_F(BlockingCallsTest, AnAccountIsFoundWithoutWaitingForIt) {
+  AccountLookup accounts(users_, *calls_, &AskAccountServer);
+  constexpr uid_t kContainer = 100'000;
+  std::unique_lock silence(AccountServer());
+  EXPECT_TRUE(accounts.Await(kContainer, false, Done()));
+  EXPECT_TRUE(accounts.Await(kContainer, false, Done()));
+  EXPECT_EQ(done_, 0u);
+  EXPECT_TRUE(accounts.Await(kContainer, true, Done()));
+  EXPECT_EQ(done_, 1u) << "a trusted user has no account";
+  EXPECT_NE(users_.Get(kContainer), bob_);
+  silence.unlock();
+  WhenDone(3, [&] {
+    EXPECT_EQ(users_.Get(kContainer), bob_);
+    EXPECT_TRUE(accounts.Await(kContainer, false, Done()));
+    EXPECT_EQ(done_, 4u) << "known";
+  });
+  Run();
+}
+
+TEST_F(BlockingCallsTest, ConnectionsThatWaitForAnAccountTakeDescriptors) {
+  AccountLookup accounts(users_, *calls_, &AskAccountServer);
+  std::unique_lock silence(AccountServer());
+  const size_t most = alice_->descriptors.limit() / AccountLookup::kDescriptors;
+  for (size_t i = 0; i < most; ++i) EXPECT_TRUE(accounts.Await(kAlice, false, Done()));
+  EXPECT_EQ(alice_->descriptors.left(), alice_->descriptors.limit() % AccountLookup::kDescriptors);
+  EXPECT_FALSE(accounts.Await(kAlice, false, Done()));
+  EXPECT_TRUE(accounts.Await(kBob, false, Done())) << "another user";
+  silence.unlock();
+  WhenDone(most + 1, [&] { EXPECT_EQ(alice_->descriptors.used(), 0u); });
+  Run();
 }
 
 }  // namespace

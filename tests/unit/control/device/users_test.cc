@@ -19,7 +19,7 @@ class UsersTest : public testing::Test {
                       .ring_memory = Quota(1000),
                       .ring_mappings = Quota(20),
                       .app_mappings = Quota(7)};
-  Users users_{whole_, kOwner, 30};
+  Users users_{whole_, 30};
 };
 
 TEST_F(UsersTest, AUserHoldsItsPartExactly) {
@@ -60,12 +60,20 @@ TEST_F(UsersTest, RootAndTheOwnerMayTakeEverythingThatIsLeft) {
   const std::shared_ptr<User> alice = users_.Get(kAlice);
   const QuotaShare taken(alice->sessions, 2);
   for (const uid_t uid : {uid_t{0}, kOwner}) {
-    const std::shared_ptr<User> user = users_.Get(uid);
+    const std::shared_ptr<User> user = users_.Get(uid, true);
     EXPECT_EQ(user->sessions.limit(), 10u);
     EXPECT_EQ(user->sessions.left(), 8u);
     EXPECT_FALSE(QuotaShare(user->sessions, 9).ok()) << "the whole rules";
     EXPECT_TRUE(QuotaShare(user->sessions, 8).ok());
   }
+}
+
+// As the root of a container, which lacks capabilities.
+TEST_F(UsersTest, RootThatIsNotTrustedIsAnOrdinaryUser) {
+  const std::shared_ptr<User> user = users_.Get(0);
+  EXPECT_EQ(user->sessions.limit(), 3u);
+  EXPECT_NE(user, users_.Get(0, true));
+  EXPECT_EQ(users_.Get(0), user);
 }
 
 TEST_F(UsersTest, SessionsOfOneUserShareAndOthersDoNot) {
@@ -89,17 +97,37 @@ TEST_F(UsersTest, CopiesUnderWayCountAfterTheLastSession) {
 // Alice has the IDs from 100000 on for her containers, the owner those from 200000 on, root those
 // from 300000 on.
 TEST_F(UsersTest, SubordinateIdsShareThePartOfTheirAccount) {
-  Users users(whole_, kOwner, 30, [](uid_t uid) {
-    return uid >= 300'000 ? 0 : uid >= 200'000 ? kOwner : uid >= 100'000 ? kAlice : uid;
-  });
+  Users users(whole_, 30);
+  for (const uid_t uid : {100'000, 165'535}) users.Learn(uid, kAlice);
+  for (const uid_t uid : {200'001, 200'002}) users.Learn(uid, kOwner);
+  for (const uid_t uid : {300'001, 300'002}) users.Learn(uid, 0);
   const std::shared_ptr<User> alice = users.Get(kAlice);
   EXPECT_EQ(users.Get(100'000), alice);
   EXPECT_EQ(users.Get(165'535), alice);
   EXPECT_NE(users.Get(kBob), alice);
-  for (const uid_t trusted_container : {200'001, 300'001}) {
-    EXPECT_EQ(users.Get(trusted_container)->sessions.limit(), 3u);
-    EXPECT_NE(users.Get(trusted_container), users.Get(trusted_container + 1));
+  for (const uid_t container : {200'001, 300'001}) {
+    EXPECT_EQ(users.Get(container)->sessions.limit(), 3u);
+    EXPECT_EQ(users.Get(container), users.Get(container + 1)) << "of one account";
   }
+  EXPECT_NE(users.Get(200'001), users.Get(kOwner, true)) << "not trusted";
+  EXPECT_NE(users.Get(300'001), users.Get(0, true)) << "not trusted";
+  EXPECT_EQ(users.Get(300'001), users.Get(0)) << "root of a container";
+}
+
+// What the daemon's cgroup may have: pages of programs' files are charged to it.
+TEST_F(UsersTest, OrdinaryUsersMapNoMoreThanTheCgroupHolds) {
+  SharedQuotas limited{.sessions = Quota(160),
+                       .descriptors = Quota(1000),
+                       .ring_memory = Quota(10),
+                       .ring_mappings = Quota(20),
+                       .app_mappings = Quota(32),
+                       .charged_bytes = 1600};
+  Users users(limited, 50);
+  const std::shared_ptr<User> alice = users.Get(kAlice), bob = users.Get(kBob);
+  EXPECT_EQ(alice->app_bytes.limit(), 800u);
+  EXPECT_EQ(users.Get(0, true)->app_bytes.limit(), SharedQuotas::kMaxAppBytes);
+  const QuotaShare first(alice->app_bytes, 800);
+  EXPECT_EQ(bob->app_bytes.left(), 700u) << "a sixteenth is kept back";
 }
 
 TEST_F(UsersTest, AUsersQuotasAreFreedWithItsLastSession) {
@@ -118,7 +146,7 @@ TEST_F(UsersTest, ManyUsersLeaveAReserveToRootAndTheOwner) {
                      .ring_memory = Quota(10),
                      .ring_mappings = Quota(20),
                      .app_mappings = Quota(32)};
-  Users users(large, kOwner, 100);
+  Users users(large, 100);
   const std::shared_ptr<User> alice = users.Get(kAlice);
   const std::shared_ptr<User> bob = users.Get(kBob);
   const QuotaShare first(alice->descriptors, 600);
@@ -126,14 +154,14 @@ TEST_F(UsersTest, ManyUsersLeaveAReserveToRootAndTheOwner) {
   const QuotaShare second(bob->descriptors, 338);
   EXPECT_TRUE(second.ok());
   EXPECT_EQ(alice->descriptors.left(), 0u);
-  EXPECT_EQ(users.Get(0)->descriptors.left(), 62u);
-  EXPECT_EQ(users.Get(kOwner)->descriptors.left(), 62u);
+  EXPECT_EQ(users.Get(0, true)->descriptors.left(), 62u);
+  EXPECT_EQ(users.Get(kOwner, true)->descriptors.left(), 62u);
   EXPECT_EQ(alice->sessions.left(), 150u);
   EXPECT_EQ(alice->app_mappings.left(), 30u);
   EXPECT_EQ(alice->ring_memory.left(), 10u) << "too little to keep any back";
   EXPECT_EQ(alice->event_channels.left(), SharedQuotas::kMaxEventChannels * 15 / 16);
   // What the owner has is no longer there for the others.
-  const QuotaShare owned(users.Get(kOwner)->sessions, 20);
+  const QuotaShare owned(users.Get(kOwner, true)->sessions, 20);
   EXPECT_EQ(alice->sessions.left(), 140u);
 }
 
@@ -146,7 +174,7 @@ TEST_F(UsersTest, DeviceLimitsAreReducedToTheUsersPart) {
   EXPECT_EQ(alice->LimitsOf(limits).max_qp, 3u);
   EXPECT_EQ(alice->LimitsOf(limits).max_pd, 1u) << "at least one";
   EXPECT_EQ(alice->LimitsOf(limits).max_qp_wr, limits.max_qp_wr) << "no count of objects";
-  EXPECT_EQ(users_.Get(kOwner)->LimitsOf(limits).max_qp, 10u);
+  EXPECT_EQ(users_.Get(kOwner, true)->LimitsOf(limits).max_qp, 10u);
   DeviceQuotas& part = alice->QuotasOf(limits, device);
   EXPECT_EQ(&part, &alice->QuotasOf(limits, device));
   const QuotaShare three(part.qps, 3);
@@ -158,13 +186,13 @@ TEST_F(UsersTest, DeviceLimitsAreReducedToTheUsersPart) {
 
 // Two users with half of everything each.
 TEST_F(UsersTest, OrdinaryUsersLeaveAReserveOfEachDevice) {
-  Users users(whole_, kOwner, 50);
+  Users users(whole_, 50);
   DeviceLimits limits;
   limits.max_qp = 160;
   limits.max_srq = 10;
   DeviceQuotas device(limits), second_device(limits);
   const std::shared_ptr<User> alice = users.Get(kAlice), bob = users.Get(kBob);
-  const std::shared_ptr<User> owner = users.Get(kOwner), root = users.Get(0);
+  const std::shared_ptr<User> owner = users.Get(kOwner, true), root = users.Get(0, true);
   const QuotaShare first(alice->QuotasOf(limits, device).qps, 80);
   ASSERT_TRUE(first.ok());
   EXPECT_FALSE(QuotaShare(bob->QuotasOf(limits, device).qps, 80).ok());
@@ -188,9 +216,9 @@ TEST_F(UsersTest, OrdinaryUsersLeaveAReserveOfEachDevice) {
   EXPECT_EQ(alice->MostOf(limits.max_multicast_members), 240u);
   EXPECT_EQ(root->MostOf(limits.max_multicast_members), 256u);
   EXPECT_EQ(alice->LimitsOf(limits).max_srq, 5u) << "too few to keep any back";
-  Users generous(whole_, kOwner, 100);
+  Users generous(whole_, 100);
   EXPECT_EQ(generous.Get(kAlice)->LimitsOf(limits).max_qp, 150u) << "no more than there is";
-  EXPECT_EQ(generous.Get(kOwner)->LimitsOf(limits).max_qp, 160u);
+  EXPECT_EQ(generous.Get(kOwner, true)->LimitsOf(limits).max_qp, 160u);
 }
 
 TEST_F(UsersTest, LargeLimitsDoNotOverflow) {
@@ -199,7 +227,7 @@ TEST_F(UsersTest, LargeLimitsDoNotOverflow) {
                      .ring_memory = Quota(~uint64_t{0}),
                      .ring_mappings = Quota(20),
                      .app_mappings = Quota(0)};
-  Users users(large, kOwner, 99);
+  Users users(large, 99);
   EXPECT_GT(users.Get(kAlice)->ring_memory.limit(), ~uint64_t{0} / 100 * 98);
   EXPECT_LT(users.Get(kAlice)->ring_memory.limit(), ~uint64_t{0});
   EXPECT_EQ(users.Get(kAlice)->app_mappings.left(), 0u) << "never more than the whole has";

@@ -1,5 +1,6 @@
 #include "control/loop/privilege.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sched.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 
 namespace roci::control {
 namespace {
@@ -31,6 +33,7 @@ bool MayChild(uid_t uid, bool (*become)(),
   Peer peer;
   peer.pid = child;
   peer.uid = uid;
+  peer.has_rights_of_daemon = HasRightsOfDaemon(child, uid);
   int error = 0;
   const auto program = memory::AppMemory::Open(child, -1, memory::Reach::kAddressSpace, &error);
   EXPECT_NE(program, nullptr) << "errno " << error;
@@ -61,6 +64,62 @@ TEST(PrivilegeTest, OthersNeedTheCapability) {
     return prctl(PR_SET_KEEPCAPS, 1) == 0 && setresuid(kNobody, kNobody, kNobody) == 0 &&
            SetCapabilities(1u << CAP_NET_RAW);
   }));
+}
+
+bool HasRights(const Peer& peer, const memory::AppMemory*) {
+  return HasRightsOfDaemon(peer.pid, peer.uid);
+}
+
+// The root of a container usually has some capabilities only.
+TEST(PrivilegeTest, RootWithoutCapabilitiesIsAnOrdinaryUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "is not root";
+  const auto with_none = [] { return SetCapabilities(0); };
+  const auto with_raw_packets = [] { return SetCapabilities(1u << CAP_NET_RAW); };
+  EXPECT_TRUE(MayChild(
+      0, [] { return true; }, HasRights));
+  EXPECT_FALSE(MayChild(0, with_none, HasRights));
+  EXPECT_FALSE(MayChild(0, with_none, MayUseRawPackets));
+  EXPECT_FALSE(MayChild(0, with_none, MayBindPrivilegedPorts));
+  EXPECT_FALSE(MayChild(0, with_raw_packets, HasRights));
+  EXPECT_TRUE(MayChild(0, with_raw_packets, MayUseRawPackets));
+  EXPECT_FALSE(MayChild(0, with_raw_packets, MayBindPrivilegedPorts));
+}
+
+// The capabilities count that the process has when it asks.
+TEST(PrivilegeTest, CapabilitiesThatWereGivenUpDoNotCount) {
+  if (geteuid() != 0) GTEST_SKIP() << "is not root";
+  const auto gave_up = [](const Peer& peer, const memory::AppMemory* program) {
+    Peer before;
+    before.pid = peer.pid;
+    before.has_rights_of_daemon = true;
+    return MayUseRawPackets(before, program);
+  };
+  EXPECT_TRUE(MayChild(
+      0, [] { return true; }, gave_up));
+  EXPECT_FALSE(MayChild(
+      0, [] { return SetCapabilities(0); }, gave_up));
+}
+
+TEST(PrivilegeTest, WithoutFileCapabilitiesPermissionsOfFilesHold) {
+  if (geteuid() != 0) GTEST_SKIP() << "is not root";
+  char path[] = "/tmp/roci-privilege-XXXXXX";
+  const int fd = mkostemp(path, O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(fchown(fd, kNobody, kNobody), 0);
+  ASSERT_EQ(fchmod(fd, 0444), 0);
+  const auto may_write = [&path] {
+    const UniqueFd written(open(path, O_RDWR | O_CLOEXEC));
+    return written.valid();
+  };
+  EXPECT_TRUE(may_write());
+  {
+    const WithoutFileCapabilities without;
+    ASSERT_TRUE(without.ok());
+    EXPECT_FALSE(may_write());
+  }
+  EXPECT_TRUE(may_write());
+  unlink(path);
+  close(fd);
 }
 
 // After exec of another program, the capabilities of the process do not count.
