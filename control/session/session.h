@@ -134,6 +134,8 @@ class Session {
   Lookup LookUpContext(const Request& request, const FdsPointer& fds) const;
   Lookup LookUpMappings(std::span<const roci_abi_extent> extents, uint32_t access) const;
   Lookup LookUpPrivilege() const;
+  // session_dma_buffers.cc
+  Lookup MapDmaBuffer(const Request& request, const FdsPointer& fds) const;
   // True: request_ is answered when its lookup has ended.
   absl::StatusOr<bool> StartLookup(const FdsPointer& fds);
   void FinishLookup(const FdsPointer& fds, Findings& findings);

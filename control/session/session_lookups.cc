@@ -220,6 +220,8 @@ Session::Lookup Session::LookupFor(const Request& request, const FdsPointer& fds
       const bool sets_qkey = (modify.mask & roce::kAttrQkey) != 0;
       return sets_qkey && IsControlledQkey(modify.attr.qkey) ? LookUpPrivilege() : Lookup{};
     }
+    case ROCI_ABI_REG_DMA_BUFFER_MR:
+      return MapDmaBuffer(request, fds);
     case ROCI_ABI_CREATE_FLOW:
     case ROCI_ABI_CREATE_RSS_QP:
       return LookUpPrivilege();

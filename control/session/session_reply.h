@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "control/device/users.h"
 #include "control/loop/unique_fd.h"
 #include "memory/app_memory.h"
+#include "memory/mapped_file.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
@@ -43,6 +45,15 @@ struct Reply {
   }
 };
 
+// A DMA buffer that is mapped, and what is charged for it.
+struct MappedDmaBuffer {
+  std::shared_ptr<User> user;  // destroyed behind its shares
+  AppShare mappings;
+  QuotaShare descriptor;
+  std::shared_ptr<memory::MappedFile> mapping;  // null: not mapped because of `error`
+  int error = ENOMEM;
+};
+
 // What a request needs to know of the program's process. A helper thread finds it out before the
 // request is handled, since the process may block calls on it.
 struct Findings {
@@ -53,6 +64,7 @@ struct Findings {
   // REG_MR, REREG_MR: the files behind extents of map_files.
   std::array<UniqueFd, ROCI_ABI_MAX_EXTENTS> mapped;
   std::array<int, ROCI_ABI_MAX_EXTENTS> mapped_errors{};  // errno of those that cannot be opened
+  std::unique_ptr<MappedDmaBuffer> dma_buffer;            // REG_DMA_BUFFER_MR; null: quota reached
 };
 
 }  // namespace roci::control
