@@ -45,7 +45,7 @@ ForeignFds::~ForeignFds() {
     }
   }
   // The broker is stuck or gone. The process ends soon: do not close these here, close() may block.
-  for (Pending& pending : pending_) pending.fd.Release();
+  pending_.ForEach([](Pending& pending) { pending.fd.Release(); });
 }
 
 uint64_t ForeignFds::Receive(int socket, const std::shared_ptr<User>& user, Receiver receiver) {
@@ -139,12 +139,12 @@ void ForeignFds::Enqueue(BrokerCommand command, uint64_t number, const Ticket& t
                          UniqueFd fd) {
   // The broker needs only a number that is unique per user.
   const auto account = reinterpret_cast<uintptr_t>(ticket.user.get());
-  pending_.push_back({{command, 0, number, account}, std::move(fd)});
+  pending_.Push(account, {{command, 0, number, account}, std::move(fd)});
   Flush();
 }
 
 void ForeignFds::Flush() {
-  while (!pending_.empty() && Send(pending_.front())) pending_.pop_front();
+  while (!pending_.empty() && Send(pending_.Front())) pending_.Pop();
   if (watch_ != 0) loop_.Change(watch_, pending_.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "control/device/quota.h"
+#include "control/device/turn_queue.h"
 #include "control/device/users.h"
 #include "control/loop/event_loop.h"
 #include "control/loop/fd_broker.h"
@@ -129,7 +129,7 @@ class ForeignFds {
   uint64_t last_ticket_ = 0;
   bool has_unreleased_ = false;
   std::map<uint64_t, Ticket> tickets_;
-  std::deque<Pending> pending_;
+  TurnQueue<Pending> pending_;  // by user; the broker's socket holds few more
 };
 
 }  // namespace roci::control

@@ -283,6 +283,11 @@ void Isolate(int socket) {
 
 }  // namespace
 
+void LimitBrokerQueue(int socket) {
+  constexpr int kLeastBuffer = 1;  // rounded up to the kernel's minimum
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kLeastBuffer, sizeof(kLeastBuffer));
+}
+
 absl::StatusOr<FdBroker> StartFdBroker() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -292,6 +297,7 @@ absl::StatusOr<FdBroker> StartFdBroker() {
   broker.socket.Reset(ends[0]);
   const UniqueFd far(ends[1]);
   if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) return StatusFromErrno(errno, "fcntl");
+  LimitBrokerQueue(ends[0]);
   RaiseFileLimit();
   if (FileLimit() < kLeast) {
     return StatusFromErrno(EMFILE, absl::StrCat("RLIMIT_NOFILE (ulimit -n) is ", FileLimit(),

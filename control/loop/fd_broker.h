@@ -40,6 +40,10 @@ struct FdBroker {
 // Forks the broker. Call only while the process has one thread.
 absl::StatusOr<FdBroker> StartFdBroker();
 
+// Limits what waits in the daemon's end of the broker's socket to a few requests. All others wait
+// in the daemon, where users take turns.
+void LimitBrokerQueue(int socket);
+
 // Most descriptors in one message (SCM_MAX_FD of the kernel).
 inline constexpr uint32_t kMaxMessageFds = 253;
 
