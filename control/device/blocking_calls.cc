@@ -134,6 +134,12 @@ uint64_t BlockingCalls::Run(std::shared_ptr<User> user, uint64_t descriptors,
   return number;
 }
 
+size_t BlockingCalls::ThreadsOf(const User& user) const {
+  const std::lock_guard guard(queue_->mutex);
+  const auto account = queue_->accounts.find(reinterpret_cast<uintptr_t>(&user));
+  return account != queue_->accounts.end() ? account->second.threads : 0;
+}
+
 void BlockingCalls::Forget(uint64_t number) {
   const auto it = pending_.find(number);
   if (it == pending_.end()) return;

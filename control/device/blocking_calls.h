@@ -40,6 +40,8 @@ class BlockingCalls {
   // started.
   uint64_t Run(std::shared_ptr<User> user, uint64_t descriptors, std::function<void()> call,
                std::function<void()> done);
+  // Threads of `user` now.
+  size_t ThreadsOf(const User& user) const;
   // Drops `done`, and `call` unless it has started. 0 is ignored.
   void Forget(uint64_t number);
 

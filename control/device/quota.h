@@ -81,6 +81,7 @@ class QuotaShare {
   }
 
   bool ok() const { return quota_ != nullptr; }
+  uint64_t amount() const { return ok() ? amount_ : 0; }
   void Reset() {
     if (quota_ != nullptr) quota_->Give(amount_);
     quota_ = nullptr;
@@ -105,6 +106,8 @@ class PairShare {
   PairShare(QuotaShare first, QuotaShare second)
       : first_(std::move(first)), second_(std::move(second)) {}
   bool ok() const { return first_.ok() && second_.ok(); }
+  const QuotaShare& first() const { return first_; }
+  const QuotaShare& second() const { return second_; }
 
  private:
   QuotaShare first_;

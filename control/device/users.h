@@ -63,6 +63,8 @@ class User {
   // Limits of the dataplane for copies to and from the user's programs. Copies that wait for memory
   // outlive the sessions and this object; the account's next User has the same CopyUse then.
   const std::shared_ptr<dataplane::CopyUse> copy_use;
+  // Time that the control thread has spent on requests of the user's programs.
+  uint64_t control_ns = 0;
 
   // Charges the rings of one object. Check ok() of the result.
   RingShare TakeRings(uint64_t bytes, uint64_t mappings = 1) {

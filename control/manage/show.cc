@@ -150,7 +150,37 @@ Json SessionHead(const Session& session) {
           {"device", session.device() != nullptr ? Json(session.device()->name()) : Json()}};
 }
 
-Json ShowApp(const Session& session) {
+Json UseOf(uint64_t used, uint64_t limit) { return {{"used", used}, {"limit", limit}}; }
+
+// What all programs of the session's user have together.
+Json ShowUser(const Services& services, const Session& session) {
+  const User& user = session.user();
+  const dataplane::CopyUse& copies = *user.copy_use;
+  return {{"trusted", session.peer().has_rights_of_daemon},
+          {"sessions", Use(user.sessions)},
+          {"descriptors", Use(user.descriptors)},
+          {"queue_bytes", Use(user.ring_memory)},
+          {"queue_mappings", Use(user.ring_mappings)},
+          {"memory_bytes", Use(user.app_bytes)},
+          {"memory_mappings", Use(user.app_mappings)},
+          {"event_channels", Use(user.event_channels)},
+          {"helper_threads",
+           UseOf(services.blocking_calls.ThreadsOf(user), BlockingCalls::kThreadsOfUser)},
+          {"copier_threads", {{"used", copies.threads.load()}}},
+          {"waiting_frames", {{"used", copies.frames.load()}}},
+          {"control_ms", user.control_ns / 1'000'000}};
+}
+
+// The objects of one device that all programs of the session's user have together.
+Json ShowObjects(const Session& session) {
+  const DeviceQuotas* quotas = session.quotas();
+  if (quotas == nullptr) return nullptr;
+  return {{"qps", Use(quotas->qps)}, {"cqs", Use(quotas->cqs)},    {"mrs", Use(quotas->mrs)},
+          {"pds", Use(quotas->pds)}, {"ahs", Use(quotas->ahs)},    {"srqs", Use(quotas->srqs)},
+          {"mws", Use(quotas->mws)}, {"xrcds", Use(quotas->xrcds)}};
+}
+
+Json ShowApp(const Services& services, const Session& session) {
   Json out = SessionHead(session);
   out["uid"] = session.peer().uid;
   out["lcore"] = session.device() != nullptr ? Json(session.shard()->lcore_index()) : Json();
@@ -162,7 +192,16 @@ Json ShowApp(const Session& session) {
   out["srqs"] = session.srqs().size();
   out["xrcds"] = session.xrcds().size();
   out["ahs"] = session.ahs().size();
+  uint64_t bytes = 0, mappings = 0;
+  for (const auto& [handle, record] : session.mrs()) {
+    mappings += record.mappings.first().amount();
+    bytes += record.mappings.second().amount();
+  }
+  out["memory_bytes"] = bytes;
+  out["memory_mappings"] = mappings;
   out["memory"] = ShowMemoryOf(session);
+  out["user"] = ShowUser(services, session);
+  out["objects_of_user"] = ShowObjects(session);
   return out;
 }
 
@@ -382,7 +421,9 @@ Json ShowItems(const Services& services, const SessionServer& sessions,
     case ShowKind::kCounters:
       return ShowPorts(services, connections, true);
     case ShowKind::kApps:
-      for (const auto& [number, session] : sessions.sessions()) out.push_back(ShowApp(*session));
+      for (const auto& [number, session] : sessions.sessions()) {
+        out.push_back(ShowApp(services, *session));
+      }
       break;
     case ShowKind::kQps:
       ForEachSession(sessions, [&](const Session& s) { AddQps(s, out); });

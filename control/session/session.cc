@@ -99,9 +99,11 @@ void Session::HandleSocket(uint32_t events) {
   // Limits, so that requests of one program do not delay the others.
   constexpr int kMostInARow = 8;
   constexpr roce::TimeNs kLongestRowNs = 500'000;
-  const roce::TimeNs end = MonotonicNow() + kLongestRowNs;
+  const roce::TimeNs begin = MonotonicNow();
+  const roce::TimeNs end = begin + kLongestRowNs;
   for (int i = 0; i < kMostInARow && HandleNext(i == 0) && MonotonicNow() < end; ++i) {
   }
+  admission_.user->control_ns += MonotonicNow() - begin;
 }
 
 // A program that registers memory or sets up connections often sends its next request within

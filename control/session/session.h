@@ -58,6 +58,7 @@ class Session {
   uint32_t number() const { return number_; }
   const Peer& peer() const { return peer_; }
   const std::string& program() const { return program_; }
+  User& user() const { return *admission_.user; }
   // After await_memory(): sends the held answer and reads requests again if the copies of the
   // program's memory have ended. False: they have not yet.
   bool Resume();
@@ -65,6 +66,8 @@ class Session {
   // Null before HELLO.
   Device* device() const { return device_; }
   dataplane::ShardClient* shard() const { return shard_.get(); }
+  // The user's part of the device; null before HELLO.
+  const DeviceQuotas* quotas() const { return quotas_; }
   const memory::AppMemory* app() const { return app_.get(); }
   ReachFacts reach_facts() const;
   // Whether the log says how the program's memory is accessed.

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import pwd
+import re
 import socket
 import struct
 import subprocess
@@ -128,6 +129,28 @@ class ConnectionsTest(unittest.TestCase):
             done = subprocess.run(daemon.command('rping', '-c', '-a', '10.99.0.2', '-I', '10.99.0.1'), check=False,
                                   capture_output=True, text=True, timeout=LIMIT_S)
             self.assertIn('REJECTED', done.stdout + done.stderr, 'it has an event channel, and there is no listener')
+
+    def test_what_a_user_has_is_shown(self):
+        daemon = self.make_daemon(config='[limits]\nmax_sessions = 10\nmax_qp = 1000\nuser_percent = 60\n')
+        user, sessions, qps = (STRANGER, 6, 600) if os.geteuid() == 0 else (None, 10, 1000)
+        program = subprocess.Popen(daemon.command('ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-p', str(free_port())),
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_user(user))
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        self.assertTrue(await_(lambda: [app['qps'] for app in daemon.show('apps')] == [1]))
+        with connect(daemon, user):
+            self.assertTrue(await_(lambda: len(daemon.show('apps')) == 2))
+            app = daemon.show('apps')[0]
+            self.assertEqual(app['user']['trusted'], user is None)
+            self.assertEqual(app['user']['sessions'], {'used': 2, 'limit': sessions})
+            self.assertEqual(app['objects_of_user']['qps'], {'used': 1, 'limit': qps})
+            self.assertEqual(set(app['user']['helper_threads']), {'used', 'limit'})
+            self.assertGreaterEqual(app['user']['descriptors']['used'], 18)
+            table = subprocess.run([PROGRAMS.roci, '--runtime-dir', daemon.runtime_dir, 'show', 'apps'], capture_output=True, text=True,
+                                   timeout=LIMIT_S, check=True).stdout
+            trusted = '' if user else ' (trusted)'
+            self.assertRegex(table, rf'user {app["uid"]}{re.escape(trusted)}: .*\bsessions 2/{sessions}\b')
+            self.assertRegex(table, rf'user {app["uid"]}{re.escape(trusted)} on roci0: .*\bqps 1/{qps}\b')
 
     def test_users_see_their_own_limits(self):
         daemon = self.make_daemon(config='[limits]\nmax_qp = 1000\nuser_percent = 30\n')

@@ -291,9 +291,41 @@ std::string MemoryNotes(const Json& items, const std::string& path) {
   return out;
 }
 
+// A line for each user of programs, and for each device of it: what the programs have together, of
+// what they may have.
+std::string UserNotes(const Json& items) {
+  const auto amounts = [](const Json& quotas) {
+    std::string out;
+    for (const auto& [name, quota] : quotas.items()) {
+      if (!quota.is_object()) continue;
+      const bool is_bytes = name.ends_with("_bytes");
+      const auto text = [&](const char* key) {
+        const uint64_t value = quota.value(key, uint64_t{0});
+        return is_bytes ? Bytes(value) : absl::StrCat(value);
+      };
+      absl::StrAppend(&out, out.empty() ? "" : ", ", name, " ", text("used"));
+      if (quota.contains("limit")) absl::StrAppend(&out, "/", text("limit"));
+    }
+    return out;
+  };
+  std::map<std::string, std::string> lines;
+  for (const Json& item : items) {
+    if (!At(item, "user").is_object()) continue;
+    const std::string trusted = At(item, "user/trusted") == true ? " (trusted)" : "";
+    const std::string user = absl::StrCat("user ", Field(item, "uid"), trusted);
+    lines[user] =
+        absl::StrCat(amounts(At(item, "user")), ", control_ms ", Field(item, "user/control_ms"));
+    const Json& objects = At(item, "objects_of_user");
+    if (objects.is_object()) lines[user + " on " + Field(item, "device")] = amounts(objects);
+  }
+  std::string out;
+  for (const auto& [title, text] : lines) absl::StrAppend(&out, title, ": ", text, "\n");
+  return out;
+}
+
 std::string NotesBelow(const std::string& what, const Json& items) {
   if (what == "mrs") return MemoryNotes(items, "");
-  return what == "apps" ? MemoryNotes(items, "memory/") : "";
+  return what == "apps" ? MemoryNotes(items, "memory/") + UserNotes(items) : "";
 }
 
 // A block per port: counters and drop reasons.

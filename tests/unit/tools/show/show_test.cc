@@ -86,5 +86,21 @@ TEST(ShowTest, FasterMemoryIsNotedOnceBelowTheTable) {
             std::string::npos);
 }
 
+TEST(ShowTest, WhatAUserHasIsNotedOncePerUserAndDevice) {
+  const nlohmann::json app = {{"uid", 7},
+                              {"device", "roci0"},
+                              {"user",
+                               {{"trusted", true},
+                                {"sessions", {{"used", 2}, {"limit", 10}}},
+                                {"memory_bytes", {{"used", 3 << 20}, {"limit", 1 << 30}}},
+                                {"control_ms", 5}}},
+                              {"objects_of_user", {{"qps", {{"used", 1}, {"limit", 4}}}}}};
+  const std::string note =
+      "user 7 (trusted): memory_bytes 3072K/1024M, sessions 2/10, control_ms 5\n"
+      "user 7 (trusted) on roci0: qps 1/4\n";
+  const std::string table = FormatItems("apps", {app, app});
+  EXPECT_EQ(table.find(note), table.size() - note.size()) << table;
+}
+
 }  // namespace
 }  // namespace roci::tools
