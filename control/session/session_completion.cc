@@ -126,6 +126,9 @@ absl::Status Session::ReturnEvents(const Request& request, const FdsPointer&, Re
     shard_->Do(dataplane::ReturnAsyncEvents{events, (returned.flags & ROCI_ABI_RETURN_HOLD) != 0});
     return absl::OkStatus();
   }
+  if (channels_.Find(returned.channel) == nullptr) {
+    return absl::NotFoundError("no such completion channel");
+  }
   std::array<dataplane::CompletionQueue*, ROCI_ABI_MAX_RETURNED_EVENTS> queues;
   size_t count = 0;
   for (const roci_abi_async_event& event : events) {
