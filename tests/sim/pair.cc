@@ -193,7 +193,7 @@ void Pair::Transmit(int node, Random& random) {
       abort();  // the memory of a simulated program never faults here
     }
     const uint32_t length = roce::FinishFrame(frame, packet, buffer_.data());
-    watch_.NoteSent(node, now_, {buffer_.data(), length});
+    watch_.NoteSent(node, now_, {buffer_.data(), length}, self.qp);
     self.out.Send(now_, {buffer_.begin(), buffer_.begin() + length}, random);
   }
   watch_.NoteQuiet(node, now_, self.qp);

@@ -14,8 +14,10 @@ void ProtocolWatch::Note(int node, roce::TimeNs now, std::optional<std::string> 
   wrong_ = "node " + std::to_string(node) + " at " + std::to_string(now) + " ns: " + *wrong;
 }
 
-void ProtocolWatch::NoteSent(int node, roce::TimeNs now, std::span<const std::byte> frame) {
+void ProtocolWatch::NoteSent(int node, roce::TimeNs now, std::span<const std::byte> frame,
+                             const roce::Qp<SimHost>& qp) {
   if (wrong_) return;
+  if (qp.state() == roce::QpState::kErr) SideOf(node).responder->NoteFailure();
   if (roce::ParseHeaders(frame, packet_) != roce::DropReason::kNone) {
     return Note(node, now, "a frame that does not parse");
   }

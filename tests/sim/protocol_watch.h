@@ -33,8 +33,9 @@ class ProtocolWatch {
   ProtocolWatch(const ProtocolWatch&) = delete;
   ProtocolWatch& operator=(const ProtocolWatch&) = delete;
 
-  // `node` sends a frame, which the link may still lose or damage.
-  void NoteSent(int node, roce::TimeNs now, std::span<const std::byte> frame);
+  // `qp` of `node` sends a frame, which the link may still lose or damage.
+  void NoteSent(int node, roce::TimeNs now, std::span<const std::byte> frame,
+                const roce::Qp<SimHost>& qp);
   // `qp` of `node`, which was in state `before`, has handled `packet`.
   void NoteHandled(int node, roce::TimeNs now, const roce::Packet& packet, roce::QpState before,
                    const roce::Qp<SimHost>& qp);

@@ -106,8 +106,8 @@ std::optional<std::string> RequesterWatch::CheckStart(const ExpectedRequest& req
 
 // A request without a credit is sent alone, and only its first packet at first (9.7.7.2).
 std::optional<std::string> RequesterWatch::CheckCredit(const ExpectedRequest& request) {
-  if (!credit_limit_ || !requests_->TakesCredit(request)) return std::nullopt;
-  if (requests_->ReceivesOf(requests_->MessagesBefore(request.end)) <= *credit_limit_) {
+  if (!obeys_credits_ || !requests_->TakesCredit(request)) return std::nullopt;
+  if (requests_->ReceivesOf(requests_->MessagesBefore(request.end)) <= credit_limit_) {
     return std::nullopt;
   }
   probe_ = request.begin;
@@ -115,43 +115,50 @@ std::optional<std::string> RequesterWatch::CheckCredit(const ExpectedRequest& re
   return "request " + std::to_string(requests_->SlotOf(&request)) + " without a credit (9.7.7.2)";
 }
 
-void RequesterWatch::TakeCredits(roce::Aeth aeth) {
+// The requester may take the credits of a response that it drops, but need not obey them.
+void RequesterWatch::TakeCredits(roce::Aeth aeth, bool is_dropped) {
   if (aeth.value() == kNoCreditInformation) {
-    credit_limit_.reset();
+    obeys_credits_ = false;
+    credit_limit_ = 0;
     probe_ = -1;
     return;
   }
+  obeys_credits_ |= !is_dropped;
   const uint32_t limit = requests_->ReceivesOf(aeth.msn.value()) + kCreditCounts[aeth.value()];
-  if (limit > credit_limit_.value_or(0)) probe_ = -1;
-  credit_limit_ = std::max(limit, credit_limit_.value_or(0));
+  if (limit > credit_limit_) probe_ = -1;
+  credit_limit_ = std::max(limit, credit_limit_);
 }
 
 std::optional<std::string> RequesterWatch::NoteResponse(TimeNs now, const roce::Packet& packet) {
   const Position at = requests_->Locate(packet.psn, unacknowledged_);
   const bool is_stale = at < unacknowledged_ || at >= sent_end_;  // a duplicate or a ghost
+  const bool is_acknowledge = packet.info->operation == roce::Operation::kAcknowledge;
+  const bool is_in_order = !is_stale && HandleInWindow(now, at, packet);
   if (packet.info->Has(roce::ExtHeader::kAeth) && packet.ext.aeth.kind() == roce::AethKind::kAck &&
       !(is_stale && packet.ext.aeth.value() == kNoCreditInformation)) {
-    TakeCredits(packet.ext.aeth);
-  }
-  if (is_stale) return std::nullopt;
-  if (packet.info->operation == roce::Operation::kAcknowledge) {
-    HandleAcknowledge(now, at, packet.ext.aeth);
-    return std::nullopt;
-  }
-  if (!Acknowledge(now, at)) return std::nullopt;
-  const ExpectedRequest* request = requests_->Find(at);
-  const bool is_atomic = packet.info->operation == roce::Operation::kAtomicAcknowledge;
-  if (at == unacknowledged_ && request->is_answered && request->is_atomic == is_atomic) {
-    Progress(now, at + 1);
+    TakeCredits(packet.ext.aeth, !is_in_order && !(is_stale && is_acknowledge));
   }
   return std::nullopt;
 }
 
-void RequesterWatch::HandleAcknowledge(TimeNs now, Position at, roce::Aeth aeth) {
-  if (aeth.kind() == roce::AethKind::kAck) {
-    Acknowledge(now, at + 1);
-    return;
+// False: the packet shows a gap.
+bool RequesterWatch::HandleInWindow(TimeNs now, Position at, const roce::Packet& packet) {
+  if (packet.info->operation == roce::Operation::kAcknowledge) {
+    if (packet.ext.aeth.kind() == roce::AethKind::kAck) return Acknowledge(now, at + 1);
+    HandleNak(now, at, packet.ext.aeth);
+    return true;
   }
+  if (!Acknowledge(now, at)) return false;
+  const ExpectedRequest* request = requests_->Find(at);
+  const bool is_atomic = packet.info->operation == roce::Operation::kAtomicAcknowledge;
+  if (at != unacknowledged_ || !request->is_answered || request->is_atomic != is_atomic) {
+    return false;
+  }
+  Progress(now, at + 1);
+  return true;
+}
+
+void RequesterWatch::HandleNak(TimeNs now, Position at, roce::Aeth aeth) {
   const bool is_sequence_nak = aeth.kind() == roce::AethKind::kNak && aeth.value() == 0;
   if (aeth.kind() == roce::AethKind::kNak && !is_sequence_nak) {
     is_refused_ = true;

@@ -33,11 +33,12 @@ class RequesterWatch {
   std::optional<std::string> CheckRewind(roce::TimeNs now, Position at);
   std::optional<std::string> CheckStart(const ExpectedRequest& request);
   std::optional<std::string> CheckCredit(const ExpectedRequest& request);
-  void TakeCredits(roce::Aeth aeth);
+  void TakeCredits(roce::Aeth aeth, bool is_dropped);
   std::optional<std::string> CheckFailure(roce::TimeNs now, roce::CompletionStatus status) const;
   bool Acknowledge(roce::TimeNs now, Position end);
   void Progress(roce::TimeNs now, Position end);
-  void HandleAcknowledge(roce::TimeNs now, Position at, roce::Aeth aeth);
+  bool HandleInWindow(roce::TimeNs now, Position at, const roce::Packet& packet);
+  void HandleNak(roce::TimeNs now, Position at, roce::Aeth aeth);
   void HandleRnrNak(roce::TimeNs now, uint8_t code);
   void GoBack();
   bool IsLate(roce::TimeNs now) const;
@@ -64,9 +65,9 @@ class RequesterWatch {
   bool exhausted_ = false;      // learned of a loss without a retry left
   bool rnr_exhausted_ = false;  // got an RNR NAK without a retry left
   bool is_refused_ = false;     // got a fatal NAK
-  // Most receives that requests may take (9.7.7.2); none: the peer gives no credits.
-  std::optional<uint32_t> credit_limit_;
-  Position probe_ = -1;  // the request that was started without a credit
+  bool obeys_credits_ = false;  // once the peer has given some (9.7.7.2)
+  uint32_t credit_limit_ = 0;   // most receives that requests may take then
+  Position probe_ = -1;         // the request that was started without a credit
   size_t completions_ = 0;
   bool has_failed_ = false;
 };

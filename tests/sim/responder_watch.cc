@@ -191,6 +191,7 @@ std::optional<std::string> ResponderWatch::CheckCredits(roce::Aeth aeth) {
     if (aeth.value() == kNoCreditInformation) return std::nullopt;
     return "credits without a receive queue of its own (9.7.7.2)";
   }
+  if (has_failed_) return std::nullopt;  // the receives have been flushed
   // A receive that the program has just posted is reported when it has called the queue pair.
   if (denied_ && !has_noted_receives_ && aeth.value() == 0) return std::nullopt;
   const size_t left = receiver_->recvs().size() - ReceivesTaken();
