@@ -19,6 +19,11 @@ constexpr uint64_t kDistrustNs = kNsPerSecond;
 // Descriptors are not waited for any more after so many sleeps, none of them ended by a descriptor,
 // at the end of which frames waited. A single such frame may have come as the sleep ended.
 constexpr uint32_t kMostMissed = 3;
+// Some drivers enable interrupts that never come (DPDK 22.11 on e1000e). A port is polled until its
+// first interrupt, and not waited for any more when frames came so often without one.
+constexpr uint32_t kMostUnheard = 64;
+
+bool IsInterrupt(const RxWait& wait) { return wait.is_interrupt; }
 
 }  // namespace
 
@@ -28,11 +33,15 @@ void PortWaits::Add(DeviceLane& lane) {
   Port port{.lane = &lane};
   const bool offers_waits = waits.has_value();
   if (offers_waits) port.waits = *std::move(waits);
-  if (!offers_waits || !Watch(port)) Poll(port);
-  has_interrupts_ |= std::any_of(port.waits.begin(), port.waits.end(),
-                                 [](const RxWait& wait) { return wait.is_interrupt; });
+  port.is_proven = std::none_of(port.waits.begin(), port.waits.end(), IsInterrupt);
+  has_interrupts_ |= !port.is_proven;
   misses_enabling_ = enabled_ && has_interrupts_;
   ports_.push_back(std::move(port));
+  if (!offers_waits || !Watch(ports_.back())) {
+    Poll(ports_.back());
+  } else {
+    NotePolled(ports_.back());
+  }
 }
 
 void PortWaits::Remove(DeviceLane& lane) {
@@ -40,9 +49,18 @@ void PortWaits::Remove(DeviceLane& lane) {
                                  [&](const Port& each) { return each.lane == &lane; });
   if (port == ports_.end()) return;
   if (port->distrusted_until_ns != 0) --distrusted_;
-  if (port->is_polled || port->distrusted_until_ns != 0) --polled_;
+  if (IsPolled(*port)) --polled_;
   Unwatch(*port);
   ports_.erase(port);
+}
+
+bool PortWaits::IsPolled(const Port& port) {
+  return port.is_polled || !port.is_proven || port.distrusted_until_ns != 0;
+}
+
+void PortWaits::NotePolled(Port& port) {
+  port.lane->SetPolled(IsPolled(port));
+  polled_ = static_cast<uint32_t>(std::count_if(ports_.begin(), ports_.end(), IsPolled));
 }
 
 // Nobody reads the descriptors of interrupts, so these are edge triggered.
@@ -96,7 +114,12 @@ void PortWaits::Judge(Ended ended, uint64_t frames, uint64_t now_ns) {
     port.woke = false;
     if (port.waits.empty() || port.distrusted_until_ns != 0) continue;
     if (woke) port.empty_wakes = frames == 0 ? port.empty_wakes + 1 : 0;
-    if (is_deaf) {
+    if (!port.is_proven && frames != 0) {
+      port.is_proven = woke;
+      if (ended == Ended::kByTime) ++port.unheard;
+      NotePolled(port);
+    }
+    if (is_deaf || port.unheard >= kMostUnheard) {
       Poll(port);
     } else if (port.empty_wakes >= kMostEmptyWakes) {
       Distrust(port, now_ns + kDistrustNs);
@@ -108,17 +131,15 @@ void PortWaits::Poll(Port& port) {
   Unwatch(port);
   port.waits.clear();
   port.is_polled = true;
-  port.lane->SetPolled(true);
-  ++polled_;
+  NotePolled(port);
 }
 
 void PortWaits::Distrust(Port& port, uint64_t until_ns) {
   Unwatch(port);
   port.empty_wakes = 0;
   port.distrusted_until_ns = until_ns;
-  port.lane->SetPolled(true);
   ++distrusted_;
-  ++polled_;
+  NotePolled(port);
 }
 
 void PortWaits::TrustAgain(uint64_t now_ns) {
@@ -126,9 +147,8 @@ void PortWaits::TrustAgain(uint64_t now_ns) {
     if (port.distrusted_until_ns == 0 || now_ns < port.distrusted_until_ns) continue;
     if (!Watch(port)) continue;
     port.distrusted_until_ns = 0;
-    port.lane->SetPolled(false);
     --distrusted_;
-    --polled_;
+    NotePolled(port);
   }
 }
 

@@ -22,8 +22,8 @@ class PortWaits {
   // The port may close its descriptors afterwards.
   void Remove(DeviceLane& lane);
 
-  // Whether some port must be polled at intervals: its driver has no descriptor, or it cannot be
-  // trusted now.
+  // Whether some port must be polled at intervals: its driver has no descriptor, its interrupts
+  // have not been seen yet, or it cannot be trusted now.
   bool MustPoll() const { return polled_ != 0; }
 
   // Enables the interrupts of all ports. False: they were disabled, so the caller looks at the
@@ -45,10 +45,14 @@ class PortWaits {
     DeviceLane* lane;
     std::vector<RxWait> waits{};  // empty: it must be polled, or this lcore reads no queue of it
     bool is_polled = false;       // its driver offers nothing to wait for, or that never fires
+    bool is_proven = true;        // no interrupts, or one has come
+    uint32_t unheard = 0;         // sleeps that ended by time with frames, before it was proven
     bool woke = false;            // since the last Judge
     uint32_t empty_wakes = 0;     // without a frame, one after the other
     uint64_t distrusted_until_ns = 0;  // 0: it is trusted
   };
+  static bool IsPolled(const Port& port);
+  void NotePolled(Port& port);
   bool Watch(const Port& port) const;
   void Unwatch(const Port& port) const;
   void Poll(Port& port);
