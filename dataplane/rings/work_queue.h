@@ -113,7 +113,7 @@ class RecvQueue : public WorkQueue {
   roce::FetchResult Fetch(roce::RecvWqe& out, roce::CompletionStatus& bad_status);
   roce::Sge ReadSge(const roce::RecvWqe& wqe, uint32_t i) const;
   // Entries that Fetch can take: those of the last reading of the producer index, which is read
-  // again when a quarter of them is taken. The app writes that cache line with every post.
+  // again when a quarter of them is taken. The program writes that cache line with every post.
   uint32_t CountPosted() {
     const uint32_t left = seen_ - next_;
     return left > reread_at_ && left <= capacity_ ? left : Recount();
