@@ -683,9 +683,9 @@ class LinkTest(unittest.TestCase):
         ip('link', 'add', 'roci-link', 'up', 'type', 'veth', 'peer', 'name', 'roci-peer', namespace=self.name)
         ip('link', 'set', 'roci-peer', 'up', namespace=self.name)
 
-    def follow(self, port, interface):
+    def follow(self, port, interface, prefix=()):
         config = f'[[device]]\nname = "roci0"\nport = "{port}"\nmac = "02:72:6f:63:69:77"\naddresses = ["192.0.2.1/24"]\n'
-        daemon = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', self.name))
+        daemon = Daemon(PROGRAMS, config=config, prefix=('ip', 'netns', 'exec', self.name, *prefix))
         self.addCleanup(daemon.stop)
 
         def becomes(state):
@@ -711,7 +711,13 @@ class LinkTest(unittest.TestCase):
         self.assertEqual(daemon.stop(), 0)
 
     def test_packet_sockets(self):
-        self.follow('packet:roci-link', 'roci-link')
+        daemon, _ = self.follow('packet:roci-link', 'roci-link')
+        self.assertEqual(daemon.show('ports')[0]['rx_ring'], 0)
+
+    def test_packet_sockets_of_an_old_kernel(self):
+        """That delivers no GSO frames to them (before Linux 6.2): net_af_packet takes their place, which has a ring."""
+        daemon, _ = self.follow('packet:roci-link', 'roci-link', prefix=('setarch', '--uname-2.6'))
+        self.assertEqual(daemon.show('ports')[0]['rx_ring'], 512)
 
     def test_libpcap(self):
         self.follow('net_pcap0,iface=roci-link', 'roci-link')
