@@ -50,9 +50,13 @@ class Link:
 
     def config(self, folder):
         """The daemon's configuration of the device. Sockets are in `folder`."""
-        port = (f'net_af_packet{self.number},iface={self.tap}' if self.kind == 'tap' else
-                f'net_vhost{self.number},iface={self.socket(folder)}')
-        return device_config(f'roci{self.number}', port, self.roci, self.net_mtu).replace('/24', f'/{self.prefix}')
+        return device_config(f'roci{self.number}', self.port(folder), self.roci, self.net_mtu).replace('/24', f'/{self.prefix}')
+
+    def port(self, folder):
+        """Both ports on a network device of the kernel: with packet sockets the kernel makes the guest's frames of long ones."""
+        if self.kind != 'tap':
+            return f'net_vhost{self.number},iface={self.socket(folder)}'
+        return f'packet:{self.tap}' if self.path_mtu == 1024 else f'net_af_packet{self.number},iface={self.tap}'
 
     def hardware(self, folder):
         """QEMU's options for the guest's NIC."""
