@@ -16,6 +16,7 @@ DAEMON_ADDRESSES = ('198.51.100.11', '198.51.100.12')
 DEVICE = 'roci0'
 LARGEST_MTU = 4200  # of a device
 LARGE_MTU = 4400  # of a veth pair
+MAPPED = '[memory]\npolicy = "map"\n'
 QPERF_PORT, IPERF_PORT = 19765, 5201
 
 
@@ -92,10 +93,10 @@ def join(build, configs, prefixes=((), ())):
 
 
 @contextlib.contextmanager
-def over_veth(build, port, mtu):
+def over_veth(build, port, mtu, extra=''):
     """`port` has {} in the place of the interface's name."""
     with Veth(mtu) as veth:
-        configs = [config(port.format(interface), end, min(mtu, LARGEST_MTU)) for end, interface in enumerate(veth.interfaces)]
+        configs = [config(port.format(interface), end, min(mtu, LARGEST_MTU), extra) for end, interface in enumerate(veth.interfaces)]
         with join(build, configs, (veth.inside(0), veth.inside(1))) as joined:
             yield joined
 
@@ -129,7 +130,9 @@ class Network(typing.NamedTuple):
 # AF_XDP's buffers have at most one page.
 NETWORKS = {
     f'veth, packet, MTU {LARGE_MTU}': Network(lambda build: over_veth(build, 'packet:{}', LARGE_MTU), times_tcp=1.5, latency_of_tcp=True),
+    f'veth, packet, MTU {LARGE_MTU}, memory mapped': Network(lambda build: over_veth(build, 'packet:{}', LARGE_MTU, MAPPED), times_tcp=1.5),
     'veth, packet, MTU 1500': Network(lambda build: over_veth(build, 'packet:{}', 1500), mtu=1500, times_tcp=1.0),
+    'veth, packet, MTU 1500, memory mapped': Network(lambda build: over_veth(build, 'packet:{}', 1500, MAPPED), mtu=1500, times_tcp=1.0),
     'veth, net_af_packet': Network(lambda build: over_veth(build, 'net_af_packet0,iface={}', LARGE_MTU), latency_of_tcp=True),
     'veth, net_af_xdp': Network(lambda build: over_veth(build, 'net_af_xdp0,iface={}', 3400), latency_of_tcp=True),
     'memif': Network(over_memif, times_tcp=2.0),
