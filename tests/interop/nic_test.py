@@ -140,7 +140,7 @@ class NicEnd:
                                 f'{FOLDER}/libroci-rdmav34.so bash -c {shlex.quote(command)}')
 
     def show(self, what):
-        return f'{self.as_user} {FOLDER}/roci --runtime-dir {self.runtime} show --json {what}'
+        return f'{FOLDER}/roci --runtime-dir {self.runtime} show --json {what}'
 
     def await_listener(self, server, port, by_cm=False):
         """As in RociEnd, but only False if the server has ended."""
