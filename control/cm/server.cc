@@ -14,6 +14,7 @@
 #include "control/cm/questions.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
+#include "control/loop/no_memory.h"
 #include "control/loop/privilege.h"
 #include "control/loop/protocol_version.h"
 #include "verbs_provider/abi/cm_commands.h"
@@ -81,19 +82,25 @@ Server::~Server() {
 }
 
 void Server::Take(UniqueFd socket) {
-  absl::StatusOr<Peer> peer = PeerOf(socket.get());
-  if (!peer.ok()) return Refuse(std::move(socket), peer.status());
-  const uid_t uid = peer->uid;
-  const bool is_trusted = peer->has_rights_of_daemon;
-  const auto connection = std::make_shared<Connection>();
-  *connection = {std::move(socket), *std::move(peer)};
-  if (services_.accounts.Await(uid, is_trusted, [=, this] { Admit(*connection); })) return;
-  Refuse(std::move(connection->socket),
-         StatusFromErrno(ENFILE, absl::StrCat("descriptors for a connection of user ", uid)));
+  std::shared_ptr<Connection> connection;
+  const absl::Status status = OrRefuse([&] {
+    connection = std::make_shared<Connection>();
+    absl::StatusOr<Peer> peer = PeerOf(socket.get());
+    if (!peer.ok()) return peer.status();
+    const uid_t uid = peer->uid;
+    const bool is_trusted = peer->has_rights_of_daemon;
+    *connection = {std::move(socket), *std::move(peer)};
+    if (services_.accounts.Await(uid, is_trusted, [=, this] { Admit(*connection); })) {
+      return absl::OkStatus();
+    }
+    return StatusFromErrno(ENFILE, absl::StrCat("descriptors for a connection of user ", uid));
+  });
+  if (status.ok()) return;
+  Refuse(socket.valid() ? std::move(socket) : std::move(connection->socket), status);
 }
 
 void Server::Admit(Connection& connection) {
-  const absl::Status status = Open(connection.socket, connection.peer);
+  const absl::Status status = OrRefuse([&] { return Open(connection.socket, connection.peer); });
   if (!status.ok()) Refuse(std::move(connection.socket), status);
 }
 

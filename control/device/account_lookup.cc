@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "control/loop/no_memory.h"
 
 namespace roci::control {
 
@@ -32,7 +33,11 @@ bool AccountLookup::Await(uid_t uid, bool is_trusted, std::function<void()> then
 }
 
 void AccountLookup::Finish(uid_t uid, uid_t account) {
-  users_.Learn(uid, account);
+  // Without memory the ID stays an account of its own.
+  (void)OrRefuse([&] {
+    users_.Learn(uid, account);
+    return absl::OkStatus();
+  });
   const auto waiting = waiting_.extract(uid);
   for (Waiting& each : waiting.mapped()) {
     each.descriptors.Reset();

@@ -85,7 +85,10 @@ WithoutFileCapabilities::~WithoutFileCapabilities() {
 
 bool HasRightsOfDaemon(pid_t pid, uid_t uid) {
   if (pid <= 0) return false;
-  return uid == 0 ? HasCapabilities(pid, EffectiveCapabilities(0)) : uid == geteuid();
+  if (uid != 0) return uid == geteuid();
+  // A daemon without capabilities cannot compare namespaces with root, and has nothing to lend it.
+  const uint64_t ours = EffectiveCapabilities(0);
+  return ours == 0 || HasCapabilities(pid, ours);
 }
 
 bool MayUseRawPackets(const Peer& peer, const memory::AppMemory* program) {

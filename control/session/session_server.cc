@@ -57,8 +57,9 @@ void SessionServer::ShowPaths(const Device& device) const {
 }
 
 void SessionServer::Take(UniqueFd socket) {
-  const auto connection = std::make_shared<Connection>();
+  std::shared_ptr<Connection> connection;
   const absl::Status status = OrRefuse([&] {
+    connection = std::make_shared<Connection>();
     absl::StatusOr<Peer> peer = PeerOf(socket.get());
     if (!peer.ok()) return peer.status();
     const uid_t uid = peer->uid;

@@ -145,7 +145,7 @@ class ConnectionsTest(unittest.TestCase):
             self.assertEqual(app['user']['sessions'], {'used': 2, 'limit': sessions})
             self.assertEqual(app['objects_of_user']['qps'], {'used': 1, 'limit': qps})
             self.assertEqual(set(app['user']['helper_threads']), {'used', 'limit'})
-            self.assertGreaterEqual(app['user']['descriptors']['used'], 18)
+            self.assertGreaterEqual(app['user']['descriptors']['used'], 14)
             table = subprocess.run([PROGRAMS.roci, '--runtime-dir', daemon.runtime_dir, 'show', 'apps'], capture_output=True, text=True,
                                    timeout=LIMIT_S, check=True).stdout
             trusted = '' if user else ' (trusted)'
