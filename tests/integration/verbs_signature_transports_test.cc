@@ -121,7 +121,7 @@ EndpointOptions Xrc(ibv_qp_type type) {
 }
 
 class SignaturesOverXrc : public ::testing::Test {
- protected:
+ public:
   SignaturesOverXrc() {
     char path[] = "/tmp/roci-signature-XXXXXX";
     file_ = mkstemp(path);
@@ -161,6 +161,8 @@ class SignaturesOverXrc : public ::testing::Test {
     EXPECT_EQ(ibv_close_xrcd(xrcd_), 0);
     close(file_);
   }
+
+ protected:
   ibv_wc_status Do(ibv_wr_opcode opcode, ibv_sge sge, uint32_t rkey = 0) {
     ibv_send_wr wr = {};
     wr.sg_list = &sge;

@@ -55,7 +55,7 @@ class WalkEnd {
   bool AllocateMemory();
   /// 0 or an errno.
   int ToInit();
-  int ToRtr(const WalkEnd& peer);
+  int ToRtr(const WalkEnd& to);
   int ToRts();
   int ToState(ibv_qp_state state);
   ibv_qp_state QueryState() const;

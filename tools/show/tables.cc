@@ -296,14 +296,15 @@ std::string MemoryNotes(const Json& items, const std::string& path) {
 std::string UserNotes(const Json& items) {
   const auto amounts = [](const Json& quotas) {
     std::string out;
-    for (const auto& [name, quota] : quotas.items()) {
+    for (const auto& item : quotas.items()) {
+      const Json& quota = item.value();
       if (!quota.is_object()) continue;
-      const bool is_bytes = name.ends_with("_bytes");
+      const bool is_bytes = item.key().ends_with("_bytes");
       const auto text = [&](const char* key) {
         const uint64_t value = quota.value(key, uint64_t{0});
         return is_bytes ? Bytes(value) : absl::StrCat(value);
       };
-      absl::StrAppend(&out, out.empty() ? "" : ", ", name, " ", text("used"));
+      absl::StrAppend(&out, out.empty() ? "" : ", ", item.key(), " ", text("used"));
       if (quota.contains("limit")) absl::StrAppend(&out, "/", text("limit"));
     }
     return out;

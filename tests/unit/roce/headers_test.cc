@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <set>
 #include <vector>
@@ -124,7 +127,8 @@ TEST(Aeth, Credits) {
   constexpr std::array<uint32_t, 31> kCounts = {
       0,   1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,  192,
       256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
-  for (uint8_t code = 0; code < kCounts.size(); ++code) {
+  for (size_t i = 0; i < kCounts.size(); ++i) {
+    const auto code = static_cast<uint8_t>(i);
     EXPECT_EQ(CreditsOf(code), kCounts[code]);
     EXPECT_EQ(CreditCode(kCounts[code]), code);
     // Never more than there are.

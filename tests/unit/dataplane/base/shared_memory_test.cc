@@ -16,13 +16,14 @@ using dataplane::SharedMemory;
 constexpr size_t kBytes = 4096;
 
 class SharedMemoryTest : public ::testing::Test {
- protected:
+ public:
   SharedMemoryTest() : memory_(*SharedMemory::Create("test", kBytes)) {
     mapped_ = static_cast<char*>(
         mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.fd(), 0));
   }
   ~SharedMemoryTest() override { munmap(mapped_, kBytes); }
 
+ protected:
   SharedMemory memory_;
   char* mapped_;
 };

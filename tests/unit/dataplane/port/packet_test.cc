@@ -54,7 +54,7 @@ Frames MakeFrames(uint32_t count, uint32_t payload_bytes) {
 }
 
 class PacketTest : public ::testing::Test {
- protected:
+ public:
   PacketTest() {
     TestDataplane();
     pool_ = *dataplane::FramePool::Create(1023);
@@ -72,6 +72,7 @@ class PacketTest : public ::testing::Test {
     EXPECT_EQ(pool_->in_use(), 0u);
   }
 
+ protected:
   // Returns how many were taken; the others are freed.
   uint32_t Send(std::span<const Frame> frames) {
     std::vector<rte_mbuf*> buffers;
