@@ -86,18 +86,8 @@ const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable = MakeTable();
 
 CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
                               uint32_t max_message_bytes, uint32_t max_rd_atomic) {
-  const WorkInfo& info = InfoOf(wqe.opcode);
-  if (!MayPost(wqe.opcode, type)) return CompletionStatus::kLocalQpOperationError;
-  const bool scatters =
-      info.work_class == WorkClass::kRead || info.work_class == WorkClass::kAtomic;
-  if ((IsAnswered(info.work_class) && max_rd_atomic == 0) || (scatters && wqe.is_inline)) {
+  if (max_rd_atomic == 0 && IsAnswered(InfoOf(wqe.opcode).work_class)) {
     return CompletionStatus::kLocalQpOperationError;
-  }
-  if (wqe.opcode == WorkOpcode::kAtomicWrite && wqe.length != sizeof(uint64_t)) {
-    return CompletionStatus::kLocalLengthError;
-  }
-  if (info.work_class == WorkClass::kAtomic && wqe.length < 8) {
-    return CompletionStatus::kLocalLengthError;
   }
   if (type == QpType::kRawPacket && wqe.length < EthernetHeader::kBytes) {
     return CompletionStatus::kLocalLengthError;

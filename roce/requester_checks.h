@@ -1,5 +1,5 @@
-// Stateless tables and checks of the requester: operations of each transport, opcodes of request
-// packets, the status for a NAK.
+// Stateless tables and checks of the requester: opcodes of request packets, limits of requests, the
+// status for a NAK.
 #pragma once
 
 #include <array>
@@ -39,34 +39,6 @@ extern const std::array<WorkInfo, kWorkOpcodeCount> kWorkTable;
 // `opcode` comes from gate 2, which accepts enumerators only.
 inline const WorkInfo& InfoOf(WorkOpcode opcode) { return kWorkTable[static_cast<size_t>(opcode)]; }
 
-// Types of queue pairs that send requests with each opcode (IBTA vol 1, 10.8.2, table of operations
-// by transport service). Indexed by WorkOpcode; bit i: QpType i.
-inline constexpr std::array<uint16_t, kWorkOpcodeCount> kPostingTypes = [] {
-  constexpr auto kBitOf = [](QpType type) { return 1u << static_cast<uint32_t>(type); };
-  constexpr uint16_t kReliable = kBitOf(QpType::kRc) | kBitOf(QpType::kXrcSend);
-  constexpr uint16_t kConnected = kReliable | kBitOf(QpType::kUc);
-  constexpr uint16_t kPackets = kConnected | kBitOf(QpType::kUd);
-  std::array<uint16_t, kWorkOpcodeCount> table{};
-  table.fill(kReliable);
-  const auto of = [&table](WorkOpcode opcode) -> uint16_t& {
-    return table[static_cast<size_t>(opcode)];
-  };
-  of(WorkOpcode::kSend) = kPackets | kBitOf(QpType::kRawPacket);
-  of(WorkOpcode::kSendWithImm) = kPackets;
-  of(WorkOpcode::kRdmaWrite) = of(WorkOpcode::kRdmaWriteWithImm) = kConnected;
-  of(WorkOpcode::kLocalInvalidate) = of(WorkOpcode::kBindMw) = kConnected;
-  of(WorkOpcode::kRegisterList) = kConnected;
-  return table;
-}();
-
-constexpr uint32_t PostingTypesOf(WorkOpcode opcode) {
-  return kPostingTypes[static_cast<size_t>(opcode)];
-}
-// Whether queue pairs of `type` send requests with `opcode`.
-constexpr bool MayPost(WorkOpcode opcode, QpType type) {
-  return (PostingTypesOf(opcode) >> static_cast<uint32_t>(type) & 1) != 0;
-}
-
 // Requests with a response of their own: max_rd_atomic limits them, a fence waits for them.
 constexpr bool IsAnswered(WorkClass work_class) {
   return work_class == WorkClass::kRead || work_class == WorkClass::kAtomic ||
@@ -96,13 +68,9 @@ constexpr bool FollowsDurableFlush(const SendWqe& wqe) {
          wqe.opcode == WorkOpcode::kAtomicWrite;
 }
 
-// A malformed request (FetchResult::kBad) may have any byte as its opcode, which indexes the table.
-inline void SanitizeOpcode(SendWqe& wqe) {
-  if (static_cast<size_t>(wqe.opcode) >= kWorkOpcodeCount) wqe.opcode = WorkOpcode::kSend;
-}
-
-// kSuccess, or the status with which a malformed request completes (IBTA vol 1,
-// 10.8.3.3 and 11.6.2): kLocalQpOperationError, kLocalLengthError.
+// kSuccess, or the status of a request above a limit of its queue pair (IBTA vol 1, 10.8.3.3 and
+// 11.6.2): kLocalQpOperationError, kLocalLengthError. Gate 2 has checked what follows from opcode
+// and type (FetchResult::kOk).
 CompletionStatus CheckSendWqe(const SendWqe& wqe, QpType type, uint32_t mtu_bytes,
                               uint32_t max_message_bytes, uint32_t max_rd_atomic);
 

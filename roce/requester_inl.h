@@ -211,7 +211,7 @@ bool Requester<Host>::FetchNext(Host& host) {
     more_work_ = false;
     return false;
   }
-  SanitizeOpcode(record.wqe);
+  assert(static_cast<size_t>(record.wqe.opcode) < kWorkOpcodeCount);
   if (result == FetchResult::kOk) [[likely]] {
     status =
         CheckSendWqe(record.wqe, context_.config.type, context_.mtu_bytes(),

@@ -100,22 +100,35 @@ class Chaos {
   }
 
   void PostSend() {
-    SendWqe& wqe = node_.host.PostSend(static_cast<WorkOpcode>(rng_() % 12), rng_() % 3000,
-                                       rng_() % 4096, rng_() % 4096);
-    if (wqe.opcode == WorkOpcode::kCompareSwap || wqe.opcode == WorkOpcode::kFetchAdd) {
-      wqe.length = 8;
-    }
+    SendWqe& wqe = node_.host.PostSend(AnyRequest(), rng_() % 3000, rng_() % 4096, rng_() % 4096);
+    const bool has_eight_bytes = wqe.opcode == WorkOpcode::kCompareSwap ||
+                                 wqe.opcode == WorkOpcode::kFetchAdd ||
+                                 wqe.opcode == WorkOpcode::kAtomicWrite;
     wqe.fence = rng_() % 4 == 0;
     wqe.signaled = rng_() % 2 == 0;
     if (rng_() % 60 == 0) wqe.first_sge.lkey = Key(rng_());
     if (rng_() % 60 == 0) wqe.length = rng_();
-    if (rng_() % 60 == 0) {
-      wqe.opcode = static_cast<WorkOpcode>(rng_());
-      node_.host.bad_send = CompletionStatus::kLocalLengthError;
-    } else if (static_cast<uint32_t>(wqe.opcode) >= 12) {
-      wqe.opcode = WorkOpcode::kSend;
-    }
+    if (has_eight_bytes) wqe.length = 8;
+    if (rng_() % 60 == 0) node_.host.bad_send = CompletionStatus::kLocalLengthError;
     node_.Work();
+  }
+
+  // One that gate 2 lets through for this type of queue pair (IBTA vol 1, 10.8.2).
+  WorkOpcode AnyRequest() {
+    constexpr WorkOpcode kUnreliable[] = {WorkOpcode::kSend,
+                                          WorkOpcode::kSendWithImm,
+                                          WorkOpcode::kRdmaWrite,
+                                          WorkOpcode::kRdmaWriteWithImm,
+                                          WorkOpcode::kLocalInvalidate,
+                                          WorkOpcode::kBindMw};
+    switch (node_.options.type) {
+      case QpType::kUd:
+        return rng_() % 2 == 0 ? WorkOpcode::kSend : WorkOpcode::kSendWithImm;
+      case QpType::kUc:
+        return kUnreliable[rng_() % std::size(kUnreliable)];
+      default:
+        return static_cast<WorkOpcode>(rng_() % 12);
+    }
   }
 
   void BreakTheHost() {

@@ -43,24 +43,12 @@ TEST(QpRaw, OneFrameForARequest) {
 }
 
 TEST(QpRaw, AnInvalidRequestMovesItToErr) {
-  struct Case {
-    WorkOpcode opcode;
-    uint32_t bytes;
-    CompletionStatus status;
-  };
-  constexpr Case kCases[] = {
-      {WorkOpcode::kSend, 13, CompletionStatus::kLocalLengthError},
-      {WorkOpcode::kSend, 0, CompletionStatus::kLocalLengthError},
-      {WorkOpcode::kSend, kLongest + 1, CompletionStatus::kLocalLengthError},
-      {WorkOpcode::kSendWithImm, 64, CompletionStatus::kLocalQpOperationError},
-      {WorkOpcode::kRdmaWrite, 64, CompletionStatus::kLocalQpOperationError},
-  };
-  for (const Case& c : kCases) {
+  for (const uint32_t bytes : {13u, 0u, kLongest + 1}) {
     Node node(Raw());
-    node.host.PostSend(c.opcode, c.bytes);
+    node.host.PostSend(WorkOpcode::kSend, bytes);
     EXPECT_TRUE(node.Run().empty());
     ASSERT_EQ(node.host.send_completions.size(), 1u);
-    EXPECT_EQ(node.host.send_completions[0].status, c.status) << c.bytes;
+    EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kLocalLengthError) << bytes;
     EXPECT_EQ(node.qp.state(), QpState::kErr) << "it has no SQE";
   }
 }

@@ -52,18 +52,6 @@ TEST(QpUc, WindowDoesNotBound) {
   EXPECT_EQ(node.Run().size(), 10u);
 }
 
-TEST(QpUc, ReadsAndAtomicsAreNotForIt) {
-  for (const WorkOpcode opcode : {WorkOpcode::kRdmaRead, WorkOpcode::kFetchAdd,
-                                  WorkOpcode::kCompareSwap, WorkOpcode::kSendWithInvalidate}) {
-    Node node(Uc());
-    node.host.PostSend(opcode, 8);
-    EXPECT_TRUE(node.Run().empty());
-    ASSERT_EQ(node.host.send_completions.size(), 1u);
-    EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kLocalQpOperationError);
-    EXPECT_EQ(node.qp.state(), QpState::kSqe);
-  }
-}
-
 TEST(QpUc, SendErrorStopsTheSendQueueOnly) {
   Node node(Uc());
   node.host.PostSend(WorkOpcode::kSend, 8);
@@ -276,13 +264,6 @@ TEST(QpUd, MessageAboveThePortsMtuIsALengthError) {
   ASSERT_EQ(node.host.send_completions.size(), 1u);
   EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kLocalLengthError);
   EXPECT_EQ(node.qp.state(), QpState::kSqe);
-}
-
-TEST(QpUd, WriteIsNotForIt) {
-  Node node(Ud());
-  node.host.PostSend(WorkOpcode::kRdmaWrite, 8);
-  EXPECT_TRUE(node.Run().empty());
-  EXPECT_EQ(node.host.send_completions.at(0).status, CompletionStatus::kLocalQpOperationError);
 }
 
 TEST(QpUd, ReceiveHasRoomForTheNetworkHeader) {

@@ -190,16 +190,6 @@ TEST(QpWindows, UnreliableConnectionsBindToo) {
   EXPECT_EQ(Completed(node), (std::vector<uint64_t>{1000, 1001}));
 }
 
-TEST(QpWindows, DatagramsBindNothing) {
-  NodeOptions options;
-  options.type = QpType::kUd;
-  Node node(options);
-  node.host.PostSend(WorkOpcode::kBindMw, 0);
-  node.Run();
-  ASSERT_EQ(node.host.send_completions.size(), 1u);
-  EXPECT_EQ(node.host.send_completions[0].status, CompletionStatus::kLocalQpOperationError);
-}
-
 // ---- ATOMIC WRITE and FLUSH, requester
 
 TEST(QpConfirmed, AtomicWriteWaitsForItsResponse) {
