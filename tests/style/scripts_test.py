@@ -621,12 +621,33 @@ class SetUp(unittest.TestCase):
 class Packages(unittest.TestCase):
     """tools/packages.txt."""
 
+    RELEASES = ('bookworm', 'trixie', 'forky')
+
+    def listed(self, release, text=None):
+        """The names for a release; of the list `text` in place of tools/packages.txt."""
+        with tempfile.TemporaryDirectory() as top:
+            top = pathlib.Path(top)
+            shutil.copytree(TOP / 'tools/lib', top / 'tools/lib')
+            (top / 'tools/packages.txt').write_text(text or (TOP / 'tools/packages.txt').read_text())
+            run = subprocess.run(['bash', '-euc', '. "$0/tools/lib/common.sh"; listed_packages "$1"', top, release],
+                                 capture_output=True, text=True, timeout=20, check=True)
+        return run.stdout.splitlines()
+
     def test_is_a_list_of_names_without_repetition(self):
-        lines = (TOP / 'tools/packages.txt').read_text().splitlines()
-        names = [word for line in lines for word in line.split('#')[0].split()]
-        self.assertEqual(len(names), len(set(names)))
-        for name in names:
-            self.assertRegex(name, r'^[a-z0-9][a-z0-9+.-]+$')
+        for release in self.RELEASES:
+            names = self.listed(release)
+            self.assertEqual(len(names), len(set(names)))
+            self.assertGreater(len(names), 40)
+            for name in names:
+                self.assertRegex(name, r'^[a-z0-9][a-z0-9+.-]+$')
+
+    def test_brackets_restrict_a_name_to_releases(self):
+        text = ('all  # every [release]\n\n# [bookworm]\nold [bookworm]\nboth [trixie bookworm] # two\n'
+                'new [!bookworm]\nneither [!bookworm trixie]\n')
+        self.assertEqual(self.listed('bookworm', text), ['all', 'old', 'both'])
+        self.assertEqual(self.listed('trixie', text), ['all', 'both', 'new'])
+        self.assertEqual(self.listed('forky', text), ['all', 'new', 'neither'])
+        self.assertEqual(self.listed('book', text), ['all', 'new', 'neither'])
 
 
 class Bounds(unittest.TestCase):

@@ -32,8 +32,21 @@ bounded() {
 # usage: prints the comment block that begins in the second line of the calling script.
 usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
-# The names in tools/packages.txt, one per line.
-listed_packages() { sed 's/#.*//' "$roci_top/tools/packages.txt" | tr -s '[:space:]' '\n' | sed '/^$/d'; }
+# The code name of the system's release, e.g. bookworm.
+release() { (. /etc/os-release && printf '%s\n' "${VERSION_CODENAME:-}"); }
+
+# listed_packages [RELEASE]: the names in tools/packages.txt for a release (default: the system's), one per line.
+listed_packages() {
+  awk -v release="${1:-$(release)}" '
+    {sub(/#.*/, "")}
+    !NF {next}
+    !match($0, /\[.*\]/) {print $1; next}
+    {
+      releases = " " substr($0, RSTART + 1, RLENGTH - 2) " "
+      excluded = sub(/^ *!/, " ", releases)
+      if ((index(releases, " " release " ") > 0) != excluded) print $1
+    }' "$roci_top/tools/packages.txt"
+}
 
 # The listed packages that are not installed, one per line.
 missing_packages() {
