@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,9 +30,9 @@ std::string Text(const Json& value) {
 }
 
 // The value at a path of keys ("requester/window").
-const Json& At(const Json& item, const std::string& path) {
+const Json& At(const Json& item, std::string_view path) {
   static const Json nothing;
-  const Json::json_pointer pointer("/" + path);
+  const Json::json_pointer pointer(std::string("/").append(path));
   return item.contains(pointer) ? item.at(pointer) : nothing;
 }
 
