@@ -22,6 +22,7 @@
 #include "control/manage/link_requests.h"
 #include "control/manage/manage_protocol.h"
 #include "control/manage/route_commands.h"
+#include "control/manage/self_check.h"
 #include "control/manage/show.h"
 #include "control/net/mac_claim.h"
 #include "control/net/roce_udp_socket.h"
@@ -266,6 +267,9 @@ absl::Status Daemon::OpenSockets() {
                      [this](roce::TimeNs now) { connections_->HandleTimeout(now); });
   manage_->AddCommand(kShowCommand, [this](const nlohmann::json& request) {
     return Show(*services_, *sessions_, *connections_, request);
+  });
+  manage_->AddCommand(kProbeCommand, [this](const nlohmann::json& request) {
+    return ProbeDaemon(*services_, request);
   });
   AddLinkCommands();
   absl::StatusOr<std::unique_ptr<SysfsPublisher>> publisher =

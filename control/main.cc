@@ -10,6 +10,7 @@
 #include "control/daemon.h"
 #include "control/loop/fd_broker.h"
 #include "control/loop/log.h"
+#include "control/manage/self_check.h"
 #include "control/options.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
@@ -53,6 +54,10 @@ int main(int argc, char** argv) {
   const std::optional<roci::control::Options> options =
       roci::control::ParseOptions(argc, argv, exit_status);
   if (!options) return exit_status;
+  if (options->probe) {
+    std::printf("%s\n", roci::control::TryMachine().dump(2).c_str());
+    return 0;
+  }
   const absl::StatusOr<Config> config = ReadConfig(*options);
   if (!config.ok()) return Fail(config.status());
   const absl::Status fits = roci::control::CheckMachine(*config, options->config_file);

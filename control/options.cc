@@ -50,7 +50,7 @@ EXIT STATUS
   2   wrong command line
 
 SEE ALSO
-  roci --help, roci run --help, roci show --help)";
+  roci --help, roci run --help, roci show --help, roci doctor --help)";
 
 }  // namespace
 
@@ -74,6 +74,9 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {
       });
   app.add_flag("--check-config", options.check_config,
                "Check the configuration, print its first error or what it would start, and exit");
+  app.add_flag("--probe", options.probe,
+               "Try what this machine gives a daemon of this user, print it as JSON, and exit (for "
+               "`roci doctor`)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -13,6 +13,7 @@ struct Options {
   std::string runtime_dir;  // empty: abi::RuntimeDir decides
   std::optional<LogLevel> log_level;
   bool check_config = false;
+  bool probe = false;
 };
 
 // Returns nothing if the process is to exit at once with `exit_status` (after --help, --version or

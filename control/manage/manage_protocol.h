@@ -18,6 +18,7 @@ inline constexpr char kCaptureCommand[] = "capture";
 inline constexpr char kImpairCommand[] = "impair";
 inline constexpr char kAddressCommand[] = "address";
 inline constexpr char kRouteCommand[] = "route";
+inline constexpr char kProbeCommand[] = "probe";
 
 // The kinds of items that kShowCommand describes, in the order of `roci show --help`. X(member,
 // name): `name` is the value of "what".

@@ -60,7 +60,8 @@ void ManageServer::Accept(UniqueFd socket) {
   const absl::StatusOr<EventLoop::Watch> watch =
       loop_.Add(socket.get(), EPOLLIN, [this, id](uint32_t events) { Handle(id, events); });
   if (!watch.ok()) return close_(std::move(socket));
-  connections_[id] = {.socket = std::move(socket), .watch = *watch, .in = {}, .out = {}};
+  connections_[id] = {
+      .socket = std::move(socket), .caller = peer->pid, .watch = *watch, .in = {}, .out = {}};
 }
 
 void ManageServer::Handle(uint64_t id, uint32_t events) {
@@ -72,7 +73,7 @@ void ManageServer::Handle(uint64_t id, uint32_t events) {
     const std::string line = connection.in.substr(0, end);
     connection.in.erase(0, end + 1);
     if (StartStream(id, line)) return;
-    if (connection.out.empty()) connection.out = Answer(line) + "\n";
+    if (connection.out.empty()) connection.out = Answer(line, connection.caller) + "\n";
     open = Flush(connection);
   }
   if (open && (events & EPOLLOUT)) open = Flush(connection);
@@ -132,9 +133,10 @@ void ManageServer::Close(uint64_t id) {
   connections_.erase(id);
 }
 
-std::string ManageServer::Answer(const std::string& line) const {
-  const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+std::string ManageServer::Answer(const std::string& line, pid_t caller) const {
+  nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!request.is_object()) return Refusal("the request is not a JSON object");
+  request["caller"] = caller;
   const auto command = request.find("command");
   if (command == request.end() || !command->is_string()) {
     return Refusal("\"command\" is missing");

@@ -2,8 +2,11 @@
 // line. Only for root and the user that runs the daemon.
 //
 // Request: {"command": NAME, ...}. Answer: {"ok": true, "result": ...} or
-// {"ok": false, "error": TEXT}.
+// {"ok": false, "error": TEXT}. Handlers find the process ID of the client, 0 if it is not visible,
+// in the request's member "caller".
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
@@ -48,12 +51,13 @@ class ManageServer {
     streams_[name] = std::move(handler);
   }
 
-  // One line in, one line out, both without the newline.
-  std::string Answer(const std::string& line) const;
+  // One line in, one line out, both without the newline. `caller`: process ID of the client.
+  std::string Answer(const std::string& line, pid_t caller = 0) const;
 
  private:
   struct Connection {
     UniqueFd socket;
+    pid_t caller = 0;
     EventLoop::Watch watch = 0;
     std::string in;
     std::string out;  // not sent yet

@@ -55,7 +55,8 @@ absl::StatusOr<std::unique_ptr<FramePool>> FramePool::Create(uint32_t frames, ui
       rte_mempool_create_empty(name.c_str(), frames, uint32_t{sizeof(rte_mbuf)} + buffer_bytes,
                                kLcoreCache, sizeof(rte_pktmbuf_pool_private), SOCKET_ID_ANY, 0);
   if (pool->pool_ == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("frame pool: ", rte_strerror(rte_errno)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("frame pool: ", rte_strerror(rte_errno), " (see `roci doctor`)"));
   }
   if (rte_mempool_set_ops_byname(pool->pool_, "ring_mp_mc", nullptr) != 0) {
     return absl::InternalError("DPDK's ring mempool driver is not there");

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <rte_devargs.h>
 #include <rte_log.h>
+#include <rte_mempool.h>
 
 #include <filesystem>
 #include <string_view>
@@ -20,17 +21,24 @@ void LoadPlugins(std::string_view kind) {
   }
 }
 
-void LoadPlugins() {
+void LoadAllPlugins() {
   // Libraries that drivers depend on come first.
-  for (const char* kind : {"librte_bus_", "librte_common_", "librte_net_"}) LoadPlugins(kind);
+  for (const char* kind : {"librte_bus_", "librte_common_", "librte_mempool_", "librte_net_"}) {
+    LoadPlugins(kind);
+  }
+}
+
+// Once.
+void LoadPlugins() {
+  static const bool loaded = (LoadAllPlugins(), true);
+  (void)loaded;
 }
 
 }  // namespace
 
 bool HasPortDriver(const std::string& devargs) {
   if (devargs.starts_with("packet:")) return true;
-  static const bool loaded = (LoadPlugins(), true);
-  (void)loaded;
+  LoadPlugins();
   // DPDK logs unknown names to stderr; the caller reports them.
   const uint32_t level = rte_log_get_global_level();
   rte_log_set_global_level(RTE_LOG_EMERG);
@@ -39,6 +47,14 @@ bool HasPortDriver(const std::string& devargs) {
   rte_log_set_global_level(level);
   if (known) rte_devargs_reset(&parsed);
   return known;
+}
+
+bool HasMempoolDriver() {
+  LoadPlugins();
+  for (uint32_t i = 0; i < rte_mempool_ops_table.num_ops; ++i) {
+    if (std::string_view(rte_mempool_ops_table.ops[i].name) == "ring_mp_mc") return true;
+  }
+  return false;
 }
 
 }  // namespace roci::dataplane

@@ -10,4 +10,8 @@ namespace roci::dataplane {
 // the port exists.
 bool HasPortDriver(const std::string& devargs);
 
+// Whether DPDK has its driver "ring" for memory pools, which the frames of all ports and wires
+// need.
+bool HasMempoolDriver();
+
 }  // namespace roci::dataplane

@@ -77,6 +77,8 @@ LcoreThread Dataplane::ThreadOf(uint32_t lcore) const {
   return {lcores_[lcore]->thread_id(), lcores_[lcore]->realtime_priority()};
 }
 
+bool Dataplane::HasHugePages() const { return EalHasHugePages(); }
+
 LcoreState Dataplane::Inspect(uint32_t lcore) const {
   return {ThreadOf(lcore), lcores_[lcore]->contexts(), lcores_[lcore]->Snapshot()};
 }

@@ -39,6 +39,8 @@ class Dataplane final : public PortServices {
   Lcore& LeastLoadedLcore();
   LcoreThread ThreadOf(uint32_t lcore) const;
   LcoreState Inspect(uint32_t lcore) const;
+  // Whether DPDK's memory, which has the frames, lies in hugepages.
+  bool HasHugePages() const;
 
   // A new wire, which lives as long as this object.
   Wire& AddWire();

@@ -40,6 +40,13 @@ TEST_F(ManageServerTest, Answers) {
   EXPECT_EQ(Ask(R"({"command":"fail"})"), (Json{{"ok", false}, {"error", "nothing there"}}));
 }
 
+TEST_F(ManageServerTest, HandlersSeeTheCallerButNotWhatItSaysOfItself) {
+  server_->AddCommand(
+      "who", [](const Json& request) -> absl::StatusOr<Json> { return request.at("caller"); });
+  const Json answer = Json::parse(server_->Answer(R"({"command":"who","caller":1})", 17));
+  EXPECT_EQ(answer, (Json{{"ok", true}, {"result", 17}}));
+}
+
 TEST_F(ManageServerTest, RefusesNonsense) {
   const std::vector<std::string> lines = {"",
                                           "{",
