@@ -22,11 +22,12 @@ void AddImpairCommand(CLI::App& app, CommandContext& context);
 void AddDecodeCommand(CLI::App& app, CommandContext& context);
 void AddAddrCommand(CLI::App& app, CommandContext& context);
 void AddRouteCommand(CLI::App& app, CommandContext& context);
+void AddDoctorCommand(CLI::App& app, CommandContext& context);
 
 // All of them, in the order of --help.
 inline constexpr void (*kAddSubcommands[])(CLI::App&, CommandContext&) = {
-    AddRunCommand,    AddShowCommand, AddCaptureCommand, AddImpairCommand,
-    AddDecodeCommand, AddAddrCommand, AddRouteCommand,
+    AddRunCommand,    AddShowCommand,   AddDoctorCommand, AddCaptureCommand,
+    AddImpairCommand, AddDecodeCommand, AddAddrCommand,   AddRouteCommand,
 };
 
 }  // namespace roci::tools
