@@ -73,8 +73,10 @@ absl::Status CheckMachine(const Config& config, const std::string& file) {
     }
     return Fault(
         file, key,
-        absl::StrCat("DPDK has no driver for \"", device.port, "\", the port of ", device.name,
-                     " (a PCI address, packet:NAME, net_af_xdp0,iface=NAME, ...)"));
+        absl::StrCat(
+            "DPDK has no driver for \"", device.port, "\", the port of ", device.name,
+            " (a PCI address, packet:NAME, net_af_xdp0,iface=NAME, ...; `roci doctor` lists the "
+            "drivers)"));
   }
   return absl::OkStatus();
 }

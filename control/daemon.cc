@@ -241,7 +241,7 @@ void Daemon::CheckRings() {
   if (!ring.ok() || dataplane::KeepPages(ring->fd())) return;
   Log(LogArea::kDaemon, LogLevel::kNotice,
       "programs can punch holes into their queues, which delays other programs; grant rocid "
-      "CAP_LINUX_IMMUTABLE (Linux 6.0 or later)");
+      "CAP_LINUX_IMMUTABLE (Linux 6.0 or later; see `roci doctor`)");
 }
 
 absl::Status Daemon::OpenSockets() {
@@ -322,7 +322,7 @@ absl::Status Daemon::TakePriority() {
   if (priority == 0 && config_.daemon.realtime == dataplane::RealtimeUse::kOn) {
     return absl::PermissionDeniedError(
         "realtime = \"on\": real-time priority is not permitted; grant rocid CAP_SYS_NICE or "
-        "RLIMIT_RTPRIO of 3 (ulimit -r)");
+        "RLIMIT_RTPRIO of 3 (ulimit -r; see `roci doctor`)");
   }
   Log(LogArea::kDaemon, LogLevel::kInfo, "threads run with %s priority",
       priority != 0 ? "real-time" : "ordinary");

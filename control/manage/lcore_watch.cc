@@ -45,7 +45,7 @@ const char* LcoreWatch::Advice(uint32_t lcore) const {
   if (realtime_ == dataplane::RealtimeUse::kOff) {
     return "Real-time priority is off (`realtime` in the configuration)";
   }
-  return "Give rocid real-time priority: CAP_SYS_NICE, or RLIMIT_RTPRIO of 3 (docs/rocid.toml, "
+  return "Give rocid real-time priority: CAP_SYS_NICE, or RLIMIT_RTPRIO of 3 (`roci doctor`, "
          "realtime)";
 }
 

@@ -51,8 +51,9 @@ absl::Status Session::OpenApp() {
   if (app_ != nullptr) return absl::OkStatus();
   const int error = findings_.app_error;
   const bool passed = (app_features_ & ROCI_ABI_FEATURE_APP_MEMORY) != 0;
-  Log(LogArea::kSession, LogLevel::kWarning, "cannot access the memory of %s[%d] (uid %u)%s: %s",
-      program_.c_str(), peer_.pid, peer_.uid,
+  Log(LogArea::kSession, LogLevel::kWarning,
+      "cannot access the memory of %s[%d] (uid %u)%s: %s (see `roci doctor`)", program_.c_str(),
+      peer_.pid, peer_.uid,
       passed ? " through the descriptor that it passed" : " by its process number",
       std::string(StatusFromErrno(error, "/proc/PID/mem").message()).c_str());
   return StatusFromErrno(error, "access to the program's memory");

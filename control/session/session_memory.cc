@@ -119,7 +119,9 @@ void Session::LogReach(NotMapped why) {
     if (!services_.has_logged_reach(peer_.process, number_)) {
       const ReachFacts facts = reach_facts();
       Log(LogArea::kSession, LogLevel::kNotice,
-          "%s[%d] (uid %u): registered memory is accessed %s. Reason: %s. Faster: %s",
+          "%s[%d] (uid %u): registered memory is accessed %s. Reason: %s. Faster: %s (`roci "
+          "doctor` "
+          "shows what this machine lacks)",
           program_.c_str(), peer_.pid, peer_.uid, DescribeWay(why, facts), ReasonOf(why),
           FasterWith(why, facts).c_str());
     }

@@ -124,7 +124,7 @@ absl::Status StartEal(const EalOptions& options) {
   for (std::string& arg : args) argv.push_back(arg.data());
   if (rte_eal_init(static_cast<int>(argv.size()), argv.data()) < 0) {
     return absl::InternalError(absl::StrCat("DPDK does not start (", rte_strerror(rte_errno),
-                                            "): ", absl::StrJoin(args, " ")));
+                                            "), see `roci doctor`: ", absl::StrJoin(args, " ")));
   }
   return absl::OkStatus();
 }

@@ -47,7 +47,7 @@ class ConfinedTest(unittest.TestCase):
         """One line of the log, for both devices of the program, says how its memory is accessed and what would be faster."""
         lines = [line for line in daemon.output().splitlines() if 'registered memory is accessed' in line]
         self.assertEqual(len(lines), 1, daemon.output())
-        for word in (*words, 'Reason: the memory is private', 'Faster: shared memory'):
+        for word in (*words, 'Reason: the memory is private', 'Faster: shared memory', '`roci doctor`'):
             self.assertIn(word, lines[0])
 
     def make_root(self, *shown):

@@ -340,6 +340,7 @@ class ErrorTest(RunTest):
         self.assertEqual(done.returncode, 125)
         self.assertIn('no daemon is running', done.stderr)
         self.assertIn('start rocid', done.stderr)
+        self.assertIn('`roci doctor`', done.stderr)
         self.assertEqual(done.stderr.count('\n'), 1)
 
     def test_a_dead_daemons_socket(self):

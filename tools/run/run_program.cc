@@ -124,7 +124,7 @@ absl::Status Prepare(const RunOptions& options) {
       Complain(status.ok()
                    ? absl::StrCat("devices of ", *runtime_dir, " are visible in a mount namespace")
                    : absl::StrCat("no mount namespace (", status.message(),
-                                  "): falling back to SYSFS_PATH"));
+                                  "): falling back to SYSFS_PATH (`roci doctor` has the cost)"));
     }
     if (status.ok() || options.require_namespace) return status;
   }
@@ -146,7 +146,7 @@ std::string HintOf(const std::string& program, int error) {
 int RunProgram(const RunOptions& options) {
   const absl::Status status = Prepare(options);
   if (!status.ok()) {
-    Complain(std::string(status.message()));
+    Complain(absl::StrCat(status.message(), "; `roci doctor` checks this machine"));
     return kCannotPrepare;
   }
   std::vector<char*> arguments;

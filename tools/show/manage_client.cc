@@ -34,7 +34,7 @@ absl::Status CannotConnect(const std::string& directory, int error) {
     return absl::NotFoundError(absl::StrCat("no daemon is running at ", directory,
                                             " (start rocid, or name its directory with "
                                             "--runtime-dir or $",
-                                            abi::kRuntimeDirVariable, ")"));
+                                            abi::kRuntimeDirVariable, "; see `roci doctor`)"));
   }
   const std::string why =
       absl::StrCat(directory, "/", control::kManageSocketName, ": ", std::strerror(error));

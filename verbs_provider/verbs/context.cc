@@ -167,7 +167,7 @@ const char* HintOf(int error) {
     case EACCES:
       return " (a daemon that does not run as root serves only programs of its own user, and none "
              "that has changed its user without exec or is not dumpable; a program in a container "
-             "must be able to open /proc/self/mem)";
+             "must be able to open /proc/self/mem; see `roci doctor`)";
     case ENFILE:
       return " (the daemon has no descriptor left for this user: close other sessions)";
     case EAGAIN:
@@ -176,7 +176,8 @@ const char* HintOf(int error) {
       return " (the daemon has limits.max_sessions sessions: close some or raise the limit)";
     case ENOENT:
     case ECONNREFUSED:
-      return " (check that rocid runs; after chroot, this path or /proc must exist)";
+      return " (check that rocid runs; after chroot, this path or /proc must exist; see `roci "
+             "doctor`)";
     default:
       return "";
   }
