@@ -401,11 +401,18 @@ std::optional<RegionInfo> KeyTable::Info(uint32_t key) const {
   return entry == nullptr ? std::nullopt : std::optional(Describe(*entry));
 }
 
-void KeyTable::ForEach(const std::function<void(const RegionInfo&)>& visit) const {
-  for (uint32_t slot = 1; slot < next_slot_; ++slot) {
+uint32_t KeyTable::EndOf(uint32_t first, uint32_t count) const {
+  return next_slot_ - std::min(first, next_slot_) > count ? first + count : next_slot_;
+}
+
+uint32_t KeyTable::ForEach(const std::function<void(const RegionInfo&)>& visit, uint32_t first,
+                           uint32_t count) const {
+  const uint32_t end = EndOf(first, count);
+  for (uint32_t slot = first; slot < end; ++slot) {
     const Entry& entry = At(slot);
     if (entry.key != 0) visit(Describe(entry));
   }
+  return end < next_slot_ ? end : 0;
 }
 
 }  // namespace roci::memory

@@ -230,11 +230,17 @@ class KeyTable {
   uint32_t size() const { return used_; }
   uint32_t capacity() const { return capacity_; }
   std::optional<RegionInfo> Info(uint32_t key) const;
-  void ForEach(const std::function<void(const RegionInfo&)>& visit) const;
+  /// Visits the keys in `count` slots from `first` on. Returns the slot behind them; 0: there are
+  /// no more.
+  static constexpr uint32_t kFirstSlot = 1;
+  uint32_t ForEach(const std::function<void(const RegionInfo&)>& visit, uint32_t first = kFirstSlot,
+                   uint32_t count = UINT32_MAX) const;
 
  private:
   friend class IntegrityRegion;
   friend class ListBytes;
+  // The slot behind `count` slots from `first` on, at most behind the last one.
+  uint32_t EndOf(uint32_t first, uint32_t count) const;
   enum class Kind : uint8_t { kFree, kRegion, kNull, kWindow1, kWindow2, kList };
   struct Region;
   /// Hot part of a key, one cache line. Windows have no fast path (`direct` is null): each access

@@ -1,5 +1,6 @@
 #include "dataplane/shard/commands.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include "dataplane/base/on_shard.h"
@@ -102,8 +103,14 @@ void ShardClient::Do(const DropKeys& command) {
 
 std::vector<memory::RegionInfo> ShardClient::Do(const ListRegions&) {
   std::vector<memory::RegionInfo> regions;
-  lcore_->Call([&](const OnShard& shard) {
-    context_->keys(shard).ForEach([&](const memory::RegionInfo& info) { regions.push_back(info); });
+  // The lcore does not allocate. Only this thread adds keys.
+  regions.reserve(lcore_->Call([&](const OnShard& shard) { return context_->keys(shard).size(); }));
+  uint32_t slot = memory::KeyTable::kFirstSlot;
+  lcore_->CallInParts([&](const OnShard& shard) {
+    const memory::KeyTable& keys = context_->keys(shard);
+    slot = keys.ForEach([&](const memory::RegionInfo& info) { regions.push_back(info); }, slot,
+                        ListRegions::kMostInRow);
+    return slot != 0;
   });
   return regions;
 }
@@ -132,8 +139,11 @@ ReceiveQueueState ShardClient::Do(const InspectReceiveQueue& command) {
 std::vector<QueuePairInfo> ShardClient::Do(const InspectQueuePairs& command) {
   std::vector<QueuePairInfo> infos;
   infos.reserve(command.queue_pairs.size());
-  lcore_->Call([&](const OnShard& shard) {
-    for (const QueuePair* qp : command.queue_pairs) infos.push_back(qp->Inspect(shard));
+  const auto queue_pairs = command.queue_pairs;
+  lcore_->CallInParts([&](const OnShard& shard) {
+    const size_t end = std::min(queue_pairs.size(), infos.size() + InspectQueuePairs::kMostInRow);
+    while (infos.size() < end) infos.push_back(queue_pairs[infos.size()]->Inspect(shard));
+    return end < queue_pairs.size();
   });
   return infos;
 }

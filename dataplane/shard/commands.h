@@ -78,7 +78,9 @@ struct DropKeys {
   Kind kind;
   std::span<const uint32_t> keys;  // at most kMost
 };
-struct ListRegions {};  // -> std::vector<memory::RegionInfo>
+struct ListRegions {                           // -> std::vector<memory::RegionInfo>
+  static constexpr uint32_t kMostInRow = 256;  // slots of the key table in one loop iteration
+};
 
 // A region that work requests register.
 struct CreateList {  // -> CreatedList. ResourceExhausted: no key or memory left
@@ -213,7 +215,8 @@ struct SetPath {
 struct QueryQueuePair {  // -> roce::QpAttributes
   QueuePair& qp;
 };
-struct InspectQueuePairs {  // -> std::vector<QueuePairInfo>, in the same order
+struct InspectQueuePairs {                  // -> std::vector<QueuePairInfo>, in the same order
+  static constexpr size_t kMostInRow = 32;  // in one loop iteration
   std::span<QueuePair* const> queue_pairs;
 };
 

@@ -57,6 +57,14 @@ class Lcore {
     return CallBoxed<bool>(f, &Lcore::RunInRound);
   }
 
+  // Runs f(shard), a part of a long command, as often as it answers that there is more. From the
+  // second part on, a whole loop iteration lies between two parts, so that other queue pairs are
+  // served. Before it, f may have run in the place of an idle lcore.
+  template <class F>
+  void CallInParts(F&& f) {
+    for (bool has_more = Call(f); has_more;) has_more = CallInRound(f);
+  }
+
   // Blocks until the lcore has started a new loop iteration; the next Call finds it finished.
   void FinishRound();
 

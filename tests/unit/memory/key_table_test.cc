@@ -419,5 +419,25 @@ TEST(KeyTable, ForEachVisitsWhatIsRegistered) {
   EXPECT_EQ(seen[0].access, kAll);
 }
 
+TEST(KeyTable, ForEachVisitsSomeSlots) {
+  KeyTable table(kApp, 8);
+  std::vector<uint32_t> keys;
+  for (uint32_t i = 0; i < 5; ++i) {
+    keys.push_back(MustRegister(table, kAll, Plain(0x1000 * (i + 1), 10)));
+  }
+  ReleasedMappings released;
+  table.Deregister(keys[1], &released);
+  std::vector<uint32_t> seen;
+  const auto visit = [&](const RegionInfo& info) { seen.push_back(info.key); };
+  uint32_t next = table.ForEach(visit, KeyTable::kFirstSlot, 2);
+  EXPECT_EQ(seen, std::vector<uint32_t>({keys[0]}));
+  next = table.ForEach(visit, next, 2);
+  EXPECT_EQ(seen, std::vector<uint32_t>({keys[0], keys[2], keys[3]}));
+  EXPECT_EQ(table.ForEach(visit, next, 1), 0U) << "there are no more";
+  EXPECT_EQ(seen, std::vector<uint32_t>({keys[0], keys[2], keys[3], keys[4]}));
+  EXPECT_EQ(table.ForEach(visit, 1000, 2), 0U) << "behind the last slot";
+  EXPECT_EQ(seen.size(), 4U);
+}
+
 }  // namespace
 }  // namespace roci::memory

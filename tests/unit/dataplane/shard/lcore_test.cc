@@ -64,6 +64,46 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
   }
 }
 
+// A long command of one program: each part leaves another program's queue pair a request, and finds
+// it complete when the next part begins.
+TEST(LcoreTest, ServesQueuePairsBetweenThePartsOfACommand) {
+  constexpr int kParts = 20;
+  dataplane::Wire wire(TestDataplane());
+  Node node(TestDataplane(), &wire, {});
+  dataplane::Lcore& lcore = node.client().lcore();
+  AppCq cq(node.client(), 64);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kUd;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = 32;
+  config.max_recv_wr = 1;
+  config.max_send_sge = config.max_recv_sge = 1;
+  AppQp qp(node.client(), config);
+  ASSERT_EQ(ConnectUd(node, qp), roce::ModifyResult::kOk);
+  SendRequest request;
+  request.head.opcode = 200;  // refused, so it completes without a frame
+  roci_abi_cqe cqe;
+  int parts = 0;
+  uint64_t loops = 0;
+  lcore.CallInParts([&](const dataplane::OnShard& shard) {
+    const uint64_t now = lcore.worker(shard).stats().loops.value();
+    // The first part may run in the place of the idle lcore, shortly before the second.
+    if (parts > 1) {
+      EXPECT_GT(now, loops);
+      EXPECT_TRUE(cq.Poll(&cqe)) << "part " << parts;
+    }
+    loops = now;
+    if (parts > 0) {
+      qp.Post(request);
+      qp.Ring();
+    }
+    return ++parts < kParts;
+  });
+  EXPECT_EQ(parts, kParts);
+  EXPECT_TRUE(cq.Wait(&cqe)) << "the request of the last part";
+}
+
 // An lcore checks the doorbells again before it sleeps, and wakes if a function leaves one.
 TEST(LcoreTest, ADoorbellEndsTheSleep) {
   dataplane::Wire wire(TestDataplane());
