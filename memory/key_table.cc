@@ -262,12 +262,13 @@ MemoryStatus KeyTable::Reregister(uint32_t key, RegionChange change, ReleasedMap
   return MemoryStatus::kOk;
 }
 
-void KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released,
-                            const AppMemory* app) {
+uint32_t KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released,
+                                const AppMemory* app, uint32_t first, uint32_t count) {
   if (app == nullptr) app = app_;
   // A range that wraps is cut at the top of the address space.
   if (Wraps(va, length)) length = UINT64_MAX - va + 1;
-  for (uint32_t slot = 1; slot < next_slot_; ++slot) {
+  const uint32_t end = EndOf(first, count);
+  for (uint32_t slot = first; slot < end; ++slot) {
     Entry* entry = &At(slot);
     if (entry->kind != Kind::kRegion || entry->region->app != app) continue;
     for (Extent& extent : entry->region->extents) {
@@ -277,6 +278,7 @@ void KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* rele
     }
     RefreshFastPath(entry);
   }
+  return end < next_slot_ ? end : 0;
 }
 
 MemoryStatus KeyTable::CheckEntry(const Entry& entry, const AccessContext& context,

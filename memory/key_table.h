@@ -125,6 +125,9 @@ struct RegionInfo {
 /// never move. Only Register* and Reregister allocate.
 class KeyTable {
  public:
+  /// Keys are in slots. Only a call that adds a key adds a slot.
+  static constexpr uint32_t kFirstSlot = 1;
+
   /// `app` outlives the table. `capacity`: most keys (the advertised max_mr), 1 .. 2^24 - 1.
   /// `seed` 0: keys are 0x101, 0x201, ...
   KeyTable(const AppMemory* app, uint32_t capacity, uint64_t seed = 0);
@@ -187,10 +190,12 @@ class KeyTable {
   MemoryStatus TakeIntegrityError(uint32_t number, IntegrityError* error);
 
   /// Switches every extent that overlaps [va, va + length) in `app` (null: the table's program) to
-  /// system calls: the program is about to convert migrated memory back into private memory. On
-  /// return no lcore writes through the mappings any more.
-  void UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released,
-                    const AppMemory* app = nullptr);
+  /// system calls: the program is about to convert migrated memory back into private memory. No
+  /// lcore writes through the released mappings any more. Visits `count` slots from `first` on, as
+  /// ForEach; allocates unless `released` has room for their extents.
+  uint32_t UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* released,
+                        const AppMemory* app = nullptr, uint32_t first = kFirstSlot,
+                        uint32_t count = UINT32_MAX);
 
   /// Gate 4. Appends the segments of [address, address + length) to `out` if `key` is valid,
   /// belongs to `context`, grants `need` and covers the range; checked in this order (IBTA vol
@@ -232,7 +237,6 @@ class KeyTable {
   std::optional<RegionInfo> Info(uint32_t key) const;
   /// Visits the keys in `count` slots from `first` on. Returns the slot behind them; 0: there are
   /// no more.
-  static constexpr uint32_t kFirstSlot = 1;
   uint32_t ForEach(const std::function<void(const RegionInfo&)>& visit, uint32_t first = kFirstSlot,
                    uint32_t count = UINT32_MAX) const;
 

@@ -65,11 +65,22 @@ MemoryStatus ShardClient::Do(const DeregisterRegion& command) {
 }
 
 void ShardClient::Do(const UnshareRange& command) {
-  memory::ReleasedMappings released;
-  lcore_->Call([&](const OnShard& shard) {
-    context_->keys(shard).UseProcessVm(command.va, command.length, &released, command.app);
-  });
-  AwaitCopies(std::move(released));
+  uint32_t slot = memory::KeyTable::kFirstSlot;
+  while (slot != 0) {
+    memory::ReleasedMappings released;
+    released.reserve(size_t{UnshareRange::kMostInRow} * ROCI_ABI_MAX_EXTENTS);
+    const auto part = [&](const OnShard& shard) {
+      slot = context_->keys(shard).UseProcessVm(command.va, command.length, &released, command.app,
+                                                slot, UnshareRange::kMostInRow);
+      return slot != 0;
+    };
+    if (slot == memory::KeyTable::kFirstSlot) {
+      lcore_->Call(part);
+    } else {
+      lcore_->CallInRound(part);
+    }
+    if (!released.empty() || slot == 0) AwaitCopies(std::move(released));
+  }
 }
 
 IntegrityAnswer ShardClient::Do(const TakeIntegrityError& command) {

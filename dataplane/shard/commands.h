@@ -59,6 +59,7 @@ struct DeregisterRegion {  // -> MemoryStatus
 // From now on the range of `app` is accessed by system calls (process_vm_readv and
 // process_vm_writev, or /proc/PID/mem).
 struct UnshareRange {
+  static constexpr uint32_t kMostInRow = 256;  // slots of the key table in one loop iteration
   uint64_t va;
   uint64_t length;
   const memory::AppMemory* app;

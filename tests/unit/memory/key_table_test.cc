@@ -382,6 +382,30 @@ TEST(KeyTable, UseProcessVmDropsTheMappingsOfARange) {
   EXPECT_EQ(segments[0].remote_va, 0x11010U);
 }
 
+TEST(KeyTable, UseProcessVmVisitsSomeSlots) {
+  KeyTable table(kApp, 8);
+  auto file = SealedFile(4096);
+  std::vector<uint32_t> keys;
+  for (int i = 0; i < 5; ++i) {
+    Translation translation = Plain(0x10000, 4096);
+    translation.extents.push_back({0x10000, 4096, file, 0});
+    keys.push_back(MustRegister(table, kAll, translation));
+  }
+  const auto count_mapped = [&] {
+    return std::count_if(keys.begin(), keys.end(),
+                         [&](uint32_t key) { return table.Info(key)->direct_length != 0; });
+  };
+  ReleasedMappings released;
+  uint32_t next = table.UseProcessVm(0x10000, 1, &released, kApp, KeyTable::kFirstSlot, 2);
+  EXPECT_EQ(count_mapped(), 3);
+  EXPECT_EQ(released.size(), 2U);
+  next = table.UseProcessVm(0x10000, 1, &released, kApp, next, 2);
+  EXPECT_EQ(count_mapped(), 1);
+  EXPECT_EQ(table.UseProcessVm(0x10000, 1, &released, kApp, next, 2), 0U);
+  EXPECT_EQ(count_mapped(), 0);
+  EXPECT_EQ(released.size(), 5U);
+}
+
 TEST(KeyTable, NullRegionDiscardsWritesAndReadsAsZeros) {
   KeyTable table(kApp, 4);
   uint32_t key = 0;

@@ -10,6 +10,7 @@
 
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
+#include "memory/mapped_file.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
@@ -88,6 +89,35 @@ TEST_F(LongCommands, ListManyRegions) {
   EXPECT_EQ(parts.count(), 1U + 11U) << "their number, and parts of them";
   ASSERT_EQ(regions.size(), keys.size());
   for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(regions[i].key, keys[i]);
+}
+
+TEST_F(LongCommands, UnshareTheMemoryOfManyRegions) {
+  constexpr uint32_t kRegions = 10 * dataplane::UnshareRange::kMostInRow;  // and that of the node
+  constexpr uint64_t kVa = 0x10000000;
+  constexpr size_t kBytes = 4096;
+  auto memory = dataplane::SharedMemory::Create("test-regions", kBytes);
+  ASSERT_TRUE(memory.ok());
+  int error = 0;
+  const auto mapping = memory::MappedFile::Map(memory->fd(), 0, kBytes, true, &error);
+  ASSERT_NE(mapping, nullptr) << error;
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    memory::Translation translation{.va = kVa,
+                                    .length = kBytes,
+                                    .iova = kVa,
+                                    .extents = {{kVa, kBytes, mapping, 0}},
+                                    .app = nullptr};
+    const auto registered = node_.client().Do(
+        dataplane::RegisterRegion{Node::kPd, memory::Access::kLocalWrite, std::move(translation)});
+    ASSERT_EQ(registered.status, MemoryStatus::kOk) << i;
+  }
+  Parts parts(lcore());
+  node_.client().Do(dataplane::UnshareRange{kVa, kBytes, nullptr});
+  EXPECT_EQ(parts.count(), 2U * 11U) << "each part waits for copies";
+  size_t mapped = 0;
+  for (const memory::RegionInfo& info : node_.client().Do(dataplane::ListRegions{})) {
+    mapped += info.va == kVa && info.direct_length != 0;
+  }
+  EXPECT_EQ(mapped, 0U);
 }
 
 }  // namespace
