@@ -87,28 +87,33 @@ void CompletionQueue::WriteEntry(const OnShard& shard, roci_abi_cqe filled, bool
   events_->NoteEntry(shard, *this, event_state_, solicited);
 }
 
-bool CompletionQueue::SwapRing(const OnShard&, SharedMemory& ring, uint32_t capacity,
-                               uint32_t consumer) {
-  PublishWithheld();
-  const uint32_t unconsumed = producer_ - consumer;
-  if (unconsumed > capacity_ || unconsumed > capacity) return false;
-  const roci_abi_cqe* old_entries = entries_;
-  const uint32_t old_mask = capacity_ - 1;
-  const uint32_t arm = std::atomic_ref(header_->arm).load(std::memory_order_relaxed);
-  std::swap(memory_, ring);
-  UseRing(capacity);
-  for (uint32_t i = 0; i < unconsumed; ++i) {
-    entries_[i] = old_entries[(consumer + i) & old_mask];
-    entries_[i].generation = GenerationOf(i, capacity_shift_);
+void CompletionQueue::CopyEntries(Move& move) const {
+  auto* const to = reinterpret_cast<roci_abi_cqe*>(move.ring.data() + kEntriesOffset);
+  const auto shift = static_cast<uint32_t>(std::countr_zero(move.capacity));
+  for (uint32_t& i = move.copied; i < move.visible; ++i) {
+    to[i] = entries_[(move.consumer + i) & (capacity_ - 1)];
+    to[i].generation = GenerationOf(i, shift);
   }
+}
+
+CompletionQueue::MoveResult CompletionQueue::SwapRing(const OnShard&, Move& move) {
+  PublishWithheld();
+  const uint32_t unconsumed = producer_ - move.consumer;
+  if (unconsumed > capacity_ || unconsumed > move.capacity) return MoveResult::kDoesNotFit;
+  move.visible = unconsumed;
+  if (unconsumed - move.copied > kMostCopied) return MoveResult::kCopyFirst;
+  CopyEntries(move);
+  const uint32_t arm = std::atomic_ref(header_->arm).load(std::memory_order_relaxed);
+  std::swap(memory_, move.ring);
+  UseRing(move.capacity);
   header_->arm = arm;
   header_->producer = unconsumed;
   header_->overflowed = overflowed_;
   producer_ = unconsumed;
-  event_state_.MoveDown(consumer);
+  event_state_.MoveDown(move.consumer);
   // A dead queue stays full forever.
   consumer_ = overflowed_ ? producer_ - capacity_ : 0;
-  return true;
+  return MoveResult::kMoved;
 }
 
 }  // namespace roci::dataplane

@@ -67,12 +67,28 @@ class CompletionQueue {
   }
   // As Write, for an entry that lacks only time and generation.
   void WriteEntry(const OnShard& shard, roci_abi_cqe filled, bool solicited, uint64_t now_ns);
-  // Continues in `ring`: copies the unconsumed entries there and leaves the old ring in `ring`.
-  // False, with nothing changed: they do not fit, or `consumer` is impossible.
-  bool SwapRing(const OnShard&, SharedMemory& ring, uint32_t capacity, uint32_t consumer);
+  // A move to a new ring. The control thread copies most entries (CopyEntries), so that the lcore
+  // copies at most kMostCopied.
+  static constexpr uint32_t kMostCopied = 256;
+  struct Move {
+    SharedMemory& ring;  // the new one; after the move, the old one
+    uint32_t capacity;   // of the new one
+    uint32_t consumer;   // index of the first unconsumed entry
+    uint32_t copied = 0;
+    uint32_t visible = 0;  // unconsumed entries that the control thread may copy
+  };
+  // kMoved: the queue continues in the new ring. kCopyFirst: call CopyEntries, then SwapRing again.
+  // kDoesNotFit, with nothing changed: the entries do not fit, or `consumer` is impossible.
+  enum class MoveResult : uint8_t { kMoved, kCopyFirst, kDoesNotFit };
+  MoveResult SwapRing(const OnShard&, Move& move);
 
   VerbsContext& context() const { return context_; }
   uint32_t& walked(const OnShard&) { return walked_; }
+
+  // ---- Control thread
+  // After kCopyFirst. The lcore goes on; it does not overwrite these entries, because the program
+  // does not consume any during RESIZE_CQ. (If it does, the entries are garbled.)
+  void CopyEntries(Move& move) const;
 
   // ---- Any thread
   uint64_t user_handle() const { return event_state_.user_handle(); }

@@ -222,10 +222,17 @@ absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
   // Entries posted before the request count, so the lcore runs a whole round first.
   const uint32_t capacity = CompletionCapacity(command.entries);
   if (capacity < cq.capacity()) lcore_->FinishRound();
-  const bool swapped = CallBetweenCopies(
-      [&](const OnShard& shard) { return cq.SwapRing(shard, *ring, capacity, command.consumer); });
-  if (!swapped) return absl::InvalidArgumentError("completion queue: does not fit the new size");
-  return fd;
+  CompletionQueue::Move move{
+      .ring = *ring, .capacity = capacity, .consumer = command.consumer, .copied = 0, .visible = 0};
+  const auto swap = [&](const OnShard& shard) { return cq.SwapRing(shard, move); };
+  // Ends: no more entries than the old ring has can come meanwhile.
+  auto result = CallBetweenCopies(swap);
+  while (result == CompletionQueue::MoveResult::kCopyFirst) {
+    cq.CopyEntries(move);
+    result = CallBetweenCopies(swap);
+  }
+  if (result == CompletionQueue::MoveResult::kMoved) return fd;
+  return absl::InvalidArgumentError("completion queue: does not fit the new size");
 }
 
 CompletionQueueInfo ShardClient::Do(const InspectCompletionQueue& command) {

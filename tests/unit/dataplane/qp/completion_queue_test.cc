@@ -17,6 +17,8 @@
 namespace roci::testing {
 namespace {
 
+using dataplane::CompletionQueue;
+
 // Entries are written by this thread through Call: the queue belongs to the lcore.
 class CompletionQueueTest : public ::testing::Test {
  protected:
@@ -95,13 +97,50 @@ TEST_F(CompletionQueueTest, DelayedEntriesAreNotLostWithoutABurst) {
   dataplane::SharedMemory ring = *dataplane::CompletionQueue::CreateRing(16);
   node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
     WriteHere(shard, cq_, 2);
-    ASSERT_TRUE(cq_.cq()->SwapRing(shard, ring, 16, cq_.consumed()));
+    CompletionQueue::Move move{ring, 16, cq_.consumed()};
+    ASSERT_EQ(cq_.cq()->SwapRing(shard, move), CompletionQueue::MoveResult::kMoved);
     node_.client().lcore().worker(shard).events().Publish(shard);
   });
   cq_.Switch(cq_.cq()->TakeFd());
   ASSERT_TRUE(cq_.Poll(&cqe));
   EXPECT_EQ(cqe.wr_id, 2u);
   EXPECT_FALSE(cq_.Poll(&cqe));
+}
+
+// The lcore copies few entries; the control thread copies the others while the lcore goes on.
+TEST_F(CompletionQueueTest, AMoveCopiesMostEntriesOutsideOfTheShard) {
+  constexpr uint32_t kMost = CompletionQueue::kMostCopied;
+  AppCq cq(node_.client(), 16 * kMost);
+  uint64_t written = 0;
+  const auto write = [&](uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) Write(cq, written++);
+  };
+  roci_abi_cqe cqe;
+  // The ring has wrapped, and the last entries are unconsumed.
+  write(15 * kMost);
+  for (uint64_t i = 0; i < 10 * kMost; ++i) ASSERT_TRUE(cq.Poll(&cqe));
+  write(3 * kMost);
+  dataplane::SharedMemory ring = *CompletionQueue::CreateRing(32 * kMost);
+  CompletionQueue::Move move{ring, 32 * kMost, cq.consumed()};
+  const auto swap = [&] {
+    return node_.client().lcore().Call(
+        [&](const dataplane::OnShard& shard) { return cq.cq()->SwapRing(shard, move); });
+  };
+  ASSERT_EQ(swap(), CompletionQueue::MoveResult::kCopyFirst);
+  EXPECT_EQ(move.copied, 0U);
+  EXPECT_EQ(move.visible, 8 * kMost);
+  cq.cq()->CopyEntries(move);
+  write(kMost + 1);
+  ASSERT_EQ(swap(), CompletionQueue::MoveResult::kCopyFirst);
+  EXPECT_EQ(move.copied, 8 * kMost);
+  cq.cq()->CopyEntries(move);
+  write(kMost);
+  ASSERT_EQ(swap(), CompletionQueue::MoveResult::kMoved);
+  uint64_t consumed = 10 * kMost;
+  cq.Switch(cq.cq()->TakeFd());
+  write(5);
+  while (cq.Poll(&cqe)) ASSERT_EQ(cqe.wr_id, consumed++);
+  EXPECT_EQ(consumed, written);
 }
 
 TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {

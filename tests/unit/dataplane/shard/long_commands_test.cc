@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataplane/qp/completion_queue.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
 #include "memory/mapped_file.h"
@@ -118,6 +119,33 @@ TEST_F(LongCommands, UnshareTheMemoryOfManyRegions) {
     mapped += info.va == kVa && info.direct_length != 0;
   }
   EXPECT_EQ(mapped, 0U);
+}
+
+TEST_F(LongCommands, ResizeAFullCompletionQueue) {
+  constexpr uint32_t kEntries = 64 * dataplane::CompletionQueue::kMostCopied;
+  AppCq cq(node_.client(), kEntries);
+  for (uint32_t i = 0; i < kEntries;) {
+    lcore().Call([&](const dataplane::OnShard& shard) {
+      for (const uint32_t end = i + 256; i < end; ++i) {
+        roce::Completion completion{};
+        completion.wr_id = i;
+        cq.cq()->Write(shard, completion, {77, 5}, true, 123);
+      }
+      lcore().worker(shard).events().Publish(shard);
+    });
+  }
+  Parts parts(lcore());
+  auto fd =
+      node_.client().Do(dataplane::ResizeCompletionQueue{*cq.cq(), 2 * kEntries, cq.consumed()});
+  ASSERT_TRUE(fd.ok());
+  EXPECT_EQ(parts.count(), 2U) << "before and after the control thread's copy";
+  cq.Switch(*std::move(fd));
+  roci_abi_cqe cqe;
+  for (uint32_t i = 0; i < kEntries; ++i) {
+    ASSERT_TRUE(cq.Poll(&cqe)) << i;
+    ASSERT_EQ(cqe.wr_id, i);
+  }
+  EXPECT_FALSE(cq.Poll(&cqe));
 }
 
 }  // namespace
