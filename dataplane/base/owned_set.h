@@ -33,6 +33,8 @@ class OwnedSet {
   }
 
   bool empty() const { return objects_.empty(); }
+  size_t size() const { return objects_.size(); }
+  T* operator[](size_t i) const { return objects_[i].get(); }
   auto begin() const { return objects_.begin(); }
   auto end() const { return objects_.end(); }
 

@@ -26,11 +26,12 @@ void CompletionEvents::Unregister(const OnShard&, CompletionQueue& cq) {
   --queues_;
   cq.PublishWithheld();
   std::erase(withheld_, &cq);
-  std::erase(touched_, &cq);
-  std::erase(delayed_, &cq);
+  // Without a look through lists that it is not in, which may be long.
+  if (cq.event_state().touched_) std::erase(touched_, &cq);
+  if (cq.event_state().delayed_) std::erase(delayed_, &cq);
   CountDelayed();
-  std::erase(overflowed_, &cq);
-  LetGo(cq);
+  if (cq.overflowed()) std::erase(overflowed_, &cq);
+  if (cq.event_state().held_) LetGo(cq);
 }
 
 void CompletionEvents::Adopt(const OnShard& shard, CompletionQueue& cq) {

@@ -20,6 +20,7 @@ VerbsContext::~VerbsContext() = default;
 
 void VerbsContext::MakeRoomFor(const OnShard&, uint32_t handle) {
   if (queue_pairs_.size() <= handle) queue_pairs_.resize(handle + 1);
+  retired_.reserve(queue_pairs_.capacity());
 }
 
 void VerbsContext::AddQueuePair(const OnShard&, std::unique_ptr<QueuePair> qp) {
@@ -35,9 +36,8 @@ std::unique_ptr<QueuePair> VerbsContext::RemoveQueuePair(const OnShard&, uint32_
   return std::move(queue_pairs_[handle]);
 }
 
-std::vector<std::unique_ptr<QueuePair>> VerbsContext::RemoveQueuePairs(const OnShard&) {
-  queue_pair_count_ = 0;
-  return std::exchange(queue_pairs_, {});
+void VerbsContext::RetireQueuePair(const OnShard& shard, uint32_t handle) {
+  retired_.push_back(RemoveQueuePair(shard, handle));
 }
 
 bool VerbsContext::SendAsyncEvent(const OnShard& shard, uint64_t element, uint32_t type) {

@@ -76,9 +76,12 @@ class VerbsContext {
   void MakeRoomFor(const OnShard&, uint32_t handle);
   // After MakeRoomFor its handle.
   void AddQueuePair(const OnShard&, std::unique_ptr<QueuePair> qp);
-  // The control thread destroys what these return.
+  // The control thread destroys what this returns.
   std::unique_ptr<QueuePair> RemoveQueuePair(const OnShard&, uint32_t handle);
-  std::vector<std::unique_ptr<QueuePair>> RemoveQueuePairs(const OnShard&);  // some are null
+  // Removes a queue pair that is destroyed with the context.
+  void RetireQueuePair(const OnShard&, uint32_t handle);
+  // Control thread, after the last RetireQueuePair.
+  const std::vector<std::unique_ptr<QueuePair>>& retired_queue_pairs() const { return retired_; }
   // Also on the control thread, the only one that changes it.
   bool has_queue_pairs() const { return queue_pair_count_ != 0; }
   void AddTagQueue(const OnShard&, uint32_t doorbell, SharedReceiveQueue& srq) {
@@ -101,6 +104,7 @@ class VerbsContext {
   OwnedSet<CompletionQueue> completion_queues_;
   OwnedSet<SharedReceiveQueue> shared_queues_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by handle
+  std::vector<std::unique_ptr<QueuePair>> retired_;      // has room for all
   uint32_t queue_pair_count_ = 0;
   std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
   CompletionEvents* completion_events_ = nullptr;

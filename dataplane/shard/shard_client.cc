@@ -16,6 +16,7 @@
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/verbs_context.h"
+#include "dataplane/shard/context_removal.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/sharded_device.h"
@@ -142,33 +143,25 @@ void ShardClient::ShowPaths(uint32_t paths) {
 
 ShardClient::~ShardClient() {
   if (context_->has_queue_pairs()) SendPosted(0, context_->handle_end());
-  std::vector<std::unique_ptr<QueuePair>> queue_pairs;
-  lcore_->Call([&](const OnShard& shard) {
-    const bool keys_stay = context_->copies().IsShared();
-    queue_pairs = context_->RemoveQueuePairs(shard);
-    for (const auto& qp : queue_pairs) {
-      if (qp == nullptr) continue;
-      lcore_->worker(shard).RemoveQueuePair(*qp);
-      if (keys_stay) context_->keys(shard).ReleaseWindowsOf(qp->qpn().value());
-    }
-    for (const auto& srq : context_->shared_queues()) {
-      if (srq->domain() != nullptr) srq->domain()->RemoveQueue(shard, *srq);
-    }
-    for (const auto& cq : context_->completion_queues()) {
-      lcore_->worker(shard).events().Unregister(shard, *cq);
-    }
-    if (context_->copies().Leave(shard)) {
-      lcore_->worker(shard).RemoveCopies(context_->shared_copies(shard));
-    }
-    context_->RemoveTagQueues(shard);
-  });
-  for (const auto& qp : queue_pairs) {
-    if (qp != nullptr) device_.qpns().Free(qp->qpn());
-  }
+  ContextRemoval removal(*lcore_, *context_);
+  lcore_->CallInParts([&](const OnShard& shard) { return removal.RemoveSome(shard); });
+  for (const auto& qp : context_->retired_queue_pairs()) device_.qpns().Free(qp->qpn());
   for (const auto& srq : context_->shared_queues()) {
     if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
   }
   if (attached_) lcore_->DetachContext(*context_);
+}
+
+// Runs f(shard, queue) for each completion queue, some in each loop iteration.
+template <class F>
+void ShardClient::ForEachCompletionQueue(F&& f) {
+  const OwnedSet<CompletionQueue>& queues = context_->completion_queues();
+  size_t next = 0;
+  lcore_->CallInParts([&](const OnShard& shard) {
+    const size_t end = std::min(queues.size(), next + ContextRemoval::kMostInRow);
+    for (; next < end; ++next) f(shard, *queues[next]);
+    return next < queues.size();
+  });
 }
 
 bool ShardClient::MoveTo(Lcore& lcore) {
@@ -176,20 +169,16 @@ bool ShardClient::MoveTo(Lcore& lcore) {
       context_->copies().IsShared()) {
     return false;
   }
-  lcore_->Call([&](const OnShard& shard) {
-    for (const auto& cq : context_->completion_queues()) {
-      lcore_->worker(shard).events().Unregister(shard, *cq);
-    }
+  ForEachCompletionQueue([&](const OnShard& shard, CompletionQueue& cq) {
+    lcore_->worker(shard).events().Unregister(shard, cq);
   });
   lcore_->DetachContext(*context_);
   lcore_ = &lcore;
   context_->copies().MoveTo(lcore.services().collecting);
   context_->UseEvents(*lcore.services().events);
   lcore_->AttachContext(*context_);
-  lcore_->Call([&](const OnShard& shard) {
-    for (const auto& cq : context_->completion_queues()) {
-      lcore_->worker(shard).events().Adopt(shard, *cq);
-    }
+  ForEachCompletionQueue([&](const OnShard& shard, CompletionQueue& cq) {
+    lcore_->worker(shard).events().Adopt(shard, cq);
   });
   return true;
 }
@@ -388,7 +377,11 @@ absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& com
   SharedReceiveQueue& srq = command.srq;
   if (srq.users() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
   if (srq.domain() != nullptr) {
-    CallBetweenCopies([&](const OnShard& shard) { srq.domain()->RemoveQueue(shard, srq); });
+    size_t next = 0;
+    const auto remove_some = [&](const OnShard& shard) {
+      return srq.domain()->RemoveQueue(shard, srq, next);
+    };
+    while (CallBetweenCopies(remove_some)) lcore_->FinishRound();
     device_.srqns().Free(roce::Qpn(srq.number()));
   }
   if (srq.tags() != nullptr) {

@@ -124,6 +124,8 @@ class ShardClient {
   ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig config);
   template <class F>
   auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&>;
+  template <class F>
+  void ForEachCompletionQueue(F&& f);
   absl::Status OpenDoorbells();
   void SendPosted(uint32_t first, uint32_t end);
 

@@ -66,12 +66,16 @@ void XrcTargets::AddQueue(const OnShard& shard, SharedReceiveQueue& srq) {
   device_.lane(lcore_.index()).receive_queues.Add(shard, srq);
 }
 
-void XrcTargets::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq) {
-  device_.lane(lcore_.index()).receive_queues.Remove(shard, srq);
-  for (const auto& qp : targets_) {
-    qp->core.ForgetReceiveQueue(srq.number());
-    qp->host.ForgetReceiveQueue(srq);
+bool XrcTargets::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq, size_t& next) {
+  // No message can name the queue from now on.
+  if (next == 0) device_.lane(lcore_.index()).receive_queues.Remove(shard, srq);
+  const size_t end = std::min(targets_.size(), next + kMostInRow);
+  for (; next < end; ++next) {
+    QueuePair& qp = *targets_[next];
+    qp.core.ForgetReceiveQueue(srq.number());
+    qp.host.ForgetReceiveQueue(srq);
   }
+  return next < targets_.size();
 }
 
 }  // namespace roci::dataplane

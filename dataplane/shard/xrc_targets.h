@@ -47,8 +47,10 @@ class XrcTargets {
 
   // ---- On the shard
   void AddQueue(const OnShard& shard, SharedReceiveQueue& srq);
-  // The queue pairs that use it have no shared receive queue afterwards.
-  void RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq);
+  // The queue pairs that use it have no shared receive queue afterwards. Visits kMostInRow queue
+  // pairs from `next` on, which is 0 at first. True: call again, after a loop iteration.
+  static constexpr size_t kMostInRow = 64;
+  bool RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq, size_t& next);
 
  private:
   ShardedDevice& device_;

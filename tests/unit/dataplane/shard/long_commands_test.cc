@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/shard/context_removal.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
+#include "dataplane/shard/xrc_targets.h"
 #include "memory/mapped_file.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
@@ -44,6 +46,12 @@ class Parts {
 class LongCommands : public ::testing::Test {
  protected:
   dataplane::Lcore& lcore() { return node_.client().lcore(); }
+  // Another program on the same lcore.
+  std::unique_ptr<Node> MakeProgram() {
+    Node::Config config;
+    config.number = 2;
+    return std::make_unique<Node>(TestDataplane(), &wire_, config);
+  }
   void AddQueuePairs(uint32_t count) {
     dataplane::QueuePairConfig config;
     config.pd = Node::kPd;
@@ -146,6 +154,85 @@ TEST_F(LongCommands, ResizeAFullCompletionQueue) {
     ASSERT_EQ(cqe.wr_id, i);
   }
   EXPECT_FALSE(cq.Poll(&cqe));
+}
+
+TEST_F(LongCommands, EndAProgramWithManyQueuePairs) {
+  constexpr uint32_t kParts = 60;
+  auto ending = MakeProgram();
+  AppCq cq(ending->client(), 16);
+  dataplane::QueuePairConfig config;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = config.max_recv_wr = 1;
+  for (uint32_t i = 0; i < kParts * dataplane::ContextRemoval::kMostInRow; ++i) {
+    ASSERT_TRUE(ending->client().Do(dataplane::CreateQueuePair{config, 3 * i}).ok()) << i;
+  }
+  Parts parts(lcore());
+  ending.reset();
+  EXPECT_GE(parts.count(), kParts);
+}
+
+TEST_F(LongCommands, EndAProgramWithManyCompletionQueues) {
+  constexpr uint32_t kParts = 5;
+  auto ending = MakeProgram();
+  for (uint32_t i = 0; i < kParts * dataplane::ContextRemoval::kMostInRow; ++i) {
+    ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, -1}).ok()) << i;
+  }
+  Parts parts(lcore());
+  ending.reset();
+  EXPECT_GE(parts.count(), kParts);
+  EXPECT_LE(parts.count(), kParts + 4) << "the context and the device, too";
+}
+
+// A program with few objects ends in one part.
+TEST_F(LongCommands, EndAProgramWithFewQueues) {
+  auto ending = MakeProgram();
+  ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, -1}).ok());
+  Parts parts(lcore());
+  ending.reset();
+  EXPECT_EQ(parts.count(), 4U) << "its queues and its context; two for its device";
+}
+
+// The receive queue of an XRC domain, to which many queue pairs belong.
+TEST_F(LongCommands, DestroyAReceiveQueueOfManyXrcQueuePairs) {
+  constexpr uint32_t kParts = 10;
+  dataplane::XrcTargets domain(node_.device(), lcore());
+  dataplane::QueuePairConfig target;
+  target.type = roce::QpType::kXrcRecv;
+  for (uint32_t i = 0; i < kParts * dataplane::XrcTargets::kMostInRow; ++i) {
+    ASSERT_TRUE(domain.CreateTarget(target).ok()) << i;
+  }
+  const auto create = [&](Node& node, dataplane::CompletionQueue* cq) {
+    dataplane::SharedReceiveQueueConfig config;
+    config.pd = Node::kPd;
+    config.domain = &domain;
+    config.cq = cq;
+    return node.client().Do(dataplane::CreateSharedReceiveQueue{config, 0});
+  };
+  const auto created = create(node_, cq_.cq());
+  ASSERT_TRUE(created.ok());
+  Parts destroyed(lcore());
+  ASSERT_TRUE(node_.client().Do(dataplane::DestroySharedReceiveQueue{*created->queue}).ok());
+  EXPECT_GE(destroyed.count(), kParts);
+  auto ending = MakeProgram();
+  AppCq cq(ending->client(), 16);
+  ASSERT_TRUE(create(*ending, cq.cq()).ok());
+  Parts ended(lcore());
+  ending.reset();
+  EXPECT_GE(ended.count(), kParts);
+}
+
+TEST_F(LongCommands, MoveManyCompletionQueuesToAnotherLcore) {
+  constexpr uint32_t kParts = 5;
+  for (uint32_t i = 0; i < kParts * dataplane::ContextRemoval::kMostInRow; ++i) {
+    ASSERT_TRUE(node_.client().Do(dataplane::CreateCompletionQueue{1, 0, -1}).ok()) << i;
+  }
+  Parts here(lcore());
+  dataplane::Lcore& other = TestDataplane().lcore(1);
+  Parts there(other);
+  ASSERT_TRUE(node_.client().MoveTo(other));
+  EXPECT_GE(here.count(), kParts);
+  EXPECT_GE(there.count(), kParts);
 }
 
 }  // namespace
