@@ -213,13 +213,18 @@ MemoryStatus KeyTable::Deregister(uint32_t key, ReleasedMappings* released) {
   return MemoryStatus::kOk;
 }
 
-MemoryStatus KeyTable::Drop(uint32_t key, ReleasedMappings* released) {
+MemoryStatus KeyTable::Drop(uint32_t key, ReleasedMappings* released, uint32_t* budget) {
   Entry* entry = Find(key);
   if (entry == nullptr) return MemoryStatus::kBadKey;
   if (IsWindow(*entry)) return DeallocateWindow(key >> 8);
   if (entry->kind == Kind::kList) return FreeList(key >> 8);
   if (entry->region != nullptr) {
-    while (entry->region->windows != nullptr) Unbind(entry->region->windows);
+    entry->access = entry->access & ~Access::kWindowBind;
+    for (; entry->region->windows != nullptr; Unbind(entry->region->windows)) {
+      if (budget == nullptr) continue;
+      if (*budget == 0) return MemoryStatus::kInUse;
+      --*budget;
+    }
   }
   return Deregister(key, released);
 }

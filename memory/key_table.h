@@ -145,8 +145,10 @@ class KeyTable {
   /// kBadKey, or kInUse while windows are bound to it.
   MemoryStatus Deregister(uint32_t key, ReleasedMappings* released);
   /// As Deregister, but unbinds its windows first: the memory of the region is about to disappear.
-  /// Also frees the key of a window or list region. kBadKey.
-  MemoryStatus Drop(uint32_t key, ReleasedMappings* released);
+  /// Also frees the key of a window or list region. kBadKey. `budget`, if not null, is reduced by
+  /// the number of windows; kInUse: it is used up, no window can be bound to the region any more,
+  /// and the caller calls again.
+  MemoryStatus Drop(uint32_t key, ReleasedMappings* released, uint32_t* budget = nullptr);
   /// The key stays the same. On failure (kBadKey, kInvalidArgument, kInUse while windows are bound
   /// to it) nothing has changed.
   MemoryStatus Reregister(uint32_t key, RegionChange change, ReleasedMappings* released);
@@ -167,7 +169,11 @@ class KeyTable {
   /// kInvalidArgument (neither a list region nor a type 2 window).
   MemoryStatus Invalidate(uint32_t key, const AccessContext& context);
   /// The QP is destroyed: unbinds its windows, so that the next QP of that number cannot use them.
-  void ReleaseWindowsOf(uint32_t qpn);
+  /// `budget`, if not null, is reduced by the number of windows that were looked at; false: it is
+  /// used up, and the caller has to call ReleaseWindowsIn.
+  bool ReleaseWindowsOf(uint32_t qpn, uint32_t* budget = nullptr);
+  /// The same in `count` slots from `first` on, as ForEach.
+  uint32_t ReleaseWindowsIn(uint32_t qpn, uint32_t first, uint32_t count);
 
   /// A list region with room for `max_runs`, not registered. Its key gives no access yet.
   /// kTableFull.

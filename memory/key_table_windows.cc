@@ -122,12 +122,26 @@ MemoryStatus KeyTable::Invalidate(uint32_t key, const AccessContext& context) {
   return MemoryStatus::kOk;
 }
 
-void KeyTable::ReleaseWindowsOf(uint32_t qpn) {
+bool KeyTable::ReleaseWindowsOf(uint32_t qpn, uint32_t* budget) {
   for (Entry* window = windows_of_qps_[BucketOf(qpn)]; window != nullptr;) {
+    if (budget != nullptr && (*budget)-- == 0) {
+      *budget = 0;
+      return false;
+    }
     Entry* next = window->region->of_qp.next;
     if (window->qpn == qpn) Unbind(window);
     window = next;
   }
+  return true;
+}
+
+uint32_t KeyTable::ReleaseWindowsIn(uint32_t qpn, uint32_t first, uint32_t count) {
+  const uint32_t end = EndOf(first, count);
+  for (uint32_t slot = first; slot < end; ++slot) {
+    Entry& entry = At(slot);
+    if (entry.kind == Kind::kWindow2 && entry.qpn == qpn) Unbind(&entry);
+  }
+  return end < next_slot_ ? end : 0;
 }
 
 // The key of a window is an R_Key only, and gives no access while the window is not bound.

@@ -94,20 +94,25 @@ IntegrityAnswer ShardClient::Do(const TakeIntegrityError& command) {
 void ShardClient::Do(const DropKeys& command) {
   assert(command.keys.size() <= DropKeys::kMost);
   memory::ReleasedMappings released;
-  lcore_->Call([&](const OnShard& shard) {
-    for (const uint32_t key : command.keys) {
+  size_t next = 0;
+  lcore_->CallInParts([&](const OnShard& shard) {
+    memory::KeyTable& keys = context_->keys(shard);
+    uint32_t windows = DropKeys::kWindowsInRow;
+    for (; next < command.keys.size(); ++next) {
+      const uint32_t key = command.keys[next];
       switch (command.kind) {
         case DropKeys::Kind::kWindows:
-          context_->keys(shard).DeallocateWindow(key);
+          keys.DeallocateWindow(key);
           break;
         case DropKeys::Kind::kLists:
-          context_->keys(shard).FreeList(key);
+          keys.FreeList(key);
           break;
         case DropKeys::Kind::kRegions:
-          context_->keys(shard).Drop(key, &released);
+          if (keys.Drop(key, &released, &windows) == MemoryStatus::kInUse) return true;
           break;
       }
     }
+    return false;
   });
   AwaitCopies(std::move(released));
 }

@@ -72,10 +72,12 @@ struct TakeIntegrityError {  // -> IntegrityAnswer
   uint32_t number;
 };
 // Drops keys of a program while others go on using the key table. Windows and lists are named by
-// number, regions by key. At most kMost at a time, as other programs on the shard wait meanwhile.
+// number, regions by key. At most kMost at a time, as other programs on the shard wait meanwhile;
+// the windows that are bound to the regions are unbound in parts.
 struct DropKeys {
   enum class Kind : uint8_t { kWindows, kLists, kRegions };
   static constexpr size_t kMost = 256;
+  static constexpr uint32_t kWindowsInRow = 256;  // in one loop iteration
   Kind kind;
   std::span<const uint32_t> keys;  // at most kMost
 };
@@ -194,7 +196,8 @@ struct CreatedQueuePair {
   Fd memory;           // for the program
 };
 // Sends what was posted to it before it goes; see ShardClient.
-struct DestroyQueuePair {  // -> EventCounts
+struct DestroyQueuePair {                         // -> EventCounts
+  static constexpr uint32_t kWindowsInRow = 256;  // that are looked at in one loop iteration
   QueuePair& qp;
 };
 // The values are possible (roce::CheckAttributeValues). The transition is checked on the lcore.

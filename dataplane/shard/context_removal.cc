@@ -22,6 +22,8 @@ constexpr uint32_t kWaitingCost = 8;
 
 bool ContextRemoval::RemoveSome(const OnShard& shard) {
   budget_ = kMostInRow;
+  windows_budget_ = kWindowsInRow;
+  if (!ReleaseWindows(shard)) return true;
   if (!RemoveQueuePairs(shard) || !RemoveSharedQueues(shard) || !RemoveCompletionQueues(shard)) {
     return true;
   }
@@ -29,6 +31,18 @@ bool ContextRemoval::RemoveSome(const OnShard& shard) {
     lcore_.worker(shard).RemoveCopies(context_.shared_copies(shard));
   }
   context_.RemoveTagQueues(shard);
+  return false;
+}
+
+bool ContextRemoval::ReleaseWindows(const OnShard& shard) {
+  if (!windows_of_.has_value()) return true;
+  if (next_slot_ == 0 && context_.keys(shard).ReleaseWindowsOf(*windows_of_, &windows_budget_)) {
+    windows_of_.reset();
+    return true;
+  }
+  if (next_slot_ == 0) next_slot_ = memory::KeyTable::kFirstSlot;
+  next_slot_ = context_.keys(shard).ReleaseWindowsIn(*windows_of_, next_slot_, kWindowsInRow);
+  if (next_slot_ == 0) windows_of_.reset();
   return false;
 }
 
@@ -40,10 +54,14 @@ bool ContextRemoval::RemoveQueuePairs(const OnShard& shard) {
     if (qp == nullptr) continue;
     budget_ -= std::min(budget_, qp->waits_in != nullptr ? kWaitingCost : 1);
     lcore_.worker(shard).RemoveQueuePair(*qp);
-    if (keys_stay) context_.keys(shard).ReleaseWindowsOf(qp->qpn().value());
+    const uint32_t qpn = qp->qpn().value();
+    if (keys_stay && !context_.keys(shard).ReleaseWindowsOf(qpn, &windows_budget_)) {
+      windows_of_ = qpn;
+      budget_ = 0;
+    }
     context_.RetireQueuePair(shard, next_handle_);
   }
-  return next_handle_ == context_.handle_end();
+  return next_handle_ == context_.handle_end() && !windows_of_.has_value();
 }
 
 bool ContextRemoval::RemoveSharedQueues(const OnShard& shard) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace roci::dataplane {
 
@@ -14,8 +15,9 @@ class VerbsContext;
 // fail: nothing is allocated.
 class ContextRemoval {
  public:
-  // Queues in one loop iteration.
+  // Queues, and memory windows that are looked at, in one loop iteration.
   static constexpr uint32_t kMostInRow = 32;
+  static constexpr uint32_t kWindowsInRow = 256;
 
   ContextRemoval(Lcore& lcore, VerbsContext& context) : lcore_(lcore), context_(context) {}
 
@@ -25,6 +27,7 @@ class ContextRemoval {
 
  private:
   // True: none is left.
+  bool ReleaseWindows(const OnShard& shard);
   bool RemoveQueuePairs(const OnShard& shard);
   bool RemoveSharedQueues(const OnShard& shard);
   bool RemoveCompletionQueues(const OnShard& shard);
@@ -32,6 +35,9 @@ class ContextRemoval {
   Lcore& lcore_;
   VerbsContext& context_;
   uint32_t budget_ = 0;  // of the call
+  uint32_t windows_budget_ = 0;
+  std::optional<uint32_t> windows_of_;  // the number of a queue pair that may have more windows
+  uint32_t next_slot_ = 0;              // of the key table; 0: not begun
   uint32_t next_handle_ = 0;
   size_t next_shared_queue_ = 0;
   size_t next_target_ = 0;  // XrcTargets::RemoveQueue

@@ -279,12 +279,22 @@ EventCounts ShardClient::Do(const DestroyQueuePair& command) {
   QueuePair& qp = command.qp;
   SendPosted(qp.handle(), qp.handle() + 1);
   // Freed by this thread, not by the lcore.
+  const uint32_t qpn = qp.qpn().value();
+  uint32_t windows = DestroyQueuePair::kWindowsInRow;
+  bool are_windows_released = false;
   const std::unique_ptr<QueuePair> owned = CallBetweenCopies([&](const OnShard& shard) {
     qp.GiveBackReceive(shard);
     lcore_->worker(shard).RemoveQueuePair(qp);
-    context_->keys(shard).ReleaseWindowsOf(qp.qpn().value());
+    are_windows_released = context_->keys(shard).ReleaseWindowsOf(qpn, &windows);
     return context_->RemoveQueuePair(shard, qp.handle());
   });
+  uint32_t slot = memory::KeyTable::kFirstSlot;
+  if (!are_windows_released) {
+    lcore_->CallInParts([&](const OnShard& shard) {
+      slot = context_->keys(shard).ReleaseWindowsIn(qpn, slot, DestroyQueuePair::kWindowsInRow);
+      return slot != 0;
+    });
+  }
   const EventCounts counts{0, qp.async_events()};
   if (qp.send_cq() != nullptr) qp.send_cq()->RemoveUser();
   if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveUser();

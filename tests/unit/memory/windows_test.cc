@@ -1,6 +1,7 @@
 // Memory windows: bind, access, invalidate and unbind.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -108,6 +109,54 @@ TEST_F(WindowTest, TypeTwoIsForTheQueuePairThatBoundIt) {
   table_.ReleaseWindowsOf(17);
   EXPECT_EQ(Use(type2_), MemoryStatus::kBadKey);
   EXPECT_EQ(Use(type1_), MemoryStatus::kOk) << "type 1 stays";
+}
+
+TEST_F(WindowTest, ReleasesSomeWindowsOfAQueuePair) {
+  std::vector<uint32_t> keys(5, 0);
+  for (uint32_t& key : keys) {
+    ASSERT_EQ(table_.AllocateWindow(kPd, WindowType::kType2, &key), MemoryStatus::kOk);
+    ASSERT_EQ(Bind(&key), MemoryStatus::kOk);
+  }
+  const auto count_bound = [&] {
+    return std::count_if(keys.begin(), keys.end(), [&](uint32_t key) {
+      return table_.Check(key, kQp17, 0x10200, 1, Access::kRemoteRead) == MemoryStatus::kOk;
+    });
+  };
+  ASSERT_EQ(count_bound(), 5);
+  uint32_t budget = 2;
+  EXPECT_FALSE(table_.ReleaseWindowsOf(17, &budget));
+  EXPECT_EQ(budget, 0U);
+  EXPECT_EQ(count_bound(), 3);
+  EXPECT_FALSE(table_.ReleaseWindowsOf(17, &budget));
+  EXPECT_EQ(count_bound(), 3);
+  uint32_t slot = KeyTable::kFirstSlot;
+  int calls = 0;
+  do {
+    slot = table_.ReleaseWindowsIn(17, slot, 4);
+  } while (slot != 0 && ++calls < 10);
+  EXPECT_GE(calls, 1);
+  EXPECT_EQ(count_bound(), 0);
+  EXPECT_TRUE(table_.ReleaseWindowsOf(17, &budget)) << "there are none";
+}
+
+// The program of a region ends; other programs have windows bound to it.
+TEST_F(WindowTest, DropsARegionWithManyWindowsInParts) {
+  std::vector<uint32_t> keys(5, 0);
+  for (uint32_t& key : keys) {
+    ASSERT_EQ(table_.AllocateWindow(kPd, WindowType::kType2, &key), MemoryStatus::kOk);
+    ASSERT_EQ(Bind(&key), MemoryStatus::kOk);
+  }
+  ReleasedMappings released;
+  uint32_t budget = 2;
+  EXPECT_EQ(table_.Drop(region_, &released, &budget), MemoryStatus::kInUse);
+  EXPECT_EQ(budget, 0U);
+  ASSERT_EQ(Bind(&type2_), MemoryStatus::kNoPermission) << "that would never end";
+  budget = 2;
+  EXPECT_EQ(table_.Drop(region_, &released, &budget), MemoryStatus::kInUse);
+  budget = 2;
+  EXPECT_EQ(table_.Drop(region_, &released, &budget), MemoryStatus::kOk);
+  EXPECT_EQ(budget, 1U);
+  for (const uint32_t key : keys) EXPECT_EQ(Use(key), MemoryStatus::kBadKey);
 }
 
 // Queue pairs whose numbers hash to one bucket, with windows bound and unbound in between.

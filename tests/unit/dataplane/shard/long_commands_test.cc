@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/context_removal.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
@@ -62,6 +64,44 @@ class LongCommands : public ::testing::Test {
       ASSERT_TRUE(created.ok()) << i;
       queue_pairs_.push_back(created->queue_pair);
     }
+  }
+  // A region, and many windows that are bound to it.
+  struct BoundWindows {
+    uint32_t region = 0;
+    std::vector<uint32_t> keys;
+  };
+  BoundWindows BindWindows(uint32_t count, memory::WindowType type, uint32_t qpn) {
+    constexpr uint64_t kVa = 0x10000;
+    BoundWindows out;
+    const memory::Access rights = memory::Access::kLocalWrite | memory::Access::kWindowBind;
+    const auto region = node_.client().Do(dataplane::RegisterRegion{
+        Node::kPd, rights, {.va = kVa, .length = 8, .iova = kVa, .extents = {}, .app = nullptr}});
+    EXPECT_EQ(region.status, MemoryStatus::kOk);
+    out.region = region.key;
+    for (uint32_t i = 0; i < count; ++i) {
+      const auto window = node_.client().Do(dataplane::AllocateWindow{Node::kPd, type});
+      lcore().Call([&](const dataplane::OnShard& shard) {
+        const memory::WindowBinding binding{.window = window.key >> 8,
+                                            .new_key = window.key,
+                                            .region_key = region.key,
+                                            .access = memory::Access::kRemoteWrite,
+                                            .address = kVa,
+                                            .length = 8};
+        const MemoryStatus status = node_.client().context(shard).keys(shard).BindWindow(
+            binding, {.pd = Node::kPd, .qpn = qpn});
+        EXPECT_EQ(status, MemoryStatus::kOk);
+      });
+      out.keys.push_back(window.key);
+    }
+    return out;
+  }
+  size_t CountBound(const BoundWindows& windows) {
+    size_t bound = 0;
+    for (const memory::RegionInfo& info : node_.client().Do(dataplane::ListRegions{})) {
+      bound += info.window && info.length != 0;
+    }
+    EXPECT_LE(bound, windows.keys.size());
+    return bound;
   }
 
   dataplane::Wire wire_{TestDataplane()};
@@ -220,6 +260,52 @@ TEST_F(LongCommands, DestroyAReceiveQueueOfManyXrcQueuePairs) {
   Parts ended(lcore());
   ending.reset();
   EXPECT_GE(ended.count(), kParts);
+}
+
+TEST_F(LongCommands, DestroyAQueuePairWithManyWindows) {
+  constexpr uint32_t kParts = 10;
+  AddQueuePairs(1);
+  const BoundWindows windows =
+      BindWindows(kParts * dataplane::DestroyQueuePair::kWindowsInRow, memory::WindowType::kType2,
+                  queue_pairs_[0]->qpn().value());
+  ASSERT_EQ(CountBound(windows), windows.keys.size());
+  Parts parts(lcore());
+  node_.client().Do(dataplane::DestroyQueuePair{*queue_pairs_[0]});
+  EXPECT_GE(parts.count(), kParts);
+  EXPECT_EQ(CountBound(windows), 0U);
+}
+
+// The program of a region ends, to which another program of the context has bound many windows.
+TEST_F(LongCommands, DropARegionWithManyWindows) {
+  constexpr uint32_t kParts = 10;
+  const BoundWindows windows =
+      BindWindows(kParts * dataplane::DropKeys::kWindowsInRow, memory::WindowType::kType1, 0);
+  Parts parts(lcore());
+  node_.client().Do(
+      dataplane::DropKeys{dataplane::DropKeys::Kind::kRegions, std::span(&windows.region, 1)});
+  EXPECT_GE(parts.count(), kParts);
+  EXPECT_EQ(CountBound(windows), 0U);
+}
+
+// A program of a shared context ends, and its queue pair has many windows.
+TEST_F(LongCommands, EndAProgramWhoseQueuePairHasManyWindows) {
+  constexpr uint32_t kParts = 10;
+  auto ending = MakeProgram();
+  ending->client().ShareKeysOf(node_.client());
+  AppCq cq(ending->client(), 16);
+  dataplane::QueuePairConfig config;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = config.max_recv_wr = 1;
+  const auto created = ending->client().Do(dataplane::CreateQueuePair{config, 0});
+  ASSERT_TRUE(created.ok());
+  const BoundWindows windows = BindWindows(kParts * dataplane::ContextRemoval::kWindowsInRow,
+                                           memory::WindowType::kType2, created->qpn.value());
+  ASSERT_EQ(CountBound(windows), windows.keys.size());
+  Parts parts(lcore());
+  ending.reset();
+  EXPECT_GE(parts.count(), kParts);
+  EXPECT_EQ(CountBound(windows), 0U);
 }
 
 TEST_F(LongCommands, MoveManyCompletionQueuesToAnotherLcore) {
