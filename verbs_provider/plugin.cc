@@ -8,6 +8,7 @@
 
 #include "verbs_provider/abi/stand_in.h"
 #include "verbs_provider/base/allocate.h"
+#include "verbs_provider/base/generation.h"
 #include "verbs_provider/cm/rdma_cm.h"
 #include "verbs_provider/intercept/intercept.h"
 #include "verbs_provider/verbs/context.h"
@@ -61,6 +62,8 @@ const verbs_device_ops kDeviceOps = {
     .name = "roci",
     .match_min_abi_version = 0,
     .match_max_abi_version = UINT32_MAX,
+    .match_table = nullptr,
+    .static_providers = nullptr,
     .match_device = MatchDevice,
     .alloc_context = AllocContext,
     .import_context = ImportContext,
@@ -71,7 +74,7 @@ const verbs_device_ops kDeviceOps = {
 __attribute__((constructor)) void RegisterDriver() {
   // Without interception, libibverbs would send some calls to the placeholder device file.
   if (!InstallInterception(ContextHandlers())) return;
-  verbs_register_driver(&kDeviceOps);
+  RegisterWithLibibverbs(&kDeviceOps);
   ServeRdmaCm();
 }
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "verbs_provider/base/generation.h"
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/intercept/intercept.h"
 #include "verbs_provider/session/channel.h"
@@ -41,7 +42,7 @@ void RemoveFromList(Context* context) {
   VerbsSession* session = context->session.load();
   const Context* other = contexts;
   while (other != nullptr && other->session.load() != session) other = other->next;
-  if (other != nullptr) session->NameContext(other->vctx.context.cmd_fd);
+  if (other != nullptr) session->NameContext(other->ibcontext.cmd_fd);
 }
 
 struct SharedContext {
@@ -56,13 +57,13 @@ SharedContext ShareContextOf(int fd) {
   const ProcessLock lock;
   Context* context = contexts;
   while (context != nullptr &&
-         syscall(SYS_kcmp, pid, pid, KCMP_FILE, fd, context->vctx.context.cmd_fd) != 0) {
+         syscall(SYS_kcmp, pid, pid, KCMP_FILE, fd, context->ibcontext.cmd_fd) != 0) {
     context = context->next;
   }
   if (context == nullptr) return {};
   VerbsSession* session = context->session.load();
   session->AddReference();
-  return {context->vctx.context.device, session};
+  return {context->ibcontext.device, session};
 }
 
 // The device `name` of the daemon that `like` belongs to; null if there is none.
@@ -76,89 +77,26 @@ ibv_device* FindDevice(const char* name, const VerbsDevice* like) {
   return device != nullptr ? &device->vdev.device : nullptr;
 }
 
+// libibverbs' structure, which ends with the context.
+verbs_context* VerbsContextOf(Context* context) {
+  return reinterpret_cast<verbs_context*>(reinterpret_cast<std::byte*>(context) -
+                                          LoadedGeneration().context_offset);
+}
+
+}  // namespace
+
 void FreeContext(ibv_context* ibcontext) {
   Context* context = ToContext(ibcontext);
   RemoveFromList(context);
   ForgetFd(ibcontext->cmd_fd);
   ForgetFd(ibcontext->async_fd);
   VerbsSession::Close(context->session);
-  verbs_uninit_context(&context->vctx);  // closes both descriptors
-  free(context);
+  verbs_context* const vctx = VerbsContextOf(context);
+  verbs_uninit_context(vctx);  // closes both descriptors
+  free(vctx);
 }
 
-// Operations that are not here fail with EOPNOTSUPP or ENOSYS by libibverbs' defaults.
-constexpr verbs_context_ops kOps = {
-    .advise_mr = AdviseMr,
-    .alloc_dm = AllocDm,
-    .alloc_mw = AllocMw,
-    .alloc_null_mr = AllocNullMr,
-    .alloc_parent_domain = AllocParentDomain,
-    .alloc_pd = AllocPd,
-    .alloc_td = AllocTd,
-    .attach_counters_point_flow = AttachCounters,
-    .attach_mcast = AttachMulticast,
-    .bind_mw = BindMw,
-    .close_xrcd = CloseXrcd,
-    .create_ah = CreateAh,
-    .create_counters = CreateCounters,
-    .create_cq = CreateCq,
-    .create_cq_ex = CreateCqEx,
-    .create_flow = CreateFlow,
-    .create_qp = CreateQp,
-    .create_qp_ex = CreateQpEx,
-    .create_rwq_ind_table = CreateQueueTable,
-    .create_srq = CreateSrq,
-    .create_srq_ex = CreateSrqEx,
-    .create_wq = CreateWq,
-    .dealloc_mw = DeallocMw,
-    .dealloc_pd = DeallocPd,
-    .dealloc_td = DeallocTd,
-    .dereg_mr = DeregMr,
-    .destroy_ah = DestroyAh,
-    .destroy_counters = DestroyCounters,
-    .destroy_cq = DestroyCq,
-    .destroy_flow = DestroyFlow,
-    .destroy_qp = DestroyQp,
-    .destroy_rwq_ind_table = DestroyQueueTable,
-    .destroy_srq = DestroySrq,
-    .destroy_wq = DestroyWq,
-    .detach_mcast = DetachMulticast,
-    .free_context = FreeContext,
-    .free_dm = FreeDm,
-    .get_srq_num = GetSrqNum,
-    .import_dm = ImportDm,
-    .import_mr = ImportMr,
-    .import_pd = ImportPd,
-    .modify_cq = ModifyCq,
-    .modify_qp = ModifyQp,
-    .modify_qp_rate_limit = ModifyRateLimit,
-    .modify_srq = ModifySrq,
-    .modify_wq = ModifyWq,
-    .open_qp = OpenQp,
-    .open_xrcd = OpenXrcd,
-    .poll_cq = PollCq,
-    .post_recv = PostRecv,
-    .post_send = PostSend,
-    .post_srq_ops = PostSrqOps,
-    .post_srq_recv = PostSrqRecv,
-    .query_device_ex = QueryDevice,
-    .query_ece = QueryEce,
-    .query_port = QueryPort,
-    .query_qp = QueryQp,
-    .query_rt_values = QueryRtValues,
-    .query_srq = QuerySrq,
-    .read_counters = ReadCounters,
-    .reg_dm_mr = RegDmMr,
-    .reg_dmabuf_mr = RegDmaBufferMr,
-    .reg_mr = RegMr,
-    .req_notify_cq = ReqNotifyCq,
-    .rereg_mr = ReregMr,
-    .resize_cq = ResizeCq,
-    .set_ece = SetEce,
-    .unimport_dm = UnimportDm,
-    .unimport_mr = UnimportMr,
-    .unimport_pd = UnimportPd,
-};
+namespace {
 
 // The likely reason for an error of opening a device, to follow the errno's text.
 const char* HintOf(int error) {
@@ -208,17 +146,18 @@ int MakeAsyncFd(ibv_context* context) {
 
 // Takes ownership of `cmd_fd` and of one reference to `session`, also on failure.
 Context* MakeContext(ibv_device* device, int cmd_fd, VerbsSession* session) {
-  // The fourth argument is the offset of the verbs_context in Context, as a pointer.
-  static_assert(offsetof(Context, vctx) == 0);
-  auto* context = static_cast<Context*>(
-      _verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, 0));
-  if (context == nullptr) {
+  static_assert(offsetof(Context, ibcontext) == 0);
+  const Generation& generation = LoadedGeneration();
+  auto* memory = static_cast<std::byte*>(_verbs_init_and_alloc_context(
+      device, cmd_fd, generation.context_offset + sizeof(Context), nullptr, 0));
+  if (memory == nullptr) {
     const int error = errno;
     VerbsSession::Close(session);
     return Fail(error);
   }
-  ibv_context* ibcontext = &context->vctx.context;
-  verbs_set_ops(&context->vctx, &kOps);
+  auto* context = reinterpret_cast<Context*>(memory + generation.context_offset);
+  ibv_context* ibcontext = &context->ibcontext;
+  verbs_set_ops(VerbsContextOf(context), generation.operations);
   context->session = session;
   ibcontext->num_comp_vectors = static_cast<int>(session->num_comp_vectors);
   AddToList(context);
@@ -245,7 +184,7 @@ verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
   }
   Context* context = MakeContext(device, cmd_fd, session);
   if (context == nullptr) return nullptr;
-  ibv_context* ibcontext = &context->vctx.context;
+  ibv_context* ibcontext = &context->ibcontext;
   session->NameContext(ibcontext->cmd_fd);
   const int async_fd = MakeAsyncFd(ibcontext);
   if (async_fd < 0) {
@@ -253,7 +192,7 @@ verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
     return Fail(-async_fd);
   }
   ibcontext->async_fd = async_fd;
-  return &context->vctx;
+  return VerbsContextOf(context);
 }
 
 namespace {
@@ -275,12 +214,12 @@ verbs_context* ImportFromAnotherProcess(ibv_device* device, int cmd_fd) {
   Context* context = MakeContext(opened, cmd_fd, session);
   if (context == nullptr) return nullptr;
   session->NameContext(cmd_fd);
-  return &context->vctx;
+  return VerbsContextOf(context);
 }
 
 // Replaces the context's inherited asynchronous event descriptor by that of the child's session.
 void ReplaceAsyncFd(Context* context, const VerbsSession* session) {
-  ibv_context& ibcontext = context->vctx.context;
+  ibv_context& ibcontext = context->ibcontext;
   ForgetFd(ibcontext.async_fd);
   if (dup3(session->async_fd, ibcontext.async_fd, O_CLOEXEC) >= 0) {
     RegisterFd(ibcontext.async_fd, FdKind::kAsyncEvents, &ibcontext);
@@ -293,7 +232,7 @@ void ReplaceAsyncFd(Context* context, const VerbsSession* session) {
 // session is not freed, because they point to it.
 VerbsSession* SessionOfChild(Context* context) {
   VerbsSession* const inherited = context->session.load(std::memory_order_acquire);
-  const ibv_context& ibcontext = context->vctx.context;
+  const ibv_context& ibcontext = context->ibcontext;
   const VerbsDevice* device = ToDevice(ibcontext.device);
   const int socket_file = device->socket.fd();
   VerbsSession* own = nullptr;
@@ -321,7 +260,7 @@ verbs_context* ImportContext(ibv_device* device, int cmd_fd) {
   const SharedContext original = ShareContextOf(cmd_fd);
   if (original.session == nullptr) return ImportFromAnotherProcess(device, cmd_fd);
   Context* context = MakeContext(original.device, cmd_fd, original.session);
-  return context != nullptr ? &context->vctx : nullptr;
+  return context != nullptr ? VerbsContextOf(context) : nullptr;
 }
 
 void AddDevice(VerbsDevice* device) {

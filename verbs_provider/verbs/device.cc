@@ -131,7 +131,8 @@ int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
   request.port = port;
   const int error = SessionOf(context)->client.Call(ROCI_ABI_QUERY_PORT, &request, &response);
   if (error != 0) return error;
-  *attr = {};
+  // Later versions of the structure are longer, and so may be the one that this was compiled with.
+  memset(attr, 0, offsetof(ibv_port_attr, port_cap_flags2) + sizeof(attr->port_cap_flags2));
   attr->state = static_cast<ibv_port_state>(response.state);
   attr->max_mtu = static_cast<ibv_mtu>(response.max_mtu);
   attr->active_mtu = static_cast<ibv_mtu>(response.active_mtu);

@@ -381,6 +381,6 @@ ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle) {
   return &region;
 }
 
-void UnimportMr(ibv_mr* mr) { FreeRegion(ToMr(verbs_get_mr(mr))); }
+void UnimportMr(ibv_mr* mr) { FreeRegion(reinterpret_cast<Mr*>(mr)); }
 
 }  // namespace roci::provider

@@ -29,9 +29,10 @@ struct VerbsDevice {
   VerbsDevice* next;  // on the list of devices
 };
 
-/// Allocated by libibverbs (calloc).
+/// Allocated by libibverbs (calloc), after the other members of its verbs_context
+/// (Generation::context_offset).
 struct Context {
-  verbs_context vctx;  // first
+  ibv_context ibcontext;  // first
   std::atomic<VerbsSession*> session;
   Context* next;  // on the list of contexts
 };
@@ -135,11 +136,7 @@ struct Qp {
 };
 
 inline VerbsDevice* ToDevice(ibv_device* device) { return reinterpret_cast<VerbsDevice*>(device); }
-inline Context* ToContext(ibv_context* context) {
-  // verbs_context ends with the ibv_context.
-  return reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
-                                    offsetof(verbs_context, context));
-}
+inline Context* ToContext(ibv_context* context) { return reinterpret_cast<Context*>(context); }
 /// The session for calls that create or query objects. A forked child gets its own.
 inline VerbsSession* SessionOf(ibv_context* ibcontext) {
   Context* context = ToContext(ibcontext);

@@ -211,7 +211,9 @@ uint64_t SendOperationsOf(ibv_qp_type type) {
 
 void EnableSendCalls(Qp* qp, uint64_t flags) {
   ibv_qp_ex* qpx = &qp->vqp.qp_ex;
-  qp->vqp.comp_mask |= VERBS_QP_EX;
+  // Before the calls, which may take a place of the flags (provider_api.h).
+  auto& tail = qp->vqp.tail;
+  tail.flags_of_36 = tail.flags_of_44 = tail.flags_of_45 = VERBS_QP_EX;
   for (const SendCall& call : kSendCalls) {
     if ((flags & call.flag) != 0) call.enable(qpx);
   }

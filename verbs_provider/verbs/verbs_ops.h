@@ -1,11 +1,15 @@
-// The plugin's entries of libibverbs' operation table (struct verbs_context_ops in
-// infiniband/driver.h), by source file. Each implements the verbs call of its name; errors are
-// those of the call's manual page.
+// The plugin's entries of libibverbs' operation table (generations/operations.inc), by source file.
+// Each implements the verbs call of its name; errors are those of the call's manual page.
 #pragma once
 
 #include "verbs_provider/base/provider_api.h"
 
 namespace roci::provider {
+
+struct VerbsSession;
+
+// context.cc
+void FreeContext(ibv_context* context);
 
 // device.cc
 int QueryDevice(ibv_context* context, const ibv_query_device_ex_input* input,

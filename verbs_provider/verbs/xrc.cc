@@ -11,8 +11,6 @@ namespace {
 void InitTarget(Qp* qp, ibv_xrcd* xrcd, void* qp_context) {
   ibv_qp& base = qp->vqp.qp;
   qp->session = SessionOf(xrcd->context);
-  qp->vqp.comp_mask |= VERBS_QP_XRCD;
-  qp->vqp.xrcd = ToXrcd(xrcd);
   base.context = xrcd->context;
   base.qp_context = qp_context;
   base.qp_type = IBV_QPT_XRC_RECV;
