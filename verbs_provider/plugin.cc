@@ -74,8 +74,7 @@ const verbs_device_ops kDeviceOps = {
 __attribute__((constructor)) void RegisterDriver() {
   // Without interception, libibverbs would send some calls to the placeholder device file.
   if (!InstallInterception(ContextHandlers())) return;
-  RegisterWithLibibverbs(&kDeviceOps);
-  ServeRdmaCm();
+  if (RegisterWithLibibverbs(&kDeviceOps)) ServeRdmaCm();
 }
 
 }  // namespace

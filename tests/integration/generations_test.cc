@@ -137,6 +137,9 @@ TEST_F(Generation, AnswersQueries) {
   EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
 }
 
+// Beside a libibverbs whose layouts may be others.
+TEST(UnknownGeneration, IsLeftAlone) { EXPECT_EQ(Library().registrations, 0); }
+
 // A queue pair that is connected to itself.
 class Connected : public Generation {
  protected:

@@ -13,10 +13,11 @@ struct Generation {
   const verbs_context_ops* operations;
 };
 
-/// The generation of the libibverbs that has loaded the plugin.
+/// The generation of the libibverbs that has loaded the plugin, after RegisterWithLibibverbs().
 const Generation& LoadedGeneration();
 
-/// Registers the provider with libibverbs. `ops` must never be freed.
-void RegisterWithLibibverbs(const verbs_device_ops* ops);
+/// Registers the provider with libibverbs. False: libibverbs may have another layout, and is left
+/// alone. `ops` must never be freed.
+bool RegisterWithLibibverbs(const verbs_device_ops* ops);
 
 }  // namespace roci::provider

@@ -1,13 +1,4 @@
-// The layouts of libibverbs' private structures, named after the first release of rdma-core that
-// has them. The number 34 stands for 36, which has the private ABI number 34.
-//
-//   rdma-core  private ABI  layout
-//   36-56      34           34
-//   57-58      57           34
-//   59-61      59           59
-//   62-63      59           62
-//   64         64           64
-//   65         65           65
+// The layouts of libibverbs' private structures (abi/generations.h).
 #pragma once
 
 #include <cstddef>

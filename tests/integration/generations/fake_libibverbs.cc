@@ -6,7 +6,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 
 #include "tests/unit/verbs_provider/generations/history.h"
@@ -69,7 +68,6 @@ ssize_t fake_read(int fd, void* data, size_t size) { return read(fd, data, size)
 ssize_t fake_write(int fd, const void* data, size_t size) { return write(fd, data, size); }
 int fake_ioctl(int fd, unsigned long request, void* data) { return ioctl(fd, request, data); }
 
-#if ROCI_RELEASE >= 62
-int ibv_query_port_speed(ibv_context*, uint32_t, uint64_t*) { return EOPNOTSUPP; }
-#endif
+// Has the newest public symbol version.
+void newest_call() {}
 }

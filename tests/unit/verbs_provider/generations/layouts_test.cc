@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/unit/verbs_provider/generations/history.h"
+#include "verbs_provider/abi/generations.h"
 #include "verbs_provider/verbs/verbs_ops.h"
 
 namespace roci::provider {
@@ -86,6 +87,23 @@ TEST(Layouts, ContextsLieAtTheEndOfLibibverbsOwn) {
     const int layout = release.first == 36 ? 34 : release.first;
     EXPECT_EQ(ContextOffset(layout) + sizeof(ibv_context), release.verbs_context_bytes_on_x86);
   }
+}
+
+TEST(Layouts, GenerationsAreKnownByNumberAndNewestSymbolVersion) {
+  const auto layout = [](int private_abi, int public_version) {
+    const abi::LibibverbsGeneration* found = abi::FindGeneration(private_abi, public_version);
+    return found != nullptr ? found->layout : 0;
+  };
+  EXPECT_EQ(layout(34, 14), 34);
+  EXPECT_EQ(layout(57, 14), 34);
+  EXPECT_EQ(layout(59, 15), 59);
+  EXPECT_EQ(layout(59, 16), 62);
+  EXPECT_EQ(layout(64, 17), 64);
+  EXPECT_EQ(layout(65, 18), 65);
+  EXPECT_EQ(layout(34, 13), 0);  // rdma-core 35, which has another operation table
+  EXPECT_EQ(layout(59, 17), 0);
+  EXPECT_EQ(layout(65, 19), 0);
+  EXPECT_EQ(layout(22, 6), 0);
 }
 
 // The flags that ibv_qp_to_qp_ex reads have moved while the number was 34.
