@@ -37,12 +37,13 @@ SIGNALS
   SIGTERM, SIGINT, SIGHUP   shut down: close sessions, remove sockets and the devices' entries in the sysfs tree.
                             rocid.lock and the tree's empty directories stay for the next daemon.
 
-FILES (in the runtime directory: --runtime-dir, else $ROCI_RUNTIME_DIR, else /run/roci for root,
-$XDG_RUNTIME_DIR/roci or /tmp/roci-UID for other users)
-  rocid.sock    programs connect here
-  manage.sock   `roci show` and other management, for the daemon's user and root only
-  sysfs/        what programs see as /sys/class/infiniband and other directories of sysfs
-  rocid.lock    locked by the running daemon: one daemon per runtime directory
+FILES
+  The runtime directory is that of --runtime-dir, else $ROCI_RUNTIME_DIR, else /run/roci for root,
+  $XDG_RUNTIME_DIR/roci or /tmp/roci-UID for other users. In it:
+    rocid.sock    programs connect here
+    manage.sock   `roci show` and other management, for the daemon's user and root only
+    sysfs/        what programs see as /sys/class/infiniband and other directories of sysfs
+    rocid.lock    locked by the running daemon: one daemon per runtime directory
 
 EXIT STATUS
   0   ended by a signal, or --check-config found no error
@@ -54,9 +55,9 @@ SEE ALSO
 
 }  // namespace
 
-std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {
-  Options options;
-  CLI::App app(kDescription, "rocid");
+void DeclareOptions(CLI::App& app, Options& options) {
+  app.name("rocid");
+  app.description(kDescription);
   app.footer(kFooter);
   app.set_version_flag("--version,-V", "rocid " ROCI_VERSION);
   app.add_option("-c,--config", options.config_file, "Read the configuration from FILE")
@@ -64,19 +65,28 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {
   app.add_option("-r,--runtime-dir", options.runtime_dir,
                  "Directory for sockets and the sysfs tree (see FILES)")
       ->type_name("DIR");
-  std::string level;
-  app.add_option("-l,--log-level", level,
-                 "error, warning, notice, info or debug; overrides the configuration")
+  app.add_option_function<std::string>(
+         "-l,--log-level",
+         [&options](const std::string& level) { options.log_level = ParseLogLevel(level); },
+         "Least severe messages to log; overrides the configuration")
       ->type_name("LEVEL")
-      ->check([](const std::string& text) {
-        return ParseLogLevel(text) ? std::string()
-                                   : "must be error, warning, notice, info or debug";
-      });
+      ->check(
+          [](const std::string& text) {
+            return ParseLogLevel(text) ? std::string()
+                                       : "must be error, warning, notice, info or debug";
+          },
+          "{error,warning,notice,info,debug}");
   app.add_flag("--check-config", options.check_config,
                "Check the configuration, print its first error or what it would start, and exit");
   app.add_flag("--probe", options.probe,
                "Try what this machine gives a daemon of this user, print it as JSON, and exit (for "
                "`roci doctor`)");
+}
+
+std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {
+  Options options;
+  CLI::App app;
+  DeclareOptions(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -84,7 +94,6 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {
     exit_status = app.exit(error) == 0 ? 0 : kUsage;
     return std::nullopt;
   }
-  if (!level.empty()) options.log_level = ParseLogLevel(level);
   return options;
 }
 

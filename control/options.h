@@ -6,6 +6,10 @@
 
 #include "control/config/config.h"
 
+namespace CLI {
+class App;
+}
+
 namespace roci::control {
 
 struct Options {
@@ -15,6 +19,9 @@ struct Options {
   bool check_config = false;
   bool probe = false;
 };
+
+// Declares rocid's options. `options` is filled in by the parse and outlives it.
+void DeclareOptions(CLI::App& app, Options& options);
 
 // Returns nothing if the process is to exit at once with `exit_status` (after --help, --version or
 // a wrong command line, which has been reported on stderr).

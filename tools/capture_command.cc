@@ -166,6 +166,7 @@ void AddCaptureCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("capture", "Write frames of a device as pcapng");
   command->add_option("DEV", options->device, "The device: roci0")->required();
   command->add_option("-w,--write", options->file, "The file, or - for standard output")
+      ->type_name("FILE")
       ->required();
   command->add_option("--direction", options->direction, "in, out or both")
       ->check(CLI::IsMember({"in", "out", "both"}))

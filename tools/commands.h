@@ -24,10 +24,7 @@ void AddAddrCommand(CLI::App& app, CommandContext& context);
 void AddRouteCommand(CLI::App& app, CommandContext& context);
 void AddDoctorCommand(CLI::App& app, CommandContext& context);
 
-// All of them, in the order of --help.
-inline constexpr void (*kAddSubcommands[])(CLI::App&, CommandContext&) = {
-    AddRunCommand,    AddShowCommand,   AddDoctorCommand, AddCaptureCommand,
-    AddImpairCommand, AddDecodeCommand, AddAddrCommand,   AddRouteCommand,
-};
+// Declares roci's options and all subcommands.
+void DeclareCommands(CLI::App& app, CommandContext& context);
 
 }  // namespace roci::tools

@@ -1,4 +1,4 @@
-// roci: the command-line tool. One subcommand per file (commands.h).
+// roci: the command-line tool. commands.h has its subcommands.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
@@ -60,15 +60,9 @@ std::vector<std::string> Prepare(const CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("roci: command-line tool of Rocinante, an RDMA NIC in software", "roci");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "roci " ROCI_VERSION);
+  CLI::App app;
   roci::tools::CommandContext context;
-  app.add_option("--runtime-dir", context.runtime_dir,
-                 "Runtime directory of the daemon (default: $ROCI_RUNTIME_DIR, else /run/roci for "
-                 "root, else $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID)");
-  app.fallthrough();
-  for (const auto add : roci::tools::kAddSubcommands) add(app, context);
+  roci::tools::DeclareCommands(app, context);
   try {
     std::vector<std::string> arguments = Prepare(app, argc, argv);
     std::reverse(arguments.begin(), arguments.end());  // CLI::App::parse requires reverse order

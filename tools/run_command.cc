@@ -30,10 +30,13 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   // Options of roci end at the program's name; later arguments belong to the program.
   command->fallthrough(false);
   command->prefix_command();
-  command->add_option("--runtime-dir", context.runtime_dir, "Runtime directory of the daemon");
+  command->add_option("--runtime-dir", context.runtime_dir, "Runtime directory of the daemon")
+      ->type_name("DIR");
   command->add_flag("-v,--verbose", options->verbose, "Print how the devices are made visible");
-  command->add_option("--plugin", options->plugin,
-                      "Path of the libibverbs provider, libroci-rdmavN.so");
+  command
+      ->add_option("--plugin", options->plugin,
+                   "Path of the libibverbs provider, libroci-rdmavN.so")
+      ->type_name("FILE");
   CLI::Option* require = command->add_flag("--require-namespace", options->require_namespace,
                                            "Fail if no mount namespace can be created");
   command
