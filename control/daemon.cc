@@ -234,9 +234,11 @@ void Daemon::ClaimMacs() {
   }
 }
 
+bool Daemon::ServesAllUsers() const { return config_.daemon.all_users || geteuid() == 0; }
+
 // Where only the daemon's own user may connect, there is nobody to be protected from.
 void Daemon::CheckRings() {
-  if (geteuid() != 0) return;
+  if (!ServesAllUsers()) return;
   const absl::StatusOr<dataplane::SharedMemory> ring = dataplane::SharedMemory::Create("roci", 1);
   if (!ring.ok() || dataplane::KeepPages(ring->fd())) return;
   Log(LogArea::kDaemon, LogLevel::kNotice,
@@ -249,11 +251,11 @@ absl::Status Daemon::OpenSockets() {
   services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_, *foreign_fds_,
                                *blocking_calls_, *accounts_});
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
-      SessionServer::Create(*services_, runtime_dir_, geteuid() == 0);
+      SessionServer::Create(*services_, runtime_dir_, ServesAllUsers());
   if (!sessions.ok()) return sessions.status();
   sessions_ = *std::move(sessions);
   absl::StatusOr<std::unique_ptr<cm::Server>> connections =
-      cm::Server::Create(*services_, runtime_dir_, geteuid() == 0);
+      cm::Server::Create(*services_, runtime_dir_, ServesAllUsers());
   if (!connections.ok()) return connections.status();
   connections_ = *std::move(connections);
   absl::StatusOr<std::unique_ptr<ManageServer>> manage = ManageServer::Create(

@@ -51,6 +51,7 @@ class Daemon {
   void WatchLinks();
   void HoldRoceUdpPort();
   void ClaimMacs();
+  bool ServesAllUsers() const;
   void CheckRings();
   absl::Status WatchSignals();
   // Null: no wire has the name.

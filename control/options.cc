@@ -76,6 +76,9 @@ void DeclareOptions(CLI::App& app, Options& options) {
                                        : "must be error, warning, notice, info or debug";
           },
           "{error,warning,notice,info,debug}");
+  app.add_flag("--all-users", options.all_users,
+               "Serve programs of all users, as a daemon of root does, also as another user. Needs "
+               "CAP_SYS_PTRACE to recognise root's programs");
   app.add_flag("--check-config", options.check_config,
                "Check the configuration, print its first error or what it would start, and exit");
   app.add_flag("--probe", options.probe,

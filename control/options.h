@@ -18,6 +18,7 @@ struct Options {
   std::optional<LogLevel> log_level;
   bool check_config = false;
   bool probe = false;
+  bool all_users = false;
 };
 
 // Declares rocid's options. `options` is filled in by the parse and outlives it.

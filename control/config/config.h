@@ -40,6 +40,7 @@ struct DaemonConfig {  // [daemon]
   dataplane::RealtimeUse realtime = dataplane::RealtimeUse::kAuto;
   LogLevel log_level = LogLevel::kNotice;
   std::vector<std::string> eal_args;
+  bool all_users = false;  // --all-users: serve programs of every user, as root's daemon does
 };
 
 struct MemoryConfig {  // [memory]
