@@ -32,9 +32,9 @@ class WithoutFileCapabilities {
 
 // Raw packet queue pairs, flow rules and the privileged Q_Key can read and forge the frames of all
 // users of the port. They need CAP_NET_RAW, effective, in the daemon's user namespace: in its own
-// user namespace every program has all capabilities. A daemon of an ordinary user serves its own
-// user's programs only; they need nothing, since they could as well stop the daemon and open the
-// port.
+// user namespace every program has all capabilities. If the daemon is an ordinary user's, that
+// user's programs need nothing, since they could as well stop the daemon and open the port.
+// (Those of others, with --all-users, do.)
 //
 // `peer` comes from PeerOf(); the capabilities of its process are read now. They count only while
 // the process still runs `program`, which was opened when the peer connected: after exec of a
