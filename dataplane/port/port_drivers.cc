@@ -12,12 +12,22 @@
 namespace roci::dataplane {
 namespace {
 
+// "librte_net_tap.so", or with a version ("librte_net_tap.so.23.0"): DPDK's runtime packages lack
+// the names without one. The dynamic linker loads a file once, whatever its names.
+bool IsSharedObject(std::string_view name) {
+  constexpr std::string_view kSuffix = ".so";
+  const size_t suffix = name.find(kSuffix);
+  if (suffix == name.npos) return false;
+  const std::string_view version = name.substr(suffix + kSuffix.size());
+  return version.empty() || version.front() == '.';
+}
+
 // As librte_eal does for -d. Plugins register their drivers when they are loaded.
 void LoadPlugins(std::string_view kind) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(RTE_EAL_PMD_PATH, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(kind) && name.ends_with(".so")) dlopen(entry.path().c_str(), RTLD_NOW);
+    if (name.starts_with(kind) && IsSharedObject(name)) dlopen(entry.path().c_str(), RTLD_NOW);
   }
 }
 
