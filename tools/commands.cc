@@ -15,8 +15,9 @@ void DeclareCommands(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   app.fallthrough();
   // In the order of --help.
-  for (const auto add : {AddRunCommand, AddShowCommand, AddDoctorCommand, AddCaptureCommand,
-                         AddImpairCommand, AddDecodeCommand, AddAddrCommand, AddRouteCommand}) {
+  for (const auto add :
+       {AddRunCommand, AddShowCommand, AddDoctorCommand, AddCaptureCommand, AddImpairCommand,
+        AddDecodeCommand, AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
     add(app, context);
   }
 }

@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,6 +27,31 @@ absl::Status WriteFile(const std::string& path, const std::string& content) {
   }
   ::close(fd);
   return status;
+}
+
+absl::Status ReplaceFile(const std::string& path, const std::string& content) {
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  if (!directory.empty()) std::filesystem::create_directories(directory, error);
+  if (error)
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make ", directory.string()));
+  const std::string fresh = absl::StrCat(path, ".", ::getpid());
+  absl::Status status = WriteFile(fresh, content);
+  if (status.ok() && ::rename(fresh.c_str(), path.c_str()) != 0) {
+    status = absl::ErrnoToStatus(errno, absl::StrCat("cannot replace ", path));
+  }
+  if (!status.ok()) ::unlink(fresh.c_str());
+  return status;
+}
+
+std::string ReadFile(const std::string& path) {
+  std::string content(4095, '\0');
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  const ssize_t bytes = ::read(fd, content.data(), content.size());
+  ::close(fd);
+  content.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  return content;
 }
 
 bool IsDirectory(const std::string& path) {

@@ -11,6 +11,13 @@ namespace roci::tools {
 // Writes `content` with one write; creates the file (mode 0644) if it is missing.
 absl::Status WriteFile(const std::string& path, const std::string& content);
 
+// Writes a new file (mode 0644) and moves it to `path`, whose directory is created if it is
+// missing.
+absl::Status ReplaceFile(const std::string& path, const std::string& content);
+
+// Up to 4095 bytes; empty if the file cannot be read.
+std::string ReadFile(const std::string& path);
+
 bool IsDirectory(const std::string& path);
 bool Exists(const std::string& path);
 

@@ -24,6 +24,10 @@ std::string OwnDirectory() {
   return whole.substr(0, whole.rfind('/'));
 }
 
+bool IsPlugin(const std::string& name) {
+  return absl::StartsWith(name, "libroci-rdmav") && absl::EndsWith(name, ".so");
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindPlugin(const std::string& given) {
@@ -40,14 +44,24 @@ absl::StatusOr<std::string> FindPlugin(const std::string& given) {
                                                 ROCI_PREFIX "/" ROCI_LIBDIR "/libibverbs"};
   for (const std::string& directory : directories) {
     for (const std::string& name : ListDirectory(directory)) {
-      if (absl::StartsWith(name, "libroci-rdmav") && absl::EndsWith(name, ".so")) {
-        return FindPlugin(absl::StrCat(directory, "/", name));
-      }
+      if (IsPlugin(name)) return FindPlugin(absl::StrCat(directory, "/", name));
     }
   }
   return absl::NotFoundError(absl::StrCat("cannot find libroci-rdmav*.so in ",
                                           absl::StrJoin(directories, ", "),
                                           " (name it with --plugin)"));
+}
+
+absl::StatusOr<std::vector<std::string>> FindPlugins(const std::string& given) {
+  const absl::StatusOr<std::string> first = FindPlugin(given);
+  if (!first.ok()) return first.status();
+  std::vector<std::string> plugins = {*first};
+  const std::string directory = first->substr(0, first->rfind('/'));
+  for (const std::string& name : ListDirectory(directory)) {
+    const std::string path = absl::StrCat(directory, "/", name);
+    if (IsPlugin(name) && path != *first) plugins.push_back(path);
+  }
+  return plugins;
 }
 
 }  // namespace roci::tools

@@ -3,19 +3,16 @@
 
 #include <linux/netlink.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "control/loop/unique_fd.h"
+#include "tools/run/daemon_directory.h"
 #include "tools/run/file.h"
 #include "tools/run/find_plugin.h"
 #include "tools/run/mount_namespace.h"
@@ -32,36 +29,6 @@ constexpr int kNoProgram = 127;
 
 void Complain(const std::string& message) {
   std::fprintf(stderr, "roci run: %s\n", message.c_str());
-}
-
-absl::StatusOr<std::string> AbsolutePath(const std::string& path) {
-  char resolved[PATH_MAX];
-  if (::realpath(path.c_str(), resolved) == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot find ", path));
-  }
-  return std::string(resolved);
-}
-
-// Connects and disconnects: a socket file may outlive its daemon.
-absl::Status CheckDaemon(const std::string& runtime_dir) {
-  const std::string path = abi::SocketPath(runtime_dir);
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("the path of the socket is too long: ", path));
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  const control::UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-    return absl::OkStatus();
-  }
-  if (errno == ENOENT || errno == ENOTDIR || errno == ECONNREFUSED) {
-    return absl::UnavailableError(
-        absl::StrCat("no daemon is running at ", runtime_dir,
-                     " (start rocid, or name its directory with --runtime-dir or $",
-                     abi::kRuntimeDirVariable, ")"));
-  }
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot reach the daemon at ", path));
 }
 
 absl::Status Export(const char* name, const std::string& value) {
@@ -103,11 +70,7 @@ absl::Status PrepareEnvironment(const std::string& sysfs, const std::string& plu
 }
 
 absl::Status Prepare(const RunOptions& options) {
-  absl::StatusOr<std::string> runtime_dir =
-      abi::RuntimeDir(options.runtime_dir.c_str(), abi::RuntimeDirUse::kConnect);
-  absl::Status status = CheckDaemon(*runtime_dir);
-  if (!status.ok()) return status;
-  runtime_dir = AbsolutePath(*runtime_dir);
+  const absl::StatusOr<std::string> runtime_dir = DirectoryOfDaemon(options.runtime_dir);
   if (!runtime_dir.ok()) return runtime_dir.status();
   const absl::StatusOr<std::string> plugin = FindPlugin(options.plugin);
   if (!plugin.ok()) return plugin.status();
@@ -116,7 +79,7 @@ absl::Status Prepare(const RunOptions& options) {
     return absl::NotFoundError(absl::StrCat("the daemon at ", *runtime_dir, " has no device tree: ",
                                             sysfs, " does not exist or is not readable"));
   }
-  status = Export(abi::kRuntimeDirVariable, *runtime_dir);
+  absl::Status status = Export(abi::kRuntimeDirVariable, *runtime_dir);
   if (!status.ok()) return status;
   if (!options.no_namespace) {
     status = PrepareNamespace(sysfs, *plugin);
