@@ -77,9 +77,11 @@ void AppCopies::Hold(QueuePair& qp) {
 void AppCopies::Await(QueuePair& qp) {
   if (qp.waits_in == this) return;
   // A queue pair is in one list only: that of the AppCopies that holds it, or else the last one.
-  if (qp.waits_in != nullptr) qp.waits_in->Unlist(qp);
+  if (qp.waits_in != nullptr) Unlist(qp);
   qp.waits_in = this;
   qp.next_waiting = std::exchange(waiting_, &qp);
+  qp.waiting_link = &waiting_;
+  if (qp.next_waiting != nullptr) qp.next_waiting->waiting_link = &qp.next_waiting;
 }
 
 QueuePair* AppCopies::NextWaiting(QueuePair& qp) {
@@ -209,9 +211,9 @@ void AppCopies::Forget(QueuePair& qp) {
 }
 
 void AppCopies::Unlist(QueuePair& qp) {
-  QueuePair** link = &waiting_;
-  while (*link != &qp) link = &(*link)->next_waiting;
-  *link = NextWaiting(qp);
+  if (qp.next_waiting != nullptr) qp.next_waiting->waiting_link = qp.waiting_link;
+  *qp.waiting_link = qp.next_waiting;
+  NextWaiting(qp);
 }
 
 }  // namespace roci::dataplane

@@ -192,9 +192,9 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
 
  private:
   void Enlist();
-  // Removes `qp`, the first of its list, and returns the next one.
+  // Marks `qp`, which has left its list, as not waiting. Returns the one behind it.
   static QueuePair* NextWaiting(QueuePair& qp);
-  void Unlist(QueuePair& qp);
+  static void Unlist(QueuePair& qp);
   static void Unhold(QueuePair& qp);
 
   enum Copier : uint32_t { kNone, kIdle, kBusy };

@@ -123,6 +123,7 @@ class alignas(kCacheLineBytes) QueuePair {
   roce::Gid remote_gid;
   std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
   roce::Dcqcn congestion;               // used only with congestion control
+  QueuePair** waiting_link = nullptr;   // what points to it in that waiting list
 
   static constexpr uint32_t kNone = ~0u;
 
