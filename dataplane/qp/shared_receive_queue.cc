@@ -127,13 +127,16 @@ void SharedReceiveQueue::RaiseEvent(const OnShard& shard, uint32_t type) {
   async_events_.store(async_events() + 1, std::memory_order_relaxed);
 }
 
+void SharedReceiveQueue::CopySlots(SharedMemory& memory, const roci_abi_srq_layout& layout) const {
+  std::memcpy(memory.data() + layout.slots_offset, slots_, size_t{slot_count_} * stride_);
+}
+
 bool SharedReceiveQueue::Grow(const OnShard& shard, SharedMemory& memory,
                               const roci_abi_srq_layout& layout) {
   Refresh(shard);
   if (broken_) return false;
   const uint32_t* old_ring = ring_;
   const uint32_t old_mask = ring_mask_;
-  std::memcpy(memory.data() + layout.slots_offset, slots_, size_t{slot_count_} * stride_);
   std::swap(memory_, memory);
   layout_ = layout;
   UseMemory();

@@ -43,6 +43,9 @@ class SharedReceiveQueue {
   uint32_t users() const { return users_; }  // queue pairs
   void AddUser() { ++users_; }
   void RemoveUser() { --users_; }
+  // Copies the slots for Grow. The lcore goes on; the program does not change slots during
+  // MODIFY_SRQ. (If it does, its WQEs are garbled.)
+  void CopySlots(SharedMemory& memory, const roci_abi_srq_layout& layout) const;
 
   // ---- On the shard
   // Takes the oldest WQE. kBad: as WorkQueue. A ring with impossible contents makes the queue
@@ -62,8 +65,8 @@ class SharedReceiveQueue {
   uint32_t taken(const OnShard&) const { return next_; }
   // WQEs that no queue pair has taken.
   uint32_t posted(const OnShard& shard) { return CountPosted(shard); }
-  // Continues in `memory`, laid out as `layout` says with at least as many slots: copies all
-  // contents there and leaves the old memory in `memory`. False: the program's index is impossible.
+  // Continues in `memory`, laid out as `layout` says with at least as many slots, after CopySlots.
+  // Leaves the old memory in `memory`. False: the program's index is impossible.
   bool Grow(const OnShard& shard, SharedMemory& memory, const roci_abi_srq_layout& layout);
 
  private:

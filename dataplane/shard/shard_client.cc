@@ -376,6 +376,8 @@ absl::StatusOr<Fd> ShardClient::Do(const GrowSharedReceiveQueue& command) {
       SharedMemory::Create("roci-srq", command.layout.memory_size);
   if (!memory.ok()) return memory.status();
   Fd fd = memory->TakeFd();
+  // Several MiB, for which the lcore must not stop.
+  command.srq.CopySlots(*memory, command.layout);
   if (!lcore_->Call(
           [&](const OnShard& shard) { return command.srq.Grow(shard, *memory, command.layout); })) {
     return absl::InvalidArgumentError("shared receive queue: broken");

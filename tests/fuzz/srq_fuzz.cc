@@ -128,6 +128,7 @@ class Fuzz {
     auto memory = SharedMemory::Create("roci-srq", layout.memory_size);
     Require(memory.ok(), "memory");
     roci::dataplane::Fd fd = memory->TakeFd();
+    queue_->CopySlots(*memory, layout);
     if (!queue_->Grow(kShard, *memory, layout))
       return Require(queue_->broken(), "grows unless broken");
     ++grown_;
