@@ -38,6 +38,7 @@ void Lcore::Stop() {
   wake_.Wake();
   AwaitThreads();
   running_ = false;
+  is_watched_ = false;
 }
 
 int Lcore::Main(void* self) {
@@ -114,9 +115,12 @@ void Lcore::Deliver(Mailbox::Function function, void* argument) {
   });
 }
 
+bool Lcore::StartToWatch() {
+  if (running_ && !is_watched_) is_watched_ = StartWatching();
+  return is_watched_ || !running_;
+}
+
 void Lcore::AttachContext(VerbsContext& context) {
-  if (running_ && !is_watched_) StartWatching();
-  is_watched_ = running_;
   Call([&](const OnShard& shard) { worker(shard).AddContext(context); });
   contexts_.fetch_add(1, std::memory_order_relaxed);
 }

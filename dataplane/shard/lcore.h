@@ -91,7 +91,9 @@ class Lcore {
   // without access to the lcore, which may be destroyed.
   bool Copy(AppCopies& copies);
 
-  // Control thread.
+  // Control thread. StartToWatch before AttachContext; false: no watch thread can be started, so a
+  // program could block the lcore.
+  bool StartToWatch();
   void AttachContext(VerbsContext& context);
   void DetachContext(VerbsContext& context);
   void AttachLane(DeviceLane& lane);
@@ -127,8 +129,11 @@ class Lcore {
   static constexpr uint32_t kMostCopiers = 64;
 
   // lcore_threads.cc
-  void StartWatching();
+  // False: no thread can be started.
+  bool StartWatching();
   bool Watch(uint32_t number);
+  // Whether TakeOver can succeed, apart from the copy's end.
+  bool MayTakeOver() const;
   static void PrepareThread();
   void SleepUntilCopy(uint64_t seen);
   // Whether the thread that started a copy at `since_ns` (0: no copy) sleeps in the kernel now.
@@ -179,10 +184,8 @@ class Lcore {
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   // Which thread runs the loop.
   std::atomic<uint32_t> runner_{kFirstThread};
-  // The number of the last watch thread. Written by the thread that runs the loop; before there is
-  // one, by the control thread.
-  uint32_t last_thread_ = kFirstThread;
-  std::atomic<uint64_t> copying_since_ns_{0};  // 0: not in Copy
+  std::atomic<uint32_t> last_thread_{kFirstThread};  // the number of the last watch thread
+  std::atomic<uint64_t> copying_since_ns_{0};        // 0: not in Copy
   std::atomic<uint64_t> copies_begun_{0};
   std::atomic<bool> watch_sleeps_{false};
   bool is_watched_ = false;  // control thread

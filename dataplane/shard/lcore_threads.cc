@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -106,16 +107,19 @@ void Lcore::BecomeOrdinary() {
   sched_setscheduler(0, SCHED_OTHER, &none);
 }
 
-void Lcore::StartWatching() {
-  const uint32_t number = ++last_thread_;
+bool Lcore::StartWatching() {
+  const uint32_t number = last_thread_.fetch_add(1) + 1;
   shared_->threads.fetch_add(1);
   try {
     std::thread([this, number, shared = shared_] {
       if (Watch(number)) shared->threads.fetch_sub(1);
     }).detach();
+    return true;
   } catch (const std::system_error&) {
-    shared_->threads.fetch_sub(1);  // without it, the lcore blocks as long as the program does
+  } catch (const std::bad_alloc&) {
   }
+  shared_->threads.fetch_sub(1);
+  return false;
 }
 
 void Lcore::SleepUntilCopy(uint64_t seen) {
@@ -131,7 +135,14 @@ bool Lcore::IsBlocked(uint64_t since_ns) const {
   return since_ns != 0 && Clock::Monotonic() >= since_ns + kLongestCopyNs && Sleeps(thread_id());
 }
 
-// False: the thread that continued the loop has already reduced the count of threads.
+bool Lcore::MayTakeOver() const {
+  return shared_->copiers < kMostCopiers && holder_.load(std::memory_order_relaxed) == kNobody;
+}
+
+// The next watch thread is started before this one takes over the loop, so that the loop is always
+// watched. While no thread can be started, the loop waits for the copy, and this thread tries again
+// in each period. False: the thread that continued the loop has already reduced the count of
+// threads.
 bool Lcore::Watch(uint32_t number) {
   pthread_setname_np(pthread_self(), "roci-watch");
   ThreadPriority own;
@@ -145,8 +156,8 @@ bool Lcore::Watch(uint32_t number) {
     quiet = begun == seen && since_ns == 0 ? quiet + 1 : 0;
     seen = begun;
     if (quiet == kQuietPeriods) SleepUntilCopy(seen);
-    if (!IsBlocked(since_ns) || !TakeOver(number, since_ns)) continue;
-    StartWatching();
+    if (!IsBlocked(since_ns) || !MayTakeOver() || !StartWatching()) continue;
+    if (!TakeOver(number, since_ns)) return true;  // the next watch thread goes on
     TakeAffinityOf(eal_lcore_);
     PrepareThread();
     return worker_->RunHere();

@@ -104,6 +104,9 @@ absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(ShardedDevice& 
                                                                  ShardClientConfig config) {
   std::unique_ptr<ShardClient> client(new ShardClient(device, lcore, std::move(config)));
   if (absl::Status status = client->OpenDoorbells(); !status.ok()) return status;
+  if (!lcore.StartToWatch()) {
+    return absl::ResourceExhaustedError("no thread that watches the lcore can be started");
+  }
   lcore.AttachContext(*client->context_);
   client->attached_ = true;
   return client;
@@ -166,7 +169,7 @@ void ShardClient::ForEachCompletionQueue(F&& f) {
 
 bool ShardClient::MoveTo(Lcore& lcore) {
   if (context_->has_queue_pairs() || !context_->shared_queues().empty() ||
-      context_->copies().IsShared()) {
+      context_->copies().IsShared() || !lcore.StartToWatch()) {
     return false;
   }
   ForEachCompletionQueue([&](const OnShard& shard, CompletionQueue& cq) {

@@ -60,7 +60,8 @@ class ShardClient {
   Lcore& lcore() { return *lcore_; }
   uint32_t lcore_index() const;
   // Moves the context and its objects to another lcore. It has no XRC queue pairs. False: not
-  // possible, because it has other queue pairs or shared receive queues, or shares its keys.
+  // possible, because it has other queue pairs or shared receive queues, or shares its keys, or no
+  // thread can be started.
   bool MoveTo(Lcore& lcore);
   // Makes this context, which must have no objects, use the keys and the lcore of `other`. The key
   // table is destroyed with the last of its contexts.

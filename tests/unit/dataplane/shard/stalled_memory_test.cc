@@ -1,12 +1,14 @@
 // Programs whose memory blocks every access (here by userfaultfd; a FUSE file or a disk does the
 // same): their queue pairs wait and continue afterwards, queue pairs of other programs do not wait.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -240,6 +242,53 @@ TEST_F(StalledMemory, StallsOfMoreProgramsThanCopierThreads) {
     for (int i = 0; i < 4; ++i) end->Await(5000);
   }
   victim_.Read();
+}
+
+// No thread can be started: its stack would be as large as the address space.
+class LackOfThreads {
+ public:
+  LackOfThreads() {
+    EXPECT_EQ(pthread_getattr_default_np(&before_), 0);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    EXPECT_EQ(pthread_attr_setstacksize(&attributes, size_t{1} << 47), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&attributes), 0);
+    pthread_attr_destroy(&attributes);
+  }
+  ~LackOfThreads() {
+    EXPECT_EQ(pthread_setattr_default_np(&before_), 0);
+    pthread_attr_destroy(&before_);
+  }
+  LackOfThreads(const LackOfThreads&) = delete;
+  LackOfThreads& operator=(const LackOfThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+// A copy stalls while no thread can be started. The loop goes on once one can be started, and the
+// next stall does not stop it.
+TEST_F(StalledMemory, TheLoopIsWatchedAfterALackOfThreads) {
+  constexpr int kLackUs = 50'000;  // more than a hundred periods of the watch thread
+  End first(wire_, 11), second(wire_, 15);
+  WaitingMemory first_memory(first.b().memory() + kWaitingAt, kWaitingBytes);
+  WaitingMemory second_memory(second.b().memory() + kWaitingAt, kWaitingBytes);
+  if (!first_memory.works() || !second_memory.works()) {
+    GTEST_SKIP() << "no userfaultfd for faults of the kernel here";
+  }
+  {
+    const LackOfThreads lack;
+    EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+    first.Post(ROCI_ABI_WR_RDMA_WRITE, 0, 20000, kWaitingAt);
+    usleep(kLackUs);
+  }
+  victim_.Read();
+  second.Post(ROCI_ABI_WR_RDMA_WRITE, 0, 20000, kWaitingAt);
+  victim_.Read();
+  first_memory.Serve(std::byte{1});
+  second_memory.Serve(std::byte{2});
+  first.ExpectSuccess();
+  second.ExpectSuccess();
 }
 
 // A copy that is preempted by other threads is not treated as stalled. (The kernel may put the
